@@ -1,0 +1,32 @@
+/* source.h - where the values of logical tensors come from. A dialect makes one
+ * (Hugging Face folder), a checkpoint makes another; models only read. */
+#ifndef SHEAF_SOURCE_H
+#define SHEAF_SOURCE_H
+
+#include <stdint.h>
+
+#include "sheaf/dtype.h"
+#include "sheaf/status.h"
+
+typedef struct sheaf_source_entry {
+    const char *name; /* canonical, borrowed from the source */
+    sheaf_dtype dtype;
+    int ndim;
+    int64_t shape[8];
+} sheaf_source_entry;
+
+typedef struct sheaf_source sheaf_source;
+struct sheaf_source {
+    /* NULL when there is no such tensor. */
+    const sheaf_source_entry *(*find)(sheaf_source *self, const char *name);
+    int64_t (*count)(sheaf_source *self);
+    const sheaf_source_entry *(*entry)(sheaf_source *self, int64_t index);
+    /* Reads a box of a tensor of one or two axes (one axis: cols = 1) in its stored dtype,
+     * row-major, dense: rows [row0, row0 + rows), columns [col0, col0 + cols). Reads only
+     * those bytes (with pread, no mapping). Thread-safe. */
+    sheaf_status *(*read)(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                          int64_t col0, int64_t cols, void *dst);
+    void (*close)(sheaf_source *self);
+};
+
+#endif

@@ -1,0 +1,115 @@
+/* status.c - see sheaf/status.h. */
+#include "sheaf/status.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WHERE, EXPECTED, FOUND, TRY, LINES };
+
+struct sheaf_status {
+    sheaf_code code;
+    char *line[LINES]; /* owned; NULL reads as "" */
+};
+
+/* Returned when not even a status can be allocated; never written, never freed. */
+static struct sheaf_status no_memory = { SHEAF_E_MEMORY, { "out of memory", 0, 0, 0 } };
+
+static char *format(const char *fmt, va_list args)
+{
+    char *text = NULL;
+    return vasprintf(&text, fmt, args) < 0 ? NULL : text;
+}
+
+static sheaf_status *set_line(sheaf_status *st, int line, char *text)
+{
+    if (st == NULL || st == &no_memory || text == NULL) {
+        free(text);
+        return st;
+    }
+    free(st->line[line]);
+    st->line[line] = text;
+    return st;
+}
+
+sheaf_status *sheaf_fail(sheaf_code code, const char *where, ...)
+{
+    sheaf_status *st = calloc(1, sizeof *st);
+    if (st == NULL)
+        return &no_memory;
+    st->code = code;
+    va_list args;
+    va_start(args, where);
+    set_line(st, WHERE, format(where, args));
+    va_end(args);
+    return st;
+}
+
+#define LINE_SETTER(name, line)                        \
+    sheaf_status *name(sheaf_status *st, const char *fmt, ...) \
+    {                                                  \
+        va_list args;                                  \
+        va_start(args, fmt);                           \
+        char *text = format(fmt, args);                \
+        va_end(args);                                  \
+        return set_line(st, line, text);               \
+    }
+LINE_SETTER(sheaf_expected, EXPECTED)
+LINE_SETTER(sheaf_found, FOUND)
+LINE_SETTER(sheaf_try_this, TRY)
+
+sheaf_status *sheaf_in(sheaf_status *st, const char *fmt, ...)
+{
+    if (st == NULL || st == &no_memory)
+        return st;
+    va_list args;
+    va_start(args, fmt);
+    char *before = format(fmt, args);
+    va_end(args);
+    char *joined = NULL;
+    if (before != NULL && asprintf(&joined, "%s: %s", before, sheaf_status_where(st)) >= 0)
+        set_line(st, WHERE, joined);
+    free(before);
+    return st;
+}
+
+sheaf_status *sheaf_status_copy(const sheaf_status *st)
+{
+    if (st == NULL || st == &no_memory)
+        return (sheaf_status *)st;
+    sheaf_status *copy = calloc(1, sizeof *copy);
+    if (copy == NULL)
+        return &no_memory;
+    copy->code = st->code;
+    for (int i = 0; i < LINES; i++)
+        copy->line[i] = st->line[i] == NULL ? NULL : strdup(st->line[i]);
+    return copy;
+}
+
+static const char *line_of(const sheaf_status *st, int line)
+{
+    return st == NULL || st->line[line] == NULL ? "" : st->line[line];
+}
+
+sheaf_code sheaf_status_code(const sheaf_status *st) { return st->code; }
+const char *sheaf_status_where(const sheaf_status *st) { return line_of(st, WHERE); }
+const char *sheaf_status_expected(const sheaf_status *st) { return line_of(st, EXPECTED); }
+const char *sheaf_status_found(const sheaf_status *st) { return line_of(st, FOUND); }
+const char *sheaf_status_try(const sheaf_status *st) { return line_of(st, TRY); }
+
+void sheaf_status_print(const sheaf_status *st, FILE *to)
+{
+    static const char *const label[LINES] = { "sheaf: ", "  expected: ", "  found:    ", "  try:      " };
+    for (int i = 0; i < LINES; i++)
+        if (line_of(st, i)[0] != '\0')
+            fprintf(to, "%s%s\n", label[i], line_of(st, i));
+}
+
+void sheaf_status_free(sheaf_status *st)
+{
+    if (st == NULL || st == &no_memory)
+        return;
+    for (int i = 0; i < LINES; i++)
+        free(st->line[i]);
+    free(st);
+}

@@ -1,0 +1,64 @@
+/* adapter.h - which modules of a model carry LoRA, of what rank and scale, and how
+ * PEFT names that on disk. No arithmetic of training here, and no file reading beyond
+ * adapter_config.json; tensors come through a sheaf_source. */
+#ifndef SHEAF_LORA_ADAPTER_H
+#define SHEAF_LORA_ADAPTER_H
+
+#include "sheaf/schema.h"
+#include "sheaf/source.h"
+
+typedef struct sheaf_pattern { char *key; double value; } sheaf_pattern; /* JSON order kept */
+
+/* What adapter_config.json or the flags of `train` ask for. Strings owned. */
+typedef struct sheaf_lora_options {
+    int64_t rank;             /* r, default 8 */
+    double alpha;             /* default 8 */
+    bool rslora, fan_in_fan_out;
+    double dropout;
+    char **targets;           /* list form; NULL when target_regex or all_linear */
+    int ntargets;
+    char *target_regex;       /* string form (full match); NULL otherwise */
+    bool all_linear;
+    char **exclude; int nexclude; char *exclude_regex;
+    int64_t *layers; int nlayers; char **layers_pattern; int nlayers_pattern;
+    sheaf_pattern *rank_pattern; int nrank_pattern;
+    sheaf_pattern *alpha_pattern; int nalpha_pattern;
+    char **modules_to_save; int nmodules_to_save;
+    enum { SHEAF_BIAS_NONE, SHEAF_BIAS_ALL, SHEAF_BIAS_LORA_ONLY } bias;
+    char *base_name;          /* base_model_name_or_path, a hint */
+} sheaf_lora_options;
+
+typedef struct sheaf_lora_module {
+    const sheaf_tensor *base;  /* the weight, borrowed from the schema */
+    int64_t rank;
+    double alpha;
+    float scale;               /* alpha/r or alpha/sqrt(r), computed in double, rounded */
+    char *a_name, *b_name;     /* in the PEFT file: base_model.model.<module>.lora_A.weight */
+    int64_t a_shape[2], b_shape[2]; /* [r, in], [out, r] */
+    sheaf_cut a_cut, b_cut;    /* a: axis 1 where the base's in axis is cut; b: axis 0 where out is */
+} sheaf_lora_module;
+
+typedef struct sheaf_lora {
+    sheaf_lora_options options;
+    int nmodules;
+    sheaf_lora_module *module;      /* schema order */
+    int nsaved;
+    const sheaf_tensor **saved;     /* modules_to_save and trained biases: full tensors, schema order */
+    char **saved_name;              /* in the PEFT file */
+} sheaf_lora;
+
+sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *adapter_config_path);
+void sheaf_lora_options_release(sheaf_lora_options *options);
+/* sheaf_lora_options_json - adapter_config.json as PEFT 0.21 writes it (malloc'd text). */
+sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *options);
+/* sheaf_lora_resolve - matches the options with the model. Takes a copy of options.
+ * Errors: SHEAF_E_ARG for a target that matches nothing (nearest module name offered),
+ * SHEAF_E_UNSUPPORTED for a target sheaf cannot train (embedding, DoRA, ...). */
+sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
+                                 const sheaf_lora_options *options);
+void sheaf_lora_free(sheaf_lora *lora);
+/* sheaf_lora_check - does `adapter` hold exactly the tensors of `lora`, with these shapes?
+ * Errors: SHEAF_E_LAYOUT naming the tensor (adapter for another base, missing, unexpected). */
+sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter);
+
+#endif

@@ -1,0 +1,68 @@
+/* device.h - where ops run and where their memory comes from.
+ *
+ * `cpu` has memory; `dry` has none: the same allocator hands out addresses in
+ * a range that faults when touched, ops only count. As both run the same
+ * allocator over the same requests, the peak that dry reports is the peak of
+ * the real run, byte for byte, fragmentation included.
+ *
+ * One device belongs to one rank. Memory is one address range per device,
+ * handed out lowest address first in multiples of 64 bytes (4096 for blocks
+ * of 16 KiB and more); the high-water mark of that range is the footprint. */
+#ifndef SHEAF_OPS_DEVICE_H
+#define SHEAF_OPS_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/dtype.h"
+#include "sheaf/status.h"
+#include "ops/kernels.h"
+#include "ops/pool.h"
+
+typedef enum sheaf_memory {
+    SHEAF_MEM_WEIGHTS,     /* base weights, packed; norms; tables */
+    SHEAF_MEM_TRAINED,     /* float32 masters and their compute copies */
+    SHEAF_MEM_GRADIENTS,   /* of trained tensors, lane sums included */
+    SHEAF_MEM_OPTIMIZER,   /* first and second moments */
+    SHEAF_MEM_ACTIVATIONS, /* values and their gradients */
+    SHEAF_MEM_CACHE,       /* keys and values of earlier tokens */
+    SHEAF_MEM_SCRATCH,     /* per thread buffers, partial sums */
+    SHEAF_MEM_EXCHANGE,    /* subtree roots and what ranks send */
+    SHEAF_MEM_INPUTS,      /* tokens, labels, masks, staging for files */
+    SHEAF_MEM_KINDS
+} sheaf_memory;
+
+typedef enum sheaf_device_kind { SHEAF_CPU, SHEAF_DRY } sheaf_device_kind;
+
+typedef struct sheaf__device {
+    sheaf_device_kind kind;
+    const sheaf__kernels *kernels; /* never NULL, also on dry */
+    sheaf__pool *pool;             /* NULL on dry */
+    int threads;                   /* workers of the pool; what dry pretends to have */
+    void **scratch;                /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes */
+    /* Counted on both kinds. */
+    size_t in_use[SHEAF_MEM_KINDS], peak_of[SHEAF_MEM_KINDS];
+    size_t peak;        /* high-water mark of the address range */
+    size_t at_peak[SHEAF_MEM_KINDS]; /* in_use at the moment the mark last rose */
+    double flops;       /* multiply and add counted apart, products only */
+    struct sheaf__space *space; /* the allocator */
+} sheaf__device;
+
+/* Bytes of scratch every compute thread owns (allocated from the device when
+ * it is made, SHEAF_MEM_SCRATCH). Kernels may use it freely inside one task. */
+#define SHEAF__THREAD_SCRATCH ((size_t)6 << 20)
+
+/* sheaf__device_open - isa: NULL for the best this CPU has, else "ref", "avx2",
+ * "avx512". limit: bytes the range may grow to, 0 = no limit of our own. */
+sheaf_status *sheaf__device_open(sheaf__device **out, sheaf_device_kind kind, int threads,
+                                 const char *isa, size_t limit);
+void sheaf__device_close(sheaf__device *device);
+
+/* sheaf__alloc - uninitialised memory. bytes 0 gives a valid pointer. Failure
+ * (limit, system) is a status that says how much was asked and in use. */
+sheaf_status *sheaf__alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind);
+/* sheaf__free - accepts NULL; the kind is remembered by the allocator. */
+void sheaf__free(sheaf__device *device, void *block);
+
+#endif

@@ -1,0 +1,110 @@
+/* kernels.h - the table of element-wise ops, one column per instruction set.
+ *
+ * Every kernel is serial and works on the rows it is given; callers split rows
+ * over threads. `dtype` is the activation type, SHEAF_F32 or SHEAF_BF16, of
+ * every `void *` operand; float operands are float32 whatever the dtype.
+ * "round" means: to nearest even into dtype (none for F32), NaN stays a quiet
+ * NaN. All arithmetic is float32, in the order written, no fusing unless fma
+ * is written. ld* are row strides in elements. Each column gives the bits of
+ * the reference column; the formulas stand in docs/contract.md. */
+#ifndef SHEAF_OPS_KERNELS_H
+#define SHEAF_OPS_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sheaf/dtype.h"
+
+typedef struct sheaf__adamw {
+    float lr, beta1, beta2, eps, weight_decay;
+    float bias1, bias2_sqrt; /* 1 - beta1^t, sqrt(1 - beta2^t), computed in double, rounded */
+    float grad_scale;        /* clipping factor, 1 = none; g' = g * grad_scale */
+} sheaf__adamw;
+
+/* Counter-based dropout: element (row, channel) is kept when
+ * sheaf__random_u32(seed, purpose, step, sample[row], position[row], channel)
+ * >= threshold; kept values are multiplied by `scale`, then rounded. */
+typedef struct sheaf__dropout {
+    uint64_t seed, purpose, step;
+    const int64_t *sample, *position; /* [rows] */
+    int64_t channel0;                 /* logical channel of column 0 */
+    uint32_t threshold;               /* p * 2^32 */
+    float scale;                      /* 1 / (1 - p) */
+} sheaf__dropout;
+
+typedef struct sheaf__kernels {
+    const char *isa; /* "ref", "avx2", "avx512" */
+
+    /* ---- conversion and sums ---- */
+    void (*round)(void *dst, sheaf_dtype dtype, const float *src, int64_t n);
+    void (*widen)(float *dst, const void *src, sheaf_dtype dtype, int64_t n);
+    /* any of F32, BF16, F16, to any of them; nearest even */
+    void (*convert)(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n);
+    void (*add)(float *dst, const float *a, const float *b, int64_t n); /* dst may be a or b */
+    void (*scale)(float *x, float by, int64_t n);
+    /* y = round(round(alpha * sum + bias) + residual); bias, residual may be NULL.
+     * sum [rows, cols] f32 (stride lds); y, residual in dtype. */
+    void (*finish)(void *y, int64_t ldy, const float *sum, int64_t lds, float alpha,
+                   const float *bias, const void *residual, int64_t ldr,
+                   int64_t rows, int64_t cols, sheaf_dtype dtype);
+    /* dst = round(dst + src) in dtype: a second gradient reaching one value */
+    void (*accumulate)(void *dst, const void *src, int64_t n, sheaf_dtype dtype);
+    /* sum of squares in double, 16 lanes (lane i: elements i, i+16, ...) and the fixed tree */
+    double (*squares)(const float *x, int64_t n);
+    /* out[c] += sum over rows of x[r, c], rows ascending in blocks of 256 from 0 each;
+     * the blocks' sums are added to out ascending. Gradient of a bias. */
+    void (*column_sums)(float *out, const void *x, int64_t ldx, int64_t rows, int64_t cols,
+                        sheaf_dtype dtype);
+
+    /* ---- RMSNorm: y = round(w * round(x * rstd)), rstd = 1/sqrt(mean(x^2) + eps) ---- */
+    void (*rmsnorm)(void *y, float *rstd, const void *x, const float *w, int64_t rows,
+                    int64_t width, float eps, sheaf_dtype dtype); /* dense rows */
+    /* dx = round((add ? dx : 0) + g), g = rstd * (w*dy - x*rstd * mean(w*dy * x*rstd)) */
+    void (*rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w,
+                         const float *rstd, int64_t rows, int64_t width, bool add,
+                         sheaf_dtype dtype);
+    /* dw[c] += sum over rows of dy*(x*rstd) for columns [begin, end), blocked like column_sums */
+    void (*rmsnorm_dw)(float *dw, const void *dy, const void *x, const float *rstd, int64_t rows,
+                       int64_t width, int64_t begin, int64_t end, sheaf_dtype dtype);
+
+    /* ---- rotary embedding, in place, half-split pairs (j, j + rot/2) of each head ----
+     * x [rows, heads*head_dim] stride ldx; cos, sin [positions, rot/2] float32 already
+     * rounded to dtype; pos [rows]. inverse rotates back (the gradient). */
+    void (*rope)(void *x, int64_t ldx, const float *cos, const float *sin, const int32_t *pos,
+                 int64_t rows, int64_t heads, int64_t head_dim, int64_t rot, bool inverse,
+                 sheaf_dtype dtype);
+
+    /* ---- SwiGLU, h = round(silu(gate) * up); contiguous n elements ---- */
+    void (*swiglu)(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype);
+    void (*swiglu_back)(void *dgate, void *dup, const void *dh, const void *gate, const void *up,
+                        int64_t n, sheaf_dtype dtype); /* dgate may be gate, dup may be up */
+
+    /* ---- softmax cross-entropy over the columns of one slice; logits float32 ----
+     * logits hold values already rounded to the activation dtype. */
+    void (*row_max)(float *max, const float *logits, int64_t ld, int64_t rows, int64_t cols);
+    /* sum[r] = sum over columns of exp(logit - max[r]), 16 lanes */
+    void (*row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max,
+                       int64_t rows, int64_t cols);
+    /* d[r,c] = round((exp(logit - max[r]) / sum[r] - (c == target[r])) * scale), or 0 when
+     * target[r] == SHEAF__IGNORED; a target outside [0, cols) is in another slice. */
+    void (*row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
+                        const float *sum, const int32_t *target, float scale, int64_t rows,
+                        int64_t cols, sheaf_dtype dtype);
+
+    /* ---- optimizer ---- */
+    /* p *= 1 - lr*wd; m = b1*m + (1-b1)*g'; v = b2*v + (1-b2)*g'^2;
+     * p -= lr/bias1 * m / (sqrt(v)/bias2_sqrt + eps); order of torch's single-tensor AdamW */
+    void (*adamw)(float *p, float *m, float *v, const float *g, int64_t n, const sheaf__adamw *how);
+
+    /* ---- dropout: y = round(kept ? x * scale : 0); y may be x; its own backward ---- */
+    void (*dropout)(void *y, const void *x, int64_t ldx, int64_t rows, int64_t cols,
+                    const sheaf__dropout *how, sheaf_dtype dtype); /* y has stride ldx too */
+} sheaf__kernels;
+
+#define SHEAF__IGNORED INT32_MIN
+
+/* sheaf__kernels_for - the column for `isa` ("ref", "avx2", "avx512"), NULL means the
+ * best this CPU has. NULL result: unknown name or not on this CPU. */
+const sheaf__kernels *sheaf__kernels_for(const char *isa);
+
+#endif

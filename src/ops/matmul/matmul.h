@@ -1,0 +1,113 @@
+/* matmul.h - matrix products in the order of the numeric contract.
+ *
+ * A product job computes, for one output [m, n],
+ *     y = finish( tree over slices ( sum over the slice's terms ( A_t * B_t ) ) )
+ * Within a slice the terms are taken in order; each term's summed axis k is
+ * taken in ascending blocks of 256, every block an ascending chain of fma from
+ * 0 (bfloat16: by pairs, odd element first; an odd last element is paired with
+ * zero), and the block sums are added, in that order and across terms, to one
+ * running float32 sum that starts as the first block's sum. A slice whose terms
+ * all have k = 0 gives +0. The slices meet in the tree of owner.h.
+ * Blocking of m and n, threads and packing never change a bit. */
+#ifndef SHEAF_OPS_MATMUL_H
+#define SHEAF_OPS_MATMUL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sheaf/dtype.h"
+#include "sheaf/owner.h"
+#include "ops/device.h"
+
+/* One slice of a weight W [n, k] (n = out, k = in), stored in panels private to
+ * matmul. With `back` NULL, products with the transpose repack on the fly. */
+typedef struct sheaf__packed {
+    sheaf_dtype dtype; /* F32 or BF16 */
+    int64_t n, k;
+    void *ahead;       /* panels for x W^T; sheaf__packed_bytes() bytes, 64-aligned */
+    void *back;        /* panels for dy W, sheaf__packed_back_bytes() bytes, or NULL */
+} sheaf__packed;
+
+size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
+size_t sheaf__packed_back_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
+/* sheaf__pack - writes rows [row0, row0 + rows) of W from src [rows, k] (row stride
+ * ld elements, of F32, BF16 or F16), converting by rounding to nearest even. Any
+ * order and split of rows gives the same panels; the call that writes the last
+ * row also clears the padding. Serial; different row ranges that are multiples
+ * of 32 apart may be packed by different threads. */
+void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld,
+                 int64_t row0, int64_t rows);
+/* sheaf__packed_row - row `row` of W [k] in w->dtype. */
+void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row);
+
+typedef enum sheaf__right {
+    SHEAF__B_NK,       /* b stored [n, k], row stride ldb: A * B^T */
+    SHEAF__B_KN,       /* b stored [k, n], row stride ldb */
+    SHEAF__B_AHEAD,    /* w: n = w->n, k = w->k: A * W^T */
+    SHEAF__B_BACK,     /* w: n = w->k, k = w->n: A * W */
+} sheaf__right;
+
+typedef struct sheaf__term {
+    const void *a;     /* [m, k] row stride lda; or stored [k, m] when a_km */
+    int64_t lda;
+    bool a_km;
+    sheaf__right form;
+    const void *b;     /* B_NK, B_KN */
+    int64_t ldb;
+    const sheaf__packed *w; /* B_AHEAD, B_BACK */
+    int64_t k;
+} sheaf__term;
+
+typedef struct sheaf__product {
+    int64_t m, n;
+    sheaf_dtype dtype;             /* of all A and B */
+    /* Terms of all slices this rank owns, ascending by slice: slice slice_of[i] has
+     * terms term[first[i] .. first[i+1]). */
+    int nslices;
+    const int *slice_of;           /* [nslices]; may be NULL when nslices == 1 */
+    const int *first;              /* [nslices + 1]; NULL when nslices == 1: all nterms */
+    const sheaf__term *term;
+    int nterms;
+    /* Where the sum goes: exactly one of
+     *  roots != NULL: for each of this rank's roots of `tree`, a dense float32 [m, n];
+     *  y != NULL: this rank holds every present slice (or nslices == 1, tree NULL) and
+     *    y = round(round(alpha * sum + bias) + residual) in `out`, or, when add is set
+     *    (out must be F32), y = y + alpha * sum. */
+    const sheaf_tree *tree;        /* may be NULL when nslices == 1 */
+    int rank;
+    float *const *roots;
+    void *y;
+    int64_t ldy;
+    sheaf_dtype out;               /* F32 or BF16 */
+    float alpha;                   /* set it: 1 is exact */
+    const float *bias;             /* [n] or NULL */
+    const void *residual;          /* in `out`, row stride ldr, or NULL */
+    int64_t ldr;
+    bool add;
+    /* In all cases the float32 sum is additionally rounded to `round_to` before alpha
+     * when this is BF16 and out is F32 (logits); otherwise set it to F32. */
+    sheaf_dtype round_to;
+} sheaf__product;
+
+/* sheaf__products - runs the jobs, which must not depend on each other, as one
+ * parallel region over device->pool; on dry it only adds to device->flops.
+ * Uses device->scratch only. */
+void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs);
+
+/* sheaf__product_ref - the definition, plain C, serial, on any machine. */
+void sheaf__product_ref(const sheaf__product *job);
+
+/* ---- for the attention op: serial tiles inside one task ----
+ * c [m, n] f32 (stride ldc) = A [m, k] (stride lda, element type dtype) times B in
+ * tile panels; k in blocks of 256 as above. Panels: sheaf__tile_bytes() bytes. */
+size_t sheaf__tile_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
+void sheaf__tile_pack_nk(void *panels, const void *b, int64_t ldb, int64_t n, int64_t k,
+                         sheaf_dtype dtype);
+void sheaf__tile_pack_kn(void *panels, const void *b, int64_t ldb, int64_t n, int64_t k,
+                         sheaf_dtype dtype);
+typedef void sheaf__tile_fn(float *c, int64_t ldc, const void *a, int64_t lda, const void *panels,
+                            int64_t m, int64_t n, int64_t k, bool add, sheaf_dtype dtype);
+/* add: c = c + sum instead (the running sum goes on: block sums are added to c). */
+sheaf__tile_fn *sheaf__tile_for(const sheaf__kernels *kernels);
+
+#endif
