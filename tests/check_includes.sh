@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# check_includes.sh - the rules of the rooms, read from the #include lines.
+#
+#   check_includes.sh SOURCE_ROOT
+#
+# A file includes its own room, public headers of its own level and below, and
+# rooms of a lower level; never sideways, never up. A room that is not in the
+# table below fails: give it a level.
+set -euo pipefail
+cd "$1"
+
+awk '
+BEGIN {
+    # The levels of the rooms; public headers belong to the room named beside them.
+    n = split("base 0 layout 1 schema 2 formats 2 ops 2 comm 2 tape 3 dialects 3 inputs 3 lora 3 " \
+              "checkpoint 4 models 4 infer 5 train 5 monitor 5 plan 6 cli 7", word, " ")
+    for (i = 1; i < n; i += 2)
+        level[word[i]] = word[i + 1]
+    n = split("status 0 version 0 dtype 1 cut 1 owner 1 source 1 config 2 schema 2", word, " ")
+    for (i = 1; i < n; i += 2)
+        public[word[i]] = word[i + 1]
+}
+function complain(why) { printf "not ok - %s:%d: %s (%s)\n", FILENAME, FNR, why, $0; bad++ }
+FNR == 1 {
+    files++
+    split(FILENAME, path, "/")
+    room = path[2]
+    is_public = path[1] == "include"
+    if (is_public) {
+        header = path[3]
+        sub(/\.h$/, "", header)
+        if (!(header in public)) { complain("public header without a level in tests/check_includes.sh"); nextfile }
+        mine = public[header]
+    } else {
+        if (!(room in level)) { complain("room without a level in tests/check_includes.sh"); nextfile }
+        mine = level[room]
+    }
+    is_test = FILENAME ~ /_test\.c$/
+}
+/^[ \t]*#[ \t]*include[ \t]*"/ {
+    target = $0
+    sub(/^[^"]*"/, "", target)
+    sub(/".*/, "", target)
+    nparts = split(target, part, "/")
+    if (part[1] == "tests") {
+        if (!is_test)
+            complain("only tests include from tests/")
+    } else if (part[1] == "sheaf" && nparts == 2) {
+        sub(/\.h$/, "", part[2])
+        if (!(part[2] in public))
+            complain("public header without a level in tests/check_includes.sh")
+        else if (public[part[2]] + 0 > mine + 0)
+            complain("includes upwards")
+    } else if (is_public)
+        complain("a public header includes only public headers")
+    else if (nparts == 1)
+        ; # beside the file
+    else if (!(part[1] in level))
+        complain("includes something outside the rooms")
+    else if (part[1] != room && level[part[1]] + 0 >= mine + 0)
+        complain(level[part[1]] + 0 == mine + 0 ? "includes sideways" : "includes upwards")
+    lines++
+}
+END {
+    if (files < 10 || lines < 20) { print "not ok - found almost no source to check"; bad++ }
+    if (bad == 0)
+        printf "ok - %d includes in %d files go downwards only\n", lines, files
+    exit bad != 0
+}' $(find src include -name '*.[ch]' | LC_ALL=C sort)

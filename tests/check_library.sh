@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# check_library.sh - libsheaf never prints, never exits, keeps no global state.
+#
+#   check_library.sh SOURCE_ROOT LIBSHEAF.A
+#
+# The first two are read from the sources (tests and src/cli excepted, comments
+# removed); the last from the symbols of the built library: writable data that
+# is not constant after relocation would be state shared by all callers. abort()
+# counts like assert() (our own mistakes only) and is allowed; so is clearing
+# errno before strtod.
+set -euo pipefail
+root=$1 library=$2
+bad=0
+
+found=0
+while IFS= read -r file; do
+    found=$((found + 1))
+    hits=$(gcc -fpreprocessed -dD -E -w "$file" 2>/dev/null |
+        grep -nE '(^|[^A-Za-z0-9_.>])((v?printf|puts|putchar|perror|exit|_exit|quick_exit|signal|setenv|putenv)[[:space:]]*\(|(stdout|stderr)([^A-Za-z0-9_]|$)|errno[[:space:]]*=[[:space:]]*[^=0[:space:]])' || true)
+    if [ -n "$hits" ]; then
+        printf 'not ok - %s prints, exits or sets errno: %s\n' "${file#"$root"/}" "$(printf '%s' "$hits" | head -n 1)"
+        bad=1
+    fi
+done < <(find "$root/src" -name '*.c' ! -name '*_test.c' ! -path '*/src/cli/*' | LC_ALL=C sort)
+[ "$found" -ge 10 ] || { printf 'not ok - found only %d library sources\n' "$found"; bad=1; }
+[ $bad -ne 0 ] || printf 'ok - %d library sources neither print nor exit\n' "$found"
+
+# no_memory is the status for "no memory left for a status": handed out as a
+# pointer like every other, never written.
+globals=$(objdump -t "$library" | awk '
+    $NF == "no_memory" { next }
+    /^[^ ].*:.*file format/ { member = $1 }
+    $0 ~ / O (\.data|\.bss|\.tdata|\.tbss|COMMON|\*COM\*)/ && $0 !~ /\.data\.rel\.ro/ { print member, $NF }')
+if [ -n "$globals" ]; then
+    printf 'not ok - libsheaf holds writable global data: %s\n' "$(printf '%s' "$globals" | head -n 5 | tr '\n' ';')"
+    bad=1
+else
+    printf 'ok - libsheaf holds no writable global data\n'
+fi
+exit $bad
