@@ -86,6 +86,7 @@ static void test_cut__refuses_what_is_not_sound(void **state)
     const sheaf_cut good = { 0, 8, 2, { { 3, 64 }, { 5, 1 } } };
     CHECK_OK(sheaf_cut_check(&good, 197));
     CHECK_FAILS(sheaf_cut_check(&good, 196), SHEAF_E_LAYOUT, "197 rows");
+    CHECK_FAILS(sheaf_cut_check(&good, 198), SHEAF_E_LAYOUT, "197 rows");
     CHECK_OK(sheaf_cut_check(&(sheaf_cut){ 0 }, 12345)); /* replicated */
     sheaf_cut bad = good;
     bad.slices = 6;
