@@ -1,0 +1,152 @@
+/* random_test.c - Philox against its published vectors; what is built on it keeps its promises. */
+#include "tests/check.h"
+
+#include "base/random.h"
+
+/* From the file kat_vectors of Random123, the authors' own: philox4x32, 10 rounds. */
+static const struct { uint32_t counter[4], key[2], want[4]; } published[] = {
+    { { 0, 0, 0, 0 }, { 0, 0 }, { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 } },
+    { { 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff }, { 0xffffffff, 0xffffffff },
+      { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd } },
+    { { 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344 }, { 0xa4093822, 0x299f31d0 },
+      { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
+};
+
+static void test_philox__gives_the_published_vectors(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(published); i++) {
+        uint32_t out[4];
+        sheaf__philox(out, published[i].counter, published[i].key);
+        CHECK_BYTES("philox", out, published[i].want, sizeof out);
+    }
+}
+
+static void test_random_u32__is_a_word_of_the_row_s_blocks(void **state)
+{
+    uint32_t key[2];
+    sheaf__random_row_key(key, 7, 1, 2, 3, 4);
+    for (uint64_t d = 0; d < 300; d++) {
+        const uint32_t counter[4] = { (uint32_t)(d / 64 * 16 + d % 16), 0, 0, 0 };
+        uint32_t word[4];
+        sheaf__philox(word, counter, key);
+        assert_int_equal(sheaf__random_u32(7, 1, 2, 3, 4, d), word[d / 16 % 4]);
+    }
+}
+
+/* Frozen with contract version 1: changing one of these changes every run. */
+static void test_random__frozen_values(void **state)
+{
+    assert_int_equal(sheaf__random_u32(0, 0, 0, 0, 0, 0), 168535653u);
+    assert_int_equal(sheaf__random_u32(1234, 5, 6, 7, 8, 99), 3172138264u);
+    assert_int_equal(sheaf__name_key("model.norm.weight"), UINT64_C(15480813312422577380));
+    assert_int_equal(sheaf__random_tensor_u32(42, sheaf__name_key("a"), 1000000007), 4161130473u);
+    CHECK_NEAR("normal", sheaf__random_normal(42, 1, 2), 0x1.17517cp+0, 0);
+    assert_int_equal(sheaf__permute(3, 10, 42, 1), 8);
+}
+
+static void test_random_u32__every_argument_counts(void **state)
+{
+    const uint64_t base[6] = { 11, 22, 33, 44, 55, 66 };
+    const uint32_t want = sheaf__random_u32(11, 22, 33, 44, 55, 66);
+    for (int i = 0; i < 6; i++)
+        for (int bit = 0; bit < 64; bit++) {
+            uint64_t v[6];
+            memcpy(v, base, sizeof v);
+            v[i] ^= UINT64_C(1) << bit;
+            assert_int_not_equal(sheaf__random_u32(v[0], v[1], v[2], v[3], v[4], v[5]), want);
+        }
+}
+
+static void test_unit_float__stays_inside_and_is_exact(void **state)
+{
+    CHECK_NEAR("smallest", sheaf__unit_float(0), 0x1p-24, 0);
+    CHECK_NEAR("largest", sheaf__unit_float(UINT32_MAX), 1 - 0x1p-24, 0);
+    CHECK_NEAR("middle", sheaf__unit_float(0x80000000u), 0.5 + 0x1p-24, 0);
+}
+
+static void test_random_normal__has_the_moments_of_a_normal(void **state)
+{
+    const int n = 200000;
+    double m1 = 0, m2 = 0, m3 = 0, m4 = 0;
+    for (int i = 0; i < n; i++) {
+        const double x = sheaf__random_normal(1, 2, (uint64_t)i);
+        m1 += x, m2 += x * x, m3 += x * x * x, m4 += x * x * x * x;
+    }
+    /* five standard errors: 1, sqrt 2, sqrt 15, sqrt 96 over sqrt n */
+    CHECK_NEAR("mean", m1 / n, 0, 5 / sqrt(n));
+    CHECK_NEAR("variance", m2 / n, 1, 5 * sqrt(2.0 / n));
+    CHECK_NEAR("third", m3 / n, 0, 5 * sqrt(15.0 / n));
+    CHECK_NEAR("fourth", m4 / n, 3, 5 * sqrt(96.0 / n));
+}
+
+static void test_random_u32__bits_are_balanced_over_channels(void **state)
+{
+    const int n = 20000;
+    int ones[32] = { 0 };
+    for (int i = 0; i < n; i++) {
+        const uint32_t u = sheaf__random_u32(3, 1, 1, 0, (uint64_t)i / 100, (uint64_t)i % 100);
+        for (int bit = 0; bit < 32; bit++)
+            ones[bit] += u >> bit & 1;
+    }
+    for (int bit = 0; bit < 32; bit++)
+        CHECK_NEAR("share of ones", ones[bit] / (double)n, 0.5, 5 * 0.5 / sqrt(n));
+}
+
+static void test_permute__is_a_permutation_at_every_size(void **state)
+{
+    static unsigned char seen[5000];
+    for (uint64_t n = 1; n < 5000; n = n < 70 ? n + 1 : n * 3 / 2 + 1)
+        for (uint64_t epoch = 0; epoch < 3; epoch++) {
+            memset(seen, 0, sizeof seen);
+            for (uint64_t i = 0; i < n; i++) {
+                const uint64_t at = sheaf__permute(i, n, 42, epoch);
+                assert_true(at < n && !seen[at]);
+                seen[at] = 1;
+            }
+        }
+    assert_true(sheaf__permute(12345, UINT64_C(1) << 62, 1, 1) < UINT64_C(1) << 62);
+}
+
+static void test_permute__differs_by_seed_and_epoch_and_moves_things(void **state)
+{
+    int fixed = 0, same_epoch = 0, same_seed = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        const uint64_t at = sheaf__permute(i, 1000, 1, 0);
+        fixed += at == i;
+        same_epoch += at == sheaf__permute(i, 1000, 1, 1);
+        same_seed += at == sheaf__permute(i, 1000, 2, 0);
+    }
+    /* each is about Poisson(1) */
+    assert_true(fixed < 10 && same_epoch < 10 && same_seed < 10);
+}
+
+static void test_permute__every_order_of_four_occurs(void **state)
+{
+    int count[256] = { 0 }, orders = 0;
+    for (uint64_t seed = 0; seed < 2400; seed++) {
+        int code = 0;
+        for (uint64_t i = 0; i < 4; i++)
+            code = code * 4 + (int)sheaf__permute(i, 4, seed, 0);
+        count[code]++;
+    }
+    for (int i = 0; i < 256; i++)
+        orders += count[i] > 50; /* 100 expected of each, five standard errors */
+    assert_int_equal(orders, 24);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_philox__gives_the_published_vectors),
+        cmocka_unit_test(test_random_u32__is_a_word_of_the_row_s_blocks),
+        cmocka_unit_test(test_random__frozen_values),
+        cmocka_unit_test(test_random_u32__every_argument_counts),
+        cmocka_unit_test(test_unit_float__stays_inside_and_is_exact),
+        cmocka_unit_test(test_random_normal__has_the_moments_of_a_normal),
+        cmocka_unit_test(test_random_u32__bits_are_balanced_over_channels),
+        cmocka_unit_test(test_permute__is_a_permutation_at_every_size),
+        cmocka_unit_test(test_permute__differs_by_seed_and_epoch_and_moves_things),
+        cmocka_unit_test(test_permute__every_order_of_four_occurs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
