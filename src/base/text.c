@@ -1,0 +1,145 @@
+/* text.c - see text.h. */
+#include "text.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool make_room(sheaf_text *text, size_t more)
+{
+    if (text->failed || more >= SIZE_MAX / 2 - text->size) {
+        text->failed = true;
+        return false;
+    }
+    if (text->size + more + 1 <= text->room)
+        return true;
+    size_t room = text->room * 2 > text->size + more + 1 ? text->room * 2 : text->size + more + 1;
+    if (room < 64)
+        room = 64;
+    char *at = realloc(text->at, room);
+    if (at == NULL) {
+        text->failed = true;
+        return false;
+    }
+    text->at = at;
+    text->room = room;
+    return true;
+}
+
+void sheaf__text_bytes(sheaf_text *text, const void *bytes, size_t size)
+{
+    if (!make_room(text, size))
+        return;
+    if (size > 0)
+        memcpy(text->at + text->size, bytes, size);
+    text->size += size;
+    text->at[text->size] = '\0';
+}
+
+void sheaf__text_add(sheaf_text *text, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    char *piece = NULL;
+    const int n = vasprintf(&piece, fmt, args);
+    va_end(args);
+    if (n < 0) {
+        text->failed = true;
+        return;
+    }
+    sheaf__text_bytes(text, piece, (size_t)n);
+    free(piece);
+}
+
+void sheaf__text_json(sheaf_text *text, const char *string)
+{
+    sheaf__text_bytes(text, "\"", 1);
+    for (const unsigned char *p = (const unsigned char *)string; *p != '\0'; p++) {
+        static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
+        const char *special = strchr(plain, *p);
+        if (special != NULL)
+            sheaf__text_add(text, "\\%c", letter[special - plain]);
+        else if (*p < 0x20)
+            sheaf__text_add(text, "\\u%04x", *p);
+        else
+            sheaf__text_bytes(text, p, 1);
+    }
+    sheaf__text_bytes(text, "\"", 1);
+}
+
+sheaf_status *sheaf__text_take(char **out, sheaf_text *text)
+{
+    if (text->at == NULL)
+        make_room(text, 0);
+    if (text->failed) {
+        sheaf__text_release(text);
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory while building a text");
+    }
+    text->at[text->size] = '\0';
+    *out = text->at;
+    *text = (sheaf_text){ 0 };
+    return NULL;
+}
+
+void sheaf__text_release(sheaf_text *text)
+{
+    free(text->at);
+    *text = (sheaf_text){ 0 };
+}
+
+enum { LONGEST_NAME = 128 }; /* names longer than this are nobody's typing error */
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Damerau-Levenshtein distance (neighbours may swap once), case folded. */
+static int distance(const char *a, const char *b)
+{
+    const int na = (int)strlen(a), nb = (int)strlen(b);
+    int row[3][LONGEST_NAME + 1]; /* of prefixes of a: two before, one before, this */
+    int *before2 = row[0], *before = row[1], *now = row[2];
+    for (int j = 0; j <= nb; j++)
+        before[j] = j;
+    for (int i = 1; i <= na; i++) {
+        const int ca = tolower((unsigned char)a[i - 1]);
+        now[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            const int cb = tolower((unsigned char)b[j - 1]);
+            int d = before[j - 1] + (ca != cb);
+            d = least(d, least(before[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
+                cb == tolower((unsigned char)a[i - 2]))
+                d = least(d, before2[j - 2] + 1);
+            now[j] = d;
+        }
+        int *spare = before2;
+        before2 = before;
+        before = now;
+        now = spare;
+    }
+    return before[nb];
+}
+
+const char *sheaf__nearest(const char *name, const char *const *list, int n)
+{
+    const size_t length = strlen(name);
+    const char *best = NULL;
+    int best_distance = 0;
+    if (length == 0 || length > LONGEST_NAME)
+        return NULL;
+    for (int i = 0; i < n; i++) {
+        const size_t other = strlen(list[i]);
+        if (other == 0 || other > LONGEST_NAME)
+            continue;
+        const int longer = (int)(other > length ? other : length);
+        const int allowed = longer / 3 > 1 ? longer / 3 : 1;
+        const int d = distance(name, list[i]);
+        if (d <= allowed && (best == NULL || d < best_distance)) {
+            best = list[i];
+            best_distance = d;
+        }
+    }
+    return best;
+}

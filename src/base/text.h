@@ -1,0 +1,34 @@
+/* text.h - a growing string, and the known name nearest to a mistyped one. */
+#ifndef SHEAF_BASE_TEXT_H
+#define SHEAF_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sheaf/status.h"
+
+/* All zero is an empty text. A failed allocation is remembered: additions then do
+ * nothing and sheaf__text_take() says so, so callers check once, at the end. */
+typedef struct sheaf_text {
+    char *at; /* NUL-terminated once something was added */
+    size_t size, room;
+    bool failed;
+} sheaf_text;
+
+void sheaf__text_add(sheaf_text *text, const char *fmt, ...) SHEAF_PRINTF(2, 3);
+void sheaf__text_bytes(sheaf_text *text, const void *bytes, size_t size);
+/* sheaf__text_json - appends `string` as a JSON string with its quotes; what is not
+ * ASCII stays as it is (UTF-8), as Python's json does with ensure_ascii=False. */
+void sheaf__text_json(sheaf_text *text, const char *string);
+/* sheaf__text_take - hands the string to the caller (free()) and empties the text.
+ * Never gives NULL on success. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__text_take(char **out, sheaf_text *text);
+void sheaf__text_release(sheaf_text *text);
+
+/* sheaf__nearest - the name in `list` (n of them) that `name` was probably meant to be,
+ * by the number of letters added, dropped, changed or swapped with a neighbour, upper and
+ * lower case alike; the first of equals. NULL when even the best differs in more
+ * than a third of the longer name's letters (but one difference is always allowed). */
+const char *sheaf__nearest(const char *name, const char *const *list, int n);
+
+#endif
