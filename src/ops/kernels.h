@@ -6,7 +6,9 @@
  * "round" means: to nearest even into dtype (none for F32), NaN stays a quiet
  * NaN. All arithmetic is float32, in the order written, no fusing unless fma
  * is written. ld* are row strides in elements. Each column gives the bits of
- * the reference column; the formulas stand in docs/contract.md. */
+ * the reference column; the formulas stand in docs/contract.md, section 4. Every
+ * stored NaN that was computed is 0x7fc00000 (BF16: 0x7fc0). Operands that are
+ * not said to be allowed to coincide must not overlap. */
 #ifndef SHEAF_OPS_KERNELS_H
 #define SHEAF_OPS_KERNELS_H
 
@@ -15,10 +17,12 @@
 
 #include "sheaf/dtype.h"
 
+/* In double: the kernel derives 1 - beta2 and its like before it rounds each once to
+ * float32, as torch does; from a float32 beta2 of 0.999 they would be 1e-5 off. */
 typedef struct sheaf__adamw {
-    float lr, beta1, beta2, eps, weight_decay;
-    float bias1, bias2_sqrt; /* 1 - beta1^t, sqrt(1 - beta2^t), computed in double, rounded */
-    float grad_scale;        /* clipping factor, 1 = none; g' = g * grad_scale */
+    double lr, beta1, beta2, eps, weight_decay;
+    double bias1, bias2_sqrt; /* 1 - beta1^t, sqrt(1 - beta2^t) */
+    float grad_scale;         /* clipping factor, 1 = none; g' = g * grad_scale */
 } sheaf__adamw;
 
 /* Counter-based dropout: element (row, channel) is kept when
@@ -59,7 +63,7 @@ typedef struct sheaf__kernels {
     /* ---- RMSNorm: y = round(w * round(x * rstd)), rstd = 1/sqrt(mean(x^2) + eps) ---- */
     void (*rmsnorm)(void *y, float *rstd, const void *x, const float *w, int64_t rows,
                     int64_t width, float eps, sheaf_dtype dtype); /* dense rows */
-    /* dx = round((add ? dx : 0) + g), g = rstd * (w*dy - x*rstd * mean(w*dy * x*rstd)) */
+    /* dx = round(add ? dx + g : g), g = rstd * (w*dy - x*rstd * mean(w*dy * x*rstd)) */
     void (*rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w,
                          const float *rstd, int64_t rows, int64_t width, bool add,
                          sheaf_dtype dtype);
@@ -81,6 +85,9 @@ typedef struct sheaf__kernels {
 
     /* ---- softmax cross-entropy over the columns of one slice; logits float32 ----
      * logits hold values already rounded to the activation dtype. */
+    /* Largest in the order of the bits, -0 < +0 and NaN (sign clear) above all; no
+     * columns: -inf. An order, not a sequence of comparisons, so slices may be joined
+     * in any order (sheaf__max). */
     void (*row_max)(float *max, const float *logits, int64_t ld, int64_t rows, int64_t cols);
     /* sum[r] = sum over columns of exp(logit - max[r]), 16 lanes */
     void (*row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max,

@@ -1,0 +1,43 @@
+/* kernels.c - the table: a row per op (columns.h lists them), a column per instruction set. */
+#include "ops/columns.h"
+
+#include <cpuid.h>
+#include <stddef.h>
+#include <string.h>
+
+#define REF(name) .name = sheaf__##name##_ref,
+#define AVX2(name) .name = sheaf__##name##_ref,
+#define AVX512(name) .name = sheaf__##name##_ref,
+
+static const sheaf__kernels ref = { .isa = "ref", SHEAF__KERNEL_LIST(REF) };
+static const sheaf__kernels avx2 = { .isa = "avx2", SHEAF__KERNEL_LIST(AVX2) };
+static const sheaf__kernels avx512 = { .isa = "avx512", SHEAF__KERNEL_LIST(AVX512) };
+
+/* The compiler's test also asks the operating system whether it keeps the registers.
+ * F16C it may not know by name; every CPU with AVX2 so far has it, but we ask. */
+static bool has_avx2(void)
+{
+    unsigned a, b, c = 0, d;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static bool has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+const sheaf__kernels *sheaf__kernels_for(const char *isa)
+{
+    /* The reference is plain C, but compiled for the least machine that trains. */
+    if (!has_avx2())
+        return NULL;
+    if (isa == NULL)
+        return has_avx512() ? &avx512 : &avx2;
+    if (strcmp(isa, "ref") == 0)
+        return &ref;
+    if (strcmp(isa, "avx2") == 0)
+        return &avx2;
+    return strcmp(isa, "avx512") == 0 && has_avx512() ? &avx512 : NULL;
+}

@@ -1,0 +1,27 @@
+/* rope_ref.c - each pair (a, b) = (x[j], x[j + rot/2]) of a head becomes
+ *                (a c - b s, b c + a s), c and s of the row's position.
+ *
+ * Source: Su et al. 2021, eq. 34, in the half-split layout of the Hugging Face
+ * files. Products and sum are float32, with one rounding at the end. A rotation
+ * is orthogonal, so its gradient is the rotation by -s. Columns rot and up of
+ * a head stay as they are. */
+#include "ops/columns.h"
+
+#include "ops/math/round.h"
+
+void sheaf__rope_ref(void *x, int64_t ldx, const float *cos, const float *sin, const int32_t *pos,
+                     int64_t rows, int64_t heads, int64_t head_dim, int64_t rot, bool inverse,
+                     sheaf_dtype dtype)
+{
+    const int64_t half = rot / 2;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t j = 0; j < half; j++) {
+                const int64_t at = r * ldx + h * head_dim + j;
+                const float c = cos[pos[r] * half + j];
+                const float s = inverse ? -sin[pos[r] * half + j] : sin[pos[r] * half + j];
+                const float a = sheaf__load(x, at, dtype), b = sheaf__load(x, at + half, dtype);
+                sheaf__store(x, at, a * c - b * s, dtype);
+                sheaf__store(x, at + half, b * c + a * s, dtype);
+            }
+}
