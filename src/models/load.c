@@ -1,0 +1,288 @@
+/* load.c - reads what a rank owns, straight from the source into packed panels or masters.
+ *
+ * Threads share the rows of a tensor in groups of 32 (a panel's width); each reads its
+ * rows into its scratch block and packs them there and then, so that loading needs no
+ * memory beyond what the step uses anyway. */
+#include "models/load.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "ops/math/math.h"
+
+/* ---- rotary table (reference llama.md, section 2) ---- */
+
+static float inverse_frequency(const sheaf_config *config, int64_t j, int64_t rot)
+{
+    const double theta = config->rope.theta;
+    float f = (float)(1.0 / sheaf__pow_d(theta, 2.0 * (double)j / (double)rot));
+    const float factor = (float)config->rope.factor;
+    if (config->rope.type == SHEAF_ROPE_LINEAR)
+        return f / factor;
+    if (config->rope.type != SHEAF_ROPE_LLAMA3)
+        return f;
+    const float low = (float)config->rope.low_freq_factor, high = (float)config->rope.high_freq_factor;
+    const float original = (float)config->rope.original_length;
+    const float wavelength = (float)(2 * 3.14159265358979323846) / f;
+    if (wavelength > original / low)
+        return f / factor;
+    if (wavelength < original / high)
+        return f;
+    const float smooth = (original / wavelength - low) / (high - low);
+    return (1 - smooth) * f / factor + smooth * f;
+}
+
+void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config, const sheaf__kernels *kernels,
+                      sheaf_dtype dtype)
+{
+    const int64_t half = t->rot / 2;
+    for (int64_t j = 0; j < half; j++) {
+        const float f = inverse_frequency(config, j, t->rot);
+        for (int64_t pos = 0; pos < t->positions; pos++) {
+            const double angle = (double)((float)pos * f);
+            const float c = (float)sheaf__cos_d(angle), s = (float)sheaf__sin_d(angle);
+            uint32_t rounded;
+            kernels->round(&rounded, dtype, &c, 1);
+            kernels->widen(&t->cos[pos * half + j], &rounded, dtype, 1);
+            kernels->round(&rounded, dtype, &s, 1);
+            kernels->widen(&t->sin[pos * half + j], &rounded, dtype, 1);
+        }
+    }
+}
+
+/* ---- reading boxes ---- */
+
+/* A box of a stored tensor and where its rows go. */
+typedef struct box {
+    sheaf__context *c;
+    sheaf_source *source;
+    const char *name;
+    sheaf_dtype stored;
+    int64_t row0, rows, col0, cols;
+    sheaf__packed *packed;  /* either panels, */
+    void *dst;              /* or dense rows [rows, cols] of dtype `to` */
+    sheaf_dtype to;
+    pthread_mutex_t lock;
+    int64_t failed_at;
+    sheaf_status *status;   /* of the lowest failing row group, so that it never depends on timing */
+} box;
+
+static void note(box *b, int64_t group, sheaf_status *st)
+{
+    pthread_mutex_lock(&b->lock);
+    if (b->status == NULL || group < b->failed_at) {
+        sheaf_status_free(b->status);
+        b->status = st;
+        b->failed_at = group;
+        st = NULL;
+    }
+    pthread_mutex_unlock(&b->lock);
+    sheaf_status_free(st);
+}
+
+enum { GROUP = 32 };
+
+static void read_group(void *arg, int64_t group, int worker)
+{
+    box *b = arg;
+    const size_t row_bytes = (size_t)b->cols * sheaf_dtype_bytes(b->stored);
+    const int64_t first = group * GROUP, last = first + GROUP < b->rows ? first + GROUP : b->rows;
+    int64_t fit = (int64_t)(SHEAF__THREAD_SCRATCH / (row_bytes == 0 ? 1 : row_bytes));
+    if (fit < 1) {
+        note(b, group, sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a row of %zu bytes", b->name, row_bytes));
+        return;
+    }
+    void *scratch = b->c->device->scratch[worker];
+    for (int64_t r = first; r < last;) {
+        const int64_t n = last - r < fit ? last - r : fit;
+        sheaf_status *st = b->source->read(b->source, b->name, b->row0 + r, n, b->col0, b->cols, scratch);
+        if (st != NULL) {
+            note(b, group, st);
+            return;
+        }
+        if (b->packed != NULL)
+            sheaf__pack(b->packed, scratch, b->stored, b->cols, r, n);
+        else
+            b->c->device->kernels->convert((char *)b->dst + (size_t)(r * b->cols) * sheaf_dtype_bytes(b->to), b->to,
+                                           scratch, b->stored, n * b->cols);
+        r += n;
+    }
+}
+
+static sheaf_status *read_box(box *b)
+{
+    if (b->rows == 0 || b->cols == 0 || b->c->device->kind == SHEAF_DRY)
+        return NULL;
+    const sheaf_source_entry *entry = b->source->find(b->source, b->name);
+    if (entry == NULL) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", b->name);
+        sheaf_expected(st, "a tensor of this name in the files");
+        return sheaf_found(st, "none");
+    }
+    b->stored = entry->dtype;
+    if (b->stored != SHEAF_F32 && b->stored != SHEAF_BF16 && b->stored != SHEAF_F16) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s'", b->name);
+        sheaf_expected(st, "F32, BF16 or F16");
+        return sheaf_found(st, "%s", sheaf_dtype_name(b->stored));
+    }
+    pthread_mutex_init(&b->lock, NULL);
+    sheaf__pool_run(b->c->device->pool, (b->rows + GROUP - 1) / GROUP, read_group, b);
+    pthread_mutex_destroy(&b->lock);
+    return b->status;
+}
+
+static sheaf_status *read_trained(sheaf__context *c, sheaf_source *source, const char *name, sheaf__trained *t)
+{
+    sheaf_status *st = NULL;
+    for (int s = t->first; s < t->first + t->count && st == NULL; s++) {
+        sheaf_range rows, cols;
+        sheaf__trained_box(t, s, &rows, &cols);
+        st = read_box(&(box){ .c = c, .source = source, .name = name, .row0 = rows.begin, .rows = rows.end - rows.begin,
+                              .col0 = cols.begin, .cols = cols.end - cols.begin, .dst = t->master[s], .to = SHEAF_F32 });
+    }
+    return st;
+}
+
+/* Float values that already went through the compute dtype, for biases and norms. */
+static void through_dtype(sheaf__context *c, float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n && c->device->kind != SHEAF_DRY; i++) {
+        uint32_t rounded;
+        c->device->kernels->round(&rounded, c->dtype, x + i, 1);
+        c->device->kernels->widen(x + i, &rounded, c->dtype, 1);
+    }
+}
+
+static sheaf_status *load_norm(sheaf__context *c, sheaf_source *base, sheaf__norm *norm)
+{
+    if (norm->trained != NULL)
+        return read_trained(c, base, norm->name, norm->trained);
+    sheaf_status *st = read_box(&(box){ .c = c, .source = base, .name = norm->name, .rows = norm->width, .cols = 1,
+                                        .dst = norm->weight, .to = SHEAF_F32 });
+    through_dtype(c, norm->weight, st == NULL ? norm->width : 0);
+    return st;
+}
+
+static sheaf_status *load_bias(sheaf__model *m, sheaf_source *base, sheaf__linear *l, const char *name)
+{
+    if (l->bias_trained != NULL)
+        return read_trained(m->context, base, name, l->bias_trained);
+    const int64_t n = l->rows ? l->out : l->owned;
+    sheaf_status *st = read_box(&(box){ .c = m->context, .source = base, .name = name, .row0 = l->rows ? 0 : l->logical0,
+                                        .rows = n, .cols = 1, .dst = l->bias, .to = SHEAF_F32 });
+    through_dtype(m->context, l->bias, st == NULL ? n : 0);
+    return st;
+}
+
+static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l, const sheaf_tensor *bias)
+{
+    sheaf_status *st = NULL;
+    if (l->weight_trained != NULL)
+        st = read_trained(m->context, base, l->name, l->weight_trained);
+    for (int s = l->first; s < l->first + l->count && st == NULL && l->weight_trained == NULL; s++) {
+        const int64_t logical = l->logical0 + l->begin[s];
+        st = read_box(&(box){ .c = m->context, .source = base, .name = l->name, .row0 = l->rows ? 0 : logical,
+                              .rows = l->w[s].n, .col0 = l->rows ? logical : 0, .cols = l->w[s].k, .packed = &l->w[s] });
+    }
+    if (st == NULL && l->bias != NULL)
+        st = load_bias(m, base, l, bias->name);
+    return st;
+}
+
+static sheaf_status *load_embedding(sheaf__model *m, sheaf_source *base)
+{
+    sheaf__table *t = &m->embedding;
+    if (t->packed != NULL)
+        return NULL; /* the head loads it */
+    if (t->trained != NULL)
+        return read_trained(m->context, base, t->name, t->trained);
+    sheaf_range rows = { 0, 0 }, last = { 0, 0 };
+    sheaf_status *st = sheaf_cut_rows(&rows, &t->cut, 0, (int)m->context->own.begin);
+    if (st == NULL)
+        st = sheaf_cut_rows(&last, &t->cut, 0, (int)m->context->own.end - 1);
+    if (st != NULL)
+        return st;
+    return read_box(&(box){ .c = m->context, .source = base, .name = t->name, .row0 = rows.begin,
+                            .rows = last.end - rows.begin, .cols = t->width, .dst = t->rows, .to = m->context->dtype });
+}
+
+/* ---- LoRA factors ---- */
+
+/* kaiming_uniform(a = sqrt 5): uniform in +-1/sqrt(in); a function of the logical index. */
+static void fresh_factor(sheaf__trained *t, uint64_t seed)
+{
+    const float bound = (float)(1.0 / sqrt((double)t->shape[1]));
+    const uint64_t key = sheaf__name_key(t->name);
+    for (int s = t->first; s < t->first + t->count; s++) {
+        sheaf_range rows, cols;
+        sheaf__trained_box(t, s, &rows, &cols);
+        float *x = t->master[s];
+        for (int64_t r = rows.begin; r < rows.end; r++)
+            for (int64_t c = cols.begin; c < cols.end; c++)
+                *x++ = (2 * sheaf__unit_float(sheaf__random_tensor_u32(seed, key, (uint64_t)(r * t->shape[1] + c))) - 1) * bound;
+    }
+}
+
+static sheaf_status *load_factor(sheaf__model *m, sheaf_source *adapter, const char *name, const int64_t *shape,
+                                 const sheaf_cut *cut, sheaf__trained *t, void **copy)
+{
+    sheaf__context *c = m->context;
+    if (t != NULL && adapter != NULL)
+        return read_trained(c, adapter, name, t);
+    const bool whole = cut->nparts == 0;
+    sheaf_status *st = NULL;
+    for (int s = whole ? 0 : (int)c->own.begin; t == NULL && s < (whole ? 1 : (int)c->own.end) && st == NULL; s++) {
+        sheaf_range rows = { 0, shape[0] }, cols = { 0, shape[1] };
+        if (!whole)
+            st = sheaf_cut_rows(cut->axis == 0 ? &rows : &cols, cut, 0, s);
+        if (st == NULL)
+            st = read_box(&(box){ .c = c, .source = adapter, .name = name, .row0 = rows.begin, .rows = rows.end - rows.begin,
+                                  .col0 = cols.begin, .cols = cols.end - cols.begin, .dst = copy[s], .to = c->dtype });
+    }
+    return st;
+}
+
+static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
+{
+    sheaf_status *st = NULL;
+    const sheaf_lora *lora = m->options.lora;
+    for (int i = 0; lora != NULL && i < lora->nmodules && st == NULL; i++) {
+        const sheaf_lora_module *module = &lora->module[i];
+        sheaf__lora_part *part = &m->lora[i];
+        st = load_factor(m, adapter, module->a_name, module->a_shape, &module->a_cut, part->a, part->a_copy);
+        if (st == NULL)
+            st = load_factor(m, adapter, module->b_name, module->b_shape, &module->b_cut, part->b, part->b_copy);
+        if (st == NULL && adapter == NULL && part->a != NULL && m->context->device->kind != SHEAF_DRY)
+            fresh_factor(part->a, m->options.seed); /* B stays as allocated: zero */
+    }
+    return st;
+}
+
+sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_source *adapter)
+{
+    const sheaf_schema *schema = m->schema;
+    if (m->context->device->kind == SHEAF_DRY)
+        return NULL;
+    sheaf_status *st = load_linear(m, base, &m->head, NULL);
+    if (st == NULL)
+        st = load_embedding(m, base);
+    for (int i = 0; i < schema->config.layers && st == NULL; i++) {
+        sheaf__layer *l = &m->layer[i];
+        sheaf__linear *const linear[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down };
+        static const sheaf_role role[] = { SHEAF_Q, SHEAF_K, SHEAF_V, SHEAF_O, SHEAF_GATE, SHEAF_UP, SHEAF_DOWN };
+        st = load_norm(m->context, base, &l->norm_in);
+        if (st == NULL)
+            st = load_norm(m->context, base, &l->norm_post);
+        for (int j = 0; j < 7 && st == NULL; j++)
+            st = load_linear(m, base, linear[j], sheaf_schema_get(schema, role[j], i, true));
+    }
+    if (st == NULL)
+        st = load_norm(m->context, base, &m->norm);
+    if (st == NULL)
+        st = load_lora(m, adapter);
+    if (st == NULL)
+        sheaf__model_refresh(m);
+    return st;
+}

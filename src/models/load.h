@@ -1,0 +1,11 @@
+/* load.h - fills a model's owned slices from a source; used by llama.c only. */
+#ifndef SHEAF_MODELS_LOAD_H
+#define SHEAF_MODELS_LOAD_H
+
+#include "models/llama.h"
+
+/* sheaf__rope_fill - cos and sin of every position, rounded to dtype. */
+void sheaf__rope_fill(sheaf__rope_table *table, const sheaf_config *config,
+                      const sheaf__kernels *kernels, sheaf_dtype dtype);
+
+#endif

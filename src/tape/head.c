@@ -1,0 +1,344 @@
+/* head.c - see head.h. */
+#include "tape/head.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/math/math.h"
+#include "tape/layers.h"
+
+typedef struct head_params {
+    sheaf__linear *head;
+    sheaf__head_run *run;
+    bool training;
+    sheaf__value *x, *dx; /* dx: gradient of x, made in forward, NULL when x needs none */
+} head_params;
+
+/* Buffers of one block of rows. */
+typedef struct block {
+    sheaf__context *c;
+    const head_params *p;
+    int64_t n;            /* rows in this block */
+    int32_t *row;         /* [n] their numbers in x */
+    int32_t *label;       /* [n] */
+    void *x;              /* [n, hidden] gathered */
+    void *h;              /* [n, rank] LoRA's inner value or NULL */
+    float *logits;        /* [n, owned] */
+    void *dlogits;        /* [n, owned] compute dtype */
+    void *dx;             /* [n, hidden] */
+    float *max, *target;  /* [n] */
+    float *sums;          /* [slices, n] per-slice sums; the total ends in *total */
+    const float *total;
+    float *all;           /* gathered logits of all ranks, when wanted */
+} block;
+
+static size_t width_of(const sheaf__context *c) { return sheaf_dtype_bytes(c->dtype); }
+
+static void give_block(block *b)
+{
+    void *const held[] = { b->row, b->label, b->x, b->h, b->logits, b->dlogits, b->dx,
+                           b->max, b->target, b->sums, b->all };
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        sheaf__give(b->c, held[i]);
+}
+
+static sheaf_status *take_block(block *b, bool training, bool gathered)
+{
+    sheaf__context *c = b->c;
+    const sheaf__linear *l = b->p->head;
+    const size_t rows = SHEAF__HEAD_BLOCK, one = width_of(c);
+    const size_t owned = (size_t)l->owned, in = (size_t)l->in;
+    const struct { void *out; size_t bytes; bool wanted; } need[] = {
+        { &b->row, rows * 4, true }, { &b->label, rows * 4, true }, { &b->x, rows * in * one, true },
+        { &b->h, rows * (size_t)(l->lora == NULL ? 0 : l->lora->rank) * one, l->lora != NULL },
+        { &b->logits, rows * owned * 4, true }, { &b->dlogits, rows * owned * one, training },
+        { &b->dx, rows * in * one, b->p->dx != NULL }, { &b->max, rows * 4, true }, { &b->target, rows * 4, true },
+        { &b->sums, rows * 4 * SHEAF_MAX_SLICES, true },
+        { &b->all, rows * (size_t)l->out * 4 * (c->ranks > 1 ? 2 : 1), gathered },
+    };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
+        if (need[i].wanted)
+            st = sheaf__take(need[i].out, c, need[i].bytes, SHEAF_MEM_SCRATCH);
+    return st;
+}
+
+/* ---- per-row work, spread over threads ---- */
+
+static void gather_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    block *b = arg;
+    const size_t bytes = (size_t)b->p->head->in * width_of(b->c);
+    for (int64_t i = begin; i < end; i++)
+        memcpy((char *)b->x + (size_t)i * bytes, (char *)b->p->x->data + (size_t)b->row[i] * bytes, bytes);
+}
+
+static void scatter_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    block *b = arg;
+    const size_t bytes = (size_t)b->p->head->in * width_of(b->c);
+    for (int64_t i = begin; i < end; i++)
+        memcpy((char *)b->p->dx->data + (size_t)b->row[i] * bytes, (char *)b->dx + (size_t)i * bytes, bytes);
+}
+
+static void max_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    block *b = arg;
+    const sheaf__linear *l = b->p->head;
+    if (l->owned > 0)
+        b->c->device->kernels->row_max(b->max + begin, b->logits + begin * l->owned, l->owned, end - begin, l->owned);
+    else
+        for (int64_t i = begin; i < end; i++)
+            b->max[i] = -INFINITY;
+}
+
+static void sum_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    block *b = arg;
+    const sheaf__linear *l = b->p->head;
+    for (int s = l->first; s < l->first + l->count; s++)
+        if (l->extent[s] > 0)
+            b->c->device->kernels->row_sumexp(b->sums + (int64_t)(s - l->first) * SHEAF__HEAD_BLOCK + begin,
+                                              b->logits + begin * l->owned + l->begin[s], l->owned,
+                                              b->max + begin, end - begin, l->extent[s]);
+}
+
+static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    block *b = arg;
+    const sheaf__linear *l = b->p->head;
+    int32_t target[SHEAF__HEAD_BLOCK];
+    for (int64_t i = begin; i < end; i++) /* owned columns are one run of the vocabulary */
+        target[i - begin] = b->label[i] < 0 ? SHEAF__IGNORED : b->label[i] - (int32_t)l->logical0;
+    b->c->device->kernels->row_dlogits((char *)b->dlogits + (size_t)(begin * l->owned) * width_of(b->c), l->owned,
+                                       b->logits + begin * l->owned, l->owned, b->max + begin, b->total + begin,
+                                       target, b->p->run->gradient_scale, end - begin, l->owned, b->c->dtype);
+}
+
+/* ---- one block ---- */
+
+static void block_logits(block *b)
+{
+    sheaf__context *c = b->c;
+    const sheaf__linear *l = b->p->head;
+    sheaf__product job[SHEAF_MAX_SLICES];
+    sheaf__term term[SHEAF_MAX_SLICES][2];
+    int jobs = 0;
+    if (l->lora != NULL) {
+        const sheaf__term inner = { .a = b->x, .lda = l->in, .form = SHEAF__B_NK, .b = l->lora->a_copy[0],
+                                    .ldb = l->in, .k = l->in };
+        const sheaf__product h = { .m = b->n, .n = l->lora->rank, .dtype = c->dtype, .nslices = 1, .term = &inner,
+                                   .nterms = 1, .y = b->h, .ldy = l->lora->rank, .out = c->dtype,
+                                   .alpha = l->lora->scale, .round_to = SHEAF_F32 };
+        sheaf__products(c->device, &h, 1);
+    }
+    for (int s = l->first; s < l->first + l->count; s++) {
+        if (l->extent[s] == 0)
+            continue;
+        term[jobs][0] = (sheaf__term){ .a = b->x, .lda = l->in, .form = SHEAF__B_AHEAD, .w = &l->w[s], .k = l->in };
+        if (l->lora != NULL)
+            term[jobs][1] = (sheaf__term){ .a = b->h, .lda = l->lora->rank, .form = SHEAF__B_NK,
+                                           .b = l->lora->b_copy[s], .ldb = l->lora->rank, .k = l->lora->rank };
+        job[jobs] = (sheaf__product){ .m = b->n, .n = l->extent[s], .dtype = c->dtype, .nslices = 1,
+                                      .term = term[jobs], .nterms = l->lora == NULL ? 1 : 2,
+                                      .y = b->logits + l->begin[s], .ldy = l->owned, .out = SHEAF_F32,
+                                      .alpha = 1, .round_to = c->dtype };
+        jobs++;
+    }
+    if (jobs > 0)
+        sheaf__products(c->device, job, jobs);
+}
+
+/* Maximum, sum of exponentials and target logit of every row, over all ranks. */
+static sheaf_status *block_statistics(block *b)
+{
+    sheaf__context *c = b->c;
+    const sheaf__linear *l = b->p->head;
+    sheaf__rows(c, b->n, 16, max_rows, b);
+    sheaf_status *st = c->comm == NULL ? NULL : sheaf_comm_max(c->comm, b->max, b->n);
+    if (st != NULL)
+        return st;
+    sheaf__rows(c, b->n, 16, sum_rows, b);
+    float *root[SHEAF_MAX_SLICES];
+    int own, from = sheaf_tree_own(&l->tree, c->rank, &own);
+    for (int r = 0; r < own; r++) {
+        sheaf_tree_add add[SHEAF_MAX_SLICES];
+        int result;
+        float *base = b->sums + (int64_t)(l->tree.root[from + r].begin - l->first) * SHEAF__HEAD_BLOCK;
+        const int n = sheaf_tree_program_slices(&l->tree, &l->tree.root[from + r], add, &result);
+        for (int i = 0; i < n && c->device->kind != SHEAF_DRY; i++)
+            c->device->kernels->add(base + (int64_t)add[i].a * SHEAF__HEAD_BLOCK, base + (int64_t)add[i].a * SHEAF__HEAD_BLOCK,
+                                    base + (int64_t)add[i].b * SHEAF__HEAD_BLOCK, b->n);
+        root[r] = base + (int64_t)result * SHEAF__HEAD_BLOCK;
+    }
+    if (own == 0)
+        root[0] = b->sums;
+    b->total = root[0];
+    return c->ranks == 1 ? NULL : sheaf__sum_roots(c, &l->tree, root, b->n, 1);
+}
+
+static sheaf_status *block_targets(block *b)
+{
+    sheaf__context *c = b->c;
+    const sheaf__linear *l = b->p->head;
+    if (c->device->kind == SHEAF_DRY)
+        return NULL;
+    int32_t owner[SHEAF__HEAD_BLOCK];
+    for (int64_t i = 0; i < b->n; i++) {
+        const int64_t label = b->label[i];
+        const int64_t column = label - l->logical0;
+        owner[i] = label < 0 ? 0 : sheaf_owner_rank(c->slices, c->ranks,
+                                                    sheaf__cut_slice_of(&(sheaf_cut){ .slices = c->slices, .nparts = 1,
+                                                                        .part = { { l->out, 1 } } }, label));
+        b->target[i] = label >= 0 && owner[i] == c->rank ? b->logits[i * l->owned + column] : 0;
+    }
+    return c->comm == NULL ? NULL : sheaf_comm_select(c->comm, b->target, sizeof(float), b->n, owner);
+}
+
+static void add_losses(block *b)
+{
+    sheaf__head_run *run = b->p->run;
+    for (int64_t i = 0; i < b->n && b->c->device->kind != SHEAF_DRY; i++) {
+        if (b->label[i] < 0)
+            continue;
+        run->loss_sum += (double)((sheaf__log(b->total[i]) + b->max[i]) - b->target[i]);
+        run->labels++;
+    }
+}
+
+static sheaf_status *block_gradients(block *b)
+{
+    sheaf__context *c = b->c;
+    const sheaf__linear *l = b->p->head;
+    sheaf__rows(c, b->n, 16, gradient_rows, b);
+    sheaf__value x = { .rows = b->n, .cols = l->in, .dtype = c->dtype, .data = b->x, .grad = b->dx,
+                       .needs_grad = b->p->x->needs_grad, .grad_fresh = true };
+    sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = c->dtype, .grad = b->dlogits };
+    sheaf__value h = { .rows = b->n, .cols = l->lora == NULL ? 0 : l->lora->rank, .dtype = c->dtype, .data = b->h };
+    sheaf__value *ys[] = { &y }, *hs[] = { &h };
+    sheaf__linear *const layers[] = { b->p->head };
+    sheaf_status *st = sheaf__columns_back(c, ys, &x, hs, layers, 1);
+    if (st == NULL && x.needs_grad)
+        sheaf__rows(c, b->n, 32, scatter_rows, b);
+    return st;
+}
+
+/* Full rows on every rank: each rank's columns one rank after the other, then put side by side. */
+static sheaf_status *block_take(block *b, int64_t done)
+{
+    sheaf__context *c = b->c;
+    const sheaf__linear *l = b->p->head;
+    const sheaf__head_run *run = b->p->run;
+    if (c->device->kind == SHEAF_DRY)
+        return NULL;
+    if (c->comm == NULL)
+        return run->take(run->self, done, b->row, b->n, b->logits);
+    const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { l->out, 1 } } };
+    size_t size[SHEAF_MAX_SLICES];
+    float *at = b->all, *full = b->all + (int64_t)SHEAF__HEAD_BLOCK * l->out;
+    int64_t cols[SHEAF_MAX_SLICES];
+    for (int r = 0; r < c->ranks; r++) {
+        const sheaf_range own = sheaf_owner_slices(c->slices, c->ranks, r);
+        cols[r] = 0;
+        for (int64_t s = own.begin; s < own.end; s++)
+            cols[r] += sheaf_cut_slice_rows(&cut, (int)s);
+        size[r] = (size_t)(cols[r] * b->n) * sizeof(float);
+        if (r == c->rank)
+            memcpy(at, b->logits, size[r]);
+        at += cols[r] * b->n;
+    }
+    sheaf_status *st = sheaf_comm_gather(c->comm, b->all, size);
+    if (st != NULL)
+        return st;
+    at = b->all;
+    for (int64_t r = 0, col = 0; r < c->ranks; col += cols[r++])
+        for (int64_t i = 0; i < b->n; i++, at += cols[r])
+            memcpy(full + i * l->out + col, at, (size_t)cols[r] * sizeof(float));
+    return run->take(run->self, done, b->row, b->n, full);
+}
+
+static sheaf_status *run_block(block *b, bool training, int64_t done)
+{
+    const sheaf__head_run *run = b->p->run;
+    sheaf__rows(b->c, b->n, 32, gather_rows, b);
+    block_logits(b);
+    sheaf_status *st = NULL;
+    if (run->label != NULL) {
+        st = block_statistics(b);
+        if (st == NULL)
+            st = block_targets(b);
+        if (st == NULL)
+            add_losses(b);
+    }
+    if (st == NULL && training)
+        st = block_gradients(b);
+    if (st == NULL && run->take != NULL)
+        st = block_take(b, done);
+    return st;
+}
+
+struct zero { void *x; size_t bytes; };
+static void zero_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    struct zero *z = arg;
+    memset((char *)z->x + (size_t)begin * z->bytes, 0, (size_t)(end - begin) * z->bytes);
+}
+
+static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const head_params *p = op->params;
+    sheaf__head_run *run = p->run;
+    const bool training = p->training, dry = c->device->kind == SHEAF_DRY;
+    block b = { .c = c, .p = p };
+    sheaf_status *st = take_block(&b, training, run->take != NULL);
+    run->loss_sum = 0;
+    run->labels = 0;
+    if (p->dx != NULL)
+        sheaf__rows(c, p->x->rows, 64, zero_rows, &(struct zero){ p->dx->data, (size_t)p->x->cols * width_of(c) });
+    const int64_t candidates = run->pick != NULL ? run->npick : p->x->rows;
+    int64_t done = 0;
+    for (int64_t i = 0; i < candidates && st == NULL;) {
+        for (b.n = 0; i < candidates && b.n < SHEAF__HEAD_BLOCK; i++) {
+            const int32_t row = dry || run->pick == NULL ? (int32_t)i : run->pick[i];
+            const int32_t label = dry || run->label == NULL ? SHEAF__IGNORED : run->label[row];
+            if (!dry && !run->all_rows && label == SHEAF__IGNORED)
+                continue;
+            if (!dry) {
+                b.row[b.n] = row;
+                b.label[b.n] = label;
+            }
+            b.n++;
+        }
+        if (b.n > 0)
+            st = run_block(&b, training, done);
+        done += b.n;
+    }
+    give_block(&b);
+    return st;
+}
+
+static sheaf_status *head_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    const head_params *p = op->params;
+    if (!p->x->needs_grad)
+        return NULL;
+    void *swap = p->x->grad; /* x has no other reader: hand the buffer on */
+    p->x->grad = p->dx->data;
+    p->dx->data = swap;
+    return NULL;
+}
+
+void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head, sheaf__head_run *run)
+{
+    const bool flows = x->needs_grad || sheaf__linear_trains(head);
+    sheaf__op *op = sheaf__tape_op(tape, head->name, head_forward, flows ? head_backward : NULL, sizeof(head_params));
+    head_params *p = op->params;
+    *p = (head_params){ head, run, flows, x, NULL };
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    if (x->needs_grad) {
+        p->dx = sheaf__tape_value(tape, "gradient of the head's input", x->rows, x->cols, x->dtype);
+        sheaf__op_arg(op, p->dx, SHEAF__MAKE | SHEAF__KEEP);
+    }
+}

@@ -1,0 +1,35 @@
+/* head.h - the output head: logits, cross-entropy and their gradients in one op, a block
+ * of 256 rows at a time, so that [rows, vocabulary] never exists as a whole.
+ *
+ * loss = sum over labelled rows of (log(sum_c exp(l_c - max)) + max - l_target), where the
+ * sum over the vocabulary is made per slice in 16 lanes and then by the tree, and the sum over rows
+ * ascends in double. The gradient of the loss is divided by the number of label tokens of
+ * the whole optimizer step, known before (numeric contract, section 3.5). Only labelled rows are
+ * computed in training; they are taken 256 at a time in ascending order, and sums over
+ * rows (weight gradients) are blocked by those. */
+#ifndef SHEAF_TAPE_HEAD_H
+#define SHEAF_TAPE_HEAD_H
+
+#include "tape/linear.h"
+
+enum { SHEAF__HEAD_BLOCK = 256 };
+
+typedef struct sheaf__head_run {
+    /* in; read when the tape runs */
+    const int32_t *label;   /* [rows] or SHEAF__IGNORED; NULL: no loss */
+    float gradient_scale;   /* 1 / label tokens of the step */
+    bool all_rows;          /* also unlabelled rows: evaluation, generation */
+    const int32_t *pick;    /* [npick] rows to compute when all_rows is set; NULL = all */
+    int64_t npick;
+    /* Called with full rows of logits [n, vocab] float32, on every rank, in row order; may be NULL. */
+    sheaf_status *(*take)(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits);
+    void *self;
+    /* out */
+    double loss_sum;        /* sum over labelled rows */
+    int64_t labels;
+} sheaf__head_run;
+
+/* sheaf__record_head - x [rows, hidden]; `run` is borrowed and read when the tape runs. */
+void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head, sheaf__head_run *run);
+
+#endif

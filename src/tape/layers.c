@@ -1,0 +1,378 @@
+/* layers.c - see layers.h. */
+#include "tape/layers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/attention/attention.h"
+
+static const char *at(const void *data, int64_t element, sheaf_dtype dtype)
+{
+    return (const char *)data + element * (int64_t)sheaf_dtype_bytes(dtype);
+}
+
+static sheaf_range slice_rows(const sheaf_cut *cut, int slice)
+{
+    sheaf_range rows = { 0, 0 };
+    sheaf_status_free(sheaf_cut_rows(&rows, cut, 0, slice)); /* checked when the schema was made */
+    return rows;
+}
+
+int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row)
+{
+    int low = 0, high = cut->slices - 1;
+    while (low < high) { /* the first slice that ends behind row */
+        const int mid = (low + high) / 2;
+        if (slice_rows(cut, mid).end > row)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
+/* ---- embedding ---- */
+
+typedef struct embedding_params {
+    const sheaf__table *table;
+    const sheaf__rows_in *in;
+    sheaf__value *x;
+} embedding_params;
+
+typedef struct lookup { sheaf__context *c; const embedding_params *p; int32_t *owner; } lookup;
+
+static void look_up(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const lookup *l = arg;
+    const sheaf__table *t = l->p->table;
+    sheaf__context *c = l->c;
+    const int64_t row0 = slice_rows(&t->cut, (int)c->own.begin).begin;
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t id = l->p->in->ids[r];
+        const int slice = sheaf__cut_slice_of(&t->cut, id);
+        char *x = (char *)at(l->p->x->data, r * t->width, c->dtype);
+        l->owner[r] = sheaf_owner_rank(c->slices, c->ranks, slice);
+        if (l->owner[r] != c->rank)
+            continue;
+        const int64_t in_slice = id - slice_rows(&t->cut, slice).begin;
+        if (t->trained != NULL)
+            c->device->kernels->round(x, c->dtype, t->trained->master[slice] + in_slice * t->width, t->width);
+        else if (t->packed != NULL)
+            sheaf__packed_row(x, &t->packed[slice], in_slice);
+        else
+            memcpy(x, at(t->rows, (id - row0) * t->width, c->dtype), (size_t)t->width * sheaf_dtype_bytes(c->dtype));
+    }
+}
+
+static sheaf_status *embedding_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const embedding_params *p = op->params;
+    const size_t row = (size_t)p->table->width * sheaf_dtype_bytes(c->dtype);
+    c->sent += (double)row * (double)p->x->rows * (c->ranks - 1) / c->ranks;
+    if (c->device->kind == SHEAF_DRY)
+        return NULL;
+    int32_t *owner = malloc((size_t)p->x->rows * sizeof *owner + 1);
+    if (owner == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "owners of %lld rows", (long long)p->x->rows);
+    sheaf__rows(c, p->x->rows, 32, look_up, &(lookup){ c, p, owner });
+    sheaf_status *st = c->comm == NULL ? NULL
+                                       : sheaf_comm_select(c->comm, p->x->data, row, p->x->rows, owner);
+    free(owner);
+    return st;
+}
+
+/* Each table row receives its tokens in ascending order; threads share columns. */
+static void scatter(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const lookup *l = arg;
+    const sheaf__table *t = l->p->table;
+    sheaf__context *c = l->c;
+    float part[256];
+    for (int64_t r = 0; r < l->p->x->rows; r++) {
+        const int64_t id = l->p->in->ids[r];
+        const int slice = sheaf__cut_slice_of(&t->cut, id);
+        if (slice < c->own.begin || slice >= c->own.end)
+            continue;
+        float *grad = t->trained->grad[slice] + (id - slice_rows(&t->cut, slice).begin) * t->width;
+        for (int64_t col = begin; col < end; col += 256) {
+            const int64_t n = end - col < 256 ? end - col : 256;
+            c->device->kernels->widen(part, at(l->p->x->grad, r * t->width + col, c->dtype), c->dtype, n);
+            c->device->kernels->add(grad + col, grad + col, part, n);
+        }
+    }
+}
+
+static sheaf_status *embedding_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const embedding_params *p = op->params;
+    sheaf__rows(c, p->table->width, 256, scatter, &(lookup){ c, p, NULL });
+    return NULL;
+}
+
+sheaf__value *sheaf__record_embedding(sheaf__tape *tape, const sheaf__table *table, int64_t rows,
+                                      const sheaf__rows_in *in)
+{
+    const bool trained = table->trained != NULL;
+    sheaf__op *op = sheaf__tape_op(tape, table->name, embedding_forward,
+                                   trained ? embedding_backward : NULL, sizeof(embedding_params));
+    sheaf__value *x = sheaf__tape_value(tape, table->name, rows, table->width, sheaf__tape_context(tape)->dtype);
+    *(embedding_params *)op->params = (embedding_params){ table, in, x };
+    x->needs_grad = trained;
+    sheaf__op_arg(op, x, SHEAF__MAKE | (trained ? SHEAF__GIVES : 0));
+    return x;
+}
+
+/* ---- RMSNorm ---- */
+
+typedef struct norm_params {
+    sheaf__norm *norm;
+    sheaf__value *x, *y, *rstd;
+} norm_params;
+
+typedef struct norm_args { sheaf__context *c; const norm_params *p; } norm_args;
+
+static void norm_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const norm_args *a = arg;
+    const norm_params *p = a->p;
+    const int64_t w = p->norm->width;
+    float *rstd = p->rstd->data;
+    a->c->device->kernels->rmsnorm((char *)at(p->y->data, begin * w, a->c->dtype), rstd + begin,
+                                   at(p->x->data, begin * w, a->c->dtype), p->norm->weight, end - begin, w,
+                                   p->norm->eps, a->c->dtype);
+}
+
+static sheaf_status *norm_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    norm_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->x->rows, 16, norm_rows, &args);
+    return NULL;
+}
+
+static void norm_back_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const norm_args *a = arg;
+    const norm_params *p = a->p;
+    const int64_t w = p->norm->width;
+    const sheaf_dtype t = a->c->dtype;
+    a->c->device->kernels->rmsnorm_back((char *)at(p->x->grad, begin * w, t), at(p->y->grad, begin * w, t),
+                                        at(p->x->data, begin * w, t), p->norm->weight,
+                                        (float *)p->rstd->data + begin, end - begin, w, !p->x->grad_fresh, t);
+}
+
+static void norm_weight_columns(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const norm_args *a = arg;
+    const norm_params *p = a->p;
+    a->c->device->kernels->rmsnorm_dw(p->norm->trained->grad[0], p->y->grad, p->x->data, p->rstd->data,
+                                      p->x->rows, p->norm->width, begin, end, a->c->dtype);
+}
+
+static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    norm_args args = { sheaf__tape_context(tape), op->params };
+    if (args.p->norm->trained != NULL)
+        sheaf__rows(args.c, args.p->norm->width, 64, norm_weight_columns, &args);
+    if (args.p->x->needs_grad)
+        sheaf__rows(args.c, args.p->x->rows, 16, norm_back_rows, &args);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm)
+{
+    const bool flows = x->needs_grad || norm->trained != NULL;
+    sheaf__op *op = sheaf__tape_op(tape, norm->name, norm_forward, flows ? norm_backward : NULL, sizeof(norm_params));
+    norm_params *p = op->params;
+    *p = (norm_params){ norm, x, sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
+                        sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
+    p->y->needs_grad = flows;
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    sheaf__op_arg(op, p->rstd, SHEAF__MAKE | (flows ? SHEAF__KEEP : 0));
+    return p->y;
+}
+
+void sheaf__norm_refresh(sheaf__context *c, sheaf__norm *norm)
+{
+    if (norm->trained == NULL || c->device->kind == SHEAF_DRY)
+        return;
+    for (int64_t i = 0; i < norm->width; i++) {
+        uint32_t rounded;
+        c->device->kernels->round(&rounded, c->dtype, norm->trained->master[0] + i, 1);
+        c->device->kernels->widen(norm->weight + i, &rounded, c->dtype, 1);
+    }
+}
+
+/* ---- rotary embedding ---- */
+
+typedef struct rope_params {
+    const sheaf__rope_table *table;
+    int64_t heads, head_dim;
+    const sheaf__rows_in *in;
+    sheaf__value *x;
+} rope_params;
+
+typedef struct rope_args { sheaf__context *c; const rope_params *p; bool inverse; } rope_args;
+
+static void rope_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const rope_args *a = arg;
+    const rope_params *p = a->p;
+    void *x = a->inverse ? p->x->grad : p->x->data;
+    a->c->device->kernels->rope((char *)at(x, begin * p->x->cols, a->c->dtype), p->x->cols, p->table->cos,
+                                p->table->sin, p->in->position + begin, end - begin, p->heads, p->head_dim,
+                                p->table->rot, a->inverse, a->c->dtype);
+}
+
+static sheaf_status *rope_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    rope_args args = { sheaf__tape_context(tape), op->params, false };
+    sheaf__rows(args.c, args.p->x->rows, 32, rope_rows, &args);
+    return NULL;
+}
+
+static sheaf_status *rope_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    rope_args args = { sheaf__tape_context(tape), op->params, true };
+    sheaf__rows(args.c, args.p->x->rows, 32, rope_rows, &args);
+    return NULL;
+}
+
+void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, const sheaf__rope_table *table,
+                        int64_t heads, int64_t head_dim, const sheaf__rows_in *in)
+{
+    sheaf__op *op = sheaf__tape_op(tape, "rotary embedding", rope_forward,
+                                   x->needs_grad ? rope_backward : NULL, sizeof(rope_params));
+    *(rope_params *)op->params = (rope_params){ table, heads, head_dim, in, x };
+    sheaf__op_arg(op, x, SHEAF__CHANGE | SHEAF__TURNS);
+}
+
+/* ---- attention ---- */
+
+typedef struct attention_params {
+    sheaf__heads heads;
+    const sheaf__rows_in *in;
+    const sheaf__cache *cache;
+    sheaf__value *q, *k, *v, *o, *stats;
+} attention_params;
+
+static sheaf__attention shape_of(const sheaf__context *c, const attention_params *p)
+{
+    const sheaf__heads *h = &p->heads;
+    const int64_t keys = p->cache == NULL ? h->queries : p->in->keys;
+    return (sheaf__attention){ .dtype = c->dtype, .batch = h->batch, .queries = h->queries, .keys = keys,
+        .kv_heads = h->kv_heads, .group = h->group, .head_dim = h->head_dim, .window = h->window,
+        .scale = (float)(1.0 / sqrt((double)h->head_dim)), .key_mask = p->in->key_mask,
+        .mask_ld = p->in->mask_ld, .ldq = p->q->cols, .ldk = p->k->cols, .ldv = p->v->cols, .ldo = p->o->cols,
+        .kv_rows = p->cache == NULL ? keys : p->cache->length };
+}
+
+/* New rows go behind the old ones of each sequence. */
+static void append(const sheaf__context *c, const attention_params *p)
+{
+    const int64_t n = p->heads.queries, cols = p->k->cols, from = p->in->keys - n;
+    const size_t bytes = (size_t)(n * cols) * sheaf_dtype_bytes(c->dtype);
+    for (int64_t b = 0; b < p->heads.batch; b++) {
+        memcpy((char *)at(p->cache->k, (b * p->cache->length + from) * cols, c->dtype), at(p->k->data, b * n * cols, c->dtype), bytes);
+        memcpy((char *)at(p->cache->v, (b * p->cache->length + from) * cols, c->dtype), at(p->v->data, b * n * cols, c->dtype), bytes);
+    }
+}
+
+static sheaf_status *attention_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const attention_params *p = op->params;
+    const sheaf__attention shape = shape_of(c, p);
+    if (p->cache != NULL && c->device->kind != SHEAF_DRY)
+        append(c, p);
+    sheaf__attention_forward(c->device, &shape, p->o->data, p->stats == NULL ? NULL : p->stats->data, p->q->data,
+                             p->cache == NULL ? p->k->data : p->cache->k, p->cache == NULL ? p->v->data : p->cache->v);
+    return NULL;
+}
+
+static sheaf_status *attention_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const attention_params *p = op->params;
+    const sheaf__attention shape = shape_of(c, p);
+    sheaf__attention_backward(c->device, &shape, p->q->grad, p->k->grad, p->v->grad, p->o->grad, p->o->data,
+                              p->stats->data, p->q->data, p->k->data, p->v->data);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
+                                      sheaf__value *v, const sheaf__heads *heads,
+                                      const sheaf__rows_in *in, const sheaf__cache *cache)
+{
+    /* All three or none: they come from one op. */
+    const bool flows = q->needs_grad && cache == NULL;
+    sheaf__op *op = sheaf__tape_op(tape, "attention", attention_forward, flows ? attention_backward : NULL,
+                                   sizeof(attention_params));
+    attention_params *p = op->params;
+    *p = (attention_params){ *heads, in, cache, q, k, v, sheaf__tape_value(tape, "attention output", q->rows, q->cols, q->dtype), NULL };
+    p->o->needs_grad = flows;
+    const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
+    sheaf__op_arg(op, q, use);
+    sheaf__op_arg(op, k, use);
+    sheaf__op_arg(op, v, use);
+    sheaf__op_arg(op, p->o, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
+    if (flows) {
+        p->stats = sheaf__tape_value(tape, "softmax statistics", q->rows, heads->kv_heads * heads->group * 2, SHEAF_F32);
+        sheaf__op_arg(op, p->stats, SHEAF__MAKE | SHEAF__KEEP);
+    }
+    return p->o;
+}
+
+/* ---- SwiGLU ---- */
+
+typedef struct swiglu_params { sheaf__value *gate, *up, *h; } swiglu_params;
+typedef struct swiglu_args { sheaf__context *c; const swiglu_params *p; } swiglu_args;
+
+static void swiglu_elements(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const swiglu_args *a = arg;
+    const sheaf_dtype t = a->c->dtype;
+    a->c->device->kernels->swiglu((char *)at(a->p->h->data, begin, t), at(a->p->gate->data, begin, t),
+                                  at(a->p->up->data, begin, t), end - begin, t);
+}
+
+static sheaf_status *swiglu_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    swiglu_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->h->rows * args.p->h->cols, 1 << 14, swiglu_elements, &args);
+    return NULL;
+}
+
+static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const swiglu_args *a = arg;
+    const swiglu_params *p = a->p;
+    const sheaf_dtype t = a->c->dtype;
+    a->c->device->kernels->swiglu_back((char *)at(p->gate->grad, begin, t), (char *)at(p->up->grad, begin, t),
+                                       at(p->h->grad, begin, t), at(p->gate->data, begin, t),
+                                       at(p->up->data, begin, t), end - begin, t);
+}
+
+static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    swiglu_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->h->rows * args.p->h->cols, 1 << 14, swiglu_back_elements, &args);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up)
+{
+    const bool flows = gate->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "swiglu", swiglu_forward, flows ? swiglu_backward : NULL, sizeof(swiglu_params));
+    swiglu_params *p = op->params;
+    *p = (swiglu_params){ gate, up, sheaf__tape_value(tape, "swiglu", gate->rows, gate->cols, gate->dtype) };
+    p->h->needs_grad = flows;
+    const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
+    sheaf__op_arg(op, gate, use);
+    sheaf__op_arg(op, up, use);
+    sheaf__op_arg(op, p->h, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return p->h;
+}

@@ -1,0 +1,71 @@
+/* layers.h - the ops of a decoder layer besides its linear layers: embedding, RMSNorm,
+ * rotary embedding, attention (with or without a cache), SwiGLU. */
+#ifndef SHEAF_TAPE_LAYERS_H
+#define SHEAF_TAPE_LAYERS_H
+
+#include "ops/matmul/matmul.h"
+#include "tape/tape.h"
+#include "tape/trained.h"
+
+/* What one run reads besides the weights; pointers are read when the tape runs. */
+typedef struct sheaf__rows_in {
+    const int32_t *ids;      /* [rows] token ids, checked against the table by the caller */
+    const int32_t *position; /* [rows] for the rotary embedding */
+    const uint8_t *key_mask; /* [batch, mask_ld] or NULL */
+    int64_t mask_ld;
+    int64_t keys;            /* keys per sequence including the new ones (cache) */
+} sheaf__rows_in;
+
+/* A vocabulary table [vocab, width], cut by rows. Values come from one of three places. */
+typedef struct sheaf__table {
+    const char *name;
+    int64_t vocab, width;
+    sheaf_cut cut;
+    void *rows;              /* owned rows, compute dtype; or */
+    const sheaf__packed *packed; /* by slice: a tied head's panels; or */
+    sheaf__trained *trained; /* its masters */
+} sheaf__table;
+
+typedef struct sheaf__norm {
+    const char *name;
+    int64_t width;
+    float eps;
+    float *weight; /* [width], rounded to the compute dtype */
+    sheaf__trained *trained;
+} sheaf__norm;
+
+typedef struct sheaf__rope_table {
+    int64_t positions, rot; /* rot: how many channels of a head turn */
+    float *cos, *sin;       /* [positions, rot / 2], rounded to the compute dtype */
+} sheaf__rope_table;
+
+/* Keys and values of earlier tokens of one layer: [batch, length, owned width]. */
+typedef struct sheaf__cache {
+    void *k, *v;
+    int64_t length;
+} sheaf__cache;
+
+typedef struct sheaf__heads {
+    int64_t batch, queries;
+    int64_t kv_heads, group, head_dim; /* owned key/value heads */
+    int64_t window;
+} sheaf__heads;
+
+sheaf__value *sheaf__record_embedding(sheaf__tape *tape, const sheaf__table *table, int64_t rows,
+                                      const sheaf__rows_in *in);
+sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm);
+/* Turns x [rows, heads * head_dim] in place. */
+void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, const sheaf__rope_table *table,
+                        int64_t heads, int64_t head_dim, const sheaf__rows_in *in);
+/* cache NULL: keys are this run's own. Otherwise k, v are appended at keys - queries first. */
+sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
+                                      sheaf__value *v, const sheaf__heads *heads,
+                                      const sheaf__rows_in *in, const sheaf__cache *cache);
+sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up);
+
+/* sheaf__norm_refresh - weight from the masters. */
+void sheaf__norm_refresh(sheaf__context *context, sheaf__norm *norm);
+/* sheaf__table_slice - the slice that holds row `row` of a cut axis of one part. */
+int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row);
+
+#endif

@@ -1,0 +1,78 @@
+/* linear.h - linear layers whose weight is cut along its out axis (columns) or its
+ * in axis (rows), with their LoRA factors; forward, backward and weight gradients.
+ *
+ * Columns: y_s = x W_s^T + h B_s^T + b_s,          h = round(scale * x A^T)
+ *   g_s = round(scale * dy_s B_s), g = round(scale * tree_s(dy_s B_s))
+ *   dx = round(tree_s( sum over the layers that share x ( dy_s W_s + g_s A ) ))
+ *   dA = g^T x, dB_s = dy_s^T h, dW_s = dy_s^T x, db_s = column sums of dy_s
+ * Rows: y = round(round(tree_s( x_s W_s^T + h_s B^T ) + b) + residual),
+ *   h_s = round(scale * x_s A_s^T), h = round(scale * tree_s(x_s A_s^T))
+ *   g = round(scale * dy B); dx_s = round(dy W_s + g A_s)
+ *   dA_s = g^T x_s, dB = dy^T h, dW_s = dy^T x_s, db = column sums of dy
+ * A replicated factor thus takes part within each slice, before the tree (numeric
+ * contract, section 3.3). With dropout the LoRA branch reads d(x) in place of x and its
+ * share of dx is rounded and added apart. */
+#ifndef SHEAF_TAPE_LINEAR_H
+#define SHEAF_TAPE_LINEAR_H
+
+#include "ops/matmul/matmul.h"
+#include "tape/tape.h"
+#include "tape/trained.h"
+
+typedef struct sheaf__lora_part {
+    int64_t rank;
+    float scale;
+    double dropout;
+    uint64_t purpose;      /* of its random numbers: sheaf__name_key(module) */
+    sheaf__trained *a, *b; /* NULL when the adapter is only used */
+    /* In the compute dtype, dense; index 0 when the factor is replicated, else by slice. */
+    void *a_copy[SHEAF_MAX_SLICES], *b_copy[SHEAF_MAX_SLICES];
+    int64_t a_numel[SHEAF_MAX_SLICES], b_numel[SHEAF_MAX_SLICES];
+} sheaf__lora_part;
+
+typedef struct sheaf__linear {
+    const char *name;      /* borrowed: the weight's */
+    int64_t in, out;       /* logical */
+    bool rows;             /* cut along in; otherwise along out */
+    int first, count;      /* owned slices */
+    int64_t begin[SHEAF_MAX_SLICES];  /* by slice: column in the owned part of the cut axis */
+    int64_t extent[SHEAF_MAX_SLICES]; /* by slice, 0 = empty */
+    int64_t logical0;      /* logical index of the first owned row of the cut axis */
+    int64_t owned;         /* sum of extents */
+    sheaf_tree tree;       /* of the slices that are not empty */
+    sheaf__packed w[SHEAF_MAX_SLICES];
+    float *bias;           /* [owned] (columns) or [out] (rows), rounded to the compute dtype; or NULL */
+    sheaf__trained *weight_trained, *bias_trained; /* NULL when frozen */
+    sheaf__lora_part *lora; /* NULL without */
+} sheaf__linear;
+
+/* What dropout needs to know of the rows being run. */
+typedef struct sheaf__step_info {
+    bool training;
+    uint64_t seed, step;
+    const int64_t *sample, *position; /* [rows] */
+} sheaf__step_info;
+
+#define SHEAF__MAX_TOGETHER 3
+
+/* sheaf__record_columns - outputs of `n` <= 3 layers that share the input x; y[i] has
+ * linear[i]->owned columns. info is borrowed and read when the tape runs. */
+void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
+                           sheaf__linear *const *linear, int n, const sheaf__step_info *info);
+/* sheaf__record_rows - y = linear(x) + residual (residual may be NULL). x is cut. */
+sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__linear *linear,
+                                 sheaf__value *residual, const sheaf__step_info *info);
+
+/* sheaf__columns_back - what the backward of recorded columns does, for values the caller
+ * holds: reads y[i]->grad, x->data, h[i]->data; adds to the weight gradients; writes x->grad
+ * when x->needs_grad (adds when it is not fresh). No dropout. */
+sheaf_status *sheaf__columns_back(sheaf__context *context, sheaf__value **y, sheaf__value *x,
+                                  sheaf__value **h, sheaf__linear *const *linear, int n);
+
+/* sheaf__linear_refresh - compute copies of what is trained, from the masters. */
+void sheaf__linear_refresh(sheaf__context *context, sheaf__linear *linear);
+
+/* sheaf__linear_trains - true when anything of `linear` is trained. */
+bool sheaf__linear_trains(const sheaf__linear *linear);
+
+#endif

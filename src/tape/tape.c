@@ -1,0 +1,333 @@
+/* tape.c - see tape.h.
+ *
+ * A compiled tape is a flat list of steps. Liveness is worked out once, walking
+ * the list from its end: the last step that reads a value before it is made
+ * again is where its memory goes back. */
+#include "tape/tape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct step {
+    sheaf__op *op;
+    bool backward;
+    int first_dead, ndead; /* range in tape->dead */
+} step;
+
+struct sheaf__tape {
+    sheaf__context *context;
+    sheaf__value **value;
+    int64_t nvalues, value_room;
+    sheaf__op **op;
+    int64_t nops, op_room;
+    step *steps;
+    int64_t nsteps;
+    sheaf__value **dead; /* values whose data dies after a step, grouped by step */
+    int64_t ndead, dead_room;
+    sheaf__value **pinned;
+    int npinned;
+    int segment, nsegments, layer;
+    bool no_memory;
+    sheaf__value spare_value;
+    sheaf__op spare_op;
+};
+
+sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context)
+{
+    sheaf__tape *tape = calloc(1, sizeof *tape);
+    if (tape == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "tape");
+    tape->context = context;
+    tape->segment = -1;
+    tape->layer = -1;
+    *out = tape;
+    return NULL;
+}
+
+static void drop_value(sheaf__tape *tape, sheaf__value *value)
+{
+    if (value->live_data)
+        sheaf__free(tape->context->device, value->data);
+    if (value->live_grad)
+        sheaf__free(tape->context->device, value->grad);
+    value->live_data = value->live_grad = false;
+    value->data = value->grad = NULL;
+}
+
+void sheaf__tape_free(sheaf__tape *tape)
+{
+    if (tape == NULL)
+        return;
+    for (int64_t i = 0; i < tape->nvalues; i++) {
+        drop_value(tape, tape->value[i]);
+        free(tape->value[i]);
+    }
+    for (int64_t i = 0; i < tape->nops; i++) {
+        if (!tape->op[i]->borrowed)
+            free(tape->op[i]->params);
+        free(tape->op[i]);
+    }
+    free(tape->spare_op.params);
+    free(tape->value);
+    free(tape->op);
+    free(tape->steps);
+    free(tape->dead);
+    free(tape->pinned);
+    free(tape);
+}
+
+sheaf__context *sheaf__tape_context(sheaf__tape *tape) { return tape->context; }
+
+/* Room for one more pointer; false when memory is out. */
+static bool grow(void *array, int64_t used, int64_t *room)
+{
+    void **slot = array;
+    if (used < *room)
+        return true;
+    const int64_t more = *room == 0 ? 64 : *room * 2;
+    void *bigger = realloc(*slot, (size_t)more * sizeof(void *));
+    if (bigger == NULL)
+        return false;
+    *slot = bigger;
+    *room = more;
+    return true;
+}
+
+sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t rows, int64_t cols,
+                                sheaf_dtype dtype)
+{
+    sheaf__value *value = calloc(1, sizeof *value);
+    if (value == NULL || !grow(&tape->value, tape->nvalues, &tape->value_room)) {
+        free(value);
+        tape->no_memory = true;
+        return &tape->spare_value;
+    }
+    tape->value[tape->nvalues++] = value;
+    *value = (sheaf__value){ .name = name, .layer = tape->layer, .rows = rows, .cols = cols, .dtype = dtype };
+    return value;
+}
+
+sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *forward,
+                          sheaf__op_fn *backward, size_t params_bytes)
+{
+    sheaf__op *op = calloc(1, sizeof *op);
+    void *params = calloc(1, params_bytes + 1);
+    if (op == NULL || params == NULL || !grow(&tape->op, tape->nops, &tape->op_room)) {
+        free(op);
+        free(tape->spare_op.params);
+        tape->no_memory = true;
+        tape->spare_op = (sheaf__op){ .params = params };
+        return &tape->spare_op;
+    }
+    tape->op[tape->nops++] = op;
+    *op = (sheaf__op){ .name = name, .layer = tape->layer, .forward = forward, .backward = backward,
+                       .params = params, .segment = tape->segment };
+    return op;
+}
+
+void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use)
+{
+    if (op->nargs == SHEAF__MAX_ARGS)
+        abort(); /* our mistake: an op with more arguments than the tape allows */
+    op->arg[op->nargs].value = value;
+    op->arg[op->nargs++].use = use;
+}
+
+void sheaf__tape_segment_begin(sheaf__tape *tape, int layer)
+{
+    tape->segment = tape->nsegments++;
+    tape->layer = layer;
+}
+
+void sheaf__tape_segment_end(sheaf__tape *tape)
+{
+    tape->segment = -1;
+    tape->layer = -1;
+}
+
+void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value)
+{
+    sheaf__value **bigger = realloc(tape->pinned, (size_t)(tape->npinned + 1) * sizeof *bigger);
+    if (bigger == NULL) {
+        tape->no_memory = true;
+        return;
+    }
+    tape->pinned = bigger;
+    tape->pinned[tape->npinned++] = value;
+}
+
+static bool is_pinned(const sheaf__tape *tape, const sheaf__value *value)
+{
+    for (int i = 0; i < tape->npinned; i++)
+        if (tape->pinned[i] == value)
+            return true;
+    return false;
+}
+
+/* Steps of the whole run, in order. With rerun, a segment's forward steps come again
+ * right before its backward steps. */
+static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
+{
+    for (int64_t i = 0; i < tape->nops; i++)
+        tape->steps[tape->nsteps++] = (step){ .op = tape->op[i] };
+    if (!backward)
+        return;
+    for (int64_t end = tape->nops; end > 0;) {
+        int64_t begin = end - 1;
+        const int segment = tape->op[begin]->segment;
+        if (segment >= 0 && rerun) {
+            while (begin > 0 && tape->op[begin - 1]->segment == segment)
+                begin--;
+            for (int64_t i = begin; i < end; i++)
+                tape->steps[tape->nsteps++] = (step){ .op = tape->op[i] };
+        }
+        for (int64_t i = end - 1; i >= begin; i--)
+            if (tape->op[i]->backward != NULL)
+                tape->steps[tape->nsteps++] = (step){ .op = tape->op[i], .backward = true };
+        end = begin;
+    }
+}
+
+/* Walks the steps from the end; live_data serves as the mark "read later". */
+static bool find_deaths(sheaf__tape *tape)
+{
+    for (int64_t i = tape->nsteps - 1; i >= 0; i--) {
+        step *s = &tape->steps[i];
+        s->first_dead = (int)tape->ndead;
+        const unsigned reads = s->backward ? SHEAF__KEEP : SHEAF__READ | SHEAF__CHANGE;
+        for (int pass = 0; pass < 2; pass++) /* reads first, then what is made here */
+            for (int a = 0; a < s->op->nargs; a++) {
+                sheaf__value *value = s->op->arg[a].value;
+                const unsigned use = s->op->arg[a].use;
+                const bool touched = pass == 0 ? (use & reads) != 0
+                                               : !s->backward && (use & SHEAF__MAKE) != 0;
+                if (!touched)
+                    continue;
+                if (!value->live_data && !is_pinned(tape, value)) {
+                    if (!grow(&tape->dead, tape->ndead, &tape->dead_room))
+                        return false;
+                    tape->dead[tape->ndead++] = value;
+                    s->ndead++;
+                }
+                value->live_data = pass == 0;
+            }
+    }
+    for (int64_t i = 0; i < tape->nvalues; i++)
+        tape->value[i]->live_data = false;
+    return true;
+}
+
+sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
+{
+    free(tape->steps);
+    tape->nsteps = tape->ndead = 0;
+    tape->steps = calloc((size_t)tape->nops * 3 + 1, sizeof *tape->steps);
+    if (tape->no_memory || tape->steps == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "tape of %lld ops", (long long)tape->nops);
+    lay_out_steps(tape, backward, rerun);
+    if (!find_deaths(tape))
+        return sheaf_fail(SHEAF_E_MEMORY, "tape of %lld steps", (long long)tape->nsteps);
+    return NULL;
+}
+
+static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void **out)
+{
+    const size_t bytes = (size_t)value->rows * (size_t)value->cols * sheaf_dtype_bytes(value->dtype);
+    return sheaf_in(sheaf__alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS), "%s",
+                    value->name);
+}
+
+static sheaf_status *make_room(sheaf__tape *tape, const step *s)
+{
+    for (int a = 0; a < s->op->nargs; a++) {
+        sheaf__value *value = s->op->arg[a].value;
+        const unsigned use = s->op->arg[a].use;
+        sheaf_status *st = NULL;
+        if (!s->backward && (use & SHEAF__MAKE) && !value->live_data) {
+            st = allocate(tape, value, &value->data);
+            value->live_data = st == NULL;
+        }
+        if (s->backward && (use & SHEAF__TAKES) && value->needs_grad) {
+            value->grad_fresh = !value->live_grad;
+            if (!value->live_grad)
+                st = allocate(tape, value, &value->grad);
+            value->live_grad = st == NULL;
+        }
+        if (st != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+static void give_back(sheaf__tape *tape, const step *s)
+{
+    for (int i = 0; i < s->ndead; i++) {
+        sheaf__value *value = tape->dead[s->first_dead + i];
+        if (value->live_data)
+            sheaf__free(tape->context->device, value->data);
+        value->live_data = false;
+        value->data = NULL;
+    }
+    for (int a = 0; s->backward && a < s->op->nargs; a++) {
+        sheaf__value *value = s->op->arg[a].value;
+        value->grad_fresh = false;
+        if (!(s->op->arg[a].use & SHEAF__GIVES) || !value->live_grad)
+            continue;
+        sheaf__free(tape->context->device, value->grad);
+        value->live_grad = false;
+        value->grad = NULL;
+    }
+}
+
+sheaf_status *sheaf__tape_run(sheaf__tape *tape)
+{
+    for (int i = 0; i < tape->npinned; i++)
+        drop_value(tape, tape->pinned[i]);
+    for (int64_t i = 0; i < tape->nsteps; i++) {
+        const step *s = &tape->steps[i];
+        sheaf_status *st = make_room(tape, s);
+        if (st == NULL)
+            st = (s->backward ? s->op->backward : s->op->forward)(tape, s->op);
+        if (st != NULL) {
+            for (int64_t v = 0; v < tape->nvalues; v++)
+                drop_value(tape, tape->value[v]);
+            return s->op->layer >= 0 ? sheaf_in(st, "layer %d: %s", s->op->layer, s->op->name)
+                                     : sheaf_in(st, "%s", s->op->name);
+        }
+        give_back(tape, s);
+    }
+    return NULL;
+}
+
+void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
+                 void (*body)(void *, int64_t begin, int64_t end, int worker), void *arg)
+{
+    if (context->device->kind != SHEAF_DRY && rows > 0)
+        sheaf__pool_rows(context->device->pool, rows, grain, body, arg);
+}
+
+sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree,
+                               float *const *roots, int64_t rows, int64_t cols)
+{
+    int own;
+    sheaf_tree_own(tree, context->rank, &own);
+    const double share = (double)rows * (double)cols * 4 * (context->ranks - 1) / context->ranks;
+    context->sent += share * (own + 1); /* roots out to the summers, then the summed share to all */
+    if (context->device->kind == SHEAF_DRY || context->comm == NULL)
+        return NULL;
+    const sheaf_comm_adder adder = { .add = context->device->kernels->add };
+    return sheaf_comm_sum(context->comm, tree, roots[0], roots, rows, cols, &adder);
+}
+
+sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind)
+{
+    void *block = NULL;
+    sheaf_status *st = sheaf__alloc(&block, context->device, bytes, kind);
+    *(void **)out = block;
+    return st;
+}
+
+void sheaf__give(sheaf__context *context, void *block)
+{
+    sheaf__free(context->device, block);
+}

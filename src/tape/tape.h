@@ -1,0 +1,103 @@
+/* tape.h - records a model's ops once, then runs them forward and backward.
+ *
+ * Recording touches no data. sheaf__tape_compile() lays out the steps of a run
+ * (forward, re-run of marked segments, backward) and works out where each value
+ * is needed last, so that memory is taken and given back at fixed places: the
+ * same on a device with memory and on the dry one. One tape serves all slices a
+ * rank owns; loops over slices live inside ops. */
+#ifndef SHEAF_TAPE_TAPE_H
+#define SHEAF_TAPE_TAPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "comm/comm.h"
+#include "ops/device.h"
+#include "sheaf/owner.h"
+
+/* Who and where this rank is. comm is NULL with one rank and on the dry device. */
+typedef struct sheaf__context {
+    sheaf__device *device;
+    sheaf_comm *comm;
+    int rank, ranks, slices;
+    sheaf_range own;         /* slices this rank owns */
+    sheaf_dtype dtype;       /* activations and compute copies: F32 or BF16 */
+    double sent;             /* bytes this rank hands to others, counted also on dry */
+} sheaf__context;
+
+/* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
+typedef struct sheaf__value {
+    const char *name; /* static text, for messages */
+    int layer;        /* for messages, -1 = outside layers */
+    int64_t rows, cols;
+    sheaf_dtype dtype;
+    bool needs_grad;
+    void *data, *grad; /* NULL while not live; valid inside an op's function */
+    bool live_data, live_grad, grad_fresh; /* fresh: allocated by this step, must be written, not added to */
+} sheaf__value;
+
+enum {
+    SHEAF__READ = 1,   /* forward reads data */
+    SHEAF__MAKE = 2,   /* forward creates data */
+    SHEAF__CHANGE = 4, /* forward changes data in place */
+    SHEAF__KEEP = 8,   /* backward reads data */
+    SHEAF__GIVES = 16, /* backward reads the gradient; it is dead afterwards */
+    SHEAF__TAKES = 32, /* backward writes (grad_fresh) or adds to the gradient */
+    SHEAF__TURNS = 64, /* backward changes the gradient in place */
+};
+
+#define SHEAF__MAX_ARGS 16
+
+typedef struct sheaf__tape sheaf__tape;
+typedef struct sheaf__op sheaf__op;
+
+typedef sheaf_status *sheaf__op_fn(sheaf__tape *tape, sheaf__op *op);
+
+struct sheaf__op {
+    const char *name;
+    int layer;
+    sheaf__op_fn *forward, *backward; /* backward NULL: nothing flows back */
+    int nargs;
+    struct { sheaf__value *value; unsigned use; } arg[SHEAF__MAX_ARGS];
+    void *params;    /* owned by the tape (malloc), or borrowed when borrowed is set */
+    bool borrowed;
+    int segment;     /* -1 = none */
+};
+
+sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context);
+/* Also gives back whatever values are still live. Accepts NULL. */
+void sheaf__tape_free(sheaf__tape *tape);
+sheaf__context *sheaf__tape_context(sheaf__tape *tape);
+
+/* Recording. Allocation failures are remembered and reported by compile; the
+ * pointers returned are then a harmless spare. */
+sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t rows, int64_t cols,
+                                sheaf_dtype dtype);
+sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *forward,
+                          sheaf__op_fn *backward, size_t params_bytes);
+void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use);
+/* Between begin and end lies a segment that backward may re-run instead of keeping
+ * its values. `layer` also names the ops for messages. */
+void sheaf__tape_segment_begin(sheaf__tape *tape, int layer);
+void sheaf__tape_segment_end(sheaf__tape *tape);
+
+/* sheaf__tape_compile - backward: lay out a training step; rerun: re-run segments. */
+sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun);
+/* sheaf__tape_run - one pass over all steps. Everything but pinned values is given back. */
+sheaf_status *sheaf__tape_run(sheaf__tape *tape);
+/* A pinned value's data stays after the run, until sheaf__tape_unpin or free. */
+void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value);
+
+/* Runs body over rows on the device's threads; nothing on dry. */
+void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
+                 void (*body)(void *, int64_t begin, int64_t end, int worker), void *arg);
+/* sheaf__sum_roots - the sum of own roots over all ranks, into roots[0] (float32 [rows, cols]).
+ * Counts bytes on dry. */
+sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree,
+                               float *const *roots, int64_t rows, int64_t cols);
+
+/* A buffer of device memory freed in one line; data NULL when not allocated. */
+sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind);
+void sheaf__give(sheaf__context *context, void *block);
+
+#endif

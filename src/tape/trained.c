@@ -1,0 +1,318 @@
+/* trained.c - see trained.h. */
+#include "tape/trained.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 16, CHUNK = 1 << 15 };
+
+static int64_t padded(int64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+
+sheaf_status *sheaf__trained_set_new(sheaf__trained_set **out, sheaf__context *context)
+{
+    sheaf__trained_set *set = calloc(1, sizeof *set);
+    if (set == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "list of trained tensors");
+    set->context = context;
+    *out = set;
+    return NULL;
+}
+
+void sheaf__trained_set_free(sheaf__trained_set *set)
+{
+    if (set == NULL)
+        return;
+    for (int i = 0; i < set->count; i++) {
+        free(set->item[i]->name);
+        free(set->item[i]);
+    }
+    free(set->item);
+    sheaf__give(set->context, set->master);
+    sheaf__give(set->context, set->moment1);
+    sheaf__give(set->context, set->moment2);
+    for (int i = 0; i < set->nsums; i++)
+        sheaf__give(set->context, set->sum[i]);
+    free(set);
+}
+
+void sheaf__trained_box(const sheaf__trained *t, int slice, sheaf_range *rows, sheaf_range *cols)
+{
+    *rows = (sheaf_range){ 0, t->shape[0] };
+    *cols = (sheaf_range){ 0, t->shape[1] };
+    if (t->cut.nparts == 0)
+        return;
+    sheaf_range cut = { 0, 0 };
+    sheaf_status_free(sheaf_cut_rows(&cut, &t->cut, 0, slice)); /* checked when the schema was made */
+    *(t->cut.axis == 0 ? rows : cols) = cut;
+}
+
+sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, const char *name,
+                                 int ndim, const int64_t *shape, const sheaf_cut *cut, bool decay)
+{
+    if (set->count == set->room) {
+        set->room = set->room == 0 ? 64 : set->room * 2;
+        sheaf__trained **bigger = realloc(set->item, (size_t)set->room * sizeof *bigger);
+        if (bigger == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "list of trained tensors");
+        set->item = bigger;
+    }
+    sheaf__trained *t = calloc(1, sizeof *t);
+    if (t == NULL || (t->name = strdup(name)) == NULL) {
+        free(t);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
+    }
+    t->ndim = ndim;
+    t->shape[0] = shape[0];
+    t->shape[1] = ndim == 1 ? 1 : shape[1];
+    t->decay = decay;
+    t->count = 1;
+    if (cut != NULL && cut->nparts > 0) {
+        t->cut = *cut;
+        t->first = (int)set->context->own.begin;
+        t->count = (int)(set->context->own.end - set->context->own.begin);
+    }
+    for (int s = 0; s < (t->cut.nparts == 0 ? 1 : t->cut.slices); s++) {
+        sheaf_range rows, cols;
+        sheaf__trained_box(t, s, &rows, &cols);
+        t->numel[s] = (rows.end - rows.begin) * (cols.end - cols.begin);
+        if (s >= t->first && s < t->first + t->count)
+            set->numel += padded(t->numel[s]);
+    }
+    set->item[set->count++] = t;
+    *out = t;
+    return NULL;
+}
+
+/* Points each member's slices into a flat array. */
+static void spread(sheaf__trained_set *set, float *flat, size_t field)
+{
+    for (int i = 0; i < set->count; i++) {
+        sheaf__trained *t = set->item[i];
+        float **slot = (float **)((char *)t + field);
+        for (int s = t->first; s < t->first + t->count; s++) {
+            slot[s] = flat;
+            flat += padded(t->numel[s]);
+        }
+    }
+}
+
+struct clear { float *x; };
+static void clear_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    float *x = ((struct clear *)arg)->x;
+    memset(x + begin, 0, (size_t)(end - begin) * sizeof *x);
+}
+
+static void clear(sheaf__trained_set *set, float *flat)
+{
+    sheaf__rows(set->context, set->numel, CHUNK, clear_rows, &(struct clear){ flat });
+}
+
+sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
+{
+    const size_t bytes = (size_t)set->numel * sizeof(float);
+    sheaf_status *st = sheaf__take(&set->master, set->context, bytes, SHEAF_MEM_TRAINED);
+    if (st == NULL)
+        st = sheaf__take(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER);
+    if (st == NULL)
+        st = sheaf__take(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER);
+    if (st == NULL)
+        st = sheaf__take(&set->sum[0], set->context, bytes, SHEAF_MEM_GRADIENTS);
+    if (st != NULL)
+        return sheaf_in(st, "trained tensors");
+    set->nsums = 1;
+    spread(set, set->master, offsetof(sheaf__trained, master));
+    spread(set, set->moment1, offsetof(sheaf__trained, moment1));
+    spread(set, set->moment2, offsetof(sheaf__trained, moment2));
+    spread(set, set->sum[0], offsetof(sheaf__trained, grad));
+    clear(set, set->master); /* the padding is hashed by nobody, but let it be defined */
+    clear(set, set->moment1);
+    clear(set, set->moment2);
+    return NULL;
+}
+
+struct add { const sheaf__kernels *kernels; float *dst; const float *src; };
+static void add_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    struct add *a = arg;
+    a->kernels->add(a->dst + begin, a->dst + begin, a->src + begin, end - begin);
+}
+
+void sheaf__lanes_open(sheaf__lane_stack *stack, int lanes)
+{
+    *stack = (sheaf__lane_stack){ .lanes = lanes };
+}
+
+sheaf_status *sheaf__lane_begin(sheaf__trained_set *set, sheaf__lane_stack *stack, int lane)
+{
+    if (stack->depth == set->nsums) {
+        sheaf_status *st = sheaf__take(&set->sum[set->nsums], set->context,
+                                       (size_t)set->numel * sizeof(float), SHEAF_MEM_GRADIENTS);
+        if (st != NULL)
+            return sheaf_in(st, "sum of gradient lane %d", lane);
+        set->nsums++;
+    }
+    stack->begin[stack->depth] = lane;
+    stack->end[stack->depth] = lane + 1;
+    spread(set, set->sum[stack->depth], offsetof(sheaf__trained, grad));
+    clear(set, set->sum[stack->depth]);
+    stack->depth++;
+    return NULL;
+}
+
+/* Size of the smallest complete subtree that holds both [a, a+1) and [b, b+1). */
+static int meeting_span(int a, int b)
+{
+    int span = 1;
+    while (a / span != b / span)
+        span *= 2;
+    return span;
+}
+
+static void join_top(sheaf__trained_set *set, sheaf__lane_stack *stack)
+{
+    const int top = stack->depth - 1;
+    sheaf__rows(set->context, set->numel, CHUNK, add_rows,
+                &(struct add){ set->context->device->kernels, set->sum[top - 1], set->sum[top] });
+    stack->end[top - 1] = stack->end[top];
+    stack->depth--;
+}
+
+/* The two topmost entries join as soon as no later lane can come between them in the tree:
+ * when the next lane would meet the top one at a higher node than they meet each other. */
+void sheaf__lane_end(sheaf__trained_set *set, sheaf__lane_stack *stack)
+{
+    while (stack->depth >= 2) {
+        const int top = stack->depth - 1;
+        const int span = meeting_span(stack->begin[top - 1], stack->begin[top]);
+        const int subtree_end = (stack->begin[top] / span + 1) * span;
+        const int next = stack->end[top];
+        if (next < subtree_end && next < stack->lanes)
+            return; /* another lane of this subtree may follow */
+        join_top(set, stack);
+    }
+}
+
+void sheaf__lanes_close(sheaf__trained_set *set, sheaf__lane_stack *stack)
+{
+    while (stack->depth >= 2)
+        join_top(set, stack);
+    spread(set, set->sum[0], offsetof(sheaf__trained, grad));
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(sheaf__trained *const *)a)->name, (*(sheaf__trained *const *)b)->name);
+}
+
+struct squares { sheaf__trained_set *set; sheaf__trained **sorted; double *own; };
+
+static void squares_of(void *arg, int64_t index, int worker)
+{
+    struct squares *q = arg;
+    const sheaf__trained *t = q->sorted[index];
+    double *out = q->own + index * SHEAF_MAX_SLICES;
+    for (int s = t->first; s < t->first + t->count; s++)
+        out[s] = q->set->context->device->kernels->squares(t->grad[s], t->numel[s]);
+}
+
+/* Rank r sends its slices of all cut tensors; puts everybody's into own[]. */
+static sheaf_status *share_squares(struct squares *q, int slices)
+{
+    sheaf__context *c = q->set->context;
+    size_t size[SHEAF_MAX_SLICES], total = 0;
+    for (int r = 0; r < c->ranks; r++) {
+        const sheaf_range of = sheaf_owner_slices(slices, c->ranks, r);
+        size[r] = (size_t)q->set->count * (size_t)(of.end - of.begin) * sizeof(double);
+        total += size[r];
+    }
+    double *all = malloc(total + 1), *at = all;
+    if (all == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "gradient norm");
+    for (int r = 0; r < c->rank; r++)
+        at += size[r] / sizeof *at;
+    for (int i = 0; i < q->set->count; i++)
+        for (int64_t s = c->own.begin; s < c->own.end; s++)
+            *at++ = q->own[i * SHEAF_MAX_SLICES + s];
+    sheaf_status *st = sheaf_comm_gather(c->comm, all, size);
+    at = all;
+    for (int r = 0; r < c->ranks && st == NULL; r++) {
+        const sheaf_range of = sheaf_owner_slices(slices, c->ranks, r);
+        for (int i = 0; i < q->set->count; i++)
+            for (int64_t s = of.begin; s < of.end; s++, at++)
+                if (q->sorted[i]->cut.nparts > 0)
+                    q->own[i * SHEAF_MAX_SLICES + s] = *at;
+    }
+    free(all);
+    return st;
+}
+
+/* The fixed tree on slice numbers, in double; empty slices contribute nothing. */
+static double tree_of(const double *x, const int64_t *numel, int begin, int end, bool *any)
+{
+    if (end - begin == 1) {
+        *any = numel[begin] > 0;
+        return *any ? x[begin] : 0;
+    }
+    bool left, right;
+    const int mid = (begin + end) / 2;
+    const double a = tree_of(x, numel, begin, mid, &left), b = tree_of(x, numel, mid, end, &right);
+    *any = left || right;
+    return left && right ? a + b : left ? a : b;
+}
+
+sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
+{
+    sheaf__context *c = set->context;
+    *out = 0;
+    if (c->device->kind == SHEAF_DRY || set->count == 0)
+        return NULL;
+    struct squares q = { set, malloc((size_t)set->count * sizeof *q.sorted),
+                         calloc((size_t)set->count * SHEAF_MAX_SLICES, sizeof *q.own) };
+    sheaf_status *st = NULL;
+    if (q.sorted == NULL || q.own == NULL) {
+        st = sheaf_fail(SHEAF_E_MEMORY, "gradient norm");
+        goto done;
+    }
+    memcpy(q.sorted, set->item, (size_t)set->count * sizeof *q.sorted);
+    qsort(q.sorted, (size_t)set->count, sizeof *q.sorted, by_name);
+    sheaf__pool_run(c->device->pool, set->count, squares_of, &q);
+    if (c->comm != NULL)
+        st = share_squares(&q, c->slices);
+    double total = 0;
+    for (int i = 0; i < set->count && st == NULL; i++) {
+        bool any;
+        const double *x = q.own + (size_t)i * SHEAF_MAX_SLICES;
+        total += q.sorted[i]->cut.nparts == 0 ? x[0]
+                                              : tree_of(x, q.sorted[i]->numel, 0, c->slices, &any);
+    }
+    *out = sqrt(total);
+done:
+    free(q.sorted);
+    free(q.own);
+    return st;
+}
+
+struct update { const sheaf__kernels *kernels; const sheaf__trained *t; int slice; const sheaf__adamw *how; };
+static void update_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    struct update *u = arg;
+    const sheaf__trained *t = u->t;
+    const int s = u->slice;
+    u->kernels->adamw(t->master[s] + begin, t->moment1[s] + begin, t->moment2[s] + begin,
+                      t->grad[s] + begin, end - begin, u->how);
+}
+
+void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
+{
+    for (int i = 0; i < set->count; i++) {
+        const sheaf__trained *t = set->item[i];
+        sheaf__adamw own = *how;
+        if (!t->decay)
+            own.weight_decay = 0;
+        for (int s = t->first; s < t->first + t->count; s++)
+            sheaf__rows(set->context, t->numel[s], CHUNK, update_rows,
+                        &(struct update){ set->context->device->kernels, t, s, &own });
+    }
+}
