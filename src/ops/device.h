@@ -5,9 +5,19 @@
  * allocator over the same requests, the peak that dry reports is the peak of
  * the real run, byte for byte, fragmentation included.
  *
- * One device belongs to one rank. Memory is one address range per device,
- * handed out lowest address first in multiples of 64 bytes (4096 for blocks
- * of 16 KiB and more); the high-water mark of that range is the footprint. */
+ * One device belongs to one rank, and one thread at a time allocates from it. Memory
+ * is one address range per device, handed out lowest address first in multiples of
+ * 64 bytes (4096 for blocks of 16 KiB and more); the high-water mark of that range
+ * is the footprint.
+ *
+ * What becomes resident: pages appear when first touched and stay, to be used again
+ * by later blocks. The range starts on a huge page (2 MiB) and asks for huge pages,
+ * so the first byte touched in 2 MiB makes all of it resident. `peak` is therefore
+ * the mark rounded up to 2 MiB, on every machine and on dry: resident memory never
+ * exceeds it, and stays below it only by blocks that nobody touches (the unused
+ * part of thread scratch, say) and by less than 2 MiB at the end. Which part of a
+ * block is touched the device cannot know; allocate what you fill. Memory of the
+ * process that is not the device's (code, malloc, thread stacks) comes on top. */
 #ifndef SHEAF_OPS_DEVICE_H
 #define SHEAF_OPS_DEVICE_H
 
@@ -43,10 +53,10 @@ typedef struct sheaf__device {
     void **scratch;                /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes */
     /* Counted on both kinds. */
     size_t in_use[SHEAF_MEM_KINDS], peak_of[SHEAF_MEM_KINDS];
-    size_t peak;        /* high-water mark of the address range */
+    size_t peak;        /* high-water mark of the address range, rounded up to 2 MiB */
     size_t at_peak[SHEAF_MEM_KINDS]; /* in_use at the moment the mark last rose */
     double flops;       /* multiply and add counted apart, products only */
-    struct sheaf__space *space; /* the allocator */
+    struct sheaf__range *range; /* the address range and its allocator, private to device.c */
 } sheaf__device;
 
 /* Bytes of scratch every compute thread owns (allocated from the device when
@@ -58,6 +68,9 @@ typedef struct sheaf__device {
 sheaf_status *sheaf__device_open(sheaf__device **out, sheaf_device_kind kind, int threads,
                                  const char *isa, size_t limit);
 void sheaf__device_close(sheaf__device *device);
+
+/* sheaf__memory_name - "weights", "trained weights", ... for messages and tables. */
+const char *sheaf__memory_name(sheaf_memory kind);
 
 /* sheaf__alloc - uninitialised memory. bytes 0 gives a valid pointer. Failure
  * (limit, system) is a status that says how much was asked and in use. */

@@ -1,0 +1,47 @@
+/* space.h - hands out offsets of one address range, lowest first. Arithmetic only:
+ * it never touches the range, so a device with memory and one without get the
+ * same offsets for the same requests. All of its records lie elsewhere. */
+#ifndef SHEAF_OPS_SPACE_H
+#define SHEAF_OPS_SPACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SHEAF__SMALL_UNIT ((size_t)64)     /* a cache line */
+#define SHEAF__LARGE_UNIT ((size_t)4096)   /* blocks of SHEAF__LARGE_BLOCK and more */
+#define SHEAF__LARGE_BLOCK ((size_t)16384)
+
+typedef struct sheaf__hole {
+    size_t begin, end;
+} sheaf__hole;
+
+typedef struct sheaf__used {
+    size_t begin, bytes; /* bytes 0: an empty place of the table */
+    int tag;
+} sheaf__used;
+
+typedef struct sheaf__space {
+    size_t capacity;
+    size_t top;  /* end of the highest block in use */
+    size_t mark; /* highest top so far */
+    sheaf__hole *hole; /* below top, ascending, never adjacent */
+    size_t holes, hole_room;
+    sheaf__used *used; /* hash table by begin, linear probing, room a power of two */
+    size_t blocks, used_room;
+} sheaf__space;
+
+typedef enum sheaf__take { SHEAF__TAKEN, SHEAF__NO_ROOM, SHEAF__NO_RECORD } sheaf__take;
+
+void sheaf__space_init(sheaf__space *space, size_t capacity);
+void sheaf__space_release(sheaf__space *space);
+
+/* sheaf__space_size - what a request of `bytes` occupies; 0 when it overflows. */
+size_t sheaf__space_size(size_t bytes);
+/* sheaf__space_take - first hole that fits. NO_ROOM: the range is full; NO_RECORD:
+ * malloc failed. Nothing changes unless TAKEN. */
+sheaf__take sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t *begin);
+/* sheaf__space_give - returns the occupied bytes and the tag; cannot fail. An
+ * offset that is not in use is our own mistake (assert). */
+size_t sheaf__space_give(sheaf__space *space, size_t begin, int *tag);
+
+#endif
