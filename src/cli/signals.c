@@ -1,0 +1,42 @@
+/* signals.c - see signals.h. A handler can reach nothing but static memory. */
+#include "signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+static sheaf_signals asked;
+static atomic_int interrupts;
+
+static void on_signal(int number)
+{
+    const int error = errno;
+    if (number == SIGINT && atomic_fetch_add(&interrupts, 1) > 0) {
+        signal(SIGINT, SIG_DFL); /* impatient: taken when this handler returns */
+        raise(SIGINT);
+    }
+    sheaf_signals_note(&asked, number);
+    errno = error;
+}
+
+sheaf_status *cli_signals_install(void)
+{
+    static const int handled[] = { SIGTERM, SIGINT, SIGUSR1, SIGPIPE };
+    for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) {
+        struct sigaction action = { .sa_flags = SA_RESTART };
+        action.sa_handler = handled[i] == SIGPIPE ? SIG_IGN : on_signal;
+        sigemptyset(&action.sa_mask);
+        if (sigaction(handled[i], &action, NULL) != 0)
+            return sheaf_found(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), "%s",
+                               strerror(errno));
+    }
+    return NULL;
+}
+
+sheaf_signals *cli_signals(void) { return &asked; }
+
+const char *cli_signals_stopped_by(void)
+{
+    const int number = atomic_load(&asked.stop);
+    return number == 0 ? NULL : number == SIGINT ? "SIGINT" : "SIGTERM";
+}

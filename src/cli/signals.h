@@ -1,0 +1,21 @@
+/* signals.h - the command's signal handlers for long runs.
+ *
+ *   SIGTERM, SIGINT   save at the end of the step, then stop
+ *   SIGUSR1           save at the end of the step, then go on
+ *   another SIGINT    ends the process at once (saves are atomic, nothing breaks)
+ *   SIGPIPE           ignored: writing to a closed pipe is an error, not the end
+ */
+#ifndef SHEAF_CLI_SIGNALS_H
+#define SHEAF_CLI_SIGNALS_H
+
+#include "sheaf/status.h"
+#include "train/signals.h"
+
+/* cli_signals_install - once, from one thread, before ranks start. Errors: SHEAF_E_IO. */
+sheaf_status *cli_signals_install(void);
+/* The flags that the handlers set. */
+sheaf_signals *cli_signals(void);
+/* "SIGTERM" or "SIGINT" after a request to stop, else NULL. */
+const char *cli_signals_stopped_by(void);
+
+#endif

@@ -1,0 +1,69 @@
+/* signals_test.c - what each signal asks for; children, as handlers are for a process's life. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "signals.h"
+#include "tests/check.h"
+
+/* Raises the signals in a child, which exits with the bits it polled after the last one
+ * plus 10 times those before; minus the number of the signal that ended it. */
+static int child(const int *number, int n)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        int bits = 0, before = 0;
+        sheaf_status_free(cli_signals_install());
+        for (int i = 0; i < n; i++) {
+            before = bits;
+            raise(number[i]);
+            bits = sheaf_signals_poll(cli_signals());
+        }
+        _exit(bits + 10 * before);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static const struct { const char *name; int number[4], n, want; } by_hand[] = {
+    { "SIGTERM stops", { SIGTERM }, 1, 2 },
+    { "SIGINT stops", { SIGINT }, 1, 2 },
+    { "SIGUSR1 saves", { SIGUSR1 }, 1, 1 },
+    { "a save is handed out once", { SIGUSR1, SIGPIPE }, 2, 10 },
+    { "a stop stays, a scheduler may repeat it", { SIGTERM, SIGTERM }, 2, 22 },
+    { "save while stopping", { SIGTERM, SIGUSR1 }, 2, 23 },
+    { "a second interrupt ends at once", { SIGINT, SIGINT }, 2, -SIGINT },
+    { "the first interrupt after SIGTERM only asks", { SIGTERM, SIGINT }, 2, 22 },
+    { "the second interrupt counts with SIGTERM between", { SIGINT, SIGTERM, SIGINT }, 3, -SIGINT },
+};
+
+static void test_signals__each_asks_for_its_own(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        print_message("%s\n", by_hand[i].name);
+        assert_int_equal(child(by_hand[i].number, by_hand[i].n), by_hand[i].want);
+    }
+}
+
+static void test_signals__the_name_is_for_the_last_line(void **state)
+{
+    sheaf_signals *flags = cli_signals();
+    assert_int_equal(sheaf_signals_poll(NULL), 0);
+    assert_null(cli_signals_stopped_by());
+    sheaf_signals_note(flags, SIGUSR1);
+    assert_null(cli_signals_stopped_by());
+    sheaf_signals_note(flags, SIGTERM);
+    assert_string_equal(cli_signals_stopped_by(), "SIGTERM");
+    sheaf_signals_note(flags, SIGINT);
+    assert_string_equal(cli_signals_stopped_by(), "SIGINT");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_signals__each_asks_for_its_own),
+        cmocka_unit_test(test_signals__the_name_is_for_the_last_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

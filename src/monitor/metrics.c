@@ -1,0 +1,146 @@
+/* metrics.c - see metrics.h. */
+#include "monitor/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "monitor/number.h"
+
+enum { MAX_METRICS = 1 << 30 }; /* some ten million steps */
+
+static sheaf_status *io_error(const char *path, const char *doing, int error)
+{
+    return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: %s", path, doing), "%s", strerror(error));
+}
+
+/* ---- what stays of an earlier run ---- */
+
+/* The step of a whole line, 0 if it is none. */
+static int64_t step_of(const char *line, size_t size)
+{
+    json_t *object = json_loadb(line, size, 0, NULL);
+    const json_t *value = json_object_get(object, "step"); /* NULL for NULL */
+    const int64_t step = json_is_integer(value) ? json_integer_value(value) : 0;
+    json_decref(object);
+    return step;
+}
+
+/* Bytes of the leading lines with ascending steps up to `keep_steps`. */
+static int64_t kept_bytes(int64_t *lines, const char *text, size_t size, int64_t keep_steps)
+{
+    size_t at = 0;
+    const char *end;
+    for (int64_t last = 0; (end = memchr(text + at, '\n', size - at)) != NULL; ++*lines) {
+        const int64_t step = step_of(text + at, (size_t)(end - text) - at);
+        if (step <= last || step > keep_steps)
+            break;
+        last = step;
+        at = (size_t)(end - text) + 1;
+    }
+    return (int64_t)at;
+}
+
+sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int64_t keep_steps)
+{
+    *metrics = (sheaf_metrics){ .fd = -1 };
+    char *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = NULL;
+    if (sheaf__path_kind(path) != SHEAF_PATH_NONE)
+        st = sheaf__file_read_all(&text, &size, path, MAX_METRICS);
+    if (st != NULL)
+        return st;
+    int64_t lines = 0;
+    const int64_t end = text == NULL ? 0 : kept_bytes(&lines, text, size, keep_steps);
+    free(text);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return io_error(path, "cannot open for writing", errno);
+    char *copy = strdup(path);
+    if (ftruncate(fd, end) != 0)
+        st = io_error(path, "removing the lines of later steps", errno);
+    else if (copy == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+    if (st != NULL) {
+        close(fd);
+        free(copy);
+        return st;
+    }
+    *metrics = (sheaf_metrics){ .fd = fd, .end = end, .kept = lines, .path = copy };
+    return NULL;
+}
+
+/* ---- lines ---- */
+
+static void add_line(sheaf_text *text, const sheaf_event_step *step)
+{
+    char loss[SHEAF__NUMBER], norm[SHEAF__NUMBER], lr[SHEAF__NUMBER], rate[SHEAF__NUMBER];
+    const double per_s = step->seconds > 0 ? (double)step->tokens / step->seconds : 0;
+    sheaf__text_add(text, "{\"step\": %" PRId64 ", \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, "
+                    "\"tokens\": %" PRId64 ", \"tokens_per_s\": %s%s}\n",
+                    step->step, sheaf__number_json(loss, step->loss),
+                    sheaf__number_json(norm, step->grad_norm), sheaf__number_json(lr, step->lr),
+                    step->tokens, sheaf__number_json(rate, per_s),
+                    step->skipped ? ", \"skipped\": true" : "");
+}
+
+/* The error number, 0 when everything pending is in the file. */
+static int write_pending(sheaf_metrics *metrics)
+{
+    const char *at = metrics->pending.at;
+    size_t left = metrics->pending.size;
+    while (left > 0) {
+        const ssize_t n = pwrite(metrics->fd, at, left, (off_t)(metrics->end + (at - metrics->pending.at)));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            const int error = n < 0 ? errno : ENOSPC;
+            if (ftruncate(metrics->fd, (off_t)metrics->end) != 0)
+                return errno; /* a half line stays; it is overwritten when writing works again */
+            return error;
+        }
+        at += n;
+        left -= (size_t)n;
+    }
+    metrics->end += (int64_t)metrics->pending.size;
+    metrics->pending.size = 0;
+    return 0;
+}
+
+void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step)
+{
+    if (metrics->fd < 0)
+        return;
+    add_line(&metrics->pending, step);
+    write_pending(metrics);
+}
+
+sheaf_status *sheaf__metrics_sync(sheaf_metrics *metrics)
+{
+    if (metrics->fd < 0)
+        return NULL;
+    if (metrics->pending.failed)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", metrics->path);
+    const int error = write_pending(metrics);
+    if (error != 0)
+        return sheaf_try_this(io_error(metrics->path, "writing the lines of steps", error),
+                              "make room on the disk; nothing is lost yet");
+    if (fdatasync(metrics->fd) != 0)
+        return io_error(metrics->path, "writing to disk", errno);
+    return NULL;
+}
+
+void sheaf__metrics_close(sheaf_metrics *metrics)
+{
+    if (metrics->fd >= 0)
+        close(metrics->fd);
+    free(metrics->path);
+    sheaf__text_release(&metrics->pending);
+    *metrics = (sheaf_metrics){ .fd = -1 };
+}

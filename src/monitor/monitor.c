@@ -1,0 +1,188 @@
+/* monitor.c - see monitor.h. */
+#include "monitor/monitor.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "monitor/metrics.h"
+#include "monitor/number.h"
+
+enum { PLAIN_MS = 10000, TERMINAL_MS = 100 };
+
+struct sheaf_monitor {
+    pthread_mutex_t lock; /* of all below */
+    sheaf_events events;
+    sheaf_metrics metrics;
+    FILE *out;
+    bool terminal;
+    int interval_ms;
+    int64_t shown_ms;     /* when a progress line was last shown; 0 = never */
+    double step_seconds;  /* smoothed, for the time left */
+    sheaf_text line;      /* the progress line that stands on the terminal */
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1; /* never 0 */
+}
+
+/* ---- lines on the stream ---- */
+
+static void draw(sheaf_monitor *m)
+{
+    struct winsize size = { 0 };
+    if (ioctl(fileno(m->out), TIOCGWINSZ, &size) != 0 || size.ws_col < 2)
+        size.ws_col = 80;
+    if (m->line.size > 0) /* a wrapped line could not be rewritten */
+        fprintf(m->out, "\r\033[K%.*s", size.ws_col - 1, m->line.at);
+    fflush(m->out);
+}
+
+/* A line of its own; what stands on the terminal moves below it. */
+static void say(sheaf_monitor *m, const char *label, const char *text)
+{
+    if (m->out == NULL)
+        return;
+    if (m->terminal && m->line.size > 0)
+        fputs("\r\033[K", m->out);
+    fprintf(m->out, "%s%s\n", label, text);
+    if (m->terminal)
+        draw(m);
+    else
+        fflush(m->out);
+}
+
+/* Shows `line` if it is time for one, or if it must be seen. Takes its text. */
+static void show(sheaf_monitor *m, sheaf_text *line, bool must)
+{
+    const int64_t now = now_ms();
+    if (!must && m->shown_ms != 0 && now - m->shown_ms < m->interval_ms) {
+        sheaf__text_release(line);
+        return;
+    }
+    m->shown_ms = now;
+    sheaf__text_release(&m->line);
+    m->line = *line;
+    if (m->terminal) {
+        draw(m);
+        return;
+    }
+    if (m->line.size > 0)
+        fprintf(m->out, "%s\n", m->line.at);
+    fflush(m->out);
+}
+
+/* ---- events ---- */
+
+static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
+{
+    if (s->seconds > 0)
+        m->step_seconds = m->step_seconds == 0 ? s->seconds : 0.9 * m->step_seconds + 0.1 * s->seconds;
+    if (m->out == NULL)
+        return;
+    char rate[SHEAF__NUMBER], left[SHEAF__NUMBER], memory[SHEAF__NUMBER];
+    sheaf_text line = { 0 };
+    sheaf__text_add(&line, "step %" PRId64 "/%" PRId64 "  loss %.4f  grad %.3g  lr %.3g", s->step, s->steps,
+                    s->loss, s->grad_norm, s->lr);
+    if (s->seconds > 0)
+        sheaf__text_add(&line, "  %s tokens/s", sheaf__number_rate(rate, (double)s->tokens / s->seconds));
+    if (s->memory > 0)
+        sheaf__text_add(&line, "  %s", sheaf__number_bytes(memory, s->memory));
+    if (s->skipped)
+        sheaf__text_add(&line, "  skipped");
+    if (s->step < s->steps && m->step_seconds > 0)
+        sheaf__text_add(&line, "  %s left",
+                        sheaf__number_time(left, m->step_seconds * (double)(s->steps - s->step)));
+    show(m, &line, s->step == s->steps);
+}
+
+static void show_progress(sheaf_monitor *m, const sheaf_event *event)
+{
+    if (m->out == NULL || event->total <= 0)
+        return;
+    sheaf_text line = { 0 };
+    sheaf__text_add(&line, "%s: %" PRId64 " of %" PRId64 " (%.0f%%)", event->text, event->done, event->total,
+                    100.0 * (double)event->done / (double)event->total);
+    show(m, &line, event->done == event->total);
+}
+
+static void take(void *context, const sheaf_event *event)
+{
+    sheaf_monitor *m = context;
+    pthread_mutex_lock(&m->lock);
+    switch (event->kind) {
+    case SHEAF_EVENT_NOTE:
+        say(m, "", event->text);
+        break;
+    case SHEAF_EVENT_WARNING:
+        say(m, "warning: ", event->text);
+        break;
+    case SHEAF_EVENT_STEP:
+        sheaf__metrics_step(&m->metrics, &event->step);
+        show_step(m, &event->step);
+        break;
+    case SHEAF_EVENT_PROGRESS:
+        show_progress(m, event);
+        break;
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- life ---- */
+
+sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_options *options)
+{
+    sheaf_monitor *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    m->metrics.fd = -1;
+    if (options->metrics != NULL) {
+        sheaf_status *st = sheaf__metrics_open(&m->metrics, options->metrics, options->keep_steps);
+        if (st != NULL) {
+            free(m);
+            return st;
+        }
+    }
+    pthread_mutex_init(&m->lock, NULL);
+    m->events = (sheaf_events){ take, m };
+    m->out = options->progress;
+    m->terminal = m->out != NULL && isatty(fileno(m->out));
+    m->interval_ms = m->terminal ? TERMINAL_MS : options->interval_ms > 0 ? options->interval_ms : PLAIN_MS;
+    if (m->metrics.fd >= 0 && m->metrics.kept < options->keep_steps)
+        sheaf_warn(&m->events, "%s: only %" PRId64 " of the %" PRId64 " steps before this one have a line",
+                   options->metrics, m->metrics.kept, options->keep_steps);
+    *out = m;
+    return NULL;
+}
+
+const sheaf_events *sheaf_monitor_events(sheaf_monitor *monitor) { return &monitor->events; }
+
+sheaf_status *sheaf_monitor_sync(sheaf_monitor *monitor)
+{
+    pthread_mutex_lock(&monitor->lock);
+    sheaf_status *st = sheaf__metrics_sync(&monitor->metrics);
+    pthread_mutex_unlock(&monitor->lock);
+    return st;
+}
+
+sheaf_status *sheaf_monitor_close(sheaf_monitor *monitor)
+{
+    if (monitor == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__metrics_sync(&monitor->metrics);
+    sheaf__metrics_close(&monitor->metrics);
+    if (monitor->terminal && monitor->line.size > 0) {
+        fputc('\n', monitor->out);
+        fflush(monitor->out);
+    }
+    sheaf__text_release(&monitor->line);
+    pthread_mutex_destroy(&monitor->lock);
+    free(monitor);
+    return st;
+}

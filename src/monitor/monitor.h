@@ -1,0 +1,42 @@
+/* monitor.h - events turned into lines: progress for people, metrics.jsonl for programs.
+ *
+ * One monitor belongs to rank 0; its sink may be called from several threads.
+ *
+ * Progress goes to a stream (stderr): on a terminal one line that is rewritten in
+ * place, otherwise plain lines, at most one every interval, the first and the last
+ * step always. Notes and warnings are lines of their own.
+ *
+ * metrics.jsonl gets one line a step, written in one piece:
+ *   {"step": 1, "loss": 6.45, "grad_norm": 0.86, "lr": 0.02, "tokens": 63,
+ *    "tokens_per_s": 812.5}
+ * and "skipped": true where a step was. Numbers round-trip; what is not finite is
+ * null. A step appears once: when a run resumes, lines of later steps go first. */
+#ifndef SHEAF_MONITOR_MONITOR_H
+#define SHEAF_MONITOR_MONITOR_H
+
+#include <stdio.h>
+
+#include "base/events.h"
+
+typedef struct sheaf_monitor sheaf_monitor;
+
+typedef struct sheaf_monitor_options {
+    FILE *progress;       /* NULL: none */
+    const char *metrics;  /* path of metrics.jsonl, made if absent; NULL: none */
+    int64_t keep_steps;   /* lines of steps 1 .. keep_steps stay: 0 for a new run, the
+                             checkpoint's step for a resumed one */
+    int interval_ms;      /* of plain progress lines; 0 = 10 s */
+} sheaf_monitor_options;
+
+/* sheaf_monitor_open - errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
+sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_options *options);
+/* sheaf_monitor_events - the sink; valid until close. */
+const sheaf_events *sheaf_monitor_events(sheaf_monitor *monitor);
+/* sheaf_monitor_sync - metrics on disk, and the first failure to write one (a sink cannot
+ * return it). To be called before a checkpoint is committed, so that no step of a
+ * finished checkpoint is missing from the metrics even if the machine dies. */
+sheaf_status *sheaf_monitor_sync(sheaf_monitor *monitor);
+/* sheaf_monitor_close - ends the progress line and syncs. Accepts NULL. */
+sheaf_status *sheaf_monitor_close(sheaf_monitor *monitor);
+
+#endif

@@ -1,0 +1,231 @@
+/* monitor_test.c - metrics.jsonl step by step, progress on a file and on a terminal. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pty.h>
+#include <sys/resource.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "monitor/monitor.h"
+#include "monitor/number.h"
+#include "tests/check.h"
+
+static char path[64];
+
+static const char *text_of(const char *file)
+{
+    static char text[1 << 16];
+    FILE *f = fopen(file, "rb");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+static sheaf_monitor *metrics(int64_t keep)
+{
+    sheaf_monitor *m;
+    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = path, .keep_steps = keep }));
+    return m;
+}
+
+static void steps(sheaf_monitor *m, int64_t from, int64_t to)
+{
+    for (int64_t s = from; s <= to; s++)
+        sheaf_emit(sheaf_monitor_events(m), &(sheaf_event){ .kind = SHEAF_EVENT_STEP, .step = {
+            .step = s, .steps = 10, .loss = (float)(6.1 / (double)s), .grad_norm = 1.0 / 3, .lr = 0.02,
+            .tokens = 60, .seconds = 0.5, .skipped = s == 3 } });
+}
+
+static void test_metrics__one_line_a_step(void **state)
+{
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    steps(m, 1, 3);
+    CHECK_OK(sheaf_monitor_close(m));
+    assert_string_equal(text_of(path),
+        "{\"step\": 1, \"loss\": 6.099999904632568, \"grad_norm\": 0.3333333333333333, \"lr\": 0.02, \"tokens\": 60, \"tokens_per_s\": 120}\n"
+        "{\"step\": 2, \"loss\": 3.049999952316284, \"grad_norm\": 0.3333333333333333, \"lr\": 0.02, \"tokens\": 60, \"tokens_per_s\": 120}\n"
+        "{\"step\": 3, \"loss\": 2.0333333015441895, \"grad_norm\": 0.3333333333333333, \"lr\": 0.02, \"tokens\": 60, \"tokens_per_s\": 120, \"skipped\": true}\n");
+}
+
+static void check_steps(int64_t count)
+{
+    int64_t n = 0;
+    for (char *line = strtok((char *)text_of(path), "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        assert_non_null(object);
+        assert_int_equal(json_integer_value(json_object_get(object, "step")), ++n);
+        json_decref(object);
+    }
+    assert_int_equal(n, count);
+}
+
+static void append(const char *text)
+{
+    FILE *f = fopen(path, "ab");
+    fputs(text, f);
+    fclose(f);
+}
+
+static void test_metrics__a_resumed_run_shows_every_step_once(void **state)
+{
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    steps(m, 1, 8);
+    CHECK_OK(sheaf_monitor_close(m));
+    append("{\"step\": 9, \"lo"); /* the process died while writing */
+    m = metrics(5);               /* and goes on from the checkpoint of step 5 */
+    check_steps(5);
+    steps(m, 6, 10);
+    CHECK_OK(sheaf_monitor_close(m));
+    check_steps(10);
+    CHECK_OK(sheaf_monitor_close(metrics(99))); /* nothing to remove */
+    check_steps(10);
+    append("garbage\n{\"step\": 11}\n{\"step\": 12}\n");
+    CHECK_OK(sheaf_monitor_close(metrics(12)));
+    check_steps(10);
+    CHECK_OK(sheaf_monitor_close(metrics(0))); /* a new run starts an empty file */
+    check_steps(0);
+}
+
+static void test_metrics__what_is_not_finite_is_null(void **state)
+{
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    sheaf_emit(sheaf_monitor_events(m), &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
+               .step = { .step = 1, .loss = NAN, .grad_norm = INFINITY } });
+    CHECK_OK(sheaf_monitor_close(m));
+    assert_string_equal(text_of(path), "{\"step\": 1, \"loss\": null, \"grad_norm\": null, \"lr\": 0, "
+                                       "\"tokens\": 0, \"tokens_per_s\": 0}\n");
+}
+
+/* A file-size limit plays the full disk. */
+static void test_metrics__lines_wait_for_room(void **state)
+{
+    unlink(path);
+    signal(SIGXFSZ, SIG_IGN);
+    sheaf_monitor *m = metrics(0);
+    struct rlimit before, small;
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 300; /* two lines and a part of the third */
+    setrlimit(RLIMIT_FSIZE, &small);
+    steps(m, 1, 6);
+    sheaf_status *st = sheaf_monitor_sync(m);
+    const char *half = text_of(path);
+    const size_t size = strlen(half);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(half[size - 1], '\n'); /* no half line */
+    check_steps(2);
+    CHECK_FAILS(st, SHEAF_E_IO, path);
+    steps(m, 7, 7);
+    CHECK_OK(sheaf_monitor_close(m));
+    check_steps(7);
+}
+
+static void test_metrics__trouble_at_open_is_a_status(void **state)
+{
+    sheaf_monitor *m = NULL;
+    CHECK_FAILS(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = "/nowhere/m" }), SHEAF_E_IO, "/nowhere/m");
+    CHECK_FAILS(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = "/tmp" }), SHEAF_E_IO, "/tmp");
+    assert_null(m);
+}
+
+/* ---- progress ---- */
+
+static void test_progress__plain_lines_are_rate_limited(void **state)
+{
+    FILE *out = fopen(path, "wb");
+    sheaf_monitor *m;
+    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out }));
+    steps(m, 1, 9);
+    sheaf_note(sheaf_monitor_events(m), "saved %s", "step-00000009");
+    steps(m, 10, 10);
+    sheaf_warn(sheaf_monitor_events(m), "full soon");
+    CHECK_OK(sheaf_monitor_close(m));
+    fclose(out);
+    assert_string_equal(text_of(path),
+                        "step 1/10  loss 6.1000  grad 0.333  lr 0.02  120 tokens/s  5 s left\n"
+                        "saved step-00000009\n"
+                        "step 10/10  loss 0.6100  grad 0.333  lr 0.02  120 tokens/s\n"
+                        "warning: full soon\n");
+}
+
+static void test_progress__a_terminal_line_is_rewritten(void **state)
+{
+    int master, slave;
+    struct winsize size = { .ws_col = 30 };
+    assert_int_equal(openpty(&master, &slave, NULL, NULL, &size), 0);
+    FILE *out = fdopen(slave, "w");
+    sheaf_monitor *m;
+    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out }));
+    steps(m, 1, 1);
+    sheaf_note(sheaf_monitor_events(m), "hello");
+    steps(m, 10, 10);
+    CHECK_OK(sheaf_monitor_close(m));
+    char text[1000];
+    const ssize_t n = read(master, text, sizeof text - 1);
+    assert_true(n > 0);
+    text[n] = '\0';
+    assert_string_equal(text, "\r\033[Kstep 1/10  loss 6.1000  grad "
+                              "\r\033[Khello\r\n\r\033[Kstep 1/10  loss 6.1000  grad "
+                              "\r\033[Kstep 10/10  loss 0.6100  grad\r\n");
+    fclose(out);
+    close(master);
+}
+
+/* ---- numbers ---- */
+
+static void test_number__texts_by_hand(void **state)
+{
+    char b[SHEAF__NUMBER];
+    assert_string_equal(sheaf__number_json(b, 0.1), "0.1");
+    assert_string_equal(sheaf__number_json(b, 120), "120");
+    assert_string_equal(sheaf__number_json(b, 0.1f), "0.10000000149011612");
+    assert_string_equal(sheaf__number_json(b, -1e300), "-1e+300");
+    assert_string_equal(sheaf__number_json(b, -INFINITY), "null");
+    assert_string_equal(sheaf__number_bytes(b, 812), "812 B");
+    assert_string_equal(sheaf__number_bytes(b, 3435973837u), "3.20 GiB");
+    assert_string_equal(sheaf__number_bytes(b, 1024 * 1024 - 1), "1.00 MiB");
+    assert_string_equal(sheaf__number_rate(b, 81234), "81.2 k");
+    assert_string_equal(sheaf__number_rate(b, INFINITY), "?");
+    assert_string_equal(sheaf__number_time(b, 59.4), "59 s");
+    assert_string_equal(sheaf__number_time(b, 725), "12:05");
+    assert_string_equal(sheaf__number_time(b, 11220), "3:07:00");
+    assert_string_equal(sheaf__number_time(b, 183600), "2d 03:00");
+    assert_string_equal(sheaf__number_time(b, NAN), "?");
+}
+
+static void test_number__json_reads_back_exactly(void **state)
+{
+    uint64_t bits = 1;
+    for (int i = 0; i < 20000; i++) {
+        bits = bits * 6364136223846793005u + 1442695040888963407u;
+        double x;
+        char b[SHEAF__NUMBER];
+        memcpy(&x, &bits, sizeof x);
+        if (isfinite(x))
+            assert_true(strtod(sheaf__number_json(b, x), NULL) == x);
+    }
+}
+
+static int remove_file(void **state) { unlink(path); return 0; }
+
+int main(void)
+{
+    snprintf(path, sizeof path, "/tmp/sheaf-monitor-%ld", (long)getpid());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_metrics__one_line_a_step),
+        cmocka_unit_test(test_metrics__a_resumed_run_shows_every_step_once),
+        cmocka_unit_test(test_metrics__what_is_not_finite_is_null),
+        cmocka_unit_test(test_metrics__lines_wait_for_room),
+        cmocka_unit_test(test_metrics__trouble_at_open_is_a_status),
+        cmocka_unit_test(test_progress__plain_lines_are_rate_limited),
+        cmocka_unit_test(test_progress__a_terminal_line_is_rewritten),
+        cmocka_unit_test(test_number__texts_by_hand),
+        cmocka_unit_test(test_number__json_reads_back_exactly),
+    };
+    return cmocka_run_group_tests(tests, NULL, remove_file);
+}

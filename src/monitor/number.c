@@ -1,0 +1,66 @@
+/* number.c - see number.h. */
+#include "monitor/number.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *sheaf__number_json(char buffer[SHEAF__NUMBER], double x)
+{
+    if (!isfinite(x))
+        return strcpy(buffer, "null");
+    if (x == trunc(x) && fabs(x) < 1e15) { /* 120 rather than 1.2e+02 */
+        snprintf(buffer, SHEAF__NUMBER, "%.0f", x);
+        return buffer;
+    }
+    for (int digits = 1; digits <= 17; digits++) { /* 17 always suffice */
+        snprintf(buffer, SHEAF__NUMBER, "%.*g", digits, x);
+        if (strtod(buffer, NULL) == x)
+            break;
+    }
+    char *comma = strchr(buffer, ','); /* of a program that has set a locale */
+    if (comma != NULL)
+        *comma = '.';
+    return buffer;
+}
+
+static const char *scaled(char *buffer, double x, double step, const char *const *unit, int units)
+{
+    int u = 0;
+    while (u + 1 < units && x >= step * 0.9995) { /* 1024 KiB is 1 MiB also after rounding */
+        x /= step;
+        u++;
+    }
+    snprintf(buffer, SHEAF__NUMBER, u == 0 || x >= 99.95 ? "%.0f%s" : x >= 9.995 ? "%.1f%s" : "%.2f%s",
+             x, unit[u]);
+    return buffer;
+}
+
+const char *sheaf__number_bytes(char buffer[SHEAF__NUMBER], uint64_t bytes)
+{
+    static const char *const unit[] = { " B", " KiB", " MiB", " GiB", " TiB", " PiB" };
+    return scaled(buffer, (double)bytes, 1024, unit, 6);
+}
+
+const char *sheaf__number_rate(char buffer[SHEAF__NUMBER], double per_second)
+{
+    static const char *const unit[] = { "", " k", " M", " G" };
+    return isfinite(per_second) ? scaled(buffer, per_second, 1000, unit, 4) : strcpy(buffer, "?");
+}
+
+const char *sheaf__number_time(char buffer[SHEAF__NUMBER], double seconds)
+{
+    if (!(seconds >= 0) || seconds > 1e9)
+        return strcpy(buffer, "?");
+    const long s = lround(seconds), minutes = s / 60, hours = s / 3600, days = s / 86400;
+    if (s < 60)
+        snprintf(buffer, SHEAF__NUMBER, "%ld s", s);
+    else if (hours == 0)
+        snprintf(buffer, SHEAF__NUMBER, "%ld:%02ld", minutes, s % 60);
+    else if (days == 0)
+        snprintf(buffer, SHEAF__NUMBER, "%ld:%02ld:%02ld", hours, minutes % 60, s % 60);
+    else
+        snprintf(buffer, SHEAF__NUMBER, "%ldd %02ld:%02ld", days, hours % 24, minutes % 60);
+    return buffer;
+}

@@ -1,0 +1,19 @@
+/* number.h - numbers as text, for lines that people or programs read. */
+#ifndef SHEAF_MONITOR_NUMBER_H
+#define SHEAF_MONITOR_NUMBER_H
+
+#include <stdint.h>
+
+enum { SHEAF__NUMBER = 32 };
+
+/* The shortest decimal that reads back as the same double; "null" when not finite (JSON
+ * has no other word). A point whatever the locale. */
+const char *sheaf__number_json(char buffer[SHEAF__NUMBER], double x);
+/* "812 B", "3.2 GiB" */
+const char *sheaf__number_bytes(char buffer[SHEAF__NUMBER], uint64_t bytes);
+/* "59 s", "12:05", "3:07:00", "2d 03:00"; "?" when not known (negative or NaN) */
+const char *sheaf__number_time(char buffer[SHEAF__NUMBER], double seconds);
+/* "812", "81.2 k", "1.25 M" */
+const char *sheaf__number_rate(char buffer[SHEAF__NUMBER], double per_second);
+
+#endif
