@@ -1,0 +1,165 @@
+"""compare.py - LoRA steps of sheaf beside PyTorch + PEFT: speed, memory, first step, cost of slicing.
+
+Runs are interleaved (sheaf, sheaf --slices 1, rival, and again), so that a busy
+machine troubles all alike. Speed of a run: the median of its steps without the
+first. Of several runs the table gives the best and the median.
+"""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STEPS = {"mini": 16, "tiny1b-4l": 5}
+# What is asked for: speed ratio per dtype, seconds to the first step.
+WANTED_SPEED = {("mini", "float32"): 2.3, ("mini", "bfloat16"): 2.3,
+                ("tiny1b-4l", "float32"): 2.0, ("tiny1b-4l", "bfloat16"): 1.5}
+
+
+def quiet_environment():
+    env = dict(os.environ)
+    for name in list(env):
+        if name.startswith(("OPENBLAS", "MKL_", "OMP_", "KMP_", "ONEDNN", "DNNL", "MALLOC_")):
+            del env[name]
+    return env
+
+
+def run_sheaf(args, model, dtype, slices):
+    out = os.path.join(args.work, "out")
+    shutil.rmtree(out, ignore_errors=True)
+    command = [args.sheaf, "train", "--model", os.path.join(args.work, "%s-%s" % (model, dtype)),
+               "--data", os.path.join(args.work, model + "-data.safetensors"), "--out", out,
+               "--method", "lora", "--lora-rank", "16", "--lora-alpha", "32", "--lora-targets", "all-linear",
+               "--micro-batch", "2", "--accumulate", "1", "--steps", str(args.steps or STEPS[model]),
+               "--dtype", dtype, "--threads", str(args.threads), "--tp", "1", "--slices", str(slices),
+               "--no-shuffle", "--lr", "1e-4", "--schedule", "constant", "--clip", "1", "--weight-decay", "0"]
+    metrics = os.path.join(out, "metrics.jsonl")
+    errors = open(os.path.join(args.work, "sheaf.err"), "w+")
+    begin = time.perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=quiet_environment())
+    first = None
+    while first is None and os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        try:
+            if os.path.getsize(metrics) > 0:
+                first = time.perf_counter() - begin
+        except OSError:
+            pass
+        time.sleep(0.002)
+    _, status, usage = os.wait4(child.pid, 0)
+    if status != 0:
+        errors.seek(0)
+        sys.exit("compare: %s\n%s" % (" ".join(command), errors.read()[-2000:]))
+    lines = [json.loads(line) for line in open(metrics)]
+    speeds = [line["tokens_per_s"] for line in lines[1:]]
+    return {"speed": statistics.median(speeds), "best_step": max(speeds), "peak": usage.ru_maxrss * 1024,
+            "first_step": lines[0]["tokens"] / lines[0]["tokens_per_s"], "start_to_first": first,
+            "loss": lines[0]["loss"]}
+
+
+def run_rival(args, model, dtype, variant, steps=None):
+    attention, adapters = variant
+    command = [sys.executable, os.path.join(HERE, "rival_lora.py"), "--model", os.path.join(args.work, "%s-%s" % (model, dtype)),
+               "--data", os.path.join(args.work, model + "-data.safetensors"), "--dtype", dtype,
+               "--attention", attention, "--adapters", adapters, "--threads", str(args.threads),
+               "--steps", str(steps or args.steps or STEPS[model])]
+    env = quiet_environment()
+    env["OMP_NUM_THREADS"] = str(args.threads)
+    result = json.loads(subprocess.run(command, check=True, capture_output=True, env=env).stdout.decode().splitlines()[-1])
+    speeds = [result["tokens_per_step"] / s for s in result["step_seconds"][1:]]
+    return {"speed": statistics.median(speeds), "best_step": max(speeds), "peak": result["peak_rss_bytes"],
+            "first_step": result["first_step_seconds"], "start_to_first": result["start_to_first_step_seconds"],
+            "loss": result["losses"][0], "versions": result["versions"]}
+
+
+def fastest_rival(args, model, dtype):
+    variants = [("sdpa", "float32"), ("eager", "float32")]
+    if dtype == "bfloat16":
+        variants += [("sdpa", "base"), ("eager", "base")]
+    tried = [(run_rival(args, model, dtype, v, steps=3)["best_step"], v) for v in variants]
+    for speed, variant in tried:
+        print("  rival with attention %s, adapters %s: %.0f tokens/s" % (*variant, speed), flush=True)
+    return max(tried)[1]
+
+
+def best_and_median(runs, key):
+    values = [r[key] for r in runs]
+    return max(values), statistics.median(values)
+
+
+def machine():
+    name = "unknown CPU"
+    with open("/proc/cpuinfo") as info:
+        for line in info:
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    flags = open("/proc/cpuinfo").read()
+    isa = [f for f in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f in flags]
+    return "%s, %d cores, %s, load %.1f" % (name, os.cpu_count(), " ".join(isa), os.getloadavg()[0])
+
+
+def row(name, value, wanted, good):
+    print("  %-44s %-34s %s" % (name, value, "" if wanted is None else ("reached" if good else "NOT reached") + " (" + wanted + ")"))
+
+
+def compare(args, model, dtype):
+    print("\n%s, %s: batch 2 x 512, LoRA r 16 on all linears, %d threads" % (model, dtype, args.threads), flush=True)
+    variant = fastest_rival(args, model, dtype)
+    ours, single, rival = [], [], []
+    for _ in range(args.rounds):
+        ours.append(run_sheaf(args, model, dtype, 8))
+        single.append(run_sheaf(args, model, dtype, 1))
+        rival.append(run_rival(args, model, dtype, variant))
+    if abs(ours[0]["loss"] - rival[0]["loss"]) > (1e-4 if dtype == "float32" else 2e-2):
+        sys.exit("compare: not the same work: first loss %g, rival %g" % (ours[0]["loss"], rival[0]["loss"]))
+
+    best, median = best_and_median(ours, "speed")
+    best1, median1 = best_and_median(single, "speed")
+    best_rival, median_rival = best_and_median(rival, "speed")
+    print("  tokens/s (best, median): sheaf %.0f, %.0f; --slices 1 %.0f, %.0f; PyTorch + PEFT %.0f, %.0f"
+          % (best, median, best1, median1, best_rival, median_rival))
+    wanted = WANTED_SPEED[model, dtype]
+    row("speed ratio (best, median)", "%.2f, %.2f" % (best / best_rival, median / median_rival),
+        ">= %.1f" % wanted, best / best_rival >= wanted)
+    cost = (best1 / best - 1) * 100
+    row("cost of 8 slices (best, median)", "%.1f %%, %.1f %%" % (cost, (median1 / median - 1) * 100),
+        "<= 4 %" if model != "mini" else None, cost <= 4)
+    peak, rival_peak = max(r["peak"] for r in ours), max(r["peak"] for r in rival)
+    row("peak memory", "%.0f MB / %.0f MB = %.2f" % (peak / 1e6, rival_peak / 1e6, peak / rival_peak),
+        "<= 0.60", peak / rival_peak <= 0.6)
+    first, rival_first = min(r["first_step"] for r in ours), min(r["first_step"] for r in rival)
+    row("first step alone", "%.2f s / %.2f s" % (first, rival_first), "<= 0.6 s" if model == "mini" else None, first <= 0.6)
+    start, rival_start = min(r["start_to_first"] for r in ours), min(r["start_to_first"] for r in rival)
+    row("process start to end of first step", "%.2f s / %.2f s" % (start, rival_start), None, True)
+    return {"model": model, "dtype": dtype, "rival": variant, "sheaf": ours, "slices_1": single, "torch": rival}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--work", default="build/bench")
+    parser.add_argument("--sheaf", default="build/sheaf")
+    parser.add_argument("--models", default="mini,tiny1b-4l")
+    parser.add_argument("--dtypes", default="float32,bfloat16")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, help="steps of a run instead of 16 (mini) or 5 (tiny1b-4l)")
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+
+    print("machine: " + machine())
+    version = subprocess.run([args.sheaf, "--version"], capture_output=True, text=True).stdout.splitlines()
+    results = []
+    for model in args.models.split(","):
+        for dtype in args.dtypes.split(","):
+            results.append(compare(args, model, dtype))
+    print("\nversions: %s; %s" % (version[0] if version else "sheaf", ", ".join("%s %s" % v for v in results[0]["torch"][0]["versions"].items())))
+    path = os.path.join(args.work, "results.json")
+    with open(path, "w") as out:
+        json.dump({"machine": machine(), "results": results}, out, indent=1)
+    print("every run: " + path)
+
+
+main()
