@@ -1,6 +1,7 @@
-/* file.c - reading; see file.h. */
+/* file.c - paths and reading; see file.h. */
 #include "file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -37,6 +38,87 @@ sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name)
     return NULL;
 }
 
+sheaf_status *sheaf__path_parent(char **out, const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') /* "a/b/" is in "a" */
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    char *parent = n == 0 ? strdup(".") : strndup(path, n);
+    if (parent == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+    *out = parent;
+    return NULL;
+}
+
+bool sheaf__path_is_partial(const char *path)
+{
+    static const char *const mark[] = { ".partial-", ".replaced-" };
+    size_t n = strlen(path);
+    while (n > 0 && path[n - 1] == '/')
+        n--;
+    size_t digits = n;
+    while (digits > 0 && strchr("0123456789.", path[digits - 1]) != NULL)
+        digits--;
+    for (int i = 0; i < 2 && digits < n; i++) {
+        const size_t length = strlen(mark[i]);
+        if (digits > length && memcmp(path + digits - length, mark[i], length) == 0 && path[digits - length - 1] != '/')
+            return true;
+    }
+    return false;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
+{
+    DIR *list = opendir(path);
+    if (list == NULL)
+        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot list the folder", path), "%s", strerror(errno));
+    char **names = NULL;
+    int64_t count = 0, room = 0;
+    sheaf_status *st = NULL;
+    for (struct dirent *entry; st == NULL && (entry = readdir(list)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (count == room) {
+            room = room * 2 + 16;
+            char **more = realloc(names, (size_t)room * sizeof *names);
+            if (more != NULL)
+                names = more;
+            else
+                st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+        }
+        if (st == NULL && (names[count] = strdup(entry->d_name)) != NULL)
+            count++;
+        else if (st == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+    }
+    closedir(list);
+    if (st != NULL) {
+        sheaf__names_free(names, count);
+        return st;
+    }
+    if (count > 0)
+        qsort(names, (size_t)count, sizeof *names, by_bytes);
+    *out = names;
+    *out_count = count;
+    return NULL;
+}
+
+void sheaf__names_free(char **names, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+}
+
 sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
 {
     int fd;
@@ -62,18 +144,29 @@ sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
     return NULL;
 }
 
+/* One pread: bytes moved, or the error number negated. Reads have only the process's hook. */
+static ssize_t read_some(int fd, void *dst, size_t size, int64_t offset)
+{
+    const sheaf_fault_action action = sheaf__fault(NULL, SHEAF_FAULT_READ);
+    const int error = sheaf__fault_errno(action);
+    if (error != 0)
+        return -error;
+    const ssize_t n = pread(fd, dst, action == SHEAF_FAULT_SHORT ? 1 : size, (off_t)offset);
+    return n < 0 ? -errno : n;
+}
+
 sheaf_status *sheaf__file_read_at(int fd, void *dst, size_t size, int64_t offset, const char *path)
 {
     char *at = dst;
     size_t done = 0;
     while (done < size) {
         const size_t want = size - done < MOST_PER_CALL ? size - done : MOST_PER_CALL;
-        const ssize_t got = pread(fd, at + done, want, (off_t)(offset + (int64_t)done));
-        if (got < 0 && errno == EINTR)
+        const ssize_t got = read_some(fd, at + done, want, offset + (int64_t)done);
+        if (got == -EINTR)
             continue;
         if (got < 0)
             return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: reading at byte %" PRId64, path,
-                                          offset + (int64_t)done), "%s", strerror(errno));
+                                          offset + (int64_t)done), "%s", strerror((int)-got));
         if (got == 0) {
             sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: the file ends too early", path);
             sheaf_expected(st, "%zu bytes at offset %" PRId64, size, offset);
