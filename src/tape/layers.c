@@ -321,6 +321,7 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
     sheaf__op_arg(op, p->o, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
     if (flows) {
         p->stats = sheaf__tape_value(tape, "softmax statistics", q->rows, heads->kv_heads * heads->group * 2, SHEAF_F32);
+        p->stats->statistic = true;
         sheaf__op_arg(op, p->stats, SHEAF__MAKE | SHEAF__KEEP);
     }
     return p->o;

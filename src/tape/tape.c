@@ -279,6 +279,57 @@ static void give_back(sheaf__tape *tape, const step *s)
     }
 }
 
+/* Rows that see no key have a maximum of -inf; only what flows on counts. */
+static bool is_finite(const sheaf__value *value)
+{
+    const int64_t n = value->statistic ? 0 : value->rows * value->cols;
+    const uint32_t *full = value->data;
+    const uint16_t *half = value->data;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = value->dtype == SHEAF_F32 ? full[i] : (uint32_t)half[i] << 16;
+        if ((bits & 0x7f800000u) == 0x7f800000u)
+            return false;
+    }
+    return true;
+}
+
+sheaf_status *sheaf__tape_first_bad(sheaf__tape *tape, const char **name, int *layer)
+{
+    sheaf__context *c = tape->context;
+    int64_t bad = tape->nops;
+    const sheaf__value *value = NULL;
+    *name = NULL;
+    if (c->device->kind == SHEAF_DRY)
+        return NULL;
+    for (int64_t i = 0; i < tape->nops; i++) { /* forward steps come first, in op order */
+        const step *s = &tape->steps[i];
+        sheaf_status *st = make_room(tape, s);
+        if (st == NULL)
+            st = s->op->forward(tape, s->op);
+        for (int a = 0; a < s->op->nargs && st == NULL && bad == tape->nops; a++)
+            if ((s->op->arg[a].use & (SHEAF__MAKE | SHEAF__CHANGE)) && !is_finite(s->op->arg[a].value)) {
+                bad = i;
+                value = s->op->arg[a].value;
+            }
+        if (st != NULL) {
+            for (int64_t v = 0; v < tape->nvalues; v++)
+                drop_value(tape, tape->value[v]);
+            return st;
+        }
+        give_back(tape, s);
+    }
+    for (int64_t v = 0; v < tape->nvalues; v++)
+        drop_value(tape, tape->value[v]);
+    float first = -(float)bad; /* ranks hold different columns: the earliest op of all of them */
+    sheaf_status *st = c->comm == NULL ? NULL : sheaf_comm_max(c->comm, &first, 1);
+    if (st == NULL && (int64_t)-first < tape->nops) {
+        const sheaf__op *op = tape->op[(int64_t)-first];
+        *name = value != NULL && (int64_t)-first == bad ? value->name : op->name;
+        *layer = op->layer;
+    }
+    return st;
+}
+
 sheaf_status *sheaf__tape_run(sheaf__tape *tape)
 {
     for (int i = 0; i < tape->npinned; i++)

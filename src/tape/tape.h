@@ -32,6 +32,7 @@ typedef struct sheaf__value {
     int64_t rows, cols;
     sheaf_dtype dtype;
     bool needs_grad;
+    bool statistic;    /* kept for backward only; may hold -inf in a healthy run */
     void *data, *grad; /* NULL while not live; valid inside an op's function */
     bool live_data, live_grad, grad_fresh; /* fresh: allocated by this step, must be written, not added to */
 } sheaf__value;
@@ -85,6 +86,9 @@ void sheaf__tape_segment_end(sheaf__tape *tape);
 sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun);
 /* sheaf__tape_run - one pass over all steps. Everything but pinned values is given back. */
 sheaf_status *sheaf__tape_run(sheaf__tape *tape);
+/* sheaf__tape_first_bad - runs the forward steps once more and finds the first value that
+ * holds NaN or infinity, over all ranks: its name and layer, or name NULL. Collective. */
+sheaf_status *sheaf__tape_first_bad(sheaf__tape *tape, const char **name, int *layer);
 /* A pinned value's data stays after the run, until sheaf__tape_unpin or free. */
 void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value);
 

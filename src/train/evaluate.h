@@ -1,0 +1,27 @@
+/* evaluate.h - loss, accuracy and logits of a model on a data set; no gradients. */
+#ifndef SHEAF_TRAIN_EVALUATE_H
+#define SHEAF_TRAIN_EVALUATE_H
+
+#include "models/llama.h"
+#include "train/data.h"
+
+typedef struct sheaf__evaluation {
+    double loss;      /* mean over label tokens; 0 when there is none */
+    int64_t tokens;   /* label tokens */
+    int64_t correct;  /* of them, those whose first largest logit is the label */
+} sheaf__evaluation;
+
+typedef struct sheaf__evaluate_options {
+    int64_t micro_batch; /* rows at a time, at least 1 */
+    /* Logits of one position after the other, rows ascending: [vocab] float32. Called on every
+     * rank; may be NULL. */
+    sheaf_status *(*take)(void *self, int64_t row, int64_t position, const float *logits);
+    void *self;
+    const sheaf_events *events; /* progress; NULL on all ranks but one */
+} sheaf__evaluate_options;
+
+/* sheaf__evaluate - collective. The same numbers on every rank and at any number of ranks. */
+sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const sheaf_data *data,
+                              const sheaf__evaluate_options *options);
+
+#endif

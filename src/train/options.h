@@ -1,0 +1,84 @@
+/* options.h - what a fine-tuning run was asked to do: the flags of `sheaf train`
+ * (src/cli/train_flags.c holds their table) as one struct.
+ *
+ * Strings are borrowed: from argv, a recipe, or the caller's literals. An empty
+ * or NULL string means "not given". Zero is a value here; start from
+ * sheaf_train_options_default(), which has the defaults of the Hugging Face
+ * Trainer and of PEFT. */
+#ifndef SHEAF_TRAIN_OPTIONS_H
+#define SHEAF_TRAIN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lora/adapter.h"
+#include "sheaf/dtype.h"
+#include "train/schedule.h"
+
+typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
+typedef enum sheaf_carrier { SHEAF_CARRIER_THREADS, SHEAF_CARRIER_MPI } sheaf_carrier;
+
+typedef struct sheaf_train_options {
+    /* where from, where to */
+    const char *model;    /* folder of the base model */
+    const char *config;   /* its config.json, where the folder has none */
+    const char *data;
+    const char *out;
+    const char *adapter;  /* PEFT adapter to start from */
+
+    /* how many devices; never changes a byte of the result */
+    int tp, dp;
+    sheaf_carrier carrier;
+    int threads;          /* compute threads in all, 0 = every core this process may use */
+    bool checkpointing;   /* recompute activations instead of keeping them */
+    const char *isa;      /* "ref", "avx2", "avx512"; NULL = the best here (for tests) */
+
+    /* what is trained */
+    int slices;           /* S */
+    sheaf_method method;
+    const char *head_patterns; /* method head: tensor-name patterns, comma separated; NULL = output head */
+    int64_t lora_rank;
+    double lora_alpha;
+    const char *lora_targets;       /* "a,b,c", a regular expression, or "all-linear" */
+    const char *lora_exclude;       /* list or regular expression */
+    const char *lora_layers;        /* "0,1,5": layers that carry LoRA; NULL = all */
+    const char *lora_rank_pattern;  /* "PATTERN=RANK,..." */
+    const char *lora_alpha_pattern; /* "PATTERN=ALPHA,..." */
+    double lora_dropout;
+    bool lora_rslora;
+    int lora_bias;                  /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
+    const char *modules_to_save;    /* "a,b": trained in full beside LoRA */
+
+    /* how */
+    int64_t steps;        /* optimizer steps in all */
+    int64_t micro_batch;  /* rows of one forward */
+    int64_t accumulate;   /* micro-batches of one step, over all groups */
+    int64_t seq;          /* longest row kept, 0 = the model's own limit */
+    bool shuffle;
+    double lr;
+    sheaf_schedule_kind schedule;
+    int64_t warmup;       /* steps */
+    double weight_decay, beta1, beta2, eps;
+    double clip;          /* largest gradient norm, 0 = no clipping */
+    sheaf_dtype dtype;    /* of activations and products */
+    uint64_t seed;
+
+    /* state on disk */
+    int64_t save_every;   /* steps, 0 = only at the end */
+    int64_t keep;         /* newest checkpoints kept, 0 = all */
+    bool resume;
+
+    /* the command's own */
+    const char *recipe;
+    bool json;
+} sheaf_train_options;
+
+void sheaf_train_options_default(sheaf_train_options *options);
+
+/* sheaf_train_options_lora - the LoRA part as adapter.h wants it (owned by the caller,
+ * sheaf_lora_options_release()). With --adapter the adapter's own config decides instead:
+ * read it with sheaf_lora_options_read().
+ * Errors: SHEAF_E_ARG naming the flag. */
+sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_train_options *options);
+
+#endif

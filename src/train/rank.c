@@ -1,0 +1,56 @@
+/* rank.c - see rank.h. */
+#include "train/rank.h"
+
+#include <sched.h>
+
+int sheaf__threads_of(int total, int ranks, int rank)
+{
+    if (total <= 0) {
+        cpu_set_t set;
+        total = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    }
+    const int share = total * (rank + 1) / ranks - total * rank / ranks;
+    return share < 1 ? 1 : share;
+}
+
+int sheaf__lanes_of(sheaf_method method) { return method == SHEAF_METHOD_FULL ? 1 : 4; }
+
+/* A second packed copy for the backward products pays in bfloat16 (docs/performance.md);
+ * trained weights are packed anew every step, where it does not. */
+static bool keeps_back_panels(const sheaf_train_options *options)
+{
+    return options->dtype == SHEAF_BF16 && options->method != SHEAF_METHOD_FULL;
+}
+
+sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_comm *comm, int rank,
+                               const sheaf__job *job)
+{
+    const sheaf_train_options *o = job->options;
+    *out = (sheaf__rank){ 0 };
+    sheaf_status *st = sheaf__device_open(&out->device, kind, sheaf__threads_of(o->threads, o->tp, rank), o->isa, 0);
+    if (st != NULL)
+        return st;
+    out->context = (sheaf__context){ .device = out->device, .comm = comm, .rank = rank, .ranks = o->tp,
+                                     .slices = o->slices, .own = sheaf_owner_slices(o->slices, o->tp, rank),
+                                     .dtype = o->dtype };
+    const sheaf__model_options model = {
+        .lora = job->lora, .train_lora = true, .trains = o->method == SHEAF_METHOD_LORA ? NULL : sheaf__selected,
+        .self = (void *)job->selection, .backward = true, .pack_back = keeps_back_panels(o),
+        .positions = job->seq, .seed = o->seed };
+    const sheaf__step_options step = {
+        .micro_batch = o->micro_batch, .accumulate = o->accumulate, .seq = job->seq,
+        .lanes = sheaf__lanes_of(o->method), .checkpointing = o->checkpointing, .weight_decay = o->weight_decay,
+        .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .clip = o->clip, .seed = o->seed, .shuffle = o->shuffle };
+    st = sheaf__model_new(&out->model, &out->context, job->schema, &model);
+    if (st == NULL && job->base != NULL)
+        st = sheaf__model_load(out->model, job->base, job->adapter);
+    return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, job->data, &step) : st;
+}
+
+void sheaf__rank_close(sheaf__rank *rank)
+{
+    sheaf__stepper_free(rank->stepper);
+    sheaf__model_free(rank->model);
+    sheaf__device_close(rank->device);
+    *rank = (sheaf__rank){ 0 };
+}

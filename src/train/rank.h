@@ -1,0 +1,40 @@
+/* rank.h - everything one rank of a training run holds: device, model, step. Made the
+ * same way for training (cpu) and for planning (dry). */
+#ifndef SHEAF_TRAIN_RANK_H
+#define SHEAF_TRAIN_RANK_H
+
+#include "train/options.h"
+#include "train/select.h"
+#include "train/step.h"
+
+/* What all ranks share; everything borrowed. */
+typedef struct sheaf__job {
+    const sheaf_train_options *options;
+    const sheaf_schema *schema;
+    const sheaf_lora *lora;              /* NULL unless method lora */
+    const sheaf__selection *selection;
+    const sheaf_data *data;              /* NULL when planning */
+    sheaf_source *base, *adapter;        /* NULL when planning; adapter NULL: fresh factors */
+    int64_t seq;                         /* positions of every row */
+} sheaf__job;
+
+typedef struct sheaf__rank {
+    sheaf__device *device;
+    sheaf__context context;
+    sheaf__model *model;
+    sheaf__stepper *stepper;
+} sheaf__rank;
+
+/* sheaf__rank_open - comm NULL with one rank or on dry. Release with sheaf__rank_close also
+ * after a failure. */
+sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_comm *comm, int rank,
+                               const sheaf__job *job);
+void sheaf__rank_close(sheaf__rank *rank);
+
+/* sheaf__threads_of - compute threads of `rank` when `total` (0 = all cores this process may
+ * use) are shared by `ranks`: an even share, at least one each. */
+int sheaf__threads_of(int total, int ranks, int rank);
+/* Lanes of gradient accumulation, G: 1 for method full, else 4 (numeric contract, section 3.5). */
+int sheaf__lanes_of(sheaf_method method);
+
+#endif

@@ -1,0 +1,198 @@
+/* step.c - see step.h. */
+#include "train/step.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "ops/math/math.h"
+
+struct sheaf__stepper {
+    sheaf__model *model;
+    sheaf__context *context;
+    const sheaf_data *data;
+    sheaf__step_options options;
+    sheaf__tape *tape;
+    /* One micro-batch, [rows, seq]; on the device so that the planner sees it. */
+    sheaf_batch batch;
+    int64_t *sample, *position; /* per token row, for dropout; NULL without */
+    sheaf__rows_in in;
+    sheaf__step_info info;
+    sheaf__head_run head;
+};
+
+static sheaf_status *take_batch(sheaf__stepper *s)
+{
+    const size_t n = (size_t)(s->options.micro_batch * s->options.seq);
+    const bool drops = s->model->options.lora != NULL && s->model->options.lora->options.dropout > 0;
+    const struct { void *out; size_t bytes; } need[] = {
+        { &s->batch.tokens, n * 4 }, { &s->batch.labels, n * 4 }, { &s->batch.position, n * 4 },
+        { &s->batch.mask, n }, { &s->sample, drops ? n * 8 : 0 }, { &s->position, drops ? n * 8 : 0 },
+    };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
+        if (need[i].bytes > 0)
+            st = sheaf__take(need[i].out, s->context, need[i].bytes, SHEAF_MEM_INPUTS);
+    return st;
+}
+
+sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model, const sheaf_data *data,
+                                 const sheaf__step_options *options)
+{
+    sheaf__stepper *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "training step");
+    s->model = model;
+    s->context = model->context;
+    s->data = data;
+    s->options = *options;
+    sheaf_status *st = take_batch(s);
+    if (st == NULL)
+        st = sheaf__tape_new(&s->tape, s->context);
+    if (st == NULL) {
+        s->in = (sheaf__rows_in){ .ids = s->batch.tokens, .position = s->batch.position, .key_mask = s->batch.mask,
+                                  .mask_ld = options->seq, .keys = options->seq };
+        s->info = (sheaf__step_info){ .training = true, .seed = options->seed, .sample = s->sample, .position = s->position };
+        s->head.label = s->batch.labels;
+        sheaf__model_record(model, s->tape, options->micro_batch, options->seq, &s->in, &s->info, &s->head, NULL);
+        st = sheaf__tape_compile(s->tape, true, options->checkpointing);
+    }
+    if (st != NULL) {
+        sheaf__stepper_free(s);
+        return st;
+    }
+    *out = s;
+    return NULL;
+}
+
+void sheaf__stepper_free(sheaf__stepper *s)
+{
+    if (s == NULL)
+        return;
+    sheaf__tape_free(s->tape);
+    void *const held[] = { s->batch.tokens, s->batch.labels, s->batch.position, s->batch.mask, s->sample, s->position };
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        sheaf__give(s->context, held[i]);
+    free(s);
+}
+
+/* Rows of the data set that micro-batch `micro` of step `done` reads. */
+static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
+{
+    const int64_t n = s->options.micro_batch;
+    const int64_t first = (done * s->options.accumulate + micro) * n;
+    for (int64_t i = 0; i < n; i++) {
+        sample[i] = first + i;
+        row[i] = sheaf_data_sample(s->data, first + i, s->options.seed, s->options.shuffle);
+    }
+    return n;
+}
+
+static void fill_batch(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
+{
+    const int64_t n = rows_of(s, done, micro, row, sample);
+    sheaf_data_batch(&s->batch, s->data, row, n);
+    for (int64_t i = 0; s->sample != NULL && i < n * s->options.seq; i++) {
+        s->sample[i] = sample[i / s->options.seq];
+        s->position[i] = i % s->options.seq;
+    }
+}
+
+/* Label tokens of the whole step, before its first forward. */
+static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample, sheaf__step_result *out)
+{
+    for (int64_t micro = 0; micro < s->options.accumulate; micro++) {
+        const int64_t n = rows_of(s, done, micro, row, sample);
+        out->labels += sheaf_data_labels(s->data, row, n);
+        out->tokens += sheaf_data_tokens(s->data, row, n);
+    }
+}
+
+/* All micro-batches, lane by lane; gradients end in the trained set. */
+static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample, sheaf__step_result *out)
+{
+    const bool dry = s->context->device->kind == SHEAF_DRY;
+    const int64_t n = s->options.accumulate, lanes = s->options.lanes;
+    sheaf__lane_stack stack;
+    sheaf_status *st = NULL;
+    double loss = 0;
+    s->info.step = (uint64_t)done;
+    s->head.gradient_scale = out->labels == 0 ? 0 : (float)(1.0 / (double)out->labels);
+    sheaf__lanes_open(&stack, (int)lanes);
+    for (int64_t lane = 0; lane < lanes && st == NULL; lane++) {
+        const int64_t begin = n * lane / lanes, end = n * (lane + 1) / lanes;
+        if (begin == end)
+            continue;
+        st = sheaf__lane_begin(s->model->trained, &stack, (int)lane);
+        for (int64_t micro = begin; micro < end && st == NULL; micro++) {
+            if (!dry)
+                fill_batch(s, done, micro, row, sample);
+            st = sheaf__tape_run(s->tape);
+            loss += s->head.loss_sum;
+        }
+        if (st == NULL)
+            sheaf__lane_end(s->model->trained, &stack);
+    }
+    if (st == NULL)
+        sheaf__lanes_close(s->model->trained, &stack);
+    out->loss = out->labels == 0 ? 0 : loss / (double)out->labels;
+    return st;
+}
+
+static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, const char *what, double value)
+{
+    const char *name = NULL;
+    int layer = -1;
+    sheaf_status *search = sheaf__tape_first_bad(s->tape, &name, &layer);
+    if (search != NULL)
+        return search;
+    sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "step %lld: %s", (long long)done + 1, what);
+    sheaf_expected(st, "a finite number");
+    if (name == NULL)
+        sheaf_found(st, "%g; every value of the forward pass of its last micro-batch is finite", value);
+    else if (layer < 0)
+        sheaf_found(st, "%g; the first value that is not finite is '%s'", value, name);
+    else
+        sheaf_found(st, "%g; the first value that is not finite is in layer %d, '%s'", value, layer, name);
+    return sheaf_try_this(st, "nothing of this step was kept; resume from the last checkpoint with a smaller --lr, "
+                              "or look at the weights with: sheaf verify");
+}
+
+static void update(sheaf__stepper *s, int64_t done, double lr, double norm)
+{
+    const sheaf__step_options *o = &s->options;
+    const double t = (double)(done + 1);
+    float clip = 1;
+    if (o->clip > 0) { /* torch's clip_grad_norm_ works in float32 */
+        clip = (float)o->clip / ((float)norm + 1e-6f);
+        clip = clip < 1 ? clip : 1;
+    }
+    const sheaf__adamw how = {
+        .lr = (float)lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
+        .weight_decay = (float)o->weight_decay,
+        .bias1 = (float)(1 - sheaf__pow_d(o->beta1, t)),
+        .bias2_sqrt = (float)sqrt(1 - sheaf__pow_d(o->beta2, t)), .grad_scale = clip };
+    sheaf__trained_update(s->model->trained, &how);
+    sheaf__model_refresh(s->model);
+}
+
+sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done, double lr)
+{
+    const bool dry = s->context->device->kind == SHEAF_DRY;
+    int64_t *row = calloc((size_t)s->options.micro_batch * 2, sizeof *row), *sample = row + s->options.micro_batch;
+    *out = (sheaf__step_result){ 0 };
+    if (row == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "rows of a step");
+    if (!dry)
+        count_labels(s, done, row, sample, out);
+    sheaf_status *st = run_lanes(s, done, row, sample, out);
+    if (st == NULL && !isfinite(out->loss))
+        st = not_finite(s, done, "loss", out->loss);
+    if (st == NULL)
+        st = sheaf__grad_norm(&out->grad_norm, s->model->trained);
+    if (st == NULL && !isfinite(out->grad_norm))
+        st = not_finite(s, done, "gradient norm", out->grad_norm);
+    if (st == NULL)
+        update(s, done, lr, out->grad_norm);
+    free(row);
+    return st;
+}

@@ -1,0 +1,36 @@
+/* step.h - one optimizer step: micro-batches forward and backward, gradient norm,
+ * clipping, AdamW. The same code on the dry device is the memory planner. */
+#ifndef SHEAF_TRAIN_STEP_H
+#define SHEAF_TRAIN_STEP_H
+
+#include "models/llama.h"
+#include "train/data.h"
+
+typedef struct sheaf__step_options {
+    int64_t micro_batch, accumulate, seq;
+    int lanes;           /* G of the numeric contract, section 3.5 */
+    bool checkpointing;  /* re-run layers in backward instead of keeping their values */
+    double weight_decay, beta1, beta2, eps;
+    double clip;         /* largest global gradient norm, 0 = none */
+    uint64_t seed;
+    bool shuffle;
+} sheaf__step_options;
+
+typedef struct sheaf__step_result {
+    double loss, grad_norm; /* the norm before clipping */
+    int64_t labels, tokens; /* label tokens; tokens with mask 1 */
+} sheaf__step_result;
+
+typedef struct sheaf__stepper sheaf__stepper;
+
+/* sheaf__stepper_new - records the tape and takes the buffers of a batch. Collective in
+ * nothing. `data` may be NULL on the dry device. */
+sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model, const sheaf_data *data,
+                                 const sheaf__step_options *options);
+void sheaf__stepper_free(sheaf__stepper *stepper);
+/* sheaf__stepper_run - step number `done` (steps done before, from 0) with learning rate lr.
+ * Collective. Errors: SHEAF_E_NUMBER when loss or norm is not finite (names the first layer and
+ * tensor; masters and moments are untouched), SHEAF_E_MEMORY, SHEAF_E_PEER. */
+sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *stepper, int64_t done, double lr);
+
+#endif
