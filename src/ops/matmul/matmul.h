@@ -8,6 +8,10 @@
  * zero), and the block sums are added, in that order and across terms, to one
  * running float32 sum that starts as the first block's sum. A slice whose terms
  * all have k = 0 gives +0. The slices meet in the tree of owner.h.
+ * A slice that the tree says is present and that no term names also gives +0; one
+ * that is not present does not count even if terms name it. A NaN is stored as
+ * the default quiet NaN, 0xffc00000 (bfloat16 0xffc0), whatever went in: which
+ * payload an fma passes on depends on the order a compiler gives its operands.
  * Blocking of m and n, threads and packing never change a bit. */
 #ifndef SHEAF_OPS_MATMUL_H
 #define SHEAF_OPS_MATMUL_H

@@ -1,0 +1,35 @@
+/* matmul_avx2.c - register tiles of 6 x 16 float32. */
+#include <immintrin.h>
+
+#define NAME(x) x##_avx2
+#define LANES 8
+#define ROWS 6
+#define STRIDE MM_STRIDE_F32
+typedef __m256 vec;
+typedef __m128i halves;
+#define LOAD(p) _mm256_loadu_ps(p)
+#define STORE(p, v) _mm256_storeu_ps(p, v)
+#define ZERO() _mm256_setzero_ps()
+#define SPLAT(x) _mm256_set1_ps(x)
+#define ADD(a, b) _mm256_add_ps(a, b)
+#define MUL(a, b) _mm256_mul_ps(a, b)
+#define STEP(acc, a, b) _mm256_fmadd_ps(a, b, acc)
+#define WORD(p) _mm256_set1_ps(mm_float(*(p)))
+#define QUIET(v) \
+    _mm256_blendv_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffc00000u)), \
+                     _mm256_cmp_ps(v, v, _CMP_UNORD_Q))
+#define LOAD_HALVES(p) _mm_loadu_si128((const __m128i *)(p))
+#define STORE_HALVES(p, h) _mm_storeu_si128((__m128i *)(p), h)
+#define FROM_BF16(h) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16))
+
+/* To nearest even; NaN is the default one already. */
+static inline __m128i TO_BF16(__m256 v)
+{
+    const __m256i bits = _mm256_castps_si256(v);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i x = _mm256_srli_epi32(up, 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+}
+
+#include "ops/matmul/matmul_kernel.h"

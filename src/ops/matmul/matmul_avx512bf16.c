@@ -1,0 +1,9 @@
+/* matmul_avx512bf16.c - register tiles of 14 x 32 sums of bfloat16 pairs, by the
+ * instruction that multiplies and adds a pair, odd element first. */
+#include "ops/matmul/matmul_vec512.h"
+
+#define NAME(x) x##_avx512bf16
+#define STRIDE MM_STRIDE_PAIRS
+#define STEP(acc, a, b) _mm512_dpbf16_ps(acc, (__m512bh)(a), (__m512bh)(b))
+
+#include "ops/matmul/matmul_kernel.h"

@@ -1,0 +1,159 @@
+/* matmul_pack.c - weights into panels, for x W^T (ahead) and for dy W (back).
+ *
+ *   ahead  [n/32][steps of k][32] words, W[row][col] in panel row/32
+ *   back   [k/32][steps of n][32] words, W[row][col] in panel col/32
+ *
+ * Padding, and the odd half of a last pair, is zero. All conversions work on
+ * bits, so DAZ and FTZ of the calling thread do not matter. */
+#include "ops/matmul/matmul_private.h"
+#include "ops/matmul/matmul_transpose.h"
+
+size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
+{
+    return (size_t)(mm_up(n, MM_PANEL) * mm_steps(dtype, k)) * sizeof(uint32_t);
+}
+
+size_t sheaf__packed_back_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
+{
+    return sheaf__packed_bytes(dtype, k, n);
+}
+
+/* Exact; a denormal half is a normal float, made without touching denormal floats. */
+static float half_to_float(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u;
+    const uint32_t fraction = (uint32_t)(h & 0x3ffu) << 13;
+    if (exponent == 31)
+        return mm_float(sign | 0x7f800000u | fraction | (fraction ? 0x400000u : 0));
+    if (exponent == 0)
+        return mm_float(sign | mm_bits(mm_float(0x38800000u | fraction) - 0x1p-14f));
+    return mm_float(sign | ((exponent + 112) << 23) | fraction);
+}
+
+static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const float x = from == SHEAF_F32    ? ((const float *)src)[i]
+                        : from == SHEAF_BF16 ? mm_from_bf16(((const uint16_t *)src)[i])
+                                             : half_to_float(((const uint16_t *)src)[i]);
+        if (to == SHEAF_BF16)
+            ((uint16_t *)dst)[i] = mm_to_bf16(x);
+        else
+            ((float *)dst)[i] = x;
+    }
+}
+
+/* A piece of W in w->dtype: `rows` rows from `row`, all in one panel, `cols` columns from
+ * `col`, a multiple of 32. */
+typedef struct piece {
+    const char *src;
+    int64_t step; /* bytes between rows */
+    int64_t row, rows, col, cols;
+} piece;
+
+static void write_ahead(const sheaf__packed *w, const piece *p)
+{
+    const int64_t panel = mm_steps(w->dtype, w->k) * MM_PANEL;
+    uint32_t *to = (uint32_t *)w->ahead + p->row / MM_PANEL * panel + p->row % MM_PANEL +
+                   mm_steps(w->dtype, p->col) * MM_PANEL;
+    const bool bf16 = w->dtype == SHEAF_BF16;
+    mm_transpose(to, MM_PANEL, p->src, p->step, p->rows, bf16 ? p->cols / 2 : p->cols);
+    if (bf16 && p->cols % 2)
+        for (int64_t r = 0; r < p->rows; r++) {
+            uint16_t last;
+            memcpy(&last, p->src + r * p->step + (p->cols - 1) * 2, 2);
+            to[p->cols / 2 * MM_PANEL + r] = last;
+        }
+}
+
+/* Rows of one back panel, `cols` <= 32 of its columns filled. */
+static void write_back_panel(const sheaf__packed *w, uint32_t *panel, const piece *p,
+                             const char *src, int64_t cols)
+{
+    const size_t pad = (size_t)(MM_PANEL - cols);
+    for (int64_t r = 0; r < p->rows; r++, src += p->step) {
+        const int64_t row = p->row + r;
+        if (w->dtype != SHEAF_BF16) {
+            float *to = (float *)panel + row * MM_PANEL;
+            memcpy(to, src, (size_t)cols * 4);
+            memset(to + cols, 0, pad * 4);
+            continue;
+        }
+        uint32_t *to = panel + row / 2 * MM_PANEL;
+        const bool last = row + 1 == w->n;
+        if (row % 2 == 0 && (last || r + 1 < p->rows)) {
+            mm_interleave(to, (const uint16_t *)src,
+                          last ? NULL : (const uint16_t *)(src + p->step), cols);
+            memset(to + cols, 0, pad * 4);
+            r += !last;
+            src += last ? 0 : p->step;
+            continue;
+        }
+        uint16_t *half = (uint16_t *)to + row % 2; /* the partner comes in another call */
+        for (int64_t c = 0; c < MM_PANEL; c++)
+            half[2 * c] = c < cols ? ((const uint16_t *)src)[c] : 0;
+    }
+}
+
+static void write_back(const sheaf__packed *w, const piece *p)
+{
+    const int64_t panel = mm_steps(w->dtype, w->n) * MM_PANEL;
+    const int64_t size = w->dtype == SHEAF_BF16 ? 2 : 4;
+    for (int64_t c = 0; c < p->cols; c += MM_PANEL)
+        write_back_panel(w, (uint32_t *)w->back + (p->col + c) / MM_PANEL * panel, p,
+                         p->src + c * size, mm_min(MM_PANEL, p->cols - c));
+}
+
+/* The rows of the last ahead panel that W does not have. */
+static void clear_padding(const sheaf__packed *w)
+{
+    const int64_t steps = mm_steps(w->dtype, w->k), used = w->n % MM_PANEL;
+    uint32_t *panel = (uint32_t *)w->ahead + w->n / MM_PANEL * steps * MM_PANEL;
+    for (int64_t s = 0; used && s < steps; s++)
+        memset(panel + s * MM_PANEL + used, 0, (size_t)(MM_PANEL - used) * sizeof *panel);
+}
+
+void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t row0,
+                 int64_t rows)
+{
+    float room[MM_PANEL][MM_BLOCK];
+    const int64_t size = w->dtype == SHEAF_BF16 ? 2 : 4, size_from = from == SHEAF_F32 ? 4 : 2;
+    for (int64_t r = row0; r < row0 + rows;) {
+        const int64_t count = mm_min(row0 + rows - r, MM_PANEL - r % MM_PANEL);
+        for (int64_t c = 0; c < w->k; c += MM_BLOCK) {
+            piece p = { .row = r, .rows = count, .col = c, .cols = mm_min(MM_BLOCK, w->k - c) };
+            const char *at = (const char *)src + ((r - row0) * ld + c) * size_from;
+            if (from == w->dtype) {
+                p.src = at;
+                p.step = ld * size;
+            } else {
+                for (int64_t i = 0; i < count; i++)
+                    convert(room[i], w->dtype, at + i * ld * size_from, from, p.cols);
+                p.src = (const char *)room;
+                p.step = sizeof room[0];
+            }
+            write_ahead(w, &p);
+            if (w->back)
+                write_back(w, &p);
+        }
+        r += count;
+    }
+    if (rows > 0 && row0 + rows == w->n)
+        clear_padding(w);
+}
+
+void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row)
+{
+    const int64_t steps = mm_steps(w->dtype, w->k);
+    const uint32_t *src =
+        (const uint32_t *)w->ahead + row / MM_PANEL * steps * MM_PANEL + row % MM_PANEL;
+    uint32_t *words = dst;
+    if (w->dtype != SHEAF_BF16) {
+        for (int64_t s = 0; s < steps; s++)
+            words[s] = src[s * MM_PANEL];
+        return;
+    }
+    uint16_t *to = dst;
+    for (int64_t c = 0; c < w->k; c++)
+        to[c] = (uint16_t)(src[c / 2 * MM_PANEL] >> (c % 2 * 16));
+}

@@ -1,0 +1,208 @@
+/* matmul_prepare.c - operands of a product into the rows and panels of matmul_private.h.
+ *
+ * Compiled with -mavx2; the AVX-512 kernels use it too, as copying is bound by
+ * memory. */
+#include "ops/matmul/matmul_private.h"
+#include "ops/matmul/matmul_transpose.h"
+
+/* ---- spreading a pair into two float32 steps, odd element first ---- */
+
+static inline void spread8(uint32_t *odd, uint32_t *even, __m256i words)
+{
+    _mm256_storeu_si256((__m256i *)odd,
+                        _mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000u)));
+    _mm256_storeu_si256((__m256i *)even, _mm256_slli_epi32(words, 16));
+}
+
+/* Downwards, so that dst may be src. */
+void sheaf__mm_spread_panel(uint32_t *dst, const uint32_t *src, int64_t steps)
+{
+    for (int64_t s = steps - 1; s >= 0; s--) {
+        __m256i words[4];
+        for (int v = 0; v < 4; v++)
+            words[v] = _mm256_loadu_si256((const __m256i *)(src + s * MM_PANEL + v * 8));
+        for (int v = 0; v < 4; v++)
+            spread8(dst + 2 * s * MM_PANEL + v * 8, dst + (2 * s + 1) * MM_PANEL + v * 8, words[v]);
+    }
+}
+
+/* One row of A in place: words [0, pairs) become floats [0, 2 * pairs). */
+static void spread_row(uint32_t *row, int64_t pairs)
+{
+    for (int64_t p = mm_up(pairs, 8) - 8; p >= 0; p -= 8) {
+        const __m256i words = _mm256_loadu_si256((const __m256i *)(row + p));
+        const __m256i odd = _mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000u));
+        const __m256i even = _mm256_slli_epi32(words, 16);
+        const __m256i low = _mm256_unpacklo_epi32(odd, even), high = _mm256_unpackhi_epi32(odd, even);
+        _mm256_storeu_si256((__m256i *)(row + 2 * p), _mm256_permute2x128_si256(low, high, 0x20));
+        _mm256_storeu_si256((__m256i *)(row + 2 * p + 8), _mm256_permute2x128_si256(low, high, 0x31));
+    }
+}
+
+/* ---- A ---- */
+
+/* `count` words of bfloat16 pairs from kb elements; an odd last one meets zero. */
+static void copy_row(uint32_t *dst, const void *src, sheaf_dtype dtype, int64_t kb)
+{
+    if (dtype == SHEAF_BF16) {
+        if (kb % 2)
+            dst[kb / 2] = ((const uint16_t *)src)[kb - 1];
+        memcpy(dst, src, (size_t)(kb / 2) * 4);
+    } else {
+        memcpy(dst, src, (size_t)kb * 4);
+    }
+}
+
+/* rows[i][p] from pairs of rows of src [kb, lda]. */
+static void transpose_pairs(uint32_t *rows, int64_t stride, const uint16_t *src, int64_t lda,
+                            int64_t count, int64_t kb)
+{
+    uint32_t words[8][64];
+    for (int64_t i0 = 0; i0 < count; i0 += 64) {
+        const int64_t width = mm_min(64, count - i0);
+        for (int64_t p0 = 0; p0 < (kb + 1) / 2; p0 += 8) {
+            const int64_t pairs = mm_min(8, (kb + 1) / 2 - p0);
+            for (int64_t p = 0; p < pairs; p++) {
+                const uint16_t *low = src + 2 * (p0 + p) * lda + i0;
+                mm_interleave(words[p], low, 2 * (p0 + p) + 1 < kb ? low + lda : NULL, width);
+            }
+            mm_transpose(rows + i0 * stride + p0, stride, words, sizeof words[0], pairs, width);
+        }
+    }
+}
+
+void sheaf__mm_rows(uint32_t *rows, int64_t stride, const sheaf__term *term, sheaf_dtype dtype,
+                    int64_t i0, int64_t i1, int64_t k0, int64_t kb, bool spread)
+{
+    const int64_t count = i1 - i0, size = dtype == SHEAF_BF16 ? 2 : 4;
+    const char *a = term->a;
+    if (!term->a_km)
+        for (int64_t i = 0; i < count; i++)
+            copy_row(rows + i * stride, a + ((i0 + i) * term->lda + k0) * size, dtype, kb);
+    else if (dtype == SHEAF_BF16)
+        transpose_pairs(rows, stride, (const uint16_t *)a + k0 * term->lda + i0, term->lda, count,
+                        kb);
+    else
+        mm_transpose(rows, stride, a + (k0 * term->lda + i0) * 4, term->lda * 4, kb, count);
+    if (spread)
+        for (int64_t i = 0; i < count; i++)
+            spread_row(rows + i * stride, (kb + 1) / 2);
+}
+
+/* ---- B ---- */
+
+/* One panel from `cols` rows of b [n, k]. */
+static void panel_nk(uint32_t *panel, const void *b, int64_t ldb, int64_t cols, int64_t kb,
+                     sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16) {
+        const uint16_t *src = b;
+        mm_transpose(panel, MM_PANEL, src, ldb * 2, cols, kb / 2);
+        if (kb % 2)
+            for (int64_t j = 0; j < cols; j++)
+                panel[kb / 2 * MM_PANEL + j] = src[j * ldb + kb - 1];
+    } else {
+        mm_transpose(panel, MM_PANEL, b, ldb * 4, cols, kb);
+    }
+}
+
+/* One panel from `cols` columns of b [k, n]. */
+static void panel_kn(uint32_t *panel, const void *b, int64_t ldb, int64_t cols, int64_t kb,
+                     sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16) {
+        for (int64_t k = 0; k < kb; k += 2, panel += MM_PANEL) {
+            const uint16_t *low = (const uint16_t *)b + k * ldb;
+            mm_interleave(panel, low, k + 1 < kb ? low + ldb : NULL, cols);
+        }
+    } else {
+        for (int64_t k = 0; k < kb; k++)
+            memcpy(panel + k * MM_PANEL, (const float *)b + k * ldb, (size_t)cols * 4);
+    }
+}
+
+/* 64-bit units u(p, q), q < 4, of 4 rows p are transposed, and within a unit the words
+ * (w0, w1) become (low w0 | low w1 << 16, high w0 | high w1 << 16). Rows of src and dst are
+ * MM_PANEL words. */
+static inline void turn_pairs_4x4(uint32_t *dst, const uint32_t *src)
+{
+    __m256i x[4];
+    const __m256i halves = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+    for (int p = 0; p < 4; p++)
+        x[p] = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(src + p * MM_PANEL)), halves);
+    const __m256i a = _mm256_unpacklo_epi64(x[0], x[1]), b = _mm256_unpackhi_epi64(x[0], x[1]);
+    const __m256i c = _mm256_unpacklo_epi64(x[2], x[3]), d = _mm256_unpackhi_epi64(x[2], x[3]);
+    _mm256_storeu_si256((__m256i *)dst, _mm256_permute2x128_si256(a, c, 0x20));
+    _mm256_storeu_si256((__m256i *)(dst + MM_PANEL), _mm256_permute2x128_si256(b, d, 0x20));
+    _mm256_storeu_si256((__m256i *)(dst + 2 * MM_PANEL), _mm256_permute2x128_si256(a, c, 0x31));
+    _mm256_storeu_si256((__m256i *)(dst + 3 * MM_PANEL), _mm256_permute2x128_si256(b, d, 0x31));
+}
+
+/* A panel of W (columns j0.., a multiple of 32, of [n, k]) from the panels that W^T uses.
+ * They are padded to 32 rows of W with zeros and to pairs of k, so whole squares of 32
+ * may be turned; k0 is a multiple of 256. */
+static void panel_back(uint32_t *panel, const sheaf__packed *w, int64_t j0, int64_t cols,
+                       int64_t k0, int64_t kb)
+{
+    const int64_t steps = mm_steps(w->dtype, w->k) * MM_PANEL;
+    const uint32_t *src = (const uint32_t *)w->ahead + k0 / MM_PANEL * steps;
+    if (w->dtype != SHEAF_BF16) {
+        for (int64_t k = 0; k < kb; k += MM_PANEL, src += steps)
+            mm_transpose(panel + k * MM_PANEL, MM_PANEL, src + j0 * MM_PANEL, MM_PANEL * 4, cols,
+                         mm_min(MM_PANEL, kb - k));
+        return;
+    }
+    for (int64_t k = 0; k < kb; k += MM_PANEL, src += steps) {
+        uint32_t square[16 * MM_PANEL] = { 0 };
+        const uint32_t *from = src + j0 / 2 * MM_PANEL;
+        if (cols < MM_PANEL - 1) { /* the panel of W ends before 16 pairs */
+            memcpy(square, from, (size_t)((cols + 1) / 2) * MM_PANEL * 4);
+            from = square;
+        }
+        const int64_t pairs = (mm_min(MM_PANEL, kb - k) + 1) / 2;
+        for (int64_t q = 0; q < pairs; q += 4)
+            for (int p = 0; p < 16; p += 4)
+                turn_pairs_4x4(panel + (k / 2 + q) * MM_PANEL + 2 * p, from + p * MM_PANEL + 2 * q);
+    }
+}
+
+static const uint32_t *stored_panels(const sheaf__term *term, int64_t *panel, int64_t j0,
+                                     int64_t k0)
+{
+    const sheaf__packed *w = term->w;
+    const bool ahead = term->form == SHEAF__B_AHEAD;
+    *panel = mm_steps(w->dtype, ahead ? w->k : w->n) * MM_PANEL;
+    return (const uint32_t *)(ahead ? w->ahead : w->back) + j0 / MM_PANEL * *panel +
+           mm_steps(w->dtype, k0) * MM_PANEL;
+}
+
+const uint32_t *sheaf__mm_panels(uint32_t *room, int64_t *panel, const sheaf__term *term,
+                                 sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0,
+                                 int64_t kb, bool spread)
+{
+    if (mm_panels_in_place(term, spread))
+        return stored_panels(term, panel, j0, k0);
+    const int64_t steps = mm_steps(dtype, kb), size = dtype == SHEAF_BF16 ? 2 : 4;
+    const bool stored = mm_panels_in_place(term, false);
+    *panel = (dtype == SHEAF_BF16 ? MM_BLOCK / 2 : MM_BLOCK) * MM_PANEL * (spread ? 2 : 1);
+    for (int64_t j = j0; j < j1; j += MM_PANEL) {
+        uint32_t *to = room + (j - j0) / MM_PANEL * *panel;
+        const int64_t cols = mm_min(MM_PANEL, j1 - j);
+        const uint32_t *from = to;
+        int64_t unused;
+        if (stored)
+            from = stored_panels(term, &unused, j, k0);
+        else if (term->form == SHEAF__B_NK)
+            panel_nk(to, (const char *)term->b + (j * term->ldb + k0) * size, term->ldb, cols, kb,
+                     dtype);
+        else if (term->form == SHEAF__B_KN)
+            panel_kn(to, (const char *)term->b + (k0 * term->ldb + j) * size, term->ldb, cols, kb,
+                     dtype);
+        else
+            panel_back(to, term->w, j, cols, k0, kb);
+        if (spread)
+            sheaf__mm_spread_panel(to, from, steps);
+    }
+    return room;
+}

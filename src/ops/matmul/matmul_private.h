@@ -1,0 +1,179 @@
+/* matmul_private.h - what the files of this folder share.
+ *
+ * Everything below works on 32-bit words: a word is one float32, or a pair of
+ * bfloat16 (even element in the low half). A "step" is one word of the summed
+ * axis: an fma for float32, the pair instruction for bfloat16. Where that
+ * instruction is missing a pair is spread into two float32 steps, odd element
+ * first, and the float32 kernel gives the same bits ("spread" below).
+ *
+ *   panels  B for one block of columns: [n/32][steps][32] words, columns past n are ignored
+ *   rows    A copied for one block of k: [rows][stride] words
+ *
+ * NaN: the fma forms of x86 choose a payload by operand position, which a
+ * compiler may swap, so every sum that is NaN is stored as the default quiet
+ * NaN, 0xffc00000; sums of such NaNs are that NaN again. */
+#ifndef SHEAF_OPS_MATMUL_PRIVATE_H
+#define SHEAF_OPS_MATMUL_PRIVATE_H
+
+#include <assert.h>
+#include <string.h>
+
+#include "ops/matmul/matmul.h"
+
+#define MM_PANEL 32  /* columns of a panel */
+#define MM_BLOCK 256 /* elements of k in one block of the numeric contract */
+#define MM_DEPTH 8   /* partial sums alive at once: log2(SHEAF_MAX_SLICES) + 1, and y */
+
+/* Words between two rows of A in scratch: constant, so that a kernel addresses 14 rows
+ * from one register, and an odd number of cache lines, so that they fall into 14 sets. */
+#define MM_STRIDE_F32 272
+#define MM_STRIDE_PAIRS 144
+
+static inline int64_t mm_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t mm_up(int64_t x, int64_t by) { return (x + by - 1) / by * by; }
+static inline int64_t mm_div_up(int64_t x, int64_t by) { return (x + by - 1) / by; }
+
+static inline float mm_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t mm_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float mm_quiet(float x) { return x != x ? mm_float(0xffc00000u) : x; }
+static inline float mm_from_bf16(uint16_t x) { return mm_float((uint32_t)x << 16); }
+
+/* To nearest even; NaN becomes the default quiet NaN. */
+static inline uint16_t mm_to_bf16(float x)
+{
+    const uint32_t bits = mm_bits(mm_quiet(x));
+    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/* Steps of k elements. */
+static inline int64_t mm_steps(sheaf_dtype dtype, int64_t k)
+{
+    return dtype == SHEAF_BF16 ? (k + 1) / 2 : k;
+}
+
+/* The slice number of the job's p-th slice; without slice_of the only slice is the
+ * first one that this rank owns and that is present. */
+static inline int mm_slice_of(const sheaf__product *job, int p)
+{
+    if (job->slice_of)
+        return job->slice_of[p];
+    for (int r = 0; job->tree && r < job->tree->nroots; r++)
+        if (job->tree->root[r].rank == job->rank)
+            return job->tree->root[r].begin;
+    return 0;
+}
+
+/* What becomes of a finished sum; see sheaf__product. */
+typedef struct mm_finish {
+    void *y;
+    int64_t ldy;
+    sheaf_dtype out;
+    float alpha;
+    const float *bias;
+    const void *residual;
+    int64_t ldr;
+    bool add;
+    bool round_bf16;
+} mm_finish;
+
+/* Nothing to do but to store (or, with add, to add) float32. */
+static inline bool mm_finish_is_plain(const mm_finish *f)
+{
+    return f->out == SHEAF_F32 && f->alpha == 1.0f && !f->bias && !f->residual && !f->round_bf16;
+}
+
+/* Where the sums of one block of k go: v = block sum; v = addend + v for each addend
+ * in order; stored at `to`. All at the block's first row and column. */
+typedef struct mm_store {
+    int addends;
+    struct {
+        const float *at;
+        int64_t ld;
+    } addend[MM_DEPTH + 1];
+    float *to;
+    int64_t ldto;
+} mm_store;
+
+/* One block of k for `rows` x `cols` outputs. */
+typedef struct mm_block {
+    const uint32_t *a;
+    int64_t rows;
+    const uint32_t *b;
+    int64_t panel; /* words from one panel to the next */
+    int64_t cols, steps;
+    mm_store store;          /* whole panels wide; `to` is unused when finish is set */
+    const mm_finish *finish; /* NULL: store */
+    int64_t row0, col0;      /* of finish->y */
+} mm_block;
+
+/* How one dtype is computed on one instruction set. */
+typedef struct mm_engine {
+    void (*run)(const mm_block *block);
+    int64_t stride; /* words between rows of A */
+    int rows;       /* of a register tile */
+    bool spread;    /* bfloat16 as float32 steps */
+} mm_engine;
+
+void mm_run_avx2(const mm_block *block);
+void mm_run_avx512(const mm_block *block);
+void mm_run_avx512bf16(const mm_block *block);
+
+typedef struct mm_isa {
+    const char *name;
+    const mm_engine *f32, *bf16; /* NULL: the reference loops */
+} mm_isa;
+extern const mm_isa sheaf__mm_ref, sheaf__mm_avx2, sheaf__mm_avx512, sheaf__mm_avx512bf16;
+/* The best fit for kernels->isa on this CPU. */
+const mm_isa *sheaf__mm_isa_for(const char *isa);
+static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype)
+{
+    return dtype == SHEAF_BF16 ? isa->bf16 : isa->f32;
+}
+void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const sheaf__product *job,
+                             int jobs);
+sheaf__tile_fn *sheaf__mm_tile_with(const mm_isa *isa);
+
+/* The reference for rows [i0, i1) and columns [j0, j1) only; writes nothing else. */
+void sheaf__product_ref_part(const sheaf__product *job, int64_t i0, int64_t i1, int64_t j0,
+                             int64_t j1);
+
+/* The definition of the tile function. */
+sheaf__tile_fn sheaf__tile_ref;
+
+/* ---- matmul_prepare.c: operands into rows and panels; serial ---- */
+/* Rows [i0, i1), elements [k0, k0 + kb) of the term's A. */
+void sheaf__mm_rows(uint32_t *rows, int64_t stride, const sheaf__term *term, sheaf_dtype dtype,
+                    int64_t i0, int64_t i1, int64_t k0, int64_t kb, bool spread);
+/* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns
+ * the first panel and sets the words between panels: in place where the stored form
+ * serves, else in `room` (see mm_panel_room). */
+const uint32_t *sheaf__mm_panels(uint32_t *room, int64_t *panel, const sheaf__term *term,
+                                 sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0,
+                                 int64_t kb, bool spread);
+/* Two float32 steps for each pair, in place (dst == src) or not. */
+void sheaf__mm_spread_panel(uint32_t *dst, const uint32_t *src, int64_t steps);
+
+static inline bool mm_panels_in_place(const sheaf__term *term, bool spread)
+{
+    return !spread && (term->form == SHEAF__B_AHEAD ||
+                       (term->form == SHEAF__B_BACK && term->w->back != NULL));
+}
+static inline size_t mm_panel_room(sheaf_dtype dtype, bool spread, int64_t cols)
+{
+    const int64_t steps = dtype == SHEAF_BF16 && !spread ? MM_BLOCK / 2 : MM_BLOCK;
+    return (size_t)(mm_up(cols, MM_PANEL) * steps) * sizeof(uint32_t);
+}
+
+#endif

@@ -1,0 +1,198 @@
+/* matmul_ref.c - the definition of a product, one output element at a time.
+ *
+ * Written to be read; fast kernels equal it bit for bit, given that the calling
+ * thread has DAZ and FTZ set as every compute thread has. Compiled with -mfma
+ * only so that fmaf is one instruction. */
+#include <math.h>
+
+#include "ops/matmul/matmul_private.h"
+
+static void fetch(float *dst, const void *src, sheaf_dtype dtype, int64_t stride, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        dst[k] = dtype == SHEAF_BF16 ? mm_from_bf16(((const uint16_t *)src)[k * stride])
+                                     : ((const float *)src)[k * stride];
+}
+
+static const void *element(const void *base, sheaf_dtype dtype, int64_t index)
+{
+    return (const char *)base + index * (dtype == SHEAF_BF16 ? 2 : 4);
+}
+
+/* Elements [k0, k0 + count) of row i of A. */
+static void fetch_a(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t i, int64_t k0,
+                    int64_t count)
+{
+    if (t->a_km)
+        fetch(dst, element(t->a, dtype, k0 * t->lda + i), dtype, t->lda, count);
+    else
+        fetch(dst, element(t->a, dtype, i * t->lda + k0), dtype, 1, count);
+}
+
+/* W[row][col] of a packed weight, read from its panels: [n/32][k][32], or
+ * [n/32][k/2][32][2] for pairs. */
+static float weight(const sheaf__packed *w, int64_t row, int64_t col)
+{
+    const uint32_t *panel = (const uint32_t *)w->ahead +
+                            row / MM_PANEL * mm_steps(w->dtype, w->k) * MM_PANEL + row % MM_PANEL;
+    if (w->dtype == SHEAF_BF16)
+        return mm_from_bf16((uint16_t)(panel[col / 2 * MM_PANEL] >> (col % 2 * 16)));
+    return mm_float(panel[col * MM_PANEL]);
+}
+
+/* Elements [k0, k0 + count) of column j of B. */
+static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t j, int64_t k0,
+                    int64_t count)
+{
+    switch (t->form) {
+    case SHEAF__B_NK:
+        fetch(dst, element(t->b, dtype, j * t->ldb + k0), dtype, 1, count);
+        break;
+    case SHEAF__B_KN:
+        fetch(dst, element(t->b, dtype, k0 * t->ldb + j), dtype, t->ldb, count);
+        break;
+    case SHEAF__B_AHEAD:
+        for (int64_t k = 0; k < count; k++)
+            dst[k] = weight(t->w, j, k0 + k);
+        break;
+    case SHEAF__B_BACK:
+        for (int64_t k = 0; k < count; k++)
+            dst[k] = weight(t->w, k0 + k, j);
+        break;
+    }
+}
+
+/* The sum of one block: an ascending chain of fma from 0, bfloat16 by pairs with the
+ * odd element first and a last odd one paired with zero. */
+static float block_sum(const sheaf__term *t, sheaf_dtype dtype, int64_t i, int64_t j, int64_t k0,
+                       int64_t count)
+{
+    float a[MM_BLOCK + 1], b[MM_BLOCK + 1], sum = 0.0f;
+    fetch_a(a, t, dtype, i, k0, count);
+    fetch_b(b, t, dtype, j, k0, count);
+    a[count] = b[count] = 0.0f;
+    if (dtype == SHEAF_BF16) {
+        for (int64_t k = 0; k < count; k += 2) {
+            sum = fmaf(a[k + 1], b[k + 1], sum);
+            sum = fmaf(a[k], b[k], sum);
+        }
+    } else {
+        for (int64_t k = 0; k < count; k++)
+            sum = fmaf(a[k], b[k], sum);
+    }
+    return mm_quiet(sum);
+}
+
+/* The sum of the job's p-th slice: blocks in ascending order, across its terms. */
+static float slice_sum(const sheaf__product *job, int p, int64_t i, int64_t j)
+{
+    const int first = job->first ? job->first[p] : 0;
+    const int end = job->first ? job->first[p + 1] : job->nterms;
+    float sum = 0.0f;
+    bool any = false;
+    for (int t = first; t < end; t++) {
+        const int64_t k = job->term[t].k;
+        for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK) {
+            const float block =
+                block_sum(&job->term[t], job->dtype, i, j, k0, mm_min(MM_BLOCK, k - k0));
+            sum = any ? sum + block : block;
+            any = true;
+        }
+    }
+    return mm_quiet(sum);
+}
+
+/* The sum of the slices [begin, end), a node of the tree; false if none is present. */
+static bool node_sum(float *sum, const sheaf__product *job, int begin, int end, int64_t i,
+                     int64_t j)
+{
+    if (end - begin == 1) {
+        if (!job->tree->present[begin])
+            return false;
+        *sum = 0.0f;
+        for (int p = 0; p < job->nslices; p++)
+            if (mm_slice_of(job, p) == begin)
+                *sum = slice_sum(job, p, i, j);
+        return true;
+    }
+    const int middle = (begin + end) / 2;
+    float left, right;
+    const bool has_left = node_sum(&left, job, begin, middle, i, j);
+    const bool has_right = node_sum(&right, job, middle, end, i, j);
+    if (has_left || has_right)
+        *sum = mm_quiet(has_left && has_right ? left + right : has_left ? left : right);
+    return has_left || has_right;
+}
+
+/* round(round(alpha * sum + bias) + residual), or y + alpha * sum. */
+static void finish(const sheaf__product *job, int64_t i, int64_t j, float sum)
+{
+    const bool bf16 = job->out == SHEAF_BF16;
+    if (job->round_to == SHEAF_BF16 && !bf16)
+        sum = mm_from_bf16(mm_to_bf16(sum));
+    float v = job->alpha * sum;
+    if (job->add) {
+        v = ((float *)job->y)[i * job->ldy + j] + v;
+    } else {
+        if (job->bias)
+            v = v + job->bias[j];
+        if (job->residual) {
+            float r;
+            fetch(&r, element(job->residual, job->out, i * job->ldr + j), job->out, 1, 1);
+            v = (bf16 ? mm_from_bf16(mm_to_bf16(v)) : v) + r;
+        }
+    }
+    if (bf16)
+        ((uint16_t *)job->y)[i * job->ldy + j] = mm_to_bf16(v);
+    else
+        ((float *)job->y)[i * job->ldy + j] = mm_quiet(v);
+}
+
+static void product_at(const sheaf__product *job, int64_t i, int64_t j)
+{
+    float sum = 0.0f;
+    if (job->roots) {
+        int own = 0;
+        for (int r = 0; r < job->tree->nroots; r++)
+            if (job->tree->root[r].rank == job->rank) {
+                node_sum(&sum, job, job->tree->root[r].begin, job->tree->root[r].end, i, j);
+                job->roots[own++][i * job->n + j] = sum;
+            }
+        return;
+    }
+    if (job->tree == NULL)
+        sum = slice_sum(job, 0, i, j);
+    else if (!node_sum(&sum, job, 0, job->tree->slices, i, j))
+        sum = 0.0f;
+    finish(job, i, j, sum);
+}
+
+void sheaf__product_ref_part(const sheaf__product *job, int64_t i0, int64_t i1, int64_t j0,
+                             int64_t j1)
+{
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t j = j0; j < j1; j++)
+            product_at(job, i, j);
+}
+
+void sheaf__product_ref(const sheaf__product *job)
+{
+    sheaf__product_ref_part(job, 0, job->m, 0, job->n);
+}
+
+void sheaf__tile_ref(float *c, int64_t ldc, const void *a, int64_t lda, const void *panels,
+                     int64_t m, int64_t n, int64_t k, bool add, sheaf_dtype dtype)
+{
+    const sheaf__packed w = { .dtype = dtype, .n = n, .k = k, .ahead = (void *)panels };
+    const sheaf__term term = { .a = a, .lda = lda, .form = SHEAF__B_AHEAD, .w = &w, .k = k };
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float *at = c + i * ldc + j;
+            if (!add)
+                *at = 0.0f;
+            for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK) {
+                const float block = block_sum(&term, dtype, i, j, k0, mm_min(MM_BLOCK, k - k0));
+                *at = mm_quiet(add || k0 > 0 ? *at + block : block);
+            }
+        }
+}
