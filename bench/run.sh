@@ -5,17 +5,9 @@
 # build/bench-venv. Arguments go to compare.py (see its --help).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-venv=build/bench-venv
 work=build/bench
 mkdir -p "$work"
-
-if ! "$venv/bin/python" -c 'import torch, transformers, peft, safetensors' 2>/dev/null; then
-    echo "== installing PyTorch, transformers and PEFT into $venv (about 6 GB)"
-    python3 -m venv "$venv" || { echo "bench: needs the package python3-venv" >&2; exit 3; }
-    "$venv/bin/python" -m pip install --quiet torch==2.13.0 transformers==5.23.0 peft==0.21.2 safetensors ||
-        "$venv/bin/python" -m pip install --quiet torch transformers peft safetensors ||
-        { echo "bench: could not install the rivals; is there a network?" >&2; exit 3; }
-fi
+. bench/rivals.sh
 
 for model in mini tiny1b-4l; do
     for dtype in float32 bfloat16; do
@@ -25,6 +17,6 @@ for model in mini tiny1b-4l; do
     done
     vocabulary=$(sed -n 's/.*"vocab_size": *\([0-9]*\).*/\1/p' "bench/models/$model.json")
     [ -f "$work/$model-data.safetensors" ] ||
-        "$venv/bin/python" bench/make_data.py "$work/$model-data.safetensors" 64 512 "$vocabulary"
+        "$rivals_python" bench/make_data.py "$work/$model-data.safetensors" 64 512 "$vocabulary"
 done
-exec "$venv/bin/python" bench/compare.py --work "$work" "$@"
+exec "$rivals_python" bench/compare.py --work "$work" "$@"

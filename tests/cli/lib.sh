@@ -1,0 +1,78 @@
+# lib.sh - cases for shell tests of the command; to be sourced.
+#
+# A case prints "ok - NAME" or "not ok - NAME" with what it saw, which is what
+# ./run test counts. End a test with `finish`.
+set -uo pipefail
+: "${SHEAF_BUILD_ROOT:?run by meson test}" "${SHEAF_SOURCE_ROOT:?run by meson test}"
+sheaf=$SHEAF_BUILD_ROOT/src/cli/sheaf
+golden=${SHEAF_GOLDEN:-${SHEAF_TEST_DATA:-$SHEAF_SOURCE_ROOT/tests/data}}
+llama=$golden/llama
+work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-cli.XXXXXX")
+trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
+failures=0
+[ -d "$llama/tiny_llama/hf" ] || { echo "not ok - no recordings in $golden"; exit 1; }
+
+pass() { printf 'ok - %s\n' "$1"; }
+fail() { # fail NAME DETAIL...
+    printf 'not ok - %s\n' "$1"
+    shift
+    printf '%s\n' "$@" | head -n 12 | sed 's/^/# /'
+    failures=$((failures + 1))
+}
+finish() { exit $((failures > 0)); }
+
+# runs NAME CODE PATTERN ARGUMENT...: the command ends with CODE and its output
+# (both streams) matches the extended regular expression PATTERN.
+runs() {
+    local name=$1 code=$2 pattern=$3 got=0
+    shift 3
+    "$sheaf" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || got=$?
+    if ! [[ $got =~ ^($code)$ ]]; then
+        fail "$name" "exit code $got, wanted $code: sheaf $*" "$(cat "$work/stderr" "$work/stdout")"
+    elif ! cat "$work/stdout" "$work/stderr" | tr '\n' ' ' | grep -qE -- "$pattern"; then
+        fail "$name" "no match for '$pattern': sheaf $*" "$(cat "$work/stderr" "$work/stdout")"
+    else
+        pass "$name"
+    fi
+}
+# check NAME COMMAND...: a case that is any other command.
+check() {
+    local name=$1 output
+    shift
+    if output=$("$@" 2>&1); then pass "$name"; else fail "$name" "$*" "$output"; fi
+}
+# same NAME A B: two files or folders are equal byte for byte.
+same() { check "$1" diff -r "$2" "$3"; }
+absent() { if [ -e "$2" ]; then fail "$1" "$2 exists"; else pass "$1"; fi; }
+
+# json_number FILE KEY: the first number stored under KEY.
+json_number() {
+    awk -v key="\"$2\":" '{ i = index($0, key); if (i) { v = substr($0, i + length(key)); sub(/^ */, "", v); sub(/[^-+0-9.eE].*/, "", v); print v; exit } }' "$1"
+}
+# near A B TOLERANCE
+near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= t && -d <= t) }'; }
+
+int32_bytes() { # int32_bytes VALUE...: little endian
+    local v
+    for v in "$@"; do
+        printf "\\x$(printf %02x $((v & 255)))\\x$(printf %02x $(((v >> 8) & 255)))\\x$(printf %02x $(((v >> 16) & 255)))\\x$(printf %02x $(((v >> 24) & 255)))"
+    done
+}
+# tokens_file FILE ROWS LENGTH IDS LABELS: pre-tokenised data; IDS and LABELS are
+# lists of ROWS * LENGTH numbers in one word each, separated by blanks.
+tokens_file() {
+    local file=$1 rows=$2 length=$3 size header n
+    size=$((rows * length * 4))
+    header="{\"input_ids\":{\"dtype\":\"I32\",\"shape\":[$rows,$length],\"data_offsets\":[0,$size]},\"labels\":{\"dtype\":\"I32\",\"shape\":[$rows,$length],\"data_offsets\":[$size,$((2 * size))]}}"
+    while [ $((${#header} % 8)) -ne 0 ]; do header="$header "; done
+    n=${#header}
+    # shellcheck disable=SC2086
+    { int32_bytes "$n" 0; printf '%s' "$header"; int32_bytes $4; int32_bytes $5; } >"$file"
+}
+# copy_model NAME: a writable copy of a golden model at $work/NAME; prints the path.
+copy_model() {
+    rm -rf "${work:?}/$1"
+    cp -r "$llama/$1/hf" "$work/$1"
+    chmod -R u+w "$work/$1"
+    printf '%s' "$work/$1"
+}

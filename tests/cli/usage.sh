@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The command's own words: help, version, wrong usage, exit codes.
+. "$(dirname "$0")/lib.sh"
+
+runs "no argument is wrong usage and shows the commands" 2 'train.*generate|generate.*train'
+runs "help lists the commands" 0 'train' help
+runs "--help does the same" 0 'train' --help
+runs "--version names the program and its contract" 0 'sheaf 0\.[0-9]+\.[0-9]+' --version
+for command in info merge diff init plan train eval generate; do
+    runs "$command --help shows its usage" 0 "usage: sheaf $command" "$command" --help
+done
+runs "an unknown command is wrong usage" 2 'tarin' tarin
+runs "and the nearest one is offered" 2 'try:.*train' tarin
+runs "an unknown flag is wrong usage" 2 'lora-rnk' train --lora-rnk 8
+runs "and the nearest one is offered" 2 'try:.*--lora-rank' train --lora-rnk 8
+runs "a flag without its value is wrong usage" 2 'steps' train --steps
+runs "a number that is none is named with its flag" 2 '--steps.*ten' train --model a --data b --out c --steps ten
+runs "train without a model says what is missing" 2 '--model' train --data b --out c --steps 1
+runs "a result goes to stdout" 0 . --version
+check "and nothing to stderr" test ! -s "$work/stderr"
+runs "an error goes to stderr" 2 . tarin
+check "and nothing to stdout" test ! -s "$work/stdout"
+finish

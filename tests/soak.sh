@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# soak.sh - `./run soak`: the long tests, an hour or more.
+#
+#   1. adapter, checkpoints and metrics over every T = 1..8 and 1, 2, 5 threads, both
+#      dtypes, every method, on a golden model and on one where nothing divides
+#   2. the same over 3 steps at a production size, at every T
+#   3. SOAK_TRIALS (100) runs stopped at a random moment, by SIGKILL or SIGTERM, again
+#      and again, each time resumed at a random T: the bytes of the unbroken run
+#   4. whatever C tests read SHEAF_SOAK=1 as "take the long form"
+#   5. transformers and PEFT load what sheaf wrote and compute the same (needs a
+#      network once; SOAK_LIVE=0 leaves it out)
+# Ends with "N passed, N failed".
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
+sheaf=$PWD/build/sheaf
+golden=${SHEAF_GOLDEN:-$PWD/tests/data}
+work=build/soak
+rm -rf "$work"
+mkdir -p "$work"
+passed=0
+failed=0
+pass() { passed=$((passed + 1)); printf 'ok - %s\n' "$1"; }
+fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
+
+# What must not depend on the number of ranks or threads: everything but the record of
+# who, when and how fast.
+digest() {
+    ( cd "$1" 2>/dev/null || exit 1
+      find . -type f ! -name run.json ! -name metrics.jsonl ! -name lock | LC_ALL=C sort | xargs sha256sum
+      sed 's/"tokens_per_s": *[^,}]*//' metrics.jsonl | sha256sum ) | sha256sum | cut -d' ' -f1
+}
+
+# train OUT FLAG...: silent; the log stays beside OUT.
+train() {
+    local out=$1
+    shift
+    rm -rf "$out"
+    "$sheaf" train --out "$out" "$@" >"$out.log" 2>&1 </dev/null
+}
+
+# matrix NAME RANKS THREADS FLAG...: all settings give the digest of T = 1, one thread.
+matrix() {
+    local name=$1 ranks=$2 threads=$3 want="" t n got
+    shift 3
+    for t in $ranks; do
+        for n in $threads; do
+            if train "$work/run" "$@" --tp "$t" --threads "$n"; then
+                got=$(digest "$work/run")
+                want=${want:-$got}
+                if [ "$got" = "$want" ]; then pass "$name, T=$t, $n threads"; else fail "$name, T=$t, $n threads: other bytes"; fi
+            else
+                fail "$name, T=$t, $n threads: $(tail -n 3 "$work/run.log" | tr '\n' ' ')"
+            fi
+        done
+    done
+}
+
+odd_model() { # 7 heads of one key/value head each, 511 words, ffn 173
+    cat >"$work/odd.json" <<'END'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 511, "hidden_size": 56,
+ "intermediate_size": 173, "num_hidden_layers": 2, "num_attention_heads": 7, "num_key_value_heads": 7,
+ "max_position_embeddings": 256, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu",
+ "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
+END
+    rm -rf "$work/odd"
+    "$sheaf" init "$work/odd.json" "$work/odd" --seed 5
+}
+
+data=$golden/llama/tiny_llama/fwd_inputs.safetensors
+common=(--data "$data" --micro-batch 1 --accumulate 2 --steps 50 --save-every 25 --lr 3e-3 --seed 11)
+lora=(--method lora --lora-rank 5 --lora-alpha 10 --lora-targets all-linear --lora-dropout 0.1)
+echo "== 1. every rank and thread count"
+odd_model || fail "init of the odd model"
+for model in "$golden/llama/tiny_llama/hf" "$work/odd"; do
+    for dtype in float32 bfloat16; do
+        name="$(basename "${model%/hf}") $dtype"
+        matrix "$name lora" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" "${lora[@]}" --dtype $dtype
+        matrix "$name head" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" --method head --dtype $dtype
+        matrix "$name full" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" --method full --dtype $dtype
+    done
+done
+
+echo "== 2. production size"
+cat >"$work/large.json" <<'END'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 32000, "hidden_size": 2304,
+ "intermediate_size": 6145, "num_hidden_layers": 1, "num_attention_heads": 36, "num_key_value_heads": 2,
+ "max_position_embeddings": 4200, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu",
+ "tie_word_embeddings": true, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "bfloat16"}
+END
+rm -rf "$work/large"
+if "$sheaf" init "$work/large.json" "$work/large" --seed 6; then
+    awk 'BEGIN { x = 1; for (i = 0; i < 2100; i++) { x = (x * 69069 + 12345) % 4294967296; print int(x / 131072) % 32000 } }' >"$work/ids"
+    # shellcheck disable=SC1091
+    SHEAF_BUILD_ROOT=$PWD/build SHEAF_SOURCE_ROOT=$PWD bash -c '. tests/cli/lib.sh; ids=$(tr "\n" " " <"$1"); tokens_file "$2" 2 1050 "$ids" "$ids"' - "$work/ids" "$work/large.safetensors"
+    for dtype in float32 bfloat16; do
+        matrix "hidden 2304, ffn 6145 $dtype" "1 2 3 4 5 6 7 8" "2" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
+            --lora-alpha 32 --lora-targets all-linear --micro-batch 2 --steps 3 --lr 1e-4 --dtype $dtype
+        matrix "hidden 2304, ffn 6145 $dtype, thread counts" "1 3" "1 2 5" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
+            --lora-alpha 32 --lora-targets all-linear --micro-batch 2 --steps 3 --lr 1e-4 --dtype $dtype
+    done
+fi
+
+echo "== 3. random stops"
+trials=${SOAK_TRIALS:-100}
+stopped=(--model "$golden/llama/tiny_llama/hf" --data "$data" --micro-batch 1 --accumulate 2 --steps 60 --save-every 3 --keep 3 --lr 3e-3 --seed 12 --schedule cosine "${lora[@]}")
+begin=$(date +%s%N)
+train "$work/unbroken" "${stopped[@]}" --tp 1 --threads 2 || fail "the unbroken run: $(tail -n 3 "$work/unbroken.log")"
+run_ms=$((($(date +%s%N) - begin) / 1000000))
+want=$(digest "$work/unbroken")
+RANDOM=4711
+for trial in $(seq "$trials"); do
+    out=$work/stopped
+    rm -rf "$out"
+    path=""
+    resume=""
+    for attempt in $(seq 40); do
+        t=$((1 + RANDOM % 8))
+        [ ! -d "$out/checkpoints" ] || resume=--resume
+        ls -d "$out"/checkpoints/step-*[0-9] >/dev/null 2>&1 || { resume=""; rm -rf "$out"; }
+        # shellcheck disable=SC2086
+        "$sheaf" train --out "$out" "${stopped[@]}" --tp $t --threads $((1 + RANDOM % 3)) $resume >"$out.log" 2>&1 </dev/null &
+        pid=$!
+        path="$path T=$t"
+        if [ "$attempt" -lt 5 ]; then
+            sleep "$(awk -v m="$run_ms" -v r=$RANDOM 'BEGIN { printf "%.3f", m / 1000 * r / 32768 }')"
+            if [ $((RANDOM % 2)) -eq 0 ]; then kill -KILL $pid 2>/dev/null; else kill -TERM $pid 2>/dev/null; fi
+        fi
+        wait $pid 2>/dev/null
+        [ ! -d "$out/adapter" ] || break
+    done
+    if [ "$(digest "$out")" = "$want" ]; then
+        pass "trial $trial:$path"
+    else
+        fail "trial $trial:$path: other bytes; kept as $work/failed-$trial"
+        mv "$out" "$work/failed-$trial"
+        cp "$out.log" "$work/failed-$trial.log"
+    fi
+done
+
+echo "== 4. the long form of the C tests"
+SHEAF_SOAK=1 CMOCKA_MESSAGE_OUTPUT=TAP meson test -C build --no-rebuild --suite unit --timeout-multiplier 20 >"$work/unit.log" 2>&1 </dev/null
+result=$(awk -f tests/count_cases.awk build/meson-logs/testlog.txt)
+printf '%s\n' "$result" | grep -v '^total '
+read -r p f <<<"$(printf '%s\n' "$result" | sed -n 's/^total //p')"
+passed=$((passed + p))
+failed=$((failed + f))
+
+if [ "${SOAK_LIVE:-1}" = 1 ]; then
+    echo "== 5. transformers and PEFT read what sheaf wrote"
+    if (. bench/rivals.sh); then
+        build/bench-venv/bin/python bench/parity_live.py --sheaf "$sheaf" --golden "$golden" --work "$work/live" 2>&1 | tee "$work/live.log"
+        passed=$((passed + $(grep -c '^ok - ' "$work/live.log")))
+        failed=$((failed + $(grep -c '^not ok - ' "$work/live.log")))
+        grep -q '^ok - ' "$work/live.log" || fail "nothing was compared"
+    else
+        fail "transformers and PEFT are not there"
+    fi
+fi
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
