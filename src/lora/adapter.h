@@ -25,7 +25,12 @@ typedef struct sheaf_lora_options {
     sheaf_pattern *alpha_pattern; int nalpha_pattern;
     char **modules_to_save; int nmodules_to_save;
     enum { SHEAF_BIAS_NONE, SHEAF_BIAS_ALL, SHEAF_BIAS_LORA_ONLY } bias;
+    bool keep_tie;            /* ensure_weight_tying: a saved embedding is the tied head too */
+    bool tolerant;            /* read from a file: entries of a list that match nothing are
+                                 passed over, as PEFT does; from flags they are errors */
     char *base_name;          /* base_model_name_or_path, a hint */
+    char *unknown_keys;       /* keys of the file that sheaf does not know and that are not
+                                 null, false or empty; comma separated, NULL if none */
 } sheaf_lora_options;
 
 typedef struct sheaf_lora_module {
@@ -51,14 +56,22 @@ sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *adapt
 void sheaf_lora_options_release(sheaf_lora_options *options);
 /* sheaf_lora_options_json - adapter_config.json as PEFT 0.21 writes it (malloc'd text). */
 sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *options);
+/* sheaf_lora_unties - do the options name a use of a tied table (embed_tokens, lm_head or
+ * both)? Then training and merging treat them as two tensors, as PEFT does: set
+ * config.tied to false before making the schema. False for a model that is not tied, and
+ * with keep_tie. */
+bool sheaf_lora_unties(const sheaf_lora_options *options, const sheaf_config *config);
 /* sheaf_lora_resolve - matches the options with the model. Takes a copy of options.
  * Errors: SHEAF_E_ARG for a target that matches nothing (nearest module name offered),
  * SHEAF_E_UNSUPPORTED for a target sheaf cannot train (embedding, DoRA, ...). */
 sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
                                  const sheaf_lora_options *options);
 void sheaf_lora_free(sheaf_lora *lora);
+/* sheaf_lora_scale - alpha/r, or alpha/sqrt(r), in double, rounded once as PEFT does. */
+float sheaf_lora_scale(double alpha, int64_t rank, bool rslora);
 /* sheaf_lora_check - does `adapter` hold exactly the tensors of `lora`, with these shapes?
- * Errors: SHEAF_E_LAYOUT naming the tensor (adapter for another base, missing, unexpected). */
+ * Copies of base weights that PEFT adds beside a targeted table
+ * (`.base_layer.weight`) are let pass. Errors: SHEAF_E_LAYOUT naming the tensor (adapter for another base, missing, unexpected). */
 sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter);
 
 #endif

@@ -1,0 +1,90 @@
+/* dispatch.c - `sheaf`, `sheaf help`, `sheaf --version`, and the way to a subcommand. */
+#include <string.h>
+
+#include "base/text.h"
+#include "cli.h"
+
+static const cli_command *find_command(const char *name)
+{
+    for (const cli_command *c = cli_commands; c->name != NULL; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}
+
+static void list_commands(FILE *to)
+{
+    fprintf(to, "usage: sheaf COMMAND [FLAG...] [WORD...]\n"
+                "Fine-tunes, merges and runs language models divided over several devices;\n"
+                "how many devices you use never changes a byte of the result.\n\ncommands:\n");
+    for (const cli_command *c = cli_commands; c->name != NULL; c++)
+        fprintf(to, "  %-10s %s\n", c->name, c->summary);
+    fprintf(to, "  %-10s %s\n", "help", "this text; sheaf help COMMAND explains one");
+    fprintf(to, "\nsheaf --version prints the version.\n");
+}
+
+static int unknown_command(cli *cli, const char *name)
+{
+    const char *names[64];
+    int n = 0;
+    for (const cli_command *c = cli_commands; c->name != NULL && n < 63; c++)
+        names[n++] = c->name;
+    names[n++] = "help";
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", name);
+    sheaf_expected(st, "a command of sheaf");
+    const char *near = sheaf__nearest(name + strspn(name, "-"), names, n);
+    if (near != NULL)
+        sheaf_try_this(st, "sheaf %s", near);
+    else
+        sheaf_try_this(st, "sheaf help lists them");
+    return cli_report(cli, st);
+}
+
+static int run_command(cli *cli, const cli_command *command, int argc, char **argv)
+{
+    cli->command = command;
+    const int code = command->run(cli, argc, argv);
+    cli_release(cli);
+    return code;
+}
+
+static int help(cli *cli, int argc, char **argv)
+{
+    if (argc < 2) {
+        list_commands(cli->out);
+        return cli_report(cli, NULL);
+    }
+    const cli_command *command = find_command(argv[1]);
+    if (command == NULL)
+        return unknown_command(cli, argv[1]);
+    char flag[] = "--help", *words[] = { argv[1], flag, NULL };
+    return run_command(cli, command, 2, words);
+}
+
+static void show_event(void *context, const sheaf_event *event)
+{
+    FILE *err = context;
+    if (event->kind == SHEAF_EVENT_WARNING)
+        fprintf(err, "warning: %s\n", event->text);
+    else if (event->kind == SHEAF_EVENT_NOTE)
+        fprintf(err, "%s\n", event->text);
+}
+
+int cli_main(int argc, char **argv, FILE *out, FILE *err)
+{
+    cli cli = { .out = out, .err = err, .events = { show_event, err } };
+    if (argc < 2) {
+        list_commands(err);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        fprintf(out, "sheaf %s\n", SHEAF_VERSION);
+        return cli_report(&cli, NULL);
+    }
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return help(&cli, argc - 1, argv + 1);
+    const cli_command *command = find_command(argv[1]);
+    if (command == NULL)
+        return unknown_command(&cli, argv[1]);
+    return run_command(&cli, command, argc - 1, argv + 1);
+}

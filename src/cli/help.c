@@ -1,0 +1,120 @@
+/* help.c - help made from the table of options. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { NAME_WIDTH = 30, LINE_WIDTH = 96 };
+
+static const char *unit_of(const cli_option *o)
+{
+    if (o->unit != NULL)
+        return o->unit;
+    switch (o->kind & CLI_KIND) {
+    case CLI_INT:
+    case CLI_COUNT:
+    case CLI_SEED:
+        return "N";
+    case CLI_NUMBER:
+        return "X";
+    case CLI_PATH:
+        return "PATH";
+    default:
+        return "TEXT";
+    }
+}
+
+/* Appends to buf of `size` bytes; what does not fit is cut. */
+static void append(char *buf, size_t size, const char *text)
+{
+    const size_t used = strlen(buf);
+    snprintf(buf + used, size - used, "%s", text);
+}
+
+static void flag_text(char *buf, size_t size, const cli_option *o)
+{
+    const bool flag = (o->kind & CLI_KIND) == CLI_FLAG;
+    snprintf(buf, size, "--%s%s", flag && *(const bool *)o->value ? "no-" : "", o->name);
+    if (flag)
+        return;
+    append(buf, size, " ");
+    if ((o->kind & CLI_KIND) != CLI_CHOICE || o->unit != NULL) {
+        append(buf, size, unit_of(o));
+        return;
+    }
+    for (const cli_choice *c = o->choices; c->name != NULL; c++) {
+        append(buf, size, c == o->choices ? "" : "|");
+        append(buf, size, c->name);
+    }
+}
+
+/* Words of `text` from column `column` on, broken at LINE_WIDTH. */
+static void wrapped(FILE *to, const char *text, int column)
+{
+    int at = column;
+    while (*text != '\0') {
+        const int n = (int)strcspn(text, " ");
+        if (at + n > LINE_WIDTH && at > column) {
+            fprintf(to, "\n%*s", column, "");
+            at = column;
+        }
+        fprintf(to, "%.*s", n, text);
+        at += n;
+        text += n;
+        if (*text == ' ') {
+            if (at < LINE_WIDTH)
+                fputc(' ', to);
+            at++;
+            text++;
+        }
+    }
+    fputc('\n', to);
+}
+
+static void one_option(FILE *to, const char *flag, const char *help)
+{
+    const int n = fprintf(to, "  %s", flag);
+    if (n > NAME_WIDTH - 2)
+        fprintf(to, "\n%*s", NAME_WIDTH, "");
+    else
+        fprintf(to, "%*s", NAME_WIDTH - n, "");
+    wrapped(to, help, NAME_WIDTH);
+}
+
+static void default_text(char *buf, size_t size, const cli_option *o)
+{
+    const unsigned kind = o->kind & CLI_KIND;
+    buf[0] = '\0';
+    if (o->kind & (CLI_REQUIRED | CLI_NEEDED)) {
+        snprintf(buf, size, " (required)");
+    } else if (kind != CLI_FLAG && strstr(o->help, "default") == NULL) {
+        char *value = cli_show(o);
+        if (value != NULL && *value != '\0')
+            snprintf(buf, size, " (default %s)", value);
+        free(value);
+    }
+}
+
+void cli_help(const cli_command *command, const cli_option *options, FILE *to)
+{
+    fprintf(to, "%s", command->usage);
+    bool recipe = false;
+    fprintf(to, "\nflags:\n");
+    for (const cli_option *o = options; o->name != NULL; o++) {
+        char flag[160], text[1024];
+        if (o->kind & CLI_HIDDEN)
+            continue;
+        recipe |= strcmp(o->name, "recipe") == 0;
+        flag_text(flag, sizeof flag, o);
+        snprintf(text, sizeof text, "%s", o->help);
+        const size_t used = strlen(text);
+        default_text(text + used, sizeof text - used, o);
+        one_option(to, flag, text);
+    }
+    one_option(to, "--json", "results as one JSON object on standard output");
+    one_option(to, "--help", "this text");
+    if (recipe)
+        fprintf(to, "\nA recipe is a text file of `key: value` lines; its keys are the flags' names. "
+                    "A flag wins over it.\n");
+    fprintf(to, "\nexit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 could not be done\n");
+}

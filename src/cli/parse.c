@@ -1,0 +1,179 @@
+/* parse.c - argv against a table of options. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli.h"
+
+const cli_option *cli_find(const cli_option *options, const char *name)
+{
+    for (const cli_option *o = options; o->name != NULL; o++)
+        if (strcmp(o->name, name) == 0)
+            return o;
+    return NULL;
+}
+
+static int count_of(const cli_option *options)
+{
+    int n = 0;
+    while (options[n].name != NULL)
+        n++;
+    return n;
+}
+
+bool cli_was_given(const cli *cli, const cli_option *options, const char *name)
+{
+    const cli_option *o = cli_find(options, name);
+    return o != NULL && cli->given[o - options];
+}
+
+static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, const char *word)
+{
+    const char *names[CLI_MAX_OPTIONS + 2];
+    int n = 0;
+    for (const cli_option *o = options; o->name != NULL; o++)
+        if (!(o->kind & CLI_HIDDEN))
+            names[n++] = o->name;
+    names[n++] = "json";
+    names[n++] = "help";
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", word);
+    sheaf_expected(st, "a flag of sheaf %s", cli->command->name);
+    const char *bare = word + strspn(word, "-");
+    const char *near = sheaf__nearest(bare, names, n);
+    if (near == NULL && strncmp(bare, "no-", 3) == 0)
+        near = sheaf__nearest(bare + 3, names, n);
+    return near != NULL ? sheaf_try_this(st, "--%s", near)
+                        : sheaf_try_this(st, "sheaf %s --help lists them", cli->command->name);
+}
+
+/* One word that begins with "--"; *next is the word after it or NULL, and becomes
+ * NULL when it was used as the value. */
+static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *word, char **next)
+{
+    char name[64];
+    const char *equals = strchr(word, '=');
+    const size_t length = equals != NULL ? (size_t)(equals - word) - 2 : strlen(word) - 2;
+    if (length == 0 || length >= sizeof name)
+        return unknown_flag(cli, options, word);
+    memcpy(name, word + 2, length);
+    name[length] = '\0';
+    if (strcmp(name, "json") == 0 && equals == NULL) {
+        cli->json = true;
+        return NULL;
+    }
+    const cli_option *o = cli_find(options, name);
+    bool off = false;
+    if (o == NULL && strncmp(name, "no-", 3) == 0) {
+        o = cli_find(options, name + 3);
+        off = o != NULL && (o->kind & CLI_KIND) == CLI_FLAG;
+        if (!off || equals != NULL)
+            o = NULL;
+    }
+    if (o == NULL)
+        return unknown_flag(cli, options, word);
+    char from[80];
+    snprintf(from, sizeof from, "--%s", name);
+    if (cli->given[o - options])
+        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "%s", from), "it stands twice; give it once");
+    cli->given[o - options] = true;
+    if (equals != NULL)
+        return cli_set(o, equals + 1, from);
+    if ((o->kind & CLI_KIND) == CLI_FLAG)
+        return cli_set(o, off ? "false" : "true", from);
+    if (*next == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "a value after it");
+    sheaf_status *st = cli_set(o, *next, from);
+    if (st != NULL && strncmp(*next, "--", 2) == 0)
+        sheaf_try_this(st, "a value before %s", *next);
+    *next = NULL;
+    return st;
+}
+
+static sheaf_status *check_words(const cli *cli, int count)
+{
+    const cli_command *c = cli->command;
+    if (count >= c->min_words && (c->max_words < 0 || count <= c->max_words))
+        return NULL;
+    const char *end = strchr(c->usage, '\n');
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "sheaf %s", c->name);
+    const char *line = strncmp(c->usage, "usage: ", 7) == 0 ? c->usage + 7 : c->usage;
+    sheaf_expected(st, "%.*s", end != NULL ? (int)(end - line) : (int)strlen(line), line);
+    if (count == 0)
+        return sheaf_found(st, "nothing beside flags");
+    return sheaf_found(st, "%d word%s beside flags", count, count == 1 ? "" : "s");
+}
+
+sheaf_status *cli_check_required(const cli *cli, const cli_option *options, bool needed_too)
+{
+    const unsigned kinds = CLI_REQUIRED | (needed_too ? CLI_NEEDED : 0);
+    for (const cli_option *o = options; o->name != NULL; o++)
+        if ((o->kind & kinds) && !cli->given[o - options] && !cli->from_file[o - options]) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s is missing", o->name);
+            return sheaf_expected(st, "%s", o->help);
+        }
+    return NULL;
+}
+
+static sheaf_status *take_recipe(cli *cli, const cli_option *options)
+{
+    const cli_option *o = cli_find(options, "recipe");
+    if (o == NULL || !cli->given[o - options])
+        return NULL;
+    return cli_recipe_read(cli, options, *(const char *const *)o->value);
+}
+
+static bool resuming(const cli_option *options)
+{
+    const cli_option *o = cli_find(options, "resume");
+    return o != NULL && *(const bool *)o->value;
+}
+
+sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc, char **argv)
+{
+    assert(count_of(options) <= CLI_MAX_OPTIONS);
+    char **words = argv + 1; /* words are moved to the front as they are met */
+    int count = 0;
+    bool flags = true;
+    for (int i = 1; i < argc; i++) {
+        if (flags && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
+            cli_help(cli->command, options, cli->out);
+            cli->helped = true;
+            return sheaf_fail(SHEAF_E_STOPPED, "help was printed");
+        }
+        if (flags && strcmp(argv[i], "--") == 0) {
+            flags = false;
+        } else if (flags && argv[i][0] == '-' && argv[i][1] != '\0') {
+            char *next = i + 1 < argc ? argv[i + 1] : NULL;
+            const bool had = next != NULL;
+            sheaf_status *st = argv[i][1] == '-' ? take_flag(cli, options, argv[i], &next)
+                                                 : unknown_flag(cli, options, argv[i]);
+            if (st != NULL)
+                return st;
+            i += had && next == NULL;
+        } else {
+            words[count++] = argv[i];
+        }
+    }
+    sheaf_status *st = check_words(cli, count);
+    if (st == NULL)
+        st = take_recipe(cli, options);
+    if (st == NULL)
+        st = cli_check_required(cli, options, !resuming(options));
+    if (st == NULL && cli->command->computes)
+        st = cli_need_cpu(__builtin_cpu_supports("avx2"), __builtin_cpu_supports("fma"));
+    if (st == NULL && paths != NULL)
+        *paths = (cli_paths){ .count = count, .word = words, .nfirst = count > 0 ? count - 1 : 0,
+                              .first = words, .last = count > 0 ? words[count - 1] : NULL };
+    return st;
+}
+
+sheaf_status *cli_need_cpu(bool avx2, bool fma)
+{
+    if (avx2 && fma)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor");
+    sheaf_expected(st, "x86-64 with AVX2 and FMA (Intel Haswell of 2013, AMD Zen, or newer)");
+    sheaf_found(st, "no %s", !avx2 && !fma ? "AVX2 and no FMA" : !avx2 ? "AVX2" : "FMA");
+    return sheaf_try_this(st, "another machine; in a virtual machine, pass the host's processor "
+                              "through (qemu: -cpu host)");
+}

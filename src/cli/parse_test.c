@@ -1,0 +1,263 @@
+/* parse_test.c - flags, words and values as a user types them. */
+#include "tests/check.h"
+
+#include "cli.h"
+
+typedef struct settings {
+    bool shuffle, resume;
+    int tp;
+    int64_t steps;
+    uint64_t seed;
+    double lr, beta;
+    int method;
+    const char *out, *text;
+} settings;
+
+static const cli_choice methods[] = { { "lora", 3 }, { "head", 5 }, { "full", 7 }, { 0 } };
+static const settings defaults = { .shuffle = true, .tp = 1, .lr = 0.5, .method = 3 };
+
+static int parse(settings *s, cli_paths *paths, sheaf_status **st, cli *cli, int argc, const char **args)
+{
+    *s = defaults;
+    const cli_option options[] = {
+        { "shuffle", CLI_FLAG, &s->shuffle, "file order" },
+        { "resume", CLI_FLAG, &s->resume, "go on" },
+        { "tp", CLI_INT, &s->tp, "ranks", .min = 1, .max = 64 },
+        { "steps", CLI_COUNT | CLI_NEEDED, &s->steps, "steps", .max = 1e15 },
+        { "seed", CLI_SEED, &s->seed, "seed" },
+        { "lr", CLI_NUMBER, &s->lr, "rate", .above = true },
+        { "beta", CLI_NUMBER, &s->beta, "memory", .max = 1, .below = true },
+        { "method", CLI_CHOICE, &s->method, "what", .choices = methods },
+        { "out", CLI_PATH, &s->out, "folder" },
+        { "text", CLI_TEXT, &s->text, "text" },
+        { 0 },
+    };
+    char *argv[32];
+    for (int i = 0; i < argc; i++)
+        argv[i] = (char *)args[i];
+    argv[argc] = NULL;
+    *st = cli_parse(cli, options, paths, argc, argv);
+    return 0;
+}
+
+static const cli_command command = { "try", "a try", "usage: sheaf try A B\n", NULL, 0, 2 };
+
+#define ARGS(...) ((const char *[]){ "try", __VA_ARGS__ })
+#define PARSE(s, paths, st, ...)                                                          \
+    struct cli cli_ = { .out = stdout, .err = stderr, .command = &command };              \
+    parse(s, paths, st, &cli_, (int)ARRAY_LEN(ARGS(__VA_ARGS__)), ARGS(__VA_ARGS__))
+
+static void test_flags__every_kind_in_both_forms(void **state)
+{
+    settings s;
+    cli_paths paths;
+    sheaf_status *st;
+    PARSE(&s, &paths, &st, "first", "--tp", "3", "--lr=1e-4", "--no-shuffle", "--method", "full", "--steps=10",
+          "second", "--seed", "18446744073709551615", "--out", "a b", "--text=", "--resume", "--beta", "0");
+    CHECK_OK(st);
+    assert_int_equal(s.tp, 3);
+    assert_true(s.lr == 1e-4 && s.beta == 0);
+    assert_false(s.shuffle);
+    assert_true(s.resume);
+    assert_int_equal(s.method, 7);
+    assert_int_equal(s.steps, 10);
+    assert_true(s.seed == UINT64_MAX);
+    assert_string_equal(s.out, "a b");
+    assert_string_equal(s.text, "");
+    assert_int_equal(paths.count, 2);
+    assert_string_equal(paths.first[0], "first");
+    assert_string_equal(paths.last, "second");
+}
+
+static void test_flags__double_dash_ends_them(void **state)
+{
+    settings s;
+    cli_paths paths;
+    sheaf_status *st;
+    PARSE(&s, &paths, &st, "--steps", "1", "--", "--tp", "-");
+    CHECK_OK(st);
+    assert_int_equal(paths.count, 2);
+    assert_string_equal(paths.word[0], "--tp");
+    assert_string_equal(paths.word[1], "-");
+}
+
+static void test_flags__defaults_stay_when_not_given(void **state)
+{
+    settings s;
+    sheaf_status *st;
+    PARSE(&s, NULL, &st, "--steps", "1");
+    CHECK_OK(st);
+    assert_true(s.shuffle && s.tp == 1 && s.lr == 0.5 && s.method == 3 && s.out == NULL);
+}
+
+static const struct { const char *flag, *value, *part; } bad[] = {
+    { "--tp", "0", "a whole number, at least 1 and at most 64 | 0" },
+    { "--tp", "65", "at most 64" },
+    { "--tp", "3x", "3x" },
+    { "--tp", "", "nothing" },
+    { "--tp", " 3", "a whole number" },
+    { "--tp", "99999999999999999999", "a whole number" },
+    { "--tp", "+3", "a whole number" },
+    { "--tp", "0x10", "a whole number" },
+    { "--steps", "-1", "at least 0" },
+    { "--steps", "1e3", "a whole number" },
+    { "--steps", "9223372036854775807", "at most 1e+15" },
+    { "--seed", "-1", "a whole number, 0 to 18446744073709551615" },
+    { "--seed", "18446744073709551616", "a whole number" },
+    { "--lr", "0", "a number, above 0" },
+    { "--lr", "nan", "a number, above 0" },
+    { "--lr", "inf", "a number" },
+    { "--lr", "1e999", "a number" },
+    { "--lr", "0x1p3", "a number" },
+    { "--lr", "1e-4 ", "a number" },
+    { "--lr", "1,5", "a number" },
+    { "--beta", "1", "at least 0 and below 1" },
+    { "--method", "lara", "lora, head or full | lara | lora" },
+    { "--method", "zzzzzz", "lora, head or full" },
+    { "--out", "", "a path" },
+    { "--shuffle=maybe", "x", "true or false" },
+    { "--stepps", "3", "--steps" },
+    { "--no-shufle", "3", "--shuffle" },
+    { "--no-tp", "3", "a flag of sheaf try" },
+    { "--qqqqqqqqqqqqqqqq", "3", "sheaf try --help" },
+    { "-x", "3", "a flag of sheaf try" },
+    { "--=3", "3", "a flag of sheaf try" },
+};
+
+static void test_flags__wrong_values_are_refused_with_what_is_allowed(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        settings s;
+        cli_paths paths;
+        sheaf_status *st;
+        PARSE(&s, &paths, &st, "--text", "a", bad[i].flag, bad[i].value);
+        CHECK_FAILS(st, SHEAF_E_ARG, bad[i].part);
+    }
+}
+
+static void test_flags__missing_value_word_and_repetition(void **state)
+{
+    settings s;
+    sheaf_status *st;
+    { PARSE(&s, NULL, &st, "--steps"); CHECK_FAILS(st, SHEAF_E_ARG, "a value after it"); }
+    { PARSE(&s, NULL, &st, "--steps", "--tp", "2"); CHECK_FAILS(st, SHEAF_E_ARG, "a value before --tp"); }
+    { PARSE(&s, NULL, &st, "--tp", "2", "--tp=2"); CHECK_FAILS(st, SHEAF_E_ARG, "stands twice"); }
+    { PARSE(&s, NULL, &st, "--tp", "2"); CHECK_FAILS(st, SHEAF_E_ARG, "--steps is missing"); }
+    { PARSE(&s, NULL, &st, "--resume"); CHECK_OK(st); } /* a resumed run has its steps stored */
+    { PARSE(&s, NULL, &st, "a", "b", "c"); CHECK_FAILS(st, SHEAF_E_ARG, "sheaf try A B | 3 words"); }
+}
+
+static void test_cpu__too_old_is_told_by_name(void **state)
+{
+    CHECK_OK(cli_need_cpu(true, true));
+    CHECK_FAILS(cli_need_cpu(false, true), SHEAF_E_UNSUPPORTED, "no AVX2");
+    CHECK_FAILS(cli_need_cpu(true, false), SHEAF_E_UNSUPPORTED, "no FMA");
+    CHECK_FAILS(cli_need_cpu(false, false), SHEAF_E_UNSUPPORTED, "no AVX2 and no FMA");
+}
+
+/* Runs the whole command; gives its exit code and what it wrote. */
+static int whole(char **out, char **err, int argc, const char **args)
+{
+    size_t nout, nerr;
+    FILE *o = open_memstream(out, &nout), *e = open_memstream(err, &nerr);
+    char *argv[16];
+    for (int i = 0; i < argc; i++)
+        argv[i] = (char *)args[i];
+    argv[argc] = NULL;
+    const int code = cli_main(argc, argv, o, e);
+    fclose(o);
+    fclose(e);
+    return code;
+}
+
+static const struct { const char *args[4]; int n, code; const char *out, *err; } runs[] = {
+    { { "sheaf" }, 1, 2, "", "usage: sheaf COMMAND" },
+    { { "sheaf", "--version" }, 2, 0, "sheaf " SHEAF_VERSION "\n", "" },
+    { { "sheaf", "help" }, 2, 0, "usage: sheaf COMMAND", "" },
+    { { "sheaf", "--help" }, 2, 0, "usage: sheaf COMMAND", "" },
+    { { "sheaf", "hepl" }, 2, 2, "", "try:      sheaf help" },
+    { { "sheaf", "help", "nothing-like-it" }, 3, 2, "", "sheaf help lists them" },
+};
+
+static void test_command__version_help_and_unknown_names(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
+        char *out, *err;
+        const char *args[4];
+        memcpy(args, runs[i].args, sizeof args);
+        assert_int_equal(whole(&out, &err, runs[i].n, args), runs[i].code);
+        assert_non_null(strstr(out, runs[i].out));
+        assert_non_null(strstr(err, runs[i].err));
+        assert_true(*runs[i].out != '\0' || *out == '\0'); /* nothing but results on stdout */
+        free(out);
+        free(err);
+    }
+}
+
+static void test_command__each_explains_itself(void **state)
+{
+    for (const cli_command *c = cli_commands; c->name != NULL; c++) {
+        char *out, *err, *out2, *err2;
+        assert_int_equal(whole(&out, &err, 3, (const char *[]){ "sheaf", c->name, "--help" }), 0);
+        assert_int_equal(whole(&out2, &err2, 3, (const char *[]){ "sheaf", "help", c->name }), 0);
+        assert_string_equal(out, out2);
+        assert_string_equal(err, "");
+        assert_non_null(strstr(out, "usage: sheaf "));
+        assert_non_null(strstr(out, "--json"));
+        assert_non_null(strstr(out, "exit codes: 0"));
+        free(out), free(err), free(out2), free(err2);
+    }
+}
+
+static void test_exit__code_follows_status(void **state)
+{
+    assert_int_equal(cli_exit_code(NULL), 0);
+    for (sheaf_code code = SHEAF_E_ARG; code <= SHEAF_E_STOPPED; code++) {
+        sheaf_status *st = sheaf_fail(code, "x");
+        assert_int_equal(cli_exit_code(st), code == SHEAF_E_ARG ? 2 : 3);
+        sheaf_status_free(st);
+    }
+}
+
+static void test_report__json_error_and_a_full_disk(void **state)
+{
+    char *out, *err;
+    size_t nout, nerr;
+    struct cli cli = { .json = true };
+    cli.out = open_memstream(&out, &nout);
+    cli.err = open_memstream(&err, &nerr);
+    sheaf_status *st = sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "a \"b\""), "x");
+    assert_int_equal(cli_report(&cli, st), 3);
+    assert_string_equal(out, "{\"error\": {\"code\": \"layout\", \"where\": \"a \\\"b\\\"\", \"expected\": \"\", "
+                             "\"found\": \"x\", \"try\": \"\"}}\n");
+    fflush(cli.err);
+    assert_non_null(strstr(err, "sheaf: a \"b\""));
+    assert_int_equal(cli_answer(&cli, NULL, false), 1);
+    assert_int_equal(cli_answer(&cli, NULL, true), 0);
+    fclose(cli.out);
+    cli.out = fopen("/dev/full", "w");
+    assert_non_null(cli.out);
+    fprintf(cli.out, "result\n");
+    assert_int_equal(cli_report(&cli, NULL), 3);
+    fclose(cli.out);
+    fclose(cli.err);
+    free(out);
+    free(err);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flags__every_kind_in_both_forms),
+        cmocka_unit_test(test_flags__double_dash_ends_them),
+        cmocka_unit_test(test_flags__defaults_stay_when_not_given),
+        cmocka_unit_test(test_flags__wrong_values_are_refused_with_what_is_allowed),
+        cmocka_unit_test(test_flags__missing_value_word_and_repetition),
+        cmocka_unit_test(test_cpu__too_old_is_told_by_name),
+        cmocka_unit_test(test_command__version_help_and_unknown_names),
+        cmocka_unit_test(test_command__each_explains_itself),
+        cmocka_unit_test(test_exit__code_follows_status),
+        cmocka_unit_test(test_report__json_error_and_a_full_disk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

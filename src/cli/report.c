@@ -1,0 +1,80 @@
+/* report.c - how a subcommand ends: what the user reads, and the exit code. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli.h"
+
+int cli_exit_code(const sheaf_status *st)
+{
+    if (st == NULL)
+        return CLI_DONE;
+    return sheaf_status_code(st) == SHEAF_E_ARG ? CLI_USAGE : CLI_FAILED;
+}
+
+static const char *code_name(sheaf_code code)
+{
+    switch (code) {
+    case SHEAF_E_ARG: return "usage";
+    case SHEAF_E_MEMORY: return "memory";
+    case SHEAF_E_IO: return "io";
+    case SHEAF_E_FORMAT: return "format";
+    case SHEAF_E_LAYOUT: return "layout";
+    case SHEAF_E_UNSUPPORTED: return "unsupported";
+    case SHEAF_E_DATA: return "data";
+    case SHEAF_E_NUMBER: return "number";
+    case SHEAF_E_PEER: return "peer";
+    case SHEAF_E_STOPPED: return "stopped";
+    }
+    return "other";
+}
+
+static void print_json(FILE *to, const sheaf_status *st)
+{
+    const char *const key[] = { "code", "where", "expected", "found", "try" };
+    const char *const value[] = { code_name(sheaf_status_code(st)), sheaf_status_where(st),
+                                  sheaf_status_expected(st), sheaf_status_found(st), sheaf_status_try(st) };
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text, "{\"error\": {");
+    for (int i = 0; i < 5; i++) {
+        sheaf__text_add(&text, "%s\"%s\": ", i == 0 ? "" : ", ", key[i]);
+        sheaf__text_json(&text, value[i]);
+    }
+    sheaf__text_add(&text, "}}\n");
+    if (!text.failed)
+        fputs(text.at, to);
+    sheaf__text_release(&text);
+}
+
+int cli_answer(cli *cli, sheaf_status *st, bool yes)
+{
+    int code = st != NULL ? cli_exit_code(st) : yes ? CLI_DONE : CLI_NO;
+    if (cli->helped) {
+        code = CLI_DONE;
+    } else if (st != NULL) {
+        fflush(cli->out);
+        if (cli->json)
+            print_json(cli->out, st);
+        sheaf_status_print(st, cli->err);
+    }
+    sheaf_status_free(st);
+    /* Results that never arrived are not results: a full disk behind > shows here. */
+    if (fflush(cli->out) != 0 || ferror(cli->out)) {
+        fprintf(cli->err, "sheaf: standard output\n  found: %s\n", strerror(errno));
+        code = CLI_FAILED;
+    }
+    return code;
+}
+
+int cli_report(cli *cli, sheaf_status *st)
+{
+    return cli_answer(cli, st, true);
+}
+
+void cli_release(cli *cli)
+{
+    for (int i = 0; i < cli->nheld; i++)
+        free(cli->held[i]);
+    cli->nheld = 0;
+}

@@ -1,0 +1,150 @@
+/* train_flags_test.c - the flags that design and documents promise are there. */
+#include "tests/check.h"
+
+#include "train_flags.h"
+
+static const cli_command command = { "train", "fine-tune", "usage: sheaf train\n", NULL, 0, 0 };
+
+static sheaf_status *parse(sheaf_train_options *o, const char *line)
+{
+    static char copy[2048]; /* values point into it */
+    snprintf(copy, sizeof copy, "%s", line);
+    char *argv[64] = { (char *)"train" };
+    int argc = 1;
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    sheaf_train_options_default(o);
+    cli_option table[CLI_MAX_OPTIONS];
+    train_flags(table, o, false);
+    cli cli = { .out = stdout, .err = stderr, .command = &command };
+    sheaf_status *st = cli_parse(&cli, table, NULL, argc, argv);
+    return st != NULL ? st : train_flags_check(&cli, table, o);
+}
+
+static void test_train__every_promised_flag(void **state)
+{
+    sheaf_train_options o;
+    CHECK_OK(parse(&o, "--model M --data D --out O --tp 3 --dp 1 --slices 4 --carrier threads --threads 5 --method lora "
+                       "--adapter A --lora-rank 4 --lora-alpha 7.5 --lora-targets a,b,c --steps 9 --micro-batch 2 "
+                       "--accumulate 3 --seq 64 --no-shuffle --lr 1e-3 --schedule cosine --warmup 2 --weight-decay .1 "
+                       "--beta1 .8 --beta2 .95 --eps 1e-6 --clip 0.5 --dtype bfloat16 --seed 7 --save-every 4 --keep 1 "
+                       "--json --config C"));
+    assert_string_equal(o.model, "M");
+    assert_string_equal(o.data, "D");
+    assert_string_equal(o.out, "O");
+    assert_string_equal(o.adapter, "A");
+    assert_string_equal(o.config, "C");
+    assert_string_equal(o.lora_targets, "a,b,c");
+    assert_true(o.tp == 3 && o.dp == 1 && o.slices == 4 && o.carrier == SHEAF_CARRIER_THREADS && o.threads == 5);
+    assert_true(o.method == SHEAF_METHOD_LORA && o.lora_rank == 4 && o.lora_alpha == 7.5 && o.steps == 9);
+    assert_true(o.micro_batch == 2 && o.accumulate == 3 && o.seq == 64 && !o.shuffle && o.lr == 1e-3);
+    assert_true(o.schedule == SHEAF_SCHEDULE_COSINE && o.warmup == 2 && o.weight_decay == .1 && o.beta1 == .8);
+    assert_true(o.beta2 == .95 && o.eps == 1e-6 && o.clip == .5 && o.dtype == SHEAF_BF16 && o.seed == 7);
+    assert_true(o.save_every == 4 && o.keep == 1 && !o.resume);
+}
+
+static void test_train__defaults_are_the_trainers(void **state)
+{
+    sheaf_train_options o;
+    CHECK_OK(parse(&o, "--model M --data D --out O --steps 1"));
+    assert_true(o.lr == 5e-5 && o.beta1 == .9 && o.beta2 == .999 && o.eps == 1e-8 && o.weight_decay == 0);
+    assert_true(o.clip == 1 && o.schedule == SHEAF_SCHEDULE_LINEAR && o.warmup == 0 && o.slices == 8 && o.shuffle);
+    assert_true(o.lora_rank == 8 && o.lora_alpha == 8 && o.dtype == SHEAF_F32);
+}
+
+static const struct { const char *more, *part; } bad[] = {
+    { "--slices 3", "a power of two" },
+    { "--slices 4 --tp 5", "at most 4, the number of slices | 5" },
+    { "--tp 9", "at most 8" },
+    { "--dp 3", "a divisor of 4" },
+    { "--dtype float12", "float32, bfloat16 or float16" },
+    { "--method full --lora-rank 3", "--method lora beside it" },
+    { "--method head --adapter A", "--method lora beside it" },
+    { "--head-patterns a", "--method head beside it" },
+    { "--lora-rank 0", "at least 1" },
+    { "--lora-dropout 1", "below 1" },
+    { "--beta1 1", "below 1" },
+    { "--eps 0", "above 0" },
+    { "--micro-batch 0", "at least 1" },
+};
+
+static void test_train__what_cannot_be_is_refused(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        char line[256];
+        sheaf_train_options o;
+        snprintf(line, sizeof line, "--model M --data D --out O --steps 1 %s", bad[i].more);
+        CHECK_FAILS(parse(&o, line), SHEAF_E_ARG, bad[i].part);
+    }
+    sheaf_train_options o;
+    CHECK_FAILS(parse(&o, "--model M --data D --out O"), SHEAF_E_ARG, "--steps is missing");
+    CHECK_FAILS(parse(&o, "--resume"), SHEAF_E_ARG, "--out is missing");
+    CHECK_FAILS(parse(&o, "--resume --out O"), SHEAF_E_ARG, "--model is missing"); /* nothing stored here */
+}
+
+static void test_train__only_these_may_change_on_resume(void **state)
+{
+    static const char *const free_ones[] = { "tp", "dp", "carrier", "threads", "checkpointing", "isa", "steps",
+                                             "save-every", "keep", "resume", "recipe",
+                                             "model", "config", "data", "out", "adapter" };
+    sheaf_train_options o;
+    sheaf_train_options_default(&o);
+    cli_option table[CLI_MAX_OPTIONS];
+    const int n = train_flags(table, &o, false);
+    int changeable = 0;
+    for (int i = 0; i < n; i++)
+        changeable += !(table[i].kind & CLI_FIXED);
+    assert_int_equal(changeable, (int)ARRAY_LEN(free_ones));
+    for (size_t i = 0; i < ARRAY_LEN(free_ones); i++) {
+        const cli_option *found = cli_find(table, free_ones[i]);
+        assert_non_null(found);
+        assert_false(found->kind & CLI_FIXED);
+    }
+}
+
+static void test_train__its_lora_options(void **state)
+{
+    sheaf_train_options o;
+    CHECK_OK(parse(&o, "--model M --data D --out O --steps 1 --lora-targets q_proj,v_proj --lora-rank 4 --lora-rslora "
+                       "--lora-bias lora_only --lora-layers 0,2 --lora-rank-pattern q_proj=2,layers.1=6 "
+                       "--lora-alpha-pattern v_proj=2.5 --modules-to-save lm_head --lora-exclude .*mlp.* --lora-dropout .1"));
+    sheaf_lora_options l;
+    CHECK_OK(sheaf_train_options_lora(&l, &o));
+    assert_true(l.rank == 4 && l.alpha == 8 && l.rslora && l.dropout == .1 && l.bias == SHEAF_BIAS_LORA_ONLY);
+    assert_true(l.ntargets == 2 && l.target_regex == NULL && !l.all_linear);
+    assert_string_equal(l.targets[1], "v_proj");
+    assert_true(l.nlayers == 2 && l.layers[1] == 2);
+    assert_true(l.nrank_pattern == 2 && l.rank_pattern[1].value == 6 && l.nalpha_pattern == 1);
+    assert_string_equal(l.rank_pattern[0].key, "q_proj");
+    assert_true(l.alpha_pattern[0].value == 2.5 && l.nmodules_to_save == 1);
+    assert_string_equal(l.exclude_regex, ".*mlp.*");
+    assert_string_equal(l.base_name, "M");
+    sheaf_lora_options_release(&l);
+    o.lora_targets = "all-linear";
+    CHECK_OK(sheaf_train_options_lora(&l, &o));
+    assert_true(l.all_linear);
+    sheaf_lora_options_release(&l);
+    o.lora_targets = ".*(q|v)_proj";
+    CHECK_OK(sheaf_train_options_lora(&l, &o));
+    assert_string_equal(l.target_regex, ".*(q|v)_proj");
+    sheaf_lora_options_release(&l);
+    o.lora_rank_pattern = "q_proj";
+    CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-rank-pattern");
+    o.lora_rank_pattern = "q_proj=1.5";
+    CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-rank-pattern");
+    o.lora_rank_pattern = NULL;
+    o.lora_layers = "1,x";
+    CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-layers");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_train__every_promised_flag),
+        cmocka_unit_test(test_train__defaults_are_the_trainers),
+        cmocka_unit_test(test_train__what_cannot_be_is_refused),
+        cmocka_unit_test(test_train__only_these_may_change_on_resume),
+        cmocka_unit_test(test_train__its_lora_options),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,168 @@
+/* values.c - text to the value of an option and back. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli.h"
+
+static sheaf_status *refuse(const char *text, const char *from)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", from);
+    return sheaf_found(st, "%s", *text == '\0' ? "nothing" : text);
+}
+
+/* "a whole number, at least 1", "a number above 0 and below 1" */
+static sheaf_status *expect_number(sheaf_status *st, const cli_option *o, const char *what)
+{
+    char range[96] = "";
+    const char *low = o->above ? "above" : "at least", *high = o->below ? "below" : "at most";
+    if (o->max != 0)
+        snprintf(range, sizeof range, ", %s %.12g and %s %.12g", low, o->min, high, o->max);
+    else
+        snprintf(range, sizeof range, ", %s %.12g", low, o->min);
+    return sheaf_expected(st, "%s%s", what, range);
+}
+
+static bool in_range(const cli_option *o, double value)
+{
+    if (o->above ? !(value > o->min) : !(value >= o->min))
+        return false;
+    return o->max == 0 || (o->below ? value < o->max : value <= o->max);
+}
+
+static sheaf_status *set_whole(const cli_option *o, const char *text, const char *from)
+{
+    const bool is_int = (o->kind & CLI_KIND) == CLI_INT;
+    char *end;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    const bool clean = *text != '\0' && (*text == '-' || (*text >= '0' && *text <= '9')) && *end == '\0';
+    if (!clean || errno != 0 || !in_range(o, (double)value) ||
+        (is_int && (value > INT32_MAX || value < INT32_MIN)))
+        return expect_number(refuse(text, from), o, "a whole number");
+    if (is_int)
+        *(int *)o->value = (int)value;
+    else
+        *(int64_t *)o->value = value;
+    return NULL;
+}
+
+static sheaf_status *set_seed(const cli_option *o, const char *text, const char *from)
+{
+    char *end;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (!(*text >= '0' && *text <= '9') || *end != '\0' || errno != 0)
+        return sheaf_expected(refuse(text, from), "a whole number, 0 to %" PRIu64, UINT64_MAX);
+    *(uint64_t *)o->value = value;
+    return NULL;
+}
+
+static sheaf_status *set_number(const cli_option *o, const char *text, const char *from)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    /* strtod also takes spaces, hexadecimal, "inf" and "nan" */
+    const bool clean = *text != '\0' && *end == '\0' && strspn(text, "0123456789+-.eE") == strlen(text);
+    if (!clean || !isfinite(value) || !in_range(o, value))
+        return expect_number(refuse(text, from), o, "a number");
+    *(double *)o->value = value;
+    return NULL;
+}
+
+static sheaf_status *set_flag(const cli_option *o, const char *text, const char *from)
+{
+    static const char *const yes[] = { "true", "yes", "on", "1" }, *const no[] = { "false", "no", "off", "0" };
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
+            *(bool *)o->value = strcmp(text, yes[i]) == 0;
+            return NULL;
+        }
+    return sheaf_expected(refuse(text, from), "true or false");
+}
+
+static sheaf_status *set_choice(const cli_option *o, const char *text, const char *from)
+{
+    const char *names[32];
+    int n = 0;
+    for (const cli_choice *c = o->choices; c->name != NULL; c++) {
+        if (strcmp(c->name, text) == 0) {
+            *(int *)o->value = c->value;
+            return NULL;
+        }
+        if (n < 32)
+            names[n++] = c->name;
+    }
+    sheaf_text all = { 0 };
+    for (int i = 0; i < n; i++)
+        sheaf__text_add(&all, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", names[i]);
+    sheaf_status *st = sheaf_expected(refuse(text, from), "%s", all.failed ? "one of its choices" : all.at);
+    sheaf__text_release(&all);
+    const char *near = sheaf__nearest(text, names, n);
+    return near == NULL ? st : sheaf_try_this(st, "%s", near);
+}
+
+sheaf_status *cli_set(const cli_option *option, const char *text, const char *from)
+{
+    switch (option->kind & CLI_KIND) {
+    case CLI_FLAG:
+        return set_flag(option, text, from);
+    case CLI_INT:
+    case CLI_COUNT:
+        return set_whole(option, text, from);
+    case CLI_SEED:
+        return set_seed(option, text, from);
+    case CLI_NUMBER:
+        return set_number(option, text, from);
+    case CLI_CHOICE:
+        return set_choice(option, text, from);
+    case CLI_PATH:
+        if (*text == '\0')
+            return sheaf_expected(refuse(text, from), "a path");
+        break;
+    default:
+        break;
+    }
+    *(const char **)option->value = text;
+    return NULL;
+}
+
+static char *show_number(double value)
+{
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return strdup(text);
+}
+
+char *cli_show(const cli_option *option)
+{
+    char *text = NULL;
+    switch (option->kind & CLI_KIND) {
+    case CLI_FLAG:
+        return strdup(*(const bool *)option->value ? "true" : "false");
+    case CLI_INT:
+        return asprintf(&text, "%d", *(const int *)option->value) < 0 ? NULL : text;
+    case CLI_COUNT:
+        return asprintf(&text, "%" PRId64, *(const int64_t *)option->value) < 0 ? NULL : text;
+    case CLI_SEED:
+        return asprintf(&text, "%" PRIu64, *(const uint64_t *)option->value) < 0 ? NULL : text;
+    case CLI_NUMBER:
+        return show_number(*(const double *)option->value);
+    case CLI_CHOICE:
+        for (const cli_choice *c = option->choices; c->name != NULL; c++)
+            if (c->value == *(const int *)option->value)
+                return strdup(c->name);
+        return strdup("?");
+    default:
+        break;
+    }
+    const char *value = *(const char *const *)option->value;
+    return strdup(value == NULL ? "" : value);
+}

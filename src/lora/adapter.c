@@ -1,0 +1,398 @@
+/* adapter.c - the options of an adapter against the tensors of a model. */
+#include "lora/adapter.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "lora/match.h"
+#include "lora/options.h"
+
+#define PREFIX "base_model.model."
+
+static bool is_linear(sheaf_role role)
+{
+    return role == SHEAF_HEAD || (role >= SHEAF_Q && role <= SHEAF_DOWN);
+}
+
+float sheaf_lora_scale(double alpha, int64_t rank, bool rslora)
+{
+    return (float)(rslora ? alpha / sqrt((double)rank) : alpha / (double)rank);
+}
+
+/* "q_proj" of "model.layers.0.self_attn.q_proj" */
+static const char *last_name(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot != NULL ? dot + 1 : path;
+}
+
+/* ---- targets that are not linear layers ---- */
+
+/* PEFT also walks modules that hold no tensor and refuses to adapt them; a pattern that
+ * matches one would make an adapter that PEFT cannot load. */
+static sheaf_status *check_containers(const sheaf_schema *schema, const sheaf_lora_options *options)
+{
+    static const char *const in_layer[] = { "", ".self_attn", ".mlp", ".mlp.act_fn" };
+    static const char *const top[] = { "model", "model.layers", "model.rotary_emb" };
+    for (int64_t i = 0; i < 4 * schema->config.layers + 3; i++) {
+        char path[96];
+        if (i < 3)
+            snprintf(path, sizeof path, "%s", top[i]);
+        else
+            snprintf(path, sizeof path, "model.layers.%" PRId64 "%s", (i - 3) / 4, in_layer[(i - 3) % 4]);
+        sheaf_hit hit;
+        sheaf_status *st = sheaf__lora_hit(&hit, options, path);
+        if (st != NULL)
+            return st;
+        if (hit == SHEAF_HIT_TARGET) {
+            st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", path);
+            sheaf_expected(st, "linear layers");
+            return sheaf_try_this(st, "name the layers themselves (q_proj, up_proj, ...), or all-linear");
+        }
+    }
+    return NULL;
+}
+
+static sheaf_status *refuse_kind(const sheaf_tensor *tensor)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", tensor->module);
+    sheaf_expected(st, "linear layers");
+    if (tensor->role == SHEAF_EMBED)
+        return sheaf_try_this(sheaf_found(st, "an embedding: sheaf does not do LoRA on tables yet"),
+                              "train it whole: modules_to_save %s", last_name(tensor->module));
+    return sheaf_try_this(sheaf_found(st, "a norm"), "name linear layers (q_proj, up_proj, ...), or all-linear");
+}
+
+/* ---- entries that match nothing ---- */
+
+static sheaf_status *no_such_module(const sheaf_schema *schema, const char *what, const char *item)
+{
+    const char *names[64];
+    int n = 0;
+    for (int64_t i = 0; i < schema->count && n < 64; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (!t->bias && (t->layer <= 0))
+            names[n++] = strchr(item, '.') != NULL ? t->module : last_name(t->module);
+    }
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s '%s'", what, item);
+    sheaf_expected(st, "the name of a module of this model, for example q_proj");
+    sheaf_found(st, "no module of that name");
+    const char *near = sheaf__nearest(item, names, n);
+    return near != NULL ? sheaf_try_this(st, "%s", near) : st;
+}
+
+static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_options *o)
+{
+    if (o->tolerant)
+        return NULL;
+    for (int i = 0; i < o->ntargets; i++) {
+        bool met = false;
+        for (int64_t t = 0; t < schema->count && !met; t++)
+            met = sheaf__ends_with_item(schema->tensor[t].module, o->targets[i]);
+        if (!met)
+            return no_such_module(schema, "target", o->targets[i]);
+    }
+    for (int i = 0; i < o->nmodules_to_save; i++) {
+        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i], .nmodules_to_save = 1 };
+        bool met = false;
+        for (int64_t t = 0; t < schema->count && !met; t++)
+            met = sheaf__lora_saves(&one, schema->tensor[t].module);
+        if (!met)
+            return no_such_module(schema, "module to save", o->modules_to_save[i]);
+    }
+    for (int i = 0; i < o->nlayers; i++)
+        if (o->layers[i] >= schema->config.layers) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "layer %" PRId64 " to adapt", o->layers[i]);
+            return sheaf_expected(st, "0 to %" PRId64 ", the layers of this model", schema->config.layers - 1);
+        }
+    return NULL;
+}
+
+/* ---- tied tables ---- */
+
+static sheaf_status *names_module(bool *out, const sheaf_lora_options *o, const char *path)
+{
+    *out = sheaf__lora_saves(o, path);
+    if (*out || o->all_linear)
+        return NULL;
+    sheaf_hit hit;
+    sheaf_status *st = sheaf__lora_hit(&hit, o, path);
+    *out = hit == SHEAF_HIT_TARGET;
+    return st;
+}
+
+bool sheaf_lora_unties(const sheaf_lora_options *o, const sheaf_config *config)
+{
+    bool embed = false, head = false;
+    if (!config->tied || o->keep_tie)
+        return false;
+    /* An unsound pattern is sheaf_lora_resolve()'s to report. */
+    sheaf_status_free(names_module(&embed, o, "model.embed_tokens"));
+    sheaf_status_free(names_module(&head, o, "lm_head"));
+    return embed || head;
+}
+
+/* ---- resolving ---- */
+
+static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base)
+{
+    const sheaf_lora_options *o = &lora->options;
+    sheaf_lora_module *m = &lora->module[lora->nmodules];
+    double rank, alpha;
+    sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, base->module, (double)o->rank);
+    if (st == NULL)
+        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, base->module, o->alpha);
+    if (st != NULL)
+        return st;
+    const int slices = base->cut.slices;
+    *m = (sheaf_lora_module){
+        .base = base, .rank = (int64_t)rank, .alpha = alpha,
+        .scale = sheaf_lora_scale(alpha, (int64_t)rank, o->rslora),
+        .a_shape = { (int64_t)rank, base->shape[base->in_axis] },
+        .b_shape = { base->shape[base->out_axis], (int64_t)rank },
+        .a_cut = { .slices = slices }, .b_cut = { .slices = slices },
+    };
+    if (base->cut.nparts > 0 && base->cut.axis == base->in_axis) {
+        m->a_cut = base->cut;
+        m->a_cut.axis = 1;
+    } else if (base->cut.nparts > 0) {
+        m->b_cut = base->cut;
+        m->b_cut.axis = 0;
+    }
+    lora->nmodules++; /* from here on sheaf_lora_free() sees it */
+    if (asprintf(&m->a_name, PREFIX "%s.lora_A.weight", base->module) < 0)
+        m->a_name = NULL;
+    if (asprintf(&m->b_name, PREFIX "%s.lora_B.weight", base->module) < 0)
+        m->b_name = NULL;
+    return m->a_name != NULL && m->b_name != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "adapter of '%s'", base->module);
+}
+
+static const sheaf_lora_module *module_of(const sheaf_lora *lora, const char *path)
+{
+    for (int i = 0; i < lora->nmodules; i++)
+        if (strcmp(lora->module[i].base->module, path) == 0)
+            return &lora->module[i];
+    return NULL;
+}
+
+static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
+{
+    const sheaf_lora_options *o = &lora->options;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (t->bias)
+            continue;
+        sheaf_hit hit = SHEAF_HIT_NONE;
+        sheaf_status *st = sheaf__lora_hit(&hit, o, t->module);
+        if (st == NULL && o->all_linear && hit == SHEAF_HIT_NONE && is_linear(t->role) && t->role != SHEAF_HEAD)
+            hit = SHEAF_HIT_TARGET;
+        if (st == NULL && hit == SHEAF_HIT_TARGET)
+            st = is_linear(t->role) ? add_module(lora, t) : refuse_kind(t);
+        if (st != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
+{
+    const sheaf_lora_options *o = &lora->options;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        const bool whole = sheaf__lora_saves(o, t->module);
+        const bool adapted = module_of(lora, t->module) != NULL;
+        const bool bias = t->bias && (o->bias == SHEAF_BIAS_ALL || (o->bias == SHEAF_BIAS_LORA_ONLY && adapted));
+        if (!whole && !bias)
+            continue;
+        const int n = lora->nsaved++;
+        lora->saved[n] = t;
+        const char *inner = adapted && !whole ? ".base_layer" : "";
+        if (asprintf(&lora->saved_name[n], PREFIX "%s%s.%s", t->module, inner, t->bias ? "bias" : "weight") < 0) {
+            lora->saved_name[n] = NULL;
+            return sheaf_fail(SHEAF_E_MEMORY, "name of '%s'", t->name);
+        }
+    }
+    return NULL;
+}
+
+/* PEFT stores all-linear as the names it stands for. */
+static sheaf_status *spell_out(sheaf_lora_options *o)
+{
+    static const char *const names[] = { "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj" };
+    const int n = (int)(sizeof names / sizeof *names);
+    char **list = calloc((size_t)n + 1, sizeof *list);
+    if (list == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
+    o->targets = list;
+    for (int i = 0; i < n; i++, o->ntargets++)
+        if ((list[i] = strdup(names[i])) == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
+    o->all_linear = false;
+    return NULL;
+}
+
+static sheaf_status *check_tied(const sheaf_schema *schema, const sheaf_lora_options *o)
+{
+    if (!schema->config.tied)
+        return NULL;
+    sheaf_hit hit = SHEAF_HIT_NONE;
+    sheaf_status *st = o->all_linear ? NULL : sheaf__lora_hit(&hit, o, "lm_head");
+    if (st != NULL || (hit != SHEAF_HIT_TARGET && !sheaf_lora_unties(o, &schema->config)))
+        return st;
+    st = sheaf_fail(SHEAF_E_UNSUPPORTED, "an adapter for one use of the tied table");
+    sheaf_expected(st, "adapters elsewhere; embed_tokens and lm_head of this model are one tensor");
+    return sheaf_try_this(st, "leave lm_head and embed_tokens out");
+}
+
+sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema, const sheaf_lora_options *options)
+{
+    sheaf_lora *lora = calloc(1, sizeof *lora);
+    if (lora == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    sheaf_status *st = sheaf__lora_options_copy(&lora->options, options);
+    lora->options.fan_in_fan_out = false; /* as PEFT sets it for linear layers */
+    lora->module = calloc((size_t)schema->count + 1, sizeof *lora->module);
+    lora->saved = calloc((size_t)schema->count + 1, sizeof *lora->saved);
+    lora->saved_name = calloc((size_t)schema->count + 1, sizeof *lora->saved_name);
+    if (st == NULL && (lora->module == NULL || lora->saved == NULL || lora->saved_name == NULL))
+        st = sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    if (st == NULL)
+        st = check_tied(schema, options);
+    if (st == NULL)
+        st = check_items(schema, options);
+    if (st == NULL && options->target_regex != NULL)
+        st = check_containers(schema, options);
+    if (st == NULL)
+        st = find_modules(lora, schema);
+    if (st == NULL)
+        st = find_saved(lora, schema);
+    if (st == NULL && lora->nmodules == 0) {
+        const char *asked = options->target_regex != NULL ? options->target_regex
+                            : options->ntargets > 0 ? options->targets[0] : "";
+        st = sheaf_in(no_such_module(schema, "target", asked), "no layer is adapted");
+    }
+    if (st == NULL && options->all_linear)
+        st = spell_out(&lora->options);
+    if (st != NULL) {
+        sheaf_lora_free(lora);
+        return st;
+    }
+    *out = lora;
+    return NULL;
+}
+
+void sheaf_lora_free(sheaf_lora *lora)
+{
+    if (lora == NULL)
+        return;
+    for (int i = 0; i < lora->nmodules; i++) {
+        free(lora->module[i].a_name);
+        free(lora->module[i].b_name);
+    }
+    for (int i = 0; i < lora->nsaved; i++)
+        free(lora->saved_name[i]);
+    free(lora->module);
+    free(lora->saved);
+    free(lora->saved_name);
+    sheaf_lora_options_release(&lora->options);
+    free(lora);
+}
+
+/* ---- checking a file ---- */
+
+static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const int64_t *shape, int ndim, bool rank_axis0,
+                                 bool rank_axis1)
+{
+    const sheaf_source_entry *e = adapter->find(adapter, name);
+    sheaf_status *st;
+    if (e == NULL) {
+        st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name);
+        sheaf_found(sheaf_expected(st, "this tensor in the adapter"), "nothing of that name");
+        return sheaf_try_this(st, "is the file complete, and does its adapter_config.json belong to it?");
+    }
+    bool same = e->ndim == ndim;
+    for (int i = 0; i < ndim && same; i++)
+        same = e->shape[i] == shape[i];
+    if (same && (e->dtype == SHEAF_F32 || e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16))
+        return NULL;
+    if (same) {
+        st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", name);
+        return sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
+    }
+    st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name);
+    sheaf_text want = { 0 }, got = { 0 };
+    for (int i = 0; i < ndim; i++)
+        sheaf__text_add(&want, "%s%" PRId64, i == 0 ? "" : ", ", shape[i]);
+    for (int i = 0; i < e->ndim; i++)
+        sheaf__text_add(&got, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
+    sheaf_expected(st, "shape [%s]", want.at != NULL ? want.at : "");
+    sheaf_found(st, "shape [%s]", got.at != NULL ? got.at : "");
+    sheaf__text_release(&want);
+    sheaf__text_release(&got);
+    const bool rank_only = e->ndim == ndim && ndim == 2 && (rank_axis0 ? e->shape[1] == shape[1] : rank_axis1 && e->shape[0] == shape[0]);
+    return sheaf_try_this(st, rank_only ? "the rank differs from r and rank_pattern in adapter_config.json"
+                                        : "this adapter was made for another base model");
+}
+
+/* Is it the copy of a base weight that PEFT stores beside a targeted table? */
+static bool is_base_copy(const sheaf_lora *lora, const char *name)
+{
+    static const char end[] = ".base_layer.weight";
+    const size_t n = strlen(name);
+    if (n < sizeof PREFIX + sizeof end || strncmp(name, PREFIX, sizeof PREFIX - 1) != 0 ||
+        strcmp(name + n - (sizeof end - 1), end) != 0)
+        return false;
+    for (int i = 0; i < lora->nmodules; i++) {
+        const char *path = lora->module[i].base->module;
+        const size_t length = n - (sizeof PREFIX - 1) - (sizeof end - 1);
+        if (strlen(path) == length && memcmp(name + sizeof PREFIX - 1, path, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_expected(const sheaf_lora *lora, const char *name)
+{
+    for (int i = 0; i < lora->nmodules; i++)
+        if (strcmp(name, lora->module[i].a_name) == 0 || strcmp(name, lora->module[i].b_name) == 0)
+            return true;
+    for (int i = 0; i < lora->nsaved; i++)
+        if (strcmp(name, lora->saved_name[i]) == 0)
+            return true;
+    /* PEFT writes both names of a table that stays tied. */
+    if (lora->options.keep_tie && strcmp(name, PREFIX "lm_head.weight") == 0)
+        return true;
+    return is_base_copy(lora, name);
+}
+
+sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; i < lora->nmodules && st == NULL; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        st = check_shape(adapter, m->a_name, m->a_shape, 2, true, false);
+        if (st == NULL)
+            st = check_shape(adapter, m->b_name, m->b_shape, 2, false, true);
+    }
+    for (int i = 0; i < lora->nsaved && st == NULL; i++)
+        st = check_shape(adapter, lora->saved_name[i], lora->saved[i]->shape, lora->saved[i]->ndim, false, false);
+    if (st != NULL)
+        return st;
+    sheaf_text foreign = { 0 };
+    int n = 0;
+    for (int64_t i = 0; i < adapter->count(adapter); i++) {
+        const char *name = adapter->entry(adapter, i)->name;
+        if (!is_expected(lora, name) && n++ < 8)
+            sheaf__text_add(&foreign, "%s%s", n == 1 ? "" : ", ", name);
+    }
+    if (n == 0)
+        return NULL;
+    st = sheaf_fail(SHEAF_E_LAYOUT, "%d tensor%s of the adapter", n, n == 1 ? "" : "s");
+    sheaf_expected(st, "tensors that adapter_config.json and this base model ask for");
+    sheaf_found(st, "%s%s", foreign.at != NULL ? foreign.at : "", n > 8 ? ", ..." : "");
+    sheaf__text_release(&foreign);
+    return sheaf_try_this(st, "the base model this adapter was made for");
+}

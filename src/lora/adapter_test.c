@@ -1,0 +1,316 @@
+/* adapter_test.c - which modules an adapter means, how A and B are cut, and which files fit. */
+#include "tests/check.h"
+
+#include "lora/match.h"
+#include "lora/options.h"
+
+static sheaf_config config(void)
+{
+    return (sheaf_config){ .family = SHEAF_LLAMA, .vocab = 511, .hidden = 64, .ffn = 172, .layers = 3, .heads = 8,
+                           .kv_heads = 4, .head_dim = 8, .rope = { .partial = 1 } };
+}
+
+static sheaf_schema *schema_of(sheaf_config c, int slices)
+{
+    sheaf_schema *schema;
+    CHECK_OK(sheaf_schema_new(&schema, &c, slices));
+    return schema;
+}
+
+static sheaf_lora_options options_of(const char *targets)
+{
+    sheaf_lora_options o;
+    CHECK_OK(sheaf__lora_options_default(&o));
+    CHECK_OK(sheaf__lora_set_targets(&o, targets));
+    return o;
+}
+
+/* ---- matching ---- */
+
+static const struct { const char *pattern, *path; bool whole, yes; } regexes[] = {
+    { "q_proj", "model.layers.0.self_attn.q_proj", true, false },
+    { ".*q_proj", "model.layers.0.self_attn.q_proj", true, true },
+    { ".*layers\\.\\d+\\.self_attn\\.(q|k)_proj", "model.layers.11.self_attn.k_proj", true, true },
+    { "model", "model.norm", false, true },
+    { "norm", "model.norm", false, false },
+    { "(a|ab)(c|bcd)", "abcd", true, true }, /* full match backtracks */
+};
+
+static void test_match__as_pythons_re(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(regexes); i++) {
+        bool yes;
+        CHECK_OK(sheaf__regex_match(&yes, NULL, "", regexes[i].pattern, "", regexes[i].path, regexes[i].whole));
+        if (yes != regexes[i].yes)
+            fail_msg("%s on %s", regexes[i].pattern, regexes[i].path);
+    }
+    bool yes;
+    CHECK_FAILS(sheaf__regex_match(&yes, NULL, "", "(a", "", "a", true), SHEAF_E_ARG, "pattern '(a'");
+    CHECK_FAILS(sheaf__regex_match(&yes, NULL, "", "((a+)+)+", "", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", true),
+                SHEAF_E_ARG, "limit");
+}
+
+static void test_patterns__first_match_wins_at_a_dot(void **state)
+{
+    sheaf_pattern list[] = { { (char *)"^model.layers.0.self_attn.v_proj", 2 }, { (char *)"down_proj", 4 },
+                             { (char *)"layers.1.self_attn.q_proj", 12 }, { (char *)"proj", 7 }, { (char *)".*v_proj", 9 } };
+    static const struct { const char *path; double want; } cases[] = {
+        { "model.layers.0.self_attn.v_proj", 2 }, { "model.layers.1.self_attn.v_proj", 9 },
+        { "model.layers.2.mlp.down_proj", 4 },    { "model.layers.1.self_attn.q_proj", 12 },
+        { "model.layers.11.self_attn.q_proj", 8 }, { "model.layers.0.mlp.up_proj", 8 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        double got;
+        CHECK_OK(sheaf__lora_pattern_value(&got, list, (int)ARRAY_LEN(list), cases[i].path, 8));
+        CHECK_NEAR(cases[i].path, got, cases[i].want, 0);
+    }
+}
+
+/* ---- resolving ---- */
+
+static void test_resolve__names_shapes_scale_and_cuts(void **state)
+{
+    sheaf_schema *schema = schema_of(config(), 8);
+    sheaf_lora_options o = options_of("o_proj,k_proj");
+    o.rank = 3, o.alpha = 7, o.rslora = true;
+    sheaf_lora *lora;
+    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    assert_int_equal(lora->nmodules, 6);
+    const sheaf_lora_module *k = &lora->module[0], *down = &lora->module[1];
+    assert_string_equal(k->a_name, "base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight");
+    assert_string_equal(k->b_name, "base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight");
+    assert_true(k->a_shape[0] == 3 && k->a_shape[1] == 64 && k->b_shape[0] == 32 && k->b_shape[1] == 3);
+    assert_true(k->scale == (float)(7 / sqrt(3.0)) && k->rank == 3 && k->alpha == 7);
+    /* k is cut by rows (out): B follows, A is whole. */
+    assert_true(k->a_cut.nparts == 0 && k->b_cut.nparts == 1 && k->b_cut.axis == 0 && k->b_cut.slices == 8);
+    assert_true(k->b_cut.part[0].units == 4 && k->b_cut.part[0].rows_per_unit == 8);
+    /* o is cut by columns (in): A follows along its axis 1, B is whole. */
+    assert_string_equal(down->base->module, "model.layers.0.self_attn.o_proj");
+    assert_true(down->b_cut.nparts == 0 && down->a_cut.nparts == 1 && down->a_cut.axis == 1);
+    assert_true(down->a_shape[1] == 64 && down->a_cut.part[0].rows_per_unit == 16);
+    CHECK_OK(sheaf_cut_check(&down->a_cut, down->a_shape[1]));
+    sheaf_lora_free(lora);
+    sheaf_lora_options_release(&o);
+    sheaf_schema_free(schema);
+}
+
+/* What is targeted, and how many modules that is. */
+static const struct { const char *targets, *exclude, *layers; int count; } selections[] = {
+    { "all-linear", NULL, NULL, 21 },
+    { "q_proj,v_proj", NULL, NULL, 6 },
+    { "self_attn.q_proj", NULL, NULL, 3 },
+    { "model.layers.1.mlp.up_proj", NULL, NULL, 1 },
+    { "lm_head,v_proj", NULL, NULL, 4 },
+    { "q_proj", NULL, "0,2", 2 },
+    { "model.layers.1.mlp.up_proj,q_proj", NULL, "0", 2 }, /* a whole path counts in any layer */
+    { ".*\\.(q|k)_proj", NULL, NULL, 6 },
+    { "all-linear", ".*layers\\.0\\.mlp.*", NULL, 18 },
+    { "q_proj,v_proj", "layers.1.self_attn.v_proj", NULL, 5 },
+};
+
+static void test_resolve__selections(void **state)
+{
+    sheaf_schema *schema = schema_of(config(), 4);
+    for (size_t i = 0; i < ARRAY_LEN(selections); i++) {
+        sheaf_lora_options o = options_of(selections[i].targets);
+        CHECK_OK(sheaf__lora_set_exclude(&o, selections[i].exclude));
+        CHECK_OK(sheaf__lora_set_layers(&o, selections[i].layers));
+        sheaf_lora *lora;
+        CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        if (lora->nmodules != selections[i].count)
+            fail_msg("%s: %d modules", selections[i].targets, lora->nmodules);
+        assert_false(lora->options.all_linear); /* spelled out, as PEFT stores it */
+        sheaf_lora_free(lora);
+        sheaf_lora_options_release(&o);
+    }
+    sheaf_schema_free(schema);
+}
+
+static const struct { const char *targets, *saved, *layers; sheaf_code code; const char *part; } wrong[] = {
+    { "q_prj", NULL, NULL, SHEAF_E_ARG, "target 'q_prj'" },
+    { "q_prj", NULL, NULL, SHEAF_E_ARG, "| q_proj" },
+    { "q_proj,dwon_proj", NULL, NULL, SHEAF_E_ARG, "| down_proj" },
+    { "self_attn.q_prj", NULL, NULL, SHEAF_E_ARG, "target 'self_attn.q_prj'" },
+    { ".*query", NULL, NULL, SHEAF_E_ARG, "no layer is adapted" },
+    { "embed_tokens", NULL, NULL, SHEAF_E_UNSUPPORTED, "modules_to_save embed_tokens" },
+    { "q_proj,norm", NULL, NULL, SHEAF_E_UNSUPPORTED, "a norm" },
+    { ".*mlp.*", NULL, NULL, SHEAF_E_UNSUPPORTED, "target 'model.layers.0.mlp'" },
+    { ".*", NULL, NULL, SHEAF_E_UNSUPPORTED, "target 'model'" },
+    { "q_proj", "lm_haed", NULL, SHEAF_E_ARG, "| lm_head" },
+    { "q_proj", NULL, "3", SHEAF_E_ARG, "0 to 2" },
+    { "q_proj(", NULL, NULL, SHEAF_E_ARG, "a regular expression" },
+    { "q_proj", "q_proj", NULL, SHEAF_E_ARG, "no layer is adapted" },
+};
+
+static void test_resolve__what_cannot_be_is_named(void **state)
+{
+    sheaf_schema *schema = schema_of(config(), 4);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        sheaf_lora_options o = options_of(wrong[i].targets);
+        CHECK_OK(sheaf__lora_set_saved(&o, wrong[i].saved));
+        CHECK_OK(sheaf__lora_set_layers(&o, wrong[i].layers));
+        sheaf_lora *lora;
+        CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), wrong[i].code, wrong[i].part);
+        sheaf_lora_options_release(&o);
+    }
+    sheaf_schema_free(schema);
+}
+
+static void test_resolve__a_files_list_may_name_foreign_layers(void **state)
+{
+    sheaf_schema *schema = schema_of(config(), 4);
+    sheaf_lora_options o = options_of("q_proj,query_key_value");
+    sheaf_lora *lora;
+    CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, "query_key_value");
+    o.tolerant = true;
+    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    assert_int_equal(lora->nmodules, 3);
+    sheaf_lora_free(lora);
+    sheaf_lora_options_release(&o);
+    sheaf_schema_free(schema);
+}
+
+static void test_resolve__saved_modules_and_biases(void **state)
+{
+    sheaf_config c = config();
+    c.qkv_bias = true;
+    sheaf_schema *schema = schema_of(c, 4);
+    sheaf_lora_options o = options_of("q_proj,o_proj");
+    /* "norm" is the end of input_layernorm too, as PEFT compares */
+    CHECK_OK(sheaf__lora_set_saved(&o, "lm_head,norm"));
+    o.bias = SHEAF_BIAS_ALL;
+    sheaf_lora *lora;
+    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    assert_int_equal(lora->nsaved, 3 * (2 + 3) + 2);
+    assert_string_equal(lora->saved_name[0], "base_model.model.model.layers.0.input_layernorm.weight");
+    assert_string_equal(lora->saved_name[1], "base_model.model.model.layers.0.self_attn.q_proj.base_layer.bias");
+    assert_string_equal(lora->saved_name[2], "base_model.model.model.layers.0.self_attn.k_proj.bias");
+    assert_string_equal(lora->saved_name[lora->nsaved - 1], "base_model.model.lm_head.weight");
+    sheaf_lora_free(lora);
+    o.bias = SHEAF_BIAS_LORA_ONLY;
+    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    assert_int_equal(lora->nsaved, 3 * (2 + 1) + 2);
+    sheaf_lora_free(lora);
+    sheaf_lora_options_release(&o);
+    o = options_of("q_proj");
+    CHECK_OK(sheaf__lora_set_saved(&o, "mlp")); /* everything inside it */
+    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    assert_int_equal(lora->nsaved, 9);
+    sheaf_lora_free(lora);
+    sheaf_lora_options_release(&o);
+    sheaf_schema_free(schema);
+}
+
+static void test_tied__named_uses_make_two_tensors(void **state)
+{
+    static const struct { const char *targets, *saved; bool unties; } cases[] = {
+        { "q_proj", NULL, false },        { "all-linear", NULL, false },       { "q_proj", "norm", false },
+        { "q_proj", "embed_tokens", true }, { "q_proj,lm_head", NULL, true }, { "q_proj", "embed_tokens,lm_head", true },
+    };
+    sheaf_config c = config();
+    c.tied = true;
+    sheaf_schema *tied = schema_of(c, 4);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_lora_options o = options_of(cases[i].targets);
+        CHECK_OK(sheaf__lora_set_saved(&o, cases[i].saved));
+        sheaf_config plain = config();
+        assert_false(sheaf_lora_unties(&o, &plain));
+        assert_int_equal(sheaf_lora_unties(&o, &c), cases[i].unties);
+        sheaf_lora *lora;
+        sheaf_status *st = sheaf_lora_resolve(&lora, tied, &o);
+        if (cases[i].unties) {
+            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "tied table");
+        } else {
+            CHECK_OK(st);
+            sheaf_lora_free(lora);
+        }
+        sheaf_lora_options_release(&o);
+    }
+    sheaf_schema_free(tied);
+}
+
+/* ---- a file against it ---- */
+
+typedef struct fake {
+    sheaf_source source;
+    int n;
+    sheaf_source_entry entry[64];
+} fake;
+
+static const sheaf_source_entry *fake_find(sheaf_source *self, const char *name)
+{
+    fake *f = (fake *)self;
+    for (int i = 0; i < f->n; i++)
+        if (strcmp(f->entry[i].name, name) == 0)
+            return &f->entry[i];
+    return NULL;
+}
+static int64_t fake_count(sheaf_source *self) { return ((fake *)self)->n; }
+static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i) { return &((fake *)self)->entry[i]; }
+
+static fake fake_of(const sheaf_lora *lora)
+{
+    fake f = { .source = { .find = fake_find, .count = fake_count, .entry = fake_entry } };
+    for (int i = 0; i < lora->nmodules; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        f.entry[f.n++] = (sheaf_source_entry){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
+        f.entry[f.n++] = (sheaf_source_entry){ m->b_name, SHEAF_BF16, 2, { m->b_shape[0], m->b_shape[1] } };
+    }
+    for (int i = 0; i < lora->nsaved; i++)
+        f.entry[f.n++] = (sheaf_source_entry){ lora->saved_name[i], SHEAF_F16, lora->saved[i]->ndim,
+                                               { lora->saved[i]->shape[0], lora->saved[i]->shape[1] } };
+    return f;
+}
+
+static void test_check__every_way_a_file_can_be_another(void **state)
+{
+    sheaf_schema *schema = schema_of(config(), 4);
+    sheaf_lora_options o = options_of("q_proj,lm_head");
+    CHECK_OK(sheaf__lora_set_saved(&o, "model.norm"));
+    sheaf_lora *lora;
+    CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+    fake f = fake_of(lora);
+    assert_int_equal(f.n, 9);
+    CHECK_OK(sheaf_lora_check(lora, &f.source));
+    f.entry[f.n++] = (sheaf_source_entry){ "base_model.model.lm_head.base_layer.weight", SHEAF_F32, 2, { 511, 64 } };
+    CHECK_OK(sheaf_lora_check(lora, &f.source)); /* the copy PEFT adds */
+    f.entry[f.n++] = (sheaf_source_entry){ "base_model.model.model.norm.base_layer.weight", SHEAF_F32, 1, { 64 } };
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "model.norm.base_layer.weight");
+    f = fake_of(lora);
+    f.entry[3].name = "base_model.model.model.layers.9.self_attn.q_proj.lora_B.weight";
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "layers.1.self_attn.q_proj.lora_B.weight");
+    f = fake_of(lora);
+    f.entry[f.n++] = (sheaf_source_entry){ "base_model.model.model.layers.9.self_attn.q_proj.lora_B.weight", SHEAF_F32, 2, { 8, 8 } };
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "layers.9");
+    f = fake_of(lora);
+    f.entry[0].shape[1] = 48;
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "shape [8, 64] | shape [8, 48] | this adapter was made for another");
+    f = fake_of(lora);
+    f.entry[1].shape[1] = 4;
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "shape [64, 8] | shape [64, 4] | the rank differs");
+    f = fake_of(lora);
+    f.entry[8].ndim = 2;
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "base_model.model.model.norm.weight");
+    f = fake_of(lora);
+    f.entry[2].dtype = SHEAF_F64;
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_UNSUPPORTED, "F64");
+    sheaf_lora_free(lora);
+    sheaf_lora_options_release(&o);
+    sheaf_schema_free(schema);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_match__as_pythons_re),
+        cmocka_unit_test(test_patterns__first_match_wins_at_a_dot),
+        cmocka_unit_test(test_resolve__names_shapes_scale_and_cuts),
+        cmocka_unit_test(test_resolve__selections),
+        cmocka_unit_test(test_resolve__what_cannot_be_is_named),
+        cmocka_unit_test(test_resolve__a_files_list_may_name_foreign_layers),
+        cmocka_unit_test(test_resolve__saved_modules_and_biases),
+        cmocka_unit_test(test_tied__named_uses_make_two_tensors),
+        cmocka_unit_test(test_check__every_way_a_file_can_be_another),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,176 @@
+/* match.c - see match.h. Regular expressions are PCRE2's: on module paths, which are
+ * plain ASCII without line ends, they mean what Python's re means by them. */
+#include "lora/match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/text.h"
+
+enum { MATCH_STEPS = 1000000 }; /* of the matcher: a hostile pattern stops here, in well under a second */
+
+static sheaf_status *compile(pcre2_code **out, const char *pattern, bool whole)
+{
+    int code;
+    size_t at;
+    const uint32_t how = PCRE2_ANCHORED | (whole ? PCRE2_ENDANCHORED : 0);
+    *out = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, how, &code, &at, NULL);
+    if (*out != NULL)
+        return NULL;
+    PCRE2_UCHAR message[128] = "";
+    pcre2_get_error_message(code, message, sizeof message);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "pattern '%s'", pattern);
+    return sheaf_found(sheaf_expected(st, "a regular expression"), "%s, at character %zu", (char *)message, at);
+}
+
+static sheaf_status *run(bool *out, int64_t *group, const pcre2_code *code, const char *pattern, const char *subject)
+{
+    pcre2_match_data *data = pcre2_match_data_create_from_pattern(code, NULL);
+    pcre2_match_context *context = pcre2_match_context_create(NULL);
+    sheaf_status *st = NULL;
+    if (data == NULL || context == NULL) {
+        st = sheaf_fail(SHEAF_E_MEMORY, "pattern '%s'", pattern);
+        goto done;
+    }
+    pcre2_set_match_limit(context, MATCH_STEPS);
+    const int n = pcre2_match(code, (PCRE2_SPTR)subject, strlen(subject), 0, 0, data, context);
+    if (n < 0 && n != PCRE2_ERROR_NOMATCH) {
+        PCRE2_UCHAR message[128] = "";
+        pcre2_get_error_message(n, message, sizeof message);
+        st = sheaf_found(sheaf_fail(SHEAF_E_ARG, "pattern '%s' on '%s'", pattern, subject), "%s", (char *)message);
+        goto done;
+    }
+    *out = n >= 0;
+    if (group != NULL) {
+        const size_t *span = pcre2_get_ovector_pointer(data);
+        *group = n > 1 && span[2] != PCRE2_UNSET ? strtoll(subject + span[2], NULL, 10) : -1;
+    }
+done:
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+    return st;
+}
+
+sheaf_status *sheaf__regex_match(bool *out, int64_t *group, const char *before, const char *pattern,
+                                 const char *after, const char *subject, bool whole)
+{
+    char *text = NULL;
+    if (asprintf(&text, "%s%s%s", before, pattern, after) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "pattern '%s'", pattern);
+    pcre2_code *code = NULL;
+    sheaf_status *st = compile(&code, text, whole);
+    if (st == NULL)
+        st = run(out, group, code, text, subject);
+    pcre2_code_free(code);
+    free(text);
+    return st;
+}
+
+static bool ends_with(const char *text, size_t length, const char *end)
+{
+    const size_t n = strlen(end);
+    return n <= length && memcmp(text + length - n, end, n) == 0;
+}
+
+bool sheaf__ends_with_item(const char *path, const char *item)
+{
+    const size_t length = strlen(path), n = strlen(item);
+    return ends_with(path, length, item) && (n == length || path[length - n - 1] == '.');
+}
+
+bool sheaf__lora_saves(const sheaf_lora_options *o, const char *path)
+{
+    const size_t whole = strlen(path);
+    for (int i = 0; i < o->nmodules_to_save; i++)
+        for (size_t length = 1; length <= whole; length++)
+            if ((path[length] == '.' || path[length] == '\0') && ends_with(path, length, o->modules_to_save[i]))
+                return true;
+    return false;
+}
+
+static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const char *path)
+{
+    *out = false;
+    if (o->exclude_regex != NULL) {
+        sheaf_status *st = sheaf__regex_match(out, NULL, "", o->exclude_regex, "", path, true);
+        if (st != NULL || *out)
+            return st;
+    }
+    for (int i = 0; i < o->nexclude; i++)
+        if (sheaf__ends_with_item(path, o->exclude[i])) {
+            *out = true;
+            return NULL;
+        }
+    /* A module that is saved whole never carries an adapter as well. */
+    for (int i = 0; i < o->nmodules_to_save; i++) {
+        sheaf_status *st = sheaf__regex_match(out, NULL, "(^|.*\\.)", o->modules_to_save[i], "($|\\..*)", path, false);
+        if (st != NULL || *out)
+            return st;
+    }
+    return NULL;
+}
+
+/* layers_to_transform: is the layer number in `path` one of them? */
+static sheaf_status *layer_wanted(bool *out, const sheaf_lora_options *o, const char *path)
+{
+    *out = true;
+    if (o->nlayers == 0)
+        return NULL;
+    bool found = false;
+    int64_t layer = -1;
+    sheaf_status *st = NULL;
+    if (o->nlayers_pattern == 0)
+        st = sheaf__regex_match(&found, &layer, "", ".*\\.[^.]*\\.(\\d+)\\.", "", path, false);
+    for (int i = 0; i < o->nlayers_pattern && st == NULL && !found; i++)
+        st = sheaf__regex_match(&found, &layer, ".*\\.", o->layers_pattern[i], "\\.(\\d+)\\.", path, false);
+    *out = false;
+    for (int i = 0; i < o->nlayers && found; i++)
+        *out |= o->layers[i] == layer;
+    return st;
+}
+
+sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *o, const char *path)
+{
+    bool yes;
+    sheaf_status *st = excluded(&yes, o, path);
+    *out = yes ? SHEAF_HIT_EXCLUDED : SHEAF_HIT_NONE;
+    if (st != NULL || yes)
+        return st;
+    if (o->target_regex != NULL) {
+        st = sheaf__regex_match(&yes, NULL, "", o->target_regex, "", path, true);
+        *out = yes ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
+        return st;
+    }
+    /* An entry that is the whole path counts in any layer. */
+    for (int i = 0; i < o->ntargets; i++)
+        if (strcmp(o->targets[i], path) == 0) {
+            *out = SHEAF_HIT_TARGET;
+            return NULL;
+        }
+    for (int i = 0; i < o->ntargets; i++)
+        if (sheaf__ends_with_item(path, o->targets[i])) {
+            st = layer_wanted(&yes, o, path);
+            *out = yes ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
+            return st;
+        }
+    return NULL;
+}
+
+sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n, const char *path, double absent)
+{
+    *out = absent;
+    for (int i = 0; i < n; i++) {
+        bool yes = false;
+        sheaf_status *st = sheaf__regex_match(&yes, NULL, "(.*\\.)?(", list[i].key, ")$", path, false);
+        if (st != NULL)
+            return st;
+        if (yes) {
+            *out = list[i].value;
+            return NULL;
+        }
+    }
+    return NULL;
+}

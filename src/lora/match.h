@@ -1,0 +1,29 @@
+/* match.h - the rules by which PEFT matches module paths. */
+#ifndef SHEAF_LORA_MATCH_H
+#define SHEAF_LORA_MATCH_H
+
+#include "lora/adapter.h"
+
+/* sheaf__regex_match - Python's re.fullmatch (whole) or re.match on one pattern made of
+ * up to three texts put end to end. *group, if asked for, is group 1 as a number, -1 if
+ * it did not take part. Errors: SHEAF_E_ARG when the pattern is unsound, or so slow that
+ * it was given up. */
+sheaf_status *sheaf__regex_match(bool *out, int64_t *group, const char *before, const char *pattern,
+                                 const char *after, const char *subject, bool whole);
+
+/* Equals `item` or ends with "." and it. */
+bool sheaf__ends_with_item(const char *path, const char *item);
+
+typedef enum sheaf_hit { SHEAF_HIT_NONE, SHEAF_HIT_EXCLUDED, SHEAF_HIT_TARGET } sheaf_hit;
+
+/* sheaf__lora_hit - check_target_module_exists() of PEFT for the module `path`; all-linear
+ * is not its business. */
+sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *options, const char *path);
+/* sheaf__lora_pattern_value - the first pattern of the list that matches `path`, else `absent`. */
+sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n, const char *path,
+                                        double absent);
+/* sheaf__lora_saves - is `path`, or a module around it, one of modules_to_save? (plain
+ * end of text, as PEFT compares: "norm" also names input_layernorm) */
+bool sheaf__lora_saves(const sheaf_lora_options *options, const char *path);
+
+#endif

@@ -1,0 +1,51 @@
+/* options.c - defaults of a run, and its flags in the words of adapter.h. */
+#include "train/options.h"
+
+#include <string.h>
+
+#include "lora/options.h"
+
+void sheaf_train_options_default(sheaf_train_options *options)
+{
+    *options = (sheaf_train_options){
+        .tp = 1, .dp = 1, .carrier = SHEAF_CARRIER_THREADS,
+        .slices = 8, .method = SHEAF_METHOD_LORA,
+        /* PEFT's LoraConfig, and its target modules for llama, mistral and qwen2 */
+        .lora_rank = 8, .lora_alpha = 8, .lora_targets = "q_proj,v_proj",
+        .lora_bias = SHEAF_BIAS_NONE,
+        .steps = 0, .micro_batch = 1, .accumulate = 1, .shuffle = true,
+        /* the Trainer's TrainingArguments */
+        .lr = 5e-5, .schedule = SHEAF_SCHEDULE_LINEAR,
+        .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .clip = 1.0, .seed = 42,
+        .dtype = SHEAF_F32, .save_every = 500, .keep = 2,
+    };
+}
+
+sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_train_options *o)
+{
+    sheaf_status *st = sheaf__lora_options_default(out);
+    out->rank = o->lora_rank;
+    out->alpha = o->lora_alpha;
+    out->dropout = o->lora_dropout;
+    out->rslora = o->lora_rslora;
+    out->bias = o->lora_bias;
+    if (st == NULL)
+        st = sheaf_in(sheaf__lora_set_targets(out, o->lora_targets), "--lora-targets");
+    if (st == NULL)
+        st = sheaf_in(sheaf__lora_set_exclude(out, o->lora_exclude), "--lora-exclude");
+    if (st == NULL)
+        st = sheaf_in(sheaf__lora_set_layers(out, o->lora_layers), "--lora-layers");
+    if (st == NULL)
+        st = sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, &out->nrank_pattern,
+                                              o->lora_rank_pattern, true), "--lora-rank-pattern");
+    if (st == NULL)
+        st = sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, &out->nalpha_pattern,
+                                              o->lora_alpha_pattern, false), "--lora-alpha-pattern");
+    if (st == NULL)
+        st = sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "--modules-to-save");
+    if (st == NULL && o->model != NULL && (out->base_name = strdup(o->model)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "name of the base model");
+    if (st != NULL)
+        sheaf_lora_options_release(out);
+    return st;
+}
