@@ -118,7 +118,7 @@ static sheaf_status *open_scratch(sheaf__device *device)
     if (device->scratch == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
     for (int i = 0; i < device->threads; i++) {
-        sheaf_status *st = sheaf__alloc(&device->scratch[i], device, SHEAF__THREAD_SCRATCH, SHEAF_MEM_SCRATCH);
+        sheaf_status *st = sheaf__device_alloc(&device->scratch[i], device, SHEAF__THREAD_SCRATCH, SHEAF_MEM_SCRATCH);
         if (st != NULL)
             return sheaf_in(st, "scratch of thread %d", i);
     }
@@ -200,7 +200,7 @@ static void count_in(sheaf__device *device, size_t size, sheaf_memory kind, bool
     }
 }
 
-sheaf_status *sheaf__alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind)
+sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind)
 {
     assert(kind >= 0 && kind < SHEAF_MEM_KINDS);
     struct sheaf__range *range = device->range;
@@ -225,7 +225,7 @@ sheaf_status *sheaf__alloc(void **out, sheaf__device *device, size_t bytes, shea
     return NULL;
 }
 
-void sheaf__free(sheaf__device *device, void *block)
+void sheaf__device_free(sheaf__device *device, void *block)
 {
     if (block == NULL)
         return;

@@ -72,10 +72,10 @@ void sheaf__device_close(sheaf__device *device);
 /* sheaf__memory_name - "weights", "trained weights", ... for messages and tables. */
 const char *sheaf__memory_name(sheaf_memory kind);
 
-/* sheaf__alloc - uninitialised memory. bytes 0 gives a valid pointer. Failure
+/* sheaf__device_alloc - uninitialised memory. bytes 0 gives a valid pointer. Failure
  * (limit, system) is a status that says how much was asked and in use. */
-sheaf_status *sheaf__alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind);
-/* sheaf__free - accepts NULL; the kind is remembered by the allocator. */
-void sheaf__free(sheaf__device *device, void *block);
+sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind);
+/* sheaf__device_free - accepts NULL; the kind is remembered by the allocator. */
+void sheaf__device_free(sheaf__device *device, void *block);
 
 #endif

@@ -51,8 +51,8 @@ static void test_device__dry_and_cpu_agree(void **state)
         if (count < 200 && (count == 0 || next(&seed) % 2 == 0)) {
             const size_t bytes = next(&seed) % 3 == 0 ? next(&seed) % 400000 : next(&seed) % 3000;
             const sheaf_memory kind = (sheaf_memory)(next(&seed) % SHEAF_MEM_KINDS);
-            CHECK_OK(sheaf__alloc(&on_cpu[count], cpu, bytes, kind));
-            CHECK_OK(sheaf__alloc(&on_dry[count], dry, bytes, kind));
+            CHECK_OK(sheaf__device_alloc(&on_cpu[count], cpu, bytes, kind));
+            CHECK_OK(sheaf__device_alloc(&on_dry[count], dry, bytes, kind));
             assert_int_equal(offset_of(cpu, on_cpu[count]), offset_of(dry, on_dry[count]));
             assert_int_equal((uintptr_t)on_cpu[count] % 64, 0);
             memset(on_cpu[count], count, bytes); /* overlap would show below */
@@ -62,8 +62,8 @@ static void test_device__dry_and_cpu_agree(void **state)
             const unsigned char *bytes = on_cpu[i];
             for (size_t b = 1; b < size[i]; b += 97)
                 assert_int_equal(bytes[b], bytes[0]);
-            sheaf__free(cpu, on_cpu[i]);
-            sheaf__free(dry, on_dry[i]);
+            sheaf__device_free(cpu, on_cpu[i]);
+            sheaf__device_free(dry, on_dry[i]);
             count--;
             on_cpu[i] = on_cpu[count], on_dry[i] = on_dry[count], size[i] = size[count];
             if (i < count && size[i] > 0)
@@ -73,7 +73,7 @@ static void test_device__dry_and_cpu_agree(void **state)
     }
     for (int i = 0; i < SHEAF_MEM_KINDS; i++)
         assert_true(cpu->peak_of[i] >= cpu->at_peak[i]);
-    sheaf__free(cpu, NULL);
+    sheaf__device_free(cpu, NULL);
     sheaf__device_close(cpu);
     sheaf__device_close(dry);
     sheaf__device_close(NULL);
@@ -104,10 +104,10 @@ static void test_device__resident_memory_is_the_peak(void **state)
     memset(cpu->scratch[1], 1, SHEAF__THREAD_SCRATCH);
     for (int i = 0; i < 64; i++) {
         const size_t bytes = 100 + next(&seed) % ((size_t)17 << 20);
-        CHECK_OK(sheaf__alloc(&block[i], cpu, bytes, SHEAF_MEM_ACTIVATIONS));
+        CHECK_OK(sheaf__device_alloc(&block[i], cpu, bytes, SHEAF_MEM_ACTIVATIONS));
         memset(block[i], 1, bytes);
         if (i % 3 == 2) {
-            sheaf__free(cpu, block[i - 1]);
+            sheaf__device_free(cpu, block[i - 1]);
             block[i - 1] = NULL;
         }
         const size_t resident = resident_bytes(cpu->scratch[0], cpu->peak + BEYOND);
@@ -131,15 +131,15 @@ static void test_device__limit_is_a_status(void **state)
     for (int kind = SHEAF_CPU; kind <= SHEAF_DRY; kind++) {
         sheaf__device *device = open_device((sheaf_device_kind)kind, 1, (size_t)20 << 20);
         void *a, *b = &a;
-        CHECK_OK(sheaf__alloc(&a, device, (size_t)10 << 20, SHEAF_MEM_WEIGHTS));
+        CHECK_OK(sheaf__device_alloc(&a, device, (size_t)10 << 20, SHEAF_MEM_WEIGHTS));
         const size_t in_use = device->in_use[SHEAF_MEM_OPTIMIZER], peak = device->peak;
-        CHECK_FAILS(sheaf__alloc(&b, device, (size_t)5 << 20, SHEAF_MEM_OPTIMIZER), SHEAF_E_MEMORY,
+        CHECK_FAILS(sheaf__device_alloc(&b, device, (size_t)5 << 20, SHEAF_MEM_OPTIMIZER), SHEAF_E_MEMORY,
                     "allocating 5.00 MiB for optimizer state");
         assert_ptr_equal(b, &a);
         assert_int_equal(device->in_use[SHEAF_MEM_OPTIMIZER], in_use);
         assert_int_equal(device->peak, peak);
-        sheaf__free(device, a);
-        CHECK_OK(sheaf__alloc(&b, device, (size_t)14 << 20, SHEAF_MEM_OPTIMIZER));
+        sheaf__device_free(device, a);
+        CHECK_OK(sheaf__device_alloc(&b, device, (size_t)14 << 20, SHEAF_MEM_OPTIMIZER));
         sheaf__device_close(device);
     }
     sheaf__device *none = NULL;
@@ -167,12 +167,12 @@ static void test_device__dry_memory_faults(void **state)
 {
     sheaf__device *dry = open_device(SHEAF_DRY, 1, 0), *cpu = open_device(SHEAF_CPU, 1, 0);
     void *block;
-    CHECK_OK(sheaf__alloc(&block, dry, (size_t)14 << 40, SHEAF_MEM_WEIGHTS)); /* 14 TiB */
+    CHECK_OK(sheaf__device_alloc(&block, dry, (size_t)14 << 40, SHEAF_MEM_WEIGHTS)); /* 14 TiB */
     assert_true(dry->peak >= (size_t)14 << 40);
     assert_true(touching_faults(block));
     assert_true(touching_faults((char *)block + ((size_t)14 << 40) - 1));
     assert_true(touching_faults(dry->scratch[0]));
-    CHECK_OK(sheaf__alloc(&block, cpu, 0, SHEAF_MEM_WEIGHTS));
+    CHECK_OK(sheaf__device_alloc(&block, cpu, 0, SHEAF_MEM_WEIGHTS));
     assert_non_null(block);
     assert_false(touching_faults(block));
     sheaf__device_close(dry);
@@ -185,7 +185,7 @@ static void test_device__sixty_four_of_each(void **state)
     for (int i = 0; i < 128; i++) {
         device[i] = open_device(i % 2 ? SHEAF_CPU : SHEAF_DRY, 1, 0);
         void *block;
-        CHECK_OK(sheaf__alloc(&block, device[i], 100, SHEAF_MEM_INPUTS));
+        CHECK_OK(sheaf__device_alloc(&block, device[i], 100, SHEAF_MEM_INPUTS));
     }
     for (int i = 0; i < 128; i++)
         sheaf__device_close(device[i]);

@@ -47,9 +47,9 @@ sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context)
 static void drop_value(sheaf__tape *tape, sheaf__value *value)
 {
     if (value->live_data)
-        sheaf__free(tape->context->device, value->data);
+        sheaf__device_free(tape->context->device, value->data);
     if (value->live_grad)
-        sheaf__free(tape->context->device, value->grad);
+        sheaf__device_free(tape->context->device, value->grad);
     value->live_data = value->live_grad = false;
     value->data = value->grad = NULL;
 }
@@ -233,7 +233,7 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
 static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void **out)
 {
     const size_t bytes = (size_t)value->rows * (size_t)value->cols * sheaf_dtype_bytes(value->dtype);
-    return sheaf_in(sheaf__alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS), "%s",
+    return sheaf_in(sheaf__device_alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS), "%s",
                     value->name);
 }
 
@@ -264,7 +264,7 @@ static void give_back(sheaf__tape *tape, const step *s)
     for (int i = 0; i < s->ndead; i++) {
         sheaf__value *value = tape->dead[s->first_dead + i];
         if (value->live_data)
-            sheaf__free(tape->context->device, value->data);
+            sheaf__device_free(tape->context->device, value->data);
         value->live_data = false;
         value->data = NULL;
     }
@@ -273,7 +273,7 @@ static void give_back(sheaf__tape *tape, const step *s)
         value->grad_fresh = false;
         if (!(s->op->arg[a].use & SHEAF__GIVES) || !value->live_grad)
             continue;
-        sheaf__free(tape->context->device, value->grad);
+        sheaf__device_free(tape->context->device, value->grad);
         value->live_grad = false;
         value->grad = NULL;
     }
@@ -373,12 +373,12 @@ sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree,
 sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind)
 {
     void *block = NULL;
-    sheaf_status *st = sheaf__alloc(&block, context->device, bytes, kind);
+    sheaf_status *st = sheaf__device_alloc(&block, context->device, bytes, kind);
     *(void **)out = block;
     return st;
 }
 
 void sheaf__give(sheaf__context *context, void *block)
 {
-    sheaf__free(context->device, block);
+    sheaf__device_free(context->device, block);
 }

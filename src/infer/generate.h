@@ -1,0 +1,38 @@
+/* generate.h - tokens from prompts, with a cache of keys and values.
+ *
+ * Prompts run together in batches, padded on the left; padding shifts no position,
+ * is seen by no query and never counts for the repetition penalty. Every rank
+ * samples from the same logits with the same counter-based numbers, so all hold
+ * the same tokens at any number of ranks. */
+#ifndef SHEAF_INFER_GENERATE_H
+#define SHEAF_INFER_GENERATE_H
+
+#include "base/events.h"
+#include "infer/sampling.h"
+#include "models/llama.h"
+
+typedef struct sheaf__generate_options {
+    sheaf__sampling sampling;
+    int64_t max_new;          /* tokens, at least 1 */
+    int64_t batch;            /* prompts run together, at least 1 */
+    const int64_t *stop;      /* ids that end a sequence (they are emitted) */
+    int nstop;
+    const sheaf_events *events;
+} sheaf__generate_options;
+
+typedef struct sheaf__prompt {
+    const int32_t *ids; /* at least one, each below the vocabulary */
+    int64_t n;
+} sheaf__prompt;
+
+typedef struct sheaf__continuation {
+    int32_t *ids; /* [max_new] of the caller */
+    int64_t n;
+} sheaf__continuation;
+
+/* sheaf__generate - collective; out[i] continues prompt[i]. The model's rotary table must
+ * reach the longest prompt + max_new. */
+sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model, const sheaf__prompt *prompt,
+                              int64_t count, const sheaf__generate_options *options);
+
+#endif

@@ -1,0 +1,37 @@
+/* open.h - a model's folder, and perhaps an adapter's, opened and checked against each
+ * other: what train, eval, generate and plan begin with. */
+#ifndef SHEAF_MODELS_OPEN_H
+#define SHEAF_MODELS_OPEN_H
+
+#include "lora/adapter.h"
+#include "sheaf/schema.h"
+#include "sheaf/source.h"
+
+typedef struct sheaf__opened {
+    sheaf_config config;
+    sheaf_schema *schema;
+    sheaf_source *base;    /* NULL when only the config was opened */
+    sheaf_lora *lora;      /* NULL without an adapter, fresh or read */
+    sheaf_source *adapter; /* NULL when there is none to read */
+    sheaf_source *weights; /* base, with the adapter's full tensors (modules_to_save, biases) in
+                              place of its own; same as base without an adapter */
+} sheaf__opened;
+
+typedef struct sheaf__open_options {
+    const char *model;   /* folder, or a single .safetensors file */
+    const char *config;  /* its config.json where the folder has none; NULL = the folder's */
+    bool config_only;    /* weights are not needed (planning) */
+    int slices;
+    const char *adapter; /* PEFT folder, NULL = none */
+    const sheaf_lora_options *fresh; /* a new adapter to make, when adapter is NULL; NULL = none */
+} sheaf__open_options;
+
+/* Release with sheaf__opened_close also after a failure. */
+sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *options);
+void sheaf__opened_close(sheaf__opened *opened);
+
+/* sheaf__fingerprint - 32 hex digits from names, dtypes, shapes and the first and last row of
+ * every tensor of the schema: tells one base from another without reading all of it. */
+sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf_source *source);
+
+#endif

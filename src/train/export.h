@@ -1,0 +1,15 @@
+/* export.h - what a finished run leaves for others: a PEFT adapter or a Hugging Face model. */
+#ifndef SHEAF_TRAIN_EXPORT_H
+#define SHEAF_TRAIN_EXPORT_H
+
+#include "models/open.h"
+#include "train/options.h"
+
+/* sheaf__export - reads the masters from the checkpoint of `step` in options->out, tensor by
+ * tensor in bounded memory, and writes OUT/adapter or OUT/model (replaced as a whole if there).
+ *   result, checkpoint  out: the two folders' paths, malloc'd
+ * A full model keeps each tensor's stored dtype; an adapter is float32, as PEFT saves it. */
+sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *options,
+                            const sheaf__opened *opened, int64_t step);
+
+#endif

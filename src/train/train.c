@@ -1,0 +1,369 @@
+/* train.c - see train.h. */
+#include "train/train.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "models/open.h"
+#include "train/export.h"
+#include "train/rank.h"
+#include "train/signals.h"
+
+enum { CONTRACT = 1 };
+
+/* What the ranks of one run share; only `result` is written, by rank 0. */
+typedef struct run {
+    const sheaf_train_options *options;
+    const sheaf_train_hooks *hooks;
+    const char *settings;
+    sheaf__job job;
+    char fingerprint[33];
+    sheaf_train_result *result;
+} run;
+
+/* One rank's view of the state that checkpoints hold. */
+typedef struct saved {
+    sheaf_state state;
+    sheaf_state_tensor *tensor;
+    char **name; /* owned */
+} saved;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- state ---- */
+
+static void saved_release(saved *s)
+{
+    for (int64_t i = 0; s->name != NULL && i < s->state.count; i++)
+        free(s->name[i]);
+    free(s->name);
+    free(s->tensor);
+    free((char *)s->state.progress);
+    *s = (saved){ 0 };
+}
+
+static sheaf_status *saved_init(saved *s, const sheaf__trained_set *set, int slices)
+{
+    static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
+    *s = (saved){ .state = { .slices = slices, .contract = CONTRACT, .count = 3 * (int64_t)set->count } };
+    s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
+    s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
+    if (s->tensor == NULL || s->name == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "list of what is saved");
+    for (int i = 0; i < set->count; i++) {
+        sheaf__trained *t = set->item[i];
+        float **data[3] = { t->master, t->moment1, t->moment2 };
+        for (int g = 0; g < 3; g++) {
+            const int64_t at = 3 * (int64_t)i + g;
+            if (asprintf(&s->name[at], "%s/%s", group[g], t->name) < 0) {
+                s->name[at] = NULL;
+                return sheaf_fail(SHEAF_E_MEMORY, "list of what is saved");
+            }
+            s->tensor[at] = (sheaf_state_tensor){ .name = s->name[at], .ndim = t->ndim, .shape = { t->shape[0], t->shape[1] },
+                                                  .cut = t->cut.nparts == 0 ? NULL : &t->cut, .slice = data[g] };
+        }
+    }
+    s->state.tensor = s->tensor;
+    return NULL;
+}
+
+static sheaf_status *progress_text(char **out, const run *r, int64_t done)
+{
+    json_t *object = json_pack("{s:I, s:s, s:s, s:s, s:I}", "step", (json_int_t)done, "settings", r->settings, "base",
+                               r->fingerprint, "data", sheaf_data_hash(r->job.data), "next_sample",
+                               (json_int_t)(done * r->options->accumulate * r->options->micro_batch));
+    *out = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(object);
+    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "progress of the run") : NULL;
+}
+
+static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, saved *s, int64_t done)
+{
+    free((char *)s->state.progress);
+    s->state.progress = NULL;
+    char *text = NULL;
+    sheaf_status *st = progress_text(&text, r, done);
+    s->state.progress = text;
+    s->state.step = done;
+    if (st == NULL && sheaf_comm_rank(comm) == 0 && r->hooks->before_save != NULL)
+        st = r->hooks->before_save(r->hooks->self);
+    st = sheaf_comm_agree(comm, st);
+    return st == NULL ? sheaf_checkpoints_save(store, comm, &s->state) : st;
+}
+
+/* ---- going on ---- */
+
+static sheaf_status *same_text(const json_t *progress, const char *key, const char *now_is, const char *what)
+{
+    const char *was = json_string_value(json_object_get(progress, key));
+    if (was != NULL && strcmp(was, now_is) == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: %s", what);
+    sheaf_expected(st, "the one this run began with (hash %s)", was == NULL ? "unknown" : was);
+    sheaf_found(st, "another one (hash %s)", now_is);
+    return sheaf_try_this(st, "give the original, or start a new run with another --out");
+}
+
+static sheaf_status *go_on(run *r, sheaf_checkpoint *from, saved *s, sheaf__model *model, int64_t *done)
+{
+    json_t *progress = json_loads(sheaf_checkpoint_progress(from), 0, NULL);
+    sheaf_status *st = same_text(progress, "base", r->fingerprint, "the base model");
+    if (st == NULL)
+        st = same_text(progress, "data", sheaf_data_hash(r->job.data), "the data");
+    json_decref(progress);
+    if (st == NULL)
+        st = sheaf_checkpoint_load(from, &s->state);
+    if (st != NULL)
+        return st;
+    sheaf__model_refresh(model);
+    *done = sheaf_checkpoint_step(from);
+    return NULL;
+}
+
+/* ---- the loop ---- */
+
+static void report(const run *r, const sheaf__rank *rank, const sheaf__step_result *step, int64_t done, double lr, double seconds)
+{
+    const sheaf_event event = { .kind = SHEAF_EVENT_STEP,
+        .step = { .step = done, .steps = r->options->steps, .loss = step->loss, .grad_norm = step->grad_norm, .lr = lr,
+                  .tokens = step->tokens, .seconds = seconds, .memory = rank->device->peak } };
+    sheaf_emit(r->hooks->events, &event);
+    r->result->loss = step->loss;
+    r->result->tokens += step->tokens;
+    r->result->seconds += seconds;
+    r->result->step = done;
+}
+
+/* Signals reach one rank first: all must decide alike. */
+static sheaf_status *asked(const run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
+{
+    const int bits = sheaf_signals_poll(r->hooks->signals);
+    int save_flag = (bits & SHEAF_SIGNAL_SAVE) != 0, stop_flag = (bits & SHEAF_SIGNAL_STOP) != 0;
+    sheaf_status *st = sheaf_comm_any(comm, &save_flag);
+    if (st == NULL)
+        st = sheaf_comm_any(comm, &stop_flag);
+    *to_save = save_flag != 0;
+    *to_stop = stop_flag != 0;
+    return st;
+}
+
+static sheaf_status *stopped(int64_t done)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED, "asked to stop after step %lld", (long long)done);
+    return sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out OUT");
+}
+
+static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, sheaf_comm *comm, saved *s, int64_t done)
+{
+    const sheaf_train_options *o = r->options;
+    const sheaf_schedule schedule = { .kind = o->schedule, .warmup = o->warmup, .steps = o->steps };
+    int64_t saved_at = done > 0 ? done : -1;
+    bool stop = false;
+    sheaf_status *st = NULL;
+    while (done < o->steps && !stop && st == NULL) {
+        const double began = now(), lr = o->lr * sheaf_schedule_factor(&schedule, done);
+        sheaf__step_result step;
+        bool save_now = false;
+        st = sheaf__stepper_run(&step, rank->stepper, done, lr);
+        if (st != NULL)
+            break;
+        done++;
+        if (sheaf_comm_rank(comm) == 0)
+            report(r, rank, &step, done, lr, now() - began);
+        st = asked(r, comm, &save_now, &stop);
+        if (st == NULL && (save_now || stop || (o->save_every > 0 && done % o->save_every == 0))) {
+            st = save(r, store, comm, s, done);
+            saved_at = done;
+        }
+    }
+    if (st == NULL && saved_at != done)
+        st = save(r, store, comm, s, done);
+    return st == NULL && stop && done < o->steps ? stopped(done) : st;
+}
+
+static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
+{
+    run *r = arg;
+    const sheaf_train_options *o = r->options;
+    const int me = sheaf_comm_rank(comm);
+    sheaf_checkpoints *store = NULL;
+    sheaf_checkpoint *from = NULL;
+    sheaf__rank rank = { 0 };
+    saved s = { 0 };
+    int64_t done = 0;
+    const sheaf_checkpoints_options how = { .keep = (int)o->keep, .events = me == 0 ? r->hooks->events : NULL };
+    sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
+    if (st == NULL && o->resume)
+        st = sheaf_checkpoints_latest(&from, store, comm);
+    if (st != NULL)
+        goto done;
+    st = sheaf__rank_open(&rank, SHEAF_CPU, o->tp == 1 ? NULL : comm, me, &r->job);
+    if (st == NULL)
+        st = saved_init(&s, rank.model->trained, o->slices);
+    if (st == NULL && from != NULL)
+        st = go_on(r, from, &s, rank.model, &done);
+    if ((st = sheaf_comm_agree(comm, st)) != NULL)
+        goto done;
+    if (me == 0) {
+        r->result->first = r->result->step = done;
+        if (o->resume)
+            sheaf_note(r->hooks->events, from == NULL ? "no checkpoint yet: starting from the base model"
+                                                      : "going on after step %lld", (long long)done);
+    }
+    st = loop(r, &rank, store, comm, &s, done);
+done:
+    saved_release(&s);
+    sheaf__rank_close(&rank);
+    sheaf_checkpoint_close(from);
+    sheaf_checkpoints_close(store);
+    return st;
+}
+
+/* ---- the whole run ---- */
+
+static sheaf_status *out_is_taken(const char *out)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--out %s", out);
+    sheaf_expected(st, "a folder that does not exist or is empty, for a new run");
+    sheaf_found(st, "a folder with files in it");
+    return sheaf_try_this(st, "go on with that run: --resume; or choose another --out");
+}
+
+static sheaf_status *prepare_out(const sheaf_train_options *o, const char *recipe)
+{
+    char **name = NULL, *path = NULL;
+    int64_t count = 0;
+    sheaf_status *st = NULL;
+    const sheaf_path_kind kind = sheaf__path_kind(o->out);
+    if (kind == SHEAF_PATH_DIR) {
+        st = sheaf__list_dir(&name, &count, o->out);
+        sheaf__names_free(name, count);
+        if (st == NULL && count > 0 && !o->resume)
+            return out_is_taken(o->out);
+    } else if (o->resume) {
+        st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", o->out);
+        sheaf_expected(st, "the folder of a run");
+        return sheaf_found(st, "nothing there");
+    }
+    if (st == NULL)
+        st = sheaf__make_dirs(o->out, NULL);
+    if (st == NULL)
+        st = sheaf__path_join(&path, o->out, "settings");
+    if (st == NULL)
+        st = sheaf__file_write_whole(path, recipe, strlen(recipe), NULL);
+    free(path);
+    return st;
+}
+
+static sheaf_status *check_job(const run *r)
+{
+    const sheaf_train_options *o = r->options;
+    if (o->dp > 1 || o->carrier != SHEAF_CARRIER_THREADS) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, o->dp > 1 ? "--dp %d" : "--carrier mpi", o->dp);
+        sheaf_expected(st, "one group of ranks on the threads carrier");
+        return sheaf_try_this(st, "use --tp for more ranks and --accumulate for a larger batch");
+    }
+    if (o->dtype != SHEAF_F32 && o->dtype != SHEAF_BF16) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--dtype %s", sheaf_dtype_torch_name(o->dtype));
+        sheaf_expected(st, "float32 or bfloat16 on the CPU");
+        return sheaf_try_this(st, "a float16 model trains with --dtype bfloat16 or float32");
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o, const char *settings,
+                          const char *recipe, const sheaf_train_hooks *hooks)
+{
+    *out = (sheaf_train_result){ 0 };
+    sheaf__opened opened = { 0 };
+    sheaf__selection selection = { 0 };
+    sheaf_lora_options fresh = { 0 };
+    sheaf_data *data = NULL;
+    run r = { .options = o, .hooks = hooks, .settings = settings, .result = out };
+    const bool lora = o->method == SHEAF_METHOD_LORA, adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
+    sheaf_status *st = check_job(&r);
+    if (st == NULL && lora && !adapter)
+        st = sheaf_train_options_lora(&fresh, o);
+    if (st == NULL)
+        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices,
+                                        .adapter = adapter ? o->adapter : NULL, .fresh = lora && !adapter ? &fresh : NULL });
+    if (st == NULL)
+        st = sheaf__select(&selection, opened.schema, o->method, o->head_patterns);
+    if (st == NULL)
+        st = sheaf_data_open(&data, o->data, &(sheaf_data_options){ .config = &opened.config, .seq = o->seq, .events = hooks->events });
+    if (st == NULL)
+        st = sheaf__fingerprint(r.fingerprint, opened.schema, opened.base);
+    if (st == NULL)
+        st = prepare_out(o, recipe);
+    if (st == NULL) {
+        r.job = (sheaf__job){ .options = o, .schema = opened.schema, .lora = opened.lora, .selection = &selection, .data = data,
+                              .base = opened.weights, .adapter = opened.adapter, .seq = sheaf_data_seq(data) };
+        st = sheaf_comm_run_threads(o->tp, train_rank, &r);
+    }
+    if (st == NULL)
+        st = sheaf__export(&out->result, &out->checkpoint, o, &opened, out->step);
+    sheaf_data_close(data);
+    sheaf__selection_release(&selection);
+    sheaf_lora_options_release(&fresh);
+    sheaf__opened_close(&opened);
+    return st;
+}
+
+void sheaf_train_result_release(sheaf_train_result *result)
+{
+    free(result->result);
+    free(result->checkpoint);
+    *result = (sheaf_train_result){ 0 };
+}
+
+/* ---- what an earlier run left ---- */
+
+typedef struct peek { const char *out; char *settings; int64_t step; } peek;
+
+static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
+{
+    peek *p = arg;
+    sheaf_checkpoints *store = NULL;
+    sheaf_checkpoint *latest = NULL;
+    sheaf_status *st = sheaf_checkpoints_open(&store, comm, p->out, &(sheaf_checkpoints_options){ 0 });
+    if (st == NULL)
+        st = sheaf_checkpoints_latest(&latest, store, comm);
+    if (st == NULL && latest != NULL) {
+        json_t *progress = json_loads(sheaf_checkpoint_progress(latest), 0, NULL);
+        const char *text = json_string_value(json_object_get(progress, "settings"));
+        p->settings = text == NULL ? NULL : strdup(text);
+        p->step = sheaf_checkpoint_step(latest);
+        json_decref(progress);
+    }
+    sheaf_checkpoint_close(latest);
+    sheaf_checkpoints_close(store);
+    return st;
+}
+
+sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
+{
+    peek p = { .out = out };
+    sheaf_status *st = NULL;
+    char *path = NULL;
+    size_t size;
+    if (sheaf__path_kind(out) == SHEAF_PATH_DIR)
+        st = sheaf_comm_run_threads(1, peek_rank, &p);
+    if (st == NULL && p.settings == NULL) { /* stopped before its first checkpoint */
+        st = sheaf__path_join(&path, out, "settings");
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            st = sheaf__file_read_all(&p.settings, &size, path, 1 << 20);
+    }
+    free(path);
+    *settings = p.settings;
+    *step = p.step;
+    return st;
+}

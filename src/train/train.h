@@ -1,0 +1,42 @@
+/* train.h - a fine-tuning run from its flags to its adapter or model.
+ *
+ *   OUT/settings           the effective settings, as a recipe
+ *   OUT/metrics.jsonl      one line a step (written by the caller's event sink)
+ *   OUT/checkpoints/       see checkpoint.h
+ *   OUT/adapter/           method lora: PEFT form, appears when the run is done
+ *   OUT/model/             methods head and full: Hugging Face form */
+#ifndef SHEAF_TRAIN_TRAIN_H
+#define SHEAF_TRAIN_TRAIN_H
+
+#include "base/events.h"
+#include "train/options.h"
+#include "train/signals.h"
+
+typedef struct sheaf_train_hooks {
+    const sheaf_events *events;          /* steps and notes; may be NULL */
+    sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
+    void *self;
+    sheaf_signals *signals;              /* asked to save or stop; may be NULL */
+} sheaf_train_hooks;
+
+typedef struct sheaf_train_result {
+    int64_t step;        /* steps done in all */
+    int64_t first;       /* steps that were done when this run began */
+    double loss, seconds;
+    int64_t tokens;
+    char *result;        /* OUT/adapter or OUT/model; owned */
+    char *checkpoint;    /* folder of the last checkpoint; owned */
+} sheaf_train_result;
+
+/* What lies in OUT: settings text (malloc'd, NULL when there is none) and the step of the
+ * newest complete checkpoint (0 when there is none). Errors: SHEAF_E_IO, and the lock's. */
+sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out);
+
+/* sheaf_train - runs to the end, or until a signal asks to stop (SHEAF_E_STOPPED, state
+ * saved). settings: cli_settings_text() of what may not change, stored in every checkpoint;
+ * recipe: all settings, written beside the run. */
+sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *options, const char *settings,
+                          const char *recipe, const sheaf_train_hooks *hooks);
+void sheaf_train_result_release(sheaf_train_result *result);
+
+#endif
