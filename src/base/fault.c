@@ -80,7 +80,7 @@ int sheaf__fault_errno(sheaf_fault_action action)
          : action == SHEAF_FAULT_EINTR ? EINTR : 0;
 }
 
-void *sheaf__alloc(sheaf_faults *faults, size_t count, size_t size)
+void *sheaf__fault_calloc(sheaf_faults *faults, size_t count, size_t size)
 {
     const sheaf_fault_action action = sheaf__fault(faults, SHEAF_FAULT_MALLOC);
     if (action == SHEAF_FAULT_FAIL || action == SHEAF_FAULT_ENOSPC)

@@ -48,7 +48,7 @@ sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op);
 /* sheaf__fault_errno - the error number to act on: EIO, ENOSPC, EINTR, or 0 for "make the call". */
 int sheaf__fault_errno(sheaf_fault_action action);
 
-/* sheaf__alloc - calloc() through the hook; for the memory that writers hold. */
-void *sheaf__alloc(sheaf_faults *faults, size_t count, size_t size);
+/* sheaf__fault_calloc - calloc() through the hook; for the memory that writers hold. */
+void *sheaf__fault_calloc(sheaf_faults *faults, size_t count, size_t size);
 
 #endif

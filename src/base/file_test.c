@@ -438,7 +438,7 @@ static void test_faults__spellings(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         CHECK_FAILS(sheaf__faults_parse(&f, bad[i]), SHEAF_E_ARG, "SHEAF_FAULT | op:n:action");
     sheaf_faults memory = { .op = SHEAF_FAULT_MALLOC, .action = SHEAF_FAULT_FAIL, .n = 2 };
-    void *first = sheaf__alloc(&memory, 1, 8), *second = sheaf__alloc(&memory, 1, 8);
+    void *first = sheaf__fault_calloc(&memory, 1, 8), *second = sheaf__fault_calloc(&memory, 1, 8);
     assert_true(first != NULL && second == NULL);
     free(first);
 }

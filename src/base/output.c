@@ -73,7 +73,7 @@ static sheaf_status *make_partial(sheaf_output *output)
 
 sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace, sheaf_faults *faults)
 {
-    sheaf_output *output = sheaf__alloc(faults, 1, sizeof *output);
+    sheaf_output *output = sheaf__fault_calloc(faults, 1, sizeof *output);
     size_t n = strlen(dst);
     while (n > 1 && dst[n - 1] == '/')
         n--;
