@@ -4,24 +4,44 @@
  * (all of them in training; the new ones when decoding with a cache). Query i
  * (absolute index q0 + i, q0 = keys - queries) sees key j when j <= q0 + i,
  * j > q0 + i - window (if window > 0), and key_mask[b][j] != 0.
- * s = scale * (q . k) in float32; e = exp(s - max); p = round(e / sum e); masked
- * p are +0; o = round(sum over keys of p * v, in blocks of 256 keys counted from
- * key 0, + 0.0f). A row that sees nothing gives o = 0 and no gradient.
- * Backward: D = dot(do, o) in 16 lanes; dp = do . v; ds = round(scale * p32 * (dp - D))
- * with p32 = e / sum e unrounded; dq = sum ds k; dk = sum ds q; dv = sum p do, where
- * p is the rounded one. dk, dv of a key head add its query heads in ascending order,
- * each over its queries in blocks of 256 (counted from query 0); every result has
- * + 0.0f added before it is rounded to dtype. */
+ *
+ * Forward. s = scale * (q . k) in float32; max = the largest visible s, + 0.0f;
+ * e = exp(s - max); sum = the visible e in 16 lanes, lane j mod 16 by absolute key
+ * index; p = round(e / sum); o = round(sum over keys of p * v, in blocks of 256
+ * keys counted from key 0, + 0.0f).
+ * Backward. D = dot(do, o) in 16 lanes; p32 = e / sum, unrounded; dp = do . v;
+ * ds = round(scale * p32 * (dp - D)), from left to right; dq = sum over keys of
+ * ds * k in blocks of 256 keys counted from key 0; dk = sum ds * q and
+ * dv = sum p * do, where p is the rounded one: a key head's query heads ascending, each
+ * over its queries in blocks of 256 counted from query 0, all blocks added to
+ * one running sum. Every dq, dk, dv has + 0.0f added before it is rounded to dtype.
+ * Products over head_dim, keys and queries follow the numeric contract; in
+ * bfloat16 pairs are (2i, 2i + 1) of the index that is summed, counted as above.
+ *
+ * What a query does not see contributes nothing: its term is left out of the
+ * chain, the lane and the maximum. Kernels may multiply it by +0 instead, or
+ * leave out blocks, because a +0 never changes a lane (e >= 0) and changes a
+ * chain only in the sign of a zero, which the final + 0.0f removes. That fails
+ * when the other factor is not finite (0 * inf); then kernels take the slow path
+ * of the definition, so an inf or NaN reaches exactly the queries that see it.
+ * A query that sees nothing gives o = 0, stats (-inf, 0) and no gradient.
+ * Which NaN a NaN result is, is not defined.
+ *
+ * Since lanes, blocks and pairs are counted from key 0, decoding gives the bits
+ * of the last rows of the forward pass over the whole sequence. The way work
+ * is divided (heads, query blocks, threads) never changes a bit. */
 #ifndef SHEAF_OPS_ATTENTION_H
 #define SHEAF_OPS_ATTENTION_H
 
 #include "ops/device.h"
 
+#define SHEAF__HEAD_DIM_MAX 256
+
 typedef struct sheaf__attention {
     sheaf_dtype dtype;
     int64_t batch, queries, keys;
     int64_t kv_heads, group; /* owned key/value heads; query heads of each */
-    int64_t head_dim;
+    int64_t head_dim;        /* 1 .. SHEAF__HEAD_DIM_MAX; even in bfloat16 */
     int64_t window;          /* 0 = none */
     float scale;
     const uint8_t *key_mask; /* [batch, mask_ld], NULL = all visible */
@@ -32,14 +52,23 @@ typedef struct sheaf__attention {
     int64_t kv_rows;         /* rows between sequences in k and v (keys, or the cache's length) */
 } sheaf__attention;
 
-/* stats [batch, kv_heads*group, queries, 2] f32: row max of s, and sum of e. May be
- * NULL when no backward follows. */
+/* sheaf__attention_forward - one parallel region over device->pool.
+ *   stats  [batch, kv_heads*group, queries, 2] f32: row max of s, and sum of e. May be
+ *          NULL when no backward follows.
+ * Scratch: device->scratch only; any number of keys whose K, Q or V block fits (the
+ * query block shrinks as keys grow, down to 16 rows: more than a million keys).
+ * Adds to device->flops 2 multiply-adds per visible (query, key, channel), the causal
+ * and the window limit counted exactly, key_mask ignored; on dry does nothing else. */
 void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *shape, void *o,
                               float *stats, const void *q, const void *k, const void *v);
-/* dq has the layout of q, dk of k, dv of v, do of o; needs queries == keys. */
+/* sheaf__attention_backward - dq has the layout of q, dk of k, dv of v, d_o of o; every
+ * element of the owned heads is written. Needs queries == keys. Counts 5 multiply-adds
+ * per visible (query, key, channel), whatever it recomputes. */
 void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *shape, void *dq,
                                void *dk, void *dv, const void *d_o, const void *o,
                                const float *stats, const void *q, const void *k, const void *v);
+/* The definition: plain C, serial, slow. Run it with DAZ and FTZ set, like all
+ * arithmetic under the contract (pool.h sets them for tasks). */
 void sheaf__attention_forward_ref(const sheaf__attention *shape, void *o, float *stats,
                                   const void *q, const void *k, const void *v);
 void sheaf__attention_backward_ref(const sheaf__attention *shape, void *dq, void *dk, void *dv,

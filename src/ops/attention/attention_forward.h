@@ -1,0 +1,321 @@
+/* attention_forward.h - part of attention_kernel.h: the output of a range of rows.
+ *
+ * A row is a (query, query head) of one key head, the heads of a query side by
+ * side, so that all rows of a block see almost the same keys. For a block of rows:
+ * scores [panel][key][16], their maximum, e and its 16 sums, p in place of e as
+ * words [panel][step][16], o = p v. When the scores of all keys do not fit in the
+ * scratch they are computed again for each of the three passes, a run of keys at a
+ * time. */
+
+typedef struct rows {
+    int64_t begin, count, panels;
+    int64_t from, to;           /* keys that a row may see; from is a multiple of 16 */
+    int64_t all_from, all_to;   /* keys that every row may see */
+    int64_t run;                /* keys whose scores are held at once: a multiple of 256 */
+    int32_t *first, *last;      /* [rows] limits of each row */
+    float *max, *sum;           /* [rows] */
+    float *lane;                /* [panel][16 lanes][16 rows] */
+    uint32_t *q;                /* [panel][depth][16] */
+    float *score;               /* [panel][run][16] */
+    float *out;                 /* [row][wide] */
+    uint32_t *v;                /* [panel of head_dim][v_steps][16] */
+    int64_t v_from, v_steps;    /* packed once for the part if v_whole, else a block at a time */
+    bool v_whole;
+} rows;
+
+#define MAX_ROWS 64
+
+static int64_t first_seen(const job *w, int64_t row) { return sheaf__attention_first(w->s, row / w->s->group); }
+static int64_t last_seen(const job *w, int64_t row) { return sheaf__attention_last(w->s, row / w->s->group); }
+
+/* Divides the scratch: rows of a block so that scores stay in the second-level cache. */
+static int64_t plan_rows(job *w, rows *r)
+{
+    const int64_t from = first_seen(w, w->part.begin) / BLOCK * BLOCK;
+    const int64_t to = last_seen(w, w->part.end - 1) + 1;
+    const int64_t longest = up_to(least(to - from, w->s->window > 0 ? w->s->window + MAX_ROWS + BLOCK : to), BLOCK);
+    int64_t size = longest <= 4096 ? MAX_ROWS : longest <= 8192 ? MAX_ROWS / 2 : PANEL;
+    size = least(size, up_to(w->part.end - w->part.begin, PANEL));
+    r->first = take(w, size);
+    r->last = take(w, size);
+    r->max = take(w, size);
+    r->sum = take(w, size);
+    r->lane = take(w, size * 16);
+    r->q = take(w, size * w->depth);
+    r->out = take(w, size * w->wide);
+    const int64_t room = (w->end - w->free) / 4 - BLOCK * w->wide;
+    r->run = least(longest, room / size / BLOCK * BLOCK);
+    assert(r->run > 0);
+    r->score = take(w, size * r->run);
+    r->v_from = from;
+    r->v_steps = up_to(to - from, 2) / w->step;
+    r->v_whole = w->part.end - w->part.begin > size && r->v_steps * w->wide <= (w->end - w->free) / 4;
+    if (!r->v_whole)
+        r->v_steps = BLOCK / w->step;
+    r->v = take(w, r->v_steps * w->wide);
+    return size;
+}
+
+/* The rows' queries, transposed. Within a panel, rows that lie evenly spaced go together:
+ * the heads of a query, or the queries of the only head. */
+static void pack_rows(const job *w, const rows *r)
+{
+    const int64_t group = w->s->group;
+    if (r->count % PANEL != 0)
+        memset(r->q + (r->panels - 1) * w->depth * PANEL, 0, (size_t)(w->depth * PANEL) * 4);
+    for (int64_t i = 0, n; i < r->count; i += n) {
+        const int64_t row = r->begin + i, g = row % group;
+        n = least(least(PANEL - i % PANEL, r->count - i), group == 1 ? PANEL : group - g);
+        mm_transpose(r->q + i / PANEL * w->depth * PANEL + i % PANEL, PANEL,
+                     q_row(w, w->call->q, row / group, g),
+                     (group == 1 ? w->s->ldq : w->s->head_dim) * w->size, n, w->depth);
+    }
+}
+
+static void begin_rows(const job *w, rows *r, int64_t begin, int64_t count)
+{
+    r->begin = begin;
+    r->count = count;
+    r->panels = (count + PANEL - 1) / PANEL;
+    r->from = first_seen(w, begin) / PANEL * PANEL;
+    r->to = last_seen(w, begin + count - 1) + 1;
+    r->all_from = first_seen(w, begin + count - 1);
+    r->all_to = last_seen(w, begin) + 1;
+    if (w->s->key_mask != NULL)
+        r->all_to = r->all_from;
+    for (int64_t i = 0; i < r->panels * PANEL; i++) {
+        r->first[i] = i < count ? (int32_t)first_seen(w, begin + i) : 0;
+        r->last[i] = i < count ? (int32_t)last_seen(w, begin + i) : -1;
+        r->max[i] = -INFINITY;
+    }
+    pack_rows(w, r);
+    if (count % PANEL != 0) /* rows that do not exist see nothing */
+        r->all_to = r->all_from;
+    memset(r->lane, 0, (size_t)(r->panels * PANEL * 16) * sizeof(float));
+}
+
+static void score_keys(const job *w, const rows *r, int64_t j0, int64_t j1)
+{
+    const tile t = { .c = r->score, .c_row = PANEL, .c_panel = r->run * PANEL,
+                     .a = k_row(w, j0), .a_row = w->s->ldk * w->size, .a_step = 4,
+                     .b = r->q, .b_panel = w->depth * PANEL, .steps = w->depth,
+                     .scale = w->s->scale, .pairs = w->pairs };
+    product(&t, j1 - j0, r->panels);
+}
+
+/* One panel of rows while it walks over keys. */
+typedef struct column {
+    float *score; /* of key `run0` */
+    float *lane;
+    int64_t run0;
+    w16 first, last;
+    v16 max;
+} column;
+
+static column column_of(const rows *r, int64_t p, int64_t run0)
+{
+    return (column){ r->score + p * r->run * PANEL, r->lane + p * PANEL * 16, run0,
+                     w_load(r->first + p * PANEL), w_load(r->last + p * PANEL),
+                     v_load(r->max + p * PANEL) };
+}
+
+/* Keys [j0, j1) that every row sees. */
+static void max_free(column *c, int64_t j0, int64_t j1)
+{
+    const float *s = c->score + (j0 - c->run0) * PANEL;
+    v16 a = c->max, b = a;
+    int64_t j = j0;
+    for (; j + 2 <= j1; j += 2, s += 2 * PANEL) {
+        a = v_max(v_load(s), a);
+        b = v_max(v_load(s + PANEL), b);
+    }
+    if (j < j1)
+        a = v_max(v_load(s), a);
+    c->max = v_max(a, b);
+}
+
+static void max_limited(const job *w, column *c, int64_t j0, int64_t j1)
+{
+    const float *s = c->score + (j0 - c->run0) * PANEL;
+    for (int64_t j = j0; j < j1; j++, s += PANEL)
+        if (!is_hidden(w, j))
+            c->max = pick(between(c->first, w_set((uint32_t)j), c->last), v_max(v_load(s), c->max),
+                          c->max);
+}
+
+static void exp_free(column *c, int64_t j0, int64_t j1)
+{
+    float *s = c->score + (j0 - c->run0) * PANEL;
+    for (int64_t j = j0; j < j1; j++, s += PANEL) {
+        float *lane = c->lane + j % 16 * PANEL;
+        const v16 e = v_exp(v_sub(v_load(s), c->max));
+        v_store(lane, v_add(v_load(lane), e));
+        v_store(s, e);
+    }
+}
+
+static void exp_limited(const job *w, column *c, int64_t j0, int64_t j1)
+{
+    float *s = c->score + (j0 - c->run0) * PANEL;
+    for (int64_t j = j0; j < j1; j++, s += PANEL) {
+        float *lane = c->lane + j % 16 * PANEL;
+        v16 e = v_set(0.0f);
+        if (!is_hidden(w, j))
+            e = only(between(c->first, w_set((uint32_t)j), c->last), v_exp(v_sub(v_load(s), c->max)));
+        v_store(lane, v_add(v_load(lane), e));
+        v_store(s, e);
+    }
+}
+
+/* Keys [j0, j1) of a run: limited, free, limited. */
+static void find_max(const job *w, const rows *r, int64_t j0, int64_t j1)
+{
+    const int64_t a = least(most(j0, r->all_from), j1), b = most(a, least(j1, r->all_to));
+    for (int64_t p = 0; p < r->panels; p++) {
+        column c = column_of(r, p, j0);
+        max_limited(w, &c, j0, a);
+        max_free(&c, a, b);
+        max_limited(w, &c, b, j1);
+        v_store(r->max + p * PANEL, c.max);
+    }
+}
+
+/* e in place of s, and its 16 sums. */
+static void exponentials(const job *w, const rows *r, int64_t j0, int64_t j1)
+{
+    const int64_t a = least(most(j0, r->all_from), j1), b = most(a, least(j1, r->all_to));
+    for (int64_t p = 0; p < r->panels; p++) {
+        column c = column_of(r, p, j0);
+        exp_limited(w, &c, j0, a);
+        exp_free(&c, a, b);
+        exp_limited(w, &c, b, j1);
+    }
+}
+
+static void end_sums(const job *w, const rows *r)
+{
+    for (int64_t p = 0; p < r->panels; p++) {
+        float *lane = r->lane + p * PANEL * 16;
+        for (int apart = 8; apart >= 1; apart /= 2)
+            for (int l = 0; l < apart; l++)
+                v_store(lane + l * PANEL,
+                        v_add(v_load(lane + l * PANEL), v_load(lane + (l + apart) * PANEL)));
+        v_store(r->sum + p * PANEL, v_load(lane));
+    }
+    if (w->call->stats != NULL)
+        for (int64_t i = 0; i < r->count; i++) {
+            const int64_t row = r->begin + i, head = w->part.kv * w->s->group + row % w->s->group;
+            float *stats = sheaf__attention_stats(w->call, w->part.batch, head, row / w->s->group);
+            stats[0] = r->max[i];
+            stats[1] = sheaf__one_nan(r->sum[i]);
+        }
+}
+
+/* p as words, in place of e: step t of a panel never lies behind key t. */
+static void quotients(const job *w, const rows *r, int64_t count)
+{
+    for (int64_t p = 0; p < r->panels; p++) {
+        float *s = r->score + p * r->run * PANEL;
+        v16 sum = v_load(r->sum + p * PANEL);
+        sum = pick(is_zero(sum), v_set(1.0f), sum); /* of a row that sees nothing: its e are 0 */
+        if (!w->pairs) {
+            for (int64_t j = 0; j < count; j++)
+                v_store(s + j * PANEL, v_div(v_load(s + j * PANEL), sum));
+            continue;
+        }
+        for (int64_t j = 0; j < count; j += 2) {
+            const w16 even = halves(v_div(v_load(s + j * PANEL), sum));
+            const w16 odd = j + 1 < count ? halves(v_div(v_load(s + (j + 1) * PANEL), sum)) : w_set(0);
+            w_store(s + j / 2 * PANEL, pair(even, odd));
+        }
+    }
+}
+
+/* o += p v over keys [j0, j1) of the run that starts at key `run0`, all in one block. */
+static bool add_block(const job *w, const rows *r, int64_t run0, int64_t j0, int64_t j1)
+{
+    bool finite = true;
+    const uint32_t *v = r->v + (j0 - r->v_from) / w->step * PANEL;
+    if (!r->v_whole) {
+        v = r->v;
+        finite = pack_keys(w, r->v, r->v_steps * PANEL, v_row, j0, j1);
+    }
+    for (int64_t p = 0; p < r->panels; p++) {
+        const float *weights = r->score + p * r->run * PANEL + (j0 - run0) / w->step * PANEL;
+        const tile t = { .c = r->out + p * PANEL * w->wide, .c_row = w->wide, .c_panel = PANEL,
+                         .a = (const char *)weights, .a_row = 4, .a_step = PANEL * 4,
+                         .b = v, .b_panel = r->v_steps * PANEL,
+                         .steps = (j1 - j0 + w->step - 1) / w->step, .add = true, .pairs = w->pairs };
+        product(&t, least(PANEL, r->count - p * PANEL), w->panels);
+    }
+    return finite;
+}
+
+/* Runs end where blocks of the contract end. */
+static int64_t run_end(const rows *r, int64_t j0)
+{
+    const int64_t base = r->from / BLOCK * BLOCK;
+    return least(r->to, base + ((j0 - base) / r->run + 1) * r->run);
+}
+
+static bool weigh_values(const job *w, const rows *r, bool again)
+{
+    bool finite = true;
+    memset(r->out, 0, (size_t)(r->panels * PANEL * w->wide) * sizeof(float));
+    for (int64_t j0 = r->from, j1; j0 < r->to; j0 = j1) {
+        j1 = run_end(r, j0);
+        if (again) {
+            score_keys(w, r, j0, j1);
+            exponentials(w, r, j0, j1); /* sums on into lanes nobody reads any more */
+        }
+        quotients(w, r, j1 - j0);
+        for (int64_t b0 = j0, b1; b0 < j1; b0 = b1) {
+            b1 = least(j1, (b0 / BLOCK + 1) * BLOCK);
+            finite &= add_block(w, r, j0, b0, b1);
+        }
+    }
+    return finite;
+}
+
+static bool attend_rows(const job *w, const rows *r)
+{
+    const bool again = run_end(r, r->from) < r->to;
+    for (int64_t j0 = r->from, j1; j0 < r->to; j0 = j1) {
+        j1 = run_end(r, j0);
+        score_keys(w, r, j0, j1);
+        find_max(w, r, j0, j1);
+    }
+    for (int64_t i = 0; i < r->panels * PANEL; i += PANEL)
+        v_store(r->max + i, v_add(v_load(r->max + i), v_set(0.0f)));
+    for (int64_t j0 = r->from, j1; j0 < r->to; j0 = j1) {
+        j1 = run_end(r, j0);
+        if (again)
+            score_keys(w, r, j0, j1);
+        exponentials(w, r, j0, j1);
+    }
+    end_sums(w, r);
+    if (!weigh_values(w, r, again))
+        return false;
+    for (int64_t i = 0; i < r->count; i++) {
+        const int64_t row = r->begin + i;
+        finish_row(w, (char *)o_row(w, w->call->o, row / w->s->group, row % w->s->group),
+                   r->out + i * w->wide);
+    }
+    return true;
+}
+
+static void attend(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
+                   size_t bytes)
+{
+    job w = job_of(call, part, scratch, bytes);
+    rows r;
+    const int64_t size = plan_rows(&w, &r);
+    bool finite = !r.v_whole ||
+                  pack_keys(&w, r.v, r.v_steps * PANEL, v_row, r.v_from, last_seen(&w, part->end - 1) + 1);
+    for (int64_t begin = part->begin; finite && begin < part->end; begin += size) {
+        begin_rows(&w, &r, begin, least(size, part->end - begin));
+        finite = attend_rows(&w, &r);
+    }
+    if (!finite)
+        sheaf__attention_ref_rows(call, part);
+}

@@ -1,0 +1,86 @@
+/* attention_parts.h - what the files of this folder share.
+ *
+ * Both directions divide into parts that can be computed alone: the output of a
+ * range of queries of one key head, dq of a range of queries, dk and dv of a range
+ * of keys. The reference has each as a function; kernels use it when they meet a
+ * number that is not finite. */
+#ifndef SHEAF_OPS_ATTENTION_PARTS_H
+#define SHEAF_OPS_ATTENTION_PARTS_H
+
+#include "ops/attention/attention.h"
+#include "ops/math/round.h"
+
+#define SHEAF__ATTENTION_BLOCK 256 /* of the contract: keys or queries of one chain */
+#define SHEAF__ATTENTION_STRIP 32  /* keys whose scores go through the backward pass together */
+#define SHEAF__ATTENTION_LD 272    /* queries of a strip's row: 256 would put rows into one cache set */
+
+typedef struct sheaf__attention_call {
+    const sheaf__attention *shape;
+    void *o; /* written forward, read backward */
+    float *stats;
+    const void *q, *k, *v, *d_o;
+    void *dq, *dk, *dv;
+} sheaf__attention_call;
+
+/* A part: of one sequence and key head, query heads [g0, g1) of the group and queries or
+ * keys [begin, end). Forward, [begin, end) are rows instead: query * group + head. */
+typedef struct sheaf__attention_part {
+    int64_t batch, kv, g0, g1, begin, end;
+} sheaf__attention_part;
+
+void sheaf__attention_ref_rows(const sheaf__attention_call *call, const sheaf__attention_part *part);
+void sheaf__attention_ref_dq(const sheaf__attention_call *call, const sheaf__attention_part *part);
+void sheaf__attention_ref_dkv(const sheaf__attention_call *call, const sheaf__attention_part *part);
+
+/* What computes parts on one instruction set, with `bytes` of scratch. */
+typedef struct sheaf__attention_kernels {
+    /* o (and stats) of rows [begin, end) */
+    void (*rows)(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
+                 size_t bytes);
+    /* dk and dv of keys [begin, end), begin a multiple of 256; all heads of the group. With
+     * `both` these are all keys, and dq of all queries is written as well. */
+    void (*dkv)(const sheaf__attention_call *call, const sheaf__attention_part *part, bool both,
+                void *scratch, size_t bytes);
+    /* dq of queries [begin, end), begin a multiple of 256 */
+    void (*dq)(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
+               size_t bytes);
+} sheaf__attention_kernels;
+
+extern const sheaf__attention_kernels sheaf__attention_avx2, sheaf__attention_avx512;
+/* For kernels->isa on this CPU; the reference for "ref". */
+const sheaf__attention_kernels *sheaf__attention_kernels_for(const char *isa);
+
+/* Most keys whose dk and dv the dkv kernels can hold in `bytes`: a multiple of 256. */
+int64_t sheaf__attention_keys_held(const sheaf__attention *shape, size_t bytes);
+
+/* Keys that query i may see: [first, last] by order and window alone, without key_mask. */
+static inline int64_t sheaf__attention_last(const sheaf__attention *s, int64_t i)
+{
+    return s->keys - s->queries + i;
+}
+
+static inline int64_t sheaf__attention_first(const sheaf__attention *s, int64_t i)
+{
+    const int64_t first = sheaf__attention_last(s, i) - s->window + 1;
+    return s->window > 0 && first > 0 ? first : 0;
+}
+
+static inline bool sheaf__attention_masked(const sheaf__attention *s, int64_t batch, int64_t j)
+{
+    return s->key_mask != NULL && s->key_mask[batch * s->mask_ld + j] == 0;
+}
+
+/* Index of the first element of head `h` of a row, in elements. */
+static inline int64_t sheaf__attention_at(int64_t row, int64_t ld, int64_t h, int64_t head_dim)
+{
+    return row * ld + h * head_dim;
+}
+
+static inline float *sheaf__attention_stats(const sheaf__attention_call *call, int64_t batch,
+                                            int64_t head, int64_t i)
+{
+    const sheaf__attention *s = call->shape;
+    return call->stats + ((batch * s->kv_heads * s->group + head) * s->queries + i) * 2;
+}
+
+#endif

@@ -1,0 +1,252 @@
+/* attention_ref.c - attention as attention.h defines it, one number at a time.
+ *
+ * Nothing is kept between numbers: a score is worked out again wherever it is
+ * needed, so that each function below reads like its formula. */
+#include <math.h>
+
+#include "ops/attention/attention_parts.h"
+#include "ops/math/math.h"
+
+/* One query head of one sequence against one key head. */
+typedef struct head {
+    const sheaf__attention_call *call;
+    const sheaf__attention *s;
+    int64_t batch, kv, head;
+} head;
+
+static int64_t q_at(const head *h, int64_t i)
+{
+    return sheaf__attention_at(h->batch * h->s->queries + i, h->s->ldq, h->head, h->s->head_dim);
+}
+
+static int64_t o_at(const head *h, int64_t i)
+{
+    return sheaf__attention_at(h->batch * h->s->queries + i, h->s->ldo, h->head, h->s->head_dim);
+}
+
+static int64_t k_at(const head *h, int64_t j)
+{
+    return sheaf__attention_at(h->batch * h->s->kv_rows + j, h->s->ldk, h->kv, h->s->head_dim);
+}
+
+static int64_t v_at(const head *h, int64_t j)
+{
+    return sheaf__attention_at(h->batch * h->s->kv_rows + j, h->s->ldv, h->kv, h->s->head_dim);
+}
+
+static bool sees(const head *h, int64_t i, int64_t j)
+{
+    return j >= sheaf__attention_first(h->s, i) && j <= sheaf__attention_last(h->s, i) &&
+           !sheaf__attention_masked(h->s, h->batch, j);
+}
+
+/* x . y over head_dim: ascending fma from 0; bfloat16 by pairs, the odd one first.
+ * head_dim fits in one block of the contract. */
+static float product(const head *h, const void *x, int64_t x0, const void *y, int64_t y0)
+{
+    const sheaf_dtype dtype = h->s->dtype;
+    const int64_t step = dtype == SHEAF_F32 ? 1 : 2;
+    float sum = 0.0f;
+    for (int64_t c = 0; c < h->s->head_dim; c += step)
+        for (int64_t e = c + step - 1; e >= c; e--)
+            sum = fmaf(sheaf__load(x, x0 + e, dtype), sheaf__load(y, y0 + e, dtype), sum);
+    return sum;
+}
+
+static float score(const head *h, int64_t i, int64_t j)
+{
+    return h->s->scale * product(h, h->call->q, q_at(h, i), h->call->k, k_at(h, j));
+}
+
+static void softmax_row(const head *h, int64_t i, float *max, float *sum)
+{
+    float lane[16] = { 0 };
+    *max = -INFINITY;
+    for (int64_t j = 0; j < h->s->keys; j++)
+        if (sees(h, i, j)) {
+            const float s = score(h, i, j);
+            *max = s > *max ? s : *max;
+        }
+    *max += 0.0f; /* the largest of -0 and +0 must not depend on their order */
+    for (int64_t j = 0; j < h->s->keys; j++)
+        if (sees(h, i, j))
+            lane[j % 16] += sheaf__exp(score(h, i, j) - *max);
+    *sum = sheaf__lanes_join(lane);
+}
+
+static float p32(const head *h, int64_t i, int64_t j, float max, float sum)
+{
+    return sheaf__exp(score(h, i, j) - max) / sum;
+}
+
+/* ds of one pair, rounded; stats holds max and sum of row i. */
+static float dscore(const head *h, int64_t i, int64_t j, const float *stats)
+{
+    const sheaf__attention *s = h->s;
+    float x[SHEAF__HEAD_DIM_MAX], y[SHEAF__HEAD_DIM_MAX];
+    for (int64_t c = 0; c < s->head_dim; c++) {
+        x[c] = sheaf__load(h->call->d_o, o_at(h, i) + c, s->dtype);
+        y[c] = sheaf__load(h->call->o, o_at(h, i) + c, s->dtype);
+    }
+    const float whole = sheaf__lanes_dot(x, y, s->head_dim);
+    const float dp = product(h, h->call->d_o, o_at(h, i), h->call->v, v_at(h, j));
+    const float p = p32(h, i, j, stats[0], stats[1]);
+    return sheaf__rounded(s->scale * p * (dp - whole), s->dtype);
+}
+
+/* ---- sums of vectors: block += weight * row, total += block ---- */
+typedef struct sums {
+    float block[SHEAF__HEAD_DIM_MAX], total[SHEAF__HEAD_DIM_MAX];
+} sums;
+
+static void add_row(sums *to, float weight, const head *h, const void *x, int64_t x0)
+{
+    for (int64_t c = 0; c < h->s->head_dim; c++)
+        to->block[c] = fmaf(weight, sheaf__load(x, x0 + c, h->s->dtype), to->block[c]);
+}
+
+static void end_block(sums *to, const head *h)
+{
+    for (int64_t c = 0; c < h->s->head_dim; c++) {
+        to->total[c] += to->block[c];
+        to->block[c] = 0.0f;
+    }
+}
+
+static void store_sums(void *x, int64_t x0, const sums *from, const head *h)
+{
+    for (int64_t c = 0; c < h->s->head_dim; c++)
+        sheaf__store(x, x0 + c, from->total[c] + 0.0f, h->s->dtype);
+}
+
+/* The n-th index of an ascending sum: by pairs, odd first, in bfloat16. */
+static int64_t nth(const sheaf__attention *s, int64_t n, int64_t count)
+{
+    if (s->dtype == SHEAF_F32 || (count % 2 == 1 && n == count - 1))
+        return n;
+    return n ^ 1;
+}
+
+static bool ends_block(int64_t n, int64_t count)
+{
+    return (n + 1) % SHEAF__ATTENTION_BLOCK == 0 || n + 1 == count;
+}
+
+static void forward_row(const head *h, int64_t i)
+{
+    const sheaf__attention *s = h->s;
+    float max, sum;
+    sums o = { { 0 }, { 0 } };
+    softmax_row(h, i, &max, &sum);
+    for (int64_t n = 0; n < s->keys; n++) {
+        const int64_t j = nth(s, n, s->keys);
+        if (sees(h, i, j))
+            add_row(&o, sheaf__rounded(p32(h, i, j, max, sum), s->dtype), h, h->call->v, v_at(h, j));
+        if (ends_block(n, s->keys))
+            end_block(&o, h);
+    }
+    store_sums(h->call->o, o_at(h, i), &o, h);
+    if (h->call->stats != NULL) {
+        float *stats = sheaf__attention_stats(h->call, h->batch, h->head, i);
+        stats[0] = max;
+        stats[1] = sum;
+    }
+}
+
+static void dq_row(const head *h, int64_t i)
+{
+    const sheaf__attention *s = h->s;
+    const float *stats = sheaf__attention_stats(h->call, h->batch, h->head, i);
+    sums dq = { { 0 }, { 0 } };
+    for (int64_t n = 0; n < s->keys; n++) {
+        const int64_t j = nth(s, n, s->keys);
+        if (sees(h, i, j))
+            add_row(&dq, dscore(h, i, j, stats), h, h->call->k, k_at(h, j));
+        if (ends_block(n, s->keys))
+            end_block(&dq, h);
+    }
+    store_sums(h->call->dq, q_at(h, i), &dq, h);
+}
+
+/* What query head h adds to dk and dv of key j. */
+static void dkv_head(sums *dk, sums *dv, const head *h, int64_t j)
+{
+    const sheaf__attention *s = h->s;
+    for (int64_t n = 0; n < s->queries; n++) {
+        const int64_t i = nth(s, n, s->queries);
+        if (sees(h, i, j)) {
+            const float *stats = sheaf__attention_stats(h->call, h->batch, h->head, i);
+            const float p = sheaf__rounded(p32(h, i, j, stats[0], stats[1]), s->dtype);
+            add_row(dk, dscore(h, i, j, stats), h, h->call->q, q_at(h, i));
+            add_row(dv, p, h, h->call->d_o, o_at(h, i));
+        }
+        if (ends_block(n, s->queries)) {
+            end_block(dk, h);
+            end_block(dv, h);
+        }
+    }
+}
+
+/* ---- parts and the whole ---- */
+static head head_of(const sheaf__attention_call *call, const sheaf__attention_part *part, int64_t g)
+{
+    return (head){ call, call->shape, part->batch, part->kv, part->kv * call->shape->group + g };
+}
+
+void sheaf__attention_ref_rows(const sheaf__attention_call *call, const sheaf__attention_part *part)
+{
+    const int64_t group = call->shape->group;
+    for (int64_t row = part->begin; row < part->end; row++) {
+        const head h = head_of(call, part, row % group);
+        forward_row(&h, row / group);
+    }
+}
+
+void sheaf__attention_ref_dq(const sheaf__attention_call *call, const sheaf__attention_part *part)
+{
+    for (int64_t g = part->g0; g < part->g1; g++) {
+        const head h = head_of(call, part, g);
+        for (int64_t i = part->begin; i < part->end; i++)
+            dq_row(&h, i);
+    }
+}
+
+void sheaf__attention_ref_dkv(const sheaf__attention_call *call, const sheaf__attention_part *part)
+{
+    for (int64_t j = part->begin; j < part->end; j++) {
+        sums dk = { { 0 }, { 0 } }, dv = { { 0 }, { 0 } };
+        for (int64_t g = part->g0; g < part->g1; g++) {
+            const head h = head_of(call, part, g);
+            dkv_head(&dk, &dv, &h, j);
+        }
+        const head any = head_of(call, part, 0);
+        store_sums(call->dk, k_at(&any, j), &dk, &any);
+        store_sums(call->dv, v_at(&any, j), &dv, &any);
+    }
+}
+
+static void for_each_head(const sheaf__attention_call *call, int64_t rows,
+                          void (*part)(const sheaf__attention_call *,
+                                       const sheaf__attention_part *))
+{
+    for (int64_t b = 0; b < call->shape->batch; b++)
+        for (int64_t kv = 0; kv < call->shape->kv_heads; kv++)
+            part(call, &(sheaf__attention_part){ b, kv, 0, call->shape->group, 0, rows });
+}
+
+void sheaf__attention_forward_ref(const sheaf__attention *shape, void *o, float *stats,
+                                  const void *q, const void *k, const void *v)
+{
+    const sheaf__attention_call call = { shape, o, stats, q, k, v, NULL, NULL, NULL, NULL };
+    for_each_head(&call, shape->queries * shape->group, sheaf__attention_ref_rows);
+}
+
+void sheaf__attention_backward_ref(const sheaf__attention *shape, void *dq, void *dk, void *dv,
+                                   const void *d_o, const void *o, const float *stats,
+                                   const void *q, const void *k, const void *v)
+{
+    /* o and stats are only read; the call has one field for both directions */
+    const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv };
+    for_each_head(&call, shape->queries, sheaf__attention_ref_dq);
+    for_each_head(&call, shape->keys, sheaf__attention_ref_dkv);
+}

@@ -1,0 +1,645 @@
+/* attention_test.c - attention against numbers worked by hand, a double version, and
+ * the fast kernels against the reference, bit for bit. */
+#include "ops/attention/attention_parts.h"
+#include "ops/twin.h"
+
+/* ---- one problem: operands, and room for results ---- */
+typedef struct problem {
+    sheaf__attention s;
+    int64_t nq, nk, nv, no, nstats; /* elements */
+    void *q, *k, *v, *d_o;
+    uint8_t *mask;
+} problem;
+
+typedef struct result {
+    void *o, *dq, *dk, *dv;
+    float *stats;
+} result;
+
+static size_t bytes_of(const problem *p, int64_t n) { return (size_t)n * twin_bytes(p->s.dtype); }
+
+static void *guarded(const problem *p, int64_t n, uint64_t salt)
+{
+    void *x = twin_take(bytes_of(p, n));
+    twin_fill(x, n, p->s.dtype, TWIN_PLAIN, salt);
+    return x;
+}
+
+/* Rows end with their last head, the last row at a page that must not be touched. */
+static problem problem_of(sheaf__attention s, int64_t slack, bool masked)
+{
+    problem p = { .s = s };
+    const int64_t q_wide = s.kv_heads * s.group * s.head_dim, k_wide = s.kv_heads * s.head_dim;
+    p.s.ldq = q_wide + slack;
+    p.s.ldo = q_wide + 2 * slack;
+    p.s.ldk = k_wide + slack;
+    p.s.ldv = k_wide + 3 * slack;
+    p.nq = (s.batch * s.queries - 1) * p.s.ldq + q_wide;
+    p.no = (s.batch * s.queries - 1) * p.s.ldo + q_wide;
+    p.nk = ((s.batch - 1) * s.kv_rows + s.keys - 1) * p.s.ldk + k_wide;
+    p.nv = ((s.batch - 1) * s.kv_rows + s.keys - 1) * p.s.ldv + k_wide;
+    p.nstats = s.batch * s.kv_heads * s.group * s.queries * 2;
+    p.q = guarded(&p, p.nq, 1);
+    p.k = guarded(&p, p.nk, 2);
+    p.v = guarded(&p, p.nv, 3);
+    p.d_o = guarded(&p, p.no, 4);
+    if (masked) {
+        p.s.mask_ld = s.keys + 3;
+        p.mask = calloc((size_t)(s.batch * p.s.mask_ld), 1);
+        p.s.key_mask = p.mask;
+    }
+    return p;
+}
+
+static void *zeros(const problem *p, int64_t n)
+{
+    void *x = twin_take(bytes_of(p, n));
+    memset(x, 0, bytes_of(p, n));
+    return x;
+}
+
+static result result_of(const problem *p)
+{
+    return (result){ zeros(p, p->no), zeros(p, p->nq), zeros(p, p->nk), zeros(p, p->nv),
+                     calloc((size_t)p->nstats, sizeof(float)) };
+}
+
+/* twin_take never gives back: this is a test */
+static void problem_drop(problem *p) { free(p->mask); }
+static void result_drop(result *r) { free(r->stats); }
+
+static void same(const char *name, const problem *p, const result *got, const result *want)
+{
+    char what[200];
+    const struct { const char *name; const void *got, *want; size_t size; } part[] = {
+        { "o", got->o, want->o, bytes_of(p, p->no) },
+        { "stats", got->stats, want->stats, (size_t)p->nstats * 4 },
+        { "dq", got->dq, want->dq, bytes_of(p, p->nq) },
+        { "dk", got->dk, want->dk, bytes_of(p, p->nk) },
+        { "dv", got->dv, want->dv, bytes_of(p, p->nv) },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(part); i++) {
+        snprintf(what, sizeof what, "%s: %s", name, part[i].name);
+        CHECK_BYTES(what, part[i].got, part[i].want, part[i].size);
+    }
+}
+
+/* The reference, with DAZ and FTZ set. */
+static void run_ref(const problem *p, const result *r)
+{
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    sheaf__attention_forward_ref(&p->s, r->o, r->stats, p->q, p->k, p->v);
+    if (p->s.queries == p->s.keys)
+        sheaf__attention_backward_ref(&p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
+    _mm_setcsr(before);
+}
+
+static void run_device(const problem *p, const result *r, const char *isa, int threads)
+{
+    sheaf__device *device;
+    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, isa, 0));
+    sheaf__attention_forward(device, &p->s, r->o, r->stats, p->q, p->k, p->v);
+    if (p->s.queries == p->s.keys)
+        sheaf__attention_backward(device, &p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
+    sheaf__device_close(device);
+}
+
+static const char *const columns[] = { "avx2", "avx512" };
+
+static bool on_this_cpu(const char *isa)
+{
+    if (sheaf__kernels_for(isa) != NULL)
+        return true;
+    print_message("%s: not on this CPU, not compared\n", isa);
+    return false;
+}
+
+/* ---- by hand ---- */
+
+/* Two keys of one channel, scale 1. Query 0 sees key 0: o = v0. Query 1 has scores q k =
+ * ln 3 and 0: p = 3/4, 1/4. With d_o = 1 on query 1 only: o = 3/4 * 4 + 1/4 * 8 = 5;
+ * D = 5; dp = 4, 8; ds = 3/4 * (4-5) = -3/4 and 1/4 * (8-5) = 3/4;
+ * dq1 = ds . k; dk = ds * q1; dv = p. */
+static void test_attention__two_tokens_worked_by_hand(void **state)
+{
+    const float ln3 = 1.09861229f, q[2] = { 7, 1 }, k[2] = { 1.09861229f, 0 }, v[2] = { 4, 8 };
+    const float d_o[2] = { 0, 1 };
+    float o[2], stats[4], dq[2], dk[2], dv[2];
+    const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 2, .keys = 2, .kv_heads = 1,
+                                 .group = 1, .head_dim = 1, .scale = 1, .ldq = 1, .ldk = 1, .ldv = 1,
+                                 .ldo = 1, .kv_rows = 2 };
+    sheaf__attention_forward_ref(&s, o, stats, q, k, v);
+    sheaf__attention_backward_ref(&s, dq, dk, dv, d_o, o, stats, q, k, v);
+    const struct { const char *name; float got, want; } row[] = {
+        { "o of the first is its own v", o[0], 4 },
+        { "o of the second", o[1], 5 },
+        { "max of the first", stats[0], 7 * ln3 },
+        { "sum of the first", stats[1], 1 },
+        { "max of the second", stats[2], ln3 },
+        { "sum of the second: 1 + 1/3", stats[3], 4.0f / 3 },
+        { "dq of the first", dq[0], 0 },
+        { "dq of the second", dq[1], -0.75f * ln3 },
+        { "dk", dk[0], -0.75f },
+        { "dk", dk[1], 0.75f },
+        { "dv", dv[0], 0.75f },
+        { "dv", dv[1], 0.25f },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        CHECK_NEAR(row[i].name, row[i].got, row[i].want, 2e-6);
+}
+
+/* Equal keys give every visible key the same weight: o is the mean of the visible v. */
+static void test_attention__window_and_mask_worked_by_hand(void **state)
+{
+    const float q[4] = { 1, 1, 1, 1 }, k[4] = { 0, 0, 0, 0 }, v[4] = { 1, 2, 4, 8 };
+    const uint8_t left[4] = { 0, 1, 1, 1 }, right[4] = { 1, 1, 0, 0 };
+    const struct { const char *name; int64_t window; const uint8_t *mask; float want[4]; } table[] = {
+        { "all", 0, NULL, { 1, 1.5f, 7.0f / 3, 3.75f } },
+        { "window of two", 2, NULL, { 1, 1.5f, 3, 6 } },
+        { "window of one is itself", 1, NULL, { 1, 2, 4, 8 } },
+        { "left padding; the first sees nothing", 0, left, { 0, 2, 3, 14.0f / 3 } },
+        { "right padding", 0, right, { 1, 1.5f, 1.5f, 1.5f } },
+        { "window and right padding; the last sees nothing", 2, right, { 1, 1.5f, 2, 0 } },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        float o[4];
+        const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 4, .keys = 4, .kv_heads = 1,
+                                     .group = 1, .head_dim = 1, .scale = 1, .ldq = 1, .ldk = 1, .ldv = 1,
+                                     .ldo = 1, .kv_rows = 4, .window = table[i].window,
+                                     .key_mask = table[i].mask, .mask_ld = 4 };
+        sheaf__attention_forward_ref(&s, o, NULL, q, k, v);
+        for (int t = 0; t < 4; t++)
+            CHECK_NEAR(table[i].name, o[t], table[i].want[t], 1e-6);
+    }
+}
+
+/* ---- against a double version ---- */
+enum { TOKENS = 7, GROUP = 2, DIM = 4, NQ = TOKENS * GROUP * DIM, NK = TOKENS * DIM };
+typedef struct exact {
+    double q[NQ], k[NK], v[NK], w[NQ]; /* w: the gradient of the loss with regard to o */
+} exact;
+static const uint8_t exact_mask[TOKENS] = { 1, 1, 0, 1, 1, 1, 1 };
+enum { EXACT_WINDOW = 5 };
+static const double exact_scale = 0.5;
+
+static bool exact_sees(int i, int j) { return j <= i && j > i - EXACT_WINDOW && exact_mask[j]; }
+
+static void exact_row(double p[TOKENS], const exact *e, int i, int g)
+{
+    double sum = 0;
+    for (int j = 0; j < TOKENS; j++) {
+        double s = 0;
+        for (int c = 0; c < DIM; c++)
+            s += e->q[(i * GROUP + g) * DIM + c] * e->k[j * DIM + c];
+        p[j] = exact_sees(i, j) ? exp(exact_scale * s) : 0;
+        sum += p[j];
+    }
+    for (int j = 0; j < TOKENS; j++)
+        p[j] /= sum;
+}
+
+/* sum of w * o; x is q, k, v, w end to end */
+static double exact_loss(const double *x)
+{
+    exact e;
+    double loss = 0;
+    memcpy(&e, x, sizeof e);
+    for (int i = 0; i < TOKENS; i++)
+        for (int g = 0; g < GROUP; g++) {
+            double p[TOKENS];
+            exact_row(p, &e, i, g);
+            for (int j = 0; j < TOKENS; j++)
+                for (int c = 0; c < DIM; c++)
+                    loss += p[j] * e.v[j * DIM + c] * e.w[(i * GROUP + g) * DIM + c];
+        }
+    return loss;
+}
+
+/* The formulas of attention.h in double; out.w is o. */
+static void exact_gradient(exact *out, const exact *e)
+{
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < TOKENS; i++)
+        for (int g = 0; g < GROUP; g++) {
+            const int row = (i * GROUP + g) * DIM;
+            double p[TOKENS], whole = 0;
+            exact_row(p, e, i, g);
+            for (int j = 0; j < TOKENS; j++)
+                for (int c = 0; c < DIM; c++)
+                    out->w[row + c] += p[j] * e->v[j * DIM + c];
+            for (int c = 0; c < DIM; c++)
+                whole += e->w[row + c] * out->w[row + c];
+            for (int j = 0; j < TOKENS; j++) {
+                double dp = 0;
+                for (int c = 0; c < DIM; c++)
+                    dp += e->w[row + c] * e->v[j * DIM + c];
+                const double ds = exact_scale * p[j] * (dp - whole);
+                for (int c = 0; c < DIM; c++) {
+                    out->q[row + c] += ds * e->k[j * DIM + c];
+                    out->k[j * DIM + c] += ds * e->q[row + c];
+                    out->v[j * DIM + c] += p[j] * e->w[row + c];
+                }
+            }
+        }
+}
+
+static void exact_fill(exact *e)
+{
+    double *x = (double *)e;
+    for (size_t i = 0; i < sizeof *e / sizeof *x; i++)
+        x[i] = (double)(float)twin_number(i, TWIN_PLAIN) * 0.25;
+}
+
+static void test_attention__double_version_passes_finite_differences(void **state)
+{
+    exact e, gradient;
+    exact_fill(&e);
+    exact_gradient(&gradient, &e);
+    /* with regard to w the loss is linear, with slope o */
+    twin_gradient("attention", exact_loss, (double *)&e, sizeof e / sizeof(double), (double *)&gradient);
+}
+
+static void test_attention__float_version_agrees_with_double(void **state)
+{
+    exact e, want;
+    float x[sizeof e / sizeof(double)], o[NQ], stats[TOKENS * GROUP * 2], dq[NQ], dk[NK], dv[NK];
+    const float *q = x, *k = q + NQ, *v = k + NK, *w = v + NK;
+    const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = TOKENS, .keys = TOKENS,
+                                 .kv_heads = 1, .group = GROUP, .head_dim = DIM,
+                                 .scale = (float)exact_scale, .window = EXACT_WINDOW,
+                                 .key_mask = exact_mask, .mask_ld = TOKENS, .ldq = GROUP * DIM, .ldk = DIM,
+                                 .ldv = DIM, .ldo = GROUP * DIM, .kv_rows = TOKENS };
+    exact_fill(&e);
+    exact_gradient(&want, &e);
+    for (size_t i = 0; i < ARRAY_LEN(x); i++)
+        x[i] = (float)((double *)&e)[i];
+    sheaf__attention_forward_ref(&s, o, stats, q, k, v);
+    sheaf__attention_backward_ref(&s, dq, dk, dv, w, o, stats, q, k, v);
+    /* float rounding is 6e-8; sums of 7 terms, twice */
+    twin_close("o", o, want.w, NQ, 1e-5);
+    twin_close("dq", dq, want.q, NQ, 1e-5);
+    twin_close("dk", dk, want.k, NK, 1e-5);
+    twin_close("dv", dv, want.v, NK, 1e-5);
+}
+
+/* ---- the fast kernels are the reference ---- */
+static uint32_t chance(uint64_t what, uint32_t below)
+{
+    return sheaf__random_tensor_u32(5, 6, what) % below;
+}
+
+static void fill_mask(const problem *p, uint64_t round)
+{
+    for (int64_t b = 0; p->mask != NULL && b < p->s.batch; b++) {
+        uint8_t *row = p->mask + b * p->s.mask_ld;
+        const int64_t n = p->s.keys, left = chance(round * 9 + 1, (uint32_t)n), kind = (round + (uint64_t)b) % 3;
+        for (int64_t j = 0; j < n; j++)
+            row[j] = kind == 0 ? j >= left : kind == 1 ? j < n - left : chance(round * 4096 + (uint64_t)j, 4) != 0;
+    }
+}
+
+/* Every way to divide the work must give the same bits, so kernels are called directly:
+ * rows in two parts, gradients together or apart, and scratch so small that the scores
+ * of a row are made three times. */
+static void run_parts(const problem *p, const result *r, const sheaf__attention_kernels *kernels, int way)
+{
+    const sheaf__attention *s = &p->s;
+    const sheaf__attention_call call = { s, r->o, r->stats, p->q, p->k, p->v, p->d_o, r->dq, r->dk, r->dv };
+    const size_t whole = SHEAF__THREAD_SCRATCH, little = 400 << 10;
+    char *scratch = twin_take(whole);
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    for (int64_t b = 0; b < s->batch; b++)
+        for (int64_t kv = 0; kv < s->kv_heads; kv++) {
+            const int64_t rows = s->queries * s->group, split = way == 0 ? rows : rows / 3;
+            const size_t bytes = way == 2 && s->head_dim <= 80 ? little : whole;
+            sheaf__attention_part part = { b, kv, 0, s->group, 0, split };
+            if (split > 0)
+                kernels->rows(&call, &part, scratch + whole - bytes, bytes);
+            part.begin = split;
+            part.end = rows;
+            if (split < rows)
+                kernels->rows(&call, &part, scratch + whole - bytes, bytes);
+            if (s->queries != s->keys)
+                continue;
+            for (int64_t j = 0; j < s->keys; j += way == 0 ? s->keys : 256) {
+                const int64_t end = way == 0 || j + 256 > s->keys ? s->keys : j + 256;
+                kernels->dkv(&call, &(sheaf__attention_part){ b, kv, 0, s->group, j, end }, way == 0, scratch, whole);
+                for (int64_t g = 0; way != 0 && g < s->group; g++)
+                    kernels->dq(&call, &(sheaf__attention_part){ b, kv, g, g + 1, j, end }, scratch, whole);
+            }
+        }
+    _mm_setcsr(before);
+    munmap(scratch, whole);
+}
+
+static void check_twins(const problem *p, const char *name)
+{
+    result want = result_of(p);
+    run_ref(p, &want);
+    for (size_t c = 0; c < ARRAY_LEN(columns); c++)
+        for (int way = 0; way < 3 && on_this_cpu(columns[c]); way++) {
+            char what[160];
+            result got = result_of(p);
+            snprintf(what, sizeof what, "%s, %s, way %d", name, columns[c], way);
+            run_parts(p, &got, sheaf__attention_kernels_for(columns[c]), way);
+            same(what, p, &got, &want);
+            result_drop(&got);
+        }
+    result_drop(&want);
+}
+
+static void check_shape(sheaf__attention s, int64_t slack, bool masked, uint64_t round)
+{
+    char name[120];
+    problem p = problem_of(s, slack, masked);
+    fill_mask(&p, round);
+    snprintf(name, sizeof name, "%s, %d of %d queries, %d x %d heads of %d, window %d%s",
+             s.dtype == SHEAF_F32 ? "f32" : "bf16", (int)s.queries, (int)s.keys, (int)s.kv_heads,
+             (int)s.group, (int)s.head_dim, (int)s.window, masked ? ", masked" : "");
+    check_twins(&p, name);
+    problem_drop(&p);
+}
+
+static void test_attention__fast_equals_reference_at_odd_shapes(void **state)
+{
+    static const int64_t group[] = { 1, 2, 3, 7, 8, 18 };
+    for (uint64_t i = 0; i < 120; i++) {
+        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .scale = 0.3f };
+        s.batch = 1 + chance(i * 16, 2);
+        s.keys = 1 + chance(i * 16 + 1, 70);
+        s.queries = i % 3 == 0 ? 1 + chance(i * 16 + 2, (uint32_t)s.keys) : s.keys;
+        s.kv_heads = 1 + chance(i * 16 + 3, 2);
+        s.group = group[chance(i * 16 + 4, ARRAY_LEN(group))];
+        s.head_dim = 2 * (4 + chance(i * 16 + 5, 40));
+        s.window = i % 4 == 1 ? 1 + chance(i * 16 + 6, 90) : 0;
+        s.kv_rows = s.keys + chance(i * 16 + 7, 5);
+        check_shape(s, chance(i * 16 + 8, 3), i % 2 == 0, i);
+    }
+}
+
+/* More than one block of 256 keys and of 256 queries; more than one strip and panel. */
+static void test_attention__fast_equals_reference_across_blocks(void **state)
+{
+    static const struct { sheaf_dtype dtype; int64_t batch, queries, keys, kv, group, d, window; bool mask; } table[] = {
+        { SHEAF_BF16, 1, 515, 515, 1, 2, 16, 0, false },  { SHEAF_F32, 1, 515, 515, 1, 2, 10, 0, true },
+        { SHEAF_BF16, 1, 600, 600, 1, 1, 8, 70, false },  { SHEAF_F32, 1, 600, 600, 1, 1, 8, 300, true },
+        { SHEAF_BF16, 2, 300, 300, 1, 3, 34, 0, true },   { SHEAF_F32, 1, 257, 257, 2, 1, 64, 0, false },
+        { SHEAF_BF16, 1, 70, 70, 1, 2, 256, 0, false },   { SHEAF_F32, 1, 70, 70, 1, 2, 256, 0, false },
+        { SHEAF_BF16, 1, 3, 1300, 2, 8, 64, 0, true },    { SHEAF_F32, 1, 3, 1300, 2, 8, 64, 700, false },
+        { SHEAF_BF16, 1, 1, 4097, 1, 4, 64, 0, false },   { SHEAF_F32, 1, 2, 8300, 1, 3, 64, 0, false },
+        { SHEAF_BF16, 1, 256, 256, 1, 1, 128, 0, false }, { SHEAF_F32, 1, 100, 100, 1, 1, 1, 0, false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        check_shape((sheaf__attention){ .dtype = table[i].dtype, .batch = table[i].batch,
+                        .queries = table[i].queries, .keys = table[i].keys, .kv_heads = table[i].kv,
+                        .group = table[i].group, .head_dim = table[i].d, .window = table[i].window,
+                        .kv_rows = table[i].keys, .scale = 0.125f },
+                    0, table[i].mask, 2 + i);
+}
+
+/* An inf or NaN reaches exactly those who see it, and denormals count as zero. */
+static void test_attention__numbers_out_of_the_ordinary(void **state)
+{
+    static const float odd[] = { INFINITY, -INFINITY, NAN, 1e-40f, -1e-40f, 3e38f };
+    for (uint64_t i = 0; i < 2 * 4 * ARRAY_LEN(odd); i++) {
+        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = 40, .keys = 40,
+                               .kv_heads = 2, .group = 2, .head_dim = 18, .kv_rows = 40, .scale = 0.3f,
+                               .window = i % 3 == 0 ? 9 : 0 };
+        problem p = problem_of(s, 0, i % 5 == 0);
+        fill_mask(&p, i);
+        void *const where[] = { p.q, p.k, p.v, p.d_o };
+        const int64_t row = 5 + (int64_t)chance(i, 30);
+        const int64_t at = i / 2 % 4 == 1 || i / 2 % 4 == 2 ? row * p.s.ldk + 20 : row * p.s.ldq + 40;
+        const float x = odd[i / 8];
+        if (s.dtype == SHEAF_F32)
+            ((float *)where[i / 2 % 4])[at] = x;
+        else /* not through a rounding that would end denormals */
+            ((uint16_t *)where[i / 2 % 4])[at] = (uint16_t)(sheaf__bits(x) >> 16);
+        char name[80];
+        snprintf(name, sizeof name, "%g in operand %d of row %d", (double)x, (int)(i / 2 % 4), (int)row);
+        check_twins(&p, name);
+        problem_drop(&p);
+    }
+}
+
+static void test_attention__nan_in_the_future_leaves_the_past_alone(void **state)
+{
+    sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 20, .keys = 20, .kv_heads = 1,
+                           .group = 1, .head_dim = 8, .kv_rows = 20, .scale = 0.3f };
+    problem p = problem_of(s, 0, false);
+    result clean = result_of(&p), dirty = result_of(&p);
+    run_device(&p, &clean, NULL, 1);
+    ((float *)p.v)[11 * 8 + 3] = NAN;
+    run_device(&p, &dirty, NULL, 1);
+    CHECK_BYTES("rows before the NaN", dirty.o, clean.o, 11 * 8 * 4);
+    for (int i = 11; i < 20; i++)
+        assert_true(isnan(((float *)dirty.o)[i * 8 + 3]));
+    result_drop(&clean);
+    result_drop(&dirty);
+    problem_drop(&p);
+}
+
+static void test_attention__a_row_that_sees_nothing_is_zero(void **state)
+{
+    for (int isa = -1; isa < (int)ARRAY_LEN(columns); isa++) {
+        const char *name = isa < 0 ? "ref" : columns[isa];
+        if (!on_this_cpu(name))
+            continue;
+        sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 9, .keys = 9, .kv_heads = 1,
+                               .group = 2, .head_dim = 8, .kv_rows = 9, .scale = 0.3f };
+        problem p = problem_of(s, 0, true);
+        result r = result_of(&p);
+        memset(p.mask, 1, 9);
+        memset(p.mask, 0, 3); /* queries 0, 1, 2 see nothing, keys 0, 1, 2 are not seen */
+        run_device(&p, &r, name, 1);
+        for (int i = 0; i < 3 * 16; i++) {
+            assert_true(sheaf__bits(((float *)r.o)[i]) == 0);
+            assert_true(sheaf__bits(((float *)r.dq)[i]) == 0);
+        }
+        for (int i = 0; i < 3 * 8; i++) {
+            assert_true(sheaf__bits(((float *)r.dk)[i]) == 0);
+            assert_true(sheaf__bits(((float *)r.dv)[i]) == 0);
+        }
+        assert_true(r.stats[0] == -INFINITY && r.stats[1] == 0 && r.stats[6] > -INFINITY && r.stats[7] >= 1);
+        result_drop(&r);
+        problem_drop(&p);
+    }
+}
+
+/* ---- decoding ---- */
+static void test_attention__decoding_gives_the_last_rows(void **state)
+{
+    for (int code = 0; code < 12; code++) {
+        sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 2, .queries = 530, .keys = 530,
+                               .kv_heads = 2, .group = 3, .head_dim = 20, .kv_rows = 777, .scale = 0.3f,
+                               .window = code / 2 % 2 ? 100 : 0 };
+        problem p = problem_of(s, 2, code / 4 == 1);
+        if (p.mask != NULL) /* left padding */
+            for (int64_t j = 0; j < 2 * p.s.mask_ld; j++)
+                p.mask[j] = j % p.s.mask_ld >= 37;
+        result all = result_of(&p), few = result_of(&p);
+        run_device(&p, &all, NULL, 2);
+        const int64_t new = code / 4 == 2 ? 1 : 19;
+        problem last = p;
+        last.s.queries = new;
+        /* the new queries of each sequence stand together */
+        const size_t row = bytes_of(&p, p.s.ldq), row_o = bytes_of(&p, p.s.ldo), wide = bytes_of(&p, 2 * 3 * 20);
+        char *q = malloc(2 * (size_t)new * row);
+        for (int64_t b = 0; b < 2; b++)
+            for (int64_t i = 0; i < new; i++)
+                memcpy(q + (size_t)(b * new + i) * row, (char *)p.q + (size_t)(b * 530 + 530 - new + i) * row, wide);
+        last.q = q;
+        run_device(&last, &few, NULL, 1);
+        for (int64_t b = 0; b < 2; b++)
+            for (int64_t i = 0; i < new; i++)
+                CHECK_BYTES("decoded row", (char *)few.o + (size_t)(b * new + i) * row_o,
+                            (char *)all.o + (size_t)(b * 530 + 530 - new + i) * row_o, wide);
+        free(q);
+        result_drop(&all);
+        result_drop(&few);
+        problem_drop(&p);
+    }
+}
+
+/* ---- the device ---- */
+static void test_attention__nothing_owned_is_nothing_done(void **state)
+{
+    sheaf__device *device;
+    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
+    const sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 2, .queries = 5, .keys = 5, .kv_heads = 0,
+                                 .group = 4, .head_dim = 16, .kv_rows = 5, .scale = 1 };
+    sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
+    sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    assert_true(device->flops == 0);
+    sheaf__device_close(device);
+}
+
+static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **state)
+{
+    static const struct { int64_t queries, keys, window; } table[] = {
+        { 7, 7, 0 }, { 7, 7, 3 }, { 3, 7, 0 }, { 3, 7, 2 }, { 3, 7, 6 }, { 7, 7, 7 }, { 7, 7, 100 }, { 1, 7, 1 },
+    };
+    sheaf__device *device;
+    CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, 4, NULL, 0));
+    for (size_t n = 0; n < ARRAY_LEN(table); n++) {
+        const sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 3, .queries = table[n].queries,
+                                     .keys = table[n].keys, .kv_heads = 2, .group = 4, .head_dim = 16,
+                                     .kv_rows = 9, .scale = 1, .window = table[n].window };
+        int64_t pairs = 0;
+        for (int64_t i = 0; i < s.queries; i++)
+            for (int64_t j = 0; j < s.keys; j++)
+                pairs += j >= sheaf__attention_first(&s, i) && j <= sheaf__attention_last(&s, i);
+        const double one = 2.0 * (double)pairs * 3 * 8 * 16;
+        device->flops = 0;
+        sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
+        CHECK_NEAR("forward", device->flops, 2 * one, 0);
+        if (s.queries == s.keys)
+            sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+        CHECK_NEAR("both", device->flops, (s.queries == s.keys ? 7 : 2) * one, 0);
+    }
+    sheaf__device_close(device);
+}
+
+/* ---- production size ---- */
+
+/* One query head's row of o and dq, and one key's dk and dv, from the reference. */
+static void check_samples(const problem *p, const result *got)
+{
+    const sheaf__attention *s = &p->s;
+    const int64_t last = s->keys - 1, tokens[] = { 0, 255, 256, 1000, last };
+    result want = result_of(p);
+    memcpy(want.stats, got->stats, (size_t)p->nstats * 4);
+    memcpy(want.o, got->o, bytes_of(p, p->no));
+    const sheaf__attention_call call = { s, want.o, want.stats, p->q, p->k, p->v, p->d_o, want.dq, want.dk, want.dv };
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    for (size_t n = 0; n < ARRAY_LEN(tokens); n++) {
+        const int64_t i = tokens[n] < last ? tokens[n] : last, kv = (int64_t)n % s->kv_heads, g = s->group - 1;
+        const int64_t row = i * s->group + g, head = (kv * s->group + g) * s->head_dim;
+        sheaf__attention_ref_rows(&call, &(sheaf__attention_part){ 0, kv, 0, s->group, row, row + 1 });
+        sheaf__attention_ref_dq(&call, &(sheaf__attention_part){ 0, kv, g, g + 1, i, i + 1 });
+        const size_t o = bytes_of(p, i * s->ldo + head), q = bytes_of(p, i * s->ldq + head);
+        CHECK_BYTES("o", (char *)got->o + o, (char *)want.o + o, bytes_of(p, s->head_dim));
+        CHECK_BYTES("dq", (char *)got->dq + q, (char *)want.dq + q, bytes_of(p, s->head_dim));
+    }
+    const int64_t j = last - 40, at = j * s->ldk;
+    sheaf__attention_ref_dkv(&call, &(sheaf__attention_part){ 0, 0, 0, s->group, j, j + 1 });
+    CHECK_BYTES("dk", (char *)got->dk + bytes_of(p, at), (char *)want.dk + bytes_of(p, at), bytes_of(p, s->head_dim));
+    CHECK_BYTES("dv", (char *)got->dv + bytes_of(p, at), (char *)want.dv + bytes_of(p, at), bytes_of(p, s->head_dim));
+    CHECK_BYTES("stats", got->stats, want.stats, (size_t)p->nstats * 4);
+    _mm_setcsr(before);
+    result_drop(&want);
+}
+
+static void check_production(sheaf__attention s, const int *threads, const char *const *isa, int runs)
+{
+    problem p = problem_of(s, 0, false);
+    result first = result_of(&p);
+    run_device(&p, &first, isa[0], threads[0]);
+    check_samples(&p, &first);
+    for (int i = 1; i < runs; i++) {
+        char name[80];
+        result again = result_of(&p);
+        if (!on_this_cpu(isa[i] != NULL ? isa[i] : "ref"))
+            continue;
+        run_device(&p, &again, isa[i], threads[i]);
+        snprintf(name, sizeof name, "%d threads, %s", threads[i], isa[i] != NULL ? isa[i] : "best");
+        same(name, &p, &again, &first);
+        result_drop(&again);
+    }
+    result_drop(&first);
+    problem_drop(&p);
+}
+
+static void test_attention__production_size_is_the_same_on_any_threads_and_isa(void **state)
+{
+    static const int threads[] = { 2, 1, 5, 5 };
+    static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
+    sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 1, .queries = 4200, .keys = 4200, .kv_heads = 2,
+                           .group = 18, .head_dim = 64, .kv_rows = 4200, .scale = 0.125f };
+    check_production(s, threads, isa, 4);
+    s.dtype = SHEAF_F32;
+    s.kv_heads = 1;
+    s.group = 4;
+    check_production(s, threads, isa, 4);
+}
+
+/* Too long for one task to hold dk and dv of all keys. */
+static void test_attention__long_sequences_fit_in_scratch(void **state)
+{
+    static const int threads[] = { 1 };
+    static const char *const isa[] = { NULL };
+    check_production((sheaf__attention){ .dtype = SHEAF_F32, .batch = 1, .queries = 6000, .keys = 6000,
+                         .kv_heads = 1, .group = 1, .head_dim = 128, .kv_rows = 6000, .scale = 0.1f },
+                     threads, isa, 1);
+    assert_true(sheaf__attention_keys_held(&(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 },
+                                           SHEAF__THREAD_SCRATCH) < 6000);
+    check_production((sheaf__attention){ .dtype = SHEAF_BF16, .batch = 1, .queries = 32768, .keys = 32768,
+                         .kv_heads = 1, .group = 1, .head_dim = 64, .kv_rows = 32768, .scale = 0.1f,
+                         .window = 4096 }, threads, isa, 1);
+    check_shape((sheaf__attention){ .dtype = SHEAF_BF16, .batch = 1, .queries = 1, .keys = 100000,
+                    .kv_heads = 1, .group = 2, .head_dim = 8, .kv_rows = 100000, .scale = 0.1f }, 0, false, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attention__two_tokens_worked_by_hand),
+        cmocka_unit_test(test_attention__window_and_mask_worked_by_hand),
+        cmocka_unit_test(test_attention__double_version_passes_finite_differences),
+        cmocka_unit_test(test_attention__float_version_agrees_with_double),
+        cmocka_unit_test(test_attention__fast_equals_reference_at_odd_shapes),
+        cmocka_unit_test(test_attention__fast_equals_reference_across_blocks),
+        cmocka_unit_test(test_attention__numbers_out_of_the_ordinary),
+        cmocka_unit_test(test_attention__nan_in_the_future_leaves_the_past_alone),
+        cmocka_unit_test(test_attention__a_row_that_sees_nothing_is_zero),
+        cmocka_unit_test(test_attention__decoding_gives_the_last_rows),
+        cmocka_unit_test(test_attention__nothing_owned_is_nothing_done),
+        cmocka_unit_test(test_attention__dry_counts_visible_pairs_and_touches_nothing),
+        cmocka_unit_test(test_attention__production_size_is_the_same_on_any_threads_and_isa),
+        cmocka_unit_test(test_attention__long_sequences_fit_in_scratch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
