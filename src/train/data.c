@@ -1,0 +1,196 @@
+/* data.c - see data.h. What is common to both forms: order, batches, counts, hash. */
+#include "train/data.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/random.h"
+#include "ops/kernels.h"
+#include "train/data_rows.h"
+
+sheaf_status *sheaf__data_no_memory(int64_t tokens)
+{
+    return sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "no memory for the data set"),
+                       "%" PRId64 " tokens so far", tokens);
+}
+
+sheaf_status *sheaf__data_too_long(int64_t seq, int64_t count, const char *unit, int64_t first,
+                                   int64_t first_tokens, int64_t longest)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s %" PRId64, unit, first);
+    sheaf_expected(st, "at most %" PRId64 " tokens, the value of --seq", seq);
+    sheaf_found(st, "%" PRId64 " tokens; %" PRId64 " %s%s longer than --seq, the longest has %" PRId64,
+                first_tokens, count, unit, count == 1 ? " is" : "s are", longest);
+    return sheaf_try_this(st, "--seq %" PRId64 ", or split these records: none is ever cut off",
+                          longest);
+}
+
+/* ---- labels and masks of one row ---- */
+
+static int32_t label_at(const sheaf_data *data, int64_t row, int64_t position)
+{
+    const int64_t i = data->begin[row] + position;
+    if (data->label != NULL)
+        return data->label[i];
+    return position >= data->trained_from[row] ? data->token[i] : SHEAF__NO_LABEL;
+}
+
+static uint8_t mask_at(const sheaf_data *data, int64_t row, int64_t position)
+{
+    return data->mask == NULL ? 1 : data->mask[data->begin[row] + position];
+}
+
+static int64_t row_length(const sheaf_data *data, int64_t row)
+{
+    return data->begin[row + 1] - data->begin[row];
+}
+
+/* Counts per row; refuses a data set that trains nothing. */
+static sheaf_status *count(sheaf_data *data)
+{
+    data->labels = calloc((size_t)data->rows, sizeof *data->labels);
+    data->seen = calloc((size_t)data->rows, sizeof *data->seen);
+    if (data->labels == NULL || data->seen == NULL)
+        return sheaf__data_no_memory(data->tokens);
+    bool any = false;
+    for (int64_t r = 0; r < data->rows; r++) {
+        for (int64_t t = 0; t < row_length(data, r); t++) {
+            data->labels[r] += t > 0 && label_at(data, r, t) != SHEAF__NO_LABEL;
+            data->seen[r] += mask_at(data, r, t);
+        }
+        any |= data->labels[r] > 0;
+    }
+    if (any)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "the data set trains nothing");
+    sheaf_expected(st, "at least one label that is not -100, not counting a row's first position");
+    sheaf_found(st, "none in %" PRId64 " rows", data->rows);
+    return sheaf_try_this(st, "check how the labels were made: position t is trained to predict "
+                          "the label of position t + 1");
+}
+
+/* Hashes lengths, tokens, labels and masks; explicit forms, so that the two file
+ * forms of the same content agree. */
+static sheaf_status *hash(sheaf_data *data)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (state == NULL)
+        return sheaf__data_no_memory(data->tokens);
+    XXH3_128bits_reset(state);
+    for (int64_t r = 0; r < data->rows; r++) {
+        const int64_t n = row_length(data, r);
+        XXH3_128bits_update(state, &n, sizeof n);
+        for (int64_t t = 0; t < n; t++) {
+            const int32_t item[3] = { data->token[data->begin[r] + t], label_at(data, r, t),
+                                      mask_at(data, r, t) };
+            XXH3_128bits_update(state, item, sizeof item);
+        }
+    }
+    const XXH128_hash_t sum = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    snprintf(data->hash, sizeof data->hash, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64,
+             (uint64_t)sum.low64);
+    return NULL;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
+                              const sheaf_data_options *options)
+{
+    if (options->seq < 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--seq"), "1 or more"),
+                           "%" PRId64, options->seq);
+    sheaf_data *data = calloc(1, sizeof *data);
+    if (data == NULL)
+        return sheaf__data_no_memory(0);
+    data->vocab = options->config->vocab;
+    data->pad = options->config->pad >= 0 && options->config->pad < data->vocab
+                    ? options->config->pad : 0;
+    data->seq = options->seq;
+    sheaf_status *st = ends_with(path, ".safetensors")
+                           ? sheaf__data_read_safetensors(data, path, options)
+                           : sheaf__data_read_jsonl(data, path, options);
+    if (st == NULL)
+        st = sheaf_in(count(data), "%s", path);
+    if (st == NULL)
+        st = hash(data);
+    if (st != NULL) {
+        sheaf_data_close(data);
+        return st;
+    }
+    *out = data;
+    return NULL;
+}
+
+void sheaf_data_close(sheaf_data *data)
+{
+    if (data == NULL)
+        return;
+    free(data->begin);
+    free(data->token);
+    free(data->label);
+    free(data->mask);
+    free(data->trained_from);
+    free(data->labels);
+    free(data->seen);
+    free(data);
+}
+
+int64_t sheaf_data_rows(const sheaf_data *data) { return data->rows; }
+int64_t sheaf_data_seq(const sheaf_data *data) { return data->seq; }
+const char *sheaf_data_hash(const sheaf_data *data) { return data->hash; }
+
+int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle)
+{
+    const uint64_t n = (uint64_t)data->rows, i = (uint64_t)index;
+    return (int64_t)(shuffle ? sheaf__permute(i % n, n, seed, i / n) : i % n);
+}
+
+int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += row[i] < 0 ? 0 : data->labels[row[i]];
+    return sum;
+}
+
+int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += row[i] < 0 ? 0 : data->seen[row[i]];
+    return sum;
+}
+
+static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t at)
+{
+    const int64_t length = row < 0 ? 0 : row_length(data, row);
+    for (int64_t t = 0; t < data->seq; t++, at++) {
+        const bool real = t < length;
+        if (batch->tokens != NULL)
+            batch->tokens[at] = real ? data->token[data->begin[row] + t] : (int32_t)data->pad;
+        if (batch->position != NULL)
+            batch->position[at] = (int32_t)t;
+        if (batch->mask != NULL)
+            batch->mask[at] = real ? mask_at(data, row, t) : 0;
+        if (batch->labels != NULL) {
+            const int32_t next = t + 1 < length ? label_at(data, row, t + 1) : SHEAF__NO_LABEL;
+            batch->labels[at] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
+        }
+    }
+}
+
+void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                      int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        fill(batch, data, row[i], i * data->seq);
+}

@@ -1,0 +1,71 @@
+/* data.h - a training or evaluation data set in memory, wholly checked.
+ *
+ * Two forms are read:
+ *   .safetensors  input_ids, labels and optionally attention_mask, each
+ *                 [rows, length], int32 or int64; labels as in Hugging Face: not
+ *                 shifted, -100 is ignored
+ *   JSON Lines    one {"prompt": ..., "completion": ...} or {"text": ...} a line,
+ *                 for models whose vocabulary is bytes: tokens are bos, the bytes
+ *                 and eos; a prompt (and bos) is read but not trained
+ * Every record is checked before the first is used; the first bad one is named by
+ * line (or row) and field. Nothing is cut off silently.
+ *
+ * After sheaf_data_open() nothing changes any more: all functions may be called
+ * from many threads, so ranks of one process share one data set. */
+#ifndef SHEAF_TRAIN_DATA_H
+#define SHEAF_TRAIN_DATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/events.h"
+#include "sheaf/config.h"
+#include "sheaf/status.h"
+
+typedef struct sheaf_data sheaf_data;
+
+typedef struct sheaf_data_options {
+    const sheaf_config *config; /* vocabulary and special tokens; borrowed for the call */
+    int64_t seq;                /* positions of every batch; 0: as long as the longest row */
+    const sheaf_events *events; /* notes on ignored fields; may be NULL */
+} sheaf_data_options;
+
+/* sheaf_data_open - errors: SHEAF_E_IO, SHEAF_E_FORMAT (not safetensors), SHEAF_E_DATA for
+ * a bad record (line and field, or tensor, row and position), SHEAF_E_UNSUPPORTED for JSON
+ * Lines with a model that needs a tokenizer, SHEAF_E_MEMORY. *out untouched on failure. */
+sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
+                              const sheaf_data_options *options);
+void sheaf_data_close(sheaf_data *data);
+
+int64_t sheaf_data_rows(const sheaf_data *data);
+int64_t sheaf_data_seq(const sheaf_data *data); /* positions of every row of a batch */
+/* sheaf_data_hash - XXH3-128 of the decoded content as 32 hex digits: the same tokens,
+ * labels and masks (a file's own padding included) in the same order, whatever the file's
+ * form or name. */
+const char *sheaf_data_hash(const sheaf_data *data);
+
+/* sheaf_data_sample - the row behind global sample number `index` (0, 1, ... over all
+ * epochs). The number, not the row, is the counter of dropout and of progress. Each epoch
+ * visits every row once: in file order, or permuted by (seed, epoch). */
+int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle);
+
+/* sheaf_data_labels - positions with a label, after the shift, in `n` rows together;
+ * the divisor of a step's loss. A row of -1 counts none. */
+int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_tokens - positions with mask 1 in `n` rows together; for throughput. */
+int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n);
+
+/* Dense [n, seq] arrays of the caller; any may be NULL to leave it out. */
+typedef struct sheaf_batch {
+    int32_t *tokens;
+    int32_t *labels;   /* of position t: token t + 1, or SHEAF__IGNORED */
+    int32_t *position; /* 0, 1, ... in every row, padding included */
+    uint8_t *mask;     /* 1 = may be attended to */
+} sheaf_batch;
+
+/* sheaf_data_batch - rows `row[0..n)`, right padded to seq with the pad token (or 0),
+ * mask 0 and no label. A row of -1 is all padding, to fill a last batch. */
+void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                      int64_t n);
+
+#endif

@@ -1,0 +1,325 @@
+/* data_jsonl.c - JSON Lines for models whose vocabulary is bytes.
+ *
+ * One JSON object a line (RFC 8259, UTF-8; lines of blanks are skipped):
+ *   {"prompt": P, "completion": C}   bos P... C... eos, trained from the first byte of C
+ *   {"text": T}                      bos T... eos, all trained
+ * Other fields are ignored and reported once. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "train/data_rows.h"
+
+typedef struct reader {
+    sheaf_data *data;
+    const sheaf_data_options *options;
+    int64_t line;                    /* from 1 */
+    int64_t bad;                     /* records after the first bad one that are bad too */
+    sheaf_status *first;             /* the first bad record */
+    int64_t long_count, long_line, long_tokens, longest;
+    char ignored[64];                /* name of the first ignored field */
+    int64_t ignored_line;
+} reader;
+
+/* ---- errors of one record ---- */
+
+static sheaf_status *bad(const char *field, const char *expected, const char *found, ...)
+    SHEAF_PRINTF(3, 4);
+static sheaf_status *bad(const char *field, const char *expected, const char *found, ...)
+{
+    sheaf_status *st = field == NULL ? sheaf_fail(SHEAF_E_DATA, "not a record")
+                                     : sheaf_fail(SHEAF_E_DATA, "field '%s'", field);
+    char text[512];
+    va_list args;
+    va_start(args, found);
+    vsnprintf(text, sizeof text, found, args);
+    va_end(args);
+    return sheaf_found(sheaf_expected(st, "%s", expected), "%s", text);
+}
+
+static const char *kind_of(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER: case JSON_REAL: return "a number";
+    case JSON_TRUE: case JSON_FALSE: return "a truth value";
+    default: return "null";
+    }
+}
+
+/* The first malformed byte of `text`, or -1. jansson's own message gives it too, but
+ * in a form that depends on its version. */
+static int64_t bad_utf8(const unsigned char *text, int64_t size)
+{
+    for (int64_t i = 0; i < size;) {
+        const unsigned char c = text[i];
+        const int more = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : c >= 0xE0 && c < 0xF0 ? 2
+                         : c >= 0xF0 && c < 0xF5 ? 3 : -1;
+        if (more < 0 || i + more >= size)
+            return i;
+        for (int k = 1; k <= more; k++)
+            if ((text[i + k] & 0xC0) != 0x80)
+                return i;
+        const bool too_short = (c == 0xE0 && text[i + 1] < 0xA0) || (c == 0xF0 && text[i + 1] < 0x90);
+        const bool surrogate = c == 0xED && text[i + 1] >= 0xA0;
+        const bool too_large = c == 0xF4 && text[i + 1] >= 0x90;
+        if (too_short || surrogate || too_large)
+            return i;
+        i += more + 1;
+    }
+    return -1;
+}
+
+/* ---- storing a row ---- */
+
+static void *grow(void *block, int64_t count, size_t item)
+{
+    return count > INT64_MAX / 2 / (int64_t)item ? NULL : realloc(block, (size_t)count * item);
+}
+
+static sheaf_status *make_room(sheaf_data *data, int64_t tokens)
+{
+    if (data->rows == data->room) {
+        const int64_t room = data->room * 2 + 1024;
+        int64_t *begin = grow(data->begin, room + 1, sizeof *begin);
+        if (begin != NULL)
+            data->begin = begin;
+        int32_t *from = grow(data->trained_from, room, sizeof *from);
+        if (from != NULL)
+            data->trained_from = from;
+        if (begin == NULL || from == NULL)
+            return sheaf__data_no_memory(data->tokens);
+        data->room = room;
+        data->begin[0] = 0;
+    }
+    if (tokens > data->token_room - data->tokens) {
+        const int64_t room = data->token_room + data->token_room / 2 + tokens + 4096;
+        int32_t *token = grow(data->token, room, sizeof *token);
+        if (token == NULL)
+            return sheaf__data_no_memory(data->tokens);
+        data->token = token;
+        data->token_room = room;
+    }
+    return NULL;
+}
+
+static void put_bytes(sheaf_data *data, const json_t *text)
+{
+    const unsigned char *byte = (const unsigned char *)json_string_value(text);
+    for (size_t i = 0; i < json_string_length(text); i++)
+        data->token[data->tokens++] = byte[i];
+}
+
+/* `prompt` is NULL for a {"text"} record. */
+static sheaf_status *put_row(reader *in, const json_t *prompt, const json_t *text)
+{
+    sheaf_data *data = in->data;
+    const sheaf_config *config = in->options->config;
+    const size_t head = prompt == NULL ? 0 : json_string_length(prompt);
+    const size_t size = head + json_string_length(text) + 2; /* bos and eos */
+    if (size > INT32_MAX)
+        return bad(prompt == NULL ? "text" : "completion", "fewer than 2^31 bytes", "%zu", size);
+    const int64_t tokens = (int64_t)size - (config->bos < 0);
+    in->longest = tokens > in->longest ? tokens : in->longest;
+    if (in->options->seq > 0 && tokens > in->options->seq) {
+        if (in->long_count++ == 0) {
+            in->long_line = in->line;
+            in->long_tokens = tokens;
+        }
+        return NULL;
+    }
+    sheaf_status *st = make_room(data, tokens);
+    if (st != NULL)
+        return st;
+    const int64_t begin = data->tokens;
+    if (config->bos >= 0)
+        data->token[data->tokens++] = (int32_t)config->bos;
+    if (prompt != NULL)
+        put_bytes(data, prompt);
+    data->trained_from[data->rows] = prompt == NULL ? 0 : (int32_t)(data->tokens - begin);
+    put_bytes(data, text);
+    data->token[data->tokens++] = (int32_t)config->eos[0];
+    data->begin[++data->rows] = data->tokens;
+    return NULL;
+}
+
+/* ---- one line ---- */
+
+static sheaf_status *string_field(const json_t *record, const char *name, bool may_be_empty)
+{
+    const json_t *value = json_object_get(record, name);
+    if (value == NULL)
+        return bad(name, "a record has \"prompt\" and \"completion\", or \"text\"", "no such field");
+    if (!json_is_string(value))
+        return bad(name, "a string", "%s", kind_of(value));
+    if (!may_be_empty && json_string_length(value) == 0)
+        return bad(name, "at least one byte to train", "an empty string");
+    return NULL;
+}
+
+static void note_other_fields(reader *in, json_t *record)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(record, key, value) {
+        if (in->ignored_line != 0)
+            return;
+        if (strcmp(key, "prompt") != 0 && strcmp(key, "completion") != 0 && strcmp(key, "text") != 0) {
+            snprintf(in->ignored, sizeof in->ignored, "%s", key);
+            in->ignored_line = in->line;
+        }
+    }
+}
+
+static sheaf_status *take_record(reader *in, json_t *record)
+{
+    if (!json_is_object(record))
+        return bad(NULL, "an object, {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}", "%s",
+                   kind_of(record));
+    const bool text = json_object_get(record, "text") != NULL;
+    const bool pair = json_object_get(record, "prompt") != NULL
+                      || json_object_get(record, "completion") != NULL;
+    if (text && pair)
+        return bad("text", "either \"text\", or \"prompt\" and \"completion\"", "both in one record");
+    sheaf_status *st = text ? string_field(record, "text", false)
+                            : string_field(record, "prompt", true);
+    if (st == NULL && !text)
+        st = string_field(record, "completion", false);
+    if (st != NULL)
+        return st;
+    note_other_fields(in, record);
+    return text ? put_row(in, NULL, json_object_get(record, "text"))
+                : put_row(in, json_object_get(record, "prompt"), json_object_get(record, "completion"));
+}
+
+static sheaf_status *take_line(reader *in, const char *line, size_t size)
+{
+    while (size > 0 && strchr(" \t\r\n", line[size - 1]) != NULL && line[size - 1] != '\0')
+        size--;
+    if (size == 0)
+        return NULL;
+    if (size >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0)
+        return bad(NULL, "a JSON object", "a byte order mark (EF BB BF); save the file without it");
+    const int64_t wrong = bad_utf8((const unsigned char *)line, (int64_t)size);
+    if (wrong >= 0)
+        return bad(NULL, "UTF-8", "byte 0x%02X at column %" PRId64 " of the line",
+                   (unsigned char)line[wrong], wrong + 1);
+    json_error_t error;
+    json_t *record = json_loadb(line, size,
+                                JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
+    if (record == NULL) {
+        if (json_error_code(&error) == json_error_out_of_memory)
+            return sheaf__data_no_memory(in->data->tokens);
+        return bad(NULL, "one JSON object", "%s, at column %d", error.text, error.column);
+    }
+    sheaf_status *st = take_record(in, record);
+    json_decref(record);
+    return st;
+}
+
+/* ---- the file ---- */
+
+static sheaf_status *check_model(const sheaf_config *config)
+{
+    if (!config->byte_vocab) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "text records");
+        sheaf_expected(st, "a model whose vocabulary is bytes (\"sheaf_tokenizer\": \"bytes\")");
+        sheaf_found(st, "a model of family %s that needs a tokenizer", sheaf_family_name(config->family));
+        return sheaf_try_this(st, "tokenise first and give a .safetensors file with input_ids and labels");
+    }
+    const int64_t eos = config->neos > 0 ? config->eos[0] : -1;
+    if (config->vocab < 256 || eos < 0 || eos >= config->vocab || config->bos >= config->vocab) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "config.json: special tokens");
+        sheaf_expected(st, "256 bytes and eos_token_id (and bos_token_id, if any) inside the vocabulary");
+        return sheaf_found(st, "vocab_size %" PRId64 ", bos_token_id %" PRId64 ", eos_token_id %" PRId64,
+                           config->vocab, config->bos, eos);
+    }
+    return NULL;
+}
+
+/* Keeps the first bad record and counts the rest; other failures end the reading. */
+static sheaf_status *next_line(reader *in, const char *line, size_t size)
+{
+    in->line++;
+    sheaf_status *st = take_line(in, line, size);
+    if (st == NULL)
+        return NULL;
+    if (sheaf_status_code(st) != SHEAF_E_DATA)
+        return st;
+    if (in->first == NULL) {
+        in->first = sheaf_in(st, "line %" PRId64, in->line);
+        return NULL;
+    }
+    in->bad++;
+    sheaf_status_free(st);
+    return NULL;
+}
+
+static sheaf_status *verdict(reader *in)
+{
+    if (in->first != NULL) {
+        sheaf_status *st = in->first;
+        in->first = NULL;
+        if (in->bad > 0)
+            sheaf_try_this(st, "%" PRId64 " further records are bad too", in->bad);
+        return st;
+    }
+    if (in->long_count > 0)
+        return sheaf__data_too_long(in->options->seq, in->long_count, "line", in->long_line,
+                                    in->long_tokens, in->longest);
+    if (in->data->rows == 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "empty data set"), "at least one record"),
+                           "%" PRId64 " lines, all blank", in->line);
+    if (in->ignored_line != 0)
+        sheaf_warn(in->options->events, "line %" PRId64 ": field '%s' is not used; only prompt, "
+                   "completion and text are read", in->ignored_line, in->ignored);
+    return NULL;
+}
+
+static sheaf_status *read_lines(reader *in, FILE *file)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t size;
+    sheaf_status *st = NULL;
+    errno = 0;
+    while (st == NULL && (size = getline(&line, &room, file)) >= 0)
+        st = next_line(in, line, (size_t)size);
+    const int error = errno;
+    free(line);
+    if (st == NULL && !feof(file))
+        st = error == ENOMEM ? sheaf__data_no_memory(in->data->tokens)
+                             : sheaf_found(sheaf_fail(SHEAF_E_IO, "cannot read"), "%s", strerror(error));
+    return st != NULL ? st : verdict(in);
+}
+
+sheaf_status *sheaf__data_read_jsonl(sheaf_data *data, const char *path,
+                                     const sheaf_data_options *options)
+{
+    int fd;
+    int64_t size;
+    sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
+    if (st != NULL)
+        return st;
+    reader in = { .data = data, .options = options };
+    FILE *file = fdopen(fd, "rb");
+    if (file == NULL) {
+        close(fd);
+        return sheaf__data_no_memory(0);
+    }
+    st = check_model(options->config);
+    if (st == NULL)
+        st = read_lines(&in, file);
+    fclose(file);
+    sheaf_status_free(in.first);
+    if (st == NULL && data->seq == 0)
+        data->seq = in.longest;
+    return sheaf_in(st, "%s", path);
+}
