@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define REF(name) .name = sheaf__##name##_ref,
-#define AVX2(name) .name = sheaf__##name##_ref,
-#define AVX512(name) .name = sheaf__##name##_ref,
+#define AVX2(name) .name = sheaf__##name##_avx2,
+#define AVX512(name) .name = sheaf__##name##_avx512,
 
 static const sheaf__kernels ref = { .isa = "ref", SHEAF__KERNEL_LIST(REF) };
 static const sheaf__kernels avx2 = { .isa = "avx2", SHEAF__KERNEL_LIST(AVX2) };

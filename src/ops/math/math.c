@@ -60,6 +60,7 @@ float sheaf__tanh(float x)
         return sheaf__float(SHEAF__NAN_BITS);
     const uint32_t sign = sheaf__bits(x) & 0x80000000;
     const float a = sheaf__float(sheaf__bits(x) ^ sign);
+    float y;
     if (a < 0.625f) {
         const float z = a * a;
         float p = 0x1.1982a8p-9f;
@@ -68,9 +69,10 @@ float sheaf__tanh(float x)
         p = fmaf(p, z, -0x1.b9ef8ap-5f);
         p = fmaf(p, z, 0x1.11106cp-3f);
         p = fmaf(p, z, -0x1.555554p-2f);
-        return fmaf(x * z, p, x);
+        y = fmaf(a * z, p, a);
+    } else {
+        y = 1.0f - 2.0f / (sheaf__exp(2.0f * a) + 1.0f);
     }
-    const float y = 1.0f - 2.0f / (sheaf__exp(2.0f * a) + 1.0f);
     return sheaf__float(sheaf__bits(y) | sign);
 }
 

@@ -1,0 +1,111 @@
+/* adamw_test.c */
+#include "ops/twin.h"
+
+#include "base/elementary.h"
+
+static const sheaf__adamw usual = { .lr = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                                    .bias1 = 1 - 0.9, .bias2_sqrt = 0.03162277660168379, .grad_scale = 1 };
+
+static void test_adamw__first_step_worked_by_hand(void **state)
+{
+    /* The first step goes lr against the sign of g whatever its size; decay first. */
+    float p[4] = { 1, 1, -2, 0 }, m[4] = { 0 }, v[4] = { 0 };
+    const float g[4] = { 0.5f, -1e-3f, 0, 1e-8f };
+    sheaf__kernels_for("ref")->adamw(p, m, v, g, 4, &usual);
+    CHECK_NEAR("p", p[0], 0.999 - 0.1, 1e-7);
+    CHECK_NEAR("m", m[0], 0.05, 1e-8);
+    CHECK_NEAR("v", v[0], 0.00025, 2e-11);
+    CHECK_NEAR("against the sign", p[1], 0.999 + 0.1 * 1e-3 / (1e-3 + 1e-8), 1e-7);
+    CHECK_NEAR("only decay", p[2], -1.998, 2e-7);
+    CHECK_NEAR("eps counts: g = eps", p[3], -0.05, 1e-7);
+}
+
+static void test_adamw__grad_scale_is_a_smaller_gradient(void **state)
+{
+    float p[2] = { 1, 1 }, m[2] = { 0.5f, 0.5f }, v[2] = { 2, 2 };
+    const float g = 3, quarter = 0.75f;
+    sheaf__adamw clipped = usual;
+    clipped.grad_scale = 0.25f;
+    sheaf__kernels_for("ref")->adamw(p, m, v, &g, 1, &clipped);
+    sheaf__kernels_for("ref")->adamw(p + 1, m + 1, v + 1, &quarter, 1, &usual);
+    CHECK_NEAR("p", p[0], p[1], 0);
+    CHECK_NEAR("m", m[0], m[1], 0);
+    CHECK_NEAR("v", v[0], v[1], 0);
+}
+
+static void test_adamw__beta1_zero_takes_the_gradient_itself(void **state)
+{
+    float p = 1, m = 7.123456f, v = 1;
+    const float g = 0.1234567f;
+    sheaf__adamw how = usual;
+    how.beta1 = 0, how.bias1 = 1;
+    sheaf__kernels_for("ref")->adamw(&p, &m, &v, &g, 1, &how);
+    CHECK_NEAR("m", m, g, 0);
+}
+
+static void test_adamw__follows_a_double_run_of_200_steps(void **state)
+{
+    enum { N = 64 };
+    float p[N], m[N] = { 0 }, v[N] = { 0 }, g[N];
+    double pd[N], md[N] = { 0 }, vd[N] = { 0 };
+    for (int i = 0; i < N; i++)
+        p[i] = twin_number((uint64_t)i, TWIN_PLAIN), pd[i] = p[i];
+    for (int t = 1; t <= 200; t++) {
+        sheaf__adamw how = usual;
+        how.lr = 1e-3, how.weight_decay = 0.1;
+        how.bias1 = 1 - sheaf__pow_d(0.9, t), how.bias2_sqrt = sqrt(1 - sheaf__pow_d(0.999, t));
+        const double decay = (float)(1 - how.lr * how.weight_decay); /* its rounding adds up */
+        for (int i = 0; i < N; i++) {
+            g[i] = twin_number((uint64_t)(t * N + i), TWIN_PLAIN);
+            pd[i] *= decay;
+            md[i] = 0.9 * md[i] + 0.1 * g[i];
+            vd[i] = 0.999 * vd[i] + 0.001 * g[i] * g[i];
+            pd[i] -= how.lr / how.bias1 * md[i] / (sqrt(vd[i]) / how.bias2_sqrt + how.eps);
+        }
+        sheaf__kernels_for("ref")->adamw(p, m, v, g, N, &how);
+    }
+    /* 400 roundings of a p below 4, adding up at random to about 20 of one; and m, v */
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR("after 200 steps", p[i], pd[i], 4 * 0x1p-24 * 20 + 1e-6);
+}
+
+enum { MOST = 6145 };
+
+static void twins(const twin *t)
+{
+    static void *block[7];
+    for (size_t i = 0; i < ARRAY_LEN(block); i++)
+        block[i] = block[i] != NULL ? block[i] : twin_take(MOST * 4);
+    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++)
+        for (int variant = 0; variant < 2; variant++) {
+            const int64_t n = twin_sizes[s];
+            float *x[7]; /* g, then p, m, v of each */
+            for (uint64_t i = 0; i < 7; i++) {
+                x[i] = twin_end(block[i], MOST * 4, (size_t)n * 4);
+                twin_fill(x[i], n, SHEAF_F32, t->numbers, s * 10 + (i > 3 ? i - 3 : i));
+            }
+            for (int64_t i = 0; i < n && t->numbers == TWIN_PLAIN; i++)
+                x[3][i] = x[6][i] = x[3][i] * x[3][i]; /* else a root of negative numbers: fine too */
+            sheaf__adamw how = usual;
+            how.grad_scale = variant ? 0.37f : 1;
+            how.beta1 = variant ? 0.3 : 0.9; /* lerp from the other end */
+            t->ref->adamw(x[1], x[2], x[3], x[0], n, &how);
+            t->fast->adamw(x[4], x[5], x[6], x[0], n, &how);
+            for (int i = 1; i < 4; i++)
+                twin_same(t, "adamw", x[i + 3], x[i], (size_t)n * 4);
+        }
+}
+
+static void test_adamw__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adamw__first_step_worked_by_hand),
+        cmocka_unit_test(test_adamw__grad_scale_is_a_smaller_gradient),
+        cmocka_unit_test(test_adamw__beta1_zero_takes_the_gradient_itself),
+        cmocka_unit_test(test_adamw__follows_a_double_run_of_200_steps),
+        cmocka_unit_test(test_adamw__fast_kernels_give_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,217 @@
+/* convert_test.c */
+#include "ops/twin.h"
+
+static const struct { const char *name; uint32_t f32; uint16_t bf16, f16; } by_hand[] = {
+    { "one", 0x3f800000, 0x3f80, 0x3c00 },
+    { "minus zero", 0x80000000, 0x8000, 0x8000 },
+    { "bf16 tie goes to even, down", 0x3f808000, 0x3f80, 0x3c04 },
+    { "bf16 tie goes to even, up", 0x3f818000, 0x3f82, 0x3c0c },
+    { "f16 tie goes to even, down", 0x3f801000, 0x3f80, 0x3c00 },
+    { "f16 tie goes to even, up", 0x3f803000, 0x3f80, 0x3c02 },
+    { "just above the f16 tie", 0x3f801001, 0x3f80, 0x3c01 },
+    { "infinity", 0x7f800000, 0x7f80, 0x7c00 },
+    { "65504, largest f16", 0x477fe000, 0x4780, 0x7bff },
+    { "below 65520 stays finite", 0x477fefff, 0x4780, 0x7bff },
+    { "65520 rounds to infinity", 0x477ff000, 0x4780, 0x7c00 },
+    { "largest float rounds to infinity", 0x7f7fffff, 0x7f80, 0x7c00 },
+    { "smallest normal f16", 0x38800000, 0x3880, 0x0400 },
+    { "largest denormal f16", 0x387fc000, 0x3880, 0x03ff },
+    { "rounds up into the normals", 0x387fe000, 0x3880, 0x0400 },
+    { "smallest f16", 0x33800000, 0x3380, 0x0001 },
+    { "half of it ties to zero", 0x33000000, 0x3300, 0x0000 },
+    { "above half", 0x33000001, 0x3300, 0x0001 },
+    { "1.5 of it ties to two", 0x33c00000, 0x33c0, 0x0002 },
+    { "denormal float kept in bf16", 0x00010000, 0x0001, 0x0000 },
+    { "denormal float tie", 0x00018000, 0x0002, 0x0000 },
+    { "quiet NaN", 0x7fc00000, 0x7fc0, 0x7e00 },
+    { "NaN: f16 keeps sign and payload, bf16 has one", 0xffe02000, 0x7fc0, 0xff01 },
+    { "signalling NaN becomes quiet", 0x7f802000, 0x7fc0, 0x7e01 },
+};
+
+static void test_convert__values_worked_by_hand_in_every_column(void **state)
+{
+    static const char *const columns[] = { "ref", "avx2", "avx512" };
+    for (size_t k = 0; k < ARRAY_LEN(columns); k++) {
+        const sheaf__kernels *kernels = sheaf__kernels_for(columns[k]);
+        for (size_t i = 0; kernels != NULL && i < ARRAY_LEN(by_hand); i++) {
+            uint16_t half;
+            kernels->convert(&half, SHEAF_BF16, &by_hand[i].f32, SHEAF_F32, 1);
+            CHECK_BYTES(by_hand[i].name, &half, &by_hand[i].bf16, 2);
+            kernels->convert(&half, SHEAF_F16, &by_hand[i].f32, SHEAF_F32, 1);
+            CHECK_BYTES(by_hand[i].name, &half, &by_hand[i].f16, 2);
+        }
+    }
+}
+
+static float f16_value(uint16_t half) /* the definition, without bit tricks */
+{
+    const int exponent = half >> 10 & 31;
+    const double size = exponent == 0 ? ldexp(half & 0x3ff, -24)
+                                      : ldexp(1024 + (half & 0x3ff), exponent - 25);
+    return (float)(half & 0x8000 ? -size : size);
+}
+
+static void test_convert__every_16_bit_number_and_back(void **state)
+{
+    for (uint32_t i = 0; i < 65536; i++) {
+        const uint16_t half = (uint16_t)i;
+        const bool nan16 = (half & 0x7fff) > 0x7c00, nan_b = (half & 0x7fff) > 0x7f80;
+        if ((half & 0x7c00) != 0x7c00 && sheaf__from_f16(half) != f16_value(half))
+            fail_msg("f16 %04x is %a", half, sheaf__from_f16(half));
+        const uint16_t back = sheaf__f16(sheaf__from_f16(half));
+        if (back != (nan16 ? half | 0x200 : half))
+            fail_msg("f16 %04x came back as %04x", half, back);
+        if (sheaf__bf16(sheaf__from_bf16(half)) != (nan_b ? SHEAF__NAN_BF16 : half))
+            fail_msg("bf16 %04x", half);
+    }
+}
+
+/* Every 16-bit number and many floats, against the hardware's F16C. */
+__attribute__((target("avx2,f16c"))) static void test_convert__f16_gives_the_bits_of_f16c(void **state)
+{
+    for (uint32_t i = 0; i < 65536; i += 8) {
+        uint16_t half[8];
+        float want[8];
+        for (uint32_t k = 0; k < 8; k++)
+            half[k] = (uint16_t)(i + k);
+        _mm256_storeu_ps(want, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)half)));
+        for (int k = 0; k < 8; k++) {
+            const float got = sheaf__from_f16(half[k]);
+            CHECK_BYTES("f16 to f32", &got, &want[k], 4);
+        }
+    }
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 8 * 509) {
+        uint32_t raw[8];
+        uint16_t want[8];
+        for (uint32_t k = 0; k < 8; k++)
+            raw[k] = (uint32_t)bits + 509 * k;
+        _mm_storeu_si128((__m128i *)want, _mm256_cvtps_ph(_mm256_castsi256_ps(_mm256_loadu_si256(
+                                              (const __m256i *)raw)), _MM_FROUND_TO_NEAREST_INT));
+        for (int k = 0; k < 8; k++) {
+            const uint16_t got = sheaf__f16(sheaf__float(raw[k]));
+            if (got != want[k])
+                fail_msg("%08x: %04x, hardware %04x", raw[k], got, want[k]);
+        }
+    }
+}
+
+static void test_finish__rounds_before_the_residual(void **state)
+{
+    /* 2 * 0.5 + 0.01171875 = 1.01171875 ties between 1.0078125 and 1.015625: even, the
+     * second. Plus 0.0078125 is 1.0234375, exact. Rounding only at the end would see
+     * 1.01953125, a tie that goes to 1.015625. */
+    const float sum = 0.5f, bias = 0.01171875f;
+    const uint16_t residual = sheaf__bf16(0.0078125f);
+    uint16_t y;
+    sheaf__kernels_for("ref")->finish(&y, 1, &sum, 1, 2, &bias, &residual, 1, 1, 1, SHEAF_BF16);
+    CHECK_NEAR("finish", sheaf__from_bf16(y), 1.0234375, 0);
+    sheaf__kernels_for("ref")->finish(&y, 1, &sum, 1, 2, NULL, NULL, 0, 1, 1, SHEAF_BF16);
+    CHECK_NEAR("alone", sheaf__from_bf16(y), 1, 0);
+}
+
+enum { MOST = 6145 };
+
+static void *operand(int which, size_t bytes)
+{
+    static void *block[6];
+    if (block[which] == NULL)
+        block[which] = twin_take(MOST * 4);
+    return twin_end(block[which], MOST * 4, bytes);
+}
+
+static void compare_conversions(const twin *t, int64_t n)
+{
+    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (int from = 0; from < 3; from++)
+        for (int to = 0; to < 3; to++) {
+            const size_t bytes = (size_t)n * twin_bytes(types[to]);
+            void *src = operand(0, (size_t)n * twin_bytes(types[from]));
+            void *want = operand(1, bytes), *got = operand(2, bytes);
+            twin_fill(src, n, types[from], t->numbers, (uint64_t)n);
+            t->ref->convert(want, types[to], src, types[from], n);
+            t->fast->convert(got, types[to], src, types[from], n);
+            twin_same(t, "convert", got, want, bytes);
+            if (to == 0 && from < 2) {
+                t->fast->widen(got, src, types[from], n);
+                twin_same(t, "widen", got, want, bytes);
+            }
+            if (from == 0 && to < 2) {
+                t->fast->round(got, types[to], src, n);
+                twin_same(t, "round", got, want, bytes);
+            }
+        }
+}
+
+static void compare_sums(const twin *t, int64_t n)
+{
+    const size_t bytes = (size_t)n * twin_bytes(t->dtype);
+    float *a = operand(0, (size_t)n * 4), *b = operand(1, (size_t)n * 4);
+    float *want = operand(2, (size_t)n * 4), *got = operand(3, (size_t)n * 4);
+    twin_fill(a, n, SHEAF_F32, t->numbers, 1);
+    twin_fill(b, n, SHEAF_F32, t->numbers, 2);
+    t->ref->add(want, a, b, n);
+    t->fast->add(got, a, b, n);
+    twin_same(t, "add", got, want, (size_t)n * 4);
+    t->ref->scale(want, 0.3f, n);
+    t->fast->scale(got, 0.3f, n);
+    twin_same(t, "scale", got, want, (size_t)n * 4);
+    t->fast->add(a, a, b, n);
+    t->fast->scale(a, 0.3f, n);
+    twin_same(t, "add in place", a, want, (size_t)n * 4);
+
+    void *src = operand(1, bytes), *to_want = operand(2, bytes), *to_got = operand(3, bytes);
+    twin_fill(src, n, t->dtype, t->numbers, 3);
+    twin_fill(to_want, n, t->dtype, t->numbers, 4);
+    memcpy(to_got, to_want, bytes);
+    t->ref->accumulate(to_want, src, n, t->dtype);
+    t->fast->accumulate(to_got, src, n, t->dtype);
+    twin_same(t, "accumulate", to_got, to_want, bytes);
+}
+
+static void compare_finish(const twin *t, int64_t cols)
+{
+    enum { ROWS = 3 };
+    const int64_t width = cols + 5; /* rows apart: what lies between stays untouched */
+    if (ROWS * width > MOST)
+        return;
+    const size_t span = (size_t)(2 * width + cols);
+    float *sum = operand(0, span * 4), *bias = operand(1, (size_t)cols * 4);
+    void *residual = operand(2, span * twin_bytes(t->dtype));
+    void *want = operand(3, span * twin_bytes(t->dtype)), *got = operand(4, span * twin_bytes(t->dtype));
+    twin_fill(sum, (int64_t)span, SHEAF_F32, t->numbers, 5);
+    twin_fill(bias, cols, SHEAF_F32, t->numbers, 6);
+    twin_fill(residual, (int64_t)span, t->dtype, t->numbers, 7);
+    for (int which = 0; which < 4; which++) {
+        twin_fill(want, (int64_t)span, t->dtype, TWIN_PLAIN, 8);
+        twin_fill(got, (int64_t)span, t->dtype, TWIN_PLAIN, 8);
+        const float *with_bias = which & 1 ? bias : NULL;
+        const void *with_residual = which & 2 ? residual : NULL;
+        const float alpha = which == 3 ? 1.0f : 0.7f;
+        t->ref->finish(want, width, sum, width, alpha, with_bias, with_residual, width, ROWS, cols, t->dtype);
+        t->fast->finish(got, width, sum, width, alpha, with_bias, with_residual, width, ROWS, cols, t->dtype);
+        twin_same(t, "finish", got, want, span * twin_bytes(t->dtype));
+    }
+}
+
+static void twins(const twin *t)
+{
+    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++) {
+        compare_conversions(t, twin_sizes[s]);
+        compare_sums(t, twin_sizes[s]);
+        compare_finish(t, twin_sizes[s]);
+    }
+}
+
+static void test_convert__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_convert__values_worked_by_hand_in_every_column),
+        cmocka_unit_test(test_convert__every_16_bit_number_and_back),
+        cmocka_unit_test(test_convert__f16_gives_the_bits_of_f16c),
+        cmocka_unit_test(test_finish__rounds_before_the_residual),
+        cmocka_unit_test(test_convert__fast_kernels_give_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

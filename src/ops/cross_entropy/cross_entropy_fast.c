@@ -1,0 +1,93 @@
+/* cross_entropy_fast.c - cross_entropy_ref.c on vectors. */
+#include "ops/columns.h"
+
+#include <math.h>
+
+#include "ops/math/math.h"
+#include "ops/vec.h"
+
+void SHEAF__FAST(row_max)(float *max, const float *logits, int64_t ld, int64_t rows, int64_t cols)
+{
+    const vec least = v_set(-INFINITY);
+    for (int64_t r = 0; r < rows; r++, logits += ld) {
+        veci best = vi_order(least), other = best;
+        int64_t c = 0;
+        for (; c + 32 <= cols; c += 32) {
+            best = vi_max(best, vi_order(v_load(logits + c, 16)));
+            other = vi_max(other, vi_order(v_load(logits + c + 16, 16)));
+        }
+        best = vi_max(best, other);
+        if (c + 16 <= cols) {
+            best = vi_max(best, vi_order(v_load(logits + c, 16)));
+            c += 16;
+        }
+        if (c < cols)
+            best = vi_max(best, vi_order(v_keep(cols - c, v_load(logits + c, cols - c), least)));
+        uint32_t lane[16];
+        vi_store(lane, best);
+        int32_t top = (int32_t)lane[0];
+        for (int i = 1; i < 16; i++)
+            top = (int32_t)lane[i] > top ? (int32_t)lane[i] : top;
+        max[r] = sheaf__float((uint32_t)(top ^ (top >> 31 & 0x7fffffff))); /* order undone */
+    }
+}
+
+void SHEAF__FAST(row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max,
+                             int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++, logits += ld) {
+        const vec top = v_set(max[r]);
+        vec total = v_zero();
+        int64_t c = 0;
+        for (; c + 16 <= cols; c += 16)
+            total = v_add(total, v_exp(v_sub(v_load(logits + c, 16), top)));
+        if (c < cols) {
+            const vec e = v_exp(v_sub(v_load(logits + c, cols - c), top));
+            total = v_keep(cols - c, v_add(total, e), total);
+        }
+        float lane[16];
+        v_store(lane, total, 16);
+        sum[r] = sheaf__lanes_join(lane);
+    }
+}
+
+SHEAF__INLINE void softmax_part(void *d, int64_t di, const float *logits, vec max, vec sum,
+                                vec scale, int64_t c, int64_t count, sheaf_dtype dtype)
+{
+    const vec p = v_div(v_exp(v_sub(v_load(logits + c, count), max)), sum);
+    v_write(d, di + c, v_mul(p, scale), count, dtype);
+}
+
+/* p - 0 is p, so every column can go as if it were not the target; then the target. */
+SHEAF__INLINE void row_dlogits(void *d, int64_t ldd, const float *logits, int64_t ld,
+                               const float *max, const float *sum, const int32_t *target,
+                               float scale, int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    for (int64_t r = 0; r < rows; r++, logits += ld) {
+        if (target[r] == SHEAF__IGNORED) {
+            const size_t size = dtype == SHEAF_BF16 ? 2 : 4;
+            memset((char *)d + (size_t)(r * ldd) * size, 0, (size_t)cols * size);
+            continue;
+        }
+        const vec top = v_set(max[r]), total = v_set(sum[r]), by = v_set(scale);
+        int64_t c = 0;
+        for (; c + 16 <= cols; c += 16)
+            softmax_part(d, r * ldd, logits, top, total, by, c, 16, dtype);
+        if (c < cols)
+            softmax_part(d, r * ldd, logits, top, total, by, c, cols - c, dtype);
+        if (target[r] >= 0 && target[r] < cols) {
+            const float p = sheaf__exp(logits[target[r]] - max[r]) / sum[r];
+            sheaf__store(d, r * ldd + target[r], (p - 1.0f) * scale, dtype);
+        }
+    }
+}
+
+void SHEAF__FAST(row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t ld,
+                              const float *max, const float *sum, const int32_t *target,
+                              float scale, int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        row_dlogits(d, ldd, logits, ld, max, sum, target, scale, rows, cols, SHEAF_BF16);
+    else
+        row_dlogits(d, ldd, logits, ld, max, sum, target, scale, rows, cols, SHEAF_F32);
+}

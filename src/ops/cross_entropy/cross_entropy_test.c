@@ -1,0 +1,117 @@
+/* cross_entropy_test.c */
+#include "ops/twin.h"
+
+static void test_cross_entropy__a_row_worked_by_hand(void **state)
+{
+    /* exp 1, 2, 4, sum 7 under a largest logit of ln 4 */
+    const float logits[3] = { 0, 0.69314718f, 1.38629436f };
+    const int32_t target = 1, elsewhere = -5, ignored = SHEAF__IGNORED;
+    float max, sum, d[3];
+    const sheaf__kernels *k = sheaf__kernels_for("ref");
+    k->row_max(&max, logits, 3, 1, 3);
+    k->row_sumexp(&sum, logits, 3, &max, 1, 3);
+    CHECK_NEAR("max", max, logits[2], 0);
+    CHECK_NEAR("sum", sum, 7.0 / 4, 1e-6);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &target, 0.5f, 1, 3, SHEAF_F32);
+    CHECK_NEAR("first", d[0], 1 / 7.0 / 2, 1e-7);
+    CHECK_NEAR("target", d[1], (2 / 7.0 - 1) / 2, 1e-7);
+    CHECK_NEAR("last", d[2], 4 / 7.0 / 2, 1e-7);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &elsewhere, 0.5f, 1, 3, SHEAF_F32);
+    CHECK_NEAR("target in another slice", d[1], 2 / 7.0 / 2, 1e-7);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &ignored, 0.5f, 1, 3, SHEAF_F32);
+    CHECK_NEAR("ignored", d[0] + d[1] + d[2], 0, 0);
+}
+
+static void test_row_max__order_and_empty_rows(void **state)
+{
+    const sheaf__kernels *k = sheaf__kernels_for("ref");
+    float max = 0, sum = 1;
+    k->row_max(&max, NULL, 0, 1, 0);
+    k->row_sumexp(&sum, NULL, 0, &max, 1, 0);
+    assert_true(max == -INFINITY);
+    CHECK_NEAR("empty sum", sum, 0, 0);
+    const float zeros[2] = { -0.0f, 0.0f }, with_nan[3] = { 1, NAN, INFINITY };
+    k->row_max(&max, zeros, 2, 1, 2);
+    assert_false(signbit(max));
+    k->row_max(&max, with_nan, 3, 1, 3);
+    assert_true(isnan(max));
+    assert_true(isnan(sheaf__max(NAN, INFINITY)) && isnan(sheaf__max(INFINITY, NAN)));
+    CHECK_NEAR("negative", sheaf__max(-2, -3), -2, 0);
+}
+
+enum { COLS = 19, TARGET = 4 };
+static double loss(const double *x)
+{
+    double sum = 0;
+    for (int c = 0; c < COLS; c++)
+        sum += exp(x[c]);
+    return log(sum) - x[TARGET];
+}
+
+static void test_row_dlogits__is_the_gradient(void **state)
+{
+    double x[COLS], want[COLS], total = 0;
+    float logits[COLS], d[COLS], max, sum;
+    const int32_t target = TARGET;
+    for (int c = 0; c < COLS; c++) {
+        logits[c] = 2 * twin_number((uint64_t)c, TWIN_PLAIN), x[c] = logits[c];
+        total += exp(x[c]);
+    }
+    for (int c = 0; c < COLS; c++)
+        want[c] = exp(x[c]) / total - (c == TARGET);
+    twin_gradient("cross-entropy", loss, x, COLS, want);
+    const sheaf__kernels *k = sheaf__kernels_for("ref");
+    k->row_max(&max, logits, COLS, 1, COLS);
+    k->row_sumexp(&sum, logits, COLS, &max, 1, COLS);
+    k->row_dlogits(d, COLS, logits, COLS, &max, &sum, &target, 1, 1, COLS, SHEAF_F32);
+    twin_close("dlogits", d, want, COLS, 1e-6);
+}
+
+enum { ROWS = 4, MOST = ROWS * 6200 };
+
+static void compare(const twin *t, int64_t cols, int64_t gap)
+{
+    static void *block[3];
+    for (size_t i = 0; i < ARRAY_LEN(block); i++)
+        block[i] = block[i] != NULL ? block[i] : twin_take(MOST * 4);
+    const int64_t ld = cols + gap, n = (ROWS - 1) * ld + cols;
+    const size_t bytes = (size_t)n * twin_bytes(t->dtype);
+    const int32_t target[ROWS] = { (int32_t)cols - 1, SHEAF__IGNORED, -3, (int32_t)cols + 2 };
+    float max[2][ROWS], sum[2][ROWS];
+    float *logits = twin_end(block[0], MOST * 4, (size_t)n * 4);
+    void *want = twin_end(block[1], MOST * 4, bytes), *got = twin_end(block[2], MOST * 4, bytes);
+    twin_fill(logits, n, SHEAF_F32, t->numbers, (uint64_t)cols);
+    if (t->numbers == TWIN_PLAIN)
+        for (int64_t i = 0; i < n; i++)
+            logits[i] *= 20; /* some exponentials vanish */
+    t->ref->row_max(max[0], logits, ld, ROWS, cols);
+    t->fast->row_max(max[1], logits, ld, ROWS, cols);
+    twin_same(t, "row_max", max[1], max[0], sizeof max[0]);
+    t->ref->row_sumexp(sum[0], logits, ld, max[0], ROWS, cols);
+    t->fast->row_sumexp(sum[1], logits, ld, max[0], ROWS, cols);
+    twin_same(t, "row_sumexp", sum[1], sum[0], sizeof sum[0]);
+    memset(want, 0x5a, bytes);
+    memset(got, 0x5a, bytes);
+    t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, 0.37f, ROWS, cols, t->dtype);
+    t->fast->row_dlogits(got, ld, logits, ld, max[0], sum[0], target, 0.37f, ROWS, cols, t->dtype);
+    twin_same(t, "row_dlogits", got, want, bytes);
+}
+
+static void twins(const twin *t)
+{
+    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++)
+        compare(t, twin_sizes[s], (int64_t)s % 3 * 5);
+}
+
+static void test_cross_entropy__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cross_entropy__a_row_worked_by_hand),
+        cmocka_unit_test(test_row_max__order_and_empty_rows),
+        cmocka_unit_test(test_row_dlogits__is_the_gradient),
+        cmocka_unit_test(test_cross_entropy__fast_kernels_give_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

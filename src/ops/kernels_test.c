@@ -1,0 +1,177 @@
+/* kernels_test.c - the table is whole, and its numbers are those of contract version 1. */
+#include "ops/twin.h"
+
+static void test_kernels__every_cell_is_filled(void **state)
+{
+    static const char *const columns[] = { "ref", "avx2", "avx512" };
+    for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
+        const sheaf__kernels *k = sheaf__kernels_for(columns[i]);
+        if (k == NULL)
+            continue;
+        assert_string_equal(k->isa, columns[i]);
+        void (*cell[sizeof *k / sizeof(void (*)(void))])(void);
+        assert_int_equal(sizeof cell, sizeof *k);
+        memcpy(cell, k, sizeof *k);
+        for (size_t c = 0; c < ARRAY_LEN(cell); c++)
+            assert_true(cell[c] != NULL);
+    }
+    assert_null(sheaf__kernels_for("sse"));
+    assert_null(sheaf__kernels_for(""));
+    assert_ptr_equal(sheaf__kernels_for(NULL), sheaf__kernels_for(sheaf__kernels_for(NULL)->isa));
+}
+
+enum { ROWS = 5, COLS = 203, N = ROWS * COLS };
+
+/* Operands of the probe; a, b, c in the activation type, f, g, w in float32. */
+typedef struct probe {
+    sheaf_dtype dtype;
+    uint32_t a[N], b[N], c[N], out[2 * N];
+    float f[N], g[N], w[N], row[ROWS], sum[ROWS];
+    uint64_t hash;
+} probe;
+
+static void refill(probe *p, twin_numbers numbers)
+{
+    twin_fill(p->a, N, p->dtype, numbers, 1);
+    twin_fill(p->b, N, p->dtype, numbers, 2);
+    twin_fill(p->c, N, p->dtype, numbers, 3);
+    twin_fill(p->f, N, SHEAF_F32, numbers, 4);
+    twin_fill(p->g, N, SHEAF_F32, numbers, 5);
+    twin_fill(p->w, N, SHEAF_F32, numbers, 6);
+    memset(p->out, 0, sizeof p->out);
+}
+
+static void take(probe *p, const void *bytes, size_t size) /* 64-bit FNV-1a */
+{
+    for (size_t i = 0; i < size; i++)
+        p->hash = (p->hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+}
+
+static void run_moves(probe *p, const sheaf__kernels *k)
+{
+    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (int i = 0; i < 9; i++) {
+        k->convert(p->out, types[i / 3], p->f, types[i % 3], N);
+        take(p, p->out, sizeof p->out);
+    }
+    k->round(p->out, p->dtype, p->f, N);
+    k->widen((float *)p->out + N, p->a, p->dtype, N);
+    take(p, p->out, sizeof p->out);
+}
+
+static void run_sums(probe *p, const sheaf__kernels *k)
+{
+    const double squares = k->squares(p->f, N);
+    take(p, &squares, sizeof squares);
+    k->add(p->f, p->f, p->g, N);
+    k->scale(p->f, 0.3f, N);
+    take(p, p->f, sizeof p->f);
+    k->finish(p->out, COLS, p->g, COLS, 0.7f, p->w, p->a, COLS, ROWS, COLS, p->dtype);
+    k->accumulate(p->out, p->b, N, p->dtype);
+    k->column_sums(p->w, p->a, COLS, ROWS, COLS, p->dtype);
+    take(p, p->out, sizeof p->out);
+    take(p, p->w, sizeof p->w);
+}
+
+static void run_rmsnorm(probe *p, const sheaf__kernels *k)
+{
+    k->rmsnorm(p->out, p->row, p->a, p->w, ROWS, COLS, 1e-5f, p->dtype);
+    k->rmsnorm_back(p->out + N, p->b, p->a, p->w, p->row, ROWS, COLS, true, p->dtype);
+    k->rmsnorm_dw(p->w, p->b, p->a, p->row, ROWS, COLS, 3, COLS - 1, p->dtype);
+    take(p, p->out, sizeof p->out);
+    take(p, p->row, sizeof p->row);
+    take(p, p->w, sizeof p->w);
+}
+
+static void run_rope_swiglu(probe *p, const sheaf__kernels *k)
+{
+    const int32_t pos[ROWS] = { 0, 4, 2, 2, 1 };
+    k->rope(p->a, COLS, p->f, p->g, pos, ROWS, 3, 66, 64, false, p->dtype);
+    k->rope(p->b, COLS, p->f, p->g, pos, ROWS, 3, 66, 36, true, p->dtype);
+    k->swiglu(p->out, p->a, p->b, N, p->dtype);
+    k->swiglu_back(p->a, p->b, p->c, p->a, p->b, N, p->dtype);
+    take(p, p->out, sizeof p->out);
+    take(p, p->a, sizeof p->a);
+    take(p, p->b, sizeof p->b);
+}
+
+static void run_cross_entropy(probe *p, const sheaf__kernels *k)
+{
+    const int32_t target[ROWS] = { 0, 200, SHEAF__IGNORED, -1, 300 };
+    k->row_max(p->row, p->f, COLS, ROWS, COLS);
+    k->row_sumexp(p->sum, p->f, COLS, p->row, ROWS, COLS);
+    k->row_dlogits(p->out, COLS, p->f, COLS, p->row, p->sum, target, 0.01f, ROWS, COLS, p->dtype);
+    take(p, p->row, sizeof p->row);
+    take(p, p->sum, sizeof p->sum);
+    take(p, p->out, sizeof p->out);
+}
+
+static void run_adamw_dropout(probe *p, const sheaf__kernels *k)
+{
+    const sheaf__adamw how = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1,
+                               .bias1 = 0.19, .bias2_sqrt = 0.0447, .grad_scale = 0.5f };
+    k->adamw(p->f, p->g, p->w, (const float *)p->f, 0, &how);
+    float gradient[N];
+    twin_fill(gradient, N, SHEAF_F32, TWIN_PLAIN, 7);
+    k->adamw(p->f, p->g, p->w, gradient, N, &how);
+    take(p, p->f, sizeof p->f);
+    take(p, p->g, sizeof p->g);
+    take(p, p->w, sizeof p->w);
+    const int64_t sample[ROWS] = { 0, 1, 1, 9, 7 }, position[ROWS] = { 0, 0, 1, 77, 5 };
+    const sheaf__dropout drop = { .seed = 1, .purpose = 2, .step = 3, .sample = sample, .position = position,
+                                  .channel0 = 31, .threshold = 0x20000000, .scale = 1 / 0.875f };
+    k->dropout(p->out, p->a, COLS, ROWS, COLS, &drop, p->dtype);
+    take(p, p->out, sizeof p->out);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(probe *p, const sheaf__kernels *k);
+    uint64_t want; /* changes only with the contract's version */
+} probes[] = {
+    { "round, widen, convert", run_moves, UINT64_C(0x5bc0093083fe7e11) },
+    { "add, scale, finish, accumulate, squares, column_sums", run_sums, UINT64_C(0x7e2b19965265e925) },
+    { "rmsnorm", run_rmsnorm, UINT64_C(0x5a7675c7a212a39c) },
+    { "rope, swiglu", run_rope_swiglu, UINT64_C(0x40e15f8c0e437eb9) },
+    { "cross-entropy", run_cross_entropy, UINT64_C(0x2fc3bf92d04d4c25) },
+    { "adamw, dropout", run_adamw_dropout, UINT64_C(0x2b5bb29a7540f4b1) },
+};
+
+/* Both types, every kind of number, with and without DAZ and FTZ: one hash. */
+static uint64_t probe_hash(size_t which, const sheaf__kernels *k)
+{
+    static probe p;
+    const unsigned before = _mm_getcsr();
+    p.hash = UINT64_C(0xcbf29ce484222325);
+    for (int code = 0; code < 4 * TWIN_KINDS; code++) {
+        p.dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32;
+        refill(&p, (twin_numbers)(code / 4));
+        _mm_setcsr(code & 2 ? before | 0x8040 : before & ~0x8040u);
+        probes[which].run(&p, k);
+        _mm_setcsr(before);
+    }
+    return p.hash;
+}
+
+static void test_kernels__give_the_bytes_of_contract_version_1(void **state)
+{
+    static const char *const columns[] = { "ref", "avx2", "avx512" };
+    for (size_t c = 0; c < ARRAY_LEN(columns); c++) {
+        const sheaf__kernels *k = sheaf__kernels_for(columns[c]);
+        for (size_t i = 0; k != NULL && i < ARRAY_LEN(probes); i++) {
+            const uint64_t got = probe_hash(i, k);
+            if (got != probes[i].want)
+                fail_msg("%s, %s: hash %016llx, frozen %016llx", probes[i].name, columns[c],
+                         (unsigned long long)got, (unsigned long long)probes[i].want);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernels__every_cell_is_filled),
+        cmocka_unit_test(test_kernels__give_the_bytes_of_contract_version_1),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,92 @@
+/* reduce_test.c */
+#include "ops/twin.h"
+
+#include "ops/math/math.h"
+
+static void test_lanes__join_in_the_order_of_the_contract(void **state)
+{
+    /* 2^24 + 1 rounds to 2^24 in float: which lanes meet first is visible. */
+    float lane[16] = { 0 };
+    lane[0] = 0x1p24f, lane[8] = 1, lane[4] = 1;
+    CHECK_NEAR("8 apart, then 4: both lost", sheaf__lanes_join(lane), 0x1p24, 0);
+    lane[8] = 0, lane[12] = 1;
+    CHECK_NEAR("4 and 12 meet first", sheaf__lanes_join(lane), 0x1p24 + 2, 0);
+    float x[33] = { 0 };
+    x[0] = 0x1p24f, x[16] = 1, x[32] = 1;
+    CHECK_NEAR("one lane, one after the other", sheaf__lanes_sum(x, 33), 0x1p24, 0);
+    x[16] = 0, x[7] = 1, x[23] = 1;
+    CHECK_NEAR("lane 7 collects two", sheaf__lanes_sum(x, 24), 0x1p24 + 2, 0);
+}
+
+static void test_lanes_dot__is_fused(void **state)
+{
+    const float x[2] = { 1 + 0x1p-12f, 1 }, y[2] = { 1 + 0x1p-12f, 0 };
+    CHECK_NEAR("rounded once", sheaf__lanes_dot(x, y, 1), 1 + 0x1p-11, 0);
+    const float a[17] = { [0] = 1, [16] = 1 + 0x1p-12f }, b[17] = { [0] = -1 - 0x1p-11f, [16] = 1 + 0x1p-12f };
+    CHECK_NEAR("the product is not rounded", sheaf__lanes_dot(a, b, 17), 0x1p-24, 0);
+}
+
+static void test_squares__small_ones_beside_a_large_one(void **state)
+{
+    float x[20] = { 0 };
+    x[0] = 0x1p20f, x[1] = 0x1p-6f, x[19] = 3;
+    CHECK_NEAR("squares", sheaf__kernels_for("ref")->squares(x, 20), 0x1p40 + 0x1p-12 + 9, 0);
+}
+
+static void test_column_sums__add_block_by_block_to_what_is_there(void **state)
+{
+    /* Column 0: 300 ones onto 2^24. As blocks: 2^24 + 256, then + 44. One by one, each
+     * would be lost. Column 1: the sum of 0 .. 299. */
+    float x[300][3], out[2] = { 0x1p24f, 1 };
+    for (int r = 0; r < 300; r++)
+        x[r][0] = 1, x[r][1] = (float)r, x[r][2] = NAN;
+    sheaf__kernels_for("ref")->column_sums(out, x, 3, 300, 2, SHEAF_F32);
+    CHECK_NEAR("ones", out[0], 0x1p24 + 300, 0);
+    CHECK_NEAR("ramp", out[1], 1 + 299 * 300 / 2, 0);
+}
+
+enum { MOST = 600 * 70 };
+
+static void twins(const twin *t)
+{
+    static void *x, *want, *got;
+    if (x == NULL)
+        x = twin_take(MOST * 4), want = twin_take(6145 * 4), got = twin_take(6145 * 4);
+    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++) {
+        const int64_t n = twin_sizes[s];
+        float *v = twin_end(x, MOST * 4, (size_t)n * 4);
+        twin_fill(v, n, SHEAF_F32, t->numbers, s);
+        const double a = t->ref->squares(v, n), b = t->fast->squares(v, n);
+        twin_same(t, "squares", &b, &a, sizeof a);
+    }
+    static const int64_t shape[][3] = { /* rows, columns, columns apart */
+        { 1, 1, 1 }, { 3, 17, 20 }, { 255, 67, 67 }, { 256, 33, 40 }, { 257, 16, 16 }, { 511, 5, 9 },
+        { 600, 64, 70 }, { 5, 2048, 2048 }, { 6, 6145, 6145 }, { 10, 1025, 1030 }, { 0, 5, 5 },
+    };
+    for (size_t s = 0; s < ARRAY_LEN(shape); s++) {
+        const int64_t rows = shape[s][0], cols = shape[s][1], ld = shape[s][2];
+        const int64_t span = rows > 0 ? (rows - 1) * ld + cols : 0;
+        void *v = twin_end(x, MOST * 4, (size_t)span * twin_bytes(t->dtype));
+        float *w = twin_end(want, 6145 * 4, (size_t)cols * 4), *g = twin_end(got, 6145 * 4, (size_t)cols * 4);
+        twin_fill(v, span, t->dtype, t->numbers, s);
+        twin_fill(w, cols, SHEAF_F32, t->numbers, 99);
+        memcpy(g, w, (size_t)cols * 4);
+        t->ref->column_sums(w, v, ld, rows, cols, t->dtype);
+        t->fast->column_sums(g, v, ld, rows, cols, t->dtype);
+        twin_same(t, "column_sums", g, w, (size_t)cols * 4);
+    }
+}
+
+static void test_reduce__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lanes__join_in_the_order_of_the_contract),
+        cmocka_unit_test(test_lanes_dot__is_fused),
+        cmocka_unit_test(test_squares__small_ones_beside_a_large_one),
+        cmocka_unit_test(test_column_sums__add_block_by_block_to_what_is_there),
+        cmocka_unit_test(test_reduce__fast_kernels_give_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,213 @@
+/* rmsnorm_fast.c - rmsnorm_ref.c on vectors.
+ *
+ * Sixteen lanes are one chain of fma per row, and each waits for the one before:
+ * four rows are summed side by side to fill the wait. */
+#include "ops/columns.h"
+
+#include <math.h>
+
+#include "ops/math/math.h"
+#include "ops/vec.h"
+
+SHEAF__INLINE float join(vec lanes)
+{
+    float lane[16];
+    v_store(lane, lanes, 16);
+    return sheaf__lanes_join(lane);
+}
+
+SHEAF__INLINE void square_sums(float *out, const void *x, int64_t row, const int rows,
+                               int64_t width, sheaf_dtype dtype)
+{
+    vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
+    int64_t c = 0;
+    for (; c + 16 <= width; c += 16)
+        for (int r = 0; r < rows; r++) {
+            const vec v = v_read(x, (row + r) * width + c, 16, dtype);
+            sum[r] = v_fma(v, v, sum[r]);
+        }
+    if (c < width)
+        for (int r = 0; r < rows; r++) {
+            const vec v = v_read(x, (row + r) * width + c, width - c, dtype);
+            sum[r] = v_keep(width - c, v_fma(v, v, sum[r]), sum[r]);
+        }
+    for (int r = 0; r < rows; r++)
+        out[r] = join(sum[r]);
+}
+
+SHEAF__INLINE void norm_part(void *y, const void *x, const float *w, vec scale, int64_t at,
+                             int64_t c, int64_t count, sheaf_dtype dtype)
+{
+    const vec n = v_rounded(v_mul(v_read(x, at + c, count, dtype), scale), dtype);
+    v_write(y, at + c, v_mul(v_load(w + c, count), n), count, dtype);
+}
+
+SHEAF__INLINE void norm_rows(void *y, float *rstd, const void *x, const float *w, int64_t row,
+                             const int rows, int64_t width, float eps, sheaf_dtype dtype)
+{
+    float sum[4];
+    square_sums(sum, x, row, rows, width, dtype);
+    for (int r = 0; r < rows; r++) {
+        const float scale = sheaf__one_nan(1.0f / sqrtf(sum[r] / (float)width + eps));
+        const vec by = v_set(scale);
+        const int64_t at = (row + r) * width;
+        int64_t c = 0;
+        for (; c + 16 <= width; c += 16)
+            norm_part(y, x, w, by, at, c, 16, dtype);
+        if (c < width)
+            norm_part(y, x, w, by, at, c, width - c, dtype);
+        rstd[row + r] = scale;
+    }
+}
+
+SHEAF__INLINE void rmsnorm(void *y, float *rstd, const void *x, const float *w, int64_t rows,
+                           int64_t width, float eps, sheaf_dtype dtype)
+{
+    int64_t row = 0;
+    for (; row + 4 <= rows; row += 4)
+        norm_rows(y, rstd, x, w, row, 4, width, eps, dtype);
+    for (; row < rows; row++)
+        norm_rows(y, rstd, x, w, row, 1, width, eps, dtype);
+}
+
+void SHEAF__FAST(rmsnorm)(void *y, float *rstd, const void *x, const float *w, int64_t rows,
+                          int64_t width, float eps, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        rmsnorm(y, rstd, x, w, rows, width, eps, SHEAF_BF16);
+    else
+        rmsnorm(y, rstd, x, w, rows, width, eps, SHEAF_F32);
+}
+
+/* One step of `rows` dots: lanes of (w dy) * (x rstd) at columns c .. c + count - 1. */
+SHEAF__INLINE void dots_part(vec *sum, const void *dy, const void *x, const float *w,
+                             const float *rstd, int64_t row, const int rows, int64_t width,
+                             int64_t c, int64_t count, sheaf_dtype dtype)
+{
+    const vec weight = v_load(w + c, count);
+    for (int r = 0; r < rows; r++) {
+        const int64_t at = (row + r) * width + c;
+        const vec a = v_mul(weight, v_read(dy, at, count, dtype));
+        const vec n = v_mul(v_read(x, at, count, dtype), v_set(rstd[row + r]));
+        sum[r] = v_keep(count, v_fma(a, n, sum[r]), sum[r]);
+    }
+}
+
+SHEAF__INLINE void dots(float *out, const void *dy, const void *x, const float *w,
+                        const float *rstd, int64_t row, const int rows, int64_t width,
+                        sheaf_dtype dtype)
+{
+    vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
+    int64_t c = 0;
+    for (; c + 16 <= width; c += 16)
+        dots_part(sum, dy, x, w, rstd, row, rows, width, c, 16, dtype);
+    if (c < width)
+        dots_part(sum, dy, x, w, rstd, row, rows, width, c, width - c, dtype);
+    for (int r = 0; r < rows; r++)
+        out[r] = join(sum[r]);
+}
+
+SHEAF__INLINE void back_part(void *dx, const void *dy, const void *x, const float *w, vec rstd,
+                             vec mean, int64_t at, int64_t c, int64_t count, bool add,
+                             sheaf_dtype dtype)
+{
+    const vec a = v_mul(v_load(w + c, count), v_read(dy, at + c, count, dtype));
+    const vec n = v_mul(v_read(x, at + c, count, dtype), rstd);
+    vec g = v_mul(rstd, v_sub(a, v_mul(n, mean)));
+    if (add)
+        g = v_add(v_read(dx, at + c, count, dtype), g);
+    v_write(dx, at + c, g, count, dtype);
+}
+
+SHEAF__INLINE void back_rows(void *dx, const void *dy, const void *x, const float *w,
+                             const float *rstd, int64_t row, const int rows, int64_t width,
+                             bool add, sheaf_dtype dtype)
+{
+    float dot[4];
+    dots(dot, dy, x, w, rstd, row, rows, width, dtype);
+    for (int r = 0; r < rows; r++) {
+        const vec by = v_set(rstd[row + r]), mean = v_set(dot[r] / (float)width);
+        const int64_t at = (row + r) * width;
+        int64_t c = 0;
+        for (; c + 16 <= width; c += 16)
+            back_part(dx, dy, x, w, by, mean, at, c, 16, add, dtype);
+        if (c < width)
+            back_part(dx, dy, x, w, by, mean, at, c, width - c, add, dtype);
+    }
+}
+
+SHEAF__INLINE void rmsnorm_back(void *dx, const void *dy, const void *x, const float *w,
+                                const float *rstd, int64_t rows, int64_t width, bool add,
+                                sheaf_dtype dtype)
+{
+    int64_t row = 0;
+    for (; row + 4 <= rows; row += 4)
+        back_rows(dx, dy, x, w, rstd, row, 4, width, add, dtype);
+    for (; row < rows; row++)
+        back_rows(dx, dy, x, w, rstd, row, 1, width, add, dtype);
+}
+
+void SHEAF__FAST(rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w,
+                               const float *rstd, int64_t rows, int64_t width, bool add,
+                               sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, SHEAF_BF16);
+    else
+        rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, SHEAF_F32);
+}
+
+/* As column_sums: four rows in one pass over a strip of partial sums. */
+#define STRIP 1024
+
+SHEAF__INLINE void dw_part(float *sum, const void *dy, const void *x, const float *rstd,
+                           int64_t row, int64_t rows, int64_t width, int64_t c, int64_t count,
+                           sheaf_dtype dtype)
+{
+    vec s = v_load(sum, count);
+    for (int64_t t = row; t < row + rows; t++) {
+        const vec n = v_mul(v_read(x, t * width + c, count, dtype), v_set(rstd[t]));
+        s = v_fma(v_read(dy, t * width + c, count, dtype), n, s);
+    }
+    v_store(sum, s, count);
+}
+
+SHEAF__INLINE void dw_strip(float *sum, const void *dy, const void *x, const float *rstd,
+                            int64_t row, int64_t rows, int64_t width, int64_t c, int64_t cols,
+                            sheaf_dtype dtype)
+{
+    int64_t i = 0;
+    for (; i + 16 <= cols; i += 16)
+        dw_part(sum + i, dy, x, rstd, row, rows, width, c + i, 16, dtype);
+    if (i < cols)
+        dw_part(sum + i, dy, x, rstd, row, rows, width, c + i, cols - i, dtype);
+}
+
+SHEAF__INLINE void rmsnorm_dw(float *dw, const void *dy, const void *x, const float *rstd,
+                              int64_t rows, int64_t width, int64_t begin, int64_t end,
+                              sheaf_dtype dtype)
+{
+    float sum[STRIP];
+    for (int64_t block = 0; block < rows; block += 256)
+        for (int64_t c = begin; c < end; c += STRIP) {
+            const int64_t last = rows - block < 256 ? rows : block + 256;
+            const int64_t cols = end - c < STRIP ? end - c : STRIP;
+            memset(sum, 0, sizeof sum);
+            int64_t t = block;
+            for (; t + 4 <= last; t += 4)
+                dw_strip(sum, dy, x, rstd, t, 4, width, c, cols, dtype);
+            for (; t < last; t++)
+                dw_strip(sum, dy, x, rstd, t, 1, width, c, cols, dtype);
+            SHEAF__FAST(add)(dw + c, dw + c, sum, cols);
+        }
+}
+
+void SHEAF__FAST(rmsnorm_dw)(float *dw, const void *dy, const void *x, const float *rstd,
+                             int64_t rows, int64_t width, int64_t begin, int64_t end,
+                             sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, SHEAF_BF16);
+    else
+        rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, SHEAF_F32);
+}

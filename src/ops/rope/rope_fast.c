@@ -1,0 +1,40 @@
+/* rope_fast.c - rope_ref.c on vectors. */
+#include "ops/columns.h"
+
+#include "ops/vec.h"
+
+SHEAF__INLINE void rotate(void *x, int64_t at, int64_t half, const float *cos, const float *sin,
+                          int64_t j, int64_t count, bool inverse, sheaf_dtype dtype)
+{
+    const vec c = v_load(cos + j, count);
+    const vec s = inverse ? v_negate(v_load(sin + j, count)) : v_load(sin + j, count);
+    const vec a = v_read(x, at + j, count, dtype), b = v_read(x, at + half + j, count, dtype);
+    v_write(x, at + j, v_sub(v_mul(a, c), v_mul(b, s)), count, dtype);
+    v_write(x, at + half + j, v_add(v_mul(b, c), v_mul(a, s)), count, dtype);
+}
+
+SHEAF__INLINE void rope(void *x, int64_t ldx, const float *cos, const float *sin,
+                        const int32_t *pos, int64_t rows, int64_t heads, int64_t head_dim,
+                        int64_t rot, bool inverse, sheaf_dtype dtype)
+{
+    const int64_t half = rot / 2;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t h = 0; h < heads; h++) {
+            const int64_t at = r * ldx + h * head_dim, angle = pos[r] * half;
+            int64_t j = 0;
+            for (; j + 16 <= half; j += 16)
+                rotate(x, at, half, cos + angle, sin + angle, j, 16, inverse, dtype);
+            if (j < half)
+                rotate(x, at, half, cos + angle, sin + angle, j, half - j, inverse, dtype);
+        }
+}
+
+void SHEAF__FAST(rope)(void *x, int64_t ldx, const float *cos, const float *sin,
+                       const int32_t *pos, int64_t rows, int64_t heads, int64_t head_dim,
+                       int64_t rot, bool inverse, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_BF16);
+    else
+        rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_F32);
+}

@@ -1,0 +1,103 @@
+/* rope_test.c */
+#include "ops/twin.h"
+
+static void test_rope__quarter_turns_worked_by_hand(void **state)
+{
+    /* Two positions: none, and a quarter turn for j = 0, a half turn for j = 1. */
+    const float cos[4] = { 1, 1, 0, -1 }, sin[4] = { 0, 0, 1, 0 };
+    const int32_t pos[2] = { 1, 0 };
+    float x[2][6] = { { 1, 2, 3, 4, 5, 6 }, { 1, 2, 3, 4, 5, 6 } }; /* rot 4 of head_dim 6 */
+    const float turned[6] = { -3, -2, 1, -4, 5, 6 }, still[6] = { 1, 2, 3, 4, 5, 6 };
+    sheaf__kernels_for("ref")->rope(x, 6, cos, sin, pos, 2, 1, 6, 4, false, SHEAF_F32);
+    CHECK_BYTES("turned", x[0], turned, sizeof turned);
+    CHECK_BYTES("position 0", x[1], still, sizeof still);
+    sheaf__kernels_for("ref")->rope(x, 6, cos, sin, pos, 2, 1, 6, 4, true, SHEAF_F32);
+    CHECK_BYTES("and back", x[0], still, sizeof still);
+}
+
+enum { HEADS = 2, DIM = 6, ROT = 4, N = HEADS * DIM };
+static double angle_cos[2], angle_sin[2], flow[N];
+
+static double loss(const double *x)
+{
+    double sum = 0;
+    for (int h = 0; h < HEADS; h++)
+        for (int c = 0; c < DIM; c++) {
+            const double *v = x + h * DIM, *d = flow + h * DIM;
+            const int j = c % 2;
+            const double y = c >= ROT ? v[c]
+                           : c < 2    ? v[j] * angle_cos[j] - v[j + 2] * angle_sin[j]
+                                      : v[j + 2] * angle_cos[j] + v[j] * angle_sin[j];
+            sum += d[c] * y;
+        }
+    return sum;
+}
+
+static void test_rope__inverse_is_the_gradient(void **state)
+{
+    const float cos_f[2] = { 0.8f, -0.28f }, sin_f[2] = { 0.6f, 0.96f };
+    const int32_t pos = 0;
+    double x[N], want[N];
+    float dx[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = twin_number((uint64_t)i, TWIN_PLAIN);
+        dx[i] = twin_number(50 + (uint64_t)i, TWIN_PLAIN), flow[i] = dx[i];
+    }
+    for (int j = 0; j < 2; j++)
+        angle_cos[j] = cos_f[j], angle_sin[j] = sin_f[j];
+    for (int h = 0; h < HEADS; h++) {
+        const double *d = flow + h * DIM;
+        for (int j = 0; j < 2; j++) {
+            want[h * DIM + j] = d[j] * angle_cos[j] + d[j + 2] * angle_sin[j];
+            want[h * DIM + j + 2] = d[j + 2] * angle_cos[j] - d[j] * angle_sin[j];
+        }
+        want[h * DIM + 4] = d[4], want[h * DIM + 5] = d[5];
+    }
+    twin_gradient("rope", loss, x, N, want);
+    sheaf__kernels_for("ref")->rope(dx, N, cos_f, sin_f, &pos, 1, HEADS, DIM, ROT, true, SHEAF_F32);
+    twin_close("rope inverse", dx, want, N, 1e-6);
+}
+
+enum { MOST = 40000 };
+
+static void twins(const twin *t)
+{
+    static const int64_t shape[][4] = { /* heads, head_dim, rot, columns between rows */
+        { 1, 2, 2, 0 },     { 3, 8, 8, 3 },      { 2, 16, 8, 0 },    { 5, 32, 32, 1 },  { 2, 34, 34, 0 },
+        { 4, 64, 64, 0 },   { 3, 64, 16, 7 },    { 2, 80, 20, 0 },   { 2, 96, 96, 0 },  { 8, 128, 128, 16 },
+        { 1, 134, 134, 0 }, { 32, 128, 128, 0 }, { 18, 128, 64, 0 },
+    };
+    static void *block[4];
+    for (size_t i = 0; i < ARRAY_LEN(block); i++)
+        block[i] = block[i] != NULL ? block[i] : twin_take(MOST * 4);
+    const int32_t pos[5] = { 3, 0, 6, 6, 1 };
+    for (size_t s = 0; s < ARRAY_LEN(shape); s++) {
+        const int64_t width = shape[s][0] * shape[s][1], ld = width + shape[s][3], half = shape[s][2] / 2;
+        const int64_t n = 4 * ld + width;
+        const size_t bytes = (size_t)n * twin_bytes(t->dtype);
+        float *cos = twin_end(block[0], MOST * 4, (size_t)(7 * half) * 4);
+        float *sin = twin_end(block[1], MOST * 4, (size_t)(7 * half) * 4);
+        void *want = twin_end(block[2], MOST * 4, bytes), *got = twin_end(block[3], MOST * 4, bytes);
+        twin_fill(cos, 7 * half, SHEAF_F32, t->numbers, s);
+        twin_fill(sin, 7 * half, SHEAF_F32, t->numbers, 100 + s);
+        twin_fill(want, n, t->dtype, t->numbers, 200 + s);
+        memcpy(got, want, bytes);
+        for (int inverse = 0; inverse < 2; inverse++) {
+            t->ref->rope(want, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], shape[s][2], inverse, t->dtype);
+            t->fast->rope(got, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], shape[s][2], inverse, t->dtype);
+            twin_same(t, "rope", got, want, bytes);
+        }
+    }
+}
+
+static void test_rope__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rope__quarter_turns_worked_by_hand),
+        cmocka_unit_test(test_rope__inverse_is_the_gradient),
+        cmocka_unit_test(test_rope__fast_kernels_give_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+/* swiglu_test.c */
+#include "ops/twin.h"
+
+static const struct { const char *name; float gate, up, want; } by_hand[] = {
+    { "silu(0) is 0", 0, 5, 0 },
+    { "silu(1) = 1/(1+1/e)", 1, 1, 0.731058579f },
+    { "up scales", 1, -2, -1.462117157f },
+    { "silu(-1)", -1, 1, -0.268941421f },
+    { "large gate passes", 50, 3, 150 },
+    { "very negative gate closes", -200, 3, 0 },
+    { "minimum of silu", -1.27846454f, 1, -0.278464543f },
+};
+
+static void test_swiglu__values_worked_by_hand(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        float h;
+        sheaf__kernels_for("ref")->swiglu(&h, &by_hand[i].gate, &by_hand[i].up, 1, SHEAF_F32);
+        CHECK_NEAR(by_hand[i].name, h, by_hand[i].want, 2e-7 * fabs(by_hand[i].want) + 1e-30);
+    }
+}
+
+static void test_swiglu__one_rounding_in_bf16(void **state)
+{
+    /* 1.5 * silu(1.5) = 1.5 * 1.2263617 = 1.8395425; bf16 neighbours are 1.8359375 and
+     * 1.84375: the first. Rounding silu to 1.2265625 on the way would give the second. */
+    const uint16_t x = sheaf__bf16(1.5f);
+    uint16_t h;
+    sheaf__kernels_for("ref")->swiglu(&h, &x, &x, 1, SHEAF_BF16);
+    CHECK_NEAR("1.5", sheaf__from_bf16(h), 1.8359375, 0);
+}
+
+enum { N = 24 };
+
+static double silu(double g) { return g / (1 + exp(-g)); }
+
+/* x: gate, up; the loss weighs element i by i + 1, so dh = i + 1. */
+static double loss(const double *x)
+{
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += (i + 1) * silu(x[i]) * x[N + i];
+    return sum;
+}
+
+static void test_swiglu_back__is_the_gradient(void **state)
+{
+    double x[2 * N], want[2 * N];
+    float gate[N], up[N], dh[N], got[2 * N];
+    for (int i = 0; i < N; i++) {
+        gate[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN), up[i] = twin_number(100 + (uint64_t)i, TWIN_PLAIN);
+        dh[i] = (float)(i + 1), x[i] = gate[i], x[N + i] = up[i];
+        const double p = 1 / (1 + exp(-x[i]));
+        want[i] = dh[i] * x[N + i] * (p + x[i] * p * (1 - p));
+        want[N + i] = dh[i] * silu(x[i]);
+    }
+    twin_gradient("swiglu", loss, x, 2 * N, want);
+    sheaf__kernels_for("ref")->swiglu_back(got, got + N, dh, gate, up, N, SHEAF_F32);
+    twin_close("swiglu_back", got, want, 2 * N, 1e-6);
+}
+
+enum { MOST = 6145 };
+
+static void twins(const twin *t)
+{
+    static void *block[7];
+    const size_t each = MOST * 4;
+    for (size_t i = 0; i < ARRAY_LEN(block); i++)
+        block[i] = block[i] != NULL ? block[i] : twin_take(each);
+    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++) {
+        const int64_t n = twin_sizes[s];
+        const size_t bytes = (size_t)n * twin_bytes(t->dtype);
+        void *v[7];
+        for (size_t i = 0; i < ARRAY_LEN(block); i++)
+            v[i] = twin_end(block[i], each, bytes);
+        for (uint64_t i = 0; i < 3; i++)
+            twin_fill(v[i], n, t->dtype, t->numbers, 10 * s + i);
+        t->ref->swiglu(v[3], v[0], v[1], n, t->dtype);
+        t->fast->swiglu(v[4], v[0], v[1], n, t->dtype);
+        twin_same(t, "swiglu", v[4], v[3], bytes);
+        t->ref->swiglu_back(v[3], v[4], v[2], v[0], v[1], n, t->dtype);
+        t->fast->swiglu_back(v[5], v[6], v[2], v[0], v[1], n, t->dtype);
+        twin_same(t, "dgate", v[5], v[3], bytes);
+        twin_same(t, "dup", v[6], v[4], bytes);
+        t->fast->swiglu_back(v[0], v[1], v[2], v[0], v[1], n, t->dtype);
+        twin_same(t, "dgate over gate", v[0], v[3], bytes);
+        twin_same(t, "dup over up", v[1], v[4], bytes);
+    }
+}
+
+static void test_swiglu__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_swiglu__values_worked_by_hand),
+        cmocka_unit_test(test_swiglu__one_rounding_in_bf16),
+        cmocka_unit_test(test_swiglu_back__is_the_gradient),
+        cmocka_unit_test(test_swiglu__fast_kernels_give_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,336 @@
+/* vec.h - sixteen float lanes: one 512-bit register, or two of 256 bits.
+ *
+ * A fast kernel is written once on these and compiled for both. Each operation
+ * is the scalar one of the reference in every lane, so a kernel that keeps the
+ * reference's order has its bits. Reads and writes take a count: lanes from
+ * count on are not touched in memory and read as +0; a literal 16 compiles to
+ * a plain load or store. */
+#ifndef SHEAF_OPS_VEC_H
+#define SHEAF_OPS_VEC_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "sheaf/dtype.h"
+#include "ops/math/round.h"
+
+#define SHEAF__INLINE static inline __attribute__((always_inline))
+
+#ifdef __AVX512F__
+
+typedef __m512 vec;
+typedef __m512i veci;
+typedef __mmask16 vecm; /* one truth value per lane */
+
+SHEAF__INLINE vec v_set(float x) { return _mm512_set1_ps(x); }
+SHEAF__INLINE vec v_add(vec a, vec b) { return _mm512_add_ps(a, b); }
+SHEAF__INLINE vec v_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
+SHEAF__INLINE vec v_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
+SHEAF__INLINE vec v_div(vec a, vec b) { return _mm512_div_ps(a, b); }
+SHEAF__INLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
+SHEAF__INLINE vec v_sqrt(vec a) { return _mm512_sqrt_ps(a); }
+SHEAF__INLINE vecm v_less(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+SHEAF__INLINE vecm v_is_nan(vec a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+SHEAF__INLINE vec v_select(vecm m, vec yes, vec no) { return _mm512_mask_mov_ps(no, m, yes); }
+SHEAF__INLINE vecm v_first(int64_t count) { return (vecm)((1u << count) - 1); }
+
+SHEAF__INLINE veci v_bits(vec a) { return _mm512_castps_si512(a); }
+SHEAF__INLINE vec v_float(veci a) { return _mm512_castsi512_ps(a); }
+SHEAF__INLINE veci vi_set(uint32_t x) { return _mm512_set1_epi32((int)x); }
+SHEAF__INLINE veci vi_add(veci a, veci b) { return _mm512_add_epi32(a, b); }
+SHEAF__INLINE veci vi_xor(veci a, veci b) { return _mm512_xor_si512(a, b); }
+SHEAF__INLINE veci vi_and(veci a, veci b) { return _mm512_and_si512(a, b); }
+SHEAF__INLINE veci vi_max(veci a, veci b) { return _mm512_max_epi32(a, b); } /* signed */
+SHEAF__INLINE veci vi_left(veci a, int by) { return _mm512_slli_epi32(a, (unsigned)by); }
+SHEAF__INLINE veci vi_right(veci a, int by) { return _mm512_srli_epi32(a, (unsigned)by); }
+SHEAF__INLINE veci vi_sign(veci a) { return _mm512_srai_epi32(a, 31); }
+SHEAF__INLINE veci vi_counting(void)
+{
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+/* unsigned a >= b */
+SHEAF__INLINE vecm vi_at_least(veci a, veci b) { return _mm512_cmpge_epu32_mask(a, b); }
+/* The 64-bit products of each lane with `by`, as low and high words. */
+SHEAF__INLINE void vi_multiply(veci *low, veci *high, veci a, uint32_t by)
+{
+    const veci even = _mm512_mul_epu32(a, vi_set(by));
+    const veci odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), vi_set(by));
+    *low = _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
+    *high = _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xaaaa, odd);
+}
+SHEAF__INLINE void vi_store(uint32_t *p, veci a) { _mm512_storeu_si512(p, a); }
+SHEAF__INLINE veci vi_load(const uint32_t *p) { return _mm512_loadu_si512(p); }
+
+SHEAF__INLINE vec v_load(const float *p, int64_t count)
+{
+    return count == 16 ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(v_first(count), p);
+}
+SHEAF__INLINE void v_store(float *p, vec a, int64_t count)
+{
+    if (count == 16)
+        _mm512_storeu_ps(p, a);
+    else
+        _mm512_mask_storeu_ps(p, v_first(count), a);
+}
+SHEAF__INLINE __m256i v_load_halves(const uint16_t *p, int64_t count)
+{
+    return count == 16 ? _mm256_loadu_si256((const __m256i *)p)
+                       : _mm256_maskz_loadu_epi16(v_first(count), p);
+}
+SHEAF__INLINE void v_store_halves(uint16_t *p, __m256i a, int64_t count)
+{
+    if (count == 16)
+        _mm256_storeu_si256((__m256i *)p, a);
+    else
+        _mm256_mask_storeu_epi16(p, v_first(count), a);
+}
+SHEAF__INLINE veci vi_from_halves(__m256i a) { return _mm512_cvtepu16_epi32(a); }
+SHEAF__INLINE __m256i vi_low_halves(veci a) { return _mm512_cvtepi32_epi16(a); }
+SHEAF__INLINE vec v_from_f16(__m256i a) { return _mm512_cvtph_ps(a); }
+SHEAF__INLINE __m256i v_f16(vec a) { return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT); }
+
+#else
+
+typedef struct { __m256 a, b; } vec;
+typedef struct { __m256i a, b; } veci;
+typedef struct { __m256 a, b; } vecm; /* all bits of a lane set or clear */
+
+#define SHEAF__EACH(name, instruction)                                     \
+    SHEAF__INLINE vec name(vec x, vec y)                                   \
+    {                                                                      \
+        return (vec){ instruction(x.a, y.a), instruction(x.b, y.b) };      \
+    }
+#define SHEAF__EACH_I(name, instruction)                                   \
+    SHEAF__INLINE veci name(veci x, veci y)                                \
+    {                                                                      \
+        return (veci){ instruction(x.a, y.a), instruction(x.b, y.b) };     \
+    }
+SHEAF__EACH(v_add, _mm256_add_ps)
+SHEAF__EACH(v_sub, _mm256_sub_ps)
+SHEAF__EACH(v_mul, _mm256_mul_ps)
+SHEAF__EACH(v_div, _mm256_div_ps)
+SHEAF__EACH_I(vi_add, _mm256_add_epi32)
+SHEAF__EACH_I(vi_xor, _mm256_xor_si256)
+SHEAF__EACH_I(vi_and, _mm256_and_si256)
+SHEAF__EACH_I(vi_max, _mm256_max_epi32) /* signed */
+#undef SHEAF__EACH
+#undef SHEAF__EACH_I
+
+SHEAF__INLINE vec v_set(float x) { return (vec){ _mm256_set1_ps(x), _mm256_set1_ps(x) }; }
+SHEAF__INLINE vec v_fma(vec x, vec y, vec z)
+{
+    return (vec){ _mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b) };
+}
+SHEAF__INLINE vec v_sqrt(vec x) { return (vec){ _mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b) }; }
+SHEAF__INLINE vecm v_less(vec x, vec y)
+{
+    return (vecm){ _mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ) };
+}
+SHEAF__INLINE vecm v_is_nan(vec x)
+{
+    return (vecm){ _mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q) };
+}
+SHEAF__INLINE vec v_select(vecm m, vec yes, vec no)
+{
+    return (vec){ _mm256_blendv_ps(no.a, yes.a, m.a), _mm256_blendv_ps(no.b, yes.b, m.b) };
+}
+SHEAF__INLINE vecm v_first(int64_t count)
+{
+    static const int32_t mask[32] = { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 };
+    const float *from = (const float *)(mask + 16 - count);
+    return (vecm){ _mm256_loadu_ps(from), _mm256_loadu_ps(from + 8) };
+}
+
+SHEAF__INLINE veci v_bits(vec x)
+{
+    return (veci){ _mm256_castps_si256(x.a), _mm256_castps_si256(x.b) };
+}
+SHEAF__INLINE vec v_float(veci x)
+{
+    return (vec){ _mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b) };
+}
+SHEAF__INLINE veci vi_set(uint32_t x)
+{
+    return (veci){ _mm256_set1_epi32((int)x), _mm256_set1_epi32((int)x) };
+}
+SHEAF__INLINE veci vi_left(veci x, int by)
+{
+    return (veci){ _mm256_slli_epi32(x.a, by), _mm256_slli_epi32(x.b, by) };
+}
+SHEAF__INLINE veci vi_right(veci x, int by)
+{
+    return (veci){ _mm256_srli_epi32(x.a, by), _mm256_srli_epi32(x.b, by) };
+}
+SHEAF__INLINE veci vi_sign(veci x)
+{
+    return (veci){ _mm256_srai_epi32(x.a, 31), _mm256_srai_epi32(x.b, 31) };
+}
+SHEAF__INLINE veci vi_counting(void)
+{
+    return (veci){ _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                   _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15) };
+}
+/* unsigned x >= y */
+SHEAF__INLINE vecm vi_at_least(veci x, veci y)
+{
+    return (vecm){
+        _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(x.a, y.a), x.a)),
+        _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(x.b, y.b), x.b)),
+    };
+}
+SHEAF__INLINE void vi_multiply_half(__m256i *low, __m256i *high, __m256i x, __m256i by)
+{
+    const __m256i even = _mm256_mul_epu32(x, by);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), by);
+    *low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+    *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+}
+/* The 64-bit products of each lane with `by`, as low and high words. */
+SHEAF__INLINE void vi_multiply(veci *low, veci *high, veci x, uint32_t by)
+{
+    vi_multiply_half(&low->a, &high->a, x.a, vi_set(by).a);
+    vi_multiply_half(&low->b, &high->b, x.b, vi_set(by).b);
+}
+SHEAF__INLINE void vi_store(uint32_t *p, veci x)
+{
+    _mm256_storeu_si256((__m256i *)p, x.a);
+    _mm256_storeu_si256((__m256i *)(p + 8), x.b);
+}
+SHEAF__INLINE veci vi_load(const uint32_t *p)
+{
+    return (veci){ _mm256_loadu_si256((const __m256i *)p),
+                   _mm256_loadu_si256((const __m256i *)(p + 8)) };
+}
+
+SHEAF__INLINE vec v_load(const float *p, int64_t count)
+{
+    if (count == 16)
+        return (vec){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) };
+    const vecm m = v_first(count);
+    return (vec){ _mm256_maskload_ps(p, _mm256_castps_si256(m.a)),
+                  _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.b)) };
+}
+SHEAF__INLINE void v_store(float *p, vec x, int64_t count)
+{
+    if (count == 16) {
+        _mm256_storeu_ps(p, x.a);
+        _mm256_storeu_ps(p + 8, x.b);
+        return;
+    }
+    const vecm m = v_first(count);
+    _mm256_maskstore_ps(p, _mm256_castps_si256(m.a), x.a);
+    _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.b), x.b);
+}
+/* AVX2 has no masks for 16-bit elements: a row's end goes through a copy. */
+SHEAF__INLINE __m256i v_load_halves(const uint16_t *p, int64_t count)
+{
+    if (count == 16)
+        return _mm256_loadu_si256((const __m256i *)p);
+    uint16_t copy[16] = { 0 };
+    memcpy(copy, p, (size_t)count * 2);
+    return _mm256_loadu_si256((const __m256i *)copy);
+}
+SHEAF__INLINE void v_store_halves(uint16_t *p, __m256i x, int64_t count)
+{
+    if (count == 16) {
+        _mm256_storeu_si256((__m256i *)p, x);
+        return;
+    }
+    uint16_t copy[16];
+    _mm256_storeu_si256((__m256i *)copy, x);
+    memcpy(p, copy, (size_t)count * 2);
+}
+SHEAF__INLINE veci vi_from_halves(__m256i x)
+{
+    return (veci){ _mm256_cvtepu16_epi32(_mm256_castsi256_si128(x)),
+                   _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1)) };
+}
+/* Upper halves must be zero. */
+SHEAF__INLINE __m256i vi_low_halves(veci x)
+{
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xd8);
+}
+SHEAF__INLINE vec v_from_f16(__m256i x)
+{
+    return (vec){ _mm256_cvtph_ps(_mm256_castsi256_si128(x)),
+                  _mm256_cvtph_ps(_mm256_extracti128_si256(x, 1)) };
+}
+SHEAF__INLINE __m256i v_f16(vec x)
+{
+    return _mm256_set_m128i(_mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT),
+                            _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
+}
+
+#endif
+
+/* ---- built from the above ---- */
+
+SHEAF__INLINE vec v_zero(void) { return v_set(0); }
+SHEAF__INLINE vec v_negate(vec x) { return v_float(vi_xor(v_bits(x), vi_set(0x80000000))); }
+SHEAF__INLINE vec v_one_nan(vec x)
+{
+    return v_select(v_is_nan(x), v_float(vi_set(SHEAF__NAN_BITS)), x);
+}
+/* `now` in the first `count` lanes, `before` in the others: the end of a sum. */
+SHEAF__INLINE vec v_keep(int64_t count, vec now, vec before)
+{
+    return count == 16 ? now : v_select(v_first(count), now, before);
+}
+
+/* The bits of sheaf__bf16, in the low half of each lane. */
+SHEAF__INLINE veci vi_bf16(vec x)
+{
+    const veci bits = v_bits(x);
+    const veci odd = vi_and(vi_right(bits, 16), vi_set(1));
+    const veci sum = vi_right(vi_add(vi_add(bits, vi_set(0x7fff)), odd), 16);
+    return v_bits(v_select(v_is_nan(x), v_float(vi_set(SHEAF__NAN_BF16)), v_float(sum)));
+}
+SHEAF__INLINE vec v_from_bf16(__m256i halves) { return v_float(vi_left(vi_from_halves(halves), 16)); }
+
+/* sheaf__load, sheaf__store and sheaf__rounded of elements i .. i + count - 1. */
+SHEAF__INLINE vec v_read(const void *x, int64_t i, int64_t count, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        return v_from_bf16(v_load_halves((const uint16_t *)x + i, count));
+    return v_load((const float *)x + i, count);
+}
+SHEAF__INLINE void v_write(void *y, int64_t i, vec value, int64_t count, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        v_store_halves((uint16_t *)y + i, vi_low_halves(vi_bf16(value)), count);
+    else
+        v_store((float *)y + i, v_one_nan(value), count);
+}
+SHEAF__INLINE vec v_rounded(vec value, sheaf_dtype dtype)
+{
+    return dtype == SHEAF_BF16 ? v_float(vi_left(vi_bf16(value), 16)) : value;
+}
+
+/* sheaf__exp; see there. */
+SHEAF__INLINE vec v_exp(vec x)
+{
+    const vec shifted = v_fma(x, v_set(0x1.715476p+0f), v_set(0x1.8p23f));
+    const vec n = v_sub(shifted, v_set(0x1.8p23f));
+    vec r = v_fma(n, v_set(-0x1.62e430p-1f), x);
+    r = v_fma(n, v_set(0x1.05c610p-29f), r);
+    vec q = v_set(0x1.6a217cp-10f);
+    q = v_fma(q, r, v_set(0x1.123b8ap-7f));
+    q = v_fma(q, r, v_set(0x1.5558fcp-5f));
+    q = v_fma(q, r, v_set(0x1.555490p-3f));
+    q = v_fma(q, r, v_set(0x1.fffffcp-2f));
+    const vec y = v_add(v_fma(v_mul(r, r), q, r), v_set(1));
+    vec e = v_float(vi_add(v_bits(y), vi_left(v_bits(shifted), 23)));
+    e = v_select(v_less(x, v_set(-0x1.5d589ep+6f)), v_zero(), e);
+    e = v_select(v_less(v_set(0x1.62e42ep+6f), x), v_set(__builtin_inff()), e);
+    return v_select(v_is_nan(x), v_float(vi_set(SHEAF__NAN_BITS)), e);
+}
+
+/* The bits of sheaf__order. */
+SHEAF__INLINE veci vi_order(vec x)
+{
+    const veci bits = v_bits(x);
+    return vi_xor(bits, vi_and(vi_sign(bits), vi_set(0x7fffffff)));
+}
+
+#endif
