@@ -12,23 +12,17 @@
 # Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
-sheaf=$PWD/build/sheaf
-golden=${SHEAF_GOLDEN:-$PWD/tests/data}
-work=build/soak
+export SHEAF_BUILD_ROOT=$PWD/build SHEAF_SOURCE_ROOT=$PWD
+. tests/cli/lib.sh
+rm -rf "$work"
+trap - EXIT
+work=$PWD/build/soak # kept, to look into what failed
 rm -rf "$work"
 mkdir -p "$work"
 passed=0
 failed=0
 pass() { passed=$((passed + 1)); printf 'ok - %s\n' "$1"; }
 fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
-
-# What must not depend on the number of ranks or threads: everything but the record of
-# who, when and how fast.
-digest() {
-    ( cd "$1" 2>/dev/null || exit 1
-      find . -type f ! -name run.json ! -name metrics.jsonl ! -name lock | LC_ALL=C sort | xargs sha256sum
-      sed 's/"tokens_per_s": *[^,}]*//' metrics.jsonl | sha256sum ) | sha256sum | cut -d' ' -f1
-}
 
 # train OUT FLAG...: silent; the log stays beside OUT.
 train() {
@@ -55,22 +49,11 @@ matrix() {
     done
 }
 
-odd_model() { # 7 heads of one key/value head each, 511 words, ffn 173
-    cat >"$work/odd.json" <<'END'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 511, "hidden_size": 56,
- "intermediate_size": 173, "num_hidden_layers": 2, "num_attention_heads": 7, "num_key_value_heads": 7,
- "max_position_embeddings": 256, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu",
- "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
-END
-    rm -rf "$work/odd"
-    "$sheaf" init "$work/odd.json" "$work/odd" --seed 5
-}
-
 data=$golden/llama/tiny_llama/fwd_inputs.safetensors
 common=(--data "$data" --micro-batch 1 --accumulate 2 --steps 50 --save-every 25 --lr 3e-3 --seed 11)
 lora=(--method lora --lora-rank 5 --lora-alpha 10 --lora-targets all-linear --lora-dropout 0.1)
 echo "== 1. every rank and thread count"
-odd_model || fail "init of the odd model"
+odd_model "$work/odd" || fail "init of the odd model"
 for model in "$golden/llama/tiny_llama/hf" "$work/odd"; do
     for dtype in float32 bfloat16; do
         name="$(basename "${model%/hf}") $dtype"
@@ -90,8 +73,8 @@ END
 rm -rf "$work/large"
 if "$sheaf" init "$work/large.json" "$work/large" --seed 6; then
     awk 'BEGIN { x = 1; for (i = 0; i < 2100; i++) { x = (x * 69069 + 12345) % 4294967296; print int(x / 131072) % 32000 } }' >"$work/ids"
-    # shellcheck disable=SC1091
-    SHEAF_BUILD_ROOT=$PWD/build SHEAF_SOURCE_ROOT=$PWD bash -c '. tests/cli/lib.sh; ids=$(tr "\n" " " <"$1"); tokens_file "$2" 2 1050 "$ids" "$ids"' - "$work/ids" "$work/large.safetensors"
+    ids=$(tr '\n' ' ' <"$work/ids")
+    tokens_file "$work/large.safetensors" 2 1050 "$ids" "$ids"
     for dtype in float32 bfloat16; do
         matrix "hidden 2304, ffn 6145 $dtype" "1 2 3 4 5 6 7 8" "2" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
             --lora-alpha 32 --lora-targets all-linear --micro-batch 2 --steps 3 --lr 1e-4 --dtype $dtype

@@ -76,3 +76,21 @@ copy_model() {
     chmod -R u+w "$work/$1"
     printf '%s' "$work/$1"
 }
+
+# odd_model DIR: nothing divides: 7 heads, 511 words, ffn 173.
+odd_model() {
+    cat >"$work/odd.json" <<'END'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 511, "hidden_size": 56,
+ "intermediate_size": 173, "num_hidden_layers": 2, "num_attention_heads": 7, "num_key_value_heads": 7,
+ "max_position_embeddings": 256, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu",
+ "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
+END
+    "$sheaf" init "$work/odd.json" "$1" --seed 5 >/dev/null
+}
+# digest OUT: of everything a run leaves that must not depend on ranks or threads: all
+# but the record of who and when, and the speed in the metrics.
+digest() (
+    cd "$1" 2>/dev/null || exit 1
+    { find . -type f ! -name run.json ! -name metrics.jsonl ! -name lock -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+      sed 's/"tokens_per_s": *[^,}]*//' metrics.jsonl; } | sha256sum | cut -d' ' -f1
+)
