@@ -82,7 +82,7 @@ on=$(score pig-on pig --model "$base" --adapter "$work/lora/adapter" --tp 3)
 merged=$(score pig-merged pig --model "$work/merged")
 head -n 3 "$work/pig-heldout.jsonl" | cut -d'"' -f4 | while read -r prompt; do
     prompt="$prompt "
-    printf '   %s%s\n' "$prompt" "$($sheaf generate --model "$work/merged" --prompt "$prompt" --max-new 16 --greedy 2>/dev/null)"
+    printf '   %s\n' "$($sheaf generate --model "$work/merged" --prompt "$prompt" --max-new 16 --greedy 2>/dev/null)"
 done
 
 at_least 19.9 "$off" || stop "without the adapter the accuracy is $off %, it should be below 20 %"
