@@ -2,5 +2,11 @@
 #include "commands.h"
 
 const cli_command cli_commands[] = {
+    { "plan", "what a training run would need, before it is started", cmd_plan_usage, cmd_plan, 0, 0, true },
+    { "train", "fine-tune a model on any number of ranks", cmd_train_usage, cmd_train, 0, 0, true },
+    { "eval", "loss, accuracy and logits on data", cmd_eval_usage, cmd_eval, 0, 0, true },
+    { "generate", "tokens that continue prompts", cmd_generate_usage, cmd_generate, 0, 0, true },
+    { "init", "a new model with seeded random weights", cmd_init_usage, cmd_init, 2, 2, true },
+    { "merge", "base model and LoRA adapter into one model", cmd_merge_usage, cmd_merge, 3, 3, true },
     { 0 },
 };

@@ -4,4 +4,15 @@
 
 #include "cli.h"
 
+int cmd_init(cli *cli, int argc, char **argv);
+int cmd_merge(cli *cli, int argc, char **argv);
+
+extern const char cmd_init_usage[], cmd_merge_usage[];
+
+extern const char cmd_plan_usage[], cmd_train_usage[], cmd_eval_usage[], cmd_generate_usage[];
+int cmd_plan(cli *cli, int argc, char **argv);
+int cmd_train(cli *cli, int argc, char **argv);
+int cmd_eval(cli *cli, int argc, char **argv);
+int cmd_generate(cli *cli, int argc, char **argv);
+
 #endif

@@ -145,6 +145,12 @@ void sheaf_data_close(sheaf_data *data)
 }
 
 int64_t sheaf_data_rows(const sheaf_data *data) { return data->rows; }
+int64_t sheaf_data_memory(const sheaf_data *d)
+{
+    const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0);
+    return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) + d->rows * 8;
+}
+
 int64_t sheaf_data_seq(const sheaf_data *data) { return data->seq; }
 const char *sheaf_data_hash(const sheaf_data *data) { return data->hash; }
 

@@ -38,6 +38,8 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
 void sheaf_data_close(sheaf_data *data);
 
 int64_t sheaf_data_rows(const sheaf_data *data);
+/* sheaf_data_memory - bytes the data set holds. */
+int64_t sheaf_data_memory(const sheaf_data *data);
 int64_t sheaf_data_seq(const sheaf_data *data); /* positions of every row of a batch */
 /* sheaf_data_hash - XXH3-128 of the decoded content as 32 hex digits: the same tokens,
  * labels and masks (a file's own padding included) in the same order, whatever the file's

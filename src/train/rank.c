@@ -1,17 +1,7 @@
 /* rank.c - see rank.h. */
 #include "train/rank.h"
 
-#include <sched.h>
-
-int sheaf__threads_of(int total, int ranks, int rank)
-{
-    if (total <= 0) {
-        cpu_set_t set;
-        total = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    }
-    const int share = total * (rank + 1) / ranks - total * rank / ranks;
-    return share < 1 ? 1 : share;
-}
+#include "models/crew.h"
 
 int sheaf__lanes_of(sheaf_method method) { return method == SHEAF_METHOD_FULL ? 1 : 4; }
 

@@ -31,9 +31,6 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);
 
-/* sheaf__threads_of - compute threads of `rank` when `total` (0 = all cores this process may
- * use) are shared by `ranks`: an even share, at least one each. */
-int sheaf__threads_of(int total, int ranks, int rank);
 /* Lanes of gradient accumulation, G: 1 for method full, else 4 (numeric contract, section 3.5). */
 int sheaf__lanes_of(sheaf_method method);
 

@@ -215,11 +215,15 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
         goto done;
     if (me == 0) {
         r->result->first = r->result->step = done;
+        if (r->hooks->begin != NULL)
+            st = r->hooks->begin(r->hooks->self, done);
         if (o->resume)
             sheaf_note(r->hooks->events, from == NULL ? "no checkpoint yet: starting from the base model"
                                                       : "going on after step %lld", (long long)done);
     }
-    st = loop(r, &rank, store, comm, &s, done);
+    st = sheaf_comm_agree(comm, st);
+    if (st == NULL)
+        st = loop(r, &rank, store, comm, &s, done);
 done:
     saved_release(&s);
     sheaf__rank_close(&rank);

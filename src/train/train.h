@@ -13,6 +13,9 @@
 #include "train/signals.h"
 
 typedef struct sheaf_train_hooks {
+    /* Called once everything was checked and OUT exists, before the first step; lines of
+     * metrics beyond keep_steps belong to steps that will be done again. May be NULL. */
+    sheaf_status *(*begin)(void *self, int64_t keep_steps);
     const sheaf_events *events;          /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;

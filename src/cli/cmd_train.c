@@ -1,0 +1,106 @@
+/* cmd_train.c - `sheaf train`: fine-tune a model. */
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "commands.h"
+#include "monitor/monitor.h"
+#include "signals.h"
+#include "train/train.h"
+#include "train_flags.h"
+
+const char cmd_train_usage[] =
+    "usage: sheaf train --model DIR --data FILE --out DIR --steps N [flags]\n"
+    "       sheaf train --resume --out DIR [--tp T]\n"
+    "Fine-tunes a model with LoRA, in parts or in full, on any number of ranks; the\n"
+    "result is the same bytes whatever their number. OUT then holds metrics.jsonl,\n"
+    "checkpoints, and adapter/ (PEFT form) or model/ (Hugging Face form).\n";
+
+/* Events go to the monitor once it is open, to the command's own lines before. */
+typedef struct session {
+    cli *cli;
+    const sheaf_train_options *options;
+    sheaf_monitor *monitor;
+} session;
+
+static void forward_event(void *self, const sheaf_event *event)
+{
+    const session *s = self;
+    sheaf_emit(s->monitor != NULL ? sheaf_monitor_events(s->monitor) : &s->cli->events, event);
+}
+
+static sheaf_status *begin(void *self, int64_t keep_steps)
+{
+    session *s = self;
+    char *path = NULL;
+    if (asprintf(&path, "%s/metrics.jsonl", s->options->out) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "metrics.jsonl");
+    sheaf_status *st = sheaf_monitor_open(&s->monitor, &(sheaf_monitor_options){ .progress = s->cli->err, .metrics = path,
+                                                                                .keep_steps = keep_steps });
+    free(path);
+    return st;
+}
+
+static sheaf_status *before_save(void *self)
+{
+    return sheaf_monitor_sync(((session *)self)->monitor);
+}
+
+static void answer(const cli *cli, const sheaf_train_result *r)
+{
+    const double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
+    if (cli->json) {
+        json_t *object = json_pack("{s:I, s:I, s:f, s:f, s:I, s:f, s:s, s:s}", "step", (json_int_t)r->step, "resumed_at",
+                                   (json_int_t)r->first, "loss", r->loss, "seconds", r->seconds, "tokens", (json_int_t)r->tokens,
+                                   "tokens_per_s", rate, "result", r->result, "checkpoint", r->checkpoint);
+        json_dumpf(object, cli->out, JSON_COMPACT);
+        fputc('\n', cli->out);
+        json_decref(object);
+        return;
+    }
+    fprintf(cli->out, "%lld steps done, last loss %.6g, %.0f tokens/s\nresult:     %s\ncheckpoint: %s\n", (long long)r->step,
+            r->loss, rate, r->result, r->checkpoint);
+}
+
+int cmd_train(cli *cli, int argc, char **argv)
+{
+    sheaf_train_options o;
+    sheaf_train_options_default(&o);
+    cli_option table[CLI_MAX_OPTIONS];
+    train_flags(table, &o, false);
+    session s = { cli, &o, NULL };
+    const sheaf_events events = { forward_event, &s };
+    const sheaf_train_hooks hooks = { .begin = begin, .events = &events, .before_save = before_save, .self = &s, .signals = cli_signals() };
+    sheaf_train_result result = { 0 };
+    char *stored = NULL, *fixed = NULL, *all = NULL;
+    int64_t step = 0;
+    sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    if (st == NULL && o.resume)
+        st = sheaf_train_peek(&stored, &step, o.out);
+    if (st == NULL && stored != NULL)
+        st = cli_settings_resume(cli, table, stored, o.out);
+    if (st == NULL)
+        st = train_flags_check(cli, table, &o);
+    if (st == NULL)
+        st = cli_settings_text(&fixed, table, true);
+    if (st == NULL)
+        st = cli_settings_text(&all, table, false);
+    if (st == NULL) {
+        st = cli_signals_install();
+        if (st == NULL)
+            st = sheaf_train(&result, &o, fixed, all, &hooks);
+        if (st != NULL && cli_signals_stopped_by() != NULL)
+            st = sheaf_in(st, "%s", cli_signals_stopped_by());
+    }
+    sheaf_status *closed = sheaf_monitor_close(s.monitor);
+    if (st == NULL)
+        st = closed;
+    else
+        sheaf_status_free(closed);
+    if (st == NULL)
+        answer(cli, &result);
+    sheaf_train_result_release(&result);
+    free(stored);
+    free(fixed);
+    free(all);
+    return cli_report(cli, st);
+}

@@ -1,0 +1,24 @@
+/* crew.h - a model loaded on T ranks for inference: evaluation and generation. */
+#ifndef SHEAF_MODELS_CREW_H
+#define SHEAF_MODELS_CREW_H
+
+#include "models/llama.h"
+#include "models/open.h"
+
+typedef struct sheaf__crew_options {
+    int ranks, threads; /* threads in all, 0 = every core at hand */
+    sheaf_dtype dtype;
+    const char *isa;
+    int64_t positions;  /* length of the rotary table */
+} sheaf__crew_options;
+
+/* sheaf__crew_run - opens a device and loads the model on every rank, then calls body on
+ * each; the first failure by rank number. opened->schema decides the slices. */
+sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_options *options,
+                              sheaf_status *(*body)(void *self, sheaf__model *model), void *self);
+
+/* sheaf__threads_of - compute threads of `rank` when `total` (0 = all cores this process may
+ * use) are shared by `ranks`: an even share, at least one each. */
+int sheaf__threads_of(int total, int ranks, int rank);
+
+#endif

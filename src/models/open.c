@@ -1,0 +1,183 @@
+/* open.c - see open.h. */
+#include "models/open.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "dialects/hf.h"
+#include "dialects/peft.h"
+
+/* ---- weights = base with some tensors of the adapter in their place ---- */
+
+typedef struct overlay {
+    sheaf_source source;
+    sheaf_source *base, *adapter;
+    const sheaf_lora *lora;
+} overlay;
+
+/* The name in the adapter's file of a tensor that it holds whole, or NULL. */
+static const char *replaced(const overlay *o, const char *name)
+{
+    for (int i = 0; i < o->lora->nsaved; i++)
+        if (strcmp(o->lora->saved[i]->name, name) == 0)
+            return o->adapter->find(o->adapter, o->lora->saved_name[i]) == NULL ? NULL : o->lora->saved_name[i];
+    return NULL;
+}
+
+static const sheaf_source_entry *find(sheaf_source *self, const char *name)
+{
+    const overlay *o = (const overlay *)self;
+    const char *instead = replaced(o, name);
+    return instead != NULL ? o->adapter->find(o->adapter, instead) : o->base->find(o->base, name);
+}
+
+static int64_t count(sheaf_source *self) { return ((overlay *)self)->base->count(((overlay *)self)->base); }
+
+static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
+{
+    return ((overlay *)self)->base->entry(((overlay *)self)->base, i);
+}
+
+static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0,
+                              int64_t cols, void *dst)
+{
+    const overlay *o = (const overlay *)self;
+    const char *instead = replaced(o, name);
+    return instead != NULL ? o->adapter->read(o->adapter, instead, row0, rows, col0, cols, dst)
+                           : o->base->read(o->base, name, row0, rows, col0, cols, dst);
+}
+
+static void close_overlay(sheaf_source *self) { free(self); }
+
+static sheaf_status *lay_over(sheaf__opened *o)
+{
+    o->weights = o->base;
+    if (o->adapter == NULL || o->lora->nsaved == 0)
+        return NULL;
+    overlay *over = calloc(1, sizeof *over);
+    if (over == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    *over = (overlay){ { find, count, entry, read_box, close_overlay }, o->base, o->adapter, o->lora };
+    o->weights = &over->source;
+    return NULL;
+}
+
+/* ---- opening ---- */
+
+static sheaf_status *read_config(sheaf__opened *o, const sheaf__open_options *how)
+{
+    char *path = NULL;
+    if (how->config != NULL && how->config[0] != '\0')
+        return sheaf_config_read(&o->config, how->config);
+    if (how->model == NULL || how->model[0] == '\0')
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "model"), "--model DIR");
+    if (sheaf__path_kind(how->model) == SHEAF_PATH_NONE) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s", how->model);
+        sheaf_expected(st, "a model folder");
+        sheaf_found(st, "nothing there");
+        return sheaf_try_this(st, "check the path given to --model");
+    }
+    sheaf_status *st = sheaf_hf_config_path(&path, how->model);
+    if (st == NULL)
+        st = sheaf_config_read(&o->config, path);
+    free(path);
+    return st;
+}
+
+static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *how)
+{
+    sheaf_lora_options read = { 0 };
+    char *path = NULL;
+    if (how->adapter == NULL || how->adapter[0] == '\0')
+        return how->fresh == NULL ? NULL : sheaf_lora_resolve(&o->lora, o->schema, how->fresh);
+    sheaf_status *st = sheaf_peft_config_path(&path, how->adapter);
+    if (st == NULL)
+        st = sheaf_lora_options_read(&read, path);
+    if (st == NULL)
+        st = sheaf_in(sheaf_lora_resolve(&o->lora, o->schema, &read), "%s", how->adapter);
+    if (st == NULL && !how->config_only) {
+        st = sheaf_peft_open(&o->adapter, how->adapter);
+        if (st == NULL)
+            st = sheaf_in(sheaf_lora_check(o->lora, o->adapter), "%s", how->adapter);
+    }
+    sheaf_lora_options_release(&read);
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *how)
+{
+    *out = (sheaf__opened){ 0 };
+    if (how->slices < 1 || how->slices > SHEAF_MAX_SLICES || (how->slices & (how->slices - 1)) != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "a power of two, at most %d", SHEAF_MAX_SLICES),
+                           "%d", how->slices);
+    sheaf_status *st = read_config(out, how);
+    if (st == NULL)
+        st = sheaf_schema_new(&out->schema, &out->config, how->slices);
+    if (st == NULL && !how->config_only) {
+        st = sheaf_hf_open(&out->base, how->model);
+        if (st == NULL)
+            st = sheaf_in(sheaf_hf_check(out->base, out->schema), "%s", how->model);
+    }
+    if (st == NULL)
+        st = open_adapter(out, how);
+    return st == NULL ? lay_over(out) : st;
+}
+
+void sheaf__opened_close(sheaf__opened *o)
+{
+    if (o->weights != NULL && o->weights != o->base)
+        o->weights->close(o->weights);
+    if (o->adapter != NULL)
+        o->adapter->close(o->adapter);
+    if (o->base != NULL)
+        o->base->close(o->base);
+    sheaf_lora_free(o->lora);
+    sheaf_schema_free(o->schema);
+    sheaf_config_release(&o->config);
+    *o = (sheaf__opened){ 0 };
+}
+
+/* ---- fingerprint ---- */
+
+static sheaf_status *add_row(XXH3_state_t *state, sheaf_source *source, const sheaf_source_entry *e, int64_t row, void *buffer,
+                             int64_t cols)
+{
+    sheaf_status *st = source->read(source, e->name, row, 1, 0, cols, buffer);
+    if (st == NULL)
+        XXH3_128bits_update(state, buffer, (size_t)cols * sheaf_dtype_bytes(e->dtype));
+    return st;
+}
+
+sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf_source *source)
+{
+    XXH3_state_t *state = XXH3_createState();
+    int64_t widest = 1;
+    for (int64_t i = 0; i < schema->count; i++)
+        widest = schema->tensor[i].ndim == 2 && schema->tensor[i].shape[1] > widest ? schema->tensor[i].shape[1] : widest;
+    void *buffer = malloc((size_t)widest * 8);
+    sheaf_status *st = state == NULL || buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "fingerprint of the base") : NULL;
+    if (st == NULL)
+        XXH3_128bits_reset(state);
+    for (int64_t i = 0; i < schema->count && st == NULL; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        const sheaf_source_entry *e = source->find(source, t->name);
+        const int64_t facts[3] = { e->dtype, t->shape[0], t->shape[1] }, cols = t->ndim == 1 ? 1 : t->shape[1];
+        XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
+        XXH3_128bits_update(state, facts, sizeof facts);
+        st = add_row(state, source, e, 0, buffer, cols);
+        if (st == NULL)
+            st = add_row(state, source, e, t->shape[0] - 1, buffer, cols);
+    }
+    if (st == NULL) {
+        XXH128_canonical_t canonical;
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+        for (size_t i = 0; i < sizeof canonical.digest; i++)
+            snprintf(out + 2 * i, 3, "%02x", canonical.digest[i]);
+    }
+    XXH3_freeState(state);
+    free(buffer);
+    return st;
+}
