@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "shared.h"
 #include "sheaf/cut.h"
 
 static const cli_choice methods[] = {
@@ -14,9 +15,6 @@ static const cli_choice schedules[] = {
 };
 static const cli_choice carriers[] = {
     { "threads", SHEAF_CARRIER_THREADS }, { "mpi", SHEAF_CARRIER_MPI }, { 0 },
-};
-static const cli_choice dtypes[] = {
-    { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { "float16", SHEAF_F16 }, { 0 },
 };
 static const cli_choice biases[] = {
     { "none", SHEAF_BIAS_NONE }, { "all", SHEAF_BIAS_ALL }, { "lora_only", SHEAF_BIAS_LORA_ONLY }, { 0 },
@@ -84,7 +82,7 @@ static int how_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "beta2", CLI_NUMBER | CLI_FIXED, &o->beta2, "AdamW's memory of squared gradients", .max = 1, .below = true },
         { "eps", CLI_NUMBER | CLI_FIXED, &o->eps, "AdamW's smallest divisor", .above = true },
         { "clip", CLI_NUMBER | CLI_FIXED, &o->clip, "largest gradient norm; 0 = no clipping" },
-        { "dtype", CLI_CHOICE | CLI_FIXED, &o->dtype, "type of activations and products; trained weights are float32 masters", .choices = dtypes },
+        { "dtype", CLI_CHOICE | CLI_FIXED, &o->dtype, "type of activations and products; trained weights are float32 masters", .choices = cli_dtypes },
         { "seed", CLI_SEED | CLI_FIXED, &o->seed, "start of all randomness" },
         { "save-every", CLI_COUNT, &o->save_every, "steps between checkpoints; 0 = only at the end", .max = 1e15 },
         { "keep", CLI_COUNT, &o->keep, "newest checkpoints kept; 0 = all", .max = 1e9 },

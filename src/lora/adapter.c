@@ -332,6 +332,8 @@ static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const 
     sheaf_found(st, "shape [%s]", got.at != NULL ? got.at : "");
     sheaf__text_release(&want);
     sheaf__text_release(&got);
+    if (e->ndim == 2 && ndim == 2 && e->shape[1] == shape[1] && !rank_axis0 && !rank_axis1)
+        return sheaf_try_this(st, "if the vocabulary was resized before training, give the base resized in the same way");
     const bool rank_only = e->ndim == ndim && ndim == 2 && (rank_axis0 ? e->shape[1] == shape[1] : rank_axis1 && e->shape[0] == shape[0]);
     return sheaf_try_this(st, rank_only ? "the rank differs from r and rank_pattern in adapter_config.json"
                                         : "this adapter was made for another base model");

@@ -1,0 +1,42 @@
+/* init.h - a new model with random weights.
+ *
+ * Matrices and tables are normal(0, initializer_range), norms one, biases zero,
+ * computed in float32 and rounded once. Each number is a function of (seed, tensor
+ * name, logical index) alone: not of threads, of dtype, or of the other tensors. */
+#ifndef SHEAF_CHECKPOINT_INIT_H
+#define SHEAF_CHECKPOINT_INIT_H
+
+#include <stdint.h>
+
+#include "base/events.h"
+#include "sheaf/dtype.h"
+#include "sheaf/status.h"
+
+typedef struct sheaf_init_options {
+    const char *spec; /* path of a config.json or its folder, or one of sheaf_init_specs() */
+    const char *dst;  /* must not exist; becomes a Hugging Face folder */
+    uint64_t seed;
+    const sheaf_dtype *dtype; /* F32, BF16 or F16; NULL = what the config says */
+    int threads;              /* 0 = one */
+    const sheaf_events *events;
+} sheaf_init_options;
+
+typedef struct sheaf_init_report {
+    int64_t tensors, parameters, bytes;
+    sheaf_dtype dtype;
+} sheaf_init_report;
+
+/* sheaf_init - errors: SHEAF_E_ARG for an unknown name (nearest offered) or a dst that
+ * exists; those of sheaf_config_read(). On failure nothing is left at dst. */
+sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *options);
+
+typedef struct sheaf_init_spec {
+    const char *name, *what;
+} sheaf_init_spec;
+/* Built-in names; ends with name NULL. */
+const sheaf_init_spec *sheaf_init_specs(void);
+/* sheaf__init_config - the config.json of a built-in name (malloc'd), NULL in *out if there
+ * is none of that name. */
+sheaf_status *sheaf__init_config(char **out, const char *name);
+
+#endif

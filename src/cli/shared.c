@@ -1,0 +1,91 @@
+/* shared.c - see shared.h. */
+#include "shared.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "sheaf/dtype.h"
+
+const cli_choice cli_dtypes[] = {
+    { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { "float16", SHEAF_F16 }, { 0 },
+};
+
+int cli_threads(int asked)
+{
+    cpu_set_t set;
+    if (asked > 0)
+        return asked;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static void next(cli_json *j, const char *key)
+{
+    if (j->count[j->depth]++ > 0)
+        sheaf__text_add(&j->text, ", ");
+    if (key != NULL) {
+        sheaf__text_json(&j->text, key);
+        sheaf__text_add(&j->text, ": ");
+    }
+}
+
+void cli_json_begin(cli_json *j)
+{
+    sheaf__text_add(&j->text, "{");
+    j->depth = 0;
+    j->count[0] = 0;
+}
+
+void cli_json_text(cli_json *j, const char *key, const char *value)
+{
+    next(j, key);
+    if (value != NULL)
+        sheaf__text_json(&j->text, value);
+    else
+        sheaf__text_add(&j->text, "null");
+}
+
+void cli_json_int(cli_json *j, const char *key, int64_t value)
+{
+    next(j, key);
+    sheaf__text_add(&j->text, "%" PRId64, value);
+}
+
+void cli_json_real(cli_json *j, const char *key, double value)
+{
+    next(j, key);
+    if (isfinite(value))
+        sheaf__text_add(&j->text, "%.17g", value);
+    else
+        sheaf__text_add(&j->text, "null");
+}
+
+void cli_json_bool(cli_json *j, const char *key, bool value)
+{
+    next(j, key);
+    sheaf__text_add(&j->text, value ? "true" : "false");
+}
+
+void cli_json_open(cli_json *j, const char *key, char bracket)
+{
+    next(j, key);
+    sheaf__text_bytes(&j->text, &bracket, 1);
+    if (j->depth + 1 < (int)(sizeof j->count / sizeof *j->count))
+        j->depth++;
+    j->count[j->depth] = 0;
+}
+
+void cli_json_close(cli_json *j, char bracket)
+{
+    sheaf__text_bytes(&j->text, &bracket, 1);
+    j->depth--;
+}
+
+bool cli_json_end(cli_json *j)
+{
+    sheaf__text_add(&j->text, "}\n");
+    const bool done = !j->text.failed && fputs(j->text.at, j->to) >= 0;
+    sheaf__text_release(&j->text);
+    return done;
+}

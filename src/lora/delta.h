@@ -1,0 +1,28 @@
+/* delta.h - B A, as a merge adds it to a weight.
+ *
+ * d[i, j] is an ascending chain of fused multiply-adds over the rank, from 0, in
+ * float32: what PEFT's product is on a CPU, bit for bit, for ranks up to 192
+ * (measured there with MKL). Denormals are kept, as they are there. */
+#ifndef SHEAF_LORA_DELTA_H
+#define SHEAF_LORA_DELTA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* d [rows, cols] dense.  b [rows, rank].  a [rank, cols].
+ * With 0 < split < rank two chains, [0, split) and [split, rank), are added: MKL's order
+ * for ranks above 192. */
+void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
+                           int64_t rank, int64_t split);
+
+/* The same from `packed`, which sheaf__lora_pack() made of a; needs AVX2 and FMA. */
+void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
+                       int64_t rank, int64_t split);
+/* Panels of 16 columns, each [rank, 16], the last filled up with zeros. */
+int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols);
+void sheaf__lora_pack(float *packed, const float *a, int64_t rank, int64_t cols);
+
+/* w[i] += d[i] * scale: one rounding for the product, one for the sum. */
+void sheaf__lora_add(float *w, const float *d, float scale, int64_t n);
+
+#endif
