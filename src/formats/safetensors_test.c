@@ -1,5 +1,6 @@
 /* safetensors_test.c - the official parser's verdicts, hostile headers, and files that equal the official writer's. */
 #include "tests/check.h"
+#include "tests/golden.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -17,21 +18,6 @@ static const char *at(const char *name)
     static int next;
     char *p = path[next++ % 4];
     snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
-
-static const char *golden(const char *name)
-{
-    static char path[4][600];
-    static int next;
-    char *p = path[next++ % 4];
-    const char *root = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"), *source = getenv("SHEAF_SOURCE_ROOT");
-    if (root == NULL || *root == '\0')
-        root = data;
-    if (root == NULL || *root == '\0')
-        snprintf(p, sizeof path[0], "%s/tests/data/%s", source == NULL ? "." : source, name);
-    else
-        snprintf(p, sizeof path[0], "%s/%s", root, name);
     return p;
 }
 

@@ -131,33 +131,45 @@ static void read_biases(sheaf_json_reader *r, sheaf_config *c)
 
 static int64_t read_id(sheaf_json_reader *r, const char *key, const json_t *value, int64_t min, int64_t vocab)
 {
-    if (!json_is_integer(value) || json_integer_value(value) < min || json_integer_value(value) >= vocab) {
-        sheaf__json_fail(r, json_is_integer(value) ? SHEAF_E_LAYOUT : SHEAF_E_FORMAT, key,
-                         "a token id below vocab_size, %" PRId64, vocab);
-        return -1;
+    char shown[96];
+    if (json_is_integer(value) && json_integer_value(value) >= min && json_integer_value(value) < vocab)
+        return json_integer_value(value);
+    sheaf_found(sheaf__json_fail(r, json_is_integer(value) ? SHEAF_E_LAYOUT : SHEAF_E_FORMAT, key,
+                                 "a token id below vocab_size, %" PRId64, vocab),
+                "%s", sheaf__json_show(shown, value));
+    return -1;
+}
+
+/* One id; absent, null and -1 mean none. */
+static int64_t read_one_id(sheaf_json_reader *r, const char *key, int64_t vocab)
+{
+    const json_t *value = json_object_get(r->object, key);
+    return value == NULL || json_is_null(value) ? -1 : read_id(r, key, value, -1, vocab);
+}
+
+static void read_eos(sheaf_json_reader *r, sheaf_config *c)
+{
+    const json_t *eos = json_object_get(r->object, "eos_token_id");
+    if (!json_is_array(eos)) {
+        c->eos[0] = read_one_id(r, "eos_token_id", c->vocab);
+        c->neos = c->eos[0] >= 0;
+        if (c->neos == 0)
+            c->eos[0] = 0;
+        return;
     }
-    return json_integer_value(value);
+    if (json_array_size(eos) > SHEAF_MAX_EOS) {
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "eos_token_id", "at most %d ids", SHEAF_MAX_EOS);
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(eos); i++)
+        c->eos[c->neos++] = read_id(r, "eos_token_id", json_array_get(eos, i), 0, c->vocab);
 }
 
 static void read_tokens(sheaf_json_reader *r, sheaf_config *c)
 {
-    const json_t *bos = json_object_get(r->object, "bos_token_id");
-    const json_t *pad = json_object_get(r->object, "pad_token_id");
-    const json_t *eos = json_object_get(r->object, "eos_token_id");
-    c->bos = bos == NULL || json_is_null(bos) ? -1 : read_id(r, "bos_token_id", bos, -1, c->vocab);
-    c->pad = pad == NULL || json_is_null(pad) ? -1 : read_id(r, "pad_token_id", pad, -1, c->vocab);
-    if (eos == NULL || json_is_null(eos))
-        return;
-    const size_t n = json_is_array(eos) ? json_array_size(eos) : 1;
-    if (n > SHEAF_MAX_EOS) {
-        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "eos_token_id", "at most %d ids", SHEAF_MAX_EOS);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        c->eos[c->neos++] = read_id(r, "eos_token_id", json_is_array(eos) ? json_array_get(eos, i) : eos,
-                                    json_is_array(eos) ? 0 : -1, c->vocab);
-    if (c->neos == 1 && c->eos[0] < 0) /* a scalar -1: none */
-        c->neos = 0;
+    c->bos = read_one_id(r, "bos_token_id", c->vocab);
+    c->pad = read_one_id(r, "pad_token_id", c->vocab);
+    read_eos(r, c);
     const char *tokenizer = sheaf__json_string(r, "sheaf_tokenizer");
     if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "sheaf_tokenizer", "\"bytes\"");

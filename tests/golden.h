@@ -1,0 +1,39 @@
+/* golden.h - where the recorded outputs of the original programs are. */
+#ifndef SHEAF_TESTS_GOLDEN_H
+#define SHEAF_TESTS_GOLDEN_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* golden_root - $SHEAF_GOLDEN (the full collection), else $SHEAF_TEST_DATA, else tests/data of the sources. */
+static inline const char *golden_root(char room[512])
+{
+    const char *root = getenv("SHEAF_GOLDEN"), *source = getenv("SHEAF_SOURCE_ROOT");
+    if (root == NULL || *root == '\0')
+        root = getenv("SHEAF_TEST_DATA");
+    if (root != NULL && *root != '\0')
+        snprintf(room, 512, "%s", root);
+    else
+        snprintf(room, 512, "%s/tests/data", source == NULL ? "." : source);
+    return room;
+}
+
+/* golden - "ROOT/name"; the last eight results stay valid. */
+static inline const char *golden(const char *name)
+{
+    static char path[8][1024];
+    static int next;
+    char root[512], *p = path[next++ % 8];
+    snprintf(p, sizeof path[0], "%s/%s", golden_root(root), name);
+    return p;
+}
+
+/* golden_is_full - the full collection is there, not only the committed subset. */
+static inline bool golden_is_full(void)
+{
+    const char *root = getenv("SHEAF_GOLDEN");
+    return root != NULL && *root != '\0';
+}
+
+#endif
