@@ -1,0 +1,434 @@
+/* merge_test.c - merged weights equal what PEFT computed, bit for bit, and what cannot be
+ * merged is refused by name. */
+#include "tests/check.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "checkpoint/merge.h"
+#include "dialects/hf.h"
+#include "formats/safetensors.h"
+#include "ops/kernels.h"
+
+static char scratch[64]; /* a folder of this test's own */
+
+static const char *data_path(char *buffer, const char *tail)
+{
+    const char *golden = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"), *root = getenv("SHEAF_SOURCE_ROOT");
+    if (golden != NULL || data != NULL)
+        snprintf(buffer, 1024, "%s/%s", golden != NULL ? golden : data, tail);
+    else
+        snprintf(buffer, 1024, "%s/tests/data/%s", root != NULL ? root : ".", tail);
+    return buffer;
+}
+
+static int drop(const char *path, const struct stat *st, int kind, struct FTW *at) { return remove(path); }
+static void remove_tree(const char *path) { nftw(path, drop, 16, FTW_DEPTH | FTW_PHYS); }
+
+static void copy_file(const char *from, const char *to)
+{
+    char *bytes;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, from, 1 << 28));
+    FILE *f = fopen(to, "w");
+    assert_non_null(f);
+    assert_true(fwrite(bytes, 1, size, f) == size);
+    fclose(f);
+    free(bytes);
+}
+
+/* A Hugging Face folder at `dir` of a config and a weights file. */
+static void make_model(const char *dir, const char *config, const char *weights)
+{
+    char path[2048];
+    remove_tree(dir);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    copy_file(config, path);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    copy_file(weights, path);
+}
+
+/* A PEFT folder of its own, with text replaced in its config. */
+static void make_adapter(const char *dir, const char *from, const char *find, const char *put)
+{
+    char path[2048], source[2048];
+    remove_tree(dir);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    snprintf(source, sizeof source, "%s/adapter_model.safetensors", from);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
+    copy_file(source, path);
+    snprintf(source, sizeof source, "%s/adapter_config.json", from);
+    char *text;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&text, &size, source, 1 << 20));
+    char *at = strstr(text, find);
+    assert_non_null(at);
+    snprintf(path, sizeof path, "%s/adapter_config.json", dir);
+    FILE *f = fopen(path, "w");
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, put, at + strlen(find));
+    fclose(f);
+    free(text);
+}
+
+/* ---- comparing ---- */
+
+static void *tensor_bytes(const sheaf_safetensors *file, const sheaf_safetensors_entry *e)
+{
+    void *bytes = malloc((size_t)e->bytes + 1);
+    CHECK_OK(sheaf__safetensors_read(file, e, 0, bytes, e->bytes));
+    return bytes;
+}
+
+static void same_tensor(const char *name, const sheaf_safetensors *a, const sheaf_safetensors_entry *x,
+                        const sheaf_safetensors *b, const sheaf_safetensors_entry *y)
+{
+    if (x == NULL || y == NULL)
+        fail_msg("%s is missing", name);
+    if (x->bytes != y->bytes || x->dtype != y->dtype)
+        fail_msg("%s: %s of %lld bytes, wanted %s of %lld", name, sheaf_dtype_name(x->dtype), (long long)x->bytes,
+                 sheaf_dtype_name(y->dtype), (long long)y->bytes);
+    void *p = tensor_bytes(a, x), *q = tensor_bytes(b, y);
+    CHECK_BYTES(name, p, q, x->bytes);
+    free(p);
+    free(q);
+}
+
+/* Every tensor of `out` is that of `changed`, where it has one, and otherwise that of `base`
+ * (`partial`: such a one is not compared). Every tensor of `changed` is there. */
+static void compare(const char *out, const char *changed, const char *base, bool partial)
+{
+    char path[2048];
+    sheaf_safetensors *got, *want, *was;
+    snprintf(path, sizeof path, "%s/model.safetensors", out);
+    CHECK_OK(sheaf__safetensors_open(&got, path));
+    CHECK_OK(sheaf__safetensors_open(&want, changed));
+    snprintf(path, sizeof path, "%s/model.safetensors", base);
+    CHECK_OK(sheaf__safetensors_open(&was, path));
+    for (int64_t i = 0; i < want->header.count; i++) {
+        const sheaf_safetensors_entry *e = &want->header.entry[i];
+        same_tensor(e->name, got, sheaf__safetensors_find(got, e->name), want, e);
+    }
+    for (int64_t i = 0; i < got->header.count && !partial; i++) {
+        const sheaf_safetensors_entry *e = &got->header.entry[i];
+        if (sheaf__safetensors_find(want, e->name) != NULL)
+            continue;
+        const bool head = strcmp(e->name, "lm_head.weight") == 0;
+        const sheaf_safetensors_entry *b = sheaf__safetensors_find(was, e->name);
+        same_tensor(e->name, got, e, was, b == NULL && head ? sheaf__safetensors_find(was, "model.embed_tokens.weight") : b);
+    }
+    sheaf__safetensors_close(got);
+    sheaf__safetensors_close(want);
+    sheaf__safetensors_close(was);
+}
+
+/* ---- the recorded cases ---- */
+
+static const struct { const char *base, *adapter, *changed; bool partial; } llama[] = {
+    { "tiny_llama", "tiny_llama/lora/adapter_final", "tiny_llama/lora/merged/model.safetensors", false },
+    { "tiny_qwen2", "tiny_qwen2/lora/adapter_final", "tiny_qwen2/lora/merged/model.safetensors", false },
+    { "tiny_mistral", "tiny_mistral/lora/adapter_final", "tiny_mistral/lora/merged_part.safetensors", true },
+    { "tiny_llama3rope", "tiny_llama3rope/lora/adapter_final", "tiny_llama3rope/lora/merged_part.safetensors", true },
+    { "tiny_llama", "tiny_llama/lora_variants/rslora/adapter", "tiny_llama/lora_variants/rslora/merged_changed_weights.safetensors", false },
+    { "tiny_llama", "tiny_llama/lora_variants/rank_pattern/adapter", "tiny_llama/lora_variants/rank_pattern/merged_changed_weights.safetensors", true },
+    { "tiny_llama", "tiny_llama/lora_variants/layers_to_transform/adapter", "tiny_llama/lora_variants/layers_to_transform/merged_changed_weights.safetensors", false },
+    { "tiny_llama", "tiny_llama/lora_variants/modules_to_save/adapter", "tiny_llama/lora_variants/modules_to_save/merged_changed_weights.safetensors", true },
+    { "tiny_qwen2", "tiny_qwen2/lora_variants/bias_lora_only/adapter", "tiny_qwen2/lora_variants/bias_lora_only/merged_changed_weights.safetensors", false },
+    { "tiny_qwen2", "tiny_qwen2/lora_variants/bias_all/adapter", "tiny_qwen2/lora_variants/bias_all/merged_changed_weights.safetensors", false },
+};
+
+static bool there(const char *path) { return sheaf__path_kind(path) != SHEAF_PATH_NONE; }
+
+static void test_merge__llama_family_equals_peft(void **state)
+{
+    int n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(llama); i++)
+        for (int sharded = 0; sharded < 2; sharded++) {
+            char base[1024], adapter[1024], changed[1024], tail[512], out[128];
+            snprintf(tail, sizeof tail, "llama/%s/hf%s", llama[i].base, sharded ? "_sharded" : "");
+            data_path(base, tail);
+            snprintf(tail, sizeof tail, "llama/%s", llama[i].adapter);
+            data_path(adapter, tail);
+            snprintf(tail, sizeof tail, "llama/%s", llama[i].changed);
+            data_path(changed, tail);
+            if (!there(base) || !there(changed))
+                continue;
+            snprintf(out, sizeof out, "%s/out", scratch);
+            remove_tree(out);
+            sheaf_merge_report report;
+            CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out, .threads = 2 }));
+            char whole[1024];
+            snprintf(tail, sizeof tail, "llama/%s/hf", llama[i].base);
+            compare(out, changed, data_path(whole, tail), llama[i].partial);
+            assert_true(report.changed == report.adapted + report.replaced && report.rows_checked >= report.tensors);
+            n++;
+        }
+    print_message("%d merges\n", n);
+    assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 18 : 8));
+}
+
+/* Cases of golden/omnilmm/lora, on a base in float32, bfloat16 and float16. */
+static const char *const cases[] = {
+    "plain_all_linear", "rank64_alpha64", "odd_rank_and_scale", "regex_target", "rslora", "rank_alpha_pattern",
+    "rslora_rank_pattern", "exclude_modules", "layers_to_transform", "lm_head", "modules_to_save", "bias_all",
+    "bias_lora_only", "adapter_bf16", "tied_plain", "tied_modules_to_save", "tied_modules_to_save_keep_tie",
+};
+
+static bool tie_after(const char *dir)
+{
+    char path[2048];
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    sheaf_config config;
+    CHECK_OK(sheaf_config_read(&config, path));
+    const bool tied = config.tied;
+    sheaf_config_release(&config);
+    return tied;
+}
+
+static const char *base_of(const char *name)
+{
+    return strncmp(name, "bias", 4) == 0 ? "base_bias" : strncmp(name, "tied", 4) == 0 ? "base_tied" : "base_llama";
+}
+
+/* Merges into scratch/out on scratch/base; false when the recordings lack something. */
+static bool merge_case(const char *name, const char *adapter_name, const char *type, sheaf_merge_mode mode,
+                       sheaf_merge_report *report)
+{
+    char config[1024], weights[1024], adapter[1024], tail[512], out[128], base[128];
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s/model_%s.safetensors", base_of(name), type);
+    data_path(weights, tail);
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s/config.json", base_of(name));
+    data_path(config, tail);
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s", adapter_name);
+    data_path(adapter, tail);
+    if (!there(weights) || !there(adapter))
+        return false;
+    snprintf(base, sizeof base, "%s/base", scratch);
+    snprintf(out, sizeof out, "%s/out", scratch);
+    make_model(base, config, weights);
+    remove_tree(out);
+    CHECK_OK(sheaf_merge(report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out, .mode = mode }));
+    return true;
+}
+
+static int recorded_case(const char *name, const char *type, bool safe)
+{
+    char changed[1024], tail[512], out[128], base[128];
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s/merged_%s%s.safetensors", name, safe ? "safe_" : "", type);
+    data_path(changed, tail);
+    sheaf_merge_report report;
+    int n = 0;
+    /* Without safe_merge the best merge and PEFT's are the same. */
+    for (int mode = safe ? SHEAF_MERGE_AS_PEFT_SAFE : SHEAF_MERGE_BEST;
+         mode <= (safe ? SHEAF_MERGE_AS_PEFT_SAFE : SHEAF_MERGE_AS_PEFT); mode++) {
+        if (!there(changed) || !merge_case(name, name, type, mode, &report))
+            continue;
+        snprintf(base, sizeof base, "%s/base", scratch);
+        snprintf(out, sizeof out, "%s/out", scratch);
+        compare(out, changed, base, false);
+        const bool unties = strcmp(name, "tied_modules_to_save") == 0;
+        assert_int_equal(tie_after(out), strncmp(name, "tied", 4) == 0 && !unties);
+        assert_int_equal(report.untied, unties);
+        n++;
+    }
+    return n;
+}
+
+static void test_merge__every_plain_case_in_three_types_equals_peft(void **state)
+{
+    static const char *const types[] = { "fp32", "bf16", "fp16" };
+    int n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        for (size_t t = 0; t < ARRAY_LEN(types); t++)
+            n += recorded_case(cases[i], types[t], false) + recorded_case(cases[i], types[t], true);
+    print_message("%d merges\n", n);
+    assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 82 : 30));
+}
+
+/* In bfloat16, safe_merge and an adapter kept in the base's type give the same bits. */
+static void test_merge__adapter_kept_in_bfloat16(void **state)
+{
+    static const struct { const char *type; sheaf_merge_mode mode; } runs[] = {
+        { "fp32", SHEAF_MERGE_BEST }, { "bf16", SHEAF_MERGE_AS_PEFT_SAFE },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
+        char changed[1024], tail[512], out[128], base[128];
+        sheaf_merge_report report;
+        snprintf(tail, sizeof tail, "omnilmm/lora/adapter_bf16_no_autocast/merged_%s.safetensors", runs[i].type);
+        if (!merge_case("adapter_bf16_no_autocast", "adapter_bf16_no_autocast", runs[i].type, runs[i].mode, &report))
+            continue;
+        snprintf(base, sizeof base, "%s/base", scratch);
+        snprintf(out, sizeof out, "%s/out", scratch);
+        compare(out, data_path(changed, tail), base, false);
+    }
+}
+
+static void test_merge__one_adapter_after_another(void **state)
+{
+    static const char *const types[] = { "fp32", "bf16", "fp16" };
+    char adapter[1024], changed[1024], tail[512], first[128], out[128], base[128];
+    data_path(adapter, "omnilmm/lora/two_adapters_in_turn/second");
+    for (size_t t = 0; t < ARRAY_LEN(types) && there(adapter); t++) {
+        sheaf_merge_report report;
+        assert_true(merge_case("two_adapters_in_turn", "two_adapters_in_turn", types[t], SHEAF_MERGE_BEST, &report));
+        snprintf(first, sizeof first, "%s/out", scratch);
+        snprintf(out, sizeof out, "%s/out2", scratch);
+        snprintf(base, sizeof base, "%s/base", scratch);
+        remove_tree(out);
+        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = first, .adapter = adapter, .dst = out }));
+        snprintf(tail, sizeof tail, "omnilmm/lora/two_adapters_in_turn/merged_%s.safetensors", types[t]);
+        compare(out, data_path(changed, tail), base, false);
+    }
+}
+
+/* ---- what is refused ---- */
+
+static const struct { const char *base, *adapter; sheaf_code code; const char *part; } refused[] = {
+    { "llama/tiny_llama/hf", "llama/tiny_llama/lora_variants/dora/adapter", SHEAF_E_UNSUPPORTED, "DoRA" },
+    { "llama/tiny_llama/hf", "llama/tiny_llama/lora_variants/embedding_target/adapter", SHEAF_E_UNSUPPORTED, "an embedding" },
+    { "llama/tiny_llama/hf", "omnilmm/lora/trainable_tokens", SHEAF_E_UNSUPPORTED, "trained token rows" },
+    { "llama/tiny_llama/hf", "omnilmm/lora/lora_bias", SHEAF_E_UNSUPPORTED, "a bias on B" },
+    { "llama/tiny_llama/hf", "omnilmm/lora/gpt2_conv1d", SHEAF_E_ARG, "no module of that name" },
+    { "llama/tiny_llama/hf", "omnilmm/lora/conv2d", SHEAF_E_ARG, "no module of that name" },
+    { "llama/tiny_qwen2/hf", "llama/tiny_qwen2/hf", SHEAF_E_IO, "adapter_config.json" },
+    { "llama/tiny_llama/hf", "llama/tiny_qwen2/lora/adapter_final", SHEAF_E_LAYOUT, "another base" },
+    { "llama/tiny_qwen2/hf", "llama/tiny_llama/lora/adapter_final", SHEAF_E_LAYOUT, "another base" },
+    { "llama/tiny_llama/lora/adapter_final", "llama/tiny_llama/lora/adapter_final", SHEAF_E_IO, "config.json" },
+};
+
+static void test_merge__what_does_not_fit_is_refused_and_leaves_nothing(void **state)
+{
+    char out[128];
+    snprintf(out, sizeof out, "%s/refused", scratch);
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        char base[1024], adapter[1024];
+        data_path(base, refused[i].base);
+        data_path(adapter, refused[i].adapter);
+        if (!there(base) || !there(adapter))
+            continue;
+        sheaf_merge_report report;
+        CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out }),
+                    refused[i].code, refused[i].part);
+        assert_false(there(out));
+    }
+}
+
+static void test_merge__existing_output_is_never_touched(void **state)
+{
+    char base[1024], adapter[1024], out[128], path[256];
+    data_path(base, "llama/tiny_qwen2/hf");
+    data_path(adapter, "llama/tiny_qwen2/lora/adapter_final");
+    snprintf(out, sizeof out, "%s/mine", scratch);
+    snprintf(path, sizeof path, "%s/note", out);
+    assert_int_equal(mkdir(out, 0755), 0);
+    FILE *f = fopen(path, "w");
+    fclose(f);
+    sheaf_merge_report report;
+    CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out }), SHEAF_E_ARG, out);
+    assert_true(there(path));
+    remove_tree(out);
+}
+
+/* A config that says other things than the file holds. */
+static const struct { const char *find, *put; sheaf_code code; const char *part; } edits[] = {
+    { "\"r\": 4", "\"r\": 5", SHEAF_E_LAYOUT, "the rank differs" },
+    { "\"q_proj\",\n", "", SHEAF_E_LAYOUT, "q_proj.lora_A.weight" },
+    { "\"q_proj\",\n", "\"q_proj\", \"lm_head\",\n", SHEAF_E_LAYOUT, "'base_model.model.lm_head.lora_A.weight'" },
+    { "\"modules_to_save\": null", "\"modules_to_save\": [\"embed_tokens\"]", SHEAF_E_LAYOUT, "embed_tokens.weight" },
+    { "\"rank_pattern\": {}", "\"rank_pattern\": {\"(\": 3}", SHEAF_E_ARG, "regular expression" },
+};
+
+static void test_merge__config_and_tensors_must_agree(void **state)
+{
+    char base[1024], adapter[1024], mine[128], out[128];
+    data_path(base, "llama/tiny_llama/hf");
+    data_path(adapter, "llama/tiny_llama/lora/adapter_final");
+    snprintf(mine, sizeof mine, "%s/adapter", scratch);
+    snprintf(out, sizeof out, "%s/refused", scratch);
+    for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
+        make_adapter(mine, adapter, edits[i].find, edits[i].put);
+        sheaf_merge_report report;
+        CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = mine, .dst = out }), edits[i].code,
+                    edits[i].part);
+        assert_false(there(out));
+    }
+}
+
+/* ---- numbers ---- */
+
+static void test_merge__float16_overflow_is_an_error_not_infinity(void **state)
+{
+    char base[1024], adapter[1024], mine[128], out[128];
+    data_path(base, "llama/tiny_llama/hf");
+    data_path(adapter, "llama/tiny_llama/lora/adapter_final");
+    snprintf(mine, sizeof mine, "%s/adapter", scratch);
+    snprintf(out, sizeof out, "%s/big", scratch);
+    make_adapter(mine, adapter, "\"lora_alpha\": 8", "\"lora_alpha\": 80000000");
+    const sheaf_dtype half = SHEAF_F16, full = SHEAF_F32;
+    sheaf_merge_report report;
+    CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = mine, .dst = out, .dtype = &half }),
+                SHEAF_E_NUMBER, "a finite float16 after the merge");
+    assert_false(there(out));
+    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = mine, .dst = out, .dtype = &full }));
+    remove_tree(out);
+}
+
+/* One rounding from the float32 sum: merging a float32 base into bfloat16 is rounding the
+ * float32 merge. The config says so, and threads change nothing. */
+static void test_merge__other_dtype_is_one_rounding(void **state)
+{
+    char base[1024], adapter[1024], wide[128], narrow[128], path[256];
+    data_path(base, "llama/tiny_llama/hf");
+    data_path(adapter, "llama/tiny_llama/lora/adapter_final");
+    snprintf(wide, sizeof wide, "%s/wide", scratch);
+    snprintf(narrow, sizeof narrow, "%s/narrow", scratch);
+    const sheaf_dtype bf16 = SHEAF_BF16;
+    sheaf_merge_report report, again;
+    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = wide, .threads = 3 }));
+    CHECK_OK(sheaf_merge(&again, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = narrow, .dtype = &bf16 }));
+    sheaf_source *a, *b;
+    CHECK_OK(sheaf_hf_open(&a, wide));
+    CHECK_OK(sheaf_hf_open(&b, narrow));
+    for (int64_t i = 0; i < a->count(a); i++) {
+        const sheaf_source_entry *e = a->entry(a, i);
+        const int64_t cols = e->ndim > 1 ? e->shape[1] : 1, n = e->shape[0] * cols;
+        float *x = malloc((size_t)n * 4);
+        uint16_t *y = malloc((size_t)n * 2), *z = malloc((size_t)n * 2);
+        CHECK_OK(a->read(a, e->name, 0, e->shape[0], 0, cols, x));
+        CHECK_OK(b->read(b, e->name, 0, e->shape[0], 0, cols, y));
+        sheaf__kernels_for("ref")->convert(z, SHEAF_BF16, x, SHEAF_F32, n);
+        CHECK_BYTES(e->name, y, z, n * 2);
+        free(x), free(y), free(z);
+    }
+    a->close(a);
+    b->close(b);
+    snprintf(path, sizeof path, "%s/config.json", narrow);
+    sheaf_config config;
+    CHECK_OK(sheaf_config_read(&config, path));
+    assert_int_equal(config.dtype, SHEAF_BF16);
+    sheaf_config_release(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_merge__llama_family_equals_peft),
+        cmocka_unit_test(test_merge__every_plain_case_in_three_types_equals_peft),
+        cmocka_unit_test(test_merge__adapter_kept_in_bfloat16),
+        cmocka_unit_test(test_merge__one_adapter_after_another),
+        cmocka_unit_test(test_merge__what_does_not_fit_is_refused_and_leaves_nothing),
+        cmocka_unit_test(test_merge__existing_output_is_never_touched),
+        cmocka_unit_test(test_merge__config_and_tensors_must_agree),
+        cmocka_unit_test(test_merge__float16_overflow_is_an_error_not_infinity),
+        cmocka_unit_test(test_merge__other_dtype_is_one_rounding),
+    };
+    snprintf(scratch, sizeof scratch, "/tmp/sheaf-merge-XXXXXX");
+    if (mkdtemp(scratch) == NULL)
+        return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    remove_tree(scratch);
+    return failed;
+}
