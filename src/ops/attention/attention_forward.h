@@ -7,37 +7,46 @@
  * scratch they are computed again for each of the three passes, a run of keys at a
  * time. */
 
+#define MAX_ROWS 64
+
 typedef struct rows {
     int64_t begin, count, panels;
-    int64_t from, to;           /* keys that a row may see; from is a multiple of 16 */
-    int64_t all_from, all_to;   /* keys that every row may see */
-    int64_t run;                /* keys whose scores are held at once: a multiple of 256 */
-    int32_t *first, *last;      /* [rows] limits of each row */
-    float *max, *sum;           /* [rows] */
-    float *lane;                /* [panel][16 lanes][16 rows] */
-    uint32_t *q;                /* [panel][depth][16] */
-    float *score;               /* [panel][run][16] */
-    float *out;                 /* [row][wide] */
-    uint32_t *v;                /* [panel of head_dim][v_steps][16] */
-    int64_t v_from, v_steps;    /* packed once for the part if v_whole, else a block at a time */
+    int64_t from, to;            /* keys that a row may see; from is a multiple of 16 */
+    int64_t all_from, all_to;    /* keys that every row sees */
+    int64_t run;                 /* keys whose scores are held at once: a multiple of 256 */
+    int32_t *minus_first, *span; /* [rows], see limits */
+    float *max, *sum;            /* [rows] */
+    float *lane;                 /* [panel][16 lanes][16 rows] */
+    uint32_t *q;                 /* [panel][depth][16] */
+    float *score;                /* [panel][run][16] */
+    float *out;                  /* [row][wide] */
+    uint32_t *v;                 /* [panel of head_dim][v_steps][16] */
+    int64_t v_from, v_steps;     /* packed once for the part if v_whole, else block by block */
     bool v_whole;
 } rows;
 
-#define MAX_ROWS 64
+static int64_t first_seen(const job *w, int64_t row)
+{
+    return sheaf__attention_first(w->s, row / w->s->group);
+}
+static int64_t last_seen(const job *w, int64_t row)
+{
+    return sheaf__attention_last(w->s, row / w->s->group);
+}
 
-static int64_t first_seen(const job *w, int64_t row) { return sheaf__attention_first(w->s, row / w->s->group); }
-static int64_t last_seen(const job *w, int64_t row) { return sheaf__attention_last(w->s, row / w->s->group); }
-
-/* Divides the scratch: rows of a block so that scores stay in the second-level cache. */
+/* Divides the scratch: so many rows in a block that their scores stay in the second-level
+ * cache. Returns the rows of a block. */
 static int64_t plan_rows(job *w, rows *r)
 {
+    const int64_t count = w->part.end - w->part.begin;
     const int64_t from = first_seen(w, w->part.begin) / BLOCK * BLOCK;
     const int64_t to = last_seen(w, w->part.end - 1) + 1;
-    const int64_t longest = up_to(least(to - from, w->s->window > 0 ? w->s->window + MAX_ROWS + BLOCK : to), BLOCK);
+    const int64_t reach = w->s->window > 0 ? w->s->window + MAX_ROWS + BLOCK : to;
+    const int64_t longest = up_to(least(to - from, reach), BLOCK);
     int64_t size = longest <= 4096 ? MAX_ROWS : longest <= 8192 ? MAX_ROWS / 2 : PANEL;
-    size = least(size, up_to(w->part.end - w->part.begin, PANEL));
-    r->first = take(w, size);
-    r->last = take(w, size);
+    size = least(size, up_to(count, PANEL));
+    r->minus_first = take(w, size);
+    r->span = take(w, size);
     r->max = take(w, size);
     r->sum = take(w, size);
     r->lane = take(w, size * 16);
@@ -49,7 +58,7 @@ static int64_t plan_rows(job *w, rows *r)
     r->score = take(w, size * r->run);
     r->v_from = from;
     r->v_steps = up_to(to - from, 2) / w->step;
-    r->v_whole = w->part.end - w->part.begin > size && r->v_steps * w->wide <= (w->end - w->free) / 4;
+    r->v_whole = count > size && r->v_steps * w->wide <= (w->end - w->free) / 4;
     if (!r->v_whole)
         r->v_steps = BLOCK / w->step;
     r->v = take(w, r->v_steps * w->wide);
@@ -72,25 +81,34 @@ static void pack_rows(const job *w, const rows *r)
     }
 }
 
+/* While these rows are computed: those of the next block, and where this one goes. */
+static void fetch_rows(const job *w, const rows *r)
+{
+    const int64_t group = w->s->group, end = r->begin + r->count;
+    for (int64_t row = r->begin; row < end; row++)
+        fetch_row_to_write(w, o_row(w, w->call->o, row / group, row % group));
+    for (int64_t row = end; row < least(end + r->count, w->part.end); row++)
+        fetch_row(w, q_row(w, w->call->q, row / group, row % group));
+}
+
 static void begin_rows(const job *w, rows *r, int64_t begin, int64_t count)
 {
     r->begin = begin;
     r->count = count;
-    r->panels = (count + PANEL - 1) / PANEL;
+    r->panels = up_to(count, PANEL) / PANEL;
     r->from = first_seen(w, begin) / PANEL * PANEL;
     r->to = last_seen(w, begin + count - 1) + 1;
     r->all_from = first_seen(w, begin + count - 1);
     r->all_to = last_seen(w, begin) + 1;
-    if (w->s->key_mask != NULL)
-        r->all_to = r->all_from;
+    if (w->s->key_mask != NULL || count % PANEL != 0)
+        r->all_to = r->all_from; /* hidden keys, or rows that do not exist and see nothing */
     for (int64_t i = 0; i < r->panels * PANEL; i++) {
-        r->first[i] = i < count ? (int32_t)first_seen(w, begin + i) : 0;
-        r->last[i] = i < count ? (int32_t)last_seen(w, begin + i) : -1;
+        const int64_t first = first_seen(w, begin + i);
+        r->minus_first[i] = i < count ? (int32_t)-first : SEES_NONE;
+        r->span[i] = i < count ? (int32_t)(last_seen(w, begin + i) - first) : 0;
         r->max[i] = -INFINITY;
     }
     pack_rows(w, r);
-    if (count % PANEL != 0) /* rows that do not exist see nothing */
-        r->all_to = r->all_from;
     memset(r->lane, 0, (size_t)(r->panels * PANEL * 16) * sizeof(float));
 }
 
@@ -103,35 +121,37 @@ static void score_keys(const job *w, const rows *r, int64_t j0, int64_t j1)
     product(&t, j1 - j0, r->panels);
 }
 
-/* One panel of rows while it walks over keys. */
+/* ---- softmax ---- */
+
+/* One panel of rows while it walks over a run of keys. */
 typedef struct column {
     float *score; /* of key `run0` */
     float *lane;
     int64_t run0;
-    w16 first, last;
-    v16 max;
+    limits seen;
+    vec max;
 } column;
 
 static column column_of(const rows *r, int64_t p, int64_t run0)
 {
     return (column){ r->score + p * r->run * PANEL, r->lane + p * PANEL * 16, run0,
-                     w_load(r->first + p * PANEL), w_load(r->last + p * PANEL),
-                     v_load(r->max + p * PANEL) };
+                     limits_at(r->minus_first + p * PANEL, r->span + p * PANEL),
+                     load(r->max + p * PANEL) };
 }
 
 /* Keys [j0, j1) that every row sees. */
 static void max_free(column *c, int64_t j0, int64_t j1)
 {
     const float *s = c->score + (j0 - c->run0) * PANEL;
-    v16 a = c->max, b = a;
+    vec a = c->max, b = a;
     int64_t j = j0;
     for (; j + 2 <= j1; j += 2, s += 2 * PANEL) {
-        a = v_max(v_load(s), a);
-        b = v_max(v_load(s + PANEL), b);
+        a = larger(load(s), a);
+        b = larger(load(s + PANEL), b);
     }
     if (j < j1)
-        a = v_max(v_load(s), a);
-    c->max = v_max(a, b);
+        a = larger(load(s), a);
+    c->max = larger(a, b);
 }
 
 static void max_limited(const job *w, column *c, int64_t j0, int64_t j1)
@@ -139,8 +159,7 @@ static void max_limited(const job *w, column *c, int64_t j0, int64_t j1)
     const float *s = c->score + (j0 - c->run0) * PANEL;
     for (int64_t j = j0; j < j1; j++, s += PANEL)
         if (!is_hidden(w, j))
-            c->max = pick(between(c->first, w_set((uint32_t)j), c->last), v_max(v_load(s), c->max),
-                          c->max);
+            c->max = v_select(sees(c->seen, vi_set((uint32_t)j)), larger(load(s), c->max), c->max);
 }
 
 static void exp_free(column *c, int64_t j0, int64_t j1)
@@ -148,9 +167,9 @@ static void exp_free(column *c, int64_t j0, int64_t j1)
     float *s = c->score + (j0 - c->run0) * PANEL;
     for (int64_t j = j0; j < j1; j++, s += PANEL) {
         float *lane = c->lane + j % 16 * PANEL;
-        const v16 e = v_exp(v_sub(v_load(s), c->max));
-        v_store(lane, v_add(v_load(lane), e));
-        v_store(s, e);
+        const vec e = exp_of(v_sub(load(s), c->max));
+        store(lane, v_add(load(lane), e));
+        store(s, e);
     }
 }
 
@@ -159,11 +178,11 @@ static void exp_limited(const job *w, column *c, int64_t j0, int64_t j1)
     float *s = c->score + (j0 - c->run0) * PANEL;
     for (int64_t j = j0; j < j1; j++, s += PANEL) {
         float *lane = c->lane + j % 16 * PANEL;
-        v16 e = v_set(0.0f);
+        vec e = v_zero();
         if (!is_hidden(w, j))
-            e = only(between(c->first, w_set((uint32_t)j), c->last), v_exp(v_sub(v_load(s), c->max)));
-        v_store(lane, v_add(v_load(lane), e));
-        v_store(s, e);
+            e = v_select(sees(c->seen, vi_set((uint32_t)j)), exp_of(v_sub(load(s), c->max)), e);
+        store(lane, v_add(load(lane), e));
+        store(s, e);
     }
 }
 
@@ -176,7 +195,7 @@ static void find_max(const job *w, const rows *r, int64_t j0, int64_t j1)
         max_limited(w, &c, j0, a);
         max_free(&c, a, b);
         max_limited(w, &c, b, j1);
-        v_store(r->max + p * PANEL, c.max);
+        store(r->max + p * PANEL, c.max);
     }
 }
 
@@ -196,19 +215,17 @@ static void end_sums(const job *w, const rows *r)
 {
     for (int64_t p = 0; p < r->panels; p++) {
         float *lane = r->lane + p * PANEL * 16;
-        for (int apart = 8; apart >= 1; apart /= 2)
-            for (int l = 0; l < apart; l++)
-                v_store(lane + l * PANEL,
-                        v_add(v_load(lane + l * PANEL), v_load(lane + (l + apart) * PANEL)));
-        v_store(r->sum + p * PANEL, v_load(lane));
+        for (int64_t apart = 8 * PANEL; apart >= PANEL; apart /= 2)
+            for (int64_t l = 0; l < apart; l += PANEL)
+                store(lane + l, v_add(load(lane + l), load(lane + l + apart)));
+        store(r->sum + p * PANEL, v_one_nan(load(lane)));
     }
-    if (w->call->stats != NULL)
-        for (int64_t i = 0; i < r->count; i++) {
-            const int64_t row = r->begin + i, head = w->part.kv * w->s->group + row % w->s->group;
-            float *stats = sheaf__attention_stats(w->call, w->part.batch, head, row / w->s->group);
-            stats[0] = r->max[i];
-            stats[1] = sheaf__one_nan(r->sum[i]);
-        }
+    for (int64_t i = 0; w->call->stats != NULL && i < r->count; i++) {
+        const int64_t row = r->begin + i, head = w->part.kv * w->s->group + row % w->s->group;
+        float *stats = sheaf__attention_stats(w->call, w->part.batch, head, row / w->s->group);
+        stats[0] = r->max[i];
+        stats[1] = r->sum[i];
+    }
 }
 
 /* p as words, in place of e: step t of a panel never lies behind key t. */
@@ -216,20 +233,21 @@ static void quotients(const job *w, const rows *r, int64_t count)
 {
     for (int64_t p = 0; p < r->panels; p++) {
         float *s = r->score + p * r->run * PANEL;
-        v16 sum = v_load(r->sum + p * PANEL);
-        sum = pick(is_zero(sum), v_set(1.0f), sum); /* of a row that sees nothing: its e are 0 */
-        if (!w->pairs) {
-            for (int64_t j = 0; j < count; j++)
-                v_store(s + j * PANEL, v_div(v_load(s + j * PANEL), sum));
-            continue;
-        }
-        for (int64_t j = 0; j < count; j += 2) {
-            const w16 even = halves(v_div(v_load(s + j * PANEL), sum));
-            const w16 odd = j + 1 < count ? halves(v_div(v_load(s + (j + 1) * PANEL), sum)) : w_set(0);
-            w_store(s + j / 2 * PANEL, pair(even, odd));
+        uint32_t *words = (uint32_t *)(void *)s;
+        vec sum = load(r->sum + p * PANEL);
+        /* at least 1, the e of the largest, unless the row sees nothing: then all e are 0 */
+        sum = v_select(v_less(sum, v_set(1)), v_set(1), sum);
+        for (int64_t j = 0; !w->pairs && j < count; j++)
+            store(s + j * PANEL, v_div(load(s + j * PANEL), sum));
+        for (int64_t j = 0; w->pairs && j < count; j += 2) {
+            const vec even = v_div(load(s + j * PANEL), sum);
+            const vec odd = j + 1 < count ? v_div(load(s + (j + 1) * PANEL), sum) : v_zero();
+            vi_store(words + j / 2 * PANEL, round_pair(even, odd).words);
         }
     }
 }
+
+/* ---- the output ---- */
 
 /* o += p v over keys [j0, j1) of the run that starts at key `run0`, all in one block. */
 static bool add_block(const job *w, const rows *r, int64_t run0, int64_t j0, int64_t j1)
@@ -241,11 +259,12 @@ static bool add_block(const job *w, const rows *r, int64_t run0, int64_t j0, int
         finite = pack_keys(w, r->v, r->v_steps * PANEL, v_row, j0, j1);
     }
     for (int64_t p = 0; p < r->panels; p++) {
-        const float *weights = r->score + p * r->run * PANEL + (j0 - run0) / w->step * PANEL;
+        const float *weights = r->score + (p * r->run + (j0 - run0) / w->step) * PANEL;
         const tile t = { .c = r->out + p * PANEL * w->wide, .c_row = w->wide, .c_panel = PANEL,
                          .a = (const char *)weights, .a_row = 4, .a_step = PANEL * 4,
                          .b = v, .b_panel = r->v_steps * PANEL,
-                         .steps = (j1 - j0 + w->step - 1) / w->step, .add = true, .pairs = w->pairs };
+                         .steps = up_to(j1 - j0, w->step) / w->step, .add = true,
+                         .pairs = w->pairs };
         product(&t, least(PANEL, r->count - p * PANEL), w->panels);
     }
     return finite;
@@ -286,7 +305,7 @@ static bool attend_rows(const job *w, const rows *r)
         find_max(w, r, j0, j1);
     }
     for (int64_t i = 0; i < r->panels * PANEL; i += PANEL)
-        v_store(r->max + i, v_add(v_load(r->max + i), v_set(0.0f)));
+        store(r->max + i, v_add(load(r->max + i), v_zero()));
     for (int64_t j0 = r->from, j1; j0 < r->to; j0 = j1) {
         j1 = run_end(r, j0);
         if (again)
@@ -304,16 +323,19 @@ static bool attend_rows(const job *w, const rows *r)
     return true;
 }
 
-static void attend(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
-                   size_t bytes)
+static void attend(const sheaf__attention_call *call, const sheaf__attention_part *part,
+                   void *scratch, size_t bytes)
 {
     job w = job_of(call, part, scratch, bytes);
     rows r;
+    bool finite = true;
     const int64_t size = plan_rows(&w, &r);
-    bool finite = !r.v_whole ||
-                  pack_keys(&w, r.v, r.v_steps * PANEL, v_row, r.v_from, last_seen(&w, part->end - 1) + 1);
+    if (r.v_whole)
+        finite = pack_keys(&w, r.v, r.v_steps * PANEL, v_row, r.v_from,
+                           last_seen(&w, part->end - 1) + 1);
     for (int64_t begin = part->begin; finite && begin < part->end; begin += size) {
         begin_rows(&w, &r, begin, least(size, part->end - begin));
+        fetch_rows(&w, &r);
         finite = attend_rows(&w, &r);
     }
     if (!finite)

@@ -1,10 +1,19 @@
-/* attention_tile.h - what a register tile of the attention kernels computes. */
+/* attention_tile.h - what a register tile of the attention kernels computes.
+ *
+ * The file that includes this defines for its instruction set
+ *   run(tile, rows, panels, pairs)  one tile; EACH_TILE lists the sizes it has, tile_rows(panels)
+ *                                   is the most rows
+ *   larger(a, b)                    a > b ? a : b, which is b when either is NaN
+ *   power(x, y, n, shifted)         0 where x < -0x1.5d589ep+6, else y * 2^n, a normal number or NaN;
+ *                                   shifted is n + 0x1.8p23
+ *   round_pair(even, odd)           both rounded to bfloat16; no number in them is denormal, a
+ *                                   NaN becomes any NaN
+ *   TABLE                           the name of its sheaf__attention_kernels */
 #ifndef SHEAF_OPS_ATTENTION_TILE_H
 #define SHEAF_OPS_ATTENTION_TILE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
+#include "ops/attention/attention_parts.h"
+#include "ops/vec.h"
 
 /* Loops over the registers of a tile must vanish, or the tile lives in memory. */
 #if defined(__clang__)
@@ -29,12 +38,23 @@ typedef struct tile {
     bool pairs;             /* a word is a pair of bfloat16, not a float */
 } tile;
 
+typedef struct rounded {
+    __m256i even, odd; /* 16 bfloat16 each */
+    veci words;        /* the same in pairs, even in the low half */
+} rounded;
+
 /* The word at p, which may be aligned to a half word only. */
-static inline float word_at(const char *p)
+SHEAF__INLINE uint32_t word_at(const char *p)
 {
-    float x;
-    memcpy(&x, p, sizeof x);
-    return x;
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+SHEAF__INLINE void end_tile(const tile *t, int row, int panel, vec sum)
+{
+    float *to = t->c + row * t->c_row + panel * t->c_panel;
+    v_store(to, t->add ? v_add(v_load(to, 16), sum) : v_mul(v_set(t->scale), sum), 16);
 }
 
 #endif
