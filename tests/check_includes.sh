@@ -43,7 +43,10 @@ FNR == 1 {
     sub(/".*/, "", target)
     nparts = split(target, part, "/")
     if (part[1] == "tests") {
-        if (!is_test)
+        # A header that shares code between tests becomes a test header itself.
+        if (FILENAME ~ /\.h$/)
+            test_header[FILENAME] = 1
+        else if (!is_test)
             complain("only tests include from tests/")
     } else if (part[1] == "sheaf" && nparts == 2) {
         sub(/\.h$/, "", part[2])
@@ -59,9 +62,20 @@ FNR == 1 {
         complain("includes something outside the rooms")
     else if (part[1] != room && level[part[1]] + 0 >= mine + 0)
         complain(level[part[1]] + 0 == mine + 0 ? "includes sideways" : "includes upwards")
+    if (!is_test && FILENAME ~ /\.c$/)
+        includes[FILENAME] = includes[FILENAME] " " (nparts == 1 ? room "/" target : target)
     lines++
 }
 END {
+    for (header in test_header) {
+        name = header
+        sub(/^src\//, "", name)
+        for (file in includes)
+            if (index(includes[file] " ", " " name " ")) {
+                printf "not ok - %s: includes %s, which is for tests\n", file, header
+                bad++
+            }
+    }
     if (files < 10 || lines < 20) { print "not ok - found almost no source to check"; bad++ }
     if (bad == 0)
         printf "ok - %d includes in %d files go downwards only\n", lines, files
