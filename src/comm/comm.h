@@ -1,12 +1,18 @@
-/* comm.h - how ranks talk. One interface, several carriers (self, threads; mpi and
- * nccl come as plug-ins later).
+/* comm.h - how ranks talk. One interface, several carriers (self, threads, dry; mpi
+ * and nccl come as plug-ins later).
  *
  * Every call is collective: all ranks make the same calls in the same order, from
- * one thread each. Each exchange carries (sequence number, operation, status): a
- * rank that failed calls sheaf_comm_fail() and goes on answering with that status;
- * every other rank then gets SHEAF_E_PEER naming it from its next call. A mismatch
- * of operation or size is an error that names both ranks. Nothing hangs: a rank
- * that leaves without failing (its thread ended) counts as failed. */
+ * one thread each. Each exchange carries (sequence number, operation, size, digest of
+ * the other arguments, status).
+ *
+ * A rank that failed goes straight to its next sheaf_comm_agree() with its status,
+ * whatever calls the others still make: until they come to agree too, each of their
+ * calls returns SHEAF_E_PEER naming the failed rank and its reason. A mismatch of
+ * operation, size or arguments is SHEAF_E_PEER on all ranks and names two that differ
+ * (a rank that is at agree learns it there).
+ * Nothing hangs: a rank whose body returned, with a status or without, counts as
+ * failed for everyone who still calls. After a failed call the buffers given to it
+ * hold anything. */
 #ifndef SHEAF_COMM_COMM_H
 #define SHEAF_COMM_COMM_H
 
@@ -21,21 +27,29 @@ typedef struct sheaf_comm sheaf_comm;
 int sheaf_comm_rank(const sheaf_comm *comm);
 int sheaf_comm_ranks(const sheaf_comm *comm);
 
-/* The add kernel that sums are made with: dst = a + b, n float32 (comm knows no ops),
- * and a way to run it on a rank's threads. */
+/* The add kernel that sums are made with: dst = a + b, n float32, dst may be a or b
+ * (comm knows no ops). `run` is optional: a way to run tasks on this rank's threads,
+ * with the meaning of sheaf__pool_run; NULL adds on the calling thread. */
 typedef struct sheaf_comm_adder {
     void (*add)(float *dst, const float *a, const float *b, int64_t n);
+    void (*run)(void *pool, int64_t tasks, void (*task)(void *context, int64_t index, int worker),
+                void *context);
+    void *pool;
 } sheaf_comm_adder;
 
 /* sheaf_comm_sum - the one function that combines values of several slices.
  *   out    [rows, cols] float32 dense, the same bytes on every rank afterwards
  *   roots  this rank's subtree roots, in the order of sheaf_tree_own(); dense
- *          [rows, cols]; their content is destroyed; out may be roots[0]
- * Each rank sums a share of the rows along the tree, then all gather. */
+ *          [rows, cols]; their content is destroyed; out may be roots[0]. NULL is
+ *          fine for a rank without roots.
+ * Each rank sums a share of the elements along the tree, then all gather. Denormals
+ * count as zero. If no slice is present, out becomes +0. */
 sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *out,
                              float *const *roots, int64_t rows, int64_t cols,
                              const sheaf_comm_adder *adder);
-/* sheaf_comm_max - element-wise maximum over ranks, in place. */
+/* sheaf_comm_max - element-wise maximum over ranks, in place. NaN on any rank gives
+ * 0x7fc00000, zeros of either sign and denormals give +0, also with one rank: the
+ * result never shows how the columns were spread over ranks. */
 sheaf_status *sheaf_comm_max(sheaf_comm *comm, float *x, int64_t n);
 /* sheaf_comm_select - row r of `rows` (row_bytes each) is taken from rank owner[r];
  * in place, all ranks have all rows afterwards. */
@@ -48,21 +62,34 @@ sheaf_status *sheaf_comm_broadcast(sheaf_comm *comm, void *bytes, size_t size, i
 sheaf_status *sheaf_comm_gather(sheaf_comm *comm, void *all, const size_t *size);
 /* sheaf_comm_agree - takes this rank's status (may be NULL); returns NULL when all
  * are NULL; otherwise each rank gets a status: its own, or a copy of the failing rank's
- * of lowest number, with "rank N" as context. Consumes `mine`. The group is usable
- * again afterwards. */
+ * of lowest number, with "rank N" as context. A status that only repeats another's
+ * failure (SHEAF_E_PEER) gives way to the failure itself. Consumes `mine`. The group is
+ * usable again afterwards, unless a rank has left. */
 sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine);
-/* sheaf_comm_any - true on all ranks when `flag` is set on any (signals). */
+/* sheaf_comm_any - becomes true on all ranks when `flag` is set on any (signals). */
 sheaf_status *sheaf_comm_any(sheaf_comm *comm, int *flag);
 /* sheaf_comm_barrier */
 sheaf_status *sheaf_comm_barrier(sheaf_comm *comm);
 
 /* sheaf_comm_run_threads - runs body(context, comm) on `ranks` threads of this process
- * and waits for all. ranks == 1 runs on the calling thread with the `self` carrier.
- * Returns the first failure by rank number (others are freed), NULL if none. */
+ * and waits for all. Rank 0 is the calling thread; ranks == 1 uses the `self` carrier.
+ * Returns the first failure by rank number (others are freed), NULL if none; one that
+ * only repeats another rank's failure (SHEAF_E_PEER) comes last. At most
+ * SHEAF_MAX_SLICES ranks. */
 sheaf_status *sheaf_comm_run_threads(int ranks, sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                      void *context);
 
-/* Bytes this rank has sent so far in sums, selections and gathers (for plan and metrics). */
+/* sheaf_comm_new_dry - stands for rank `rank` of `ranks` where there are no others, for
+ * the dry device: every call returns at once, touches no buffer and counts what it
+ * would send. agree returns its argument. */
+sheaf_status *sheaf_comm_new_dry(sheaf_comm **out, int ranks, int rank);
+void sheaf_comm_free_dry(sheaf_comm *comm);
+
+/* sheaf_comm_carrier - "self", "threads", "dry". */
+const char *sheaf_comm_carrier(const sheaf_comm *comm);
+
+/* Bytes this rank has sent so far (for plan and metrics), as if by messages: what peers read
+ * in place counts too. */
 double sheaf_comm_sent(const sheaf_comm *comm);
 
 #endif

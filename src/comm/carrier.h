@@ -1,0 +1,91 @@
+/* carrier.h - what a carrier has to do. Private to comm.
+ *
+ * An exchange has two halves, like a non-blocking message:
+ *   post     waits until every rank has posted or left; then each rank's heading can be
+ *            read by all. The memory named in `send` is lent to the peers.
+ *   collect  fills `receive`; when it returns, this rank's lent memory is its own again.
+ * The headings are compared in between; if they do not fit together, all ranks find
+ * the same and none collects, so the memory is theirs at once. An exchange that
+ * moves nothing needs no collect at all.
+ *
+ * A carrier whose ranks share an address space also shows the posted lists themselves
+ * (`posted`), so that a sum can work where the operands lie. */
+#ifndef SHEAF_COMM_CARRIER_H
+#define SHEAF_COMM_CARRIER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/comm.h"
+
+typedef enum sheaf__op {
+    SHEAF__OP_SUM = 1, SHEAF__OP_MAX, SHEAF__OP_SELECT, SHEAF__OP_BROADCAST, SHEAF__OP_GATHER,
+    SHEAF__OP_AGREE, SHEAF__OP_ANY, SHEAF__OP_BARRIER,
+    SHEAF__OP_LEFT /* no call: this rank's body has returned */
+} sheaf__op;
+
+typedef struct sheaf__heading {
+    uint64_t call;   /* sequence number */
+    sheaf__op op;
+    int flag;        /* of `any`; not compared */
+    uint64_t size;   /* bytes of the operand */
+    uint64_t digest; /* of the arguments that must agree */
+    const sheaf_status *status; /* a failed rank's reason; a peer's is valid until one's own next post */
+} sheaf__heading;
+
+#define SHEAF__ALL (-1)
+
+/* Bytes for a peer or SHEAF__ALL, or from a peer. The k-th one received from a rank is
+ * the k-th that it sends to this rank or to all. */
+typedef struct sheaf__move {
+    int peer;
+    void *bytes;
+    size_t size;
+} sheaf__move;
+
+typedef struct sheaf__carrier {
+    const char *name;
+    sheaf_status *(*post)(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send, int count);
+    const sheaf__heading *(*heading)(const sheaf_comm *comm, int rank);
+    const sheaf__move *(*posted)(const sheaf_comm *comm, int rank); /* NULL: ranks do not share memory */
+    sheaf_status *(*collect)(sheaf_comm *comm, const sheaf__move *receive, int count);
+} sheaf__carrier;
+
+struct sheaf_comm {
+    const sheaf__carrier *carrier; /* NULL: dry */
+    void *state;                   /* the carrier's */
+    int rank, ranks;
+    uint64_t call;                 /* number of the call in progress or last made */
+    double sent;
+    sheaf__move *moves;            /* scratch of select, kept between calls */
+    int64_t moves_room;
+    float *staging;                /* scratch of sums by messages, kept between calls */
+    size_t staging_room;           /* floats */
+};
+
+/* sheaf__comm_enter - begins a call: numbers it, posts, compares. NULL: all ranks made the
+ * same call and `send` is lent until collect. */
+sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int count);
+/* sheaf__comm_again - a further exchange inside the same call. */
+sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int count);
+
+/* sheaf__comm_digest - goes on from `digest` with 8 more bytes; begin with 0. */
+static inline uint64_t sheaf__comm_digest(uint64_t digest, uint64_t with)
+{
+    digest = (digest ^ with) * 0x9e3779b97f4a7c15u;
+    return digest ^ digest >> 29;
+}
+
+/* Frees the scratch of `comm`, not itself. */
+void sheaf__comm_release(sheaf_comm *comm);
+
+/* The carrier of a group of one. */
+extern const sheaf__carrier sheaf__self_carrier;
+
+/* sheaf__run_threads - with `messages` the ranks do not look into each other's buffers but
+ * pass bytes, as a carrier between processes must: the same results by the other path. */
+sheaf_status *sheaf__run_threads(int ranks, bool messages,
+                                 sheaf_status *(*body)(void *context, sheaf_comm *comm), void *context);
+
+#endif

@@ -1,0 +1,323 @@
+/* comm.c - see comm.h: the calls, written once for all carriers. The sum is in sum.c. */
+#include "comm/comm.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/carrier.h"
+
+static const char *const op_names[] = {
+    [SHEAF__OP_SUM] = "sum",       [SHEAF__OP_MAX] = "max",     [SHEAF__OP_SELECT] = "select",
+    [SHEAF__OP_BROADCAST] = "broadcast", [SHEAF__OP_GATHER] = "gather", [SHEAF__OP_AGREE] = "agree",
+    [SHEAF__OP_ANY] = "any",       [SHEAF__OP_BARRIER] = "barrier", [SHEAF__OP_LEFT] = "no call",
+};
+
+int sheaf_comm_rank(const sheaf_comm *comm) { return comm->rank; }
+int sheaf_comm_ranks(const sheaf_comm *comm) { return comm->ranks; }
+double sheaf_comm_sent(const sheaf_comm *comm) { return comm->sent; }
+
+const char *sheaf_comm_carrier(const sheaf_comm *comm)
+{
+    return comm->carrier == NULL ? "dry" : comm->carrier->name;
+}
+
+void sheaf__comm_release(sheaf_comm *comm)
+{
+    free(comm->moves);
+    free(comm->staging);
+}
+
+sheaf_status *sheaf_comm_new_dry(sheaf_comm **out, int ranks, int rank)
+{
+    if (ranks < 1 || ranks > SHEAF_MAX_SLICES || rank < 0 || rank >= ranks) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "ranks");
+        sheaf_expected(st, "1 to %d ranks, and one of them", SHEAF_MAX_SLICES);
+        return sheaf_found(st, "rank %d of %d", rank, ranks);
+    }
+    sheaf_comm *comm = calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    comm->rank = rank;
+    comm->ranks = ranks;
+    *out = comm;
+    return NULL;
+}
+
+void sheaf_comm_free_dry(sheaf_comm *comm) { free(comm); }
+
+/* ---- do the headings fit together? ---- */
+
+static const sheaf__heading *heading_of(const sheaf_comm *comm, int rank)
+{
+    return comm->carrier->heading(comm, rank);
+}
+
+static bool failed(const sheaf__heading *heading)
+{
+    return heading->op == SHEAF__OP_LEFT || heading->status != NULL;
+}
+
+/* The rank whose failure explains the others': the lowest that has a reason of its own. A
+ * reason that only repeats a peer's, or none at all (it left), is second best.
+ * -1: nobody failed. */
+static int first_failed(const sheaf_comm *comm)
+{
+    int repeats = -1, silent = -1;
+    for (int r = 0; r < comm->ranks; r++) {
+        const sheaf__heading *h = heading_of(comm, r);
+        if (!failed(h))
+            continue;
+        if (h->status == NULL)
+            silent = silent < 0 ? r : silent;
+        else if (sheaf_status_code(h->status) != SHEAF_E_PEER)
+            return r;
+        else
+            repeats = repeats < 0 ? r : repeats;
+    }
+    return repeats >= 0 ? repeats : silent;
+}
+
+static sheaf_status *peer_failed(const sheaf_comm *comm, int rank)
+{
+    const sheaf_status *why = heading_of(comm, rank)->status;
+    if (why == NULL) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "rank %d", rank);
+        sheaf_expected(st, "call %" PRIu64 " of the run, like on rank %d", comm->call, comm->rank);
+        return sheaf_found(st, "it has ended without an error");
+    }
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "rank %d: %s", rank, sheaf_status_where(why));
+    if (sheaf_status_expected(why)[0] != '\0')
+        sheaf_expected(st, "%s", sheaf_status_expected(why));
+    if (sheaf_status_found(why)[0] != '\0')
+        sheaf_found(st, "%s", sheaf_status_found(why));
+    if (sheaf_status_try(why)[0] != '\0')
+        sheaf_try_this(st, "%s", sheaf_status_try(why));
+    return st;
+}
+
+static bool same_call(const sheaf__heading *a, const sheaf__heading *b)
+{
+    return a->call == b->call && a->op == b->op && a->size == b->size && a->digest == b->digest;
+}
+
+static sheaf_status *mismatch(const sheaf_comm *comm, int other)
+{
+    const sheaf__heading *a = heading_of(comm, 0), *b = heading_of(comm, other);
+    const bool hidden = a->call == b->call && a->op == b->op && a->size == b->size;
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "ranks 0 and %d do not make the same call", other);
+    sheaf_expected(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes, as on rank 0", a->call, op_names[a->op], a->size);
+    return sheaf_found(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes%s on rank %d", b->call, op_names[b->op],
+                       b->size, hidden ? " with other arguments" : "", other);
+}
+
+/* All ranks see the same headings, so all come to the same conclusion. */
+static sheaf_status *compare(const sheaf_comm *comm)
+{
+    const int culprit = first_failed(comm);
+    if (culprit >= 0)
+        return peer_failed(comm, culprit);
+    for (int r = 1; r < comm->ranks; r++)
+        if (!same_call(heading_of(comm, 0), heading_of(comm, r)))
+            return mismatch(comm, r);
+    return NULL;
+}
+
+sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int count)
+{
+    heading->call = comm->call;
+    sheaf_status *st = comm->carrier->post(comm, heading, send, count);
+    return st != NULL ? st : compare(comm);
+}
+
+sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int count)
+{
+    comm->call++;
+    return sheaf__comm_again(comm, heading, send, count);
+}
+
+/* ---- calls that move bytes ---- */
+
+static sheaf_status *move_bytes(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int nsend,
+                                const sheaf__move *receive, int nreceive)
+{
+    for (int i = 0; i < nsend; i++)
+        comm->sent += (double)send[i].size * (comm->ranks - 1);
+    sheaf_status *st = sheaf__comm_enter(comm, heading, send, nsend);
+    return st != NULL ? st : comm->carrier->collect(comm, receive, nreceive);
+}
+
+sheaf_status *sheaf_comm_broadcast(sheaf_comm *comm, void *bytes, size_t size, int root)
+{
+    if (root < 0 || root >= comm->ranks)
+        return sheaf_found(sheaf_fail(SHEAF_E_ARG, "broadcast from a rank below %d", comm->ranks), "%d", root);
+    sheaf__heading heading = { .op = SHEAF__OP_BROADCAST, .size = size,
+                               .digest = sheaf__comm_digest(0, (uint64_t)root) };
+    const bool mine = root == comm->rank;
+    if (comm->carrier == NULL) {
+        comm->sent += mine ? (double)size * (comm->ranks - 1) : 0;
+        return NULL;
+    }
+    const sheaf__move move = { mine ? SHEAF__ALL : root, bytes, size };
+    return move_bytes(comm, &heading, &move, mine, &move, !mine);
+}
+
+sheaf_status *sheaf_comm_gather(sheaf_comm *comm, void *all, const size_t *size)
+{
+    sheaf__heading heading = { .op = SHEAF__OP_GATHER };
+    sheaf__move send = { SHEAF__ALL, NULL, 0 }, receive[SHEAF_MAX_SLICES];
+    int count = 0;
+    if (comm->carrier == NULL) {
+        comm->sent += (double)size[comm->rank] * (comm->ranks - 1);
+        return NULL;
+    }
+    for (int r = 0; r < comm->ranks; r++) {
+        char *place = (char *)all + heading.size;
+        if (r == comm->rank)
+            send = (sheaf__move){ SHEAF__ALL, place, size[r] };
+        else
+            receive[count++] = (sheaf__move){ r, place, size[r] };
+        heading.size += size[r];
+        heading.digest = sheaf__comm_digest(heading.digest, size[r]);
+    }
+    return move_bytes(comm, &heading, &send, 1, receive, count);
+}
+
+/* ---- select ---- */
+
+static sheaf_status *room_for_moves(sheaf_comm *comm, int64_t count)
+{
+    if (count <= comm->moves_room)
+        return NULL;
+    free(comm->moves);
+    comm->moves_room = 0;
+    comm->moves = malloc((size_t)count * sizeof *comm->moves);
+    if (comm->moves == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    comm->moves_room = count;
+    return NULL;
+}
+
+/* Neighbouring rows of one owner go as one piece. Sends are written from the front of
+ * `moves` [nrows], receives from its end; returned in order of rows both. */
+static void select_moves(const sheaf_comm *comm, char *rows, size_t row_bytes, int64_t nrows,
+                         const int32_t *owner, sheaf__move *moves, int *nsend, int *nreceive)
+{
+    *nsend = *nreceive = 0;
+    for (int64_t end = nrows; end > 0;) {
+        int64_t begin = end - 1;
+        while (begin > 0 && owner[begin - 1] == owner[end - 1])
+            begin--;
+        if (owner[begin] != comm->rank)
+            moves[nrows - ++*nreceive] = (sheaf__move){ owner[begin], rows + (size_t)begin * row_bytes,
+                                                        (size_t)(end - begin) * row_bytes };
+        end = begin;
+    }
+    for (int64_t begin = 0; begin < nrows;) {
+        int64_t end = begin + 1;
+        while (end < nrows && owner[end] == owner[begin])
+            end++;
+        if (owner[begin] == comm->rank)
+            moves[(*nsend)++] = (sheaf__move){ SHEAF__ALL, rows + (size_t)begin * row_bytes,
+                                               (size_t)(end - begin) * row_bytes };
+        begin = end;
+    }
+}
+
+static sheaf_status *check_owners(const sheaf_comm *comm, int64_t nrows, const int32_t *owner, uint64_t *digest)
+{
+    for (int64_t r = 0; r < nrows; r++) {
+        if (owner[r] < 0 || owner[r] >= comm->ranks) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "select: owner of row %" PRId64, r);
+            sheaf_expected(st, "a rank below %d", comm->ranks);
+            return sheaf_found(st, "%d", (int)owner[r]);
+        }
+        *digest = sheaf__comm_digest(*digest, (uint64_t)owner[r]);
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, int64_t nrows,
+                                const int32_t *owner)
+{
+    if (comm->carrier == NULL) {
+        comm->sent += (double)nrows * (double)row_bytes * (comm->ranks - 1) / comm->ranks;
+        return NULL;
+    }
+    sheaf__heading heading = { .op = SHEAF__OP_SELECT, .size = (uint64_t)nrows * row_bytes,
+                               .digest = sheaf__comm_digest(0, row_bytes) };
+    sheaf_status *st = check_owners(comm, nrows, owner, &heading.digest);
+    if (st == NULL)
+        st = room_for_moves(comm, nrows);
+    if (st != NULL)
+        return st;
+    int nsend, nreceive;
+    select_moves(comm, rows, row_bytes, nrows, owner, comm->moves, &nsend, &nreceive);
+    return move_bytes(comm, &heading, comm->moves, nsend, comm->moves + nrows - nreceive, nreceive);
+}
+
+/* ---- calls that move nothing but their heading ---- */
+
+sheaf_status *sheaf_comm_barrier(sheaf_comm *comm)
+{
+    sheaf__heading heading = { .op = SHEAF__OP_BARRIER };
+    return comm->carrier == NULL ? NULL : sheaf__comm_enter(comm, &heading, NULL, 0);
+}
+
+sheaf_status *sheaf_comm_any(sheaf_comm *comm, int *flag)
+{
+    sheaf__heading heading = { .op = SHEAF__OP_ANY, .flag = *flag != 0 };
+    if (comm->carrier == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__comm_enter(comm, &heading, NULL, 0);
+    for (int r = 0; st == NULL && r < comm->ranks; r++)
+        heading.flag |= heading_of(comm, r)->flag;
+    if (st == NULL)
+        *flag = heading.flag;
+    return st;
+}
+
+/* ---- agree ---- */
+
+static bool any_op(const sheaf_comm *comm, sheaf__op op, bool is)
+{
+    for (int r = 0; r < comm->ranks; r++)
+        if ((heading_of(comm, r)->op == op) == is)
+            return true;
+    return false;
+}
+
+/* All are at agree, or somebody has left for good. */
+static sheaf_status *conclude(sheaf_comm *comm, sheaf_status *mine)
+{
+    /* Failed ranks may have skipped calls: count on from the same number. */
+    for (int r = 0; r < comm->ranks; r++)
+        if (heading_of(comm, r)->call > comm->call)
+            comm->call = heading_of(comm, r)->call;
+    const int culprit = first_failed(comm);
+    if (culprit < 0 || culprit == comm->rank || (mine != NULL && sheaf_status_code(mine) != SHEAF_E_PEER))
+        return mine;
+    const sheaf_status *why = heading_of(comm, culprit)->status;
+    if (mine != NULL && (why == NULL || sheaf_status_code(why) == SHEAF_E_PEER))
+        return mine;
+    sheaf_status_free(mine);
+    return why == NULL ? peer_failed(comm, culprit) : sheaf_in(sheaf_status_copy(why), "rank %d", culprit);
+}
+
+sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)
+{
+    if (comm->carrier == NULL)
+        return mine;
+    const sheaf__heading heading = { .call = ++comm->call, .op = SHEAF__OP_AGREE, .status = mine };
+    for (;;) {
+        sheaf_status *st = comm->carrier->post(comm, &heading, NULL, 0);
+        if (st != NULL) {
+            sheaf_status_free(mine);
+            return st;
+        }
+        if (any_op(comm, SHEAF__OP_LEFT, true) || !any_op(comm, SHEAF__OP_AGREE, false))
+            return conclude(comm, mine);
+        /* Some are elsewhere. They have just learned that a rank failed, or that their call
+         * and this one do not match, and will come here too, or leave. */
+    }
+}

@@ -1,0 +1,270 @@
+/* comm_test.c - each call does what comm.h says at every number of ranks, with ranks that
+ * look into each other's buffers and with ranks that pass bytes. */
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "comm/carrier.h"
+
+/* Cmocka's assertions may not leave a rank's thread: bodies return a status instead. */
+#define EXPECT(what, condition)                                                               \
+    do {                                                                                      \
+        if (!(condition))                                                                     \
+            return sheaf_fail(SHEAF_E_NUMBER, "%s: line %d, rank %d of %d", (what), __LINE__, \
+                              sheaf_comm_rank(comm), sheaf_comm_ranks(comm));                 \
+    } while (0)
+#define TRY(call)                    \
+    do {                             \
+        sheaf_status *failed = call; \
+        if (failed != NULL)          \
+            return failed;           \
+    } while (0)
+
+typedef sheaf_status *body_fn(void *context, sheaf_comm *comm);
+
+static void check_at_every_T(body_fn *body)
+{
+    for (int ranks = 1; ranks <= 8; ranks++)
+        for (int messages = 0; messages < 2; messages++)
+            CHECK_OK(sheaf__run_threads(ranks, messages, body, NULL));
+}
+
+static sheaf_status *broadcast_body(void *context, sheaf_comm *comm)
+{
+    const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
+    EXPECT("carrier", strcmp(sheaf_comm_carrier(comm), ranks == 1 ? "self" : "threads") == 0);
+    for (int root = 0; root < ranks; root++)
+        for (int size = 0; size <= 40; size += 8) {
+            char bytes[48];
+            memset(bytes, 'a' + rank, sizeof bytes);
+            TRY(sheaf_comm_broadcast(comm, bytes, (size_t)size, root));
+            for (int i = 0; i < 48; i++)
+                EXPECT("broadcast", bytes[i] == 'a' + (i < size ? root : rank));
+        }
+    return NULL;
+}
+
+static sheaf_status *gather_body(void *context, sheaf_comm *comm)
+{
+    const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
+    for (int round = 0; round < 6; round++) {
+        size_t size[8], offset[9] = { 0 };
+        unsigned char all[1024];
+        memset(all, 0xee, sizeof all);
+        for (int r = 0; r < ranks; r++) { /* some give nothing */
+            size[r] = (size_t)((r * 37 + round * 11) % 5 == 0 ? 0 : 1 + (r * 29 + round * 17) % 60);
+            offset[r + 1] = offset[r] + size[r];
+        }
+        for (size_t i = 0; i < size[rank]; i++)
+            all[offset[rank] + i] = (unsigned char)(rank * 16 + round + (int)i);
+        TRY(sheaf_comm_gather(comm, all, size));
+        for (int r = 0; r < ranks; r++)
+            for (size_t i = 0; i < size[r]; i++)
+                EXPECT("gather", all[offset[r] + i] == (unsigned char)(r * 16 + round + (int)i));
+        EXPECT("behind the end", all[offset[ranks]] == 0xee);
+    }
+    return NULL;
+}
+
+static sheaf_status *select_body(void *context, sheaf_comm *comm)
+{
+    const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
+    for (int round = 0; round < 12; round++) {
+        const int64_t nrows = round * round;
+        int32_t owner[144], rows[144][3];
+        for (int64_t r = 0; r < nrows; r++) { /* runs of different lengths */
+            owner[r] = (int32_t)((round % 3 == 0 ? r * 7 : round % 3 == 1 ? r / 5 : 3) % ranks);
+            for (int i = 0; i < 3; i++)
+                rows[r][i] = owner[r] == rank ? (int32_t)(r * 1000 + owner[r] * 10 + i) : -1;
+        }
+        TRY(sheaf_comm_select(comm, rows, sizeof rows[0], nrows, owner));
+        for (int64_t r = 0; r < nrows; r++)
+            for (int i = 0; i < 3; i++)
+                EXPECT("select", rows[r][i] == r * 1000 + owner[r] * 10 + i);
+    }
+    const int32_t foreign[2] = { 0, (int32_t)ranks };
+    int32_t rows[2] = { 0 };
+    sheaf_status *st = sheaf_comm_select(comm, rows, 4, 2, foreign);
+    EXPECT("owner out of range", st != NULL && sheaf_status_code(st) == SHEAF_E_ARG);
+    sheaf_status_free(st);
+    return NULL;
+}
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static sheaf_status *max_body(void *context, sheaf_comm *comm)
+{
+    const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
+    static const int64_t sizes[] = { 0, 1, 5, 100, 5000 };
+    float *x = malloc(5001 * sizeof *x);
+    for (size_t k = 0; k < ARRAY_LEN(sizes); k++) {
+        for (int64_t i = 0; i < sizes[k]; i++)
+            x[i] = (float)((i * 31 + rank * 17) % 23) - 30.0f;
+        x[sizes[k]] = 77;
+        sheaf_status *st = sheaf_comm_max(comm, x, sizes[k]);
+        bool good = st != NULL || x[sizes[k]] == 77;
+        for (int64_t i = 0; st == NULL && i < sizes[k]; i++) {
+            float want = -1000;
+            for (int r = 0; r < ranks; r++)
+                want = fmaxf(want, (float)((i * 31 + r * 17) % 23) - 30.0f);
+            good = good && x[i] == want;
+        }
+        if (st != NULL || !good) {
+            free(x);
+            TRY(st);
+            EXPECT("max", good);
+        }
+    }
+    free(x);
+    const int last = ranks - 1;
+    /* NaN wherever it is, with a payload; -0 everywhere; a denormal; infinities */
+    float odd[6] = { rank == 0 ? -__builtin_nanf("7") : 1, rank == last ? __builtin_nanf("9") : 1, -0.0f,
+                     rank == last ? 1e-40f : -1e-40f, rank == 0 ? -INFINITY : -INFINITY, rank == last ? INFINITY : 3 };
+    const float want[6] = { __builtin_nanf(""), __builtin_nanf(""), 0, 0, -INFINITY, INFINITY };
+    TRY(sheaf_comm_max(comm, odd, 6));
+    for (int i = 0; i < 6; i++)
+        EXPECT("max of odd values", bits_of(odd[i]) == bits_of(want[i]));
+    return NULL;
+}
+
+static sheaf_status *any_body(void *context, sheaf_comm *comm)
+{
+    const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
+    for (int who = -1; who < ranks; who++)
+        for (int repeat = 0; repeat < 3; repeat++) {
+            int flag = rank == who ? 8 : 0;
+            TRY(sheaf_comm_any(comm, &flag));
+            EXPECT("any", (flag != 0) == (who >= 0));
+            TRY(sheaf_comm_barrier(comm));
+        }
+    return NULL;
+}
+
+static sheaf_status *agree_body(void *context, sheaf_comm *comm)
+{
+    const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
+    for (int set = 0; set < 1 << ranks; set++) {
+        sheaf_status *mine = NULL;
+        if (set >> rank & 1)
+            mine = sheaf_found(sheaf_fail(SHEAF_E_IO, "file %d", rank), "trouble");
+        sheaf_status *st = sheaf_comm_agree(comm, mine);
+        if (set == 0) {
+            EXPECT("nobody failed", st == NULL);
+            continue;
+        }
+        int first = 0;
+        while (!(set >> first & 1))
+            first++;
+        char want[64];
+        snprintf(want, sizeof want, set >> rank & 1 ? "file %d" : "rank %d: file %d", set >> rank & 1 ? rank : first, first);
+        EXPECT("failed", st != NULL && sheaf_status_code(st) == SHEAF_E_IO);
+        EXPECT("place", strcmp(sheaf_status_where(st), want) == 0);
+        EXPECT("found", strcmp(sheaf_status_found(st), "trouble") == 0);
+        sheaf_status_free(st);
+        int flag = 0;
+        TRY(sheaf_comm_any(comm, &flag)); /* the group goes on */
+    }
+    return NULL;
+}
+
+/* An echo of another's failure gives way to the failure, whoever has the lower number. */
+static sheaf_status *echo_body(void *context, sheaf_comm *comm)
+{
+    const int rank = sheaf_comm_rank(comm), last = sheaf_comm_ranks(comm) - 1;
+    sheaf_status *mine = rank == last ? sheaf_fail(SHEAF_E_DATA, "bad row")
+                                      : sheaf_fail(SHEAF_E_PEER, "rank %d: bad row", last);
+    sheaf_status *st = sheaf_comm_agree(comm, mine);
+    EXPECT("echo", st != NULL && sheaf_status_code(st) == SHEAF_E_DATA);
+    EXPECT("text", strstr(sheaf_status_where(st), "bad row") != NULL);
+    sheaf_status_free(st);
+    st = sheaf_comm_agree(comm, sheaf_fail(SHEAF_E_PEER, "only echoes %d", rank));
+    char want[32];
+    snprintf(want, sizeof want, "only echoes %d", rank);
+    EXPECT("own", st != NULL && strcmp(sheaf_status_where(st), want) == 0);
+    sheaf_status_free(st);
+    return NULL;
+}
+
+static void test_comm__broadcast(void **state) { check_at_every_T(broadcast_body); }
+static void test_comm__gather(void **state) { check_at_every_T(gather_body); }
+static void test_comm__select(void **state) { check_at_every_T(select_body); }
+static void test_comm__max(void **state) { check_at_every_T(max_body); }
+static void test_comm__any_and_barrier(void **state) { check_at_every_T(any_body); }
+static void test_comm__agree_on_every_set_of_failures(void **state) { check_at_every_T(agree_body); }
+static void test_comm__agree_prefers_the_cause(void **state) { check_at_every_T(echo_body); }
+
+/* A barrier is one: nobody passes before all came. */
+static _Atomic int came[8];
+static sheaf_status *barrier_body(void *context, sheaf_comm *comm)
+{
+    const int ranks = sheaf_comm_ranks(comm);
+    for (int round = 1; round <= 300; round++) {
+        came[sheaf_comm_rank(comm)] = round;
+        TRY(sheaf_comm_barrier(comm));
+        for (int r = 0; r < ranks; r++)
+            EXPECT("barrier", came[r] == round || came[r] == round + 1);
+    }
+    return NULL;
+}
+static void test_comm__nobody_passes_a_barrier_alone(void **state)
+{
+    for (int ranks = 2; ranks <= 8; ranks++) {
+        memset((void *)came, 0, sizeof came);
+        CHECK_OK(sheaf_comm_run_threads(ranks, barrier_body, NULL));
+    }
+}
+
+static void test_comm__dry_touches_nothing(void **state)
+{
+    sheaf_comm *comm = NULL;
+    void *nowhere = (void *)((uintptr_t)1 << 60);
+    const size_t sizes[8] = { 8, 8, 16, 8, 8, 8, 8, 8 };
+    int flag = 0;
+    CHECK_OK(sheaf_comm_new_dry(&comm, 8, 2));
+    assert_string_equal(sheaf_comm_carrier(comm), "dry");
+    assert_int_equal(sheaf_comm_rank(comm), 2);
+    assert_int_equal(sheaf_comm_ranks(comm), 8);
+    CHECK_OK(sheaf_comm_max(comm, nowhere, 16));
+    CHECK_NEAR("max: the others' shares, and its own result to all", sheaf_comm_sent(comm), 64, 0);
+    CHECK_OK(sheaf_comm_select(comm, nowhere, 64, 8, nowhere));
+    CHECK_NEAR("select: an even part of the rows to 7", sheaf_comm_sent(comm), 64 + 64 * 7, 0);
+    CHECK_OK(sheaf_comm_gather(comm, nowhere, sizes));
+    CHECK_NEAR("gather", sheaf_comm_sent(comm), 64 + 64 * 7 + 16 * 7, 0);
+    CHECK_OK(sheaf_comm_broadcast(comm, nowhere, 100, 3));
+    CHECK_NEAR("broadcast from another", sheaf_comm_sent(comm), 64 + 64 * 7 + 16 * 7, 0);
+    CHECK_OK(sheaf_comm_broadcast(comm, nowhere, 100, 2));
+    CHECK_NEAR("broadcast", sheaf_comm_sent(comm), 64 + 64 * 7 + 16 * 7 + 700, 0);
+    CHECK_OK(sheaf_comm_any(comm, &flag));
+    CHECK_OK(sheaf_comm_barrier(comm));
+    CHECK_OK(sheaf_comm_agree(comm, NULL));
+    CHECK_FAILS(sheaf_comm_agree(comm, sheaf_fail(SHEAF_E_IO, "mine")), SHEAF_E_IO, "mine");
+    sheaf_comm_free_dry(comm);
+    CHECK_FAILS(sheaf_comm_new_dry(&comm, 8, 8), SHEAF_E_ARG, "rank 8 of 8");
+    CHECK_FAILS(sheaf_comm_run_threads(0, any_body, NULL), SHEAF_E_ARG, "ranks");
+    CHECK_FAILS(sheaf_comm_run_threads(65, any_body, NULL), SHEAF_E_ARG, "ranks");
+}
+
+int main(void)
+{
+    alarm(120); /* nothing here may hang */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_comm__broadcast),
+        cmocka_unit_test(test_comm__gather),
+        cmocka_unit_test(test_comm__select),
+        cmocka_unit_test(test_comm__max),
+        cmocka_unit_test(test_comm__any_and_barrier),
+        cmocka_unit_test(test_comm__agree_on_every_set_of_failures),
+        cmocka_unit_test(test_comm__agree_prefers_the_cause),
+        cmocka_unit_test(test_comm__nobody_passes_a_barrier_alone),
+        cmocka_unit_test(test_comm__dry_touches_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,350 @@
+/* sum.c - the sum over slices, and the maximum over ranks, which goes the same way.
+ *
+ * Every element is combined from the same operands in the same order; who combines it
+ * changes no bit. The elements are divided evenly over the ranks:
+ *   in place      ranks share memory: each rank reads its share of all operands where
+ *                 they lie and writes the result into every rank's output;
+ *   by messages   shares travel (all to all), are combined, and the results travel back
+ *                 (all gather), a bounded segment at a time. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "comm/carrier.h"
+
+#define BLOCK 2048                /* floats combined at a time: operands stay in the nearest caches */
+#define SEGMENT ((int64_t)1 << 15) /* floats of one share of one message */
+#define MAX_SLOTS 8               /* intermediate values alive at once: the depth of a tree of 64 */
+#define MAX_SENDS 128             /* roots of a rank times its peers; 124 for 63 ranks of 64 slices */
+#define LINE 16                   /* floats of a cache line: shares begin on one */
+
+typedef void add_fn(float *dst, const float *a, const float *b, int64_t n);
+
+/* An operand of a step: 0 and up is an operand of the sum, ~0 and down a slot. */
+#define SLOT(i) (~(i))
+#define IN_OUT SLOT(MAX_SLOTS) /* where the last step leaves the result */
+
+typedef struct step {
+    int to, a, b;
+} step;
+
+typedef struct combine {
+    add_fn *add;
+    int operands, steps;
+    int owner[SHEAF_MAX_SLICES]; /* rank that holds each operand; ascending */
+    step step[SHEAF_MAX_SLICES];
+} combine;
+
+/* ---- what is combined with what ---- */
+
+/* Puts the results of a list of additions into as few slots as the order allows. */
+static void plan_steps(combine *c, const sheaf_tree_add *add, int count)
+{
+    int place[SHEAF_MAX_SLICES];
+    bool taken[MAX_SLOTS] = { false };
+    for (int i = 0; i < c->operands; i++)
+        place[i] = i;
+    c->steps = count;
+    for (int i = 0; i < count; i++) {
+        const int a = place[add[i].a], b = place[add[i].b];
+        if (a < 0)
+            taken[SLOT(a)] = false;
+        if (b < 0)
+            taken[SLOT(b)] = false;
+        int slot = 0;
+        while (slot < MAX_SLOTS && taken[slot])
+            slot++;
+        assert(slot < MAX_SLOTS);
+        taken[slot] = true;
+        place[add[i].a] = i == count - 1 ? IN_OUT : SLOT(slot);
+        c->step[i] = (step){ place[add[i].a], a, b };
+    }
+}
+
+static void combine_roots(combine *c, const sheaf_tree *tree, add_fn *add)
+{
+    sheaf_tree_add program[SHEAF_MAX_SLICES];
+    c->add = add;
+    c->operands = tree->nroots;
+    for (int i = 0; i < tree->nroots; i++)
+        c->owner[i] = tree->root[i].rank;
+    plan_steps(c, program, sheaf_tree_program_roots(tree, program));
+}
+
+static void combine_ranks(combine *c, int ranks, add_fn *add)
+{
+    sheaf_tree_add program[SHEAF_MAX_SLICES];
+    c->add = add;
+    c->operands = ranks;
+    for (int i = 0; i < ranks; i++)
+        c->owner[i] = i;
+    for (int i = 1; i < ranks; i++)
+        program[i - 1] = (sheaf_tree_add){ 0, i };
+    plan_steps(c, program, ranks - 1);
+}
+
+/* out may be one of the operands. */
+static void combine_block(const combine *c, float *out, const float *const *operand, int64_t n)
+{
+    float slot[MAX_SLOTS][BLOCK];
+    if (c->operands == 0)
+        memset(out, 0, (size_t)n * sizeof *out);
+    else if (c->steps == 0 && out != operand[0])
+        memcpy(out, operand[0], (size_t)n * sizeof *out);
+    for (int i = 0; i < c->steps; i++) {
+        const step *s = &c->step[i];
+        c->add(s->to == IN_OUT ? out : slot[SLOT(s->to)], s->a < 0 ? slot[SLOT(s->a)] : operand[s->a],
+               s->b < 0 ? slot[SLOT(s->b)] : operand[s->b], n);
+    }
+}
+
+/* Elements of rank r: as even as whole cache lines allow, possibly none. */
+static sheaf_range share_of(int64_t n, int ranks, int rank)
+{
+    const int64_t lines = (n + LINE - 1) / LINE;
+    const sheaf_range lines_of = { lines * rank / ranks, lines * (rank + 1) / ranks };
+    const int64_t begin = lines_of.begin * LINE, end = lines_of.end * LINE;
+    return (sheaf_range){ begin < n ? begin : n, end < n ? end : n };
+}
+
+/* ---- in place ---- */
+
+typedef struct in_place {
+    const combine *c;
+    int ranks, rank;
+    sheaf_range share;
+    float *out[SHEAF_MAX_SLICES];     /* of each rank */
+    float *operand[SHEAF_MAX_SLICES];
+} in_place;
+
+static void in_place_task(void *context, int64_t index, int worker)
+{
+    const in_place *job = context;
+    const int64_t begin = job->share.begin + index * BLOCK;
+    const int64_t n = job->share.end - begin < BLOCK ? job->share.end - begin : BLOCK;
+    const float *operand[SHEAF_MAX_SLICES];
+    for (int i = 0; i < job->c->operands; i++)
+        operand[i] = job->operand[i] + begin;
+    float *mine = job->out[job->rank] + begin;
+    combine_block(job->c, mine, operand, n);
+    /* Others may have their output in an operand; all of this block are read by now. */
+    for (int r = 1; r < job->ranks; r++)
+        memcpy(job->out[(job->rank + r) % job->ranks] + begin, mine, (size_t)n * sizeof *mine);
+}
+
+static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, int worker), void *context)
+{
+    const unsigned mode = sheaf__compute_mode_enter();
+    for (int64_t i = 0; i < tasks; i++)
+        task(context, i, 0);
+    sheaf__compute_mode_leave(mode);
+}
+
+/* Each rank has posted its output and its operands, in this order. */
+static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_t n, const sheaf_comm_adder *how)
+{
+    in_place job = { .c = c, .ranks = comm->ranks, .rank = comm->rank,
+                     .share = share_of(n, comm->ranks, comm->rank) };
+    int next = 0;
+    for (int r = 0; r < comm->ranks; r++) {
+        const sheaf__move *posted = comm->carrier->posted(comm, r);
+        job.out[r] = posted[0].bytes;
+        for (int i = 1; next < c->operands && c->owner[next] == r; i++)
+            job.operand[next++] = posted[i].bytes;
+    }
+    const int64_t tasks = (job.share.end - job.share.begin + BLOCK - 1) / BLOCK;
+    if (how->run != NULL && tasks > 1)
+        how->run(how->pool, tasks, in_place_task, &job);
+    else
+        run_here(tasks, in_place_task, &job);
+    return comm->carrier->collect(comm, NULL, 0);
+}
+
+/* ---- by messages ---- */
+
+/* One segment: elements [base, base + n), n at most SEGMENT for each rank. */
+typedef struct segment {
+    const combine *c;
+    float *out, *const *own; /* this rank's output and operands */
+    int64_t base, n;
+    const float *operand[SHEAF_MAX_SLICES]; /* of this rank's share: own or staged */
+} segment;
+
+static sheaf_status *trade_operands(sheaf_comm *comm, segment *s, sheaf__heading *heading, bool first)
+{
+    sheaf__move send[MAX_SENDS], receive[SHEAF_MAX_SLICES];
+    const sheaf_range mine = share_of(s->n, comm->ranks, comm->rank);
+    int nsend = 0, nreceive = 0, nown = 0;
+    for (int i = 0; i < s->c->operands; i++) {
+        if (s->c->owner[i] != comm->rank) {
+            float *place = comm->staging + (int64_t)i * (SEGMENT + LINE);
+            receive[nreceive++] = (sheaf__move){ s->c->owner[i], place, (size_t)(mine.end - mine.begin) * sizeof *place };
+            s->operand[i] = place;
+            continue;
+        }
+        float *own = s->own[nown++] + s->base;
+        s->operand[i] = own + mine.begin;
+        for (int r = 0; r < comm->ranks; r++) {
+            const sheaf_range theirs = share_of(s->n, comm->ranks, r);
+            if (r == comm->rank)
+                continue;
+            assert(nsend < MAX_SENDS);
+            send[nsend++] = (sheaf__move){ r, own + theirs.begin, (size_t)(theirs.end - theirs.begin) * sizeof *own };
+        }
+    }
+    sheaf_status *st = first ? sheaf__comm_enter(comm, heading, send, nsend)
+                             : sheaf__comm_again(comm, heading, send, nsend);
+    return st != NULL ? st : comm->carrier->collect(comm, receive, nreceive);
+}
+
+static void combine_share(const sheaf_comm *comm, const segment *s)
+{
+    const sheaf_range mine = share_of(s->n, comm->ranks, comm->rank);
+    const unsigned mode = sheaf__compute_mode_enter();
+    for (int64_t at = mine.begin; at < mine.end; at += BLOCK) {
+        const float *operand[SHEAF_MAX_SLICES];
+        for (int i = 0; i < s->c->operands; i++)
+            operand[i] = s->operand[i] + (at - mine.begin);
+        combine_block(s->c, s->out + s->base + at, operand, mine.end - at < BLOCK ? mine.end - at : BLOCK);
+    }
+    sheaf__compute_mode_leave(mode);
+}
+
+static sheaf_status *trade_results(sheaf_comm *comm, const segment *s, sheaf__heading *heading)
+{
+    sheaf__move all[SHEAF_MAX_SLICES], send = { SHEAF__ALL, NULL, 0 };
+    int count = 0;
+    for (int r = 0; r < comm->ranks; r++) {
+        const sheaf_range share = share_of(s->n, comm->ranks, r);
+        const sheaf__move move = { r, s->out + s->base + share.begin, (size_t)(share.end - share.begin) * sizeof(float) };
+        if (r == comm->rank)
+            send = (sheaf__move){ SHEAF__ALL, move.bytes, move.size };
+        else
+            all[count++] = move;
+    }
+    sheaf_status *st = sheaf__comm_again(comm, heading, &send, 1);
+    return st != NULL ? st : comm->carrier->collect(comm, all, count);
+}
+
+static sheaf_status *room_for_staging(sheaf_comm *comm, int operands)
+{
+    const size_t need = (size_t)operands * (size_t)(SEGMENT + LINE);
+    if (need <= comm->staging_room)
+        return NULL;
+    free(comm->staging);
+    comm->staging_room = 0;
+    comm->staging = malloc(need * sizeof *comm->staging);
+    if (comm->staging == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    comm->staging_room = need;
+    return NULL;
+}
+
+static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, float *out, float *const *own,
+                                         int64_t n, sheaf__heading *heading)
+{
+    sheaf_status *st = room_for_staging(comm, c->operands);
+    const int64_t most = SEGMENT * comm->ranks;
+    int64_t base = 0;
+    do { /* at least once: an empty sum is compared like any other */
+        segment s = { .c = c, .out = out, .own = own, .base = base, .n = n - base < most ? n - base : most };
+        if (st == NULL)
+            st = trade_operands(comm, &s, heading, base == 0);
+        if (st == NULL) {
+            combine_share(comm, &s);
+            st = trade_results(comm, &s, heading);
+        }
+        base += s.n;
+    } while (st == NULL && base < n);
+    return st;
+}
+
+/* ---- the calls ---- */
+
+static void count_sent(sheaf_comm *comm, int own, int64_t n)
+{
+    const sheaf_range mine = share_of(n, comm->ranks, comm->rank);
+    const double share = (double)(mine.end - mine.begin);
+    comm->sent += sizeof(float) * ((double)own * ((double)n - share) + share * (comm->ranks - 1));
+}
+
+static sheaf_status *combine_alone(const combine *c, float *out, float *const *own, int64_t n)
+{
+    if (c->operands == 0)
+        memset(out, 0, (size_t)n * sizeof *out);
+    else if (out != own[0])
+        memcpy(out, own[0], (size_t)n * sizeof *out);
+    return NULL;
+}
+
+static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out, float *const *own, int nown,
+                                 int64_t n, const sheaf_comm_adder *how, sheaf__heading *heading)
+{
+    count_sent(comm, nown, n);
+    if (comm->carrier == NULL)
+        return NULL;
+    if (comm->ranks > 1 && comm->carrier->posted == NULL)
+        return combine_by_messages(comm, c, out, own, n, heading);
+    sheaf__move lend[SHEAF_MAX_SLICES + 1] = { { SHEAF__ALL, out, (size_t)n * sizeof *out } };
+    for (int i = 0; i < nown; i++)
+        lend[i + 1] = (sheaf__move){ SHEAF__ALL, own[i], (size_t)n * sizeof *out };
+    sheaf_status *st = sheaf__comm_enter(comm, heading, lend, nown + 1);
+    if (st != NULL)
+        return st;
+    return comm->ranks == 1 ? combine_alone(c, out, own, n) : combine_in_place(comm, c, n, how);
+}
+
+static uint64_t digest_tree(const sheaf_tree *tree, int64_t rows, int64_t cols)
+{
+    uint64_t present = 0;
+    for (int s = 0; s < tree->slices; s++)
+        present |= (uint64_t)tree->present[s] << s;
+    uint64_t digest = sheaf__comm_digest(0, (uint64_t)tree->slices);
+    digest = sheaf__comm_digest(digest, present);
+    digest = sheaf__comm_digest(digest, (uint64_t)rows);
+    return sheaf__comm_digest(digest, (uint64_t)cols);
+}
+
+sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *out,
+                             float *const *roots, int64_t rows, int64_t cols,
+                             const sheaf_comm_adder *adder)
+{
+    if (tree->ranks != comm->ranks) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "sum over slices");
+        sheaf_expected(st, "a tree for %d ranks", comm->ranks);
+        return sheaf_found(st, "one for %d", tree->ranks);
+    }
+    combine c;
+    int nown;
+    sheaf_tree_own(tree, comm->rank, &nown);
+    combine_roots(&c, tree, adder->add);
+    sheaf__heading heading = { .op = SHEAF__OP_SUM, .size = (uint64_t)rows * (uint64_t)cols * sizeof(float),
+                               .digest = digest_tree(tree, rows, cols) };
+    return combine_all(comm, &c, out, roots, nown, rows * cols, adder, &heading);
+}
+
+/* Adding 0 under DAZ and FTZ makes -0 and denormals +0. */
+static void max_of(float *dst, const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float x = a[i], y = b[i];
+        const float most = (x > y ? x : y) + 0.0f;
+        dst[i] = x != x || y != y ? __builtin_nanf("") : most;
+    }
+}
+
+sheaf_status *sheaf_comm_max(sheaf_comm *comm, float *x, int64_t n)
+{
+    const sheaf_comm_adder how = { .add = max_of };
+    sheaf__heading heading = { .op = SHEAF__OP_MAX, .size = (uint64_t)n * sizeof *x };
+    combine c;
+    combine_ranks(&c, comm->ranks, max_of);
+    sheaf_status *st = combine_all(comm, &c, x, &x, 1, n, &how, &heading);
+    if (st == NULL && comm->carrier != NULL && comm->ranks == 1) {
+        const unsigned mode = sheaf__compute_mode_enter();
+        max_of(x, x, x, n);
+        sheaf__compute_mode_leave(mode);
+    }
+    return st;
+}

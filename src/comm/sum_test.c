@@ -1,0 +1,314 @@
+/* sum_test.c - the sum over slices gives the bytes of its definition, a recursion on
+ * [b, e), at every number of ranks, in place and by messages; small sums are quick
+ * even with more ranks than cores. */
+#include "tests/check.h"
+
+#include <stdbool.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "comm/carrier.h"
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static void plain_add(float *dst, const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = a[i] + b[i];
+}
+
+/* Runs tasks backwards: their order must not matter. */
+static void run_backwards(void *pool, int64_t tasks, void (*task)(void *, int64_t, int), void *context)
+{
+    const unsigned mode = sheaf__compute_mode_enter();
+    for (int64_t i = tasks; i-- > 0;)
+        task(context, i, 0);
+    ++*(int *)pool;
+    sheaf__compute_mode_leave(mode);
+}
+
+typedef struct sum_case {
+    int slices;
+    bool present[SHEAF_MAX_SLICES];
+    int64_t rows, cols;
+    uint64_t seed;
+    bool alias;   /* out is roots[0] where a rank has one */
+    bool pooled;
+    float *want;  /* [rows, cols] */
+} sum_case;
+
+/* Magnitudes differ so that any other order of additions shows; some elements are
+ * denormal in all slices. */
+static float value_of(const sum_case *c, int slice, int64_t element)
+{
+    const uint64_t r = mix(mix(c->seed + (uint64_t)slice) + (uint64_t)element);
+    if (element % 11 != 3)
+        return ldexpf((float)(int64_t)(r % 2000001 - 1000000), (int)(r >> 40 & 15) - 20);
+    const uint32_t denormal = (uint32_t)r & 0x807fffffu;
+    float x;
+    memcpy(&x, &denormal, sizeof x);
+    return x;
+}
+
+static bool define(float *sum, const sum_case *c, int begin, int end)
+{
+    const int64_t n = c->rows * c->cols;
+    if (end - begin == 1) {
+        for (int64_t i = 0; i < n; i++)
+            sum[i] = value_of(c, begin, i);
+        return c->present[begin];
+    }
+    const int mid = begin + (end - begin) / 2;
+    float *right = calloc((size_t)n + 1, sizeof *right);
+    const bool a = define(sum, c, begin, mid), b = define(right, c, mid, end);
+    if (a && b)
+        plain_add(sum, sum, right, n);
+    else if (b)
+        memcpy(sum, right, (size_t)n * sizeof *sum);
+    free(right);
+    return a || b;
+}
+
+static void fill_want(sum_case *c)
+{
+    const int64_t n = c->rows * c->cols;
+    const unsigned mode = sheaf__compute_mode_enter();
+    c->want = calloc((size_t)n + 1, sizeof *c->want);
+    if (!define(c->want, c, 0, c->slices))
+        memset(c->want, 0, (size_t)n * sizeof *c->want);
+    sheaf__compute_mode_leave(mode);
+}
+
+/* What matmul does: the complete subtrees of this rank. */
+static void fill_root(float *to, const sum_case *c, const sheaf_tree *tree, const sheaf_root *root)
+{
+    const int64_t n = c->rows * c->cols;
+    sheaf_tree_add add[SHEAF_MAX_SLICES];
+    float acc[SHEAF_MAX_SLICES];
+    int result;
+    const int count = sheaf_tree_program_slices(tree, root, add, &result);
+    const unsigned mode = sheaf__compute_mode_enter();
+    for (int64_t i = 0; i < n; i++) {
+        for (int s = root->begin; s < root->end; s++)
+            acc[s - root->begin] = value_of(c, s, i);
+        for (int j = 0; j < count; j++)
+            plain_add(&acc[add[j].a], &acc[add[j].a], &acc[add[j].b], 1);
+        /* A lone denormal is no sum yet: it stays until something is added to it. */
+        to[i] = acc[result];
+    }
+    sheaf__compute_mode_leave(mode);
+}
+
+static sheaf_status *check_bytes(const char *what, const sheaf_comm *comm, const void *got, const void *want,
+                                 size_t size)
+{
+    const unsigned char *a = got, *b = want;
+    for (size_t i = 0; i < size; i++)
+        if (a[i] != b[i])
+            return sheaf_found(sheaf_fail(SHEAF_E_NUMBER, "%s, rank %d of %d", what, sheaf_comm_rank(comm),
+                                          sheaf_comm_ranks(comm)), "byte %zu of %zu differs", i, size);
+    return NULL;
+}
+
+static sheaf_status *sum_body(void *context, sheaf_comm *comm)
+{
+    const sum_case *c = context;
+    const int64_t n = c->rows * c->cols;
+    sheaf_tree tree;
+    sheaf_tree_init(&tree, c->slices, sheaf_comm_ranks(comm), c->present);
+    int count, pooled = 0;
+    const int first = sheaf_tree_own(&tree, sheaf_comm_rank(comm), &count);
+    float *roots[SHEAF_MAX_SLICES];
+    for (int i = 0; i < count; i++) {
+        roots[i] = malloc((size_t)(n + 1) * sizeof(float));
+        fill_root(roots[i], c, &tree, &tree.root[first + i]);
+    }
+    float *spare = malloc((size_t)(n + 1) * sizeof *spare);
+    float *out = c->alias && count > 0 ? roots[0] : spare;
+    out[n] = 12345; /* a guard */
+    const sheaf_comm_adder adder = { plain_add, c->pooled ? run_backwards : NULL, &pooled };
+    sheaf_status *st = sheaf_comm_sum(comm, &tree, out, count > 0 ? roots : NULL, c->rows, c->cols, &adder);
+    if (st == NULL)
+        st = check_bytes("sum", comm, out, c->want, (size_t)n * sizeof *out);
+    if (st == NULL && out[n] != 12345)
+        st = sheaf_fail(SHEAF_E_NUMBER, "written behind the end");
+    if (st == NULL && comm->carrier->posted != NULL && c->pooled &&
+        n >= 4096 * sheaf_comm_ranks(comm) && pooled != 1)
+        st = sheaf_fail(SHEAF_E_NUMBER, "the rank's threads were not used");
+    for (int i = 0; i < count; i++)
+        free(roots[i]);
+    free(spare);
+    return st;
+}
+
+static void check_case(sum_case *c)
+{
+    fill_want(c);
+    for (int ranks = 1; ranks <= (c->slices < 9 ? c->slices : 9); ranks++)
+        for (int messages = 0; messages < 2; messages++)
+            CHECK_OK(sheaf__run_threads(ranks, messages, sum_body, c));
+    free(c->want);
+}
+
+static void test_sum__same_bytes_at_every_T(void **state)
+{
+    static const int64_t shapes[][2] = { { 1, 1 }, { 1, 4099 }, { 3, 5 }, { 5, 0 }, { 0, 7 }, { 7, 1 }, { 33, 129 }, { 2, 16 } };
+    uint64_t seed = 1;
+    for (int slices = 1; slices <= SHEAF_MAX_SLICES; slices *= 2)
+        for (int trial = 0; trial < 12; trial++) {
+            const int64_t *shape = shapes[(trial + slices) % (int)ARRAY_LEN(shapes)];
+            sum_case c = { .slices = slices, .rows = shape[0], .cols = shape[1], .seed = mix(++seed),
+                           .alias = trial % 2, .pooled = trial % 3 == 0 };
+            for (int s = 0; s < slices; s++)
+                c.present[s] = trial == 0 || (trial != 1 && mix(c.seed + (uint64_t)s * 77) % 4 < (uint64_t)(trial % 5));
+            check_case(&c);
+        }
+}
+
+static void test_sum__eight_full_slices_of_odd_sizes(void **state)
+{
+    static const int64_t sizes[] = { 1, 2, 15, 16, 17, 100, 127, 2047, 2048, 2049, 16385, 70001 };
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        sum_case c = { .slices = 8, .rows = 1, .cols = sizes[i], .seed = mix(i), .alias = i % 2, .pooled = i % 2 };
+        memset(c.present, true, sizeof c.present);
+        check_case(&c);
+    }
+}
+
+/* Larger than one segment of messages, at more ranks than slices are aligned to. */
+static void test_sum__many_segments(void **state)
+{
+    sum_case c = { .slices = 8, .rows = 3, .cols = 100003, .seed = 5 };
+    memset(c.present, true, sizeof c.present);
+    c.present[2] = c.present[7] = false;
+    fill_want(&c);
+    for (int ranks = 1; ranks <= 8; ranks = ranks == 1 ? 3 : ranks + 5)
+        for (int messages = 0; messages < 2; messages++)
+            CHECK_OK(sheaf__run_threads(ranks, messages, sum_body, &c));
+    free(c.want);
+}
+
+static void test_sum__sixty_four_ranks(void **state)
+{
+    sum_case c = { .slices = 64, .rows = 2, .cols = 1111, .seed = 6 };
+    for (int s = 0; s < 64; s++)
+        c.present[s] = s % 5 != 0;
+    fill_want(&c);
+    for (int ranks = 33; ranks <= 64; ranks += 10 + (ranks == 53))
+        for (int messages = 0; messages < 2; messages++)
+            CHECK_OK(sheaf__run_threads(ranks, messages, sum_body, &c));
+    CHECK_OK(sheaf__run_threads(63, true, sum_body, &c)); /* most pieces sent by one rank */
+    free(c.want);
+}
+
+/* ---- bytes sent ---- */
+
+static sheaf_status *sent_body(void *context, sheaf_comm *comm)
+{
+    double *sent = context;
+    sheaf_tree tree;
+    sheaf_tree_init(&tree, 8, sheaf_comm_ranks(comm), NULL);
+    float value[8][80] = { { 0 } }, *roots[8], out[80];
+    for (int i = 0; i < 8; i++)
+        roots[i] = value[i];
+    const sheaf_comm_adder adder = { .add = plain_add };
+    sheaf_status *st = sheaf_comm_sum(comm, &tree, out, roots, 1, 80, &adder);
+    sent[sheaf_comm_rank(comm)] = sheaf_comm_sent(comm);
+    return st;
+}
+
+static void test_sum__dry_counts_what_is_sent(void **state)
+{
+    for (int ranks = 1; ranks <= 8; ranks++) {
+        double sent[8] = { 0 };
+        CHECK_OK(sheaf_comm_run_threads(ranks, sent_body, sent));
+        for (int rank = 0; rank < ranks; rank++) {
+            sheaf_comm *dry;
+            double dry_sent[8] = { 0 };
+            CHECK_OK(sheaf_comm_new_dry(&dry, ranks, rank));
+            CHECK_OK(sent_body(dry_sent, dry));
+            CHECK_NEAR("sent", dry_sent[rank], sent[rank], 0);
+            sheaf_comm_free_dry(dry);
+        }
+        if (ranks == 1)
+            CHECK_NEAR("alone", sent[0], 0, 0);
+        if (ranks == 2) /* half of one root to the peer, half of the result */
+            CHECK_NEAR("one of two", sent[0] + sent[1], 4 * (80 + 80), 0);
+    }
+}
+
+/* ---- cost ---- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct cost {
+    int times;
+    int64_t n;
+    double seconds;
+} cost;
+
+static sheaf_status *cost_body(void *context, sheaf_comm *comm)
+{
+    cost *c = context;
+    sheaf_tree tree;
+    sheaf_tree_init(&tree, 8, sheaf_comm_ranks(comm), NULL);
+    int count;
+    sheaf_tree_own(&tree, sheaf_comm_rank(comm), &count);
+    float *roots[8];
+    for (int i = 0; i < count; i++) {
+        roots[i] = malloc((size_t)c->n * sizeof(float));
+        for (int64_t j = 0; j < c->n; j++)
+            roots[i][j] = (float)(j % 7);
+    }
+    const sheaf_comm_adder adder = { .add = plain_add };
+    sheaf_status *st = sheaf_comm_barrier(comm);
+    const double begin = now();
+    for (int i = 0; i < c->times && st == NULL; i++)
+        st = sheaf_comm_sum(comm, &tree, roots[0], roots, 1, c->n, &adder);
+    if (sheaf_comm_rank(comm) == 0)
+        c->seconds = now() - begin;
+    for (int i = 0; i < count; i++)
+        free(roots[i]);
+    return st;
+}
+
+static void test_sum__small_sums_are_quick_with_more_ranks_than_cores(void **state)
+{
+    for (int ranks = 2; ranks <= 8; ranks *= 2) {
+        cost c = { .times = 10000, .n = 1024 };
+        /* A machine busy with something else may take longer once, not each time. */
+        for (int attempt = 0; attempt == 0 || (c.seconds >= 2 && attempt < 4); attempt++)
+            CHECK_OK(sheaf_comm_run_threads(ranks, cost_body, &c));
+        print_message("T=%d: %.1f us for a sum of 1024\n", ranks, c.seconds / c.times * 1e6);
+        assert_true(c.seconds < 2);
+        cost big = { .times = 3, .n = (int64_t)1 << 21 };
+        CHECK_OK(sheaf_comm_run_threads(ranks, cost_body, &big));
+        print_message("T=%d: %.2f GB/s of result for a sum of 8 MiB\n", ranks,
+                      (double)big.n * 4 * big.times / big.seconds * 1e-9);
+    }
+}
+
+int main(void)
+{
+    alarm(120); /* nothing here may hang */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sum__same_bytes_at_every_T),
+        cmocka_unit_test(test_sum__eight_full_slices_of_odd_sizes),
+        cmocka_unit_test(test_sum__many_segments),
+        cmocka_unit_test(test_sum__sixty_four_ranks),
+        cmocka_unit_test(test_sum__dry_counts_what_is_sent),
+        cmocka_unit_test(test_sum__small_sums_are_quick_with_more_ranks_than_cores),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
