@@ -76,10 +76,10 @@ static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor 
                             (t->ndim == 1 || e->shape[1 - axis] == t->shape[1 - axis]);
     if (!comparable)
         return st;
-    if (e->shape[axis] < t->shape[axis] && t->shape[axis] % e->shape[axis] == 0 &&
-        ways_of(e->shape[axis], t->shape[axis], &padded) > 0 && t->role != SHEAF_K && t->role != SHEAF_V)
-        return sheaf_try_this(st, "this looks like one part of a %" PRId64 "-way save: give the whole model",
-                              t->shape[axis] / e->shape[axis]);
+    /* Of keys and values it is rather the number of heads that is wrong. */
+    const int ways = t->role == SHEAF_K || t->role == SHEAF_V ? 0 : ways_of(e->shape[axis], t->shape[axis], &padded);
+    if (ways > 0 && padded == t->shape[axis])
+        return sheaf_try_this(st, "this looks like one part of a %d-way save: give the whole model", ways);
     const bool attention = t->role == SHEAF_Q || t->role == SHEAF_K || t->role == SHEAF_V || t->role == SHEAF_O;
     if (attention && e->shape[axis] % c->head_dim == 0)
         return sheaf_try_this(st, "%" PRId64 " heads of %" PRId64 " are stored; config.json says %" PRId64 ": correct %s there",

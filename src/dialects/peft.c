@@ -48,34 +48,37 @@ sheaf_status *sheaf__peft_name(char **out, const char *stored)
     return sheaf__text_take(out, &name);
 }
 
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, dir, name));
+    const bool there = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    free(path);
+    return there;
+}
+
 /* Why a folder without adapter_model.safetensors cannot be opened. */
 static sheaf_status *explain(const char *dir)
 {
+    if (has_file(dir, "adapter_model.bin")) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no adapter that sheaf reads", dir);
+        sheaf_found(sheaf_expected(st, "adapter_model.safetensors"), "adapter_model.bin (pickled weights)");
+        return sheaf_try_this(st, "convert it to safetensors first (peft: save_pretrained); reading pickles is not "
+                              "supported yet");
+    }
     char **names = NULL;
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, dir);
     if (st != NULL)
         return st;
-    st = sheaf_fail(SHEAF_E_IO, "%s: no adapter here", dir);
-    sheaf_expected(st, "adapter_model.safetensors");
-    for (int64_t i = 0; i < n; i++) {
-        char *below = NULL, *inner = NULL;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: no adapter here", dir), "adapter_model.safetensors");
+    if (has_file(dir, "model.safetensors") || has_file(dir, "model.safetensors.index.json"))
+        sheaf_found(st, "a whole model");
+    for (int64_t i = 0; i < n; i++) { /* PEFT puts several adapters into folders of their names */
+        char *inner = NULL;
         sheaf_status_free(sheaf__path_join(&inner, dir, names[i]));
-        if (inner != NULL)
-            sheaf_status_free(sheaf__path_join(&below, inner, "adapter_model.safetensors"));
-        const bool inside = below != NULL && sheaf__path_kind(below) == SHEAF_PATH_FILE;
-        free(below);
-        if (strcmp(names[i], "adapter_model.bin") == 0) {
-            sheaf_status_free(st);
-            st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no adapter that sheaf reads", dir);
-            sheaf_found(sheaf_expected(st, "adapter_model.safetensors"), "adapter_model.bin (pickled weights)");
-            sheaf_try_this(st, "convert it to safetensors first (peft: save_pretrained); reading pickles is not supported yet");
-        } else if (inside) {
-            sheaf_found(st, "it in the folder %s", names[i]);
-            sheaf_try_this(st, "%s", inner);
-        } else if (strcmp(names[i], "model.safetensors") == 0) {
-            sheaf_found(st, "model.safetensors, a whole model");
-        }
+        if (inner != NULL && has_file(inner, "adapter_model.safetensors"))
+            sheaf_try_this(sheaf_found(st, "it in the folder %s", names[i]), "%s", inner);
         free(inner);
     }
     sheaf__names_free(names, n);
