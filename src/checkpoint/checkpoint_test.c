@@ -90,7 +90,7 @@ static void test_save__data_parallel_groups_share_the_writing(void **state)
     char *one = tiny_listing(in_folder("step-00000007"));
     for (int groups = 2; groups <= 3; groups++) {
         fresh();
-        CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 7, .step = 7, .ranks = groups, .copies = true }));
+        CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 7, .step = 7, .ranks = groups, .groups = true }));
         char *shared = tiny_listing(in_folder("step-00000007"));
         assert_string_equal(one, shared);
         free(shared);
@@ -203,6 +203,24 @@ static void test_manifest__hostile_content_is_refused(void **state)
     }
 }
 
+static void test_manifest__tensors_are_found_in_any_order(void **state)
+{
+    char text[1024], hash[33];
+    static const char body[] = HEAD "\"tensors\": {\"b\": {\"dtype\": \"F32\", \"shape\": [2], " HASH "}, "
+        "\"c\": {\"dtype\": \"F32\", \"shape\": [3], " HASH "}, \"a\": {\"dtype\": \"F32\", \"shape\": [1], " HASH "}},\n";
+    sheaf_manifest *m = NULL;
+    snprintf(text, sizeof text, "%s\"self\": \"%s\"}\n", body, sheaf__digest_text(hash, sheaf__digest(body, sizeof body - 1)));
+    CHECK_OK(sheaf__manifest_read(&m, text, strlen(text)));
+    for (int i = 0; i < 3; i++) {
+        const char name[] = { (char)('a' + i), '\0' };
+        const sheaf_manifest_tensor *t = sheaf__manifest_find(m, name);
+        assert_non_null(t);
+        assert_int_equal(t->shape[0], i + 1);
+    }
+    assert_null(sheaf__manifest_find(m, "d"));
+    sheaf__manifest_free(m);
+}
+
 /* ---- which one is the newest ---- */
 
 static void test_latest__incomplete_ones_are_left_aside_and_named(void **state)
@@ -229,7 +247,7 @@ static void test_latest__incomplete_ones_are_left_aside_and_named(void **state)
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (strstr(told, words[i]) == NULL)
             fail_msg("'%s' is not in:\n%s", words[i], told);
-    assert_null(strstr(told, "step-00000010x"));
+    assert_null(strstr(told, "step-00000010"));
 }
 
 static void test_open__removes_what_a_killed_run_left(void **state)
@@ -414,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_manifest__is_the_recorded_text),
         cmocka_unit_test(test_manifest__a_changed_byte_is_noticed),
         cmocka_unit_test(test_manifest__hostile_content_is_refused),
+        cmocka_unit_test(test_manifest__tensors_are_found_in_any_order),
         cmocka_unit_test(test_latest__incomplete_ones_are_left_aside_and_named),
         cmocka_unit_test(test_open__removes_what_a_killed_run_left),
         cmocka_unit_test(test_open__one_run_at_a_time),

@@ -372,6 +372,8 @@ static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text
     sheaf_checkpoint *there = NULL;
     *equal = false;
     sheaf_status *bad = sheaf_checkpoint_open(&there, s->path);
+    if (bad != NULL && sheaf_status_code(bad) == SHEAF_E_MEMORY)
+        return bad;
     if (bad != NULL) { /* nothing there, or damaged: exchanged for the new one */
         sheaf_status_free(bad);
         return NULL;

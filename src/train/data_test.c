@@ -85,6 +85,8 @@ static const struct { const char *name, *content, *want, *also; } bad_lines[] = 
     { "duplicate field", "{\"text\": \"a\", \"text\": \"b\"}\n", "line 1", "duplicate" },
     { "latin-1", GOOD "{\"text\": \"\xE9t\"}\n", "line 2", "0xE9 at column 11" },
     { "overlong form", "{\"text\": \"\xC0\x80\"}\n", "line 1", "0xC0 at column 11" },
+    { "overlong form of three", "{\"text\": \"\xE0\x9F\xBF\"}\n", "line 1", "0xE0 at column 11" },
+    { "overlong form of four", "{\"text\": \"\xF0\x8F\xBF\xBF\"}\n", "line 1", "0xF0 at column 11" },
     { "surrogate bytes", "{\"text\": \"\xED\xA0\x80\"}\n", "line 1", "0xED" },
     { "beyond Unicode", "{\"text\": \"\xF4\x90\x80\x80\"}\n", "line 1", "0xF4" },
     { "cut character", "{\"text\": \"\xE2\x82\n", "line 1", "0xE2" },

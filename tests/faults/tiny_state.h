@@ -143,7 +143,7 @@ static inline char *tiny_listing(const char *path)
 typedef struct tiny_run {
     const char *out;
     int seed, ranks, keep;
-    bool copies;  /* every rank holds all slices, as data-parallel groups do; rank s mod ranks writes slice s */
+    bool groups;  /* rank s mod ranks writes slice s, as with data-parallel groups of one rank */
     int64_t step;
     sheaf_faults *faults;
     const sheaf_events *events;
@@ -159,7 +159,11 @@ static inline sheaf_status *tiny_save_rank(void *context, sheaf_comm *comm)
     int writer[TINY_SLICES];
     for (int s = 0; s < TINY_SLICES; s++)
         writer[s] = s % sheaf_comm_ranks(comm);
-    tiny_init(&t, run->seed, run->step, run->copies ? 1 : sheaf_comm_ranks(comm), run->copies ? 0 : sheaf_comm_rank(comm));
+    tiny_init(&t, run->seed, run->step, run->groups ? 1 : sheaf_comm_ranks(comm), run->groups ? 0 : sheaf_comm_rank(comm));
+    for (int i = 0; i < TINY_TENSORS && run->groups; i++)
+        for (int s = 0; s < TINY_SLICES; s++)
+            if (tiny_kinds[i].cut.nparts > 0 && writer[s] != sheaf_comm_rank(comm))
+                t.slice[i][s] = NULL; /* others have it too; this rank need not */
     if (sheaf_comm_rank(comm) == 1 && run->spoil == 1)
         strcpy(t.progress, "{\"step\": 99}");
     if (sheaf_comm_rank(comm) == 1 && run->spoil == 2)
@@ -171,7 +175,7 @@ static inline sheaf_status *tiny_save_rank(void *context, sheaf_comm *comm)
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, run->out,
                                               &(sheaf_checkpoints_options){ .keep = run->keep, .faults = run->faults,
                                                                             .events = run->events,
-                                                                            .writer = run->copies ? writer : NULL });
+                                                                            .writer = run->groups ? writer : NULL });
     if (st == NULL)
         st = sheaf_checkpoints_save(store, comm, &t.state);
     sheaf_checkpoints_close(store);
