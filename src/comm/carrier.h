@@ -53,7 +53,7 @@ typedef struct sheaf__carrier {
 } sheaf__carrier;
 
 struct sheaf_comm {
-    const sheaf__carrier *carrier; /* NULL: dry */
+    const sheaf__carrier *carrier;
     void *state;                   /* the carrier's */
     int rank, ranks;
     uint64_t call;                 /* number of the call in progress or last made */

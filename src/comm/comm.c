@@ -19,7 +19,7 @@ double sheaf_comm_sent(const sheaf_comm *comm) { return comm->sent; }
 
 const char *sheaf_comm_carrier(const sheaf_comm *comm)
 {
-    return comm->carrier == NULL ? "dry" : comm->carrier->name;
+    return comm->carrier->name;
 }
 
 void sheaf__comm_release(sheaf_comm *comm)
@@ -27,24 +27,6 @@ void sheaf__comm_release(sheaf_comm *comm)
     free(comm->moves);
     free(comm->staging);
 }
-
-sheaf_status *sheaf_comm_new_dry(sheaf_comm **out, int ranks, int rank)
-{
-    if (ranks < 1 || ranks > SHEAF_MAX_SLICES || rank < 0 || rank >= ranks) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "ranks");
-        sheaf_expected(st, "1 to %d ranks, and one of them", SHEAF_MAX_SLICES);
-        return sheaf_found(st, "rank %d of %d", rank, ranks);
-    }
-    sheaf_comm *comm = calloc(1, sizeof *comm);
-    if (comm == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
-    comm->rank = rank;
-    comm->ranks = ranks;
-    *out = comm;
-    return NULL;
-}
-
-void sheaf_comm_free_dry(sheaf_comm *comm) { free(comm); }
 
 /* ---- do the headings fit together? ---- */
 
@@ -154,10 +136,6 @@ sheaf_status *sheaf_comm_broadcast(sheaf_comm *comm, void *bytes, size_t size, i
     sheaf__heading heading = { .op = SHEAF__OP_BROADCAST, .size = size,
                                .digest = sheaf__comm_digest(0, (uint64_t)root) };
     const bool mine = root == comm->rank;
-    if (comm->carrier == NULL) {
-        comm->sent += mine ? (double)size * (comm->ranks - 1) : 0;
-        return NULL;
-    }
     const sheaf__move move = { mine ? SHEAF__ALL : root, bytes, size };
     return move_bytes(comm, &heading, &move, mine, &move, !mine);
 }
@@ -167,10 +145,6 @@ sheaf_status *sheaf_comm_gather(sheaf_comm *comm, void *all, const size_t *size)
     sheaf__heading heading = { .op = SHEAF__OP_GATHER };
     sheaf__move send = { SHEAF__ALL, NULL, 0 }, receive[SHEAF_MAX_SLICES];
     int count = 0;
-    if (comm->carrier == NULL) {
-        comm->sent += (double)size[comm->rank] * (comm->ranks - 1);
-        return NULL;
-    }
     for (int r = 0; r < comm->ranks; r++) {
         char *place = (char *)all + heading.size;
         if (r == comm->rank)
@@ -240,10 +214,6 @@ static sheaf_status *check_owners(const sheaf_comm *comm, int64_t nrows, const i
 sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, int64_t nrows,
                                 const int32_t *owner)
 {
-    if (comm->carrier == NULL) {
-        comm->sent += (double)nrows * (double)row_bytes * (comm->ranks - 1) / comm->ranks;
-        return NULL;
-    }
     sheaf__heading heading = { .op = SHEAF__OP_SELECT, .size = (uint64_t)nrows * row_bytes,
                                .digest = sheaf__comm_digest(0, row_bytes) };
     sheaf_status *st = check_owners(comm, nrows, owner, &heading.digest);
@@ -261,14 +231,12 @@ sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, 
 sheaf_status *sheaf_comm_barrier(sheaf_comm *comm)
 {
     sheaf__heading heading = { .op = SHEAF__OP_BARRIER };
-    return comm->carrier == NULL ? NULL : sheaf__comm_enter(comm, &heading, NULL, 0);
+    return sheaf__comm_enter(comm, &heading, NULL, 0);
 }
 
 sheaf_status *sheaf_comm_any(sheaf_comm *comm, int *flag)
 {
     sheaf__heading heading = { .op = SHEAF__OP_ANY, .flag = *flag != 0 };
-    if (comm->carrier == NULL)
-        return NULL;
     sheaf_status *st = sheaf__comm_enter(comm, &heading, NULL, 0);
     for (int r = 0; st == NULL && r < comm->ranks; r++)
         heading.flag |= heading_of(comm, r)->flag;
@@ -306,8 +274,6 @@ static sheaf_status *conclude(sheaf_comm *comm, sheaf_status *mine)
 
 sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)
 {
-    if (comm->carrier == NULL)
-        return mine;
     const sheaf__heading heading = { .call = ++comm->call, .op = SHEAF__OP_AGREE, .status = mine };
     for (;;) {
         sheaf_status *st = comm->carrier->post(comm, &heading, NULL, 0);

@@ -1,5 +1,5 @@
-/* comm.h - how ranks talk. One interface, several carriers (self, threads, dry; mpi
- * and nccl come as plug-ins later).
+/* comm.h - how ranks talk. One interface, several carriers (self, threads; mpi and
+ * nccl come as plug-ins later).
  *
  * Every call is collective: all ranks make the same calls in the same order, from
  * one thread each. Each exchange carries (sequence number, operation, size, digest of
@@ -79,17 +79,11 @@ sheaf_status *sheaf_comm_barrier(sheaf_comm *comm);
 sheaf_status *sheaf_comm_run_threads(int ranks, sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                      void *context);
 
-/* sheaf_comm_new_dry - stands for rank `rank` of `ranks` where there are no others, for
- * the dry device: every call returns at once, touches no buffer and counts what it
- * would send. agree returns its argument. */
-sheaf_status *sheaf_comm_new_dry(sheaf_comm **out, int ranks, int rank);
-void sheaf_comm_free_dry(sheaf_comm *comm);
-
-/* sheaf_comm_carrier - "self", "threads", "dry". */
+/* sheaf_comm_carrier - "self", "threads". */
 const char *sheaf_comm_carrier(const sheaf_comm *comm);
 
-/* Bytes this rank has sent so far (for plan and metrics), as if by messages: what peers read
- * in place counts too. */
+/* sheaf_comm_sent - bytes this rank has sent so far, as if by messages: what peers read in
+ * place counts too. */
 double sheaf_comm_sent(const sheaf_comm *comm);
 
 #endif

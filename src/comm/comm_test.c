@@ -222,32 +222,37 @@ static void test_comm__nobody_passes_a_barrier_alone(void **state)
     }
 }
 
-static void test_comm__dry_touches_nothing(void **state)
+/* What each call adds to the bytes sent, as if by messages. */
+static sheaf_status *sent_body(void *context, sheaf_comm *comm)
 {
-    sheaf_comm *comm = NULL;
-    void *nowhere = (void *)((uintptr_t)1 << 60);
-    const size_t sizes[8] = { 8, 8, 16, 8, 8, 8, 8, 8 };
-    int flag = 0;
-    CHECK_OK(sheaf_comm_new_dry(&comm, 8, 2));
-    assert_string_equal(sheaf_comm_carrier(comm), "dry");
-    assert_int_equal(sheaf_comm_rank(comm), 2);
-    assert_int_equal(sheaf_comm_ranks(comm), 8);
-    CHECK_OK(sheaf_comm_max(comm, nowhere, 16));
-    CHECK_NEAR("max: the others' shares, and its own result to all", sheaf_comm_sent(comm), 64, 0);
-    CHECK_OK(sheaf_comm_select(comm, nowhere, 64, 8, nowhere));
-    CHECK_NEAR("select: an even part of the rows to 7", sheaf_comm_sent(comm), 64 + 64 * 7, 0);
-    CHECK_OK(sheaf_comm_gather(comm, nowhere, sizes));
-    CHECK_NEAR("gather", sheaf_comm_sent(comm), 64 + 64 * 7 + 16 * 7, 0);
-    CHECK_OK(sheaf_comm_broadcast(comm, nowhere, 100, 3));
-    CHECK_NEAR("broadcast from another", sheaf_comm_sent(comm), 64 + 64 * 7 + 16 * 7, 0);
-    CHECK_OK(sheaf_comm_broadcast(comm, nowhere, 100, 2));
-    CHECK_NEAR("broadcast", sheaf_comm_sent(comm), 64 + 64 * 7 + 16 * 7 + 700, 0);
-    CHECK_OK(sheaf_comm_any(comm, &flag));
-    CHECK_OK(sheaf_comm_barrier(comm));
-    CHECK_OK(sheaf_comm_agree(comm, NULL));
-    CHECK_FAILS(sheaf_comm_agree(comm, sheaf_fail(SHEAF_E_IO, "mine")), SHEAF_E_IO, "mine");
-    sheaf_comm_free_dry(comm);
-    CHECK_FAILS(sheaf_comm_new_dry(&comm, 8, 8), SHEAF_E_ARG, "rank 8 of 8");
+    const int rank = sheaf_comm_rank(comm), others = sheaf_comm_ranks(comm) - 1;
+    char bytes[800] = { 0 };
+    int32_t owner[8];
+    size_t size[8];
+    for (int i = 0; i < 8; i++) {
+        owner[i] = i % 2; /* ranks 0 and 1 own four rows each */
+        size[i] = (size_t)i + 1;
+    }
+    TRY(sheaf_comm_broadcast(comm, bytes, 100, 1));
+    double want = rank == 1 ? 100 * others : 0;
+    EXPECT("broadcast", sheaf_comm_sent(comm) == want);
+    TRY(sheaf_comm_select(comm, bytes, 10, 8, owner));
+    want += rank < 2 ? 40 * others : 0;
+    EXPECT("select", sheaf_comm_sent(comm) == want);
+    TRY(sheaf_comm_gather(comm, bytes, size));
+    want += (rank + 1) * others;
+    EXPECT("gather", sheaf_comm_sent(comm) == want);
+    return NULL;
+}
+static void test_comm__bytes_sent(void **state)
+{
+    for (int ranks = 2; ranks <= 8; ranks++)
+        for (int messages = 0; messages < 2; messages++)
+            CHECK_OK(sheaf__run_threads(ranks, messages, sent_body, NULL));
+}
+
+static void test_comm__numbers_of_ranks_that_cannot_be(void **state)
+{
     CHECK_FAILS(sheaf_comm_run_threads(0, any_body, NULL), SHEAF_E_ARG, "ranks");
     CHECK_FAILS(sheaf_comm_run_threads(65, any_body, NULL), SHEAF_E_ARG, "ranks");
 }
@@ -264,7 +269,8 @@ int main(void)
         cmocka_unit_test(test_comm__agree_on_every_set_of_failures),
         cmocka_unit_test(test_comm__agree_prefers_the_cause),
         cmocka_unit_test(test_comm__nobody_passes_a_barrier_alone),
-        cmocka_unit_test(test_comm__dry_touches_nothing),
+        cmocka_unit_test(test_comm__bytes_sent),
+        cmocka_unit_test(test_comm__numbers_of_ranks_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,8 +282,6 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out,
                                  int64_t n, const sheaf_comm_adder *how, sheaf__heading *heading)
 {
     count_sent(comm, nown, n);
-    if (comm->carrier == NULL)
-        return NULL;
     if (comm->ranks > 1 && comm->carrier->posted == NULL)
         return combine_by_messages(comm, c, out, own, n, heading);
     sheaf__move lend[SHEAF_MAX_SLICES + 1] = { { SHEAF__ALL, out, (size_t)n * sizeof *out } };
@@ -341,7 +339,7 @@ sheaf_status *sheaf_comm_max(sheaf_comm *comm, float *x, int64_t n)
     combine c;
     combine_ranks(&c, comm->ranks, max_of);
     sheaf_status *st = combine_all(comm, &c, x, &x, 1, n, &how, &heading);
-    if (st == NULL && comm->carrier != NULL && comm->ranks == 1) {
+    if (st == NULL && comm->ranks == 1) {
         const unsigned mode = sheaf__compute_mode_enter();
         max_of(x, x, x, n);
         sheaf__compute_mode_leave(mode);
