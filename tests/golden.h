@@ -22,7 +22,7 @@ static inline const char *golden_root(char room[512])
 /* golden - "ROOT/name"; the last eight results stay valid. */
 static inline const char *golden(const char *name)
 {
-    static char path[8][1024];
+    static char path[8][1536];
     static int next;
     char root[512], *p = path[next++ % 8];
     snprintf(p, sizeof path[0], "%s/%s", golden_root(root), name);
