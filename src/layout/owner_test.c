@@ -140,24 +140,42 @@ static void test_tree__every_set_of_eight_slices(void **state)
     }
 }
 
+/* The worked example of docs/layouts.md, S = 8 and T = 3: ranks own [0,2) [2,5) [5,8). */
+typedef struct by_hand {
+    const char *name;
+    bool present[8];
+    int nroots, adds;
+    sheaf_root root[8];
+    sheaf_tree_add add[8];
+} by_hand;
+
+static const by_hand three_ranks[] = {
+    { "all slices", { 1, 1, 1, 1, 1, 1, 1, 1 }, 5, 4,
+      { { 0, 2, 0 }, { 2, 4, 1 }, { 4, 5, 1 }, { 5, 6, 2 }, { 6, 8, 2 } },
+      { { 0, 1 }, { 2, 3 }, { 2, 4 }, { 0, 2 } } },
+    { "three heads", { 0, 0, 1, 0, 0, 1, 0, 1 }, 3, 2,
+      { { 2, 4, 1 }, { 5, 6, 2 }, { 6, 8, 2 } },
+      { { 1, 2 }, { 0, 1 } } },
+};
+
 static void test_tree__three_ranks_by_hand(void **state)
 {
-    /* S=8, T=3: ranks own [0,2) [2,5) [5,8) */
-    static const sheaf_root want[] = { { 0, 2, 0 }, { 2, 4, 1 }, { 4, 5, 1 }, { 5, 6, 2 }, { 6, 8, 2 } };
-    static const sheaf_tree_add want_add[] = { { 0, 1 }, { 2, 3 }, { 2, 4 }, { 0, 2 } };
-    sheaf_tree tree;
-    sheaf_tree_init(&tree, 8, 3, NULL);
-    assert_int_equal(tree.nroots, ARRAY_LEN(want));
-    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
-        assert_int_equal(tree.root[i].begin, want[i].begin);
-        assert_int_equal(tree.root[i].end, want[i].end);
-        assert_int_equal(tree.root[i].rank, want[i].rank);
-    }
-    sheaf_tree_add add[SHEAF_MAX_SLICES];
-    assert_int_equal(sheaf_tree_program_roots(&tree, add), ARRAY_LEN(want_add));
-    for (size_t i = 0; i < ARRAY_LEN(want_add); i++) {
-        assert_int_equal(add[i].a, want_add[i].a);
-        assert_int_equal(add[i].b, want_add[i].b);
+    for (size_t k = 0; k < ARRAY_LEN(three_ranks); k++) {
+        const by_hand *want = &three_ranks[k];
+        sheaf_tree tree;
+        sheaf_tree_init(&tree, 8, 3, want->present);
+        assert_int_equal(tree.nroots, want->nroots);
+        for (int i = 0; i < want->nroots; i++) {
+            assert_int_equal(tree.root[i].begin, want->root[i].begin);
+            assert_int_equal(tree.root[i].end, want->root[i].end);
+            assert_int_equal(tree.root[i].rank, want->root[i].rank);
+        }
+        sheaf_tree_add add[SHEAF_MAX_SLICES];
+        assert_int_equal(sheaf_tree_program_roots(&tree, add), want->adds);
+        for (int i = 0; i < want->adds; i++) {
+            assert_int_equal(add[i].a, want->add[i].a);
+            assert_int_equal(add[i].b, want->add[i].b);
+        }
     }
 }
 
