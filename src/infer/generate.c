@@ -30,7 +30,7 @@ static bool stops(const sheaf__generate_options *o, int64_t id)
     return false;
 }
 
-/* The sampler changes logits in place; they are ours to change. */
+/* The sampler changes a copy: the head's block may be read again. */
 static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits)
 {
     batch *b = self;
@@ -48,6 +48,9 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
         memcpy(b->scratch, logits + i * vocab, (size_t)vocab * sizeof(float));
         const int64_t id = sheaf__sampling_next(b->scratch, vocab, b->history, known, &b->options->sampling,
                                                 (uint64_t)which, (uint64_t)out->n, b->scratch + vocab);
+        if (id < 0)
+            return sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld", (long long)which + 1, (long long)out->n + 1),
+                                  "logits that are numbers");
         out->ids[out->n++] = (int32_t)id;
         b->done[row0 + i] = stops(b->options, id) || out->n == b->options->max_new;
     }

@@ -19,7 +19,7 @@ typedef struct build {
 static bool is_saved(const build *b, const sheaf_tensor *t)
 {
     const sheaf__model_options *o = &b->m->options;
-    for (int i = 0; o->train_lora && i < o->lora->nsaved; i++)
+    for (int i = 0; o->train_lora && o->lora != NULL && i < o->lora->nsaved; i++)
         if (o->lora->saved[i] == t)
             return true;
     return o->trains != NULL && o->trains(o->self, t);

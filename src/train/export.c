@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/masters.h"
+#include "checkpoint/look.h"
 #include "dialects/hf.h"
 #include "dialects/peft.h"
 #include "ops/kernels.h"
@@ -24,14 +24,16 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
     const sheaf_safetensors_spec *spec = &o->spec[index];
     const int64_t cols = spec->ndim == 1 ? 1 : spec->shape[1];
     const char *name = o->master_name != NULL ? o->master_name[index] : spec->name;
-    if (o->masters->find(o->masters, name) == NULL)
+    char master[512];
+    snprintf(master, sizeof master, "master/%s", name);
+    if (o->masters->find(o->masters, master) == NULL)
         return o->base->read(o->base, name, row0, n, 0, cols, dst);
     if (spec->dtype == SHEAF_F32)
-        return o->masters->read(o->masters, name, row0, n, 0, cols, dst);
+        return o->masters->read(o->masters, master, row0, n, 0, cols, dst);
     float *full = malloc((size_t)(n * cols) * sizeof *full);
     if (full == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
-    sheaf_status *st = o->masters->read(o->masters, name, row0, n, 0, cols, full);
+    sheaf_status *st = o->masters->read(o->masters, master, row0, n, 0, cols, full);
     if (st == NULL)
         o->kernels->convert(dst, spec->dtype, full, SHEAF_F32, n * cols);
     free(full);
@@ -117,7 +119,7 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
     if (st == NULL)
         st = sheaf_checkpoint_open(&from, *checkpoint);
     if (st == NULL)
-        st = sheaf_checkpoint_source(&masters, from, "master");
+        st = sheaf__checkpoint_source(&masters, from);
     if (st == NULL)
         st = lora ? write_adapter(*result, opened, o->model, masters) : write_model(*result, opened, o->model, masters);
     if (masters != NULL)
