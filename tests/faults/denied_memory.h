@@ -38,6 +38,7 @@ static inline void deny_begin(long at)
 static inline void deny_end(void) { atomic_store(&deny_counting, false); }
 
 #if DENIED_MEMORY_WORKS
+#define SEEN_BY_LIBRARIES __attribute__((visibility("default")))
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *block, size_t size);
@@ -60,10 +61,10 @@ static void *counted(void *block)
     return block;
 }
 
-void *malloc(size_t size) { return denied() ? NULL : counted(__libc_malloc(size)); }
-void *calloc(size_t count, size_t size) { return denied() ? NULL : counted(__libc_calloc(count, size)); }
+SEEN_BY_LIBRARIES void *malloc(size_t size) { return denied() ? NULL : counted(__libc_malloc(size)); }
+SEEN_BY_LIBRARIES void *calloc(size_t count, size_t size) { return denied() ? NULL : counted(__libc_calloc(count, size)); }
 
-void *realloc(void *block, size_t size)
+SEEN_BY_LIBRARIES void *realloc(void *block, size_t size)
 {
     if (denied())
         return NULL;
@@ -71,7 +72,7 @@ void *realloc(void *block, size_t size)
     return block == NULL ? counted(moved) : moved;
 }
 
-void free(void *block)
+SEEN_BY_LIBRARIES void free(void *block)
 {
     if (block != NULL && atomic_load(&deny_counting))
         atomic_fetch_sub(&deny_live, 1);
