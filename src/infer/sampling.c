@@ -2,115 +2,179 @@
 #include "infer/sampling.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
 #include "ops/math/math.h"
 
-size_t sheaf__sampling_scratch(int64_t vocab) { return (size_t)vocab + 1; }
+/* Marks of the penalty, and later the ranking, one word for each id. */
+size_t sheaf__sampling_scratch(int64_t vocab) { return (size_t)vocab; }
 
-void sheaf__sampling_penalty(float *logits, int64_t vocab, const int64_t *ids, int64_t n, float c, float *scratch)
+static void penalize(float *logits, int64_t vocab, const int64_t *ids, int64_t n, float penalty,
+                     float *scratch)
 {
-    /* scratch marks ids already punished: a prompt may repeat them */
-    memset(scratch, 0, (size_t)vocab * sizeof *scratch);
+    unsigned char *seen = (unsigned char *)scratch;
+    memset(seen, 0, (size_t)vocab);
     for (int64_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || ids[i] >= vocab || scratch[ids[i]] != 0)
+        const int64_t id = ids[i];
+        if (id < 0 || id >= vocab || seen[id])
             continue;
-        float *l = &logits[ids[i]];
-        *l = *l > 0 ? *l / c : *l * c;
-        scratch[ids[i]] = 1;
+        seen[id] = 1;
+        logits[id] = logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
     }
 }
 
-void sheaf__sampling_temperature(float *logits, int64_t vocab, float t)
+/* Weight against the largest; its equals, infinities too, weigh 1. */
+static double weight(float logit, float max)
 {
-    for (int64_t i = 0; i < vocab; i++)
-        logits[i] /= t;
+    return logit == max ? 1.0 : (double)sheaf__exp(logit - max);
 }
 
-static int ascending(const void *a, const void *b)
+/* ---- ids by falling logit, as far as they are needed: a heap in front, and behind it what
+ * was taken from it, the largest last. Vocabularies are large, and most cuts leave little. */
+typedef struct ranking {
+    const float *logits;
+    int32_t *order;
+    int64_t left, all; /* ids in the heap; ids */
+} ranking;
+
+static bool above(const ranking *r, int32_t a, int32_t b)
 {
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
+    return r->logits[a] > r->logits[b] || (r->logits[a] == r->logits[b] && a > b);
 }
 
-void sheaf__sampling_top_k(float *logits, int64_t vocab, int64_t k, float *scratch)
+static void sift(const ranking *r, int64_t at)
 {
-    if (k <= 0 || k >= vocab)
-        return;
-    memcpy(scratch, logits, (size_t)vocab * sizeof *scratch);
-    qsort(scratch, (size_t)vocab, sizeof *scratch, ascending);
-    const float threshold = scratch[vocab - k];
-    for (int64_t i = 0; i < vocab; i++)
-        if (logits[i] < threshold)
-            logits[i] = -INFINITY;
-}
-
-/* Probability masses are added in double, smallest first. Equal logits share their fate:
- * where the cut falls among them, all stay. */
-void sheaf__sampling_top_p(float *logits, int64_t vocab, float p, float *scratch)
-{
-    if (p >= 1)
-        return;
-    memcpy(scratch, logits, (size_t)vocab * sizeof *scratch);
-    qsort(scratch, (size_t)vocab, sizeof *scratch, ascending);
-    const float max = scratch[vocab - 1];
-    double total = 0, seen = 0;
-    for (int64_t i = 0; i < vocab; i++)
-        total += (double)sheaf__exp(scratch[i] - max);
-    float threshold = max;
-    for (int64_t i = 0; i < vocab; i++) {
-        seen += (double)sheaf__exp(scratch[i] - max);
-        if (seen > (1 - (double)p) * total) {
-            threshold = scratch[i];
+    const int32_t id = r->order[at];
+    for (int64_t child; (child = 2 * at + 1) < r->left; at = child) {
+        if (child + 1 < r->left && above(r, r->order[child + 1], r->order[child]))
+            child++;
+        if (!above(r, r->order[child], id))
             break;
-        }
+        r->order[at] = r->order[child];
     }
-    for (int64_t i = 0; i < vocab; i++)
-        if (logits[i] < threshold)
-            logits[i] = -INFINITY;
+    r->order[at] = id;
 }
 
-static int64_t largest(const float *x, int64_t n)
+static ranking rank(const float *logits, int64_t vocab, float *scratch)
 {
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (x[i] > x[best])
+    ranking r = { logits, (int32_t *)(void *)scratch, vocab, vocab };
+    for (int64_t i = 0; i < vocab; i++)
+        r.order[i] = (int32_t)i;
+    for (int64_t i = vocab / 2; i-- > 0;)
+        sift(&r, i);
+    return r;
+}
+
+static void take_next(ranking *r)
+{
+    const int32_t first = r->order[0];
+    r->order[0] = r->order[--r->left];
+    r->order[r->left] = first;
+    sift(r, 0);
+}
+
+/* The n-th largest, n from 0; takes what is missing. */
+static int32_t nth(ranking *r, int64_t n)
+{
+    while (r->all - r->left <= n)
+        take_next(r);
+    return r->order[r->all - 1 - n];
+}
+
+/* How many are at least as large as the k-th largest. */
+static int64_t count_largest(ranking *r, int64_t k)
+{
+    const float edge = r->logits[nth(r, k - 1)];
+    while (r->left > 0 && r->logits[r->order[0]] == edge)
+        take_next(r);
+    return r->all - r->left;
+}
+
+/* How many of the `from` largest have mass >= p of theirs together. */
+static int64_t count_mass(ranking *r, int64_t from, double p)
+{
+    const float max = r->logits[nth(r, 0)];
+    double total = 0, mass = 0;
+    int64_t kept = 0;
+    /* those outside the heap, or all: `from` is one of the two, in no matter what order */
+    for (int64_t i = r->all - from; i < r->all; i++)
+        total += weight(r->logits[r->order[i]], max);
+    while (kept < from && (kept == 0 || mass < p * total))
+        mass += weight(r->logits[nth(r, kept++)], max);
+    return kept;
+}
+
+static void cut(float *logits, int64_t vocab, const sheaf__sampling *how, float *scratch)
+{
+    const bool by_count = how->top_k > 0 && how->top_k < vocab;
+    const bool by_mass = how->top_p > 0 && how->top_p < 1;
+    int64_t kept = vocab;
+    if (vocab == 0 || (!by_count && !by_mass))
+        return;
+    ranking r = rank(logits, vocab, scratch);
+    if (by_count)
+        kept = count_largest(&r, how->top_k);
+    if (by_mass)
+        kept = count_mass(&r, kept, (double)how->top_p);
+    for (int64_t i = 0; i < vocab - kept; i++)
+        logits[r.order[i]] = -INFINITY;
+}
+
+void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
+                             const sheaf__sampling *how, float *scratch)
+{
+    for (int64_t i = 0; i < vocab; i++)
+        logits[i] = logits[i] == logits[i] ? logits[i] : -INFINITY;
+    if (how->repetition_penalty != 0 && how->repetition_penalty != 1)
+        penalize(logits, vocab, ids, n, how->repetition_penalty, scratch);
+    if (how->greedy)
+        return;
+    if (how->temperature != 0 && how->temperature != 1)
+        for (int64_t i = 0; i < vocab; i++)
+            logits[i] /= how->temperature;
+    cut(logits, vocab, how, scratch);
+}
+
+int64_t sheaf__sampling_greedy(const float *logits, int64_t vocab)
+{
+    int64_t best = -1;
+    float max = -INFINITY;
+    for (int64_t i = 0; i < vocab; i++)
+        if (logits[i] > max) {
+            max = logits[i];
             best = i;
+        }
     return best;
 }
 
-/* The id at which the cumulated probability passes u, ids ascending. */
-static int64_t draw(const float *logits, int64_t vocab, double u)
+int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u)
 {
-    const float max = logits[largest(logits, vocab)];
-    double total = 0, seen = 0;
-    int64_t last = 0;
+    const int64_t largest = sheaf__sampling_greedy(logits, vocab);
+    double total = 0, sum = 0;
+    if (largest < 0)
+        return -1;
     for (int64_t i = 0; i < vocab; i++)
-        total += (double)sheaf__exp(logits[i] - max);
-    for (int64_t i = 0; i < vocab; i++) {
-        const double mass = (double)sheaf__exp(logits[i] - max);
-        seen += mass;
-        if (mass > 0)
-            last = i;
-        if (mass > 0 && seen > u * total)
-            return i;
-    }
-    return last;
+        if (logits[i] > -INFINITY)
+            total += weight(logits[i], logits[largest]);
+    const double goal = (double)u * 0x1p-32 * total; /* below total, which the sum reaches */
+    for (int64_t i = 0; i < vocab; i++)
+        if (logits[i] > -INFINITY) {
+            sum += weight(logits[i], logits[largest]);
+            if (sum > goal)
+                return i;
+        }
+    return largest;
 }
 
-int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n, const sheaf__sampling *how,
-                             uint64_t sample, uint64_t step, float *scratch)
+int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
+                             const sheaf__sampling *how, uint64_t sample, uint64_t step,
+                             float *scratch)
 {
-    if (how->repetition_penalty != 1)
-        sheaf__sampling_penalty(logits, vocab, ids, n, how->repetition_penalty, scratch);
+    sheaf__sampling_process(logits, vocab, ids, n, how, scratch);
     if (how->greedy)
-        return largest(logits, vocab);
-    if (how->temperature != 1)
-        sheaf__sampling_temperature(logits, vocab, how->temperature);
-    sheaf__sampling_top_k(logits, vocab, how->top_k, scratch);
-    sheaf__sampling_top_p(logits, vocab, how->top_p, scratch);
-    const uint32_t number = sheaf__random_u32(how->seed, sheaf__name_key("sampling"), step, sample, 0, 0);
-    return draw(logits, vocab, ((double)number + 0.5) / 4294967296.0);
+        return sheaf__sampling_greedy(logits, vocab);
+    return sheaf__sampling_draw(logits, vocab,
+                                sheaf__random_u32(how->seed, SHEAF__PURPOSE_SAMPLING, 0, sample,
+                                                  step, 0));
 }

@@ -1,9 +1,10 @@
-/* sampling.h - from one row of logits to the next token.
+/* sampling.h - from a row of logits to the next token.
  *
- * Processors in the order of transformers: repetition penalty, temperature, top-k, top-p,
- * softmax, sample. The penalty acts in greedy mode too; temperature, top-k and top-p only
- * when sampling (reference llama.md, section 6). Everything is a function of its arguments:
- * random numbers are counter-based, so every rank picks the same token. */
+ * In the order of the reference (llama.md, section 6): repetition penalty,
+ * temperature, top-k, top-p, softmax, draw; the penalty also acts when greedy, the
+ * others do not. The result is a function of the row, the ids and the numbers
+ * below alone: sums run in one fixed order on one thread, and the random number is
+ * counter-based, so all ranks that hold the same row pick the same token. */
 #ifndef SHEAF_INFER_SAMPLING_H
 #define SHEAF_INFER_SAMPLING_H
 
@@ -11,31 +12,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Zero in any field means: leave that step out. */
 typedef struct sheaf__sampling {
     bool greedy;
-    float temperature;        /* > 0; 1 = none */
-    int64_t top_k;            /* 0 = all */
-    float top_p;              /* (0, 1]; 1 = all */
-    float repetition_penalty; /* > 0; 1 = none */
+    float temperature;        /* divides the logits, > 0 */
+    int64_t top_k;            /* keep the k largest, and what equals the smallest of them */
+    float top_p;              /* then the fewest of the largest whose mass is at least p; in
+                                 (0, 1], 1 keeps all; one stays in any case */
+    float repetition_penalty; /* > 0; 1 changes nothing */
     uint64_t seed;
 } sheaf__sampling;
+
+/* The purpose of sheaf__random_u32; ASCII "sampling". */
+#define SHEAF__PURPOSE_SAMPLING UINT64_C(0x73616d706c696e67)
 
 /* sheaf__sampling_scratch - floats of scratch the functions below need for `vocab`. */
 size_t sheaf__sampling_scratch(int64_t vocab);
 
-/* Each changes logits [vocab] in place; what is removed becomes -inf. */
-/* l = l > 0 ? l / c : l * c, once for every id that occurs in ids[0..n). */
-void sheaf__sampling_penalty(float *logits, int64_t vocab, const int64_t *ids, int64_t n, float c, float *scratch);
-void sheaf__sampling_temperature(float *logits, int64_t vocab, float t);
-/* Everything below the k-th largest goes; ties with it stay. */
-void sheaf__sampling_top_k(float *logits, int64_t vocab, int64_t k, float *scratch);
-/* Ascending, with cumulative softmax: what has cumulated to no more than 1 - p goes; the largest stays. */
-void sheaf__sampling_top_p(float *logits, int64_t vocab, float p, float *scratch);
+/* sheaf__sampling_process - the steps before the draw, in place.
+ *   logits   [vocab]; what is removed becomes -inf; a NaN counts as -inf
+ *   ids      [n] prompt and output so far, without padding; each distinct one gets
+ *            l > 0 ? l / c : l * c once; ids outside [0, vocab) are passed over
+ * Of equal logits at the edge of top-p those with the larger id stay (the stable
+ * ascending sort of the reference removes smaller ids first). */
+void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
+                             const sheaf__sampling *how, float *scratch);
 
-/* sheaf__sampling_next - applies what `how` asks for and gives the next id: the first largest when
- * greedy, else one drawn with the number for (seed, sample, step).
- *   ids  the n tokens so far, prompt included */
-int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n, const sheaf__sampling *how,
-                             uint64_t sample, uint64_t step, float *scratch);
+/* sheaf__sampling_greedy - the first index of the maximum; -1 if all are NaN or -inf. */
+int64_t sheaf__sampling_greedy(const float *logits, int64_t vocab);
+
+/* sheaf__sampling_draw - id i with probability exp(logits[i]) / sum: the first whose sum over
+ * ids 0..i exceeds u / 2^32 of the whole, in double. -1 as above. */
+int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u);
+
+/* sheaf__sampling_next - all of it: the next id of sequence `sample` (its number in the whole
+ * run), which has got `step` new tokens so far. The random number is
+ * sheaf__random_u32(seed, SHEAF__PURPOSE_SAMPLING, 0, sample, step, 0).
+ * Returns -1 when no logit is a number above -inf: the model is broken. */
+int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
+                             const sheaf__sampling *how, uint64_t sample, uint64_t step,
+                             float *scratch);
 
 #endif

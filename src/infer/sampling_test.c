@@ -1,80 +1,169 @@
-/* sampling_test.c - processors against the recordings; sampling by its distribution. */
-#include "tests/check.h"
+/* sampling_test.c - the processors against rows worked by hand and recorded ones; the draw
+ * against its probabilities. */
+#include "infer/sampling.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "formats/safetensors.h"
-#include "infer/sampling.h"
+#include "tests/check.h"
 #include "tests/golden.h"
 
-enum { MAX_VOCAB = 4096 };
+#define GONE -INFINITY
 
-static void read_floats(const sheaf_safetensors *f, const char *name, float *x, int64_t *n)
+/* ---- by hand ---- */
+static const struct {
+    const char *name;
+    sheaf__sampling how;
+    float logits[5], want[5];
+    int64_t n, ids[3];
+} by_hand[] = {
+    { "nothing asked for, nothing done", { 0 }, { 1, -2, 3, 0, 2 }, { 1, -2, 3, 0, 2 }, 1, { 0 } },
+    { "penalty divides above zero, multiplies below, once per id", { .repetition_penalty = 2 },
+      { 1, -2, 3, 0, 2 }, { 0.5f, -4, 3, 0, 2 }, 3, { 0, 1, 0 } },
+    { "penalty passes over ids outside", { .repetition_penalty = 2 },
+      { 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 0.5f }, 3, { -1, 5, 4 } },
+    { "temperature divides", { .temperature = 0.5f }, { 1, -2, 3, 0, 2 }, { 2, -4, 6, 0, 4 }, 0, { 0 } },
+    { "greedy: the penalty acts, the rest does not",
+      { .greedy = true, .temperature = 0.5f, .top_k = 1, .top_p = 0.1f, .repetition_penalty = 2 },
+      { 1, -2, 3, 0, 2 }, { 1, -2, 1.5f, 0, 2 }, 1, { 2 } },
+    { "top-k", { .top_k = 2 }, { 1, -2, 3, 0, 2 }, { GONE, GONE, 3, GONE, 2 }, 0, { 0 } },
+    { "top-k keeps ties at the edge", { .top_k = 2 }, { 1, 2, 3, 2, 2 }, { GONE, 2, 3, 2, 2 }, 0, { 0 } },
+    { "top-k of more than there are", { .top_k = 9 }, { 1, -2, 3, 0, 2 }, { 1, -2, 3, 0, 2 }, 0, { 0 } },
+    { "temperature before top-p: at 1/2 the larger of 1 and 2 has 0.88",
+      { .temperature = 0.5f, .top_p = 0.8f }, { 1, 2, GONE, GONE, GONE }, { GONE, 4, GONE, GONE, GONE }, 0, { 0 } },
+    { "top-p of equal ones: two fifths are not yet half", { .top_p = 0.5f },
+      { 1, 1, 1, 1, 1 }, { GONE, GONE, 1, 1, 1 }, 0, { 0 } },
+    { "one stays, however small p", { .top_p = 1e-6f },
+      { 1, -2, 3, 0, 2 }, { GONE, GONE, 3, GONE, GONE }, 0, { 0 } },
+    { "top-p counts what top-k left: 1/3 each", { .top_k = 3, .top_p = 0.6f },
+      { 5, 5, 5, 1, 1 }, { GONE, 5, 5, GONE, GONE }, 0, { 0 } },
+    { "NaN is removed", { .temperature = 1 }, { 1, NAN, 3, 0, 2 }, { 1, GONE, 3, 0, 2 }, 0, { 0 } },
+    { "an infinite logit outweighs all", { .top_p = 0.9f },
+      { 1, INFINITY, 3, 0, 2 }, { GONE, INFINITY, GONE, GONE, GONE }, 0, { 0 } },
+    { "the penalty may change who is largest", { .repetition_penalty = 4, .top_k = 1 },
+      { 1, -2, 3, 0, 2 }, { GONE, GONE, GONE, GONE, 2 }, 1, { 2 } },
+};
+
+static void test_sampling__rows_worked_by_hand(void **state)
 {
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(f, name);
-    if (e == NULL || e->dtype != SHEAF_F32 || e->bytes > MAX_VOCAB * 4)
-        fail_msg("%s: no float32 '%s'", f->path, name);
-    CHECK_OK(sheaf__safetensors_read(f, e, 0, x, e->bytes));
-    *n = e->bytes / 4;
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        float row[5], scratch[5];
+        memcpy(row, by_hand[i].logits, sizeof row);
+        sheaf__sampling_process(row, 5, by_hand[i].ids, by_hand[i].n, &by_hand[i].how, scratch);
+        CHECK_BYTES(by_hand[i].name, row, by_hand[i].want, sizeof row);
+    }
 }
 
-static void compare(const char *name, const float *got, const float *want, int64_t n)
+static void test_sampling__greedy_takes_the_first_of_the_largest(void **state)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (isinf(want[i]) || isinf(got[i])) {
-            if (got[i] != want[i])
-                fail_msg("%s: id %lld is %g, recorded %g", name, (long long)i, got[i], want[i]);
-        } else {
-            CHECK_NEAR(name, got[i], want[i], 1e-6 * (1 + fabs(want[i])));
+    assert_int_equal(sheaf__sampling_greedy((float[]){ 1, 3, 2, 3 }, 4), 1);
+    assert_int_equal(sheaf__sampling_greedy((float[]){ NAN, -3, NAN, -4 }, 4), 1);
+    assert_int_equal(sheaf__sampling_greedy((float[]){ NAN, GONE }, 2), -1);
+}
+
+/* Weights 1, 1, 2, 0: the quarters of u's range. */
+static void test_sampling__draw_follows_the_cumulative_sum(void **state)
+{
+    const float row[4] = { 0, 0, 0.69314718f, GONE };
+    const struct { uint32_t u; int64_t want; } table[] = {
+        { 0, 0 },           { 0x3fffff00u, 0 }, { 0x40000100u, 1 },
+        { 0x7fffff00u, 1 }, { 0x80000100u, 2 }, { UINT32_MAX, 2 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        assert_int_equal(sheaf__sampling_draw(row, 4, table[i].u), table[i].want);
+    assert_int_equal(sheaf__sampling_draw((float[]){ GONE, 7 }, 2, 0), 1);
+    assert_int_equal(sheaf__sampling_draw((float[]){ GONE, NAN }, 2, 5), -1);
+    assert_int_equal(sheaf__sampling_draw((float[]){ 1, INFINITY }, 2, UINT32_MAX), 1);
+}
+
+static void test_sampling__draws_come_as_often_as_their_probability(void **state)
+{
+    enum { DRAWS = 20000 };
+    const float logits[4] = { 0.5f, -1, 1.25f, 0 };
+    const sheaf__sampling how = { .temperature = 0.8f, .seed = 17 };
+    double p[4], sum = 0;
+    int count[4] = { 0 };
+    for (int i = 0; i < 4; i++)
+        sum += p[i] = exp(logits[i] / 0.8);
+    for (uint64_t n = 0; n < DRAWS; n++) {
+        float row[4], scratch[4];
+        memcpy(row, logits, sizeof row);
+        count[sheaf__sampling_next(row, 4, NULL, 0, &how, n % 100, n / 100, scratch)]++;
+    }
+    for (int i = 0; i < 4; i++) /* four standard deviations; the numbers are always the same */
+        CHECK_NEAR("frequency", (double)count[i] / DRAWS, p[i] / sum, 4 * sqrt(0.25 / DRAWS));
+}
+
+/* What a token depends on: seed, sequence and step, and nothing else. */
+static void test_sampling__a_token_is_a_function_of_seed_sequence_and_step(void **state)
+{
+    enum { VOCAB = 300 };
+    const sheaf__sampling how[2] = { { .seed = 1 }, { .seed = 2 } };
+    float row[VOCAB], scratch[VOCAB];
+    int64_t id[16], again[16];
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < 16; i++) {
+            const int n = pass == 0 ? i : 15 - i; /* another order */
+            for (int v = 0; v < VOCAB; v++)
+                row[v] = (float)(v % 7) * 0.01f;
+            (pass == 0 ? id : again)[n] = sheaf__sampling_next(
+                row, VOCAB, NULL, 0, &how[n & 1], n >> 1 & 1, (uint64_t)(n >> 2), scratch);
         }
+    assert_memory_equal(id, again, sizeof id);
+    int equal = 0;
+    for (int a = 0; a < 16; a++)
+        for (int b = 0; b < a; b++)
+            equal += id[a] == id[b];
+    assert_true(equal <= 4); /* 120 pairs, 1 in 300 by chance */
+}
+
+/* ---- recorded rows ---- */
+static void *tensor(sheaf_safetensors *file, const char *name, int64_t *n)
+{
+    const sheaf_safetensors_entry *entry = sheaf__safetensors_find(file, name);
+    if (entry == NULL)
+        fail_msg("%s: no tensor '%s'", file->path, name);
+    void *data = malloc((size_t)entry->bytes);
+    CHECK_OK(sheaf__safetensors_read(file, entry, 0, data, entry->bytes));
+    *n = entry->bytes / (int64_t)sheaf_dtype_bytes(entry->dtype);
+    return data;
 }
 
 static void check_file(const char *path)
 {
-    static float logits[MAX_VOCAB], x[MAX_VOCAB], want[MAX_VOCAB], scratch[MAX_VOCAB + 1];
-    static int64_t ids[MAX_VOCAB];
-    sheaf_safetensors *f;
-    int64_t n, k;
-    CHECK_OK(sheaf__safetensors_open(&f, path));
-    const sheaf_safetensors_entry *previous = sheaf__safetensors_find(f, "previous_ids");
-    assert_non_null(previous);
-    CHECK_OK(sheaf__safetensors_read(f, previous, 0, ids, previous->bytes));
-    const int64_t nids = previous->bytes / 8;
-    read_floats(f, "logits", logits, &n);
-    int ran = 0;
-    for (int64_t i = 0; i < f->header.count; i++) {
-        const char *name = f->header.entry[i].name;
-        float a = 0, t = 0, p = 0;
-        int top = 0;
-        memcpy(x, logits, sizeof x);
-        if (sscanf(name, "rep%f_temp%f_topk%d_topp%f", &a, &t, &top, &p) == 4) {
-            sheaf__sampling_penalty(x, n, ids, nids, a, scratch);
-            sheaf__sampling_temperature(x, n, t);
-            sheaf__sampling_top_k(x, n, top, scratch);
-            sheaf__sampling_top_p(x, n, p, scratch);
-        } else if (sscanf(name, "repetition_penalty_%f", &a) == 1) {
-            sheaf__sampling_penalty(x, n, ids, nids, a, scratch);
-        } else if (sscanf(name, "temperature_%f", &t) == 1) {
-            sheaf__sampling_temperature(x, n, t);
-        } else if (sscanf(name, "top_k_%d", &top) == 1) {
-            sheaf__sampling_top_k(x, n, top, scratch);
-        } else if (sscanf(name, "top_p_%f", &p) == 1) {
-            sheaf__sampling_top_p(x, n, p, scratch);
-        } else {
-            continue;
-        }
-        read_floats(f, name, want, &k);
-        assert_int_equal(k, n);
-        compare(name, x, want, n);
-        ran++;
+    static const struct { const char *name; sheaf__sampling how; } chain[] = {
+        { "repetition_penalty_1.3", { .repetition_penalty = 1.3f } },
+        { "temperature_0.7", { .temperature = 0.7f } },
+        { "top_k_10", { .top_k = 10 } },
+        { "top_p_0.8", { .top_p = 0.8f } },
+        { "rep1.2_temp0.7_topk20_topp0.9",
+          { .repetition_penalty = 1.2f, .temperature = 0.7f, .top_k = 20, .top_p = 0.9f } },
+    };
+    sheaf_safetensors *file;
+    int64_t vocab, nids, n;
+    CHECK_OK(sheaf__safetensors_open(&file, path));
+    float *logits = tensor(file, "logits", &vocab);
+    int64_t *ids = tensor(file, "previous_ids", &nids);
+    float *row = malloc((size_t)vocab * sizeof *row);
+    float *scratch = malloc(sheaf__sampling_scratch(vocab) * sizeof *scratch);
+    assert_int_equal(file->header.count, ARRAY_LEN(chain) + 2); /* none is passed over */
+    for (size_t i = 0; i < ARRAY_LEN(chain); i++) {
+        float *want = tensor(file, chain[i].name, &n);
+        assert_int_equal(n, vocab);
+        memcpy(row, logits, (size_t)vocab * sizeof *row);
+        sheaf__sampling_process(row, vocab, ids, nids, &chain[i].how, scratch);
+        CHECK_BYTES(chain[i].name, row, want, (size_t)vocab * sizeof *row);
+        free(want);
     }
-    assert_true(ran >= 5);
-    sheaf__safetensors_close(f);
+    free(scratch);
+    free(row);
+    free(ids);
+    free(logits);
+    sheaf__safetensors_close(file);
 }
 
-static void test_processors__equal_the_recordings(void **state)
+static void test_sampling__recorded_processors_bit_for_bit(void **state)
 {
     char root[1100], path[1400];
     char **names;
@@ -83,66 +172,66 @@ static void test_processors__equal_the_recordings(void **state)
     CHECK_OK(sheaf__list_dir(&names, &count, root));
     for (int64_t i = 0; i < count; i++) {
         snprintf(path, sizeof path, "%s/%s/logits_processors.safetensors", root, names[i]);
-        if (access(path, R_OK) == 0) {
-            check_file(path);
-            ran++;
-        }
+        if (access(path, R_OK) != 0)
+            continue;
+        check_file(path);
+        ran++;
     }
     sheaf__names_free(names, count);
-    assert_true(ran > 0);
+    assert_true(ran >= 4);
 }
 
-static void test_penalty__once_per_id(void **state)
+/* ---- the cuts against their definition ---- */
+static bool stays(const float *logits, int vocab, int id, int64_t k, double p, bool *close)
 {
-    float l[4] = { 2, -2, 0, 4 }, scratch[5];
-    const int64_t ids[] = { 0, 1, 0, 0, 2, 9, -1 };
-    sheaf__sampling_penalty(l, 4, ids, 7, 2, scratch);
-    const float want[4] = { 1, -4, 0, 4 };
-    CHECK_BYTES("penalty", l, want, sizeof want);
-}
-
-static void test_greedy__first_of_equals(void **state)
-{
-    float l[5] = { 1, 3, 3, 2, 3 }, scratch[6];
-    const sheaf__sampling how = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 };
-    assert_int_equal(sheaf__sampling_next(l, 5, NULL, 0, &how, 0, 0, scratch), 1);
-}
-
-static void test_sampling__follows_the_distribution(void **state)
-{
-    const float base[3] = { logf(0.5f), logf(0.3f), logf(0.2f) };
-    const double want[3] = { 0.5, 0.3, 0.2 };
-    const sheaf__sampling how = { .temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 11 };
-    int seen[3] = { 0 };
-    float scratch[4];
-    for (uint64_t i = 0; i < 30000; i++) {
-        float l[3];
-        memcpy(l, base, sizeof l);
-        seen[sheaf__sampling_next(l, 3, NULL, 0, &how, i % 7, i, scratch)]++;
+    double total = 0, mass = 0;
+    for (int o = 0; o < vocab; o++) {
+        int larger = 0;
+        for (int x = 0; x < vocab; x++)
+            larger += logits[x] > logits[o];
+        if (k != 0 && larger >= k) { /* removed by top-k, with its equals */
+            if (o == id)
+                return false;
+            continue;
+        }
+        total += exp(logits[o]);
+        if (logits[o] > logits[id] || (logits[o] == logits[id] && o > id))
+            mass += exp(logits[o]);
     }
-    for (int i = 0; i < 3; i++) /* 5 standard deviations of a count of 30000 */
-        CHECK_NEAR("share", seen[i] / 30000.0, want[i], 5 * sqrt(want[i] * (1 - want[i]) / 30000));
+    *close = fabs(mass / total - p) < 1e-6;
+    return p >= 1 || mass < p * total;
 }
 
-static void test_sampling__never_what_was_removed(void **state)
+static void test_sampling__cuts_agree_with_their_definition(void **state)
 {
-    const sheaf__sampling how = { .temperature = 1, .top_k = 2, .top_p = 1, .repetition_penalty = 1 };
-    float scratch[5];
-    for (uint64_t i = 0; i < 1000; i++) {
-        float l[4] = { 0, 1, 0.5f, -1 };
-        const int64_t id = sheaf__sampling_next(l, 4, NULL, 0, &how, 0, i, scratch);
-        assert_true(id == 1 || id == 2);
-    }
+    enum { VOCAB = 120 };
+    float row[VOCAB], logits[VOCAB], scratch[VOCAB];
+    for (int v = 0; v < VOCAB; v++) /* every value twice */
+        logits[v] = 4 * sinf((float)(v % 60) * 12.9898f);
+    for (int64_t k = 0; k < VOCAB; k += 7)
+        for (int i = 1; i <= 10; i++) {
+            const sheaf__sampling how = { .top_k = k, .top_p = 0.1f * (float)i };
+            memcpy(row, logits, sizeof row);
+            sheaf__sampling_process(row, VOCAB, NULL, 0, &how, scratch);
+            for (int v = 0; v < VOCAB; v++) {
+                bool close = false;
+                const bool want = stays(logits, VOCAB, v, k, (double)how.top_p, &close);
+                if ((row[v] == logits[v]) != want && !close)
+                    fail_msg("k %d, p 0.%d: id %d", (int)k, i, v);
+            }
+        }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processors__equal_the_recordings),
-        cmocka_unit_test(test_penalty__once_per_id),
-        cmocka_unit_test(test_greedy__first_of_equals),
-        cmocka_unit_test(test_sampling__follows_the_distribution),
-        cmocka_unit_test(test_sampling__never_what_was_removed),
+        cmocka_unit_test(test_sampling__rows_worked_by_hand),
+        cmocka_unit_test(test_sampling__greedy_takes_the_first_of_the_largest),
+        cmocka_unit_test(test_sampling__draw_follows_the_cumulative_sum),
+        cmocka_unit_test(test_sampling__draws_come_as_often_as_their_probability),
+        cmocka_unit_test(test_sampling__a_token_is_a_function_of_seed_sequence_and_step),
+        cmocka_unit_test(test_sampling__recorded_processors_bit_for_bit),
+        cmocka_unit_test(test_sampling__cuts_agree_with_their_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
