@@ -85,8 +85,28 @@ SHEAF__INLINE void v_store_halves(uint16_t *p, __m256i a, int64_t count)
     else
         _mm256_mask_storeu_epi16(p, v_first(count), a);
 }
-SHEAF__INLINE veci vi_from_halves(__m256i a) { return _mm512_cvtepu16_epi32(a); }
-SHEAF__INLINE __m256i vi_low_halves(veci a) { return _mm512_cvtepi32_epi16(a); }
+/* Element i to the upper half of lane i, and back; one permutation each. */
+SHEAF__INLINE vec v_from_bf16(__m256i a)
+{
+    const __m512i spread = vi_left(vi_counting(), 16);
+    return v_float(_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, spread, _mm512_castsi256_si512(a)));
+}
+SHEAF__INLINE __m256i vi_upper_halves(veci a)
+{
+    const __m512i odd = _mm512_setr_epi32(0x00030001, 0x00070005, 0x000b0009, 0x000f000d, 0x00130011,
+                                          0x00170015, 0x001b0019, 0x001f001d, 0, 0, 0, 0, 0, 0, 0, 0);
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, a));
+}
+/* sheaf__bf16 in the upper half of each lane; the lower half is left over. In a NaN it
+ * does not matter whether the 1 of an odd number is added: it stays in that half. */
+SHEAF__INLINE veci vi_bf16(vec x)
+{
+    const veci bits = v_bits(x);
+    const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+    const __mmask16 odd = _mm512_test_epi32_mask(bits, vi_set(0x10000));
+    const veci sum = _mm512_mask_add_epi32(vi_set(SHEAF__NAN_BITS), number, bits, vi_set(0x7fff));
+    return _mm512_mask_add_epi32(sum, odd, sum, vi_set(1));
+}
 SHEAF__INLINE vec v_from_f16(__m256i a) { return _mm512_cvtph_ps(a); }
 SHEAF__INLINE __m256i v_f16(vec a) { return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT); }
 
@@ -241,15 +261,24 @@ SHEAF__INLINE void v_store_halves(uint16_t *p, __m256i x, int64_t count)
     _mm256_storeu_si256((__m256i *)copy, x);
     memcpy(p, copy, (size_t)count * 2);
 }
-SHEAF__INLINE veci vi_from_halves(__m256i x)
+SHEAF__INLINE vec v_from_bf16(__m256i x)
 {
-    return (veci){ _mm256_cvtepu16_epi32(_mm256_castsi256_si128(x)),
-                   _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1)) };
+    const __m256i a = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(x));
+    const __m256i b = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1));
+    return v_float(vi_left((veci){ a, b }, 16));
 }
-/* Upper halves must be zero. */
-SHEAF__INLINE __m256i vi_low_halves(veci x)
+SHEAF__INLINE __m256i vi_upper_halves(veci x)
 {
-    return _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xd8);
+    const veci low = vi_right(x, 16);
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(low.a, low.b), 0xd8);
+}
+/* sheaf__bf16 in the upper half of each lane; the lower half is left over. */
+SHEAF__INLINE veci vi_bf16(vec x)
+{
+    const veci bits = v_bits(x);
+    const veci odd = vi_and(vi_right(bits, 16), vi_set(1));
+    const vec sum = v_float(vi_add(vi_add(bits, vi_set(0x7fff)), odd));
+    return v_bits(v_select(v_is_nan(x), v_float(vi_set(SHEAF__NAN_BITS)), sum));
 }
 SHEAF__INLINE vec v_from_f16(__m256i x)
 {
@@ -278,16 +307,6 @@ SHEAF__INLINE vec v_keep(int64_t count, vec now, vec before)
     return count == 16 ? now : v_select(v_first(count), now, before);
 }
 
-/* The bits of sheaf__bf16, in the low half of each lane. */
-SHEAF__INLINE veci vi_bf16(vec x)
-{
-    const veci bits = v_bits(x);
-    const veci odd = vi_and(vi_right(bits, 16), vi_set(1));
-    const veci sum = vi_right(vi_add(vi_add(bits, vi_set(0x7fff)), odd), 16);
-    return v_bits(v_select(v_is_nan(x), v_float(vi_set(SHEAF__NAN_BF16)), v_float(sum)));
-}
-SHEAF__INLINE vec v_from_bf16(__m256i halves) { return v_float(vi_left(vi_from_halves(halves), 16)); }
-
 /* sheaf__load, sheaf__store and sheaf__rounded of elements i .. i + count - 1. */
 SHEAF__INLINE vec v_read(const void *x, int64_t i, int64_t count, sheaf_dtype dtype)
 {
@@ -298,32 +317,60 @@ SHEAF__INLINE vec v_read(const void *x, int64_t i, int64_t count, sheaf_dtype dt
 SHEAF__INLINE void v_write(void *y, int64_t i, vec value, int64_t count, sheaf_dtype dtype)
 {
     if (dtype == SHEAF_BF16)
-        v_store_halves((uint16_t *)y + i, vi_low_halves(vi_bf16(value)), count);
+        v_store_halves((uint16_t *)y + i, vi_upper_halves(vi_bf16(value)), count);
     else
         v_store((float *)y + i, v_one_nan(value), count);
 }
 SHEAF__INLINE vec v_rounded(vec value, sheaf_dtype dtype)
 {
-    return dtype == SHEAF_BF16 ? v_float(vi_left(vi_bf16(value), 16)) : value;
+    return dtype == SHEAF_BF16 ? v_float(vi_and(vi_bf16(value), vi_set(0xffff0000))) : value;
 }
 
-/* sheaf__exp; see there. */
-SHEAF__INLINE vec v_exp(vec x)
+/* How many vectors a kernel with an exponential takes at a time. Its long chains of
+ * dependent steps fill the scheduler when one vector follows the other; step by step
+ * through several they do not wait. */
+#define SHEAF__MANY 4
+
+/* sheaf__exp of `many` vectors (but for the bits of a NaN: as every result, it is made
+ * one when stored). */
+SHEAF__INLINE void v_exp(vec *e, const vec *x, const int many)
 {
-    const vec shifted = v_fma(x, v_set(0x1.715476p+0f), v_set(0x1.8p23f));
-    const vec n = v_sub(shifted, v_set(0x1.8p23f));
-    vec r = v_fma(n, v_set(-0x1.62e430p-1f), x);
-    r = v_fma(n, v_set(0x1.05c610p-29f), r);
-    vec q = v_set(0x1.6a217cp-10f);
-    q = v_fma(q, r, v_set(0x1.123b8ap-7f));
-    q = v_fma(q, r, v_set(0x1.5558fcp-5f));
-    q = v_fma(q, r, v_set(0x1.555490p-3f));
-    q = v_fma(q, r, v_set(0x1.fffffcp-2f));
-    const vec y = v_add(v_fma(v_mul(r, r), q, r), v_set(1));
-    vec e = v_float(vi_add(v_bits(y), vi_left(v_bits(shifted), 23)));
-    e = v_select(v_less(x, v_set(-0x1.5d589ep+6f)), v_zero(), e);
-    e = v_select(v_less(v_set(0x1.62e42ep+6f), x), v_set(__builtin_inff()), e);
-    return v_select(v_is_nan(x), v_float(vi_set(SHEAF__NAN_BITS)), e);
+    static const float q_terms[] = { 0x1.123b8ap-7f, 0x1.5558fcp-5f, 0x1.555490p-3f, 0x1.fffffcp-2f };
+    const vec rounder = v_set(0x1.8p23f), least = v_set(-0x1.5d589ep+6f);
+    vec shifted[SHEAF__MANY], n[SHEAF__MANY], r[SHEAF__MANY], q[SHEAF__MANY];
+    for (int k = 0; k < many; k++) {
+#ifdef __AVX512F__
+        r[k] = _mm512_min_ps(v_set(89), x[k]); /* keeps a NaN */
+#else
+        r[k] = x[k];
+#endif
+        shifted[k] = v_fma(r[k], v_set(0x1.715476p+0f), rounder);
+    }
+    for (int k = 0; k < many; k++)
+        n[k] = v_sub(shifted[k], rounder);
+    for (int k = 0; k < many; k++)
+        r[k] = v_fma(n[k], v_set(-0x1.62e430p-1f), r[k]);
+    for (int k = 0; k < many; k++)
+        r[k] = v_fma(n[k], v_set(0x1.05c610p-29f), r[k]);
+    for (int k = 0; k < many; k++)
+        q[k] = v_set(0x1.6a217cp-10f);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < many; k++)
+            q[k] = v_fma(q[k], r[k], v_set(q_terms[i]));
+    for (int k = 0; k < many; k++)
+        q[k] = v_fma(v_mul(r[k], r[k]), q[k], r[k]);
+    for (int k = 0; k < many; k++) {
+        const vec y = v_add(q[k], v_set(1));
+#ifdef __AVX512F__
+        /* vscalefps overflows by itself from 89 on. */
+        e[k] = _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x[k], least, _CMP_NLT_UQ), y, n[k]);
+#else
+        vec scaled = v_float(vi_add(v_bits(y), vi_left(v_bits(shifted[k]), 23)));
+        scaled = v_select(v_less(x[k], least), v_zero(), scaled);
+        scaled = v_select(v_less(v_set(0x1.62e42ep+6f), x[k]), v_set(__builtin_inff()), scaled);
+        e[k] = v_select(v_is_nan(x[k]), x[k], scaled);
+#endif
+    }
 }
 
 /* The bits of sheaf__order. */

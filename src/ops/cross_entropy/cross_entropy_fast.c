@@ -32,18 +32,33 @@ void SHEAF__FAST(row_max)(float *max, const float *logits, int64_t ld, int64_t r
     }
 }
 
+/* e^(logit - max) of `many` vectors from column c on. */
+SHEAF__INLINE void exp_part(vec *e, const float *logits, vec max, int64_t c, const int many, int64_t count)
+{
+    for (int k = 0; k < many; k++)
+        e[k] = v_sub(v_load(logits + c + 16 * k, count), max);
+    v_exp(e, e, many);
+}
+
 void SHEAF__FAST(row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max,
                              int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++, logits += ld) {
         const vec top = v_set(max[r]);
-        vec total = v_zero();
+        vec e[SHEAF__MANY], total = v_zero();
         int64_t c = 0;
-        for (; c + 16 <= cols; c += 16)
-            total = v_add(total, v_exp(v_sub(v_load(logits + c, 16), top)));
+        for (; c + 16 * SHEAF__MANY <= cols; c += 16 * SHEAF__MANY) {
+            exp_part(e, logits, top, c, SHEAF__MANY, 16);
+            for (int k = 0; k < SHEAF__MANY; k++)
+                total = v_add(total, e[k]);
+        }
+        for (; c + 16 <= cols; c += 16) {
+            exp_part(e, logits, top, c, 1, 16);
+            total = v_add(total, e[0]);
+        }
         if (c < cols) {
-            const vec e = v_exp(v_sub(v_load(logits + c, cols - c), top));
-            total = v_keep(cols - c, v_add(total, e), total);
+            exp_part(e, logits, top, c, 1, cols - c);
+            total = v_keep(cols - c, v_add(total, e[0]), total);
         }
         float lane[16];
         v_store(lane, total, 16);
@@ -52,10 +67,14 @@ void SHEAF__FAST(row_sumexp)(float *sum, const float *logits, int64_t ld, const 
 }
 
 SHEAF__INLINE void softmax_part(void *d, int64_t di, const float *logits, vec max, vec sum,
-                                vec scale, int64_t c, int64_t count, sheaf_dtype dtype)
+                                vec scale, int64_t c, const int many, int64_t count, sheaf_dtype dtype)
 {
-    const vec p = v_div(v_exp(v_sub(v_load(logits + c, count), max)), sum);
-    v_write(d, di + c, v_mul(p, scale), count, dtype);
+    vec p[SHEAF__MANY];
+    exp_part(p, logits, max, c, many, count);
+    for (int k = 0; k < many; k++)
+        p[k] = v_div(p[k], sum);
+    for (int k = 0; k < many; k++)
+        v_write(d, di + c + 16 * k, v_mul(p[k], scale), count, dtype);
 }
 
 /* p - 0 is p, so every column can go as if it were not the target; then the target. */
@@ -71,10 +90,12 @@ SHEAF__INLINE void row_dlogits(void *d, int64_t ldd, const float *logits, int64_
         }
         const vec top = v_set(max[r]), total = v_set(sum[r]), by = v_set(scale);
         int64_t c = 0;
+        for (; c + 16 * SHEAF__MANY <= cols; c += 16 * SHEAF__MANY)
+            softmax_part(d, r * ldd, logits, top, total, by, c, SHEAF__MANY, 16, dtype);
         for (; c + 16 <= cols; c += 16)
-            softmax_part(d, r * ldd, logits, top, total, by, c, 16, dtype);
+            softmax_part(d, r * ldd, logits, top, total, by, c, 1, 16, dtype);
         if (c < cols)
-            softmax_part(d, r * ldd, logits, top, total, by, c, cols - c, dtype);
+            softmax_part(d, r * ldd, logits, top, total, by, c, 1, cols - c, dtype);
         if (target[r] >= 0 && target[r] < cols) {
             const float p = sheaf__exp(logits[target[r]] - max[r]) / sum[r];
             sheaf__store(d, r * ldd + target[r], (p - 1.0f) * scale, dtype);

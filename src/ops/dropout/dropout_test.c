@@ -60,6 +60,13 @@ static void test_dropout__edges_of_the_threshold(void **state)
     how.threshold = 0, how.scale = 1;
     sheaf__kernels_for("ref")->dropout(y, x, 64, 1, 64, &how, SHEAF_F32);
     CHECK_BYTES("p = 0 keeps all", y, x, sizeof x);
+    const uint32_t fifth = sheaf__random_u32(7, 11, 13, 0, 0, 5);
+    how.threshold = fifth;
+    sheaf__kernels_for("ref")->dropout(y, x, 64, 1, 64, &how, SHEAF_F32);
+    CHECK_NEAR("equal to the threshold is kept", y[5], x[5], 0);
+    how.threshold = fifth + 1;
+    sheaf__kernels_for("ref")->dropout(y, x, 64, 1, 64, &how, SHEAF_F32);
+    CHECK_NEAR("below it is not", y[5], 0, 0);
     x[3] = NAN, x[4] = INFINITY, how.threshold = UINT32_MAX;
     sheaf__kernels_for("ref")->dropout(y, x, 64, 1, 64, &how, SHEAF_F32);
     for (int i = 0; i < 64; i++)

@@ -11,6 +11,8 @@ static void test_lanes__join_in_the_order_of_the_contract(void **state)
     CHECK_NEAR("8 apart, then 4: both lost", sheaf__lanes_join(lane), 0x1p24, 0);
     lane[8] = 0, lane[12] = 1;
     CHECK_NEAR("4 and 12 meet first", sheaf__lanes_join(lane), 0x1p24 + 2, 0);
+    lane[4] = lane[12] = 0, lane[1] = lane[9] = 1;
+    CHECK_NEAR("1 and 9 meet before 1 and 0", sheaf__lanes_join(lane), 0x1p24 + 2, 0);
     float x[33] = { 0 };
     x[0] = 0x1p24f, x[16] = 1, x[32] = 1;
     CHECK_NEAR("one lane, one after the other", sheaf__lanes_sum(x, 33), 0x1p24, 0);
@@ -35,14 +37,14 @@ static void test_squares__small_ones_beside_a_large_one(void **state)
 
 static void test_column_sums__add_block_by_block_to_what_is_there(void **state)
 {
-    /* Column 0: 300 ones onto 2^24. As blocks: 2^24 + 256, then + 44. One by one, each
-     * would be lost. Column 1: the sum of 0 .. 299. */
-    float x[300][3], out[2] = { 0x1p24f, 1 };
+    /* Column 0: a one in each of two blocks, each lost against 2^24; as one sum of 2 they
+     * would not be. Column 1: 300 ones, which one by one would be lost. */
+    float x[300][3] = { { 0 } }, out[2] = { 0x1p24f, 0x1p24f };
     for (int r = 0; r < 300; r++)
-        x[r][0] = 1, x[r][1] = (float)r, x[r][2] = NAN;
+        x[r][0] = r % 256 == 0, x[r][1] = 1, x[r][2] = NAN;
     sheaf__kernels_for("ref")->column_sums(out, x, 3, 300, 2, SHEAF_F32);
-    CHECK_NEAR("ones", out[0], 0x1p24 + 300, 0);
-    CHECK_NEAR("ramp", out[1], 1 + 299 * 300 / 2, 0);
+    CHECK_NEAR("a block each", out[0], 0x1p24, 0);
+    CHECK_NEAR("300 ones", out[1], 0x1p24 + 300, 0);
 }
 
 enum { MOST = 600 * 70 };

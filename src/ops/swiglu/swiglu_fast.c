@@ -3,21 +3,39 @@
 
 #include "ops/vec.h"
 
-SHEAF__INLINE void ahead(void *h, const void *gate, const void *up, int64_t i, int64_t count,
-                         sheaf_dtype dtype)
+/* 1 + e^-g of `many` vectors; each body works on as many, and only a single one may
+ * have a count below 16. */
+SHEAF__INLINE void one_and_exp(vec *sum, const vec *g, const int many)
 {
-    const vec g = v_read(gate, i, count, dtype), u = v_read(up, i, count, dtype);
-    const vec silu = v_div(g, v_add(v_set(1), v_exp(v_negate(g))));
-    v_write(h, i, v_mul(silu, u), count, dtype);
+    for (int k = 0; k < many; k++)
+        sum[k] = v_negate(g[k]);
+    v_exp(sum, sum, many);
+    for (int k = 0; k < many; k++)
+        sum[k] = v_add(v_set(1), sum[k]);
+}
+
+SHEAF__INLINE void ahead(void *h, const void *gate, const void *up, int64_t i, const int many,
+                         int64_t count, sheaf_dtype dtype)
+{
+    vec g[SHEAF__MANY], sum[SHEAF__MANY];
+    for (int k = 0; k < many; k++)
+        g[k] = v_read(gate, i + 16 * k, count, dtype);
+    one_and_exp(sum, g, many);
+    for (int k = 0; k < many; k++)
+        g[k] = v_div(g[k], sum[k]);
+    for (int k = 0; k < many; k++)
+        v_write(h, i + 16 * k, v_mul(g[k], v_read(up, i + 16 * k, count, dtype)), count, dtype);
 }
 
 SHEAF__INLINE void swiglu(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype)
 {
     int64_t i = 0;
+    for (; i + 16 * SHEAF__MANY <= n; i += 16 * SHEAF__MANY)
+        ahead(h, gate, up, i, SHEAF__MANY, 16, dtype);
     for (; i + 16 <= n; i += 16)
-        ahead(h, gate, up, i, 16, dtype);
+        ahead(h, gate, up, i, 1, 16, dtype);
     if (i < n)
-        ahead(h, gate, up, i, n - i, dtype);
+        ahead(h, gate, up, i, 1, n - i, dtype);
 }
 
 void SHEAF__FAST(swiglu)(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype)
@@ -29,24 +47,34 @@ void SHEAF__FAST(swiglu)(void *h, const void *gate, const void *up, int64_t n, s
 }
 
 SHEAF__INLINE void back(void *dgate, void *dup, const void *dh, const void *gate, const void *up,
-                        int64_t i, int64_t count, sheaf_dtype dtype)
+                        int64_t i, const int many, int64_t count, sheaf_dtype dtype)
 {
-    const vec one = v_set(1), d = v_read(dh, i, count, dtype);
-    const vec g = v_read(gate, i, count, dtype), u = v_read(up, i, count, dtype);
-    const vec p = v_div(one, v_add(one, v_exp(v_negate(g))));
-    const vec slope = v_mul(p, v_add(one, v_mul(g, v_sub(one, p))));
-    v_write(dup, i, v_mul(d, v_mul(g, p)), count, dtype);
-    v_write(dgate, i, v_mul(v_mul(d, u), slope), count, dtype);
+    const vec one = v_set(1);
+    vec g[SHEAF__MANY], p[SHEAF__MANY], slope[SHEAF__MANY];
+    for (int k = 0; k < many; k++)
+        g[k] = v_read(gate, i + 16 * k, count, dtype);
+    one_and_exp(p, g, many);
+    for (int k = 0; k < many; k++)
+        p[k] = v_div(one, p[k]);
+    for (int k = 0; k < many; k++)
+        slope[k] = v_mul(p[k], v_add(one, v_mul(g[k], v_sub(one, p[k]))));
+    for (int k = 0; k < many; k++) {
+        const vec d = v_read(dh, i + 16 * k, count, dtype), u = v_read(up, i + 16 * k, count, dtype);
+        v_write(dup, i + 16 * k, v_mul(d, v_mul(g[k], p[k])), count, dtype);
+        v_write(dgate, i + 16 * k, v_mul(v_mul(d, u), slope[k]), count, dtype);
+    }
 }
 
 SHEAF__INLINE void swiglu_back(void *dgate, void *dup, const void *dh, const void *gate,
                                const void *up, int64_t n, sheaf_dtype dtype)
 {
     int64_t i = 0;
+    for (; i + 16 * SHEAF__MANY <= n; i += 16 * SHEAF__MANY)
+        back(dgate, dup, dh, gate, up, i, SHEAF__MANY, 16, dtype);
     for (; i + 16 <= n; i += 16)
-        back(dgate, dup, dh, gate, up, i, 16, dtype);
+        back(dgate, dup, dh, gate, up, i, 1, 16, dtype);
     if (i < n)
-        back(dgate, dup, dh, gate, up, i, n - i, dtype);
+        back(dgate, dup, dh, gate, up, i, 1, n - i, dtype);
 }
 
 void SHEAF__FAST(swiglu_back)(void *dgate, void *dup, const void *dh, const void *gate,
