@@ -25,13 +25,17 @@ enum { MAX_MODELS = 64 };
 static char *model_dir[MAX_MODELS]; /* "ROOT/llama/tiny_llama" */
 static int models;
 
+/* "dir/name"; the last sixteen results stay valid. */
 static const char *in_dir(const char *dir, const char *name)
 {
-    static char room[8][1200];
+    static char *ring[16];
     static int next;
-    char *p = room[next++ % 8];
-    snprintf(p, sizeof room[0], "%s/%s", dir, name);
-    return p;
+    char *joined = NULL;
+    if (asprintf(&joined, "%s/%s", dir, name) < 0)
+        fail_msg("out of memory");
+    char **slot = &ring[next++ % 16];
+    free(*slot);
+    return *slot = joined;
 }
 
 static bool exists(const char *path) { return access(path, R_OK) == 0; }
@@ -40,8 +44,7 @@ static int find_models(void **state)
 {
     char **names;
     int64_t count;
-    char root[1100];
-    snprintf(root, sizeof root, "%s", golden("llama"));
+    const char *root = golden("llama");
     CHECK_OK(sheaf__list_dir(&names, &count, root));
     for (int64_t i = 0; i < count && models < MAX_MODELS; i++)
         if (exists(in_dir(in_dir(root, names[i]), "hf/config.json")) && exists(in_dir(in_dir(root, names[i]), "fwd_inputs.safetensors")))
@@ -156,9 +159,9 @@ static void test_forward__both_config_styles(void **state)
     for (int i = 0; i < models; i++) {
         check_forward(model_dir[i], NULL);
         if (exists(in_dir(model_dir[i], "config_4x_style.json"))) {
-            char config[1200];
-            snprintf(config, sizeof config, "%s", in_dir(model_dir[i], "config_4x_style.json"));
+            char *config = strdup(in_dir(model_dir[i], "config_4x_style.json"));
             check_forward(model_dir[i], config);
+            free(config);
         }
     }
 }
@@ -307,10 +310,12 @@ static void test_adapters__logits_without_merging(void **state)
     int ran = 0;
     for (int i = 0; i < models; i++)
         for (size_t v = 0; v < ARRAY_LEN(variants); v++) {
-            char dir[1200];
-            snprintf(dir, sizeof dir, "%s/lora_variants/%s", model_dir[i], variants[v]);
-            if (!exists(in_dir(dir, "adapter/adapter_config.json")))
+            char *dir = NULL;
+            assert_true(asprintf(&dir, "%s/lora_variants/%s", model_dir[i], variants[v]) > 0);
+            if (!exists(in_dir(dir, "adapter/adapter_config.json"))) {
+                free(dir);
                 continue;
+            }
             const recording r = record_of(dir, "logits.safetensors"), in = record_of(model_dir[i], "fwd_inputs.safetensors");
             int64_t n, nmask;
             double *want = values(&r, "logits_row0", &n), *mask = values(&in, "attention_mask", &nmask);
@@ -320,6 +325,7 @@ static void test_adapters__logits_without_merging(void **state)
                 free(f.logits);
             }
             ran++;
+            free(dir);
             free(want);
             free(mask);
             sheaf__safetensors_close(r.file);
@@ -377,7 +383,8 @@ static void check_generation(const char *dir, const char *hf, const char *adapte
         sheaf__continuation out[8];
         generation g = { prompt, 0, { .sampling = { .greedy = true, .temperature = 1, .top_p = 1,
                                       .repetition_penalty = penalty == NULL ? 1 : (float)json_number_value(penalty) },
-                                      .max_new = json_integer_value(json_object_get(settings, "max_new_tokens")), .batch = 8,
+                                      .max_new = settings == NULL ? (int64_t)(json_array_size(json_object_get(one, "sequence")) - json_array_size(json_object_get(one, "prompt")))
+                                                         : json_integer_value(json_object_get(settings, "max_new_tokens")), .batch = 8,
                                       .stop = &stop, .nstop = json_is_integer(eos) }, out };
         g.count = batch == NULL ? 1 : (int64_t)json_array_size(batch);
         for (int64_t i = 0; i < g.count; i++) {
@@ -470,10 +477,9 @@ static void compare_all(sheaf_source *got, const recording *want, const char *st
 
 static void check_training(const char *dir, bool lora, int ranks)
 {
-    char run_dir[1200], out[1300], hf[1200];
-    snprintf(run_dir, sizeof run_dir, "%s/%s", dir, lora ? "lora" : "full_train");
-    snprintf(hf, sizeof hf, "%s/hf", dir);
-    snprintf(out, sizeof out, "%s/run-%d-%d", temporary(), lora, ranks);
+    char *run_dir = strdup(in_dir(dir, lora ? "lora" : "full_train")), *hf = strdup(in_dir(dir, "hf")), *out = NULL;
+    static int runs;
+    assert_true(asprintf(&out, "%s/run-%d", temporary(), runs++) > 0);
     json_t *log = json_of(run_dir, "log.json");
     const recording batches = record_of(run_dir, "batches.safetensors");
     const json_t *optimizer = json_object_get(log, "optimizer"), *steps = json_object_get(log, "steps");
@@ -482,13 +488,13 @@ static void check_training(const char *dir, bool lora, int ranks)
     sheaf_train_options o;
     sheaf_train_options_default(&o);
     int64_t rows = 0;
-    char data[1200];
-    snprintf(data, sizeof data, "%s", batches_file(&batches, (int64_t)json_array_size(steps), micros, &rows));
+    char *data = strdup(batches_file(&batches, (int64_t)json_array_size(steps), micros, &rows));
     o.model = hf;
     o.data = data;
     o.out = out;
     o.method = lora ? SHEAF_METHOD_LORA : SHEAF_METHOD_FULL;
-    o.adapter = lora ? in_dir(run_dir, "adapter_init") : NULL;
+    char *adapter = strdup(in_dir(run_dir, "adapter_init"));
+    o.adapter = lora ? adapter : NULL;
     o.tp = ranks;
     o.threads = 2;
     o.steps = (int64_t)json_array_size(steps);
@@ -499,7 +505,7 @@ static void check_training(const char *dir, bool lora, int ranks)
     o.weight_decay = json_number_value(json_object_get(optimizer, "weight_decay"));
     o.clip = json_number_value(json_object_get(log, "max_grad_norm"));
     o.warmup = json_integer_value(json_object_get(log, "warmup_steps"));
-    o.schedule = strcmp(schedule, "cosine") == 0 ? SHEAF_SCHEDULE_COSINE : SHEAF_SCHEDULE_LINEAR;
+    o.schedule = strncmp(schedule, "cosine", 6) == 0 ? SHEAF_SCHEDULE_COSINE : SHEAF_SCHEDULE_LINEAR;
     o.dtype = SHEAF_F32;
     trace t = { steps, 0 };
     const sheaf_events events = { on_event, &t };
@@ -522,6 +528,11 @@ static void check_training(const char *dir, bool lora, int ranks)
     sheaf__safetensors_close(adam.file);
     sheaf__safetensors_close(batches.file);
     json_decref(log);
+    free(run_dir);
+    free(hf);
+    free(out);
+    free(data);
+    free(adapter);
 }
 
 static void test_training__recorded_runs(void **state)
@@ -539,25 +550,29 @@ static void test_training__recorded_runs(void **state)
 
 static void test_adapters__trained_and_merged_generation(void **state)
 {
+    int merged = 0;
     for (int i = 0; i < models; i++) {
         const char *dir = model_dir[i];
-        const recording r = record_of(dir, "lora/logits_final.safetensors"), batches = record_of(dir, "lora/batches.safetensors");
-        int64_t n, nids, nmask;
-        double *want = values(&r, "logits_adapter", &n), *ids = values(&batches, "step0.micro0.input_ids", &nids);
-        double *mask = values(&batches, "step0.micro0.attention_mask", &nmask);
-        const sheaf_safetensors_entry *e = sheaf__safetensors_find(batches.file, "step0.micro0.input_ids");
-        const char *data = data_file("final.safetensors", ids, ids, mask, e->shape[0], e->shape[1]);
+        const recording r = record_of(dir, "lora/logits_final.safetensors"), in = record_of(dir, "fwd_inputs.safetensors");
+        int64_t n, nmask;
+        double *want = values(&r, "logits_adapter", &n), *mask = values(&in, "attention_mask", &nmask);
         for (int ranks = 1; ranks <= 3; ranks += 2) {
-            forward f = run_forward(in_dir(dir, "hf"), NULL, in_dir(dir, "lora/adapter_final"), data, ranks);
+            forward f = run_forward(in_dir(dir, "hf"), NULL, in_dir(dir, "lora/adapter_final"), in_dir(dir, "fwd_inputs.safetensors"), ranks);
             compare_rows(dir, &f, want, n, mask, nmask);
             free(f.logits);
         }
         free(want);
-        free(ids);
         free(mask);
         sheaf__safetensors_close(r.file);
-        sheaf__safetensors_close(batches.file);
+        sheaf__safetensors_close(in.file);
+        if (!exists(in_dir(dir, "lora/merged/model.safetensors")))
+            continue;
+        json_t *cases = json_of(dir, "lora/merged_generation.json");
+        check_generation(dir, in_dir(dir, "lora/merged"), NULL, cases);
+        merged++;
+        json_decref(cases);
     }
+    assert_true(merged > 0);
 }
 
 static int clean_up(void **state)
