@@ -1,0 +1,101 @@
+/* provenance.c - see provenance.h. */
+#include "monitor/provenance.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+
+/* "model name" of /proc/cpuinfo; empty where there is none. */
+static void cpu_name(char *out, size_t size)
+{
+    static const char key[] = "model name";
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    *out = '\0';
+    while (file != NULL && *out == '\0' && fgets(line, sizeof line, file) != NULL) {
+        char *value = strncmp(line, key, sizeof key - 1) == 0 ? strchr(line, ':') : NULL;
+        line[strcspn(line, "\n")] = '\0';
+        if (value != NULL)
+            snprintf(out, size, "%s", value + 1 + strspn(value + 1, " "));
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+static void add_entry(sheaf_text *text, const sheaf_provenance *run)
+{
+    char host[256] = "", cpu[256], started[32] = "";
+    struct tm utc;
+    const time_t now = time(NULL);
+    if (gmtime_r(&now, &utc) != NULL)
+        strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    gethostname(host, sizeof host - 1);
+    cpu_name(cpu, sizeof cpu);
+    sheaf__text_add(text, "{\"started\": \"%s\", \"step\": %" PRId64 ", \"host\": ", started, run->step);
+    sheaf__text_json(text, host);
+    sheaf__text_add(text, ", \"pid\": %ld, \"version\": \"" SHEAF_VERSION "\", \"cpu\": ", (long)getpid());
+    sheaf__text_json(text, cpu);
+    sheaf__text_add(text, ", \"ranks\": %d, \"threads\": %d, \"carrier\": ", run->ranks, run->threads);
+    sheaf__text_json(text, run->carrier);
+    sheaf__text_add(text, ", \"command\": [");
+    for (int i = 0; i < run->nwords; i++) {
+        sheaf__text_add(text, i == 0 ? "" : ", ");
+        sheaf__text_json(text, run->word[i]);
+    }
+    sheaf__text_add(text, "]}");
+}
+
+/* The entries that are there, each on its line. SHEAF_E_FORMAT: not such a file. */
+static sheaf_status *keep_entries(sheaf_text *text, const char *path)
+{
+    json_t *root = NULL;
+    sheaf_status *st = sheaf__json_load(&root, path);
+    if (st != NULL)
+        return st;
+    const json_t *runs = json_object_get(root, "runs");
+    if (!json_is_array(runs))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: 'runs'", path), "a list");
+    for (size_t i = 0; i < json_array_size(runs) && st == NULL; i++) {
+        char *entry = json_dumps(json_array_get(runs, i), JSON_ENCODE_ANY);
+        if (entry == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+        else
+            sheaf__text_add(text, "%s,\n", entry);
+        free(entry);
+    }
+    json_decref(root);
+    return st;
+}
+
+sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run, const sheaf_events *events)
+{
+    sheaf_text text = { 0 };
+    char *all = NULL;
+    sheaf__text_add(&text, "{\"runs\": [\n");
+    const size_t head = text.size;
+    sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_NONE ? NULL : keep_entries(&text, path);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT) {
+        sheaf_warn(events, "%s is begun anew: %s", path, sheaf_status_where(st));
+        sheaf_status_free(st);
+        st = NULL;
+        text.size = head;
+    }
+    add_entry(&text, run);
+    sheaf__text_add(&text, "\n]}\n");
+    const size_t size = text.size;
+    if (st == NULL)
+        st = sheaf__text_take(&all, &text);
+    if (st == NULL)
+        st = sheaf__file_write_whole(path, all, size, NULL);
+    sheaf__text_release(&text);
+    free(all);
+    return st;
+}

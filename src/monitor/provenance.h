@@ -1,0 +1,29 @@
+/* provenance.h - OUT/run.json: who ran this, when, where, on how much.
+ *
+ *   {"runs": [{"started": "2026-11-21T08:00:00Z", "step": 0, "host": "node7", "pid": 17,
+ *              "version": "0.1.0", "cpu": "...", "ranks": 2, "threads": 8, "carrier": "threads",
+ *              "command": ["sheaf", "train", ...]}, ...]}
+ *
+ * One entry for each start and each resume, the newest last. All that may differ between two
+ * runs with equal checkpoints stands here and in metrics.jsonl, and nowhere else. */
+#ifndef SHEAF_MONITOR_PROVENANCE_H
+#define SHEAF_MONITOR_PROVENANCE_H
+
+#include <stdint.h>
+
+#include "base/events.h"
+
+typedef struct sheaf_provenance {
+    int64_t step;           /* steps done when this run begins */
+    int ranks, threads;
+    const char *carrier;
+    int nwords;
+    const char *const *word; /* of the command line */
+} sheaf_provenance;
+
+/* sheaf_provenance_add - adds an entry to the file at `path`, atomically. A file that cannot
+ * be understood is replaced, with a warning: it must not keep a run from going on.
+ * Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
+sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run, const sheaf_events *events);
+
+#endif
