@@ -100,7 +100,7 @@ static int64_t count_mass(ranking *r, int64_t from, double p)
     /* those outside the heap, or all: `from` is one of the two, in no matter what order */
     for (int64_t i = r->all - from; i < r->all; i++)
         total += weight(r->logits[r->order[i]], max);
-    while (kept < from && (kept == 0 || mass < p * total))
+    while (kept < from && mass < p * total) /* at least once: the largest weighs 1 */
         mass += weight(r->logits[nth(r, kept++)], max);
     return kept;
 }
