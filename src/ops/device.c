@@ -121,6 +121,8 @@ static sheaf_status *open_scratch(sheaf__device *device)
         sheaf_status *st = sheaf__device_alloc(&device->scratch[i], device, SHEAF__THREAD_SCRATCH, SHEAF_MEM_SCRATCH);
         if (st != NULL)
             return sheaf_in(st, "scratch of thread %d", i);
+        if (device->kind == SHEAF_CPU) /* resident from the start: what is planned is what is used */
+            memset(device->scratch[i], 0, SHEAF__THREAD_SCRATCH);
     }
     return NULL;
 }

@@ -357,6 +357,11 @@ void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
         sheaf__pool_rows(context->device->pool, rows, grain, body, arg);
 }
 
+static void run_on_pool(void *pool, int64_t tasks, void (*task)(void *context, int64_t index, int worker), void *context)
+{
+    sheaf__pool_run(pool, tasks, task, context);
+}
+
 sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree,
                                float *const *roots, int64_t rows, int64_t cols)
 {
@@ -366,7 +371,7 @@ sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree,
     context->sent += share * (own + 1); /* roots out to the summers, then the summed share to all */
     if (context->device->kind == SHEAF_DRY || context->comm == NULL)
         return NULL;
-    const sheaf_comm_adder adder = { .add = context->device->kernels->add };
+    const sheaf_comm_adder adder = { .add = context->device->kernels->add, .run = run_on_pool, .pool = context->device->pool };
     return sheaf_comm_sum(context->comm, tree, roots[0], roots, rows, cols, &adder);
 }
 
