@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# demo.sh - `./run demo`: the whole path on made-up words, in about three minutes on two cores.
+# demo.sh - `./run demo`: the whole path on made-up words, in one to three minutes on two cores.
 #
 # A small Llama learns in full to repeat a word; an adapter then teaches it Pig
 # Latin. The adapter's training is killed on 2 ranks and goes on with 3; a run on
@@ -10,7 +10,7 @@ sheaf=build/sheaf
 work=build/demo
 begin=$SECONDS
 full_steps=300
-lora_steps=300
+recipe=demo/pig-latin.recipe
 kill_after=130
 
 rm -rf "$work"
@@ -50,12 +50,9 @@ say=$(score say-base say --model "$base")
 off=$(score pig-off pig --model "$base")
 echo "   held-out words repeated: $say %; in Pig Latin without an adapter: $off %"
 
-lora=(--model "$base" --data "$work/pig-train.jsonl" --method lora --lora-rank 8 --lora-alpha 16
-      --lora-targets all-linear --steps $lora_steps --micro-batch 32 --lr 5e-3 --warmup 10 --schedule linear --save-every 25)
-
 headline "an adapter for Pig Latin on 2 ranks, killed after step $kill_after"
-printf '   $ %s\n' "$sheaf train ${lora[*]} --out $work/lora --tp 2 --threads 2 &"
-"$sheaf" train "${lora[@]}" --out "$work/lora" --tp 2 --threads 2 2>"$work/killed.log" &
+echo "   $ $sheaf train --recipe $recipe --out $work/lora --tp 2 &"
+"$sheaf" train --recipe $recipe --out "$work/lora" --tp 2 2>"$work/killed.log" &
 victim=$!
 until [ "$(cat "$work/lora/metrics.jsonl" 2>/dev/null | wc -l)" -ge $kill_after ]; do
     kill -0 $victim 2>/dev/null || { cat "$work/killed.log" >&2; stop "the run ended before it could be killed"; }
@@ -67,10 +64,10 @@ echo "   killed with SIGKILL; $(wc -l <"$work/lora/metrics.jsonl") steps were do
 [ ! -e "$work/lora/adapter" ] || stop "there should be no adapter yet"
 
 headline "it goes on from its newest checkpoint, on 3 ranks"
-show $sheaf train "${lora[@]}" --out $work/lora --tp 3 --threads 2 --resume
+show $sheaf train --recipe $recipe --out $work/lora --tp 3 --resume
 
 headline "the same run on 1 rank, undisturbed"
-show $sheaf train "${lora[@]}" --out $work/undisturbed --tp 1 --threads 2
+show $sheaf train --recipe $recipe --out $work/undisturbed --tp 1
 for file in adapter_model.safetensors adapter_config.json; do
     show cmp "$work/lora/adapter/$file" "$work/undisturbed/adapter/$file" || stop "the adapters differ in $file"
 done
@@ -89,14 +86,12 @@ at_least 19.9 "$off" || stop "without the adapter the accuracy is $off %, it sho
 at_least "$on" 80.1 || stop "with the adapter the accuracy is $on %, it should be above 80 %"
 at_least "$merged" 80.1 || stop "of the merged model the accuracy is $merged %, it should be above 80 %"
 
-cat <<END
-
-== [$((SECONDS - begin)) s] what was shown                                   where
-   a model made and trained in full: $say % of words repeated   $base
-   Pig Latin without the adapter:    $off % exact             $work/pig-off.json
-   with the adapter, 3 ranks:        $on % exact             $work/lora/adapter
-   merged into the model:            $merged % exact             $work/merged
-   held-out prompts: $prompts, none in training; $answers distinct answers, the commonest $most time(s)
-   killed on 2 ranks at step $kill_after, resumed on 3 = undisturbed on 1, byte for byte
-                                                          $work/undisturbed/adapter
-END
+printf '\n== what was shown in %d s %54s\n' $((SECONDS - begin)) "where"
+printf '   %-72s %s\n' \
+    "a model made and trained in full: $say % of unseen words repeated" "$base" \
+    "Pig Latin without the adapter: $off % exact" "$work/pig-off.json" \
+    "with the adapter, on 3 ranks: $on % exact" "$work/pig-on.json" \
+    "merged into the model: $merged % exact" "$work/merged" \
+    "asked: $prompts words that no training file has, $answers different answers" "$work/pig-heldout.jsonl" \
+    "killed on 2 ranks, resumed on 3: the adapter is, byte for byte," "$work/lora/adapter" \
+    "that of a run on 1 rank that nobody disturbed" "$work/undisturbed/adapter"
