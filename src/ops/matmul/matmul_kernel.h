@@ -19,10 +19,23 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-typedef void tile_fn(const uint32_t *a, const uint32_t *b, int64_t steps, const mm_store *s);
+/* Where a tile's sums go: v = block sum; v = addend + v for each addend in order. */
+typedef struct store {
+    int addends;
+    struct {
+        const float *at;
+        int64_t ld;
+    } addend[MM_DEPTH + 1];
+    void *to;
+    int64_t ldto;
+    bool final;  /* a NaN becomes the default one; partial sums need not care */
+    bool halves; /* rounded to bfloat16 */
+} store;
+
+typedef void tile_fn(const uint32_t *a, const uint32_t *b, int64_t steps, const store *s);
 
 static inline __attribute__((always_inline)) void
-tile(const uint32_t *a, const uint32_t *b, int64_t steps, const mm_store *s, const int rows,
+tile(const uint32_t *a, const uint32_t *b, int64_t steps, const store *s, const int rows,
      const int width)
 {
     vec c[ROWS][2];
@@ -46,19 +59,29 @@ tile(const uint32_t *a, const uint32_t *b, int64_t steps, const mm_store *s, con
             UNROLL for (int v = 0; v < width; v++)
                 c[r][v] = ADD(LOAD(at + r * ld + v * LANES), c[r][v]);
     }
+    if (s->final)
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = 0; v < width; v++)
+                c[r][v] = QUIET(c[r][v]);
+    if (s->halves) {
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = 0; v < width; v++)
+                STORE_HALVES((uint16_t *)s->to + r * s->ldto + v * LANES, TO_BF16(c[r][v]));
+        return;
+    }
     UNROLL for (int r = 0; r < rows; r++)
         UNROLL for (int v = 0; v < width; v++)
-            STORE(s->to + r * s->ldto + v * LANES, QUIET(c[r][v]));
+            STORE((float *)s->to + r * s->ldto + v * LANES, c[r][v]);
 }
 
 #define TILE(rows)                                                                              \
     static void tile_##rows##_1(const uint32_t *a, const uint32_t *b, int64_t steps,            \
-                                const mm_store *s)                                              \
+                                const store *s)                                              \
     {                                                                                           \
         tile(a, b, steps, s, rows, 1);                                                          \
     }                                                                                           \
     static void tile_##rows##_2(const uint32_t *a, const uint32_t *b, int64_t steps,            \
-                                const mm_store *s)                                              \
+                                const store *s)                                              \
     {                                                                                           \
         tile(a, b, steps, s, rows, 2);                                                          \
     }
@@ -136,23 +159,39 @@ static void finish_tile(const mm_finish *f, const float *sum, int64_t i, int64_t
     }
 }
 
-/* ---- all tiles of a block ---- */
+/* ---- all tiles of a band ---- */
 
-/* The tile at row i, column j of the block (`whole`: all columns of its vectors exist). */
-static void run_tile(const mm_block *block, tile_fn *run, const uint32_t *b, int64_t i, int64_t j,
-                     int64_t rows, int64_t cols, bool whole)
+/* Asks for the next `lines` lines of what is read soon. */
+static inline void ask(mm_soon *soon, int64_t *done, int64_t lines)
 {
-    const mm_finish *f = block->finish;
-    mm_store s;
-    float sum[ROWS * MM_PANEL];
-    s.addends = block->store.addends;
-    for (int q = 0; q < s.addends; q++) {
-        s.addend[q].ld = block->store.addend[q].ld;
-        s.addend[q].at = block->store.addend[q].at + i * s.addend[q].ld + j;
+    for (; lines > 0 && soon->rows > 0; lines--) {
+        _mm_prefetch(soon->at + *done, _MM_HINT_T1);
+        *done += 64;
+        if (*done >= soon->bytes + 63) {
+            *done = 0;
+            soon->at += soon->step;
+            soon->rows--;
+        }
     }
-    const bool direct = f && whole && mm_finish_is_plain(f);
+}
+
+/* The tile at column j, `width` vectors wide, `at` words into the partial sums. */
+static inline void run_tile(const mm_band *band, const uint32_t *b, int64_t j, int64_t at, int width)
+{
+    const mm_finish *f = band->finish;
+    const int64_t cols = mm_min(width * LANES, band->cols - j);
+    float sum[ROWS * MM_PANEL];
+    store s = { .addends = band->addends, .to = band->to + at, .ldto = MM_PANEL };
+    for (int q = 0; q < s.addends; q++) {
+        s.addend[q].at = band->addend[q] + at;
+        s.addend[q].ld = MM_PANEL;
+    }
+    const bool direct = f && cols == width * LANES && mm_finish_is_plain(f);
     if (direct) {
-        s.to = (float *)f->y + (block->row0 + i) * f->ldy + block->col0 + j;
+        const int64_t y = band->row0 * f->ldy + band->col0 + j;
+        s.final = true;
+        s.halves = f->out == SHEAF_BF16;
+        s.to = (char *)f->y + y * (s.halves ? 2 : 4);
         s.ldto = f->ldy;
         if (f->add) {
             s.addend[s.addends].at = s.to;
@@ -160,30 +199,22 @@ static void run_tile(const mm_block *block, tile_fn *run, const uint32_t *b, int
         }
     } else if (f) {
         s.to = sum;
-        s.ldto = MM_PANEL;
-    } else {
-        s.to = block->store.to + i * block->store.ldto + j;
-        s.ldto = block->store.ldto;
     }
-    run(block->a + i * STRIDE, b, block->steps, &s);
+    tiles[band->rows - 1][width - 1](band->a, b, band->steps, &s);
     if (f && !direct)
-        finish_tile(f, sum, block->row0 + i, block->col0 + j, rows, cols);
+        finish_tile(f, sum, band->row0, band->col0 + j, band->rows, cols);
 }
 
-/* Columns outside, so that a panel stays in the first-level cache while the rows of A
- * stream past; rows are shared out evenly, as a last tile of one row would wait for its
- * own sums. */
-void NAME(mm_run)(const mm_block *block)
+void NAME(mm_run)(const mm_band *band)
 {
-    const int64_t bands = mm_div_up(block->rows, ROWS);
-    for (int64_t j = 0; j < block->cols; j += 2 * LANES) {
-        const uint32_t *b = block->b + j / MM_PANEL * block->panel + j % MM_PANEL;
-        const int64_t cols = mm_min(2 * LANES, block->cols - j), width = mm_div_up(cols, LANES);
-        for (int64_t band = 0; band < bands; band++) {
-            const int64_t i = block->rows * band / bands;
-            const int64_t rows = block->rows * (band + 1) / bands - i;
-            run_tile(block, tiles[rows - 1][width - 1], b, i, j, rows, cols,
-                     cols == width * LANES);
-        }
+    mm_soon soon = band->soon;
+    const int64_t tiles_across = mm_div_up(band->cols, 2 * LANES);
+    const int64_t lines = mm_div_up(soon.rows * (soon.bytes / 64 + 1), tiles_across);
+    int64_t done = 0;
+    for (int64_t j = 0; j < band->cols; j += 2 * LANES) {
+        const int64_t panel = j / MM_PANEL, in = j % MM_PANEL;
+        ask(&soon, &done, lines);
+        run_tile(band, band->b + panel * band->steps * MM_PANEL + in, j,
+                 panel * band->rows * MM_PANEL + in, band->cols - j > LANES ? 2 : 1);
     }
 }

@@ -1,7 +1,7 @@
 /* matmul_pack.c - weights into panels, for x W^T (ahead) and for dy W (back).
  *
- *   ahead  [n/32][steps of k][32] words, W[row][col] in panel row/32
- *   back   [k/32][steps of n][32] words, W[row][col] in panel col/32
+ *   ahead  B = W^T: W[row][col] is in block col/256, panel row/32
+ *   back   B = W:   W[row][col] is in block row/256, panel col/32
  *
  * Padding, and the odd half of a last pair, is zero. All conversions work on
  * bits, so DAZ and FTZ of the calling thread do not matter. */
@@ -43,8 +43,8 @@ static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from
     }
 }
 
-/* A piece of W in w->dtype: `rows` rows from `row`, all in one panel, `cols` columns from
- * `col`, a multiple of 32. */
+/* A piece of W in w->dtype: `rows` rows from `row`, all in one panel of `ahead`, `cols` columns
+ * from `col`, all in one of its blocks. */
 typedef struct piece {
     const char *src;
     int64_t step; /* bytes between rows */
@@ -53,9 +53,8 @@ typedef struct piece {
 
 static void write_ahead(const sheaf__packed *w, const piece *p)
 {
-    const int64_t panel = mm_steps(w->dtype, w->k) * MM_PANEL;
-    uint32_t *to = (uint32_t *)w->ahead + p->row / MM_PANEL * panel + p->row % MM_PANEL +
-                   mm_steps(w->dtype, p->col) * MM_PANEL;
+    const int64_t r0 = p->row % MM_PANEL;
+    uint32_t *to = (uint32_t *)w->ahead + r0 + mm_panel_at(w->dtype, w->n, w->k, p->row - r0, p->col);
     const bool bf16 = w->dtype == SHEAF_BF16;
     mm_transpose(to, MM_PANEL, p->src, p->step, p->rows, bf16 ? p->cols / 2 : p->cols);
     if (bf16 && p->cols % 2)
@@ -66,13 +65,14 @@ static void write_ahead(const sheaf__packed *w, const piece *p)
         }
 }
 
-/* Rows of one back panel, `cols` <= 32 of its columns filled. */
+/* The piece's rows of one panel of `back`, `cols` <= 32 of its columns filled. */
 static void write_back_panel(const sheaf__packed *w, uint32_t *panel, const piece *p,
                              const char *src, int64_t cols)
 {
+    const int64_t n0 = p->row / MM_BLOCK * MM_BLOCK;
     const size_t pad = (size_t)(MM_PANEL - cols);
     for (int64_t r = 0; r < p->rows; r++, src += p->step) {
-        const int64_t row = p->row + r;
+        const int64_t row = p->row + r - n0;
         if (w->dtype != SHEAF_BF16) {
             float *to = (float *)panel + row * MM_PANEL;
             memcpy(to, src, (size_t)cols * 4);
@@ -80,7 +80,7 @@ static void write_back_panel(const sheaf__packed *w, uint32_t *panel, const piec
             continue;
         }
         uint32_t *to = panel + row / 2 * MM_PANEL;
-        const bool last = row + 1 == w->n;
+        const bool last = n0 + row + 1 == w->n;
         if (row % 2 == 0 && (last || r + 1 < p->rows)) {
             mm_interleave(to, (const uint16_t *)src,
                           last ? NULL : (const uint16_t *)(src + p->step), cols);
@@ -97,20 +97,21 @@ static void write_back_panel(const sheaf__packed *w, uint32_t *panel, const piec
 
 static void write_back(const sheaf__packed *w, const piece *p)
 {
-    const int64_t panel = mm_steps(w->dtype, w->n) * MM_PANEL;
-    const int64_t size = w->dtype == SHEAF_BF16 ? 2 : 4;
+    const int64_t n0 = p->row / MM_BLOCK * MM_BLOCK, size = w->dtype == SHEAF_BF16 ? 2 : 4;
     for (int64_t c = 0; c < p->cols; c += MM_PANEL)
-        write_back_panel(w, (uint32_t *)w->back + (p->col + c) / MM_PANEL * panel, p,
-                         p->src + c * size, mm_min(MM_PANEL, p->cols - c));
+        write_back_panel(w, (uint32_t *)w->back + mm_panel_at(w->dtype, w->k, w->n, p->col + c, n0),
+                         p, p->src + c * size, mm_min(MM_PANEL, p->cols - c));
 }
 
 /* The rows of the last ahead panel that W does not have. */
 static void clear_padding(const sheaf__packed *w)
 {
-    const int64_t steps = mm_steps(w->dtype, w->k), used = w->n % MM_PANEL;
-    uint32_t *panel = (uint32_t *)w->ahead + w->n / MM_PANEL * steps * MM_PANEL;
-    for (int64_t s = 0; used && s < steps; s++)
-        memset(panel + s * MM_PANEL + used, 0, (size_t)(MM_PANEL - used) * sizeof *panel);
+    const int64_t used = w->n % MM_PANEL;
+    for (int64_t k0 = 0; used && k0 < w->k; k0 += MM_BLOCK) {
+        uint32_t *panel = (uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, w->n - used, k0);
+        for (int64_t s = 0; s < mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - k0)); s++)
+            memset(panel + s * MM_PANEL + used, 0, (size_t)(MM_PANEL - used) * sizeof *panel);
+    }
 }
 
 void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t row0,
@@ -144,16 +145,14 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
 
 void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row)
 {
-    const int64_t steps = mm_steps(w->dtype, w->k);
-    const uint32_t *src =
-        (const uint32_t *)w->ahead + row / MM_PANEL * steps * MM_PANEL + row % MM_PANEL;
-    uint32_t *words = dst;
-    if (w->dtype != SHEAF_BF16) {
-        for (int64_t s = 0; s < steps; s++)
-            words[s] = src[s * MM_PANEL];
-        return;
+    for (int64_t k0 = 0; k0 < w->k; k0 += MM_BLOCK) {
+        const int64_t r = row % MM_PANEL, count = mm_min(MM_BLOCK, w->k - k0);
+        const uint32_t *src = (const uint32_t *)w->ahead + r + mm_panel_at(w->dtype, w->n, w->k, row - r, k0);
+        if (w->dtype == SHEAF_BF16)
+            for (int64_t c = 0; c < count; c++)
+                ((uint16_t *)dst)[k0 + c] = (uint16_t)(src[c / 2 * MM_PANEL] >> (c % 2 * 16));
+        else
+            for (int64_t c = 0; c < count; c++)
+                ((uint32_t *)dst)[k0 + c] = src[c * MM_PANEL];
     }
-    uint16_t *to = dst;
-    for (int64_t c = 0; c < w->k; c++)
-        to[c] = (uint16_t)(src[c / 2 * MM_PANEL] >> (c % 2 * 16));
 }

@@ -15,7 +15,7 @@ static inline void spread8(uint32_t *odd, uint32_t *even, __m256i words)
 }
 
 /* Downwards, so that dst may be src. */
-void sheaf__mm_spread_panel(uint32_t *dst, const uint32_t *src, int64_t steps)
+void sheaf__mm_spread(uint32_t *dst, const uint32_t *src, int64_t steps)
 {
     for (int64_t s = steps - 1; s >= 0; s--) {
         __m256i words[4];
@@ -41,16 +41,20 @@ static void spread_row(uint32_t *row, int64_t pairs)
 
 /* ---- A ---- */
 
-/* `count` words of bfloat16 pairs from kb elements; an odd last one meets zero. */
-static void copy_row(uint32_t *dst, const void *src, sheaf_dtype dtype, int64_t kb)
+/* An odd last element meets zero. */
+static void copy_row(uint32_t *dst, const char *src, sheaf_dtype dtype, int64_t kb)
 {
-    if (dtype == SHEAF_BF16) {
-        if (kb % 2)
-            dst[kb / 2] = ((const uint16_t *)src)[kb - 1];
-        memcpy(dst, src, (size_t)(kb / 2) * 4);
-    } else {
-        memcpy(dst, src, (size_t)kb * 4);
+    const int64_t bytes = dtype == SHEAF_BF16 ? kb * 2 : kb * 4;
+    int64_t c = 0;
+    for (; c + 64 <= bytes; c += 64) { /* memcpy would cost more to call than to run */
+        const __m256i x = _mm256_loadu_si256((const __m256i *)(src + c));
+        const __m256i y = _mm256_loadu_si256((const __m256i *)(src + c + 32));
+        _mm256_storeu_si256((__m256i *)((char *)dst + c), x);
+        _mm256_storeu_si256((__m256i *)((char *)dst + c + 32), y);
     }
+    if (bytes % 4)
+        dst[bytes / 4] = 0;
+    memcpy((char *)dst + c, src + c, (size_t)(bytes - c));
 }
 
 /* rows[i][p] from pairs of rows of src [kb, lda]. */
@@ -139,23 +143,23 @@ static inline void turn_pairs_4x4(uint32_t *dst, const uint32_t *src)
     _mm256_storeu_si256((__m256i *)(dst + 3 * MM_PANEL), _mm256_permute2x128_si256(b, d, 0x31));
 }
 
-/* A panel of W (columns j0.., a multiple of 32, of [n, k]) from the panels that W^T uses.
- * They are padded to 32 rows of W with zeros and to pairs of k, so whole squares of 32
- * may be turned; k0 is a multiple of 256. */
-static void panel_back(uint32_t *panel, const sheaf__packed *w, int64_t j0, int64_t cols,
-                       int64_t k0, int64_t kb)
+/* A panel of W (columns [j, j + cols), j a multiple of 32) from the panels that W^T uses, in
+ * squares of 32 x 32. They are padded to 32 rows of W with zeros and to pairs of columns.
+ * Elements of W's n axis are steps here: [k0, k0 + kb). */
+static void panel_back(uint32_t *panel, const sheaf__packed *w, int64_t j, int64_t cols, int64_t k0,
+                       int64_t kb)
 {
-    const int64_t steps = mm_steps(w->dtype, w->k) * MM_PANEL;
-    const uint32_t *src = (const uint32_t *)w->ahead + k0 / MM_PANEL * steps;
-    if (w->dtype != SHEAF_BF16) {
-        for (int64_t k = 0; k < kb; k += MM_PANEL, src += steps)
-            mm_transpose(panel + k * MM_PANEL, MM_PANEL, src + j0 * MM_PANEL, MM_PANEL * 4, cols,
+    const int64_t block = j / MM_BLOCK * MM_BLOCK; /* of W's k axis */
+    for (int64_t k = 0; k < kb; k += MM_PANEL) {
+        const uint32_t *from = (const uint32_t *)w->ahead +
+                               mm_panel_at(w->dtype, w->n, w->k, k0 + k, block) +
+                               mm_steps(w->dtype, j - block) * MM_PANEL;
+        if (w->dtype != SHEAF_BF16) {
+            mm_transpose(panel + k * MM_PANEL, MM_PANEL, from, MM_PANEL * 4, cols,
                          mm_min(MM_PANEL, kb - k));
-        return;
-    }
-    for (int64_t k = 0; k < kb; k += MM_PANEL, src += steps) {
+            continue;
+        }
         uint32_t square[16 * MM_PANEL] = { 0 };
-        const uint32_t *from = src + j0 / 2 * MM_PANEL;
         if (cols < MM_PANEL - 1) { /* the panel of W ends before 16 pairs */
             memcpy(square, from, (size_t)((cols + 1) / 2) * MM_PANEL * 4);
             from = square;
@@ -167,42 +171,46 @@ static void panel_back(uint32_t *panel, const sheaf__packed *w, int64_t j0, int6
     }
 }
 
-static const uint32_t *stored_panels(const sheaf__term *term, int64_t *panel, int64_t j0,
-                                     int64_t k0)
+static const uint32_t *stored_panel(const sheaf__term *term, int64_t j, int64_t k0)
 {
     const sheaf__packed *w = term->w;
-    const bool ahead = term->form == SHEAF__B_AHEAD;
-    *panel = mm_steps(w->dtype, ahead ? w->k : w->n) * MM_PANEL;
-    return (const uint32_t *)(ahead ? w->ahead : w->back) + j0 / MM_PANEL * *panel +
-           mm_steps(w->dtype, k0) * MM_PANEL;
+    if (term->form == SHEAF__B_AHEAD)
+        return (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, j, k0);
+    return (const uint32_t *)w->back + mm_panel_at(w->dtype, w->k, w->n, j, k0);
 }
 
-const uint32_t *sheaf__mm_panels(uint32_t *room, int64_t *panel, const sheaf__term *term,
-                                 sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0,
-                                 int64_t kb, bool spread)
+const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_dtype dtype,
+                                 int64_t j0, int64_t j1, int64_t k0, int64_t kb, bool spread)
 {
     if (mm_panels_in_place(term, spread))
-        return stored_panels(term, panel, j0, k0);
+        return stored_panel(term, j0, k0);
     const int64_t steps = mm_steps(dtype, kb), size = dtype == SHEAF_BF16 ? 2 : 4;
     const bool stored = mm_panels_in_place(term, false);
-    *panel = (dtype == SHEAF_BF16 ? MM_BLOCK / 2 : MM_BLOCK) * MM_PANEL * (spread ? 2 : 1);
-    for (int64_t j = j0; j < j1; j += MM_PANEL) {
-        uint32_t *to = room + (j - j0) / MM_PANEL * *panel;
+    const char *b = term->b;
+    uint32_t *to = room;
+    for (int64_t j = j0; j < j1; j += MM_PANEL, to += steps * (spread ? 2 : 1) * MM_PANEL) {
         const int64_t cols = mm_min(MM_PANEL, j1 - j);
-        const uint32_t *from = to;
-        int64_t unused;
+        const uint32_t *from = stored ? stored_panel(term, j, k0) : to;
         if (stored)
-            from = stored_panels(term, &unused, j, k0);
+            ;
         else if (term->form == SHEAF__B_NK)
-            panel_nk(to, (const char *)term->b + (j * term->ldb + k0) * size, term->ldb, cols, kb,
-                     dtype);
+            panel_nk(to, b + (j * term->ldb + k0) * size, term->ldb, cols, kb, dtype);
         else if (term->form == SHEAF__B_KN)
-            panel_kn(to, (const char *)term->b + (k0 * term->ldb + j) * size, term->ldb, cols, kb,
-                     dtype);
+            panel_kn(to, b + (k0 * term->ldb + j) * size, term->ldb, cols, kb, dtype);
         else
             panel_back(to, term->w, j, cols, k0, kb);
         if (spread)
-            sheaf__mm_spread_panel(to, from, steps);
+            sheaf__mm_spread(to, from, steps);
     }
     return room;
+}
+
+mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
+                              int64_t k0, int64_t kb)
+{
+    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
+    const char *a = term->a;
+    if (term->a_km)
+        return (mm_soon){ a + (k0 * term->lda + i0) * size, term->lda * size, kb, (i1 - i0) * size };
+    return (mm_soon){ a + (i0 * term->lda + k0) * size, term->lda * size, i1 - i0, kb * size };
 }

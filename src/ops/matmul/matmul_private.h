@@ -6,7 +6,9 @@
  * instruction is missing a pair is spread into two float32 steps, odd element
  * first, and the float32 kernel gives the same bits ("spread" below).
  *
- *   panels  B for one block of columns: [n/32][steps][32] words, columns past n are ignored
+ *   panels  B, block of k by block: [k/256][n/32][steps of the block][32] words, so that
+ *           a block times a band of rows reads memory from one end to the other;
+ *           columns past n are ignored
  *   rows    A copied for one block of k: [rows][stride] words
  *
  * NaN: the fma forms of x86 choose a payload by operand position, which a
@@ -88,47 +90,45 @@ typedef struct mm_finish {
     bool round_bf16;
 } mm_finish;
 
-/* Nothing to do but to store (or, with add, to add) float32. */
+/* Nothing to do but to store, rounded or not, or to add float32. */
 static inline bool mm_finish_is_plain(const mm_finish *f)
 {
-    return f->out == SHEAF_F32 && f->alpha == 1.0f && !f->bias && !f->residual && !f->round_bf16;
+    return f->alpha == 1.0f && !f->bias && !f->residual && !f->round_bf16;
 }
 
-/* Where the sums of one block of k go: v = block sum; v = addend + v for each addend
- * in order; stored at `to`. All at the block's first row and column. */
-typedef struct mm_store {
-    int addends;
-    struct {
-        const float *at;
-        int64_t ld;
-    } addend[MM_DEPTH + 1];
-    float *to;
-    int64_t ldto;
-} mm_store;
+/* Memory that will be read soon: `rows` runs of `bytes`, `step` bytes apart. Kernels ask for
+ * it while they compute, as copying it later would wait for each of its pages. */
+typedef struct mm_soon {
+    const char *at;
+    int64_t step, rows, bytes;
+} mm_soon;
 
-/* One block of k for `rows` x `cols` outputs. */
-typedef struct mm_block {
+/* One block of k for a band of rows, as many as a register tile has, and any columns. */
+typedef struct mm_band {
     const uint32_t *a;
-    int64_t rows;
-    const uint32_t *b;
-    int64_t panel; /* words from one panel to the next */
-    int64_t cols, steps;
-    mm_store store;          /* whole panels wide; `to` is unused when finish is set */
+    const uint32_t *b; /* panels, one after the other */
+    int64_t rows, cols, steps;
+    /* Partial sums lie tile by tile, [cols/32][rows][32]: v = block sum; v = addend + v for
+     * each addend in order; stored at `to`, or given to `finish`. */
+    int addends;
+    const float *addend[MM_DEPTH];
+    float *to;
     const mm_finish *finish; /* NULL: store */
     int64_t row0, col0;      /* of finish->y */
-} mm_block;
+    mm_soon soon;
+} mm_band;
 
 /* How one dtype is computed on one instruction set. */
 typedef struct mm_engine {
-    void (*run)(const mm_block *block);
+    void (*run)(const mm_band *band);
     int64_t stride; /* words between rows of A */
     int rows;       /* of a register tile */
     bool spread;    /* bfloat16 as float32 steps */
 } mm_engine;
 
-void mm_run_avx2(const mm_block *block);
-void mm_run_avx512(const mm_block *block);
-void mm_run_avx512bf16(const mm_block *block);
+void mm_run_avx2(const mm_band *band);
+void mm_run_avx512(const mm_band *band);
+void mm_run_avx512bf16(const mm_band *band);
 
 typedef struct mm_isa {
     const char *name;
@@ -152,28 +152,35 @@ void sheaf__product_ref_part(const sheaf__product *job, int64_t i0, int64_t i1, 
 /* The definition of the tile function. */
 sheaf__tile_fn sheaf__tile_ref;
 
+/* ---- panels in memory ---- */
+
+/* Words before the panel of column j (a multiple of 32) in the block of k that starts at k0;
+ * B is [k, n]. */
+static inline int64_t mm_panel_at(sheaf_dtype dtype, int64_t n, int64_t k, int64_t j, int64_t k0)
+{
+    return mm_up(n, MM_PANEL) * mm_steps(dtype, k0) + j * mm_steps(dtype, mm_min(MM_BLOCK, k - k0));
+}
+
 /* ---- matmul_prepare.c: operands into rows and panels; serial ---- */
+
 /* Rows [i0, i1), elements [k0, k0 + kb) of the term's A. */
 void sheaf__mm_rows(uint32_t *rows, int64_t stride, const sheaf__term *term, sheaf_dtype dtype,
                     int64_t i0, int64_t i1, int64_t k0, int64_t kb, bool spread);
-/* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns
- * the first panel and sets the words between panels: in place where the stored form
- * serves, else in `room` (see mm_panel_room). */
-const uint32_t *sheaf__mm_panels(uint32_t *room, int64_t *panel, const sheaf__term *term,
-                                 sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0,
-                                 int64_t kb, bool spread);
+/* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
+ * first panel, in place where the stored form serves, else in `room`, which has MM_BLOCK words
+ * for each column. */
+const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_dtype dtype,
+                                 int64_t j0, int64_t j1, int64_t k0, int64_t kb, bool spread);
+/* What sheaf__mm_rows will read. */
+mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
+                              int64_t k0, int64_t kb);
 /* Two float32 steps for each pair, in place (dst == src) or not. */
-void sheaf__mm_spread_panel(uint32_t *dst, const uint32_t *src, int64_t steps);
+void sheaf__mm_spread(uint32_t *dst, const uint32_t *src, int64_t steps);
 
 static inline bool mm_panels_in_place(const sheaf__term *term, bool spread)
 {
     return !spread && (term->form == SHEAF__B_AHEAD ||
                        (term->form == SHEAF__B_BACK && term->w->back != NULL));
-}
-static inline size_t mm_panel_room(sheaf_dtype dtype, bool spread, int64_t cols)
-{
-    const int64_t steps = dtype == SHEAF_BF16 && !spread ? MM_BLOCK / 2 : MM_BLOCK;
-    return (size_t)(mm_up(cols, MM_PANEL) * steps) * sizeof(uint32_t);
 }
 
 #endif

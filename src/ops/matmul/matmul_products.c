@@ -8,7 +8,10 @@
  * task can show in the result. */
 #include "ops/matmul/matmul_private.h"
 
-#define ROOM_A ((size_t)512 << 10) /* bytes of scratch for rows of A; half of a usual L2 */
+#define MOST_COLS 512 /* of an area: a block of B, half a MiB, should stay in the second-level cache */
+#define MOST_ROWS 1024
+#define GROUP 16 /* bands of A transposed at a time */
+#define ROOM_A ((size_t)(GROUP * 14 * MM_STRIDE_F32) * sizeof(float)) /* of scratch */
 #define BATCH 128                  /* jobs of one parallel region; more go in turns */
 
 /* ---- the order of slices and additions ---- */
@@ -126,58 +129,16 @@ static int64_t plan_job(plan *plan, const sheaf__product *job, const mm_engine *
         return plan->down;
     }
     const bool packing = repacks(job, engine);
-    plan->cols = even_share(job->n, 256, MM_PANEL);
-    const size_t room_b = packing ? mm_panel_room(job->dtype, engine->spread, plan->cols) : 0;
+    plan->cols = even_share(job->n, MOST_COLS, MM_PANEL);
+    const size_t room_b = packing ? (size_t)(plan->cols * MM_BLOCK) * sizeof(float) : 0;
     const size_t room = SHEAF__THREAD_SCRATCH - ROOM_A - room_b;
     const int64_t most = (int64_t)(room / ((size_t)plan->cols * sizeof(float) * (size_t)route.slots));
     plan->across = mm_div_up(job->n, plan->cols);
     const int64_t want = mm_div_up(8 * threads, plan->across);
     const int64_t fair = mm_up(mm_div_up(job->m, want), engine->rows);
-    plan->rows = even_share(job->m, mm_min(mm_min(most, 1024), fair < 112 ? 112 : fair), 1);
+    plan->rows = even_share(job->m, mm_min(mm_min(most, MOST_ROWS), fair < 112 ? 112 : fair), 1);
     plan->down = mm_div_up(job->m, plan->rows);
     return plan->down * plan->across;
-}
-
-/* ---- one area ---- */
-
-typedef struct area {
-    const plan *plan;
-    const sheaf__product *job;
-    const mm_engine *engine;
-    int64_t i0, i1, j0, j1;
-    uint32_t *room_a, *room_b;
-    float *slot;       /* slots, one after the other */
-    int64_t ld, slot_size;
-    int64_t rows_of_a; /* that fit */
-} area;
-
-static float *slot_at(const area *area, int slot) { return area->slot + slot * area->slot_size; }
-
-/* One block of k of one term, for all rows and columns of the area. */
-static void area_block(const area *area, const sheaf__term *term, int64_t k0, int64_t kb,
-                       const mm_store *store, const mm_finish *finish)
-{
-    const mm_engine *e = area->engine;
-    const sheaf_dtype dtype = area->job->dtype;
-    mm_block block = { .a = area->room_a, .cols = area->j1 - area->j0, .finish = finish,
-                       .col0 = area->j0, .store = *store };
-    if (kb > 0) {
-        block.steps = mm_steps(dtype, kb) * (e->spread && dtype == SHEAF_BF16 ? 2 : 1);
-        block.b = sheaf__mm_panels(area->room_b, &block.panel, term, dtype, area->j0, area->j1, k0,
-                                   kb, e->spread);
-    }
-    for (int64_t i = area->i0; i < area->i1; i += area->rows_of_a) {
-        const int64_t end = mm_min(area->i1, i + area->rows_of_a);
-        if (kb > 0)
-            sheaf__mm_rows(area->room_a, e->stride, term, dtype, i, end, k0, kb, e->spread);
-        block.rows = end - i;
-        block.row0 = i;
-        for (int q = 0; q < store->addends; q++)
-            block.store.addend[q].at =
-                store->addend[q].at + (i - area->i0) * store->addend[q].ld;
-        block.store.to = store->to + (i - area->i0) * store->ldto;
-        e->run(&block);
-    }
 }
 
 static mm_finish finish_of(const sheaf__product *job, int root)
@@ -190,46 +151,144 @@ static mm_finish finish_of(const sheaf__product *job, int root)
                         .round_bf16 = job->round_to == SHEAF_BF16 && job->out == SHEAF_F32 };
 }
 
-/* A block of the slice of `v`; the last one climbs the tree. */
-static void visit_block(const area *area, const visit *v, const sheaf__term *term, int64_t k0,
-                        int64_t kb, bool first, bool last)
+/* ---- the blocks of an area, in order ---- */
+
+typedef struct item {
+    const visit *visit;
+    const sheaf__term *term; /* NULL: a slice without elements, +0 goes the way of a sum */
+    int64_t k0, kb;
+    bool first, last; /* of the slice */
+} item;
+
+typedef struct cursor {
+    const sheaf__product *job;
+    const route *route;
+    int visit, term, end; /* terms [term, end) of the slice are left, the last one not empty */
+    int64_t k0;
+    bool entered;
+} cursor;
+
+static void enter_slice(cursor *at)
 {
-    mm_store store = { .to = slot_at(area, v->slot), .ldto = area->ld };
-    if (!first) {
-        store.addend[0].at = slot_at(area, v->slot);
-        store.addend[store.addends++].ld = area->ld;
+    const visit *v = &at->route->visit[at->visit];
+    const sheaf__product *job = at->job;
+    at->term = at->end = 0;
+    if (v->at >= 0) {
+        at->term = job->first ? job->first[v->at] : 0;
+        at->end = job->first ? job->first[v->at + 1] : job->nterms;
     }
-    for (int m = 1; last && m <= v->merges; m++) {
-        store.to = slot_at(area, v->slot - m);
-        store.addend[store.addends].at = store.to;
-        store.addend[store.addends++].ld = area->ld;
-    }
-    const bool done = last && v->root >= 0;
-    const mm_finish finish = done ? finish_of(area->job, v->root) : (mm_finish){ 0 };
-    area_block(area, term, k0, kb, &store, done ? &finish : NULL);
+    while (at->end > at->term && job->term[at->end - 1].k == 0)
+        at->end--;
+    while (at->term < at->end && job->term[at->term].k == 0)
+        at->term++;
+    at->k0 = 0;
 }
 
-static void visit_slice(const area *area, const visit *v)
+/* The next block of k; false after the last one. */
+static bool next_item(item *item, cursor *at)
 {
-    const sheaf__product *job = area->job;
-    int term = 0, end = 0;
-    if (v->at >= 0) {
-        term = job->first ? job->first[v->at] : 0;
-        end = job->first ? job->first[v->at + 1] : job->nterms;
-    }
-    while (end > term && job->term[end - 1].k == 0)
-        end--;
-    bool first = true;
-    for (; term < end; term++) {
-        const sheaf__term *t = &job->term[term];
-        for (int64_t k0 = 0; k0 < t->k; k0 += MM_BLOCK) {
-            const bool last = term + 1 == end && k0 + MM_BLOCK >= t->k;
-            visit_block(area, v, t, k0, mm_min(MM_BLOCK, t->k - k0), first, last);
-            first = false;
+    if (at->visit == at->route->visits)
+        return false;
+    if (!at->entered)
+        enter_slice(at);
+    *item = (struct item){ .visit = &at->route->visit[at->visit], .first = !at->entered, .last = true };
+    at->entered = true;
+    if (at->term < at->end) {
+        item->term = &at->job->term[at->term];
+        item->k0 = at->k0;
+        item->kb = mm_min(MM_BLOCK, item->term->k - at->k0);
+        at->k0 += item->kb;
+        while (at->term < at->end && at->k0 == at->job->term[at->term].k) {
+            at->term++;
+            at->k0 = 0;
         }
+        item->last = at->term == at->end;
     }
-    if (first) /* no element at all: +0 goes the way of a sum */
-        visit_block(area, v, NULL, 0, 0, true, true);
+    if (item->last) {
+        at->visit++;
+        at->entered = false;
+    }
+    return true;
+}
+
+/* ---- one area ---- */
+
+typedef struct area {
+    const sheaf__product *job;
+    const mm_engine *engine;
+    int64_t i0, i1, j0, j1;
+    uint32_t *room_a, *room_b;
+    float *slot; /* slots, one after the other */
+    int64_t slot_size, slot_ld; /* floats; of a row, padded */
+    int64_t bands;
+} area;
+
+static int64_t band_row(const area *area, int64_t band)
+{
+    return area->i0 + (area->i1 - area->i0) * band / area->bands;
+}
+
+/* Transposing a few rows reads whole lines of which it needs a part: more bands at once. */
+static int64_t bands_at_once(const item *item) { return item->term && item->term->a_km ? GROUP : 1; }
+
+/* Where the sums of `item` go; with the last block they climb the tree. */
+static void address(mm_band *band, const area *area, const item *item, int64_t i)
+{
+    const visit *v = item->visit;
+    float *own = area->slot + (i - area->i0) * area->slot_ld;
+    band->addends = 0;
+    band->to = own + v->slot * area->slot_size;
+    if (!item->first)
+        band->addend[band->addends++] = band->to;
+    for (int m = 1; item->last && m <= v->merges; m++) {
+        band->to = own + (v->slot - m) * area->slot_size;
+        band->addend[band->addends++] = band->to;
+    }
+}
+
+/* A group of bands has been brought to room_a. */
+static void run_group(const area *area, const item *item, const struct item *next, mm_band *band,
+                      int64_t first, int64_t end)
+{
+    const mm_engine *e = area->engine;
+    for (int64_t g = first; g < end; g++) {
+        const int64_t i = band_row(area, g), after = g + 1;
+        band->a = area->room_a + (i - band_row(area, first)) * e->stride;
+        band->rows = band_row(area, g + 1) - i;
+        band->row0 = i;
+        address(band, area, item, i);
+        const struct item *then = after < area->bands ? item : next;
+        band->soon = (mm_soon){ 0 };
+        if (then && then->term && !then->term->a_km) {
+            const int64_t row = after < area->bands ? band_row(area, after) : area->i0;
+            band->soon = sheaf__mm_rows_source(then->term, area->job->dtype, row,
+                                               mm_min(area->i1, row + e->rows), then->k0, then->kb);
+        }
+        e->run(band);
+    }
+}
+
+/* One block of k, for the whole area. */
+static void run_item(const area *area, const item *item, const struct item *next)
+{
+    const mm_engine *e = area->engine;
+    const sheaf_dtype dtype = area->job->dtype;
+    const bool done = item->last && item->visit->root >= 0;
+    const mm_finish finish = done ? finish_of(area->job, item->visit->root) : (mm_finish){ 0 };
+    mm_band band = { .cols = area->j1 - area->j0, .col0 = area->j0, .finish = done ? &finish : NULL };
+    if (item->term) {
+        band.steps = mm_steps(dtype, item->kb) * (e->spread && dtype == SHEAF_BF16 ? 2 : 1);
+        band.b = sheaf__mm_panels(area->room_b, item->term, dtype, area->j0, area->j1, item->k0,
+                                  item->kb, e->spread);
+    }
+    const int64_t group = bands_at_once(item);
+    for (int64_t g = 0; g < area->bands; g += group) {
+        const int64_t end = mm_min(area->bands, g + group);
+        if (item->term)
+            sheaf__mm_rows(area->room_a, e->stride, item->term, dtype, band_row(area, g),
+                           band_row(area, end), item->k0, item->kb, e->spread);
+        run_group(area, item, next, &band, g, end);
+    }
 }
 
 static void run_area(void *context, int64_t index, int worker)
@@ -242,7 +301,7 @@ static void run_area(void *context, int64_t index, int worker)
     const sheaf__product *job = plan->job;
     const int64_t task = index - plan->first;
     const int64_t down = task % plan->down, across = task / plan->down;
-    area area = { .plan = plan, .job = job, .engine = plan->engine };
+    area area = { .job = job, .engine = plan->engine };
     area.i0 = down * plan->rows;
     area.i1 = mm_min(job->m, area.i0 + plan->rows);
     area.j0 = across * plan->cols;
@@ -252,18 +311,23 @@ static void run_area(void *context, int64_t index, int worker)
         return;
     }
     char *room = batch->device->scratch[worker];
+    area.bands = mm_div_up(area.i1 - area.i0, plan->engine->rows);
     area.room_a = (uint32_t *)room;
-    area.rows_of_a = (int64_t)(ROOM_A / sizeof(uint32_t)) / plan->engine->stride;
     area.room_b = (uint32_t *)(room + ROOM_A);
-    area.ld = mm_up(area.j1 - area.j0, MM_PANEL);
-    area.slot_size = (area.i1 - area.i0) * area.ld;
+    area.slot_ld = mm_up(area.j1 - area.j0, MM_PANEL);
+    area.slot_size = (area.i1 - area.i0) * area.slot_ld;
     area.slot = (float *)(room + ROOM_A);
     if (repacks(job, plan->engine))
-        area.slot += mm_panel_room(job->dtype, plan->engine->spread, area.ld) / sizeof(float);
+        area.slot += area.slot_ld * MM_BLOCK;
     route route;
     route_of(&route, job);
-    for (int v = 0; v < route.visits; v++)
-        visit_slice(&area, &route.visit[v]);
+    cursor at = { .job = job, .route = &route };
+    item item[2];
+    bool more = next_item(&item[0], &at);
+    for (int i = 0; more; i ^= 1) {
+        more = next_item(&item[i ^ 1], &at);
+        run_item(&area, &item[i], more ? &item[i ^ 1] : NULL);
+    }
 }
 
 void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const sheaf__product *job,

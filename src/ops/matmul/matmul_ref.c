@@ -29,15 +29,16 @@ static void fetch_a(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
         fetch(dst, element(t->a, dtype, i * t->lda + k0), dtype, 1, count);
 }
 
-/* W[row][col] of a packed weight, read from its panels: [n/32][k][32], or
- * [n/32][k/2][32][2] for pairs. */
+/* W[row][col] of a packed weight, from its panels: [k/256][n/32][k of the block][32], or
+ * [k/256][n/32][pairs of the block][32][2]. */
 static float weight(const sheaf__packed *w, int64_t row, int64_t col)
 {
-    const uint32_t *panel = (const uint32_t *)w->ahead +
-                            row / MM_PANEL * mm_steps(w->dtype, w->k) * MM_PANEL + row % MM_PANEL;
+    const int64_t k0 = col / MM_BLOCK * MM_BLOCK, j = row / MM_PANEL * MM_PANEL;
+    const uint32_t *panel =
+        (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, j, k0) + row % MM_PANEL;
     if (w->dtype == SHEAF_BF16)
-        return mm_from_bf16((uint16_t)(panel[col / 2 * MM_PANEL] >> (col % 2 * 16)));
-    return mm_float(panel[col * MM_PANEL]);
+        return mm_from_bf16((uint16_t)(panel[(col - k0) / 2 * MM_PANEL] >> (col % 2 * 16)));
+    return mm_float(panel[(col - k0) * MM_PANEL]);
 }
 
 /* Elements [k0, k0 + count) of column j of B. */

@@ -5,7 +5,7 @@
 #include "ops/matmul/matmul_private.h"
 #include "ops/matmul/matmul_transpose.h"
 
-#define BAND 56 /* rows copied at a time; a multiple of the tile's rows where it matters */
+#define ROWS 56 /* of A copied at a time where B has to be spread; a multiple of no more than needed */
 
 size_t sheaf__tile_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
 {
@@ -22,43 +22,45 @@ void sheaf__tile_pack_nk(void *panels, const void *b, int64_t ldb, int64_t n, in
 void sheaf__tile_pack_kn(void *panels, const void *b, int64_t ldb, int64_t n, int64_t k,
                          sheaf_dtype dtype)
 {
-    const int64_t steps = mm_steps(dtype, k);
-    for (int64_t j = 0; j < n; j += MM_PANEL) {
-        uint32_t *panel = (uint32_t *)panels + j * steps;
-        const int64_t cols = mm_min(MM_PANEL, n - j);
-        for (int64_t s = 0; s < steps; s++, panel += MM_PANEL) {
-            if (dtype == SHEAF_BF16) {
-                const uint16_t *low = (const uint16_t *)b + 2 * s * ldb + j;
-                mm_interleave(panel, low, 2 * s + 1 < k ? low + ldb : NULL, cols);
-            } else {
-                memcpy(panel, (const float *)b + s * ldb + j, (size_t)cols * sizeof(float));
+    uint32_t *panel = panels; /* in the order of memory: block by block, panel by panel */
+    for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK)
+        for (int64_t j = 0; j < n; j += MM_PANEL) {
+            const int64_t cols = mm_min(MM_PANEL, n - j), end = mm_min(k, k0 + MM_BLOCK);
+            for (int64_t i = k0; i < end; panel += MM_PANEL) {
+                if (dtype == SHEAF_BF16) {
+                    const uint16_t *low = (const uint16_t *)b + i * ldb + j;
+                    mm_interleave(panel, low, i + 1 < end ? low + ldb : NULL, cols);
+                    i += 2;
+                } else {
+                    memcpy(panel, (const float *)b + i * ldb + j, (size_t)cols * sizeof(float));
+                    i++;
+                }
+                memset(panel + cols, 0, (size_t)(MM_PANEL - cols) * sizeof *panel);
             }
-            memset(panel + cols, 0, (size_t)(MM_PANEL - cols) * sizeof *panel);
         }
-    }
 }
 
-/* One block of k of one band of rows. */
-static void tile_band(const mm_engine *e, const mm_block *band, const uint32_t *panels,
-                      int64_t panel, int64_t k0, int64_t steps, sheaf_dtype dtype)
+/* One block of k of up to ROWS rows, already in `rows`; `b` at the block's first panel. */
+static void tile_rows(const mm_engine *e, const uint32_t *rows, const uint32_t *b, int64_t steps,
+                      int64_t i0, int64_t count, int64_t n, const mm_finish *finish)
 {
-    mm_block block = *band;
-    if (!e->spread) {
-        block.b = panels + mm_steps(dtype, k0) * MM_PANEL;
-        block.panel = panel;
-        block.steps = steps;
-        e->run(&block);
-        return;
-    }
     uint32_t room[MM_BLOCK * MM_PANEL];
-    block.b = room;
-    block.steps = 2 * steps;
-    for (int64_t j = 0; j < band->cols; j += MM_PANEL) {
-        sheaf__mm_spread_panel(room, panels + j / MM_PANEL * panel + mm_steps(dtype, k0) * MM_PANEL,
-                               steps);
-        block.col0 = j;
-        block.cols = mm_min(MM_PANEL, band->cols - j);
-        e->run(&block);
+    const int64_t cols = e->spread ? MM_PANEL : n, bands = mm_div_up(count, e->rows);
+    for (int64_t j = 0; j < n; j += cols) {
+        mm_band band = { .b = b + j * steps, .cols = mm_min(cols, n - j), .col0 = j, .steps = steps,
+                         .finish = finish };
+        if (e->spread) {
+            sheaf__mm_spread(room, b + j * steps, steps);
+            band.b = room;
+            band.steps = 2 * steps;
+        }
+        for (int64_t g = 0; g < bands; g++) {
+            const int64_t i = count * g / bands;
+            band.a = rows + i * e->stride;
+            band.rows = count * (g + 1) / bands - i;
+            band.row0 = i0 + i;
+            e->run(&band);
+        }
     }
 }
 
@@ -66,19 +68,18 @@ static void tile_run(const mm_engine *e, float *c, int64_t ldc, const void *a, i
                      const void *panels, int64_t m, int64_t n, int64_t k, bool add,
                      sheaf_dtype dtype)
 {
-    uint32_t rows[BAND * MM_STRIDE_F32];
+    uint32_t rows[ROWS * MM_STRIDE_F32];
     const sheaf__term term = { .a = a, .lda = lda };
     mm_finish finish = { .y = c, .ldy = ldc, .out = SHEAF_F32, .alpha = 1, .add = add };
     if (k == 0 && add)
         return; /* no block: c stays, even where it is -0 */
     for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += MM_BLOCK, finish.add = true) {
         const int64_t kb = mm_min(MM_BLOCK, k - k0);
-        for (int64_t i = 0; i < m; i += BAND) {
-            const int64_t end = mm_min(m, i + BAND);
-            mm_block band = { .a = rows, .rows = end - i, .cols = n, .finish = &finish, .row0 = i };
+        for (int64_t i = 0; i < m; i += ROWS) {
+            const int64_t end = mm_min(m, i + ROWS);
             sheaf__mm_rows(rows, e->stride, &term, dtype, i, end, k0, kb, e->spread);
-            tile_band(e, &band, panels, mm_steps(dtype, k) * MM_PANEL, k0, mm_steps(dtype, kb),
-                      dtype);
+            tile_rows(e, rows, (const uint32_t *)panels + mm_panel_at(dtype, n, k, 0, k0),
+                      mm_steps(dtype, kb), i, end - i, n, &finish);
         }
     }
 }
