@@ -52,21 +52,14 @@ static void flag_text(char *buf, size_t size, const cli_option *o)
 static void wrapped(FILE *to, const char *text, int column)
 {
     int at = column;
-    while (*text != '\0') {
+    for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
         const int n = (int)strcspn(text, " ");
-        if (at + n > LINE_WIDTH && at > column) {
+        if (at > column && at + 1 + n > LINE_WIDTH) {
             fprintf(to, "\n%*s", column, "");
             at = column;
         }
-        fprintf(to, "%.*s", n, text);
-        at += n;
+        at += fprintf(to, "%s%.*s", at > column ? " " : "", n, text);
         text += n;
-        if (*text == ' ') {
-            if (at < LINE_WIDTH)
-                fputc(' ', to);
-            at++;
-            text++;
-        }
     }
     fputc('\n', to);
 }

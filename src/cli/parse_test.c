@@ -32,7 +32,7 @@ static int parse(settings *s, cli_paths *paths, sheaf_status **st, cli *cli, int
         { "text", CLI_TEXT, &s->text, "text" },
         { 0 },
     };
-    char *argv[32];
+    static char *argv[32]; /* paths point into it */
     for (int i = 0; i < argc; i++)
         argv[i] = (char *)args[i];
     argv[argc] = NULL;

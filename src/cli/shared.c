@@ -2,10 +2,10 @@
 #include "shared.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 
+#include "monitor/number.h"
 #include "sheaf/dtype.h"
 
 const cli_choice cli_dtypes[] = {
@@ -55,10 +55,8 @@ void cli_json_int(cli_json *j, const char *key, int64_t value)
 void cli_json_real(cli_json *j, const char *key, double value)
 {
     next(j, key);
-    if (isfinite(value))
-        sheaf__text_add(&j->text, "%.17g", value);
-    else
-        sheaf__text_add(&j->text, "null");
+    char number[SHEAF__NUMBER];
+    sheaf__text_add(&j->text, "%s", sheaf__number_json(number, value));
 }
 
 void cli_json_bool(cli_json *j, const char *key, bool value)

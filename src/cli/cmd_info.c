@@ -1,0 +1,275 @@
+/* cmd_info.c - `sheaf info`: what is this? */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "checkpoint/look.h"
+#include "commands.h"
+#include "dialects/hf.h"
+#include "lora/adapter.h"
+#include "machine.h"
+#include "shared.h"
+
+const char cmd_info_usage[] =
+    "usage: sheaf info PATH... [FLAG...]\n"
+    "       sheaf info --machine\n"
+    "Says what a folder or file holds: a model, a PEFT adapter, a training checkpoint, the\n"
+    "folder of a run, or a .safetensors file; its tensors and types, and what is odd about it.\n";
+
+typedef struct teller {
+    cli *cli;
+    cli_json json;
+    bool tensors;
+} teller;
+
+/* A fact as a line or a key. */
+static void fact(teller *t, const char *key, const char *value)
+{
+    if (t->cli->json)
+        cli_json_text(&t->json, key, value);
+    else
+        fprintf(t->cli->out, "  %-14s %s\n", key, value);
+}
+
+static void fact_int(teller *t, const char *key, int64_t value)
+{
+    if (t->cli->json)
+        cli_json_int(&t->json, key, value);
+    else
+        fprintf(t->cli->out, "  %-14s %" PRId64 "\n", key, value);
+}
+
+static void fact_real(teller *t, const char *key, double value)
+{
+    if (t->cli->json)
+        cli_json_real(&t->json, key, value);
+    else
+        fprintf(t->cli->out, "  %-14s %g\n", key, value);
+}
+
+/* What is odd, in the words of a status; frees it. */
+static void odd(teller *t, sheaf_status *st)
+{
+    if (st == NULL)
+        return;
+    sheaf_text text = { 0 };
+    const char *expected = sheaf_status_expected(st), *found = sheaf_status_found(st), *cure = sheaf_status_try(st);
+    sheaf__text_add(&text, "%s", sheaf_status_where(st));
+    if (*expected != '\0')
+        sheaf__text_add(&text, "; expected %s", expected);
+    if (*found != '\0')
+        sheaf__text_add(&text, "; found %s", found);
+    if (*cure != '\0')
+        sheaf__text_add(&text, "; try: %s", cure);
+    fact(t, "odd", text.failed ? "" : text.at);
+    sheaf__text_release(&text);
+    sheaf_status_free(st);
+}
+
+/* ---- tensors ---- */
+
+static void tell_tensor(teller *t, const sheaf_source_entry *e)
+{
+    if (t->cli->json) {
+        cli_json_open(&t->json, NULL, '{');
+        cli_json_text(&t->json, "name", e->name);
+        cli_json_text(&t->json, "dtype", sheaf_dtype_name(e->dtype));
+        cli_json_open(&t->json, "shape", '[');
+        for (int i = 0; i < e->ndim; i++)
+            cli_json_int(&t->json, NULL, e->shape[i]);
+        cli_json_close(&t->json, ']');
+        cli_json_close(&t->json, '}');
+        return;
+    }
+    fprintf(t->cli->out, "    %-5s [", sheaf_dtype_name(e->dtype));
+    for (int i = 0; i < e->ndim; i++)
+        fprintf(t->cli->out, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
+    fprintf(t->cli->out, "] %s\n", e->name);
+}
+
+static void tell_tensors(teller *t, sheaf_source *source)
+{
+    int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 };
+    for (int64_t i = 0; i < source->count(source); i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        int64_t rows, cols;
+        sheaf__look_view(&rows, &cols, e);
+        elements += rows * cols;
+        bits += rows * cols * sheaf_dtype_bits(e->dtype);
+        of[e->dtype]++;
+    }
+    sheaf_text types = { 0 };
+    for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
+        if (of[d] > 0)
+            sheaf__text_add(&types, "%s%s (%" PRId64 ")", types.size > 0 ? ", " : "", sheaf_dtype_name((sheaf_dtype)d), of[d]);
+    fact_int(t, "tensors", source->count(source));
+    fact_int(t, "elements", elements);
+    fact_int(t, "bytes", bits / 8);
+    fact(t, "dtypes", types.size > 0 ? types.at : "none");
+    sheaf__text_release(&types);
+    if (!t->tensors)
+        return;
+    if (t->cli->json)
+        cli_json_open(&t->json, "list", '[');
+    for (int64_t i = 0; i < source->count(source); i++)
+        tell_tensor(t, source->entry(source, i));
+    if (t->cli->json)
+        cli_json_close(&t->json, ']');
+}
+
+/* ---- kinds ---- */
+
+static void tell_model(teller *t, const sheaf_look *look)
+{
+    sheaf_config c;
+    if (look->config == NULL) {
+        odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no config.json"));
+        return;
+    }
+    sheaf_status *st = sheaf_config_read(&c, look->config);
+    if (st != NULL) {
+        odd(t, st);
+        return;
+    }
+    fact(t, "family", sheaf_family_name(c.family));
+    fact_int(t, "vocabulary", c.vocab);
+    fact_int(t, "hidden", c.hidden);
+    fact_int(t, "ffn", c.ffn);
+    fact_int(t, "layers", c.layers);
+    fact_int(t, "heads", c.heads);
+    fact_int(t, "kv_heads", c.kv_heads);
+    fact_int(t, "head_dim", c.head_dim);
+    fact(t, "tied", c.tied ? "yes" : "no");
+    fact(t, "tokenizer", c.byte_vocab ? "bytes" : "its own");
+    sheaf_schema *schema = NULL;
+    st = sheaf_schema_new(&schema, &c, 8);
+    if (st == NULL)
+        st = sheaf_hf_check(look->source, schema);
+    odd(t, st);
+    if (c.unknown_keys != NULL)
+        fact(t, "unknown_keys", c.unknown_keys);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+}
+
+static void tell_adapter(teller *t, const sheaf_look *look)
+{
+    sheaf_lora_options o;
+    if (look->config == NULL) {
+        odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
+        return;
+    }
+    sheaf_status *st = sheaf_lora_options_read(&o, look->config);
+    if (st != NULL) {
+        odd(t, st);
+        return;
+    }
+    sheaf_text targets = { 0 };
+    for (int i = 0; i < o.ntargets; i++)
+        sheaf__text_add(&targets, "%s%s", i > 0 ? ", " : "", o.targets[i]);
+    fact(t, "base", o.base_name != NULL ? o.base_name : "not said");
+    fact_int(t, "rank", o.rank);
+    fact_real(t, "alpha", o.alpha);
+    fact(t, "targets", o.all_linear ? "all-linear" : o.target_regex != NULL ? o.target_regex : targets.size > 0 ? targets.at : "none");
+    if (o.unknown_keys != NULL)
+        fact(t, "unknown_keys", o.unknown_keys);
+    sheaf__text_release(&targets);
+    sheaf_lora_options_release(&o);
+}
+
+static void tell_checkpoint(teller *t, const sheaf_look *look)
+{
+    fact_int(t, "step", sheaf_checkpoint_step(look->checkpoint));
+    fact_int(t, "slices", sheaf_checkpoint_slices(look->checkpoint));
+    fact_int(t, "contract", sheaf_checkpoint_contract(look->checkpoint));
+    fact(t, "progress", sheaf_checkpoint_progress(look->checkpoint));
+}
+
+static void tell_run(teller *t, const char *path)
+{
+    static const char *const parts[] = { "checkpoints", "adapter", "model", "metrics.jsonl", "run.json" };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char *inside = NULL;
+        sheaf_status *st = sheaf__path_join(&inside, path, parts[i]);
+        if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
+            fact(t, parts[i], inside);
+        sheaf_status_free(st);
+        free(inside);
+    }
+}
+
+static sheaf_status *tell_path(teller *t, const char *path)
+{
+    sheaf_look look;
+    sheaf_status *st = sheaf_look_open(&look, path);
+    if (st != NULL)
+        return st;
+    if (t->cli->json)
+        cli_json_open(&t->json, NULL, '{');
+    else
+        fprintf(t->cli->out, "%s: %s\n", path, sheaf_look_kind_name(look.kind));
+    if (t->cli->json) {
+        cli_json_text(&t->json, "path", path);
+        cli_json_text(&t->json, "kind", sheaf_look_kind_name(look.kind));
+    }
+    if (look.kind == SHEAF_LOOK_MODEL)
+        tell_model(t, &look);
+    else if (look.kind == SHEAF_LOOK_ADAPTER)
+        tell_adapter(t, &look);
+    else if (look.kind == SHEAF_LOOK_CHECKPOINT)
+        tell_checkpoint(t, &look);
+    else if (look.kind == SHEAF_LOOK_RUN)
+        tell_run(t, path);
+    if (look.source != NULL)
+        tell_tensors(t, look.source);
+    if (t->cli->json)
+        cli_json_close(&t->json, '}');
+    sheaf_look_close(&look);
+    return NULL;
+}
+
+static void tell_machine(teller *t)
+{
+    const cli_machine m = cli_machine_look();
+    if (t->cli->json)
+        cli_json_open(&t->json, "machine", '{');
+    else
+        fprintf(t->cli->out, "this machine\n");
+    fact(t, "processor", m.name);
+    fact(t, "kernels", m.kernels);
+    fact_int(t, "cores", m.cores);
+    fact_int(t, "memory", m.memory);
+    fact_int(t, "available", m.available);
+    if (t->cli->json)
+        cli_json_close(&t->json, '}');
+}
+
+int cmd_info(cli *cli, int argc, char **argv)
+{
+    teller t = { .cli = cli, .json = { cli->out } };
+    bool machine = false;
+    const cli_option options[] = {
+        { "tensors", CLI_FLAG, &t.tensors, "list every tensor" },
+        { "machine", CLI_FLAG, &machine, "what this machine offers" },
+        { 0 },
+    };
+    cli_paths paths;
+    sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
+    if (st == NULL && paths.count == 0 && !machine)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf info"), "a PATH, or --machine");
+    if (st == NULL && cli->json)
+        cli_json_begin(&t.json);
+    if (st == NULL && machine)
+        tell_machine(&t);
+    if (st == NULL && cli->json)
+        cli_json_open(&t.json, "paths", '[');
+    for (int i = 0; st == NULL && i < paths.count; i++)
+        st = tell_path(&t, paths.word[i]);
+    if (st == NULL && cli->json) {
+        cli_json_close(&t.json, ']');
+        cli_json_end(&t.json);
+    }
+    sheaf__text_release(&t.json.text);
+    return cli_report(cli, st);
+}

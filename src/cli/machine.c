@@ -1,0 +1,52 @@
+/* machine.c - see machine.h. */
+#include "machine.h"
+
+#include <cpuid.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/kernels.h"
+#include "shared.h"
+
+/* The brand string: 48 bytes in twelve registers. */
+static void processor_name(char name[64])
+{
+    unsigned part[4];
+    char raw[49] = "";
+    snprintf(name, 64, "unknown");
+    if (__get_cpuid_max(0x80000000, NULL) < 0x80000004)
+        return;
+    for (unsigned i = 0; i < 3; i++) {
+        __get_cpuid(0x80000002 + i, &part[0], &part[1], &part[2], &part[3]);
+        memcpy(raw + 16 * i, part, sizeof part);
+    }
+    const char *begin = raw + strspn(raw, " ");
+    snprintf(name, 64, "%s", begin);
+    for (size_t n = strlen(name); n > 0 && name[n - 1] == ' '; n--)
+        name[n - 1] = '\0';
+}
+
+static int64_t kilobytes(const char *line, const char *key)
+{
+    int64_t value = 0;
+    const size_t n = strlen(key);
+    return strncmp(line, key, n) == 0 && sscanf(line + n, " %" SCNd64, &value) == 1 ? value : 0;
+}
+
+cli_machine cli_machine_look(void)
+{
+    cli_machine m = { .cores = cli_threads(0) };
+    const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
+    processor_name(m.name);
+    m.kernels = kernels != NULL ? kernels->isa : "none: AVX2, FMA and F16C are the least that computes";
+    char line[256];
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        m.memory += 1024 * kilobytes(line, "MemTotal:");
+        m.available += 1024 * kilobytes(line, "MemAvailable:");
+    }
+    if (file != NULL)
+        fclose(file);
+    return m;
+}
