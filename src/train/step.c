@@ -167,10 +167,9 @@ static void update(sheaf__stepper *s, int64_t done, double lr, double norm)
         clip = clip < 1 ? clip : 1;
     }
     const sheaf__adamw how = {
-        .lr = (float)lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2, .eps = (float)o->eps,
-        .weight_decay = (float)o->weight_decay,
-        .bias1 = (float)(1 - sheaf__pow_d(o->beta1, t)),
-        .bias2_sqrt = (float)sqrt(1 - sheaf__pow_d(o->beta2, t)), .grad_scale = clip };
+        .lr = lr, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .weight_decay = o->weight_decay,
+        .bias1 = 1 - sheaf__pow_d(o->beta1, t), .bias2_sqrt = sqrt(1 - sheaf__pow_d(o->beta2, t)),
+        .grad_scale = clip };
     sheaf__trained_update(s->model->trained, &how);
     sheaf__model_refresh(s->model);
 }
