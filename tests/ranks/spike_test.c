@@ -23,6 +23,7 @@ typedef struct run {
     sheaf_dtype dtype;
     bool rerun;
     int32_t *ids, *labels, *position;
+    int64_t *sample, *place; /* of every row, for dropout */
     uint8_t *mask;
     /* out, by trained tensor and slice; written by the owner */
     int ntrained;
@@ -50,7 +51,7 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     if (st == NULL)
         st = sheaf__model_load(model, r->source, r->source);
     const sheaf__rows_in in = { .ids = r->ids, .position = r->position, .key_mask = r->mask, .mask_ld = r->seq, .keys = r->seq };
-    const sheaf__step_info info = { .training = true };
+    const sheaf__step_info info = { .training = true, .seed = 5, .step = 3, .sample = r->sample, .position = r->place };
     sheaf__head_run head = { .label = r->labels, .gradient_scale = 1.0f / (float)(r->batch * r->seq) };
     sheaf__lane_stack lanes;
     double norm = 0;
@@ -85,7 +86,7 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     return st;
 }
 
-typedef struct shape { sheaf_config config; int64_t batch, seq, rank; } shape;
+typedef struct shape { sheaf_config config; int64_t batch, seq, rank; double dropout; } shape;
 
 static sheaf_config config_of(int64_t hidden, int64_t ffn, int64_t heads, int64_t kv, int64_t dim, int64_t vocab, int64_t layers)
 {
@@ -102,17 +103,21 @@ static void compare(const shape *shape, sheaf_dtype dtype, const setting *settin
     sheaf_schema *schema;
     sheaf_lora *lora;
     CHECK_OK(sheaf_schema_new(&schema, &shape->config, 8));
-    const sheaf_lora_options lora_options = { .rank = shape->rank, .alpha = 2.0 * (double)shape->rank, .all_linear = true };
+    const sheaf_lora_options lora_options = { .rank = shape->rank, .alpha = 2.0 * (double)shape->rank, .all_linear = true,
+                                              .dropout = shape->dropout };
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &lora_options));
     const int64_t tokens = shape->batch * shape->seq;
     run *first = calloc(1, sizeof *first), *other = calloc(1, sizeof *other);
     run base = { .schema = schema, .lora = lora, .source = synthetic_source(schema, lora), .batch = shape->batch,
                  .seq = shape->seq, .dtype = dtype, .ids = malloc((size_t)tokens * 4), .labels = malloc((size_t)tokens * 4),
-                 .position = malloc((size_t)tokens * 4), .mask = malloc((size_t)tokens) };
+                 .position = malloc((size_t)tokens * 4), .mask = malloc((size_t)tokens),
+                 .sample = malloc((size_t)tokens * 8), .place = malloc((size_t)tokens * 8) };
     for (int64_t i = 0; i < tokens; i++) {
         base.ids[i] = (int32_t)(i * 7919 % shape->config.vocab);
         base.labels[i] = i % 5 == 3 ? SHEAF__IGNORED : (int32_t)(i * 104729 % shape->config.vocab);
         base.position[i] = (int32_t)(i % shape->seq);
+        base.sample[i] = 100 + i / shape->seq;
+        base.place[i] = i % shape->seq;
         base.mask[i] = i % shape->seq < shape->seq - (i / shape->seq) * 3;
     }
     for (size_t k = 0; k < n; k++) {
@@ -138,6 +143,8 @@ static void compare(const shape *shape, sheaf_dtype dtype, const setting *settin
     free(base.labels);
     free(base.position);
     free(base.mask);
+    free(base.sample);
+    free(base.place);
     free(first);
     free(other);
     sheaf_lora_free(lora);
@@ -148,7 +155,7 @@ static bool has(const char *isa) { return sheaf__kernels_for(isa) != NULL; }
 
 static void test_odd(void **state)
 {
-    const shape odd = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 37, 5 };
+    const shape odd = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 37, 5, 0.1 };
     setting all[16] = { { 1, 1, NULL } };
     size_t n = 1;
     for (int t = 2; t <= 8; t++)
@@ -162,7 +169,7 @@ static void test_odd(void **state)
 
 static void test_production(void **state)
 {
-    const shape big = { config_of(2304, 6145, 36, 2, 64, 97, 1), 2, 2100, 16 };
+    const shape big = { config_of(2304, 6145, 36, 2, 64, 97, 1), 2, 2100, 16, 0 };
     const setting some[] = { { 1, 2, NULL }, { 2, 1, has("avx2") ? "avx2" : "ref" }, { 3, 5, NULL }, { 5, 1, NULL }, { 8, 2, NULL } };
     compare(&big, SHEAF_BF16, some, ARRAY_LEN(some));
     compare(&big, SHEAF_F32, some, ARRAY_LEN(some));
