@@ -41,20 +41,31 @@ void sheaf_checkpoints_close(sheaf_checkpoints *store);
  * NULL on any rank, the checkpoint is complete and on disk and older ones beyond `keep` are
  * gone. On failure every rank gets a status, the older ones are untouched and the new one
  * is absent - or, if only the last fsync failed, complete. Never a mixture.
- * A checkpoint of this step that is already there is accepted if it is equal, replaced if
- * it is damaged, and otherwise SHEAF_E_ARG.
+ * A checkpoint of this step that is already there is accepted if it is equal (all of it is
+ * read), replaced if it is damaged, and otherwise SHEAF_E_ARG.
  * Errors besides: SHEAF_E_IO, SHEAF_E_LAYOUT when ranks disagree about names, shapes or
  * progress, SHEAF_E_NUMBER when copies of a replicated tensor differ between ranks. */
 sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm, const sheaf_state *state);
 
-/* ---- one checkpoint, for reading ---- */
-
 typedef struct sheaf_checkpoint sheaf_checkpoint;
 
-/* sheaf_checkpoints_latest - every rank calls it; *out is NULL when there is none. Rank 0
+/* sheaf_checkpoints_latest - every rank calls it; *out is NULL when none was ever saved. Rank 0
  * chooses the newest complete one, says so, and tells which others it left aside and why
- * (no manifest, damaged manifest, file missing or of another size). */
+ * (no manifest, damaged manifest, file missing or of another size).
+ * Errors: SHEAF_E_FORMAT when there are some and none is complete; SHEAF_E_IO. */
 sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm);
+
+/* sheaf_checkpoints_load_latest - latest and load in one: every rank calls it with its buffers.
+ * One whose data turns out to be damaged is left aside like an incomplete one, and the one
+ * before it is loaded. check(context, checkpoint) is called on every rank before a load (is
+ * it a checkpoint of this run?) and its status ends the search; it may be NULL.
+ * Errors: those of latest, load and check. */
+sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm,
+                                            const sheaf_state *state,
+                                            sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint),
+                                            void *context);
+
+/* ---- one checkpoint, for reading; local ---- */
 
 /* sheaf_checkpoint_open - local: the one in `dir`, whose manifest and file sizes are checked.
  * Errors: SHEAF_E_IO, SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED. */

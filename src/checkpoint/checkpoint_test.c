@@ -242,7 +242,7 @@ static void test_latest__incomplete_ones_are_left_aside_and_named(void **state)
     assert_int_equal(run.found_step, 2);
     static const char *const words[] = {
         "step-00000009 is left aside", "step-00000006 is left aside", "step-00000005 is left aside",
-        "damaged", "step-00000004 is left aside", "slice_002.safetensors: file size", "found 40 bytes",
+        "damaged", "step-00000004 is left aside", "slice_002.safetensors: file size; expected", "found 40 bytes",
         "step-00000003 is left aside", "step-00000002 is the newest complete checkpoint" };
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (strstr(told, words[i]) == NULL)
@@ -301,9 +301,11 @@ static void test_save__a_step_that_is_there_already(void **state)
     CHECK_FAILS(tiny_save(&other), SHEAF_E_ARG, "another checkpoint of this step");
     assert_int_equal(newest(1), 4);
     assert_int_equal(truncate(in_folder("step-00000004/slice_001.safetensors"), 9), 0);
-    assert_int_equal(newest(1), 0);
-    save(4, 2); /* damaged: replaced */
+    save(4, 2); /* cut short: replaced */
     assert_int_equal(newest(1), 4);
+    spoil(in_folder("step-00000004/slice_001.safetensors"), 1);
+    save(4, 3); /* a bit flipped under an equal manifest: replaced */
+    assert_int_equal(newest(2), 4);
     char **names = NULL;
     int64_t count = 0;
     CHECK_OK(sheaf__list_dir(&names, &count, in_folder(".")));
@@ -404,9 +406,14 @@ static void test_load__a_flipped_bit_is_named(void **state)
     CHECK_OK(sheaf_checkpoint_verify(in_folder("step-00000001"), &damages, count_damage, NULL));
     assert_int_equal(damages, 0);
     spoil(in_folder("step-00000001/slice_001.safetensors"), 1); /* the last tensor by name */
-    tiny_run run = { .out = folder, .ranks = 4 };
-    CHECK_FAILS(tiny_load(&run), SHEAF_E_FORMAT, "slice_001.safetensors: 'master/rows': damaged");
-    CHECK_FAILS(tiny_load(&run), SHEAF_E_FORMAT, "rank 1");
+    sheaf_checkpoint *c = NULL;
+    tiny_state t;
+    tiny_init(&t, -1, 0, 2, 0); /* slices 0 and 1 */
+    CHECK_OK(sheaf_checkpoint_open(&c, in_folder("step-00000001")));
+    CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_FORMAT, "slice_001.safetensors: 'master/rows': damaged");
+    tiny_init(&t, -1, 0, 2, 1); /* slices 2 and 3: reads nothing of it */
+    CHECK_OK(sheaf_checkpoint_load(c, &t.state));
+    sheaf_checkpoint_close(c);
     CHECK_OK(sheaf_checkpoint_verify(in_folder("step-00000001"), &damages, count_damage, NULL));
     assert_int_equal(damages, 1);
     assert_int_equal(damages_named, 1);
@@ -415,6 +422,44 @@ static void test_load__a_flipped_bit_is_named(void **state)
     assert_int_equal(damages, 2);
     CHECK_OK(sheaf_checkpoint_verify(in_folder("nowhere"), &damages, NULL, NULL));
     assert_int_equal(damages, 1);
+}
+
+static void test_load__the_one_before_a_damaged_one(void **state)
+{
+    fresh();
+    for (int64_t step = 1; step <= 3; step++)
+        save(step, 2);
+    spoil(in_folder("step-00000003/replicated.safetensors"), 5);
+    spoil(in_folder("step-00000002/slice_002.safetensors"), 1);
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        tiny_run run = { .out = folder, .ranks = ranks, .events = &listener };
+        told[0] = '\0';
+        CHECK_OK(tiny_load(&run));
+        assert_int_equal(run.found_step, 1);
+        assert_non_null(strstr(told, "step-00000003 is left aside"));
+        assert_non_null(strstr(told, "slice_002.safetensors: 'master/rows': damaged"));
+    }
+    spoil(in_folder("step-00000001/slice_000.safetensors"), 1);
+    tiny_run run = { .out = folder, .ranks = 2 };
+    CHECK_FAILS(tiny_load(&run), SHEAF_E_FORMAT, "3 that are damaged or incomplete");
+}
+
+static sheaf_status *not_this_run(void *context, const sheaf_checkpoint *c)
+{
+    return sheaf_fail(SHEAF_E_ARG, "%s", sheaf_checkpoint_progress(c));
+}
+
+static void test_load__a_checkpoint_of_another_run_ends_the_search(void **state)
+{
+    fresh();
+    save(1, 2);
+    save(2, 2);
+    tiny_run run = { .out = folder, .ranks = 3, .check = not_this_run };
+    CHECK_FAILS(tiny_load(&run), SHEAF_E_ARG, "{\"lr\": 0.10000000000000001, \"seed\": 2, \"step\": 2}");
+    /* Damage on rank 1, another failure on rank 2: all ranks end the search alike. */
+    spoil(in_folder("step-00000002/slice_001.safetensors"), 1);
+    run = (tiny_run){ .out = folder, .ranks = 4, .spoil = 5 };
+    CHECK_FAILS(tiny_load(&run), SHEAF_E_FORMAT, "slice_001.safetensors: 'master/rows': damaged");
 }
 
 static int remove_folder(void **state)
@@ -442,6 +487,8 @@ int main(void)
         cmocka_unit_test(test_save__progress_must_be_an_object),
         cmocka_unit_test(test_load__another_run_is_refused),
         cmocka_unit_test(test_load__a_flipped_bit_is_named),
+        cmocka_unit_test(test_load__the_one_before_a_damaged_one),
+        cmocka_unit_test(test_load__a_checkpoint_of_another_run_ends_the_search),
     };
     return cmocka_run_group_tests(tests, NULL, remove_folder);
 }

@@ -380,8 +380,12 @@ static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text
     }
     *equal = there->size == size && memcmp(there->text, text, size) == 0;
     sheaf_checkpoint_close(there);
-    if (*equal)
-        return NULL;
+    if (*equal) {
+        int64_t damages = 0;
+        sheaf_status *st = sheaf_checkpoint_verify(s->path, &damages, NULL, NULL);
+        *equal = damages == 0;
+        return st;
+    }
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: another checkpoint of this step is there", s->path);
     sheaf_expected(st, "none, or an equal one");
     return sheaf_try_this(st, "use another --out, or --resume to go on from it");

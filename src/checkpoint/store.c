@@ -159,25 +159,45 @@ void sheaf_checkpoints_close(sheaf_checkpoints *store)
 
 /* ---- the newest ---- */
 
-static sheaf_status *find_latest(sheaf_checkpoint **out, const sheaf_checkpoints *store)
+static void leave_aside(const sheaf_checkpoints *store, const char *path, const sheaf_status *why)
+{
+    const char *expected = sheaf_status_expected(why), *found = sheaf_status_found(why);
+    sheaf_warn(store->options.events, "%s is left aside: %s%s%s%s%s", path, sheaf_status_where(why),
+               *expected == '\0' ? "" : "; expected ", expected, *found == '\0' ? "" : "; found ", found);
+}
+
+/* Something was saved here once: to begin again from nothing is for the user to decide. */
+static sheaf_status *none_usable(const sheaf_checkpoints *store, int64_t count)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", store->dir);
+    sheaf_expected(st, "a complete checkpoint");
+    sheaf_found(st, "%" PRId64 " that %s damaged or incomplete", count, count == 1 ? "is" : "are");
+    return sheaf_try_this(st, "sheaf verify tells what is wrong with each; to begin anew, move them away");
+}
+
+/* The newest complete one of fewer than `below` steps; *out is NULL when nothing was ever saved. */
+static sheaf_status *find_latest(sheaf_checkpoint **out, const sheaf_checkpoints *store, int64_t below)
 {
     int64_t *steps = NULL, count = 0;
     sheaf_status *st = list_steps(&steps, &count, store);
     *out = NULL;
     for (int64_t i = 0; i < count && st == NULL && *out == NULL; i++) {
         char *path = NULL;
+        if (steps[i] >= below)
+            continue;
         st = sheaf__store_path(&path, store, steps[i]);
         sheaf_status *bad = st != NULL ? NULL : sheaf_checkpoint_open(out, path);
         if (bad != NULL && sheaf_status_code(bad) == SHEAF_E_MEMORY)
             st = bad;
         else if (bad != NULL) {
-            sheaf_warn(store->options.events, "%s is left aside: %s (expected %s, found %s)", path,
-                       sheaf_status_where(bad), sheaf_status_expected(bad), sheaf_status_found(bad));
+            leave_aside(store, path, bad);
             sheaf_status_free(bad);
         }
         free(path);
     }
     free(steps);
+    if (st == NULL && *out == NULL && count > 0)
+        st = none_usable(store, count);
     if (st == NULL && *out != NULL)
         sheaf_note(store->options.events, "%s is the newest complete checkpoint", (*out)->dir);
     return st;
@@ -215,11 +235,11 @@ static sheaf_status *share(sheaf_checkpoint **out, sheaf_comm *comm, sheaf_check
     return sheaf_comm_agree(comm, st);
 }
 
-sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm)
+static sheaf_status *choose(sheaf_checkpoint **out, const sheaf_checkpoints *store, sheaf_comm *comm, int64_t below)
 {
     sheaf_checkpoint *mine = NULL, *theirs = NULL;
     const bool chooses = sheaf_comm_rank(comm) == 0;
-    sheaf_status *st = sheaf_comm_agree(comm, chooses ? find_latest(&mine, store) : NULL);
+    sheaf_status *st = sheaf_comm_agree(comm, chooses ? find_latest(&mine, store, below) : NULL);
     if (st == NULL)
         st = share(&theirs, comm, mine);
     if (st != NULL) {
@@ -229,6 +249,53 @@ sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints
     }
     *out = chooses ? mine : theirs;
     return NULL;
+}
+
+sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm)
+{
+    return choose(out, store, comm, INT64_MAX);
+}
+
+/* Loads on all ranks. *damaged: it failed, and damage is all that any rank met. */
+static sheaf_status *load_all(bool *damaged, sheaf_comm *comm, sheaf_checkpoint *c, const sheaf_state *state)
+{
+    sheaf_status *st = sheaf_comm_agree(comm, sheaf_checkpoint_load(c, state));
+    *damaged = false;
+    if (st == NULL)
+        return NULL;
+    int other = sheaf_status_code(st) != SHEAF_E_FORMAT;
+    sheaf_status *failed = sheaf_comm_any(comm, &other);
+    *damaged = failed == NULL && !other;
+    sheaf_status_free(failed);
+    return st;
+}
+
+sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm,
+                                            const sheaf_state *state,
+                                            sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint),
+                                            void *context)
+{
+    for (int64_t below = INT64_MAX;;) {
+        sheaf_checkpoint *c = NULL;
+        bool damaged = false;
+        sheaf_status *st = choose(&c, store, comm, below);
+        if (st == NULL && c != NULL)
+            st = sheaf_comm_agree(comm, check == NULL ? NULL : check(context, c));
+        if (st == NULL && c != NULL)
+            st = load_all(&damaged, comm, c, state);
+        if (st == NULL) {
+            *out = c;
+            return NULL;
+        }
+        if (damaged) {
+            leave_aside(store, c->dir, st);
+            below = c->manifest->step;
+        }
+        sheaf_checkpoint_close(c);
+        if (!damaged)
+            return st;
+        sheaf_status_free(st);
+    }
 }
 
 /* ---- the oldest ---- */
