@@ -17,7 +17,7 @@ typedef enum sheaf_event_kind {
     SHEAF_EVENT_NOTE,     /* text: what was decided or done */
     SHEAF_EVENT_WARNING,  /* text: what the user should look at; the operation goes on */
     SHEAF_EVENT_STEP,     /* step: one optimizer step is done */
-    SHEAF_EVENT_PROGRESS, /* done of total units of `text` ("bytes read") */
+    SHEAF_EVENT_PROGRESS, /* done of total units of `text` ("rows", "bytes read") */
 } sheaf_event_kind;
 
 typedef struct sheaf_event_step {

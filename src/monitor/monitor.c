@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -106,8 +107,14 @@ static void show_progress(sheaf_monitor *m, const sheaf_event *event)
 {
     if (m->out == NULL || event->total <= 0)
         return;
+    char done[SHEAF__NUMBER], total[SHEAF__NUMBER];
+    const bool bytes = strncmp(event->text, "bytes", 5) == 0;
     sheaf_text line = { 0 };
-    sheaf__text_add(&line, "%s: %" PRId64 " of %" PRId64 " (%.0f%%)", event->text, event->done, event->total,
+    snprintf(done, sizeof done, "%" PRId64, event->done);
+    snprintf(total, sizeof total, "%" PRId64, event->total);
+    sheaf__text_add(&line, "%s: %s of %s (%.0f%%)", event->text,
+                    bytes ? sheaf__number_bytes(done, (uint64_t)event->done) : done,
+                    bytes ? sheaf__number_bytes(total, (uint64_t)event->total) : total,
                     100.0 * (double)event->done / (double)event->total);
     show(m, &line, event->done == event->total);
 }

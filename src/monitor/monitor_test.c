@@ -153,6 +153,21 @@ static void test_progress__plain_lines_are_rate_limited(void **state)
                         "warning: full soon\n");
 }
 
+static void test_progress__bytes_are_shown_as_such(void **state)
+{
+    FILE *out = fopen(path, "wb");
+    sheaf_monitor *m;
+    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out }));
+    const sheaf_events *events = sheaf_monitor_events(m);
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "bytes read", .done = 3 << 20, .total = 12 << 20 });
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 11, .total = 12 });
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 12, .total = 12 });
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 0, .total = 0 });
+    CHECK_OK(sheaf_monitor_close(m));
+    fclose(out);
+    assert_string_equal(text_of(path), "bytes read: 3.00 MiB of 12.0 MiB (25%)\nrows: 12 of 12 (100%)\n");
+}
+
 static void test_progress__a_terminal_line_is_rewritten(void **state)
 {
     int master, slave;
@@ -223,6 +238,7 @@ int main(void)
         cmocka_unit_test(test_metrics__lines_wait_for_room),
         cmocka_unit_test(test_metrics__trouble_at_open_is_a_status),
         cmocka_unit_test(test_progress__plain_lines_are_rate_limited),
+        cmocka_unit_test(test_progress__bytes_are_shown_as_such),
         cmocka_unit_test(test_progress__a_terminal_line_is_rewritten),
         cmocka_unit_test(test_number__texts_by_hand),
         cmocka_unit_test(test_number__json_reads_back_exactly),
