@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The planner: every shape of the published Llama sizes at every T from the config alone, and
+# what it predicts against what a run really uses (a sample; ./run soak has thirty settings).
+. "$(dirname "$0")/lib.sh"
+
+configs=$SHEAF_SOURCE_ROOT/tests/data/configs
+for model in llama-2-7b llama-2-13b llama-2-70b llama-3-8b; do
+    for tp in 1 2 3 4 5 6 7 8; do
+        runs "$model at T = $tp" 0 '"ranks":\[\{.*"peak":[1-9]' plan --config "$configs/$model.json" --lora-rank 16 \
+            --lora-targets all-linear --dtype bfloat16 --seq 2048 --tp $tp --json
+    done
+    runs "$model in full" 0 '"trained":[1-9][0-9]{9}' plan --config "$configs/$model.json" --method full --dtype bfloat16 --seq 512 --tp 8 --json
+done
+runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 16000
+runs "what fits nowhere is said" 1 'no setting up to 8 ranks' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 1000
+runs "plan without a model" 2 '--model DIR or --config FILE' plan
+
+# predicted MODEL DATA FLAGS...: prints plan, measured peak and their ratio; fails outside [1, 1.05].
+. "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
+base=$(peak_of --version)
+"$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$work/mini" --seed 1 >/dev/null 2>&1 || fail "init of the model to measure"
+make_tokens "$work/tokens.jsonl" 16 120
+while read -r flags; do
+    check "planned and measured: $flags" predicted "$work/mini" "$work/tokens.jsonl" $flags
+done <<'END'
+--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float32 --threads 2
+--method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype bfloat16 --threads 2 --tp 3
+--method full --micro-batch 4 --dtype float32 --threads 2 --tp 2
+END
+finish
