@@ -14,6 +14,10 @@ SHEAF__INLINE vec larger(vec x, vec y)
 {
     return (vec){ _mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b) };
 }
+SHEAF__INLINE veci either(veci x, veci y)
+{
+    return (veci){ _mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b) };
+}
 /* A NaN is spared: its low bits would be added to its exponent. */
 SHEAF__INLINE vec power(vec x, vec y, vec n, vec shifted)
 {

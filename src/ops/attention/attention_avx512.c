@@ -11,6 +11,7 @@
 static inline int tile_rows(int panels) { return panels == 4 ? 6 : 8; }
 
 SHEAF__INLINE vec larger(vec a, vec b) { return _mm512_max_ps(a, b); }
+SHEAF__INLINE veci either(veci a, veci b) { return _mm512_or_si512(a, b); }
 SHEAF__INLINE vec power(vec x, vec y, vec n, vec shifted)
 {
     (void)shifted;

@@ -49,74 +49,92 @@ static void plan_walk(job *w, walk *t)
     }
 }
 
-/* D of one query: 16 lanes, filled up with zeros, which change no sum but a zero's sign. */
-static float whole_of(const job *w, const char *x, const char *y)
+/* The queries of one panel in memory. */
+typedef struct panel {
+    int64_t n, count;              /* first, from the first of the 256; how many exist */
+    const char *q, *o, *d_o;       /* rows */
+    int64_t q_stride, o_stride;    /* bytes */
+} panel;
+
+static panel panel_at(const job *w, const walk *t, int64_t n)
+{
+    const int64_t i = t->i0 + n;
+    return (panel){ n, least(PANEL, t->count - n), q_row(w, w->call->q, i, t->g),
+                    o_row(w, w->call->o, i, t->g), o_row(w, w->call->d_o, i, t->g),
+                    w->s->ldq * w->size, w->s->ldo * w->size };
+}
+
+static void fetch_panel(const job *w, const walk *t, int64_t n)
+{
+    const panel x = panel_at(w, t, n);
+    fetch_rows(w, x.q, x.q_stride, x.count);
+    fetch_rows(w, x.o, x.o_stride, x.count);
+    fetch_rows(w, x.d_o, x.o_stride, x.count);
+}
+
+/* The 16 lanes of D of one query, filled up with zeros, which change no sum but a zero's sign. */
+static vec lanes_of(const job *w, const char *x, const char *y)
 {
     const sheaf_dtype dtype = w->s->dtype;
     const int64_t d = w->s->head_dim;
-    float lane[PANEL];
     vec sum = v_zero();
     int64_t c = 0;
     for (; c + PANEL <= d; c += PANEL)
         sum = v_fma(v_read(x, c, PANEL, dtype), v_read(y, c, PANEL, dtype), sum);
     if (c < d)
         sum = v_fma(v_read(x, c, d - c, dtype), v_read(y, c, d - c, dtype), sum);
-    store(lane, sum);
-    return sheaf__lanes_join(lane);
+    return sum;
 }
 
-static void begin_query(const job *w, walk *t, int64_t n)
+/* D of a panel: [query][lane] is turned to [lane][query], then joined for all at once. */
+static void find_whole(const job *w, const walk *t, const panel *x)
 {
-    const int64_t i = t->i0 + n, head = w->part.kv * w->s->group + t->g;
-    if (n < t->count) {
-        const int64_t first = sheaf__attention_first(w->s, i);
-        const float *stats = sheaf__attention_stats(w->call, w->part.batch, head, i);
-        t->max[n] = stats[0];
-        t->sum[n] = stats[1];
-        t->whole[n] = whole_of(w, o_row(w, w->call->d_o, i, t->g), o_row(w, w->call->o, i, t->g));
-        t->minus_first[n] = (int32_t)-first;
-        t->span[n] = (int32_t)(sheaf__attention_last(w->s, i) - first);
-    } else {
-        t->max[n] = t->sum[n] = t->whole[n] = 0.0f;
-        t->minus_first[n] = SEES_NONE;
-        t->span[n] = 0;
+    float lane[PANEL * PANEL] = { 0 }, turned[PANEL * PANEL];
+    for (int64_t h = 0; h < x->count; h++)
+        store(lane + h * PANEL, lanes_of(w, x->d_o + h * x->o_stride, x->o + h * x->o_stride));
+    mm_transpose((uint32_t *)(void *)turned, PANEL, lane, PANEL * 4, PANEL, PANEL);
+    join_lanes(turned);
+    store(t->whole + x->n, v_one_nan(load(turned)));
+}
+
+static void find_limits(const job *w, const walk *t, const panel *x)
+{
+    const int64_t head = w->part.kv * w->s->group + t->g;
+    const float *stats = sheaf__attention_stats(w->call, w->part.batch, head, t->i0 + x->n);
+    for (int64_t h = 0; h < PANEL; h++) {
+        const int64_t n = x->n + h, first = sheaf__attention_first(w->s, t->i0 + n);
+        const bool exists = h < x->count;
+        t->max[n] = exists ? stats[2 * h] : 0.0f;
+        t->sum[n] = exists ? stats[2 * h + 1] : 1.0f;
+        t->minus_first[n] = exists ? (int32_t)-first : SEES_NONE;
+        t->span[n] = exists ? (int32_t)(sheaf__attention_last(w->s, t->i0 + n) - first) : 0;
     }
 }
 
-/* Queries [n, n + count) of a panel, transposed: from [query][step] to [step][query]. */
-static void pack_across(const job *w, uint32_t *to, const char *from, int64_t ld, int64_t n,
-                        int64_t count)
+/* Transposed, from [query][step] to [step][query]. */
+static void pack_across(const job *w, uint32_t *to, const char *from, int64_t stride,
+                        const panel *x)
 {
-    to += n * w->depth;
-    if (count < PANEL)
+    to += x->n * w->depth;
+    if (x->count < PANEL)
         memset(to, 0, (size_t)(w->depth * PANEL) * 4);
-    mm_transpose(to, PANEL, from, ld * w->size, count, w->depth);
+    mm_transpose(to, PANEL, from, stride, x->count, w->depth);
 }
 
-/* Steps of a panel as operands that are summed over queries. */
-static veci pack_along(const job *w, const walk *t, int64_t n0)
+/* As operands that are summed over queries. Returns overflow(). */
+static veci pack_along(const job *w, const walk *t, const panel *x)
 {
-    const int64_t words = BLOCK / w->step * PANEL;
+    const int64_t words = BLOCK / w->step * PANEL, start = x->n / w->step * PANEL;
+    uint32_t *q_to = t->q_along + start, *o_to = t->o_along + start;
     veci bad = vi_set(0);
-    for (int64_t n = n0; n < n0 + PANEL; n += w->step) {
-        const char *q[2] = { NULL, NULL }, *o[2] = { NULL, NULL };
-        for (int64_t h = 0; h < w->step && n + h < t->count; h++) {
-            q[h] = q_row(w, w->call->q, t->i0 + n + h, t->g);
-            o[h] = o_row(w, w->call->d_o, t->i0 + n + h, t->g);
-        }
-        bad = either(bad, pack_step(w, t->q_along + n / w->step * PANEL, words, q[0], q[1]));
-        bad = either(bad, pack_step(w, t->o_along + n / w->step * PANEL, words, o[0], o[1]));
+    for (int64_t h = 0; h < PANEL; h += w->step, q_to += PANEL, o_to += PANEL) {
+        const bool even = h < x->count, odd = h + 1 < x->count;
+        const char *q = x->q + h * x->q_stride, *o = x->d_o + h * x->o_stride;
+        const veci bad_q = pack_step(w, q_to, words, even ? q : NULL, odd ? q + x->q_stride : NULL);
+        const veci bad_o = pack_step(w, o_to, words, even ? o : NULL, odd ? o + x->o_stride : NULL);
+        bad = either(bad, either(bad_q, bad_o));
     }
     return bad;
-}
-
-static void fetch_panel(const job *w, const walk *t, int64_t n0)
-{
-    for (int64_t i = t->i0 + n0; i < t->i0 + least(n0 + PANEL, t->count); i++) {
-        fetch_row(w, q_row(w, w->call->q, i, t->g));
-        fetch_row(w, o_row(w, w->call->o, i, t->g));
-        fetch_row(w, o_row(w, w->call->d_o, i, t->g));
-    }
 }
 
 /* Packs the queries. All that is done with a panel of them is done at once: its rows, a
@@ -130,19 +148,20 @@ static bool begin_queries(const job *w, walk *t, int64_t g, int64_t i0)
     t->count = least(BLOCK, w->s->queries - i0);
     t->panels = up_to(t->count, PANEL) / PANEL;
     fetch_panel(w, t, 0);
-    for (int64_t n = 0; n < t->panels * PANEL; n += PANEL) {
-        const int64_t i = i0 + n, count = least(PANEL, t->count - n);
-        fetch_panel(w, t, n + PANEL);
-        pack_across(w, t->q_across, q_row(w, w->call->q, i, g), w->s->ldq, n, count);
-        pack_across(w, t->o_across, o_row(w, w->call->d_o, i, g), w->s->ldo, n, count);
+    for (int64_t n = 0; n < t->count; n += PANEL) {
+        const panel x = panel_at(w, t, n);
+        if (n + PANEL < t->count)
+            fetch_panel(w, t, n + PANEL);
+        pack_across(w, t->q_across, x.q, x.q_stride, &x);
+        pack_across(w, t->o_across, x.d_o, x.o_stride, &x);
         if (t->want_dkv)
-            bad = either(bad, pack_along(w, t, n));
-        for (int64_t h = n; h < n + PANEL; h++)
-            begin_query(w, t, h);
+            bad = either(bad, pack_along(w, t, &x));
+        find_whole(w, t, &x);
+        find_limits(w, t, &x);
     }
     if (t->want_dq)
         memset(t->dq, 0, (size_t)(BLOCK * w->wide) * sizeof(float));
-    return !any_bit(bad);
+    return all_finite(bad, w->pairs);
 }
 
 /* Panels [p0, p1) of queries with one that may see a key of [j0, j1). */
@@ -162,11 +181,11 @@ typedef struct weights {
     vec p, ds;
 } weights;
 
-SHEAF__INLINE weights weigh(const walk *t, int64_t at, int64_t query, vecm seen, vec scale)
+SHEAF__INLINE weights weigh(const float *s, const float *dp, vec max, vec sum, vec whole,
+                            vecm seen, vec scale)
 {
-    const vec e = exp_of(v_sub(load(t->s + at), load(t->max + query)));
-    const vec p = v_div(e, load(t->sum + query));
-    const vec ds = v_mul(v_mul(scale, p), v_sub(load(t->dp + at), load(t->whole + query)));
+    const vec p = v_div(exp_of(v_sub(load(s), max)), sum);
+    const vec ds = v_mul(v_mul(scale, p), v_sub(load(dp), whole));
     return (weights){ v_select(seen, p, v_zero()), v_select(seen, ds, v_zero()) };
 }
 
@@ -175,32 +194,47 @@ static veci key_of(const job *w, int64_t j)
     return vi_set(j < w->s->keys && !is_hidden(w, j) ? (uint32_t)j : NO_KEY);
 }
 
-/* Turns scores and dp of keys [j0, j1) into p and ds; b0 is the first key of the block. */
+/* Turns scores and dp of keys [j, j + step), at offset `at` of the strip, into p and ds for the
+ * queries of panels [p0, p1); `to` is their step in ds of panel 0. */
+SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at, uint32_t *to,
+                              int64_t p0, int64_t p1, const bool pairs)
+{
+    const vec scale = v_set(w->s->scale);
+    const veci key = key_of(w, j), next = key_of(w, j + 1);
+    float *s = t->s + at, *dp = t->dp + at;
+    const float *max = t->max, *sum = t->sum, *whole = t->whole;
+    const int32_t *minus_first = t->minus_first, *span = t->span;
+    uint16_t *p16 = t->p16 + at, *ds16 = t->ds16 + at;
+    for (int64_t n = p0 * PANEL; n < p1 * PANEL; n += PANEL) {
+        const limits see = limits_at(minus_first + n, span + n);
+        const vec m = load(max + n), e = load(sum + n), d = load(whole + n);
+        const weights a = weigh(s + n, dp + n, m, e, d, sees(see, key), scale);
+        if (pairs) {
+            const weights b = weigh(s + LD + n, dp + LD + n, m, e, d, sees(see, next), scale);
+            const rounded p = round_pair(a.p, b.p), ds = round_pair(a.ds, b.ds);
+            v_store_halves(p16 + n, p.even, PANEL);
+            v_store_halves(p16 + LD + n, p.odd, PANEL);
+            v_store_halves(ds16 + n, ds.even, PANEL);
+            v_store_halves(ds16 + LD + n, ds.odd, PANEL);
+            vi_store(to + n * (BLOCK / 2), ds.words);
+        } else {
+            store(s + n, a.p);
+            store(dp + n, a.ds);
+            vi_store(to + n * BLOCK, v_bits(a.ds));
+        }
+    }
+}
+
+/* The same for keys [j0, j1); b0 is the first key of the block. */
 static void weigh_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t b0,
                         int64_t p0, int64_t p1)
 {
-    const vec scale = v_set(w->s->scale);
     for (int64_t j = j0; j < j1; j += w->step) {
-        const veci key = key_of(w, j), next = key_of(w, j + 1);
-        for (int64_t p = p0; p < p1; p++) {
-            const int64_t query = p * PANEL, at = (j - j0) * LD + query;
-            const limits seen = limits_at(t->minus_first + query, t->span + query);
-            uint32_t *ds = t->ds + (p * BLOCK + j - b0) / w->step * PANEL;
-            const weights a = weigh(t, at, query, sees(seen, key), scale);
-            if (!w->pairs) {
-                store(t->s + at, a.p);
-                store(t->dp + at, a.ds);
-                vi_store(ds, v_bits(a.ds));
-                continue;
-            }
-            const weights b = weigh(t, at + LD, query, sees(seen, next), scale);
-            const rounded p16 = round_pair(a.p, b.p), ds16 = round_pair(a.ds, b.ds);
-            v_store_halves(t->p16 + at, p16.even, PANEL);
-            v_store_halves(t->p16 + at + LD, p16.odd, PANEL);
-            v_store_halves(t->ds16 + at, ds16.even, PANEL);
-            v_store_halves(t->ds16 + at + LD, ds16.odd, PANEL);
-            vi_store(ds, ds16.words);
-        }
+        uint32_t *to = t->ds + (j - b0) / w->step * PANEL;
+        if (w->pairs)
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, true);
+        else
+            weigh_step(w, t, j, (j - j0) * LD, to, p0, p1, false);
     }
 }
 

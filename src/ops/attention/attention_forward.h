@@ -82,13 +82,13 @@ static void pack_rows(const job *w, const rows *r)
 }
 
 /* While these rows are computed: those of the next block, and where this one goes. */
-static void fetch_rows(const job *w, const rows *r)
+static void fetch_next(const job *w, const rows *r)
 {
     const int64_t group = w->s->group, end = r->begin + r->count;
     for (int64_t row = r->begin; row < end; row++)
         fetch_row_to_write(w, o_row(w, w->call->o, row / group, row % group));
     for (int64_t row = end; row < least(end + r->count, w->part.end); row++)
-        fetch_row(w, q_row(w, w->call->q, row / group, row % group));
+        fetch_rows(w, q_row(w, w->call->q, row / group, row % group), 0, 1);
 }
 
 static void begin_rows(const job *w, rows *r, int64_t begin, int64_t count)
@@ -215,9 +215,7 @@ static void end_sums(const job *w, const rows *r)
 {
     for (int64_t p = 0; p < r->panels; p++) {
         float *lane = r->lane + p * PANEL * 16;
-        for (int64_t apart = 8 * PANEL; apart >= PANEL; apart /= 2)
-            for (int64_t l = 0; l < apart; l += PANEL)
-                store(lane + l, v_add(load(lane + l), load(lane + l + apart)));
+        join_lanes(lane);
         store(r->sum + p * PANEL, v_one_nan(load(lane)));
     }
     for (int64_t i = 0; w->call->stats != NULL && i < r->count; i++) {
@@ -335,7 +333,7 @@ static void attend(const sheaf__attention_call *call, const sheaf__attention_par
                            last_seen(&w, part->end - 1) + 1);
     for (int64_t begin = part->begin; finite && begin < part->end; begin += size) {
         begin_rows(&w, &r, begin, least(size, part->end - begin));
-        fetch_rows(&w, &r);
+        fetch_next(&w, &r);
         finite = attend_rows(&w, &r);
     }
     if (!finite)

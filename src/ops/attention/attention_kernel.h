@@ -78,6 +78,14 @@ SHEAF__INLINE vec exp_of(vec x)
     return power(x, v_add(v_fma(v_mul(r, r), q, r), v_set(1)), n, shifted);
 }
 
+/* sheaf__lanes_join of 16 sums side by side, [lane][16], into the first row; NaN as it comes. */
+static void join_lanes(float *lane)
+{
+    for (int64_t apart = 8 * PANEL; apart >= PANEL; apart /= 2)
+        for (int64_t l = 0; l < apart; l += PANEL)
+            store(lane + l, v_add(load(lane + l), load(lane + l + apart)));
+}
+
 /* Words of float32, or of bfloat16 pairs from two rows; columns from count on are zero. */
 SHEAF__INLINE veci words_of(const char *even, const char *odd, int64_t count, bool pairs)
 {
@@ -87,23 +95,20 @@ SHEAF__INLINE veci words_of(const char *even, const char *odd, int64_t count, bo
     return vi_xor(vi_right(a, 16), v_bits(v_read(odd, 0, count, SHEAF_BF16)));
 }
 
-/* Bits are set where a number in the word is inf or NaN: an exponent of all ones carries
- * into the sign, no other does. */
+/* Has sign bits set where a number in the word is inf or NaN: an exponent of all ones carries
+ * into the sign, no other does. Words are collected with either(), then asked once. */
 SHEAF__INLINE veci overflow(veci word, bool pairs)
 {
     const veci exponent = vi_set(pairs ? 0x7f807f80u : 0x7f800000u);
-    const veci carry = vi_set(pairs ? 0x00800080u : 0x00800000u);
-    return vi_and(vi_add(vi_and(word, exponent), carry),
-                  vi_set(pairs ? 0x80008000u : 0x80000000u));
+    return vi_add(vi_and(word, exponent), vi_set(pairs ? 0x00800080u : 0x00800000u));
 }
-SHEAF__INLINE veci either(veci a, veci b) { return vi_xor(a, vi_xor(b, vi_and(a, b))); }
-static bool any_bit(veci x)
+static bool all_finite(veci overflows, bool pairs)
 {
     uint32_t word[PANEL], all = 0;
-    vi_store(word, x);
+    vi_store(word, overflows);
     for (int i = 0; i < PANEL; i++)
         all |= word[i];
-    return all != 0;
+    return (all & (pairs ? 0x80008000u : 0x80000000u)) == 0;
 }
 
 /* Which keys the query in a lane sees by order and window: key j when j - first, as an
@@ -190,15 +195,18 @@ static const char *o_row(const job *w, const void *o, int64_t i, int64_t g)
 }
 
 /* Rows of one head lie thousands of bytes apart, where the machine sees no stream: they
- * are asked for while the block before them is computed. */
-static void fetch_row(const job *w, const char *row)
+ * are asked for while those before them are used. */
+static void fetch_rows(const job *w, const char *row, int64_t stride, int64_t count)
 {
-    for (int64_t at = 0; at < w->s->head_dim * w->size; at += 64)
-        __builtin_prefetch(row + at);
+    const int64_t bytes = w->s->head_dim * w->size;
+    for (int64_t i = 0; i < count; i++, row += stride)
+        for (int64_t at = 0; at < bytes; at += 64)
+            __builtin_prefetch(row + at);
 }
 static void fetch_row_to_write(const job *w, const char *row)
 {
-    for (int64_t at = 0; at < w->s->head_dim * w->size; at += 64)
+    const int64_t bytes = w->s->head_dim * w->size;
+    for (int64_t at = 0; at < bytes; at += 64)
         __builtin_prefetch(row + at, 1);
 }
 
@@ -210,15 +218,20 @@ static veci pack_step(const job *w, uint32_t *to, int64_t panel_words, const cha
                       const char *odd)
 {
     static const uint32_t zeros[SHEAF__HEAD_DIM_MAX];
-    const int64_t d = w->s->head_dim;
+    const bool pairs = w->pairs;
+    const int64_t bytes = PANEL * w->size;
+    int64_t left = w->s->head_dim;
     veci bad = vi_set(0);
     even = even != NULL ? even : (const char *)zeros;
     odd = odd != NULL ? odd : (const char *)zeros;
-    for (int64_t c = 0; c < d; c += PANEL, to += panel_words) {
-        const char *a = even + c * w->size, *b = odd + c * w->size;
-        const veci word = d - c >= PANEL ? words_of(a, b, PANEL, w->pairs)
-                                         : words_of(a, b, d - c, w->pairs);
-        bad = either(bad, overflow(word, w->pairs));
+    for (; left >= PANEL; left -= PANEL, even += bytes, odd += bytes, to += panel_words) {
+        const veci word = words_of(even, odd, PANEL, pairs);
+        bad = either(bad, overflow(word, pairs));
+        vi_store(to, word);
+    }
+    if (left > 0) {
+        const veci word = words_of(even, odd, left, pairs);
+        bad = either(bad, overflow(word, pairs));
         vi_store(to, word);
     }
     return bad;
@@ -238,7 +251,7 @@ static bool pack_keys(const job *w, uint32_t *to, int64_t panel_words,
                 from[h] = row(w, j + h);
         bad = either(bad, pack_step(w, to, panel_words, from[0], from[1]));
     }
-    return !any_bit(bad);
+    return all_finite(bad, w->pairs);
 }
 
 /* head_dim numbers of `sum`, + 0.0f, rounded */

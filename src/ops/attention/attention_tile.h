@@ -4,6 +4,7 @@
  *   run(tile, rows, panels, pairs)  one tile; EACH_TILE lists the sizes it has, tile_rows(panels)
  *                                   is the most rows
  *   larger(a, b)                    a > b ? a : b, which is b when either is NaN
+ *   either(a, b)                    the bits of both
  *   power(x, y, n, shifted)         0 where x < -0x1.5d589ep+6, else y * 2^n, a normal number or NaN;
  *                                   shifted is n + 0x1.8p23
  *   round_pair(even, odd)           both rounded to bfloat16; no number in them is denormal, a
