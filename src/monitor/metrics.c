@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,7 +82,8 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
 static void add_line(sheaf_text *text, const sheaf_event_step *step)
 {
     char loss[SHEAF__NUMBER], norm[SHEAF__NUMBER], lr[SHEAF__NUMBER], rate[SHEAF__NUMBER];
-    const double per_s = step->seconds > 0 ? (double)step->tokens / step->seconds : 0;
+    /* to a tenth: a measurement has no more digits to keep */
+    const double per_s = step->seconds > 0 ? round((double)step->tokens / step->seconds * 10) / 10 : 0;
     sheaf__text_add(text, "{\"step\": %" PRId64 ", \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, "
                     "\"tokens\": %" PRId64 ", \"tokens_per_s\": %s%s}\n",
                     step->step, sheaf__number_json(loss, step->loss),
