@@ -127,11 +127,6 @@ static sheaf_status *plan_tensor(sheaf__merge_plan *p, int64_t i, const sheaf_me
         p->most_elements = t->chunk * t->cols;
     if (t->module != NULL && t->chunk * t->module->rank > p->most_rank)
         p->most_rank = t->chunk * t->module->rank;
-    if (t->module != NULL && o->mode != SHEAF_MERGE_BEST && t->module->rank > 384) {
-        st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': rank %" PRId64, t->module->a_name, t->module->rank);
-        sheaf_expected(st, "at most 384 with --as-peft: the order of PEFT's sums above that is not known");
-        return sheaf_try_this(st, "leave --as-peft out: float32 sums, rounded once");
-    }
     return NULL;
 }
 

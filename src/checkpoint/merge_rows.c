@@ -82,12 +82,11 @@ static sheaf_status *make_delta(sheaf__merge_scratch *s, const sheaf__merge_rows
     if (st != NULL)
         return st;
     m->kernels->convert(s->b, SHEAF_F32, s->b_stored, e->dtype, rows * rank);
-    /* MKL sums ranks above 192 in two halves. */
-    const int64_t split = m->mode != SHEAF_MERGE_BEST && rank > 192 ? rank / 2 : 0;
+    const int64_t block = m->mode == SHEAF_MERGE_BEST ? rank : sheaf__lora_mkl_block(rank);
     if (plain)
-        sheaf__lora_delta_ref(s->d, s->b, m->a, rows, t->cols, rank, split);
+        sheaf__lora_delta_ref(s->d, s->b, m->a, rows, t->cols, rank, block);
     else
-        sheaf__lora_delta(s->d, s->b, m->packed, rows, t->cols, rank, split);
+        sheaf__lora_delta(s->d, s->b, m->packed, rows, t->cols, rank, block);
     return NULL;
 }
 

@@ -116,7 +116,8 @@ static void summary(telling *t, const sheaf_diff_report *r)
     } else if (r->same) {
         fprintf(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree\n", r->tensors);
     } else {
-        fprintf(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ, by at most %.6g\n", r->different, r->tensors, r->largest);
+        fprintf(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ, by at most %.6g; %" PRId64 " config key%s\n", r->different,
+                r->tensors, r->largest, r->config_keys, r->config_keys == 1 ? "" : "s");
     }
 }
 

@@ -15,15 +15,25 @@ static float chain(const float *b, const float *a, int64_t cols, int64_t begin, 
     return sum;
 }
 
-void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
-                           int64_t rank, int64_t split)
+static int64_t block_of(int64_t rank, int64_t block)
 {
-    const int64_t first = split > 0 && split < rank ? split : rank;
+    return block > 0 && block < rank ? block : rank;
+}
+
+int64_t sheaf__lora_mkl_block(int64_t rank)
+{
+    return rank <= 192 ? rank : rank < 384 ? rank / 2 : 192;
+}
+
+void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
+                           int64_t rank, int64_t block)
+{
+    const int64_t width = block_of(rank, block);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++) {
-            float sum = chain(b + i * rank, a + j, cols, 0, first);
-            if (first < rank)
-                sum += chain(b + i * rank, a + j, cols, first, rank);
+            float sum = chain(b + i * rank, a + j, cols, 0, width);
+            for (int64_t k = width; k < rank; k += width)
+                sum += chain(b + i * rank, a + j, cols, k, k + width < rank ? k + width : rank);
             d[i * cols + j] = sum;
         }
 }
@@ -60,12 +70,12 @@ static inline __attribute__((always_inline)) void tile_chain(__m256 tile[STRIP][
 }
 
 static inline __attribute__((always_inline)) void strip(float *d, int64_t cols, const float *b, const float *panel,
-                                                        int64_t rank, int64_t split, int rows, int64_t width)
+                                                        int64_t rank, int64_t block, int rows, int64_t width)
 {
     __m256 tile[STRIP][2], more[STRIP][2];
-    tile_chain(tile, b, rank, panel, split, rows);
-    if (split < rank) {
-        tile_chain(more, b + split, rank, panel + split * PANEL, rank - split, rows);
+    tile_chain(tile, b, rank, panel, block, rows);
+    for (int64_t k = block; k < rank; k += block) {
+        tile_chain(more, b + k, rank, panel + k * PANEL, k + block < rank ? block : rank - k, rows);
         for (int i = 0; i < rows; i++) {
             tile[i][0] = _mm256_add_ps(tile[i][0], more[i][0]);
             tile[i][1] = _mm256_add_ps(tile[i][1], more[i][1]);
@@ -85,16 +95,16 @@ static inline __attribute__((always_inline)) void strip(float *d, int64_t cols, 
 }
 
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
-                       int64_t rank, int64_t split)
+                       int64_t rank, int64_t block)
 {
-    const int64_t first = split > 0 && split < rank ? split : rank;
+    const int64_t each = block_of(rank, block);
     for (int64_t j = 0; j < cols; j += PANEL, packed += PANEL * rank) {
         const int64_t width = cols - j < PANEL ? cols - j : PANEL;
         int64_t i = 0;
         for (; i + STRIP <= rows; i += STRIP)
-            strip(d + i * cols + j, cols, b + i * rank, packed, rank, first, STRIP, width);
+            strip(d + i * cols + j, cols, b + i * rank, packed, rank, each, STRIP, width);
         for (; i < rows; i++)
-            strip(d + i * cols + j, cols, b + i * rank, packed, rank, first, 1, width);
+            strip(d + i * cols + j, cols, b + i * rank, packed, rank, each, 1, width);
     }
 }
 

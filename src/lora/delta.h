@@ -1,8 +1,9 @@
 /* delta.h - B A, as a merge adds it to a weight.
  *
  * d[i, j] is an ascending chain of fused multiply-adds over the rank, from 0, in
- * float32: what PEFT's product is on a CPU, bit for bit, for ranks up to 192
- * (measured there with MKL). Denormals are kept, as they are there. */
+ * float32: what PEFT's product is on a CPU, bit for bit, for ranks up to 192. Above
+ * that MKL sums chains over blocks of the rank, see sheaf__lora_mkl_block(). Denormals
+ * are kept, as they are there. */
 #ifndef SHEAF_LORA_DELTA_H
 #define SHEAF_LORA_DELTA_H
 
@@ -10,14 +11,18 @@
 #include <stdint.h>
 
 /* d [rows, cols] dense.  b [rows, rank].  a [rank, cols].
- * With 0 < split < rank two chains, [0, split) and [split, rank), are added: MKL's order
- * for ranks above 192. */
+ * With 0 < block < rank each block of the rank is a chain of its own, the last maybe
+ * shorter, and the chains are added in ascending order; otherwise there is one. */
 void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
-                           int64_t rank, int64_t split);
+                           int64_t rank, int64_t block);
 
 /* The same from `packed`, which sheaf__lora_pack() made of a; needs AVX2 and FMA. */
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
-                       int64_t rank, int64_t split);
+                       int64_t rank, int64_t block);
+/* sheaf__lora_mkl_block - the block of a float32 product in PyTorch 2.13 (MKL 2024.2, AVX-512):
+ * the rank up to 192, then half of it rounded down (so an odd one leaves a block of 1), from
+ * 384 on 192. Measured for ranks 16 to 2048; delta_test.c has some of it. */
+int64_t sheaf__lora_mkl_block(int64_t rank);
 /* Panels of 16 columns, each [rank, 16], the last filled up with zeros. */
 int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols);
 void sheaf__lora_pack(float *packed, const float *a, int64_t rank, int64_t cols);
