@@ -72,23 +72,34 @@ static sheaf_status *count(sheaf_data *data)
                           "the label of position t + 1");
 }
 
+enum { HASHED = 1024 }; /* positions handed to the hash at a time */
+
 /* Hashes lengths, tokens, labels and masks; explicit forms, so that the two file
  * forms of the same content agree. */
+static void hash_row(XXH3_state_t *state, const sheaf_data *data, int64_t row)
+{
+    int32_t item[HASHED][3];
+    const int64_t n = row_length(data, row);
+    XXH3_128bits_update(state, &n, sizeof n);
+    for (int64_t t = 0; t < n; t += HASHED) {
+        const int64_t some = n - t < HASHED ? n - t : HASHED;
+        for (int64_t i = 0; i < some; i++) {
+            item[i][0] = data->token[data->begin[row] + t + i];
+            item[i][1] = label_at(data, row, t + i);
+            item[i][2] = mask_at(data, row, t + i);
+        }
+        XXH3_128bits_update(state, item, (size_t)some * sizeof *item);
+    }
+}
+
 static sheaf_status *hash(sheaf_data *data)
 {
     XXH3_state_t *state = XXH3_createState();
     if (state == NULL)
         return sheaf__data_no_memory(data->tokens);
     XXH3_128bits_reset(state);
-    for (int64_t r = 0; r < data->rows; r++) {
-        const int64_t n = row_length(data, r);
-        XXH3_128bits_update(state, &n, sizeof n);
-        for (int64_t t = 0; t < n; t++) {
-            const int32_t item[3] = { data->token[data->begin[r] + t], label_at(data, r, t),
-                                      mask_at(data, r, t) };
-            XXH3_128bits_update(state, item, sizeof item);
-        }
-    }
+    for (int64_t r = 0; r < data->rows; r++)
+        hash_row(state, data, r);
     const XXH128_hash_t sum = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     snprintf(data->hash, sizeof data->hash, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64,
