@@ -161,20 +161,6 @@ static void finish_tile(const mm_finish *f, const float *sum, int64_t i, int64_t
 
 /* ---- all tiles of a band ---- */
 
-/* Asks for the next `lines` lines of what is read soon. */
-static inline void ask(mm_soon *soon, int64_t *done, int64_t lines)
-{
-    for (; lines > 0 && soon->rows > 0; lines--) {
-        _mm_prefetch(soon->at + *done, _MM_HINT_T1);
-        *done += 64;
-        if (*done >= soon->bytes + 63) {
-            *done = 0;
-            soon->at += soon->step;
-            soon->rows--;
-        }
-    }
-}
-
 /* The tile at column j, `width` vectors wide, `at` words into the partial sums. */
 static inline void run_tile(const mm_band *band, const uint32_t *b, int64_t j, int64_t at, int width)
 {
@@ -210,10 +196,9 @@ void NAME(mm_run)(const mm_band *band)
     mm_soon soon = band->soon;
     const int64_t tiles_across = mm_div_up(band->cols, 2 * LANES);
     const int64_t lines = mm_div_up(soon.rows * (soon.bytes / 64 + 1), tiles_across);
-    int64_t done = 0;
     for (int64_t j = 0; j < band->cols; j += 2 * LANES) {
         const int64_t panel = j / MM_PANEL, in = j % MM_PANEL;
-        ask(&soon, &done, lines);
+        mm_ask(&soon, lines);
         run_tile(band, band->b + panel * band->steps * MM_PANEL + in, j,
                  panel * band->rows * MM_PANEL + in, band->cols - j > LANES ? 2 : 1);
     }

@@ -56,7 +56,7 @@ static void write_ahead(const sheaf__packed *w, const piece *p)
     const int64_t r0 = p->row % MM_PANEL;
     uint32_t *to = (uint32_t *)w->ahead + r0 + mm_panel_at(w->dtype, w->n, w->k, p->row - r0, p->col);
     const bool bf16 = w->dtype == SHEAF_BF16;
-    mm_transpose(to, MM_PANEL, p->src, p->step, p->rows, bf16 ? p->cols / 2 : p->cols);
+    mm_transpose(to, MM_PANEL, p->src, p->step, p->rows, bf16 ? p->cols / 2 : p->cols, 0);
     if (bf16 && p->cols % 2)
         for (int64_t r = 0; r < p->rows; r++) {
             uint16_t last;

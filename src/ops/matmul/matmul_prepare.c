@@ -70,7 +70,7 @@ static void transpose_pairs(uint32_t *rows, int64_t stride, const uint16_t *src,
                 const uint16_t *low = src + 2 * (p0 + p) * lda + i0;
                 mm_interleave(words[p], low, 2 * (p0 + p) + 1 < kb ? low + lda : NULL, width);
             }
-            mm_transpose(rows + i0 * stride + p0, stride, words, sizeof words[0], pairs, width);
+            mm_transpose(rows + i0 * stride + p0, stride, words, sizeof words[0], pairs, width, 0);
         }
     }
 }
@@ -87,41 +87,63 @@ void sheaf__mm_rows(uint32_t *rows, int64_t stride, const sheaf__term *term, she
         transpose_pairs(rows, stride, (const uint16_t *)a + k0 * term->lda + i0, term->lda, count,
                         kb);
     else
-        mm_transpose(rows, stride, a + (k0 * term->lda + i0) * 4, term->lda * 4, kb, count);
+        mm_transpose(rows, stride, a + (k0 * term->lda + i0) * 4, term->lda * 4, kb, count, 8);
     if (spread)
         for (int64_t i = 0; i < count; i++)
             spread_row(rows + i * stride, (kb + 1) / 2);
 }
 
-/* ---- B ---- */
+/* ---- B ----
+ *
+ * Panels are filled in the order in which the source lies in memory, as far as it goes:
+ * a jump costs more than the copying. */
 
-/* One panel from `cols` rows of b [n, k]. */
-static void panel_nk(uint32_t *panel, const void *b, int64_t ldb, int64_t cols, int64_t kb,
-                     sheaf_dtype dtype)
+/* Where panels go: columns [j0, j1), `stride` words from one panel to the next. */
+typedef struct shelf {
+    uint32_t *to;
+    int64_t stride, j0, j1;
+} shelf;
+
+static uint32_t *panel_of(const shelf *shelf, int64_t j)
 {
-    if (dtype == SHEAF_BF16) {
-        const uint16_t *src = b;
-        mm_transpose(panel, MM_PANEL, src, ldb * 2, cols, kb / 2);
-        if (kb % 2)
-            for (int64_t j = 0; j < cols; j++)
-                panel[kb / 2 * MM_PANEL + j] = src[j * ldb + kb - 1];
-    } else {
-        mm_transpose(panel, MM_PANEL, b, ldb * 4, cols, kb);
+    return shelf->to + (j - shelf->j0) / MM_PANEL * shelf->stride;
+}
+
+/* From b [n, k] at element k0: rows of b are columns of a panel. */
+static void panels_nk(const shelf *shelf, const char *b, int64_t ldb, int64_t kb, sheaf_dtype dtype)
+{
+    const bool bf16 = dtype == SHEAF_BF16;
+    const int64_t step = ldb * (bf16 ? 2 : 4), words = bf16 ? kb / 2 : kb;
+    for (int64_t j = shelf->j0; j < shelf->j1; j += 8) {
+        const int64_t cols = mm_min(8, shelf->j1 - j);
+        const char *src = b + j * step;
+        uint32_t *to = panel_of(shelf, j) + j % MM_PANEL;
+        mm_transpose(to, MM_PANEL, src, step, cols, words, 8);
+        for (int64_t c = 0; bf16 && kb % 2 && c < cols; c++)
+            to[kb / 2 * MM_PANEL + c] = ((const uint16_t *)(src + c * step))[kb - 1];
     }
 }
 
-/* One panel from `cols` columns of b [k, n]. */
-static void panel_kn(uint32_t *panel, const void *b, int64_t ldb, int64_t cols, int64_t kb,
-                     sheaf_dtype dtype)
+/* From b [k, n] at row k0. */
+static void panels_kn(const shelf *shelf, const char *b, int64_t ldb, int64_t kb, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16) {
-        for (int64_t k = 0; k < kb; k += 2, panel += MM_PANEL) {
-            const uint16_t *low = (const uint16_t *)b + k * ldb;
-            mm_interleave(panel, low, k + 1 < kb ? low + ldb : NULL, cols);
+    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
+    for (int64_t k = 0, step = 0; k < kb; step++) {
+        const char *row = b + k * ldb * size;
+        k += dtype == SHEAF_BF16 ? 2 : 1;
+        for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL) {
+            uint32_t *to = panel_of(shelf, j) + step * MM_PANEL;
+            const int64_t cols = mm_min(MM_PANEL, shelf->j1 - j);
+            const char *src = row + j * size;
+            _mm_prefetch(src + 4 * ldb * size, _MM_HINT_T0);
+            _mm_prefetch(src + 4 * ldb * size + 64, _MM_HINT_T0);
+            if (dtype == SHEAF_BF16)
+                mm_interleave(to, (const uint16_t *)src, k > kb ? NULL : (const uint16_t *)src + ldb, cols);
+            else if (cols == MM_PANEL)
+                memcpy(to, src, MM_PANEL * 4);
+            else
+                memcpy(to, src, (size_t)cols * 4);
         }
-    } else {
-        for (int64_t k = 0; k < kb; k++)
-            memcpy(panel + k * MM_PANEL, (const float *)b + k * ldb, (size_t)cols * 4);
     }
 }
 
@@ -143,31 +165,44 @@ static inline void turn_pairs_4x4(uint32_t *dst, const uint32_t *src)
     _mm256_storeu_si256((__m256i *)(dst + 3 * MM_PANEL), _mm256_permute2x128_si256(b, d, 0x31));
 }
 
-/* A panel of W (columns [j, j + cols), j a multiple of 32) from the panels that W^T uses, in
- * squares of 32 x 32. They are padded to 32 rows of W with zeros and to pairs of columns.
- * Elements of W's n axis are steps here: [k0, k0 + kb). */
-static void panel_back(uint32_t *panel, const sheaf__packed *w, int64_t j, int64_t cols, int64_t k0,
-                       int64_t kb)
+/* A square of 16 rows of pairs; `pairs` rows of the result are wanted. Rows of W's panel
+ * past `have` are not there. */
+static void turn_pairs(uint32_t *to, const uint32_t *from, int64_t pairs, int64_t have)
 {
-    const int64_t block = j / MM_BLOCK * MM_BLOCK; /* of W's k axis */
+    uint32_t square[16 * MM_PANEL], rest[4 * MM_PANEL];
+    if (have < 16) {
+        memset(square, 0, sizeof square);
+        memcpy(square, from, (size_t)have * MM_PANEL * 4);
+        from = square;
+    }
+    for (int64_t q = 0; q < pairs; q += 4) {
+        uint32_t *four = q + 4 <= pairs ? to + q * MM_PANEL : rest;
+        for (int p = 0; p < 16; p += 4)
+            turn_pairs_4x4(four + 2 * p, from + p * MM_PANEL + 2 * q);
+        if (four == rest) /* a next panel may lie behind the last row */
+            memcpy(to + q * MM_PANEL, rest, (size_t)(pairs - q) * MM_PANEL * 4);
+    }
+}
+
+/* Panels of W from those that W^T uses, in squares of 32 x 32. They are padded with zeros to
+ * 32 rows of W and to pairs of columns. W's n axis is summed over: elements [k0, k0 + kb). */
+static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, int64_t kb)
+{
+    const bool bf16 = w->dtype == SHEAF_BF16;
     for (int64_t k = 0; k < kb; k += MM_PANEL) {
-        const uint32_t *from = (const uint32_t *)w->ahead +
-                               mm_panel_at(w->dtype, w->n, w->k, k0 + k, block) +
-                               mm_steps(w->dtype, j - block) * MM_PANEL;
-        if (w->dtype != SHEAF_BF16) {
-            mm_transpose(panel + k * MM_PANEL, MM_PANEL, from, MM_PANEL * 4, cols,
-                         mm_min(MM_PANEL, kb - k));
-            continue;
+        const int64_t rows = mm_min(MM_PANEL, kb - k);
+        for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL) {
+            const int64_t block = j / MM_BLOCK * MM_BLOCK; /* of W's k axis */
+            const int64_t cols = mm_min(MM_PANEL, shelf->j1 - j);
+            const uint32_t *from = (const uint32_t *)w->ahead +
+                                   mm_panel_at(w->dtype, w->n, w->k, k0 + k, block) +
+                                   mm_steps(w->dtype, j - block) * MM_PANEL;
+            uint32_t *to = panel_of(shelf, j) + mm_steps(w->dtype, k) * MM_PANEL;
+            if (bf16)
+                turn_pairs(to, from, (rows + 1) / 2, mm_steps(w->dtype, cols));
+            else
+                mm_transpose(to, MM_PANEL, from, MM_PANEL * 4, cols, rows, 2 * MM_PANEL);
         }
-        uint32_t square[16 * MM_PANEL] = { 0 };
-        if (cols < MM_PANEL - 1) { /* the panel of W ends before 16 pairs */
-            memcpy(square, from, (size_t)((cols + 1) / 2) * MM_PANEL * 4);
-            from = square;
-        }
-        const int64_t pairs = (mm_min(MM_PANEL, kb - k) + 1) / 2;
-        for (int64_t q = 0; q < pairs; q += 4)
-            for (int p = 0; p < 16; p += 4)
-                turn_pairs_4x4(panel + (k / 2 + q) * MM_PANEL + 2 * p, from + p * MM_PANEL + 2 * q);
     }
 }
 
@@ -184,24 +219,20 @@ const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_
 {
     if (mm_panels_in_place(term, spread))
         return stored_panel(term, j0, k0);
-    const int64_t steps = mm_steps(dtype, kb), size = dtype == SHEAF_BF16 ? 2 : 4;
-    const bool stored = mm_panels_in_place(term, false);
-    const char *b = term->b;
-    uint32_t *to = room;
-    for (int64_t j = j0; j < j1; j += MM_PANEL, to += steps * (spread ? 2 : 1) * MM_PANEL) {
-        const int64_t cols = mm_min(MM_PANEL, j1 - j);
-        const uint32_t *from = stored ? stored_panel(term, j, k0) : to;
-        if (stored)
-            ;
-        else if (term->form == SHEAF__B_NK)
-            panel_nk(to, b + (j * term->ldb + k0) * size, term->ldb, cols, kb, dtype);
-        else if (term->form == SHEAF__B_KN)
-            panel_kn(to, b + (k0 * term->ldb + j) * size, term->ldb, cols, kb, dtype);
-        else
-            panel_back(to, term->w, j, cols, k0, kb);
-        if (spread)
-            sheaf__mm_spread(to, from, steps);
-    }
+    const int64_t steps = mm_steps(dtype, kb), panels = mm_div_up(j1 - j0, MM_PANEL);
+    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
+    const shelf shelf = { room, steps * MM_PANEL, j0, j1 };
+    const uint32_t *from = room;
+    if (mm_panels_in_place(term, false))
+        from = stored_panel(term, j0, k0);
+    else if (term->form == SHEAF__B_NK)
+        panels_nk(&shelf, (const char *)term->b + k0 * size, term->ldb, kb, dtype);
+    else if (term->form == SHEAF__B_KN)
+        panels_kn(&shelf, (const char *)term->b + k0 * term->ldb * size, term->ldb, kb, dtype);
+    else
+        panels_back(&shelf, term->w, k0, kb);
+    if (spread)
+        sheaf__mm_spread(room, from, panels * steps);
     return room;
 }
 
@@ -211,6 +242,6 @@ mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_
     const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
     const char *a = term->a;
     if (term->a_km)
-        return (mm_soon){ a + (k0 * term->lda + i0) * size, term->lda * size, kb, (i1 - i0) * size };
-    return (mm_soon){ a + (i0 * term->lda + k0) * size, term->lda * size, i1 - i0, kb * size };
+        return (mm_soon){ a + (k0 * term->lda + i0) * size, term->lda * size, kb, (i1 - i0) * size, 0 };
+    return (mm_soon){ a + (i0 * term->lda + k0) * size, term->lda * size, i1 - i0, kb * size, 0 };
 }

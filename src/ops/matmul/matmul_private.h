@@ -18,6 +18,7 @@
 #define SHEAF_OPS_MATMUL_PRIVATE_H
 
 #include <assert.h>
+#include <immintrin.h>
 #include <string.h>
 
 #include "ops/matmul/matmul.h"
@@ -101,7 +102,22 @@ static inline bool mm_finish_is_plain(const mm_finish *f)
 typedef struct mm_soon {
     const char *at;
     int64_t step, rows, bytes;
+    int64_t done; /* bytes of the first run that were asked for */
 } mm_soon;
+
+/* Asks for the next `lines` lines of it. */
+static inline void mm_ask(mm_soon *soon, int64_t lines)
+{
+    for (; lines > 0 && soon->rows > 0; lines--) {
+        _mm_prefetch(soon->at + soon->done, _MM_HINT_T1);
+        soon->done += 64;
+        if (soon->done >= soon->bytes + 63) { /* a run that starts inside a line may end in one more */
+            soon->done = 0;
+            soon->at += soon->step;
+            soon->rows--;
+        }
+    }
+}
 
 /* One block of k for a band of rows, as many as a register tile has, and any columns. */
 typedef struct mm_band {

@@ -10,6 +10,7 @@
 
 #define MOST_COLS 512 /* of an area: a block of B, half a MiB, should stay in the second-level cache */
 #define MOST_ROWS 1024
+#define LEAST_WORK 1e6 /* operations of an area: some microseconds, against one for a task */
 #define GROUP 16 /* bands of A transposed at a time */
 #define ROOM_A ((size_t)(GROUP * 14 * MM_STRIDE_F32) * sizeof(float)) /* of scratch */
 #define BATCH 128                  /* jobs of one parallel region; more go in turns */
@@ -113,42 +114,46 @@ static int64_t even_share(int64_t whole, int64_t most, int64_t unit)
     return mm_up(mm_div_up(whole, parts), unit);
 }
 
-/* Areas as large as scratch allows, smaller where threads would go without work. Returns
- * their number. */
-static int64_t plan_job(plan *plan, const sheaf__product *job, const mm_engine *engine, int threads)
+/* Halves areas until one is no more than a fair share of work. Rows go first where B is in
+ * panels already, else columns: an area brings its own columns of B into panels, which should
+ * serve many rows. */
+static void shrink(plan *plan, double k, double share, bool packing)
+{
+    const int64_t m = plan->job->m, n = plan->job->n, rows = plan->engine->rows;
+    while (2.0 * k * (double)plan->rows * (double)plan->cols > share) {
+        if (plan->cols > 256 && (packing || plan->rows <= 16 * rows))
+            plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
+        else if (plan->rows > 16 * rows)
+            plan->rows = even_share(m, plan->rows / 2, 1);
+        else if (plan->cols > 64)
+            plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
+        else if (plan->rows > 2 * rows)
+            plan->rows = even_share(m, plan->rows / 2, 1);
+        else
+            return;
+    }
+}
+
+/* How the job is cut, in areas of about `share` operations; returns their number. */
+static int64_t plan_job(plan *plan, const sheaf__product *job, const mm_engine *engine, double share)
 {
     route route;
     route_of(&route, job);
     if (route.visits == 0)
         return 0; /* this rank has no root */
-    *plan = (struct plan){ .job = job, .engine = engine, .rows = job->m, .cols = job->n,
-                           .down = 1, .across = 1 };
-    if (engine == NULL) {
-        plan->rows = 16;
-        plan->down = mm_div_up(job->m, plan->rows);
-        return plan->down;
+    *plan = (struct plan){ .job = job, .engine = engine, .rows = 16, .cols = job->n };
+    if (engine) {
+        const bool packing = repacks(job, engine);
+        plan->cols = even_share(job->n, MOST_COLS, MM_PANEL);
+        const size_t room_b = packing ? (size_t)(plan->cols * MM_BLOCK) * sizeof(float) : 0;
+        const size_t room = (SHEAF__THREAD_SCRATCH - ROOM_A - room_b) / sizeof(float);
+        const int64_t fit = (int64_t)room / (plan->cols * route.slots);
+        plan->rows = even_share(job->m, mm_min(fit, MOST_ROWS), 1);
+        shrink(plan, job_flops(job) / 2 / (double)job->m / (double)job->n, share, packing);
     }
-    const bool packing = repacks(job, engine);
-    plan->cols = even_share(job->n, MOST_COLS, MM_PANEL);
-    const size_t room_b = packing ? (size_t)(plan->cols * MM_BLOCK) * sizeof(float) : 0;
-    const size_t room = SHEAF__THREAD_SCRATCH - ROOM_A - room_b;
-    const int64_t most = (int64_t)(room / ((size_t)plan->cols * sizeof(float) * (size_t)route.slots));
     plan->across = mm_div_up(job->n, plan->cols);
-    const int64_t want = mm_div_up(8 * threads, plan->across);
-    const int64_t fair = mm_up(mm_div_up(job->m, want), engine->rows);
-    plan->rows = even_share(job->m, mm_min(mm_min(most, MOST_ROWS), fair < 112 ? 112 : fair), 1);
     plan->down = mm_div_up(job->m, plan->rows);
     return plan->down * plan->across;
-}
-
-static mm_finish finish_of(const sheaf__product *job, int root)
-{
-    if (job->roots)
-        return (mm_finish){ .y = job->roots[root], .ldy = job->n, .out = SHEAF_F32, .alpha = 1 };
-    return (mm_finish){ .y = job->y, .ldy = job->ldy, .out = job->out, .alpha = job->alpha,
-                        .bias = job->bias, .residual = job->residual, .ldr = job->ldr,
-                        .add = job->add,
-                        .round_bf16 = job->round_to == SHEAF_BF16 && job->out == SHEAF_F32 };
 }
 
 /* ---- the blocks of an area, in order ---- */
@@ -230,6 +235,16 @@ static int64_t band_row(const area *area, int64_t band)
 
 /* Transposing a few rows reads whole lines of which it needs a part: more bands at once. */
 static int64_t bands_at_once(const item *item) { return item->term && item->term->a_km ? GROUP : 1; }
+
+static mm_finish finish_of(const sheaf__product *job, int root)
+{
+    if (job->roots)
+        return (mm_finish){ .y = job->roots[root], .ldy = job->n, .out = SHEAF_F32, .alpha = 1 };
+    return (mm_finish){ .y = job->y, .ldy = job->ldy, .out = job->out, .alpha = job->alpha,
+                        .bias = job->bias, .residual = job->residual, .ldr = job->ldr,
+                        .add = job->add,
+                        .round_bf16 = job->round_to == SHEAF_BF16 && job->out == SHEAF_F32 };
+}
 
 /* Where the sums of `item` go; with the last block they climb the tree. */
 static void address(mm_band *band, const area *area, const item *item, int64_t i)
@@ -330,27 +345,38 @@ static void run_area(void *context, int64_t index, int worker)
     }
 }
 
+static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__product *job, int jobs)
+{
+    batch batch = { .device = device };
+    double flops = 0;
+    for (int j = 0; j < jobs; j++)
+        flops += job_flops(&job[j]);
+    device->flops += flops;
+    if (device->kind == SHEAF_DRY)
+        return;
+    /* Enough areas to level out threads that start late or run slower. */
+    double share = device->threads == 1 ? flops : flops / (6.0 * device->threads);
+    if (share < LEAST_WORK)
+        share = LEAST_WORK;
+    int64_t tasks = 0;
+    for (int j = 0; j < jobs; j++) {
+        if (job[j].m <= 0 || job[j].n <= 0)
+            continue;
+        plan *plan = &batch.plan[batch.plans];
+        const int64_t areas = plan_job(plan, &job[j], mm_engine_of(isa, job[j].dtype), share);
+        plan->first = tasks;
+        tasks += areas;
+        batch.plans += areas > 0;
+    }
+    if (tasks > 0)
+        sheaf__pool_run(device->pool, tasks, run_area, &batch);
+}
+
 void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const sheaf__product *job,
                              int jobs)
 {
-    batch batch = { .device = device };
-    for (int first = 0; first < jobs; first += BATCH) {
-        int64_t tasks = 0;
-        batch.plans = 0;
-        for (int j = first; j < jobs && j < first + BATCH; j++) {
-            device->flops += job_flops(&job[j]);
-            if (job[j].m <= 0 || job[j].n <= 0 || device->kind == SHEAF_DRY)
-                continue;
-            plan *plan = &batch.plan[batch.plans];
-            const int64_t areas =
-                plan_job(plan, &job[j], mm_engine_of(isa, job[j].dtype), device->threads);
-            plan->first = tasks;
-            tasks += areas;
-            batch.plans += areas > 0;
-        }
-        if (tasks > 0)
-            sheaf__pool_run(device->pool, tasks, run_area, &batch);
-    }
+    for (int first = 0; first < jobs; first += BATCH)
+        run_batch(isa, device, job + first, jobs - first < BATCH ? jobs - first : BATCH);
 }
 
 void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)

@@ -58,17 +58,21 @@ static inline uint32_t mm_load_word(const char *src)
     return word;
 }
 
-/* dst[c * ldd + r] = word c of row r; rows of src are `step` bytes apart. */
+/* dst[c * ldd + r] = word c of row r; rows of src are `step` bytes apart. Rows that come
+ * `soon` rows later are asked for; there need not be any. */
 static inline void mm_transpose(uint32_t *dst, int64_t ldd, const void *from, int64_t step,
-                                int64_t rows, int64_t cols)
+                                int64_t rows, int64_t cols, int64_t soon)
 {
     const char *src = from;
     int64_t r = 0;
 #ifdef __AVX2__
     for (; r + 8 <= rows; r += 8) {
         int64_t c = 0;
-        for (; c + 8 <= cols; c += 8)
+        for (; c + 8 <= cols; c += 8) {
+            for (int64_t i = 0; soon && c % 16 == 0 && i < 8; i++)
+                _mm_prefetch(src + (r + soon + i) * step + c * 4, _MM_HINT_T0);
             mm_transpose_8x8(dst + c * ldd + r, ldd, src + r * step + c * 4, step);
+        }
         for (; c < cols; c++)
             for (int64_t i = r; i < r + 8; i++)
                 dst[c * ldd + i] = mm_load_word(src + i * step + c * 4);
