@@ -132,6 +132,8 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
 {
     sheaf_checkpoints *store = NULL;
     sheaf_status *st = open_here(&store, out_dir, options);
+    if (st == NULL && sheaf_comm_rank(comm) != 0)
+        store->options.events = NULL; /* told once */
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
         st = make_folder(store, out_dir);
         if (st == NULL)
