@@ -15,7 +15,7 @@ static void processor_name(char name[64])
     unsigned part[4];
     char raw[49] = "";
     snprintf(name, 64, "unknown");
-    if (__get_cpuid_max(0x80000000, NULL) < 0x80000004)
+    if ((unsigned)__get_cpuid_max(0x80000000, NULL) < 0x80000004) /* clang declares it int */
         return;
     for (unsigned i = 0; i < 3; i++) {
         __get_cpuid(0x80000002 + i, &part[0], &part[1], &part[2], &part[3]);
