@@ -92,7 +92,7 @@ static void find_whole(const job *w, const walk *t, const panel *x)
     float lane[PANEL * PANEL] = { 0 }, turned[PANEL * PANEL];
     for (int64_t h = 0; h < x->count; h++)
         store(lane + h * PANEL, lanes_of(w, x->d_o + h * x->o_stride, x->o + h * x->o_stride));
-    mm_transpose((uint32_t *)(void *)turned, PANEL, lane, PANEL * 4, PANEL, PANEL);
+    turn((uint32_t *)(void *)turned, (const char *)lane, PANEL * 4, PANEL, PANEL);
     join_lanes(turned);
     store(t->whole + x->n, v_one_nan(load(turned)));
 }
@@ -118,7 +118,7 @@ static void pack_across(const job *w, uint32_t *to, const char *from, int64_t st
     to += x->n * w->depth;
     if (x->count < PANEL)
         memset(to, 0, (size_t)(w->depth * PANEL) * 4);
-    mm_transpose(to, PANEL, from, stride, x->count, w->depth);
+    turn(to, from, stride, x->count, w->depth);
 }
 
 /* As operands that are summed over queries. Returns overflow(). */

@@ -75,9 +75,8 @@ static void pack_rows(const job *w, const rows *r)
     for (int64_t i = 0, n; i < r->count; i += n) {
         const int64_t row = r->begin + i, g = row % group;
         n = least(least(PANEL - i % PANEL, r->count - i), group == 1 ? PANEL : group - g);
-        mm_transpose(r->q + i / PANEL * w->depth * PANEL + i % PANEL, PANEL,
-                     q_row(w, w->call->q, row / group, g),
-                     (group == 1 ? w->s->ldq : w->s->head_dim) * w->size, n, w->depth);
+        turn(r->q + i / PANEL * w->depth * PANEL + i % PANEL, q_row(w, w->call->q, row / group, g),
+             (group == 1 ? w->s->ldq : w->s->head_dim) * w->size, n, w->depth);
     }
 }
 
