@@ -13,24 +13,30 @@
 
 typedef struct overlay {
     sheaf_source source;
-    sheaf_source *base, *adapter;
+    sheaf_source *base, *adapter; /* adapter may be NULL */
     const sheaf_lora *lora;
+    bool untied;                  /* the base stores one table for two tensors */
 } overlay;
 
 /* The name in the adapter's file of a tensor that it holds whole, or NULL. */
 static const char *replaced(const overlay *o, const char *name)
 {
-    for (int i = 0; i < o->lora->nsaved; i++)
+    for (int i = 0; o->adapter != NULL && i < o->lora->nsaved; i++)
         if (strcmp(o->lora->saved[i]->name, name) == 0)
             return o->adapter->find(o->adapter, o->lora->saved_name[i]) == NULL ? NULL : o->lora->saved_name[i];
     return NULL;
+}
+
+static const char *in_base(const overlay *o, const char *name)
+{
+    return o->untied && strcmp(name, "lm_head.weight") == 0 ? "model.embed_tokens.weight" : name;
 }
 
 static const sheaf_source_entry *find(sheaf_source *self, const char *name)
 {
     const overlay *o = (const overlay *)self;
     const char *instead = replaced(o, name);
-    return instead != NULL ? o->adapter->find(o->adapter, instead) : o->base->find(o->base, name);
+    return instead != NULL ? o->adapter->find(o->adapter, instead) : o->base->find(o->base, in_base(o, name));
 }
 
 static int64_t count(sheaf_source *self) { return ((overlay *)self)->base->count(((overlay *)self)->base); }
@@ -46,20 +52,20 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     const overlay *o = (const overlay *)self;
     const char *instead = replaced(o, name);
     return instead != NULL ? o->adapter->read(o->adapter, instead, row0, rows, col0, cols, dst)
-                           : o->base->read(o->base, name, row0, rows, col0, cols, dst);
+                           : o->base->read(o->base, in_base(o, name), row0, rows, col0, cols, dst);
 }
 
 static void close_overlay(sheaf_source *self) { free(self); }
 
-static sheaf_status *lay_over(sheaf__opened *o)
+static sheaf_status *lay_over(sheaf__opened *o, bool untied)
 {
     o->weights = o->base;
-    if (o->adapter == NULL || o->lora->nsaved == 0)
+    if (o->base == NULL || (!untied && (o->adapter == NULL || o->lora->nsaved == 0)))
         return NULL;
     overlay *over = calloc(1, sizeof *over);
     if (over == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "adapter");
-    *over = (overlay){ { find, count, entry, read_box, close_overlay }, o->base, o->adapter, o->lora };
+    *over = (overlay){ { find, count, entry, read_box, close_overlay }, o->base, o->adapter, o->lora, untied };
     o->weights = &over->source;
     return NULL;
 }
@@ -86,25 +92,46 @@ static sheaf_status *read_config(sheaf__opened *o, const sheaf__open_options *ho
     return st;
 }
 
-static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *how)
+/* What the adapter to read, or the one to make, asks for; *read owns the former. */
+static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_options *read, const sheaf__open_options *how)
 {
-    sheaf_lora_options read = { 0 };
     char *path = NULL;
+    *out = how->fresh;
     if (how->adapter == NULL || how->adapter[0] == '\0')
-        return how->fresh == NULL ? NULL : sheaf_lora_resolve(&o->lora, o->schema, how->fresh);
+        return NULL;
     sheaf_status *st = sheaf_peft_config_path(&path, how->adapter);
     if (st == NULL)
-        st = sheaf_lora_options_read(&read, path);
-    if (st == NULL)
-        st = sheaf_in(sheaf_lora_resolve(&o->lora, o->schema, &read), "%s", how->adapter);
-    if (st == NULL && !how->config_only) {
+        st = sheaf_lora_options_read(read, path);
+    free(path);
+    *out = read;
+    return st;
+}
+
+static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *how, const sheaf_lora_options *options)
+{
+    const bool stored = how->adapter != NULL && how->adapter[0] != '\0';
+    sheaf_status *st = sheaf_lora_resolve(&o->lora, o->schema, options);
+    if (st == NULL && stored && !how->config_only) {
         st = sheaf_peft_open(&o->adapter, how->adapter);
         if (st == NULL)
-            st = sheaf_in(sheaf_lora_check(o->lora, o->adapter), "%s", how->adapter);
+            st = sheaf_lora_check(o->lora, o->adapter);
     }
-    sheaf_lora_options_release(&read);
-    free(path);
-    return st;
+    return stored ? sheaf_in(st, "%s", how->adapter) : st;
+}
+
+static sheaf_status *open_base(sheaf__opened *o, const sheaf__open_options *how)
+{
+    sheaf_status *st = sheaf_hf_open(&o->base, how->model);
+    return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;
+}
+
+/* A tied table of which the adapter names one use is two tensors from here on. */
+static sheaf_status *untie(sheaf__opened *o, int slices)
+{
+    sheaf_schema_free(o->schema);
+    o->schema = NULL;
+    o->config.tied = false;
+    return sheaf_schema_new(&o->schema, &o->config, slices);
 }
 
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *how)
@@ -113,17 +140,27 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     if (how->slices < 1 || how->slices > SHEAF_MAX_SLICES || (how->slices & (how->slices - 1)) != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "a power of two, at most %d", SHEAF_MAX_SLICES),
                            "%d", how->slices);
+    sheaf_lora_options read = { 0 };
+    const sheaf_lora_options *options = NULL;
+    bool untied = false;
     sheaf_status *st = read_config(out, how);
     if (st == NULL)
         st = sheaf_schema_new(&out->schema, &out->config, how->slices);
-    if (st == NULL && !how->config_only) {
-        st = sheaf_hf_open(&out->base, how->model);
+    if (st == NULL && !how->config_only)
+        st = open_base(out, how);
+    if (st == NULL)
+        st = adapter_options(&options, &read, how);
+    if (st == NULL && options != NULL) {
+        untied = sheaf_lora_unties(options, &out->config);
+        if (untied)
+            st = untie(out, how->slices);
         if (st == NULL)
-            st = sheaf_in(sheaf_hf_check(out->base, out->schema), "%s", how->model);
+            st = open_adapter(out, how, options);
     }
     if (st == NULL)
-        st = open_adapter(out, how);
-    return st == NULL ? lay_over(out) : st;
+        st = lay_over(out, untied);
+    sheaf_lora_options_release(&read);
+    return st;
 }
 
 void sheaf__opened_close(sheaf__opened *o)

@@ -305,7 +305,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     if (st == NULL)
         st = sheaf_data_open(&data, o->data, &(sheaf_data_options){ .config = &opened.config, .seq = o->seq, .events = hooks->events });
     if (st == NULL)
-        st = sheaf__fingerprint(r.fingerprint, opened.schema, opened.base);
+        st = sheaf__fingerprint(r.fingerprint, opened.schema, opened.weights);
     if (st == NULL)
         st = prepare_out(o, recipe);
     if (st == NULL) {
