@@ -1,0 +1,73 @@
+/* files.h - a scratch folder for a test program, gone at its end; and did it leak descriptors? */
+#ifndef SHEAF_TESTS_FILES_H
+#define SHEAF_TESTS_FILES_H
+
+#include "tests/check.h"
+
+#include <dirent.h>
+
+#include "base/file.h"
+
+static struct {
+    char dir[64];
+    int open_files;
+} scratch;
+
+static inline int count_open_files(void)
+{
+    int n = 0;
+    DIR *list = opendir("/proc/self/fd");
+    while (list != NULL && readdir(list) != NULL)
+        n++;
+    if (list != NULL)
+        closedir(list);
+    return n;
+}
+
+/* at - "scratch folder/name"; the last eight results stay valid. */
+static inline const char *at(const char *name)
+{
+    static char path[8][400];
+    static int next;
+    char *p = path[next++ % 8];
+    snprintf(p, sizeof path[0], "%s/%s", scratch.dir, name);
+    return p;
+}
+
+/* put - a file that holds `text`. */
+static inline void put(const char *path, const char *text)
+{
+    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text), NULL));
+}
+
+/* entries - how many names a folder has. */
+static inline int64_t entries(const char *path)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    CHECK_OK(sheaf__list_dir(&names, &n, path));
+    sheaf__names_free(names, n);
+    return n;
+}
+
+/* For cmocka_run_group_tests(): before and after all tests. */
+static inline int make_scratch(void **state)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(scratch.dir, sizeof scratch.dir, "%.40s/sheaf-test-XXXXXX", tmp == NULL || *tmp == '\0' ? "/tmp" : tmp);
+    const bool made = mkdtemp(scratch.dir) != NULL;
+    scratch.open_files = count_open_files();
+    return made ? 0 : 1;
+}
+
+static inline int remove_scratch(void **state)
+{
+    sheaf_status *st = sheaf__remove_tree(scratch.dir, NULL);
+    sheaf_status_free(st);
+    const int left = count_open_files() - scratch.open_files;
+    if (left != 0)
+        print_error("%d descriptors were left open\n", left);
+    return st != NULL || left != 0;
+}
+
+#endif
