@@ -1,0 +1,209 @@
+/* file.c - paths and reading; see file.h. */
+#include "file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Linux moves at most 2^31 - 4096 bytes per call; whole blocks below that. */
+enum { MOST_PER_CALL = 1 << 30 };
+
+sheaf_path_kind sheaf__path_kind(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0)
+        return SHEAF_PATH_NONE;
+    return S_ISREG(about.st_mode) ? SHEAF_PATH_FILE
+         : S_ISDIR(about.st_mode) ? SHEAF_PATH_DIR
+                                  : SHEAF_PATH_OTHER;
+}
+
+sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name)
+{
+    const size_t n = strlen(dir);
+    const bool slash = n > 0 && dir[n - 1] != '/';
+    char *path = malloc(n + slash + strlen(name) + 1);
+    if (path == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s/%s: out of memory", dir, name);
+    memcpy(path, dir, n);
+    if (slash)
+        path[n] = '/';
+    strcpy(path + n + slash, name);
+    *out = path;
+    return NULL;
+}
+
+sheaf_status *sheaf__path_parent(char **out, const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') /* "a/b/" is in "a" */
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    char *parent = n == 0 ? strdup(".") : strndup(path, n);
+    if (parent == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+    *out = parent;
+    return NULL;
+}
+
+bool sheaf__path_is_partial(const char *path)
+{
+    static const char *const mark[] = { ".partial-", ".replaced-" };
+    size_t n = strlen(path);
+    while (n > 0 && path[n - 1] == '/')
+        n--;
+    size_t digits = n;
+    while (digits > 0 && strchr("0123456789.", path[digits - 1]) != NULL)
+        digits--;
+    for (int i = 0; i < 2 && digits < n; i++) {
+        const size_t length = strlen(mark[i]);
+        if (digits > length && memcmp(path + digits - length, mark[i], length) == 0 && path[digits - length - 1] != '/')
+            return true;
+    }
+    return false;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
+{
+    DIR *list = opendir(path);
+    if (list == NULL)
+        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot list the folder", path), "%s", strerror(errno));
+    char **names = NULL;
+    int64_t count = 0, room = 0;
+    sheaf_status *st = NULL;
+    for (struct dirent *entry; st == NULL && (entry = readdir(list)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (count == room) {
+            room = room * 2 + 16;
+            char **more = realloc(names, (size_t)room * sizeof *names);
+            if (more != NULL)
+                names = more;
+            else
+                st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+        }
+        if (st == NULL && (names[count] = strdup(entry->d_name)) != NULL)
+            count++;
+        else if (st == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+    }
+    closedir(list);
+    if (st != NULL) {
+        sheaf__names_free(names, count);
+        return st;
+    }
+    if (count > 0)
+        qsort(names, (size_t)count, sizeof *names, by_bytes);
+    *out = names;
+    *out_count = count;
+    return NULL;
+}
+
+void sheaf__names_free(char **names, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+}
+
+sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
+{
+    int fd;
+    do /* O_NONBLOCK: opening a pipe must not wait for a writer */
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot open for reading", path), "%s",
+                           strerror(errno));
+    struct stat about;
+    sheaf_status *st = NULL;
+    if (fstat(fd, &about) != 0)
+        st = sheaf_found(sheaf_fail(SHEAF_E_IO, "%s", path), "%s", strerror(errno));
+    else if (!S_ISREG(about.st_mode))
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a regular file"),
+                         S_ISDIR(about.st_mode) ? "a folder" : "a pipe, socket or device");
+    if (st != NULL) {
+        close(fd);
+        return st;
+    }
+    *out = fd;
+    *size = about.st_size;
+    return NULL;
+}
+
+/* One pread: bytes moved, or the error number negated. Reads have only the process's hook. */
+static ssize_t read_some(int fd, void *dst, size_t size, int64_t offset)
+{
+    const sheaf_fault_action action = sheaf__fault(NULL, SHEAF_FAULT_READ);
+    const int error = sheaf__fault_errno(action);
+    if (error != 0)
+        return -error;
+    const ssize_t n = pread(fd, dst, action == SHEAF_FAULT_SHORT ? 1 : size, (off_t)offset);
+    return n < 0 ? -errno : n;
+}
+
+sheaf_status *sheaf__file_read_at(int fd, void *dst, size_t size, int64_t offset, const char *path)
+{
+    char *at = dst;
+    size_t done = 0;
+    while (done < size) {
+        const size_t want = size - done < MOST_PER_CALL ? size - done : MOST_PER_CALL;
+        const ssize_t got = read_some(fd, at + done, want, offset + (int64_t)done);
+        if (got == -EINTR)
+            continue;
+        if (got < 0)
+            return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: reading at byte %" PRId64, path,
+                                          offset + (int64_t)done), "%s", strerror((int)-got));
+        if (got == 0) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: the file ends too early", path);
+            sheaf_expected(st, "%zu bytes at offset %" PRId64, size, offset);
+            return sheaf_found(st, "%zu bytes before the end", done);
+        }
+        done += (size_t)got;
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__file_read_all(char **out, size_t *out_size, const char *path, size_t limit)
+{
+    int fd = -1;
+    int64_t size = 0;
+    char *text = NULL;
+    sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
+    if (st != NULL)
+        return st;
+    if (size < 0 || (uint64_t)size > limit) {
+        st = sheaf_fail(SHEAF_E_FORMAT, "%s: file size", path);
+        sheaf_found(sheaf_expected(st, "at most %zu bytes", limit), "%" PRId64 " bytes", size);
+        goto done;
+    }
+    text = malloc((size_t)size + 1);
+    if (text == NULL) {
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for %" PRId64 " bytes", path, size);
+        goto done;
+    }
+    st = sheaf__file_read_at(fd, text, (size_t)size, 0, path);
+    if (st != NULL)
+        goto done;
+    text[size] = '\0';
+    *out = text;
+    *out_size = (size_t)size;
+    text = NULL;
+done:
+    free(text);
+    close(fd);
+    return st;
+}

@@ -1,0 +1,92 @@
+/* file.h - the one layer through which sheaf reads and writes files.
+ *
+ * Reading: exact byte ranges with pread, never a mapping; a short file is an error
+ * that says where. Writing: nothing appears under its final name before it is
+ * complete and on disk (temporary name, fsync, rename, fsync of the directory).
+ * Interrupted and short system calls are continued; a full disk is told with the
+ * bytes that were wanted and are left.
+ *
+ * Every system call here asks the hook of fault.h first. `faults` is NULL outside tests. */
+#ifndef SHEAF_BASE_FILE_H
+#define SHEAF_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/fault.h"
+#include "sheaf/status.h"
+
+/* ---- paths and folders ---- */
+
+typedef enum sheaf_path_kind { SHEAF_PATH_NONE, SHEAF_PATH_FILE, SHEAF_PATH_DIR, SHEAF_PATH_OTHER } sheaf_path_kind;
+
+/* sheaf__path_kind - what is there, links followed. NONE also when it cannot be looked at. */
+sheaf_path_kind sheaf__path_kind(const char *path);
+/* sheaf__path_join - "dir/name" (malloc'd). Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name);
+/* sheaf__path_parent - the folder that `path` is in, "." if it names none (malloc'd). */
+sheaf_status *sheaf__path_parent(char **out, const char *path);
+/* sheaf__path_is_partial - does the last part of `path` end like an unfinished output,
+ * ".partial-<number>" or ".replaced-<number>"? Such things may be deleted when no sheaf is running. */
+bool sheaf__path_is_partial(const char *path);
+/* sheaf__list_dir - names in a folder without "." and "..", sorted by bytes. */
+sheaf_status *sheaf__list_dir(char ***names, int64_t *count, const char *path);
+void sheaf__names_free(char **names, int64_t count);
+
+/* ---- reading ---- */
+
+/* sheaf__file_open_read - opens a regular file (a folder, pipe or device is refused
+ * without blocking). The caller closes *fd. Errors: SHEAF_E_IO. */
+sheaf_status *sheaf__file_open_read(int *fd, int64_t *size, const char *path);
+/* sheaf__file_read_at - exactly `size` bytes from `offset`. `path` is for messages.
+ * Thread-safe. Errors: SHEAF_E_IO from the system; SHEAF_E_FORMAT when the file ends early. */
+sheaf_status *sheaf__file_read_at(int fd, void *dst, size_t size, int64_t offset, const char *path);
+/* sheaf__file_read_all - the whole of a file of at most `limit` bytes, malloc'd, with a
+ * NUL after it that `size` does not count. Errors: SHEAF_E_IO, SHEAF_E_FORMAT over the limit. */
+sheaf_status *sheaf__file_read_all(char **out, size_t *size, const char *path, size_t limit);
+
+/* ---- writing ---- */
+
+typedef struct sheaf_file {
+    int fd;
+    char *path; /* owned */
+    sheaf_faults *faults;
+} sheaf_file;
+
+/* sheaf__file_create - a new file; one that exists is an error. */
+sheaf_status *sheaf__file_create(sheaf_file *out, const char *path, sheaf_faults *faults);
+/* sheaf__file_open_write - an existing file, for a rank that writes its part of it. */
+sheaf_status *sheaf__file_open_write(sheaf_file *out, const char *path, sheaf_faults *faults);
+/* sheaf__file_open_append - for sheaf__file_append(); created when there is none. */
+sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path, sheaf_faults *faults);
+/* sheaf__file_reserve - sets the length and, where the file system can, claims the blocks,
+ * so that a full disk is an error now and not after hours. */
+sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size);
+/* sheaf__file_write_at - all of it. Thread-safe for ranges that do not overlap. */
+sheaf_status *sheaf__file_write_at(sheaf_file *file, const void *src, size_t size, int64_t offset);
+/* sheaf__file_append - all of it, at the end (after sheaf__file_open_append). */
+sheaf_status *sheaf__file_append(sheaf_file *file, const void *src, size_t size);
+sheaf_status *sheaf__file_sync(sheaf_file *file);
+/* sheaf__file_close - releases the struct in any case; all zero or closed already is fine. */
+sheaf_status *sheaf__file_close(sheaf_file *file);
+
+/* sheaf__make_dir - one folder; one that exists is an error. */
+sheaf_status *sheaf__make_dir(const char *path, sheaf_faults *faults);
+/* sheaf__make_dirs - with parents; those that exist are fine. */
+sheaf_status *sheaf__make_dirs(const char *path, sheaf_faults *faults);
+/* sheaf__dir_sync - makes the entries of a folder durable. */
+sheaf_status *sheaf__dir_sync(const char *path, sheaf_faults *faults);
+/* sheaf__rename - replaces a file at `to`; then syncs the folder of `to`. */
+sheaf_status *sheaf__rename(const char *from, const char *to, sheaf_faults *faults);
+/* sheaf__remove_tree - a file, link or folder with all in it; links are not followed.
+ * Nothing there is fine. Goes on after a failure and returns the first one. */
+sheaf_status *sheaf__remove_tree(const char *path, sheaf_faults *faults);
+/* sheaf__file_write_whole - `path` holds these bytes, durably, or what it held before. */
+sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size, sheaf_faults *faults);
+
+/* sheaf__io_fail - SHEAF_E_IO for error number `error`: "path: doing", with the space left when
+ * the disk is full. For this layer. */
+sheaf_status *sheaf__io_fail(int error, const char *path, const char *doing);
+
+#endif

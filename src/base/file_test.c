@@ -1,0 +1,506 @@
+/* file_test.c - reading exactly, writing completely or not at all, at every failing call. */
+#include "tests/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/output.h"
+
+static char dir[64]; /* of this run, removed at the end */
+
+static const char *at(const char *name)
+{
+    static char path[4][256];
+    static int next;
+    char *p = path[next++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    return p;
+}
+
+static char *content(const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__file_read_all(&text, &size, path, 1 << 20);
+    sheaf_status_free(st);
+    return text;
+}
+
+static void put(const char *path, const char *text)
+{
+    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text), NULL));
+}
+
+static int64_t entries(const char *path)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    CHECK_OK(sheaf__list_dir(&names, &n, path));
+    sheaf__names_free(names, n);
+    return n;
+}
+
+static void test_paths__parents_and_joins(void **state)
+{
+    static const struct { const char *path, *parent; } rows[] = {
+        { "a", "." }, { "a/b", "a" }, { "a/b/", "a" }, { "/a", "/" }, { "/", "/" }, { "/a/b//", "/a" },
+        { "a//b", "a" }, { "", "." }, { "./x", "." },
+    };
+    char *got = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_OK(sheaf__path_parent(&got, rows[i].path));
+        assert_string_equal(got, rows[i].parent);
+        free(got);
+    }
+    CHECK_OK(sheaf__path_join(&got, "a", "b"));
+    assert_string_equal(got, "a/b");
+    free(got);
+    CHECK_OK(sheaf__path_join(&got, "a/", "b"));
+    assert_string_equal(got, "a/b");
+    free(got);
+}
+
+static void test_paths__unfinished_ones_are_recognised(void **state)
+{
+    static const struct { const char *path; bool want; } rows[] = {
+        { "out.partial-123", true }, { "a/out.partial-123/", true }, { "out.partial-1.2", true },
+        { "out.replaced-9", true },  { "out.partial-", false },      { "out.partial", false },
+        { "out.partial-x", false },  { ".partial-5", false },        { "a/.partial-5", false },
+        { "out.partial-5/x", false }, { "step-000123", false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (sheaf__path_is_partial(rows[i].path) != rows[i].want)
+            fail_msg("%s", rows[i].path);
+}
+
+static void test_read__names_offset_expected_and_found(void **state)
+{
+    int fd = -1;
+    int64_t size = 0;
+    char bytes[16] = { 0 };
+    put(at("ten"), "0123456789");
+    CHECK_OK(sheaf__file_open_read(&fd, &size, at("ten")));
+    assert_int_equal(size, 10);
+    CHECK_OK(sheaf__file_read_at(fd, bytes, 4, 3, "ten"));
+    assert_memory_equal(bytes, "3456", 5);
+    CHECK_OK(sheaf__file_read_at(fd, bytes, 0, 10, "ten"));
+    CHECK_FAILS(sheaf__file_read_at(fd, bytes, 8, 5, "ten"), SHEAF_E_FORMAT,
+                "ten: the file ends too early | 8 bytes at offset 5 | 5 bytes before the end");
+    CHECK_FAILS(sheaf__file_read_at(fd, bytes, 1, -5, "ten"), SHEAF_E_IO, "ten: reading at byte -5");
+    close(fd);
+    CHECK_FAILS(sheaf__file_read_at(fd, bytes, 1, 0, "ten"), SHEAF_E_IO, "Bad file descriptor");
+}
+
+static void test_read__only_regular_files(void **state)
+{
+    int fd;
+    int64_t size;
+    assert_int_equal(mkfifo(at("pipe"), 0600), 0); /* opening it must not block */
+    CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("pipe")), SHEAF_E_IO, "a regular file | a pipe");
+    CHECK_FAILS(sheaf__file_open_read(&fd, &size, dir), SHEAF_E_IO, "a regular file | a folder");
+    CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("none")), SHEAF_E_IO, "No such file");
+    char *text;
+    size_t n;
+    put(at("ten"), "0123456789");
+    CHECK_FAILS(sheaf__file_read_all(&text, &n, at("ten"), 9), SHEAF_E_FORMAT, "at most 9 bytes | 10 bytes");
+    CHECK_OK(sheaf__file_read_all(&text, &n, at("ten"), 10));
+    assert_true(n == 10 && text[10] == '\0');
+    free(text);
+}
+
+static void test_write__creates_once_and_reserves(void **state)
+{
+    sheaf_file file;
+    CHECK_OK(sheaf__file_create(&file, at("new"), NULL));
+    CHECK_OK(sheaf__file_reserve(&file, 100));
+    CHECK_OK(sheaf__file_write_at(&file, "xy", 2, 98));
+    CHECK_OK(sheaf__file_write_at(&file, "ab", 2, 0));
+    CHECK_OK(sheaf__file_sync(&file));
+    CHECK_OK(sheaf__file_close(&file));
+    CHECK_OK(sheaf__file_close(&file)); /* twice is fine */
+    char *text = content(at("new"));
+    assert_true(memcmp(text, "ab\0", 3) == 0 && memcmp(text + 97, "\0xy", 4) == 0);
+    free(text);
+    CHECK_FAILS(sheaf__file_create(&file, at("new"), NULL), SHEAF_E_IO, "File exists");
+    CHECK_OK(sheaf__file_open_write(&file, at("new"), NULL));
+    CHECK_OK(sheaf__file_write_at(&file, "z", 1, 1));
+    CHECK_OK(sheaf__file_close(&file));
+    text = content(at("new"));
+    assert_true(memcmp(text, "az\0", 3) == 0);
+    free(text);
+    CHECK_FAILS(sheaf__file_open_write(&file, at("none"), NULL), SHEAF_E_IO, "No such file");
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(sheaf__file_open_append(&file, at("log"), NULL));
+        CHECK_OK(sheaf__file_append(&file, "line\n", 5));
+        CHECK_OK(sheaf__file_close(&file));
+    }
+    text = content(at("log"));
+    assert_string_equal(text, "line\nline\n");
+    free(text);
+}
+
+static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
+{
+    sheaf_fault_action actions[] = { SHEAF_FAULT_SHORT, SHEAF_FAULT_EINTR };
+    for (size_t a = 0; a < ARRAY_LEN(actions); a++)
+        for (int n = 1; n < 12; n++) {
+            sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = actions[a], .n = n };
+            CHECK_OK(sheaf__file_write_whole(at("whole"), "0123456789", 10, &faults));
+            char *text = content(at("whole"));
+            assert_string_equal(text, "0123456789");
+            free(text);
+        }
+    sheaf_faults always = { .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_SHORT, .n = 1, .from_then_on = true };
+    CHECK_OK(sheaf__file_write_whole(at("whole"), "abcdefghij", 10, &always));
+    assert_int_equal(always.seen, 10);
+    char *text = content(at("whole"));
+    assert_string_equal(text, "abcdefghij");
+    free(text);
+}
+
+static void test_write__full_disk_says_what_is_free(void **state)
+{
+    sheaf_faults faults = { .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_ENOSPC, .n = 1 };
+    CHECK_FAILS(sheaf__file_write_whole(at("full"), "0123456789", 10, &faults), SHEAF_E_IO, "MB are free there | free space");
+    assert_int_equal(sheaf__path_kind(at("full")), SHEAF_PATH_NONE);
+    sheaf_file file; /* a disk that is truly full */
+    CHECK_OK(sheaf__file_open_write(&file, "/dev/full", NULL));
+    CHECK_FAILS(sheaf__file_write_at(&file, "x", 1, 0), SHEAF_E_IO, "No space left on device");
+    CHECK_OK(sheaf__file_close(&file));
+}
+
+/* Fails each call in turn: `path` must hold the old or the new text, and nothing else be left. */
+static void test_write_whole__any_failing_call_leaves_old_or_new(void **state)
+{
+    mkdir(at("d"), 0700);
+    for (int n = 1;; n++) {
+        put(at("d/f"), "old");
+        sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = SHEAF_FAULT_FAIL, .n = n };
+        sheaf_status *st = sheaf__file_write_whole(at("d/f"), "new text", 8, &faults);
+        char *text = content(at("d/f"));
+        assert_int_equal(entries(at("d")), 1);
+        if (st == NULL) {
+            assert_string_equal(text, "new text");
+            free(text);
+            assert_true(n > 5); /* open, write, fsync, rename, open and fsync of the folder */
+            break;
+        }
+        assert_true(strcmp(text, "old") == 0 || (strcmp(text, "new text") == 0 && n > 4));
+        CHECK_FAILS(st, SHEAF_E_IO, "Input/output error");
+        free(text);
+    }
+}
+
+/* Runs `body` in a child with the fault; returns true when it died of SIGKILL. */
+static bool killed(void (*body)(sheaf_faults *), sheaf_faults faults)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        body(&faults);
+        _exit(0);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    if (WIFSIGNALED(how))
+        return WTERMSIG(how) == SIGKILL;
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    return false;
+}
+
+static void write_f(sheaf_faults *faults)
+{
+    if (sheaf__file_write_whole(at("k/f"), "new text", 8, faults) != NULL)
+        _exit(1);
+}
+
+static void test_write_whole__a_kill_at_any_call_leaves_old_or_new(void **state)
+{
+    const sheaf_fault_action actions[] = { SHEAF_FAULT_KILL, SHEAF_FAULT_TORN };
+    for (size_t a = 0; a < ARRAY_LEN(actions); a++) {
+        int deaths = 0, olds = 0;
+        for (int n = 1;; n++) {
+            CHECK_OK(sheaf__remove_tree(at("k"), NULL));
+            mkdir(at("k"), 0700);
+            put(at("k/f"), "old");
+            const bool died = killed(write_f, (sheaf_faults){ .action = actions[a], .n = n });
+            char *text = content(at("k/f"));
+            assert_true(strcmp(text, "old") == 0 || strcmp(text, "new text") == 0);
+            olds += strcmp(text, "old") == 0;
+            free(text);
+            if (!died)
+                break;
+            deaths++;
+            char **names;
+            int64_t count;
+            CHECK_OK(sheaf__list_dir(&names, &count, at("k"))); /* leftovers bear the known name */
+            for (int64_t i = 0; i < count; i++)
+                assert_true(strcmp(names[i], "f") == 0 || sheaf__path_is_partial(names[i]));
+            sheaf__names_free(names, count);
+        }
+        assert_true(deaths >= 6 && olds >= 4 && olds < deaths);
+    }
+}
+
+/* ---- output folders ---- */
+
+static sheaf_status *make_output(const char *dst, bool replace, sheaf_faults *faults)
+{
+    sheaf_output *output = NULL;
+    sheaf_status *st = sheaf__output_begin(&output, dst, replace, faults);
+    if (st != NULL)
+        return st;
+    st = sheaf__output_write(output, "a", "new a", 5);
+    if (st == NULL)
+        st = sheaf__output_write(output, "b", "new b", 5);
+    if (st != NULL) {
+        sheaf__output_abandon(output);
+        return st;
+    }
+    return sheaf__output_commit(output);
+}
+
+static void test_output__appears_at_commit(void **state)
+{
+    sheaf_output *output = NULL;
+    CHECK_OK(sheaf__output_begin(&output, at("o1/deep/dst/"), false, NULL));
+    CHECK_OK(sheaf__output_write(output, "a", "text", 4));
+    assert_true(sheaf__path_is_partial(sheaf__output_dir(output)));
+    assert_int_equal(sheaf__path_kind(at("o1/deep/dst")), SHEAF_PATH_NONE);
+    CHECK_OK(sheaf__output_commit(output));
+    char *text = content(at("o1/deep/dst/a"));
+    assert_string_equal(text, "text");
+    free(text);
+    assert_int_equal(entries(at("o1/deep")), 1);
+    CHECK_FAILS(make_output(at("o1/deep/dst"), false, NULL), SHEAF_E_ARG, "a folder that is not empty");
+    CHECK_FAILS(make_output(at("o1/deep/dst/a"), false, NULL), SHEAF_E_ARG, "a file");
+    CHECK_FAILS(make_output(at("o1/deep/dst/a"), true, NULL), SHEAF_E_ARG, "a file");
+    for (size_t i = 0; i < 5; i++)
+        CHECK_FAILS(make_output((const char *[]){ "", ".", "..", "/", "x/.." }[i], false, NULL), SHEAF_E_ARG,
+                    "the name of a new folder");
+    mkdir(at("empty"), 0700);
+    CHECK_OK(make_output(at("empty"), false, NULL));
+    assert_int_equal(entries(at("empty")), 2);
+}
+
+static void test_output__abandon_leaves_nothing(void **state)
+{
+    sheaf_output *output = NULL;
+    CHECK_OK(sheaf__output_begin(&output, at("o2/dst"), false, NULL));
+    CHECK_OK(sheaf__output_write(output, "a", "text", 4));
+    sheaf__output_abandon(output);
+    sheaf__output_abandon(NULL);
+    assert_int_equal(entries(at("o2")), 0);
+    CHECK_OK(sheaf__output_begin(&output, at("o2/dst"), false, NULL)); /* two at once do not meet */
+    sheaf_output *other = NULL;
+    CHECK_OK(sheaf__output_begin(&other, at("o2/dst"), false, NULL));
+    assert_string_not_equal(sheaf__output_dir(output), sheaf__output_dir(other));
+    CHECK_OK(sheaf__output_write(output, "a", "first", 5));
+    CHECK_OK(sheaf__output_write(other, "a", "other", 5));
+    CHECK_OK(sheaf__output_commit(output));
+    CHECK_FAILS(sheaf__output_commit(other), SHEAF_E_IO, "renaming the complete folder"); /* not replaced */
+    assert_int_equal(entries(at("o2")), 1);
+    char *text = content(at("o2/dst/a"));
+    assert_string_equal(text, "first");
+    free(text);
+}
+
+static void prepare(const char *base, bool old)
+{
+    char path[256];
+    CHECK_OK(sheaf__remove_tree(base, NULL));
+    mkdir(base, 0700);
+    if (!old)
+        return;
+    snprintf(path, sizeof path, "%s/dst", base);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/dst/a", base);
+    put(path, "old a");
+}
+
+/* dst holds all of the new files, or what was there before. Says which: 1 new, 0 before. */
+static int what_is_there(const char *base, bool old)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/dst", base);
+    if (sheaf__path_kind(path) == SHEAF_PATH_NONE) {
+        assert_false(old);
+        return 0;
+    }
+    const int64_t n = entries(path);
+    snprintf(path, sizeof path, "%s/dst/a", base);
+    char *a = content(path);
+    snprintf(path, sizeof path, "%s/dst/b", base);
+    char *b = content(path);
+    const bool new = n == 2 && a != NULL && strcmp(a, "new a") == 0 && b != NULL && strcmp(b, "new b") == 0;
+    assert_true(new || (old && n == 1 && a != NULL && strcmp(a, "old a") == 0));
+    free(a);
+    free(b);
+    return new;
+}
+
+static void test_output__any_failing_call_leaves_old_or_new(void **state)
+{
+    for (int old = 0; old < 2; old++) {
+        const char *base = at("o3");
+        for (int n = 1;; n++) {
+            base = at("o3");
+            prepare(base, old);
+            sheaf_faults faults = { .action = SHEAF_FAULT_FAIL, .n = n };
+            sheaf_status *st = make_output(at("o3/dst"), old, &faults);
+            const int is_new = what_is_there(base, old);
+            if (st == NULL && faults.seen < n) {
+                assert_true(is_new && n > 10);
+                assert_int_equal(entries(base), 1);
+                break;
+            }
+            if (st != NULL && !is_new) /* cleaned up, except when cleaning was what failed */
+                assert_int_equal(entries(base), old);
+            sheaf_status_free(st);
+        }
+    }
+}
+
+static void new_output(sheaf_faults *faults)
+{
+    sheaf_status_free(make_output(at("o4/dst"), false, faults));
+}
+
+static void replacing_output(sheaf_faults *faults)
+{
+    sheaf_status_free(make_output(at("o4/dst"), true, faults));
+}
+
+static void test_output__a_kill_at_any_call_leaves_old_or_new(void **state)
+{
+    for (int old = 0; old < 2; old++) {
+        int kept = 0, changed = 0;
+        for (int n = 1;; n++) {
+            prepare(at("o4"), old);
+            const bool died = killed(old ? replacing_output : new_output,
+                                     (sheaf_faults){ .action = SHEAF_FAULT_KILL, .n = n });
+            const int is_new = what_is_there(at("o4"), old);
+            kept += !is_new;
+            changed += is_new;
+            char **names;
+            int64_t count;
+            CHECK_OK(sheaf__list_dir(&names, &count, at("o4")));
+            for (int64_t i = 0; i < count; i++)
+                assert_true(strcmp(names[i], "dst") == 0 || sheaf__path_is_partial(names[i]));
+            sheaf__names_free(names, count);
+            if (!died)
+                break;
+        }
+        assert_true(kept >= 8 && changed >= 2);
+    }
+}
+
+static void test_remove_tree__does_not_follow_links(void **state)
+{
+    mkdir(at("keep"), 0700);
+    put(at("keep/f"), "x");
+    mkdir(at("gone"), 0700);
+    mkdir(at("gone/sub"), 0700);
+    put(at("gone/sub/f"), "x");
+    assert_int_equal(symlink(at("keep"), at("gone/link")), 0);
+    CHECK_OK(sheaf__remove_tree(at("gone"), NULL));
+    assert_int_equal(sheaf__path_kind(at("gone")), SHEAF_PATH_NONE);
+    assert_int_equal(sheaf__path_kind(at("keep/f")), SHEAF_PATH_FILE);
+    CHECK_OK(sheaf__remove_tree(at("gone"), NULL));
+    put(at("file"), "x");
+    CHECK_OK(sheaf__remove_tree(at("file"), NULL));
+    assert_int_equal(sheaf__path_kind(at("file")), SHEAF_PATH_NONE);
+}
+
+static void test_make_dirs__parents_and_files_in_the_way(void **state)
+{
+    CHECK_OK(sheaf__make_dirs(at("m/n/o"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("m/n/o/"), NULL));
+    assert_int_equal(sheaf__path_kind(at("m/n/o")), SHEAF_PATH_DIR);
+    CHECK_FAILS(sheaf__make_dir(at("m"), NULL), SHEAF_E_IO, "File exists");
+    put(at("plain"), "x");
+    CHECK_FAILS(sheaf__make_dirs(at("plain/x"), NULL), SHEAF_E_IO, "plain");
+}
+
+static void test_faults__spellings(void **state)
+{
+    sheaf_faults f;
+    CHECK_OK(sheaf__faults_parse(&f, "write:3:enospc"));
+    assert_true(f.op == SHEAF_FAULT_WRITE && f.n == 3 && f.action == SHEAF_FAULT_ENOSPC && !f.from_then_on);
+    CHECK_OK(sheaf__faults_parse(&f, "any:12+:kill"));
+    assert_true(f.op == SHEAF_FAULT_ANY && f.n == 12 && f.action == SHEAF_FAULT_KILL && f.from_then_on);
+    static const char *const bad[] = { "", "write", "write:3", "write:3:", "write::fail", "write:0:fail", "write:-1:fail",
+                                       "writes:1:fail", ":1:fail", "write:1:explode", "write:1x:fail", "write:1:fail:" };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        CHECK_FAILS(sheaf__faults_parse(&f, bad[i]), SHEAF_E_ARG, "SHEAF_FAULT | op:n:action");
+    sheaf_faults memory = { .op = SHEAF_FAULT_MALLOC, .action = SHEAF_FAULT_FAIL, .n = 2 };
+    void *first = sheaf__fault_calloc(&memory, 1, 8), *second = sheaf__fault_calloc(&memory, 1, 8);
+    assert_true(first != NULL && second == NULL);
+    free(first);
+}
+
+/* The environment is read once per process, so each spelling gets a process of its own. */
+static int exit_with_environment(const char *value)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        setenv("SHEAF_FAULT", value, 1);
+        execl("/proc/self/exe", "file_test", "--write", at("env"), (char *)NULL);
+        _exit(99);
+    }
+    int how = 0;
+    waitpid(child, &how, 0);
+    return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+}
+
+static void test_faults__from_the_environment(void **state)
+{
+    assert_int_equal(exit_with_environment(""), 0);
+    assert_int_equal(exit_with_environment("write:1:kill"), 128 + SIGKILL);
+    assert_int_equal(exit_with_environment("fsync:1:fail"), 1);
+    assert_int_equal(exit_with_environment("fsync:9:fail"), 0);
+    assert_int_equal(exit_with_environment("fsnyc:9:fail"), 1); /* misspelt: nothing works */
+}
+
+static int remove_dir(void **state)
+{
+    sheaf_status *st = sheaf__remove_tree(dir, NULL);
+    sheaf_status_free(st);
+    return st != NULL;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3) { /* --write PATH, see exit_with_environment() */
+        sheaf_status *st = sheaf__file_write_whole(argv[2], "x", 1, NULL);
+        sheaf_status_free(st);
+        return st != NULL;
+    }
+    strcpy(dir, "/tmp/sheaf-file-XXXXXX");
+    if (mkdtemp(dir) == NULL)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paths__parents_and_joins),
+        cmocka_unit_test(test_paths__unfinished_ones_are_recognised),
+        cmocka_unit_test(test_read__names_offset_expected_and_found),
+        cmocka_unit_test(test_read__only_regular_files),
+        cmocka_unit_test(test_write__creates_once_and_reserves),
+        cmocka_unit_test(test_write__goes_on_after_short_and_interrupted_calls),
+        cmocka_unit_test(test_write__full_disk_says_what_is_free),
+        cmocka_unit_test(test_write_whole__any_failing_call_leaves_old_or_new),
+        cmocka_unit_test(test_write_whole__a_kill_at_any_call_leaves_old_or_new),
+        cmocka_unit_test(test_output__appears_at_commit),
+        cmocka_unit_test(test_output__abandon_leaves_nothing),
+        cmocka_unit_test(test_output__any_failing_call_leaves_old_or_new),
+        cmocka_unit_test(test_output__a_kill_at_any_call_leaves_old_or_new),
+        cmocka_unit_test(test_remove_tree__does_not_follow_links),
+        cmocka_unit_test(test_make_dirs__parents_and_files_in_the_way),
+        cmocka_unit_test(test_faults__spellings),
+        cmocka_unit_test(test_faults__from_the_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, remove_dir);
+}

@@ -1,0 +1,210 @@
+/* output.c - see output.h. */
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sheaf_output {
+    char *dst, *partial, *parent;
+    bool replace;
+    sheaf_faults *faults;
+};
+
+enum { TRIES = 1000 };
+
+static void output_free(sheaf_output *output)
+{
+    free(output->dst);
+    free(output->partial);
+    free(output->parent);
+    free(output);
+}
+
+static bool is_empty_dir(const char *path)
+{
+    char **names = NULL;
+    int64_t count = 1;
+    sheaf_status *st = sheaf__list_dir(&names, &count, path);
+    const bool empty = st == NULL && count == 0;
+    if (st == NULL)
+        sheaf__names_free(names, count);
+    sheaf_status_free(st);
+    return empty;
+}
+
+static sheaf_status *check_dst(const char *dst, bool replace)
+{
+    const char *last = strrchr(dst, '/');
+    last = last == NULL ? dst : last + 1;
+    if (*last == '\0' || strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "output '%s'", dst), "the name of a new folder");
+    const sheaf_path_kind kind = sheaf__path_kind(dst);
+    if (kind == SHEAF_PATH_NONE || (kind == SHEAF_PATH_DIR && (replace || is_empty_dir(dst))))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "output '%s'", dst);
+    sheaf_expected(st, replace ? "a folder, or nothing there" : "nothing there yet");
+    sheaf_found(st, kind == SHEAF_PATH_DIR ? "a folder that is not empty" : "a file");
+    return sheaf_try_this(st, "choose another name, or move it away");
+}
+
+/* The partial folder; a number follows while the name is taken by a killed process of our number. */
+static sheaf_status *make_partial(sheaf_output *output)
+{
+    for (int i = 0;; i++) {
+        char number[16] = "";
+        if (i > 0)
+            snprintf(number, sizeof number, ".%d", i);
+        free(output->partial);
+        if (asprintf(&output->partial, "%s.partial-%ld%s", output->dst, (long)getpid(), number) < 0) {
+            output->partial = NULL;
+            return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", output->dst);
+        }
+        sheaf_status *st = sheaf__make_dir(output->partial, output->faults);
+        const bool taken = st != NULL && sheaf__path_kind(output->partial) != SHEAF_PATH_NONE;
+        if (!taken || i == TRIES)
+            return st;
+        sheaf_status_free(st);
+    }
+}
+
+sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace, sheaf_faults *faults)
+{
+    sheaf_output *output = sheaf__fault_calloc(faults, 1, sizeof *output);
+    size_t n = strlen(dst);
+    while (n > 1 && dst[n - 1] == '/')
+        n--;
+    if (output != NULL)
+        output->dst = strndup(dst, n);
+    if (output == NULL || output->dst == NULL) {
+        free(output);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dst);
+    }
+    output->replace = replace;
+    output->faults = faults;
+    sheaf_status *st = check_dst(output->dst, replace);
+    if (st == NULL)
+        st = sheaf__path_parent(&output->parent, output->dst);
+    if (st == NULL)
+        st = sheaf__make_dirs(output->parent, faults);
+    if (st == NULL)
+        st = make_partial(output);
+    if (st == NULL)
+        *out = output;
+    else
+        output_free(output);
+    return st;
+}
+
+const char *sheaf__output_dir(const sheaf_output *output)
+{
+    return output->partial;
+}
+
+sheaf_status *sheaf__output_create(sheaf_file *file, sheaf_output *output, const char *name)
+{
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, output->partial, name);
+    if (st == NULL)
+        st = sheaf__file_create(file, path, output->faults);
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const void *bytes, size_t size)
+{
+    sheaf_file file;
+    sheaf_status *st = sheaf__output_create(&file, output, name);
+    if (st != NULL)
+        return st;
+    st = sheaf__file_write_at(&file, bytes, size, 0);
+    if (st == NULL)
+        st = sheaf__file_sync(&file);
+    sheaf_status *closed = sheaf__file_close(&file);
+    if (st != NULL)
+        sheaf_status_free(closed);
+    return st != NULL ? st : closed;
+}
+
+static int rename_with(const char *from, const char *to, unsigned flags, sheaf_faults *faults)
+{
+    int error;
+    do
+        error = sheaf__fault_errno(sheaf__fault(faults, SHEAF_FAULT_RENAME));
+    while (error == EINTR);
+    if (error != 0)
+        return error;
+    return renameat2(AT_FDCWD, from, AT_FDCWD, to, flags) == 0 ? 0 : errno;
+}
+
+static bool not_known(int error)
+{
+    return error == ENOSYS || error == EINVAL || error == EOPNOTSUPP;
+}
+
+/* For file systems without the exchange: two renames, so that for a moment there is nothing
+ * at DST, but the old one is whole beside it. */
+static int swap_in_two_steps(const sheaf_output *output)
+{
+    char *old = NULL;
+    if (asprintf(&old, "%s.replaced-%ld", output->dst, (long)getpid()) < 0)
+        return ENOMEM;
+    int error = rename_with(output->dst, old, 0, output->faults);
+    if (error == 0) {
+        error = rename_with(output->partial, output->dst, 0, output->faults);
+        if (error != 0)
+            rename_with(old, output->dst, 0, output->faults);
+        else /* the old content gets the partial name, as after an exchange; if not, it is just left over */
+            rename_with(old, output->partial, 0, output->faults);
+    }
+    free(old);
+    return error;
+}
+
+/* Puts the partial folder at DST; *old_left says that the old content is now at the partial name. */
+static sheaf_status *put_in_place(const sheaf_output *output, bool *old_left)
+{
+    int error;
+    *old_left = output->replace && sheaf__path_kind(output->dst) == SHEAF_PATH_DIR;
+    if (*old_left) {
+        error = rename_with(output->partial, output->dst, RENAME_EXCHANGE, output->faults);
+        if (not_known(error))
+            error = swap_in_two_steps(output);
+    } else {
+        error = rename_with(output->partial, output->dst, RENAME_NOREPLACE, output->faults);
+        /* An empty folder at DST is replaced by a plain rename; one that is not empty is refused. */
+        if (error == EEXIST || not_known(error))
+            error = rename_with(output->partial, output->dst, 0, output->faults);
+    }
+    return error == 0 ? NULL : sheaf__io_fail(error, output->dst, "renaming the complete folder to it");
+}
+
+sheaf_status *sheaf__output_commit(sheaf_output *output)
+{
+    bool old_left = false;
+    sheaf_status *st = sheaf__dir_sync(output->partial, output->faults);
+    if (st == NULL)
+        st = put_in_place(output, &old_left);
+    if (st != NULL) {
+        sheaf__output_abandon(output);
+        return st;
+    }
+    st = sheaf__dir_sync(output->parent, output->faults);
+    if (st != NULL)
+        sheaf_try_this(st, "%s is in place, but may be lost if the machine stops now", output->dst);
+    else if (old_left) /* the old one stays, under a name that says what it is, if this fails */
+        sheaf_status_free(sheaf__remove_tree(output->partial, output->faults));
+    output_free(output);
+    return st;
+}
+
+void sheaf__output_abandon(sheaf_output *output)
+{
+    if (output == NULL)
+        return;
+    sheaf_status_free(sheaf__remove_tree(output->partial, output->faults));
+    output_free(output);
+}

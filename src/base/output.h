@@ -1,0 +1,31 @@
+/* output.h - a folder that appears only when it is complete.
+ *
+ * Everything is written into "DST.partial-<pid>" beside DST, synced, and renamed to DST
+ * in one step by commit; a crash leaves DST as it was and a folder whose name
+ * sheaf__path_is_partial() knows. Other threads and ranks may write into
+ * sheaf__output_dir() themselves; only one of them begins and commits. */
+#ifndef SHEAF_BASE_OUTPUT_H
+#define SHEAF_BASE_OUTPUT_H
+
+#include "base/file.h"
+
+typedef struct sheaf_output sheaf_output;
+
+/* sheaf__output_begin - parents of `dst` are made. With `replace` false, a `dst` that exists
+ * must be an empty folder: SHEAF_E_ARG. With `replace` true a folder there is exchanged at
+ * commit, then deleted; until then it stays as it is. */
+sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace, sheaf_faults *faults);
+/* Borrowed: the folder to write into. */
+const char *sheaf__output_dir(const sheaf_output *output);
+/* sheaf__output_create - a new file in it, which the caller syncs and closes. */
+sheaf_status *sheaf__output_create(sheaf_file *file, sheaf_output *output, const char *name);
+/* sheaf__output_write - a whole file in it, synced. */
+sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const void *bytes, size_t size);
+/* sheaf__output_commit - frees `output` in any case. On failure DST is as it was and the
+ * partial folder is removed (unless that fails too), except when only the last fsync
+ * failed: then DST is the new one, and the status says so. */
+sheaf_status *sheaf__output_commit(sheaf_output *output);
+/* sheaf__output_abandon - removes what was written. Accepts NULL. */
+void sheaf__output_abandon(sheaf_output *output);
+
+#endif

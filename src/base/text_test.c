@@ -1,0 +1,103 @@
+/* text_test.c - growing strings, JSON strings, nearest names. */
+#include "tests/check.h"
+
+#include "base/text.h"
+
+static void test_text__grows_and_is_taken(void **state)
+{
+    sheaf_text text = { 0 };
+    char *got = NULL, want[5001];
+    for (int i = 0; i < 1000; i++) {
+        sheaf__text_add(&text, "%s%d", "abcd", i % 10);
+        memcpy(want + 5 * i, (char[6]){ 'a', 'b', 'c', 'd', (char)('0' + i % 10), 0 }, 6);
+    }
+    CHECK_OK(sheaf__text_take(&got, &text));
+    assert_string_equal(got, want);
+    assert_null(text.at);
+    free(got);
+}
+
+static void test_text__empty_is_an_empty_string(void **state)
+{
+    sheaf_text text = { 0 };
+    char *got = NULL;
+    CHECK_OK(sheaf__text_take(&got, &text));
+    assert_string_equal(got, "");
+    free(got);
+}
+
+static void test_text__a_failed_addition_is_told_at_the_end(void **state)
+{
+    sheaf_text text = { 0 };
+    char *got = NULL;
+    sheaf__text_add(&text, "start");
+    sheaf__text_bytes(&text, "x", SIZE_MAX / 2); /* never read: there is no room for it */
+    sheaf__text_add(&text, "end");
+    CHECK_FAILS(sheaf__text_take(&got, &text), SHEAF_E_MEMORY, "building a text");
+    assert_null(got);
+    assert_null(text.at);
+}
+
+static void test_text__json_strings_are_escaped(void **state)
+{
+    static const struct { const char *in, *want; } rows[] = {
+        { "", "\"\"" },
+        { "model.norm", "\"model.norm\"" },
+        { "a\"b\\c", "\"a\\\"b\\\\c\"" },
+        { "\b\f\n\r\t", "\"\\b\\f\\n\\r\\t\"" },
+        { "\x01\x1f", "\"\\u0001\\u001f\"" },
+        { "w\xc3\xa9\xe4\xb8\xad", "\"w\xc3\xa9\xe4\xb8\xad\"" },
+        { "/", "\"/\"" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_text text = { 0 };
+        char *got = NULL;
+        sheaf__text_json(&text, rows[i].in);
+        CHECK_OK(sheaf__text_take(&got, &text));
+        assert_string_equal(got, rows[i].want);
+        free(got);
+    }
+}
+
+static void test_nearest__typing_errors_and_strangers(void **state)
+{
+    static const char *const list[] = { "llama", "mistral", "qwen2", "q_proj", "down_proj" };
+    static const struct { const char *name, *want; } rows[] = {
+        { "llama", "llama" },       { "lama", "llama" },     { "LLaMA", "llama" },
+        { "lalma", "llama" },       { "mixtral", "mistral" }, { "qwen", "qwen2" },
+        { "qwen3", "qwen2" },       { "qproj", "q_proj" },   { "p_proj", "q_proj" },
+        { "down_porj", "down_proj" }, { "downproj", "down_proj" },
+        { "gpt2", NULL },           { "", NULL },            { "x", NULL },
+        { "cogvlm", NULL },         { "mistral_large_three", NULL },
+    };
+    char endless[4096];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *got = sheaf__nearest(rows[i].name, list, ARRAY_LEN(list));
+        if ((got == NULL) != (rows[i].want == NULL) || (got != NULL && strcmp(got, rows[i].want) != 0))
+            fail_msg("'%s' gave %s", rows[i].name, got == NULL ? "nothing" : got);
+    }
+    memset(endless, 'a', sizeof endless - 1);
+    endless[sizeof endless - 1] = '\0';
+    assert_null(sheaf__nearest(endless, list, ARRAY_LEN(list)));
+    assert_null(sheaf__nearest("llama", list, 0));
+}
+
+static void test_nearest__the_first_of_equals(void **state)
+{
+    static const char *const list[] = { "k_proj", "v_proj", "q_proj" };
+    assert_string_equal(sheaf__nearest("x_proj", list, 3), "k_proj");
+    assert_string_equal(sheaf__nearest("v_prj", list, 3), "v_proj");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text__grows_and_is_taken),
+        cmocka_unit_test(test_text__empty_is_an_empty_string),
+        cmocka_unit_test(test_text__a_failed_addition_is_told_at_the_end),
+        cmocka_unit_test(test_text__json_strings_are_escaped),
+        cmocka_unit_test(test_nearest__typing_errors_and_strangers),
+        cmocka_unit_test(test_nearest__the_first_of_equals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

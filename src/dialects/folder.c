@@ -1,0 +1,317 @@
+/* folder.c - see folder.h. */
+#include "folder.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+enum { DEFAULT_CHUNK = 16 << 20, COPY_CHUNK = 1 << 20 };
+
+typedef struct place {
+    char *name;
+    int shard;
+    int64_t index, bytes; /* index among the shard's tensors */
+    int64_t height, width, row_bytes; /* as a box */
+} place;
+
+struct sheaf_folder {
+    sheaf_output *output;
+    sheaf_faults *faults;
+    char *stem;
+    int64_t count;
+    place *place; /* as declared */
+    int nshards;
+    sheaf_safetensors_writer **writer;
+};
+
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+}
+
+static void folder_free(sheaf_folder *f)
+{
+    for (int64_t i = 0; f->place != NULL && i < f->count; i++)
+        free(f->place[i].name);
+    free(f->place);
+    free(f->writer);
+    free(f->stem);
+    free(f);
+}
+
+/* ---- which tensor goes into which shard ---- */
+
+/* The rule of huggingface_hub: a tensor above the limit gets a shard of its own, which is numbered
+ * when it is met; one that does not fit any more begins the next shard. */
+static void assign_shards(sheaf_folder *f, int64_t limit)
+{
+    int *order = NULL; /* shards are numbered in the order in which they are closed */
+    int open = -1, made = 0, closed = 0;
+    int64_t size = 0;
+    order = calloc((size_t)f->count + 1, sizeof *order);
+    if (order == NULL)
+        return;
+    for (int64_t i = 0; i < f->count; i++) {
+        place *p = &f->place[i];
+        if (limit > 0 && p->bytes > limit) {
+            order[made] = closed++;
+            p->shard = made++;
+            continue;
+        }
+        if (open >= 0 && limit > 0 && size + p->bytes > limit) {
+            order[open] = closed++;
+            open = -1;
+        }
+        if (open < 0) {
+            open = made++;
+            size = 0;
+        }
+        p->shard = open;
+        size += p->bytes;
+    }
+    if (open >= 0)
+        order[open] = closed++;
+    for (int64_t i = 0; i < f->count; i++)
+        f->place[i].shard = order[f->place[i].shard];
+    f->nshards = made > 0 ? made : 1; /* a model without tensors is one empty file */
+    free(order);
+}
+
+static sheaf_status *make_places(sheaf_folder *f, const sheaf_safetensors_spec *specs, int64_t limit)
+{
+    for (int64_t i = 0; i < f->count; i++) {
+        place *p = &f->place[i];
+        const sheaf_safetensors_spec *spec = &specs[i];
+        sheaf_status *st = sheaf__safetensors_bytes(&p->bytes, spec);
+        if (st != NULL)
+            return st;
+        p->height = spec->ndim >= 1 ? spec->shape[0] : 1;
+        p->width = spec->ndim == 2 ? spec->shape[1] : 1;
+        p->row_bytes = p->width * (int64_t)sheaf_dtype_bytes(spec->dtype);
+        p->name = strdup(spec->name);
+        if (p->name == NULL)
+            return no_memory();
+    }
+    assign_shards(f, limit);
+    return f->nshards == 0 ? no_memory() : NULL;
+}
+
+static sheaf_status *shard_name(char **out, const sheaf_folder *f, int shard)
+{
+    const int n = f->nshards == 1 ? asprintf(out, "%s.safetensors", f->stem)
+                                  : asprintf(out, "%s-%05d-of-%05d.safetensors", f->stem, shard + 1, f->nshards);
+    return n < 0 ? no_memory() : NULL;
+}
+
+static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safetensors_spec *specs,
+                                 sheaf_safetensors_spec *some)
+{
+    static const sheaf_safetensors_pair format = { "format", "pt" }; /* transformers insists on it */
+    int64_t n = 0;
+    char *name = NULL, *path = NULL;
+    for (int64_t i = 0; i < f->count; i++)
+        if (f->place[i].shard == shard) {
+            f->place[i].index = n;
+            some[n++] = specs[i];
+        }
+    sheaf_status *st = shard_name(&name, f, shard);
+    if (st == NULL)
+        st = sheaf__path_join(&path, sheaf__output_dir(f->output), name);
+    if (st == NULL)
+        st = sheaf__safetensors_begin(&f->writer[shard], path, some, n, &format, 1, f->faults);
+    free(name);
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst, const sheaf_safetensors_spec *specs,
+                                  int64_t count, const sheaf_folder_options *options)
+{
+    sheaf_safetensors_spec *some = sheaf__fault_calloc(options->faults, (size_t)count, sizeof *some);
+    sheaf_folder *f = sheaf__fault_calloc(options->faults, 1, sizeof *f);
+    sheaf_status *st = some == NULL || f == NULL ? no_memory() : NULL;
+    if (st == NULL) {
+        f->faults = options->faults;
+        f->count = count;
+        f->place = sheaf__fault_calloc(f->faults, (size_t)count, sizeof *f->place);
+        f->stem = strdup(options->stem);
+        st = f->place == NULL || f->stem == NULL ? no_memory() : make_places(f, specs, options->shard_bytes);
+    }
+    if (st == NULL) {
+        f->writer = sheaf__fault_calloc(f->faults, (size_t)f->nshards, sizeof *f->writer);
+        st = f->writer == NULL ? no_memory() : sheaf__output_begin(&f->output, dst, options->replace, f->faults);
+    }
+    for (int s = 0; st == NULL && s < f->nshards; s++)
+        st = begin_shard(f, s, specs, some);
+    free(some);
+    if (st == NULL)
+        *out = f;
+    else
+        sheaf__folder_abandon(f);
+    return st;
+}
+
+/* ---- content ---- */
+
+sheaf_status *sheaf__folder_write(sheaf_folder *f, int64_t index, int64_t row0, int64_t rows,
+                                  int64_t col0, int64_t cols, const void *src)
+{
+    if (index < 0 || index >= f->count)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor number"), "0 to %" PRId64, f->count - 1),
+                           "%" PRId64, index);
+    const place *p = &f->place[index];
+    return sheaf__safetensors_write_box(f->writer[p->shard], p->index, row0, rows, col0, cols, src);
+}
+
+sheaf_status *sheaf__folder_text(sheaf_folder *f, const char *name, const char *text)
+{
+    return sheaf__output_write(f->output, name, text, strlen(text));
+}
+
+static sheaf_status *copy_bytes(sheaf_file *to, int fd, int64_t size, const char *path)
+{
+    char *chunk = malloc(COPY_CHUNK);
+    sheaf_status *st = chunk == NULL ? no_memory() : NULL;
+    for (int64_t done = 0; st == NULL && done < size; done += COPY_CHUNK) {
+        const size_t n = size - done < COPY_CHUNK ? (size_t)(size - done) : COPY_CHUNK;
+        st = sheaf__file_read_at(fd, chunk, n, done, path);
+        if (st == NULL)
+            st = sheaf__file_write_at(to, chunk, n, done);
+    }
+    free(chunk);
+    return st != NULL ? st : sheaf__file_sync(to);
+}
+
+sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *name)
+{
+    char *path = NULL;
+    int fd = -1;
+    int64_t size = 0;
+    sheaf_file to = { .fd = -1 };
+    sheaf_status *st = sheaf__path_join(&path, from, name);
+    if (st != NULL || sheaf__path_kind(path) == SHEAF_PATH_NONE) {
+        free(path);
+        return st;
+    }
+    st = sheaf__file_open_read(&fd, &size, path);
+    if (st == NULL)
+        st = sheaf__output_create(&to, f->output, name);
+    if (st == NULL) {
+        st = copy_bytes(&to, fd, size, path);
+        sheaf_status *closed = sheaf__file_close(&to);
+        if (st == NULL)
+            st = closed;
+        else
+            sheaf_status_free(closed);
+    }
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, void *context, size_t chunk)
+{
+    sheaf_status *st = NULL;
+    void *buffer = NULL;
+    size_t room = 0;
+    if (chunk == 0)
+        chunk = DEFAULT_CHUNK;
+    for (int64_t i = 0; i < f->count && st == NULL; i++) {
+        const place *p = &f->place[i];
+        const size_t row = p->row_bytes > 0 ? (size_t)p->row_bytes : 1;
+        const int64_t some = row < chunk ? (int64_t)(chunk / row) : 1;
+        if (row * (size_t)some > room) {
+            free(buffer);
+            room = row * (size_t)some;
+            buffer = sheaf__fault_calloc(f->faults, room, 1);
+            st = buffer == NULL ? no_memory() : NULL;
+        }
+        for (int64_t r = 0; r < p->height && st == NULL; r += some) {
+            const int64_t n = p->height - r < some ? p->height - r : some;
+            st = rows(context, i, r, n, buffer);
+            if (st == NULL)
+                st = sheaf__folder_write(f, i, r, n, 0, p->width, buffer);
+        }
+    }
+    free(buffer);
+    return st;
+}
+
+/* ---- the end ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const place *const *)a)->name, (*(const place *const *)b)->name);
+}
+
+/* As json.dumps(index, indent=2, sort_keys=True) of transformers spells it. */
+static sheaf_status *write_index(sheaf_folder *f)
+{
+    sheaf_text text = { 0 };
+    int64_t total = 0, elements = 0;
+    char *json = NULL, *name = NULL;
+    const place **sorted = calloc((size_t)f->count + 1, sizeof *sorted);
+    if (sorted == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < f->count; i++) {
+        sorted[i] = &f->place[i];
+        total += f->place[i].bytes;
+        elements += f->place[i].height * f->place[i].width;
+    }
+    qsort(sorted, (size_t)f->count, sizeof *sorted, by_name);
+    sheaf__text_add(&text, "{\n  \"metadata\": {\n    \"total_parameters\": %" PRId64 ",\n    \"total_size\": %" PRId64
+                    "\n  },\n  \"weight_map\": {\n", elements, total);
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < f->count && st == NULL; i++) {
+        char *shard = NULL;
+        st = shard_name(&shard, f, sorted[i]->shard);
+        sheaf__text_add(&text, "    ");
+        sheaf__text_json(&text, sorted[i]->name);
+        sheaf__text_add(&text, ": \"%s\"%s\n", st == NULL ? shard : "", i + 1 < f->count ? "," : "");
+        free(shard);
+    }
+    sheaf__text_add(&text, "  }\n}\n");
+    free(sorted);
+    if (st == NULL)
+        st = sheaf__text_take(&json, &text);
+    if (st == NULL && asprintf(&name, "%s.safetensors.index.json", f->stem) < 0)
+        st = no_memory();
+    if (st == NULL)
+        st = sheaf__folder_text(f, name, json);
+    sheaf__text_release(&text);
+    free(json);
+    free(name);
+    return st;
+}
+
+sheaf_status *sheaf__folder_commit(sheaf_folder *f)
+{
+    sheaf_status *st = NULL;
+    for (int s = 0; s < f->nshards && st == NULL; s++) {
+        st = sheaf__safetensors_finish(f->writer[s]);
+        f->writer[s] = NULL;
+    }
+    if (st == NULL && f->nshards > 1) /* last: without it the shards are not a model */
+        st = write_index(f);
+    if (st != NULL) {
+        sheaf__folder_abandon(f);
+        return st;
+    }
+    st = sheaf__output_commit(f->output);
+    folder_free(f);
+    return st;
+}
+
+void sheaf__folder_abandon(sheaf_folder *f)
+{
+    if (f == NULL)
+        return;
+    for (int s = 0; f->writer != NULL && s < f->nshards; s++)
+        sheaf__safetensors_abandon(f->writer[s]);
+    sheaf__output_abandon(f->output);
+    folder_free(f);
+}

@@ -1,0 +1,155 @@
+/* hf_write.c - writing a model folder; see hf.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "dialects/hf.h"
+#include "formats/json_scan.h"
+
+static const int64_t default_shard_bytes = 50000000000; /* "50GB", as transformers 5 */
+
+/* The order of a layer's modules in transformers' classes, which its sharding follows. */
+static const sheaf_role layer_order[] = { SHEAF_Q, SHEAF_K, SHEAF_V, SHEAF_O, SHEAF_GATE, SHEAF_UP, SHEAF_DOWN,
+                                          SHEAF_NORM_IN, SHEAF_NORM_POST };
+enum { LAYER_ROLES = sizeof layer_order / sizeof *layer_order };
+
+typedef struct listing {
+    sheaf_safetensors_spec *spec;
+    int64_t count;
+    sheaf_source *stored;
+    sheaf_dtype dtype;
+} listing;
+
+static void list_tensor(listing *l, const sheaf_schema *schema, sheaf_role role, int layer)
+{
+    for (int bias = 0; bias < 2; bias++) {
+        const sheaf_tensor *t = sheaf_schema_get(schema, role, layer, bias != 0);
+        if (t == NULL)
+            continue;
+        const sheaf_source_entry *e = l->stored == NULL ? NULL : l->stored->find(l->stored, t->name);
+        l->spec[l->count++] = (sheaf_safetensors_spec){ t->name, e == NULL ? l->dtype : e->dtype, t->ndim,
+                                                        { t->shape[0], t->ndim == 2 ? t->shape[1] : 0 } };
+    }
+}
+
+sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count, const sheaf_schema *schema,
+                             sheaf_source *stored, sheaf_dtype dtype)
+{
+    listing l = { calloc((size_t)schema->count, sizeof *l.spec), 0, stored, dtype };
+    if (l.spec == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+    list_tensor(&l, schema, SHEAF_EMBED, -1);
+    for (int layer = 0; layer < schema->config.layers; layer++)
+        for (int r = 0; r < LAYER_ROLES; r++)
+            list_tensor(&l, schema, layer_order[r], layer);
+    list_tensor(&l, schema, SHEAF_NORM_FINAL, -1);
+    list_tensor(&l, schema, SHEAF_HEAD, -1);
+    *out = l.spec;
+    *count = l.count;
+    return NULL;
+}
+
+sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
+                             const sheaf_safetensors_spec *specs, int64_t count, int64_t shard_bytes,
+                             bool replace, sheaf_faults *faults)
+{
+    const sheaf_folder_options options = { .stem = "model", .replace = replace, .faults = faults,
+                                           .shard_bytes = shard_bytes > 0 ? shard_bytes : default_shard_bytes };
+    sheaf_folder *folder = NULL;
+    sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
+    if (st == NULL)
+        st = sheaf__folder_text(folder, "config.json", config_json);
+    if (st == NULL)
+        *out = folder;
+    else
+        sheaf__folder_abandon(folder);
+    return st;
+}
+
+sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from)
+{
+    static const char *const names[] = {
+        "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
+        "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+    };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; st == NULL && i < sizeof names / sizeof *names; i++)
+        st = sheaf__folder_copy(folder, from, names[i]);
+    return st;
+}
+
+/* ---- changing one key of a config's text ---- */
+
+/* Finds the value of a top-level key: [*begin, *end), or NULL. *inside is where a new key can go. */
+static sheaf_status *find_value(const char *json, const char *key, const char **begin, const char **end, const char **inside,
+                                bool *empty)
+{
+    sheaf_json_scan scan;
+    *begin = *end = NULL;
+    sheaf_status *st = sheaf__scan_init(&scan, json, strlen(json));
+    if (st == NULL && !sheaf__scan_take(&scan, '{'))
+        st = sheaf__scan_fail(&scan, "an object");
+    *inside = scan.at;
+    for (bool first = true, more = true; st == NULL; first = false) {
+        char *name = NULL;
+        st = sheaf__scan_next_key(&scan, first, &more, &name);
+        if (st != NULL || !more) {
+            *empty = first;
+            break;
+        }
+        sheaf__scan_peek(&scan); /* to the value */
+        const char *start = scan.at;
+        st = sheaf__scan_skip(&scan, 1);
+        if (st == NULL && strcmp(name, key) == 0) {
+            *begin = start;
+            *end = scan.at;
+        }
+        free(name);
+    }
+    return st != NULL ? st : sheaf__scan_end(&scan);
+}
+
+sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value)
+{
+    const char *begin, *end, *inside;
+    bool empty = false;
+    sheaf_text text = { 0 };
+    sheaf_status *st = find_value(json, key, &begin, &end, &inside, &empty);
+    if (st != NULL)
+        return sheaf_in(st, "config.json");
+    if (begin != NULL) {
+        sheaf__text_bytes(&text, json, (size_t)(begin - json));
+        sheaf__text_add(&text, "%s%s", value, end);
+    } else {
+        sheaf__text_bytes(&text, json, (size_t)(inside - json));
+        sheaf__text_add(&text, "\n  ");
+        sheaf__text_json(&text, key);
+        sheaf__text_add(&text, ": %s%s%s", value, empty ? "\n" : ",", inside);
+    }
+    return sheaf__text_take(out, &text);
+}
+
+sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype)
+{
+    const char *begin, *end, *inside, *name = sheaf_dtype_torch_name(dtype);
+    char *first = NULL, value[40];
+    bool empty;
+    if (name == NULL)
+        return sheaf_fail(SHEAF_E_ARG, "dtype %s has no name in torch", sheaf_dtype_name(dtype));
+    snprintf(value, sizeof value, "\"%s\"", name);
+    sheaf_status *st = find_value(json, "torch_dtype", &begin, &end, &inside, &empty);
+    const bool old = st == NULL && begin != NULL;
+    if (st == NULL)
+        st = find_value(json, "dtype", &begin, &end, &inside, &empty);
+    const bool new = st == NULL && begin != NULL;
+    if (st == NULL && old) /* a file may have both */
+        st = sheaf_hf_config_set(&first, json, "torch_dtype", value);
+    if (st == NULL && (new || !old))
+        st = sheaf_hf_config_set(out, first != NULL ? first : json, "dtype", value);
+    else if (st == NULL) {
+        *out = first;
+        first = NULL;
+    }
+    free(first);
+    return st;
+}

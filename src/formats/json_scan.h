@@ -1,0 +1,42 @@
+/* json_scan.h - a JSON reader that goes through a text once, for headers of up to 100 MB.
+ *
+ * It decides as Rust's serde_json does, which the official safetensors parser is built on:
+ * jansson would need gigabytes for a large header, drops duplicate keys unseen, takes -0
+ * for a whole number and cannot hold numbers from 2^63. */
+#ifndef SHEAF_FORMATS_JSON_SCAN_H
+#define SHEAF_FORMATS_JSON_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/status.h"
+
+typedef struct sheaf_json_scan {
+    const char *begin, *at, *end;
+} sheaf_json_scan;
+
+/* sheaf__scan_init - checks that the text is UTF-8. */
+sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t size);
+/* sheaf__scan_fail - "byte N of the JSON" with what was expected and what is there. */
+sheaf_status *sheaf__scan_fail(const sheaf_json_scan *scan, const char *expected);
+/* sheaf__scan_peek - the next character that is not blank, '\0' at the end. */
+char sheaf__scan_peek(sheaf_json_scan *scan);
+/* sheaf__scan_take - consumes that character if it is `c`. */
+bool sheaf__scan_take(sheaf_json_scan *scan, char c);
+/* sheaf__scan_string - a string, decoded and malloc'd. Errors: SHEAF_E_UNSUPPORTED when it contains NUL. */
+sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out);
+/* sheaf__scan_count - a whole number that fits 64 bits without sign. */
+sheaf_status *sheaf__scan_count(sheaf_json_scan *scan, uint64_t *out);
+/* sheaf__scan_skip - any value, checked. `depth` is how deep it lies; 127 levels are the most. */
+sheaf_status *sheaf__scan_skip(sheaf_json_scan *scan, int depth);
+/* sheaf__scan_end - nothing but blanks is left. */
+sheaf_status *sheaf__scan_end(sheaf_json_scan *scan);
+
+/* sheaf__scan_next_key - walks an object whose '{' was taken: *more says whether a key came (then the
+ * scan stands before its value). `first` is true on the first call. */
+sheaf_status *sheaf__scan_next_key(sheaf_json_scan *scan, bool first, bool *more, char **key);
+/* sheaf__scan_next_item - the same for a list whose '[' was taken. */
+sheaf_status *sheaf__scan_next_item(sheaf_json_scan *scan, bool first, bool *more);
+
+#endif

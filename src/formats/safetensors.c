@@ -1,0 +1,146 @@
+/* safetensors.c - reading; see safetensors.h. */
+#include "safetensors.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "safetensors_box.h"
+
+enum { LENGTH_BYTES = 8 };
+
+static sheaf_status *read_header(sheaf_safetensors *file, int64_t size)
+{
+    unsigned char raw[LENGTH_BYTES];
+    if (size < LENGTH_BYTES)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "header length"), "8 bytes"),
+                           "a file of %" PRId64 " bytes", size);
+    sheaf_status *st = sheaf__file_read_at(file->fd, raw, sizeof raw, 0, file->path);
+    if (st != NULL)
+        return st;
+    uint64_t n = 0;
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
+        n = n << 8 | raw[i];
+    if (n > SHEAF_SAFETENSORS_MAX_HEADER) {
+        st = sheaf_fail(SHEAF_E_FORMAT, "header length");
+        sheaf_found(sheaf_expected(st, "at most %d bytes", SHEAF_SAFETENSORS_MAX_HEADER), "%" PRIu64, n);
+        return sheaf_try_this(st, "this is probably not a safetensors file");
+    }
+    if (n > (uint64_t)size - LENGTH_BYTES)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "header length"), "at most the %" PRId64
+                                          " bytes that follow it", size - LENGTH_BYTES), "%" PRIu64, n);
+    char *text = malloc((size_t)n + 1);
+    if (text == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a header of %" PRIu64 " bytes", n);
+    text[n] = '\0';
+    st = sheaf__file_read_at(file->fd, text, (size_t)n, LENGTH_BYTES, file->path);
+    if (st == NULL)
+        st = sheaf__safetensors_parse(&file->header, text, (size_t)n, size);
+    free(text);
+    return st;
+}
+
+sheaf_status *sheaf__safetensors_open(sheaf_safetensors **out, const char *path)
+{
+    int64_t size = 0;
+    sheaf_safetensors *file = calloc(1, sizeof *file);
+    if (file == NULL || (file->path = strdup(path)) == NULL) {
+        free(file);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+    }
+    sheaf_status *st = sheaf__file_open_read(&file->fd, &size, path);
+    if (st != NULL) {
+        free(file->path);
+        free(file);
+        return st;
+    }
+    st = read_header(file, size);
+    if (st != NULL) {
+        sheaf__safetensors_close(file);
+        return sheaf_in(st, "%s", path);
+    }
+    *out = file;
+    return NULL;
+}
+
+void sheaf__safetensors_close(sheaf_safetensors *file)
+{
+    if (file == NULL)
+        return;
+    sheaf__safetensors_header_release(&file->header);
+    close(file->fd);
+    free(file->path);
+    free(file);
+}
+
+const sheaf_safetensors_entry *sheaf__safetensors_find(const sheaf_safetensors *file, const char *name)
+{
+    const sheaf_safetensors_header *h = &file->header;
+    int64_t low = 0, high = h->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const int c = strcmp(name, h->entry[h->by_name[middle]].name);
+        if (c == 0)
+            return &h->entry[h->by_name[middle]];
+        if (c < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+const char *sheaf__safetensors_metadata(const sheaf_safetensors *file, const char *key)
+{
+    for (int64_t i = 0; i < file->header.npairs; i++)
+        if (strcmp(file->header.pair[i].key, key) == 0)
+            return file->header.pair[i].value;
+    return NULL;
+}
+
+sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry,
+                                      int64_t begin, void *dst, int64_t bytes)
+{
+    if (begin < 0 || bytes < 0 || begin > entry->bytes || bytes > entry->bytes - begin) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: tensor '%s': bytes", file->path, entry->name);
+        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, entry->bytes),
+                           "%" PRId64 " from %" PRId64, bytes, begin);
+    }
+    return sheaf_in(sheaf__file_read_at(file->fd, dst, (size_t)bytes, entry->offset + begin, file->path),
+                    "tensor '%s'", entry->name);
+}
+
+sheaf_status *sheaf__safetensors_check_box(const char *name, sheaf_dtype dtype, int ndim, const int64_t *shape,
+                                           int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+{
+    if (ndim < 1 || ndim > 2 || sheaf_dtype_bytes(dtype) == 0) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s'", name);
+        return sheaf_found(sheaf_expected(st, "one or two axes and whole bytes"), "%d axes of %s", ndim,
+                           sheaf_dtype_name(dtype));
+    }
+    const int64_t height = shape[0], width = ndim == 2 ? shape[1] : 1;
+    if (row0 >= 0 && rows >= 0 && row0 <= height && rows <= height - row0 && col0 >= 0 && cols >= 0 &&
+        col0 <= width && cols <= width - col0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "tensor '%s': box", name);
+    sheaf_expected(st, "inside [%" PRId64 ", %" PRId64 "]", height, width);
+    return sheaf_found(st, "%" PRId64 " rows from %" PRId64 ", %" PRId64 " columns from %" PRId64, rows, row0, cols, col0);
+}
+
+sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry,
+                                          int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    sheaf_status *st = sheaf__safetensors_check_box(entry->name, entry->dtype, entry->ndim, entry->shape, row0,
+                                                    rows, col0, cols);
+    if (st != NULL)
+        return sheaf_in(st, "%s", file->path);
+    const int64_t width = entry->ndim == 2 ? entry->shape[1] : 1;
+    const int64_t size = (int64_t)sheaf_dtype_bytes(entry->dtype);
+    if (cols == width) /* whole rows lie together */
+        return sheaf__safetensors_read(file, entry, row0 * width * size, dst, rows * width * size);
+    for (int64_t r = 0; st == NULL && r < rows; r++)
+        st = sheaf__safetensors_read(file, entry, ((row0 + r) * width + col0) * size,
+                                     (char *)dst + r * cols * size, cols * size);
+    return st;
+}

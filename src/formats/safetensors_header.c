@@ -1,0 +1,404 @@
+/* safetensors_header.c - the JSON of a header, checked as the official parser checks it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json_scan.h"
+#include "safetensors.h"
+
+/* A tensor as the JSON tells it. */
+typedef struct told {
+    char *name;
+    int64_t order; /* of appearance: of two with one name the later counts */
+    sheaf_dtype dtype;
+    int ndim;
+    int64_t shape[SHEAF_SAFETENSORS_MAX_DIMS];
+    uint64_t begin, end;
+    uint64_t bytes;      /* by shape and dtype, unless overflow or not whole bytes: */
+    bool overflow, torn;
+    bool dropped;
+} told;
+
+typedef struct reading {
+    sheaf_json_scan scan;
+    told *tensor;
+    int64_t count, room;
+    sheaf_safetensors_pair *pair;
+    int64_t npairs, pairs_room;
+    bool has_metadata;
+} reading;
+
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the header");
+}
+
+/* Makes room for one more element of `size` bytes in *list. */
+static bool grow(void **list, int64_t count, int64_t *room, size_t size)
+{
+    if (count < *room)
+        return true;
+    const int64_t more = *room * 2 + 16;
+    void *bigger = realloc(*list, (size_t)more * size);
+    if (bigger == NULL)
+        return false;
+    *list = bigger;
+    *room = more;
+    return true;
+}
+
+/* ---- one tensor's object ---- */
+
+static sheaf_status *take_dtype(sheaf_json_scan *scan, told *t)
+{
+    const sheaf_json_scan start = *scan;
+    char *name = NULL;
+    sheaf_status *st = sheaf__scan_string(scan, &name);
+    if (st != NULL)
+        return st;
+    const int dtype = sheaf_dtype_from_name(name);
+    free(name);
+    if (dtype < 0) {
+        st = sheaf__scan_fail(&start, "a dtype: BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ "
+                                      "F8_E5M2FNUZ I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64");
+        return sheaf_in(st, "dtype");
+    }
+    t->dtype = (sheaf_dtype)dtype;
+    return NULL;
+}
+
+static sheaf_status *take_shape(sheaf_json_scan *scan, told *t)
+{
+    if (!sheaf__scan_take(scan, '['))
+        return sheaf__scan_fail(scan, "shape, a list");
+    uint64_t elements = 1;
+    for (bool first = true, more;; first = false) {
+        uint64_t d = 0;
+        sheaf_status *st = sheaf__scan_next_item(scan, first, &more);
+        if (st == NULL && !more)
+            break;
+        if (st == NULL)
+            st = sheaf__scan_count(scan, &d);
+        if (st != NULL)
+            return sheaf_in(st, "shape");
+        t->overflow = __builtin_mul_overflow(elements, d, &elements) || t->overflow;
+        if (t->ndim == SHEAF_SAFETENSORS_MAX_DIMS || d > INT64_MAX)
+            return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "shape"), "at most %d axes, each below 2^63",
+                                  SHEAF_SAFETENSORS_MAX_DIMS);
+        t->shape[t->ndim++] = (int64_t)d;
+    }
+    t->bytes = elements; /* times the dtype's size once all fields are read */
+    return NULL;
+}
+
+static sheaf_status *take_offsets(sheaf_json_scan *scan, told *t)
+{
+    bool more = false;
+    if (!sheaf__scan_take(scan, '['))
+        return sheaf__scan_fail(scan, "data_offsets, a list of two numbers");
+    sheaf_status *st = sheaf__scan_count(scan, &t->begin);
+    if (st == NULL)
+        st = sheaf__scan_next_item(scan, false, &more);
+    if (st == NULL)
+        st = more ? sheaf__scan_count(scan, &t->end) : sheaf__scan_fail(scan, "a second number");
+    if (st == NULL && !sheaf__scan_take(scan, ']'))
+        st = sheaf__scan_fail(scan, "']' after two numbers");
+    return sheaf_in(st, "data_offsets");
+}
+
+static sheaf_status *take_tensor(sheaf_json_scan *scan, told *t)
+{
+    static const char *const field[] = { "dtype", "shape", "data_offsets" };
+    static sheaf_status *(*const take[])(sheaf_json_scan *, told *) = { take_dtype, take_shape, take_offsets };
+    bool seen[3] = { false, false, false };
+    if (!sheaf__scan_take(scan, '{'))
+        return sheaf__scan_fail(scan, "an object with dtype, shape and data_offsets");
+    for (bool first = true, more;; first = false) {
+        char *key = NULL;
+        sheaf_status *st = sheaf__scan_next_key(scan, first, &more, &key);
+        if (st != NULL)
+            return st;
+        if (!more)
+            break;
+        int f = 0;
+        while (f < 3 && strcmp(key, field[f]) != 0)
+            f++;
+        free(key);
+        if (f < 3 && seen[f])
+            return sheaf__scan_fail(scan, "each field once");
+        st = f < 3 ? take[f](scan, t) : sheaf__scan_skip(scan, 2);
+        if (st != NULL)
+            return st;
+        if (f < 3)
+            seen[f] = true;
+    }
+    for (int f = 0; f < 3; f++)
+        if (!seen[f])
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "field"), "%s", field[f]), "no such field");
+    uint64_t bits;
+    t->overflow = __builtin_mul_overflow(t->bytes, (uint64_t)sheaf_dtype_bits(t->dtype), &bits) || t->overflow;
+    t->torn = !t->overflow && bits % 8 != 0;
+    t->bytes = bits / 8;
+    return NULL;
+}
+
+/* ---- the whole object ---- */
+
+static sheaf_status *take_metadata(reading *r)
+{
+    sheaf_json_scan *scan = &r->scan;
+    if (r->has_metadata)
+        return sheaf__scan_fail(scan, "__metadata__ once");
+    r->has_metadata = true;
+    if (sheaf__scan_peek(scan) == 'n')
+        return sheaf__scan_skip(scan, 1); /* null is as good as none */
+    if (!sheaf__scan_take(scan, '{'))
+        return sheaf__scan_fail(scan, "an object of strings");
+    for (bool first = true, more;; first = false) {
+        sheaf_safetensors_pair pair = { NULL, NULL };
+        sheaf_status *st = sheaf__scan_next_key(scan, first, &more, &pair.key);
+        if (st != NULL || !more)
+            return st;
+        st = sheaf__scan_string(scan, &pair.value);
+        if (st == NULL && !grow((void **)&r->pair, r->npairs, &r->pairs_room, sizeof *r->pair))
+            st = no_memory();
+        if (st != NULL) {
+            free(pair.key);
+            free(pair.value);
+            return st;
+        }
+        r->pair[r->npairs++] = pair;
+    }
+}
+
+static sheaf_status *take_all(reading *r)
+{
+    sheaf_json_scan *scan = &r->scan;
+    if (!sheaf__scan_take(scan, '{'))
+        return sheaf__scan_fail(scan, "an object");
+    for (bool first = true, more;; first = false) {
+        char *name = NULL;
+        sheaf_status *st = sheaf__scan_next_key(scan, first, &more, &name);
+        if (st != NULL)
+            return st;
+        if (!more)
+            return sheaf__scan_end(scan);
+        if (strcmp(name, "__metadata__") == 0) {
+            free(name);
+            st = sheaf_in(take_metadata(r), "__metadata__");
+        } else if (!grow((void **)&r->tensor, r->count, &r->room, sizeof *r->tensor)) {
+            free(name);
+            st = no_memory();
+        } else {
+            told *t = &r->tensor[r->count];
+            *t = (told){ .name = name, .order = r->count };
+            r->count++;
+            st = sheaf_in(take_tensor(scan, t), "tensor '%.200s'", name);
+        }
+        if (st != NULL)
+            return st;
+    }
+}
+
+/* ---- duplicates, order, tiling ---- */
+
+static int by_name_then_order(const void *pa, const void *pb)
+{
+    const told *a = pa, *b = pb;
+    const int c = strcmp(a->name, b->name);
+    return c != 0 ? c : a->order < b->order ? -1 : 1;
+}
+
+static int by_offset(const void *pa, const void *pb)
+{
+    const told *a = pa, *b = pb;
+    if (a->dropped != b->dropped)
+        return a->dropped ? 1 : -1;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    if (a->end != b->end)
+        return a->end < b->end ? -1 : 1;
+    return strcmp(a->name, b->name); /* several empty tensors at one place */
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const sheaf_safetensors_pair *)a)->key, ((const sheaf_safetensors_pair *)b)->key);
+}
+
+/* Of tensors with one name the last counts; the others go to the end and out of `count`. */
+static void drop_duplicates(reading *r, int64_t *kept)
+{
+    *kept = r->count;
+    if (r->count == 0)
+        return;
+    qsort(r->tensor, (size_t)r->count, sizeof *r->tensor, by_name_then_order);
+    for (int64_t i = 0; i + 1 < r->count; i++)
+        if (strcmp(r->tensor[i].name, r->tensor[i + 1].name) == 0) {
+            r->tensor[i].dropped = true;
+            (*kept)--;
+        }
+    qsort(r->tensor, (size_t)r->count, sizeof *r->tensor, by_offset);
+}
+
+static sheaf_status *check_tensor(const told *t, uint64_t start)
+{
+    sheaf_status *st;
+    if (t->begin != start) {
+        st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
+        sheaf_expected(st, "begin %" PRIu64 ", where the one before ends", start);
+        return sheaf_found(st, "%" PRIu64 " (%s)", t->begin, t->begin > start ? "a hole" : "an overlap");
+    }
+    if (t->end < t->begin) {
+        st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
+        return sheaf_found(sheaf_expected(st, "an end from %" PRIu64 " on", t->begin), "%" PRIu64, t->end);
+    }
+    if (t->overflow)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->name),
+                                          "fewer than 2^64 bits"), "more");
+    if (t->torn)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->name),
+                                          "whole bytes"), "a last element of %s within a byte", sheaf_dtype_name(t->dtype));
+    if (t->end - t->begin != t->bytes) {
+        st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
+        sheaf_expected(st, "%" PRIu64 " bytes, by shape and dtype", t->bytes);
+        return sheaf_found(st, "%" PRIu64, t->end - t->begin);
+    }
+    return NULL;
+}
+
+static sheaf_status *check_tiling(const reading *r, int64_t kept, size_t size, int64_t file_size)
+{
+    const uint64_t room = (uint64_t)file_size - 8 - size;
+    uint64_t start = 0;
+    for (int64_t i = 0; i < kept; i++) {
+        sheaf_status *st = check_tensor(&r->tensor[i], start);
+        if (st != NULL)
+            return st;
+        start = r->tensor[i].end;
+    }
+    if (start == room)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "file size");
+    sheaf_expected(st, "%" PRIu64 " bytes of data after the header, as its tensors need", start);
+    sheaf_found(st, "%" PRIu64 " bytes", room);
+    if (room < start)
+        sheaf_try_this(st, "the file was cut short: copy or download it again");
+    return st;
+}
+
+/* Metadata: sorted, the last of equal keys. */
+static void tidy_metadata(reading *r)
+{
+    int64_t kept = 0;
+    /* Keys are few; a stable insertion keeps the order of equal ones. */
+    for (int64_t i = 0; i < r->npairs; i++) {
+        int64_t j = 0;
+        while (j < kept && strcmp(r->pair[j].key, r->pair[i].key) != 0)
+            j++;
+        if (j == kept) {
+            r->pair[kept++] = r->pair[i];
+            continue;
+        }
+        free(r->pair[j].value);
+        r->pair[j].value = r->pair[i].value;
+        free(r->pair[i].key);
+    }
+    r->npairs = kept;
+    if (kept > 0)
+        qsort(r->pair, (size_t)kept, sizeof *r->pair, by_key);
+}
+
+/* ---- the result ---- */
+
+/* qsort() takes no context, so names are sorted beside their indices. */
+typedef struct named { const char *name; int64_t index; } named;
+
+static int by_named(const void *a, const void *b)
+{
+    return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+static sheaf_status *index_names(sheaf_safetensors_header *out)
+{
+    const size_t n = (size_t)(out->count > 0 ? out->count : 1);
+    named *sorted = calloc(n, sizeof *sorted);
+    out->by_name = calloc(n, sizeof *out->by_name);
+    if (sorted == NULL || out->by_name == NULL) {
+        free(sorted);
+        return no_memory();
+    }
+    for (int64_t i = 0; i < out->count; i++)
+        sorted[i] = (named){ out->entry[i].name, i };
+    qsort(sorted, (size_t)out->count, sizeof *sorted, by_named);
+    for (int64_t i = 0; i < out->count; i++)
+        out->by_name[i] = sorted[i].index;
+    free(sorted);
+    return NULL;
+}
+
+static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, int64_t kept, size_t size)
+{
+    out->entry = calloc((size_t)(kept > 0 ? kept : 1), sizeof *out->entry);
+    if (out->entry == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < kept; i++) {
+        told *t = &r->tensor[i];
+        sheaf_safetensors_entry *e = &out->entry[i];
+        *e = (sheaf_safetensors_entry){ .name = t->name, .dtype = t->dtype, .ndim = t->ndim,
+                                        .offset = (int64_t)(8 + size + t->begin), .bytes = (int64_t)t->bytes };
+        memcpy(e->shape, t->shape, sizeof e->shape);
+        t->name = NULL;
+        out->count++;
+    }
+    out->pair = r->pair;
+    out->npairs = r->npairs;
+    r->pair = NULL;
+    r->npairs = 0;
+    return index_names(out);
+}
+
+static void pairs_free(sheaf_safetensors_pair *pair, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        free(pair[i].key);
+        free(pair[i].value);
+    }
+    free(pair);
+}
+
+sheaf_status *sheaf__safetensors_parse(sheaf_safetensors_header *out, const char *text, size_t size,
+                                       int64_t file_size)
+{
+    reading r = { 0 };
+    int64_t kept = 0;
+    *out = (sheaf_safetensors_header){ 0 };
+    sheaf_status *st = sheaf__scan_init(&r.scan, text, size);
+    if (st == NULL)
+        st = take_all(&r);
+    if (st == NULL) {
+        drop_duplicates(&r, &kept);
+        st = check_tiling(&r, kept, size, file_size);
+    }
+    if (st == NULL) {
+        tidy_metadata(&r);
+        st = hand_over(out, &r, kept, size);
+    }
+    for (int64_t i = 0; i < r.count; i++)
+        free(r.tensor[i].name);
+    free(r.tensor);
+    pairs_free(r.pair, r.npairs);
+    if (st != NULL)
+        sheaf__safetensors_header_release(out);
+    return sheaf_in(st, "header");
+}
+
+void sheaf__safetensors_header_release(sheaf_safetensors_header *header)
+{
+    for (int64_t i = 0; i < header->count; i++)
+        free((char *)header->entry[i].name);
+    free(header->entry);
+    free(header->by_name);
+    pairs_free(header->pair, header->npairs);
+    *header = (sheaf_safetensors_header){ 0 };
+}

@@ -1,0 +1,514 @@
+/* safetensors_test.c - the official parser's verdicts, hostile headers, and files that equal the official writer's. */
+#include "tests/check.h"
+#include "tests/golden.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "formats/safetensors.h"
+
+static char dir[64]; /* of this run, removed at the end */
+
+static const char *at(const char *name)
+{
+    static char path[4][300];
+    static int next;
+    char *p = path[next++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    return p;
+}
+
+/* ---- the official parser's verdicts ---- */
+
+/* "a:F32[1], z:F32[1]", sorted by name, as verdicts.json spells what a file holds. */
+static char *summary(const sheaf_safetensors *file)
+{
+    sheaf_text text = { 0 };
+    char *out = NULL;
+    const sheaf_safetensors_header *h = &file->header;
+    for (int64_t i = 0; i < h->count; i++) {
+        const sheaf_safetensors_entry *e = &h->entry[h->by_name[i]];
+        sheaf__text_add(&text, "%s%s:%s[", i > 0 ? ", " : "", e->name, sheaf_dtype_name(e->dtype));
+        for (int d = 0; d < e->ndim; d++)
+            sheaf__text_add(&text, "%s%" PRId64, d > 0 ? ", " : "", e->shape[d]);
+        sheaf__text_add(&text, "]");
+    }
+    CHECK_OK(sheaf__text_take(&out, &text));
+    return out;
+}
+
+/* What our message must contain where the official parser says what the key says. */
+static const struct { const char *theirs, *ours; } defects[] = {
+    { "header too small", "header length" },
+    { "header too large", "header length" },
+    { "invalid header length", "header length" },
+    { "invalid UTF-8", "UTF-8" },
+    { "unknown variant", "dtype" },
+    { "floating point", "shape" },
+    { "integer `-1`", "shape" },
+    { "expected a string", "__metadata__" },
+    { "missing field `data_offsets`", "data_offsets" },
+    { "key must be a string", "a string" },
+    { "trailing characters", "nothing after the JSON" },
+    { "not end up at a byte boundary", "whole bytes" },
+    { "invalid offset for tensor", "data_offsets" },
+    { "overflow computing buffer size", "2^64 bits" },
+    { "invalid shape, data type, or offset", "bytes, by shape and dtype" },
+    { "not fully covered", "bytes of data after the header" },
+};
+
+static void check_verdict(const char *path, const char *name, const char *verdict)
+{
+    sheaf_safetensors *file = NULL;
+    sheaf_status *st = sheaf__safetensors_open(&file, path);
+    if (strncmp(verdict, "accepted: ", 10) == 0) {
+        CHECK_OK(st);
+        char *text = summary(file);
+        assert_string_equal(text, verdict + 10);
+        free(text);
+        sheaf__safetensors_close(file);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(defects); i++)
+        if (strstr(verdict, defects[i].theirs) != NULL) {
+            CHECK_FAILS(st, SHEAF_E_FORMAT, defects[i].ours);
+            return;
+        }
+    fail_msg("%s: no row of defects[] knows the verdict '%s'", name, verdict);
+}
+
+static void test_open__judges_like_the_official_parser(void **state)
+{
+    json_t *root = json_load_file(golden("llama/safetensors_edge/verdicts.json"), 0, NULL);
+    const char *name;
+    json_t *verdict;
+    int n = 0;
+    assert_non_null(root);
+    json_object_foreach(json_object_get(root, "verdicts"), name, verdict) {
+        char path[700];
+        snprintf(path, sizeof path, "%s/%s", golden("llama/safetensors_edge"), name);
+        check_verdict(path, name, json_string_value(verdict));
+        n++;
+    }
+    assert_int_equal(n, 58);
+    json_decref(root);
+}
+
+/* ---- headers by hand ---- */
+
+#define T4 "\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]"
+
+/* Parses a header in a file that has `data` bytes of data. */
+static sheaf_status *parse_n(const char *text, size_t size, int64_t data)
+{
+    sheaf_safetensors_header header;
+    sheaf_status *st = sheaf__safetensors_parse(&header, text, size, 8 + (int64_t)size + data);
+    if (st == NULL)
+        sheaf__safetensors_header_release(&header);
+    return st;
+}
+
+static sheaf_status *parse(const char *text, int64_t data)
+{
+    return parse_n(text, strlen(text), data);
+}
+
+/* What serde_json and the official validation do in corners that no recorded file has. */
+static void test_parse__corners_accepted(void **state)
+{
+    static const struct { const char *text; int64_t data; } rows[] = {
+        { "{\"a\":{" T4 "}}", 4 },
+        { " \n\t\r{ \"a\" : { " T4 " } } \n", 4 },
+        { "{\"__metadata__\":null,\"a\":{" T4 "}}", 4 },
+        { "{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0 },
+        { "{\"a\":{" T4 ",\"x\":[1,-2.5e3,{\"y\":null}],\"x\":true}}", 4 },
+        { "{\"a\":{" T4 "},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2 },
+        { "{\"\\u0061\":{" T4 "},\"a\":{" T4 "}}", 4 }, /* one name in two spellings */
+        { "{\"\":{" T4 "}}", 4 },
+        { "{\"\\ud83d\\ude00\\n\\\"\":{" T4 "}}", 4 },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,18446744073709551615],\"data_offsets\":[0,0]}}", -1 },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,2,0],\"data_offsets\":[0,0]}}", 0 },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4 },
+        { "{\"b\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]},\"a\":{" T4 "},"
+          "\"c\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[4,4]}}", 4 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i].data >= 0)
+            CHECK_OK(parse(rows[i].text, rows[i].data));
+        else /* accepted by the official parser; an int64_t cannot hold it */
+            CHECK_FAILS(parse(rows[i].text, 0), SHEAF_E_UNSUPPORTED, "below 2^63");
+}
+
+static void test_parse__corners_refused(void **state)
+{
+    static const struct { const char *text; int64_t data; const char *part; } rows[] = {
+        { "", 0, "an object" },
+        { "[]", 0, "an object" },
+        { "{", 0, "a string" },
+        { "{}{}", 0, "nothing after" },
+        { "{\"a\":{" T4 "},}", 4, "a string" },
+        { "{\"a\":{" T4 "} \"b\":1}", 4, "',' or '}'" },
+        { "{\"a\" {" T4 "}}", 4, "':'" },
+        { "{\"a\":1}", 0, "an object with dtype" },
+        { "{\"a\":null}", 0, "an object with dtype" },
+        { "{\"a\":[\"F32\",[1],[0,4]]}", 4, "an object with dtype" },
+        { "{\"a\":{" T4 ",\"dtype\":\"F32\"}}", 4, "each field once" },
+        { "{\"a\":{" T4 ",\"shape\":[1]}}", 4, "each field once" },
+        { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ once" },
+        { "{\"__metadata__\":[]}", 0, "an object of strings" },
+        { "{\"__metadata__\":{\"a\":null}}", 0, "a string" },
+        { "{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{" T4 "}}", 4, "dtype" }, /* the lost duplicate must be sound too */
+        { "{\"a\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "a string" },
+        { "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype" },
+        { "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "shape" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "shape" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[-0],\"data_offsets\":[0,0]}}", 0, "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[01],\"data_offsets\":[0,4]}}", 4, "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1e0],\"data_offsets\":[0,4]}}", 4, "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4, "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[true],\"data_offsets\":[0,4]}}", 4, "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,],\"data_offsets\":[0,4]}}", 4, "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,18446744073709551616]}}", 4, "below 2^64" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "a second number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4, "']' after two numbers" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[]}}", 4, "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0, "2^64 bits" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[576460752303423489],\"data_offsets\":[0,4]}}", 4, "2^64 bits" }, /* 32 * that = 2^64 + 32 */
+        { "{\"a\":{" T4 ",\"x\":1e999}}", 4, "a number that a double can hold" },
+        { "{\"a\":{" T4 ",\"x\":tru}}", 4, "a JSON value" },
+        { "{\"a\":{" T4 ",\"x\":-}}", 4, "a number" },
+        { "{\"a\":{" T4 ",\"x\":1.}}", 4, "a number" },
+        { "{\"a\":{" T4 ",\"x\":.5}}", 4, "a JSON value" },
+        { "{\"a\":{" T4 ",\"x\":1e}}", 4, "a number" },
+        { "{\"a\":{" T4 ",\"x\":\"\\x\"}}", 4, "an escape" },
+        { "{\"a\":{" T4 ",\"x\":\"\\ud800\"}}", 4, "surrogate" },
+        { "{\"a\":{" T4 ",\"x\":\"\\ud800\\u0041\"}}", 4, "surrogate" },
+        { "{\"a\":{" T4 ",\"x\":\"\\udc00\"}}", 4, "surrogate" },
+        { "{\"a\":{" T4 ",\"x\":\"\\u12g4\"}}", 4, "hexadecimal" },
+        { "{\"a\":{" T4 ",\"x\":\"a\nb\"}}", 4, "control character" },
+        { "{\"a", 4, "the end of a string" },
+        { "{\"a\\", 4, "the end of a string" },
+        { "{\"a\":{" T4 "}}", 5, "4 bytes of data" },
+        { "{\"a\":{" T4 "}}", 3, "cut short" },
+        { "{\"a\":{" T4 "}}", 0, "cut short" },
+        { "{\"a\":{" T4 "},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[3,4]}}", 4, "an overlap" },
+        { "{\"a\":{" T4 "},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[5,6]}}", 6, "a hole" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_status *st = parse(rows[i].text, rows[i].data);
+        if (st == NULL)
+            fail_msg("accepted: %s", rows[i].text);
+        CHECK_FAILS(st, SHEAF_E_FORMAT, rows[i].part);
+    }
+    CHECK_FAILS(parse("{\"a\\u0000\":{" T4 "}}", 4), SHEAF_E_UNSUPPORTED, "NUL");
+    CHECK_FAILS(parse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4),
+                SHEAF_E_UNSUPPORTED, "at most 8 axes");
+}
+
+static void test_parse__utf8_is_strict(void **state)
+{
+    static const struct { const char *bytes; bool good; } rows[] = {
+        { "\xc3\xa9", true }, { "\xe4\xb8\xad", true }, { "\xf0\x9f\x98\x80", true }, { "\xf4\x8f\xbf\xbf", true },
+        { "\xef\xbf\xbf", true }, { "\x7f", true }, { "\x80", false }, { "\xc0\x80", false }, { "\xc1\xbf", false },
+        { "\xe0\x9f\xbf", false }, { "\xed\xa0\x80", false }, { "\xed\x9f\xbf", true }, { "\xf0\x8f\xbf\xbf", false },
+        { "\xf4\x90\x80\x80", false }, { "\xf5\x80\x80\x80", false }, { "\xff", false }, { "\xc3", false },
+        { "\xe4\xb8", false }, { "\xf0\x9f\x98", false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char text[200];
+        snprintf(text, sizeof text, "{\"%s\":{" T4 "}}", rows[i].bytes);
+        if (rows[i].good)
+            CHECK_OK(parse(text, 4));
+        else
+            CHECK_FAILS(parse(text, 4), SHEAF_E_FORMAT, "UTF-8");
+    }
+    sheaf_status *st = parse_n("{}\xf0\x9f\x98", 5, 0); /* a sequence that the end cuts */
+    CHECK_FAILS(st, SHEAF_E_FORMAT, "byte 2 of the JSON | UTF-8");
+}
+
+static void test_parse__depth_is_limited_as_in_serde(void **state)
+{
+    char text[1200];
+    for (int depth = 120; depth < 130; depth++) { /* of lists, inside two objects */
+        int n = snprintf(text, sizeof text, "{\"a\":{" T4 ",\"x\":");
+        memset(text + n, '[', (size_t)depth);
+        memset(text + n + depth, ']', (size_t)depth);
+        strcpy(text + n + 2 * depth, "}}");
+        if (depth + 2 <= 127)
+            CHECK_OK(parse(text, 4));
+        else
+            CHECK_FAILS(parse(text, 4), SHEAF_E_FORMAT, "at most 127 levels");
+    }
+}
+
+static void test_parse__every_cut_is_refused(void **state)
+{
+    static const char whole[] = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],"
+                                "\"data_offsets\":[0,8],\"x\":[1.5e3,null,\"\\u00e9\"]}}";
+    CHECK_OK(parse_n(whole, sizeof whole - 1, 8));
+    for (size_t n = 0; n < sizeof whole - 1; n++) {
+        char *exact = malloc(n + 1); /* so that reading past the end is seen */
+        memcpy(exact, whole, n);
+        sheaf_status *st = parse_n(exact, n, 8);
+        assert_non_null(st);
+        sheaf_status_free(st);
+        free(exact);
+    }
+}
+
+/* ---- reading ---- */
+
+static void test_read__boxes_of_a_file(void **state)
+{
+    sheaf_safetensors *file = NULL;
+    CHECK_OK(sheaf__safetensors_open(&file, golden("llama/tiny_llama/hf/model.safetensors")));
+    assert_string_equal(sheaf__safetensors_metadata(file, "format"), "pt");
+    assert_null(sheaf__safetensors_metadata(file, "formats"));
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, "model.layers.1.mlp.down_proj.weight");
+    assert_true(e != NULL && e->ndim == 2 && e->shape[0] == 64 && e->shape[1] == 172 && e->dtype == SHEAF_F32);
+    assert_null(sheaf__safetensors_find(file, "model.layers.9.mlp.down_proj.weight"));
+    static float whole[64 * 172], box[64 * 172];
+    CHECK_OK(sheaf__safetensors_read(file, e, 0, whole, e->bytes));
+    static const int64_t boxes[][4] = { { 0, 64, 0, 172 }, { 3, 5, 0, 172 }, { 0, 64, 21, 22 }, { 63, 1, 171, 1 },
+                                        { 5, 0, 3, 7 },    { 64, 0, 0, 172 }, { 2, 3, 172, 0 } };
+    for (size_t i = 0; i < ARRAY_LEN(boxes); i++) {
+        const int64_t *b = boxes[i];
+        CHECK_OK(sheaf__safetensors_read_box(file, e, b[0], b[1], b[2], b[3], box));
+        for (int64_t r = 0; r < b[1]; r++)
+            CHECK_BYTES("box", box + r * b[3], whole + (b[0] + r) * 172 + b[2], (size_t)b[3] * sizeof *box);
+    }
+    static const int64_t outside[][4] = { { 0, 65, 0, 172 }, { 64, 1, 0, 1 }, { -1, 2, 0, 1 }, { 0, 1, 170, 3 },
+                                          { 0, -1, 0, 1 },   { 0, 1, -1, 1 }, { 1, INT64_MAX, 0, 1 }, { 0, 1, 1, INT64_MAX } };
+    for (size_t i = 0; i < ARRAY_LEN(outside); i++)
+        CHECK_FAILS(sheaf__safetensors_read_box(file, e, outside[i][0], outside[i][1], outside[i][2], outside[i][3], box),
+                    SHEAF_E_ARG, "down_proj.weight': box");
+    CHECK_FAILS(sheaf__safetensors_read(file, e, e->bytes - 3, box, 4), SHEAF_E_ARG, "within 0 to");
+    const sheaf_safetensors_entry *norm = sheaf__safetensors_find(file, "model.norm.weight");
+    CHECK_OK(sheaf__safetensors_read(file, norm, 0, whole, norm->bytes));
+    CHECK_OK(sheaf__safetensors_read_box(file, norm, 10, 20, 0, 1, box));
+    CHECK_BYTES("one axis", box, whole + 10, 80);
+    sheaf__safetensors_close(file);
+}
+
+static void test_read__a_file_cut_after_opening(void **state)
+{
+    sheaf_safetensors *file = NULL;
+    sheaf_safetensors_writer *w = NULL;
+    const sheaf_safetensors_spec spec = { "a", SHEAF_F32, 1, { 4 } };
+    float values[4] = { 1, 2, 3, 4 };
+    CHECK_OK(sheaf__safetensors_begin(&w, at("cut"), &spec, 1, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_write(w, 0, 0, values, 16));
+    CHECK_OK(sheaf__safetensors_finish(w));
+    CHECK_OK(sheaf__safetensors_open(&file, at("cut")));
+    assert_int_equal(truncate(at("cut"), file->header.entry[0].offset + 10), 0);
+    CHECK_FAILS(sheaf__safetensors_read(file, file->header.entry, 0, values, 16), SHEAF_E_FORMAT,
+                "ends too early | 16 bytes at offset");
+    sheaf__safetensors_close(file);
+}
+
+/* ---- writing ---- */
+
+static char *slurp(const char *path, size_t *size)
+{
+    char *bytes = NULL;
+    CHECK_OK(sheaf__file_read_all(&bytes, size, path, 1 << 24));
+    return bytes;
+}
+
+/* Writes again what a file holds, tensors declared and written in a scrambled order and in pieces. */
+static void rewrite(const char *from, const char *to)
+{
+    sheaf_safetensors *file = NULL;
+    sheaf_safetensors_writer *w = NULL;
+    sheaf_safetensors_spec spec[64];
+    CHECK_OK(sheaf__safetensors_open(&file, from));
+    const int64_t n = file->header.count;
+    assert_true(n <= 64);
+    for (int64_t i = 0; i < n; i++) {
+        const sheaf_safetensors_entry *e = &file->header.entry[(i * 37 + 11) % n];
+        spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { 0 } };
+        memcpy(spec[i].shape, e->shape, sizeof e->shape);
+    }
+    CHECK_OK(sheaf__safetensors_begin(&w, to, spec, n, file->header.pair, file->header.npairs, NULL));
+    for (int64_t i = n - 1; i >= 0; i--) {
+        const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, spec[i].name);
+        char *bytes = malloc((size_t)e->bytes + 1);
+        const int64_t cut = e->bytes / 3;
+        CHECK_OK(sheaf__safetensors_read(file, e, 0, bytes, e->bytes));
+        CHECK_OK(sheaf__safetensors_write(w, i, cut, bytes + cut, e->bytes - cut));
+        CHECK_OK(sheaf__safetensors_write(w, i, 0, bytes, cut));
+        free(bytes);
+    }
+    CHECK_OK(sheaf__safetensors_finish(w));
+    sheaf__safetensors_close(file);
+}
+
+static void test_write__gives_the_bytes_of_the_official_writer(void **state)
+{
+    static const char *const files[] = {
+        "llama/tiny_llama/hf/model.safetensors",
+        "llama/tiny_qwen2/hf/model.safetensors",
+        "llama/tiny_llama/hf_sharded/model-00002-of-00005.safetensors",
+        "llama/half_precision/tiny_llama3rope_bf16.safetensors",
+        "llama/tiny_llama/lora/adapter_final/adapter_model.safetensors",
+        "llama/tiny_llama/fwd_inputs.safetensors", /* several dtypes */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        size_t n = 0, m = 0;
+        CHECK_OK(sheaf__remove_tree(at("again"), NULL));
+        rewrite(golden(files[i]), at("again"));
+        char *want = slurp(golden(files[i]), &n), *got = slurp(at("again"), &m);
+        if (n != m || memcmp(want, got, n) != 0)
+            fail_msg("%s: %zu and %zu bytes, not the same", files[i], n, m);
+        free(want);
+        free(got);
+    }
+}
+
+static void test_write__sorts_by_dtype_and_pads(void **state)
+{
+    const sheaf_safetensors_spec spec[] = { { "b", SHEAF_U8, 1, { 3 } }, { "z", SHEAF_F32, 0, { 0 } }, { "a", SHEAF_F32, 2, { 0, 5 } } };
+    const sheaf_safetensors_pair pair[] = { { "n", "1\n" }, { "format", "pt" } };
+    static const char want[] = "{\"__metadata__\":{\"format\":\"pt\",\"n\":\"1\\n\"},"
+                               "\"a\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[0,0]},"
+                               "\"z\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
+                               "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4,7]}}";
+    sheaf_safetensors_writer *w = NULL;
+    size_t size = 0;
+    CHECK_OK(sheaf__safetensors_begin(&w, at("sorted"), spec, 3, pair, 2, NULL));
+    CHECK_OK(sheaf__safetensors_write(w, 0, 0, "xyz", 3));
+    CHECK_OK(sheaf__safetensors_write(w, 1, 0, "1234", 4));
+    CHECK_OK(sheaf__safetensors_write(w, 2, 0, "", 0));
+    CHECK_OK(sheaf__safetensors_finish(w));
+    char *got = slurp(at("sorted"), &size);
+    const size_t header = (unsigned char)got[0] + 256u * (unsigned char)got[1];
+    assert_int_equal(header % 8, 0);
+    assert_int_equal(size, 8 + header + 7);
+    assert_memory_equal(got + 8, want, sizeof want - 1);
+    for (size_t i = sizeof want - 1; i < header; i++)
+        assert_int_equal(got[8 + i], ' ');
+    assert_memory_equal(got + 8 + header, "1234xyz", 7);
+    free(got);
+}
+
+static void test_write__boxes(void **state)
+{
+    const sheaf_safetensors_spec spec = { "w", SHEAF_U8, 2, { 3, 5 } };
+    sheaf_safetensors_writer *w = NULL;
+    size_t size = 0;
+    CHECK_OK(sheaf__safetensors_begin(&w, at("boxes"), &spec, 1, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_write_box(w, 0, 0, 2, 0, 5, "abcdefghij"));
+    CHECK_OK(sheaf__safetensors_write_box(w, 0, 2, 1, 0, 2, "kl"));
+    CHECK_OK(sheaf__safetensors_write_box(w, 0, 2, 1, 2, 3, "mno"));
+    CHECK_FAILS(sheaf__safetensors_write_box(w, 0, 2, 2, 0, 1, "xx"), SHEAF_E_ARG, "'w': box");
+    CHECK_FAILS(sheaf__safetensors_write_box(w, 1, 0, 1, 0, 1, "x"), SHEAF_E_ARG, "tensor number | 0 to 0 | 1");
+    CHECK_FAILS(sheaf__safetensors_write(w, 0, 14, "xx", 2), SHEAF_E_ARG, "within 0 to 15 | 2 from 14");
+    CHECK_OK(sheaf__safetensors_finish(w));
+    char *got = slurp(at("boxes"), &size);
+    assert_memory_equal(got + size - 15, "abcdefghijklmno", 15);
+    free(got);
+}
+
+static void test_write__refuses_unsound_declarations(void **state)
+{
+    static const struct { sheaf_safetensors_spec spec[2]; int64_t n; const char *part; } rows[] = {
+        { { { "a", SHEAF_F32, 1, { 1 } }, { "a", SHEAF_F16, 1, { 2 } } }, 2, "each name once" },
+        { { { "__metadata__", SHEAF_F32, 1, { 1 } } }, 1, "another name" },
+        { { { "a", SHEAF_F32, 1, { -1 } } }, 1, "shape" },
+        { { { "a", SHEAF_F4, 1, { 3 } } }, 1, "whole bytes" },
+        { { { "a", SHEAF_F64, 2, { INT64_MAX, 2 } } }, 1, "2^63 bits" },
+        { { { "a", SHEAF_F64, 9, { 1 } } }, 1, "at most 8 axes" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_safetensors_writer *w = NULL;
+        CHECK_FAILS(sheaf__safetensors_begin(&w, at("unsound"), rows[i].spec, rows[i].n, NULL, 0, NULL), SHEAF_E_ARG,
+                    rows[i].part);
+        assert_int_equal(sheaf__path_kind(at("unsound")), SHEAF_PATH_NONE);
+    }
+}
+
+static void test_write__an_incomplete_tensor_is_refused(void **state)
+{
+    const sheaf_safetensors_spec spec[] = { { "a", SHEAF_F32, 1, { 2 } }, { "b", SHEAF_F32, 1, { 2 } } };
+    sheaf_safetensors_writer *w = NULL;
+    const float two[2] = { 1, 2 };
+    for (int how = 0; how < 3; how++) {
+        CHECK_OK(sheaf__safetensors_begin(&w, at("part"), spec, 2, NULL, 0, NULL));
+        CHECK_OK(sheaf__safetensors_write(w, 0, 0, two, 8));
+        if (how == 1)
+            CHECK_OK(sheaf__safetensors_write(w, 1, 4, two, 4));
+        for (int i = 0; how == 2 && i < 2; i++) /* the same half twice */
+            CHECK_OK(sheaf__safetensors_write(w, 1, 4, two, 4));
+        CHECK_FAILS(sheaf__safetensors_finish(w), SHEAF_E_LAYOUT,
+                    how == 0 ? "'b' was not written as a whole | 8 bytes, each once | 0 bytes"
+                    : how == 1 ? "| 4 bytes" : "| 8 bytes, some twice");
+        assert_int_equal(sheaf__path_kind(at("part")), SHEAF_PATH_NONE);
+    }
+}
+
+static sheaf_status *write_small(sheaf_faults *faults)
+{
+    const sheaf_safetensors_spec spec = { "a", SHEAF_F32, 1, { 2 } };
+    const float two[2] = { 1, 2 };
+    sheaf_safetensors_writer *w = NULL;
+    sheaf_status *st = sheaf__safetensors_begin(&w, at("small"), &spec, 1, NULL, 0, faults);
+    if (st != NULL)
+        return st;
+    st = sheaf__safetensors_write(w, 0, 0, two, 8);
+    if (st == NULL)
+        return sheaf__safetensors_finish(w);
+    sheaf__safetensors_abandon(w);
+    return st;
+}
+
+static void test_write__any_failing_call_leaves_no_file(void **state)
+{
+    const sheaf_fault_action actions[] = { SHEAF_FAULT_FAIL, SHEAF_FAULT_ENOSPC };
+    for (size_t a = 0; a < ARRAY_LEN(actions); a++)
+        for (int n = 1;; n++) {
+            sheaf_faults faults = { .action = actions[a], .n = n };
+            CHECK_OK(sheaf__remove_tree(at("small"), NULL));
+            sheaf_status *st = write_small(&faults);
+            if (st == NULL) {
+                assert_true(n > 6); /* two allocations, open, reserve, header, data, fsync */
+                break;
+            }
+            sheaf_status_free(st);
+            assert_int_equal(sheaf__path_kind(at("small")), SHEAF_PATH_NONE);
+        }
+    sheaf__safetensors_abandon(NULL);
+}
+
+static int remove_dir(void **state)
+{
+    sheaf_status *st = sheaf__remove_tree(dir, NULL);
+    sheaf_status_free(st);
+    return st != NULL;
+}
+
+int main(void)
+{
+    strcpy(dir, "/tmp/sheaf-safetensors-XXXXXX");
+    if (mkdtemp(dir) == NULL)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open__judges_like_the_official_parser),
+        cmocka_unit_test(test_parse__corners_accepted),
+        cmocka_unit_test(test_parse__corners_refused),
+        cmocka_unit_test(test_parse__utf8_is_strict),
+        cmocka_unit_test(test_parse__depth_is_limited_as_in_serde),
+        cmocka_unit_test(test_parse__every_cut_is_refused),
+        cmocka_unit_test(test_read__boxes_of_a_file),
+        cmocka_unit_test(test_read__a_file_cut_after_opening),
+        cmocka_unit_test(test_write__gives_the_bytes_of_the_official_writer),
+        cmocka_unit_test(test_write__sorts_by_dtype_and_pads),
+        cmocka_unit_test(test_write__boxes),
+        cmocka_unit_test(test_write__refuses_unsound_declarations),
+        cmocka_unit_test(test_write__an_incomplete_tensor_is_refused),
+        cmocka_unit_test(test_write__any_failing_call_leaves_no_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, remove_dir);
+}

@@ -1,0 +1,299 @@
+/* safetensors_write.c - writing; see safetensors.h.
+ *
+ * The header is the official writer's: tensors by descending dtype, then by name; the
+ * metadata first; padded with spaces to a multiple of 8. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "safetensors.h"
+#include "safetensors_box.h"
+
+enum { LENGTH_BYTES = 8, ALIGNMENT = 8 };
+
+typedef struct target {
+    char *name;
+    sheaf_dtype dtype;
+    int ndim;
+    int64_t shape[SHEAF_SAFETENSORS_MAX_DIMS];
+    int64_t offset, bytes;
+    /* Bytes written, and the sum of their positions mod 2^64: one half written twice has the
+     * right count but not the right sum. */
+    _Atomic int64_t written;
+    _Atomic uint64_t positions;
+} target;
+
+struct sheaf_safetensors_writer {
+    sheaf_file file;
+    int64_t count;
+    target *target; /* as declared */
+};
+
+sheaf_status *sheaf__safetensors_bytes(int64_t *bytes, const sheaf_safetensors_spec *spec)
+{
+    int64_t bits = sheaf_dtype_bits(spec->dtype);
+    bool bad = spec->ndim < 0 || spec->ndim > SHEAF_SAFETENSORS_MAX_DIMS;
+    for (int i = 0; !bad && i < spec->ndim; i++)
+        bad = spec->shape[i] < 0 || __builtin_mul_overflow(bits, spec->shape[i], &bits);
+    if (bad || bits % 8 != 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor '%s': shape", spec->name),
+                              "at most %d axes, whole bytes, and a size below 2^63 bits", SHEAF_SAFETENSORS_MAX_DIMS);
+    *bytes = bits / 8;
+    return NULL;
+}
+
+/* ---- header ---- */
+
+static int by_dtype_then_name(const void *pa, const void *pb)
+{
+    const target *a = *(target *const *)pa, *b = *(target *const *)pb;
+    return a->dtype != b->dtype ? (a->dtype > b->dtype ? -1 : 1) : strcmp(a->name, b->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(target *const *)a)->name, (*(target *const *)b)->name);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const sheaf_safetensors_pair *)a)->key, ((const sheaf_safetensors_pair *)b)->key);
+}
+
+static sheaf_status *check_names(target **sorted, int64_t count)
+{
+    qsort(sorted, (size_t)count, sizeof *sorted, by_name);
+    for (int64_t i = 0; i < count; i++) {
+        const bool twice = i > 0 && strcmp(sorted[i - 1]->name, sorted[i]->name) == 0;
+        if (twice || strcmp(sorted[i]->name, "__metadata__") == 0)
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor '%s'", sorted[i]->name),
+                                  twice ? "each name once" : "another name");
+    }
+    return NULL;
+}
+
+static sheaf_status *add_metadata(sheaf_text *text, const sheaf_safetensors_pair *metadata, int64_t npairs)
+{
+    if (npairs == 0)
+        return NULL;
+    sheaf_safetensors_pair *sorted = malloc((size_t)npairs * sizeof *sorted);
+    if (sorted == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for metadata");
+    memcpy(sorted, metadata, (size_t)npairs * sizeof *sorted);
+    qsort(sorted, (size_t)npairs, sizeof *sorted, by_key);
+    sheaf__text_add(text, "\"__metadata__\":{");
+    for (int64_t i = 0; i < npairs; i++) {
+        sheaf__text_add(text, i > 0 ? "," : "");
+        sheaf__text_json(text, sorted[i].key);
+        sheaf__text_add(text, ":");
+        sheaf__text_json(text, sorted[i].value);
+    }
+    sheaf__text_add(text, "}");
+    free(sorted);
+    return NULL;
+}
+
+/* Gives each target its offset in the data and appends its line of the header. */
+static sheaf_status *add_targets(sheaf_text *text, target **sorted, int64_t count, bool comma, int64_t *total)
+{
+    *total = 0;
+    for (int64_t i = 0; i < count; i++) {
+        target *t = sorted[i];
+        t->offset = *total;
+        if (__builtin_add_overflow(*total, t->bytes, total))
+            return sheaf_fail(SHEAF_E_ARG, "tensor '%s': the file would be larger than 2^63 bytes", t->name);
+        sheaf__text_add(text, comma || i > 0 ? "," : "");
+        sheaf__text_json(text, t->name);
+        sheaf__text_add(text, ":{\"dtype\":\"%s\",\"shape\":[", sheaf_dtype_name(t->dtype));
+        for (int d = 0; d < t->ndim; d++)
+            sheaf__text_add(text, "%s%" PRId64, d > 0 ? "," : "", t->shape[d]);
+        sheaf__text_add(text, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", t->offset, *total);
+    }
+    return NULL;
+}
+
+static sheaf_status *make_header(char **out, size_t *size, int64_t *total, sheaf_safetensors_writer *w,
+                                 const sheaf_safetensors_pair *metadata, int64_t npairs)
+{
+    sheaf_text text = { 0 };
+    target **sorted = calloc((size_t)(w->count > 0 ? w->count : 1), sizeof *sorted);
+    if (sorted == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the header");
+    for (int64_t i = 0; i < w->count; i++)
+        sorted[i] = &w->target[i];
+    sheaf_status *st = check_names(sorted, w->count);
+    qsort(sorted, (size_t)w->count, sizeof *sorted, by_dtype_then_name);
+    sheaf__text_bytes(&text, "\0\0\0\0\0\0\0\0{", LENGTH_BYTES + 1);
+    if (st == NULL)
+        st = add_metadata(&text, metadata, npairs);
+    if (st == NULL)
+        st = add_targets(&text, sorted, w->count, npairs > 0, total);
+    free(sorted);
+    sheaf__text_add(&text, "}");
+    while (text.size % ALIGNMENT != 0 && !text.failed)
+        sheaf__text_bytes(&text, " ", 1);
+    *size = text.size;
+    if (st == NULL && *size - LENGTH_BYTES > SHEAF_SAFETENSORS_MAX_HEADER)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header"), "at most %d bytes; use several files",
+                            SHEAF_SAFETENSORS_MAX_HEADER);
+    if (st == NULL)
+        st = sheaf__text_take(out, &text);
+    sheaf__text_release(&text);
+    for (int i = 0; st == NULL && i < LENGTH_BYTES; i++)
+        (*out)[i] = (char)((*size - LENGTH_BYTES) >> (8 * i) & 0xff);
+    return st;
+}
+
+/* ---- begin, write, finish ---- */
+
+static void writer_free(sheaf_safetensors_writer *w)
+{
+    for (int64_t i = 0; w->target != NULL && i < w->count; i++)
+        free(w->target[i].name);
+    free(w->target);
+    free(w);
+}
+
+static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safetensors_spec *specs)
+{
+    for (int64_t i = 0; i < w->count; i++) {
+        target *t = &w->target[i];
+        sheaf_status *st = sheaf__safetensors_bytes(&t->bytes, &specs[i]);
+        if (st != NULL)
+            return st;
+        t->dtype = specs[i].dtype;
+        t->ndim = specs[i].ndim;
+        memcpy(t->shape, specs[i].shape, sizeof t->shape);
+        t->name = strdup(specs[i].name);
+        if (t->name == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "out of memory for names");
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const char *path,
+                                       const sheaf_safetensors_spec *specs, int64_t count,
+                                       const sheaf_safetensors_pair *metadata, int64_t npairs,
+                                       sheaf_faults *faults)
+{
+    char *header = NULL;
+    size_t size = 0;
+    int64_t total = 0, whole = 0;
+    sheaf_safetensors_writer *w = sheaf__fault_calloc(faults, 1, sizeof *w);
+    if (w != NULL)
+        w->target = sheaf__fault_calloc(faults, (size_t)count, sizeof *w->target);
+    if (w == NULL || w->target == NULL) {
+        free(w);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+    }
+    w->count = count;
+    sheaf_status *st = copy_specs(w, specs);
+    if (st == NULL)
+        st = make_header(&header, &size, &total, w, metadata, npairs);
+    if (st == NULL && __builtin_add_overflow(total, (int64_t)size, &whole))
+        st = sheaf_fail(SHEAF_E_ARG, "the file would be larger than 2^63 bytes");
+    if (st != NULL) {
+        writer_free(w);
+        free(header);
+        return sheaf_in(st, "%s", path);
+    }
+    for (int64_t i = 0; i < count; i++)
+        w->target[i].offset += (int64_t)size;
+    st = sheaf__file_create(&w->file, path, faults);
+    if (st != NULL) {
+        writer_free(w);
+        free(header);
+        return st;
+    }
+    st = sheaf__file_reserve(&w->file, whole);
+    if (st == NULL)
+        st = sheaf__file_write_at(&w->file, header, size, 0);
+    free(header);
+    if (st != NULL)
+        sheaf__safetensors_abandon(w);
+    else
+        *out = w;
+    return st;
+}
+
+/* begin + (begin + 1) + ... , `n` terms, mod 2^64. */
+static uint64_t sum_of_positions(int64_t begin, int64_t n)
+{
+    const uint64_t b = (uint64_t)begin, m = (uint64_t)n;
+    return b * m + (m % 2 == 0 ? m / 2 * (m - 1) : m * ((m - 1) / 2));
+}
+
+sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t index, int64_t begin,
+                                       const void *src, int64_t bytes)
+{
+    if (index < 0 || index >= w->count)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tensor number", w->file.path),
+                                          "0 to %" PRId64, w->count - 1), "%" PRId64, index);
+    target *t = &w->target[index];
+    if (begin < 0 || bytes < 0 || begin > t->bytes || bytes > t->bytes - begin) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: tensor '%s': bytes", w->file.path, t->name);
+        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, t->bytes), "%" PRId64 " from %" PRId64, bytes, begin);
+    }
+    sheaf_status *st = sheaf__file_write_at(&w->file, src, (size_t)bytes, t->offset + begin);
+    if (st == NULL) {
+        t->written += bytes;
+        t->positions += sum_of_positions(begin, bytes);
+    }
+    return sheaf_in(st, "tensor '%s'", t->name);
+}
+
+sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t index, int64_t row0,
+                                           int64_t rows, int64_t col0, int64_t cols, const void *src)
+{
+    if (index < 0 || index >= w->count)
+        return sheaf__safetensors_write(w, index, 0, src, 0);
+    const target *t = &w->target[index];
+    sheaf_status *st = sheaf__safetensors_check_box(t->name, t->dtype, t->ndim, t->shape, row0, rows, col0, cols);
+    if (st != NULL)
+        return sheaf_in(st, "%s", w->file.path);
+    const int64_t width = t->ndim == 2 ? t->shape[1] : 1, size = (int64_t)sheaf_dtype_bytes(t->dtype);
+    if (cols == width)
+        return sheaf__safetensors_write(w, index, row0 * width * size, src, rows * width * size);
+    for (int64_t r = 0; st == NULL && r < rows; r++)
+        st = sheaf__safetensors_write(w, index, ((row0 + r) * width + col0) * size,
+                                      (const char *)src + r * cols * size, cols * size);
+    return st;
+}
+
+static sheaf_status *check_written(const sheaf_safetensors_writer *w)
+{
+    for (int64_t i = 0; i < w->count; i++) {
+        const target *t = &w->target[i];
+        if (t->written == t->bytes && t->positions == sum_of_positions(0, t->bytes))
+            continue;
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s' was not written as a whole", w->file.path, t->name);
+        sheaf_expected(st, "%" PRId64 " bytes, each once", t->bytes);
+        return sheaf_found(st, t->written == t->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
+                           (int64_t)t->written);
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *w)
+{
+    sheaf_status *st = check_written(w);
+    if (st == NULL)
+        st = sheaf__file_sync(&w->file);
+    if (st != NULL) {
+        sheaf__safetensors_abandon(w);
+        return st;
+    }
+    st = sheaf__file_close(&w->file);
+    writer_free(w);
+    return st;
+}
+
+void sheaf__safetensors_abandon(sheaf_safetensors_writer *w)
+{
+    if (w == NULL)
+        return;
+    sheaf_status_free(sheaf__remove_tree(w->file.path, w->file.faults));
+    sheaf_status_free(sheaf__file_close(&w->file));
+    writer_free(w);
+}

@@ -1,0 +1,118 @@
+/* config_keys.c - see config_keys.h. Keys as transformers 4.x and 5.x write them. */
+#include "config_keys.h"
+
+#include <string.h>
+
+static const char *const read_keys[] = {
+    "architectures", "attention_bias", "bos_token_id", "dtype", "eos_token_id", "head_dim",
+    "hidden_act", "hidden_size", "initializer_range", "intermediate_size", "layer_types",
+    "max_position_embeddings", "max_window_layers", "mlp_bias", "model_type", "num_attention_heads",
+    "num_hidden_layers", "num_key_value_heads", "pad_token_id", "partial_rotary_factor",
+    "rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "sheaf_tokenizer",
+    "sliding_window", "tie_word_embeddings", "torch_dtype", "use_sliding_window", "vocab_size",
+};
+
+/* Settings of generation, of printing, of other tasks, and marks that tools leave behind:
+ * the values of logits, losses and gradients do not depend on them. */
+static const char *const harmless_keys[] = {
+    "_attn_implementation_autoset", "_attn_implementation_internal", "_commit_hash", "_flash_attn_2_enabled",
+    "_name_or_path", "attn_implementation", "bad_words_ids", "begin_suppress_tokens",
+    "decoder_start_token_id", "diversity_penalty", "do_sample", "early_stopping",
+    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task",
+    "forced_bos_token_id", "forced_eos_token_id", "id2label", "is_decoder", "label2id",
+    "length_penalty", "max_length", "max_sequence_length", "min_length", "model_name",
+    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences",
+    "output_attentions", "output_hidden_states", "output_scores", "prefix", "problem_type",
+    "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate",
+    "sep_token_id", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss",
+    "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript",
+    "transformers_version", "typical_p", "unk_token_id", "unsloth_fixed", "unsloth_version", "use_bfloat16",
+    "use_cache",
+};
+
+static const sheaf_unsupported_key unsupported_keys[] = {
+    { "add_cross_attention", SHEAF_NEUTRAL_ZERO, "adds attention to another sequence" },
+    { "alibi", SHEAF_NEUTRAL_ZERO, "replaces the rotary embedding" },
+    { "attention_dropout", SHEAF_NEUTRAL_ZERO, "drops attention weights in training" },
+    { "attention_multiplier", SHEAF_NEUTRAL_NULL, "scales attention" },
+    { "attn_logit_softcapping", SHEAF_NEUTRAL_NULL, "caps attention scores" },
+    { "chunk_size_feed_forward", SHEAF_NEUTRAL_ZERO, "cuts the MLP along the sequence" },
+    { "clip_qkv", SHEAF_NEUTRAL_NULL, "clips queries, keys and values" },
+    { "compression_config", SHEAF_NEUTRAL_NULL, "stores compressed weights" },
+    { "cross_attention_hidden_size", SHEAF_NEUTRAL_NULL, "adds attention to another sequence" },
+    { "embd_pdrop", SHEAF_NEUTRAL_ZERO, "drops embedding values in training" },
+    { "embedding_multiplier", SHEAF_NEUTRAL_ONE, "scales the embedding" },
+    { "final_logit_softcapping", SHEAF_NEUTRAL_NULL, "caps logits" },
+    { "hidden_dropout", SHEAF_NEUTRAL_ZERO, "drops hidden values in training" },
+    { "hidden_dropout_prob", SHEAF_NEUTRAL_ZERO, "drops hidden values in training" },
+    { "is_encoder_decoder", SHEAF_NEUTRAL_ZERO, "is another kind of model" },
+    { "logit_scale", SHEAF_NEUTRAL_ONE, "scales logits" },
+    { "logits_scaling", SHEAF_NEUTRAL_ONE, "scales logits" },
+    { "mlp_multiplier", SHEAF_NEUTRAL_ONE, "scales the MLP" },
+    { "num_experts", SHEAF_NEUTRAL_NULL, "is a mixture of experts" },
+    { "num_local_experts", SHEAF_NEUTRAL_NULL, "is a mixture of experts" },
+    { "pretraining_tp", SHEAF_NEUTRAL_ONE, "adds products in another order" },
+    { "pruned_heads", SHEAF_NEUTRAL_EMPTY, "removes attention heads" },
+    { "qk_layernorm", SHEAF_NEUTRAL_ZERO, "norms queries and keys" },
+    { "quantization_config", SHEAF_NEUTRAL_NULL, "stores quantized weights" },
+    { "resid_pdrop", SHEAF_NEUTRAL_ZERO, "drops hidden values in training" },
+    { "residual_dropout", SHEAF_NEUTRAL_ZERO, "drops hidden values in training" },
+    { "residual_multiplier", SHEAF_NEUTRAL_ONE, "scales each layer's output" },
+    { "scale_depth", SHEAF_NEUTRAL_NULL, "scales each layer's output" },
+    { "scale_emb", SHEAF_NEUTRAL_ONE, "scales the embedding" },
+    { "text_config", SHEAF_NEUTRAL_NULL, "is a model of several parts" },
+    { "use_mrope", SHEAF_NEUTRAL_ZERO, "has three-part rotary positions" },
+    { "use_qk_norm", SHEAF_NEUTRAL_ZERO, "norms queries and keys" },
+    { "vision_config", SHEAF_NEUTRAL_NULL, "is a model of several parts" },
+};
+
+static bool in_list(const char *key, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(key, list[i]) == 0)
+            return true;
+    return false;
+}
+
+bool sheaf__config_key_is_read(const char *key)
+{
+    return in_list(key, read_keys, sizeof read_keys / sizeof *read_keys);
+}
+
+bool sheaf__config_key_is_harmless(const char *key)
+{
+    return in_list(key, harmless_keys, sizeof harmless_keys / sizeof *harmless_keys);
+}
+
+const sheaf_unsupported_key *sheaf__config_key_unsupported(const char *key)
+{
+    for (size_t i = 0; i < sizeof unsupported_keys / sizeof *unsupported_keys; i++)
+        if (strcmp(key, unsupported_keys[i].key) == 0)
+            return &unsupported_keys[i];
+    return NULL;
+}
+
+bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value)
+{
+    if (json_is_null(value))
+        return true;
+    switch (neutral) {
+    case SHEAF_NEUTRAL_NULL:
+        return false;
+    case SHEAF_NEUTRAL_ZERO:
+        return json_is_false(value) || (json_is_number(value) && json_number_value(value) == 0);
+    case SHEAF_NEUTRAL_ONE:
+        return json_is_number(value) && json_number_value(value) == 1;
+    case SHEAF_NEUTRAL_EMPTY:
+        return json_is_false(value) || (json_is_object(value) && json_object_size(value) == 0) ||
+               (json_is_array(value) && json_array_size(value) == 0);
+    }
+    return false;
+}
+
+const char *sheaf__neutral_text(sheaf_neutral neutral)
+{
+    static const char *const text[] = { "no such key, or null", "0, false or null", "1 or null",
+                                        "nothing in it, or null" };
+    return text[neutral];
+}

@@ -1,0 +1,215 @@
+/* schema.c - see sheaf/schema.h. Names, shapes and cuts as docs/layouts.md lists them. */
+#include "sheaf/schema.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PER_LAYER_MOST = 16 }; /* 2 norms, 7 weights, 7 biases */
+
+/* A schema while it grows. */
+typedef struct builder {
+    sheaf_schema *schema;
+    int64_t room;
+    bool failed;
+} builder;
+
+/* The module's name; "model.layers.%d." is put before names inside a layer. */
+static const char *const module_name[SHEAF_ROLES] = {
+    [SHEAF_EMBED] = "model.embed_tokens",      [SHEAF_HEAD] = "lm_head",
+    [SHEAF_Q] = "self_attn.q_proj",            [SHEAF_K] = "self_attn.k_proj",
+    [SHEAF_V] = "self_attn.v_proj",            [SHEAF_O] = "self_attn.o_proj",
+    [SHEAF_GATE] = "mlp.gate_proj",            [SHEAF_UP] = "mlp.up_proj",
+    [SHEAF_DOWN] = "mlp.down_proj",            [SHEAF_NORM_IN] = "input_layernorm",
+    [SHEAF_NORM_POST] = "post_attention_layernorm", [SHEAF_NORM_FINAL] = "model.norm",
+};
+
+static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
+{
+    sheaf_schema *schema = b->schema;
+    sheaf_tensor *t = &schema->tensor[schema->count];
+    assert(schema->count < b->room);
+    if (b->failed)
+        return NULL;
+    *t = (sheaf_tensor){ .role = role, .bias = bias, .layer = layer, .in_axis = -1, .out_axis = -1 };
+    char prefix[40] = "";
+    if (layer >= 0)
+        snprintf(prefix, sizeof prefix, "model.layers.%d.", layer);
+    if (asprintf(&t->module, "%s%s", prefix, module_name[role]) < 0)
+        t->module = NULL;
+    if (asprintf(&t->name, "%s%s.%s", prefix, module_name[role], bias ? "bias" : "weight") < 0)
+        t->name = NULL;
+    b->failed = t->module == NULL || t->name == NULL;
+    schema->count++;
+    return b->failed ? NULL : t;
+}
+
+static void add_vector(builder *b, sheaf_role role, int layer, bool bias, int64_t n, sheaf_cut cut)
+{
+    sheaf_tensor *t = add(b, role, layer, bias);
+    if (t == NULL)
+        return;
+    t->ndim = 1;
+    t->shape[0] = n;
+    t->shape[1] = 1;
+    t->cut = cut;
+    t->cut.slices = b->schema->slices;
+}
+
+/* A weight [out, in] cut along `axis` in `units` units; its bias, if it has one, is cut like
+ * the weight's out axis. */
+static void add_weight(builder *b, sheaf_role role, int layer, int64_t out, int64_t in, int axis,
+                       int64_t units, bool bias)
+{
+    sheaf_tensor *t = add(b, role, layer, false);
+    if (t == NULL)
+        return;
+    t->ndim = 2;
+    t->shape[0] = out;
+    t->shape[1] = in;
+    t->in_axis = 1;
+    t->out_axis = 0;
+    t->cut = (sheaf_cut){ .axis = axis, .slices = b->schema->slices, .nparts = 1,
+                          .part = { { units, (axis == 0 ? out : in) / units } } };
+    if (bias)
+        add_vector(b, role, layer, true, out, axis == 0 ? t->cut : (sheaf_cut){ 0 });
+}
+
+static void add_layer(builder *b, const sheaf_config *c, int layer)
+{
+    const sheaf_cut whole = { 0 };
+    const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    add_vector(b, SHEAF_NORM_IN, layer, false, c->hidden, whole);
+    /* Query heads travel with the key/value head they read: the unit is the whole group. */
+    add_weight(b, SHEAF_Q, layer, q, c->hidden, 0, c->kv_heads, c->qkv_bias);
+    add_weight(b, SHEAF_K, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
+    add_weight(b, SHEAF_V, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
+    add_weight(b, SHEAF_O, layer, c->hidden, q, 1, c->kv_heads, c->o_bias);
+    add_vector(b, SHEAF_NORM_POST, layer, false, c->hidden, whole);
+    add_weight(b, SHEAF_GATE, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
+    add_weight(b, SHEAF_UP, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
+    add_weight(b, SHEAF_DOWN, layer, c->hidden, c->ffn, 1, c->ffn, c->mlp_bias);
+}
+
+/* Callers may hand in a config they made themselves, not one that was read. */
+static sheaf_status *check_config(const sheaf_config *c, int slices)
+{
+    const struct { const char *name; int64_t value, most; } sizes[] = {
+        { "vocab", c->vocab, INT32_MAX },      { "hidden", c->hidden, 1 << 24 },
+        { "ffn", c->ffn, 1 << 26 },            { "layers", c->layers, 4096 },
+        { "heads", c->heads, 1 << 16 },        { "kv_heads", c->kv_heads, 1 << 16 },
+        { "head_dim", c->head_dim, 1 << 16 },
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name),
+                                              "1 to %" PRId64, sizes[i].most), "%" PRId64, sizes[i].value);
+    if (slices < 1 || slices > SHEAF_MAX_SLICES || (slices & (slices - 1)) != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "slices"), "a power of two from 1 to %d",
+                                          SHEAF_MAX_SLICES), "%d", slices);
+    if (c->heads % c->kv_heads != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"),
+                                          "a multiple of the %" PRId64 " key/value heads", c->kv_heads),
+                           "%" PRId64, c->heads);
+    const int64_t rotated = (int64_t)((double)c->head_dim * (c->rope.partial == 0 ? 1 : c->rope.partial));
+    if (rotated < 2 || rotated % 2 != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: head_dim"),
+                                          "an even number of rotated elements in a head"),
+                           "%" PRId64 " of a head of %" PRId64, rotated, c->head_dim);
+    return NULL;
+}
+
+sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config, int slices)
+{
+    sheaf_status *st = check_config(config, slices);
+    if (st != NULL)
+        return st;
+    builder b = { calloc(1, sizeof *b.schema), 3 + PER_LAYER_MOST * config->layers, false };
+    if (b.schema != NULL)
+        b.schema->tensor = calloc((size_t)b.room, sizeof *b.schema->tensor);
+    if (b.schema == NULL || b.schema->tensor == NULL) {
+        sheaf_schema_free(b.schema);
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+    }
+    b.schema->config = *config;
+    b.schema->config.json = b.schema->config.unknown_keys = NULL;
+    b.schema->slices = slices;
+    /* The table maps a token (its in axis, cut) to a hidden vector. */
+    add_weight(&b, SHEAF_EMBED, -1, config->vocab, config->hidden, 0, config->vocab, false);
+    if (!b.failed) {
+        b.schema->tensor[0].in_axis = 0;
+        b.schema->tensor[0].out_axis = 1;
+    }
+    for (int64_t i = 0; i < config->layers; i++)
+        add_layer(&b, config, (int)i);
+    add_vector(&b, SHEAF_NORM_FINAL, -1, false, config->hidden, (sheaf_cut){ 0 });
+    if (!config->tied)
+        add_weight(&b, SHEAF_HEAD, -1, config->vocab, config->hidden, 0, config->vocab, false);
+    if (b.failed) {
+        sheaf_schema_free(b.schema);
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors");
+    }
+    *out = b.schema;
+    return NULL;
+}
+
+void sheaf_schema_free(sheaf_schema *schema)
+{
+    if (schema == NULL)
+        return;
+    for (int64_t i = 0; schema->tensor != NULL && i < schema->count; i++) {
+        free(schema->tensor[i].name);
+        free(schema->tensor[i].module);
+    }
+    free(schema->tensor);
+    free(schema);
+}
+
+const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role, int layer, bool bias)
+{
+    /* Layers are equally long, so a layer's tensors start at a known place. */
+    const int64_t outside = 2 + (schema->config.tied ? 0 : 1);
+    const int64_t per_layer = (schema->count - outside) / schema->config.layers;
+    int64_t begin = 0, end = schema->count;
+    if (layer >= schema->config.layers)
+        return NULL;
+    if (layer >= 0) {
+        begin = 1 + per_layer * layer;
+        end = begin + per_layer;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (t->role == role && t->layer == layer && t->bias == bias)
+            return t;
+        if (layer < 0 && i == 0) /* skip the layers */
+            i += per_layer * schema->config.layers;
+    }
+    return NULL;
+}
+
+const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *name)
+{
+    static const char prefix[] = "model.layers.";
+    int layer = -1, used = 0;
+    if (strncmp(name, prefix, sizeof prefix - 1) == 0 &&
+        (sscanf(name + sizeof prefix - 1, "%9d%n", &layer, &used) != 1 || layer < 0))
+        return NULL;
+    for (int role = 0; role < SHEAF_ROLES; role++)
+        for (int bias = 0; bias < 2; bias++) {
+            const sheaf_tensor *t = sheaf_schema_get(schema, (sheaf_role)role, layer, bias != 0);
+            if (t != NULL && strcmp(t->name, name) == 0)
+                return t;
+        }
+    return NULL;
+}
+
+sheaf_range sheaf_tensor_slice(const sheaf_tensor *tensor, int slice)
+{
+    if (tensor->cut.nparts == 0)
+        return (sheaf_range){ 0, tensor->shape[tensor->cut.axis] };
+    const int64_t units = tensor->cut.part[0].units, wide = tensor->cut.part[0].rows_per_unit;
+    const int64_t s = slice, slices = tensor->cut.slices;
+    return (sheaf_range){ units * s / slices * wide, units * (s + 1) / slices * wide };
+}
