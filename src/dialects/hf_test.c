@@ -274,8 +274,22 @@ static void test_check__counts_when_there_are_many(void **state)
                 "\"num_attention_heads\":4,\"num_key_value_heads\":2}");
     CHECK_FAILS(open_and_check(at("model"), config), SHEAF_E_LAYOUT, "all 30 that config.json asks for | 18 missing: model.layers.1.input_layernorm.weight, ");
     CHECK_FAILS(open_and_check(at("model"), config), SHEAF_E_LAYOUT, "self_attn.o_proj.weight and others | ");
+    put(config, "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":64,\"intermediate_size\":172,\"num_hidden_layers\":1,"
+                "\"num_attention_heads\":8,\"num_key_value_heads\":4}");
+    CHECK_FAILS(open_and_check(golden("llama/tiny_llama/hf"), config), SHEAF_E_LAYOUT,
+                "only the 12 that config.json asks for | 18 more: model.layers.1.input_layernorm.weight, model.layers.1.mlp.down_proj.weight, "
+                "model.layers.1.mlp.gate_proj.weight, model.layers.1.mlp.up_proj.weight, model.layers.1.post_attention_layernorm.weight and others");
     snprintf(config, sizeof config, "%s", golden("llama/tiny_llama3rope/hf/config.json"));
     CHECK_FAILS(open_and_check(golden("llama/tiny_llama/hf"), config), SHEAF_E_LAYOUT, "263 rows, the vocabulary in config.json | 511 rows");
+}
+
+static void test_check__looks_at_the_tables_first(void **state)
+{
+    const change part = { .name = "lm_head.weight", .ndim = 2, .shape = { 256, 8 } };
+    make_model(&part, 0);
+    put(at("other.json"), "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":24,\"num_hidden_layers\":2,"
+                          "\"num_attention_heads\":4,\"num_key_value_heads\":2}");
+    CHECK_FAILS(open_and_check(at("model"), at("other.json")), SHEAF_E_LAYOUT, "'lm_head.weight': axis 0");
 }
 
 /* ---- index and shards ---- */
@@ -293,6 +307,7 @@ static void edit(const char *path, const char *from, const char *to)
     free(text);
 }
 
+#define IN2 "\"model-00002-of-00003.safetensors\""
 #define NORM "\"model.norm.weight\": \"model-00002-of-00003.safetensors\""
 
 static void test_index__disagreements_are_named(void **state)
@@ -305,6 +320,9 @@ static void test_index__disagreements_are_named(void **state)
         { NORM, "\"model.norm.weight\": \"../model-00002-of-00003.safetensors\"", SHEAF_E_FORMAT, "weight_map: 'model.norm.weight' | the name of a .safetensors file in the same folder | \"../model" },
         { NORM, "\"model.norm.weight\": \"/etc/passwd\"", SHEAF_E_FORMAT, "in the same folder" },
         { NORM, "\"model.norm.weight\": \"sub/model.safetensors\"", SHEAF_E_FORMAT, "in the same folder" },
+        { NORM, NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2, SHEAF_E_LAYOUT, "e4 (model-00002-of-00003.safetensors), e5 (model-00002-of-00003.safetensors) | " },
+        { NORM, NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2 ",\"e6\":" IN2 ",\"e7\":" IN2, SHEAF_E_LAYOUT, "e5 (model-00002-of-00003.safetensors) and 2 more" },
+        { NORM, "\"model.norm.weight\": \".model.safetensors\"", SHEAF_E_FORMAT, "in the same folder" },
         { NORM, "\"model.norm.weight\": \"..\"", SHEAF_E_FORMAT, "in the same folder" },
         { NORM, "\"model.norm.weight\": \"\"", SHEAF_E_FORMAT, "in the same folder" },
         { NORM, "\"model.norm.weight\": \"model.bin\"", SHEAF_E_FORMAT, "in the same folder" },
@@ -545,6 +563,7 @@ int main(void)
         cmocka_unit_test(test_check__accepts_what_does_no_harm),
         cmocka_unit_test(test_check__names_what_is_wrong),
         cmocka_unit_test(test_check__counts_when_there_are_many),
+        cmocka_unit_test(test_check__looks_at_the_tables_first),
         cmocka_unit_test(test_index__disagreements_are_named),
         cmocka_unit_test(test_index__buffers_may_differ),
         cmocka_unit_test(test_shards__damage_names_the_file),
