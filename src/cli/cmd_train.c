@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "monitor/monitor.h"
+#include "monitor/provenance.h"
 #include "signals.h"
 #include "train/train.h"
 #include "train_flags.h"
@@ -18,6 +19,8 @@ const char cmd_train_usage[] =
 /* Events go to the monitor once it is open, to the command's own lines before. */
 typedef struct session {
     cli *cli;
+    int nwords;
+    const char *const *word; /* of the command line */
     const sheaf_train_options *options;
     sheaf_monitor *monitor;
 } session;
@@ -34,8 +37,19 @@ static sheaf_status *begin(void *self, int64_t keep_steps)
     char *path = NULL;
     if (asprintf(&path, "%s/metrics.jsonl", s->options->out) < 0)
         return sheaf_fail(SHEAF_E_MEMORY, "metrics.jsonl");
+    const sheaf_train_options *o = s->options;
+    const sheaf_provenance run = { .step = keep_steps, .ranks = o->tp, .threads = o->threads, .carrier = "threads",
+                                   .nwords = s->nwords, .word = s->word };
+    char *provenance = NULL;
     sheaf_status *st = sheaf_monitor_open(&s->monitor, &(sheaf_monitor_options){ .progress = s->cli->err, .metrics = path,
                                                                                 .keep_steps = keep_steps });
+    if (st == NULL && asprintf(&provenance, "%s/run.json", o->out) < 0) {
+        provenance = NULL;
+        st = sheaf_fail(SHEAF_E_MEMORY, "run.json");
+    }
+    if (st == NULL)
+        st = sheaf_provenance_add(provenance, &run, &s->cli->events);
+    free(provenance);
     free(path);
     return st;
 }
@@ -67,7 +81,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     sheaf_train_options_default(&o);
     cli_option table[CLI_MAX_OPTIONS];
     train_flags(table, &o, false);
-    session s = { cli, &o, NULL };
+    session s = { cli, argc, (const char *const *)argv, &o, NULL };
     const sheaf_events events = { forward_event, &s };
     const sheaf_train_hooks hooks = { .begin = begin, .events = &events, .before_save = before_save, .self = &s, .signals = cli_signals() };
     sheaf_train_result result = { 0 };

@@ -113,20 +113,22 @@ static sheaf_status *same_text(const json_t *progress, const char *key, const ch
     return sheaf_try_this(st, "give the original, or start a new run with another --out");
 }
 
-static sheaf_status *go_on(run *r, sheaf_checkpoint *from, saved *s, sheaf__model *model, int64_t *done)
+/* Is it a checkpoint of this run? */
+static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
 {
+    const run *r = arg;
     json_t *progress = json_loads(sheaf_checkpoint_progress(from), 0, NULL);
+    const char *settings = json_string_value(json_object_get(progress, "settings"));
     sheaf_status *st = same_text(progress, "base", r->fingerprint, "the base model");
     if (st == NULL)
         st = same_text(progress, "data", sheaf_data_hash(r->job.data), "the data");
+    if (st == NULL && (settings == NULL || strcmp(settings, r->settings) != 0)) {
+        st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
+        sheaf_expected(st, "those this run began with:\n%s", settings == NULL ? "(unknown)" : settings);
+        sheaf_found(st, "others:\n%s", r->settings);
+    }
     json_decref(progress);
-    if (st == NULL)
-        st = sheaf_checkpoint_load(from, &s->state);
-    if (st != NULL)
-        return st;
-    sheaf__model_refresh(model);
-    *done = sheaf_checkpoint_step(from);
-    return NULL;
+    return st;
 }
 
 /* ---- the loop ---- */
@@ -202,17 +204,21 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     int64_t done = 0;
     const sheaf_checkpoints_options how = { .keep = (int)o->keep, .events = me == 0 ? r->hooks->events : NULL };
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
-    if (st == NULL && o->resume)
-        st = sheaf_checkpoints_latest(&from, store, comm);
     if (st != NULL)
         goto done;
     st = sheaf__rank_open(&rank, SHEAF_CPU, o->tp == 1 ? NULL : comm, me, &r->job);
     if (st == NULL)
         st = saved_init(&s, rank.model->trained, o->slices);
-    if (st == NULL && from != NULL)
-        st = go_on(r, from, &s, rank.model, &done);
     if ((st = sheaf_comm_agree(comm, st)) != NULL)
         goto done;
+    if (o->resume)
+        st = sheaf_checkpoints_load_latest(&from, store, comm, &s.state, is_ours, r);
+    if (st != NULL)
+        goto done;
+    if (from != NULL) {
+        done = sheaf_checkpoint_step(from);
+        sheaf__model_refresh(rank.model);
+    }
     if (me == 0) {
         r->result->first = r->result->step = done;
         if (r->hooks->begin != NULL)
@@ -357,16 +363,19 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
 {
     peek p = { .out = out };
     sheaf_status *st = NULL;
-    char *path = NULL;
+    char *path = NULL, *all = NULL;
     size_t size;
     if (sheaf__path_kind(out) == SHEAF_PATH_DIR)
         st = sheaf_comm_run_threads(1, peek_rank, &p);
-    if (st == NULL && p.settings == NULL) { /* stopped before its first checkpoint */
+    if (st == NULL)
         st = sheaf__path_join(&path, out, "settings");
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            st = sheaf__file_read_all(&p.settings, &size, path, 1 << 20);
-    }
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) /* all of them, not only those in checkpoints */
+        st = sheaf__file_read_all(&all, &size, path, 1 << 20);
     free(path);
+    if (all != NULL) {
+        free(p.settings);
+        p.settings = all;
+    }
     *settings = p.settings;
     *step = p.step;
     return st;
