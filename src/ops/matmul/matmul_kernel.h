@@ -6,11 +6,15 @@
  *   LANES           floats of a vector; two vectors make a tile's width
  *   ROWS            rows of a register tile
  *   STRIDE          words between rows of A
- *   vec and LOAD STORE ZERO SPLAT ADD MUL QUIET, LOAD_HALVES STORE_HALVES TO_BF16 FROM_BF16
+ *   MOST_VECTORS    of a tile of few rows
+ *   TILES           tile functions, and `tiles`, how many rows select which of them
+ *   vec and LOAD STORE ZERO SPLAT ADD MUL QUIET UNORDERED
+ *   halves and LOAD_HALVES STORE_HALVES TO_BF16 FROM_BF16
+ *   LOAD_PART STORE_PART LOAD_PART_HALVES STORE_PART_HALVES, of the first n < LANES
  *   STEP(acc, a, b) one step: acc + a * b fused, or the pair instruction
  *   WORD(p)         a word of A in all lanes */
 
-#include "ops/matmul/matmul_private.h"
+#include "ops/matmul/matmul_finish.h"
 
 /* Loops over the registers of a tile must vanish, or the tile lives in memory. */
 #if defined(__clang__)
@@ -19,187 +23,198 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* Where a tile's sums go: v = block sum; v = addend + v for each addend in order. */
+/* Where a tile's sums go: v = block sum; v = addend + v for each addend in order. `across`
+ * floats lie between the panels of a tile that spans several. */
+typedef struct place {
+    const float *at;
+    int64_t ld, across;
+} place;
+
 typedef struct store {
     int addends;
-    struct {
-        const float *at;
-        int64_t ld;
-    } addend[MM_DEPTH + 1];
+    place addend[MM_DEPTH + 1];
     void *to;
-    int64_t ldto;
+    int64_t ldto, across;
     bool final;  /* a NaN becomes the default one; partial sums need not care */
     bool halves; /* rounded to bfloat16 */
 } store;
 
-typedef void tile_fn(const uint32_t *a, const uint32_t *b, int64_t steps, const store *s);
+typedef struct operands {
+    const uint32_t *a, *b;
+    int64_t steps;
+    mm_soon *soon;
+    int64_t lines; /* of it to ask for every CHUNK steps */
+} operands;
+
+/* All requests at once would fill the queue of misses and hold up the loads of B. */
+#define CHUNK 16
+
+typedef void tile_fn(const operands *in, const store *s);
+
+/* Vector v of a tile: its panel, and its column there. */
+#define PANEL_OF(v) ((v) * LANES / MM_PANEL)
+#define COLUMN_OF(v) ((v) * LANES % MM_PANEL)
+
+/* Many rows: B is loaded once a step, A word by word. */
+static inline __attribute__((always_inline)) void
+step_tall(vec c[ROWS][MOST_VECTORS], const uint32_t *a, const uint32_t *b, const int rows,
+          const int vectors)
+{
+    vec bk[2];
+    UNROLL for (int v = 0; v < vectors; v++)
+        bk[v] = LOAD((const float *)b + v * LANES);
+    UNROLL for (int r = 0; r < rows; r++) {
+        const vec ak = WORD(a + r * STRIDE);
+        UNROLL for (int v = 0; v < vectors; v++)
+            c[r][v] = STEP(c[r][v], ak, bk[v]);
+    }
+}
+
+/* Few rows: several panels at once, as a sum alone would wait for itself. */
+static inline __attribute__((always_inline)) void
+step_wide(vec c[ROWS][MOST_VECTORS], const uint32_t *a, const uint32_t *b, int64_t panel,
+          const int rows, const int vectors)
+{
+    vec ak[ROWS];
+    UNROLL for (int r = 0; r < rows; r++)
+        ak[r] = WORD(a + r * STRIDE);
+    UNROLL for (int v = 0; v < vectors; v++) {
+        const vec bk = LOAD((const float *)b + PANEL_OF(v) * panel + COLUMN_OF(v));
+        UNROLL for (int r = 0; r < rows; r++)
+            c[r][v] = STEP(c[r][v], ak[r], bk);
+    }
+}
 
 static inline __attribute__((always_inline)) void
-tile(const uint32_t *a, const uint32_t *b, int64_t steps, const store *s, const int rows,
-     const int width)
+put(vec c[ROWS][MOST_VECTORS], const store *s, const int rows, const int vectors)
 {
-    vec c[ROWS][2];
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < width; v++)
-            c[r][v] = ZERO();
-    for (int64_t k = 0; k < steps; k++, b += MM_PANEL) {
-        vec bk[2];
-        UNROLL for (int v = 0; v < width; v++)
-            bk[v] = LOAD((const float *)b + v * LANES);
-        UNROLL for (int r = 0; r < rows; r++) {
-            const vec ak = WORD(a + r * STRIDE + k);
-            UNROLL for (int v = 0; v < width; v++)
-                c[r][v] = STEP(c[r][v], ak, bk[v]);
-        }
-    }
+    unsigned nan = 0;
     for (int q = 0; q < s->addends; q++) {
-        const float *at = s->addend[q].at;
-        const int64_t ld = s->addend[q].ld;
+        const place p = s->addend[q];
         UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int v = 0; v < width; v++)
-                c[r][v] = ADD(LOAD(at + r * ld + v * LANES), c[r][v]);
+            UNROLL for (int v = 0; v < vectors; v++)
+                c[r][v] = ADD(LOAD(p.at + r * p.ld + PANEL_OF(v) * p.across + COLUMN_OF(v)), c[r][v]);
     }
-    if (s->final)
+    if (s->final) {
         UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int v = 0; v < width; v++)
+            UNROLL for (int v = 0; v < vectors; v += 2)
+                nan |= UNORDERED(c[r][v], c[r][v + 1 < vectors ? v + 1 : v]);
+    }
+    if (__builtin_expect(nan != 0, 0)) {
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = 0; v < vectors; v++)
                 c[r][v] = QUIET(c[r][v]);
+    }
     if (s->halves) {
+        uint16_t *to = s->to;
         UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int v = 0; v < width; v++)
-                STORE_HALVES((uint16_t *)s->to + r * s->ldto + v * LANES, TO_BF16(c[r][v]));
+            UNROLL for (int v = 0; v < vectors; v++)
+                STORE_HALVES(to + r * s->ldto + PANEL_OF(v) * s->across + COLUMN_OF(v), TO_BF16(c[r][v]));
         return;
     }
+    float *to = s->to;
     UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < width; v++)
-            STORE((float *)s->to + r * s->ldto + v * LANES, c[r][v]);
+        UNROLL for (int v = 0; v < vectors; v++)
+            STORE(to + r * s->ldto + PANEL_OF(v) * s->across + COLUMN_OF(v), c[r][v]);
 }
 
-#define TILE(rows)                                                                              \
-    static void tile_##rows##_1(const uint32_t *a, const uint32_t *b, int64_t steps,            \
-                                const store *s)                                              \
-    {                                                                                           \
-        tile(a, b, steps, s, rows, 1);                                                          \
-    }                                                                                           \
-    static void tile_##rows##_2(const uint32_t *a, const uint32_t *b, int64_t steps,            \
-                                const store *s)                                              \
-    {                                                                                           \
-        tile(a, b, steps, s, rows, 2);                                                          \
-    }
-#define PAIR(rows) { tile_##rows##_1, tile_##rows##_2 }
-TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
-#if ROWS > 6
-TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
-#endif
-
-/* tiles[rows - 1][vectors wide - 1] */
-static tile_fn *const tiles[ROWS][2] = {
-    PAIR(1), PAIR(2), PAIR(3), PAIR(4), PAIR(5), PAIR(6),
-#if ROWS > 6
-    PAIR(7), PAIR(8), PAIR(9), PAIR(10), PAIR(11), PAIR(12), PAIR(13), PAIR(14),
-#endif
-};
-
-/* ---- finish: from a tile in cache to the result ---- */
-
-/* One vector at row i, column j of the result. */
-static inline vec finish_vector(const mm_finish *f, vec v, int64_t i, int64_t j)
+static inline __attribute__((always_inline)) void
+tile(const operands *in, const store *s, const int rows, const int vectors)
 {
-    if (f->round_bf16)
-        v = FROM_BF16(TO_BF16(QUIET(v)));
-    v = MUL(SPLAT(f->alpha), v);
-    if (f->add)
-        return ADD(LOAD((const float *)f->y + i * f->ldy + j), v);
-    if (f->bias)
-        v = ADD(v, LOAD(f->bias + j));
-    if (f->residual && f->out == SHEAF_BF16)
-        v = ADD(FROM_BF16(TO_BF16(QUIET(v))),
-                FROM_BF16(LOAD_HALVES((const uint16_t *)f->residual + i * f->ldr + j)));
-    else if (f->residual)
-        v = ADD(v, LOAD((const float *)f->residual + i * f->ldr + j));
-    return v;
-}
-
-static inline float finish_one(const mm_finish *f, float v, int64_t i, int64_t j)
-{
-    if (f->round_bf16)
-        v = mm_from_bf16(mm_to_bf16(v));
-    v = f->alpha * v;
-    if (f->add)
-        return ((const float *)f->y)[i * f->ldy + j] + v;
-    if (f->bias)
-        v = v + f->bias[j];
-    if (f->residual && f->out == SHEAF_BF16)
-        v = mm_from_bf16(mm_to_bf16(v)) +
-            mm_from_bf16(((const uint16_t *)f->residual)[i * f->ldr + j]);
-    else if (f->residual)
-        v = v + ((const float *)f->residual)[i * f->ldr + j];
-    return v;
-}
-
-/* `sum` [rows, cols], row stride MM_PANEL, belongs at row i, column j of the result. */
-static void finish_tile(const mm_finish *f, const float *sum, int64_t i, int64_t j, int64_t rows,
-                        int64_t cols)
-{
-    for (int64_t r = 0; r < rows; r++, i++, sum += MM_PANEL) {
-        int64_t c = 0;
-        for (; c + LANES <= cols; c += LANES) {
-            const vec v = QUIET(finish_vector(f, LOAD(sum + c), i, j + c));
-            if (f->out == SHEAF_BF16)
-                STORE_HALVES((uint16_t *)f->y + i * f->ldy + j + c, TO_BF16(v));
+    vec c[ROWS][MOST_VECTORS];
+    const uint32_t *a = in->a, *b = in->b;
+    const int64_t panel = in->steps * MM_PANEL;
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vectors; v++)
+            c[r][v] = ZERO();
+    for (int64_t left = in->steps; left > 0; left -= CHUNK) {
+        mm_ask(in->soon, in->lines);
+        for (const uint32_t *end = a + mm_min(CHUNK, left); a < end; a++, b += MM_PANEL) {
+            if (vectors <= 2)
+                step_tall(c, a, b, rows, vectors);
             else
-                STORE((float *)f->y + i * f->ldy + j + c, v);
-        }
-        for (; c < cols; c++) {
-            const float v = finish_one(f, sum[c], i, j + c);
-            if (f->out == SHEAF_BF16)
-                ((uint16_t *)f->y)[i * f->ldy + j + c] = mm_to_bf16(v);
-            else
-                ((float *)f->y)[i * f->ldy + j + c] = mm_quiet(v);
+                step_wide(c, a, b, panel, rows, vectors);
         }
     }
+    put(c, s, rows, vectors);
 }
+
+typedef struct tile_row {
+    tile_fn *run[3];
+    int wide; /* vectors of the third */
+} tile_row;
+
+/* Tiles of `rows` rows and one, two, or `wide` vectors; wide ones where rows are few. */
+#define TILE(rows, wide)                                                                        \
+    static void tile_##rows##_1(const operands *in, const store *s) { tile(in, s, rows, 1); }   \
+    static void tile_##rows##_2(const operands *in, const store *s) { tile(in, s, rows, 2); }   \
+    static void tile_##rows##_w(const operands *in, const store *s) { tile(in, s, rows, wide); }
+#define ROW(rows, wide) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_w }, wide }
+#define TALL(rows)                                                                              \
+    static void tile_##rows##_1(const operands *in, const store *s) { tile(in, s, rows, 1); }   \
+    static void tile_##rows##_2(const operands *in, const store *s) { tile(in, s, rows, 2); }
+#define TALL_ROW(rows) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_2 }, 2 }
+
+TILES
 
 /* ---- all tiles of a band ---- */
 
-/* The tile at column j, `width` vectors wide, `at` words into the partial sums. */
-static inline void run_tile(const mm_band *band, const uint32_t *b, int64_t j, int64_t at, int width)
+/* The tile at column j, `vectors` wide (at most; its last ones may hang over the edge). */
+static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_fn *run, int vectors)
 {
     const mm_finish *f = band->finish;
-    const int64_t cols = mm_min(width * LANES, band->cols - j);
-    float sum[ROWS * MM_PANEL];
-    store s = { .addends = band->addends, .to = band->to + at, .ldto = MM_PANEL };
-    for (int q = 0; q < s.addends; q++) {
-        s.addend[q].at = band->addend[q] + at;
-        s.addend[q].ld = MM_PANEL;
-    }
-    const bool direct = f && cols == width * LANES && mm_finish_is_plain(f);
+    const int64_t panel = j / MM_PANEL, column = j % MM_PANEL, across = band->rows * MM_PANEL;
+    const int64_t at = panel * across + column, cols = mm_min(vectors * LANES, band->cols - j);
+    float sum[ROWS * MM_PANEL * 4];
+    store s = { .addends = band->addends, .to = band->to + at, .ldto = MM_PANEL, .across = across };
+    for (int q = 0; q < s.addends; q++)
+        s.addend[q] = (place){ band->addend[q] + at, MM_PANEL, across };
+    const bool direct = f && !f->turned && cols == vectors * LANES && mm_finish_is_plain(f);
     if (direct) {
         const int64_t y = band->row0 * f->ldy + band->col0 + j;
         s.final = true;
         s.halves = f->out == SHEAF_BF16;
         s.to = (char *)f->y + y * (s.halves ? 2 : 4);
         s.ldto = f->ldy;
-        if (f->add) {
-            s.addend[s.addends].at = s.to;
-            s.addend[s.addends++].ld = s.ldto;
-        }
+        s.across = MM_PANEL;
+        if (f->add)
+            s.addend[s.addends++] = (place){ s.to, s.ldto, s.across };
     } else if (f) {
         s.to = sum;
     }
-    tiles[band->rows - 1][width - 1](band->a, b, band->steps, &s);
-    if (f && !direct)
-        finish_tile(f, sum, band->row0, band->col0 + j, band->rows, cols);
+    in->b = band->b + panel * band->steps * MM_PANEL + column;
+    run(in, &s);
+    for (int64_t c = 0; f && !direct && c < cols; c += MM_PANEL)
+        finish_panel(f, sum + c / MM_PANEL * across, band->row0, band->col0 + j + c, band->rows,
+                     mm_min(MM_PANEL, cols - c));
+}
+
+/* A row of A, `bytes` long, a multiple of 4. */
+void NAME(mm_copy)(uint32_t *dst, const char *src, int64_t bytes)
+{
+    int64_t c = 0;
+    for (; c + 2 * (int64_t)sizeof(vec) <= bytes; c += 2 * (int64_t)sizeof(vec)) {
+        const vec x = LOAD(src + c), y = LOAD(src + c + sizeof(vec));
+        STORE((char *)dst + c, x);
+        STORE((char *)dst + c + sizeof(vec), y);
+    }
+    memcpy((char *)dst + c, src + c, (size_t)(bytes - c));
 }
 
 void NAME(mm_run)(const mm_band *band)
 {
     mm_soon soon = band->soon;
-    const int64_t tiles_across = mm_div_up(band->cols, 2 * LANES);
-    const int64_t lines = mm_div_up(soon.rows * (soon.bytes / 64 + 1), tiles_across);
-    for (int64_t j = 0; j < band->cols; j += 2 * LANES) {
-        const int64_t panel = j / MM_PANEL, in = j % MM_PANEL;
-        mm_ask(&soon, lines);
-        run_tile(band, band->b + panel * band->steps * MM_PANEL + in, j,
-                 panel * band->rows * MM_PANEL + in, band->cols - j > LANES ? 2 : 1);
+    const tile_row *row = &tiles[band->rows - 1];
+    const int64_t lines = soon.rows * (soon.bytes / 64 + 1), wide = row->wide * LANES;
+    const int64_t chunks = mm_div_up(band->steps, CHUNK);
+    operands in = { .a = band->a, .steps = band->steps, .soon = &soon };
+    int64_t j = 0;
+    if (chunks > 0)
+        in.lines = mm_div_up(lines, chunks * (band->cols / wide + (band->cols % wide > 0)));
+    for (; j + wide <= band->cols; j += wide)
+        run_tile(band, &in, j, row->run[2], row->wide);
+    for (; j < band->cols; j += 2 * LANES) {
+        const int vectors = band->cols - j > LANES ? 2 : 1;
+        run_tile(band, &in, j, row->run[vectors - 1], vectors);
     }
 }

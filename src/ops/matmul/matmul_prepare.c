@@ -41,22 +41,6 @@ static void spread_row(uint32_t *row, int64_t pairs)
 
 /* ---- A ---- */
 
-/* An odd last element meets zero. */
-static void copy_row(uint32_t *dst, const char *src, sheaf_dtype dtype, int64_t kb)
-{
-    const int64_t bytes = dtype == SHEAF_BF16 ? kb * 2 : kb * 4;
-    int64_t c = 0;
-    for (; c + 64 <= bytes; c += 64) { /* memcpy would cost more to call than to run */
-        const __m256i x = _mm256_loadu_si256((const __m256i *)(src + c));
-        const __m256i y = _mm256_loadu_si256((const __m256i *)(src + c + 32));
-        _mm256_storeu_si256((__m256i *)((char *)dst + c), x);
-        _mm256_storeu_si256((__m256i *)((char *)dst + c + 32), y);
-    }
-    if (bytes % 4)
-        dst[bytes / 4] = 0;
-    memcpy((char *)dst + c, src + c, (size_t)(bytes - c));
-}
-
 /* rows[i][p] from pairs of rows of src [kb, lda]. */
 static void transpose_pairs(uint32_t *rows, int64_t stride, const uint16_t *src, int64_t lda,
                             int64_t count, int64_t kb)
@@ -75,22 +59,24 @@ static void transpose_pairs(uint32_t *rows, int64_t stride, const uint16_t *src,
     }
 }
 
-void sheaf__mm_rows(uint32_t *rows, int64_t stride, const sheaf__term *term, sheaf_dtype dtype,
-                    int64_t i0, int64_t i1, int64_t k0, int64_t kb, bool spread)
+void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *term,
+                    sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb)
 {
-    const int64_t count = i1 - i0, size = dtype == SHEAF_BF16 ? 2 : 4;
+    const int64_t count = i1 - i0, stride = engine->stride, size = dtype == SHEAF_BF16 ? 2 : 4;
+    const bool odd = dtype == SHEAF_BF16 && kb % 2; /* the last element meets zero */
     const char *a = term->a;
-    if (!term->a_km)
-        for (int64_t i = 0; i < count; i++)
-            copy_row(rows + i * stride, a + ((i0 + i) * term->lda + k0) * size, dtype, kb);
-    else if (dtype == SHEAF_BF16)
-        transpose_pairs(rows, stride, (const uint16_t *)a + k0 * term->lda + i0, term->lda, count,
-                        kb);
-    else
+    if (term->a_km && dtype == SHEAF_BF16)
+        transpose_pairs(rows, stride, (const uint16_t *)a + k0 * term->lda + i0, term->lda, count, kb);
+    else if (term->a_km)
         mm_transpose(rows, stride, a + (k0 * term->lda + i0) * 4, term->lda * 4, kb, count, 8);
-    if (spread)
-        for (int64_t i = 0; i < count; i++)
-            spread_row(rows + i * stride, (kb + 1) / 2);
+    for (int64_t i = 0; !term->a_km && i < count; i++) {
+        const char *src = a + ((i0 + i) * term->lda + k0) * size;
+        engine->copy(rows + i * stride, src, (kb - odd) * size);
+        if (odd)
+            rows[i * stride + kb / 2] = ((const uint16_t *)src)[kb - 1];
+    }
+    for (int64_t i = 0; engine->spread && i < count; i++)
+        spread_row(rows + i * stride, (kb + 1) / 2);
 }
 
 /* ---- B ----

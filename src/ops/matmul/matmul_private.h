@@ -89,6 +89,7 @@ typedef struct mm_finish {
     int64_t ldr;
     bool add;
     bool round_bf16;
+    bool turned; /* sums arrive as [n, m] */
 } mm_finish;
 
 /* Nothing to do but to store, rounded or not, or to add float32. */
@@ -137,14 +138,18 @@ typedef struct mm_band {
 /* How one dtype is computed on one instruction set. */
 typedef struct mm_engine {
     void (*run)(const mm_band *band);
+    void (*copy)(uint32_t *dst, const char *src, int64_t bytes);
     int64_t stride; /* words between rows of A */
     int rows;       /* of a register tile */
     bool spread;    /* bfloat16 as float32 steps */
 } mm_engine;
 
 void mm_run_avx2(const mm_band *band);
+void mm_copy_avx2(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_avx512(const mm_band *band);
+void mm_copy_avx512(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_avx512bf16(const mm_band *band);
+void mm_copy_avx512bf16(uint32_t *dst, const char *src, int64_t bytes);
 
 typedef struct mm_isa {
     const char *name;
@@ -180,8 +185,8 @@ static inline int64_t mm_panel_at(sheaf_dtype dtype, int64_t n, int64_t k, int64
 /* ---- matmul_prepare.c: operands into rows and panels; serial ---- */
 
 /* Rows [i0, i1), elements [k0, k0 + kb) of the term's A. */
-void sheaf__mm_rows(uint32_t *rows, int64_t stride, const sheaf__term *term, sheaf_dtype dtype,
-                    int64_t i0, int64_t i1, int64_t k0, int64_t kb, bool spread);
+void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *term,
+                    sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb);
 /* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
  * first panel, in place where the stored form serves, else in `room`, which has MM_BLOCK words
  * for each column. */

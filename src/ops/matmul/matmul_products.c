@@ -80,6 +80,8 @@ static void route_of(route *route, const sheaf__product *job)
 typedef struct plan {
     const sheaf__product *job;
     const mm_engine *engine;
+    bool turned;          /* B^T A^T is computed, see turns() */
+    int64_t m, n;         /* of what is computed */
     int64_t rows, cols;   /* of an area */
     int64_t down, across; /* areas */
     int64_t first;        /* task of the batch */
@@ -97,6 +99,25 @@ static double job_flops(const sheaf__product *job)
     for (int t = 0; t < job->nterms; t++)
         k += (double)job->term[t].k;
     return 2.0 * k * (double)job->m * (double)job->n;
+}
+
+/* A tall, thin product of a stored A^T would transpose all of A for a few columns. As
+ * a * b = b * a, computing the transpose of the result gives the same bits, and A, as it lies,
+ * is a B whose panels are only copied. */
+static bool turns(const sheaf__product *job)
+{
+    if (job->n > MM_PANEL || job->m < 4 * job->n)
+        return false;
+    for (int t = 0; t < job->nterms; t++)
+        if (!job->term[t].a_km || (job->term[t].form != SHEAF__B_KN && job->term[t].form != SHEAF__B_NK))
+            return false;
+    return job->nterms > 0;
+}
+
+static sheaf__term turn(const sheaf__term *t)
+{
+    return (sheaf__term){ .a = t->b, .lda = t->ldb, .a_km = t->form == SHEAF__B_KN, .k = t->k,
+                          .form = t->a_km ? SHEAF__B_KN : SHEAF__B_NK, .b = t->a, .ldb = t->lda };
 }
 
 /* Are there operands that every area has to bring into panels itself? */
@@ -119,7 +140,7 @@ static int64_t even_share(int64_t whole, int64_t most, int64_t unit)
  * serve many rows. */
 static void shrink(plan *plan, double k, double share, bool packing)
 {
-    const int64_t m = plan->job->m, n = plan->job->n, rows = plan->engine->rows;
+    const int64_t m = plan->m, n = plan->n, rows = plan->engine->rows;
     while (2.0 * k * (double)plan->rows * (double)plan->cols > share) {
         if (plan->cols > 256 && (packing || plan->rows <= 16 * rows))
             plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
@@ -141,18 +162,22 @@ static int64_t plan_job(plan *plan, const sheaf__product *job, const mm_engine *
     route_of(&route, job);
     if (route.visits == 0)
         return 0; /* this rank has no root */
-    *plan = (struct plan){ .job = job, .engine = engine, .rows = 16, .cols = job->n };
+    const bool turned = engine && turns(job);
+    *plan = (struct plan){ .job = job, .engine = engine, .turned = turned,
+                           .m = turned ? job->n : job->m, .n = turned ? job->m : job->n };
+    plan->rows = 16;
+    plan->cols = plan->n;
     if (engine) {
         const bool packing = repacks(job, engine);
-        plan->cols = even_share(job->n, MOST_COLS, MM_PANEL);
+        plan->cols = even_share(plan->n, MOST_COLS, MM_PANEL);
         const size_t room_b = packing ? (size_t)(plan->cols * MM_BLOCK) * sizeof(float) : 0;
         const size_t room = (SHEAF__THREAD_SCRATCH - ROOM_A - room_b) / sizeof(float);
         const int64_t fit = (int64_t)room / (plan->cols * route.slots);
-        plan->rows = even_share(job->m, mm_min(fit, MOST_ROWS), 1);
+        plan->rows = even_share(plan->m, mm_min(fit, MOST_ROWS), 1);
         shrink(plan, job_flops(job) / 2 / (double)job->m / (double)job->n, share, packing);
     }
-    plan->across = mm_div_up(job->n, plan->cols);
-    plan->down = mm_div_up(job->m, plan->rows);
+    plan->across = mm_div_up(plan->n, plan->cols);
+    plan->down = mm_div_up(plan->m, plan->rows);
     return plan->down * plan->across;
 }
 
@@ -160,14 +185,15 @@ static int64_t plan_job(plan *plan, const sheaf__product *job, const mm_engine *
 
 typedef struct item {
     const visit *visit;
-    const sheaf__term *term; /* NULL: a slice without elements, +0 goes the way of a sum */
-    int64_t k0, kb;
+    sheaf__term term;
+    int64_t k0, kb;   /* kb 0: a slice without elements, +0 goes the way of a sum */
     bool first, last; /* of the slice */
 } item;
 
 typedef struct cursor {
     const sheaf__product *job;
     const route *route;
+    bool turned;
     int visit, term, end; /* terms [term, end) of the slice are left, the last one not empty */
     int64_t k0;
     bool entered;
@@ -199,9 +225,10 @@ static bool next_item(item *item, cursor *at)
     *item = (struct item){ .visit = &at->route->visit[at->visit], .first = !at->entered, .last = true };
     at->entered = true;
     if (at->term < at->end) {
-        item->term = &at->job->term[at->term];
+        const sheaf__term *term = &at->job->term[at->term];
+        item->term = at->turned ? turn(term) : *term;
         item->k0 = at->k0;
-        item->kb = mm_min(MM_BLOCK, item->term->k - at->k0);
+        item->kb = mm_min(MM_BLOCK, term->k - at->k0);
         at->k0 += item->kb;
         while (at->term < at->end && at->k0 == at->job->term[at->term].k) {
             at->term++;
@@ -221,7 +248,8 @@ static bool next_item(item *item, cursor *at)
 typedef struct area {
     const sheaf__product *job;
     const mm_engine *engine;
-    int64_t i0, i1, j0, j1;
+    bool turned;
+    int64_t i0, i1, j0, j1; /* of what is computed */
     uint32_t *room_a, *room_b;
     float *slot; /* slots, one after the other */
     int64_t slot_size, slot_ld; /* floats; of a row, padded */
@@ -234,15 +262,16 @@ static int64_t band_row(const area *area, int64_t band)
 }
 
 /* Transposing a few rows reads whole lines of which it needs a part: more bands at once. */
-static int64_t bands_at_once(const item *item) { return item->term && item->term->a_km ? GROUP : 1; }
+static int64_t bands_at_once(const item *item) { return item->kb > 0 && item->term.a_km ? GROUP : 1; }
 
-static mm_finish finish_of(const sheaf__product *job, int root)
+static mm_finish finish_of(const sheaf__product *job, int root, bool turned)
 {
     if (job->roots)
-        return (mm_finish){ .y = job->roots[root], .ldy = job->n, .out = SHEAF_F32, .alpha = 1 };
+        return (mm_finish){ .y = job->roots[root], .ldy = job->n, .out = SHEAF_F32, .alpha = 1,
+                            .turned = turned };
     return (mm_finish){ .y = job->y, .ldy = job->ldy, .out = job->out, .alpha = job->alpha,
                         .bias = job->bias, .residual = job->residual, .ldr = job->ldr,
-                        .add = job->add,
+                        .add = job->add, .turned = turned,
                         .round_bf16 = job->round_to == SHEAF_BF16 && job->out == SHEAF_F32 };
 }
 
@@ -274,9 +303,9 @@ static void run_group(const area *area, const item *item, const struct item *nex
         address(band, area, item, i);
         const struct item *then = after < area->bands ? item : next;
         band->soon = (mm_soon){ 0 };
-        if (then && then->term && !then->term->a_km) {
+        if (then && then->kb > 0 && !then->term.a_km) {
             const int64_t row = after < area->bands ? band_row(area, after) : area->i0;
-            band->soon = sheaf__mm_rows_source(then->term, area->job->dtype, row,
+            band->soon = sheaf__mm_rows_source(&then->term, area->job->dtype, row,
                                                mm_min(area->i1, row + e->rows), then->k0, then->kb);
         }
         e->run(band);
@@ -289,19 +318,20 @@ static void run_item(const area *area, const item *item, const struct item *next
     const mm_engine *e = area->engine;
     const sheaf_dtype dtype = area->job->dtype;
     const bool done = item->last && item->visit->root >= 0;
-    const mm_finish finish = done ? finish_of(area->job, item->visit->root) : (mm_finish){ 0 };
+    const mm_finish finish =
+        done ? finish_of(area->job, item->visit->root, area->turned) : (mm_finish){ 0 };
     mm_band band = { .cols = area->j1 - area->j0, .col0 = area->j0, .finish = done ? &finish : NULL };
-    if (item->term) {
+    if (item->kb > 0) {
         band.steps = mm_steps(dtype, item->kb) * (e->spread && dtype == SHEAF_BF16 ? 2 : 1);
-        band.b = sheaf__mm_panels(area->room_b, item->term, dtype, area->j0, area->j1, item->k0,
+        band.b = sheaf__mm_panels(area->room_b, &item->term, dtype, area->j0, area->j1, item->k0,
                                   item->kb, e->spread);
     }
     const int64_t group = bands_at_once(item);
     for (int64_t g = 0; g < area->bands; g += group) {
         const int64_t end = mm_min(area->bands, g + group);
-        if (item->term)
-            sheaf__mm_rows(area->room_a, e->stride, item->term, dtype, band_row(area, g),
-                           band_row(area, end), item->k0, item->kb, e->spread);
+        if (item->kb > 0)
+            sheaf__mm_rows(area->room_a, e, &item->term, dtype, band_row(area, g),
+                           band_row(area, end), item->k0, item->kb);
         run_group(area, item, next, &band, g, end);
     }
 }
@@ -316,11 +346,11 @@ static void run_area(void *context, int64_t index, int worker)
     const sheaf__product *job = plan->job;
     const int64_t task = index - plan->first;
     const int64_t down = task % plan->down, across = task / plan->down;
-    area area = { .job = job, .engine = plan->engine };
+    area area = { .job = job, .engine = plan->engine, .turned = plan->turned };
     area.i0 = down * plan->rows;
-    area.i1 = mm_min(job->m, area.i0 + plan->rows);
+    area.i1 = mm_min(plan->m, area.i0 + plan->rows);
     area.j0 = across * plan->cols;
-    area.j1 = mm_min(job->n, area.j0 + plan->cols);
+    area.j1 = mm_min(plan->n, area.j0 + plan->cols);
     if (plan->engine == NULL) {
         sheaf__product_ref_part(job, area.i0, area.i1, area.j0, area.j1);
         return;
@@ -336,7 +366,7 @@ static void run_area(void *context, int64_t index, int worker)
         area.slot += area.slot_ld * MM_BLOCK;
     route route;
     route_of(&route, job);
-    cursor at = { .job = job, .route = &route };
+    cursor at = { .job = job, .route = &route, .turned = plan->turned };
     item item[2];
     bool more = next_item(&item[0], &at);
     for (int i = 0; more; i ^= 1) {

@@ -77,7 +77,7 @@ static void tile_run(const mm_engine *e, float *c, int64_t ldc, const void *a, i
         const int64_t kb = mm_min(MM_BLOCK, k - k0);
         for (int64_t i = 0; i < m; i += ROWS) {
             const int64_t end = mm_min(m, i + ROWS);
-            sheaf__mm_rows(rows, e->stride, &term, dtype, i, end, k0, kb, e->spread);
+            sheaf__mm_rows(rows, e, &term, dtype, i, end, k0, kb);
             tile_rows(e, rows, (const uint32_t *)panels + mm_panel_at(dtype, n, k, 0, k0),
                       mm_steps(dtype, kb), i, end - i, n, &finish);
         }

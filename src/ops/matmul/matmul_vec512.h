@@ -6,6 +6,14 @@
 
 #define LANES 16
 #define ROWS 14
+#define MOST_VECTORS 8
+#define TILES                                                                                   \
+    TILE(1, 8) TILE(2, 8) TILE(3, 8) TILE(4, 4) TILE(5, 4) TILE(6, 4) TALL(7) TALL(8) TALL(9)    \
+    TALL(10) TALL(11) TALL(12) TALL(13) TALL(14)                                                \
+    static const tile_row tiles[ROWS] = {                                                       \
+        ROW(1, 8),    ROW(2, 8),    ROW(3, 8),    ROW(4, 4),   ROW(5, 4),                       \
+        ROW(6, 4),    TALL_ROW(7),  TALL_ROW(8),  TALL_ROW(9), TALL_ROW(10),                    \
+        TALL_ROW(11), TALL_ROW(12), TALL_ROW(13), TALL_ROW(14) };
 typedef __m512 vec;
 #define LOAD(p) _mm512_loadu_ps(p)
 #define STORE(p, v) _mm512_storeu_ps(p, v)
@@ -17,6 +25,12 @@ typedef __m512 vec;
 #define QUIET(v) \
     _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), \
                        _mm512_castsi512_ps(_mm512_set1_epi32((int)0xffc00000u)))
+#define UNORDERED(a, b) _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q)
+#define FIRST(n) (__mmask16)((1u << (n)) - 1)
+#define LOAD_PART(p, n) _mm512_maskz_loadu_ps(FIRST(n), p)
+#define STORE_PART(p, v, n) _mm512_mask_storeu_ps(p, FIRST(n), v)
+#define LOAD_PART_HALVES(p, n) _mm256_maskz_loadu_epi16(FIRST(n), p)
+#define STORE_PART_HALVES(p, h, n) _mm256_mask_storeu_epi16(p, FIRST(n), h)
 #define LOAD_HALVES(p) _mm256_loadu_si256((const __m256i *)(p))
 #define STORE_HALVES(p, h) _mm256_storeu_si256((__m256i *)(p), h)
 #define FROM_BF16(h) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16))
