@@ -122,7 +122,7 @@ static void panels_kn(const shelf *shelf, const char *b, int64_t ldb, int64_t kb
             const int64_t cols = mm_min(MM_PANEL, shelf->j1 - j);
             const char *src = row + j * size;
             _mm_prefetch(src + 4 * ldb * size, _MM_HINT_T0);
-            _mm_prefetch(src + 4 * ldb * size + 64, _MM_HINT_T0);
+            _mm_prefetch(src + (size == 4 ? 4 * ldb * 4 + 64 : 5 * ldb * 2), _MM_HINT_T0);
             if (dtype == SHEAF_BF16)
                 mm_interleave(to, (const uint16_t *)src, k > kb ? NULL : (const uint16_t *)src + ldb, cols);
             else if (cols == MM_PANEL)
@@ -156,6 +156,7 @@ static inline void turn_pairs_4x4(uint32_t *dst, const uint32_t *src)
 static void turn_pairs(uint32_t *to, const uint32_t *from, int64_t pairs, int64_t have)
 {
     uint32_t square[16 * MM_PANEL], rest[4 * MM_PANEL];
+    const uint32_t *soon = from + 2 * sizeof square / sizeof *square;
     if (have < 16) {
         memset(square, 0, sizeof square);
         memcpy(square, from, (size_t)have * MM_PANEL * 4);
@@ -165,6 +166,8 @@ static void turn_pairs(uint32_t *to, const uint32_t *from, int64_t pairs, int64_
         uint32_t *four = q + 4 <= pairs ? to + q * MM_PANEL : rest;
         for (int p = 0; p < 16; p += 4)
             turn_pairs_4x4(four + 2 * p, from + p * MM_PANEL + 2 * q);
+        for (int l = 0; l < 8; l++) /* a quarter of the square after the next one */
+            _mm_prefetch((const char *)(soon + q * 4 * MM_PANEL) + l * 64, _MM_HINT_T0);
         if (four == rest) /* a next panel may lie behind the last row */
             memcpy(to + q * MM_PANEL, rest, (size_t)(pairs - q) * MM_PANEL * 4);
     }
