@@ -8,8 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const op_names[] = { "any", "open", "read", "write", "fsync", "rename", "mkdir", "unlink", "malloc" };
-static const char *const action_names[] = { "", "fail", "enospc", "kill", "torn", "short", "eintr" };
+static const char *const op_names[] = { "any", "open", "read", "write", "fsync", "rename", "mkdir", "unlink",
+                                        "malloc" };
+static const char *const action_names[] = { "", "fail", "enospc", "kill", "torn", "short", "eintr", "enosys" };
 
 /* The one of the process; see the top of fault.h for why it exists. */
 static struct {
@@ -37,7 +38,7 @@ sheaf_status *sheaf__faults_parse(sheaf_faults *out, const char *text)
         const long long n = strtoll(first + 1, &end, 10);
         const bool plus = *end == '+';
         if (op >= 0 && action > 0 && n > 0 && end + plus == second) {
-            *out = (sheaf_faults){ (sheaf_fault_op)op, (sheaf_fault_action)action, n, plus, 0 };
+            *out = (sheaf_faults){ (sheaf_fault_op)op, (sheaf_fault_action)action, n, plus, 0, NULL };
             return NULL;
         }
     }
@@ -52,7 +53,7 @@ static void read_environment(void)
         return;
     sheaf_status *st = sheaf__faults_parse(&process_faults.faults, text);
     if (st != NULL)
-        process_faults.faults = (sheaf_faults){ SHEAF_FAULT_ANY, SHEAF_FAULT_FAIL, 1, true, 0 };
+        process_faults.faults = (sheaf_faults){ SHEAF_FAULT_ANY, SHEAF_FAULT_FAIL, 1, true, 0, NULL };
     sheaf_status_free(st);
 }
 
@@ -63,6 +64,11 @@ sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op)
         faults = &process_faults.faults;
         if (faults->action == SHEAF_FAULT_NONE)
             return SHEAF_FAULT_NONE;
+    }
+    if (faults->also != NULL) {
+        const sheaf_fault_action first = sheaf__fault(faults->also, op);
+        if (first != SHEAF_FAULT_NONE)
+            return first;
     }
     if (faults->op != SHEAF_FAULT_ANY && faults->op != op)
         return SHEAF_FAULT_NONE;
@@ -77,7 +83,7 @@ sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op)
 int sheaf__fault_errno(sheaf_fault_action action)
 {
     return action == SHEAF_FAULT_FAIL ? EIO : action == SHEAF_FAULT_ENOSPC ? ENOSPC
-         : action == SHEAF_FAULT_EINTR ? EINTR : 0;
+         : action == SHEAF_FAULT_EINTR ? EINTR : action == SHEAF_FAULT_ENOSYS ? ENOSYS : 0;
 }
 
 void *sheaf__fault_calloc(sheaf_faults *faults, size_t count, size_t size)

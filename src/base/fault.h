@@ -29,6 +29,7 @@ typedef enum sheaf_fault_action {
     SHEAF_FAULT_TORN,   /* "torn": a write puts half of its bytes, then SIGKILL; otherwise as kill */
     SHEAF_FAULT_SHORT,  /* "short": a read or write moves one byte, which is legal; otherwise nothing */
     SHEAF_FAULT_EINTR,  /* "eintr": the call is interrupted once, which is legal */
+    SHEAF_FAULT_ENOSYS, /* "enosys": the file system or kernel does not know this call */
 } sheaf_fault_action;
 
 typedef struct sheaf_faults {
@@ -37,6 +38,7 @@ typedef struct sheaf_faults {
     int64_t n;                 /* the n-th call, from 1 */
     bool from_then_on;         /* "n+": the n-th and every later one */
     _Atomic int64_t seen;      /* calls so far */
+    struct sheaf_faults *also; /* another one, asked first; NULL = none */
 } sheaf_faults;
 
 /* sheaf__faults_parse - "op:n:action" or "op:n+:action". Errors: SHEAF_E_ARG. */
@@ -45,7 +47,7 @@ sheaf_status *sheaf__faults_parse(sheaf_faults *out, const char *text);
 /* sheaf__fault - what the call that is about to be made should do. Does not return for KILL.
  * An unreadable SHEAF_FAULT makes every call fail: a test that misspells it must not pass. */
 sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op);
-/* sheaf__fault_errno - the error number to act on: EIO, ENOSPC, EINTR, or 0 for "make the call". */
+/* sheaf__fault_errno - the error number to act on: EIO, ENOSPC, EINTR, ENOSYS, or 0 for "make the call". */
 int sheaf__fault_errno(sheaf_fault_action action);
 
 /* sheaf__fault_calloc - calloc() through the hook; for the memory that writers hold. */

@@ -1,5 +1,6 @@
 /* file_test.c - reading exactly, writing completely or not at all, at every failing call. */
 #include "tests/check.h"
+#include "tests/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,17 +12,6 @@
 #include "base/file.h"
 #include "base/output.h"
 
-static char dir[64]; /* of this run, removed at the end */
-
-static const char *at(const char *name)
-{
-    static char path[4][256];
-    static int next;
-    char *p = path[next++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
-
 static char *content(const char *path)
 {
     char *text = NULL;
@@ -29,20 +19,6 @@ static char *content(const char *path)
     sheaf_status *st = sheaf__file_read_all(&text, &size, path, 1 << 20);
     sheaf_status_free(st);
     return text;
-}
-
-static void put(const char *path, const char *text)
-{
-    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text), NULL));
-}
-
-static int64_t entries(const char *path)
-{
-    char **names = NULL;
-    int64_t n = 0;
-    CHECK_OK(sheaf__list_dir(&names, &n, path));
-    sheaf__names_free(names, n);
-    return n;
 }
 
 static void test_paths__parents_and_joins(void **state)
@@ -102,7 +78,7 @@ static void test_read__only_regular_files(void **state)
     int64_t size;
     assert_int_equal(mkfifo(at("pipe"), 0600), 0); /* opening it must not block */
     CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("pipe")), SHEAF_E_IO, "a regular file | a pipe");
-    CHECK_FAILS(sheaf__file_open_read(&fd, &size, dir), SHEAF_E_IO, "a regular file | a folder");
+    CHECK_FAILS(sheaf__file_open_read(&fd, &size, scratch.dir), SHEAF_E_IO, "a regular file | a folder");
     CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("none")), SHEAF_E_IO, "No such file");
     char *text;
     size_t n;
@@ -142,6 +118,40 @@ static void test_write__creates_once_and_reserves(void **state)
     text = content(at("log"));
     assert_string_equal(text, "line\nline\n");
     free(text);
+}
+
+static void test_write__reserved_blocks_are_claimed(void **state)
+{
+    sheaf_file file;
+    struct stat about;
+    CHECK_OK(sheaf__file_create(&file, at("probe"), NULL));
+    const bool supported = fallocate(file.fd, 0, 0, 1 << 20) == 0;
+    CHECK_OK(sheaf__file_close(&file));
+    CHECK_OK(sheaf__file_create(&file, at("claimed"), NULL));
+    CHECK_OK(sheaf__file_reserve(&file, 1 << 20));
+    assert_int_equal(fstat(file.fd, &about), 0);
+    assert_int_equal(about.st_size, 1 << 20);
+    assert_true(!supported || about.st_blocks * 512 >= 1 << 20);
+    CHECK_OK(sheaf__file_reserve(&file, 0));
+    CHECK_FAILS(sheaf__file_reserve(&file, -1), SHEAF_E_IO, "claiming space");
+    CHECK_OK(sheaf__file_close(&file));
+}
+
+static void test_write_whole__a_leftover_of_our_number_does_not_matter(void **state)
+{
+    char left[400];
+    mkdir(at("left"), 0700);
+    for (int i = 0; i < 3; i++) {
+        snprintf(left, sizeof left, i == 0 ? "%s.partial-%ld" : "%s.partial-%ld.%d", at("left/f"), (long)getpid(), i);
+        sheaf_file file;
+        CHECK_OK(sheaf__file_create(&file, left, NULL));
+        CHECK_OK(sheaf__file_close(&file));
+    }
+    put(at("left/f"), "text");
+    char *text = content(at("left/f"));
+    assert_string_equal(text, "text");
+    free(text);
+    assert_int_equal(entries(at("left")), 4);
 }
 
 static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
@@ -399,6 +409,70 @@ static void test_output__a_kill_at_any_call_leaves_old_or_new(void **state)
     }
 }
 
+/* Without renameat2()'s flags: the old folder must be whole somewhere at every moment. */
+static void test_output__replaces_where_exchanging_is_unknown(void **state)
+{
+    sheaf_faults unknown = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_ENOSYS, .n = 1 };
+    prepare(at("o4"), true);
+    CHECK_OK(make_output(at("o4/dst"), true, &unknown));
+    assert_int_equal(what_is_there(at("o4"), true), 1);
+    assert_int_equal(entries(at("o4")), 1);
+    unknown.seen = 0;
+    prepare(at("o4"), false);
+    CHECK_OK(make_output(at("o4/dst"), false, &unknown));
+    assert_int_equal(what_is_there(at("o4"), false), 1);
+    unknown.seen = 0; /* without replacing, what is there is still not touched */
+    sheaf_output *output = NULL;
+    prepare(at("o4"), false);
+    CHECK_OK(sheaf__output_begin(&output, at("o4/dst"), false, &unknown));
+    mkdir(at("o4/dst"), 0700);
+    put(at("o4/dst/a"), "old a");
+    CHECK_FAILS(sheaf__output_commit(output), SHEAF_E_IO, "not empty");
+    assert_int_equal(what_is_there(at("o4"), true), 0);
+}
+
+static void test_output__a_kill_while_replacing_in_steps_keeps_the_old_one(void **state)
+{
+    for (int n = 1;; n++) {
+        sheaf_faults unknown = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_ENOSYS, .n = 1 };
+        prepare(at("o4"), true);
+        const bool died = killed(replacing_output, (sheaf_faults){ .action = SHEAF_FAULT_KILL, .n = n, .also = &unknown });
+        if (sheaf__path_kind(at("o4/dst")) != SHEAF_PATH_NONE) {
+            what_is_there(at("o4"), true);
+        } else { /* between the two renames: both are beside it, under names that say so */
+            char **names;
+            int64_t count;
+            assert_true(died);
+            CHECK_OK(sheaf__list_dir(&names, &count, at("o4")));
+            assert_int_equal(count, 2);
+            assert_non_null(strstr(names[0], "dst.partial-"));
+            assert_non_null(strstr(names[1], "dst.replaced-"));
+            char path[1000];
+            snprintf(path, sizeof path, "%s/%s/a", at("o4"), names[1]);
+            char *text = content(path);
+            assert_string_equal(text, "old a");
+            free(text);
+            sheaf__names_free(names, count);
+        }
+        if (!died)
+            break;
+    }
+}
+
+static void test_output__a_failed_step_puts_the_old_one_back(void **state)
+{
+    /* rename 1: exchange, unknown; 2: old away; 3: new in place, fails; 4: old back */
+    sheaf_faults unknown = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_ENOSYS, .n = 1 };
+    for (int n = 1; n <= 2; n++) {
+        sheaf_faults faults = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_FAIL, .n = n, .also = &unknown };
+        unknown.seen = 0;
+        prepare(at("o4"), true);
+        CHECK_FAILS(make_output(at("o4/dst"), true, &faults), SHEAF_E_IO, "Input/output error");
+        assert_int_equal(what_is_there(at("o4"), true), 0);
+        assert_int_equal(entries(at("o4")), 1);
+    }
+}
+
 static void test_remove_tree__does_not_follow_links(void **state)
 {
     mkdir(at("keep"), 0700);
@@ -411,6 +485,14 @@ static void test_remove_tree__does_not_follow_links(void **state)
     assert_int_equal(sheaf__path_kind(at("gone")), SHEAF_PATH_NONE);
     assert_int_equal(sheaf__path_kind(at("keep/f")), SHEAF_PATH_FILE);
     CHECK_OK(sheaf__remove_tree(at("gone"), NULL));
+    char deep[8192];
+    size_t n = (size_t)snprintf(deep, sizeof deep, "%s", at("deep"));
+    for (int i = 0; i < 66; i++, n += 2)
+        strcpy(deep + n, "/d");
+    CHECK_OK(sheaf__make_dirs(deep, NULL));
+    CHECK_FAILS(sheaf__remove_tree(at("deep"), NULL), SHEAF_E_IO, "at most 64 levels");
+    CHECK_OK(sheaf__remove_tree(at("deep/d/d/d"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("deep"), NULL));
     put(at("file"), "x");
     CHECK_OK(sheaf__remove_tree(at("file"), NULL));
     assert_int_equal(sheaf__path_kind(at("file")), SHEAF_PATH_NONE);
@@ -466,13 +548,6 @@ static void test_faults__from_the_environment(void **state)
     assert_int_equal(exit_with_environment("fsnyc:9:fail"), 1); /* misspelt: nothing works */
 }
 
-static int remove_dir(void **state)
-{
-    sheaf_status *st = sheaf__remove_tree(dir, NULL);
-    sheaf_status_free(st);
-    return st != NULL;
-}
-
 int main(int argc, char **argv)
 {
     if (argc == 3) { /* --write PATH, see exit_with_environment() */
@@ -480,15 +555,14 @@ int main(int argc, char **argv)
         sheaf_status_free(st);
         return st != NULL;
     }
-    strcpy(dir, "/tmp/sheaf-file-XXXXXX");
-    if (mkdtemp(dir) == NULL)
-        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths__parents_and_joins),
         cmocka_unit_test(test_paths__unfinished_ones_are_recognised),
         cmocka_unit_test(test_read__names_offset_expected_and_found),
         cmocka_unit_test(test_read__only_regular_files),
         cmocka_unit_test(test_write__creates_once_and_reserves),
+        cmocka_unit_test(test_write__reserved_blocks_are_claimed),
+        cmocka_unit_test(test_write_whole__a_leftover_of_our_number_does_not_matter),
         cmocka_unit_test(test_write__goes_on_after_short_and_interrupted_calls),
         cmocka_unit_test(test_write__full_disk_says_what_is_free),
         cmocka_unit_test(test_write_whole__any_failing_call_leaves_old_or_new),
@@ -497,10 +571,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_output__abandon_leaves_nothing),
         cmocka_unit_test(test_output__any_failing_call_leaves_old_or_new),
         cmocka_unit_test(test_output__a_kill_at_any_call_leaves_old_or_new),
+        cmocka_unit_test(test_output__replaces_where_exchanging_is_unknown),
+        cmocka_unit_test(test_output__a_kill_while_replacing_in_steps_keeps_the_old_one),
+        cmocka_unit_test(test_output__a_failed_step_puts_the_old_one_back),
         cmocka_unit_test(test_remove_tree__does_not_follow_links),
         cmocka_unit_test(test_make_dirs__parents_and_files_in_the_way),
         cmocka_unit_test(test_faults__spellings),
         cmocka_unit_test(test_faults__from_the_environment),
     };
-    return cmocka_run_group_tests(tests, NULL, remove_dir);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

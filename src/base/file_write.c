@@ -108,7 +108,7 @@ static ssize_t write_some(sheaf_file *file, const void *src, size_t size, int64_
         size = 1;
     const ssize_t n = offset < 0 ? write(file->fd, src, size) : pwrite(file->fd, src, size, (off_t)offset);
     if (action == SHEAF_FAULT_TORN) {
-        sheaf_faults now = { SHEAF_FAULT_ANY, SHEAF_FAULT_KILL, 1, false, 0 };
+        sheaf_faults now = { SHEAF_FAULT_ANY, SHEAF_FAULT_KILL, 1, false, 0, NULL };
         sheaf__fault(&now, SHEAF_FAULT_WRITE);
     }
     return n < 0 ? -errno : n;

@@ -51,8 +51,12 @@ static void test_parse__depth_is_limited(void **state)
         if (depth < SHEAF_JSON_MAX_DEPTH)
             CHECK_OK(parse(text));
         else
-            CHECK_FAILS(parse(text), SHEAF_E_FORMAT, "too many levels");
+            CHECK_FAILS(parse(text), SHEAF_E_FORMAT, "line 1: too many levels");
     }
+    char many[2000] = "{\"a\":[";
+    for (int i = 0; i < 300; i++)
+        strcat(many, "[],");
+    CHECK_OK(parse(strcat(many, "{}]}"))); /* side by side is not deep */
     CHECK_OK(parse("{\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\": 1}"));
 }
 

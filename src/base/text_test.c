@@ -47,7 +47,7 @@ static void test_text__json_strings_are_escaped(void **state)
         { "\b\f\n\r\t", "\"\\b\\f\\n\\r\\t\"" },
         { "\x01\x1f", "\"\\u0001\\u001f\"" },
         { "w\xc3\xa9\xe4\xb8\xad", "\"w\xc3\xa9\xe4\xb8\xad\"" },
-        { "/", "\"/\"" },
+        { "/ a b", "\"/ a b\"" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_text text = { 0 };
@@ -87,6 +87,15 @@ static void test_nearest__the_first_of_equals(void **state)
     static const char *const list[] = { "k_proj", "v_proj", "q_proj" };
     assert_string_equal(sheaf__nearest("x_proj", list, 3), "k_proj");
     assert_string_equal(sheaf__nearest("v_prj", list, 3), "v_proj");
+    static const char *const swaps[] = { "abxc", "abcd" }; /* one changed, one swapped: both one difference */
+    assert_string_equal(sheaf__nearest("abdc", swaps, 2), "abxc");
+    assert_string_equal(sheaf__nearest("abdc", swaps + 1, 1), "abcd");
+    char long_name[129], longer[131];
+    memset(long_name, 'n', 128);
+    memset(longer, 'n', 130);
+    long_name[128] = longer[130] = '\0';
+    const char *const lengths[] = { longer, long_name }; /* 128 is the longest that is compared */
+    assert_string_equal(sheaf__nearest(long_name, lengths, 2), long_name);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* folder_test.c - which tensor goes into which shard, pieces from several threads, and nothing half done. */
 #include "tests/check.h"
+#include "tests/files.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,26 +10,6 @@
 
 #include "dialects/folder.h"
 #include "dialects/shards.h"
-
-static char dir[64]; /* of this run, removed at the end */
-
-static const char *at(const char *name)
-{
-    static char path[8][300];
-    static int next;
-    char *p = path[next++ % 8];
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
-
-static int64_t entries(const char *path)
-{
-    char **names = NULL;
-    int64_t n = 0;
-    CHECK_OK(sheaf__list_dir(&names, &n, path));
-    sheaf__names_free(names, n);
-    return n;
-}
 
 static sheaf_status *zeros(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
 {
@@ -276,23 +257,13 @@ static void test_faults__a_kill_at_any_call_leaves_all_or_nothing(void **state)
     assert_true(without > 20 && with >= 2);
 }
 
-static int remove_dir(void **state)
+/* And what sheaf__folder_copy() copies: download caches hold links. */
+static int make_extras(void **state)
 {
-    sheaf_status *st = sheaf__remove_tree(dir, NULL);
-    sheaf_status_free(st);
-    return st != NULL;
-}
-
-static int make_dir(void **state)
-{
-    static const char text[] = "{\"a tokenizer\": 1}";
-    strcpy(dir, "/tmp/sheaf-folder-XXXXXX");
-    if (mkdtemp(dir) == NULL || mkdir(at("extras"), 0700) != 0)
+    if (make_scratch(state) != 0 || mkdir(at("extras"), 0700) != 0)
         return 1;
-    sheaf_status *st = sheaf__file_write_whole(at("extras/blob"), text, sizeof text - 1, NULL);
-    sheaf_status_free(st);
-    /* download caches hold links */
-    return st != NULL || symlink("blob", at("extras/tokenizer.json")) != 0;
+    put(at("extras/blob"), "{\"a tokenizer\": 1}");
+    return symlink("blob", at("extras/tokenizer.json")) != 0;
 }
 
 int main(void)
@@ -306,5 +277,5 @@ int main(void)
         cmocka_unit_test(test_faults__any_failing_call_leaves_all_or_nothing),
         cmocka_unit_test(test_faults__a_kill_at_any_call_leaves_all_or_nothing),
     };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, make_extras, remove_scratch);
 }

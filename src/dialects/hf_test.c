@@ -1,5 +1,6 @@
 /* hf_test.c - recorded folders open and pass; each way a folder can be wrong is named. */
 #include "tests/check.h"
+#include "tests/files.h"
 #include "tests/golden.h"
 
 #include <dirent.h>
@@ -8,22 +9,6 @@
 #include <unistd.h>
 
 #include "dialects/hf.h"
-
-static char dir[64]; /* of this run, removed at the end */
-
-static const char *at(const char *name)
-{
-    static char path[8][300];
-    static int next;
-    char *p = path[next++ % 8];
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
-
-static void put(const char *path, const char *text)
-{
-    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text), NULL));
-}
 
 /* ---- recorded folders ---- */
 
@@ -544,18 +529,8 @@ static void test_config_dtype__in_the_spelling_of_the_file(void **state)
     CHECK_FAILS(sheaf_hf_config_with_dtype(&got, "{}", SHEAF_F4), SHEAF_E_ARG, "F4");
 }
 
-static int remove_dir(void **state)
-{
-    sheaf_status *st = sheaf__remove_tree(dir, NULL);
-    sheaf_status_free(st);
-    return st != NULL;
-}
-
 int main(void)
 {
-    strcpy(dir, "/tmp/sheaf-hf-XXXXXX");
-    if (mkdtemp(dir) == NULL)
-        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open__every_recorded_model_passes),
         cmocka_unit_test(test_open__shards_hold_what_the_single_file_holds),
@@ -574,5 +549,5 @@ int main(void)
         cmocka_unit_test(test_config_set__changes_one_value_and_nothing_else),
         cmocka_unit_test(test_config_dtype__in_the_spelling_of_the_file),
     };
-    return cmocka_run_group_tests(tests, NULL, remove_dir);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -1,5 +1,6 @@
 /* peft_test.c - all spellings of adapter tensors come to PEFT's own; recorded adapters are rewritten byte for byte. */
 #include "tests/check.h"
+#include "tests/files.h"
 #include "tests/golden.h"
 
 #include <dirent.h>
@@ -7,17 +8,6 @@
 #include <unistd.h>
 
 #include "dialects/peft.h"
-
-static char dir[64]; /* of this run, removed at the end */
-
-static const char *at(const char *name)
-{
-    static char path[8][300];
-    static int next;
-    char *p = path[next++ % 8];
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
 
 #define P "base_model.model."
 #define Q "model.layers.0.self_attn.q_proj"
@@ -202,18 +192,8 @@ static void test_open__explains_what_is_there_instead(void **state)
     CHECK_FAILS(sheaf_peft_open(&source, at("none")), SHEAF_E_IO, "No such file");
 }
 
-static int remove_dir(void **state)
-{
-    sheaf_status *st = sheaf__remove_tree(dir, NULL);
-    sheaf_status_free(st);
-    return st != NULL;
-}
-
 int main(void)
 {
-    strcpy(dir, "/tmp/sheaf-peft-XXXXXX");
-    if (mkdtemp(dir) == NULL)
-        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_name__every_spelling),
         cmocka_unit_test(test_open__recorded_adapters_keep_their_names),
@@ -222,5 +202,5 @@ int main(void)
         cmocka_unit_test(test_open__two_tensors_of_one_name_are_refused),
         cmocka_unit_test(test_open__explains_what_is_there_instead),
     };
-    return cmocka_run_group_tests(tests, NULL, remove_dir);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -1,5 +1,6 @@
 /* safetensors_test.c - the official parser's verdicts, hostile headers, and files that equal the official writer's. */
 #include "tests/check.h"
+#include "tests/files.h"
 #include "tests/golden.h"
 
 #include <dirent.h>
@@ -9,17 +10,6 @@
 
 #include "base/text.h"
 #include "formats/safetensors.h"
-
-static char dir[64]; /* of this run, removed at the end */
-
-static const char *at(const char *name)
-{
-    static char path[4][300];
-    static int next;
-    char *p = path[next++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    return p;
-}
 
 /* ---- the official parser's verdicts ---- */
 
@@ -128,6 +118,7 @@ static void test_parse__corners_accepted(void **state)
         { "{\"a\":{" T4 "},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2 },
         { "{\"\\u0061\":{" T4 "},\"a\":{" T4 "}}", 4 }, /* one name in two spellings */
         { "{\"\":{" T4 "}}", 4 },
+        { "{\"a b\":{" T4 ",\"x\":[0,9,-0,0.5,1E+2],\"y\":\"\\uE000\\uD83D\\uDe00\"}}", 4 },
         { "{\"\\ud83d\\ude00\\n\\\"\":{" T4 "}}", 4 },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,18446744073709551615],\"data_offsets\":[0,0]}}", -1 },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,2,0],\"data_offsets\":[0,0]}}", 0 },
@@ -173,6 +164,8 @@ static void test_parse__corners_refused(void **state)
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,],\"data_offsets\":[0,4]}}", 4, "a whole number" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,18446744073709551616]}}", 4, "below 2^64" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "a second number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":{\"0\":4}}}", 4, "data_offsets, a list of two numbers" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":5}}", 4, "data_offsets, a list of two numbers" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4, "']' after two numbers" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[]}}", 4, "a whole number" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0, "2^64 bits" },
@@ -191,6 +184,8 @@ static void test_parse__corners_refused(void **state)
         { "{\"a\":{" T4 ",\"x\":\"a\nb\"}}", 4, "control character" },
         { "{\"a", 4, "the end of a string" },
         { "{\"a\\", 4, "the end of a string" },
+        { "{\"a\": ", 4, "an object with dtype, shape and data_offsets | its end" },
+        { "{\"a\":\001}", 4, "| byte 0x01" },
         { "{\"a\":{" T4 "}}", 5, "4 bytes of data" },
         { "{\"a\":{" T4 "}}", 3, "cut short" },
         { "{\"a\":{" T4 "}}", 0, "cut short" },
@@ -208,11 +203,39 @@ static void test_parse__corners_refused(void **state)
                 SHEAF_E_UNSUPPORTED, "at most 8 axes");
 }
 
+static void test_parse__the_last_of_equal_names_counts(void **state)
+{
+    static const char text[] =
+        "{\"__metadata__\":{\"b\":\"1\",\"a\":\"2\",\"b\":\"3\",\"c\":\"4\",\"b\":\"5\"},"
+        "\"x\":{\"dtype\":\"U8\",\"shape\":[9],\"data_offsets\":[0,9]},"
+        "\"y\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4,7]},"
+        "\"x\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
+        "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]},"
+        "\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
+    sheaf_safetensors_header h;
+    CHECK_OK(sheaf__safetensors_parse(&h, text, sizeof text - 1, 8 + sizeof text - 1 + 7));
+    assert_int_equal(h.count, 3);
+    assert_string_equal(h.entry[0].name, "x");
+    assert_int_equal(h.entry[0].bytes, 2);
+    assert_int_equal(h.entry[0].offset, 8 + sizeof text - 1);
+    assert_string_equal(h.entry[1].name, "a");
+    assert_string_equal(h.entry[2].name, "y");
+    assert_string_equal(h.entry[h.by_name[0]].name, "a");
+    assert_string_equal(h.entry[h.by_name[1]].name, "x");
+    static const char *const want[][2] = { { "a", "2" }, { "b", "5" }, { "c", "4" } };
+    assert_int_equal(h.npairs, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(h.pair[i].key, want[i][0]);
+        assert_string_equal(h.pair[i].value, want[i][1]);
+    }
+    sheaf__safetensors_header_release(&h);
+}
+
 static void test_parse__utf8_is_strict(void **state)
 {
     static const struct { const char *bytes; bool good; } rows[] = {
         { "\xc3\xa9", true }, { "\xe4\xb8\xad", true }, { "\xf0\x9f\x98\x80", true }, { "\xf4\x8f\xbf\xbf", true },
-        { "\xef\xbf\xbf", true }, { "\x7f", true }, { "\x80", false }, { "\xc0\x80", false }, { "\xc1\xbf", false },
+        { "\xef\xbf\xbf", true }, { "\x7f", true }, { "\xc2\x80", true }, { "\xe0\xa0\x80", true }, { "\xee\x80\x80", true }, { "\x80", false }, { "\xc0\x80", false }, { "\xc1\xbf", false },
         { "\xe0\x9f\xbf", false }, { "\xed\xa0\x80", false }, { "\xed\x9f\xbf", true }, { "\xf0\x8f\xbf\xbf", false },
         { "\xf4\x90\x80\x80", false }, { "\xf5\x80\x80\x80", false }, { "\xff", false }, { "\xc3", false },
         { "\xe4\xb8", false }, { "\xf0\x9f\x98", false },
@@ -286,11 +309,34 @@ static void test_read__boxes_of_a_file(void **state)
         CHECK_FAILS(sheaf__safetensors_read_box(file, e, outside[i][0], outside[i][1], outside[i][2], outside[i][3], box),
                     SHEAF_E_ARG, "down_proj.weight': box");
     CHECK_FAILS(sheaf__safetensors_read(file, e, e->bytes - 3, box, 4), SHEAF_E_ARG, "within 0 to");
+    CHECK_FAILS(sheaf__safetensors_read(file, e, -1, box, 4), SHEAF_E_ARG, "within 0 to");
+    CHECK_FAILS(sheaf__safetensors_read(file, e, 0, box, -1), SHEAF_E_ARG, "within 0 to");
+    CHECK_FAILS(sheaf__safetensors_read(file, e, e->bytes + 1, box, 0), SHEAF_E_ARG, "within 0 to");
+    CHECK_OK(sheaf__safetensors_read(file, e, e->bytes, box, 0));
     const sheaf_safetensors_entry *norm = sheaf__safetensors_find(file, "model.norm.weight");
     CHECK_OK(sheaf__safetensors_read(file, norm, 0, whole, norm->bytes));
     CHECK_OK(sheaf__safetensors_read_box(file, norm, 10, 20, 0, 1, box));
     CHECK_BYTES("one axis", box, whole + 10, 80);
     sheaf__safetensors_close(file);
+}
+
+static void test_read__boxes_of_other_shapes_are_refused(void **state)
+{
+    static const sheaf_safetensors_spec specs[] = { { "s", SHEAF_F32, 0, { 0 } }, { "c", SHEAF_F32, 3, { 1, 1, 1 } }, { "f", SHEAF_F4, 1, { 2 } } };
+    for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+        sheaf_safetensors *file = NULL;
+        sheaf_safetensors_writer *w = NULL;
+        float x = 0;
+        CHECK_OK(sheaf__remove_tree(at("shape"), NULL));
+        CHECK_OK(sheaf__safetensors_begin(&w, at("shape"), &specs[i], 1, NULL, 0, NULL));
+        CHECK_FAILS(sheaf__safetensors_write_box(w, 0, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED, "one or two axes and whole bytes");
+        CHECK_OK(sheaf__safetensors_write(w, 0, 0, &x, specs[i].dtype == SHEAF_F4 ? 1 : 4));
+        CHECK_OK(sheaf__safetensors_finish(w));
+        CHECK_OK(sheaf__safetensors_open(&file, at("shape")));
+        CHECK_FAILS(sheaf__safetensors_read_box(file, file->header.entry, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED, "one or two axes");
+        sheaf__safetensors_close(file);
+        sheaf__safetensors_close(NULL);
+    }
 }
 
 static void test_read__a_file_cut_after_opening(void **state)
@@ -400,12 +446,15 @@ static void test_write__boxes(void **state)
     sheaf_safetensors_writer *w = NULL;
     size_t size = 0;
     CHECK_OK(sheaf__safetensors_begin(&w, at("boxes"), &spec, 1, NULL, 0, NULL));
-    CHECK_OK(sheaf__safetensors_write_box(w, 0, 0, 2, 0, 5, "abcdefghij"));
+    CHECK_OK(sheaf__safetensors_write_box(w, 0, 0, 2, 0, 3, "abcfgh"));
+    CHECK_OK(sheaf__safetensors_write_box(w, 0, 0, 2, 3, 2, "deij"));
     CHECK_OK(sheaf__safetensors_write_box(w, 0, 2, 1, 0, 2, "kl"));
     CHECK_OK(sheaf__safetensors_write_box(w, 0, 2, 1, 2, 3, "mno"));
     CHECK_FAILS(sheaf__safetensors_write_box(w, 0, 2, 2, 0, 1, "xx"), SHEAF_E_ARG, "'w': box");
     CHECK_FAILS(sheaf__safetensors_write_box(w, 1, 0, 1, 0, 1, "x"), SHEAF_E_ARG, "tensor number | 0 to 0 | 1");
     CHECK_FAILS(sheaf__safetensors_write(w, 0, 14, "xx", 2), SHEAF_E_ARG, "within 0 to 15 | 2 from 14");
+    CHECK_FAILS(sheaf__safetensors_write(w, 0, -1, "xx", 1), SHEAF_E_ARG, "within 0 to 15 | 1 from -1");
+    CHECK_FAILS(sheaf__safetensors_write(w, 0, 0, "xx", -1), SHEAF_E_ARG, "within 0 to 15 | -1 from 0");
     CHECK_OK(sheaf__safetensors_finish(w));
     char *got = slurp(at("boxes"), &size);
     assert_memory_equal(got + size - 15, "abcdefghijklmno", 15);
@@ -482,26 +531,18 @@ static void test_write__any_failing_call_leaves_no_file(void **state)
     sheaf__safetensors_abandon(NULL);
 }
 
-static int remove_dir(void **state)
-{
-    sheaf_status *st = sheaf__remove_tree(dir, NULL);
-    sheaf_status_free(st);
-    return st != NULL;
-}
-
 int main(void)
 {
-    strcpy(dir, "/tmp/sheaf-safetensors-XXXXXX");
-    if (mkdtemp(dir) == NULL)
-        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open__judges_like_the_official_parser),
         cmocka_unit_test(test_parse__corners_accepted),
         cmocka_unit_test(test_parse__corners_refused),
+        cmocka_unit_test(test_parse__the_last_of_equal_names_counts),
         cmocka_unit_test(test_parse__utf8_is_strict),
         cmocka_unit_test(test_parse__depth_is_limited_as_in_serde),
         cmocka_unit_test(test_parse__every_cut_is_refused),
         cmocka_unit_test(test_read__boxes_of_a_file),
+        cmocka_unit_test(test_read__boxes_of_other_shapes_are_refused),
         cmocka_unit_test(test_read__a_file_cut_after_opening),
         cmocka_unit_test(test_write__gives_the_bytes_of_the_official_writer),
         cmocka_unit_test(test_write__sorts_by_dtype_and_pads),
@@ -510,5 +551,5 @@ int main(void)
         cmocka_unit_test(test_write__an_incomplete_tensor_is_refused),
         cmocka_unit_test(test_write__any_failing_call_leaves_no_file),
     };
-    return cmocka_run_group_tests(tests, NULL, remove_dir);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

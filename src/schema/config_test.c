@@ -195,6 +195,7 @@ static void test_window__who_has_one_and_from_where(void **state)
         { "{" M7 ",\"sliding_window\":null}", 0, 0 },
         { "{" M7 ",\"sliding_window\":9}", 9, 0 },
         { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" SLIDE "," SLIDE "," SLIDE "," SLIDE "]}", 9, 0 },
+        { "{" M7 ",\"sliding_window\":null,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}", 0, 0 },
         { "{" Q2 ",\"sliding_window\":9}", 0, 0 },
         { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":false}", 0, 0 },
         { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true}", 0, 0 }, /* max_window_layers is 28 */
@@ -223,6 +224,7 @@ static void test_tokens__one_several_or_none(void **state)
         { "{}", 0, 0, 0, -1, -1 },
         { "{\"eos_token_id\":5,\"bos_token_id\":null,\"pad_token_id\":-1}", 1, 5, 0, -1, -1 },
         { "{\"eos_token_id\":[7,5],\"bos_token_id\":0,\"pad_token_id\":299}", 2, 7, 5, 0, 299 },
+        { "{\"eos_token_id\":0}", 1, 0, 0, -1, -1 },
         { "{\"eos_token_id\":[]}", 0, 0, 0, -1, -1 },
         { "{\"eos_token_id\":null}", 0, 0, 0, -1, -1 },
         { "{\"eos_token_id\":-1}", 0, -1, 0, -1, -1 },

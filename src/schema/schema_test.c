@@ -198,6 +198,12 @@ static void test_schema__refuses_what_contradicts_itself(void **state)
     c = small;                                                                       \
     c.field = (value);                                                               \
     CHECK_FAILS(sheaf_schema_new(&schema, &c, 8), SHEAF_E_LAYOUT, part)
+    c = small;
+    c.head_dim = 2; /* the least that can be rotated */
+    c.rope.partial = 0; /* a config made by hand need not say 1 */
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    sheaf_schema_free(schema);
+    schema = NULL;
     WITH(heads, 7, "a multiple of the 3 key/value heads | 7");
     WITH(head_dim, 5, "5 of a head of 5");
     WITH(rope.partial, 0.25, "1 of a head of 4");
