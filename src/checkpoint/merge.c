@@ -9,6 +9,9 @@
 #include "checkpoint/merge_plan.h"
 #include "checkpoint/stream.h"
 
+/* A few keep any disk busy; each holds some megabytes. */
+enum { MOST_THREADS = 16 };
+
 typedef struct merger {
     sheaf__merge_plan plan;
     sheaf__merge_rows rows;
@@ -43,7 +46,7 @@ static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
     if (st != NULL)
         return st;
     m->events = o->events;
-    m->threads = o->threads > 0 ? o->threads : 1;
+    m->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
     m->rows = (sheaf__merge_rows){ .base = m->plan.base, .adapter = m->plan.adapter,
                                    .kernels = sheaf__kernels_for(NULL), .mode = o->mode };
     if (m->rows.kernels == NULL)

@@ -186,13 +186,53 @@ static void tell_checkpoint(teller *t, const sheaf_look *look)
     fact(t, "progress", sheaf_checkpoint_progress(look->checkpoint));
 }
 
+/* The complete checkpoints of a run, and what the newest one says. */
+static void tell_saved(teller *t, const char *dir)
+{
+    char **names = NULL, *newest = NULL;
+    int64_t n = 0;
+    sheaf_text steps = { 0 };
+    sheaf_look look;
+    odd(t, sheaf__list_dir(&names, &n, dir));
+    for (int64_t i = 0; i < n; i++) {
+        long long step;
+        int end = 0;
+        if (sscanf(names[i], "step-%lld%n", &step, &end) != 1 || names[i][end] != '\0')
+            continue;
+        char *path = NULL;
+        sheaf_status *st = sheaf__path_join(&path, dir, names[i]);
+        if (st == NULL)
+            st = sheaf_look_open(&look, path);
+        if (st != NULL) {
+            odd(t, st);
+            free(path);
+            continue;
+        }
+        sheaf_look_close(&look);
+        sheaf__text_add(&steps, "%s%lld", steps.size > 0 ? ", " : "", step);
+        free(newest);
+        newest = path;
+    }
+    fact(t, "checkpoints", steps.size > 0 ? steps.at : "none");
+    if (newest != NULL && sheaf_look_open(&look, newest) == NULL) {
+        tell_checkpoint(t, &look);
+        sheaf_look_close(&look);
+    }
+    sheaf__text_release(&steps);
+    sheaf__names_free(names, n);
+    free(newest);
+}
+
 static void tell_run(teller *t, const char *path)
 {
-    static const char *const parts[] = { "checkpoints", "adapter", "model", "metrics.jsonl", "run.json" };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    static const char *const parts[] = { "settings", "adapter", "model", "metrics.jsonl", "run.json" };
+    for (size_t i = 0; i <= sizeof parts / sizeof *parts; i++) {
         char *inside = NULL;
-        sheaf_status *st = sheaf__path_join(&inside, path, parts[i]);
-        if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
+        const bool saved = i == sizeof parts / sizeof *parts;
+        sheaf_status *st = sheaf__path_join(&inside, path, saved ? "checkpoints" : parts[i]);
+        if (st == NULL && saved)
+            tell_saved(t, inside);
+        else if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
             fact(t, parts[i], inside);
         sheaf_status_free(st);
         free(inside);

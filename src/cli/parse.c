@@ -57,10 +57,8 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
         return unknown_flag(cli, options, word);
     memcpy(name, word + 2, length);
     name[length] = '\0';
-    if (strcmp(name, "json") == 0 && equals == NULL) {
-        cli->json = true;
-        return NULL;
-    }
+    if (strcmp(name, "json") == 0 && equals == NULL)
+        return NULL; /* cli_parse() has seen it */
     const cli_option *o = cli_find(options, name);
     bool off = false;
     if (o == NULL && strncmp(name, "no-", 3) == 0) {
@@ -130,6 +128,9 @@ static bool resuming(const cli_option *options)
 
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc, char **argv)
 {
+    /* Known first, so that a wrong flag before it is told as JSON too. */
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        cli->json |= strcmp(argv[i], "--json") == 0;
     assert(count_of(options) <= CLI_MAX_OPTIONS);
     char **words = argv + 1; /* words are moved to the front as they are met */
     int count = 0;

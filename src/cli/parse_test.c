@@ -1,6 +1,7 @@
 /* parse_test.c - flags, words and values as a user types them. */
 #include "tests/check.h"
 
+#include "base/file.h"
 #include "cli.h"
 
 typedef struct settings {
@@ -176,6 +177,9 @@ static const struct { const char *args[4]; int n, code; const char *out, *err; }
     { { "sheaf", "help" }, 2, 0, "usage: sheaf COMMAND", "" },
     { { "sheaf", "--help" }, 2, 0, "usage: sheaf COMMAND", "" },
     { { "sheaf", "hepl" }, 2, 2, "", "try:      sheaf help" },
+    { { "sheaf", "diff", "--wrong", "--json" }, 4, 2, "{\"error\": {\"code\": \"usage\", \"where\": \"--wrong\"", "--wrong" },
+    { { "sheaf", "diff", "onlyone" }, 3, 2, "", "expected: sheaf diff A B" },
+    { { "sheaf", "diff", "/nonexistent/a", "/nonexistent/b" }, 4, 3, "", "/nonexistent/a" },
     { { "sheaf", "help", "nothing-like-it" }, 3, 2, "", "sheaf help lists them" },
 };
 
@@ -207,6 +211,67 @@ static void test_command__each_explains_itself(void **state)
         assert_non_null(strstr(out, "exit codes: 0"));
         free(out), free(err), free(out2), free(err2);
     }
+}
+
+/* ---- docs/cli.md ---- */
+
+static bool is_flag_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; }
+
+/* The next "--name" in *text, without a "no-" in front; false at the end. */
+static bool next_flag(char name[64], const char **text)
+{
+    while ((*text = strstr(*text, "--")) != NULL) {
+        const char *from = *text + 2;
+        int n = 0;
+        while (n < 63 && is_flag_letter(from[n]))
+            n++;
+        *text = from + n;
+        if (n == 0 || from[0] == '-')
+            continue;
+        const bool no = strncmp(from, "no-", 3) == 0;
+        snprintf(name, 64, "%.*s", n - (no ? 3 : 0), from + (no ? 3 : 0));
+        return true;
+    }
+    return false;
+}
+
+static bool mentions(const char *text, const char *flag)
+{
+    char name[64];
+    while (next_flag(name, &text))
+        if (strcmp(name, flag) == 0)
+            return true;
+    return false;
+}
+
+static void test_docs__name_every_flag_and_no_other(void **state)
+{
+    const char *root = getenv("SHEAF_SOURCE_ROOT");
+    char *path, *page, name[64];
+    size_t size;
+    char *help[32], *err;
+    int n = 0;
+    CHECK_OK(sheaf__path_join(&path, root != NULL ? root : ".", "docs/cli.md"));
+    CHECK_OK(sheaf__file_read_all(&page, &size, path, 1 << 20));
+    for (const cli_command *c = cli_commands; c->name != NULL; c++) {
+        assert_int_equal(whole(&help[n], &err, 3, (const char *[]){ "sheaf", c->name, "--help" }), 0);
+        const char *at = help[n++];
+        while (next_flag(name, &at))
+            if (!mentions(page, name))
+                fail_msg("docs/cli.md does not name --%s of sheaf %s", name, c->name);
+        free(err);
+    }
+    const char *at = page;
+    while (next_flag(name, &at)) {
+        bool known = strcmp(name, "version") == 0;
+        for (int i = 0; i < n && !known; i++)
+            known = mentions(help[i], name);
+        if (!known)
+            fail_msg("docs/cli.md names --%s, which no command has", name);
+    }
+    for (int i = 0; i < n; i++)
+        free(help[i]);
+    free(path), free(page);
 }
 
 static void test_exit__code_follows_status(void **state)
@@ -256,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_cpu__too_old_is_told_by_name),
         cmocka_unit_test(test_command__version_help_and_unknown_names),
         cmocka_unit_test(test_command__each_explains_itself),
+        cmocka_unit_test(test_docs__name_every_flag_and_no_other),
         cmocka_unit_test(test_exit__code_follows_status),
         cmocka_unit_test(test_report__json_error_and_a_full_disk),
     };
