@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/events.h"
+#include "base/fault.h"
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
@@ -19,6 +20,7 @@ typedef struct sheaf_init_options {
     const sheaf_dtype *dtype; /* F32, BF16 or F16; NULL = what the config says */
     int threads;              /* 0 = one */
     const sheaf_events *events;
+    sheaf_faults *faults;     /* of writing; NULL outside tests */
 } sheaf_init_options;
 
 typedef struct sheaf_init_report {

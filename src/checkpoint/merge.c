@@ -167,7 +167,7 @@ static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o, bool 
         json = edited;
     }
     if (st == NULL)
-        st = sheaf_hf_begin(&m->folder, o->dst, json, m->plan.specs, m->plan.count, 0, false, NULL);
+        st = sheaf_hf_begin(&m->folder, o->dst, json, m->plan.specs, m->plan.count, 0, false, o->faults);
     if (st == NULL)
         st = sheaf_hf_copy_extras(m->folder, o->base);
     free(json);

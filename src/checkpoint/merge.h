@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/events.h"
+#include "base/fault.h"
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
@@ -29,6 +30,7 @@ typedef struct sheaf_merge_options {
     const sheaf_dtype *dtype; /* F32, BF16 or F16 of the output; NULL = each tensor's own */
     int threads;         /* 0 = one */
     const sheaf_events *events; /* progress and warnings; may be NULL */
+    sheaf_faults *faults;       /* of writing; NULL outside tests */
 } sheaf_merge_options;
 
 typedef struct sheaf_merge_report {

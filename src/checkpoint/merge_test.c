@@ -357,6 +357,41 @@ static void test_merge__config_and_tensors_must_agree(void **state)
     }
 }
 
+/* Every call that writes is once the one that fails: no half model stands at dst, and what
+ * began is cleared away. */
+static void test_merge__a_failing_disk_leaves_nothing(void **state)
+{
+    static const sheaf_fault_action actions[] = { SHEAF_FAULT_FAIL, SHEAF_FAULT_ENOSPC };
+    char base[1024], adapter[1024], dir[128], out[256];
+    data_path(base, "llama/tiny_qwen2/hf");
+    data_path(adapter, "llama/tiny_qwen2/lora/adapter_final");
+    snprintf(dir, sizeof dir, "%s/disk", scratch);
+    snprintf(out, sizeof out, "%s/out", dir);
+    for (size_t a = 0; a < ARRAY_LEN(actions); a++)
+        for (int64_t n = 1;; n++) {
+            sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = actions[a], .n = n };
+            sheaf_merge_report report;
+            remove_tree(dir);
+            assert_int_equal(mkdir(dir, 0755), 0);
+            sheaf_status *st = sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out, .faults = &faults });
+            if (faults.seen < n) {
+                CHECK_OK(st);
+                assert_true(n > 20);
+                break;
+            }
+            /* a failed removal or a last fsync may leave a whole output, never a half one */
+            if (there(out)) {
+                sheaf_source *source;
+                CHECK_OK(sheaf_hf_open(&source, out));
+                assert_int_equal(source->count(source), 26);
+                source->close(source);
+            } else {
+                assert_non_null(st);
+            }
+            sheaf_status_free(st);
+        }
+}
+
 /* ---- numbers ---- */
 
 static void test_merge__float16_overflow_is_an_error_not_infinity(void **state)
@@ -422,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_merge__what_does_not_fit_is_refused_and_leaves_nothing),
         cmocka_unit_test(test_merge__existing_output_is_never_touched),
         cmocka_unit_test(test_merge__config_and_tensors_must_agree),
+        cmocka_unit_test(test_merge__a_failing_disk_leaves_nothing),
         cmocka_unit_test(test_merge__float16_overflow_is_an_error_not_infinity),
         cmocka_unit_test(test_merge__other_dtype_is_one_rounding),
     };
