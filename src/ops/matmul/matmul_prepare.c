@@ -204,10 +204,13 @@ static const uint32_t *stored_panel(const sheaf__term *term, int64_t j, int64_t 
 }
 
 const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_dtype dtype,
-                                 int64_t j0, int64_t j1, int64_t k0, int64_t kb, bool spread)
+                                 int64_t j0, int64_t j1, int64_t k0, int64_t kb, bool spread,
+                                 bool made)
 {
     if (mm_panels_in_place(term, spread))
         return stored_panel(term, j0, k0);
+    if (made)
+        return room;
     const int64_t steps = mm_steps(dtype, kb), panels = mm_div_up(j1 - j0, MM_PANEL);
     const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
     const shelf shelf = { room, steps * MM_PANEL, j0, j1 };

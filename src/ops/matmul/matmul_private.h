@@ -189,9 +189,10 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
                     sheaf_dtype dtype, int64_t i0, int64_t i1, int64_t k0, int64_t kb);
 /* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
  * first panel, in place where the stored form serves, else in `room`, which has MM_BLOCK words
- * for each column. */
+ * for each column; made: they are there already. */
 const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_dtype dtype,
-                                 int64_t j0, int64_t j1, int64_t k0, int64_t kb, bool spread);
+                                 int64_t j0, int64_t j1, int64_t k0, int64_t kb, bool spread,
+                                 bool made);
 /* What sheaf__mm_rows will read. */
 mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
                               int64_t k0, int64_t kb);

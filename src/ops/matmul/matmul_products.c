@@ -11,6 +11,7 @@
 #define MOST_COLS 512 /* of an area: a block of B, half a MiB, should stay in the second-level cache */
 #define MOST_ROWS 1024
 #define LEAST_WORK 1e6 /* operations of an area: some microseconds, against one for a task */
+#define B_FITS ((size_t)128 << 10) /* words: half a MiB, as above */
 #define GROUP 16 /* bands of A transposed at a time */
 #define ROOM_A ((size_t)(GROUP * 14 * MM_STRIDE_F32) * sizeof(float)) /* of scratch */
 #define BATCH 128                  /* jobs of one parallel region; more go in turns */
@@ -83,6 +84,9 @@ typedef struct plan {
     bool turned;          /* B^T A^T is computed, see turns() */
     int64_t m, n;         /* of what is computed */
     int64_t rows, cols;   /* of an area */
+    bool a_km;            /* some A is stored transposed */
+    bool packing, deep;   /* B has to be brought into panels; see B_FITS */
+    size_t room_b;        /* words of scratch for B */
     int64_t down, across; /* areas */
     int64_t first;        /* task of the batch */
 } plan;
@@ -120,15 +124,6 @@ static sheaf__term turn(const sheaf__term *t)
                           .form = t->a_km ? SHEAF__B_KN : SHEAF__B_NK, .b = t->a, .ldb = t->lda };
 }
 
-/* Are there operands that every area has to bring into panels itself? */
-static bool repacks(const sheaf__product *job, const mm_engine *engine)
-{
-    for (int t = 0; t < job->nterms; t++)
-        if (!mm_panels_in_place(&job->term[t], engine->spread))
-            return true;
-    return false;
-}
-
 static int64_t even_share(int64_t whole, int64_t most, int64_t unit)
 {
     const int64_t parts = mm_div_up(whole, most);
@@ -138,11 +133,11 @@ static int64_t even_share(int64_t whole, int64_t most, int64_t unit)
 /* Halves areas until one is no more than a fair share of work. Rows go first where B is in
  * panels already, else columns: an area brings its own columns of B into panels, which should
  * serve many rows. */
-static void shrink(plan *plan, double k, double share, bool packing)
+static void shrink(plan *plan, double k, double share)
 {
     const int64_t m = plan->m, n = plan->n, rows = plan->engine->rows;
     while (2.0 * k * (double)plan->rows * (double)plan->cols > share) {
-        if (plan->cols > 256 && (packing || plan->rows <= 16 * rows))
+        if (plan->cols > 256 && (plan->packing || plan->rows <= 16 * rows))
             plan->cols = even_share(n, plan->cols / 2, MM_PANEL);
         else if (plan->rows > 16 * rows)
             plan->rows = even_share(m, plan->rows / 2, 1);
@@ -153,6 +148,22 @@ static void shrink(plan *plan, double k, double share, bool packing)
         else
             return;
     }
+}
+
+/* What lies in scratch beside the rows of A, and how many rows of sums that leaves. */
+static void plan_rooms(plan *plan, int slots)
+{
+    const sheaf__product *job = plan->job;
+    size_t all = 0; /* words of B, all blocks of k */
+    for (int t = 0; t < job->nterms; t++) {
+        all += (size_t)(mm_steps(job->dtype, job->term[t].k) * plan->cols) * (plan->engine->spread ? 2 : 1);
+        plan->a_km |= plan->turned ? job->term[t].form == SHEAF__B_KN : job->term[t].a_km;
+        plan->packing |= !mm_panels_in_place(&job->term[t], plan->engine->spread);
+    }
+    plan->deep = all <= B_FITS;
+    plan->room_b = !plan->packing ? 0 : plan->deep ? all : (size_t)(plan->cols * MM_BLOCK);
+    const size_t room = (SHEAF__THREAD_SCRATCH - ROOM_A) / sizeof(float) - plan->room_b;
+    plan->rows = even_share(plan->m, mm_min((int64_t)room / (plan->cols * slots), MOST_ROWS), 1);
 }
 
 /* How the job is cut, in areas of about `share` operations; returns their number. */
@@ -168,13 +179,9 @@ static int64_t plan_job(plan *plan, const sheaf__product *job, const mm_engine *
     plan->rows = 16;
     plan->cols = plan->n;
     if (engine) {
-        const bool packing = repacks(job, engine);
         plan->cols = even_share(plan->n, MOST_COLS, MM_PANEL);
-        const size_t room_b = packing ? (size_t)(plan->cols * MM_BLOCK) * sizeof(float) : 0;
-        const size_t room = (SHEAF__THREAD_SCRATCH - ROOM_A - room_b) / sizeof(float);
-        const int64_t fit = (int64_t)room / (plan->cols * route.slots);
-        plan->rows = even_share(plan->m, mm_min(fit, MOST_ROWS), 1);
-        shrink(plan, job_flops(job) / 2 / (double)job->m / (double)job->n, share, packing);
+        plan_rooms(plan, route.slots);
+        shrink(plan, job_flops(job) / 2 / (double)job->m / (double)job->n, share);
     }
     plan->across = mm_div_up(plan->n, plan->cols);
     plan->down = mm_div_up(plan->m, plan->rows);
@@ -254,6 +261,7 @@ typedef struct area {
     float *slot; /* slots, one after the other */
     int64_t slot_size, slot_ld; /* floats; of a row, padded */
     int64_t bands;
+    int64_t begin, end; /* bands of the stripe at hand */
 } area;
 
 static int64_t band_row(const area *area, int64_t band)
@@ -263,6 +271,11 @@ static int64_t band_row(const area *area, int64_t band)
 
 /* Transposing a few rows reads whole lines of which it needs a part: more bands at once. */
 static int64_t bands_at_once(const item *item) { return item->kb > 0 && item->term.a_km ? GROUP : 1; }
+
+static int64_t steps_of(const area *area, const item *item)
+{
+    return mm_steps(area->job->dtype, item->kb) * (area->engine->spread ? 2 : 1);
+}
 
 static mm_finish finish_of(const sheaf__product *job, int root, bool turned)
 {
@@ -279,7 +292,7 @@ static mm_finish finish_of(const sheaf__product *job, int root, bool turned)
 static void address(mm_band *band, const area *area, const item *item, int64_t i)
 {
     const visit *v = item->visit;
-    float *own = area->slot + (i - area->i0) * area->slot_ld;
+    float *own = area->slot + (i - band_row(area, area->begin)) * area->slot_ld;
     band->addends = 0;
     band->to = own + v->slot * area->slot_size;
     if (!item->first)
@@ -290,9 +303,10 @@ static void address(mm_band *band, const area *area, const item *item, int64_t i
     }
 }
 
-/* A group of bands has been brought to room_a. */
+/* A group of bands has been brought to room_a. `next` comes after the stripe, and begins with
+ * band `after_stripe`. */
 static void run_group(const area *area, const item *item, const struct item *next, mm_band *band,
-                      int64_t first, int64_t end)
+                      int64_t first, int64_t end, int64_t after_stripe)
 {
     const mm_engine *e = area->engine;
     for (int64_t g = first; g < end; g++) {
@@ -301,38 +315,61 @@ static void run_group(const area *area, const item *item, const struct item *nex
         band->rows = band_row(area, g + 1) - i;
         band->row0 = i;
         address(band, area, item, i);
-        const struct item *then = after < area->bands ? item : next;
+        const struct item *then = after < area->end ? item : next;
+        const int64_t soon = after < area->end ? after : after_stripe;
         band->soon = (mm_soon){ 0 };
-        if (then && then->kb > 0 && !then->term.a_km) {
-            const int64_t row = after < area->bands ? band_row(area, after) : area->i0;
-            band->soon = sheaf__mm_rows_source(&then->term, area->job->dtype, row,
-                                               mm_min(area->i1, row + e->rows), then->k0, then->kb);
-        }
+        if (then && then->kb > 0 && !then->term.a_km)
+            band->soon = sheaf__mm_rows_source(&then->term, area->job->dtype, band_row(area, soon),
+                                               band_row(area, soon + 1), then->k0, then->kb);
         e->run(band);
     }
 }
 
-/* One block of k, for the whole area. */
-static void run_item(const area *area, const item *item, const struct item *next)
+/* One block of k, for a stripe of the area; b: its panels. */
+static void run_item(const area *area, const item *item, const struct item *next,
+                     int64_t next_band, const uint32_t *b)
 {
     const mm_engine *e = area->engine;
     const sheaf_dtype dtype = area->job->dtype;
     const bool done = item->last && item->visit->root >= 0;
     const mm_finish finish =
         done ? finish_of(area->job, item->visit->root, area->turned) : (mm_finish){ 0 };
-    mm_band band = { .cols = area->j1 - area->j0, .col0 = area->j0, .finish = done ? &finish : NULL };
-    if (item->kb > 0) {
-        band.steps = mm_steps(dtype, item->kb) * (e->spread && dtype == SHEAF_BF16 ? 2 : 1);
-        band.b = sheaf__mm_panels(area->room_b, &item->term, dtype, area->j0, area->j1, item->k0,
-                                  item->kb, e->spread);
-    }
+    mm_band band = { .b = b, .cols = area->j1 - area->j0, .col0 = area->j0,
+                     .steps = steps_of(area, item), .finish = done ? &finish : NULL };
     const int64_t group = bands_at_once(item);
-    for (int64_t g = 0; g < area->bands; g += group) {
-        const int64_t end = mm_min(area->bands, g + group);
+    for (int64_t g = area->begin; g < area->end; g += group) {
+        const int64_t end = mm_min(area->end, g + group);
         if (item->kb > 0)
             sheaf__mm_rows(area->room_a, e, &item->term, dtype, band_row(area, g),
                            band_row(area, end), item->k0, item->kb);
-        run_group(area, item, next, &band, g, end);
+        run_group(area, item, next, &band, g, end, next_band);
+    }
+}
+
+/* Blocks of k outside, bands of rows inside. Where all of B fits beside them (deep) the area
+ * is run a stripe at a time, so that A is read from end to end and the sums stay near. */
+static void run_stripes(area *area, const plan *plan, const route *route, int64_t stripe)
+{
+    for (int64_t g = 0; g < area->bands; g += stripe) {
+        cursor at = { .job = plan->job, .route = route, .turned = plan->turned }, start = at;
+        item now, next, first;
+        uint32_t *room = area->room_b;
+        area->begin = g;
+        area->end = mm_min(area->bands, g + stripe);
+        bool more = next_item(&next, &at);
+        next_item(&first, &start);
+        while (more) {
+            now = next;
+            more = next_item(&next, &at);
+            const uint32_t *b = NULL;
+            if (now.kb > 0)
+                b = sheaf__mm_panels(room, &now.term, plan->job->dtype, area->j0, area->j1, now.k0,
+                                     now.kb, plan->engine->spread, g > 0);
+            if (plan->deep && b == room)
+                room += steps_of(area, &now) * area->slot_ld;
+            const bool last = !more && area->end == area->bands;
+            run_item(area, &now, more ? &next : last ? NULL : &first, more ? g : area->end, b);
+        }
     }
 }
 
@@ -360,19 +397,14 @@ static void run_area(void *context, int64_t index, int worker)
     area.room_a = (uint32_t *)room;
     area.room_b = (uint32_t *)(room + ROOM_A);
     area.slot_ld = mm_up(area.j1 - area.j0, MM_PANEL);
-    area.slot_size = (area.i1 - area.i0) * area.slot_ld;
-    area.slot = (float *)(room + ROOM_A);
-    if (repacks(job, plan->engine))
-        area.slot += area.slot_ld * MM_BLOCK;
+    area.slot = (float *)(area.room_b + plan->room_b);
+    int64_t stripe = area.bands;
+    if (plan->deep)
+        stripe = plan->a_km ? GROUP : 1;
+    area.slot_size = mm_min(area.i1 - area.i0, stripe * plan->engine->rows) * area.slot_ld;
     route route;
     route_of(&route, job);
-    cursor at = { .job = job, .route = &route, .turned = plan->turned };
-    item item[2];
-    bool more = next_item(&item[0], &at);
-    for (int i = 0; more; i ^= 1) {
-        more = next_item(&item[i ^ 1], &at);
-        run_item(&area, &item[i], more ? &item[i ^ 1] : NULL);
-    }
+    run_stripes(&area, plan, &route, stripe);
 }
 
 static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__product *job, int jobs)
