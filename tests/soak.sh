@@ -9,6 +9,7 @@
 #   4. whatever C tests read SHEAF_SOAK=1 as "take the long form"
 #   5. transformers and PEFT load what sheaf wrote and compute the same (needs a
 #      network once; SOAK_LIVE=0 leaves it out)
+#   6. thirty settings planned and measured
 # Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -139,5 +140,9 @@ if [ "${SOAK_LIVE:-1}" = 1 ]; then
         fail "transformers and PEFT are not there"
     fi
 fi
+echo "== 6. what the planner predicts"
+bash tests/soak_plan.sh 2>&1 | tee "$work/plan.log"
+passed=$((passed + $(grep -c '^ok - ' "$work/plan.log")))
+failed=$((failed + $(grep -c '^not ok - ' "$work/plan.log")))
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

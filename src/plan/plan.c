@@ -32,14 +32,14 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
 }
 
 /* What a process holds beside its devices, measured over small and large settings
- * (docs/planning.md): lists that grow with tensors and ranks, allocator arenas and stacks of
+ * (docs/plan.md): lists that grow with tensors and ranks, allocator arenas and stacks of
  * threads, buffers of the files being written; and a 256th of the rest, so that the answer
  * errs on the safe side. */
 static size_t host_bytes(const sheaf__job *job, size_t devices, size_t data_bytes)
 {
     const size_t ranks = (size_t)job->options->tp;
     const size_t tensors = (size_t)job->schema->count;
-    return data_bytes + ((size_t)4 << 20) + ranks * (((size_t)768 << 10) + tensors * 4096) + devices / 256;
+    return data_bytes + ((size_t)2560 << 10) + ranks * (((size_t)704 << 10) + tensors * 4096) + devices / 256;
 }
 
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# soak_plan.sh - `sheaf plan` against the measured peak over thirty settings, most of them above
+# 500 MB: never below, at most 5 % above. Part of ./run soak; prints a case a setting.
+. "$(dirname "$0")/cli/lib.sh"
+. "$SHEAF_SOURCE_ROOT/tests/plan_peak.sh"
+base=$(peak_of --version)
+make_tokens "$work/short.jsonl" 24 126
+make_tokens "$work/long.jsonl" 12 1022
+sed -e 's/"hidden_size": 512/"hidden_size": 1536/' -e 's/"intermediate_size": 1408/"intermediate_size": 4096/' \
+    -e 's/"num_attention_heads": 8/"num_attention_heads": 12/' -e 's/"vocab_size": 259/"vocab_size": 8192/' \
+    "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" >"$work/middle.json"
+"$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$work/mini" --seed 1 >/dev/null 2>&1 || fail "init mini"
+"$sheaf" init "$work/middle.json" "$work/middle" --seed 1 >/dev/null 2>&1 || fail "init middle"
+above=0
+total=0
+while read -r model data flags; do
+    check "$model, $data rows, $flags" predicted "$work/$model" "$work/$data.jsonl" $flags
+    plan=$("$sheaf" plan --model "$work/$model" --data "$work/$data.jsonl" $flags --json 2>/dev/null | grep -oE '"peak":[0-9]+' | tail -n 1 | cut -d: -f2)
+    total=$((total + 1))
+    [ "$plan" -lt 500000000 ] || above=$((above + 1))
+done <<'END'
+mini short --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype float32 --threads 2
+mini short --lora-rank 8 --lora-targets q_proj,v_proj --micro-batch 4 --dtype bfloat16 --threads 1
+mini short --lora-rank 16 --lora-targets all-linear --micro-batch 8 --dtype bfloat16 --threads 2 --tp 3
+mini short --lora-rank 16 --lora-targets all-linear --micro-batch 2 --dtype float32 --threads 2 --tp 8 --checkpointing
+mini long --lora-rank 16 --lora-targets all-linear --micro-batch 1 --dtype float32 --threads 2
+mini long --lora-rank 16 --lora-targets all-linear --micro-batch 1 --dtype bfloat16 --threads 5 --tp 2 --accumulate 4
+mini short --method full --micro-batch 4 --dtype float32 --threads 2
+mini short --method full --micro-batch 4 --dtype bfloat16 --threads 2 --tp 5
+mini short --method head --micro-batch 8 --dtype float32 --threads 2
+mini long --method head --micro-batch 1 --dtype bfloat16 --threads 1 --tp 4
+mini long --lora-rank 16 --lora-targets all-linear --micro-batch 4 --dtype float32 --threads 2
+mini long --lora-rank 16 --lora-targets all-linear --micro-batch 4 --dtype float32 --threads 2 --tp 4
+mini long --method full --micro-batch 4 --dtype float32 --threads 2 --tp 2
+middle short --lora-rank 16 --lora-targets all-linear --micro-batch 4 --dtype float32 --threads 2
+middle short --lora-rank 16 --lora-targets all-linear --micro-batch 4 --dtype float32 --threads 2 --tp 2
+middle short --lora-rank 16 --lora-targets all-linear --micro-batch 4 --dtype float32 --threads 2 --tp 8
+middle short --lora-rank 16 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --threads 2
+middle short --lora-rank 16 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --threads 2 --tp 3
+middle short --lora-rank 64 --lora-targets all-linear --micro-batch 4 --dtype bfloat16 --threads 1 --tp 5 --accumulate 3
+middle short --lora-rank 8 --lora-targets q_proj,k_proj,v_proj,o_proj --micro-batch 16 --dtype float32 --threads 2
+middle short --lora-rank 8 --lora-targets all-linear --lora-dropout 0.1 --micro-batch 8 --dtype float32 --threads 2 --tp 2
+middle short --lora-rank 8 --lora-targets all-linear --modules-to-save lm_head --micro-batch 4 --dtype bfloat16 --threads 2
+middle long --lora-rank 16 --lora-targets all-linear --micro-batch 2 --dtype float32 --threads 2
+middle long --lora-rank 16 --lora-targets all-linear --micro-batch 2 --dtype float32 --threads 2 --checkpointing
+middle long --lora-rank 16 --lora-targets all-linear --micro-batch 2 --dtype bfloat16 --threads 2 --tp 2
+middle long --lora-rank 16 --lora-targets all-linear --micro-batch 1 --dtype bfloat16 --threads 2 --tp 7 --checkpointing
+middle short --method full --micro-batch 2 --dtype float32 --threads 2
+middle short --method full --micro-batch 2 --dtype bfloat16 --threads 2 --tp 2
+middle short --method head --micro-batch 16 --dtype float32 --threads 2 --tp 3
+middle long --method head --micro-batch 2 --dtype bfloat16 --threads 2
+END
+check "thirty settings, twenty or more above 500 MB ($above of $total)" test "$total" -eq 30 -a "$above" -ge 20
+finish
