@@ -273,7 +273,8 @@ static sheaf_status *remove_at(int dir, const char *name, const char *path, int 
         return error == 0 ? NULL : sheaf__io_fail(error, path, "removing");
     }
     if (depth == DEEPEST_TREE)
-        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: removing", path), "at most %d levels of folders", DEEPEST_TREE);
+        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: removing", path), "at most %d levels of folders",
+                              DEEPEST_TREE);
     const int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     if (list == NULL) {

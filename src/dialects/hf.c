@@ -60,7 +60,8 @@ static sheaf_status *check_format(const sheaf_safetensors *file)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: metadata 'format'", file->path);
     sheaf_found(sheaf_expected(st, "\"pt\""), "\"%s\"", format);
-    return sheaf_try_this(st, "other frameworks store weights under other names and transposed: convert with transformers");
+    return sheaf_try_this(st, "other frameworks store weights under other names and transposed: convert with "
+                          "transformers");
 }
 
 static sheaf_status *add_whole_file(sheaf_shards *shards, const char *path)
@@ -142,10 +143,12 @@ static sheaf_status *add_mapped(sheaf_shards *shards, const json_t *map, const c
 {
     const sheaf_safetensors **file = calloc(MOST_SHARDS, sizeof *file);
     json_t *known = json_object();
-    sheaf_status *st = file == NULL || known == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the shards") : NULL;
+    sheaf_status *st = NULL;
     offenders absent = { 0 };
     const char *name;
     json_t *value;
+    if (file == NULL || known == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for the shards");
     json_object_foreach((json_t *)map, name, value) {
         const sheaf_safetensors *in = NULL;
         if (st == NULL)
@@ -197,13 +200,14 @@ static sheaf_status *explain(const char *dir)
 {
     static const struct { const char *start, *end, *what, *cure; } known[] = {
         { "adapter_model", "", "a PEFT adapter", "give it as --adapter, with the model it was made for as --model" },
-        { "latest_checkpointed_iteration", ".txt", "a Megatron checkpoint", "convert it first; this form is not supported yet" },
+        { "latest_checkpointed_iteration", ".txt", "a Megatron checkpoint",
+          "convert it first; this form is not supported yet" },
         { "latest", "", "a DeepSpeed or SAT checkpoint", "convert it first; this form is not supported yet" },
         { "model-", ".safetensors", "shards without model.safetensors.index.json", "copy or download the index too" },
         { "model.", ".safetensors", "a variant", "give the file itself instead of the folder" },
         { "", ".safetensors", "a file of another name", "give the file itself instead of the folder" },
-        { "pytorch_model", ".bin", "pickled weights", "convert them to safetensors first (transformers: save_pretrained); "
-          "reading pickled models is not supported yet" },
+        { "pytorch_model", ".bin", "pickled weights", "convert them to safetensors first (transformers: "
+          "save_pretrained); reading pickled models is not supported yet" },
         { "mp_rank_", ".pt", "a DeepSpeed or SAT part", "convert it first; this form is not supported yet" },
         { "consolidated", "", "Meta's own form", "use the Hugging Face form of this model" },
         { "", ".gguf", "a GGUF file", "use the Hugging Face form of this model" },

@@ -38,8 +38,8 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count, const
 sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
                              const sheaf_safetensors_spec *specs, int64_t count, int64_t shard_bytes,
                              bool replace, sheaf_faults *faults);
-/* sheaf_hf_copy_extras - generation_config.json and the tokenizer's files from another folder,
- * those that are there. */
+/* sheaf_hf_copy_extras - generation_config.json and the tokenizer's files from another folder (or
+ * the folder of a file), those that are there. */
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from);
 
 /* sheaf_hf_config_set - `json`, the text of an object, with the value of one key replaced or the

@@ -50,13 +50,13 @@ static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_
     sheaf_found(st, "%" PRId64 " rows", rows);
     const int ways = rows < vocab ? ways_of(rows, vocab, &padded) : 0;
     if (ways > 0)
-        return sheaf_try_this(st, "this looks like rank 0's part of a %d-way save (%" PRId64 " rows when padded): rows %" PRId64
-                              " to %" PRId64 " are not in the files; save again with a corrected program, or give "
-                              "another copy of the model", ways, padded, rows, vocab - 1);
+        return sheaf_try_this(st, "this looks like rank 0's part of a %d-way save (%" PRId64 " rows when padded): "
+                              "rows %" PRId64 " to %" PRId64 " are not in the files; save again with a corrected "
+                              "program, or give another copy of the model", ways, padded, rows, vocab - 1);
     if (rows < vocab)
         return sheaf_try_this(st, "rows are missing from the files: use a complete copy of the model");
-    return sheaf_try_this(st, "if the %" PRId64 " further rows are tokens, set vocab_size to %" PRId64 " in config.json; "
-                          "if they are padding, cut them off", rows - vocab, rows);
+    return sheaf_try_this(st, "if the %" PRId64 " further rows are tokens, set vocab_size to %" PRId64
+                          " in config.json; if they are padding, cut them off", rows - vocab, rows);
 }
 
 static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor *t, const sheaf_source_entry *e)
@@ -82,8 +82,8 @@ static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor 
         return sheaf_try_this(st, "this looks like one part of a %d-way save: give the whole model", ways);
     const bool attention = t->role == SHEAF_Q || t->role == SHEAF_K || t->role == SHEAF_V || t->role == SHEAF_O;
     if (attention && e->shape[axis] % c->head_dim == 0)
-        return sheaf_try_this(st, "%" PRId64 " heads of %" PRId64 " are stored; config.json says %" PRId64 ": correct %s there",
-                              e->shape[axis] / c->head_dim, c->head_dim,
+        return sheaf_try_this(st, "%" PRId64 " heads of %" PRId64 " are stored; config.json says %" PRId64
+                              ": correct %s there", e->shape[axis] / c->head_dim, c->head_dim,
                               t->shape[axis] / c->head_dim,
                               t->role == SHEAF_Q || t->role == SHEAF_O ? "num_attention_heads or head_dim"
                                                                        : "num_key_value_heads or head_dim");
@@ -116,9 +116,11 @@ static sheaf_status *mention_prefix(sheaf_status *st, sheaf_source *source, cons
         const char *name = source->entry(source, i)->name;
         const size_t n = strlen(name);
         if (n > m && strcmp(name + n - m, missing) == 0)
-            return sheaf_try_this(st, "the names in the file begin with '%.*s': remove that", (int)(n - m > 100 ? 100 : n - m), name);
+            return sheaf_try_this(st, "the names in the file begin with '%.*s': remove that",
+                                  (int)(n - m > 100 ? 100 : n - m), name);
         if (n < m && n > 12 && strcmp(missing + m - n, name) == 0)
-            return sheaf_try_this(st, "the names in the file lack '%.*s' at their begin: add it", (int)(m - n), missing);
+            return sheaf_try_this(st, "the names in the file lack '%.*s' at their beginning: add it", (int)(m - n),
+                                  missing);
     }
     return st;
 }
@@ -175,7 +177,8 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
         sheaf_found(st, "%" PRId64 " more: %s", n, names.at == NULL ? "" : names.at);
     sheaf__text_release(&names);
     return biases ? sheaf_try_this(st, "see attention_bias and mlp_bias in config.json")
-                  : sheaf_try_this(st, "see num_hidden_layers and architectures in config.json; the file may be of another model");
+                  : sheaf_try_this(st, "see num_hidden_layers and architectures in config.json; the file may be of "
+                                   "another model");
 }
 
 /* ---- a head that is tied and stored ---- */
@@ -202,15 +205,19 @@ static sheaf_status *check_tied_head(const sheaf_schema *schema, sheaf_source *s
         return NULL;
     const sheaf_tensor *t = sheaf_schema_get(schema, SHEAF_EMBED, -1, false);
     const sheaf_source_entry *table = source->find(source, t->name);
-    if (head->dtype != table->dtype || head->ndim != 2 || head->shape[0] != table->shape[0] || head->shape[1] != table->shape[1]) {
+    if (head->dtype != table->dtype || head->ndim != 2 || head->shape[0] != table->shape[0] ||
+        head->shape[1] != table->shape[1]) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head_name);
-        return sheaf_expected(st, "no such tensor, or the shape and dtype of '%s', as tie_word_embeddings is true", t->name);
+        return sheaf_expected(st, "no such tensor, or the shape and dtype of '%s', as tie_word_embeddings is true",
+                              t->name);
     }
     const int64_t vocab = table->shape[0], width = table->shape[1];
     const size_t row = (size_t)width * sheaf_dtype_bytes(table->dtype);
     const int64_t chunk = row < COMPARE_BYTES ? (int64_t)(COMPARE_BYTES / row) : 1;
     char *a = malloc((size_t)chunk * row), *b = malloc((size_t)chunk * row);
-    sheaf_status *st = a == NULL || b == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory to compare the tables") : NULL;
+    sheaf_status *st = NULL;
+    if (a == NULL || b == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory to compare the tables");
     for (int64_t r = 0; st == NULL && r < vocab; r += chunk) {
         const int64_t n = vocab - r < chunk ? vocab - r : chunk;
         st = compare_rows(source, t->name, head_name, r, n, width, (size_t)n * row, a, b);

@@ -236,7 +236,7 @@ static void test_check__names_what_is_wrong(void **state)
         { { .name = "model.norm.weight", .rename = "" }, SHEAF_E_LAYOUT, "1 missing: model.norm.weight" },
         { { .name = "lm_head.weight", .rename = "" }, SHEAF_E_LAYOUT, "1 missing: lm_head.weight | if the head is the embedding table, set tie_word_embeddings" },
         { { .name = "model.norm.weight", .rename = "module.model.norm.weight" }, SHEAF_E_LAYOUT, "begin with 'module.': remove that" },
-        { { .name = L0 "mlp.up_proj.weight", .rename = "layers.0.mlp.up_proj.weight" }, SHEAF_E_LAYOUT, "lack 'model.' at their begin" },
+        { { .name = L0 "mlp.up_proj.weight", .rename = "layers.0.mlp.up_proj.weight" }, SHEAF_E_LAYOUT, "lack 'model.' at their beginning" },
         { { .config = ",\"attention_bias\":true", .name = L0 "self_attn.q_proj.bias", .rename = "" }, SHEAF_E_LAYOUT, "1 missing: " L0 "self_attn.q_proj.bias" },
         { { .extra = { L0 "self_attn.q_proj.bias", SHEAF_F32, 1, { 8 } } }, SHEAF_E_LAYOUT, "1 more: " L0 "self_attn.q_proj.bias | see attention_bias" },
         { { .extra = { "model.layers.1.mlp.up_proj.weight", SHEAF_F32, 2, { 12, 8 } } }, SHEAF_E_LAYOUT, "1 more: model.layers.1.mlp.up_proj.weight | see num_hidden_layers" },
@@ -461,6 +461,8 @@ static void test_write__gives_the_folders_that_transformers_writes(void **state)
     check_same_folder(golden("llama/tiny_llama/hf"), at("one"));
     copy_model(golden("llama/tiny_llama/hf"), at("five"), 200000);
     check_same_folder(golden("llama/tiny_llama/hf_sharded"), at("five"));
+    copy_model(golden("llama/tiny_llama/hf/model.safetensors"), at("file"), 0);
+    check_same_folder(golden("llama/tiny_llama/hf"), at("file"));
     copy_model(golden("llama/tiny_qwen2/hf"), at("two"), 200000);
     check_same_folder(golden("llama/tiny_qwen2/hf_sharded"), at("two"));
 }

@@ -69,20 +69,25 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from)
 {
     static const char *const names[] = {
-        "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
-        "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+        "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+        "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja",
+        "chat_template.json",
     };
+    char *dir = NULL;
     sheaf_status *st = NULL;
+    if (sheaf__path_kind(from) == SHEAF_PATH_FILE) /* a model given as its file */
+        st = sheaf__path_parent(&dir, from);
     for (size_t i = 0; st == NULL && i < sizeof names / sizeof *names; i++)
-        st = sheaf__folder_copy(folder, from, names[i]);
+        st = sheaf__folder_copy(folder, dir != NULL ? dir : from, names[i]);
+    free(dir);
     return st;
 }
 
 /* ---- changing one key of a config's text ---- */
 
 /* Finds the value of a top-level key: [*begin, *end), or NULL. *inside is where a new key can go. */
-static sheaf_status *find_value(const char *json, const char *key, const char **begin, const char **end, const char **inside,
-                                bool *empty)
+static sheaf_status *find_value(const char *json, const char *key, const char **begin, const char **end,
+                                const char **inside, bool *empty)
 {
     sheaf_json_scan scan;
     *begin = *end = NULL;

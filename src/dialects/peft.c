@@ -38,7 +38,7 @@ sheaf_status *sheaf__peft_name(char **out, const char *stored)
         sheaf__text_bytes(&name, stored, (size_t)(part - stored));
         if (i == SAVED) /* a full copy has the plain name of what it replaces */
             sheaf__text_add(&name, ".%s", rest);
-        else if (i >= BARE_FROM && (strcmp(rest, "weight") == 0 || *rest == '\0')) /* vectors and tables: no ".weight" */
+        else if (i >= BARE_FROM && (strcmp(rest, "weight") == 0 || *rest == '\0')) /* these have no ".weight" */
             sheaf__text_bytes(&name, named_parts[i], strlen(named_parts[i]) - 1);
         else
             sheaf__text_add(&name, "%s%s", named_parts[i], rest);
@@ -107,7 +107,8 @@ sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir)
     if (st == NULL)
         st = sheaf__shards_new(&shards);
     if (st == NULL)
-        st = sheaf__path_kind(path) == SHEAF_PATH_NONE && sheaf__path_kind(dir) == SHEAF_PATH_DIR ? explain(dir) : add_file(shards, path);
+        st = sheaf__path_kind(path) == SHEAF_PATH_NONE && sheaf__path_kind(dir) == SHEAF_PATH_DIR
+                 ? explain(dir) : add_file(shards, path);
     if (st == NULL)
         st = sheaf__shards_source(out, shards);
     if (st != NULL)

@@ -74,7 +74,10 @@ bool sheaf__scan_take(sheaf_json_scan *scan, char c)
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9' ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
 }
 
 /* The four digits after "\u"; -1 if they are none. */
@@ -135,7 +138,8 @@ static sheaf_status *take_escape(sheaf_json_scan *scan, char **to)
     if (code < 0 || (code >= 0xd800 && code < 0xe000))
         return sheaf__scan_fail(scan, "four hexadecimal digits of a character (a surrogate only in a pair)");
     if (code == 0)
-        return sheaf_fail(SHEAF_E_UNSUPPORTED, "byte %td of the JSON: a string that contains NUL", scan->at - scan->begin);
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "byte %td of the JSON: a string that contains NUL",
+                          scan->at - scan->begin);
     *to = put_utf8(*to, code);
     return NULL;
 }

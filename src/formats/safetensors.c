@@ -125,7 +125,8 @@ sheaf_status *sheaf__safetensors_check_box(const char *name, sheaf_dtype dtype, 
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "tensor '%s': box", name);
     sheaf_expected(st, "inside [%" PRId64 ", %" PRId64 "]", height, width);
-    return sheaf_found(st, "%" PRId64 " rows from %" PRId64 ", %" PRId64 " columns from %" PRId64, rows, row0, cols, col0);
+    return sheaf_found(st, "%" PRId64 " rows from %" PRId64 ", %" PRId64 " columns from %" PRId64, rows, row0,
+                       cols, col0);
 }
 
 sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry,

@@ -258,7 +258,8 @@ static sheaf_status *check_tensor(const told *t, uint64_t start)
                                           "fewer than 2^64 bits"), "more");
     if (t->torn)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->name),
-                                          "whole bytes"), "a last element of %s within a byte", sheaf_dtype_name(t->dtype));
+                                          "whole bytes"), "a last element of %s within a byte",
+                           sheaf_dtype_name(t->dtype));
     if (t->end - t->begin != t->bytes) {
         st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
         sheaf_expected(st, "%" PRIu64 " bytes, by shape and dtype", t->bytes);

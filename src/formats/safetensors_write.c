@@ -233,7 +233,8 @@ sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t inde
     target *t = &w->target[index];
     if (begin < 0 || bytes < 0 || begin > t->bytes || bytes > t->bytes - begin) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: tensor '%s': bytes", w->file.path, t->name);
-        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, t->bytes), "%" PRId64 " from %" PRId64, bytes, begin);
+        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, t->bytes), "%" PRId64 " from %" PRId64,
+                           bytes, begin);
     }
     sheaf_status *st = sheaf__file_write_at(&w->file, src, (size_t)bytes, t->offset + begin);
     if (st == NULL) {
@@ -267,7 +268,8 @@ static sheaf_status *check_written(const sheaf_safetensors_writer *w)
         const target *t = &w->target[i];
         if (t->written == t->bytes && t->positions == sum_of_positions(0, t->bytes))
             continue;
-        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s' was not written as a whole", w->file.path, t->name);
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s' was not written as a whole", w->file.path,
+                                      t->name);
         sheaf_expected(st, "%" PRId64 " bytes, each once", t->bytes);
         return sheaf_found(st, t->written == t->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
                            (int64_t)t->written);
