@@ -16,7 +16,7 @@ if [ ! -f $build/build.ninja ]; then
 fi
 ninja -C $build libsheaf.a >$build/compile.log 2>&1 || { tail -n 20 $build/compile.log; exit 3; }
 
-names=(- safetensors config adapter-config json-lines tokens)
+names=(- safetensors config adapter-config json-lines tokens index)
 seeds() {
     case $1 in
         1) find "$golden/llama/safetensors_edge" -name '*.safetensors' ;;
@@ -24,12 +24,13 @@ seeds() {
         3) find "$golden" -name adapter_config.json ;;
         4) find tests/fuzz/json-lines -type f ;;
         5) find "$golden/llama" -name 'fwd_inputs.safetensors' ;;
+        6) find "$golden/llama" -name 'model.safetensors.index.json' ;;
     esac
 }
 
 passed=0
 failed=0
-for reader in 1 2 3 4 5; do
+for reader in 1 2 3 4 5 6; do
     name=${names[$reader]}
     clang -g -O1 -D_GNU_SOURCE -DREADER=$reader -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc \
         tests/fuzz/readers.c $build/libsheaf.a $(pkg-config --libs jansson libxxhash libpcre2-8) -lm -lpthread -o "$build/fuzz-$name" || exit 3
@@ -53,7 +54,7 @@ for reader in 1 2 3 4 5; do
         tail -n 25 "$build/fuzz-$name.log" | sed 's/^/# /'
         failed=$((failed + 1))
     fi
-    rm -f /dev/shm/sheaf-fuzz-*
+    rm -rf /dev/shm/sheaf-fuzz-*
 done
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,4 +1,4 @@
-/* readers.c - hostile bytes against one reader: -DREADER=1 .. 5, linked with libFuzzer.
+/* readers.c - hostile bytes against one reader: -DREADER=1 .. 6, linked with libFuzzer.
  *
  * A reader must return a status or a result; a crash, a leak, a hang or an
  * allocation out of proportion to the file is a fault. tests/fuzz.sh builds and runs it. */
@@ -9,12 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dialects/hf.h"
 #include "formats/safetensors.h"
 #include "lora/adapter.h"
 #include "sheaf/schema.h"
 #include "train/data.h"
 
-enum { SAFETENSORS = 1, CONFIG, ADAPTER_CONFIG, JSON_LINES, TOKENS };
+enum { SAFETENSORS = 1, CONFIG, ADAPTER_CONFIG, JSON_LINES, TOKENS, INDEX };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -86,12 +87,41 @@ static void read_data(const uint8_t *bytes, size_t size)
     sheaf_config_release(&config);
 }
 
+/* The bytes are the index of a folder with one shard of one tensor, "x" in "a.safetensors". */
+static void read_index(const uint8_t *bytes, size_t size)
+{
+    static const sheaf_safetensors_spec spec = { "x", SHEAF_U8, 1, { 1 } };
+    char dir[64], path[128];
+    snprintf(dir, sizeof dir, "/dev/shm/sheaf-fuzz-%d.d", (int)getpid());
+    snprintf(path, sizeof path, "%s/a.safetensors", dir);
+    if (mkdir(dir, 0700) == 0) {
+        sheaf_safetensors_writer *writer = NULL;
+        if (sheaf__safetensors_begin(&writer, path, &spec, 1, NULL, 0, NULL) != NULL ||
+            sheaf__safetensors_write(writer, 0, 0, "1", 1) != NULL || sheaf__safetensors_finish(writer) != NULL)
+            abort();
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size)
+        abort();
+    close(fd);
+    sheaf_source *source = NULL;
+    sheaf_status *st = sheaf_hf_open(&source, dir);
+    if (st == NULL) {
+        if (source->count(source) != 1) /* an index that is accepted tells of exactly this tensor */
+            abort();
+        source->close(source);
+    }
+    sheaf_status_free(st);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     switch (READER) {
     case SAFETENSORS: read_tensors(bytes, size); break;
     case CONFIG: read_config(bytes, size); break;
     case ADAPTER_CONFIG: read_adapter_config(bytes, size); break;
+    case INDEX: read_index(bytes, size); break;
     default: read_data(bytes, size); break;
     }
     return 0;
