@@ -7,10 +7,12 @@
 #define ROWS 6
 #define STRIDE MM_STRIDE_F32
 #define MOST_VECTORS 8
-#define TILES                                                                              \
-    TILE(1, 8) TILE(2, 4) TALL(3) TALL(4) TALL(5) TALL(6)                                   \
-    static const tile_row tiles[ROWS] = { ROW(1, 8),   ROW(2, 4),   TALL_ROW(3),            \
-                                          TALL_ROW(4), TALL_ROW(5), TALL_ROW(6) };
+#define TILES                                                                                     \
+    WIDE(1, 8) WIDE(2, 4) TALL(3) TALL(4) TALL(5) TALL(6)                                          \
+    DIRECT(1) DIRECT(2) DIRECT(3) DIRECT(4) DIRECT(5) DIRECT(6)                                    \
+    static const tile_row tiles[ROWS] = {                                                          \
+        DIRECT_ROW(1, tile_1_w, 8), DIRECT_ROW(2, tile_2_w, 4), DIRECT_ROW(3, tile_3_2, 2),        \
+        DIRECT_ROW(4, tile_4_2, 2), DIRECT_ROW(5, tile_5_2, 2), DIRECT_ROW(6, tile_6_2, 2) };
 typedef __m256 vec;
 typedef __m128i halves;
 #define LOAD(p) _mm256_loadu_ps((const float *)(p))
@@ -20,7 +22,7 @@ typedef __m128i halves;
 #define ADD(a, b) _mm256_add_ps(a, b)
 #define MUL(a, b) _mm256_mul_ps(a, b)
 #define STEP(acc, a, b) _mm256_fmadd_ps(a, b, acc)
-#define WORD(p) _mm256_set1_ps(mm_float(*(p)))
+#define WORD(p) _mm256_set1_ps(mm_load_float(p))
 #define QUIET(v) \
     _mm256_blendv_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffc00000u)), \
                      _mm256_cmp_ps(v, v, _CMP_UNORD_Q))

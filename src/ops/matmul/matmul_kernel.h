@@ -40,7 +40,9 @@ typedef struct store {
 } store;
 
 typedef struct operands {
-    const uint32_t *a, *b;
+    const char *a;
+    int64_t stride; /* bytes between rows of A, for tiles that read it where it lies */
+    const uint32_t *b;
     int64_t steps;
     mm_soon *soon;
     int64_t lines; /* of it to ask for every CHUNK steps */
@@ -57,14 +59,14 @@ typedef void tile_fn(const operands *in, const store *s);
 
 /* Many rows: B is loaded once a step, A word by word. */
 static inline __attribute__((always_inline)) void
-step_tall(vec c[ROWS][MOST_VECTORS], const uint32_t *a, const uint32_t *b, const int rows,
-          const int vectors)
+step_tall(vec c[ROWS][MOST_VECTORS], const char *a, int64_t stride, const uint32_t *b,
+          const int rows, const int vectors)
 {
     vec bk[2];
     UNROLL for (int v = 0; v < vectors; v++)
         bk[v] = LOAD((const float *)b + v * LANES);
     UNROLL for (int r = 0; r < rows; r++) {
-        const vec ak = WORD(a + r * STRIDE);
+        const vec ak = WORD(a + r * stride);
         UNROLL for (int v = 0; v < vectors; v++)
             c[r][v] = STEP(c[r][v], ak, bk[v]);
     }
@@ -72,12 +74,12 @@ step_tall(vec c[ROWS][MOST_VECTORS], const uint32_t *a, const uint32_t *b, const
 
 /* Few rows: several panels at once, as a sum alone would wait for itself. */
 static inline __attribute__((always_inline)) void
-step_wide(vec c[ROWS][MOST_VECTORS], const uint32_t *a, const uint32_t *b, int64_t panel,
+step_wide(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *b, int64_t panel,
           const int rows, const int vectors)
 {
     vec ak[ROWS];
     UNROLL for (int r = 0; r < rows; r++)
-        ak[r] = WORD(a + r * STRIDE);
+        ak[r] = WORD(a + r * STRIDE * 4);
     UNROLL for (int v = 0; v < vectors; v++) {
         const vec bk = LOAD((const float *)b + PANEL_OF(v) * panel + COLUMN_OF(v));
         UNROLL for (int r = 0; r < rows; r++)
@@ -119,19 +121,21 @@ put(vec c[ROWS][MOST_VECTORS], const store *s, const int rows, const int vectors
 }
 
 static inline __attribute__((always_inline)) void
-tile(const operands *in, const store *s, const int rows, const int vectors)
+tile(const operands *in, const store *s, const int rows, const int vectors, const bool direct)
 {
     vec c[ROWS][MOST_VECTORS];
-    const uint32_t *a = in->a, *b = in->b;
+    const char *a = in->a;
+    const uint32_t *b = in->b;
+    const int64_t stride = direct ? in->stride : STRIDE * 4;
     const int64_t panel = in->steps * MM_PANEL;
     UNROLL for (int r = 0; r < rows; r++)
         UNROLL for (int v = 0; v < vectors; v++)
             c[r][v] = ZERO();
     for (int64_t left = in->steps; left > 0; left -= CHUNK) {
         mm_ask(in->soon, in->lines);
-        for (const uint32_t *end = a + mm_min(CHUNK, left); a < end; a++, b += MM_PANEL) {
+        for (const char *end = a + 4 * mm_min(CHUNK, left); a < end; a += 4, b += MM_PANEL) {
             if (vectors <= 2)
-                step_tall(c, a, b, rows, vectors);
+                step_tall(c, a, stride, b, rows, vectors);
             else
                 step_wide(c, a, b, panel, rows, vectors);
         }
@@ -139,21 +143,21 @@ tile(const operands *in, const store *s, const int rows, const int vectors)
     put(c, s, rows, vectors);
 }
 
+/* Tiles of `rows` rows: one or two vectors, `wide` vectors where rows are few, and tiles that
+ * read A in place, with a register for each row. */
 typedef struct tile_row {
-    tile_fn *run[3];
-    int wide; /* vectors of the third */
+    tile_fn *run[3], *direct[2];
+    int wide; /* vectors of run[2] */
 } tile_row;
 
-/* Tiles of `rows` rows and one, two, or `wide` vectors; wide ones where rows are few. */
-#define TILE(rows, wide)                                                                        \
-    static void tile_##rows##_1(const operands *in, const store *s) { tile(in, s, rows, 1); }   \
-    static void tile_##rows##_2(const operands *in, const store *s) { tile(in, s, rows, 2); }   \
-    static void tile_##rows##_w(const operands *in, const store *s) { tile(in, s, rows, wide); }
-#define ROW(rows, wide) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_w }, wide }
-#define TALL(rows)                                                                              \
-    static void tile_##rows##_1(const operands *in, const store *s) { tile(in, s, rows, 1); }   \
-    static void tile_##rows##_2(const operands *in, const store *s) { tile(in, s, rows, 2); }
-#define TALL_ROW(rows) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_2 }, 2 }
+#define TILE_FN(name, ...) \
+    static void name(const operands *in, const store *s) { tile(in, s, __VA_ARGS__); }
+#define TALL(rows) TILE_FN(tile_##rows##_1, rows, 1, false) TILE_FN(tile_##rows##_2, rows, 2, false)
+#define WIDE(rows, wide) TALL(rows) TILE_FN(tile_##rows##_w, rows, wide, false)
+#define DIRECT(rows) TILE_FN(direct_##rows##_1, rows, 1, true) TILE_FN(direct_##rows##_2, rows, 2, true)
+#define TALL_ROW(rows) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_2 }, { NULL, NULL }, 2 }
+#define DIRECT_ROW(rows, wide_tile, wide) \
+    { { tile_##rows##_1, tile_##rows##_2, wide_tile }, { direct_##rows##_1, direct_##rows##_2 }, wide }
 
 TILES
 
@@ -207,14 +211,14 @@ void NAME(mm_run)(const mm_band *band)
     const tile_row *row = &tiles[band->rows - 1];
     const int64_t lines = soon.rows * (soon.bytes / 64 + 1), wide = row->wide * LANES;
     const int64_t chunks = mm_div_up(band->steps, CHUNK);
-    operands in = { .a = band->a, .steps = band->steps, .soon = &soon };
+    operands in = { .a = band->a, .stride = band->stride, .steps = band->steps, .soon = &soon };
     int64_t j = 0;
     if (chunks > 0)
         in.lines = mm_div_up(lines, chunks * (band->cols / wide + (band->cols % wide > 0)));
-    for (; j + wide <= band->cols; j += wide)
+    for (; band->stride == 0 && j + wide <= band->cols; j += wide)
         run_tile(band, &in, j, row->run[2], row->wide);
     for (; j < band->cols; j += 2 * LANES) {
         const int vectors = band->cols - j > LANES ? 2 : 1;
-        run_tile(band, &in, j, row->run[vectors - 1], vectors);
+        run_tile(band, &in, j, (band->stride ? row->direct : row->run)[vectors - 1], vectors);
     }
 }

@@ -43,6 +43,13 @@ static inline float mm_float(uint32_t bits)
     return x;
 }
 
+static inline float mm_load_float(const char *at)
+{
+    float x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
 static inline uint32_t mm_bits(float x)
 {
     uint32_t bits;
@@ -122,7 +129,8 @@ static inline void mm_ask(mm_soon *soon, int64_t lines)
 
 /* One block of k for a band of rows, as many as a register tile has, and any columns. */
 typedef struct mm_band {
-    const uint32_t *a;
+    const void *a;
+    int64_t stride; /* 0: rows as sheaf__mm_rows copies them; else bytes between rows of A itself */
     const uint32_t *b; /* panels, one after the other */
     int64_t rows, cols, steps;
     /* Partial sums lie tile by tile, [cols/32][rows][32]: v = block sum; v = addend + v for
@@ -141,6 +149,7 @@ typedef struct mm_engine {
     void (*copy)(uint32_t *dst, const char *src, int64_t bytes);
     int64_t stride; /* words between rows of A */
     int rows;       /* of a register tile */
+    int direct;     /* of a tile that reads A in place */
     bool spread;    /* bfloat16 as float32 steps */
 } mm_engine;
 

@@ -11,7 +11,7 @@
 #define MOST_COLS 512 /* of an area: a block of B, half a MiB, should stay in the second-level cache */
 #define MOST_ROWS 1024
 #define LEAST_WORK 1e6 /* operations of an area: some microseconds, against one for a task */
-#define B_FITS ((size_t)128 << 10) /* words: half a MiB, as above */
+#define THIN_B ((size_t)512 << 10) /* words of B that a thin product may keep in scratch */
 #define GROUP 16 /* bands of A transposed at a time */
 #define ROOM_A ((size_t)(GROUP * 14 * MM_STRIDE_F32) * sizeof(float)) /* of scratch */
 #define BATCH 128                  /* jobs of one parallel region; more go in turns */
@@ -84,8 +84,8 @@ typedef struct plan {
     bool turned;          /* B^T A^T is computed, see turns() */
     int64_t m, n;         /* of what is computed */
     int64_t rows, cols;   /* of an area */
-    bool a_km;            /* some A is stored transposed */
-    bool packing, deep;   /* B has to be brought into panels; see B_FITS */
+    bool packing;         /* some B has to be brought into panels */
+    bool thin;            /* see thin_job() */
     size_t room_b;        /* words of scratch for B */
     int64_t down, across; /* areas */
     int64_t first;        /* task of the batch */
@@ -150,18 +150,30 @@ static void shrink(plan *plan, double k, double share)
     }
 }
 
+/* With few columns, copying A would cost as much as multiplying it. A thin product reads A
+ * where it lies, a few rows from end to end through all blocks of k, beside all of B. */
+static bool thin_job(const plan *plan, size_t words_of_b)
+{
+    const sheaf__product *job = plan->job;
+    if (plan->n > 2 * MM_PANEL || words_of_b > THIN_B || plan->engine->spread || plan->turned)
+        return false;
+    for (int t = 0; t < job->nterms; t++)
+        if (job->term[t].a_km)
+            return false;
+    return true;
+}
+
 /* What lies in scratch beside the rows of A, and how many rows of sums that leaves. */
 static void plan_rooms(plan *plan, int slots)
 {
     const sheaf__product *job = plan->job;
     size_t all = 0; /* words of B, all blocks of k */
     for (int t = 0; t < job->nterms; t++) {
-        all += (size_t)(mm_steps(job->dtype, job->term[t].k) * plan->cols) * (plan->engine->spread ? 2 : 1);
-        plan->a_km |= plan->turned ? job->term[t].form == SHEAF__B_KN : job->term[t].a_km;
+        all += (size_t)(mm_steps(job->dtype, job->term[t].k) * plan->cols);
         plan->packing |= !mm_panels_in_place(&job->term[t], plan->engine->spread);
     }
-    plan->deep = all <= B_FITS;
-    plan->room_b = !plan->packing ? 0 : plan->deep ? all : (size_t)(plan->cols * MM_BLOCK);
+    plan->thin = thin_job(plan, all);
+    plan->room_b = !plan->packing ? 0 : plan->thin ? all : (size_t)(plan->cols * MM_BLOCK);
     const size_t room = (SHEAF__THREAD_SCRATCH - ROOM_A) / sizeof(float) - plan->room_b;
     plan->rows = even_share(plan->m, mm_min((int64_t)room / (plan->cols * slots), MOST_ROWS), 1);
 }
@@ -255,7 +267,7 @@ static bool next_item(item *item, cursor *at)
 typedef struct area {
     const sheaf__product *job;
     const mm_engine *engine;
-    bool turned;
+    bool turned, thin;
     int64_t i0, i1, j0, j1; /* of what is computed */
     uint32_t *room_a, *room_b;
     float *slot; /* slots, one after the other */
@@ -311,14 +323,15 @@ static void run_group(const area *area, const item *item, const struct item *nex
     const mm_engine *e = area->engine;
     for (int64_t g = first; g < end; g++) {
         const int64_t i = band_row(area, g), after = g + 1;
-        band->a = area->room_a + (i - band_row(area, first)) * e->stride;
+        if (band->stride == 0)
+            band->a = area->room_a + (i - band_row(area, first)) * e->stride;
         band->rows = band_row(area, g + 1) - i;
         band->row0 = i;
         address(band, area, item, i);
         const struct item *then = after < area->end ? item : next;
         const int64_t soon = after < area->end ? after : after_stripe;
         band->soon = (mm_soon){ 0 };
-        if (then && then->kb > 0 && !then->term.a_km)
+        if (then && then->kb > 0 && !then->term.a_km && !area->thin)
             band->soon = sheaf__mm_rows_source(&then->term, area->job->dtype, band_row(area, soon),
                                                band_row(area, soon + 1), then->k0, then->kb);
         e->run(band);
@@ -339,15 +352,19 @@ static void run_item(const area *area, const item *item, const struct item *next
     const int64_t group = bands_at_once(item);
     for (int64_t g = area->begin; g < area->end; g += group) {
         const int64_t end = mm_min(area->end, g + group);
-        if (item->kb > 0)
+        if (item->kb > 0 && area->thin && (dtype == SHEAF_F32 || item->kb % 2 == 0)) {
+            const mm_soon source = sheaf__mm_rows_source(&item->term, dtype, band_row(area, g), 0, item->k0, 0);
+            band.a = source.at;
+            band.stride = source.step;
+        } else if (item->kb > 0) {
             sheaf__mm_rows(area->room_a, e, &item->term, dtype, band_row(area, g),
                            band_row(area, end), item->k0, item->kb);
+        }
         run_group(area, item, next, &band, g, end, next_band);
     }
 }
 
-/* Blocks of k outside, bands of rows inside. Where all of B fits beside them (deep) the area
- * is run a stripe at a time, so that A is read from end to end and the sums stay near. */
+/* Blocks of k outside, bands of rows inside; of a thin product stripe by stripe. */
 static void run_stripes(area *area, const plan *plan, const route *route, int64_t stripe)
 {
     for (int64_t g = 0; g < area->bands; g += stripe) {
@@ -365,7 +382,7 @@ static void run_stripes(area *area, const plan *plan, const route *route, int64_
             if (now.kb > 0)
                 b = sheaf__mm_panels(room, &now.term, plan->job->dtype, area->j0, area->j1, now.k0,
                                      now.kb, plan->engine->spread, g > 0);
-            if (plan->deep && b == room)
+            if (plan->thin && b == room)
                 room += steps_of(area, &now) * area->slot_ld;
             const bool last = !more && area->end == area->bands;
             run_item(area, &now, more ? &next : last ? NULL : &first, more ? g : area->end, b);
@@ -383,7 +400,8 @@ static void run_area(void *context, int64_t index, int worker)
     const sheaf__product *job = plan->job;
     const int64_t task = index - plan->first;
     const int64_t down = task % plan->down, across = task / plan->down;
-    area area = { .job = job, .engine = plan->engine, .turned = plan->turned };
+    area area = { .job = job, .engine = plan->engine, .turned = plan->turned,
+                  .thin = plan->thin };
     area.i0 = down * plan->rows;
     area.i1 = mm_min(plan->m, area.i0 + plan->rows);
     area.j0 = across * plan->cols;
@@ -393,15 +411,13 @@ static void run_area(void *context, int64_t index, int worker)
         return;
     }
     char *room = batch->device->scratch[worker];
-    area.bands = mm_div_up(area.i1 - area.i0, plan->engine->rows);
+    area.bands = mm_div_up(area.i1 - area.i0, plan->thin ? plan->engine->direct : plan->engine->rows);
     area.room_a = (uint32_t *)room;
     area.room_b = (uint32_t *)(room + ROOM_A);
     area.slot_ld = mm_up(area.j1 - area.j0, MM_PANEL);
     area.slot = (float *)(area.room_b + plan->room_b);
-    int64_t stripe = area.bands;
-    if (plan->deep)
-        stripe = plan->a_km ? GROUP : 1;
-    area.slot_size = mm_min(area.i1 - area.i0, stripe * plan->engine->rows) * area.slot_ld;
+    const int64_t stripe = plan->thin ? 1 : area.bands;
+    area.slot_size = plan->thin ? plan->engine->rows * area.slot_ld : (area.i1 - area.i0) * area.slot_ld;
     route route;
     route_of(&route, job);
     run_stripes(&area, plan, &route, stripe);

@@ -7,13 +7,17 @@
 #define LANES 16
 #define ROWS 14
 #define MOST_VECTORS 8
-#define TILES                                                                                   \
-    TILE(1, 8) TILE(2, 8) TILE(3, 8) TILE(4, 4) TILE(5, 4) TILE(6, 4) TALL(7) TALL(8) TALL(9)    \
-    TALL(10) TALL(11) TALL(12) TALL(13) TALL(14)                                                \
-    static const tile_row tiles[ROWS] = {                                                       \
-        ROW(1, 8),    ROW(2, 8),    ROW(3, 8),    ROW(4, 4),   ROW(5, 4),                       \
-        ROW(6, 4),    TALL_ROW(7),  TALL_ROW(8),  TALL_ROW(9), TALL_ROW(10),                    \
-        TALL_ROW(11), TALL_ROW(12), TALL_ROW(13), TALL_ROW(14) };
+#define TILES                                                                                     \
+    WIDE(1, 8) WIDE(2, 8) WIDE(3, 8) WIDE(4, 4) WIDE(5, 4) WIDE(6, 4) TALL(7) TALL(8)              \
+    TALL(9) TALL(10) TALL(11) TALL(12) TALL(13) TALL(14)                                           \
+    DIRECT(1) DIRECT(2) DIRECT(3) DIRECT(4) DIRECT(5) DIRECT(6) DIRECT(7) DIRECT(8)                \
+    DIRECT(9) DIRECT(10) DIRECT(11) DIRECT(12)                                                     \
+    static const tile_row tiles[ROWS] = {                                                          \
+        DIRECT_ROW(1, tile_1_w, 8), DIRECT_ROW(2, tile_2_w, 8), DIRECT_ROW(3, tile_3_w, 8),        \
+        DIRECT_ROW(4, tile_4_w, 4), DIRECT_ROW(5, tile_5_w, 4), DIRECT_ROW(6, tile_6_w, 4),        \
+        DIRECT_ROW(7, tile_7_2, 2), DIRECT_ROW(8, tile_8_2, 2), DIRECT_ROW(9, tile_9_2, 2),        \
+        DIRECT_ROW(10, tile_10_2, 2), DIRECT_ROW(11, tile_11_2, 2), DIRECT_ROW(12, tile_12_2, 2),  \
+        TALL_ROW(13), TALL_ROW(14) };
 typedef __m512 vec;
 #define LOAD(p) _mm512_loadu_ps(p)
 #define STORE(p, v) _mm512_storeu_ps(p, v)
@@ -21,7 +25,7 @@ typedef __m512 vec;
 #define SPLAT(x) _mm512_set1_ps(x)
 #define ADD(a, b) _mm512_add_ps(a, b)
 #define MUL(a, b) _mm512_mul_ps(a, b)
-#define WORD(p) _mm512_set1_ps(mm_float(*(p)))
+#define WORD(p) _mm512_set1_ps(mm_load_float(p))
 #define QUIET(v) \
     _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), \
                        _mm512_castsi512_ps(_mm512_set1_epi32((int)0xffc00000u)))
