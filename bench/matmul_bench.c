@@ -74,13 +74,16 @@ static double now(int threads)
 __attribute__((target("avx2,fma"))) static float peak_avx2(void)
 {
     __m256 acc[12], a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(1e-30f);
+#pragma GCC unroll 12
     for (int i = 0; i < 12; i++)
         acc[i] = _mm256_set1_ps((float)i);
     for (int t = 0; t < TURNS; t++)
+#pragma GCC unroll 12
         for (int i = 0; i < 12; i++) {
             acc[i] = _mm256_fmadd_ps(a, b, acc[i]);
             __asm__ volatile("" : "+x"(acc[i]));
         }
+#pragma GCC unroll 12
     for (int i = 1; i < 12; i++)
         acc[0] = _mm256_add_ps(acc[0], acc[i]);
     return _mm256_cvtss_f32(acc[0]);

@@ -7,12 +7,13 @@
 #define ROWS 6
 #define STRIDE MM_STRIDE_F32
 #define MOST_VECTORS 8
-#define TILES                                                                                     \
-    WIDE(1, 8) WIDE(2, 4) TALL(3) TALL(4) TALL(5) TALL(6)                                          \
-    DIRECT(1) DIRECT(2) DIRECT(3) DIRECT(4) DIRECT(5) DIRECT(6)                                    \
-    static const tile_row tiles[ROWS] = {                                                          \
-        DIRECT_ROW(1, tile_1_w, 8), DIRECT_ROW(2, tile_2_w, 4), DIRECT_ROW(3, tile_3_2, 2),        \
-        DIRECT_ROW(4, tile_4_2, 2), DIRECT_ROW(5, tile_5_2, 2), DIRECT_ROW(6, tile_6_2, 2) };
+#define TILES                                                                                      \
+    WIDE(1, 8) WIDE(2, 4) TALL(3) TALL(4) TALL(5) TALL(6)                                           \
+    DIRECT(1) DIRECT(2) DIRECT(3) DIRECT(4) DIRECT(5) DIRECT(6) PAIRS(1, 8) PAIRS(2, 4)             \
+    static const tile_row tiles[ROWS] = {                                                           \
+        DIRECT_ROW(1, tile_1_w, 8, PAIRS_ROW(1, 8)), DIRECT_ROW(2, tile_2_w, 4, PAIRS_ROW(2, 4)),   \
+        DIRECT_ROW(3, tile_3_2, 2, NO_PAIRS), DIRECT_ROW(4, tile_4_2, 2, NO_PAIRS),                 \
+        DIRECT_ROW(5, tile_5_2, 2, NO_PAIRS), DIRECT_ROW(6, tile_6_2, 2, NO_PAIRS) };
 typedef __m256 vec;
 typedef __m128i halves;
 #define LOAD(p) _mm256_loadu_ps((const float *)(p))
@@ -22,6 +23,9 @@ typedef __m128i halves;
 #define ADD(a, b) _mm256_add_ps(a, b)
 #define MUL(a, b) _mm256_mul_ps(a, b)
 #define STEP(acc, a, b) _mm256_fmadd_ps(a, b, acc)
+#define ODD(v) \
+    _mm256_and_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000u)))
+#define EVEN(v) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(v), 16))
 #define WORD(p) _mm256_set1_ps(mm_load_float(p))
 #define QUIET(v) \
     _mm256_blendv_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffc00000u)), \

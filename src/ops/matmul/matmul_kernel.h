@@ -87,6 +87,25 @@ step_wide(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *b, int64_t p
     }
 }
 
+#ifdef ODD
+/* The same on pairs, for which A has two words: odd element, even element. */
+static inline __attribute__((always_inline)) void
+step_pairs(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *b, int64_t panel,
+           const int rows, const int vectors)
+{
+    vec odd[ROWS], even[ROWS];
+    UNROLL for (int r = 0; r < rows; r++) {
+        odd[r] = WORD(a + r * STRIDE * 4);
+        even[r] = WORD(a + r * STRIDE * 4 + 4);
+    }
+    UNROLL for (int v = 0; v < vectors; v++) {
+        const vec bk = LOAD((const float *)b + PANEL_OF(v) * panel + COLUMN_OF(v));
+        UNROLL for (int r = 0; r < rows; r++)
+            c[r][v] = STEP(STEP(c[r][v], odd[r], ODD(bk)), even[r], EVEN(bk));
+    }
+}
+#endif
+
 static inline __attribute__((always_inline)) void
 put(vec c[ROWS][MOST_VECTORS], const store *s, const int rows, const int vectors)
 {
@@ -143,11 +162,28 @@ tile(const operands *in, const store *s, const int rows, const int vectors, cons
     put(c, s, rows, vectors);
 }
 
-/* Tiles of `rows` rows: one or two vectors, `wide` vectors where rows are few, and tiles that
- * read A in place, with a register for each row. */
+#ifdef ODD
+static inline __attribute__((always_inline)) void
+tile_of_pairs(const operands *in, const store *s, const int rows, const int vectors)
+{
+    vec c[ROWS][MOST_VECTORS];
+    const uint32_t *b = in->b;
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vectors; v++)
+            c[r][v] = ZERO();
+    for (int64_t k = 0; k < in->steps; k++, b += MM_PANEL)
+        step_pairs(c, in->a + k * 8, b, in->steps * MM_PANEL, rows, vectors);
+    put(c, s, rows, vectors);
+}
+#endif
+
+/* Tiles of `rows` rows: one or two vectors; `wide` vectors where rows are few; tiles that read
+ * A in place, with a register for each row; tiles of few rows that take B in pairs. */
 typedef struct tile_row {
     tile_fn *run[3], *direct[2];
     int wide; /* vectors of run[2] */
+    tile_fn *pairs[3];
+    int wide_pairs;
 } tile_row;
 
 #define TILE_FN(name, ...) \
@@ -155,9 +191,15 @@ typedef struct tile_row {
 #define TALL(rows) TILE_FN(tile_##rows##_1, rows, 1, false) TILE_FN(tile_##rows##_2, rows, 2, false)
 #define WIDE(rows, wide) TALL(rows) TILE_FN(tile_##rows##_w, rows, wide, false)
 #define DIRECT(rows) TILE_FN(direct_##rows##_1, rows, 1, true) TILE_FN(direct_##rows##_2, rows, 2, true)
-#define TALL_ROW(rows) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_2 }, { NULL, NULL }, 2 }
-#define DIRECT_ROW(rows, wide_tile, wide) \
-    { { tile_##rows##_1, tile_##rows##_2, wide_tile }, { direct_##rows##_1, direct_##rows##_2 }, wide }
+#define PAIRS_FN(name, rows, vectors) \
+    static void name(const operands *in, const store *s) { tile_of_pairs(in, s, rows, vectors); }
+#define PAIRS(rows, wide) \
+    PAIRS_FN(pairs_##rows##_1, rows, 1) PAIRS_FN(pairs_##rows##_2, rows, 2) PAIRS_FN(pairs_##rows##_w, rows, wide)
+#define PAIRS_ROW(rows, wide) { pairs_##rows##_1, pairs_##rows##_2, pairs_##rows##_w }, wide
+#define NO_PAIRS { NULL, NULL, NULL }, 0
+#define TALL_ROW(rows) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_2 }, { NULL, NULL }, 2, NO_PAIRS }
+#define DIRECT_ROW(rows, wide_tile, wide, pairs) \
+    { { tile_##rows##_1, tile_##rows##_2, wide_tile }, { direct_##rows##_1, direct_##rows##_2 }, wide, pairs }
 
 TILES
 
@@ -209,16 +251,18 @@ void NAME(mm_run)(const mm_band *band)
 {
     mm_soon soon = band->soon;
     const tile_row *row = &tiles[band->rows - 1];
-    const int64_t lines = soon.rows * (soon.bytes / 64 + 1), wide = row->wide * LANES;
+    tile_fn *const *run = band->pairs ? row->pairs : band->stride ? row->direct : row->run;
+    const int vectors_wide = band->pairs ? row->wide_pairs : band->stride ? 2 : row->wide;
+    const int64_t lines = soon.rows * (soon.bytes / 64 + 1), wide = vectors_wide * LANES;
     const int64_t chunks = mm_div_up(band->steps, CHUNK);
     operands in = { .a = band->a, .stride = band->stride, .steps = band->steps, .soon = &soon };
     int64_t j = 0;
     if (chunks > 0)
         in.lines = mm_div_up(lines, chunks * (band->cols / wide + (band->cols % wide > 0)));
-    for (; band->stride == 0 && j + wide <= band->cols; j += wide)
-        run_tile(band, &in, j, row->run[2], row->wide);
+    for (; j + wide <= band->cols && vectors_wide > 2; j += wide)
+        run_tile(band, &in, j, run[2], vectors_wide);
     for (; j < band->cols; j += 2 * LANES) {
         const int vectors = band->cols - j > LANES ? 2 : 1;
-        run_tile(band, &in, j, (band->stride ? row->direct : row->run)[vectors - 1], vectors);
+        run_tile(band, &in, j, run[vectors - 1], vectors);
     }
 }

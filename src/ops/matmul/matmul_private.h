@@ -132,6 +132,7 @@ typedef struct mm_band {
     const void *a;
     int64_t stride; /* 0: rows as sheaf__mm_rows copies them; else bytes between rows of A itself */
     const uint32_t *b; /* panels, one after the other */
+    bool pairs;        /* spread engine, few rows: b holds pairs, which `steps` counts */
     int64_t rows, cols, steps;
     /* Partial sums lie tile by tile, [cols/32][rows][32]: v = block sum; v = addend + v for
      * each addend in order; stored at `to`, or given to `finish`. */
@@ -151,6 +152,7 @@ typedef struct mm_engine {
     int rows;       /* of a register tile */
     int direct;     /* of a tile that reads A in place */
     bool spread;    /* bfloat16 as float32 steps */
+    int few;        /* rows of a tile with which a spread engine takes B in pairs all the same */
 } mm_engine;
 
 void mm_run_avx2(const mm_band *band);

@@ -86,6 +86,7 @@ typedef struct plan {
     int64_t rows, cols;   /* of an area */
     bool packing;         /* some B has to be brought into panels */
     bool thin;            /* see thin_job() */
+    bool spread;          /* B is spread before use */
     size_t room_b;        /* words of scratch for B */
     int64_t down, across; /* areas */
     int64_t first;        /* task of the batch */
@@ -168,9 +169,10 @@ static void plan_rooms(plan *plan, int slots)
 {
     const sheaf__product *job = plan->job;
     size_t all = 0; /* words of B, all blocks of k */
+    plan->spread = plan->engine->spread && plan->m > 2 * plan->engine->few;
     for (int t = 0; t < job->nterms; t++) {
         all += (size_t)(mm_steps(job->dtype, job->term[t].k) * plan->cols);
-        plan->packing |= !mm_panels_in_place(&job->term[t], plan->engine->spread);
+        plan->packing |= !mm_panels_in_place(&job->term[t], plan->spread);
     }
     plan->thin = thin_job(plan, all);
     plan->room_b = !plan->packing ? 0 : plan->thin ? all : (size_t)(plan->cols * MM_BLOCK);
@@ -267,7 +269,7 @@ static bool next_item(item *item, cursor *at)
 typedef struct area {
     const sheaf__product *job;
     const mm_engine *engine;
-    bool turned, thin;
+    bool turned, thin, spread;
     int64_t i0, i1, j0, j1; /* of what is computed */
     uint32_t *room_a, *room_b;
     float *slot; /* slots, one after the other */
@@ -286,7 +288,7 @@ static int64_t bands_at_once(const item *item) { return item->kb > 0 && item->te
 
 static int64_t steps_of(const area *area, const item *item)
 {
-    return mm_steps(area->job->dtype, item->kb) * (area->engine->spread ? 2 : 1);
+    return mm_steps(area->job->dtype, item->kb) * (area->spread ? 2 : 1);
 }
 
 static mm_finish finish_of(const sheaf__product *job, int root, bool turned)
@@ -348,7 +350,7 @@ static void run_item(const area *area, const item *item, const struct item *next
     const mm_finish finish =
         done ? finish_of(area->job, item->visit->root, area->turned) : (mm_finish){ 0 };
     mm_band band = { .b = b, .cols = area->j1 - area->j0, .col0 = area->j0,
-                     .steps = steps_of(area, item), .finish = done ? &finish : NULL };
+                     .steps = steps_of(area, item), .pairs = e->spread && !area->spread, .finish = done ? &finish : NULL };
     const int64_t group = bands_at_once(item);
     for (int64_t g = area->begin; g < area->end; g += group) {
         const int64_t end = mm_min(area->end, g + group);
@@ -381,13 +383,20 @@ static void run_stripes(area *area, const plan *plan, const route *route, int64_
             const uint32_t *b = NULL;
             if (now.kb > 0)
                 b = sheaf__mm_panels(room, &now.term, plan->job->dtype, area->j0, area->j1, now.k0,
-                                     now.kb, plan->engine->spread, g > 0);
+                                     now.kb, plan->spread, g > 0);
             if (plan->thin && b == room)
                 room += steps_of(area, &now) * area->slot_ld;
             const bool last = !more && area->end == area->bands;
             run_item(area, &now, more ? &next : last ? NULL : &first, more ? g : area->end, b);
         }
     }
+}
+
+static int band_rows(const plan *plan)
+{
+    if (plan->engine->spread && !plan->spread)
+        return plan->engine->few;
+    return plan->thin ? plan->engine->direct : plan->engine->rows;
 }
 
 static void run_area(void *context, int64_t index, int worker)
@@ -401,7 +410,7 @@ static void run_area(void *context, int64_t index, int worker)
     const int64_t task = index - plan->first;
     const int64_t down = task % plan->down, across = task / plan->down;
     area area = { .job = job, .engine = plan->engine, .turned = plan->turned,
-                  .thin = plan->thin };
+                  .thin = plan->thin, .spread = plan->spread };
     area.i0 = down * plan->rows;
     area.i1 = mm_min(plan->m, area.i0 + plan->rows);
     area.j0 = across * plan->cols;
@@ -411,7 +420,7 @@ static void run_area(void *context, int64_t index, int worker)
         return;
     }
     char *room = batch->device->scratch[worker];
-    area.bands = mm_div_up(area.i1 - area.i0, plan->thin ? plan->engine->direct : plan->engine->rows);
+    area.bands = mm_div_up(area.i1 - area.i0, band_rows(plan));
     area.room_a = (uint32_t *)room;
     area.room_b = (uint32_t *)(room + ROOM_A);
     area.slot_ld = mm_up(area.j1 - area.j0, MM_PANEL);

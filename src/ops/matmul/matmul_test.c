@@ -317,8 +317,37 @@ static void test_product__every_form_and_odd_size_equals_the_reference(void **st
                 }
 }
 
+static void test_product__few_rows_and_few_columns_equal_the_reference(void **state)
+{
+    (void)state;
+    static const int64_t wide[] = { 31, 64, 127, 128, 129, 257, 300 }, narrow[] = { 1, 15, 16, 17, 48, 64, 65 };
+    for (int64_t m = 1; m <= 9; m++)
+        for (size_t i = 0; i < ARRAY_LEN(wide); i++) {
+            const sheaf_dtype type = (m + (int)i) % 2 ? SHEAF_BF16 : SHEAF_F32;
+            const sheaf__term t = random_term(type, (int)below(FORMS), below(2), m, wide[i], 257 + below(99), ORDINARY);
+            sheaf__product job = plain_job(type, m, wide[i], &t, 1);
+            check_job("few rows", &job);
+            job.residual = random_matrix(SHEAF_F32, m * wide[i], ORDINARY);
+            job.ldr = wide[i];
+            check_job("few rows, finished", &job);
+            drop_all();
+        }
+    for (int64_t m = 97; m < 130; m += 8)
+        for (size_t i = 0; i < ARRAY_LEN(narrow); i++)
+            for (int type = 0; type < 2; type++) {
+                sheaf__term t[3];
+                for (int j = 0; j < 3; j++) /* k odd and even, A as it lies and transposed */
+                    t[j] = random_term(type ? SHEAF_BF16 : SHEAF_F32,
+                                       (int)below(i % 3 == 0 ? 2 : FORMS), i % 3 == 0, m, narrow[i], below(2) ? 512 : below(300), ORDINARY);
+                sheaf__product job = plain_job(type ? SHEAF_BF16 : SHEAF_F32, m, narrow[i], t, 1 + (int)below(3));
+                check_job("few columns", &job);
+                drop_all();
+            }
+}
+
 /* Slices of any size, several terms each, any way out, any number of ranks. */
 typedef struct sliced {
+    bool tall; /* all terms as in a gradient of B: few columns, A stored transposed */
     sheaf__product job;
     sheaf_tree tree;
     sheaf__term term[SHEAF_MAX_SLICES * 3];
@@ -332,8 +361,8 @@ static void add_slice(sliced *s, int slice, int64_t most_k, kind kind)
     const int terms = (int)below(3) + (below(8) != 0);
     for (int t = 0; t < terms; t++)
         s->term[job->nterms++] =
-            random_term(job->dtype, (int)below(FORMS), below(2), job->m, job->n,
-                        below(6) ? below(most_k) : 0, kind);
+            random_term(job->dtype, (int)below(s->tall ? 2 : FORMS), s->tall || below(2), job->m,
+                        job->n, below(6) ? below(most_k) : 0, kind);
     s->slice_of[job->nslices++] = slice;
     s->first[job->nslices] = job->nterms;
 }
@@ -360,6 +389,11 @@ static void random_sliced(sliced *s, int64_t m, int64_t n, int64_t most_k, int s
 {
     memset(s, 0, sizeof *s);
     sheaf__product *job = &s->job;
+    s->tall = below(4) == 0;
+    if (s->tall) {
+        n = 1 + n % 20;
+        m += 4 * n;
+    }
     *job = (sheaf__product){ .m = m, .n = n, .dtype = below(2) ? SHEAF_BF16 : SHEAF_F32,
                              .term = s->term, .slice_of = s->slice_of, .first = s->first,
                              .tree = &s->tree, .alpha = 1, .round_to = SHEAF_F32 };
@@ -746,6 +780,7 @@ int main(void)
         cmocka_unit_test(test_product_ref__sums_worked_by_hand),
         cmocka_unit_test(test_product_ref__slices_meet_in_the_tree),
         cmocka_unit_test(test_product__every_form_and_odd_size_equals_the_reference),
+        cmocka_unit_test(test_product__few_rows_and_few_columns_equal_the_reference),
         cmocka_unit_test(test_product__slices_terms_and_endings_equal_the_reference),
         cmocka_unit_test(test_product__special_and_tiny_values_equal_the_reference),
         cmocka_unit_test(test_product__ranks_do_not_show),
