@@ -9,14 +9,12 @@ work=build/bench
 mkdir -p "$work"
 . bench/rivals.sh
 
-for model in mini tiny1b-4l; do
+for model in mini:8192 tiny1b-4l:32000; do
+    name=${model%:*}
     for dtype in float32 bfloat16; do
-        [ -f "$work/$model-$dtype/config.json" ] && continue
-        sed "s/\"torch_dtype\": \"float32\"/\"torch_dtype\": \"$dtype\"/" "bench/models/$model.json" >"$work/$model-$dtype.json"
-        build/sheaf init "$work/$model-$dtype.json" "$work/$model-$dtype" --seed 1
+        [ -f "$work/$name-$dtype/config.json" ] || build/sheaf init "$name" "$work/$name-$dtype" --dtype $dtype --seed 1
     done
-    vocabulary=$(sed -n 's/.*"vocab_size": *\([0-9]*\).*/\1/p' "bench/models/$model.json")
-    [ -f "$work/$model-data.safetensors" ] ||
-        "$rivals_python" bench/make_data.py "$work/$model-data.safetensors" 64 512 "$vocabulary"
+    [ -f "$work/$name-data.safetensors" ] ||
+        "$rivals_python" bench/make_data.py "$work/$name-data.safetensors" 64 512 "${model#*:}"
 done
 exec "$rivals_python" bench/compare.py --work "$work" "$@"
