@@ -1,0 +1,155 @@
+/* matmul_pack_test.c - packed weights, and the tiles that attention uses. */
+#include "ops/matmul/matmul_testing.h"
+
+/* ---- packing ---- */
+
+static void test_pack__any_split_gives_the_same_panels(void **state)
+{
+    (void)state;
+    static const struct { int64_t n, k; } sizes[] = {
+        { 1, 1 }, { 31, 5 }, { 32, 64 }, { 33, 257 }, { 95, 511 }, { 200, 33 } };
+    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (size_t i = 0; i < ARRAY_LEN(sizes) * 6; i++) {
+        const int64_t n = sizes[i / 6].n, k = sizes[i / 6].k, ld = k + 3;
+        const sheaf_dtype to = i % 2 ? SHEAF_BF16 : SHEAF_F32, from = types[i / 2 % 3];
+        const void *src = random_matrix(from, n, k, ld, ORDINARY);
+        const size_t ahead = sheaf__packed_bytes(to, n, k), back = sheaf__packed_back_bytes(to, n, k);
+        sheaf__packed one = { to, n, k, keep(ahead), keep(back) };
+        sheaf__packed two = { to, n, k, keep(ahead), keep(back) };
+        memset(two.ahead, 0xee, ahead);
+        memset(two.back, 0xee, back);
+        sheaf__pack(&one, src, from, ld, 0, n);
+        bool done[256] = { false };
+        for (int64_t left = n; left > 0;) { /* single rows and runs, in any order, the last one last */
+            int64_t r = below(n), rows = 0;
+            while (r < n && !done[r] && (r < n - 1 || left == 1 || rows == left - 1) && rows < 40) {
+                done[r++] = true;
+                rows++;
+            }
+            if (rows > 0)
+                sheaf__pack(&two, (const char *)src + (r - rows) * ld * (from == SHEAF_F32 ? 4 : 2),
+                            from, ld, r - rows, rows);
+            left -= rows;
+        }
+        CHECK_BYTES("ahead", two.ahead, one.ahead, ahead);
+        CHECK_BYTES("back", two.back, one.back, back);
+        drop_all();
+    }
+}
+
+static void test_pack__rows_come_back_converted(void **state)
+{
+    (void)state;
+    static const struct { const char *name; sheaf_dtype from; uint32_t bits; uint32_t f32; uint16_t bf16; }
+    value[] = {
+        { "one", SHEAF_F16, 0x3c00, 0x3f800000, 0x3f80 },
+        { "minus the smallest half", SHEAF_F16, 0x8001, 0xb3800000, 0xb380 },
+        { "largest denormal half", SHEAF_F16, 0x03ff, 0x387fc000, 0x3880 },
+        { "largest half", SHEAF_F16, 0x7bff, 0x477fe000, 0x4780 },
+        { "half infinity", SHEAF_F16, 0xfc00, 0xff800000, 0xff80 },
+        { "half NaN", SHEAF_F16, 0x7e00, 0x7fc00000, 0xffc0 },
+        { "minus zero", SHEAF_F16, 0x8000, 0x80000000, 0x8000 },
+        { "tie to even", SHEAF_F32, 0x3f808000, 0x3f808000, 0x3f80 },
+        { "tie to even, up", SHEAF_F32, 0x3f818000, 0x3f818000, 0x3f82 },
+        { "above a tie", SHEAF_F32, 0x3f808001, 0x3f808001, 0x3f81 },
+        { "denormal", SHEAF_F32, 0x80018000, 0x80018000, 0x8002 },
+        { "overflow", SHEAF_F32, 0x7f7fffff, 0x7f7fffff, 0x7f80 },
+        { "bfloat16 as it is", SHEAF_BF16, 0x4049, 0x40490000, 0x4049 },
+        { "bfloat16 denormal", SHEAF_BF16, 0x0001, 0x00010000, 0x0001 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(value); i++)
+        for (int flush = 0; flush < 2; flush++) { /* bits do not depend on the thread */
+            const unsigned before = _mm_getcsr();
+            _mm_setcsr(flush ? before | FLUSH : before);
+            uint32_t room[32], f32 = 1;
+            uint16_t bf16 = 1;
+            sheaf__packed w = { SHEAF_F32, 1, 1, room, NULL };
+            sheaf__pack(&w, &value[i].bits, value[i].from, 1, 0, 1);
+            sheaf__packed_row(&f32, &w, 0);
+            w.dtype = SHEAF_BF16;
+            sheaf__pack(&w, &value[i].bits, value[i].from, 1, 0, 1);
+            sheaf__packed_row(&bf16, &w, 0);
+            _mm_setcsr(before);
+            if (f32 != value[i].f32 || bf16 != value[i].bf16)
+                fail_msg("%s: %08x %04x", value[i].name, f32, bf16);
+        }
+    /* and in place, row by row */
+    for (int i = 0; i < 20; i++) {
+        const sheaf_dtype type = i % 2 ? SHEAF_BF16 : SHEAF_F32;
+        const int64_t n = 1 + below(100), k = 1 + below(600), size = i % 2 ? 2 : 4;
+        const char *src = random_vector(type, n * k, ORDINARY);
+        sheaf__packed w = { type, n, k, keep(sheaf__packed_bytes(type, n, k)), NULL };
+        sheaf__pack(&w, src, type, k, 0, n);
+        char *row = keep((size_t)(k * size));
+        for (int64_t r = 0; r < n; r++) {
+            sheaf__packed_row(row, &w, r);
+            CHECK_BYTES("row", row, src + r * k * size, k * size);
+        }
+        drop_all();
+    }
+}
+
+/* ---- tiles for attention ---- */
+
+static void check_tile(sheaf_dtype type, int64_t m, int64_t n, int64_t k, bool add, kind kind)
+{
+    const int64_t lda = k + below(5), ldc = n + below(9), ldb = k + below(3);
+    const void *a = random_matrix(type, m, k, lda, kind);
+    const uint16_t *b = random_matrix(type, n, k, ldb, kind);
+    void *turned = random_matrix(type, k, n, n + 2, ORDINARY);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < k; i++) {
+            if (type == SHEAF_BF16)
+                ((uint16_t *)turned)[i * (n + 2) + j] = b[j * ldb + i];
+            else
+                ((float *)turned)[i * (n + 2) + j] = ((const float *)b)[j * ldb + i];
+        }
+    const size_t room = sheaf__tile_bytes(type, n, k), bytes = (size_t)extent(m, n, ldc) * 4;
+    void *panels = keep(room), *other = keep(room);
+    sheaf__tile_pack_nk(panels, b, ldb, n, k, type);
+    sheaf__tile_pack_kn(other, turned, n + 2, n, k, type);
+    CHECK_BYTES("panels of the transpose", other, panels, room);
+    const float *before = random_matrix(SHEAF_F32, m, n, ldc, kind);
+    float *want = memcpy(keep(bytes), before, bytes), *c = keep(bytes);
+    const unsigned csr = _mm_getcsr();
+    _mm_setcsr(csr | FLUSH);
+    sheaf__tile_ref(want, ldc, a, lda, panels, m, n, k, add, type);
+    for (int isa = 0; isa < nisas; isa++) {
+        memcpy(c, before, bytes);
+        sheaf__mm_tile_with(isas[isa])(c, ldc, a, lda, panels, m, n, k, add, type);
+        CHECK_BYTES(isas[isa]->name, c, want, bytes);
+    }
+    if (!add) { /* the tile and the product are one definition */
+        const sheaf__term t = { .a = a, .lda = lda, .form = SHEAF__B_NK, .b = b, .ldb = ldb, .k = k };
+        sheaf__product job = plain_job(type, m, n, &t, 1);
+        job.y = c;
+        job.ldy = ldc;
+        sheaf__product_ref(&job);
+        CHECK_BYTES("as a product", c, want, bytes);
+    }
+    _mm_setcsr(csr);
+    drop_all();
+}
+
+static void test_tile__equals_the_reference(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 200; i++)
+        check_tile(i % 2 ? SHEAF_BF16 : SHEAF_F32, 1 + below(70), 1 + below(100),
+                   i < 12 ? i / 2 : 1 + below(i % 7 ? 140 : 600), below(2),
+                   i % 5 == 0 ? SPECIAL : i % 5 == 1 ? TINY : ORDINARY);
+    for (int i = 0; i < 4; i++) { /* scores and values of a head of 64 over 4200 keys */
+        check_tile(i % 2 ? SHEAF_BF16 : SHEAF_F32, 36, 4200, 64, false, ORDINARY);
+        check_tile(i % 2 ? SHEAF_BF16 : SHEAF_F32, 36, 64, 4200, i / 2, ORDINARY);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(test_pack__any_split_gives_the_same_panels),
+        cmocka_unit_test(test_pack__rows_come_back_converted),
+        cmocka_unit_test(test_tile__equals_the_reference),
+    };
+    return cmocka_run_group_tests(all, make_machines, free_machines);
+}

@@ -1,0 +1,223 @@
+/* matmul_testing.h - machines to run on, random operands, and the comparison with the
+ * reference, for the tests of this folder. */
+#ifndef SHEAF_OPS_MATMUL_TESTING_H
+#define SHEAF_OPS_MATMUL_TESTING_H
+
+#include <immintrin.h>
+
+#include "ops/matmul/matmul_private.h"
+#include "ops/pool.h"
+#include "tests/check.h"
+
+#define FLUSH 0x8040u /* DAZ and FTZ, as every compute thread has them */
+
+/* ---- machines to run on: every instruction set this CPU has, 1, 2 and 5 threads ---- */
+
+static const int thread_counts[] = { 1, 2, 5 };
+static sheaf__device machines[ARRAY_LEN(thread_counts)];
+static const mm_isa *isas[4];
+static int nisas;
+
+static inline int make_machines(void **state)
+{
+    (void)state;
+    isas[nisas++] = &sheaf__mm_ref;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        isas[nisas++] = &sheaf__mm_avx2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
+        isas[nisas++] = &sheaf__mm_avx512;
+    if (__builtin_cpu_supports("avx512bf16"))
+        isas[nisas++] = &sheaf__mm_avx512bf16;
+    for (size_t i = 0; i < ARRAY_LEN(machines); i++) {
+        sheaf__device *d = &machines[i];
+        d->threads = thread_counts[i];
+        CHECK_OK(sheaf__pool_new(&d->pool, d->threads));
+        d->scratch = calloc((size_t)d->threads, sizeof *d->scratch);
+        for (int t = 0; t < d->threads; t++) {
+            d->scratch[t] = aligned_alloc(4096, SHEAF__THREAD_SCRATCH);
+            memset(d->scratch[t], 0xff, SHEAF__THREAD_SCRATCH); /* NaN, should it leak */
+        }
+    }
+    return 0;
+}
+
+static inline int free_machines(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(machines); i++) {
+        for (int t = 0; t < machines[i].threads; t++)
+            free(machines[i].scratch[t]);
+        free(machines[i].scratch);
+        sheaf__pool_free(machines[i].pool);
+    }
+    return 0;
+}
+
+/* ---- operands ---- */
+
+static uint64_t seed;
+
+static inline uint32_t random_u32(void)
+{
+    uint64_t z = seed += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)((z ^ (z >> 31)) >> 16);
+}
+
+static inline int64_t below(int64_t n) { return (int64_t)(random_u32() % (uint64_t)n); }
+
+/* Everything a case allocates, freed together. */
+static void *kept[4096];
+static int nkept;
+
+static inline void *keep(size_t bytes)
+{
+    void *p = malloc(bytes > 0 ? bytes : 1);
+    assert_non_null(p);
+    assert_true(nkept < (int)ARRAY_LEN(kept));
+    kept[nkept++] = p;
+    return p;
+}
+
+static inline void drop_all(void)
+{
+    while (nkept > 0)
+        free(kept[--nkept]);
+}
+
+typedef enum kind { ORDINARY, SPECIAL, TINY } kind;
+
+/* Values in (-1, 1); SPECIAL mixes in infinities, NaN and zeros of both signs, TINY has
+ * magnitudes around the square root of the smallest normal number, and denormals. */
+static inline float random_float(kind kind)
+{
+    static const uint32_t special[] = { 0x7f800000, 0xff800000, 0x7fc01234, 0xffc00000, 0x7f812345,
+                                        0x80000000, 0x00000000, 0x7f7fffff, 0x00800000, 0x80400000 };
+    const uint32_t u = random_u32();
+    if (kind == SPECIAL && u % 64 == 0)
+        return mm_float(special[random_u32() % ARRAY_LEN(special)]);
+    if (kind == TINY)
+        return mm_float((u & 0x807fffffu) | (u % 16 == 0 ? 0 : (58 + random_u32() % 10) << 23));
+    return (float)(int32_t)u * 0x1p-31f;
+}
+
+static inline void *random_vector(sheaf_dtype dtype, int64_t count, kind kind)
+{
+    void *p = keep((size_t)count * (dtype == SHEAF_F32 ? 4 : 2));
+    for (int64_t i = 0; i < count; i++) {
+        const float x = random_float(kind);
+        if (dtype == SHEAF_F32)
+            ((float *)p)[i] = x;
+        else
+            ((uint16_t *)p)[i] = (uint16_t)(mm_bits(x) >> 16);
+    }
+    return p;
+}
+
+/* Elements from the first of a matrix to its last: no room behind it, where a tool that
+ * watches memory would not see it read. */
+static inline int64_t extent(int64_t rows, int64_t cols, int64_t ld)
+{
+    return rows > 0 && cols > 0 ? (rows - 1) * ld + cols : 0;
+}
+
+static inline void *random_matrix(sheaf_dtype dtype, int64_t rows, int64_t cols, int64_t ld, kind kind)
+{
+    return random_vector(dtype, extent(rows, cols, ld), kind);
+}
+
+enum { BACK_REPACKED = SHEAF__B_BACK + 1, FORMS }; /* B_BACK without stored back panels */
+
+static inline sheaf__packed *packed_matrix(sheaf_dtype dtype, int64_t n, int64_t k, bool back, kind kind)
+{
+    sheaf__packed *w = keep(sizeof *w);
+    *w = (sheaf__packed){ .dtype = dtype, .n = n, .k = k };
+    w->ahead = keep(sheaf__packed_bytes(dtype, n, k));
+    w->back = back ? keep(sheaf__packed_back_bytes(dtype, n, k)) : NULL;
+    const int64_t ld = k + below(5);
+    sheaf__pack(w, random_matrix(dtype, n, k, ld, kind), dtype, ld, 0, n);
+    return w;
+}
+
+static inline sheaf__term random_term(sheaf_dtype dtype, int form, bool a_km, int64_t m, int64_t n,
+                               int64_t k, kind kind)
+{
+    sheaf__term t = { .a_km = a_km, .k = k, .form = form == BACK_REPACKED ? SHEAF__B_BACK : (sheaf__right)form };
+    t.lda = (a_km ? m : k) + below(4);
+    t.a = random_matrix(dtype, a_km ? k : m, a_km ? m : k, t.lda, kind);
+    switch (form) {
+    case SHEAF__B_NK: t.ldb = k + below(4); t.b = random_matrix(dtype, n, k, t.ldb, kind); break;
+    case SHEAF__B_KN: t.ldb = n + below(4); t.b = random_matrix(dtype, k, n, t.ldb, kind); break;
+    case SHEAF__B_AHEAD: t.w = packed_matrix(dtype, n, k, false, kind); break;
+    default: t.w = packed_matrix(dtype, k, n, form == SHEAF__B_BACK, kind); break;
+    }
+    return t;
+}
+
+/* ---- running and comparing ---- */
+
+typedef struct output {
+    void *at;
+    size_t bytes;
+} output;
+
+static inline int outputs_of(output out[SHEAF_MAX_SLICES], const sheaf__product *job)
+{
+    if (job->roots == NULL) {
+        out[0] = (output){ job->y, (size_t)extent(job->m, job->n, job->ldy) * (job->out == SHEAF_F32 ? 4 : 2) };
+        return 1;
+    }
+    int count;
+    sheaf_tree_own(job->tree, job->rank, &count);
+    for (int r = 0; r < count; r++)
+        out[r] = (output){ job->roots[r], (size_t)(job->m * job->n) * 4 };
+    return count;
+}
+
+static inline void run_ref(const sheaf__product *job)
+{
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | FLUSH);
+    sheaf__product_ref(job);
+    _mm_setcsr(before);
+}
+
+/* All instruction sets and thread counts against the reference; what lies between the
+ * columns of y has to stay as it was. */
+static inline void check_job(const char *name, const sheaf__product *job)
+{
+    output out[SHEAF_MAX_SLICES];
+    const int count = outputs_of(out, job);
+    void *before[SHEAF_MAX_SLICES], *want[SHEAF_MAX_SLICES];
+    for (int o = 0; o < count; o++)
+        before[o] = memcpy(keep(out[o].bytes), out[o].at, out[o].bytes);
+    run_ref(job);
+    for (int o = 0; o < count; o++)
+        want[o] = memcpy(keep(out[o].bytes), out[o].at, out[o].bytes);
+    for (int isa = 0; isa < nisas; isa++)
+        for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
+            for (int o = 0; o < count; o++)
+                memcpy(out[o].at, before[o], out[o].bytes);
+            sheaf__mm_products_with(isas[isa], &machines[d], job, 1);
+            for (int o = 0; o < count; o++)
+                if (memcmp(out[o].at, want[o], out[o].bytes) != 0) {
+                    print_error("%s, %s%s, %d threads, m %d n %d\n", isas[isa]->name, name,
+                                isas[isa] == &sheaf__mm_avx512bf16 ? " pairs" : "",
+                                machines[d].threads, (int)job->m, (int)job->n);
+                    CHECK_BYTES(name, out[o].at, want[o], out[o].bytes);
+                }
+        }
+}
+
+static inline sheaf__product plain_job(sheaf_dtype dtype, int64_t m, int64_t n, const sheaf__term *term,
+                                int nterms)
+{
+    sheaf__product job = { .m = m, .n = n, .dtype = dtype, .nslices = 1, .term = term,
+                           .nterms = nterms, .out = SHEAF_F32, .alpha = 1, .round_to = SHEAF_F32 };
+    job.ldy = n + below(4);
+    job.y = random_matrix(SHEAF_F32, m, n, job.ldy, ORDINARY);
+    return job;
+}
+
+#endif
