@@ -8,53 +8,110 @@
 #include <string.h>
 
 #include "file.h"
+#include "json_scan.h"
 
-/* jansson recurses up to 2048 levels; this bounds the stack a file can claim. */
-static sheaf_status *check_depth(const char *text, size_t size)
+static sheaf_status *no_memory(void)
 {
-    int depth = 0, line = 1;
-    bool quoted = false;
-    for (size_t i = 0; i < size; i++) {
-        const char c = text[i];
-        if (c == '\n')
-            line++;
-        if (quoted && c == '\\')
-            i++;
-        else if (c == '"')
-            quoted = !quoted;
-        else if (!quoted && (c == '{' || c == '['))
-            depth++;
-        else if (!quoted && (c == '}' || c == ']'))
-            depth--;
-        if (depth > SHEAF_JSON_MAX_DEPTH)
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "line %d: too many levels of JSON", line),
-                                  "at most %d", SHEAF_JSON_MAX_DEPTH);
+    return sheaf_fail(SHEAF_E_MEMORY, "out of memory while reading JSON");
+}
+
+static sheaf_status *parse_value(json_t **out, sheaf_json_scan *scan, int depth);
+
+/* One key and its value into `object`; *more says whether there was one. */
+static sheaf_status *parse_member(json_t *object, sheaf_json_scan *scan, bool first, bool *more, int depth)
+{
+    char *key = NULL;
+    json_t *value = NULL;
+    sheaf_status *st = sheaf__scan_next_key(scan, first, more, &key);
+    if (st == NULL && *more && json_object_get(object, key) != NULL)
+        st = sheaf_found(sheaf__scan_fail(scan, "each key once"), "a duplicate, '%.200s'", key);
+    if (st == NULL && *more)
+        st = parse_value(&value, scan, depth + 1);
+    if (st == NULL && *more && json_object_set_new_nocheck(object, key, value) != 0)
+        st = no_memory();
+    free(key);
+    return st;
+}
+
+static sheaf_status *parse_item(json_t *list, sheaf_json_scan *scan, bool first, bool *more, int depth)
+{
+    json_t *value = NULL;
+    sheaf_status *st = sheaf__scan_next_item(scan, first, more);
+    if (st == NULL && *more)
+        st = parse_value(&value, scan, depth + 1);
+    if (st == NULL && *more && json_array_append_new(list, value) != 0)
+        st = no_memory();
+    return st;
+}
+
+static sheaf_status *parse_container(json_t **out, sheaf_json_scan *scan, int depth, bool object)
+{
+    if (depth >= SHEAF_JSON_MAX_DEPTH) /* bounds the stack that a file can claim */
+        return sheaf__scan_fail(scan, "fewer levels of JSON");
+    scan->at++;
+    json_t *made = object ? json_object() : json_array();
+    sheaf_status *st = made == NULL ? no_memory() : NULL;
+    bool more = true;
+    for (bool first = true; st == NULL && more; first = false)
+        st = object ? parse_member(made, scan, first, &more, depth) : parse_item(made, scan, first, &more, depth);
+    if (st != NULL)
+        json_decref(made);
+    else
+        *out = made;
+    return st;
+}
+
+static sheaf_status *parse_scalar(json_t **out, sheaf_json_scan *scan, char c)
+{
+    sheaf_status *st = NULL;
+    if (c == '"') {
+        char *text = NULL;
+        st = sheaf__scan_string(scan, &text);
+        *out = st == NULL ? json_string_nocheck(text) : NULL;
+        free(text);
+    } else if (c == '-' || (c >= '0' && c <= '9')) {
+        bool whole = false;
+        int64_t integer = 0;
+        double real = 0;
+        st = sheaf__scan_number(scan, &whole, &integer, &real);
+        *out = st != NULL ? NULL : whole ? json_integer(integer) : json_real(real);
+    } else if (sheaf__scan_word(scan, "true")) {
+        *out = json_true();
+    } else if (sheaf__scan_word(scan, "false")) {
+        *out = json_false();
+    } else if (sheaf__scan_word(scan, "null")) {
+        *out = json_null();
+    } else {
+        return sheaf__scan_fail(scan, "a JSON value");
     }
-    return NULL;
+    return st == NULL && *out == NULL ? no_memory() : st;
+}
+
+static sheaf_status *parse_value(json_t **out, sheaf_json_scan *scan, int depth)
+{
+    const char c = sheaf__scan_peek(scan);
+    return c == '{' || c == '[' ? parse_container(out, scan, depth, c == '{') : parse_scalar(out, scan, c);
 }
 
 sheaf_status *sheaf__json_parse(json_t **out, const char *text, size_t size)
 {
-    sheaf_status *st = check_depth(text, size);
-    if (st != NULL)
-        return st;
-    json_error_t error;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (root == NULL && json_error_code(&error) == json_error_out_of_memory)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory while reading JSON");
-    if (root == NULL) {
-        st = sheaf_fail(SHEAF_E_FORMAT, "line %d, column %d", error.line, error.column);
-        return sheaf_found(sheaf_expected(st, "JSON"), "%s", error.text);
-    }
-    if (!json_is_object(root)) {
+    sheaf_json_scan scan;
+    json_t *root = NULL;
+    sheaf_status *st = sheaf__scan_init(&scan, text, size, true);
+    if (st == NULL)
+        st = parse_value(&root, &scan, 0);
+    if (st == NULL)
+        st = sheaf__scan_end(&scan);
+    if (st == NULL && !json_is_object(root)) {
         char shown[96];
         st = sheaf_fail(SHEAF_E_FORMAT, "top level of the JSON");
         sheaf_found(sheaf_expected(st, "an object"), "%s", sheaf__json_show(shown, root));
-        json_decref(root);
-        return st;
     }
-    *out = root;
-    return NULL;
+    if (st == NULL)
+        *out = root;
+    else
+        json_decref(root);
+    return st;
 }
 
 sheaf_status *sheaf__json_load(json_t **out, const char *path)

@@ -2,7 +2,8 @@
  * reading of single keys with errors that name key, expected and found.
  *
  * Duplicate keys, text that is not UTF-8, and depth or size over the limits are
- * refused. Built on jansson, whose json_t this room does not hide. */
+ * refused. Values are jansson's json_t, which this room does not hide; the text is read by
+ * json_scan.c, because jansson's reader drops characters when memory runs out. */
 #ifndef SHEAF_BASE_JSON_H
 #define SHEAF_BASE_JSON_H
 

@@ -1,6 +1,7 @@
 /* json_test.c - hostile JSON, and keys of the wrong kind. */
 #include "tests/check.h"
 
+#include <locale.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -18,26 +19,62 @@ static sheaf_status *parse(const char *text)
 static void test_parse__refuses_with_a_position(void **state)
 {
     static const struct { const char *text, *part; } rows[] = {
-        { "", "line" },
-        { "{\"a\": 1,\n \"b\": }", "line 2, column" },
-        { "{\"a\": 1,\n\n \"a\": 2}", "line 3, column" }, /* a duplicate */
-        { "{\"a\": 1} x", "end of file expected" },
-        { "{\"a\": 1, }", "line 1" },
-        { "{'a': 1}", "line 1" },
-        { "{\"a\": NaN}", "line 1" },
-        { "{\"a\": 1e999}", "overflow" },
-        { "{\"a\": 123456789012345678901234567890}", "too big integer" },
-        { "{\"a\": \"\xff\"}", "unable to decode byte 0xff" },
-        { "{\"a\": \"\xc0\x80\"}", "unable to decode byte" },  /* overlong NUL */
-        { "{\"a\": \"\\ud800\"}", "line 1" },                   /* half a surrogate pair */
-        { "{\"\\u0000\": 1}", "line 1" },
+        { "", "line 1, column 1 | a JSON value | its end" },
+        { "{\"a\": 1,\n \"b\": }", "line 2, column 7 | a JSON value | }" },
+        { "{\"a\": 1,\n\n \"a\": 2}", "line 3, column 6 | each key once | a duplicate, 'a'" },
+        { "{\"x\": [{\"a\": 1, \"b\": 2, \"a\": 1}]}", "a duplicate, 'a'" },
+        { "{\"a\": 1} x", "line 1, column 10 | nothing after the JSON but blanks | x" },
+        { "{\"a\": 1, }", "line 1, column 10 | a string | }" },
+        { "{'a': 1}", "a string | 'a': 1}" },
+        { "{\"a\": NaN}", "a JSON value | NaN}" },
+        { "{\"a\": 1e999}", "a number that a double can hold | 1e999}" },
+        { "{\"a\": -1e999}", "a number that a double can hold" },
+        { "{\"a\": 123456789012345678901234567890}", "a whole number from -2^63 to 2^63 - 1" },
+        { "{\"a\": 9223372036854775808}", "a whole number from -2^63" },
+        { "{\"a\": -9223372036854775809}", "a whole number from -2^63" },
+        { "{\"a\": 01}", "a number" },
+        { "{\"a\":\n\"\xff\"}", "line 2, column 2 | UTF-8 | byte 0xff" },
+        { "{\"a\": \"\xc0\x80\"}", "UTF-8 | byte 0xc0" },  /* overlong NUL */
+        { "{\"a\": \"\\ud800\"}", "surrogate" },            /* half a pair */
         { "[1]", "a list of 1" },
         { "17", "top level" },
         { "\"x\"", "an object" },
-        { "{\"a\": [1, 2}", "line 1" },
+        { "{\"a\": [1, 2}", "',' or ']'" },
+        { "{\"a\": [1,, 2]}", "a JSON value" },
+        { "{\"a\": truth}", "a JSON value | truth}" },
+        { "{\"a\": \"b\tc\"}", "control character" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         CHECK_FAILS(parse(rows[i].text), SHEAF_E_FORMAT, rows[i].part);
+}
+
+static void test_parse__values_are_what_was_written(void **state)
+{
+    json_t *root = NULL, *want = json_pack("{s:i, s:I, s:I, s:f, s:f, s:[b, b, n, s, {}, []], s:i}", "zero", 0, "least", INT64_MIN, "most", INT64_MAX,
+                                           "half", -0.5, "third", 1e-05, "list", 1, 0, "w\xc3\xa9\"\n", "w\xc3\xa9", -7);
+    static const char text[] = " {\"zero\": 0, \"least\": -9223372036854775808,\n\"most\": 9223372036854775807, \"half\": -5e-1, \"third\": 1e-05,"
+                               "\"list\": [true, false, null, \"w\\u00e9\\\"\\n\", {}, []], \"w\xc3\xa9\": -7}\n";
+    CHECK_OK(sheaf__json_parse(&root, text, sizeof text - 1));
+    assert_true(json_equal(root, want));
+    assert_string_equal(json_object_iter_key(json_object_iter(root)), "zero"); /* in the order of the text */
+    assert_true(json_is_integer(json_object_get(root, "zero")) && json_is_real(json_object_get(root, "half")));
+    json_decref(root);
+    json_decref(want);
+    CHECK_FAILS(parse("{\"a\\u0000\": 1}"), SHEAF_E_UNSUPPORTED, "strings without NUL");
+}
+
+/* A program may have chosen a locale with a decimal comma; files do not change with it. */
+static void test_parse__numbers_do_not_follow_the_locale(void **state)
+{
+    json_t *root = NULL;
+    const char *const commas[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE" };
+    for (size_t i = 0; i < ARRAY_LEN(commas) && setlocale(LC_NUMERIC, commas[i]) == NULL; i++)
+        ;
+    CHECK_OK(sheaf__json_parse(&root, "{\"a\": 1.5, \"b\": 2.25e1}", 23));
+    setlocale(LC_NUMERIC, "C");
+    CHECK_NEAR("1.5", json_real_value(json_object_get(root, "a")), 1.5, 0);
+    CHECK_NEAR("22.5", json_real_value(json_object_get(root, "b")), 22.5, 0);
+    json_decref(root);
 }
 
 static void test_parse__depth_is_limited(void **state)
@@ -51,7 +88,7 @@ static void test_parse__depth_is_limited(void **state)
         if (depth < SHEAF_JSON_MAX_DEPTH)
             CHECK_OK(parse(text));
         else
-            CHECK_FAILS(parse(text), SHEAF_E_FORMAT, "line 1: too many levels");
+            CHECK_FAILS(parse(text), SHEAF_E_FORMAT, "fewer levels of JSON");
     }
     char many[2000] = "{\"a\":[";
     for (int i = 0; i < 300; i++)
@@ -156,6 +193,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse__refuses_with_a_position),
+        cmocka_unit_test(test_parse__values_are_what_was_written),
+        cmocka_unit_test(test_parse__numbers_do_not_follow_the_locale),
         cmocka_unit_test(test_parse__depth_is_limited),
         cmocka_unit_test(test_load__names_the_file),
         cmocka_unit_test(test_keys__are_read),

@@ -313,7 +313,7 @@ static void test_index__disagreements_are_named(void **state)
         { NORM, "\"model.norm.weight\": \"model.bin\"", SHEAF_E_FORMAT, "in the same folder" },
         { NORM, "\"model.norm.weight\": 2", SHEAF_E_FORMAT, "in the same folder | 2" },
         { NORM, "\"model.norm.weight\": null", SHEAF_E_FORMAT, "in the same folder | null" },
-        { NORM, NORM "," NORM, SHEAF_E_FORMAT, "duplicate object key" },
+        { NORM, NORM "," NORM, SHEAF_E_FORMAT, "a duplicate, 'model.norm.weight'" },
         { "\"weight_map\"", "\"weights\"", SHEAF_E_FORMAT, "'weight_map'" },
         { "\"weight_map\": {", "\"weight_map\": [], \"x\": {", SHEAF_E_FORMAT, "'weight_map' | an object" },
         { "\"weight_map\": {", "\"weight_map\": {}, \"x\": {", SHEAF_E_FORMAT, "'weight_map'" },

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_scan.h"
 #include "base/text.h"
 #include "dialects/hf.h"
-#include "formats/json_scan.h"
 
 static const int64_t default_shard_bytes = 50000000000; /* "50GB", as transformers 5 */
 
@@ -91,7 +91,7 @@ static sheaf_status *find_value(const char *json, const char *key, const char **
 {
     sheaf_json_scan scan;
     *begin = *end = NULL;
-    sheaf_status *st = sheaf__scan_init(&scan, json, strlen(json));
+    sheaf_status *st = sheaf__scan_init(&scan, json, strlen(json), true);
     if (st == NULL && !sheaf__scan_take(&scan, '{'))
         st = sheaf__scan_fail(&scan, "an object");
     *inside = scan.at;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json_scan.h"
+#include "base/json_scan.h"
 #include "safetensors.h"
 
 /* A tensor as the JSON tells it. */
@@ -374,7 +374,7 @@ sheaf_status *sheaf__safetensors_parse(sheaf_safetensors_header *out, const char
     reading r = { 0 };
     int64_t kept = 0;
     *out = (sheaf_safetensors_header){ 0 };
-    sheaf_status *st = sheaf__scan_init(&r.scan, text, size);
+    sheaf_status *st = sheaf__scan_init(&r.scan, text, size, false);
     if (st == NULL)
         st = take_all(&r);
     if (st == NULL) {

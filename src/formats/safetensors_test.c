@@ -198,7 +198,7 @@ static void test_parse__corners_refused(void **state)
             fail_msg("accepted: %s", rows[i].text);
         CHECK_FAILS(st, SHEAF_E_FORMAT, rows[i].part);
     }
-    CHECK_FAILS(parse("{\"a\\u0000\":{" T4 "}}", 4), SHEAF_E_UNSUPPORTED, "NUL");
+    CHECK_FAILS(parse("{\"a\\u0000\":{" T4 "}}", 4), SHEAF_E_UNSUPPORTED, "strings without NUL");
     CHECK_FAILS(parse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4),
                 SHEAF_E_UNSUPPORTED, "at most 8 axes");
 }

@@ -134,12 +134,12 @@ static sheaf_status *make_header(char **out, size_t *size, int64_t *total, sheaf
     while (text.size % ALIGNMENT != 0 && !text.failed)
         sheaf__text_bytes(&text, " ", 1);
     *size = text.size;
-    if (st == NULL && *size - LENGTH_BYTES > SHEAF_SAFETENSORS_MAX_HEADER)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header"), "at most %d bytes; use several files",
-                            SHEAF_SAFETENSORS_MAX_HEADER);
     if (st == NULL)
         st = sheaf__text_take(out, &text);
     sheaf__text_release(&text);
+    if (st == NULL && *size - LENGTH_BYTES > SHEAF_SAFETENSORS_MAX_HEADER)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header"), "at most %d bytes; use several files",
+                            SHEAF_SAFETENSORS_MAX_HEADER);
     for (int i = 0; st == NULL && i < LENGTH_BYTES; i++)
         (*out)[i] = (char)((*size - LENGTH_BYTES) >> (8 * i) & 0xff);
     return st;

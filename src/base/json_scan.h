@@ -1,10 +1,12 @@
-/* json_scan.h - a JSON reader that goes through a text once, for headers of up to 100 MB.
+/* json_scan.h - a JSON reader that goes through a text once; json.c builds objects with it, and
+ * safetensors headers of up to 100 MB are read with it directly.
  *
- * It decides as Rust's serde_json does, which the official safetensors parser is built on:
- * jansson would need gigabytes for a large header, drops duplicate keys unseen, takes -0
- * for a whole number and cannot hold numbers from 2^63. */
-#ifndef SHEAF_FORMATS_JSON_SCAN_H
-#define SHEAF_FORMATS_JSON_SCAN_H
+ * It decides as Rust's serde_json does, which the official safetensors parser is built on.
+ * jansson's own reader would need gigabytes for a large header, drops duplicate keys unseen,
+ * takes -0 for a whole number, cannot hold numbers from 2^63, and, when an allocation fails,
+ * goes on with a character missing. */
+#ifndef SHEAF_BASE_JSON_SCAN_H
+#define SHEAF_BASE_JSON_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,11 +16,13 @@
 
 typedef struct sheaf_json_scan {
     const char *begin, *at, *end;
+    bool by_line;
 } sheaf_json_scan;
 
-/* sheaf__scan_init - checks that the text is UTF-8. */
-sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t size);
-/* sheaf__scan_fail - "byte N of the JSON" with what was expected and what is there. */
+/* sheaf__scan_init - checks that the text is UTF-8. Places in messages are "line L, column C"
+ * (columns are bytes), or "byte N of the JSON". */
+sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t size, bool by_line);
+/* sheaf__scan_fail - the place, with what was expected and what is there. */
 sheaf_status *sheaf__scan_fail(const sheaf_json_scan *scan, const char *expected);
 /* sheaf__scan_peek - the next character that is not blank, '\0' at the end. */
 char sheaf__scan_peek(sheaf_json_scan *scan);
@@ -28,6 +32,11 @@ bool sheaf__scan_take(sheaf_json_scan *scan, char c);
 sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out);
 /* sheaf__scan_count - a whole number that fits 64 bits without sign. */
 sheaf_status *sheaf__scan_count(sheaf_json_scan *scan, uint64_t *out);
+/* sheaf__scan_number - any number: *whole says that it has neither fraction nor exponent, and is
+ * then in *integer, which must hold it; otherwise it is in *real, finite. */
+sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *integer, double *real);
+/* sheaf__scan_word - consumes `word` ("true", "null") if it comes next. */
+bool sheaf__scan_word(sheaf_json_scan *scan, const char *word);
 /* sheaf__scan_skip - any value, checked. `depth` is how deep it lies; 127 levels are the most. */
 sheaf_status *sheaf__scan_skip(sheaf_json_scan *scan, int depth);
 /* sheaf__scan_end - nothing but blanks is left. */

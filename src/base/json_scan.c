@@ -2,6 +2,7 @@
 #include "json_scan.h"
 
 #include <inttypes.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,23 +25,37 @@ static size_t utf8_length(const unsigned char *p, size_t left)
     return too_long || surrogate || beyond ? 0 : n;
 }
 
-sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t size)
+static sheaf_status *fail_here(sheaf_code code, const sheaf_json_scan *scan)
 {
-    *scan = (sheaf_json_scan){ text, text, text + size };
-    for (size_t i = 0; i < size;) {
-        const size_t n = utf8_length((const unsigned char *)text + i, size - i);
-        if (n == 0) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "byte %zu of the JSON", i);
-            return sheaf_found(sheaf_expected(st, "UTF-8"), "byte 0x%02x", (unsigned char)text[i]);
+    if (!scan->by_line)
+        return sheaf_fail(code, "byte %td of the JSON", scan->at - scan->begin);
+    int64_t line = 1;
+    const char *start = scan->begin;
+    for (const char *p = scan->begin; p < scan->at; p++)
+        if (*p == '\n') {
+            line++;
+            start = p + 1;
         }
-        i += n;
+    return sheaf_fail(code, "line %" PRId64 ", column %td", line, scan->at - start + 1);
+}
+
+sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t size, bool by_line)
+{
+    *scan = (sheaf_json_scan){ text, text, text + size, by_line };
+    while (scan->at < scan->end) {
+        const size_t n = utf8_length((const unsigned char *)scan->at, (size_t)(scan->end - scan->at));
+        if (n == 0)
+            return sheaf_found(sheaf_expected(fail_here(SHEAF_E_FORMAT, scan), "UTF-8"), "byte 0x%02x",
+                               (unsigned char)*scan->at);
+        scan->at += n;
     }
+    scan->at = scan->begin;
     return NULL;
 }
 
 sheaf_status *sheaf__scan_fail(const sheaf_json_scan *scan, const char *expected)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "byte %td of the JSON", scan->at - scan->begin);
+    sheaf_status *st = fail_here(SHEAF_E_FORMAT, scan);
     sheaf_expected(st, "%s", expected);
     if (scan->at == scan->end)
         return sheaf_found(st, "its end");
@@ -138,8 +153,7 @@ static sheaf_status *take_escape(sheaf_json_scan *scan, char **to)
     if (code < 0 || (code >= 0xd800 && code < 0xe000))
         return sheaf__scan_fail(scan, "four hexadecimal digits of a character (a surrogate only in a pair)");
     if (code == 0)
-        return sheaf_fail(SHEAF_E_UNSUPPORTED, "byte %td of the JSON: a string that contains NUL",
-                          scan->at - scan->begin);
+        return sheaf_found(sheaf_expected(fail_here(SHEAF_E_UNSUPPORTED, scan), "strings without NUL"), "\\u0000");
     *to = put_utf8(*to, code);
     return NULL;
 }
@@ -189,12 +203,12 @@ static size_t digits(const char *at, const char *end)
     return n;
 }
 
-/* A number at scan->at; *whole says that it has neither sign, fraction nor exponent. */
-static sheaf_status *take_number(sheaf_json_scan *scan, bool *whole)
+/* A number at scan->at; *fraction says that it has a fraction or an exponent. */
+static sheaf_status *take_number(sheaf_json_scan *scan, bool *fraction)
 {
     const char *p = scan->at, *const end = scan->end;
-    *whole = !(p < end && *p == '-');
-    p += !*whole;
+    *fraction = false;
+    p += p < end && *p == '-';
     const size_t n = digits(p, end);
     if (n == 0 || (n > 1 && *p == '0'))
         return sheaf__scan_fail(scan, "a number");
@@ -204,7 +218,7 @@ static sheaf_status *take_number(sheaf_json_scan *scan, bool *whole)
         if (f == 0)
             return sheaf__scan_fail(scan, "a number");
         p += 1 + f;
-        *whole = false;
+        *fraction = true;
     }
     if (p < end && (*p == 'e' || *p == 'E')) {
         p++;
@@ -213,42 +227,93 @@ static sheaf_status *take_number(sheaf_json_scan *scan, bool *whole)
         if (e == 0)
             return sheaf__scan_fail(scan, "a number");
         p += e;
-        *whole = false;
+        *fraction = true;
     }
     scan->at = p;
     return NULL;
 }
 
-sheaf_status *sheaf__scan_count(sheaf_json_scan *scan, uint64_t *out)
+/* The digits at `p`, below 2^64? */
+static bool take_digits(const char *p, const char *end, uint64_t *value)
 {
-    bool whole = false;
-    sheaf__scan_peek(scan);
-    const sheaf_json_scan start = *scan;
-    sheaf_status *st = take_number(scan, &whole);
-    uint64_t value = 0;
-    for (const char *p = start.at; st == NULL && whole && p < scan->at; p++)
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, (uint64_t)(*p - '0'), &value))
-            whole = false;
-    if (st != NULL || !whole) {
-        sheaf_status_free(st);
-        return sheaf__scan_fail(&start, "a whole number, not negative, below 2^64");
-    }
-    *out = value;
-    return NULL;
+    for (*value = 0; p < end; p++)
+        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, (uint64_t)(*p - '0'), value))
+            return false;
+    return true;
 }
 
-/* A number nobody needs; only its range matters, as serde_json refuses what a double cannot hold. */
+sheaf_status *sheaf__scan_count(sheaf_json_scan *scan, uint64_t *out)
+{
+    bool fraction = false;
+    sheaf__scan_peek(scan);
+    const sheaf_json_scan start = *scan;
+    sheaf_status *st = take_number(scan, &fraction);
+    if (st == NULL && !fraction && *start.at != '-' && take_digits(start.at, scan->at, out))
+        return NULL;
+    sheaf_status_free(st);
+    return sheaf__scan_fail(&start, "a whole number, not negative, below 2^64");
+}
+
+/* strtod() reads the decimal point of the program's locale, which is not ours to choose. */
+static double to_double(char *text)
+{
+    char *end = NULL;
+    double x = strtod(text, &end);
+    const char *point = localeconv()->decimal_point;
+    if (*end == '.' && strlen(point) == 1) {
+        *end = *point;
+        x = strtod(text, &end);
+    }
+    return x;
+}
+
+sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *integer, double *real)
+{
+    bool fraction = false;
+    sheaf__scan_peek(scan);
+    const sheaf_json_scan start = *scan;
+    sheaf_status *st = take_number(scan, &fraction);
+    if (st != NULL)
+        return st;
+    *whole = !fraction;
+    if (*whole) {
+        const bool minus = *start.at == '-';
+        uint64_t size = 0;
+        if (!take_digits(start.at + minus, scan->at, &size) || size > (uint64_t)INT64_MAX + minus)
+            return sheaf__scan_fail(&start, "a whole number from -2^63 to 2^63 - 1");
+        *integer = minus ? (int64_t)(0 - size) : (int64_t)size;
+        return NULL;
+    }
+    char *copy = strndup(start.at, (size_t)(scan->at - start.at));
+    if (copy == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a number");
+    *real = to_double(copy);
+    free(copy);
+    return isinf(*real) ? sheaf__scan_fail(&start, "a number that a double can hold") : NULL;
+}
+
+bool sheaf__scan_word(sheaf_json_scan *scan, const char *word)
+{
+    const size_t n = strlen(word);
+    sheaf__scan_peek(scan);
+    if ((size_t)(scan->end - scan->at) < n || memcmp(scan->at, word, n) != 0)
+        return false;
+    scan->at += n;
+    return true;
+}
+
+/* A number nobody needs: its range matters, as serde_json refuses what a double cannot hold. */
 static sheaf_status *skip_number(sheaf_json_scan *scan)
 {
     const sheaf_json_scan start = *scan;
-    bool whole;
-    sheaf_status *st = take_number(scan, &whole);
+    bool fraction;
+    sheaf_status *st = take_number(scan, &fraction);
     if (st != NULL)
         return st;
     char *copy = strndup(start.at, (size_t)(scan->at - start.at));
     if (copy == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a number");
-    const bool infinite = isinf(strtod(copy, NULL));
+    const bool infinite = isinf(to_double(copy));
     free(copy);
     return infinite ? sheaf__scan_fail(&start, "a number that a double can hold") : NULL;
 }
@@ -270,7 +335,6 @@ static sheaf_status *skip_container(sheaf_json_scan *scan, int depth, bool objec
 
 sheaf_status *sheaf__scan_skip(sheaf_json_scan *scan, int depth)
 {
-    static const char *const word[] = { "true", "false", "null" };
     const char c = sheaf__scan_peek(scan);
     if (c == '{' || c == '[') {
         if (depth >= DEEPEST)
@@ -286,13 +350,8 @@ sheaf_status *sheaf__scan_skip(sheaf_json_scan *scan, int depth)
     }
     if (c == '-' || (c >= '0' && c <= '9'))
         return skip_number(scan);
-    for (int i = 0; i < 3; i++) {
-        const size_t n = strlen(word[i]);
-        if ((size_t)(scan->end - scan->at) >= n && memcmp(scan->at, word[i], n) == 0) {
-            scan->at += n;
-            return NULL;
-        }
-    }
+    if (sheaf__scan_word(scan, "true") || sheaf__scan_word(scan, "false") || sheaf__scan_word(scan, "null"))
+        return NULL;
     return sheaf__scan_fail(scan, "a JSON value");
 }
 
