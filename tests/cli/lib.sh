@@ -88,9 +88,9 @@ END
     "$sheaf" init "$work/odd.json" "$1" --seed 5 >/dev/null
 }
 # digest OUT: of everything a run leaves that must not depend on ranks or threads: all
-# but the flags of the run (`settings`) and the speed in the metrics.
+# but the flags of the run (`settings`), who ran it where (`run.json`) and the speed in the metrics.
 digest() (
     cd "$1" 2>/dev/null || exit 1
-    { find . -type f ! -name settings ! -name metrics.jsonl ! -name lock -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    { find . -type f ! -name settings ! -name run.json ! -name metrics.jsonl ! -name lock -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
       sed 's/"tokens_per_s": *[^,}]*//' metrics.jsonl; } | sha256sum | cut -d' ' -f1
 )
