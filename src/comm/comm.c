@@ -223,7 +223,8 @@ sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, 
         return st;
     int nsend, nreceive;
     select_moves(comm, rows, row_bytes, nrows, owner, comm->moves, &nsend, &nreceive);
-    return move_bytes(comm, &heading, comm->moves, nsend, comm->moves + nrows - nreceive, nreceive);
+    /* with no rows there are no moves at all: nothing to point into */
+    return move_bytes(comm, &heading, comm->moves, nsend, nrows == 0 ? NULL : comm->moves + nrows - nreceive, nreceive);
 }
 
 /* ---- calls that move nothing but their heading ---- */

@@ -25,7 +25,7 @@
  * when the other factor is not finite (0 * inf); then kernels take the slow path
  * of the definition, so an inf or NaN reaches exactly the queries that see it.
  * A query that sees nothing gives o = 0, stats (-inf, 0) and no gradient.
- * Which NaN a NaN result is, is not defined.
+ * A NaN result is the one NaN of math/round.h.
  *
  * Since lanes, blocks and pairs are counted from key 0, decoding gives the bits
  * of the last rows of the forward pass over the whole sequence. The way work
@@ -56,7 +56,7 @@ typedef struct sheaf__attention {
  *   stats  [batch, kv_heads*group, queries, 2] f32: row max of s, and sum of e. May be
  *          NULL when no backward follows.
  * Scratch: device->scratch only; any number of keys whose K, Q or V block fits (the
- * query block shrinks as keys grow, down to 16 rows: more than a million keys).
+ * query block shrinks as keys grow, down to 16 rows; tested up to 100 000 keys).
  * Adds to device->flops 2 multiply-adds per visible (query, key, channel), the causal
  * and the window limit counted exactly, key_mask ignored; on dry does nothing else. */
 void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *shape, void *o,

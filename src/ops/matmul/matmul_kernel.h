@@ -212,7 +212,7 @@ static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_f
     const int64_t panel = j / MM_PANEL, column = j % MM_PANEL, across = band->rows * MM_PANEL;
     const int64_t at = panel * across + column, cols = mm_min(vectors * LANES, band->cols - j);
     float sum[ROWS * MM_PANEL * 4];
-    store s = { .addends = band->addends, .to = band->to + at, .ldto = MM_PANEL, .across = across };
+    store s = { .addends = band->addends, .to = band->to == NULL ? NULL : band->to + at, .ldto = MM_PANEL, .across = across };
     for (int q = 0; q < s.addends; q++)
         s.addend[q] = (place){ band->addend[q] + at, MM_PANEL, across };
     const bool direct = f && !f->turned && cols == vectors * LANES && mm_finish_is_plain(f);
@@ -228,7 +228,7 @@ static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_f
     } else if (f) {
         s.to = sum;
     }
-    in->b = band->b + panel * band->steps * MM_PANEL + column;
+    in->b = band->b == NULL ? NULL : band->b + panel * band->steps * MM_PANEL + column; /* NULL: no steps */
     run(in, &s);
     for (int64_t c = 0; f && !direct && c < cols; c += MM_PANEL)
         finish_panel(f, sum + c / MM_PANEL * across, band->row0, band->col0 + j + c, band->rows,
