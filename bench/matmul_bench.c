@@ -1,7 +1,8 @@
 /* matmul_bench.c - how fast are the products of a training step, as a share of what
  * this core can do, and beside oneDNN and OpenBLAS?
  *
- *   build/bench/matmul_bench [--threads N] [--isa avx2|avx512] [--dtype f32|bf16] [--alone] [PART OF A NAME]
+ *   build/bench/matmul_bench [--threads N] [--isa avx2|avx512|avx512spread]
+ *                            [--dtype f32|bf16] [--alone] [PART OF A NAME]
  *
  * The peak is a loop of fma (or pair) instructions on registers, measured around
  * every line. Times are the least of several turns taken in rotation; with one
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "bench/matmul_rivals.h"
@@ -145,14 +147,16 @@ static double peak_gflops(const mm_isa *isa, bool bf16)
 
 /* ---- operands ---- */
 
-#include <sys/mman.h>
+/* In huge pages, as the memory of a device. */
 static void *room(int64_t bytes)
 {
-    void *p = aligned_alloc(1 << 21, (size_t)((bytes + (2 << 21) - 1) >> 21 << 21)); if (getenv("THP")) madvise(p, (size_t)((bytes + (2 << 21) - 1) >> 21 << 21), MADV_HUGEPAGE);
+    const size_t huge = (size_t)2 << 20, size = ((size_t)bytes + 4096 + huge) / huge * huge;
+    void *p = aligned_alloc(huge, size);
     if (p == NULL) {
         fprintf(stderr, "matmul_bench: out of memory\n");
         exit(3);
     }
+    (void)madvise(p, size, MADV_HUGEPAGE);
     return p;
 }
 
