@@ -86,9 +86,10 @@ static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object)
         if (!known)
             sheaf__text_add(&unknown, "%s%s", unknown.size > 0 ? ", " : "", key);
     }
-    if (unknown.size == 0 && !unknown.failed)
-        return NULL;
-    return sheaf__text_take(&out->unknown_keys, &unknown);
+    if (unknown.size > 0 || unknown.failed)
+        return sheaf__text_take(&out->unknown_keys, &unknown);
+    sheaf__text_release(&unknown); /* a key without a name leaves an empty text */
+    return NULL;
 }
 
 /* A string, or a list of strings: exactly one of *one and *list is set. */

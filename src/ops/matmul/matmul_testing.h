@@ -92,7 +92,7 @@ typedef enum kind { ORDINARY, SPECIAL, TINY } kind;
  * magnitudes around the square root of the smallest normal number, and denormals. */
 static inline float random_float(kind kind)
 {
-    static const uint32_t special[] = { 0x7f800000, 0xff800000, 0x7fc01234, 0xffc00000, 0x7f812345,
+    static const uint32_t special[] = { 0x7f800000, 0xff800000, 0x7fc01234, 0xffc00000, 0x7f812345, 0x7fffffff,
                                         0x80000000, 0x00000000, 0x7f7fffff, 0x00800000, 0x80400000 };
     const uint32_t u = random_u32();
     if (kind == SPECIAL && u % 64 == 0)
@@ -124,7 +124,11 @@ static inline int64_t extent(int64_t rows, int64_t cols, int64_t ld)
 
 static inline void *random_matrix(sheaf_dtype dtype, int64_t rows, int64_t cols, int64_t ld, kind kind)
 {
-    return random_vector(dtype, extent(rows, cols, ld), kind);
+    void *p = random_vector(dtype, extent(rows, cols, ld), kind);
+    const size_t size = dtype == SHEAF_F32 ? 4 : 2;
+    for (int64_t r = 0; cols > 0 && r + 1 < rows; r++) /* NaN between the rows, should it be read */
+        memset((char *)p + (size_t)(r * ld + cols) * size, 0xff, (size_t)(ld - cols) * size);
+    return p;
 }
 
 enum { BACK_REPACKED = SHEAF__B_BACK + 1, FORMS }; /* B_BACK without stored back panels */
