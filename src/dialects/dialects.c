@@ -1,0 +1,46 @@
+/* dialects.c - see dialects.h. */
+#include "dialects/dialects.h"
+
+#include <string.h>
+
+#include "base/file.h"
+
+const sheaf_dialect *const sheaf__dialects[] = {
+    NULL,
+};
+
+const sheaf_dialect *sheaf__dialect_of(const char *path)
+{
+    for (const sheaf_dialect *const *d = sheaf__dialects; *d != NULL; d++)
+        if ((*d)->is(path))
+            return *d;
+    return NULL;
+}
+
+const sheaf_dialect *sheaf__dialect_named(const char *name)
+{
+    for (const sheaf_dialect *const *d = sheaf__dialects; *d != NULL; d++)
+        if (strcmp((*d)->name, name) == 0)
+            return *d;
+    return NULL;
+}
+
+sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+{
+    *out = NULL;
+    if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
+        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or file of a checkpoint");
+    const sheaf_dialect *dialect = sheaf__dialect_of(path);
+    if (dialect == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no dialect that sheaf knows", path),
+                              "one of those listed in docs/dialects.md");
+    const sheaf_dialect_hints none = { 0 };
+    sheaf_status *st = dialect->read(out, path, hints != NULL ? hints : &none);
+    if (st == NULL)
+        st = sheaf__catalog_check(*out);
+    if (st != NULL) {
+        sheaf__catalog_free(*out);
+        *out = NULL;
+    }
+    return st;
+}

@@ -1,0 +1,35 @@
+/* dialects.h - the table of what can be read, and how a folder is recognised. */
+#ifndef SHEAF_DIALECTS_DIALECTS_H
+#define SHEAF_DIALECTS_DIALECTS_H
+
+#include "dialects/catalog.h"
+
+typedef struct sheaf_dialect_hints {
+    const char *config; /* --config FILE: the model's config where the folder has none; NULL */
+    const char *model;  /* --model-class, when the user insists; NULL */
+    const char *const *also; /* further folders that may hold parts of the same checkpoint, ends with NULL; or NULL */
+} sheaf_dialect_hints;
+
+typedef struct sheaf_dialect {
+    const char *name;  /* as --from and --to spell it: "sat" */
+    const char *title; /* "SwissArmyTransformer (SAT)" */
+    /* is - could `path` be of this dialect? Looks at names of files and first bytes only. */
+    bool (*is)(const char *path);
+    /* read - everything there is into *out, with findings; a status only when nothing can be
+     * read at all (no such path, no memory). */
+    sheaf_status *(*read)(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints);
+} sheaf_dialect;
+
+/* All that are known, the most particular first; ends with NULL. */
+extern const sheaf_dialect *const sheaf__dialects[];
+
+/* sheaf__dialect_of - the first whose is() says yes; NULL when none does. */
+const sheaf_dialect *sheaf__dialect_of(const char *path);
+/* sheaf__dialect_named - NULL when there is none; see sheaf__nearest() for a better name. */
+const sheaf_dialect *sheaf__dialect_named(const char *name);
+
+/* sheaf__dialect_read - recognises, reads, checks: what info, verify, convert, merge and diff
+ * begin with. Errors: SHEAF_E_IO; SHEAF_E_UNSUPPORTED when nothing here is recognised, with what was seen. */
+sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints);
+
+#endif
