@@ -101,17 +101,4 @@ void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
 /* sheaf__product_ref - the definition, plain C, serial, on any machine. */
 void sheaf__product_ref(const sheaf__product *job);
 
-/* ---- for the attention op: serial tiles inside one task ----
- * c [m, n] f32 (stride ldc) = A [m, k] (stride lda, element type dtype) times B in
- * tile panels; k in blocks of 256 as above. Panels: sheaf__tile_bytes() bytes. */
-size_t sheaf__tile_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
-void sheaf__tile_pack_nk(void *panels, const void *b, int64_t ldb, int64_t n, int64_t k,
-                         sheaf_dtype dtype);
-void sheaf__tile_pack_kn(void *panels, const void *b, int64_t ldb, int64_t n, int64_t k,
-                         sheaf_dtype dtype);
-typedef void sheaf__tile_fn(float *c, int64_t ldc, const void *a, int64_t lda, const void *panels,
-                            int64_t m, int64_t n, int64_t k, bool add, sheaf_dtype dtype);
-/* add: c = c + sum instead (the running sum goes on: block sums are added to c). */
-sheaf__tile_fn *sheaf__tile_for(const sheaf__kernels *kernels);
-
 #endif

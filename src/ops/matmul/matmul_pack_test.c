@@ -1,7 +1,5 @@
-/* matmul_pack_test.c - packed weights, and the tiles that attention uses. */
+/* matmul_pack_test.c - packed weights. */
 #include "ops/matmul/matmul_testing.h"
-
-/* ---- packing ---- */
 
 static void test_pack__any_split_gives_the_same_panels(void **state)
 {
@@ -89,67 +87,11 @@ static void test_pack__rows_come_back_converted(void **state)
     }
 }
 
-/* ---- tiles for attention ---- */
-
-static void check_tile(sheaf_dtype type, int64_t m, int64_t n, int64_t k, bool add, kind kind)
-{
-    const int64_t lda = k + below(5), ldc = n + below(9), ldb = k + below(3);
-    const void *a = random_matrix(type, m, k, lda, kind);
-    const uint16_t *b = random_matrix(type, n, k, ldb, kind);
-    void *turned = random_matrix(type, k, n, n + 2, ORDINARY);
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < k; i++) {
-            if (type == SHEAF_BF16)
-                ((uint16_t *)turned)[i * (n + 2) + j] = b[j * ldb + i];
-            else
-                ((float *)turned)[i * (n + 2) + j] = ((const float *)b)[j * ldb + i];
-        }
-    const size_t room = sheaf__tile_bytes(type, n, k), bytes = (size_t)extent(m, n, ldc) * 4;
-    void *panels = keep(room), *other = keep(room);
-    sheaf__tile_pack_nk(panels, b, ldb, n, k, type);
-    sheaf__tile_pack_kn(other, turned, n + 2, n, k, type);
-    CHECK_BYTES("panels of the transpose", other, panels, room);
-    const float *before = random_matrix(SHEAF_F32, m, n, ldc, kind);
-    float *want = memcpy(keep(bytes), before, bytes), *c = keep(bytes);
-    const unsigned csr = _mm_getcsr();
-    _mm_setcsr(csr | FLUSH);
-    sheaf__tile_ref(want, ldc, a, lda, panels, m, n, k, add, type);
-    for (int isa = 0; isa < nisas; isa++) {
-        memcpy(c, before, bytes);
-        sheaf__mm_tile_with(isas[isa])(c, ldc, a, lda, panels, m, n, k, add, type);
-        CHECK_BYTES(isas[isa]->name, c, want, bytes);
-    }
-    if (!add) { /* the tile and the product are one definition */
-        const sheaf__term t = { .a = a, .lda = lda, .form = SHEAF__B_NK, .b = b, .ldb = ldb, .k = k };
-        sheaf__product job = plain_job(type, m, n, &t, 1);
-        job.y = c;
-        job.ldy = ldc;
-        sheaf__product_ref(&job);
-        CHECK_BYTES("as a product", c, want, bytes);
-    }
-    _mm_setcsr(csr);
-    drop_all();
-}
-
-static void test_tile__equals_the_reference(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 200; i++)
-        check_tile(i % 2 ? SHEAF_BF16 : SHEAF_F32, 1 + below(70), 1 + below(100),
-                   i < 12 ? i / 2 : 1 + below(i % 7 ? 140 : 600), below(2),
-                   i % 5 == 0 ? SPECIAL : i % 5 == 1 ? TINY : ORDINARY);
-    for (int i = 0; i < 4; i++) { /* scores and values of a head of 64 over 4200 keys */
-        check_tile(i % 2 ? SHEAF_BF16 : SHEAF_F32, 36, 4200, 64, false, ORDINARY);
-        check_tile(i % 2 ? SHEAF_BF16 : SHEAF_F32, 36, 64, 4200, i / 2, ORDINARY);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest all[] = {
         cmocka_unit_test(test_pack__any_split_gives_the_same_panels),
         cmocka_unit_test(test_pack__rows_come_back_converted),
-        cmocka_unit_test(test_tile__equals_the_reference),
     };
     return cmocka_run_group_tests(all, make_machines, free_machines);
 }

@@ -14,8 +14,8 @@ static inline void spread8(uint32_t *odd, uint32_t *even, __m256i words)
     _mm256_storeu_si256((__m256i *)even, _mm256_slli_epi32(words, 16));
 }
 
-/* Downwards, so that dst may be src. */
-void sheaf__mm_spread(uint32_t *dst, const uint32_t *src, int64_t steps)
+/* Two float32 steps for each pair; downwards, so that dst may be src. */
+static void spread_panels(uint32_t *dst, const uint32_t *src, int64_t steps)
 {
     for (int64_t s = steps - 1; s >= 0; s--) {
         __m256i words[4];
@@ -224,7 +224,7 @@ const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_
     else
         panels_back(&shelf, term->w, k0, kb);
     if (spread)
-        sheaf__mm_spread(room, from, panels * steps);
+        spread_panels(room, from, panels * steps);
     return room;
 }
 

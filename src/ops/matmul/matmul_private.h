@@ -175,14 +175,10 @@ static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype
 }
 void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const sheaf__product *job,
                              int jobs);
-sheaf__tile_fn *sheaf__mm_tile_with(const mm_isa *isa);
 
 /* The reference for rows [i0, i1) and columns [j0, j1) only; writes nothing else. */
 void sheaf__product_ref_part(const sheaf__product *job, int64_t i0, int64_t i1, int64_t j0,
                              int64_t j1);
-
-/* The definition of the tile function. */
-sheaf__tile_fn sheaf__tile_ref;
 
 /* ---- panels in memory ---- */
 
@@ -207,8 +203,6 @@ const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_
 /* What sheaf__mm_rows will read. */
 mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
                               int64_t k0, int64_t kb);
-/* Two float32 steps for each pair, in place (dst == src) or not. */
-void sheaf__mm_spread(uint32_t *dst, const uint32_t *src, int64_t steps);
 
 static inline bool mm_panels_in_place(const sheaf__term *term, bool spread)
 {

@@ -180,20 +180,3 @@ void sheaf__product_ref(const sheaf__product *job)
 {
     sheaf__product_ref_part(job, 0, job->m, 0, job->n);
 }
-
-void sheaf__tile_ref(float *c, int64_t ldc, const void *a, int64_t lda, const void *panels,
-                     int64_t m, int64_t n, int64_t k, bool add, sheaf_dtype dtype)
-{
-    const sheaf__packed w = { .dtype = dtype, .n = n, .k = k, .ahead = (void *)panels };
-    const sheaf__term term = { .a = a, .lda = lda, .form = SHEAF__B_AHEAD, .w = &w, .k = k };
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
-            float *at = c + i * ldc + j;
-            if (!add)
-                *at = 0.0f;
-            for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK) {
-                const float block = block_sum(&term, dtype, i, j, k0, mm_min(MM_BLOCK, k - k0));
-                *at = mm_quiet(add || k0 > 0 ? *at + block : block);
-            }
-        }
-}
