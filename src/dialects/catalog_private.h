@@ -1,0 +1,19 @@
+/* catalog_private.h - between the files of the catalog. */
+#ifndef SHEAF_DIALECTS_CATALOG_PRIVATE_H
+#define SHEAF_DIALECTS_CATALOG_PRIVATE_H
+
+#include "dialects/catalog.h"
+
+/* Rows and columns of a tensor's view: one axis is rows of 1, of more all but the last are rows. */
+static inline void sheaf__catalog_view(int64_t *rows, int64_t *cols, const sheaf_logical *t)
+{
+    *rows = *cols = 1;
+    for (int i = 0; i < t->told.ndim; i++)
+        *(i > 0 && i == t->told.ndim - 1 ? cols : rows) *= t->told.shape[i];
+}
+
+/* A box of the view out of one piece alone; *elements is how many it gave. The rest of dst is untouched. */
+sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *catalog, const sheaf_logical *tensor,
+                                const sheaf_piece *piece, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst);
+
+#endif
