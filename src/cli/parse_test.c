@@ -277,7 +277,7 @@ static void test_docs__name_every_flag_and_no_other(void **state)
 static void test_exit__code_follows_status(void **state)
 {
     assert_int_equal(cli_exit_code(NULL), 0);
-    for (sheaf_code code = SHEAF_E_ARG; code <= SHEAF_E_STOPPED; code++) {
+    for (sheaf_code code = SHEAF_E_ARG; code <= SHEAF_E_UNSAFE; code++) {
         sheaf_status *st = sheaf_fail(code, "x");
         assert_int_equal(cli_exit_code(st), code == SHEAF_E_ARG ? 2 : 3);
         sheaf_status_free(st);
