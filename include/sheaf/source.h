@@ -21,9 +21,10 @@ struct sheaf_source {
     const sheaf_source_entry *(*find)(sheaf_source *self, const char *name);
     int64_t (*count)(sheaf_source *self);
     const sheaf_source_entry *(*entry)(sheaf_source *self, int64_t index);
-    /* Reads a box of a tensor of one or two axes (one axis: cols = 1) in its stored dtype,
-     * row-major, dense: rows [row0, row0 + rows), columns [col0, col0 + cols). Reads only
-     * those bytes (with pread, no mapping). Thread-safe. */
+    /* Reads a box of a tensor in its stored dtype, row-major, dense: rows [row0, row0 + rows),
+     * columns [col0, col0 + cols). The columns are the last axis and the rows all before it; of a
+     * tensor with one axis its elements are rows of one column; a scalar is one by one.
+     * Reads only those bytes (with pread, no mapping). Thread-safe. */
     sheaf_status *(*read)(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                           int64_t col0, int64_t cols, void *dst);
     void (*close)(sheaf_source *self);

@@ -88,8 +88,9 @@ static sheaf_status *make_places(sheaf_folder *f, const sheaf_safetensors_spec *
         sheaf_status *st = sheaf__safetensors_bytes(&p->bytes, spec);
         if (st != NULL)
             return st;
-        p->height = spec->ndim >= 1 ? spec->shape[0] : 1;
-        p->width = spec->ndim == 2 ? spec->shape[1] : 1;
+        p->height = p->width = 1;
+        for (int d = 0; d < spec->ndim; d++) /* as sheaf_source.read sees it */
+            *(d > 0 && d == spec->ndim - 1 ? &p->width : &p->height) *= spec->shape[d];
         p->row_bytes = p->width * (int64_t)sheaf_dtype_bytes(spec->dtype);
         p->name = strdup(spec->name);
         if (p->name == NULL)
@@ -127,6 +128,51 @@ static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safeten
     return st;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const place *const *)a)->name, (*(const place *const *)b)->name);
+}
+
+/* As json.dumps(index, indent=2, sort_keys=True) of transformers spells it. */
+static sheaf_status *write_index(sheaf_folder *f)
+{
+    sheaf_text text = { 0 };
+    int64_t total = 0, elements = 0;
+    char *json = NULL, *name = NULL;
+    const place **sorted = calloc((size_t)f->count + 1, sizeof *sorted);
+    if (sorted == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < f->count; i++) {
+        sorted[i] = &f->place[i];
+        total += f->place[i].bytes;
+        elements += f->place[i].height * f->place[i].width;
+    }
+    qsort(sorted, (size_t)f->count, sizeof *sorted, by_name);
+    sheaf__text_add(&text, "{\n  \"metadata\": {\n    \"total_parameters\": %" PRId64 ",\n    \"total_size\": %" PRId64
+                    "\n  },\n  \"weight_map\": {\n", elements, total);
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < f->count && st == NULL; i++) {
+        char *shard = NULL;
+        st = shard_name(&shard, f, sorted[i]->shard);
+        sheaf__text_add(&text, "    ");
+        sheaf__text_json(&text, sorted[i]->name);
+        sheaf__text_add(&text, ": \"%s\"%s\n", st == NULL ? shard : "", i + 1 < f->count ? "," : "");
+        free(shard);
+    }
+    sheaf__text_add(&text, "  }\n}\n");
+    free(sorted);
+    if (st == NULL)
+        st = sheaf__text_take(&json, &text);
+    if (st == NULL && asprintf(&name, "%s.safetensors.index.json", f->stem) < 0)
+        st = no_memory();
+    if (st == NULL)
+        st = sheaf__output_write(f->output, name, json, strlen(json));
+    sheaf__text_release(&text);
+    free(json);
+    free(name);
+    return st;
+}
+
 sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst, const sheaf_safetensors_spec *specs,
                                   int64_t count, const sheaf_folder_options *options)
 {
@@ -146,6 +192,8 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst, const she
     }
     for (int s = 0; st == NULL && s < f->nshards; s++)
         st = begin_shard(f, s, specs, some);
+    if (st == NULL && f->nshards > 1)
+        st = write_index(f);
     free(some);
     if (st == NULL)
         *out = f;
@@ -243,60 +291,24 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
 
 /* ---- the end ---- */
 
-static int by_name(const void *a, const void *b)
+const char *sheaf__folder_dir(const sheaf_folder *f)
 {
-    return strcmp((*(const place *const *)a)->name, (*(const place *const *)b)->name);
+    return sheaf__output_dir(f->output);
 }
 
-/* As json.dumps(index, indent=2, sort_keys=True) of transformers spells it. */
-static sheaf_status *write_index(sheaf_folder *f)
+sheaf_status *sheaf__folder_sync(sheaf_folder *f)
 {
-    sheaf_text text = { 0 };
-    int64_t total = 0, elements = 0;
-    char *json = NULL, *name = NULL;
-    const place **sorted = calloc((size_t)f->count + 1, sizeof *sorted);
-    if (sorted == NULL)
-        return no_memory();
-    for (int64_t i = 0; i < f->count; i++) {
-        sorted[i] = &f->place[i];
-        total += f->place[i].bytes;
-        elements += f->place[i].height * f->place[i].width;
-    }
-    qsort(sorted, (size_t)f->count, sizeof *sorted, by_name);
-    sheaf__text_add(&text, "{\n  \"metadata\": {\n    \"total_parameters\": %" PRId64 ",\n    \"total_size\": %" PRId64
-                    "\n  },\n  \"weight_map\": {\n", elements, total);
     sheaf_status *st = NULL;
-    for (int64_t i = 0; i < f->count && st == NULL; i++) {
-        char *shard = NULL;
-        st = shard_name(&shard, f, sorted[i]->shard);
-        sheaf__text_add(&text, "    ");
-        sheaf__text_json(&text, sorted[i]->name);
-        sheaf__text_add(&text, ": \"%s\"%s\n", st == NULL ? shard : "", i + 1 < f->count ? "," : "");
-        free(shard);
+    for (int s = 0; s < f->nshards && st == NULL; s++) {
+        st = f->writer[s] != NULL ? sheaf__safetensors_finish(f->writer[s]) : NULL;
+        f->writer[s] = NULL;
     }
-    sheaf__text_add(&text, "  }\n}\n");
-    free(sorted);
-    if (st == NULL)
-        st = sheaf__text_take(&json, &text);
-    if (st == NULL && asprintf(&name, "%s.safetensors.index.json", f->stem) < 0)
-        st = no_memory();
-    if (st == NULL)
-        st = sheaf__folder_text(f, name, json);
-    sheaf__text_release(&text);
-    free(json);
-    free(name);
     return st;
 }
 
 sheaf_status *sheaf__folder_commit(sheaf_folder *f)
 {
-    sheaf_status *st = NULL;
-    for (int s = 0; s < f->nshards && st == NULL; s++) {
-        st = sheaf__safetensors_finish(f->writer[s]);
-        f->writer[s] = NULL;
-    }
-    if (st == NULL && f->nshards > 1) /* last: without it the shards are not a model */
-        st = write_index(f);
+    sheaf_status *st = sheaf__folder_sync(f);
     if (st != NULL) {
         sheaf__folder_abandon(f);
         return st;

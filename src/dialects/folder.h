@@ -22,13 +22,19 @@ typedef struct sheaf_folder_options {
 sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst, const sheaf_safetensors_spec *specs,
                                   int64_t count, const sheaf_folder_options *options);
 /* sheaf__folder_write - rows [row0, row0 + rows) and columns [col0, col0 + cols) of specs[index] in
- * its dtype, dense; one axis: cols = 1. Thread-safe for boxes that do not overlap. */
+ * its dtype, dense, as sheaf_source.read counts them. Thread-safe for boxes that do not overlap. */
 sheaf_status *sheaf__folder_write(sheaf_folder *folder, int64_t index, int64_t row0, int64_t rows,
                                   int64_t col0, int64_t cols, const void *src);
 /* sheaf__folder_text - a small file, at once. */
 sheaf_status *sheaf__folder_text(sheaf_folder *folder, const char *name, const char *text);
 /* sheaf__folder_copy - file `name` of the folder `from`; nothing if there is none. */
 sheaf_status *sheaf__folder_copy(sheaf_folder *folder, const char *from, const char *name);
+/* sheaf__folder_dir - borrowed: where the files lie until commit. With all tensors written it can be
+ * opened and read like the final folder. */
+const char *sheaf__folder_dir(const sheaf_folder *folder);
+/* sheaf__folder_sync - the last write was done: proves that every tensor is whole, and puts the shards
+ * on disk. Commit does it where it was not done before. Errors: as commit. */
+sheaf_status *sheaf__folder_sync(sheaf_folder *folder);
 /* sheaf__folder_commit - frees in any case. Errors: SHEAF_E_LAYOUT when a tensor did not get all of
  * its bytes. On failure nothing is left. */
 sheaf_status *sheaf__folder_commit(sheaf_folder *folder);
@@ -37,7 +43,7 @@ void sheaf__folder_abandon(sheaf_folder *folder); /* accepts NULL */
 /* Rows [row0, row0 + rows) of tensor `index`, all columns, into dst. */
 typedef sheaf_status *(*sheaf_folder_rows)(void *context, int64_t index, int64_t row0, int64_t rows, void *dst);
 /* sheaf__folder_write_all - asks `rows` for all tensors in turn, at most `chunk` bytes at a time
- * (0: 16 MB; but at least one row), and writes what it gives. Tensors of one or two axes. */
+ * (0: 16 MB; but at least one row), and writes what it gives. */
 sheaf_status *sheaf__folder_write_all(sheaf_folder *folder, sheaf_folder_rows rows, void *context, size_t chunk);
 
 #endif

@@ -111,15 +111,22 @@ sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file, const sheaf
                     "tensor '%s'", entry->name);
 }
 
+void sheaf__safetensors_view(int64_t *height, int64_t *width, int ndim, const int64_t *shape)
+{
+    *height = *width = 1;
+    for (int i = 0; i < ndim; i++)
+        *(i > 0 && i == ndim - 1 ? width : height) *= shape[i];
+}
+
 sheaf_status *sheaf__safetensors_check_box(const char *name, sheaf_dtype dtype, int ndim, const int64_t *shape,
                                            int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
-    if (ndim < 1 || ndim > 2 || sheaf_dtype_bytes(dtype) == 0) {
+    if (sheaf_dtype_bytes(dtype) == 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s'", name);
-        return sheaf_found(sheaf_expected(st, "one or two axes and whole bytes"), "%d axes of %s", ndim,
-                           sheaf_dtype_name(dtype));
+        return sheaf_found(sheaf_expected(st, "elements of whole bytes"), "%s", sheaf_dtype_name(dtype));
     }
-    const int64_t height = shape[0], width = ndim == 2 ? shape[1] : 1;
+    int64_t height, width;
+    sheaf__safetensors_view(&height, &width, ndim, shape);
     if (row0 >= 0 && rows >= 0 && row0 <= height && rows <= height - row0 && col0 >= 0 && cols >= 0 &&
         col0 <= width && cols <= width - col0)
         return NULL;
@@ -136,8 +143,9 @@ sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file, const s
                                                     rows, col0, cols);
     if (st != NULL)
         return sheaf_in(st, "%s", file->path);
-    const int64_t width = entry->ndim == 2 ? entry->shape[1] : 1;
     const int64_t size = (int64_t)sheaf_dtype_bytes(entry->dtype);
+    int64_t height, width;
+    sheaf__safetensors_view(&height, &width, entry->ndim, entry->shape);
     if (cols == width) /* whole rows lie together */
         return sheaf__safetensors_read(file, entry, row0 * width * size, dst, rows * width * size);
     for (int64_t r = 0; st == NULL && r < rows; r++)

@@ -62,9 +62,9 @@ const char *sheaf__safetensors_metadata(const sheaf_safetensors *file, const cha
 /* sheaf__safetensors_read - `bytes` from byte `begin` of the tensor. Thread-safe. */
 sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry,
                                       int64_t begin, void *dst, int64_t bytes);
-/* sheaf__safetensors_read_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a tensor of
- * one axis (cols = 1) or two, dense into dst; reads no other bytes. Thread-safe. Errors: SHEAF_E_ARG for
- * a box that is not inside; SHEAF_E_UNSUPPORTED for other shapes and dtypes below a byte. */
+/* sheaf__safetensors_read_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a tensor as a
+ * matrix (sheaf_source.read tells which), dense into dst; reads no other bytes. Thread-safe. Errors:
+ * SHEAF_E_ARG for a box that is not inside; SHEAF_E_UNSUPPORTED for dtypes below a byte. */
 sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry,
                                           int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst);
 

@@ -320,23 +320,45 @@ static void test_read__boxes_of_a_file(void **state)
     sheaf__safetensors_close(file);
 }
 
-static void test_read__boxes_of_other_shapes_are_refused(void **state)
+/* A scalar is one by one; of three axes the last gives the columns. */
+static void test_read__boxes_of_other_shapes(void **state)
 {
-    static const sheaf_safetensors_spec specs[] = { { "s", SHEAF_F32, 0, { 0 } }, { "c", SHEAF_F32, 3, { 1, 1, 1 } }, { "f", SHEAF_F4, 1, { 2 } } };
-    for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
-        sheaf_safetensors *file = NULL;
-        sheaf_safetensors_writer *w = NULL;
-        float x = 0;
-        CHECK_OK(sheaf__remove_tree(at("shape"), NULL));
-        CHECK_OK(sheaf__safetensors_begin(&w, at("shape"), &specs[i], 1, NULL, 0, NULL));
-        CHECK_FAILS(sheaf__safetensors_write_box(w, 0, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED, "one or two axes and whole bytes");
-        CHECK_OK(sheaf__safetensors_write(w, 0, 0, &x, specs[i].dtype == SHEAF_F4 ? 1 : 4));
-        CHECK_OK(sheaf__safetensors_finish(w));
-        CHECK_OK(sheaf__safetensors_open(&file, at("shape")));
-        CHECK_FAILS(sheaf__safetensors_read_box(file, file->header.entry, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED, "one or two axes");
-        sheaf__safetensors_close(file);
-        sheaf__safetensors_close(NULL);
-    }
+    static const sheaf_safetensors_spec specs[] = { { "s", SHEAF_F32, 0, { 0 } }, { "c", SHEAF_F32, 3, { 2, 3, 4 } } };
+    float all[24], box[6] = { 0 }, one = 7;
+    for (int i = 0; i < 24; i++)
+        all[i] = (float)i;
+    sheaf_safetensors *file = NULL;
+    sheaf_safetensors_writer *w = NULL;
+    CHECK_OK(sheaf__remove_tree(at("shape"), NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, at("shape"), specs, 2, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_write_box(w, 0, 0, 1, 0, 1, &one));
+    CHECK_FAILS(sheaf__safetensors_write_box(w, 1, 0, 7, 0, 4, all), SHEAF_E_ARG, "inside [6, 4]");
+    CHECK_OK(sheaf__safetensors_write_box(w, 1, 0, 6, 0, 4, all));
+    CHECK_OK(sheaf__safetensors_finish(w));
+    CHECK_OK(sheaf__safetensors_open(&file, at("shape")));
+    CHECK_OK(sheaf__safetensors_read_box(file, sheaf__safetensors_find(file, "s"), 0, 1, 0, 1, box));
+    assert_true(box[0] == 7);
+    CHECK_OK(sheaf__safetensors_read_box(file, sheaf__safetensors_find(file, "c"), 2, 3, 1, 2, box));
+    const float want[6] = { 9, 10, 13, 14, 17, 18 };
+    CHECK_BYTES("three axes", box, want, sizeof want);
+    sheaf__safetensors_close(file);
+    sheaf__safetensors_close(NULL);
+}
+
+static void test_read__boxes_of_half_bytes_are_refused(void **state)
+{
+    static const sheaf_safetensors_spec spec = { "f", SHEAF_F4, 1, { 2 } };
+    sheaf_safetensors *file = NULL;
+    sheaf_safetensors_writer *w = NULL;
+    char x = 0;
+    CHECK_OK(sheaf__remove_tree(at("shape"), NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, at("shape"), &spec, 1, NULL, 0, NULL));
+    CHECK_FAILS(sheaf__safetensors_write_box(w, 0, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED, "elements of whole bytes");
+    CHECK_OK(sheaf__safetensors_write(w, 0, 0, &x, 1));
+    CHECK_OK(sheaf__safetensors_finish(w));
+    CHECK_OK(sheaf__safetensors_open(&file, at("shape")));
+    CHECK_FAILS(sheaf__safetensors_read_box(file, file->header.entry, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED, "whole bytes");
+    sheaf__safetensors_close(file);
 }
 
 static void test_read__a_file_cut_after_opening(void **state)
@@ -542,7 +564,8 @@ int main(void)
         cmocka_unit_test(test_parse__depth_is_limited_as_in_serde),
         cmocka_unit_test(test_parse__every_cut_is_refused),
         cmocka_unit_test(test_read__boxes_of_a_file),
-        cmocka_unit_test(test_read__boxes_of_other_shapes_are_refused),
+        cmocka_unit_test(test_read__boxes_of_other_shapes),
+        cmocka_unit_test(test_read__boxes_of_half_bytes_are_refused),
         cmocka_unit_test(test_read__a_file_cut_after_opening),
         cmocka_unit_test(test_write__gives_the_bytes_of_the_official_writer),
         cmocka_unit_test(test_write__sorts_by_dtype_and_pads),

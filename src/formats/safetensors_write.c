@@ -253,7 +253,9 @@ sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t 
     sheaf_status *st = sheaf__safetensors_check_box(t->name, t->dtype, t->ndim, t->shape, row0, rows, col0, cols);
     if (st != NULL)
         return sheaf_in(st, "%s", w->file.path);
-    const int64_t width = t->ndim == 2 ? t->shape[1] : 1, size = (int64_t)sheaf_dtype_bytes(t->dtype);
+    const int64_t size = (int64_t)sheaf_dtype_bytes(t->dtype);
+    int64_t height, width;
+    sheaf__safetensors_view(&height, &width, t->ndim, t->shape);
     if (cols == width)
         return sheaf__safetensors_write(w, index, row0 * width * size, src, rows * width * size);
     for (int64_t r = 0; st == NULL && r < rows; r++)
