@@ -26,6 +26,10 @@ static void print_tensor(const sheaf_tensor *tensor, int slices, int ranks)
         printf(" on every rank\n");
         return;
     }
+    if (tensor->cut.nparts > 1) { /* fused: each part is divided on its own, sheaf_cut_rows() */
+        printf(" in %d parts\n", tensor->cut.nparts);
+        return;
+    }
     printf(" %s", tensor->cut.axis == 0 ? "rows" : "columns");
     for (int rank = 0; rank < ranks; rank++) {
         /* A rank's slices are neighbours, so its rows are one range. */

@@ -1,7 +1,9 @@
-/* config.h - what config.json says about a Llama-family model.
+/* config.h - what config.json says about a model of the Llama family, or SAT's
+ * model_config.json about CogVLM and CogAgent.
  *
  * Reads 4.x style (rope_theta, rope_scaling, torch_dtype) and 5.x style
- * (rope_parameters, dtype). Every key is in one of three lists (read; harmless;
+ * (rope_parameters, dtype). A file with "model_class" and neither "model_type" nor
+ * "architectures" is SAT's. Every key is in one of three lists (read; harmless;
  * unsupported unless it has its default); others are kept and reported once. */
 #ifndef SHEAF_CONFIG_H
 #define SHEAF_CONFIG_H
@@ -12,10 +14,28 @@
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
-typedef enum sheaf_family { SHEAF_LLAMA, SHEAF_MISTRAL, SHEAF_QWEN2 } sheaf_family;
+typedef enum sheaf_family { SHEAF_LLAMA, SHEAF_MISTRAL, SHEAF_QWEN2, SHEAF_COGVLM, SHEAF_COGAGENT } sheaf_family;
 typedef enum sheaf_rope_type { SHEAF_ROPE_DEFAULT, SHEAF_ROPE_LINEAR, SHEAF_ROPE_LLAMA3 } sheaf_rope_type;
 
 #define SHEAF_MAX_EOS 16
+#define SHEAF_MAX_COG_LAYERS 1024 /* of each of CogVLM's and CogAgent's stacks */
+
+/* The vision transformer (EVA2-CLIP) that turns an image into patches: eva_args. */
+typedef struct sheaf_vit {
+    int64_t layers, hidden, heads, ffn;
+    int64_t vocab, positions; /* rows of its two tables: 1 (the CLS vector), patches + 1 */
+    int64_t height, width, patch, channels; /* of an image, in pixels */
+    double norm_eps;
+} sheaf_vit;
+
+/* CogAgent's second, high-resolution tower (EVA02-CLIP-L). Upstream's code fixes its sizes, so a
+ * file need not state them: "encoder_override" does, or the tensors tell (sheaf_config.encoder may
+ * be changed before sheaf_schema_new). */
+typedef struct sheaf_encoder {
+    int64_t layers;     /* that have tensors; the last is never run */
+    int64_t width, head_width, ffn, embed; /* embed: rows of its unused head */
+    int64_t image, patch, channels;
+} sheaf_encoder;
 
 typedef struct sheaf_config {
     sheaf_family family;
@@ -32,6 +52,14 @@ typedef struct sheaf_config {
     int64_t window;            /* sliding window, 0 = none */
     int64_t window_from_layer; /* layers >= this one use it (Qwen2 max_window_layers; else 0) */
     int64_t max_position;
+    /* CogVLM and CogAgent; all zero for others. */
+    int64_t patches;           /* of an image, P */
+    int64_t experts;           /* layers from the first on that have visual experts */
+    int64_t cross_head_dim;    /* width of a cross-attention head; there are `heads` of them */
+    int64_t cross_width;       /* of what cross-attention looks at */
+    uint64_t cross_layers[SHEAF_MAX_COG_LAYERS / 64]; /* bit i: layer i has cross-attention */
+    sheaf_vit vit;
+    sheaf_encoder encoder;     /* CogAgent only */
     double initializer_range;
     int64_t bos, pad;          /* -1 = none */
     int64_t eos[SHEAF_MAX_EOS];
@@ -47,5 +75,8 @@ SHEAF_API sheaf_status *sheaf_config_read(sheaf_config *out, const char *path);
 SHEAF_API sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size);
 SHEAF_API void sheaf_config_release(sheaf_config *config);
 SHEAF_API const char *sheaf_family_name(sheaf_family family); /* model_type, "llama" */
+/* sheaf_family_check_runs - can models of this family be trained and run, or only looked at,
+ * converted and merged? Errors: SHEAF_E_UNSUPPORTED. */
+SHEAF_API sheaf_status *sheaf_family_check_runs(sheaf_family family);
 
 #endif

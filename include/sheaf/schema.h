@@ -7,17 +7,23 @@
 
 typedef enum sheaf_role {
     SHEAF_EMBED, SHEAF_HEAD, SHEAF_Q, SHEAF_K, SHEAF_V, SHEAF_O, SHEAF_GATE, SHEAF_UP, SHEAF_DOWN,
-    SHEAF_NORM_IN, SHEAF_NORM_POST, SHEAF_NORM_FINAL, SHEAF_ROLES
+    SHEAF_NORM_IN, SHEAF_NORM_POST, SHEAF_NORM_FINAL, SHEAF_ROLES,
+    /* CogVLM and CogAgent, where names tell more: */
+    SHEAF_LINEAR, /* any other linear layer */
+    SHEAF_OTHER,  /* none: tables of positions, convolutions, norms of the towers, buffers */
 } sheaf_role;
 
 typedef struct sheaf_tensor {
-    char *name;          /* canonical = Hugging Face's, "model.layers.0.self_attn.q_proj.weight" */
+    char *name;          /* canonical = Hugging Face's, "model.layers.0.self_attn.q_proj.weight"; of CogVLM and
+                            CogAgent SAT's, "transformer.layers.0.attention.query_key_value.weight" */
     char *module;        /* name without ".weight" / ".bias" */
     sheaf_role role;     /* of the weight; a bias has its weight's role */
     bool bias;
-    int layer;           /* -1 outside layers */
+    bool buffer;         /* computed when the model is made, not trained */
+    bool sat_split;      /* each part of a SAT checkpoint holds its part of `cut`; false: a copy, whatever `cut` says */
+    int layer;           /* -1 outside layers; counted within its own stack (text, ViT, tower) */
     int ndim;
-    int64_t shape[2];    /* shape[1] = 1 when ndim is 1 */
+    int64_t shape[4];    /* 1 from ndim on */
     int in_axis, out_axis; /* of a weight, -1 when it has none (an embedding's in axis is 0, out 1) */
     sheaf_cut cut;       /* nparts 0 = replicated */
 } sheaf_tensor;
@@ -27,7 +33,9 @@ typedef struct sheaf_schema {
     int slices;
     int64_t count;
     sheaf_tensor *tensor; /* model order: embedding, layers (input norm, q, k, v, o with biases, post
-                             norm, gate, up, down), final norm, head. A tied head is absent. */
+                             norm, gate, up, down), final norm, head. A tied head is absent.
+                             CogVLM, CogAgent: the order of SAT's files. */
+    int64_t *by_name;     /* indices sorted by name; NULL where names can be computed */
 } sheaf_schema;
 
 /* sheaf_schema_new - errors: SHEAF_E_LAYOUT when the config contradicts itself (heads not

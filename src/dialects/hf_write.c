@@ -20,15 +20,20 @@ typedef struct listing {
     sheaf_dtype dtype;
 } listing;
 
-static void list_tensor(listing *l, const sheaf_schema *schema, sheaf_role role, int layer)
+static void list_tensor(listing *l, const sheaf_tensor *t)
+{
+    const sheaf_source_entry *e = l->stored == NULL ? NULL : l->stored->find(l->stored, t->name);
+    sheaf_safetensors_spec *spec = &l->spec[l->count++];
+    *spec = (sheaf_safetensors_spec){ t->name, e == NULL ? l->dtype : e->dtype, t->ndim, { 0 } };
+    memcpy(spec->shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
+}
+
+static void list_role(listing *l, const sheaf_schema *schema, sheaf_role role, int layer)
 {
     for (int bias = 0; bias < 2; bias++) {
         const sheaf_tensor *t = sheaf_schema_get(schema, role, layer, bias != 0);
-        if (t == NULL)
-            continue;
-        const sheaf_source_entry *e = l->stored == NULL ? NULL : l->stored->find(l->stored, t->name);
-        l->spec[l->count++] = (sheaf_safetensors_spec){ t->name, e == NULL ? l->dtype : e->dtype, t->ndim,
-                                                        { t->shape[0], t->ndim == 2 ? t->shape[1] : 0 } };
+        if (t != NULL)
+            list_tensor(l, t);
     }
 }
 
@@ -38,12 +43,17 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count, const
     listing l = { calloc((size_t)schema->count, sizeof *l.spec), 0, stored, dtype };
     if (l.spec == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
-    list_tensor(&l, schema, SHEAF_EMBED, -1);
-    for (int layer = 0; layer < schema->config.layers; layer++)
-        for (int r = 0; r < LAYER_ROLES; r++)
-            list_tensor(&l, schema, layer_order[r], layer);
-    list_tensor(&l, schema, SHEAF_NORM_FINAL, -1);
-    list_tensor(&l, schema, SHEAF_HEAD, -1);
+    if (schema->by_name != NULL) { /* a model without a class in transformers: its own order */
+        for (int64_t i = 0; i < schema->count; i++)
+            list_tensor(&l, &schema->tensor[i]);
+    } else {
+        list_role(&l, schema, SHEAF_EMBED, -1);
+        for (int layer = 0; layer < schema->config.layers; layer++)
+            for (int r = 0; r < LAYER_ROLES; r++)
+                list_role(&l, schema, layer_order[r], layer);
+        list_role(&l, schema, SHEAF_NORM_FINAL, -1);
+        list_role(&l, schema, SHEAF_HEAD, -1);
+    }
     *out = l.spec;
     *count = l.count;
     return NULL;

@@ -14,7 +14,7 @@
 
 static bool is_linear(sheaf_role role)
 {
-    return role == SHEAF_HEAD || (role >= SHEAF_Q && role <= SHEAF_DOWN);
+    return role == SHEAF_HEAD || role == SHEAF_LINEAR || (role >= SHEAF_Q && role <= SHEAF_DOWN);
 }
 
 float sheaf_lora_scale(double alpha, int64_t rank, bool rslora)

@@ -175,6 +175,9 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context, cons
                                const sheaf__model_options *options)
 {
     const int64_t layers = schema->config.layers;
+    sheaf_status *refused = sheaf_family_check_runs(schema->config.family);
+    if (refused != NULL)
+        return refused;
     sheaf__model *m = calloc(1, sizeof *m);
     if (m == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "model");

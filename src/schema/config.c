@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "schema/config_keys.h"
+#include "schema/config_sat.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum {
@@ -35,7 +36,16 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 const char *sheaf_family_name(sheaf_family family)
 {
-    return families[family].model_type;
+    return family == SHEAF_COGVLM ? "cogvlm" : family == SHEAF_COGAGENT ? "cogagent" : families[family].model_type;
+}
+
+sheaf_status *sheaf_family_check_runs(sheaf_family family)
+{
+    if ((int)family < (int)FAMILIES)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a model of family %s", sheaf_family_name(family));
+    sheaf_expected(st, "%s, %s or %s", families[0].model_type, families[1].model_type, families[2].model_type);
+    return sheaf_try_this(st, "the arithmetic of CogVLM and CogAgent follows; info, verify, convert and merge work with them");
 }
 
 /* The family whose model_type (or architecture) is `name`; refuses others by name. */
@@ -453,6 +463,35 @@ static sheaf_status *keep_text(sheaf_config *c, const char *text, size_t size, s
     return unknown->size == 0 && !unknown->failed ? NULL : sheaf__text_take(&c->unknown_keys, unknown);
 }
 
+static void parse_hugging_face(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)
+{
+    read_family(r, c);
+    if (r->st == NULL)
+        check_keys(r, unknown);
+    if (r->st == NULL)
+        read_sizes(r, c);
+    if (r->st != NULL)
+        return;
+    read_biases(r, c);
+    read_tokens(r, c);
+    read_dtype(r, c);
+    read_window(r, c);
+    read_rope(r, c, unknown);
+}
+
+static void parse_sat(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)
+{
+    sheaf__config_read_sat(r, c, unknown);
+    if (r->st != NULL)
+        return;
+    c->bos = read_one_id(r, "bos_token_id", c->vocab);
+    c->pad = read_one_id(r, "pad_token_id", INT32_MAX);
+    if (c->pad >= c->vocab) /* SAT makes up 32000 for a tokenizer without one: outside the table */
+        c->pad = 0;
+    read_eos(r, c);
+    read_dtype(r, c);
+}
+
 sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size)
 {
     sheaf_config c = { 0 };
@@ -462,18 +501,10 @@ sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t siz
     if (st != NULL)
         return st;
     sheaf_json_reader r = { root, NULL, NULL };
-    read_family(&r, &c);
-    if (r.st == NULL)
-        check_keys(&r, &unknown);
-    if (r.st == NULL)
-        read_sizes(&r, &c);
-    if (r.st == NULL) {
-        read_biases(&r, &c);
-        read_tokens(&r, &c);
-        read_dtype(&r, &c);
-        read_window(&r, &c);
-        read_rope(&r, &c, &unknown);
-    }
+    if (sheaf__config_is_sat(root))
+        parse_sat(&r, &c, &unknown);
+    else
+        parse_hugging_face(&r, &c, &unknown);
     st = r.st;
     if (st == NULL)
         st = keep_text(&c, text, size, &unknown);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "schema/schema_cog.h"
+
 enum { PER_LAYER_MOST = 16 }; /* 2 norms, 7 weights, 7 biases */
 
 /* A schema while it grows. */
@@ -33,7 +35,7 @@ static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
     assert(schema->count < b->room);
     if (b->failed)
         return NULL;
-    *t = (sheaf_tensor){ .role = role, .bias = bias, .layer = layer, .in_axis = -1, .out_axis = -1 };
+    *t = (sheaf_tensor){ .role = role, .bias = bias, .layer = layer, .in_axis = -1, .out_axis = -1, .shape = { 1, 1, 1, 1 } };
     char prefix[40] = "";
     if (layer >= 0)
         snprintf(prefix, sizeof prefix, "model.layers.%d.", layer);
@@ -53,7 +55,6 @@ static void add_vector(builder *b, sheaf_role role, int layer, bool bias, int64_
         return;
     t->ndim = 1;
     t->shape[0] = n;
-    t->shape[1] = 1;
     t->cut = cut;
     t->cut.slices = b->schema->slices;
 }
@@ -93,8 +94,16 @@ static void add_layer(builder *b, const sheaf_config *c, int layer)
     add_weight(b, SHEAF_DOWN, layer, c->hidden, c->ffn, 1, c->ffn, c->mlp_bias);
 }
 
+static sheaf_status *check_slices(int slices)
+{
+    if (slices >= 1 && slices <= SHEAF_MAX_SLICES && (slices & (slices - 1)) == 0)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "slices"), "a power of two from 1 to %d", SHEAF_MAX_SLICES),
+                       "%d", slices);
+}
+
 /* Callers may hand in a config they made themselves, not one that was read. */
-static sheaf_status *check_config(const sheaf_config *c, int slices)
+static sheaf_status *check_config(const sheaf_config *c)
 {
     const struct { const char *name; int64_t value, most; } sizes[] = {
         { "vocab", c->vocab, INT32_MAX },      { "hidden", c->hidden, 1 << 24 },
@@ -106,9 +115,6 @@ static sheaf_status *check_config(const sheaf_config *c, int slices)
         if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name),
                                               "1 to %" PRId64, sizes[i].most), "%" PRId64, sizes[i].value);
-    if (slices < 1 || slices > SHEAF_MAX_SLICES || (slices & (slices - 1)) != 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "slices"), "a power of two from 1 to %d",
-                                          SHEAF_MAX_SLICES), "%d", slices);
     if (c->heads % c->kv_heads != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"),
                                           "a multiple of the %" PRId64 " key/value heads", c->kv_heads),
@@ -121,38 +127,52 @@ static sheaf_status *check_config(const sheaf_config *c, int slices)
     return NULL;
 }
 
-sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config, int slices)
+static sheaf_status *fill_llama(sheaf_schema *schema)
 {
-    sheaf_status *st = check_config(config, slices);
+    const sheaf_config *config = &schema->config;
+    sheaf_status *st = check_config(config);
     if (st != NULL)
         return st;
-    builder b = { calloc(1, sizeof *b.schema), 3 + PER_LAYER_MOST * config->layers, false };
-    if (b.schema != NULL)
-        b.schema->tensor = calloc((size_t)b.room, sizeof *b.schema->tensor);
-    if (b.schema == NULL || b.schema->tensor == NULL) {
-        sheaf_schema_free(b.schema);
+    builder b = { schema, 3 + PER_LAYER_MOST * config->layers, false };
+    schema->tensor = calloc((size_t)b.room, sizeof *schema->tensor);
+    if (schema->tensor == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
-    }
-    b.schema->config = *config;
-    b.schema->config.json = b.schema->config.unknown_keys = NULL;
-    b.schema->slices = slices;
     /* The table maps a token (its in axis, cut) to a hidden vector. */
     add_weight(&b, SHEAF_EMBED, -1, config->vocab, config->hidden, 0, config->vocab, false);
     if (!b.failed) {
-        b.schema->tensor[0].in_axis = 0;
-        b.schema->tensor[0].out_axis = 1;
+        schema->tensor[0].in_axis = 0;
+        schema->tensor[0].out_axis = 1;
     }
     for (int64_t i = 0; i < config->layers; i++)
         add_layer(&b, config, (int)i);
     add_vector(&b, SHEAF_NORM_FINAL, -1, false, config->hidden, (sheaf_cut){ 0 });
     if (!config->tied)
         add_weight(&b, SHEAF_HEAD, -1, config->vocab, config->hidden, 0, config->vocab, false);
-    if (b.failed) {
-        sheaf_schema_free(b.schema);
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors");
-    }
-    *out = b.schema;
-    return NULL;
+    return b.failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors") : NULL;
+}
+
+static bool is_cog(const sheaf_config *config)
+{
+    return config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT;
+}
+
+sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config, int slices)
+{
+    sheaf_status *st = check_slices(slices);
+    if (st != NULL)
+        return st;
+    sheaf_schema *schema = calloc(1, sizeof *schema);
+    if (schema == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+    schema->config = *config;
+    schema->config.json = schema->config.unknown_keys = NULL;
+    schema->slices = slices;
+    st = is_cog(config) ? sheaf__schema_cog(schema) : fill_llama(schema);
+    if (st == NULL)
+        *out = schema;
+    else
+        sheaf_schema_free(schema);
+    return st;
 }
 
 void sheaf_schema_free(sheaf_schema *schema)
@@ -164,11 +184,20 @@ void sheaf_schema_free(sheaf_schema *schema)
         free(schema->tensor[i].module);
     }
     free(schema->tensor);
+    free(schema->by_name);
     free(schema);
 }
 
 const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role, int layer, bool bias)
 {
+    if (schema->by_name != NULL) {
+        for (int64_t i = 0; i < schema->count; i++) {
+            const sheaf_tensor *t = &schema->tensor[i];
+            if (t->role == role && t->layer == layer && t->bias == bias)
+                return t;
+        }
+        return NULL;
+    }
     /* Layers are equally long, so a layer's tensors start at a known place. */
     const int64_t outside = 2 + (schema->config.tied ? 0 : 1);
     const int64_t per_layer = (schema->count - outside) / schema->config.layers;
@@ -189,8 +218,27 @@ const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role
     return NULL;
 }
 
+static const sheaf_tensor *find_sorted(const sheaf_schema *schema, const char *name)
+{
+    int64_t low = 0, high = schema->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const sheaf_tensor *t = &schema->tensor[schema->by_name[middle]];
+        const int order = strcmp(name, t->name);
+        if (order == 0)
+            return t;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
 const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *name)
 {
+    if (schema->by_name != NULL)
+        return find_sorted(schema, name);
     static const char prefix[] = "model.layers.";
     int layer = -1, used = 0;
     if (strncmp(name, prefix, sizeof prefix - 1) == 0 &&

@@ -1,0 +1,328 @@
+/* config_sat.c - see config_sat.h. Keys as SAT 0.4 writes and reads them (training/model_io.py,
+ * model/transformer.py); defaults are those of its code. */
+#include "schema/config_sat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "schema/config_keys.h"
+
+/* Sizes beyond any model in sight; every product of two of them fits int64_t. */
+enum {
+    MOST_HEADS = 1 << 16,
+    MOST_WIDTH = 1 << 24,
+    MOST_VOCAB = INT32_MAX,
+    MOST_PIXELS = 1 << 16,
+    MOST_PATCHES = 1 << 24,
+    EXPERT_LAYERS = 32, /* fixed in upstream's code: the first 32 layers have visual experts */
+};
+
+/* EVA02-CLIP-L/14 as upstream's code describes it. */
+static const sheaf_encoder standard_encoder = { .layers = 24, .width = 1024, .head_width = 64, .embed = 768,
+                                                .image = 1120, .patch = 14, .channels = 3 };
+static const double standard_mlp_ratio = 2.6667;
+
+static const struct { const char *name; sheaf_family family; } classes[] = {
+    { "CogVLMModel", SHEAF_COGVLM },
+    { "FineTuneTrainCogVLMModel", SHEAF_COGVLM },
+    { "FineTuneTestCogVLMModel", SHEAF_COGVLM },
+    { "CogAgentModel", SHEAF_COGAGENT },
+    { "FineTuneTrainCogAgentModel", SHEAF_COGAGENT },
+    { "FineTuneTestCogAgentModel", SHEAF_COGAGENT },
+};
+enum { CLASSES = sizeof classes / sizeof *classes };
+
+/* ---- the three lists ---- */
+
+static const char *const read_keys[] = {
+    "bos_token_id", "cross_attn_hidden_size", "cross_hidden_size_per_attention_head", "cross_image_pix", "dtype",
+    "encoder_override", "eos_token_id", "eva_args", "hidden_size", "hidden_size_per_attention_head", "image_length",
+    "inner_hidden_size", "is_decoder", "layernorm_epsilon", "layernorm_order", "max_sequence_length", "model_class",
+    "model_parallel_size", "num_attention_heads", "num_layers", "pad_token_id", "torch_dtype", "use_bias",
+    "vocab_size", NULL,
+};
+
+/* What a run was started with, or what SAT's dialect looks at itself (LoRA). */
+static const char *const harmless_keys[] = {
+    "attention_dropout", "attention_dropout_prob", "checkpoint_activations", "checkpoint_num_layers",
+    "embedding_dropout_prob", "hidden_dropout", "init_method_std", "layer_range", "lora_rank", "mode",
+    "output_dropout_prob", "pre_seq_len", "row_parallel_linear_final_bias", "skip_init", "template_version",
+    "text_processor_version", "tokenizer_type", "transformers_version", "use_lora", "use_neft_noise", NULL,
+};
+
+static const sheaf_unsupported_key unsupported_keys[] = {
+    { "cross_num_multi_query_heads", SHEAF_NEUTRAL_ZERO, "shares keys and values between heads" },
+    { "encoder_args", SHEAF_NEUTRAL_EMPTY, "describes another high-resolution tower" },
+    { "is_gated_mlp", SHEAF_NEUTRAL_ZERO, "adds a second gate to the MLP" },
+    { "is_rotary_emb", SHEAF_NEUTRAL_ZERO, "adds a second rotary embedding" },
+    { "num_experts", SHEAF_NEUTRAL_ONE, "is a mixture of experts" },
+    { "num_multi_query_heads", SHEAF_NEUTRAL_ZERO, "shares keys and values between heads" },
+    { "quantization_bit_width", SHEAF_NEUTRAL_NULL, "stores quantized weights" },
+    { "use_ptuning", SHEAF_NEUTRAL_ZERO, "adds trained prefixes" },
+    { "use_qkv_bias", SHEAF_NEUTRAL_ZERO, "adds biases" },
+    { "use_qlora", SHEAF_NEUTRAL_ZERO, "stores quantized weights" },
+    { NULL },
+};
+
+static const char *const vit_read_keys[] = {
+    "hidden_size", "image_size", "in_channels", "inner_hidden_size", "layernorm_epsilon", "layernorm_order",
+    "max_sequence_length", "model_class", "model_parallel_size", "num_attention_heads", "num_layers", "patch_size",
+    "post_len", "pre_len", "use_bias", "use_final_layernorm", "vocab_size", NULL,
+};
+
+static const char *const vit_harmless_keys[] = { "attention_dropout_prob", "drop_path", "hidden_dropout",
+                                                 "output_dropout_prob", "row_parallel_linear_final_bias", NULL };
+
+static const sheaf_unsupported_key vit_unsupported_keys[] = {
+    { "hidden_size_per_attention_head", SHEAF_NEUTRAL_NULL, "gives heads another width" },
+    { "is_decoder", SHEAF_NEUTRAL_ZERO, "adds cross-attention" },
+    { "num_multi_query_heads", SHEAF_NEUTRAL_ZERO, "shares keys and values between heads" },
+    { "property", SHEAF_NEUTRAL_NULL, "describes another image" },
+    { NULL },
+};
+
+static const char *const encoder_read_keys[] = { "embed_dim", "head_width", "layers", "mlp_ratio", "width", NULL };
+
+typedef struct key_lists {
+    const char *const *read, *const *harmless;
+    const sheaf_unsupported_key *unsupported;
+} key_lists;
+
+static bool listed(const char *const *list, const char *key)
+{
+    while (list != NULL && *list != NULL && strcmp(*list, key) != 0)
+        list++;
+    return list != NULL && *list != NULL;
+}
+
+static void check_keys(sheaf_json_reader *r, const key_lists *lists, sheaf_text *unknown)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)r->object, key, value) {
+        const sheaf_unsupported_key *u = lists->unsupported;
+        while (u != NULL && u->key != NULL && strcmp(u->key, key) != 0)
+            u++;
+        if (u != NULL && u->key != NULL) {
+            if (!sheaf__config_value_is_neutral(u->neutral, value))
+                sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s", sheaf__neutral_text(u->neutral), u->why);
+        } else if (!listed(lists->read, key) && !listed(lists->harmless, key)) {
+            sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "", r->inside != NULL ? r->inside : "", key);
+        }
+    }
+}
+
+/* ---- small checks ---- */
+
+static void want_word(sheaf_json_reader *r, const char *key, const char *word)
+{
+    const char *said = sheaf__json_string(r, key);
+    if (r->st == NULL && said != NULL && strcmp(said, word) != 0)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "\"%s\"", word);
+}
+
+static void want_bool(sheaf_json_reader *r, const char *key, bool absent, bool wanted)
+{
+    const bool said = sheaf__json_bool(r, key, absent);
+    if (r->st == NULL && said != wanted)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s%s", wanted ? "true" : "false",
+                         absent == wanted ? ", or no such key" : "; SAT takes an absent key as the opposite");
+}
+
+static void want_int(sheaf_json_reader *r, const char *key, int64_t wanted)
+{
+    const int64_t said = sheaf__json_int(r, key, 0, INT32_MAX, wanted);
+    if (r->st == NULL && said != wanted)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%" PRId64 ", or no such key", wanted);
+}
+
+static void want_whole_heads(sheaf_json_reader *r, int64_t hidden, int64_t heads)
+{
+    if (r->st == NULL && hidden % heads != 0)
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_attention_heads", "a number that divides hidden_size, %" PRId64, hidden);
+}
+
+/* ---- parts of the file ---- */
+
+bool sheaf__config_is_sat(const json_t *object)
+{
+    return json_object_get(object, "model_class") != NULL && json_object_get(object, "model_type") == NULL &&
+           json_object_get(object, "architectures") == NULL;
+}
+
+static void read_class(sheaf_json_reader *r, sheaf_config *c)
+{
+    const char *known[CLASSES], *name = sheaf__json_string(r, "model_class");
+    for (int i = 0; i < CLASSES; i++) {
+        known[i] = classes[i].name;
+        if (name != NULL && strcmp(known[i], name) == 0) {
+            c->family = classes[i].family;
+            return;
+        }
+    }
+    const char *nearest = name == NULL ? NULL : sheaf__nearest(name, known, CLASSES);
+    sheaf_status *st = sheaf__json_fail(r, name == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "model_class",
+                                        "CogVLMModel or CogAgentModel, or their FineTuneTrain and FineTuneTest classes");
+    if (st != NULL && nearest != NULL)
+        sheaf_try_this(st, "the nearest known name is \"%s\"; if this model is one, correct model_config.json", nearest);
+}
+
+static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
+{
+    c->vocab = sheaf__json_int(r, "vocab_size", 1, MOST_VOCAB, SHEAF_JSON_NEEDED);
+    c->hidden = sheaf__json_int(r, "hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
+    c->ffn = sheaf__json_int(r, "inner_hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
+    c->layers = sheaf__json_int(r, "num_layers", 1, SHEAF_MAX_COG_LAYERS, SHEAF_JSON_NEEDED);
+    c->heads = c->kv_heads = sheaf__json_int(r, "num_attention_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
+    c->max_position = sheaf__json_int(r, "max_sequence_length", 1, INT32_MAX, SHEAF_JSON_NEEDED);
+    c->patches = sheaf__json_int(r, "image_length", 1, MOST_PATCHES, SHEAF_JSON_NEEDED);
+    c->rms_eps = sheaf__json_real(r, "layernorm_epsilon", 0, 1, 1e-5);
+    if (r->st != NULL)
+        return;
+    want_whole_heads(r, c->hidden, c->heads);
+    if (r->st != NULL)
+        return;
+    c->head_dim = c->hidden / c->heads;
+    want_int(r, "hidden_size_per_attention_head", c->head_dim); /* the rotary embedding takes the quotient */
+    if (r->st == NULL && c->head_dim % 2 != 0)
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_attention_heads", "heads of an even width"), "%" PRId64,
+                    c->head_dim);
+    c->experts = c->layers < EXPERT_LAYERS ? c->layers : EXPERT_LAYERS;
+    c->rope.theta = 10000;
+    c->rope.partial = 1;
+    c->initializer_range = 0.02;
+    want_word(r, "layernorm_order", "pre");
+    want_bool(r, "use_bias", true, false);
+}
+
+/* is_decoder: one word for all layers, or a list of one for each. */
+static void read_cross(sheaf_json_reader *r, sheaf_config *c)
+{
+    const json_t *said = json_object_get(r->object, "is_decoder");
+    bool any = false;
+    if (said == NULL || json_is_null(said) || json_is_false(said))
+        return;
+    if (!json_is_true(said) && (!json_is_array(said) || (int64_t)json_array_size(said) != c->layers)) {
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "is_decoder", "true, false, or a list of one for each of the %" PRId64 " layers",
+                         c->layers);
+        return;
+    }
+    for (int64_t i = 0; i < c->layers; i++) {
+        const json_t *one = json_is_array(said) ? json_array_get(said, (size_t)i) : said;
+        if (!json_is_boolean(one)) {
+            sheaf__json_fail(r, SHEAF_E_FORMAT, "is_decoder", "true or false for each layer");
+            return;
+        }
+        if (json_is_true(one))
+            c->cross_layers[i / 64] |= UINT64_C(1) << i % 64;
+        any = any || json_is_true(one);
+    }
+    if (!any)
+        return;
+    c->cross_head_dim = sheaf__json_int(r, "cross_hidden_size_per_attention_head", 1, MOST_HEADS, c->head_dim);
+    c->cross_width = sheaf__json_int(r, "cross_attn_hidden_size", 1, MOST_WIDTH, c->hidden);
+}
+
+/* image_size: one number or [height, width], whole patches, as many as image_length says. */
+static void read_image(sheaf_json_reader *r, sheaf_config *c)
+{
+    const json_t *size = json_object_get(r->object, "image_size");
+    const bool pair = json_is_array(size) && json_array_size(size) == 2;
+    const json_t *side[2] = { pair ? json_array_get(size, 0) : size, pair ? json_array_get(size, 1) : size };
+    int64_t pixels[2];
+    c->vit.patch = sheaf__json_int(r, "patch_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
+    c->vit.channels = sheaf__json_int(r, "in_channels", 1, 1024, SHEAF_JSON_NEEDED);
+    for (int i = 0; i < 2 && r->st == NULL; i++) {
+        pixels[i] = json_is_integer(side[i]) ? json_integer_value(side[i]) : 0;
+        if (pixels[i] < c->vit.patch || pixels[i] > MOST_PIXELS || pixels[i] % c->vit.patch != 0)
+            sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size", "two multiples of patch_size, %" PRId64, c->vit.patch);
+    }
+    if (r->st != NULL)
+        return;
+    c->vit.height = pixels[0];
+    c->vit.width = pixels[1];
+    const int64_t n = pixels[0] / c->vit.patch * (pixels[1] / c->vit.patch);
+    if (n != c->patches)
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size", "an image of %" PRId64 " patches, as image_length says",
+                                     c->patches), "%" PRId64 " by %" PRId64 " pixels, %" PRId64 " patches", pixels[0],
+                    pixels[1], n);
+}
+
+/* Hands the first failure inside an object to the reader of the whole. */
+static void leave(sheaf_json_reader *all, sheaf_json_reader *inner)
+{
+    if (all->st == NULL)
+        all->st = inner->st;
+    else
+        sheaf_status_free(inner->st);
+}
+
+static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
+{
+    const json_t *object = sheaf__json_object(all, "eva_args");
+    if (all->st == NULL && object == NULL)
+        sheaf_found(sheaf__json_fail(all, SHEAF_E_FORMAT, "eva_args", "an object that describes the vision transformer"),
+                    "no such key");
+    if (all->st != NULL)
+        return;
+    sheaf_json_reader r = { object, "eva_args.", NULL };
+    sheaf_vit *v = &c->vit;
+    check_keys(&r, &(key_lists){ vit_read_keys, vit_harmless_keys, vit_unsupported_keys }, unknown);
+    v->layers = sheaf__json_int(&r, "num_layers", 1, SHEAF_MAX_COG_LAYERS, SHEAF_JSON_NEEDED);
+    v->hidden = sheaf__json_int(&r, "hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
+    v->ffn = sheaf__json_int(&r, "inner_hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
+    v->heads = sheaf__json_int(&r, "num_attention_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
+    v->vocab = sheaf__json_int(&r, "vocab_size", 1, MOST_VOCAB, 1);
+    v->positions = sheaf__json_int(&r, "max_sequence_length", 1, MOST_PATCHES + 1, c->patches + 1);
+    v->norm_eps = sheaf__json_real(&r, "layernorm_epsilon", 0, 1, 1e-5);
+    if (r.st == NULL)
+        want_whole_heads(&r, v->hidden, v->heads);
+    want_word(&r, "model_class", "EVA2CLIPModel");
+    want_word(&r, "layernorm_order", "post");
+    want_bool(&r, "use_bias", true, true);
+    want_bool(&r, "use_final_layernorm", true, false);
+    want_int(&r, "pre_len", 1);
+    want_int(&r, "post_len", 0);
+    read_image(&r, c);
+    leave(all, &r);
+}
+
+static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
+{
+    sheaf_encoder *e = &c->encoder;
+    *e = standard_encoder;
+    double ratio = standard_mlp_ratio;
+    e->image = sheaf__json_int(all, "cross_image_pix", 1, MOST_PIXELS, standard_encoder.image);
+    const json_t *object = sheaf__json_object(all, "encoder_override");
+    if (object != NULL) {
+        sheaf_json_reader r = { object, "encoder_override.", NULL };
+        check_keys(&r, &(key_lists){ encoder_read_keys, NULL, NULL }, unknown);
+        e->layers = sheaf__json_int(&r, "layers", 1, SHEAF_MAX_COG_LAYERS, e->layers);
+        e->width = sheaf__json_int(&r, "width", 1, MOST_WIDTH, e->width);
+        e->head_width = sheaf__json_int(&r, "head_width", 1, MOST_HEADS, e->head_width);
+        e->embed = sheaf__json_int(&r, "embed_dim", 1, MOST_WIDTH, e->embed);
+        ratio = sheaf__json_real(&r, "mlp_ratio", 1e-3, 64, ratio);
+        leave(all, &r);
+    }
+    e->ffn = (int64_t)((double)e->width * ratio); /* as Python's int() */
+    if (all->st == NULL && e->image % e->patch != 0)
+        sheaf__json_fail(all, SHEAF_E_LAYOUT, "cross_image_pix", "a multiple of %" PRId64, e->patch);
+    if (all->st == NULL && e->ffn < 1)
+        sheaf__json_fail(all, SHEAF_E_LAYOUT, "encoder_override", "an MLP of at least one row");
+}
+
+void sheaf__config_read_sat(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)
+{
+    read_class(r, c);
+    if (r->st == NULL)
+        check_keys(r, &(key_lists){ read_keys, harmless_keys, unsupported_keys }, unknown);
+    if (r->st == NULL)
+        read_sizes(r, c);
+    if (r->st == NULL)
+        read_cross(r, c);
+    if (r->st == NULL)
+        read_vit(r, c, unknown);
+    if (r->st == NULL && c->family == SHEAF_COGAGENT)
+        read_encoder(r, c, unknown);
+}

@@ -1,0 +1,375 @@
+/* schema_cog.c - see schema_cog.h. The rows below are the table of names, shapes and SAT's
+ * partition (docs/layouts.md, "CogVLM and CogAgent"), in the order of SAT's files. */
+#include "schema/schema_cog.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
+
+/* Sizes that rows refer to. */
+typedef enum size_of {
+    NONE, ONE, HIDDEN, QKV, HEADS, HEAD, FFN, VOCAB, HALF_HEAD, PATCHES,
+    CROSS, CROSS_KV, CROSS_HEAD, CROSS_IN,
+    VIT, VIT_QKV, VIT_HEADS, VIT_HEAD, VIT_FFN, VIT_VOCAB, VIT_POSITIONS, VIT_PATCH, VIT_CHANNELS,
+    ENC, ENC_HEAD, ENC_FFN, ENC_EMBED, ENC_IMAGE, ENC_TOKENS, ENC_POSITIONS, ENC_PATCH, ENC_CHANNELS,
+    SIZES
+} size_of;
+
+/* How SAT divides a tensor: copies; along axis 0 in 1, 2 or 3 parts; along axis 1; or as a table. */
+typedef enum split { REP, COL, COL2, COL3, ROW, TABLE } split;
+
+typedef enum when { ALWAYS, AGENT, CROSS_LAYER } when;
+
+typedef struct row {
+    const char *name; /* '#' stands for the layer's number */
+    size_of shape[4];
+    split split;
+    size_of units, wide; /* things that stay whole, and their rows; NONE: each row is one */
+    sheaf_role role;
+    when when;
+    bool buffer;
+} row;
+
+#define LIN .role = SHEAF_LINEAR
+#define ANY .role = SHEAF_OTHER
+#define BY_HEAD HEADS, HEAD
+#define BY_VIT_HEAD VIT_HEADS, VIT_HEAD
+#define BY_CROSS_HEAD HEADS, CROSS_HEAD
+#define EVA "mixins.eva.vit_model."
+#define ADAPTER "mixins.eva.linear_proj."
+#define TOWER "mixins.encoder.vit.model."
+
+static const row head[] = {
+    { "mixins.lm.lm_head.weight", { VOCAB, HIDDEN }, COL, .role = SHEAF_HEAD },
+    { "mixins.eva.boi", { ONE, ONE, HIDDEN }, REP, ANY },
+    { "mixins.eva.eoi", { ONE, ONE, HIDDEN }, REP, ANY },
+    { "mixins.eva.pos_embed", { PATCHES, VIT }, REP, ANY, .when = AGENT },
+    { EVA "mixins.patch_embedding.proj.weight", { VIT, VIT_CHANNELS, VIT_PATCH, VIT_PATCH }, REP, ANY },
+    { EVA "mixins.patch_embedding.proj.bias", { VIT }, REP, ANY },
+    { EVA "transformer.word_embeddings.weight", { VIT_VOCAB, VIT }, TABLE, ANY },
+    { EVA "transformer.position_embeddings.weight", { VIT_POSITIONS, VIT }, REP, ANY },
+};
+
+#define VIT_LAYER EVA "transformer.layers.#."
+static const row vit_layer[] = {
+    { VIT_LAYER "input_layernorm.weight", { VIT }, REP, ANY },
+    { VIT_LAYER "input_layernorm.bias", { VIT }, REP, ANY },
+    { VIT_LAYER "attention.query_key_value.weight", { VIT_QKV, VIT }, COL3, BY_VIT_HEAD, LIN },
+    { VIT_LAYER "attention.query_key_value.bias", { VIT_QKV }, COL3, BY_VIT_HEAD, LIN },
+    { VIT_LAYER "attention.dense.weight", { VIT, VIT }, ROW, BY_VIT_HEAD, LIN },
+    { VIT_LAYER "attention.dense.bias", { VIT }, REP, LIN },
+    { VIT_LAYER "post_attention_layernorm.weight", { VIT }, REP, ANY },
+    { VIT_LAYER "post_attention_layernorm.bias", { VIT }, REP, ANY },
+    { VIT_LAYER "mlp.dense_h_to_4h.weight", { VIT_FFN, VIT }, COL, LIN },
+    { VIT_LAYER "mlp.dense_h_to_4h.bias", { VIT_FFN }, COL, LIN },
+    { VIT_LAYER "mlp.dense_4h_to_h.weight", { VIT, VIT_FFN }, ROW, LIN },
+    { VIT_LAYER "mlp.dense_4h_to_h.bias", { VIT }, REP, LIN },
+};
+
+static const row adapter[] = {
+    { ADAPTER "linear_proj.weight", { HIDDEN, VIT }, REP, LIN },
+    { ADAPTER "norm1.weight", { HIDDEN }, REP, ANY },
+    { ADAPTER "norm1.bias", { HIDDEN }, REP, ANY },
+    { ADAPTER "dense_h_to_4h.weight", { FFN, HIDDEN }, REP, LIN },
+    { ADAPTER "gate_proj.weight", { FFN, HIDDEN }, REP, LIN },
+    { ADAPTER "dense_4h_to_h.weight", { HIDDEN, FFN }, REP, LIN },
+};
+
+static const row text_gate[] = { { "mixins.mlp.gate_proj.#.weight", { FFN, HIDDEN }, COL, LIN } };
+static const row vision_up[] = { { "mixins.mlp.vision_dense_h_to_4h_list.#.weight", { FFN, HIDDEN }, COL, LIN } };
+static const row vision_down[] = { { "mixins.mlp.vision_dense_4h_to_h_list.#.weight", { HIDDEN, FFN }, ROW, LIN } };
+static const row vision_gate[] = { { "mixins.mlp.vision_gate_proj.#.weight", { FFN, HIDDEN }, COL, LIN } };
+static const row frequencies[] = {
+    { "mixins.rotary.rotary_emb.inv_freq", { HALF_HEAD }, REP, ANY, .buffer = true },
+};
+static const row vision_qkv[] = {
+    { "mixins.rotary.vision_query_key_value_list.#.weight", { QKV, HIDDEN }, COL3, BY_HEAD, LIN },
+};
+static const row vision_dense[] = { { "mixins.rotary.vision_dense_list.#.weight", { HIDDEN, HIDDEN }, ROW, BY_HEAD, LIN } };
+
+static const row tower_begin[] = {
+    { "mixins.encoder.pos_embed", { ENC_TOKENS, ENC }, REP, ANY },
+    { TOWER "cls_token", { ONE, ONE, ENC }, REP, ANY },
+    { TOWER "pos_embed", { ONE, ENC_POSITIONS, ENC }, REP, ANY },
+    { TOWER "patch_embed.proj.weight", { ENC, ENC_CHANNELS, ENC_PATCH, ENC_PATCH }, REP, ANY },
+    { TOWER "patch_embed.proj.bias", { ENC }, REP, ANY },
+    { TOWER "rope.freqs_cos", { ENC_TOKENS, ENC_HEAD }, REP, ANY, .buffer = true },
+    { TOWER "rope.freqs_sin", { ENC_TOKENS, ENC_HEAD }, REP, ANY, .buffer = true },
+};
+
+#define BLOCK TOWER "blocks.#."
+static const row tower_block[] = {
+    { BLOCK "norm1.weight", { ENC }, REP, ANY },
+    { BLOCK "norm1.bias", { ENC }, REP, ANY },
+    { BLOCK "attn.q_bias", { ENC }, REP, ANY },
+    { BLOCK "attn.v_bias", { ENC }, REP, ANY },
+    { BLOCK "attn.q_proj.weight", { ENC, ENC }, REP, LIN },
+    { BLOCK "attn.k_proj.weight", { ENC, ENC }, REP, LIN },
+    { BLOCK "attn.v_proj.weight", { ENC, ENC }, REP, LIN },
+    { BLOCK "attn.inner_attn_ln.weight", { ENC }, REP, ANY },
+    { BLOCK "attn.inner_attn_ln.bias", { ENC }, REP, ANY },
+    { BLOCK "attn.proj.weight", { ENC, ENC }, REP, LIN },
+    { BLOCK "attn.proj.bias", { ENC }, REP, LIN },
+    { BLOCK "attn.rope.freqs_cos", { ENC_TOKENS, ENC_HEAD }, REP, ANY, .buffer = true },
+    { BLOCK "attn.rope.freqs_sin", { ENC_TOKENS, ENC_HEAD }, REP, ANY, .buffer = true },
+    { BLOCK "norm2.weight", { ENC }, REP, ANY },
+    { BLOCK "norm2.bias", { ENC }, REP, ANY },
+    { BLOCK "mlp.w1.weight", { ENC_FFN, ENC }, REP, LIN },
+    { BLOCK "mlp.w1.bias", { ENC_FFN }, REP, LIN },
+    { BLOCK "mlp.w2.weight", { ENC_FFN, ENC }, REP, LIN },
+    { BLOCK "mlp.w2.bias", { ENC_FFN }, REP, LIN },
+    { BLOCK "mlp.ffn_ln.weight", { ENC_FFN }, REP, ANY },
+    { BLOCK "mlp.ffn_ln.bias", { ENC_FFN }, REP, ANY },
+    { BLOCK "mlp.w3.weight", { ENC, ENC_FFN }, REP, LIN },
+    { BLOCK "mlp.w3.bias", { ENC }, REP, LIN },
+};
+
+static const row tower_end[] = {
+    { TOWER "norm.weight", { ENC }, REP, ANY },
+    { TOWER "norm.bias", { ENC }, REP, ANY },
+    { TOWER "head.weight", { ENC_EMBED, ENC }, REP, LIN },
+    { TOWER "head.bias", { ENC_EMBED }, REP, LIN },
+};
+
+static const row table[] = {
+    { "transformer.word_embeddings.weight", { VOCAB, HIDDEN }, TABLE, .role = SHEAF_EMBED },
+};
+
+#define LAYER "transformer.layers.#."
+static const row layer[] = {
+    { LAYER "input_layernorm.weight", { HIDDEN }, REP, .role = SHEAF_NORM_IN },
+    { LAYER "attention.query_key_value.weight", { QKV, HIDDEN }, COL3, BY_HEAD, LIN },
+    { LAYER "attention.dense.weight", { HIDDEN, HIDDEN }, ROW, BY_HEAD, LIN },
+    { LAYER "post_attention_layernorm.weight", { HIDDEN }, REP, .role = SHEAF_NORM_POST },
+    { LAYER "cross_attention.query.weight", { CROSS, HIDDEN }, COL, BY_CROSS_HEAD, LIN, .when = CROSS_LAYER },
+    { LAYER "cross_attention.key_value.weight", { CROSS_KV, CROSS_IN }, COL2, BY_CROSS_HEAD, LIN, .when = CROSS_LAYER },
+    { LAYER "cross_attention.dense.weight", { HIDDEN, CROSS }, ROW, BY_CROSS_HEAD, LIN, .when = CROSS_LAYER },
+    { LAYER "post_cross_attention_layernorm.weight", { HIDDEN }, REP, ANY, .when = CROSS_LAYER },
+    { LAYER "mlp.dense_h_to_4h.weight", { FFN, HIDDEN }, COL, .role = SHEAF_UP },
+    { LAYER "mlp.dense_4h_to_h.weight", { HIDDEN, FFN }, ROW, .role = SHEAF_DOWN },
+};
+static const row final[] = { { "transformer.final_layernorm.weight", { HIDDEN }, REP, .role = SHEAF_NORM_FINAL } };
+
+#define ROWS(a) a, sizeof a / sizeof *a
+
+typedef enum stack { ONCE, TEXT, EXPERTS, VIT_STACK, ENC_STACK, STACKS } stack;
+
+static const struct block {
+    const row *rows;
+    size_t nrows;
+    stack over; /* repeated for each layer of */
+    when when;
+} blocks[] = {
+    { ROWS(head), ONCE },
+    { ROWS(vit_layer), VIT_STACK },
+    { ROWS(adapter), ONCE },
+    { ROWS(text_gate), TEXT },
+    { ROWS(vision_up), EXPERTS },
+    { ROWS(vision_down), EXPERTS },
+    { ROWS(vision_gate), EXPERTS },
+    { ROWS(frequencies), ONCE },
+    { ROWS(vision_qkv), EXPERTS },
+    { ROWS(vision_dense), EXPERTS },
+    { ROWS(tower_begin), ONCE, AGENT },
+    { ROWS(tower_block), ENC_STACK, AGENT },
+    { ROWS(tower_end), ONCE, AGENT },
+    { ROWS(table), ONCE },
+    { ROWS(layer), TEXT },
+    { ROWS(final), ONCE },
+};
+enum { BLOCKS = sizeof blocks / sizeof *blocks };
+
+typedef struct builder {
+    sheaf_schema *schema;
+    int64_t room;
+    int64_t size[SIZES];
+    int64_t repeat[STACKS];
+} builder;
+
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors");
+}
+
+static bool wanted(const sheaf_config *c, when when, int64_t layer)
+{
+    if (when == AGENT)
+        return c->family == SHEAF_COGAGENT;
+    return when == ALWAYS || (c->cross_layers[layer / 64] >> layer % 64 & 1) != 0;
+}
+
+static bool ends_with(const char *name, const char *tail)
+{
+    const size_t n = strlen(name), m = strlen(tail);
+    return n > m && strcmp(name + n - m, tail) == 0;
+}
+
+static sheaf_status *set_names(sheaf_tensor *t, const char *pattern, int64_t layer)
+{
+    const char *hash = strchr(pattern, '#');
+    const int n = hash == NULL ? asprintf(&t->name, "%s", pattern)
+                               : asprintf(&t->name, "%.*s%" PRId64 "%s", (int)(hash - pattern), pattern, layer, hash + 1);
+    if (n < 0) {
+        t->name = NULL;
+        return no_memory();
+    }
+    t->bias = ends_with(t->name, ".bias");
+    const size_t cut = t->bias ? 5 : ends_with(t->name, ".weight") ? 7 : 0;
+    t->module = strndup(t->name, (size_t)n - cut);
+    return t->module != NULL ? NULL : no_memory();
+}
+
+/* sheaf's own cut is SAT's where SAT divides; other tensors are whole on every rank. A small table
+ * is divided here, though SAT would copy it. */
+static void set_cut(const builder *b, sheaf_tensor *t, const row *row)
+{
+    if (row->split == REP || (row->split == TABLE && row->role != SHEAF_EMBED))
+        return;
+    const int axis = row->split == ROW ? 1 : 0;
+    const int parts = row->split == COL3 ? 3 : row->split == COL2 ? 2 : 1;
+    t->cut = (sheaf_cut){ .axis = axis, .slices = b->schema->slices, .nparts = parts };
+    for (int i = 0; i < parts; i++)
+        t->cut.part[i] = row->units == NONE ? (sheaf_part){ t->shape[axis], 1 }
+                                            : (sheaf_part){ b->size[row->units], b->size[row->wide] };
+    t->sat_split = row->split != TABLE || t->shape[0] >= LEAST_SPLIT_VOCAB;
+}
+
+static sheaf_status *add(builder *b, const row *row, int64_t layer)
+{
+    sheaf_schema *schema = b->schema;
+    if (schema->count == b->room) {
+        const int64_t room = b->room * 2 + 128;
+        sheaf_tensor *more = realloc(schema->tensor, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory();
+        schema->tensor = more;
+        b->room = room;
+    }
+    sheaf_tensor *t = &schema->tensor[schema->count++];
+    *t = (sheaf_tensor){ .role = row->role, .buffer = row->buffer, .layer = (int)layer, .in_axis = -1, .out_axis = -1,
+                         .shape = { 1, 1, 1, 1 }, .cut = { .slices = schema->slices } };
+    for (; t->ndim < 4 && row->shape[t->ndim] != NONE; t->ndim++)
+        t->shape[t->ndim] = b->size[row->shape[t->ndim]];
+    sheaf_status *st = set_names(t, row->name, layer);
+    if (st != NULL)
+        return st;
+    const bool embed = row->role == SHEAF_EMBED;
+    if (t->ndim == 2 && row->role != SHEAF_OTHER) {
+        t->in_axis = embed ? 0 : 1;
+        t->out_axis = embed ? 1 : 0;
+    }
+    set_cut(b, t, row);
+    return NULL;
+}
+
+/* What the config says itself; products come after the check. */
+static void set_sizes(builder *b)
+{
+    const sheaf_config *c = &b->schema->config;
+    const sheaf_vit *v = &c->vit;
+    const sheaf_encoder *e = &c->encoder;
+    const int64_t size[SIZES] = {
+        [ONE] = 1, [HIDDEN] = c->hidden, [HEADS] = c->heads, [HEAD] = c->head_dim, [FFN] = c->ffn, [VOCAB] = c->vocab,
+        [PATCHES] = c->patches, [CROSS_HEAD] = c->cross_head_dim, [CROSS_IN] = c->cross_width,
+        [VIT] = v->hidden, [VIT_HEADS] = v->heads, [VIT_FFN] = v->ffn, [VIT_VOCAB] = v->vocab,
+        [VIT_POSITIONS] = v->positions, [VIT_PATCH] = v->patch, [VIT_CHANNELS] = v->channels,
+        [ENC] = e->width, [ENC_HEAD] = e->head_width, [ENC_FFN] = e->ffn, [ENC_EMBED] = e->embed, [ENC_IMAGE] = e->image,
+        [ENC_PATCH] = e->patch, [ENC_CHANNELS] = e->channels,
+    };
+    memcpy(b->size, size, sizeof size);
+    b->repeat[ONCE] = 1;
+    b->repeat[TEXT] = c->layers;
+    b->repeat[EXPERTS] = c->experts;
+    b->repeat[VIT_STACK] = v->layers;
+    b->repeat[ENC_STACK] = e->layers;
+}
+
+static void set_products(builder *b)
+{
+    int64_t *s = b->size;
+    const int64_t side = s[ENC_PATCH] > 0 ? s[ENC_IMAGE] / s[ENC_PATCH] : 0;
+    s[QKV] = 3 * s[HIDDEN];
+    s[HALF_HEAD] = s[HEAD] / 2;
+    s[CROSS] = s[HEADS] * s[CROSS_HEAD];
+    s[CROSS_KV] = 2 * s[CROSS];
+    s[VIT_QKV] = 3 * s[VIT];
+    s[VIT_HEAD] = s[VIT] / s[VIT_HEADS];
+    s[ENC_TOKENS] = side * side;
+    s[ENC_POSITIONS] = side * side + 1;
+}
+
+/* Callers may hand in a config they made themselves, not one that was read. */
+static sheaf_status *check_sizes(const builder *b)
+{
+    const sheaf_config *c = &b->schema->config;
+    static const struct { const char *name; size_of size; int64_t most; when when; } rows[] = {
+        { "vocab", VOCAB, INT32_MAX },       { "hidden", HIDDEN, 1 << 24 },          { "ffn", FFN, 1 << 24 },
+        { "heads", HEADS, 1 << 16 },         { "head_dim", HEAD, 1 << 16 },          { "patches", PATCHES, 1 << 24 },
+        { "cross_head_dim", CROSS_HEAD, 1 << 16, CROSS_LAYER }, { "cross_width", CROSS_IN, 1 << 24, CROSS_LAYER },
+        { "vit.hidden", VIT, 1 << 24 },      { "vit.heads", VIT_HEADS, 1 << 16 },    { "vit.ffn", VIT_FFN, 1 << 24 },
+        { "vit.vocab", VIT_VOCAB, INT32_MAX }, { "vit.positions", VIT_POSITIONS, 1 << 25 }, { "vit.patch", VIT_PATCH, 1 << 16 },
+        { "vit.channels", VIT_CHANNELS, 1 << 10 },
+        { "encoder.width", ENC, 1 << 24, AGENT }, { "encoder.head_width", ENC_HEAD, 1 << 16, AGENT },
+        { "encoder.ffn", ENC_FFN, INT64_C(1) << 31, AGENT }, { "encoder.embed", ENC_EMBED, 1 << 24, AGENT },
+        { "encoder.image", ENC_IMAGE, 1 << 16, AGENT }, { "encoder.patch", ENC_PATCH, 1 << 16, AGENT },
+        { "encoder.channels", ENC_CHANNELS, 1 << 10, AGENT },
+    };
+    static const char *const stacks[STACKS] = { "", "layers", "experts", "vit.layers", "encoder.layers" };
+    bool cross = false;
+    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
+        cross = cross || c->cross_layers[i] != 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const bool used = rows[i].when == CROSS_LAYER ? cross : wanted(c, rows[i].when, 0);
+        const int64_t value = b->size[rows[i].size];
+        if (used && (value < 1 || value > rows[i].most))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", rows[i].name), "1 to %" PRId64,
+                                              rows[i].most), "%" PRId64, value);
+    }
+    for (int i = TEXT; i < STACKS; i++)
+        if ((i != ENC_STACK || c->family == SHEAF_COGAGENT) && (b->repeat[i] < 1 || b->repeat[i] > SHEAF_MAX_COG_LAYERS))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", stacks[i]), "1 to %d",
+                                              SHEAF_MAX_COG_LAYERS), "%" PRId64, b->repeat[i]);
+    if (c->heads * c->head_dim != c->hidden || c->head_dim % 2 != 0 || c->vit.hidden % c->vit.heads != 0 ||
+        c->experts > c->layers)
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"), "whole heads, of an even width in the text model, "
+                              "and no more layers with experts than layers");
+    if (c->family == SHEAF_COGAGENT && c->encoder.image % c->encoder.patch != 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.image"), "whole patches");
+    return NULL;
+}
+
+static int by_name(const void *a, const void *b, void *tensors)
+{
+    const sheaf_tensor *t = tensors;
+    return strcmp(t[*(const int64_t *)a].name, t[*(const int64_t *)b].name);
+}
+
+sheaf_status *sheaf__schema_cog(sheaf_schema *schema)
+{
+    builder b = { schema };
+    set_sizes(&b);
+    sheaf_status *st = check_sizes(&b);
+    if (st == NULL)
+        set_products(&b);
+    for (int i = 0; i < BLOCKS && st == NULL; i++) {
+        const struct block *block = &blocks[i];
+        if (!wanted(&schema->config, block->when, 0))
+            continue;
+        for (int64_t n = 0; n < b.repeat[block->over] && st == NULL; n++)
+            for (size_t r = 0; r < block->nrows && st == NULL; r++)
+                if (wanted(&schema->config, block->rows[r].when, n))
+                    st = add(&b, &block->rows[r], block->over == ONCE ? -1 : n);
+    }
+    if (st != NULL)
+        return st;
+    schema->by_name = malloc((size_t)schema->count * sizeof *schema->by_name);
+    if (schema->by_name == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < schema->count; i++)
+        schema->by_name[i] = i;
+    qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name, schema->tensor);
+    return NULL;
+}

@@ -1,0 +1,320 @@
+/* schema_cog_test.c - CogVLM and CogAgent: every recorded list of tensors, cuts by hand, keys that are refused. */
+#include "tests/check.h"
+#include "tests/golden.h"
+
+#include <dirent.h>
+#include <jansson.h>
+
+#include "sheaf/schema.h"
+
+/* The model_config.json that SAT would write for a recorded config.json: {"config", "encoder_override"}. */
+static json_t *recorded(const char *dir)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    json_t *file = json_load_file(path, 0, NULL), *config = json_object_get(file, "config");
+    if (!json_is_object(json_object_get(config, "eva_args"))) {
+        json_decref(file);
+        return NULL;
+    }
+    json_incref(config);
+    const bool agent = json_object_get(config, "cross_image_pix") != NULL;
+    json_object_set_new(config, "model_class", json_string(agent ? "CogAgentModel" : "CogVLMModel"));
+    json_t *tower = json_object_get(file, "encoder_override");
+    if (json_is_object(tower))
+        json_object_set(config, "encoder_override", tower);
+    json_decref(file);
+    return config;
+}
+
+static sheaf_status *parse(sheaf_config *c, const json_t *config)
+{
+    char *text = json_dumps(config, 0);
+    sheaf_status *st = sheaf_config_parse(c, text, strlen(text));
+    free(text);
+    return st;
+}
+
+static sheaf_schema *schema_of(const char *model, int slices)
+{
+    json_t *config = recorded(golden(model));
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    assert_non_null(config);
+    CHECK_OK(parse(&c, config));
+    CHECK_OK(sheaf_schema_new(&schema, &c, slices));
+    sheaf_config_release(&c);
+    json_decref(config);
+    return schema;
+}
+
+static void check_list(const char *dir, const sheaf_schema *schema)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/parameters.json", dir);
+    json_t *list = json_load_file(path, 0, NULL);
+    assert_true(json_is_array(list));
+    assert_int_equal(schema->count, json_array_size(list));
+    for (int64_t i = 0; i < schema->count; i++) {
+        const json_t *row = json_array_get(list, (size_t)i), *shape = json_array_get(row, 1);
+        const sheaf_tensor *t = &schema->tensor[i];
+        assert_string_equal(t->name, json_string_value(json_array_get(row, 0)));
+        assert_ptr_equal(sheaf_schema_find(schema, t->name), t);
+        assert_int_equal(t->ndim, json_array_size(shape));
+        for (int d = 0; d < 4; d++)
+            if (t->shape[d] != (d < t->ndim ? json_integer_value(json_array_get(shape, (size_t)d)) : 1))
+                fail_msg("%s: axis %d is %lld", t->name, d, (long long)t->shape[d]);
+        if (t->buffer != (strcmp(json_string_value(json_array_get(row, 2)), "buffer") == 0))
+            fail_msg("%s: buffer", t->name);
+        if (t->sat_split != json_is_true(json_array_get(row, 3)))
+            fail_msg("%s: split", t->name);
+        if (t->sat_split && t->cut.nparts == 0)
+            fail_msg("%s: SAT divides it and there is no cut", t->name);
+    }
+    json_decref(list);
+}
+
+static void test_schema__is_every_recorded_list(void **state)
+{
+    char room[512];
+    DIR *list = opendir(golden_root(room));
+    int n = 0;
+    assert_non_null(list);
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
+        char dir[1024];
+        snprintf(dir, sizeof dir, "%s/%s", room, entry->d_name);
+        json_t *config = recorded(dir);
+        if (config == NULL)
+            continue;
+        sheaf_config c;
+        sheaf_schema *schema = NULL;
+        CHECK_OK(parse(&c, config));
+        assert_null(c.unknown_keys);
+        CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+        check_list(dir, schema);
+        sheaf_schema_free(schema);
+        sheaf_config_release(&c);
+        json_decref(config);
+        n++;
+    }
+    closedir(list);
+    assert_true(n >= 2);
+}
+
+/* Hidden 32 in 8 heads of 4, cross 8 heads of 6, MLP 64, vocabulary 1000, ViT 16 in 8 heads: golden/cogagent. */
+static void test_cuts__by_hand(void **state)
+{
+    static const struct { const char *name; int axis, parts; int64_t units, wide; int in, out; } rows[] = {
+        { "transformer.word_embeddings.weight", 0, 1, 1000, 1, 0, 1 },
+        { "mixins.lm.lm_head.weight", 0, 1, 1000, 1, 1, 0 },
+        { "transformer.layers.1.attention.query_key_value.weight", 0, 3, 8, 4, 1, 0 },
+        { "transformer.layers.1.attention.dense.weight", 1, 1, 8, 4, 1, 0 },
+        { "transformer.layers.1.cross_attention.query.weight", 0, 1, 8, 6, 1, 0 },
+        { "transformer.layers.1.cross_attention.key_value.weight", 0, 2, 8, 6, 1, 0 },
+        { "transformer.layers.1.cross_attention.dense.weight", 1, 1, 8, 6, 1, 0 },
+        { "transformer.layers.1.mlp.dense_h_to_4h.weight", 0, 1, 64, 1, 1, 0 },
+        { "transformer.layers.1.mlp.dense_4h_to_h.weight", 1, 1, 64, 1, 1, 0 },
+        { "mixins.rotary.vision_query_key_value_list.0.weight", 0, 3, 8, 4, 1, 0 },
+        { "mixins.mlp.vision_gate_proj.1.weight", 0, 1, 64, 1, 1, 0 },
+        { "mixins.eva.vit_model.transformer.layers.0.attention.query_key_value.weight", 0, 3, 8, 2, 1, 0 },
+        { "mixins.eva.vit_model.transformer.layers.0.attention.query_key_value.bias", 0, 3, 8, 2, -1, -1 },
+        { "mixins.eva.vit_model.transformer.layers.0.attention.dense.bias", 0, 0, 0, 0, -1, -1 },
+        { "mixins.eva.vit_model.transformer.word_embeddings.weight", 0, 0, 0, 0, -1, -1 },
+        { "mixins.eva.linear_proj.gate_proj.weight", 0, 0, 0, 0, 1, 0 },
+        { "mixins.encoder.vit.model.blocks.2.mlp.w1.weight", 0, 0, 0, 0, 1, 0 },
+    };
+    sheaf_schema *schema = schema_of("cogagent", 8);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
+        if (t == NULL || t->cut.nparts != rows[i].parts || t->in_axis != rows[i].in || t->out_axis != rows[i].out)
+            fail_msg("%s", rows[i].name);
+        if (t->cut.nparts == 0)
+            continue;
+        if (t->cut.axis != rows[i].axis || t->cut.part[0].units != rows[i].units || t->cut.part[0].rows_per_unit != rows[i].wide)
+            fail_msg("%s: cut", rows[i].name);
+        for (int p = 1; p < t->cut.nparts; p++)
+            assert_memory_equal(&t->cut.part[p], &t->cut.part[0], sizeof t->cut.part[0]);
+        CHECK_OK(sheaf_cut_check(&t->cut, t->shape[t->cut.axis]));
+    }
+    assert_ptr_equal(sheaf_schema_get(schema, SHEAF_EMBED, -1, false), sheaf_schema_find(schema, rows[0].name));
+    assert_string_equal(sheaf_schema_get(schema, SHEAF_NORM_IN, 1, false)->name, "transformer.layers.1.input_layernorm.weight");
+    assert_null(sheaf_schema_find(schema, "transformer.layers.2.input_layernorm.weight"));
+    assert_null(sheaf_schema_find(schema, ""));
+    assert_string_equal(sheaf_schema_find(schema, rows[12].name)->module,
+                        "mixins.eva.vit_model.transformer.layers.0.attention.query_key_value");
+    assert_true(sheaf_schema_find(schema, rows[12].name)->bias);
+    sheaf_schema_free(schema);
+}
+
+static void test_sizes__of_the_released_models(void **state)
+{
+    /* 17,637,948,928 parameters for CogVLM 224, 18,291,033,280 for CogAgent, as counted by upstream's users. */
+    static const char text[] =
+        "{\"model_class\":\"%s\",\"num_layers\":32,\"hidden_size\":4096,\"num_attention_heads\":32,\"vocab_size\":32000,"
+        "\"layernorm_order\":\"pre\",\"model_parallel_size\":1,\"max_sequence_length\":4096,\"use_bias\":false,"
+        "\"inner_hidden_size\":11008,\"image_length\":256,%s\"eva_args\":{\"model_class\":\"EVA2CLIPModel\","
+        "\"num_layers\":63,\"hidden_size\":1792,\"num_attention_heads\":16,\"vocab_size\":1,\"layernorm_order\":\"post\","
+        "\"max_sequence_length\":257,\"inner_hidden_size\":15360,\"use_final_layernorm\":false,\"layernorm_epsilon\":1e-06,"
+        "\"image_size\":[224,224],\"pre_len\":1,\"post_len\":0,\"in_channels\":3,\"patch_size\":14},\"bos_token_id\":1,"
+        "\"eos_token_id\":2,\"pad_token_id\":32000,\"use_neft_noise\":true}";
+    static const char *const agent = "\"is_decoder\":true,\"cross_attn_hidden_size\":1024,\"cross_image_pix\":1120,"
+                                     "\"cross_hidden_size_per_attention_head\":32,\"encoder_args\":{},";
+    static const int64_t want[2] = { 17637948928, 18291033280 };
+    for (int i = 0; i < 2; i++) {
+        char buffer[2000];
+        sheaf_config c;
+        sheaf_schema *schema = NULL;
+        const int n = snprintf(buffer, sizeof buffer, text, i == 0 ? "CogVLMModel" : "FineTuneTestCogAgentModel", i == 0 ? "" : agent);
+        CHECK_OK(sheaf_config_parse(&c, buffer, (size_t)n));
+        CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+        int64_t parameters = 0;
+        for (int64_t t = 0; t < schema->count; t++) {
+            const int64_t *d = schema->tensor[t].shape;
+            parameters += schema->tensor[t].buffer ? 0 : d[0] * d[1] * d[2] * d[3];
+        }
+        assert_int_equal(parameters, want[i]);
+        assert_int_equal(c.pad, 0); /* outside the table */
+        assert_string_equal(sheaf_family_name(c.family), i == 0 ? "cogvlm" : "cogagent");
+        CHECK_FAILS(sheaf_family_check_runs(c.family), SHEAF_E_UNSUPPORTED, "info, verify, convert and merge work");
+        sheaf_schema_free(schema);
+        sheaf_config_release(&c);
+    }
+}
+
+static void test_small_tables__are_whole_in_files_and_cut_in_training(void **state)
+{
+    json_t *config = recorded(golden("cogvlm"));
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    json_object_set_new(config, "vocab_size", json_integer(999));
+    CHECK_OK(parse(&c, config));
+    CHECK_OK(sheaf_schema_new(&schema, &c, 4));
+    const sheaf_tensor *table = sheaf_schema_get(schema, SHEAF_EMBED, -1, false), *head = sheaf_schema_get(schema, SHEAF_HEAD, -1, false);
+    assert_true(!table->sat_split && table->cut.nparts == 1 && head->sat_split);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+    json_decref(config);
+}
+
+static void test_experts__are_in_the_first_32_layers(void **state)
+{
+    json_t *config = recorded(golden("cogvlm"));
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    json_object_set_new(config, "num_layers", json_integer(40));
+    CHECK_OK(parse(&c, config));
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    assert_non_null(sheaf_schema_find(schema, "mixins.mlp.gate_proj.39.weight"));
+    assert_non_null(sheaf_schema_find(schema, "mixins.mlp.vision_gate_proj.31.weight"));
+    assert_null(sheaf_schema_find(schema, "mixins.mlp.vision_gate_proj.32.weight"));
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+    json_decref(config);
+}
+
+static void test_cross_attention__is_where_is_decoder_says_so(void **state)
+{
+    json_t *config = recorded(golden("cogagent"));
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    json_array_set_new(json_object_get(config, "is_decoder"), 0, json_false());
+    CHECK_OK(parse(&c, config));
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    assert_null(sheaf_schema_find(schema, "transformer.layers.0.cross_attention.query.weight"));
+    assert_non_null(sheaf_schema_find(schema, "transformer.layers.1.cross_attention.query.weight"));
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+    json_decref(config);
+}
+
+static void test_config__refuses_by_name(void **state)
+{
+    static const struct { const char *object, *change; sheaf_code code; const char *part; } rows[] = {
+        { NULL, "{\"model_class\":\"CogVLModel\"}", SHEAF_E_UNSUPPORTED, "the nearest known name is \"CogVLMModel\"" },
+        { NULL, "{\"model_class\":7}", SHEAF_E_FORMAT, "'model_class'" },
+        { NULL, "{\"num_layers\":0}", SHEAF_E_FORMAT, "'num_layers'" },
+        { NULL, "{\"num_attention_heads\":7}", SHEAF_E_LAYOUT, "a number that divides hidden_size" },
+        { NULL, "{\"num_attention_heads\":32}", SHEAF_E_LAYOUT, "heads of an even width | 1" },
+        { NULL, "{\"use_bias\":true}", SHEAF_E_UNSUPPORTED, "'use_bias'" },
+        { NULL, "{\"use_bias\":null}", SHEAF_E_UNSUPPORTED, "SAT takes an absent key as the opposite" },
+        { NULL, "{\"layernorm_order\":\"sandwich\"}", SHEAF_E_UNSUPPORTED, "\"pre\"" },
+        { NULL, "{\"num_multi_query_heads\":4}", SHEAF_E_UNSUPPORTED, "'num_multi_query_heads'" },
+        { NULL, "{\"num_experts\":2}", SHEAF_E_UNSUPPORTED, "mixture of experts" },
+        { NULL, "{\"use_ptuning\":true}", SHEAF_E_UNSUPPORTED, "'use_ptuning'" },
+        { NULL, "{\"encoder_args\":{\"depth\":2}}", SHEAF_E_UNSUPPORTED, "'encoder_args'" },
+        { NULL, "{\"is_decoder\":[true]}", SHEAF_E_LAYOUT, "one for each of the 2 layers" },
+        { NULL, "{\"is_decoder\":[true,1]}", SHEAF_E_FORMAT, "'is_decoder'" },
+        { NULL, "{\"image_length\":25}", SHEAF_E_LAYOUT, "an image of 25 patches" },
+        { NULL, "{\"cross_image_pix\":113}", SHEAF_E_LAYOUT, "'cross_image_pix'" },
+        { NULL, "{\"eva_args\":null}", SHEAF_E_FORMAT, "'eva_args'" },
+        { NULL, "{\"bos_token_id\":1000}", SHEAF_E_LAYOUT, "'bos_token_id'" },
+        { "eva_args", "{\"model_class\":\"ViTModel\"}", SHEAF_E_UNSUPPORTED, "'eva_args.model_class'" },
+        { "eva_args", "{\"use_bias\":false}", SHEAF_E_UNSUPPORTED, "'eva_args.use_bias'" },
+        { "eva_args", "{\"use_final_layernorm\":true}", SHEAF_E_UNSUPPORTED, "'eva_args.use_final_layernorm'" },
+        { "eva_args", "{\"num_attention_heads\":3}", SHEAF_E_LAYOUT, "'eva_args.num_attention_heads'" },
+        { "eva_args", "{\"image_size\":[56]}", SHEAF_E_LAYOUT, "'eva_args.image_size'" },
+        { "eva_args", "{\"pre_len\":2}", SHEAF_E_UNSUPPORTED, "'eva_args.pre_len'" },
+        { "encoder_override", "{\"mlp_ratio\":0.01}", SHEAF_E_LAYOUT, "'encoder_override'" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        json_t *config = recorded(golden("cogagent")), *change = json_loads(rows[i].change, 0, NULL);
+        sheaf_config c;
+        json_object_update(rows[i].object == NULL ? config : json_object_get(config, rows[i].object), change);
+        CHECK_FAILS(parse(&c, config), rows[i].code, rows[i].part);
+        json_decref(config);
+        json_decref(change);
+    }
+}
+
+static void test_config__keeps_unknown_keys(void **state)
+{
+    json_t *config = recorded(golden("cogagent"));
+    sheaf_config c;
+    json_object_set_new(config, "my_note", json_true());
+    json_object_set_new(json_object_get(config, "eva_args"), "my_vit_note", json_true());
+    CHECK_OK(parse(&c, config));
+    assert_string_equal(c.unknown_keys, "my_note,eva_args.my_vit_note");
+    sheaf_config_release(&c);
+    json_decref(config);
+}
+
+static void test_schema__refuses_a_config_made_wrong(void **state)
+{
+    json_t *config = recorded(golden("cogagent"));
+    sheaf_config good, c;
+    sheaf_schema *schema = NULL;
+    CHECK_OK(parse(&good, config));
+#define WITH(field, value, part)                                                     \
+    c = good;                                                                        \
+    c.field = (value);                                                               \
+    CHECK_FAILS(sheaf_schema_new(&schema, &c, 8), SHEAF_E_LAYOUT, part)
+    WITH(layers, 5000, "config: layers");
+    WITH(experts, 3, "whole heads");
+    WITH(encoder.layers, 0, "config: encoder.layers");
+    WITH(encoder.patch, 0, "config: encoder.patch");
+    WITH(encoder.image, 113, "config: encoder.image");
+    WITH(cross_head_dim, INT64_MAX, "config: cross_head_dim");
+    WITH(encoder.ffn, -1, "config: encoder.ffn");
+    WITH(cross_head_dim, 0, "config: cross_head_dim");
+    WITH(vit.heads, 5, "whole heads");
+    WITH(vit.layers, INT64_MAX, "config: vit.layers");
+    assert_null(schema);
+    sheaf_config_release(&good);
+    json_decref(config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schema__is_every_recorded_list),
+        cmocka_unit_test(test_cuts__by_hand),
+        cmocka_unit_test(test_sizes__of_the_released_models),
+        cmocka_unit_test(test_small_tables__are_whole_in_files_and_cut_in_training),
+        cmocka_unit_test(test_experts__are_in_the_first_32_layers),
+        cmocka_unit_test(test_cross_attention__is_where_is_decoder_says_so),
+        cmocka_unit_test(test_config__refuses_by_name),
+        cmocka_unit_test(test_config__keeps_unknown_keys),
+        cmocka_unit_test(test_schema__refuses_a_config_made_wrong),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
