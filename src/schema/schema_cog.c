@@ -21,6 +21,12 @@ typedef enum size_of {
 /* How SAT divides a tensor: copies; along axis 0 in 1, 2 or 3 parts; along axis 1; or as a table. */
 typedef enum split { REP, COL, COL2, COL3, ROW, TABLE } split;
 
+static int parts_of(split split)
+{
+    static const int parts[] = { [REP] = 0, [COL] = 1, [COL2] = 2, [COL3] = 3, [ROW] = 1, [TABLE] = 1 };
+    return parts[split];
+}
+
 typedef enum when { ALWAYS, AGENT, CROSS_LAYER } when;
 
 typedef struct row {
@@ -182,6 +188,31 @@ static const struct block {
 };
 enum { BLOCKS = sizeof blocks / sizeof *blocks };
 
+/* Is `name` the pattern with a number, written plainly, for its '#'? */
+static bool matches(const char *pattern, const char *name)
+{
+    const char *hash = strchr(pattern, '#');
+    if (hash == NULL)
+        return strcmp(pattern, name) == 0;
+    const size_t before = (size_t)(hash - pattern), digits = strncmp(pattern, name, before) == 0 ? strspn(name + before, "0123456789") : 0;
+    return digits > 0 && digits < 10 && (digits == 1 || name[before] != '0') && strcmp(name + before + digits, hash + 1) == 0;
+}
+
+bool sheaf__sat_rule_of(sheaf_sat_rule *out, const char *name)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        for (size_t r = 0; r < blocks[i].nrows; r++) {
+            const row *row = &blocks[i].rows[r];
+            if (!matches(row->name, name))
+                continue;
+            *out = (sheaf_sat_rule){ .axis = row->split == ROW, .parts = parts_of(row->split), .table = row->split == TABLE,
+                                     .buffer = row->buffer, .tower = blocks[i].when == AGENT || row->when == AGENT,
+                                     .cross = row->when == CROSS_LAYER };
+            return true;
+        }
+    return false;
+}
+
 typedef struct builder {
     sheaf_schema *schema;
     int64_t room;
@@ -229,7 +260,7 @@ static void set_cut(const builder *b, sheaf_tensor *t, const row *row)
     if (row->split == REP || (row->split == TABLE && row->role != SHEAF_EMBED))
         return;
     const int axis = row->split == ROW ? 1 : 0;
-    const int parts = row->split == COL3 ? 3 : row->split == COL2 ? 2 : 1;
+    const int parts = parts_of(row->split);
     t->cut = (sheaf_cut){ .axis = axis, .slices = b->schema->slices, .nparts = parts };
     for (int i = 0; i < parts; i++)
         t->cut.part[i] = row->units == NONE ? (sheaf_part){ t->shape[axis], 1 }

@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <jansson.h>
 
-#include "sheaf/schema.h"
+#include "schema/schema_cog.h"
 
 /* The model_config.json that SAT would write for a recorded config.json: {"config", "encoder_override"}. */
 static json_t *recorded(const char *dir)
@@ -70,6 +70,11 @@ static void check_list(const char *dir, const sheaf_schema *schema)
             fail_msg("%s: split", t->name);
         if (t->sat_split && t->cut.nparts == 0)
             fail_msg("%s: SAT divides it and there is no cut", t->name);
+        sheaf_sat_rule rule;
+        assert_true(sheaf__sat_rule_of(&rule, t->name));
+        const bool split = rule.table ? t->shape[0] >= 1000 : rule.parts > 0;
+        if (split != t->sat_split || rule.buffer != t->buffer || (split && (rule.axis != t->cut.axis || rule.parts != t->cut.nparts)))
+            fail_msg("%s: the rule of its name", t->name);
     }
     json_decref(list);
 }
@@ -144,6 +149,25 @@ static void test_cuts__by_hand(void **state)
                         "mixins.eva.vit_model.transformer.layers.0.attention.query_key_value");
     assert_true(sheaf_schema_find(schema, rows[12].name)->bias);
     sheaf_schema_free(schema);
+}
+
+static void test_rules__know_names_and_no_others(void **state)
+{
+    static const char *const strangers[] = {
+        "", "transformer.layers..input_layernorm.weight", "transformer.layers.01.input_layernorm.weight",
+        "transformer.layers.1.input_layernorm.weights", "transformer.layers.1.attention.dense.original.weight",
+        "transformer.layers.-1.input_layernorm.weight", "transformer.layers.1234567890.input_layernorm.weight",
+        "transformer.layers.#.input_layernorm.weight", "mixins.encoder", "model.norm.weight",
+    };
+    sheaf_sat_rule rule;
+    for (size_t i = 0; i < ARRAY_LEN(strangers); i++)
+        if (sheaf__sat_rule_of(&rule, strangers[i]))
+            fail_msg("'%s' is known", strangers[i]);
+    assert_true(sheaf__sat_rule_of(&rule, "mixins.eva.pos_embed") && rule.tower && !rule.cross && rule.parts == 0);
+    assert_true(sheaf__sat_rule_of(&rule, "mixins.encoder.vit.model.blocks.22.attn.rope.freqs_cos") && rule.tower && rule.buffer);
+    assert_true(sheaf__sat_rule_of(&rule, "transformer.layers.31.cross_attention.key_value.weight") && rule.cross && !rule.tower &&
+                rule.parts == 2 && rule.axis == 0);
+    assert_true(sheaf__sat_rule_of(&rule, "mixins.mlp.vision_dense_4h_to_h_list.0.weight") && rule.axis == 1 && !rule.tower);
 }
 
 static void test_sizes__of_the_released_models(void **state)
@@ -308,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schema__is_every_recorded_list),
         cmocka_unit_test(test_cuts__by_hand),
+        cmocka_unit_test(test_rules__know_names_and_no_others),
         cmocka_unit_test(test_sizes__of_the_released_models),
         cmocka_unit_test(test_small_tables__are_whole_in_files_and_cut_in_training),
         cmocka_unit_test(test_experts__are_in_the_first_32_layers),
