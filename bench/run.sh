@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # run.sh - `./run bench`: sheaf beside PyTorch + PEFT, in turns, on the same files.
 #
+# `./run bench checkpoints` compares merging and resharding with cp and PEFT instead.
+#
 # Needs python3 with venv and a network once, to put the rivals into
 # build/bench-venv. Arguments go to compare.py (see its --help).
 set -euo pipefail
@@ -8,6 +10,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=build/bench
 mkdir -p "$work"
 . bench/rivals.sh
+
+case ${1:-} in
+    checkpoints) shift; exec "$rivals_python" bench/checkpoints.py --work "$work" "$@" ;;
+esac
 
 for model in mini:8192 tiny1b-4l:32000; do
     name=${model%:*}
