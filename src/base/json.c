@@ -66,8 +66,9 @@ static sheaf_status *parse_scalar(json_t **out, sheaf_json_scan *scan, char c)
     sheaf_status *st = NULL;
     if (c == '"') {
         char *text = NULL;
-        st = sheaf__scan_string(scan, &text);
-        *out = st == NULL ? json_string_nocheck(text) : NULL;
+        size_t size = 0;
+        st = sheaf__scan_value_string(scan, &text, &size);
+        *out = st == NULL ? json_stringn_nocheck(text, size) : NULL;
         free(text);
     } else if (c == '-' || (c >= '0' && c <= '9')) {
         bool whole = false;
@@ -93,15 +94,27 @@ static sheaf_status *parse_value(json_t **out, sheaf_json_scan *scan, int depth)
     return c == '{' || c == '[' ? parse_container(out, scan, depth, c == '{') : parse_scalar(out, scan, c);
 }
 
+/* The only value of the text. */
+static sheaf_status *parse_all(json_t **out, sheaf_json_scan *scan)
+{
+    json_t *root = NULL;
+    sheaf_status *st = parse_value(&root, scan, 0);
+    if (st == NULL)
+        st = sheaf__scan_end(scan);
+    if (st == NULL)
+        *out = root;
+    else
+        json_decref(root);
+    return st;
+}
+
 sheaf_status *sheaf__json_parse(json_t **out, const char *text, size_t size)
 {
     sheaf_json_scan scan;
     json_t *root = NULL;
     sheaf_status *st = sheaf__scan_init(&scan, text, size, true);
     if (st == NULL)
-        st = parse_value(&root, &scan, 0);
-    if (st == NULL)
-        st = sheaf__scan_end(&scan);
+        st = parse_all(&root, &scan);
     if (st == NULL && !json_is_object(root)) {
         char shown[96];
         st = sheaf_fail(SHEAF_E_FORMAT, "top level of the JSON");
@@ -114,6 +127,21 @@ sheaf_status *sheaf__json_parse(json_t **out, const char *text, size_t size)
     return st;
 }
 
+sheaf_status *sheaf__json_parse_line(json_t **out, const char *text, size_t size)
+{
+    sheaf_json_scan scan;
+    sheaf_status *why = sheaf__scan_init_line(&scan, text, size);
+    if (why == NULL)
+        why = parse_all(out, &scan);
+    if (why == NULL || sheaf_status_code(why) == SHEAF_E_MEMORY)
+        return why;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "not a record");
+    sheaf_expected(st, "one JSON object; at %s: %s", sheaf_status_where(why), sheaf_status_expected(why));
+    sheaf_found(st, "%s", sheaf_status_found(why));
+    sheaf_status_free(why);
+    return st;
+}
+
 sheaf_status *sheaf__json_load(json_t **out, const char *path)
 {
     char *text = NULL;
@@ -122,6 +150,24 @@ sheaf_status *sheaf__json_load(json_t **out, const char *path)
     if (st == NULL)
         st = sheaf_in(sheaf__json_parse(out, text, size), "%s", path);
     free(text);
+    return st;
+}
+
+sheaf_status *sheaf__json_text(char **out, const json_t *value, size_t flags)
+{
+    char *text = json_dumps(value, flags | JSON_ENCODE_ANY);
+    json_t *again = NULL;
+    sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory while writing JSON")
+                                    : sheaf__json_parse_line(&again, text, strlen(text));
+    if (st != NULL ? sheaf_status_code(st) != SHEAF_E_MEMORY : !json_equal(value, again)) {
+        sheaf_status_free(st);
+        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory while writing JSON");
+    }
+    json_decref(again);
+    if (st == NULL)
+        *out = text;
+    else
+        free(text);
     return st;
 }
 

@@ -3,7 +3,7 @@
  *
  * Duplicate keys, text that is not UTF-8, and depth or size over the limits are
  * refused. Values are jansson's json_t, which this room does not hide; the text is read by
- * json_scan.c, because jansson's reader drops characters when memory runs out. */
+ * json_scan.c, because jansson's reader drops characters when memory runs out, as its writer does. */
 #ifndef SHEAF_BASE_JSON_H
 #define SHEAF_BASE_JSON_H
 
@@ -22,6 +22,14 @@
 sheaf_status *sheaf__json_load(json_t **out, const char *path);
 /* sheaf__json_parse - the same from memory; errors say "line L, column C". */
 sheaf_status *sheaf__json_parse(json_t **out, const char *text, size_t size);
+
+/* sheaf__json_parse_line - any value, from one line of JSON Lines. Strings (not keys) may contain
+ * NUL, so their size is json_string_length(). Errors: SHEAF_E_DATA that names the column. */
+sheaf_status *sheaf__json_parse_line(json_t **out, const char *text, size_t size);
+/* sheaf__json_text - any value as text (malloc'd) that reads back as the same; `flags` are those of
+ * json_dumps(), which, when memory runs out, may leave something out and report success. At most
+ * SHEAF_JSON_MAX_DEPTH levels. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__json_text(char **out, const json_t *value, size_t flags);
 
 /* Reads keys of one object. The first failure is kept in `st`; after it every
  * function returns its `absent` value, so a caller reads all keys and looks once. */

@@ -7,26 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 127 };
+#include "text.h"
 
-/* Length of the UTF-8 sequence at p (shortest form, no surrogates, up to U+10FFFF); 0 if it is none. */
-static size_t utf8_length(const unsigned char *p, size_t left)
-{
-    if (p[0] < 0x80)
-        return 1;
-    const size_t n = p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
-    if (n == 0 || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    const bool too_long = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    const bool surrogate = p[0] == 0xed && p[1] >= 0xa0, beyond = p[0] == 0xf4 && p[1] >= 0x90;
-    return too_long || surrogate || beyond ? 0 : n;
-}
+enum { DEEPEST = 127 };
 
 static sheaf_status *fail_here(sheaf_code code, const sheaf_json_scan *scan)
 {
+    if (scan->one_line)
+        return sheaf_fail(code, "column %td", scan->at - scan->begin + 1);
     if (!scan->by_line)
         return sheaf_fail(code, "byte %td of the JSON", scan->at - scan->begin);
     int64_t line = 1;
@@ -39,11 +27,10 @@ static sheaf_status *fail_here(sheaf_code code, const sheaf_json_scan *scan)
     return sheaf_fail(code, "line %" PRId64 ", column %td", line, scan->at - start + 1);
 }
 
-sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t size, bool by_line)
+static sheaf_status *check_utf8(sheaf_json_scan *scan)
 {
-    *scan = (sheaf_json_scan){ text, text, text + size, by_line };
     while (scan->at < scan->end) {
-        const size_t n = utf8_length((const unsigned char *)scan->at, (size_t)(scan->end - scan->at));
+        const size_t n = sheaf__utf8_length(scan->at, (size_t)(scan->end - scan->at));
         if (n == 0)
             return sheaf_found(sheaf_expected(fail_here(SHEAF_E_FORMAT, scan), "UTF-8"), "byte 0x%02x",
                                (unsigned char)*scan->at);
@@ -51,6 +38,18 @@ sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t s
     }
     scan->at = scan->begin;
     return NULL;
+}
+
+sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t size, bool by_line)
+{
+    *scan = (sheaf_json_scan){ text, text, text + size, .by_line = by_line };
+    return check_utf8(scan);
+}
+
+sheaf_status *sheaf__scan_init_line(sheaf_json_scan *scan, const char *text, size_t size)
+{
+    *scan = (sheaf_json_scan){ text, text, text + size, .one_line = true };
+    return check_utf8(scan);
 }
 
 sheaf_status *sheaf__scan_fail(const sheaf_json_scan *scan, const char *expected)
@@ -132,7 +131,7 @@ static char *put_utf8(char *to, int32_t code)
 }
 
 /* After a backslash; *to grows by at most what the escape took, as no escape is shorter than its UTF-8. */
-static sheaf_status *take_escape(sheaf_json_scan *scan, char **to)
+static sheaf_status *take_escape(sheaf_json_scan *scan, char **to, bool nul)
 {
     static const char letter[] = "\"\\/bfnrt", meaning[] = "\"\\/\b\f\n\r\t";
     const char *known = scan->at < scan->end && *scan->at != '\0' ? strchr(letter, *scan->at) : NULL;
@@ -152,13 +151,13 @@ static sheaf_status *take_escape(sheaf_json_scan *scan, char **to)
     }
     if (code < 0 || (code >= 0xd800 && code < 0xe000))
         return sheaf__scan_fail(scan, "four hexadecimal digits of a character (a surrogate only in a pair)");
-    if (code == 0)
+    if (code == 0 && !nul)
         return sheaf_found(sheaf_expected(fail_here(SHEAF_E_UNSUPPORTED, scan), "strings without NUL"), "\\u0000");
     *to = put_utf8(*to, code);
     return NULL;
 }
 
-sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out)
+static sheaf_status *take_string(sheaf_json_scan *scan, char **out, size_t *size, bool nul)
 {
     if (!sheaf__scan_take(scan, '"'))
         return sheaf__scan_fail(scan, "a string");
@@ -180,7 +179,7 @@ sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out)
         } else {
             scan->at++;
             if (c == '\\')
-                st = take_escape(scan, &to);
+                st = take_escape(scan, &to, nul);
             else
                 *to++ = c;
         }
@@ -192,7 +191,19 @@ sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out)
     *to = '\0';
     scan->at++;
     *out = text;
+    *size = (size_t)(to - text);
     return NULL;
+}
+
+sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out)
+{
+    size_t size;
+    return take_string(scan, out, &size, false);
+}
+
+sheaf_status *sheaf__scan_value_string(sheaf_json_scan *scan, char **out, size_t *size)
+{
+    return take_string(scan, out, size, scan->one_line);
 }
 
 static size_t digits(const char *at, const char *end)

@@ -16,12 +16,15 @@
 
 typedef struct sheaf_json_scan {
     const char *begin, *at, *end;
-    bool by_line;
+    bool by_line, one_line;
 } sheaf_json_scan;
 
 /* sheaf__scan_init - checks that the text is UTF-8. Places in messages are "line L, column C"
  * (columns are bytes), or "byte N of the JSON". */
 sheaf_status *sheaf__scan_init(sheaf_json_scan *scan, const char *text, size_t size, bool by_line);
+/* sheaf__scan_init_line - one line of JSON Lines: places are "column C", which the caller puts
+ * behind a line number, and sheaf__scan_value_string() takes \u0000 for the character it is. */
+sheaf_status *sheaf__scan_init_line(sheaf_json_scan *scan, const char *text, size_t size);
 /* sheaf__scan_fail - the place, with what was expected and what is there. */
 sheaf_status *sheaf__scan_fail(const sheaf_json_scan *scan, const char *expected);
 /* sheaf__scan_peek - the next character that is not blank, '\0' at the end. */
@@ -30,6 +33,9 @@ char sheaf__scan_peek(sheaf_json_scan *scan);
 bool sheaf__scan_take(sheaf_json_scan *scan, char c);
 /* sheaf__scan_string - a string, decoded and malloc'd. Errors: SHEAF_E_UNSUPPORTED when it contains NUL. */
 sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out);
+/* sheaf__scan_value_string - the same for a value, with its bytes: there may be NUL among them only
+ * after sheaf__scan_init_line(). */
+sheaf_status *sheaf__scan_value_string(sheaf_json_scan *scan, char **out, size_t *size);
 /* sheaf__scan_count - a whole number that fits 64 bits without sign. */
 sheaf_status *sheaf__scan_count(sheaf_json_scan *scan, uint64_t *out);
 /* sheaf__scan_number - any number: *whole says that it has neither fraction nor exponent, and is

@@ -97,6 +97,46 @@ static void test_parse__depth_is_limited(void **state)
     CHECK_OK(parse("{\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\": 1}"));
 }
 
+static void test_line__any_value_with_nul_in_strings(void **state)
+{
+    static const struct { const char *text, *part; } bad[] = {
+        { "{\"a\": 1", "not a record | one JSON object; at column 8: ',' or '}' | its end" },
+        { "{\"a\": 1} {\"b\": 2}", "at column 10: nothing after the JSON but blanks | {\"b\": 2}" },
+        { "{\"a\": 1, \"a\": 2}", "at column 14: each key once | a duplicate, 'a'" },
+        { "{\"a\\u0000\": 1}", "strings without NUL" }, /* a key */
+        { "\"\xff\"", "at column 2: UTF-8 | byte 0xff" },
+        { "", "at column 1: a JSON value | its end" },
+    };
+    json_t *value = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        CHECK_FAILS(sheaf__json_parse_line(&value, bad[i].text, strlen(bad[i].text)), SHEAF_E_DATA, bad[i].part);
+    assert_null(value);
+    static const char line[] = " [\"a\\u0000b\\ud83d\\ude00\", {\"k\": \"\\u0000\"}]\r\n";
+    CHECK_OK(sheaf__json_parse_line(&value, line, sizeof line - 1));
+    const json_t *text = json_array_get(value, 0), *one = json_object_get(json_array_get(value, 1), "k");
+    assert_int_equal(json_string_length(text), 7);
+    CHECK_BYTES("text", json_string_value(text), "a\0b\xF0\x9F\x98\x80", 7);
+    assert_int_equal(json_string_length(one), 1);
+    json_decref(value);
+    CHECK_OK(sheaf__json_parse_line(&value, "7", 1));
+    assert_int_equal(json_integer_value(value), 7);
+    json_decref(value);
+    CHECK_FAILS(parse("{\"a\": \"\\u0000\"}"), SHEAF_E_UNSUPPORTED, "strings without NUL"); /* elsewhere */
+}
+
+static void test_text__reads_back(void **state)
+{
+    json_t *root = json_pack("{s:[f, f, I, s%, n], s:{}}", "b", 0.1, -1e300, INT64_MIN, "\xC3\xA9\0", (size_t)3, "a");
+    char *text = NULL;
+    CHECK_OK(sheaf__json_text(&text, root, JSON_SORT_KEYS | JSON_ENSURE_ASCII));
+    assert_string_equal(text, "{\"a\": {}, \"b\": [0.10000000000000001, -1.0000000000000001e300, -9223372036854775808, \"\\u00E9\\u0000\", null]}");
+    free(text);
+    CHECK_OK(sheaf__json_text(&text, json_array_get(json_object_get(root, "b"), 4), 0));
+    assert_string_equal(text, "null");
+    free(text);
+    json_decref(root);
+}
+
 static void test_load__names_the_file(void **state)
 {
     char path[] = "/tmp/sheaf-json-XXXXXX";
@@ -196,6 +236,8 @@ int main(void)
         cmocka_unit_test(test_parse__values_are_what_was_written),
         cmocka_unit_test(test_parse__numbers_do_not_follow_the_locale),
         cmocka_unit_test(test_parse__depth_is_limited),
+        cmocka_unit_test(test_line__any_value_with_nul_in_strings),
+        cmocka_unit_test(test_text__reads_back),
         cmocka_unit_test(test_load__names_the_file),
         cmocka_unit_test(test_keys__are_read),
         cmocka_unit_test(test_keys__of_the_wrong_kind_are_named),

@@ -90,6 +90,22 @@ void sheaf__text_release(sheaf_text *text)
     *text = (sheaf_text){ 0 };
 }
 
+size_t sheaf__utf8_length(const void *bytes, size_t left)
+{
+    const unsigned char *p = bytes;
+    if (p[0] < 0x80)
+        return 1;
+    const size_t n = p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+    if (n == 0 || n > left)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    const bool too_long = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+    const bool surrogate = p[0] == 0xed && p[1] >= 0xa0, beyond = p[0] == 0xf4 && p[1] >= 0x90;
+    return too_long || surrogate || beyond ? 0 : n;
+}
+
 enum { LONGEST_NAME = 128 }; /* names longer than this are nobody's typing error */
 
 static int least(int a, int b) { return a < b ? a : b; }

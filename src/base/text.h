@@ -1,4 +1,4 @@
-/* text.h - a growing string, and the known name nearest to a mistyped one. */
+/* text.h - a growing string, UTF-8, and the known name nearest to a mistyped one. */
 #ifndef SHEAF_BASE_TEXT_H
 #define SHEAF_BASE_TEXT_H
 
@@ -24,6 +24,10 @@ void sheaf__text_json(sheaf_text *text, const char *string);
  * Never gives NULL on success. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__text_take(char **out, sheaf_text *text);
 void sheaf__text_release(sheaf_text *text);
+
+/* sheaf__utf8_length - bytes of the UTF-8 sequence at `p`, of which `left` (at least 1) may be
+ * read: shortest form, no surrogates, up to U+10FFFF. 0 if it is none. */
+size_t sheaf__utf8_length(const void *p, size_t left);
 
 /* sheaf__nearest - the name in `list` (n of them) that `name` was probably meant to be,
  * by the number of letters added, dropped, changed or swapped with a neighbour, upper and

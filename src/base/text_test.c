@@ -1,4 +1,4 @@
-/* text_test.c - growing strings, JSON strings, nearest names. */
+/* text_test.c - growing strings, JSON strings, UTF-8, nearest names. */
 #include "tests/check.h"
 
 #include "base/text.h"
@@ -59,6 +59,21 @@ static void test_text__json_strings_are_escaped(void **state)
     }
 }
 
+static void test_utf8__the_shortest_form_of_characters(void **state)
+{
+    static const struct { const char *text; size_t left, want; } rows[] = {
+        { "a", 1, 1 }, { "", 1, 1 }, { "\xC3\xA9", 2, 2 }, { "\xE2\x82\xAC", 3, 3 }, { "\xF0\x9F\x98\x80", 4, 4 },
+        { "\xC3\xA9", 1, 0 }, { "\xE2\x82\xAC", 2, 0 }, { "\xF0\x9F\x98\x80", 3, 0 }, /* cut */
+        { "\xC0\x80", 2, 0 }, { "\xC1\xBF", 2, 0 }, { "\xE0\x9F\xBF", 3, 0 }, { "\xF0\x8F\xBF\xBF", 4, 0 }, /* too long */
+        { "\xED\x9F\xBF", 3, 3 }, { "\xED\xA0\x80", 3, 0 }, { "\xEE\x80\x80", 3, 3 }, /* around surrogates */
+        { "\xF4\x8F\xBF\xBF", 4, 4 }, { "\xF4\x90\x80\x80", 4, 0 }, { "\xF5\x80\x80\x80", 4, 0 },
+        { "\x80", 1, 0 }, { "\xFF", 1, 0 }, { "\xC3(", 2, 0 }, { "\xE2(\xAC", 3, 0 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (sheaf__utf8_length(rows[i].text, rows[i].left) != rows[i].want)
+            fail_msg("row %zu: %zu", i, sheaf__utf8_length(rows[i].text, rows[i].left));
+}
+
 static void test_nearest__typing_errors_and_strangers(void **state)
 {
     static const char *const list[] = { "llama", "mistral", "qwen2", "q_proj", "down_proj" };
@@ -105,6 +120,7 @@ int main(void)
         cmocka_unit_test(test_text__empty_is_an_empty_string),
         cmocka_unit_test(test_text__a_failed_addition_is_told_at_the_end),
         cmocka_unit_test(test_text__json_strings_are_escaped),
+        cmocka_unit_test(test_utf8__the_shortest_form_of_characters),
         cmocka_unit_test(test_nearest__typing_errors_and_strangers),
         cmocka_unit_test(test_nearest__the_first_of_equals),
     };

@@ -182,17 +182,19 @@ static bool is_provenance(const char *key)
 
 static sheaf_status *tell_key(differ *d, const char *key, const json_t *x, const json_t *y)
 {
-    char *p = x != NULL ? json_dumps(x, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS) : strdup("nothing");
-    char *q = y != NULL ? json_dumps(y, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS) : strdup("nothing");
-    const sheaf_diff_item item = { .kind = SHEAF_DIFF_CONFIG, .name = key, .a_text = p, .b_text = q, .first = -1 };
-    const bool failed = p == NULL || q == NULL;
-    if (!failed)
+    char *p = NULL, *q = NULL;
+    sheaf_status *st = x == NULL ? NULL : sheaf__json_text(&p, x, JSON_COMPACT | JSON_SORT_KEYS);
+    if (st == NULL && y != NULL)
+        st = sheaf__json_text(&q, y, JSON_COMPACT | JSON_SORT_KEYS);
+    const sheaf_diff_item item = { .kind = SHEAF_DIFF_CONFIG, .name = key, .a_text = x == NULL ? "nothing" : p,
+                                   .b_text = y == NULL ? "nothing" : q, .first = -1 };
+    if (st == NULL)
         d->found(d->context, &item);
     free(p);
     free(q);
     d->report->config_keys++;
     d->report->same = false;
-    return failed ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", key) : NULL;
+    return sheaf_in(st, "'%s'", key);
 }
 
 /* Lists of names that mean a set: in any order. */

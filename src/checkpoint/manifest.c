@@ -116,31 +116,17 @@ void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, 
 
 /* ---- writing ---- */
 
-/* One line with sorted keys, malloc'd; NULL when memory is short. jansson's writer can
- * then leave something out and still report success, hence the second look. */
-static char *progress_line(const json_t *object)
-{
-    char *line = json_dumps(object, JSON_SORT_KEYS | JSON_ENSURE_ASCII);
-    json_t *again = line == NULL ? NULL : json_loads(line, 0, NULL);
-    if (again != NULL && json_equal(object, again)) {
-        json_decref(again);
-        return line;
-    }
-    json_decref(again);
-    free(line);
-    return NULL;
-}
-
 static sheaf_status *write_progress(sheaf_text *text, const char *progress)
 {
     json_t *object = NULL;
+    char *line = NULL;
     sheaf_status *st = sheaf__json_parse(&object, progress, strlen(progress));
+    if (st == NULL)
+        st = sheaf__json_text(&line, object, JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    json_decref(object);
     if (st != NULL)
         return sheaf_in(st, "progress");
-    char *line = progress_line(object);
-    json_decref(object);
-    sheaf__text_add(text, "\"progress\": %s,\n", line == NULL ? "" : line);
-    text->failed |= line == NULL;
+    sheaf__text_add(text, "\"progress\": %s,\n", line);
     free(line);
     return NULL;
 }
@@ -319,8 +305,7 @@ static sheaf_status *read_head(sheaf_manifest *m, const json_t *root)
         return r.st;
     if (progress == NULL)
         return bad("'progress'", "an object");
-    m->progress = progress_line(progress);
-    return m->progress == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest") : NULL;
+    return sheaf__json_text(&m->progress, progress, JSON_SORT_KEYS | JSON_ENSURE_ASCII);
 }
 
 static sheaf_status *read_all(sheaf_manifest **out, const json_t *root)

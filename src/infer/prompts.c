@@ -2,11 +2,11 @@
 #include "infer/prompts.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 
 enum { MAX_FILE = 1 << 30 };
@@ -39,8 +39,9 @@ static sheaf_status *add(sheaf__prompts *p, int32_t *ids, int64_t n, const char 
     p->prompt[p->count] = (sheaf__prompt){ ids, n };
     p->text[p->count] = text == NULL ? NULL : strdup(text);
     p->expected[p->count] = expected == NULL ? NULL : strdup(expected);
+    const bool lost = (text != NULL && p->text[p->count] == NULL) || (expected != NULL && p->expected[p->count] == NULL);
     p->count++;
-    return NULL;
+    return lost ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : NULL;
 }
 
 static sheaf_status *add_text(sheaf__prompts *p, const sheaf_config *config, const char *text, const char *expected)
@@ -112,21 +113,38 @@ static sheaf_status *add_array(sheaf__prompts *p, const sheaf_config *config, co
     return add(p, ids, (int64_t)n, NULL, expected);
 }
 
+/* A string field; NULL when there is none. Prompts and answers are kept as C strings. */
+static sheaf_status *string_field(const char **out, const json_t *record, const char *name)
+{
+    const json_t *value = json_object_get(record, name);
+    *out = json_string_value(value);
+    if (*out == NULL || strlen(*out) == json_string_length(value))
+        return NULL;
+    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field '%s'", name), "text without NUL (\\u0000)");
+}
+
+static sheaf_status *add_fields(sheaf__prompts *p, const sheaf_config *config, const json_t *record)
+{
+    const json_t *tokens = json_object_get(record, "tokens");
+    const char *prompt, *expected;
+    sheaf_status *st = string_field(&prompt, record, "prompt");
+    if (st == NULL)
+        st = string_field(&expected, record, "completion");
+    if (st != NULL)
+        return st;
+    if (prompt != NULL)
+        return add_text(p, config, prompt, expected);
+    if (json_is_array(tokens))
+        return add_array(p, config, tokens, expected);
+    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"), "a string 'prompt' or a list 'tokens'");
+}
+
 static sheaf_status *add_record(sheaf__prompts *p, const sheaf_config *config, const char *line, size_t size)
 {
-    json_error_t error;
-    json_t *record = json_loadb(line, size, JSON_REJECT_DUPLICATES, &error);
-    sheaf_status *st;
-    const json_t *prompt = json_object_get(record, "prompt"), *tokens = json_object_get(record, "tokens");
-    const char *expected = json_string_value(json_object_get(record, "completion"));
-    if (record == NULL)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "column %d", error.column), "a JSON object"), "%s", error.text);
-    else if (json_is_string(prompt))
-        st = add_text(p, config, json_string_value(prompt), expected);
-    else if (json_is_array(tokens))
-        st = add_array(p, config, tokens, expected);
-    else
-        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"), "a string 'prompt' or a list 'tokens'");
+    json_t *record = NULL;
+    sheaf_status *st = sheaf__json_parse_line(&record, line, size);
+    if (st == NULL)
+        st = add_fields(p, config, record);
     json_decref(record);
     return st;
 }
@@ -177,20 +195,6 @@ void sheaf__prompts_release(sheaf__prompts *p)
     *p = (sheaf__prompts){ 0 };
 }
 
-/* Length of the UTF-8 sequence at s (n bytes left), 0 if there is none. */
-static size_t utf8_length(const unsigned char *s, size_t n)
-{
-    json_t *whole = NULL;
-    for (size_t k = 1; k <= 4 && k <= n; k++) {
-        whole = json_stringn((const char *)s, k); /* jansson checks the encoding */
-        if (whole != NULL) {
-            json_decref(whole);
-            return k;
-        }
-    }
-    return 0;
-}
-
 sheaf_status *sheaf__prompts_decode(char **out, const sheaf_config *config, const int32_t *ids, int64_t n)
 {
     *out = NULL;
@@ -204,7 +208,7 @@ sheaf_status *sheaf__prompts_decode(char **out, const sheaf_config *config, cons
     for (int64_t i = 0; i < n && ids[i] < 256; i++)
         bytes[size++] = (unsigned char)ids[i];
     for (size_t i = 0; i < size;) {
-        const size_t k = bytes[i] == 0 ? 0 : utf8_length(bytes + i, size - i);
+        const size_t k = bytes[i] == 0 ? 0 : sheaf__utf8_length(bytes + i, size - i);
         sheaf__text_bytes(&text, k == 0 ? "\xEF\xBF\xBD" : (const char *)bytes + i, k == 0 ? 3 : k);
         i += k == 0 ? 1 : k;
     }

@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "monitor/number.h"
 
 enum { MAX_METRICS = 1 << 30 }; /* some ten million steps */
@@ -22,29 +22,37 @@ static sheaf_status *io_error(const char *path, const char *doing, int error)
 
 /* ---- what stays of an earlier run ---- */
 
-/* The step of a whole line, 0 if it is none. */
-static int64_t step_of(const char *line, size_t size)
+/* The step of a whole line, 0 if it is none. Errors: SHEAF_E_MEMORY. */
+static sheaf_status *step_of(int64_t *step, const char *line, size_t size)
 {
-    json_t *object = json_loadb(line, size, 0, NULL);
+    json_t *object = NULL;
+    sheaf_status *st = sheaf__json_parse(&object, line, size);
     const json_t *value = json_object_get(object, "step"); /* NULL for NULL */
-    const int64_t step = json_is_integer(value) ? json_integer_value(value) : 0;
+    *step = json_is_integer(value) ? json_integer_value(value) : 0;
     json_decref(object);
-    return step;
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
 }
 
 /* Bytes of the leading lines with ascending steps up to `keep_steps`. */
-static int64_t kept_bytes(int64_t *lines, const char *text, size_t size, int64_t keep_steps)
+static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, const char *text, size_t size, int64_t keep_steps)
 {
     size_t at = 0;
     const char *end;
     for (int64_t last = 0; (end = memchr(text + at, '\n', size - at)) != NULL; ++*lines) {
-        const int64_t step = step_of(text + at, (size_t)(end - text) - at);
+        int64_t step;
+        sheaf_status *st = step_of(&step, text + at, (size_t)(end - text) - at);
+        if (st != NULL)
+            return st;
         if (step <= last || step > keep_steps)
             break;
         last = step;
         at = (size_t)(end - text) + 1;
     }
-    return (int64_t)at;
+    *bytes = (int64_t)at;
+    return NULL;
 }
 
 sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int64_t keep_steps)
@@ -55,11 +63,12 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
     sheaf_status *st = NULL;
     if (sheaf__path_kind(path) != SHEAF_PATH_NONE)
         st = sheaf__file_read_all(&text, &size, path, MAX_METRICS);
+    int64_t lines = 0, end = 0;
+    if (st == NULL && text != NULL)
+        st = sheaf_in(kept_bytes(&end, &lines, text, size, keep_steps), "%s", path);
+    free(text);
     if (st != NULL)
         return st;
-    int64_t lines = 0;
-    const int64_t end = text == NULL ? 0 : kept_bytes(&lines, text, size, keep_steps);
-    free(text);
     const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         return io_error(path, "cannot open for writing", errno);

@@ -64,10 +64,9 @@ static sheaf_status *keep_entries(sheaf_text *text, const char *path)
     if (!json_is_array(runs))
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: 'runs'", path), "a list");
     for (size_t i = 0; i < json_array_size(runs) && st == NULL; i++) {
-        char *entry = json_dumps(json_array_get(runs, i), JSON_ENCODE_ANY);
-        if (entry == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
-        else
+        char *entry = NULL;
+        st = sheaf_in(sheaf__json_text(&entry, json_array_get(runs, i), 0), "%s", path);
+        if (st == NULL)
             sheaf__text_add(text, "%s,\n", entry);
         free(entry);
     }

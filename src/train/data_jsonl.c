@@ -6,13 +6,14 @@
  * Other fields are ignored and reported once. */
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "train/data_rows.h"
 
 typedef struct reader {
@@ -54,25 +55,14 @@ static const char *kind_of(const json_t *value)
     }
 }
 
-/* The first malformed byte of `text`, or -1. jansson's own message gives it too, but
- * in a form that depends on its version. */
-static int64_t bad_utf8(const unsigned char *text, int64_t size)
+/* The first byte of `text` that is not UTF-8, or -1. */
+static int64_t bad_utf8(const char *text, int64_t size)
 {
     for (int64_t i = 0; i < size;) {
-        const unsigned char c = text[i];
-        const int more = c < 0x80 ? 0 : c >= 0xC2 && c < 0xE0 ? 1 : c >= 0xE0 && c < 0xF0 ? 2
-                         : c >= 0xF0 && c < 0xF5 ? 3 : -1;
-        if (more < 0 || i + more >= size)
+        const size_t n = sheaf__utf8_length(text + i, (size_t)(size - i));
+        if (n == 0)
             return i;
-        for (int k = 1; k <= more; k++)
-            if ((text[i + k] & 0xC0) != 0x80)
-                return i;
-        const bool too_short = (c == 0xE0 && text[i + 1] < 0xA0) || (c == 0xF0 && text[i + 1] < 0x90);
-        const bool surrogate = c == 0xED && text[i + 1] >= 0xA0;
-        const bool too_large = c == 0xF4 && text[i + 1] >= 0x90;
-        if (too_short || surrogate || too_large)
-            return i;
-        i += more + 1;
+        i += (int64_t)n;
     }
     return -1;
 }
@@ -207,19 +197,14 @@ static sheaf_status *take_line(reader *in, const char *line, size_t size)
         return NULL;
     if (size >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0)
         return bad(NULL, "a JSON object", "a byte order mark (EF BB BF); save the file without it");
-    const int64_t wrong = bad_utf8((const unsigned char *)line, (int64_t)size);
+    const int64_t wrong = bad_utf8(line, (int64_t)size);
     if (wrong >= 0)
         return bad(NULL, "UTF-8", "byte 0x%02X at column %" PRId64 " of the line",
                    (unsigned char)line[wrong], wrong + 1);
-    json_error_t error;
-    json_t *record = json_loadb(line, size,
-                                JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
-    if (record == NULL) {
-        if (json_error_code(&error) == json_error_out_of_memory)
-            return sheaf__data_no_memory(in->data->tokens);
-        return bad(NULL, "one JSON object", "%s, at column %d", error.text, error.column);
-    }
-    sheaf_status *st = take_record(in, record);
+    json_t *record = NULL;
+    sheaf_status *st = sheaf__json_parse_line(&record, line, size);
+    if (st == NULL)
+        st = take_record(in, record);
     json_decref(record);
     return st;
 }

@@ -1,12 +1,14 @@
 /* train.c - see train.h. */
 #include "train/train.h"
 
-#include <jansson.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "models/open.h"
 #include "train/export.h"
@@ -78,12 +80,12 @@ static sheaf_status *saved_init(saved *s, const sheaf__trained_set *set, int sli
 
 static sheaf_status *progress_text(char **out, const run *r, int64_t done)
 {
-    json_t *object = json_pack("{s:I, s:s, s:s, s:s, s:I}", "step", (json_int_t)done, "settings", r->settings, "base",
-                               r->fingerprint, "data", sheaf_data_hash(r->job.data), "next_sample",
-                               (json_int_t)(done * r->options->accumulate * r->options->micro_batch));
-    *out = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
-    json_decref(object);
-    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "progress of the run") : NULL;
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text, "{\"step\": %" PRId64 ", \"settings\": ", done);
+    sheaf__text_json(&text, r->settings);
+    sheaf__text_add(&text, ", \"base\": \"%s\", \"data\": \"%s\", \"next_sample\": %" PRId64 "}", r->fingerprint,
+                    sheaf_data_hash(r->job.data), done * r->options->accumulate * r->options->micro_batch);
+    return sheaf_in(sheaf__text_take(out, &text), "progress of the run");
 }
 
 static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, saved *s, int64_t done)
@@ -102,6 +104,12 @@ static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, sa
 
 /* ---- going on ---- */
 
+static sheaf_status *progress_of(json_t **out, const sheaf_checkpoint *checkpoint)
+{
+    const char *text = sheaf_checkpoint_progress(checkpoint);
+    return sheaf_in(sheaf__json_parse(out, text, strlen(text)), "progress of the run");
+}
+
 static sheaf_status *same_text(const json_t *progress, const char *key, const char *now_is, const char *what)
 {
     const char *was = json_string_value(json_object_get(progress, key));
@@ -117,9 +125,12 @@ static sheaf_status *same_text(const json_t *progress, const char *key, const ch
 static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
 {
     const run *r = arg;
-    json_t *progress = json_loads(sheaf_checkpoint_progress(from), 0, NULL);
+    json_t *progress = NULL;
+    sheaf_status *st = progress_of(&progress, from);
+    if (st != NULL)
+        return st;
     const char *settings = json_string_value(json_object_get(progress, "settings"));
-    sheaf_status *st = same_text(progress, "base", r->fingerprint, "the base model");
+    st = same_text(progress, "base", r->fingerprint, "the base model");
     if (st == NULL)
         st = same_text(progress, "data", sheaf_data_hash(r->job.data), "the data");
     if (st == NULL && (settings == NULL || strcmp(settings, r->settings) != 0)) {
@@ -347,13 +358,15 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, p->out, &(sheaf_checkpoints_options){ 0 });
     if (st == NULL)
         st = sheaf_checkpoints_latest(&latest, store, comm);
+    json_t *progress = NULL;
     if (st == NULL && latest != NULL) {
-        json_t *progress = json_loads(sheaf_checkpoint_progress(latest), 0, NULL);
-        const char *text = json_string_value(json_object_get(progress, "settings"));
-        p->settings = text == NULL ? NULL : strdup(text);
         p->step = sheaf_checkpoint_step(latest);
-        json_decref(progress);
+        st = progress_of(&progress, latest);
     }
+    const char *text = json_string_value(json_object_get(progress, "settings"));
+    if (text != NULL && (p->settings = strdup(text)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
+    json_decref(progress);
     sheaf_checkpoint_close(latest);
     sheaf_checkpoints_close(store);
     return st;
