@@ -9,6 +9,9 @@
 
 typedef struct sheaf_pattern { char *key; double value; } sheaf_pattern; /* JSON order kept */
 
+/* trainable_token_indices of one table: which of its rows are in the file, in this order. */
+typedef struct sheaf_lora_tokens { char *module; int64_t *row; int64_t nrows; } sheaf_lora_tokens; /* module NULL: the input embedding */
+
 /* What adapter_config.json or the flags of `train` ask for. Strings owned. */
 typedef struct sheaf_lora_options {
     int64_t rank;             /* r, default 8 */
@@ -26,6 +29,8 @@ typedef struct sheaf_lora_options {
     char **modules_to_save; int nmodules_to_save;
     enum { SHEAF_BIAS_NONE, SHEAF_BIAS_ALL, SHEAF_BIAS_LORA_ONLY } bias;
     bool keep_tie;            /* ensure_weight_tying: a saved embedding is the tied head too */
+    bool dora, lora_bias;     /* these and tokens only for a merge */
+    sheaf_lora_tokens *tokens; int ntokens;
     bool tolerant;            /* read from a file: entries of a list that match nothing are
                                  passed over, as PEFT does; from flags they are errors */
     char *base_name;          /* base_model_name_or_path, a hint */
@@ -52,7 +57,11 @@ typedef struct sheaf_lora {
     char **saved_name;              /* in the PEFT file */
 } sheaf_lora;
 
+/* sheaf_lora_options_read - of an adapter that is trained further or run; kinds sheaf can only merge are refused. */
 sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *adapter_config_path);
+/* sheaf_lora_options_read_merge - also DoRA, a bias on B and trained token rows; keys that switch on what
+ * sheaf does not know are refused, not only reported. */
+sheaf_status *sheaf_lora_options_read_merge(sheaf_lora_options *out, const char *adapter_config_path);
 void sheaf_lora_options_release(sheaf_lora_options *options);
 /* sheaf_lora_options_json - adapter_config.json as PEFT 0.21 writes it (malloc'd text). */
 sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *options);

@@ -3,6 +3,7 @@
 
 #include "base/random.h"
 #include "lora/delta.h"
+#include "ops/kernels.h"
 
 static void fill(float *x, int64_t n, uint64_t key, float scale)
 {
@@ -53,6 +54,74 @@ static void test_delta__by_hand(void **state)
     assert_true(w[0] == 2.5f && w[1] == 4.5f);
 }
 
+static void widen_one(float *out, const void *x, sheaf_dtype dtype, int64_t i)
+{
+    const size_t size = sheaf_dtype_bytes(dtype);
+    sheaf__kernels_for("ref")->convert(out, SHEAF_F32, (const char *)x + (size_t)i * size, dtype, 1);
+}
+
+/* The fused rounding writes what the plain conversion of the plain sum writes, and counts right. */
+static void test_finish__is_the_plain_sum_rounded_once(void **state)
+{
+    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    static const int64_t sizes[] = { 1, 7, 8, 9, 4096, 4103, 9001 };
+    for (size_t t = 0; t < ARRAY_LEN(types); t++)
+        for (size_t s = 0; s < ARRAY_LEN(sizes); s++)
+            for (int with = 0; with < 2; with++) {
+                const int64_t n = sizes[s], size = (int64_t)sheaf_dtype_bytes(types[t]);
+                float *v = malloc((size_t)n * 4), *d = malloc((size_t)n * 4), *sum = malloc((size_t)n * 4);
+                char *was = malloc((size_t)(n * size)), *want = malloc((size_t)(n * size)), *got = malloc((size_t)(n * size + 1));
+                fill(v, n, 3, 1);
+                fill(d, n, 4, 1e-3f);
+                v[0] = 1e-7f; /* a denormal float16 */
+                sheaf__kernels_for("ref")->convert(was, types[t], v, SHEAF_F32, n);
+                memcpy(sum, v, (size_t)n * 4);
+                for (int64_t i = 0; i < n && with; i++) {
+                    const float part = d[i] * 2.5f;
+                    sum[i] += part;
+                }
+                sheaf__kernels_for("ref")->convert(want, types[t], sum, SHEAF_F32, n);
+                got[n * size] = 77;
+                sheaf__lora_change change;
+                sheaf__lora_finish(&change, got, types[t], v, with ? d : NULL, 2.5f, was, n);
+                CHECK_BYTES("finish", got, want, n * size);
+                assert_true(got[n * size] == 77 && change.finite);
+                int64_t changed = 0;
+                double squares = 0, base = 0;
+                for (int64_t i = 0; i < n; i++) {
+                    float x, y;
+                    changed += memcmp(want + i * size, was + i * size, (size_t)size) != 0;
+                    widen_one(&x, want, types[t], i);
+                    widen_one(&y, was, types[t], i);
+                    squares += ((double)x - (double)y) * ((double)x - (double)y);
+                    base += (double)y * (double)y;
+                }
+                assert_int_equal(change.changed, changed);
+                CHECK_NEAR("change", change.change, squares, 1e-5 * squares + 1e-30);
+                CHECK_NEAR("base", change.base, base, 1e-5 * base);
+                v[n - 1] = 3e38f; /* infinite in the halves, and with d added */
+                d[n - 1] = 3e38f;
+                sheaf__lora_finish(&change, got, types[t], v, with ? d : NULL, 2.5f, was, n);
+                assert_int_equal(change.finite, types[t] != SHEAF_F16 && !with);
+                free(v), free(d), free(sum), free(was), free(want), free(got);
+            }
+}
+
+static void test_dot__in_double(void **state)
+{
+    float w[19];
+    double x[19], want = 0, want2 = 0, dot = 1, squares = 2;
+    for (int i = 0; i < 19; i++) {
+        w[i] = (float)(i * i - 30) / 7;
+        x[i] = i % 3 - 1.5;
+        want += (double)w[i] * x[i];
+        want2 += (double)w[i] * (double)w[i];
+    }
+    sheaf__lora_dot(&dot, &squares, w, x, 19);
+    CHECK_NEAR("dot", dot, 1 + want, 1e-12 * fabs(want));
+    CHECK_NEAR("squares", squares, 2 + want2, 1e-12 * want2);
+}
+
 /* FNV-1a of the bytes of B A from PyTorch 2.13 (MKL, 1 and 2 threads), 24 x 40. */
 static const struct { int64_t rank; uint64_t hash; } recorded[] = {
     { 16, UINT64_C(0x0e49bf09c04d57c4) },  { 192, UINT64_C(0xe79d43f7deb96cba) }, { 193, UINT64_C(0x8f210712352605da) },
@@ -89,6 +158,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_delta__fast_equals_plain_bit_for_bit),
         cmocka_unit_test(test_delta__by_hand),
+        cmocka_unit_test(test_finish__is_the_plain_sum_rounded_once),
+        cmocka_unit_test(test_dot__in_double),
         cmocka_unit_test(test_delta__as_pytorch_at_any_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

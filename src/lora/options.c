@@ -38,6 +38,11 @@ void sheaf_lora_options_release(sheaf_lora_options *o)
     free_patterns(o->rank_pattern, o->nrank_pattern);
     free_patterns(o->alpha_pattern, o->nalpha_pattern);
     free_list(o->modules_to_save, o->nmodules_to_save);
+    for (int i = 0; i < o->ntokens; i++) {
+        free(o->tokens[i].module);
+        free(o->tokens[i].row);
+    }
+    free(o->tokens);
     free(o->base_name);
     free(o->unknown_keys);
     *o = (sheaf_lora_options){ 0 };
@@ -93,6 +98,8 @@ sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora
     out->modules_to_save = copy_list(from->modules_to_save, from->nmodules_to_save, &failed);
     out->base_name = copy_text(from->base_name, &failed);
     out->unknown_keys = copy_text(from->unknown_keys, &failed);
+    out->tokens = NULL; /* only a merge knows them, and it copies nothing */
+    out->ntokens = 0;
     out->layers = NULL;
     if (from->nlayers > 0) {
         out->layers = calloc((size_t)from->nlayers, sizeof *out->layers);

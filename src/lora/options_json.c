@@ -22,11 +22,11 @@ static const char *const keys_harmless[] = {
     "qalora_group_size", "enable_lora",
 };
 /* Each with what it is called in a message. Off: absent, null, false, 0, "", [] or {}. */
-static const struct { const char *key, *what; } keys_refused[] = {
-    { "use_dora", "DoRA" },
-    { "lora_bias", "a bias on B" },
+static const struct { const char *key, *what; bool merges; } keys_refused[] = {
+    { "use_dora", "DoRA", true },
+    { "lora_bias", "a bias on B", true },
     { "layer_replication", "layer replication" },
-    { "trainable_token_indices", "trained token rows" },
+    { "trainable_token_indices", "trained token rows", true },
     { "target_parameters", "LoRA on bare parameters" },
     { "alora_invocation_tokens", "activated LoRA" },
     { "arrow_config", "Arrow" },
@@ -66,7 +66,26 @@ static bool listed(const char *key, const char *const *list, size_t n)
     return false;
 }
 
-static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object)
+/* A switch or a table of settings that nobody here has heard of may be another kind of adapter. */
+static bool is_switch(const char *key, const json_t *value)
+{
+    const size_t n = strlen(key);
+    return (strncmp(key, "use_", 4) == 0 && json_is_true(value)) ||
+           (n > 7 && strcmp(key + n - 7, "_config") == 0 && json_is_object(value));
+}
+
+static sheaf_status *refuse_key(const char *key, const char *what, const json_t *value, bool merge)
+{
+    char shown[96];
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' (%s)", key, what);
+    sheaf_expected(st, merge ? "null or false: LoRA, DoRA, trained biases, token rows or modules" : "null or false: plain LoRA");
+    sheaf_found(st, "%s", sheaf__json_show(shown, value));
+    return sheaf_try_this(st, merge ? "PEFT's merge_and_unload(); sheaf does not know this kind of adapter yet"
+                                    : "sheaf merge knows DoRA, a bias on B and trained token rows; for the rest PEFT's "
+                                      "merge_and_unload()");
+}
+
+static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object, bool merge)
 {
     sheaf_text unknown = { 0 };
     const char *key;
@@ -74,15 +93,19 @@ static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object)
     json_object_foreach((json_t *)object, key, value) {
         bool known = listed(key, keys_read, sizeof keys_read / sizeof *keys_read) ||
                      listed(key, keys_harmless, sizeof keys_harmless / sizeof *keys_harmless) || is_off(value);
+        const char *what = NULL;
         for (size_t i = 0; i < sizeof keys_refused / sizeof *keys_refused && !known; i++)
             if (strcmp(key, keys_refused[i].key) == 0) {
-                sheaf__text_release(&unknown);
-                char shown[96];
-                sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' (%s)", key, keys_refused[i].what);
-                sheaf_expected(st, "null or false: plain LoRA");
-                sheaf_found(st, "%s", sheaf__json_show(shown, value));
-                return sheaf_try_this(st, "PEFT's merge_and_unload(); sheaf does not know this kind of adapter yet");
+                known = merge && keys_refused[i].merges;
+                what = known ? NULL : keys_refused[i].what;
+                break;
             }
+        if (merge && !known && what == NULL && is_switch(key, value))
+            what = "a setting sheaf does not know";
+        if (what != NULL) {
+            sheaf__text_release(&unknown);
+            return refuse_key(key, what, value, merge);
+        }
         if (!known)
             sheaf__text_add(&unknown, "%s%s", unknown.size > 0 ? ", " : "", key);
     }
@@ -143,6 +166,53 @@ static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_pattern *
     }
 }
 
+static void read_rows(sheaf_json_reader *r, sheaf_lora_tokens *out, const char *module, const json_t *list)
+{
+    static const char key[] = "trainable_token_indices";
+    const size_t count = json_array_size(list);
+    out->module = module != NULL ? strdup(module) : NULL;
+    out->row = calloc(count + 1, sizeof *out->row);
+    if (out->row == NULL || (module != NULL && out->module == NULL)) {
+        r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(list, i);
+        if (!json_is_integer(item) || json_integer_value(item) < 0) {
+            sheaf__json_fail(r, SHEAF_E_FORMAT, key, "numbers of rows, from 0");
+            return;
+        }
+        out->row[out->nrows++] = json_integer_value(item);
+    }
+}
+
+/* A list of rows of the input embedding, or such a list for each of several tables. */
+static void read_tokens(sheaf_json_reader *r, sheaf_lora_options *out)
+{
+    static const char key[] = "trainable_token_indices";
+    const json_t *value = json_object_get(r->object, key);
+    if (value == NULL || r->st != NULL || is_off(value))
+        return;
+    out->tokens = calloc(json_is_object(value) ? json_object_size(value) : 1, sizeof *out->tokens);
+    if (out->tokens == NULL) {
+        r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
+        return;
+    }
+    const char *module;
+    json_t *list;
+    if (json_is_array(value))
+        read_rows(r, &out->tokens[out->ntokens++], NULL, value);
+    else if (json_is_object(value))
+        json_object_foreach((json_t *)value, module, list) {
+            if (r->st == NULL && !json_is_array(list))
+                sheaf__json_fail(r, SHEAF_E_FORMAT, key, "lists of rows");
+            if (r->st == NULL)
+                read_rows(r, &out->tokens[out->ntokens++], module, list);
+        }
+    else
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a list of rows, or one for each of several tables");
+}
+
 static void read_layers(sheaf_json_reader *r, sheaf_lora_options *out)
 {
     static const char key[] = "layers_to_transform";
@@ -194,7 +264,8 @@ static void check_type(sheaf_json_reader *r)
     const char *type = sheaf__json_string(r, "peft_type");
     if (r->st != NULL || (type != NULL && strcmp(type, "LORA") == 0))
         return;
-    sheaf__json_fail(r, type == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "peft_type", "\"LORA\"");
+    sheaf_try_this(sheaf__json_fail(r, type == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "peft_type", "\"LORA\""),
+                   "PEFT itself for other kinds of adapters: sheaf knows LoRA and its variants");
 }
 
 static void check_together(sheaf_json_reader *r, const sheaf_lora_options *o)
@@ -207,7 +278,7 @@ static void check_together(sheaf_json_reader *r, const sheaf_lora_options *o)
         sheaf__json_fail(r, SHEAF_E_FORMAT, "layers_pattern", "layers_to_transform beside it");
 }
 
-static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object)
+static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object, bool merge)
 {
     sheaf_json_reader r = { .object = object };
     check_type(&r);
@@ -235,6 +306,11 @@ static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object)
         }
     }
     read_bias(&r, out);
+    if (merge) {
+        out->dora = sheaf__json_bool(&r, "use_dora", false);
+        out->lora_bias = sheaf__json_bool(&r, "lora_bias", false);
+        read_tokens(&r, out);
+    }
     check_init(&r);
     check_together(&r, out);
     const char *base = sheaf__json_string(&r, "base_model_name_or_path");
@@ -245,10 +321,10 @@ static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object)
         out->target_regex = NULL;
         out->all_linear = true;
     }
-    return r.st != NULL ? r.st : check_keys(out, object);
+    return r.st != NULL ? r.st : check_keys(out, object, merge);
 }
 
-sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *path)
+static sheaf_status *read_file(sheaf_lora_options *out, const char *path, bool merge)
 {
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_load(&object, path);
@@ -256,11 +332,21 @@ sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *path)
         return st;
     sheaf__lora_options_default(out);
     out->tolerant = true;
-    st = read_object(out, object);
+    st = read_object(out, object, merge);
     json_decref(object);
     if (st != NULL)
         sheaf_lora_options_release(out);
     return sheaf_in(st, "%s", path);
+}
+
+sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *path)
+{
+    return read_file(out, path, false);
+}
+
+sheaf_status *sheaf_lora_options_read_merge(sheaf_lora_options *out, const char *path)
+{
+    return read_file(out, path, true);
 }
 
 /* ---- writing: every key PEFT 0.21 writes, sorted, two spaces, no newline at the end ---- */
