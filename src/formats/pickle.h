@@ -53,10 +53,10 @@ typedef struct sheaf_pickle_items { sheaf_pickle **at; int64_t count, room; } sh
 typedef struct sheaf_pickle_global { const char *module, *name; } sheaf_pickle_global;
 
 typedef struct sheaf_pickle_object {
-    const sheaf_pickle *class;    /* a GLOBAL */
-    const sheaf_pickle *args;     /* what it was made from: a tuple, possibly empty */
-    const sheaf_pickle *state;    /* what it was then filled with; NULL = nothing. Often a dict of fields */
-    sheaf_pickle *list, *dict;    /* elements and entries, where its class is a kind of list or dict; or NULL */
+    sheaf_pickle *class;       /* a GLOBAL */
+    sheaf_pickle *args;        /* what it was made from: a tuple, possibly empty */
+    sheaf_pickle *state;       /* what it was then filled with; NULL = nothing. Often a dict of fields */
+    sheaf_pickle *list, *dict; /* elements and entries, where its class is a kind of list or dict; or NULL */
 } sheaf_pickle_object;
 
 struct sheaf_pickle {

@@ -1,0 +1,204 @@
+/* pickle_names.c - what a name in a pickle may be; see pickle.h.
+ *
+ * Deny by default, in this order: the closed table; what reaches into the machine, wherever it
+ * stands in a dotted name; the rest of Python's library; then classes of other packages (the last
+ * part of the name begins with a capital) are opaque, and their functions may be named
+ * but not called. Nothing here is ever looked up, imported or run. */
+#include <ctype.h>
+#include <string.h>
+
+#include "pickle_inner.h"
+#include "zip.h"
+
+static const struct { const char *module, *name; sheaf_pickle_role role; } known[] = {
+    { "collections", "OrderedDict", SHEAF_ROLE_DICT },
+    { "collections", "Counter", SHEAF_ROLE_DICT },
+    { "collections", "defaultdict", SHEAF_ROLE_DEFAULTDICT },
+    { "collections", "deque", SHEAF_ROLE_CLASS },
+    { "torch", "Size", SHEAF_ROLE_SIZE },
+    { "torch._utils", "_rebuild_tensor", SHEAF_ROLE_TENSOR },
+    { "torch._utils", "_rebuild_tensor_v2", SHEAF_ROLE_TENSOR },
+    { "torch._utils", "_rebuild_tensor_v3", SHEAF_ROLE_TENSOR_V3 },
+    { "torch._utils", "_rebuild_parameter", SHEAF_ROLE_PARAMETER },
+    { "torch._utils", "_rebuild_parameter_with_state", SHEAF_ROLE_PARAMETER },
+    { "torch._tensor", "_rebuild_from_type_v2", SHEAF_ROLE_FROM_TYPE },
+    { "torch", "device", SHEAF_ROLE_CLASS },
+    { "torch.serialization", "_get_layout", SHEAF_ROLE_CLASS },
+    { "torch.storage", "_load_from_bytes", SHEAF_ROLE_CLASS }, /* a file within the pickle: kept, not read */
+    { "torch._utils", "_rebuild_meta_tensor_no_storage", SHEAF_ROLE_CLASS },
+    { "torch._utils", "_rebuild_sparse_tensor", SHEAF_ROLE_CLASS },
+    { "torch._utils", "_rebuild_sparse_csr_tensor", SHEAF_ROLE_CLASS },
+    { "torch._utils", "_rebuild_nested_tensor", SHEAF_ROLE_CLASS },
+    { "torch._utils", "_rebuild_qtensor", SHEAF_ROLE_CLASS },
+    { "torch._utils", "_rebuild_wrapper_subclass", SHEAF_ROLE_CLASS },
+    { "torch._utils", "_rebuild_device_tensor_from_numpy", SHEAF_ROLE_CLASS },
+    { "torch._utils", "_rebuild_device_tensor_from_cpu_tensor", SHEAF_ROLE_CLASS },
+    { "torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING", SHEAF_ROLE_CLASS },
+    { "_codecs", "encode", SHEAF_ROLE_ENCODE },
+    { "builtins", "set", SHEAF_ROLE_SET },
+    { "builtins", "frozenset", SHEAF_ROLE_SET },
+    { "builtins", "list", SHEAF_ROLE_LIST },
+    { "builtins", "tuple", SHEAF_ROLE_TUPLE },
+    { "builtins", "dict", SHEAF_ROLE_DICT },
+    { "builtins", "bytes", SHEAF_ROLE_BYTES },
+    { "builtins", "bytearray", SHEAF_ROLE_BYTES },
+    { "builtins", "getattr", SHEAF_ROLE_GETATTR },
+    { "builtins", "object", SHEAF_ROLE_CLASS },
+    { "builtins", "type", SHEAF_ROLE_CLASS },
+    { "builtins", "int", SHEAF_ROLE_CLASS },
+    { "builtins", "long", SHEAF_ROLE_CLASS },
+    { "builtins", "float", SHEAF_ROLE_CLASS },
+    { "builtins", "bool", SHEAF_ROLE_CLASS },
+    { "builtins", "str", SHEAF_ROLE_CLASS },
+    { "builtins", "unicode", SHEAF_ROLE_CLASS },
+    { "builtins", "complex", SHEAF_ROLE_CLASS },
+    { "builtins", "slice", SHEAF_ROLE_CLASS },
+    { "builtins", "range", SHEAF_ROLE_CLASS },
+    { "builtins", "xrange", SHEAF_ROLE_CLASS },
+    { "builtins", "Ellipsis", SHEAF_ROLE_CLASS },
+    { "builtins", "NotImplemented", SHEAF_ROLE_CLASS },
+    { "copyreg", "_reconstructor", SHEAF_ROLE_MAKE },
+    { "copyreg", "__newobj__", SHEAF_ROLE_MAKE },
+    { "copyreg", "__newobj_ex__", SHEAF_ROLE_MAKE },
+    { "argparse", "Namespace", SHEAF_ROLE_CLASS },
+    { "types", "SimpleNamespace", SHEAF_ROLE_CLASS },
+    { "functools", "partial", SHEAF_ROLE_CLASS },
+    { "pathlib", "Path", SHEAF_ROLE_CLASS },
+    { "pathlib", "PurePath", SHEAF_ROLE_CLASS },
+    { "pathlib", "PosixPath", SHEAF_ROLE_CLASS },
+    { "pathlib", "PurePosixPath", SHEAF_ROLE_CLASS },
+    { "pathlib", "WindowsPath", SHEAF_ROLE_CLASS },
+    { "pathlib", "PureWindowsPath", SHEAF_ROLE_CLASS },
+    { "pathlib._local", "PosixPath", SHEAF_ROLE_CLASS },
+    { "pathlib._local", "PurePosixPath", SHEAF_ROLE_CLASS },
+    { "pathlib._local", "WindowsPath", SHEAF_ROLE_CLASS },
+    { "datetime", "datetime", SHEAF_ROLE_CLASS },
+    { "datetime", "date", SHEAF_ROLE_CLASS },
+    { "datetime", "time", SHEAF_ROLE_CLASS },
+    { "datetime", "timedelta", SHEAF_ROLE_CLASS },
+    { "datetime", "timezone", SHEAF_ROLE_CLASS },
+    { "decimal", "Decimal", SHEAF_ROLE_CLASS },
+    { "fractions", "Fraction", SHEAF_ROLE_CLASS },
+    { "uuid", "UUID", SHEAF_ROLE_CLASS },
+    { "random", "Random", SHEAF_ROLE_CLASS },
+    { "re", "_compile", SHEAF_ROLE_CLASS },
+    { "logging", "getLogger", SHEAF_ROLE_CLASS },
+    { "array", "array", SHEAF_ROLE_CLASS },
+    { "array", "_array_reconstructor", SHEAF_ROLE_CLASS },
+    { "_io", "BytesIO", SHEAF_ROLE_CLASS },
+    { "_io", "StringIO", SHEAF_ROLE_CLASS },
+    { "numpy", "dtype", SHEAF_ROLE_CLASS },
+    { "numpy", "ndarray", SHEAF_ROLE_CLASS },
+    { "numpy.core.multiarray", "_reconstruct", SHEAF_ROLE_CLASS },
+    { "numpy.core.multiarray", "scalar", SHEAF_ROLE_CLASS },
+    { "numpy.core.numeric", "_frombuffer", SHEAF_ROLE_CLASS },
+    { "numpy.random._pickle", "__randomstate_ctor", SHEAF_ROLE_CLASS },
+    { "numpy.random._pickle", "__generator_ctor", SHEAF_ROLE_CLASS },
+    { "numpy.random._pickle", "__bit_generator_ctor", SHEAF_ROLE_CLASS },
+};
+
+/* Refused as any part of a dotted name: "torch.serialization.os" is the module os. */
+static const char *const machine[] = {
+    "__builtin__", "__builtins__", "builtins", "commands", "ctypes", "importlib", "nt", "ntpath", "os", "pickle",
+    "posix", "posixpath", "pty", "runpy", "shutil", "socket", "subprocess", "sys", "__globals__", "__subclasses__",
+    "__import__", "__code__", "__reduce__",
+};
+
+/* The rest of Python's library, 2.7 to 3.14; names that begin with an underscore are refused by rule. */
+static const char *const library[] = {
+    "abc", "aifc", "annotationlib", "antigravity", "argparse", "array", "ast", "asynchat", "asyncio", "asyncore",
+    "atexit", "audioop", "base64", "bdb", "binascii", "binhex", "bisect", "bz2", "cPickle", "cProfile", "calendar",
+    "cgi", "cgitb", "chunk", "cmath", "cmd", "code", "codecs", "codeop", "collections", "colorsys", "compileall",
+    "compression", "concurrent", "configparser", "contextlib", "contextvars", "copy", "copy_reg", "copyreg", "crypt",
+    "csv", "curses", "dataclasses", "datetime", "dbm", "decimal", "difflib", "dis", "distutils", "doctest", "email",
+    "encodings", "ensurepip", "enum", "errno", "faulthandler", "fcntl", "filecmp", "fileinput", "fnmatch",
+    "formatter", "fractions", "ftplib", "functools", "gc", "genericpath", "getopt", "getpass", "gettext", "glob",
+    "graphlib", "grp", "gzip", "hashlib", "heapq", "hmac", "html", "http", "httplib", "idlelib", "imaplib",
+    "imghdr", "imp", "inspect", "io", "ipaddress", "itertools", "json", "keyword", "lib2to3", "linecache", "locale",
+    "logging", "lzma", "mailbox", "mailcap", "marshal", "math", "mimetypes", "mmap", "modulefinder", "msilib",
+    "msvcrt", "multiprocessing", "netrc", "new", "nis", "nntplib", "nturl2path", "numbers", "opcode", "operator",
+    "optparse", "ossaudiodev", "parser", "pathlib", "pdb", "pickletools", "pip", "pipes", "pkg_resources",
+    "pkgutil", "platform", "plistlib", "popen2", "poplib", "pprint", "profile", "pstats", "pwd", "py_compile",
+    "pyclbr", "pydoc", "pydoc_data", "pyexpat", "queue", "quopri", "random", "re", "readline", "reprlib",
+    "resource", "rlcompleter", "sched", "secrets", "select", "selectors", "setuptools", "shelve", "shlex", "signal",
+    "site", "smtpd", "smtplib", "sndhdr", "socketserver", "spwd", "sqlite3", "sre_compile", "sre_constants",
+    "sre_parse", "ssl", "stat", "statistics", "string", "stringprep", "struct", "sunau", "symbol", "symtable",
+    "sysconfig", "syslog", "tabnanny", "tarfile", "telnetlib", "tempfile", "termios", "test", "textwrap", "this",
+    "thread", "threading", "time", "timeit", "tkinter", "token", "tokenize", "tomllib", "trace", "traceback",
+    "tracemalloc", "tty", "turtle", "turtledemo", "types", "unicodedata", "unittest", "urllib", "urllib2", "uu",
+    "uuid", "venv", "warnings", "wave", "weakref", "webbrowser", "winreg", "winsound", "wsgiref", "xdrlib", "xml",
+    "xmlrpc", "zipapp", "zipfile", "zipimport", "zlib", "zoneinfo",
+};
+
+static bool is_one_of(const char *const *list, size_t n, const char *part, size_t size)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strlen(list[i]) == size && memcmp(list[i], part, size) == 0)
+            return true;
+    return false;
+}
+
+/* Does a part between dots reach into the machine? */
+static bool reaches_machine(const char *name)
+{
+    for (;; name++) {
+        const size_t size = strcspn(name, ".");
+        if (is_one_of(machine, sizeof machine / sizeof *machine, name, size))
+            return true;
+        name += size;
+        if (*name == '\0')
+            return false;
+    }
+}
+
+static bool is_class_like(const char *name)
+{
+    const char *last = strrchr(name, '.');
+    last = last == NULL ? name : last + 1;
+    last += strspn(last, "_");
+    return isupper((unsigned char)*last);
+}
+
+/* One module under two names: Python 2 and 3, numpy 1 and 2. */
+static const char *today(const char *module, char room[128])
+{
+    if (strcmp(module, "__builtin__") == 0)
+        return "builtins";
+    if (strcmp(module, "copy_reg") == 0)
+        return "copyreg";
+    if (strncmp(module, "numpy._core.", 12) == 0 && strlen(module) < 100) {
+        strcpy(room, "numpy.core.");
+        return strcat(room, module + 12);
+    }
+    return module;
+}
+
+bool sheaf__pickle_name(sheaf_pickle_role *role, const char *module, const char *name)
+{
+    char room[128];
+    const char *known_module = today(module, room);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, name) == 0 && strcmp(known[i].module, known_module) == 0) {
+            *role = known[i].role;
+            return true;
+        }
+    if (reaches_machine(module) || reaches_machine(name))
+        return false;
+    *role = is_class_like(name) ? SHEAF_ROLE_CLASS : SHEAF_ROLE_FUNCTION;
+    const size_t root = strcspn(module, ".");
+    if (strcmp(module, "__main__") == 0)
+        return true;
+    if (strcmp(module, "typing") == 0) /* annotations that configurations carry along */
+        return *role == SHEAF_ROLE_CLASS;
+    return root > 0 && *module != '_' && !is_one_of(library, sizeof library / sizeof *library, module, root);
+}
+
+sheaf_status *sheaf__pickle_unsafe(const char *module, const char *name)
+{
+    char room[2][128];
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSAFE, "the pickle wants to call %s.%s", sheaf__printable(room[0], module),
+                                  sheaf__printable(room[1], name));
+    sheaf_expected(st, "data: tensors, numbers, text, their containers, and objects of classes");
+    sheaf_found(st, "%s.%s, which does something when it is called", room[0], room[1]);
+    return sheaf_try_this(st, "nothing was run; do not load this file with Python, and ask where it comes from");
+}

@@ -1,0 +1,419 @@
+/* pickle_value.c - the memory of a document, and looking at its values; see pickle.h. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pickle_inner.h"
+
+enum { PIECE = 16 << 10 };
+
+/* ---- memory ---- */
+
+static bool claim(sheaf_pickle_arena *arena, size_t size)
+{
+    if (arena->failed || size > arena->limit - arena->used) {
+        arena->full |= !arena->failed;
+        arena->failed = true;
+        return false;
+    }
+    arena->used += size;
+    return true;
+}
+
+void *sheaf__pickle_alloc(sheaf_pickle_doc *doc, size_t size)
+{
+    sheaf_pickle_arena *arena = doc->arena;
+    if (size > SIZE_MAX / 2)
+        size = SIZE_MAX / 2; /* more than any limit */
+    size = (size + 7) / 8 * 8;
+    if (arena->left < size) {
+        const size_t room = size > PIECE / 4 ? size : PIECE;
+        if (!claim(arena, room))
+            return NULL;
+        struct piece *piece = malloc(sizeof *piece + room);
+        if (piece == NULL) {
+            arena->failed = true;
+            return NULL;
+        }
+        piece->next = arena->pieces;
+        arena->pieces = piece;
+        if (room == size && arena->left > 0) /* a large one: the rest of the piece before is still good */
+            return piece + 1;
+        arena->at = (char *)(piece + 1);
+        arena->left = room;
+    }
+    void *at = arena->at;
+    arena->at += size;
+    arena->left -= size;
+    return at;
+}
+
+sheaf_status *sheaf__pickle_out_of_memory(const sheaf_pickle_doc *doc)
+{
+    if (!doc->arena->full)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a pickle");
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "the pickle's values");
+    return sheaf_found(sheaf_expected(st, "at most %zu bytes of memory", doc->arena->limit), "more");
+}
+
+sheaf_pickle *sheaf__pickle_node(sheaf_pickle_doc *doc, sheaf_pickle_kind kind)
+{
+    sheaf_pickle *value = sheaf__pickle_alloc(doc, sizeof *value);
+    if (value != NULL) {
+        memset(value, 0, sizeof *value);
+        value->kind = kind;
+    }
+    return value;
+}
+
+bool sheaf__pickle_copy(sheaf_pickle_text *out, sheaf_pickle_doc *doc, const void *bytes, size_t size)
+{
+    char *at = sheaf__pickle_alloc(doc, size + 1);
+    if (at == NULL)
+        return false;
+    if (size > 0)
+        memcpy(at, bytes, size);
+    at[size] = '\0';
+    *out = (sheaf_pickle_text){ at, size };
+    return true;
+}
+
+bool sheaf__pickle_push(sheaf_pickle_doc *doc, sheaf_pickle *to, sheaf_pickle *a, sheaf_pickle *b)
+{
+    sheaf_pickle_items *items = &to->as.items;
+    const size_t each = (b == NULL ? 1 : 2) * sizeof a;
+    if (items->count == items->room) {
+        const int64_t room = items->count < 2 ? 4 : items->count * 2;
+        sheaf_pickle **at = sheaf__pickle_alloc(doc, (size_t)room * each);
+        if (at == NULL)
+            return false;
+        if (items->count > 0)
+            memcpy(at, items->at, (size_t)items->count * each);
+        items->at = at;
+        items->room = room;
+    }
+    if (b == NULL) {
+        items->at[items->count++] = a;
+    } else {
+        items->at[2 * items->count] = a;
+        items->at[2 * items->count++ + 1] = b;
+    }
+    return true;
+}
+
+/* Doubles a table of `count` of `room` elements when it is full. */
+static bool grow(sheaf_pickle_doc *doc, void **table, int64_t count, int64_t *room, size_t element)
+{
+    if (count < *room)
+        return true;
+    const int64_t more = *room == 0 ? 4 : *room;
+    if (!claim(doc->arena, (size_t)more * element))
+        return false;
+    void *at = realloc(*table, (size_t)(*room + more) * element);
+    if (at == NULL) {
+        doc->arena->failed = true;
+        return false;
+    }
+    *table = at;
+    *room += more;
+    return true;
+}
+
+bool sheaf__pickle_add_tensor(int64_t *index, sheaf_pickle_doc *doc, const sheaf_pickle_tensor *tensor)
+{
+    void *table = doc->tensor;
+    const bool good = grow(doc, &table, doc->ntensors, &doc->arena->tensor_room, sizeof *tensor);
+    doc->tensor = table;
+    if (!good)
+        return false;
+    doc->tensor[doc->ntensors] = *tensor;
+    *index = doc->ntensors++;
+    return true;
+}
+
+static uint64_t hash_storage(const sheaf_pickle_storage *s)
+{
+    uint64_t h = 0xcbf29ce484222325u ^ (uint64_t)s->bytes ^ (uint64_t)s->within << 20 ^ (uint64_t)s->dtype << 40;
+    for (const char *p = s->key; *p != '\0'; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+static bool same_storage(const sheaf_pickle_storage *a, const sheaf_pickle_storage *b)
+{
+    return a->bytes == b->bytes && a->within == b->within && a->dtype == b->dtype && strcmp(a->key, b->key) == 0 &&
+           strcmp(a->location, b->location) == 0;
+}
+
+/* The slot of a storage, or the empty one where it belongs; `slots` is a power of two. */
+static int64_t *slot_of(const sheaf_pickle_doc *doc, const sheaf_pickle_storage *storage)
+{
+    const sheaf_pickle_arena *arena = doc->arena;
+    uint64_t i = hash_storage(storage);
+    for (;; i++) {
+        int64_t *slot = &arena->slot[i & (uint64_t)(arena->slots - 1)];
+        if (*slot < 0 || same_storage(&doc->storage[*slot], storage))
+            return slot;
+    }
+}
+
+static bool grow_slots(sheaf_pickle_doc *doc)
+{
+    sheaf_pickle_arena *arena = doc->arena;
+    if (doc->nstorages * 2 < arena->slots)
+        return true;
+    const int64_t slots = arena->slots == 0 ? 16 : arena->slots * 2;
+    if (!claim(arena, (size_t)(slots - arena->slots) * sizeof *arena->slot))
+        return false;
+    int64_t *slot = malloc((size_t)slots * sizeof *slot);
+    if (slot == NULL) {
+        arena->failed = true;
+        return false;
+    }
+    free(arena->slot);
+    memset(slot, 0xff, (size_t)slots * sizeof *slot);
+    arena->slot = slot;
+    arena->slots = slots;
+    for (int64_t i = 0; i < doc->nstorages; i++)
+        *slot_of(doc, &doc->storage[i]) = i;
+    return true;
+}
+
+bool sheaf__pickle_add_storage(int64_t *index, sheaf_pickle_doc *doc, const sheaf_pickle_storage *storage)
+{
+    void *table = doc->storage;
+    const bool good = grow_slots(doc) && grow(doc, &table, doc->nstorages, &doc->arena->storage_room, sizeof *storage);
+    doc->storage = table;
+    if (!good)
+        return false;
+    int64_t *slot = slot_of(doc, storage);
+    if (*slot < 0) {
+        sheaf_pickle_text key, location;
+        if (!sheaf__pickle_copy(&key, doc, storage->key, strlen(storage->key)) ||
+            !sheaf__pickle_copy(&location, doc, storage->location, strlen(storage->location)))
+            return false;
+        sheaf_pickle_storage *s = &doc->storage[doc->nstorages];
+        *s = *storage;
+        s->key = key.at;
+        s->location = location.at;
+        *slot = doc->nstorages++;
+    }
+    *index = *slot;
+    return true;
+}
+
+sheaf_status *sheaf__pickle_new(sheaf_pickle_doc **out)
+{
+    sheaf_pickle_doc *doc = calloc(1, sizeof *doc);
+    if (doc == NULL || (doc->arena = calloc(1, sizeof *doc->arena)) == NULL) {
+        free(doc);
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a pickle");
+    }
+    doc->arena->limit = SIZE_MAX / 4;
+    *out = doc;
+    return NULL;
+}
+
+void sheaf__pickle_free(sheaf_pickle_doc *doc)
+{
+    if (doc == NULL)
+        return;
+    for (struct piece *piece = doc->arena->pieces, *next; piece != NULL; piece = next) {
+        next = piece->next;
+        free(piece);
+    }
+    free(doc->arena->slot);
+    free(doc->arena);
+    free(doc->storage);
+    free(doc->tensor);
+    free(doc);
+}
+
+/* ---- cycles and depth ---- */
+
+/* Value i that `value` holds; NULL after the last. Empty places are skipped by giving their address. */
+static sheaf_pickle **held(sheaf_pickle *value, int64_t i)
+{
+    switch (value->kind) {
+    case SHEAF_PICKLE_LIST: case SHEAF_PICKLE_TUPLE: case SHEAF_PICKLE_SET: case SHEAF_PICKLE_PERSISTENT:
+        return i < value->as.items.count ? &value->as.items.at[i] : NULL;
+    case SHEAF_PICKLE_DICT:
+        return i < value->as.items.count * 2 ? &value->as.items.at[i] : NULL;
+    case SHEAF_PICKLE_OBJECT: {
+        sheaf_pickle_object *o = value->as.object;
+        sheaf_pickle **const field[] = { &o->args, &o->state, &o->list, &o->dict };
+        return i < 4 ? field[i] : NULL;
+    }
+    default:
+        return NULL;
+    }
+}
+
+static bool holds(const sheaf_pickle *value)
+{
+    return value->kind == SHEAF_PICKLE_OBJECT || (value->kind >= SHEAF_PICKLE_LIST && value->kind <= SHEAF_PICKLE_DICT) ||
+           value->kind == SHEAF_PICKLE_PERSISTENT;
+}
+
+/* Depth first. mark: 0 = not seen, -1 = on the way from the root, else the height of what hangs below. */
+sheaf_status *sheaf__pickle_untangle(sheaf_pickle_doc *doc, sheaf_pickle **root)
+{
+    struct { sheaf_pickle *value; int64_t next; int height; } way[SHEAF_PICKLE_MAX_DEPTH];
+    int depth = 0;
+    sheaf_pickle *again = sheaf__pickle_node(doc, SHEAF_PICKLE_AGAIN);
+    if (again == NULL)
+        return sheaf__pickle_out_of_memory(doc);
+    for (sheaf_pickle **slot = root;;) {
+        sheaf_pickle *value = slot == NULL ? NULL : *slot;
+        int below = 0;
+        if (value != NULL && holds(value)) {
+            if (value->mark < 0)
+                *slot = again;
+            below = value->mark;
+            if (depth + (below > 0 ? below : 1) > SHEAF_PICKLE_MAX_DEPTH)
+                return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the pickle's values"), "at most %d inside each other",
+                                      SHEAF_PICKLE_MAX_DEPTH);
+            if (below == 0) {
+                value->mark = -1;
+                way[depth].value = value, way[depth].next = 0, way[depth].height = 0;
+                depth++;
+            }
+        }
+        /* Onwards: what is held next by the last on the way, or back from it when that was all. */
+        for (slot = NULL; slot == NULL; depth--) {
+            if (depth == 0)
+                return NULL;
+            if (way[depth - 1].height < below)
+                way[depth - 1].height = below;
+            slot = held(way[depth - 1].value, way[depth - 1].next++);
+            if (slot != NULL)
+                break;
+            below = way[depth - 1].value->mark = way[depth - 1].height + 1;
+        }
+    }
+}
+
+/* ---- looking ---- */
+
+bool sheaf__pickle_is(const sheaf_pickle *value, sheaf_pickle_kind kind)
+{
+    return value != NULL && value->kind == kind;
+}
+
+const sheaf_pickle *sheaf__pickle_fields(const sheaf_pickle *value)
+{
+    if (sheaf__pickle_is(value, SHEAF_PICKLE_DICT))
+        return value;
+    if (!sheaf__pickle_is(value, SHEAF_PICKLE_OBJECT))
+        return NULL;
+    const sheaf_pickle *state = value->as.object->state;
+    if (sheaf__pickle_is(state, SHEAF_PICKLE_DICT))
+        return state;
+    /* (dict, slots): what objects with __slots__ write */
+    for (int64_t i = 0; sheaf__pickle_is(state, SHEAF_PICKLE_TUPLE) && state->as.items.count == 2 && i < 2; i++)
+        if (sheaf__pickle_is(state->as.items.at[i], SHEAF_PICKLE_DICT))
+            return state->as.items.at[i];
+    return value->as.object->dict;
+}
+
+static const sheaf_pickle *find(const sheaf_pickle *dict, const char *key)
+{
+    const size_t size = strlen(key);
+    if (!sheaf__pickle_is(dict, SHEAF_PICKLE_DICT))
+        return NULL;
+    for (int64_t i = dict->as.items.count - 1; i >= 0; i--) {
+        const sheaf_pickle *k = dict->as.items.at[2 * i];
+        if (k->kind == SHEAF_PICKLE_STRING && k->as.text.size == size && memcmp(k->as.text.at, key, size) == 0)
+            return dict->as.items.at[2 * i + 1];
+    }
+    return NULL;
+}
+
+const sheaf_pickle *sheaf__pickle_get(const sheaf_pickle *value, const char *key)
+{
+    const sheaf_pickle *got = find(sheaf__pickle_fields(value), key);
+    if (got == NULL && sheaf__pickle_is(value, SHEAF_PICKLE_OBJECT))
+        got = find(value->as.object->dict, key);
+    return got;
+}
+
+const sheaf_pickle *sheaf__pickle_path(const sheaf_pickle *value, ...)
+{
+    va_list keys;
+    va_start(keys, value);
+    for (const char *key; value != NULL && (key = va_arg(keys, const char *)) != NULL;)
+        value = sheaf__pickle_get(value, key);
+    va_end(keys);
+    return value;
+}
+
+static bool is_row(const sheaf_pickle *value)
+{
+    return sheaf__pickle_is(value, SHEAF_PICKLE_LIST) || sheaf__pickle_is(value, SHEAF_PICKLE_TUPLE) ||
+           sheaf__pickle_is(value, SHEAF_PICKLE_SET);
+}
+
+const sheaf_pickle *sheaf__pickle_item(const sheaf_pickle *value, int64_t i)
+{
+    return is_row(value) && i >= 0 && i < value->as.items.count ? value->as.items.at[i] : NULL;
+}
+
+/* The dict whose pairs a value has: itself, or an object's entries. */
+static const sheaf_pickle *pairs_of(const sheaf_pickle *value)
+{
+    return sheaf__pickle_is(value, SHEAF_PICKLE_OBJECT) ? value->as.object->dict
+         : sheaf__pickle_is(value, SHEAF_PICKLE_DICT) ? value : NULL;
+}
+
+int64_t sheaf__pickle_count(const sheaf_pickle *value)
+{
+    const sheaf_pickle *holder = is_row(value) ? value : pairs_of(value);
+    return holder == NULL ? 0 : holder->as.items.count;
+}
+
+const sheaf_pickle *sheaf__pickle_key(const sheaf_pickle *value, int64_t i)
+{
+    const sheaf_pickle *dict = pairs_of(value);
+    return dict != NULL && i >= 0 && i < dict->as.items.count ? dict->as.items.at[2 * i] : NULL;
+}
+
+const sheaf_pickle *sheaf__pickle_value(const sheaf_pickle *value, int64_t i)
+{
+    const sheaf_pickle *dict = pairs_of(value);
+    return dict != NULL && i >= 0 && i < dict->as.items.count ? dict->as.items.at[2 * i + 1] : NULL;
+}
+
+bool sheaf__pickle_is_object(const sheaf_pickle *value, const char *module, const char *name)
+{
+    if (!sheaf__pickle_is(value, SHEAF_PICKLE_OBJECT))
+        return false;
+    const sheaf_pickle_global *class = &value->as.object->class->as.global;
+    return strcmp(class->name, name) == 0 && (module == NULL || strcmp(class->module, module) == 0);
+}
+
+const char *sheaf__pickle_text(const sheaf_pickle *value)
+{
+    if (!sheaf__pickle_is(value, SHEAF_PICKLE_STRING) || strlen(value->as.text.at) != value->as.text.size)
+        return NULL;
+    return value->as.text.at;
+}
+
+bool sheaf__pickle_shape(int *ndim, int64_t shape[SHEAF_PICKLE_MAX_DIMS], const sheaf_pickle *value)
+{
+    const bool row = sheaf__pickle_is(value, SHEAF_PICKLE_TUPLE) || sheaf__pickle_is(value, SHEAF_PICKLE_LIST);
+    int64_t got[SHEAF_PICKLE_MAX_DIMS];
+    if (!row || value->as.items.count > SHEAF_PICKLE_MAX_DIMS)
+        return false;
+    for (int64_t i = 0; i < value->as.items.count; i++)
+        if (!sheaf__pickle_int(&got[i], value->as.items.at[i]) || got[i] < 0)
+            return false;
+    *ndim = (int)value->as.items.count;
+    memcpy(shape, got, (size_t)*ndim * sizeof *got);
+    return true;
+}
+
+const sheaf_pickle_tensor *sheaf__pickle_tensor(const sheaf_pickle_doc *doc, const sheaf_pickle *value)
+{
+    return sheaf__pickle_is(value, SHEAF_PICKLE_TENSOR) ? &doc->tensor[value->as.number] : NULL;
+}

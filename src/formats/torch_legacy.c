@@ -1,0 +1,194 @@
+/* torch_legacy.c - files of torch before 1.6; see torch.h. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "torch_inner.h"
+#include "zip.h"
+
+enum { PROTOCOL = 1001, HEADS = 3, FIRST_READ = 1 << 16, COUNT_BYTES = 8 };
+
+bool sheaf__torch_is_legacy(const unsigned char head[SHEAF_TORCH_LEGACY_MAGIC_BYTES])
+{
+    static const unsigned char magic[SHEAF_TORCH_LEGACY_MAGIC_BYTES] = { 0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c,
+                                                                         0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19 };
+    return memcmp(head, magic, sizeof magic) == 0;
+}
+
+/* The bytes of the file from its start, as many as were needed so far. */
+typedef struct window {
+    const sheaf_torch *file;
+    char *bytes;
+    size_t size;
+} window;
+
+static sheaf_status *widen(window *w)
+{
+    size_t size = w->size == 0 ? FIRST_READ : w->size * 4;
+    if (size > SHEAF_TORCH_MAX_PICKLE)
+        size = SHEAF_TORCH_MAX_PICKLE;
+    if ((int64_t)size > w->file->size)
+        size = (size_t)w->file->size;
+    char *bytes = realloc(w->bytes, size + 1);
+    if (bytes == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", w->file->path);
+    w->bytes = bytes;
+    sheaf_status *st = sheaf__file_read_at(w->file->fd, bytes + w->size, size - w->size, (int64_t)w->size, w->file->path);
+    if (st == NULL)
+        w->size = size;
+    return st;
+}
+
+/* The pickle at *at. What fails in a part of the file may be good in a larger part. */
+static sheaf_status *read_one(sheaf_pickle_doc **out, window *w, size_t *at)
+{
+    for (;;) {
+        size_t used = 0;
+        sheaf_status *st = *at >= w->size && w->size > 0 ? sheaf_fail(SHEAF_E_FORMAT, "pickle")
+                                                         : sheaf__pickle_parse_first(out, &used, w->bytes + *at, w->size - *at, NULL);
+        if (st == NULL) {
+            *at += used;
+            return NULL;
+        }
+        const sheaf_code code = sheaf_status_code(st);
+        if (code == SHEAF_E_UNSAFE || code == SHEAF_E_MEMORY || (int64_t)w->size == w->file->size ||
+            w->size == SHEAF_TORCH_MAX_PICKLE)
+            return sheaf_in(st, "from byte %zu", *at);
+        sheaf_status_free(st);
+        st = widen(w);
+        if (st != NULL)
+            return st;
+    }
+}
+
+static sheaf_status *check_heads(const sheaf_torch *file, sheaf_pickle_doc *const head[HEADS])
+{
+    int64_t protocol = 0, little = 0;
+    if (!sheaf__pickle_int(&protocol, head[1]->root) || protocol != PROTOCOL)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: protocol", file->path), "%d", PROTOCOL), "%" PRId64,
+                           protocol);
+    if (!sheaf__pickle_int(&little, sheaf__pickle_get(head[2]->root, "little_endian")) || little != 1)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: byte order", file->path), "little"), "big");
+    return NULL;
+}
+
+/* Where the storages of the file lie, by key. */
+typedef struct place { const char *key; int64_t offset, bytes; } place;
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const place *)a)->key, ((const place *)b)->key);
+}
+
+/* Bytes of an element of storage `key`, by the tensors that use it; 0 when none does. */
+static int64_t element_of(const sheaf_pickle_doc *doc, const place *by, const char *key)
+{
+    const place want = { .key = key };
+    const place *found = bsearch(&want, by, (size_t)doc->nstorages, sizeof want, by_key);
+    return found == NULL ? 0 : found->bytes;
+}
+
+/* key -> element size, of what the value's pickle names. */
+static place *used_storages(const sheaf_pickle_doc *doc)
+{
+    place *by = calloc((size_t)doc->nstorages + 1, sizeof *by);
+    for (int64_t i = 0; by != NULL && i < doc->nstorages; i++)
+        by[i] = (place){ doc->storage[i].key, 0, (int64_t)sheaf_dtype_bytes(doc->storage[i].dtype) };
+    if (by != NULL && doc->nstorages > 1)
+        qsort(by, (size_t)doc->nstorages, sizeof *by, by_key);
+    return by;
+}
+
+static sheaf_status *cut_short(const sheaf_torch *file, const char *key, int64_t want, int64_t have)
+{
+    char room[128];
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(room, key));
+    sheaf_expected(st, "%" PRId64 " bytes", want);
+    sheaf_found(st, "%" PRId64 " before the end of the file (%" PRId64 " bytes)", have < 0 ? 0 : have, file->size);
+    return sheaf_try_this(st, "the file is cut short: compare its size with the original and fetch it again");
+}
+
+/* After the pickles: a count of elements and the elements, for each key of the list. */
+static sheaf_status *walk(place *found, const sheaf_torch *file, const sheaf_pickle *keys, const place *used, int64_t at)
+{
+    for (int64_t i = 0; i < sheaf__pickle_count(keys); i++) {
+        const char *key = sheaf__pickle_text(sheaf__pickle_item(keys, i));
+        unsigned char raw[COUNT_BYTES];
+        if (key == NULL)
+            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path), "keys");
+        const int64_t each = element_of(file->doc, used, key);
+        if (file->size - at < COUNT_BYTES)
+            return cut_short(file, key, COUNT_BYTES, file->size - at);
+        sheaf_status *st = sheaf__file_read_at(file->fd, raw, sizeof raw, at, file->path);
+        if (st != NULL)
+            return st;
+        uint64_t count = 0;
+        for (int b = COUNT_BYTES - 1; b >= 0; b--)
+            count = count << 8 | raw[b];
+        at += COUNT_BYTES;
+        if (each == 0)
+            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path), "keys that the value uses");
+        if (count > (uint64_t)(file->size - at) / (uint64_t)each)
+            return cut_short(file, key, count > INT64_MAX / 16 ? INT64_MAX : (int64_t)count * each, file->size - at);
+        found[i] = (place){ key, at, (int64_t)count * each };
+        at += found[i].bytes;
+    }
+    return NULL;
+}
+
+static sheaf_status *match(sheaf_torch *file, const place *found, int64_t n)
+{
+    file->storage = calloc((size_t)file->doc->nstorages + 1, sizeof *file->storage);
+    if (file->storage == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path);
+    for (int64_t i = 0; i < file->doc->nstorages; i++) {
+        const sheaf_pickle_storage *want = &file->doc->storage[i];
+        const place key = { .key = want->key };
+        const place *is = n == 0 ? NULL : bsearch(&key, found, (size_t)n, sizeof key, by_key);
+        if (is == NULL || want->within > is->bytes || want->bytes > is->bytes - want->within)
+            return cut_short(file, want->key, want->within + want->bytes, is == NULL ? 0 : is->bytes);
+        file->storage[i] = (sheaf_torch_storage){ is->offset + want->within, want->bytes, 0, false };
+    }
+    return NULL;
+}
+
+static sheaf_status *place_storages(sheaf_torch *file, const sheaf_pickle *keys, int64_t at)
+{
+    const int64_t n = sheaf__pickle_count(keys);
+    if (!sheaf__pickle_is(keys, SHEAF_PICKLE_LIST))
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path), "a list");
+    place *used = used_storages(file->doc), *found = calloc((size_t)n + 1, sizeof *found);
+    sheaf_status *st = used == NULL || found == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path)
+                                                     : walk(found, file, keys, used, at);
+    if (st == NULL) {
+        if (n > 1)
+            qsort(found, (size_t)n, sizeof *found, by_key);
+        st = match(file, found, n);
+    }
+    free(used);
+    free(found);
+    return st;
+}
+
+sheaf_status *sheaf__torch_read_legacy(sheaf_torch *file)
+{
+    window w = { .file = file };
+    sheaf_pickle_doc *head[HEADS] = { NULL }, *keys = NULL;
+    size_t at = 0;
+    sheaf_status *st = widen(&w);
+    for (int i = 0; st == NULL && i < HEADS; i++)
+        st = read_one(&head[i], &w, &at);
+    if (st == NULL)
+        st = check_heads(file, head);
+    if (st == NULL)
+        st = read_one(&file->doc, &w, &at);
+    if (st == NULL)
+        st = read_one(&keys, &w, &at);
+    if (st == NULL)
+        st = place_storages(file, keys->root, (int64_t)at);
+    for (int i = 0; i < HEADS; i++)
+        sheaf__pickle_free(head[i]);
+    sheaf__pickle_free(keys);
+    free(w.bytes);
+    return sheaf_in(st, "%s", file->path);
+}
