@@ -468,6 +468,108 @@ static void test_attention__a_row_that_sees_nothing_is_zero(void **state)
     }
 }
 
+/* ---- maxima at the edge ---- */
+
+static void put_number(const problem *p, void *x, int64_t at, float value)
+{
+    if (p->s.dtype == SHEAF_F32)
+        ((float *)x)[at] = value;
+    else /* powers of two: nothing to round */
+        ((uint16_t *)x)[at] = (uint16_t)(sheaf__bits(value) >> 16);
+}
+
+static float product_flushed(float x, float y)
+{
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    volatile float a = x, b = y, product = a * b;
+    _mm_setcsr(before);
+    return product;
+}
+
+/* Scores scale * (1 * k): -0 is a negative score that counts as zero. */
+static void test_attention__the_largest_score_is_minus_zero(void **state)
+{
+    enum { KEYS = 100 };
+    const float minus = -0x1p-126f, scale = 0.3f;
+    const struct { const char *name; float even, odd, from_70; } table[] = {
+        { "all -0", minus, minus, minus }, { "+0, then -0", 0, 0, minus }, { "-0, then +0", minus, minus, 0 },
+        { "-0 and +0 in turn", minus, 0, minus }, { "+0 and -0 in turn", 0, minus, 0 },
+        { "low ones, then -0", -1, -1, minus }, { "-0, then low ones", minus, -1, -1 },
+    };
+    assert_true(sheaf__bits(product_flushed(scale, minus)) == 0x80000000u);
+    for (size_t i = 0; i < ARRAY_LEN(table) * 8; i++) {
+        const size_t row = i / 8;
+        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1,
+                                   .queries = i & 2 ? 3 : KEYS, .keys = KEYS, .kv_heads = 1, .group = 2, .head_dim = 18,
+                                   .kv_rows = KEYS, .scale = scale, .window = i & 4 ? 40 : 0 }, 0, false);
+        memset(p.q, 0, bytes_of(&p, p.nq));
+        memset(p.k, 0, bytes_of(&p, p.nk));
+        for (int64_t q = 0; q < p.s.queries * 2; q++)
+            put_number(&p, p.q, q * 18, 1);
+        for (int64_t j = 0; j < KEYS; j++)
+            put_number(&p, p.k, j * p.s.ldk, j >= 70 ? table[row].from_70 : j % 2 ? table[row].odd : table[row].even);
+        result r = result_of(&p);
+        run_ref(&p, &r);
+        assert_true(sheaf__bits(r.stats[(p.s.queries - 1) * 2]) == 0); /* +0 */
+        result_drop(&r);
+        check_twins(&p, table[row].name);
+        problem_drop(&p);
+    }
+}
+
+/* q_i is 2^100 but for channel i, k_j is -2^100 in channel j only: each query's other keys score -inf,
+ * its own 2^-126 * -2^100 * scale. Nothing but scores is infinite. */
+static void test_attention__all_but_itself_are_minus_infinity(void **state)
+{
+    enum { KEYS = 100 };
+    const struct { const char *name; float scale, max; bool masked; } table[] = {
+        { "itself below zero", 0.5f, -0x1p-27f, false }, { "itself -0", 0x1p-101f, 0, false },
+        { "itself below zero, masked", 0.5f, -0x1p-27f, true }, { "itself -0, masked", 0x1p-101f, 0, true },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table) * 2; i++) {
+        const size_t row = i / 2;
+        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = KEYS,
+                                   .keys = KEYS, .kv_heads = 1, .group = 1, .head_dim = KEYS, .kv_rows = KEYS,
+                                   .scale = table[row].scale }, 0, table[row].masked);
+        memset(p.k, 0, bytes_of(&p, p.nk));
+        for (int64_t t = 0; t < KEYS; t++) {
+            for (int64_t c = 0; c < KEYS; c++)
+                put_number(&p, p.q, t * p.s.ldq + c, c == t ? 0x1p-126f : 0x1p100f);
+            put_number(&p, p.k, t * p.s.ldk + t, -0x1p100f);
+        }
+        for (int64_t j = 0; p.mask != NULL && j < KEYS; j++)
+            p.mask[j] = j % 5 != 2;
+        result r = result_of(&p);
+        run_ref(&p, &r);
+        for (int64_t t = 0; t < KEYS; t++)
+            if (p.mask == NULL || p.mask[t]) {
+                assert_true(sheaf__bits(r.stats[t * 2]) == sheaf__bits(table[row].max) && r.stats[t * 2 + 1] == 1);
+                CHECK_BYTES("o is its own v", (char *)r.o + bytes_of(&p, t * p.s.ldo), (char *)p.v + bytes_of(&p, t * p.s.ldv),
+                            bytes_of(&p, KEYS));
+            }
+        result_drop(&r);
+        check_twins(&p, table[row].name);
+        problem_drop(&p);
+    }
+}
+
+/* Only its own key is not hidden, for one query; the others see nothing or that key. */
+static void test_attention__one_key_is_not_hidden(void **state)
+{
+    static const int64_t only[] = { 0, 15, 16, 63, 64, 99 };
+    for (size_t i = 0; i < ARRAY_LEN(only) * 4; i++) {
+        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = 100,
+                                   .keys = 100, .kv_heads = 1, .group = 2, .head_dim = 18, .kv_rows = 100, .scale = 0.3f,
+                                   .window = i & 2 ? 1 : 0 }, 0, true);
+        char name[80];
+        p.mask[only[i / 4]] = 1;
+        snprintf(name, sizeof name, "only key %d", (int)only[i / 4]);
+        check_twins(&p, name);
+        problem_drop(&p);
+    }
+}
+
 /* ---- decoding ---- */
 static void test_attention__decoding_gives_the_last_rows(void **state)
 {
@@ -639,6 +741,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention__numbers_out_of_the_ordinary),
         cmocka_unit_test(test_attention__nan_in_the_future_leaves_the_past_alone),
         cmocka_unit_test(test_attention__a_row_that_sees_nothing_is_zero),
+        cmocka_unit_test(test_attention__the_largest_score_is_minus_zero),
+        cmocka_unit_test(test_attention__all_but_itself_are_minus_infinity),
+        cmocka_unit_test(test_attention__one_key_is_not_hidden),
         cmocka_unit_test(test_attention__decoding_gives_the_last_rows),
         cmocka_unit_test(test_attention__nothing_owned_is_nothing_done),
         cmocka_unit_test(test_attention__dry_counts_visible_pairs_and_touches_nothing),
