@@ -75,23 +75,6 @@ static sheaf_status *take_line(sheaf_pickle_text *out, reader *r)
     return NULL;
 }
 
-/* UTF-8 as Python writes it: halves of surrogate pairs are allowed. */
-static bool is_utf8(const unsigned char *p, size_t n)
-{
-    for (const unsigned char *end = p + n; p < end;) {
-        const int more = *p < 0x80 ? 0 : *p < 0xc2 ? -1 : *p < 0xe0 ? 1 : *p < 0xf0 ? 2 : *p < 0xf5 ? 3 : -1;
-        if (more < 0 || more >= end - p)
-            return false;
-        for (int i = 1; i <= more; i++)
-            if ((p[i] & 0xc0) != 0x80)
-                return false;
-        if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
-            return false;
-        p += 1 + more;
-    }
-    return true;
-}
-
 /* ---- stack, marks, memo ---- */
 
 static bool make_room(reader *r, void **at, int64_t wanted, int64_t *room, size_t each)
@@ -245,7 +228,7 @@ static sheaf_status *read_text(reader *r, int width, sheaf_pickle_kind kind, boo
     sheaf_status *st = take_counted(&p, &n, r, width);
     if (st != NULL)
         return st;
-    if (kind == SHEAF_PICKLE_STRING && !is_utf8(p, (size_t)n)) {
+    if (kind == SHEAF_PICKLE_STRING && !sheaf__pickle_is_utf8(p, (size_t)n)) {
         if (!either)
             return bad(r, "UTF-8 in a text");
         kind = SHEAF_PICKLE_BYTES;
@@ -272,7 +255,7 @@ static sheaf_status *push_name(reader *r, sheaf_pickle_text module, sheaf_pickle
 {
     sheaf_pickle_role role = SHEAF_ROLE_FUNCTION;
     sheaf_pickle_text m, n;
-    if (!is_utf8((const unsigned char *)module.at, module.size) || !is_utf8((const unsigned char *)name.at, name.size) ||
+    if (!sheaf__pickle_is_utf8(module.at, module.size) || !sheaf__pickle_is_utf8(name.at, name.size) ||
         memchr(module.at, '\0', module.size) != NULL || memchr(name.at, '\0', name.size) != NULL ||
         module.size == 0 || name.size == 0)
         return bad(r, "a module and a name");

@@ -12,6 +12,7 @@ typedef struct sheaf_pickle_arena {
     size_t used, limit; /* of all, in bytes */
     bool failed;        /* something could not be had; `full` tells why */
     bool full;          /* the limit was reached */
+    bool bad_tensor;    /* one was made that cannot be */
     int64_t storage_room, tensor_room;
     int64_t *slot, slots; /* hash table of storages, by all they say */
 } sheaf_pickle_arena;
@@ -28,6 +29,10 @@ bool sheaf__pickle_push(sheaf_pickle_doc *doc, sheaf_pickle *to, sheaf_pickle *a
 bool sheaf__pickle_add_tensor(int64_t *index, sheaf_pickle_doc *doc, const sheaf_pickle_tensor *tensor);
 /* The storage that says the same, or a new one; strings are copied. */
 bool sheaf__pickle_add_storage(int64_t *index, sheaf_pickle_doc *doc, const sheaf_pickle_storage *storage);
+/* UTF-8 as Python writes it: halves of surrogate pairs are allowed. */
+bool sheaf__pickle_is_utf8(const void *bytes, size_t size);
+/* The name of torch's storage class for a dtype; NULL when it has none. */
+const char *sheaf__pickle_class_of(sheaf_dtype dtype);
 /* sheaf__pickle_untangle - cuts cycles and measures depth. Errors: SHEAF_E_FORMAT, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__pickle_untangle(sheaf_pickle_doc *doc, sheaf_pickle **root);
 

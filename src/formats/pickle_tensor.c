@@ -16,6 +16,14 @@ static const struct { const char *name; sheaf_dtype dtype; } classes[] = {
     { "BoolStorage", SHEAF_BOOL }, { "ComplexFloatStorage", SHEAF_C64 }, { "UntypedStorage", SHEAF_U8 },
 };
 
+const char *sheaf__pickle_class_of(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (classes[i].dtype == dtype)
+            return classes[i].name; /* U8: ByteStorage comes before the untyped one */
+    return NULL;
+}
+
 static bool class_dtype(sheaf_dtype *dtype, const sheaf_pickle *class)
 {
     static const char *const modules[] = { "torch", "torch.storage", "torch.cuda" };

@@ -230,6 +230,23 @@ void sheaf__pickle_free(sheaf_pickle_doc *doc)
     free(doc);
 }
 
+bool sheaf__pickle_is_utf8(const void *bytes, size_t size)
+{
+    const unsigned char *p = bytes;
+    for (const unsigned char *end = p + size; p < end;) {
+        const int more = *p < 0x80 ? 0 : *p < 0xc2 ? -1 : *p < 0xe0 ? 1 : *p < 0xf0 ? 2 : *p < 0xf5 ? 3 : -1;
+        if (more < 0 || more >= end - p)
+            return false;
+        for (int i = 1; i <= more; i++)
+            if ((p[i] & 0xc0) != 0x80)
+                return false;
+        if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+            return false;
+        p += 1 + more;
+    }
+    return true;
+}
+
 /* ---- cycles and depth ---- */
 
 /* Value i that `value` holds; NULL after the last. Empty places are skipped by giving their address. */

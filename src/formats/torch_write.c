@@ -1,0 +1,245 @@
+/* torch_write.c - writing; see torch.h.
+ *
+ * Entries, all under "archive": data.pkl, byteorder, data/0 .. data/N-1 (one storage per tensor), version;
+ * then the directory. All places are known at the beginning, so bytes come in any order. Their
+ * CRC-32 is joined from the parts as they are written (zip_crc.h); the headers follow at the end. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/torch.h"
+#include "safetensors_box.h"
+#include "zip.h"
+#include "zip_crc.h"
+
+enum { BEFORE = 2, AFTER = 1, NAME_BYTES = 48 }; /* entries around those of the tensors */
+
+typedef struct target {
+    sheaf_dtype dtype;
+    int ndim;
+    int64_t shape[SHEAF_PICKLE_MAX_DIMS];
+    _Atomic int64_t written;    /* bytes, and the sum of their positions mod 2^64: */
+    _Atomic uint64_t positions; /* one half written twice has the right count but not the right sum */
+    _Atomic uint32_t parts;     /* of the CRC-32 */
+} target;
+
+struct sheaf_torch_writer {
+    sheaf_file file;
+    int64_t count, entries;
+    target *target;
+    sheaf_zip_entry *entry; /* entry BEFORE + i is tensor i */
+    char *names;
+    int64_t directory;      /* where it begins */
+};
+
+static void writer_free(sheaf_torch_writer *w)
+{
+    free(w->target);
+    free(w->entry);
+    free(w->names);
+    free(w);
+}
+
+static sheaf_status *writer_new(sheaf_torch_writer **out, const char *path, int64_t count, sheaf_faults *faults)
+{
+    sheaf_torch_writer *w = sheaf__fault_calloc(faults, 1, sizeof *w);
+    if (w != NULL) {
+        w->count = count;
+        w->entries = BEFORE + count + AFTER;
+        w->target = sheaf__fault_calloc(faults, (size_t)count, sizeof *w->target);
+        w->entry = sheaf__fault_calloc(faults, (size_t)w->entries, sizeof *w->entry);
+        w->names = sheaf__fault_calloc(faults, (size_t)w->entries, NAME_BYTES);
+    }
+    if (w == NULL || w->target == NULL || w->entry == NULL || w->names == NULL) {
+        if (w != NULL)
+            writer_free(w);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+    }
+    *out = w;
+    return NULL;
+}
+
+/* Names, sizes and places of all entries. `pickle` bytes are the size of data.pkl. */
+static sheaf_status *place(sheaf_torch_writer *w, const sheaf_pickle_doc *doc, size_t pickle)
+{
+    int64_t at = 0;
+    for (int64_t i = 0; i < w->entries; i++) {
+        sheaf_zip_entry *e = &w->entry[i];
+        char *name = w->names + i * NAME_BYTES;
+        if (i < BEFORE || i >= BEFORE + w->count) {
+            e->bytes = i == 0 ? (int64_t)pickle : i == 1 ? 6 : 2;
+            snprintf(name, NAME_BYTES, "archive/%s", i == 0 ? "data.pkl" : i == 1 ? "byteorder" : "version");
+        } else {
+            const sheaf_pickle_tensor *t = &doc->tensor[i - BEFORE];
+            target *to = &w->target[i - BEFORE];
+            e->bytes = doc->storage[t->storage].bytes;
+            snprintf(name, NAME_BYTES, "archive/data/%" PRId64, i - BEFORE);
+            to->dtype = t->dtype;
+            to->ndim = t->ndim;
+            memcpy(to->shape, t->shape, sizeof to->shape);
+        }
+        e->name = name;
+        e->header = at;
+        sheaf_status *st = sheaf__zip_place(e);
+        if (st != NULL)
+            return st;
+        at = e->offset + e->bytes;
+    }
+    w->directory = at;
+    return NULL;
+}
+
+static sheaf_status *write_small(sheaf_torch_writer *w, int64_t entry, const char *bytes)
+{
+    sheaf_zip_entry *e = &w->entry[entry];
+    e->crc = sheaf__crc32(0, bytes, (size_t)e->bytes);
+    return sheaf__file_write_at(&w->file, bytes, (size_t)e->bytes, e->offset);
+}
+
+static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char *pickle, sheaf_faults *faults)
+{
+    char *tail = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__file_create(&w->file, path, faults);
+    if (st != NULL) {
+        writer_free(w);
+        return st;
+    }
+    st = sheaf__zip_tail(&tail, &size, w->entry, w->entries, w->directory); /* as large as it will be */
+    free(tail);
+    if (st == NULL)
+        st = sheaf__file_reserve(&w->file, w->directory + (int64_t)size);
+    if (st == NULL)
+        st = write_small(w, 0, pickle);
+    if (st == NULL)
+        st = write_small(w, 1, "little");
+    if (st == NULL)
+        st = write_small(w, w->entries - 1, "3\n");
+    if (st != NULL)
+        sheaf__torch_abandon(w);
+    return st;
+}
+
+sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path, const sheaf_pickle_doc *doc,
+                                 sheaf_faults *faults)
+{
+    char *pickle = NULL;
+    size_t size = 0;
+    sheaf_torch_writer *w = NULL;
+    sheaf_status *st = sheaf_in(sheaf__pickle_encode(&pickle, &size, doc), "%s", path);
+    if (st == NULL)
+        st = writer_new(&w, path, doc->ntensors, faults);
+    if (st == NULL && (st = sheaf_in(place(w, doc, size), "%s", path)) != NULL)
+        writer_free(w);
+    if (st == NULL)
+        st = create(w, path, pickle, faults);
+    free(pickle);
+    if (st == NULL)
+        *out = w;
+    return st;
+}
+
+/* begin + (begin + 1) + ... , `n` terms, mod 2^64. */
+static uint64_t sum_of_positions(int64_t begin, int64_t n)
+{
+    const uint64_t b = (uint64_t)begin, m = (uint64_t)n;
+    return b * m + (m % 2 == 0 ? m / 2 * (m - 1) : m * ((m - 1) / 2));
+}
+
+sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t begin, const void *src, int64_t bytes)
+{
+    if (index < 0 || index >= w->count)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tensor number", w->file.path), "0 to %" PRId64, w->count - 1),
+                           "%" PRId64, index);
+    const sheaf_zip_entry *e = &w->entry[BEFORE + index];
+    if (begin < 0 || bytes < 0 || begin > e->bytes || bytes > e->bytes - begin) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: %s: bytes", w->file.path, e->name);
+        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, e->bytes), "%" PRId64 " from %" PRId64, bytes, begin);
+    }
+    if (bytes == 0)
+        return NULL;
+    sheaf_status *st = sheaf__file_write_at(&w->file, src, (size_t)bytes, e->offset + begin);
+    if (st == NULL) {
+        target *t = &w->target[index];
+        t->written += bytes;
+        t->positions += sum_of_positions(begin, bytes);
+        t->parts ^= sheaf__crc32_part(src, (size_t)bytes, (uint64_t)(e->bytes - begin - bytes));
+    }
+    return sheaf_in(st, "%s", e->name);
+}
+
+sheaf_status *sheaf__torch_write_box(sheaf_torch_writer *w, int64_t index, int64_t row0, int64_t rows, int64_t col0,
+                                     int64_t cols, const void *src)
+{
+    if (index < 0 || index >= w->count)
+        return sheaf__torch_write(w, index, 0, src, 0);
+    const target *t = &w->target[index];
+    sheaf_status *st = sheaf__safetensors_check_box(w->entry[BEFORE + index].name, t->dtype, t->ndim, t->shape, row0, rows, col0,
+                                                    cols);
+    if (st != NULL)
+        return sheaf_in(st, "%s", w->file.path);
+    const int64_t width = t->ndim == 2 ? t->shape[1] : 1, size = (int64_t)sheaf_dtype_bytes(t->dtype);
+    if (cols == width)
+        return sheaf__torch_write(w, index, row0 * width * size, src, rows * width * size);
+    for (int64_t r = 0; st == NULL && r < rows; r++)
+        st = sheaf__torch_write(w, index, ((row0 + r) * width + col0) * size, (const char *)src + r * cols * size, cols * size);
+    return st;
+}
+
+static sheaf_status *check_written(sheaf_torch_writer *w)
+{
+    for (int64_t i = 0; i < w->count; i++) {
+        const target *t = &w->target[i];
+        sheaf_zip_entry *e = &w->entry[BEFORE + i];
+        e->crc = sheaf__crc32_whole(t->parts, (uint64_t)e->bytes);
+        if (t->written == e->bytes && t->positions == sum_of_positions(0, e->bytes))
+            continue;
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: %s was not written as a whole", w->file.path, e->name);
+        sheaf_expected(st, "%" PRId64 " bytes, each once", e->bytes);
+        return sheaf_found(st, t->written == e->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
+                           (int64_t)t->written);
+    }
+    return NULL;
+}
+
+static sheaf_status *write_headers(sheaf_torch_writer *w)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i <= w->entries; i++) {
+        char *bytes = NULL;
+        size_t size = 0;
+        const bool tail = i == w->entries;
+        st = tail ? sheaf__zip_tail(&bytes, &size, w->entry, w->entries, w->directory)
+                  : sheaf__zip_local(&bytes, &size, &w->entry[i]);
+        if (st == NULL)
+            st = sheaf__file_write_at(&w->file, bytes, size, tail ? w->directory : w->entry[i].header);
+        free(bytes);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__torch_finish(sheaf_torch_writer *w)
+{
+    sheaf_status *st = check_written(w);
+    if (st == NULL)
+        st = write_headers(w);
+    if (st == NULL)
+        st = sheaf__file_sync(&w->file);
+    if (st != NULL) {
+        sheaf__torch_abandon(w);
+        return st;
+    }
+    st = sheaf__file_close(&w->file);
+    writer_free(w);
+    return st;
+}
+
+void sheaf__torch_abandon(sheaf_torch_writer *w)
+{
+    if (w == NULL)
+        return;
+    sheaf_status_free(sheaf__remove_tree(w->file.path, w->file.faults));
+    sheaf_status_free(sheaf__file_close(&w->file));
+    writer_free(w);
+}
