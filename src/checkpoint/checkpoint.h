@@ -86,9 +86,23 @@ const char *sheaf_checkpoint_progress(const sheaf_checkpoint *checkpoint);
  * SHEAF_E_UNSUPPORTED for another contract, SHEAF_E_FORMAT for damage, SHEAF_E_IO. */
 sheaf_status *sheaf_checkpoint_load(sheaf_checkpoint *checkpoint, const sheaf_state *state);
 
-/* sheaf_checkpoint_verify - local: reads everything in `dir`. Calls found(context, file, tensor,
- * expected, is) for each damage (tensor is "" for a whole file; found may be NULL); *damages
- * counts them. Errors only where it cannot go on: SHEAF_E_MEMORY. */
+/* ---- is it whole? ---- */
+
+/* Where damages go. found(context, file, tensor, expected, is) hears of each; tensor is "" for a
+ * whole file, file is a name in the folder. */
+typedef struct sheaf_damages {
+    int64_t count;
+    void (*found)(void *context, const char *file, const char *tensor, const char *expected, const char *is); /* or NULL */
+    void *context;
+} sheaf_damages;
+
+/* sheaf_checkpoint_examine - local: holds what is in `dir` against its manifest, every byte of it:
+ * files missing, foreign or of another size, headers, and each tensor by its hash where it must
+ * lie. With `quick` no tensor is read. In a file that is cut short or another one's, each tensor
+ * that is not there is told. A manifest that is damaged itself is the only damage told.
+ * Errors only where it cannot go on: SHEAF_E_MEMORY. */
+sheaf_status *sheaf_checkpoint_examine(sheaf_damages *damages, const char *dir, bool quick);
+/* sheaf_checkpoint_verify - the same, in full; *damages counts them. */
 sheaf_status *sheaf_checkpoint_verify(const char *dir, int64_t *damages,
                                       void (*found)(void *context, const char *file, const char *tensor,
                                                     const char *expected, const char *is),

@@ -1,4 +1,4 @@
-/* load.c - reading one checkpoint: its manifest, the slices of a rank, or all of it. */
+/* load.c - reading one checkpoint: its manifest and the slices of a rank. damage.c reads all of it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +58,7 @@ static sheaf_status *check_file(const sheaf_checkpoint *c, int slice)
     return st;
 }
 
-/* The manifest alone: what `sheaf verify` starts from when files are damaged. */
-static sheaf_status *open_manifest(sheaf_checkpoint **out, const char *dir)
+sheaf_status *sheaf__checkpoint_open_manifest(sheaf_checkpoint **out, const char *dir)
 {
     char *path = NULL, *text = NULL;
     size_t size = 0;
@@ -75,7 +74,7 @@ static sheaf_status *open_manifest(sheaf_checkpoint **out, const char *dir)
 sheaf_status *sheaf_checkpoint_open(sheaf_checkpoint **out, const char *dir)
 {
     sheaf_checkpoint *c = NULL;
-    sheaf_status *st = open_manifest(&c, dir);
+    sheaf_status *st = sheaf__checkpoint_open_manifest(&c, dir);
     for (int s = 0; st == NULL && s <= c->manifest->slices; s++)
         st = check_file(c, s);
     if (st == NULL)
@@ -223,90 +222,5 @@ sheaf_status *sheaf_checkpoint_load(sheaf_checkpoint *c, const sheaf_state *stat
     sheaf_status *st = check_state(c, state);
     for (int slice = 0; slice <= state->slices && st == NULL; slice++)
         st = load_file(c, state, slice);
-    return st;
-}
-
-/* ---- verifying ---- */
-
-typedef struct verifier {
-    int64_t damages;
-    void (*found)(void *context, const char *file, const char *tensor, const char *expected, const char *is);
-    void *context;
-} verifier;
-
-/* Reports a status as a damage and frees it; one that is no damage is handed back. */
-static sheaf_status *report(verifier *v, const char *file, const char *tensor, sheaf_status *st)
-{
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    v->damages++;
-    const char *is = sheaf_status_found(st);
-    if (v->found != NULL)
-        v->found(v->context, file, tensor, sheaf_status_expected(st), *is != '\0' ? is : sheaf_status_where(st));
-    sheaf_status_free(st);
-    return NULL;
-}
-
-static sheaf_status *verify_tensors(verifier *v, const sheaf_checkpoint *c, int slice, const char *name, const char *path)
-{
-    sheaf_safetensors *file = NULL;
-    sheaf_status *st = sheaf__safetensors_open(&file, path);
-    if (st != NULL)
-        return report(v, name, "", st);
-    for (int64_t i = 0; i < c->manifest->count && st == NULL; i++) {
-        const sheaf_manifest_tensor *t = &c->manifest->tensor[i];
-        int64_t shape[2];
-        if ((t->cut.nparts > 0) != (slice < c->manifest->slices))
-            continue;
-        sheaf__manifest_box(shape, t, slice);
-        float *data = malloc((size_t)(shape[0] * shape[1]) * sizeof *data + 1);
-        st = data == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: '%s': out of memory", path, t->name)
-                          : report(v, name, t->name, read_part(data, file, t, slice));
-        free(data);
-    }
-    sheaf__safetensors_close(file);
-    return st;
-}
-
-/* The hash of a cut tensor is the hash of its slices' hashes. */
-static void verify_joined(verifier *v, const sheaf_checkpoint *c)
-{
-    char a[33], b[33];
-    for (int64_t i = 0; i < c->manifest->count; i++) {
-        const sheaf_manifest_tensor *t = &c->manifest->tensor[i];
-        if (t->cut.nparts == 0)
-            continue;
-        const sheaf_digest is = sheaf__digest(t->slice, (size_t)c->manifest->slices * sizeof *t->slice);
-        if (sheaf__digest_equal(t->hash, is))
-            continue;
-        v->damages++;
-        if (v->found != NULL)
-            v->found(v->context, "manifest.json", t->name, sheaf__digest_text(a, t->hash), sheaf__digest_text(b, is));
-    }
-}
-
-sheaf_status *sheaf_checkpoint_verify(const char *dir, int64_t *damages,
-                                      void (*found)(void *context, const char *file, const char *tensor,
-                                                    const char *expected, const char *is),
-                                      void *context)
-{
-    verifier v = { .found = found, .context = context };
-    sheaf_checkpoint *c = NULL;
-    sheaf_status *st = report(&v, "manifest.json", "", open_manifest(&c, dir));
-    if (c != NULL)
-        verify_joined(&v, c);
-    for (int slice = 0; c != NULL && slice <= c->manifest->slices && st == NULL; slice++) {
-        char name[32], *path = NULL;
-        const int64_t before = v.damages;
-        sheaf__manifest_file(name, c->manifest->slices, slice);
-        st = path_of(&path, c, slice);
-        if (st == NULL)
-            st = report(&v, name, "", check_file(c, slice));
-        if (st == NULL && v.damages == before)
-            st = verify_tensors(&v, c, slice, name, path);
-        free(path);
-    }
-    sheaf_checkpoint_close(c);
-    *damages = v.damages;
     return st;
 }

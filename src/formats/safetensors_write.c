@@ -172,6 +172,52 @@ static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safeten
     return NULL;
 }
 
+/* A writer without a file: every target has its place, which the header tells. */
+static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, size_t *size, int64_t *whole,
+                               const sheaf_safetensors_spec *specs, int64_t count,
+                               const sheaf_safetensors_pair *metadata, int64_t npairs, sheaf_faults *faults)
+{
+    int64_t total = 0;
+    sheaf_safetensors_writer *w = sheaf__fault_calloc(faults, 1, sizeof *w);
+    if (w != NULL)
+        w->target = sheaf__fault_calloc(faults, (size_t)count, sizeof *w->target);
+    if (w == NULL || w->target == NULL) {
+        free(w);
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    }
+    w->count = count;
+    *header = NULL;
+    sheaf_status *st = copy_specs(w, specs);
+    if (st == NULL)
+        st = make_header(header, size, &total, w, metadata, npairs);
+    if (st == NULL && __builtin_add_overflow(total, (int64_t)*size, whole))
+        st = sheaf_fail(SHEAF_E_ARG, "the file would be larger than 2^63 bytes");
+    if (st != NULL) {
+        writer_free(w);
+        free(*header);
+        return st;
+    }
+    for (int64_t i = 0; i < count; i++)
+        w->target[i].offset += (int64_t)*size;
+    *out = w;
+    return NULL;
+}
+
+sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offset,
+                                      const sheaf_safetensors_spec *specs, int64_t count,
+                                      const sheaf_safetensors_pair *metadata, int64_t npairs)
+{
+    sheaf_safetensors_writer *w = NULL;
+    int64_t whole = 0;
+    sheaf_status *st = plan_file(&w, header, size, &whole, specs, count, metadata, npairs, NULL);
+    if (st != NULL)
+        return st;
+    for (int64_t i = 0; i < count; i++)
+        offset[i] = w->target[i].offset;
+    writer_free(w);
+    return NULL;
+}
+
 sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const char *path,
                                        const sheaf_safetensors_spec *specs, int64_t count,
                                        const sheaf_safetensors_pair *metadata, int64_t npairs,
@@ -179,27 +225,11 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
 {
     char *header = NULL;
     size_t size = 0;
-    int64_t total = 0, whole = 0;
-    sheaf_safetensors_writer *w = sheaf__fault_calloc(faults, 1, sizeof *w);
-    if (w != NULL)
-        w->target = sheaf__fault_calloc(faults, (size_t)count, sizeof *w->target);
-    if (w == NULL || w->target == NULL) {
-        free(w);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
-    }
-    w->count = count;
-    sheaf_status *st = copy_specs(w, specs);
-    if (st == NULL)
-        st = make_header(&header, &size, &total, w, metadata, npairs);
-    if (st == NULL && __builtin_add_overflow(total, (int64_t)size, &whole))
-        st = sheaf_fail(SHEAF_E_ARG, "the file would be larger than 2^63 bytes");
-    if (st != NULL) {
-        writer_free(w);
-        free(header);
+    int64_t whole = 0;
+    sheaf_safetensors_writer *w = NULL;
+    sheaf_status *st = plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs, faults);
+    if (st != NULL)
         return sheaf_in(st, "%s", path);
-    }
-    for (int64_t i = 0; i < count; i++)
-        w->target[i].offset += (int64_t)size;
     st = sheaf__file_create(&w->file, path, faults);
     if (st != NULL) {
         writer_free(w);
