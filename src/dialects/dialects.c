@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "dialects/sat.h"
 
 const sheaf_dialect *const sheaf__dialects[] = {
+    &sheaf__dialect_sat,
     NULL,
 };
 

@@ -1,0 +1,538 @@
+/* sat_find.c - where the parts of a SAT checkpoint lie; see sat_parts.h. Names of files only. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "dialects/sat_parts.h"
+
+static sheaf_status *no_memory(const char *path)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of parts", path);
+}
+
+/* ---- names of files and folders ---- */
+
+/* The N of "mp_rank_NN_model_states.pt", or -1. */
+static int rank_of(const char *name)
+{
+    static const char head[] = "mp_rank_", tail[] = "_model_states.pt";
+    if (strncmp(name, head, sizeof head - 1) != 0)
+        return -1;
+    const char *number = name + sizeof head - 1;
+    const size_t digits = strspn(number, "0123456789");
+    if (digits < 1 || digits > 5 || strcmp(number + digits, tail) != 0 || atoi(number) >= SHEAF_SAT_MOST_RANKS)
+        return -1;
+    return atoi(number);
+}
+
+/* The step that a folder's name or `latest` says: 0 or more, -1 for "release", -2 for neither. */
+static int64_t step_of(const char *text)
+{
+    const size_t digits = strspn(text, "0123456789");
+    if (digits > 0 && digits <= 18 && text[digits] == '\0')
+        return strtoll(text, NULL, 10);
+    return strcmp(text, "release") == 0 ? -1 : -2;
+}
+
+sheaf__sat_stamp sheaf__sat_stamp_of(const char *name)
+{
+    static const char shape[] = "-00-00-00-00";
+    sheaf__sat_stamp s = { 0 };
+    const size_t n = strlen(name), m = sizeof shape - 1;
+    if (n < m)
+        return s;
+    const char *at = name + n - m;
+    for (size_t i = 0; i < m; i++)
+        if (shape[i] == '-' ? at[i] != '-' : !isdigit((unsigned char)at[i]))
+            return s;
+    s = (sheaf__sat_stamp){ true, atoi(at + 1), atoi(at + 4), atoi(at + 7), atoi(at + 10), n - m };
+    s.has = s.month >= 1 && s.month <= 12 && s.day >= 1 && s.day <= 31 && s.hour <= 23 && s.minute <= 59;
+    return s;
+}
+
+static int64_t minute_of_year(const sheaf__sat_stamp *s, bool leap)
+{
+    static const int before[] = { 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334 };
+    const int day = before[s->month - 1] + (leap && s->month > 2) + s->day - 1;
+    return ((int64_t)day * 24 + s->hour) * 60 + s->minute;
+}
+
+/* The stamp has no year: the one of both calendars that brings them nearest. */
+int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b)
+{
+    int64_t best = INT64_MAX;
+    for (int leap = 0; leap < 2; leap++) {
+        const int64_t year = (leap ? 366 : 365) * INT64_C(1440);
+        int64_t apart = minute_of_year(a, leap != 0) - minute_of_year(b, leap != 0);
+        apart = apart < 0 ? -apart : apart;
+        apart = year - apart < apart ? year - apart : apart;
+        best = apart < best ? apart : best;
+    }
+    return best;
+}
+
+/* ---- what a folder holds ---- */
+
+/* Counts parts directly in `dir`; *foreign: files of DeepSpeed's ZeRO, which SAT never leaves. */
+static int64_t parts_in(const char *dir, bool *foreign)
+{
+    char **names = NULL;
+    int64_t n = 0, parts = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, dir);
+    sheaf_status_free(st);
+    *foreign = false;
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        parts += rank_of(names[i]) >= 0;
+        *foreign = *foreign || strstr(names[i], "zero_pp_rank_") != NULL;
+    }
+    sheaf__names_free(names, n);
+    return parts;
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, dir, name);
+    const bool yes = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    sheaf_status_free(st);
+    free(path);
+    return yes;
+}
+
+static bool holds_parts(const char *dir)
+{
+    bool foreign;
+    return parts_in(dir, &foreign) > 0 && !foreign;
+}
+
+/* The subfolder of SAVE with parts whose name is a step; the one that `latest` names, or the greatest. */
+static char *newest_step(const char *save, const char *latest)
+{
+    char **names = NULL, *best = NULL;
+    int64_t n = 0, best_step = -2;
+    sheaf_status_free(sheaf__list_dir(&names, &n, save));
+    for (int64_t i = 0; names != NULL && i < n; i++) {
+        const int64_t step = step_of(names[i]);
+        char *path = NULL;
+        if (step == -2)
+            continue;
+        sheaf_status_free(sheaf__path_join(&path, save, names[i]));
+        const bool wins = latest != NULL && strcmp(names[i], latest) == 0;
+        if (path != NULL && (wins || step > best_step) && (best == NULL || latest == NULL || strcmp(best, latest) != 0) &&
+            sheaf__path_kind(path) == SHEAF_PATH_DIR && holds_parts(path)) {
+            free(best);
+            best = strdup(names[i]);
+            best_step = step;
+        }
+        free(path);
+    }
+    sheaf__names_free(names, n);
+    return best;
+}
+
+/* The text of SAVE/latest without blanks around it, or NULL. */
+static char *read_latest(const char *save)
+{
+    char *path = NULL, *text = NULL;
+    size_t size = 0;
+    if (!has_file(save, "latest"))
+        return NULL;
+    sheaf_status *st = sheaf__path_join(&path, save, "latest");
+    if (st == NULL)
+        st = sheaf__file_read_all(&text, &size, path, 4096);
+    free(path);
+    if (st != NULL) {
+        sheaf_status_free(st);
+        return NULL;
+    }
+    while (size > 0 && isspace((unsigned char)text[size - 1]))
+        text[--size] = '\0';
+    const size_t blank = strspn(text, " \t\r\n");
+    memmove(text, text + blank, size - blank + 1);
+    return text;
+}
+
+static bool is_save(const char *dir)
+{
+    char *latest = read_latest(dir), *step = newest_step(dir, latest);
+    const bool yes = step != NULL;
+    free(latest);
+    free(step);
+    return yes;
+}
+
+static bool is_parent(const char *dir)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    bool yes = false;
+    sheaf_status_free(sheaf__list_dir(&names, &n, dir));
+    for (int64_t i = 0; names != NULL && !yes && i < n; i++) {
+        char *path = NULL;
+        if (!sheaf__sat_stamp_of(names[i]).has)
+            continue;
+        sheaf_status_free(sheaf__path_join(&path, dir, names[i]));
+        yes = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_DIR && is_save(path);
+        free(path);
+    }
+    sheaf__names_free(names, n);
+    return yes;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* A step's folder is SAT's when its name is a step, or when its config lies in it or above. */
+static bool is_step_folder(const char *dir)
+{
+    if (!holds_parts(dir))
+        return false;
+    char *full = realpath(dir, NULL), *above = NULL;
+    sheaf_status_free(sheaf__path_parent(&above, full != NULL ? full : dir));
+    const bool yes = step_of(last_part(full != NULL ? full : dir)) != -2 || has_file(dir, "model_config.json") ||
+                     (above != NULL && has_file(above, "model_config.json"));
+    free(full);
+    free(above);
+    return yes;
+}
+
+bool sheaf__sat_is(const char *path)
+{
+    if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
+        return is_step_folder(path) || is_save(path) || is_parent(path);
+    if (sheaf__path_kind(path) != SHEAF_PATH_FILE || rank_of(last_part(path)) < 0)
+        return false;
+    char *dir = NULL;
+    sheaf_status_free(sheaf__path_parent(&dir, path));
+    const bool yes = dir != NULL && is_step_folder(dir);
+    free(dir);
+    return yes;
+}
+
+/* ---- folders and parts into the set ---- */
+
+static void folder_release(sheaf__sat_folder *f)
+{
+    free(f->save);
+    free(f->dir);
+    free(f->config);
+    free(f->name);
+    free(f->tag);
+}
+
+void sheaf__sat_set_release(sheaf__sat_set *set)
+{
+    for (int i = 0; i < set->nfolders; i++)
+        folder_release(&set->folder[i]);
+    for (int i = 0; i < set->nparts; i++)
+        sheaf__sat_part_release(&set->part[i]);
+    free(set->folder);
+    free(set->part);
+    *set = (sheaf__sat_set){ 0 };
+}
+
+/* Two numbers of the config, for telling parts apart; what is wrong with it is told when it is read. */
+static void read_numbers(sheaf__sat_folder *f)
+{
+    json_t *object = NULL;
+    sheaf_status *st = sheaf__json_load(&object, f->config);
+    if (st != NULL) {
+        sheaf_status_free(st);
+        return;
+    }
+    const json_t *vocab = json_object_get(object, "vocab_size"), *ways = json_object_get(object, "model_parallel_size");
+    if (json_is_integer(vocab) && json_integer_value(vocab) > 0)
+        f->vocab = json_integer_value(vocab);
+    if (json_is_integer(ways) && json_integer_value(ways) > 0 && json_integer_value(ways) <= SHEAF_SAT_MOST_RANKS)
+        f->ways = json_integer_value(ways);
+    json_decref(object);
+}
+
+/* The folder SAVE/tag; tag NULL: parts lie in SAVE itself. */
+static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char *tag)
+{
+    char *full = realpath(save, NULL), *latest = read_latest(save);
+    *f = (sheaf__sat_folder){ .save = strdup(save), .name = strdup(last_part(full != NULL ? full : save)),
+                              .tag = strdup(tag != NULL ? tag : ""), .step = -1, .latest = -1 };
+    free(full);
+    if (latest != NULL && step_of(latest) >= 0)
+        f->latest = step_of(latest);
+    free(latest);
+    if (f->save == NULL || f->name == NULL || f->tag == NULL)
+        return no_memory(save);
+    if (step_of(f->tag) >= 0)
+        f->step = step_of(f->tag);
+    f->stamp = sheaf__sat_stamp_of(f->name);
+    sheaf_status *st = NULL;
+    if (tag != NULL)
+        st = sheaf__path_join(&f->dir, save, tag);
+    else if ((f->dir = strdup(save)) == NULL)
+        st = no_memory(save);
+    if (st == NULL && has_file(save, "model_config.json"))
+        st = sheaf__path_join(&f->config, save, "model_config.json");
+    if (st == NULL && f->config != NULL)
+        read_numbers(f);
+    return st;
+}
+
+static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder, const char *name)
+{
+    if (set->nparts == SHEAF_SAT_MOST_PARTS)
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", c->root), "at most %d parts", SHEAF_SAT_MOST_PARTS);
+    if (set->nparts == set->parts_room) {
+        const int room = set->parts_room * 2 + 16;
+        sheaf__sat_part *more = realloc(set->part, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(c->root);
+        set->part = more;
+        set->parts_room = room;
+    }
+    sheaf__sat_part *part = &set->part[set->nparts];
+    *part = (sheaf__sat_part){ .folder = folder, .rank = rank_of(name) };
+    sheaf_status *st = sheaf__path_join(&part->path, set->folder[folder].dir, name);
+    if (st != NULL)
+        return st;
+    set->nparts++;
+    return sheaf__sat_part_open(part);
+}
+
+/* `only`: the one file that was asked for; NULL = all. */
+static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *save, const char *tag, const char *only)
+{
+    sheaf__sat_folder f = { 0 };
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = describe(&f, save, tag);
+    for (int i = 0; st == NULL && i < set->nfolders; i++)
+        if (strcmp(set->folder[i].dir, f.dir) == 0 && only == NULL) { /* named twice */
+            folder_release(&f);
+            return NULL;
+        }
+    sheaf__sat_folder *more = st == NULL ? realloc(set->folder, (size_t)(set->nfolders + 1) * sizeof *more) : NULL;
+    if (st == NULL && more == NULL)
+        st = no_memory(save);
+    if (st != NULL) {
+        folder_release(&f);
+        return st;
+    }
+    set->folder = more;
+    set->folder[set->nfolders++] = f;
+    st = sheaf__list_dir(&names, &n, f.dir);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        if (only != NULL && strcmp(names[i], only) != 0)
+            continue;
+        if (rank_of(names[i]) >= 0)
+            st = add_part(set, c, set->nfolders - 1, names[i]);
+        else if (strncmp(names[i], "mp_rank_", 8) == 0)
+            st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", f.dir, "", "mp_rank_NN_model_states.pt", "",
+                                      "'%.200s', which is no part by its name and is not read", names[i]);
+    }
+    sheaf__names_free(names, n);
+    return st;
+}
+
+/* SAVE with the step to be read, and what is odd about `latest`. */
+static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char *save)
+{
+    char *latest = read_latest(save), *tag = newest_step(save, latest);
+    sheaf_status *st = NULL;
+    if (tag == NULL)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", save), "parts of a SAT checkpoint"), "none");
+    else if (latest == NULL)
+        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", save, "", "a file 'latest' that names the step", "",
+                                  "no such file; step %s is the greatest there is", tag);
+    else if (strcmp(latest, tag) != 0)
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", save, "", "the step that 'latest' names", "",
+                                  "latest says '%.100s', of which there are no parts; step %s is the greatest there is", latest, tag);
+    if (st == NULL)
+        st = add_folder(set, c, save, tag, NULL);
+    free(latest);
+    free(tag);
+    return st;
+}
+
+static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *dir, const char *only)
+{
+    char *full = realpath(dir, NULL), *save = NULL;
+    sheaf_status *st = full == NULL ? no_memory(dir) : NULL;
+    const bool flat = has_file(dir, "model_config.json") || (full != NULL && step_of(last_part(full)) == -2);
+    if (st == NULL && flat)
+        st = add_folder(set, c, dir, NULL, only);
+    if (st == NULL && !flat) {
+        /* "20" and "./20" name their parent well; "." does not. */
+        const bool plain = strcmp(last_part(dir), last_part(full)) == 0;
+        st = sheaf__path_parent(&save, plain ? dir : full);
+        if (st == NULL)
+            st = add_folder(set, c, save, last_part(full), only);
+    }
+    free(full);
+    free(save);
+    return st;
+}
+
+/* ---- folders with other stamps ---- */
+
+/* Children of `parent` whose names have the stem (`size` characters; NULL: any stamp), at most `minutes` from
+ * `near` (NULL: any), that have a folder `tag` (NULL: their newest step). */
+static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const char *parent, const char *stem, size_t size,
+                                  const sheaf__sat_stamp *near, const char *tag)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, parent);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        const sheaf__sat_stamp stamp = sheaf__sat_stamp_of(names[i]);
+        if (!stamp.has || (stem != NULL && (stamp.stem != size || strncmp(names[i], stem, size) != 0)) ||
+            (near != NULL && sheaf__sat_minutes(&stamp, near) > SHEAF_SAT_NEAR_MINUTES))
+            continue;
+        char *save = NULL, *dir = NULL;
+        st = sheaf__path_join(&save, parent, names[i]);
+        if (st == NULL && tag != NULL)
+            st = sheaf__path_join(&dir, save, tag);
+        if (st == NULL && tag == NULL && is_save(save))
+            st = add_save(set, c, save);
+        else if (st == NULL && tag != NULL && sheaf__path_kind(dir) == SHEAF_PATH_DIR && holds_parts(dir))
+            st = add_folder(set, c, save, tag, NULL);
+        free(save);
+        free(dir);
+    }
+    sheaf__names_free(names, n);
+    return st;
+}
+
+static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
+{
+    const sheaf__sat_folder f = set->folder[set->anchor];
+    char *parent = NULL, *full = NULL;
+    if (!f.stamp.has || f.tag[0] == '\0')
+        return NULL;
+    const bool plain = strcmp(last_part(f.save), f.name) == 0;
+    if (!plain && (full = realpath(f.save, NULL)) == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__path_parent(&parent, plain ? f.save : full);
+    if (st == NULL)
+        st = add_siblings(set, c, parent, f.name, f.stamp.stem, &f.stamp, f.tag);
+    free(parent);
+    free(full);
+    return st;
+}
+
+/* A part of this rank in SAVE/tag? */
+static bool has_part(const char *save, const char *tag, int rank)
+{
+    char *path = NULL;
+    const bool made = asprintf(&path, "%s/%s/mp_rank_%02d_model_states.pt", save, tag, rank) >= 0;
+    const bool yes = made && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    if (made)
+        free(path);
+    return yes;
+}
+
+static sheaf_status *other_steps(sheaf_text *text, const sheaf__sat_folder *f, int rank)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, f->save);
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (step_of(names[i]) != -2 && strcmp(names[i], f->tag) != 0 && has_part(f->save, names[i], rank))
+            sheaf__text_add(text, "; a part %d of step %s lies in %s/%s and is stale", rank, names[i], f->save, names[i]);
+    sheaf__names_free(names, n);
+    return st;
+}
+
+sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, const sheaf__sat_set *set, int rank)
+{
+    char **names = NULL, *parent = NULL, *full = NULL;
+    int64_t n = 0;
+    if (set->anchor < 0 || set->folder[set->anchor].tag[0] == '\0')
+        return NULL;
+    const sheaf__sat_folder *f = &set->folder[set->anchor];
+    sheaf_status *st = other_steps(text, f, rank);
+    if (st != NULL || (full = realpath(f->save, NULL)) == NULL)
+        return st;
+    st = sheaf__path_parent(&parent, strcmp(last_part(f->save), f->name) == 0 ? f->save : full);
+    if (st == NULL)
+        st = sheaf__list_dir(&names, &n, parent);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        char *save = NULL;
+        if (strcmp(names[i], f->name) == 0 || !sheaf__sat_stamp_of(names[i]).has)
+            continue;
+        st = sheaf__path_join(&save, parent, names[i]);
+        if (st == NULL && has_part(save, f->tag, rank))
+            sheaf__text_add(text, "; a part %d of the same step lies in %s/%s", rank, save, f->tag);
+        free(save);
+    }
+    sheaf__names_free(names, n);
+    free(parent);
+    free(full);
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char *path, bool one_file)
+{
+    char *dir = NULL;
+    sheaf_status *st = NULL;
+    switch (sheaf__path_kind(path)) {
+    case SHEAF_PATH_FILE:
+        st = sheaf__path_parent(&dir, path);
+        if (st == NULL)
+            st = add_step_folder(set, c, dir, one_file ? last_part(path) : NULL);
+        break;
+    case SHEAF_PATH_DIR:
+        if (holds_parts(path))
+            st = add_step_folder(set, c, path, NULL);
+        else if (is_save(path))
+            st = add_save(set, c, path);
+        else
+            st = add_siblings(set, c, path, NULL, 0, NULL, NULL);
+        break;
+    default:
+        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or part of a SAT checkpoint");
+    }
+    free(dir);
+    return st;
+}
+
+/* "dir/" and "dir" are one. */
+static sheaf_status *without_slash(char **out, const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    *out = strndup(path, n);
+    return *out != NULL ? NULL : no_memory(path);
+}
+
+sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *c, const char *path, const char *const *also)
+{
+    const bool several = also != NULL && also[0] != NULL;
+    char *plain = NULL;
+    *set = (sheaf__sat_set){ .anchor = -1, .named = several };
+    sheaf_status *st = without_slash(&plain, path);
+    if (st == NULL)
+        st = add_path(set, c, plain, several);
+    free(plain);
+    for (int i = 0; several && st == NULL && also[i] != NULL; i++) {
+        plain = NULL;
+        st = without_slash(&plain, also[i]);
+        if (st == NULL)
+            st = add_path(set, c, plain, true);
+        free(plain);
+    }
+    if (st == NULL && set->nparts == 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path), "parts of a SAT checkpoint"), "none");
+    if (st == NULL && set->nfolders == 1) {
+        set->anchor = 0;
+        if (!several && !sheaf__sat_complete(set))
+            st = look_beside(set, c);
+    }
+    return st != NULL ? st : sheaf__sat_choose(set, c);
+}
