@@ -71,8 +71,11 @@ static void answer(const cli *cli, const sheaf_train_result *r)
         json_decref(object);
         return;
     }
-    fprintf(cli->out, "%lld steps done, last loss %.6g, %.0f tokens/s\nresult:     %s\ncheckpoint: %s\n", (long long)r->step,
-            r->loss, rate, r->result, r->checkpoint);
+    if (r->first == r->step)
+        fprintf(cli->out, "all %lld steps were done before\n", (long long)r->step);
+    else
+        fprintf(cli->out, "%lld steps done, last loss %.6g, %.0f tokens/s\n", (long long)r->step, r->loss, rate);
+    fprintf(cli->out, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
 }
 
 int cmd_train(cli *cli, int argc, char **argv)
