@@ -1,0 +1,32 @@
+/* sat_write.h - a SAT checkpoint of CogVLM or CogAgent, divided over any number of parts that its heads allow. */
+#ifndef SHEAF_DIALECTS_SAT_WRITE_H
+#define SHEAF_DIALECTS_SAT_WRITE_H
+
+#include "base/events.h"
+#include "base/fault.h"
+#include "sheaf/schema.h"
+#include "sheaf/source.h"
+
+#define SHEAF_SAT_MOST_WAYS 16
+
+typedef struct sheaf_sat_write_options {
+    const char *config; /* text of the model's config; kept but for the sizes of parallelism, and for use_lora,
+                           which becomes false: what is written has no factors */
+    int ways;           /* parts, 1 .. SHEAF_SAT_MOST_WAYS; 0 = 1 */
+    int64_t step;       /* names the folder; less than 1: 1, as SAT's own merge does */
+    bool replace;       /* see sheaf__output_begin() */
+    const sheaf_events *events;
+    sheaf_faults *faults;
+} sheaf_sat_write_options;
+
+/* sheaf_sat_write - dst/latest, dst/model_config.json, dst/STEP/mp_rank_NN_model_states.pt, complete or not at all.
+ * Reads each byte of the source once, in pieces of some megabytes. The source must have all tensors of the model
+ * and no others.
+ * Errors: SHEAF_E_ARG for a number of parts that does not divide heads, MLPs or vocabulary, with those that do;
+ * SHEAF_E_LAYOUT for tensors that are not the model's; SHEAF_E_UNSUPPORTED for other models; those of the source. */
+sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source, const sheaf_sat_write_options *options);
+
+/* sheaf_sat_ways_fit - can SAT divide this model into so many parts? */
+bool sheaf_sat_ways_fit(const sheaf_schema *schema, int ways);
+
+#endif
