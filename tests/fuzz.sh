@@ -16,30 +16,23 @@ if [ ! -f $build/build.ninja ]; then
 fi
 ninja -C $build libsheaf.a >$build/compile.log 2>&1 || { tail -n 20 $build/compile.log; exit 3; }
 
-names=(- safetensors config adapter-config json-lines tokens index)
-seeds() {
-    case $1 in
-        1) find "$golden/llama/safetensors_edge" -name '*.safetensors' ;;
-        2) find "$golden/llama" -name 'config*.json' ;;
-        3) find "$golden" -name adapter_config.json ;;
-        4) find tests/fuzz/json-lines -type f ;;
-        5) find "$golden/llama" -name 'fwd_inputs.safetensors' ;;
-        6) find "$golden/llama" -name 'model.safetensors.index.json' ;;
-    esac
-}
+. tests/fuzz/seeds.sh
+cli=$(find src/cli -name '*.c' ! -name '*_test.c' ! -name main.c)
+# shellcheck disable=SC2086
+clang -g -O1 -D_GNU_SOURCE '-DSHEAF_VERSION="fuzz"' -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. \
+    tests/fuzz/fuzz.c tests/fuzz/readers.c $cli $build/libsheaf.a $(pkg-config --libs jansson libxxhash libpcre2-8) -lm -lpthread -o $build/fuzz || exit 3
+readers=$($build/fuzz) || exit 3
 
 passed=0
 failed=0
-for reader in 1 2 3 4 5 6; do
-    name=${names[$reader]}
-    clang -g -O1 -D_GNU_SOURCE -DREADER=$reader -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc \
-        tests/fuzz/readers.c $build/libsheaf.a $(pkg-config --libs jansson libxxhash libpcre2-8) -lm -lpthread -o "$build/fuzz-$name" || exit 3
+for name in $readers; do
+    ln -sfn fuzz "$build/fuzz-$name" # the name says which reader
     mkdir -p "$build/corpus/$name" "$build/seeds/$name"
     n=0
     while IFS= read -r file; do
         n=$((n + 1))
         cp "$file" "$build/seeds/$name/$n"
-    done < <(seeds $reader)
+    done < <(small_seeds "$name" "$golden")
     if [ $n -eq 0 ]; then
         echo "not ok - $name: no seed to begin with"
         failed=$((failed + 1))

@@ -1,41 +1,53 @@
-/* readers.c - hostile bytes against one reader: -DREADER=1 .. 6, linked with libFuzzer.
- *
- * A reader must return a status or a result; a crash, a leak, a hang or an
- * allocation out of proportion to the file is a fault. tests/fuzz.sh builds and runs it. */
+/* readers.c - see readers.h. */
+#include "tests/fuzz/readers.h"
+
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
+#include "cli/train_flags.h"
 #include "dialects/hf.h"
 #include "formats/safetensors.h"
+#include "infer/prompts.h"
 #include "lora/adapter.h"
 #include "sheaf/schema.h"
 #include "train/data.h"
 
-enum { SAFETENSORS = 1, CONFIG, ADAPTER_CONFIG, JSON_LINES, TOKENS, INDEX };
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-/* Puts the bytes into this process's own file, whose name ends as the reader expects. */
-static const char *as_file(const uint8_t *bytes, size_t size)
+/* "FOLDER/sheaf-fuzz-PID.suffix" in memory, or where $SHEAF_FUZZ_DIR says. */
+static const char *own_path(const char *suffix)
 {
-    static char path[64];
-    snprintf(path, sizeof path, "/dev/shm/sheaf-fuzz-%d.%s", (int)getpid(),
-             READER == JSON_LINES ? "jsonl" : READER == ADAPTER_CONFIG ? "json" : "safetensors");
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size)
+    static char path[512];
+    const char *dir = getenv("SHEAF_FUZZ_DIR");
+    snprintf(path, sizeof path, "%s/sheaf-fuzz-%d.%s", dir == NULL ? "/dev/shm" : dir, (int)getpid(), suffix);
+    return path;
+}
+
+/* A new file each time: some file systems flush one that is cut and written again. */
+static void write_file(const char *path, const uint8_t *bytes, size_t size)
+{
+    unlink(path);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 || (size > 0 && write(fd, bytes, size) != (ssize_t)size))
         abort();
     close(fd);
+}
+
+/* Puts the bytes into this process's own file, whose name ends as the reader expects. */
+static const char *as_file(const uint8_t *bytes, size_t size, const char *suffix)
+{
+    const char *path = own_path(suffix);
+    write_file(path, bytes, size);
     return path;
 }
 
 static void read_tensors(const uint8_t *bytes, size_t size)
 {
     sheaf_safetensors *file = NULL;
-    sheaf_status *st = sheaf__safetensors_open(&file, as_file(bytes, size));
+    sheaf_status *st = sheaf__safetensors_open(&file, as_file(bytes, size, "safetensors"));
     for (int64_t i = 0; st == NULL && i < file->header.count; i++) {
         const sheaf_safetensors_entry *entry = &file->header.entry[i];
         void *data = malloc((size_t)entry->bytes + 1);
@@ -65,34 +77,82 @@ static void read_config(const uint8_t *bytes, size_t size)
 static void read_adapter_config(const uint8_t *bytes, size_t size)
 {
     sheaf_lora_options options = { 0 };
-    sheaf_status *st = sheaf_lora_options_read(&options, as_file(bytes, size));
+    sheaf_status *st = sheaf_lora_options_read(&options, as_file(bytes, size, "json"));
     if (st == NULL)
         sheaf_lora_options_release(&options);
     sheaf_status_free(st);
 }
 
-static void read_data(const uint8_t *bytes, size_t size)
+/* The config of a model whose vocabulary is bytes. */
+static sheaf_config byte_config(void)
 {
     static const char text[] = "{\"model_type\": \"llama\", \"sheaf_tokenizer\": \"bytes\", \"vocab_size\": 259, "
         "\"bos_token_id\": 256, \"eos_token_id\": 257, \"pad_token_id\": 258, \"hidden_size\": 16, "
         "\"intermediate_size\": 16, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"max_position_embeddings\": 64}";
     sheaf_config config = { 0 };
-    sheaf_status *st = sheaf_config_parse(&config, text, sizeof text - 1);
-    if (st != NULL)
+    if (sheaf_config_parse(&config, text, sizeof text - 1) != NULL)
         abort();
+    return config;
+}
+
+static void read_data(const char *path)
+{
+    sheaf_config config = byte_config();
     sheaf_data *data = NULL;
     const sheaf_data_options options = { .config = &config };
-    sheaf_status_free(sheaf_data_open(&data, as_file(bytes, size), &options));
+    sheaf_status_free(sheaf_data_open(&data, path, &options));
     sheaf_data_close(data);
     sheaf_config_release(&config);
+}
+
+static void read_lines(const uint8_t *bytes, size_t size) { read_data(as_file(bytes, size, "jsonl")); }
+static void read_tokens(const uint8_t *bytes, size_t size) { read_data(as_file(bytes, size, "safetensors")); }
+
+static void read_prompts(const uint8_t *bytes, size_t size)
+{
+    sheaf_config config = byte_config();
+    sheaf__prompts prompts;
+    sheaf_status_free(sheaf__prompts_read(&prompts, &config, NULL, NULL, as_file(bytes, size, "jsonl")));
+    sheaf__prompts_release(&prompts);
+    sheaf_config_release(&config);
+}
+
+/* The flags of `sheaf train` after `path` was read as a recipe, or `stored` as the settings of a run;
+ * NULL when they were refused. */
+static char *settings_after(const char *path, const char *stored)
+{
+    static const cli_command command = { .name = "train", .usage = "" };
+    struct cli cli = { .out = stdout, .err = stderr, .command = &command };
+    cli_option table[CLI_MAX_OPTIONS];
+    sheaf_train_options options;
+    char *text = NULL;
+    sheaf_train_options_default(&options);
+    train_flags(table, &options, true);
+    sheaf_status *st = path != NULL ? cli_recipe_read(&cli, table, path) : cli_settings_resume(&cli, table, stored, "stored");
+    if (st == NULL)
+        st = cli_settings_text(&text, table, false);
+    sheaf_status_free(st);
+    cli_release(&cli);
+    return text;
+}
+
+/* What a recipe sets is written down as settings that set the same. */
+static void read_recipe(const uint8_t *bytes, size_t size)
+{
+    char *first = settings_after(as_file(bytes, size, "recipe"), NULL);
+    char *second = first == NULL ? NULL : settings_after(NULL, first);
+    if (first != NULL && (second == NULL || strcmp(first, second) != 0))
+        abort();
+    free(first);
+    free(second);
 }
 
 /* The bytes are the index of a folder with one shard of one tensor, "x" in "a.safetensors". */
 static void read_index(const uint8_t *bytes, size_t size)
 {
     static const sheaf_safetensors_spec spec = { "x", SHEAF_U8, 1, { 1 } };
-    char dir[64], path[128];
-    snprintf(dir, sizeof dir, "/dev/shm/sheaf-fuzz-%d.d", (int)getpid());
+    char dir[512], path[600];
+    snprintf(dir, sizeof dir, "%s", own_path("d"));
     snprintf(path, sizeof path, "%s/a.safetensors", dir);
     if (mkdir(dir, 0700) == 0) {
         sheaf_safetensors_writer *writer = NULL;
@@ -101,10 +161,7 @@ static void read_index(const uint8_t *bytes, size_t size)
             abort();
     }
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size)
-        abort();
-    close(fd);
+    write_file(path, bytes, size);
     sheaf_source *source = NULL;
     sheaf_status *st = sheaf_hf_open(&source, dir);
     if (st == NULL) {
@@ -115,14 +172,17 @@ static void read_index(const uint8_t *bytes, size_t size)
     sheaf_status_free(st);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+const fuzz_reader fuzz_readers[] = {
+    { "safetensors", read_tensors }, { "config", read_config },  { "index", read_index },
+    { "adapter-config", read_adapter_config }, { "json-lines", read_lines }, { "tokens", read_tokens },
+    { "prompts", read_prompts }, { "recipe", read_recipe },
+    { NULL, NULL },
+};
+
+const fuzz_reader *fuzz_reader_named(const char *name)
 {
-    switch (READER) {
-    case SAFETENSORS: read_tensors(bytes, size); break;
-    case CONFIG: read_config(bytes, size); break;
-    case ADAPTER_CONFIG: read_adapter_config(bytes, size); break;
-    case INDEX: read_index(bytes, size); break;
-    default: read_data(bytes, size); break;
-    }
-    return 0;
+    const fuzz_reader *r = fuzz_readers;
+    while (r->name != NULL && strcmp(r->name, name) != 0)
+        r++;
+    return r->name == NULL ? NULL : r;
 }
