@@ -115,15 +115,16 @@ sheaf_status *sheaf__json_parse(json_t **out, const char *text, size_t size)
     sheaf_status *st = sheaf__scan_init(&scan, text, size, true);
     if (st == NULL)
         st = parse_all(&root, &scan);
-    if (st == NULL && !json_is_object(root)) {
-        char shown[96];
-        st = sheaf_fail(SHEAF_E_FORMAT, "top level of the JSON");
-        sheaf_found(sheaf_expected(st, "an object"), "%s", sheaf__json_show(shown, root));
-    }
-    if (st == NULL)
+    if (st != NULL)
+        return st;
+    if (json_is_object(root)) {
         *out = root;
-    else
-        json_decref(root);
+        return NULL;
+    }
+    char shown[96];
+    st = sheaf_fail(SHEAF_E_FORMAT, "top level of the JSON");
+    sheaf_found(sheaf_expected(st, "an object"), "%s", sheaf__json_show(shown, root));
+    json_decref(root);
     return st;
 }
 
