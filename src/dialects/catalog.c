@@ -11,6 +11,8 @@
 #include "base/text.h"
 #include "dialects/catalog_private.h"
 
+enum { MAX_OPEN = 400 }; /* files of a catalog that stay open: a process may have 1024 */
+
 static sheaf_status *no_memory(const sheaf_catalog *c)
 {
     return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of what is there", c->root != NULL ? c->root : "catalog");
@@ -86,6 +88,10 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
     if (st != NULL) {
         free(f.path);
         return st;
+    }
+    if (c->nfiles >= MAX_OPEN) { /* opened again for each read */
+        close(f.fd);
+        f.fd = -1;
     }
     *file = c->nfiles;
     c->file[c->nfiles++] = f;

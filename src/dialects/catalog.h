@@ -37,7 +37,7 @@ typedef enum sheaf_kind {
 typedef struct sheaf_logical {
     sheaf_source_entry told; /* name (owned), dtype, shape */
     sheaf_kind kind;
-    bool replicated;         /* every part has a copy; pieces after the first are those copies */
+    bool replicated;         /* every part has a copy: its pieces, which lie together, are those of its rank */
     int64_t npieces, room;
     sheaf_piece *piece;
 } sheaf_logical;
@@ -78,7 +78,7 @@ typedef struct sheaf_finding {
 
 typedef struct sheaf_catalog_file {
     char *path; /* owned */
-    int fd;     /* open for reading until the catalog is freed; -1: not opened (yet) */
+    int fd;     /* open for reading until the catalog is freed; -1: there are too many, it is opened for each read */
     int64_t size;
 } sheaf_catalog_file;
 

@@ -81,6 +81,12 @@ static sheaf_status *note_missing(sheaf_catalog *c, const sheaf_logical *t, int6
     return st;
 }
 
+static sheaf_status *note_copy(sheaf_catalog *c, const sheaf_logical *t, const sheaf_piece *p)
+{
+    return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", c->file[p->file].path, t->told.name, "a whole copy in every part", "",
+                                "a part of it in part %d", p->rank);
+}
+
 static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
 {
     const int ndim = t->told.ndim;
@@ -93,22 +99,23 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
         if (p->dtype != t->told.dtype)
             return sheaf__catalog_notef(c, SHEAF_DEFECT, "dtype", c->file[p->file].path, t->told.name,
                                         sheaf_dtype_name(t->told.dtype), "", "a part in %s", sheaf_dtype_name(p->dtype));
-        if (t->replicated) {
-            if (volume(p->size, ndim) != want)
-                return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", c->file[p->file].path, t->told.name,
-                                            "a whole copy in every part", "", "a part of it in part %d", p->rank);
-            have = want;
-            continue;
+        if (t->replicated && k > 0 && p->rank != t->piece[k - 1].rank) { /* the next copy */
+            if (have != want)
+                return note_copy(c, t, &t->piece[k - 1]);
+            have = 0;
         }
         have += volume(p->size, ndim);
         for (int64_t j = k + 1; j < t->npieces; j++) {
-            if (ndim == 0 || t->piece[j].begin[0] >= p->begin[0] + p->size[0])
+            if (ndim == 0 || (!t->replicated && t->piece[j].begin[0] >= p->begin[0] + p->size[0]) ||
+                (t->replicated && t->piece[j].rank != p->rank))
                 break;
             if (overlap(p, &t->piece[j], ndim))
                 return sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->file[t->piece[j].file].path, t->told.name,
                                             "one place for each element", "", "another place in %s", c->file[p->file].path);
         }
     }
+    if (have != want && t->replicated && t->piece[0].rank != t->piece[t->npieces - 1].rank)
+        return note_copy(c, t, &t->piece[t->npieces - 1]);
     return have == want ? NULL : note_missing(c, t, have, want);
 }
 

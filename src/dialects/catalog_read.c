@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "dialects/catalog_private.h"
@@ -13,6 +14,7 @@
 
 typedef struct reading {
     const sheaf_catalog_file *file;
+    int fd;
     int64_t bytes; /* of an element */
     char *dst;
     int64_t from, to, size; /* the run that is open: bytes in the file, in dst, and how many */
@@ -23,7 +25,7 @@ static sheaf_status *flush(reading *r)
 {
     sheaf_status *st = NULL;
     if (r->size > 0)
-        st = sheaf__file_read_at(r->file->fd, r->dst + r->to, (size_t)r->size, r->from, r->file->path);
+        st = sheaf__file_read_at(r->fd, r->dst + r->to, (size_t)r->size, r->from, r->file->path);
     r->size = 0;
     return st;
 }
@@ -50,7 +52,7 @@ static sheaf_status *scatter(reading *r, int64_t from, int64_t to, int64_t apart
     sheaf_status *st = NULL;
     for (int64_t done = 0; st == NULL && done < count;) {
         const int64_t most = (int64_t)sizeof room / r->bytes, n = count - done < most ? count - done : most;
-        st = sheaf__file_read_at(r->file->fd, room, (size_t)(n * r->bytes), from + done * r->bytes, r->file->path);
+        st = sheaf__file_read_at(r->fd, room, (size_t)(n * r->bytes), from + done * r->bytes, r->file->path);
         for (int64_t i = 0; st == NULL && i < n; i++)
             memcpy(r->dst + to + (done + i) * apart, room + i * r->bytes, (size_t)r->bytes);
         done += n;
@@ -126,8 +128,11 @@ static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_p
 sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t, const sheaf_piece *p,
                                 int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
-    reading r = { .file = &c->file[p->file], .bytes = (int64_t)sheaf_dtype_bytes(p->dtype), .dst = dst };
-    sheaf_status *st;
+    reading r = { .file = &c->file[p->file], .fd = c->file[p->file].fd, .bytes = (int64_t)sheaf_dtype_bytes(p->dtype), .dst = dst };
+    int64_t size;
+    sheaf_status *st = r.fd >= 0 ? NULL : sheaf__file_open_read(&r.fd, &size, r.file->path);
+    if (st != NULL)
+        return st;
     if (t->told.ndim == 0)
         st = run(&r, p->offset, 0, 1);
     else if (t->told.ndim == 1)
@@ -138,6 +143,8 @@ sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const
         st = read_rows(&r, t, p, row0, rows, col0, cols);
     if (st == NULL)
         st = flush(&r);
+    if (r.fd != r.file->fd)
+        close(r.fd);
     *elements = r.elements;
     return st;
 }
@@ -151,11 +158,11 @@ sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", t->told.name);
     if (rows == 0 || cols == 0)
         return NULL;
-    for (int64_t i = 0; i < (t->replicated ? 1 : t->npieces); i++) {
+    for (int64_t i = 0; i < t->npieces; i++) {
         const sheaf_piece *p = &t->piece[i];
         int64_t n = 0;
         sheaf_status *st = NULL;
-        if (i >= t->npieces || p->dtype != t->told.dtype)
+        if (p->dtype != t->told.dtype || (t->replicated && p->rank != t->piece[0].rank))
             break;
         st = sheaf__piece_read(&n, c, t, p, row0, rows, col0, cols, dst);
         if (st != NULL)
@@ -173,6 +180,20 @@ sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t
 
 enum { COMPARE_BYTES = 1 << 20 };
 
+/* A box of the copy that begins with piece `first`. */
+static sheaf_status *read_copy(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t, int64_t first, int64_t row0,
+                               int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    sheaf_status *st = NULL;
+    *elements = 0;
+    for (int64_t i = first; st == NULL && i < t->npieces && t->piece[i].rank == t->piece[first].rank; i++) {
+        int64_t n = 0;
+        st = sheaf__piece_read(&n, c, t, &t->piece[i], row0, rows, col0, cols, dst);
+        *elements += n;
+    }
+    return st;
+}
+
 static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *one, char *two)
 {
     int64_t rows, cols, n;
@@ -181,12 +202,14 @@ static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *on
     const int64_t wide = least(cols, COMPARE_BYTES / bytes), tall = most(1, COMPARE_BYTES / bytes / wide);
     for (int64_t i = 1; i < t->npieces; i++) {
         bool same = t->piece[i].dtype == t->piece[0].dtype;
+        if (t->piece[i].rank == t->piece[i - 1].rank)
+            continue; /* of the same copy */
         for (int64_t r = 0; same && r < rows; r += tall)
             for (int64_t k = 0; same && k < cols; k += wide) {
                 const int64_t h = least(tall, rows - r), w = least(wide, cols - k);
-                sheaf_status *st = sheaf__piece_read(&n, c, t, &t->piece[0], r, h, k, w, one);
+                sheaf_status *st = read_copy(&n, c, t, 0, r, h, k, w, one);
                 if (st == NULL)
-                    st = sheaf__piece_read(&n, c, t, &t->piece[i], r, h, k, w, two);
+                    st = read_copy(&n, c, t, i, r, h, k, w, two);
                 if (st != NULL)
                     return sheaf__catalog_defect(c, c->file[t->piece[i].file].path, st);
                 same = n == h * w && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
