@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "dialects/deepspeed.h"
 #include "dialects/sat.h"
 
 const sheaf_dialect *const sheaf__dialects[] = {
+    &sheaf__dialect_deepspeed,
     &sheaf__dialect_sat,
     NULL,
 };
