@@ -4,12 +4,18 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "dialects/colossalai.h"
 #include "dialects/deepspeed.h"
+#include "dialects/hf_catalog.h"
+#include "dialects/peft_catalog.h"
 #include "dialects/sat.h"
 
 const sheaf_dialect *const sheaf__dialects[] = {
     &sheaf__dialect_deepspeed,
     &sheaf__dialect_sat,
+    &sheaf__dialect_peft,
+    &sheaf__dialect_colossalai,
+    &sheaf__dialect_hf, /* any folder with weights: the last */
     NULL,
 };
 
