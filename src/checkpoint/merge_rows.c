@@ -7,104 +7,296 @@
 #include <string.h>
 #include <xmmintrin.h>
 
-#include "lora/delta.h"
-
 enum { MXCSR_DEFAULT = 0x1f80 }; /* round to nearest, denormals kept, nothing trapped */
 
-sheaf_status *sheaf__merge_scratch_init(sheaf__merge_scratch *s, int64_t elements, int64_t rank_floats)
+bool sheaf__merge_touched(const sheaf__merge_tensor *t)
 {
-    const size_t n = (size_t)elements, r = (size_t)rank_floats + 1;
-    s->stored = malloc(n * 8); /* tensors that are only copied may hold eight bytes an element */
-    s->whole = malloc(n * 8);
-    s->was = malloc(n * 8);
-    s->out = malloc(n * 8);
+    return t->nsteps > 0 || t->whole != NULL || t->out_dtype != t->base->dtype;
+}
+
+/* ---- memory ---- */
+
+sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base, sheaf_merge_mode mode)
+{
+    m->base = base;
+    m->mode = mode;
+    m->kernels = sheaf__kernels_for(NULL);
+    if (m->kernels == NULL)
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor has no AVX2, FMA and F16C");
+    m->right = malloc((size_t)SHEAF__MERGE_RIGHT * sizeof *m->right);
+    m->stored = malloc((size_t)SHEAF__MERGE_TILE * 4);
+    m->numbers = malloc((size_t)SHEAF__MERGE_TILE * sizeof *m->numbers);
+    return m->right != NULL && m->stored != NULL && m->numbers != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "merge");
+}
+
+void sheaf__merge_rows_release(sheaf__merge_rows *m)
+{
+    free(m->right);
+    free(m->stored);
+    free(m->numbers);
+    m->right = m->numbers = NULL;
+    m->stored = NULL;
+}
+
+sheaf_status *sheaf__merge_scratch_init(sheaf__merge_scratch *s)
+{
+    const size_t n = SHEAF__MERGE_TILE;
+    s->stored = malloc(n * 4);
+    s->was = malloc(n * 4);
+    s->out = malloc(n * 4);
     s->w = malloc(n * sizeof *s->w);
     s->d = malloc(n * sizeof *s->d);
-    s->b = malloc(r * sizeof *s->b);
-    s->b_stored = malloc(r * sizeof *s->b);
-    if (s->stored != NULL && s->whole != NULL && s->was != NULL && s->out != NULL && s->w != NULL &&
-        s->d != NULL && s->b != NULL && s->b_stored != NULL)
+    s->left = malloc((size_t)SHEAF__MERGE_LEFT * sizeof *s->left);
+    s->left_stored = malloc((size_t)SHEAF__MERGE_LEFT * sizeof *s->left);
+    s->sums = malloc(n * sizeof *s->sums);
+    if (s->stored != NULL && s->was != NULL && s->out != NULL && s->w != NULL && s->d != NULL && s->left != NULL &&
+        s->left_stored != NULL && s->sums != NULL)
         return NULL;
-    return sheaf_fail(SHEAF_E_MEMORY, "merge: %zu elements", n);
+    return sheaf_fail(SHEAF_E_MEMORY, "merge");
 }
 
 void sheaf__merge_scratch_release(sheaf__merge_scratch *s)
 {
     free(s->stored);
-    free(s->whole);
     free(s->was);
     free(s->out);
     free(s->w);
     free(s->d);
-    free(s->b);
-    free(s->b_stored);
+    free(s->left);
+    free(s->left_stored);
+    free(s->sums);
     *s = (sheaf__merge_scratch){ 0 };
 }
 
-static bool is_float(sheaf_dtype dtype)
-{
-    return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
-}
+/* ---- factors ---- */
 
-sheaf_status *sheaf__merge_load_a(sheaf__merge_rows *m, const sheaf__merge_tensor *t)
+static sheaf_status *right_rows(sheaf__merge_rows *m, const sheaf__merge_step *s, float *packed)
 {
-    free(m->a);
-    free(m->packed);
-    m->a = m->packed = NULL;
-    if (t->module == NULL)
-        return NULL;
-    const int64_t rank = t->module->rank, n = rank * t->cols;
-    const sheaf_source_entry *e = m->adapter->find(m->adapter, t->module->a_name);
-    void *stored = malloc((size_t)n * 4);
-    m->a = malloc((size_t)n * sizeof *m->a);
-    m->packed = malloc((size_t)sheaf__lora_packed_floats(rank, t->cols) * sizeof *m->packed);
+    const int64_t each = SHEAF__MERGE_TILE / m->cols; /* at least one: a panel is no wider than a tile */
     sheaf_status *st = NULL;
-    if (stored == NULL || m->a == NULL || m->packed == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->module->a_name);
-    if (st == NULL)
-        st = m->adapter->read(m->adapter, t->module->a_name, 0, rank, 0, t->cols, stored);
-    if (st == NULL) {
-        m->kernels->convert(m->a, SHEAF_F32, stored, e->dtype, n);
-        sheaf__lora_pack(m->packed, m->a, rank, t->cols);
+    for (int64_t k = 0; k < s->rank && st == NULL; k += each) {
+        const int64_t n = s->rank - k < each ? s->rank - k : each;
+        st = sheaf__lora_read_view(s->adapter, s->a, k, n, m->col0, m->cols, m->stored);
+        if (st == NULL)
+            m->kernels->convert(m->numbers, SHEAF_F32, m->stored, s->a->dtype, n * m->cols);
+        for (int64_t i = 0; i < n && st == NULL; i++)
+            sheaf__lora_pack_row(packed, m->numbers + i * m->cols, k + i, s->rank, m->cols);
     }
-    free(stored);
     return st;
 }
 
-/* s->d = s * (B A) for the rows. */
-static sheaf_status *make_delta(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_tensor *t,
-                                int64_t row0, int64_t rows, bool plain)
+/* Columns of the transpose of B: rows of B, some at a time. */
+static sheaf_status *right_columns(sheaf__merge_rows *m, const sheaf__merge_step *s, float *packed)
 {
-    const sheaf_lora_module *module = t->module;
-    const int64_t rank = module->rank;
-    const sheaf_source_entry *e = m->adapter->find(m->adapter, module->b_name);
-    sheaf_status *st = m->adapter->read(m->adapter, module->b_name, row0, rows, 0, rank, s->b_stored);
+    const int64_t each = SHEAF__MERGE_TILE / s->rank;
+    sheaf_status *st = NULL;
+    for (int64_t j = 0; j < m->cols && st == NULL; j += each) {
+        const int64_t n = m->cols - j < each ? m->cols - j : each;
+        st = sheaf__lora_read_view(s->adapter, s->b, m->col0 + j, n, 0, s->rank, m->stored);
+        if (st == NULL)
+            m->kernels->convert(m->numbers, SHEAF_F32, m->stored, s->b->dtype, n * s->rank);
+        for (int64_t i = 0; i < n && st == NULL; i++)
+            for (int64_t k = 0; k < s->rank; k++)
+                packed[((j + i) / 16 * s->rank + k) * 16 + (j + i) % 16] = m->numbers[i * s->rank + k];
+    }
+    return st;
+}
+
+sheaf_status *sheaf__merge_rows_panel(sheaf__merge_rows *m, int64_t col0)
+{
+    const sheaf__merge_tensor *t = m->t;
+    m->col0 = col0;
+    m->cols = t->cols - col0 < t->panel ? t->cols - col0 : t->panel;
+    float *packed = m->right;
+    sheaf_status *st = NULL;
+    for (int i = 0; i < t->nsteps && st == NULL; i++) {
+        const sheaf__merge_step *s = &t->step[i];
+        if (s->kind != SHEAF__MERGE_DELTA)
+            continue;
+        const int64_t n = sheaf__lora_packed_floats(s->rank, m->cols);
+        memset(packed, 0, (size_t)n * sizeof *packed);
+        st = s->across ? right_columns(m, s, packed) : right_rows(m, s, packed);
+        packed += n;
+    }
+    return st;
+}
+
+sheaf_status *sheaf__merge_left(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_step *step, int64_t row0,
+                                int64_t rows)
+{
+    sheaf_source *from = step->adapter;
+    if (!step->across) {
+        sheaf_status *st = sheaf__lora_read_view(from, step->b, row0, rows, 0, step->rank, s->left_stored);
+        if (st == NULL)
+            m->kernels->convert(s->left, SHEAF_F32, s->left_stored, step->b->dtype, rows * step->rank);
+        return st;
+    }
+    sheaf_status *st = from->read(from, step->a->name, 0, step->rank, row0, rows, s->left_stored);
     if (st != NULL)
         return st;
-    m->kernels->convert(s->b, SHEAF_F32, s->b_stored, e->dtype, rows * rank);
-    const int64_t block = m->mode == SHEAF_MERGE_BEST ? rank : sheaf__lora_mkl_block(rank);
-    if (plain)
-        sheaf__lora_delta_ref(s->d, s->b, m->a, rows, t->cols, rank, block);
-    else
-        sheaf__lora_delta(s->d, s->b, m->packed, rows, t->cols, rank, block);
+    m->kernels->convert(s->d, SHEAF_F32, s->left_stored, step->a->dtype, rows * step->rank);
+    for (int64_t k = 0; k < step->rank; k++)
+        for (int64_t i = 0; i < rows; i++)
+            s->left[i * step->rank + k] = s->d[k * rows + i];
     return NULL;
 }
 
-/* A value that was finite must stay so: 65504 is soon passed in float16. */
-static sheaf_status *check_finite(const sheaf__merge_scratch *s, const sheaf__merge_tensor *t, int64_t row0, int64_t n,
-                                  const sheaf__kernels *kernels)
+/* ---- one tile ---- */
+
+sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0, int64_t rows)
 {
-    kernels->convert(s->d, SHEAF_F32, s->out, t->out_dtype, n);
-    float probe = 0; /* becomes NaN if any value is infinite or NaN */
+    const sheaf__merge_tensor *t = m->t;
+    const int64_t n = rows * m->cols;
+    const sheaf_dtype base = t->base->dtype, out = t->out_dtype;
+    const bool inside = row0 + rows <= t->base->shape[0] || t->base->ndim == 0; /* else the adapter's table is larger */
+    sheaf_status *st = NULL;
+    if (inside) {
+        st = sheaf__lora_read_view(m->base, t->base, row0, rows, m->col0, m->cols, s->stored);
+        if (st == NULL)
+            m->kernels->convert(s->was, out, s->stored, base, n);
+    } else {
+        memset(s->was, 0, (size_t)n * sheaf_dtype_bytes(out));
+    }
+    if (st != NULL)
+        return st;
+    if (t->whole != NULL) {
+        void *whole = s->d; /* as wide as any type that is computed with */
+        st = sheaf__lora_read_view(t->whole_from, t->whole, row0, rows, m->col0, m->cols, whole);
+        if (st != NULL)
+            return st;
+        if (m->mode == SHEAF_MERGE_BEST && t->saved) { /* rounded once, to the output's dtype */
+            m->kernels->convert(s->w, SHEAF_F32, whole, t->whole->dtype, n);
+            return NULL;
+        }
+        m->kernels->convert(s->out, base, whole, t->whole->dtype, n); /* the base's dtype, as PEFT loads it */
+        if (!t->saved && (!inside || memcmp(s->out, s->stored, (size_t)n * sheaf_dtype_bytes(base)) != 0))
+            atomic_store(m->other_copy, true);
+        memcpy(s->stored, s->out, (size_t)n * sheaf_dtype_bytes(base));
+    }
+    if (m->mode == SHEAF_MERGE_BEST || base == out) {
+        m->kernels->convert(s->w, SHEAF_F32, s->stored, base, n);
+    } else { /* PEFT merges in the dtype the model was loaded in */
+        m->kernels->convert(s->out, out, s->stored, base, n);
+        m->kernels->convert(s->w, SHEAF_F32, s->out, out, n);
+    }
+    return NULL;
+}
+
+static void round_in_place(float *x, void *room, const sheaf__merge_rows *m, int64_t n)
+{
+    if (m->t->out_dtype == SHEAF_F32)
+        return;
+    m->kernels->convert(room, m->t->out_dtype, x, SHEAF_F32, n);
+    m->kernels->convert(x, SHEAF_F32, room, m->t->out_dtype, n);
+}
+
+/* s->d = L R of the step, not yet scaled. */
+static sheaf_status *make_delta(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_step *step,
+                                const float *packed, int64_t row0, int64_t rows)
+{
+    sheaf_status *st = sheaf__merge_left(s, m, step, row0, rows);
+    if (st != NULL)
+        return st;
+    const int64_t block = m->mode == SHEAF_MERGE_BEST ? step->rank : sheaf__lora_mkl_block(step->rank);
+    sheaf__lora_delta(s->d, s->left, packed, rows, m->cols, step->rank, block);
+    return NULL;
+}
+
+static void apply_factor(float *w, const sheaf__merge_step *step, const sheaf__merge_rows *m, int64_t row0, int64_t rows)
+{
+    for (int64_t i = 0; i < rows; i++, w += m->cols)
+        for (int64_t j = 0; j < m->cols; j++)
+            w[j] = (step->across ? step->factor[m->col0 + j] : step->factor[row0 + i]) * w[j];
+}
+
+static sheaf_status *add_bias(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_step *step, int64_t row0,
+                              int64_t rows)
+{
+    sheaf_status *st = sheaf__lora_read_view(step->adapter, step->values, row0, rows, 0, 1, s->left_stored);
+    if (st != NULL)
+        return st;
+    m->kernels->convert(s->d, SHEAF_F32, s->left_stored, step->values->dtype, rows);
+    sheaf__lora_add(s->w, s->d, step->scale, rows);
+    return NULL;
+}
+
+static sheaf_status *put_rows(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_step *step, int64_t row0,
+                              int64_t rows)
+{
+    int64_t low = 0, high = step->npicks;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (step->pick[middle].row < row0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    sheaf_status *st = NULL;
+    for (; low < step->npicks && step->pick[low].row < row0 + rows && st == NULL; low++) {
+        const sheaf__merge_pick *p = &step->pick[low];
+        st = sheaf__lora_read_view(step->adapter, step->values, p->from, 1, m->col0, m->cols, s->d);
+        if (st == NULL)
+            m->kernels->convert(s->w + (p->row - row0) * m->cols, SHEAF_F32, s->d, step->values->dtype, m->cols);
+    }
+    return st;
+}
+
+/* One step. *later: a plain sum that is the last one is left in s->d for the rounding to add. */
+static sheaf_status *take_step(sheaf__merge_scratch *s, const sheaf__merge_rows *m, int number, const float *packed, int64_t row0,
+                               int64_t rows, bool *later)
+{
+    const sheaf__merge_step *step = &m->t->step[number];
+    const bool exact = m->mode != SHEAF_MERGE_BEST;
+    const int64_t n = rows * m->cols;
+    if (step->kind == SHEAF__MERGE_BIAS)
+        return add_bias(s, m, step, row0, rows);
+    if (step->kind == SHEAF__MERGE_PICKS)
+        return put_rows(s, m, step, row0, rows);
+    sheaf_status *st = make_delta(s, m, step, packed, row0, rows);
+    if (st != NULL)
+        return st;
+    if (step->magnitude != NULL) {
+        sheaf__lora_add(s->w, s->d, step->scale, n);
+        if (step->factor != NULL)
+            apply_factor(s->w, step, m, row0, rows);
+    } else if (exact && (m->mode == SHEAF_MERGE_AS_PEFT_SAFE || step->rounded)) {
+        m->kernels->scale(s->d, step->scale, n);
+        round_in_place(s->d, s->out, m, n);
+        sheaf__lora_add(s->w, s->d, 1, n);
+    } else if (later != NULL && number == m->t->nsteps - 1) {
+        *later = true;
+    } else {
+        sheaf__lora_add(s->w, s->d, step->scale, n);
+    }
+    return NULL;
+}
+
+/* Steps [0, count) on s->w. */
+static sheaf_status *take_steps(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0, int64_t rows, int count, bool *later)
+{
+    const float *packed = m->right;
+    sheaf_status *st = sheaf__merge_start(s, m, row0, rows);
+    for (int i = 0; i < count && st == NULL; i++) {
+        const sheaf__merge_step *step = &m->t->step[i];
+        st = take_step(s, m, i, packed, row0, rows, later);
+        if (step->kind == SHEAF__MERGE_DELTA)
+            packed += sheaf__lora_packed_floats(step->rank, m->cols);
+        if (m->mode != SHEAF_MERGE_BEST && i + 1 < count) /* PEFT rounds after each adapter */
+            round_in_place(s->w, s->out, m, rows * m->cols);
+    }
+    return st;
+}
+
+/* A value that was finite must stay so: 65504 is soon passed in float16. */
+static sheaf_status *check_finite(const sheaf__merge_scratch *s, const sheaf__merge_rows *m, int64_t row0, int64_t n)
+{
+    const sheaf__merge_tensor *t = m->t;
+    m->kernels->convert(s->d, SHEAF_F32, s->out, t->out_dtype, n);
+    m->kernels->convert(s->w, SHEAF_F32, s->was, t->out_dtype, n);
     for (int64_t i = 0; i < n; i++)
-        probe += s->d[i] * 0;
-    if (probe == 0)
-        return NULL;
-    kernels->convert(s->w, SHEAF_F32, s->was, t->out_dtype, n);
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(s->d[i]) && isfinite(s->w[i])) {
+        if (!isfinite(s->d[i]) && (isfinite(s->w[i]) || t->whole != NULL)) {
             sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "'%s', row %" PRId64 ", column %" PRId64, t->name,
-                                          row0 + i / t->cols, i % t->cols);
+                                          row0 + i / m->cols, m->col0 + i % m->cols);
             sheaf_expected(st, "a finite %s after the merge", sheaf_dtype_torch_name(t->out_dtype));
             sheaf_found(st, "%g; it was %g", (double)s->d[i], (double)s->w[i]);
             return sheaf_try_this(st, t->out_dtype == SHEAF_F16 ? "--dtype bfloat16 or --dtype float32"
@@ -113,94 +305,30 @@ static sheaf_status *check_finite(const sheaf__merge_scratch *s, const sheaf__me
     return NULL;
 }
 
-static void count_changes(sheaf__merge_stats *stats, const sheaf__merge_scratch *s, const sheaf__merge_tensor *t,
-                          int64_t n, const sheaf__kernels *kernels)
+sheaf_status *sheaf__merge_tile(sheaf__lora_change *change, sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0,
+                                int64_t rows)
 {
-    const size_t size = sheaf_dtype_bytes(t->out_dtype);
-    *stats = (sheaf__merge_stats){ 0 };
-    if (memcmp(s->out, s->was, (size_t)n * size) == 0)
-        return;
-    if (size == 4) {
-        const uint32_t *a = s->out, *b = s->was;
-        for (int64_t i = 0; i < n; i++)
-            stats->elements_changed += a[i] != b[i];
-    } else {
-        const uint16_t *a = s->out, *b = s->was;
-        for (int64_t i = 0; i < n; i++)
-            stats->elements_changed += a[i] != b[i];
-    }
-    kernels->convert(s->d, SHEAF_F32, s->out, t->out_dtype, n);
-    kernels->convert(s->w, SHEAF_F32, s->was, t->out_dtype, n);
-    stats->base_squares = kernels->squares(s->w, n);
-    for (int64_t i = 0; i < n; i++)
-        s->d[i] -= s->w[i];
-    stats->change_squares = kernels->squares(s->d, n);
-}
-
-/* s->w = the base's rows as float32, s->was = the same in the output's dtype. */
-static sheaf_status *read_base(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_tensor *t,
-                               int64_t row0, int64_t rows)
-{
-    const int64_t n = rows * t->cols;
-    sheaf_status *st = m->base->read(m->base, t->base_name, row0, rows, 0, t->cols, s->stored);
-    if (st == NULL)
-        m->kernels->convert(s->was, t->out_dtype, s->stored, t->base_dtype, n);
-    if (st == NULL && t->whole != NULL) {
-        st = m->adapter->read(m->adapter, t->whole, row0, rows, 0, t->cols, s->whole);
-        if (st == NULL) /* the base's dtype, as PEFT loads it */
-            m->kernels->convert(s->stored, t->base_dtype, s->whole, t->whole_dtype, n);
-    }
-    if (st != NULL)
-        return st;
-    if (m->mode == SHEAF_MERGE_BEST && t->saved) { /* rounded once, to the output's dtype */
-        m->kernels->convert(s->w, SHEAF_F32, s->whole, t->whole_dtype, n);
-    } else if (m->mode == SHEAF_MERGE_BEST) {
-        m->kernels->convert(s->w, SHEAF_F32, s->stored, t->base_dtype, n);
-    } else { /* PEFT merges in the dtype the model was loaded in */
-        m->kernels->convert(s->out, t->out_dtype, s->stored, t->base_dtype, n);
-        m->kernels->convert(s->w, SHEAF_F32, s->out, t->out_dtype, n);
-    }
-    return NULL;
-}
-
-static sheaf_status *make_rows(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_tensor *t,
-                               int64_t row0, int64_t rows, bool plain, sheaf__merge_stats *stats)
-{
-    const int64_t n = rows * t->cols;
-    sheaf_status *st = read_base(s, m, t, row0, rows);
-    if (st == NULL && t->module != NULL)
-        st = make_delta(s, m, t, row0, rows, plain);
-    if (st != NULL)
-        return st;
-    if (t->module != NULL && m->mode == SHEAF_MERGE_AS_PEFT_SAFE) {
-        m->kernels->scale(s->d, t->module->scale, n);
-        m->kernels->convert(s->out, t->out_dtype, s->d, SHEAF_F32, n);
-        m->kernels->convert(s->d, SHEAF_F32, s->out, t->out_dtype, n);
-        sheaf__lora_add(s->w, s->d, 1, n);
-    } else if (t->module != NULL) {
-        sheaf__lora_add(s->w, s->d, t->module->scale, n);
-    }
-    m->kernels->convert(s->out, t->out_dtype, s->w, SHEAF_F32, n);
-    st = check_finite(s, t, row0, n, m->kernels);
-    if (st == NULL && stats != NULL)
-        count_changes(stats, s, t, n, m->kernels);
-    return st;
-}
-
-sheaf_status *sheaf__merge_make(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_tensor *t,
-                                int64_t row0, int64_t rows, bool plain, sheaf__merge_stats *stats)
-{
-    if (stats != NULL)
-        *stats = (sheaf__merge_stats){ 0 };
-    if (t->module == NULL && t->whole == NULL && t->base_dtype == t->out_dtype)
-        return m->base->read(m->base, t->base_name, row0, rows, 0, t->cols, s->out);
-    if (!is_float(t->base_dtype) || !is_float(t->out_dtype))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", t->base_name), "F32, BF16 or F16"),
-                           "%s", sheaf_dtype_name(t->base_dtype));
     /* Compute threads may flush denormals; the merge keeps them, as PEFT does. */
     const unsigned before = _mm_getcsr();
     _mm_setcsr(MXCSR_DEFAULT);
-    sheaf_status *st = make_rows(s, m, t, row0, rows, plain, stats);
+    bool later = false;
+    const int64_t n = rows * m->cols;
+    sheaf_status *st = take_steps(s, m, row0, rows, m->t->nsteps, &later);
+    if (st == NULL) {
+        const float scale = later ? m->t->step[m->t->nsteps - 1].scale : 1;
+        sheaf__lora_finish(change, s->out, m->t->out_dtype, s->w, later ? s->d : NULL, scale, s->was, n);
+        if (!change->finite)
+            st = check_finite(s, m, row0, n);
+    }
+    _mm_setcsr(before);
+    return st;
+}
+
+sheaf_status *sheaf__merge_sum(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0, int64_t rows, int step)
+{
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(MXCSR_DEFAULT);
+    sheaf_status *st = take_steps(s, m, row0, rows, step + 1, NULL);
     _mm_setcsr(before);
     return st;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/merge.h"
 #include "dialects/hf.h"
 #include "formats/safetensors.h"
@@ -40,18 +41,6 @@ static void copy_file(const char *from, const char *to)
     free(bytes);
 }
 
-/* A Hugging Face folder at `dir` of a config and a weights file. */
-static void make_model(const char *dir, const char *config, const char *weights)
-{
-    char path[2048];
-    remove_tree(dir);
-    assert_int_equal(mkdir(dir, 0755), 0);
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    copy_file(config, path);
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    copy_file(weights, path);
-}
-
 /* A PEFT folder of its own, with text replaced in its config. */
 static void make_adapter(const char *dir, const char *from, const char *find, const char *put)
 {
@@ -74,6 +63,8 @@ static void make_adapter(const char *dir, const char *from, const char *find, co
     free(text);
 }
 
+static bool there(const char *path) { return sheaf__path_kind(path) != SHEAF_PATH_NONE; }
+
 /* ---- comparing ---- */
 
 static void *tensor_bytes(const sheaf_safetensors *file, const sheaf_safetensors_entry *e)
@@ -81,6 +72,17 @@ static void *tensor_bytes(const sheaf_safetensors *file, const sheaf_safetensors
     void *bytes = malloc((size_t)e->bytes + 1);
     CHECK_OK(sheaf__safetensors_read(file, e, 0, bytes, e->bytes));
     return bytes;
+}
+
+/* The order of torch's float32 sums of squares is not known: with DoRA float32 can differ in the last bits
+ * (reference/lora-merge.md section 3; sums over 67 rows here), the halves cannot. */
+static const char *loose; /* name of a case whose float32 is compared with a tolerance */
+
+static void close_enough(const char *name, const float *got, const float *want, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(got[i] - want[i]) <= 5e-7f * fabsf(want[i])))
+            fail_msg("%s: element %d: %.9g, wanted %.9g", name, (int)i, (double)got[i], (double)want[i]);
 }
 
 static void same_tensor(const char *name, const sheaf_safetensors *a, const sheaf_safetensors_entry *x,
@@ -92,7 +94,10 @@ static void same_tensor(const char *name, const sheaf_safetensors *a, const shea
         fail_msg("%s: %s of %lld bytes, wanted %s of %lld", name, sheaf_dtype_name(x->dtype), (long long)x->bytes,
                  sheaf_dtype_name(y->dtype), (long long)y->bytes);
     void *p = tensor_bytes(a, x), *q = tensor_bytes(b, y);
-    CHECK_BYTES(name, p, q, x->bytes);
+    if (loose != NULL)
+        close_enough(name, p, q, x->bytes / 4);
+    else
+        CHECK_BYTES(name, p, q, x->bytes);
     free(p);
     free(q);
 }
@@ -140,8 +145,6 @@ static const struct { const char *base, *adapter, *changed; bool partial; } llam
     { "tiny_qwen2", "tiny_qwen2/lora_variants/bias_all/adapter", "tiny_qwen2/lora_variants/bias_all/merged_changed_weights.safetensors", false },
 };
 
-static bool there(const char *path) { return sheaf__path_kind(path) != SHEAF_PATH_NONE; }
-
 static void test_merge__llama_family_equals_peft(void **state)
 {
     int n = 0;
@@ -159,7 +162,7 @@ static void test_merge__llama_family_equals_peft(void **state)
             snprintf(out, sizeof out, "%s/out", scratch);
             remove_tree(out);
             sheaf_merge_report report;
-            CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out, .threads = 2 }));
+            CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = out, .threads = 2 }));
             char whole[1024];
             snprintf(tail, sizeof tail, "llama/%s/hf", llama[i].base);
             compare(out, changed, data_path(whole, tail), llama[i].partial);
@@ -170,133 +173,199 @@ static void test_merge__llama_family_equals_peft(void **state)
     assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 18 : 8));
 }
 
-/* Cases of golden/omnilmm/lora, on a base in float32, bfloat16 and float16. */
-static const char *const cases[] = {
-    "plain_all_linear", "rank64_alpha64", "odd_rank_and_scale", "regex_target", "rslora", "rank_alpha_pattern",
-    "rslora_rank_pattern", "exclude_modules", "layers_to_transform", "lm_head", "modules_to_save", "bias_all",
-    "bias_lora_only", "adapter_bf16", "tied_plain", "tied_modules_to_save", "tied_modules_to_save_keep_tie",
-};
+/* ---- golden/omnilmm/lora: every case that merged.json describes ---- */
 
-static bool tie_after(const char *dir)
+typedef struct recorded {
+    const char *name, *base, *note, *file; /* "mix_cat", "base_llama", ..., "merged_safe_bf16.safetensors" */
+    char type[8];
+    bool safe, tied_after, was_tied;
+} recorded;
+
+static bool contains(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
+static bool flag_in_config(const char *dir, bool *tied)
 {
     char path[2048];
     snprintf(path, sizeof path, "%s/config.json", dir);
-    sheaf_config config;
-    CHECK_OK(sheaf_config_read(&config, path));
-    const bool tied = config.tied;
-    sheaf_config_release(&config);
-    return tied;
-}
-
-static const char *base_of(const char *name)
-{
-    return strncmp(name, "bias", 4) == 0 ? "base_bias" : strncmp(name, "tied", 4) == 0 ? "base_tied" : "base_llama";
-}
-
-/* Merges into scratch/out on scratch/base; false when the recordings lack something. */
-static bool merge_case(const char *name, const char *adapter_name, const char *type, sheaf_merge_mode mode,
-                       sheaf_merge_report *report)
-{
-    char config[1024], weights[1024], adapter[1024], tail[512], out[128], base[128];
-    snprintf(tail, sizeof tail, "omnilmm/lora/%s/model_%s.safetensors", base_of(name), type);
-    data_path(weights, tail);
-    snprintf(tail, sizeof tail, "omnilmm/lora/%s/config.json", base_of(name));
-    data_path(config, tail);
-    snprintf(tail, sizeof tail, "omnilmm/lora/%s", adapter_name);
-    data_path(adapter, tail);
-    if (!there(weights) || !there(adapter))
+    json_t *object = NULL;
+    if (!there(path))
         return false;
-    snprintf(base, sizeof base, "%s/base", scratch);
-    snprintf(out, sizeof out, "%s/out", scratch);
-    make_model(base, config, weights);
-    remove_tree(out);
-    CHECK_OK(sheaf_merge(report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out, .mode = mode }));
+    CHECK_OK(sheaf__json_load(&object, path));
+    *tied = json_is_true(json_object_get(object, "tie_word_embeddings"));
+    json_decref(object);
     return true;
 }
 
-static int recorded_case(const char *name, const char *type, bool safe)
+static void make_base(const char *dir, const recorded *r)
 {
-    char changed[1024], tail[512], out[128], base[128];
-    snprintf(tail, sizeof tail, "omnilmm/lora/%s/merged_%s%s.safetensors", name, safe ? "safe_" : "", type);
-    data_path(changed, tail);
-    sheaf_merge_report report;
-    int n = 0;
-    /* Without safe_merge the best merge and PEFT's are the same. */
-    for (int mode = safe ? SHEAF_MERGE_AS_PEFT_SAFE : SHEAF_MERGE_BEST;
-         mode <= (safe ? SHEAF_MERGE_AS_PEFT_SAFE : SHEAF_MERGE_AS_PEFT); mode++) {
-        if (!there(changed) || !merge_case(name, name, type, mode, &report))
-            continue;
-        snprintf(base, sizeof base, "%s/base", scratch);
-        snprintf(out, sizeof out, "%s/out", scratch);
-        compare(out, changed, base, false);
-        const bool unties = strcmp(name, "tied_modules_to_save") == 0;
-        assert_int_equal(tie_after(out), strncmp(name, "tied", 4) == 0 && !unties);
-        assert_int_equal(report.untied, unties);
-        n++;
+    char config[1024], weights[1024], tail[512], path[2048];
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s/model_%s.safetensors", r->base, r->type);
+    data_path(weights, tail);
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s/config.json", r->base);
+    data_path(config, tail);
+    remove_tree(dir);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    copy_file(weights, path);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    if (there(config))
+        copy_file(config, path);
+}
+
+static int64_t run_recorded(const recorded *r, sheaf_merge_mode mode, sheaf_merge_report *report)
+{
+    char adapter[1024], second[1100], tail[512], out[128], base[128];
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s", r->name);
+    data_path(adapter, tail);
+    snprintf(second, sizeof second, "%s/second", adapter);
+    snprintf(base, sizeof base, "%s/base", scratch);
+    snprintf(out, sizeof out, "%s/out", scratch);
+    make_base(base, r);
+    remove_tree(out);
+    double weights[2] = { 0 };
+    sheaf_combine combine = SHEAF_COMBINE_NONE;
+    if (contains(r->name, "mix_")) {
+        const char *at = strstr(r->note, "weights ");
+        assert_non_null(at);
+        assert_int_equal(sscanf(at, "weights %lf and %lf", &weights[0], &weights[1]), 2);
+        CHECK_OK(sheaf_combine_parse(&combine, r->name + 4));
     }
+    CHECK_OK(sheaf_merge(report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter, second },
+                         .nadapters = there(second) ? 2 : 1, .dst = out, .mode = mode, .combine = combine, .weights = weights, .threads = 2 }));
+    bool tied;
+    if (flag_in_config(out, &tied) && r->was_tied)
+        assert_int_equal(tied, r->tied_after);
+    return 1;
+}
+
+/* PEFT changes the head of a tied model together with its table, or adds one change twice: its recordings
+ * tell what the table must be (W + D), and that is all they are good for. */
+static void check_tied_lora(const recorded *r)
+{
+    char path[1024], tail[512];
+    sheaf_safetensors *got, *want, *was;
+    snprintf(path, sizeof path, "%s/out/model.safetensors", scratch);
+    CHECK_OK(sheaf__safetensors_open(&got, path));
+    snprintf(path, sizeof path, "%s/base/model.safetensors", scratch);
+    CHECK_OK(sheaf__safetensors_open(&was, path));
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s/%s", r->name, r->file);
+    CHECK_OK(sheaf__safetensors_open(&want, data_path(path, tail)));
+    static const char table[] = "model.embed_tokens.weight", head[] = "lm_head.weight";
+    const bool keep = contains(r->name, "keep_tie");
+    assert_int_equal(sheaf__safetensors_find(got, head) == NULL, keep);
+    const sheaf_safetensors_entry *x = sheaf__safetensors_find(got, table), *y = sheaf__safetensors_find(want, table);
+    const sheaf_safetensors_entry *b = sheaf__safetensors_find(was, table);
+    if (!keep) {
+        same_tensor(table, got, x, want, y); /* W + D, once */
+        same_tensor(head, got, sheaf__safetensors_find(got, head), was, b);
+    } else if (x->dtype == SHEAF_F32) { /* W + 2 D: halfway from the base to PEFT's */
+        float *g = tensor_bytes(got, x), *w = tensor_bytes(want, y), *o = tensor_bytes(was, b);
+        for (int64_t i = 0; i < x->bytes / 4; i++)
+            CHECK_NEAR(table, g[i], 0.5 * ((double)w[i] + (double)o[i]), 1e-6);
+        free(g), free(w), free(o);
+    }
+    for (int64_t i = 0; i < want->header.count; i++) {
+        const sheaf_safetensors_entry *e = &want->header.entry[i];
+        if (strcmp(e->name, table) != 0 && strcmp(e->name, head) != 0)
+            same_tensor(e->name, got, sheaf__safetensors_find(got, e->name), want, e);
+    }
+    sheaf__safetensors_close(got);
+    sheaf__safetensors_close(want);
+    sheaf__safetensors_close(was);
+}
+
+static void check_recorded(const recorded *r, sheaf_merge_mode mode)
+{
+    char base[128], out[128], changed[1024], tail[512];
+    sheaf_merge_report report;
+    print_message("%s %s mode %d\n", r->name, r->file, (int)mode);
+    run_recorded(r, mode, &report);
+    assert_true(report.rows_checked >= report.tensors && report.worst_product <= 8);
+    assert_true((report.products_checked > 0) == (report.worst_tensor[0] != '\0'));
+    if (contains(r->name, "tied_embedding_lora")) {
+        check_tied_lora(r);
+        return;
+    }
+    snprintf(base, sizeof base, "%s/base", scratch);
+    snprintf(out, sizeof out, "%s/out", scratch);
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s/%s", r->name, r->file);
+    loose = contains(r->name, "dora") && strcmp(r->type, "fp32") == 0 ? r->name : NULL;
+    compare(out, data_path(changed, tail), base, false);
+    loose = NULL;
+}
+
+/* Without tables, several adapters and ranks above 192 the best merge is PEFT's. */
+static bool best_is_peft(const recorded *r)
+{
+    return !r->safe && !contains(r->name, "embedding") && !contains(r->name, "no_autocast") && !contains(r->name, "in_turn");
+}
+
+static bool can_run(const recorded *r)
+{
+    return !contains(r->name, "mix_") || strcmp(r->name, "mix_linear") == 0 || strcmp(r->name, "mix_cat") == 0;
+}
+
+static int one_case(const char *name)
+{
+    char path[1024], tail[512], base[1024];
+    json_t *about = NULL, *facts;
+    const char *file;
+    int n = 0;
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s/merged.json", name);
+    if (!there(data_path(path, tail)))
+        return 0;
+    CHECK_OK(sheaf__json_load(&about, path));
+    recorded r = { .name = name, .base = json_string_value(json_object_get(about, "base")), .note = json_string_value(json_object_get(about, "note")) };
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s", r.base);
+    data_path(base, tail);
+    if (!flag_in_config(base, &r.was_tied))
+        r.was_tied = false;
+    json_object_foreach(json_object_get(about, "merged"), file, facts) {
+        r.file = file;
+        r.safe = contains(file, "_safe_");
+        r.tied_after = json_is_true(json_object_get(facts, "tie_word_embeddings_after"));
+        if (strcmp(name, "tied_embedding_lora") == 0)
+            r.tied_after = false; /* the right model has two tensors */
+        snprintf(r.type, sizeof r.type, "%.4s", strrchr(file, '_') + 1);
+        snprintf(tail, sizeof tail, "omnilmm/lora/%s/%s", name, file);
+        snprintf(base, sizeof base, "omnilmm/lora/%s/model_%s.safetensors", r.base, r.type);
+        char weights[1024];
+        if (!can_run(&r) || !there(data_path(path, tail)) || !there(data_path(weights, base)))
+            continue;
+        check_recorded(&r, r.safe || contains(name, "no_autocast") ? SHEAF_MERGE_AS_PEFT_SAFE : SHEAF_MERGE_AS_PEFT);
+        n++;
+        if (best_is_peft(&r)) {
+            check_recorded(&r, SHEAF_MERGE_BEST);
+            n++;
+        }
+    }
+    json_decref(about);
     return n;
 }
 
-static void test_merge__every_plain_case_in_three_types_equals_peft(void **state)
+static void test_merge__every_recorded_case_equals_peft(void **state)
 {
-    static const char *const types[] = { "fp32", "bf16", "fp16" };
+    char **names = NULL, path[1024];
+    int64_t count = 0;
     int n = 0;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        for (size_t t = 0; t < ARRAY_LEN(types); t++)
-            n += recorded_case(cases[i], types[t], false) + recorded_case(cases[i], types[t], true);
+    CHECK_OK(sheaf__list_dir(&names, &count, data_path(path, "omnilmm/lora")));
+    for (int64_t i = 0; i < count; i++)
+        n += one_case(names[i]);
+    sheaf__names_free(names, count);
     print_message("%d merges\n", n);
-    assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 82 : 30));
-}
-
-/* In bfloat16, safe_merge and an adapter kept in the base's type give the same bits. */
-static void test_merge__adapter_kept_in_bfloat16(void **state)
-{
-    static const struct { const char *type; sheaf_merge_mode mode; } runs[] = {
-        { "fp32", SHEAF_MERGE_BEST }, { "bf16", SHEAF_MERGE_AS_PEFT_SAFE },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
-        char changed[1024], tail[512], out[128], base[128];
-        sheaf_merge_report report;
-        snprintf(tail, sizeof tail, "omnilmm/lora/adapter_bf16_no_autocast/merged_%s.safetensors", runs[i].type);
-        if (!merge_case("adapter_bf16_no_autocast", "adapter_bf16_no_autocast", runs[i].type, runs[i].mode, &report))
-            continue;
-        snprintf(base, sizeof base, "%s/base", scratch);
-        snprintf(out, sizeof out, "%s/out", scratch);
-        compare(out, data_path(changed, tail), base, false);
-    }
-}
-
-static void test_merge__one_adapter_after_another(void **state)
-{
-    static const char *const types[] = { "fp32", "bf16", "fp16" };
-    char adapter[1024], changed[1024], tail[512], first[128], out[128], base[128];
-    data_path(adapter, "omnilmm/lora/two_adapters_in_turn/second");
-    for (size_t t = 0; t < ARRAY_LEN(types) && there(adapter); t++) {
-        sheaf_merge_report report;
-        assert_true(merge_case("two_adapters_in_turn", "two_adapters_in_turn", types[t], SHEAF_MERGE_BEST, &report));
-        snprintf(first, sizeof first, "%s/out", scratch);
-        snprintf(out, sizeof out, "%s/out2", scratch);
-        snprintf(base, sizeof base, "%s/base", scratch);
-        remove_tree(out);
-        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = first, .adapter = adapter, .dst = out }));
-        snprintf(tail, sizeof tail, "omnilmm/lora/two_adapters_in_turn/merged_%s.safetensors", types[t]);
-        compare(out, data_path(changed, tail), base, false);
-    }
+    assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 100 : 30));
 }
 
 /* ---- what is refused ---- */
 
 static const struct { const char *base, *adapter; sheaf_code code; const char *part; } refused[] = {
-    { "llama/tiny_llama/hf", "llama/tiny_llama/lora_variants/dora/adapter", SHEAF_E_UNSUPPORTED, "DoRA" },
-    { "llama/tiny_llama/hf", "llama/tiny_llama/lora_variants/embedding_target/adapter", SHEAF_E_UNSUPPORTED, "an embedding" },
-    { "llama/tiny_llama/hf", "omnilmm/lora/trainable_tokens", SHEAF_E_UNSUPPORTED, "trained token rows" },
-    { "llama/tiny_llama/hf", "omnilmm/lora/lora_bias", SHEAF_E_UNSUPPORTED, "a bias on B" },
-    { "llama/tiny_llama/hf", "omnilmm/lora/gpt2_conv1d", SHEAF_E_ARG, "no module of that name" },
-    { "llama/tiny_llama/hf", "omnilmm/lora/conv2d", SHEAF_E_ARG, "no module of that name" },
+    { "llama/tiny_llama/hf", "omnilmm/lora/gpt2_conv1d", SHEAF_E_LAYOUT, "none of its tensors has a place" },
+    { "llama/tiny_llama/hf", "omnilmm/lora/conv2d", SHEAF_E_LAYOUT, "base_model.model.head.lora_A.weight" },
+    { "omnilmm/lora/base_llama/model_fp32.safetensors", "omnilmm/lora/lora_bias", SHEAF_E_LAYOUT, "a layer without bias" },
     { "llama/tiny_qwen2/hf", "llama/tiny_qwen2/hf", SHEAF_E_IO, "adapter_config.json" },
     { "llama/tiny_llama/hf", "llama/tiny_qwen2/lora/adapter_final", SHEAF_E_LAYOUT, "another base" },
     { "llama/tiny_qwen2/hf", "llama/tiny_llama/lora/adapter_final", SHEAF_E_LAYOUT, "another base" },
-    { "llama/tiny_llama/lora/adapter_final", "llama/tiny_llama/lora/adapter_final", SHEAF_E_IO, "config.json" },
+    { "llama/tiny_llama/lora/adapter_final", "llama/tiny_llama/lora/adapter_final", SHEAF_E_UNSUPPORTED, "a PEFT adapter" },
 };
 
 static void test_merge__what_does_not_fit_is_refused_and_leaves_nothing(void **state)
@@ -310,7 +379,7 @@ static void test_merge__what_does_not_fit_is_refused_and_leaves_nothing(void **s
         if (!there(base) || !there(adapter))
             continue;
         sheaf_merge_report report;
-        CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out }),
+        CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = out }),
                     refused[i].code, refused[i].part);
         assert_false(there(out));
     }
@@ -327,7 +396,7 @@ static void test_merge__existing_output_is_never_touched(void **state)
     FILE *f = fopen(path, "w");
     fclose(f);
     sheaf_merge_report report;
-    CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out }), SHEAF_E_ARG, out);
+    CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = out }), SHEAF_E_ARG, out);
     assert_true(there(path));
     remove_tree(out);
 }
@@ -351,7 +420,7 @@ static void test_merge__config_and_tensors_must_agree(void **state)
     for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
         make_adapter(mine, adapter, edits[i].find, edits[i].put);
         sheaf_merge_report report;
-        CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = mine, .dst = out }), edits[i].code,
+        CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ mine }, .nadapters = 1, .dst = out }), edits[i].code,
                     edits[i].part);
         assert_false(there(out));
     }
@@ -373,7 +442,7 @@ static void test_merge__a_failing_disk_leaves_nothing(void **state)
             sheaf_merge_report report;
             remove_tree(dir);
             assert_int_equal(mkdir(dir, 0755), 0);
-            sheaf_status *st = sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = out, .faults = &faults });
+            sheaf_status *st = sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = out, .faults = &faults });
             if (faults.seen < n) {
                 CHECK_OK(st);
                 assert_true(n > 20);
@@ -404,10 +473,10 @@ static void test_merge__float16_overflow_is_an_error_not_infinity(void **state)
     make_adapter(mine, adapter, "\"lora_alpha\": 8", "\"lora_alpha\": 80000000");
     const sheaf_dtype half = SHEAF_F16, full = SHEAF_F32;
     sheaf_merge_report report;
-    CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = mine, .dst = out, .dtype = &half }),
+    CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ mine }, .nadapters = 1, .dst = out, .dtype = &half }),
                 SHEAF_E_NUMBER, "a finite float16 after the merge");
     assert_false(there(out));
-    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = mine, .dst = out, .dtype = &full }));
+    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ mine }, .nadapters = 1, .dst = out, .dtype = &full }));
     remove_tree(out);
 }
 
@@ -422,8 +491,8 @@ static void test_merge__other_dtype_is_one_rounding(void **state)
     snprintf(narrow, sizeof narrow, "%s/narrow", scratch);
     const sheaf_dtype bf16 = SHEAF_BF16;
     sheaf_merge_report report, again;
-    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = wide, .threads = 3 }));
-    CHECK_OK(sheaf_merge(&again, &(sheaf_merge_options){ .base = base, .adapter = adapter, .dst = narrow, .dtype = &bf16 }));
+    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = wide, .threads = 3 }));
+    CHECK_OK(sheaf_merge(&again, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = narrow, .dtype = &bf16 }));
     sheaf_source *a, *b;
     CHECK_OK(sheaf_hf_open(&a, wide));
     CHECK_OK(sheaf_hf_open(&b, narrow));
@@ -451,9 +520,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merge__llama_family_equals_peft),
-        cmocka_unit_test(test_merge__every_plain_case_in_three_types_equals_peft),
-        cmocka_unit_test(test_merge__adapter_kept_in_bfloat16),
-        cmocka_unit_test(test_merge__one_adapter_after_another),
+        cmocka_unit_test(test_merge__every_recorded_case_equals_peft),
         cmocka_unit_test(test_merge__what_does_not_fit_is_refused_and_leaves_nothing),
         cmocka_unit_test(test_merge__existing_output_is_never_touched),
         cmocka_unit_test(test_merge__config_and_tensors_must_agree),

@@ -1,10 +1,6 @@
 /* stream.c - see stream.h. */
 #include "checkpoint/stream.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-
 enum { CHUNK_ELEMENTS = 1 << 18 };
 
 int64_t sheaf__stream_chunk(int64_t rows, int64_t cols)
@@ -20,40 +16,52 @@ int64_t sheaf__stream_chunks(int64_t rows, int64_t chunk)
     return (rows + chunk - 1) / chunk;
 }
 
+void sheaf__stream_failure_init(sheaf__stream_failure *f)
+{
+    pthread_mutex_init(&f->lock, NULL);
+    atomic_init(&f->failed, false);
+    f->st = NULL;
+}
+
+void sheaf__stream_keep(sheaf__stream_failure *f, sheaf_status *st, int64_t index)
+{
+    pthread_mutex_lock(&f->lock);
+    sheaf_status *other = st;
+    if (f->st == NULL || index < f->index) {
+        other = f->st;
+        f->st = st;
+        f->index = index;
+    }
+    pthread_mutex_unlock(&f->lock);
+    sheaf_status_free(other);
+    atomic_store(&f->failed, true);
+}
+
+bool sheaf__stream_failed(sheaf__stream_failure *f) { return atomic_load(&f->failed); }
+
+sheaf_status *sheaf__stream_failure_take(sheaf__stream_failure *f)
+{
+    pthread_mutex_destroy(&f->lock);
+    return f->st;
+}
+
 typedef struct stream {
     int64_t rows, chunk;
     sheaf_status *(*body)(void *context, int64_t row0, int64_t rows, int64_t index, int worker);
     void *context;
-    atomic_bool failed;
-    pthread_mutex_t lock;
-    sheaf_status *st;
-    int64_t st_index;
+    sheaf__stream_failure failure;
 } stream;
-
-static void keep(stream *s, sheaf_status *st, int64_t index)
-{
-    pthread_mutex_lock(&s->lock);
-    sheaf_status *other = st;
-    if (s->st == NULL || index < s->st_index) {
-        other = s->st;
-        s->st = st;
-        s->st_index = index;
-    }
-    pthread_mutex_unlock(&s->lock);
-    sheaf_status_free(other);
-    atomic_store(&s->failed, true);
-}
 
 static void task(void *context, int64_t index, int worker)
 {
     stream *s = context;
-    if (atomic_load(&s->failed))
+    if (sheaf__stream_failed(&s->failure))
         return;
     const int64_t row0 = index * s->chunk;
     const int64_t rows = s->rows - row0 < s->chunk ? s->rows - row0 : s->chunk;
     sheaf_status *st = s->body(s->context, row0, rows, index, worker);
     if (st != NULL)
-        keep(s, st, index);
+        sheaf__stream_keep(&s->failure, st, index);
 }
 
 sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
@@ -61,9 +69,8 @@ sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
                                                        int worker),
                                  void *context)
 {
-    stream s = { .rows = rows, .chunk = chunk, .body = body, .context = context,
-                 .lock = PTHREAD_MUTEX_INITIALIZER };
+    stream s = { .rows = rows, .chunk = chunk, .body = body, .context = context };
+    sheaf__stream_failure_init(&s.failure);
     sheaf__pool_run(pool, sheaf__stream_chunks(rows, chunk), task, &s);
-    pthread_mutex_destroy(&s.lock);
-    return s.st;
+    return sheaf__stream_failure_take(&s.failure);
 }

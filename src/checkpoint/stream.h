@@ -2,7 +2,26 @@
 #ifndef SHEAF_CHECKPOINT_STREAM_H
 #define SHEAF_CHECKPOINT_STREAM_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "ops/pool.h"
+
+/* The failure of the lowest task that had one. */
+typedef struct sheaf__stream_failure {
+    atomic_bool failed;
+    pthread_mutex_t lock;
+    sheaf_status *st;
+    int64_t index;
+} sheaf__stream_failure;
+
+void sheaf__stream_failure_init(sheaf__stream_failure *failure);
+/* sheaf__stream_keep - takes `st`. */
+void sheaf__stream_keep(sheaf__stream_failure *failure, sheaf_status *st, int64_t index);
+bool sheaf__stream_failed(sheaf__stream_failure *failure);
+/* sheaf__stream_failure_take - the end of it; NULL when nothing failed. */
+sheaf_status *sheaf__stream_failure_take(sheaf__stream_failure *failure);
 
 /* Rows of a chunk so that it holds about a quarter million elements. */
 int64_t sheaf__stream_chunk(int64_t rows, int64_t cols);

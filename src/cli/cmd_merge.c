@@ -1,38 +1,48 @@
-/* cmd_merge.c - `sheaf merge`: base model and adapter into one model. */
+/* cmd_merge.c - `sheaf merge`: base model and adapters into one model. */
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "checkpoint/merge.h"
 #include "commands.h"
 #include "monitor/monitor.h"
 #include "shared.h"
+#include "signals.h"
 
 const char cmd_merge_usage[] =
-    "usage: sheaf merge BASE ADAPTER DST [FLAG...]\n"
-    "Adds a LoRA adapter (PEFT folder) to the weights of BASE (Hugging Face folder) and\n"
-    "writes the whole model to DST, which appears only once complete and is then read back\n"
-    "and checked. Sums are made in float32 and rounded once. Memory stays small whatever\n"
-    "the size of the model. What is not plain LoRA (DoRA, adapted tables, ...) is refused.\n";
+    "usage: sheaf merge BASE ADAPTER... DST [FLAG...]\n"
+    "       sheaf merge --adapter-only --combine linear|cat ADAPTER... DST [FLAG...]\n"
+    "Adds LoRA adapters (PEFT folders), one after another, to the weights of BASE (Hugging\n"
+    "Face folder, any architecture) and writes the whole model to DST, which appears only\n"
+    "once it is complete, read back and checked. Sums are made in float32 and rounded once.\n"
+    "Memory stays small whatever the size of the model. Kinds of adapters that sheaf does\n"
+    "not know are refused by name.\n";
 
-static void print_report(FILE *to, bool json, const sheaf_merge_report *r, const char *dst)
+static void print_json(FILE *to, const sheaf_merge_report *r, const char *dst)
+{
+    cli_json j = { to };
+    cli_json_begin(&j);
+    cli_json_text(&j, "out", dst);
+    cli_json_int(&j, "tensors", r->tensors);
+    cli_json_int(&j, "adapted", r->adapted);
+    cli_json_int(&j, "replaced", r->replaced);
+    cli_json_int(&j, "changed", r->changed);
+    cli_json_int(&j, "elements_changed", r->elements_changed);
+    cli_json_real(&j, "change_norm", r->change_norm);
+    cli_json_real(&j, "base_norm", r->base_norm);
+    cli_json_bool(&j, "untied", r->untied);
+    cli_json_int(&j, "rows_checked", r->rows_checked);
+    cli_json_int(&j, "products_checked", r->products_checked);
+    cli_json_real(&j, "worst_product", r->worst_product);
+    cli_json_text(&j, "worst_tensor", r->worst_tensor[0] != '\0' ? r->worst_tensor : NULL);
+    cli_json_int(&j, "bytes", r->bytes);
+    cli_json_end(&j);
+}
+
+static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
 {
     const double share = r->base_norm > 0 ? r->change_norm / r->base_norm : 0;
-    if (json) {
-        cli_json j = { to };
-        cli_json_begin(&j);
-        cli_json_text(&j, "out", dst);
-        cli_json_int(&j, "tensors", r->tensors);
-        cli_json_int(&j, "adapted", r->adapted);
-        cli_json_int(&j, "replaced", r->replaced);
-        cli_json_int(&j, "changed", r->changed);
-        cli_json_int(&j, "elements_changed", r->elements_changed);
-        cli_json_real(&j, "change_norm", r->change_norm);
-        cli_json_real(&j, "base_norm", r->base_norm);
-        cli_json_bool(&j, "untied", r->untied);
-        cli_json_int(&j, "rows_checked", r->rows_checked);
-        cli_json_int(&j, "bytes", r->bytes);
-        cli_json_end(&j);
-        return;
-    }
     fprintf(to, "%s: %" PRId64 " tensors, %.3f GB\n", dst, r->tensors, (double)r->bytes / 1e9);
     fprintf(to, "adapted %" PRId64 ", replaced %" PRId64 ", changed %" PRId64 " (%" PRId64 " elements)\n", r->adapted,
             r->replaced, r->changed, r->elements_changed);
@@ -41,17 +51,69 @@ static void print_report(FILE *to, bool json, const sheaf_merge_report *r, const
     if (r->untied)
         fprintf(to, "lm_head and embed_tokens were tied and are two tensors now\n");
     fprintf(to, "%" PRId64 " rows read back and recomputed: equal\n", r->rows_checked);
+    if (r->products_checked > 0)
+        fprintf(to, "products with random vectors, merged against base + adapter, %" PRId64 " rows: largest difference %.3g of the "
+                "rounding expected (%s)\n", r->products_checked, r->worst_product, r->worst_tensor);
+}
+
+/* "0.7,-0.4": one for each adapter; none given: 1 each. */
+static sheaf_status *read_weights(double *out, int n, const char *text)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = 1;
+    const char *at = text;
+    for (int i = 0; at != NULL && i < n; i++) {
+        char *end;
+        out[i] = strtod(at, &end);
+        if (end == at || !isfinite(out[i]) || (*end != '\0' && *end != ',') || (*end == ',') != (i + 1 < n))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"), "%d numbers with commas between them, one for each "
+                               "adapter", n), "%s", text);
+        at = end + 1;
+    }
+    return NULL;
+}
+
+typedef struct words {
+    const char *combine, *weights;
+    bool as_peft, safe, adapter_only;
+    int dtype;
+} words;
+
+static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_paths *paths, double *weights)
+{
+    if (w->as_peft && w->safe)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--as-peft-safe"), "one of --as-peft and --as-peft-safe");
+    if (w->weights != NULL && w->combine == NULL)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"), "--combine linear or --combine cat beside it"),
+                              "without --combine the adapters are merged in turn, each with its own scale");
+    if (w->adapter_only && w->combine == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter-only"), "--combine linear or --combine cat beside it");
+    const int first = w->adapter_only ? 0 : 1;
+    how->base = w->adapter_only ? NULL : paths->word[0];
+    how->adapters = (const char *const *)paths->word + first;
+    how->nadapters = paths->count - 1 - first;
+    how->dst = paths->last;
+    how->weights = weights;
+    how->mode = w->safe ? SHEAF_MERGE_AS_PEFT_SAFE : w->as_peft ? SHEAF_MERGE_AS_PEFT : SHEAF_MERGE_BEST;
+    how->threads = cli_threads(how->threads);
+    if (how->nadapters > SHEAF_MERGE_ADAPTERS)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS), "%d", how->nadapters);
+    sheaf_status *st = w->combine != NULL ? sheaf_combine_parse(&how->combine, w->combine) : NULL;
+    return st != NULL ? sheaf_in(st, "--combine") : read_weights(weights, how->nadapters, w->weights);
 }
 
 int cmd_merge(cli *cli, int argc, char **argv)
 {
     sheaf_merge_options how = { 0 };
-    bool as_peft = false, safe = false;
-    int dtype = -1;
+    words w = { .dtype = -1 };
+    double weights[SHEAF_MERGE_ADAPTERS];
     const cli_option options[] = {
-        { "as-peft", CLI_FLAG, &as_peft, "the bits of PEFT's merge_and_unload()" },
-        { "as-peft-safe", CLI_FLAG, &safe, "the bits of merge_and_unload(safe_merge=True): the change is rounded before it is added" },
-        { "dtype", CLI_CHOICE, &dtype, "type of the written weights (default as in BASE)", .choices = cli_dtypes },
+        { "as-peft", CLI_FLAG, &w.as_peft, "the bits of PEFT's merge_and_unload()" },
+        { "as-peft-safe", CLI_FLAG, &w.safe, "the bits of merge_and_unload(safe_merge=True): the change is rounded before it is added" },
+        { "combine", CLI_TEXT, &w.combine, "make one adapter of all first, as PEFT's add_weighted_adapter: linear or cat", "HOW" },
+        { "weights", CLI_TEXT, &w.weights, "with --combine: one number for each adapter (default 1 each)", "X,Y,..." },
+        { "adapter-only", CLI_FLAG, &w.adapter_only, "with --combine and no BASE: write the combined adapter" },
+        { "dtype", CLI_CHOICE, &w.dtype, "type of the written weights (default as in BASE)", .choices = cli_dtypes },
         { "config", CLI_PATH, &how.config, "the base's config.json, where its folder has none", "FILE" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },
@@ -59,24 +121,32 @@ int cmd_merge(cli *cli, int argc, char **argv)
     cli_paths paths;
     sheaf_monitor *monitor = NULL;
     sheaf_merge_report report;
+    sheaf_dtype as;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    if (st == NULL && as_peft && safe)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--as-peft-safe"), "one of --as-peft and --as-peft-safe");
+    if (st == NULL)
+        st = settle(&how, &w, &paths, weights);
     if (st == NULL)
         st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
+    if (st == NULL)
+        st = cli_signals_stop(&how.stop);
     if (st == NULL) {
-        const sheaf_dtype as = (sheaf_dtype)dtype;
-        how.base = paths.word[0];
-        how.adapter = paths.word[1];
-        how.dst = paths.word[2];
-        how.dtype = dtype >= 0 ? &as : NULL;
-        how.mode = safe ? SHEAF_MERGE_AS_PEFT_SAFE : as_peft ? SHEAF_MERGE_AS_PEFT : SHEAF_MERGE_BEST;
-        how.threads = cli_threads(how.threads);
+        as = (sheaf_dtype)w.dtype;
+        how.dtype = w.dtype >= 0 ? &as : NULL;
         how.events = sheaf_monitor_events(monitor);
-        st = sheaf_merge(&report, &how);
+        st = cli_signals_explain(w.adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&report, &how));
     }
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
-    if (st == NULL)
-        print_report(cli->out, cli->json, &report, how.dst);
+    if (st == NULL && w.adapter_only) {
+        cli_json j = { cli->out };
+        if (cli->json) {
+            cli_json_begin(&j);
+            cli_json_text(&j, "out", how.dst);
+            cli_json_end(&j);
+        } else {
+            fprintf(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
+        }
+    } else if (st == NULL) {
+        (cli->json ? print_json : print_report)(cli->out, &report, how.dst);
+    }
     return cli_report(cli, st);
 }

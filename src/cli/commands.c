@@ -7,7 +7,7 @@ const cli_command cli_commands[] = {
     { "eval", "loss, accuracy and logits on data", cmd_eval_usage, cmd_eval, 0, 0, true },
     { "generate", "tokens that continue prompts", cmd_generate_usage, cmd_generate, 0, 0, true },
     { "init", "a new model with seeded random weights", cmd_init_usage, cmd_init, 2, 2, true },
-    { "merge", "base model and LoRA adapter into one model", cmd_merge_usage, cmd_merge, 3, 3, true },
+    { "merge", "base model and LoRA adapters into one model", cmd_merge_usage, cmd_merge, 3, -1, true },
     { "info", "what a folder or file holds", cmd_info_usage, cmd_info, 0, -1, false },
     { "diff", "compare two models, adapters or checkpoints", cmd_diff_usage, cmd_diff, 2, 2, false },
     { 0 },

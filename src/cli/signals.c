@@ -40,3 +40,15 @@ const char *cli_signals_stopped_by(void)
     const int number = atomic_load(&asked.stop);
     return number == 0 ? NULL : number == SIGINT ? "SIGINT" : "SIGTERM";
 }
+
+sheaf_status *cli_signals_stop(const atomic_int **stop)
+{
+    *stop = &asked.stop;
+    return cli_signals_install();
+}
+
+sheaf_status *cli_signals_explain(sheaf_status *st)
+{
+    const char *by = cli_signals_stopped_by();
+    return st != NULL && by != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED ? sheaf_in(st, "%s", by) : st;
+}

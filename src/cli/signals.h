@@ -15,6 +15,11 @@
 sheaf_status *cli_signals_install(void);
 /* The flags that the handlers set. */
 sheaf_signals *cli_signals(void);
+/* cli_signals_stop - for a command that writes one output and leaves nothing when it is stopped: installs the
+ * handlers and gives the word that turns other than 0. */
+sheaf_status *cli_signals_stop(const atomic_int **stop);
+/* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays NULL. */
+sheaf_status *cli_signals_explain(sheaf_status *st);
 /* "SIGTERM" or "SIGINT" after a request to stop, else NULL. */
 const char *cli_signals_stopped_by(void);
 

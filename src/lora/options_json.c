@@ -415,6 +415,8 @@ static void add_value(sheaf_text *text, const char *key, const sheaf_lora_option
         sheaf__text_add(text, o->keep_tie ? "true" : "false");
     else if (strcmp(key, "exclude_modules") == 0)
         add_names(text, o->exclude_regex, o->exclude, o->nexclude);
+    else if (strcmp(key, "fan_in_fan_out") == 0)
+        sheaf__text_add(text, o->fan_in_fan_out ? "true" : "false");
     else if (strcmp(key, "layers_pattern") == 0)
         add_names(text, o->nlayers_pattern == 1 ? o->layers_pattern[0] : NULL, o->layers_pattern, o->nlayers_pattern);
     else if (strcmp(key, "layers_to_transform") == 0)
@@ -441,7 +443,7 @@ sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *opti
     static const struct { const char *key, *fixed; } keys[] = {
         { "alora_invocation_tokens" }, { "alpha_pattern" }, { "arrow_config" }, { "auto_mapping" },
         { "base_model_name_or_path" }, { "bias" }, { "corda_config" }, { "ensure_weight_tying" }, { "eva_config" },
-        { "exclude_modules" }, { "fan_in_fan_out", "false" }, { "inference_mode", "true" },
+        { "exclude_modules" }, { "fan_in_fan_out" }, { "inference_mode", "true" },
         { "init_lora_weights", "true" }, { "kasa_config" }, { "layer_replication" }, { "layers_pattern" },
         { "layers_to_transform" }, { "loftq_config", "{}" }, { "lora_alpha" }, { "lora_bias", "false" },
         { "lora_dropout" }, { "lora_ga_config" }, { "megatron_config" }, { "megatron_core", "\"megatron.core\"" },
