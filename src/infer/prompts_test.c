@@ -1,0 +1,114 @@
+/* prompts_test.c - prompts in every form, what is refused, and tokens back as text. */
+#include "tests/check.h"
+
+#include <unistd.h>
+
+#include "infer/prompts.h"
+
+enum { BOS = 256, EOS = 257 };
+
+static sheaf_config bytes(void)
+{
+    return (sheaf_config){ .vocab = 259, .bos = BOS, .pad = 258, .eos = { EOS }, .neos = 1, .byte_vocab = true };
+}
+
+static sheaf_status *read_lines(sheaf__prompts *p, const char *lines, size_t size)
+{
+    const sheaf_config config = bytes();
+    char path[] = "/tmp/sheaf-prompts-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, lines, size) == (ssize_t)size);
+    close(fd);
+    sheaf_status *st = sheaf__prompts_read(p, &config, NULL, NULL, path);
+    unlink(path);
+    return st;
+}
+
+static void test_prompts__records_become_tokens(void **state)
+{
+    static const char lines[] = "{\"prompt\": \"a\\u00e9\", \"completion\": \"b\"}\n\n{\"tokens\": [0, 258], \"id\": {\"x\": [1.5]}}\r\n{\"prompt\": \"\"}";
+    static const int32_t first[] = { BOS, 'a', 0xC3, 0xA9 }, second[] = { 0, 258 };
+    sheaf__prompts p;
+    CHECK_OK(read_lines(&p, lines, sizeof lines - 1));
+    assert_int_equal(p.count, 3);
+    assert_int_equal(p.prompt[0].n, 4);
+    CHECK_BYTES("text", p.prompt[0].ids, first, sizeof first);
+    assert_string_equal(p.text[0], "a\xC3\xA9");
+    assert_string_equal(p.expected[0], "b");
+    assert_int_equal(p.prompt[1].n, 2);
+    CHECK_BYTES("ids", p.prompt[1].ids, second, sizeof second);
+    assert_null(p.text[1]);
+    assert_null(p.expected[1]);
+    assert_int_equal(p.prompt[2].n, 1); /* bos alone */
+    sheaf__prompts_release(&p);
+}
+
+#define GOOD "{\"prompt\": \"a\"}\n"
+static void test_prompts__a_bad_record_is_named(void **state)
+{
+    static const struct { const char *lines, *part; } rows[] = {
+        { GOOD "{\"prompt\": \"a\"\n", "line 2: not a record | one JSON object; at column 15: ',' or '}' | its end" },
+        { GOOD GOOD "{\"prompt\": \"\xE9\"}\n", "line 3: not a record | one JSON object; at column 13: UTF-8 | byte 0xe9" },
+        { "{\"prompt\": \"a\", \"prompt\": \"b\"}\n", "line 1: not a record | one JSON object; at column 26: each key once" },
+        { "[1, 2]\n", "line 1: record | a string 'prompt' or a list 'tokens'" },
+        { "7\n", "line 1: record" },
+        { "{\"text\": \"a\"}\n", "line 1: record" },
+        { "{\"prompt\": 7}\n", "line 1: record" },
+        { "{\"prompt\": \"a\\u0000b\"}\n", "line 1: field 'prompt' | text without NUL" },
+        { "{\"prompt\": \"a\", \"completion\": \"\\u0000\"}\n", "line 1: field 'completion' | text without NUL" },
+        { "{\"tokens\": []}\n", "line 1: field 'tokens' | at least one token id" },
+        { "{\"tokens\": [1, 2.0]}\n", "line 1: field 'tokens', entry 1 | an integer" },
+        { "{\"tokens\": [1, 259]}\n", "line 1: field 'tokens' | token ids from 0 to 258, the rows of the table | 259" },
+        { "{\"tokens\": [-1]}\n", "line 1: field 'tokens' | token ids from 0 to 258" },
+        { "{\"tokens\": [4294967297]}\n", "4294967297" },
+        { "\n\n", "at least one prompt" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf__prompts p;
+        CHECK_FAILS(read_lines(&p, rows[i].lines, strlen(rows[i].lines)), SHEAF_E_DATA, rows[i].part);
+        sheaf__prompts_release(&p);
+    }
+}
+
+static void test_prompts__from_the_command_line(void **state)
+{
+    sheaf_config config = bytes();
+    sheaf__prompts p;
+    CHECK_OK(sheaf__prompts_read(&p, &config, NULL, "1,2,258", NULL));
+    assert_int_equal(p.prompt[0].n, 3);
+    assert_int_equal(p.prompt[0].ids[2], 258);
+    sheaf__prompts_release(&p);
+    static const char *const bad[] = { "", "1,", ",1", "1 ,2", "x", "1;2", "99999999999999999999" };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        CHECK_FAILS(sheaf__prompts_read(&p, &config, NULL, bad[i], NULL), SHEAF_E_ARG, "numbers with commas");
+    CHECK_FAILS(sheaf__prompts_read(&p, &config, NULL, "259", NULL), SHEAF_E_DATA, "259");
+    CHECK_FAILS(sheaf__prompts_read(&p, &config, "a", "1", NULL), SHEAF_E_ARG, "one of --prompt");
+    config.byte_vocab = false;
+    CHECK_FAILS(sheaf__prompts_read(&p, &config, "a", NULL, NULL), SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
+    config = bytes();
+    config.bos = -1;
+    CHECK_FAILS(sheaf__prompts_read(&p, &config, "", NULL, NULL), SHEAF_E_DATA, "at least one token");
+}
+
+/* Up to the first special token; NUL and what is not UTF-8 become U+FFFD, byte by byte. */
+static void test_decode__bytes_become_text(void **state)
+{
+    static const int32_t ids[] = { 'a', 0xC3, 0xA9, 0, 0xF0, 0x9F, 0x98, 0x80, 0xED, 0xA0, 0x80, 0xE2, 0x82, EOS, 'b' };
+    const sheaf_config config = bytes();
+    char *text = NULL;
+    CHECK_OK(sheaf__prompts_decode(&text, &config, ids, ARRAY_LEN(ids)));
+#define BAD "\xEF\xBF\xBD"
+    assert_string_equal(text, "a\xC3\xA9" BAD "\xF0\x9F\x98\x80" BAD BAD BAD BAD BAD);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prompts__records_become_tokens),
+        cmocka_unit_test(test_prompts__a_bad_record_is_named),
+        cmocka_unit_test(test_prompts__from_the_command_line),
+        cmocka_unit_test(test_decode__bytes_become_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
