@@ -37,7 +37,7 @@ enum {
     CLI_SEED,     /* uint64_t, any */
     CLI_NUMBER,   /* double, finite, within [min, max] */
     CLI_CHOICE,   /* int or enum: one of `choices` */
-    CLI_TEXT,     /* const char *, borrowed from argv or the recipe */
+    CLI_TEXT,     /* const char *, borrowed from argv or the recipe; empty means not given, unless min is 1 */
     CLI_PATH,     /* the same; must not be empty */
     CLI_KIND = 0xff,
     /* and how it behaves */
@@ -60,7 +60,7 @@ typedef struct cli_option {
     void *value;
     const char *help;
     const char *unit; /* placeholder in help: "DIR"; NULL = by kind */
-    double min, max;   /* CLI_INT, CLI_COUNT, CLI_NUMBER; max 0 = no upper limit */
+    double min, max;   /* CLI_INT, CLI_COUNT, CLI_NUMBER; max 0 = no upper limit. CLI_TEXT: see there */
     bool above, below; /* CLI_NUMBER: more than min, less than max */
     const cli_choice *choices; /* ends with name NULL */
 } cli_option;

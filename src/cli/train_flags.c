@@ -53,7 +53,7 @@ static int what_flags(cli_option *to, sheaf_train_options *o)
         { "head-patterns", CLI_TEXT | CLI_FIXED, &o->head_patterns, "method head: patterns of the tensors to train (* and ?), comma separated; default the output head", "P,P" },
         { "lora-rank", CLI_COUNT | CLI_FIXED, &o->lora_rank, "rank of A and B", "R", 1, 65536 },
         { "lora-alpha", CLI_NUMBER | CLI_FIXED, &o->lora_alpha, "the adapter counts alpha/rank times", "A", .above = true },
-        { "lora-targets", CLI_TEXT | CLI_FIXED, &o->lora_targets, "modules that get an adapter: names, a regular expression for the whole path, or all-linear", "A,B" },
+        { "lora-targets", CLI_TEXT | CLI_FIXED, &o->lora_targets, "modules that get an adapter: names, a regular expression for the whole path, or all-linear", "A,B", .min = 1 },
         { "lora-exclude", CLI_TEXT | CLI_FIXED, &o->lora_exclude, "of these, modules that get none: names or a regular expression", "A,B" },
         { "lora-layers", CLI_TEXT | CLI_FIXED, &o->lora_layers, "only these layers, counted from 0 (default all)", "N,N" },
         { "lora-rank-pattern", CLI_TEXT | CLI_FIXED, &o->lora_rank_pattern, "other ranks for some modules: PATTERN=RANK,...", "P=R,P=R" },

@@ -62,6 +62,7 @@ static const struct { const char *more, *part; } bad[] = {
     { "--method head --adapter A", "--method lora beside it" },
     { "--head-patterns a", "--method head beside it" },
     { "--lora-rank 0", "at least 1" },
+    { "--lora-targets=", "--lora-targets | a text | nothing" },
     { "--lora-dropout 1", "below 1" },
     { "--beta1 1", "below 1" },
     { "--eps 0", "above 0" },

@@ -123,6 +123,10 @@ sheaf_status *cli_set(const cli_option *option, const char *text, const char *fr
         if (*text == '\0')
             return sheaf_expected(refuse(text, from), "a path");
         break;
+    case CLI_TEXT: /* a text with a default cannot be unset: settings do not hold what is empty */
+        if (*text == '\0' && option->min > 0)
+            return sheaf_expected(refuse(text, from), "a text");
+        break;
     default:
         break;
     }
