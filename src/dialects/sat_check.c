@@ -242,7 +242,7 @@ static sheaf_status *check_ways(check *k)
         const sheaf__sat_part *p = &k->set->part[i];
         if (p->chosen && p->ways > 0 && p->ways != k->set->ways)
             st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "conflict", p->path, "", "a part of the same save as the others", "",
-                                      "mp_world_size %" PRId64 ", the others say %d", p->ways, k->set->ways);
+                                      "mp_world_size %" PRId64 ", there are %d parts", p->ways, k->set->ways);
     }
     return st;
 }

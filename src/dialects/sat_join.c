@@ -24,12 +24,12 @@ static int64_t any_vocab(const sheaf__sat_set *set, int folder)
     return vocab;
 }
 
-/* Of the save that a part belongs to: as it says itself; by its shapes; as the config says. 0 = cannot tell. */
+/* Of the save that a part belongs to: by its shapes; as it says itself; as the config says. 0 = cannot tell. */
 static int ways_of(const sheaf__sat_set *set, const sheaf__sat_part *part)
 {
-    if (part->ways > 0)
-        return (int)part->ways;
     int ways = sheaf__sat_ways_by_shape(part, any_vocab(set, part->folder));
+    if (ways == 0)
+        ways = (int)part->ways;
     if (ways == 0)
         ways = (int)set->folder[part->folder].ways;
     for (int i = 0; ways == 0 && i < set->nfolders; i++)
@@ -144,6 +144,34 @@ static int only_group(const sheaf__sat_set *set)
         found = found == -1 ? i : -2;
     }
     return found == -2 && alone >= 0 ? alone : found;
+}
+
+/* Several complete saves share folders: each with its own. */
+static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
+{
+    sheaf_status *st = NULL;
+    int number = 0;
+    for (int i = 0; i < set->nparts && st == NULL; i++) {
+        if (!is_first(set, i))
+            continue;
+        const group g = group_of(set, &set->part[i]);
+        if (!g.complete || (set->anchor >= 0 && !g.anchored))
+            continue;
+        sheaf_text files = { 0 };
+        char *cure = NULL;
+        for (int k = 0; k < set->nparts; k++)
+            if (agree(&set->part[k], &set->part[i]))
+                sheaf__text_add(&files, " %s", set->part[k].path);
+        if (files.failed || asprintf(&cure, "sheaf convert%s DST --to sat --tp 1", files.at) < 0)
+            st = no_memory(c);
+        else
+            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint", cure,
+                                      "several complete ones; number %d has %d parts:%s", ++number, g.ways, files.at);
+        if (st == NULL)
+            free(cure);
+        sheaf__text_release(&files);
+    }
+    return st;
 }
 
 /* ---- one candidate for each rank ---- */
@@ -417,6 +445,8 @@ sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
     if (st != NULL || several)
         return st;
     const int first = only_group(set);
+    if (first == -2)
+        return list_groups(set, c);
     if (first >= 0) {
         set->ways = group_of(set, &set->part[first]).ways;
         for (int i = 0; i < set->nparts; i++)

@@ -149,6 +149,14 @@ static inline const sheaf_finding *finding(const sheaf_catalog *c, const char *c
     return NULL;
 }
 
+static inline const sheaf_finding *defect(const sheaf_catalog *c, const char *code)
+{
+    for (int64_t i = 0; i < c->nfindings; i++)
+        if (c->finding[i].severity == SHEAF_DEFECT && strcmp(c->finding[i].code, code) == 0)
+            return &c->finding[i];
+    return NULL;
+}
+
 /* Fails with all findings unless there are as many defects. */
 static inline void want_defects(const sheaf_catalog *c, int64_t n)
 {

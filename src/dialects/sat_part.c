@@ -170,14 +170,31 @@ void sheaf__sat_part_release(sheaf__sat_part *part)
     sheaf_status_free(part->why);
 }
 
+static const sheaf_pickle_tensor *find_tensor(const sheaf__sat_part *part, const char *name, int ndim)
+{
+    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(part->file->doc, sheaf__pickle_get(part->module, name));
+    return t != NULL && t->ndim == ndim && t->shape[0] > 0 ? t : NULL;
+}
+
+/* `whole` rows, of which one part has those of `t`. */
+static int quotient(int64_t whole, const sheaf_pickle_tensor *t)
+{
+    if (t == NULL || whole < 1 || whole % t->shape[0] != 0 || whole / t->shape[0] > SHEAF_SAT_MOST_RANKS)
+        return 0;
+    return (int)(whole / t->shape[0]);
+}
+
 int sheaf__sat_ways_by_shape(const sheaf__sat_part *part, int64_t vocab)
 {
+    static const char *const qkv[] = { "transformer.layers.0.attention.query_key_value.weight",
+                                       "transformer.layers.0.attention.query_key_value.original.weight" };
     if (part->file == NULL)
         return 0;
-    const sheaf_pickle_tensor *head =
-        sheaf__pickle_tensor(part->file->doc, sheaf__pickle_get(part->module, "mixins.lm.lm_head.weight"));
-    if (head == NULL || head->ndim != 2 || head->shape[0] < 1 || vocab < 1 || vocab % head->shape[0] != 0 ||
-        vocab / head->shape[0] > SHEAF_SAT_MOST_RANKS)
-        return 0;
-    return (int)(vocab / head->shape[0]);
+    const sheaf_pickle_tensor *norm = find_tensor(part, "transformer.final_layernorm.weight", 1);
+    for (int i = 0; i < 2; i++) {
+        const sheaf_pickle_tensor *t = find_tensor(part, qkv[i], 2);
+        if (norm != NULL && t != NULL && norm->shape[0] <= INT32_MAX)
+            return quotient(3 * norm->shape[0], t);
+    }
+    return quotient(vocab, find_tensor(part, "mixins.lm.lm_head.weight", 2));
 }

@@ -85,7 +85,8 @@ sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, const sheaf__sat_set *set, 
 /* sheaf__sat_part_open - fills part->file and what follows from it, or part->why. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_part_open(sheaf__sat_part *part);
 void sheaf__sat_part_release(sheaf__sat_part *part);
-/* sheaf__sat_ways_by_shape - model-parallel size by the rows of the head and the vocabulary; 0 = cannot tell. */
+/* sheaf__sat_ways_by_shape - model-parallel size by the width of a norm and the rows of q, k and v, or by the rows of
+ * the head and the vocabulary (0: not known); 0 = cannot tell. */
 int sheaf__sat_ways_by_shape(const sheaf__sat_part *part, int64_t vocab);
 /* sheaf__sat_digest - of a tensor's place and bytes: equal digests speak for equal tensors. Uses the file's
  * checksums where there are any, else reads. Errors: SHEAF_E_IO. */
