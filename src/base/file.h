@@ -73,7 +73,7 @@ sheaf_status *sheaf__file_close(sheaf_file *file);
 
 /* sheaf__make_dir - one folder; one that exists is an error. */
 sheaf_status *sheaf__make_dir(const char *path, sheaf_faults *faults);
-/* sheaf__make_dirs - with parents; those that exist are fine. */
+/* sheaf__make_dirs - with parents, durably; those that exist are fine. */
 sheaf_status *sheaf__make_dirs(const char *path, sheaf_faults *faults);
 /* sheaf__dir_sync - makes the entries of a folder durable. */
 sheaf_status *sheaf__dir_sync(const char *path, sheaf_faults *faults);

@@ -79,11 +79,11 @@ sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path, sheaf_f
 sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size)
 {
     int error;
-    do
+    do {
         error = ask(file->faults, SHEAF_FAULT_WRITE);
-    while (error == EINTR);
-    if (error == 0 && ftruncate(file->fd, (off_t)size) != 0)
-        error = errno;
+        if (error == 0 && ftruncate(file->fd, (off_t)size) != 0)
+            error = errno;
+    } while (error == EINTR);
     while (error == 0 && size > 0 && fallocate(file->fd, 0, 0, (off_t)size) != 0) {
         if (errno == EOPNOTSUPP || errno == ENOSYS)
             break; /* the file system cannot claim blocks; a full disk will show later */
@@ -187,6 +187,17 @@ sheaf_status *sheaf__make_dir(const char *path, sheaf_faults *faults)
     return error == 0 ? NULL : sheaf__io_fail(error, path, "cannot make the folder");
 }
 
+/* The entry of a new folder must outlast a power failure as what will be in it does. */
+static sheaf_status *sync_parent(const char *path, sheaf_faults *faults)
+{
+    char *parent = NULL;
+    sheaf_status *st = sheaf__path_parent(&parent, path);
+    if (st == NULL)
+        st = sheaf__dir_sync(parent, faults);
+    free(parent);
+    return st;
+}
+
 sheaf_status *sheaf__make_dirs(const char *path, sheaf_faults *faults)
 {
     char *copy = strdup(path);
@@ -203,6 +214,8 @@ sheaf_status *sheaf__make_dirs(const char *path, sheaf_faults *faults)
             /* another process may have made it meanwhile */
             if (error != 0 && sheaf__path_kind(copy) != SHEAF_PATH_DIR)
                 st = sheaf__io_fail(error, copy, "cannot make the folder");
+            else
+                st = sync_parent(copy, faults);
         }
         *p = kept;
         if (kept == '\0')
@@ -214,15 +227,20 @@ sheaf_status *sheaf__make_dirs(const char *path, sheaf_faults *faults)
 
 sheaf_status *sheaf__dir_sync(const char *path, sheaf_faults *faults)
 {
-    int error = ask(faults, SHEAF_FAULT_OPEN), fd = -1;
-    if (error == 0 || error == EINTR) {
-        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        error = fd < 0 ? errno : sync_fd(fd, faults);
-        if (error == EINVAL || error == EOPNOTSUPP)
-            error = 0; /* some network file systems cannot sync a folder: it is theirs to keep it */
-        if (fd >= 0)
-            close(fd);
-    }
+    int error, fd = -1;
+    do {
+        error = ask(faults, SHEAF_FAULT_OPEN);
+        if (error == 0)
+            fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (error == 0 && fd < 0)
+            error = errno;
+    } while (error == EINTR);
+    if (error == 0)
+        error = sync_fd(fd, faults);
+    if (fd >= 0 && (error == EINVAL || error == EOPNOTSUPP))
+        error = 0; /* some network file systems cannot sync a folder: it is theirs to keep it */
+    if (fd >= 0)
+        close(fd);
     return error == 0 ? NULL : sheaf__io_fail(error, path, "fsync of the folder");
 }
 

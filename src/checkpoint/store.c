@@ -62,7 +62,9 @@ static sheaf_status *take_lock(sheaf_checkpoints *store)
     sheaf_status *st = sheaf__path_join(&path, store->dir, "lock");
     if (st != NULL)
         return st;
-    store->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    do
+        store->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    while (store->lock < 0 && errno == EINTR);
     if (store->lock < 0)
         st = sheaf__io_fail(errno, path, "cannot open the lock");
     else if (flock(store->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

@@ -1,6 +1,6 @@
 /* denied_memory.h - lets the n-th allocation of the process fail, whoever asks.
  *
- * Replaces malloc, calloc and realloc of this program (glibc supports that), so that
+ * Replaces malloc, calloc, realloc and the aligned ones of this program (glibc supports that), so that
  * libraries are denied too. Sanitizers bring their own; under them only what goes through
  * the hook of base/fault.h can be denied. Include in one file of a test. */
 #ifndef SHEAF_TESTS_DENIED_MEMORY_H
@@ -42,6 +42,7 @@ static inline void deny_end(void) { atomic_store(&deny_counting, false); }
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *block, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *block);
 
 static bool denied(void)
@@ -63,6 +64,19 @@ static void *counted(void *block)
 
 SEEN_BY_LIBRARIES void *malloc(size_t size) { return denied() ? NULL : counted(__libc_malloc(size)); }
 SEEN_BY_LIBRARIES void *calloc(size_t count, size_t size) { return denied() ? NULL : counted(__libc_calloc(count, size)); }
+
+SEEN_BY_LIBRARIES void *aligned_alloc(size_t alignment, size_t size)
+{
+    return denied() ? NULL : counted(__libc_memalign(alignment, size));
+}
+
+SEEN_BY_LIBRARIES int posix_memalign(void **out, size_t alignment, size_t size)
+{
+    void *block = denied() ? NULL : counted(__libc_memalign(alignment, size));
+    if (block != NULL)
+        *out = block;
+    return block == NULL ? ENOMEM : 0;
+}
 
 SEEN_BY_LIBRARIES void *realloc(void *block, size_t size)
 {
