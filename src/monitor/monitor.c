@@ -23,6 +23,8 @@ struct sheaf_monitor {
     int interval_ms;
     int64_t shown_ms;     /* when a progress line was last shown; 0 = never */
     double step_seconds;  /* smoothed, for the time left */
+    char counting[48];    /* what the progress at hand counts, and where and when it began */
+    int64_t first_ms, first_done;
     sheaf_text line;      /* the progress line that stands on the terminal */
 };
 
@@ -103,6 +105,25 @@ static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
     show(m, &line, s->step == s->steps);
 }
 
+/* How fast, since the first event that counts this, and how long it will take at that pace. */
+static void add_pace(sheaf_monitor *m, sheaf_text *line, const sheaf_event *event, bool bytes)
+{
+    const int64_t now = now_ms();
+    if (strncmp(m->counting, event->text, sizeof m->counting - 1) != 0 || event->done < m->first_done) {
+        snprintf(m->counting, sizeof m->counting, "%s", event->text);
+        m->first_ms = now;
+        m->first_done = event->done;
+    }
+    const double seconds = (double)(now - m->first_ms) / 1000, pace = (double)(event->done - m->first_done) / seconds;
+    if (seconds < 0.2 || event->done <= m->first_done)
+        return;
+    char left[SHEAF__NUMBER];
+    if (bytes)
+        sheaf__text_add(line, "  %.2f GB/s", pace / 1e9);
+    if (event->done < event->total)
+        sheaf__text_add(line, "  %s left", sheaf__number_time(left, (double)(event->total - event->done) / pace));
+}
+
 static void show_progress(sheaf_monitor *m, const sheaf_event *event)
 {
     if (m->out == NULL || event->total <= 0)
@@ -116,6 +137,7 @@ static void show_progress(sheaf_monitor *m, const sheaf_event *event)
                     bytes ? sheaf__number_bytes(done, (uint64_t)event->done) : done,
                     bytes ? sheaf__number_bytes(total, (uint64_t)event->total) : total,
                     100.0 * (double)event->done / (double)event->total);
+    add_pace(m, &line, event, bytes);
     show(m, &line, event->done == event->total);
 }
 

@@ -153,6 +153,31 @@ static void test_progress__plain_lines_are_rate_limited(void **state)
                         "warning: full soon\n");
 }
 
+/* Bytes tell their pace and the time left, once there is something to measure. */
+static void test_progress__bytes_have_a_pace(void **state)
+{
+    FILE *out = tmpfile();
+    sheaf_monitor *m;
+    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out, .interval_ms = 1 }));
+    const sheaf_events *events = sheaf_monitor_events(m);
+    const int64_t whole = 100000000000;
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "bytes read", .done = 1000000000, .total = whole });
+    usleep(250000);
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "bytes read", .done = 2000000000, .total = whole });
+    CHECK_OK(sheaf_monitor_close(m));
+    char text[512] = "";
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = '\0';
+    fclose(out);
+    const char *second = strchr(text, '\n');
+    assert_non_null(second);
+    assert_null(strstr(text, "left\nbytes")); /* none in the first line */
+    const char *pace = strstr(second, "  ");
+    assert_non_null(pace);
+    const double rate = strtod(pace, NULL);
+    assert_true(rate > 0 && rate <= 4.01 && strstr(pace, " GB/s  ") != NULL && strstr(pace, " left\n") != NULL);
+}
+
 static void test_progress__bytes_are_shown_as_such(void **state)
 {
     FILE *out = fopen(path, "wb");
@@ -239,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_metrics__trouble_at_open_is_a_status),
         cmocka_unit_test(test_progress__plain_lines_are_rate_limited),
         cmocka_unit_test(test_progress__bytes_are_shown_as_such),
+        cmocka_unit_test(test_progress__bytes_have_a_pace),
         cmocka_unit_test(test_progress__a_terminal_line_is_rewritten),
         cmocka_unit_test(test_number__texts_by_hand),
         cmocka_unit_test(test_number__json_reads_back_exactly),
