@@ -5,12 +5,16 @@
 
 #include "base/file.h"
 #include "dialects/colossalai.h"
+#include "dialects/dcp.h"
 #include "dialects/deepspeed.h"
 #include "dialects/hf_catalog.h"
+#include "dialects/megatron.h"
 #include "dialects/peft_catalog.h"
 #include "dialects/sat.h"
 
 const sheaf_dialect *const sheaf__dialects[] = {
+    &sheaf__dialect_megatron,
+    &sheaf__dialect_dcp,
     &sheaf__dialect_deepspeed,
     &sheaf__dialect_sat,
     &sheaf__dialect_peft,
