@@ -92,7 +92,7 @@ static sheaf_status *read_end64(reading *r, bool *found, uint64_t *count, uint64
         return st;
     const uint64_t where = number(locator + 8, 8), most = (uint64_t)(r->end - LOCATOR_BYTES - END64_BYTES);
     if (where > most)
-        return promised(r, where > INT64_MAX - END64_BYTES ? INT64_MAX : (int64_t)where + END64_BYTES + LOCATOR_BYTES);
+        return promised(r, where > INT64_MAX - END64_BYTES - LOCATOR_BYTES ? INT64_MAX : (int64_t)where + END64_BYTES + LOCATOR_BYTES);
     st = sheaf__file_read_at(r->fd, end, sizeof end, r->base + (int64_t)where, r->path);
     if (st == NULL && memcmp(end, END64, 4) != 0)
         st = damaged(r, "zip64 end record", "one where its locator says");

@@ -24,6 +24,7 @@ typedef struct made {
 
 typedef struct making {
     int64_t count_shift, at_shift, bytes_shift; /* added to what the end record says */
+    int64_t end64_shift; /* and to what the locator says */
     bool end64;
     const char *comment, *before; /* before: bytes between directory and end record */
 } making;
@@ -88,7 +89,7 @@ static sheaf_text zip_of(const made *m, size_t n, const making *how)
         put_number(&out, dir.size + (uint64_t)how->bytes_shift, 8);
         put_number(&out, at + (uint64_t)how->at_shift, 8);
         sheaf__text_bytes(&out, "PK\6\7\0\0\0\0", 8);
-        put_number(&out, end64, 8);
+        put_number(&out, end64 + (uint64_t)how->end64_shift, 8);
         put_number(&out, 1, 4);
     }
     sheaf__text_bytes(&out, "PK\5\6\0\0\0\0", 8);
@@ -195,6 +196,9 @@ static void test_open__refuses_by_name(void **state)
         { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .count_shift = INT64_MAX }, SHEAF_E_FORMAT, "as many records" },
         { { { "a", "1" }, { "b", "2" } }, { .at_shift = 100 }, SHEAF_E_FORMAT, "zip directory | 259 bytes of entries" },
         { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .at_shift = INT64_MAX }, SHEAF_E_FORMAT, "9223372036854775807 bytes of entries" },
+        { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .end64_shift = INT64_MAX - 230 }, SHEAF_E_FORMAT, "bytes of entries" },
+        { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .end64_shift = -1 }, SHEAF_E_FORMAT, "zip64 end record" },
+        { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .end64_shift = 1 }, SHEAF_E_FORMAT, "bytes of entries" },
         { { { "a", "1" }, { "b", "2" } }, { .bytes_shift = 100 }, SHEAF_E_FORMAT, "bytes of entries and directory" },
         { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .bytes_shift = (int64_t)1 << 40 }, SHEAF_E_FORMAT, "at most 268435456" },
         { { { "a", "1" }, { "b", "2" } }, { .before = "more" }, SHEAF_E_FORMAT, "bytes of entries and directory" },

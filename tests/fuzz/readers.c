@@ -12,6 +12,8 @@
 #include "cli/train_flags.h"
 #include "dialects/hf.h"
 #include "formats/safetensors.h"
+#include "formats/torch.h"
+#include "formats/zip.h"
 #include "infer/prompts.h"
 #include "lora/adapter.h"
 #include "sheaf/schema.h"
@@ -172,10 +174,121 @@ static void read_index(const uint8_t *bytes, size_t size)
     sheaf_status_free(st);
 }
 
+/* Every element of a tensor lies in its storage: its last one does. */
+static void check_tensor(const sheaf_pickle_doc *doc, const sheaf_pickle_tensor *t)
+{
+    __extension__ typedef __int128 wide;
+    wide last = t->offset, each = (wide)sheaf_dtype_bytes(t->dtype);
+    for (int d = 0; d < t->ndim; d++) {
+        if (t->shape[d] < 0 || t->stride[d] < 0)
+            abort();
+        if (t->shape[d] == 0)
+            return;
+        last += (wide)(t->shape[d] - 1) * t->stride[d];
+    }
+    if (t->offset < 0 || each == 0 || (last + 1) * each > doc->storage[t->storage].bytes)
+        abort();
+}
+
+/* Asks everything of a value and of what it holds, at most `steps` values. */
+static void look_at(const sheaf_pickle *value, int depth, int *steps)
+{
+    sheaf_pickle_array array;
+    int64_t number, shape[SHEAF_PICKLE_MAX_DIMS];
+    double real;
+    int ndim;
+    if (value == NULL || (*steps)-- <= 0)
+        return;
+    if (depth > SHEAF_PICKLE_MAX_DEPTH + 1)
+        abort();
+    sheaf__pickle_int(&number, value);
+    sheaf__pickle_float(&real, value);
+    sheaf__pickle_shape(&ndim, shape, value);
+    sheaf__pickle_get(value, "module");
+    if (sheaf__pickle_array(&array, value) && array.bytes > 0 && ((const char *)array.data)[array.bytes - 1] == 'x')
+        (*steps)--;
+    for (int64_t i = 0; i < sheaf__pickle_count(value) && *steps > 0; i++) {
+        look_at(sheaf__pickle_item(value, i), depth + 1, steps);
+        look_at(sheaf__pickle_key(value, i), depth + 1, steps);
+        look_at(sheaf__pickle_value(value, i), depth + 1, steps);
+    }
+    if (value->kind == SHEAF_PICKLE_OBJECT) {
+        look_at(value->as.object->args, depth + 1, steps);
+        look_at(value->as.object->state, depth + 1, steps);
+        look_at(value->as.object->list, depth + 1, steps);
+    }
+}
+
+static void read_pickle(const uint8_t *bytes, size_t size)
+{
+    sheaf_pickle_doc *doc = NULL;
+    char *again = NULL;
+    size_t again_size = 0;
+    int steps = 10000;
+    sheaf_status *st = sheaf__pickle_parse(&doc, bytes, size, NULL);
+    if (st == NULL) {
+        for (int64_t i = 0; i < doc->ntensors; i++)
+            check_tensor(doc, &doc->tensor[i]);
+        look_at(doc->root, 1, &steps);
+        if (steps > 0) /* what was reached many times is written as often */
+            st = sheaf__pickle_encode(&again, &again_size, doc);
+    }
+    sheaf_status_free(st);
+    sheaf__pickle_free(doc);
+    free(again);
+}
+
+static void read_zip(const uint8_t *bytes, size_t size)
+{
+    const char *path = as_file(bytes, size, "zip");
+    int fd = -1;
+    int64_t length = 0;
+    sheaf_zip zip = { 0 };
+    if (sheaf__file_open_read(&fd, &length, path) != NULL)
+        abort();
+    sheaf_status *st = sheaf__zip_open(&zip, fd, 0, length, path);
+    for (int64_t i = 0; st == NULL && i < zip.count; i++) {
+        const sheaf_zip_entry *entry = &zip.entry[i];
+        char *data = NULL;
+        size_t n = 0;
+        if (sheaf__zip_find(&zip, entry->name) != entry || entry->offset < 0 || entry->bytes > length - entry->offset)
+            abort();
+        st = sheaf__zip_read(&data, &n, &zip, entry, fd, SIZE_MAX, path);
+        free(data);
+    }
+    sheaf_status_free(st);
+    sheaf__zip_release(&zip);
+    close(fd);
+}
+
+static void read_torch(const uint8_t *bytes, size_t size)
+{
+    static char dense[1 << 14];
+    sheaf_torch *file = NULL;
+    sheaf_status *st = sheaf__torch_open(&file, as_file(bytes, size, "pt"));
+    for (int64_t i = 0; st == NULL && i < file->doc->ntensors; i++) {
+        const sheaf_pickle_tensor *t = &file->doc->tensor[i];
+        const sheaf_torch_storage *storage = &file->storage[t->storage];
+        int64_t room = (int64_t)sheaf_dtype_bytes(t->dtype);
+        check_tensor(file->doc, t);
+        if (storage->offset < 0 || storage->bytes > file->size - storage->offset || file->doc->storage[t->storage].bytes > storage->bytes)
+            abort();
+        for (int d = 0; d < t->ndim; d++)
+            room = t->shape[d] > (int64_t)sizeof dense || room > (int64_t)sizeof dense ? (int64_t)sizeof dense + 1 : room * t->shape[d];
+        if (room <= (int64_t)sizeof dense && sheaf__torch_read(file, t, dense, (size_t)room) != NULL)
+            abort();
+    }
+    if (st == NULL)
+        st = sheaf__torch_check_data(file);
+    sheaf_status_free(st);
+    sheaf__torch_close(file);
+}
+
 const fuzz_reader fuzz_readers[] = {
     { "safetensors", read_tensors }, { "config", read_config },  { "index", read_index },
     { "adapter-config", read_adapter_config }, { "json-lines", read_lines }, { "tokens", read_tokens },
     { "prompts", read_prompts }, { "recipe", read_recipe },
+    { "pickle", read_pickle }, { "zip", read_zip }, { "torch", read_torch },
     { NULL, NULL },
 };
 

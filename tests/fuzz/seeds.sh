@@ -13,6 +13,9 @@ seeds() {
         json-lines)     ;;
         tokens)         find "$2/llama" -name 'fwd_inputs.safetensors' ;;
         prompts)        find "$fuzz_dir/json-lines" -type f ;;
+        pickle)         find "$2/llama" -name .metadata ;;
+        zip)            find "$2/llama" -name '*_zip*.pt' ;;
+        torch)          find "$2/llama" -name '*.pt' -path '*torch_pickle*' ;;
         recipe)         find "$fuzz_dir/../../demo" -name '*.recipe' ;;
         *)              echo "seeds.sh: no reader '$1'" >&2; return 1 ;;
     esac
