@@ -166,7 +166,7 @@ static void test_manifest__a_changed_byte_is_noticed(void **state)
 static const struct { const char *name, *body, *want; } hostile[] = {
     { "no object", "[1,\n", "" },
     { "other format", "{\"format\": \"x\", \"version\": 1, \"slices\": 1,\n", "'format'" },
-    { "later version", "{\"format\": \"sheaf checkpoint\", \"version\": 2, \"slices\": 1,\n", "'version'" },
+    { "later version", "{\"format\": \"sheaf checkpoint\", \"version\": 3, \"slices\": 1,\n", "'version'" },
     { "no slices", "{\"format\": \"sheaf checkpoint\", \"version\": 1,\n", "'slices'" },
     { "65 slices", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"slices\": 65,\n", "'slices'" },
     { "no tensors", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"slices\": 1,\n", "'tensors'" },
@@ -180,6 +180,12 @@ static const struct { const char *name, *body, *want; } hostile[] = {
     { "dtype", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [1], " HASH "}},\n", "'a': 'dtype'" },
     { "three axes", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1], " HASH "}},\n", "'a': 'shape'" },
     { "product overflows", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4611686018427387904, 4], " HASH "}},\n", "'a': 'shape'" },
+#define LATER "{\"format\": \"sheaf checkpoint\", \"version\": 2, \"contract\": 1, \"step\": 1, \"slices\": 1,\n" \
+              "\"progress\": {}, \"bytes\": {\"slice_000.safetensors\": 1, \"replicated.safetensors\": 1},\n"
+    { "dtype below a byte", LATER "\"tensors\": {\"a\": {\"dtype\": \"F4\", \"shape\": [2], " HASH "}},\n", "'a': 'dtype'" },
+    { "nine axes", LATER "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [1, 1, 1, 1, 1, 1, 1, 1, 1], " HASH "}},\n", "'a': 'shape'" },
+    { "three axes, cut", LATER "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [4, 1, 1], \"axis\": 0, \"parts\": [[4, 1]], \"slices\": [\"\"], " HASH "}},\n", "'axis'" },
+    { "many axes overflow", LATER "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [2097152, 2097152, 2097152, 2097152], " HASH "}},\n", "'a': 'shape'" },
     { "short hash", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"hash\": \"00\"}},\n", "'a': 'hash'" },
     { "axis outside", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 1, \"parts\": [[4, 1]], \"slices\": [\"\"], " HASH "}},\n", "'axis'" },
     { "no parts", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 0, \"parts\": [], \"slices\": [\"\"], " HASH "}},\n", "'parts'" },

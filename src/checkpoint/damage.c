@@ -52,7 +52,7 @@ static int64_t bytes_of(const sheaf_manifest_tensor *t, int slice)
 {
     int64_t shape[2];
     sheaf__manifest_box(shape, t, slice);
-    return shape[0] * shape[1] * (int64_t)sizeof(float);
+    return shape[0] * shape[1] * (int64_t)sheaf_dtype_bytes(t->dtype);
 }
 
 /* What the file should begin with, and where its tensors should lie. */
@@ -67,8 +67,11 @@ static sheaf_status *plan(examined *e, char **header, size_t *size)
         const sheaf_manifest_tensor *t = &m->tensor[i];
         if ((t->cut.nparts > 0) != (e->slice < m->slices))
             continue;
-        specs[e->count] = (sheaf_safetensors_spec){ .name = t->name, .dtype = SHEAF_F32, .ndim = t->ndim };
-        sheaf__manifest_box(specs[e->count].shape, t, e->slice);
+        specs[e->count] = (sheaf_safetensors_spec){ .name = t->name, .dtype = t->dtype, .ndim = t->ndim };
+        if (t->ndim <= 2)
+            sheaf__manifest_box(specs[e->count].shape, t, e->slice);
+        else
+            memcpy(specs[e->count].shape, t->shape, sizeof t->shape);
         e->tensor[e->count++] = t;
     }
     if (st == NULL)

@@ -240,6 +240,18 @@ static sheaf_status *compare_numbers(differ *d, const char *key, int64_t x, int6
     return st;
 }
 
+/* Do the configs speak of the same keys? SAT's and Hugging Face's do not. */
+static bool configs_alike(const sheaf_look *a, const sheaf_look *b)
+{
+    static const char *const plain[] = { "hf", "colossalai" };
+    bool both[2] = { false, false };
+    for (int i = 0; i < 2; i++) {
+        both[0] = both[0] || strcmp(a->dialect, plain[i]) == 0;
+        both[1] = both[1] || strcmp(b->dialect, plain[i]) == 0;
+    }
+    return strcmp(a->dialect, b->dialect) == 0 || (both[0] && both[1]);
+}
+
 static sheaf_status *compare_configs(differ *d)
 {
     json_t *x = NULL, *y = NULL;
@@ -256,7 +268,7 @@ static sheaf_status *compare_configs(differ *d)
             st = sheaf__json_parse(&x, p, strlen(p));
         if (st == NULL)
             st = sheaf__json_parse(&y, q, strlen(q));
-    } else if (d->a.config != NULL && d->b.config != NULL) {
+    } else if (d->a.config != NULL && d->b.config != NULL && configs_alike(&d->a, &d->b)) {
         st = sheaf__json_load(&x, d->a.config);
         if (st == NULL)
             st = sheaf__json_load(&y, d->b.config);

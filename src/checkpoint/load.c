@@ -133,6 +133,9 @@ static sheaf_status *check_tensor(const sheaf_manifest_tensor *stored, const she
 {
     if (stored == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name), "this tensor in the checkpoint");
+    if (stored->dtype != SHEAF_F32)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name), "F32, as training saves it"), "%s",
+                           sheaf_dtype_name(stored->dtype));
     if (stored->ndim != t->ndim || stored->shape[0] != t->shape[0] || (t->ndim == 2 && stored->shape[1] != t->shape[1])) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name);
         sheaf_expected(st, "[%" PRId64 ", %" PRId64 "], %d axes", t->shape[0], t->ndim == 2 ? t->shape[1] : 1, t->ndim);

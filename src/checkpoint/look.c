@@ -5,9 +5,13 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "checkpoint/own_catalog.h"
 #include "dialects/hf.h"
+#include "dialects/hf_catalog.h"
 #include "dialects/peft.h"
+#include "dialects/peft_catalog.h"
 #include "formats/safetensors.h"
+#include "formats/torch.h"
 
 void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *e)
 {
@@ -120,6 +124,7 @@ static sheaf_status *kind_of_folder(sheaf_look_kind *out, const char *dir)
 {
     static const struct { const char *name; sheaf_look_kind kind; } signs[] = {
         { "adapter_config.json", SHEAF_LOOK_ADAPTER }, { "adapter_model.safetensors", SHEAF_LOOK_ADAPTER },
+        { "adapter_model.bin", SHEAF_LOOK_ADAPTER },
         { "manifest.json", SHEAF_LOOK_CHECKPOINT },    { "checkpoints", SHEAF_LOOK_RUN },
     };
     *out = SHEAF_LOOK_MODEL;
@@ -136,21 +141,58 @@ static sheaf_status *kind_of_folder(sheaf_look_kind *out, const char *dir)
     return NULL;
 }
 
-static sheaf_status *open_model(sheaf_look *look, const char *path)
+static void read_tied(sheaf_look *look, const char *text)
 {
-    sheaf_status *st = sheaf_hf_open(&look->source, path);
-    if (st == NULL)
-        st = inside(&look->config, path, "config.json");
-    if (st != NULL || look->config == NULL)
-        return st;
     sheaf_config config;
-    st = sheaf_config_read(&config, look->config);
+    sheaf_status *st = sheaf_config_parse(&config, text, strlen(text));
     if (st == NULL) {
         look->tied = config.tied;
         sheaf_config_release(&config);
     }
     /* A config sheaf cannot read is for the caller to report; the tensors are there. */
     sheaf_status_free(st);
+}
+
+/* What only a catalog can open. */
+static sheaf_status *open_catalog(sheaf_look *look, const char *path)
+{
+    sheaf_catalog *c = NULL;
+    sheaf_status *st = sheaf__any_read(&c, path, NULL, NULL);
+    if (st != NULL)
+        return st;
+    look->dialect = c->dialect;
+    if (c->config != NULL)
+        read_tied(look, c->config);
+    if (c->config_path != NULL && (look->config = strdup(c->config_path)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    if (st == NULL)
+        return sheaf__catalog_source(&look->source, c, false);
+    sheaf__catalog_free(c);
+    return st;
+}
+
+static sheaf_status *open_model(sheaf_look *look, const char *path)
+{
+    const sheaf_dialect *dialect = sheaf__dialect_of(path);
+    if (dialect != NULL && dialect != &sheaf__dialect_hf)
+        return open_catalog(look, path);
+    look->dialect = sheaf__dialect_hf.name;
+    sheaf_status *st = sheaf_hf_open(&look->source, path);
+    if (st != NULL && dialect != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* pickled weights, variants */
+        sheaf_status *second = open_catalog(look, path);
+        sheaf_status_free(second == NULL ? st : second);
+        return second == NULL ? NULL : st;
+    }
+    if (st == NULL)
+        st = inside(&look->config, path, "config.json");
+    char *text = NULL;
+    size_t size;
+    if (st != NULL || look->config == NULL)
+        return st;
+    sheaf_status_free(sheaf__file_read_all(&text, &size, look->config, 16 << 20));
+    if (text != NULL)
+        read_tied(look, text);
+    free(text);
     return NULL;
 }
 
@@ -161,12 +203,22 @@ static sheaf_status *open_folder(sheaf_look *look, const char *path)
         return st;
     switch (look->kind) {
     case SHEAF_LOOK_ADAPTER:
+        look->dialect = sheaf__dialect_peft.name;
         st = sheaf_peft_open(&look->source, path);
+        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) { /* adapter_model.bin */
+            sheaf_status_free(st);
+            sheaf_catalog *c = NULL;
+            st = sheaf__any_read(&c, path, sheaf__dialect_peft.name, NULL);
+            if (st == NULL)
+                st = sheaf__catalog_source(&look->source, c, true);
+        }
         return st != NULL ? st : inside(&look->config, path, "adapter_config.json");
     case SHEAF_LOOK_CHECKPOINT:
+        look->dialect = sheaf__dialect_own.name;
         st = sheaf_checkpoint_open(&look->checkpoint, path);
         return st != NULL ? st : sheaf__checkpoint_source(&look->source, look->checkpoint);
     case SHEAF_LOOK_RUN:
+        look->dialect = sheaf__dialect_own.name;
         return NULL;
     default:
         return open_model(look, path);
@@ -183,7 +235,8 @@ sheaf_status *sheaf_look_open(sheaf_look *out, const char *path)
         break;
     case SHEAF_PATH_FILE:
         out->kind = SHEAF_LOOK_FILE;
-        st = sheaf__file_source(&out->source, path);
+        out->dialect = sheaf__dialect_hf.name;
+        st = sheaf__torch_is(path) ? open_catalog(out, path) : sheaf__file_source(&out->source, path);
         break;
     default:
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file"),

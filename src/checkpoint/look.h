@@ -2,7 +2,8 @@
  *
  * A folder is told by what lies in it: adapter_config.json or adapter_model.safetensors
  * (PEFT), manifest.json (a training checkpoint of sheaf), checkpoints/ (the --out of a
- * run), otherwise model weights (Hugging Face). A .safetensors file is itself. */
+ * run), otherwise a model in any dialect (dialects.h), whose tensors are undivided and have their
+ * canonical names. A .safetensors file is itself. */
 #ifndef SHEAF_CHECKPOINT_LOOK_H
 #define SHEAF_CHECKPOINT_LOOK_H
 
@@ -19,9 +20,11 @@ typedef struct sheaf_look {
     char *config;                 /* path of config.json or adapter_config.json, NULL if there is none */
     sheaf_checkpoint *checkpoint; /* of SHEAF_LOOK_CHECKPOINT */
     bool tied;                    /* a model whose config ties lm_head to embed_tokens */
+    const char *dialect;          /* "hf", "sat", ...; a literal */
 } sheaf_look;
 
-/* sheaf_look_open - errors: SHEAF_E_IO when nothing is there; those of the dialect. */
+/* sheaf_look_open - errors: SHEAF_E_IO when nothing is there; those of the dialect; the first defect of a
+ * checkpoint that is not whole. */
 sheaf_status *sheaf_look_open(sheaf_look *out, const char *path);
 void sheaf_look_close(sheaf_look *look);
 const char *sheaf_look_kind_name(sheaf_look_kind kind); /* "model", "adapter", ... */

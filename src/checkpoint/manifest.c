@@ -24,6 +24,40 @@ sheaf_digest sheaf__digest(const void *bytes, size_t size)
     return digest;
 }
 
+struct sheaf_digester { XXH3_state_t *state; };
+
+sheaf_status *sheaf__digester_new(sheaf_digester **out)
+{
+    sheaf_digester *d = calloc(1, sizeof *d);
+    if (d != NULL)
+        d->state = XXH3_createState();
+    if (d == NULL || d->state == NULL || XXH3_128bits_reset(d->state) != XXH_OK) {
+        sheaf__digester_free(d);
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a hash");
+    }
+    *out = d;
+    return NULL;
+}
+
+void sheaf__digester_add(sheaf_digester *d, const void *bytes, size_t size) { XXH3_128bits_update(d->state, bytes, size); }
+
+sheaf_digest sheaf__digester_end(sheaf_digester *d)
+{
+    sheaf_digest digest;
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(d->state));
+    memcpy(digest.byte, canonical.digest, sizeof digest.byte);
+    XXH3_128bits_reset(d->state);
+    return digest;
+}
+
+void sheaf__digester_free(sheaf_digester *d)
+{
+    if (d != NULL)
+        XXH3_freeState(d->state);
+    free(d);
+}
+
 const char *sheaf__digest_text(char buffer[33], sheaf_digest digest)
 {
     for (int i = 0; i < 16; i++)
@@ -57,6 +91,8 @@ sheaf_status *sheaf__manifest_new(sheaf_manifest **out, int slices, int64_t coun
         m->bytes = calloc((size_t)slices + 1, sizeof *m->bytes);
         m->tensor = calloc((size_t)count + 1, sizeof *m->tensor); /* never of size 0 */
         m->count = count;
+        for (int64_t i = 0; m->tensor != NULL && i < count; i++)
+            m->tensor[i].dtype = SHEAF_F32;
     }
     if (m == NULL || m->bytes == NULL || m->tensor == NULL) {
         if (m != NULL)
@@ -108,8 +144,9 @@ const char *sheaf__manifest_file(char buffer[32], int slices, int slice)
 
 void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice)
 {
-    shape[0] = tensor->shape[0];
-    shape[1] = tensor->ndim == 2 ? tensor->shape[1] : 1;
+    shape[0] = shape[1] = 1;
+    for (int i = 0; i < tensor->ndim; i++)
+        shape[i > 0 && i == tensor->ndim - 1] *= tensor->shape[i];
     if (tensor->cut.nparts > 0)
         shape[tensor->cut.axis] = sheaf_cut_slice_rows(&tensor->cut, slice);
 }
@@ -135,9 +172,9 @@ static void write_tensor(sheaf_text *text, const sheaf_manifest *m, const sheaf_
 {
     char hash[33];
     sheaf__text_json(text, t->name);
-    sheaf__text_add(text, ": {\"dtype\": \"F32\", \"shape\": [%" PRId64, t->shape[0]);
-    if (t->ndim == 2)
-        sheaf__text_add(text, ", %" PRId64, t->shape[1]);
+    sheaf__text_add(text, ": {\"dtype\": \"%s\", \"shape\": [", sheaf_dtype_name(t->dtype));
+    for (int i = 0; i < t->ndim; i++)
+        sheaf__text_add(text, "%s%" PRId64, i > 0 ? ", " : "", t->shape[i]);
     sheaf__text_add(text, "], \"hash\": \"%s\"", sheaf__digest_text(hash, t->hash));
     if (t->cut.nparts > 0) {
         sheaf__text_add(text, ", \"axis\": %d, \"parts\": [", t->cut.axis);
@@ -152,13 +189,21 @@ static void write_tensor(sheaf_text *text, const sheaf_manifest *m, const sheaf_
     sheaf__text_add(text, "}");
 }
 
+static int version_of(const sheaf_manifest *m)
+{
+    for (int64_t i = 0; i < m->count; i++)
+        if (m->tensor[i].dtype != SHEAF_F32 || m->tensor[i].ndim < 1 || m->tensor[i].ndim > 2)
+            return 2;
+    return 1;
+}
+
 sheaf_status *sheaf__manifest_write(char **out, size_t *size, const sheaf_manifest *m)
 {
     char name[32], hash[33];
     sheaf_text text = { 0 };
     sheaf__text_add(&text, "{\"format\": \"" FORMAT "\",\n\"version\": %d,\n\"contract\": %d,\n"
                     "\"step\": %" PRId64 ",\n\"slices\": %d,\n",
-                    SHEAF__MANIFEST_VERSION, m->contract, m->step, m->slices);
+                    version_of(m), m->contract, m->step, m->slices);
     sheaf_status *st = write_progress(&text, m->progress);
     if (st != NULL) {
         sheaf__text_release(&text);
@@ -229,7 +274,7 @@ static sheaf_status *read_cut(sheaf_manifest_tensor *t, int slices, const json_t
     if (axis == NULL && parts == NULL && list == NULL)
         return NULL;
     const size_t nparts = json_array_size(parts);
-    if (!json_is_integer(axis) || json_integer_value(axis) < 0 || json_integer_value(axis) >= t->ndim)
+    if (!json_is_integer(axis) || json_integer_value(axis) < 0 || json_integer_value(axis) >= t->ndim || t->ndim > 2)
         return bad("'axis'", "an axis of the tensor");
     if (nparts < 1 || nparts > SHEAF_MAX_PARTS || json_array_size(list) != (size_t)slices)
         return bad("'parts', 'slices'", "one entry for each part and each slice");
@@ -252,18 +297,32 @@ static sheaf_status *read_cut(sheaf_manifest_tensor *t, int slices, const json_t
     return NULL;
 }
 
-static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int slices, const char *name, const json_t *object)
+/* Can a file hold so much? */
+static bool shape_fits(const sheaf_manifest_tensor *t)
+{
+    int64_t elements = 1;
+    for (int i = 0; i < t->ndim; i++)
+        if (__builtin_mul_overflow(elements, t->shape[i] > 0 ? t->shape[i] : 1, &elements))
+            return false;
+    return elements <= INT64_MAX / 16;
+}
+
+static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slices, const char *name, const json_t *object)
 {
     t->shape[1] = 1;
     t->name = strdup(name);
     if (t->name == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
     const char *dtype = json_string_value(json_object_get(object, "dtype"));
-    if (dtype == NULL || strcmp(dtype, "F32") != 0)
-        return bad("'dtype'", "F32");
-    t->ndim = numbers(t->shape, 2, json_object_get(object, "shape"));
-    if (t->ndim < 1 || (t->shape[0] > 0 && t->shape[1] > INT64_MAX / 8 / t->shape[0]))
-        return bad("'shape'", "one or two sizes of a tensor that a file can hold");
+    const int known = dtype == NULL ? -1 : sheaf_dtype_from_name(dtype);
+    if (known < 0 || (version == 1 && known != SHEAF_F32) || sheaf_dtype_bytes((sheaf_dtype)known) == 0)
+        return bad("'dtype'", version == 1 ? "F32" : "a dtype of at least a byte");
+    t->dtype = (sheaf_dtype)known;
+    t->ndim = numbers(t->shape, version == 1 ? 2 : SHEAF__MANIFEST_DIMS, json_object_get(object, "shape"));
+    if (t->ndim < (version == 1 ? 1 : 0) || !shape_fits(t)) {
+        t->ndim = 0;
+        return bad("'shape'", version == 1 ? "one or two sizes of a tensor that a file can hold" : "sizes of a tensor that a file can hold");
+    }
     if (!digest_parse(&t->hash, json_string_value(json_object_get(object, "hash"))))
         return bad("'hash'", "32 hex digits");
     return read_cut(t, slices, object);
@@ -274,13 +333,13 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const sheaf_manifest_tensor *)a)->name, ((const sheaf_manifest_tensor *)b)->name);
 }
 
-static sheaf_status *read_tensors(sheaf_manifest *m, json_t *tensors)
+static sheaf_status *read_tensors(sheaf_manifest *m, int version, json_t *tensors)
 {
     const char *name;
     json_t *object;
     int64_t n = 0;
     json_object_foreach(tensors, name, object) {
-        sheaf_status *st = read_tensor(&m->tensor[n++], m->slices, name, object);
+        sheaf_status *st = read_tensor(&m->tensor[n++], version, m->slices, name, object);
         if (st != NULL)
             return sheaf_in(st, "'%s'", name);
     }
@@ -318,8 +377,8 @@ static sheaf_status *read_all(sheaf_manifest **out, const json_t *root)
         return r.st;
     if (format == NULL || strcmp(format, FORMAT) != 0)
         return bad("'format'", FORMAT);
-    if (version != SHEAF__MANIFEST_VERSION)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'version'"), "%d", SHEAF__MANIFEST_VERSION),
+    if (version > SHEAF__MANIFEST_VERSION)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'version'"), "1 to %d", SHEAF__MANIFEST_VERSION),
                            "%" PRId64 ", written by another version of sheaf", version);
     json_t *tensors = json_object_get(root, "tensors");
     if (!json_is_object(tensors))
@@ -329,7 +388,7 @@ static sheaf_status *read_all(sheaf_manifest **out, const json_t *root)
     if (st == NULL)
         st = read_head(m, root);
     if (st == NULL)
-        st = read_tensors(m, tensors);
+        st = read_tensors(m, (int)version, tensors);
     if (st == NULL)
         *out = m;
     else

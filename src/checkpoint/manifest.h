@@ -11,9 +11,12 @@
 #include <stdint.h>
 
 #include "sheaf/cut.h"
+#include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
-enum { SHEAF__MANIFEST_VERSION = 1 };
+/* 1: what training saves, float32 of one or two axes. 2: any model, every dtype of at least a byte and up to
+ * eight axes; tensors of more than two are not cut. A manifest is written in the least version that holds it. */
+enum { SHEAF__MANIFEST_VERSION = 2, SHEAF__MANIFEST_DIMS = 8 };
 
 /* XXH3-128, in its canonical (big-endian) form. */
 typedef struct sheaf_digest {
@@ -21,13 +24,20 @@ typedef struct sheaf_digest {
 } sheaf_digest;
 
 sheaf_digest sheaf__digest(const void *bytes, size_t size);
+/* The same over bytes that come one after the other. */
+typedef struct sheaf_digester sheaf_digester;
+sheaf_status *sheaf__digester_new(sheaf_digester **out);
+void sheaf__digester_add(sheaf_digester *digester, const void *bytes, size_t size);
+sheaf_digest sheaf__digester_end(sheaf_digester *digester); /* and begins anew */
+void sheaf__digester_free(sheaf_digester *digester);        /* accepts NULL */
 const char *sheaf__digest_text(char buffer[33], sheaf_digest digest);
 bool sheaf__digest_equal(sheaf_digest a, sheaf_digest b);
 
 typedef struct sheaf_manifest_tensor {
     char *name;
+    sheaf_dtype dtype;   /* SHEAF_F32 from sheaf__manifest_new() */
     int ndim;
-    int64_t shape[2];
+    int64_t shape[SHEAF__MANIFEST_DIMS]; /* with one axis, shape[1] = 1 */
     sheaf_cut cut;       /* nparts 0: replicated */
     sheaf_digest hash;   /* replicated: of the data; cut: of the digests in `slice` */
     sheaf_digest *slice; /* [S], NULL for a replicated one */
@@ -55,7 +65,8 @@ const sheaf_manifest_tensor *sheaf__manifest_find(const sheaf_manifest *manifest
 
 /* Name of the file of `slice`, of the replicated tensors when slice == slices. */
 const char *sheaf__manifest_file(char buffer[32], int slices, int slice);
-/* Shape of what `slice` holds of a tensor; elements are the product (0 for an empty slice). */
+/* Shape of what `slice` holds of a tensor; elements are the product (0 for an empty slice). Of more than
+ * two axes all but the last are one. */
 void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice);
 
 #endif

@@ -7,6 +7,7 @@
 #include "checkpoint/look.h"
 #include "commands.h"
 #include "dialects/hf.h"
+#include "findings.h"
 #include "lora/adapter.h"
 #include "machine.h"
 #include "shared.h"
@@ -14,8 +15,9 @@
 const char cmd_info_usage[] =
     "usage: sheaf info PATH... [FLAG...]\n"
     "       sheaf info --machine\n"
-    "Says what a folder or file holds: a model, a PEFT adapter, a training checkpoint, the\n"
-    "folder of a run, or a .safetensors file; its tensors and types, and what is odd about it.\n";
+    "Says what a folder or file holds: a model or checkpoint of any program (docs/dialects.md), a\n"
+    "PEFT adapter, the folder of a run, or a .safetensors file; its tensors and types, and what is\n"
+    "odd about it. No data is read: sheaf verify reads all of it.\n";
 
 typedef struct teller {
     cli *cli;
@@ -88,22 +90,21 @@ static void tell_tensor(teller *t, const sheaf_source_entry *e)
     fprintf(t->cli->out, "] %s\n", e->name);
 }
 
-static void tell_tensors(teller *t, sheaf_source *source)
+static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64_t n)
 {
     int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 };
-    for (int64_t i = 0; i < source->count(source); i++) {
-        const sheaf_source_entry *e = source->entry(source, i);
+    for (int64_t i = 0; i < n; i++) {
         int64_t rows, cols;
-        sheaf__look_view(&rows, &cols, e);
+        sheaf__look_view(&rows, &cols, list[i]);
         elements += rows * cols;
-        bits += rows * cols * sheaf_dtype_bits(e->dtype);
-        of[e->dtype]++;
+        bits += rows * cols * sheaf_dtype_bits(list[i]->dtype);
+        of[list[i]->dtype]++;
     }
     sheaf_text types = { 0 };
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         if (of[d] > 0)
             sheaf__text_add(&types, "%s%s (%" PRId64 ")", types.size > 0 ? ", " : "", sheaf_dtype_name((sheaf_dtype)d), of[d]);
-    fact_int(t, "tensors", source->count(source));
+    fact_int(t, "tensors", n);
     fact_int(t, "elements", elements);
     fact_int(t, "bytes", bits / 8);
     fact(t, "dtypes", types.size > 0 ? types.at : "none");
@@ -112,10 +113,23 @@ static void tell_tensors(teller *t, sheaf_source *source)
         return;
     if (t->cli->json)
         cli_json_open(&t->json, "list", '[');
-    for (int64_t i = 0; i < source->count(source); i++)
-        tell_tensor(t, source->entry(source, i));
+    for (int64_t i = 0; i < n; i++)
+        tell_tensor(t, list[i]);
     if (t->cli->json)
         cli_json_close(&t->json, ']');
+}
+
+static sheaf_status *tell_tensors(teller *t, sheaf_source *source, const sheaf_catalog *catalog)
+{
+    const int64_t n = source != NULL ? source->count(source) : catalog->count;
+    const sheaf_source_entry **list = calloc((size_t)n + 1, sizeof *list);
+    if (list == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "list of tensors");
+    for (int64_t i = 0; i < n; i++)
+        list[i] = source != NULL ? source->entry(source, i) : &catalog->tensor[i].told;
+    tell_entries(t, list, n);
+    free(list);
+    return NULL;
 }
 
 /* ---- kinds ---- */
@@ -239,21 +253,74 @@ static void tell_run(teller *t, const char *path)
     }
 }
 
+/* What the catalog of any dialect says, beside what the kind has to say. */
+static void tell_catalog(teller *t, const sheaf_verify_report *r, bool sizes)
+{
+    const sheaf_catalog *c = r->catalog;
+    fact(t, "dialect", c->dialect);
+    if (c->model != NULL)
+        fact(t, "model", c->model);
+    if (c->tp > 0)
+        fact_int(t, "tp", c->tp);
+    if (c->pp > 0)
+        fact_int(t, "pp", c->pp);
+    if (c->dp > 0)
+        fact_int(t, "dp", c->dp);
+    if (sizes && c->step >= 0)
+        fact_int(t, "step", c->step);
+    if (sizes && c->vocab >= 0)
+        fact_int(t, "vocabulary", c->vocab);
+    if (c->padded_vocab >= 0)
+        fact_int(t, "padded", c->padded_vocab);
+    if (r->factors > 0)
+        fact_int(t, "lora_tensors", r->factors);
+    if (r->moments > 0)
+        fact_int(t, "moments", r->moments);
+    if (t->cli->json) {
+        cli_json_open(&t->json, "findings", '[');
+        cli_findings_json(&t->json, c);
+        cli_json_close(&t->json, ']');
+    }
+}
+
+/* A checkpoint that only its catalog can be told of: foreign, or not whole. */
+static sheaf_status *tell_foreign(teller *t, const sheaf_verify_report *r)
+{
+    tell_catalog(t, r, true);
+    if (!t->cli->json)
+        cli_findings_print(t->cli->out, r->catalog, 12, true);
+    return tell_tensors(t, NULL, r->catalog);
+}
+
 static sheaf_status *tell_path(teller *t, const char *path)
 {
     sheaf_look look;
+    sheaf_verify_report report = { 0 };
+    const sheaf_verify_options quick = { .quick = true };
     sheaf_status *st = sheaf_look_open(&look, path);
-    if (st != NULL)
-        return st;
-    if (t->cli->json)
-        cli_json_open(&t->json, NULL, '{');
-    else
-        fprintf(t->cli->out, "%s: %s\n", path, sheaf_look_kind_name(look.kind));
-    if (t->cli->json) {
-        cli_json_text(&t->json, "path", path);
-        cli_json_text(&t->json, "kind", sheaf_look_kind_name(look.kind));
+    sheaf_status *bad = sheaf_verify(&report, path, &quick);
+    const bool foreign = report.catalog != NULL && (st != NULL || (look.kind == SHEAF_LOOK_MODEL && strcmp(look.dialect, "hf") != 0));
+    if (st != NULL && foreign) {
+        sheaf_status_free(st);
+        st = NULL;
     }
-    if (look.kind == SHEAF_LOOK_MODEL)
+    sheaf_status_free(bad);
+    if (st != NULL) {
+        sheaf_verify_release(&report);
+        return st;
+    }
+    const char *kind = foreign ? "checkpoint" : sheaf_look_kind_name(look.kind);
+    if (t->cli->json) {
+        cli_json_open(&t->json, NULL, '{');
+        cli_json_text(&t->json, "path", path);
+        cli_json_text(&t->json, "kind", kind);
+    } else
+        fprintf(t->cli->out, "%s: %s\n", path, kind);
+    if (!foreign && report.catalog != NULL)
+        tell_catalog(t, &report, false);
+    if (foreign)
+        st = tell_foreign(t, &report);
+    else if (look.kind == SHEAF_LOOK_MODEL)
         tell_model(t, &look);
     else if (look.kind == SHEAF_LOOK_ADAPTER)
         tell_adapter(t, &look);
@@ -261,12 +328,13 @@ static sheaf_status *tell_path(teller *t, const char *path)
         tell_checkpoint(t, &look);
     else if (look.kind == SHEAF_LOOK_RUN)
         tell_run(t, path);
-    if (look.source != NULL)
-        tell_tensors(t, look.source);
+    if (!foreign && look.source != NULL)
+        st = tell_tensors(t, look.source, NULL);
     if (t->cli->json)
         cli_json_close(&t->json, '}');
+    sheaf_verify_release(&report);
     sheaf_look_close(&look);
-    return NULL;
+    return st;
 }
 
 static void tell_machine(teller *t)

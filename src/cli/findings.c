@@ -1,0 +1,158 @@
+/* findings.c - see findings.h. */
+#include "findings.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "monitor/number.h"
+
+const char *cli_severity(sheaf_severity severity)
+{
+    return severity == SHEAF_DEFECT ? "defect" : severity == SHEAF_WARNING ? "warning" : "note";
+}
+
+/* "F32 (30), BF16 (2)" */
+static void types_text(sheaf_text *text, const sheaf_verify_report *r)
+{
+    for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
+        if (r->of[d] > 0)
+            sheaf__text_add(text, "%s%s (%" PRId64 ")", text->size > 0 ? ", " : "", sheaf_dtype_name((sheaf_dtype)d), r->of[d]);
+}
+
+static const char *title_of(const sheaf_catalog *c)
+{
+    const sheaf_dialect *d = sheaf__dialect_named(c->dialect);
+    return d != NULL ? d->title : c->dialect;
+}
+
+static void line(FILE *to, const char *key, const char *value) { fprintf(to, "  %-14s %s\n", key, value); }
+
+static void print_sizes(FILE *to, const sheaf_catalog *c)
+{
+    if (c->tp <= 0 && c->pp <= 0 && c->dp <= 0)
+        return;
+    fprintf(to, "  %-14s ", "parallel size");
+    const char *gap = "";
+    const struct { int n; const char *what; } sizes[] = { { c->tp, "tensor" }, { c->pp, "pipeline" }, { c->dp, "data" } };
+    for (int i = 0; i < 3; i++)
+        if (sizes[i].n > 0) {
+            fprintf(to, "%s%d (%s)", gap, sizes[i].n, sizes[i].what);
+            gap = ", ";
+        }
+    fprintf(to, "\n");
+}
+
+void cli_facts_print(FILE *to, const sheaf_verify_report *r)
+{
+    const sheaf_catalog *c = r->catalog;
+    sheaf_text types = { 0 };
+    char bytes[SHEAF__NUMBER];
+    types_text(&types, r);
+    line(to, "dialect", title_of(c));
+    line(to, "model", c->model != NULL ? c->model : "not recognised");
+    print_sizes(to, c);
+    line(to, "dtype", types.size > 0 && !types.failed ? types.at : "none");
+    if (c->step >= 0)
+        fprintf(to, "  %-14s %" PRId64 "\n", "step", c->step);
+    if (c->vocab >= 0)
+        fprintf(to, "  %-14s %" PRId64, "vocabulary", c->vocab);
+    if (c->vocab >= 0 && c->padded_vocab > c->vocab)
+        fprintf(to, ", padded to %" PRId64 " rows", c->padded_vocab);
+    fprintf(to, "%s  %-14s %" PRId64 " with %" PRId64 " elements, %s\n", c->vocab >= 0 ? "\n" : "", "tensors", r->tensors, r->elements,
+            sheaf__number_bytes(bytes, (uint64_t)r->bytes));
+    if (r->factors > 0)
+        fprintf(to, "  %-14s %" PRId64 " tensors\n", "LoRA", r->factors);
+    if (r->moments > 0)
+        fprintf(to, "  %-14s %" PRId64 " tensors\n", "optimizer", r->moments);
+    if (r->full)
+        fprintf(to, "  %-14s %s\n", "read", sheaf__number_bytes(bytes, (uint64_t)r->read));
+    sheaf__text_release(&types);
+}
+
+static void count_or_null(cli_json *j, const char *key, int64_t value, int64_t none)
+{
+    if (value == none)
+        cli_json_text(j, key, NULL);
+    else
+        cli_json_int(j, key, value);
+}
+
+void cli_facts_json(cli_json *j, const sheaf_verify_report *r)
+{
+    const sheaf_catalog *c = r->catalog;
+    int most = -1;
+    for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
+        most = r->of[d] > 0 && (most < 0 || r->of[d] > r->of[most]) ? d : most;
+    cli_json_text(j, "path", c->root);
+    cli_json_text(j, "dialect", c->dialect);
+    cli_json_text(j, "model", c->model);
+    count_or_null(j, "tp", c->tp, 0);
+    count_or_null(j, "pp", c->pp, 0);
+    count_or_null(j, "dp", c->dp, 0);
+    cli_json_text(j, "dtype", most >= 0 ? sheaf_dtype_name((sheaf_dtype)most) : NULL);
+    count_or_null(j, "step", c->step, -1);
+    count_or_null(j, "vocabulary", c->vocab, -1);
+    count_or_null(j, "padded_vocabulary", c->padded_vocab, -1);
+    cli_json_int(j, "tensors", r->tensors);
+    cli_json_int(j, "elements", r->elements);
+    cli_json_int(j, "bytes", r->bytes);
+    cli_json_int(j, "lora_tensors", r->factors);
+    cli_json_int(j, "optimizer_tensors", r->moments);
+    cli_json_text(j, "config", c->config_path);
+    cli_json_open(j, "dtypes", '{');
+    for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
+        if (r->of[d] > 0)
+            cli_json_int(j, sheaf_dtype_name((sheaf_dtype)d), r->of[d]);
+    cli_json_close(j, '}');
+}
+
+/* ---- findings ---- */
+
+static void print_one(FILE *to, const sheaf_finding *f)
+{
+    fprintf(to, "%s: %s", cli_severity(f->severity), f->code);
+    if (*f->path != '\0')
+        fprintf(to, ": %s", f->path);
+    if (*f->tensor != '\0')
+        fprintf(to, ": '%s'", f->tensor);
+    fprintf(to, "\n");
+    if (*f->expected != '\0')
+        fprintf(to, "  expected: %s\n", f->expected);
+    if (*f->found != '\0')
+        fprintf(to, "  found:    %s\n", f->found);
+    if (*f->cure != '\0')
+        fprintf(to, "  try:      %s\n", f->cure);
+}
+
+void cli_findings_print(FILE *to, const sheaf_catalog *c, int64_t most, bool notes)
+{
+    static const sheaf_severity order[] = { SHEAF_DEFECT, SHEAF_WARNING, SHEAF_NOTE };
+    int64_t shown = 0, all = 0;
+    for (int s = 0; s < (notes ? 3 : 2); s++)
+        for (int64_t i = 0; i < c->nfindings; i++) {
+            if (c->finding[i].severity != order[s])
+                continue;
+            if (most == 0 || all++ < most) {
+                print_one(to, &c->finding[i]);
+                shown++;
+            }
+        }
+    if (most > 0 && all > shown)
+        fprintf(to, "and %" PRId64 " more: --json tells all\n", all - shown);
+}
+
+void cli_findings_json(cli_json *j, const sheaf_catalog *c)
+{
+    for (int64_t i = 0; i < c->nfindings; i++) {
+        const sheaf_finding *f = &c->finding[i];
+        cli_json_open(j, NULL, '{');
+        cli_json_text(j, "code", f->code);
+        cli_json_text(j, "severity", cli_severity(f->severity));
+        cli_json_text(j, "path", f->path);
+        cli_json_text(j, "tensor", f->tensor);
+        cli_json_text(j, "expected", f->expected);
+        cli_json_text(j, "found", f->found);
+        cli_json_text(j, "cure", f->cure);
+        cli_json_close(j, '}');
+    }
+}

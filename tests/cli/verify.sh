@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# sheaf verify and info: what is wrong with a checkpoint is found and named, with a cure.
+. "$(dirname "$0")/lib.sh"
+
+# poke FILE OFFSET HEX...: overwrites bytes.
+poke() {
+    local file=$1 at=$2
+    shift 2
+    printf "$(printf '\\x%s' "$@")" | dd of="$file" bs=1 seek="$at" conv=notrunc status=none
+}
+# finding NAME CODE SEVERITY TEXT ARGUMENT...: verify --json has such a finding; with a defect the answer is no.
+finding() {
+    local name=$1 code=$2 severity=$3 text=$4 got=0 want=0
+    shift 4
+    "$sheaf" verify --json "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || got=$?
+    [ "$severity" != defect ] || want=1
+    if [ "$got" != "$want" ]; then
+        fail "$name" "exit code $got, wanted $want" "$(cat "$work/stdout" "$work/stderr")"
+    elif ! grep -qE -- "$text" <<<"$(grep -oE '\{"code": "'"$code"'", "severity": "'"$severity"'"[^}]*\}' "$work/stdout")"; then
+        fail "$name" "no $severity '$code' with '$text'" "$(cat "$work/stdout")"
+    else
+        pass "$name"
+    fi
+}
+
+runs "a sound model is sound" 0 'Hugging Face.*llama.*F32.*511.*sound' verify "$llama/tiny_llama/hf"
+runs "so are its shards" 0 'sound' verify "$llama/tiny_llama/hf_sharded"
+runs "and an adapter" 0 'PEFT.*LoRA.*sound' verify "$llama/tiny_llama/lora/adapter_final"
+runs "facts and findings are one object" 0 '^\{"sound": true.*"dialect": "hf", "model": "llama".*"dtype": "F32".*"tensors": 30.*"findings": \[\]\}' \
+    verify --json "$llama/tiny_llama/hf"
+runs "nothing there cannot be looked at" 3 'nothing there' verify "$work/nowhere"
+mkdir "$work/empty"
+runs "nor what no dialect knows" 3 'no dialect' verify "$work/empty"
+
+m=$(copy_model tiny_llama)
+size=$(stat -c %s "$m/model.safetensors")
+truncate -s $((size - 1000)) "$m/model.safetensors"
+finding "a download cut short is damaged" damaged defect 'model.safetensors.*download' "$m"
+finding "--quick finds it too" damaged defect 'model.safetensors' --quick "$m"
+
+m=$(copy_model tiny_llama)
+poke "$m/model.safetensors" $((size - 4)) 00 00 c0 7f
+finding "a NaN is counted for its tensor" not-finite defect '"tensor": "model.*1 NaN and 0 Inf' "$m"
+runs "--quick reads no data" 0 'sound, as far as its structure tells' verify --quick "$m"
+poke "$m/model.safetensors" $((size - 4)) 00 00 80 ff
+finding "so is an Inf" not-finite defect '0 NaN and 1 Inf' "$m"
+
+cp -r "$llama/tiny_llama/hf_sharded" "$work/shards"
+chmod -R u+w "$work/shards"
+s=$work/shards
+rm "$s/model-00003-of-00005.safetensors"
+finding "a shard that is missing is named" missing defect 'model-00003-of-00005.safetensors' "$s"
+cp "$llama/tiny_llama/hf_sharded/model-00002-of-00005.safetensors" "$s/model-00003-of-00005.safetensors"
+finding "the wrong shard in its place holds what lies elsewhere" duplicate defect 'model-00003-of-00005.*model-00002-of-00005' "$s"
+finding "and lacks what the index promises" missing defect 'model-00003.*as the index says' "$s"
+cp "$llama/tiny_llama/hf_sharded/model-00003-of-00005.safetensors" "$s/"
+chmod u+w "$s"/*
+cp "$s/model-00003-of-00005.safetensors" "$s/model-00003-of-00007.safetensors"
+finding "a shard of another division is stale" stale warning 'model-00003-of-00007.*of 7 files' "$s"
+rm "$s/model-00003-of-00007.safetensors" "$s/model.safetensors.index.json"
+finding "no index is odd, the names do" missing warning 'index' "$s"
+rm "$s/model-00005-of-00005.safetensors"
+finding "the last shard is missed all the same" missing defect 'shards 5..5' "$s"
+
+m=$(copy_model tiny_llama)
+sed -i 's/"vocab_size": 511/"vocab_size": 1022/' "$m/config.json"
+finding "half a table is rank 0's part" missing defect "rank 0's part of a 2-way save, rows 511..1021 are not in these files" "$m"
+sed -i 's/"vocab_size": 1022/"vocab_size": 505/' "$m/config.json"
+finding "rows that are neither vocabulary nor padding" shape defect 'lm_head.weight.*511 rows' "$m"
+m=$(copy_model tiny_llama)
+sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 4/' "$m/config.json"
+finding "tensors that the config asks for" missing defect '"tensor": "model.layers.3.mlp.down_proj.weight"' "$m"
+sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 2/' "$m/config.json"
+finding "tensors that it does not ask for" foreign defect '"tensor": "model.layers.2.mlp.down_proj.weight"' "$m"
+sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/; s/"intermediate_size": 172/"intermediate_size": 170/' "$m/config.json"
+finding "another shape" shape defect '"tensor": "model.layers.0.mlp.down_proj.weight".*\[64, 170\].*\[64, 172\]' "$m"
+rm "$m/config.json"
+finding "--config is held against them" shape defect 'down_proj' --config "$llama/tiny_llama3rope/hf/config.json" "$m"
+runs "without a config nothing is guessed" 0 'no config' verify "$m"
+
+# sheaf's own
+"$sheaf" train --model "$llama/tiny_llama/hf" --data "$llama/tiny_llama/fwd_inputs.safetensors" --method lora --lora-rank 2 --steps 2 --save-every 1 \
+    --out "$work/run" >/dev/null 2>&1 </dev/null || fail "a run to look at"
+runs "a run's newest checkpoint is sound" 0 'sheaf.*step +2.*sound' verify "$work/run"
+runs "info of a run as before" 0 '"kind": "run".*"checkpoints"' info --json "$work/run"
+step=$work/run/checkpoints/step-00000002
+runs "one checkpoint" 0 'sound' verify "$step"
+poke "$step/slice_003.safetensors" $(($(stat -c %s "$step/slice_003.safetensors") - 3)) 55
+finding "one changed byte is found by its hash" damaged defect 'slice_003.safetensors".*hash' "$step"
+runs "but not by --quick" 0 'structure' verify --quick "$step"
+cp "$step/slice_001.safetensors" "$step/slice_003.safetensors"
+finding "a slice in another's place" damaged defect 'slice_003' "$step"
+rm "$step/slice_003.safetensors"
+finding "a slice that is missing" missing defect 'slice_003.safetensors' --quick "$step"
+rm "$step/manifest.json"
+finding "a save that was never finished" missing defect 'manifest.json' "$step"
+
+# what the original programs wrote, as far as it is there
+shopt -s nullglob
+for d in "$golden"/cogvlm/mp* "$golden"/cogagent/mp* "$llama"/deepspeed/* "$llama"/colossalai_*/*good*; do
+    [ ! -d "$d" ] || runs "${d#"$golden"/} is sound" 0 'sound' verify "$d"
+done
+for d in "$golden"/cogagent/broken* "$golden"/cogagent/broken*/*; do
+    runs "${d#"$golden"/}: parts in two folders" 1 'time-stamp.*sheaf convert' verify "$d"
+done
+for d in "$llama"/colossalai_*/*broken*; do
+    runs "${d#"$golden"/}: the rows that were lost" 1 "rank 0's part of a [0-9]+-way save, rows [0-9]+\.\.[0-9]+ are not in these files" verify "$d"
+done
+finish
