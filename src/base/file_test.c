@@ -319,6 +319,25 @@ static void test_output__abandon_leaves_nothing(void **state)
     free(text);
 }
 
+/* What nobody writes any more goes; what somebody writes, and what only looks alike, stays. */
+static void test_output__removes_what_a_killed_process_left(void **state)
+{
+    static const char *const stays[] = { "o5/dst.partial-backup", "o5/dst2.partial-77", "o5/dst.replaced-77" };
+    sheaf_output *output = NULL, *other = NULL;
+    CHECK_OK(sheaf__make_dirs(at("o5/dst.partial-77/deep"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("o5/dst.partial-77.3"), NULL));
+    for (size_t i = 0; i < ARRAY_LEN(stays); i++)
+        CHECK_OK(sheaf__make_dirs(at(stays[i]), NULL));
+    CHECK_OK(sheaf__output_begin(&output, at("o5/dst"), false, NULL));
+    CHECK_OK(sheaf__output_begin(&other, at("o5/dst"), false, NULL));
+    assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 2);
+    for (size_t i = 0; i < ARRAY_LEN(stays); i++)
+        assert_int_equal(sheaf__path_kind(at(stays[i])), SHEAF_PATH_DIR);
+    sheaf__output_abandon(other);
+    CHECK_OK(sheaf__output_commit(output));
+    assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 1);
+}
+
 static void prepare(const char *base, bool old)
 {
     char path[256];
@@ -569,6 +588,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_write_whole__a_kill_at_any_call_leaves_old_or_new),
         cmocka_unit_test(test_output__appears_at_commit),
         cmocka_unit_test(test_output__abandon_leaves_nothing),
+        cmocka_unit_test(test_output__removes_what_a_killed_process_left),
         cmocka_unit_test(test_output__any_failing_call_leaves_old_or_new),
         cmocka_unit_test(test_output__a_kill_at_any_call_leaves_old_or_new),
         cmocka_unit_test(test_output__replaces_where_exchanging_is_unknown),

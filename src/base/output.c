@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct sheaf_output {
     char *dst, *partial, *parent;
+    int lock; /* descriptor of the partial folder, locked while it is written */
     bool replace;
     sheaf_faults *faults;
 };
@@ -18,6 +21,8 @@ enum { TRIES = 1000 };
 
 static void output_free(sheaf_output *output)
 {
+    if (output->lock >= 0)
+        close(output->lock);
     free(output->dst);
     free(output->partial);
     free(output->parent);
@@ -51,6 +56,72 @@ static sheaf_status *check_dst(const char *dst, bool replace)
     return sheaf_try_this(st, "choose another name, or move it away");
 }
 
+/* Opens a folder and locks it; -1 with errno otherwise, EWOULDBLOCK when another process has it. */
+static int lock_folder(const char *path)
+{
+    int fd;
+    do
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* Partial folders of `dst` that nobody has locked: what killed processes left. One that cannot be
+ * locked or removed stays; it is in nobody's way. */
+static sheaf_status *remove_dead(const sheaf_output *output)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    const char *last = strrchr(output->dst, '/');
+    last = last == NULL ? output->dst : last + 1;
+    const size_t length = strlen(last);
+    sheaf_status *st = sheaf__list_dir(&names, &n, output->parent);
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* a folder may be written and not listed */
+        sheaf_status_free(st);
+        return NULL;
+    }
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        char *path = NULL;
+        if (strncmp(names[i], last, length) != 0 || strncmp(names[i] + length, ".partial-", 9) != 0
+            || !sheaf__path_is_partial(names[i]))
+            continue;
+        st = sheaf__path_join(&path, output->parent, names[i]);
+        const int lock = st == NULL ? lock_folder(path) : -1;
+        if (lock >= 0) {
+            sheaf_status_free(sheaf__remove_tree(path, output->faults));
+            close(lock);
+        }
+        free(path);
+    }
+    sheaf__names_free(names, n);
+    return st;
+}
+
+/* Locks the new partial folder. *lost: another process took it for a dead one before that. Where
+ * the file system has no locks nobody can take it. */
+static sheaf_status *lock_partial(sheaf_output *output, bool *lost)
+{
+    struct stat mine, there;
+    output->lock = lock_folder(output->partial);
+    const int error = output->lock < 0 ? errno : 0;
+    *lost = error == EWOULDBLOCK || error == ENOENT;
+    if (output->lock >= 0 && fstat(output->lock, &mine) == 0)
+        *lost = stat(output->partial, &there) != 0 || there.st_ino != mine.st_ino || there.st_dev != mine.st_dev;
+    if (*lost && output->lock >= 0) {
+        close(output->lock);
+        output->lock = -1;
+    }
+    if (error == 0 || *lost || error == EOPNOTSUPP || error == ENOLCK || error == ENOSYS || error == EINVAL || error == EBADF)
+        return NULL;
+    sheaf_status_free(sheaf__remove_tree(output->partial, output->faults));
+    return sheaf__io_fail(error, output->partial, "cannot lock the folder");
+}
+
 /* The partial folder; a number follows while the name is taken by a killed process of our number. */
 static sheaf_status *make_partial(sheaf_output *output)
 {
@@ -64,9 +135,11 @@ static sheaf_status *make_partial(sheaf_output *output)
             return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", output->dst);
         }
         sheaf_status *st = sheaf__make_dir(output->partial, output->faults);
-        const bool taken = st != NULL && sheaf__path_kind(output->partial) != SHEAF_PATH_NONE;
+        bool taken = st != NULL && sheaf__path_kind(output->partial) != SHEAF_PATH_NONE;
+        if (st == NULL)
+            st = lock_partial(output, &taken);
         if (!taken || i == TRIES)
-            return st;
+            return st != NULL || !taken ? st : sheaf_fail(SHEAF_E_IO, "%s: other processes remove it", output->partial);
         sheaf_status_free(st);
     }
 }
@@ -83,6 +156,7 @@ sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool repl
         free(output);
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dst);
     }
+    output->lock = -1;
     output->replace = replace;
     output->faults = faults;
     sheaf_status *st = check_dst(output->dst, replace);
@@ -90,6 +164,8 @@ sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool repl
         st = sheaf__path_parent(&output->parent, output->dst);
     if (st == NULL)
         st = sheaf__make_dirs(output->parent, faults);
+    if (st == NULL)
+        st = remove_dead(output);
     if (st == NULL)
         st = make_partial(output);
     if (st == NULL)

@@ -2,7 +2,8 @@
  *
  * Everything is written into "DST.partial-<pid>" beside DST, synced, and renamed to DST
  * in one step by commit; a crash leaves DST as it was and a folder whose name
- * sheaf__path_is_partial() knows. Other threads and ranks may write into
+ * sheaf__path_is_partial() knows, which the next output to DST removes: it is locked (flock) while
+ * somebody writes it. Other threads and ranks may write into
  * sheaf__output_dir() themselves; only one of them begins and commits. */
 #ifndef SHEAF_BASE_OUTPUT_H
 #define SHEAF_BASE_OUTPUT_H

@@ -51,6 +51,8 @@ static struct {
     char lost[2 * CALL_PATH]; /* first rename to a final name of what was not synced, "" if there was none */
 } calls;
 
+static bool calls_no_exchange; /* as on a file system that cannot exchange two names */
+
 /* calls_begin - counts from now on; n = 0: only that. */
 static inline void calls_begin(call_kind kind, long n, bool from_then_on, call_fate fate, int error)
 {
@@ -274,6 +276,10 @@ SEEN_BY_ALL int renameat2(int from_dir, const char *from, int to_dir, const char
 {
     if (call_about(CALL_RENAME) == FATE_FAIL)
         return -1;
+    if (calls.watching && calls_no_exchange && (flags & RENAME_EXCHANGE) != 0) {
+        errno = EINVAL;
+        return -1;
+    }
     const int failed = (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
     if (calls.watching && failed == 0)
         call_renamed(from, to, (flags & RENAME_EXCHANGE) != 0);
