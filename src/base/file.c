@@ -80,7 +80,7 @@ sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
 {
     DIR *list = opendir(path);
     if (list == NULL)
-        return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot list the folder", path), "%s", strerror(errno));
+        return sheaf_found(sheaf_fail(errno == ENOMEM ? SHEAF_E_MEMORY : SHEAF_E_IO, "%s: cannot list the folder", path), "%s", strerror(errno));
     char **names = NULL;
     int64_t count = 0, room = 0;
     sheaf_status *st = NULL;

@@ -73,7 +73,7 @@ void sheaf__sat_encoder(sheaf_encoder *e, const sheaf_catalog *c)
         e->ffn = w1->shape[0];
     if (head != NULL)
         e->embed = head->shape[0];
-    if (e->image == 0 && tokens != NULL && e->patch > 0)
+    if (e->image == 0 && tokens != NULL && e->patch > 0 && e->patch <= 1 << 16)
         for (int64_t side = 1; side <= 4096 && side * side <= tokens->shape[0]; side++)
             e->image = side * side == tokens->shape[0] ? side * e->patch : e->image;
     int64_t layers = 0;

@@ -76,110 +76,133 @@ int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b)
 
 /* ---- what a folder holds ---- */
 
-/* Counts parts directly in `dir`; *foreign: files of DeepSpeed's ZeRO, which SAT never leaves. */
-static int64_t parts_in(const char *dir, bool *foreign)
+/* Only want of memory stops a look into a folder; one that cannot be read holds nothing. */
+static sheaf_status *only_memory(sheaf_status *st)
 {
-    char **names = NULL;
-    int64_t n = 0, parts = 0;
-    sheaf_status *st = sheaf__list_dir(&names, &n, dir);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
     sheaf_status_free(st);
-    *foreign = false;
-    for (int64_t i = 0; st == NULL && i < n; i++) {
-        parts += rank_of(names[i]) >= 0;
-        *foreign = *foreign || strstr(names[i], "zero_pp_rank_") != NULL;
-    }
-    sheaf__names_free(names, n);
-    return parts;
+    return NULL;
 }
 
-static bool has_file(const char *dir, const char *name)
+static sheaf_status *names_in(char ***names, int64_t *n, const char *dir)
+{
+    *names = NULL;
+    *n = 0;
+    return only_memory(sheaf__list_dir(names, n, dir));
+}
+
+/* Parts directly in `dir`, and no file of DeepSpeed's ZeRO, which SAT never leaves? */
+static sheaf_status *holds_parts(bool *yes, const char *dir)
+{
+    char **names;
+    int64_t n, parts = 0;
+    bool foreign = false;
+    sheaf_status *st = names_in(&names, &n, dir);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        parts += rank_of(names[i]) >= 0;
+        foreign = foreign || strstr(names[i], "zero_pp_rank_") != NULL;
+    }
+    sheaf__names_free(names, n);
+    *yes = st == NULL && parts > 0 && !foreign;
+    return st;
+}
+
+static sheaf_status *has_file(bool *yes, const char *dir, const char *name)
 {
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, dir, name);
-    const bool yes = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    sheaf_status_free(st);
+    *yes = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
     free(path);
-    return yes;
+    return st;
 }
 
-static bool holds_parts(const char *dir)
+/* The subfolder of SAVE with parts whose name is a step: the one that `latest` names, or the greatest. NULL: none. */
+static sheaf_status *newest_step(char **out, const char *save, const char *latest)
 {
-    bool foreign;
-    return parts_in(dir, &foreign) > 0 && !foreign;
-}
-
-/* The subfolder of SAVE with parts whose name is a step; the one that `latest` names, or the greatest. */
-static char *newest_step(const char *save, const char *latest)
-{
-    char **names = NULL, *best = NULL;
-    int64_t n = 0, best_step = -2;
-    sheaf_status_free(sheaf__list_dir(&names, &n, save));
-    for (int64_t i = 0; names != NULL && i < n; i++) {
+    char **names;
+    int64_t n, best_step = -2;
+    sheaf_status *st = names_in(&names, &n, save);
+    *out = NULL;
+    for (int64_t i = 0; st == NULL && i < n; i++) {
         const int64_t step = step_of(names[i]);
         char *path = NULL;
-        if (step == -2)
-            continue;
-        sheaf_status_free(sheaf__path_join(&path, save, names[i]));
+        bool parts = false;
         const bool wins = latest != NULL && strcmp(names[i], latest) == 0;
-        if (path != NULL && (wins || step > best_step) && (best == NULL || latest == NULL || strcmp(best, latest) != 0) &&
-            sheaf__path_kind(path) == SHEAF_PATH_DIR && holds_parts(path)) {
-            free(best);
-            best = strdup(names[i]);
-            best_step = step;
-        }
+        if (step == -2 || (!wins && step <= best_step))
+            continue;
+        st = sheaf__path_join(&path, save, names[i]);
+        if (st == NULL)
+            st = holds_parts(&parts, path);
         free(path);
+        if (st != NULL || !parts)
+            continue;
+        free(*out);
+        *out = strdup(names[i]);
+        best_step = wins ? INT64_MAX : step;
+        st = *out != NULL ? NULL : no_memory(save);
     }
     sheaf__names_free(names, n);
-    return best;
+    if (st != NULL) {
+        free(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
-/* The text of SAVE/latest without blanks around it, or NULL. */
-static char *read_latest(const char *save)
+/* The text of SAVE/latest without blanks around it; NULL: no such file. */
+static sheaf_status *read_latest(char **out, const char *save)
 {
     char *path = NULL, *text = NULL;
     size_t size = 0;
-    if (!has_file(save, "latest"))
-        return NULL;
-    sheaf_status *st = sheaf__path_join(&path, save, "latest");
+    bool there;
+    *out = NULL;
+    sheaf_status *st = has_file(&there, save, "latest");
+    if (st != NULL || !there)
+        return st;
+    st = sheaf__path_join(&path, save, "latest");
     if (st == NULL)
         st = sheaf__file_read_all(&text, &size, path, 4096);
     free(path);
-    if (st != NULL) {
-        sheaf_status_free(st);
-        return NULL;
-    }
+    if (st != NULL)
+        return only_memory(st);
     while (size > 0 && isspace((unsigned char)text[size - 1]))
         text[--size] = '\0';
     const size_t blank = strspn(text, " \t\r\n");
     memmove(text, text + blank, size - blank + 1);
-    return text;
+    *out = text;
+    return NULL;
 }
 
-static bool is_save(const char *dir)
+static sheaf_status *is_save(bool *yes, const char *dir)
 {
-    char *latest = read_latest(dir), *step = newest_step(dir, latest);
-    const bool yes = step != NULL;
+    char *latest, *step = NULL;
+    sheaf_status *st = read_latest(&latest, dir);
+    if (st == NULL)
+        st = newest_step(&step, dir, latest);
+    *yes = step != NULL;
     free(latest);
     free(step);
-    return yes;
+    return st;
 }
 
-static bool is_parent(const char *dir)
+static sheaf_status *is_parent(bool *yes, const char *dir)
 {
-    char **names = NULL;
-    int64_t n = 0;
-    bool yes = false;
-    sheaf_status_free(sheaf__list_dir(&names, &n, dir));
-    for (int64_t i = 0; names != NULL && !yes && i < n; i++) {
+    char **names;
+    int64_t n;
+    sheaf_status *st = names_in(&names, &n, dir);
+    *yes = false;
+    for (int64_t i = 0; st == NULL && !*yes && i < n; i++) {
         char *path = NULL;
         if (!sheaf__sat_stamp_of(names[i]).has)
             continue;
-        sheaf_status_free(sheaf__path_join(&path, dir, names[i]));
-        yes = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_DIR && is_save(path);
+        st = sheaf__path_join(&path, dir, names[i]);
+        if (st == NULL)
+            st = is_save(yes, path);
         free(path);
     }
     sheaf__names_free(names, n);
-    return yes;
+    return st;
 }
 
 static const char *last_part(const char *path)
@@ -189,30 +212,45 @@ static const char *last_part(const char *path)
 }
 
 /* A step's folder is SAT's when its name is a step, or when its config lies in it or above. */
-static bool is_step_folder(const char *dir)
+static sheaf_status *is_step_folder(bool *yes, const char *dir)
 {
-    if (!holds_parts(dir))
-        return false;
-    char *full = realpath(dir, NULL), *above = NULL;
-    sheaf_status_free(sheaf__path_parent(&above, full != NULL ? full : dir));
-    const bool yes = step_of(last_part(full != NULL ? full : dir)) != -2 || has_file(dir, "model_config.json") ||
-                     (above != NULL && has_file(above, "model_config.json"));
+    char *full = NULL, *above = NULL;
+    sheaf_status *st = holds_parts(yes, dir);
+    if (st != NULL || !*yes)
+        return st;
+    full = realpath(dir, NULL);
+    *yes = step_of(last_part(full != NULL ? full : dir)) != -2;
+    if (!*yes)
+        st = has_file(yes, dir, "model_config.json");
+    if (st == NULL && !*yes)
+        st = sheaf__path_parent(&above, full != NULL ? full : dir);
+    if (st == NULL && !*yes)
+        st = has_file(yes, above, "model_config.json");
     free(full);
     free(above);
-    return yes;
+    return st;
 }
 
 bool sheaf__sat_is(const char *path)
 {
-    if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
-        return is_step_folder(path) || is_save(path) || is_parent(path);
-    if (sheaf__path_kind(path) != SHEAF_PATH_FILE || rank_of(last_part(path)) < 0)
-        return false;
     char *dir = NULL;
-    sheaf_status_free(sheaf__path_parent(&dir, path));
-    const bool yes = dir != NULL && is_step_folder(dir);
-    free(dir);
-    return yes;
+    bool yes = false;
+    sheaf_status *st = NULL;
+    if (sheaf__path_kind(path) == SHEAF_PATH_DIR) {
+        st = is_step_folder(&yes, path);
+        if (st == NULL && !yes)
+            st = is_save(&yes, path);
+        if (st == NULL && !yes)
+            st = is_parent(&yes, path);
+    } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE && rank_of(last_part(path)) >= 0) {
+        st = sheaf__path_parent(&dir, path);
+        if (st == NULL)
+            st = is_step_folder(&yes, dir);
+        free(dir);
+    }
+    const bool sure = st == NULL && yes;
+    sheaf_status_free(st);
+    return sure;
 }
 
 /* ---- folders and parts into the set ---- */
@@ -238,32 +276,29 @@ void sheaf__sat_set_release(sheaf__sat_set *set)
 }
 
 /* Two numbers of the config, for telling parts apart; what is wrong with it is told when it is read. */
-static void read_numbers(sheaf__sat_folder *f)
+static sheaf_status *read_numbers(sheaf__sat_folder *f)
 {
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_load(&object, f->config);
-    if (st != NULL) {
-        sheaf_status_free(st);
-        return;
-    }
+    if (st != NULL)
+        return only_memory(st);
     const json_t *vocab = json_object_get(object, "vocab_size"), *ways = json_object_get(object, "model_parallel_size");
     if (json_is_integer(vocab) && json_integer_value(vocab) > 0)
         f->vocab = json_integer_value(vocab);
     if (json_is_integer(ways) && json_integer_value(ways) > 0 && json_integer_value(ways) <= SHEAF_SAT_MOST_RANKS)
         f->ways = json_integer_value(ways);
     json_decref(object);
+    return NULL;
 }
 
 /* The folder SAVE/tag; tag NULL: parts lie in SAVE itself. */
 static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char *tag)
 {
-    char *full = realpath(save, NULL), *latest = read_latest(save);
+    char *full = realpath(save, NULL);
+    bool config = false;
     *f = (sheaf__sat_folder){ .save = strdup(save), .name = strdup(last_part(full != NULL ? full : save)),
-                              .tag = strdup(tag != NULL ? tag : ""), .step = -1, .latest = -1 };
+                              .tag = strdup(tag != NULL ? tag : ""), .step = -1 };
     free(full);
-    if (latest != NULL && step_of(latest) >= 0)
-        f->latest = step_of(latest);
-    free(latest);
     if (f->save == NULL || f->name == NULL || f->tag == NULL)
         return no_memory(save);
     if (step_of(f->tag) >= 0)
@@ -274,10 +309,12 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
         st = sheaf__path_join(&f->dir, save, tag);
     else if ((f->dir = strdup(save)) == NULL)
         st = no_memory(save);
-    if (st == NULL && has_file(save, "model_config.json"))
+    if (st == NULL)
+        st = has_file(&config, save, "model_config.json");
+    if (st == NULL && config)
         st = sheaf__path_join(&f->config, save, "model_config.json");
-    if (st == NULL && f->config != NULL)
-        read_numbers(f);
+    if (st == NULL && config)
+        st = read_numbers(f);
     return st;
 }
 
@@ -340,14 +377,16 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
 /* SAVE with the step to be read, and what is odd about `latest`. */
 static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char *save)
 {
-    char *latest = read_latest(save), *tag = newest_step(save, latest);
-    sheaf_status *st = NULL;
-    if (tag == NULL)
+    char *latest = NULL, *tag = NULL;
+    sheaf_status *st = read_latest(&latest, save);
+    if (st == NULL)
+        st = newest_step(&tag, save, latest);
+    if (st == NULL && tag == NULL)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", save), "parts of a SAT checkpoint"), "none");
-    else if (latest == NULL)
+    else if (st == NULL && latest == NULL)
         st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", save, "", "a file 'latest' that names the step", "",
                                   "no such file; step %s is the greatest there is", tag);
-    else if (strcmp(latest, tag) != 0)
+    else if (st == NULL && strcmp(latest, tag) != 0)
         st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", save, "", "the step that 'latest' names", "",
                                   "latest says '%.100s', of which there are no parts; step %s is the greatest there is", latest, tag);
     if (st == NULL)
@@ -360,8 +399,9 @@ static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char 
 static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *dir, const char *only)
 {
     char *full = realpath(dir, NULL), *save = NULL;
-    sheaf_status *st = full == NULL ? no_memory(dir) : NULL;
-    const bool flat = has_file(dir, "model_config.json") || (full != NULL && step_of(last_part(full)) == -2);
+    bool flat = false;
+    sheaf_status *st = full == NULL ? no_memory(dir) : has_file(&flat, dir, "model_config.json");
+    flat = flat || (full != NULL && step_of(last_part(full)) == -2);
     if (st == NULL && flat)
         st = add_folder(set, c, dir, NULL, only);
     if (st == NULL && !flat) {
@@ -392,13 +432,14 @@ static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const c
             (near != NULL && sheaf__sat_minutes(&stamp, near) > SHEAF_SAT_NEAR_MINUTES))
             continue;
         char *save = NULL, *dir = NULL;
+        bool yes = false;
         st = sheaf__path_join(&save, parent, names[i]);
         if (st == NULL && tag != NULL)
             st = sheaf__path_join(&dir, save, tag);
-        if (st == NULL && tag == NULL && is_save(save))
-            st = add_save(set, c, save);
-        else if (st == NULL && tag != NULL && sheaf__path_kind(dir) == SHEAF_PATH_DIR && holds_parts(dir))
-            st = add_folder(set, c, save, tag, NULL);
+        if (st == NULL)
+            st = tag == NULL ? is_save(&yes, save) : holds_parts(&yes, dir);
+        if (st == NULL && yes)
+            st = tag == NULL ? add_save(set, c, save) : add_folder(set, c, save, tag, NULL);
         free(save);
         free(dir);
     }
@@ -414,7 +455,7 @@ static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
         return NULL;
     const bool plain = strcmp(last_part(f.save), f.name) == 0;
     if (!plain && (full = realpath(f.save, NULL)) == NULL)
-        return NULL;
+        return no_memory(f.save);
     sheaf_status *st = sheaf__path_parent(&parent, plain ? f.save : full);
     if (st == NULL)
         st = add_siblings(set, c, parent, f.name, f.stamp.stem, &f.stamp, f.tag);
@@ -423,7 +464,7 @@ static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
     return st;
 }
 
-/* A part of this rank in SAVE/tag? */
+/* A part of this rank in SAVE/tag? For a hint, which does without when memory is short. */
 static bool has_part(const char *save, const char *tag, int rank)
 {
     char *path = NULL;
@@ -479,6 +520,7 @@ sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, const sheaf__sat_set *set, 
 static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char *path, bool one_file)
 {
     char *dir = NULL;
+    bool parts = false, save = false;
     sheaf_status *st = NULL;
     switch (sheaf__path_kind(path)) {
     case SHEAF_PATH_FILE:
@@ -487,12 +529,13 @@ static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char 
             st = add_step_folder(set, c, dir, one_file ? last_part(path) : NULL);
         break;
     case SHEAF_PATH_DIR:
-        if (holds_parts(path))
-            st = add_step_folder(set, c, path, NULL);
-        else if (is_save(path))
-            st = add_save(set, c, path);
-        else
-            st = add_siblings(set, c, path, NULL, 0, NULL, NULL);
+        st = holds_parts(&parts, path);
+        if (st == NULL && !parts)
+            st = is_save(&save, path);
+        if (st == NULL)
+            st = parts  ? add_step_folder(set, c, path, NULL)
+                 : save ? add_save(set, c, path)
+                        : add_siblings(set, c, path, NULL, 0, NULL, NULL);
         break;
     default:
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or part of a SAT checkpoint");

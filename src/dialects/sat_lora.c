@@ -76,7 +76,7 @@ static sheaf_status *describe(const sheaf_sat_lora *lora, sheaf_sat_lora_linear 
     l->out = w->told.shape[0];
     l->in = w->told.shape[1];
     const int64_t along = l->axis == 0 ? l->out / l->parts : l->in;
-    if (l->out % l->parts != 0 || along % lora->ways != 0 || l->out < 1 || l->in < 1)
+    if (l->out % l->parts != 0 || along % lora->ways != 0 || l->out < 1 || l->in < 1 || l->out > INT32_MAX || l->in > INT32_MAX)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s.weight'", l->name), "rows in %d parts, cut in %d", l->parts, lora->ways),
                            "[%" PRId64 ", %" PRId64 "]", l->out, l->in);
     sheaf_status *st = NULL;

@@ -35,7 +35,6 @@ typedef struct sheaf__sat_folder {
     char *tag;    /* STEP as it is spelled, "" = none */
     sheaf__sat_stamp stamp;
     int64_t step;   /* -1 = "release" or none */
-    int64_t latest; /* what `latest` says; -1 = nothing usable */
     int64_t vocab, ways; /* what the config says; 0 = nothing usable */
 } sheaf__sat_folder;
 

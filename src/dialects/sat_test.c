@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "dialects/sat_parts.h"
+#include "tests/faults/denied_memory.h"
 
 /* ---- recorded ---- */
 
@@ -238,6 +239,12 @@ static void test_read__tells_runs_side_by_side_apart(void **state)
     c = sat_read_at(at("runs/ft-01-02-12-37"));
     assert_true(sheaf__catalog_defects(c) == 2 && c->count == 0);
     sheaf__catalog_free(c);
+    clear(); /* by name */
+    scatter(&x, 2, 30, "runs/ft-01-02-12-36", 2, "runs/ft-01-02-12-37");
+    scatter(&x, 2, 30, "runs/gt-01-02-12-36", 1, "runs/gt-01-02-12-37");
+    scatter(&x, 2, 30, "runs/fft-01-02-12-35", 1, NULL);
+    equals(at("runs/ft-01-02-12-36"), &x.source);
+    equals(at("runs/gt-01-02-12-36"), &x.source);
     clear(); /* by shape, and by step */
     scatter(&x, 2, 30, "runs/ft-01-02-12-36", 2, "runs/ft-01-02-12-37");
     scatter(&wide, 2, 30, "runs/ft-01-02-12-35", 1, NULL);
@@ -304,6 +311,13 @@ static void test_read__joins_what_drifted_when_there_is_no_choice(void **state)
     assert_non_null(finding(c, "replica"));
     sheaf__catalog_free(c);
     equals(at("runs/ft-01-02-12-37"), &m[0].source); /* rank 0's copies are used */
+    made wide = { .seed = 51, .heads = 3, .vit_heads = 3, .vit_ffn = 6, .vocab = 999, .ffn = 15 };
+    made_init(&wide);
+    scatter(&wide, 3, 30, "runs/ft-01-02-12-35", 1, NULL); /* no part 0 of this model */
+    c = sat_read_at(at("runs/ft-01-02-12-36"));
+    want_defects(c, 0);
+    sheaf__catalog_free(c);
+    made_release(&wide);
     for (int i = 0; i < 3; i++)
         made_release(&m[i]);
 }
@@ -558,6 +572,8 @@ static void test_latest__is_followed_and_doubted(void **state)
     save_it(&new);
     made_write(&old, at("old"), 4, 9);
     CHECK_OK(sheaf__rename(at("old/9"), at("save/9"), NULL));
+    made_write(&old, at("old"), 4, 20);
+    CHECK_OK(sheaf__rename(at("old/20"), at("save/20"), NULL));
     equals(at("save"), &new.source);
     put(at("save/latest"), "9\n");
     equals(at("save"), &old.source);
@@ -571,7 +587,7 @@ static void test_latest__is_followed_and_doubted(void **state)
     c = sat_read_at(at("save"));
     assert_true(c->step == 30 && strstr(finding(c, "inferred")->found, "step 30 is the greatest") != NULL);
     sheaf__catalog_free(c);
-    equals(at("save"), &new.source); /* 30 is after 9 */
+    equals(at("save"), &new.source); /* 30 is after 9 and 20 */
     CHECK_OK(sheaf__rename(at("save/30"), at("save/release"), NULL));
     put(at("save/latest"), "release");
     equals(at("save"), &new.source);
@@ -667,6 +683,51 @@ static void test_read__keeps_or_refuses_tensors_it_does_not_know(void **state)
     made_release(&m);
 }
 
+/* What a reading comes to, in one number. */
+static int64_t outcome(const sheaf_catalog *c)
+{
+    int64_t pieces = 0;
+    for (int64_t i = 0; i < c->count; i++)
+        pieces += c->tensor[i].npieces;
+    return pieces * 1000 + c->nfindings * 10 + c->tp;
+}
+
+static void test_read__wants_memory_or_says_so(void **state)
+{
+    made m = { .agent = true, .layers = 1, .vit_layers = 1, .seed = 71 };
+    const sheaf_dialect_hints none = { 0 };
+    if (!DENIED_MEMORY_WORKS)
+        return; /* see denied_memory.h */
+    made_init(&m);
+    clear();
+    scatter(&m, 2, 30, "runs/ft-01-02-12-36", 2, "runs/ft-01-02-12-37");
+    char path[500];
+    snprintf(path, sizeof path, "%s", at("runs/ft-01-02-12-36"));
+    sheaf_catalog *c = sat_read_at(path);
+    const int64_t want = outcome(c);
+    sheaf__catalog_free(c);
+    int refused = 0;
+    for (long n = 1, seen = n; n <= seen; n += 1 + n / 40) {
+        c = NULL;
+        deny_begin(n);
+        sheaf_status *st = sheaf__dialect_sat.read(&c, path, &none);
+        const bool memory = st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY;
+        const int64_t got = st == NULL ? outcome(c) : 0;
+        seen = atomic_load(&deny_seen);
+        const bool well = st == NULL ? got == want : memory && c == NULL;
+        refused += st != NULL;
+        if (!well && st != NULL)
+            sheaf_status_print(st, stderr);
+        sheaf_status_free(st);
+        sheaf__catalog_free(c);
+        deny_end();
+        if (!well || atomic_load(&deny_live) != 0)
+            fail_msg("allocation %ld denied: %d instead of %d, %ld blocks left", n, (int)got, (int)want, atomic_load(&deny_live));
+    }
+    assert_true(refused > 50);
+    made_release(&m);
+}
+
 static void test_is__leaves_others_alone(void **state)
 {
     clear();
@@ -706,6 +767,7 @@ int main(void)
         cmocka_unit_test(test_latest__is_followed_and_doubted),
         cmocka_unit_test(test_read__looks_at_what_the_writer_says),
         cmocka_unit_test(test_read__keeps_or_refuses_tensors_it_does_not_know),
+        cmocka_unit_test(test_read__wants_memory_or_says_so),
         cmocka_unit_test(test_is__leaves_others_alone),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -251,6 +251,46 @@ static void test_write__leaves_nothing_when_it_fails(void **state)
     made_release(&m);
 }
 
+/* Each call of the file layer fails once: the folder is what it was, or whole. */
+static void test_write__is_all_or_nothing(void **state)
+{
+    made old = { .seed = 10, .layers = 1, .vit_layers = 1 }, new = { .seed = 11, .layers = 1, .vit_layers = 1 };
+    made_init(&old);
+    made_init(&new);
+    made_write(&old, at("faulty"), 2, 5);
+    const int64_t before = entries(scratch.dir);
+    for (int64_t n = 1, seen = n; n <= seen; n += 1 + n / 8) {
+        sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = n % 2 ? SHEAF_FAULT_FAIL : SHEAF_FAULT_ENOSPC, .n = n };
+        sheaf_status *st = sheaf_sat_write(at("faulty"), &new.source,
+                                           &(sheaf_sat_write_options){ .config = new.json, .ways = 2, .step = 6, .replace = true, .faults = &faults });
+        seen = faults.seen;
+        sheaf_catalog *c = sat_read_at(at("faulty"));
+        const int64_t step = c->step;
+        sheaf__catalog_free(c);
+        if (step != 5 && step != 6)
+            fail_msg("call %d: step %d", (int)n, (int)step);
+        equals(at("faulty"), step == 5 ? &old.source : &new.source);
+        if (step == 6) /* it was committed: the last calls, or none failed */
+            made_write(&old, at("faulty"), 2, 5);
+        else
+            assert_non_null(st);
+        sheaf_status_free(st);
+        if (entries(scratch.dir) != before) { /* what cannot be removed is known by its name */
+            char **names = NULL;
+            int64_t count = 0;
+            CHECK_OK(sheaf__list_dir(&names, &count, scratch.dir));
+            for (int64_t i = 0; i < count; i++)
+                if (strcmp(names[i], "faulty") != 0 && strncmp(names[i], "faulty", 6) == 0) {
+                    assert_true(sheaf__path_is_partial(names[i]));
+                    CHECK_OK(sheaf__remove_tree(at(names[i]), NULL));
+                }
+            sheaf__names_free(names, count);
+        }
+    }
+    made_release(&old);
+    made_release(&new);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +301,7 @@ int main(void)
         cmocka_unit_test(test_write__says_which_sizes_are_possible),
         cmocka_unit_test(test_write__refuses_what_is_not_the_model),
         cmocka_unit_test(test_write__leaves_nothing_when_it_fails),
+        cmocka_unit_test(test_write__is_all_or_nothing),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
