@@ -11,6 +11,12 @@
 #include "base/text.h"
 #include "dialects/deepspeed_private.h"
 
+enum {
+    MAX_ENTRIES = 65536,    /* of one list or dict */
+    MAX_STEPS = 10000000,   /* entries of a file's first levels */
+    MAX_CLAIM = 64,         /* times as many ranks as there are files are believed */
+};
+
 /* ---- names of files ---- */
 
 /* Digits at *at as a number below DS_MAX_RANKS. */
@@ -265,6 +271,34 @@ static sheaf_status *check_stem(ds_reading *r, const ds_file *f)
                                 "give the parts back the names they were saved under", "it was saved as %s", name);
 }
 
+/* Does a list or dict in the first levels hold more entries than any model needs? Bounds what the readers walk. */
+static bool crowded(const sheaf_pickle *value, int depth, int64_t *steps)
+{
+    const int64_t n = sheaf__pickle_count(value);
+    if (n > MAX_ENTRIES || (*steps -= n) < 0)
+        return true;
+    for (int64_t i = 0; i < n && depth > 0; i++)
+        if (crowded(sheaf__pickle_is(value, SHEAF_PICKLE_DICT) ? sheaf__pickle_value(value, i) : sheaf__pickle_item(value, i), depth - 1, steps))
+            return true;
+    return false;
+}
+
+static sheaf_status *open_one(ds_reading *r, ds_file *f)
+{
+    int64_t steps = MAX_STEPS;
+    sheaf_status *st = sheaf__torch_open(&f->torch, f->path);
+    if (st == NULL)
+        sheaf__torch_close_file(f->torch);
+    if (st == NULL && !crowded(f->torch->doc->root, 4, &steps))
+        return check_stem(r, f);
+    if (st == NULL) {
+        sheaf__torch_close(f->torch);
+        f->torch = NULL;
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", f->path), "at most %d tensors", MAX_ENTRIES);
+    }
+    return sheaf__catalog_defect(r->catalog, f->path, st);
+}
+
 static sheaf_status *open_files(ds_reading *r)
 {
     sheaf_status *st = NULL;
@@ -275,13 +309,7 @@ static sheaf_status *open_files(ds_reading *r)
                                      "a file of experts (mixture of experts)", "");
             continue;
         }
-        st = sheaf__torch_open(&f->torch, f->path);
-        if (st == NULL)
-            st = check_stem(r, f);
-        else
-            st = sheaf__catalog_defect(r->catalog, f->path, st);
-        if (f->torch != NULL)
-            sheaf__torch_close_file(f->torch);
+        st = open_one(r, f);
     }
     return st;
 }
@@ -378,9 +406,12 @@ static sheaf_status *check_sizes(ds_reading *r)
     }
     if (st != NULL)
         return st;
-    r->tp = tp > 0 && tp < DS_MAX_RANKS ? (int)tp : most_mp + 1;
-    r->dp = dp > 0 && dp < DS_MAX_RANKS ? (int)dp : most_dp >= 0 ? most_dp + 1 : 0;
-    if (most_mp >= r->tp && !layers) {
+    r->tp = tp > 0 && tp <= MAX_CLAIM * (int64_t)(most_mp + 1) ? (int)tp : most_mp + 1;
+    r->dp = dp > 0 && dp <= MAX_CLAIM * (int64_t)(most_dp < 0 ? 1 : most_dp + 1) ? (int)dp : most_dp >= 0 ? most_dp + 1 : 0;
+    if (tp > r->tp || dp > r->dp)
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "sizes that the number of files makes believable", "",
+                                  "%" PRId64 " model-parallel and %" PRId64 " data-parallel parts are stated", tp, dp);
+    if (st == NULL && most_mp >= r->tp && !layers) {
         st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
                                   "mp_rank_%02d in a save of %d model-parallel parts", most_mp, r->tp);
         r->tp = most_mp + 1;

@@ -1,4 +1,4 @@
-/* deepspeed_test.c */
+/* deepspeed_test.c - recorded folders give what they should; made ones, divided in every way, too; what is wrong is named. */
 #include "dialects/made_test.h"
 
 #include "dialects/deepspeed.h"
@@ -56,10 +56,328 @@ static void test_golden__every_folder_gives_its_expected_tensors(void **state)
     assert_true(found >= 5);
 }
 
+/* ---- made folders ---- */
+
+typedef struct how {
+    int tp, dp, stage;    /* stage 0: no masters */
+    enum { STATE_NOTHING, STATE_PATTERNS } state;
+    bool bf16;            /* `module` is rounded */
+    bool lean;            /* padding is left out of the last part */
+    int64_t step, tag;
+} how;
+
+/* Escaped for a regular expression, whole. */
+static void exactly(char out[256], const char *name)
+{
+    size_t n = 0;
+    out[n++] = '^';
+    for (; *name != '\0'; name++) {
+        if (*name == '.')
+            out[n++] = '\\';
+        out[n++] = *name;
+    }
+    out[n++] = '$';
+    out[n] = '\0';
+}
+
+static void put_info(made_file *f, const made_model *m)
+{
+    sheaf_pickle *info = made_set(f, f->root, "universal_checkpoint_info", SHEAF_PICKLE_DICT);
+    sheaf__pickle_set(f->doc, info, "universal_checkpoint_version", sheaf__pickle_make_float(f->doc, 0.4));
+    made_set_int(f, info, "original_vocab_size", m->vocab);
+    sheaf_pickle *row = made_set(f, info, "parameter_with_row_parallelism_patterns", SHEAF_PICKLE_LIST);
+    sheaf_pickle *vocabulary = made_set(f, info, "vocabulary_parameter_patterns", SHEAF_PICKLE_LIST);
+    sheaf__pickle_append(f->doc, vocabulary, sheaf__pickle_make_string(f->doc, "^lm_head\\.weight$"));
+    sheaf_pickle *copies = made_set(f, info, "tp_replicated_parameter_patterns", SHEAF_PICKLE_LIST);
+    for (int i = 0; i < m->count; i++) {
+        char pattern[256];
+        exactly(pattern, m->tensor[i].name);
+        if (m->tensor[i].axis != 0)
+            sheaf__pickle_append(f->doc, m->tensor[i].axis < 0 ? copies : row, sheaf__pickle_make_string(f->doc, pattern));
+    }
+}
+
+static bool in_group(const made_tensor *t, int group) { return (t->ndim == 1) == (group == 1); }
+
+static void put_model(const char *path, const made_model *m, const how *h, int mp, bool empty)
+{
+    made_file *f = made_begin();
+    sheaf_pickle *module = made_set(f, f->root, "module", SHEAF_PICKLE_DICT);
+    made_set(f, f->root, "buffer_names", SHEAF_PICKLE_LIST);
+    sheaf_pickle *groups = h->stage > 0 ? made_set(f, f->root, "param_shapes", SHEAF_PICKLE_LIST) : NULL;
+    for (int g = 0; g < 2 && groups != NULL; g++)
+        sheaf__pickle_append(f->doc, groups, sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT));
+    for (int i = 0; i < m->count; i++) {
+        const made_tensor *t = &m->tensor[i];
+        int64_t begin[2], size[2], none = 0;
+        made_box(t, mp, h->tp, begin, size);
+        float *data = made_slice(t, begin, size, 0);
+        void *stored = h->bf16 ? made_bf16(data, size[0] * size[1]) : data;
+        sheaf__pickle_set(f->doc, module, t->name, made_put(f, h->bf16 ? SHEAF_BF16 : SHEAF_F32, empty ? 1 : t->ndim, empty ? &none : size, stored));
+        if (groups != NULL)
+            sheaf__pickle_set(f->doc, (sheaf_pickle *)sheaf__pickle_item(groups, !in_group(t, 0)), t->name, made_shape(f, t->ndim, size));
+    }
+    made_set_int(f, f->root, "global_steps", h->step);
+    made_set_int(f, f->root, "dp_world_size", h->dp);
+    made_set_int(f, f->root, "mp_world_size", h->tp);
+    if (h->state == STATE_PATTERNS)
+        put_info(f, m);
+    made_write(f, path);
+}
+
+/* The flat values of part d: of stages 1 and 2 a piece of all parameters end to end, of stage 3 a piece of each. */
+static float *flat_of(int64_t *count, const made_model *m, const how *h, int mp, int d, int group, unsigned seed)
+{
+    int64_t total = 0, n = 0, room = 0;
+    float *all = NULL;
+    for (int i = 0; i < m->count; i++) {
+        const made_tensor *t = &m->tensor[i];
+        int64_t begin[2], size[2];
+        if (!in_group(t, group))
+            continue;
+        made_box(t, mp, h->tp, begin, size);
+        float *one = made_slice(t, begin, size, seed);
+        const int64_t elements = size[0] * size[1], each = (elements + h->dp - 1) / h->dp;
+        room += elements + 2 * h->dp + each * h->dp;
+        all = realloc(all, (size_t)room * sizeof *all);
+        assert_non_null(all);
+        for (int64_t k = 0; k < (h->stage == 3 ? each : elements); k++) {
+            const int64_t from = h->stage == 3 ? d * each + k : k;
+            all[n++] = from < elements ? one[from] : 7777.0f; /* padding holds anything */
+        }
+        total += elements;
+        free(one);
+    }
+    if (h->stage < 3) {
+        const int64_t part = (total + 2 * h->dp - 1) / (2 * h->dp) * 2, end = (d + 1) * part;
+        for (; n < end; n++)
+            all[n] = 7777.0f;
+        *count = h->lean && end > total ? (total > d * part ? total - d * part : 0) : part;
+        memmove(all, all + d * part, (size_t)*count * sizeof *all);
+    } else
+        *count = n;
+    return all;
+}
+
+static void put_optimizer(const char *path, const made_model *m, const how *h, int mp, int d)
+{
+    made_file *f = made_begin();
+    sheaf_pickle *state = made_set(f, f->root, "optimizer_state_dict", SHEAF_PICKLE_DICT);
+    sheaf_pickle *flats = made_set(f, state, h->stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups", SHEAF_PICKLE_LIST);
+    sheaf_pickle *moments = made_set(f, state, h->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state", SHEAF_PICKLE_DICT);
+    moments = made_set(f, moments, "state", SHEAF_PICKLE_LIST);
+    for (int g = 0; g < 2; g++) {
+        static const char *const keys[3] = { NULL, "exp_avg", "exp_avg_sq" };
+        sheaf_pickle *one = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
+        sheaf__pickle_append(f->doc, moments, one);
+        sheaf__pickle_set(f->doc, one, "step", sheaf__pickle_make_float(f->doc, (double)h->step));
+        for (unsigned kind = 0; kind < 3; kind++) {
+            int64_t n;
+            float *data = flat_of(&n, m, h, mp, d, g, kind);
+            sheaf_pickle *t = made_put(f, SHEAF_F32, 1, &n, data);
+            if (kind == 0)
+                sheaf__pickle_append(f->doc, flats, t);
+            else
+                sheaf__pickle_set(f->doc, one, keys[kind], t);
+        }
+    }
+    made_write(f, path);
+}
+
+/* A folder of scratch with `latest` and the tag's files. */
+static const char *made_folder(const made_model *m, const how *h)
+{
+    static int number;
+    static char dir[400];
+    char path[700], tag[64];
+    snprintf(dir, sizeof dir, "%s/ds%d", scratch.dir, number++);
+    snprintf(tag, sizeof tag, "global_step%" PRId64, h->tag >= 0 ? h->tag : h->step);
+    snprintf(path, sizeof path, "%s/%s", dir, tag);
+    CHECK_OK(sheaf__make_dirs(path, NULL));
+    snprintf(path, sizeof path, "%s/latest", dir);
+    put(path, tag);
+    for (int mp = 0; mp < h->tp; mp++) {
+        if (h->stage < 3) {
+            snprintf(path, sizeof path, "%s/%s/mp_rank_%02d_model_states.pt", dir, tag, mp);
+            put_model(path, m, h, mp, false);
+        }
+        for (int d = 0; d < h->dp && h->stage > 0; d++) {
+            snprintf(path, sizeof path, "%s/%s/zero_pp_rank_%d_mp_rank_%02d_model_states.pt", dir, tag, d, mp);
+            if (h->stage == 3)
+                put_model(path, m, h, mp, true);
+            snprintf(path, sizeof path, "%s/%s/%szero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dir, tag, h->bf16 ? "bf16_" : "", d, mp);
+            put_optimizer(path, m, h, mp, d);
+        }
+    }
+    return dir;
+}
+
+/* Odd sizes: nothing divides evenly, and a rank may have no key/value head. */
+static made_model *odd_model(void) { return made_llama(37, 12, 23, 2, 6, 3, 4, false); }
+
+static void test_made__every_way_to_divide_gives_the_model_back(void **state)
+{
+    made_model *m = odd_model();
+    for (int stage = 0; stage <= 3; stage++)
+        for (int tp = 1; tp <= 4; tp++)
+            for (int dp = 1; dp <= (stage == 0 || tp == 3 ? 1 : 5); dp += dp == 1 && tp < 4 ? 1 : 3)
+                for (int stated = 0; stated < 2; stated++) {
+                    const how h = { tp, dp, stage, stated ? STATE_PATTERNS : STATE_NOTHING, stage > 0 && stated, (tp + dp) % 2, 17, -1 };
+                    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, made_folder(m, &h), NULL);
+                    CHECK_SOUND(c);
+                    CHECK_OK(sheaf__catalog_compare(c));
+                    if (c->tp != tp || c->dp != dp || c->step != 17 || c->vocab != 37 || finding(c, SHEAF_WARNING, "replica", "") != NULL)
+                        fail_msg("stage %d tp %d dp %d: facts", stage, tp, dp);
+                    assert_int_equal(c->count, m->count * (stage == 0 ? 1 : 3));
+                    check_made(c, m, "", 0);
+                    if (stage > 0) {
+                        check_made(c, m, "exp_avg.", 1);
+                        check_made(c, m, "exp_avg_sq.", 2);
+                    }
+                    if (!stated && tp > 1)
+                        CHECK_FINDING(c, SHEAF_NOTE, "inferred", "universal_checkpoint_info is absent");
+                    sheaf__catalog_free(c);
+                }
+    made_free(m);
+}
+
+static void test_made__the_tag_a_file_and_the_folder_above_are_the_same(void **state)
+{
+    made_model *m = odd_model();
+    const how h = { 2, 2, 1, STATE_PATTERNS, false, false, 9, -1 };
+    char path[600];
+    const char *dir = made_folder(m, &h);
+    static const char *const inside[] = { "", "/global_step9", "/global_step9/mp_rank_01_model_states.pt" };
+    for (size_t i = 0; i < ARRAY_LEN(inside); i++) {
+        snprintf(path, sizeof path, "%s%s", dir, inside[i]);
+        assert_ptr_equal(sheaf__dialect_of(path), &sheaf__dialect_deepspeed);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, path, NULL);
+        CHECK_SOUND(c);
+        check_made(c, m, "", 0);
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
+/* ---- harm ---- */
+
+/* What is done to a made folder, and what must be told. `%s` is the tag's folder. */
+static void test_harm__is_named(void **state)
+{
+    made_model *m = odd_model();
+    const how zero1 = { 2, 3, 1, STATE_PATTERNS, true, false, 9, -1 }, zero3 = { 1, 3, 3, STATE_NOTHING, false, false, 9, -1 };
+    const how plain = { 3, 1, 0, STATE_PATTERNS, false, false, 9, -1 };
+    enum harm { REMOVE, CUT, SWAP };
+    const struct { const char *what; const how *how; enum harm harm; const char *a, *b, *code, *part; } cases[] = {
+        { "no model file", &zero1, REMOVE, "mp_rank_01_model_states.pt", NULL, "missing", "mp_rank_01_model_states.pt" },
+        { "no model file of three", &plain, REMOVE, "mp_rank_02_model_states.pt", NULL, "missing", "mp_rank_02_model_states.pt" },
+        { "its rows are missing", &plain, REMOVE, "mp_rank_02_model_states.pt", NULL, "missing", "rows 25..36 of 37" },
+        { "a data-parallel part", &zero1, REMOVE, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "missing",
+          "zero_pp_rank_1_mp_rank_00_optim_states.pt" },
+        { "the last part", &zero1, REMOVE, "bf16_zero_pp_rank_2_mp_rank_01_optim_states.pt", NULL, "missing", "to 'model.norm.weight'" },
+        { "which tensors it held", &zero1, REMOVE, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", NULL, "missing", "model.embed_tokens.weight" },
+        { "a part of ZeRO 3", &zero3, REMOVE, "zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "missing", "21 tensors" },
+        { "a part cut short", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "damaged", "zero_pp_rank_1_mp_rank_00_optim" },
+        { "and what it held", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "missing", "a damaged file" },
+        { "a model file cut short", &plain, CUT, "mp_rank_01_model_states.pt", NULL, "damaged", "mp_rank_01_model_states.pt" },
+        { "masters of two ranks", &zero1, SWAP, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", "bf16_zero_pp_rank_1_mp_rank_01_optim_states.pt",
+          "conflict", "of another step or rank" },
+        { "masters of two parts", &zero1, SWAP, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
+          "conflict", "of another step or rank" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char a[700], b[700];
+        const char *dir = made_folder(m, cases[i].how);
+        snprintf(a, sizeof a, "%s/global_step9/%s", dir, cases[i].a);
+        snprintf(b, sizeof b, "%s/global_step9/%s", dir, cases[i].b == NULL ? "" : cases[i].b);
+        if (cases[i].harm == REMOVE)
+            assert_int_equal(unlink(a), 0);
+        else if (cases[i].harm == CUT)
+            cut_file(a, 0.7);
+        else
+            swap_files(a, b);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        if (finding(c, SHEAF_DEFECT, cases[i].code, cases[i].part) == NULL) {
+            print_findings(c);
+            fail_msg("%s: not told", cases[i].what);
+        }
+        sheaf_source *source = NULL;
+        CHECK_FAILS(sheaf__catalog_source(&source, c, false), SHEAF_E_LAYOUT, "");
+    }
+    made_free(m);
+}
+
+/* Files of an older step under the names of a newer one. */
+static void test_harm__parts_of_another_step_are_stale(void **state)
+{
+    made_model *m = odd_model();
+    const how now = { 2, 2, 1, STATE_PATTERNS, false, false, 9, -1 }, before = { 2, 2, 1, STATE_PATTERNS, false, false, 8, 9 };
+    static const char *const files[] = { "mp_rank_01_model_states.pt", "zero_pp_rank_1_mp_rank_00_optim_states.pt" };
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        char old[700], new[700];
+        snprintf(old, sizeof old, "%s/global_step9/%s", made_folder(m, &before), files[i]);
+        const char *dir = made_folder(m, &now);
+        snprintf(new, sizeof new, "%s/global_step9/%s", dir, files[i]);
+        assert_int_equal(rename(old, new), 0);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_FINDING(c, SHEAF_DEFECT, "stale", files[i]);
+        assert_int_equal(sheaf__catalog_defects(c), 1);
+        sheaf__catalog_free(c);
+    }
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, made_folder(m, &before), NULL); /* all of them */
+    CHECK_FINDING(c, SHEAF_DEFECT, "stale", "step 8");
+    sheaf__catalog_free(c);
+    made_free(m);
+}
+
+static void test_made__without_optimizer_files_the_rounded_weights_are_used(void **state)
+{
+    made_model *m = odd_model();
+    const how h = { 2, 2, 1, STATE_PATTERNS, true, false, 9, -1 };
+    const char *dir = made_folder(m, &h);
+    for (int mp = 0; mp < 2; mp++)
+        for (int d = 0; d < 2; d++) {
+            char path[700];
+            snprintf(path, sizeof path, "%s/global_step9/bf16_zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dir, d, mp);
+            assert_int_equal(unlink(path), 0);
+        }
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_WARNING, "missing", "rounded to the training dtype");
+    assert_int_equal(c->count, m->count);
+    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.dtype, SHEAF_BF16);
+    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.shape[0], 37);
+    sheaf__catalog_free(c);
+    made_free(m);
+}
+
+/* Recorded parts that changed places: their zip folders still have the old names. */
+static void test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under(void **state)
+{
+    if (!golden_is_full())
+        skip();
+    char dir[400], a[700], b[700];
+    snprintf(dir, sizeof dir, "%s/renamed", scratch.dir);
+    copy_tree(dir, golden("llama/deepspeed/tp4_zero0_tiny_llama"));
+    snprintf(a, sizeof a, "%s/global_step3/mp_rank_01_model_states.pt", dir);
+    snprintf(b, sizeof b, "%s/global_step3/mp_rank_02_model_states.pt", dir);
+    swap_files(a, b);
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "saved as mp_rank_01_model_states.pt");
+    CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "saved as mp_rank_02_model_states.pt");
+    sheaf__catalog_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden__every_folder_gives_its_expected_tensors),
+        cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
+        cmocka_unit_test(test_made__the_tag_a_file_and_the_folder_above_are_the_same),
+        cmocka_unit_test(test_made__without_optimizer_files_the_rounded_weights_are_used),
+        cmocka_unit_test(test_harm__is_named),
+        cmocka_unit_test(test_harm__parts_of_another_step_are_stale),
+        cmocka_unit_test(test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

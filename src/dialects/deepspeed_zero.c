@@ -50,7 +50,7 @@ static const sheaf_pickle *group_state(const sheaf_pickle *states, int64_t group
     for (int64_t i = 0, key; i < sheaf__pickle_count(state); i++)
         if (sheaf__pickle_int(&key, sheaf__pickle_key(state, i)) && key == group)
             return sheaf__pickle_value(state, i);
-    return sheaf__pickle_item(states, group); /* older: a list of groups */
+    return sheaf__pickle_item(state != NULL ? state : states, group); /* older: a list of groups */
 }
 
 /* The flat tensor of `kind` (0 masters, 1 exp_avg, 2 exp_avg_sq) of a group; NULL when there is none. */
