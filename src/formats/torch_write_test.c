@@ -219,6 +219,8 @@ static void test_write__any_failing_call_leaves_no_file(void **state)
             assert_int_equal(sheaf__path_kind(at("fault.pt")), SHEAF_PATH_NONE);
         }
     check_file(at("fault.pt"), doc);
+    CHECK_OK(sheaf__remove_tree(at("fault.pt"), NULL));
+    CHECK_FAILS(write_all(doc, &(sheaf_faults){ .op = SHEAF_FAULT_FSYNC, .action = SHEAF_FAULT_FAIL, .n = 1 }), SHEAF_E_IO, "fault.pt");
     sheaf__torch_abandon(NULL);
     sheaf__pickle_free(doc);
 }
