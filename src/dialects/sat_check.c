@@ -87,22 +87,33 @@ void sheaf__sat_encoder(sheaf_encoder *e, const sheaf_catalog *c)
     e->layers = layers > 0 ? layers : e->layers;
 }
 
-/* A tower that is not upstream's is written into the config, so that it says all there is to say. */
-static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e)
+static sheaf_status *set_key(check *k, const char *key, const char *value)
 {
-    char *value = NULL, *text = NULL;
+    char *text = NULL;
+    sheaf_status *st = sheaf_hf_config_set(&text, k->catalog->config, key, value);
+    if (st == NULL) {
+        free(k->catalog->config);
+        k->catalog->config = text;
+    }
+    return st;
+}
+
+/* A tower that is not upstream's is written into the config, so that it says all there is to say. */
+static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
+{
+    char *value = NULL, pixels[32];
+    snprintf(pixels, sizeof pixels, "%" PRId64, e->image);
     if (asprintf(&value, "{\"embed_dim\": %" PRId64 ", \"layers\": %" PRId64 ", \"width\": %" PRId64 ", \"head_width\": %" PRId64
                  ", \"mlp_ratio\": %.17g}", e->embed, e->layers, e->width, e->head_width,
                  ((double)e->ffn + 0.5) / (double)e->width) < 0)
         return no_memory(k);
-    sheaf_status *st = sheaf_hf_config_set(&text, k->catalog->config, "encoder_override", value);
-    if (st == NULL) {
-        free(k->catalog->config);
-        k->catalog->config = text;
+    sheaf_status *st = set_key(k, "encoder_override", value);
+    if (st == NULL && image)
+        st = set_key(k, "cross_image_pix", pixels);
+    if (st == NULL)
         st = sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "inferred", k->path, "", "upstream's tower, of which files say nothing", "",
                                   "by the tensors: %" PRId64 " blocks of width %" PRId64 ", MLP %" PRId64 ", heads of %" PRId64,
                                   e->layers, e->width, e->ffn, e->head_width);
-    }
     free(value);
     return st;
 }
@@ -112,13 +123,14 @@ static sheaf_status *infer_encoder(check *k, sheaf_config *config)
     if (config->family != SHEAF_COGAGENT || json_object_get(k->json, "encoder_override") != NULL)
         return NULL;
     const sheaf_encoder was = config->encoder;
-    if (json_object_get(k->json, "cross_image_pix") == NULL)
+    const bool image = json_object_get(k->json, "cross_image_pix") == NULL;
+    if (image)
         config->encoder.image = 0;
     sheaf__sat_encoder(&config->encoder, k->catalog);
     const sheaf_encoder *e = &config->encoder;
     const bool same = was.layers == e->layers && was.width == e->width && was.ffn == e->ffn && was.embed == e->embed &&
-                      was.head_width == e->head_width;
-    return same || e->width < 1 ? NULL : keep_encoder(k, e);
+                      was.head_width == e->head_width && was.image == e->image;
+    return same || e->width < 1 ? NULL : keep_encoder(k, e, image);
 }
 
 /* ---- tensors against the schema ---- */
@@ -384,7 +396,6 @@ static sheaf_status *check_model(check *k, bool agent)
 static sheaf_status *load_config(check *k, const char *wanted)
 {
     size_t size = 0;
-    char *text = NULL;
     if (k->path == NULL)
         return sheaf__catalog_note(k->catalog, SHEAF_WARNING, "missing", k->catalog->root, "", "model_config.json, which rank 0 writes", "none",
                                    "--config FILE, with the config of this model");
@@ -403,12 +414,7 @@ static sheaf_status *load_config(check *k, const char *wanted)
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
     if (class == NULL || is_agent(wanted) == is_agent(said))
         return NULL;
-    st = sheaf_hf_config_set(&text, k->catalog->config, "model_class", class);
-    if (st == NULL) {
-        free(k->catalog->config);
-        k->catalog->config = text;
-    }
-    return st;
+    return set_key(k, "model_class", class);
 }
 
 sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, const char *config_path, const sheaf_dialect_hints *hints)

@@ -90,28 +90,33 @@ bool sheaf__sat_complete(const sheaf__sat_set *set)
 
 /* ---- parts that agree in everything ---- */
 
-static bool agree(const sheaf__sat_part *a, const sheaf__sat_part *b)
+/* By the names of their folders; parts without a step's folder are of any. */
+static bool same_step(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
 {
-    return a->file != NULL && b->file != NULL && a->names == b->names && a->copies == b->copies;
+    const char *one = set->folder[a->folder].tag, *two = set->folder[b->folder].tag;
+    return *one == '\0' || *two == '\0' || strcmp(one, two) == 0;
+}
+
+static bool agree(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
+{
+    return a->file != NULL && b->file != NULL && same_step(set, a, b) && a->names == b->names && a->copies == b->copies;
 }
 
 typedef struct group {
     int ways;
     bool complete;  /* each rank once */
     bool anchored;  /* a part lies in the folder that was asked for */
-    bool alone;     /* all parts lie there */
 } group;
 
 /* The parts that agree with `first`. */
 static group group_of(const sheaf__sat_set *set, const sheaf__sat_part *first)
 {
     int count[SHEAF_SAT_MOST_RANKS] = { 0 };
-    group g = { .ways = ways_of(set, first), .alone = true };
+    group g = { .ways = ways_of(set, first) };
     for (int i = 0; i < set->nparts; i++)
-        if (agree(&set->part[i], first)) {
+        if (agree(set, &set->part[i], first)) {
             count[set->part[i].rank]++;
             g.anchored |= set->part[i].folder == set->anchor;
-            g.alone = g.alone && set->part[i].folder == set->anchor;
         }
     if (g.ways == 0)
         g.ways = greatest_rank(set, first->folder) + 1;
@@ -124,7 +129,7 @@ static group group_of(const sheaf__sat_set *set, const sheaf__sat_part *first)
 static bool is_first(const sheaf__sat_set *set, int part)
 {
     for (int i = 0; i < part; i++)
-        if (agree(&set->part[i], &set->part[part]))
+        if (agree(set, &set->part[i], &set->part[part]))
             return false;
     return set->part[part].file != NULL;
 }
@@ -132,18 +137,16 @@ static bool is_first(const sheaf__sat_set *set, int part)
 /* The first part of the one group that can be meant; -1: none, -2: several. */
 static int only_group(const sheaf__sat_set *set)
 {
-    int found = -1, alone = -1;
+    int found = -1;
     for (int i = 0; i < set->nparts; i++) {
         if (!is_first(set, i))
             continue;
         const group g = group_of(set, &set->part[i]);
         if (!g.complete || (set->anchor >= 0 && !g.anchored))
             continue;
-        if (set->anchor >= 0 && g.alone)
-            alone = i;
         found = found == -1 ? i : -2;
     }
-    return found == -2 && alone >= 0 ? alone : found;
+    return found;
 }
 
 /* Several complete saves share folders: each with its own. */
@@ -160,7 +163,7 @@ static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
         sheaf_text files = { 0 };
         char *cure = NULL;
         for (int k = 0; k < set->nparts; k++)
-            if (agree(&set->part[k], &set->part[i]))
+            if (agree(set, &set->part[k], &set->part[i]))
                 sheaf__text_add(&files, " %s", set->part[k].path);
         if (files.failed || asprintf(&cure, "sheaf convert%s DST --to sat --tp 1", files.at) < 0)
             st = no_memory(c);
@@ -183,7 +186,7 @@ static int candidates(int *part, const sheaf__sat_set *set, const sheaf__sat_par
     int n = 0;
     for (int i = 0; i < set->nparts; i++) {
         const sheaf__sat_part *p = &set->part[i];
-        if (p->rank != rank || (p->file != NULL && like != NULL && p->names != like->names) ||
+        if (p->rank != rank || (like != NULL && !same_step(set, p, like)) || (p->file != NULL && like != NULL && p->names != like->names) ||
             (not_full && p->folder != set->anchor && is_full(set, p->folder, ways)))
             continue;
         *part = i;
@@ -424,10 +427,15 @@ static sheaf_status *tell_left(const sheaf__sat_set *set, sheaf_catalog *c)
         const sheaf__sat_part *p = &set->part[i];
         if (p->chosen || (p->folder != set->anchor && !set->named))
             continue;
-        bool twice = false;
-        for (int k = 0; k < set->nparts; k++)
+        bool twice = false, stale = false;
+        for (int k = 0; k < set->nparts; k++) {
             twice = twice || (set->part[k].chosen && set->part[k].rank == p->rank);
-        if (p->rank >= set->ways)
+            stale = stale || (set->part[k].chosen && !same_step(set, &set->part[k], p));
+        }
+        if (stale)
+            st = sheaf__catalog_notef(c, SHEAF_WARNING, "stale", p->path, "", "parts of one step", "", "a part of step %s, not used",
+                                      set->folder[p->folder].tag);
+        else if (p->rank >= set->ways)
             st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", p->path, "", "", "", "part %d of a save in %d parts", p->rank,
                                       set->ways);
         else if (twice)
@@ -450,7 +458,7 @@ sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
     if (first >= 0) {
         set->ways = group_of(set, &set->part[first]).ways;
         for (int i = 0; i < set->nparts; i++)
-            set->part[i].chosen = agree(&set->part[i], &set->part[first]);
+            set->part[i].chosen = agree(set, &set->part[i], &set->part[first]);
     } else {
         set->ways = ways_of_folder(set, set->anchor);
         st = choose_each(&doubt, set, c);

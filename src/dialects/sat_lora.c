@@ -11,7 +11,10 @@
 #include "dialects/sat_parts.h"
 #include "ops/kernels.h"
 
-enum { MOST_RANK = 1 << 16 };
+enum {
+    MOST_RANK = 1 << 16,
+    MXCSR_DEFAULT = 0x1f80, /* round to nearest, denormals kept, nothing trapped: as torch computes */
+};
 
 /* ---- what is adapted ---- */
 
@@ -310,6 +313,8 @@ sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lo
     m.d = malloc((size_t)l->in * sizeof *m.d);
     m.w = malloc((size_t)(rows * l->in) * sizeof *m.w);
     m.stored = malloc((size_t)most * sizeof(float));
+    const unsigned mode = _mm_getcsr(); /* compute threads flush denormals */
+    _mm_setcsr(MXCSR_DEFAULT);
     sheaf_status *st = m.a == NULL || m.b == NULL || m.d == NULL || m.w == NULL || m.stored == NULL
                            ? sheaf_fail(SHEAF_E_MEMORY, "merging '%s'", l->name) : load(m.w, &m, weight, row0, rows);
     for (int64_t at = row0; st == NULL && at < row0 + rows;) {
@@ -319,6 +324,7 @@ sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lo
     }
     if (st == NULL)
         m.kernels->convert(dst, weight->told.dtype, m.w, SHEAF_F32, rows * l->in);
+    _mm_setcsr(mode);
     free(m.a);
     free(m.b);
     free(m.d);

@@ -242,7 +242,7 @@ static void test_read__tells_runs_side_by_side_apart(void **state)
     clear(); /* by name */
     scatter(&x, 2, 30, "runs/ft-01-02-12-36", 2, "runs/ft-01-02-12-37");
     scatter(&x, 2, 30, "runs/gt-01-02-12-36", 1, "runs/gt-01-02-12-37");
-    scatter(&x, 2, 30, "runs/fft-01-02-12-35", 1, NULL);
+    scatter(&x, 2, 30, "runs/ft-x-01-02-12-35", 1, NULL);
     equals(at("runs/ft-01-02-12-36"), &x.source);
     equals(at("runs/gt-01-02-12-36"), &x.source);
     clear(); /* by shape, and by step */
@@ -278,6 +278,17 @@ static void test_read__refuses_where_the_evidence_cannot_tell(void **state)
     f = defect(c, "foreign");
     assert_true(f != NULL && strstr(f->path, "12-37/30/mp_rank_00") != NULL && strstr(f->found, "of another run") != NULL);
     assert_non_null(strstr(finding(c, "missing")->found, "no mp_rank_00_model_states.pt"));
+    sheaf__catalog_free(c);
+    clear(); /* parts of two steps, even where they are named */
+    scatter(&x, 2, 30, "runs/ft-01-02-12-36", 2, NULL);
+    scatter(&x, 2, 20, "runs/ft-01-02-12-37", 1, NULL);
+    c = sat_read_at(at("runs"));
+    assert_true(sheaf__catalog_defects(c) == 2 && c->count == 0);
+    sheaf__catalog_free(c);
+    const char *also[] = { at("runs/ft-01-02-12-37"), NULL };
+    c = sat_read_with(at("runs/ft-01-02-12-36"), &(sheaf_dialect_hints){ .also = also });
+    assert_non_null(strstr(defect(c, "missing")->found, "no mp_rank_00_model_states.pt"));
+    assert_non_null(strstr(finding(c, "stale")->found, "a part of step 20, not used"));
     sheaf__catalog_free(c);
     clear(); /* two saves of two names */
     scatter(&x, 2, 30, "runs/one-01-02-12-36", 3, NULL);
@@ -564,9 +575,34 @@ static void test_config__contradictions_are_found(void **state)
     made_release(&m);
 }
 
+/* The sizes of the tower are upstream's code's business: files need not state them. */
+static void test_tower__is_described_by_its_tensors(void **state)
+{
+    made m = { .agent = true, .seed = 72 };
+    made_init(&m);
+    save_it(&m);
+    set_config("save", NULL, "encoder_override", NULL);
+    sheaf_catalog *c = sat_read_at(at("save"));
+    want_defects(c, 0);
+    assert_non_null(strstr(finding(c, "inferred")->found, "2 blocks of width 8, MLP 10, heads of 4"));
+    sheaf_config config;
+    CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
+    assert_memory_equal(&config.encoder, &m.config.encoder, sizeof config.encoder);
+    sheaf_config_release(&config);
+    sheaf__catalog_free(c);
+    equals(at("save"), &m.source);
+    set_config("save", NULL, "cross_image_pix", NULL); /* the positions tell */
+    c = sat_read_at(at("save"));
+    want_defects(c, 0);
+    assert_non_null(strstr(c->config, "\"cross_image_pix\": 28"));
+    sheaf__catalog_free(c);
+    made_release(&m);
+}
+
 static void test_latest__is_followed_and_doubted(void **state)
 {
     made old = { .seed = 67 }, new = { .seed = 68 };
+    sheaf_catalog *c;
     made_init(&old);
     made_init(&new);
     save_it(&new);
@@ -577,9 +613,13 @@ static void test_latest__is_followed_and_doubted(void **state)
     equals(at("save"), &new.source);
     put(at("save/latest"), "9\n");
     equals(at("save"), &old.source);
+    put(at("save/latest"), " 20 ");
+    c = sat_read_at(at("save"));
+    assert_int_equal(c->step, 20);
+    sheaf__catalog_free(c);
     equals(at("save/30"), &new.source);
     put(at("save/latest"), "40");
-    sheaf_catalog *c = sat_read_at(at("save"));
+    c = sat_read_at(at("save"));
     want_defects(c, 1);
     assert_true(c->step == 30 && strstr(finding(c, "missing")->found, "latest says '40', of which there are no parts") != NULL);
     sheaf__catalog_free(c);
@@ -599,8 +639,8 @@ static void test_latest__is_followed_and_doubted(void **state)
     made_release(&new);
 }
 
-/* A part again with more in it: a tensor of an unknown name, or what DeepSpeed's writer adds. */
-static void rewrite(const char *path, const char *stranger, int64_t iteration, int64_t ways)
+/* A part again, without a tensor, with one of an unknown name, or with what DeepSpeed's writer adds. */
+static void rewrite_without(const char *path, const char *drop, const char *stranger, int64_t iteration, int64_t ways)
 {
     sheaf_torch *file = NULL;
     sheaf_pickle_doc *doc = NULL;
@@ -609,10 +649,14 @@ static void rewrite(const char *path, const char *stranger, int64_t iteration, i
     CHECK_OK(sheaf__pickle_new(&doc));
     const sheaf_pickle *was = sheaf__pickle_get(file->doc->root, "module");
     sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT), *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
-    const int64_t n = sheaf__pickle_count(was);
-    for (int64_t i = 0; i < n; i++) {
+    int64_t n = 0, *kept = calloc((size_t)sheaf__pickle_count(was), sizeof *kept);
+    for (int64_t i = 0; i < sheaf__pickle_count(was); i++) {
+        const char *name = sheaf__pickle_text(sheaf__pickle_key(was, i));
         const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, i));
-        sheaf__pickle_set(doc, module, sheaf__pickle_text(sheaf__pickle_key(was, i)), sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, t->shape));
+        if (drop != NULL && strcmp(drop, name) == 0)
+            continue;
+        sheaf__pickle_set(doc, module, name, sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, t->shape));
+        kept[n++] = i;
     }
     if (stranger != NULL)
         sheaf__pickle_set(doc, module, stranger, sheaf__pickle_make_tensor(doc, SHEAF_F32, 1, (int64_t[]){ 2 }));
@@ -625,7 +669,7 @@ static void rewrite(const char *path, const char *stranger, int64_t iteration, i
     CHECK_OK(sheaf__pickle_made(doc, root));
     CHECK_OK(sheaf__torch_begin(&writer, at("rewritten"), doc, NULL));
     for (int64_t i = 0; i < n + (stranger != NULL); i++) {
-        const sheaf_pickle_tensor *t = i == n ? NULL : sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, i));
+        const sheaf_pickle_tensor *t = i == n ? NULL : sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, kept[i]));
         size_t bytes = i == n ? 8 : sheaf_dtype_bytes(t->dtype);
         for (int d = 0; t != NULL && d < t->ndim; d++)
             bytes *= (size_t)t->shape[d];
@@ -639,6 +683,12 @@ static void rewrite(const char *path, const char *stranger, int64_t iteration, i
     sheaf__pickle_free(doc);
     sheaf__torch_close(file);
     CHECK_OK(sheaf__rename(at("rewritten"), path, NULL));
+    free(kept);
+}
+
+static void rewrite(const char *path, const char *stranger, int64_t iteration, int64_t ways)
+{
+    rewrite_without(path, NULL, stranger, iteration, ways);
 }
 
 static void test_read__looks_at_what_the_writer_says(void **state)
@@ -659,6 +709,24 @@ static void test_read__looks_at_what_the_writer_says(void **state)
     c = sat_read_at(at("save"));
     want_defects(c, 1);
     assert_non_null(strstr(finding(c, "conflict")->found, "mp_world_size 8, there are 4"));
+    sheaf__catalog_free(c);
+    rewrite(part_of("save", 30, 2), NULL, 30, 4);
+    CHECK_OK(sheaf__rename(at("save/30"), at("save/31"), NULL));
+    put(at("save/latest"), "31");
+    c = sat_read_at(at("save"));
+    want_defects(c, 0);
+    assert_non_null(strstr(finding(c, "conflict")->found, "a folder of step 31, files of step 30"));
+    sheaf__catalog_free(c);
+    save_it(&m); /* a copy that one part lacks */
+    rewrite_without(part_of("save", 30, 1), "mixins.eva.boi", NULL, -1, 0);
+    c = sat_read_at(at("save"));
+    want_defects(c, 0);
+    assert_true(strcmp(finding(c, "missing")->tensor, "mixins.eva.boi") == 0 && strstr(finding(c, "missing")->found, "3 copies in 4 parts") != NULL);
+    sheaf__catalog_free(c);
+    equals(at("save"), &m.source);
+    rewrite_without(part_of("save", 30, 1), "mixins.lm.lm_head.weight", NULL, -1, 0); /* and a part of one */
+    c = sat_read_at(at("save"));
+    assert_non_null(strstr(defect(c, "missing")->found, "rows 250..499 of 1000"));
     sheaf__catalog_free(c);
     made_release(&m);
 }
@@ -764,6 +832,7 @@ int main(void)
         cmocka_unit_test(test_class__comes_from_the_tensors),
         cmocka_unit_test(test_class__sees_a_tower_that_was_lost),
         cmocka_unit_test(test_config__contradictions_are_found),
+        cmocka_unit_test(test_tower__is_described_by_its_tensors),
         cmocka_unit_test(test_latest__is_followed_and_doubted),
         cmocka_unit_test(test_read__looks_at_what_the_writer_says),
         cmocka_unit_test(test_read__keeps_or_refuses_tensors_it_does_not_know),

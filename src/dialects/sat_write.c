@@ -14,17 +14,19 @@
 
 enum { CHUNK = 8 << 20 }; /* bytes read at once, and at least a row */
 
-typedef struct writing {
-    sheaf_source *source;
-    const sheaf_sat_write_options *how;
-    const sheaf_schema *schema;
+struct sheaf_sat_writer {
+    sheaf_schema *schema;
     sheaf_output *output;
+    char *config;                     /* as it will be written */
+    int64_t step;
+    sheaf_faults *faults;
     int ways;
     sheaf_torch_writer **part;
-    const sheaf_source_entry **entry; /* one for each tensor of the schema */
-    char *chunk, *cut;
-    int64_t done, total;              /* bytes */
-} writing;
+    const sheaf_source_entry **entry; /* one for each tensor of the schema; during begin only */
+    sheaf_dtype *dtype;
+};
+
+static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "writing a SAT checkpoint"); }
 
 /* ---- can it be? ---- */
 
@@ -62,7 +64,7 @@ static sheaf_status *check_ways(const sheaf_schema *schema, int ways)
     return sheaf_found(st, "%d", ways);
 }
 
-static sheaf_status *check_tensor(const writing *w, const sheaf_tensor *t, const sheaf_source_entry *e)
+static sheaf_status *check_tensor(const sheaf_sat_writer *w, const sheaf_tensor *t, const sheaf_source_entry *e)
 {
     if (e == NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", t->name);
@@ -82,21 +84,20 @@ static sheaf_status *check_tensor(const writing *w, const sheaf_tensor *t, const
     return NULL;
 }
 
-static sheaf_status *match(writing *w)
+static sheaf_status *match(sheaf_sat_writer *w, sheaf_source *source)
 {
     sheaf_status *st = NULL;
     w->entry = calloc((size_t)w->schema->count, sizeof *w->entry);
-    if (w->entry == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "writing a SAT checkpoint");
+    w->dtype = calloc((size_t)w->schema->count, sizeof *w->dtype);
+    if (w->entry == NULL || w->dtype == NULL)
+        return no_memory();
     for (int64_t i = 0; st == NULL && i < w->schema->count; i++) {
-        const sheaf_tensor *t = &w->schema->tensor[i];
-        w->entry[i] = w->source->find(w->source, t->name);
-        st = check_tensor(w, t, w->entry[i]);
-        if (st == NULL)
-            w->total += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] * (int64_t)sheaf_dtype_bytes(w->entry[i]->dtype);
+        w->entry[i] = source->find(source, w->schema->tensor[i].name);
+        st = check_tensor(w, &w->schema->tensor[i], w->entry[i]);
+        w->dtype[i] = st == NULL ? w->entry[i]->dtype : SHEAF_F32;
     }
-    for (int64_t i = 0; st == NULL && i < w->source->count(w->source); i++) {
-        const char *name = w->source->entry(w->source, i)->name;
+    for (int64_t i = 0; st == NULL && i < source->count(source); i++) {
+        const char *name = source->entry(source, i)->name;
         if (sheaf_schema_find(w->schema, name) == NULL)
             st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "only tensors of %s, by the config",
                                             sheaf_family_name(w->schema->config.family)), "one more");
@@ -168,25 +169,22 @@ static sheaf_status *make_config(char **out, const char *json, int ways)
     return st;
 }
 
-static sheaf_status *write_small(const writing *w, int64_t step)
+static sheaf_status *write_small(const sheaf_sat_writer *w)
 {
-    char *config = NULL, latest[32];
-    const int n = snprintf(latest, sizeof latest, "%" PRId64, step);
-    sheaf_status *st = make_config(&config, w->how->config, w->ways);
-    if (st == NULL)
-        st = sheaf__output_write(w->output, "model_config.json", config, strlen(config));
-    if (st == NULL)
-        st = sheaf__output_write(w->output, "latest", latest, (size_t)n);
-    free(config);
-    return st;
+    char latest[32];
+    const int n = snprintf(latest, sizeof latest, "%" PRId64, w->step);
+    sheaf_status *st = sheaf__output_write(w->output, "model_config.json", w->config, strlen(w->config));
+    return st != NULL ? st : sheaf__output_write(w->output, "latest", latest, (size_t)n);
 }
 
 /* ---- the parts ---- */
 
+/* The view of sheaf_source.read. */
 static int64_t width_of(const sheaf_tensor *t) { return t->ndim > 1 ? t->shape[t->ndim - 1] : 1; }
+static int64_t height_of(const sheaf_tensor *t) { return t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] / width_of(t); }
 
 /* {"module": {name: tensor}}, each tensor with the shape it has in one part. */
-static sheaf_status *begin_part(writing *w, int rank, const char *dir)
+static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
 {
     sheaf_pickle_doc *doc = NULL;
     char *path = NULL, name[64];
@@ -200,7 +198,7 @@ static sheaf_status *begin_part(writing *w, int rank, const char *dir)
         memcpy(shape, t->shape, sizeof shape);
         if (t->sat_split)
             shape[t->cut.axis] /= w->ways;
-        sheaf__pickle_set(doc, module, t->name, sheaf__pickle_make_tensor(doc, w->entry[i]->dtype, t->ndim, shape));
+        sheaf__pickle_set(doc, module, t->name, sheaf__pickle_make_tensor(doc, w->dtype[i], t->ndim, shape));
     }
     sheaf__pickle_set(doc, root, "module", module);
     st = sheaf__pickle_made(doc, root);
@@ -208,142 +206,233 @@ static sheaf_status *begin_part(writing *w, int rank, const char *dir)
     if (st == NULL)
         st = sheaf__path_join(&path, dir, name);
     if (st == NULL)
-        st = sheaf__torch_begin(&w->part[rank], path, doc, w->how->faults);
+        st = sheaf__torch_begin(&w->part[rank], path, doc, w->faults);
     sheaf__pickle_free(doc);
     free(path);
     return st;
 }
 
-/* Rows [row0, row0 + rows) of a tensor divided along axis 0: runs of rows that belong to one part. */
-static sheaf_status *write_by_rows(const writing *w, int64_t i, int64_t row0, int64_t rows, int64_t row_bytes)
+/* A box of what part `rank` holds of a tensor: at row `row0`, column `col0`, `width` columns in all. Lines of `src` lie
+ * `apart` bytes from each other. */
+static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                             int64_t width, const char *src, int64_t apart)
+{
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(w->dtype[i]), line = cols * bytes;
+    char *room = NULL;
+    sheaf_status *st = NULL;
+    if (cols == width && apart != line && rows > 1) { /* whole lines of the part: together, in one write */
+        if ((room = malloc((size_t)(rows * line))) == NULL)
+            return no_memory();
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(room + r * line, src + r * apart, (size_t)line);
+        src = room;
+        apart = line;
+    }
+    if (cols == width && apart == line)
+        st = sheaf__torch_write(w->part[rank], i, row0 * line, src, rows * line);
+    else
+        for (int64_t r = 0; st == NULL && r < rows; r++)
+            st = sheaf__torch_write(w->part[rank], i, ((row0 + r) * width + col0) * bytes, src + r * apart, line);
+    free(room);
+    return st;
+}
+
+/* Divided along axis 0: runs of rows that belong to one part. */
+static sheaf_status *put_by_rows(const sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const char *src)
 {
     const sheaf_tensor *t = &w->schema->tensor[i];
-    const int64_t block = t->shape[0] / t->cut.nparts, local = block / w->ways;
+    const int64_t block = t->shape[0] / t->cut.nparts, local = block / w->ways, apart = cols * (int64_t)sheaf_dtype_bytes(w->dtype[i]);
     sheaf_status *st = NULL;
     for (int64_t at = row0; st == NULL && at < row0 + rows;) {
         const int64_t part = at / block, rank = at % block / local, inside = at % local;
         const int64_t n = local - inside < row0 + rows - at ? local - inside : row0 + rows - at;
-        st = sheaf__torch_write(w->part[rank], i, (part * local + inside) * row_bytes, w->chunk + (at - row0) * row_bytes, n * row_bytes);
+        st = put_box(w, (int)rank, i, part * local + inside, n, col0, cols, width_of(t), src + (at - row0) * apart, apart);
         at += n;
     }
     return st;
 }
 
-/* The same of one divided along axis 1: a band of columns for each part. */
-static sheaf_status *write_by_columns(const writing *w, int64_t i, int64_t row0, int64_t rows, int64_t row_bytes)
+/* Divided along axis 1: a band of columns for each part. */
+static sheaf_status *put_by_columns(const sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const char *src)
 {
-    const int64_t local = row_bytes / w->ways;
+    const int64_t local = width_of(&w->schema->tensor[i]) / w->ways, bytes = (int64_t)sheaf_dtype_bytes(w->dtype[i]);
     sheaf_status *st = NULL;
-    for (int rank = 0; st == NULL && rank < w->ways; rank++) {
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(w->cut + r * local, w->chunk + r * row_bytes + rank * local, (size_t)local);
-        st = sheaf__torch_write(w->part[rank], i, row0 * local, w->cut, rows * local);
+    for (int64_t at = col0; st == NULL && at < col0 + cols;) {
+        const int64_t rank = at / local, n = (rank + 1) * local < col0 + cols ? (rank + 1) * local - at : col0 + cols - at;
+        st = put_box(w, (int)rank, i, row0, rows, at % local, n, local, src + (at - col0) * bytes, cols * bytes);
+        at += n;
     }
     return st;
 }
 
-static sheaf_status *write_rows(writing *w, int64_t i, int64_t row0, int64_t rows)
+sheaf_status *sheaf_sat_put(sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
 {
+    if (i < 0 || i >= w->schema->count)
+        return sheaf_fail(SHEAF_E_ARG, "tensor %" PRId64 " of a SAT checkpoint", i);
     const sheaf_tensor *t = &w->schema->tensor[i];
-    const int64_t cols = width_of(t), row_bytes = cols * (int64_t)sheaf_dtype_bytes(w->entry[i]->dtype);
-    sheaf_status *st = w->source->read(w->source, t->name, row0, rows, 0, cols, w->chunk);
-    if (st == NULL && t->sat_split)
-        st = t->cut.axis == 0 ? write_by_rows(w, i, row0, rows, row_bytes) : write_by_columns(w, i, row0, rows, row_bytes);
-    for (int rank = 0; st == NULL && !t->sat_split && rank < w->ways; rank++)
-        st = sheaf__torch_write(w->part[rank], i, row0 * row_bytes, w->chunk, rows * row_bytes);
-    w->done += rows * row_bytes;
-    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes", .done = w->done, .total = w->total };
-    sheaf_emit(w->how->events, &event);
+    if (row0 < 0 || rows < 0 || row0 > height_of(t) - rows || col0 < 0 || cols < 0 || col0 > width_of(t) - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", t->name);
+    if (rows == 0 || cols == 0)
+        return NULL;
+    if (t->sat_split)
+        return t->cut.axis == 0 ? put_by_rows(w, i, row0, rows, col0, cols, src) : put_by_columns(w, i, row0, rows, col0, cols, src);
+    sheaf_status *st = NULL;
+    const int64_t apart = cols * (int64_t)sheaf_dtype_bytes(w->dtype[i]);
+    for (int rank = 0; st == NULL && rank < w->ways; rank++)
+        st = put_box(w, rank, i, row0, rows, col0, cols, width_of(t), src, apart);
     return st;
 }
 
-static sheaf_status *write_tensors(writing *w)
+/* ---- begin and end ---- */
+
+int64_t sheaf_sat_count(const sheaf_sat_writer *w) { return w->schema->count; }
+const char *sheaf_sat_name(const sheaf_sat_writer *w, int64_t i) { return i >= 0 && i < w->schema->count ? w->schema->tensor[i].name : NULL; }
+
+static sheaf_status *step_folder(char **dir, const sheaf_sat_writer *w)
 {
-    int64_t widest = CHUNK;
-    for (int64_t i = 0; i < w->schema->count; i++) {
-        const int64_t bytes = width_of(&w->schema->tensor[i]) * (int64_t)sheaf_dtype_bytes(w->entry[i]->dtype);
-        widest = bytes > widest ? bytes : widest;
-    }
-    w->chunk = malloc((size_t)widest);
-    w->cut = malloc((size_t)widest);
-    sheaf_status *st = w->chunk == NULL || w->cut == NULL ? sheaf_fail(SHEAF_E_MEMORY, "writing a SAT checkpoint") : NULL;
-    for (int64_t i = 0; st == NULL && i < w->schema->count; i++) {
-        const sheaf_tensor *t = &w->schema->tensor[i];
-        const int64_t cols = width_of(t), rows = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] / cols;
-        const int64_t most = widest / (cols * (int64_t)sheaf_dtype_bytes(w->entry[i]->dtype));
-        for (int64_t r = 0; st == NULL && r < rows; r += most)
-            st = write_rows(w, i, r, rows - r < most ? rows - r : most);
-    }
-    return st;
+    char name[32];
+    snprintf(name, sizeof name, "%" PRId64, w->step);
+    return sheaf__path_join(dir, sheaf__output_dir(w->output), name);
 }
 
-static sheaf_status *write_parts(writing *w, int64_t step)
+static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool replace)
 {
-    char *dir = NULL, name[32];
-    snprintf(name, sizeof name, "%" PRId64, step);
-    sheaf_status *st = sheaf__path_join(&dir, sheaf__output_dir(w->output), name);
+    char *dir = NULL;
+    w->part = calloc((size_t)w->ways, sizeof *w->part);
+    sheaf_status *st = w->part == NULL ? no_memory() : sheaf__output_begin(&w->output, dst, replace, w->faults);
     if (st == NULL)
-        st = sheaf__make_dir(dir, w->how->faults);
+        st = step_folder(&dir, w);
+    if (st == NULL)
+        st = sheaf__make_dir(dir, w->faults);
     for (int rank = 0; st == NULL && rank < w->ways; rank++)
         st = begin_part(w, rank, dir);
+    free(dir);
+    return st;
+}
+
+static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const char *text)
+{
+    sheaf_config config = { 0 };
+    if (text == NULL)
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", dst), "the model's config"), "none"),
+                              "--config FILE, with its model_config.json");
+    sheaf_status *st = sheaf_config_parse(&config, text, strlen(text));
+    if (st == NULL && config.family != SHEAF_COGVLM && config.family != SHEAF_COGAGENT)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dst), "CogVLM or CogAgent, for SAT's form"),
+                         "a model of family %s", sheaf_family_name(config.family));
     if (st == NULL)
-        st = write_tensors(w);
+        st = sheaf_schema_new(&w->schema, &config, 1);
+    sheaf_config_release(&config);
+    if (st == NULL)
+        st = check_ways(w->schema, w->ways);
+    return st != NULL ? st : make_config(&w->config, text, w->ways);
+}
+
+sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_source *source, const sheaf_sat_write_options *how)
+{
+    sheaf_sat_writer *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return no_memory();
+    w->ways = how->ways != 0 ? how->ways : 1;
+    w->step = how->step > 0 ? how->step : 1;
+    w->faults = how->faults;
+    sheaf_status *st = check_config(w, dst, how->config);
+    if (st == NULL)
+        st = match(w, source);
+    if (st == NULL)
+        st = begin_parts(w, dst, how->replace);
+    free(w->entry);
+    w->entry = NULL;
+    if (st == NULL)
+        *out = w;
+    else
+        sheaf_sat_abandon(w);
+    return st;
+}
+
+static void release(sheaf_sat_writer *w)
+{
+    for (int rank = 0; w->part != NULL && rank < w->ways; rank++)
+        sheaf__torch_abandon(w->part[rank]);
+    free(w->part);
+    free(w->dtype);
+    free(w->config);
+    sheaf_schema_free(w->schema);
+    free(w);
+}
+
+sheaf_status *sheaf_sat_commit(sheaf_sat_writer *w)
+{
+    char *dir = NULL;
+    sheaf_status *st = NULL;
     for (int rank = 0; st == NULL && rank < w->ways; rank++) {
         sheaf_torch_writer *part = w->part[rank];
         w->part[rank] = NULL;
         st = sheaf__torch_finish(part);
     }
     if (st == NULL)
-        st = sheaf__dir_sync(dir, w->how->faults);
+        st = step_folder(&dir, w);
+    if (st == NULL)
+        st = sheaf__dir_sync(dir, w->faults);
+    if (st == NULL)
+        st = write_small(w);
     free(dir);
-    return st;
+    if (st != NULL) {
+        sheaf_sat_abandon(w);
+        return st;
+    }
+    sheaf_output *output = w->output;
+    release(w);
+    return sheaf__output_commit(output);
+}
+
+void sheaf_sat_abandon(sheaf_sat_writer *w)
+{
+    if (w == NULL)
+        return;
+    sheaf_output *output = w->output;
+    release(w); /* closes the files first */
+    sheaf__output_abandon(output);
 }
 
 /* ---- all of it ---- */
 
-static sheaf_status *write_all(writing *w, const char *dst)
+static sheaf_status *copy_tensor(sheaf_sat_writer *w, sheaf_source *source, int64_t i, char *chunk, int64_t room, sheaf_event *event, const sheaf_events *events)
 {
-    const int64_t step = w->how->step > 0 ? w->how->step : 1;
-    w->part = calloc((size_t)w->ways, sizeof *w->part);
-    sheaf_status *st = w->part == NULL ? sheaf_fail(SHEAF_E_MEMORY, "writing a SAT checkpoint") : match(w);
-    if (st == NULL)
-        st = sheaf__output_begin(&w->output, dst, w->how->replace, w->how->faults);
-    if (st == NULL)
-        st = write_parts(w, step);
-    if (st == NULL)
-        st = write_small(w, step);
-    for (int rank = 0; w->part != NULL && rank < w->ways; rank++)
-        sheaf__torch_abandon(w->part[rank]);
-    if (st == NULL)
-        return sheaf__output_commit(w->output);
-    sheaf__output_abandon(w->output);
+    const sheaf_tensor *t = &w->schema->tensor[i];
+    const int64_t cols = width_of(t), rows = height_of(t), line = cols * (int64_t)sheaf_dtype_bytes(w->dtype[i]), most = room / line;
+    sheaf_status *st = NULL;
+    for (int64_t r = 0; st == NULL && r < rows; r += most) {
+        const int64_t n = rows - r < most ? rows - r : most;
+        st = source->read(source, t->name, r, n, 0, cols, chunk);
+        if (st == NULL)
+            st = sheaf_sat_put(w, i, r, n, 0, cols, chunk);
+        event->done += n * line;
+        sheaf_emit(events, event);
+    }
     return st;
 }
 
 sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source, const sheaf_sat_write_options *how)
 {
-    writing w = { .source = source, .how = how, .ways = how->ways > 0 ? how->ways : 1 };
-    sheaf_config config = { 0 };
-    sheaf_schema *schema = NULL;
-    if (how->config == NULL)
-        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", dst), "the model's config"), "none"),
-                              "--config FILE, with its model_config.json");
-    sheaf_status *st = sheaf_config_parse(&config, how->config, strlen(how->config));
-    if (st == NULL && config.family != SHEAF_COGVLM && config.family != SHEAF_COGAGENT)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dst), "CogVLM or CogAgent, for SAT's form"),
-                         "a model of family %s", sheaf_family_name(config.family));
+    sheaf_sat_writer *w = NULL;
+    int64_t room = CHUNK;
+    sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes" };
+    sheaf_status *st = sheaf_sat_begin(&w, dst, source, how);
+    if (st != NULL)
+        return st;
+    for (int64_t i = 0; i < w->schema->count; i++) {
+        const int64_t line = width_of(&w->schema->tensor[i]) * (int64_t)sheaf_dtype_bytes(w->dtype[i]);
+        room = line > room ? line : room;
+        event.total += height_of(&w->schema->tensor[i]) * line;
+    }
+    char *chunk = malloc((size_t)room);
+    st = chunk == NULL ? no_memory() : NULL;
+    for (int64_t i = 0; st == NULL && i < w->schema->count; i++)
+        st = copy_tensor(w, source, i, chunk, room, &event, how->events);
+    free(chunk);
     if (st == NULL)
-        st = sheaf_schema_new(&schema, &config, 1);
-    if (st == NULL)
-        st = check_ways(schema, how->ways > 0 ? how->ways : how->ways == 0 ? 1 : how->ways);
-    w.schema = schema;
-    if (st == NULL)
-        st = write_all(&w, dst);
-    free(w.part);
-    free(w.entry);
-    free(w.chunk);
-    free(w.cut);
-    sheaf_schema_free(schema);
-    sheaf_config_release(&config);
+        return sheaf_sat_commit(w);
+    sheaf_sat_abandon(w);
     return st;
 }

@@ -15,15 +15,29 @@ typedef struct sheaf_sat_write_options {
     int ways;           /* parts, 1 .. SHEAF_SAT_MOST_WAYS; 0 = 1 */
     int64_t step;       /* names the folder; less than 1: 1, as SAT's own merge does */
     bool replace;       /* see sheaf__output_begin() */
-    const sheaf_events *events;
+    const sheaf_events *events; /* sheaf_sat_write() only */
     sheaf_faults *faults;
 } sheaf_sat_write_options;
 
-/* sheaf_sat_write - dst/latest, dst/model_config.json, dst/STEP/mp_rank_NN_model_states.pt, complete or not at all.
- * Reads each byte of the source once, in pieces of some megabytes. The source must have all tensors of the model
- * and no others.
+typedef struct sheaf_sat_writer sheaf_sat_writer;
+
+/* sheaf_sat_begin - dst/latest, dst/model_config.json, dst/STEP/mp_rank_NN_model_states.pt, complete or not at all. The
+ * source must have all tensors of the model and no others; their dtypes are taken from it, nothing is read.
  * Errors: SHEAF_E_ARG for a number of parts that does not divide heads, MLPs or vocabulary, with those that do;
- * SHEAF_E_LAYOUT for tensors that are not the model's; SHEAF_E_UNSUPPORTED for other models; those of the source. */
+ * SHEAF_E_LAYOUT for tensors that are not the model's; SHEAF_E_UNSUPPORTED for other models. */
+sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_source *source, const sheaf_sat_write_options *options);
+/* sheaf_sat_count, _name - the tensors to be put, in the order of SAT's files. */
+int64_t sheaf_sat_count(const sheaf_sat_writer *writer);
+const char *sheaf_sat_name(const sheaf_sat_writer *writer, int64_t index);
+/* sheaf_sat_put - a box of tensor `index` as sheaf_source.read() gives it. Thread-safe for boxes that do not overlap. */
+sheaf_status *sheaf_sat_put(sheaf_sat_writer *writer, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src);
+/* sheaf_sat_commit - frees in any case. Errors: SHEAF_E_LAYOUT when a tensor did not get all of its bytes. On failure
+ * nothing is left. */
+sheaf_status *sheaf_sat_commit(sheaf_sat_writer *writer);
+void sheaf_sat_abandon(sheaf_sat_writer *writer); /* accepts NULL */
+
+/* sheaf_sat_write - all of it: reads each byte of the source once, in pieces of some megabytes. Errors: those of the
+ * source too. */
 sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source, const sheaf_sat_write_options *options);
 
 /* sheaf_sat_ways_fit - can SAT divide this model into so many parts? */

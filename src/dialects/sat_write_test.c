@@ -169,6 +169,47 @@ static void test_write__there_and_back_changes_nothing(void **state)
     }
 }
 
+/* Boxes of any shape and order give the same files. */
+static void test_put__takes_boxes_of_any_shape(void **state)
+{
+    made m = { .agent = true, .seed = 12, .dtype = SHEAF_BF16 };
+    made_init(&m);
+    made_write(&m, at("in-order"), 2, 7);
+    for (int64_t tall = 1; tall <= 7; tall += 3)
+        for (int64_t wide = 1; wide <= 1000; wide = wide * 9 + 2) {
+            sheaf_sat_writer *w = NULL;
+            CHECK_OK(sheaf_sat_begin(&w, at("boxes"), &m.source, &(sheaf_sat_write_options){ .config = m.json, .ways = 2, .step = 7, .replace = true }));
+            for (int64_t i = sheaf_sat_count(w); i-- > 0;) {
+                const sheaf_source_entry *e = made_find(&m.source, sheaf_sat_name(w, i));
+                int64_t rows = 1, cols = 1;
+                for (int d = 0; d < e->ndim; d++)
+                    *(d > 0 && d == e->ndim - 1 ? &cols : &rows) *= e->shape[d];
+                for (int64_t r = 0; r < rows; r += tall)
+                    for (int64_t c = 0; c < cols; c += wide) {
+                        char box[7 * 1000 * 2];
+                        const int64_t h = rows - r < tall ? rows - r : tall, n = cols - c < wide ? cols - c : wide;
+                        CHECK_OK(made_read(&m.source, e->name, r, h, c, n, box));
+                        CHECK_OK(sheaf_sat_put(w, i, r, h, c, n, box));
+                    }
+                CHECK_FAILS(sheaf_sat_put(w, i, rows, 1, 0, 1, ""), SHEAF_E_ARG, "a box outside");
+                CHECK_FAILS(sheaf_sat_put(w, i, 0, 1, 1, cols, ""), SHEAF_E_ARG, "a box outside");
+            }
+            CHECK_OK(sheaf_sat_commit(w));
+            same_part(at("in-order/7/mp_rank_00_model_states.pt"), at("boxes/7/mp_rank_00_model_states.pt"));
+            same_part(at("in-order/7/mp_rank_01_model_states.pt"), at("boxes/7/mp_rank_01_model_states.pt"));
+        }
+    sheaf_sat_writer *w = NULL; /* nothing put: nothing there */
+    CHECK_OK(sheaf_sat_begin(&w, at("holes"), &m.source, &(sheaf_sat_write_options){ .config = m.json }));
+    CHECK_FAILS(sheaf_sat_put(w, -1, 0, 1, 0, 1, ""), SHEAF_E_ARG, "tensor -1");
+    CHECK_FAILS(sheaf_sat_commit(w), SHEAF_E_LAYOUT, "");
+    assert_int_equal(sheaf__path_kind(at("holes")), SHEAF_PATH_NONE);
+    CHECK_OK(sheaf_sat_begin(&w, at("holes"), &m.source, &(sheaf_sat_write_options){ .config = m.json }));
+    sheaf_sat_abandon(w);
+    sheaf_sat_abandon(NULL);
+    assert_int_equal(sheaf__path_kind(at("holes")), SHEAF_PATH_NONE);
+    made_release(&m);
+}
+
 static void test_write__keeps_the_config(void **state)
 {
     made m = { .seed = 9 };
@@ -297,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_write__equals_every_recorded_split),
         cmocka_unit_test(test_write__puts_blocks_where_sat_puts_them),
         cmocka_unit_test(test_write__there_and_back_changes_nothing),
+        cmocka_unit_test(test_put__takes_boxes_of_any_shape),
         cmocka_unit_test(test_write__keeps_the_config),
         cmocka_unit_test(test_write__says_which_sizes_are_possible),
         cmocka_unit_test(test_write__refuses_what_is_not_the_model),
