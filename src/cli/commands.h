@@ -11,7 +11,8 @@ int cmd_merge(cli *cli, int argc, char **argv);
 
 extern const char cmd_diff_usage[], cmd_info_usage[], cmd_init_usage[], cmd_merge_usage[];
 
-extern const char cmd_verify_usage[];
+extern const char cmd_verify_usage[], cmd_convert_usage[];
+int cmd_convert(cli *cli, int argc, char **argv);
 int cmd_verify(cli *cli, int argc, char **argv);
 
 extern const char cmd_plan_usage[], cmd_train_usage[], cmd_eval_usage[], cmd_generate_usage[];

@@ -161,6 +161,39 @@ static sheaf_status *read_ranks(sheaf_catalog *c, const char *path, const sheaf_
     return st;
 }
 
+static bool holds_optimizer(const char *path)
+{
+    sheaf__names names = { 0 };
+    bool yes = false;
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return false;
+    sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
+    for (int64_t i = 0; i < names.count; i++)
+        yes = yes || sheaf__colossalai_is_optimizer(names.at[i]);
+    sheaf__names_free(names.at, names.count);
+    return yes;
+}
+
+/* Further folders: an optimizer's, or other ranks' parts. */
+static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dialect_hints *hints)
+{
+    int64_t n = 0, parts = 0;
+    while (hints->also[n] != NULL)
+        n++;
+    const char **part = calloc((size_t)n + 1, sizeof *part);
+    sheaf_status *st = part == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        if (holds_optimizer(hints->also[i]))
+            st = read_dir(damaged, c, hints->also[i], hints, false);
+        else
+            part[parts++] = hints->also[i];
+    }
+    if (st == NULL && parts > 0)
+        st = sheaf__colossalai_join(c, part);
+    free(part);
+    return st;
+}
+
 static sheaf_status *read_all(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     bool damaged = false;
@@ -175,7 +208,7 @@ static sheaf_status *read_all(sheaf_catalog *c, const char *path, const sheaf_di
         st = sheaf__path_kind(modeling) == SHEAF_PATH_DIR ? read_training(&damaged, c, path, hints) : read_dir(&damaged, c, path, hints, true);
     free(modeling);
     if (st == NULL && hints->also != NULL)
-        st = sheaf__colossalai_join(c, hints->also);
+        st = read_also(&damaged, c, hints);
     bool weights = false;
     for (int64_t i = 0; i < c->count; i++)
         weights = weights || c->tensor[i].kind == SHEAF_WEIGHT;

@@ -8,6 +8,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "dialects/colossalai.h"
+#include "formats/safetensors.h"
 #include "formats/torch.h"
 
 enum { MOST_SHARDS = 4096 };
@@ -383,6 +385,35 @@ static bool hf_is(const char *path)
     return yes || config;
 }
 
+static bool is_moment(void *context, const char *path, const char *name)
+{
+    return strncmp(name, "exp_avg.", 8) == 0 || strncmp(name, "exp_avg_sq.", 11) == 0;
+}
+
+/* optimizer.safetensors, as sheaf convert --optimizer leaves it; its metadata may tell the step. */
+static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf__names *names)
+{
+    const sheaf__whole whole = { .catalog = c, .rank = -1, .kind = SHEAF_MOMENT, .wants = is_moment };
+    sheaf_safetensors *file = NULL;
+    char *path = NULL;
+    bool read = false;
+    if (!sheaf__names_has(names, "optimizer.safetensors"))
+        return NULL;
+    sheaf_status *st = sheaf__path_join(&path, dir, "optimizer.safetensors");
+    if (st == NULL)
+        st = sheaf__whole_file(&read, &whole, path);
+    if (st == NULL && read)
+        sheaf_status_free(sheaf__safetensors_open(&file, path));
+    if (file != NULL) {
+        const char *step = sheaf__safetensors_metadata(file, "step");
+        if (step != NULL && *step != '\0' && strlen(step) < 16 && strspn(step, "0123456789") == strlen(step))
+            c->step = strtoll(step, NULL, 10);
+        sheaf__safetensors_close(file);
+    }
+    free(path);
+    return st;
+}
+
 static sheaf_status *read_folder(bool *damaged, sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     sheaf__whole whole = { .catalog = c, .rank = -1 };
@@ -392,6 +423,8 @@ static sheaf_status *read_folder(bool *damaged, sheaf_catalog *c, const char *pa
         st = sheaf__list_dir(&names.at, &names.count, path);
     if (st == NULL)
         st = sheaf__whole_folder(damaged, &whole, path, &names);
+    if (st == NULL)
+        st = read_moments(c, path, &names);
     sheaf__names_free(names.at, names.count);
     return st;
 }
@@ -425,6 +458,8 @@ static sheaf_status *hf_read(sheaf_catalog **out, const char *path, const sheaf_
     if (st == NULL)
         st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? read_folder(&damaged, *out, path, hints)
                                                       : read_file(&damaged, *out, path, hints);
+    if (st == NULL && hints->also != NULL && *hints->also != NULL)
+        st = sheaf__colossalai_join(*out, hints->also);
     if (st == NULL)
         st = sheaf__catalog_check_model(*out, damaged);
     if (st != NULL) {

@@ -46,7 +46,7 @@ static const char *const read_keys[] = {
 /* What a run was started with, or what SAT's dialect looks at itself (LoRA). */
 static const char *const harmless_keys[] = {
     "attention_dropout", "attention_dropout_prob", "checkpoint_activations", "checkpoint_num_layers",
-    "embedding_dropout_prob", "hidden_dropout", "init_method_std", "layer_range", "lora_rank", "mode",
+    "embedding_dropout_prob", "hidden_dropout", "init_method_std", "layer_range", "lora_rank", "mode", "model_type",
     "output_dropout_prob", "pre_seq_len", "row_parallel_linear_final_bias", "skip_init", "template_version",
     "text_processor_version", "tokenizer_type", "transformers_version", "use_lora", "use_neft_noise", NULL,
 };
@@ -147,7 +147,9 @@ static void want_whole_heads(sheaf_json_reader *r, int64_t hidden, int64_t heads
 
 bool sheaf__config_is_sat(const json_t *object)
 {
-    return json_object_get(object, "model_class") != NULL && json_object_get(object, "model_type") == NULL &&
+    const char *type = json_string_value(json_object_get(object, "model_type")); /* in a config.json that sheaf wrote */
+    const bool ours = type != NULL && (strcmp(type, "cogvlm") == 0 || strcmp(type, "cogagent") == 0);
+    return json_object_get(object, "model_class") != NULL && (ours || json_object_get(object, "model_type") == NULL) &&
            json_object_get(object, "architectures") == NULL;
 }
 

@@ -1,0 +1,104 @@
+/* cmd_convert.c - `sheaf convert`: from any checkpoint to any other. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "checkpoint/convert.h"
+#include "commands.h"
+#include "monitor/monitor.h"
+#include "monitor/number.h"
+#include "shared.h"
+#include "signals.h"
+
+const char cmd_convert_usage[] =
+    "usage: sheaf convert SRC... DST --to DIALECT [FLAG...]\n"
+    "Joins, divides, unpads or changes the form of a checkpoint of any program that\n"
+    "docs/dialects.md lists. Further SRCs hold parts of the same checkpoint. DST must not exist;\n"
+    "it appears only once it is complete. What is not whole is refused and named, never filled up.\n";
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf_convert_report *r, double seconds)
+{
+    if (cli->json) {
+        cli_json j = { cli->out };
+        cli_json_begin(&j);
+        cli_json_text(&j, "out", how->dst);
+        cli_json_text(&j, "from", r->from);
+        cli_json_text(&j, "to", how->to);
+        cli_json_int(&j, "tensors", r->tensors);
+        cli_json_int(&j, "moments", r->moments);
+        cli_json_int(&j, "merged", r->merged);
+        cli_json_int(&j, "bytes", r->bytes);
+        if (r->step >= 0)
+            cli_json_int(&j, "step", r->step);
+        else
+            cli_json_text(&j, "step", NULL);
+        cli_json_real(&j, "seconds", seconds);
+        cli_json_end(&j);
+        return;
+    }
+    char bytes[SHEAF__NUMBER];
+    fprintf(cli->out, "%s: %s to %s, %" PRId64 " tensors, %s", how->dst, r->from, how->to, r->tensors, sheaf__number_bytes(bytes, (uint64_t)r->bytes));
+    if (r->moments > 0)
+        fprintf(cli->out, ", %" PRId64 " of them moments", r->moments);
+    if (r->step >= 0)
+        fprintf(cli->out, ", step %" PRId64, r->step);
+    fprintf(cli->out, " (%.1f s, %.2f GB/s)\n", seconds, seconds > 0 ? (double)r->bytes / seconds / 1e9 : 0);
+}
+
+int cmd_convert(cli *cli, int argc, char **argv)
+{
+    sheaf_convert_options how = { .step = -1 };
+    int dtype = -1;
+    int64_t shard_mb = 0;
+    const cli_option options[] = {
+        { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf", "DIALECT" },
+        { "from", CLI_TEXT, &how.from, "form of SRC, where it is not recognised", "DIALECT" },
+        { "tp", CLI_INT, &how.tp, "sat: parts to write (default 1)", .max = 1024 },
+        { "slices", CLI_INT, &how.slices, "sheaf: slices to write (default 8)", .max = 64 },
+        { "dtype", CLI_CHOICE, &dtype, "type of the written weights (default as in SRC)", .choices = cli_dtypes },
+        { "step", CLI_COUNT, &how.step, "step to note in DST (default as in SRC)", .min = -1 },
+        { "optimizer", CLI_FLAG, &how.optimizer, "the optimizer's moments too: hf, sheaf" },
+        { "config", CLI_PATH, &how.config, "the model's config, where SRC has none", "FILE" },
+        { "shard-mb", CLI_COUNT, &shard_mb, "hf: megabytes of a shard at most (default 50000)" },
+        { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
+        { 0 },
+    };
+    cli_paths paths;
+    sheaf_monitor *monitor = NULL;
+    sheaf_convert_report report;
+    const char **also = NULL;
+    sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
+    if (st == NULL)
+        st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
+    if (st == NULL)
+        st = cli_signals_stop(&how.stop);
+    if (st == NULL && (also = calloc((size_t)paths.count, sizeof *also)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "convert");
+    const double begin = seconds_now();
+    if (st == NULL) {
+        const sheaf_dtype as = (sheaf_dtype)dtype;
+        for (int i = 1; i < paths.count - 1; i++)
+            also[i - 1] = paths.word[i];
+        how.src = paths.word[0];
+        how.also = paths.count > 2 ? also : NULL;
+        how.dst = paths.word[paths.count - 1];
+        how.dtype = dtype >= 0 ? &as : NULL;
+        how.shard_bytes = shard_mb * 1000000;
+        how.threads = cli_threads(how.threads);
+        how.events = sheaf_monitor_events(monitor);
+        st = cli_signals_explain(sheaf_convert(&report, &how));
+    }
+    if (monitor != NULL)
+        sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
+    if (st == NULL)
+        print_report(cli, &how, &report, seconds_now() - begin);
+    free(also);
+    return cli_report(cli, st);
+}
