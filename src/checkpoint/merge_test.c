@@ -65,6 +65,8 @@ static void make_adapter(const char *dir, const char *from, const char *find, co
 
 static bool there(const char *path) { return sheaf__path_kind(path) != SHEAF_PATH_NONE; }
 
+static bool contains(const char *text, const char *part) { return strstr(text, part) != NULL; }
+
 /* ---- comparing ---- */
 
 static void *tensor_bytes(const sheaf_safetensors *file, const sheaf_safetensors_entry *e)
@@ -173,6 +175,87 @@ static void test_merge__llama_family_equals_peft(void **state)
     assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 18 : 8));
 }
 
+/* Whatever variants lie beside the models of golden/llama, each with the weights it changed. */
+static int every_variant(const char *model)
+{
+    char dir[1024], path[2100], tail[512], base[1024], **names = NULL;
+    int64_t count = 0;
+    int n = 0;
+    snprintf(tail, sizeof tail, "llama/%s/lora_variants", model);
+    if (!there(data_path(dir, tail)))
+        return 0;
+    CHECK_OK(sheaf__list_dir(&names, &count, dir));
+    for (int64_t i = 0; i < count; i++) {
+        char adapter[2048], changed[2048], out[128];
+        snprintf(adapter, sizeof adapter, "%s/%s/adapter", dir, names[i]);
+        snprintf(changed, sizeof changed, "%s/%s/merged_changed_weights.safetensors", dir, names[i]);
+        snprintf(tail, sizeof tail, "llama/%s/hf", model);
+        data_path(base, tail);
+        snprintf(path, sizeof path, "%s/adapter_model.safetensors", adapter);
+        if (!there(changed) || !there(path) || !there(base))
+            continue;
+        snprintf(out, sizeof out, "%s/out", scratch);
+        remove_tree(out);
+        sheaf_merge_report report;
+        print_message("%s\n", adapter);
+        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1,
+                             .dst = out, .mode = SHEAF_MERGE_AS_PEFT }));
+        loose = contains(names[i], "dora") ? names[i] : NULL;
+        compare(out, changed, base, true);
+        loose = NULL;
+        n++;
+    }
+    sheaf__names_free(names, count);
+    return n;
+}
+
+static void test_merge__every_variant_of_the_llama_family(void **state)
+{
+    char **names = NULL, path[1024];
+    int64_t count = 0;
+    int n = 0;
+    CHECK_OK(sheaf__list_dir(&names, &count, data_path(path, "llama")));
+    for (int64_t i = 0; i < count; i++)
+        n += every_variant(names[i]);
+    sheaf__names_free(names, count);
+    print_message("%d variants\n", n);
+    assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 8 : 1));
+}
+
+/* A model sheaf has no schema for, trained with modules of its own saved whole. PEFT's base in half
+ * precision is the cast of the float32 file, as --dtype makes it. */
+static int vision_model(const char *name, const char *type, sheaf_dtype dtype)
+{
+    char base[1024], adapter[1024], changed[1024], tail[512], out[128];
+    snprintf(tail, sizeof tail, "omnilmm/%s/adapter_end", name);
+    data_path(adapter, tail);
+    snprintf(tail, sizeof tail, "omnilmm/%s/merged_%s.safetensors", name, type);
+    data_path(changed, tail);
+    data_path(base, "omnilmm/model.safetensors");
+    if (!there(base) || !there(changed) || !there(adapter))
+        return 0;
+    snprintf(out, sizeof out, "%s/out", scratch);
+    remove_tree(out);
+    sheaf_merge_report report;
+    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1,
+                         .dst = out, .mode = SHEAF_MERGE_AS_PEFT, .dtype = &dtype }));
+    compare(out, changed, out, true);
+    return 1;
+}
+
+static void test_merge__a_model_without_a_schema(void **state)
+{
+    char **names = NULL, path[1024];
+    int64_t count = 0;
+    int n = 0;
+    CHECK_OK(sheaf__list_dir(&names, &count, data_path(path, "omnilmm")));
+    for (int64_t i = 0; i < count; i++)
+        n += vision_model(names[i], "fp32", SHEAF_F32) + vision_model(names[i], "bf16", SHEAF_BF16) +
+             vision_model(names[i], "fp16", SHEAF_F16);
+    sheaf__names_free(names, count);
+    assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 3 : 0));
+}
+
 /* ---- golden/omnilmm/lora: every case that merged.json describes ---- */
 
 typedef struct recorded {
@@ -180,8 +263,6 @@ typedef struct recorded {
     char type[8];
     bool safe, tied_after, was_tied;
 } recorded;
-
-static bool contains(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
 static bool flag_in_config(const char *dir, bool *tied)
 {
@@ -212,6 +293,13 @@ static void make_base(const char *dir, const recorded *r)
         copy_file(config, path);
 }
 
+static void read_weights(double weights[2], const char *note)
+{
+    const char *at = strstr(note, "weights ");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "weights %lf and %lf", &weights[0], &weights[1]), 2);
+}
+
 static int64_t run_recorded(const recorded *r, sheaf_merge_mode mode, sheaf_merge_report *report)
 {
     char adapter[1024], second[1100], tail[512], out[128], base[128];
@@ -225,9 +313,7 @@ static int64_t run_recorded(const recorded *r, sheaf_merge_mode mode, sheaf_merg
     double weights[2] = { 0 };
     sheaf_combine combine = SHEAF_COMBINE_NONE;
     if (contains(r->name, "mix_")) {
-        const char *at = strstr(r->note, "weights ");
-        assert_non_null(at);
-        assert_int_equal(sscanf(at, "weights %lf and %lf", &weights[0], &weights[1]), 2);
+        read_weights(weights, r->note);
         CHECK_OK(sheaf_combine_parse(&combine, r->name + 4));
     }
     CHECK_OK(sheaf_merge(report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter, second },
@@ -353,7 +439,125 @@ static void test_merge__every_recorded_case_equals_peft(void **state)
         n += one_case(names[i]);
     sheaf__names_free(names, count);
     print_message("%d merges\n", n);
-    assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 100 : 30));
+    assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 130 : 60));
+}
+
+/* ---- combined adapters ---- */
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* `file` with a config as add_weighted_adapter() leaves it: r is the rank found, alpha = r. */
+static void adapter_of_file(const char *dir, const char *file, const char *config)
+{
+    char path[2048], text[4096], *old;
+    size_t size;
+    json_t *object = NULL;
+    sheaf_safetensors *tensors;
+    remove_tree(dir);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
+    copy_file(file, path);
+    CHECK_OK(sheaf__safetensors_open(&tensors, file));
+    int64_t rank = 0;
+    for (int64_t i = 0; i < tensors->header.count; i++)
+        if (contains(tensors->header.entry[i].name, "lora_A"))
+            rank = tensors->header.entry[i].shape[0];
+    sheaf__safetensors_close(tensors);
+    CHECK_OK(sheaf__file_read_all(&old, &size, config, 1 << 20));
+    CHECK_OK(sheaf__json_parse(&object, old, size));
+    char *targets = json_dumps(json_object_get(object, "target_modules"), JSON_ENCODE_ANY);
+    snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", \"r\": %d, \"lora_alpha\": %d, \"target_modules\": %s}", (int)rank, (int)rank, targets);
+    snprintf(path, sizeof path, "%s/adapter_config.json", dir);
+    write_text(path, text);
+    free(targets);
+    free(old);
+    json_decref(object);
+}
+
+/* PEFT's combined adapter, whatever way it was made, merges as PEFT merged it. */
+static int mixed_file(const char *name)
+{
+    char dir[1024], path[2048], config[2048], mine[128], base[128], out[128];
+    char tail[512];
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s", name);
+    data_path(dir, tail);
+    snprintf(path, sizeof path, "%s/mix_adapter.safetensors", dir);
+    snprintf(config, sizeof config, "%s/adapter_config.json", dir);
+    if (!there(path))
+        return 0;
+    snprintf(mine, sizeof mine, "%s/adapter", scratch);
+    adapter_of_file(mine, path, config);
+    recorded r = { .name = name, .base = "base_llama", .type = "fp32" };
+    snprintf(base, sizeof base, "%s/base", scratch);
+    snprintf(out, sizeof out, "%s/out", scratch);
+    make_base(base, &r);
+    remove_tree(out);
+    sheaf_merge_report report;
+    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ mine }, .nadapters = 1,
+                         .dst = out, .mode = SHEAF_MERGE_AS_PEFT }));
+    snprintf(path, sizeof path, "%s/merged_fp32.safetensors", dir);
+    compare(out, path, base, false);
+    return 1;
+}
+
+/* What --adapter-only writes is PEFT's file, tensor by tensor, and reads back as an adapter. */
+static int written_mix(const char *name, sheaf_combine how)
+{
+    char first[1024], second[1100], path[2048], tail[512], out[128];
+    snprintf(tail, sizeof tail, "omnilmm/lora/%s", name);
+    data_path(first, tail);
+    snprintf(second, sizeof second, "%s/second", first);
+    if (!there(second))
+        return 0;
+    json_t *about = NULL;
+    double weights[2];
+    snprintf(path, sizeof path, "%s/merged.json", first);
+    CHECK_OK(sheaf__json_load(&about, path));
+    read_weights(weights, json_string_value(json_object_get(about, "note")));
+    json_decref(about);
+    snprintf(out, sizeof out, "%s/mixed", scratch);
+    remove_tree(out);
+    CHECK_OK(sheaf_merge_adapters(&(sheaf_merge_options){ .adapters = (const char *const[]){ first, second }, .nadapters = 2, .dst = out,
+                                  .combine = how, .weights = weights }));
+    sheaf_safetensors *got, *want;
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", out);
+    CHECK_OK(sheaf__safetensors_open(&got, path));
+    snprintf(path, sizeof path, "%s/mix_adapter.safetensors", first);
+    CHECK_OK(sheaf__safetensors_open(&want, path));
+    assert_int_equal(got->header.count, want->header.count);
+    int64_t rank = 0;
+    for (int64_t i = 0; i < want->header.count; i++) {
+        const sheaf_safetensors_entry *e = &want->header.entry[i];
+        same_tensor(e->name, got, sheaf__safetensors_find(got, e->name), want, e);
+        rank = contains(e->name, "lora_A") ? e->shape[0] : rank;
+    }
+    sheaf_lora_options options;
+    snprintf(path, sizeof path, "%s/adapter_config.json", out);
+    CHECK_OK(sheaf_lora_options_read(&options, path));
+    assert_true(options.alpha == (double)options.rank && options.rank == rank);
+    sheaf_lora_options_release(&options);
+    sheaf__safetensors_close(got);
+    sheaf__safetensors_close(want);
+    return 1;
+}
+
+static void test_combine__files_are_peft_s(void **state)
+{
+    char **names = NULL, path[1024];
+    int64_t count = 0;
+    int n = written_mix("mix_linear", SHEAF_COMBINE_LINEAR) + written_mix("mix_cat", SHEAF_COMBINE_CAT);
+    CHECK_OK(sheaf__list_dir(&names, &count, data_path(path, "omnilmm/lora")));
+    for (int64_t i = 0; i < count; i++)
+        n += mixed_file(names[i]);
+    sheaf__names_free(names, count);
+    print_message("%d combined adapters\n", n);
+    assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 8 : 0));
 }
 
 /* ---- what is refused ---- */
@@ -520,7 +724,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merge__llama_family_equals_peft),
+        cmocka_unit_test(test_merge__every_variant_of_the_llama_family),
+        cmocka_unit_test(test_merge__a_model_without_a_schema),
         cmocka_unit_test(test_merge__every_recorded_case_equals_peft),
+        cmocka_unit_test(test_combine__files_are_peft_s),
         cmocka_unit_test(test_merge__what_does_not_fit_is_refused_and_leaves_nothing),
         cmocka_unit_test(test_merge__existing_output_is_never_touched),
         cmocka_unit_test(test_merge__config_and_tensors_must_agree),
