@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# sheaf merge from outside: several adapters, combinations, what is refused, and a signal
+# in the middle, after which nothing is left.
+. "$(dirname "$0")/lib.sh"
+
+model=$llama/tiny_llama/hf
+adapter=$llama/tiny_llama/lora/adapter_final
+variant=$llama/tiny_llama/lora_variants/rslora/adapter
+
+runs "two adapters in turn" 0 'products with random vectors' merge "$model" "$adapter" "$variant" "$work/both"
+runs "the first alone" 0 'read back' merge "$model" "$adapter" "$work/first"
+runs "and the second into it" 0 'read back' merge "$work/first" "$variant" "$work/second" --as-peft
+runs "with PEFT's rounding one after the other is both at once" 0 . merge "$model" "$adapter" "$variant" "$work/peft" --as-peft
+same "the same bytes" "$work/second" "$work/peft"
+runs "facts as JSON" 0 '"worst_product": [0-9.e-]+, "worst_tensor": "model' merge "$model" "$adapter" "$work/json" --json
+
+runs "a combination" 0 'read back' merge "$model" "$adapter" "$variant" "$work/cat" --combine cat --weights=0.7,-0.4
+runs "the combined adapter alone" 0 '2 adapters combined' merge --adapter-only --combine cat --weights 0.7,-0.4 "$adapter" "$variant" "$work/cat-adapter"
+runs "merging that is merging the combination" 0 . merge "$model" "$work/cat-adapter" "$work/cat2"
+same "the same bytes again" "$work/cat" "$work/cat2"
+runs "weights without a combination" 2 'combine' merge "$model" "$adapter" "$work/no" --weights 1
+runs "too few weights" 2 '2 numbers' merge "$model" "$adapter" "$variant" "$work/no" --combine cat --weights 1
+runs "a weight that is no number" 2 '1 numbers' merge "$model" "$adapter" "$work/no" --combine cat --weights nan
+runs "a combination sheaf does not do" 3 'ties.*linear or cat.*add_weighted_adapter' merge "$model" "$adapter" "$variant" "$work/no" --combine ties
+runs "an adapter alone without a combination" 2 'adapter-only' merge "$adapter" "$variant" "$work/no" --adapter-only
+absent "nothing of the refused" "$work/no"
+
+# A model large enough to be in the middle of it: 256 MB that are not even on disk.
+u64() { printf "$(printf '\\x%02x\\x%02x\\x00\\x00\\x00\\x00\\x00\\x00' $(($1 & 255)) $(($1 >> 8)))"; }
+hollow() { # hollow FILE BYTES HEADER: a .safetensors file of zeros
+    { u64 ${#3}; printf '%s' "$3"; } >"$1"
+    truncate -s $((8 + ${#3} + $2)) "$1"
+}
+mkdir "$work/big" "$work/small"
+hollow "$work/big/model.safetensors" 268435456 '{"x.weight":{"dtype":"BF16","shape":[65536,2048],"data_offsets":[0,268435456]}}'
+hollow "$work/small/adapter_model.safetensors" 270336 '{"base_model.model.x.lora_A.weight":{"dtype":"F32","shape":[1,2048],"data_offsets":[0,8192]},"base_model.model.x.lora_B.weight":{"dtype":"F32","shape":[65536,1],"data_offsets":[8192,270336]}}'
+echo '{"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["x"]}' >"$work/small/adapter_config.json"
+interrupt() { # interrupt SIGNAL: sends it while the partial folder stands
+    local code=0 pid
+    mkdir -p "$work/hit"
+    "$sheaf" merge "$work/big" "$work/small" "$work/hit/out" >"$work/stdout" 2>"$work/stderr" &
+    pid=$!
+    until compgen -G "$work/hit/out.partial-*" >/dev/null || ! kill -0 $pid 2>/dev/null; do :; done
+    kill -s "$1" $pid 2>/dev/null
+    wait $pid || code=$?
+    [ $code -eq 3 ] && grep -q "$1: merge" "$work/stderr" && grep -q "nothing was left" "$work/stderr" && [ -z "$(ls -A "$work/hit")" ]
+}
+check "SIGTERM leaves nothing" interrupt SIGTERM
+check "SIGINT leaves nothing" interrupt SIGINT
+runs "without a signal it comes through" 0 'read back' merge "$work/big" "$work/small" "$work/hit/out"
+finish
