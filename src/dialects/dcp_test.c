@@ -26,7 +26,6 @@ static void test_golden__every_folder_gives_the_model_it_was_made_from(void **st
         assert_int_equal(check_against(c, weights, false), c->count);
         assert_int_equal(c->step, 3);
         assert_true(c->vocab > 0);
-        print_findings(c);
         sheaf__catalog_free(c);
         found++;
     }

@@ -161,15 +161,20 @@ static sheaf_status *add_alias(sheaf_catalog *part, const char *name, const char
     return st;
 }
 
-static sheaf_status *add_aliases(sheaf_catalog *part, const ds_file *f)
+/* shared_params: {name: the name it is stored under}. A tied head has no tensor of its own, as in the Llama schema. */
+static sheaf_status *add_aliases(ds_reading *r, sheaf_catalog *part, const ds_file *f)
 {
     const sheaf_pickle *shared = sheaf__pickle_get(f->torch->doc->root, "shared_params");
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(shared); i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(shared, i));
         const char *source = sheaf__pickle_text(sheaf__pickle_value(shared, i));
-        if (name != NULL && source != NULL)
+        if (name == NULL || source == NULL)
+            continue;
+        if (strcmp(name, "lm_head.weight") != 0)
             st = add_alias(part, name, source);
+        else if (f->mp == 0)
+            st = sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "", "tied: shared_params says it is '%s'", source);
     }
     return st;
 }
@@ -260,7 +265,7 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     if (st == NULL && !any)
         st = add_plain_moments(r, r->part[mp], f);
     if (st == NULL)
-        st = add_aliases(r->part[mp], f);
+        st = add_aliases(r, r->part[mp], f);
     close_files(r->part[mp]);
     return st;
 }
