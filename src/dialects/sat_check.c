@@ -362,6 +362,8 @@ static sheaf_status *parse(check *k, sheaf_config *config, bool agent)
         json_decref(copy);
         return no_memory(k);
     }
+    if (said_agent != agent)
+        json_object_del(copy, "model_type");
     char *text = json_dumps(copy, 0);
     json_decref(copy);
     sheaf_status *st = text == NULL ? no_memory(k) : sheaf_config_parse(config, text, strlen(text));

@@ -39,7 +39,7 @@ static const char *const read_keys[] = {
     "bos_token_id", "cross_attn_hidden_size", "cross_hidden_size_per_attention_head", "cross_image_pix", "dtype",
     "encoder_override", "eos_token_id", "eva_args", "hidden_size", "hidden_size_per_attention_head", "image_length",
     "inner_hidden_size", "is_decoder", "layernorm_epsilon", "layernorm_order", "max_sequence_length", "model_class",
-    "model_parallel_size", "num_attention_heads", "num_layers", "pad_token_id", "torch_dtype", "use_bias",
+    "model_parallel_size", "model_type", "num_attention_heads", "num_layers", "pad_token_id", "torch_dtype", "use_bias",
     "vocab_size", NULL,
 };
 
@@ -159,7 +159,11 @@ static void read_class(sheaf_json_reader *r, sheaf_config *c)
     for (int i = 0; i < CLASSES; i++) {
         known[i] = classes[i].name;
         if (name != NULL && strcmp(known[i], name) == 0) {
+            const char *type = sheaf__json_string(r, "model_type");
             c->family = classes[i].family;
+            if (type != NULL && strcmp(type, sheaf_family_name(c->family)) != 0)
+                sheaf__json_fail(r, SHEAF_E_LAYOUT, "model_type", "\"%s\", as 'model_class' is %s, or no such key",
+                                 sheaf_family_name(c->family), name);
             return;
         }
     }

@@ -255,6 +255,8 @@ static void test_config__refuses_by_name(void **state)
 {
     static const struct { const char *object, *change; sheaf_code code; const char *part; } rows[] = {
         { NULL, "{\"model_class\":\"CogVLModel\"}", SHEAF_E_UNSUPPORTED, "the nearest known name is \"CogVLMModel\"" },
+        { NULL, "{\"model_type\":\"cogvlm\"}", SHEAF_E_LAYOUT, "\"cogagent\", as 'model_class' is CogAgentModel" },
+        { NULL, "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED, "the nearest known name is \"llama\"" },
         { NULL, "{\"model_class\":7}", SHEAF_E_FORMAT, "'model_class'" },
         { NULL, "{\"num_layers\":0}", SHEAF_E_FORMAT, "'num_layers'" },
         { NULL, "{\"num_attention_heads\":7}", SHEAF_E_LAYOUT, "a number that divides hidden_size" },
@@ -295,6 +297,7 @@ static void test_config__keeps_unknown_keys(void **state)
     json_t *config = recorded(golden("cogagent"));
     sheaf_config c;
     json_object_set_new(config, "my_note", json_true());
+    json_object_set_new(config, "model_type", json_string("cogagent")); /* as convert writes it */
     json_object_set_new(json_object_get(config, "eva_args"), "my_vit_note", json_true());
     CHECK_OK(parse(&c, config));
     assert_string_equal(c.unknown_keys, "my_note,eva_args.my_vit_note");
