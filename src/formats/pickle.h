@@ -78,6 +78,8 @@ struct sheaf_pickle {
 typedef struct sheaf_pickle_storage {
     const char *key, *location; /* "0", "cuda:1" */
     sheaf_dtype dtype;          /* of its class; SHEAF_U8 for an untyped one */
+    int element;                /* bytes of an element of its class */
+    bool unnamed;               /* its class has no dtype here (quantized, complex128): tensors of it are objects */
     int64_t bytes;              /* that its persistent id promises */
     int64_t within;             /* a view of the file's storage `key`, from this byte (old files only); else 0 */
 } sheaf_pickle_storage;

@@ -1,19 +1,23 @@
 /* pickle_tensor.c - storages and tensors in a pickle; see pickle.h.
  *
  *   persistent id    ("storage", class, key, location, count of elements [, None or (key, offset, count)])
- *   rebuild          (storage, offset, sizes, strides [, requires_grad, hooks [, dtype in v3] ...])
+ *                    ("module", class, file, source text), in old files, is the class
+ *   rebuild          (storage, offset, sizes, strides [, requires_grad, hooks [, dtype in v3] [, metadata]])
  *
+ * Metadata, where there is any, says that the elements are to be conjugated or negated: an opaque object.
  * Offsets and strides are in elements, of the storage's class or of v3's dtype. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "pickle_inner.h"
 
-static const struct { const char *name; sheaf_dtype dtype; } classes[] = {
+static const struct { const char *name; sheaf_dtype dtype; int unnamed; /* bytes of an element, where there is no dtype */ } classes[] = {
     { "FloatStorage", SHEAF_F32 }, { "DoubleStorage", SHEAF_F64 }, { "HalfStorage", SHEAF_F16 },
     { "BFloat16Storage", SHEAF_BF16 }, { "LongStorage", SHEAF_I64 }, { "IntStorage", SHEAF_I32 },
     { "ShortStorage", SHEAF_I16 }, { "CharStorage", SHEAF_I8 }, { "ByteStorage", SHEAF_U8 },
     { "BoolStorage", SHEAF_BOOL }, { "ComplexFloatStorage", SHEAF_C64 }, { "UntypedStorage", SHEAF_U8 },
+    { "ComplexDoubleStorage", SHEAF_U8, 16 }, { "QInt8Storage", SHEAF_U8, 1 }, { "QUInt8Storage", SHEAF_U8, 1 },
+    { "QInt32Storage", SHEAF_U8, 4 }, { "QUInt4x2Storage", SHEAF_U8, 1 }, { "QUInt2x4Storage", SHEAF_U8, 1 },
 };
 
 const char *sheaf__pickle_class_of(sheaf_dtype dtype)
@@ -24,7 +28,8 @@ const char *sheaf__pickle_class_of(sheaf_dtype dtype)
     return NULL;
 }
 
-static bool class_dtype(sheaf_dtype *dtype, const sheaf_pickle *class)
+/* What the class of a storage says of its elements. */
+static bool read_class(sheaf_pickle_storage *storage, const sheaf_pickle *class)
 {
     static const char *const modules[] = { "torch", "torch.storage", "torch.cuda" };
     bool torch = false;
@@ -34,7 +39,9 @@ static bool class_dtype(sheaf_dtype *dtype, const sheaf_pickle *class)
         torch |= strcmp(class->as.global.module, modules[i]) == 0;
     for (size_t i = 0; torch && i < sizeof classes / sizeof *classes; i++)
         if (strcmp(class->as.global.name, classes[i].name) == 0) {
-            *dtype = classes[i].dtype;
+            storage->dtype = classes[i].dtype;
+            storage->unnamed = classes[i].unnamed != 0;
+            storage->element = storage->unnamed ? classes[i].unnamed : (int)sheaf_dtype_bytes(classes[i].dtype);
             return true;
         }
     return false;
@@ -48,7 +55,7 @@ static sheaf_status *bad_id(const char *expected)
 /* A view of a storage: (key, offset, count), in elements. */
 static sheaf_status *read_view(sheaf_pickle_storage *storage, const sheaf_pickle *view)
 {
-    const int64_t each = (int64_t)sheaf_dtype_bytes(storage->dtype);
+    const int64_t each = storage->element;
     int64_t offset, count, end;
     if (view == NULL || view->kind == SHEAF_PICKLE_NONE)
         return NULL;
@@ -66,7 +73,11 @@ sheaf_status *sheaf__pickle_persistent(sheaf_pickle **out, sheaf_pickle_doc *doc
     const char *what = sheaf__pickle_text(sheaf__pickle_item(id, 0));
     int64_t count = 0;
     *out = NULL;
-    if (what == NULL || strcmp(what, "storage") != 0 || !class_dtype(&storage.dtype, sheaf__pickle_item(id, 1))) {
+    if (what != NULL && strcmp(what, "module") == 0 && sheaf__pickle_is(sheaf__pickle_item(id, 1), SHEAF_PICKLE_GLOBAL)) {
+        *out = id->as.items.at[1]; /* old files keep the source text beside a class */
+        return NULL;
+    }
+    if (what == NULL || strcmp(what, "storage") != 0 || !read_class(&storage, sheaf__pickle_item(id, 1))) {
         *out = sheaf__pickle_node(doc, SHEAF_PICKLE_PERSISTENT);
         if (*out != NULL && !sheaf__pickle_push(doc, *out, id, NULL))
             *out = NULL;
@@ -76,7 +87,7 @@ sheaf_status *sheaf__pickle_persistent(sheaf_pickle **out, sheaf_pickle_doc *doc
     storage.location = sheaf__pickle_text(sheaf__pickle_item(id, 3));
     if (storage.key == NULL || storage.location == NULL || !sheaf__pickle_int(&count, sheaf__pickle_item(id, 4)) || count < 0)
         return bad_id("a key, a location and a count of elements");
-    if (__builtin_mul_overflow(count, (int64_t)sheaf_dtype_bytes(storage.dtype), &storage.bytes))
+    if (__builtin_mul_overflow(count, (int64_t)storage.element, &storage.bytes))
         return bad_id("less than 2^63 bytes");
     sheaf_status *st = read_view(&storage, sheaf__pickle_item(id, 5));
     int64_t index = 0;
@@ -116,7 +127,9 @@ sheaf_status *sheaf__pickle_rebuild(sheaf_pickle **out, sheaf_pickle_doc *doc, s
                        *strides = sheaf__pickle_item(args, 3), *dtype = v3 ? sheaf__pickle_item(args, 6) : NULL;
     sheaf_pickle_tensor t = { 0 };
     int nstrides = 0;
-    if (!sheaf__pickle_is(from, SHEAF_PICKLE_STORAGE) || (v3 && !sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE))) {
+    const sheaf_pickle *metadata = sheaf__pickle_item(args, v3 ? 7 : 6);
+    const bool changed = metadata != NULL && metadata->kind != SHEAF_PICKLE_NONE && sheaf__pickle_count(metadata) > 0;
+    if (!sheaf__pickle_is(from, SHEAF_PICKLE_STORAGE) || (v3 && !sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE)) || changed) {
         if (from == NULL) /* elements of a type that sheaf has no name for */
             return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "a tensor"), "a storage first");
         return sheaf__pickle_new_object(out, doc, callable, (sheaf_pickle *)args);
@@ -124,7 +137,7 @@ sheaf_status *sheaf__pickle_rebuild(sheaf_pickle **out, sheaf_pickle_doc *doc, s
     const sheaf_pickle_storage *storage = &doc->storage[from->as.number];
     t.storage = from->as.number;
     t.dtype = v3 ? dtype->as.dtype : storage->dtype;
-    if (sheaf_dtype_bytes(t.dtype) == 0)
+    if (sheaf_dtype_bytes(t.dtype) == 0 || (storage->unnamed && !v3))
         return sheaf__pickle_new_object(out, doc, callable, (sheaf_pickle *)args);
     if (sheaf__pickle_count(sizes) > SHEAF_PICKLE_MAX_DIMS)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "a tensor"), "at most %d axes", SHEAF_PICKLE_MAX_DIMS),

@@ -185,8 +185,14 @@ static const struct { const char *bytes; size_t size; const char *want; } values
       "T0F32+0" },
     { P("ctorch._utils\n_rebuild_tensor_v3\n((X\7\0\0\0storagectorch.storage\nUntypedStorage\nX\1\0\0\0sX\3\0\0\0cpuK\6tQ"
         "K\1(K\2t(K\1t\x89" ODICT ")Rctorch\nuint16\ntR"), "T0U16+1|2*1" },
+    { P(REBUILD "(" F32_ID("0", "\1") "K\0))\x89" ODICT ")R}tR"), "T0F32+0" },
+    { P(REBUILD "(" F32_ID("0", "\1") "K\0))\x89" ODICT ")R}X\3\0\0\0neg\x88stR"),
+      "torch._utils._rebuild_tensor_v2(storage0,0,(),(),False,{},{'neg':True})" },
     { P(F32_ID("0", "\1") "ctorch._utils\n_rebuild_qtensor\n(" F32_ID("0", "\1") "tR\x86"),
       "(storage0,torch._utils._rebuild_qtensor(storage0))" },
+    { P(REBUILD "((X\7\0\0\0storagectorch\nComplexDoubleStorage\nX\1\0\0\0sX\3\0\0\0cpuK\6tQK\0))\x89" ODICT ")RtR"),
+      "torch._utils._rebuild_tensor_v2(storage0,0,(),(),False,{})" },
+    { P("(X\6\0\0\0moduleca.b\nNet\nX\1\0\0\0fX\1\0\0\0stQ)\x81"), "a.b.Net()" },
 };
 
 static void test_parse__every_opcode_and_known_name(void **state)

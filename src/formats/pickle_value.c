@@ -142,8 +142,8 @@ static uint64_t hash_storage(const sheaf_pickle_storage *s)
 
 static bool same_storage(const sheaf_pickle_storage *a, const sheaf_pickle_storage *b)
 {
-    return a->bytes == b->bytes && a->within == b->within && a->dtype == b->dtype && strcmp(a->key, b->key) == 0 &&
-           strcmp(a->location, b->location) == 0;
+    return a->bytes == b->bytes && a->within == b->within && a->dtype == b->dtype && a->element == b->element &&
+           a->unnamed == b->unnamed && strcmp(a->key, b->key) == 0 && strcmp(a->location, b->location) == 0;
 }
 
 /* The slot of a storage, or the empty one where it belongs; `slots` is a power of two. */

@@ -130,7 +130,7 @@ static sheaf_status *refuse(const sheaf_torch *file, const unsigned char head[HE
         return sheaf_try_this(st, "in Python: torch.save(torch.load(FILE), OTHER) with a newer torch");
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: not a file of torch.save()", file->path);
-    sheaf_expected(st, "a zip file (50 4b 03 04) or a legacy file (80 02 8a 0a 6c fc 9c 46) ");
+    sheaf_expected(st, "a zip file (50 4b 03 04) or a legacy file (80 02 8a 0a 6c fc 9c 46)");
     if (file->size == 0)
         return sheaf_found(st, "an empty file");
     return sheaf_found(st, "%02x %02x %02x %02x %02x %02x %02x %02x first, in %" PRId64 " bytes", head[0], head[1], head[2],

@@ -4,7 +4,7 @@
 
 #include "formats/torch.h"
 
-enum { SHEAF_TORCH_LEGACY_MAGIC_BYTES = 14 };
+enum { SHEAF_TORCH_LEGACY_MAGIC_BYTES = 2 + 9 + 12 };
 
 /* sheaf__torch_is_legacy - do these bytes begin with the pickle of the magic number? */
 bool sheaf__torch_is_legacy(const unsigned char head[SHEAF_TORCH_LEGACY_MAGIC_BYTES]);

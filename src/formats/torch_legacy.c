@@ -10,9 +10,9 @@ enum { PROTOCOL = 1001, HEADS = 3, FIRST_READ = 1 << 16, COUNT_BYTES = 8 };
 
 bool sheaf__torch_is_legacy(const unsigned char head[SHEAF_TORCH_LEGACY_MAGIC_BYTES])
 {
-    static const unsigned char magic[SHEAF_TORCH_LEGACY_MAGIC_BYTES] = { 0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c,
-                                                                         0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19 };
-    return memcmp(head, magic, sizeof magic) == 0;
+    static const unsigned char magic[12] = { 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19 };
+    const unsigned char *at = head + (head[2] == 0x95 ? 11 : 2); /* protocol 4 puts it into a frame */
+    return head[0] == 0x80 && head[1] >= 2 && head[1] <= 5 && memcmp(at, magic, sizeof magic) == 0;
 }
 
 /* The bytes of the file from its start, as many as were needed so far. */
@@ -44,7 +44,7 @@ static sheaf_status *read_one(sheaf_pickle_doc **out, window *w, size_t *at)
 {
     for (;;) {
         size_t used = 0;
-        sheaf_status *st = *at >= w->size && w->size > 0 ? sheaf_fail(SHEAF_E_FORMAT, "pickle")
+        sheaf_status *st = *at >= w->size && w->size > 0 ? sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pickle"), "one more; the file is cut short")
                                                          : sheaf__pickle_parse_first(out, &used, w->bytes + *at, w->size - *at, NULL);
         if (st == NULL) {
             *at += used;
@@ -93,7 +93,7 @@ static place *used_storages(const sheaf_pickle_doc *doc)
 {
     place *by = calloc((size_t)doc->nstorages + 1, sizeof *by);
     for (int64_t i = 0; by != NULL && i < doc->nstorages; i++)
-        by[i] = (place){ doc->storage[i].key, 0, (int64_t)sheaf_dtype_bytes(doc->storage[i].dtype) };
+        by[i] = (place){ doc->storage[i].key, 0, doc->storage[i].element };
     if (by != NULL && doc->nstorages > 1)
         qsort(by, (size_t)doc->nstorages, sizeof *by, by_key);
     return by;

@@ -385,6 +385,10 @@ static void test_open__legacy_files_and_their_views(void **state)
     }
     CHECK_OK(sheaf__torch_check_data(file)); /* there is nothing to check */
     sheaf__torch_close(file);
+    static const char framed[] = "\x80\x04\x95\x0d\0\0\0\0\0\0\0\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." PROTOCOL SYSTEM("\x88") VIEWS KEYS DATA;
+    CHECK_OK(open_legacy(&file, framed, sizeof framed - 1));
+    assert_int_equal(file->doc->ntensors, 3);
+    sheaf__torch_close(file);
     for (size_t n = 1; n < sizeof good - 1; n++) {
         sheaf_status *st = open_legacy(&file, good, n);
         if (st == NULL)
