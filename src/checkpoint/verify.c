@@ -353,13 +353,19 @@ static sheaf_status *compare_tied(sheaf_catalog *c)
 
 /* ---- the whole ---- */
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 static sheaf_status *open_own(verifier *v)
 {
     char *dir = NULL;
-    int file = -1;
-    for (int64_t i = 0; file < 0 && i < v->c->count; i++)
-        file = v->c->tensor[i].npieces > 0 ? v->c->tensor[i].piece[0].file : -1;
-    sheaf_status *st = file < 0 ? NULL : sheaf__path_parent(&dir, v->c->file[file].path);
+    int file = 0;
+    while (file < v->c->nfiles && !ends_with(v->c->file[file].path, "/manifest.json"))
+        file++;
+    sheaf_status *st = file == v->c->nfiles ? NULL : sheaf__path_parent(&dir, v->c->file[file].path);
     if (st == NULL && dir != NULL)
         st = sheaf__checkpoint_open_manifest(&v->own, dir);
     free(dir);

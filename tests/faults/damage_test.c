@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "checkpoint/store.h"
+#include "checkpoint/verify.h"
 #include "formats/safetensors.h"
 #include "tests/faults/random_state.h"
 
@@ -102,6 +103,33 @@ static void examine_folder(const char *what)
     CHECK_OK(sheaf_checkpoint_examine(&damages, dir, false));
 }
 
+/* "master/NAME" of training is NAME where people are told. */
+static bool named(const sheaf_finding *f, const finding *want)
+{
+    char path[160];
+    const char *slash = strncmp(want->tensor, "master/", 7) == 0 ? want->tensor + 7 : want->tensor;
+    snprintf(path, sizeof path, "%s/%s", dir, want->file);
+    return f->severity == SHEAF_DEFECT && strcmp(f->path, path) == 0
+           && (strcmp(f->tensor, want->tensor) == 0 || strcmp(f->tensor, slash) == 0);
+}
+
+/* What `sheaf verify` says of the folder: all that is wanted, and sound only without damage. */
+static void verify_folder(const char *what)
+{
+    sheaf_verify_report report;
+    CHECK_OK(sheaf_verify(&report, dir, &(sheaf_verify_options){ 0 }));
+    for (int i = 0; i < wanted.count; i++) {
+        bool there = false;
+        for (int64_t k = 0; k < report.catalog->nfindings; k++)
+            there |= named(&report.catalog->finding[k], &wanted.at[i]);
+        if (!there)
+            fail_msg("trial %ld, %s: verify does not name %s '%s'", (long)counted.trials, what, wanted.at[i].file, wanted.at[i].tensor);
+    }
+    if (sheaf_verify_sound(&report) != (wanted.count == 0))
+        fail_msg("trial %ld, %s: verify says %s", (long)counted.trials, what, wanted.count == 0 ? report.catalog->finding[0].found : "sound");
+    sheaf_verify_release(&report);
+}
+
 static void examine_file(int slice)
 {
     sheaf_damages damages = { .found = note };
@@ -170,6 +198,7 @@ static void begin(uint64_t seed)
     snprintf(path, sizeof path, "%s/manifest.json", dir);
     CHECK_OK(sheaf__file_read_all(&saved.manifest, &saved.size, path, 1 << 20));
     CHECK_OK(sheaf_checkpoint_open(&checkpoint, dir));
+    verify_folder("undamaged");
     examine_folder("undamaged");
     compare("undamaged", false);
 }
@@ -220,9 +249,10 @@ static void damage_one_file(bool whole_folder)
     const int64_t size = spoil(&what, bytes, o->size);
     put_bytes(o->path, bytes, size);
     want_file(o, bytes, size);
-    if (whole_folder)
+    if (whole_folder) {
+        verify_folder(what);
         examine_folder(what);
-    else
+    } else
         examine_file(slice);
     end_trial(what);
     restore(slice);
@@ -244,6 +274,7 @@ static void damage_manifest(bool on_disk)
     snprintf(path, sizeof path, "%s/manifest.json", dir);
     if (on_disk) {
         put_bytes(path, text, size);
+        verify_folder(what);
         examine_folder(what);
         put_bytes(path, saved.manifest, (int64_t)saved.size);
     } else {
@@ -271,7 +302,7 @@ static void damage_folder(void)
     const int a = (int)random_below(&dice, saved.count), b = (int)random_below(&dice, saved.count);
     const char *what;
     snprintf(path, sizeof path, "%s/%s", dir, random_below(&dice, 2) == 0 ? "slice_100.safetensors" : "notes.partial-12");
-    switch (random_below(&dice, 5)) {
+    switch (random_below(&dice, 6)) {
     case 0:
         what = "two files swapped";
         place(&saved.file[a], &saved.file[b]);
@@ -286,6 +317,12 @@ static void damage_folder(void)
         place(&saved.file[a], &saved.other[a]);
         break;
     case 3:
+        what = "the manifest is missing";
+        snprintf(path, sizeof path, "%s/manifest.json", dir);
+        assert_int_equal(unlink(path), 0);
+        add(&wanted, "manifest.json", "");
+        break;
+    case 4:
         what = "a file is missing";
         assert_int_equal(unlink(saved.file[a].path), 0);
         add(&wanted, saved.file[a].name, "");
@@ -295,9 +332,13 @@ static void damage_folder(void)
         put_bytes(path, saved.file[a].bytes, saved.file[a].size);
         add(&wanted, strrchr(path, '/') + 1, "");
     }
+    verify_folder(what);
     examine_folder(what);
     end_trial(what);
-    unlink(path);
+    if (strstr(path, "manifest") != NULL)
+        put_bytes(path, saved.manifest, (int64_t)saved.size);
+    else
+        unlink(path); /* the foreign one */
     restore(a);
     restore(b);
 }
