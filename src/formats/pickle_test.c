@@ -51,7 +51,7 @@ static void spell_object(sheaf_text *out, const sheaf_pickle_doc *doc, const she
     const sheaf_pickle *more[] = { o->state, o->list, o->dict };
     for (int i = 0; i < 3; i++)
         if (more[i] != NULL) {
-            sheaf__text_bytes(out, "@+#" + i, 1);
+            sheaf__text_bytes(out, &"@+#"[i], 1);
             spell(out, doc, more[i]);
         }
 }
