@@ -17,6 +17,8 @@ typedef struct matcher {
     sheaf__merge_plan *plan;
     const sheaf__merge_adapter *adapter;
     int number;
+    const char *drop, *add; /* the base's names lack the one, or have the other, before the adapter's */
+    size_t ndrop;
     sheaf_text lost; /* tensors without a place */
     int nlost;
 } matcher;
@@ -90,10 +92,20 @@ static sheaf_status *module_text(char **out, const char *path, size_t length, co
 static sheaf_status *place(sheaf__merge_tensor **out, matcher *m, const char *path, size_t length, const char *end)
 {
     char *name = NULL;
+    if (m->ndrop > 0 && length > m->ndrop && strncmp(path, m->drop, m->ndrop) == 0) {
+        path += m->ndrop;
+        length -= m->ndrop;
+    }
     sheaf_status *st = module_text(&name, path, length, end);
     *out = st == NULL ? sheaf__merge_find(m->plan, name) : NULL;
     free(name);
-    return st;
+    if (st != NULL || *out != NULL || m->add == NULL)
+        return st;
+    if (asprintf(&name, "%s%.*s%s", m->add, (int)length, path, end) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "merge");
+    *out = sheaf__merge_find(m->plan, name);
+    free(name);
+    return NULL;
 }
 
 static const sheaf_source_entry *part(matcher *m, const char *path, size_t length, const char *end)
@@ -203,7 +215,7 @@ static sheaf_status *match_whole(matcher *m, const sheaf_source_entry *e)
     sheaf_status *st = NULL;
     const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
     if (kind == SHEAF_PART_WHOLE) {
-        t = sheaf__merge_find(m->plan, path);
+        st = place(&t, m, path, length, "");
         if (t == NULL || !wants_whole(m, path, length))
             lose(m, e->name);
         else
@@ -569,12 +581,60 @@ static sheaf_status *tell_lost(matcher *m)
                                               : "the base model this adapter was made for, and its own adapter_config.json");
 }
 
-sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number)
+/* ---- names that begin otherwise ---- */
+
+/* Has every adapted module of the adapter a weight in the base? */
+static sheaf_status *all_placed(bool *yes, matcher *m)
+{
+    sheaf_source *source = m->adapter->source;
+    sheaf_status *st = NULL;
+    *yes = true;
+    for (int64_t i = 0; i < source->count(source) && *yes && st == NULL; i++) {
+        const char *path;
+        size_t length;
+        sheaf__merge_tensor *t = NULL;
+        const sheaf_lora_part kind = sheaf__lora_part(&path, &length, source->entry(source, i)->name);
+        if (kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A || kind == SHEAF_PART_TOKENS)
+            st = place(&t, m, path, length, ".weight");
+        else if (kind == SHEAF_PART_WHOLE)
+            st = place(&t, m, path, length, "");
+        else
+            continue;
+        *yes = t != NULL;
+    }
+    return st;
+}
+
+/* "transformer.h.0" is "h.0" in files of the bare model, and "layers.0" is "model.layers.0" where only
+ * the adapter was made for it. Such a difference is accepted when it explains all names. */
+static sheaf_status *settle_names(matcher *m, const sheaf_events *events)
+{
+    static const char *const before[] = { "transformer.", "model.", "base_model.", "language_model.", "encoder.", "bert.", "roberta.", "gpt_neox." };
+    bool yes = false;
+    sheaf_status *st = all_placed(&yes, m);
+    for (size_t i = 0; i < 2 * (sizeof before / sizeof *before) && st == NULL && !yes; i++) {
+        const char *prefix = before[i / 2];
+        m->drop = i % 2 == 0 ? prefix : NULL;
+        m->ndrop = m->drop != NULL ? strlen(prefix) : 0;
+        m->add = i % 2 == 1 ? prefix : NULL;
+        st = all_placed(&yes, m);
+        if (yes)
+            sheaf_note(events, "%s: its names %s '%s', which the base's %s", m->adapter->path, m->drop != NULL ? "begin with" : "lack", prefix,
+                       m->drop != NULL ? "lack" : "begin with");
+    }
+    if (!yes) {
+        m->drop = m->add = NULL;
+        m->ndrop = 0;
+    }
+    return st;
+}
+
+sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number, const sheaf_events *events)
 {
     matcher m = { .plan = plan, .adapter = adapter, .number = number };
     sheaf_source *source = adapter->source;
     const int64_t n = source->count(source);
-    sheaf_status *st = NULL;
+    sheaf_status *st = settle_names(&m, events);
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = match_whole(&m, source->entry(source, i));
     for (int64_t i = 0; i < n && st == NULL; i++)
@@ -587,7 +647,7 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
         for (int k = 0; k < t->nsteps; k++)
             if (t->step[k].number == number && t->step[k].square)
                 t->step[k].across = decide_across(&m, t);
-        if (!adapter->made)
+        if (!adapter->made && m.ndrop == 0 && m.add == NULL)
             st = check_asked(&m, t, plan->tied && i == plan->head);
     }
     return sheaf_in(st, "%s", adapter->path);

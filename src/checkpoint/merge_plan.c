@@ -369,7 +369,7 @@ sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_opt
     const sheaf__merge_adapter *adapter = o->combine == SHEAF_COMBINE_NONE ? p->read : &p->combined;
     const int n = o->combine == SHEAF_COMBINE_NONE ? p->nread : 1;
     for (int i = 0; i < n && st == NULL; i++) {
-        st = sheaf__merge_match(p, &adapter[i], i);
+        st = sheaf__merge_match(p, &adapter[i], i, o->events);
         if (st == NULL)
             st = settle_tie(p, &adapter[i], i);
     }

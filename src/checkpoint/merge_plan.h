@@ -44,6 +44,6 @@ sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *plan, const char *name
 /* sheaf__merge_open_adapters - reads `read` (and makes `combined`) from the options' folders. */
 sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *plan, const sheaf_merge_options *options);
 /* sheaf__merge_match - gives the tensors of one adapter their places. Errors: SHEAF_E_LAYOUT, SHEAF_E_UNSUPPORTED. */
-sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number);
+sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number, const sheaf_events *events);
 
 #endif

@@ -309,6 +309,38 @@ static void test_merge__square_weights_lie_as_their_like_do(void **state)
     }
 }
 
+/* ---- names that begin otherwise ---- */
+
+static const struct { const char *base, *a, *b; bool fits; } begins[] = {
+    { "h.0.x.weight", P "transformer.h.0.x.lora_A.weight", P "transformer.h.0.x.lora_B.weight", true },
+    { "model.h.0.x.weight", P "h.0.x.lora_A.weight", P "h.0.x.lora_B.weight", true },
+    { "model.h.0.x.weight", P "model.h.0.x.lora_A.weight", P "model.h.0.x.lora_B.weight", true },
+    { "model.h.0.x.weight", P "other.h.0.x.lora_A.weight", P "other.h.0.x.lora_B.weight", false },
+    { "h.0.x.weight", P "transformer.h.1.x.lora_A.weight", P "transformer.h.1.x.lora_B.weight", false },
+};
+
+static void test_merge__a_prefix_that_explains_all_names(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(begins); i++) {
+        const thing base[] = { { begins[i].base, SHEAF_F32, 2, { 4, 3 } } };
+        const thing adapter[] = { { begins[i].a, SHEAF_F32, 2, { 2, 3 } }, { begins[i].b, SHEAF_F32, 2, { 4, 2 } } };
+        const module m = { 4, 3, 2, false };
+        write_folder(at("base"), "model.safetensors", "config.json", NULL, base, 1);
+        write_adapter(at("one"), "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"target_modules\": [\"x\"]}", adapter, 2);
+        sheaf_merge_report report;
+        if (!begins[i].fits) {
+            CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report), SHEAF_E_LAYOUT, begins[i].b);
+            continue;
+        }
+        CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+        float want[12], *got = result(at("out"), begins[i].base, NULL);
+        base_values(want, base);
+        change(want, &m, &adapter[0], &adapter[1], 1.5f);
+        CHECK_BYTES(begins[i].base, got, want, sizeof want);
+        free(got);
+    }
+}
+
 /* ---- tied tables ---- */
 
 static const thing tied_things[] = { { "model.embed_tokens.weight", SHEAF_F32, 2, { 10, 4 } }, { "model.x.weight", SHEAF_F32, 2, { 4, 4 } } };
@@ -458,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_merge__magnitudes_are_the_norms),
         cmocka_unit_test(test_merge__in_turn_rounds_once_unless_asked),
         cmocka_unit_test(test_merge__square_weights_lie_as_their_like_do),
+        cmocka_unit_test(test_merge__a_prefix_that_explains_all_names),
         cmocka_unit_test(test_merge__tied_tables_by_name),
         cmocka_unit_test(test_merge__what_is_not_known_is_named),
         cmocka_unit_test(test_merge__a_stop_leaves_nothing),
