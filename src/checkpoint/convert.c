@@ -406,12 +406,11 @@ static sheaf_status *write_sat(converter *k)
 
 /* ---- sheaf's own ---- */
 
-/* What a training loop keeps there, a model has no use for: its config and where it came from. */
+/* In the place of what a training loop keeps: the model's config. Not where it came from: equal models are equal files. */
 static sheaf_status *own_progress(char **out, const converter *k)
 {
     sheaf_text text = { 0 };
-    sheaf__text_add(&text, "{\"converted\": true, \"from\": ");
-    sheaf__text_json(&text, k->dialect);
+    sheaf__text_add(&text, "{\"converted\": true");
     if (k->step < 0)
         sheaf__text_add(&text, ", \"step_unknown\": true");
     if (k->model != NULL) {

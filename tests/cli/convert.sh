@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# sheaf convert: forms into each other, parts into wholes, and nothing half-written.
+. "$(dirname "$0")/lib.sh"
+shopt -s nullglob
+
+model=$llama/tiny_llama/hf
+runs "a model in slices" 0 'hf to sheaf, 30 tensors' convert "$model" "$work/slices" --to sheaf
+runs "is sound" 0 'sound' verify "$work/slices"
+runs "and the same model" 0 'equal' diff "$model" "$work/slices"
+runs "in another number of slices" 0 . convert "$work/slices" "$work/slices3" --to sheaf --slices 4
+runs "and back" 0 'sheaf to hf' convert "$work/slices3" "$work/back" --to hf --threads 3
+same "every byte of the weights is as before" "$model/model.safetensors" "$work/back/model.safetensors"
+same "and of the config" "$model/config.json" "$work/back/config.json"
+runs "one file again" 0 . convert "$llama/tiny_llama/hf_sharded" "$work/single" --to hf
+same "is the file that was divided" "$model/model.safetensors" "$work/single/model.safetensors"
+runs "the same twice is the same bytes" 0 . convert "$llama/tiny_llama/hf_sharded" "$work/slices_again" --to sheaf
+same "whatever it came from" "$work/slices/manifest.json" "$work/slices_again/manifest.json"
+
+runs "what is there is not overwritten" 2 'not empty' convert "$model" "$work/back" --to hf
+runs "an unknown form" 2 'hf, sat, peft or sheaf' convert "$model" "$work/x" --to gguf
+runs "no form" 2 '--to' convert "$model" "$work/x"
+runs "SAT has only its own models" 3 'CogVLM or CogAgent' convert "$model" "$work/x" --to sat
+runs "parts are SAT's" 2 '--to sat' convert "$model" "$work/x" --to hf --tp 2
+absent "nothing is left of what was refused" "$work/x"
+
+runs "bfloat16" 0 . convert "$llama/tiny_llama3rope/hf" "$work/bf16" --to hf --dtype bfloat16
+runs "as torch rounds it" 0 'equal' diff "$work/bf16/model.safetensors" "$llama/half_precision/tiny_llama3rope_bf16.safetensors"
+check "and the config says so" grep -q '"dtype": "bfloat16"' "$work/bf16/config.json"
+runs "facts are one object" 0 '^\{"out": ".*", "from": "hf", "to": "sheaf", "tensors": 30,.*"bytes": 807168' convert --json "$model" "$work/j" --to sheaf
+
+m=$(copy_model tiny_llama)
+truncate -s -100 "$m/model.safetensors"
+runs "a model cut short is refused" 3 'damaged.*try:' convert "$m" "$work/cut" --to hf
+absent "and nothing is left" "$work/cut"
+
+# No space: a limit on the size of files, its signal ignored, makes write() fail.
+( trap '' XFSZ; ulimit -f 200; "$sheaf" convert "$model" "$work/full" --to hf >"$work/stdout" 2>"$work/stderr" </dev/null ); got=$?
+check "no space: exit code 3" test $got -eq 3
+absent "no space: nothing is left" "$work/full"
+check "nor anything unfinished" test -z "$(echo "$work"/full*)"
+
+# Killed at any call: the output is whole or not there.
+for n in 1 2 3 5 8 13 21 34 55 89; do
+    rm -rf "$work"/k "$work"/k.*
+    SHEAF_FAULT=any:$n:kill "$sheaf" convert "$model" "$work/k" --to sheaf >/dev/null 2>&1 </dev/null
+    [ ! -e "$work/k" ] || "$sheaf" verify "$work/k" >/dev/null 2>&1 || fail "killed at call $n" "half an output"
+done
+pass "killed at ten places: whole or nothing"
+
+# What the original programs wrote, as far as it is there. Tensors are held against each other; a config may come to
+# say what its own program has in its code (the sizes of CogAgent's tower).
+for set in cogvlm cogagent; do
+    g=$golden/$set
+    [ -d "$g/mp1" ] || continue
+    whole=$g/mp1
+    for d in "$g"/mp[248]; do
+        runs "$set/${d##*/} in one part" 0 . convert "$d" "$work/$set-${d##*/}" --to sat
+        runs "is mp1" '0|1' '(^| )0 of [0-9]+ tensors differ|^equal' diff "$work/$set-${d##*/}" "$whole"
+        ways=${d##*mp}
+        runs "mp1 in $ways parts" 0 . convert "$whole" "$work/$set-to-$ways" --to sat --tp "$ways"
+        runs "is ${d##*/}" '0|1' '(^| )0 of [0-9]+ tensors differ|^equal' diff "$work/$set-to-$ways" "$d"
+    done
+    runs "$set as Hugging Face" 0 . convert "$whole" "$work/$set-hf" --to hf
+    runs "is sound" 0 "model +$set.*sound" verify "$work/$set-hf"
+    runs "and the same" 0 'equal' diff "$work/$set-hf" "$whole"
+    for d in "$g"/lora_mp[0-9]; do
+        runs "$set/${d##*/} as an adapter" 0 'sat to peft' convert "$d" "$work/$set-${d##*/}-adapter" --to peft
+        runs "that is whole" 0 'sound' verify "$work/$set-${d##*/}-adapter"
+    done
+    [ ! -d "$g/lora_mp1_merged" ] || {
+        runs "$set: LoRA is merged on the way" 0 'merged into the weights' convert "$g/lora_mp1" "$work/$set-merged" --to sat
+        runs "as SAT merges it" 0 'equal' diff "$work/$set-merged" "$g/lora_mp1_merged"
+    }
+done
+for d in "$golden"/cogagent/broken*; do
+    parts=("$d"/*)
+    runs "${d##*/}: parts in two folders are joined" 0 . convert "${parts[@]}" "$work/joined" --to sat --tp 1
+    runs "bit for bit" '0|1' '(^| )0 of [0-9]+ tensors differ|^equal' diff "$work/joined" "$golden/cogagent/mp1_bf16"
+done
+for d in "$llama"/colossalai_*/*broken*; do
+    base=$(dirname "$d")
+    rest=("$base"/*local*/tp_rank_*)
+    good=("$base"/*good*)
+    runs "${d##*/} alone is refused" 3 "rank 0's part" convert "$d" "$work/lost" --to hf
+    runs "with the other part" 0 . convert "$d" "${rest[@]:1}" "$work/found" --to hf
+    runs "it is the good one" 0 'equal' diff "$work/found" "${good[0]}"
+done
+finish
