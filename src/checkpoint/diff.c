@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "checkpoint/stream.h"
+#include "sheaf/config.h"
 
 typedef struct differ {
     sheaf_look a, b;
@@ -173,7 +174,8 @@ static sheaf_status *compare_all(differ *d)
 static bool is_provenance(const char *key)
 {
     static const char *const keys[] = { "base_model_name_or_path", "_name_or_path", "transformers_version", "peft_version",
-                                        "revision", "inference_mode", "task_type", "auto_mapping", "use_cache" };
+                                        "revision", "inference_mode", "task_type", "auto_mapping", "use_cache",
+                                        "_attn_implementation_autoset" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0)
             return true;
@@ -252,6 +254,42 @@ static bool configs_alike(const sheaf_look *a, const sheaf_look *b)
     return strcmp(a->dialect, b->dialect) == 0 || (both[0] && both[1]);
 }
 
+/* What says how the files are divided, or what a program made of them, and not what the model is. */
+static void drop_division(json_t *config)
+{
+    json_t *tower = json_object_get(config, "eva_args");
+    json_object_del(config, "model_parallel_size");
+    if (json_is_object(tower))
+        json_object_del(tower, "model_parallel_size");
+}
+
+/* transformers 4 and 5 spell the rotary embedding and the dtype with other keys: where both configs
+ * mean the same by them, they leave the comparison. */
+static void drop_spellings(json_t *x, json_t *y, const sheaf_look *a, const sheaf_look *b)
+{
+    static const char *const rope[] = { "rope_theta", "rope_scaling", "rope_parameters" };
+    static const char *const dtype[] = { "dtype", "torch_dtype" };
+    sheaf_config p = { 0 }, q = { 0 };
+    sheaf_status *st = sheaf_config_read(&p, a->config);
+    if (st == NULL)
+        st = sheaf_config_read(&q, b->config);
+    const bool read = st == NULL;
+    const bool same_rope = p.rope.type == q.rope.type && p.rope.theta == q.rope.theta && p.rope.factor == q.rope.factor &&
+                           p.rope.low_freq_factor == q.rope.low_freq_factor && p.rope.partial == q.rope.partial &&
+                           p.rope.high_freq_factor == q.rope.high_freq_factor && p.rope.original_length == q.rope.original_length;
+    for (size_t i = 0; read && same_rope && i < sizeof rope / sizeof *rope; i++) {
+        json_object_del(x, rope[i]);
+        json_object_del(y, rope[i]);
+    }
+    for (size_t i = 0; read && p.dtype == q.dtype && i < sizeof dtype / sizeof *dtype; i++) {
+        json_object_del(x, dtype[i]);
+        json_object_del(y, dtype[i]);
+    }
+    sheaf_status_free(st); /* configs of models that sheaf does not run are compared key by key */
+    sheaf_config_release(&p);
+    sheaf_config_release(&q);
+}
+
 static sheaf_status *compare_configs(differ *d)
 {
     json_t *x = NULL, *y = NULL;
@@ -272,6 +310,12 @@ static sheaf_status *compare_configs(differ *d)
         st = sheaf__json_load(&x, d->a.config);
         if (st == NULL)
             st = sheaf__json_load(&y, d->b.config);
+        if (st == NULL && json_is_object(x) && json_is_object(y)) {
+            drop_division(x);
+            drop_division(y);
+            if (d->a.kind == SHEAF_LOOK_MODEL && d->b.kind == SHEAF_LOOK_MODEL)
+                drop_spellings(x, y, &d->a, &d->b);
+        }
     }
     if (st == NULL && x != NULL && y != NULL)
         st = compare_objects(d, x, y);

@@ -209,6 +209,42 @@ static void test_diff__shards_and_adapters(void **state)
     CHECK_FAILS(sheaf_diff(&report, a, "/nonexistent", listen, NULL), SHEAF_E_IO, "/nonexistent");
 }
 
+/* transformers 4 and 5 spell one config in two ways; SAT's tells how its files are divided. */
+static void test_diff__configs_that_mean_the_same(void **state)
+{
+    static const struct { const char *config, *find, *put; int keys; } rows[] = {
+        { "llama/tiny_llama/config_4x_style.json", NULL, NULL, 0 },
+        { "llama/tiny_llama/config_4x_style.json", "\"rope_theta\": 10000", "\"rope_theta\": 20000", 2 },
+        { "llama/tiny_llama/config_4x_style.json", "\"float32\"", "\"bfloat16\"", 2 },
+        { "llama/tiny_llama/hf/config.json", "{", "{\"model_parallel_size\": 4, ", 0 },
+        { "llama/tiny_llama/hf/config.json", "{", "{\"eva_args\": {\"a\": 1}, ", 1 },
+    };
+    char a[1024], config[1024];
+    sheaf_diff_report report;
+    data_path(a, "llama/tiny_llama/hf");
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char *copy = path_in("model");
+        assert_int_equal(mkdir(copy, 0755), 0);
+        copy_file(copy, a, "model.safetensors", NULL, NULL);
+        data_path(config, rows[i].config);
+        char *slash = strrchr(config, '/');
+        *slash = '\0';
+        copy_file(copy, config, slash + 1, rows[i].find, rows[i].put);
+        if (strcmp(slash + 1, "config.json") != 0) {
+            char *from, *to;
+            CHECK_OK(sheaf__path_join(&from, copy, slash + 1));
+            CHECK_OK(sheaf__path_join(&to, copy, "config.json"));
+            CHECK_OK(sheaf__rename(from, to, NULL));
+            free(from), free(to);
+        }
+        (void)differ_by(&report, a, copy);
+        if (report.config_keys != rows[i].keys)
+            fail_msg("row %zu: %d keys differ: %s", i, (int)report.config_keys, told);
+        CHECK_OK(sheaf__remove_tree(copy, NULL));
+        free(copy);
+    }
+}
+
 /* A tied head that one side stores is compared with the other side's table. */
 static void test_diff__tied_head(void **state)
 {
@@ -241,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_diff__checkpoints),
         cmocka_unit_test(test_diff__values_types_shapes_and_names),
         cmocka_unit_test(test_diff__shards_and_adapters),
+        cmocka_unit_test(test_diff__configs_that_mean_the_same),
         cmocka_unit_test(test_diff__tied_head),
     };
     snprintf(folder, sizeof folder, "%s", tiny_folder());
