@@ -296,7 +296,8 @@ sheaf_status *sheaf__catalog_defect(sheaf_catalog *c, const char *path, sheaf_st
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     const sheaf_code code = sheaf_status_code(st);
-    const char *word = code == SHEAF_E_UNSUPPORTED ? "unsupported" : code == SHEAF_E_LAYOUT ? "conflict" : "damaged";
+    const char *word = code == SHEAF_E_UNSUPPORTED ? "unsupported" : code == SHEAF_E_UNSAFE ? "unsafe"
+                     : code == SHEAF_E_LAYOUT ? "conflict" : "damaged";
     const char *found = sheaf_status_found(st);
     sheaf_status *noted =
         sheaf__catalog_notef(c, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), sheaf_status_try(st), "%s%s%s",
