@@ -1,4 +1,4 @@
-/* crash_test.c - every call that init, merge, a training save and its exports make is once the one
+/* crash_test.c - every call that init, merge, convert, a training save and its exports make is once the one
  * that fails, moves too little or is the last of the process.
  *
  * After each the output is absent or complete (for one that replaces another: the old or the
@@ -12,31 +12,19 @@
 #include "tests/faults/random_state.h"
 
 #include "base/text.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/init.h"
 #include "checkpoint/merge.h"
 #include "dialects/hf.h"
 #include "dialects/peft.h"
+#include "dialects/sat_made.h"
 
-static char root[64];
 static uint64_t dice;
 static random_state old_state, new_state;
 static sheaf_dtype other_dtype;
 static bool with_other_dtype;
-
-/* at - "root/name"; the last eight results stay valid. */
-static const char *at(const char *name)
-{
-    static char path[8][160];
-    static int next;
-    char *p = path[next++ % 8];
-    snprintf(p, sizeof path[0], "%s/%s", root, name);
-    return p;
-}
-
-static void put(const char *path, const char *text)
-{
-    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text), NULL));
-}
+static int slices, ways;
+static int64_t shard_bytes;
 
 /* ---- what lies in a folder ---- */
 
@@ -96,7 +84,7 @@ static void make_config(const char *path)
                     "\"num_key_value_heads\": %d, \"num_hidden_layers\": 1, \"vocab_size\": %d, \"tie_word_embeddings\": %s}\n",
                     width, heads * width, 3 + (int)random_below(&dice, 20), heads, kv, 5 + (int)random_below(&dice, 30), pick("true", "false"));
     CHECK_OK(sheaf__text_take(&config, &text));
-    put(path, config);
+    CHECK_OK(sheaf__file_write_whole(path, config, strlen(config), NULL));
     free(config);
 }
 
@@ -139,14 +127,31 @@ static void make_adapter(const char *dst, const char *model)
     CHECK_OK(sheaf__folder_commit(folder));
 }
 
+/* A SAT folder of a model of either class, in one or more parts. */
+static void make_sat(const char *dst)
+{
+    made m = { .agent = random_below(&dice, 2) == 0, .layers = 1, .heads = 4, .head = 2, .ffn = 4, .vocab = 4 + 4 * random_below(&dice, 6),
+               .vit_layers = 1, .vit_heads = 4, .vit_ffn = 4, .cross = 2, .dtype = random_below(&dice, 2) == 0 ? SHEAF_BF16 : SHEAF_F32,
+               .seed = random_next(&dice) };
+    made_init(&m);
+    made_write(&m, dst, 1 << random_below(&dice, 3), 5);
+    made_release(&m);
+}
+
 static void make_sources(void)
 {
     sheaf_init_report report;
+    sheaf_convert_report converted;
     make_config(at("src/config.json"));
     CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("src/config.json"), .dst = at("src/model"), .seed = dice }));
     make_adapter(at("src/adapter"), at("src/model"));
     with_other_dtype = random_below(&dice, 2) == 0;
     other_dtype = (sheaf_dtype[]){ SHEAF_F32, SHEAF_BF16, SHEAF_F16 }[random_below(&dice, 3)];
+    slices = 1 << random_below(&dice, 4);
+    ways = 1 << random_below(&dice, 3);
+    shard_bytes = 200 + random_below(&dice, 2000);
+    make_sat(at("src/sat"));
+    CHECK_OK(sheaf_convert(&converted, &(sheaf_convert_options){ .src = at("src/model"), .dst = at("src/own"), .to = "sheaf", .slices = slices, .step = 7 }));
     const uint64_t shapes = random_next(&dice);
     random_release(&old_state);
     random_release(&new_state);
@@ -179,6 +184,20 @@ static sheaf_status *run_merge(sheaf_faults *faults)
                                                         .dtype = with_other_dtype ? &other_dtype : NULL, .faults = faults });
 }
 
+static sheaf_status *convert(const char *src, sheaf_convert_options how)
+{
+    sheaf_convert_report report;
+    how.src = src;
+    how.dst = at("out/dst");
+    how.step = -1;
+    how.dtype = with_other_dtype ? &other_dtype : NULL;
+    return sheaf_convert(&report, &how);
+}
+
+static sheaf_status *to_sheaf(sheaf_faults *faults) { return convert(at("src/model"), (sheaf_convert_options){ .to = "sheaf", .slices = slices, .faults = faults }); }
+static sheaf_status *to_hf(sheaf_faults *faults) { return convert(at("src/own"), (sheaf_convert_options){ .to = "hf", .shard_bytes = shard_bytes, .faults = faults }); }
+static sheaf_status *to_sat(sheaf_faults *faults) { return convert(at("src/sat"), (sheaf_convert_options){ .to = "sat", .tp = ways, .faults = faults }); }
+
 static void save_old(void) { CHECK_OK(random_save(at("out"), &old_state, 0, NULL)); }
 static sheaf_status *run_save(sheaf_faults *faults) { return random_save(at("out"), &new_state, 0, faults); }
 static sheaf_status *run_save_keep(sheaf_faults *faults) { return random_save(at("out"), &new_state, 1, faults); }
@@ -209,6 +228,9 @@ static sheaf_status *run_export(sheaf_faults *faults) { return export(1, faults)
 static const job jobs[] = {
     { "init", "out/new/deep/dst", NULL, NULL, run_init },
     { "merge", "out/dst", NULL, NULL, run_merge },
+    { "convert to sheaf", "out/dst", NULL, NULL, to_sheaf },
+    { "convert to hf", "out/dst", NULL, NULL, to_hf },
+    { "convert to sat", "out/dst", NULL, NULL, to_sat },
     { "save", "out/checkpoints/step-00000002", NULL, save_old, run_save },
     { "save, keep 1", "out/checkpoints/step-00000002", NULL, save_old, run_save_keep },
     { "export", "out/dst", "out/dst", export_old, run_export },
@@ -282,7 +304,7 @@ static void check_older(const job *j, bool complete)
 
 static void run_again(const job *j, bool complete)
 {
-    if (complete && (j->run == run_init || j->run == run_merge)) /* there already: it would be refused */
+    if (complete && j->before == NULL && j->prepare == NULL) /* there already: it would be refused */
         return;
     CHECK_OK(j->run(NULL));
     if (!check_output(j, false))
@@ -481,9 +503,9 @@ static void learn(const job *j)
 
 static void new_root(uint64_t seed)
 {
-    if (root[0] != '\0')
-        CHECK_OK(sheaf__remove_tree(root, NULL));
-    random_folder(root);
+    if (scratch.dir[0] != '\0')
+        CHECK_OK(sheaf__remove_tree(scratch.dir, NULL));
+    random_folder(scratch.dir);
     CHECK_OK(sheaf__make_dir(at("src"), NULL));
     dice = seed;
     make_sources();
@@ -527,7 +549,7 @@ static int teardown(void **state)
 {
     random_release(&old_state);
     random_release(&new_state);
-    sheaf_status_free(sheaf__remove_tree(root, NULL));
+    sheaf_status_free(sheaf__remove_tree(scratch.dir, NULL));
     return 0;
 }
 
