@@ -60,7 +60,7 @@ static bool takes_parts(const char *dialect)
 static sheaf_status *read_catalog(converter *k)
 {
     const sheaf_convert_options *o = k->o;
-    const sheaf_dialect_hints hints = { .config = o->config, .also = o->also };
+    const sheaf_dialect_hints hints = { .config = o->config, .model = o->model_class, .also = o->also };
     sheaf_status *st = sheaf__any_read(&k->catalog, o->src, o->from, &hints);
     if (st != NULL)
         return st;
@@ -126,7 +126,7 @@ static void keep_moments(sheaf_catalog *c)
 
 static sheaf_status *open_moments(converter *k)
 {
-    const sheaf_dialect_hints hints = { .config = k->o->config, .also = k->o->also };
+    const sheaf_dialect_hints hints = { .config = k->o->config, .model = k->o->model_class, .also = k->o->also };
     sheaf_catalog *c = NULL;
     sheaf_source *inner = NULL;
     if (!k->o->optimizer)
@@ -392,15 +392,45 @@ static sheaf_status *sat_config(char **out, const converter *k)
     return st;
 }
 
+static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+{
+    return sheaf_sat_put(context, index, row0, rows, col0, cols, src);
+}
+
+static sheaf_status *fill_sat(converter *k, sheaf_sat_writer *writer)
+{
+    const int64_t n = sheaf_sat_count(writer);
+    sheaf_copy *copy = calloc((size_t)n + 1, sizeof *copy);
+    if (copy == NULL)
+        return no_memory(k);
+    for (int64_t i = 0; i < n; i++)
+        copy[i] = (sheaf_copy){ k->source->find(k->source, sheaf_sat_name(writer, i)), i };
+    sheaf_copying copying = copying_of(k, k->source);
+    copying.copy = copy;
+    copying.count = n;
+    copying.put = put_in_parts;
+    copying.context = writer;
+    sheaf_status *st = sheaf__copy_all(&copying);
+    free(copy);
+    return st;
+}
+
 static sheaf_status *write_sat(converter *k)
 {
     char *config = NULL;
+    sheaf_sat_writer *writer = NULL;
     sheaf_status *st = sat_config(&config, k);
-    const sheaf_sat_write_options how = { .config = config, .ways = k->o->tp, .step = k->step, .events = k->o->events, .faults = k->o->faults };
+    const sheaf_sat_write_options how = { .config = config, .ways = k->o->tp, .step = k->step, .faults = k->o->faults };
     k->report->step = k->step > 0 ? k->step : 1;
     if (st == NULL)
-        st = sheaf_sat_write(k->o->dst, k->source, &how);
+        st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
     free(config);
+    if (st != NULL)
+        return st;
+    st = fill_sat(k, writer);
+    if (st == NULL)
+        return sheaf_sat_commit(writer);
+    sheaf_sat_abandon(writer);
     return st;
 }
 

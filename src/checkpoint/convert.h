@@ -21,6 +21,7 @@ typedef struct sheaf_convert_options {
     const char *to;          /* "hf", "sat", "peft" or "sheaf" */
     const char *from;        /* dialect of src; NULL = recognise it */
     const char *config;      /* of the model, where src has none; NULL */
+    const char *model_class; /* "CogAgentModel", where the config names the wrong one; NULL */
     const sheaf_dtype *dtype; /* F32, BF16 or F16 for every floating-point weight; NULL = as stored */
     int tp;                  /* sat: parts; others: 0 or 1 */
     int slices;              /* sheaf: 0 = 8 */

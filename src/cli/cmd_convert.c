@@ -66,6 +66,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
         { "step", CLI_COUNT, &how.step, "step to note in DST (default as in SRC)", .min = -1 },
         { "optimizer", CLI_FLAG, &how.optimizer, "the optimizer's moments too: hf, sheaf" },
         { "config", CLI_PATH, &how.config, "the model's config, where SRC has none", "FILE" },
+        { "model-class", CLI_TEXT, &how.model_class, "sat: CogVLMModel or CogAgentModel, where the config names the wrong one", "CLASS" },
         { "shard-mb", CLI_COUNT, &shard_mb, "hf: megabytes of a shard at most (default 50000)" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },

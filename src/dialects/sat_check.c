@@ -340,7 +340,7 @@ static sheaf_status *check_lora(check *k)
                         PRId64 ", one for each slice of the weight. Merging takes each in its slice, as SAT's own merge does (the sum, "
                         "which is not quite the function that was trained); as one adapter such layers have up to %d times the rank",
                         differ, k->set->ways, k->set->ways, rank, k->set->ways);
-    if (text.failed || asprintf(&cure, "sheaf merge %s DST, or as an adapter: sheaf convert %s DST --to peft", k->catalog->root,
+    if (text.failed || asprintf(&cure, "sheaf convert %s DST --to sat --tp 1, or as an adapter: sheaf convert %s DST --to peft", k->catalog->root,
                                 k->catalog->root) < 0)
         st = no_memory(k);
     else
