@@ -267,6 +267,53 @@ static void test_merge__in_turn_rounds_once_unless_asked(void **state)
     }
 }
 
+/* Convolutions and tables combine like linear layers; merging the file that is written gives the same bits. */
+static void test_combine__of_every_kind_of_module(void **state)
+{
+    static const thing more[] = { /* another rank, and not all modules */
+        { P "kernel.lora_A.weight", SHEAF_BF16, 4, { 3, 5, 3, 2 } }, { P "kernel.lora_B.weight", SHEAF_F32, 4, { 6, 3, 1, 1 } },
+        { P "table.lora_embedding_A", SHEAF_F32, 2, { 3, 300 } }, { P "table.lora_embedding_B", SHEAF_F32, 2, { 24, 3 } },
+    };
+    const double weights[] = { 1.5, -0.25 };
+    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things, ARRAY_LEN(base_things));
+    write_adapter(at("one"), config, adapter_things, ARRAY_LEN(adapter_things));
+    write_adapter(at("two"), "{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 7, \"target_modules\": [\"kernel\", \"table\"]}", more, 4);
+    char base[400], one[400], two[400]; /* at() forgets */
+    snprintf(base, sizeof base, "%s", at("base"));
+    snprintf(one, sizeof one, "%s", at("one"));
+    snprintf(two, sizeof two, "%s", at("two"));
+    sheaf_merge_options how = { .base = base, .adapters = (const char *const[]){ one, two }, .nadapters = 2, .dst = at("whole"),
+                                .combine = SHEAF_COMBINE_CAT, .weights = weights, .threads = 2 };
+    sheaf_merge_report report;
+    CHECK_OK(sheaf__remove_tree(at("whole"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("mixed"), NULL));
+    CHECK_OK(sheaf_merge(&report, &how));
+    how.dst = at("mixed");
+    CHECK_OK(sheaf_merge_adapters(&how));
+    CHECK_OK(merge(at("base"), at("mixed"), NULL, SHEAF_MERGE_BEST, &report));
+    for (size_t i = 0; i < 6; i++) {
+        float *x = result(at("whole"), base_things[i].name, NULL), *y = result(at("out"), base_things[i].name, NULL);
+        CHECK_BYTES(base_things[i].name, x, y, volume(&base_things[i]) * 4);
+        free(x), free(y);
+    }
+    /* and it is w1 s1 B1 A1 + w2 s2 B2 A2 */
+    float want[180], *got = result(at("whole"), "kernel.weight", NULL), *a = values(&more[0], 0.2f);
+    const module first = { 6, 30, 5, false };
+    base_values(want, &base_things[2]);
+    change(want, &first, &adapter_things[4], &adapter_things[5], 1.5f * 1.4f);
+    float *b = values(&more[1], 0.2f);
+    for (int o = 0; o < 6; o++)
+        for (int i = 0; i < 30; i++)
+            for (int k = 0; k < 3; k++)
+                want[o * 30 + i] += -0.25f * (float)(7.0 / 3.0) * b[o * 3 + k] * a[k * 30 + i];
+    for (int i = 0; i < 180; i++) /* the second A is rounded to bfloat16 in its file */
+        CHECK_NEAR("kernel", got[i], want[i], 5e-3);
+    free(got), free(a), free(b);
+    how.combine = SHEAF_COMBINE_LINEAR;
+    how.dst = at("no");
+    CHECK_FAILS(sheaf_merge(&report, &how), SHEAF_E_LAYOUT, "one rank in all adapters");
+}
+
 /* ---- square weights ---- */
 
 static const thing gpt_things[] = { { "h.attn.c_proj.weight", SHEAF_F32, 2, { 6, 6 } }, { "h.mlp.c_proj.weight", SHEAF_F32, 2, { 24, 6 } },
@@ -489,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_merge__any_shape_and_orientation),
         cmocka_unit_test(test_merge__magnitudes_are_the_norms),
         cmocka_unit_test(test_merge__in_turn_rounds_once_unless_asked),
+        cmocka_unit_test(test_combine__of_every_kind_of_module),
         cmocka_unit_test(test_merge__square_weights_lie_as_their_like_do),
         cmocka_unit_test(test_merge__a_prefix_that_explains_all_names),
         cmocka_unit_test(test_merge__tied_tables_by_name),

@@ -215,12 +215,55 @@ static void test_words__lists_expressions_and_patterns(void **state)
     sheaf_lora_options_release(&o);
 }
 
+/* ---- what only a merge reads ---- */
+
+static sheaf_status *read_merge(sheaf_lora_options *out, const char *text)
+{
+    char path[] = "/tmp/sheaf-adapter-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    sheaf_status *st = sheaf_lora_options_read_merge(out, path);
+    unlink(path);
+    return st;
+}
+
+static void test_config__a_merge_reads_more(void **state)
+{
+    sheaf_lora_options o;
+    CHECK_OK(read_merge(&o, "{\"peft_type\": \"LORA\", \"use_dora\": true, \"lora_bias\": true, \"trainable_token_indices\": [3, 1]}"));
+    assert_true(o.dora && o.lora_bias && o.ntokens == 1 && o.tokens[0].module == NULL);
+    assert_true(o.tokens[0].nrows == 2 && o.tokens[0].row[0] == 3 && o.tokens[0].row[1] == 1);
+    sheaf_lora_options_release(&o);
+    CHECK_OK(read_merge(&o, "{\"peft_type\": \"LORA\", \"trainable_token_indices\": {\"a\": [0], \"b.c\": []}}"));
+    assert_true(!o.dora && o.ntokens == 2 && strcmp(o.tokens[1].module, "b.c") == 0 && o.tokens[1].nrows == 0);
+    sheaf_lora_options_release(&o);
+    static const struct { const char *text; sheaf_code code; const char *part; } wrong[] = {
+        { "\"trainable_token_indices\": {\"a\": 3}", SHEAF_E_FORMAT, "lists of rows" },
+        { "\"trainable_token_indices\": [1.5]", SHEAF_E_FORMAT, "numbers of rows" },
+        { "\"trainable_token_indices\": \"all\"", SHEAF_E_FORMAT, "a list of rows" },
+        { "\"use_dora\": 1", SHEAF_E_FORMAT, "use_dora" },
+        { "\"layer_replication\": [[0, 1]]", SHEAF_E_UNSUPPORTED, "layer replication" },
+        { "\"use_something\": true", SHEAF_E_UNSUPPORTED, "use_something" },
+        { "\"some_config\": {\"x\": 1}", SHEAF_E_UNSUPPORTED, "some_config" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", %s}", wrong[i].text);
+        CHECK_FAILS(read_merge(&o, text), wrong[i].code, wrong[i].part);
+    }
+    CHECK_OK(read_merge(&o, "{\"peft_type\": \"LORA\", \"use_something\": false, \"some_config\": null, \"word\": \"x\"}"));
+    assert_string_equal(o.unknown_keys, "word");
+    sheaf_lora_options_release(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config__every_recorded_adapter_reads_and_writes_back),
         cmocka_unit_test(test_config__what_is_refused_is_named),
         cmocka_unit_test(test_config__unknown_keys_are_kept_in_mind),
+        cmocka_unit_test(test_config__a_merge_reads_more),
         cmocka_unit_test(test_words__lists_expressions_and_patterns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

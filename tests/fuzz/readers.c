@@ -83,6 +83,10 @@ static void read_adapter_config(const uint8_t *bytes, size_t size)
     if (st == NULL)
         sheaf_lora_options_release(&options);
     sheaf_status_free(st);
+    st = sheaf_lora_options_read_merge(&options, as_file(bytes, size, "json"));
+    if (st == NULL)
+        sheaf_lora_options_release(&options);
+    sheaf_status_free(st);
 }
 
 /* The config of a model whose vocabulary is bytes. */
