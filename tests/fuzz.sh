@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# fuzz.sh - `./run fuzz`: hostile bytes against every reader, FUZZ_SECONDS (60) each.
+# fuzz.sh - `./run fuzz [READER...]`: hostile bytes against every reader, FUZZ_SECONDS (60) each,
+# or FUZZ_RUNS inputs each (0: until stopped).
 #
 # libFuzzer with address and undefined-behaviour sanitizers, begun from valid and
 # invalid files of tests/data. What it learned stays in build-fuzz/corpus, a
 # crashing input in build-fuzz/crash-READER-*. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
-seconds=${FUZZ_SECONDS:-60}
+limit=(-max_total_time="${FUZZ_SECONDS:-60}")
+[ -z "${FUZZ_RUNS:-}" ] || limit=(-runs="$((FUZZ_RUNS > 0 ? FUZZ_RUNS : -1))")
 golden=${SHEAF_GOLDEN:-$PWD/tests/data}
 build=build-fuzz
 # No reader computes: instrumented, the kernels alone take longer to compile than all else.
@@ -26,7 +28,11 @@ cli=$(find src/cli -name '*.c' ! -name '*_test.c' ! -name main.c)
 clang -g -O1 -D_GNU_SOURCE '-DSHEAF_VERSION="fuzz"' -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. \
     tests/fuzz/fuzz.c tests/fuzz/readers.c $cli $build/libsheaf.a $(pkg-config --libs jansson libxxhash libpcre2-8) -lm -lpthread -o $build/fuzz || exit 3
 readers=$($build/fuzz) || exit 3
+readers=${*:-$readers}
 
+SHEAF_FUZZ_DIR=$(mktemp -d -p "$([ -d /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")") || exit 3
+export SHEAF_FUZZ_DIR
+trap 'rm -rf "$SHEAF_FUZZ_DIR"' EXIT
 passed=0
 failed=0
 for name in $readers; do
@@ -42,16 +48,17 @@ for name in $readers; do
         failed=$((failed + 1))
         continue
     fi
-    if "$build/fuzz-$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len=8192 -print_final_stats=1 \
+    if "$build/fuzz-$name" "${limit[@]}" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len=8192 -print_final_stats=1 \
         -artifact_prefix="$build/crash-$name-" "$build/corpus/$name" "$build/seeds/$name" >"$build/fuzz-$name.log" 2>&1; then
-        echo "ok - $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$build/fuzz-$name.log") inputs"
+        # The last input that reached a new edge: lines "#N NEW cov: C ..." whose C grew.
+        last=$(awk '/^#[0-9]+.*cov: / { match($0, /cov: [0-9]+/); c = substr($0, RSTART + 5, RLENGTH - 5) + 0; if (c > most) { most = c; at = substr($1, 2) } } END { print at + 0 }' "$build/fuzz-$name.log")
+        echo "ok - $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$build/fuzz-$name.log") inputs, the last new edge at input $last"
         passed=$((passed + 1))
     else
         echo "not ok - $name: see $build/fuzz-$name.log"
         tail -n 25 "$build/fuzz-$name.log" | sed 's/^/# /'
         failed=$((failed + 1))
     fi
-    rm -rf /dev/shm/sheaf-fuzz-*
 done
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
