@@ -23,6 +23,7 @@ sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base, s
     m->kernels = sheaf__kernels_for(NULL);
     if (m->kernels == NULL)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor has no AVX2, FMA and F16C");
+    m->delta = strcmp(m->kernels->isa, "avx512") == 0 ? sheaf__lora_delta_avx512 : sheaf__lora_delta;
     m->right = malloc((size_t)SHEAF__MERGE_RIGHT * sizeof *m->right);
     m->stored = malloc((size_t)SHEAF__MERGE_TILE * 4);
     m->numbers = malloc((size_t)SHEAF__MERGE_TILE * sizeof *m->numbers);
@@ -198,7 +199,7 @@ static sheaf_status *make_delta(sheaf__merge_scratch *s, const sheaf__merge_rows
     if (st != NULL)
         return st;
     const int64_t block = m->mode == SHEAF_MERGE_BEST ? step->rank : sheaf__lora_mkl_block(step->rank);
-    sheaf__lora_delta(s->d, s->left, packed, rows, m->cols, step->rank, block);
+    m->delta(s->d, s->left, packed, rows, m->cols, step->rank, block);
     return NULL;
 }
 

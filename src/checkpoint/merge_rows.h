@@ -63,6 +63,7 @@ bool sheaf__merge_touched(const sheaf__merge_tensor *t);
 typedef struct sheaf__merge_rows {
     sheaf_source *base;
     const sheaf__kernels *kernels;
+    void (*delta)(float *d, const float *b, const float *packed, int64_t rows, int64_t cols, int64_t rank, int64_t block);
     sheaf_merge_mode mode;
     const sheaf__merge_tensor *t;
     int64_t col0, cols;            /* the panel at hand */

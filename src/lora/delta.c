@@ -53,15 +53,22 @@ void sheaf__lora_pack(float *packed, const float *a, int64_t rank, int64_t cols)
         }
 }
 
+/* The short loops over rows must be unrolled, or the tile lies in memory. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* One chain of `rank` steps for `rows` <= STRIP rows: tile[row][PANEL]. */
 static inline __attribute__((always_inline)) void tile_chain(__m256 tile[STRIP][2], const float *b, int64_t ldb,
                                                              const float *panel, int64_t rank, int rows)
 {
-    for (int i = 0; i < rows; i++)
+    UNROLL for (int i = 0; i < rows; i++)
         tile[i][0] = tile[i][1] = _mm256_setzero_ps();
     for (int64_t k = 0; k < rank; k++, panel += PANEL) {
         const __m256 a0 = _mm256_loadu_ps(panel), a1 = _mm256_loadu_ps(panel + 8);
-        for (int i = 0; i < rows; i++) {
+        UNROLL for (int i = 0; i < rows; i++) {
             const __m256 bk = _mm256_broadcast_ss(b + i * ldb + k);
             tile[i][0] = _mm256_fmadd_ps(bk, a0, tile[i][0]);
             tile[i][1] = _mm256_fmadd_ps(bk, a1, tile[i][1]);
@@ -76,12 +83,12 @@ static inline __attribute__((always_inline)) void strip(float *d, int64_t cols, 
     tile_chain(tile, b, rank, panel, block, rows);
     for (int64_t k = block; k < rank; k += block) {
         tile_chain(more, b + k, rank, panel + k * PANEL, k + block < rank ? block : rank - k, rows);
-        for (int i = 0; i < rows; i++) {
+        UNROLL for (int i = 0; i < rows; i++) {
             tile[i][0] = _mm256_add_ps(tile[i][0], more[i][0]);
             tile[i][1] = _mm256_add_ps(tile[i][1], more[i][1]);
         }
     }
-    for (int i = 0; i < rows; i++, d += cols) {
+    UNROLL for (int i = 0; i < rows; i++, d += cols) {
         if (width == PANEL) {
             _mm256_storeu_ps(d, tile[i][0]);
             _mm256_storeu_ps(d + 8, tile[i][1]);

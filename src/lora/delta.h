@@ -22,6 +22,8 @@ void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t row
 /* The same from `packed`, which sheaf__lora_pack() made of a; needs AVX2 and FMA. */
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                        int64_t rank, int64_t block);
+/* The same for processors with AVX-512F. */
+void sheaf__lora_delta_avx512(float *d, const float *b, const float *packed, int64_t rows, int64_t cols, int64_t rank, int64_t block);
 /* sheaf__lora_mkl_block - the block of a float32 product in PyTorch 2.13 (MKL 2024.2, AVX-512):
  * the rank up to 192, then half of it rounded down (so an odd one leaves a block of 1), from
  * 384 on 192. Measured for ranks 16 to 2048; delta_test.c has some of it. */

@@ -35,6 +35,12 @@ static void test_delta__fast_equals_plain_bit_for_bit(void **state)
         snprintf(name, sizeof name, "shape %zu", s);
         CHECK_BYTES(name, got, want, rows * cols * 4);
         assert_true(got[rows * cols] == 77);
+        if (__builtin_cpu_supports("avx512f")) {
+            memset(got, 0, (size_t)(rows * cols) * 4);
+            sheaf__lora_delta_avx512(got, b, packed, rows, cols, rank, shapes[s].block);
+            CHECK_BYTES(name, got, want, rows * cols * 4);
+            assert_true(got[rows * cols] == 77);
+        }
         free(a), free(b), free(packed), free(want), free(got);
     }
 }
