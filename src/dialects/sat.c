@@ -39,7 +39,7 @@ static bool table_is_copied(const reading *r, const char *name, int64_t rows)
 }
 
 /* Are the factors of all parts the same? They are small: read whole. */
-static sheaf_status *same_everywhere(bool *same, const reading *r, const char *name, const sheaf_pickle_tensor *t)
+static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__sat_part *part, const char *name, const sheaf_pickle_tensor *t)
 {
     int64_t n = (int64_t)sheaf_dtype_bytes(t->dtype);
     *same = true;
@@ -49,8 +49,8 @@ static sheaf_status *same_everywhere(bool *same, const reading *r, const char *n
     char *one = malloc((size_t)n + 1), *two = malloc((size_t)n + 1);
     sheaf_status *st = one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root) : NULL;
     if (st == NULL)
-        st = sheaf__torch_read(r->part[0]->file, t, one, (size_t)n);
-    for (int i = 1; st == NULL && *same && i < r->nparts; i++) {
+        st = sheaf__torch_read(part->file, t, one, (size_t)n);
+    for (int i = 0; st == NULL && *same && i < r->nparts; i++) {
         const sheaf_pickle_tensor *other = tensor_in(r->part[i], name);
         *same = other != NULL && other->dtype == t->dtype && other->ndim == t->ndim &&
                 memcmp(other->shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0;
@@ -64,8 +64,8 @@ static sheaf_status *same_everywhere(bool *same, const reading *r, const char *n
 }
 
 /* The rule of one tensor of the file, factors of LoRA included. parts 0: a copy in each part. */
-static sheaf_status *rule_of(sheaf_sat_rule *rule, const reading *r, const sheaf__sat_name *what, const char *name,
-                             const sheaf_pickle_tensor *t)
+static sheaf_status *rule_of(sheaf_sat_rule *rule, const reading *r, const sheaf__sat_part *part, const sheaf__sat_name *what,
+                             const char *name, const sheaf_pickle_tensor *t)
 {
     *rule = what->rule;
     sheaf_status *st = NULL;
@@ -74,7 +74,7 @@ static sheaf_status *rule_of(sheaf_sat_rule *rule, const reading *r, const sheaf
         rule->parts = 0;
     else if (factor && (what->kind == SHEAF_SAT_A) == (rule->axis == 0)) {
         bool same; /* a copy in each part, or one of its own: then side by side along the rank */
-        st = same_everywhere(&same, r, name, t);
+        st = same_everywhere(&same, r, part, name, t);
         rule->parts = st == NULL && !same;
     } else if (factor)
         rule->parts = 1;
@@ -157,7 +157,7 @@ static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int fil
     if (t == NULL)
         return sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", part->path, name, "a tensor",
                                    "a value that is none and is left out", "");
-    sheaf_status *st = rule_of(&rule, r, &what, name, t);
+    sheaf_status *st = rule_of(&rule, r, part, &what, name, t);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     if (st != NULL)

@@ -9,6 +9,8 @@
 
 enum { NAMED = 12 }; /* findings of one sort before they are counted only */
 
+static const char *const other_config = "sheaf verify SAVE --config FILE, where the tensors are right and the config is not";
+
 #define TOWER "mixins.encoder.vit.model."
 
 typedef struct check {
@@ -153,7 +155,7 @@ static sheaf_status *check_shape(check *k, const sheaf_tensor *t, const sheaf_so
         return NULL;
     show_shape(want, t->ndim, t->shape);
     show_shape(found, e->ndim, e->shape);
-    return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "shape", k->path, t->name, want, found, "");
+    return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "shape", k->path, t->name, want, found, other_config);
 }
 
 static sheaf_status *check_missing(check *k, const sheaf_schema *schema)
@@ -166,7 +168,7 @@ static sheaf_status *check_missing(check *k, const sheaf_schema *schema)
             st = check_shape(k, &schema->tensor[i], &t->told);
         else if (missing++ < NAMED)
             st = sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "missing", k->catalog->root, schema->tensor[i].name,
-                                     "a tensor that model_config.json asks for", "none of this name in any part", "");
+                                     "a tensor that model_config.json asks for", "none of this name in any part", other_config);
     }
     if (st == NULL && missing > NAMED)
         st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "missing", k->catalog->root, "", "", "",
@@ -186,7 +188,7 @@ static sheaf_status *check_unexpected(check *k, const sheaf_schema *schema)
             continue;
         const char *path = t->npieces > 0 ? k->catalog->file[t->piece[0].file].path : k->catalog->root;
         st = sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "foreign", path, t->told.name, "only tensors that model_config.json asks for",
-                                 "one more, which it would lose", "correct the config: give the right one with --config FILE");
+                                 "one more, which it would lose", other_config);
     }
     if (st == NULL && foreign > NAMED)
         st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "foreign", k->catalog->root, "", "", "",

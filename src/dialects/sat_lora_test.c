@@ -13,6 +13,7 @@ typedef struct lora {
     int64_t rank;
     bool drift;    /* what should be copies differs by rank */
     bool by_hand;  /* weights 1, B 1, A (2^-7, 2^-17) */
+    int lacks;     /* part lacks - 1 is without the first factors of its layers; 0 = none */
 } lora;
 
 static bool adapted(const char *name)
@@ -61,6 +62,8 @@ static void adapt_part(const made *m, const lora *how, const char *from, const c
         const int parts = strstr(name, "query_key_value") != NULL ? 3 : strstr(name, "key_value") != NULL ? 2 : 1;
         for (int p = 0; wrap && t->ndim == 2 && p < 2 * parts; p++) {
             const bool a = p % 2 == 0;
+            if (p == 0 && how->lacks == rank + 1)
+                continue;
             snprintf(names[count], 256, "%.*s.matrix_%c.%d", (int)(dot - name), name, a ? 'A' : 'B', p / 2);
             shape[count][0] = a ? how->rank : t->shape[0] / parts;
             shape[count][1] = a ? t->shape[1] : how->rank;
@@ -427,6 +430,27 @@ static void test_merge__writes_a_plain_checkpoint(void **state)
     made_release(&m);
 }
 
+/* Each part in turn is without some factors: told, and not merged. */
+static void test_lora__is_missed_in_any_part(void **state)
+{
+    made m = { .seed = 9 };
+    made_init(&m);
+    for (int lacks = 1; lacks <= 2; lacks++)
+        for (int drift = 0; drift < 2; drift++) {
+            sheaf_sat_lora *lora = NULL;
+            const char *path = make_lora(&m, &(struct lora){ .rank = 2, .drift = drift != 0, .lacks = lacks }, 2);
+            sheaf_catalog *c = sat_read_at(path);
+            assert_non_null(defect(c, "missing"));
+            sheaf_status *st = sheaf_sat_lora_open(&lora, c);
+            sheaf_status_free(st);
+            if (st == NULL)
+                sheaf_sat_lora_free(lora);
+            sheaf_source *merged = NULL;
+            CHECK_FAILS(sheaf_sat_merged(&merged, c, SHEAF_SAT_ROUND_ONCE), SHEAF_E_LAYOUT, "missing");
+        }
+    made_release(&m);
+}
+
 static void set_config(const char *key, json_t *value)
 {
     json_t *config;
@@ -481,6 +505,7 @@ int main(void)
         cmocka_unit_test(test_merge__takes_each_slice_with_its_own_factors),
         cmocka_unit_test(test_merge__rounds_once_or_as_sat_does),
         cmocka_unit_test(test_merge__writes_a_plain_checkpoint),
+        cmocka_unit_test(test_lora__is_missed_in_any_part),
         cmocka_unit_test(test_lora__is_checked_against_the_config),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
