@@ -64,13 +64,12 @@ static int ways_of_folder(const sheaf__sat_set *set, int folder)
 /* Has the folder each rank once? */
 static bool is_full(const sheaf__sat_set *set, int folder, int ways)
 {
-    for (int r = 0; r < ways; r++) {
-        int n = 0;
-        for (int i = 0; i < set->nparts; i++)
-            n += set->part[i].folder == folder && set->part[i].rank == r;
-        if (n != 1)
+    int count[SHEAF_SAT_MOST_RANKS] = { 0 };
+    for (int i = 0; i < set->nparts; i++)
+        count[set->part[i].rank] += set->part[i].folder == folder;
+    for (int r = 0; r < ways; r++)
+        if (count[r] != 1)
             return false;
-    }
     return ways > 0;
 }
 
@@ -393,14 +392,17 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
     return st;
 }
 
+enum { NAMED = 16 }; /* missing parts before they are counted only */
+
 static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, bool doubt)
 {
     sheaf_status *st = NULL;
+    int missing = 0;
     for (int r = 0; r < set->ways && st == NULL; r++) {
         bool there = false;
         for (int i = 0; i < set->nparts; i++)
             there = there || (set->part[i].chosen && set->part[i].rank == r) || (doubt && set->part[i].rank == r);
-        if (there)
+        if (there || missing++ >= NAMED)
             continue;
         const sheaf__sat_folder *f = &set->folder[set->anchor >= 0 ? set->anchor : 0];
         sheaf_text text = { 0 };
@@ -416,6 +418,8 @@ static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, b
                                      "sheaf convert FOLDER OTHER_FOLDER DST --to sat, with the folder that has the part");
         sheaf__text_release(&text);
     }
+    if (st == NULL && missing > NAMED)
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", c->root, "", "", "", "%d more parts", missing - NAMED);
     return st;
 }
 

@@ -736,6 +736,16 @@ static void test_read__keeps_or_refuses_tensors_it_does_not_know(void **state)
     made m = { .seed = 70 };
     made_init(&m);
     made_write(&m, at("one"), 1, 30);
+    CHECK_OK(sheaf__remove_tree(at("many"), NULL));
+    made_write(&m, at("many"), 1, 30); /* a single part that says it is one of 600, and has no shape to tell */
+    rewrite_without(part_of("many", 30, 0), "transformer.final_layernorm.weight", NULL, -1, 600);
+    set_config("many", NULL, "vocab_size", json_integer(999));
+    sheaf_catalog *few = sat_read_at(at("many"));
+    int64_t named = 0;
+    for (int64_t i = 0; i < few->nfindings; i++)
+        named += strstr(few->finding[i].found, "no mp_rank_") != NULL;
+    assert_true(few->tp == 600 && named == 16);
+    sheaf__catalog_free(few);
     rewrite(part_of("one", 30, 0), "mixins.mine.scale", -1, 0);
     sheaf_catalog *c = sat_read_at(at("one"));
     want_defects(c, 0);
