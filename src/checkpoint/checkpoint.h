@@ -57,7 +57,8 @@ sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints
 
 /* sheaf_checkpoints_load_latest - latest and load in one: every rank calls it with its buffers.
  * One whose data turns out to be damaged is left aside like an incomplete one, and the one
- * before it is loaded. check(context, checkpoint) is called on every rank before a load (is
+ * before it is loaded. When the newest was sound, older ones beyond `keep` are removed as after a
+ * save. check(context, checkpoint) is called on every rank before a load (is
  * it a checkpoint of this run?) and its status ends the search; it may be NULL.
  * Errors: those of latest, load and check. */
 sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm,

@@ -279,6 +279,7 @@ sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkp
                                             sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint),
                                             void *context)
 {
+    bool newest = true;
     for (int64_t below = INT64_MAX;;) {
         sheaf_checkpoint *c = NULL;
         bool damaged = false;
@@ -288,10 +289,13 @@ sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkp
         if (st == NULL && c != NULL)
             st = load_all(&damaged, comm, c, state);
         if (st == NULL) {
+            if (c != NULL && newest && sheaf_comm_rank(comm) == 0)
+                sheaf__store_prune(store); /* the run that saved it may have died before */
             *out = c;
             return NULL;
         }
         if (damaged) {
+            newest = false;
             leave_aside(store, c->dir, st);
             below = c->manifest->step;
         }

@@ -124,7 +124,7 @@ static inline void random_folder(char path[64])
 {
     const char *tmp = getenv("TMPDIR");
     const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : tmp != NULL && *tmp != '\0' ? tmp : "/tmp";
-    snprintf(path, 64, "%.40s/sheaf-test-XXXXXX", base);
+    snprintf(path, 64, "%.40s/sheaf-faults-XXXXXX", base);
     if (mkdtemp(path) == NULL)
         fail_msg("no folder for the test");
 }
