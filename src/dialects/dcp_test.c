@@ -436,6 +436,7 @@ static void test_harm__is_named(void **state)
     enum harm { REMOVE, CUT, SWAP, EXTRA, LONGER };
     const struct { const char *what; enum harm harm; const char *a, *b; sheaf_severity severity; const char *code, *part; } cases[] = {
         { "a file", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing", "__1_0.distcp" },
+        { "what lay in it", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing", "16 chunks of tensors lie in it, the first of 'model.model.embed" },
         { "its rows", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing", "rows 13..24 of 37" },
         { ".metadata", REMOVE, ".metadata", NULL, SHEAF_DEFECT, "missing", "the save did not finish" },
         { "a file cut short", CUT, "__2_0.distcp", NULL, SHEAF_DEFECT, "damaged", "cut short" },
@@ -493,6 +494,31 @@ static void test_harm__a_path_out_of_the_folder_is_not_followed(void **state)
     free(d);
 }
 
+/* Two tensors in one place, one of another shape. */
+static void test_harm__an_item_of_another_shape_is_not_taken(void **state)
+{
+    made_dcp *d = begin();
+    const int64_t tall[2] = { 3, 2 }, wide[2] = { 2, 3 }, none[2] = { 0, 0 };
+    begin_tensor(d, "tall", 2, tall);
+    put_chunk(d, "tall", 2, tall, none, tall, (const float[]){ 1, 2, 3, 4, 5, 6 }, 0);
+    end_tensor(d);
+    begin_tensor(d, "wide", 2, wide);
+    p_object(&d->metadata, meta, "ChunkStorageMetadata");
+    p_string(&d->metadata, "offsets");
+    p_tuple(&d->metadata, 2, none);
+    p_string(&d->metadata, "sizes");
+    p_tuple(&d->metadata, 2, wide);
+    p_end(&d->metadata);
+    end_tensor(d);
+    put_storage(d, "wide", 2, none, 0, 0, d->end[0]);
+    finish(d);
+    sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "the chunk of 'wide' that .metadata says");
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "wide");
+    sheaf__catalog_free(c);
+    free(d);
+}
+
 /* .metadata has no checksum: whatever it says, reading it ends, in bounds. */
 static void test_harm__any_byte_of_metadata_may_be_wrong(void **state)
 {
@@ -532,6 +558,7 @@ int main(void)
         cmocka_unit_test(test_made__torch_dist_gives_the_model_back),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__a_path_out_of_the_folder_is_not_followed),
+        cmocka_unit_test(test_harm__an_item_of_another_shape_is_not_taken),
         cmocka_unit_test(test_harm__any_byte_of_metadata_may_be_wrong),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
