@@ -51,7 +51,6 @@ static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_te
 {
     const int64_t some = t->cols == 1 ? t->chunk : 1; /* of vectors a run of elements */
     const int64_t picks[3] = { 0, (t->rows - some) / 2, t->rows - some };
-    const int64_t wide = sheaf_dtype_bytes(t->base->dtype) > 4 ? 2 : 1; /* scratch holds four bytes an element */
     crew->rows.t = t;
     sheaf_status *st = NULL;
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
@@ -59,12 +58,10 @@ static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_te
         if (st == NULL)
             st = sheaf__merge_rows_panel(&crew->rows, col);
         for (int i = 0; i < 3 && st == NULL; i++)
-            if (i == 0 || picks[i] != picks[i - 1])
-                for (int64_t part = 0; part < some && st == NULL; part += (some + wide - 1) / wide) {
-                    const int64_t n = some - part < (some + wide - 1) / wide ? some - part : (some + wide - 1) / wide;
-                    st = compare_rows(crew, written, picks[i] + part, n);
-                    *checked += col == 0 ? n : 0;
-                }
+            if (i == 0 || picks[i] != picks[i - 1]) {
+                st = compare_rows(crew, written, picks[i], some);
+                *checked += col == 0 ? some : 0;
+            }
     }
     return st;
 }
@@ -74,7 +71,7 @@ sheaf_status *sheaf__merge_check_rows(sheaf__merge_crew *crew, const sheaf__merg
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++)
-        if (plan->tensor[i].rows > 0 && plan->tensor[i].cols > 0)
+        if (plan->tensor[i].rows > 0 && plan->tensor[i].panel > 0)
             st = check_tensor(crew, &plan->tensor[i], written, &report->rows_checked);
     return st;
 }

@@ -316,7 +316,10 @@ static sheaf_status *check_resized(sheaf__merge_plan *p)
 
 /* ---- tiles ---- */
 
-static int64_t last_axis(const sheaf_source_entry *e) { return e->ndim > 2 ? e->shape[e->ndim - 1] : 1; }
+static int64_t last_axis(const sheaf_source_entry *e)
+{
+    return e->ndim > 2 && e->shape[e->ndim - 1] > 0 ? e->shape[e->ndim - 1] : 1;
+}
 
 static sheaf_status *set_tiles(sheaf__merge_tensor *t)
 {
@@ -328,17 +331,19 @@ static sheaf_status *set_tiles(sheaf__merge_tensor *t)
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': the ranks of its adapters", t->name);
         return sheaf_found(sheaf_expected(st, "at most %d in all", SHEAF__MERGE_RANKS), "%" PRId64, t->ranks);
     }
-    int64_t panel = SHEAF__MERGE_TILE;
+    /* A tile's buffers hold four bytes an element; wider types are only copied and compared. */
+    const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype), most = size > 4 ? SHEAF__MERGE_TILE * 4 / size : SHEAF__MERGE_TILE;
+    int64_t panel = most;
     if (t->ranks > 0 && SHEAF__MERGE_RIGHT / t->ranks < panel + 16) /* packed panels are filled up to 16 columns */
         panel = SHEAF__MERGE_RIGHT / t->ranks / 16 * 16;
     const int64_t last = last_axis(t->base);
     panel = panel / last * last;
-    if (panel < 1) {
+    if (panel < 1 && sheaf__merge_touched(t)) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': last axis", t->name);
         return sheaf_found(sheaf_expected(st, "at most %d elements", SHEAF__MERGE_TILE), "%" PRId64, last);
     }
-    t->panel = t->cols < panel ? t->cols : panel;
-    t->chunk = t->panel > 0 ? SHEAF__MERGE_TILE / t->panel : 1;
+    t->panel = t->cols < panel ? t->cols : panel; /* 0: empty, or too wide to be looked at in tiles */
+    t->chunk = t->panel > 0 ? most / t->panel : 1;
     if (t->ranks > 0 && SHEAF__MERGE_LEFT / t->ranks < t->chunk)
         t->chunk = SHEAF__MERGE_LEFT / t->ranks;
     if (t->chunk > t->rows)

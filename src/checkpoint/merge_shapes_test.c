@@ -132,7 +132,8 @@ static const thing base_things[] = {
     { "kernel.weight", SHEAF_F32, 4, { 6, 5, 3, 2 } }, { "long.weight", SHEAF_BF16, 3, { 2, 22003, 3 } },
     { "turned.weight", SHEAF_F32, 2, { 4, WIDE } }, { "table.weight", SHEAF_BF16, 2, { 300, 24 } },
     { "scalar", SHEAF_F32, 0, { 0 } }, { "ids", SHEAF_I64, 1, { 70000 } }, { "none", SHEAF_F32, 2, { 0, 4 } },
-    { "five", SHEAF_F16, 5, { 2, 3, 1, 2, 4 } }, { "turned.bias", SHEAF_F32, 1, { WIDE } },
+    { "five", SHEAF_F16, 5, { 2, 3, 1, 2, 4 } }, { "empty", SHEAF_BF16, 3, { 2, 3, 0 } }, { "longs", SHEAF_I64, 2, { 3, 70000 } },
+    { "mask", SHEAF_I64, 3, { 1, 2, 70000 } }, { "turned.bias", SHEAF_F32, 1, { WIDE } },
 };
 static const thing adapter_things[] = {
     { P "wide.lora_A.weight", SHEAF_F32, 2, { 5, WIDE } }, { P "wide.lora_B.weight", SHEAF_BF16, 2, { 3, 5 } },
