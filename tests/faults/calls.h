@@ -45,6 +45,7 @@ static struct {
     long seen[CALL_KINDS];
     /* what a power failure could lose */
     char fd[CALL_FDS][CALL_PATH]; /* "" = not opened while watching */
+    char newest[CALL_PATH];       /* the last file that was made */
     int unsynced_count;
     call_unsynced unsynced[CALL_FILES];
     bool overflow;
@@ -172,6 +173,7 @@ static int call_open(int dir, const char *path, int flags, unsigned mode)
     if (calls.watching && fd >= 0 && fd < CALL_FDS) {
         snprintf(calls.fd[fd], CALL_PATH, "%s", dir == AT_FDCWD ? path : "");
         if (new) {
+            snprintf(calls.newest, sizeof calls.newest, "%s", path);
             call_changed(path, false);
             call_entry(path);
         }

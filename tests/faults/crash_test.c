@@ -514,6 +514,7 @@ static void new_root(uint64_t seed)
 /* Killing cannot show a missing sync; the order of calls does. */
 static void test_output__all_is_on_disk_before_it_has_its_name(void **state)
 {
+    char manifest[500];
     for (uint64_t seed = 1; seed <= 20; seed++) {
         new_root(seed);
         for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
@@ -524,6 +525,9 @@ static void test_output__all_is_on_disk_before_it_has_its_name(void **state)
             CHECK_OK(j->run(NULL));
             calls_end();
             check_durable();
+            snprintf(manifest, sizeof manifest, "%s/manifest.json", at(j->dst));
+            if (sheaf__path_kind(manifest) == SHEAF_PATH_FILE && strcmp(strrchr(calls.newest, '/'), "/manifest.json") != 0)
+                wrong("made after the manifest:", calls.newest);
         }
     }
 }
