@@ -197,6 +197,19 @@ static sheaf_status *tell_unreadable(reading *r, const sheaf__sat_part *p)
                                 "part %d: %s%s%s", p->rank, where, *found != '\0' ? ": " : "", found);
 }
 
+/* Opens a chosen part once more; it must be the file that was looked at. */
+static sheaf_status *open_again(sheaf__sat_part *p)
+{
+    int64_t size = 0;
+    sheaf_status *st = sheaf__file_open_read(&p->file->fd, &size, p->path);
+    if (st != NULL)
+        p->file->fd = -1;
+    if (st == NULL && size != p->file->size)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", p->path), "%" PRId64 " bytes, as a moment ago", p->file->size),
+                         "%" PRId64, size);
+    return st;
+}
+
 static sheaf_status *pick_parts(reading *r)
 {
     sheaf_status *st = NULL;
@@ -205,9 +218,10 @@ static sheaf_status *pick_parts(reading *r)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root);
     for (int i = 0; st == NULL && i < r->set->nparts; i++) {
         sheaf__sat_part *p = &r->set->part[i];
-        if (p->chosen && p->rank < r->set->ways && p->file != NULL)
+        if (p->chosen && p->rank < r->set->ways && p->file != NULL) {
+            st = open_again(p);
             r->part[r->nparts++] = p;
-        else if (p->chosen && p->file == NULL)
+        } else if (p->chosen && p->file == NULL)
             st = tell_unreadable(r, p);
     }
     if (r->nparts > 0)

@@ -231,7 +231,8 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
     *agent = k->tower > 0;
     if (k->tower + k->cross + k->text == 0)
-        return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "", "tensors of CogVLM or CogAgent", "none", "");
+        return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "", "tensors of CogVLM or CogAgent", "none",
+                                   "sheaf verify FOLDER --from deepspeed, if another program that uses DeepSpeed wrote it");
     const char *name = wanted != NULL ? wanted : said;
     if (name == NULL)
         return sheaf__catalog_note(k->catalog, SHEAF_NOTE, "inferred", k->catalog->root, "", "a model_config.json that names the class",

@@ -151,8 +151,10 @@ sheaf_status *sheaf__sat_part_open(sheaf__sat_part *part)
     part->why = sheaf__torch_open(&part->file, part->path);
     if (part->why == NULL)
         part->why = look_inside(part);
-    if (part->why == NULL)
+    if (part->why == NULL) {
+        sheaf__torch_close_file(part->file); /* many may be looked at and few chosen */
         return NULL;
+    }
     sheaf__torch_close(part->file);
     part->file = NULL;
     part->module = NULL;

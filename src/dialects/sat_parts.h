@@ -41,7 +41,7 @@ typedef struct sheaf__sat_folder {
 typedef struct sheaf__sat_part {
     int folder, rank;
     char *path;
-    sheaf_torch *file;           /* NULL: unreadable, and a finding says so once it is chosen */
+    sheaf_torch *file;           /* without a descriptor until it is chosen. NULL: unreadable, and a finding says so then */
     sheaf_status *why;           /* then: the reason */
     const sheaf_pickle *module;  /* the dict of names and tensors */
     int64_t step, ways;          /* "iteration", "mp_world_size" in the file; -1 and 0: not said */
