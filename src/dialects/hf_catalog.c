@@ -252,37 +252,33 @@ static sheaf_status *read_one(bool *damaged, const sheaf__whole *whole, const ch
     return st;
 }
 
-static bool has_shard(const sheaf__names *names, const char *like, const shard_name *is, int64_t number)
-{
-    for (int64_t i = 0; i < names->count; i++) {
-        shard_name other;
-        if (shard_of_name(&other, names->at[i]) && other.stem == is->stem && other.stage == is->stage && other.of == is->of &&
-            other.number == number && strncmp(names->at[i], like, is->stem) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The shards that lie before this one and are not there; after the last, those up to `of`. */
 static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir, const sheaf__names *names, const char *name,
                                const shard_name *is)
 {
-    int64_t begin = is->number, end = is->number;
-    while (begin > 1 && !has_shard(names, name, is, begin - 1))
-        begin--;
-    sheaf_status *st = NULL;
+    int64_t before = 0, begin[2], end[2];
     bool last = is->of > 0;
-    for (int64_t i = 0; last && i < names->count; i++) {
+    for (int64_t i = 0; i < names->count; i++) {
         shard_name other;
-        last = !shard_of_name(&other, names->at[i]) || other.of != is->of || other.number <= is->number;
+        if (!shard_of_name(&other, names->at[i]) || other.of != is->of)
+            continue;
+        last = last && other.number <= is->number;
+        if (other.stem == is->stem && other.stage == is->stage && strncmp(names->at[i], name, is->stem) == 0 && other.number < is->number &&
+            other.number > before)
+            before = other.number;
     }
-    if (begin < end)
+    begin[0] = before + 1;
+    end[0] = is->number;
+    begin[1] = is->number + 1;
+    end[1] = last ? is->of + 1 : 0;
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < 2; i++) {
+        if (begin[i] >= end[i])
+            continue;
+        *damaged = true;
         st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", dir, "", "all shards", "download or copy them too",
-                                  "no shards %" PRId64 "..%" PRId64 " of those that %s is one of", begin, end - 1, name);
-    if (st == NULL && last && is->number < is->of)
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", dir, "", "all shards", "download or copy them too",
-                                  "no shards %" PRId64 "..%" PRId64 " of those that %s is one of", is->number + 1, is->of, name);
-    *damaged = *damaged || begin < end || (last && is->number < is->of);
+                                  "no shards %" PRId64 "..%" PRId64 " of those that %s is one of", begin[i], end[i] - 1, name);
+    }
     return st;
 }
 
@@ -292,6 +288,8 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
     int64_t of = 0, read = 0;
     sheaf_status *st = NULL;
     shard_name is;
+    if (names->count > MOST_SHARDS) /* each is held against each */
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dir), "at most %d files", MOST_SHARDS);
     for (int64_t i = 0; i < names->count; i++) /* which division has the most files here? */
         if (is_weights(names->at[i]) && shard_of_name(&is, names->at[i])) {
             int64_t here = 0;

@@ -73,7 +73,11 @@ static sheaf_status *take_safetensors(taking *t, const char *path)
     sheaf_status *st = sheaf__safetensors_open(&file, path);
     if (st != NULL)
         return st;
+    const char *format = sheaf__safetensors_metadata(file, "format");
     st = sheaf__catalog_file(&t->file, t->whole->catalog, path);
+    if (st == NULL && format != NULL && (strcmp(format, "tf") == 0 || strcmp(format, "flax") == 0 || strcmp(format, "np") == 0))
+        st = sheaf__catalog_note(t->whole->catalog, SHEAF_DEFECT, "unsupported", path, "", "metadata 'format': pt", format,
+                                 "other frameworks use other names and transpose weights: convert it with transformers");
     for (int64_t i = 0; st == NULL && i < file->header.count; i++) {
         const sheaf_safetensors_entry *e = &file->header.entry[i];
         const sheaf_piece p = sheaf__piece_dense(t->file, t->whole->rank, e->dtype, e->offset, e->ndim, e->shape);

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "dialects/hf.h"
+#include "dialects/hf_catalog.h"
 #include "dialects/peft.h"
 
 /* ---- weights = base with some tensors of the adapter in their place ---- */
@@ -72,6 +73,25 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied)
 
 /* ---- opening ---- */
 
+/* A checkpoint of another program: everything about it is in its catalog. */
+static bool is_foreign(const char *path)
+{
+    const sheaf_dialect *dialect = sheaf__dialect_of(path);
+    return dialect != NULL && dialect != &sheaf__dialect_hf;
+}
+
+static sheaf_status *read_foreign_config(sheaf__opened *o, const char *path)
+{
+    sheaf_catalog *c = NULL;
+    sheaf_status *st = sheaf__dialect_read(&c, path, NULL);
+    if (st == NULL && c->config == NULL)
+        st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path), "the model's config"), "--config FILE");
+    if (st == NULL)
+        st = sheaf_in(sheaf_config_parse(&o->config, c->config, strlen(c->config)), "%s", c->config_path != NULL ? c->config_path : path);
+    sheaf__catalog_free(c);
+    return st;
+}
+
 static sheaf_status *read_config(sheaf__opened *o, const sheaf__open_options *how)
 {
     char *path = NULL;
@@ -85,6 +105,8 @@ static sheaf_status *read_config(sheaf__opened *o, const sheaf__open_options *ho
         sheaf_found(st, "nothing there");
         return sheaf_try_this(st, "check the path given to --model");
     }
+    if (is_foreign(how->model))
+        return read_foreign_config(o, how->model);
     sheaf_status *st = sheaf_hf_config_path(&path, how->model);
     if (st == NULL)
         st = sheaf_config_read(&o->config, path);
@@ -121,7 +143,17 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
 
 static sheaf_status *open_base(sheaf__opened *o, const sheaf__open_options *how)
 {
-    sheaf_status *st = sheaf_hf_open(&o->base, how->model);
+    const sheaf_dialect_hints hints = { .config = how->config != NULL && how->config[0] != '\0' ? how->config : NULL };
+    const bool foreign = is_foreign(how->model);
+    sheaf_status *st = foreign ? NULL : sheaf_hf_open(&o->base, how->model);
+    if (foreign || (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED)) { /* the latter: pickled weights */
+        sheaf_catalog *c = NULL;
+        sheaf_status *other = sheaf__dialect_read(&c, how->model, &hints);
+        if (other == NULL)
+            other = sheaf__catalog_source(&o->base, c, false);
+        sheaf_status_free(foreign || other == NULL ? st : other);
+        st = foreign || other == NULL ? other : st;
+    }
     return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;
 }
 

@@ -72,6 +72,12 @@ for set in cogvlm cogagent; do
         runs "as SAT merges it" 0 'equal' diff "$work/$set-merged" "$g/lora_mp1_merged"
     }
 done
+# A model is trained and evaluated from the files of any program.
+"$sheaf" eval --model "$model" --data "$llama/tiny_llama/fwd_inputs.safetensors" --json >"$work/loss" 2>/dev/null </dev/null
+for d in "$llama"/colossalai_tiny_llama/*pp*model "$llama"/megatron/*tiny_llama; do
+    runs "eval of ${d#"$llama"/}" 0 'loss' eval --model "$d" --config "$model/config.json" --data "$llama/tiny_llama/fwd_inputs.safetensors" --json
+    same "gives the loss of the model it was made of" "$work/loss" "$work/stdout"
+done
 for d in "$golden"/cogagent/broken*; do
     parts=("$d"/*)
     runs "${d##*/}: parts in two folders are joined" 0 . convert "${parts[@]}" "$work/joined" --to sat --tp 1
