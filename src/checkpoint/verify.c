@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -21,6 +22,7 @@ typedef enum task_kind {
     READ_PIECE, /* some elements of a dense piece */
     READ_ROWS,  /* some rows of a piece with strides, by the tensor's view */
     CHECK_FILE, /* the checksums of a PyTorch file */
+    CHECK_ZIP,  /* those of one that lies in another file */
     CHECK_SLICE, /* the hashes in one of sheaf's own files */
 } task_kind;
 
@@ -29,7 +31,7 @@ typedef struct task {
     int file;
     int64_t offset;          /* for the order */
     int64_t tensor, piece;   /* of the catalog */
-    int64_t begin, count;    /* elements or rows; the slice in `begin` */
+    int64_t begin, count;    /* elements or rows; bytes of a file; the slice in `begin` */
 } task;
 
 typedef struct counts { _Atomic int64_t nan, inf; } counts;
@@ -186,9 +188,13 @@ static sheaf_status *list_own(verifier *v)
 static sheaf_status *list_files(verifier *v)
 {
     sheaf_status *st = NULL;
-    for (int i = 0; st == NULL && i < v->c->nfiles; i++)
+    for (int i = 0; st == NULL && v->c->nzips == 0 && i < v->c->nfiles; i++)
         if (sheaf__torch_is(v->c->file[i].path))
-            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, 0 }, v->c->file[i].size);
+            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, v->c->file[i].size }, v->c->file[i].size);
+    for (int64_t i = 0; st == NULL && i < v->c->nzips; i++) {
+        const sheaf_catalog_zip *zip = &v->c->zip[i];
+        st = add_task(v, (task){ CHECK_ZIP, zip->file, zip->begin, 0, 0, zip->begin, zip->length }, zip->length);
+    }
     return st;
 }
 
@@ -207,7 +213,13 @@ static sheaf_status *read_piece(verifier *v, const task *t, char *buffer)
     const sheaf_piece *p = &v->c->tensor[t->tensor].piece[t->piece];
     const sheaf_catalog_file *file = &v->c->file[p->file];
     const size_t bytes = (size_t)t->count * sheaf_dtype_bytes(p->dtype);
-    sheaf_status *st = sheaf__file_read_at(file->fd, buffer, bytes, t->offset, file->path);
+    int fd = file->fd;
+    int64_t size;
+    sheaf_status *st = fd < 0 ? sheaf__file_open_read(&fd, &size, file->path) : NULL;
+    if (st == NULL)
+        st = sheaf__file_read_at(fd, buffer, bytes, t->offset, file->path);
+    if (fd >= 0 && file->fd < 0)
+        close(fd);
     if (st == NULL)
         count_special(&v->seen[t->tensor], buffer, bytes, p->dtype);
     return st;
@@ -234,7 +246,8 @@ static sheaf_status *read_rows(verifier *v, const task *t, char *buffer)
 static sheaf_status *check_file(verifier *v, const task *t)
 {
     sheaf_torch *file = NULL;
-    sheaf_status *st = sheaf__torch_open(&file, v->c->file[t->file].path);
+    const char *path = v->c->file[t->file].path;
+    sheaf_status *st = t->kind == CHECK_ZIP ? sheaf__torch_open_at(&file, path, t->begin, t->count) : sheaf__torch_open(&file, path);
     if (st == NULL)
         st = sheaf__torch_check_data(file);
     sheaf__torch_close(file);
@@ -265,7 +278,8 @@ static sheaf_status *check_slice(verifier *v, const task *t)
 static int64_t bytes_of(const verifier *v, const task *t)
 {
     switch (t->kind) {
-    case CHECK_FILE: return v->c->file[t->file].size;
+    case CHECK_FILE:
+    case CHECK_ZIP: return t->count;
     case READ_PIECE: return t->count * (int64_t)sheaf_dtype_bytes(v->c->tensor[t->tensor].told.dtype);
     case CHECK_SLICE: return v->own->manifest->bytes[t->begin];
     default: return CHUNK; /* about */
@@ -282,8 +296,8 @@ static void do_task(void *context, int64_t index, int worker)
         return;
     v->st[index] = t->kind == READ_PIECE   ? read_piece(v, t, v->buffer[worker])
                    : t->kind == READ_ROWS  ? read_rows(v, t, v->buffer[worker])
-                   : t->kind == CHECK_FILE ? check_file(v, t)
-                                           : check_slice(v, t);
+                   : t->kind == CHECK_SLICE ? check_slice(v, t)
+                                            : check_file(v, t);
     const int64_t bytes = bytes_of(v, t), done = atomic_fetch_add(&v->done, bytes) + bytes;
     if (done / TOLD == (done - bytes) / TOLD)
         return;
@@ -298,7 +312,7 @@ static sheaf_status *tell_task(verifier *v, const task *t, sheaf_status *st)
     sheaf_catalog *c = v->c;
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
-    const char *tensor = t->kind == CHECK_FILE || t->kind == CHECK_SLICE ? "" : c->tensor[t->tensor].told.name;
+    const char *tensor = t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : c->tensor[t->tensor].told.name;
     const char *path = t->kind == CHECK_SLICE ? c->root : c->file[t->file].path, *cure = sheaf_status_try(st), *is = sheaf_status_found(st);
     sheaf_status *noted = sheaf__catalog_notef(c, SHEAF_DEFECT, "damaged", path, tensor, sheaf_status_expected(st),
                                                *cure != '\0' ? cure : "copy or download this file again", "%s%s%s", sheaf_status_where(st),

@@ -57,6 +57,7 @@ void sheaf__catalog_free(sheaf_catalog *c)
     }
     free(c->tensor);
     free(c->file);
+    free(c->zip);
     free(c->finding);
     free(c->slot);
     free(c->root);
@@ -95,6 +96,20 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
     }
     *file = c->nfiles;
     c->file[c->nfiles++] = f;
+    return NULL;
+}
+
+sheaf_status *sheaf__catalog_zip(sheaf_catalog *c, int file, int64_t begin, int64_t length)
+{
+    if (c->nzips == c->zips_room) {
+        const int64_t room = c->zips_room * 2 + 64;
+        sheaf_catalog_zip *more = realloc(c->zip, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(c);
+        c->zip = more;
+        c->zips_room = room;
+    }
+    c->zip[c->nzips++] = (sheaf_catalog_zip){ file, begin, length };
     return NULL;
 }
 

@@ -82,6 +82,12 @@ typedef struct sheaf_catalog_file {
     int64_t size;
 } sheaf_catalog_file;
 
+/* A zip file of PyTorch that lies inside a file of the catalog. */
+typedef struct sheaf_catalog_zip {
+    int file;
+    int64_t begin, length;
+} sheaf_catalog_zip;
+
 typedef struct sheaf_catalog {
     /* Facts, filled by the reader; owned strings. */
     const char *dialect; /* "hf", "sat", "deepspeed", ...: a literal */
@@ -97,6 +103,8 @@ typedef struct sheaf_catalog {
     sheaf_logical *tensor;   /* in the order found; after sheaf__catalog_sort(), by name */
     int nfiles, files_room;
     sheaf_catalog_file *file;
+    int64_t nzips, zips_room;
+    sheaf_catalog_zip *zip;  /* files that are whole zip files are not listed here */
     int64_t nfindings, findings_room;
     sheaf_finding *finding;
     int64_t *slot, slots;    /* hash table of names */
@@ -109,6 +117,9 @@ void sheaf__catalog_free(sheaf_catalog *catalog);
 /* sheaf__catalog_file - opens a file for reading and gives its number; the same path twice is
  * the same file. Errors: SHEAF_E_IO. */
 sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *catalog, const char *path);
+
+/* sheaf__catalog_zip - `length` bytes of a file from `begin` are a zip file, with checksums of its own. */
+sheaf_status *sheaf__catalog_zip(sheaf_catalog *catalog, int file, int64_t begin, int64_t length);
 
 /* sheaf__catalog_tensor - the tensor of this name, created (with this dtype and shape) when there
  * is none. One that exists keeps what it has: compare. The pointer is good until the next call. */

@@ -56,13 +56,15 @@ static char *by_tracker(const char *path)
     size_t size = 0;
     if (asprintf(&file, "%s/latest_checkpointed_iteration.txt", path) < 0)
         return NULL;
-    sheaf_status *st = sheaf__path_kind(file) == SHEAF_PATH_FILE ? sheaf__file_read_all(&text, &size, file, 256) : sheaf_fail(SHEAF_E_IO, "%s", file);
+    sheaf_status *st = sheaf__path_kind(file) == SHEAF_PATH_FILE ? sheaf__file_read_all(&text, &size, file, 256)
+                                                                 : sheaf_fail(SHEAF_E_IO, "%s", file);
     free(file);
     if (st == NULL) {
         const char *at = text + strspn(text, " \t\r\n");
         const size_t digits = strspn(at, "0123456789");
-        if (strncmp(at, "release", 7) == 0 ? asprintf(&dir, "%s/release", path) < 0
-                                           : digits == 0 || digits > 17 || asprintf(&dir, "%s/iter_%07lld", path, strtoll(at, NULL, 10)) < 0)
+        if (strncmp(at, "release", 7) == 0
+                ? asprintf(&dir, "%s/release", path) < 0
+                : digits == 0 || digits > 17 || asprintf(&dir, "%s/iter_%07lld", path, strtoll(at, NULL, 10)) < 0)
             dir = NULL;
     }
     free(text);
@@ -149,9 +151,10 @@ static void read_item(dcp_item *item, const sheaf_pickle *key, const sheaf_pickl
     if (!sheaf__pickle_shape(&item->ndim, item->offset, sheaf__pickle_get(key, "offset")))
         item->ndim = -1;
     item->changed = changed != NULL && !sheaf__pickle_is(changed, SHEAF_PICKLE_NONE) && sheaf__pickle_count(changed) > 0;
-    if (sheaf__pickle_int(&item->begin, sheaf__pickle_get(value, "offset")) && sheaf__pickle_int(&item->length, sheaf__pickle_get(value, "length")) &&
-        item->begin >= 0 && item->length >= 0 && item->begin <= INT64_MAX - item->length && name != NULL && *name != '\0' &&
-        strchr(name, '/') == NULL && strcmp(name, "..") != 0)
+    if (sheaf__pickle_int(&item->begin, sheaf__pickle_get(value, "offset")) &&
+        sheaf__pickle_int(&item->length, sheaf__pickle_get(value, "length")) && item->begin >= 0 && item->length >= 0 &&
+        item->begin <= INT64_MAX - item->length && name != NULL && *name != '\0' && strchr(name, '/') == NULL &&
+        strcmp(name, "..") != 0)
         item->name = name;
 }
 
@@ -263,8 +266,8 @@ static void lose(dcp_file *f, const char *key)
         snprintf(f->first, sizeof f->first, "%s", key);
 }
 
-static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item *item, int ndim, const int64_t *offsets, const int64_t *sizes,
-                                sheaf_dtype *dtype)
+static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item *item, int ndim, const int64_t *offsets,
+                                const int64_t *sizes, sheaf_dtype *dtype)
 {
     const dcp_file *f = &r->file[item->file];
     sheaf_torch *torch = NULL;
@@ -272,9 +275,12 @@ static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item
     const sheaf_pickle_tensor *t = st == NULL ? sheaf__pickle_tensor(torch->doc, torch->doc->root) : NULL;
     int file;
     if (st == NULL && (t == NULL || t->ndim != ndim || memcmp(t->shape, sizes, (size_t)ndim * sizeof *sizes) != 0))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "the item at byte %" PRId64, item->begin), "the chunk of '%s' that .metadata says", item->key);
+        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "the item at byte %" PRId64, item->begin),
+                            "the chunk of '%s' that .metadata says", item->key);
     if (st == NULL)
         st = sheaf__catalog_file(&file, r->catalog, f->path);
+    if (st == NULL)
+        st = sheaf__catalog_zip(r->catalog, file, item->begin, item->length);
     if (st == NULL) {
         *out = sheaf__piece_of(file, -1, torch, t);
         *dtype = t->dtype;
@@ -291,11 +297,13 @@ sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, co
     const dcp_item *item = find_item(r, key, ndim, offsets);
     *found = false;
     if (item == NULL || item->file < 0)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "a place in a file of this folder for each chunk",
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
+                                   "a place in a file of this folder for each chunk",
                                    item == NULL ? "a chunk without a place in .metadata" : "another place", "");
     dcp_file *f = &r->file[item->file];
     if (item->changed)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, key, "items as torch.save() writes them", "items that were transformed", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, key, "items as torch.save() writes them",
+                                   "items that were transformed", "");
     if (f->size < item->begin + item->length) {
         lose(f, key);
         return NULL;
@@ -335,7 +343,8 @@ static sheaf_status *tell_files(dcp_reading *r)
         const bool known = !is_items(names[i]) || bsearch(&want, r->file, (size_t)r->nfiles, sizeof want, by_file_name) != NULL;
         char *path = NULL;
         if (!known && (st = sheaf__path_join(&path, r->dir, names[i])) == NULL)
-            st = sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", path, "", "files that .metadata names", "one that it does not name, perhaps of another save", "");
+            st = sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", path, "", "files that .metadata names",
+                                     "one that it does not name, perhaps of another save", "");
         free(path);
     }
     sheaf__names_free(names, n);
@@ -356,7 +365,8 @@ static sheaf_status *read_common(dcp_reading *r)
         const char *backend = object == NULL ? NULL : json_string_value(json_object_get(object, "sharded_backend"));
         r->megatron = backend != NULL && strcmp(backend, "torch_dist") == 0;
         if (st == NULL && backend != NULL && !r->megatron)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "unsupported", json, "", "sharded_backend torch_dist", "", "sharded_backend %.40s", backend);
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "unsupported", json, "", "sharded_backend torch_dist", "",
+                                      "sharded_backend %.40s", backend);
     }
     if (st == NULL && sheaf__path_kind(common) == SHEAF_PATH_FILE) {
         st = sheaf__catalog_defect(r->catalog, common, sheaf__torch_open(&r->common, common));
@@ -390,8 +400,8 @@ static sheaf_status *check_step(dcp_reading *r)
         r->catalog->step = said;
     if (r->catalog->step == said)
         return NULL;
-    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->dir, "", "the iteration in the folder's name", "", "iteration %" PRId64 " inside",
-                                r->catalog->step);
+    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->dir, "", "the iteration in the folder's name", "",
+                                "iteration %" PRId64 " inside", r->catalog->step);
 }
 
 /* ---- all of it ---- */

@@ -62,6 +62,14 @@ finding "no index is odd, the names do" missing warning 'index' "$s"
 rm "$s/model-00005-of-00005.safetensors"
 finding "the last shard is missed all the same" missing defect 'shards 5..5' "$s"
 
+# More files than stay open at once.
+mkdir "$work/many"
+for i in {1..450}; do # a header of 64 bytes
+    n=$(printf '%05d' "$i")
+    printf '\100\0\0\0\0\0\0\0{"t%s":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}     %05d678' "$n" "$i" >"$work/many/model-$n-of-00450.safetensors"
+done
+runs "450 shards are read" 0 'tensors +450 .*sound' verify "$work/many"
+
 m=$(copy_model tiny_llama)
 sed -i 's/"vocab_size": 511/"vocab_size": 1022/' "$m/config.json"
 finding "half a table is rank 0's part" missing defect "rank 0's part of a 2-way save, rows 511..1021 are not in these files" "$m"
@@ -97,11 +105,20 @@ finding "a save that was never finished" missing defect 'manifest.json' "$step"
 
 # what the original programs wrote, as far as it is there
 shopt -s nullglob
-for d in "$golden"/cogvlm/mp* "$golden"/cogagent/mp* "$llama"/deepspeed/* "$llama"/colossalai_*/*good*; do
+for d in "$golden"/cogvlm/mp* "$golden"/cogagent/mp* "$llama"/deepspeed/* "$llama"/megatron/* "$llama"/torch_dcp/* "$llama"/colossalai_*/*good*; do
     [ ! -d "$d" ] || runs "${d#"$golden"/} is sound" 0 'sound' verify "$d"
 done
 for d in "$golden"/cogagent/broken* "$golden"/cogagent/broken*/*; do
     runs "${d#"$golden"/}: parts in two folders" 1 'time-stamp.*sheaf convert' verify "$d"
+done
+for d in "$llama"/torch_dcp/*; do
+    cp -r "$d" "$work/dcp"
+    chmod -R u+w "$work/dcp"
+    f=$(ls "$work"/dcp/*.distcp | head -n 1)
+    at=$(grep -abo -m 1 'data/0' "$f" | head -n 1 | cut -d: -f1)
+    poke "$f" $((at + 200)) a5 5a a5 5a
+    finding "${d#"$golden"/}: a changed byte of an item" damaged defect "data/0.*its bytes are damaged" "$work/dcp"
+    rm -rf "$work/dcp"
 done
 for d in "$llama"/colossalai_*/*broken*; do
     runs "${d#"$golden"/}: the rows that were lost" 1 "rank 0's part of a [0-9]+-way save, rows [0-9]+\.\.[0-9]+ are not in these files" verify "$d"
