@@ -14,43 +14,35 @@
 
 /* ---- numbers ---- */
 
-static uint16_t half_of(double x)
-{
-    const _Float16 h = (_Float16)x;
-    uint16_t bits;
-    memcpy(&bits, &h, 2);
-    return bits;
-}
+/* What the bits of a finite float16 or bfloat16 without sign mean; of the first infinite ones, what would come next. */
+static double half_value(uint32_t h) { return h < 0x400 ? ldexp(h, -24) : ldexp(1024 + (h & 0x3ff), (int)(h >> 10) - 25); }
+static double bfloat_value(uint32_t h) { return h < 0x80 ? ldexp(h, -133) : ldexp(128 + (h & 0x7f), (int)(h >> 7) - 134); }
 
-/* The bfloat16 nearest to x, by looking at both neighbours; x finite. */
-static uint16_t bfloat_of(double x)
+/* The number nearest to x, even where two are, by looking at both neighbours. */
+static uint16_t nearest(double x, double (*value)(uint32_t), uint32_t infinite)
 {
     const double size = fabs(x);
-    uint32_t low = 0, high = 0x7f80;
+    uint32_t low = 0, high = infinite;
+    if (isinf(x) || size >= value(infinite))
+        return (uint16_t)(infinite | (signbit(x) ? 0x8000 : 0));
     while (high - low > 1) { /* low <= size < high */
-        const uint32_t middle = (low + high) / 2, bits = middle << 16;
-        float f;
-        memcpy(&f, &bits, 4);
-        *((double)f <= size && middle != 0x7f80 ? &low : &high) = middle;
+        const uint32_t middle = (low + high) / 2;
+        *(value(middle) <= size ? &low : &high) = middle;
     }
-    const uint32_t a = low << 16;
-    float f, g;
-    memcpy(&f, &a, 4);
-    const uint32_t b = high << 16;
-    memcpy(&g, &b, 4);
-    const double up = high == 0x7f80 ? 0x1p128 : (double)g, down = size - (double)f, above = up - size;
-    const uint32_t near = down < above || (down == above && low % 2 == 0) ? low : high;
+    const double down = size - value(low), up = value(high) - size;
+    const uint32_t near = down < up || (down == up && low % 2 == 0) ? low : high;
     return (uint16_t)(near | (signbit(x) ? 0x8000 : 0));
 }
+
+static uint16_t half_of(double x) { return nearest(x, half_value, 0x7c00); }
+static uint16_t bfloat_of(double x) { return nearest(x, bfloat_value, 0x7f80); }
 
 static void test_convert__small_numbers_survive_the_way_up_and_down(void **state)
 {
     for (uint32_t i = 0; i < 0x10000; i++) {
         uint16_t h = (uint16_t)i, back;
         float f;
-        _Float16 value;
-        memcpy(&value, &h, 2);
-        const float want = (float)value;
+        const float size = (h & 0x7fff) < 0x7c00 ? (float)half_value(h & 0x7fff) : INFINITY, want = h & 0x8000 ? -size : size;
         assert_true(sheaf__dtype_convert(&f, SHEAF_F32, &h, SHEAF_F16, 1));
         if ((i & 0x7fff) <= 0x7c00)
             CHECK_BYTES("up", &f, &want, 4);
@@ -81,17 +73,17 @@ static void check_number(double d)
     if (half != half_of(f))
         fail_msg("%a in float16: %04x, not %04x", f, half, half_of(f));
     sheaf__dtype_convert(&bfloat, SHEAF_BF16, &d, SHEAF_F64, 1);
-    if (!isinf(d) && bfloat != bfloat_of(d))
+    if (bfloat != bfloat_of(d))
         fail_msg("%a in bfloat16: %04x, not %04x", d, bfloat, bfloat_of(d));
     sheaf__dtype_convert(&bfloat, SHEAF_BF16, &f, SHEAF_F32, 1);
-    if (!isinf(f) && bfloat != bfloat_of(f))
+    if (bfloat != bfloat_of(f))
         fail_msg("%a in bfloat16: %04x, not %04x", f, bfloat, bfloat_of(f));
 }
 
 static void test_convert__numbers_are_rounded_once_to_nearest_even(void **state)
 {
     const unsigned mode = _mm_getcsr();
-    for (int64_t i = 0; i < 400000; i++) {
+    for (int64_t i = 0; i < 100000; i++) {
         const uint64_t a = made_mix((uint64_t)i), b = made_mix(a);
         const int exponent = (int)(a % 300) - 160; /* float32's range, its denormals, and beyond both */
         const double fraction = 1 + (double)(b >> 12) * 0x1p-52;
