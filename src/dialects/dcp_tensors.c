@@ -16,7 +16,10 @@ static sheaf_status *no_memory(const dcp_reading *r) { return sheaf_fail(SHEAF_E
 
 typedef enum role { ROLE_WEIGHT, ROLE_MOMENT, ROLE_OPTIMIZER, ROLE_OTHER } role;
 
-static bool is_optimizer(const char *top) { return top != NULL && (strncmp(top, "optim", 5) == 0 || strstr(top, "optimizer") != NULL); }
+static bool is_optimizer(const char *top)
+{
+    return top != NULL && (strncmp(top, "optim", 5) == 0 || strstr(top, "optimizer") != NULL);
+}
 
 /* What comes after "state" in an optimizer's key, and which moment: "NAME.exp_avg", or torch_dist's "exp_avg.NAME". */
 static role optimizer_role(const char **moment, const char **name, size_t *length, const char *key)
@@ -102,23 +105,25 @@ static sheaf_dtype dtype_of(const sheaf_pickle *value)
     return sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE) ? dtype->as.dtype : SHEAF_F32;
 }
 
-typedef sheaf_status *(*each_chunk)(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape, const sheaf_piece *piece);
+typedef sheaf_status *(*each_chunk)(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape,
+                                    const sheaf_piece *piece);
 
 /* Calls `each` for every chunk that is there. */
-static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape, const sheaf_pickle *chunks,
-                                 each_chunk each)
+static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape,
+                                 const sheaf_pickle *chunks, each_chunk each)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(chunks); i++) {
         const sheaf_pickle *one = sheaf__pickle_item(chunks, i);
         int n = 0, m = 0;
         int64_t offsets[SHEAF_PICKLE_MAX_DIMS], sizes[SHEAF_PICKLE_MAX_DIMS];
-        bool good = sheaf__pickle_shape(&n, offsets, sheaf__pickle_get(one, "offsets")) && sheaf__pickle_shape(&m, sizes, sheaf__pickle_get(one, "sizes")) &&
-                    n == ndim && m == ndim;
+        bool good = sheaf__pickle_shape(&n, offsets, sheaf__pickle_get(one, "offsets")) &&
+                    sheaf__pickle_shape(&m, sizes, sheaf__pickle_get(one, "sizes")) && n == ndim && m == ndim;
         for (int k = 0; good && k < ndim; k++)
             good = offsets[k] <= shape[k] - sizes[k];
         if (!good) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "chunks inside the tensor", "another one in .metadata", "");
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "chunks inside the tensor",
+                                     "another one in .metadata", "");
             continue;
         }
         bool found;
@@ -131,7 +136,8 @@ static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *na
     return st;
 }
 
-static sheaf_status *add_plain(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape, const sheaf_piece *piece)
+static sheaf_status *add_plain(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape,
+                               const sheaf_piece *piece)
 {
     return sheaf__catalog_piece(r->catalog, sheaf__catalog_find(r->catalog, name), piece);
 }
@@ -143,12 +149,17 @@ static sheaf_status *read_plain(dcp_reading *r, const char *key, const char *nam
     const sheaf_pickle *chunks;
     sheaf_logical *out;
     if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "a tensor's shape and chunks", "something else in .metadata", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "a tensor's shape and chunks",
+                                   "something else in .metadata", "");
     if (sheaf__catalog_find(r->catalog, name) != NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", r->dir, key, "one tensor of each name", "a second one", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", r->dir, key, "one tensor of each name", "a second one",
+                                   "");
     sheaf_status *st = sheaf__catalog_tensor(&out, r->catalog, name, dtype_of(value), ndim, shape);
     if (st == NULL) {
-        out->kind = is == ROLE_MOMENT ? SHEAF_MOMENT : strstr(name, ".lora_") != NULL ? SHEAF_LORA : strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER : SHEAF_WEIGHT;
+        out->kind = is == ROLE_MOMENT                             ? SHEAF_MOMENT
+                    : strstr(name, ".lora_") != NULL              ? SHEAF_LORA
+                    : strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER
+                                                                  : SHEAF_WEIGHT;
         st = walk_chunks(r, key, name, ndim, shape, chunks, add_plain);
     }
     return sheaf__catalog_defect(r->catalog, r->dir, st);
@@ -171,13 +182,15 @@ static bool layer_of(sheaf_piece *out, const sheaf_piece *piece, int ndim, int64
     return true;
 }
 
-static sheaf_status *add_megatron(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape, const sheaf_piece *piece)
+static sheaf_status *add_megatron(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape,
+                                  const sheaf_piece *piece)
 {
     bool stacked;
     const int64_t number = sheaf__megatron_layer(name, &stacked);
     const int skip = stacked ? 1 : 0;
     sheaf_status *st = NULL;
-    for (int64_t layer = stacked ? piece->begin[0] : number; st == NULL && layer < (stacked ? piece->begin[0] + piece->size[0] : number + 1); layer++) {
+    for (int64_t layer = stacked ? piece->begin[0] : number;
+         st == NULL && layer < (stacked ? piece->begin[0] + piece->size[0] : number + 1); layer++) {
         sheaf__megatron_targets targets = { 0 };
         sheaf__megatron_word word;
         sheaf_piece one = *piece;
@@ -208,16 +221,19 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
         return NULL;
     }
     if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "a tensor's shape and chunks", "something else in .metadata", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "a tensor's shape and chunks",
+                                   "something else in .metadata", "");
     if (stacked && (ndim < 2 || shape[0] != r->model.layers))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", r->dir, key, "all layers of the model along the first axis", "another number of them", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", r->dir, key, "all layers of the model along the first axis",
+                                   "another number of them", "");
     sheaf_status *st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, stacked ? 0 : number, ndim - (stacked ? 1 : 0),
                                                   shape + (stacked ? 1 : 0), 0, 1);
     free(targets.at);
     if (st != NULL || word == SHEAF_MEGATRON_IGNORED)
         return st;
     if (word != SHEAF_MEGATRON_MAPPED)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, word == SHEAF_MEGATRON_MISFIT ? "shape" : "unsupported", r->dir, key, "tensors of a Llama model with the sizes in the args",
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, word == SHEAF_MEGATRON_MISFIT ? "shape" : "unsupported", r->dir, key,
+                                   "tensors of a Llama model with the sizes in the args",
                                    word == SHEAF_MEGATRON_MISFIT ? "another shape" : "a tensor that it does not have", "");
     if (strstr(name, "word_embeddings.weight") != NULL)
         r->model.padded = shape[0];
@@ -230,10 +246,11 @@ static sheaf_status *tell_unread(dcp_reading *r)
 {
     sheaf_status *st = NULL;
     if (r->optimizer > 0)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "unsupported", r->dir, "", "", "", "%" PRId64 " tensors of the optimizer are not read", r->optimizer);
+        st = sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "unsupported", r->dir, "", "", "",
+                                  "%" PRId64 " tensors of the optimizer are not read", r->optimizer);
     if (st == NULL && r->others > 0)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "foreign", r->dir, r->other, "tensors of the model or its optimizer", "",
-                                  "%" PRId64 " others are not read", r->others);
+        st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "foreign", r->dir, r->other, "tensors of the model or its optimizer",
+                                  "", "%" PRId64 " others are not read", r->others);
     return st;
 }
 

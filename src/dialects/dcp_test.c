@@ -156,8 +156,8 @@ static void end_tensor(made_dcp *d)
 }
 
 /* `data` is the whole tensor, dense; the chunk lies in the file of `rank`. */
-static void put_chunk(made_dcp *d, const char *key, int ndim, const int64_t *shape, const int64_t *offset, const int64_t *size, const float *data,
-                      int rank)
+static void put_chunk(made_dcp *d, const char *key, int ndim, const int64_t *shape, const int64_t *offset, const int64_t *size,
+                      const float *data, int rank)
 {
     int64_t n = 1, at, length;
     for (int i = 0; i < ndim; i++)
@@ -204,8 +204,10 @@ static void finish(made_dcp *d)
     char path[600];
     sheaf__text_add(&p, "\x80\x04");
     p_object(&p, meta, "Metadata");
-    const struct { const char *key; sheaf_text *dict; } parts[] = { { "state_dict_metadata", &d->metadata }, { "planner_data", &d->paths },
-                                                                    { "storage_data", &d->storage } };
+    const struct {
+        const char *key;
+        sheaf_text *dict;
+    } parts[] = { { "state_dict_metadata", &d->metadata }, { "planner_data", &d->paths }, { "storage_data", &d->storage } };
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         p_string(&p, parts[i].key);
         if (i == 1 && !d->has_paths) {
@@ -249,7 +251,11 @@ static made_dcp *made_plain(const made_model *m, int ranks, const char *top, boo
             char key[256], rest[200];
             const int64_t none[2] = { 0, 0 }, all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
             snprintf(rest, sizeof rest, kind == 0 ? "%s" : kind == 1 ? "%s.exp_avg" : "%s.exp_avg_sq", t->name);
-            snprintf(key, sizeof key, "%s%s%s", kind > 0 ? "optim.state" : top == NULL ? "" : top, kind > 0 || top != NULL ? "." : "", rest);
+            snprintf(key, sizeof key, "%s%s%s",
+                     kind > 0      ? "optim.state"
+                     : top == NULL ? ""
+                                   : top,
+                     kind > 0 || top != NULL ? "." : "", rest);
             float *data = made_slice(t, none, all, kind);
             put_path(d, key, kind > 0 ? "optim" : top, kind > 0 ? key + 6 : rest);
             begin_tensor(d, key, t->ndim, t->shape);
@@ -272,8 +278,10 @@ static made_dcp *made_plain(const made_model *m, int ranks, const char *top, boo
 static void test_made__chunks_give_the_model_back(void **state)
 {
     made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
-    const struct { int ranks; const char *top; bool paths, optimizer; } ways[] = {
-        { 1, NULL, true, false }, { 2, "model", true, true }, { 3, "model", false, false }, { 5, NULL, false, true }, { 4, "net", true, true },
+    const struct { int ranks; const char *top; bool paths, optimizer;
+    } ways[] = {
+        { 1, NULL, true, false }, { 2, "model", true, true }, { 3, "model", false, false },
+        { 5, NULL, false, true }, { 4, "net", true, true },
     };
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         made_dcp *d = made_plain(m, ways[i].ranks, ways[i].top, ways[i].paths, ways[i].optimizer);
@@ -302,9 +310,11 @@ static float *stacked(const made_model *m, const char *kind, int64_t *rows, int6
     float *out = NULL;
     int64_t n = 0;
     for (int64_t l = 0; l < m->layers; l++) {
-        const struct { const char *name; int64_t group; } qkv[] = { { "self_attn.q_proj.weight", each * d }, { "self_attn.k_proj.weight", d },
-                                                                    { "self_attn.v_proj.weight", d } },
-                                                          fc1[] = { { "mlp.gate_proj.weight", m->ffn }, { "mlp.up_proj.weight", m->ffn } };
+        const struct {
+            const char *name;
+            int64_t group;
+        } qkv[] = { { "self_attn.q_proj.weight", each * d }, { "self_attn.k_proj.weight", d }, { "self_attn.v_proj.weight", d } },
+          fc1[] = { { "mlp.gate_proj.weight", m->ffn }, { "mlp.up_proj.weight", m->ffn } };
         const bool is_qkv = strcmp(kind, "qkv") == 0, is_fc1 = strcmp(kind, "fc1") == 0;
         for (int64_t g = 0; g < (is_qkv ? m->groups : 1); g++)
             for (int k = 0; k < (is_qkv ? 3 : is_fc1 ? 2 : 1); k++) {
@@ -328,7 +338,8 @@ static float *stacked(const made_model *m, const char *kind, int64_t *rows, int6
 }
 
 /* One kind of tensor of all layers, in chunks of `stages` x `ranks`; `halves`: gate and up are divided each on its own. */
-static void put_stacked(made_dcp *d, const made_model *m, const char *key, const char *kind, int axis, int stages, int ranks, bool halves)
+static void put_stacked(made_dcp *d, const made_model *m, const char *key, const char *kind, int axis, int stages, int ranks,
+                        bool halves)
 {
     int64_t rows = 0, cols = 0;
     float *data = stacked(m, kind, &rows, &cols);
@@ -356,7 +367,8 @@ static void put_one(made_dcp *d, const made_model *m, const char *key, const cha
         const made_tensor *t = &m->tensor[i];
         if (strcmp(t->name, name) != 0)
             continue;
-        const int64_t cols = t->ndim == 2 ? t->shape[1] : 1, shape[2] = { padded > 0 ? padded : t->shape[0], cols }, none[2] = { 0, 0 };
+        const int64_t cols = t->ndim == 2 ? t->shape[1] : 1, shape[2] = { padded > 0 ? padded : t->shape[0], cols },
+                      none[2] = { 0, 0 };
         float *data = calloc((size_t)(shape[0] * cols), sizeof *data);
         assert_non_null(data);
         memcpy(data, t->data, (size_t)made_elements(t) * sizeof *data);
@@ -380,16 +392,26 @@ static made_dcp *made_torch_dist(const made_model *m, int stages, int ranks, int
     put_stacked(d, m, "decoder.layers.mlp.linear_fc1.weight", "fc1", 1, stages, ranks, true);
     put_stacked(d, m, "decoder.layers.self_attention.linear_proj.weight", "self_attn.o_proj.weight", 2, stages, ranks, false);
     put_stacked(d, m, "decoder.layers.mlp.linear_fc2.weight", "mlp.down_proj.weight", 2, stages, ranks, false);
-    put_stacked(d, m, "decoder.layers.self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight", -1, stages, ranks, false);
-    put_stacked(d, m, "decoder.layers.mlp.linear_fc1.layer_norm_weight", "post_attention_layernorm.weight", -1, stages, ranks, false);
+    put_stacked(d, m, "decoder.layers.self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight", -1, stages, ranks,
+                false);
+    put_stacked(d, m, "decoder.layers.mlp.linear_fc1.layer_norm_weight", "post_attention_layernorm.weight", -1, stages, ranks,
+                false);
     finish(d);
 
     made_file *f = made_begin();
     sheaf_pickle *args = made_set(f, f->root, "args", SHEAF_PICKLE_DICT);
-    const struct { const char *key; int64_t value; } numbers[] = {
-        { "num_layers", m->layers }, { "hidden_size", m->hidden }, { "ffn_hidden_size", m->ffn }, { "num_attention_heads", m->heads },
-        { "num_query_groups", m->groups }, { "kv_channels", m->width }, { "padded_vocab_size", padded }, { "vocab_size", m->vocab },
-        { "tensor_model_parallel_size", ranks }, { "pipeline_model_parallel_size", stages },
+    const struct { const char *key; int64_t value;
+    } numbers[] = {
+        { "num_layers", m->layers },
+        { "hidden_size", m->hidden },
+        { "ffn_hidden_size", m->ffn },
+        { "num_attention_heads", m->heads },
+        { "num_query_groups", m->groups },
+        { "kv_channels", m->width },
+        { "padded_vocab_size", padded },
+        { "vocab_size", m->vocab },
+        { "tensor_model_parallel_size", ranks },
+        { "pipeline_model_parallel_size", stages },
     };
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         made_set_int(f, args, numbers[i].key, numbers[i].value);
@@ -434,9 +456,16 @@ static void test_harm__is_named(void **state)
 {
     made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
     enum harm { REMOVE, CUT, SWAP, EXTRA, LONGER };
-    const struct { const char *what; enum harm harm; const char *a, *b; sheaf_severity severity; const char *code, *part; } cases[] = {
+    const struct {
+        const char *what;
+        enum harm harm;
+        const char *a, *b;
+        sheaf_severity severity;
+        const char *code, *part;
+    } cases[] = {
         { "a file", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing", "__1_0.distcp" },
-        { "what lay in it", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing", "16 chunks of tensors lie in it, the first of 'model.model.embed" },
+        { "what lay in it", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing",
+          "16 chunks of tensors lie in it, the first of 'model.model.embed" },
         { "its rows", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing", "rows 13..24 of 37" },
         { ".metadata", REMOVE, ".metadata", NULL, SHEAF_DEFECT, "missing", "the save did not finish" },
         { "a file cut short", CUT, "__2_0.distcp", NULL, SHEAF_DEFECT, "damaged", "cut short" },

@@ -205,7 +205,8 @@ static sheaf_status *find_tag(ds_reading *r, const char *path)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (sheaf__path_kind(r->tag) == SHEAF_PATH_DIR)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", r->tag), "the folder that %s/latest names", path), "no such folder");
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", r->tag), "the folder that %s/latest names", path),
+                       "no such folder");
 }
 
 static sheaf_status *find_files(ds_reading *r)
@@ -278,7 +279,8 @@ static bool crowded(const sheaf_pickle *value, int depth, int64_t *steps)
     if (n > MAX_ENTRIES || (*steps -= n) < 0)
         return true;
     for (int64_t i = 0; i < n && depth > 0; i++)
-        if (crowded(sheaf__pickle_is(value, SHEAF_PICKLE_DICT) ? sheaf__pickle_value(value, i) : sheaf__pickle_item(value, i), depth - 1, steps))
+        if (crowded(sheaf__pickle_is(value, SHEAF_PICKLE_DICT) ? sheaf__pickle_value(value, i) : sheaf__pickle_item(value, i),
+                    depth - 1, steps))
             return true;
     return false;
 }
@@ -322,7 +324,8 @@ static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const c
     int64_t best = -1, votes = 0;
     for (int64_t i = 0; i < r->nfiles; i++) {
         int64_t value, n = 0;
-        if (r->file[i].torch == NULL || !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) || value < 0)
+        if (r->file[i].torch == NULL || !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
+            value < 0)
             continue;
         for (int64_t j = 0; j < r->nfiles; j++) {
             int64_t other;
@@ -338,7 +341,8 @@ static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const c
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
         int64_t value;
-        if (r->file[i].torch == NULL || !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) || value == best)
+        if (r->file[i].torch == NULL || !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
+            value == best)
             continue;
         char expected[96];
         snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the other parts", what, best);
@@ -409,7 +413,8 @@ static sheaf_status *check_sizes(ds_reading *r)
     r->tp = tp > 0 && tp <= MAX_CLAIM * (int64_t)(most_mp + 1) ? (int)tp : most_mp + 1;
     r->dp = dp > 0 && dp <= MAX_CLAIM * (int64_t)(most_dp < 0 ? 1 : most_dp + 1) ? (int)dp : most_dp >= 0 ? most_dp + 1 : 0;
     if (tp > r->tp || dp > r->dp)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "sizes that the number of files makes believable", "",
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "",
+                                  "sizes that the number of files makes believable", "",
                                   "%" PRId64 " model-parallel and %" PRId64 " data-parallel parts are stated", tp, dp);
     if (st == NULL && most_mp >= r->tp && !layers) {
         st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
@@ -429,7 +434,9 @@ static sheaf_status *check_sizes(ds_reading *r)
     for (int mp = 0; st == NULL && mp < r->tp; mp++) {
         if (zero3)
             for (int d = 0; st == NULL && d < r->dp; d++)
-                st = sheaf__ds_file_of(r, DS_MODEL, mp, d) == NULL ? miss(r, "zero_pp_rank_%d_mp_rank_%02d_model_states.pt", d, mp) : NULL;
+                st = sheaf__ds_file_of(r, DS_MODEL, mp, d) == NULL
+                         ? miss(r, "zero_pp_rank_%d_mp_rank_%02d_model_states.pt", d, mp)
+                         : NULL;
         else if (sheaf__ds_file_of(r, DS_MODEL, mp, -1) == NULL)
             st = miss(r, "mp_rank_%02d_model_states.pt", mp, 0);
     }

@@ -8,7 +8,8 @@
 
 /* ---- joining the parts ---- */
 
-static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_catalog *part, const sheaf_logical *local, const ds_rank_moves *moves)
+static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_catalog *part, const sheaf_logical *local,
+                              const ds_rank_moves *moves)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < local->npieces; i++) {
@@ -31,8 +32,8 @@ static sheaf_status *tell_absent(ds_reading *r, const char *name)
 {
     for (int mp = 0; mp < r->tp; mp++)
         if (r->part[mp] != NULL && sheaf__catalog_find(r->part[mp], name) == NULL)
-            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", r->part[mp]->root, name, "the tensors of the other parts", "",
-                                        "no tensor of this name in mp_rank_%02d", mp);
+            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", r->part[mp]->root, name,
+                                        "the tensors of the other parts", "", "no tensor of this name in mp_rank_%02d", mp);
     return NULL;
 }
 
@@ -152,8 +153,9 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
         if (twin || sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
             continue;
         if (!buffer) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", zero, name, "a folder for each parameter in the model's file",
-                                     "none of this name", "copy it from where this checkpoint was written");
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", zero, name,
+                                     "a folder for each parameter in the model's file", "none of this name",
+                                     "copy it from where this checkpoint was written");
             continue;
         }
         st = sheaf__catalog_file(&file, r->catalog, f->path);

@@ -66,7 +66,8 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
             return sheaf_fail(SHEAF_E_MEMORY, "%s", f->path);
         st = sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape);
         if (st == NULL && l->npieces > 0)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", f->path, name, "one layer of this kind", "a second one", "");
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", f->path, name, "one layer of this kind",
+                                     "a second one", "");
         else if (st == NULL) {
             const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
             l->kind = strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER : SHEAF_WEIGHT;
@@ -147,7 +148,8 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
             decoder[now] = is == IS_DECODER;
         }
         if (is == IS_UNKNOWN)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, "", "a layer of a Llama model", "a layer of another form", "");
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, "", "a layer of a Llama model",
+                                     "a layer of another form", "");
         else
             st = sheaf__catalog_defect(r->catalog, f->path, add_layer(r, f, is, decoders));
     }

@@ -59,8 +59,9 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     if (name == NULL || sheaf__pickle_is(sheaf__pickle_value(module, i), SHEAF_PICKLE_NONE))
         return NULL;
     if (t == NULL)
-        return sheaf__catalog_note(r->catalog, sheaf__pickle_is(sheaf__pickle_value(module, i), SHEAF_PICKLE_DICT) ? SHEAF_DEFECT : SHEAF_NOTE,
-                                   "unsupported", f->path, name, "a tensor", "something else in `module`", "");
+        return sheaf__catalog_note(
+            r->catalog, sheaf__pickle_is(sheaf__pickle_value(module, i), SHEAF_PICKLE_DICT) ? SHEAF_DEFECT : SHEAF_NOTE,
+            "unsupported", f->path, name, "a tensor", "something else in `module`", "");
     if (l != NULL) {
         if (sharded || (l->told.ndim == t->ndim && memcmp(l->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0))
             return NULL;
@@ -73,7 +74,8 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     if (twin != NULL && sheaf__catalog_find(part, twin) != NULL && !listed(sheaf__pickle_get(root, "buffer_names"), name)) {
         if (f->mp > 0)
             return NULL; /* said once */
-        return sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "", "tied: the same storage as '%s'", twin);
+        return sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "", "tied: the same storage as '%s'",
+                                    twin);
     }
     if (sharded && sheaf__elements(t->ndim, t->shape) == 0)
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", f->path, name, "a shape in param_shapes",
@@ -116,7 +118,8 @@ static sheaf_status *add_frozen(ds_reading *r, sheaf_catalog *part, const ds_fil
         const sheaf_pickle_tensor *t =
             f == NULL || f->torch == NULL
                 ? NULL
-                : sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_path(f->torch->doc->root, "frozen_param_fragments", name, NULL));
+                : sheaf__pickle_tensor(f->torch->doc,
+                                       sheaf__pickle_path(f->torch->doc->root, "frozen_param_fragments", name, NULL));
         sheaf_logical *l;
         int file;
         sheaf_status *st = sheaf__catalog_tensor(&l, part, name, t != NULL ? t->dtype : SHEAF_F32, ndim, shape);
@@ -132,9 +135,12 @@ static sheaf_status *add_frozen(ds_reading *r, sheaf_catalog *part, const ds_fil
         for (int k = 0; k < t->ndim; k++)
             dense &= t->shape[k] <= 1 || t->stride[k] == whole.stride[k];
         if (!dense || sheaf__elements(t->ndim, t->shape) < left)
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_fragments '%s'", f->path, name), "%" PRId64 " elements, dense", left);
+            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_fragments '%s'", f->path, name),
+                                  "%" PRId64 " elements, dense", left);
         st = sheaf__catalog_file(&file, part, f->path);
-        const sheaf_piece first = { .file = file, .rank = model->mp, .dtype = t->dtype, .offset = sheaf__torch_offset(f->torch, t) };
+        const sheaf_piece first = {
+            .file = file, .rank = model->mp, .dtype = t->dtype, .offset = sheaf__torch_offset(f->torch, t)
+        };
         const int nbox = st == NULL ? sheaf__range_boxes(box, &first, ndim, shape, at - left, at) : 0;
         for (int k = 0; st == NULL && k < nbox; k++)
             st = sheaf__catalog_piece(part, l, &box[k]);
@@ -174,7 +180,8 @@ static sheaf_status *add_aliases(ds_reading *r, sheaf_catalog *part, const ds_fi
         if (strcmp(name, "lm_head.weight") != 0)
             st = add_alias(part, name, source);
         else if (f->mp == 0)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "", "tied: shared_params says it is '%s'", source);
+            st = sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "",
+                                      "tied: shared_params says it is '%s'", source);
     }
     return st;
 }
@@ -197,14 +204,16 @@ static sheaf_status *add_plain_moments(ds_reading *r, sheaf_catalog *part, const
         int64_t id;
         const sheaf_pickle *one = sheaf__pickle_value(state, weights);
         const sheaf_pickle_tensor *t = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_get(one, keys[0]));
-        fits = sheaf__pickle_int(&id, sheaf__pickle_key(state, weights)) && id == weights && t != NULL && t->ndim == part->tensor[i].told.ndim &&
+        fits = sheaf__pickle_int(&id, sheaf__pickle_key(state, weights)) && id == weights && t != NULL &&
+               t->ndim == part->tensor[i].told.ndim &&
                memcmp(t->shape, part->tensor[i].told.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
         weights++;
     }
     if (n == 0 || (f->mp > 0 && (!fits || weights != n)))
         return NULL; /* none, or said of rank 0 */
     if (!fits || weights != n)
-        return sheaf__catalog_note(r->catalog, SHEAF_NOTE, "unsupported", f->path, "", "one group of parameters in the model's order",
+        return sheaf__catalog_note(r->catalog, SHEAF_NOTE, "unsupported", f->path, "",
+                                   "one group of parameters in the model's order",
                                    "an optimizer state without names in another order; its moments are not read", "");
     int file;
     sheaf_status *st = sheaf__catalog_file(&file, part, f->path);
@@ -231,7 +240,8 @@ static sheaf_status *add_plain_moments(ds_reading *r, sheaf_catalog *part, const
         id++;
     }
     if (st == NULL && f->mp == 0)
-        st = sheaf__catalog_note(r->catalog, SHEAF_NOTE, "inferred", f->path, "", "", "the names of the moments, from the order and the shapes of the parameters", "");
+        st = sheaf__catalog_note(r->catalog, SHEAF_NOTE, "inferred", f->path, "", "",
+                                 "the names of the moments, from the order and the shapes of the parameters", "");
     return st;
 }
 
@@ -254,7 +264,8 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
         return NULL;
     const sheaf_pickle *root = f->torch->doc->root, *frozen = sheaf__pickle_get(root, "frozen_param_shapes");
     if (sheaf__pickle_get(root, "module") == NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "foreign", f->path, "", "a model file of DeepSpeed, with `module`", "none", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "foreign", f->path, "", "a model file of DeepSpeed, with `module`",
+                                   "none", "");
     sheaf_status *st = sheaf__catalog_new(&r->part[mp], "deepspeed", f->path);
     if (st == NULL && any)
         st = sheaf__ds_zero(r, r->part[mp], f, mp);
@@ -290,10 +301,12 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
         st = sheaf__catalog_note(r->catalog, SHEAF_NOTE, "inferred", r->tag, "", "",
                                  "weights are the float32 masters of the optimizer; `module` holds them rounded to the training dtype", "");
     else if (sharded)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "", "the *_optim_states.pt files, in which ZeRO 3 keeps the weights",
-                                 "none", "copy them from where this checkpoint was written");
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "",
+                                 "the *_optim_states.pt files, in which ZeRO 3 keeps the weights", "none",
+                                 "copy them from where this checkpoint was written");
     else if (stated > 0)
-        st = sheaf__catalog_note(r->catalog, SHEAF_WARNING, "missing", r->tag, "", "the *_optim_states.pt files of ZeRO, with the float32 masters",
+        st = sheaf__catalog_note(r->catalog, SHEAF_WARNING, "missing", r->tag, "",
+                                 "the *_optim_states.pt files of ZeRO, with the float32 masters",
                                  "none; the weights of `module`, rounded to the training dtype, are used", "");
     for (int mp = 0; st == NULL && mp < r->tp; mp++)
         st = read_rank(r, mp, any);

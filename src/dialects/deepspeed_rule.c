@@ -2,37 +2,16 @@
  *
  * Newer files state it (universal_checkpoint_info): affine_map gives each rank's boxes; lists of
  * regular expressions name the tensors that are copies, cut along axis 1, or made of several parts;
- * all others are cut along axis 0. Older files state nothing: then the names of the Llama family, the
- * shapes, the config where there is one, and whether the values of the ranks are equal decide, and a
- * finding says so. What cannot be decided is refused. */
+ * all others are cut along axis 0. Older files state nothing: deepspeed_infer.c. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include "base/text.h"
-#include "dialects/deepspeed_private.h"
+#include "dialects/deepspeed_rule.h"
 
 /* Hostile patterns stop here: steps of one match, matches that needed more, matches in all, bytes of a pattern. */
 enum { MATCH_STEPS = 10000, MATCH_COSTLY = 100, MATCH_CALLS = 50000000, MATCH_BYTES = 4096 };
 enum { MAX_PIECES = 256 }; /* of one tensor in one rank */
-
-typedef struct pattern { pcre2_code *code; const char *text; const sheaf_pickle *value; } pattern;
-typedef struct patterns { pattern *at; int64_t count; } patterns;
-
-struct ds_rules {
-    ds_reading *r;
-    const sheaf_pickle *info; /* of the first rank that has one; NULL = nothing is stated */
-    const char *path;         /* its file */
-    patterns affine, replicated, average, row, halves, subs, unsupported, vocabulary;
-    pcre2_match_data *data;
-    pcre2_match_context *context;
-    int64_t calls, costly;
-    int64_t original_vocab; /* -1 */
-    int64_t rows, columns, copies, by_shape, by_config; /* inferred: how many tensors */
-};
 
 /* ---- patterns ---- */
 
@@ -60,8 +39,9 @@ static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_p
         p->code = p->text == NULL || strlen(p->text) > MATCH_BYTES ? NULL
                                   : pcre2_compile((PCRE2_SPTR)p->text, PCRE2_ZERO_TERMINATED, PCRE2_ANCHORED, &code, &at, NULL);
         if (p->code == NULL) {
-            sheaf_status *st = sheaf__catalog_notef(rules->r->catalog, SHEAF_DEFECT, "damaged", rules->path, "", "a regular expression", "",
-                                                    "'%s' in universal_checkpoint_info", p->text == NULL ? "no text" : p->text);
+            sheaf_status *st =
+                sheaf__catalog_notef(rules->r->catalog, SHEAF_DEFECT, "damaged", rules->path, "", "a regular expression", "",
+                                     "'%s' in universal_checkpoint_info", p->text == NULL ? "no text" : p->text);
             if (st != NULL)
                 return st;
             continue;
@@ -216,18 +196,14 @@ static sheaf_status *add_move(ds_rule *rule, int rank, const int64_t *from, cons
     return NULL;
 }
 
-static bool add(int64_t *to, int64_t n) { return !__builtin_add_overflow(*to, n, to); }
-
-typedef struct local { const sheaf_logical *of; } local; /* a rank's tensor; NULL: the rank or the tensor is missing */
-
-static sheaf_status *refuse(bool *refused, ds_rules *rules, const char *code, const char *name, const char *expected, const char *found)
+sheaf_status *sheaf__ds_refuse(bool *refused, ds_rules *rules, const char *code, const char *name, const char *expected,
+                               const char *found)
 {
     *refused = true;
     return sheaf__catalog_note(rules->r->catalog, SHEAF_DEFECT, code, rules->path, name, expected, found, "");
 }
 
-/* "[130, 48], [129, 48]" into `text`. */
-static const char *tell_shapes(char text[256], const local *l, int n)
+const char *sheaf__ds_tell_shapes(char text[256], const ds_local *l, int n)
 {
     size_t at = 0;
     text[0] = '\0';
@@ -242,7 +218,7 @@ static const char *tell_shapes(char text[256], const local *l, int n)
     return text;
 }
 
-static const local *some(const local *l, int n)
+const ds_local *sheaf__ds_some(const ds_local *l, int n)
 {
     for (int r = 0; r < n; r++)
         if (l[r].of != NULL)
@@ -250,9 +226,9 @@ static const local *some(const local *l, int n)
     return NULL;
 }
 
-static bool same_but(const local *l, int n, int axis)
+bool sheaf__ds_same_but(const ds_local *l, int n, int axis)
 {
-    const sheaf_logical *a = some(l, n)->of;
+    const sheaf_logical *a = sheaf__ds_some(l, n)->of;
     for (int r = 0; r < n; r++)
         for (int i = 0; l[r].of != NULL && i < a->told.ndim; i++)
             if (l[r].of->told.ndim != a->told.ndim || (i != axis && l[r].of->told.shape[i] != a->told.shape[i]))
@@ -260,12 +236,13 @@ static bool same_but(const local *l, int n, int axis)
     return true;
 }
 
-static sheaf_status *make_copies(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const local *l)
+sheaf_status *sheaf__ds_make_copies(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l)
 {
-    const sheaf_source_entry *t = &some(l, rule->nranks)->of->told;
+    const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
     char text[256];
-    if (!same_but(l, rule->nranks, -1))
-        return refuse(refused, rules, "conflict", name, "a copy of one shape in every part", tell_shapes(text, l, rule->nranks));
+    if (!sheaf__ds_same_but(l, rule->nranks, -1))
+        return sheaf__ds_refuse(refused, rules, "conflict", name, "a copy of one shape in every part",
+                                sheaf__ds_tell_shapes(text, l, rule->nranks));
     rule->replicated = true;
     memcpy(rule->shape, t->shape, sizeof rule->shape);
     sheaf_status *st = NULL;
@@ -274,15 +251,15 @@ static sheaf_status *make_copies(ds_rule *rule, bool *refused, ds_rules *rules, 
     return st;
 }
 
-/* Ranks one after the other along an axis. `widths` of a missing rank are those of its neighbours. `cut`: rows from there
- * on are padding; -1 = none. */
-static sheaf_status *make_cut(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const local *l, int axis, int64_t cut)
+sheaf_status *sheaf__ds_make_cut(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l, int axis,
+                                 int64_t cut)
 {
-    const sheaf_source_entry *t = &some(l, rule->nranks)->of->told;
+    const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
     char text[256];
     int64_t to[SHEAF_CATALOG_MAX_DIMS] = { 0 }, size[SHEAF_CATALOG_MAX_DIMS];
-    if (axis >= rule->ndim || !same_but(l, rule->nranks, axis))
-        return refuse(refused, rules, "conflict", name, "parts that differ along one axis at most", tell_shapes(text, l, rule->nranks));
+    if (axis >= rule->ndim || !sheaf__ds_same_but(l, rule->nranks, axis))
+        return sheaf__ds_refuse(refused, rules, "conflict", name, "parts that differ along one axis at most",
+                                sheaf__ds_tell_shapes(text, l, rule->nranks));
     memcpy(rule->shape, t->shape, sizeof rule->shape);
     memcpy(size, t->shape, sizeof size);
     sheaf_status *st = NULL;
@@ -291,22 +268,23 @@ static sheaf_status *make_cut(ds_rule *rule, bool *refused, ds_rules *rules, con
         const int64_t width = size[axis], left = cut >= 0 && cut - to[axis] < width ? cut - to[axis] : width;
         size[axis] = left < 0 ? 0 : left;
         st = add_move(rule, r, NULL, size, to);
-        if (!add(&to[axis], width))
-            return refuse(refused, rules, "damaged", name, "sizes", tell_shapes(text, l, rule->nranks));
+        if (!sheaf__ds_add(&to[axis], width))
+            return sheaf__ds_refuse(refused, rules, "damaged", name, "sizes", sheaf__ds_tell_shapes(text, l, rule->nranks));
     }
     rule->shape[axis] = cut >= 0 && cut < to[axis] ? cut : to[axis];
     return st;
 }
 
 /* Several tensors end to end along `axis`, each divided on its own: width(sub, rank) rows. */
-static sheaf_status *make_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const local *l, int axis, int64_t nsubs,
-                               const int64_t *width)
+static sheaf_status *make_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l, int axis,
+                               int64_t nsubs, const int64_t *width)
 {
-    const sheaf_source_entry *t = &some(l, rule->nranks)->of->told;
+    const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
     char text[256];
     int64_t from[SHEAF_CATALOG_MAX_DIMS] = { 0 }, to[SHEAF_CATALOG_MAX_DIMS] = { 0 }, size[SHEAF_CATALOG_MAX_DIMS];
-    if (axis < 0 || axis >= rule->ndim || !same_but(l, rule->nranks, axis))
-        return refuse(refused, rules, "conflict", name, "parts that differ along one axis at most", tell_shapes(text, l, rule->nranks));
+    if (axis < 0 || axis >= rule->ndim || !sheaf__ds_same_but(l, rule->nranks, axis))
+        return sheaf__ds_refuse(refused, rules, "conflict", name, "parts that differ along one axis at most",
+                                sheaf__ds_tell_shapes(text, l, rule->nranks));
     memcpy(rule->shape, t->shape, sizeof rule->shape);
     memcpy(size, t->shape, sizeof size);
     sheaf_status *st = NULL;
@@ -317,23 +295,25 @@ static sheaf_status *make_subs(ds_rule *rule, bool *refused, ds_rules *rules, co
                 from[axis] += width[k * rule->nranks + r];
             size[axis] = width[s * rule->nranks + r];
             const int64_t stored = l[r].of != NULL ? l[r].of->told.shape[axis] : -1;
-            if (size[axis] < 0 || (stored >= 0 && size[axis] > stored - from[axis]) || (stored >= 0 && s + 1 == nsubs && from[axis] + size[axis] != stored))
-                return refuse(refused, rules, "conflict", name, "sub-parameters that fill each part", tell_shapes(text, l, rule->nranks));
+            if (size[axis] < 0 || (stored >= 0 && size[axis] > stored - from[axis]) ||
+                (stored >= 0 && s + 1 == nsubs && from[axis] + size[axis] != stored))
+                return sheaf__ds_refuse(refused, rules, "conflict", name, "sub-parameters that fill each part",
+                                        sheaf__ds_tell_shapes(text, l, rule->nranks));
             st = add_move(rule, r, from, size, to);
-            if (!add(&to[axis], size[axis]))
-                return refuse(refused, rules, "damaged", name, "sizes", tell_shapes(text, l, rule->nranks));
+            if (!sheaf__ds_add(&to[axis], size[axis]))
+                return sheaf__ds_refuse(refused, rules, "damaged", name, "sizes", sheaf__ds_tell_shapes(text, l, rule->nranks));
         }
     rule->shape[axis] = to[axis];
     return st;
 }
 
-static sheaf_status *make_halves(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const local *l)
+static sheaf_status *make_halves(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l)
 {
     int64_t *width = calloc((size_t)rule->nranks * 2, sizeof *width);
     if (width == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
     for (int r = 0; r < rule->nranks; r++) {
-        const int64_t rows = l[r].of != NULL ? l[r].of->told.shape[0] : some(l, rule->nranks)->of->told.shape[0];
+        const int64_t rows = l[r].of != NULL ? l[r].of->told.shape[0] : sheaf__ds_some(l, rule->nranks)->of->told.shape[0];
         width[r] = (rows + 1) / 2; /* as torch.chunk does */
         width[rule->nranks + r] = rows - width[r];
     }
@@ -344,7 +324,8 @@ static sheaf_status *make_halves(ds_rule *rule, bool *refused, ds_rules *rules, 
 
 /* {patterns, shape, partition_dim}: shape[partition_dim] is a tuple of widths, or their number; sub_param_shard_widths may
  * say how each falls into ranks, else evenly. */
-static sheaf_status *make_stated_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const local *l, const pattern *p)
+static sheaf_status *make_stated_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l,
+                                      const pattern *p)
 {
     int64_t axis = -1, number = 0, whole = 0;
     sheaf__pickle_int(&axis, sheaf__pickle_get(p->value, "partition_dim"));
@@ -352,26 +333,30 @@ static sheaf_status *make_stated_subs(ds_rule *rule, bool *refused, ds_rules *ru
     const sheaf_pickle *stated = sheaf__pickle_path(rules->info, "sub_param_shard_widths", p->text, NULL);
     const int64_t n = sheaf__pickle_int(&number, sizes) ? number : sheaf__pickle_count(sizes);
     if (axis < 0 || axis >= rule->ndim || n < 1 || n > 64 || (stated != NULL && sheaf__pickle_count(stated) != n))
-        return refuse(refused, rules, "unsupported", name, "sub-parameters along one axis", "another description of sub-parameters");
+        return sheaf__ds_refuse(refused, rules, "unsupported", name, "sub-parameters along one axis",
+                                "another description of sub-parameters");
     int64_t *width = calloc((size_t)(n * rule->nranks), sizeof *width);
     if (width == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
     bool good = true;
     for (int r = 0; r < rule->nranks; r++)
-        good &= add(&whole, l[r].of != NULL ? l[r].of->told.shape[axis] : some(l, rule->nranks)->of->told.shape[axis]);
+        good &= sheaf__ds_add(&whole, l[r].of != NULL ? l[r].of->told.shape[axis]
+                                                      : sheaf__ds_some(l, rule->nranks)->of->told.shape[axis]);
     for (int64_t s = 0; s < n; s++) {
         int64_t size = whole / n;
         good &= number > 0 ? whole % n == 0 : sheaf__pickle_int(&size, sheaf__pickle_item(sizes, s));
         for (int r = 0; r < rule->nranks; r++) {
-            good &= stated != NULL ? sheaf__pickle_int(&width[s * rule->nranks + r], sheaf__pickle_item(sheaf__pickle_item(stated, s), r))
-                                   : size % rule->nranks == 0;
+            good &= stated != NULL
+                        ? sheaf__pickle_int(&width[s * rule->nranks + r], sheaf__pickle_item(sheaf__pickle_item(stated, s), r))
+                        : size % rule->nranks == 0;
             if (stated == NULL)
                 width[s * rule->nranks + r] = size / rule->nranks;
             good &= width[s * rule->nranks + r] >= 0 && width[s * rule->nranks + r] < INT64_MAX / 65536 / 64;
         }
     }
-    sheaf_status *st = good ? make_subs(rule, refused, rules, name, l, (int)axis, n, width)
-                            : refuse(refused, rules, "unsupported", name, "sub-parameters whose widths are stated or even", "others");
+    sheaf_status *st =
+        good ? make_subs(rule, refused, rules, name, l, (int)axis, n, width)
+             : sheaf__ds_refuse(refused, rules, "unsupported", name, "sub-parameters whose widths are stated or even", "others");
     free(width);
     return st;
 }
@@ -397,7 +382,7 @@ static bool place(int64_t *begin, const sheaf_pickle *at, int ndim, const int64_
 }
 
 /* One rank's pieces of an entry of affine_map. A piece that several ranks hold belongs to the first of them. */
-static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *entry, int rank, const local *l)
+static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *entry, int rank, const ds_local *l)
 {
     int ndim;
     int64_t shard[SHEAF_PICKLE_MAX_DIMS];
@@ -431,7 +416,8 @@ static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *
     return NULL;
 }
 
-static sheaf_status *make_affine(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const local *l, const pattern *p)
+static sheaf_status *make_affine(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l,
+                                 const pattern *p)
 {
     const sheaf_pickle *entry = p->value, *ranks = sheaf__pickle_get(entry, "ranks");
     int ndim = 0;
@@ -440,10 +426,12 @@ static sheaf_status *make_affine(ds_rule *rule, bool *refused, ds_rules *rules, 
                 sheaf__pickle_count(ranks) == rule->nranks;
     rule->replicated = good;
     for (int64_t i = 0; good && i < sheaf__pickle_count(ranks); i++) { /* is each rank's first piece all of it, and everywhere? */
-        const sheaf_pickle *pieces = sheaf__pickle_get(sheaf__pickle_value(ranks, i), "pieces"), *first = sheaf__pickle_item(pieces, 0);
+        const sheaf_pickle *pieces = sheaf__pickle_get(sheaf__pickle_value(ranks, i), "pieces"),
+                           *first = sheaf__pickle_item(pieces, 0);
         int64_t size[SHEAF_PICKLE_MAX_DIMS];
-        rule->replicated &= sheaf__pickle_count(pieces) == 1 && sheaf__pickle_shape(&ndim, size, sheaf__pickle_get(first, "shape")) &&
-                            ndim == rule->ndim && memcmp(size, rule->shape, (size_t)ndim * sizeof *size) == 0 &&
+        rule->replicated &= sheaf__pickle_count(pieces) == 1 &&
+                            sheaf__pickle_shape(&ndim, size, sheaf__pickle_get(first, "shape")) && ndim == rule->ndim &&
+                            memcmp(size, rule->shape, (size_t)ndim * sizeof *size) == 0 &&
                             sheaf__pickle_count(sheaf__pickle_get(first, "locations")) == rule->nranks;
     }
     sheaf_status *st = NULL;
@@ -451,242 +439,65 @@ static sheaf_status *make_affine(ds_rule *rule, bool *refused, ds_rules *rules, 
         st = affine_rank(rule, &good, entry, r, &l[r]);
     if (st != NULL || good)
         return st;
-    return refuse(refused, rules, "conflict", name, "parts as affine_map in universal_checkpoint_info says",
-                  tell_shapes(text, l, rule->nranks));
+    return sheaf__ds_refuse(refused, rules, "conflict", name, "parts as affine_map in universal_checkpoint_info says",
+                  sheaf__ds_tell_shapes(text, l, rule->nranks));
 }
 
-/* ---- nothing is stated ---- */
+/* ---- all of it ---- */
 
-typedef enum names_say { SAY_NOTHING, SAY_ROWS, SAY_COLUMNS, SAY_COPIES, SAY_TABLE } names_say;
-
-static bool ends(const char *name, const char *end)
-{
-    const size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-/* reference: names and cuts of the Llama family. */
-static names_say say(const char *name)
-{
-    static const char *const rows[] = { "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj" }, *const columns[] = { "o_proj", "down_proj" };
-    char end[64];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(end, sizeof end, ".%s.weight", rows[i]);
-        if (ends(name, end))
-            return SAY_ROWS;
-        snprintf(end, sizeof end, ".%s.bias", rows[i]);
-        if (ends(name, end))
-            return SAY_ROWS;
-    }
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        snprintf(end, sizeof end, ".%s.weight", columns[i]);
-        if (ends(name, end))
-            return SAY_COLUMNS;
-        snprintf(end, sizeof end, ".%s.bias", columns[i]);
-        if (ends(name, end))
-            return SAY_COPIES;
-    }
-    if (ends(name, "layernorm.weight") || ends(name, ".norm.weight") || ends(name, "_norm.weight"))
-        return SAY_COPIES;
-    return ends(name, "embed_tokens.weight") || strcmp(name, "lm_head.weight") == 0 ? SAY_TABLE : SAY_NOTHING;
-}
-
-/* Do two ranks' tensors, of one shape, hold the same bytes? No when one of them is not all there. */
-static sheaf_status *same_bytes(bool *same, const ds_rules *rules, const local *a, int ra, const local *b, int rb)
-{
-    enum { WIDE = 16384, ROOM = WIDE * 8 };
-    const sheaf_source_entry *t = &a->of->told;
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype), last = t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
-    const int64_t rows = last > 0 ? sheaf__elements(t->ndim, t->shape) / last : 0;
-    char *one = malloc(ROOM), *two = malloc(ROOM);
-    sheaf_status *st = one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", t->name) : NULL;
-    const int64_t wide = last < WIDE ? last : WIDE, tall = wide > 0 ? WIDE / wide : 1;
-    *same = t->dtype == b->of->told.dtype && bytes > 0 && bytes <= 8;
-    for (int64_t r = 0; st == NULL && *same && r < rows; r += tall)
-        for (int64_t c = 0; st == NULL && *same && c < last; c += wide) {
-            const int64_t h = rows - r < tall ? rows - r : tall, w = last - c < wide ? last - c : wide;
-            st = sheaf__catalog_read(rules->r->part[ra], a->of, r, h, c, w, one);
-            if (st == NULL)
-                st = sheaf__catalog_read(rules->r->part[rb], b->of, r, h, c, w, two);
-            *same = st == NULL && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
-        }
-    free(one);
-    free(two);
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
-    return NULL;
-}
-
-/* All ranks that are here hold the same bytes. */
-static sheaf_status *all_same(bool *same, const ds_rules *rules, const local *l, int n)
-{
-    int first = -1;
-    sheaf_status *st = NULL;
-    *same = true;
-    for (int r = 0; st == NULL && *same && r < n; r++) {
-        if (l[r].of == NULL)
-            continue;
-        if (first >= 0)
-            st = same_bytes(same, rules, &l[first], first, &l[r], r);
-        else
-            first = r;
-    }
-    return st;
-}
-
-/* The axis along which the parts' sizes add up to the config's shape, -1 when each part is of that shape, -2 otherwise.
- * A vocabulary may be padded: then the sum is more along axis 0. */
-static int axis_by_config(const sheaf_tensor *want, const local *l, int n, bool table)
-{
-    const sheaf_source_entry *t = &some(l, n)->of->told;
-    if (want->ndim != t->ndim)
-        return -2;
-    for (int axis = -1; axis < t->ndim; axis++) {
-        bool fits = same_but(l, n, axis);
-        for (int i = 0; fits && i < t->ndim; i++) {
-            int64_t sum = 0;
-            for (int r = 0; fits && i == axis && r < n; r++)
-                fits = add(&sum, l[r].of != NULL ? l[r].of->told.shape[i] : t->shape[i]);
-            if (!fits)
-                break;
-            fits = i != axis ? t->shape[i] == want->shape[i] : sum == want->shape[i] || (table && i == 0 && sum > want->shape[i]);
-        }
-        if (fits)
-            return axis;
-    }
-    return -2;
-}
-
-static void collect(local *l, const ds_rules *rules, const char *name)
+void sheaf__ds_collect(ds_local *l, const ds_rules *rules, const char *name)
 {
     for (int r = 0; r < rules->r->tp; r++)
         l[r].of = rules->r->part[r] == NULL ? NULL : sheaf__catalog_find(rules->r->part[r], name);
 }
 
-/* Is the weight of a bias a copy in every rank? Biases are often zero, so their values tell nothing. */
-static sheaf_status *weight_is_copy(bool *copy, ds_rules *rules, const char *name)
-{
-    char *weight = NULL;
-    const size_t n = strlen(name);
-    local *l = calloc((size_t)rules->r->tp, sizeof *l);
-    sheaf_status *st = NULL;
-    *copy = false;
-    if (l == NULL || asprintf(&weight, "%.*sweight", (int)(n - 4), name) < 0)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", name);
-    if (st == NULL)
-        collect(l, rules, weight);
-    if (st == NULL && some(l, rules->r->tp) != NULL && same_but(l, rules->r->tp, -1))
-        st = all_same(copy, rules, l, rules->r->tp);
-    free(weight);
-    free(l);
-    return st;
-}
-
-static sheaf_status *infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const local *l)
-{
-    const names_say word = say(name);
-    const sheaf_tensor *want = rules->r->schema == NULL ? NULL : sheaf_schema_find(rules->r->schema, name);
-    const bool one_shape = same_but(l, rule->nranks, -1);
-    bool copy = false;
-    char text[256];
-    sheaf_status *st = NULL;
-    if (want != NULL) {
-        const int axis = axis_by_config(want, l, rule->nranks, word == SAY_TABLE);
-        if (axis == -2)
-            return refuse(refused, rules, "shape", name, "parts that add up to the shape in the model's config", tell_shapes(text, l, rule->nranks));
-        rules->by_config++;
-        return axis < 0 ? make_copies(rule, refused, rules, name, l)
-                        : make_cut(rule, refused, rules, name, l, axis, word == SAY_TABLE ? want->shape[0] : -1);
-    }
-    if (one_shape && word != SAY_COPIES)
-        st = ends(name, ".bias") && word == SAY_ROWS ? weight_is_copy(&copy, rules, name) : all_same(&copy, rules, l, rule->nranks);
-    if (st != NULL)
-        return st;
-    if (copy || word == SAY_COPIES) {
-        rules->copies++;
-        return make_copies(rule, refused, rules, name, l);
-    }
-    if (word == SAY_COLUMNS) {
-        rules->columns++;
-        return make_cut(rule, refused, rules, name, l, 1, -1);
-    }
-    if (word != SAY_NOTHING) {
-        rules->rows++;
-        return make_cut(rule, refused, rules, name, l, 0, -1);
-    }
-    for (int axis = 0; !one_shape && axis < rule->ndim; axis++)
-        if (same_but(l, rule->nranks, axis)) {
-            rules->by_shape++;
-            return make_cut(rule, refused, rules, name, l, axis, -1);
-        }
-    return refuse(refused, rules, "unsupported", name, "universal_checkpoint_info, a config.json, or a name that tells how it is cut",
-                  tell_shapes(text, l, rule->nranks));
-}
-
-/* ---- all of it ---- */
-
-static sheaf_status *make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const local *l)
+static sheaf_status *make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l)
 {
     const pattern *p = match(rules, &rules->unsupported, name);
     if (p != NULL)
-        return refuse(refused, rules, "unsupported", name, "a tensor that AutoTP can convert", "one that it says it cannot");
+        return sheaf__ds_refuse(refused, rules, "unsupported", name, "a tensor that AutoTP can convert",
+                                "one that it says it cannot");
     if ((p = match(rules, &rules->affine, name)) != NULL)
         return make_affine(rule, refused, rules, name, l, p);
     if (match(rules, &rules->replicated, name) != NULL || match(rules, &rules->average, name) != NULL)
-        return make_copies(rule, refused, rules, name, l);
+        return sheaf__ds_make_copies(rule, refused, rules, name, l);
     if (match(rules, &rules->halves, name) != NULL)
         return make_halves(rule, refused, rules, name, l);
     if ((p = match(rules, &rules->subs, name)) != NULL)
         return make_stated_subs(rule, refused, rules, name, l, p);
     if (match(rules, &rules->row, name) != NULL)
-        return make_cut(rule, refused, rules, name, l, 1, -1);
-    return make_cut(rule, refused, rules, name, l, 0, match(rules, &rules->vocabulary, name) != NULL ? rules->original_vocab : -1);
+        return sheaf__ds_make_cut(rule, refused, rules, name, l, 1, -1);
+    return sheaf__ds_make_cut(rule, refused, rules, name, l, 0,
+                              match(rules, &rules->vocabulary, name) != NULL ? rules->original_vocab : -1);
 }
 
 sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, const char *name)
 {
     const int n = rules->r->tp;
-    local *l = calloc((size_t)n, sizeof *l);
+    ds_local *l = calloc((size_t)n, sizeof *l);
     *out = (ds_rule){ .nranks = n, .rank = calloc((size_t)n, sizeof *out->rank) };
     *refused = false;
     sheaf_status *st = l == NULL || out->rank == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
     if (st == NULL)
-        collect(l, rules, name);
-    const local *first = st == NULL ? some(l, n) : NULL;
+        sheaf__ds_collect(l, rules, name);
+    const ds_local *first = st == NULL ? sheaf__ds_some(l, n) : NULL;
     if (st == NULL && first == NULL)
-        st = refuse(refused, rules, "missing", name, "a tensor", "none");
+        st = sheaf__ds_refuse(refused, rules, "missing", name, "a tensor", "none");
     else if (st == NULL) {
         out->ndim = first->of->told.ndim;
         char text[256];
-        if (!same_but(l, n, -1) && out->ndim == 0)
-            st = refuse(refused, rules, "conflict", name, "one shape", tell_shapes(text, l, n));
+        if (!sheaf__ds_same_but(l, n, -1) && out->ndim == 0)
+            st = sheaf__ds_refuse(refused, rules, "conflict", name, "one shape", sheaf__ds_tell_shapes(text, l, n));
         else if (n == 1 || out->ndim == 0)
-            st = make_copies(out, refused, rules, name, l);
+            st = sheaf__ds_make_copies(out, refused, rules, name, l);
         else
-            st = rules->info != NULL ? make_stated(out, refused, rules, name, l) : infer(out, refused, rules, name, l);
+            st = rules->info != NULL ? make_stated(out, refused, rules, name, l) : sheaf__ds_infer(out, refused, rules, name, l);
         if (st == NULL && !*refused && n > 1 && exhausted(rules))
-            st = refuse(refused, rules, "unsupported", name, "patterns that can be matched", "patterns in universal_checkpoint_info that take too long");
+            st = sheaf__ds_refuse(refused, rules, "unsupported", name, "patterns that can be matched",
+                                  "patterns in universal_checkpoint_info that take too long");
         if (n == 1)
             out->replicated = false;
     }
     free(l);
     return st;
-}
-
-sheaf_status *sheaf__ds_rules_tell(ds_rules *rules)
-{
-    sheaf_catalog *c = rules->r->catalog;
-    if (rules->by_config > 0)
-        return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", rules->r->tag, "", "", "",
-                                    "universal_checkpoint_info is absent: how %" PRId64 " tensors are cut follows from their shapes and the "
-                                    "config; %" PRId64 " others from their names and values",
-                                    rules->by_config, rules->rows + rules->columns + rules->copies + rules->by_shape);
-    if (rules->rows + rules->columns + rules->copies + rules->by_shape > 0)
-        return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", rules->r->tag, "", "", "",
-                                    "universal_checkpoint_info is absent: %" PRId64 " tensors are joined by rows and %" PRId64
-                                    " by columns, as their names say, %" PRId64 " are copies (norms, and what has equal values in all "
-                                    "parts), %" PRId64 " differ along one axis only",
-                                    rules->rows, rules->columns, rules->copies, rules->by_shape);
-    return NULL;
 }

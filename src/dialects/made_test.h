@@ -21,8 +21,8 @@ static inline void print_findings(const sheaf_catalog *c)
     static const char *const severity[] = { "note", "warning", "defect" };
     for (int64_t i = 0; i < c->nfindings; i++) {
         const sheaf_finding *f = &c->finding[i];
-        fprintf(stderr, "%s %s: %s '%s' expected: %s found: %s cure: %s\n", severity[f->severity], f->code, f->path, f->tensor, f->expected,
-                f->found, f->cure);
+        fprintf(stderr, "%s %s: %s '%s' expected: %s found: %s cure: %s\n", severity[f->severity], f->code, f->path, f->tensor,
+                f->expected, f->found, f->cure);
     }
 }
 
@@ -150,19 +150,24 @@ static inline void made_add(made_model *m, const char *name, int64_t rows, int64
 }
 
 /* A model of the Llama family; the table is cut as Megatron does when `table` is set, else each rank has a copy. */
-static inline made_model *made_llama(int64_t vocab, int64_t hidden, int64_t ffn, int64_t layers, int64_t heads, int64_t groups, int64_t width,
-                                     bool table)
+static inline made_model *made_llama(int64_t vocab, int64_t hidden, int64_t ffn, int64_t layers, int64_t heads, int64_t groups,
+                                     int64_t width, bool table)
 {
     made_model *m = calloc(1, sizeof *m);
     assert_non_null(m);
     *m = (made_model){ vocab, hidden, ffn, layers, heads, groups, width, 0, { { { 0 } } } };
     made_add(m, "model.embed_tokens.weight", vocab, hidden, table ? 0 : -1, vocab);
     for (int l = 0; l < layers; l++) {
-        const struct { const char *name; int64_t rows, cols; int axis; int64_t units; } parts[] = {
-            { "self_attn.q_proj.weight", heads * width, hidden, 0, groups }, { "self_attn.k_proj.weight", groups * width, hidden, 0, groups },
-            { "self_attn.v_proj.weight", groups * width, hidden, 0, groups }, { "self_attn.o_proj.weight", hidden, heads * width, 1, groups },
-            { "mlp.gate_proj.weight", ffn, hidden, 0, ffn },                 { "mlp.up_proj.weight", ffn, hidden, 0, ffn },
-            { "mlp.down_proj.weight", hidden, ffn, 1, ffn },                 { "input_layernorm.weight", hidden, 0, -1, 0 },
+        const struct { const char *name; int64_t rows, cols; int axis; int64_t units;
+        } parts[] = {
+            { "self_attn.q_proj.weight", heads * width, hidden, 0, groups },
+            { "self_attn.k_proj.weight", groups * width, hidden, 0, groups },
+            { "self_attn.v_proj.weight", groups * width, hidden, 0, groups },
+            { "self_attn.o_proj.weight", hidden, heads * width, 1, groups },
+            { "mlp.gate_proj.weight", ffn, hidden, 0, ffn },
+            { "mlp.up_proj.weight", ffn, hidden, 0, ffn },
+            { "mlp.down_proj.weight", hidden, ffn, 1, ffn },
+            { "input_layernorm.weight", hidden, 0, -1, 0 },
             { "post_attention_layernorm.weight", hidden, 0, -1, 0 },
         };
         for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
@@ -219,7 +224,8 @@ static inline void check_made(const sheaf_catalog *c, const made_model *m, const
         int64_t size, begin[2] = { 0, 0 }, all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
         snprintf(name, sizeof name, "%s%s", prefix, t->name);
         const sheaf_logical *l = sheaf__catalog_find(c, name);
-        if (l == NULL || l->told.ndim != t->ndim || l->told.shape[0] != t->shape[0] || (t->ndim == 2 && l->told.shape[1] != t->shape[1]))
+        if (l == NULL || l->told.ndim != t->ndim || l->told.shape[0] != t->shape[0] ||
+            (t->ndim == 2 && l->told.shape[1] != t->shape[1]))
             fail_msg("%s: '%s' is missing or of another shape", c->root, name);
         assert_int_equal(l->kind, seed == 0 ? SHEAF_WEIGHT : SHEAF_MOMENT);
         float *got = bytes_of(c, l, &size), *want = made_slice(t, begin, all, seed);

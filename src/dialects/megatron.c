@@ -102,7 +102,8 @@ static char *by_tracker(const char *path)
         if (strcmp(at, "release") == 0) {
             if (asprintf(&dir, "%s/release", path) < 0)
                 dir = NULL;
-        } else if (digits > 0 && digits < 18 && at[digits] == '\0' && asprintf(&dir, "%s/iter_%07lld", path, strtoll(at, NULL, 10)) < 0)
+        } else if (digits > 0 && digits < 18 && at[digits] == '\0' &&
+                   asprintf(&dir, "%s/iter_%07lld", path, strtoll(at, NULL, 10)) < 0)
             dir = NULL;
     }
     free(text);
@@ -166,7 +167,8 @@ static sheaf_status *find_parts(reading *r)
         if (asprintf(&p.path, "%s/%s/model_optim_rng.pt", r->dir, names[i]) < 0)
             st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
         else if (expert) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p.path, "", "a model without experts", "a part of expert parallelism", "");
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p.path, "", "a model without experts",
+                                     "a part of expert parallelism", "");
             free(p.path);
         } else
             r->part[r->nparts++] = p;
@@ -194,7 +196,10 @@ static sheaf_status *open_parts(reading *r)
     return st;
 }
 
-static const sheaf_pickle *args_of(const part *p) { return p->torch == NULL ? NULL : sheaf__pickle_get(p->torch->doc->root, "args"); }
+static const sheaf_pickle *args_of(const part *p)
+{
+    return p->torch == NULL ? NULL : sheaf__pickle_get(p->torch->doc->root, "args");
+}
 
 /* ---- what the parts agree on ---- */
 
@@ -225,18 +230,20 @@ static sheaf_status *check_step(reading *r)
         said = strtoll(name + 5, NULL, 10);
     for (int64_t i = 0; i < r->nparts; i++) {
         int64_t step;
-        if (r->part[i].torch != NULL && sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) && step > newest)
+        if (r->part[i].torch != NULL && sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) &&
+            step > newest)
             newest = step;
     }
     const int64_t want = said >= 0 ? said : newest;
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
         int64_t step;
         char expected[64];
-        if (r->part[i].torch == NULL || !sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) || step == want)
+        if (r->part[i].torch == NULL || !sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) ||
+            step == want)
             continue;
         snprintf(expected, sizeof expected, "iteration %" PRId64, want);
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->part[i].path, "", expected, "put the part of the same save here",
-                                  "iteration %" PRId64, step);
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->part[i].path, "", expected,
+                                  "put the part of the same save here", "iteration %" PRId64, step);
     }
     r->catalog->step = want;
     return st;
@@ -245,13 +252,24 @@ static sheaf_status *check_step(reading *r)
 /* Args that say the same in every part of one save. */
 static sheaf_status *check_args(reading *r, const part *first)
 {
-    static const char *const keys[] = { "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
-                                        "tensor_model_parallel_size", "pipeline_model_parallel_size", "padded_vocab_size", "rotary_base",
-                                        "norm_epsilon", "params_dtype", "consumed_train_samples" };
+    static const char *const keys[] = { "num_layers",
+                                        "hidden_size",
+                                        "ffn_hidden_size",
+                                        "num_attention_heads",
+                                        "num_query_groups",
+                                        "kv_channels",
+                                        "tensor_model_parallel_size",
+                                        "pipeline_model_parallel_size",
+                                        "padded_vocab_size",
+                                        "rotary_base",
+                                        "norm_epsilon",
+                                        "params_dtype",
+                                        "consumed_train_samples" };
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < r->nparts; i++)
         for (size_t k = 0; st == NULL && k < sizeof keys / sizeof *keys && args_of(&r->part[i]) != NULL; k++) {
-            const sheaf_pickle *a = sheaf__pickle_get(args_of(first), keys[k]), *b = sheaf__pickle_get(args_of(&r->part[i]), keys[k]);
+            const sheaf_pickle *a = sheaf__pickle_get(args_of(first), keys[k]),
+                               *b = sheaf__pickle_get(args_of(&r->part[i]), keys[k]);
             if ((a != NULL || b != NULL) && !sheaf__values_equal(a, b))
                 st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->part[i].path, "", "the args of the other parts",
                                           "put the parts of one save together", "another args.%s than in %s", keys[k], first->path);
@@ -269,21 +287,23 @@ static sheaf_status *check_ranks(reading *r)
         if (r->part[i].torch != NULL && !sheaf__pickle_int(&rank, sheaf__pickle_get(args_of(&r->part[i]), "rank")))
             return NULL;
         for (int64_t k = 0; k < i; k++)
-            if (r->part[i].torch != NULL && r->part[k].torch != NULL && sheaf__pickle_int(&other, sheaf__pickle_get(args_of(&r->part[k]), "rank")) &&
-                rank == other)
+            if (r->part[i].torch != NULL && r->part[k].torch != NULL &&
+                sheaf__pickle_int(&other, sheaf__pickle_get(args_of(&r->part[k]), "rank")) && rank == other)
                 return NULL;
     }
     for (int64_t i = 0; st == NULL && i < r->nparts; i++)
         if (sheaf__pickle_int(&rank, sheaf__pickle_get(args_of(&r->part[i]), "rank")) && rank >= 0 && rank % r->tp != r->part[i].tp)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->part[i].path, "", "the part of this tensor-parallel rank",
-                                      "give the parts back their names", "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64, rank, rank % r->tp);
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->part[i].path, "",
+                                      "the part of this tensor-parallel rank", "give the parts back their names",
+                                      "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64, rank, rank % r->tp);
     return st;
 }
 
 static sheaf_status *miss(reading *r, int tp, int pp, bool staged)
 {
     char *path = NULL;
-    if ((staged ? asprintf(&path, "%s/mp_rank_%02d_%03d/model_optim_rng.pt", r->dir, tp, pp) : asprintf(&path, "%s/mp_rank_%02d/model_optim_rng.pt", r->dir, tp)) < 0)
+    if ((staged ? asprintf(&path, "%s/mp_rank_%02d_%03d/model_optim_rng.pt", r->dir, tp, pp)
+                : asprintf(&path, "%s/mp_rank_%02d/model_optim_rng.pt", r->dir, tp)) < 0)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
     sheaf_status *st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "", "every part of the save", "no such file",
                                            "copy it from where this checkpoint was written");
@@ -342,7 +362,8 @@ static const sheaf_pickle *chunk_of(const part *p, int v)
 /* Calls `each` for every tensor of nested dicts, with its whole name. */
 typedef sheaf_status *(*each_tensor)(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *state);
 
-static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, const char *prefix, int depth, each_tensor each, int64_t *state)
+static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, const char *prefix, int depth, each_tensor each,
+                          int64_t *state)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(dict); i++) {
@@ -414,13 +435,16 @@ static sheaf_status *add_tensor(reading *r, const part *p, const char *name, con
     sheaf__megatron_word word;
     bool stacked;
     const int64_t layer = sheaf__megatron_layer(name, &stacked);
-    sheaf_status *st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, layer < 0 ? -1 : *first + layer, t->ndim, t->shape, p->tp, r->tp);
+    sheaf_status *st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, layer < 0 ? -1 : *first + layer, t->ndim,
+                                                  t->shape, p->tp, r->tp);
     if (st == NULL && stacked && word == SHEAF_MEGATRON_MAPPED)
         word = SHEAF_MEGATRON_UNKNOWN;
     if (st == NULL && word == SHEAF_MEGATRON_UNKNOWN)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p->path, name, "tensors of a Llama model", "a tensor that it does not have", "");
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p->path, name, "tensors of a Llama model",
+                                 "a tensor that it does not have", "");
     else if (st == NULL && word == SHEAF_MEGATRON_MISFIT)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", p->path, name, "the part of this rank by the sizes in the args", "another shape", "");
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", p->path, name,
+                                 "the part of this rank by the sizes in the args", "another shape", "");
     else if (st == NULL && word == SHEAF_MEGATRON_MAPPED) {
         int file;
         st = sheaf__catalog_file(&file, r->catalog, p->path);
@@ -446,8 +470,8 @@ static sheaf_status *add_parts(reading *r)
             if (chunk_of(p, v) != NULL)
                 st = walk(r, p, chunk_of(p, v), "", 0, add_tensor, &first);
             else
-                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", p->path, "", "the model, or each of its virtual stages", "",
-                                          "no virtual stage %d", v);
+                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", p->path, "",
+                                          "the model, or each of its virtual stages", "", "no virtual stage %d", v);
         }
     }
     return st;
@@ -475,7 +499,8 @@ static sheaf_status *read_all(reading *r)
         if (args_of(&r->part[i]) != NULL)
             first = &r->part[i];
     if (st == NULL && first == NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->dir, "", "a part with the args of the run", "none that can be read", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->dir, "", "a part with the args of the run",
+                                   "none that can be read", "");
     if (st == NULL)
         st = check_versions(r);
     if (st == NULL)

@@ -116,14 +116,15 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const she
     const bool bias = truth_of(args, "add_bias_linear"), qkv = bias || truth_of(args, "add_qkv_bias");
     const char *family = qkv && !bias ? "qwen2" : "llama";
     const sheaf_pickle *dtype = sheaf__pickle_get(args, "params_dtype");
-    sheaf__text_add(&t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", qkv && !bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM",
-                    family);
-    sheaf__text_add(&t, "  \"hidden_act\": \"silu\",\n  \"hidden_size\": %" PRId64 ",\n  \"intermediate_size\": %" PRId64 ",\n", m->hidden, m->ffn);
+    sheaf__text_add(&t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
+                    qkv && !bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM", family);
+    sheaf__text_add(&t, "  \"hidden_act\": \"silu\",\n  \"hidden_size\": %" PRId64 ",\n  \"intermediate_size\": %" PRId64 ",\n",
+                    m->hidden, m->ffn);
     sheaf__text_add(&t, "  \"num_hidden_layers\": %" PRId64 ",\n  \"num_attention_heads\": %" PRId64 ",\n", m->layers, m->heads);
     sheaf__text_add(&t, "  \"num_key_value_heads\": %" PRId64 ",\n", m->groups);
     if (!(qkv && !bias))
-        sheaf__text_add(&t, "  \"head_dim\": %" PRId64 ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n", m->head_dim, qkv ? "true" : "false",
-                        bias ? "true" : "false");
+        sheaf__text_add(&t, "  \"head_dim\": %" PRId64 ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n", m->head_dim,
+                        qkv ? "true" : "false", bias ? "true" : "false");
     sheaf__text_add(&t, "  \"max_position_embeddings\": %" PRId64 ",\n", count_of(args, "max_position_embeddings", 2048));
     sheaf__text_add(&t, "  ");
     add_real(&t, "rms_norm_eps", real_of(args, "norm_epsilon", real_of(args, "layernorm_epsilon", 1e-5)));
@@ -133,7 +134,8 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const she
     if (truth_of(args, "use_rope_scaling")) { /* megatron/core: rotary_pos_embedding.py, _apply_scaling */
         sheaf__text_add(&t, "  \"rope_scaling\": {\"rope_type\": \"llama3\", ");
         add_real(&t, "factor", real_of(args, "rope_scaling_factor", 8));
-        sheaf__text_add(&t, ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},\n");
+        sheaf__text_add(&t,
+                        ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},\n");
     }
     if (sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE) && sheaf_dtype_torch_name(dtype->as.dtype) != NULL)
         sheaf__text_add(&t, "  \"torch_dtype\": \"%s\",\n", sheaf_dtype_torch_name(dtype->as.dtype));
@@ -145,7 +147,8 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const she
 }
 
 /* A config that was given: its sizes must be those of the args. */
-static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config, const char *path, const char *config_path)
+static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config, const char *path,
+                                  const char *config_path)
 {
     const struct { const char *what; int64_t said, given; } sizes[] = {
         { "layers", m->layers, config->layers }, { "hidden size", m->hidden, config->hidden },
@@ -158,8 +161,9 @@ static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sh
         if (sizes[i].said == sizes[i].given)
             continue;
         snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the args", sizes[i].what, sizes[i].said);
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "class", config_path, "", expected, "give the config.json of this model with --config",
-                                  "%s %" PRId64 " (args: %s)", sizes[i].what, sizes[i].given, path);
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "class", config_path, "", expected,
+                                  "give the config.json of this model with --config", "%s %" PRId64 " (args: %s)", sizes[i].what,
+                                  sizes[i].given, path);
     }
     m->vocab = config->vocab;
     return st;
@@ -204,12 +208,13 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
     };
     const sheaf_pickle *untied = sheaf__pickle_get(args, "untie_embeddings_and_output_weights");
     const sheaf_pickle *grouped = sheaf__pickle_get(args, "group_query_attention");
-    m->groups = grouped == NULL || truth_of(args, "group_query_attention") ? count_of(args, "num_query_groups", m->heads) : m->heads;
+    m->groups =
+        grouped == NULL || truth_of(args, "group_query_attention") ? count_of(args, "num_query_groups", m->heads) : m->heads;
     m->head_dim = count_of(args, "kv_channels", m->heads > 0 && m->hidden % m->heads == 0 ? m->hidden / m->heads : 0);
     m->ffn = count_of(args, "ffn_hidden_size", 0);
     m->tied = sheaf__pickle_is(untied, SHEAF_PICKLE_BOOL) && untied->as.number == 0;
-    if (m->layers < 1 || m->hidden < 1 || m->heads < 1 || m->groups < 1 || m->heads % m->groups != 0 || m->head_dim < 1 || m->ffn < 1 ||
-        m->heads > (int64_t)1 << 20 || m->head_dim > (int64_t)1 << 20 || m->layers > (int64_t)1 << 20) {
+    if (m->layers < 1 || m->hidden < 1 || m->heads < 1 || m->groups < 1 || m->heads % m->groups != 0 || m->head_dim < 1 ||
+        m->ffn < 1 || m->heads > (int64_t)1 << 20 || m->head_dim > (int64_t)1 << 20 || m->layers > (int64_t)1 << 20) {
         *m = (sheaf__megatron){ .vocab = -1, .padded = -1 };
         return sheaf__catalog_note(c, SHEAF_DEFECT, "damaged", path, "", "args with the sizes of a model: num_layers, hidden_size, "
                                    "ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels", "args without them, or that contradict themselves", "");
@@ -230,13 +235,18 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
 
 /* Old names of the parts of a layer. */
 static const char *const renamed[][2] = {
-    { "self_attention.query_key_value.", "self_attention.linear_qkv." }, { "attention.query_key_value.", "self_attention.linear_qkv." },
-    { "self_attention.dense.", "self_attention.linear_proj." }, { "attention.dense.", "self_attention.linear_proj." },
-    { "mlp.dense_h_to_4h.", "mlp.linear_fc1." }, { "mlp.dense_4h_to_h.", "mlp.linear_fc2." },
+    { "self_attention.query_key_value.", "self_attention.linear_qkv." },
+    { "attention.query_key_value.", "self_attention.linear_qkv." },
+    { "self_attention.dense.", "self_attention.linear_proj." },
+    { "attention.dense.", "self_attention.linear_proj." },
+    { "mlp.dense_h_to_4h.", "mlp.linear_fc1." },
+    { "mlp.dense_4h_to_h.", "mlp.linear_fc2." },
     { "input_norm.", "input_layernorm." },
-    { "post_attention_layernorm.", "pre_mlp_layernorm." }, { "post_attention_norm.", "pre_mlp_layernorm." },
+    { "post_attention_layernorm.", "pre_mlp_layernorm." },
+    { "post_attention_norm.", "pre_mlp_layernorm." },
     /* Transformer Engine fuses a norm with the linear layer behind it. */
-    { "self_attention.linear_qkv.layer_norm_", "input_layernorm." }, { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." },
+    { "self_attention.linear_qkv.layer_norm_", "input_layernorm." },
+    { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." },
 };
 static const char *const layer_prefixes[] = {
     "decoder.layers.", "language_model.encoder.layers.", "language_model.transformer.layers.", "language_model.decoder.layers.",
@@ -410,7 +420,8 @@ static sheaf__megatron_word map_layer(mapping *g, const char *rest)
     else if (strcmp(name, "mlp.linear_fc1.weight_w") == 0 || strcmp(name, "mlp.linear_fc1.weight_v") == 0) {
         /* torch_dist with singleton_local_shards: the halves have names of their own */
         if (has(g, false, g->m->ffn / g->ranks, g->m->hidden))
-            add(g, name[22] == 'w' ? "mlp.gate_proj.weight" : "mlp.up_proj.weight", 0, g->shape[0], g->rank * g->shape[0], g->m->ffn, 0, false);
+            add(g, name[22] == 'w' ? "mlp.gate_proj.weight" : "mlp.up_proj.weight", 0, g->shape[0], g->rank * g->shape[0],
+                g->m->ffn, 0, false);
     } else
         return SHEAF_MEGATRON_UNKNOWN;
     return g->misfit ? SHEAF_MEGATRON_MISFIT : SHEAF_MEGATRON_MAPPED;
@@ -427,16 +438,24 @@ static bool one_of(const char *name, const char *const *list)
 sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__megatron_word *word, const sheaf__megatron *m,
                                          const char *name, int64_t layer, int ndim, const int64_t *shape, int rank, int ranks)
 {
-    static const char *const tables[] = { "embedding.word_embeddings.weight", "language_model.embedding.word_embeddings.weight", NULL };
-    static const char *const heads[] = { "output_layer.weight", "language_model.output_layer.weight", "word_embeddings_for_head.weight",
-                                         "word_embeddings.weight", NULL };
-    static const char *const norms[] = { "decoder.final_layernorm.weight", "decoder.final_norm.weight", "language_model.encoder.final_layernorm.weight",
-                                         "language_model.encoder.final_norm.weight", "language_model.transformer.final_layernorm.weight", NULL };
+    static const char *const tables[] = { "embedding.word_embeddings.weight", "language_model.embedding.word_embeddings.weight",
+                                          NULL };
+    static const char *const heads[] = { "output_layer.weight", "language_model.output_layer.weight",
+                                         "word_embeddings_for_head.weight", "word_embeddings.weight", NULL };
+    static const char *const norms[] = { "decoder.final_layernorm.weight",
+                                         "decoder.final_norm.weight",
+                                         "language_model.encoder.final_layernorm.weight",
+                                         "language_model.encoder.final_norm.weight",
+                                         "language_model.transformer.final_layernorm.weight",
+                                         NULL };
     const char *rest = in_layers(name);
-    mapping g = { .out = out, .m = m, .layer = rest != NULL ? layer : -1, .ndim = ndim, .shape = shape, .rank = rank, .ranks = ranks };
+    mapping g = {
+        .out = out, .m = m, .layer = rest != NULL ? layer : -1, .ndim = ndim, .shape = shape, .rank = rank, .ranks = ranks
+    };
     name = bare(name);
     *word = SHEAF_MEGATRON_UNKNOWN;
-    if (strstr(name, "_extra_state") != NULL || strstr(name, "rotary_pos_emb") != NULL || strstr(name, "rotary_emb.inv_freq") != NULL) {
+    if (strstr(name, "_extra_state") != NULL || strstr(name, "rotary_pos_emb") != NULL ||
+        strstr(name, "rotary_emb.inv_freq") != NULL) {
         *word = SHEAF_MEGATRON_IGNORED;
         return NULL;
     }
@@ -469,13 +488,15 @@ sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_target
         if (st != NULL)
             return st;
         if (out->told.ndim != t->ndim || memcmp(out->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) != 0) {
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "shape", c->file[piece->file].path, t->name, "the shape of the other parts", "another one", "");
+            st = sheaf__catalog_note(c, SHEAF_DEFECT, "shape", c->file[piece->file].path, t->name, "the shape of the other parts",
+                                     "another one", "");
             if (st != NULL)
                 return st;
             continue;
         }
         out->replicated = t->replicated;
-        if (sheaf__piece_move(&moved, piece, t->ndim, t->from, t->size, t->to) && (st = sheaf__catalog_piece(c, out, &moved)) != NULL)
+        if (sheaf__piece_move(&moved, piece, t->ndim, t->from, t->size, t->to) &&
+            (st = sheaf__catalog_piece(c, out, &moved)) != NULL)
             return st;
     }
     return NULL;
@@ -484,15 +505,17 @@ sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_target
 static sheaf_status *tell_padding(sheaf_catalog *c, const sheaf__megatron *m, const char *path)
 {
     if (m->vocab < 0)
-        return sheaf__catalog_notef(c, SHEAF_WARNING, "padded", path, "model.embed_tokens.weight", "the size of the vocabulary, in args.vocab_size or a config.json",
+        return sheaf__catalog_notef(c, SHEAF_WARNING, "padded", path, "model.embed_tokens.weight",
+                                    "the size of the vocabulary, in args.vocab_size or a config.json",
                                     "give the config.json of the model with --config",
                                     "neither; all %" PRId64 " rows are kept, of which the last may be padding", m->padded);
     if (m->padded > m->vocab)
         return sheaf__catalog_notef(c, SHEAF_NOTE, "padded", path, "model.embed_tokens.weight", "", "",
                                     "rows %" PRId64 "..%" PRId64 " exist only as padding and are left out", m->vocab, m->padded - 1);
     if (m->padded >= 0 && m->padded < m->vocab)
-        return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", path, "model.embed_tokens.weight", "as many rows as the vocabulary has", "",
-                                    "%" PRId64 " rows for a vocabulary of %" PRId64, m->padded, m->vocab);
+        return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", path, "model.embed_tokens.weight",
+                                    "as many rows as the vocabulary has", "", "%" PRId64 " rows for a vocabulary of %" PRId64,
+                                    m->padded, m->vocab);
     return NULL;
 }
 
@@ -512,7 +535,8 @@ sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *
         st = sheaf__catalog_defect(c, path, sheaf_in(st, "what the args say about the model"));
     for (int64_t i = 0; st == NULL && schema != NULL && i < schema->count; i++)
         if (sheaf__catalog_find(c, schema->tensor[i].name) == NULL)
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, schema->tensor[i].name, "every tensor of the model", "none of this name", "");
+            st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, schema->tensor[i].name, "every tensor of the model",
+                                     "none of this name", "");
     sheaf_schema_free(schema);
     sheaf_config_release(&config);
     return st;

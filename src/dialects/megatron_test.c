@@ -83,7 +83,8 @@ static const made_tensor *tensor_named(const made_model *m, const char *fmt, int
 
 static void put_rows(made_file *f, sheaf_pickle *dict, const char *key, float *data, int64_t n, int64_t cols)
 {
-    sheaf__pickle_set(f->doc, dict, key, made_put(f, SHEAF_F32, cols > 0 ? 2 : 1, (int64_t[]){ cols > 0 ? n / cols : n, cols }, data));
+    sheaf__pickle_set(f->doc, dict, key,
+                      made_put(f, SHEAF_F32, cols > 0 ? 2 : 1, (int64_t[]){ cols > 0 ? n / cols : n, cols }, data));
 }
 
 static void put_table(made_file *f, sheaf_pickle *dict, const char *key, const made_tensor *t, const how *h, int tp)
@@ -106,10 +107,10 @@ static void put_cut(made_file *f, sheaf_pickle *dict, const char *key, const mad
 static void put_layer(made_file *f, sheaf_pickle *dict, const made_model *m, const how *h, int tp, int64_t layer, int64_t local)
 {
     static const char *const names[2][6] = {
-        { "self_attention.linear_qkv.weight", "self_attention.linear_proj.weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.weight",
-          "input_layernorm.weight", "pre_mlp_layernorm.weight" },
-        { "self_attention.query_key_value.weight", "self_attention.dense.weight", "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight",
-          "input_norm.weight", "post_attention_norm.weight" },
+        { "self_attention.linear_qkv.weight", "self_attention.linear_proj.weight", "mlp.linear_fc1.weight",
+          "mlp.linear_fc2.weight", "input_layernorm.weight", "pre_mlp_layernorm.weight" },
+        { "self_attention.query_key_value.weight", "self_attention.dense.weight", "mlp.dense_h_to_4h.weight",
+          "mlp.dense_4h_to_h.weight", "input_norm.weight", "post_attention_norm.weight" },
     };
     static const char *const fused[2] = { "self_attention.linear_qkv.layer_norm_weight", "mlp.linear_fc1.layer_norm_weight" };
     char key[6][128];
@@ -141,10 +142,19 @@ static void put_layer(made_file *f, sheaf_pickle *dict, const made_model *m, con
 static void put_args(made_file *f, const made_model *m, const how *h, int64_t rank)
 {
     sheaf_pickle *args = made_set(f, f->root, "args", SHEAF_PICKLE_DICT);
-    const struct { const char *key; int64_t value; } numbers[] = {
-        { "num_layers", m->layers }, { "hidden_size", m->hidden }, { "ffn_hidden_size", m->ffn }, { "num_attention_heads", m->heads },
-        { "num_query_groups", m->groups }, { "kv_channels", m->width }, { "tensor_model_parallel_size", h->tp },
-        { "pipeline_model_parallel_size", h->pp }, { "padded_vocab_size", h->padded }, { "max_position_embeddings", 64 }, { "rotary_base", 20000 },
+    const struct { const char *key; int64_t value;
+    } numbers[] = {
+        { "num_layers", m->layers },
+        { "hidden_size", m->hidden },
+        { "ffn_hidden_size", m->ffn },
+        { "num_attention_heads", m->heads },
+        { "num_query_groups", m->groups },
+        { "kv_channels", m->width },
+        { "tensor_model_parallel_size", h->tp },
+        { "pipeline_model_parallel_size", h->pp },
+        { "padded_vocab_size", h->padded },
+        { "max_position_embeddings", 64 },
+        { "rotary_base", 20000 },
     };
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         made_set_int(f, args, numbers[i].key, numbers[i].value);
@@ -179,11 +189,13 @@ static void put_part(const char *path, const made_model *m, const how *h, int tp
             output = made_set(f, language, "output_layer", SHEAF_PICKLE_DICT);
         }
         if (v == 0 && pp == 0)
-            put_table(f, embedding, h->old ? "weight" : "embedding.word_embeddings.weight", tensor_named(m, "model.embed_tokens.weight", 0), h, tp);
+            put_table(f, embedding, h->old ? "weight" : "embedding.word_embeddings.weight",
+                      tensor_named(m, "model.embed_tokens.weight", 0), h, tp);
         for (int64_t l = 0; l < each; l++)
             put_layer(f, encoder, m, h, tp, (v * h->pp + pp) * each + l, l);
         if (v == h->vp - 1 && pp == h->pp - 1) {
-            put_cut(f, encoder, h->old ? "final_norm.weight" : "decoder.final_layernorm.weight", tensor_named(m, "model.norm.weight", 0), h, tp);
+            put_cut(f, encoder, h->old ? "final_norm.weight" : "decoder.final_layernorm.weight",
+                    tensor_named(m, "model.norm.weight", 0), h, tp);
             put_table(f, output, h->old ? "weight" : "output_layer.weight", tensor_named(m, "lm_head.weight", 0), h, tp);
         }
     }
@@ -253,8 +265,9 @@ static void test_made__args_become_a_config(void **state)
     CHECK_SOUND(c);
     CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
     assert_int_equal(config.family, SHEAF_LLAMA);
-    assert_true(config.vocab == 40 && config.hidden == 12 && config.ffn == 24 && config.layers == 1 && config.heads == 6 && config.kv_heads == 2 &&
-                config.head_dim == 4 && config.rms_eps == 1e-6 && config.rope.theta == 20000 && !config.tied && !config.qkv_bias);
+    assert_true(config.vocab == 40 && config.hidden == 12 && config.ffn == 24 && config.layers == 1 && config.heads == 6 &&
+                config.kv_heads == 2 && config.head_dim == 4 && config.rms_eps == 1e-6 && config.rope.theta == 20000 &&
+                !config.tied && !config.qkv_bias);
     CHECK_FINDING(c, SHEAF_WARNING, "padded", "all 40 rows are kept");
     assert_true(c->vocab == -1 && c->padded_vocab == 40);
     assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.shape[0], 40);
@@ -269,12 +282,21 @@ static void test_harm__is_named(void **state)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true);
     enum harm { REMOVE, CUT, SWAP, NOTHING };
-    const struct { const char *what; how how; enum harm harm; const char *code, *part; } cases[] = {
+    const struct { const char *what; how how; enum harm harm; const char *code, *part;
+    } cases[] = {
         { "a part", { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 }, REMOVE, "missing", "mp_rank_01_001" },
         { "its rows", { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 }, REMOVE, "missing", "rows 12..23 of 24" },
         { "a part cut short", { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 }, CUT, "damaged", "mp_rank_01_001" },
-        { "changed places", { 2, 2, 1, false, false, 38, 7, 7, true, 3, 0 }, SWAP, "conflict", "whose tensor-parallel rank is 0" },
-        { "old order of q, k, v", { 1, 1, 1, false, false, 38, 7, 7, true, 1, -1 }, NOTHING, "unsupported", "checkpoint_version 1" },
+        { "changed places",
+          { 2, 2, 1, false, false, 38, 7, 7, true, 3, 0 },
+          SWAP,
+          "conflict",
+          "whose tensor-parallel rank is 0" },
+        { "old order of q, k, v",
+          { 1, 1, 1, false, false, 38, 7, 7, true, 1, -1 },
+          NOTHING,
+          "unsupported",
+          "checkpoint_version 1" },
         { "another step's folder", { 1, 1, 1, false, false, 38, 6, 7, true, 3, -1 }, NOTHING, "stale", "iteration 6" },
         { "too few rows", { 1, 1, 1, false, false, 30, 7, 7, true, 3, -1 }, NOTHING, "shape", "30 rows for a vocabulary of 37" },
     };
