@@ -279,6 +279,8 @@ static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item
                             "the chunk of '%s' that .metadata says", item->key);
     if (st == NULL)
         st = sheaf__catalog_file(&file, r->catalog, f->path);
+    if (st == NULL)
+        st = sheaf__catalog_zip(r->catalog, file, item->begin, item->length);
     if (st == NULL) {
         *out = sheaf__piece_of(file, -1, torch, t);
         *dtype = t->dtype;
