@@ -23,7 +23,7 @@ static uint64_t dice;
 static random_state old_state, new_state;
 static sheaf_dtype other_dtype;
 static bool with_other_dtype;
-static int slices, ways;
+static int slices, ways, threads = 1;
 static int64_t shard_bytes;
 
 /* ---- what lies in a folder ---- */
@@ -173,7 +173,7 @@ static sheaf_status *run_init(sheaf_faults *faults)
 {
     sheaf_init_report report;
     return sheaf_init(&report, &(sheaf_init_options){ .spec = at("src/config.json"), .dst = at("out/new/deep/dst"), .seed = 3,
-                                                      .dtype = with_other_dtype ? &other_dtype : NULL, .faults = faults });
+                                                      .dtype = with_other_dtype ? &other_dtype : NULL, .threads = threads, .faults = faults });
 }
 
 static sheaf_status *run_merge(sheaf_faults *faults)
@@ -181,7 +181,7 @@ static sheaf_status *run_merge(sheaf_faults *faults)
     sheaf_merge_report report;
     const char *adapter = at("src/adapter");
     return sheaf_merge(&report, &(sheaf_merge_options){ .base = at("src/model"), .adapters = &adapter, .nadapters = 1, .dst = at("out/dst"),
-                                                        .dtype = with_other_dtype ? &other_dtype : NULL, .faults = faults });
+                                                        .dtype = with_other_dtype ? &other_dtype : NULL, .threads = threads, .faults = faults });
 }
 
 static sheaf_status *convert(const char *src, sheaf_convert_options how)
@@ -190,6 +190,7 @@ static sheaf_status *convert(const char *src, sheaf_convert_options how)
     how.src = src;
     how.dst = at("out/dst");
     how.step = -1;
+    how.threads = threads;
     how.dtype = with_other_dtype ? &other_dtype : NULL;
     return sheaf_convert(&report, &how);
 }
@@ -449,12 +450,13 @@ static void try_plan(const job *j, const plan *p, long some)
     }
 }
 
-/* The n-th allocation fails; false when there are fewer. */
-static bool deny(const job *j, long n, bool *ok, long *live)
+/* The n-th allocation fails, with `rest` all later ones too; false when there are fewer. */
+static bool deny(const job *j, long n, bool rest, bool *ok, long *live)
 {
-    sheaf_faults hook = { SHEAF_FAULT_MALLOC, n > 0 ? SHEAF_FAULT_FAIL : SHEAF_FAULT_NONE, n, false, 0, NULL };
+    sheaf_faults hook = { SHEAF_FAULT_MALLOC, n > 0 ? SHEAF_FAULT_FAIL : SHEAF_FAULT_NONE, n, rest, 0, NULL };
     start(j);
     deny_begin(n);
+    atomic_store(&deny_rest, rest);
     sheaf_status *st = j->run(DENIED_MEMORY_WORKS ? NULL : &hook);
     *ok = st == NULL;
     sheaf_status_free(st);
@@ -463,26 +465,60 @@ static bool deny(const job *j, long n, bool *ok, long *live)
     return (DENIED_MEMORY_WORKS ? atomic_load(&deny_seen) : (long)hook.seen) >= n;
 }
 
-static void try_memory(const job *j, long some)
+static void try_memory(const job *j, bool rest, long some)
 {
     bool ok;
     long live;
-    current_plan = "allocation denied";
+    current_plan = rest ? "no memory from allocation" : "allocation denied";
     calls_no_exchange = false;
-    deny(j, 0, &ok, &live); /* what is made once */
-    deny(j, 0, &ok, &live);
+    deny(j, 0, false, &ok, &live); /* what is made once */
+    deny(j, 0, false, &ok, &live);
     if (live != 0)
         fail_msg("%s, allocation %ld denied: %ld blocks were not given back", j->name, 0l, live);
     const long all = DENIED_MEMORY_WORKS ? atomic_load(&deny_seen) : 10;
     for (long n = 1; n <= all; n = next_n(n, all, some)) {
         current_n = n;
-        if (!deny(j, n, &ok, &live))
+        if (!deny(j, n, rest, &ok, &live))
             return;
         if (live != 0)
             fail_msg("%s, allocation %ld denied: %ld blocks were not given back", j->name, n, live);
         last_pid = (long)getpid();
         check_after(j, ok, false, false, true); /* removing needs memory too */
         tally.denied++;
+    }
+}
+
+/* The n-th call of the file layer, whichever of several threads makes it. */
+static void try_threads(const job *j, sheaf_fault_action action, long some)
+{
+    const bool dies = action == SHEAF_FAULT_KILL || action == SHEAF_FAULT_TORN;
+    sheaf_faults count = { .op = SHEAF_FAULT_ANY };
+    start(j);
+    CHECK_OK(j->run(&count));
+    const long all = (long)count.seen;
+    current_plan = dies ? "several threads, killed at call" : "several threads, failing call";
+    calls_no_exchange = false;
+    for (long n = 1; n <= all; n = next_n(n, all, some)) {
+        sheaf_faults faults = { SHEAF_FAULT_ANY, action, n, action == SHEAF_FAULT_ENOSPC, 0, NULL };
+        bool ok, died = false;
+        current_n = n;
+        start(j);
+        if (dies) {
+            int status = 0;
+            const pid_t pid = fork();
+            if (pid == 0) {
+                sheaf_status *st = j->run(&faults);
+                _exit(st == NULL ? 0 : 1);
+            }
+            assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+            died = WIFSIGNALED(status);
+            ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        } else {
+            sheaf_status *st = j->run(&faults);
+            ok = st == NULL;
+            sheaf_status_free(st);
+        }
+        check_after(j, ok, died, false, faults.from_then_on || j->before != NULL); /* or it was a removal that failed */
     }
 }
 
@@ -541,7 +577,12 @@ static void test_output__any_call_may_be_the_last(void **state)
             learn(&jobs[i]);
             for (size_t p = 0; p < ARRAY_LEN(plans); p++)
                 try_plan(&jobs[i], &plans[p], soak ? 0 : 4);
-            try_memory(&jobs[i], soak && seed == 1 ? 0 : soak ? 60 : 8);
+            for (int rest = 0; rest < 2; rest++)
+                try_memory(&jobs[i], rest != 0, soak && seed == 1 ? 0 : soak ? 40 : 6);
+            threads = 2 + (int)random_below(&dice, 3);
+            for (sheaf_fault_action a = SHEAF_FAULT_FAIL; a <= SHEAF_FAULT_TORN; a++)
+                try_threads(&jobs[i], a, soak ? 30 : 4);
+            threads = 1;
         }
     }
     printf("# %ld points besides %ld denied allocations: %ld deaths, %ld failures, %ld went on, 0 half or mixed states\n",

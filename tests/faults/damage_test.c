@@ -347,7 +347,7 @@ static void damage_folder(void)
 
 static void test_examine__every_damage_is_found_and_named(void **state)
 {
-    const int64_t trials = getenv("SHEAF_SOAK") != NULL ? 1000000 : 20000;
+    const int64_t trials = getenv("SHEAF_SOAK") != NULL ? 1000000 : 10000;
     for (uint64_t seed = 1; counted.trials - counted.unchanged < trials; seed++) {
         begin(seed);
         dice = seed;

@@ -24,12 +24,14 @@
 
 static atomic_bool deny_counting;
 static atomic_long deny_at;   /* the n-th fails; 0: none */
+static atomic_bool deny_rest; /* and every later one; to be set after deny_begin() */
 static atomic_long deny_seen; /* allocations since deny_begin() */
 static atomic_long deny_live; /* blocks that were allocated and not freed since then */
 
 static inline void deny_begin(long at)
 {
     atomic_store(&deny_at, at);
+    atomic_store(&deny_rest, false);
     atomic_store(&deny_seen, 0);
     atomic_store(&deny_live, 0);
     atomic_store(&deny_counting, true);
@@ -49,7 +51,8 @@ static bool denied(void)
 {
     if (!atomic_load(&deny_counting))
         return false;
-    const bool yes = atomic_fetch_add(&deny_seen, 1) + 1 == atomic_load(&deny_at);
+    const long seen = atomic_fetch_add(&deny_seen, 1) + 1, at = atomic_load(&deny_at);
+    const bool yes = seen == at || (at > 0 && seen > at && atomic_load(&deny_rest));
     if (yes)
         errno = ENOMEM;
     return yes;
