@@ -28,7 +28,7 @@ typedef enum sheaf_merge_mode {
 enum { SHEAF_MERGE_ADAPTERS = 64 }; /* the most */
 
 typedef struct sheaf_merge_options {
-    const char *base;    /* Hugging Face folder, or a .safetensors file */
+    const char *base;    /* Hugging Face folder, a .safetensors file, or a checkpoint of any dialect that is read */
     sheaf_source *source; /* the base's tensors from here instead, borrowed; NULL: from `base` */
     const char *const *adapters; /* PEFT folders, merged in this order */
     int nadapters;

@@ -7,7 +7,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/own_catalog.h"
 #include "dialects/hf.h"
+#include "dialects/hf_catalog.h"
 #include "dialects/peft.h"
 
 enum { MOST_CONFIG = 64 << 20 };
@@ -159,16 +161,16 @@ static sheaf_status *check_known(const sheaf__merge_plan *p)
 static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options *o)
 {
     char *path = NULL;
-    size_t size;
+    size_t size = p->config != NULL ? strlen(p->config) : 0; /* a foreign base has brought it */
     json_t *object = NULL;
     sheaf_status *st = NULL;
-    if (o->config == NULL && o->base != NULL)
+    if (o->config == NULL && o->base != NULL && !p->foreign)
         st = sheaf_hf_config_path(&path, o->base);
     const char *from = o->config != NULL ? o->config : path;
     if (st == NULL && from != NULL && (o->config != NULL || sheaf__path_kind(from) != SHEAF_PATH_NONE))
         st = sheaf__file_read_all(&p->config, &size, from, MOST_CONFIG);
     if (st == NULL && p->config != NULL)
-        st = sheaf_in(sheaf__json_parse(&object, p->config, size), "%s", from);
+        st = sheaf_in(sheaf__json_parse(&object, p->config, size), "%s", from != NULL ? from : o->base);
     const char *type = json_string_value(json_object_get(object, "model_type"));
     if (st == NULL && (p->model_type = strdup(type != NULL ? type : "")) == NULL)
         st = no_memory();
@@ -179,16 +181,64 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options
     return st;
 }
 
+/* LoRA of its own would be left out without a word. */
+static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
+{
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->tensor[i].kind == SHEAF_LORA) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s", path);
+            sheaf_expected(st, "a base whose own LoRA is merged");
+            sheaf_found(st, "LoRA that is not merged, '%s'", c->tensor[i].told.name);
+            return sheaf_try_this(st, "sheaf merge %s MERGED, then with MERGED as the base", path);
+        }
+    return NULL;
+}
+
+/* A checkpoint of another program; the output has Hugging Face's form, and a config that says what it is. */
+static sheaf_status *open_foreign(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
+    sheaf_catalog *c = NULL;
+    sheaf_status *st = sheaf__any_read(&c, o->base, NULL, &(sheaf_dialect_hints){ .config = o->config });
+    const bool cog = st == NULL && c->model != NULL && (strcmp(c->model, "cogvlm") == 0 || strcmp(c->model, "cogagent") == 0);
+    p->foreign = true;
+    if (st == NULL)
+        st = refuse_own_lora(c, o->base);
+    if (st == NULL && o->config == NULL && c->config != NULL && cog)
+        st = sheaf_hf_config_set(&p->config, c->config, "model_type", strcmp(c->model, "cogvlm") == 0 ? "\"cogvlm\"" : "\"cogagent\"");
+    else if (st == NULL && o->config == NULL && c->config != NULL && (p->config = strdup(c->config)) == NULL)
+        st = no_memory();
+    if (st == NULL)
+        return sheaf__catalog_source(&p->base, c, false);
+    sheaf__catalog_free(c);
+    return st;
+}
+
+/* Adapters are no base; sheaf_hf_open() says so. */
+static bool is_foreign(const char *path)
+{
+    const sheaf_dialect *dialect = sheaf__dialect_own.is(path) ? &sheaf__dialect_own : sheaf__dialect_of(path);
+    return dialect != NULL && dialect != &sheaf__dialect_hf && strcmp(dialect->name, "peft") != 0;
+}
+
 static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *o)
 {
     p->base_borrowed = o->source != NULL;
     p->base = o->source;
-    sheaf_status *st = o->source == NULL ? sheaf_hf_open(&p->base, o->base) : NULL;
+    sheaf_status *st = NULL;
+    if (o->source == NULL && is_foreign(o->base)) {
+        st = open_foreign(p, o);
+    } else if (o->source == NULL) {
+        st = sheaf_hf_open(&p->base, o->base);
+        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) {
+            sheaf_status_free(st);
+            st = open_foreign(p, o);
+        }
+    }
     if (st == NULL)
         st = list_base(p);
     if (st == NULL)
         st = read_config(p, o);
-    if (st == NULL && p->config != NULL && !p->base_borrowed)
+    if (st == NULL && p->config != NULL && !p->base_borrowed && !p->foreign)
         st = sheaf_in(check_known(p), "%s", o->base);
     return st;
 }
@@ -414,7 +464,7 @@ static sheaf_status *order_as_schema(sheaf__merge_plan *p)
     sheaf_schema *schema = NULL;
     sheaf_safetensors_spec *specs = NULL;
     int64_t n = 0, placed = 0;
-    if (p->config == NULL || p->base_borrowed)
+    if (p->config == NULL || p->base_borrowed || p->foreign)
         return NULL;
     sheaf_status *st = sheaf_config_parse(&config, p->config, strlen(p->config));
     if (st != NULL) {

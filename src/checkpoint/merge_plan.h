@@ -16,6 +16,7 @@ typedef struct sheaf__merge_adapter {
 typedef struct sheaf__merge_plan {
     sheaf_source *base;
     bool base_borrowed;
+    bool foreign;              /* the base is a checkpoint of another program: its dialect has checked it */
     char *config;              /* text of config.json; NULL: there is none */
     char *model_type;          /* "" when it does not say */
     int nread;                 /* adapters as given */

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/convert.h"
 #include "checkpoint/merge.h"
 #include "commands.h"
+#include "dialects/dialects.h"
 #include "monitor/monitor.h"
 #include "shared.h"
 #include "signals.h"
@@ -13,9 +15,12 @@
 const char cmd_merge_usage[] =
     "usage: sheaf merge BASE ADAPTER... DST [FLAG...]\n"
     "       sheaf merge --adapter-only --combine linear|cat ADAPTER... DST [FLAG...]\n"
+    "       sheaf merge SAVE DST [FLAG...]\n"
     "Adds LoRA adapters (PEFT folders), one after another, to the weights of BASE (Hugging\n"
-    "Face folder, any architecture) and writes the whole model to DST, which appears only\n"
-    "once it is complete, read back and checked. Sums are made in float32 and rounded once.\n"
+    "Face folder of any architecture, or a checkpoint of a program that docs/dialects.md lists)\n"
+    "and writes the whole model to DST, which appears only once it is complete, read back and\n"
+    "checked. Sums are made in float32 and rounded once. SAVE is an SAT checkpoint with LoRA of\n"
+    "its own, merged as SAT does it; DST then has as many parts.\n"
     "Memory stays small whatever the size of the model. Kinds of adapters that sheaf does\n"
     "not know are refused by name.\n";
 
@@ -79,6 +84,52 @@ typedef struct words {
     int dtype;
 } words;
 
+/* ---- SAVE DST: LoRA that lies in the checkpoint itself ---- */
+
+static sheaf_status *look_into(int *parts, const char *save, const sheaf_merge_options *o)
+{
+    sheaf_catalog *c = NULL;
+    int64_t factors = 0;
+    sheaf_status *st = sheaf__dialect_read(&c, save, &(sheaf_dialect_hints){ .config = o->config });
+    if (st != NULL)
+        return st;
+    for (int64_t i = 0; i < c->count; i++)
+        factors += c->tensor[i].kind == SHEAF_LORA;
+    *parts = c->tp > 0 ? c->tp : 1;
+    if (factors == 0 || strcmp(c->dialect, "sat") != 0) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", save), "an SAT checkpoint with LoRA that is not merged, or an ADAPTER beside it");
+        sheaf_found(st, factors == 0 ? "no LoRA in it" : "LoRA in a checkpoint of %s", c->dialect);
+        sheaf_try_this(st, "sheaf merge BASE ADAPTER... DST");
+    }
+    sheaf__catalog_free(c);
+    return st;
+}
+
+static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_options *o)
+{
+    sheaf_convert_options how = { .src = save, .dst = o->dst, .to = "sat", .config = o->config, .dtype = o->dtype, .step = -1,
+                                  .threads = o->threads, .events = o->events, .stop = o->stop };
+    sheaf_convert_report r;
+    sheaf_status *st = look_into(&how.tp, save, o);
+    if (st == NULL)
+        st = sheaf_convert(&r, &how);
+    if (st != NULL)
+        return st;
+    if (cli->json) {
+        cli_json j = { cli->out };
+        cli_json_begin(&j);
+        cli_json_text(&j, "out", o->dst);
+        cli_json_int(&j, "tensors", r.tensors);
+        cli_json_int(&j, "adapted", r.merged);
+        cli_json_int(&j, "bytes", r.bytes);
+        cli_json_end(&j);
+    } else {
+        fprintf(cli->out, "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", o->dst, r.tensors, how.tp,
+                how.tp == 1 ? "" : "s", r.merged);
+    }
+    return NULL;
+}
+
 static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_paths *paths, double *weights)
 {
     if (w->as_peft && w->safe)
@@ -88,6 +139,8 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
                               "without --combine the adapters are merged in turn, each with its own scale");
     if (w->adapter_only && w->combine == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter-only"), "--combine linear or --combine cat beside it");
+    if (w->adapter_only ? paths->count < 2 : paths->count == 2 && (w->as_peft || w->safe || w->combine != NULL))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf merge"), "at least one ADAPTER");
     const int first = w->adapter_only ? 0 : 1;
     how->base = w->adapter_only ? NULL : paths->word[0];
     how->adapters = (const char *const *)paths->word + first;
@@ -122,6 +175,7 @@ int cmd_merge(cli *cli, int argc, char **argv)
     sheaf_monitor *monitor = NULL;
     sheaf_merge_report report;
     sheaf_dtype as;
+    bool own = false;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL)
         st = settle(&how, &w, &paths, weights);
@@ -133,9 +187,12 @@ int cmd_merge(cli *cli, int argc, char **argv)
         as = (sheaf_dtype)w.dtype;
         how.dtype = w.dtype >= 0 ? &as : NULL;
         how.events = sheaf_monitor_events(monitor);
-        st = cli_signals_explain(w.adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&report, &how));
+        own = how.nadapters == 0;
+        st = cli_signals_explain(own ? merge_own(cli, how.base, &how) : w.adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&report, &how));
     }
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
+    if (st == NULL && own)
+        return cli_report(cli, NULL);
     if (st == NULL && w.adapter_only) {
         cli_json j = { cli->out };
         if (cli->json) {

@@ -25,6 +25,24 @@ runs "a combination sheaf does not do" 3 'ties.*linear or cat.*add_weighted_adap
 runs "an adapter alone without a combination" 2 'adapter-only' merge "$adapter" "$variant" "$work/no" --adapter-only
 absent "nothing of the refused" "$work/no"
 
+# A base of another program, and LoRA that lies in the checkpoint itself.
+runs "a base in slices" 0 'hf to sheaf' convert "$model" "$work/slices" --to sheaf
+runs "is a base like any other" 0 'read back' merge "$work/slices" "$adapter" "$work/from-slices"
+runs "and gives the same model" 0 'equal' diff "$work/from-slices" "$work/first"
+runs "a model without LoRA of its own" 2 'no LoRA in it.*sheaf merge BASE ADAPTER' merge "$model" "$work/own"
+runs "PEFT's bits need an adapter" 2 'at least one ADAPTER' merge "$model" "$work/own" --as-peft
+absent "nothing of these" "$work/own"
+for save in "$golden"/*/lora_mp1; do
+    [ -f "$save/latest" ] || continue
+    set=$(basename "${save%/lora_mp1}")
+    runs "$set: LoRA of SAT, in place" 0 'LoRA merged into [1-9]' merge "$save" "$work/$set-own"
+    [ ! -d "${save}_merged" ] || runs "$set: as SAT merges it" 0 'equal' diff "$work/$set-own" "${save}_merged"
+    runs "$set: as an adapter" 0 'sat to peft' convert "$save" "$work/$set-adapter" --to peft
+    runs "$set: merged into the plain model" 0 'read back' merge "${save%/lora_mp1}/mp1" "$work/$set-adapter" "$work/$set-peft"
+    runs "$set: is the same model" 0 'equal|tensors differ' diff "$work/$set-own" "$work/$set-peft" --atol 1e-6
+    runs "$set: own LoRA is not left out" 3 'LoRA that is not merged' merge "$save" "$work/$set-adapter" "$work/own"
+done
+
 # A model large enough to be in the middle of it: 256 MB that are not even on disk.
 u64() { printf "$(printf '\\x%02x\\x%02x\\x00\\x00\\x00\\x00\\x00\\x00' $(($1 & 255)) $(($1 >> 8)))"; }
 hollow() { # hollow FILE BYTES HEADER: a .safetensors file of zeros
