@@ -229,7 +229,7 @@ static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *
         st = open_foreign(p, o);
     } else if (o->source == NULL) {
         st = sheaf_hf_open(&p->base, o->base);
-        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) {
+        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED && sheaf__dialect_of(o->base) == &sheaf__dialect_hf) { /* pickled */
             sheaf_status_free(st);
             st = open_foreign(p, o);
         }
