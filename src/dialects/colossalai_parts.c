@@ -16,7 +16,6 @@ enum { MOST_PARTS = 256, COMPARE_BYTES = 1 << 20 };
 
 typedef struct part {
     int rank; /* -1: not known yet */
-    bool zero_end;
     sheaf_catalog *held;
 } part;
 
@@ -175,36 +174,49 @@ static int parts_with(const joining *j, int rank)
     return n;
 }
 
-/* Ranks that nothing names: the last by its padding; then the only one that is left. */
-static sheaf_status *place_ranks(joining *j)
+static sheaf_status *note_rank(joining *j, const part *p, const char *how)
 {
-    const int base = j->from_nothing ? 0 : 1; /* rank 0 is the catalog itself */
+    return sheaf__catalog_notef(j->c, SHEAF_NOTE, "inferred", p->held->root, "", "", "", "part of rank %d of %d: %s", p->rank, j->ways, how);
+}
+
+/* The last rank, where nothing names it, by its padding. */
+static sheaf_status *place_last(joining *j)
+{
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && i < j->count; i++) {
         part *p = &j->part[i];
         const sheaf_logical *t = a_table(p->held);
-        const char *how = "the padding at the end of its table";
-        if (p->rank >= 0 || j->ways < 2)
+        bool zero = false;
+        if (p->rank >= 0 || t == NULL || j->vocab <= 0 || parts_with(j, j->ways - 1) > 0)
             continue;
-        if (j->vocab > 0 && t != NULL)
-            st = zero_end(&p->zero_end, j, p->held, t, t->told.shape[0] * j->ways - j->vocab);
-        if (st == NULL && p->zero_end && parts_with(j, j->ways - 1) == 0)
-            p->rank = j->ways - 1;
-        if (st == NULL && p->rank < 0) {
-            int left = -1, free_ranks = 0;
-            for (int r = base; r < j->ways; r++)
-                if (parts_with(j, r) == 0) {
-                    left = r;
-                    free_ranks++;
-                }
-            if (free_ranks == 1) {
-                p->rank = left;
-                how = "it is the one that is left";
+        st = zero_end(&zero, j, p->held, t, t->told.shape[0] * j->ways - j->vocab);
+        if (st != NULL || !zero)
+            continue;
+        p->rank = j->ways - 1;
+        st = note_rank(j, p, "the padding at the end of its table");
+    }
+    return st;
+}
+
+/* Ranks that nothing names: the last by its padding; then the only one that is left. */
+static sheaf_status *place_ranks(joining *j)
+{
+    const int base = j->from_nothing ? 0 : 1; /* rank 0 is the catalog itself */
+    sheaf_status *st = j->ways < 2 ? NULL : place_last(j);
+    for (int i = 0; st == NULL && i < j->count && j->ways > 1; i++) {
+        part *p = &j->part[i];
+        int left = -1, free_ranks = 0;
+        if (p->rank >= 0)
+            continue;
+        for (int r = base; r < j->ways; r++)
+            if (parts_with(j, r) == 0) {
+                left = r;
+                free_ranks++;
             }
-        }
-        if (st == NULL && p->rank >= 0)
-            st = sheaf__catalog_notef(j->c, SHEAF_NOTE, "inferred", p->held->root, "", "", "", "part of rank %d of %d: %s", p->rank, j->ways, how);
-        else if (st == NULL)
+        if (free_ranks == 1) {
+            p->rank = left;
+            st = note_rank(j, p, "it is the one that is left");
+        } else
             st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "conflict", p->held->root, "", "a rank in its name, as tp_rank_01.safetensors",
                                      "nothing tells which rank's part this is", "rename it by its rank and give it again");
     }
@@ -341,6 +353,13 @@ static sheaf_status *join_all(joining *j)
     for (int64_t i = 0; st == NULL && i < first->count; i++)
         st = join_tensor(j, first->tensor[i].told.name);
     j->c->tp = j->ways;
+    const sheaf_logical *table = a_table(j->c);
+    if (st == NULL && j->vocab < 0 && table != NULL) {
+        j->c->padded_vocab = table->told.shape[0];
+        st = sheaf__catalog_notef(j->c, SHEAF_WARNING, "padded", j->c->root, table->told.name, "the true size of the vocabulary",
+                                  "give the model's config: --config FILE",
+                                  "no config: all %" PRId64 " rows are kept, the last of which may be padding", table->told.shape[0]);
+    }
     return st;
 }
 

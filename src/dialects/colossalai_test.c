@@ -181,6 +181,19 @@ static void test_colossalai__the_other_ranks_complete_a_table(void **state)
 static void test_colossalai__one_part_that_is_left_needs_no_name(void **state)
 {
     sheaf_catalog *c = NULL;
+    make_save(at("third-0"), "model-00001.safetensors", 700, 0, 256, 1); /* the last is known by its padding, then the other is left */
+    make_save(at("third-1"), "model-00001.safetensors", 700, 256, 256, 1);
+    make_save(at("third-2"), "model-00001.safetensors", 700, 512, 256, 1);
+    look(&c, at("third-0"), (const char *const[]){ at("third-1"), at("third-2"), NULL });
+    assert_false(rows_missing(c));
+    check_table(c, "lm_head.weight", 700);
+    remove_catalog(&c);
+    make_save(at("quarter-0"), "model-00001.safetensors", 1024, 0, 256, 1); /* no padding, and three are left */
+    make_save(at("quarter-1"), "model-00001.safetensors", 1024, 256, 256, 1);
+    look(&c, at("quarter-0"), (const char *const[]){ at("quarter-1"), NULL });
+    assert_non_null(finding(c, "conflict", NULL));
+    assert_true(sheaf__catalog_defects(c) > 0);
+    remove_catalog(&c);
     make_save(at("half-0"), "model-00001.safetensors", 512, 0, 256, 1); /* no padding to tell by */
     make_save(at("half-1"), "model-00001.safetensors", 512, 256, 256, 1);
     look(&c, at("half-0"), (const char *const[]){ at("half-1"), NULL });
