@@ -149,7 +149,8 @@ int64_t sheaf__catalog_defects(const sheaf_catalog *catalog);
 /* sheaf__catalog_sort - tensors by name; called by sheaf__catalog_check(). */
 sheaf_status *sheaf__catalog_sort(sheaf_catalog *catalog);
 /* sheaf__catalog_check - do the pieces of each tensor tile it? Adds a finding for each hole ("missing"),
- * overlap ("conflict") and mixture of dtypes ("dtype"). Copies of replicated tensors are not
+ * overlap ("conflict"), mixture of dtypes ("dtype") and part that is a copy of
+ * another's ("duplicate"). Copies of replicated tensors are not
  * read here: sheaf__catalog_compare(). */
 sheaf_status *sheaf__catalog_check(sheaf_catalog *catalog);
 /* sheaf__catalog_compare - reads all copies of every replicated tensor; a finding "replica" for each that

@@ -124,5 +124,5 @@ sheaf_status *sheaf__catalog_check(sheaf_catalog *c)
     sheaf_status *st = sheaf__catalog_sort(c);
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         st = check_tensor(c, &c->tensor[i]);
-    return st;
+    return st != NULL ? st : sheaf__catalog_twins(c);
 }

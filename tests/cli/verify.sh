@@ -111,6 +111,18 @@ done
 for d in "$golden"/cogagent/broken* "$golden"/cogagent/broken*/*; do
     runs "${d#"$golden"/}: parts in two folders" 1 'time-stamp.*sheaf convert' verify "$d"
 done
+for d in "$golden"/cogvlm/mp2/* "$golden"/cogagent/mp8/* "$llama"/deepspeed/*zero0*/global* "$llama"/megatron/*/iter*; do
+    [ -d "$d" ] || continue
+    cp -rL "$(dirname "$d")" "$work/twins"
+    chmod -R u+w "$work/twins"
+    parts=("$work/twins/${d##*/}"/mp_rank_0*)
+    one=${parts[0]} two=${parts[1]}
+    if [ -d "$one" ]; then one=$one/model_optim_rng.pt two=$two/model_optim_rng.pt; fi
+    cp "$one" "$two"
+    finding "${d#"$golden"/}: a part under another's name" duplicate defect "mp_rank_01.*the values of part 0" --quick "$work/twins"
+    runs "${d#"$golden"/}: which is not converted" 3 "duplicate|saved as" convert "$work/twins" "$work/never" --to hf
+    rm -rf "$work/twins"
+done
 for d in "$llama"/torch_dcp/*; do
     cp -r "$d" "$work/dcp"
     chmod -R u+w "$work/dcp"
