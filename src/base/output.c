@@ -56,19 +56,20 @@ static sheaf_status *check_dst(const char *dst, bool replace)
     return sheaf_try_this(st, "choose another name, or move it away");
 }
 
-/* Opens a folder and locks it; -1 with errno otherwise, EWOULDBLOCK when another process has it. */
-static int lock_folder(const char *path)
+/* Opens a folder and locks it: 0, or an error number, EWOULDBLOCK when another process has it. */
+static int lock_folder(int *out, const char *path)
 {
-    int fd;
+    int fd, error = 0;
     do
         fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return fd;
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
+        error = errno;
+    if (error == 0)
+        *out = fd;
+    else if (fd >= 0)
+        close(fd);
+    return error;
 }
 
 /* Partial folders of `dst` that nobody has locked: what killed processes left. One that cannot be
@@ -91,8 +92,8 @@ static sheaf_status *remove_dead(const sheaf_output *output)
             || !sheaf__path_is_partial(names[i]))
             continue;
         st = sheaf__path_join(&path, output->parent, names[i]);
-        const int lock = st == NULL ? lock_folder(path) : -1;
-        if (lock >= 0) {
+        int lock = -1;
+        if (st == NULL && lock_folder(&lock, path) == 0) {
             sheaf_status_free(sheaf__remove_tree(path, output->faults));
             close(lock);
         }
@@ -107,8 +108,7 @@ static sheaf_status *remove_dead(const sheaf_output *output)
 static sheaf_status *lock_partial(sheaf_output *output, bool *lost)
 {
     struct stat mine, there;
-    output->lock = lock_folder(output->partial);
-    const int error = output->lock < 0 ? errno : 0;
+    const int error = lock_folder(&output->lock, output->partial);
     *lost = error == EWOULDBLOCK || error == ENOENT;
     if (output->lock >= 0 && fstat(output->lock, &mine) == 0)
         *lost = stat(output->partial, &there) != 0 || there.st_ino != mine.st_ino || there.st_dev != mine.st_dev;
