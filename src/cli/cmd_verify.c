@@ -14,7 +14,7 @@ const char cmd_verify_usage[] =
     "differ between ranks, NaN and Inf; and for each the command that cures it. All bytes are\n"
     "read. Exit code 0 when it is sound, 1 when it is not, 3 when it could not be looked at.\n";
 
-enum { SHOWN = 24 };
+enum { SHOWN = 12 };
 
 typedef struct telling {
     cli *cli;

@@ -2,6 +2,7 @@
 #include "findings.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "monitor/number.h"
@@ -124,21 +125,55 @@ static void print_one(FILE *to, const sheaf_finding *f)
         fprintf(to, "  try:      %s\n", f->cure);
 }
 
+enum { WHOLE = 2, NAMES = 3 }; /* of findings with one cause: told in full, and by name alone */
+
+/* Findings that differ in their tensors alone mostly have one cause. */
+static bool alike(const sheaf_finding *a, const sheaf_finding *b)
+{
+    return a->severity == b->severity && *a->tensor != '\0' && *b->tensor != '\0' && strcmp(a->code, b->code) == 0 &&
+           strcmp(a->path, b->path) == 0 && strcmp(a->cure, b->cure) == 0;
+}
+
+/* A finding and those like it that come after; marks them. */
+static void print_alike(FILE *to, const sheaf_catalog *c, int64_t first, bool *told)
+{
+    int64_t n = 0;
+    for (int64_t i = first; i < c->nfindings; i++) {
+        const sheaf_finding *f = &c->finding[i];
+        if (told[i] || (i > first && !alike(f, &c->finding[first])))
+            continue;
+        told[i] = true;
+        if (n++ < WHOLE)
+            print_one(to, f);
+        else if (n <= WHOLE + NAMES)
+            fprintf(to, "%s'%s'", n == WHOLE + 1 ? "  likewise: " : ", ", f->tensor);
+    }
+    if (n > WHOLE + NAMES)
+        fprintf(to, " and %" PRId64 " more", n - WHOLE - NAMES);
+    if (n > WHOLE)
+        fprintf(to, "\n");
+}
+
 void cli_findings_print(FILE *to, const sheaf_catalog *c, int64_t most, bool notes)
 {
     static const sheaf_severity order[] = { SHEAF_DEFECT, SHEAF_WARNING, SHEAF_NOTE };
-    int64_t shown = 0, all = 0;
+    bool *told = calloc((size_t)c->nfindings + 1, sizeof *told);
+    int64_t shown = 0, rest = 0;
     for (int s = 0; s < (notes ? 3 : 2); s++)
         for (int64_t i = 0; i < c->nfindings; i++) {
-            if (c->finding[i].severity != order[s])
+            if (c->finding[i].severity != order[s] || (told != NULL && told[i]))
                 continue;
-            if (most == 0 || all++ < most) {
+            if (shown == most)
+                rest++;
+            else if (told != NULL)
+                print_alike(to, c, i, told);
+            else
                 print_one(to, &c->finding[i]);
-                shown++;
-            }
+            shown += shown < most;
         }
-    if (most > 0 && all > shown)
-        fprintf(to, "and %" PRId64 " more: --json tells all\n", all - shown);
+    if (rest > 0)
+        fprintf(to, "and %" PRId64 " more: --json tells all\n", rest);
+    free(told);
 }
 
 void cli_findings_json(cli_json *j, const sheaf_catalog *c)

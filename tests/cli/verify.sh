@@ -78,6 +78,8 @@ finding "rows that are neither vocabulary nor padding" shape defect 'lm_head.wei
 m=$(copy_model tiny_llama)
 sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 4/' "$m/config.json"
 finding "tensors that the config asks for" missing defect '"tensor": "model.layers.3.mlp.down_proj.weight"' "$m"
+runs "findings that differ in their tensors alone are one paragraph" 1 "likewise: 'model\.layers\.3\.[^ ]+', '[^ ]+', '[^ ]+' and [0-9]+ more" verify "$m"
+check "and all of them one screen" test "$(wc -l <"$work/stdout")" -le 24
 sed -i 's/"num_hidden_layers": 4/"num_hidden_layers": 2/' "$m/config.json"
 finding "tensors that it does not ask for" foreign defect '"tensor": "model.layers.2.mlp.down_proj.weight"' "$m"
 sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/; s/"intermediate_size": 172/"intermediate_size": 170/' "$m/config.json"
