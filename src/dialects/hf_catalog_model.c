@@ -117,11 +117,10 @@ static sheaf_status *few_rows(sheaf_catalog *c, const sheaf_logical *t, int64_t 
     if (ways == 0)
         return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name, expected,
                                     "use a complete copy of the model", "%" PRId64 " rows", rows);
-    char cure[600];
     c->tp = ways;
     c->padded_vocab = padded;
-    snprintf(cure, sizeof cure, "sheaf convert %.400s OTHER... DST --to hf, where OTHER holds the other ranks' rows", c->root);
-    return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name, expected, cure,
+    return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name, expected,
+                                "sheaf convert {} OTHER... DST --to hf, where OTHER holds the other ranks' rows",
                                 "%" PRId64 " rows: rank 0's part of a %d-way save, rows %" PRId64 "..%" PRId64
                                 " are not in these files (%" PRId64 " rows when padded)", rows, ways, rows, vocab - 1, padded);
 }
@@ -319,11 +318,13 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
     sheaf_status *st = NULL;
     if (by_tensors != NULL && (c->model = strdup(by_tensors)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
-    if (c->config == NULL)
-        return by_tensors == NULL || c->count == 0
-                   ? NULL
-                   : sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json", "no config: shapes were not held against one",
-                                         "--config FILE");
+    if (c->config == NULL && (by_tensors == NULL || c->count == 0))
+        return NULL;
+    if (c->config == NULL) {
+        char cure[600];
+        snprintf(cure, sizeof cure, "sheaf verify %.500s --config FILE", c->root);
+        return sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json", "no config: shapes were not held against one", cure);
+    }
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) { /* another model: its tensors are tensors all the same */
         sheaf_status *noted = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", c->config_path, "", sheaf_status_expected(st),
