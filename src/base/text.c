@@ -54,6 +54,22 @@ void sheaf__text_add(sheaf_text *text, const char *fmt, ...)
     free(piece);
 }
 
+void sheaf__text_word(sheaf_text *text, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:,@%";
+    if (*word != '\0' && word[strspn(word, plain)] == '\0') {
+        sheaf__text_bytes(text, word, strlen(word));
+        return;
+    }
+    sheaf__text_bytes(text, "'", 1);
+    for (const char *p = word; *p != '\0'; p++)
+        if (*p == '\'')
+            sheaf__text_bytes(text, "'\\''", 4);
+        else
+            sheaf__text_bytes(text, p, 1);
+    sheaf__text_bytes(text, "'", 1);
+}
+
 void sheaf__text_json(sheaf_text *text, const char *string)
 {
     sheaf__text_bytes(text, "\"", 1);

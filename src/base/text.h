@@ -20,6 +20,8 @@ void sheaf__text_bytes(sheaf_text *text, const void *bytes, size_t size);
 /* sheaf__text_json - appends `string` as a JSON string with its quotes; what is not
  * ASCII stays as it is (UTF-8), as Python's json does with ensure_ascii=False. */
 void sheaf__text_json(sheaf_text *text, const char *string);
+/* sheaf__text_word - appends `word` as a shell reads it back: as it is, or in single quotes. */
+void sheaf__text_word(sheaf_text *text, const char *word);
 /* sheaf__text_take - hands the string to the caller (free()) and empties the text.
  * Never gives NULL on success. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__text_take(char **out, sheaf_text *text);

@@ -134,7 +134,8 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *catalog, sheaf_logical *tensor
 sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t offset, int ndim, const int64_t *shape);
 
 /* sheaf__catalog_note - adds a finding; strings are copied, NULL means "". Texts say what a person
- * can act on; `cure` is the whole command, with `sheaf` before it where it is one of ours. */
+ * can act on; `cure` is the whole command, with `sheaf` before it where it is one of ours; {} in it
+ * stands for the root, as a shell reads it. */
 sheaf_status *sheaf__catalog_note(sheaf_catalog *catalog, sheaf_severity severity, const char *code, const char *path,
                                   const char *tensor, const char *expected, const char *found, const char *cure);
 /* sheaf__catalog_notef - the same with printf for `found`; expected and cure as above. */

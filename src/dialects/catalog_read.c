@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "dialects/catalog_private.h"
 
 /* ---- reading a piece ---- */
@@ -297,7 +298,13 @@ static sheaf_status *first_defect(const sheaf_catalog *c)
         if (*f->expected != '\0')
             sheaf_expected(st, "%s", f->expected);
         sheaf_found(st, "%s%s", f->found, n > 1 ? " (and more: see sheaf verify)" : "");
-        return *f->cure != '\0' ? sheaf_try_this(st, "%s", f->cure) : sheaf_try_this(st, "sheaf verify %s", c->root);
+        if (*f->cure != '\0')
+            return sheaf_try_this(st, "%s", f->cure);
+        sheaf_text root = { 0 };
+        sheaf__text_word(&root, c->root);
+        sheaf_try_this(st, "sheaf verify %s", root.failed ? "PATH" : root.at);
+        sheaf__text_release(&root);
+        return st;
     }
     return NULL;
 }

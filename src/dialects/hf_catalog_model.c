@@ -320,11 +320,9 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     if (c->config == NULL && (by_tensors == NULL || c->count == 0))
         return NULL;
-    if (c->config == NULL) {
-        char cure[600];
-        snprintf(cure, sizeof cure, "sheaf verify %.500s --config FILE", c->root);
-        return sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json", "no config: shapes were not held against one", cure);
-    }
+    if (c->config == NULL)
+        return sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json", "no config: shapes were not held against one",
+                                   "sheaf verify {} --config FILE");
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) { /* another model: its tensors are tensors all the same */
         sheaf_status *noted = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", c->config_path, "", sheaf_status_expected(st),

@@ -9,7 +9,7 @@
 
 enum { NAMED = 12 }; /* findings of one sort before they are counted only */
 
-static const char *const other_config = "sheaf verify SAVE --config FILE, where the tensors are right and the config is not";
+static const char *const other_config = "sheaf verify {} --config FILE, where the tensors are right and the config is not";
 
 #define TOWER "mixins.encoder.vit.model."
 
@@ -203,26 +203,20 @@ static bool is_vlm(const char *name) { return name != NULL && (strstr(name, "Cog
 
 static sheaf_status *tell_class(check *k, const char *said, bool agent)
 {
-    char *cure = NULL;
-    sheaf_status *st;
-    if (agent && asprintf(&cure, "sheaf convert %s DST --to sat --model-class CogAgentModel", k->catalog->root) < 0)
-        return no_memory(k);
     if (agent)
-        st = sheaf__catalog_notef(
-            k->catalog, SHEAF_DEFECT, "class", k->path, "", "a config of CogAgent, as the tensors are", cure,
+        return sheaf__catalog_notef(
+            k->catalog, SHEAF_DEFECT, "class", k->path, "", "a config of CogAgent, as the tensors are",
+            "sheaf convert {} DST --to sat --model-class CogAgentModel",
             "model_config.json says %.100s, which would have lost %" PRId64 " tensors of the high-resolution tower "
             "(mixins.encoder.*, mixins.eva.pos_embed; %" PRId64 " elements) and %" PRId64 " of cross-attention (%" PRId64 " elements)",
             said, k->tower, k->tower_elements, k->cross, k->cross_elements);
-    else
-        st = sheaf__catalog_notef(
-            k->catalog, SHEAF_DEFECT, "class", k->path, "", "the tensors of CogAgent's high-resolution tower (mixins.encoder.*, mixins.eva.pos_embed)",
-            k->cross > 0 ? "sheaf convert PARTS DST --to sat, from the parts before that merge" : "sheaf convert FOLDER DST --to sat --model-class CogVLMModel",
-            k->cross > 0 ? "none, but %" PRId64 " tensors of cross-attention: a CogAgent whose tower was lost, as a merge as CogVLM "
-                           "does; model_config.json says %.100s"
-                         : "none, and %" PRId64 " of cross-attention: these are CogVLM's; model_config.json says %.100s",
-            k->cross, said);
-    free(cure);
-    return st;
+    return sheaf__catalog_notef(
+        k->catalog, SHEAF_DEFECT, "class", k->path, "", "the tensors of CogAgent's high-resolution tower (mixins.encoder.*, mixins.eva.pos_embed)",
+        k->cross > 0 ? "sheaf convert PARTS DST --to sat, from the parts before that merge" : "sheaf convert {} DST --to sat --model-class CogVLMModel",
+        k->cross > 0 ? "none, but %" PRId64 " tensors of cross-attention: a CogAgent whose tower was lost, as a merge as CogVLM "
+                       "does; model_config.json says %.100s"
+                     : "none, and %" PRId64 " of cross-attention: these are CogVLM's; model_config.json says %.100s",
+        k->cross, said);
 }
 
 /* Sets the class that the tensors show, in the text that is parsed: *agent. */
@@ -232,7 +226,7 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
     *agent = k->tower > 0;
     if (k->tower + k->cross + k->text == 0)
         return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "", "tensors of CogVLM or CogAgent", "none",
-                                   "sheaf verify FOLDER --from deepspeed, if another program that uses DeepSpeed wrote it");
+                                   "sheaf verify {} --from deepspeed, if another program that uses DeepSpeed wrote it");
     const char *name = wanted != NULL ? wanted : said;
     if (name == NULL)
         return sheaf__catalog_note(k->catalog, SHEAF_NOTE, "inferred", k->catalog->root, "", "a model_config.json that names the class",
@@ -251,7 +245,7 @@ static sheaf_status *check_ways(check *k)
     sheaf_status *st = NULL;
     if (json_is_integer(said) && json_integer_value(said) != k->set->ways)
         st = sheaf__catalog_notef(k->catalog, SHEAF_WARNING, "conflict", k->path, "", "the number of parts, by files and shapes",
-                                  "sheaf convert FOLDER DST --to sat --tp 1", "model_parallel_size %" PRId64 ", %d parts",
+                                  "sheaf convert {} DST --to sat --tp 1", "model_parallel_size %" PRId64 ", %d parts",
                                   (int64_t)json_integer_value(said), k->set->ways);
     for (int i = 0; st == NULL && i < k->set->nparts; i++) {
         const sheaf__sat_part *p = &k->set->part[i];
@@ -335,7 +329,6 @@ static sheaf_status *check_lora(check *k)
         return st;
     }
     sheaf_text text = { 0 };
-    char *cure = NULL;
     sheaf__text_add(&text, "LoRA of rank %" PRId64 " on %" PRId64 " linear layers, not merged", rank, layers);
     if (differ > 0)
         sheaf__text_add(&text, "; in %" PRId64 " of them each of the %d parts has factors of its own: SAT lets the copies drift, and adds each "
@@ -343,13 +336,11 @@ static sheaf_status *check_lora(check *k)
                         PRId64 ", one for each slice of the weight. Merging takes each in its slice, as SAT's own merge does (the sum, "
                         "which is not quite the function that was trained); as one adapter such layers have up to %d times the rank",
                         differ, k->set->ways, k->set->ways, rank, k->set->ways);
-    if (text.failed || asprintf(&cure, "sheaf convert %s DST --to sat --tp 1, or as an adapter: sheaf convert %s DST --to peft", k->catalog->root,
-                                k->catalog->root) < 0)
+    if (text.failed)
         st = no_memory(k);
     else
-        st = sheaf__catalog_note(k->catalog, SHEAF_WARNING, "unmerged", k->catalog->root, "", "weights with LoRA merged into them", text.at, cure);
-    if (st == NULL)
-        free(cure);
+        st = sheaf__catalog_note(k->catalog, SHEAF_WARNING, "unmerged", k->catalog->root, "", "weights with LoRA merged into them", text.at,
+                                 "sheaf convert {} DST --to sat --tp 1, or as an adapter: sheaf convert {} DST --to peft");
     sheaf__text_release(&text);
     return st;
 }

@@ -162,8 +162,10 @@ static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
         sheaf_text files = { 0 };
         char *cure = NULL;
         for (int k = 0; k < set->nparts; k++)
-            if (agree(set, &set->part[k], &set->part[i]))
-                sheaf__text_add(&files, " %s", set->part[k].path);
+            if (agree(set, &set->part[k], &set->part[i])) {
+                sheaf__text_add(&files, " ");
+                sheaf__text_word(&files, set->part[k].path);
+            }
         if (files.failed || asprintf(&cure, "sheaf convert%s DST --to sat --tp 1", files.at) < 0)
             st = no_memory(c);
         else
@@ -308,7 +310,8 @@ static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, const int
         for (int f = 0; f < set->nfolders; f++) {
             if (of[f] != k)
                 continue;
-            sheaf__text_add(&folders, " %s", set->folder[f].save);
+            sheaf__text_add(&folders, " ");
+            sheaf__text_word(&folders, set->folder[f].save);
             ways = ways > 0 ? ways : ways_of_folder(set, f);
             for (int i = 0; i < set->nparts; i++)
                 parts += set->part[i].folder == f;
@@ -348,7 +351,8 @@ static void add_folders(sheaf_text *text, const sheaf__sat_set *set)
     for (int f = 0; f < set->nfolders; f++)
         for (int i = 0; i < set->nparts; i++)
             if (set->part[i].chosen && set->part[i].folder == f) {
-                sheaf__text_add(text, " %s", set->folder[f].save);
+                sheaf__text_add(text, " ");
+                sheaf__text_word(text, set->folder[f].save);
                 break;
             }
 }
@@ -415,7 +419,7 @@ static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, b
             st = no_memory(c);
         if (st == NULL)
             st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", f->dir, "", expected, text.at,
-                                     "sheaf convert FOLDER OTHER_FOLDER DST --to sat, with the folder that has the part");
+                                     "sheaf convert {} OTHER_FOLDER DST --to sat, with the folder that has the part");
         sheaf__text_release(&text);
     }
     if (st == NULL && missing > NAMED)

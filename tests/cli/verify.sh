@@ -134,6 +134,30 @@ for d in "$llama"/torch_dcp/*; do
     finding "${d#"$golden"/}: a changed byte of an item" damaged defect "data/0.*its bytes are damaged" "$work/dcp"
     rm -rf "$work/dcp"
 done
+# A cure is a command that can be typed as it stands, wherever the folder lies.
+cure_works() { # cure_works NAME FOLDER: what comes after "try:", up to a comma, with a name for DST
+    local command
+    command=$("$sheaf" verify "$2" 2>&1 | sed -n 's/^  try: *//p' | head -n 1)
+    command=${command%%, *}
+    rm -rf "$work/cured"
+    check "$1: $command" bash -c "$(sed "s|^sheaf|$sheaf|; s| DST| '$work/cured'|" <<<"$command")"
+    check "$1: what it wrote is sound" "$sheaf" verify "$work/cured"
+}
+odd="$work/it's an odd folder"
+mkdir "$odd"
+for d in "$golden"/cogagent/broken*/ "$golden"/cogvlm/lora_mp2/; do
+    [ -d "$d" ] && cp -r "$d" "$odd/save" || continue
+    cure_works "${d#"$golden"/}" "$odd/save"
+    rm -rf "$odd/save"
+done
+for d in "$golden"/cogagent/mp2 "$golden"/cogvlm/mp2; do
+    [ -d "$d" ] && cp -r "$d" "$odd/save" || continue
+    chmod -R u+w "$odd/save"
+    sed -i 's/CogAgentModel/cogVLMMODEL/; s/CogVLMModel/CogAgentModel/; s/cogVLMMODEL/CogVLMModel/' "$odd/save/model_config.json"
+    finding "${d#"$golden"/} under the other class" class defect 'model_config.json' "$odd/save"
+    cure_works "${d#"$golden"/} under the other class" "$odd/save"
+    rm -rf "$odd/save"
+done
 for d in "$llama"/colossalai_*/*broken*; do
     runs "${d#"$golden"/}: the rows that were lost" 1 "rank 0's part of a [0-9]+-way save, rows [0-9]+\.\.[0-9]+ are not in these files" verify "$d"
 done
