@@ -132,9 +132,16 @@ static sheaf_status *write_all(sheaf_file *file, const char *src, size_t size, i
     return NULL;
 }
 
+/* What is large is on its way to the disk while the next part is computed: the kernel would begin only when
+ * memory fills up or at the fsync, which then waits for all of it. A hint: what comes of it does not matter. */
+#define SOON ((size_t)128 << 10)
+
 sheaf_status *sheaf__file_write_at(sheaf_file *file, const void *src, size_t size, int64_t offset)
 {
-    return write_all(file, src, size, offset);
+    sheaf_status *st = write_all(file, src, size, offset);
+    if (st == NULL && size >= SOON)
+        (void)sync_file_range(file->fd, offset, (off_t)size, SYNC_FILE_RANGE_WRITE);
+    return st;
 }
 
 sheaf_status *sheaf__file_append(sheaf_file *file, const void *src, size_t size)
