@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/init.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/merge.h"
 #include "dialects/hf.h"
 #include "dialects/peft.h"
@@ -30,8 +31,10 @@ static int64_t shard_bytes;
 
 static void hash_in(uint64_t *hash, const void *bytes, size_t size)
 {
-    for (size_t i = 0; i < size; i++)
-        *hash = (*hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3;
+    uint64_t half;
+    const sheaf_digest digest = sheaf__digest(bytes, size);
+    memcpy(&half, digest.byte, sizeof half);
+    *hash = (*hash ^ half) * 0x9e3779b97f4a7c15;
 }
 
 static void hash_tree(uint64_t *hash, const char *path)
@@ -134,7 +137,7 @@ static void make_sat(const char *dst)
                .vit_layers = 1, .vit_heads = 4, .vit_ffn = 4, .cross = 2, .dtype = random_below(&dice, 2) == 0 ? SHEAF_BF16 : SHEAF_F32,
                .seed = random_next(&dice) };
     made_init(&m);
-    made_write(&m, dst, 1 << random_below(&dice, 3), 5);
+    made_write(&m, dst, 1 << random_below(&dice, 2), 5);
     made_release(&m);
 }
 
