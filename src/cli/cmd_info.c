@@ -174,7 +174,7 @@ static void tell_adapter(teller *t, const sheaf_look *look)
         odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
         return;
     }
-    sheaf_status *st = sheaf_lora_options_read(&o, look->config);
+    sheaf_status *st = sheaf_lora_options_read_merge(&o, look->config);
     if (st != NULL) {
         odd(t, st);
         return;
@@ -186,6 +186,8 @@ static void tell_adapter(teller *t, const sheaf_look *look)
     fact_int(t, "rank", o.rank);
     fact_real(t, "alpha", o.alpha);
     fact(t, "targets", o.all_linear ? "all-linear" : o.target_regex != NULL ? o.target_regex : targets.size > 0 ? targets.at : "none");
+    if (o.dora || o.lora_bias)
+        fact(t, "kind", o.dora ? "DoRA (merge only)" : "LoRA with a bias on B (merge only)");
     if (o.unknown_keys != NULL)
         fact(t, "unknown_keys", o.unknown_keys);
     sheaf__text_release(&targets);
