@@ -561,8 +561,15 @@ static sheaf_status *find_target(const target **out, const sheaf_convert_options
     for (int i = 0; i < TARGETS; i++)
         if (o->to != NULL && strcmp(o->to, targets[i].name) == 0)
             *out = &targets[i];
-    if (*out == NULL)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "hf, sat, peft or sheaf"), "%s", o->to == NULL ? "nothing" : o->to);
+    if (*out == NULL) {
+        const char *names[TARGETS];
+        for (int i = 0; i < TARGETS; i++)
+            names[i] = targets[i].name;
+        const char *near = o->to == NULL ? NULL : sheaf__nearest(o->to, names, TARGETS);
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "hf, sat, peft or sheaf");
+        sheaf_found(st, "%s", o->to == NULL ? "nothing" : o->to);
+        return near != NULL ? sheaf_try_this(st, "%s", near) : st;
+    }
     if (o->tp > 1 && !(*out)->tp)
         return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp %d", o->tp), "a target that is divided over ranks: --to sat"),
                               "--to sheaf --slices %d, of which any number of ranks can load theirs", o->tp);

@@ -21,11 +21,13 @@ static void on_signal(int number)
 
 sheaf_status *cli_signals_install(void)
 {
-    static const int handled[] = { SIGTERM, SIGINT, SIGUSR1, SIGPIPE };
+    static const int handled[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGPIPE, SIGXFSZ };
     for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) {
-        struct sigaction action = { .sa_flags = SA_RESTART };
-        action.sa_handler = handled[i] == SIGPIPE ? SIG_IGN : on_signal;
+        struct sigaction action = { .sa_flags = SA_RESTART }, before;
+        action.sa_handler = handled[i] == SIGPIPE || handled[i] == SIGXFSZ ? SIG_IGN : on_signal;
         sigemptyset(&action.sa_mask);
+        if (handled[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN)
+            continue; /* under nohup */
         if (sigaction(handled[i], &action, NULL) != 0)
             return sheaf_found(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), "%s",
                                strerror(errno));
@@ -38,7 +40,7 @@ sheaf_signals *cli_signals(void) { return &asked; }
 const char *cli_signals_stopped_by(void)
 {
     const int number = atomic_load(&asked.stop);
-    return number == 0 ? NULL : number == SIGINT ? "SIGINT" : "SIGTERM";
+    return number == 0 ? NULL : number == SIGINT ? "SIGINT" : number == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
 sheaf_status *cli_signals_stop(const atomic_int **stop)

@@ -3,7 +3,8 @@
  *   SIGTERM, SIGINT   save at the end of the step, then stop
  *   SIGUSR1           save at the end of the step, then go on
  *   another SIGINT    ends the process at once (saves are atomic, nothing breaks)
- *   SIGPIPE           ignored: writing to a closed pipe is an error, not the end
+ *   SIGHUP            as SIGTERM: the terminal is gone. Under nohup it stays ignored
+ *   SIGPIPE, SIGXFSZ  ignored: writing to a closed pipe or past `ulimit -f` is an error, not the end
  */
 #ifndef SHEAF_CLI_SIGNALS_H
 #define SHEAF_CLI_SIGNALS_H
@@ -20,7 +21,7 @@ sheaf_signals *cli_signals(void);
 sheaf_status *cli_signals_stop(const atomic_int **stop);
 /* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays NULL. */
 sheaf_status *cli_signals_explain(sheaf_status *st);
-/* "SIGTERM" or "SIGINT" after a request to stop, else NULL. */
+/* "SIGTERM", "SIGINT" or "SIGHUP" after a request to stop, else NULL. */
 const char *cli_signals_stopped_by(void);
 
 #endif

@@ -29,6 +29,8 @@ static int child(const int *number, int n)
 static const struct { const char *name; int number[4], n, want; } by_hand[] = {
     { "SIGTERM stops", { SIGTERM }, 1, 2 },
     { "SIGINT stops", { SIGINT }, 1, 2 },
+    { "SIGHUP stops", { SIGHUP }, 1, 2 },
+    { "SIGXFSZ is a failed write", { SIGXFSZ }, 1, 0 },
     { "SIGUSR1 saves", { SIGUSR1 }, 1, 1 },
     { "a save is handed out once", { SIGUSR1, SIGPIPE }, 2, 10 },
     { "a stop stays, a scheduler may repeat it", { SIGTERM, SIGTERM }, 2, 22 },
@@ -43,6 +45,14 @@ static void test_signals__each_asks_for_its_own(void **state)
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++)
         if (child(by_hand[i].number, by_hand[i].n) != by_hand[i].want)
             fail_msg("%s", by_hand[i].name);
+}
+
+static void test_signals__nohup_stays(void **state)
+{
+    static const int hangup[] = { SIGHUP };
+    signal(SIGHUP, SIG_IGN);
+    assert_int_equal(child(hangup, 1), 0);
+    signal(SIGHUP, SIG_DFL);
 }
 
 static void test_signals__the_name_is_for_the_last_line(void **state)
@@ -62,6 +72,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_signals__each_asks_for_its_own),
+        cmocka_unit_test(test_signals__nohup_stays),
         cmocka_unit_test(test_signals__the_name_is_for_the_last_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -285,6 +285,14 @@ static void source_close(sheaf_source *self)
     free(s);
 }
 
+static sheaf_code code_of(const sheaf_finding *f)
+{
+    return strcmp(f->code, "unsafe") == 0        ? SHEAF_E_UNSAFE
+           : strcmp(f->code, "damaged") == 0     ? SHEAF_E_FORMAT
+           : strcmp(f->code, "unsupported") == 0 ? SHEAF_E_UNSUPPORTED
+                                                 : SHEAF_E_LAYOUT;
+}
+
 /* The first defect as a status. */
 static sheaf_status *first_defect(const sheaf_catalog *c)
 {
@@ -293,7 +301,7 @@ static sheaf_status *first_defect(const sheaf_catalog *c)
         const sheaf_finding *f = &c->finding[i];
         if (f->severity != SHEAF_DEFECT)
             continue;
-        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s%s%s%s: %s", *f->path != '\0' ? f->path : c->root,
+        sheaf_status *st = sheaf_fail(code_of(f), "%s%s%s%s: %s", *f->path != '\0' ? f->path : c->root,
                                       *f->tensor != '\0' ? ": tensor '" : "", f->tensor, *f->tensor != '\0' ? "'" : "", f->code);
         if (*f->expected != '\0')
             sheaf_expected(st, "%s", f->expected);

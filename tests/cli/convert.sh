@@ -91,4 +91,10 @@ for d in "$llama"/colossalai_*/*broken*; do
     runs "with the other part" 0 . convert "$d" "${rest[@]:1}" "$work/found" --to hf
     runs "it is the good one" 0 'equal' diff "$work/found" "${good[0]}"
 done
+# a limit on the size of files is a failed write, not the end
+limited() (ulimit -f 100; "$sheaf" convert "$model" "$work/limited" --to hf)
+limited >/dev/null 2>"$work/stderr" </dev/null
+check "ulimit -f is told" grep -q 'File too large' "$work/stderr"
+check "and leaves nothing" test -z "$(compgen -G "$work/limited*")"
+runs "the nearest form is offered" 2 'try: +hf' convert "$model" "$work/never" --to hff
 finish
