@@ -127,11 +127,12 @@ static void print_one(FILE *to, const sheaf_finding *f)
 
 enum { WHOLE = 2, NAMES = 3 }; /* of findings with one cause: told in full, and by name alone */
 
-/* Findings that differ in their tensors alone mostly have one cause. */
+/* Findings that differ in their tensors alone, or in what was found, mostly have one cause. */
 static bool alike(const sheaf_finding *a, const sheaf_finding *b)
 {
-    return a->severity == b->severity && *a->tensor != '\0' && *b->tensor != '\0' && strcmp(a->code, b->code) == 0 &&
-           strcmp(a->path, b->path) == 0 && strcmp(a->cure, b->cure) == 0;
+    const bool of_tensors = *a->tensor != '\0';
+    return a->severity == b->severity && of_tensors == (*b->tensor != '\0') && strcmp(a->code, b->code) == 0 &&
+           strcmp(a->path, b->path) == 0 && strcmp(a->cure, b->cure) == 0 && (of_tensors || strcmp(a->expected, b->expected) == 0);
 }
 
 /* A finding and those like it that come after; marks them. */
@@ -146,7 +147,7 @@ static void print_alike(FILE *to, const sheaf_catalog *c, int64_t first, bool *t
         if (n++ < WHOLE)
             print_one(to, f);
         else if (n <= WHOLE + NAMES)
-            fprintf(to, "%s'%s'", n == WHOLE + 1 ? "  likewise: " : ", ", f->tensor);
+            fprintf(to, *f->tensor != '\0' ? "%s'%s'" : "%s%.60s", n == WHOLE + 1 ? "  likewise: " : ", ", *f->tensor != '\0' ? f->tensor : f->found);
     }
     if (n > WHOLE + NAMES)
         fprintf(to, " and %" PRId64 " more", n - WHOLE - NAMES);

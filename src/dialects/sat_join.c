@@ -320,7 +320,7 @@ static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, const int
         if (folders.failed || asprintf(&cure, "sheaf convert%s DST --to sat --tp 1", folders.at != NULL ? folders.at : "") < 0)
             st = no_memory(c);
         else
-            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint", cure,
+            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint", parts == ways ? cure : "",
                                       "%d checkpoints lie here; number %d has %d of %d parts in:%s", n, k + 1, parts, ways,
                                       folders.at);
         if (st == NULL)
