@@ -254,13 +254,36 @@ static bool configs_alike(const sheaf_look *a, const sheaf_look *b)
     return strcmp(a->dialect, b->dialect) == 0 || (both[0] && both[1]);
 }
 
-/* What says how the files are divided, or what a program made of them, and not what the model is. */
-static void drop_division(json_t *config)
+/* What says how the files are divided and how SAT trained them, and not what the model is. LoRA that is not merged
+ * shows in the tensors. */
+static sheaf_status *drop_division(json_t *config)
 {
+    static const char *const keys[] = { "model_parallel_size", "pre_seq_len", "use_ptuning", "use_lora", "use_qlora", "lora_rank", "layer_range" };
+    static const char *const prefixes[] = { "FineTuneTrain", "FineTuneTest" };
     json_t *tower = json_object_get(config, "eva_args");
-    json_object_del(config, "model_parallel_size");
+    const char *class = json_string_value(json_object_get(config, "model_class"));
+    if (class != NULL) /* SAT's, then: Hugging Face has no such key */
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            json_object_del(config, keys[i]);
     if (json_is_object(tower))
         json_object_del(tower, "model_parallel_size");
+    for (size_t i = 0; class != NULL && i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(class, prefixes[i], strlen(prefixes[i])) == 0) {
+            json_t *plain = json_string(class + strlen(prefixes[i]));
+            if (json_object_set_new(config, "model_class", plain) != 0)
+                return sheaf_fail(SHEAF_E_MEMORY, "model_class");
+            break;
+        }
+    return NULL;
+}
+
+/* Sizes of a tower of which SAT's files say nothing: one side may have them written down. */
+static void drop_override(json_t *x, json_t *y)
+{
+    if (json_object_get(x, "encoder_override") == NULL || json_object_get(y, "encoder_override") == NULL) {
+        json_object_del(x, "encoder_override");
+        json_object_del(y, "encoder_override");
+    }
 }
 
 /* transformers 4 and 5 spell the rotary embedding and the dtype with other keys: where both configs
@@ -311,9 +334,11 @@ static sheaf_status *compare_configs(differ *d)
         if (st == NULL)
             st = sheaf__json_load(&y, d->b.config);
         if (st == NULL && json_is_object(x) && json_is_object(y)) {
-            drop_division(x);
-            drop_division(y);
-            if (d->a.kind == SHEAF_LOOK_MODEL && d->b.kind == SHEAF_LOOK_MODEL)
+            st = drop_division(x);
+            if (st == NULL)
+                st = drop_division(y);
+            drop_override(x, y);
+            if (st == NULL && d->a.kind == SHEAF_LOOK_MODEL && d->b.kind == SHEAF_LOOK_MODEL)
                 drop_spellings(x, y, &d->a, &d->b);
         }
     }

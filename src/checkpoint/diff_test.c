@@ -216,7 +216,9 @@ static void test_diff__configs_that_mean_the_same(void **state)
         { "llama/tiny_llama/config_4x_style.json", NULL, NULL, 0 },
         { "llama/tiny_llama/config_4x_style.json", "\"rope_theta\": 10000", "\"rope_theta\": 20000", 2 },
         { "llama/tiny_llama/config_4x_style.json", "\"float32\"", "\"bfloat16\"", 2 },
-        { "llama/tiny_llama/hf/config.json", "{", "{\"model_parallel_size\": 4, ", 0 },
+        { "llama/tiny_llama/hf/config.json", "{", "{\"encoder_override\": {\"a\": 1}, ", 0 },
+        { "llama/tiny_llama/hf/config.json", "{", "{\"model_parallel_size\": 4, ", 1 },
+        { "llama/tiny_llama/hf/config.json", "{", "{\"model_class\": \"A\", \"model_parallel_size\": 4, \"use_lora\": true, ", 1 },
         { "llama/tiny_llama/hf/config.json", "{", "{\"eva_args\": {\"a\": 1}, ", 1 },
     };
     char a[1024], config[1024];
