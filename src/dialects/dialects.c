@@ -13,8 +13,8 @@
 #include "dialects/sat.h"
 
 const sheaf_dialect *const sheaf__dialects[] = {
-    &sheaf__dialect_dcp,
     &sheaf__dialect_megatron,
+    &sheaf__dialect_dcp,
     &sheaf__dialect_deepspeed,
     &sheaf__dialect_sat,
     &sheaf__dialect_peft,
