@@ -164,8 +164,8 @@ sheaf_status *sheaf__catalog_read(const sheaf_catalog *catalog, const sheaf_logi
                                   int64_t col0, int64_t cols, void *dst);
 
 /* sheaf__catalog_source - the weights and buffers of a catalog (not LoRA, not moments unless `all`) as a
- * source, which owns the catalog from now on, also after a failure. Errors: SHEAF_E_LAYOUT with the
- * first defect among the findings; it says how many there are. */
+ * source, which owns the catalog from now on, also after a failure. Errors: the
+ * first defect among the findings, as SHEAF_E_FORMAT (damaged), _UNSAFE, _UNSUPPORTED or else _LAYOUT. */
 sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *catalog, bool all);
 
 #endif

@@ -255,6 +255,23 @@ static void test_source__shows_weights_by_name_and_the_rest_on_request(void **st
     }
 }
 
+static void test_source__refuses_in_the_words_of_the_first_defect(void **state)
+{
+    static const struct { const char *code; sheaf_code status; } rows[] = {
+        { "damaged", SHEAF_E_FORMAT }, { "unsafe", SHEAF_E_UNSAFE }, { "unsupported", SHEAF_E_UNSUPPORTED }, { "missing", SHEAF_E_LAYOUT },
+        { "conflict", SHEAF_E_LAYOUT },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int file;
+        sheaf_source *s = NULL;
+        sheaf_catalog *c = new_catalog(&file);
+        CHECK_OK(sheaf__catalog_note(c, SHEAF_WARNING, "padded", "", "", "", "not this", ""));
+        CHECK_OK(sheaf__catalog_note(c, SHEAF_DEFECT, rows[i].code, "", "", "", "this one", ""));
+        CHECK_OK(sheaf__catalog_note(c, SHEAF_DEFECT, "stale", "", "", "", "nor this", ""));
+        CHECK_FAILS(sheaf__catalog_source(&s, c, false), rows[i].status, "this one");
+    }
+}
+
 static void test_names__many(void **state)
 {
     int file;
@@ -282,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_piece__lies_in_its_file_and_its_tensor),
         cmocka_unit_test(test_compare__names_the_parts_whose_copies_differ),
         cmocka_unit_test(test_source__shows_weights_by_name_and_the_rest_on_request),
+        cmocka_unit_test(test_source__refuses_in_the_words_of_the_first_defect),
         cmocka_unit_test(test_names__many),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -55,6 +55,19 @@ static inline const sheaf_finding *finding(const sheaf_catalog *c, sheaf_severit
         }                                                                                         \
     } while (0)
 
+/* No source is made of what has a defect; the status says of which kind the first one is. Frees `c`. */
+static inline void check_no_source(sheaf_catalog *c)
+{
+    sheaf_source *source = NULL;
+    const char *first = "";
+    for (int64_t i = c->nfindings; i-- > 0;)
+        if (c->finding[i].severity == SHEAF_DEFECT)
+            first = c->finding[i].code;
+    const sheaf_code code = strcmp(first, "damaged") == 0 ? SHEAF_E_FORMAT : strcmp(first, "unsafe") == 0 ? SHEAF_E_UNSAFE :
+                            strcmp(first, "unsupported") == 0 ? SHEAF_E_UNSUPPORTED : SHEAF_E_LAYOUT;
+    CHECK_FAILS(sheaf__catalog_source(&source, c, false), code, "");
+}
+
 static inline sheaf_catalog *read_made(const sheaf_dialect *dialect, const char *path, const char *config)
 {
     const sheaf_dialect_hints hints = { .config = config };
