@@ -12,6 +12,7 @@
 #include "checkpoint/convert_slices.h"
 #include "checkpoint/own_catalog.h"
 #include "dialects/hf.h"
+#include "dialects/hf_catalog.h"
 #include "dialects/peft.h"
 #include "dialects/sat_lora.h"
 #include "dialects/sat_write.h"
@@ -162,11 +163,8 @@ static sheaf_status *open_source(converter *k)
         sheaf_warn(k->o->events, "%s: %" PRId64 " LoRA factors are left out", k->o->src, factors);
     if (factors > 0 && sat) {
         sheaf_warn(k->o->events, "%s: its LoRA is merged into the weights, as SAT's own merge does", k->o->src);
-        for (int64_t i = 0; i < c->count; i++) {
-            const char *name = c->tensor[i].told.name;
-            const size_t n = strlen(name), part = strlen(".matrix_A.0"); /* a fused weight has several */
-            k->report->merged += c->tensor[i].kind == SHEAF_LORA && n > part && strcmp(name + n - part, ".matrix_A.0") == 0;
-        }
+        for (int64_t i = 0; i < c->count; i++) /* a fused weight has several parts */
+            k->report->merged += c->tensor[i].kind == SHEAF_LORA && sheaf__ends_with(c->tensor[i].told.name, ".matrix_A.0");
     }
     k->catalog = NULL; /* owned by the source, also after a failure */
     sheaf_status *st = factors > 0 && sat ? sheaf_sat_merged(&inner, c, SHEAF_SAT_ROUND_TWICE) : sheaf__catalog_source(&inner, c, false);

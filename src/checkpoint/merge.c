@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/look.h"
 #include "checkpoint/merge_work.h"
 #include "checkpoint/stream.h"
 #include "dialects/hf.h"
@@ -225,13 +226,6 @@ static void tell(merger *m, int64_t bytes)
 
 /* ---- what is only copied ---- */
 
-static void source_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *e)
-{
-    *rows = *cols = 1;
-    for (int i = 0; i < e->ndim; i++)
-        *(i > 0 && i == e->ndim - 1 ? cols : rows) *= e->shape[i];
-}
-
 /* Rows of a job through one thread's buffer; nothing looks at the elements. */
 static void copy_task(void *context, int64_t index, int worker)
 {
@@ -241,7 +235,7 @@ static void copy_task(void *context, int64_t index, int worker)
     const sheaf__merge_tensor *t = &m->plan.tensor[j->tensor];
     sheaf_source *base = m->plan.base;
     int64_t all, cols;
-    source_view(&all, &cols, t->base);
+    sheaf__look_view(&all, &cols, t->base);
     const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype), room = (int64_t)SHEAF__MERGE_TILE * 4 / size;
     const int64_t wide = cols < room ? cols : room, high = room / wide;
     void *buffer = m->crew.scratch[worker].stored;
@@ -267,7 +261,7 @@ static sheaf_status *copy_untouched(merger *m)
         for (int64_t i = 0; i < m->plan.count; i++) {
             const sheaf__merge_tensor *t = &m->plan.tensor[i];
             int64_t rows, cols;
-            source_view(&rows, &cols, t->base);
+            sheaf__look_view(&rows, &cols, t->base);
             if (sheaf__merge_touched(t) || rows == 0 || cols == 0)
                 continue;
             const int64_t row = cols * (int64_t)sheaf_dtype_bytes(t->base->dtype), each = row < JOB_BYTES ? JOB_BYTES / row : 1;

@@ -2,17 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/look.h"
 #include "checkpoint/merge_plan.h"
 #include "dialects/peft.h"
 
 enum { BLOCK_ELEMENTS = 1 << 18 };
-
-static void view(int64_t *rows, int64_t *cols, const sheaf_source_entry *e)
-{
-    *rows = *cols = 1;
-    for (int i = 0; i < e->ndim; i++)
-        *(i > 0 && i == e->ndim - 1 ? cols : rows) *= e->shape[i];
-}
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -42,7 +36,7 @@ static sheaf_status *write_tensor(sheaf_folder *folder, int64_t index, sheaf_sou
                                   const sheaf_safetensors_spec *spec, void *buffer)
 {
     int64_t rows, cols;
-    view(&rows, &cols, e);
+    sheaf__look_view(&rows, &cols, e);
     const int64_t wide = cols < BLOCK_ELEMENTS ? cols : BLOCK_ELEMENTS, high = wide > 0 ? BLOCK_ELEMENTS / wide : 1;
     sheaf_status *st = NULL;
     for (int64_t r = 0; r < rows && st == NULL; r += high)
