@@ -268,10 +268,15 @@ static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int
     return sheaf__safetensors_write_box(context, index, row0, rows, col0, cols, src);
 }
 
-static sheaf_copying copying_of(converter *k, sheaf_source *source)
+/* sheaf__copy_all() of `how`, whose source, copies and place to put them are given. */
+static sheaf_status *copy_all(converter *k, sheaf_copying how)
 {
-    return (sheaf_copying){ .source = source, .threads = k->o->threads, .events = k->o->events, .done = &k->done, .total = k->total,
-                            .what = "bytes converted" };
+    how.threads = k->o->threads;
+    how.events = k->o->events;
+    how.done = &k->done;
+    how.total = k->total;
+    how.what = "bytes converted";
+    return sheaf__copy_all(&how);
 }
 
 /* optimizer.safetensors beside the model, in the folder that is being written. */
@@ -295,14 +300,8 @@ static sheaf_status *write_moments(converter *k, const char *dir)
     }
     if (st == NULL)
         st = sheaf__safetensors_begin(&file, path, spec, n, pairs, k->step >= 0 ? 2 : 1, k->o->faults);
-    if (st == NULL) {
-        sheaf_copying copying = copying_of(k, source);
-        copying.copy = copy;
-        copying.count = n;
-        copying.put = put_in_file;
-        copying.context = file;
-        st = sheaf__copy_all(&copying);
-    }
+    if (st == NULL)
+        st = copy_all(k, (sheaf_copying){ .source = source, .copy = copy, .count = n, .put = put_in_file, .context = file });
     if (st == NULL)
         st = sheaf__safetensors_finish(file);
     else
@@ -355,14 +354,8 @@ static sheaf_status *write_hf(converter *k)
     sheaf_status *st = order_tensors(k, &copy, &specs, &count);
     if (st == NULL)
         st = begin_folder(&folder, k, specs, count);
-    if (st == NULL) {
-        sheaf_copying copying = copying_of(k, k->source);
-        copying.copy = copy;
-        copying.count = count;
-        copying.put = put_in_folder;
-        copying.context = folder;
-        st = sheaf__copy_all(&copying);
-    }
+    if (st == NULL)
+        st = copy_all(k, (sheaf_copying){ .source = k->source, .copy = copy, .count = count, .put = put_in_folder, .context = folder });
     if (st == NULL)
         st = sheaf_hf_copy_extras(folder, k->root);
     if (st == NULL && k->moments != NULL)
@@ -407,12 +400,7 @@ static sheaf_status *fill_sat(converter *k, sheaf_sat_writer *writer)
         return no_memory(k);
     for (int64_t i = 0; i < n; i++)
         copy[i] = (sheaf_copy){ k->source->find(k->source, sheaf_sat_name(writer, i)), i };
-    sheaf_copying copying = copying_of(k, k->source);
-    copying.copy = copy;
-    copying.count = n;
-    copying.put = put_in_parts;
-    copying.context = writer;
-    sheaf_status *st = sheaf__copy_all(&copying);
+    sheaf_status *st = copy_all(k, (sheaf_copying){ .source = k->source, .copy = copy, .count = n, .put = put_in_parts, .context = writer });
     free(copy);
     return st;
 }
@@ -521,14 +509,8 @@ static sheaf_status *write_peft(converter *k)
     st = order_tensors(k, &copy, &specs, &count);
     if (st == NULL)
         st = sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", specs, count, false, k->o->faults);
-    if (st == NULL) {
-        sheaf_copying copying = copying_of(k, k->source);
-        copying.copy = copy;
-        copying.count = count;
-        copying.put = put_in_folder;
-        copying.context = folder;
-        st = sheaf__copy_all(&copying);
-    }
+    if (st == NULL)
+        st = copy_all(k, (sheaf_copying){ .source = k->source, .copy = copy, .count = count, .put = put_in_folder, .context = folder });
     if (st == NULL)
         st = sheaf__folder_commit(folder);
     else
