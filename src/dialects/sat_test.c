@@ -75,16 +75,7 @@ static int check_model(const char *model)
 
 static void test_read__joins_every_recorded_checkpoint(void **state)
 {
-    char room[512], path[1100];
-    DIR *list = opendir(golden_root(room));
-    int n = 0;
-    assert_non_null(list);
-    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", room, entry->d_name);
-        if (entry->d_name[0] != '.')
-            n += check_model(path);
-    }
-    closedir(list);
+    const int n = every_recorded_model(check_model);
     if (golden_is_full())
         assert_true(n >= 8);
 }
