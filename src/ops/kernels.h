@@ -71,6 +71,48 @@ typedef struct sheaf__kernels {
     void (*rmsnorm_dw)(float *dw, const void *dy, const void *x, const float *rstd, int64_t rows,
                        int64_t width, int64_t begin, int64_t end, sheaf_dtype dtype);
 
+    /* ---- LayerNorm: n = (x - mean) * rstd, y = round(w * n + b) (a product, then a sum).
+     * In parts, because a width may be cut: sums of one slice's columns here, the tree
+     * over slices (none for a whole width) and the division by the logical width outside. ---- */
+    /* sum[r] = sum over columns of x, 16 lanes */
+    void (*layernorm_sum)(float *sum, const void *x, int64_t ldx, int64_t rows, int64_t cols,
+                          sheaf_dtype dtype);
+    /* sum[r] = sum over columns of (x - mean[r])^2, 16 lanes, lane = fma(d, d, lane) */
+    void (*layernorm_squares)(float *sum, const void *x, int64_t ldx, const float *mean, int64_t rows,
+                              int64_t cols, sheaf_dtype dtype);
+    /* y = round(w * n + b); with a residual (stride ldy): y = round(round(w * n + b) + residual).
+     * y may be x or residual. */
+    void (*layernorm)(void *y, int64_t ldy, const void *x, int64_t ldx, const float *mean,
+                      const float *rstd, const float *w, const float *b, const void *residual,
+                      int64_t rows, int64_t cols, sheaf_dtype dtype);
+    /* sum_a[r] = sum of a, sum_an[r] = sum of fma(a, n), a = w * dy; 16 lanes each */
+    void (*layernorm_back_sums)(float *sum_a, float *sum_an, const void *dy, int64_t lddy,
+                                const void *x, int64_t ldx, const float *mean, const float *rstd,
+                                const float *w, int64_t rows, int64_t cols, sheaf_dtype dtype);
+    /* dx = round(add ? dx + g : g), g = rstd * ((a - mean_a[r]) - n * mean_an[r]); dx has stride ldx */
+    void (*layernorm_back)(void *dx, const void *dy, int64_t lddy, const void *x, int64_t ldx,
+                           const float *mean, const float *rstd, const float *w, const float *mean_a,
+                           const float *mean_an, int64_t rows, int64_t cols, bool add,
+                           sheaf_dtype dtype);
+    /* dw[c] += sum over rows of dy * n, db[c] += sum over rows of dy, for columns [begin, end),
+     * blocked like column_sums; db may be NULL */
+    void (*layernorm_dw)(float *dw, float *db, const void *dy, int64_t lddy, const void *x, int64_t ldx,
+                         const float *mean, const float *rstd, int64_t rows, int64_t begin,
+                         int64_t end, sheaf_dtype dtype);
+
+    /* ---- GELU by erf, y = round(0.5 * x * (1 + erf(x / sqrt 2))); contiguous n elements ---- */
+    void (*gelu)(void *y, const void *x, int64_t n, sheaf_dtype dtype); /* y may be x */
+    void (*gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
+                      sheaf_dtype dtype); /* dx = round(add ? dx + g : g) */
+
+    /* ---- rotary embedding of interleaved pairs (2i, 2i + 1), in place ----
+     * x [rows, heads*head_dim] stride ldx; cos, sin [positions, head_dim] float32; pos [rows], a
+     * row with pos < 0 is left alone. Forward: x'[2i] = x[2i] cos[2i] - x[2i+1] sin[2i],
+     * x'[2i+1] = x[2i+1] cos[2i+1] + x[2i] sin[2i+1]; inverse: the transpose (the gradient). */
+    void (*rope_pairs)(void *x, int64_t ldx, const float *cos, const float *sin, const int32_t *pos,
+                       int64_t rows, int64_t heads, int64_t head_dim, bool inverse,
+                       sheaf_dtype dtype);
+
     /* ---- rotary embedding, in place, half-split pairs (j, j + rot/2) of each head ----
      * x [rows, heads*head_dim] stride ldx; cos, sin [positions, rot/2] float32 already
      * rounded to dtype; pos [rows]. inverse rotates back (the gradient). */
