@@ -1,0 +1,284 @@
+/* layernorm_fast.c - layernorm_ref.c on vectors.
+ *
+ * Sixteen lanes are one chain per row, and each step waits for the one before:
+ * four rows are summed side by side to fill the wait. */
+#include "ops/columns.h"
+
+#include "ops/math/math.h"
+#include "ops/vec.h"
+
+SHEAF__INLINE float join(vec lanes)
+{
+    float lane[16];
+    v_store(lane, lanes, 16);
+    return sheaf__lanes_join(lane);
+}
+
+SHEAF__INLINE vec normal(const void *x, int64_t i, float mean, float rstd, int64_t count,
+                         sheaf_dtype dtype)
+{
+    return v_mul(v_sub(v_read(x, i, count, dtype), v_set(mean)), v_set(rstd));
+}
+
+/* ---- sums of x and of (x - mean)^2, which has `mean` ---- */
+
+SHEAF__INLINE void sums_part(vec *sum, const void *x, int64_t ldx, const float *mean, int64_t row,
+                             const int rows, int64_t c, int64_t count, sheaf_dtype dtype)
+{
+    for (int r = 0; r < rows; r++) {
+        vec v = v_read(x, (row + r) * ldx + c, count, dtype);
+        if (mean != NULL) {
+            v = v_sub(v, v_set(mean[row + r]));
+            v = v_fma(v, v, sum[r]);
+        } else {
+            v = v_add(sum[r], v);
+        }
+        sum[r] = v_keep(count, v, sum[r]);
+    }
+}
+
+SHEAF__INLINE void sums_rows(float *out, const void *x, int64_t ldx, const float *mean, int64_t row,
+                             const int rows, int64_t cols, sheaf_dtype dtype)
+{
+    vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
+    int64_t c = 0;
+    for (; c + 16 <= cols; c += 16)
+        sums_part(sum, x, ldx, mean, row, rows, c, 16, dtype);
+    if (c < cols)
+        sums_part(sum, x, ldx, mean, row, rows, c, cols - c, dtype);
+    for (int r = 0; r < rows; r++)
+        out[row + r] = join(sum[r]);
+}
+
+SHEAF__INLINE void sums(float *out, const void *x, int64_t ldx, const float *mean, int64_t rows,
+                        int64_t cols, sheaf_dtype dtype)
+{
+    int64_t row = 0;
+    for (; row + 4 <= rows; row += 4)
+        sums_rows(out, x, ldx, mean, row, 4, cols, dtype);
+    for (; row < rows; row++)
+        sums_rows(out, x, ldx, mean, row, 1, cols, dtype);
+}
+
+void SHEAF__FAST(layernorm_sum)(float *sum, const void *x, int64_t ldx, int64_t rows, int64_t cols,
+                                sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        sums(sum, x, ldx, NULL, rows, cols, SHEAF_BF16);
+    else
+        sums(sum, x, ldx, NULL, rows, cols, SHEAF_F32);
+}
+
+void SHEAF__FAST(layernorm_squares)(float *sum, const void *x, int64_t ldx, const float *mean,
+                                    int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        sums(sum, x, ldx, mean, rows, cols, SHEAF_BF16);
+    else
+        sums(sum, x, ldx, mean, rows, cols, SHEAF_F32);
+}
+
+/* ---- the norm: row t of y and residual is at `to`, of x at `at` ---- */
+
+SHEAF__INLINE void norm_part(void *y, int64_t to, const void *x, int64_t at, float mean, float rstd,
+                             const float *w, const float *b, const void *residual, int64_t c,
+                             int64_t count, sheaf_dtype dtype)
+{
+    const vec n = normal(x, at + c, mean, rstd, count, dtype);
+    vec v = v_add(v_mul(v_load(w + c, count), n), v_load(b + c, count));
+    if (residual != NULL)
+        v = v_add(v_rounded(v, dtype), v_read(residual, to + c, count, dtype));
+    v_write(y, to + c, v, count, dtype);
+}
+
+SHEAF__INLINE void layernorm(void *y, int64_t ldy, const void *x, int64_t ldx, const float *mean,
+                             const float *rstd, const float *w, const float *b,
+                             const void *residual, int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    for (int64_t t = 0; t < rows; t++) {
+        const int64_t to = t * ldy, at = t * ldx;
+        int64_t c = 0;
+        for (; c + 16 <= cols; c += 16)
+            norm_part(y, to, x, at, mean[t], rstd[t], w, b, residual, c, 16, dtype);
+        if (c < cols)
+            norm_part(y, to, x, at, mean[t], rstd[t], w, b, residual, c, cols - c, dtype);
+    }
+}
+
+void SHEAF__FAST(layernorm)(void *y, int64_t ldy, const void *x, int64_t ldx, const float *mean,
+                            const float *rstd, const float *w, const float *b, const void *residual,
+                            int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, SHEAF_BF16);
+    else
+        layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, SHEAF_F32);
+}
+
+/* ---- the gradient of x ---- */
+
+/* One step of `rows` sums of a and of dots of a and n. */
+SHEAF__INLINE void dots_part(vec *sum, vec *dot, const void *dy, int64_t lddy, const void *x,
+                             int64_t ldx, const float *mean, const float *rstd, const float *w,
+                             int64_t row, const int rows, int64_t c, int64_t count,
+                             sheaf_dtype dtype)
+{
+    const vec weight = v_load(w + c, count);
+    for (int r = 0; r < rows; r++) {
+        const int64_t t = row + r;
+        const vec a = v_mul(weight, v_read(dy, t * lddy + c, count, dtype));
+        const vec n = normal(x, t * ldx + c, mean[t], rstd[t], count, dtype);
+        sum[r] = v_keep(count, v_add(sum[r], a), sum[r]);
+        dot[r] = v_keep(count, v_fma(a, n, dot[r]), dot[r]);
+    }
+}
+
+SHEAF__INLINE void dots_rows(float *sum_a, float *sum_an, const void *dy, int64_t lddy,
+                             const void *x, int64_t ldx, const float *mean, const float *rstd,
+                             const float *w, int64_t row, const int rows, int64_t cols,
+                             sheaf_dtype dtype)
+{
+    vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
+    vec dot[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
+    int64_t c = 0;
+    for (; c + 16 <= cols; c += 16)
+        dots_part(sum, dot, dy, lddy, x, ldx, mean, rstd, w, row, rows, c, 16, dtype);
+    if (c < cols)
+        dots_part(sum, dot, dy, lddy, x, ldx, mean, rstd, w, row, rows, c, cols - c, dtype);
+    for (int r = 0; r < rows; r++) {
+        sum_a[row + r] = join(sum[r]);
+        sum_an[row + r] = join(dot[r]);
+    }
+}
+
+SHEAF__INLINE void back_sums(float *sum_a, float *sum_an, const void *dy, int64_t lddy,
+                             const void *x, int64_t ldx, const float *mean, const float *rstd,
+                             const float *w, int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    int64_t row = 0;
+    for (; row + 4 <= rows; row += 4)
+        dots_rows(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, row, 4, cols, dtype);
+    for (; row < rows; row++)
+        dots_rows(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, row, 1, cols, dtype);
+}
+
+void SHEAF__FAST(layernorm_back_sums)(float *sum_a, float *sum_an, const void *dy, int64_t lddy,
+                                      const void *x, int64_t ldx, const float *mean,
+                                      const float *rstd, const float *w, int64_t rows, int64_t cols,
+                                      sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, SHEAF_BF16);
+    else
+        back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, SHEAF_F32);
+}
+
+/* A row of dx and x begins at `at`, of dy at `from`. */
+SHEAF__INLINE void back_part(void *dx, const void *dy, int64_t from, const void *x, int64_t at,
+                             float mean, float rstd, const float *w, float mean_a, float mean_an,
+                             int64_t c, int64_t count, bool add, sheaf_dtype dtype)
+{
+    const vec a = v_mul(v_load(w + c, count), v_read(dy, from + c, count, dtype));
+    const vec n = normal(x, at + c, mean, rstd, count, dtype);
+    vec g = v_sub(v_sub(a, v_set(mean_a)), v_mul(n, v_set(mean_an)));
+    g = v_mul(v_set(rstd), g);
+    if (add)
+        g = v_add(v_read(dx, at + c, count, dtype), g);
+    v_write(dx, at + c, g, count, dtype);
+}
+
+SHEAF__INLINE void layernorm_back(void *dx, const void *dy, int64_t lddy, const void *x,
+                                  int64_t ldx, const float *mean, const float *rstd, const float *w,
+                                  const float *mean_a, const float *mean_an, int64_t rows,
+                                  int64_t cols, bool add, sheaf_dtype dtype)
+{
+    for (int64_t t = 0; t < rows; t++) {
+        const int64_t from = t * lddy, at = t * ldx;
+        int64_t c = 0;
+        for (; c + 16 <= cols; c += 16)
+            back_part(dx, dy, from, x, at, mean[t], rstd[t], w, mean_a[t], mean_an[t], c, 16, add,
+                      dtype);
+        if (c < cols)
+            back_part(dx, dy, from, x, at, mean[t], rstd[t], w, mean_a[t], mean_an[t], c, cols - c,
+                      add, dtype);
+    }
+}
+
+void SHEAF__FAST(layernorm_back)(void *dx, const void *dy, int64_t lddy, const void *x, int64_t ldx,
+                                 const float *mean, const float *rstd, const float *w,
+                                 const float *mean_a, const float *mean_an, int64_t rows,
+                                 int64_t cols, bool add, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows, cols, add,
+                       SHEAF_BF16);
+    else
+        layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows, cols, add,
+                       SHEAF_F32);
+}
+
+/* ---- the gradients of w and b: as column_sums, four rows in one pass over a strip ---- */
+#define STRIP 1024
+
+SHEAF__INLINE void dw_part(float *sum, float *plain, const void *dy, int64_t lddy, const void *x,
+                           int64_t ldx, const float *mean, const float *rstd, int64_t row,
+                           int64_t rows, int64_t c, int64_t count, sheaf_dtype dtype)
+{
+    vec s = v_load(sum, count), p = plain != NULL ? v_load(plain, count) : v_zero();
+    for (int64_t t = row; t < row + rows; t++) {
+        const vec d = v_read(dy, t * lddy + c, count, dtype);
+        s = v_fma(d, normal(x, t * ldx + c, mean[t], rstd[t], count, dtype), s);
+        p = v_add(p, d);
+    }
+    v_store(sum, s, count);
+    if (plain != NULL)
+        v_store(plain, p, count);
+}
+
+SHEAF__INLINE void dw_strip(float *sum, float *plain, const void *dy, int64_t lddy, const void *x,
+                            int64_t ldx, const float *mean, const float *rstd, int64_t row,
+                            int64_t rows, int64_t c, int64_t cols, sheaf_dtype dtype)
+{
+    int64_t i = 0;
+    for (; i + 16 <= cols; i += 16)
+        dw_part(sum + i, plain != NULL ? plain + i : NULL, dy, lddy, x, ldx, mean, rstd, row, rows,
+                c + i, 16, dtype);
+    if (i < cols)
+        dw_part(sum + i, plain != NULL ? plain + i : NULL, dy, lddy, x, ldx, mean, rstd, row, rows,
+                c + i, cols - i, dtype);
+}
+
+/* `plain`: room for the sums of db, or NULL. */
+SHEAF__INLINE void layernorm_dw(float *dw, float *db, float *plain, const void *dy, int64_t lddy,
+                                const void *x, int64_t ldx, const float *mean, const float *rstd,
+                                int64_t rows, int64_t begin, int64_t end, sheaf_dtype dtype)
+{
+    float sum[STRIP];
+    for (int64_t block = 0; block < rows; block += 256)
+        for (int64_t c = begin; c < end; c += STRIP) {
+            const int64_t last = rows - block < 256 ? rows : block + 256;
+            const int64_t cols = end - c < STRIP ? end - c : STRIP;
+            memset(sum, 0, sizeof sum);
+            if (plain != NULL)
+                memset(plain, 0, sizeof sum);
+            int64_t t = block;
+            for (; t + 4 <= last; t += 4)
+                dw_strip(sum, plain, dy, lddy, x, ldx, mean, rstd, t, 4, c, cols, dtype);
+            for (; t < last; t++)
+                dw_strip(sum, plain, dy, lddy, x, ldx, mean, rstd, t, 1, c, cols, dtype);
+            SHEAF__FAST(add)(dw + c, dw + c, sum, cols);
+            if (plain != NULL)
+                SHEAF__FAST(add)(db + c, db + c, plain, cols);
+        }
+}
+
+void SHEAF__FAST(layernorm_dw)(float *dw, float *db, const void *dy, int64_t lddy, const void *x,
+                               int64_t ldx, const float *mean, const float *rstd, int64_t rows,
+                               int64_t begin, int64_t end, sheaf_dtype dtype)
+{
+    float room[STRIP], *plain = db != NULL ? room : NULL;
+    if (dtype == SHEAF_BF16)
+        layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, SHEAF_BF16);
+    else
+        layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, SHEAF_F32);
+}
