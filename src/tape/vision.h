@@ -29,7 +29,7 @@ typedef struct sheaf__vector {
 } sheaf__vector;
 
 /* Weight and bias of a LayerNorm. Of a cut width a rank holds its slices' columns one after the
- * other, at `begin` as in sheaf__linear; of a whole one (tree.count == 0) all of it. */
+ * other, at `begin` as in sheaf__linear; of a whole one all of it, and the tree is not read. */
 typedef struct sheaf__layernorm {
     const char *name;
     int64_t width;           /* logical */
@@ -68,9 +68,10 @@ void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *co
                              int64_t images, int64_t heads, int64_t head_dim);
 
 /* sheaf__record_place_images - writes boi, the image's rows of v [images * patches, width], and
- * eoi over the rows of x that in->image_row names, in place; their old values get no gradient. */
-void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value *v, sheaf__vector *boi,
-                                sheaf__vector *eoi, const sheaf__images_in *in);
+ * eoi over the rows of x that in->image_row names, in place; their old values get no gradient.
+ * Nothing may read x before: where it needed no gradient, it does from here on if v, boi or eoi do. */
+void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value *v, int64_t images,
+                                sheaf__vector *boi, sheaf__vector *eoi, const sheaf__images_in *in);
 
 /* sheaf__record_split - stream[i] = the rows of x that in->stream[i] names, rows[i] of them; every
  * row of x is in one stream. A stream without rows becomes NULL; with one stream only, it is x itself
