@@ -30,6 +30,9 @@ SHEAF__INLINE vec v_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 SHEAF__INLINE vec v_div(vec a, vec b) { return _mm512_div_ps(a, b); }
 SHEAF__INLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 SHEAF__INLINE vec v_sqrt(vec a) { return _mm512_sqrt_ps(a); }
+SHEAF__INLINE vec v_min(vec a, vec b) { return _mm512_min_ps(a, b); } /* b if one is NaN */
+/* lanes 2i and 2i + 1 change places */
+SHEAF__INLINE vec v_swap_pairs(vec a) { return _mm512_permute_ps(a, 0xb1); }
 SHEAF__INLINE vecm v_less(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 SHEAF__INLINE vecm v_is_nan(vec a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
 SHEAF__INLINE vec v_select(vecm m, vec yes, vec no) { return _mm512_mask_mov_ps(no, m, yes); }
@@ -130,6 +133,7 @@ SHEAF__EACH(v_add, _mm256_add_ps)
 SHEAF__EACH(v_sub, _mm256_sub_ps)
 SHEAF__EACH(v_mul, _mm256_mul_ps)
 SHEAF__EACH(v_div, _mm256_div_ps)
+SHEAF__EACH(v_min, _mm256_min_ps) /* y if one is NaN */
 SHEAF__EACH_I(vi_add, _mm256_add_epi32)
 SHEAF__EACH_I(vi_xor, _mm256_xor_si256)
 SHEAF__EACH_I(vi_and, _mm256_and_si256)
@@ -143,6 +147,11 @@ SHEAF__INLINE vec v_fma(vec x, vec y, vec z)
     return (vec){ _mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b) };
 }
 SHEAF__INLINE vec v_sqrt(vec x) { return (vec){ _mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b) }; }
+/* lanes 2i and 2i + 1 change places */
+SHEAF__INLINE vec v_swap_pairs(vec x)
+{
+    return (vec){ _mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1) };
+}
 SHEAF__INLINE vecm v_less(vec x, vec y)
 {
     return (vecm){ _mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ) };
@@ -370,6 +379,39 @@ SHEAF__INLINE void v_exp(vec *e, const vec *x, const int many)
         scaled = v_select(v_less(v_set(0x1.62e42ep+6f), x[k]), v_set(__builtin_inff()), scaled);
         e[k] = v_select(v_is_nan(x[k]), x[k], scaled);
 #endif
+    }
+}
+
+/* sheaf__erf of `many` vectors, as v_exp; e may be x. Both branches are worked out. From
+ * 4 on a 4 is as good: 1 - e^q(4) rounds to 1. */
+SHEAF__INLINE void v_erf(vec *e, const vec *x, const int many)
+{
+    static const float p_terms[] = { -0x1.aec8a2p-11f, 0x1.5542a4p-8f,  -0x1.b81a72p-6f,
+                                     0x1.ce2e8ep-4f,   -0x1.812744p-2f, 0x1.06eba8p-3f };
+    static const float q_terms[] = { -0x1.44f7eep-16f, 0x1.de2338p-14f, -0x1.abc2f8p-14f,
+                                     -0x1.7365d6p-9f,  0x1.77f490p-6f,  -0x1.b2162ap-4f,
+                                     -0x1.450f2ep-1f,  -0x1.210194p+0f, 0x1.458d96p-14f };
+    const veci sign = vi_set(0x80000000), size = vi_set(0x7fffffff);
+    vec a[SHEAF__MANY], z[SHEAF__MANY], p[SHEAF__MANY], q[SHEAF__MANY];
+    for (int k = 0; k < many; k++)
+        a[k] = v_min(v_set(4), v_float(vi_and(v_bits(x[k]), size))); /* keeps a NaN */
+    for (int k = 0; k < many; k++)
+        q[k] = v_set(0x1.433402p-20f);
+    for (int i = 0; i < 9; i++)
+        for (int k = 0; k < many; k++)
+            q[k] = v_fma(q[k], a[k], v_set(q_terms[i]));
+    v_exp(q, q, many);
+    for (int k = 0; k < many; k++)
+        z[k] = v_mul(a[k], a[k]);
+    for (int k = 0; k < many; k++)
+        p[k] = v_set(0x1.6cdc76p-14f);
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < many; k++)
+            p[k] = v_fma(p[k], z[k], v_set(p_terms[i]));
+    for (int k = 0; k < many; k++) {
+        const vec large = v_sub(v_set(1), q[k]); /* at least 0: its sign is free */
+        const vec signed_large = v_float(vi_xor(v_bits(large), vi_and(v_bits(x[k]), sign)));
+        e[k] = v_select(v_less(a[k], v_set(0.875f)), v_fma(x[k], p[k], x[k]), signed_large);
     }
 }
 

@@ -38,3 +38,42 @@ void SHEAF__FAST(rope)(void *x, int64_t ldx, const float *cos, const float *sin,
     else
         rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_F32);
 }
+
+/* Every lane takes its neighbour's number times a sin, negated in the lanes of `minus`. */
+SHEAF__INLINE void turn_pairs(void *x, int64_t at, const float *cos, const float *sin, veci minus,
+                              int64_t count, bool inverse, sheaf_dtype dtype)
+{
+    const vec v = v_read(x, at, count, dtype), c = v_load(cos, count);
+    const vec s = inverse ? v_swap_pairs(v_load(sin, count)) : v_load(sin, count);
+    const vec across = v_float(vi_xor(v_bits(v_mul(v_swap_pairs(v), s)), minus));
+    v_write(x, at, v_add(v_mul(v, c), across), count, dtype);
+}
+
+SHEAF__INLINE void rope_pairs(void *x, int64_t ldx, const float *cos, const float *sin,
+                              const int32_t *pos, int64_t rows, int64_t heads, int64_t head_dim,
+                              bool inverse, sheaf_dtype dtype)
+{
+    /* bit 0 of the lane's number becomes its sign: odd lanes */
+    const veci odd = vi_left(vi_counting(), 31);
+    const veci minus = inverse ? odd : vi_xor(odd, vi_set(0x80000000));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t h = 0; pos[r] >= 0 && h < heads; h++) {
+            const int64_t at = r * ldx + h * head_dim, angle = pos[r] * head_dim;
+            int64_t j = 0;
+            for (; j + 16 <= head_dim; j += 16)
+                turn_pairs(x, at + j, cos + angle + j, sin + angle + j, minus, 16, inverse, dtype);
+            if (j < head_dim)
+                turn_pairs(x, at + j, cos + angle + j, sin + angle + j, minus, head_dim - j,
+                           inverse, dtype);
+        }
+}
+
+void SHEAF__FAST(rope_pairs)(void *x, int64_t ldx, const float *cos, const float *sin,
+                             const int32_t *pos, int64_t rows, int64_t heads, int64_t head_dim,
+                             bool inverse, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BF16)
+        rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, SHEAF_BF16);
+    else
+        rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, SHEAF_F32);
+}

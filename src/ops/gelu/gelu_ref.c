@@ -1,0 +1,33 @@
+/* gelu_ref.c - y = round((0.5 * x) * (1 + erf(x * r))), r = sqrt(1/2)
+ *
+ * Source: Hendrycks and Gimpel 2016, section 2, without an approximation. Its slope is
+ * Phi(x) + x phi(x), distribution and density of the normal numbers:
+ *     p = 0.5 * (1 + erf(x * r)),   d = exp((x * x) * -0.5) * (1 / sqrt(2 pi)),
+ *     g = dy * (p + x * d).
+ * In the left tail 1 + erf cancels, as in torch: y is off by up to 6e-8 * |x|, absolutely;
+ * minus infinity gives NaN. Everything between the loads and the one rounding is float32. */
+#include "ops/columns.h"
+
+#include "ops/math/math.h"
+#include "ops/math/round.h"
+
+static float one_and_erf(float x) { return 1.0f + sheaf__erf(x * 0x1.6a09e6p-1f); }
+
+void sheaf__gelu_ref(void *y, const void *x, int64_t n, sheaf_dtype dtype)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float v = sheaf__load(x, i, dtype);
+        sheaf__store(y, i, 0.5f * v * one_and_erf(v), dtype);
+    }
+}
+
+void sheaf__gelu_back_ref(void *dx, const void *dy, const void *x, int64_t n, bool add,
+                          sheaf_dtype dtype)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float v = sheaf__load(x, i, dtype);
+        const float p = 0.5f * one_and_erf(v), d = sheaf__exp(v * v * -0.5f) * 0x1.988454p-2f;
+        const float g = sheaf__load(dy, i, dtype) * (p + v * d);
+        sheaf__store(dx, i, add ? sheaf__load(dx, i, dtype) + g : g, dtype);
+    }
+}
