@@ -173,12 +173,11 @@ static sheaf_status *open_catalog(sheaf_look *look, const char *path)
 
 static sheaf_status *open_model(sheaf_look *look, const char *path)
 {
-    const sheaf_dialect *dialect = sheaf__dialect_of(path);
-    if (dialect != NULL && dialect != &sheaf__dialect_hf)
+    if (sheaf__dialect_is_foreign(path))
         return open_catalog(look, path);
     look->dialect = sheaf__dialect_hf.name;
     sheaf_status *st = sheaf_hf_open(&look->source, path);
-    if (st != NULL && dialect != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* pickled weights, variants */
+    if (st != NULL && sheaf__dialect_hf.is(path) && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* pickled weights, variants */
         sheaf_status *second = open_catalog(look, path);
         sheaf_status_free(second == NULL ? st : second);
         return second == NULL ? NULL : st;

@@ -213,19 +213,12 @@ static sheaf_status *open_foreign(sheaf__merge_plan *p, const sheaf_merge_option
     return st;
 }
 
-/* Adapters are no base; sheaf_hf_open() says so. */
-static bool is_foreign(const char *path)
-{
-    const sheaf_dialect *dialect = sheaf__dialect_own.is(path) ? &sheaf__dialect_own : sheaf__dialect_of(path);
-    return dialect != NULL && dialect != &sheaf__dialect_hf && strcmp(dialect->name, "peft") != 0;
-}
-
 static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *o)
 {
     p->base_borrowed = o->source != NULL;
     p->base = o->source;
     sheaf_status *st = NULL;
-    if (o->source == NULL && is_foreign(o->base)) {
+    if (o->source == NULL && (sheaf__dialect_own.is(o->base) || sheaf__dialect_is_foreign(o->base))) {
         st = open_foreign(p, o);
     } else if (o->source == NULL) {
         st = sheaf_hf_open(&p->base, o->base);

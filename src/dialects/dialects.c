@@ -31,6 +31,12 @@ const sheaf_dialect *sheaf__dialect_of(const char *path)
     return NULL;
 }
 
+bool sheaf__dialect_is_foreign(const char *path)
+{
+    const sheaf_dialect *d = sheaf__dialect_of(path);
+    return d != NULL && d != &sheaf__dialect_hf && d != &sheaf__dialect_peft;
+}
+
 const sheaf_dialect *sheaf__dialect_named(const char *name)
 {
     for (const sheaf_dialect *const *d = sheaf__dialects; *d != NULL; d++)

@@ -25,6 +25,9 @@ extern const sheaf_dialect *const sheaf__dialects[];
 
 /* sheaf__dialect_of - the first whose is() says yes; NULL when none does. */
 const sheaf_dialect *sheaf__dialect_of(const char *path);
+/* sheaf__dialect_is_foreign - could it be a model's checkpoint that only sheaf__dialect_read() can open? Not Hugging
+ * Face's folders, which sheaf_hf_open() opens, nor adapters, which are no model. */
+bool sheaf__dialect_is_foreign(const char *path);
 /* sheaf__dialect_named - NULL when there is none; see sheaf__nearest() for a better name. */
 const sheaf_dialect *sheaf__dialect_named(const char *name);
 

@@ -6,8 +6,8 @@
 #include <xxhash.h>
 
 #include "base/file.h"
+#include "dialects/dialects.h"
 #include "dialects/hf.h"
-#include "dialects/hf_catalog.h"
 #include "dialects/peft.h"
 
 /* ---- weights = base with some tensors of the adapter in their place ---- */
@@ -73,26 +73,16 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied)
 
 /* ---- opening ---- */
 
-/* A checkpoint of another program: everything about it is in its catalog. */
-static bool is_foreign(const char *path)
+static sheaf_status *config_of(sheaf__opened *o, const sheaf_catalog *c)
 {
-    const sheaf_dialect *dialect = sheaf__dialect_of(path);
-    return dialect != NULL && dialect != &sheaf__dialect_hf;
+    if (c->config == NULL)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", c->root), "the model's config"),
+                              "give it with --config, the path of a config.json");
+    return sheaf_in(sheaf_config_parse(&o->config, c->config, strlen(c->config)), "%s", c->config_path != NULL ? c->config_path : c->root);
 }
 
-static sheaf_status *read_foreign_config(sheaf__opened *o, const char *path)
-{
-    sheaf_catalog *c = NULL;
-    sheaf_status *st = sheaf__dialect_read(&c, path, NULL);
-    if (st == NULL && c->config == NULL)
-        st = sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path), "the model's config"), "--config FILE");
-    if (st == NULL)
-        st = sheaf_in(sheaf_config_parse(&o->config, c->config, strlen(c->config)), "%s", c->config_path != NULL ? c->config_path : path);
-    sheaf__catalog_free(c);
-    return st;
-}
-
-static sheaf_status *read_config(sheaf__opened *o, const sheaf__open_options *how)
+/* *catalog: of another program's checkpoint, where it was read for its config; the weights are in it too. */
+static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog, const sheaf__open_options *how)
 {
     char *path = NULL;
     if (how->config != NULL && how->config[0] != '\0')
@@ -105,9 +95,12 @@ static sheaf_status *read_config(sheaf__opened *o, const sheaf__open_options *ho
         sheaf_found(st, "nothing there");
         return sheaf_try_this(st, "check the path given to --model");
     }
-    if (is_foreign(how->model))
-        return read_foreign_config(o, how->model);
-    sheaf_status *st = sheaf_hf_config_path(&path, how->model);
+    sheaf_status *st = NULL;
+    if (sheaf__dialect_is_foreign(how->model)) {
+        st = sheaf__dialect_read(catalog, how->model, NULL);
+        return st == NULL ? config_of(o, *catalog) : st;
+    }
+    st = sheaf_hf_config_path(&path, how->model);
     if (st == NULL)
         st = sheaf_config_read(&o->config, path);
     free(path);
@@ -141,18 +134,29 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
     return stored ? sheaf_in(st, "%s", how->adapter) : st;
 }
 
-static sheaf_status *open_base(sheaf__opened *o, const sheaf__open_options *how)
+/* The weights of a folder that only a catalog can open; it is freed, or the source's. */
+static sheaf_status *open_catalog(sheaf_source **out, sheaf_catalog *c, const sheaf__open_options *how)
 {
     const sheaf_dialect_hints hints = { .config = how->config != NULL && how->config[0] != '\0' ? how->config : NULL };
-    const bool foreign = is_foreign(how->model);
-    sheaf_status *st = foreign ? NULL : sheaf_hf_open(&o->base, how->model);
-    if (foreign || (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED)) { /* the latter: pickled weights */
-        sheaf_catalog *c = NULL;
-        sheaf_status *other = sheaf__dialect_read(&c, how->model, &hints);
-        if (other == NULL)
-            other = sheaf__catalog_source(&o->base, c, false);
-        sheaf_status_free(foreign || other == NULL ? st : other);
-        st = foreign || other == NULL ? other : st;
+    sheaf_status *st = c == NULL ? sheaf__dialect_read(&c, how->model, &hints) : NULL;
+    return st == NULL ? sheaf__catalog_source(out, c, false) : st;
+}
+
+/* *catalog as read_config() left it; the source takes it. */
+static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog, const sheaf__open_options *how)
+{
+    sheaf_catalog *c = *catalog;
+    *catalog = NULL;
+    sheaf_status *st;
+    if (c != NULL || sheaf__dialect_is_foreign(how->model)) {
+        st = open_catalog(&o->base, c, how);
+    } else {
+        st = sheaf_hf_open(&o->base, how->model);
+        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) { /* pickled weights */
+            sheaf_status *second = open_catalog(&o->base, NULL, how);
+            sheaf_status_free(second == NULL ? st : second);
+            st = second == NULL ? NULL : st;
+        }
     }
     return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;
 }
@@ -174,14 +178,15 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
                            "%d", how->slices);
     sheaf_lora_options read = { 0 };
     const sheaf_lora_options *options = NULL;
+    sheaf_catalog *catalog = NULL;
     bool untied = false;
-    sheaf_status *st = read_config(out, how);
+    sheaf_status *st = read_config(out, &catalog, how);
     if (st == NULL)
         st = sheaf_in(sheaf_family_check_runs(out->config.family), "%s", how->model != NULL ? how->model : "model");
     if (st == NULL)
         st = sheaf_schema_new(&out->schema, &out->config, how->slices);
     if (st == NULL && !how->config_only)
-        st = open_base(out, how);
+        st = open_base(out, &catalog, how);
     if (st == NULL)
         st = adapter_options(&options, &read, how);
     if (st == NULL && options != NULL) {
@@ -194,6 +199,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     if (st == NULL)
         st = lay_over(out, untied);
     sheaf_lora_options_release(&read);
+    sheaf__catalog_free(catalog);
     return st;
 }
 
