@@ -73,6 +73,7 @@ static sheaf_status *read_catalog(converter *k)
     tell_findings(k);
     snprintf(k->report->from, sizeof k->report->from, "%s", c->dialect);
     k->dialect = c->dialect;
+    k->report->parts = o->tp > 0 ? o->tp : o->own_lora && c->tp > 0 ? c->tp : 1;
     k->step = o->step >= 0 ? o->step : c->step;
     k->root = strdup(c->root);
     k->config = c->config == NULL ? NULL : strdup(c->config);
@@ -80,6 +81,26 @@ static sheaf_status *read_catalog(converter *k)
     if (k->root == NULL || (c->config != NULL && k->config == NULL) || (c->model != NULL && k->model == NULL))
         return no_memory(k);
     return NULL;
+}
+
+static int64_t count_kind(const sheaf_catalog *c, sheaf_kind kind)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->count; i++)
+        n += c->tensor[i].kind == kind;
+    return n;
+}
+
+/* Is there what own_lora wants merged? */
+static sheaf_status *check_own_lora(const converter *k)
+{
+    const int64_t factors = count_kind(k->catalog, SHEAF_LORA);
+    if (!k->o->own_lora || (factors > 0 && strcmp(k->dialect, "sat") == 0))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", k->o->src);
+    sheaf_expected(st, "an SAT checkpoint with LoRA that is not merged, or an ADAPTER beside it");
+    sheaf_found(st, factors == 0 ? "no LoRA in it" : "LoRA in a checkpoint of %s", k->dialect);
+    return sheaf_try_this(st, "name the adapter's folder between the two");
 }
 
 /* The model that the config speaks of, where sheaf knows it. */
@@ -97,14 +118,6 @@ static sheaf_status *read_model(converter *k, int slices)
         st = NULL;
     }
     return st;
-}
-
-static int64_t count_kind(const sheaf_catalog *c, sheaf_kind kind)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < c->count; i++)
-        n += c->tensor[i].kind == kind;
-    return n;
 }
 
 /* Only the moments of a catalog. */
@@ -410,7 +423,7 @@ static sheaf_status *write_sat(converter *k)
     char *config = NULL;
     sheaf_sat_writer *writer = NULL;
     sheaf_status *st = sat_config(&config, k);
-    const sheaf_sat_write_options how = { .config = config, .ways = k->o->tp, .step = k->step, .faults = k->o->faults };
+    const sheaf_sat_write_options how = { .config = config, .ways = k->report->parts, .step = k->step, .faults = k->o->faults };
     k->report->step = k->step > 0 ? k->step : 1;
     if (st == NULL)
         st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
@@ -602,6 +615,8 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
         st = check_dst(o->dst);
     if (st == NULL)
         st = read_catalog(&k);
+    if (st == NULL)
+        st = check_own_lora(&k);
     if (st == NULL)
         st = read_model(&k, o->slices > 0 ? o->slices : SLICES);
     if (st == NULL)

@@ -24,6 +24,7 @@ typedef struct sheaf_convert_options {
     const char *model_class; /* "CogAgentModel", where the config names the wrong one; NULL */
     const sheaf_dtype *dtype; /* F32, BF16 or F16 for every floating-point weight; NULL = as stored */
     int tp;                  /* sat: parts; others: 0 or 1 */
+    bool own_lora;           /* to sat: src must be SAT's and have LoRA to merge; without tp, as many parts as it has */
     int slices;              /* sheaf: 0 = 8 */
     int64_t step;            /* -1 = as found */
     int64_t shard_bytes;     /* hf: 0 = 50 GB */
@@ -40,6 +41,7 @@ typedef struct sheaf_convert_report {
     int64_t moments;         /* of them */
     int64_t merged;          /* weights that LoRA was merged into */
     int64_t step;            /* -1 = not known or not kept */
+    int parts;               /* of SAT */
 } sheaf_convert_report;
 
 /* sheaf_convert - warnings and notes of the reader go to events. Errors: those of the reader; the first defect of a source

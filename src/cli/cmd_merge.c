@@ -7,7 +7,6 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/merge.h"
 #include "commands.h"
-#include "dialects/dialects.h"
 #include "monitor/monitor.h"
 #include "shared.h"
 #include "signals.h"
@@ -86,33 +85,12 @@ typedef struct words {
 
 /* ---- SAVE DST: LoRA that lies in the checkpoint itself ---- */
 
-static sheaf_status *look_into(int *parts, const char *save, const sheaf_merge_options *o)
-{
-    sheaf_catalog *c = NULL;
-    int64_t factors = 0;
-    sheaf_status *st = sheaf__dialect_read(&c, save, &(sheaf_dialect_hints){ .config = o->config });
-    if (st != NULL)
-        return st;
-    for (int64_t i = 0; i < c->count; i++)
-        factors += c->tensor[i].kind == SHEAF_LORA;
-    *parts = c->tp > 0 ? c->tp : 1;
-    if (factors == 0 || strcmp(c->dialect, "sat") != 0) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", save), "an SAT checkpoint with LoRA that is not merged, or an ADAPTER beside it");
-        sheaf_found(st, factors == 0 ? "no LoRA in it" : "LoRA in a checkpoint of %s", c->dialect);
-        sheaf_try_this(st, "sheaf merge BASE ADAPTER... DST");
-    }
-    sheaf__catalog_free(c);
-    return st;
-}
-
 static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_options *o)
 {
-    sheaf_convert_options how = { .src = save, .dst = o->dst, .to = "sat", .config = o->config, .dtype = o->dtype, .step = -1,
-                                  .threads = o->threads, .events = o->events, .stop = o->stop };
+    const sheaf_convert_options how = { .src = save, .dst = o->dst, .to = "sat", .own_lora = true, .config = o->config,
+                                        .dtype = o->dtype, .step = -1, .threads = o->threads, .events = o->events, .stop = o->stop };
     sheaf_convert_report r;
-    sheaf_status *st = look_into(&how.tp, save, o);
-    if (st == NULL)
-        st = sheaf_convert(&r, &how);
+    sheaf_status *st = sheaf_convert(&r, &how);
     if (st != NULL)
         return st;
     if (cli->json) {
@@ -124,8 +102,8 @@ static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_opt
         cli_json_int(&j, "bytes", r.bytes);
         cli_json_end(&j);
     } else {
-        fprintf(cli->out, "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", o->dst, r.tensors, how.tp,
-                how.tp == 1 ? "" : "s", r.merged);
+        fprintf(cli->out, "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", o->dst, r.tensors, r.parts,
+                r.parts == 1 ? "" : "s", r.merged);
     }
     return NULL;
 }

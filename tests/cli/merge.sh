@@ -29,7 +29,7 @@ absent "nothing of the refused" "$work/no"
 runs "a base in slices" 0 'hf to sheaf' convert "$model" "$work/slices" --to sheaf
 runs "is a base like any other" 0 'read back' merge "$work/slices" "$adapter" "$work/from-slices"
 runs "and gives the same model" 0 'equal' diff "$work/from-slices" "$work/first"
-runs "a model without LoRA of its own" 2 'no LoRA in it.*sheaf merge BASE ADAPTER' merge "$model" "$work/own"
+runs "a model without LoRA of its own" 2 'no LoRA in it.*adapter.s folder' merge "$model" "$work/own"
 runs "PEFT's bits need an adapter" 2 'at least one ADAPTER' merge "$model" "$work/own" --as-peft
 absent "nothing of these" "$work/own"
 for save in "$golden"/*/lora_mp1; do
