@@ -113,7 +113,8 @@ static sheaf_status *read_model(converter *k, int slices)
         k->has_config = true;
         st = sheaf_schema_new(&k->schema, &k->parsed, slices);
     }
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) { /* told by the reader */
+    const bool told = sheaf__catalog_finding(k->catalog, "unsupported") != NULL && st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT;
+    if (st != NULL && (told || sheaf_status_code(st) == SHEAF_E_UNSUPPORTED)) { /* told by the reader */
         sheaf_status_free(st);
         st = NULL;
     }

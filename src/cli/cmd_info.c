@@ -134,7 +134,7 @@ static sheaf_status *tell_tensors(teller *t, sheaf_source *source, const sheaf_c
 
 /* ---- kinds ---- */
 
-static void tell_model(teller *t, const sheaf_look *look)
+static void tell_model(teller *t, const sheaf_look *look, const sheaf_catalog *catalog)
 {
     sheaf_config c;
     if (look->config == NULL) {
@@ -142,6 +142,11 @@ static void tell_model(teller *t, const sheaf_look *look)
         return;
     }
     sheaf_status *st = sheaf_config_read(&c, look->config);
+    const sheaf_finding *told = catalog != NULL ? sheaf__catalog_finding(catalog, "unsupported") : NULL;
+    if (st != NULL && told != NULL) { /* it may know the model by its tensors */
+        sheaf_status_free(st);
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", told->path), "%s", told->expected), "%s", told->found);
+    }
     if (st != NULL) {
         odd(t, st);
         return;
@@ -323,7 +328,7 @@ static sheaf_status *tell_path(teller *t, const char *path)
     if (foreign)
         st = tell_foreign(t, &report);
     else if (look.kind == SHEAF_LOOK_MODEL)
-        tell_model(t, &look);
+        tell_model(t, &look, report.catalog);
     else if (look.kind == SHEAF_LOOK_ADAPTER)
         tell_adapter(t, &look);
     else if (look.kind == SHEAF_LOOK_CHECKPOINT)

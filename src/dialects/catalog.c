@@ -342,3 +342,11 @@ int64_t sheaf__catalog_defects(const sheaf_catalog *c)
         n += c->finding[i].severity == SHEAF_DEFECT;
     return n;
 }
+
+const sheaf_finding *sheaf__catalog_finding(const sheaf_catalog *c, const char *code)
+{
+    for (int64_t i = 0; i < c->nfindings; i++)
+        if (strcmp(c->finding[i].code, code) == 0)
+            return &c->finding[i];
+    return NULL;
+}

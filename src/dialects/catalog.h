@@ -146,6 +146,8 @@ sheaf_status *sheaf__catalog_notef(sheaf_catalog *catalog, sheaf_severity severi
  * SHEAF_E_FORMAT, ...) and frees it. Passes SHEAF_E_MEMORY through; NULL stays NULL. */
 sheaf_status *sheaf__catalog_defect(sheaf_catalog *catalog, const char *path, sheaf_status *st);
 int64_t sheaf__catalog_defects(const sheaf_catalog *catalog);
+/* sheaf__catalog_finding - the first of this code; NULL when there is none. */
+const sheaf_finding *sheaf__catalog_finding(const sheaf_catalog *catalog, const char *code);
 
 /* sheaf__catalog_sort - tensors by name; called by sheaf__catalog_check(). */
 sheaf_status *sheaf__catalog_sort(sheaf_catalog *catalog);

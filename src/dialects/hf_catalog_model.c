@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "dialects/hf_catalog.h"
 #include "sheaf/schema.h"
@@ -154,8 +155,18 @@ static bool any_name(const sheaf_catalog *c, const char *begin, const char *insi
     return false;
 }
 
+/* Models that sheaf cannot check yet, by tensors that no other has. */
+static const struct unsupported { const char *family, *title, *inside[2]; } unsupported[] = {
+    { "minicpmv", "MiniCPM-V", { "llm.model.layers.", "vpm." } },
+    { "omnilmm", "OmniLMM", { "model.vision_tower.blocks.", "model.resampler." } },
+};
+enum { UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
+
 const char *sheaf__family_of(const sheaf_catalog *c)
 {
+    for (int i = 0; i < UNSUPPORTED; i++)
+        if (any_name(c, unsupported[i].inside[0], "") && any_name(c, unsupported[i].inside[1], ""))
+            return unsupported[i].family;
     if (any_name(c, "mixins.rotary.vision_query_key_value_list.", "weight") || any_name(c, "mixins.lm.lm_head", "weight"))
         return any_name(c, "mixins.encoder.", "") || any_name(c, "cross_attention", "weight") ? "cogagent" : "cogvlm";
     if (!any_name(c, "layers.", "self_attn.q_proj.weight") || !any_name(c, "layers.", "mlp.gate_proj.weight"))
@@ -311,6 +322,41 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config, 
     return st;
 }
 
+/* ---- models that are not supported ---- */
+
+static bool names_no_model(const char *config)
+{
+    json_t *root = NULL;
+    sheaf_status_free(sheaf__json_parse(&root, config, strlen(config)));
+    const bool yes = json_is_object(root) && json_object_get(root, "model_type") == NULL && json_object_get(root, "architectures") == NULL;
+    json_decref(root);
+    return yes;
+}
+
+static const char *unsupported_title(const char *family)
+{
+    for (int i = 0; i < UNSUPPORTED && family != NULL; i++)
+        if (strcmp(unsupported[i].family, family) == 0)
+            return unsupported[i].title;
+    return NULL;
+}
+
+/* Its tensors are tensors all the same. `why` is what the config's reader said, or NULL; frees it. */
+static sheaf_status *note_unsupported(sheaf_catalog *c, const char *by_tensors, sheaf_status *why)
+{
+    const char *path = c->config_path != NULL ? c->config_path : c->root, *title = unsupported_title(by_tensors);
+    sheaf_status *st;
+    if (title != NULL)
+        st = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", path, "", "a model that sheaf supports", "", "%s, by its tensors: this model is not supported "
+                                  "yet; tensors were not held against a config", title);
+    else
+        st = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", path, "", sheaf_status_expected(why), sheaf_status_try(why), "%s %s%s; tensors were "
+                                  "not held against it", sheaf_status_where(why), sheaf_status_found(why),
+                                  by_tensors == NULL ? ": a model that is not supported yet" : "");
+    sheaf_status_free(why);
+    return st;
+}
+
 sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
 {
     const char *by_tensors = sheaf__family_of(c);
@@ -320,17 +366,15 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     if (c->config == NULL && (by_tensors == NULL || c->count == 0))
         return NULL;
+    if (c->config == NULL && unsupported_title(by_tensors) != NULL)
+        return note_unsupported(c, by_tensors, NULL);
     if (c->config == NULL)
         return sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json", "no config: shapes were not held against one",
                                    "sheaf verify {} --config FILE");
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) { /* another model: its tensors are tensors all the same */
-        sheaf_status *noted = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", c->config_path, "", sheaf_status_expected(st),
-                                                   sheaf_status_try(st), "%s %s; tensors were not held against it",
-                                                   sheaf_status_where(st), sheaf_status_found(st));
-        sheaf_status_free(st);
-        return noted;
-    }
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
+        (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED || unsupported_title(by_tensors) != NULL || (by_tensors == NULL && names_no_model(c->config))))
+        return note_unsupported(c, by_tensors, st);
     if (st != NULL)
         return sheaf__catalog_defect(c, c->config_path, st);
     st = check_config(c, &config, by_tensors, damaged);
