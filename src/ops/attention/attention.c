@@ -51,6 +51,8 @@ int64_t sheaf__attention_keys_held(const sheaf__attention *s, size_t bytes)
 static double visible_pairs(const sheaf__attention *s)
 {
     const double q0 = (double)(s->keys - s->queries), n = (double)s->queries;
+    if (s->full)
+        return n * (double)s->keys;
     const double all = n * q0 + n * (n + 1) / 2; /* query i sees q0 + i + 1 keys */
     if (s->window <= 0 || s->keys <= s->window)
         return all;
@@ -98,7 +100,7 @@ static void forward_task(void *context, int64_t index, int worker)
 static bool is_sound(const sheaf__attention *s)
 {
     return (s->dtype == SHEAF_F32 || (s->dtype == SHEAF_BF16 && s->head_dim % 2 == 0)) &&
-           s->head_dim > 0 && s->head_dim <= SHEAF__HEAD_DIM_MAX && s->queries <= s->keys &&
+           s->head_dim > 0 && s->head_dim <= SHEAF__HEAD_DIM_MAX && (s->full || s->queries <= s->keys) &&
            s->keys <= INT32_MAX && s->kv_rows >= s->keys;
 }
 
@@ -151,9 +153,9 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
                                const float *stats, const void *q, const void *k, const void *v)
 {
     const int64_t heads = shape->batch * shape->kv_heads, block = SHEAF__ATTENTION_BLOCK;
-    assert(is_sound(shape) && shape->queries == shape->keys);
+    assert(is_sound(shape) && (shape->full || shape->queries == shape->keys));
     count_flops(device, shape, 5);
-    if (device->kind == SHEAF_DRY || heads * shape->keys == 0)
+    if (device->kind == SHEAF_DRY || heads * (shape->queries + shape->keys) == 0)
         return;
     /* o and stats are only read; the call has one field for both directions */
     const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv };
@@ -162,11 +164,12 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
     w.fused = should_fuse(heads, shape->keys, held, device->threads);
     if (w.fused) {
         w.chunk = shape->keys;
+        w.chunks = 1;
     } else {
         const int64_t share = heads * shape->keys / (4 * device->threads) / block * block;
         w.chunk = share < block ? block : share > held ? held : share;
+        w.chunks = (shape->keys + w.chunk - 1) / w.chunk;
     }
-    w.chunks = (shape->keys + w.chunk - 1) / w.chunk;
     w.dkv_tasks = heads * w.chunks;
     const int64_t dq_tasks = w.fused ? 0 : heads * shape->group * ((shape->queries + block - 1) / block);
     sheaf__pool_run(device->pool, w.dkv_tasks + dq_tasks, backward_task, &w);

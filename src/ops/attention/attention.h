@@ -1,9 +1,11 @@
-/* attention.h - causal attention of the heads one rank owns, forward and backward.
+/* attention.h - causal and full attention of the heads one rank owns, forward and backward.
  *
  * Sequence b has keys 0..keys-1; its queries are the last `queries` of them
  * (all of them in training; the new ones when decoding with a cache). Query i
  * (absolute index q0 + i, q0 = keys - queries) sees key j when j <= q0 + i,
  * j > q0 + i - window (if window > 0), and key_mask[b][j] != 0.
+ * With `full` set order and window do not count: every query sees each key j with
+ * key_mask[b][j] != 0, and there may be more queries than keys. All else is the same.
  *
  * Forward. s = scale * (q . k) in float32; max = the largest visible s, + 0.0f;
  * e = exp(s - max); sum = the visible e in 16 lanes, lane j mod 16 by absolute key
@@ -22,12 +24,13 @@
  * chain, the lane and the maximum. Kernels may multiply it by +0 instead, or
  * leave out blocks, because a +0 never changes a lane (e >= 0) and changes a
  * chain only in the sign of a zero, which the final + 0.0f removes. That fails
- * when the other factor is not finite (0 * inf); then kernels take the slow path
- * of the definition, so an inf or NaN reaches exactly the queries that see it.
+ * when the other factor is not finite (0 * inf); then causal kernels take the slow path
+ * of the definition, so an inf or NaN reaches exactly the queries that see it. Full
+ * ones need it never: all queries see a key or none does.
  * A query that sees nothing gives o = 0, stats (-inf, 0) and no gradient.
  * A NaN result is the one NaN of math/round.h.
  *
- * Since lanes, blocks and pairs are counted from key 0, decoding gives the bits
+ * Since lanes, blocks and pairs are counted from key 0, causal decoding gives the bits
  * of the last rows of the forward pass over the whole sequence. The way work
  * is divided (heads, query blocks, threads) never changes a bit. */
 #ifndef SHEAF_OPS_ATTENTION_H
@@ -42,7 +45,8 @@ typedef struct sheaf__attention {
     int64_t batch, queries, keys;
     int64_t kv_heads, group; /* owned key/value heads; query heads of each */
     int64_t head_dim;        /* 1 .. SHEAF__HEAD_DIM_MAX; even in bfloat16 */
-    int64_t window;          /* 0 = none */
+    int64_t window;          /* 0 = none; ignored if full */
+    bool full;               /* every query sees all keys */
     float scale;
     const uint8_t *key_mask; /* [batch, mask_ld], NULL = all visible */
     int64_t mask_ld;
@@ -57,13 +61,14 @@ typedef struct sheaf__attention {
  *          NULL when no backward follows.
  * Scratch: device->scratch only; any number of keys whose K, Q or V block fits (the
  * query block shrinks as keys grow, down to 16 rows; tested up to 100 000 keys).
- * Adds to device->flops 2 multiply-adds per visible (query, key, channel), the causal
- * and the window limit counted exactly, key_mask ignored; on dry does nothing else. */
+ * Needs queries <= keys unless full. Adds to device->flops 2 multiply-adds per visible
+ * (query, key, channel), the causal and the window limit counted exactly (full: queries *
+ * keys), key_mask ignored; on dry does nothing else. */
 void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *shape, void *o,
                               float *stats, const void *q, const void *k, const void *v);
 /* sheaf__attention_backward - dq has the layout of q, dk of k, dv of v, d_o of o; every
- * element of the owned heads is written. Needs queries == keys. Counts 5 multiply-adds
- * per visible (query, key, channel), whatever it recomputes. */
+ * element of the owned heads is written. Needs queries == keys unless full. Counts 5
+ * multiply-adds per visible (query, key, channel), whatever it recomputes. */
 void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *shape, void *dq,
                                void *dk, void *dv, const void *d_o, const void *o,
                                const float *stats, const void *q, const void *k, const void *v);

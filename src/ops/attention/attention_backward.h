@@ -5,7 +5,10 @@
  * used: as rows [key][query] they add to dk and dv; ds is also kept as panels
  * [16 queries][step over keys][16], which add to dq when the 256 keys are done.
  * Only panels with a visible pair are touched. The loops run over heads, then queries,
- * then keys, each ascending, so every sum grows in the order of the contract. */
+ * then keys, each ascending, so every sum grows in the order of the contract.
+ *
+ * Full attention never multiplies what is not finite by +0: k is packed with zeros for
+ * hidden keys, and dk and dv of those are set to zero at the end. */
 
 typedef struct walk {
     bool want_dq, want_dkv;
@@ -161,17 +164,23 @@ static bool begin_queries(const job *w, walk *t, int64_t g, int64_t i0)
     }
     if (t->want_dq)
         memset(t->dq, 0, (size_t)(BLOCK * w->wide) * sizeof(float));
-    return all_finite(bad, w->pairs);
+    return w->s->full || all_finite(bad, w->pairs);
+}
+
+/* First query that may see key j, and one past the last query that may. */
+static int64_t first_query(const job *w, int64_t j) { return w->s->full ? 0 : j; }
+static int64_t end_query(const job *w, int64_t j)
+{
+    const int64_t window = sheaf__attention_window(w->s);
+    return window > 0 ? least(j + window, w->s->queries) : w->s->queries;
 }
 
 /* Panels [p0, p1) of queries with one that may see a key of [j0, j1). */
 static void live_panels(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t *p0,
                         int64_t *p1)
 {
-    const int64_t window = w->s->window, queries = w->s->queries;
-    const int64_t end = window > 0 ? least(j1 + window - 1, queries) : queries;
-    *p0 = most(j0 - t->i0, 0) / PANEL;
-    *p1 = least(up_to(most(end - t->i0, 0), PANEL) / PANEL, t->panels);
+    *p0 = most(first_query(w, j0) - t->i0, 0) / PANEL;
+    *p1 = least(up_to(most(end_query(w, j1 - 1) - t->i0, 0), PANEL) / PANEL, t->panels);
 }
 
 /* ---- p and ds ---- */
@@ -337,17 +346,20 @@ static void give_dkv(const sheaf__attention_call *call, const sheaf__attention_p
 {
     job w = job_of(call, part, scratch, bytes);
     walk t = { .want_dq = both, .want_dkv = true, .k0 = part->begin, .k1 = part->end };
-    const int64_t window = w.s->window, queries = w.s->queries;
-    const int64_t end = window > 0 ? least(queries, t.k1 + window - 1) : queries;
+    const int64_t start = first_query(&w, t.k0), end = end_query(&w, t.k1 - 1);
     bool finite = true;
     plan_walk(&w, &t);
     memset(t.dk, 0, (size_t)((t.k1 - t.k0) * w.wide) * sizeof(float));
     memset(t.dv, 0, (size_t)((t.k1 - t.k0) * w.wide) * sizeof(float));
     for (int64_t g = part->g0; finite && g < part->g1; g++)
-        for (int64_t i0 = t.k0; finite && i0 < end; i0 += BLOCK)
+        for (int64_t i0 = start; finite && i0 < end; i0 += BLOCK)
             finite = walk_queries(&w, &t, g, i0);
     for (int64_t j = t.k0; finite && j < t.k1; j++) {
         const int64_t row = part->batch * w.s->kv_rows + j, from = (j - t.k0) * w.wide;
+        if (w.s->full && is_hidden(&w, j)) {
+            memset(t.dk + from, 0, (size_t)w.wide * sizeof(float));
+            memset(t.dv + from, 0, (size_t)w.wide * sizeof(float));
+        }
         finish_row(&w, (char *)row_of(&w, call->dk, row, w.s->ldk, part->kv), t.dk + from);
         finish_row(&w, (char *)row_of(&w, call->dv, row, w.s->ldv, part->kv), t.dv + from);
     }

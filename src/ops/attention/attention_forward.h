@@ -41,8 +41,9 @@ static int64_t plan_rows(job *w, rows *r)
     const int64_t count = w->part.end - w->part.begin;
     const int64_t from = first_seen(w, w->part.begin) / BLOCK * BLOCK;
     const int64_t to = last_seen(w, w->part.end - 1) + 1;
-    const int64_t reach = w->s->window > 0 ? w->s->window + MAX_ROWS + BLOCK : to;
-    const int64_t longest = up_to(least(to - from, reach), BLOCK);
+    const int64_t window = sheaf__attention_window(w->s);
+    const int64_t reach = window > 0 ? window + MAX_ROWS + BLOCK : to;
+    const int64_t longest = most(up_to(least(to - from, reach), BLOCK), BLOCK);
     int64_t size = longest <= 4096 ? MAX_ROWS : longest <= 8192 ? MAX_ROWS / 2 : PANEL;
     size = least(size, up_to(count, PANEL));
     r->minus_first = take(w, size);
@@ -99,7 +100,7 @@ static void begin_rows(const job *w, rows *r, int64_t begin, int64_t count)
     r->to = last_seen(w, begin + count - 1) + 1;
     r->all_from = first_seen(w, begin + count - 1);
     r->all_to = last_seen(w, begin) + 1;
-    if (w->s->key_mask != NULL || count % PANEL != 0)
+    if (w->s->key_mask != NULL || (count % PANEL != 0 && !w->s->full))
         r->all_to = r->all_from; /* hidden keys, or rows that do not exist and see nothing */
     for (int64_t i = 0; i < r->panels * PANEL; i++) {
         const int64_t first = first_seen(w, begin + i);

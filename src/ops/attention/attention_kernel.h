@@ -277,7 +277,7 @@ static veci pack_step(const job *w, uint32_t *to, int64_t panel_words, const cha
 
 /* Keys [j0, j1) of k or v as an operand that is summed over keys; j0 is a multiple of
  * 16. Keys that key_mask hides are zero, whatever the memory holds. False if another
- * holds a number that is not finite. */
+ * holds a number that is not finite and will be multiplied by +0 somewhere. */
 static bool pack_keys(const job *w, uint32_t *to, int64_t panel_words,
                       const char *(*row)(const job *, int64_t), int64_t j0, int64_t j1)
 {
@@ -289,7 +289,7 @@ static bool pack_keys(const job *w, uint32_t *to, int64_t panel_words,
                 from[h] = row(w, j + h);
         bad = either(bad, pack_step(w, to, panel_words, from[0], from[1]));
     }
-    return all_finite(bad, w->pairs);
+    return w->s->full || all_finite(bad, w->pairs);
 }
 
 /* head_dim numbers of `sum`, + 0.0f, rounded */

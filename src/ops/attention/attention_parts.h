@@ -3,7 +3,7 @@
  * Both directions divide into parts that can be computed alone: the output of a
  * range of queries of one key head, dq of a range of queries, dk and dv of a range
  * of keys. The reference has each as a function; kernels use it when they meet a
- * number that is not finite. */
+ * number that is not finite, unless the attention is full. */
 #ifndef SHEAF_OPS_ATTENTION_PARTS_H
 #define SHEAF_OPS_ATTENTION_PARTS_H
 
@@ -53,16 +53,23 @@ const sheaf__attention_kernels *sheaf__attention_kernels_for(const char *isa);
 /* Most keys whose dk and dv the dkv kernels can hold in `bytes`: a multiple of 256. */
 int64_t sheaf__attention_keys_held(const sheaf__attention *shape, size_t bytes);
 
+/* The window that counts; 0 = none. */
+static inline int64_t sheaf__attention_window(const sheaf__attention *s)
+{
+    return s->full ? 0 : s->window;
+}
+
 /* Keys that query i may see: [first, last] by order and window alone, without key_mask. */
 static inline int64_t sheaf__attention_last(const sheaf__attention *s, int64_t i)
 {
-    return s->keys - s->queries + i;
+    return s->full ? s->keys - 1 : s->keys - s->queries + i;
 }
 
 static inline int64_t sheaf__attention_first(const sheaf__attention *s, int64_t i)
 {
-    const int64_t first = sheaf__attention_last(s, i) - s->window + 1;
-    return s->window > 0 && first > 0 ? first : 0;
+    const int64_t window = sheaf__attention_window(s);
+    const int64_t first = sheaf__attention_last(s, i) - window + 1;
+    return window > 0 && first > 0 ? first : 0;
 }
 
 static inline bool sheaf__attention_masked(const sheaf__attention *s, int64_t batch, int64_t j)

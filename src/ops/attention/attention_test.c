@@ -51,6 +51,8 @@ static problem problem_of(sheaf__attention s, int64_t slack, bool masked)
     return p;
 }
 
+static bool has_backward(const sheaf__attention *s) { return s->full || s->queries == s->keys; }
+
 static void *zeros(const problem *p, int64_t n)
 {
     void *x = twin_take(bytes_of(p, n));
@@ -90,7 +92,7 @@ static void run_ref(const problem *p, const result *r)
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);
     sheaf__attention_forward_ref(&p->s, r->o, r->stats, p->q, p->k, p->v);
-    if (p->s.queries == p->s.keys)
+    if (has_backward(&p->s))
         sheaf__attention_backward_ref(&p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
     _mm_setcsr(before);
 }
@@ -100,7 +102,7 @@ static void run_device(const problem *p, const result *r, const char *isa, int t
     sheaf__device *device;
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, isa, 0));
     sheaf__attention_forward(device, &p->s, r->o, r->stats, p->q, p->k, p->v);
-    if (p->s.queries == p->s.keys)
+    if (has_backward(&p->s))
         sheaf__attention_backward(device, &p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
     sheaf__device_close(device);
 }
@@ -321,14 +323,17 @@ static void run_parts(const problem *p, const result *r, const sheaf__attention_
             part.end = rows;
             if (split < rows)
                 kernels->rows(&call, &part, scratch + whole - bytes, bytes);
-            if (s->queries != s->keys)
+            if (!has_backward(s))
                 continue;
             for (int64_t j = 0; j < s->keys; j += way == 0 ? s->keys : 256) {
                 const int64_t end = way == 0 || j + 256 > s->keys ? s->keys : j + 256;
                 kernels->dkv(&call, &(sheaf__attention_part){ b, kv, 0, s->group, j, end }, way == 0, scratch, whole);
-                for (int64_t g = 0; way != 0 && g < s->group; g++)
-                    kernels->dq(&call, &(sheaf__attention_part){ b, kv, g, g + 1, j, end }, scratch, whole);
             }
+            for (int64_t i = 0; way != 0 && i < s->queries; i += 256)
+                for (int64_t g = 0; g < s->group; g++) {
+                    const int64_t end = i + 256 > s->queries ? s->queries : i + 256;
+                    kernels->dq(&call, &(sheaf__attention_part){ b, kv, g, g + 1, i, end }, scratch, whole);
+                }
         }
     _mm_setcsr(before);
     munmap(scratch, whole);
@@ -355,9 +360,9 @@ static void check_shape(sheaf__attention s, int64_t slack, bool masked, uint64_t
     char name[120];
     problem p = problem_of(s, slack, masked);
     fill_mask(&p, round);
-    snprintf(name, sizeof name, "%s, %d of %d queries, %d x %d heads of %d, window %d%s",
+    snprintf(name, sizeof name, "%s, %d queries, %d keys, %d x %d heads of %d, window %d%s%s",
              s.dtype == SHEAF_F32 ? "f32" : "bf16", (int)s.queries, (int)s.keys, (int)s.kv_heads,
-             (int)s.group, (int)s.head_dim, (int)s.window, masked ? ", masked" : "");
+             (int)s.group, (int)s.head_dim, (int)s.window, masked ? ", masked" : "", s.full ? ", full" : "");
     check_twins(&p, name);
     problem_drop(&p);
 }
@@ -399,6 +404,57 @@ static void test_attention__fast_equals_reference_across_blocks(void **state)
                     0, table[i].mask, 2 + i);
 }
 
+/* In a row of q, k, v or d_o, in the second key head. */
+static void put_odd_number(const problem *p, int operand, int64_t row, float x)
+{
+    void *const where[] = { p->q, p->k, p->v, p->d_o };
+    const bool key = operand == 1 || operand == 2;
+    const int64_t at = key ? row * p->s.ldk + 20 : row * p->s.ldq + 40;
+    if (p->s.dtype == SHEAF_F32)
+        ((float *)where[operand])[at] = x;
+    else /* not through a rounding that would end denormals */
+        ((uint16_t *)where[operand])[at] = (uint16_t)(sheaf__bits(x) >> 16);
+}
+
+/* window is set here and there: full attention ignores it. */
+static void test_attention__full_equals_reference_at_odd_shapes(void **state)
+{
+    static const int64_t group[] = { 1, 2, 3, 7 };
+    for (uint64_t i = 0; i < 120; i++) {
+        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .full = true, .scale = 0.3f };
+        s.batch = 1 + chance(i * 16, 2);
+        s.keys = i % 7 == 0 ? 1 : 1 + chance(i * 16 + 1, 70);
+        s.queries = i % 5 == 0 ? s.keys : 1 + chance(i * 16 + 2, 90);
+        s.kv_heads = 1 + chance(i * 16 + 3, 2);
+        s.group = group[chance(i * 16 + 4, ARRAY_LEN(group))];
+        s.head_dim = i & 1 ? 2 * (1 + chance(i * 16 + 5, 30)) : 1 + chance(i * 16 + 5, 60);
+        s.window = i % 4 == 1 ? 1 + chance(i * 16 + 6, 9) : 0;
+        s.kv_rows = s.keys + chance(i * 16 + 7, 5);
+        check_shape(s, chance(i * 16 + 8, 3), i / 2 % 2 == 0, i);
+    }
+}
+
+/* The heads of the towers and of cross-attention; more than one block on either side. */
+static void test_attention__full_equals_reference_across_blocks(void **state)
+{
+    static const struct { sheaf_dtype dtype; int64_t batch, queries, keys, kv, group, d; bool mask; } table[] = {
+        { SHEAF_BF16, 1, 257, 257, 1, 1, 112, false },  { SHEAF_F32, 1, 257, 257, 1, 1, 112, false },
+        { SHEAF_BF16, 1, 515, 300, 1, 2, 16, false },   { SHEAF_F32, 1, 515, 300, 1, 1, 10, true },
+        { SHEAF_BF16, 2, 30, 777, 1, 1, 32, true },     { SHEAF_F32, 2, 30, 777, 1, 1, 32, false },
+        { SHEAF_BF16, 1, 1, 3000, 3, 1, 32, false },    { SHEAF_F32, 1, 1, 3000, 3, 1, 32, false },
+        { SHEAF_BF16, 1, 1300, 3, 2, 1, 32, false },    { SHEAF_F32, 1, 1300, 2, 2, 1, 6, true },
+        { SHEAF_BF16, 1, 256, 512, 1, 1, 4, false },    { SHEAF_F32, 1, 512, 256, 1, 1, 4, false },
+        { SHEAF_BF16, 1, 70, 33, 1, 2, 256, false },    { SHEAF_F32, 1, 70, 33, 1, 1, 256, false },
+        { SHEAF_BF16, 1, 5, 8300, 1, 1, 64, false },    { SHEAF_F32, 1, 300, 1, 1, 2, 3, false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        check_shape((sheaf__attention){ .dtype = table[i].dtype, .batch = table[i].batch,
+                        .queries = table[i].queries, .keys = table[i].keys, .kv_heads = table[i].kv,
+                        .group = table[i].group, .head_dim = table[i].d, .kv_rows = table[i].keys,
+                        .full = true, .scale = 0.125f },
+                    0, table[i].mask, 2 + i);
+}
+
 /* An inf or NaN reaches exactly those who see it, and denormals count as zero. */
 static void test_attention__numbers_out_of_the_ordinary(void **state)
 {
@@ -409,16 +465,31 @@ static void test_attention__numbers_out_of_the_ordinary(void **state)
                                .window = i % 3 == 0 ? 9 : 0 };
         problem p = problem_of(s, 0, i % 5 == 0);
         fill_mask(&p, i);
-        void *const where[] = { p.q, p.k, p.v, p.d_o };
         const int64_t row = 5 + (int64_t)chance(i, 30);
-        const int64_t at = i / 2 % 4 == 1 || i / 2 % 4 == 2 ? row * p.s.ldk + 20 : row * p.s.ldq + 40;
-        const float x = odd[i / 8];
-        if (s.dtype == SHEAF_F32)
-            ((float *)where[i / 2 % 4])[at] = x;
-        else /* not through a rounding that would end denormals */
-            ((uint16_t *)where[i / 2 % 4])[at] = (uint16_t)(sheaf__bits(x) >> 16);
+        put_odd_number(&p, (int)(i / 2 % 4), row, odd[i / 8]);
         char name[80];
-        snprintf(name, sizeof name, "%g in operand %d of row %d", (double)x, (int)(i / 2 % 4), (int)row);
+        snprintf(name, sizeof name, "%g in operand %d of row %d", (double)odd[i / 8], (int)(i / 2 % 4), (int)row);
+        check_twins(&p, name);
+        problem_drop(&p);
+    }
+}
+
+/* The fast kernels go no slow path here. The mask hides the row with the number, its neighbour, all keys but it,
+ * or all keys. */
+static void test_attention__numbers_out_of_the_ordinary_in_full_attention(void **state)
+{
+    static const float odd[] = { INFINITY, -INFINITY, NAN, -1e-40f, 3e38f };
+    for (uint64_t i = 0; i < 2 * 4 * 5 * ARRAY_LEN(odd); i++) {
+        const int64_t row = (int64_t)chance(i, 37), hide = (int64_t)(i / 8 % 5);
+        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = 53, .keys = 37,
+                               .kv_heads = 2, .group = 2, .head_dim = 18, .kv_rows = 37, .full = true, .scale = 0.3f };
+        problem p = problem_of(s, 0, hide != 0);
+        for (int64_t j = 0; hide != 0 && j < s.keys; j++)
+            p.mask[j] = hide == 1 ? j != row : hide == 2 ? j != (row ^ 1) : hide == 3 ? j == row : 0;
+        put_odd_number(&p, (int)(i / 2 % 4), row, odd[i / 40]);
+        char name[80];
+        snprintf(name, sizeof name, "%g in operand %d of row %d, hidden %d", (double)odd[i / 40], (int)(i / 2 % 4),
+                 (int)row, (int)hide);
         check_twins(&p, name);
         problem_drop(&p);
     }
@@ -738,7 +809,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention__float_version_agrees_with_double),
         cmocka_unit_test(test_attention__fast_equals_reference_at_odd_shapes),
         cmocka_unit_test(test_attention__fast_equals_reference_across_blocks),
+        cmocka_unit_test(test_attention__full_equals_reference_at_odd_shapes),
+        cmocka_unit_test(test_attention__full_equals_reference_across_blocks),
         cmocka_unit_test(test_attention__numbers_out_of_the_ordinary),
+        cmocka_unit_test(test_attention__numbers_out_of_the_ordinary_in_full_attention),
         cmocka_unit_test(test_attention__nan_in_the_future_leaves_the_past_alone),
         cmocka_unit_test(test_attention__a_row_that_sees_nothing_is_zero),
         cmocka_unit_test(test_attention__the_largest_score_is_minus_zero),
