@@ -7,15 +7,12 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "lora/cog.h"
 #include "lora/match.h"
 #include "lora/options.h"
 
 #define PREFIX "base_model.model."
-
-static bool is_linear(sheaf_role role)
-{
-    return role == SHEAF_HEAD || role == SHEAF_LINEAR || (role >= SHEAF_Q && role <= SHEAF_DOWN);
-}
+enum { MOST_RANK = 65536 }; /* also what adapter_config.json may say */
 
 float sheaf_lora_scale(double alpha, int64_t rank, bool rslora)
 {
@@ -72,6 +69,8 @@ static sheaf_status *no_such_module(const sheaf_schema *schema, const char *what
 {
     const char *names[64];
     int n = 0;
+    if (sheaf__lora_is_cog(schema))
+        return sheaf__lora_cog_no_module(schema, what, item);
     for (int64_t i = 0; i < schema->count && n < 64; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         if (!t->bias && (t->layer <= 0))
@@ -86,6 +85,10 @@ static sheaf_status *no_such_module(const sheaf_schema *schema, const char *what
 
 static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_options *o)
 {
+    if (sheaf__lora_is_cog(schema))
+        return sheaf__lora_cog_check(schema, o);
+    if (o->sat_set != SHEAF_SAT_SET_NONE)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "the set of layers that SAT adapts, as target"), "a model of CogVLM or CogAgent");
     if (o->tolerant)
         return NULL;
     for (int i = 0; i < o->ntargets; i++) {
@@ -137,6 +140,46 @@ bool sheaf_lora_unties(const sheaf_lora_options *o, const sheaf_config *config)
 
 /* ---- resolving ---- */
 
+/* An alpha of all parts together with the same scale, bit for bit. */
+static double alpha_of_all(const sheaf_lora_module *m, bool rslora)
+{
+    const double by = rslora ? sqrt((double)m->parts) : (double)m->parts, alpha = m->alpha * by;
+    double up = alpha, down = alpha;
+    for (int i = 0; i < 4; i++, up = nextafter(up, INFINITY), down = nextafter(down, 0)) {
+        if (sheaf_lora_scale(up, m->file_rank, rslora) == m->scale)
+            return up;
+        if (sheaf_lora_scale(down, m->file_rank, rslora) == m->scale)
+            return down;
+    }
+    return alpha;
+}
+
+/* Rank and scale of `m`, whose base is set, from what the options say of it: of each part, or of all together. */
+static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha, const sheaf_lora_options *o)
+{
+    const sheaf_tensor *base = m->base;
+    m->parts = base->cut.nparts > 1 && base->cut.axis == base->out_axis ? base->cut.nparts : 1;
+    m->rank = (int64_t)rank;
+    m->alpha = alpha;
+    m->scale = sheaf_lora_scale(alpha, m->rank, o->rslora);
+    m->file_rank = m->rank;
+    m->file_alpha = alpha;
+    if (m->parts > 1 && o->whole_rank) {
+        m->dense = m->rank % m->parts != 0;
+        if (!m->dense) {
+            m->rank /= m->parts;
+            m->alpha = alpha / (o->rslora ? sqrt((double)m->parts) : (double)m->parts);
+        }
+    } else if (m->parts > 1) {
+        m->file_rank = m->parts * m->rank;
+        m->file_alpha = alpha_of_all(m, o->rslora);
+    }
+    if (m->parts == 1 || (m->rank >= 1 && m->file_rank <= MOST_RANK))
+        return NULL;
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "rank of '%s'", base->module), "1 to %d, over its %d parts", MOST_RANK / m->parts, m->parts);
+    return sheaf_found(st, "%" PRId64, m->rank);
+}
+
 static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base)
 {
     const sheaf_lora_options *o = &lora->options;
@@ -148,13 +191,14 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base)
     if (st != NULL)
         return st;
     const int slices = base->cut.slices;
-    *m = (sheaf_lora_module){
-        .base = base, .rank = (int64_t)rank, .alpha = alpha,
-        .scale = sheaf_lora_scale(alpha, (int64_t)rank, o->rslora),
-        .a_shape = { (int64_t)rank, base->shape[base->in_axis] },
-        .b_shape = { base->shape[base->out_axis], (int64_t)rank },
-        .a_cut = { .slices = slices }, .b_cut = { .slices = slices },
-    };
+    *m = (sheaf_lora_module){ .base = base, .a_cut = { .slices = slices }, .b_cut = { .slices = slices } };
+    st = set_rank(m, rank, alpha, o);
+    if (st != NULL)
+        return st;
+    m->a_shape[0] = m->file_rank;
+    m->a_shape[1] = base->shape[base->in_axis];
+    m->b_shape[0] = base->shape[base->out_axis];
+    m->b_shape[1] = m->rank;
     if (base->cut.nparts > 0 && base->cut.axis == base->in_axis) {
         m->a_cut = base->cut;
         m->a_cut.axis = 1;
@@ -186,11 +230,12 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
         if (t->bias)
             continue;
         sheaf_hit hit = SHEAF_HIT_NONE;
-        sheaf_status *st = sheaf__lora_hit(&hit, o, t->module);
-        if (st == NULL && o->all_linear && hit == SHEAF_HIT_NONE && is_linear(t->role) && t->role != SHEAF_HEAD)
+        const bool cog = sheaf__lora_is_cog(schema);
+        sheaf_status *st = cog ? sheaf__lora_cog_hit(&hit, o, schema, t) : sheaf__lora_hit(&hit, o, t->module);
+        if (st == NULL && !cog && o->all_linear && hit == SHEAF_HIT_NONE && sheaf__lora_is_linear(t->role) && t->role != SHEAF_HEAD)
             hit = SHEAF_HIT_TARGET;
         if (st == NULL && hit == SHEAF_HIT_TARGET)
-            st = is_linear(t->role) ? add_module(lora, t) : refuse_kind(t);
+            st = sheaf__lora_is_linear(t->role) ? add_module(lora, t) : refuse_kind(t);
         if (st != NULL)
             return st;
     }
@@ -202,15 +247,16 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
     const sheaf_lora_options *o = &lora->options;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        const bool whole = sheaf__lora_saves(o, t->module);
+        const bool cog = sheaf__lora_is_cog(schema);
+        const bool whole = cog ? sheaf__lora_cog_saves(o, schema, t) : sheaf__lora_saves(o, t->module);
         const bool adapted = module_of(lora, t->module) != NULL;
-        const bool bias = t->bias && (o->bias == SHEAF_BIAS_ALL || (o->bias == SHEAF_BIAS_LORA_ONLY && adapted));
+        const bool bias = t->bias && (!cog || sheaf__lora_executed(schema, t)) && (o->bias == SHEAF_BIAS_ALL || (o->bias == SHEAF_BIAS_LORA_ONLY && adapted));
         if (!whole && !bias)
             continue;
         const int n = lora->nsaved++;
         lora->saved[n] = t;
         const char *inner = adapted && !whole ? ".base_layer" : "";
-        if (asprintf(&lora->saved_name[n], PREFIX "%s%s.%s", t->module, inner, t->bias ? "bias" : "weight") < 0) {
+        if (asprintf(&lora->saved_name[n], PREFIX "%s%s%s", t->module, inner, t->name + strlen(t->module)) < 0) {
             lora->saved_name[n] = NULL;
             return sheaf_fail(SHEAF_E_MEMORY, "name of '%s'", t->name);
         }
@@ -263,7 +309,7 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema, c
         st = check_tied(schema, options);
     if (st == NULL)
         st = check_items(schema, options);
-    if (st == NULL && options->target_regex != NULL)
+    if (st == NULL && options->target_regex != NULL && !sheaf__lora_is_cog(schema))
         st = check_containers(schema, options);
     if (st == NULL)
         st = find_modules(lora, schema);
@@ -274,7 +320,9 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema, c
                             : options->ntargets > 0 ? options->targets[0] : "";
         st = sheaf_in(no_such_module(schema, "target", asked), "no layer is adapted");
     }
-    if (st == NULL && options->all_linear)
+    if (st == NULL && sheaf__lora_is_cog(schema))
+        st = sheaf__lora_cog_spell(lora);
+    else if (st == NULL && options->all_linear)
         st = spell_out(&lora->options);
     if (st != NULL) {
         sheaf_lora_free(lora);
@@ -375,9 +423,10 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
     sheaf_status *st = NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        st = check_shape(adapter, m->a_name, m->a_shape, 2, true, false);
+        const int64_t a_shape[] = { m->file_rank, m->a_shape[1] }, b_shape[] = { m->b_shape[0], m->file_rank };
+        st = check_shape(adapter, m->a_name, a_shape, 2, true, false);
         if (st == NULL)
-            st = check_shape(adapter, m->b_name, m->b_shape, 2, false, true);
+            st = check_shape(adapter, m->b_name, b_shape, 2, false, true);
     }
     for (int i = 0; i < lora->nsaved && st == NULL; i++)
         st = check_shape(adapter, lora->saved_name[i], lora->saved[i]->shape, lora->saved[i]->ndim, false, false);

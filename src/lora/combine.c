@@ -356,7 +356,7 @@ static int64_t new_rank(const combined *c, const sheaf_lora_options *from, int n
 
 static sheaf_status *make_options(sheaf_lora_options *out, combined *c, const sheaf_lora_options *from, int n, sheaf_combine how)
 {
-    *out = (sheaf_lora_options){ .tolerant = true, .fan_in_fan_out = from[0].fan_in_fan_out, .dropout = from[0].dropout };
+    *out = (sheaf_lora_options){ .tolerant = true, .whole_rank = true, .fan_in_fan_out = from[0].fan_in_fan_out, .dropout = from[0].dropout };
     out->rank = new_rank(c, from, n, how);
     out->alpha = (double)out->rank;
     for (int i = 0; i < n; i++)

@@ -114,7 +114,7 @@ static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const char
 }
 
 /* layers_to_transform: is the layer number in `path` one of them? */
-static sheaf_status *layer_wanted(bool *out, const sheaf_lora_options *o, const char *path)
+sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *o, const char *path)
 {
     *out = true;
     if (o->nlayers == 0)
@@ -152,19 +152,40 @@ sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *o, const
         }
     for (int i = 0; i < o->ntargets; i++)
         if (sheaf__ends_with_item(path, o->targets[i])) {
-            st = layer_wanted(&yes, o, path);
+            st = sheaf__lora_layer_wanted(&yes, o, path);
             *out = yes ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
             return st;
         }
     return NULL;
 }
 
+/* A key without anything special but dots, and perhaps ^ before it: no need to compile it. */
+static bool is_plain(const char *key)
+{
+    const char *rest = key + (*key == '^');
+    return rest[strspn(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")] == '\0';
+}
+
+static bool plain_match(const char *key, const char *path)
+{
+    const bool anchored = *key == '^';
+    key += anchored;
+    const size_t n = strlen(key), length = strlen(path);
+    if (n > length || (n < length && (anchored || path[length - n - 1] != '.')))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (key[i] != '.' && key[i] != path[length - n + i])
+            return false;
+    return true;
+}
+
 sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n, const char *path, double absent)
 {
     *out = absent;
     for (int i = 0; i < n; i++) {
-        bool yes = false;
-        sheaf_status *st = sheaf__regex_match(&yes, NULL, "(.*\\.)?(", list[i].key, ")$", path, false);
+        const bool plain = is_plain(list[i].key);
+        bool yes = plain && plain_match(list[i].key, path);
+        sheaf_status *st = plain ? NULL : sheaf__regex_match(&yes, NULL, "(.*\\.)?(", list[i].key, ")$", path, false);
         if (st != NULL)
             return st;
         if (yes) {

@@ -14,6 +14,9 @@ sheaf_status *sheaf__regex_match(bool *out, int64_t *group, const char *before, 
 /* Equals `item` or ends with "." and it. */
 bool sheaf__ends_with_item(const char *path, const char *item);
 
+/* sheaf__lora_layer_wanted - by layers_to_transform and layers_pattern, from the number in `path`. */
+sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *options, const char *path);
+
 typedef enum sheaf_hit { SHEAF_HIT_NONE, SHEAF_HIT_EXCLUDED, SHEAF_HIT_TARGET } sheaf_hit;
 
 /* sheaf__lora_hit - check_target_module_exists() of PEFT for the module `path`; all-linear

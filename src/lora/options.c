@@ -172,7 +172,9 @@ static sheaf_status *set_names(char ***list, int *n, char **regex, const char *t
 sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text)
 {
     out->all_linear = text != NULL && strcasecmp(text, "all-linear") == 0;
-    return out->all_linear ? NULL : set_names(&out->targets, &out->ntargets, &out->target_regex, text);
+    out->sat_set = text == NULL ? SHEAF_SAT_SET_NONE : strcasecmp(text, "sat") == 0 ? SHEAF_SAT_SET_TEXT
+                   : strcasecmp(text, "sat-vit") == 0 ? SHEAF_SAT_SET_VIT : SHEAF_SAT_SET_NONE;
+    return out->all_linear || out->sat_set != SHEAF_SAT_SET_NONE ? NULL : set_names(&out->targets, &out->ntargets, &out->target_regex, text);
 }
 
 sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text)

@@ -332,6 +332,7 @@ static sheaf_status *read_file(sheaf_lora_options *out, const char *path, bool m
         return st;
     sheaf__lora_options_default(out);
     out->tolerant = true;
+    out->whole_rank = true;
     st = read_object(out, object, merge);
     json_decref(object);
     if (st != NULL)

@@ -1,0 +1,273 @@
+/* cog.c - see cog.h. */
+#include "lora/cog.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#define TOWER "mixins.encoder.vit.model."
+
+bool sheaf__lora_is_linear(sheaf_role role)
+{
+    return role == SHEAF_HEAD || role == SHEAF_LINEAR || (role >= SHEAF_Q && role <= SHEAF_DOWN);
+}
+
+bool sheaf__lora_is_cog(const sheaf_schema *schema)
+{
+    return schema->config.family == SHEAF_COGVLM || schema->config.family == SHEAF_COGAGENT;
+}
+
+static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+bool sheaf__lora_executed(const sheaf_schema *schema, const sheaf_tensor *t)
+{
+    if (!begins(t->module, TOWER) || schema->config.family != SHEAF_COGAGENT)
+        return true;
+    const char *inside = t->module + strlen(TOWER);
+    if (begins(inside, "blocks."))
+        return t->layer != schema->config.encoder.layers - 1;
+    return strcmp(inside, "norm") != 0 && strcmp(inside, "head") != 0;
+}
+
+static bool is_target_kind(const sheaf_schema *schema, const sheaf_tensor *t)
+{
+    return !t->bias && !t->buffer && t->ndim == 2 && sheaf__lora_is_linear(t->role) && sheaf__lora_executed(schema, t);
+}
+
+/* ---- what an entry means ---- */
+
+/* The length of a path without the number of a layer at its end. */
+static size_t without_number(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    const bool number = dot != NULL && dot[1] != '\0' && dot[1 + strspn(dot + 1, "0123456789")] == '\0';
+    return number ? (size_t)(dot - path) : strlen(path);
+}
+
+static bool ends_with_item(const char *path, const char *item)
+{
+    const size_t length = without_number(path), n = strlen(item);
+    return sheaf__ends_with_item(path, item) ||
+           (n <= length && memcmp(path + length - n, item, n) == 0 && (n == length || path[length - n - 1] == '.'));
+}
+
+/* The weight of the module with this path, or the tensor that is one without a suffix. */
+static const sheaf_tensor *by_path(const sheaf_schema *schema, const char *path)
+{
+    char name[512];
+    const int n = snprintf(name, sizeof name, "%s.weight", path);
+    const sheaf_tensor *t = n > 0 && (size_t)n < sizeof name ? sheaf_schema_find(schema, name) : NULL;
+    return t != NULL ? t : sheaf_schema_find(schema, path);
+}
+
+static bool means(const sheaf_schema *schema, const char *item, const sheaf_tensor *t)
+{
+    const sheaf_tensor *exact = by_path(schema, item);
+    return exact != NULL ? exact == t : ends_with_item(t->module, item);
+}
+
+static bool in_set(sheaf_sat_set set, const char *path)
+{
+    static const char *const text[] = { "attention.query_key_value", "attention.dense", "cross_attention.query",
+                                        "cross_attention.key_value", "cross_attention.dense" };
+    const bool vit = begins(path, "mixins.eva.vit_model.transformer.layers.");
+    if (set == SHEAF_SAT_SET_NONE || (!begins(path, "transformer.layers.") && !(vit && set == SHEAF_SAT_SET_VIT)))
+        return false;
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+        if (sheaf__ends_with_item(path, text[i]))
+            return true;
+    return false;
+}
+
+static sheaf_status *layer_wanted(bool *out, const sheaf_lora_options *o, const sheaf_tensor *t)
+{
+    if (o->nlayers_pattern > 0)
+        return sheaf__lora_layer_wanted(out, o, t->module);
+    *out = o->nlayers == 0;
+    for (int i = 0; i < o->nlayers; i++)
+        *out |= o->layers[i] == t->layer;
+    return NULL;
+}
+
+bool sheaf__lora_cog_saves(const sheaf_lora_options *o, const sheaf_schema *schema, const sheaf_tensor *t)
+{
+    if (t->buffer || !sheaf__lora_executed(schema, t))
+        return false;
+    for (int i = 0; i < o->nmodules_to_save; i++) {
+        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i], .nmodules_to_save = 1 };
+        const sheaf_tensor *exact = by_path(schema, o->modules_to_save[i]);
+        if (exact != NULL ? strcmp(exact->module, t->module) == 0 : sheaf__lora_saves(&one, t->module))
+            return true;
+    }
+    return false;
+}
+
+static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const sheaf_schema *schema, const sheaf_tensor *t)
+{
+    *out = sheaf__lora_cog_saves(o, schema, t);
+    for (int i = 0; i < o->nexclude && !*out; i++)
+        *out = means(schema, o->exclude[i], t);
+    if (*out || o->exclude_regex == NULL)
+        return NULL;
+    return sheaf__regex_match(out, NULL, "", o->exclude_regex, "", t->module, true);
+}
+
+sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *o, const sheaf_schema *schema, const sheaf_tensor *t)
+{
+    bool yes = false, wanted = false;
+    *out = SHEAF_HIT_NONE;
+    if (!is_target_kind(schema, t))
+        return NULL;
+    sheaf_status *st = excluded(&yes, o, schema, t);
+    if (st != NULL || yes) {
+        *out = SHEAF_HIT_EXCLUDED;
+        return st;
+    }
+    if (o->target_regex != NULL)
+        st = sheaf__regex_match(&yes, NULL, "", o->target_regex, "", t->module, true);
+    else
+        yes = in_set(o->sat_set, t->module) || (o->all_linear && t->role != SHEAF_HEAD);
+    for (int i = 0; i < o->ntargets && !yes; i++)
+        yes = means(schema, o->targets[i], t);
+    if (st == NULL)
+        st = layer_wanted(&wanted, o, t);
+    for (int i = 0; i < o->ntargets; i++) /* a whole path counts in any layer */
+        wanted |= strcmp(o->targets[i], t->module) == 0;
+    if (st == NULL && yes && wanted)
+        *out = SHEAF_HIT_TARGET;
+    return st;
+}
+
+/* ---- entries that mean nothing ---- */
+
+enum { NAMES = 256, NAME = 96 };
+
+sheaf_status *sheaf__lora_cog_no_module(const sheaf_schema *schema, const char *what, const char *item)
+{
+    const char *names[NAMES];
+    char (*room)[NAME] = malloc(sizeof *room * NAMES);
+    const bool path = strchr(item, '.') != NULL;
+    int n = 0;
+    for (int64_t i = 0; room != NULL && i < schema->count && n < NAMES; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (t->layer > 0 || t->buffer || (strcmp(what, "target") == 0 && !is_target_kind(schema, t)))
+            continue;
+        const size_t length = path ? strlen(t->module) : without_number(t->module);
+        snprintf(room[n], NAME, "%.*s", (int)length, t->module);
+        const char *dot = strrchr(room[n], '.');
+        names[n] = path || dot == NULL ? room[n] : dot + 1;
+        n++;
+    }
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s '%s'", what, item);
+    sheaf_expected(st, "the name of a module of this model, for example attention.dense");
+    sheaf_found(st, "no module of that name");
+    const char *near = sheaf__nearest(item, names, n);
+    if (near != NULL)
+        sheaf_try_this(st, "%s", near);
+    free(room);
+    return st;
+}
+
+/* A target that only means what cannot be adapted. */
+static sheaf_status *refuse(const sheaf_schema *schema, const sheaf_tensor *t, const char *item)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", item);
+    sheaf_expected(st, "linear layers");
+    if (!sheaf__lora_executed(schema, t))
+        return sheaf_try_this(sheaf_found(st, "%s, which the model never executes", t->module), "leave it out");
+    return sheaf_try_this(sheaf_found(st, "%s, which is none", t->module), "train it whole: modules_to_save %s", item);
+}
+
+static sheaf_status *check_target(const sheaf_schema *schema, const char *item)
+{
+    const sheaf_tensor *other = NULL;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (!means(schema, item, t))
+            continue;
+        if (is_target_kind(schema, t))
+            return NULL;
+        other = other == NULL || !sheaf__lora_is_linear(other->role) ? t : other;
+    }
+    return other != NULL ? refuse(schema, other, item) : sheaf__lora_cog_no_module(schema, "target", item);
+}
+
+sheaf_status *sheaf__lora_cog_check(const sheaf_schema *schema, const sheaf_lora_options *o)
+{
+    const sheaf_config *c = &schema->config;
+    int64_t deepest = c->layers > c->vit.layers ? c->layers : c->vit.layers;
+    deepest = c->family == SHEAF_COGAGENT && c->encoder.layers > deepest ? c->encoder.layers : deepest;
+    sheaf_status *st = NULL;
+    if (o->tolerant)
+        return NULL;
+    for (int i = 0; i < o->ntargets && st == NULL; i++)
+        st = check_target(schema, o->targets[i]);
+    for (int i = 0; i < o->nmodules_to_save && st == NULL; i++) {
+        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i], .nmodules_to_save = 1 };
+        bool met = false;
+        for (int64_t t = 0; t < schema->count && !met; t++)
+            met = sheaf__lora_cog_saves(&one, schema, &schema->tensor[t]);
+        if (!met)
+            st = sheaf__lora_cog_no_module(schema, "module to save", o->modules_to_save[i]);
+    }
+    for (int i = 0; i < o->nlayers && st == NULL; i++)
+        if (o->layers[i] >= deepest) {
+            st = sheaf_fail(SHEAF_E_ARG, "layer %" PRId64 " to adapt", o->layers[i]);
+            st = sheaf_expected(st, "0 to %" PRId64 ", the layers of this model", deepest - 1);
+        }
+    return st;
+}
+
+/* ---- the options of a file ---- */
+
+static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "LoRA options"); }
+
+/* "^" and the path: PEFT would take a bare one for the end of another, as paths of the text model are of the ViT's. */
+static sheaf_status *add_pattern(sheaf_pattern *list, int *n, const char *path, double value)
+{
+    if (asprintf(&list[*n].key, "^%s", path) < 0)
+        return no_memory();
+    list[(*n)++].value = value;
+    return NULL;
+}
+
+sheaf_status *sheaf__lora_cog_spell(sheaf_lora *lora)
+{
+    const sheaf_lora_options *o = &lora->options;
+    const sheaf_lora_module *first = &lora->module[0];
+    sheaf_lora_options told = { .rank = first->file_rank, .whole_rank = true, .alpha = first->file_alpha, .rslora = o->rslora,
+                                .dropout = o->dropout, .bias = o->bias, .keep_tie = o->keep_tie, .tolerant = o->tolerant };
+    const size_t n = (size_t)lora->nmodules + 1;
+    told.targets = calloc(n, sizeof *told.targets);
+    told.rank_pattern = calloc(n, sizeof *told.rank_pattern);
+    told.alpha_pattern = calloc(n, sizeof *told.alpha_pattern);
+    sheaf_status *st = told.targets == NULL || told.rank_pattern == NULL || told.alpha_pattern == NULL ? no_memory() : NULL;
+    for (int i = 0; i < lora->nmodules && st == NULL; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        if ((told.targets[i] = strdup(m->base->module)) == NULL)
+            st = no_memory();
+        else
+            told.ntargets++;
+        if (st == NULL && m->file_rank != first->file_rank)
+            st = add_pattern(told.rank_pattern, &told.nrank_pattern, m->base->module, (double)m->file_rank);
+        if (st == NULL && m->file_alpha != first->file_alpha)
+            st = add_pattern(told.alpha_pattern, &told.nalpha_pattern, m->base->module, m->file_alpha);
+    }
+    if (st != NULL) {
+        sheaf_lora_options_release(&told);
+        return st;
+    }
+    told.modules_to_save = o->modules_to_save; /* moved */
+    told.nmodules_to_save = o->nmodules_to_save;
+    told.base_name = o->base_name;
+    told.unknown_keys = o->unknown_keys;
+    lora->options.modules_to_save = NULL;
+    lora->options.nmodules_to_save = 0;
+    lora->options.base_name = lora->options.unknown_keys = NULL;
+    sheaf_lora_options_release(&lora->options);
+    lora->options = told;
+    return NULL;
+}

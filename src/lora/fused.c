@@ -1,0 +1,220 @@
+/* fused.c - B of fused layers, compact in memory and block-diagonal in files; see adapter.h. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lora/adapter.h"
+
+enum { CHUNK = 1 << 20 }; /* bytes read at once, and at least a row */
+
+/* The part that row `row` of the weight belongs to. */
+static int part_of(const sheaf_lora_module *m, int64_t row)
+{
+    int p = 0;
+    for (int64_t end = 0; p < m->parts - 1; p++) {
+        end += m->b_cut.part[p].units * m->b_cut.part[p].rows_per_unit;
+        if (row < end)
+            break;
+    }
+    return p;
+}
+
+static bool is_compact(const sheaf_lora_module *m) { return m->parts > 1 && !m->dense; }
+
+void sheaf_lora_spread(void *dst, const void *compact, const sheaf_lora_module *m, int64_t row0, int64_t rows, size_t bytes)
+{
+    const size_t line = (size_t)m->rank * bytes, wide = (size_t)m->file_rank * bytes;
+    memset(dst, 0, (size_t)rows * wide);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy((char *)dst + (size_t)r * wide + (size_t)part_of(m, row0 + r) * line, (const char *)compact + (size_t)r * line, line);
+}
+
+/* ---- is it block-diagonal? ---- */
+
+/* Zeros of either sign. */
+static bool all_zero(const unsigned char *x, int64_t n, size_t bytes)
+{
+    for (int64_t i = 0; i < n; i++, x += bytes)
+        for (size_t k = 0; k < bytes; k++)
+            if ((k + 1 < bytes ? x[k] : x[k] & 0x7f) != 0) /* little-endian: the sign comes last */
+                return false;
+    return true;
+}
+
+static sheaf_status *check_blocks(bool *out, const sheaf_lora_module *m, sheaf_source *file)
+{
+    const size_t bytes = sheaf_dtype_bytes(file->find(file, m->b_name)->dtype);
+    const int64_t line = m->file_rank * (int64_t)bytes, most = CHUNK / line > 0 ? CHUNK / line : 1, out_rows = m->b_shape[0];
+    unsigned char *room = malloc((size_t)(most * line));
+    sheaf_status *st = room == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", m->b_name) : NULL;
+    *out = true;
+    for (int64_t at = 0; at < out_rows && *out && st == NULL; at += most) {
+        const int64_t n = out_rows - at < most ? out_rows - at : most;
+        st = file->read(file, m->b_name, at, n, 0, m->file_rank, room);
+        for (int64_t r = 0; r < n && *out && st == NULL; r++) {
+            const unsigned char *row = room + r * line;
+            const int64_t before = part_of(m, at + r) * m->rank, after = before + m->rank;
+            *out = all_zero(row, before, bytes) && all_zero(row + after * (int64_t)bytes, m->file_rank - after, bytes);
+        }
+    }
+    free(room);
+    return st;
+}
+
+static void make_dense(sheaf_lora_module *m)
+{
+    m->dense = true;
+    m->rank = m->file_rank;
+    m->alpha = m->file_alpha;
+    m->b_shape[1] = m->rank;
+}
+
+sheaf_status *sheaf_lora_check_trainable(const sheaf_lora *lora)
+{
+    for (int i = 0; i < lora->nmodules; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        if (!m->dense)
+            continue;
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", m->b_name);
+        sheaf_expected(st, "for training, factors of rank r for each of the %d parts: B zero off %d blocks on its diagonal", m->parts, m->parts);
+        sheaf_found(st, "a B of rank %" PRId64 " that mixes the parts", m->rank);
+        return sheaf_try_this(st, "sheaf merge BASE ADAPTER MERGED, then train a new adapter of MERGED; to run it or to merge it, it is fine");
+    }
+    return NULL;
+}
+
+/* ---- as a source ---- */
+
+typedef struct fitted {
+    sheaf_source source; /* first */
+    sheaf_source *file;  /* owned */
+    int count;
+    sheaf_lora_module *module; /* copies of the fused ones that are not dense, by b_name */
+    sheaf_source_entry *entry; /* their B; names owned */
+} fitted;
+
+static int by_b_name(const void *a, const void *b)
+{
+    return strcmp(((const sheaf_lora_module *)a)->b_name, ((const sheaf_lora_module *)b)->b_name);
+}
+
+static int find_compact(const fitted *f, const char *name)
+{
+    int low = 0, high = f->count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2, order = strcmp(name, f->entry[middle].name);
+        if (order == 0)
+            return middle;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}
+
+static const sheaf_source_entry *fitted_find(sheaf_source *self, const char *name)
+{
+    const fitted *f = (fitted *)self;
+    const int i = find_compact(f, name);
+    return i >= 0 ? &f->entry[i] : f->file->find(f->file, name);
+}
+
+static int64_t fitted_count(sheaf_source *self) { return ((fitted *)self)->file->count(((fitted *)self)->file); }
+
+static const sheaf_source_entry *fitted_entry(sheaf_source *self, int64_t i)
+{
+    sheaf_source *file = ((fitted *)self)->file;
+    return fitted_find(self, file->entry(file, i)->name);
+}
+
+static sheaf_status *fitted_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    const fitted *f = (fitted *)self;
+    const int i = find_compact(f, name);
+    if (i < 0)
+        return f->file->read(f->file, name, row0, rows, col0, cols, dst);
+    const sheaf_lora_module *m = &f->module[i];
+    const size_t line = (size_t)cols * sheaf_dtype_bytes(f->entry[i].dtype);
+    if (row0 < 0 || rows < 0 || row0 > m->b_shape[0] - rows || col0 < 0 || cols < 0 || col0 > m->rank - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
+    sheaf_status *st = NULL;
+    for (int64_t at = row0; at < row0 + rows && st == NULL;) { /* the rows of a part at a time */
+        const int p = part_of(m, at);
+        int64_t n = 1;
+        while (at + n < row0 + rows && part_of(m, at + n) == p)
+            n++;
+        st = f->file->read(f->file, name, at, n, p * m->rank + col0, cols, (char *)dst + (size_t)(at - row0) * line);
+        at += n;
+    }
+    return st;
+}
+
+static void fitted_close(sheaf_source *self)
+{
+    fitted *f = (fitted *)self;
+    for (int i = 0; i < f->count; i++)
+        free((char *)f->entry[i].name);
+    free(f->entry);
+    free(f->module);
+    if (f->file != NULL)
+        f->file->close(f->file);
+    free(f);
+}
+
+static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_source *file)
+{
+    fitted *f = calloc(1, sizeof *f);
+    if (f == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    f->source = (sheaf_source){ fitted_find, fitted_count, fitted_entry, fitted_read, fitted_close };
+    f->module = calloc((size_t)lora->nmodules + 1, sizeof *f->module);
+    f->entry = calloc((size_t)lora->nmodules + 1, sizeof *f->entry);
+    sheaf_status *st = f->module == NULL || f->entry == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter") : NULL;
+    int n = 0;
+    for (int i = 0; i < lora->nmodules && st == NULL; i++)
+        if (is_compact(&lora->module[i]))
+            f->module[n++] = lora->module[i];
+    if (st == NULL)
+        qsort(f->module, (size_t)n, sizeof *f->module, by_b_name);
+    for (int i = 0; i < n && st == NULL; i++) {
+        const sheaf_source_entry *e = file->find(file, f->module[i].b_name);
+        f->entry[i] = *e;
+        f->entry[i].shape[1] = f->module[i].rank;
+        f->entry[i].name = strdup(e->name);
+        if (f->entry[i].name == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        else
+            f->count++;
+    }
+    if (st != NULL) {
+        fitted_close(&f->source); /* without the file, which is not its own yet */
+        return st;
+    }
+    f->file = file;
+    *out = f;
+    return NULL;
+}
+
+sheaf_status *sheaf_lora_fit(sheaf_source **adapter, sheaf_lora *lora)
+{
+    sheaf_source *file = *adapter;
+    sheaf_status *st = sheaf_lora_check(lora, file);
+    int fused = 0;
+    for (int i = 0; i < lora->nmodules && st == NULL; i++) {
+        sheaf_lora_module *m = &lora->module[i];
+        bool blocks = true;
+        if (!is_compact(m))
+            continue;
+        st = check_blocks(&blocks, m, file);
+        if (!blocks)
+            make_dense(m);
+        fused += blocks;
+    }
+    fitted *f = NULL;
+    if (st == NULL && fused > 0)
+        st = make_fitted(&f, lora, file);
+    if (f != NULL)
+        *adapter = &f->source;
+    return st;
+}
