@@ -153,19 +153,27 @@ static void check_module(const sheaf_lora_module *m, int parts, int64_t rank, co
 
 static void test_cog__fused_layers_have_factors_for_each_part(void **state)
 {
-    for (int rslora = 0; rslora < 2; rslora++) {
+    /* the last two are scales between two floats, which roots of 2 and 3 could push to the other one */
+    static const struct { int64_t rank; double alpha; bool rslora; } cases[] = {
+        { 5, 0.7, false }, { 5, 0.7, true }, { 1, 0x1.6ee61dp-1, true }, { 1, 0x1.d81fa9p-1, true },
+    };
+    for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+        const bool rslora = cases[k].rslora;
+        const int64_t rank = cases[k].rank;
         sheaf_schema *schema = schema_of(SHEAF_COGAGENT, 8);
         sheaf_lora_options o = options_of("sat-vit");
-        o.rank = 5, o.alpha = 0.7, o.rslora = rslora;
-        CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, "layers.2.cross_attention.key_value=3", true));
+        o.rank = rank, o.alpha = cases[k].alpha, o.rslora = rslora;
+        CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern,
+                                         "layers.2.cross_attention.key_value=3,^transformer.layers.0.attention.dense=6", true));
         sheaf_lora *lora, *read;
         CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
-        const float scale = sheaf_lora_scale(0.7, 5, rslora), three = sheaf_lora_scale(0.7, 3, rslora);
+        const float scale = sheaf_lora_scale(o.alpha, rank, rslora), three = sheaf_lora_scale(o.alpha, 3, rslora);
         const sheaf_lora_module *qkv = module_of(lora, QKV), *kv = module_of(lora, "transformer.layers.2.cross_attention.key_value");
         const sheaf_lora_module *dense = module_of(lora, "transformer.layers.0.cross_attention.dense");
-        check_module(qkv, 3, 5, (int64_t[]){ 15, 32, 96, 5 }, scale);
+        check_module(qkv, 3, rank, (int64_t[]){ 3 * rank, 32, 96, rank }, scale);
         check_module(kv, 2, 3, (int64_t[]){ 6, 12, 48, 3 }, three);
-        check_module(dense, 1, 5, (int64_t[]){ 5, 24, 32, 5 }, scale);
+        check_module(dense, 1, rank, (int64_t[]){ rank, 24, 32, rank }, scale);
+        assert_true(module_of(lora, "transformer.layers.0.attention.dense")->rank == 6 && module_of(lora, VIT "transformer.layers.0.attention.dense")->rank == rank);
         assert_true(qkv->b_cut.nparts == 3 && qkv->b_cut.axis == 0 && qkv->a_cut.nparts == 0);
         assert_true(kv->b_cut.nparts == 2 && kv->b_cut.part[1].units == 4 && kv->b_cut.part[1].rows_per_unit == 6);
         assert_true(dense->b_cut.nparts == 0 && dense->a_cut.nparts == 1 && dense->a_cut.axis == 1);
