@@ -58,6 +58,74 @@ static void test_rope__inverse_is_the_gradient(void **state)
     twin_close("rope inverse", dx, want, N, 1e-6);
 }
 
+/* ---- interleaved pairs ---- */
+
+static void test_rope_pairs__quarter_turns_worked_by_hand(void **state)
+{
+    /* Position 1: a quarter turn of the first pair, a half turn of the second. */
+    const float cos[8] = { 1, 1, 1, 1, 0, 0, -1, -1 }, sin[8] = { 0, 0, 0, 0, 1, 1, 0, 0 };
+    const int32_t pos[3] = { 1, -1, 0 };
+    float x[3][5] = { { 1, 2, 3, 4, 5 }, { 1, 2, 3, 4, 5 }, { 1, 2, 3, 4, 5 } }; /* stride 5 */
+    const float turned[5] = { -2, 1, -3, -4, 5 }, still[5] = { 1, 2, 3, 4, 5 };
+    sheaf__kernels_for("ref")->rope_pairs(x, 5, cos, sin, pos, 3, 1, 4, false, SHEAF_F32);
+    CHECK_BYTES("turned", x[0], turned, sizeof turned);
+    CHECK_BYTES("no position", x[1], still, sizeof still);
+    CHECK_BYTES("position 0", x[2], still, sizeof still);
+    sheaf__kernels_for("ref")->rope_pairs(x, 5, cos, sin, pos, 3, 1, 4, true, SHEAF_F32);
+    CHECK_BYTES("and back", x[0], still, sizeof still);
+}
+
+static void test_rope_pairs__one_rounding_in_bf16(void **state)
+{
+    /* 1.5 * 1.0078125 - 1 * 0.00390625 = 1.5078125 exactly; the product alone, 1.51171875,
+     * would go to 1.515625 and leave 1.5117, which is 1.515625 again. */
+    const float cos[2] = { 1.0078125f, 1 }, sin[2] = { 0.00390625f, 0 };
+    const int32_t pos = 0;
+    uint16_t x[2] = { sheaf__bf16(1.5f), sheaf__bf16(1) };
+    sheaf__kernels_for("ref")->rope_pairs(x, 2, cos, sin, &pos, 1, 1, 2, false, SHEAF_BF16);
+    CHECK_NEAR("1.5", sheaf__from_bf16(x[0]), 1.5078125, 0);
+}
+
+/* The two columns of a pair have different angles here, so that a mixed-up one shows. */
+static double pair_cos[DIM], pair_sin[DIM];
+
+static double loss_pairs(const double *x)
+{
+    double sum = 0;
+    for (int i = 0; i < N; i++) {
+        const double across = i % 2 == 0 ? -x[i + 1] : x[i - 1];
+        sum += flow[i] * (x[i] * pair_cos[i % DIM] + across * pair_sin[i % DIM]);
+    }
+    return sum;
+}
+
+static void test_rope_pairs__inverse_is_the_gradient(void **state)
+{
+    float cos[DIM], sin[DIM], y[N], dx[N];
+    const int32_t pos = 0;
+    double x[N], want[N], sum = 0;
+    for (int c = 0; c < DIM; c++) {
+        cos[c] = twin_number(300 + (uint64_t)c, TWIN_PLAIN), pair_cos[c] = cos[c];
+        sin[c] = twin_number(400 + (uint64_t)c, TWIN_PLAIN), pair_sin[c] = sin[c];
+    }
+    for (int i = 0; i < N; i++) {
+        y[i] = twin_number((uint64_t)i, TWIN_PLAIN), x[i] = y[i];
+        dx[i] = twin_number(50 + (uint64_t)i, TWIN_PLAIN), flow[i] = dx[i];
+    }
+    for (int i = 0; i < N; i += 2) {
+        const double *c = pair_cos + i % DIM, *s = pair_sin + i % DIM;
+        want[i] = flow[i] * c[0] + flow[i + 1] * s[1];
+        want[i + 1] = flow[i + 1] * c[1] - flow[i] * s[0];
+    }
+    twin_gradient("rope_pairs", loss_pairs, x, N, want);
+    sheaf__kernels_for("ref")->rope_pairs(y, N, cos, sin, &pos, 1, HEADS, DIM, false, SHEAF_F32);
+    sheaf__kernels_for("ref")->rope_pairs(dx, N, cos, sin, &pos, 1, HEADS, DIM, true, SHEAF_F32);
+    for (int i = 0; i < N; i++)
+        sum += flow[i] * y[i];
+    CHECK_NEAR("forward", sum, loss_pairs(x), 1e-5); /* 12 products of up to 50, 6e-8 each */
+    twin_close("rope_pairs inverse", dx, want, N, 1e-6);
+}
+
 enum { MOST = 40000 };
 
 static void twins(const twin *t)
@@ -90,6 +158,39 @@ static void twins(const twin *t)
     }
 }
 
+static void twins_of_pairs(const twin *t)
+{
+    static const int64_t shape[][3] = { /* heads, head_dim, columns between rows */
+        { 1, 2, 0 },  { 3, 8, 3 },   { 2, 14, 0 },   { 5, 16, 1 },  { 2, 18, 0 },   { 1, 30, 2 },
+        { 7, 32, 0 }, { 2, 34, 0 },  { 16, 64, 5 },  { 2, 80, 0 },  { 16, 112, 8 }, { 1, 134, 0 },
+        { 4, 64, 0 }, { 4, 128, 0 }, { 1, 1792, 0 }, { 1, 2730, 3 }, { 32, 128, 0 },
+    };
+    enum { MOST_PAIRS = 5 * 7 * 2733 };
+    static void *block[4];
+    for (size_t i = 0; i < ARRAY_LEN(block); i++)
+        block[i] = block[i] != NULL ? block[i] : twin_take(MOST_PAIRS * 4);
+    const int32_t pos[5] = { 3, 0, -1, 6, 1 };
+    for (size_t s = 0; s < ARRAY_LEN(shape); s++) {
+        const int64_t width = shape[s][0] * shape[s][1], ld = width + shape[s][2], table = 7 * shape[s][1];
+        const int64_t n = 4 * ld + width;
+        const size_t bytes = (size_t)n * twin_bytes(t->dtype);
+        float *cos = twin_end(block[0], MOST_PAIRS * 4, (size_t)table * 4);
+        float *sin = twin_end(block[1], MOST_PAIRS * 4, (size_t)table * 4);
+        void *want = twin_end(block[2], MOST_PAIRS * 4, bytes), *got = twin_end(block[3], MOST_PAIRS * 4, bytes);
+        twin_fill(cos, table, SHEAF_F32, t->numbers, s);
+        twin_fill(sin, table, SHEAF_F32, t->numbers, 100 + s);
+        twin_fill(want, n, t->dtype, t->numbers, 200 + s);
+        memcpy(got, want, bytes);
+        for (int inverse = 0; inverse < 2; inverse++) {
+            t->ref->rope_pairs(want, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], inverse, t->dtype);
+            t->fast->rope_pairs(got, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], inverse, t->dtype);
+            twin_same(t, "rope_pairs", got, want, bytes);
+        }
+    }
+}
+
+static void test_rope_pairs__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins_of_pairs); }
+
 static void test_rope__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
 
 int main(void)
@@ -98,6 +199,10 @@ int main(void)
         cmocka_unit_test(test_rope__quarter_turns_worked_by_hand),
         cmocka_unit_test(test_rope__inverse_is_the_gradient),
         cmocka_unit_test(test_rope__fast_kernels_give_the_reference_bits),
+        cmocka_unit_test(test_rope_pairs__quarter_turns_worked_by_hand),
+        cmocka_unit_test(test_rope_pairs__one_rounding_in_bf16),
+        cmocka_unit_test(test_rope_pairs__inverse_is_the_gradient),
+        cmocka_unit_test(test_rope_pairs__fast_kernels_give_the_reference_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,181 @@
+/* gelu_test.c */
+#include "ops/twin.h"
+
+static const struct { const char *name; float x, want; } by_hand[] = {
+    { "0 stays", 0, 0 },
+    { "1 times Phi(1)", 1, 0.841344746f },
+    { "-1 times Phi(-1)", -1, -0.158655254f },
+    { "half way", 0.5f, 0.345731231f },
+    { "least value", -0.751791525f, -0.169971208f },
+    { "large numbers pass", 50, 50 },
+    { "very negative ones close", -50, 0 },
+};
+
+static void test_gelu__values_worked_by_hand(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        float y;
+        sheaf__kernels_for("ref")->gelu(&y, &by_hand[i].x, 1, SHEAF_F32);
+        CHECK_NEAR(by_hand[i].name, y, by_hand[i].want, 1e-7);
+    }
+}
+
+static void test_gelu__one_rounding_in_bf16(void **state)
+{
+    /* 1.125 * Phi(1.125) = 1.125 * 0.869705 = 0.978419; bf16 neighbours are 0.9765625 and
+     * 0.98046875: the first. Rounding Phi to 0.87109375 on the way would give the second. */
+    const uint16_t x = sheaf__bf16(1.125f);
+    uint16_t y;
+    sheaf__kernels_for("ref")->gelu(&y, &x, 1, SHEAF_BF16);
+    CHECK_NEAR("1.125", sheaf__from_bf16(y), 0.9765625, 0);
+}
+
+static double gelu(double x) { return x * 0.5 * erfc(-x * sqrt(0.5)); }
+static double slope(double x)
+{
+    return 0.5 * erfc(-x * sqrt(0.5)) + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
+}
+
+static void test_gelu__ends(void **state)
+{
+    const float x[] = { INFINITY, -INFINITY, NAN, -0.0f, 1e30f, -1e30f };
+    float y[6], dx[6];
+    const float ones[6] = { 1, 1, 1, 1, 1, 1 };
+    sheaf__kernels_for("ref")->gelu(y, x, 6, SHEAF_F32);
+    sheaf__kernels_for("ref")->gelu_back(dx, ones, x, 6, false, SHEAF_F32);
+    assert_true(y[0] == INFINITY && sheaf__bits(y[1]) == SHEAF__NAN_BITS && sheaf__bits(y[2]) == SHEAF__NAN_BITS);
+    assert_true(y[3] == 0 && signbit(y[3]) && y[4] == 1e30f && y[5] == 0);
+    assert_true(sheaf__bits(dx[0]) == SHEAF__NAN_BITS && sheaf__bits(dx[1]) == SHEAF__NAN_BITS);
+    assert_true(sheaf__bits(dx[2]) == SHEAF__NAN_BITS && dx[3] == 0.5f && dx[4] == 1 && dx[5] == 0);
+}
+
+static void test_gelu__within_its_error_of_the_double_formulas(void **state)
+{
+    enum { STEP = 15360, STEPS = 12 };
+    static float x[STEP], y[STEP], dx[STEP], ones[STEP];
+    static uint16_t x16[STEP], y16[STEP];
+    const sheaf__kernels *k = sheaf__kernels_for("ref");
+    for (int i = 0; i < STEP; i++)
+        ones[i] = 1;
+    for (int s = 0; s < STEPS; s++) { /* from -12 to 12 */
+        for (int i = 0; i < STEP; i++)
+            x[i] = (float)((s * STEP + i) * (24.0 / (STEP * STEPS)) - 12);
+        k->gelu(y, x, STEP, SHEAF_F32);
+        k->gelu_back(dx, ones, x, STEP, false, SHEAF_F32);
+        for (int i = 0; i < STEP; i++) {
+            /* 1 + erf is off by an ulp of erf and half of its own; the density is at most 0.4 */
+            CHECK_NEAR("gelu", y[i], gelu(x[i]), 1.2e-7 * fabs(x[i]));
+            CHECK_NEAR("slope", dx[i], slope(x[i]), 2.5e-7);
+        }
+        k->round(x16, SHEAF_BF16, x, STEP);
+        k->gelu(y16, x16, STEP, SHEAF_BF16);
+        for (int i = 0; i < STEP; i++) {
+            const double v = sheaf__from_bf16(x16[i]);
+            CHECK_NEAR("bf16", sheaf__from_bf16(y16[i]), gelu(v), 1.2e-7 * fabs(v) + 0x1.01p-8 * fabs(gelu(v)));
+        }
+    }
+}
+
+enum { N = 24 };
+
+static double loss(const double *x) /* weighs element i by i + 1, so dy = i + 1 */
+{
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += (i + 1) * gelu(x[i]);
+    return sum;
+}
+
+static void test_gelu_back__is_the_gradient(void **state)
+{
+    double x[N], want[N];
+    float xf[N], dy[N], dx[N], twice[N];
+    for (int i = 0; i < N; i++) {
+        xf[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN), x[i] = xf[i];
+        dy[i] = (float)(i + 1), want[i] = dy[i] * slope(x[i]);
+    }
+    twin_gradient("gelu", loss, x, N, want);
+    sheaf__kernels_for("ref")->gelu_back(dx, dy, xf, N, false, SHEAF_F32);
+    twin_close("gelu_back", dx, want, N, 1e-6);
+    memcpy(twice, dx, sizeof dx);
+    sheaf__kernels_for("ref")->gelu_back(twice, dy, xf, N, true, SHEAF_F32);
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
+}
+
+enum { MOST = 15360 };
+
+static void compare(const twin *t, int64_t n, uint64_t salt)
+{
+    static void *block[5];
+    const size_t each = MOST * 4, bytes = (size_t)n * twin_bytes(t->dtype);
+    void *v[5];
+    for (size_t i = 0; i < ARRAY_LEN(block); i++) {
+        block[i] = block[i] != NULL ? block[i] : twin_take(each);
+        v[i] = twin_end(block[i], each, bytes);
+    }
+    twin_fill(v[0], n, t->dtype, t->numbers, salt);
+    twin_fill(v[1], n, t->dtype, t->numbers, salt + 1);
+    for (int add = 0; add < 2; add++) {
+        twin_fill(v[2], n, t->dtype, t->numbers, salt + 2);
+        memcpy(v[3], v[2], bytes);
+        t->ref->gelu_back(v[2], v[1], v[0], n, add, t->dtype);
+        t->fast->gelu_back(v[3], v[1], v[0], n, add, t->dtype);
+        twin_same(t, "gelu_back", v[3], v[2], bytes);
+    }
+    t->ref->gelu(v[2], v[0], n, t->dtype);
+    t->fast->gelu(v[3], v[0], n, t->dtype);
+    twin_same(t, "gelu", v[3], v[2], bytes);
+    t->fast->gelu(v[0], v[0], n, t->dtype);
+    twin_same(t, "y over x", v[0], v[2], bytes);
+}
+
+static void twins(const twin *t)
+{
+    static const int64_t production[] = { 1792, 2730, 4096, 15360 };
+    for (size_t s = 0; s < ARRAY_LEN(twin_sizes); s++)
+        compare(t, twin_sizes[s], 10 * s);
+    for (size_t s = 0; s < ARRAY_LEN(production); s++)
+        compare(t, production[s], 5000 + 10 * s);
+}
+
+static void test_gelu__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+
+/* Floats of all sizes, and those around the ends of erf and exp's branches. */
+static void sweep(const twin *t)
+{
+    static const float ends[] = { 0.875f * 0x1.6a09e6p+0f, 4 * 0x1.6a09e6p+0f, 13.2137f, 13.3215f, 0, 0x1p-126f };
+    enum { STEP = 4096 };
+    static float x[STEP], y[2][STEP], dx[2][STEP], ones[STEP];
+    if (t->dtype != SHEAF_F32 || t->numbers != TWIN_PLAIN)
+        return;
+    for (int i = 0; i < STEP; i++)
+        ones[i] = 1;
+    for (uint64_t s = 0; s < 60 + ARRAY_LEN(ends); s++) {
+        for (uint64_t i = 0; i < STEP; i++)
+            x[i] = s < 60 ? sheaf__float((uint32_t)((s * STEP + i) * 17477))
+                          : sheaf__float((sheaf__bits(ends[s - 60]) + (uint32_t)i / 2 - STEP / 4) ^ (uint32_t)i << 31);
+        t->ref->gelu(y[0], x, STEP, t->dtype);
+        t->fast->gelu(y[1], x, STEP, t->dtype);
+        twin_same(t, "gelu", y[1], y[0], sizeof x);
+        t->ref->gelu_back(dx[0], ones, x, STEP, false, t->dtype);
+        t->fast->gelu_back(dx[1], ones, x, STEP, false, t->dtype);
+        twin_same(t, "gelu_back", dx[1], dx[0], sizeof x);
+    }
+}
+
+static void test_gelu__fast_kernels_give_the_reference_bits_at_every_size_of_x(void **state) { twin_each(sweep); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gelu__values_worked_by_hand),
+        cmocka_unit_test(test_gelu__one_rounding_in_bf16),
+        cmocka_unit_test(test_gelu__ends),
+        cmocka_unit_test(test_gelu__within_its_error_of_the_double_formulas),
+        cmocka_unit_test(test_gelu_back__is_the_gradient),
+        cmocka_unit_test(test_gelu__fast_kernels_give_the_reference_bits),
+        cmocka_unit_test(test_gelu__fast_kernels_give_the_reference_bits_at_every_size_of_x),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,309 @@
+/* layernorm_test.c */
+#include "ops/twin.h"
+
+/* The two statistics of whole rows, as the caller of the kernels works them out. */
+static void statistics(const sheaf__kernels *k, float *mean, float *rstd, const void *x, int64_t ldx,
+                       int64_t rows, int64_t cols, float eps, sheaf_dtype dtype)
+{
+    k->layernorm_sum(mean, x, ldx, rows, cols, dtype);
+    for (int64_t t = 0; t < rows; t++)
+        mean[t] = sheaf__one_nan(mean[t] / (float)cols);
+    k->layernorm_squares(rstd, x, ldx, mean, rows, cols, dtype);
+    for (int64_t t = 0; t < rows; t++)
+        rstd[t] = sheaf__one_nan(1.0f / sqrtf(rstd[t] / (float)cols + eps));
+}
+
+static const struct { const char *name; float x[2], w[2], b[2], eps, want[2]; } by_hand[] = {
+    { "two numbers are -1 and 1", { 3, 4 }, { 1, 1 }, { 0, 0 }, 0, { -1, 1 } },
+    { "order is kept", { 7, -5 }, { 1, 1 }, { 0, 0 }, 0, { 1, -1 } },
+    { "weight, then bias", { 3, 4 }, { 2, 5 }, { 10, 20 }, 0, { 8, 25 } },
+    { "eps keeps equal numbers finite", { 6, 6 }, { 3, 3 }, { 1, 2 }, 1e-5f, { 1, 2 } },
+    { "eps counts", { -1, 1 }, { 1, 1 }, { 0, 0 }, 3, { -0.5f, 0.5f } },
+    { "far from zero", { 8388608, 8388610 }, { 1, 1 }, { 0, 0 }, 0, { -1, 1 } },
+};
+
+static void test_layernorm__rows_worked_by_hand(void **state)
+{
+    const sheaf__kernels *k = sheaf__kernels_for("ref");
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        float y[2], mean, rstd;
+        statistics(k, &mean, &rstd, by_hand[i].x, 2, 1, 2, by_hand[i].eps, SHEAF_F32);
+        k->layernorm(y, 2, by_hand[i].x, 2, &mean, &rstd, by_hand[i].w, by_hand[i].b, NULL, 1, 2, SHEAF_F32);
+        for (int c = 0; c < 2; c++)
+            CHECK_NEAR(by_hand[i].name, y[c], by_hand[i].want[c], 1e-6);
+    }
+}
+
+static void test_layernorm__bf16_rounds_before_the_residual(void **state)
+{
+    /* 3 * 1.0013 = 3.0039 rounds to 3, whose next is 3.015625. 3 + 2^-7 is the middle of the
+     * two and goes to the even one, 3; 3.0039 + 2^-7 is above it. */
+    const uint16_t x = sheaf__bf16(3), residual = sheaf__bf16(0x1p-7f);
+    const float mean = 0, rstd = 1, w = 1.0013f, b[2] = { 0, 0x1p-7f };
+    uint16_t y;
+    sheaf__kernels_for("ref")->layernorm(&y, 1, &x, 1, &mean, &rstd, &w, b, &residual, 1, 1, SHEAF_BF16);
+    CHECK_NEAR("residual", sheaf__from_bf16(y), 3, 0);
+    sheaf__kernels_for("ref")->layernorm(&y, 1, &x, 1, &mean, &rstd, &w, b + 1, NULL, 1, 1, SHEAF_BF16);
+    CHECK_NEAR("bias", sheaf__from_bf16(y), 3.015625, 0);
+}
+
+enum { WIDEST = 15360 };
+static const int64_t production[] = { 1792, 2730, 4096, WIDEST };
+
+/* One row of y, dx and the two statistics by the formulas, in double. */
+static void double_norm(double *y, double *dx, const double *x, const double *w, const double *b,
+                        const double *dy, int64_t width, double eps)
+{
+    double sum = 0, squares = 0, sum_a = 0, sum_an = 0;
+    for (int64_t c = 0; c < width; c++)
+        sum += x[c];
+    const double mean = sum / (double)width;
+    for (int64_t c = 0; c < width; c++)
+        squares += (x[c] - mean) * (x[c] - mean);
+    const double rstd = 1 / sqrt(squares / (double)width + eps);
+    for (int64_t c = 0; c < width; c++) {
+        y[c] = w[c] * (x[c] - mean) * rstd + b[c];
+        sum_a += w[c] * dy[c];
+        sum_an += w[c] * dy[c] * (x[c] - mean) * rstd;
+    }
+    for (int64_t c = 0; c < width; c++) {
+        const double n = (x[c] - mean) * rstd;
+        dx[c] = rstd * (w[c] * dy[c] - sum_a / (double)width - n * sum_an / (double)width);
+    }
+}
+
+/* Also in parts: the slices of a width are rows of their own, whose sums the caller adds. */
+static void check_wide(int64_t width, int slices, sheaf_dtype dtype)
+{
+    static uint32_t x[WIDEST], dy[WIDEST], y[WIDEST], dx[WIDEST];
+    static float w[WIDEST], b[WIDEST];
+    static double wide[4][WIDEST], want[2][WIDEST];
+    const sheaf__kernels *k = sheaf__kernels_for("ref");
+    const int64_t each = width / slices;
+    float sum[5], mean[5], rstd[5], mean_a[5], mean_an[5], total = 0, squares = 0, a = 0, an = 0;
+    for (int64_t c = 0; c < width; c++) {
+        const float far = 5 + twin_number((uint64_t)c, TWIN_PLAIN), flow = twin_number(90000 + (uint64_t)c, TWIN_PLAIN);
+        k->round((char *)x + c * (int64_t)twin_bytes(dtype), dtype, &far, 1);
+        k->round((char *)dy + c * (int64_t)twin_bytes(dtype), dtype, &flow, 1);
+        wide[0][c] = sheaf__load(x, c, dtype), wide[1][c] = sheaf__load(dy, c, dtype);
+        wide[2][c] = w[c] = 1 + twin_number(180000 + (uint64_t)c, TWIN_PLAIN) / 8;
+        wide[3][c] = b[c] = twin_number(270000 + (uint64_t)c, TWIN_PLAIN) / 8;
+    }
+    double_norm(want[0], want[1], wide[0], wide[2], wide[3], wide[1], width, 1e-6);
+    k->layernorm_sum(sum, x, each, slices, each, dtype);
+    for (int s = 0; s < slices; s++)
+        total += sum[s];
+    for (int s = 0; s < slices; s++)
+        mean[s] = total / (float)width;
+    k->layernorm_squares(sum, x, each, mean, slices, each, dtype);
+    for (int s = 0; s < slices; s++)
+        squares += sum[s];
+    for (int s = 0; s < slices; s++)
+        rstd[s] = 1.0f / sqrtf(squares / (float)width + 1e-6f);
+    for (int s = 0; s < slices; s++) {
+        const size_t at = (size_t)(s * each) * twin_bytes(dtype);
+        k->layernorm((char *)y + at, each, (char *)x + at, each, mean, rstd, w + s * each, b + s * each, NULL, 1,
+                     each, dtype);
+        k->layernorm_back_sums(mean_a, mean_an, (char *)dy + at, each, (char *)x + at, each, mean, rstd,
+                               w + s * each, 1, each, dtype);
+        a += mean_a[0], an += mean_an[0];
+    }
+    mean_a[0] = a / (float)width, mean_an[0] = an / (float)width;
+    for (int s = 0; s < slices; s++) {
+        const size_t at = (size_t)(s * each) * twin_bytes(dtype);
+        k->layernorm_back((char *)dx + at, (char *)dy + at, each, (char *)x + at, each, mean, rstd, w + s * each,
+                          mean_a, mean_an, 1, each, false, dtype);
+    }
+    /* The mean, of numbers near 5, is off by a few 2^-22 and all others are smaller: 2e-6. Then,
+     * in bfloat16, one rounding: half of 2^-7 at most. */
+    const double last = dtype == SHEAF_BF16 ? 0x1p-8 : 0;
+    for (int64_t c = 0; c < width; c++) {
+        CHECK_NEAR("y", sheaf__load(y, c, dtype), want[0][c], 2e-6 + last * fabs(want[0][c]));
+        CHECK_NEAR("dx", sheaf__load(dx, c, dtype), want[1][c], 2e-6 + last * fabs(want[1][c]));
+    }
+}
+
+static void test_layernorm__equals_the_double_formulas_at_production_widths(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(production); i++)
+        for (int slices = 1; slices <= 2; slices++) {
+            check_wide(production[i], slices, SHEAF_F32);
+            check_wide(production[i], slices, SHEAF_BF16);
+        }
+}
+
+enum { ROWS = 3, WIDTH = 21, N = ROWS * WIDTH };
+static const double eps = 0.01;
+static double flow[N]; /* dy */
+
+static double loss(const double *x) /* x, then w, then b */
+{
+    double y[WIDTH], unused[WIDTH], sum = 0;
+    for (int t = 0; t < ROWS; t++) {
+        double_norm(y, unused, x + t * WIDTH, x + N, x + N + WIDTH, flow + t * WIDTH, WIDTH, eps);
+        for (int c = 0; c < WIDTH; c++)
+            sum += flow[t * WIDTH + c] * y[c];
+    }
+    return sum;
+}
+
+static void test_layernorm_back__is_the_gradient(void **state)
+{
+    double x[N + 2 * WIDTH], want[N + 2 * WIDTH] = { 0 }, y[WIDTH];
+    float xf[N], w[WIDTH], dy[N], mean[ROWS], rstd[ROWS], a[ROWS], an[ROWS], dx[N];
+    float dw[WIDTH] = { 0 }, db[WIDTH] = { 0 }, alone[WIDTH] = { 0 };
+    for (int i = 0; i < N; i++) {
+        xf[i] = twin_number((uint64_t)i, TWIN_PLAIN), x[i] = xf[i];
+        dy[i] = twin_number(1000 + (uint64_t)i, TWIN_PLAIN), flow[i] = dy[i];
+    }
+    for (int c = 0; c < WIDTH; c++) {
+        w[c] = 1 + twin_number(2000 + (uint64_t)c, TWIN_PLAIN), x[N + c] = w[c];
+        x[N + WIDTH + c] = 0; /* with no bias, y is w n: the gradient of w is y dy / w */
+    }
+    for (int t = 0; t < ROWS; t++) {
+        const double *d = flow + t * WIDTH;
+        double_norm(y, want + t * WIDTH, x + t * WIDTH, x + N, x + N + WIDTH, d, WIDTH, eps);
+        for (int c = 0; c < WIDTH; c++)
+            want[N + c] += d[c] * y[c] / x[N + c], want[N + WIDTH + c] += d[c];
+    }
+    twin_gradient("layernorm", loss, x, N + 2 * WIDTH, want);
+
+    const sheaf__kernels *k = sheaf__kernels_for("ref");
+    statistics(k, mean, rstd, xf, WIDTH, ROWS, WIDTH, (float)eps, SHEAF_F32);
+    k->layernorm_back_sums(a, an, dy, WIDTH, xf, WIDTH, mean, rstd, w, ROWS, WIDTH, SHEAF_F32);
+    for (int t = 0; t < ROWS; t++)
+        a[t] /= WIDTH, an[t] /= WIDTH;
+    k->layernorm_back(dx, dy, WIDTH, xf, WIDTH, mean, rstd, w, a, an, ROWS, WIDTH, false, SHEAF_F32);
+    k->layernorm_dw(dw, db, dy, WIDTH, xf, WIDTH, mean, rstd, ROWS, 0, WIDTH, SHEAF_F32);
+    twin_close("dx", dx, want, N, 1e-5);
+    twin_close("dw", dw, want + N, WIDTH, 1e-5);
+    twin_close("db", db, want + N + WIDTH, WIDTH, 1e-6);
+    k->layernorm_dw(alone, NULL, dy, WIDTH, xf, WIDTH, mean, rstd, ROWS, 0, WIDTH, SHEAF_F32);
+    CHECK_BYTES("dw without db", alone, dw, sizeof dw);
+
+    float twice[N];
+    memcpy(twice, dx, sizeof dx);
+    k->layernorm_back(twice, dy, WIDTH, xf, WIDTH, mean, rstd, w, a, an, ROWS, WIDTH, true, SHEAF_F32);
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
+}
+
+enum { MOST = 5 * (WIDEST + 3) };
+
+static void *operand(int which, size_t bytes)
+{
+    static void *block[6];
+    if (block[which] == NULL)
+        block[which] = twin_take(MOST * 4);
+    return twin_end(block[which], MOST * 4, bytes);
+}
+
+typedef struct shape { int64_t rows, cols, ldx, ldy; } shape; /* ldy: also of dy */
+
+/* Every kernel takes the reference's numbers, so that one difference shows once. */
+static void compare(const twin *t, const shape *s)
+{
+    const size_t each = twin_bytes(t->dtype), n = (size_t)((s->rows - 1) * s->ldx + s->cols) * each;
+    const size_t m = (size_t)((s->rows - 1) * s->ldy + s->cols) * each, column = (size_t)s->cols * 4;
+    float mean[600], rstd[600], a[600], an[600], got_sum[600], got_an[600];
+    float *w = operand(0, column), *b = operand(1, column);
+    void *x = operand(2, n), *dy = operand(3, m);
+    const size_t row = (size_t)s->rows * 4;
+    twin_fill(w, s->cols, SHEAF_F32, t->numbers, 1);
+    twin_fill(b, s->cols, SHEAF_F32, t->numbers, 2);
+    twin_fill(x, (int64_t)(n / each), t->dtype, t->numbers, 3);
+    twin_fill(dy, (int64_t)(m / each), t->dtype, t->numbers, 4);
+
+    t->ref->layernorm_sum(mean, x, s->ldx, s->rows, s->cols, t->dtype);
+    t->fast->layernorm_sum(got_sum, x, s->ldx, s->rows, s->cols, t->dtype);
+    twin_same(t, "layernorm_sum", got_sum, mean, row);
+    for (int64_t r = 0; r < s->rows; r++)
+        mean[r] /= (float)s->cols;
+    t->ref->layernorm_squares(rstd, x, s->ldx, mean, s->rows, s->cols, t->dtype);
+    t->fast->layernorm_squares(got_sum, x, s->ldx, mean, s->rows, s->cols, t->dtype);
+    twin_same(t, "layernorm_squares", got_sum, rstd, row);
+    for (int64_t r = 0; r < s->rows; r++)
+        rstd[r] = 1.0f / sqrtf(rstd[r] / (float)s->cols + 1e-6f);
+    void *want = operand(4, m), *got = operand(5, m);
+    for (int with = 0; with < 2; with++) {
+        memset(want, 0, m), memset(got, 0, m); /* between the rows */
+        const void *residual = with ? dy : NULL;
+        t->ref->layernorm(want, s->ldy, x, s->ldx, mean, rstd, w, b, residual, s->rows, s->cols, t->dtype);
+        t->fast->layernorm(got, s->ldy, x, s->ldx, mean, rstd, w, b, residual, s->rows, s->cols, t->dtype);
+        twin_same(t, "layernorm", got, want, m);
+    }
+    t->ref->layernorm_back_sums(a, an, dy, s->ldy, x, s->ldx, mean, rstd, w, s->rows, s->cols, t->dtype);
+    t->fast->layernorm_back_sums(got_sum, got_an, dy, s->ldy, x, s->ldx, mean, rstd, w, s->rows, s->cols, t->dtype);
+    twin_same(t, "sum of a", got_sum, a, row);
+    twin_same(t, "sum of a n", got_an, an, row);
+    for (int64_t r = 0; r < s->rows; r++)
+        a[r] /= (float)s->cols, an[r] /= (float)s->cols;
+    want = operand(4, n), got = operand(5, n);
+    for (int add = 0; add < 2; add++) {
+        twin_fill(want, (int64_t)(n / each), t->dtype, t->numbers, 5);
+        memcpy(got, want, n);
+        t->ref->layernorm_back(want, dy, s->ldy, x, s->ldx, mean, rstd, w, a, an, s->rows, s->cols, add, t->dtype);
+        t->fast->layernorm_back(got, dy, s->ldy, x, s->ldx, mean, rstd, w, a, an, s->rows, s->cols, add, t->dtype);
+        twin_same(t, "layernorm_back", got, want, n);
+    }
+    const int64_t begin = s->cols / 3, end = s->cols - s->cols / 7;
+    float *dw = operand(4, column), *dw2 = operand(5, column), *db = w, *db2 = b;
+    twin_fill(dw, s->cols, SHEAF_F32, t->numbers, 6);
+    memcpy(dw2, dw, column), memcpy(db, dw, column), memcpy(db2, dw, column);
+    for (int with = 0; with < 2; with++) {
+        t->ref->layernorm_dw(dw, with ? db : NULL, dy, s->ldy, x, s->ldx, mean, rstd, s->rows, begin, end, t->dtype);
+        t->fast->layernorm_dw(dw2, with ? db2 : NULL, dy, s->ldy, x, s->ldx, mean, rstd, s->rows, begin, end, t->dtype);
+        twin_same(t, "dw", dw2, dw, column);
+        twin_same(t, "db", db2, db, column);
+    }
+}
+
+/* The norm with its result laid over an operand. */
+static void compare_in_place(const twin *t, int64_t rows, int64_t cols)
+{
+    const int64_t n = rows * cols;
+    const size_t bytes = (size_t)n * twin_bytes(t->dtype);
+    float mean[8], rstd[8], *w = operand(0, (size_t)cols * 4), *b = operand(1, (size_t)cols * 4);
+    void *x = operand(2, bytes), *residual = operand(3, bytes), *want = operand(4, bytes), *got = operand(5, bytes);
+    twin_fill(w, cols, SHEAF_F32, t->numbers, 1);
+    twin_fill(b, cols, SHEAF_F32, t->numbers, 2);
+    twin_fill(x, n, t->dtype, t->numbers, 3);
+    twin_fill(residual, n, t->dtype, t->numbers, 4);
+    statistics(t->ref, mean, rstd, x, cols, rows, cols, 1e-5f, t->dtype);
+    t->ref->layernorm(want, cols, x, cols, mean, rstd, w, b, residual, rows, cols, t->dtype);
+    memcpy(got, residual, bytes);
+    t->fast->layernorm(got, cols, x, cols, mean, rstd, w, b, got, rows, cols, t->dtype);
+    twin_same(t, "y over the residual", got, want, bytes);
+    memcpy(got, x, bytes);
+    t->fast->layernorm(got, cols, got, cols, mean, rstd, w, b, residual, rows, cols, t->dtype);
+    twin_same(t, "y over x", got, want, bytes);
+}
+
+static void twins(const twin *t)
+{
+    static const int64_t rows[] = { 1, 4, 5, 7 };
+    for (size_t i = 0; i < ARRAY_LEN(twin_sizes); i++) {
+        const int64_t cols = twin_sizes[i];
+        compare(t, &(shape){ rows[i % 4], cols, cols + (int64_t)(i % 3), cols + (int64_t)(i % 2) * 5 });
+        compare_in_place(t, rows[i % 4], cols);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(production); i++)
+        compare(t, &(shape){ 5, production[i], production[i], production[i] + 3 });
+    static const int64_t tall[][2] = { { 255, 17 }, { 256, 33 }, { 257, 20 }, { 600, 40 }, { 9, 2048 } };
+    for (size_t i = 0; i < ARRAY_LEN(tall); i++)
+        compare(t, &(shape){ tall[i][0], tall[i][1], tall[i][1] + 1, tall[i][1] });
+}
+
+static void test_layernorm__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layernorm__rows_worked_by_hand),
+        cmocka_unit_test(test_layernorm__bf16_rounds_before_the_residual),
+        cmocka_unit_test(test_layernorm__equals_the_double_formulas_at_production_widths),
+        cmocka_unit_test(test_layernorm_back__is_the_gradient),
+        cmocka_unit_test(test_layernorm__fast_kernels_give_the_reference_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
