@@ -164,16 +164,16 @@ static void test_cog__fused_layers_have_factors_for_each_part(void **state)
         sheaf_lora_options o = options_of("sat-vit");
         o.rank = rank, o.alpha = cases[k].alpha, o.rslora = rslora;
         CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern,
-                                         "layers.2.cross_attention.key_value=3,^transformer.layers.0.attention.dense=6", true));
+                                         "layers.2.cross_attention.key_value=3,^transformer.layers.0.attention.query_key_value=6", true));
         sheaf_lora *lora, *read;
         CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
         const float scale = sheaf_lora_scale(o.alpha, rank, rslora), three = sheaf_lora_scale(o.alpha, 3, rslora);
         const sheaf_lora_module *qkv = module_of(lora, QKV), *kv = module_of(lora, "transformer.layers.2.cross_attention.key_value");
         const sheaf_lora_module *dense = module_of(lora, "transformer.layers.0.cross_attention.dense");
-        check_module(qkv, 3, rank, (int64_t[]){ 3 * rank, 32, 96, rank }, scale);
+        check_module(qkv, 3, 6, (int64_t[]){ 18, 32, 96, 6 }, sheaf_lora_scale(o.alpha, 6, rslora));
         check_module(kv, 2, 3, (int64_t[]){ 6, 12, 48, 3 }, three);
         check_module(dense, 1, rank, (int64_t[]){ rank, 24, 32, rank }, scale);
-        assert_true(module_of(lora, "transformer.layers.0.attention.dense")->rank == 6 && module_of(lora, VIT "transformer.layers.0.attention.dense")->rank == rank);
+        check_module(module_of(lora, VIT QKV), 3, rank, (int64_t[]){ 3 * rank, 24, 72, rank }, scale);
         assert_true(qkv->b_cut.nparts == 3 && qkv->b_cut.axis == 0 && qkv->a_cut.nparts == 0);
         assert_true(kv->b_cut.nparts == 2 && kv->b_cut.part[1].units == 4 && kv->b_cut.part[1].rows_per_unit == 6);
         assert_true(dense->b_cut.nparts == 0 && dense->a_cut.nparts == 1 && dense->a_cut.axis == 1);
