@@ -27,9 +27,10 @@ done < <(find "$root/src" -name '*.c' ! -name '*_test.c' ! -path '*/src/cli/*' |
 
 # no_memory is the status for "no memory left for a status": handed out as a
 # pointer like every other, never written.
+# DW.ref.* is how position-independent C++ reaches the routine that unwinds its stack; only the loader writes it.
 # process_faults counts the calls that SHEAF_FAULT is about; src/base/fault.h says why.
 globals=$(objdump -t "$library" | awk '
-    $NF == "no_memory" || $NF == "process_faults" { next }
+    $NF == "no_memory" || $NF == "process_faults" || $NF ~ /^DW\.ref\./ { next }
     /^[^ ].*:.*file format/ { member = $1 }
     $0 ~ / O (\.data|\.bss|\.tdata|\.tbss|COMMON|\*COM\*)/ && $0 !~ /\.data\.rel\.ro/ { print member, $NF }')
 if [ -n "$globals" ]; then

@@ -1,0 +1,43 @@
+/* sentencepiece.h - text to token ids and back with a sentencepiece ".model" file, as Llama's and
+ * Vicuna's tokenizers do (Hugging Face LlamaTokenizer, legacy behaviour).
+ *
+ * Text is always plain text: "<s>", "</s>", "<EOI>" in it become ordinary pieces, never ids of
+ * control or user-defined pieces. Each piece of text begins with the model's dummy prefix.
+ * The library behind it is C++; nothing of it, exceptions included, passes this header. After
+ * opening nothing changes any more: all functions may be called from many threads. */
+#ifndef SHEAF_INPUTS_SENTENCEPIECE_H
+#define SHEAF_INPUTS_SENTENCEPIECE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/status.h"
+
+typedef struct sheaf__sentencepiece sheaf__sentencepiece;
+
+enum { SHEAF__TEXT_MAX = 1 << 20 }; /* bytes of one text; the ids of the longest context take less */
+
+/* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no sound model, with the
+ * byte; SHEAF_E_UNSUPPORTED for a model that rewrites characters by a table (nmt_nfkc and the like) or
+ * has user-defined pieces; SHEAF_E_MEMORY. *out untouched on failure. */
+sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path);
+void sheaf__sentencepiece_close(sheaf__sentencepiece *model);
+
+int64_t sheaf__sentencepiece_pieces(const sheaf__sentencepiece *model);
+/* Ids of the special pieces, -1 where the model has none. (CogVLM pads with unk then.) */
+int32_t sheaf__sentencepiece_bos(const sheaf__sentencepiece *model);
+int32_t sheaf__sentencepiece_eos(const sheaf__sentencepiece *model);
+int32_t sheaf__sentencepiece_unk(const sheaf__sentencepiece *model);
+int32_t sheaf__sentencepiece_pad(const sheaf__sentencepiece *model);
+
+/* sheaf__sentencepiece_encode - *ids is malloc'd (also when *count is 0); no bos, no eos.
+ * Errors: SHEAF_E_DATA for text that is not UTF-8 or over SHEAF__TEXT_MAX bytes. */
+sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count, const sheaf__sentencepiece *model,
+                                          const char *text, size_t size);
+/* sheaf__sentencepiece_decode - *text is malloc'd, UTF-8, ends with NUL. Control and unknown pieces are
+ * skipped; an id from the number of pieces on (a model's table may have more rows) gives U+FFFD, and so
+ * does NUL. Errors: SHEAF_E_DATA for a negative id. */
+sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model, const int32_t *ids,
+                                          int64_t count);
+
+#endif
