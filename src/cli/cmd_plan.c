@@ -33,7 +33,7 @@ static sheaf_status *open_question(question *q, const cli *cli)
         st = sheaf__open_model(&q->opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .config_only = true,
                                .slices = o->slices, .adapter = adapter ? o->adapter : NULL, .fresh = lora && !adapter ? &q->fresh : NULL });
     if (st == NULL)
-        st = sheaf__select(&q->selection, q->opened.schema, o->method, o->head_patterns);
+        st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, &cli->events);
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {
         st = sheaf_data_open(&q->data, o->data, &(sheaf_data_options){ .config = &q->opened.config, .seq = o->seq, .events = &cli->events });
         if (st == NULL) {

@@ -11,7 +11,8 @@ static const cli_choice methods[] = {
 };
 static const cli_choice schedules[] = {
     { "constant", SHEAF_SCHEDULE_CONSTANT }, { "linear", SHEAF_SCHEDULE_LINEAR },
-    { "cosine", SHEAF_SCHEDULE_COSINE }, { 0 },
+    { "cosine", SHEAF_SCHEDULE_COSINE }, { "sat-constant", SHEAF_SCHEDULE_SAT_CONSTANT },
+    { "sat-linear", SHEAF_SCHEDULE_SAT_LINEAR }, { "sat-cosine", SHEAF_SCHEDULE_SAT_COSINE }, { 0 },
 };
 static const cli_choice carriers[] = {
     { "threads", SHEAF_CARRIER_THREADS }, { "mpi", SHEAF_CARRIER_MPI }, { 0 },
@@ -50,7 +51,8 @@ static int what_flags(cli_option *to, sheaf_train_options *o)
     const cli_option flags[] = {
         { "slices", CLI_INT | CLI_FIXED, &o->slices, "parts every tensor falls into, a power of two; part of the result", "S", 1, SHEAF_MAX_SLICES },
         { "method", CLI_CHOICE | CLI_FIXED, &o->method, "what is trained: an adapter, some tensors, or all", .choices = methods },
-        { "head-patterns", CLI_TEXT | CLI_FIXED, &o->head_patterns, "method head: patterns of the tensors to train (* and ?), comma separated; default the output head", "P,P" },
+        { "train", CLI_TEXT | CLI_FIXED, &o->train, "patterns of tensors that are trained in full, beside an adapter or (method head) alone: *, ?, {46..54}; default none, or the output head", "P,P" },
+        { "head-patterns", CLI_TEXT | CLI_FIXED, &o->head_patterns, "method head: an older name of --train", "P,P" },
         { "lora-rank", CLI_COUNT | CLI_FIXED, &o->lora_rank, "rank of A and B", "R", 1, 65536 },
         { "lora-alpha", CLI_NUMBER | CLI_FIXED, &o->lora_alpha, "the adapter counts alpha/rank times", "A", .above = true },
         { "lora-targets", CLI_TEXT | CLI_FIXED, &o->lora_targets, "modules that get an adapter: names, a regular expression for the whole path, or all-linear", "A,B", .min = 1 },
@@ -75,8 +77,13 @@ static int how_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "seq", CLI_COUNT | CLI_FIXED, &o->seq, "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
         { "shuffle", CLI_FLAG | CLI_FIXED, &o->shuffle, "use rows in file order" },
         { "lr", CLI_NUMBER | CLI_FIXED, &o->lr, "learning rate after warm-up" },
-        { "schedule", CLI_CHOICE | CLI_FIXED, &o->schedule, "how the learning rate goes on after warm-up", .choices = schedules },
+        { "lr-scale", CLI_TEXT | CLI_FIXED, &o->lr_scale, "other learning rates for some tensors, as shares of --lr: PATTERN=X,...; the first that matches counts", "P=X,P=X" },
+        { "schedule", CLI_CHOICE | CLI_FIXED, &o->schedule, "how the learning rate goes on after warm-up; sat-...: by the rules of SwissArmyTransformer", .choices = schedules },
         { "warmup", CLI_COUNT | CLI_FIXED, &o->warmup, "steps over which the learning rate rises from 0", .max = 1e15 },
+        { "warmup-ratio", CLI_NUMBER | CLI_FIXED, &o->warmup_ratio, "the same as a share of --steps, instead of --warmup", .max = 1 },
+        { "lr-decay-ratio", CLI_NUMBER | CLI_FIXED, &o->decay_ratio, "sat-cosine: it ends at this share of --lr", .max = 1, .above = true },
+        { "auto-warmup", CLI_COUNT | CLI_FIXED, &o->held_steps, "sat-...: the first N steps learn at most --auto-warmup-rate of --lr", .max = 1e15 },
+        { "auto-warmup-rate", CLI_NUMBER | CLI_FIXED, &o->held_rate, "sat-...: see --auto-warmup", .max = 1 },
         { "weight-decay", CLI_NUMBER | CLI_FIXED, &o->weight_decay, "AdamW's; biases and norms have none" },
         { "beta1", CLI_NUMBER | CLI_FIXED, &o->beta1, "AdamW's memory of gradients", .max = 1, .below = true },
         { "beta2", CLI_NUMBER | CLI_FIXED, &o->beta2, "AdamW's memory of squared gradients", .max = 1, .below = true },
@@ -115,6 +122,19 @@ static sheaf_status *only_with_lora(const cli *cli, const cli_option *table)
     return NULL;
 }
 
+/* A run may stop while it still warms up; all else about the schedule must be sound. */
+static sheaf_status *check_schedule(const cli *cli, const cli_option *table, const sheaf_train_options *o)
+{
+    static const char *const sat_only[] = { "lr-decay-ratio", "auto-warmup", "auto-warmup-rate" };
+    sheaf_schedule schedule = sheaf_train_options_schedule(o);
+    for (size_t i = 0; i < sizeof sat_only / sizeof *sat_only && !sheaf_schedule_is_sat(o->schedule); i++)
+        if (cli_was_given(cli, table, sat_only[i]))
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", sat_only[i]), "--schedule sat-cosine, or another of SAT's, beside it");
+    if (schedule.steps < schedule.warmup)
+        schedule.steps = schedule.warmup;
+    return sheaf_schedule_check(&schedule);
+}
+
 sheaf_status *train_flags_check(const cli *cli, const cli_option *table, const sheaf_train_options *o)
 {
     sheaf_status *st = cli_check_required(cli, table, true);
@@ -141,5 +161,8 @@ sheaf_status *train_flags_check(const cli *cli, const cli_option *table, const s
         return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--dtype float16"), "--dtype bfloat16 or float32");
     if (o->method != SHEAF_METHOD_HEAD && cli_was_given(cli, table, "head-patterns"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--head-patterns"), "--method head beside it");
-    return o->method == SHEAF_METHOD_LORA ? NULL : only_with_lora(cli, table);
+    if (o->method == SHEAF_METHOD_FULL && cli_was_given(cli, table, "train"))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--train"), "--method lora or head beside it");
+    st = check_schedule(cli, table, o);
+    return st != NULL || o->method == SHEAF_METHOD_LORA ? st : only_with_lora(cli, table);
 }

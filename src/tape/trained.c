@@ -66,6 +66,7 @@ sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, 
     t->shape[0] = shape[0];
     t->shape[1] = ndim == 1 ? 1 : shape[1];
     t->decay = decay;
+    t->lr_scale = 1;
     t->count = 1;
     if (cut != NULL && cut->nparts > 0) {
         t->cut = *cut;
@@ -309,6 +310,7 @@ void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how)
     for (int i = 0; i < set->count; i++) {
         const sheaf__trained *t = set->item[i];
         sheaf__adamw own = *how;
+        own.lr *= t->lr_scale;
         if (!t->decay)
             own.weight_decay = 0;
         for (int s = t->first; s < t->first + t->count; s++)

@@ -16,6 +16,7 @@ typedef struct sheaf__trained {
     int64_t shape[2];
     sheaf_cut cut;   /* nparts 0 = replicated */
     bool decay;      /* weight decay applies */
+    double lr_scale; /* its learning rate is this times the step's; 1 unless the caller changes it */
     int first, count; /* slices held here: [first, first + count); replicated: 0, 1 */
     /* By slice; NULL where not held. Each is the slice's box, dense row-major:
      * [rows of the slice, shape[1]] for axis 0, [shape[0], cols of the slice] for axis 1. */
@@ -64,8 +65,8 @@ void sheaf__lanes_close(sheaf__trained_set *set, sheaf__lane_stack *stack);
 /* sheaf__grad_norm - global L2 norm: squares in double per tensor and slice, tree over
  * slices, tensors in name order, replicated ones once. Collective. */
 sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set);
-/* sheaf__trained_update - one AdamW step on all members; how->weight_decay applies where
- * decay is set. */
+/* sheaf__trained_update - one AdamW step on all members, each with lr_scale times how->lr;
+ * how->weight_decay applies where decay is set. */
 void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how);
 
 #endif

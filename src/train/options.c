@@ -16,9 +16,16 @@ void sheaf_train_options_default(sheaf_train_options *options)
         .steps = 0, .micro_batch = 1, .accumulate = 1, .shuffle = true,
         /* the Trainer's TrainingArguments */
         .lr = 5e-5, .schedule = SHEAF_SCHEDULE_LINEAR,
+        .decay_ratio = 0.1, .held_steps = 100, .held_rate = 0.05, /* SAT's, when it fine-tunes */
         .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .clip = 1.0, .seed = 42,
         .dtype = SHEAF_F32, .save_every = 500, .keep = 2,
     };
+}
+
+sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *o)
+{
+    return (sheaf_schedule){ .kind = o->schedule, .warmup = o->warmup, .steps = o->steps, .warmup_ratio = o->warmup_ratio,
+                             .decay_ratio = o->decay_ratio, .held_steps = o->held_steps, .held_rate = o->held_rate };
 }
 
 sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_train_options *o)

@@ -36,7 +36,10 @@ typedef struct sheaf_train_options {
     /* what is trained */
     int slices;           /* S */
     sheaf_method method;
-    const char *head_patterns; /* method head: tensor-name patterns, comma separated; NULL = output head */
+    const char *train;         /* tensor-name patterns (pattern.h), comma separated: trained beside LoRA, or alone
+                                  by method head; NULL = nothing beside LoRA, the output head */
+    const char *head_patterns; /* the same for method head, by its older name */
+    const char *lr_scale;      /* "PATTERN=X,...": learning-rate scales by tensor name */
     int64_t lora_rank;
     double lora_alpha;
     const char *lora_targets;       /* "a,b,c", a regular expression, or "all-linear" */
@@ -58,6 +61,10 @@ typedef struct sheaf_train_options {
     double lr;
     sheaf_schedule_kind schedule;
     int64_t warmup;       /* steps */
+    double warmup_ratio;  /* the same as a share of all steps, 0 = use `warmup` */
+    double decay_ratio;   /* SAT's schedules: the cosine ends at this share of lr */
+    int64_t held_steps;   /* SAT's schedules: first steps, which learn at most */
+    double held_rate;     /* this share of lr */
     double weight_decay, beta1, beta2, eps;
     double clip;          /* largest gradient norm, 0 = no clipping */
     sheaf_dtype dtype;    /* of activations and products */
@@ -74,6 +81,9 @@ typedef struct sheaf_train_options {
 } sheaf_train_options;
 
 void sheaf_train_options_default(sheaf_train_options *options);
+
+/* The schedule they ask for; sheaf_schedule_check() tells whether it can be. */
+sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *options);
 
 /* sheaf_train_options_lora - the LoRA part as adapter.h wants it (owned by the caller,
  * sheaf_lora_options_release()). With --adapter the adapter's own config decides instead:

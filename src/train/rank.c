@@ -24,7 +24,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                      .slices = o->slices, .own = sheaf_owner_slices(o->slices, o->tp, rank),
                                      .dtype = o->dtype };
     const sheaf__model_options model = {
-        .lora = job->lora, .train_lora = true, .trains = o->method == SHEAF_METHOD_LORA ? NULL : sheaf__selected,
+        .lora = job->lora, .train_lora = true, .trains = job->selection != NULL ? sheaf__selected : NULL,
         .self = (void *)job->selection, .backward = true, .pack_back = keeps_back_panels(o),
         .positions = job->seq, .seed = o->seed };
     const sheaf__step_options step = {
@@ -32,6 +32,8 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
         .lanes = sheaf__lanes_of(o->method), .checkpointing = o->checkpointing, .weight_decay = o->weight_decay,
         .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .clip = o->clip, .seed = o->seed, .shuffle = o->shuffle };
     st = sheaf__model_new(&out->model, &out->context, job->schema, &model);
+    if (st == NULL && job->selection != NULL)
+        sheaf__learning_set(out->model->trained, job->selection);
     if (st == NULL && job->base != NULL)
         st = sheaf__model_load(out->model, job->base, job->adapter);
     return st == NULL ? sheaf__stepper_new(&out->stepper, out->model, job->data, &step) : st;

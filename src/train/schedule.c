@@ -2,21 +2,46 @@
 #include "train/schedule.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/elementary.h"
 
-static const char *const names[] = { "constant", "linear", "cosine" };
+static const double pi = 3.14159265358979323846;
+
+static const char *const names[SHEAF_SCHEDULE_KINDS] = { "constant", "linear", "cosine", "sat-constant", "sat-linear", "sat-cosine" };
 
 int sheaf_schedule_from_name(const char *name)
 {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < SHEAF_SCHEDULE_KINDS; i++)
         if (strcmp(name, names[i]) == 0)
             return i;
     return -1;
 }
 
 const char *sheaf_schedule_name(sheaf_schedule_kind kind) { return names[kind]; }
+
+bool sheaf_schedule_is_sat(sheaf_schedule_kind kind) { return kind >= SHEAF_SCHEDULE_SAT_CONSTANT; }
+
+static sheaf_status *not_within(const char *flag, const char *expected, double found)
+{
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag), "%s", expected), "%g", found);
+}
+
+static sheaf_status *check_shares(const sheaf_schedule *s)
+{
+    if (!(s->warmup_ratio >= 0 && s->warmup_ratio <= 1))
+        return not_within("--warmup-ratio", "0 to 1", s->warmup_ratio);
+    if (s->warmup > 0 && s->warmup_ratio > 0)
+        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--warmup and --warmup-ratio"), "one of them; the other 0");
+    if (!sheaf_schedule_is_sat(s->kind))
+        return NULL;
+    if (!(s->decay_ratio > 0 && s->decay_ratio <= 1))
+        return not_within("--lr-decay-ratio", "above 0, at most 1", s->decay_ratio);
+    if (!(s->held_rate >= 0 && s->held_rate <= 1))
+        return not_within("--auto-warmup-rate", "0 to 1", s->held_rate);
+    return s->held_steps < 0 ? not_within("--auto-warmup", "0 or more", (double)s->held_steps) : NULL;
+}
 
 sheaf_status *sheaf_schedule_check(const sheaf_schedule *schedule)
 {
@@ -33,13 +58,18 @@ sheaf_status *sheaf_schedule_check(const sheaf_schedule *schedule)
         sheaf_found(st, "%" PRId64, warmup);
         return sheaf_try_this(st, "the rate would never reach --lr; give fewer warm-up steps");
     }
-    return NULL;
+    return check_shares(schedule);
+}
+
+/* The Trainer counts whole steps: get_warmup_steps() rounds up. */
+static int64_t warmup_steps(const sheaf_schedule *s)
+{
+    return s->warmup_ratio > 0 ? (int64_t)ceil((double)s->steps * s->warmup_ratio) : s->warmup;
 }
 
 double sheaf_schedule_factor(const sheaf_schedule *schedule, int64_t done)
 {
-    static const double pi = 3.14159265358979323846;
-    const int64_t warmup = schedule->warmup, steps = schedule->steps;
+    const int64_t warmup = warmup_steps(schedule), steps = schedule->steps;
     if (done < warmup)
         return (double)done / (double)warmup;
     if (schedule->kind == SHEAF_SCHEDULE_CONSTANT)
@@ -50,4 +80,27 @@ double sheaf_schedule_factor(const sheaf_schedule *schedule, int64_t done)
     if (schedule->kind == SHEAF_SCHEDULE_LINEAR)
         return (double)(steps - done) / span;
     return 0.5 * (1.0 + sheaf__cos_d(pi * ((double)(done - warmup) / span)));
+}
+
+static double sat_rate(const sheaf_schedule *s, double lr, int64_t done)
+{
+    const double t = (double)(done + 1), n = (double)s->steps;
+    const double w = s->warmup_ratio > 0 ? s->warmup_ratio * n : (double)s->warmup;
+    if (t <= (double)s->held_steps) { /* without warm-up lr*t/w is infinite */
+        const double held = s->held_rate * lr, rising = w > 0 ? lr * t / w : held;
+        return rising < held ? rising : held;
+    }
+    if (w > 0 && t <= w)
+        return lr * t / w;
+    if (s->kind == SHEAF_SCHEDULE_SAT_CONSTANT || n == 0)
+        return lr;
+    if (s->kind == SHEAF_SCHEDULE_SAT_LINEAR)
+        return lr * ((n - (t - w)) / n);
+    const double share = (t - w) / n, most = 1 / s->decay_ratio;
+    return lr / most * ((sheaf__cos_d(pi * (share < 1 ? share : 1)) + 1) * (most - 1) / 2 + 1);
+}
+
+double sheaf_schedule_rate(const sheaf_schedule *schedule, double lr, int64_t done)
+{
+    return sheaf_schedule_is_sat(schedule->kind) ? sat_rate(schedule, lr, done) : lr * sheaf_schedule_factor(schedule, done);
 }

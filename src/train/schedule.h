@@ -1,31 +1,45 @@
-/* schedule.h - how the learning rate changes over a run.
+/* schedule.h - how the learning rate changes over a run, by one of two rules, in double and with
+ * our own cosine, so that every machine gets the same rate.
  *
- * The rate of a step is lr * factor(s), s the number of steps already done, in
- * double and with our own cosine, so that every machine gets the same rate.
- * During warm-up the factor rises from 0: the first of W warm-up steps learns
- * nothing, as in the schedulers of Hugging Face (reference: their
- * get_*_schedule_with_warmup). */
+ * The Trainer's (constant, linear, cosine): the rate of a step is lr * factor(s), s the number of
+ * steps already done. During warm-up the factor rises from 0: the first of W warm-up steps learns
+ * nothing, as in the schedulers of Hugging Face (get_*_schedule_with_warmup).
+ *
+ * SAT's (sat-constant, sat-linear, sat-cosine; reference cogvlm.md, section 8.4): steps count from
+ * 1, the fall is spread over all N steps and not over those after warm-up, the cosine ends at a
+ * share of lr, and the first steps of a fine-tuning are held down whatever W is. */
 #ifndef SHEAF_TRAIN_SCHEDULE_H
 #define SHEAF_TRAIN_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sheaf/status.h"
 
 typedef enum sheaf_schedule_kind {
-    SHEAF_SCHEDULE_CONSTANT, SHEAF_SCHEDULE_LINEAR, SHEAF_SCHEDULE_COSINE
+    SHEAF_SCHEDULE_CONSTANT, SHEAF_SCHEDULE_LINEAR, SHEAF_SCHEDULE_COSINE,
+    SHEAF_SCHEDULE_SAT_CONSTANT, SHEAF_SCHEDULE_SAT_LINEAR, SHEAF_SCHEDULE_SAT_COSINE,
+    SHEAF_SCHEDULE_KINDS
 } sheaf_schedule_kind;
 
 typedef struct sheaf_schedule {
     sheaf_schedule_kind kind;
-    int64_t warmup; /* W, steps */
-    int64_t steps;  /* N, of the whole run, warm-up included */
+    int64_t warmup;      /* W, steps */
+    int64_t steps;       /* N, of the whole run, warm-up included */
+    double warmup_ratio; /* when above 0, W = this * N instead: rounded up by the Trainer's rule, as it is by SAT's */
+    /* SAT's rule only */
+    double decay_ratio;  /* where the cosine ends, as a share of lr; above 0 */
+    int64_t held_steps;  /* "auto warm-up": the first steps, which learn at most held_rate * lr */
+    double held_rate;
 } sheaf_schedule;
 
-/* sheaf_schedule_check - SHEAF_E_ARG when a count is negative or W > N. */
+bool sheaf_schedule_is_sat(sheaf_schedule_kind kind);
+
+/* sheaf_schedule_check - SHEAF_E_ARG when a count is negative, W > N, both W and a ratio are given,
+ * or a share is not within 0 and 1. */
 sheaf_status *sheaf_schedule_check(const sheaf_schedule *schedule);
 
-/* sheaf_schedule_factor - with s = `done`:
+/* sheaf_schedule_factor - of the Trainer's rule, with s = `done`:
  *   s < W      s / W
  *   constant   1
  *   linear     (N - s) / max(1, N - W)
@@ -33,7 +47,16 @@ sheaf_status *sheaf_schedule_check(const sheaf_schedule *schedule);
  * never below 0; 0 at and after s = N, but 1 for constant. */
 double sheaf_schedule_factor(const sheaf_schedule *schedule, int64_t done);
 
-/* "constant", "linear", "cosine"; -1 for any other name. */
+/* sheaf_schedule_rate - the rate of the step after `done` ones. The Trainer's rule: lr * factor.
+ * SAT's, with t = done + 1 and in SAT's order of operations:
+ *   t <= held_steps  min(held_rate * lr, lr * t / W)
+ *   t <= W           lr * t / W
+ *   sat-constant     lr
+ *   sat-linear       lr * ((N - (t - W)) / N)
+ *   sat-cosine       lr * d * ((cos(pi * min(1, (t - W) / N)) + 1) / 2 * (1/d - 1) + 1), d = decay_ratio */
+double sheaf_schedule_rate(const sheaf_schedule *schedule, double lr, int64_t done);
+
+/* "constant", "sat-cosine", ...; -1 for any other name. */
 int sheaf_schedule_from_name(const char *name);
 const char *sheaf_schedule_name(sheaf_schedule_kind kind);
 

@@ -1,5 +1,10 @@
 /* schedule_test.c - factors worked by hand, and the rates of the recorded runs. */
 #include "tests/check.h"
+#include "tests/golden.h"
+
+#include <dirent.h>
+#include <jansson.h>
+
 #include "train/schedule.h"
 
 static const struct {
@@ -44,9 +49,82 @@ static void test_schedule__agrees_with_the_recorded_runs(void **state)
     }
 }
 
+/* SAT's rule: W 4 of N 40, d 0.5, or W 2.6 from a ratio. */
+#define SAT(KIND, ...) { .kind = SHEAF_SCHEDULE_SAT_##KIND, .steps = 40, .decay_ratio = 0.5, __VA_ARGS__ }
+static const struct {
+    const char *name;
+    sheaf_schedule schedule;
+    int64_t done;
+    double want; /* of a rate of 8 */
+} sat_by_hand[] = {
+    { "the first step learns", SAT(CONSTANT, .warmup = 4), 0, 2 },
+    { "warm-up ends at the W-th step", SAT(CONSTANT, .warmup = 4), 3, 8 },
+    { "constant", SAT(CONSTANT, .warmup = 4), 30, 8 },
+    { "linear falls over all N", SAT(LINEAR, .warmup = 4), 23, 4 },
+    { "linear does not reach 0", SAT(LINEAR, .warmup = 4), 39, 0.8 },
+    { "cosine, half of N after W", SAT(COSINE, .warmup = 4), 23, 6 },
+    { "cosine, beyond the end", SAT(COSINE, .warmup = 4), 99, 4 },
+    { "held down whatever W is", SAT(CONSTANT, .warmup = 4, .held_steps = 6, .held_rate = 0.125), 5, 1 },
+    { "held, but warm-up is lower still", SAT(CONSTANT, .warmup = 16, .held_steps = 6, .held_rate = 0.125), 0, 0.5 },
+    { "held without warm-up", SAT(LINEAR, .held_steps = 6, .held_rate = 0.125), 0, 1 },
+    { "after that as if it had not been", SAT(LINEAR, .warmup = 4, .held_steps = 6, .held_rate = 0.125), 7, 7.2 },
+    { "a ratio need not be whole steps", SAT(CONSTANT, .warmup_ratio = 0.0625), 0, 3.2 },
+    { "no warm-up, no hold", SAT(CONSTANT), 0, 8 },
+};
+
+static void test_schedule__sats_rates_worked_by_hand(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(sat_by_hand); i++) /* tolerance: the cosine's last bit */
+        CHECK_NEAR(sat_by_hand[i].name, sheaf_schedule_rate(&sat_by_hand[i].schedule, 8, sat_by_hand[i].done),
+                   sat_by_hand[i].want, 2e-15);
+    const sheaf_schedule up = { .kind = SHEAF_SCHEDULE_CONSTANT, .steps = 10, .warmup_ratio = 0.31 };
+    CHECK_NEAR("the Trainer rounds a ratio up", sheaf_schedule_rate(&up, 8, 2), 4, 0);
+}
+
+/* Rates that SAT's own scheduler gave, one table per key. */
+static int check_tables(const json_t *tables)
+{
+    const char *name;
+    const json_t *t;
+    int n = 0;
+    json_object_foreach((json_t *)tables, name, t) {
+        const json_t *rates = json_object_get(t, "lr_used_at_step_1based");
+        char kind[64];
+        snprintf(kind, sizeof kind, "sat-%s", json_string_value(json_object_get(t, "style")));
+        const double lr = json_number_value(json_object_get(t, "base_lr"));
+        const sheaf_schedule s = { .kind = (sheaf_schedule_kind)sheaf_schedule_from_name(kind),
+            .steps = json_integer_value(json_object_get(t, "train_iters")), .warmup_ratio = json_number_value(json_object_get(t, "warmup")),
+            .decay_ratio = json_number_value(json_object_get(t, "decay_ratio")),
+            .held_steps = json_integer_value(json_object_get(t, "auto_warmup_steps")), .held_rate = json_number_value(json_object_get(t, "auto_warmup_rate")) };
+        assert_true(sheaf_schedule_is_sat(s.kind) && json_array_size(rates) > 0);
+        CHECK_OK(sheaf_schedule_check(&s));
+        for (size_t i = 0; i < json_array_size(rates); i++, n++) {
+            const double want = json_number_value(json_array_get(rates, i)), slack = s.kind == SHEAF_SCHEDULE_SAT_COSINE ? 2.3e-16 * lr : 0; /* the cosine's last bit */
+            CHECK_NEAR(name, sheaf_schedule_rate(&s, lr, (int64_t)i), want, slack);
+        }
+    }
+    return n;
+}
+
+static void test_schedule__agrees_with_sats_tables(void **state)
+{
+    char root[512], path[1200];
+    int found = 0;
+    DIR *list = opendir(golden_root(root));
+    for (struct dirent *e; list != NULL && (e = readdir(list)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s/lr_schedules.json", root, e->d_name);
+        json_t *tables = e->d_name[0] == '.' ? NULL : json_load_file(path, 0, NULL);
+        found += tables == NULL ? 0 : check_tables(tables);
+        json_decref(tables);
+    }
+    if (list != NULL)
+        closedir(list);
+    assert_true(found > 0 || !golden_is_full());
+}
+
 static void test_schedule__names_and_limits(void **state)
 {
-    for (int kind = 0; kind < 3; kind++)
+    for (int kind = 0; kind < SHEAF_SCHEDULE_KINDS; kind++)
         assert_int_equal(sheaf_schedule_from_name(sheaf_schedule_name(kind)), kind);
     assert_int_equal(sheaf_schedule_from_name("Linear"), -1);
     const sheaf_schedule good = { SHEAF_SCHEDULE_LINEAR, 5, 5 };
@@ -57,6 +135,23 @@ static void test_schedule__names_and_limits(void **state)
     CHECK_FAILS(sheaf_schedule_check(&late), SHEAF_E_ARG, "--warmup");
     CHECK_FAILS(sheaf_schedule_check(&negative), SHEAF_E_ARG, "--warmup");
     CHECK_FAILS(sheaf_schedule_check(&backwards), SHEAF_E_ARG, "--steps");
+    const sheaf_schedule sat = SAT(COSINE, .warmup_ratio = 0.1);
+    sheaf_schedule bad = sat;
+    CHECK_OK(sheaf_schedule_check(&sat));
+    bad.warmup = 1;
+    CHECK_FAILS(sheaf_schedule_check(&bad), SHEAF_E_ARG, "--warmup and --warmup-ratio");
+    bad = sat;
+    bad.warmup_ratio = 1.5;
+    CHECK_FAILS(sheaf_schedule_check(&bad), SHEAF_E_ARG, "--warmup-ratio");
+    bad = sat;
+    bad.decay_ratio = 0;
+    CHECK_FAILS(sheaf_schedule_check(&bad), SHEAF_E_ARG, "--lr-decay-ratio");
+    bad = sat;
+    bad.held_rate = 2;
+    CHECK_FAILS(sheaf_schedule_check(&bad), SHEAF_E_ARG, "--auto-warmup-rate");
+    bad = sat;
+    bad.held_steps = -1;
+    CHECK_FAILS(sheaf_schedule_check(&bad), SHEAF_E_ARG, "--auto-warmup |");
 }
 
 int main(void)
@@ -64,6 +159,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule__factors_worked_by_hand),
         cmocka_unit_test(test_schedule__agrees_with_the_recorded_runs),
+        cmocka_unit_test(test_schedule__sats_rates_worked_by_hand),
+        cmocka_unit_test(test_schedule__agrees_with_sats_tables),
         cmocka_unit_test(test_schedule__names_and_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,28 +1,101 @@
 /* select.c - see select.h. */
 #include "train/select.h"
 
-#include <fnmatch.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "train/pattern.h"
 
-bool sheaf__selected(void *self, const sheaf_tensor *tensor)
+#define FACTOR_PREFIX "base_model.model." /* PEFT's, before the module's path */
+#define TOWER "mixins.encoder.vit.model."
+
+static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
+
+/* Is this a tensor of the tower that no pass reads? */
+static bool is_idle(const sheaf__selection *s, const char *name)
 {
-    const sheaf__selection *s = self;
+    if (s->last_block < 0 || !starts_with(name, TOWER))
+        return false;
+    const char *rest = name + strlen(TOWER);
+    if (starts_with(rest, "norm.") || starts_with(rest, "head."))
+        return true;
+    return starts_with(rest, "blocks.") && strtoll(rest + strlen("blocks."), NULL, 10) == s->last_block;
+}
+
+static bool can_train(const sheaf__selection *s, const sheaf_tensor *tensor)
+{
+    return !tensor->buffer && !is_idle(s, tensor->name);
+}
+
+static bool chosen(const sheaf__selection *s, const sheaf_tensor *tensor, bool any_number)
+{
+    if (!can_train(s, tensor))
+        return false;
     if (s->method == SHEAF_METHOD_FULL)
         return true;
     for (int i = 0; i < s->npatterns; i++)
-        if (fnmatch(s->pattern[i], tensor->name, 0) == 0)
+        if (sheaf__pattern_match(s->pattern[i], tensor->name, any_number))
             return true;
     return false;
 }
 
-static sheaf_status *no_match(const sheaf_schema *schema, const char *pattern)
+bool sheaf__selected(void *self, const sheaf_tensor *tensor) { return chosen(self, tensor, false); }
+
+/* ---- how a member learns ---- */
+
+static const char *bare_name(const char *name)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--head-patterns: '%s'", pattern);
-    sheaf_expected(st, "a pattern that some tensor of the model matches");
-    sheaf_found(st, "none of %lld tensors", (long long)schema->count);
+    return starts_with(name, FACTOR_PREFIX) ? name + strlen(FACTOR_PREFIX) : name;
+}
+
+double sheaf__learning_scale(const sheaf__selection *s, const char *name)
+{
+    for (int i = 0; i < s->nscaled; i++)
+        if (sheaf__pattern_match(s->scaled[i], bare_name(name), false))
+            return s->scale[i];
+    return 1;
+}
+
+/* The names of SAT's norm modules: input_layernorm, norm1, inner_attn_ln, ... */
+static bool is_norm(const char *module, size_t size)
+{
+    return memmem(module, size, "norm", 4) != NULL || (size > 3 && memcmp(module + size - 3, "_ln", 3) == 0);
+}
+
+bool sheaf__sat_decays(const char *name)
+{
+    const char *last = strrchr(name, '.');
+    if (last == NULL)
+        return strcmp(name, "bias") != 0;
+    if (strcmp(last, ".bias") == 0)
+        return false;
+    const char *module = last;
+    while (module > name && module[-1] != '.')
+        module--;
+    return !is_norm(module, (size_t)(last - module));
+}
+
+void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *s)
+{
+    const bool sat = s->family == SHEAF_COGVLM || s->family == SHEAF_COGAGENT;
+    for (int i = 0; i < set->count; i++) {
+        sheaf__trained *t = set->item[i];
+        t->lr_scale = sheaf__learning_scale(s, t->name);
+        if (sat)
+            t->decay = sheaf__sat_decays(t->name);
+    }
+}
+
+/* ---- reading the lists ---- */
+
+static sheaf_status *no_match(const sheaf_schema *schema, const char *flag, const char *pattern)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s: '%s'", flag, pattern);
+    sheaf_expected(st, "a pattern that some tensor that can be trained matches");
+    sheaf_found(st, "none of %" PRId64 " tensors", schema->count);
     const char **name = malloc((size_t)schema->count * sizeof *name + 1);
     for (int64_t i = 0; name != NULL && i < schema->count; i++)
         name[i] = schema->tensor[i].name;
@@ -33,38 +106,154 @@ static sheaf_status *no_match(const sheaf_schema *schema, const char *pattern)
     return st;
 }
 
-static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema, const char *text, size_t size)
+/* Patterns of one list grow by one; *out is its text, owned by the list. */
+static sheaf_status *grow(char ***list, int *n, const char *text, size_t size, const char *flag)
 {
-    char **bigger = realloc(s->pattern, (size_t)(s->npatterns + 1) * sizeof *bigger);
+    char **bigger = realloc(*list, (size_t)(*n + 1) * sizeof *bigger);
     char *pattern = strndup(text, size);
     if (bigger != NULL)
-        s->pattern = bigger;
+        *list = bigger;
     if (bigger == NULL || pattern == NULL) {
         free(pattern);
-        return sheaf_fail(SHEAF_E_MEMORY, "--head-patterns");
+        return sheaf_fail(SHEAF_E_MEMORY, "--%s", flag);
     }
-    s->pattern[s->npatterns++] = pattern;
-    for (int64_t i = 0; i < schema->count; i++)
-        if (fnmatch(pattern, schema->tensor[i].name, 0) == 0)
-            return NULL;
-    return no_match(schema, pattern);
+    bigger[(*n)++] = pattern;
+    return sheaf_in(sheaf__pattern_check(pattern), "--%s", flag);
 }
 
-sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema, sheaf_method method,
-                            const char *patterns)
+/* Does a pattern name anything? A range that the model is too small for is told, not refused:
+ * a recipe for the 63 layers of the real tower also fits a model with three. */
+static sheaf_status *check_used(bool found, bool found_any, const sheaf_schema *schema, const char *flag, const char *pattern,
+                                const sheaf_events *events)
 {
-    *out = (sheaf__selection){ .method = method };
-    if (method != SHEAF_METHOD_HEAD)
+    if (found)
         return NULL;
-    if (patterns == NULL || patterns[0] == '\0')
-        patterns = schema->config.tied ? "model.embed_tokens.weight" : "lm_head.weight";
-    sheaf_status *st = NULL;
-    for (const char *p = patterns; *p != '\0' && st == NULL;) {
-        const size_t size = strcspn(p, ",");
-        if (size > 0)
-            st = add_pattern(out, schema, p, size);
-        p += size + (p[size] == ',');
+    if (!found_any)
+        return no_match(schema, flag, pattern);
+    sheaf_note(events, "--%s: this model has no layer of '%s'", flag, pattern);
+    return NULL;
+}
+
+static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema, const char *flag, const char *text, size_t size,
+                                 const sheaf_events *events)
+{
+    sheaf_status *st = grow(&s->pattern, &s->npatterns, text, size, flag);
+    if (st != NULL)
+        return st;
+    const char *pattern = s->pattern[s->npatterns - 1];
+    bool found = false, found_any = false;
+    for (int64_t i = 0; i < schema->count && !found; i++) {
+        const bool possible = can_train(s, &schema->tensor[i]);
+        found = possible && sheaf__pattern_match(pattern, schema->tensor[i].name, false);
+        found_any = found_any || (possible && sheaf__pattern_match(pattern, schema->tensor[i].name, true));
     }
+    return check_used(found, found_any, schema, flag, pattern, events);
+}
+
+static sheaf_status *read_patterns(sheaf__selection *s, const sheaf_schema *schema, const sheaf_train_options *o,
+                                   const sheaf_events *events)
+{
+    const bool own = o->train != NULL && o->train[0] != '\0', head = o->method == SHEAF_METHOD_HEAD;
+    const bool old = head && o->head_patterns != NULL && o->head_patterns[0] != '\0';
+    if (own && old)
+        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--train and --head-patterns"), "they mean the same; give --train");
+    const char *flag = old ? "head-patterns" : "train", *list = own ? o->train : old ? o->head_patterns : "";
+    sheaf_status *st = NULL;
+    if (head && !own && !old) {
+        const sheaf_role role = schema->config.tied ? SHEAF_EMBED : SHEAF_HEAD;
+        for (int64_t i = 0; i < schema->count && st == NULL; i++)
+            if (schema->tensor[i].role == role && !schema->tensor[i].bias)
+                st = add_pattern(s, schema, flag, schema->tensor[i].name, strlen(schema->tensor[i].name), events);
+        return st;
+    }
+    for (const char *p = list; *p != '\0' && st == NULL;) {
+        const size_t size = sheaf__pattern_length(p);
+        st = add_pattern(s, schema, flag, p, size, events);
+        p += size;
+        if (*p == ',' && *++p == '\0' && st == NULL)
+            st = add_pattern(s, schema, flag, p, 0, events); /* nothing after the last comma */
+    }
+    return st;
+}
+
+/* Does a pattern of --lr-scale match something that is trained? */
+static void find_scaled(bool *found, bool *found_any, const sheaf__selection *s, const sheaf_schema *schema, const sheaf_lora *lora,
+                        const char *pattern)
+{
+    *found = *found_any = false;
+    for (int64_t i = 0; i < schema->count && !*found; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        *found = chosen(s, t, false) && sheaf__pattern_match(pattern, t->name, false);
+        *found_any = *found_any || (chosen(s, t, true) && sheaf__pattern_match(pattern, t->name, true));
+    }
+    for (int i = 0; lora != NULL && i < lora->nmodules && !*found; i++) {
+        const char *name[2] = { bare_name(lora->module[i].a_name), bare_name(lora->module[i].b_name) };
+        for (int f = 0; f < 2 && !*found; f++) {
+            *found = sheaf__pattern_match(pattern, name[f], false);
+            *found_any = *found_any || sheaf__pattern_match(pattern, name[f], true);
+        }
+    }
+    for (int i = 0; lora != NULL && i < lora->nsaved && !*found; i++)
+        *found = sheaf__pattern_match(pattern, lora->saved[i]->name, false);
+}
+
+static sheaf_status *bad_scale(const char *text, size_t size)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--lr-scale");
+    sheaf_expected(st, "PATTERN=X,PATTERN=X with numbers of 0 or more");
+    return sheaf_found(st, "%.*s", (int)size, text);
+}
+
+static sheaf_status *add_scale(sheaf__selection *s, const char *text, size_t size)
+{
+    const char *equals = memrchr(text, '=', size);
+    char number[64];
+    const size_t digits = equals == NULL ? 0 : (size_t)(text + size - equals - 1);
+    if (equals == NULL || equals == text || digits == 0 || digits >= sizeof number)
+        return bad_scale(text, size);
+    memcpy(number, equals + 1, digits);
+    number[digits] = '\0';
+    char *end;
+    const double scale = strtod(number, &end);
+    if (*end != '\0' || number[0] == ' ' || !isfinite(scale) || scale < 0)
+        return bad_scale(text, size);
+    double *bigger = realloc(s->scale, (size_t)(s->nscaled + 1) * sizeof *bigger);
+    if (bigger == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "--lr-scale");
+    s->scale = bigger;
+    s->scale[s->nscaled] = scale;
+    return grow(&s->scaled, &s->nscaled, text, (size_t)(equals - text), "lr-scale");
+}
+
+static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema, const sheaf_lora *lora, const char *list,
+                                 const sheaf_events *events)
+{
+    sheaf_status *st = NULL;
+    for (const char *p = list == NULL ? "" : list; *p != '\0' && st == NULL;) {
+        const size_t size = sheaf__pattern_length(p);
+        bool found, found_any;
+        st = add_scale(s, p, size);
+        if (st == NULL) {
+            const char *pattern = s->scaled[s->nscaled - 1];
+            find_scaled(&found, &found_any, s, schema, lora, pattern);
+            st = check_used(found, found_any, schema, "lr-scale", pattern, events);
+        }
+        p += size;
+        if (*p == ',' && *++p == '\0' && st == NULL)
+            st = bad_scale(p, 0);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema, const sheaf_lora *lora,
+                            const sheaf_train_options *options, const sheaf_events *events)
+{
+    const sheaf_config *config = &schema->config;
+    *out = (sheaf__selection){ .method = options->method, .family = config->family,
+                               .last_block = config->family == SHEAF_COGAGENT ? config->encoder.layers - 1 : -1 };
+    sheaf_status *st = options->method == SHEAF_METHOD_FULL ? NULL : read_patterns(out, schema, options, events);
+    if (st == NULL)
+        st = read_scales(out, schema, lora, options->lr_scale, events);
     if (st != NULL)
         sheaf__selection_release(out);
     return st;
@@ -74,6 +263,10 @@ void sheaf__selection_release(sheaf__selection *s)
 {
     for (int i = 0; i < s->npatterns; i++)
         free(s->pattern[i]);
+    for (int i = 0; i < s->nscaled; i++)
+        free(s->scaled[i]);
     free(s->pattern);
+    free(s->scaled);
+    free(s->scale);
     *s = (sheaf__selection){ 0 };
 }

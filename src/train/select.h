@@ -1,23 +1,47 @@
-/* select.h - which base tensors a method trains: all (full), or those a pattern names (head). */
+/* select.h - which base tensors a run trains, and how each trained tensor learns.
+ *
+ * Method full trains all of them; head and lora those that patterns name (pattern.h), lora beside
+ * its factors. Never trained, whatever a pattern says: buffers, and the tensors of CogAgent's
+ * tower that no pass reads (its last block, norm and head), which can have no gradient. */
 #ifndef SHEAF_TRAIN_SELECT_H
 #define SHEAF_TRAIN_SELECT_H
 
+#include "base/events.h"
 #include "sheaf/schema.h"
+#include "tape/trained.h"
 #include "train/options.h"
 
 typedef struct sheaf__selection {
     sheaf_method method;
-    char **pattern; /* method head; owned */
+    sheaf_family family;
+    int64_t last_block;  /* of CogAgent's tower; -1 in other models */
+    char **pattern;      /* methods head and lora; owned */
     int npatterns;
+    char **scaled;       /* patterns of --lr-scale; owned */
+    double *scale;       /* [nscaled] */
+    int nscaled;
 } sheaf__selection;
 
-/* sheaf__select - method head without patterns means the output head (of a tied model the
- * embedding table). A pattern is a tensor name in which * and ? stand for any letters.
- * Errors: SHEAF_E_ARG for a pattern that matches nothing, with the nearest name. */
-sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema, sheaf_method method,
-                            const char *patterns);
+/* sheaf__select - from method, train (or head_patterns) and lr_scale of the options. Method head
+ * without patterns means the output head (of a tied model the embedding table).
+ *   lora    whose factors are trained too, for the check of lr_scale; NULL without
+ *   events  told of a range like {46..54} that this model is too small for; may be NULL
+ * Errors: SHEAF_E_ARG for a pattern that matches nothing, with the nearest name, and for a list
+ * that cannot be read. */
+sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema, const sheaf_lora *lora,
+                            const sheaf_train_options *options, const sheaf_events *events);
 void sheaf__selection_release(sheaf__selection *selection);
 /* sheaf__selected - fits sheaf__model_options.trains. */
 bool sheaf__selected(void *selection, const sheaf_tensor *tensor);
+
+/* sheaf__learning_set - learning-rate scale and, for CogVLM and CogAgent, weight decay of every
+ * member. Other families keep the decay that the model gave (the Trainer's rule). */
+void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *selection);
+/* sheaf__learning_scale - the first pattern that matches counts, 1 without one. Factors go by the
+ * name of their module: "transformer.layers.0.attention.dense.lora_A.weight". */
+double sheaf__learning_scale(const sheaf__selection *selection, const char *name);
+/* sheaf__sat_decays - SAT's rule (reference cogvlm.md, section 8.3): all but the parameters of
+ * norms and those called exactly `bias`; q_bias, v_bias, tables and factors decay. */
+bool sheaf__sat_decays(const char *name);
 
 #endif

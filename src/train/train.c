@@ -178,12 +178,12 @@ static sheaf_status *stopped(int64_t done)
 static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, sheaf_comm *comm, saved *s, int64_t done)
 {
     const sheaf_train_options *o = r->options;
-    const sheaf_schedule schedule = { .kind = o->schedule, .warmup = o->warmup, .steps = o->steps };
+    const sheaf_schedule schedule = sheaf_train_options_schedule(o);
     int64_t saved_at = done > 0 ? done : -1;
     bool stop = false;
     sheaf_status *st = NULL;
     while (done < o->steps && !stop && st == NULL) {
-        const double began = now(), lr = o->lr * sheaf_schedule_factor(&schedule, done);
+        const double began = now(), lr = sheaf_schedule_rate(&schedule, o->lr, done);
         sheaf__step_result step;
         bool save_now = false;
         st = sheaf__stepper_run(&step, rank->stepper, done, lr);
@@ -318,7 +318,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
         st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices,
                                         .adapter = adapter ? o->adapter : NULL, .fresh = lora && !adapter ? &fresh : NULL });
     if (st == NULL)
-        st = sheaf__select(&selection, opened.schema, o->method, o->head_patterns);
+        st = sheaf__select(&selection, opened.schema, opened.lora, o, hooks->events);
     if (st == NULL)
         st = sheaf_data_open(&data, o->data, &(sheaf_data_options){ .config = &opened.config, .seq = o->seq, .events = hooks->events });
     if (st == NULL)
