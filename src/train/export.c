@@ -15,61 +15,134 @@ typedef struct origin {
     sheaf_source *masters, *base;
     const sheaf_safetensors_spec *spec;
     const char *const *master_name; /* [specs] name in the checkpoint, where it differs */
+    const sheaf_lora_module *const *fused; /* [specs] the layer whose compact B it is, else NULL; NULL: none is */
     const sheaf__kernels *kernels;
 } origin;
+
+/* n numbers from number `first` on, of a tensor that may have other axes here: what has more than two is one matrix. */
+static sheaf_status *read_numbers(sheaf_source *source, const sheaf_source_entry *e, int64_t first, int64_t n, char *dst)
+{
+    const int64_t width = e->ndim > 1 ? e->shape[e->ndim - 1] : 1, bytes = (int64_t)sheaf_dtype_bytes(e->dtype);
+    sheaf_status *st = NULL;
+    for (int64_t at = first; at < first + n && st == NULL;) {
+        const int64_t left = first + n - at, col = at % width, whole = left / width;
+        const int64_t rows = col == 0 && whole > 0 ? whole : 1;
+        const int64_t cols = col == 0 && whole > 0 ? width : left < width - col ? left : width - col;
+        st = source->read(source, e->name, at / width, rows, col, cols, dst + (at - first) * bytes);
+        at += rows * cols;
+    }
+    return st;
+}
+
+static sheaf_status *read_as(const origin *o, sheaf_source *source, const sheaf_source_entry *e, int64_t first, int64_t n,
+                             sheaf_dtype dtype, void *dst)
+{
+    if (e->dtype == dtype)
+        return read_numbers(source, e, first, n, dst);
+    void *stored = malloc((size_t)n * sheaf_dtype_bytes(e->dtype));
+    if (stored == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", e->name);
+    sheaf_status *st = read_numbers(source, e, first, n, stored);
+    if (st == NULL)
+        o->kernels->convert(dst, dtype, stored, e->dtype, n);
+    free(stored);
+    return st;
+}
+
+static int64_t numbers_of(int ndim, const int64_t *shape)
+{
+    int64_t n = 1;
+    for (int i = 0; i < ndim; i++)
+        n *= shape[i];
+    return n;
+}
+
+/* The folder's B of a fused layer, from the compact one. */
+static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e, const sheaf_lora_module *m, int64_t row0, int64_t n, void *dst)
+{
+    float *compact = malloc((size_t)(n * m->rank) * sizeof *compact);
+    if (compact == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", e->name);
+    sheaf_status *st = read_as(o, o->masters, e, row0 * m->rank, n * m->rank, SHEAF_F32, compact);
+    if (st == NULL)
+        sheaf_lora_spread(dst, compact, m, row0, n, sizeof *compact);
+    free(compact);
+    return st;
+}
 
 static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, void *dst)
 {
     const origin *o = self;
     const sheaf_safetensors_spec *spec = &o->spec[index];
-    const int64_t cols = spec->ndim == 1 ? 1 : spec->shape[1];
+    const int64_t cols = spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
     const char *name = o->master_name != NULL ? o->master_name[index] : spec->name;
-    char master[512];
+    char master[600];
     snprintf(master, sizeof master, "master/%s", name);
-    if (o->masters->find(o->masters, master) == NULL)
-        return o->base->read(o->base, name, row0, n, 0, cols, dst);
-    if (spec->dtype == SHEAF_F32)
-        return o->masters->read(o->masters, master, row0, n, 0, cols, dst);
-    float *full = malloc((size_t)(n * cols) * sizeof *full);
-    if (full == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
-    sheaf_status *st = o->masters->read(o->masters, master, row0, n, 0, cols, full);
-    if (st == NULL)
-        o->kernels->convert(dst, spec->dtype, full, SHEAF_F32, n * cols);
-    free(full);
-    return st;
+    const sheaf_source_entry *e = o->masters->find(o->masters, master);
+    const sheaf_lora_module *fused = o->fused != NULL ? o->fused[index] : NULL;
+    const int64_t want = fused != NULL ? numbers_of(2, fused->b_shape) : numbers_of(spec->ndim, spec->shape);
+    if (e != NULL && numbers_of(e->ndim, e->shape) != want)
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s' in the checkpoint", master), "%lld numbers", (long long)want);
+    if (e != NULL && fused != NULL)
+        return spread_rows(o, e, fused, row0, n, dst);
+    sheaf_source *source = e != NULL ? o->masters : o->base;
+    if (e == NULL)
+        e = o->base->find(o->base, name);
+    if (e == NULL)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name), "it in the checkpoint or in the base"), "nothing of that name");
+    return read_as(o, source, e, row0 * cols, n * cols, spec->dtype, dst);
 }
 
 enum { CHUNK = 1 << 20 }; /* bytes at a time */
 
-static sheaf_status *write_adapter(const char *dst, const sheaf__opened *opened, const char *model, sheaf_source *masters)
+/* The tensors of an adapter: their names in the checkpoint, and the layer of what is spread there. */
+typedef struct listed {
+    sheaf_safetensors_spec *spec;
+    const char **name;
+    const sheaf_lora_module **fused;
+    int64_t count;
+} listed;
+
+static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
 {
-    const sheaf_lora *lora = opened->lora;
-    const int64_t count = 2 * (int64_t)lora->nmodules + lora->nsaved;
-    sheaf_safetensors_spec *spec = calloc((size_t)count + 1, sizeof *spec);
-    const char **name = calloc((size_t)count + 1, sizeof *name);
+    const size_t count = 2 * (size_t)lora->nmodules + (size_t)lora->nsaved + 1;
+    l->spec = calloc(count, sizeof *l->spec);
+    l->name = calloc(count, sizeof *l->name);
+    l->fused = calloc(count, sizeof *l->fused);
+    if (l->spec == NULL || l->name == NULL || l->fused == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    for (int i = 0; i < lora->nmodules; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        l->name[l->count] = m->a_name;
+        l->spec[l->count++] = (sheaf_safetensors_spec){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
+        l->name[l->count] = m->b_name;
+        l->fused[l->count] = m->parts > 1 && !m->dense ? m : NULL;
+        l->spec[l->count++] = (sheaf_safetensors_spec){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->file_rank } };
+    }
+    for (int i = 0; i < lora->nsaved; i++) {
+        const sheaf_tensor *t = lora->saved[i];
+        sheaf_safetensors_spec *spec = &l->spec[l->count];
+        l->name[l->count++] = t->name;
+        *spec = (sheaf_safetensors_spec){ lora->saved_name[i], SHEAF_F32, t->ndim, { 0 } };
+        memcpy(spec->shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__export_adapter(const char *dst, const sheaf_lora *lora, const char *model, sheaf_source *masters, sheaf_source *base)
+{
+    listed l = { 0 };
     char *config = NULL;
     sheaf_folder *folder = NULL;
     sheaf_lora_options options = lora->options;
     options.base_name = (char *)model;
-    sheaf_status *st = spec == NULL || name == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter") : sheaf_lora_options_json(&config, &options);
-    int64_t n = 0;
-    for (int i = 0; i < lora->nmodules && st == NULL; i++) {
-        const sheaf_lora_module *m = &lora->module[i];
-        name[n] = m->a_name;
-        spec[n++] = (sheaf_safetensors_spec){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
-        name[n] = m->b_name;
-        spec[n++] = (sheaf_safetensors_spec){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->b_shape[1] } };
-    }
-    for (int i = 0; i < lora->nsaved && st == NULL; i++) {
-        const sheaf_tensor *t = lora->saved[i];
-        name[n] = t->name;
-        spec[n++] = (sheaf_safetensors_spec){ lora->saved_name[i], SHEAF_F32, t->ndim, { t->shape[0], t->shape[1] } };
-    }
+    sheaf_status *st = list_adapter(&l, lora);
     if (st == NULL)
-        st = sheaf_peft_begin(&folder, dst, config, spec, n, true, NULL);
+        st = sheaf_lora_options_json(&config, &options);
+    if (st == NULL)
+        st = sheaf_peft_begin(&folder, dst, config, l.spec, l.count, true, NULL);
     if (st == NULL) {
-        origin from = { masters, opened->base, spec, name, sheaf__kernels_for(NULL) };
+        origin from = { masters, base, l.spec, l.name, l.fused, sheaf__kernels_for(NULL) };
         st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
         if (st == NULL)
             st = sheaf__folder_commit(folder);
@@ -77,8 +150,9 @@ static sheaf_status *write_adapter(const char *dst, const sheaf__opened *opened,
             sheaf__folder_abandon(folder);
     }
     free(config);
-    free(name);
-    free(spec);
+    free(l.name);
+    free(l.fused);
+    free(l.spec);
     return st;
 }
 
@@ -91,7 +165,7 @@ static sheaf_status *write_model(const char *dst, const sheaf__opened *opened, c
     if (st == NULL)
         st = sheaf_hf_begin(&folder, dst, opened->config.json, spec, count, 0, true, NULL);
     if (st == NULL) {
-        origin from = { masters, opened->base, spec, NULL, sheaf__kernels_for(NULL) };
+        origin from = { masters, opened->base, spec, NULL, NULL, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model);
         if (st == NULL)
             st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
@@ -121,7 +195,7 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, from);
     if (st == NULL)
-        st = lora ? write_adapter(*result, opened, o->model, masters) : write_model(*result, opened, o->model, masters);
+        st = lora ? sheaf__export_adapter(*result, opened->lora, o->model, masters, opened->base) : write_model(*result, opened, o->model, masters);
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(from);

@@ -12,4 +12,9 @@
 sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *options,
                             const sheaf__opened *opened, int64_t step);
 
+/* sheaf__export_adapter - the adapter alone. Masters are named "master/NAME", those of saved tensors by the base's name, and
+ * may be flat: of a tensor with more than two axes only the order of its numbers counts. B of fused layers is compact there and
+ * spread here. A saved tensor that has no master is the base's. */
+sheaf_status *sheaf__export_adapter(const char *dst, const sheaf_lora *lora, const char *model, sheaf_source *masters, sheaf_source *base);
+
 #endif
