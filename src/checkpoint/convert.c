@@ -332,7 +332,7 @@ static sheaf_status *begin_folder(sheaf_folder **out, converter *k, const sheaf_
     char *config = NULL;
     if (k->config == NULL) {
         const sheaf_folder_options options = { .stem = "model", .faults = o->faults, .shard_bytes = o->shard_bytes > 0 ? o->shard_bytes : 50000000000 };
-        sheaf_warn(o->events, "%s: no config: the output has none either (--config FILE)", o->src);
+        sheaf_warn(o->events, "%s: no config: the output has none either (--config names one)", o->src);
         return sheaf__folder_begin(out, o->dst, specs, count, &options);
     }
     sheaf_status *st = hf_config(&config, k);

@@ -189,7 +189,12 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
             sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s", path);
             sheaf_expected(st, "a base whose own LoRA is merged");
             sheaf_found(st, "LoRA that is not merged, '%s'", c->tensor[i].told.name);
-            return sheaf_try_this(st, "sheaf merge %s MERGED, then with MERGED as the base", path);
+            char *cure = NULL;
+            sheaf_status *unmade = sheaf__cure(&cure, c, "sheaf merge {} {+merged}; what that writes is a base");
+            sheaf_try_this(st, "%s", cure != NULL ? cure : "merge it first");
+            sheaf_status_free(unmade);
+            free(cure);
+            return st;
         }
     return NULL;
 }

@@ -252,7 +252,7 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
         st = sheaf__path_join(&inner, dir, names[i]);
         if (st == NULL && sheaf__path_is_partial(names[i]))
             st = sheaf__catalog_note(c, SHEAF_WARNING, "stale", inner, "", "complete checkpoints", "a save that was never finished",
-                                     "sheaf train --resume removes it");
+                                     "the next sheaf train --resume removes it");
         else if (st == NULL && sscanf(names[i], "step-%lld%n", &step, &end) == 1 && names[i][end] == '\0' && step > most) {
             most = step;
             free(newest);

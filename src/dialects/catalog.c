@@ -264,20 +264,6 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
 
 /* ---- findings ---- */
 
-/* `cure` with the root in the place of {}; malloc'd, NULL without memory. */
-static char *with_root(const sheaf_catalog *c, const char *cure)
-{
-    sheaf_text text = { 0 };
-    char *out = NULL;
-    for (const char *at; (at = strstr(cure, "{}")) != NULL; cure = at + 2) {
-        sheaf__text_bytes(&text, cure, (size_t)(at - cure));
-        sheaf__text_word(&text, c->root);
-    }
-    sheaf__text_bytes(&text, cure, strlen(cure));
-    sheaf_status_free(sheaf__text_take(&out, &text));
-    return out;
-}
-
 sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, const char *code, const char *path,
                                   const char *tensor, const char *expected, const char *found, const char *cure)
 {
@@ -290,10 +276,13 @@ sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, con
         c->findings_room = room;
     }
     const char *text[5] = { path, tensor, expected, found, cure };
-    char *copy[5];
-    bool failed = false;
+    char *copy[5] = { NULL };
+    sheaf_status *st = cure != NULL ? sheaf__cure(&copy[4], c, cure) : NULL;
+    bool failed = st != NULL;
+    sheaf_status_free(st);
     for (int i = 0; i < 5; i++) {
-        copy[i] = i == 4 && cure != NULL ? with_root(c, cure) : strdup(text[i] != NULL ? text[i] : "");
+        if (copy[i] == NULL)
+            copy[i] = strdup(text[i] != NULL ? text[i] : "");
         failed |= copy[i] == NULL;
     }
     if (failed) {

@@ -61,7 +61,7 @@ static sheaf_status *note_leftovers(sheaf_catalog *c, const char *dir, const she
         st = sheaf__catalog_note(c, SHEAF_WARNING, "stale", path, "", "no such folder once a save is complete",
                                  merged ? "left by a save that was killed; the index is there all the same"
                                         : "left by a save that was killed before it wrote its index",
-                                 merged ? "delete it" : "sheaf convert writes a new index; check that no shard is missing");
+                                 merged ? "delete it" : "sheaf convert {} {+indexed} --to hf{config}");
     free(path);
     return st;
 }

@@ -108,7 +108,8 @@ static sheaf_status *find_names(reading *r)
         return sheaf__catalog_defect(r->c, r->dir, st);
     if (n != r->count)
         return sheaf__catalog_notef(r->c, SHEAF_DEFECT, "conflict", r->dir, "", "a moment for each parameter of the config",
-                                    "give the config of this model: --config FILE", "%" PRId64 " parameters for %" PRId64, r->count, n);
+                                    "give the path of this model's config.json with --config", "%" PRId64 " parameters for %" PRId64,
+                                    r->count, n);
     r->at = calloc((size_t)n, sizeof *r->at);
     return r->at == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir) : NULL;
 }
@@ -263,9 +264,8 @@ static sheaf_status *give_names(reading *r)
 {
     if (r->at == NULL)
         return r->c->config != NULL ? NULL
-                                    : sheaf__catalog_note(r->c, SHEAF_WARNING, "missing", r->dir, "", "the model's config.json",
-                                                          "names of parameters are not in these files, only numbers",
-                                                          "give it: --config FILE");
+                                    : sheaf__config_note(r->c, SHEAF_WARNING, "missing", r->dir, "", "the model's config.json",
+                                                         "names of parameters are not in these files, only numbers");
     for (order how = ONE_GROUP; how < ORDERS; how++) {
         if (!all_fit(r, how))
             continue;
@@ -275,7 +275,7 @@ static sheaf_status *give_names(reading *r)
         return st != NULL ? st : check_tables(r);
     }
     return sheaf__catalog_note(r->c, SHEAF_DEFECT, "conflict", r->dir, "", "groups of the parameters that the config tells of",
-                               "shapes that fit in no order", "give the config of this model: --config FILE");
+                               "shapes that fit in no order", "give the path of this model's config.json with --config");
 }
 
 sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *c, const char *dir, const sheaf__names *names)

@@ -347,7 +347,7 @@ static sheaf_status *join_all(joining *j)
     for (int r = 0; r < j->ways; r++)
         if (parts_with(j, r) != 1)
             return sheaf__catalog_notef(j->c, SHEAF_DEFECT, parts_with(j, r) == 0 ? "missing" : "duplicate", j->c->root, "",
-                                        "one part of each rank", "give all parts: sheaf convert PART... DST --to hf",
+                                        "one part of each rank", "name the file of each rank once, as sources of sheaf convert",
                                         "%d parts of rank %d of %d", parts_with(j, r), r, j->ways);
     const sheaf_catalog *first = part_of(j, 0)->held;
     for (int64_t i = 0; st == NULL && i < first->count; i++)
@@ -357,7 +357,7 @@ static sheaf_status *join_all(joining *j)
     if (st == NULL && j->vocab < 0 && table != NULL) {
         j->c->padded_vocab = table->told.shape[0];
         st = sheaf__catalog_notef(j->c, SHEAF_WARNING, "padded", j->c->root, table->told.name, "the true size of the vocabulary",
-                                  "give the model's config: --config FILE",
+                                  "give the path of the model's config.json with --config",
                                   "no config: all %" PRId64 " rows are kept, the last of which may be padding", table->told.shape[0]);
     }
     return st;

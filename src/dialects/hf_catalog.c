@@ -322,7 +322,7 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
     }
     if (st == NULL && read > 0)
         st = sheaf__catalog_notef(whole->catalog, SHEAF_WARNING, "missing", dir, "", "an index of the shards",
-                                  "sheaf convert writes one", "none; %" PRId64 " files were read by their names", read);
+                                  "sheaf convert {} {+indexed} --to hf{config}", "none; %" PRId64 " files were read by their names", read);
     return st;
 }
 

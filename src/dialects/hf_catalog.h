@@ -52,6 +52,12 @@ sheaf_status *sheaf__catalog_find_config(sheaf_catalog *catalog, const sheaf_dia
  * shapes, rows of the vocabulary (padding is cut off, a part of a divided table is named). `damaged`: parts could
  * not be read, so missing tensors are not listed one by one. */
 sheaf_status *sheaf__catalog_check_model(sheaf_catalog *catalog, bool damaged);
+/* sheaf__config_cure - what to do about a config that is missing or another model's (malloc'd): the command that verifies
+ * with one that lies in or beside the root and fits the tensors, else where to put one. */
+sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *catalog);
+/* sheaf__config_note - a finding with this cure. */
+sheaf_status *sheaf__config_note(sheaf_catalog *catalog, sheaf_severity severity, const char *code, const char *path,
+                                 const char *tensor, const char *expected, const char *found);
 /* sheaf__family_of - by the names of the tensors: "llama", "qwen2", "cogvlm", "cogagent"; NULL. */
 const char *sheaf__family_of(const sheaf_catalog *catalog);
 /* sheaf__vocabulary_ways - p for which `rows` is one rank's part of `vocab` rows that were padded first; 0 = none. */

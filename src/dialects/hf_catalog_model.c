@@ -121,7 +121,7 @@ static sheaf_status *few_rows(sheaf_catalog *c, const sheaf_logical *t, int64_t 
     c->tp = ways;
     c->padded_vocab = padded;
     return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name, expected,
-                                "sheaf convert {} OTHER... DST --to hf, where OTHER holds the other ranks' rows",
+                                "give what holds the other ranks' rows to sheaf convert too, as further sources; without it, an older save",
                                 "%" PRId64 " rows: rank 0's part of a %d-way save, rows %" PRId64 "..%" PRId64
                                 " are not in these files (%" PRId64 " rows when padded)", rows, ways, rows, vocab - 1, padded);
 }
@@ -139,7 +139,7 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
     c->padded_vocab = rows;
     cut_rows(t, vocab);
     return sheaf__catalog_notef(c, SHEAF_WARNING, "padded", path_of(c, t), t->told.name, expected,
-                                "sheaf convert leaves the padding out", "%" PRId64 " rows: %" PRId64 " of them are padding", rows,
+                                "sheaf convert {} {+unpadded} --to hf{config}", "%" PRId64 " rows: %" PRId64 " of them are padding", rows,
                                 rows - vocab);
 }
 
@@ -190,6 +190,7 @@ typedef struct checking {
     int64_t vocab;
     bool damaged;
     int64_t missing, foreign, shapes; /* found so far */
+    char *cure;                       /* of a config of another model; NULL = not asked for yet */
     sheaf_text names;                 /* of those beyond LISTED nothing is said but their number */
 } checking;
 
@@ -217,9 +218,10 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
         return sheaf__catalog_check_rows(c, is, x->vocab);
     if (++x->shapes > LISTED)
         return NULL;
-    return sheaf__catalog_note(c, SHEAF_DEFECT, "shape", path_of(c, is), t->name, sheaf__show_shape(want, t->ndim, t->shape),
-                               sheaf__show_shape(found, is->told.ndim, is->told.shape),
-                               "use the config that belongs to these files (--config FILE)");
+    sheaf_status *st = x->cure == NULL ? sheaf__config_cure(&x->cure, c) : NULL;
+    return st != NULL ? st
+                      : sheaf__catalog_note(c, SHEAF_DEFECT, "shape", path_of(c, is), t->name, sheaf__show_shape(want, t->ndim, t->shape),
+                                            sheaf__show_shape(found, is->told.ndim, is->told.shape), x->cure);
 }
 
 static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
@@ -231,8 +233,10 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
                                    "stored although tied to the table of embeddings", "");
     if (++x->foreign > LISTED)
         return NULL;
-    return sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign", path_of(x->c, t), t->told.name, "only tensors that the config asks for",
-                               "a tensor that this model does not have", "use the config that belongs to these files (--config FILE)");
+    sheaf_status *st = x->cure == NULL ? sheaf__config_cure(&x->cure, x->c) : NULL;
+    return st != NULL ? st
+                      : sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign", path_of(x->c, t), t->told.name, "only tensors that the config asks "
+                                            "for", "a tensor that this model does not have", x->cure);
 }
 
 /* All names with one word before them: a wrapper's, as DataParallel and torch.compile leave. */
@@ -293,12 +297,14 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema, co
     for (int64_t i = 0; i < c->count; i++)
         if (sheaf_schema_find(schema, c->tensor[i].told.name) == NULL && lost++ < 5)
             sheaf__text_add(&text, "%s%s", lost > 1 ? ", " : "", c->tensor[i].told.name);
-    sheaf_status *st = text.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    char *cure = NULL;
+    sheaf_status *st = text.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : sheaf__config_cure(&cure, c);
     if (st == NULL)
         st = sheaf__catalog_notef(c, SHEAF_DEFECT, "class", c->config_path != NULL ? c->config_path : c->root, "",
-                                  sheaf_family_name(schema->config.family), "give the config of these tensors: --config FILE",
+                                  sheaf_family_name(schema->config.family), cure,
                                   "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors, lost, text.at != NULL ? text.at : "none",
                                   lost > 5 ? ", ..." : "");
+    free(cure);
     sheaf__text_release(&text);
     return st;
 }
@@ -318,6 +324,7 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config, 
         c->model = strdup(sheaf_family_name(config->family));
         st = c->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : check_schema(&x);
     }
+    free(x.cure);
     sheaf_schema_free(schema);
     return st;
 }
@@ -369,8 +376,7 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
     if (c->config == NULL && unsupported_title(by_tensors) != NULL)
         return note_unsupported(c, by_tensors, NULL);
     if (c->config == NULL)
-        return sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json", "no config: shapes were not held against one",
-                                   "sheaf verify {} --config FILE");
+        return sheaf__config_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json", "no config: shapes were not held against one");
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
         (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED || unsupported_title(by_tensors) != NULL || (by_tensors == NULL && names_no_model(c->config))))

@@ -5,11 +5,10 @@
 
 #include "base/json.h"
 #include "dialects/hf.h"
+#include "dialects/hf_catalog.h"
 #include "dialects/sat_inner.h"
 
 enum { NAMED = 12 }; /* findings of one sort before they are counted only */
-
-static const char *const other_config = "sheaf verify {} --config FILE, where the tensors are right and the config is not";
 
 #define TOWER "mixins.encoder.vit.model."
 
@@ -21,6 +20,7 @@ typedef struct check {
     int64_t tower, cross, text;   /* tensors of each sort */
     int64_t tower_elements, cross_elements;
     int64_t factors;       /* of LoRA */
+    char *cure;            /* of a config of other tensors; NULL = not asked for yet */
 } check;
 
 static sheaf_status *no_memory(const check *k) { return sheaf_fail(SHEAF_E_MEMORY, "%s", k->catalog->root); }
@@ -145,6 +145,13 @@ static void show_shape(char text[128], int ndim, const int64_t *shape)
     snprintf(text + n, 128 - n, "]");
 }
 
+/* The config is not that of these tensors. */
+static sheaf_status *note_config(check *k, const char *code, const char *path, const char *name, const char *want, const char *found)
+{
+    sheaf_status *st = k->cure == NULL ? sheaf__config_cure(&k->cure, k->catalog) : NULL;
+    return st != NULL ? st : sheaf__catalog_note(k->catalog, SHEAF_DEFECT, code, path, name, want, found, k->cure);
+}
+
 static sheaf_status *check_shape(check *k, const sheaf_tensor *t, const sheaf_source_entry *e)
 {
     char want[128], found[128];
@@ -155,7 +162,7 @@ static sheaf_status *check_shape(check *k, const sheaf_tensor *t, const sheaf_so
         return NULL;
     show_shape(want, t->ndim, t->shape);
     show_shape(found, e->ndim, e->shape);
-    return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "shape", k->path, t->name, want, found, other_config);
+    return note_config(k, "shape", k->path, t->name, want, found);
 }
 
 static sheaf_status *check_missing(check *k, const sheaf_schema *schema)
@@ -167,8 +174,8 @@ static sheaf_status *check_missing(check *k, const sheaf_schema *schema)
         if (t != NULL)
             st = check_shape(k, &schema->tensor[i], &t->told);
         else if (missing++ < NAMED)
-            st = sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "missing", k->catalog->root, schema->tensor[i].name,
-                                     "a tensor that model_config.json asks for", "none of this name in any part", other_config);
+            st = note_config(k, "missing", k->catalog->root, schema->tensor[i].name, "a tensor that model_config.json asks for",
+                             "none of this name in any part");
     }
     if (st == NULL && missing > NAMED)
         st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "missing", k->catalog->root, "", "", "",
@@ -187,8 +194,7 @@ static sheaf_status *check_unexpected(check *k, const sheaf_schema *schema)
             sheaf_schema_find(schema, t->told.name) != NULL || foreign++ >= NAMED)
             continue;
         const char *path = t->npieces > 0 ? k->catalog->file[t->piece[0].file].path : k->catalog->root;
-        st = sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "foreign", path, t->told.name, "only tensors that model_config.json asks for",
-                                 "one more, which it would lose", other_config);
+        st = note_config(k, "foreign", path, t->told.name, "only tensors that model_config.json asks for", "one more, which it would lose");
     }
     if (st == NULL && foreign > NAMED)
         st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "foreign", k->catalog->root, "", "", "",
@@ -206,13 +212,13 @@ static sheaf_status *tell_class(check *k, const char *said, bool agent)
     if (agent)
         return sheaf__catalog_notef(
             k->catalog, SHEAF_DEFECT, "class", k->path, "", "a config of CogAgent, as the tensors are",
-            "sheaf convert {} DST --to sat --model-class CogAgentModel",
+            "sheaf convert {} {+cogagent} --to sat --model-class CogAgentModel",
             "model_config.json says %.100s, which would have lost %" PRId64 " tensors of the high-resolution tower "
             "(mixins.encoder.*, mixins.eva.pos_embed; %" PRId64 " elements) and %" PRId64 " of cross-attention (%" PRId64 " elements)",
             said, k->tower, k->tower_elements, k->cross, k->cross_elements);
     return sheaf__catalog_notef(
         k->catalog, SHEAF_DEFECT, "class", k->path, "", "the tensors of CogAgent's high-resolution tower (mixins.encoder.*, mixins.eva.pos_embed)",
-        k->cross > 0 ? "sheaf convert PARTS DST --to sat, from the parts before that merge" : "sheaf convert {} DST --to sat --model-class CogVLMModel",
+        k->cross > 0 ? "go back to the parts from before that merge, and join them with sheaf convert" : "sheaf convert {} {+cogvlm} --to sat --model-class CogVLMModel",
         k->cross > 0 ? "none, but %" PRId64 " tensors of cross-attention: a CogAgent whose tower was lost, as a merge as CogVLM "
                        "does; model_config.json says %.100s"
                      : "none, and %" PRId64 " of cross-attention: these are CogVLM's; model_config.json says %.100s",
@@ -225,8 +231,8 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
     *agent = k->tower > 0;
     if (k->tower + k->cross + k->text == 0)
-        return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "", "tensors of CogVLM or CogAgent", "none",
-                                   "sheaf verify {} --from deepspeed, if another program that uses DeepSpeed wrote it");
+        return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "", "tensors of CogVLM or CogAgent", "none: another program that uses DeepSpeed may have written it",
+                                   "sheaf verify {} --from deepspeed");
     const char *name = wanted != NULL ? wanted : said;
     if (name == NULL)
         return sheaf__catalog_note(k->catalog, SHEAF_NOTE, "inferred", k->catalog->root, "", "a model_config.json that names the class",
@@ -245,7 +251,7 @@ static sheaf_status *check_ways(check *k)
     sheaf_status *st = NULL;
     if (json_is_integer(said) && json_integer_value(said) != k->set->ways)
         st = sheaf__catalog_notef(k->catalog, SHEAF_WARNING, "conflict", k->path, "", "the number of parts, by files and shapes",
-                                  "sheaf convert {} DST --to sat --tp 1", "model_parallel_size %" PRId64 ", %d parts",
+                                  "sheaf convert {} {+joined} --to sat --tp 1", "model_parallel_size %" PRId64 ", %d parts",
                                   (int64_t)json_integer_value(said), k->set->ways);
     for (int i = 0; st == NULL && i < k->set->nparts; i++) {
         const sheaf__sat_part *p = &k->set->part[i];
@@ -340,7 +346,7 @@ static sheaf_status *check_lora(check *k)
         st = no_memory(k);
     else
         st = sheaf__catalog_note(k->catalog, SHEAF_WARNING, "unmerged", k->catalog->root, "", "weights with LoRA merged into them", text.at,
-                                 "sheaf convert {} DST --to sat --tp 1, or as an adapter: sheaf convert {} DST --to peft");
+                                 "sheaf merge {} {+merged}{config}");
     sheaf__text_release(&text);
     return st;
 }
@@ -393,8 +399,7 @@ static sheaf_status *load_config(check *k, const char *wanted)
 {
     size_t size = 0;
     if (k->path == NULL)
-        return sheaf__catalog_note(k->catalog, SHEAF_WARNING, "missing", k->catalog->root, "", "model_config.json, which rank 0 writes", "none",
-                                   "--config FILE, with the config of this model");
+        return sheaf__config_note(k->catalog, SHEAF_WARNING, "missing", k->catalog->root, "", "model_config.json, which rank 0 writes", "none");
     sheaf_status *st = sheaf__file_read_all(&k->catalog->config, &size, k->path, SHEAF_JSON_MAX_BYTES);
     if (st == NULL)
         st = sheaf__json_parse(&k->json, k->catalog->config, size);
@@ -432,5 +437,6 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, cons
     if (st == NULL)
         st = check_lora(&k);
     json_decref(k.json);
+    free(k.cure);
     return st;
 }

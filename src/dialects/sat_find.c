@@ -487,10 +487,11 @@ static sheaf_status *other_steps(sheaf_text *text, const sheaf__sat_folder *f, i
     return st;
 }
 
-sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, const sheaf__sat_set *set, int rank)
+sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **found, const sheaf__sat_set *set, int rank)
 {
     char **names = NULL, *parent = NULL, *full = NULL;
     int64_t n = 0;
+    *found = NULL;
     if (set->anchor < 0 || set->folder[set->anchor].tag[0] == '\0')
         return NULL;
     const sheaf__sat_folder *f = &set->folder[set->anchor];
@@ -505,8 +506,13 @@ sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, const sheaf__sat_set *set, 
         if (strcmp(names[i], f->name) == 0 || !sheaf__sat_stamp_of(names[i]).has)
             continue;
         st = sheaf__path_join(&save, parent, names[i]);
-        if (st == NULL && has_part(save, f->tag, rank))
+        if (st == NULL && has_part(save, f->tag, rank)) {
             sheaf__text_add(text, "; a part %d of the same step lies in %s/%s", rank, save, f->tag);
+            if (*found == NULL) {
+                *found = save;
+                save = NULL;
+            }
+        }
         free(save);
     }
     sheaf__names_free(names, n);

@@ -166,11 +166,11 @@ static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
                 sheaf__text_add(&files, " ");
                 sheaf__text_word(&files, set->part[k].path);
             }
-        if (files.failed || asprintf(&cure, "sheaf convert%s DST --to sat --tp 1", files.at) < 0)
+        if (files.failed || asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1", files.at, ++number) < 0)
             st = no_memory(c);
         else
             st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint", cure,
-                                      "several complete ones; number %d has %d parts:%s", ++number, g.ways, files.at);
+                                      "several complete ones; number %d has %d parts:%s", number, g.ways, files.at);
         if (st == NULL)
             free(cure);
         sheaf__text_release(&files);
@@ -225,7 +225,7 @@ static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog
             st = where.failed ? no_memory(c)
                               : sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "",
                                                      "one part of each rank, told apart by step, names, shapes and copied tensors",
-                                                     "sheaf convert FOLDER FOLDER DST --to sat, with the folders of one run",
+                                                     "name the folders of one run, and no others, as sources of sheaf convert",
                                                      "part %d could be any of: %s", r, where.at != NULL ? where.at : "");
             sheaf__text_release(&where);
         }
@@ -317,7 +317,7 @@ static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, const int
                 parts += set->part[i].folder == f;
         }
         char *cure = NULL;
-        if (folders.failed || asprintf(&cure, "sheaf convert%s DST --to sat --tp 1", folders.at != NULL ? folders.at : "") < 0)
+        if (folders.failed || asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1", folders.at != NULL ? folders.at : "", k + 1) < 0)
             st = no_memory(c);
         else
             st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint", parts == ways ? cure : "",
@@ -381,7 +381,7 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
     }
     add_folders(&folders, set);
     sheaf_status *st = NULL;
-    if (folders.failed || which.failed || asprintf(&cure, "sheaf convert%s DST --to sat --tp 1", folders.at) < 0) {
+    if (folders.failed || which.failed || asprintf(&cure, "sheaf convert%s {+joined} --to sat --tp 1", folders.at) < 0) {
         cure = NULL;
         st = no_memory(c);
     }
@@ -398,6 +398,33 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
 
 enum { NAMED = 16 }; /* missing parts before they are counted only */
 
+/* One that is nowhere among the folders: where it may lie. */
+static sheaf_status *tell_part(const sheaf__sat_set *set, sheaf_catalog *c, const char *dir, int rank)
+{
+    sheaf_text text = { 0 }, cure = { 0 };
+    char expected[40], path[40], *save = NULL;
+    snprintf(expected, sizeof expected, "parts 0 to %d", set->ways - 1);
+    snprintf(path, sizeof path, "mp_rank_%02d_model_states.pt", rank);
+    sheaf__text_add(&text, "no %s", path);
+    sheaf_status *st = sheaf__sat_elsewhere(&text, &save, set, rank);
+    if (save != NULL) {
+        sheaf__text_add(&cure, "sheaf convert {} ");
+        sheaf__text_word(&cure, save);
+        sheaf__text_add(&cure, " {+joined} --to sat --tp 1");
+    } else {
+        sheaf__text_add(&cure, "put %s of the same save into ", path);
+        sheaf__text_word(&cure, dir);
+    }
+    if (st == NULL && (text.failed || cure.failed))
+        st = no_memory(c);
+    if (st == NULL)
+        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", expected, text.at, cure.at);
+    sheaf__text_release(&text);
+    sheaf__text_release(&cure);
+    free(save);
+    return st;
+}
+
 static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, bool doubt)
 {
     sheaf_status *st = NULL;
@@ -409,18 +436,7 @@ static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, b
         if (there || missing++ >= NAMED)
             continue;
         const sheaf__sat_folder *f = &set->folder[set->anchor >= 0 ? set->anchor : 0];
-        sheaf_text text = { 0 };
-        char expected[40], path[40];
-        snprintf(expected, sizeof expected, "parts 0 to %d", set->ways - 1);
-        snprintf(path, sizeof path, "mp_rank_%02d_model_states.pt", r);
-        sheaf__text_add(&text, "no %s", path);
-        st = sheaf__sat_elsewhere(&text, set, r);
-        if (st == NULL && text.failed)
-            st = no_memory(c);
-        if (st == NULL)
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", f->dir, "", expected, text.at,
-                                     "sheaf convert {} OTHER_FOLDER DST --to sat, with the folder that has the part");
-        sheaf__text_release(&text);
+        st = tell_part(set, c, f->dir, r);
     }
     if (st == NULL && missing > NAMED)
         st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", c->root, "", "", "", "%d more parts", missing - NAMED);

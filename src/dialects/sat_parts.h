@@ -75,9 +75,9 @@ sheaf__sat_stamp sheaf__sat_stamp_of(const char *name);
 /* sheaf__sat_minutes - between two stamps of unknown years, the shorter way round the year. */
 int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b);
 
-/* sheaf__sat_elsewhere - adds ", part 3 of step 10 lies in ..." to `text` for each other place, near the
+/* sheaf__sat_elsewhere - *save is the first folder with such a part of the same step (malloc'd; NULL: none); adds ", part 3 of step 10 lies in ..." to `text` for each other place, near the
  * anchor, with a part of this rank: steps beside it, folders with other stamps. */
-sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, const sheaf__sat_set *set, int rank);
+sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **save, const sheaf__sat_set *set, int rank);
 
 /* ---- one part (sat_part.c) ---- */
 

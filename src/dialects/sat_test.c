@@ -287,7 +287,7 @@ static void test_read__refuses_where_the_evidence_cannot_tell(void **state)
     c = sat_read_at(at("runs"));
     f = finding(c, "conflict");
     assert_true(sheaf__catalog_defects(c) == 2 && c->count == 0 && strstr(f->found, "2 checkpoints lie here; number 1 has 2 of 2 parts") != NULL);
-    assert_non_null(strstr(f->cure, "one-01-02-12-36 DST --to sat --tp 1"));
+    assert_non_null(strstr(f->cure, "one-01-02-12-36 "));
     sheaf__catalog_free(c);
     made_release(&x);
     made_release(&y);

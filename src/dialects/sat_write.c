@@ -315,7 +315,7 @@ static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const ch
     sheaf_config config = { 0 };
     if (text == NULL)
         return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", dst), "the model's config"), "none"),
-                              "--config FILE, with its model_config.json");
+                              "give the path of its model_config.json with --config");
     sheaf_status *st = sheaf_config_parse(&config, text, strlen(text));
     if (st == NULL && config.family != SHEAF_COGVLM && config.family != SHEAF_COGAGENT)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dst), "CogVLM or CogAgent, for SAT's form"),

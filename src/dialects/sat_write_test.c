@@ -255,7 +255,7 @@ static void test_write__refuses_what_is_not_the_model(void **state)
     CHECK_FAILS(write_as(&vlm, &agent.source), SHEAF_E_LAYOUT, "only tensors of cogvlm");
     CHECK_FAILS(write_as(&agent, &vlm.source), SHEAF_E_LAYOUT, "every tensor of cogagent");
     CHECK_FAILS(write_as(&vlm, &wide.source), SHEAF_E_LAYOUT, "by the config");
-    CHECK_FAILS(sheaf_sat_write(at("never"), &vlm.source, &(sheaf_sat_write_options){ .config = NULL }), SHEAF_E_ARG, "--config FILE");
+    CHECK_FAILS(sheaf_sat_write(at("never"), &vlm.source, &(sheaf_sat_write_options){ .config = NULL }), SHEAF_E_ARG, "--config");
     CHECK_FAILS(sheaf_sat_write(at("never"), &vlm.source, &(sheaf_sat_write_options){ .config =
                 "{\"model_type\":\"llama\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,"
                 "\"num_attention_heads\":8}" }), SHEAF_E_UNSUPPORTED, "a model of family llama");

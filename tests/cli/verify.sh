@@ -135,13 +135,13 @@ for d in "$llama"/torch_dcp/*; do
     rm -rf "$work/dcp"
 done
 # A cure is a command that can be typed as it stands, wherever the folder lies.
-cure_works() { # cure_works NAME FOLDER: what comes after "try:", up to a comma, with a name for DST
-    local command
+cure_works() { # cure_works NAME FOLDER: what comes after "try:", and the folder that it makes
+    local command written
     command=$("$sheaf" verify "$2" 2>&1 | sed -n 's/^  try: *//p' | head -n 1)
-    command=${command%%, *}
-    rm -rf "$work/cured"
-    check "$1: $command" bash -c "$(sed "s|^sheaf|$sheaf|; s| DST| '$work/cured'|" <<<"$command")"
-    check "$1: what it wrote is sound" "$sheaf" verify "$work/cured"
+    check "$1: $command" bash -c "$(sed "s|^sheaf|$sheaf|" <<<"$command")"
+    written=("$2"-*)
+    check "$1: what it wrote is sound" "$sheaf" verify "${written[0]}"
+    rm -rf "${written[@]}"
 }
 odd="$work/it's an odd folder"
 mkdir "$odd"

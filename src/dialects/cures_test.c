@@ -1,0 +1,81 @@
+/* Cures: commands that can be typed as they stand. */
+#include "dialects/made_test.h"
+
+#include "dialects/hf_catalog.h"
+
+static void test_cure__paths_as_a_shell_reads_them(void **state)
+{
+    static const struct { const char *root, *config, *cure, *want; } rows[] = {
+        { "/a/run", NULL, "sheaf merge {} {+merged}", "sheaf merge /a/run /a/run-merged" },
+        { "/a/run/", NULL, "{+merged}", "/a/run-merged" },
+        { "it's one", NULL, "sheaf convert {} {+joined} --to sat", "sheaf convert 'it'\\''s one' 'it'\\''s one-joined' --to sat" },
+        { ".", NULL, "{} {+hf}", ". ./../hf" },
+        { "../..", NULL, "{+hf}", "../../../hf" },
+        { "/", NULL, "{+hf}", "//../hf" },
+        { "/a/run", "/a/run/config.json", "verify {}{config}", "verify /a/run" },
+        { "/a/run", "/b/my config.json", "verify {}{config}", "verify /a/run --config '/b/my config.json'" },
+        { "/a/m.safetensors", "/a/config.json", "verify {}{config}", "verify /a/m.safetensors" },
+        { "/a", NULL, "no { such } thing {", "no { such } thing {" },
+        { "/a", NULL, "", "" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_catalog *c = NULL;
+        char *cure = NULL;
+        CHECK_OK(sheaf__catalog_new(&c, "hf", rows[i].root));
+        c->config_path = rows[i].config != NULL ? strdup(rows[i].config) : NULL;
+        CHECK_OK(sheaf__cure(&cure, c, rows[i].cure));
+        assert_string_equal(cure, rows[i].want);
+        free(cure);
+        sheaf__catalog_free(c);
+    }
+}
+
+static char *in(const char *dir, const char *name)
+{
+    static char path[700];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+/* A model beside others, of which one has its config. */
+static void test_cure__a_config_that_fits_is_found(void **state)
+{
+    char want[900], *cure = NULL;
+    sheaf_catalog *c = NULL;
+    const char *llama = golden("llama/tiny_llama/hf"), *other = golden("llama/tiny_qwen2/hf");
+    CHECK_OK(sheaf__dialect_read(&c, llama, &(sheaf_dialect_hints){ .config = in(other, "config.json") }));
+    CHECK_OK(sheaf__config_cure(&cure, c));
+    snprintf(want, sizeof want, "sheaf verify %s --config %s/config.json", llama, llama);
+    assert_string_equal(cure, want);
+    free(cure);
+    const sheaf_finding *f = sheaf__catalog_finding(c, "shape");
+    f = f != NULL ? f : sheaf__catalog_finding(c, "foreign");
+    assert_non_null(f);
+    assert_string_equal(f->cure, want);
+    sheaf__catalog_free(c);
+}
+
+static void test_cure__without_one_it_says_where_to_put_it(void **state)
+{
+    char *cure = NULL;
+    sheaf_catalog *c = NULL;
+    const char *dir = at("alone/model");
+    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    put(in(dir, "config.json"), "{\"model_type\": \"llama\"}");
+    CHECK_OK(sheaf__catalog_new(&c, "hf", dir));
+    CHECK_OK(sheaf__config_cure(&cure, c));
+    assert_non_null(strstr(cure, "copy it into "));
+    assert_non_null(strstr(cure, "alone/model"));
+    free(cure);
+    sheaf__catalog_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cure__paths_as_a_shell_reads_them),
+        cmocka_unit_test(test_cure__a_config_that_fits_is_found),
+        cmocka_unit_test(test_cure__without_one_it_says_where_to_put_it),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
