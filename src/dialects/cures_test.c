@@ -1,6 +1,8 @@
 /* Cures: commands that can be typed as they stand. */
 #include "dialects/made_test.h"
 
+#include <unistd.h>
+
 #include "dialects/hf_catalog.h"
 
 static void test_cure__paths_as_a_shell_reads_them(void **state)
@@ -37,21 +39,37 @@ static char *in(const char *dir, const char *name)
     return path;
 }
 
-/* A model beside others, of which one has its config. */
+/* Beside a model lie the configs of others, and its own. */
 static void test_cure__a_config_that_fits_is_found(void **state)
 {
-    char want[900], *cure = NULL;
+    static const char *const links[][2] = {
+        { "llama/tiny_llama/hf/model.safetensors", "near/model/model.safetensors" },
+        { "llama/tiny_qwen2/hf/config.json", "near/a/config.json" },
+        { "llama/tiny_llama3rope/hf/config.json", "near/b/config.json" },
+        { "llama/tiny_llama/hf/config.json", "near/c/config.json" },
+    };
+    char want[900], root[400], *cure = NULL;
     sheaf_catalog *c = NULL;
-    const char *llama = golden("llama/tiny_llama/hf"), *other = golden("llama/tiny_qwen2/hf");
-    CHECK_OK(sheaf__dialect_read(&c, llama, &(sheaf_dialect_hints){ .config = in(other, "config.json") }));
+    for (size_t i = 0; i < ARRAY_LEN(links); i++) {
+        char *dir = NULL;
+        CHECK_OK(sheaf__path_parent(&dir, at(links[i][1])));
+        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        char *real = realpath(golden(links[i][0]), NULL);
+        assert_non_null(real);
+        assert_int_equal(symlink(real, at(links[i][1])), 0);
+        free(real);
+        free(dir);
+    }
+    snprintf(root, sizeof root, "%s", at("near/model"));
+    CHECK_OK(sheaf__dialect_read(&c, root, &(sheaf_dialect_hints){ .config = at("near/b/config.json") }));
     CHECK_OK(sheaf__config_cure(&cure, c));
-    snprintf(want, sizeof want, "sheaf verify %s --config %s/config.json", llama, llama);
+    snprintf(want, sizeof want, "sheaf verify %s --config %s", root, at("near/c/config.json"));
     assert_string_equal(cure, want);
     free(cure);
-    const sheaf_finding *f = sheaf__catalog_finding(c, "shape");
-    f = f != NULL ? f : sheaf__catalog_finding(c, "foreign");
-    assert_non_null(f);
-    assert_string_equal(f->cure, want);
+    int64_t told = 0;
+    for (int64_t i = 0; i < c->nfindings; i++)
+        told += strcmp(c->finding[i].cure, want) == 0;
+    assert_true(told > 0);
     sheaf__catalog_free(c);
 }
 
