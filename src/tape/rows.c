@@ -1,0 +1,58 @@
+/* rows.c - see rows.h. */
+#include "tape/rows.h"
+
+enum { CHUNK = 1 << 15 };
+
+typedef struct pair { const sheaf__context *c; void *dst; const void *src; sheaf_dtype dtype; } pair;
+
+static void add_floats(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const pair *p = arg;
+    float *dst = p->dst;
+    p->c->device->kernels->add(dst + begin, dst + begin, (const float *)p->src + begin, end - begin);
+}
+
+void sheaf__add(const sheaf__context *c, float *dst, const float *src, int64_t n)
+{
+    sheaf__rows(c, n, CHUNK, add_floats, &(pair){ c, dst, src, SHEAF_F32 });
+}
+
+static void accumulate_elements(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const pair *p = arg;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(p->dtype);
+    p->c->device->kernels->accumulate((char *)p->dst + begin * bytes, (const char *)p->src + begin * bytes, end - begin, p->dtype);
+}
+
+void sheaf__accumulate(const sheaf__context *c, void *dst, const void *src, int64_t n, sheaf_dtype dtype)
+{
+    sheaf__rows(c, n, CHUNK, accumulate_elements, &(pair){ c, dst, src, dtype });
+}
+
+void sheaf__hand_on(const sheaf__context *c, sheaf__value *to, sheaf__value *from)
+{
+    if (to->grad_fresh) {
+        void *swap = to->grad;
+        to->grad = from->grad;
+        from->grad = swap;
+    } else {
+        sheaf__accumulate(c, to->grad, from->grad, to->rows * to->cols, to->dtype);
+    }
+}
+
+static void refresh_elements(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const pair *p = arg;
+    const sheaf__kernels *k = p->c->device->kernels;
+    float rounded[256]; /* room for either dtype */
+    for (int64_t i = begin; i < end; i += 256) {
+        const int64_t n = end - i < 256 ? end - i : 256;
+        k->round(rounded, p->c->dtype, (const float *)p->src + i, n);
+        k->widen((float *)p->dst + i, rounded, p->c->dtype, n);
+    }
+}
+
+void sheaf__refresh(const sheaf__context *c, float *to, const float *master, int64_t n)
+{
+    sheaf__rows(c, n, CHUNK, refresh_elements, &(pair){ c, to, master, SHEAF_F32 });
+}

@@ -1,0 +1,601 @@
+/* vision.c - see vision.h; LayerNorm lies in layernorm.c. */
+#include "tape/vision.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ops/attention/attention.h"
+#include "tape/rows.h"
+
+static char *at(const void *data, int64_t element, sheaf_dtype dtype)
+{
+    return (char *)data + element * (int64_t)sheaf_dtype_bytes(dtype);
+}
+
+static float *grad_of(const sheaf__vector *vector) { return vector->trained->grad[0]; }
+
+static bool trains(const sheaf__vector *vector) { return vector != NULL && vector->trained != NULL; }
+
+/* ---- rows of a dense matrix and where they lie in a wider one ----
+ * Groups of n rows have `before` and `after` other rows around each; a list, if there is one, then
+ * names the rows of the wide matrix. */
+
+typedef struct places { const int32_t *list; int64_t n, before, after; } places;
+
+static int64_t place_of(const places *p, int64_t row)
+{
+    const int64_t in_groups = row / p->n * (p->before + p->n + p->after) + p->before + row % p->n;
+    return p->list == NULL ? in_groups : p->list[in_groups];
+}
+
+static places listed(const int32_t *list) { return (places){ list, 1, 0, 0 }; }
+static places behind_class(int64_t patches) { return (places){ NULL, patches, 1, 0 }; }
+
+typedef struct move {
+    const sheaf__context *c;
+    void *to;
+    const void *from;
+    int64_t cols;
+    places places;
+    bool gather; /* `from` is the wide one; otherwise `to` */
+    bool add;
+} move;
+
+static void move_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const move *m = arg;
+    const sheaf_dtype t = m->c->dtype;
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t wide = place_of(&m->places, r);
+        char *to = at(m->to, (m->gather ? r : wide) * m->cols, t);
+        const char *from = at(m->from, (m->gather ? wide : r) * m->cols, t);
+        if (m->add)
+            m->c->device->kernels->accumulate(to, from, m->cols, t);
+        else
+            memcpy(to, from, (size_t)m->cols * sheaf_dtype_bytes(t));
+    }
+}
+
+static void gather(const sheaf__context *c, void *dense, const void *wide, places p, int64_t rows, int64_t cols, bool add)
+{
+    sheaf__rows(c, rows, 32, move_rows, &(move){ c, dense, wide, cols, p, true, add });
+}
+
+static void scatter(const sheaf__context *c, void *wide, const void *dense, places p, int64_t rows, int64_t cols, bool add)
+{
+    sheaf__rows(c, rows, 32, move_rows, &(move){ c, wide, dense, cols, p, false, add });
+}
+
+typedef struct fill { const sheaf__context *c; void *wide; const float *row; int64_t cols; places places; } fill;
+
+static void fill_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const fill *f = arg;
+    for (int64_t r = begin; r < end; r++) {
+        char *to = at(f->wide, place_of(&f->places, r) * f->cols, f->c->dtype);
+        if (f->row != NULL)
+            f->c->device->kernels->round(to, f->c->dtype, f->row, f->cols);
+        else
+            memset(to, 0, (size_t)f->cols * sheaf_dtype_bytes(f->c->dtype));
+    }
+}
+
+/* Sets rows of `wide` to `row`, or to zero when it is NULL. */
+static void set_rows(const sheaf__context *c, void *wide, const float *row, places p, int64_t rows, int64_t cols)
+{
+    sheaf__rows(c, rows, 64, fill_rows, &(fill){ c, wide, row, cols, p });
+}
+
+/* ---- sums over images: grad[j] += sum over images of row j of each ---- */
+
+typedef struct image_sums { const sheaf__context *c; float *grad; const void *dy; int64_t images, stride, width; } image_sums;
+
+static void sum_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const image_sums *s = arg;
+    for (int64_t j = begin; j < end; j++)
+        s->c->device->kernels->column_sums(s->grad + j * s->width, at(s->dy, j * s->width, s->c->dtype),
+                                           s->stride * s->width, s->images, s->width, s->c->dtype);
+}
+
+/* dy [images * stride, width]; the first `rows` of each image. */
+static void sum_images(const sheaf__context *c, float *grad, const void *dy, int64_t images, int64_t stride,
+                       int64_t rows, int64_t width)
+{
+    sheaf__rows(c, rows, 4, sum_rows, &(image_sums){ c, grad, dy, images, stride, width });
+}
+
+/* round(x + position), x in `from` */
+static void add_position(const sheaf__context *c, void *y, const void *x, sheaf_dtype from, const float *position, int64_t n)
+{
+    const sheaf__kernels *k = c->device->kernels;
+    float part[256];
+    for (int64_t i = 0; i < n; i += 256) {
+        const int64_t m = n - i < 256 ? n - i : 256;
+        k->widen(part, at(x, i, from), from, m);
+        k->add(part, part, position + i, m);
+        k->round(at(y, i, c->dtype), c->dtype, part, m);
+    }
+}
+
+/* ---- patches ---- */
+
+typedef struct patches_params {
+    const float *const *pixels;
+    int64_t images, channels, side, patch;
+    sheaf__value *y;
+} patches_params;
+
+typedef struct patches_args { const sheaf__context *c; const patches_params *p; } patches_args;
+
+static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const patches_args *a = arg;
+    const patches_params *p = a->p;
+    const int64_t grid = p->side / p->patch;
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t image = r / (grid * grid), y0 = r / grid % grid * p->patch, x0 = r % grid * p->patch;
+        int64_t to = r * p->y->cols;
+        for (int64_t channel = 0; channel < p->channels; channel++)
+            for (int64_t y = 0; y < p->patch; y++, to += p->patch) {
+                const float *line = *p->pixels + ((image * p->channels + channel) * p->side + y0 + y) * p->side;
+                a->c->device->kernels->round(at(p->y->data, to, a->c->dtype), a->c->dtype, line + x0, p->patch);
+            }
+    }
+}
+
+static sheaf_status *patches_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    patches_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->y->rows, 8, cut_patches, &args);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_patches(sheaf__tape *tape, const float *const *pixels, int64_t images,
+                                    int64_t channels, int64_t side, int64_t patch)
+{
+    sheaf__op *op = sheaf__tape_op(tape, "patches", patches_forward, NULL, sizeof(patches_params));
+    patches_params *p = op->params;
+    *p = (patches_params){ pixels, images, channels, side, patch, NULL };
+    p->y = sheaf__tape_value(tape, "patches", images * (side / patch) * (side / patch), channels * patch * patch,
+                             sheaf__tape_context(tape)->dtype);
+    sheaf__op_arg(op, p->y, SHEAF__MAKE);
+    return p->y;
+}
+
+/* ---- class token and positions ---- */
+
+typedef struct tokens_params {
+    int64_t images, patches;
+    sheaf__vector *class_token, *positions;
+    sheaf__value *x, *y;
+} tokens_params;
+
+typedef struct tokens_args { const sheaf__context *c; const tokens_params *p; } tokens_args;
+
+static void token_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const tokens_args *a = arg;
+    const tokens_params *p = a->p;
+    const sheaf_dtype t = a->c->dtype;
+    const int64_t width = p->x->cols, all = p->patches + 1;
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t image = r / all, token = r % all;
+        const bool first = token == 0;
+        add_position(a->c, at(p->y->data, r * width, t),
+                     first ? (const void *)p->class_token->data : at(p->x->data, (image * p->patches + token - 1) * width, t),
+                     first ? SHEAF_F32 : t, p->positions->data + token * width, width);
+    }
+}
+
+static sheaf_status *tokens_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    tokens_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->y->rows, 16, token_rows, &args);
+    return NULL;
+}
+
+static sheaf_status *tokens_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const tokens_params *p = op->params;
+    const int64_t width = p->x->cols, all = p->patches + 1;
+    if (trains(p->class_token))
+        sum_images(c, grad_of(p->class_token), p->y->grad, p->images, all, 1, width);
+    if (trains(p->positions))
+        sum_images(c, grad_of(p->positions), p->y->grad, p->images, all, all, width);
+    if (p->x->needs_grad)
+        gather(c, p->x->grad, p->y->grad, behind_class(p->patches), p->x->rows, width, !p->x->grad_fresh);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_tokens(sheaf__tape *tape, sheaf__value *patches, int64_t images,
+                                   sheaf__vector *class_token, sheaf__vector *positions)
+{
+    const bool flows = patches->needs_grad || trains(class_token) || trains(positions);
+    sheaf__op *op = sheaf__tape_op(tape, positions->name, tokens_forward, flows ? tokens_backward : NULL, sizeof(tokens_params));
+    tokens_params *p = op->params;
+    *p = (tokens_params){ images, patches->rows / images, class_token, positions, patches,
+                          sheaf__tape_value(tape, "image tokens", patches->rows + images, patches->cols, patches->dtype) };
+    p->y->needs_grad = flows;
+    sheaf__op_arg(op, patches, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return p->y;
+}
+
+static void grid_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const tokens_args *a = arg;
+    const tokens_params *p = a->p;
+    const places from = behind_class(p->patches);
+    const sheaf_dtype t = a->c->dtype;
+    const int64_t width = p->x->cols;
+    for (int64_t r = begin; r < end; r++)
+        add_position(a->c, at(p->y->data, r * width, t), at(p->x->data, place_of(&from, r) * width, t), t,
+                     p->positions->data + r % p->patches * width, width);
+}
+
+static sheaf_status *grid_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    tokens_args args = { sheaf__tape_context(tape), op->params };
+    const tokens_params *p = args.p;
+    if (p->positions != NULL)
+        sheaf__rows(args.c, p->y->rows, 16, grid_rows, &args);
+    else
+        gather(args.c, p->y->data, p->x->data, behind_class(p->patches), p->y->rows, p->y->cols, false);
+    return NULL;
+}
+
+static sheaf_status *grid_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const tokens_params *p = op->params;
+    const int64_t width = p->x->cols;
+    if (trains(p->positions))
+        sum_images(c, grad_of(p->positions), p->y->grad, p->images, p->patches, p->patches, width);
+    if (!p->x->needs_grad)
+        return NULL;
+    if (p->x->grad_fresh)
+        set_rows(c, p->x->grad, NULL, (places){ NULL, 1, 0, p->patches }, p->images, width);
+    scatter(c, p->x->grad, p->y->grad, behind_class(p->patches), p->y->rows, width, !p->x->grad_fresh);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_t images, sheaf__vector *positions)
+{
+    const bool flows = tokens->needs_grad || trains(positions);
+    sheaf__op *op = sheaf__tape_op(tape, positions == NULL ? "image grid" : positions->name, grid_forward,
+                                   flows ? grid_backward : NULL, sizeof(tokens_params));
+    tokens_params *p = op->params;
+    *p = (tokens_params){ images, tokens->rows / images - 1, NULL, positions, tokens,
+                          sheaf__tape_value(tape, "image grid", tokens->rows - images, tokens->cols, tokens->dtype) };
+    p->y->needs_grad = flows;
+    sheaf__op_arg(op, tokens, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return p->y;
+}
+
+/* ---- GELU ---- */
+
+typedef struct gelu_params { sheaf__value *x, *y; } gelu_params;
+typedef struct gelu_args { const sheaf__context *c; const gelu_params *p; } gelu_args;
+
+static void gelu_elements(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const gelu_args *a = arg;
+    const sheaf_dtype t = a->c->dtype;
+    a->c->device->kernels->gelu(at(a->p->y->data, begin, t), at(a->p->x->data, begin, t), end - begin, t);
+}
+
+static sheaf_status *gelu_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    gelu_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->x->rows * args.p->x->cols, 1 << 14, gelu_elements, &args);
+    return NULL;
+}
+
+static void gelu_back_elements(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const gelu_args *a = arg;
+    const gelu_params *p = a->p;
+    const sheaf_dtype t = a->c->dtype;
+    a->c->device->kernels->gelu_back(at(p->x->grad, begin, t), at(p->y->grad, begin, t), at(p->x->data, begin, t),
+                                     end - begin, !p->x->grad_fresh, t);
+}
+
+static sheaf_status *gelu_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    gelu_args args = { sheaf__tape_context(tape), op->params };
+    sheaf__rows(args.c, args.p->x->rows * args.p->x->cols, 1 << 14, gelu_back_elements, &args);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x)
+{
+    const bool flows = x->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "gelu", gelu_forward, flows ? gelu_backward : NULL, sizeof(gelu_params));
+    gelu_params *p = op->params;
+    *p = (gelu_params){ x, sheaf__tape_value(tape, "gelu", x->rows, x->cols, x->dtype) };
+    p->y->needs_grad = flows;
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return p->y;
+}
+
+/* ---- rotary embedding on a grid ---- */
+
+enum { TURN = 64 };
+
+typedef struct turn_params { const float *cos, *sin; int64_t tokens, heads, head_dim; sheaf__value *x; } turn_params;
+typedef struct turn_args { const sheaf__context *c; const turn_params *p; bool inverse; } turn_args;
+
+static void turn_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const turn_args *a = arg;
+    const turn_params *p = a->p;
+    int32_t position[TURN];
+    for (int64_t r = begin; r < end; r++)
+        position[r - begin] = (int32_t)(r % p->tokens) - 1; /* the class token: -1 */
+    a->c->device->kernels->rope_pairs(at(a->inverse ? p->x->grad : p->x->data, begin * p->x->cols, a->c->dtype), p->x->cols,
+                                      p->cos, p->sin, position, end - begin, p->heads, p->head_dim, a->inverse, a->c->dtype);
+}
+
+static sheaf_status *turn_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    turn_args args = { sheaf__tape_context(tape), op->params, false };
+    sheaf__rows(args.c, args.p->x->rows, TURN, turn_rows, &args);
+    return NULL;
+}
+
+static sheaf_status *turn_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    turn_args args = { sheaf__tape_context(tape), op->params, true };
+    sheaf__rows(args.c, args.p->x->rows, TURN, turn_rows, &args);
+    return NULL;
+}
+
+void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *cos, const float *sin,
+                             int64_t images, int64_t heads, int64_t head_dim)
+{
+    sheaf__op *op = sheaf__tape_op(tape, "rotary embedding", turn_forward, x->needs_grad ? turn_backward : NULL,
+                                   sizeof(turn_params));
+    *(turn_params *)op->params = (turn_params){ cos, sin, x->rows / images, heads, head_dim, x };
+    sheaf__op_arg(op, x, SHEAF__CHANGE | SHEAF__TURNS);
+}
+
+/* ---- images in the sequences ---- */
+
+typedef struct image_params {
+    int64_t images, patches;
+    sheaf__vector *boi, *eoi;
+    const sheaf__images_in *in;
+    sheaf__value *x, *v;
+    bool turns; /* the op that made x wants its gradient */
+} image_params;
+
+/* Rows of x that hold the first, the inner, the last, or all of each image's rows. */
+static places boi_rows(const image_params *p) { return (places){ p->in->image_row, 1, 0, p->patches + 1 }; }
+static places patch_rows(const image_params *p) { return (places){ p->in->image_row, p->patches, 1, 1 }; }
+static places eoi_rows(const image_params *p) { return (places){ p->in->image_row, 1, p->patches + 1, 0 }; }
+
+static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const image_params *p = op->params;
+    const int64_t width = p->x->cols;
+    set_rows(c, p->x->data, p->boi->data, boi_rows(p), p->images, width);
+    scatter(c, p->x->data, p->v->data, patch_rows(p), p->v->rows, width, false);
+    set_rows(c, p->x->data, p->eoi->data, eoi_rows(p), p->images, width);
+    return NULL;
+}
+
+static sheaf_status *vector_gradient(sheaf__context *c, const image_params *p, sheaf__vector *vector, places from)
+{
+    void *dy = NULL;
+    const int64_t width = p->x->cols;
+    sheaf_status *st = sheaf__take(&dy, c, (size_t)(p->images * width) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+    if (st != NULL)
+        return st;
+    gather(c, dy, p->x->grad, from, p->images, width, false);
+    sum_images(c, grad_of(vector), dy, p->images, 1, 1, width);
+    sheaf__give(c, dy);
+    return NULL;
+}
+
+static sheaf_status *images_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const image_params *p = op->params;
+    const int64_t width = p->x->cols;
+    sheaf_status *st = trains(p->boi) ? vector_gradient(c, p, p->boi, boi_rows(p)) : NULL;
+    if (st == NULL && trains(p->eoi))
+        st = vector_gradient(c, p, p->eoi, eoi_rows(p));
+    if (st != NULL)
+        return st;
+    if (p->v->needs_grad)
+        gather(c, p->v->grad, p->x->grad, patch_rows(p), p->v->rows, width, !p->v->grad_fresh);
+    if (p->turns)
+        set_rows(c, p->x->grad, NULL, listed(p->in->image_row), p->images * (p->patches + 2), width);
+    return NULL;
+}
+
+void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value *v, int64_t images,
+                                sheaf__vector *boi, sheaf__vector *eoi, const sheaf__images_in *in)
+{
+    const bool turns = x->needs_grad, flows = turns || v->needs_grad || trains(boi) || trains(eoi);
+    sheaf__op *op = sheaf__tape_op(tape, "images in the sequence", images_forward, flows ? images_backward : NULL,
+                                   sizeof(image_params));
+    *(image_params *)op->params = (image_params){ images, v->rows / images, boi, eoi, in, x, v, turns };
+    x->needs_grad = flows;
+    sheaf__op_arg(op, x, SHEAF__CHANGE | (turns ? SHEAF__TURNS : flows ? SHEAF__GIVES : 0));
+    sheaf__op_arg(op, v, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+}
+
+/* ---- two streams ---- */
+
+typedef struct stream_params { const sheaf__images_in *in; sheaf__value *whole, *stream[2]; } stream_params;
+
+static sheaf_status *split_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const stream_params *p = op->params;
+    for (int i = 0; i < 2; i++)
+        gather(c, p->stream[i]->data, p->whole->data, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols, false);
+    return NULL;
+}
+
+static sheaf_status *split_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const stream_params *p = op->params;
+    for (int i = 0; i < 2; i++)
+        scatter(c, p->whole->grad, p->stream[i]->grad, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
+                !p->whole->grad_fresh);
+    return NULL;
+}
+
+void sheaf__record_split(sheaf__tape *tape, sheaf__value *stream[2], sheaf__value *x,
+                         const int64_t rows[2], const sheaf__images_in *in)
+{
+    if (rows[0] == 0 || rows[1] == 0) {
+        stream[0] = rows[0] == 0 ? NULL : x;
+        stream[1] = rows[0] == 0 ? x : NULL;
+        return;
+    }
+    const bool flows = x->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "text and image rows", split_forward, flows ? split_backward : NULL,
+                                   sizeof(stream_params));
+    stream_params *p = op->params;
+    *p = (stream_params){ .in = in, .whole = x };
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    for (int i = 0; i < 2; i++) {
+        stream[i] = p->stream[i] = sheaf__tape_value(tape, i == 0 ? "text rows" : "image rows", rows[i], x->cols, x->dtype);
+        stream[i]->needs_grad = flows;
+        sheaf__op_arg(op, stream[i], SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    }
+}
+
+static sheaf_status *join_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const stream_params *p = op->params;
+    for (int i = 0; i < 2; i++)
+        scatter(c, p->whole->data, p->stream[i]->data, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols, false);
+    return NULL;
+}
+
+static sheaf_status *join_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const stream_params *p = op->params;
+    for (int i = 0; i < 2; i++)
+        if (p->stream[i]->needs_grad)
+            gather(c, p->stream[i]->grad, p->whole->grad, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
+                   !p->stream[i]->grad_fresh);
+    return NULL;
+}
+
+sheaf__value *sheaf__record_join(sheaf__tape *tape, sheaf__value *const stream[2],
+                                 const int64_t rows[2], const sheaf__images_in *in)
+{
+    if (rows[0] == 0 || rows[1] == 0)
+        return stream[rows[0] == 0];
+    const bool flows = stream[0]->needs_grad || stream[1]->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, "rows in their order", join_forward, flows ? join_backward : NULL,
+                                   sizeof(stream_params));
+    stream_params *p = op->params;
+    *p = (stream_params){ in, sheaf__tape_value(tape, "rows in their order", rows[0] + rows[1], stream[0]->cols, stream[0]->dtype),
+                          { stream[0], stream[1] } };
+    p->whole->needs_grad = flows;
+    sheaf__op_arg(op, p->whole, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    for (int i = 0; i < 2; i++)
+        sheaf__op_arg(op, stream[i], SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    return p->whole;
+}
+
+/* ---- full attention ---- */
+
+typedef struct full_params {
+    sheaf__heads heads;
+    int64_t keys;
+    const sheaf__cache *cache;
+    sheaf__value *q, *k, *v, *o, *stats;
+} full_params;
+
+static sheaf__attention shape_of(const sheaf__context *c, const full_params *p)
+{
+    const sheaf__heads *h = &p->heads;
+    const int64_t owned = h->kv_heads * h->head_dim;
+    return (sheaf__attention){ .dtype = c->dtype, .batch = h->batch, .queries = h->queries, .keys = p->keys, .full = true,
+        .kv_heads = h->kv_heads, .group = h->group, .head_dim = h->head_dim, .scale = (float)(1.0 / sqrt((double)h->head_dim)),
+        .ldq = p->q->cols, .ldk = owned, .ldv = owned, .ldo = p->q->cols, .kv_rows = p->keys };
+}
+
+static sheaf_status *full_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const full_params *p = op->params;
+    const sheaf__attention shape = shape_of(c, p);
+    const places all = listed(NULL);
+    if (p->cache != NULL && p->k != NULL) {
+        gather(c, p->cache->k, p->k->data, all, p->k->rows, p->k->cols, false);
+        gather(c, p->cache->v, p->v->data, all, p->v->rows, p->v->cols, false);
+    }
+    sheaf__attention_forward(c->device, &shape, p->o->data, p->stats == NULL ? NULL : p->stats->data, p->q->data,
+                             p->cache == NULL ? p->k->data : p->cache->k, p->cache == NULL ? p->v->data : p->cache->v);
+    return NULL;
+}
+
+/* The kernel writes all three gradients: one that nobody needs or that is added to goes apart. */
+static sheaf_status *full_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const full_params *p = op->params;
+    const sheaf__attention shape = shape_of(c, p);
+    sheaf__value *const to[3] = { p->q, p->k, p->v };
+    void *grad[3], *apart[3] = { NULL };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < 3 && st == NULL; i++) {
+        const size_t bytes = (size_t)(to[i]->rows * to[i]->cols) * sheaf_dtype_bytes(c->dtype);
+        if (!to[i]->needs_grad || !to[i]->grad_fresh)
+            st = sheaf__take(&apart[i], c, bytes, SHEAF_MEM_SCRATCH);
+        grad[i] = apart[i] == NULL ? to[i]->grad : apart[i];
+    }
+    if (st == NULL)
+        sheaf__attention_backward(c->device, &shape, grad[0], grad[1], grad[2], p->o->grad, p->o->data, p->stats->data,
+                                  p->q->data, p->k->data, p->v->data);
+    for (int i = 0; i < 3; i++) {
+        if (st == NULL && to[i]->needs_grad && apart[i] != NULL)
+            sheaf__accumulate(c, to[i]->grad, apart[i], to[i]->rows * to[i]->cols, c->dtype);
+        sheaf__give(c, apart[i]);
+    }
+    return st;
+}
+
+sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
+                                           sheaf__value *v, const sheaf__heads *heads, int64_t keys,
+                                           const sheaf__cache *cache)
+{
+    const bool flows = cache == NULL && (q->needs_grad || k->needs_grad || v->needs_grad);
+    sheaf__op *op = sheaf__tape_op(tape, "attention", full_forward, flows ? full_backward : NULL, sizeof(full_params));
+    full_params *p = op->params;
+    *p = (full_params){ *heads, keys, cache, q, k, v, sheaf__tape_value(tape, "attention output", q->rows, q->cols, q->dtype), NULL };
+    p->o->needs_grad = flows;
+    const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
+    sheaf__op_arg(op, q, use);
+    for (int i = 0; i < 2 && k != NULL; i++)
+        sheaf__op_arg(op, i == 0 ? k : v, use);
+    sheaf__op_arg(op, p->o, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
+    if (flows) {
+        p->stats = sheaf__tape_value(tape, "softmax statistics", q->rows, heads->kv_heads * heads->group * 2, SHEAF_F32);
+        p->stats->statistic = true;
+        sheaf__op_arg(op, p->stats, SHEAF__MAKE | SHEAF__KEEP);
+    }
+    return p->o;
+}
+
+void sheaf__vector_refresh(sheaf__context *c, sheaf__vector *vector)
+{
+    if (vector->trained != NULL)
+        sheaf__refresh(c, vector->data, vector->trained->master[0], vector->rows * vector->width);
+}
