@@ -248,7 +248,8 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         const bool cog = sheaf__lora_is_cog(schema);
-        const bool whole = cog ? sheaf__lora_cog_saves(o, schema, t) : sheaf__lora_saves(o, t->module);
+        const bool named = sheaf__lora_saves_tensor(o, t->name) && !t->buffer && (!cog || sheaf__lora_executed(schema, t));
+        const bool whole = named || (cog ? sheaf__lora_cog_saves(o, schema, t) : sheaf__lora_saves(o, t->module));
         const bool adapted = module_of(lora, t->module) != NULL;
         const bool bias = t->bias && (!cog || sheaf__lora_executed(schema, t)) && (o->bias == SHEAF_BIAS_ALL || (o->bias == SHEAF_BIAS_LORA_ONLY && adapted));
         if (!whole && !bias)

@@ -35,7 +35,7 @@ typedef struct sheaf_lora_options {
     int64_t *layers; int nlayers; char **layers_pattern; int nlayers_pattern;
     sheaf_pattern *rank_pattern; int nrank_pattern;
     sheaf_pattern *alpha_pattern; int nalpha_pattern;
-    char **modules_to_save; int nmodules_to_save;
+    char **modules_to_save; int nmodules_to_save; /* also full names of tensors, "a.b.weight", which may be adapted too */
     enum { SHEAF_BIAS_NONE, SHEAF_BIAS_ALL, SHEAF_BIAS_LORA_ONLY } bias;
     bool keep_tie;            /* ensure_weight_tying: a saved embedding is the tied head too */
     bool dora, lora_bias;     /* these and tokens only for a merge */
@@ -92,6 +92,12 @@ bool sheaf_lora_unties(const sheaf_lora_options *options, const sheaf_config *co
  * SHEAF_E_UNSUPPORTED for a target sheaf cannot train (embedding, DoRA, ...). */
 sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
                                  const sheaf_lora_options *options);
+/* sheaf_lora_save_also - base tensors that are trained whole beside the factors, adapted or not, join `saved`, and the
+ * options say so: modules_to_save names a module all of whose tensors are (as PEFT does), other tensors by their full name.
+ *   trains  is called for every tensor of the schema that `lora` was made for
+ * Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
+                                   bool (*trains)(void *self, const sheaf_tensor *tensor), void *self);
 void sheaf_lora_free(sheaf_lora *lora);
 /* sheaf_lora_scale - alpha/r, or alpha/sqrt(r), in double, rounded once as PEFT does. */
 float sheaf_lora_scale(double alpha, int64_t rank, bool rslora);

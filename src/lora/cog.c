@@ -99,6 +99,8 @@ bool sheaf__lora_cog_saves(const sheaf_lora_options *o, const sheaf_schema *sche
     for (int i = 0; i < o->nmodules_to_save; i++) {
         const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i], .nmodules_to_save = 1 };
         const sheaf_tensor *exact = by_path(schema, o->modules_to_save[i]);
+        if (exact != NULL && strcmp(exact->module, o->modules_to_save[i]) != 0)
+            continue; /* one tensor of a module, which may be adapted all the same: sheaf__lora_saves_tensor() */
         if (exact != NULL ? strcmp(exact->module, t->module) == 0 : sheaf__lora_saves(&one, t->module))
             return true;
     }

@@ -91,6 +91,14 @@ bool sheaf__lora_saves(const sheaf_lora_options *o, const char *path)
     return false;
 }
 
+bool sheaf__lora_saves_tensor(const sheaf_lora_options *o, const char *name)
+{
+    for (int i = 0; i < o->nmodules_to_save; i++)
+        if (strcmp(o->modules_to_save[i], name) == 0)
+            return true;
+    return false;
+}
+
 static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const char *path)
 {
     *out = false;

@@ -28,5 +28,7 @@ sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, 
 /* sheaf__lora_saves - is `path`, or a module around it, one of modules_to_save? (plain
  * end of text, as PEFT compares: "norm" also names input_layernorm) */
 bool sheaf__lora_saves(const sheaf_lora_options *options, const char *path);
+/* sheaf__lora_saves_tensor - does modules_to_save give this full name of a tensor? */
+bool sheaf__lora_saves_tensor(const sheaf_lora_options *options, const char *name);
 
 #endif

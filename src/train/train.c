@@ -319,6 +319,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
                                         .adapter = adapter ? o->adapter : NULL, .fresh = lora && !adapter ? &fresh : NULL });
     if (st == NULL)
         st = sheaf__select(&selection, opened.schema, opened.lora, o, hooks->events);
+    if (st == NULL && opened.lora != NULL)
+        st = sheaf_lora_save_also(opened.lora, opened.schema, sheaf__selected, &selection);
     if (st == NULL)
         st = sheaf_data_open(&data, o->data, &(sheaf_data_options){ .config = &opened.config, .seq = o->seq, .events = hooks->events });
     if (st == NULL)

@@ -1,0 +1,99 @@
+/* beside.c - base tensors that are trained whole beside the factors. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lora/adapter.h"
+#include "lora/match.h"
+
+#define PREFIX "base_model.model."
+
+typedef struct chooser {
+    bool (*trains)(void *self, const sheaf_tensor *tensor);
+    void *self;
+} chooser;
+
+static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "tensors trained beside the adapter"); }
+
+static bool is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
+{
+    for (int i = 0; i < lora->nsaved; i++)
+        if (lora->saved[i] == t)
+            return true;
+    return false;
+}
+
+static bool is_adapted(const sheaf_lora *lora, const sheaf_tensor *t)
+{
+    for (int i = 0; i < lora->nmodules; i++)
+        if (strcmp(lora->module[i].base->module, t->module) == 0)
+            return true;
+    return false;
+}
+
+/* Tensors of one module stand next to each other. */
+static bool whole_module(const sheaf_schema *schema, int64_t at, const chooser *c)
+{
+    const sheaf_tensor *t = schema->tensor;
+    int64_t first = at, end = at + 1;
+    while (first > 0 && strcmp(t[first - 1].module, t[at].module) == 0)
+        first--;
+    while (end < schema->count && strcmp(t[end].module, t[at].module) == 0)
+        end++;
+    for (int64_t i = first; i < end; i++)
+        if (!t[i].buffer && !c->trains(c->self, &t[i]))
+            return false;
+    return true;
+}
+
+static sheaf_status *tell(sheaf_lora_options *o, const char *name)
+{
+    if (sheaf__lora_saves_tensor(o, name))
+        return NULL;
+    char **more = realloc(o->modules_to_save, ((size_t)o->nmodules_to_save + 1) * sizeof *more);
+    if (more == NULL)
+        return no_memory();
+    o->modules_to_save = more;
+    if ((more[o->nmodules_to_save] = strdup(name)) == NULL)
+        return no_memory();
+    o->nmodules_to_save++;
+    return NULL;
+}
+
+static int in_schema_order(const sheaf_lora *lora, const sheaf_tensor *t)
+{
+    int at = lora->nsaved;
+    while (at > 0 && lora->saved[at - 1] > t) /* both point into the schema's array */
+        at--;
+    return at;
+}
+
+static sheaf_status *save(sheaf_lora *lora, const sheaf_tensor *t)
+{
+    char *name = NULL;
+    if (asprintf(&name, PREFIX "%s", t->name) < 0)
+        return no_memory();
+    const int at = in_schema_order(lora, t), later = lora->nsaved - at;
+    memmove(&lora->saved[at + 1], &lora->saved[at], (size_t)later * sizeof *lora->saved);
+    memmove(&lora->saved_name[at + 1], &lora->saved_name[at], (size_t)later * sizeof *lora->saved_name);
+    lora->saved[at] = t; /* there is room for every tensor of the schema */
+    lora->saved_name[at] = name;
+    lora->nsaved++;
+    return NULL;
+}
+
+sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
+                                   bool (*trains)(void *self, const sheaf_tensor *tensor), void *self)
+{
+    const chooser c = { trains, self };
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < schema->count && st == NULL; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (t->buffer || !trains(self, t) || is_saved(lora, t))
+            continue;
+        const bool module = !is_adapted(lora, t) && whole_module(schema, i, &c);
+        st = tell(&lora->options, module ? t->module : t->name);
+        if (st == NULL)
+            st = save(lora, t);
+    }
+    return st;
+}
