@@ -95,6 +95,46 @@ static void run_rope_swiglu(probe *p, const sheaf__kernels *k)
     take(p, p->b, sizeof p->b);
 }
 
+static void run_layernorm(probe *p, const sheaf__kernels *k)
+{
+    float a[ROWS], an[ROWS], *db = p->f;
+    k->layernorm_sum(p->row, p->a, COLS, ROWS, COLS - 3, p->dtype);
+    take(p, p->row, sizeof p->row);
+    for (int r = 0; r < ROWS; r++)
+        p->row[r] /= COLS - 3;
+    k->layernorm_squares(p->sum, p->a, COLS, p->row, ROWS, COLS - 3, p->dtype);
+    take(p, p->sum, sizeof p->sum);
+    for (int r = 0; r < ROWS; r++)
+        p->sum[r] = 1 / sqrtf(p->sum[r] / (COLS - 3) + 1e-6f);
+    k->layernorm(p->out, COLS, p->a, COLS, p->row, p->sum, p->w, p->g, NULL, ROWS, COLS, p->dtype);
+    k->layernorm(p->out + N, COLS, p->a, COLS, p->row, p->sum, p->w, p->g, p->c, ROWS, COLS - 1, p->dtype);
+    take(p, p->out, sizeof p->out);
+    k->layernorm_back_sums(a, an, p->b, COLS, p->a, COLS, p->row, p->sum, p->w, ROWS, COLS, p->dtype);
+    take(p, a, sizeof a);
+    take(p, an, sizeof an);
+    for (int add = 0; add < 2; add++)
+        k->layernorm_back(p->c, p->b, COLS, p->a, COLS, p->row, p->sum, p->w, p->f, p->g, ROWS, COLS, add,
+                          p->dtype);
+    k->layernorm_dw(p->w, db, p->b, COLS, p->a, COLS, p->row, p->sum, ROWS, 3, COLS - 1, p->dtype);
+    take(p, p->c, sizeof p->c);
+    take(p, p->w, sizeof p->w);
+    take(p, p->f, sizeof p->f);
+}
+
+static void run_gelu_pairs(probe *p, const sheaf__kernels *k)
+{
+    const int32_t pos[ROWS] = { 0, 4, -1, 2, 1 };
+    k->rope_pairs(p->a, COLS, p->f, p->g, pos, ROWS, 3, 66, false, p->dtype);
+    k->rope_pairs(p->b, COLS, p->f, p->g, pos, ROWS, 4, 50, true, p->dtype);
+    k->gelu(p->out, p->a, N, p->dtype);
+    k->gelu_back(p->c, p->b, p->a, N, true, p->dtype);
+    k->gelu_back(p->out + N, p->b, p->a, N, false, p->dtype);
+    take(p, p->a, sizeof p->a);
+    take(p, p->b, sizeof p->b);
+    take(p, p->c, sizeof p->c);
+    take(p, p->out, sizeof p->out);
+}
+
 static void run_cross_entropy(probe *p, const sheaf__kernels *k)
 {
     const int32_t target[ROWS] = { 0, 200, SHEAF__IGNORED, -1, 300 };
@@ -133,6 +173,8 @@ static const struct {
     { "add, scale, finish, accumulate, squares, column_sums", run_sums, UINT64_C(0x7e2b19965265e925) },
     { "rmsnorm", run_rmsnorm, UINT64_C(0x5a7675c7a212a39c) },
     { "rope, swiglu", run_rope_swiglu, UINT64_C(0x40e15f8c0e437eb9) },
+    { "layernorm", run_layernorm, UINT64_C(0x61c12f123c2acbcc) },
+    { "rope of pairs, gelu", run_gelu_pairs, UINT64_C(0xc1b684f25f6bcadc) },
     { "cross-entropy", run_cross_entropy, UINT64_C(0x2fc3bf92d04d4c25) },
     { "adamw, dropout", run_adamw_dropout, UINT64_C(0x2b5bb29a7540f4b1) },
 };
