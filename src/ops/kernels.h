@@ -100,15 +100,19 @@ typedef struct sheaf__kernels {
                          const float *mean, const float *rstd, int64_t rows, int64_t begin,
                          int64_t end, sheaf_dtype dtype);
 
-    /* ---- GELU by erf, y = round(0.5 * x * (1 + erf(x / sqrt 2))); contiguous n elements ---- */
+    /* ---- GELU by erf, y = round((0.5 * x) * (1 + erf(x * r))), r = float(sqrt(1/2));
+     * contiguous n elements ---- */
     void (*gelu)(void *y, const void *x, int64_t n, sheaf_dtype dtype); /* y may be x */
+    /* dx = round(add ? dx + g : g), g = dy * (p + x * d), p = 0.5 * (1 + erf(x * r)),
+     * d = exp((x * x) * -0.5) * float(1 / sqrt(2 pi)) */
     void (*gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
-                      sheaf_dtype dtype); /* dx = round(add ? dx + g : g) */
+                      sheaf_dtype dtype);
 
     /* ---- rotary embedding of interleaved pairs (2i, 2i + 1), in place ----
-     * x [rows, heads*head_dim] stride ldx; cos, sin [positions, head_dim] float32; pos [rows], a
-     * row with pos < 0 is left alone. Forward: x'[2i] = x[2i] cos[2i] - x[2i+1] sin[2i],
-     * x'[2i+1] = x[2i+1] cos[2i+1] + x[2i] sin[2i+1]; inverse: the transpose (the gradient). */
+     * x [rows, heads*head_dim] stride ldx, head_dim even; cos, sin [positions, head_dim] float32;
+     * pos [rows], a row with pos < 0 is left alone; one rounding at the end.
+     * Forward: x'[2i] = x[2i] cos[2i] - x[2i+1] sin[2i], x'[2i+1] = x[2i+1] cos[2i+1] + x[2i] sin[2i+1];
+     * inverse: the transpose (the gradient). */
     void (*rope_pairs)(void *x, int64_t ldx, const float *cos, const float *sin, const int32_t *pos,
                        int64_t rows, int64_t heads, int64_t head_dim, bool inverse,
                        sheaf_dtype dtype);
