@@ -75,8 +75,5 @@ SHEAF_API sheaf_status *sheaf_config_read(sheaf_config *out, const char *path);
 SHEAF_API sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size);
 SHEAF_API void sheaf_config_release(sheaf_config *config);
 SHEAF_API const char *sheaf_family_name(sheaf_family family); /* model_type, "llama" */
-/* sheaf_family_check_runs - can models of this family be trained and run, or only looked at,
- * converted and merged? Errors: SHEAF_E_UNSUPPORTED. */
-SHEAF_API sheaf_status *sheaf_family_check_runs(sheaf_family family);
 
 #endif

@@ -10,7 +10,8 @@ typedef enum sheaf_role {
     SHEAF_NORM_IN, SHEAF_NORM_POST, SHEAF_NORM_FINAL, SHEAF_ROLES,
     /* CogVLM and CogAgent, where names tell more: */
     SHEAF_LINEAR, /* any other linear layer */
-    SHEAF_OTHER,  /* none: tables of positions, convolutions, norms of the towers, buffers */
+    SHEAF_NORM,   /* weight or bias of any other norm */
+    SHEAF_OTHER,  /* none: tables of positions, convolutions, vectors, buffers */
 } sheaf_role;
 
 typedef struct sheaf_tensor {

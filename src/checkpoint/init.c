@@ -145,8 +145,6 @@ static sheaf_status *begin(maker *m, const sheaf_init_options *o)
     sheaf_status *st = read_spec(&json, o->spec);
     if (st == NULL)
         st = sheaf_in(sheaf_config_parse(&m->config, json, strlen(json)), "%s", o->spec);
-    if (st == NULL)
-        st = sheaf_in(sheaf_family_check_runs(m->config.family), "%s", o->spec);
     m->dtype = o->dtype != NULL ? *o->dtype : m->config.dtype;
     if (st == NULL && m->dtype != SHEAF_F32 && m->dtype != SHEAF_BF16 && m->dtype != SHEAF_F16)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: dtype %s", o->spec, sheaf_dtype_name(m->dtype)),

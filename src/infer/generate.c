@@ -14,7 +14,7 @@ typedef struct batch {
     int64_t first, n;        /* prompts [first, first + n) */
     int64_t longest, length; /* of the prompts; of the cache */
     int64_t keys;            /* positions filled so far */
-    sheaf__cache *cache;     /* one per layer */
+    sheaf__kept kept;
     uint8_t *mask;           /* [n, length] */
     int32_t *ids, *position, *pick; /* rows of the next run */
     bool *done;
@@ -55,21 +55,6 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
         b->done[row0 + i] = stops(b->options, id) || out->n == b->options->max_new;
     }
     return NULL;
-}
-
-static sheaf_status *take_cache(batch *b)
-{
-    const sheaf_config *config = &b->model->schema->config;
-    const size_t bytes = (size_t)(b->n * b->length * sheaf__model_kv_heads(b->model) * config->head_dim)
-                       * sheaf_dtype_bytes(b->c->dtype);
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < config->layers && st == NULL; i++) {
-        b->cache[i].length = b->length;
-        st = sheaf__take(&b->cache[i].k, b->c, bytes, SHEAF_MEM_CACHE);
-        if (st == NULL)
-            st = sheaf__take(&b->cache[i].v, b->c, bytes, SHEAF_MEM_CACHE);
-    }
-    return sheaf_in(st, "cache of %lld positions for %lld sequences", (long long)b->length, (long long)b->n);
 }
 
 /* Prompts stand at the right end of [0, longest); what is before them is masked. */
@@ -116,7 +101,8 @@ static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf
     sheaf_status *st = sheaf__tape_new(tape, b->c);
     if (st != NULL)
         return st;
-    sheaf__model_record(b->model, *tape, b->n, queries, in, &info, head, b->cache);
+    sheaf__model_record(b->model, *tape, &(sheaf__pass){ .batch = b->n, .queries = queries, .in = in, .info = &info, .head = head,
+                                                         .kept = &b->kept });
     return sheaf__tape_compile(*tape, false, false);
 }
 
@@ -125,7 +111,7 @@ static sheaf_status *run_batch(batch *b)
     sheaf__rows_in in = { .ids = b->ids, .position = b->position, .key_mask = b->mask, .mask_ld = b->length };
     sheaf__head_run head = { .all_rows = true, .pick = b->pick, .npick = b->n, .take = take, .self = b };
     sheaf__tape *prefill = NULL, *decode = NULL;
-    sheaf_status *st = take_cache(b);
+    sheaf_status *st = sheaf__kept_new(&b->kept, b->model, b->n, b->length);
     lay_out_prompts(b);
     in.keys = b->keys;
     if (st == NULL)
@@ -141,17 +127,12 @@ static sheaf_status *run_batch(batch *b)
         st = sheaf__tape_run(decode);
     }
     sheaf__tape_free(decode);
-    for (int64_t i = 0; i < b->model->schema->config.layers; i++) {
-        sheaf__give(b->c, b->cache[i].k);
-        sheaf__give(b->c, b->cache[i].v);
-        b->cache[i] = (sheaf__cache){ 0 };
-    }
+    sheaf__kept_release(&b->kept, b->model);
     return st;
 }
 
 static void free_batch(batch *b)
 {
-    free(b->cache);
     free(b->mask);
     free(b->ids);
     free(b->position);
@@ -170,13 +151,12 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model, con
     const int64_t most = options->batch < count ? options->batch : count, length = longest + options->max_new;
     const size_t rows = (size_t)(most * longest), vocab = (size_t)model->schema->config.vocab;
     batch b = { .model = model, .c = model->context, .options = options, .prompt = prompt, .out = out,
-                .cache = calloc((size_t)model->schema->config.layers, sizeof *b.cache),
                 .mask = malloc((size_t)(most * length)), .ids = malloc(rows * 4), .position = malloc(rows * 4),
                 .pick = malloc((size_t)most * 4), .done = malloc((size_t)most),
                 .history = malloc((size_t)length * sizeof *b.history),
                 .scratch = malloc((vocab + sheaf__sampling_scratch((int64_t)vocab)) * sizeof(float)) };
     sheaf_status *st = NULL;
-    if (b.cache == NULL || b.mask == NULL || b.ids == NULL || b.position == NULL || b.pick == NULL || b.done == NULL ||
+    if (b.mask == NULL || b.ids == NULL || b.position == NULL || b.pick == NULL || b.done == NULL ||
         b.history == NULL || b.scratch == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
     for (b.first = 0; b.first < count && st == NULL; b.first += b.n) {

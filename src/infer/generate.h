@@ -9,7 +9,7 @@
 
 #include "base/events.h"
 #include "infer/sampling.h"
-#include "models/llama.h"
+#include "models/model.h"
 
 typedef struct sheaf__generate_options {
     sheaf__sampling sampling;

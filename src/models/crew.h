@@ -2,7 +2,7 @@
 #ifndef SHEAF_MODELS_CREW_H
 #define SHEAF_MODELS_CREW_H
 
-#include "models/llama.h"
+#include "models/model.h"
 #include "models/open.h"
 
 typedef struct sheaf__crew_options {

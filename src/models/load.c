@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
@@ -34,22 +35,32 @@ static float inverse_frequency(const sheaf_config *config, int64_t j, int64_t ro
     return (1 - smooth) * f / factor + smooth * f;
 }
 
+static float through(const sheaf__kernels *kernels, sheaf_dtype dtype, float x)
+{
+    uint32_t rounded;
+    kernels->round(&rounded, dtype, &x, 1);
+    kernels->widen(&x, &rounded, dtype, 1);
+    return x;
+}
+
+/* SAT keeps the frequencies with the model and takes the angle in its dtype (reference cogvlm.md, section
+ * 3.6): there `angle` is the compute dtype. The others take it in float32. */
+static void fill_table(sheaf__rope_table *t, int64_t j, float frequency, const sheaf__kernels *kernels, sheaf_dtype dtype,
+                       sheaf_dtype angle)
+{
+    const int64_t half = t->rot / 2;
+    for (int64_t pos = 0; pos < t->positions; pos++) {
+        const float a = through(kernels, angle, through(kernels, angle, (float)pos) * through(kernels, angle, frequency));
+        t->cos[pos * half + j] = through(kernels, dtype, (float)sheaf__cos_d((double)a));
+        t->sin[pos * half + j] = through(kernels, dtype, (float)sheaf__sin_d((double)a));
+    }
+}
+
 void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config, const sheaf__kernels *kernels,
                       sheaf_dtype dtype)
 {
-    const int64_t half = t->rot / 2;
-    for (int64_t j = 0; j < half; j++) {
-        const float f = inverse_frequency(config, j, t->rot);
-        for (int64_t pos = 0; pos < t->positions; pos++) {
-            const double angle = (double)((float)pos * f);
-            const float c = (float)sheaf__cos_d(angle), s = (float)sheaf__sin_d(angle);
-            uint32_t rounded;
-            kernels->round(&rounded, dtype, &c, 1);
-            kernels->widen(&t->cos[pos * half + j], &rounded, dtype, 1);
-            kernels->round(&rounded, dtype, &s, 1);
-            kernels->widen(&t->sin[pos * half + j], &rounded, dtype, 1);
-        }
-    }
+    for (int64_t j = 0; j < t->rot / 2; j++)
+        fill_table(t, j, inverse_frequency(config, j, t->rot), kernels, dtype, SHEAF_F32);
 }
 
 /* ---- reading boxes ---- */
@@ -61,6 +72,8 @@ typedef struct box {
     const char *name;
     sheaf_dtype stored;
     int64_t row0, rows, col0, cols;
+    int64_t last;           /* columns of what is read at once: cols, but of a tensor of more than two axes its
+                               last axis; then col0 is 0 and whole rows are wanted */
     sheaf__packed *packed;  /* either panels, */
     void *dst;              /* or dense rows [rows, cols] of dtype `to` */
     sheaf_dtype to;
@@ -88,6 +101,7 @@ static void read_group(void *arg, int64_t group, int worker)
 {
     box *b = arg;
     const size_t row_bytes = (size_t)b->cols * sheaf_dtype_bytes(b->stored);
+    const int64_t fold = b->cols / b->last; /* stored rows that make one of ours */
     const int64_t first = group * GROUP, last = first + GROUP < b->rows ? first + GROUP : b->rows;
     int64_t fit = (int64_t)(SHEAF__THREAD_SCRATCH / (row_bytes == 0 ? 1 : row_bytes));
     if (fit < 1) {
@@ -97,7 +111,7 @@ static void read_group(void *arg, int64_t group, int worker)
     void *scratch = b->c->device->scratch[worker];
     for (int64_t r = first; r < last;) {
         const int64_t n = last - r < fit ? last - r : fit;
-        sheaf_status *st = b->source->read(b->source, b->name, b->row0 + r, n, b->col0, b->cols, scratch);
+        sheaf_status *st = b->source->read(b->source, b->name, (b->row0 + r) * fold, n * fold, b->col0, b->last, scratch);
         if (st != NULL) {
             note(b, group, st);
             return;
@@ -127,6 +141,7 @@ static sheaf_status *read_box(box *b)
         sheaf_expected(st, "F32, BF16 or F16");
         return sheaf_found(st, "%s", sheaf_dtype_name(b->stored));
     }
+    b->last = entry->ndim > 2 ? entry->shape[entry->ndim - 1] : b->cols;
     pthread_mutex_init(&b->lock, NULL);
     sheaf__pool_run(b->c->device->pool, (b->rows + GROUP - 1) / GROUP, read_group, b);
     pthread_mutex_destroy(&b->lock);
@@ -136,12 +151,14 @@ static sheaf_status *read_box(box *b)
 static sheaf_status *read_trained(sheaf__context *c, sheaf_source *source, const char *name, sheaf__trained *t)
 {
     sheaf_status *st = NULL;
-    for (int s = t->first; s < t->first + t->count && st == NULL; s++) {
-        sheaf_range rows, cols;
-        sheaf__trained_box(t, s, &rows, &cols);
-        st = read_box(&(box){ .c = c, .source = source, .name = name, .row0 = rows.begin, .rows = rows.end - rows.begin,
-                              .col0 = cols.begin, .cols = cols.end - cols.begin, .dst = t->master[s], .to = SHEAF_F32 });
-    }
+    for (int s = t->first; s < t->first + t->count; s++)
+        for (int part = 0; part < sheaf__trained_parts(t) && st == NULL; part++) {
+            sheaf_range rows, cols;
+            sheaf__trained_box(t, part, s, &rows, &cols);
+            st = read_box(&(box){ .c = c, .source = source, .name = name, .row0 = rows.begin, .rows = rows.end - rows.begin,
+                                  .col0 = cols.begin, .cols = cols.end - cols.begin,
+                                  .dst = t->master[s] + sheaf__trained_at(t, part, s), .to = SHEAF_F32 });
+        }
     return st;
 }
 
@@ -155,47 +172,40 @@ static void through_dtype(sheaf__context *c, float *x, int64_t n)
     }
 }
 
-static sheaf_status *load_norm(sheaf__context *c, sheaf_source *base, sheaf__norm *norm)
+static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char *name, sheaf__trained *trained, float *dst,
+                                 int64_t row0, int64_t rows, int64_t cols)
 {
-    if (norm->trained != NULL)
-        return read_trained(c, base, norm->name, norm->trained);
-    sheaf_status *st = read_box(&(box){ .c = c, .source = base, .name = norm->name, .rows = norm->width, .cols = 1,
-                                        .dst = norm->weight, .to = SHEAF_F32 });
-    through_dtype(c, norm->weight, st == NULL ? norm->width : 0);
+    if (trained != NULL)
+        return read_trained(m->context, base, name, trained);
+    sheaf_status *st = read_box(&(box){ .c = m->context, .source = base, .name = name, .row0 = row0, .rows = rows, .cols = cols,
+                                        .dst = dst, .to = SHEAF_F32 });
+    through_dtype(m->context, dst, st == NULL ? rows * cols : 0);
     return st;
 }
 
-static sheaf_status *load_bias(sheaf__model *m, sheaf_source *base, sheaf__linear *l, const char *name)
-{
-    if (l->bias_trained != NULL)
-        return read_trained(m->context, base, name, l->bias_trained);
-    const int64_t n = l->rows ? l->out : l->owned;
-    sheaf_status *st = read_box(&(box){ .c = m->context, .source = base, .name = name, .row0 = l->rows ? 0 : l->logical0,
-                                        .rows = n, .cols = 1, .dst = l->bias, .to = SHEAF_F32 });
-    through_dtype(m->context, l->bias, st == NULL ? n : 0);
-    return st;
-}
-
-static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l, const sheaf_tensor *bias)
+static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l, const sheaf__held *held)
 {
     sheaf_status *st = NULL;
-    if (l->weight_trained != NULL)
+    if (l->weight_trained != NULL && held->piece == 0)
         st = read_trained(m->context, base, l->name, l->weight_trained);
     for (int s = l->first; s < l->first + l->count && st == NULL && l->weight_trained == NULL; s++) {
         const int64_t logical = l->logical0 + l->begin[s];
         st = read_box(&(box){ .c = m->context, .source = base, .name = l->name, .row0 = l->rows ? 0 : logical,
                               .rows = l->w[s].n, .col0 = l->rows ? logical : 0, .cols = l->w[s].k, .packed = &l->w[s] });
     }
-    if (st == NULL && l->bias != NULL)
-        st = load_bias(m, base, l, bias->name);
-    return st;
+    if (st != NULL || l->bias == NULL || (l->bias_trained != NULL && held->piece > 0))
+        return st;
+    return load_floats(m, base, held->bias->name, l->bias_trained, l->bias, l->rows ? 0 : l->logical0, l->rows ? l->out : l->owned, 1);
 }
 
-static sheaf_status *load_embedding(sheaf__model *m, sheaf_source *base)
+static sheaf_status *load_layernorm(sheaf__model *m, sheaf_source *base, sheaf__layernorm *n, const sheaf__held *held)
 {
-    sheaf__table *t = &m->embedding;
-    if (t->packed != NULL)
-        return NULL; /* the head loads it */
+    sheaf_status *st = load_floats(m, base, held->weight->name, n->weight_trained, n->weight, n->logical0, n->owned, 1);
+    return st == NULL ? load_floats(m, base, held->bias->name, n->bias_trained, n->bias, n->logical0, n->owned, 1) : st;
+}
+
+static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__table *t)
+{
     if (t->trained != NULL)
         return read_trained(m->context, base, t->name, t->trained);
     sheaf_range rows = { 0, 0 }, last = { 0, 0 };
@@ -208,6 +218,41 @@ static sheaf_status *load_embedding(sheaf__model *m, sheaf_source *base)
                             .rows = last.end - rows.begin, .cols = t->width, .dst = t->rows, .to = m->context->dtype });
 }
 
+static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf__held *held)
+{
+    sheaf__norm *norm = held->part;
+    sheaf__vector *vector = held->part;
+    switch (held->kind) {
+    case SHEAF__LINEAR: return load_linear(m, base, held->part, held);
+    case SHEAF__RMSNORM: return load_floats(m, base, norm->name, norm->trained, norm->weight, 0, norm->width, 1);
+    case SHEAF__LAYERNORM: return load_layernorm(m, base, held->part, held);
+    case SHEAF__VECTOR: return load_floats(m, base, vector->name, vector->trained, vector->data, 0, vector->rows, vector->width);
+    case SHEAF__TABLE: return load_table(m, base, held->part);
+    }
+    return NULL;
+}
+
+/* CogVLM's frequencies are a tensor of the file: rounded there, they stay rounded. */
+static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
+{
+    static const char name[] = "mixins.rotary.rotary_emb.inv_freq";
+    const int64_t half = m->rope.rot / 2;
+    if (m->towers == NULL)
+        return NULL;
+    if (base->find(base, name) == NULL) {
+        sheaf__rope_fill(&m->rope, &m->schema->config, m->context->device->kernels, m->context->dtype);
+        return NULL;
+    }
+    float *frequency = malloc((size_t)half * sizeof *frequency);
+    sheaf_status *st = frequency == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
+    if (st == NULL)
+        st = read_box(&(box){ .c = m->context, .source = base, .name = name, .rows = half, .cols = 1, .dst = frequency, .to = SHEAF_F32 });
+    for (int64_t j = 0; j < half && st == NULL; j++)
+        fill_table(&m->rope, j, frequency[j], m->context->device->kernels, m->context->dtype, m->context->dtype);
+    free(frequency);
+    return st;
+}
+
 /* ---- LoRA factors ---- */
 
 /* kaiming_uniform(a = sqrt 5): uniform in +-1/sqrt(in); a function of the logical index. */
@@ -217,7 +262,7 @@ static void fresh_factor(sheaf__trained *t, uint64_t seed)
     const uint64_t key = sheaf__name_key(t->name);
     for (int s = t->first; s < t->first + t->count; s++) {
         sheaf_range rows, cols;
-        sheaf__trained_box(t, s, &rows, &cols);
+        sheaf__trained_box(t, 0, s, &rows, &cols);
         float *x = t->master[s];
         for (int64_t r = rows.begin; r < rows.end; r++)
             for (int64_t c = cols.begin; c < cols.end; c++)
@@ -225,22 +270,31 @@ static void fresh_factor(sheaf__trained *t, uint64_t seed)
     }
 }
 
-static sheaf_status *load_factor(sheaf__model *m, sheaf_source *adapter, const char *name, const int64_t *shape,
-                                 const sheaf_cut *cut, sheaf__trained *t, void **copy)
+/* The copies of one part's A or B, where the factor is not trained. */
+static sheaf_status *load_copies(sheaf__model *m, sheaf_source *adapter, const char *name, const sheaf_cut *cut, int piece,
+                                 sheaf_range rows, sheaf_range cols, void **copy)
 {
     sheaf__context *c = m->context;
-    if (t != NULL && adapter != NULL)
-        return read_trained(c, adapter, name, t);
     const bool whole = cut->nparts == 0;
     sheaf_status *st = NULL;
-    for (int s = whole ? 0 : (int)c->own.begin; t == NULL && s < (whole ? 1 : (int)c->own.end) && st == NULL; s++) {
-        sheaf_range rows = { 0, shape[0] }, cols = { 0, shape[1] };
+    for (int s = whole ? 0 : (int)c->own.begin; s < (whole ? 1 : (int)c->own.end) && st == NULL; s++) {
         if (!whole)
-            st = sheaf_cut_rows(cut->axis == 0 ? &rows : &cols, cut, 0, s);
+            st = sheaf_cut_rows(cut->axis == 0 ? &rows : &cols, cut, piece, s);
         if (st == NULL)
             st = read_box(&(box){ .c = c, .source = adapter, .name = name, .row0 = rows.begin, .rows = rows.end - rows.begin,
                                   .col0 = cols.begin, .cols = cols.end - cols.begin, .dst = copy[s], .to = c->dtype });
     }
+    return st;
+}
+
+static sheaf_status *load_part(sheaf__model *m, sheaf_source *adapter, const sheaf_lora_module *module, sheaf__lora_part *part, int piece)
+{
+    const int64_t first = module->dense ? 0 : piece * part->rank;
+    sheaf_status *st = load_copies(m, adapter, module->a_name, &module->a_cut, 0, (sheaf_range){ first, first + part->rank },
+                                   (sheaf_range){ 0, module->a_shape[1] }, part->a_copy);
+    if (st == NULL)
+        st = load_copies(m, adapter, module->b_name, &module->b_cut, piece, (sheaf_range){ 0, module->b_shape[0] },
+                         (sheaf_range){ 0, module->b_shape[1] }, part->b_copy);
     return st;
 }
 
@@ -250,36 +304,30 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
     const sheaf_lora *lora = m->options.lora;
     for (int i = 0; lora != NULL && i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *module = &lora->module[i];
-        sheaf__lora_part *part = &m->lora[i];
-        st = load_factor(m, adapter, module->a_name, module->a_shape, &module->a_cut, part->a, part->a_copy);
-        if (st == NULL)
-            st = load_factor(m, adapter, module->b_name, module->b_shape, &module->b_cut, part->b, part->b_copy);
-        if (st == NULL && adapter == NULL && part->a != NULL && m->context->device->kind != SHEAF_DRY)
-            fresh_factor(part->a, m->options.seed); /* B stays as allocated: zero */
+        sheaf__factors *f = &m->lora[i];
+        if (f->a == NULL)
+            for (int piece = 0; piece < f->parts && st == NULL; piece++)
+                st = load_part(m, adapter, module, &f->part[piece], piece);
+        else if (adapter == NULL)
+            fresh_factor(f->a, m->options.seed); /* B stays as allocated: zero */
+        else {
+            st = read_trained(m->context, adapter, module->a_name, f->a);
+            if (st == NULL)
+                st = read_trained(m->context, adapter, module->b_name, f->b);
+        }
     }
     return st;
 }
 
 sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_source *adapter)
 {
-    const sheaf_schema *schema = m->schema;
     if (m->context->device->kind == SHEAF_DRY)
         return NULL;
-    sheaf_status *st = load_linear(m, base, &m->head, NULL);
+    sheaf_status *st = NULL;
+    for (int i = 0; i < m->nheld && st == NULL; i++)
+        st = load_held(m, base, &m->held[i]);
     if (st == NULL)
-        st = load_embedding(m, base);
-    for (int i = 0; i < schema->config.layers && st == NULL; i++) {
-        sheaf__layer *l = &m->layer[i];
-        sheaf__linear *const linear[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down };
-        static const sheaf_role role[] = { SHEAF_Q, SHEAF_K, SHEAF_V, SHEAF_O, SHEAF_GATE, SHEAF_UP, SHEAF_DOWN };
-        st = load_norm(m->context, base, &l->norm_in);
-        if (st == NULL)
-            st = load_norm(m->context, base, &l->norm_post);
-        for (int j = 0; j < 7 && st == NULL; j++)
-            st = load_linear(m, base, linear[j], sheaf_schema_get(schema, role[j], i, true));
-    }
-    if (st == NULL)
-        st = load_norm(m->context, base, &m->norm);
+        st = load_frequencies(m, base);
     if (st == NULL)
         st = load_lora(m, adapter);
     if (st == NULL)

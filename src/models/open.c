@@ -182,8 +182,6 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     bool untied = false;
     sheaf_status *st = read_config(out, &catalog, how);
     if (st == NULL)
-        st = sheaf_in(sheaf_family_check_runs(out->config.family), "%s", how->model != NULL ? how->model : "model");
-    if (st == NULL)
         st = sheaf_schema_new(&out->schema, &out->config, how->slices);
     if (st == NULL && !how->config_only)
         st = open_base(out, &catalog, how);

@@ -39,15 +39,6 @@ const char *sheaf_family_name(sheaf_family family)
     return family == SHEAF_COGVLM ? "cogvlm" : family == SHEAF_COGAGENT ? "cogagent" : families[family].model_type;
 }
 
-sheaf_status *sheaf_family_check_runs(sheaf_family family)
-{
-    if ((int)family < (int)FAMILIES)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a model of family %s", sheaf_family_name(family));
-    sheaf_expected(st, "%s, %s or %s", families[0].model_type, families[1].model_type, families[2].model_type);
-    return sheaf_try_this(st, "the arithmetic of CogVLM and CogAgent follows; info, verify, convert and merge work with them");
-}
-
 /* The family whose model_type (or architecture) is `name`; refuses others by name. */
 static int find_family(sheaf_json_reader *r, const char *key, const char *name, bool architecture)
 {

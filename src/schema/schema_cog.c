@@ -14,11 +14,12 @@ typedef enum size_of {
     NONE, ONE, HIDDEN, QKV, HEADS, HEAD, FFN, VOCAB, HALF_HEAD, PATCHES,
     CROSS, CROSS_KV, CROSS_HEAD, CROSS_IN,
     VIT, VIT_QKV, VIT_HEADS, VIT_HEAD, VIT_FFN, VIT_VOCAB, VIT_POSITIONS, VIT_PATCH, VIT_CHANNELS,
-    ENC, ENC_HEAD, ENC_FFN, ENC_EMBED, ENC_IMAGE, ENC_TOKENS, ENC_POSITIONS, ENC_PATCH, ENC_CHANNELS,
+    ENC, ENC_HEADS, ENC_HEAD, ENC_FFN, ENC_EMBED, ENC_IMAGE, ENC_TOKENS, ENC_POSITIONS, ENC_PATCH, ENC_CHANNELS,
     SIZES
 } size_of;
 
-/* How SAT divides a tensor: copies; along axis 0 in 1, 2 or 3 parts; along axis 1; or as a table. */
+/* How SAT divides a tensor: copies; along axis 0 in 1, 2 or 3 parts; along axis 1; or as a table.
+ * sheaf also divides the layers of the adapter and of the tower (`own`). */
 typedef enum split { REP, COL, COL2, COL3, ROW, TABLE } split;
 
 static int parts_of(split split)
@@ -37,13 +38,16 @@ typedef struct row {
     sheaf_role role;
     when when;
     bool buffer;
+    split own; /* how sheaf divides a tensor of which SAT makes copies; REP: not */
 } row;
 
 #define LIN .role = SHEAF_LINEAR
 #define ANY .role = SHEAF_OTHER
+#define NORM .role = SHEAF_NORM
 #define BY_HEAD HEADS, HEAD
 #define BY_VIT_HEAD VIT_HEADS, VIT_HEAD
 #define BY_CROSS_HEAD HEADS, CROSS_HEAD
+#define BY_ENC_HEAD ENC_HEADS, ENC_HEAD
 #define EVA "mixins.eva.vit_model."
 #define ADAPTER "mixins.eva.linear_proj."
 #define TOWER "mixins.encoder.vit.model."
@@ -61,14 +65,14 @@ static const row head[] = {
 
 #define VIT_LAYER EVA "transformer.layers.#."
 static const row vit_layer[] = {
-    { VIT_LAYER "input_layernorm.weight", { VIT }, REP, ANY },
-    { VIT_LAYER "input_layernorm.bias", { VIT }, REP, ANY },
+    { VIT_LAYER "input_layernorm.weight", { VIT }, REP, NORM },
+    { VIT_LAYER "input_layernorm.bias", { VIT }, REP, NORM },
     { VIT_LAYER "attention.query_key_value.weight", { VIT_QKV, VIT }, COL3, BY_VIT_HEAD, LIN },
     { VIT_LAYER "attention.query_key_value.bias", { VIT_QKV }, COL3, BY_VIT_HEAD, LIN },
     { VIT_LAYER "attention.dense.weight", { VIT, VIT }, ROW, BY_VIT_HEAD, LIN },
     { VIT_LAYER "attention.dense.bias", { VIT }, REP, LIN },
-    { VIT_LAYER "post_attention_layernorm.weight", { VIT }, REP, ANY },
-    { VIT_LAYER "post_attention_layernorm.bias", { VIT }, REP, ANY },
+    { VIT_LAYER "post_attention_layernorm.weight", { VIT }, REP, NORM },
+    { VIT_LAYER "post_attention_layernorm.bias", { VIT }, REP, NORM },
     { VIT_LAYER "mlp.dense_h_to_4h.weight", { VIT_FFN, VIT }, COL, LIN },
     { VIT_LAYER "mlp.dense_h_to_4h.bias", { VIT_FFN }, COL, LIN },
     { VIT_LAYER "mlp.dense_4h_to_h.weight", { VIT, VIT_FFN }, ROW, LIN },
@@ -76,12 +80,12 @@ static const row vit_layer[] = {
 };
 
 static const row adapter[] = {
-    { ADAPTER "linear_proj.weight", { HIDDEN, VIT }, REP, LIN },
-    { ADAPTER "norm1.weight", { HIDDEN }, REP, ANY },
-    { ADAPTER "norm1.bias", { HIDDEN }, REP, ANY },
-    { ADAPTER "dense_h_to_4h.weight", { FFN, HIDDEN }, REP, LIN },
-    { ADAPTER "gate_proj.weight", { FFN, HIDDEN }, REP, LIN },
-    { ADAPTER "dense_4h_to_h.weight", { HIDDEN, FFN }, REP, LIN },
+    { ADAPTER "linear_proj.weight", { HIDDEN, VIT }, REP, LIN, .own = ROW },
+    { ADAPTER "norm1.weight", { HIDDEN }, REP, NORM },
+    { ADAPTER "norm1.bias", { HIDDEN }, REP, NORM },
+    { ADAPTER "dense_h_to_4h.weight", { FFN, HIDDEN }, REP, LIN, .own = COL },
+    { ADAPTER "gate_proj.weight", { FFN, HIDDEN }, REP, LIN, .own = COL },
+    { ADAPTER "dense_4h_to_h.weight", { HIDDEN, FFN }, REP, LIN, .own = ROW },
 };
 
 static const row text_gate[] = { { "mixins.mlp.gate_proj.#.weight", { FFN, HIDDEN }, COL, LIN } };
@@ -108,34 +112,34 @@ static const row tower_begin[] = {
 
 #define BLOCK TOWER "blocks.#."
 static const row tower_block[] = {
-    { BLOCK "norm1.weight", { ENC }, REP, ANY },
-    { BLOCK "norm1.bias", { ENC }, REP, ANY },
-    { BLOCK "attn.q_bias", { ENC }, REP, ANY },
-    { BLOCK "attn.v_bias", { ENC }, REP, ANY },
-    { BLOCK "attn.q_proj.weight", { ENC, ENC }, REP, LIN },
-    { BLOCK "attn.k_proj.weight", { ENC, ENC }, REP, LIN },
-    { BLOCK "attn.v_proj.weight", { ENC, ENC }, REP, LIN },
-    { BLOCK "attn.inner_attn_ln.weight", { ENC }, REP, ANY },
-    { BLOCK "attn.inner_attn_ln.bias", { ENC }, REP, ANY },
-    { BLOCK "attn.proj.weight", { ENC, ENC }, REP, LIN },
+    { BLOCK "norm1.weight", { ENC }, REP, NORM },
+    { BLOCK "norm1.bias", { ENC }, REP, NORM },
+    { BLOCK "attn.q_bias", { ENC }, REP, BY_ENC_HEAD, ANY, .own = COL },
+    { BLOCK "attn.v_bias", { ENC }, REP, BY_ENC_HEAD, ANY, .own = COL },
+    { BLOCK "attn.q_proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = COL },
+    { BLOCK "attn.k_proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = COL },
+    { BLOCK "attn.v_proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = COL },
+    { BLOCK "attn.inner_attn_ln.weight", { ENC }, REP, BY_ENC_HEAD, NORM, .own = COL },
+    { BLOCK "attn.inner_attn_ln.bias", { ENC }, REP, BY_ENC_HEAD, NORM, .own = COL },
+    { BLOCK "attn.proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = ROW },
     { BLOCK "attn.proj.bias", { ENC }, REP, LIN },
     { BLOCK "attn.rope.freqs_cos", { ENC_TOKENS, ENC_HEAD }, REP, ANY, .buffer = true },
     { BLOCK "attn.rope.freqs_sin", { ENC_TOKENS, ENC_HEAD }, REP, ANY, .buffer = true },
-    { BLOCK "norm2.weight", { ENC }, REP, ANY },
-    { BLOCK "norm2.bias", { ENC }, REP, ANY },
-    { BLOCK "mlp.w1.weight", { ENC_FFN, ENC }, REP, LIN },
-    { BLOCK "mlp.w1.bias", { ENC_FFN }, REP, LIN },
-    { BLOCK "mlp.w2.weight", { ENC_FFN, ENC }, REP, LIN },
-    { BLOCK "mlp.w2.bias", { ENC_FFN }, REP, LIN },
-    { BLOCK "mlp.ffn_ln.weight", { ENC_FFN }, REP, ANY },
-    { BLOCK "mlp.ffn_ln.bias", { ENC_FFN }, REP, ANY },
-    { BLOCK "mlp.w3.weight", { ENC, ENC_FFN }, REP, LIN },
+    { BLOCK "norm2.weight", { ENC }, REP, NORM },
+    { BLOCK "norm2.bias", { ENC }, REP, NORM },
+    { BLOCK "mlp.w1.weight", { ENC_FFN, ENC }, REP, LIN, .own = COL },
+    { BLOCK "mlp.w1.bias", { ENC_FFN }, REP, LIN, .own = COL },
+    { BLOCK "mlp.w2.weight", { ENC_FFN, ENC }, REP, LIN, .own = COL },
+    { BLOCK "mlp.w2.bias", { ENC_FFN }, REP, LIN, .own = COL },
+    { BLOCK "mlp.ffn_ln.weight", { ENC_FFN }, REP, NORM, .own = COL },
+    { BLOCK "mlp.ffn_ln.bias", { ENC_FFN }, REP, NORM, .own = COL },
+    { BLOCK "mlp.w3.weight", { ENC, ENC_FFN }, REP, LIN, .own = ROW },
     { BLOCK "mlp.w3.bias", { ENC }, REP, LIN },
 };
 
 static const row tower_end[] = {
-    { TOWER "norm.weight", { ENC }, REP, ANY },
-    { TOWER "norm.bias", { ENC }, REP, ANY },
+    { TOWER "norm.weight", { ENC }, REP, NORM },
+    { TOWER "norm.bias", { ENC }, REP, NORM },
     { TOWER "head.weight", { ENC_EMBED, ENC }, REP, LIN },
     { TOWER "head.bias", { ENC_EMBED }, REP, LIN },
 };
@@ -153,7 +157,7 @@ static const row layer[] = {
     { LAYER "cross_attention.query.weight", { CROSS, HIDDEN }, COL, BY_CROSS_HEAD, LIN, .when = CROSS_LAYER },
     { LAYER "cross_attention.key_value.weight", { CROSS_KV, CROSS_IN }, COL2, BY_CROSS_HEAD, LIN, .when = CROSS_LAYER },
     { LAYER "cross_attention.dense.weight", { HIDDEN, CROSS }, ROW, BY_CROSS_HEAD, LIN, .when = CROSS_LAYER },
-    { LAYER "post_cross_attention_layernorm.weight", { HIDDEN }, REP, ANY, .when = CROSS_LAYER },
+    { LAYER "post_cross_attention_layernorm.weight", { HIDDEN }, REP, NORM, .when = CROSS_LAYER },
     { LAYER "mlp.dense_h_to_4h.weight", { FFN, HIDDEN }, COL, .role = SHEAF_UP },
     { LAYER "mlp.dense_4h_to_h.weight", { HIDDEN, FFN }, ROW, .role = SHEAF_DOWN },
 };
@@ -253,19 +257,20 @@ static sheaf_status *set_names(sheaf_tensor *t, const char *pattern, int64_t lay
     return t->module != NULL ? NULL : no_memory();
 }
 
-/* sheaf's own cut is SAT's where SAT divides; other tensors are whole on every rank. A small table
- * is divided here, though SAT would copy it. */
+/* sheaf's own cut is SAT's where SAT divides, and `own` where it copies; other tensors are whole on
+ * every rank. A small table is divided here, though SAT would copy it. */
 static void set_cut(const builder *b, sheaf_tensor *t, const row *row)
 {
-    if (row->split == REP || (row->split == TABLE && row->role != SHEAF_EMBED))
+    const split split = row->split == REP ? row->own : row->split;
+    if (split == REP || (split == TABLE && row->role != SHEAF_EMBED))
         return;
-    const int axis = row->split == ROW ? 1 : 0;
-    const int parts = parts_of(row->split);
+    const int axis = split == ROW ? 1 : 0;
+    const int parts = parts_of(split);
     t->cut = (sheaf_cut){ .axis = axis, .slices = b->schema->slices, .nparts = parts };
     for (int i = 0; i < parts; i++)
         t->cut.part[i] = row->units == NONE ? (sheaf_part){ t->shape[axis], 1 }
                                             : (sheaf_part){ b->size[row->units], b->size[row->wide] };
-    t->sat_split = row->split != TABLE || t->shape[0] >= LEAST_SPLIT_VOCAB;
+    t->sat_split = row->split != REP && (row->split != TABLE || t->shape[0] >= LEAST_SPLIT_VOCAB);
 }
 
 static sheaf_status *add(builder *b, const row *row, int64_t layer)
@@ -328,6 +333,7 @@ static void set_products(builder *b)
     s[CROSS_KV] = 2 * s[CROSS];
     s[VIT_QKV] = 3 * s[VIT];
     s[VIT_HEAD] = s[VIT] / s[VIT_HEADS];
+    s[ENC_HEADS] = s[ENC_HEAD] > 0 ? s[ENC] / s[ENC_HEAD] : 0;
     s[ENC_TOKENS] = side * side;
     s[ENC_POSITIONS] = side * side + 1;
 }
@@ -367,6 +373,8 @@ static sheaf_status *check_sizes(const builder *b)
         c->experts > c->layers)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"), "whole heads, of an even width in the text model, "
                               "and no more layers with experts than layers");
+    if (c->family == SHEAF_COGAGENT && (c->encoder.width % c->encoder.head_width != 0 || c->encoder.head_width % 4 != 0))
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.head_width"), "whole heads, of a width that 4 divides");
     if (c->family == SHEAF_COGAGENT && c->encoder.image % c->encoder.patch != 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.image"), "whole patches");
     return NULL;

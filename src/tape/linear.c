@@ -192,16 +192,16 @@ static void tree_slice(batch *b, int slice)
     b->first[b->nslices++] = b->nterms;
 }
 
-static sheaf_status *finish_tree(sheaf__context *c, batch *b, const sheaf_tree *tree, int64_t m,
+static sheaf_status *finish_tree(sheaf__context *c, batch *b, const sheaf_tree *tree, bool whole, int64_t m,
                                  int64_t n, void *y, const float *bias, const void *residual)
 {
     int own;
     sheaf_tree_own(tree, c->rank, &own);
     b->first[b->nslices] = b->nterms;
     sheaf__product job = { .m = m, .n = n, .dtype = c->dtype, .nslices = b->nslices, .slice_of = b->slice_of,
-                           .first = b->first, .term = b->term, .nterms = b->nterms, .tree = tree,
+                           .first = b->first, .term = b->term, .nterms = b->nterms, .tree = whole ? NULL : tree,
                            .rank = c->rank, .alpha = 1, .out = c->dtype, .round_to = SHEAF_F32 };
-    if (c->ranks == 1) {
+    if (c->ranks == 1 || whole) {
         job.y = y;
         job.ldy = n;
         job.bias = bias;
@@ -351,18 +351,18 @@ static void columns_weight_gradients(sheaf__context *c, const columns_params *p,
         const sheaf__linear *layer = p->linear[i];
         const sheaf__lora_part *lora = layer->lora;
         if (lora != NULL && lora->a != NULL)
-            weight_gradient(b, lora->a->grad[0], lora->rank, in, at(l->g, l->at[i], c->dtype), l->width,
+            weight_gradient(b, lora->a->grad[0] + lora->a_at, lora->rank, in, at(l->g, l->at[i], c->dtype), l->width,
                             p->xd[i] != NULL ? p->xd[i]->data : p->x->data, in, m, c->dtype);
         for (int s = layer->first; s < layer->first + layer->count; s++) {
             const void *dy = at(p->y[i]->grad, layer->begin[s], c->dtype);
             if (lora != NULL && lora->b != NULL)
-                weight_gradient(b, lora->b->grad[s], layer->extent[s], lora->rank, dy, layer->owned,
+                weight_gradient(b, lora->b->grad[s] + lora->b_at[s], layer->extent[s], lora->rank, dy, layer->owned,
                                 p->h[i]->data, lora->rank, m, c->dtype);
             if (layer->weight_trained != NULL)
-                weight_gradient(b, layer->weight_trained->grad[s], layer->extent[s], in, dy, layer->owned,
+                weight_gradient(b, layer->weight_trained->grad[s] + layer->weight_at[s], layer->extent[s], in, dy, layer->owned,
                                 p->x->data, in, m, c->dtype);
             if (layer->bias_trained != NULL)
-                bias_gradient(c, layer->bias_trained->grad[s], dy, layer->owned, m, layer->extent[s], c->dtype);
+                bias_gradient(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy, layer->owned, m, layer->extent[s], c->dtype);
         }
     }
     run(c, b);
@@ -393,7 +393,7 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
         dx = apart;
     }
     if (st == NULL)
-        st = finish_tree(c, b, &first->tree, m, in, dx, NULL, NULL);
+        st = finish_tree(c, b, &first->tree, first->whole, m, in, dx, NULL, NULL);
     if (st == NULL && apart != NULL)
         accumulate(c, p->x->grad, apart, m * in, c->dtype);
     sheaf__give(c, apart);
@@ -568,7 +568,7 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
                                                   .b = layer->lora->b_copy[0], .ldb = l.width, .k = l.width };
     }
     if (st == NULL)
-        st = finish_tree(c, b, &layer->tree, m, layer->out, p->y->data, layer->bias,
+        st = finish_tree(c, b, &layer->tree, false, m, layer->out, p->y->data, layer->bias,
                          p->residual == NULL ? NULL : p->residual->data);
     give_lora(c, &l);
     free(b);
@@ -719,27 +719,32 @@ static void copy_of(sheaf__context *c, void *dst, const float *master, int64_t n
         c->device->kernels->round(dst, c->dtype, master, n);
 }
 
+/* Through the compute dtype and back. */
+static void refresh_bias(sheaf__context *c, float *to, const float *master, int64_t n)
+{
+    for (int64_t i = 0; i < n && c->device->kind != SHEAF_DRY; i++) {
+        uint32_t rounded;
+        c->device->kernels->round(&rounded, c->dtype, master + i, 1);
+        c->device->kernels->widen(to + i, &rounded, c->dtype, 1);
+    }
+}
+
 void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
 {
-    sheaf__trained *w = l->weight_trained, *bias = l->bias_trained;
-    for (int s = l->first; w != NULL && s < l->first + l->count; s++)
-        sheaf__rows(c, (l->w[s].n + 31) / 32, 1, repack_rows, &(repack){ &l->w[s], w->master[s] });
-    for (int s = bias == NULL ? 0 : bias->first; bias != NULL && s < bias->first + bias->count; s++) {
-        float *to = l->bias + (l->rows ? 0 : l->begin[s]);
-        if (c->device->kind != SHEAF_DRY && c->dtype == SHEAF_F32)
-            memcpy(to, bias->master[s], (size_t)bias->numel[s] * sizeof(float));
-        else if (c->device->kind != SHEAF_DRY) { /* through the compute dtype and back */
-            for (int64_t i = 0; i < bias->numel[s]; i++) {
-                uint16_t half;
-                c->device->kernels->round(&half, c->dtype, bias->master[s] + i, 1);
-                c->device->kernels->widen(to + i, &half, c->dtype, 1);
-            }
-        }
+    const sheaf__trained *w = l->weight_trained, *bias = l->bias_trained;
+    for (int s = l->first; s < l->first + l->count; s++) {
+        if (w != NULL)
+            sheaf__rows(c, (l->w[s].n + 31) / 32, 1, repack_rows, &(repack){ &l->w[s], w->master[s] + l->weight_at[s] });
+        if (bias != NULL && !l->rows)
+            refresh_bias(c, l->bias + l->begin[s], bias->master[s] + l->bias_at[s], l->extent[s]);
     }
-    if (l->lora == NULL)
-        return;
-    sheaf__trained *of[2] = { l->lora->a, l->lora->b };
-    for (int f = 0; f < 2; f++)
-        for (int s = of[f] == NULL ? 0 : of[f]->first; of[f] != NULL && s < of[f]->first + of[f]->count; s++)
-            copy_of(c, (f == 0 ? l->lora->a_copy : l->lora->b_copy)[s], of[f]->master[s], of[f]->numel[s]);
+    if (bias != NULL && l->rows)
+        refresh_bias(c, l->bias, bias->master[0], l->out);
+    const sheaf__lora_part *lora = l->lora;
+    for (int s = 0; lora != NULL && s < SHEAF_MAX_SLICES; s++) {
+        if (lora->a != NULL && lora->a_copy[s] != NULL)
+            copy_of(c, lora->a_copy[s], lora->a->master[s] + lora->a_at, lora->a_numel[s]);
+        if (lora->b != NULL && lora->b_copy[s] != NULL)
+            copy_of(c, lora->b_copy[s], lora->b->master[s] + lora->b_at[s], lora->b_numel[s]);
+    }
 }

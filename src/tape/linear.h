@@ -19,12 +19,15 @@
 #include "tape/tape.h"
 #include "tape/trained.h"
 
+/* A fused weight (query, key and value in one tensor) runs as one layer for each part; the parts share
+ * the tensors that are trained, and each has its place in them: `*_at`, in elements. */
 typedef struct sheaf__lora_part {
     int64_t rank;
     float scale;
     double dropout;
     uint64_t purpose;      /* of its random numbers: sheaf__name_key(module) */
     sheaf__trained *a, *b; /* NULL when the adapter is only used */
+    int64_t a_at, b_at[SHEAF_MAX_SLICES];
     /* In the compute dtype, dense; index 0 when the factor is replicated, else by slice. */
     void *a_copy[SHEAF_MAX_SLICES], *b_copy[SHEAF_MAX_SLICES];
     int64_t a_numel[SHEAF_MAX_SLICES], b_numel[SHEAF_MAX_SLICES];
@@ -33,16 +36,18 @@ typedef struct sheaf__lora_part {
 typedef struct sheaf__linear {
     const char *name;      /* borrowed: the weight's */
     int64_t in, out;       /* logical */
-    bool rows;             /* cut along in; otherwise along out */
+    bool rows;             /* cut along in; otherwise along out, or `whole` */
+    bool whole;            /* every rank holds and computes all of it, as slice 0 (columns only, no LoRA) */
     int first, count;      /* owned slices */
     int64_t begin[SHEAF_MAX_SLICES];  /* by slice: column in the owned part of the cut axis */
     int64_t extent[SHEAF_MAX_SLICES]; /* by slice, 0 = empty */
-    int64_t logical0;      /* logical index of the first owned row of the cut axis */
+    int64_t logical0;      /* index of the first owned row of the cut axis in the tensor */
     int64_t owned;         /* sum of extents */
     sheaf_tree tree;       /* of the slices that are not empty */
     sheaf__packed w[SHEAF_MAX_SLICES];
     float *bias;           /* [owned] (columns) or [out] (rows), rounded to the compute dtype; or NULL */
     sheaf__trained *weight_trained, *bias_trained; /* NULL when frozen */
+    int64_t weight_at[SHEAF_MAX_SLICES], bias_at[SHEAF_MAX_SLICES];
     sheaf__lora_part *lora; /* NULL without */
 } sheaf__linear;
 

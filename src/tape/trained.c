@@ -36,15 +36,28 @@ void sheaf__trained_set_free(sheaf__trained_set *set)
     free(set);
 }
 
-void sheaf__trained_box(const sheaf__trained *t, int slice, sheaf_range *rows, sheaf_range *cols)
+int sheaf__trained_parts(const sheaf__trained *t) { return t->cut.nparts == 0 ? 1 : t->cut.nparts; }
+
+void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_range *rows, sheaf_range *cols)
 {
     *rows = (sheaf_range){ 0, t->shape[0] };
     *cols = (sheaf_range){ 0, t->shape[1] };
     if (t->cut.nparts == 0)
         return;
     sheaf_range cut = { 0, 0 };
-    sheaf_status_free(sheaf_cut_rows(&cut, &t->cut, 0, slice)); /* checked when the schema was made */
+    sheaf_status_free(sheaf_cut_rows(&cut, &t->cut, part, slice)); /* checked when the schema was made */
     *(t->cut.axis == 0 ? rows : cols) = cut;
+}
+
+int64_t sheaf__trained_at(const sheaf__trained *t, int part, int slice)
+{
+    int64_t at = 0;
+    for (int p = 0; p < part; p++) {
+        sheaf_range rows, cols;
+        sheaf__trained_box(t, p, slice, &rows, &cols);
+        at += (rows.end - rows.begin) * (cols.end - cols.begin);
+    }
+    return at;
 }
 
 sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, const char *name,
@@ -74,9 +87,7 @@ sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, 
         t->count = (int)(set->context->own.end - set->context->own.begin);
     }
     for (int s = 0; s < (t->cut.nparts == 0 ? 1 : t->cut.slices); s++) {
-        sheaf_range rows, cols;
-        sheaf__trained_box(t, s, &rows, &cols);
-        t->numel[s] = (rows.end - rows.begin) * (cols.end - cols.begin);
+        t->numel[s] = sheaf__trained_at(t, sheaf__trained_parts(t), s);
         if (s >= t->first && s < t->first + t->count)
             set->numel += padded(t->numel[s]);
     }

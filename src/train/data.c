@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "ops/kernels.h"
+#include "train/data_images.h"
 #include "train/data_rows.h"
 
 sheaf_status *sheaf__data_no_memory(int64_t tokens)
@@ -74,6 +75,19 @@ static sheaf_status *count(sheaf_data *data)
 
 enum { HASHED = 1024 }; /* positions handed to the hash at a time */
 
+/* Positions and images, where there are any: text alone keeps the hash it always had. */
+static void hash_images(XXH3_state_t *state, const sheaf_data *data, int64_t row)
+{
+    const int64_t begin = data->begin[row], n = row_length(data, row);
+    if (data->position != NULL)
+        XXH3_128bits_update(state, data->position + begin, (size_t)n * sizeof *data->position);
+    if (data->images == NULL)
+        return;
+    XXH3_128bits_update(state, data->images->embed + begin, (size_t)n);
+    XXH3_128bits_update(state, data->images->expert + begin, (size_t)n);
+    XXH3_128bits_update(state, &data->images->hash[row], sizeof data->images->hash[row]);
+}
+
 /* Hashes lengths, tokens, labels and masks; explicit forms, so that the two file
  * forms of the same content agree. */
 static void hash_row(XXH3_state_t *state, const sheaf_data *data, int64_t row)
@@ -98,8 +112,10 @@ static sheaf_status *hash(sheaf_data *data)
     if (state == NULL)
         return sheaf__data_no_memory(data->tokens);
     XXH3_128bits_reset(state);
-    for (int64_t r = 0; r < data->rows; r++)
+    for (int64_t r = 0; r < data->rows; r++) {
         hash_row(state, data, r);
+        hash_images(state, data, r);
+    }
     const XXH128_hash_t sum = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     snprintf(data->hash, sizeof data->hash, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64,
@@ -126,9 +142,12 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
     data->pad = options->config->pad >= 0 && options->config->pad < data->vocab
                     ? options->config->pad : 0;
     data->seq = options->seq;
-    sheaf_status *st = ends_with(path, ".safetensors")
-                           ? sheaf__data_read_safetensors(data, path, options)
-                           : sheaf__data_read_jsonl(data, path, options);
+    sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
+    if (st == NULL)
+        st = ends_with(path, ".safetensors") ? sheaf__data_read_safetensors(data, path, options)
+                                             : sheaf__data_read_jsonl(data, path, options);
+    if (st == NULL)
+        st = sheaf_in(sheaf__data_images_check(data, options->config), "%s", path);
     if (st == NULL)
         st = sheaf_in(count(data), "%s", path);
     if (st == NULL)
@@ -149,6 +168,8 @@ void sheaf_data_close(sheaf_data *data)
     free(data->token);
     free(data->label);
     free(data->mask);
+    free(data->position);
+    sheaf__data_images_free(data->images);
     free(data->trained_from);
     free(data->labels);
     free(data->seen);
@@ -158,7 +179,8 @@ void sheaf_data_close(sheaf_data *data)
 int64_t sheaf_data_rows(const sheaf_data *data) { return data->rows; }
 int64_t sheaf_data_memory(const sheaf_data *d)
 {
-    const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0);
+    const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) + (d->position != NULL ? 4 : 0)
+                            + (d->images != NULL ? 2 : 0);
     return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) + d->rows * 8;
 }
 
@@ -187,6 +209,15 @@ int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
     return sum;
 }
 
+/* A row's own positions, which go on through the padding. */
+static int32_t position_at(const sheaf_data *data, int64_t row, int64_t length, int64_t t)
+{
+    if (data->position == NULL || length == 0)
+        return (int32_t)t;
+    const int32_t *own = data->position + data->begin[row];
+    return t < length ? own[t] : own[length - 1] + (int32_t)(t - length + 1);
+}
+
 static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t at)
 {
     const int64_t length = row < 0 ? 0 : row_length(data, row);
@@ -195,7 +226,7 @@ static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, 
         if (batch->tokens != NULL)
             batch->tokens[at] = real ? data->token[data->begin[row] + t] : (int32_t)data->pad;
         if (batch->position != NULL)
-            batch->position[at] = (int32_t)t;
+            batch->position[at] = position_at(data, row, length, t);
         if (batch->mask != NULL)
             batch->mask[at] = real ? mask_at(data, row, t) : 0;
         if (batch->labels != NULL) {
@@ -210,4 +241,32 @@ void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const in
 {
     for (int64_t i = 0; i < n; i++)
         fill(batch, data, row[i], i * data->seq);
+    if (data->images != NULL)
+        sheaf__data_images_rows(batch, data, row, n);
+}
+
+sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    sheaf_batch_images sum = { 0 };
+    for (int64_t i = 0; i < n && data->images != NULL; i++)
+        if (row[i] >= 0) {
+            sum.images += data->images->has[row[i]];
+            sum.image_rows += data->images->expert_rows[row[i]];
+        }
+    return sum;
+}
+
+sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    const sheaf__data_images *images = data->images;
+    const int64_t one = images == NULL ? 0 : images->channels * images->side * images->side;
+    const int64_t two = images == NULL ? 0 : images->channels * images->cross_side * images->cross_side;
+    int64_t at = 0;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < n && images != NULL && st == NULL; i++)
+        if (row[i] >= 0 && images->has[row[i]]) {
+            st = images->load(images->self, row[i], batch->pixels + at * one, two == 0 ? NULL : batch->cross + at * two);
+            at++;
+        }
+    return st;
 }

@@ -1,9 +1,10 @@
 /* data.h - a training or evaluation data set in memory, wholly checked.
  *
  * Two forms are read:
- *   .safetensors  input_ids, labels and optionally attention_mask, each
- *                 [rows, length], int32 or int64; labels as in Hugging Face: not
- *                 shifted, -100 is ignored
+ *   .safetensors  input_ids, labels and optionally attention_mask and position_ids,
+ *                 each [rows, length], int32 or int64; labels as in Hugging Face: not
+ *                 shifted, -100 is ignored. For models with images also what
+ *                 data_images.h lists
  *   JSON Lines    one {"prompt": ..., "completion": ...} or {"text": ...} a line,
  *                 for models whose vocabulary is bytes: tokens are bos, the bytes
  *                 and eos; a prompt (and bos) is read but not trained
@@ -61,11 +62,27 @@ int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
 typedef struct sheaf_batch {
     int32_t *tokens;
     int32_t *labels;   /* of position t: token t + 1, or SHEAF__IGNORED */
-    int32_t *position; /* 0, 1, ... in every row, padding included */
+    int32_t *position; /* 0, 1, ... in every row, padding included, where the data say nothing else */
     uint8_t *mask;     /* 1 = may be attended to */
+    /* Of models with images; "rows" are positions of the whole batch, 0 .. n * seq - 1, ascending. */
+    int32_t *image_row; /* [images * (patches + 2)] rows that hold BOI, patches and EOI */
+    int32_t *stream[2]; /* [n * seq - image_rows], [image_rows] rows of the text and of the image stream */
+    float *pixels;      /* [images, channels, side, side] */
+    float *cross;       /* [images, channels, cross side, cross side], of models with a second tower */
 } sheaf_batch;
 
-/* sheaf_data_batch - rows `row[0..n)`, right padded to seq with the pad token (or 0),
+/* What a batch holds of images. */
+typedef struct sheaf_batch_images {
+    int64_t images;     /* sequences that have one */
+    int64_t image_rows; /* positions that use the visual experts */
+} sheaf_batch_images;
+
+/* sheaf_data_images - of rows `row[0..n)`; zero of a model without images. */
+sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_pixels - batch->pixels and ->cross of those rows; reads and decodes files.
+ * Errors: SHEAF_E_IO, SHEAF_E_DATA (a file that changed since the data set was checked). */
+sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_batch - all but the pixels: rows `row[0..n)`, right padded to seq with the pad token (or 0),
  * mask 0 and no label. A row of -1 is all padding, to fill a last batch. */
 void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                       int64_t n);

@@ -37,49 +37,42 @@ static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, i
     return st;
 }
 
+/* Rows p->first .. p->first + n - 1, micro-batches of `batch` rows; n is a multiple of it. */
+static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *data, int64_t batch, int64_t n)
+{
+    sheaf__runner runner;
+    int64_t *row = malloc((size_t)batch * sizeof *row);
+    sheaf_status *st = sheaf__runner_open(&runner, model, data, &(sheaf__runner_options){ batch, p->seq, false, false });
+    if (st == NULL && row == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch);
+    runner.head.all_rows = true;
+    runner.head.take = take_logits;
+    runner.head.self = p;
+    p->batch = &runner.batch;
+    p->rows = batch;
+    for (const int64_t end = p->first + n; p->first < end && st == NULL; p->first += batch) {
+        for (int64_t i = 0; i < batch; i++)
+            row[i] = p->first + i;
+        st = sheaf__runner_run(&runner, row);
+        p->out->loss += runner.head.loss_sum;
+        p->out->tokens += runner.head.labels;
+        sheaf_emit(p->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "rows",
+                                                       .done = p->first + batch, .total = sheaf_data_rows(data) });
+    }
+    sheaf__runner_release(&runner);
+    free(row);
+    return st;
+}
+
 sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const sheaf_data *data,
                               const sheaf__evaluate_options *options)
 {
-    sheaf__context *c = model->context;
-    const int64_t seq = sheaf_data_seq(data), rows = sheaf_data_rows(data);
-    const int64_t batch = options->micro_batch < rows ? options->micro_batch : rows;
-    const size_t n = (size_t)(batch * seq);
-    sheaf_batch b = { malloc(n * 4), malloc(n * 4), malloc(n * 4), malloc(n) };
-    int64_t *row = malloc((size_t)batch * sizeof *row);
-    sheaf__tape *tape = NULL;
-    sheaf_status *st = NULL;
+    const int64_t rows = sheaf_data_rows(data), batch = options->micro_batch < rows ? options->micro_batch : rows;
+    pass p = { .options = options, .out = out, .seq = sheaf_data_seq(data), .vocab = model->schema->config.vocab };
     *out = (sheaf__evaluation){ 0 };
-    if (b.tokens == NULL || b.labels == NULL || b.position == NULL || b.mask == NULL || row == NULL) {
-        st = sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch);
-        goto done;
-    }
-    pass p = { options, out, &b, seq, 0, 0, model->schema->config.vocab };
-    const sheaf__rows_in in = { .ids = b.tokens, .position = b.position, .key_mask = b.mask, .mask_ld = seq, .keys = seq };
-    const sheaf__step_info info = { .training = false };
-    sheaf__head_run head = { .label = b.labels, .all_rows = true, .take = take_logits, .self = &p };
-    st = sheaf__tape_new(&tape, c);
-    if (st == NULL) {
-        sheaf__model_record(model, tape, batch, seq, &in, &info, &head, NULL);
-        st = sheaf__tape_compile(tape, false, false);
-    }
-    for (p.first = 0; p.first < rows && st == NULL; p.first += batch) {
-        p.rows = rows - p.first < batch ? rows - p.first : batch;
-        for (int64_t i = 0; i < batch; i++)
-            row[i] = i < p.rows ? p.first + i : -1;
-        sheaf_data_batch(&b, data, row, batch);
-        st = sheaf__tape_run(tape);
-        out->loss += head.loss_sum;
-        out->tokens += head.labels;
-        sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "rows",
-                                                    .done = p.first + p.rows, .total = rows });
-    }
+    sheaf_status *st = run_rows(&p, model, data, batch, rows / batch * batch);
+    if (st == NULL && rows % batch > 0)
+        st = run_rows(&p, model, data, rows % batch, rows % batch);
     out->loss = out->tokens == 0 ? 0 : out->loss / (double)out->tokens;
-done:
-    sheaf__tape_free(tape);
-    free(b.tokens);
-    free(b.labels);
-    free(b.position);
-    free(b.mask);
-    free(row);
     return st;
 }

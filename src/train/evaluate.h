@@ -2,8 +2,8 @@
 #ifndef SHEAF_TRAIN_EVALUATE_H
 #define SHEAF_TRAIN_EVALUATE_H
 
-#include "models/llama.h"
-#include "train/data.h"
+#include "models/model.h"
+#include "train/runner.h"
 
 typedef struct sheaf__evaluation {
     double loss;      /* mean over label tokens; 0 when there is none */

@@ -11,28 +11,17 @@ struct sheaf__stepper {
     sheaf__context *context;
     const sheaf_data *data;
     sheaf__step_options options;
-    sheaf__tape *tape;
-    /* One micro-batch, [rows, seq]; on the device so that the planner sees it. */
-    sheaf_batch batch;
+    sheaf__runner runner;
     int64_t *sample, *position; /* per token row, for dropout; NULL without */
-    sheaf__rows_in in;
-    sheaf__step_info info;
-    sheaf__head_run head;
 };
 
-static sheaf_status *take_batch(sheaf__stepper *s)
+static sheaf_status *take_dropout(sheaf__stepper *s)
 {
     const size_t n = (size_t)(s->options.micro_batch * s->options.seq);
-    const bool drops = s->model->options.lora != NULL && s->model->options.lora->options.dropout > 0;
-    const struct { void *out; size_t bytes; } need[] = {
-        { &s->batch.tokens, n * 4 }, { &s->batch.labels, n * 4 }, { &s->batch.position, n * 4 },
-        { &s->batch.mask, n }, { &s->sample, drops ? n * 8 : 0 }, { &s->position, drops ? n * 8 : 0 },
-    };
-    sheaf_status *st = NULL;
-    for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
-        if (need[i].bytes > 0)
-            st = sheaf__take(need[i].out, s->context, need[i].bytes, SHEAF_MEM_INPUTS);
-    return st;
+    if (s->model->options.lora == NULL || s->model->options.lora->options.dropout <= 0)
+        return NULL;
+    sheaf_status *st = sheaf__take(&s->sample, s->context, n * 8, SHEAF_MEM_INPUTS);
+    return st == NULL ? sheaf__take(&s->position, s->context, n * 8, SHEAF_MEM_INPUTS) : st;
 }
 
 sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model, const sheaf_data *data,
@@ -45,17 +34,10 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model, cons
     s->context = model->context;
     s->data = data;
     s->options = *options;
-    sheaf_status *st = take_batch(s);
+    sheaf_status *st = sheaf__runner_open(&s->runner, model, data, &(sheaf__runner_options){ options->micro_batch, options->seq, true, options->checkpointing });
     if (st == NULL)
-        st = sheaf__tape_new(&s->tape, s->context);
-    if (st == NULL) {
-        s->in = (sheaf__rows_in){ .ids = s->batch.tokens, .position = s->batch.position, .key_mask = s->batch.mask,
-                                  .mask_ld = options->seq, .keys = options->seq };
-        s->info = (sheaf__step_info){ .training = true, .seed = options->seed, .sample = s->sample, .position = s->position };
-        s->head.label = s->batch.labels;
-        sheaf__model_record(model, s->tape, options->micro_batch, options->seq, &s->in, &s->info, &s->head, NULL);
-        st = sheaf__tape_compile(s->tape, true, options->checkpointing);
-    }
+        st = take_dropout(s);
+    s->runner.info = (sheaf__step_info){ .training = true, .seed = options->seed, .sample = s->sample, .position = s->position };
     if (st != NULL) {
         sheaf__stepper_free(s);
         return st;
@@ -68,10 +50,9 @@ void sheaf__stepper_free(sheaf__stepper *s)
 {
     if (s == NULL)
         return;
-    sheaf__tape_free(s->tape);
-    void *const held[] = { s->batch.tokens, s->batch.labels, s->batch.position, s->batch.mask, s->sample, s->position };
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        sheaf__give(s->context, held[i]);
+    sheaf__runner_release(&s->runner);
+    sheaf__give(s->context, s->sample);
+    sheaf__give(s->context, s->position);
     free(s);
 }
 
@@ -87,10 +68,9 @@ static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int
     return n;
 }
 
-static void fill_batch(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
+static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
 {
     const int64_t n = rows_of(s, done, micro, row, sample);
-    sheaf_data_batch(&s->batch, s->data, row, n);
     for (int64_t i = 0; s->sample != NULL && i < n * s->options.seq; i++) {
         s->sample[i] = sample[i / s->options.seq];
         s->position[i] = i % s->options.seq;
@@ -115,8 +95,8 @@ static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, in
     sheaf__lane_stack stack;
     sheaf_status *st = NULL;
     double loss = 0;
-    s->info.step = (uint64_t)done;
-    s->head.gradient_scale = out->labels == 0 ? 0 : (float)(1.0 / (double)out->labels);
+    s->runner.info.step = (uint64_t)done;
+    s->runner.head.gradient_scale = out->labels == 0 ? 0 : (float)(1.0 / (double)out->labels);
     sheaf__lanes_open(&stack, (int)lanes);
     for (int64_t lane = 0; lane < lanes && st == NULL; lane++) {
         const int64_t begin = n * lane / lanes, end = n * (lane + 1) / lanes;
@@ -125,9 +105,9 @@ static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, in
         st = sheaf__lane_begin(s->model->trained, &stack, (int)lane);
         for (int64_t micro = begin; micro < end && st == NULL; micro++) {
             if (!dry)
-                fill_batch(s, done, micro, row, sample);
-            st = sheaf__tape_run(s->tape);
-            loss += s->head.loss_sum;
+                choose_rows(s, done, micro, row, sample);
+            st = sheaf__runner_run(&s->runner, row);
+            loss += s->runner.head.loss_sum;
         }
         if (st == NULL)
             sheaf__lane_end(s->model->trained, &stack);
@@ -142,7 +122,7 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, const char *wha
 {
     const char *name = NULL;
     int layer = -1;
-    sheaf_status *search = sheaf__tape_first_bad(s->tape, &name, &layer);
+    sheaf_status *search = sheaf__tape_first_bad(s->runner.last, &name, &layer);
     if (search != NULL)
         return search;
     sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "step %lld: %s", (long long)done + 1, what);

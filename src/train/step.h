@@ -3,8 +3,8 @@
 #ifndef SHEAF_TRAIN_STEP_H
 #define SHEAF_TRAIN_STEP_H
 
-#include "models/llama.h"
-#include "train/data.h"
+#include "models/model.h"
+#include "train/runner.h"
 
 typedef struct sheaf__step_options {
     int64_t micro_batch, accumulate, seq;

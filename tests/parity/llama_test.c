@@ -194,7 +194,7 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
     const sheaf__step_info info = { .training = true };
     sheaf__head_run head = { .label = b.labels, .gradient_scale = 1.0f / (float)sheaf_data_labels(g->data, row, rows) };
     CHECK_OK(sheaf__tape_new(&tape, &c));
-    sheaf__model_record(model, tape, rows, seq, &in, &info, &head, NULL);
+    sheaf__model_record(model, tape, &(sheaf__pass){ .batch = rows, .queries = seq, .in = &in, .info = &info, .head = &head });
     CHECK_OK(sheaf__tape_compile(tape, true, g->ranks == 3));
     sheaf__lane_stack lanes;
     sheaf__lanes_open(&lanes, 1);
@@ -208,7 +208,7 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
         double *want = values(g->want, t->name, &size);
         for (int s = t->first; s < t->first + t->count; s++) {
             sheaf_range rs, cs;
-            sheaf__trained_box(t, s, &rs, &cs);
+            sheaf__trained_box(t, 0, s, &rs, &cs);
             const float *x = t->grad[s];
             for (int64_t r = rs.begin; r < rs.end; r++)
                 for (int64_t k = cs.begin; k < cs.end; k++, x++, g->compared += rank == 0)

@@ -9,7 +9,7 @@
 
 #include <xxhash.h>
 
-#include "models/llama.h"
+#include "models/model.h"
 #include "tests/ranks/synthetic.h"
 
 typedef struct setting { int ranks, threads; const char *isa; } setting;
@@ -58,7 +58,7 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     if (st == NULL)
         st = sheaf__tape_new(&tape, &c);
     if (st == NULL) {
-        sheaf__model_record(model, tape, r->batch, r->seq, &in, &info, &head, NULL);
+        sheaf__model_record(model, tape, &(sheaf__pass){ .batch = r->batch, .queries = r->seq, .in = &in, .info = &info, .head = &head });
         st = sheaf__tape_compile(tape, true, r->rerun);
     }
     sheaf__lanes_open(&lanes, 1);

@@ -1,0 +1,321 @@
+/* build.c - see build.h. */
+#include "models/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+
+sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name)
+{
+    *out = sheaf_schema_find(m->schema, name);
+    if (*out != NULL)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "model"), "a tensor '%s'", name), "none");
+}
+
+static sheaf_status *hold(sheaf__model *m, sheaf__held held)
+{
+    if (m->nheld == m->held_room) {
+        const int room = m->held_room * 2 + 64;
+        sheaf__held *more = realloc(m->held, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "parts of a model");
+        m->held = more;
+        m->held_room = room;
+    }
+    m->held[m->nheld++] = held;
+    return NULL;
+}
+
+/* ---- what is trained ---- */
+
+static bool is_saved(const sheaf__model *m, const sheaf_tensor *t)
+{
+    const sheaf__model_options *o = &m->options;
+    for (int i = 0; o->train_lora && o->lora != NULL && i < o->lora->nsaved; i++)
+        if (o->lora->saved[i] == t)
+            return true;
+    return o->trains != NULL && !t->buffer && o->trains(o->self, t);
+}
+
+/* Names without decay: biases and norms, as the HF Trainer's rule (reference llama.md, section 5) and
+ * SAT's (cogvlm.md, section 8.3) say; q_bias and v_bias of CogAgent's tower are no `bias` there. */
+static bool decays(const sheaf_tensor *t)
+{
+    return !t->bias && t->role != SHEAF_NORM_IN && t->role != SHEAF_NORM_POST && t->role != SHEAF_NORM_FINAL &&
+           t->role != SHEAF_NORM;
+}
+
+/* Trained tensors are matrices: a convolution's weight is [out, the rest], a table of positions [rows, width]. */
+static sheaf_status *add_trained(sheaf__trained **out, sheaf__model *m, const sheaf_tensor *t, int64_t rows, int64_t cols)
+{
+    const int64_t shape[2] = { rows, cols };
+    return sheaf__trained_add(out, m->trained, t->name, t->ndim == 1 ? 1 : 2, shape, &t->cut, decays(t));
+}
+
+static sheaf_status *take_floats(float **out, sheaf__model *m, int64_t n)
+{
+    return sheaf__take(out, m->context, (size_t)n * sizeof(float), SHEAF_MEM_WEIGHTS);
+}
+
+/* ---- LoRA ---- */
+
+static int index_of_module(const sheaf__model *m, const sheaf_tensor *t)
+{
+    const sheaf_lora *lora = m->options.lora;
+    for (int i = 0; lora != NULL && i < lora->nmodules; i++)
+        if (lora->module[i].base == t)
+            return i;
+    return -1;
+}
+
+static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f, const sheaf_lora_module *module)
+{
+    const sheaf_cut *cut[2] = { &module->a_cut, &module->b_cut };
+    const int64_t *shape[2] = { module->a_shape, module->b_shape };
+    const char *name[2] = { module->a_name, module->b_name };
+    sheaf__trained **trained[2] = { &f->a, &f->b };
+    f->parts = module->parts;
+    f->part = calloc((size_t)f->parts, sizeof *f->part);
+    sheaf_status *st = f->part == NULL ? sheaf_fail(SHEAF_E_MEMORY, "LoRA factors") : NULL;
+    for (int i = 0; i < 2 && st == NULL && m->options.train_lora; i++)
+        st = sheaf__trained_add(trained[i], m->trained, name[i], 2, shape[i], cut[i], true);
+    return st;
+}
+
+/* Compute copies of one part's A and B, in the layout of trained tensors: slice after slice. */
+static sheaf_status *take_copies(sheaf__model *m, sheaf__lora_part *part, const sheaf_lora_module *module, int piece)
+{
+    const sheaf__context *c = m->context;
+    const sheaf_memory kind = part->a != NULL ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS;
+    sheaf_status *st = NULL;
+    for (int f = 0; f < 2; f++) {
+        const sheaf_cut *cut = f == 0 ? &module->a_cut : &module->b_cut;
+        const bool whole = cut->nparts == 0;
+        const int64_t width = f == 0 ? part->rank : module->b_shape[1], length = f == 0 ? module->a_shape[1] : module->b_shape[0];
+        for (int s = whole ? 0 : (int)c->own.begin; s < (whole ? 1 : (int)c->own.end) && st == NULL; s++) {
+            sheaf_range rows = { 0, length };
+            if (!whole)
+                st = sheaf_cut_rows(&rows, cut, f == 0 ? 0 : piece, s);
+            const int64_t n = (rows.end - rows.begin) * width;
+            (f == 0 ? part->a_numel : part->b_numel)[s] = n;
+            if (st == NULL)
+                st = sheaf__take(&(f == 0 ? part->a_copy : part->b_copy)[s], m->context, (size_t)n * sheaf_dtype_bytes(c->dtype), kind);
+        }
+    }
+    return st;
+}
+
+static sheaf_status *build_lora(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t, int piece)
+{
+    const int index = index_of_module(m, t);
+    if (index < 0)
+        return NULL;
+    const sheaf_lora_module *module = &m->options.lora->module[index];
+    sheaf__factors *factors = &m->lora[index];
+    sheaf_status *st = factors->part == NULL ? make_factors(m, factors, module) : NULL;
+    if (st != NULL)
+        return st;
+    sheaf__lora_part *part = l->lora = &factors->part[piece];
+    /* A dense B meets all rows of A in each part. */
+    const int64_t rank = module->dense ? module->a_shape[0] : module->a_shape[0] / module->parts;
+    *part = (sheaf__lora_part){ .rank = rank, .scale = module->scale, .dropout = m->options.lora->options.dropout,
+                                .purpose = sheaf__name_key(t->module), .a = factors->a, .b = factors->b,
+                                .a_at = module->dense ? 0 : piece * rank * module->a_shape[1] };
+    for (int s = 0; s < SHEAF_MAX_SLICES && part->b != NULL && module->b_cut.nparts > 0 && s < m->context->slices; s++)
+        part->b_at[s] = sheaf__trained_at(part->b, piece, s);
+    return take_copies(m, part, module, piece);
+}
+
+/* ---- linear layers ---- */
+
+static sheaf_status *lay_out_slices(const sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t, int piece)
+{
+    const sheaf__context *c = m->context;
+    bool present[SHEAF_MAX_SLICES];
+    l->first = (int)c->own.begin;
+    l->count = (int)(c->own.end - c->own.begin);
+    if (t->cut.nparts == 0) {
+        l->whole = true;
+        l->first = 0;
+        l->count = 1;
+        l->extent[0] = l->owned = l->out;
+        return NULL;
+    }
+    for (int s = 0; s < c->slices; s++) {
+        sheaf_range rows;
+        sheaf_status *st = sheaf_cut_rows(&rows, &t->cut, piece, s);
+        if (st != NULL)
+            return st;
+        l->extent[s] = rows.end - rows.begin;
+        present[s] = l->extent[s] > 0;
+        if (s == l->first)
+            l->logical0 = rows.begin;
+        if (s >= l->first && s < l->first + l->count) {
+            l->begin[s] = l->owned;
+            l->owned += l->extent[s];
+        }
+    }
+    sheaf_tree_init(&l->tree, c->slices, c->ranks, present);
+    return NULL;
+}
+
+static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, sheaf_memory kind)
+{
+    sheaf_status *st = NULL;
+    for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
+        sheaf__packed *w = &l->w[s];
+        *w = (sheaf__packed){ .dtype = m->context->dtype, .n = l->rows ? l->out : l->extent[s],
+                              .k = l->rows ? l->extent[s] : l->in };
+        if (l->extent[s] == 0)
+            continue;
+        st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(w->dtype, w->n, w->k), kind);
+        if (st == NULL && m->options.backward && m->options.pack_back)
+            st = sheaf__take(&w->back, m->context, sheaf__packed_back_bytes(w->dtype, w->n, w->k), kind);
+    }
+    return st;
+}
+
+static sheaf_status *add_trained_pieces(sheaf__trained **out, int64_t at[SHEAF_MAX_SLICES], sheaf__model *m,
+                                        const sheaf_tensor *t, int piece, int64_t cols)
+{
+    *out = NULL;
+    for (int i = 0; i < m->trained->count && piece > 0; i++) /* the first piece made it */
+        if (strcmp(m->trained->item[i]->name, t->name) == 0)
+            *out = m->trained->item[i];
+    sheaf_status *st = *out == NULL ? add_trained(out, m, t, t->shape[0], cols) : NULL;
+    for (int s = 0; s < t->cut.slices && t->cut.nparts > 1 && st == NULL; s++)
+        at[s] = sheaf__trained_at(*out, piece, s);
+    return st;
+}
+
+sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t, const sheaf_tensor *bias, int piece)
+{
+    const int64_t in = t->shape[1] * t->shape[2] * t->shape[3];
+    *l = (sheaf__linear){ .name = t->name, .out = t->shape[0], .in = in, .rows = t->cut.nparts > 0 && t->cut.axis == 1 };
+    if (t->cut.nparts > 1)
+        l->out = t->cut.part[piece].units * t->cut.part[piece].rows_per_unit;
+    const bool trained = is_saved(m, t);
+    sheaf_status *st = lay_out_slices(m, l, t, piece);
+    if (st == NULL)
+        st = hold(m, (sheaf__held){ SHEAF__LINEAR, l, t, bias, piece });
+    if (st == NULL)
+        st = take_panels(m, l, trained ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS);
+    if (st == NULL && bias != NULL)
+        st = take_floats(&l->bias, m, l->rows ? l->out : l->owned);
+    if (st == NULL && trained)
+        st = add_trained_pieces(&l->weight_trained, l->weight_at, m, t, piece, in);
+    if (st == NULL && bias != NULL && is_saved(m, bias))
+        st = add_trained_pieces(&l->bias_trained, l->bias_at, m, bias, piece, 1);
+    return st == NULL ? build_lora(m, l, t, piece) : st;
+}
+
+/* ---- the rest ---- */
+
+sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_tensor *t, double eps)
+{
+    *norm = (sheaf__norm){ .name = t->name, .width = t->shape[0], .eps = (float)eps };
+    sheaf_status *st = hold(m, (sheaf__held){ SHEAF__RMSNORM, norm, t, NULL, 0 });
+    if (st == NULL)
+        st = take_floats(&norm->weight, m, norm->width);
+    return st == NULL && is_saved(m, t) ? add_trained(&norm->trained, m, t, t->shape[0], 1) : st;
+}
+
+sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, const sheaf_tensor *t, const sheaf_tensor *bias, double eps)
+{
+    *norm = (sheaf__layernorm){ .name = t->name, .width = t->shape[0], .eps = (float)eps, .cut = t->cut.nparts > 0 };
+    sheaf__linear like = { .out = t->shape[0] }; /* divided as a layer's outputs are */
+    sheaf_status *st = lay_out_slices(m, &like, t, 0);
+    norm->first = like.first;
+    norm->count = like.count;
+    norm->owned = like.owned;
+    norm->logical0 = like.logical0;
+    norm->tree = like.tree;
+    memcpy(norm->begin, like.begin, sizeof norm->begin);
+    memcpy(norm->extent, like.extent, sizeof norm->extent);
+    if (st == NULL)
+        st = hold(m, (sheaf__held){ SHEAF__LAYERNORM, norm, t, bias, 0 });
+    if (st == NULL)
+        st = take_floats(&norm->weight, m, norm->owned);
+    if (st == NULL)
+        st = take_floats(&norm->bias, m, norm->owned);
+    if (st == NULL && is_saved(m, t))
+        st = add_trained(&norm->weight_trained, m, t, t->shape[0], 1);
+    return st == NULL && is_saved(m, bias) ? add_trained(&norm->bias_trained, m, bias, bias->shape[0], 1) : st;
+}
+
+sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf_tensor *t, int64_t width)
+{
+    const int64_t numel = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+    *v = (sheaf__vector){ .name = t->name, .rows = numel / width, .width = width };
+    sheaf_status *st = hold(m, (sheaf__held){ SHEAF__VECTOR, v, t, NULL, 0 });
+    if (st == NULL)
+        st = take_floats(&v->data, m, numel);
+    return st == NULL && is_saved(m, t) ? add_trained(&v->trained, m, t, v->rows, width) : st;
+}
+
+sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const sheaf_tensor *t, const sheaf__linear *head)
+{
+    *table = (sheaf__table){ .name = t->name, .vocab = t->shape[0], .width = t->shape[1], .cut = t->cut };
+    if (head != NULL) {
+        table->packed = head->w;
+        table->trained = head->weight_trained;
+        return NULL;
+    }
+    sheaf_status *st = hold(m, (sheaf__held){ SHEAF__TABLE, table, t, NULL, 0 });
+    if (st != NULL)
+        return st;
+    if (is_saved(m, t))
+        return add_trained(&table->trained, m, t, t->shape[0], t->shape[1]);
+    int64_t rows = 0;
+    for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
+        rows += sheaf_cut_slice_rows(&t->cut, (int)s);
+    return sheaf__take(&table->rows, m->context, (size_t)(rows * table->width) * sheaf_dtype_bytes(m->context->dtype), SHEAF_MEM_WEIGHTS);
+}
+
+sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t rot)
+{
+    t->positions = m->options.positions;
+    t->rot = rot;
+    sheaf_status *st = take_floats(&t->cos, m, t->positions * (rot / 2));
+    return st == NULL ? take_floats(&t->sin, m, t->positions * (rot / 2)) : st;
+}
+
+/* ---- release ---- */
+
+static void free_linear(sheaf__context *c, sheaf__linear *l)
+{
+    for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
+        sheaf__give(c, l->w[s].ahead);
+        sheaf__give(c, l->w[s].back);
+        if (l->lora != NULL) {
+            sheaf__give(c, l->lora->a_copy[s]);
+            sheaf__give(c, l->lora->b_copy[s]);
+        }
+    }
+    sheaf__give(c, l->bias);
+}
+
+void sheaf__build_free(sheaf__model *m)
+{
+    sheaf__context *c = m->context;
+    for (int i = 0; i < m->nheld; i++) {
+        void *part = m->held[i].part;
+        switch (m->held[i].kind) {
+        case SHEAF__LINEAR: free_linear(c, part); break;
+        case SHEAF__RMSNORM: sheaf__give(c, ((sheaf__norm *)part)->weight); break;
+        case SHEAF__LAYERNORM:
+            sheaf__give(c, ((sheaf__layernorm *)part)->weight);
+            sheaf__give(c, ((sheaf__layernorm *)part)->bias);
+            break;
+        case SHEAF__VECTOR: sheaf__give(c, ((sheaf__vector *)part)->data); break;
+        case SHEAF__TABLE: sheaf__give(c, ((sheaf__table *)part)->rows); break;
+        }
+    }
+    for (int i = 0; m->lora != NULL && m->options.lora != NULL && i < m->options.lora->nmodules; i++)
+        free(m->lora[i].part);
+    free(m->lora);
+    free(m->held);
+    m->nheld = 0;
+}

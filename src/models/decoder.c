@@ -1,0 +1,133 @@
+/* decoder.c - the decoder of all families: from embedded rows to logits. It reads like the formula:
+ *
+ *   h += o(attention(rope(q(RMS h)), rope(k(RMS h)), v(RMS h)))
+ *   h += cross_o(attention(cross_q(RMS h), cross_k(image), cross_v(image)))    layers with cross-attention
+ *   h += down(silu(gate(RMS h)) * up(RMS h))
+ *
+ * with q, k, v, o, gate, up and down of each row's stream: text, or image where the layer has
+ * visual experts. Without image rows there is one stream, and nothing is split or joined. */
+#include "models/build.h"
+
+typedef struct pass {
+    sheaf__model *m;
+    sheaf__tape *tape;
+    const sheaf__pass *of;
+    int64_t rows[SHEAF__STREAMS];
+    sheaf__value *image_memory; /* what cross-attention looks at, or NULL */
+} pass;
+
+typedef struct streams { sheaf__value *x[SHEAF__STREAMS]; } streams;
+
+static streams split(const pass *p, sheaf__value *x)
+{
+    streams s = { { NULL } };
+    sheaf__record_split(p->tape, s.x, x, p->rows, p->of->images_in);
+    return s;
+}
+
+static sheaf__value *join(const pass *p, streams s)
+{
+    return sheaf__record_join(p->tape, s.x, p->rows, p->of->images_in);
+}
+
+static streams rmsnorm(const pass *p, streams h, sheaf__norm *norm)
+{
+    streams y = { { NULL } };
+    for (int i = 0; i < SHEAF__STREAMS; i++)
+        if (h.x[i] != NULL)
+            y.x[i] = sheaf__record_rmsnorm(p->tape, h.x[i], norm);
+    return y;
+}
+
+static sheaf__expert *expert_of(sheaf__layer *l, int stream) { return &l->expert[l->has_expert ? stream : SHEAF__TEXT]; }
+
+/* h + layer(x), for the layer of each stream. */
+static streams residual(const pass *p, streams x, sheaf__linear *const layer[SHEAF__STREAMS], streams h)
+{
+    streams y = { { NULL } };
+    for (int i = 0; i < SHEAF__STREAMS; i++)
+        if (h.x[i] != NULL)
+            y.x[i] = sheaf__record_rows(p->tape, x.x[i], layer[i], h.x[i], p->of->info);
+    return y;
+}
+
+static streams self_attention(const pass *p, int index, streams h)
+{
+    const sheaf_config *config = &p->m->schema->config;
+    sheaf__layer *l = &p->m->layer[index];
+    const int64_t kv_heads = l->expert[SHEAF__TEXT].k.owned / config->head_dim, group = config->heads / config->kv_heads;
+    const sheaf__heads heads = { .batch = p->of->batch, .queries = p->of->queries, .kv_heads = kv_heads, .group = group,
+                                 .head_dim = config->head_dim,
+                                 .window = index >= config->window_from_layer ? config->window : 0 };
+    const streams a = rmsnorm(p, h, &l->norm_in);
+    streams qkv[3] = { { { NULL } } };
+    for (int i = 0; i < SHEAF__STREAMS; i++) {
+        sheaf__expert *e = expert_of(l, i);
+        sheaf__value *y[3];
+        if (a.x[i] == NULL)
+            continue;
+        sheaf__record_columns(p->tape, y, a.x[i], (sheaf__linear *const[]){ &e->q, &e->k, &e->v }, 3, p->of->info);
+        for (int j = 0; j < 3; j++)
+            qkv[j].x[i] = y[j];
+    }
+    sheaf__value *q = join(p, qkv[0]), *k = join(p, qkv[1]), *v = join(p, qkv[2]);
+    sheaf__record_rope(p->tape, q, &p->m->rope, kv_heads * group, config->head_dim, p->of->in);
+    sheaf__record_rope(p->tape, k, &p->m->rope, kv_heads, config->head_dim, p->of->in);
+    sheaf__value *o = sheaf__record_attention(p->tape, q, k, v, &heads, p->of->in,
+                                              p->of->kept == NULL ? NULL : &p->of->kept->self[index]);
+    return residual(p, split(p, o), (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->o, &expert_of(l, SHEAF__IMAGE)->o }, h);
+}
+
+/* All rows take part with the same weights. */
+static streams cross_attention(const pass *p, int index, streams h)
+{
+    sheaf__layer *l = &p->m->layer[index];
+    const sheaf_config *config = &p->m->schema->config;
+    const int64_t width = config->cross_head_dim, side = config->encoder.image / config->encoder.patch;
+    const sheaf__heads heads = { .batch = p->of->batch, .queries = p->of->queries, .kv_heads = l->cross_k.owned / width,
+                                 .group = 1, .head_dim = width };
+    const streams a = rmsnorm(p, h, &l->norm_cross);
+    streams q = { { NULL } };
+    for (int i = 0; i < SHEAF__STREAMS; i++)
+        if (a.x[i] != NULL)
+            sheaf__record_columns(p->tape, &q.x[i], a.x[i], (sheaf__linear *const[]){ &l->cross_q }, 1, p->of->info);
+    sheaf__value *kv[2] = { NULL };
+    if (p->image_memory != NULL)
+        sheaf__record_columns(p->tape, kv, p->image_memory, (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2, p->of->info);
+    sheaf__value *o = sheaf__record_full_attention(p->tape, join(p, q), kv[0], kv[1], &heads, side * side,
+                                                   p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);
+    return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, h);
+}
+
+static streams mlp(const pass *p, int index, streams h)
+{
+    sheaf__layer *l = &p->m->layer[index];
+    const streams n = rmsnorm(p, h, &l->norm_post);
+    streams y = { { NULL } };
+    for (int i = 0; i < SHEAF__STREAMS; i++) {
+        sheaf__expert *e = expert_of(l, i);
+        sheaf__value *gate_up[2];
+        if (n.x[i] == NULL)
+            continue;
+        sheaf__record_columns(p->tape, gate_up, n.x[i], (sheaf__linear *const[]){ &e->gate, &e->up }, 2, p->of->info);
+        y.x[i] = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
+    }
+    return residual(p, y, (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down, &expert_of(l, SHEAF__IMAGE)->down }, h);
+}
+
+void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image_memory, const sheaf__pass *of)
+{
+    const int64_t rows = of->batch * of->queries;
+    pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory };
+    streams h = split(&p, x);
+    for (int i = 0; i < m->schema->config.layers; i++) {
+        sheaf__tape_segment_begin(tape, i);
+        h = self_attention(&p, i, h);
+        if (m->layer[i].has_cross)
+            h = cross_attention(&p, i, h);
+        h = mlp(&p, i, h);
+        sheaf__tape_segment_end(tape);
+    }
+    x = sheaf__record_rmsnorm(tape, join(&p, h), &m->norm);
+    sheaf__record_head(tape, x, &m->head, of->head);
+}

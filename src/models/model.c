@@ -1,0 +1,109 @@
+/* model.c - see model.h. */
+#include "models/build.h"
+
+#include <stdlib.h>
+
+static bool has_images(const sheaf_schema *schema)
+{
+    return schema->config.family == SHEAF_COGVLM || schema->config.family == SHEAF_COGAGENT;
+}
+
+sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context, const sheaf_schema *schema,
+                               const sheaf__model_options *options)
+{
+    sheaf__model *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "model");
+    *m = (sheaf__model){ .context = context, .schema = schema, .options = *options };
+    m->layer = calloc((size_t)schema->config.layers + 1, sizeof *m->layer);
+    m->lora = calloc(options->lora == NULL ? 1 : (size_t)options->lora->nmodules + 1, sizeof *m->lora);
+    sheaf_status *st = m->layer == NULL || m->lora == NULL ? sheaf_fail(SHEAF_E_MEMORY, "model")
+                                                           : sheaf__trained_set_new(&m->trained, context);
+    if (st == NULL)
+        st = has_images(schema) ? sheaf__build_cog(m) : sheaf__build_llama(m);
+    if (st == NULL && m->trained->count > 0)
+        st = sheaf__trained_allocate(m->trained);
+    if (st != NULL) {
+        sheaf__model_free(m);
+        return st;
+    }
+    *out = m;
+    return NULL;
+}
+
+void sheaf__model_free(sheaf__model *m)
+{
+    if (m == NULL)
+        return;
+    sheaf__build_free(m);
+    sheaf__give(m->context, m->rope.cos);
+    sheaf__give(m->context, m->rope.sin);
+    sheaf__towers_free(m);
+    sheaf__trained_set_free(m->trained);
+    free(m->layer);
+    free(m);
+}
+
+void sheaf__model_refresh(sheaf__model *m)
+{
+    for (int i = 0; i < m->nheld; i++)
+        switch (m->held[i].kind) {
+        case SHEAF__LINEAR: sheaf__linear_refresh(m->context, m->held[i].part); break;
+        case SHEAF__RMSNORM: sheaf__norm_refresh(m->context, m->held[i].part); break;
+        case SHEAF__LAYERNORM: sheaf__layernorm_refresh(m->context, m->held[i].part); break;
+        case SHEAF__VECTOR: sheaf__vector_refresh(m->context, m->held[i].part); break;
+        case SHEAF__TABLE: break; /* read from the masters */
+        }
+}
+
+void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
+{
+    sheaf__value *memory = NULL, *image = NULL;
+    if (pass->images > 0) {
+        image = sheaf__towers_record(m, tape, pass);
+        memory = sheaf__encoder_record(m, tape, pass);
+    }
+    sheaf__value *x = sheaf__record_embedding(tape, &m->embedding, pass->batch * pass->queries, pass->in);
+    if (image != NULL)
+        sheaf__place_record(m, tape, x, image, pass);
+    sheaf__decoder_record(m, tape, x, memory, pass);
+}
+
+/* ---- what generation keeps ---- */
+
+static sheaf_status *take_cache(sheaf__cache *cache, sheaf__model *m, int64_t batch, int64_t length, int64_t width)
+{
+    const size_t bytes = (size_t)(batch * length * width) * sheaf_dtype_bytes(m->context->dtype);
+    cache->length = length;
+    sheaf_status *st = sheaf__take(&cache->k, m->context, bytes, SHEAF_MEM_CACHE);
+    return st == NULL ? sheaf__take(&cache->v, m->context, bytes, SHEAF_MEM_CACHE) : st;
+}
+
+sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *m, int64_t batch, int64_t length)
+{
+    const sheaf_encoder *e = &m->schema->config.encoder;
+    const int64_t layers = m->schema->config.layers, side = e->patch > 0 ? e->image / e->patch : 0;
+    *out = (sheaf__kept){ calloc((size_t)layers + 1, sizeof *out->self), calloc((size_t)layers + 1, sizeof *out->cross), layers };
+    sheaf_status *st = out->self == NULL || out->cross == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache") : NULL;
+    for (int64_t i = 0; i < layers && st == NULL; i++) {
+        st = take_cache(&out->self[i], m, batch, length, m->layer[i].expert[SHEAF__TEXT].k.owned);
+        if (st == NULL && m->layer[i].has_cross)
+            st = take_cache(&out->cross[i], m, batch, side * side, m->layer[i].cross_k.owned);
+    }
+    return sheaf_in(st, "cache of %lld positions for %lld sequences", (long long)length, (long long)batch);
+}
+
+void sheaf__kept_release(sheaf__kept *kept, sheaf__model *m)
+{
+    for (int64_t i = 0; i < kept->layers; i++) {
+        sheaf__cache *const cache[] = { kept->self == NULL ? NULL : &kept->self[i], kept->cross == NULL ? NULL : &kept->cross[i] };
+        for (int j = 0; j < 2; j++)
+            if (cache[j] != NULL) {
+                sheaf__give(m->context, cache[j]->k);
+                sheaf__give(m->context, cache[j]->v);
+            }
+    }
+    free(kept->self);
+    free(kept->cross);
+    *kept = (sheaf__kept){ 0 };
+}

@@ -1,0 +1,107 @@
+/* model.h - a model on one rank: Llama, Mistral, Qwen2, CogVLM, CogAgent.
+ *
+ * A model holds the slices its rank owns, packed for the matmul op, and what a run
+ * trains. It reads tensors from a sheaf_source and knows no files. All families share
+ * one decoder (decoder.c); what differs is which tensors it is built of (llama.c, cog.c)
+ * and that vision-language models put an image's rows into the sequence. */
+#ifndef SHEAF_MODELS_MODEL_H
+#define SHEAF_MODELS_MODEL_H
+
+#include "lora/adapter.h"
+#include "sheaf/schema.h"
+#include "sheaf/source.h"
+#include "tape/head.h"
+#include "tape/layers.h"
+#include "tape/linear.h"
+#include "tape/vision.h"
+
+/* The linear layers of a decoder layer; visual experts are a second set. */
+typedef struct sheaf__expert {
+    sheaf__linear q, k, v, o, gate, up, down;
+} sheaf__expert;
+
+enum { SHEAF__TEXT, SHEAF__IMAGE, SHEAF__STREAMS };
+
+typedef struct sheaf__layer {
+    sheaf__norm norm_in, norm_post;
+    sheaf__expert expert[SHEAF__STREAMS]; /* of an image's tokens, in layers that have it; else the text's */
+    bool has_expert, has_cross;
+    sheaf__norm norm_cross;
+    sheaf__linear cross_q, cross_k, cross_v, cross_o;
+} sheaf__layer;
+
+typedef struct sheaf__model_options {
+    const sheaf_lora *lora;    /* adapter to train or use, NULL = none; borrowed */
+    bool train_lora;           /* its factors (and saved tensors) are trained */
+    /* Which base tensors are trained besides (methods full, head); NULL = none. */
+    bool (*trains)(void *self, const sheaf_tensor *tensor);
+    void *self;
+    bool backward;             /* a backward pass will run: pack for it */
+    bool pack_back;            /* keep a second packed copy for the backward products */
+    int64_t positions;         /* length of the rotary table */
+    uint64_t seed;             /* of fresh LoRA factors */
+} sheaf__model_options;
+
+/* One thing that is loaded, refreshed and freed: see build.h. */
+typedef struct sheaf__held sheaf__held;
+/* The vision towers: see cog.h. */
+typedef struct sheaf__towers sheaf__towers;
+
+/* The trained tensors of one LoRA module, which the parts of a fused layer share. */
+typedef struct sheaf__factors {
+    sheaf__trained *a, *b;
+    sheaf__lora_part *part; /* [parts] */
+    int parts;
+} sheaf__factors;
+
+typedef struct sheaf__model {
+    sheaf__context *context;     /* borrowed */
+    const sheaf_schema *schema;  /* borrowed */
+    sheaf__model_options options;
+    sheaf__table embedding;
+    sheaf__layer *layer;
+    sheaf__norm norm;
+    sheaf__linear head;
+    sheaf__rope_table rope;
+    sheaf__towers *towers;       /* NULL in a model without images */
+    sheaf__trained_set *trained; /* empty when nothing is trained */
+    sheaf__factors *lora;        /* [options.lora->nmodules] */
+    sheaf__held *held;           /* in the order of building */
+    int nheld, held_room;
+} sheaf__model;
+
+/* Keys and values of earlier tokens, and of the images: what generation keeps between runs. */
+typedef struct sheaf__kept {
+    sheaf__cache *self, *cross; /* one per layer; cross: k NULL where a layer has none */
+    int64_t layers;
+} sheaf__kept;
+
+/* What is run. Borrowed pointers are read when the tape runs. */
+typedef struct sheaf__pass {
+    int64_t batch, queries;     /* sequences, and tokens of each */
+    const sheaf__rows_in *in;
+    const sheaf__step_info *info;
+    sheaf__head_run *head;
+    const sheaf__kept *kept;    /* NULL: nothing is kept */
+    int64_t images;             /* whose rows are among these tokens; 0 without, and after the first run */
+    int64_t image_rows;         /* rows that use the visual experts */
+    const sheaf__images_in *images_in;
+} sheaf__pass;
+
+/* sheaf__model_new - allocates everything on the device; on dry that is all there is. */
+sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context, const sheaf_schema *schema,
+                               const sheaf__model_options *options);
+/* sheaf__model_load - reads the owned slices. adapter NULL: fresh LoRA factors (A uniform in
+ * +-1/sqrt(in), B zero), each a function of (seed, tensor name, logical index). */
+sheaf_status *sheaf__model_load(sheaf__model *model, sheaf_source *base, sheaf_source *adapter);
+void sheaf__model_free(sheaf__model *model);
+/* sheaf__model_refresh - compute copies from the masters, after an update or a resume. */
+void sheaf__model_refresh(sheaf__model *model);
+/* sheaf__model_record - the whole pass onto `tape`. */
+void sheaf__model_record(sheaf__model *model, sheaf__tape *tape, const sheaf__pass *pass);
+
+/* sheaf__kept_new - caches of `length` positions for `batch` sequences; release also after a failure. */
+sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *model, int64_t batch, int64_t length);
+void sheaf__kept_release(sheaf__kept *kept, sheaf__model *model);
+
+#endif

@@ -1,0 +1,96 @@
+/* columns.c - see columns.h. Ranks own runs of whole slices, so their columns lie side by side. */
+#include "tape/columns.h"
+
+#include <string.h>
+
+typedef struct own_params {
+    const sheaf__linear *linear;
+    sheaf__value *x, *y;
+    int64_t begin[SHEAF_MAX_SLICES + 1]; /* by rank: its first column; [ranks] = all */
+} own_params;
+
+typedef struct copy { char *dst; const char *src; int64_t ld_dst, ld_src; size_t bytes; } copy;
+
+static void copy_rows(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const copy *c = arg;
+    for (int64_t r = begin; r < end; r++)
+        memcpy(c->dst + r * c->ld_dst, c->src + r * c->ld_src, c->bytes);
+}
+
+/* [rows, cols] out of one matrix into another; lengths of rows in elements. */
+static void copy_box(sheaf__context *c, void *dst, int64_t ld_dst, const void *src, int64_t ld_src, int64_t rows, int64_t cols)
+{
+    const int64_t size = (int64_t)sheaf_dtype_bytes(c->dtype);
+    if (cols > 0)
+        sheaf__rows(c, rows, 64, copy_rows, &(copy){ dst, src, ld_dst * size, ld_src * size, (size_t)(cols * size) });
+}
+
+static sheaf_status *own_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const own_params *p = op->params;
+    if (c->device->kind != SHEAF_DRY)
+        copy_box(c, p->y->data, p->y->cols, (const char *)p->x->data + p->begin[c->rank] * (int64_t)sheaf_dtype_bytes(c->dtype),
+                 p->x->cols, p->x->rows, p->y->cols);
+    return NULL;
+}
+
+typedef struct pair { const sheaf__kernels *k; char *dst; const char *src; sheaf_dtype dtype; } pair;
+static void add_elements(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const pair *p = arg;
+    const int64_t size = (int64_t)sheaf_dtype_bytes(p->dtype);
+    p->k->accumulate(p->dst + begin * size, p->src + begin * size, end - begin, p->dtype);
+}
+
+static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const own_params *p = op->params;
+    const int64_t rows = p->x->rows, size = (int64_t)sheaf_dtype_bytes(c->dtype);
+    if (!p->x->needs_grad)
+        return NULL;
+    size_t bytes[SHEAF_MAX_SLICES];
+    for (int r = 0; r < c->ranks; r++)
+        bytes[r] = (size_t)((p->begin[r + 1] - p->begin[r]) * rows * size);
+    c->sent += (double)bytes[c->rank] * (c->ranks - 1);
+    char *all = NULL, *apart = NULL;
+    sheaf_status *st = sheaf__take(&all, c, (size_t)(rows * p->x->cols * size), SHEAF_MEM_EXCHANGE);
+    if (st == NULL && !p->x->grad_fresh)
+        st = sheaf__take(&apart, c, (size_t)(rows * p->x->cols * size), SHEAF_MEM_SCRATCH);
+    if (st == NULL && c->device->kind != SHEAF_DRY) {
+        memcpy(all + p->begin[c->rank] * rows * size, p->y->grad, bytes[c->rank]);
+        st = c->comm == NULL ? NULL : sheaf_comm_gather(c->comm, all, bytes);
+        char *dx = apart != NULL ? apart : p->x->grad;
+        for (int r = 0; r < c->ranks && st == NULL; r++) {
+            const int64_t cols = p->begin[r + 1] - p->begin[r];
+            copy_box(c, dx + p->begin[r] * size, p->x->cols, all + p->begin[r] * rows * size, cols, rows, cols);
+        }
+        if (st == NULL && apart != NULL)
+            sheaf__rows(c, rows * p->x->cols, 1 << 15, add_elements,
+                        &(pair){ c->device->kernels, p->x->grad, apart, c->dtype });
+    }
+    sheaf__give(c, all);
+    sheaf__give(c, apart);
+    return st;
+}
+
+sheaf__value *sheaf__record_own_columns(sheaf__tape *tape, sheaf__value *x, const sheaf__linear *linear)
+{
+    const sheaf__context *c = sheaf__tape_context(tape);
+    const bool flows = x->needs_grad;
+    sheaf__op *op = sheaf__tape_op(tape, linear->name, own_forward, flows ? own_backward : NULL, sizeof(own_params));
+    own_params *p = op->params;
+    *p = (own_params){ linear, x, sheaf__tape_value(tape, linear->name, x->rows, linear->owned, x->dtype), { 0 } };
+    for (int r = 0; r < c->ranks; r++) {
+        const sheaf_range own = sheaf_owner_slices(c->slices, c->ranks, r);
+        p->begin[r + 1] = p->begin[r];
+        for (int64_t s = own.begin; s < own.end; s++)
+            p->begin[r + 1] += linear->extent[s];
+    }
+    p->y->needs_grad = flows;
+    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return p->y;
+}

@@ -1,0 +1,102 @@
+/* runner.c - see runner.h. */
+#include "train/runner.h"
+
+#include <stdlib.h>
+
+static int64_t side_of(const sheaf__model *m, bool second)
+{
+    const sheaf_config *c = &m->schema->config;
+    return second ? (c->family == SHEAF_COGAGENT ? c->encoder.image : 0) : m->towers != NULL ? c->vit.height : 0;
+}
+
+static sheaf_status *take_batch(sheaf__runner *r)
+{
+    const sheaf_config *config = &r->model->schema->config;
+    const size_t rows = (size_t)r->options.rows, n = rows * (size_t)r->options.seq;
+    const bool sees = r->model->towers != NULL;
+    const size_t one = (size_t)(config->vit.channels * side_of(r->model, false) * side_of(r->model, false));
+    const size_t two = (size_t)(config->encoder.channels * side_of(r->model, true) * side_of(r->model, true));
+    const struct { void *out; size_t bytes; } need[] = {
+        { &r->batch.tokens, n * 4 }, { &r->batch.labels, n * 4 }, { &r->batch.position, n * 4 }, { &r->batch.mask, n },
+        { &r->batch.image_row, sees ? rows * (size_t)(config->patches + 2) * 4 : 0 },
+        { &r->batch.stream[0], sees ? n * 4 : 0 }, { &r->batch.stream[1], sees ? n * 4 : 0 },
+        { &r->batch.pixels, rows * one * 4 }, { &r->batch.cross, rows * two * 4 },
+    };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
+        if (need[i].bytes > 0)
+            st = sheaf__take(need[i].out, r->model->context, need[i].bytes, SHEAF_MEM_INPUTS);
+    return st;
+}
+
+static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_images holds)
+{
+    for (int i = 0; i < r->ntapes; i++)
+        if (r->tape[i].holds.images == holds.images && r->tape[i].holds.image_rows == holds.image_rows) {
+            *out = r->tape[i].tape;
+            return NULL;
+        }
+    sheaf__runner_tape *more = realloc(r->tape, (size_t)(r->ntapes + 1) * sizeof *more);
+    if (more == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "tapes");
+    r->tape = more;
+    sheaf__tape *tape = NULL;
+    sheaf_status *st = sheaf__tape_new(&tape, r->model->context);
+    if (st != NULL)
+        return st;
+    const sheaf__pass pass = { .batch = r->options.rows, .queries = r->options.seq, .in = &r->in, .info = &r->info, .head = &r->head,
+                               .images = holds.images, .image_rows = holds.image_rows, .images_in = &r->images };
+    sheaf__model_record(r->model, tape, &pass);
+    st = sheaf__tape_compile(tape, r->options.backward, r->options.rerun);
+    if (st != NULL) {
+        sheaf__tape_free(tape);
+        return st;
+    }
+    r->tape[r->ntapes++] = (sheaf__runner_tape){ holds, tape };
+    *out = tape;
+    return NULL;
+}
+
+sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sheaf_data *data,
+                                 const sheaf__runner_options *options)
+{
+    *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
+    sheaf_status *st = take_batch(r);
+    r->in = (sheaf__rows_in){ .ids = r->batch.tokens, .position = r->batch.position, .key_mask = r->batch.mask,
+                              .mask_ld = options->seq, .keys = options->seq };
+    r->images = (sheaf__images_in){ .pixels = r->batch.pixels, .cross = r->batch.cross, .image_row = r->batch.image_row,
+                                    .stream = { r->batch.stream[0], r->batch.stream[1] } };
+    r->head.label = r->batch.labels;
+    return st;
+}
+
+sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
+{
+    const int64_t rows = r->options.rows;
+    sheaf_batch_images holds = { 0 };
+    sheaf_status *st = NULL;
+    if (r->data == NULL && r->model->towers != NULL)
+        holds = (sheaf_batch_images){ rows, rows * (r->model->schema->config.patches + 1) };
+    if (r->data != NULL) {
+        holds = sheaf_data_images(r->data, row, rows);
+        sheaf_data_batch(&r->batch, r->data, row, rows);
+        st = sheaf_data_pixels(&r->batch, r->data, row, rows);
+    }
+    if (r->model->context->comm != NULL && r->model->towers != NULL)
+        st = sheaf_comm_agree(r->model->context->comm, st); /* files are read: a rank may fail alone */
+    if (st == NULL)
+        st = tape_for(&r->last, r, holds);
+    return st == NULL ? sheaf__tape_run(r->last) : st;
+}
+
+void sheaf__runner_release(sheaf__runner *r)
+{
+    for (int i = 0; i < r->ntapes; i++)
+        sheaf__tape_free(r->tape[i].tape);
+    free(r->tape);
+    void *const held[] = { r->batch.tokens, r->batch.labels, r->batch.position, r->batch.mask, r->batch.image_row,
+                           r->batch.stream[0], r->batch.stream[1], r->batch.pixels, r->batch.cross };
+    for (size_t i = 0; r->model != NULL && i < sizeof held / sizeof *held; i++)
+        sheaf__give(r->model->context, held[i]);
+    *r = (sheaf__runner){ 0 };
+}
