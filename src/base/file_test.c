@@ -297,6 +297,44 @@ static void test_output__appears_at_commit(void **state)
     assert_int_equal(entries(at("empty")), 2);
 }
 
+static void test_output__not_into_what_is_read(void **state)
+{
+    CHECK_OK(sheaf__make_dirs(at("in/src/deep"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("in/src-2"), NULL));
+    assert_int_equal(symlink("src", at("in/link")), 0);
+    assert_int_equal(symlink("../src/deep", at("in/src-2/into")), 0);
+    static const struct { const char *dst; bool inside; } rows[] = {
+        { "in/src", true }, { "in/src/", true }, { "in/src/new", true }, { "in/src/no/such/new", true }, { "in/link/new", true },
+        { "in/src-2/into/new", true }, { "in/src-2/into/../../none/../src/new", true }, { "in/none/../link/new", true },
+        { "in/src/deep", true }, { "in/src/.hidden", true }, { "in/./src/./new", true }, { "in/src//new", true },
+        { "in/new", false }, { "in/src-2/new", false }, { "in/src2", false }, { "in/src/../new", false }, { "in/link/../new", false },
+        { "in", false }, { "in/none/src/new", false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (int k = 0; k < 2; k++) {
+            char dst[500];
+            snprintf(dst, sizeof dst, "%s", at(rows[i].dst));
+            sheaf_status *st = sheaf__output_outside(dst, at(k == 0 ? "in/src" : "in/link"));
+            if ((st != NULL) != rows[i].inside)
+                fail_msg("%s: %s", rows[i].dst, st != NULL ? "inside" : "outside");
+            if (st != NULL)
+                CHECK_FAILS(st, SHEAF_E_ARG, "which is read");
+        }
+    char *cwd = getcwd(NULL, 0);
+    assert_non_null(cwd);
+    assert_int_equal(chdir(at("in/src")), 0);
+    CHECK_FAILS(sheaf__output_outside("new", "."), SHEAF_E_ARG, "which is read");
+    CHECK_FAILS(sheaf__output_outside(".new/er", "../link"), SHEAF_E_ARG, "which is read");
+    CHECK_FAILS(sheaf__output_outside("./new", "."), SHEAF_E_ARG, "which is read");
+    CHECK_OK(sheaf__output_outside("../new", "."));
+    CHECK_OK(sheaf__output_outside("new", "deep"));
+    assert_int_equal(chdir(cwd), 0);
+    free(cwd);
+    put(at("in/file"), "text");
+    CHECK_OK(sheaf__output_outside(at("in/file-2"), at("in/file")));
+    CHECK_OK(sheaf__output_outside(at("in/file-2"), at("in/nothing")));
+}
+
 static void test_output__abandon_leaves_nothing(void **state)
 {
     sheaf_output *output = NULL;
@@ -587,6 +625,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_write_whole__any_failing_call_leaves_old_or_new),
         cmocka_unit_test(test_write_whole__a_kill_at_any_call_leaves_old_or_new),
         cmocka_unit_test(test_output__appears_at_commit),
+        cmocka_unit_test(test_output__not_into_what_is_read),
         cmocka_unit_test(test_output__abandon_leaves_nothing),
         cmocka_unit_test(test_output__removes_what_a_killed_process_left),
         cmocka_unit_test(test_output__any_failing_call_leaves_old_or_new),

@@ -56,6 +56,79 @@ static sheaf_status *check_dst(const char *dst, bool replace)
     return sheaf_try_this(st, "choose another name, or move it away");
 }
 
+/* ---- inside what is read? ---- */
+
+/* `real` with the parts of `rest`, which do not exist yet, after it: ".." takes one away. NULL without memory. */
+static char *with_parts(const char *real, const char *rest)
+{
+    char *path = malloc(strlen(real) + strlen(rest) + 2);
+    size_t n = strlen(real);
+    if (path == NULL)
+        return NULL;
+    memcpy(path, real, n + 1);
+    for (size_t part; *rest != '\0'; rest += part) {
+        part = strspn(rest, "/");
+        rest += part;
+        part = strcspn(rest, "/");
+        if (part == 2 && strncmp(rest, "..", 2) == 0) {
+            while (n > 1 && path[--n] != '/')
+                continue;
+        } else if (part > 0 && !(part == 1 && *rest == '.')) {
+            if (n == 0 || path[n - 1] != '/')
+                path[n++] = '/';
+            memcpy(path + n, rest, part);
+            n += part;
+        }
+        path[n] = '\0';
+    }
+    return path;
+}
+
+/* The path without links that `path` will have once it is made. */
+static sheaf_status *real_path(char **out, const char *path)
+{
+    char *at = strdup(path), *real = NULL;
+    sheaf_status *st = at == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path) : NULL;
+    while (st == NULL && (real = realpath(at, NULL)) == NULL && strcmp(at, ".") != 0 && strcmp(at, "/") != 0) {
+        char *parent = NULL;
+        st = sheaf__path_parent(&parent, at);
+        free(at);
+        at = parent;
+    }
+    const bool relative = st == NULL && strcmp(at, ".") == 0 && (path[0] != '.' || (path[1] != '/' && path[1] != '\0'));
+    *out = real == NULL ? NULL : with_parts(real, relative ? path : path + strlen(at));
+    if (st == NULL && *out == NULL)
+        st = sheaf_fail(real == NULL ? SHEAF_E_IO : SHEAF_E_MEMORY, "%s: %s", path, strerror(errno));
+    free(real);
+    free(at);
+    return st;
+}
+
+sheaf_status *sheaf__output_outside(const char *dst, const char *src)
+{
+    char *once = NULL, *to = NULL, *from = NULL;
+    if (sheaf__path_kind(src) != SHEAF_PATH_DIR)
+        return NULL;
+    sheaf_status *st = real_path(&once, dst);
+    if (st == NULL) /* ".." behind what does not exist may have led to a link */
+        st = real_path(&to, once);
+    if (st == NULL)
+        st = real_path(&from, src);
+    const size_t n = st == NULL ? strlen(from) : 0;
+    if (st == NULL && strncmp(to, from, n) == 0 && (to[n] == '/' || to[n] == '\0' || from[n - 1] == '/')) {
+        st = sheaf_fail(SHEAF_E_ARG, "output '%s'", dst);
+        sheaf_expected(st, "a place outside '%s', which is read", src);
+        sheaf_found(st, "%s", to);
+        sheaf_try_this(st, "name a folder beside it");
+    }
+    free(once);
+    free(to);
+    free(from);
+    return st;
+}
+
+/* ---- beginning ---- */
+
 /* Opens a folder and locks it: 0, or an error number, EWOULDBLOCK when another process has it. */
 static int lock_folder(int *out, const char *path)
 {

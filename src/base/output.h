@@ -16,6 +16,9 @@ typedef struct sheaf_output sheaf_output;
  * must be an empty folder: SHEAF_E_ARG. With `replace` true a folder there is exchanged at
  * commit, then deleted; until then it stays as it is. */
 sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace, sheaf_faults *faults);
+/* sheaf__output_outside - errors: SHEAF_E_ARG when `dst` is the folder `src` or would lie in it, links followed; what is
+ * read must not grow. A `src` that is no folder is fine. */
+sheaf_status *sheaf__output_outside(const char *dst, const char *src);
 /* Borrowed: the folder to write into. */
 const char *sheaf__output_dir(const sheaf_output *output);
 /* sheaf__output_create - a new file in it, which the caller syncs and closes. */

@@ -574,10 +574,14 @@ static sheaf_status *find_target(const target **out, const sheaf_convert_options
     return NULL;
 }
 
-static sheaf_status *check_dst(const char *dst)
+static sheaf_status *check_dst(const sheaf_convert_options *o)
 {
     sheaf_output *probe = NULL; /* the same rule as for the output itself, before hours of work */
-    sheaf_status *st = sheaf__path_kind(dst) == SHEAF_PATH_NONE ? NULL : sheaf__output_begin(&probe, dst, false, NULL);
+    sheaf_status *st = sheaf__output_outside(o->dst, o->src);
+    for (const char *const *also = o->also; st == NULL && also != NULL && *also != NULL; also++)
+        st = sheaf__output_outside(o->dst, *also);
+    if (st == NULL && sheaf__path_kind(o->dst) != SHEAF_PATH_NONE)
+        st = sheaf__output_begin(&probe, o->dst, false, NULL);
     sheaf__output_abandon(probe);
     return st;
 }
@@ -613,7 +617,7 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
     if (st == NULL)
         st = check_dtypes(&k);
     if (st == NULL)
-        st = check_dst(o->dst);
+        st = check_dst(o);
     if (st == NULL)
         st = read_catalog(&k);
     if (st == NULL)

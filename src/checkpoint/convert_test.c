@@ -250,7 +250,7 @@ static void test_convert__refuses_what_cannot_be(void **state)
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .optimizer = true }), SHEAF_E_LAYOUT, "moments");
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "peft", (sheaf_convert_options){ 0 }), SHEAF_E_LAYOUT, "");
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .from = "nothing" }), SHEAF_E_ARG, "--from nothing");
-    CHECK_FAILS(convert_to(at("r"), at("r"), "hf", (sheaf_convert_options){ 0 }), SHEAF_E_ARG, "not empty");
+    CHECK_FAILS(convert_to(at("r"), at("r"), "hf", (sheaf_convert_options){ 0 }), SHEAF_E_ARG, "which is read");
     CHECK_FAILS(convert_to(at("nowhere"), at("r-out"), "hf", (sheaf_convert_options){ 0 }), SHEAF_E_IO, "nothing there");
     char part[500];
     snprintf(part, sizeof part, "%s/5/mp_rank_01_model_states.pt", at("r"));

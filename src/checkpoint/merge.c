@@ -449,7 +449,9 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
 {
     merger m = { .report = report, .events = options->events };
     *report = (sheaf_merge_report){ 0 };
-    sheaf_status *st = merger_open(&m, options);
+    sheaf_status *st = sheaf__merge_check_dst(options);
+    if (st == NULL)
+        st = merger_open(&m, options);
     if (st == NULL)
         st = begin_output(&m, options);
     if (st == NULL)

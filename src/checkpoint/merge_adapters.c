@@ -91,7 +91,9 @@ sheaf_status *sheaf_merge_adapters(const sheaf_merge_options *o)
     sheaf__merge_plan plan = { .table = -1, .head = -1 };
     if (o->combine == SHEAF_COMBINE_NONE)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "combination"), "linear or cat");
-    sheaf_status *st = sheaf__merge_open_adapters(&plan, o);
+    sheaf_status *st = sheaf__merge_check_dst(o);
+    if (st == NULL)
+        st = sheaf__merge_open_adapters(&plan, o);
     if (st == NULL)
         st = write_adapter(&plan.combined, o);
     sheaf__merge_plan_close(&plan);

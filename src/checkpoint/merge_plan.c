@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/output.h"
 #include "checkpoint/own_catalog.h"
 #include "dialects/hf.h"
 #include "dialects/hf_catalog.h"
@@ -410,6 +411,14 @@ static sheaf_status *set_types(sheaf__merge_plan *p, const sheaf_dtype *dtype)
         t->out_dtype = dtype != NULL && number ? *dtype : was;
         st = set_tiles(t);
     }
+    return st;
+}
+
+sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *o)
+{
+    sheaf_status *st = o->base != NULL ? sheaf__output_outside(o->dst, o->base) : NULL;
+    for (int i = 0; st == NULL && i < o->nadapters; i++)
+        st = sheaf__output_outside(o->dst, o->adapters[i]);
     return st;
 }
 

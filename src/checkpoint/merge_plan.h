@@ -42,6 +42,8 @@ void sheaf__merge_plan_close(sheaf__merge_plan *plan);
 /* sheaf__merge_find - NULL when the output has no such tensor. Before sheaf__merge_plan_finish(). */
 sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *plan, const char *name);
 
+/* sheaf__merge_check_dst - does the output lie outside of what is read? Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *options);
 /* sheaf__merge_open_adapters - reads `read` (and makes `combined`) from the options' folders. */
 sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *plan, const sheaf_merge_options *options);
 /* sheaf__merge_match - gives the tensors of one adapter their places. Errors: SHEAF_E_LAYOUT, SHEAF_E_UNSUPPORTED. */

@@ -22,6 +22,11 @@ runs "no form" 2 '--to' convert "$model" "$work/x"
 runs "SAT has only its own models" 3 'CogVLM or CogAgent' convert "$model" "$work/x" --to sat
 runs "parts are SAT's" 2 '--to sat' convert "$model" "$work/x" --to hf --tp 2
 absent "nothing is left of what was refused" "$work/x"
+ln -s "$model" "$work/link"
+runs "not into what is read" 2 'outside.*which is read' convert "$model" "$model/new" --to hf
+runs "nor through a link" 2 'outside.*which is read' convert "$model" "$work/link/new" --to hf
+runs "nor into a further source" 2 'outside.*which is read' convert "$llama/tiny_qwen2/hf" "$work/link" "$model/new" --to hf
+absent "nothing is left there" "$model/new"
 
 runs "bfloat16" 0 . convert "$llama/tiny_llama3rope/hf" "$work/bf16" --to hf --dtype bfloat16
 runs "as torch rounds it" 0 'equal' diff "$work/bf16/model.safetensors" "$llama/half_precision/tiny_llama3rope_bf16.safetensors"

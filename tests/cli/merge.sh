@@ -31,6 +31,10 @@ runs "is a base like any other" 0 'read back' merge "$work/slices" "$adapter" "$
 runs "and gives the same model" 0 'equal' diff "$work/from-slices" "$work/first"
 runs "a model without LoRA of its own" 2 'no LoRA in it.*adapter.s folder' merge "$model" "$work/own"
 runs "PEFT's bits need an adapter" 2 'at least one ADAPTER' merge "$model" "$work/own" --as-peft
+ln -s "$model" "$work/base-link"
+runs "not into the base" 2 'outside.*which is read' merge "$model" "$adapter" "$work/base-link/own"
+runs "nor into an adapter" 2 'outside.*which is read' merge "$model" "$adapter" "$adapter/own"
+runs "nor is an adapter put into another" 2 'outside.*which is read' merge --adapter-only --combine cat "$adapter" "$adapter" "$adapter/own"
 absent "nothing of these" "$work/own"
 for save in "$golden"/*/lora_mp1; do
     [ -f "$save/latest" ] || continue
