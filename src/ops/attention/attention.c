@@ -15,8 +15,10 @@ static void ref_dkv(const sheaf__attention_call *call, const sheaf__attention_pa
                     void *scratch, size_t bytes)
 {
     sheaf__attention_ref_dkv(call, part);
+    sheaf__attention_part queries = *part;
+    queries.end = call->shape->queries;
     if (both)
-        sheaf__attention_ref_dq(call, part);
+        sheaf__attention_ref_dq(call, &queries);
 }
 
 static void ref_dq(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,

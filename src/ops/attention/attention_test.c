@@ -176,25 +176,72 @@ static void test_attention__window_and_mask_worked_by_hand(void **state)
     }
 }
 
+/* Three queries, two keys of one channel, all seen by all: scores q k = (ln 3, 0), (0, 0) and (-ln 3, 0), so p =
+ * (3, 1) / 4, (1, 1) / 2, (1, 3) / 4 and o = 5, 6, 7. With d_o = 1, 0, 2: D = 5, 0, 14; dp = (4, 8), (0, 0), (8, 16);
+ * ds = (-3/4, 3/4), 0, (-3/2, 3/2); dq = ds . k; dk and dv sum over the queries. With key 0 hidden all is key 1's:
+ * o = 8 everywhere, ds = 0 and dv = (0, 1 + 0 + 2). */
+static void test_attention__full_worked_by_hand(void **state)
+{
+    const float ln3 = 1.09861229f, q[3] = { 1, 0, -1 }, k[2] = { 1.09861229f, 0 }, v[2] = { 4, 8 };
+    const float d_o[3] = { 1, 0, 2 };
+    const uint8_t second[2] = { 0, 1 };
+    const struct { const char *name; const uint8_t *mask; float o[3], max[3], sum[3], dq[3], dk[2], dv[2]; } table[] = {
+        { "all", NULL, { 5, 6, 7 }, { ln3, 0, 0 }, { 4.0f / 3, 2, 4.0f / 3 }, { -0.75f * ln3, 0, -1.5f * ln3 },
+          { 0.75f, -0.75f }, { 1.25f, 1.75f } },
+        { "the first key hidden", second, { 8, 8, 8 }, { 0, 0, 0 }, { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0 }, { 0, 3 } },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        float o[3], stats[6], dq[3], dk[2], dv[2];
+        const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 3, .keys = 2, .kv_heads = 1,
+                                     .group = 1, .head_dim = 1, .scale = 1, .ldq = 1, .ldk = 1, .ldv = 1,
+                                     .ldo = 1, .kv_rows = 2, .window = 1, .full = true,
+                                     .key_mask = table[i].mask, .mask_ld = 2 };
+        sheaf__attention_forward_ref(&s, o, stats, q, k, v);
+        sheaf__attention_backward_ref(&s, dq, dk, dv, d_o, o, stats, q, k, v);
+        for (int t = 0; t < 3; t++) {
+            CHECK_NEAR(table[i].name, o[t], table[i].o[t], 2e-6);
+            CHECK_NEAR(table[i].name, stats[2 * t], table[i].max[t], 2e-6);
+            CHECK_NEAR(table[i].name, stats[2 * t + 1], table[i].sum[t], 2e-6);
+            CHECK_NEAR(table[i].name, dq[t], table[i].dq[t], 2e-6);
+        }
+        for (int j = 0; j < 2; j++) {
+            CHECK_NEAR(table[i].name, dk[j], table[i].dk[j], 2e-6);
+            CHECK_NEAR(table[i].name, dv[j], table[i].dv[j], 2e-6);
+        }
+    }
+}
+
 /* ---- against a double version ---- */
-enum { TOKENS = 7, GROUP = 2, DIM = 4, NQ = TOKENS * GROUP * DIM, NK = TOKENS * DIM };
+enum { TOKENS = 7, MOST = 9, GROUP = 2, DIM = 4, NQ = MOST * GROUP * DIM, NK = TOKENS * DIM };
 typedef struct exact {
     double q[NQ], k[NK], v[NK], w[NQ]; /* w: the gradient of the loss with regard to o */
 } exact;
+
+/* Of TOKENS keys; with fewer queries than MOST the last rows of q and w are not used. */
+typedef struct exact_kind {
+    const char *name;
+    int queries;
+    bool full;
+} exact_kind;
+static const exact_kind causal = { "causal", TOKENS, false };
+static const exact_kind few = { "full, fewer queries than keys", 4, true }, many = { "full, more queries than keys", MOST, true };
 static const uint8_t exact_mask[TOKENS] = { 1, 1, 0, 1, 1, 1, 1 };
 enum { EXACT_WINDOW = 5 };
 static const double exact_scale = 0.5;
 
-static bool exact_sees(int i, int j) { return j <= i && j > i - EXACT_WINDOW && exact_mask[j]; }
+static bool exact_sees(const exact_kind *kind, int i, int j)
+{
+    return (kind->full || (j <= i && j > i - EXACT_WINDOW)) && exact_mask[j];
+}
 
-static void exact_row(double p[TOKENS], const exact *e, int i, int g)
+static void exact_row(double p[TOKENS], const exact *e, const exact_kind *kind, int i, int g)
 {
     double sum = 0;
     for (int j = 0; j < TOKENS; j++) {
         double s = 0;
         for (int c = 0; c < DIM; c++)
             s += e->q[(i * GROUP + g) * DIM + c] * e->k[j * DIM + c];
-        p[j] = exact_sees(i, j) ? exp(exact_scale * s) : 0;
+        p[j] = exact_sees(kind, i, j) ? exp(exact_scale * s) : 0;
         sum += p[j];
     }
     for (int j = 0; j < TOKENS; j++)
@@ -202,15 +249,15 @@ static void exact_row(double p[TOKENS], const exact *e, int i, int g)
 }
 
 /* sum of w * o; x is q, k, v, w end to end */
-static double exact_loss(const double *x)
+static double exact_loss(const double *x, const exact_kind *kind)
 {
     exact e;
     double loss = 0;
     memcpy(&e, x, sizeof e);
-    for (int i = 0; i < TOKENS; i++)
+    for (int i = 0; i < kind->queries; i++)
         for (int g = 0; g < GROUP; g++) {
             double p[TOKENS];
-            exact_row(p, &e, i, g);
+            exact_row(p, &e, kind, i, g);
             for (int j = 0; j < TOKENS; j++)
                 for (int c = 0; c < DIM; c++)
                     loss += p[j] * e.v[j * DIM + c] * e.w[(i * GROUP + g) * DIM + c];
@@ -218,15 +265,19 @@ static double exact_loss(const double *x)
     return loss;
 }
 
+static double loss_causal(const double *x) { return exact_loss(x, &causal); }
+static double loss_few(const double *x) { return exact_loss(x, &few); }
+static double loss_many(const double *x) { return exact_loss(x, &many); }
+
 /* The formulas of attention.h in double; out.w is o. */
-static void exact_gradient(exact *out, const exact *e)
+static void exact_gradient(exact *out, const exact *e, const exact_kind *kind)
 {
     memset(out, 0, sizeof *out);
-    for (int i = 0; i < TOKENS; i++)
+    for (int i = 0; i < kind->queries; i++)
         for (int g = 0; g < GROUP; g++) {
             const int row = (i * GROUP + g) * DIM;
             double p[TOKENS], whole = 0;
-            exact_row(p, e, i, g);
+            exact_row(p, e, kind, i, g);
             for (int j = 0; j < TOKENS; j++)
                 for (int c = 0; c < DIM; c++)
                     out->w[row + c] += p[j] * e->v[j * DIM + c];
@@ -255,34 +306,47 @@ static void exact_fill(exact *e)
 
 static void test_attention__double_version_passes_finite_differences(void **state)
 {
-    exact e, gradient;
-    exact_fill(&e);
-    exact_gradient(&gradient, &e);
-    /* with regard to w the loss is linear, with slope o */
-    twin_gradient("attention", exact_loss, (double *)&e, sizeof e / sizeof(double), (double *)&gradient);
+    const struct { const exact_kind *kind; double (*loss)(const double *x); } table[] = {
+        { &causal, loss_causal }, { &few, loss_few }, { &many, loss_many },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        exact e, gradient;
+        exact_fill(&e);
+        exact_gradient(&gradient, &e, table[i].kind);
+        /* with regard to w the loss is linear, with slope o */
+        twin_gradient(table[i].kind->name, table[i].loss, (double *)&e, sizeof e / sizeof(double), (double *)&gradient);
+    }
 }
 
-static void test_attention__float_version_agrees_with_double(void **state)
+static void check_exact(const exact_kind *kind)
 {
     exact e, want;
-    float x[sizeof e / sizeof(double)], o[NQ], stats[TOKENS * GROUP * 2], dq[NQ], dk[NK], dv[NK];
+    float x[sizeof e / sizeof(double)], o[NQ], stats[MOST * GROUP * 2], dq[NQ], dk[NK], dv[NK];
     const float *q = x, *k = q + NQ, *v = k + NK, *w = v + NK;
-    const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = TOKENS, .keys = TOKENS,
+    const int n = kind->queries * GROUP * DIM;
+    const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = kind->queries, .keys = TOKENS,
                                  .kv_heads = 1, .group = GROUP, .head_dim = DIM,
-                                 .scale = (float)exact_scale, .window = EXACT_WINDOW,
+                                 .scale = (float)exact_scale, .window = EXACT_WINDOW, .full = kind->full,
                                  .key_mask = exact_mask, .mask_ld = TOKENS, .ldq = GROUP * DIM, .ldk = DIM,
                                  .ldv = DIM, .ldo = GROUP * DIM, .kv_rows = TOKENS };
     exact_fill(&e);
-    exact_gradient(&want, &e);
+    exact_gradient(&want, &e, kind);
     for (size_t i = 0; i < ARRAY_LEN(x); i++)
         x[i] = (float)((double *)&e)[i];
     sheaf__attention_forward_ref(&s, o, stats, q, k, v);
     sheaf__attention_backward_ref(&s, dq, dk, dv, w, o, stats, q, k, v);
     /* float rounding is 6e-8; sums of 7 terms, twice */
-    twin_close("o", o, want.w, NQ, 1e-5);
-    twin_close("dq", dq, want.q, NQ, 1e-5);
+    twin_close("o", o, want.w, n, 1e-5);
+    twin_close("dq", dq, want.q, n, 1e-5);
     twin_close("dk", dk, want.k, NK, 1e-5);
     twin_close("dv", dv, want.v, NK, 1e-5);
+}
+
+static void test_attention__float_version_agrees_with_double(void **state)
+{
+    check_exact(&causal);
+    check_exact(&few);
+    check_exact(&many);
 }
 
 /* ---- the fast kernels are the reference ---- */
@@ -685,32 +749,99 @@ static void test_attention__nothing_owned_is_nothing_done(void **state)
                                  .group = 4, .head_dim = 16, .kv_rows = 5, .scale = 1 };
     sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
     sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    sheaf__attention full = s;
+    full.full = true;
+    full.queries = 9;
+    sheaf__attention_forward(device, &full, NULL, NULL, NULL, NULL, NULL);
+    sheaf__attention_backward(device, &full, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     assert_true(device->flops == 0);
     sheaf__device_close(device);
 }
 
+/* Through the tasks of the device, whether heads are many (each is one task) or one. */
+static void test_attention__full_on_a_device_is_the_definition(void **state)
+{
+    static const struct { int64_t queries, keys, heads; } table[] = {
+        { 600, 70, 1 }, { 70, 600, 1 }, { 300, 40, 4 }, { 40, 300, 4 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table) * 2; i++) {
+        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1,
+                                   .queries = table[i / 2].queries, .keys = table[i / 2].keys,
+                                   .kv_heads = table[i / 2].heads, .group = 1, .head_dim = 6,
+                                   .kv_rows = table[i / 2].keys, .full = true, .scale = 0.3f }, 1, false);
+        result want = result_of(&p);
+        run_ref(&p, &want);
+        for (int isa = -1; isa < (int)ARRAY_LEN(columns); isa++) {
+            const char *name = isa < 0 ? "ref" : columns[isa];
+            if (!on_this_cpu(name))
+                continue;
+            result got = result_of(&p);
+            run_device(&p, &got, name, 2);
+            same(name, &p, &got, &want);
+            result_drop(&got);
+        }
+        result_drop(&want);
+        problem_drop(&p);
+    }
+}
+
+/* Without queries no key has a gradient; without keys a query sees nothing. */
+static void test_attention__full_without_queries_or_without_keys_is_zero(void **state)
+{
+    for (int code = 0; code < 12; code++) {
+        const char *isa = code / 4 == 0 ? "ref" : columns[code / 4 - 1];
+        enum { N = 5, WIDE = 2 * 3 * 4 };
+        float x[N * WIDE] = { 0 }, o[N * WIDE], dq[N * WIDE], dk[N * WIDE], dv[N * WIDE], stats[N * 6 * 2] = { 0 };
+        const size_t bytes = sizeof o;
+        const sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = code & 2 ? N : 0,
+                                     .keys = code & 2 ? 0 : N, .kv_heads = 2, .group = 3, .head_dim = 4, .scale = 1,
+                                     .kv_rows = N, .ldq = WIDE, .ldo = WIDE, .ldk = 8, .ldv = 8, .full = true };
+        const size_t q_bytes = (size_t)(s.queries * WIDE) * twin_bytes(s.dtype), k_bytes = (size_t)(s.keys * 8) * twin_bytes(s.dtype);
+        if (!on_this_cpu(isa))
+            continue;
+        sheaf__device *device;
+        CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, isa, 0));
+        float *const out[] = { o, dq, dk, dv };
+        for (size_t i = 0; i < ARRAY_LEN(out); i++)
+            memset(out[i], 0x55, bytes);
+        sheaf__attention_forward(device, &s, o, stats, x, x, x);
+        sheaf__attention_backward(device, &s, dq, dk, dv, x, o, stats, x, x, x);
+        assert_true(device->flops == 0);
+        CHECK_BYTES("o", o, x, q_bytes);
+        CHECK_BYTES("dq", dq, x, q_bytes);
+        CHECK_BYTES("dk", dk, x, k_bytes);
+        CHECK_BYTES("dv", dv, x, k_bytes);
+        if (s.queries > 0)
+            assert_true(stats[0] == -INFINITY && stats[1] == 0);
+        sheaf__device_close(device);
+    }
+}
+
 static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **state)
 {
-    static const struct { int64_t queries, keys, window; } table[] = {
+    static const struct { int64_t queries, keys, window; bool full; } table[] = {
         { 7, 7, 0 }, { 7, 7, 3 }, { 3, 7, 0 }, { 3, 7, 2 }, { 3, 7, 6 }, { 7, 7, 7 }, { 7, 7, 100 }, { 1, 7, 1 },
+        { 7, 7, 0, true }, { 3, 7, 2, true }, { 8, 5, 1, true }, { 5, 0, 0, true },
     };
     sheaf__device *device;
     CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, 4, NULL, 0));
     for (size_t n = 0; n < ARRAY_LEN(table); n++) {
         const sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 3, .queries = table[n].queries,
                                      .keys = table[n].keys, .kv_heads = 2, .group = 4, .head_dim = 16,
-                                     .kv_rows = 9, .scale = 1, .window = table[n].window };
+                                     .kv_rows = 9, .scale = 1, .window = table[n].window, .full = table[n].full };
         int64_t pairs = 0;
         for (int64_t i = 0; i < s.queries; i++)
             for (int64_t j = 0; j < s.keys; j++)
                 pairs += j >= sheaf__attention_first(&s, i) && j <= sheaf__attention_last(&s, i);
+        if (s.full)
+            assert_true(pairs == s.queries * s.keys);
         const double one = 2.0 * (double)pairs * 3 * 8 * 16;
         device->flops = 0;
         sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
         CHECK_NEAR("forward", device->flops, 2 * one, 0);
-        if (s.queries == s.keys)
+        if (has_backward(&s))
             sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-        CHECK_NEAR("both", device->flops, (s.queries == s.keys ? 7 : 2) * one, 0);
+        CHECK_NEAR("both", device->flops, (has_backward(&s) ? 7 : 2) * one, 0);
     }
     sheaf__device_close(device);
 }
@@ -721,7 +852,7 @@ static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **
 static void check_samples(const problem *p, const result *got)
 {
     const sheaf__attention *s = &p->s;
-    const int64_t last = s->keys - 1, tokens[] = { 0, 255, 256, 1000, last };
+    const int64_t last = s->queries - 1, tokens[] = { 0, 255, 256, 1000, last };
     result want = result_of(p);
     memcpy(want.stats, got->stats, (size_t)p->nstats * 4);
     memcpy(want.o, got->o, bytes_of(p, p->no));
@@ -737,7 +868,7 @@ static void check_samples(const problem *p, const result *got)
         CHECK_BYTES("o", (char *)got->o + o, (char *)want.o + o, bytes_of(p, s->head_dim));
         CHECK_BYTES("dq", (char *)got->dq + q, (char *)want.dq + q, bytes_of(p, s->head_dim));
     }
-    const int64_t j = last - 40, at = j * s->ldk;
+    const int64_t j = s->keys - 41, at = j * s->ldk;
     sheaf__attention_ref_dkv(&call, &(sheaf__attention_part){ 0, 0, 0, s->group, j, j + 1 });
     CHECK_BYTES("dk", (char *)got->dk + bytes_of(p, at), (char *)want.dk + bytes_of(p, at), bytes_of(p, s->head_dim));
     CHECK_BYTES("dv", (char *)got->dv + bytes_of(p, at), (char *)want.dv + bytes_of(p, at), bytes_of(p, s->head_dim));
@@ -782,6 +913,40 @@ static void test_attention__production_size_is_the_same_on_any_threads_and_isa(v
     check_production(s, threads, isa, 4);
 }
 
+/* The high-resolution tower of CogAgent, its cross-attention, and the tower of CogVLM. */
+static void test_attention__full_production_size_is_the_same_on_any_threads_and_isa(void **state)
+{
+    static const int threads[] = { 2, 1, 5, 3 };
+    static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
+    const struct { sheaf_dtype dtype; int64_t queries, keys, heads, d; int runs; } table[] = {
+        { SHEAF_BF16, 6401, 6401, 4, 64, 3 }, { SHEAF_BF16, 2000, 6400, 3, 32, 4 }, { SHEAF_BF16, 1226, 1226, 2, 112, 4 },
+        { SHEAF_F32, 6401, 6401, 1, 64, 2 },  { SHEAF_F32, 1700, 6400, 1, 32, 4 },  { SHEAF_F32, 257, 6400, 1, 240, 4 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        check_production((sheaf__attention){ .dtype = table[i].dtype, .batch = 1, .queries = table[i].queries,
+                             .keys = table[i].keys, .kv_heads = table[i].heads, .group = 1, .head_dim = table[i].d,
+                             .kv_rows = table[i].keys, .full = true, .scale = 0.125f },
+                         threads, isa, table[i].runs);
+}
+
+/* The definition takes hours for it: one NaN must not stop a run before it is seen. */
+static void test_attention__full_with_nan_takes_no_slow_path(void **state)
+{
+    sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 1, .queries = 20000, .keys = 20000, .kv_heads = 1, .group = 1,
+                           .head_dim = 32, .kv_rows = 20000, .full = true, .scale = 0.2f };
+    problem p = problem_of(s, 0, false);
+    void *const where[] = { p.v, p.k, p.d_o };
+    for (size_t i = 0; i < ARRAY_LEN(where); i++)
+        ((uint16_t *)where[i])[77 * 32] = 0x7fc0;
+    result r = result_of(&p);
+    run_device(&p, &r, NULL, 2);
+    for (int64_t at = 0; at < p.no; at += 32 * 1000)
+        assert_true(((uint16_t *)r.o)[at] == 0x7fc0 && ((uint16_t *)r.dq)[at] == 0x7fc0 &&
+                    ((uint16_t *)r.dk)[at] == 0x7fc0 && ((uint16_t *)r.dv)[at] == 0x7fc0);
+    result_drop(&r);
+    problem_drop(&p);
+}
+
 /* Too long for one task to hold dk and dv of all keys. */
 static void test_attention__long_sequences_fit_in_scratch(void **state)
 {
@@ -805,6 +970,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention__two_tokens_worked_by_hand),
         cmocka_unit_test(test_attention__window_and_mask_worked_by_hand),
+        cmocka_unit_test(test_attention__full_worked_by_hand),
         cmocka_unit_test(test_attention__double_version_passes_finite_differences),
         cmocka_unit_test(test_attention__float_version_agrees_with_double),
         cmocka_unit_test(test_attention__fast_equals_reference_at_odd_shapes),
@@ -820,10 +986,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention__one_key_is_not_hidden),
         cmocka_unit_test(test_attention__decoding_gives_the_last_rows),
         cmocka_unit_test(test_attention__nothing_owned_is_nothing_done),
+        cmocka_unit_test(test_attention__full_on_a_device_is_the_definition),
+        cmocka_unit_test(test_attention__full_without_queries_or_without_keys_is_zero),
         cmocka_unit_test(test_attention__dry_counts_visible_pairs_and_touches_nothing),
     };
     const struct CMUnitTest large[] = {
         cmocka_unit_test(test_attention__production_size_is_the_same_on_any_threads_and_isa),
+        cmocka_unit_test(test_attention__full_production_size_is_the_same_on_any_threads_and_isa),
+        cmocka_unit_test(test_attention__full_with_nan_takes_no_slow_path),
         cmocka_unit_test(test_attention__long_sequences_fit_in_scratch),
     };
     return strstr(argv[0], "production") != NULL ? cmocka_run_group_tests(large, NULL, NULL)
