@@ -1,0 +1,227 @@
+/* image.c - which kind of picture bytes are, and the picture upright; see image.h. */
+#include "inputs/image.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+
+/* ---- what the bytes are ---- */
+
+typedef sheaf_status *(*decoder)(sheaf_image *, int *, const sheaf__image_in *);
+
+typedef struct magic {
+    size_t at, n;
+    const char *bytes;
+    const char *kind;
+    decoder decode; /* NULL: known, not read */
+} magic;
+
+static const magic known[] = {
+    { 0, 2, "\xff\xd8", "JPEG", sheaf__image_jpeg },
+    { 0, 4, "\x89PNG", "PNG", sheaf__image_png },
+    { 8, 4, "WEBP", "WebP", sheaf__image_webp },
+    { 0, 4, "GIF8", "a GIF image", NULL },
+    { 0, 4, "II*\0", "a TIFF image", NULL },
+    { 0, 4, "MM\0*", "a TIFF image", NULL },
+    { 4, 4, "ftyp", "an AVIF, HEIC or MP4 file", NULL },
+    { 4, 4, "jP  ", "a JPEG 2000 image", NULL },
+    { 4, 4, "JXL ", "a JPEG XL image", NULL },
+    { 0, 2, "\xff\x0a", "a JPEG XL image", NULL },
+    { 0, 4, "8BPS", "a Photoshop file", NULL },
+    { 0, 4, "PK\3\4", "a zip archive", NULL },
+    { 0, 2, "\x1f\x8b", "a gzip file", NULL },
+    { 0, 2, "BM", "a BMP image", NULL },
+};
+
+static const magic *kind_of(const sheaf__image_in *in)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (in->size >= known[i].at + known[i].n && memcmp(in->bytes + known[i].at, known[i].bytes, known[i].n) == 0)
+            return &known[i];
+    return NULL;
+}
+
+/* UTF-8 without control characters, as far as it is looked at. */
+static bool is_text(const sheaf__image_in *in)
+{
+    const size_t n = in->size < 512 ? in->size : 512;
+    for (size_t i = 0; i < n;) {
+        const uint8_t c = in->bytes[i];
+        const size_t length = sheaf__utf8_length(in->bytes + i, in->size - i);
+        if (length == 0 || c == 0x7f || (c < 0x20 && c != '\t' && c != '\n' && c != '\r'))
+            return false;
+        i += length;
+    }
+    return n > 0;
+}
+
+/* The bytes of text's first line, at most `most`, that end no character in its middle. */
+static int line_length(const sheaf__image_in *in, size_t most)
+{
+    size_t i = 0;
+    while (i < in->size && in->bytes[i] >= 0x20) {
+        const size_t length = sheaf__utf8_length(in->bytes + i, in->size - i);
+        if (length == 0 || i + length > most)
+            break;
+        i += length;
+    }
+    return (int)i;
+}
+
+static sheaf_status *not_a_picture(const sheaf__image_in *in, const magic *kind)
+{
+    static const char lfs[] = "version https://git-lfs";
+    sheaf_status *st = sheaf_fail(kind == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "image");
+    sheaf_expected(st, "JPEG, PNG or WebP");
+    if (in->size == 0)
+        return sheaf_found(st, "an empty file");
+    if (kind != NULL) {
+        sheaf_found(st, "%s", kind->kind);
+        return sheaf_try_this(st, "convert it to PNG");
+    }
+    if (is_text(in)) {
+        sheaf_found(st, "text that begins '%.*s'", line_length(in, 40), (const char *)in->bytes);
+        if (in->size >= sizeof lfs - 1 && memcmp(in->bytes, lfs, sizeof lfs - 1) == 0)
+            sheaf_try_this(st, "git lfs pull; this is the pointer, not the picture");
+        return st;
+    }
+    char hex[3 * 8 + 1] = "";
+    for (size_t i = 0; i < in->size && i < 8; i++)
+        snprintf(hex + 3 * i, 4, " %02x", in->bytes[i]);
+    return sheaf_found(st, "bytes that begin%s", hex);
+}
+
+/* ---- what every decoder uses ---- */
+
+sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height, const sheaf__image_in *in)
+{
+    if (width < 1 || height < 1) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image size");
+        return sheaf_found(sheaf_expected(st, "at least 1 x 1"), "%" PRId64 " x %" PRId64, width, height);
+    }
+    if (width > SHEAF_IMAGE_MAX_SIDE || height > SHEAF_IMAGE_MAX_SIDE || width * height > in->max_pixels) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "image size");
+        sheaf_expected(st, "at most %" PRId64 " pixels, no side above %d", in->max_pixels, SHEAF_IMAGE_MAX_SIDE);
+        sheaf_found(st, "%" PRId64 " x %" PRId64, width, height);
+        return sheaf_try_this(st, "make the picture smaller; a model reads at most a few million pixels of it");
+    }
+    uint8_t *pixels = malloc((size_t)(width * height) * 3);
+    if (pixels == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory", width, height);
+    *out = (sheaf_image){ width, height, pixels };
+    return NULL;
+}
+
+static uint32_t number(const uint8_t *p, int bytes, bool big)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < bytes; i++)
+        n = n << 8 | p[big ? i : bytes - 1 - i];
+    return n;
+}
+
+/* TIFF: "II" or "MM", 42, the offset of a directory; that is a count and entries of 12 bytes:
+ * tag, type, number of values, value. */
+int sheaf__image_orientation(const uint8_t *exif, size_t size)
+{
+    enum { TAG = 0x0112, BYTE = 1, SHORT = 3, LONG = 4 };
+    int orientation = 1;
+    if (size >= 6 && memcmp(exif, "Exif\0\0", 6) == 0) {
+        exif += 6;
+        size -= 6;
+    }
+    if (size < 8 || (memcmp(exif, "II*\0", 4) != 0 && memcmp(exif, "MM\0*", 4) != 0))
+        return 1;
+    const bool big = exif[0] == 'M';
+    const size_t at = number(exif + 4, 4, big);
+    if (at > size - 2)
+        return 1;
+    const size_t room = (size - at - 2) / 12, said = number(exif + at, 2, big), n = said < room ? said : room;
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *entry = exif + at + 2 + 12 * i;
+        const uint32_t type = number(entry + 2, 2, big);
+        const int bytes = type == BYTE ? 1 : type == SHORT ? 2 : type == LONG ? 4 : 0;
+        if (number(entry, 2, big) != TAG || bytes == 0 || number(entry + 4, 4, big) != 1)
+            continue;
+        const uint32_t value = number(entry + 8, bytes, big);
+        orientation = value >= 1 && value <= 8 ? (int)value : 1;
+    }
+    return orientation;
+}
+
+/* ---- upright ---- */
+
+/* The pixel (x, y) of the upright picture is (a, b) of the stored one, where (a, b) is (x, y), or
+ * (y, x) if swapped, each then counted from the other end if mirrored. By orientation. */
+static const struct { bool swap, mirror_x, mirror_y; } turns[9] = {
+    [2] = { false, true, false }, [3] = { false, true, true }, [4] = { false, false, true },
+    [5] = { true, false, false }, [6] = { true, false, true }, [7] = { true, true, true }, [8] = { true, true, false },
+};
+
+static sheaf_status *turn(sheaf_image *image, int orientation, const sheaf__image_in *in)
+{
+    if (orientation == 1)
+        return NULL;
+    const int64_t w = image->width, h = image->height;
+    const bool swap = turns[orientation].swap;
+    const bool mirror_x = turns[orientation].mirror_x, mirror_y = turns[orientation].mirror_y;
+    sheaf_image out;
+    sheaf_status *st = sheaf__image_new(&out, swap ? h : w, swap ? w : h, in);
+    if (st != NULL)
+        return st;
+    for (int64_t y = 0; y < out.height; y++)
+        for (int64_t x = 0; x < out.width; x++) {
+            int64_t a = swap ? y : x, b = swap ? x : y;
+            a = mirror_x ? w - 1 - a : a;
+            b = mirror_y ? h - 1 - b : b;
+            memcpy(out.pixels + (y * out.width + x) * 3, image->pixels + (b * w + a) * 3, 3);
+        }
+    free(image->pixels);
+    *image = out;
+    return NULL;
+}
+
+/* ---- the whole ---- */
+
+sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size, const sheaf_image_options *options)
+{
+    sheaf__image_in in = { bytes, size, options == NULL ? 0 : options->max_pixels };
+    if (in.max_pixels <= 0 || in.max_pixels > SHEAF_IMAGE_MAX_PIXELS)
+        in.max_pixels = SHEAF_IMAGE_MAX_PIXELS;
+    const magic *kind = is_text(&in) ? NULL : kind_of(&in);
+    if (kind == NULL || kind->decode == NULL)
+        return not_a_picture(&in, kind);
+    sheaf_image image;
+    int orientation = 1;
+    sheaf_status *st = kind->decode(&image, &orientation, &in);
+    if (st != NULL)
+        return sheaf_in(st, "%s", kind->kind);
+    st = turn(&image, orientation, &in);
+    if (st != NULL)
+        sheaf_image_release(&image);
+    else
+        *out = image;
+    return st;
+}
+
+sheaf_status *sheaf_image_load(sheaf_image *out, const char *path, const sheaf_image_options *options)
+{
+    char *bytes = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, SHEAF_IMAGE_MAX_FILE);
+    if (st != NULL) /* names the path */
+        return st;
+    st = sheaf_image_decode(out, bytes, size, options);
+    free(bytes);
+    return sheaf_in(st, "%s", path);
+}
+
+void sheaf_image_release(sheaf_image *image)
+{
+    free(image->pixels);
+    *image = (sheaf_image){ 0 };
+}

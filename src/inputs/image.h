@@ -1,0 +1,101 @@
+/* image.h - pictures from files to the numbers a vision model reads.
+ *
+ * JPEG, PNG and WebP, known by their content, become 8-bit RGB as Pillow's
+ * ImageOps.exif_transpose(Image.open(path)).convert("RGB") gives it; the resize is
+ * Pillow's bicubic, bit for bit; the normalisation is torchvision's ToTensor and Normalize.
+ * docs/images.md says what is read, the limits, and where this refuses what Pillow accepts.
+ * No floating-point function of libm takes part: every machine gives the same bytes. */
+#ifndef SHEAF_INPUTS_IMAGE_H
+#define SHEAF_INPUTS_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/status.h"
+
+/* Pillow's bound: more pixels are an error there as well. */
+#define SHEAF_IMAGE_MAX_PIXELS 178956970
+/* A width or height above it is an error. */
+#define SHEAF_IMAGE_MAX_SIDE 65535
+/* The most that a picture's file may have. */
+#define SHEAF_IMAGE_MAX_FILE ((size_t)256 << 20)
+
+typedef struct sheaf_image {
+    int64_t width, height;
+    uint8_t *pixels; /* [height, width, 3] red, green, blue; owned */
+} sheaf_image;
+
+typedef struct sheaf_image_options {
+    int64_t max_pixels; /* 0 = SHEAF_IMAGE_MAX_PIXELS, which is also the most */
+} sheaf_image_options;
+
+/* What a model subtracts and divides by, per channel. */
+typedef struct sheaf_image_scale {
+    float mean[3], std[3];
+} sheaf_image_scale;
+
+/* sheaf_image_clip_scale - CLIP's, which CogVLM, CogAgent and OmniLMM use. */
+extern const sheaf_image_scale sheaf_image_clip_scale;
+
+/* sheaf_image_load - reads a picture and turns it upright as its EXIF orientation says.
+ *
+ *   out      untouched on failure; sheaf_image_release() it
+ *   options  may be NULL
+ *
+ * Of an animation the first frame; transparency is dropped, not blended.
+ * Memory while it works: the file, and 3 bytes a pixel; 3 more when the picture is turned; 2 more
+ * per channel for a progressive JPEG, 4 more for a lossless WebP.
+ * Errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no picture or is damaged, saying what was found;
+ * SHEAF_E_UNSUPPORTED for other kinds of pictures and for more pixels than allowed; SHEAF_E_MEMORY.
+ * Thread-safe. */
+sheaf_status *sheaf_image_load(sheaf_image *out, const char *path, const sheaf_image_options *options);
+/* sheaf_image_decode - the same from a file's bytes. */
+sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
+                                 const sheaf_image_options *options);
+/* sheaf_image_release - all zero is fine. */
+void sheaf_image_release(sheaf_image *image);
+
+/* sheaf_image_resize - Image.resize((width, height), BICUBIC) of Pillow.
+ *
+ *   out  [height, width, 3], given by the caller; must not be image->pixels
+ *
+ * Errors: SHEAF_E_ARG for a size below 1 or above SHEAF_IMAGE_MAX_SIZE; SHEAF_E_MEMORY. */
+sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t width, int64_t height);
+
+/* sheaf_image_normalise - out[c,y,x] = (pixels[y,x,c] / 255 - mean[c]) / std[c], each step rounded to
+ * float32.
+ *
+ *   out     [3, count]
+ *   pixels  [count, 3] */
+void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count, const sheaf_image_scale *scale);
+
+/* sheaf_image_prepare - resized to size x size, whatever its shape was, and normalised: what a vision
+ * tower reads.
+ *
+ *   out  [3, size, size]
+ *
+ * Errors: those of sheaf_image_resize(). */
+sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t size,
+                                  const sheaf_image_scale *scale);
+
+/* ---- for the decoders of this room ---- */
+
+typedef struct sheaf__image_in {
+    const uint8_t *bytes;
+    size_t size;
+    int64_t max_pixels; /* not 0 */
+} sheaf__image_in;
+
+/* Each reads bytes that begin like its format, and does not turn the picture. `out` and `orientation`
+ * (1 to 8; 1 when nothing or nonsense is said) are untouched on failure. */
+sheaf_status *sheaf__image_jpeg(sheaf_image *out, int *orientation, const sheaf__image_in *in);
+sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in);
+sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf__image_in *in);
+
+/* sheaf__image_new - checks the size against the limits and allocates out->pixels, not cleared. */
+sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height, const sheaf__image_in *in);
+/* sheaf__image_orientation - from EXIF data (a TIFF header and its first directory), with or without
+ * "Exif\0\0" before it. */
+int sheaf__image_orientation(const uint8_t *exif, size_t size);
+
+#endif

@@ -1,0 +1,202 @@
+/* image_decode_png.c - PNG by libpng, with the conversions of Pillow; see image.h.
+ *
+ * A row of the result has room for what libpng makes of it (1 byte a pixel for grey and palette, 2
+ * for 16-bit grey, 3 for colour), so rows are read where they will stand, also pass by pass of an
+ * interlaced picture, and widened in place.
+ *
+ * libpng leaves through longjmp when it fails. Everything that outlives such a jump is in one
+ * struct, and setjmp stands alone in guarded(): no local variable is in doubt afterwards. */
+#include "inputs/image.h"
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <png.h>
+
+typedef struct picture {
+    png_structp it;
+    png_infop info;
+    const sheaf__image_in *in;
+    size_t at; /* of in->bytes */
+    bool cut_short, no_memory;
+    sheaf_image *out;
+    png_uint_32 row;
+    int depth, colours; /* of the file; one of PNG_COLOR_TYPE_* */
+    jmp_buf failed;
+    char message[200];
+} picture;
+
+static void leave(png_structp it, png_const_charp message)
+{
+    picture *p = png_get_error_ptr(it);
+    snprintf(p->message, sizeof p->message, "%s", message);
+    longjmp(p->failed, 1);
+}
+
+static void say_nothing(png_structp it, png_const_charp message) { }
+
+static png_voidp allocate(png_structp it, png_alloc_size_t size)
+{
+    picture *p = png_get_mem_ptr(it);
+    void *at = malloc(size);
+    p->no_memory = p->no_memory || at == NULL;
+    return at;
+}
+
+static void release(png_structp it, png_voidp at) { free(at); }
+
+static void give(png_structp it, png_bytep to, size_t size)
+{
+    picture *p = png_get_io_ptr(it);
+    if (size > p->in->size - p->at) {
+        p->cut_short = true;
+        png_error(it, "the file ends");
+    }
+    memcpy(to, p->in->bytes + p->at, size);
+    p->at += size;
+}
+
+static bool guarded(picture *p, void (*work)(picture *))
+{
+    if (setjmp(p->failed) != 0)
+        return false;
+    work(p);
+    return true;
+}
+
+/* What says nothing about pixels or position is skipped unseen: some of it is compressed. */
+static void skip_ancillary(png_structp it)
+{
+    static const png_byte skipped[] = "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
+                                      "sPLT\0sRGB\0sTER\0tEXt\0tIME\0zTXt";
+    png_set_keep_unknown_chunks(it, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
+    png_set_keep_unknown_chunks(it, PNG_HANDLE_CHUNK_NEVER, skipped, (int)(sizeof skipped / 5));
+}
+
+static void read_header(picture *p)
+{
+    p->it = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, p, leave, say_nothing, p, allocate, release);
+    p->info = p->it == NULL ? NULL : png_create_info_struct(p->it);
+    if (p->info == NULL) {
+        p->no_memory = true;
+        longjmp(p->failed, 1);
+    }
+    png_set_read_fn(p->it, p, give);
+    png_set_user_limits(p->it, 0x7fffffff, 0x7fffffff); /* sheaf__image_new() says which size is too large */
+    png_set_chunk_malloc_max(p->it, p->in->size + 1);   /* no chunk is larger than the file */
+    png_set_check_for_invalid_index(p->it, 0);
+    skip_ancillary(p->it);
+    png_read_info(p->it, p->info);
+    p->depth = png_get_bit_depth(p->it, p->info);
+    p->colours = png_get_color_type(p->it, p->info);
+}
+
+static void read_rows(picture *p)
+{
+    if (p->colours == PNG_COLOR_TYPE_PALETTE)
+        png_set_packing(p->it);
+    else if (p->depth < 8)
+        png_set_expand_gray_1_2_4_to_8(p->it);
+    if (p->depth == 16 && p->colours != PNG_COLOR_TYPE_GRAY)
+        png_set_strip_16(p->it);
+    if (p->colours & PNG_COLOR_MASK_ALPHA)
+        png_set_strip_alpha(p->it);
+    const int passes = png_set_interlace_handling(p->it);
+    png_read_update_info(p->it, p->info);
+    const size_t stride = (size_t)p->out->width * 3;
+    if (png_get_rowbytes(p->it, p->info) > stride)
+        png_error(p->it, "rows longer than expected");
+    for (int pass = 0; pass < passes; pass++)
+        for (p->row = 0; p->row < p->out->height; p->row++)
+            png_read_row(p->it, p->out->pixels + p->row * stride, NULL);
+    png_read_end(p->it, p->info);
+}
+
+/* What a palette's index means; beyond its end, as in Pillow, black. */
+static void palette_of(uint8_t rgb[256][3], const picture *p)
+{
+    png_colorp entry = NULL;
+    int n = 0;
+    png_get_PLTE(p->it, p->info, &entry, &n);
+    memset(rgb, 0, 256 * sizeof *rgb);
+    for (int i = 0; i < n && i < 256; i++)
+        memcpy(rgb[i], (uint8_t[]){ entry[i].red, entry[i].green, entry[i].blue }, 3);
+}
+
+/* From the last pixel to the first: each is written behind where it and those before it are read. */
+static void widen(const picture *p)
+{
+    const bool grey = p->colours == PNG_COLOR_TYPE_GRAY || p->colours == PNG_COLOR_TYPE_GRAY_ALPHA;
+    const bool wide = p->depth == 16 && p->colours == PNG_COLOR_TYPE_GRAY;
+    const int64_t width = p->out->width;
+    uint8_t rgb[256][3];
+    if (!grey && p->colours != PNG_COLOR_TYPE_PALETTE)
+        return;
+    palette_of(rgb, p);
+    for (int64_t y = 0; y < p->out->height; y++) {
+        uint8_t *row = p->out->pixels + y * width * 3;
+        for (int64_t x = width - 1; x >= 0; x--) {
+            const uint8_t v = !wide ? row[x] : row[2 * x] != 0 ? 255 : row[2 * x + 1]; /* not scaled: cut at 255 */
+            if (grey)
+                memset(row + 3 * x, v, 3);
+            else
+                memcpy(row + 3 * x, rgb[v], 3);
+        }
+    }
+}
+
+static sheaf_status *damaged(const picture *p)
+{
+    if (p->no_memory)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
+    if (p->cut_short) {
+        sheaf_expected(st, "a whole file");
+        return sheaf_found(st, "the end of the file after %zu bytes, at row %u of %u", p->in->size, (unsigned)p->row,
+                           p->info == NULL ? 0 : (unsigned)png_get_image_height(p->it, p->info));
+    }
+    sheaf_expected(st, "a PNG without damage");
+    return sheaf_found(st, "libpng says: %s", p->message);
+}
+
+static sheaf_status *decode(picture *p, int *orientation)
+{
+    if (!guarded(p, read_header))
+        return damaged(p);
+    sheaf_status *st = sheaf__image_new(p->out, png_get_image_width(p->it, p->info),
+                                        png_get_image_height(p->it, p->info), p->in);
+    if (st != NULL)
+        return st;
+    if (!guarded(p, read_rows))
+        return damaged(p);
+    widen(p);
+    png_uint_32 size = 0;
+    png_bytep exif = NULL;
+    if (png_get_eXIf_1(p->it, p->info, &size, &exif) != 0 && exif != NULL)
+        *orientation = sheaf__image_orientation(exif, size);
+    return NULL;
+}
+
+sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in)
+{
+    sheaf_image image = { 0 };
+    picture *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    p->in = in;
+    p->out = &image;
+    int turned = 1;
+    sheaf_status *st = decode(p, &turned);
+    png_destroy_read_struct(&p->it, &p->info, NULL);
+    free(p);
+    if (st != NULL) {
+        sheaf_image_release(&image);
+        return st;
+    }
+    *out = image;
+    *orientation = turned;
+    return NULL;
+}

@@ -1,0 +1,432 @@
+/* image_test.c - recorded pictures give Pillow's bytes, upstream's tensors are met bit for bit, and bytes
+ * that are no picture, a part of one or a hostile one are told. tests/data/record_images.py made the recordings. */
+#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/golden.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <xxhash.h>
+
+#include "formats/safetensors.h"
+#include "inputs/image.h"
+
+/* ---- recordings ---- */
+
+static const char *recorded(const char *name)
+{
+    static char path[1024];
+    const char *source = getenv("SHEAF_SOURCE_ROOT");
+    snprintf(path, sizeof path, "%s/tests/data/images/%s", source == NULL ? "." : source, name);
+    return path;
+}
+
+static json_t *expected(void)
+{
+    json_t *root = json_load_file(recorded("expected.json"), 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+typedef struct bytes { char *at; size_t size; } bytes;
+
+static bytes file_bytes(const char *path)
+{
+    bytes b;
+    CHECK_OK(sheaf__file_read_all(&b.at, &b.size, path, SHEAF_IMAGE_MAX_FILE));
+    return b;
+}
+
+static void check_hash(const char *name, const void *data, size_t size, const char *want)
+{
+    char got[17];
+    snprintf(got, sizeof got, "%016" PRIx64, (uint64_t)XXH3_64bits(data, size));
+    if (strcmp(got, want) != 0)
+        fail_msg("%s: hash %s, wanted %s", name, got, want);
+}
+
+static void test_load__gives_pillows_pixels_for_every_kind(void **state)
+{
+    json_t *root = expected(), *row;
+    size_t i;
+    json_array_foreach(json_object_get(root, "pictures"), i, row) {
+        const char *name = json_string_value(json_array_get(row, 0));
+        sheaf_image image;
+        CHECK_OK(sheaf_image_load(&image, recorded(name), NULL));
+        if (image.width != json_integer_value(json_array_get(row, 1)) || image.height != json_integer_value(json_array_get(row, 2)))
+            fail_msg("%s: %d x %d", name, (int)image.width, (int)image.height);
+        check_hash(name, image.pixels, (size_t)(image.width * image.height * 3), json_string_value(json_array_get(row, 3)));
+        sheaf_image_release(&image);
+    }
+    assert_true(i >= 60);
+    json_decref(root);
+}
+
+static void test_resize__gives_pillows_pixels(void **state)
+{
+    json_t *root = expected(), *row;
+    size_t i;
+    json_array_foreach(json_object_get(root, "resized"), i, row) {
+        const int64_t width = json_integer_value(json_array_get(row, 1)), height = json_integer_value(json_array_get(row, 2));
+        const size_t size = (size_t)(width * height * 3);
+        char name[100];
+        sheaf_image image;
+        snprintf(name, sizeof name, "%s to %d x %d", json_string_value(json_array_get(row, 0)), (int)width, (int)height);
+        CHECK_OK(sheaf_image_load(&image, recorded(json_string_value(json_array_get(row, 0))), NULL));
+        uint8_t *out = malloc(size);
+        assert_non_null(out);
+        CHECK_OK(sheaf_image_resize(out, &image, width, height));
+        check_hash(name, out, size, json_string_value(json_array_get(row, 3)));
+        free(out);
+        sheaf_image_release(&image);
+    }
+    assert_true(i >= 16);
+    json_decref(root);
+}
+
+static void test_prepare__gives_upstreams_tensors(void **state)
+{
+    json_t *root = expected(), *row;
+    size_t i;
+    json_array_foreach(json_object_get(root, "prepared"), i, row) {
+        const char *name = json_string_value(json_array_get(row, 0));
+        const int64_t size = json_integer_value(json_array_get(row, 1));
+        sheaf_image image;
+        CHECK_OK(sheaf_image_load(&image, recorded(name), NULL));
+        float *out = malloc((size_t)(3 * size * size) * sizeof *out);
+        assert_non_null(out);
+        CHECK_OK(sheaf_image_prepare(out, &image, size, &sheaf_image_clip_scale));
+        check_hash(name, out, (size_t)(3 * size * size) * sizeof *out, json_string_value(json_array_get(row, 2)));
+        free(out);
+        sheaf_image_release(&image);
+    }
+    assert_true(i >= 1);
+    json_decref(root);
+}
+
+/* ---- the golden folders ---- */
+
+static void *tensor(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry)
+{
+    void *data = malloc((size_t)entry->bytes + 1);
+    assert_non_null(data);
+    CHECK_OK(sheaf__safetensors_read(file, entry, 0, data, entry->bytes));
+    return data;
+}
+
+/* Tensor "NAME_SIZE" is preprocess_NAME.png at that size. */
+static int check_picture(const char *dir, const sheaf_safetensors *file, const sheaf_safetensors_entry *entry)
+{
+    const char *end = strrchr(entry->name, '_');
+    char path[1200], *rest;
+    if (end == NULL || entry->ndim != 3 || entry->dtype != SHEAF_F32)
+        return 0;
+    snprintf(path, sizeof path, "%s/preprocess_%.*s.png", dir, (int)(end - entry->name), entry->name);
+    const int64_t size = strtoll(end + 1, &rest, 10);
+    if (*rest != '\0' || sheaf__path_kind(path) != SHEAF_PATH_FILE)
+        return 0;
+    assert_true(size > 0 && entry->shape[0] == 3 && entry->shape[1] == size && entry->shape[2] == size);
+    sheaf_image image;
+    CHECK_OK(sheaf_image_load(&image, path, NULL));
+    float *want = tensor(file, entry), *got = malloc((size_t)entry->bytes);
+    assert_non_null(got);
+    CHECK_OK(sheaf_image_prepare(got, &image, size, &sheaf_image_clip_scale));
+    CHECK_BYTES(path, got, want, entry->bytes);
+    free(want);
+    free(got);
+    sheaf_image_release(&image);
+    return 1;
+}
+
+/* Tensors "NAME_u8_hwc", "NAME_resized_u8_hwc", "NAME_pixels_chw": before, between and after. */
+static int check_steps(const sheaf_safetensors *file, const sheaf_safetensors_entry *before)
+{
+    char name[200];
+    const char *end = strstr(before->name, "_u8_hwc"), *middle = strstr(before->name, "_resized_u8_hwc");
+    if (end == NULL || middle != NULL)
+        return 0;
+    snprintf(name, sizeof name, "%.*s_resized_u8_hwc", (int)(end - before->name), before->name);
+    const sheaf_safetensors_entry *resized = sheaf__safetensors_find(file, name);
+    snprintf(name, sizeof name, "%.*s_pixels_chw", (int)(end - before->name), before->name);
+    const sheaf_safetensors_entry *pixels = sheaf__safetensors_find(file, name);
+    if (resized == NULL || pixels == NULL)
+        return 0;
+    assert_true(before->ndim == 3 && before->shape[2] == 3 && resized->ndim == 3 && resized->shape[2] == 3);
+    assert_true(pixels->bytes == 4 * resized->bytes);
+    sheaf_image image = { before->shape[1], before->shape[0], tensor(file, before) };
+    uint8_t *want_resized = tensor(file, resized), *got_resized = malloc((size_t)resized->bytes);
+    float *want = tensor(file, pixels), *got = malloc((size_t)pixels->bytes);
+    assert_true(got_resized != NULL && got != NULL);
+    CHECK_OK(sheaf_image_resize(got_resized, &image, resized->shape[1], resized->shape[0]));
+    CHECK_BYTES(resized->name, got_resized, want_resized, resized->bytes);
+    sheaf_image_normalise(got, got_resized, resized->shape[0] * resized->shape[1], &sheaf_image_clip_scale);
+    CHECK_BYTES(pixels->name, got, want, pixels->bytes);
+    free(want_resized);
+    free(got_resized);
+    free(want);
+    free(got);
+    sheaf_image_release(&image);
+    return 1;
+}
+
+static void test_prepare__equals_every_golden_tensor(void **state)
+{
+    char room[512], **names = NULL;
+    int64_t count = 0;
+    int checked = 0;
+    if (!golden_is_full())
+        skip();
+    CHECK_OK(sheaf__list_dir(&names, &count, golden_root(room)));
+    for (int64_t i = 0; i < count; i++) {
+        char dir[1024], path[1100];
+        snprintf(dir, sizeof dir, "%.500s/%.300s", golden_root(room), names[i]);
+        snprintf(path, sizeof path, "%s/preprocess.safetensors", dir);
+        if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
+            continue;
+        sheaf_safetensors *file = NULL;
+        int here = 0;
+        CHECK_OK(sheaf__safetensors_open(&file, path));
+        for (int64_t t = 0; t < file->header.count; t++)
+            here += check_picture(dir, file, &file->header.entry[t]) + check_steps(file, &file->header.entry[t]);
+        sheaf__safetensors_close(file);
+        if (here == 0)
+            fail_msg("%s: no tensor was understood", path);
+        checked += here;
+    }
+    sheaf__names_free(names, count);
+    assert_true(checked > 0);
+}
+
+/* ---- what is no picture ---- */
+
+static const struct { const char *name, *text; size_t size; sheaf_code code; const char *part; } foreign[] = {
+    { "empty", "", 0, SHEAF_E_FORMAT, "an empty file" },
+    { "text", "captcha: 1234\nmore\n", 19, SHEAF_E_FORMAT, "JPEG, PNG or WebP | text that begins 'captcha: 1234'" },
+    { "long text", "0123456789012345678901234567890123456789x", 41, SHEAF_E_FORMAT, "'0123456789012345678901234567890123456789'" },
+    { "UTF-8, cut between characters", "012345678901234567890123456789012345678\xc3\xa9\xc3\xa9", 43, SHEAF_E_FORMAT,
+      "'012345678901234567890123456789012345678'" },
+    { "LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", 56, SHEAF_E_FORMAT, "git lfs pull" },
+    { "text that begins BM", "BMW and others", 14, SHEAF_E_FORMAT, "text that begins 'BMW" },
+    { "GIF", "GIF89a\1\0\1\0", 10, SHEAF_E_UNSUPPORTED, "a GIF image" },
+    { "BMP", "BM\x46\0\0\0\0\0\0\0", 10, SHEAF_E_UNSUPPORTED, "a BMP image" },
+    { "TIFF", "II*\0\x08\0\0\0", 8, SHEAF_E_UNSUPPORTED, "a TIFF image | convert it to PNG" },
+    { "AVIF", "\0\0\0\x1c" "ftypavif", 12, SHEAF_E_UNSUPPORTED, "AVIF" },
+    { "RIFF that is a sound", "RIFF\x10\0\0\0WAVEfmt ", 16, SHEAF_E_FORMAT, "bytes that begin 52 49 46 46 10 00 00 00" },
+    { "one byte", "\xff", 1, SHEAF_E_FORMAT, "bytes that begin ff" },
+    { "zeros", "\0\0\0", 3, SHEAF_E_FORMAT, "bytes that begin 00 00 00" },
+    { "JPEG, only its mark", "\xff\xd8", 2, SHEAF_E_FORMAT, "JPEG: image data | a whole file | the end of the file after 2 bytes" },
+    { "PNG, ends of lines changed", "\x89PNG\n\x1a\n\0\0\0\0", 11, SHEAF_E_FORMAT, "PNG: image data | a PNG without damage" },
+};
+
+static void test_decode__says_what_it_found(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
+        sheaf_image image = { 7, 7, NULL };
+        print_message("%s\n", foreign[i].name);
+        CHECK_FAILS(sheaf_image_decode(&image, foreign[i].text, foreign[i].size, NULL), foreign[i].code, foreign[i].part);
+        assert_true(image.width == 7 && image.pixels == NULL); /* untouched */
+    }
+}
+
+static void test_load__names_the_file(void **state)
+{
+    sheaf_image image;
+    put(at("words.jpg"), "not a picture");
+    CHECK_FAILS(sheaf_image_load(&image, at("words.jpg"), NULL), SHEAF_E_FORMAT, "words.jpg: image | JPEG, PNG or WebP");
+    CHECK_FAILS(sheaf_image_load(&image, at("nowhere.png"), NULL), SHEAF_E_IO, "nowhere.png");
+    const bytes b = file_bytes(recorded("420.jpg"));
+    CHECK_OK(sheaf__file_write_whole(at("half.png"), b.at, b.size / 2, NULL)); /* the name does not matter */
+    CHECK_FAILS(sheaf_image_load(&image, at("half.png"), NULL), SHEAF_E_FORMAT, "half.png: JPEG: image data | a whole file | the end");
+    free(b.at);
+}
+
+/* ---- damage ---- */
+
+/* Calls `look` with each recorded picture. */
+static void each_picture(void (*look)(const char *, const bytes *))
+{
+    json_t *root = expected(), *row;
+    size_t i;
+    json_array_foreach(json_object_get(root, "pictures"), i, row) {
+        const char *name = json_string_value(json_array_get(row, 0));
+        const bytes b = file_bytes(recorded(name));
+        look(name, &b);
+        free(b.at);
+    }
+    json_decref(root);
+}
+
+static sheaf_status *decode_copy(const char *data, size_t size)
+{
+    const sheaf_image_options small = { .max_pixels = 1 << 16 };
+    char *copy = malloc(size + (size == 0)); /* so that a sanitizer sees a read past the end */
+    sheaf_image image = { 0 };
+    assert_non_null(copy);
+    memcpy(copy, data, size);
+    sheaf_status *st = sheaf_image_decode(&image, copy, size, &small);
+    sheaf_image_release(&image);
+    free(copy);
+    return st;
+}
+
+static void cut_everywhere(const char *name, const bytes *b)
+{
+    if (strstr(name, "more_after") != NULL)
+        return;
+    for (size_t n = 0; n < b->size; n++) {
+        sheaf_status *st = decode_copy(b->at, n);
+        if (st == NULL)
+            fail_msg("%s: the first %zu of %zu bytes were accepted", name, n, b->size);
+        if (n > 12 && strstr(sheaf_status_found(st), "the end of the file after") == NULL)
+            fail_msg("%s: of %zu bytes: %s", name, n, sheaf_status_found(st));
+        sheaf_status_free(st);
+    }
+}
+
+static void test_decode__refuses_every_part_of_a_file(void **state) { each_picture(cut_everywhere); }
+
+static void change_bytes(const char *name, const bytes *b)
+{
+    for (size_t i = 0; i < b->size; i += b->size > 600 ? 3 : 1)
+        for (int change = 0x01; change <= 0x80; change *= 0x80) {
+            b->at[i] = (char)(b->at[i] ^ change);
+            sheaf_status_free(decode_copy(b->at, b->size));
+            b->at[i] = (char)(b->at[i] ^ change);
+        }
+}
+
+static void test_decode__bears_changed_bytes(void **state) { each_picture(change_bytes); }
+
+static void test_decode__refuses_a_jpeg_whose_data_are_damaged(void **state)
+{
+    sheaf_image image;
+    const bytes b = file_bytes(recorded("restarts.jpg"));
+    char *mark = memmem(b.at, b.size, "\xff\xd1", 2);
+    assert_non_null(mark);
+    mark[1] = (char)0xd9; /* the picture ends in its middle: Pillow makes the rest grey */
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_FORMAT, "libjpeg says: Corrupt JPEG data");
+    free(b.at);
+}
+
+static void test_decode__refuses_a_png_whose_data_are_damaged(void **state)
+{
+    sheaf_image image;
+    const bytes b = file_bytes(recorded("rgb8.png"));
+    b.at[b.size - 20] = (char)(b.at[b.size - 20] ^ 1);
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_FORMAT, "libpng says: IDAT: incorrect data check");
+    free(b.at);
+}
+
+/* ---- limits ---- */
+
+static void test_decode__bounds_the_size(void **state)
+{
+    sheaf_image image = { 0 };
+    /* 20000 x 20000, all that is read of it: the checksum of the header is right */
+    static const char png[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x4e\x20\0\0\x4e\x20\x08\2\0\0\0\x6c\x12\xd1\x6e\0\0\0\0IDAT\x35\xaf\x06\x1e";
+    CHECK_FAILS(sheaf_image_decode(&image, png, sizeof png - 1, NULL), SHEAF_E_UNSUPPORTED,
+                "PNG: image size | at most 178956970 pixels, no side above 65535 | 20000 x 20000 | make the picture smaller");
+    bytes b = file_bytes(recorded("420.jpg"));
+    char *frame = memmem(b.at, b.size, "\xff\xc0", 2);
+    assert_non_null(frame);
+    memcpy(frame + 5, "\x4e\x20\x4e\x20", 4);
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_UNSUPPORTED, "JPEG: image size");
+    free(b.at);
+    b = file_bytes(recorded("animated.webp"));
+    memcpy(b.at + 24, "\xff\x3f\0\xff\x3f\0", 6); /* 16384 x 16384 */
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_UNSUPPORTED, "16384 x 16384");
+    free(b.at);
+    const sheaf_image_options few = { .max_pixels = 23 * 17 - 1 }, enough = { .max_pixels = 23 * 17 };
+    CHECK_FAILS(sheaf_image_load(&image, recorded("rgb8.png"), &few), SHEAF_E_UNSUPPORTED, "at most 390 pixels");
+    CHECK_OK(sheaf_image_load(&image, recorded("rgb8.png"), &enough));
+    uint8_t out[3];
+    CHECK_FAILS(sheaf_image_resize(out, &image, 0, 1), SHEAF_E_ARG, "0 x 1");
+    CHECK_FAILS(sheaf_image_resize(out, &image, 1, 65536), SHEAF_E_ARG, "1 x 65536");
+    CHECK_FAILS(sheaf_image_prepare(NULL, &image, -1, &sheaf_image_clip_scale), SHEAF_E_ARG, "-1");
+    sheaf_image_release(&image);
+}
+
+/* The first scan of a progressive picture, said `times` times. */
+static bytes repeated_scan(const bytes *b, int times)
+{
+    char *begin = memmem(b->at, b->size, "\xff\xda", 2), *end = begin + 2;
+    while (end[0] != '\xff' || end[1] == 0)
+        end++;
+    const size_t head = (size_t)(begin - b->at), scan = (size_t)(end - begin), rest = b->size - head - scan;
+    bytes out = { malloc(b->size + scan * (size_t)times), 0 };
+    assert_non_null(out.at);
+    memcpy(out.at, b->at, head);
+    out.size = head;
+    for (int i = 0; i < times; i++, out.size += scan)
+        memcpy(out.at + out.size, begin, scan);
+    memcpy(out.at + out.size, end, rest);
+    out.size += rest;
+    return out;
+}
+
+static void test_decode__bounds_the_scans_of_a_jpeg(void **state)
+{
+    const bytes b = file_bytes(recorded("420_progressive.jpg"));
+    const bytes some = repeated_scan(&b, 50), many = repeated_scan(&b, 120);
+    sheaf_image image;
+    CHECK_OK(sheaf_image_decode(&image, some.at, some.size, NULL));
+    sheaf_image_release(&image);
+    CHECK_FAILS(sheaf_image_decode(&image, many.at, many.size, NULL), SHEAF_E_FORMAT, "at most 100 scans");
+    free(b.at);
+    free(some.at);
+    free(many.at);
+}
+
+/* ---- EXIF ---- */
+
+static const struct { const char *name, *exif; size_t size; int want; } directories[] = {
+    { "big", "MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0", 22, 6 },
+    { "little", "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0", 22, 6 },
+    { "its JPEG mark before it", "Exif\0\0MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0", 28, 6 },
+    { "as a byte", "II*\0\x08\0\0\0\1\0\x12\1\1\0\1\0\0\0\5\0\0\0", 22, 5 },
+    { "two values", "II*\0\x08\0\0\0\1\0\x12\1\3\0\2\0\0\0\6\0\6\0", 22, 1 },
+    { "a text", "II*\0\x08\0\0\0\1\0\x12\1\2\0\1\0\0\0\6\0\0\0", 22, 1 },
+    { "zero", "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\0\0\0\0", 22, 1 },
+    { "nine", "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\x09\0\0\0", 22, 1 },
+    { "more entries said than there are", "II*\0\x08\0\0\0\xff\xff\x12\1\3\0\1\0\0\0\6\0\0\0", 22, 6 },
+    { "entry cut", "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0", 21, 1 },
+    { "directory at the end", "II*\0\x08\0\0\0", 8, 1 },
+    { "directory outside", "II*\0\xff\xff\xff\xff\1\0", 10, 1 },
+    { "mark only", "Exif\0\0", 6, 1 },
+    { "nothing", "", 0, 1 },
+    { "not TIFF", "IM*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0", 22, 1 },
+};
+
+static void test_orientation__reads_a_directory(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(directories); i++) {
+        const size_t size = directories[i].size;
+        uint8_t *copy = malloc(size + (size == 0));
+        assert_non_null(copy);
+        memcpy(copy, directories[i].exif, size);
+        const int got = sheaf__image_orientation(copy, size);
+        if (got != directories[i].want)
+            fail_msg("%s: %d, wanted %d", directories[i].name, got, directories[i].want);
+        free(copy);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_load__gives_pillows_pixels_for_every_kind),
+        cmocka_unit_test(test_resize__gives_pillows_pixels),
+        cmocka_unit_test(test_prepare__gives_upstreams_tensors),
+        cmocka_unit_test(test_prepare__equals_every_golden_tensor),
+        cmocka_unit_test(test_decode__says_what_it_found),
+        cmocka_unit_test(test_load__names_the_file),
+        cmocka_unit_test(test_decode__refuses_every_part_of_a_file),
+        cmocka_unit_test(test_decode__bears_changed_bytes),
+        cmocka_unit_test(test_decode__refuses_a_jpeg_whose_data_are_damaged),
+        cmocka_unit_test(test_decode__refuses_a_png_whose_data_are_damaged),
+        cmocka_unit_test(test_decode__bounds_the_size),
+        cmocka_unit_test(test_decode__bounds_the_scans_of_a_jpeg),
+        cmocka_unit_test(test_orientation__reads_a_directory),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
