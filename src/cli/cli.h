@@ -124,8 +124,12 @@ sheaf_status *cli_check_required(const cli *cli, const cli_option *options, bool
 const cli_option *cli_find(const cli_option *options, const char *name);
 bool cli_was_given(const cli *cli, const cli_option *options, const char *name);
 
-/* cli_recipe_read - `key: value` lines of `path` fill the options no flag gave. */
-sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *path);
+/* cli_recipe_read - `key: value` lines of a recipe fill the options no flag gave. */
+sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *name);
+/* cli_recipe_find - the file (malloc'd path) that --recipe NAME means: that file; or else, for a
+ * name without a slash, NAME or NAME.recipe among the recipes that come with sheaf (docs/recipes.md).
+ * Errors: SHEAF_E_IO with the nearest of those. */
+sheaf_status *cli_recipe_find(char **path, const char *name);
 /* cli_settings_text - every setting of the table as a recipe (malloc'd); with
  * `only_fixed` just those with CLI_FIXED, in table order: the same bytes whatever
  * the machine, the paths and the number of ranks. */

@@ -175,16 +175,23 @@ static sheaf_status *hold(cli *cli, char *text)
     return NULL;
 }
 
-sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *path)
+sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *name)
 {
-    char *text;
-    sheaf_status *st = read_text(&text, path);
-    if (st != NULL)
+    char *path, *text = NULL;
+    sheaf_status *st = cli_recipe_find(&path, name);
+    if (st == NULL)
+        st = read_text(&text, path);
+    if (st == NULL)
+        st = hold(cli, text);
+    if (st != NULL) {
+        free(path);
         return sheaf_in(st, "--recipe");
-    st = hold(cli, text);
+    }
     target t = { cli, options };
     bool seen[CLI_MAX_OPTIONS] = { false };
-    return st != NULL ? st : each_line(seen, options, text, path, take_recipe_line, &t);
+    st = each_line(seen, options, text, path, take_recipe_line, &t);
+    free(path);
+    return st;
 }
 
 static bool plain_in_yaml(const char *value)

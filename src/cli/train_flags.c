@@ -104,7 +104,7 @@ int train_flags(cli_option *table, sheaf_train_options *o, bool planning)
     n += how_flags(table + n, o, planning);
     const cli_option own[] = {
         { "resume", CLI_FLAG | CLI_UNSAVED, &o->resume, "go on from the newest checkpoint in --out, at any --tp; other settings stay as they were" },
-        { "recipe", CLI_PATH | CLI_UNSAVED, &o->recipe, "read settings from a file", "FILE" },
+        { "recipe", CLI_PATH | CLI_UNSAVED, &o->recipe, "read settings from a file, or from a recipe that comes with sheaf (cogvlm-lora, ...)", "FILE" },
         { 0 },
     };
     n += add(table + n, own, 3);

@@ -52,7 +52,30 @@ static void test_train__defaults_are_the_trainers(void **state)
     assert_true(o.lora_rank == 8 && o.lora_alpha == 8 && o.dtype == SHEAF_F32);
 }
 
+static void test_train__what_recipes_of_vision_models_need(void **state)
+{
+    sheaf_train_options o;
+    CHECK_OK(parse(&o, "--model M --data D --out O --steps 10 --train *vit*.{46..54}.mlp*,*boi --lr-scale *vit*=0.1 --schedule sat-linear "
+                       "--warmup-ratio .02 --lr-decay-ratio .2 --auto-warmup 7 --auto-warmup-rate .5"));
+    assert_string_equal(o.train, "*vit*.{46..54}.mlp*,*boi");
+    assert_string_equal(o.lr_scale, "*vit*=0.1");
+    const sheaf_schedule s = sheaf_train_options_schedule(&o);
+    assert_true(s.kind == SHEAF_SCHEDULE_SAT_LINEAR && s.steps == 10 && s.warmup == 0 && s.warmup_ratio == .02);
+    assert_true(s.decay_ratio == .2 && s.held_steps == 7 && s.held_rate == .5);
+    CHECK_OK(parse(&o, "--model M --data D --out O --steps 10 --schedule sat-cosine"));
+    assert_true(o.decay_ratio == .1 && o.held_steps == 100 && o.held_rate == .05); /* SAT's */
+    CHECK_OK(parse(&o, "--model M --data D --out O --steps 10 --warmup 20")); /* stops while it warms up */
+}
+
 static const struct { const char *more, *part; } bad[] = {
+    { "--method full --train a", "--method lora or head beside it" },
+    { "--auto-warmup 3", "--schedule sat-cosine" },
+    { "--lr-decay-ratio .3 --schedule cosine", "--schedule sat-cosine" },
+    { "--auto-warmup-rate .3", "--schedule sat-cosine" },
+    { "--warmup 3 --warmup-ratio .1", "--warmup and --warmup-ratio" },
+    { "--warmup-ratio 1.1", "at most 1" },
+    { "--schedule sat-cosine --lr-decay-ratio 0", "above 0" },
+    { "--schedule sat", "sat-cosine" },
     { "--slices 3", "a power of two" },
     { "--slices 4 --tp 5", "at most 4, the number of slices | 5" },
     { "--tp 9", "at most 8" },
@@ -143,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_train__every_promised_flag),
         cmocka_unit_test(test_train__defaults_are_the_trainers),
+        cmocka_unit_test(test_train__what_recipes_of_vision_models_need),
         cmocka_unit_test(test_train__what_cannot_be_is_refused),
         cmocka_unit_test(test_train__only_these_may_change_on_resume),
         cmocka_unit_test(test_train__its_lora_options),

@@ -7,27 +7,16 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "lora/cog.h"
 #include "train/pattern.h"
 
 #define FACTOR_PREFIX "base_model.model." /* PEFT's, before the module's path */
-#define TOWER "mixins.encoder.vit.model."
 
 static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
 
-/* Is this a tensor of the tower that no pass reads? */
-static bool is_idle(const sheaf__selection *s, const char *name)
-{
-    if (s->last_block < 0 || !starts_with(name, TOWER))
-        return false;
-    const char *rest = name + strlen(TOWER);
-    if (starts_with(rest, "norm.") || starts_with(rest, "head."))
-        return true;
-    return starts_with(rest, "blocks.") && strtoll(rest + strlen("blocks."), NULL, 10) == s->last_block;
-}
-
 static bool can_train(const sheaf__selection *s, const sheaf_tensor *tensor)
 {
-    return !tensor->buffer && !is_idle(s, tensor->name);
+    return !tensor->buffer && sheaf__lora_executed(s->schema, tensor);
 }
 
 static bool chosen(const sheaf__selection *s, const sheaf_tensor *tensor, bool any_number)
@@ -248,9 +237,7 @@ static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema
 sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema, const sheaf_lora *lora,
                             const sheaf_train_options *options, const sheaf_events *events)
 {
-    const sheaf_config *config = &schema->config;
-    *out = (sheaf__selection){ .method = options->method, .family = config->family,
-                               .last_block = config->family == SHEAF_COGAGENT ? config->encoder.layers - 1 : -1 };
+    *out = (sheaf__selection){ .schema = schema, .method = options->method, .family = schema->config.family };
     sheaf_status *st = options->method == SHEAF_METHOD_FULL ? NULL : read_patterns(out, schema, options, events);
     if (st == NULL)
         st = read_scales(out, schema, lora, options->lr_scale, events);

@@ -12,9 +12,9 @@
 #include "train/options.h"
 
 typedef struct sheaf__selection {
+    const sheaf_schema *schema; /* borrowed */
     sheaf_method method;
     sheaf_family family;
-    int64_t last_block;  /* of CogAgent's tower; -1 in other models */
     char **pattern;      /* methods head and lora; owned */
     int npatterns;
     char **scaled;       /* patterns of --lr-scale; owned */
