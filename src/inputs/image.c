@@ -128,7 +128,7 @@ static uint32_t number(const uint8_t *p, int bytes, bool big)
  * tag, type, number of values, value. */
 int sheaf__image_orientation(const uint8_t *exif, size_t size)
 {
-    enum { TAG = 0x0112, BYTE = 1, SHORT = 3, LONG = 4 };
+    enum { TAG = 0x0112, SHORT = 3, LONG = 4 };
     int orientation = 1;
     if (size >= 6 && memcmp(exif, "Exif\0\0", 6) == 0) {
         exif += 6;
@@ -144,7 +144,7 @@ int sheaf__image_orientation(const uint8_t *exif, size_t size)
     for (size_t i = 0; i < n; i++) {
         const uint8_t *entry = exif + at + 2 + 12 * i;
         const uint32_t type = number(entry + 2, 2, big);
-        const int bytes = type == BYTE ? 1 : type == SHORT ? 2 : type == LONG ? 4 : 0;
+        const int bytes = type == SHORT ? 2 : type == LONG ? 4 : 0;
         if (number(entry, 2, big) != TAG || bytes == 0 || number(entry + 4, 4, big) != 1)
             continue;
         const uint32_t value = number(entry + 8, bytes, big);

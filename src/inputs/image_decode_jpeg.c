@@ -129,6 +129,15 @@ static sheaf_status *damaged(const jpeg *j)
     return sheaf_found(st, "libjpeg says: %s", j->message);
 }
 
+/* Of the first EXIF data; libjpeg forgets them when it ends. */
+static int orientation_of(const jpeg *j)
+{
+    for (jpeg_saved_marker_ptr m = j->it.marker_list; m != NULL; m = m->next)
+        if (m->data_length >= 6 && memcmp(m->data, "Exif\0\0", 6) == 0)
+            return sheaf__image_orientation(m->data, m->data_length);
+    return 1;
+}
+
 static sheaf_status *decode(jpeg *j, int *orientation)
 {
     if (!guarded(j, read_header))
@@ -138,17 +147,12 @@ static sheaf_status *decode(jpeg *j, int *orientation)
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "channels");
         return sheaf_found(sheaf_expected(st, "1, 3 or 4"), "%d", channels);
     }
+    *orientation = orientation_of(j);
     sheaf_status *st = sheaf__image_new(j->out, j->it.image_width, j->it.image_height, j->in);
     if (st == NULL && channels == 4 && (j->row = malloc((size_t)j->it.image_width * 4)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "out of memory");
     if (st == NULL && !guarded(j, read_rows))
         st = damaged(j);
-    *orientation = 1;
-    for (jpeg_saved_marker_ptr m = j->it.marker_list; st == NULL && m != NULL; m = m->next)
-        if (m->data_length >= 6 && memcmp(m->data, "Exif\0\0", 6) == 0) {
-            *orientation = sheaf__image_orientation(m->data, m->data_length);
-            break;
-        }
     return st;
 }
 

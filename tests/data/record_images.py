@@ -167,7 +167,7 @@ def jpegs():
     yield "column", jpeg(1, 40)
     yield "more_after", jpeg() + b"\0\1\2 something else"
     for o in range(1, 10):
-        yield f"turned{o}", jpeg(19, 11, exif=tag(o, o % 2 == 0, (3, 4, 1)[o % 3]))
+        yield f"turned{o}", jpeg(19, 11, exif=tag(o, o % 2 == 0, 3 + (o // 2) % 2))
 
 
 # ---- WebP ----
