@@ -39,6 +39,8 @@ void sheaf__build_free(sheaf__model *m);
 
 sheaf_status *sheaf__build_llama(sheaf__model *m);
 sheaf_status *sheaf__build_cog(sheaf__model *m);
+/* sheaf__stage - tells pass->stages of a value. */
+void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer, int stream, sheaf__value *value);
 /* sheaf__decoder_record - from embedded rows to logits. */
 void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image_memory, const sheaf__pass *pass);
 

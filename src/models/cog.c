@@ -285,6 +285,7 @@ static sheaf__value *record_vit(const run *r)
         columns(r, &h, x, ONE(&l->up));
         a = rows(r, sheaf__record_gelu(r->tape, h), &l->down, NULL);
         x = sheaf__record_layernorm(r->tape, a, &l->norm2, x);
+        sheaf__stage(r->pass, r->tape, "vit", (int)i, SHEAF__TEXT, x);
         sheaf__tape_segment_end(r->tape);
     }
     return sheaf__record_grid(r->tape, x, r->pass->images, t->adapter.positions.data == NULL ? NULL : &t->adapter.positions);
@@ -295,6 +296,7 @@ sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const she
     const run r = { m, tape, pass };
     sheaf__towers *t = m->towers;
     sheaf__value *x = record_vit(&r), *gate_up[2];
+    sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
     sheaf__value *z = rows(&r, sheaf__record_own_columns(tape, x, &t->adapter.linear), &t->adapter.linear, NULL);
     z = sheaf__record_gelu(tape, sheaf__record_layernorm(tape, z, &t->adapter.norm, NULL));
     columns(&r, gate_up, z, FUSED(&t->adapter.gate, &t->adapter.up));

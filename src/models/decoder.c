@@ -115,6 +115,13 @@ static streams mlp(const pass *p, int index, streams h)
     return residual(p, y, (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down, &expert_of(l, SHEAF__IMAGE)->down }, h);
 }
 
+static streams told(const pass *p, const char *stage, int layer, streams h)
+{
+    for (int i = 0; i < SHEAF__STREAMS; i++)
+        sheaf__stage(p->of, p->tape, stage, layer, i, h.x[i]);
+    return h;
+}
+
 void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image_memory, const sheaf__pass *of)
 {
     const int64_t rows = of->batch * of->queries;
@@ -122,12 +129,13 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, 
     streams h = split(&p, x);
     for (int i = 0; i < m->schema->config.layers; i++) {
         sheaf__tape_segment_begin(tape, i);
-        h = self_attention(&p, i, h);
+        h = told(&p, "attention", i, self_attention(&p, i, h));
         if (m->layer[i].has_cross)
-            h = cross_attention(&p, i, h);
-        h = mlp(&p, i, h);
+            h = told(&p, "cross_attention", i, cross_attention(&p, i, h));
+        h = told(&p, "mlp", i, mlp(&p, i, h));
         sheaf__tape_segment_end(tape);
     }
     x = sheaf__record_rmsnorm(tape, join(&p, h), &m->norm);
+    sheaf__stage(of, tape, "final_norm", -1, SHEAF__TEXT, x);
     sheaf__record_head(tape, x, &m->head, of->head);
 }

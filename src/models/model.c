@@ -56,6 +56,12 @@ void sheaf__model_refresh(sheaf__model *m)
         }
 }
 
+void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer, int stream, sheaf__value *value)
+{
+    if (pass->stages != NULL && value != NULL)
+        pass->stages->told(pass->stages->self, tape, stage, layer, stream, value);
+}
+
 void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
     sheaf__value *memory = NULL, *image = NULL;
@@ -66,6 +72,9 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
     sheaf__value *x = sheaf__record_embedding(tape, &m->embedding, pass->batch * pass->queries, pass->in);
     if (image != NULL)
         sheaf__place_record(m, tape, x, image, pass);
+    sheaf__stage(pass, tape, "adapter", -1, SHEAF__TEXT, image);
+    sheaf__stage(pass, tape, "encoder", -1, SHEAF__TEXT, memory);
+    sheaf__stage(pass, tape, "embedding", -1, SHEAF__TEXT, x);
     sheaf__decoder_record(m, tape, x, memory, pass);
 }
 

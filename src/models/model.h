@@ -76,6 +76,13 @@ typedef struct sheaf__kept {
     int64_t layers;
 } sheaf__kept;
 
+/* Hears of values on the way, for tests and for looking into a model: told when they are recorded, in
+ * both streams where rows are in two (see SHEAF__TEXT), so that it may pin them. */
+typedef struct sheaf__stages {
+    void (*told)(void *self, sheaf__tape *tape, const char *stage, int layer, int stream, sheaf__value *value);
+    void *self;
+} sheaf__stages;
+
 /* What is run. Borrowed pointers are read when the tape runs. */
 typedef struct sheaf__pass {
     int64_t batch, queries;     /* sequences, and tokens of each */
@@ -86,6 +93,7 @@ typedef struct sheaf__pass {
     int64_t images;             /* whose rows are among these tokens; 0 without, and after the first run */
     int64_t image_rows;         /* rows that use the visual experts */
     const sheaf__images_in *images_in;
+    const sheaf__stages *stages; /* may be NULL */
 } sheaf__pass;
 
 /* sheaf__model_new - allocates everything on the device; on dry that is all there is. */

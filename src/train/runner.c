@@ -45,7 +45,8 @@ static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_i
     if (st != NULL)
         return st;
     const sheaf__pass pass = { .batch = r->options.rows, .queries = r->options.seq, .in = &r->in, .info = &r->info, .head = &r->head,
-                               .images = holds.images, .image_rows = holds.image_rows, .images_in = &r->images };
+                               .images = holds.images, .image_rows = holds.image_rows, .images_in = &r->images,
+                               .stages = r->options.stages };
     sheaf__model_record(r->model, tape, &pass);
     st = sheaf__tape_compile(tape, r->options.backward, r->options.rerun);
     if (st != NULL) {

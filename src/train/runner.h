@@ -9,6 +9,7 @@
 typedef struct sheaf__runner_options {
     int64_t rows, seq;   /* of a micro-batch */
     bool backward, rerun; /* as sheaf__tape_compile() takes them */
+    const sheaf__stages *stages; /* may be NULL */
 } sheaf__runner_options;
 
 typedef struct sheaf__runner_tape { sheaf_batch_images holds; sheaf__tape *tape; } sheaf__runner_tape;
