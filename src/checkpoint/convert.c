@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "checkpoint/convert_adapter.h"
 #include "checkpoint/convert_slices.h"
 #include "checkpoint/own_catalog.h"
 #include "dialects/hf.h"
@@ -29,6 +30,7 @@ typedef struct converter {
     const char *dialect;     /* of the catalog, a literal */
     char *model;             /* NULL = not recognised */
     int64_t step;
+    int64_t lora_rank;       /* of the adapter; 0 = none */
     bool has_config;         /* `parsed` and `schema` are there */
     sheaf_config parsed;
     sheaf_schema *schema;
@@ -156,6 +158,20 @@ static sheaf_status *open_moments(converter *k)
     return st != NULL ? st : sheaf__cast_source(&k->moments, inner, NULL, k->o->stop);
 }
 
+/* The model and the factors of the adapter. `source` is closed after a failure. */
+static sheaf_status *adapt(converter *k, sheaf_source **source)
+{
+    if (k->schema == NULL || (k->parsed.family != SHEAF_COGVLM && k->parsed.family != SHEAF_COGAGENT)) {
+        (*source)->close(*source);
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--adapter"), "a model of CogVLM or CogAgent, for SAT's form"),
+                              "sheaf merge %s %s DST", k->o->src, k->o->adapter);
+    }
+    sheaf_status *st = sheaf__adapted_source(source, &k->lora_rank, *source, k->schema, k->o->adapter);
+    for (int64_t i = 0; st == NULL && i < (*source)->count(*source); i++)
+        k->report->adapted += sheaf__ends_with((*source)->entry(*source, i)->name, ".matrix_A.0");
+    return st;
+}
+
 /* Weights and buffers; LoRA that lies beside them is merged as SAT's own merge does. */
 static sheaf_status *open_source(converter *k)
 {
@@ -173,6 +189,9 @@ static sheaf_status *open_source(converter *k)
                           : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src), "the weights of a model"),
                                         factors > 0 ? "LoRA factors only" : "none");
     }
+    if (factors > 0 && k->o->adapter != NULL)
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", k->o->src), "a base without LoRA of its own, for --adapter"),
+                                          "%" PRId64 " factors", factors), "the base that it was trained from; or merge first: sheaf convert %s MERGED --to sat", k->o->src);
     if (factors > 0 && !sat)
         sheaf_warn(k->o->events, "%s: %" PRId64 " LoRA factors are left out", k->o->src, factors);
     if (factors > 0 && sat) {
@@ -182,6 +201,8 @@ static sheaf_status *open_source(converter *k)
     }
     k->catalog = NULL; /* owned by the source, also after a failure */
     sheaf_status *st = factors > 0 && sat ? sheaf_sat_merged(&inner, c, SHEAF_SAT_ROUND_TWICE) : sheaf__catalog_source(&inner, c, false);
+    if (st == NULL && k->o->adapter != NULL)
+        st = adapt(k, &inner);
     return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
 }
 
@@ -424,7 +445,7 @@ static sheaf_status *write_sat(converter *k)
     char *config = NULL;
     sheaf_sat_writer *writer = NULL;
     sheaf_status *st = sat_config(&config, k);
-    const sheaf_sat_write_options how = { .config = config, .ways = k->report->parts, .step = k->step, .faults = k->o->faults };
+    const sheaf_sat_write_options how = { .config = config, .ways = k->report->parts, .lora_rank = k->lora_rank, .step = k->step, .faults = k->o->faults };
     k->report->step = k->step > 0 ? k->step : 1;
     if (st == NULL)
         st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
@@ -567,6 +588,9 @@ static sheaf_status *find_target(const target **out, const sheaf_convert_options
     if (o->tp > 1 && !(*out)->tp)
         return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp %d", o->tp), "a target that is divided over ranks: --to sat"),
                               "--to sheaf --slices %d, of which any number of ranks can load theirs", o->tp);
+    if (o->adapter != NULL && !(*out)->tp)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"), "--to sat, whose files hold a model and its LoRA"),
+                              "sheaf merge %s %s DST", o->src, o->adapter);
     if (o->slices > 0 && !(*out)->slices)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "--to sheaf");
     if (o->optimizer && !(*out)->moments)

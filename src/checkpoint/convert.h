@@ -19,6 +19,7 @@ typedef struct sheaf_convert_options {
     const char *const *also; /* further folders with parts of it, ends with NULL; or NULL */
     const char *dst;         /* must not exist, or be an empty folder */
     const char *to;          /* "hf", "sat", "peft" or "sheaf" */
+    const char *adapter;     /* sat: a PEFT adapter of the model, to be written as SAT's LoRA; NULL */
     const char *from;        /* dialect of src; NULL = recognise it */
     const char *config;      /* of the model, where src has none; NULL */
     const char *model_class; /* "CogAgentModel", where the config names the wrong one; NULL */
@@ -40,6 +41,7 @@ typedef struct sheaf_convert_report {
     int64_t tensors, bytes;  /* written, moments included */
     int64_t moments;         /* of them */
     int64_t merged;          /* weights that LoRA was merged into */
+    int64_t adapted;         /* layers written with factors of the adapter */
     int64_t step;            /* -1 = not known or not kept */
     int parts;               /* of SAT */
 } sheaf_convert_report;

@@ -34,6 +34,7 @@ static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf
         cli_json_int(&j, "tensors", r->tensors);
         cli_json_int(&j, "moments", r->moments);
         cli_json_int(&j, "merged", r->merged);
+        cli_json_int(&j, "adapted", r->adapted);
         cli_json_int(&j, "bytes", r->bytes);
         if (r->step >= 0)
             cli_json_int(&j, "step", r->step);
@@ -47,6 +48,8 @@ static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf
     fprintf(cli->out, "%s: %s to %s, %" PRId64 " tensors, %s", how->dst, r->from, how->to, r->tensors, sheaf__number_bytes(bytes, (uint64_t)r->bytes));
     if (r->moments > 0)
         fprintf(cli->out, ", %" PRId64 " of them moments", r->moments);
+    if (r->adapted > 0)
+        fprintf(cli->out, ", %" PRId64 " layers with LoRA", r->adapted);
     if (r->step >= 0)
         fprintf(cli->out, ", step %" PRId64, r->step);
     fprintf(cli->out, " (%.1f s, %.2f GB/s)\n", seconds, seconds > 0 ? (double)r->bytes / seconds / 1e9 : 0);
@@ -59,6 +62,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
     int64_t shard_mb = 0;
     const cli_option options[] = {
         { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf", "DIALECT" },
+        { "adapter", CLI_PATH, &how.adapter, "sat: a PEFT adapter of SRC, to be written as SAT's LoRA", "DIR" },
         { "from", CLI_TEXT, &how.from, "form of SRC, where it is not recognised", "DIALECT" },
         { "tp", CLI_INT, &how.tp, "sat: parts to write (default 1)", .max = 1024 },
         { "slices", CLI_INT, &how.slices, "sheaf: slices to write (default 8)", .max = 64 },

@@ -141,7 +141,8 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
 
 /* ---- adapter_config.json ---- */
 
-/* Layers whose rank is not the first one's; `by` is what is written for each, ranks or alphas. */
+/* Layers whose rank is not the first one's; `by` is what is written for each, ranks or alphas. "^", because a layer of the
+ * text model has a path that ends one of the ViT's, and PEFT takes a key for the end of any. */
 static void patterns(sheaf_text *text, const sheaf_sat_lora *lora, int64_t by)
 {
     bool any = false;
@@ -149,8 +150,10 @@ static void patterns(sheaf_text *text, const sheaf_sat_lora *lora, int64_t by)
         const sheaf_sat_lora_linear *l = &lora->linear[i];
         if (l->adapter_rank == lora->linear[0].adapter_rank)
             continue;
+        char key[560];
+        snprintf(key, sizeof key, "^%s", l->name);
         sheaf__text_add(text, "%s\n    ", any ? "," : "");
-        sheaf__text_json(text, l->name);
+        sheaf__text_json(text, key);
         sheaf__text_add(text, ": %" PRId64, l->adapter_rank / by);
         any = true;
     }

@@ -246,8 +246,10 @@ static void check_adapter(const char *path)
         snprintf(a_name, sizeof a_name, "base_model.model.%s.lora_A.weight", l->name);
         snprintf(b_name, sizeof b_name, "base_model.model.%s.lora_B.weight", l->name);
         snprintf(weight, sizeof weight, "%s.weight", l->name);
-        const json_t *r = json_object_get(json_object_get(config, "rank_pattern"), l->name);
-        const json_t *alpha = json_object_get(json_object_get(config, "alpha_pattern"), l->name);
+        char key[400];
+        snprintf(key, sizeof key, "^%s", l->name);
+        const json_t *r = json_object_get(json_object_get(config, "rank_pattern"), key);
+        const json_t *alpha = json_object_get(json_object_get(config, "alpha_pattern"), key);
         r = r != NULL ? r : json_object_get(config, "r");
         alpha = alpha != NULL ? alpha : json_object_get(config, "lora_alpha");
         const int64_t rank = json_integer_value(r);

@@ -69,7 +69,7 @@ static bool means(const sheaf_schema *schema, const char *item, const sheaf_tens
     return exact != NULL ? exact == t : ends_with_item(t->module, item);
 }
 
-static bool in_set(sheaf_sat_set set, const char *path)
+bool sheaf__lora_in_sat_set(sheaf_sat_set set, const char *path)
 {
     static const char *const text[] = { "attention.query_key_value", "attention.dense", "cross_attention.query",
                                         "cross_attention.key_value", "cross_attention.dense" };
@@ -131,7 +131,7 @@ sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *o, c
     if (o->target_regex != NULL)
         st = sheaf__regex_match(&yes, NULL, "", o->target_regex, "", t->module, true);
     else
-        yes = in_set(o->sat_set, t->module) || (o->all_linear && t->role != SHEAF_HEAD);
+        yes = sheaf__lora_in_sat_set(o->sat_set, t->module) || (o->all_linear && t->role != SHEAF_HEAD);
     for (int i = 0; i < o->ntargets && !yes; i++)
         yes = means(schema, o->targets[i], t);
     if (st == NULL)

@@ -12,6 +12,8 @@ bool sheaf__lora_is_linear(sheaf_role role);
 bool sheaf__lora_is_cog(const sheaf_schema *schema);
 /* sheaf__lora_executed - false for what lies in the files of CogAgent, but takes no part: the tower's last block and what follows. */
 bool sheaf__lora_executed(const sheaf_schema *schema, const sheaf_tensor *tensor);
+/* sheaf__lora_in_sat_set - of the layers that SAT gives factors, by the path of the module. */
+bool sheaf__lora_in_sat_set(sheaf_sat_set set, const char *path);
 /* sheaf__lora_cog_hit - is this weight of a linear layer a target? */
 sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *options, const sheaf_schema *schema, const sheaf_tensor *tensor);
 /* sheaf__lora_cog_saves - is the tensor one of modules_to_save, or inside one of them? Buffers never are. */
