@@ -1,121 +1,6 @@
 /* attention_test.c - attention against numbers worked by hand, a double version, and
  * the fast kernels against the reference, bit for bit. */
-#include "ops/attention/attention_parts.h"
-#include "ops/twin.h"
-
-/* ---- one problem: operands, and room for results ---- */
-typedef struct problem {
-    sheaf__attention s;
-    int64_t nq, nk, nv, no, nstats; /* elements */
-    void *q, *k, *v, *d_o;
-    uint8_t *mask;
-} problem;
-
-typedef struct result {
-    void *o, *dq, *dk, *dv;
-    float *stats;
-} result;
-
-static size_t bytes_of(const problem *p, int64_t n) { return (size_t)n * twin_bytes(p->s.dtype); }
-
-static void *guarded(const problem *p, int64_t n, uint64_t salt)
-{
-    void *x = twin_take(bytes_of(p, n));
-    twin_fill(x, n, p->s.dtype, TWIN_PLAIN, salt);
-    return x;
-}
-
-/* Rows end with their last head, the last row at a page that must not be touched. */
-static problem problem_of(sheaf__attention s, int64_t slack, bool masked)
-{
-    problem p = { .s = s };
-    const int64_t q_wide = s.kv_heads * s.group * s.head_dim, k_wide = s.kv_heads * s.head_dim;
-    p.s.ldq = q_wide + slack;
-    p.s.ldo = q_wide + 2 * slack;
-    p.s.ldk = k_wide + slack;
-    p.s.ldv = k_wide + 3 * slack;
-    p.nq = (s.batch * s.queries - 1) * p.s.ldq + q_wide;
-    p.no = (s.batch * s.queries - 1) * p.s.ldo + q_wide;
-    p.nk = ((s.batch - 1) * s.kv_rows + s.keys - 1) * p.s.ldk + k_wide;
-    p.nv = ((s.batch - 1) * s.kv_rows + s.keys - 1) * p.s.ldv + k_wide;
-    p.nstats = s.batch * s.kv_heads * s.group * s.queries * 2;
-    p.q = guarded(&p, p.nq, 1);
-    p.k = guarded(&p, p.nk, 2);
-    p.v = guarded(&p, p.nv, 3);
-    p.d_o = guarded(&p, p.no, 4);
-    if (masked) {
-        p.s.mask_ld = s.keys + 3;
-        p.mask = calloc((size_t)(s.batch * p.s.mask_ld), 1);
-        p.s.key_mask = p.mask;
-    }
-    return p;
-}
-
-static bool has_backward(const sheaf__attention *s) { return s->full || s->queries == s->keys; }
-
-static void *zeros(const problem *p, int64_t n)
-{
-    void *x = twin_take(bytes_of(p, n));
-    memset(x, 0, bytes_of(p, n));
-    return x;
-}
-
-static result result_of(const problem *p)
-{
-    return (result){ zeros(p, p->no), zeros(p, p->nq), zeros(p, p->nk), zeros(p, p->nv),
-                     calloc((size_t)p->nstats, sizeof(float)) };
-}
-
-/* twin_take never gives back: this is a test */
-static void problem_drop(problem *p) { free(p->mask); }
-static void result_drop(result *r) { free(r->stats); }
-
-static void same(const char *name, const problem *p, const result *got, const result *want)
-{
-    char what[200];
-    const struct { const char *name; const void *got, *want; size_t size; } part[] = {
-        { "o", got->o, want->o, bytes_of(p, p->no) },
-        { "stats", got->stats, want->stats, (size_t)p->nstats * 4 },
-        { "dq", got->dq, want->dq, bytes_of(p, p->nq) },
-        { "dk", got->dk, want->dk, bytes_of(p, p->nk) },
-        { "dv", got->dv, want->dv, bytes_of(p, p->nv) },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(part); i++) {
-        snprintf(what, sizeof what, "%s: %s", name, part[i].name);
-        CHECK_BYTES(what, part[i].got, part[i].want, part[i].size);
-    }
-}
-
-/* The reference, with DAZ and FTZ set. */
-static void run_ref(const problem *p, const result *r)
-{
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
-    sheaf__attention_forward_ref(&p->s, r->o, r->stats, p->q, p->k, p->v);
-    if (has_backward(&p->s))
-        sheaf__attention_backward_ref(&p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
-    _mm_setcsr(before);
-}
-
-static void run_device(const problem *p, const result *r, const char *isa, int threads)
-{
-    sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, isa, 0));
-    sheaf__attention_forward(device, &p->s, r->o, r->stats, p->q, p->k, p->v);
-    if (has_backward(&p->s))
-        sheaf__attention_backward(device, &p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
-    sheaf__device_close(device);
-}
-
-static const char *const columns[] = { "avx2", "avx512" };
-
-static bool on_this_cpu(const char *isa)
-{
-    if (sheaf__kernels_for(isa) != NULL)
-        return true;
-    print_message("%s: not on this CPU, not compared\n", isa);
-    return false;
-}
+#include "ops/attention/attention_twin.h"
 
 /* ---- by hand ---- */
 
@@ -173,41 +58,6 @@ static void test_attention__window_and_mask_worked_by_hand(void **state)
         sheaf__attention_forward_ref(&s, o, NULL, q, k, v);
         for (int t = 0; t < 4; t++)
             CHECK_NEAR(table[i].name, o[t], table[i].want[t], 1e-6);
-    }
-}
-
-/* Three queries, two keys of one channel, all seen by all: scores q k = (ln 3, 0), (0, 0) and (-ln 3, 0), so p =
- * (3, 1) / 4, (1, 1) / 2, (1, 3) / 4 and o = 5, 6, 7. With d_o = 1, 0, 2: D = 5, 0, 14; dp = (4, 8), (0, 0), (8, 16);
- * ds = (-3/4, 3/4), 0, (-3/2, 3/2); dq = ds . k; dk and dv sum over the queries. With key 0 hidden all is key 1's:
- * o = 8 everywhere, ds = 0 and dv = (0, 1 + 0 + 2). */
-static void test_attention__full_worked_by_hand(void **state)
-{
-    const float ln3 = 1.09861229f, q[3] = { 1, 0, -1 }, k[2] = { 1.09861229f, 0 }, v[2] = { 4, 8 };
-    const float d_o[3] = { 1, 0, 2 };
-    const uint8_t second[2] = { 0, 1 };
-    const struct { const char *name; const uint8_t *mask; float o[3], max[3], sum[3], dq[3], dk[2], dv[2]; } table[] = {
-        { "all", NULL, { 5, 6, 7 }, { ln3, 0, 0 }, { 4.0f / 3, 2, 4.0f / 3 }, { -0.75f * ln3, 0, -1.5f * ln3 },
-          { 0.75f, -0.75f }, { 1.25f, 1.75f } },
-        { "the first key hidden", second, { 8, 8, 8 }, { 0, 0, 0 }, { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0 }, { 0, 3 } },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        float o[3], stats[6], dq[3], dk[2], dv[2];
-        const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 3, .keys = 2, .kv_heads = 1,
-                                     .group = 1, .head_dim = 1, .scale = 1, .ldq = 1, .ldk = 1, .ldv = 1,
-                                     .ldo = 1, .kv_rows = 2, .window = 1, .full = true,
-                                     .key_mask = table[i].mask, .mask_ld = 2 };
-        sheaf__attention_forward_ref(&s, o, stats, q, k, v);
-        sheaf__attention_backward_ref(&s, dq, dk, dv, d_o, o, stats, q, k, v);
-        for (int t = 0; t < 3; t++) {
-            CHECK_NEAR(table[i].name, o[t], table[i].o[t], 2e-6);
-            CHECK_NEAR(table[i].name, stats[2 * t], table[i].max[t], 2e-6);
-            CHECK_NEAR(table[i].name, stats[2 * t + 1], table[i].sum[t], 2e-6);
-            CHECK_NEAR(table[i].name, dq[t], table[i].dq[t], 2e-6);
-        }
-        for (int j = 0; j < 2; j++) {
-            CHECK_NEAR(table[i].name, dk[j], table[i].dk[j], 2e-6);
-            CHECK_NEAR(table[i].name, dv[j], table[i].dv[j], 2e-6);
-        }
     }
 }
 
@@ -350,86 +200,6 @@ static void test_attention__float_version_agrees_with_double(void **state)
 }
 
 /* ---- the fast kernels are the reference ---- */
-static uint32_t chance(uint64_t what, uint32_t below)
-{
-    return sheaf__random_tensor_u32(5, 6, what) % below;
-}
-
-static void fill_mask(const problem *p, uint64_t round)
-{
-    for (int64_t b = 0; p->mask != NULL && b < p->s.batch; b++) {
-        uint8_t *row = p->mask + b * p->s.mask_ld;
-        const int64_t n = p->s.keys, left = chance(round * 9 + 1, (uint32_t)n), kind = (round + (uint64_t)b) % 3;
-        for (int64_t j = 0; j < n; j++)
-            row[j] = kind == 0 ? j >= left : kind == 1 ? j < n - left : chance(round * 4096 + (uint64_t)j, 4) != 0;
-    }
-}
-
-/* Every way to divide the work must give the same bits, so kernels are called directly:
- * rows in two parts, gradients together or apart, and scratch so small that the scores
- * of a row are made three times. */
-static void run_parts(const problem *p, const result *r, const sheaf__attention_kernels *kernels, int way)
-{
-    const sheaf__attention *s = &p->s;
-    const sheaf__attention_call call = { s, r->o, r->stats, p->q, p->k, p->v, p->d_o, r->dq, r->dk, r->dv };
-    const size_t whole = SHEAF__THREAD_SCRATCH, little = 400 << 10;
-    char *scratch = twin_take(whole);
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
-    for (int64_t b = 0; b < s->batch; b++)
-        for (int64_t kv = 0; kv < s->kv_heads; kv++) {
-            const int64_t rows = s->queries * s->group, split = way == 0 ? rows : rows / 3;
-            const size_t bytes = way == 2 && s->head_dim <= 80 ? little : whole;
-            sheaf__attention_part part = { b, kv, 0, s->group, 0, split };
-            if (split > 0)
-                kernels->rows(&call, &part, scratch + whole - bytes, bytes);
-            part.begin = split;
-            part.end = rows;
-            if (split < rows)
-                kernels->rows(&call, &part, scratch + whole - bytes, bytes);
-            if (!has_backward(s))
-                continue;
-            for (int64_t j = 0; j < s->keys; j += way == 0 ? s->keys : 256) {
-                const int64_t end = way == 0 || j + 256 > s->keys ? s->keys : j + 256;
-                kernels->dkv(&call, &(sheaf__attention_part){ b, kv, 0, s->group, j, end }, way == 0, scratch, whole);
-            }
-            for (int64_t i = 0; way != 0 && i < s->queries; i += 256)
-                for (int64_t g = 0; g < s->group; g++) {
-                    const int64_t end = i + 256 > s->queries ? s->queries : i + 256;
-                    kernels->dq(&call, &(sheaf__attention_part){ b, kv, g, g + 1, i, end }, scratch, whole);
-                }
-        }
-    _mm_setcsr(before);
-    munmap(scratch, whole);
-}
-
-static void check_twins(const problem *p, const char *name)
-{
-    result want = result_of(p);
-    run_ref(p, &want);
-    for (size_t c = 0; c < ARRAY_LEN(columns); c++)
-        for (int way = 0; way < 3 && on_this_cpu(columns[c]); way++) {
-            char what[160];
-            result got = result_of(p);
-            snprintf(what, sizeof what, "%s, %s, way %d", name, columns[c], way);
-            run_parts(p, &got, sheaf__attention_kernels_for(columns[c]), way);
-            same(what, p, &got, &want);
-            result_drop(&got);
-        }
-    result_drop(&want);
-}
-
-static void check_shape(sheaf__attention s, int64_t slack, bool masked, uint64_t round)
-{
-    char name[120];
-    problem p = problem_of(s, slack, masked);
-    fill_mask(&p, round);
-    snprintf(name, sizeof name, "%s, %d queries, %d keys, %d x %d heads of %d, window %d%s%s",
-             s.dtype == SHEAF_F32 ? "f32" : "bf16", (int)s.queries, (int)s.keys, (int)s.kv_heads,
-             (int)s.group, (int)s.head_dim, (int)s.window, masked ? ", masked" : "", s.full ? ", full" : "");
-    check_twins(&p, name);
-    problem_drop(&p);
-}
 
 static void test_attention__fast_equals_reference_at_odd_shapes(void **state)
 {
@@ -468,57 +238,6 @@ static void test_attention__fast_equals_reference_across_blocks(void **state)
                     0, table[i].mask, 2 + i);
 }
 
-/* In a row of q, k, v or d_o, in the second key head. */
-static void put_odd_number(const problem *p, int operand, int64_t row, float x)
-{
-    void *const where[] = { p->q, p->k, p->v, p->d_o };
-    const bool key = operand == 1 || operand == 2;
-    const int64_t at = key ? row * p->s.ldk + 20 : row * p->s.ldq + 40;
-    if (p->s.dtype == SHEAF_F32)
-        ((float *)where[operand])[at] = x;
-    else /* not through a rounding that would end denormals */
-        ((uint16_t *)where[operand])[at] = (uint16_t)(sheaf__bits(x) >> 16);
-}
-
-/* window is set here and there: full attention ignores it. */
-static void test_attention__full_equals_reference_at_odd_shapes(void **state)
-{
-    static const int64_t group[] = { 1, 2, 3, 7 };
-    for (uint64_t i = 0; i < 120; i++) {
-        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .full = true, .scale = 0.3f };
-        s.batch = 1 + chance(i * 16, 2);
-        s.keys = i % 7 == 0 ? 1 : 1 + chance(i * 16 + 1, 70);
-        s.queries = i % 5 == 0 ? s.keys : 1 + chance(i * 16 + 2, 90);
-        s.kv_heads = 1 + chance(i * 16 + 3, 2);
-        s.group = group[chance(i * 16 + 4, ARRAY_LEN(group))];
-        s.head_dim = i & 1 ? 2 * (1 + chance(i * 16 + 5, 30)) : 1 + chance(i * 16 + 5, 60);
-        s.window = i % 4 == 1 ? 1 + chance(i * 16 + 6, 9) : 0;
-        s.kv_rows = s.keys + chance(i * 16 + 7, 5);
-        check_shape(s, chance(i * 16 + 8, 3), i / 2 % 2 == 0, i);
-    }
-}
-
-/* The heads of the towers and of cross-attention; more than one block on either side. */
-static void test_attention__full_equals_reference_across_blocks(void **state)
-{
-    static const struct { sheaf_dtype dtype; int64_t batch, queries, keys, kv, group, d; bool mask; } table[] = {
-        { SHEAF_BF16, 1, 257, 257, 1, 1, 112, false },  { SHEAF_F32, 1, 257, 257, 1, 1, 112, false },
-        { SHEAF_BF16, 1, 515, 300, 1, 2, 16, false },   { SHEAF_F32, 1, 515, 300, 1, 1, 10, true },
-        { SHEAF_BF16, 2, 30, 777, 1, 1, 32, true },     { SHEAF_F32, 2, 30, 777, 1, 1, 32, false },
-        { SHEAF_BF16, 1, 1, 3000, 3, 1, 32, false },    { SHEAF_F32, 1, 1, 3000, 3, 1, 32, false },
-        { SHEAF_BF16, 1, 1300, 3, 2, 1, 32, false },    { SHEAF_F32, 1, 1300, 2, 2, 1, 6, true },
-        { SHEAF_BF16, 1, 256, 512, 1, 1, 4, false },    { SHEAF_F32, 1, 512, 256, 1, 1, 4, false },
-        { SHEAF_BF16, 1, 70, 33, 1, 2, 256, false },    { SHEAF_F32, 1, 70, 33, 1, 1, 256, false },
-        { SHEAF_BF16, 1, 5, 8300, 1, 1, 64, false },    { SHEAF_F32, 1, 300, 1, 1, 2, 3, false },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        check_shape((sheaf__attention){ .dtype = table[i].dtype, .batch = table[i].batch,
-                        .queries = table[i].queries, .keys = table[i].keys, .kv_heads = table[i].kv,
-                        .group = table[i].group, .head_dim = table[i].d, .kv_rows = table[i].keys,
-                        .full = true, .scale = 0.125f },
-                    0, table[i].mask, 2 + i);
-}
-
 /* An inf or NaN reaches exactly those who see it, and denormals count as zero. */
 static void test_attention__numbers_out_of_the_ordinary(void **state)
 {
@@ -533,27 +252,6 @@ static void test_attention__numbers_out_of_the_ordinary(void **state)
         put_odd_number(&p, (int)(i / 2 % 4), row, odd[i / 8]);
         char name[80];
         snprintf(name, sizeof name, "%g in operand %d of row %d", (double)odd[i / 8], (int)(i / 2 % 4), (int)row);
-        check_twins(&p, name);
-        problem_drop(&p);
-    }
-}
-
-/* The fast kernels go no slow path here. The mask hides the row with the number, its neighbour, all keys but it,
- * or all keys. */
-static void test_attention__numbers_out_of_the_ordinary_in_full_attention(void **state)
-{
-    static const float odd[] = { INFINITY, -INFINITY, NAN, -1e-40f, 3e38f };
-    for (uint64_t i = 0; i < 2 * 4 * 5 * ARRAY_LEN(odd); i++) {
-        const int64_t row = (int64_t)chance(i, 37), hide = (int64_t)(i / 8 % 5);
-        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = 53, .keys = 37,
-                               .kv_heads = 2, .group = 2, .head_dim = 18, .kv_rows = 37, .full = true, .scale = 0.3f };
-        problem p = problem_of(s, 0, hide != 0);
-        for (int64_t j = 0; hide != 0 && j < s.keys; j++)
-            p.mask[j] = hide == 1 ? j != row : hide == 2 ? j != (row ^ 1) : hide == 3 ? j == row : 0;
-        put_odd_number(&p, (int)(i / 2 % 4), row, odd[i / 40]);
-        char name[80];
-        snprintf(name, sizeof name, "%g in operand %d of row %d, hidden %d", (double)odd[i / 40], (int)(i / 2 % 4),
-                 (int)row, (int)hide);
         check_twins(&p, name);
         problem_drop(&p);
     }
@@ -758,65 +456,6 @@ static void test_attention__nothing_owned_is_nothing_done(void **state)
     sheaf__device_close(device);
 }
 
-/* Through the tasks of the device, whether heads are many (each is one task) or one. */
-static void test_attention__full_on_a_device_is_the_definition(void **state)
-{
-    static const struct { int64_t queries, keys, heads; } table[] = {
-        { 600, 70, 1 }, { 70, 600, 1 }, { 300, 40, 4 }, { 40, 300, 4 },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(table) * 2; i++) {
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1,
-                                   .queries = table[i / 2].queries, .keys = table[i / 2].keys,
-                                   .kv_heads = table[i / 2].heads, .group = 1, .head_dim = 6,
-                                   .kv_rows = table[i / 2].keys, .full = true, .scale = 0.3f }, 1, false);
-        result want = result_of(&p);
-        run_ref(&p, &want);
-        for (int isa = -1; isa < (int)ARRAY_LEN(columns); isa++) {
-            const char *name = isa < 0 ? "ref" : columns[isa];
-            if (!on_this_cpu(name))
-                continue;
-            result got = result_of(&p);
-            run_device(&p, &got, name, 2);
-            same(name, &p, &got, &want);
-            result_drop(&got);
-        }
-        result_drop(&want);
-        problem_drop(&p);
-    }
-}
-
-/* Without queries no key has a gradient; without keys a query sees nothing. */
-static void test_attention__full_without_queries_or_without_keys_is_zero(void **state)
-{
-    for (int code = 0; code < 12; code++) {
-        const char *isa = code / 4 == 0 ? "ref" : columns[code / 4 - 1];
-        enum { N = 5, WIDE = 2 * 3 * 4 };
-        float x[N * WIDE] = { 0 }, o[N * WIDE], dq[N * WIDE], dk[N * WIDE], dv[N * WIDE], stats[N * 6 * 2] = { 0 };
-        const size_t bytes = sizeof o;
-        const sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = code & 2 ? N : 0,
-                                     .keys = code & 2 ? 0 : N, .kv_heads = 2, .group = 3, .head_dim = 4, .scale = 1,
-                                     .kv_rows = N, .ldq = WIDE, .ldo = WIDE, .ldk = 8, .ldv = 8, .full = true };
-        const size_t q_bytes = (size_t)(s.queries * WIDE) * twin_bytes(s.dtype), k_bytes = (size_t)(s.keys * 8) * twin_bytes(s.dtype);
-        if (!on_this_cpu(isa))
-            continue;
-        sheaf__device *device;
-        CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, isa, 0));
-        float *const out[] = { o, dq, dk, dv };
-        for (size_t i = 0; i < ARRAY_LEN(out); i++)
-            memset(out[i], 0x55, bytes);
-        sheaf__attention_forward(device, &s, o, stats, x, x, x);
-        sheaf__attention_backward(device, &s, dq, dk, dv, x, o, stats, x, x, x);
-        assert_true(device->flops == 0);
-        CHECK_BYTES("o", o, x, q_bytes);
-        CHECK_BYTES("dq", dq, x, q_bytes);
-        CHECK_BYTES("dk", dk, x, k_bytes);
-        CHECK_BYTES("dv", dv, x, k_bytes);
-        if (s.queries > 0)
-            assert_true(stats[0] == -INFINITY && stats[1] == 0);
-        sheaf__device_close(device);
-    }
-}
-
 static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **state)
 {
     static const struct { int64_t queries, keys, window; bool full; } table[] = {
@@ -848,55 +487,6 @@ static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **
 
 /* ---- production size ---- */
 
-/* One query head's row of o and dq, and one key's dk and dv, from the reference. */
-static void check_samples(const problem *p, const result *got)
-{
-    const sheaf__attention *s = &p->s;
-    const int64_t last = s->queries - 1, tokens[] = { 0, 255, 256, 1000, last };
-    result want = result_of(p);
-    memcpy(want.stats, got->stats, (size_t)p->nstats * 4);
-    memcpy(want.o, got->o, bytes_of(p, p->no));
-    const sheaf__attention_call call = { s, want.o, want.stats, p->q, p->k, p->v, p->d_o, want.dq, want.dk, want.dv };
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040);
-    for (size_t n = 0; n < ARRAY_LEN(tokens); n++) {
-        const int64_t i = tokens[n] < last ? tokens[n] : last, kv = (int64_t)n % s->kv_heads, g = s->group - 1;
-        const int64_t row = i * s->group + g, head = (kv * s->group + g) * s->head_dim;
-        sheaf__attention_ref_rows(&call, &(sheaf__attention_part){ 0, kv, 0, s->group, row, row + 1 });
-        sheaf__attention_ref_dq(&call, &(sheaf__attention_part){ 0, kv, g, g + 1, i, i + 1 });
-        const size_t o = bytes_of(p, i * s->ldo + head), q = bytes_of(p, i * s->ldq + head);
-        CHECK_BYTES("o", (char *)got->o + o, (char *)want.o + o, bytes_of(p, s->head_dim));
-        CHECK_BYTES("dq", (char *)got->dq + q, (char *)want.dq + q, bytes_of(p, s->head_dim));
-    }
-    const int64_t j = s->keys - 41, at = j * s->ldk;
-    sheaf__attention_ref_dkv(&call, &(sheaf__attention_part){ 0, 0, 0, s->group, j, j + 1 });
-    CHECK_BYTES("dk", (char *)got->dk + bytes_of(p, at), (char *)want.dk + bytes_of(p, at), bytes_of(p, s->head_dim));
-    CHECK_BYTES("dv", (char *)got->dv + bytes_of(p, at), (char *)want.dv + bytes_of(p, at), bytes_of(p, s->head_dim));
-    CHECK_BYTES("stats", got->stats, want.stats, (size_t)p->nstats * 4);
-    _mm_setcsr(before);
-    result_drop(&want);
-}
-
-static void check_production(sheaf__attention s, const int *threads, const char *const *isa, int runs)
-{
-    problem p = problem_of(s, 0, false);
-    result first = result_of(&p);
-    run_device(&p, &first, isa[0], threads[0]);
-    check_samples(&p, &first);
-    for (int i = 1; i < runs; i++) {
-        char name[80];
-        result again = result_of(&p);
-        if (!on_this_cpu(isa[i] != NULL ? isa[i] : "ref"))
-            continue;
-        run_device(&p, &again, isa[i], threads[i]);
-        snprintf(name, sizeof name, "%d threads, %s", threads[i], isa[i] != NULL ? isa[i] : "best");
-        same(name, &p, &again, &first);
-        result_drop(&again);
-    }
-    result_drop(&first);
-    problem_drop(&p);
-}
-
 static void test_attention__production_size_is_the_same_on_any_threads_and_isa(void **state)
 {
     static const int threads[] = { 2, 1, 5, 5 };
@@ -911,40 +501,6 @@ static void test_attention__production_size_is_the_same_on_any_threads_and_isa(v
     s.kv_heads = 1;
     s.group = 3;
     check_production(s, threads, isa, 4);
-}
-
-/* The high-resolution tower of CogAgent, its cross-attention, and the tower of CogVLM. */
-static void test_attention__full_production_size_is_the_same_on_any_threads_and_isa(void **state)
-{
-    static const int threads[] = { 2, 1, 5, 3 };
-    static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
-    const struct { sheaf_dtype dtype; int64_t queries, keys, heads, d; int runs; } table[] = {
-        { SHEAF_BF16, 6401, 6401, 4, 64, 3 }, { SHEAF_BF16, 2000, 6400, 3, 32, 4 }, { SHEAF_BF16, 1226, 1226, 2, 112, 4 },
-        { SHEAF_F32, 6401, 6401, 1, 64, 2 },  { SHEAF_F32, 1700, 6400, 1, 32, 4 },  { SHEAF_F32, 257, 6400, 1, 240, 4 },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        check_production((sheaf__attention){ .dtype = table[i].dtype, .batch = 1, .queries = table[i].queries,
-                             .keys = table[i].keys, .kv_heads = table[i].heads, .group = 1, .head_dim = table[i].d,
-                             .kv_rows = table[i].keys, .full = true, .scale = 0.125f },
-                         threads, isa, table[i].runs);
-}
-
-/* The definition takes hours for it: one NaN must not stop a run before it is seen. */
-static void test_attention__full_with_nan_takes_no_slow_path(void **state)
-{
-    sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 1, .queries = 20000, .keys = 20000, .kv_heads = 1, .group = 1,
-                           .head_dim = 32, .kv_rows = 20000, .full = true, .scale = 0.2f };
-    problem p = problem_of(s, 0, false);
-    void *const where[] = { p.v, p.k, p.d_o };
-    for (size_t i = 0; i < ARRAY_LEN(where); i++)
-        ((uint16_t *)where[i])[77 * 32] = 0x7fc0;
-    result r = result_of(&p);
-    run_device(&p, &r, NULL, 2);
-    for (int64_t at = 0; at < p.no; at += 32 * 1000)
-        assert_true(((uint16_t *)r.o)[at] == 0x7fc0 && ((uint16_t *)r.dq)[at] == 0x7fc0 &&
-                    ((uint16_t *)r.dk)[at] == 0x7fc0 && ((uint16_t *)r.dv)[at] == 0x7fc0);
-    result_drop(&r);
-    problem_drop(&p);
 }
 
 /* Too long for one task to hold dk and dv of all keys. */
@@ -970,15 +526,11 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention__two_tokens_worked_by_hand),
         cmocka_unit_test(test_attention__window_and_mask_worked_by_hand),
-        cmocka_unit_test(test_attention__full_worked_by_hand),
         cmocka_unit_test(test_attention__double_version_passes_finite_differences),
         cmocka_unit_test(test_attention__float_version_agrees_with_double),
         cmocka_unit_test(test_attention__fast_equals_reference_at_odd_shapes),
         cmocka_unit_test(test_attention__fast_equals_reference_across_blocks),
-        cmocka_unit_test(test_attention__full_equals_reference_at_odd_shapes),
-        cmocka_unit_test(test_attention__full_equals_reference_across_blocks),
         cmocka_unit_test(test_attention__numbers_out_of_the_ordinary),
-        cmocka_unit_test(test_attention__numbers_out_of_the_ordinary_in_full_attention),
         cmocka_unit_test(test_attention__nan_in_the_future_leaves_the_past_alone),
         cmocka_unit_test(test_attention__a_row_that_sees_nothing_is_zero),
         cmocka_unit_test(test_attention__the_largest_score_is_minus_zero),
@@ -986,14 +538,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention__one_key_is_not_hidden),
         cmocka_unit_test(test_attention__decoding_gives_the_last_rows),
         cmocka_unit_test(test_attention__nothing_owned_is_nothing_done),
-        cmocka_unit_test(test_attention__full_on_a_device_is_the_definition),
-        cmocka_unit_test(test_attention__full_without_queries_or_without_keys_is_zero),
         cmocka_unit_test(test_attention__dry_counts_visible_pairs_and_touches_nothing),
     };
     const struct CMUnitTest large[] = {
         cmocka_unit_test(test_attention__production_size_is_the_same_on_any_threads_and_isa),
-        cmocka_unit_test(test_attention__full_production_size_is_the_same_on_any_threads_and_isa),
-        cmocka_unit_test(test_attention__full_with_nan_takes_no_slow_path),
         cmocka_unit_test(test_attention__long_sequences_fit_in_scratch),
     };
     return strstr(argv[0], "production") != NULL ? cmocka_run_group_tests(large, NULL, NULL)

@@ -1,0 +1,268 @@
+/* attention_twin.h - what both tests of attention use: a problem with operands and room for
+ * results, the reference and the fast kernels run on it, and their comparison. */
+#ifndef SHEAF_OPS_ATTENTION_TWIN_H
+#define SHEAF_OPS_ATTENTION_TWIN_H
+
+#include "ops/attention/attention_parts.h"
+#include "ops/twin.h"
+
+/* ---- one problem: operands, and room for results ---- */
+typedef struct problem {
+    sheaf__attention s;
+    int64_t nq, nk, nv, no, nstats; /* elements */
+    void *q, *k, *v, *d_o;
+    uint8_t *mask;
+} problem;
+
+typedef struct result {
+    void *o, *dq, *dk, *dv;
+    float *stats;
+} result;
+
+static inline size_t bytes_of(const problem *p, int64_t n) { return (size_t)n * twin_bytes(p->s.dtype); }
+
+static inline void *guarded(const problem *p, int64_t n, uint64_t salt)
+{
+    void *x = twin_take(bytes_of(p, n));
+    twin_fill(x, n, p->s.dtype, TWIN_PLAIN, salt);
+    return x;
+}
+
+/* Rows end with their last head, the last row at a page that must not be touched. */
+static inline problem problem_of(sheaf__attention s, int64_t slack, bool masked)
+{
+    problem p = { .s = s };
+    const int64_t q_wide = s.kv_heads * s.group * s.head_dim, k_wide = s.kv_heads * s.head_dim;
+    p.s.ldq = q_wide + slack;
+    p.s.ldo = q_wide + 2 * slack;
+    p.s.ldk = k_wide + slack;
+    p.s.ldv = k_wide + 3 * slack;
+    p.nq = (s.batch * s.queries - 1) * p.s.ldq + q_wide;
+    p.no = (s.batch * s.queries - 1) * p.s.ldo + q_wide;
+    p.nk = ((s.batch - 1) * s.kv_rows + s.keys - 1) * p.s.ldk + k_wide;
+    p.nv = ((s.batch - 1) * s.kv_rows + s.keys - 1) * p.s.ldv + k_wide;
+    p.nstats = s.batch * s.kv_heads * s.group * s.queries * 2;
+    p.q = guarded(&p, p.nq, 1);
+    p.k = guarded(&p, p.nk, 2);
+    p.v = guarded(&p, p.nv, 3);
+    p.d_o = guarded(&p, p.no, 4);
+    if (masked) {
+        p.s.mask_ld = s.keys + 3;
+        p.mask = calloc((size_t)(s.batch * p.s.mask_ld), 1);
+        p.s.key_mask = p.mask;
+    }
+    return p;
+}
+
+static inline bool has_backward(const sheaf__attention *s) { return s->full || s->queries == s->keys; }
+
+static inline void *zeros(const problem *p, int64_t n)
+{
+    void *x = twin_take(bytes_of(p, n));
+    memset(x, 0, bytes_of(p, n));
+    return x;
+}
+
+static inline result result_of(const problem *p)
+{
+    return (result){ zeros(p, p->no), zeros(p, p->nq), zeros(p, p->nk), zeros(p, p->nv),
+                     calloc((size_t)p->nstats, sizeof(float)) };
+}
+
+/* twin_take never gives back: this is a test */
+static inline void problem_drop(problem *p) { free(p->mask); }
+static inline void result_drop(result *r) { free(r->stats); }
+
+static inline void same(const char *name, const problem *p, const result *got, const result *want)
+{
+    char what[200];
+    const struct { const char *name; const void *got, *want; size_t size; } part[] = {
+        { "o", got->o, want->o, bytes_of(p, p->no) },
+        { "stats", got->stats, want->stats, (size_t)p->nstats * 4 },
+        { "dq", got->dq, want->dq, bytes_of(p, p->nq) },
+        { "dk", got->dk, want->dk, bytes_of(p, p->nk) },
+        { "dv", got->dv, want->dv, bytes_of(p, p->nv) },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(part); i++) {
+        snprintf(what, sizeof what, "%s: %s", name, part[i].name);
+        CHECK_BYTES(what, part[i].got, part[i].want, part[i].size);
+    }
+}
+
+/* The reference, with DAZ and FTZ set. */
+static inline void run_ref(const problem *p, const result *r)
+{
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    sheaf__attention_forward_ref(&p->s, r->o, r->stats, p->q, p->k, p->v);
+    if (has_backward(&p->s))
+        sheaf__attention_backward_ref(&p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
+    _mm_setcsr(before);
+}
+
+static inline void run_device(const problem *p, const result *r, const char *isa, int threads)
+{
+    sheaf__device *device;
+    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, isa, 0));
+    sheaf__attention_forward(device, &p->s, r->o, r->stats, p->q, p->k, p->v);
+    if (has_backward(&p->s))
+        sheaf__attention_backward(device, &p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
+    sheaf__device_close(device);
+}
+
+static const char *const columns[] = { "avx2", "avx512" };
+
+static inline bool on_this_cpu(const char *isa)
+{
+    if (sheaf__kernels_for(isa) != NULL)
+        return true;
+    print_message("%s: not on this CPU, not compared\n", isa);
+    return false;
+}
+
+/* ---- the fast kernels are the reference ---- */
+static inline uint32_t chance(uint64_t what, uint32_t below)
+{
+    return sheaf__random_tensor_u32(5, 6, what) % below;
+}
+
+static inline void fill_mask(const problem *p, uint64_t round)
+{
+    for (int64_t b = 0; p->mask != NULL && b < p->s.batch; b++) {
+        uint8_t *row = p->mask + b * p->s.mask_ld;
+        const int64_t n = p->s.keys, left = chance(round * 9 + 1, (uint32_t)n), kind = (round + (uint64_t)b) % 3;
+        for (int64_t j = 0; j < n; j++)
+            row[j] = kind == 0 ? j >= left : kind == 1 ? j < n - left : chance(round * 4096 + (uint64_t)j, 4) != 0;
+    }
+}
+
+/* Every way to divide the work must give the same bits, so kernels are called directly:
+ * rows in two parts, gradients together or apart, and scratch so small that the scores
+ * of a row are made three times. */
+static inline void run_parts(const problem *p, const result *r, const sheaf__attention_kernels *kernels, int way)
+{
+    const sheaf__attention *s = &p->s;
+    const sheaf__attention_call call = { s, r->o, r->stats, p->q, p->k, p->v, p->d_o, r->dq, r->dk, r->dv };
+    const size_t whole = SHEAF__THREAD_SCRATCH, little = 400 << 10;
+    char *scratch = twin_take(whole);
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    for (int64_t b = 0; b < s->batch; b++)
+        for (int64_t kv = 0; kv < s->kv_heads; kv++) {
+            const int64_t rows = s->queries * s->group, split = way == 0 ? rows : rows / 3;
+            const size_t bytes = way == 2 && s->head_dim <= 80 ? little : whole;
+            sheaf__attention_part part = { b, kv, 0, s->group, 0, split };
+            if (split > 0)
+                kernels->rows(&call, &part, scratch + whole - bytes, bytes);
+            part.begin = split;
+            part.end = rows;
+            if (split < rows)
+                kernels->rows(&call, &part, scratch + whole - bytes, bytes);
+            if (!has_backward(s))
+                continue;
+            for (int64_t j = 0; j < s->keys; j += way == 0 ? s->keys : 256) {
+                const int64_t end = way == 0 || j + 256 > s->keys ? s->keys : j + 256;
+                kernels->dkv(&call, &(sheaf__attention_part){ b, kv, 0, s->group, j, end }, way == 0, scratch, whole);
+            }
+            for (int64_t i = 0; way != 0 && i < s->queries; i += 256)
+                for (int64_t g = 0; g < s->group; g++) {
+                    const int64_t end = i + 256 > s->queries ? s->queries : i + 256;
+                    kernels->dq(&call, &(sheaf__attention_part){ b, kv, g, g + 1, i, end }, scratch, whole);
+                }
+        }
+    _mm_setcsr(before);
+    munmap(scratch, whole);
+}
+
+static inline void check_twins(const problem *p, const char *name)
+{
+    result want = result_of(p);
+    run_ref(p, &want);
+    for (size_t c = 0; c < ARRAY_LEN(columns); c++)
+        for (int way = 0; way < 3 && on_this_cpu(columns[c]); way++) {
+            char what[160];
+            result got = result_of(p);
+            snprintf(what, sizeof what, "%s, %s, way %d", name, columns[c], way);
+            run_parts(p, &got, sheaf__attention_kernels_for(columns[c]), way);
+            same(what, p, &got, &want);
+            result_drop(&got);
+        }
+    result_drop(&want);
+}
+
+static inline void check_shape(sheaf__attention s, int64_t slack, bool masked, uint64_t round)
+{
+    char name[120];
+    problem p = problem_of(s, slack, masked);
+    fill_mask(&p, round);
+    snprintf(name, sizeof name, "%s, %d queries, %d keys, %d x %d heads of %d, window %d%s%s",
+             s.dtype == SHEAF_F32 ? "f32" : "bf16", (int)s.queries, (int)s.keys, (int)s.kv_heads,
+             (int)s.group, (int)s.head_dim, (int)s.window, masked ? ", masked" : "", s.full ? ", full" : "");
+    check_twins(&p, name);
+    problem_drop(&p);
+}
+
+/* In a row of q, k, v or d_o, in the second key head. */
+static inline void put_odd_number(const problem *p, int operand, int64_t row, float x)
+{
+    void *const where[] = { p->q, p->k, p->v, p->d_o };
+    const bool key = operand == 1 || operand == 2;
+    const int64_t at = key ? row * p->s.ldk + 20 : row * p->s.ldq + 40;
+    if (p->s.dtype == SHEAF_F32)
+        ((float *)where[operand])[at] = x;
+    else /* not through a rounding that would end denormals */
+        ((uint16_t *)where[operand])[at] = (uint16_t)(sheaf__bits(x) >> 16);
+}
+
+/* ---- production size ---- */
+
+/* One query head's row of o and dq, and one key's dk and dv, from the reference. */
+static inline void check_samples(const problem *p, const result *got)
+{
+    const sheaf__attention *s = &p->s;
+    const int64_t last = s->queries - 1, tokens[] = { 0, 255, 256, 1000, last };
+    result want = result_of(p);
+    memcpy(want.stats, got->stats, (size_t)p->nstats * 4);
+    memcpy(want.o, got->o, bytes_of(p, p->no));
+    const sheaf__attention_call call = { s, want.o, want.stats, p->q, p->k, p->v, p->d_o, want.dq, want.dk, want.dv };
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    for (size_t n = 0; n < ARRAY_LEN(tokens); n++) {
+        const int64_t i = tokens[n] < last ? tokens[n] : last, kv = (int64_t)n % s->kv_heads, g = s->group - 1;
+        const int64_t row = i * s->group + g, head = (kv * s->group + g) * s->head_dim;
+        sheaf__attention_ref_rows(&call, &(sheaf__attention_part){ 0, kv, 0, s->group, row, row + 1 });
+        sheaf__attention_ref_dq(&call, &(sheaf__attention_part){ 0, kv, g, g + 1, i, i + 1 });
+        const size_t o = bytes_of(p, i * s->ldo + head), q = bytes_of(p, i * s->ldq + head);
+        CHECK_BYTES("o", (char *)got->o + o, (char *)want.o + o, bytes_of(p, s->head_dim));
+        CHECK_BYTES("dq", (char *)got->dq + q, (char *)want.dq + q, bytes_of(p, s->head_dim));
+    }
+    const int64_t j = s->keys - 41, at = j * s->ldk;
+    sheaf__attention_ref_dkv(&call, &(sheaf__attention_part){ 0, 0, 0, s->group, j, j + 1 });
+    CHECK_BYTES("dk", (char *)got->dk + bytes_of(p, at), (char *)want.dk + bytes_of(p, at), bytes_of(p, s->head_dim));
+    CHECK_BYTES("dv", (char *)got->dv + bytes_of(p, at), (char *)want.dv + bytes_of(p, at), bytes_of(p, s->head_dim));
+    CHECK_BYTES("stats", got->stats, want.stats, (size_t)p->nstats * 4);
+    _mm_setcsr(before);
+    result_drop(&want);
+}
+
+static inline void check_production(sheaf__attention s, const int *threads, const char *const *isa, int runs)
+{
+    problem p = problem_of(s, 0, false);
+    result first = result_of(&p);
+    run_device(&p, &first, isa[0], threads[0]);
+    check_samples(&p, &first);
+    for (int i = 1; i < runs; i++) {
+        char name[80];
+        result again = result_of(&p);
+        if (!on_this_cpu(isa[i] != NULL ? isa[i] : "ref"))
+            continue;
+        run_device(&p, &again, isa[i], threads[i]);
+        snprintf(name, sizeof name, "%d threads, %s", threads[i], isa[i] != NULL ? isa[i] : "best");
+        same(name, &p, &again, &first);
+        result_drop(&again);
+    }
+    result_drop(&first);
+    problem_drop(&p);
+}
+
+#endif
