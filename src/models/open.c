@@ -129,7 +129,7 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
     if (st == NULL && stored && !how->config_only) {
         st = sheaf_peft_open(&o->adapter, how->adapter);
         if (st == NULL)
-            st = sheaf_lora_check(o->lora, o->adapter);
+            st = sheaf_lora_fit(&o->adapter, o->lora);
     }
     return stored ? sheaf_in(st, "%s", how->adapter) : st;
 }
