@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/deepspeed_private.h"
+#include "dialects/sat_parts.h"
 
 enum {
     MAX_ENTRIES = 65536,    /* of one list or dict */
@@ -114,14 +115,7 @@ static void look_into(look *out, const char *dir)
     }
     sheaf__names_free(names, n);
     sheaf_status_free(st);
-    char *beside = NULL; /* SAT keeps model_config.json beside `latest` and names its tags by numbers alone */
-    if (asprintf(&beside, "%s/../model_config.json", dir) >= 0) {
-        out->sat = sheaf__path_kind(beside) == SHEAF_PATH_FILE;
-        free(beside);
-    }
-    const char *tag = strrchr(dir, '/');
-    tag = tag == NULL ? dir : tag + 1;
-    out->sat |= *tag != '\0' && tag[strspn(tag, "0123456789")] == '\0';
+    out->sat = sheaf__sat_is_step(dir);
 }
 
 /* The tag that `name` in `dir` says, malloc'd; NULL when there is none or it is no name of a folder. */

@@ -535,6 +535,45 @@ static void fill_unstated(made_file *f, sheaf_pickle *module, int mp)
 }
 
 /* Names, shapes and values decide; a bias of zeros follows its weight; what they cannot decide is refused. */
+static void put_iteration(const char *path, bool sat, const char *name)
+{
+    made_file *f = made_begin();
+    put_numbered(f, made_set(f, f->root, "module", SHEAF_PICKLE_DICT), name, (const int[]){ 0, 1, -1 });
+    made_set_int(f, f->root, "global_steps", 7);
+    if (sat)
+        made_set_int(f, f->root, "iteration", 7);
+    made_write(f, path);
+}
+
+/* SAT names its tags by numbers, and other programs may: what is in the files decides. */
+static void test_made__a_number_for_a_tag_does_not_make_it_sat(void **state)
+{
+    static const struct { bool sat; const char *name, *config; bool is_sat; } rows[] = {
+        { false, "model.norm.weight", NULL, false },
+        { true, "model.norm.weight", NULL, true },
+        { false, "mixins.lm.lm_head.weight", NULL, true },
+        { false, "model.norm.weight", "model_config.json", true }, /* which DeepSpeed does not write */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char save[400], path[700];
+        snprintf(save, sizeof save, "%s/numbered%zu", scratch.dir, i);
+        snprintf(path, sizeof path, "%s/7", save);
+        CHECK_OK(sheaf__make_dirs(path, NULL));
+        snprintf(path, sizeof path, "%s/7/mp_rank_00_model_states.pt", save);
+        put_iteration(path, rows[i].sat, rows[i].name);
+        snprintf(path, sizeof path, "%s/latest", save);
+        put(path, "7");
+        snprintf(path, sizeof path, "%s/%s", save, rows[i].config != NULL ? rows[i].config : "notes");
+        put(path, "{}");
+        for (int k = 0; k < 3; k++) {
+            snprintf(path, sizeof path, "%s%s", save, k == 0 ? "" : k == 1 ? "/7" : "/7/mp_rank_00_model_states.pt");
+            const sheaf_dialect *d = sheaf__dialect_of(path);
+            if (d == NULL || strcmp(d->name, rows[i].is_sat ? "sat" : "deepspeed") != 0)
+                fail_msg("%s: %s", path, d == NULL ? "none" : d->name);
+        }
+    }
+}
+
 static void test_made__what_is_not_stated_is_inferred_or_refused(void **state)
 {
     sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_unstated), NULL);
@@ -754,6 +793,7 @@ int main(void)
         cmocka_unit_test(test_made__the_tag_a_file_and_the_folder_above_are_the_same),
         cmocka_unit_test(test_made__without_optimizer_files_the_rounded_weights_are_used),
         cmocka_unit_test(test_made__fused_parameters_are_taken_apart_as_stated),
+        cmocka_unit_test(test_made__a_number_for_a_tag_does_not_make_it_sat),
         cmocka_unit_test(test_made__what_is_not_stated_is_inferred_or_refused),
         cmocka_unit_test(test_made__a_config_tells_padding_from_rows),
         cmocka_unit_test(test_made__frozen_parameters_come_from_their_fragments),

@@ -1,4 +1,5 @@
-/* sat_find.c - where the parts of a SAT checkpoint lie; see sat_parts.h. Names of files only. */
+/* sat_find.c - where the parts of a SAT checkpoint lie; see sat_parts.h. Names of files, and where DeepSpeed gives the same
+ * ones what is in the first. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -117,6 +118,23 @@ static sheaf_status *has_file(bool *yes, const char *dir, const char *name)
     return st;
 }
 
+/* Is the first of the parts in `dir` one of DeepSpeed's own? */
+static sheaf_status *by_deepspeed(bool *yes, const char *dir)
+{
+    char **names, *path = NULL;
+    int64_t n;
+    sheaf_status *st = names_in(&names, &n, dir);
+    *yes = false;
+    for (int64_t i = 0; st == NULL && path == NULL && i < n; i++)
+        if (rank_of(names[i]) >= 0)
+            st = sheaf__path_join(&path, dir, names[i]);
+    if (st == NULL && path != NULL)
+        st = sheaf__sat_by_deepspeed(yes, path);
+    sheaf__names_free(names, n);
+    free(path);
+    return st;
+}
+
 /* The subfolder of SAVE with parts whose name is a step: the one that `latest` names, or the greatest. NULL: none. */
 static sheaf_status *newest_step(char **out, const char *save, const char *latest)
 {
@@ -176,11 +194,19 @@ static sheaf_status *read_latest(char **out, const char *save)
 
 static sheaf_status *is_save(bool *yes, const char *dir)
 {
-    char *latest, *step = NULL;
+    char *latest, *step = NULL, *path = NULL;
+    bool config = false, other = false;
     sheaf_status *st = read_latest(&latest, dir);
     if (st == NULL)
         st = newest_step(&step, dir, latest);
-    *yes = step != NULL;
+    if (st == NULL && step != NULL)
+        st = has_file(&config, dir, "model_config.json");
+    if (st == NULL && step != NULL && !config)
+        st = sheaf__path_join(&path, dir, step);
+    if (st == NULL && path != NULL)
+        st = by_deepspeed(&other, path);
+    *yes = step != NULL && !other;
+    free(path);
     free(latest);
     free(step);
     return st;
@@ -211,24 +237,35 @@ static const char *last_part(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* A step's folder is SAT's when its name is a step, or when its config lies in it or above. */
 static sheaf_status *is_step_folder(bool *yes, const char *dir)
 {
     char *full = NULL, *above = NULL;
+    bool other = false;
     sheaf_status *st = holds_parts(yes, dir);
     if (st != NULL || !*yes)
         return st;
     full = realpath(dir, NULL);
-    *yes = step_of(last_part(full != NULL ? full : dir)) != -2;
-    if (!*yes)
-        st = has_file(yes, dir, "model_config.json");
+    st = has_file(yes, dir, "model_config.json");
     if (st == NULL && !*yes)
         st = sheaf__path_parent(&above, full != NULL ? full : dir);
     if (st == NULL && !*yes)
         st = has_file(yes, above, "model_config.json");
+    if (st == NULL && !*yes && step_of(last_part(full != NULL ? full : dir)) != -2) {
+        st = by_deepspeed(&other, dir);
+        *yes = !other;
+    }
     free(full);
     free(above);
     return st;
+}
+
+bool sheaf__sat_is_step(const char *dir)
+{
+    bool yes = false;
+    sheaf_status *st = is_step_folder(&yes, dir);
+    yes = yes && st == NULL;
+    sheaf_status_free(st);
+    return yes;
 }
 
 bool sheaf__sat_is(const char *path)

@@ -172,6 +172,30 @@ void sheaf__sat_part_release(sheaf__sat_part *part)
     sheaf_status_free(part->why);
 }
 
+sheaf_status *sheaf__sat_by_deepspeed(bool *yes, const char *path)
+{
+    static const char *const keys[] = { "ds_version", "ds_config", "param_shapes", "global_steps" };
+    sheaf_torch *file = NULL;
+    sheaf_status *st = sheaf__torch_open(&file, path);
+    *yes = false;
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    if (file == NULL)
+        return NULL;
+    const sheaf_pickle *root = file->doc->root, *module = sheaf__pickle_get(root, "module");
+    bool sat = sheaf__pickle_get(root, "iteration") != NULL, deepspeed = false;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        deepspeed = deepspeed || sheaf__pickle_get(root, keys[i]) != NULL;
+    for (int64_t i = 0; deepspeed && !sat && sheaf__pickle_is(module, SHEAF_PICKLE_DICT) && i < sheaf__pickle_count(module); i++) {
+        const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
+        sat = name != NULL && strncmp(name, "mixins.", 7) == 0;
+    }
+    sheaf__torch_close(file);
+    *yes = deepspeed && !sat;
+    return NULL;
+}
+
 static const sheaf_pickle_tensor *find_tensor(const sheaf__sat_part *part, const char *name, int ndim)
 {
     const sheaf_pickle_tensor *t = sheaf__pickle_tensor(part->file->doc, sheaf__pickle_get(part->module, name));

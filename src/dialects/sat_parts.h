@@ -70,6 +70,10 @@ sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *catalog, const
 /* sheaf__sat_is - the dialect's is(). */
 bool sheaf__sat_is(const char *path);
 
+/* sheaf__sat_is_step - is `dir` the folder of one step of SAT: parts in it, and either model_config.json in or above it
+ * or a number for a name and nothing in the first part that tells of DeepSpeed alone? */
+bool sheaf__sat_is_step(const char *dir);
+
 /* sheaf__sat_stamp_of - of a folder's name. */
 sheaf__sat_stamp sheaf__sat_stamp_of(const char *name);
 /* sheaf__sat_minutes - between two stamps of unknown years, the shorter way round the year. */
@@ -80,6 +84,10 @@ int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b)
 sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **save, const sheaf__sat_set *set, int rank);
 
 /* ---- one part (sat_part.c) ---- */
+
+/* sheaf__sat_by_deepspeed - was this file written by another program that uses DeepSpeed? SAT, which uses it too, adds
+ * "iteration", and the names of its models begin with "mixins." Not when it cannot be read. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__sat_by_deepspeed(bool *yes, const char *path);
 
 /* sheaf__sat_part_open - fills part->file and what follows from it, or part->why. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_part_open(sheaf__sat_part *part);
