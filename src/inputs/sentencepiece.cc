@@ -2,6 +2,7 @@
  *
  * Compiled by the C compiler's own driver (meson.build), so it keeps to what every C++17 compiler
  * takes. What can throw runs inside guarded(). */
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -100,13 +101,10 @@ static sheaf_status *encode(int32_t **ids, int64_t *count, const sheaf__sentence
     const auto status = model->processor.Encode(text, &found);
     if (!status.ok())
         return library_failed("text", status.error_message());
-    /* A model may call a single character a control piece: the text does not. */
-    const int unk = model->processor.unk_id();
     int32_t *result = (int32_t *)malloc((found.size() + 1) * sizeof *result);
     if (result == nullptr)
         return sheaf_fail(SHEAF_E_MEMORY, "token ids");
-    for (size_t i = 0; i < found.size(); i++)
-        result[i] = model->processor.IsControl(found[i]) ? unk : found[i];
+    std::copy(found.begin(), found.end(), result); /* never control pieces: the library finds none in text */
     *ids = result;
     *count = (int64_t)found.size();
     return nullptr;

@@ -354,12 +354,41 @@ static void test_sentencepiece__files_that_are_no_models_are_refused(void **stat
     CHECK_FAILS(sheaf__sentencepiece_open(&model, scratch.dir), SHEAF_E_IO, scratch.dir);
 }
 
+/* Four pieces, "a" a control piece: in a text it is no such thing. The library's BPE then gives up. */
+static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in_text(void **state)
+{
+    char bytes[] = "\x0a\x05\x0a\x01?\x18\x02" "\x0a\x05\x0a\x03\xe2\x96\x81" "\x0a\x05\x0a\x01" "a\x18\x03" "\x0a\x03\x0a\x01" "b"
+        "\x12\x0a\xea\x02\x01?\xf2\x02\x01" "a\x18\x01"; /* unk_piece (45), bos_piece (46), model_type: unigram, then BPE */
+    for (int type = 1; type <= 2; type++) {
+        bytes[sizeof bytes - 2] = (char)type;
+        put_bytes(at("four.model"), bytes, sizeof bytes - 1);
+        sheaf__sentencepiece *model = NULL;
+        CHECK_OK(sheaf__sentencepiece_open(&model, at("four.model")));
+        assert_int_equal(sheaf__sentencepiece_pieces(model), 4);
+        assert_int_equal(sheaf__sentencepiece_unk(model), 0);
+        assert_int_equal(sheaf__sentencepiece_bos(model), 2);
+        assert_int_equal(sheaf__sentencepiece_eos(model), -1);
+        int32_t *ids = NULL;
+        int64_t n = 0;
+        if (type == 2) {
+            CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, model, "abbab", 5), SHEAF_E_FORMAT, "not consumed");
+        } else {
+            CHECK_OK(sheaf__sentencepiece_encode(&ids, &n, model, "abbab", 5));
+            assert_true(n > 2 && ids[0] == 1 && ids[n - 1] == 3);
+        }
+        for (int64_t i = 0; i < n; i++)
+            assert_int_not_equal(ids[i], 2);
+        free(ids);
+        sheaf__sentencepiece_close(model);
+    }
+}
+
 /* ---- templates ---- */
 
 static void test_template__names_are_exact(void **state)
 {
     sheaf__template which;
-    CHECK_FAILS(sheaf__template_find(&which, "chatold"), SHEAF_E_ARG, "chat_old");
+    CHECK_FAILS(sheaf__template_find(&which, "chatold"), SHEAF_E_ARG, "'chatold' | chat_old");
     CHECK_FAILS(sheaf__template_find(&which, ""), SHEAF_E_ARG, "base, chat, vqa or chat_old");
     for (int i = 0; i < SHEAF__TEMPLATES; i++) {
         CHECK_OK(sheaf__template_find(&which, sheaf__template_name((sheaf__template)i)));
@@ -488,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_sentencepiece__bad_text_is_refused),
         cmocka_unit_test(test_sentencepiece__damaged_models_do_no_harm),
         cmocka_unit_test(test_sentencepiece__files_that_are_no_models_are_refused),
+        cmocka_unit_test(test_sentencepiece__control_pieces_of_one_character_are_not_found_in_text),
         cmocka_unit_test(test_template__names_are_exact),
         cmocka_unit_test(test_template__turns_before_are_kept_in_order),
         cmocka_unit_test(test_template__answers_are_what_follows_the_last_separator),
