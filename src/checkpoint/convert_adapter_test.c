@@ -5,6 +5,7 @@
 #include "checkpoint/convert.h"
 #include "dialects/peft.h"
 #include "dialects/sat_lora.h"
+#include "formats/torch.h"
 #include "lora/options.h"
 
 static sheaf_status *convert(const char *src, const char *adapter, const char *dst, const char *to, int tp)
@@ -59,6 +60,26 @@ static void same_parts(const sheaf_catalog *a, const sheaf_catalog *b)
     }
 }
 
+/* Of each part that is written: the names in its file, in order. */
+static int64_t same_names(const sheaf_catalog *a, const sheaf_catalog *b)
+{
+    int64_t n = 0;
+    assert_int_equal(a->nfiles, b->nfiles);
+    for (int64_t f = 0; f < a->nfiles; f++) {
+        sheaf_torch *one = NULL, *two = NULL;
+        CHECK_OK(sheaf__torch_open(&one, a->file[f].path));
+        CHECK_OK(sheaf__torch_open(&two, b->file[f].path));
+        const sheaf_pickle *x = sheaf__pickle_get(one->doc->root, "module"), *y = sheaf__pickle_get(two->doc->root, "module");
+        n = sheaf__pickle_count(x);
+        assert_int_equal(n, sheaf__pickle_count(y));
+        for (int64_t i = 0; i < n; i++)
+            assert_string_equal(sheaf__pickle_text(sheaf__pickle_key(x, i)), sheaf__pickle_text(sheaf__pickle_key(y, i)));
+        sheaf__torch_close(one);
+        sheaf__torch_close(two);
+    }
+    return n;
+}
+
 /* ---- recorded ---- */
 
 static bool is_apart(const sheaf_sat_lora *lora)
@@ -95,6 +116,7 @@ static int check_folder(const char *path, const char *base)
     assert_true(same_kind(c, back, SHEAF_LORA) > 8);
     assert_true(same_kind(plain, back, SHEAF_WEIGHT) > 8);
     same_parts(c, back);
+    assert_true(same_names(c, back) > 8);
     sheaf_sat_lora *again = NULL;
     CHECK_OK(sheaf_sat_lora_open(&again, back));
     assert_true(again->count == lora->count && again->rank == lora->rank && again->scale == lora->scale && !is_apart(again));
@@ -233,6 +255,16 @@ static void check_factor(const sheaf_catalog *c, const wish *how, const char *mo
     free(x);
 }
 
+/* Is there a tensor of this name in the first part? */
+static bool has_name(const sheaf_catalog *c, const char *name)
+{
+    sheaf_torch *file = NULL;
+    CHECK_OK(sheaf__torch_open(&file, c->file[0].path));
+    const bool yes = sheaf__pickle_path(file->doc->root, "module", name, NULL) != NULL;
+    sheaf__torch_close(file);
+    return yes;
+}
+
 static void test_adapter__becomes_factors_at_any_size(void **state)
 {
     static const struct { made m; wish how; int tp; float by; } rows[] = {
@@ -259,6 +291,7 @@ static void test_adapter__becomes_factors_at_any_size(void **state)
         assert_non_null(strstr(c->config, m.agent ? "\"FineTuneTestCogAgentModel\"" : "\"FineTuneTestCogVLMModel\""));
         assert_non_null(strstr(c->config, "\"use_lora\": true"));
         CHECK_OK(sheaf_sat_lora_open(&lora, c));
+        assert_true(has_name(c, "transformer.layers.0.attention.dense.original.weight") && !has_name(c, "transformer.layers.0.attention.dense.weight"));
         assert_true(lora->rank == how->rank && lora->scale == (float)(1.0 / (double)how->rank) && !is_apart(lora));
         assert_int_equal(lora->count, strcmp(how->targets, "attention.dense") == 0 ? m.layers + m.vit_layers
                                       : m.layers * (m.agent ? 5 : 2) + (strcmp(how->targets, "sat") == 0 ? 0 : m.vit_layers * 2));
