@@ -226,12 +226,15 @@ static sheaf_status *add_row(XXH3_state_t *state, sheaf_source *source, const sh
     return st;
 }
 
+/* Columns of a source's rows: the last axis. */
+static int64_t row_width(const sheaf_tensor *t) { return t->ndim == 1 ? 1 : t->shape[t->ndim - 1]; }
+
 sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf_source *source)
 {
     XXH3_state_t *state = XXH3_createState();
     int64_t widest = 1;
     for (int64_t i = 0; i < schema->count; i++)
-        widest = schema->tensor[i].ndim == 2 && schema->tensor[i].shape[1] > widest ? schema->tensor[i].shape[1] : widest;
+        widest = row_width(&schema->tensor[i]) > widest ? row_width(&schema->tensor[i]) : widest;
     void *buffer = malloc((size_t)widest * 8);
     sheaf_status *st = state == NULL || buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "fingerprint of the base") : NULL;
     if (st == NULL)
@@ -239,12 +242,13 @@ sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         const sheaf_source_entry *e = source->find(source, t->name);
-        const int64_t facts[3] = { e->dtype, t->shape[0], t->shape[1] }, cols = t->ndim == 1 ? 1 : t->shape[1];
+        const int64_t facts[3] = { e->dtype, t->shape[0], t->shape[1] }, cols = row_width(t);
+        const int64_t rows = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] / cols;
         XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
         XXH3_128bits_update(state, facts, sizeof facts);
         st = add_row(state, source, e, 0, buffer, cols);
         if (st == NULL)
-            st = add_row(state, source, e, t->shape[0] - 1, buffer, cols);
+            st = add_row(state, source, e, rows - 1, buffer, cols);
     }
     if (st == NULL) {
         XXH128_canonical_t canonical;
