@@ -217,10 +217,11 @@ void sheaf__opened_close(sheaf__opened *o)
 
 /* ---- fingerprint ---- */
 
-static sheaf_status *add_row(XXH3_state_t *state, sheaf_source *source, const sheaf_source_entry *e, int64_t row, void *buffer,
-                             int64_t cols)
+/* `name` is not e->name where an adapter holds the tensor. */
+static sheaf_status *add_row(XXH3_state_t *state, sheaf_source *source, const char *name, const sheaf_source_entry *e, int64_t row,
+                             void *buffer, int64_t cols)
 {
-    sheaf_status *st = source->read(source, e->name, row, 1, 0, cols, buffer);
+    sheaf_status *st = source->read(source, name, row, 1, 0, cols, buffer);
     if (st == NULL)
         XXH3_128bits_update(state, buffer, (size_t)cols * sheaf_dtype_bytes(e->dtype));
     return st;
@@ -246,9 +247,9 @@ sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf
         const int64_t rows = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] / cols;
         XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
         XXH3_128bits_update(state, facts, sizeof facts);
-        st = add_row(state, source, e, 0, buffer, cols);
+        st = add_row(state, source, t->name, e, 0, buffer, cols);
         if (st == NULL)
-            st = add_row(state, source, e, rows - 1, buffer, cols);
+            st = add_row(state, source, t->name, e, rows - 1, buffer, cols);
     }
     if (st == NULL) {
         XXH128_canonical_t canonical;
