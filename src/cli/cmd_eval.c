@@ -97,7 +97,8 @@ int cmd_eval(cli *cli, int argc, char **argv)
     work w = { .s = &s, .events = &cli->events };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
-        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter });
+        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
+                                                                        .events = &cli->events });
     if (st == NULL)
         st = sheaf_data_open(&data, s.data, &(sheaf_data_options){ .config = &opened.config, .seq = s.seq, .events = &cli->events });
     if (st == NULL) {

@@ -196,7 +196,8 @@ int cmd_generate(cli *cli, int argc, char **argv)
     work w = { .s = &s, .events = &cli->events, .prompts = &prompts };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
-        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter });
+        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
+                                                                        .events = &cli->events });
     if (st == NULL)
         st = sheaf__prompts_read(&prompts, &opened.config, s.prompt, s.tokens, s.data);
     if (st == NULL)

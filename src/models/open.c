@@ -1,6 +1,7 @@
 /* open.c - see open.h. */
 #include "models/open.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -9,6 +10,7 @@
 #include "dialects/dialects.h"
 #include "dialects/hf.h"
 #include "dialects/peft.h"
+#include "dialects/sat_lora.h"
 
 /* ---- weights = base with some tensors of the adapter in their place ---- */
 
@@ -134,12 +136,37 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
     return stored ? sheaf_in(st, "%s", how->adapter) : st;
 }
 
+/* LoRA in the files of the model itself: merged as SAT's own merge does, where the model is only to be run. */
+static sheaf_status *take_weights(sheaf_source **out, sheaf_catalog *c, const sheaf__open_options *how)
+{
+    int64_t factors = 0;
+    char *cure = NULL;
+    for (int64_t i = 0; i < c->count; i++)
+        factors += c->tensor[i].kind == SHEAF_LORA;
+    const bool sat = strcmp(c->dialect, "sat") == 0, more = how->for_training || (how->adapter != NULL && how->adapter[0] != '\0');
+    if (factors == 0 || sheaf__catalog_defects(c) > 0)
+        return sheaf__catalog_source(out, c, false);
+    if (sat && !more) {
+        sheaf_note(how->events, "%s: its LoRA is merged into the weights as they are read, as SAT's own merge does", c->root);
+        return sheaf_sat_merged(out, c, SHEAF_SAT_ROUND_TWICE);
+    }
+    sheaf_status *st = sheaf_fail(sat ? SHEAF_E_LAYOUT : SHEAF_E_UNSUPPORTED, "%s", c->root);
+    sheaf_expected(st, "a model whose LoRA is merged");
+    sheaf_found(st, "%" PRId64 " LoRA factors beside the weights", factors);
+    sheaf_status *unmade = sheaf__cure(&cure, c, sat ? "sheaf merge {} {+merged}{config}" : "merge them with the program that wrote them");
+    sheaf_try_this(st, "%s", cure != NULL ? cure : "merge them");
+    sheaf_status_free(unmade);
+    free(cure);
+    sheaf__catalog_free(c);
+    return st;
+}
+
 /* The weights of a folder that only a catalog can open; it is freed, or the source's. */
 static sheaf_status *open_catalog(sheaf_source **out, sheaf_catalog *c, const sheaf__open_options *how)
 {
     const sheaf_dialect_hints hints = { .config = how->config != NULL && how->config[0] != '\0' ? how->config : NULL };
     sheaf_status *st = c == NULL ? sheaf__dialect_read(&c, how->model, &hints) : NULL;
-    return st == NULL ? sheaf__catalog_source(out, c, false) : st;
+    return st == NULL ? take_weights(out, c, how) : st;
 }
 
 /* *catalog as read_config() left it; the source takes it. */

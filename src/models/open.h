@@ -3,6 +3,7 @@
 #ifndef SHEAF_MODELS_OPEN_H
 #define SHEAF_MODELS_OPEN_H
 
+#include "base/events.h"
 #include "lora/adapter.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
@@ -23,6 +24,8 @@ typedef struct sheaf__open_options {
     bool config_only;    /* weights are not needed (planning) */
     int slices;
     const char *adapter; /* PEFT folder, NULL = none */
+    bool for_training;   /* LoRA in the model's own files, not merged yet, is refused: SAT's are else merged as they are read */
+    const sheaf_events *events;      /* told of that; may be NULL */
     const sheaf_lora_options *fresh; /* a new adapter to make, when adapter is NULL; NULL = none */
 } sheaf__open_options;
 

@@ -315,7 +315,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     if (st == NULL && lora && !adapter)
         st = sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
-        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices,
+        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices, .for_training = true,
                                         .adapter = adapter ? o->adapter : NULL, .fresh = lora && !adapter ? &fresh : NULL });
     if (st == NULL)
         st = sheaf__select(&selection, opened.schema, opened.lora, o, hooks->events);

@@ -1,0 +1,86 @@
+/* Opening models whose LoRA lies in their own files, not merged: run, and refused for training. */
+#include "models/open.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "tests/check.h"
+#include "tests/golden.h"
+
+typedef struct heard { int notes; } heard;
+
+static void hear(void *context, const sheaf_event *event)
+{
+    heard *h = context;
+    h->notes += event->kind == SHEAF_EVENT_NOTE && strstr(event->text, "merged") != NULL;
+}
+
+static void same_tensors(sheaf_source *a, sheaf_source *b)
+{
+    assert_int_equal(a->count(a), b->count(b));
+    for (int64_t i = 0; i < a->count(a); i++) {
+        const sheaf_source_entry *e = a->entry(a, i), *other = b->find(b, e->name);
+        assert_non_null(other);
+        int64_t rows = 1, cols = 1;
+        for (int d = 0; d < e->ndim; d++)
+            *(d > 0 && d == e->ndim - 1 ? &cols : &rows) *= e->shape[d];
+        const size_t size = (size_t)(rows * cols) * sheaf_dtype_bytes(e->dtype);
+        char *one = malloc(size + 1), *two = malloc(size + 1);
+        assert_true(one != NULL && two != NULL && other->dtype == e->dtype);
+        CHECK_OK(a->read(a, e->name, 0, rows, 0, cols, one));
+        CHECK_OK(b->read(b, e->name, 0, rows, 0, cols, two));
+        CHECK_BYTES(e->name, one, two, size);
+        free(one);
+        free(two);
+    }
+}
+
+/* One SAT save with LoRA in it; `merged` is what SAT's own merge made of it, or NULL. */
+static void check_save(const char *save, const char *merged)
+{
+    heard h = { 0 };
+    const sheaf_events events = { hear, &h };
+    sheaf__opened opened = { 0 }, plain = { 0 };
+    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = save, .slices = 8, .events = &events }));
+    assert_int_equal(h.notes, 1);
+    if (merged != NULL) {
+        CHECK_OK(sheaf__open_model(&plain, &(sheaf__open_options){ .model = merged, .slices = 8, .for_training = true }));
+        same_tensors(opened.weights, plain.weights);
+        sheaf__opened_close(&plain);
+    }
+    sheaf__opened_close(&opened);
+    CHECK_FAILS(sheaf__open_model(&opened, &(sheaf__open_options){ .model = save, .slices = 8, .for_training = true }), SHEAF_E_LAYOUT,
+                "sheaf merge ");
+    sheaf__opened_close(&opened);
+}
+
+static void test_open__lora_of_sat_is_merged_for_running_and_refused_for_training(void **state)
+{
+    static const char *const models[] = { "cogvlm", "cogagent" };
+    static const char *const saves[] = { "lora_mp1", "lora_mp2", "lora_mp8" };
+    int seen = 0;
+    if (!golden_is_full())
+        skip(); /* the committed subset has no SAT saves */
+    for (size_t m = 0; m < ARRAY_LEN(models); m++)
+        for (size_t s = 0; s < ARRAY_LEN(saves); s++) {
+            char save[900], merged[920];
+            snprintf(save, sizeof save, "%s/%s", models[m], saves[s]);
+            snprintf(save, sizeof save, "%s", golden(save));
+            if (sheaf__path_kind(save) != SHEAF_PATH_DIR)
+                continue;
+            snprintf(merged, sizeof merged, "%s_merged", save);
+            check_save(save, sheaf__path_kind(merged) == SHEAF_PATH_DIR ? merged : NULL);
+            seen++;
+        }
+    assert_true(seen > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open__lora_of_sat_is_merged_for_running_and_refused_for_training),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
