@@ -17,6 +17,11 @@ typedef struct batch {
     sheaf__kept kept;
     uint8_t *mask;           /* [n, length] */
     int32_t *ids, *position, *pick; /* rows of the next run */
+    struct {
+        int64_t count, rows;       /* images of the batch, rows of the image stream */
+        int32_t *row, *stream[2];  /* as in sheaf__images_in */
+        float *pixels, *cross;
+    } image;
     bool *done;
     int64_t *history;        /* scratch of one sequence's ids */
     float *scratch;          /* of sampling */
@@ -57,6 +62,46 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
     return NULL;
 }
 
+static int32_t position_of(const sheaf__prompt *p, int64_t j)
+{
+    return p->position == NULL ? (int32_t)j : j < p->n ? p->position[j] : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
+}
+
+/* Numbers of an image for the first and for the second tower. */
+static int64_t numbers_of(const sheaf__model *m, bool second)
+{
+    const sheaf_config *c = &m->schema->config;
+    if (second)
+        return c->family == SHEAF_COGAGENT ? c->encoder.channels * c->encoder.image * c->encoder.image : 0;
+    return m->towers == NULL ? 0 : c->vit.channels * c->vit.height * c->vit.width;
+}
+
+/* Which rows are the images', in the batch as lay_out_prompts() places it. */
+static void lay_out_images(batch *b)
+{
+    const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
+    int64_t row = 0, count[2] = { 0 };
+    b->image.count = 0;
+    for (int64_t i = 0; i < b->n; i++) {
+        const sheaf__prompt *p = &b->prompt[b->first + i];
+        const int64_t pad = b->longest - p->n;
+        for (int64_t j = 0; j < b->longest; j++) {
+            const int32_t at = (int32_t)(i * b->longest + j);
+            const int stream = j >= pad && p->expert != NULL && p->expert[j - pad];
+            b->image.stream[stream][count[stream]++] = at;
+            if (j >= pad && p->embed != NULL && p->embed[j - pad])
+                b->image.row[row++] = at;
+        }
+        if (p->pixels == NULL)
+            continue;
+        memcpy(b->image.pixels + (size_t)b->image.count * one, p->pixels, one * sizeof(float));
+        if (two > 0)
+            memcpy(b->image.cross + (size_t)b->image.count * two, p->cross, two * sizeof(float));
+        b->image.count++;
+    }
+    b->image.rows = count[SHEAF__IMAGE];
+}
+
 /* Prompts stand at the right end of [0, longest); what is before them is masked. */
 static void lay_out_prompts(batch *b)
 {
@@ -67,13 +112,15 @@ static void lay_out_prompts(batch *b)
         memset(b->mask + i * b->length, 0, (size_t)pad);
         for (int64_t j = 0; j < b->longest; j++) {
             b->ids[i * b->longest + j] = j < pad ? 0 : p->ids[j - pad];
-            b->position[i * b->longest + j] = (int32_t)(j < pad ? 0 : j - pad);
+            b->position[i * b->longest + j] = j < pad ? 0 : position_of(p, j - pad);
         }
         b->pick[i] = (int32_t)(i * b->longest + b->longest - 1);
         b->out[b->first + i].n = 0;
         b->done[i] = false;
     }
     b->keys = b->longest;
+    if (b->model->towers != NULL)
+        lay_out_images(b);
 }
 
 static void lay_out_next(batch *b)
@@ -81,7 +128,7 @@ static void lay_out_next(batch *b)
     for (int64_t i = 0; i < b->n; i++) {
         const sheaf__continuation *out = &b->out[b->first + i];
         b->ids[i] = out->ids[out->n - 1]; /* of a finished one: anything, its result is not read */
-        b->position[i] = (int32_t)(b->keys - (b->longest - b->prompt[b->first + i].n));
+        b->position[i] = position_of(&b->prompt[b->first + i], b->keys - (b->longest - b->prompt[b->first + i].n));
         b->pick[i] = (int32_t)i;
     }
     b->keys++;
@@ -95,14 +142,17 @@ static bool all_done(const batch *b)
     return true;
 }
 
-static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf__rows_in *in, sheaf__head_run *head)
+/* images NULL: the tokens that follow, which have none. */
+static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf__rows_in *in, sheaf__head_run *head,
+                            const sheaf__images_in *images)
 {
     static const sheaf__step_info info = { .training = false };
     sheaf_status *st = sheaf__tape_new(tape, b->c);
     if (st != NULL)
         return st;
     sheaf__model_record(b->model, *tape, &(sheaf__pass){ .batch = b->n, .queries = queries, .in = in, .info = &info, .head = head,
-                                                         .kept = &b->kept });
+                                                         .kept = &b->kept, .images = images == NULL ? 0 : b->image.count,
+                                                         .image_rows = images == NULL ? 0 : b->image.rows, .images_in = images });
     return sheaf__tape_compile(*tape, false, false);
 }
 
@@ -113,14 +163,16 @@ static sheaf_status *run_batch(batch *b)
     sheaf__tape *prefill = NULL, *decode = NULL;
     sheaf_status *st = sheaf__kept_new(&b->kept, b->model, b->n, b->length);
     lay_out_prompts(b);
+    const sheaf__images_in images = { .pixels = b->image.pixels, .cross = b->image.cross, .image_row = b->image.row,
+                                      .stream = { b->image.stream[0], b->image.stream[1] } };
     in.keys = b->keys;
     if (st == NULL)
-        st = record(&prefill, b, b->longest, &in, &head);
+        st = record(&prefill, b, b->longest, &in, &head, &images);
     if (st == NULL)
         st = sheaf__tape_run(prefill);
     sheaf__tape_free(prefill);
     if (st == NULL)
-        st = record(&decode, b, 1, &in, &head);
+        st = record(&decode, b, 1, &in, &head, NULL);
     while (st == NULL && !all_done(b)) {
         lay_out_next(b);
         in.keys = b->keys;
@@ -133,6 +185,11 @@ static sheaf_status *run_batch(batch *b)
 
 static void free_batch(batch *b)
 {
+    free(b->image.row);
+    free(b->image.stream[0]);
+    free(b->image.stream[1]);
+    free(b->image.pixels);
+    free(b->image.cross);
     free(b->mask);
     free(b->ids);
     free(b->position);
@@ -140,6 +197,39 @@ static void free_batch(batch *b)
     free(b->done);
     free(b->history);
     free(b->scratch);
+}
+
+/* Every image is whole, and there where the model looks at one. */
+static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, int64_t index)
+{
+    const sheaf_config *c = &m->schema->config;
+    int64_t rows = 0;
+    for (int64_t j = 0; j < p->n && p->embed != NULL; j++)
+        rows += p->embed[j];
+    const int64_t whole = p->pixels == NULL ? 0 : c->patches + 2;
+    if (m->towers == NULL ? p->pixels != NULL || rows > 0 : rows != whole)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1), "%lld positions of an image",
+                                          (long long)whole), "%lld", (long long)rows);
+    if (numbers_of(m, true) > 0 && (p->pixels == NULL || p->cross == NULL))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
+                                          "an image: the cross-attention of %s looks at it in every layer", sheaf_family_name(c->family)), "none");
+    return NULL;
+}
+
+static sheaf_status *take_images(batch *b, int64_t most, int64_t longest)
+{
+    const size_t rows = (size_t)(most * longest), n = (size_t)most;
+    const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
+    if (b->model->towers == NULL)
+        return NULL;
+    b->image.row = malloc(n * (size_t)(b->model->schema->config.patches + 2) * 4);
+    b->image.stream[0] = malloc(rows * 4);
+    b->image.stream[1] = malloc(rows * 4);
+    b->image.pixels = malloc(n * one * sizeof(float));
+    b->image.cross = malloc(n * two * sizeof(float) + 1);
+    const bool made = b->image.row != NULL && b->image.stream[0] != NULL && b->image.stream[1] != NULL && b->image.pixels != NULL &&
+                      b->image.cross != NULL;
+    return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "images of %lld sequences", (long long)most);
 }
 
 sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model, const sheaf__prompt *prompt,
@@ -159,6 +249,10 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model, con
     if (b.mask == NULL || b.ids == NULL || b.position == NULL || b.pick == NULL || b.done == NULL ||
         b.history == NULL || b.scratch == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
+    for (int64_t i = 0; i < count && st == NULL; i++)
+        st = check_image(model, &prompt[i], i);
+    if (st == NULL)
+        st = take_images(&b, most, longest);
     for (b.first = 0; b.first < count && st == NULL; b.first += b.n) {
         b.n = count - b.first < most ? count - b.first : most;
         b.longest = 1;

@@ -23,6 +23,10 @@ typedef struct sheaf__generate_options {
 typedef struct sheaf__prompt {
     const int32_t *ids; /* at least one, each below the vocabulary */
     int64_t n;
+    const int32_t *position; /* [n], ascending, at most the index; NULL: 0, 1, ... New tokens go on from the last */
+    /* Of a prompt with an image (all NULL without one; a model with a second tower needs one): */
+    const uint8_t *embed, *expert; /* [n] 1 at BOI, patches and EOI; where visual experts are used */
+    const float *pixels, *cross;   /* [channels, side, side] normalised; cross of the second tower or NULL */
 } sheaf__prompt;
 
 typedef struct sheaf__continuation {
