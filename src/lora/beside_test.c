@@ -12,7 +12,7 @@ static sheaf_schema *schema_of(sheaf_family family)
     if (family == SHEAF_COGAGENT) {
         c.patches = 9, c.experts = 2, c.cross_head_dim = 6, c.cross_width = 12, c.cross_layers[0] = 3;
         c.vit = (sheaf_vit){ .layers = 2, .hidden = 24, .heads = 4, .ffn = 40, .vocab = 1, .positions = 10, .patch = 14, .channels = 3 };
-        c.encoder = (sheaf_encoder){ .layers = 2, .width = 12, .head_width = 6, .ffn = 20, .embed = 5, .image = 56, .patch = 14, .channels = 3 };
+        c.encoder = (sheaf_encoder){ .layers = 2, .width = 12, .head_width = 4, .ffn = 20, .embed = 5, .image = 56, .patch = 14, .channels = 3 };
     }
     sheaf_schema *schema;
     CHECK_OK(sheaf_schema_new(&schema, &c, 4));
