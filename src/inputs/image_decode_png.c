@@ -38,9 +38,14 @@ static void leave(png_structp it, png_const_charp message)
 
 static void say_nothing(png_structp it, png_const_charp message) { }
 
+/* libpng asks for room for what a chunk's length says before it reads. No chunk is larger than the
+ * file, and no row larger than ROW. */
 static png_voidp allocate(png_structp it, png_alloc_size_t size)
 {
+    enum { ROW = 16 * (SHEAF_IMAGE_MAX_SIDE + 1) };
     picture *p = png_get_mem_ptr(it);
+    if (size > p->in->size + ROW)
+        return NULL;
     void *at = malloc(size);
     p->no_memory = p->no_memory || at == NULL;
     return at;
@@ -86,7 +91,7 @@ static void read_header(picture *p)
     }
     png_set_read_fn(p->it, p, give);
     png_set_user_limits(p->it, 0x7fffffff, 0x7fffffff); /* sheaf__image_new() says which size is too large */
-    png_set_chunk_malloc_max(p->it, p->in->size + 1);   /* no chunk is larger than the file */
+    png_set_chunk_malloc_max(p->it, p->in->size + 1);   /* its own limit is smaller than some files' chunks */
     png_set_check_for_invalid_index(p->it, 0);
     skip_ancillary(p->it);
     png_read_info(p->it, p->info);

@@ -171,16 +171,24 @@ static sheaf_status *filter_down(uint8_t *out, const sheaf_image *image, int64_t
     return NULL;
 }
 
+static sheaf_status *check_size(int64_t width, int64_t height)
+{
+    if (width >= 1 && height >= 1 && width <= SHEAF_IMAGE_MAX_SIDE && height <= SHEAF_IMAGE_MAX_SIDE)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "image resize");
+    sheaf_expected(st, "sides of 1 to %d", SHEAF_IMAGE_MAX_SIDE);
+    return sheaf_found(st, "%" PRId64 " x %" PRId64, width, height);
+}
+
 sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t width, int64_t height)
 {
-    if (width < 1 || height < 1 || width > SHEAF_IMAGE_MAX_SIDE || height > SHEAF_IMAGE_MAX_SIDE) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "image resize");
-        sheaf_expected(st, "sides of 1 to %d", SHEAF_IMAGE_MAX_SIDE);
-        return sheaf_found(st, "%" PRId64 " x %" PRId64, width, height);
-    }
+    sheaf_status *st = check_size(width, height);
+    if (st != NULL)
+        return st;
     const bool same_width = width == image->width, same_height = height == image->height;
     taps across = { 0 }, down = { 0 };
-    sheaf_status *st = same_width ? NULL : taps_init(&across, image->width, width);
+    if (!same_width)
+        st = taps_init(&across, image->width, width);
     if (st == NULL && !same_height)
         st = taps_init(&down, image->height, height);
     if (st == NULL && same_width && same_height)
@@ -215,14 +223,13 @@ void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count, con
 
 sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t size, const sheaf_image_scale *scale)
 {
-    if (size < 1 || size > SHEAF_IMAGE_MAX_SIDE) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "image resize");
-        return sheaf_found(sheaf_expected(st, "sides of 1 to %d", SHEAF_IMAGE_MAX_SIDE), "%" PRId64, size);
-    }
+    sheaf_status *st = check_size(size, size);
+    if (st != NULL)
+        return st;
     uint8_t *pixels = malloc((size_t)(size * size) * 3);
     if (pixels == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory", size, size);
-    sheaf_status *st = sheaf_image_resize(pixels, image, size, size);
+    st = sheaf_image_resize(pixels, image, size, size);
     if (st == NULL)
         sheaf_image_normalise(out, pixels, size * size, scale);
     free(pixels);

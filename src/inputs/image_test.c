@@ -319,13 +319,21 @@ static void test_decode__refuses_a_png_whose_data_are_damaged(void **state)
 
 /* ---- limits ---- */
 
+/* PNG files up to where their data begin: all that is read of them. */
+static const struct { char header[33 + 12]; const char *part; } large[] = {
+    { "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x00\x00\x4e\x20\x00\x00\x4e\x20\x08\2\0\0\0\x6c\x12\xd1\x6e\0\0\0\0IDAT\x35\xaf\x06\x1e",
+      "PNG: image size | at most 178956970 pixels, no side above 65535 | 20000 x 20000 | make the picture smaller" },
+    { "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x00\x01\x00\x00\x00\x00\x00\x01\x08\2\0\0\0\xe4\x10\x74\x8f\0\0\0\0IDAT\x35\xaf\x06\x1e",
+      "65536 x 1" },
+    { "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x00\x00\x00\x01\x00\x01\x00\x00\x08\2\0\0\0\x97\x81\x80\xe5\0\0\0\0IDAT\x35\xaf\x06\x1e",
+      "1 x 65536" },
+};
+
 static void test_decode__bounds_the_size(void **state)
 {
     sheaf_image image = { 0 };
-    /* 20000 x 20000, all that is read of it: the checksum of the header is right */
-    static const char png[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x4e\x20\0\0\x4e\x20\x08\2\0\0\0\x6c\x12\xd1\x6e\0\0\0\0IDAT\x35\xaf\x06\x1e";
-    CHECK_FAILS(sheaf_image_decode(&image, png, sizeof png - 1, NULL), SHEAF_E_UNSUPPORTED,
-                "PNG: image size | at most 178956970 pixels, no side above 65535 | 20000 x 20000 | make the picture smaller");
+    for (size_t i = 0; i < ARRAY_LEN(large); i++)
+        CHECK_FAILS(sheaf_image_decode(&image, large[i].header, sizeof large[i].header, NULL), SHEAF_E_UNSUPPORTED, large[i].part);
     bytes b = file_bytes(recorded("420.jpg"));
     char *frame = memmem(b.at, b.size, "\xff\xc0", 2);
     assert_non_null(frame);
@@ -342,7 +350,8 @@ static void test_decode__bounds_the_size(void **state)
     uint8_t out[3];
     CHECK_FAILS(sheaf_image_resize(out, &image, 0, 1), SHEAF_E_ARG, "0 x 1");
     CHECK_FAILS(sheaf_image_resize(out, &image, 1, 65536), SHEAF_E_ARG, "1 x 65536");
-    CHECK_FAILS(sheaf_image_prepare(NULL, &image, -1, &sheaf_image_clip_scale), SHEAF_E_ARG, "-1");
+    CHECK_FAILS(sheaf_image_prepare(NULL, &image, -1, &sheaf_image_clip_scale), SHEAF_E_ARG, "-1 x -1");
+    CHECK_FAILS(sheaf_image_prepare(NULL, &image, INT64_C(1) << 40, &sheaf_image_clip_scale), SHEAF_E_ARG, "1 to 65535");
     sheaf_image_release(&image);
 }
 

@@ -15,6 +15,9 @@
 #include "formats/torch.h"
 #include "formats/zip.h"
 #include "infer/prompts.h"
+#include "inputs/image.h"
+#include "inputs/records.h"
+#include "inputs/sentencepiece.h"
 #include "lora/adapter.h"
 #include "sheaf/schema.h"
 #include "train/data.h"
@@ -288,10 +291,63 @@ static void read_torch(const uint8_t *bytes, size_t size)
     sheaf__torch_close(file);
 }
 
+/* A picture that is read is as large as it says, and can be made a model's input. */
+static void read_image(const uint8_t *bytes, size_t size)
+{
+    const sheaf_image_options small = { .max_pixels = 1 << 18 };
+    float *pixels = malloc(3 * 16 * 16 * sizeof *pixels);
+    sheaf_image image = { 0 };
+    if (pixels == NULL)
+        abort();
+    sheaf_status *st = sheaf_image_decode(&image, bytes, size, &small);
+    if (st == NULL) {
+        if (image.width < 1 || image.height < 1 || image.width * image.height > small.max_pixels)
+            abort();
+        st = sheaf_image_prepare(pixels, &image, 16, &sheaf_image_clip_scale);
+    }
+    sheaf_status_free(st);
+    sheaf_image_release(&image);
+    free(pixels);
+}
+
+/* A model that opens encodes and decodes; ids name pieces of it. */
+static void read_sentencepiece(const uint8_t *bytes, size_t size)
+{
+    static const char text[] = "Question: a b<s></s> \xc3\xa9\n  CAPTCHA:";
+    sheaf__sentencepiece *model = NULL;
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    char *back = NULL;
+    sheaf_status *st = sheaf__sentencepiece_open(&model, as_file(bytes, size, "model"));
+    if (st == NULL)
+        st = sheaf__sentencepiece_encode(&ids, &n, model, text, sizeof text - 1);
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (ids[i] < 0 || ids[i] >= sheaf__sentencepiece_pieces(model))
+            abort();
+    if (st == NULL)
+        st = sheaf__sentencepiece_decode(&back, model, ids, n);
+    free(back);
+    free(ids);
+    sheaf_status_free(st);
+    sheaf__sentencepiece_close(model);
+}
+
+static void read_records(const uint8_t *bytes, size_t size)
+{
+    const sheaf__records_options options = { .answers_optional = size % 2 == 1 };
+    sheaf__records records;
+    sheaf_status_free(sheaf__records_read(&records, as_file(bytes, size, "jsonl"), &options, NULL));
+    for (int64_t i = 0; i < records.count; i++)
+        if (records.record[i].turns < 1 || records.record[i].turn[0].query == NULL)
+            abort();
+    sheaf__records_release(&records);
+}
+
 const fuzz_reader fuzz_readers[] = {
     { "safetensors", read_tensors }, { "config", read_config },  { "index", read_index },
     { "adapter-config", read_adapter_config }, { "json-lines", read_lines }, { "tokens", read_tokens },
-    { "prompts", read_prompts }, { "recipe", read_recipe },
+    { "prompts", read_prompts }, { "recipe", read_recipe }, { "image", read_image },
+    { "sentencepiece", read_sentencepiece }, { "records", read_records },
     { "pickle", read_pickle }, { "zip", read_zip }, { "torch", read_torch },
     { NULL, NULL },
 };

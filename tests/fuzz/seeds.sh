@@ -16,6 +16,9 @@ seeds() {
         pickle)         find "$2/llama" -name .metadata ;;
         zip)            find "$2/llama" -name '*_zip*.pt' ;;
         torch)          find "$2/llama" -name '*.pt' -path '*torch_pickle*' ;;
+        image)          find "$fuzz_dir/../data/images" -type f ! -name '*.json' ;;
+        records)        ;;
+        sentencepiece)  find "$2" -name tiny_tokenizer.model ;;
         recipe)         find "$fuzz_dir/../../demo" -name '*.recipe' ;;
         *)              echo "seeds.sh: no reader '$1'" >&2; return 1 ;;
     esac
