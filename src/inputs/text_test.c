@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "inputs/compose.h"
 #include "inputs/layout.h"
 #include "inputs/sentencepiece.h"
 #include "inputs/template.h"
@@ -507,6 +508,66 @@ static void test_layout__a_prompt_leaves_room_for_an_answer(void **state)
     CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, 2 }, (sheaf__ids){ id, 2 }, &options), SHEAF_E_DATA, "max_length 19");
 }
 
+/* ---- a record to a sequence ---- */
+
+static void check_composed(const recording *r)
+{
+    const json_t *cases = json_object_get(r->cases, "cases");
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *one = json_array_get(cases, i), *want = json_object_get(one, "result");
+        const sheaf__turn turn = { string_of(one, "prompt"), string_of(one, "caption") };
+        const sheaf__record record = { .image = "x.jpg", .turn = &turn, .turns = 1 };
+        sheaf__compose_options options = { .model = r->model, .may_cut = true,
+            .layout = { number_of(one, "image_length"), number_of(one, "max_length"), r->bos, r->eos, r->pad } };
+        CHECK_OK(sheaf__template_find(&options.version, string_of(one, "version")));
+        sheaf__sequence s = { 0 };
+        sheaf_status *st = sheaf__compose(&s, &record, &options);
+        if ((st == NULL) != json_is_object(want))
+            fail_msg("%s: case %zu: wrongly %s", r->path, i, st == NULL ? "taken" : "refused");
+        sheaf_status_free(st);
+        if (json_is_object(want))
+            same_sequence(r->path, want, &s);
+        sheaf__sequence_release(&s);
+        options.no_answer = true;
+        options.layout.max_length = 0;
+        CHECK_OK(sheaf__compose(&s, &record, &options));
+        same_sequence(r->path, json_object_get(one, "inference"), &s);
+        sheaf__sequence_release(&s);
+    }
+}
+
+static void test_compose__records_become_the_recorded_sequences(void **state) { each(check_composed); }
+
+static void test_compose__nothing_is_left_out_silently(void **state)
+{
+    static const sheaf__turn turn[] = { { "a", "b" }, { "c", "defghijk" }, { "q", NULL } };
+    sheaf__record record = { .turn = turn, .turns = 2 };
+    sheaf__compose_options options = { .version = SHEAF__CHAT_OLD, .layout = { .patches = 9, .max_length = 50, .bos = 256, .eos = 257, .pad = 258 } };
+    sheaf__sequence s = { 0 };
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "max_length 54 or more"); /* 42 + 8 + 4 */
+    options.layout.max_length = 53;
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "at most 7 tokens behind 42 positions, with max_length 53 | 8 | max_length 54");
+    options.may_cut = true;
+    CHECK_OK(sheaf__compose(&s, &record, &options));
+    assert_int_equal(s.cut, 1);
+    sheaf__sequence_release(&s);
+    options.may_cut = false;
+    options.layout.max_length = 54;
+    CHECK_OK(sheaf__compose(&s, &record, &options));
+    assert_int_equal(s.input_ids[0], 256);
+    assert_int_equal(s.input_ids[1], 'Q'); /* no image, so no patches */
+    assert_int_equal(s.input_ids[s.context], 'd');
+    assert_int_equal(s.image_position, -1);
+    sheaf__sequence_release(&s);
+    options.version = SHEAF__VQA;
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "template 'vqa' has no place for turns before it | 2 turns");
+    record = (sheaf__record){ .turn = turn + 2, .turns = 1 };
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "one, to be trained");
+    options.no_answer = true;
+    CHECK_OK(sheaf__compose(&s, &record, &options));
+    sheaf__sequence_release(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -524,6 +585,8 @@ int main(void)
         cmocka_unit_test(test_layout__a_sequence_without_an_image),
         cmocka_unit_test(test_layout__limits_are_exact),
         cmocka_unit_test(test_layout__a_prompt_leaves_room_for_an_answer),
+        cmocka_unit_test(test_compose__records_become_the_recorded_sequences),
+        cmocka_unit_test(test_compose__nothing_is_left_out_silently),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
