@@ -26,7 +26,7 @@ ninja -C $build libsheaf.a >$build/compile.log 2>&1 || { tail -n 20 $build/compi
 cli=$(find src/cli -name '*.c' ! -name '*_test.c' ! -name main.c)
 # shellcheck disable=SC2086
 clang -g -O1 -D_GNU_SOURCE '-DSHEAF_VERSION="fuzz"' -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. \
-    tests/fuzz/fuzz.c tests/fuzz/readers.c $cli $build/libsheaf.a $(pkg-config --libs jansson libxxhash libpcre2-8 libjpeg libpng libwebp libwebpdemux) -lm -lpthread -o $build/fuzz || exit 3
+    tests/fuzz/fuzz.c tests/fuzz/readers.c $cli $build/libsheaf.a $(pkg-config --libs jansson libxxhash libpcre2-8 libjpeg libpng libwebp libwebpdemux sentencepiece) -lstdc++ -lm -lpthread -o $build/fuzz || exit 3
 readers=$($build/fuzz) || exit 3
 readers=${*:-$readers}
 
