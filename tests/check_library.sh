@@ -21,7 +21,7 @@ while IFS= read -r file; do
         printf 'not ok - %s prints, exits or sets errno: %s\n' "${file#"$root"/}" "$(printf '%s' "$hits" | head -n 1)"
         bad=1
     fi
-done < <(find "$root/src" -name '*.c' ! -name '*_test.c' ! -path '*/src/cli/*' | LC_ALL=C sort)
+done < <(find "$root/src" \( -name '*.c' -o -name '*.cc' \) ! -name '*_test.c' ! -path '*/src/cli/*' | LC_ALL=C sort)
 [ "$found" -ge 10 ] || { printf 'not ok - found only %d library sources\n' "$found"; bad=1; }
 [ $bad -ne 0 ] || printf 'ok - %d library sources neither print nor exit\n' "$found"
 
