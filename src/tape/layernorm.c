@@ -120,12 +120,12 @@ static void whole_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 /* ---- a cut width ---- */
 
 /* The total over all slices and ranks of n floats; slice s has its own at part + (s - first) * n,
- * which is destroyed, and behind them lie n more for a rank that holds no slice with columns. */
+ * which is destroyed. A rank that holds no slice with columns gets the total in the first. */
 static sheaf_status *sum_slices(norm_args *a, int64_t n)
 {
     sheaf__context *c = a->c;
     const sheaf__layernorm *norm = a->p->norm;
-    float *root[SHEAF_MAX_SLICES] = { a->part + norm->count * n };
+    float *root[SHEAF_MAX_SLICES] = { a->part };
     int own, from = sheaf_tree_own(&norm->tree, c->rank, &own);
     for (int r = 0; r < own; r++) {
         const sheaf_root *node = &norm->tree.root[from + r];
@@ -196,7 +196,7 @@ static void cut_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 static sheaf_status *take_parts(norm_args *a, int64_t n)
 {
-    const size_t bytes = (size_t)(a->p->norm->count + 1) * (size_t)n * sizeof(float);
+    const size_t bytes = (size_t)a->p->norm->count * (size_t)n * sizeof(float);
     return sheaf__take(&a->part, a->c, bytes, SHEAF_MEM_SCRATCH);
 }
 
