@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/merge.h"
 #include "dialects/peft.h"
 #include "dialects/sat_lora.h"
 #include "formats/torch.h"
@@ -338,6 +339,37 @@ static void test_adapter__whole_tensors_replace_the_bases(void **state)
     made_release(&m);
 }
 
+/* Two ways to one model: merge the adapter; or write it as SAT's LoRA, which is merged when read. */
+static void test_adapter__is_merged_to_the_same(void **state)
+{
+    static const wish hows[] = {
+        { .targets = "sat-vit", .rank = 5, .alpha = 4, .dtype = SHEAF_F32 },
+        { .targets = "sat", .saved = "boi,patch_embedding,attn.q_bias", .rank = 3, .alpha = 1, .dtype = SHEAF_F32 },
+        /* factors on a weight that is trained as well */
+        { .targets = "sat", .saved = "transformer.layers.0.cross_attention.key_value.weight", .rank = 3, .alpha = 1, .dtype = SHEAF_F32 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(hows); i++) {
+        made m = { .agent = true, .seed = 30 + i };
+        made_init(&m);
+        static const char *const made_here[] = { "lora", "one", "two" };
+        for (size_t k = 0; k < ARRAY_LEN(made_here); k++)
+            sheaf_status_free(sheaf__remove_tree(at(made_here[k]), NULL));
+        made_write(&m, at("base"), 2, 3);
+        make_adapter(&m, &hows[i], at("adapter"));
+        CHECK_OK(convert(at("base"), at("adapter"), at("lora"), "sat", 4));
+        CHECK_OK(convert(at("lora"), NULL, at("one"), "sat", 1));
+        const char *const adapters[] = { at("adapter") };
+        sheaf_merge_report report;
+        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = at("base"), .adapters = adapters, .nadapters = 1, .dst = at("two") }));
+        CHECK_OK(convert(at("two"), NULL, at("three"), "sat", 1));
+        sheaf_source *one = as_source(sat_read_at(at("one")));
+        equals(at("three"), one);
+        one->close(one);
+        sheaf_status_free(sheaf__remove_tree(at("three"), NULL));
+        made_release(&m);
+    }
+}
+
 static void test_adapter__what_sat_cannot_say_is_refused(void **state)
 {
     static const struct { wish how; sheaf_code code; const char *part; } rows[] = {
@@ -377,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_adapter__sats_lora_to_peft_and_back),
         cmocka_unit_test(test_adapter__becomes_factors_at_any_size),
         cmocka_unit_test(test_adapter__whole_tensors_replace_the_bases),
+        cmocka_unit_test(test_adapter__is_merged_to_the_same),
         cmocka_unit_test(test_adapter__what_sat_cannot_say_is_refused),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

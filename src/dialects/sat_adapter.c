@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "dialects/peft.h"
 #include "dialects/sat_lora.h"
+#include "schema/paths.h"
 
 #define PREFIX "base_model.model."
 
@@ -163,20 +164,31 @@ static void patterns(sheaf_text *text, const sheaf_sat_lora *lora, int64_t by)
 sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora)
 {
     const int64_t r = lora->count > 0 ? lora->linear[0].adapter_rank : lora->rank;
-    sheaf_text text = { 0 };
+    sheaf_text text = { 0 }, targets = { 0 };
+    const char **path = calloc((size_t)lora->count + 1, sizeof *path);
+    char *pattern = NULL;
+    if (path == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    for (int64_t i = 0; i < lora->count; i++)
+        path[i] = lora->linear[i].name;
+    sheaf__paths_pattern(&targets, path, lora->count);
+    sheaf_status *st = sheaf__text_take(&pattern, &targets);
+    free(path);
     sheaf__text_add(&text, "{\n  \"alpha_pattern\": {");
     patterns(&text, lora, lora->rank);
     sheaf__text_add(&text, "},\n  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": false,\n"
                     "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n  \"lora_alpha\": %" PRId64 ",\n  \"lora_dropout\": 0.0,\n"
                     "  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %" PRId64 ",\n  \"rank_pattern\": {", r / lora->rank, r);
     patterns(&text, lora, 1);
-    sheaf__text_add(&text, "},\n  \"target_modules\": [");
-    for (int64_t i = 0; i < lora->count; i++) {
-        sheaf__text_add(&text, "%s\n    ", i > 0 ? "," : "");
-        sheaf__text_json(&text, lora->linear[i].name);
-    }
-    sheaf__text_add(&text, "\n  ],\n  \"task_type\": null,\n  \"use_dora\": false,\n  \"use_rslora\": false\n}\n");
-    return sheaf__text_take(out, &text);
+    sheaf__text_add(&text, "},\n  \"target_modules\": ");
+    if (st == NULL)
+        sheaf__text_json(&text, pattern);
+    sheaf__text_add(&text, ",\n  \"task_type\": null,\n  \"use_dora\": false,\n  \"use_rslora\": false\n}\n");
+    free(pattern);
+    if (st == NULL)
+        return sheaf__text_take(out, &text);
+    sheaf__text_release(&text);
+    return st;
 }
 
 /* ---- a folder ---- */

@@ -239,7 +239,7 @@ static void check_adapter(const char *path)
     CHECK_OK(sheaf_peft_open(&adapter, at("adapter")));
     CHECK_OK(sheaf__json_load(&config, at("adapter/adapter_config.json")));
     assert_int_equal(adapter->count(adapter), 2 * lora->count);
-    assert_int_equal(json_array_size(json_object_get(config, "target_modules")), lora->count);
+    assert_true(json_is_string(json_object_get(config, "target_modules")));
     for (int64_t i = 0; i < lora->count; i++) {
         const sheaf_sat_lora_linear *l = &lora->linear[i];
         char a_name[400], b_name[400], weight[400];

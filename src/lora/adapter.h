@@ -66,7 +66,7 @@ typedef struct sheaf_lora_module {
 } sheaf_lora_module;
 
 typedef struct sheaf_lora {
-    sheaf_lora_options options;     /* as adapter_config.json is to say them; of CogVLM and CogAgent with every module by name */
+    sheaf_lora_options options;     /* as adapter_config.json is to say them; of CogVLM and CogAgent with every module by its path */
     int nmodules;
     sheaf_lora_module *module;      /* schema order */
     int nsaved;

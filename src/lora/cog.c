@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "schema/paths.h"
 
 #define TOWER "mixins.encoder.vit.model."
 
@@ -211,7 +212,8 @@ sheaf_status *sheaf__lora_cog_check(const sheaf_schema *schema, const sheaf_lora
         const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i], .nmodules_to_save = 1 };
         bool met = false;
         for (int64_t t = 0; t < schema->count && !met; t++)
-            met = sheaf__lora_cog_saves(&one, schema, &schema->tensor[t]);
+            met = sheaf__lora_cog_saves(&one, schema, &schema->tensor[t]) ||
+                  (sheaf__lora_saves_tensor(&one, schema->tensor[t].name) && !schema->tensor[t].buffer);
         if (!met)
             st = sheaf__lora_cog_no_module(schema, "module to save", o->modules_to_save[i]);
     }
@@ -243,21 +245,24 @@ sheaf_status *sheaf__lora_cog_spell(sheaf_lora *lora)
     sheaf_lora_options told = { .rank = first->file_rank, .whole_rank = true, .alpha = first->file_alpha, .rslora = o->rslora,
                                 .dropout = o->dropout, .bias = o->bias, .keep_tie = o->keep_tie, .tolerant = o->tolerant };
     const size_t n = (size_t)lora->nmodules + 1;
-    told.targets = calloc(n, sizeof *told.targets);
+    const char **path = calloc(n, sizeof *path);
+    sheaf_text targets = { 0 };
     told.rank_pattern = calloc(n, sizeof *told.rank_pattern);
     told.alpha_pattern = calloc(n, sizeof *told.alpha_pattern);
-    sheaf_status *st = told.targets == NULL || told.rank_pattern == NULL || told.alpha_pattern == NULL ? no_memory() : NULL;
+    sheaf_status *st = path == NULL || told.rank_pattern == NULL || told.alpha_pattern == NULL ? no_memory() : NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        if ((told.targets[i] = strdup(m->base->module)) == NULL)
-            st = no_memory();
-        else
-            told.ntargets++;
-        if (st == NULL && m->file_rank != first->file_rank)
+        path[i] = m->base->module;
+        if (m->file_rank != first->file_rank)
             st = add_pattern(told.rank_pattern, &told.nrank_pattern, m->base->module, (double)m->file_rank);
         if (st == NULL && m->file_alpha != first->file_alpha)
             st = add_pattern(told.alpha_pattern, &told.nalpha_pattern, m->base->module, m->file_alpha);
     }
+    if (st == NULL) {
+        sheaf__paths_pattern(&targets, path, lora->nmodules);
+        st = sheaf__text_take(&told.target_regex, &targets);
+    }
+    free(path);
     if (st != NULL) {
         sheaf_lora_options_release(&told);
         return st;

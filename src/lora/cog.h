@@ -22,7 +22,7 @@ bool sheaf__lora_cog_saves(const sheaf_lora_options *options, const sheaf_schema
 sheaf_status *sheaf__lora_cog_check(const sheaf_schema *schema, const sheaf_lora_options *options);
 /* sheaf__lora_cog_no_module - the error that `what` ("target", "module to save") `item` is none, with the nearest name. */
 sheaf_status *sheaf__lora_cog_no_module(const sheaf_schema *schema, const char *what, const char *item);
-/* sheaf__lora_cog_spell - the options as a file says them: modules by name, ranks and alphas of whole layers. */
+/* sheaf__lora_cog_spell - the options as a file says them: an expression of the paths, ranks and alphas of whole layers. */
 sheaf_status *sheaf__lora_cog_spell(sheaf_lora *lora);
 
 #endif

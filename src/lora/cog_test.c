@@ -10,7 +10,7 @@ static sheaf_config config(sheaf_family family)
         .family = family, .vocab = 1100, .hidden = 32, .ffn = 48, .layers = 3, .heads = 4, .kv_heads = 4, .head_dim = 8,
         .rope = { .partial = 1 }, .patches = 9, .experts = 3, .cross_head_dim = 6, .cross_width = 12,
         .vit = { .layers = 2, .hidden = 24, .heads = 4, .ffn = 40, .vocab = 1, .positions = 10, .patch = 14, .channels = 3 },
-        .encoder = { .layers = 3, .width = 12, .head_width = 6, .ffn = 20, .embed = 5, .image = 56, .patch = 14, .channels = 3 },
+        .encoder = { .layers = 3, .width = 16, .head_width = 8, .ffn = 20, .embed = 5, .image = 56, .patch = 14, .channels = 3 },
     };
     if (family == SHEAF_COGAGENT)
         c.cross_layers[0] = 1 << 0 | 1 << 2; /* not in layer 1 */
