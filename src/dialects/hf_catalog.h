@@ -64,6 +64,9 @@ const char *sheaf__family_of(const sheaf_catalog *catalog);
 int sheaf__vocabulary_ways(int64_t rows, int64_t vocab, int64_t *padded);
 /* sheaf__vocabulary_padded - could `rows` be `vocab` rows and padding? */
 bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab);
+/* sheaf__tokenizer_rows - tokens that the tokenizer in `dir` knows, and the file that says so (malloc'd); -1 and NULL where
+ * there is none that can be read. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir);
 /* sheaf__catalog_check_rows - holds the rows of a table against the vocabulary: cuts padding off, notes what is missing. */
 sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *catalog, sheaf_logical *tensor, int64_t vocab);
 /* sheaf__is_vocabulary - is it one of the two tables? */

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/boxes.h"
+#include "dialects/hf_catalog.h"
 #include "sheaf/schema.h"
 
 /* ---- args ---- */
@@ -193,6 +194,32 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const cha
     return st;
 }
 
+/* The tokenizer beside the parts or in the folder that was given comes before the args, which seldom say it. One that the rows
+ * that are stored cannot be padded for is another's. */
+static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const char *path)
+{
+    char *beside = NULL, *file = NULL;
+    int64_t rows = -1;
+    sheaf_status *st = sheaf__path_parent(&beside, path);
+    const char *const dirs[] = { c->root, beside };
+    for (int i = 0; st == NULL && rows < 0 && i < 2; i++)
+        st = sheaf__tokenizer_rows(&rows, &file, dirs[i]);
+    const bool fits = m->padded < 0 || m->padded == rows || (m->padded < 2 * rows && sheaf__vocabulary_padded(m->padded, rows));
+    if (st == NULL && rows > 0 && !fits)
+        st = sheaf__catalog_notef(c, SHEAF_WARNING, "conflict", file, "", "the tokenizer of this model", "give the config.json of the model "
+                                  "with --config", "%" PRId64 " tokens, for which nobody pads to %" PRId64 " rows; not used", rows, m->padded);
+    else if (st == NULL && rows > 0 && m->vocab >= 0 && m->vocab != rows)
+        st = sheaf__catalog_notef(c, SHEAF_WARNING, "conflict", file, "", "the vocabulary of args.vocab_size", "give the config.json of the "
+                                  "model with --config", "%" PRId64 " tokens, where the args say %" PRId64 "; the tokenizer counts", rows, m->vocab);
+    else if (st == NULL && rows > 0)
+        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", file, "", "", "", "the vocabulary, %" PRId64 " rows, from the tokenizer", rows);
+    if (rows > 0 && fits)
+        m->vocab = rows;
+    free(beside);
+    free(file);
+    return st;
+}
+
 sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args, const char *path,
                                    const char *config_path)
 {
@@ -220,8 +247,8 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
                                    "ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels", "args without them, or that contradict themselves", "");
     }
     sheaf_status *st = check_wanted(c, args, path);
-    if (st == NULL && config_path != NULL)
-        st = read_config(m, c, path, config_path);
+    if (st == NULL)
+        st = config_path != NULL ? read_config(m, c, path, config_path) : ask_tokenizer(m, c, path);
     if (st == NULL && c->config == NULL)
         st = make_config(&c->config, m, args);
     if (st == NULL && c->model == NULL) {
@@ -506,9 +533,9 @@ static sheaf_status *tell_padding(sheaf_catalog *c, const sheaf__megatron *m, co
 {
     if (m->vocab < 0)
         return sheaf__catalog_notef(c, SHEAF_WARNING, "padded", path, "model.embed_tokens.weight",
-                                    "the size of the vocabulary, in args.vocab_size or a config.json",
+                                    "the size of the vocabulary, in a config.json, a tokenizer or args.vocab_size",
                                     "give the config.json of the model with --config",
-                                    "neither; all %" PRId64 " rows are kept, of which the last may be padding", m->padded);
+                                    "none of them; all %" PRId64 " rows are kept, of which the last may be padding", m->padded);
     if (m->padded > m->vocab)
         return sheaf__catalog_notef(c, SHEAF_NOTE, "padded", path, "model.embed_tokens.weight", "", "",
                                     "rows %" PRId64 "..%" PRId64 " exist only as padding and are left out", m->vocab, m->padded - 1);

@@ -276,6 +276,50 @@ static void test_made__args_become_a_config(void **state)
     made_free(m);
 }
 
+static void put_bytes(const char *path, const char *bytes, size_t size)
+{
+    FILE *to = fopen(path, "wb");
+    assert_non_null(to);
+    assert_int_equal(fwrite(bytes, 1, size, to), size);
+    assert_int_equal(fclose(to), 0);
+}
+
+/* Where no config does, a tokenizer beside the save tells the vocabulary. */
+static void test_made__a_tokenizer_tells_padding_from_rows(void **state)
+{
+    static const char model[] = "\x0a\x05\x0a\x03<s>\x0a\x02\x0a\x00\x12\x02\x08\x01\x18\x96\x01"; /* two pieces, and other fields */
+    char pieces[37 * 4];
+    for (size_t i = 0; i < sizeof pieces; i++)
+        pieces[i] = "\x0a\x02\x0a\x00"[i % 4];
+    const struct { const char *file, *bytes; size_t size; int64_t vocab; sheaf_severity severity; const char *code; } rows[] = {
+        { "tokenizer.json", "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 35}}, \"added_tokens\": [{\"id\": 36}]}", 0, 37, SHEAF_NOTE, "inferred" },
+        { "tokenizer.json", "{\"model\": {\"vocab\": [[\"a\", 0], [\"b\", 1]]}, \"added_tokens\": [{\"id\": 38}, 7]}", 0, 39, SHEAF_NOTE, "inferred" },
+        { "tokenizer.json", "{\"model\": {\"vocab\": {\"a\": 199}}}", 0, -1, SHEAF_WARNING, "conflict" },
+        { "tokenizer.json", "{\"model\": {\"vocab\": {\"a\": \"b\", \"c\": -3}}}", 0, -1, SHEAF_WARNING, "padded" },
+        { "tokenizer.json", "{\"model\": ", 0, -1, SHEAF_WARNING, "padded" },
+        { "tokenizer.model", pieces, sizeof pieces, 37, SHEAF_NOTE, "inferred" },
+        { "tokenizer.model", pieces, sizeof pieces - 1, -1, SHEAF_WARNING, "padded" },
+        { "tokenizer.model", model, sizeof model - 1, -1, SHEAF_WARNING, "conflict" },
+        { "tokenizer.model", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 10, -1, SHEAF_WARNING, "padded" },
+    };
+    made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const how h = { 1, 1, 1, false, false, 40, 7, 7, false, 3, -1 };
+        char dir[500], path[600];
+        snprintf(dir, sizeof dir, "%s", made_folder(m, &h));
+        snprintf(path, sizeof path, "%s/%s", dir, rows[i].file);
+        put_bytes(path, rows[i].bytes, rows[i].size > 0 ? rows[i].size : strlen(rows[i].bytes));
+        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+        CHECK_SOUND(c);
+        CHECK_FINDING(c, rows[i].severity, rows[i].code, "");
+        if (c->vocab != rows[i].vocab || sheaf__catalog_find(c, "lm_head.weight")->told.shape[0] != (rows[i].vocab > 0 ? rows[i].vocab : 40))
+            fail_msg("row %zu: vocabulary %" PRId64, i, c->vocab);
+        sheaf__catalog_free(c);
+        unlink(path);
+    }
+    made_free(m);
+}
+
 /* ---- harm ---- */
 
 static void test_harm__is_named(void **state)
@@ -353,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_golden__every_folder_gives_the_model_it_was_made_from),
         cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
         cmocka_unit_test(test_made__args_become_a_config),
+        cmocka_unit_test(test_made__a_tokenizer_tells_padding_from_rows),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__parts_of_two_saves_contradict_each_other),
     };
