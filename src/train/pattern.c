@@ -80,7 +80,7 @@ static bool step(const char **p, const char **s, const char *name, bool any_numb
         if (digits > name && is_digit(digits[-1]))
             return false;
         const int64_t n = number(s);
-        if (n < 0 || is_digit(**s) || (!any_number && !holds(*p, n)))
+        if (n < 0 || (!any_number && !holds(*p, n)))
             return false;
         *p = strchr(*p, '}') + 1;
         return true;
