@@ -23,7 +23,7 @@ from PIL import Image, ImageOps
 from safetensors.numpy import load_file
 
 out = pathlib.Path(__file__).parent / "images"
-W, H = 23, 17
+W, H = 17, 13
 
 
 def picture(w, h, channels=3, top=256):
@@ -138,7 +138,7 @@ def pngs():
 
 # ---- JPEG ----
 
-def jpeg(w=37, h=29, mode="RGB", **how):
+def jpeg(w=27, h=21, mode="RGB", **how):
     pixels = picture(w, h, len(mode)).astype(np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels[:, :, 0] if mode == "L" else pixels, mode).save(file, "JPEG", **{"quality": 80, **how})
@@ -161,7 +161,7 @@ def jpegs():
     yield "cmyk_progressive", jpeg(mode="CMYK", progressive=True)
     yield "ycck", adobe(jpeg(mode="CMYK"), 2)
     yield "rgb", jpeg(keep_rgb=True)
-    yield "restarts", jpeg(restart_marker_blocks=2)
+    yield "restarts", jpeg(restart_marker_blocks=1)
     yield "optimised", jpeg(quality=20, optimize=True)
     yield "one", jpeg(1, 1)
     yield "column", jpeg(1, 40)
