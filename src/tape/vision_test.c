@@ -2,7 +2,8 @@
  *
  * Values are compared with the formula in double, gradients with finite differences of that
  * formula; all operands are exact in bfloat16. Where an op may not be the only reader of a value,
- * everything runs a second time with a second reader, whose gradient comes first and is added to. */
+ * everything runs a second time with a second reader, whose gradient comes first and is added to,
+ * and with the op as a segment that backward runs again. */
 #include "tests/check.h"
 
 #include "tape/vision.h"
@@ -161,14 +162,16 @@ static outcome run(const problem *p, sheaf_device_kind kind, sheaf_dtype dtype, 
         if (!a->vector)
             value[i] = source_of(tape, a->rows, a->cols, a->frozen, o.x[i], o.grad[i], a->cols, 0);
     }
+    sheaf__tape_segment_begin(tape, 0);
     sheaf__value *y = p->record(tape, value, vector, p);
+    sheaf__tape_segment_end(tape);
     assert_int_equal(y->rows, p->rows);
     assert_int_equal(y->cols, p->cols);
     sink_of(tape, y, o.weight, o.y, p->cols, 0);
     for (int i = 0; i < count_of(p) && twice; i++)
         if (value[i] != NULL)
             sink_of(tape, value[i], o.second[i], o.seen[i], p->operand[i].cols, 0);
-    CHECK_OK(sheaf__tape_compile(tape, true, false));
+    CHECK_OK(sheaf__tape_compile(tape, true, twice));
     CHECK_OK(sheaf__tape_run(tape));
     if (device->in_use[SHEAF_MEM_ACTIVATIONS] != 0)
         fail_msg("%s: %zu bytes of values are left", p->name, device->in_use[SHEAF_MEM_ACTIVATIONS]);
@@ -718,11 +721,13 @@ static sheaf_status *cut_body(void *arg, sheaf_comm *comm, int rank)
     st = sheaf__tape_new(&tape, &c);
     if (st == NULL) {
         sheaf__value *x = source_of(tape, r->rows, norm.owned, false, r->x, r->dx, r->width, norm.logical0);
+        sheaf__tape_segment_begin(tape, 0);
         sheaf__value *y = sheaf__record_layernorm(tape, x, &norm, NULL);
+        sheaf__tape_segment_end(tape);
         sink_of(tape, y, r->weight, r->y, r->width, norm.logical0);
         if (r->twice)
             sink_of(tape, x, r->second, r->seen, r->width, norm.logical0);
-        st = sheaf__tape_compile(tape, true, false);
+        st = sheaf__tape_compile(tape, true, r->twice);
     }
     if (st == NULL)
         st = sheaf__tape_run(tape);
