@@ -372,4 +372,31 @@ static inline void swap_files(const char *a, const char *b)
     assert_int_equal(rename(third, b), 0);
 }
 
+/* ---- recordings ---- */
+
+/* For each recorded folder under `where` whose name holds `mark`: the name goes on with that of the model it was made
+ * from ("tp2_legacy_tiny_llama" after "_legacy_": tiny_llama/hf). */
+static inline void each_golden(const char *where, const char *mark, void (*check)(const char *path, const char *hf))
+{
+    char root[600];
+    int found = 0;
+    snprintf(root, sizeof root, "%s", golden(where));
+    DIR *list = opendir(root);
+    if (list == NULL && !golden_is_full())
+        skip();
+    assert_non_null(list);
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
+        char path[1200], hf[1200];
+        const char *name = strstr(entry->d_name, mark);
+        if (entry->d_name[0] == '.' || name == NULL)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+        snprintf(hf, sizeof hf, "%s/../%s/hf", root, name + strlen(mark));
+        check(path, hf);
+        found++;
+    }
+    closedir(list);
+    assert_true(found >= 1);
+}
+
 #endif
