@@ -51,13 +51,17 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
         for (int64_t j = 0; j < out->n; j++)
             b->history[known++] = out->ids[j];
         memcpy(b->scratch, logits + i * vocab, (size_t)vocab * sizeof(float));
-        const int64_t id = sheaf__sampling_next(b->scratch, vocab, b->history, known, &b->options->sampling,
+        const int64_t prompt = b->options->sampling.sat ? b->prompt[which].n : 0; /* there only new tokens are penalised */
+        const int64_t id = sheaf__sampling_next(b->scratch, vocab, b->history + prompt, known - prompt, &b->options->sampling,
                                                 (uint64_t)which, (uint64_t)out->n, b->scratch + vocab);
         if (id < 0)
             return sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld", (long long)which + 1, (long long)out->n + 1),
                                   "logits that are numbers");
         out->ids[out->n++] = (int32_t)id;
-        b->done[row0 + i] = stops(b->options, id) || out->n == b->options->max_new;
+        b->done[row0 + i] = stops(b->options, id) || out->n == b->options->max_new ||
+                            (b->options->max_length > 0 && b->prompt[which].n + out->n >= b->options->max_length);
+        if (b->options->told != NULL)
+            b->options->told(b->options->self, which, out);
     }
     return NULL;
 }
@@ -76,10 +80,14 @@ static int64_t numbers_of(const sheaf__model *m, bool second)
     return m->towers == NULL ? 0 : c->vit.channels * c->vit.height * c->vit.width;
 }
 
+static bool has_image(const sheaf__prompt *p, const sheaf__generate_options *options)
+{
+    return p->pixels != NULL || (p->embed != NULL && options->load != NULL);
+}
+
 /* Which rows are the images', in the batch as lay_out_prompts() places it. */
 static void lay_out_images(batch *b)
 {
-    const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
     int64_t row = 0, count[2] = { 0 };
     b->image.count = 0;
     for (int64_t i = 0; i < b->n; i++) {
@@ -92,14 +100,34 @@ static void lay_out_images(batch *b)
             if (j >= pad && p->embed != NULL && p->embed[j - pad])
                 b->image.row[row++] = at;
         }
-        if (p->pixels == NULL)
-            continue;
-        memcpy(b->image.pixels + (size_t)b->image.count * one, p->pixels, one * sizeof(float));
-        if (two > 0)
-            memcpy(b->image.cross + (size_t)b->image.count * two, p->cross, two * sizeof(float));
-        b->image.count++;
+        b->image.count += has_image(p, b->options);
     }
     b->image.rows = count[SHEAF__IMAGE];
+}
+
+/* The images of a batch. Files may be read: a rank may fail alone. */
+static sheaf_status *fill_images(batch *b)
+{
+    const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
+    float *pixels = b->image.pixels, *cross = b->image.cross;
+    sheaf_status *st = NULL;
+    if (b->model->towers == NULL)
+        return NULL;
+    for (int64_t i = b->first; i < b->first + b->n && st == NULL; i++) {
+        const sheaf__prompt *p = &b->prompt[i];
+        if (!has_image(p, b->options))
+            continue;
+        if (p->pixels == NULL) {
+            st = b->options->load(b->options->self, i, pixels, two > 0 ? cross : NULL);
+        } else {
+            memcpy(pixels, p->pixels, one * sizeof(float));
+            if (two > 0)
+                memcpy(cross, p->cross, two * sizeof(float));
+        }
+        pixels += one;
+        cross += two;
+    }
+    return b->c->comm == NULL ? st : sheaf_comm_agree(b->c->comm, st);
 }
 
 /* Prompts stand at the right end of [0, longest); what is before them is masked. */
@@ -142,6 +170,16 @@ static bool all_done(const batch *b)
     return true;
 }
 
+/* Was this asked to stop, on any rank? */
+static sheaf_status *stopped(const batch *b)
+{
+    if (b->options->stop_now == NULL)
+        return NULL;
+    int flag = atomic_load(b->options->stop_now) != 0;
+    sheaf_status *st = b->c->comm == NULL ? NULL : sheaf_comm_any(b->c->comm, &flag);
+    return st == NULL && flag ? sheaf_fail(SHEAF_E_STOPPED, "generation") : st;
+}
+
 /* images NULL: the tokens that follow, which have none. */
 static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf__rows_in *in, sheaf__head_run *head,
                             const sheaf__images_in *images)
@@ -167,13 +205,15 @@ static sheaf_status *run_batch(batch *b)
                                       .stream = { b->image.stream[0], b->image.stream[1] } };
     in.keys = b->keys;
     if (st == NULL)
+        st = fill_images(b);
+    if (st == NULL)
         st = record(&prefill, b, b->longest, &in, &head, &images);
     if (st == NULL)
         st = sheaf__tape_run(prefill);
     sheaf__tape_free(prefill);
     if (st == NULL)
         st = record(&decode, b, 1, &in, &head, NULL);
-    while (st == NULL && !all_done(b)) {
+    while (st == NULL && !all_done(b) && (st = stopped(b)) == NULL) {
         lay_out_next(b);
         in.keys = b->keys;
         st = sheaf__tape_run(decode);
@@ -200,17 +240,18 @@ static void free_batch(batch *b)
 }
 
 /* Every image is whole, and there where the model looks at one. */
-static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, int64_t index)
+static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, int64_t index, const sheaf__generate_options *options)
 {
     const sheaf_config *c = &m->schema->config;
     int64_t rows = 0;
     for (int64_t j = 0; j < p->n && p->embed != NULL; j++)
         rows += p->embed[j];
-    const int64_t whole = p->pixels == NULL ? 0 : c->patches + 2;
+    const bool image = has_image(p, options), second = p->pixels == NULL || p->cross != NULL;
+    const int64_t whole = image ? c->patches + 2 : 0;
     if (m->towers == NULL ? p->pixels != NULL || rows > 0 : rows != whole)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1), "%lld positions of an image",
                                           (long long)whole), "%lld", (long long)rows);
-    if (numbers_of(m, true) > 0 && (p->pixels == NULL || p->cross == NULL))
+    if (numbers_of(m, true) > 0 && (!image || !second))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
                                           "an image: the cross-attention of %s looks at it in every layer", sheaf_family_name(c->family)), "none");
     return NULL;
@@ -250,7 +291,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model, con
         b.history == NULL || b.scratch == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
     for (int64_t i = 0; i < count && st == NULL; i++)
-        st = check_image(model, &prompt[i], i);
+        st = check_image(model, &prompt[i], i, options);
     if (st == NULL)
         st = take_images(&b, most, longest);
     for (b.first = 0; b.first < count && st == NULL; b.first += b.n) {

@@ -7,9 +7,16 @@
 #ifndef SHEAF_INFER_GENERATE_H
 #define SHEAF_INFER_GENERATE_H
 
+#include <stdatomic.h>
+
 #include "base/events.h"
 #include "infer/sampling.h"
 #include "models/model.h"
+
+typedef struct sheaf__continuation {
+    int32_t *ids; /* [max_new] of the caller */
+    int64_t n;
+} sheaf__continuation;
 
 typedef struct sheaf__generate_options {
     sheaf__sampling sampling;
@@ -17,6 +24,14 @@ typedef struct sheaf__generate_options {
     int64_t batch;            /* prompts run together, at least 1 */
     const int64_t *stop;      /* ids that end a sequence (they are emitted) */
     int nstop;
+    int64_t max_length;       /* positions of prompt and answer together; 0 = no limit */
+    /* The images of prompts that have `embed` and no pixels (cross NULL without a second tower). Called on every rank,
+     * a batch at a time. */
+    sheaf_status *(*load)(void *self, int64_t prompt, float *pixels, float *cross);
+    /* Hears of every token, on every rank, when out[prompt] has it. May be NULL. */
+    void (*told)(void *self, int64_t prompt, const sheaf__continuation *so_far);
+    void *self;               /* of both */
+    const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far in out; NULL on all or none */
     const sheaf_events *events;
 } sheaf__generate_options;
 
@@ -26,13 +41,8 @@ typedef struct sheaf__prompt {
     const int32_t *position; /* [n], ascending, at most the index; NULL: 0, 1, ... New tokens go on from the last */
     /* Of a prompt with an image (all NULL without one; a model with a second tower needs one): */
     const uint8_t *embed, *expert; /* [n] 1 at BOI, patches and EOI; where visual experts are used */
-    const float *pixels, *cross;   /* [channels, side, side] normalised; cross of the second tower or NULL */
+    const float *pixels, *cross;   /* [channels, side, side] normalised; cross of the second tower or NULL. Both NULL: see load */
 } sheaf__prompt;
-
-typedef struct sheaf__continuation {
-    int32_t *ids; /* [max_new] of the caller */
-    int64_t n;
-} sheaf__continuation;
 
 /* sheaf__generate - collective; out[i] continues prompt[i]. The model's rotary table must
  * reach the longest prompt + max_new. */

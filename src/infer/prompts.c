@@ -7,7 +7,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
+#include "inputs/image.h"
+#include "inputs/records.h"
 
 enum { MAX_FILE = 1 << 30 };
 
@@ -20,51 +21,76 @@ static sheaf_status *check_id(const sheaf_config *config, long long id, const ch
     return sheaf_found(st, "%lld", id);
 }
 
-static sheaf_status *add(sheaf__prompts *p, int32_t *ids, int64_t n, const char *text, const char *expected)
+static char *copy(bool *lost, const char *text)
 {
-    const size_t more = (size_t)p->count + 1;
-    sheaf__prompt *prompt = realloc(p->prompt, more * sizeof *prompt);
-    if (prompt != NULL)
-        p->prompt = prompt;
-    char **texts = realloc(p->text, more * sizeof *texts);
-    if (texts != NULL)
-        p->text = texts;
-    char **expect = realloc(p->expected, more * sizeof *expect);
-    if (expect != NULL)
-        p->expected = expect;
-    if (prompt == NULL || texts == NULL || expect == NULL || ids == NULL) {
-        free(ids);
-        return sheaf_fail(SHEAF_E_MEMORY, "prompts");
-    }
-    p->prompt[p->count] = (sheaf__prompt){ ids, n };
-    p->text[p->count] = text == NULL ? NULL : strdup(text);
-    p->expected[p->count] = expected == NULL ? NULL : strdup(expected);
-    const bool lost = (text != NULL && p->text[p->count] == NULL) || (expected != NULL && p->expected[p->count] == NULL);
-    p->count++;
-    return lost ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : NULL;
+    char *own = text == NULL ? NULL : strdup(text);
+    *lost |= text != NULL && own == NULL;
+    return own;
 }
 
-static sheaf_status *add_text(sheaf__prompts *p, const sheaf_config *config, const char *text, const char *expected)
+static void free_about(const sheaf__prompt_about *about)
 {
-    if (!config->byte_vocab) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a prompt as text");
-        sheaf_expected(st, "a model with a byte vocabulary (\"sheaf_tokenizer\": \"bytes\" in its config.json)");
-        return sheaf_try_this(st, "give token ids: --tokens 1,2,3, or \"tokens\" in the file");
-    }
-    const size_t n = strlen(text), bos = config->bos >= 0;
-    int32_t *ids = malloc((n + bos + 1) * sizeof *ids);
-    for (size_t i = 0; ids != NULL && i < n; i++)
-        ids[bos + i] = (unsigned char)text[i];
-    if (ids != NULL && bos)
-        ids[0] = (int32_t)config->bos;
-    if (n + bos == 0) {
-        free(ids);
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
-    }
-    return add(p, ids, (int64_t)(n + bos), text, expected);
+    free(about->text);
+    free(about->expected);
+    free(about->image);
+    free(about->block);
 }
 
-static sheaf_status *add_list(sheaf__prompts *p, const sheaf_config *config, const char *list)
+sheaf_status *sheaf__prompts_put(sheaf__prompts *p, const sheaf__prompt *prompt, const sheaf__prompt_about *about)
+{
+    if (p->count == p->room) {
+        const int64_t room = p->room == 0 ? 16 : 2 * p->room;
+        sheaf__prompt *prompts = realloc(p->prompt, (size_t)room * sizeof *prompts);
+        if (prompts != NULL)
+            p->prompt = prompts;
+        sheaf__prompt_about *abouts = realloc(p->about, (size_t)room * sizeof *abouts);
+        if (abouts != NULL)
+            p->about = abouts;
+        if (prompts == NULL || abouts == NULL) {
+            free_about(about);
+            return sheaf_fail(SHEAF_E_MEMORY, "prompts");
+        }
+        p->room = room;
+    }
+    p->prompt[p->count] = *prompt;
+    p->about[p->count++] = *about;
+    return NULL;
+}
+
+/* Takes `block`, which holds what `prompt` points to. */
+static sheaf_status *add(sheaf__prompts *p, const sheaf__prompt *prompt, void *block, const char *text, const char *expected, const char *image)
+{
+    bool lost = false;
+    const sheaf__prompt_about about = { copy(&lost, text), copy(&lost, expected), copy(&lost, image), block };
+    sheaf_status *st = sheaf__prompts_put(p, prompt, &about);
+    return st == NULL && lost ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : st;
+}
+
+static sheaf_status *add_turns(sheaf__prompts *p, const sheaf__wording *w, const sheaf__turn *turn, int64_t turns, const char *image)
+{
+    sheaf__prompt prompt;
+    void *block;
+    sheaf_status *st = sheaf__wording_prompt(&prompt, &block, w, turn, turns, image != NULL);
+    return st == NULL ? add(p, &prompt, block, turn[turns - 1].query, turn[turns - 1].answer, image) : st;
+}
+
+static sheaf_status *add_text(sheaf__prompts *p, const sheaf__wording *w, const char *text, const char *expected, const char *image)
+{
+    return add_turns(p, w, &(sheaf__turn){ text, expected }, 1, image);
+}
+
+static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const char *expected)
+{
+    if (p->config->family == SHEAF_COGAGENT) {
+        free(ids);
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "token ids");
+        sheaf_expected(st, "an image: the cross-attention of %s looks at it in every layer", sheaf_family_name(p->config->family));
+        return sheaf_try_this(st, "--prompt TEXT --image FILE, or --data with images");
+    }
+    return add(p, &(sheaf__prompt){ ids, n }, ids, NULL, expected, NULL);
+}
+
+static sheaf_status *add_list(sheaf__prompts *p, const char *list)
 {
     int32_t *ids = malloc((strlen(list) + 1) * sizeof *ids);
     int64_t n = 0;
@@ -77,7 +103,7 @@ static sheaf_status *add_list(sheaf__prompts *p, const sheaf_config *config, con
             st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokens"), "numbers with commas between them: 1,2,3"), "'%s'", list);
             break;
         }
-        st = check_id(config, id, "--tokens");
+        st = check_id(p->config, id, "--tokens");
         ids[n++] = (int32_t)id;
         if (*end == '\0')
             break;
@@ -87,10 +113,10 @@ static sheaf_status *add_list(sheaf__prompts *p, const sheaf_config *config, con
         free(ids);
         return st;
     }
-    return add(p, ids, n, NULL, NULL);
+    return add_ids(p, ids, n, NULL);
 }
 
-static sheaf_status *add_array(sheaf__prompts *p, const sheaf_config *config, const json_t *array, const char *expected)
+static sheaf_status *add_array(sheaf__prompts *p, const json_t *array, const char *expected)
 {
     const size_t n = json_array_size(array);
     int32_t *ids = malloc((n + 1) * sizeof *ids);
@@ -102,7 +128,7 @@ static sheaf_status *add_array(sheaf__prompts *p, const sheaf_config *config, co
         if (!json_is_integer(one))
             st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'tokens', entry %zu", i), "an integer");
         else
-            st = check_id(config, json_integer_value(one), "field 'tokens'");
+            st = check_id(p->config, json_integer_value(one), "field 'tokens'");
         if (st == NULL)
             ids[i] = (int32_t)json_integer_value(one);
     }
@@ -110,7 +136,7 @@ static sheaf_status *add_array(sheaf__prompts *p, const sheaf_config *config, co
         free(ids);
         return st;
     }
-    return add(p, ids, (int64_t)n, NULL, expected);
+    return add_ids(p, ids, (int64_t)n, expected);
 }
 
 /* A string field; NULL when there is none. Prompts and answers are kept as C strings. */
@@ -123,7 +149,7 @@ static sheaf_status *string_field(const char **out, const json_t *record, const 
     return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field '%s'", name), "text without NUL (\\u0000)");
 }
 
-static sheaf_status *add_fields(sheaf__prompts *p, const sheaf_config *config, const json_t *record)
+static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, const json_t *record)
 {
     const json_t *tokens = json_object_get(record, "tokens");
     const char *prompt, *expected;
@@ -133,23 +159,23 @@ static sheaf_status *add_fields(sheaf__prompts *p, const sheaf_config *config, c
     if (st != NULL)
         return st;
     if (prompt != NULL)
-        return add_text(p, config, prompt, expected);
+        return add_text(p, w, prompt, expected, NULL);
     if (json_is_array(tokens))
-        return add_array(p, config, tokens, expected);
+        return add_array(p, tokens, expected);
     return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"), "a string 'prompt' or a list 'tokens'");
 }
 
-static sheaf_status *add_record(sheaf__prompts *p, const sheaf_config *config, const char *line, size_t size)
+static sheaf_status *add_record(sheaf__prompts *p, const sheaf__wording *w, const char *line, size_t size)
 {
     json_t *record = NULL;
     sheaf_status *st = sheaf__json_parse_line(&record, line, size);
     if (st == NULL)
-        st = add_fields(p, config, record);
+        st = add_fields(p, w, record);
     json_decref(record);
     return st;
 }
 
-static sheaf_status *add_file(sheaf__prompts *p, const sheaf_config *config, const char *path)
+static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w, const char *path)
 {
     char *text;
     size_t size;
@@ -162,7 +188,7 @@ static sheaf_status *add_file(sheaf__prompts *p, const sheaf_config *config, con
         const size_t n = end == NULL ? size - at : (size_t)(end - text) - at;
         number++;
         if (n > 0)
-            st = sheaf_in(add_record(p, config, text + at, n), "%s: line %lld", path, number);
+            st = sheaf_in(add_record(p, w, text + at, n), "%s: line %lld", path, number);
         at += n + 1;
     }
     if (st == NULL && p->count == 0)
@@ -171,47 +197,84 @@ static sheaf_status *add_file(sheaf__prompts *p, const sheaf_config *config, con
     return st;
 }
 
-sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf_config *config, const char *text,
-                                  const char *tokens, const char *file)
+/* ---- with images ---- */
+
+/* What cannot be loaded is better known before a token is made. */
+static sheaf_status *check_picture(const char *path)
 {
-    *out = (sheaf__prompts){ 0 };
-    if ((text != NULL) + (tokens != NULL) + (file != NULL) != 1)
+    sheaf_image image;
+    sheaf_status *st = sheaf_image_load(&image, path, NULL);
+    if (st == NULL)
+        sheaf_image_release(&image);
+    return st;
+}
+
+static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w, const sheaf__prompts_from *from)
+{
+    sheaf__records records = { 0 };
+    sheaf__complaints complaints = { 0 };
+    sheaf_status *st = sheaf__records_read(&records, from->file, &(sheaf__records_options){ .query = from->query, .answers_optional = true,
+                                                                                           .events = from->events }, &complaints);
+    for (int64_t i = 0; i < records.count && st == NULL && complaints.fatal == NULL; i++) {
+        const sheaf__record *r = &records.record[i];
+        sheaf_status *bad = r->image == NULL ? NULL : check_picture(r->image);
+        if (bad == NULL)
+            bad = add_turns(p, w, r->turn, r->turns, r->image);
+        sheaf__complain(&complaints, sheaf__record_in(bad, &records, i));
+    }
+    if (st == NULL)
+        st = sheaf__complaints_verdict(&complaints, from->file, records.looked_at);
+    sheaf__complaints_release(&complaints);
+    sheaf__records_release(&records);
+    return st;
+}
+
+sheaf_status *sheaf__prompts_picture(float *pixels, float *cross, const char *path, const sheaf_config *config)
+{
+    sheaf_image image;
+    sheaf_status *st = sheaf_image_load(&image, path, NULL);
+    if (st != NULL)
+        return st;
+    st = sheaf_image_prepare(pixels, &image, config->vit.height, &sheaf_image_clip_scale);
+    if (st == NULL && cross != NULL)
+        st = sheaf_image_prepare(cross, &image, config->encoder.image, &sheaf_image_clip_scale);
+    sheaf_image_release(&image);
+    return sheaf_in(st, "%s", path);
+}
+
+sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, float *pixels, float *cross)
+{
+    const sheaf__prompts *p = self;
+    return sheaf__prompts_picture(pixels, cross, p->about[prompt].image, p->config);
+}
+
+/* ---- all of it ---- */
+
+static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w, const sheaf__prompts_from *from)
+{
+    return w->images || sheaf__path_kind(from->file) == SHEAF_PATH_DIR ? add_records(p, w, from) : add_lines(p, w, from->file);
+}
+
+sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w, const sheaf__prompts_from *from)
+{
+    *out = (sheaf__prompts){ .config = w->config };
+    if ((from->text != NULL) + (from->tokens != NULL) + (from->file != NULL) != 1)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"), "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
-    if (file != NULL)
-        return add_file(out, config, file);
-    return text != NULL ? add_text(out, config, text, NULL) : add_list(out, config, tokens);
+    if (from->image != NULL && from->text == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--image"), "a --prompt that asks about it");
+    if (from->file != NULL)
+        return read_file(out, w, from);
+    if (from->tokens != NULL)
+        return add_list(out, from->tokens);
+    sheaf_status *st = add_text(out, w, from->text, NULL, from->image);
+    return st == NULL && from->image != NULL ? check_picture(from->image) : st;
 }
 
 void sheaf__prompts_release(sheaf__prompts *p)
 {
-    for (int64_t i = 0; i < p->count; i++) {
-        free((int32_t *)p->prompt[i].ids);
-        free(p->text[i]);
-        free(p->expected[i]);
-    }
+    for (int64_t i = 0; i < p->count; i++)
+        free_about(&p->about[i]);
     free(p->prompt);
-    free(p->text);
-    free(p->expected);
+    free(p->about);
     *p = (sheaf__prompts){ 0 };
-}
-
-sheaf_status *sheaf__prompts_decode(char **out, const sheaf_config *config, const int32_t *ids, int64_t n)
-{
-    *out = NULL;
-    if (!config->byte_vocab)
-        return NULL;
-    unsigned char *bytes = malloc((size_t)n + 1);
-    size_t size = 0;
-    sheaf_text text = { 0 };
-    if (bytes == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "generated text");
-    for (int64_t i = 0; i < n && ids[i] < 256; i++)
-        bytes[size++] = (unsigned char)ids[i];
-    for (size_t i = 0; i < size;) {
-        const size_t k = bytes[i] == 0 ? 0 : sheaf__utf8_length(bytes + i, size - i);
-        sheaf__text_bytes(&text, k == 0 ? "\xEF\xBF\xBD" : (const char *)bytes + i, k == 0 ? 3 : k);
-        i += k == 0 ? 1 : k;
-    }
-    free(bytes);
-    return sheaf__text_take(out, &text);
 }

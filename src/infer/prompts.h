@@ -1,29 +1,48 @@
-/* prompts.h - prompts from a text, a list of ids or a file, as tokens. */
+/* prompts.h - prompts from a text, a list of ids or a file, as tokens; with their images' paths. */
 #ifndef SHEAF_INFER_PROMPTS_H
 #define SHEAF_INFER_PROMPTS_H
 
 #include "infer/generate.h"
-#include "sheaf/config.h"
+#include "infer/wording.h"
+
+/* What is known of a prompt beside its tokens; all owned. */
+typedef struct sheaf__prompt_about {
+    char *text;     /* as given, NULL for ids */
+    char *expected; /* the answer of a record, NULL without */
+    char *image;    /* path, NULL without */
+    void *block;    /* what ids, position, embed and expert lie in */
+} sheaf__prompt_about;
 
 typedef struct sheaf__prompts {
-    int64_t count;
-    sheaf__prompt *prompt;  /* ids owned */
-    char **text;            /* as given, NULL for ids */
-    char **expected;        /* the completion of a record, NULL without */
+    const sheaf_config *config; /* borrowed */
+    int64_t count, room;
+    sheaf__prompt *prompt;
+    sheaf__prompt_about *about;
 } sheaf__prompts;
 
-/* Exactly one of the three is given.
- *   text    for byte vocabularies: bos and the bytes
- *   tokens  "1,2,3"
- *   file    JSON Lines with "prompt" (and "completion", to compare with) or "tokens" ([ids])
- * Errors: SHEAF_E_DATA naming line and field; an id outside the table; SHEAF_E_UNSUPPORTED
- * for text with a model that needs a tokenizer. Release also after a failure. */
-sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf_config *config, const char *text,
-                                  const char *tokens, const char *file);
+/* Exactly one of text, tokens and file is given. */
+typedef struct sheaf__prompts_from {
+    const char *text;
+    const char *tokens; /* "1,2,3" */
+    const char *file;   /* JSON Lines with "prompt" (and "completion", to compare with) or "tokens" ([ids]); for models
+                           with images the files and folders of inputs/records.h */
+    const char *image;  /* of text, or NULL */
+    const char *query;  /* asked of every image of a folder; NULL: "CAPTCHA:" */
+    const sheaf_events *events;
+} sheaf__prompts_from;
+
+/* sheaf__prompts_read - every record, and every image, is looked at. Errors: SHEAF_E_DATA naming line and field
+ * (with images: all bad records); an id outside the table; those of the images and of sheaf__wording_prompt().
+ * Release also after a failure. */
+sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *wording, const sheaf__prompts_from *from);
 void sheaf__prompts_release(sheaf__prompts *prompts);
 
-/* sheaf__prompts_decode - the text of generated ids up to the first special token (malloc'd), for
- * byte vocabularies; NULL for others. Bytes that are not UTF-8 become U+FFFD. */
-sheaf_status *sheaf__prompts_decode(char **out, const sheaf_config *config, const int32_t *ids, int64_t n);
+/* sheaf__prompts_put - one more; takes what `about` owns in any case. */
+sheaf_status *sheaf__prompts_put(sheaf__prompts *prompts, const sheaf__prompt *prompt, const sheaf__prompt_about *about);
+
+/* sheaf__prompts_load - the image of a prompt, as sheaf__generate_options.load; self is the prompts. Thread-safe. */
+sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, float *pixels, float *cross);
+/* sheaf__prompts_picture - one picture at the sizes of the model's towers. */
+sheaf_status *sheaf__prompts_picture(float *pixels, float *cross, const char *path, const sheaf_config *config);
 
 #endif

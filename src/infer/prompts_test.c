@@ -19,7 +19,10 @@ static sheaf_status *read_lines(sheaf__prompts *p, const char *lines, size_t siz
     const int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, lines, size) == (ssize_t)size);
     close(fd);
-    sheaf_status *st = sheaf__prompts_read(p, &config, NULL, NULL, path);
+    sheaf__wording w;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
+    sheaf_status *st = sheaf__prompts_read(p, &w, &(sheaf__prompts_from){ .file = path });
+    sheaf__wording_close(&w);
     unlink(path);
     return st;
 }
@@ -33,12 +36,12 @@ static void test_prompts__records_become_tokens(void **state)
     assert_int_equal(p.count, 3);
     assert_int_equal(p.prompt[0].n, 4);
     CHECK_BYTES("text", p.prompt[0].ids, first, sizeof first);
-    assert_string_equal(p.text[0], "a\xC3\xA9");
-    assert_string_equal(p.expected[0], "b");
+    assert_string_equal(p.about[0].text, "a\xC3\xA9");
+    assert_string_equal(p.about[0].expected, "b");
     assert_int_equal(p.prompt[1].n, 2);
     CHECK_BYTES("ids", p.prompt[1].ids, second, sizeof second);
-    assert_null(p.text[1]);
-    assert_null(p.expected[1]);
+    assert_null(p.about[1].text);
+    assert_null(p.about[1].expected);
     assert_int_equal(p.prompt[2].n, 1); /* bos alone */
     sheaf__prompts_release(&p);
 }
@@ -74,20 +77,25 @@ static void test_prompts__from_the_command_line(void **state)
 {
     sheaf_config config = bytes();
     sheaf__prompts p;
-    CHECK_OK(sheaf__prompts_read(&p, &config, NULL, "1,2,258", NULL));
+    sheaf__wording w;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "1,2,258" }));
     assert_int_equal(p.prompt[0].n, 3);
     assert_int_equal(p.prompt[0].ids[2], 258);
     sheaf__prompts_release(&p);
     static const char *const bad[] = { "", "1,", ",1", "1 ,2", "x", "1;2", "99999999999999999999" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(sheaf__prompts_read(&p, &config, NULL, bad[i], NULL), SHEAF_E_ARG, "numbers with commas");
-    CHECK_FAILS(sheaf__prompts_read(&p, &config, NULL, "259", NULL), SHEAF_E_DATA, "259");
-    CHECK_FAILS(sheaf__prompts_read(&p, &config, "a", "1", NULL), SHEAF_E_ARG, "one of --prompt");
+        CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = bad[i] }), SHEAF_E_ARG, "numbers with commas");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "259" }), SHEAF_E_DATA, "259");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a", .tokens = "1" }), SHEAF_E_ARG, "one of --prompt");
     config.byte_vocab = false;
-    CHECK_FAILS(sheaf__prompts_read(&p, &config, "a", NULL, NULL), SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
-    config = bytes();
-    config.bos = -1;
-    CHECK_FAILS(sheaf__prompts_read(&p, &config, "", NULL, NULL), SHEAF_E_DATA, "at least one token");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a" }), SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
+    config.byte_vocab = true;
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a", .image = "a.png" }), SHEAF_E_UNSUPPORTED, "llama has no vision tower");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "1", .image = "a.png" }), SHEAF_E_ARG, "--prompt");
+    w.bos = -1;
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "" }), SHEAF_E_DATA, "at least one token");
+    sheaf__wording_close(&w);
 }
 
 /* Up to the first special token; NUL and what is not UTF-8 become U+FFFD, byte by byte. */
@@ -95,8 +103,10 @@ static void test_decode__bytes_become_text(void **state)
 {
     static const int32_t ids[] = { 'a', 0xC3, 0xA9, 0, 0xF0, 0x9F, 0x98, 0x80, 0xED, 0xA0, 0x80, 0xE2, 0x82, EOS, 'b' };
     const sheaf_config config = bytes();
+    sheaf__wording w;
     char *text = NULL;
-    CHECK_OK(sheaf__prompts_decode(&text, &config, ids, ARRAY_LEN(ids)));
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__wording_decode(&text, &w, ids, ARRAY_LEN(ids)));
 #define BAD "\xEF\xBF\xBD"
     assert_string_equal(text, "a\xC3\xA9" BAD "\xF0\x9F\x98\x80" BAD BAD BAD BAD BAD);
     free(text);

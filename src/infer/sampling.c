@@ -11,7 +11,7 @@
 size_t sheaf__sampling_scratch(int64_t vocab) { return (size_t)vocab; }
 
 static void penalize(float *logits, int64_t vocab, const int64_t *ids, int64_t n, float penalty,
-                     float *scratch)
+                     bool sat, float *scratch)
 {
     unsigned char *seen = (unsigned char *)scratch;
     memset(seen, 0, (size_t)vocab);
@@ -20,7 +20,7 @@ static void penalize(float *logits, int64_t vocab, const int64_t *ids, int64_t n
         if (id < 0 || id >= vocab || seen[id])
             continue;
         seen[id] = 1;
-        logits[id] = logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
+        logits[id] = sat || logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
     }
 }
 
@@ -91,8 +91,8 @@ static int64_t count_largest(ranking *r, int64_t k)
     return r->all - r->left;
 }
 
-/* How many of the `from` largest have mass >= p of theirs together. */
-static int64_t count_mass(ranking *r, int64_t from, double p)
+/* How many of the `from` largest have mass >= p (`beyond`: > p) of theirs together. */
+static int64_t count_mass(ranking *r, int64_t from, double p, bool beyond)
 {
     const float max = r->logits[nth(r, 0)];
     double total = 0, mass = 0;
@@ -100,7 +100,7 @@ static int64_t count_mass(ranking *r, int64_t from, double p)
     /* those outside the heap, or all: `from` is one of the two, in no matter what order */
     for (int64_t i = r->all - from; i < r->all; i++)
         total += weight(r->logits[r->order[i]], max);
-    while (kept < from && mass < p * total) /* at least once: the largest weighs 1 */
+    while (kept < from && (mass < p * total || (beyond && mass == p * total))) /* at least once: the largest weighs 1 */
         mass += weight(r->logits[nth(r, kept++)], max);
     return kept;
 }
@@ -108,7 +108,7 @@ static int64_t count_mass(ranking *r, int64_t from, double p)
 static void cut(float *logits, int64_t vocab, const sheaf__sampling *how, float *scratch)
 {
     const bool by_count = how->top_k > 0 && how->top_k < vocab;
-    const bool by_mass = how->top_p > 0 && how->top_p < 1;
+    const bool by_mass = how->top_p > 0 && how->top_p < 1 && (!how->sat || how->top_k > 0);
     int64_t kept = vocab;
     if (vocab == 0 || (!by_count && !by_mass))
         return;
@@ -116,24 +116,49 @@ static void cut(float *logits, int64_t vocab, const sheaf__sampling *how, float 
     if (by_count)
         kept = count_largest(&r, how->top_k);
     if (by_mass)
-        kept = count_mass(&r, kept, (double)how->top_p);
+        kept = count_mass(&r, kept, (double)how->top_p, how->sat);
     for (int64_t i = 0; i < vocab - kept; i++)
         logits[r.order[i]] = -INFINITY;
+}
+
+static bool any_nan(const float *logits, int64_t vocab)
+{
+    for (int64_t i = 0; i < vocab; i++)
+        if (logits[i] != logits[i])
+            return true;
+    return false;
+}
+
+static void divide(float *logits, int64_t vocab, const int64_t *ids, int64_t n, const sheaf__sampling *how, float *scratch)
+{
+    const bool penalty = how->repetition_penalty != 0 && how->repetition_penalty != 1;
+    const bool temperature = how->temperature != 0 && how->temperature != 1 && !how->greedy;
+    if (penalty && how->sat && temperature) { /* one quotient, as there */
+        unsigned char *seen = (unsigned char *)scratch;
+        memset(seen, 0, (size_t)vocab);
+        for (int64_t i = 0; i < n; i++)
+            if (ids[i] >= 0 && ids[i] < vocab)
+                seen[ids[i]] = 1;
+        for (int64_t i = 0; i < vocab; i++)
+            logits[i] /= seen[i] ? how->repetition_penalty * how->temperature : how->temperature;
+        return;
+    }
+    if (penalty)
+        penalize(logits, vocab, ids, n, how->repetition_penalty, how->sat, scratch);
+    if (temperature)
+        for (int64_t i = 0; i < vocab; i++)
+            logits[i] /= how->temperature;
 }
 
 void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, float *scratch)
 {
+    const bool broken = how->sat && any_nan(logits, vocab);
     for (int64_t i = 0; i < vocab; i++)
-        logits[i] = logits[i] == logits[i] ? logits[i] : -INFINITY;
-    if (how->repetition_penalty != 0 && how->repetition_penalty != 1)
-        penalize(logits, vocab, ids, n, how->repetition_penalty, scratch);
-    if (how->greedy)
-        return;
-    if (how->temperature != 0 && how->temperature != 1)
-        for (int64_t i = 0; i < vocab; i++)
-            logits[i] /= how->temperature;
-    cut(logits, vocab, how, scratch);
+        logits[i] = !broken && logits[i] == logits[i] ? logits[i] : -INFINITY;
+    divide(logits, vocab, ids, n, how, scratch);
+    if (!how->greedy)
+        cut(logits, vocab, how, scratch);
 }
 
 int64_t sheaf__sampling_greedy(const float *logits, int64_t vocab)

@@ -15,6 +15,10 @@
 /* Zero in any field means: leave that step out. */
 typedef struct sheaf__sampling {
     bool greedy;
+    bool sat;                 /* SwissArmyTransformer's order instead (cogvlm.md, section 8.8): logits are divided by
+                                 temperature * penalty (also those below 0), the penalty is of new tokens only, top-p
+                                 acts only where top-k does, and keeps as long as what was kept is at most p; one NaN
+                                 is a broken model */
     float temperature;        /* divides the logits, > 0 */
     int64_t top_k;            /* keep the k largest, and what equals the smallest of them */
     float top_p;              /* then the fewest of the largest whose mass is at least p; in
@@ -31,8 +35,8 @@ size_t sheaf__sampling_scratch(int64_t vocab);
 
 /* sheaf__sampling_process - the steps before the draw, in place.
  *   logits   [vocab]; what is removed becomes -inf; a NaN counts as -inf
- *   ids      [n] prompt and output so far, without padding; each distinct one gets
- *            l > 0 ? l / c : l * c once; ids outside [0, vocab) are passed over
+ *   ids      [n] prompt and output so far, without padding (sat: the output alone); each distinct
+ *            one gets l > 0 ? l / c : l * c once; ids outside [0, vocab) are passed over
  * Of equal logits at the edge of top-p those with the larger id stay (the stable
  * ascending sort of the reference removes smaller ids first). */
 void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, int64_t n,

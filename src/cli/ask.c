@@ -1,0 +1,238 @@
+/* ask.c - see ask.h. */
+#include "ask.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+/* ---- flags ---- */
+
+static const cli_choice orders[] = { { "transformers", 0 }, { "sat", 1 }, { 0 } };
+
+void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
+{
+    *f = (ask_flags){ .temperature = 1, .top_p = 1, .penalty = 1, .max_new = max_new };
+    const cli_option rows[] = {
+        { "tokenizer", CLI_PATH, &f->tokenizer, "sentencepiece file; default: tokenizer.model in the model's folder, else bytes", "FILE" },
+        { "template", CLI_TEXT, &f->version, "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
+        { "max-new", CLI_COUNT, &f->max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
+        { "max-length", CLI_COUNT, &f->max_length, "most positions of prompt (image included) and answer; 0 = no limit", .max = 1e7 },
+        { "greedy", CLI_FLAG, &f->greedy, "always the largest logit" },
+        { "sampling", CLI_CHOICE, &f->order, "whose order of steps: transformers or sat", .choices = orders },
+        { "temperature", CLI_NUMBER, &f->temperature, "divides the logits", .above = true },
+        { "top-k", CLI_COUNT, &f->top_k, "sample among the k largest; 0 = all", .max = 1e9 },
+        { "top-p", CLI_NUMBER, &f->top_p, "sample among the fewest with this much probability", .above = true, .max = 1 },
+        { "repetition-penalty", CLI_NUMBER, &f->penalty, "divides logits of tokens that were there", .above = true },
+        { "seed", CLI_SEED, &f->seed, "start of all randomness" },
+        { 0 },
+    };
+    while (table->name != NULL)
+        table++;
+    memcpy(table, rows, sizeof rows);
+}
+
+sheaf__sampling ask_sampling(const ask_flags *f)
+{
+    return (sheaf__sampling){ .greedy = f->greedy, .sat = f->order == 1, .temperature = (float)f->temperature, .top_k = f->top_k,
+                              .top_p = (float)f->top_p, .repetition_penalty = (float)f->penalty, .seed = f->seed };
+}
+
+/* ---- the end of an answer ---- */
+
+static void take_eos(int64_t *stop, int *n, const json_t *eos)
+{
+    if (json_is_integer(eos)) {
+        stop[0] = json_integer_value(eos);
+        *n = 1;
+    } else if (json_is_array(eos) && json_array_size(eos) <= SHEAF_MAX_EOS) {
+        *n = 0;
+        for (size_t i = 0; i < json_array_size(eos); i++)
+            stop[(*n)++] = json_integer_value(json_array_get(eos, i));
+    }
+}
+
+sheaf_status *ask_stop(int64_t stop[SHEAF_MAX_EOS], int *n, const char *model, const sheaf__wording *w)
+{
+    *n = w->config->neos;
+    memcpy(stop, w->config->eos, sizeof w->config->eos);
+    if (*n == 0 && w->eos >= 0)
+        stop[(*n)++] = w->eos;
+    char *path = NULL;
+    json_t *object = NULL;
+    sheaf_status *st = sheaf__path_join(&path, model, "generation_config.json");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = sheaf__json_load(&object, path);
+    take_eos(stop, n, json_object_get(object, "eos_token_id"));
+    json_decref(object);
+    free(path);
+    return st;
+}
+
+/* ---- rows of tokens ---- */
+
+bool ask_is_tokens(const char *path)
+{
+    static const char end[] = ".safetensors";
+    const size_t n = strlen(path), m = sizeof end - 1;
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+/* One row of a data set, and room for it. */
+typedef struct one_row {
+    sheaf_batch batch;
+    int64_t seq, context;
+    bool image;
+    int64_t expert_rows;
+} one_row;
+
+static void release_row(one_row *r)
+{
+    free(r->batch.tokens);
+    free(r->batch.labels);
+    free(r->batch.position);
+    free(r->batch.mask);
+    free(r->batch.image_row);
+    free(r->batch.stream[0]);
+    free(r->batch.stream[1]);
+}
+
+static sheaf_status *make_row(one_row *r, const sheaf_data *data, const sheaf_config *config)
+{
+    const size_t n = (size_t)sheaf_data_seq(data);
+    *r = (one_row){ .seq = (int64_t)n };
+    r->batch = (sheaf_batch){ .tokens = malloc(n * 4), .labels = malloc(n * 4), .position = malloc(n * 4), .mask = malloc(n),
+                              .image_row = malloc((size_t)(config->patches + 2) * 4), .stream = { malloc(n * 4), malloc(n * 4) } };
+    const bool made = r->batch.tokens != NULL && r->batch.labels != NULL && r->batch.position != NULL && r->batch.mask != NULL &&
+                      r->batch.image_row != NULL && r->batch.stream[0] != NULL && r->batch.stream[1] != NULL;
+    return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "a row of %zu tokens", n);
+}
+
+/* Labels are of the token behind them. */
+static sheaf_status *find_context(one_row *r)
+{
+    int64_t n = 0;
+    while (n < r->seq && r->batch.labels[n] < 0)
+        n++;
+    r->context = n + 1;
+    if (n == r->seq) /* nothing to be answered is told: all of the row is the question */
+        for (r->context = r->seq; r->context > 1 && r->batch.mask[r->context - 1] == 0;)
+            r->context--;
+    for (int64_t t = 0; t < r->context; t++)
+        if (r->batch.mask[t] == 0)
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "attention_mask"), "no padding before the answer"),
+                               "0 at position %" PRId64, t + 1);
+    return NULL;
+}
+
+/* ids, position, embed and expert of the prompt, in one block. */
+static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_row *r, const sheaf_config *config)
+{
+    const size_t n = (size_t)r->context;
+    int32_t *ids = malloc(n * 10);
+    if (ids == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "a prompt of %zu tokens", n);
+    uint8_t *embed = (uint8_t *)(ids + 2 * n), *expert = embed + n;
+    memcpy(ids, r->batch.tokens, n * 4);
+    memcpy(ids + n, r->batch.position, n * 4);
+    memset(embed, 0, 2 * n);
+    for (int64_t i = 0; r->image && i < config->patches + 2; i++)
+        if (r->batch.image_row[i] < r->context)
+            embed[r->batch.image_row[i]] = 1;
+    for (int64_t i = 0; i < r->expert_rows; i++)
+        if (r->batch.stream[1][i] < r->context)
+            expert[r->batch.stream[1][i]] = 1;
+    *out = (sheaf__prompt){ .ids = ids, .n = r->context, .position = ids + n, .embed = r->image ? embed : NULL,
+                            .expert = r->image ? expert : NULL };
+    *block = ids;
+    return NULL;
+}
+
+static sheaf_status *expected_text(char **out, const one_row *r, const sheaf__wording *w)
+{
+    int32_t *ids = malloc((size_t)r->seq * sizeof *ids + 1);
+    int64_t n = 0;
+    if (ids == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "expected answer");
+    for (int64_t t = 0; t < r->seq; t++)
+        if (r->batch.labels[t] >= 0 && r->batch.labels[t] != w->eos)
+            ids[n++] = r->batch.labels[t];
+    sheaf_status *st = n == 0 ? NULL : sheaf__wording_decode(out, w, ids, n);
+    free(ids);
+    return st;
+}
+
+static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wording *w, const sheaf_data *data, int64_t row)
+{
+    const sheaf_batch_images images = sheaf_data_images(data, &row, 1);
+    sheaf__prompt prompt;
+    sheaf__prompt_about about = { 0 };
+    sheaf_data_batch(&r->batch, data, &row, 1);
+    r->image = images.images > 0;
+    r->expert_rows = images.image_rows;
+    sheaf_status *st = find_context(r);
+    if (st == NULL && w->max_length > 0 && r->context >= w->max_length)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "fewer positions than --max-length %" PRId64, w->max_length),
+                         "%" PRId64, r->context);
+    if (st == NULL)
+        st = expected_text(&about.expected, r, w);
+    if (st == NULL)
+        st = copy_context(&prompt, &about.block, r, w->config);
+    if (st == NULL)
+        return sheaf__prompts_put(out, &prompt, &about);
+    free(about.expected);
+    return st;
+}
+
+sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *w, const sheaf_data *data)
+{
+    one_row r;
+    *out = (sheaf__prompts){ .config = w->config };
+    sheaf_status *st = make_row(&r, data, w->config);
+    for (int64_t row = 0; row < sheaf_data_rows(data) && st == NULL; row++)
+        st = sheaf_in(add_row(out, &r, w, data, row), "row %" PRId64, row + 1);
+    release_row(&r);
+    return st;
+}
+
+sheaf_status *ask_data_load(void *self, int64_t prompt, float *pixels, float *cross)
+{
+    return sheaf_data_pixels(&(sheaf_batch){ .pixels = pixels, .cross = cross }, self, &prompt, 1);
+}
+
+/* ---- answers ---- */
+
+sheaf_status *ask_room(sheaf__continuation **out, int64_t count, int64_t max_new)
+{
+    *out = NULL;
+    if (count < 1 || max_new > INT64_MAX / 4 / count)
+        return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count, max_new);
+    sheaf__continuation *room = calloc((size_t)count, sizeof *room);
+    int32_t *ids = malloc((size_t)(count * max_new) * sizeof *ids);
+    if (room == NULL || ids == NULL) {
+        free(room);
+        free(ids);
+        return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count, max_new);
+    }
+    for (int64_t i = 0; i < count; i++)
+        room[i].ids = ids + i * max_new;
+    *out = room;
+    return NULL;
+}
+
+void ask_room_free(sheaf__continuation *room)
+{
+    if (room != NULL)
+        free(room[0].ids);
+    free(room);
+}
+
+int64_t ask_positions(const sheaf__prompts *p, int64_t max_new)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < p->count; i++)
+        most = p->prompt[i].n > most ? p->prompt[i].n : most;
+    return most + max_new;
+}

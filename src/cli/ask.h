@@ -1,0 +1,42 @@
+/* ask.h - what generate, chat and eval share: the flags that say how a model is asked, prompts from a data
+ * set of tokens, the ids that end an answer, its picture. */
+#ifndef SHEAF_CLI_ASK_H
+#define SHEAF_CLI_ASK_H
+
+#include "cli.h"
+#include "infer/prompts.h"
+#include "models/crew.h"
+#include "train/data.h"
+
+typedef struct ask_flags {
+    const char *tokenizer, *version;
+    bool greedy;
+    int order; /* of --sampling: 0 = transformers' */
+    double temperature, top_p, penalty;
+    int64_t top_k, max_new, max_length;
+    uint64_t seed;
+} ask_flags;
+
+/* ask_table - appends the rows of these flags to a table that ends with a zero entry; sets the defaults. */
+void ask_table(cli_option *table, ask_flags *flags, int64_t max_new);
+sheaf__sampling ask_sampling(const ask_flags *flags);
+
+/* ask_stop - the ids that end an answer: generation_config.json's, else the config's, else the tokenizer's. */
+sheaf_status *ask_stop(int64_t stop[SHEAF_MAX_EOS], int *n, const char *model, const sheaf__wording *wording);
+
+/* ask_is_tokens - is this a file of tokens (.safetensors), rather than of texts? */
+bool ask_is_tokens(const char *path);
+/* ask_data - every row up to its first label is a prompt; the text of its labels, where there are any and the model
+ * has text, is what is expected. Rows without labels are prompts as a whole. */
+sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *wording, const sheaf_data *data);
+/* ask_data_load - sheaf__generate_options.load for them; self is the data set. */
+sheaf_status *ask_data_load(void *self, int64_t prompt, float *pixels, float *cross);
+
+/* ask_room - `count` continuations of at most max_new tokens each; ask_room_free() accepts NULL. */
+sheaf_status *ask_room(sheaf__continuation **out, int64_t count, int64_t max_new);
+void ask_room_free(sheaf__continuation *room);
+
+/* ask_positions - how long a rotary table these prompts need. */
+int64_t ask_positions(const sheaf__prompts *prompts, int64_t max_new);
+
+#endif

@@ -1,0 +1,252 @@
+/* wording.c - see wording.h. */
+#include "infer/wording.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "inputs/compose.h"
+
+/* ---- opening ---- */
+
+static sheaf_status *open_tokenizer(sheaf__wording *w, const char *path)
+{
+    sheaf_status *st = sheaf__sentencepiece_open(&w->model, path);
+    if (st != NULL)
+        return st;
+    const int64_t pieces = sheaf__sentencepiece_pieces(w->model);
+    if (pieces > w->config->vocab) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path), "at most %" PRId64 " pieces, the model's vocabulary", w->config->vocab);
+        return sheaf_try_this(sheaf_found(st, "%" PRId64, pieces), "the tokenizer of this model: --tokenizer FILE");
+    }
+    if (w->bos < 0)
+        w->bos = sheaf__sentencepiece_bos(w->model);
+    if (w->eos < 0)
+        w->eos = sheaf__sentencepiece_eos(w->model);
+    return NULL;
+}
+
+static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    char *path = NULL;
+    if (o->tokenizer != NULL)
+        return open_tokenizer(w, o->tokenizer);
+    if (o->folder == NULL || sheaf__path_kind(o->folder) != SHEAF_PATH_DIR)
+        return NULL;
+    sheaf_status *st = sheaf__path_join(&path, o->folder, "tokenizer.model");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
+        st = open_tokenizer(w, path);
+        if (st != NULL && !w->images && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* token ids go without */
+            sheaf_warn(o->events, "%s is not used: %s", path, sheaf_status_where(st));
+            sheaf_status_free(st);
+            sheaf__sentencepiece_close(w->model);
+            w->model = NULL;
+            st = NULL;
+        }
+    }
+    free(path);
+    return st;
+}
+
+/* The template that the config names; *found false when it names none that is known. */
+static sheaf_status *version_of(sheaf__wording *w, bool *found, const sheaf_events *events)
+{
+    json_t *object = NULL;
+    *found = false;
+    if (w->config->json == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__json_parse(&object, w->config->json, strlen(w->config->json));
+    const char *name = json_string_value(json_object_get(object, "text_processor_version"));
+    if (st == NULL && name != NULL) {
+        sheaf_status *unknown = sheaf__template_find(&w->version, name);
+        *found = unknown == NULL;
+        if (unknown != NULL)
+            sheaf_warn(events, "the config's text_processor_version '%s' is none of base, chat, vqa and chat_old", name);
+        sheaf_status_free(unknown);
+    }
+    json_decref(object);
+    return st;
+}
+
+static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_options *o)
+{
+    bool found = false;
+    if (o->version != NULL) {
+        w->templated = true;
+        return sheaf__template_find(&w->version, o->version);
+    }
+    w->templated = w->images || o->conversation;
+    w->version = w->images ? SHEAF__BASE : SHEAF__CHAT;
+    sheaf_status *st = w->templated ? version_of(w, &found, o->events) : NULL;
+    if (st == NULL && w->templated)
+        sheaf_note(o->events, "prompt template %s, %s (--template changes it)", sheaf__template_name(w->version),
+                   found ? "which the model's config names" : "as the model's config names none");
+    return st;
+}
+
+sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config, const sheaf__wording_options *options)
+{
+    *out = (sheaf__wording){ .config = config, .max_length = options->max_length, .bos = config->bos,
+                             .eos = config->neos > 0 ? config->eos[0] : -1,
+                             .images = config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT };
+    sheaf_status *st = find_template(out, options);
+    return st == NULL ? find_tokenizer(out, options) : st;
+}
+
+void sheaf__wording_close(sheaf__wording *w)
+{
+    sheaf__sentencepiece_close(w->model);
+    *w = (sheaf__wording){ 0 };
+}
+
+static bool speaks(const sheaf__wording *w) { return w->model != NULL || w->config->byte_vocab; }
+
+sheaf_status *sheaf__wording_needed(const sheaf__wording *w)
+{
+    if (speaks(w))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a prompt as text");
+    sheaf_expected(st, "a tokenizer.model (sentencepiece) in the model's folder, or a model with a byte vocabulary "
+                   "(\"sheaf_tokenizer\": \"bytes\" in its config)");
+    return sheaf_try_this(st, "--tokenizer FILE, the tokenizer.model of this model; sheaf generate also takes token ids: --tokens 1,2,3");
+}
+
+/* ---- to tokens ---- */
+
+static sheaf_status *check_sight(const sheaf__wording *w, bool image)
+{
+    const char *family = sheaf_family_name(w->config->family);
+    if (image && !w->images)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "prompt"), "no image: %s has no vision tower", family), "one");
+    if (!image && w->config->family == SHEAF_COGAGENT)
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "prompt"),
+                              "an image: the cross-attention of %s looks at it in every layer", family), "none"), "--image FILE");
+    return NULL;
+}
+
+/* Ids of a vocabulary of bytes are sound; those of a tokenizer lie below its number of pieces. */
+static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wording *w, const char *text)
+{
+    int32_t *piece = NULL;
+    int64_t n = (int64_t)strlen(text);
+    const bool bos = w->bos >= 0;
+    sheaf_status *st = w->model == NULL ? NULL : sheaf__sentencepiece_encode(&piece, &n, w->model, text, (size_t)n);
+    if (st == NULL && n + bos == 0)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
+    int32_t *ids = st == NULL ? malloc((size_t)(n + bos) * sizeof *ids) : NULL;
+    if (st == NULL && ids == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "prompt");
+    if (st == NULL) {
+        if (bos)
+            ids[0] = (int32_t)w->bos;
+        for (int64_t i = 0; i < n; i++)
+            ids[bos + i] = piece != NULL ? piece[i] : (unsigned char)text[i];
+        *out = (sheaf__prompt){ .ids = ids, .n = n + bos };
+        *block = ids;
+    }
+    free(piece);
+    return st;
+}
+
+static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__wording *w, const sheaf__turn *turn, int64_t turns, bool image)
+{
+    const sheaf__record record = { .image = image ? "image" : NULL, .turn = turn, .turns = turns };
+    const sheaf__compose_options how = { .version = w->version, .model = w->model, .no_answer = true,
+                                         .layout = { .patches = w->config->patches, .max_length = w->max_length,
+                                                     .bos = (int32_t)(w->bos < 0 ? 0 : w->bos) } };
+    sheaf__sequence s;
+    sheaf_status *st = sheaf__compose(&s, &record, &how);
+    if (st != NULL)
+        return st;
+    const int64_t skip = w->bos < 0 && !image; /* a model without bos */
+    if (s.context == skip) {
+        sheaf__sequence_release(&s);
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
+    }
+    *out = (sheaf__prompt){ .ids = s.input_ids + skip, .n = s.context - skip, .position = skip ? NULL : s.position_ids,
+                            .embed = image ? s.image_embed_mask : NULL, .expert = image ? s.vision_expert_mask : NULL };
+    *block = s.block;
+    return NULL;
+}
+
+sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const sheaf__wording *w, const sheaf__turn *turn, int64_t turns, bool image)
+{
+    sheaf_status *st = check_sight(w, image);
+    if (st == NULL)
+        st = sheaf__wording_needed(w);
+    if (st != NULL)
+        return st;
+    return w->templated ? laid_out(out, block, w, turn, turns, image) : plain(out, block, w, turn[turns - 1].query);
+}
+
+/* ---- and back ---- */
+
+static sheaf_status *decode_bytes(char **out, const int32_t *ids, int64_t n)
+{
+    unsigned char *bytes = malloc((size_t)n + 1);
+    size_t size = 0;
+    sheaf_text text = { 0 };
+    if (bytes == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "generated text");
+    for (int64_t i = 0; i < n && ids[i] < 256; i++)
+        bytes[size++] = (unsigned char)ids[i];
+    for (size_t i = 0; i < size;) {
+        const size_t k = bytes[i] == 0 ? 0 : sheaf__utf8_length(bytes + i, size - i);
+        sheaf__text_bytes(&text, k == 0 ? "\xEF\xBF\xBD" : (const char *)bytes + i, k == 0 ? 3 : k);
+        i += k == 0 ? 1 : k;
+    }
+    free(bytes);
+    return sheaf__text_take(out, &text);
+}
+
+sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *w, const int32_t *ids, int64_t n)
+{
+    *out = NULL;
+    if (w->model != NULL)
+        return sheaf__sentencepiece_decode(out, w->model, ids, n);
+    return w->config->byte_vocab ? decode_bytes(out, ids, n) : NULL;
+}
+
+sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, const int32_t *ids, int64_t n)
+{
+    char *text = NULL;
+    sheaf_status *st = sheaf__wording_decode(&text, w, ids, n);
+    *out = NULL;
+    if (st != NULL || text == NULL || !w->templated) {
+        *out = text;
+        return st;
+    }
+    st = sheaf__template_answer(out, w->version, text);
+    free(text);
+    return st;
+}
+
+static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static size_t trimmed(const char **text)
+{
+    size_t n = strlen(*text);
+    while (n > 0 && is_blank((*text)[n - 1]))
+        n--;
+    while (n > 0 && is_blank(**text)) {
+        (*text)++;
+        n--;
+    }
+    return n;
+}
+
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c; }
+
+bool sheaf__same_answer(const char *a, const char *b, bool any_case)
+{
+    const size_t n = trimmed(&a);
+    if (trimmed(&b) != n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (any_case ? lower(a[i]) != lower(b[i]) : a[i] != b[i])
+            return false;
+    return true;
+}
