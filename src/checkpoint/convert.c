@@ -253,37 +253,14 @@ static sheaf_status *order_tensors(converter *k, sheaf_copy **copies, sheaf_safe
     return st;
 }
 
-/* Sets a key if it is there and has another value. */
-static sheaf_status *set_if_there(char **json, const char *key, const char *value, bool always)
-{
-    json_t *root = NULL;
-    char *edited = NULL;
-    sheaf_status *st = sheaf__json_parse(&root, *json, strlen(*json));
-    const bool there = json_object_get(root, key) != NULL;
-    json_decref(root);
-    if (st == NULL && (there || always))
-        st = sheaf_hf_config_set(&edited, *json, key, value);
-    if (edited != NULL) {
-        free(*json);
-        *json = edited;
-    }
-    return st;
-}
-
 static sheaf_status *hf_config(char **out, const converter *k)
 {
     char *edited = NULL;
     sheaf_status *st = NULL;
-    *out = strdup(k->config);
-    if (*out == NULL)
-        return no_memory(k);
-    if (k->has_config && (k->parsed.family == SHEAF_COGVLM || k->parsed.family == SHEAF_COGAGENT)) {
-        st = set_if_there(out, "model_type", k->parsed.family == SHEAF_COGVLM ? "\"cogvlm\"" : "\"cogagent\"", true);
-        if (st == NULL)
-            st = set_if_there(out, "model_parallel_size", "1", false);
-        if (st == NULL && k->report->merged > 0)
-            st = set_if_there(out, "use_lora", "false", false);
-    }
+    if (k->has_config)
+        st = sheaf_hf_config_whole(out, k->config, &k->parsed, k->report->merged == 0);
+    else if ((*out = strdup(k->config)) == NULL)
+        st = no_memory(k);
     if (st == NULL && k->o->dtype != NULL)
         st = sheaf_hf_config_with_dtype(&edited, *out, *k->o->dtype);
     if (edited != NULL) {

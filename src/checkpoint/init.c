@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "base/text.h"
 #include "checkpoint/stream.h"
 #include "dialects/hf.h"
@@ -25,9 +24,8 @@ typedef struct maker {
     uint64_t seed;
     sheaf_dtype dtype;
     /* the tensor at hand */
-    int64_t at, cols;
+    int64_t at, rows, cols; /* rows and columns as sheaf_source.read counts them */
     const sheaf_tensor *tensor;
-    uint64_t key;
 } maker;
 
 /* ---- SPEC ---- */
@@ -56,8 +54,14 @@ static sheaf_status *read_spec(char **json, const char *spec)
     sheaf_status *st = sheaf__init_config(json, spec);
     if (st != NULL || *json != NULL)
         return st;
-    if (kind == SHEAF_PATH_DIR)
+    if (kind == SHEAF_PATH_DIR) {
         st = sheaf__path_join(&path, spec, "config.json");
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE) { /* a SAT checkpoint */
+            free(path);
+            path = NULL;
+            st = sheaf__path_join(&path, spec, "model_config.json");
+        }
+    }
     else if (kind == SHEAF_PATH_FILE)
         st = (path = strdup(spec)) != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%s", spec);
     else
@@ -73,36 +77,36 @@ static sheaf_status *read_spec(char **json, const char *spec)
 static sheaf_status *make_rows(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
 {
     maker *m = context;
-    const sheaf_tensor *t = m->tensor;
     float *values = m->values[worker];
-    const int64_t n = rows * m->cols, first = row0 * m->cols;
-    const float range = (float)m->config.initializer_range;
-    for (int64_t i = 0; i < n; i++) {
-        if (t->ndim == 1)
-            values[i] = t->bias ? 0 : 1;
-        else
-            values[i] = sheaf__random_normal(m->seed, m->key, (uint64_t)(first + i)) * range;
-    }
+    const int64_t n = rows * m->cols;
+    sheaf__init_values(values, m->tensor, &m->config, m->seed, row0 * m->cols, n);
     m->kernels->convert(m->rounded[worker], m->dtype, values, SHEAF_F32, n);
     return sheaf__folder_write(m->folder, m->at, row0, rows, 0, m->cols, m->rounded[worker]);
+}
+
+static void view(int64_t *rows, int64_t *cols, int ndim, const int64_t *shape)
+{
+    *rows = 1;
+    *cols = ndim > 1 ? shape[ndim - 1] : 1;
+    for (int d = 0; d < (ndim > 1 ? ndim - 1 : 1); d++)
+        *rows *= shape[d];
 }
 
 static sheaf_status *make_tensor(maker *m, int64_t i)
 {
     m->at = i;
     m->tensor = sheaf_schema_find(m->schema, m->specs[i].name);
-    m->cols = m->tensor->ndim > 1 ? m->tensor->shape[1] : 1;
-    m->key = sheaf__name_key(m->tensor->name);
-    const int64_t rows = m->tensor->shape[0];
-    return sheaf__stream_rows(m->pool, rows, sheaf__stream_chunk(rows, m->cols), make_rows, m);
+    view(&m->rows, &m->cols, m->tensor->ndim, m->tensor->shape);
+    return sheaf__stream_rows(m->pool, m->rows, sheaf__stream_chunk(m->rows, m->cols), make_rows, m);
 }
 
 static sheaf_status *make_buffers(maker *m)
 {
     int64_t most = 1;
     for (int64_t i = 0; i < m->count; i++) {
-        const sheaf_safetensors_spec *s = &m->specs[i];
-        const int64_t cols = s->ndim > 1 ? s->shape[1] : 1, n = sheaf__stream_chunk(s->shape[0], cols) * cols;
+        int64_t rows, cols;
+        view(&rows, &cols, m->specs[i].ndim, m->specs[i].shape);
+        const int64_t n = sheaf__stream_chunk(rows, cols) * cols;
         most = n > most ? n : most;
     }
     m->values = calloc((size_t)m->threads, sizeof *m->values);
@@ -141,7 +145,7 @@ static sheaf_status *write_generation(maker *m)
 
 static sheaf_status *begin(maker *m, const sheaf_init_options *o)
 {
-    char *json = NULL, *with_dtype = NULL;
+    char *json = NULL, *whole = NULL, *with_dtype = NULL;
     sheaf_status *st = read_spec(&json, o->spec);
     if (st == NULL)
         st = sheaf_in(sheaf_config_parse(&m->config, json, strlen(json)), "%s", o->spec);
@@ -154,7 +158,9 @@ static sheaf_status *begin(maker *m, const sheaf_init_options *o)
     if (st == NULL)
         st = sheaf_hf_specs(&m->specs, &m->count, m->schema, NULL, m->dtype);
     if (st == NULL)
-        st = sheaf_hf_config_with_dtype(&with_dtype, json, m->dtype);
+        st = sheaf_hf_config_whole(&whole, json, &m->config, false);
+    if (st == NULL)
+        st = sheaf_hf_config_with_dtype(&with_dtype, whole, m->dtype);
     if (st == NULL)
         st = make_buffers(m);
     if (st == NULL)
@@ -162,6 +168,7 @@ static sheaf_status *begin(maker *m, const sheaf_init_options *o)
     if (st == NULL)
         st = write_generation(m);
     free(json);
+    free(whole);
     free(with_dtype);
     return st;
 }
@@ -192,7 +199,7 @@ sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *op
     for (int64_t i = 0; i < m.count && st == NULL; i++) {
         st = make_tensor(&m, i);
         report->tensors++;
-        report->parameters += m.tensor->shape[0] * m.cols;
+        report->parameters += m.rows * m.cols;
         const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "tensors made", .done = i + 1, .total = m.count };
         sheaf_emit(options->events, &event);
     }

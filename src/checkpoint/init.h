@@ -1,7 +1,9 @@
 /* init.h - a new model with random weights.
  *
- * Matrices and tables are normal(0, initializer_range), norms one, biases zero,
- * computed in float32 and rounded once. Each number is a function of (seed, tensor
+ * Matrices, tables and vectors are normal(0, initializer_range), norms one, biases zero,
+ * computed in float32 and rounded once. Of CogVLM and CogAgent the buffers (frequencies, tables of
+ * angles) are what SAT computes, and the positions that are added behind a tower begin as zero, as
+ * upstream; initializer_range is SAT's init_method_std. Each number is a function of (seed, tensor
  * name, logical index) alone: not of threads, of dtype, or of the other tensors. */
 #ifndef SHEAF_CHECKPOINT_INIT_H
 #define SHEAF_CHECKPOINT_INIT_H
@@ -10,11 +12,10 @@
 
 #include "base/events.h"
 #include "base/fault.h"
-#include "sheaf/dtype.h"
-#include "sheaf/status.h"
+#include "sheaf/schema.h"
 
 typedef struct sheaf_init_options {
-    const char *spec; /* path of a config.json or its folder, or one of sheaf_init_specs() */
+    const char *spec; /* path of a config.json or SAT's model_config.json, a folder with one, or one of sheaf_init_specs() */
     const char *dst;  /* must not exist; becomes a Hugging Face folder */
     uint64_t seed;
     const sheaf_dtype *dtype; /* F32, BF16 or F16; NULL = what the config says */
@@ -35,6 +36,9 @@ sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *op
 typedef struct sheaf_init_spec {
     const char *name, *what;
 } sheaf_init_spec;
+/* sheaf__init_values - numbers [first, first + n) of a tensor, in the order of its memory. */
+void sheaf__init_values(float *out, const sheaf_tensor *tensor, const sheaf_config *config, uint64_t seed, int64_t first, int64_t n);
+
 /* Built-in names; ends with name NULL. */
 const sheaf_init_spec *sheaf_init_specs(void);
 /* sheaf__init_config - the config.json of a built-in name (malloc'd), NULL in *out if there

@@ -8,12 +8,14 @@
 
 const char cmd_init_usage[] =
     "usage: sheaf init SPEC DST [FLAG...]\n"
-    "Makes the Hugging Face folder DST with random weights. SPEC is a config.json, a folder\n"
-    "that has one, or a built-in name:\n"
+    "Makes the Hugging Face folder DST with random weights. SPEC is a config.json, SAT's\n"
+    "model_config.json (of CogVLM or CogAgent), a folder that has one, or a built-in name:\n"
     "  tiny-bytes   byte vocabulary, hidden 128, 4 layers: 0.8 million parameters\n"
     "  small-bytes  byte vocabulary, hidden 256, 6 layers: 4.5 million parameters\n"
     "  mini         hidden 512, 8 layers, vocabulary 8192: 32 million parameters\n"
     "  tiny1b-4l    hidden 2048, 4 layers, vocabulary 32000: 307 million parameters\n"
+    "  cogvlm-tiny  CogVLM, byte vocabulary, images of 56 x 56: 2.4 million parameters\n"
+    "  cogagent-tiny  CogAgent, the same with a second tower: 2.7 million parameters\n"
     "Matrices are normal(0, initializer_range), norms one, biases zero; each number depends\n"
     "on the seed, the tensor's name and its place alone.\n";
 

@@ -47,5 +47,8 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from);
 sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value);
 /* sheaf_hf_config_with_dtype - the text with dtype (5.x) or torch_dtype (4.x) set, whichever it uses. */
 sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype);
+/* sheaf_hf_config_whole - the text for a folder whose tensors are whole: SAT's, of CogVLM and CogAgent, names its model_type
+ * and a parallel size of 1, and says that no LoRA is in it unless `adapted`. Others stay as they are. */
+sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config, bool adapted);
 
 #endif

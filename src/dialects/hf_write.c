@@ -168,3 +168,39 @@ sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dty
     free(first);
     return st;
 }
+
+/* ---- SAT's config in a Hugging Face folder ---- */
+
+static sheaf_status *set_key(char **json, const char *key, const char *value, bool only_if_there)
+{
+    const char *begin, *end, *inside;
+    char *edited = NULL;
+    bool empty;
+    sheaf_status *st = find_value(*json, key, &begin, &end, &inside, &empty);
+    if (st != NULL || (begin == NULL && only_if_there))
+        return sheaf_in(st, "config.json");
+    st = sheaf_hf_config_set(&edited, *json, key, value);
+    if (st == NULL) {
+        free(*json);
+        *json = edited;
+    }
+    return st;
+}
+
+sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config, bool adapted)
+{
+    char *text = strdup(json);
+    sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "config.json") : NULL;
+    if (st == NULL && (config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT)) {
+        st = set_key(&text, "model_type", config->family == SHEAF_COGVLM ? "\"cogvlm\"" : "\"cogagent\"", false);
+        if (st == NULL)
+            st = set_key(&text, "model_parallel_size", "1", true);
+        if (st == NULL && !adapted)
+            st = set_key(&text, "use_lora", "false", true);
+    }
+    if (st == NULL)
+        *out = text;
+    else
+        free(text);
+    return st;
+}

@@ -166,17 +166,22 @@ static void read_eos(sheaf_json_reader *r, sheaf_config *c)
         c->eos[c->neos++] = read_id(r, "eos_token_id", json_array_get(eos, i), 0, c->vocab);
 }
 
-static void read_tokens(sheaf_json_reader *r, sheaf_config *c)
+static void read_tokenizer(sheaf_json_reader *r, sheaf_config *c)
 {
-    c->bos = read_one_id(r, "bos_token_id", c->vocab);
-    c->pad = read_one_id(r, "pad_token_id", c->vocab);
-    read_eos(r, c);
     const char *tokenizer = sheaf__json_string(r, "sheaf_tokenizer");
     if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "sheaf_tokenizer", "\"bytes\"");
     c->byte_vocab = tokenizer != NULL;
     if (c->byte_vocab && c->vocab < 256)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "vocab_size", "at least 256, as sheaf_tokenizer is \"bytes\"");
+}
+
+static void read_tokens(sheaf_json_reader *r, sheaf_config *c)
+{
+    c->bos = read_one_id(r, "bos_token_id", c->vocab);
+    c->pad = read_one_id(r, "pad_token_id", c->vocab);
+    read_eos(r, c);
+    read_tokenizer(r, c);
 }
 
 /* dtype (5.x) or torch_dtype (4.x). */
@@ -480,6 +485,7 @@ static void parse_sat(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown
     if (c->pad >= c->vocab) /* SAT makes up 32000 for a tokenizer without one: outside the table */
         c->pad = 0;
     read_eos(r, c);
+    read_tokenizer(r, c);
     read_dtype(r, c);
 }
 

@@ -38,15 +38,15 @@ enum { CLASSES = sizeof classes / sizeof *classes };
 static const char *const read_keys[] = {
     "bos_token_id", "cross_attn_hidden_size", "cross_hidden_size_per_attention_head", "cross_image_pix", "dtype",
     "encoder_override", "eos_token_id", "eva_args", "hidden_size", "hidden_size_per_attention_head", "image_length",
-    "inner_hidden_size", "is_decoder", "layernorm_epsilon", "layernorm_order", "max_sequence_length", "model_class",
-    "model_parallel_size", "model_type", "num_attention_heads", "num_layers", "pad_token_id", "torch_dtype", "use_bias",
+    "init_method_std", "inner_hidden_size", "is_decoder", "layernorm_epsilon", "layernorm_order", "max_sequence_length", "model_class",
+    "model_parallel_size", "model_type", "num_attention_heads", "num_layers", "pad_token_id", "sheaf_tokenizer", "torch_dtype", "use_bias",
     "vocab_size", NULL,
 };
 
 /* What a run was started with, or what SAT's dialect looks at itself (LoRA). */
 static const char *const harmless_keys[] = {
     "attention_dropout", "attention_dropout_prob", "checkpoint_activations", "checkpoint_num_layers",
-    "embedding_dropout_prob", "hidden_dropout", "init_method_std", "layer_range", "lora_rank", "mode", "model_type",
+    "embedding_dropout_prob", "hidden_dropout", "layer_range", "lora_rank", "mode", "model_type",
     "output_dropout_prob", "pre_seq_len", "row_parallel_linear_final_bias", "skip_init", "template_version",
     "text_processor_version", "tokenizer_type", "transformers_version", "use_lora", "use_neft_noise", NULL,
 };
@@ -197,7 +197,7 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->experts = c->layers < EXPERT_LAYERS ? c->layers : EXPERT_LAYERS;
     c->rope.theta = 10000;
     c->rope.partial = 1;
-    c->initializer_range = 0.02;
+    c->initializer_range = sheaf__json_real(r, "init_method_std", 0, 1e6, 0.02);
     want_word(r, "layernorm_order", "pre");
     want_bool(r, "use_bias", true, false);
 }

@@ -160,10 +160,13 @@ static sheaf_status *write_model(const char *dst, const sheaf__opened *opened, c
 {
     sheaf_safetensors_spec *spec = NULL;
     int64_t count = 0;
+    char *config = NULL;
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf_hf_specs(&spec, &count, opened->schema, opened->base, SHEAF_F32);
     if (st == NULL)
-        st = sheaf_hf_begin(&folder, dst, opened->config.json, spec, count, 0, true, NULL);
+        st = sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false);
+    if (st == NULL)
+        st = sheaf_hf_begin(&folder, dst, config, spec, count, 0, true, NULL);
     if (st == NULL) {
         origin from = { masters, opened->base, spec, NULL, NULL, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model);
@@ -174,6 +177,7 @@ static sheaf_status *write_model(const char *dst, const sheaf__opened *opened, c
         else
             sheaf__folder_abandon(folder);
     }
+    free(config);
     free(spec);
     return st;
 }
