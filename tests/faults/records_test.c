@@ -63,14 +63,19 @@ static void put_prompts(void)
 
 static sheaf_status *read_prompts(void)
 {
-    sheaf__prompts p;
-    sheaf_status *st = sheaf__prompts_read(&p, &bytes, NULL, NULL, at("prompts.jsonl"));
+    sheaf__prompts p = { 0 };
+    sheaf__wording w;
+    sheaf_status *st = sheaf__wording_open(&w, &bytes, &(sheaf__wording_options){ 0 });
+    if (st == NULL)
+        st = sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .file = at("prompts.jsonl") });
     for (int64_t i = 0; st == NULL && i < p.count; i++) {
-        note("%s, %s:", p.text[i] == NULL ? "-" : p.text[i], p.expected[i] == NULL ? "-" : p.expected[i]);
+        const sheaf__prompt_about *about = &p.about[i];
+        note("%s, %s:", about->text == NULL ? "-" : about->text, about->expected == NULL ? "-" : about->expected);
         for (int64_t k = 0; k < p.prompt[i].n; k++)
             note(" %d", p.prompt[i].ids[k]);
     }
     sheaf__prompts_release(&p);
+    sheaf__wording_close(&w);
     return st;
 }
 
@@ -78,10 +83,14 @@ static sheaf_status *decode(void)
 {
     static const int32_t ids[] = { 'a', 0xC3, 0xA9, 0xFF, 0xF0, 0x9F, 0x98, 0x80, 257, 'b' };
     char *text = NULL;
-    sheaf_status *st = sheaf__prompts_decode(&text, &bytes, ids, ARRAY_LEN(ids));
+    sheaf__wording w;
+    sheaf_status *st = sheaf__wording_open(&w, &bytes, &(sheaf__wording_options){ 0 });
+    if (st == NULL)
+        st = sheaf__wording_answer(&text, &w, ids, ARRAY_LEN(ids));
     if (st == NULL)
         note("%s", text);
     free(text);
+    sheaf__wording_close(&w);
     return st;
 }
 

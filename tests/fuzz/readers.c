@@ -121,8 +121,11 @@ static void read_prompts(const uint8_t *bytes, size_t size)
 {
     sheaf_config config = byte_config();
     sheaf__prompts prompts;
-    sheaf_status_free(sheaf__prompts_read(&prompts, &config, NULL, NULL, as_file(bytes, size, "jsonl")));
+    sheaf__wording wording;
+    sheaf_status_free(sheaf__wording_open(&wording, &config, &(sheaf__wording_options){ 0 }));
+    sheaf_status_free(sheaf__prompts_read(&prompts, &wording, &(sheaf__prompts_from){ .file = as_file(bytes, size, "jsonl") }));
     sheaf__prompts_release(&prompts);
+    sheaf__wording_close(&wording);
     sheaf_config_release(&config);
 }
 
