@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "tape/rows.h"
+
 typedef struct own_params {
     const sheaf__linear *linear;
     sheaf__value *x, *y;
@@ -36,14 +38,6 @@ static sheaf_status *own_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-typedef struct pair { const sheaf__kernels *k; char *dst; const char *src; sheaf_dtype dtype; } pair;
-static void add_elements(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const pair *p = arg;
-    const int64_t size = (int64_t)sheaf_dtype_bytes(p->dtype);
-    p->k->accumulate(p->dst + begin * size, p->src + begin * size, end - begin, p->dtype);
-}
-
 static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
@@ -68,8 +62,7 @@ static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
             copy_box(c, dx + p->begin[r] * size, p->x->cols, all + p->begin[r] * rows * size, cols, rows, cols);
         }
         if (st == NULL && apart != NULL)
-            sheaf__rows(c, rows * p->x->cols, 1 << 15, add_elements,
-                        &(pair){ c->device->kernels, p->x->grad, apart, c->dtype });
+            sheaf__accumulate(c, p->x->grad, apart, rows * p->x->cols, c->dtype);
     }
     sheaf__give(c, all);
     sheaf__give(c, apart);

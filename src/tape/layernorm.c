@@ -20,7 +20,7 @@ typedef struct norm_args {
     sheaf__context *c;
     const norm_params *p;
     float *part;        /* cut: [slices held][rows], a and a*n one after the other backward */
-    const float *total; /* the sum over slices: [rows], or [2 * rows] */
+    float *total; /* the sum over slices: [rows], or [2 * rows] */
     int slice;
 } norm_args;
 
@@ -123,21 +123,11 @@ static void whole_back_rows(void *arg, int64_t begin, int64_t end, int worker)
  * which is destroyed. A rank that holds no slice with columns gets the total in the first. */
 static sheaf_status *sum_slices(norm_args *a, int64_t n)
 {
-    sheaf__context *c = a->c;
     const sheaf__layernorm *norm = a->p->norm;
-    float *root[SHEAF_MAX_SLICES] = { a->part };
-    int own, from = sheaf_tree_own(&norm->tree, c->rank, &own);
-    for (int r = 0; r < own; r++) {
-        const sheaf_root *node = &norm->tree.root[from + r];
-        float *slice = a->part + (node->begin - norm->first) * n;
-        sheaf_tree_add add[SHEAF_MAX_SLICES];
-        int result, steps = sheaf_tree_program_slices(&norm->tree, node, add, &result);
-        for (int i = 0; i < steps; i++)
-            sheaf__add(c, slice + add[i].a * n, slice + add[i].b * n, n);
-        root[r] = slice + result * n;
-    }
-    a->total = root[0];
-    return c->ranks == 1 ? NULL : sheaf__sum_roots(c, &norm->tree, root, n, 1);
+    float *part[SHEAF_MAX_SLICES];
+    for (int s = 0; s < norm->count; s++)
+        part[s] = a->part + s * n;
+    return sheaf__sum_partials(a->c, &norm->tree, part, norm->first, a->part, n, 1, &a->total);
 }
 
 static void slice_sums(void *arg, int64_t begin, int64_t end, int worker)

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tape/rows.h"
+
 enum { MAX_JOBS = SHEAF__MAX_TOGETHER * (SHEAF_MAX_SLICES + 1), MAX_TERMS = 2 * MAX_JOBS };
 
 typedef struct columns_params {
@@ -103,25 +105,6 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker)
                  f->ldr, end - begin, f->cols, f->dtype);
 }
 
-typedef struct pair_args { const sheaf__kernels *k; void *dst; const void *src; sheaf_dtype dtype; } pair_args;
-static void accumulate_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const pair_args *p = arg;
-    p->k->accumulate((char *)at(p->dst, begin, p->dtype), at(p->src, begin, p->dtype), end - begin, p->dtype);
-}
-
-static void add_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const pair_args *p = arg;
-    float *dst = p->dst;
-    p->k->add(dst + begin, dst + begin, (const float *)p->src + begin, end - begin);
-}
-
-static void accumulate(sheaf__context *c, void *dst, const void *src, int64_t n, sheaf_dtype dtype)
-{
-    sheaf__rows(c, n, 1 << 15, accumulate_rows, &(pair_args){ c->device->kernels, dst, src, dtype });
-}
-
 typedef struct column_args { const sheaf__kernels *k; float *out; const void *x; int64_t ldx, rows; sheaf_dtype dtype; } column_args;
 static void column_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
@@ -156,30 +139,6 @@ static void dropout(sheaf__context *c, void *y, const void *x, int64_t rows, int
           .threshold = (uint32_t)(lora->dropout * 4294967296.0), .scale = (float)(1 / (1 - lora->dropout)) },
         dtype };
     sheaf__rows(c, rows, 64, dropout_rows, &args);
-}
-
-/* ---- sums of per-slice partials [rows, cols], dense float32, by slice ----
- * part[s - first]; destroys them; the total over all ranks ends in *total, which is one
- * of the partials or, for a rank that holds no present slice, `spare`. */
-static sheaf_status *sum_partials(sheaf__context *c, const sheaf_tree *tree, float *const *part,
-                                  int first, float *spare, int64_t rows, int64_t cols, float **total)
-{
-    float *root[SHEAF_MAX_SLICES];
-    int own, from = sheaf_tree_own(tree, c->rank, &own);
-    for (int r = 0; r < own; r++) {
-        const sheaf_root *node = &tree->root[from + r];
-        sheaf_tree_add add[SHEAF_MAX_SLICES];
-        int result, n = sheaf_tree_program_slices(tree, node, add, &result);
-        for (int i = 0; i < n; i++)
-            sheaf__rows(c, rows * cols, 1 << 15, add_rows,
-                        &(pair_args){ c->device->kernels, part[node->begin + add[i].a - first],
-                                      part[node->begin + add[i].b - first], SHEAF_F32 });
-        root[r] = part[node->begin + result - first];
-    }
-    if (own == 0)
-        root[0] = spare;
-    *total = root[0];
-    return c->ranks == 1 ? NULL : sheaf__sum_roots(c, tree, root, rows, cols);
 }
 
 /* ---- a product whose slices meet in the tree, for this rank alone or with the others ----
@@ -337,7 +296,7 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
                 scaled_round(c, l->g_slice[s], l->part[s], m, l->width, l->at[i], p->linear[i]->lora->rank,
                              p->linear[i]->lora->scale);
     float *total;
-    sheaf_status *st = sum_partials(c, &first->tree, l->part, first->first, l->spare, m, l->width, &total);
+    sheaf_status *st = sheaf__sum_partials(c, &first->tree, l->part, first->first, l->spare, m, l->width, &total);
     for (int i = 0; i < p->n && st == NULL; i++)
         if (p->linear[i]->lora != NULL)
             scaled_round(c, l->g, total, m, l->width, l->at[i], p->linear[i]->lora->rank, p->linear[i]->lora->scale);
@@ -395,7 +354,7 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
     if (st == NULL)
         st = finish_tree(c, b, &first->tree, first->whole, m, in, dx, NULL, NULL);
     if (st == NULL && apart != NULL)
-        accumulate(c, p->x->grad, apart, m * in, c->dtype);
+        sheaf__accumulate(c, p->x->grad, apart, m * in, c->dtype);
     sheaf__give(c, apart);
     return st;
 }
@@ -417,7 +376,7 @@ static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_p
                                         .b = lora->a_copy[0], .ldb = in, .k = lora->rank });
         run(c, b);
         dropout(c, part, part, m, in, 0, lora, p->info, c->dtype);
-        accumulate(c, p->x->grad, part, m * in, c->dtype);
+        sheaf__accumulate(c, p->x->grad, part, m * in, c->dtype);
         sheaf__give(c, part);
     }
     return NULL;
@@ -532,7 +491,7 @@ static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, lo
     if (lora->b == NULL)
         return NULL; /* h itself serves only dB */
     float *total;
-    sheaf_status *st = sum_partials(c, &layer->tree, l->part, layer->first, l->spare, m, lora->rank, &total);
+    sheaf_status *st = sheaf__sum_partials(c, &layer->tree, l->part, layer->first, l->spare, m, lora->rank, &total);
     if (st == NULL)
         scaled_round(c, p->h->data, total, m, lora->rank, 0, lora->rank, lora->scale);
     return st;
@@ -630,7 +589,7 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
         if (dropped)
             dropout(c, dx, dx, m, layer->owned, layer->logical0, layer->lora, p->info, c->dtype);
         if (dx != p->x->grad)
-            accumulate(c, p->x->grad, dx, m * layer->owned, c->dtype);
+            sheaf__accumulate(c, p->x->grad, dx, m * layer->owned, c->dtype);
     }
     sheaf__give(c, apart);
     return NULL;
@@ -669,7 +628,7 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
             p->residual->grad = p->y->grad;
             p->y->grad = swap;
         } else {
-            accumulate(c, p->residual->grad, p->y->grad, m * p->y->cols, c->dtype);
+            sheaf__accumulate(c, p->residual->grad, p->y->grad, m * p->y->cols, c->dtype);
         }
     }
     return st;
@@ -719,16 +678,6 @@ static void copy_of(sheaf__context *c, void *dst, const float *master, int64_t n
         c->device->kernels->round(dst, c->dtype, master, n);
 }
 
-/* Through the compute dtype and back. */
-static void refresh_bias(sheaf__context *c, float *to, const float *master, int64_t n)
-{
-    for (int64_t i = 0; i < n && c->device->kind != SHEAF_DRY; i++) {
-        uint32_t rounded;
-        c->device->kernels->round(&rounded, c->dtype, master + i, 1);
-        c->device->kernels->widen(to + i, &rounded, c->dtype, 1);
-    }
-}
-
 void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
 {
     const sheaf__trained *w = l->weight_trained, *bias = l->bias_trained;
@@ -736,10 +685,10 @@ void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
         if (w != NULL)
             sheaf__rows(c, (l->w[s].n + 31) / 32, 1, repack_rows, &(repack){ &l->w[s], w->master[s] + l->weight_at[s] });
         if (bias != NULL && !l->rows)
-            refresh_bias(c, l->bias + l->begin[s], bias->master[s] + l->bias_at[s], l->extent[s]);
+            sheaf__refresh(c, l->bias + l->begin[s], bias->master[s] + l->bias_at[s], l->extent[s]);
     }
     if (bias != NULL && l->rows)
-        refresh_bias(c, l->bias, bias->master[0], l->out);
+        sheaf__refresh(c, l->bias, bias->master[0], l->out);
     const sheaf__lora_part *lora = l->lora;
     for (int s = 0; lora != NULL && s < SHEAF_MAX_SLICES; s++) {
         if (lora->a != NULL && lora->a_copy[s] != NULL)

@@ -29,6 +29,23 @@ void sheaf__accumulate(const sheaf__context *c, void *dst, const void *src, int6
     sheaf__rows(c, n, CHUNK, accumulate_elements, &(pair){ c, dst, src, dtype });
 }
 
+sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, float *const *part, int first,
+                                  float *spare, int64_t rows, int64_t cols, float **total)
+{
+    float *root[SHEAF_MAX_SLICES] = { spare };
+    int own, from = sheaf_tree_own(tree, c->rank, &own);
+    for (int r = 0; r < own; r++) {
+        const sheaf_root *node = &tree->root[from + r];
+        sheaf_tree_add add[SHEAF_MAX_SLICES];
+        int result, n = sheaf_tree_program_slices(tree, node, add, &result);
+        for (int i = 0; i < n; i++)
+            sheaf__add(c, part[node->begin + add[i].a - first], part[node->begin + add[i].b - first], rows * cols);
+        root[r] = part[node->begin + result - first];
+    }
+    *total = root[0];
+    return c->ranks == 1 ? NULL : sheaf__sum_roots(c, tree, root, rows, cols);
+}
+
 void sheaf__hand_on(const sheaf__context *c, sheaf__value *to, sheaf__value *from)
 {
     if (to->grad_fresh) {

@@ -5,6 +5,7 @@
  * again is where its memory goes back. */
 #include "tape/tape.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ struct sheaf__tape {
     bool no_memory;
     sheaf__value spare_value;
     sheaf__op spare_op;
+    _Alignas(max_align_t) char spare_params[4096];
 };
 
 sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context)
@@ -67,7 +69,6 @@ void sheaf__tape_free(sheaf__tape *tape)
             free(tape->op[i]->params);
         free(tape->op[i]);
     }
-    free(tape->spare_op.params);
     free(tape->value);
     free(tape->op);
     free(tape->steps);
@@ -110,13 +111,15 @@ sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t row
 sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *forward,
                           sheaf__op_fn *backward, size_t params_bytes)
 {
+    if (params_bytes > sizeof tape->spare_params)
+        abort(); /* our mistake: an op with more parameters than the tape keeps a spare for */
     sheaf__op *op = calloc(1, sizeof *op);
     void *params = calloc(1, params_bytes + 1);
     if (op == NULL || params == NULL || !grow(&tape->op, tape->nops, &tape->op_room)) {
         free(op);
-        free(tape->spare_op.params);
+        free(params);
         tape->no_memory = true;
-        tape->spare_op = (sheaf__op){ .params = params };
+        tape->spare_op = (sheaf__op){ .params = tape->spare_params };
         return &tape->spare_op;
     }
     tape->op[tape->nops++] = op;
