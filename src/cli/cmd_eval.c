@@ -3,36 +3,59 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask.h"
 #include "commands.h"
 #include "formats/safetensors.h"
-#include "models/crew.h"
 #include "train/evaluate.h"
 
 const char cmd_eval_usage[] =
-    "usage: sheaf eval --model DIR [--adapter DIR] --data FILE [--tp T] [--save-logits FILE]\n"
+    "usage: sheaf eval --model DIR [--adapter DIR] --data PATH [--match] [--tp T] [--save-logits FILE]\n"
     "Mean loss per label token and the share of label tokens that are the model's first\n"
-    "choice. With --save-logits also every logit, float32 [rows, length, vocabulary].\n";
+    "choice. With --match every record is also answered, greedily, and the answers that are\n"
+    "equal to the record's counted. With --save-logits also every logit, float32 [rows, length,\n"
+    "vocabulary].\n";
+
+enum { WORST = 5 }; /* mismatches that are shown */
 
 typedef struct settings {
-    const char *model, *config, *adapter, *data, *save_logits, *isa;
+    const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa;
     int tp, threads, slices;
     sheaf_dtype dtype;
-    int64_t micro_batch, seq;
+    bool match;
+    int64_t micro_batch, seq, max_new;
 } settings;
 
 typedef struct work {
     const settings *s;
-    const sheaf_data *data;
+    sheaf_data *data;
     const sheaf_events *events;
     sheaf_safetensors_writer *writer;
     int64_t seq, vocab;
     sheaf__evaluation result; /* written by rank 0 */
+    /* with --match: */
+    const sheaf__wording *wording;
+    sheaf__prompts prompts;
+    sheaf__generate_options how;
+    sheaf__continuation *out; /* of rank 0 */
 } work;
 
 static sheaf_status *write_logits(void *self, int64_t row, int64_t position, const float *logits)
 {
     const work *w = self;
     return sheaf__safetensors_write(w->writer, 0, (row * w->seq + position) * w->vocab * 4, logits, w->vocab * 4);
+}
+
+static sheaf_status *answer_all(work *w, sheaf__model *model)
+{
+    const bool first = model->context->rank == 0;
+    sheaf__generate_options how = w->how;
+    sheaf__continuation *own = NULL;
+    how.events = first ? w->events : NULL;
+    sheaf_status *st = first ? NULL : ask_room(&own, w->prompts.count, how.max_new);
+    if (st == NULL)
+        st = sheaf__generate(first ? w->out : own, model, w->prompts.prompt, w->prompts.count, &how);
+    ask_room_free(own);
+    return st;
 }
 
 static sheaf_status *on_rank(void *self, sheaf__model *model)
@@ -45,7 +68,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     sheaf_status *st = sheaf__evaluate(&result, model, w->data, &options);
     if (st == NULL && first)
         w->result = result;
-    return st;
+    return st == NULL && w->s->match ? answer_all(w, model) : st;
 }
 
 static sheaf_status *begin_logits(work *w)
@@ -60,28 +83,212 @@ static sheaf_status *begin_logits(work *w)
     return sheaf__safetensors_begin(&w->writer, w->s->save_logits, &spec, 1, NULL, 0, NULL);
 }
 
-static void print_result(const cli *cli, const sheaf__evaluation *e)
+/* ---- answers ---- */
+
+typedef struct mismatch {
+    int64_t prompt, distance;
+    char *text;
+} mismatch;
+
+typedef struct matches {
+    int64_t compared, equal, equal_nocase, wrong;
+    mismatch worst[WORST]; /* the farthest first, of equals the earlier */
+} matches;
+
+/* Letters added, dropped or changed between two texts, of which only the beginnings count. */
+static int64_t distance(const char *a, const char *b)
 {
+    enum { MOST = 255 };
+    const size_t n = strnlen(a, MOST), m = strnlen(b, MOST);
+    int row[MOST + 1];
+    for (size_t j = 0; j <= m; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int corner = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            const int above = row[j], change = corner + (a[i - 1] != b[j - 1]);
+            const int other = (above < row[j - 1] ? above : row[j - 1]) + 1;
+            row[j] = change < other ? change : other;
+            corner = above;
+        }
+    }
+    return row[m];
+}
+
+/* Takes `text`. */
+static void note_mismatch(matches *m, int64_t prompt, char *text, const char *expected)
+{
+    mismatch one = { prompt, distance(text, expected), text };
+    for (int i = 0; i < WORST; i++)
+        if (m->worst[i].text == NULL || m->worst[i].distance < one.distance) {
+            const mismatch out = m->worst[i];
+            m->worst[i] = one;
+            one = out;
+        }
+    free(one.text);
+    m->wrong++;
+}
+
+static sheaf_status *compare(matches *m, const work *w)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < w->prompts.count && st == NULL; i++) {
+        const char *expected = w->prompts.about[i].expected;
+        char *text = NULL;
+        if (expected == NULL)
+            continue;
+        st = sheaf__wording_answer(&text, w->wording, w->out[i].ids, w->out[i].n);
+        if (st != NULL)
+            break;
+        const bool equal = sheaf__same_answer(text, expected, false);
+        m->compared++;
+        m->equal += equal;
+        m->equal_nocase += sheaf__same_answer(text, expected, true);
+        if (equal)
+            free(text);
+        else
+            note_mismatch(m, i, text, expected);
+    }
+    return st;
+}
+
+static void release_matches(matches *m)
+{
+    for (int i = 0; i < WORST; i++)
+        free(m->worst[i].text);
+}
+
+/* ---- results ---- */
+
+static json_t *mismatches_json(const matches *m, const work *w)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < WORST && m->worst[i].text != NULL; i++) {
+        const sheaf__prompt_about *about = &w->prompts.about[m->worst[i].prompt];
+        json_array_append_new(list, json_pack("{s:I, s:s?, s:s, s:s}", "record", (json_int_t)m->worst[i].prompt + 1, "image", about->image,
+                                              "expected", about->expected, "text", m->worst[i].text));
+    }
+    return list;
+}
+
+static void print_mismatches(const cli *cli, const matches *m, const work *w)
+{
+    const double n = (double)m->compared;
+    fprintf(cli->out, "exact match: %lld of %lld (%.1f %%), without case %lld (%.1f %%)\n", (long long)m->equal, (long long)m->compared,
+            100 * (double)m->equal / n, (long long)m->equal_nocase, 100 * (double)m->equal_nocase / n);
+    for (int i = 0; i < WORST && m->worst[i].text != NULL; i++) {
+        const sheaf__prompt_about *about = &w->prompts.about[m->worst[i].prompt];
+        fprintf(cli->out, "  record %lld%s%s: '%.80s' instead of '%.80s'\n", (long long)m->worst[i].prompt + 1, about->image == NULL ? "" : ", ",
+                about->image == NULL ? "" : about->image, m->worst[i].text, about->expected);
+    }
+    if (m->wrong > WORST)
+        fprintf(cli->out, "  and %lld more\n", (long long)(m->wrong - WORST));
+}
+
+static void print_result(const cli *cli, const work *w, const matches *m)
+{
+    const sheaf__evaluation *e = &w->result;
     const double accuracy = e->tokens == 0 ? 0 : (double)e->correct / (double)e->tokens;
     if (cli->json) {
         json_t *object = json_pack("{s:f, s:I, s:f}", "loss", e->loss, "tokens", (json_int_t)e->tokens, "accuracy", accuracy);
+        if (m->compared > 0) {
+            json_object_set_new(object, "exact_match", json_real((double)m->equal / (double)m->compared));
+            json_object_set_new(object, "exact_match_nocase", json_real((double)m->equal_nocase / (double)m->compared));
+            json_object_set_new(object, "answers", json_integer(m->compared));
+            json_object_set_new(object, "mismatches", mismatches_json(m, w));
+        }
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
     } else {
         fprintf(cli->out, "loss %.6f, accuracy %.4f over %lld label tokens\n", e->loss, accuracy, (long long)e->tokens);
+        if (m->compared > 0)
+            print_mismatches(cli, m, w);
     }
+}
+
+/* ---- the command ---- */
+
+static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS])
+{
+    const settings *s = w->s;
+    sheaf_status *st = sheaf__wording_needed(w->wording);
+    if (st != NULL)
+        return sheaf_in(st, "--match");
+    if (ask_is_tokens(s->data)) {
+        st = sheaf_in(ask_data(&w->prompts, w->wording, w->data), "%s", s->data);
+        w->how.load = ask_data_load;
+        w->how.self = w->data;
+    } else {
+        st = sheaf__prompts_read(&w->prompts, w->wording, &(sheaf__prompts_from){ .file = s->data, .query = s->query, .events = w->events });
+        w->how.load = sheaf__prompts_load;
+        w->how.self = &w->prompts;
+    }
+    int64_t expected = 0;
+    for (int64_t i = 0; i < w->prompts.count; i++)
+        expected += w->prompts.about[i].expected != NULL;
+    if (st == NULL && expected == 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", s->data), "answers to compare with"), "none");
+    if (st == NULL)
+        st = ask_stop(stop, &w->how.nstop, s->model, w->wording);
+    if (st == NULL)
+        st = ask_room(&w->out, w->prompts.count, s->max_new);
+    w->how.sampling = (sheaf__sampling){ .greedy = true };
+    w->how.max_new = s->max_new;
+    w->how.batch = s->micro_batch;
+    w->how.stop = stop;
+    return st;
+}
+
+static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened, const sheaf__wording *wording)
+{
+    int64_t stop[SHEAF_MAX_EOS];
+    matches m = { 0 };
+    work w = { .s = s, .wording = wording, .events = &cli->events, .vocab = opened->config.vocab };
+    sheaf_status *st = sheaf_data_open(&w.data, s->data, &(sheaf_data_options){ .config = &opened->config, .seq = s->seq, .events = &cli->events });
+    if (st == NULL && s->match)
+        st = read_answers(&w, stop);
+    if (st == NULL) {
+        w.seq = sheaf_data_seq(w.data);
+        st = begin_logits(&w);
+    }
+    if (st == NULL) {
+        const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
+        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
+                                                             .positions = asked > w.seq ? asked : w.seq }, on_rank, &w);
+    }
+    if (st == NULL && w.writer != NULL) {
+        st = sheaf__safetensors_finish(w.writer);
+        w.writer = NULL;
+    }
+    if (st == NULL && s->match)
+        st = compare(&m, &w);
+    if (st == NULL)
+        print_result(cli, &w, &m);
+    release_matches(&m);
+    sheaf__safetensors_abandon(w.writer);
+    ask_room_free(w.out);
+    sheaf__prompts_release(&w.prompts);
+    sheaf_data_close(w.data);
+    return st;
 }
 
 int cmd_eval(cli *cli, int argc, char **argv)
 {
     static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
-    settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .micro_batch = 4 };
+    settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .micro_batch = 4, .max_new = 64 };
     const cli_option table[] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model (Hugging Face form)", "DIR" },
+        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model", "DIR" },
         { "config", CLI_PATH, &s.config, "its config.json, where the folder has none", "FILE" },
         { "adapter", CLI_PATH, &s.adapter, "PEFT adapter to use with it", "DIR" },
-        { "data", CLI_PATH | CLI_REQUIRED, &s.data, "JSON Lines, or .safetensors with input_ids and labels", "FILE" },
+        { "data", CLI_PATH | CLI_REQUIRED, &s.data, "JSON Lines, a folder of images, or .safetensors with input_ids and labels", "PATH" },
+        { "match", CLI_FLAG, &s.match, "also answer every record and count the answers that are right" },
+        { "exact-match", CLI_FLAG | CLI_HIDDEN, &s.match, "the same" },
+        { "max-new", CLI_COUNT, &s.max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
+        { "tokenizer", CLI_PATH, &s.tokenizer, "sentencepiece file; default: tokenizer.model in the model's folder, else bytes", "FILE" },
+        { "template", CLI_TEXT, &s.version, "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
+        { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)", "TEXT" },
         { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
         { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
@@ -93,30 +300,17 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { 0 },
     };
     sheaf__opened opened = { 0 };
-    sheaf_data *data = NULL;
-    work w = { .s = &s, .events = &cli->events };
+    sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
         st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
-                                                                        .events = &cli->events });
+                                                                .events = &cli->events });
     if (st == NULL)
-        st = sheaf_data_open(&data, s.data, &(sheaf_data_options){ .config = &opened.config, .seq = s.seq, .events = &cli->events });
-    if (st == NULL) {
-        w.data = data;
-        w.seq = sheaf_data_seq(data);
-        w.vocab = opened.config.vocab;
-        st = begin_logits(&w);
-    }
+        st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = s.model, .tokenizer = s.tokenizer,
+                                 .version = s.version, .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });
     if (st == NULL)
-        st = sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = s.tp, .threads = s.threads, .dtype = s.dtype, .isa = s.isa,
-                                                              .positions = w.seq }, on_rank, &w);
-    if (st == NULL && w.writer != NULL)
-        st = sheaf__safetensors_finish(w.writer);
-    else
-        sheaf__safetensors_abandon(w.writer);
-    if (st == NULL)
-        print_result(cli, &w.result);
-    sheaf_data_close(data);
+        st = run(cli, &s, &opened, &wording);
+    sheaf__wording_close(&wording);
     sheaf__opened_close(&opened);
     return cli_report(cli, st);
 }
