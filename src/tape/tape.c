@@ -11,7 +11,7 @@
 
 typedef struct step {
     sheaf__op *op;
-    bool backward;
+    bool backward, again; /* again: the re-run of a segment */
     int first_dead, ndead; /* range in tape->dead */
 } step;
 
@@ -167,8 +167,16 @@ static bool is_pinned(const sheaf__tape *tape, const sheaf__value *value)
     return false;
 }
 
+static bool flows_back(const sheaf__tape *tape, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i++)
+        if (tape->op[i]->backward != NULL)
+            return true;
+    return false;
+}
+
 /* Steps of the whole run, in order. With rerun, a segment's forward steps come again
- * right before its backward steps. */
+ * right before its backward steps, if it has any. */
 static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
 {
     for (int64_t i = 0; i < tape->nops; i++)
@@ -181,8 +189,8 @@ static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
         if (segment >= 0 && rerun) {
             while (begin > 0 && tape->op[begin - 1]->segment == segment)
                 begin--;
-            for (int64_t i = begin; i < end; i++)
-                tape->steps[tape->nsteps++] = (step){ .op = tape->op[i] };
+            for (int64_t i = begin; i < end && flows_back(tape, begin, end); i++)
+                tape->steps[tape->nsteps++] = (step){ .op = tape->op[i], .again = true };
         }
         for (int64_t i = end - 1; i >= begin; i--)
             if (tape->op[i]->backward != NULL)
@@ -191,12 +199,25 @@ static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
     }
 }
 
-/* Walks the steps from the end; live_data serves as the mark "read later". */
+/* Is nothing that a step makes or changes read later? So it is with the last layer of a segment that is run again. */
+static bool is_idle(const step *s)
+{
+    bool idle = s->again;
+    for (int a = 0; a < s->op->nargs && idle; a++)
+        idle = (s->op->arg[a].use & (SHEAF__MAKE | SHEAF__CHANGE)) == 0 || !s->op->arg[a].value->live_data;
+    return idle;
+}
+
+/* Walks the steps from the end; live_data serves as the mark "read later". Idle steps lose their op. */
 static bool find_deaths(sheaf__tape *tape)
 {
     for (int64_t i = tape->nsteps - 1; i >= 0; i--) {
         step *s = &tape->steps[i];
         s->first_dead = (int)tape->ndead;
+        if (is_idle(s)) {
+            s->op = NULL;
+            continue;
+        }
         const unsigned reads = s->backward ? SHEAF__KEEP : SHEAF__READ | SHEAF__CHANGE;
         for (int pass = 0; pass < 2; pass++) /* reads first, then what is made here */
             for (int a = 0; a < s->op->nargs; a++) {
@@ -230,6 +251,11 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
     lay_out_steps(tape, backward, rerun);
     if (!find_deaths(tape))
         return sheaf_fail(SHEAF_E_MEMORY, "tape of %lld steps", (long long)tape->nsteps);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < tape->nsteps; i++)
+        if (tape->steps[i].op != NULL)
+            tape->steps[kept++] = tape->steps[i];
+    tape->nsteps = kept;
     return NULL;
 }
 
