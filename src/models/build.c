@@ -28,6 +28,9 @@ static sheaf_status *hold(sheaf__model *m, sheaf__held held)
     return NULL;
 }
 
+/* Something trained: gradients flow through all that comes after it. */
+static void note_trained(sheaf__model *m, const sheaf__trained *t) { m->flows = m->flows || t != NULL; }
+
 /* ---- what is trained ---- */
 
 static bool is_saved(const sheaf__model *m, const sheaf_tensor *t)
@@ -171,7 +174,8 @@ static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, sheaf_memory
         if (l->extent[s] == 0)
             continue;
         st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(w->dtype, w->n, w->k), kind);
-        if (st == NULL && m->options.backward && m->options.pack_back)
+        /* Panels for the gradient of the input, where there will be one. */
+        if (st == NULL && m->options.backward && m->options.pack_back && m->flows)
             st = sheaf__take(&w->back, m->context, sheaf__packed_back_bytes(w->dtype, w->n, w->k), kind);
     }
     return st;
@@ -208,7 +212,12 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
         st = add_trained_pieces(&l->weight_trained, l->weight_at, m, t, piece, in);
     if (st == NULL && bias != NULL && is_saved(m, bias))
         st = add_trained_pieces(&l->bias_trained, l->bias_at, m, bias, piece, 1);
-    return st == NULL ? build_lora(m, l, t, piece) : st;
+    if (st == NULL)
+        st = build_lora(m, l, t, piece);
+    note_trained(m, l->weight_trained);
+    note_trained(m, l->bias_trained);
+    note_trained(m, l->lora == NULL ? NULL : l->lora->a);
+    return st;
 }
 
 /* ---- the rest ---- */
@@ -219,7 +228,10 @@ sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__RMSNORM, norm, t, NULL, 0 });
     if (st == NULL)
         st = take_floats(&norm->weight, m, norm->width);
-    return st == NULL && is_saved(m, t) ? add_trained(&norm->trained, m, t, t->shape[0], 1) : st;
+    if (st == NULL && is_saved(m, t))
+        st = add_trained(&norm->trained, m, t, t->shape[0], 1);
+    note_trained(m, norm->trained);
+    return st;
 }
 
 sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, const sheaf_tensor *t, const sheaf_tensor *bias, double eps)
@@ -242,7 +254,11 @@ sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
         st = take_floats(&norm->bias, m, norm->owned);
     if (st == NULL && is_saved(m, t))
         st = add_trained(&norm->weight_trained, m, t, t->shape[0], 1);
-    return st == NULL && is_saved(m, bias) ? add_trained(&norm->bias_trained, m, bias, bias->shape[0], 1) : st;
+    if (st == NULL && is_saved(m, bias))
+        st = add_trained(&norm->bias_trained, m, bias, bias->shape[0], 1);
+    note_trained(m, norm->weight_trained);
+    note_trained(m, norm->bias_trained);
+    return st;
 }
 
 sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf_tensor *t, int64_t width)
@@ -252,7 +268,10 @@ sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__VECTOR, v, t, NULL, 0 });
     if (st == NULL)
         st = take_floats(&v->data, m, numel);
-    return st == NULL && is_saved(m, t) ? add_trained(&v->trained, m, t, v->rows, width) : st;
+    if (st == NULL && is_saved(m, t))
+        st = add_trained(&v->trained, m, t, v->rows, width);
+    note_trained(m, v->trained);
+    return st;
 }
 
 sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const sheaf_tensor *t, const sheaf__linear *head)

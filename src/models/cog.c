@@ -36,6 +36,7 @@ struct sheaf__towers {
         sheaf__vector class_token, positions, extra, cos, sin;
         tower_block *block;
         int64_t blocks; /* that are run: the last of the file never is */
+        bool flows;     /* something in it is trained */
     } tower;
 };
 
@@ -180,11 +181,14 @@ static sheaf_status *build_cross(sheaf__model *m, sheaf__layer *l, int i)
 {
     l->has_cross = true;
     sheaf_status *st;
-    (void)(DO(rmsnorm(m, &l->norm_cross, (named){ LAYER, i, ".post_cross_attention_layernorm.weight" })) &&
-           DO(linear(m, ONE(&l->cross_q), (named){ LAYER, i, ".cross_attention.query.weight" }, NULL)) &&
-           DO(linear(m, FUSED(&l->cross_k, &l->cross_v), (named){ LAYER, i, ".cross_attention.key_value.weight" }, NULL)) &&
-           DO(linear(m, ONE(&l->cross_o), (named){ LAYER, i, ".cross_attention.dense.weight" }, NULL)));
-    return st;
+    if (!(DO(rmsnorm(m, &l->norm_cross, (named){ LAYER, i, ".post_cross_attention_layernorm.weight" })) &&
+          DO(linear(m, ONE(&l->cross_q), (named){ LAYER, i, ".cross_attention.query.weight" }, NULL))))
+        return st;
+    const bool flows = m->flows;
+    m->flows = m->towers->tower.flows; /* keys and values read the tower's rows */
+    st = linear(m, FUSED(&l->cross_k, &l->cross_v), (named){ LAYER, i, ".cross_attention.key_value.weight" }, NULL);
+    m->flows = m->flows || flows;
+    return st != NULL ? st : linear(m, ONE(&l->cross_o), (named){ LAYER, i, ".cross_attention.dense.weight" }, NULL);
 }
 
 static sheaf_status *build_layer(sheaf__model *m, int i)
@@ -220,16 +224,22 @@ sheaf_status *sheaf__build_cog(sheaf__model *m)
     sheaf_status *st = find(&head, m, (named){ "mixins.lm.lm_head.weight", -1, "" });
     if (st == NULL)
         st = find(&table, m, (named){ "transformer.word_embeddings.weight", -1, "" });
+    m->flows = true; /* what lies before the head is built after it */
     if (st == NULL)
         st = sheaf__build_linear(m, &m->head, head, NULL, 0);
     if (st == NULL)
         st = sheaf__build_table(m, &m->embedding, table, NULL);
+    m->flows = false;
     if (st == NULL)
         st = build_vit(m);
     if (st == NULL)
         st = build_adapter(m);
+    const bool image_flows = m->flows;
+    m->flows = false;
     if (st == NULL && c->family == SHEAF_COGAGENT)
         st = build_tower(m);
+    m->towers->tower.flows = m->flows;
+    m->flows = image_flows || m->embedding.trained != NULL;
     for (int i = 0; i < c->layers && st == NULL; i++)
         st = build_layer(m, i);
     if (st == NULL)

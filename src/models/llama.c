@@ -31,9 +31,11 @@ sheaf_status *sheaf__build_llama(sheaf__model *m)
     const sheaf_config *config = &m->schema->config;
     const sheaf_tensor *embed = sheaf_schema_get(m->schema, SHEAF_EMBED, -1, false);
     /* A tied head is the embedding's table. */
+    m->flows = true; /* what lies before the head is built after it */
     sheaf_status *st = config->tied ? sheaf__build_linear(m, &m->head, embed, NULL, 0) : linear(m, &m->head, SHEAF_HEAD, -1);
     if (st == NULL)
         st = sheaf__build_table(m, &m->embedding, embed, config->tied ? &m->head : NULL);
+    m->flows = m->embedding.trained != NULL;
     for (int i = 0; i < config->layers && st == NULL; i++)
         st = layer(m, i);
     if (st == NULL)

@@ -68,6 +68,7 @@ typedef struct sheaf__model {
     sheaf__factors *lora;        /* [options.lora->nmodules] */
     sheaf__held *held;           /* in the order of building */
     int nheld, held_room;
+    bool flows;                  /* while building: something that is trained comes before what is built next */
 } sheaf__model;
 
 /* Keys and values of earlier tokens, and of the images: what generation keeps between runs. */
