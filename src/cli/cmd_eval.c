@@ -5,6 +5,7 @@
 
 #include "ask.h"
 #include "commands.h"
+#include "run_model.h"
 #include "formats/safetensors.h"
 #include "train/evaluate.h"
 
@@ -210,7 +211,7 @@ static void print_result(const cli *cli, const work *w, const matches *m)
 
 /* ---- the command ---- */
 
-static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS])
+static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const char *folder)
 {
     const settings *s = w->s;
     sheaf_status *st = sheaf__wording_needed(w->wording);
@@ -231,7 +232,7 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS])
     if (st == NULL && expected == 0)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", s->data), "answers to compare with"), "none");
     if (st == NULL)
-        st = ask_stop(stop, &w->how.nstop, s->model, w->wording);
+        st = ask_stop(stop, &w->how.nstop, folder, w->wording);
     if (st == NULL)
         st = ask_room(&w->out, w->prompts.count, s->max_new);
     w->how.sampling = (sheaf__sampling){ .greedy = true };
@@ -241,14 +242,14 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS])
     return st;
 }
 
-static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened, const sheaf__wording *wording)
+static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened, const char *folder, const sheaf__wording *wording)
 {
     int64_t stop[SHEAF_MAX_EOS];
     matches m = { 0 };
     work w = { .s = s, .wording = wording, .events = &cli->events, .vocab = opened->config.vocab };
     sheaf_status *st = sheaf_data_open(&w.data, s->data, &(sheaf_data_options){ .config = &opened->config, .seq = s->seq, .events = &cli->events });
     if (st == NULL && s->match)
-        st = read_answers(&w, stop);
+        st = read_answers(&w, stop, folder);
     if (st == NULL) {
         w.seq = sheaf_data_seq(w.data);
         st = begin_logits(&w);
@@ -279,9 +280,9 @@ int cmd_eval(cli *cli, int argc, char **argv)
     static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
     settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .micro_batch = 4, .max_new = 64 };
     const cli_option table[] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model", "DIR" },
+        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run", "DIR" },
         { "config", CLI_PATH, &s.config, "its config.json, where the folder has none", "FILE" },
-        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter to use with it", "DIR" },
+        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it", "DIR" },
         { "data", CLI_PATH | CLI_REQUIRED, &s.data, "JSON Lines, a folder of images, or .safetensors with input_ids and labels", "PATH" },
         { "match", CLI_FLAG, &s.match, "also answer every record and count the answers that are right" },
         { "exact-match", CLI_FLAG | CLI_HIDDEN, &s.match, "the same" },
@@ -300,17 +301,19 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { 0 },
     };
     sheaf__opened opened = { 0 };
+    run_model model = { 0 };
     sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
-        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
+        st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                 .events = &cli->events });
     if (st == NULL)
-        st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = s.model, .tokenizer = s.tokenizer,
+        st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.tokenizer,
                                  .version = s.version, .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });
     if (st == NULL)
-        st = run(cli, &s, &opened, &wording);
+        st = run(cli, &s, &opened, model.folder, &wording);
     sheaf__wording_close(&wording);
     sheaf__opened_close(&opened);
+    run_model_release(&model);
     return cli_report(cli, st);
 }

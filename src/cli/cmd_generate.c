@@ -5,6 +5,7 @@
 
 #include "ask.h"
 #include "commands.h"
+#include "run_model.h"
 
 const char cmd_generate_usage[] =
     "usage: sheaf generate --model DIR [--adapter DIR] (--prompt TEXT [--image FILE] | --tokens 1,2,3 | --data PATH)\n"
@@ -139,7 +140,7 @@ static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, wo
     return st;
 }
 
-static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened, const sheaf__wording *wording)
+static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened, const char *folder, const sheaf__wording *wording)
 {
     sheaf__prompts prompts = { 0 };
     sheaf_data *data = NULL;
@@ -147,7 +148,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     work w = { .s = s, .wording = wording, .events = &cli->events, .prompts = &prompts };
     sheaf_status *st = read_prompts(&prompts, &data, &w, &opened->config);
     if (st == NULL)
-        st = ask_stop(stop, &w.how.nstop, s->model, wording);
+        st = ask_stop(stop, &w.how.nstop, folder, wording);
     if (st == NULL)
         st = ask_room(&w.out, prompts.count, s->ask.max_new);
     if (st == NULL) {
@@ -172,9 +173,9 @@ int cmd_generate(cli *cli, int argc, char **argv)
     static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
     settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model", "DIR" },
+        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run", "DIR" },
         { "config", CLI_PATH, &s.config, "its config.json, where the folder has none", "FILE" },
-        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter to use with it", "DIR" },
+        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it", "DIR" },
         { "prompt", CLI_TEXT, &s.prompt, "text to continue, or question", "TEXT", .min = 1 },
         { "image", CLI_PATH, &s.image, "picture that the prompt asks about", "FILE" },
         { "tokens", CLI_TEXT, &s.tokens, "token ids to continue", "1,2,3" },
@@ -190,17 +191,19 @@ int cmd_generate(cli *cli, int argc, char **argv)
     };
     ask_table(table, &s.ask, 64);
     sheaf__opened opened = { 0 };
+    run_model model = { 0 };
     sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
-        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
+        st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                 .events = &cli->events });
     if (st == NULL)
-        st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = s.model, .tokenizer = s.ask.tokenizer,
+        st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.ask.tokenizer,
                                  .version = s.ask.version, .max_length = s.ask.max_length, .events = &cli->events });
     if (st == NULL)
-        st = run(cli, &s, &opened, &wording);
+        st = run(cli, &s, &opened, model.folder, &wording);
     sheaf__wording_close(&wording);
     sheaf__opened_close(&opened);
+    run_model_release(&model);
     return cli_report(cli, st);
 }

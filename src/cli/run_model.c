@@ -1,0 +1,256 @@
+/* run_model.c - see run_model.h. */
+#include "run_model.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/look.h"
+#include "train/export.h"
+#include "train/select.h"
+#include "train/train.h"
+#include "train_flags.h"
+
+static bool has(const char *dir, const char *name, sheaf_path_kind kind)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, dir, name));
+    const bool yes = path != NULL && sheaf__path_kind(path) == kind;
+    free(path);
+    return yes;
+}
+
+static bool is_run(const char *path) { return has(path, "settings", SHEAF_PATH_FILE) && has(path, "checkpoints", SHEAF_PATH_DIR); }
+
+/* What is known of a run. */
+typedef struct reading {
+    cli cli;                     /* scratch, for the stored settings */
+    cli_option table[CLI_MAX_OPTIONS];
+    sheaf_train_options options;
+    char *out, *settings;
+    char *step;                  /* folder of the checkpoint; NULL = the result */
+} reading;
+
+static void release_reading(reading *r)
+{
+    cli_release(&r->cli);
+    free(r->out);
+    free(r->settings);
+    free(r->step);
+}
+
+/* OUT of OUT/checkpoints/step-N, or NULL; a link or a path that ends in "/" is fine. */
+static sheaf_status *find_out(char **out, const char *step)
+{
+    char *whole = realpath(step, NULL), *checkpoints = NULL;
+    *out = NULL;
+    if (whole == NULL || !has(whole, "manifest.json", SHEAF_PATH_FILE)) {
+        free(whole);
+        return NULL;
+    }
+    sheaf_status *st = sheaf__path_parent(&checkpoints, whole);
+    if (st == NULL)
+        st = sheaf__path_parent(out, checkpoints);
+    if (st == NULL && !is_run(*out)) {
+        free(*out);
+        *out = NULL;
+    }
+    free(checkpoints);
+    free(whole);
+    return st;
+}
+
+/* *is: `path` is a run's, and r is filled. */
+static sheaf_status *read_run(reading *r, bool *is, const char *path)
+{
+    int64_t step = 0;
+    sheaf_status *st = NULL;
+    *is = false;
+    if (path == NULL || path[0] == '\0' || sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return NULL;
+    if (is_run(path)) {
+        r->out = strdup(path);
+    } else {
+        st = find_out(&r->out, path);
+        if (st != NULL || r->out == NULL)
+            return st;
+        r->step = strdup(path);
+    }
+    *is = true;
+    if (r->out == NULL || (r->step == NULL && !is_run(path)))
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    sheaf_train_options_default(&r->options);
+    train_flags(r->table, &r->options, false);
+    st = sheaf_train_peek(&r->settings, &step, r->out);
+    if (st == NULL && r->settings == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", r->out), "settings of a run");
+    if (st == NULL)
+        st = cli_settings_resume(&r->cli, r->table, r->settings, r->out);
+    const bool done = has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model", SHEAF_PATH_DIR);
+    if (st != NULL || r->step != NULL || done)
+        return st;
+    if (step == 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", r->out), "a result, or a checkpoint"), "neither yet");
+    if (asprintf(&r->step, "%s/checkpoints/step-%08" PRId64, r->out, step) < 0) {
+        r->step = NULL;
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->out);
+    }
+    return NULL;
+}
+
+/* ---- the adapter of a checkpoint, as a folder ---- */
+
+static sheaf_status *check_base(const sheaf_checkpoint *checkpoint, const sheaf__opened *base)
+{
+    char print[33];
+    json_t *progress = NULL;
+    const char *text = sheaf_checkpoint_progress(checkpoint);
+    sheaf_status *st = sheaf__fingerprint(print, base->schema, base->weights);
+    if (st == NULL)
+        st = sheaf__json_parse(&progress, text, strlen(text));
+    const char *want = json_string_value(json_object_get(progress, "base"));
+    if (st == NULL && want != NULL && strcmp(want, print) != 0) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "the base of the run"), "the model it was trained on, fingerprint %s", want);
+        sheaf_try_this(sheaf_found(st, "another, %s", print), "--model BASE --adapter CHECKPOINT with the right one");
+    }
+    json_decref(progress);
+    return st;
+}
+
+static sheaf_status *write_adapter(run_model *run, const reading *r, const sheaf__opened *base)
+{
+    const char *parent = getenv("TMPDIR");
+    sheaf_checkpoint *checkpoint = NULL;
+    sheaf_source *masters = NULL;
+    if (asprintf(&run->temporary, "%s/sheaf-XXXXXX", parent == NULL || parent[0] == '\0' ? "/tmp" : parent) < 0) {
+        run->temporary = NULL;
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter of the checkpoint");
+    }
+    if (mkdtemp(run->temporary) == NULL) {
+        sheaf_status *st = sheaf_try_this(sheaf_fail(SHEAF_E_IO, "%s: making a folder for the adapter", run->temporary), "TMPDIR, a folder that can be written");
+        free(run->temporary);
+        run->temporary = NULL;
+        return st;
+    }
+    sheaf_status *st = sheaf__path_join(&run->adapter, run->temporary, "adapter");
+    if (st == NULL)
+        st = sheaf_checkpoint_open(&checkpoint, r->step);
+    if (st == NULL)
+        st = sheaf_in(check_base(checkpoint, base), "%s", r->step);
+    if (st == NULL)
+        st = sheaf__checkpoint_source(&masters, checkpoint);
+    if (st == NULL)
+        st = sheaf__export_adapter(run->adapter, base->lora, run->folder, masters, base->base);
+    if (masters != NULL)
+        masters->close(masters);
+    sheaf_checkpoint_close(checkpoint);
+    return st;
+}
+
+/* As the run made it: fresh or from an adapter, with the base tensors it trained beside. */
+static sheaf_status *export_step(run_model *run, const reading *r, const sheaf__open_options *how)
+{
+    const sheaf_train_options *o = &r->options;
+    sheaf__opened base = { 0 };
+    sheaf__selection selection = { 0 };
+    sheaf_lora_options fresh = { 0 };
+    if (o->method != SHEAF_METHOD_LORA) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", r->step), "a checkpoint of method lora");
+        sheaf_found(st, "one of whole tensors");
+        return sheaf_try_this(st, "the result of the run, %s/model, once it is done; of method full also sheaf convert %s DIR --to hf "
+                              "--config %s/config.json", r->out, r->step, run->folder);
+    }
+    const bool from = o->adapter != NULL && o->adapter[0] != '\0';
+    sheaf_status *st = from ? NULL : sheaf_train_options_lora(&fresh, o);
+    if (st == NULL)
+        st = sheaf__open_model(&base, &(sheaf__open_options){ .model = run->folder, .config = how->config != NULL ? how->config : o->config,
+                                      .slices = o->slices, .for_training = true, .adapter = from ? o->adapter : NULL,
+                                      .fresh = from ? NULL : &fresh });
+    if (st == NULL)
+        st = sheaf__select(&selection, base.schema, base.lora, o, NULL);
+    if (st == NULL)
+        st = sheaf_lora_save_also(base.lora, base.schema, sheaf__selected, &selection);
+    if (st == NULL)
+        st = write_adapter(run, r, &base);
+    sheaf__selection_release(&selection);
+    sheaf_lora_options_release(&fresh);
+    sheaf__opened_close(&base);
+    return st;
+}
+
+/* ---- both ---- */
+
+static sheaf_status *take_run(run_model *run, const reading *r, const sheaf__open_options *how, bool as_adapter)
+{
+    const bool lora = r->options.method == SHEAF_METHOD_LORA;
+    sheaf_status *st = NULL;
+    if (as_adapter && !lora)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out), "a run of method lora"), "a run that trained whole tensors");
+    if (!as_adapter) {
+        if (r->options.model == NULL || r->options.model[0] == '\0')
+            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", r->out), "the key 'model'");
+        run->base = strdup(r->options.model);
+        if (run->base == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "%s", r->out);
+        run->folder = run->base;
+    }
+    if (r->step != NULL) {
+        st = export_step(run, r, how);
+        if (st == NULL)
+            sheaf_note(how->events, "%s, on %s", r->step, run->folder);
+        return st;
+    }
+    st = sheaf__path_join(lora ? &run->adapter : &run->base, r->out, lora ? "adapter" : "model");
+    if (st == NULL && !lora)
+        run->folder = run->base;
+    if (st == NULL)
+        sheaf_note(how->events, lora ? "%s, on %s" : "%s", lora ? run->adapter : run->base, run->folder);
+    return st;
+}
+
+static sheaf_status *find_run(run_model *run, const sheaf__open_options *how)
+{
+    const bool adapter = how->adapter != NULL && how->adapter[0] != '\0';
+    reading r = { 0 };
+    bool is = false;
+    sheaf_status *st = read_run(&r, &is, how->model);
+    if (st == NULL && is && adapter)
+        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"), "none: --model is a run, which has its own"), "%s", how->adapter),
+                            "--model %s --adapter %s", r.options.model != NULL ? r.options.model : "BASE", how->adapter);
+    else if (st == NULL && is)
+        st = take_run(run, &r, how, false);
+    release_reading(&r);
+    if (st != NULL || is || !adapter)
+        return st;
+    r = (reading){ 0 };
+    st = read_run(&r, &is, how->adapter);
+    if (st == NULL && is)
+        st = take_run(run, &r, how, true);
+    release_reading(&r);
+    return st;
+}
+
+sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__open_options *how)
+{
+    sheaf__open_options replaced = *how;
+    *run = (run_model){ .folder = how->model };
+    *out = (sheaf__opened){ 0 };
+    sheaf_status *st = find_run(run, how);
+    replaced.model = run->folder;
+    if (run->adapter != NULL)
+        replaced.adapter = run->adapter;
+    return st == NULL ? sheaf__open_model(out, &replaced) : st;
+}
+
+void run_model_release(run_model *run)
+{
+    if (run->temporary != NULL)
+        sheaf_status_free(sheaf__remove_tree(run->temporary, NULL));
+    free(run->base);
+    free(run->adapter);
+    free(run->temporary);
+    *run = (run_model){ 0 };
+}

@@ -1,0 +1,26 @@
+/* run_model.h - a model as eval, generate and chat take it: also the output folder of a training run, or one
+ * checkpoint in it, which mean the run's base with what it trained.
+ *
+ *   OUT                               its result, OUT/adapter or OUT/model; before the run is done its newest
+ *                                     checkpoint
+ *   OUT/checkpoints/step-00000010     the adapter as it was after that step
+ *
+ * The base is the one that OUT/settings names, unless --model names it and --adapter the run. */
+#ifndef SHEAF_CLI_RUN_MODEL_H
+#define SHEAF_CLI_RUN_MODEL_H
+
+#include "cli.h"
+#include "models/open.h"
+
+typedef struct run_model {
+    const char *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
+    char *base, *adapter, *temporary;
+} run_model;
+
+/* run_model_open - sheaf__open_model() after paths of runs were replaced. Close `out` and release `run` also after
+ * a failure. Errors besides: SHEAF_E_ARG for a run and an adapter; SHEAF_E_LAYOUT for a base that is not the
+ * one of the run; SHEAF_E_UNSUPPORTED for a checkpoint of whole tensors (methods head and full). */
+sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__open_options *how);
+void run_model_release(run_model *run);
+
+#endif
