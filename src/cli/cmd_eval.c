@@ -257,7 +257,8 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     if (st == NULL) {
         const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
         st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
-                                                             .positions = asked > w.seq ? asked : w.seq }, on_rank, &w);
+                                                             .positions = asked > w.seq ? asked : w.seq,
+                                                             .events = &cli->events }, on_rank, &w);
     }
     if (st == NULL && w.writer != NULL) {
         st = sheaf__safetensors_finish(w.writer);

@@ -158,7 +158,8 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
         w.how.batch = s->batch;
         w.how.stop = stop;
         st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
-                                                             .positions = ask_positions(&prompts, s->ask.max_new) }, on_rank, &w);
+                                                             .positions = ask_positions(&prompts, s->ask.max_new),
+                                                             .events = &cli->events }, on_rank, &w);
     }
     if (st == NULL)
         st = print_results(cli, &w);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "models/balance.h"
 #include "models/open.h"
 #include "plan/plan.h"
 #include "train_flags.h"
@@ -31,11 +32,14 @@ static sheaf_status *open_question(question *q, const cli *cli)
     sheaf_status *st = lora && !adapter ? sheaf_train_options_lora(&q->fresh, o) : NULL;
     if (st == NULL)
         st = sheaf__open_model(&q->opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .config_only = true,
-                               .slices = o->slices, .adapter = adapter ? o->adapter : NULL, .fresh = lora && !adapter ? &q->fresh : NULL });
+                               .slices = o->slices, .events = &cli->events, .adapter = adapter ? o->adapter : NULL,
+                               .fresh = lora && !adapter ? &q->fresh : NULL });
     if (st == NULL)
         st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, &cli->events);
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {
-        st = sheaf_data_open(&q->data, o->data, &(sheaf_data_options){ .config = &q->opened.config, .seq = o->seq, .events = &cli->events });
+        st = sheaf_data_open(&q->data, o->data, &(sheaf_data_options){ .config = &q->opened.config, .seq = o->seq, .events = &cli->events, .folder = o->model,
+                             .tokenizer = o->tokenizer, .prompt_template = o->prompt_template, .query = o->query,
+                             .micro_batch = o->micro_batch, .threads = o->threads });
         if (st == NULL) {
             q->seq = sheaf_data_seq(q->data);
             q->data_bytes = (int64_t)sheaf_data_memory(q->data);
@@ -150,6 +154,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = open_question(&q, cli);
     if (st == NULL)
         st = memory > 0 ? find_fit(&plan, &q, (size_t)(memory * 1048576), &fits) : answer(&plan, &q);
+    if (st == NULL)
+        sheaf__balance_note(q.opened.schema, q.o.tp, &cli->events);
     if (st == NULL && cli->json)
         print_json(cli, &q, &plan);
     else if (st == NULL)

@@ -41,6 +41,8 @@ static sheaf_status *lay_out(sheaf__sequence *out, sheaf__ids prompt, sheaf__ids
     layout.patches = image ? layout.patches : 0;
     if (options->no_answer)
         return sheaf__sequence_prompt(out, prompt, &layout);
+    if (layout.max_length == 0)
+        layout.max_length = sheaf__sequence_needs(prompt.count, answer.count, &layout);
     sheaf__sequence s;
     sheaf_status *st = sheaf__sequence_train(&s, prompt, answer, &layout);
     if (st == NULL && s.cut > 0 && !options->may_cut) {

@@ -13,7 +13,8 @@
 typedef struct sheaf__compose_options {
     sheaf__template version;
     const sheaf__sentencepiece *model; /* NULL: the bytes of a text are its ids */
-    sheaf__sequence_options layout;    /* patches are used for records with an image only */
+    sheaf__sequence_options layout;    /* patches are used for records with an image only; a max_length
+                                          of 0 is as long as the record needs */
     bool no_answer;                    /* inference: the last turn's answer is left away */
     bool may_cut;                      /* a long answer loses its end, as upstream; else it is refused */
 } sheaf__compose_options;

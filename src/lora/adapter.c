@@ -419,9 +419,24 @@ static bool is_expected(const sheaf_lora *lora, const char *name)
     return is_base_copy(lora, name);
 }
 
+/* Not one factor is there: it is no question of a tensor that got lost. */
+static sheaf_status *check_kinship(const sheaf_lora *lora, sheaf_source *adapter)
+{
+    const int64_t n = adapter->count(adapter);
+    for (int i = 0; i < lora->nmodules; i++)
+        if (adapter->find(adapter, lora->module[i].a_name) != NULL || adapter->find(adapter, lora->module[i].b_name) != NULL)
+            return NULL;
+    if (lora->nmodules == 0 || n == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "an adapter for another model");
+    sheaf_expected(st, "factors of this model's layers, '%s' for one", lora->module[0].a_name);
+    sheaf_found(st, "%" PRId64 " tensors and none of these factors; the first is '%s'", n, adapter->entry(adapter, 0)->name);
+    return sheaf_try_this(st, "the base model this adapter was made for");
+}
+
 sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
 {
-    sheaf_status *st = NULL;
+    sheaf_status *st = check_kinship(lora, adapter);
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         const int64_t a_shape[] = { m->file_rank, m->a_shape[1] }, b_shape[] = { m->b_shape[0], m->file_rank };

@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include "models/balance.h"
+
 typedef struct crew {
     const sheaf__opened *opened;
     const sheaf__crew_options *options;
@@ -51,6 +53,7 @@ sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_opt
         sheaf_expected(st, "at most %d, the number of slices", opened->schema->slices);
         return sheaf_found(st, "%d", options->ranks);
     }
+    sheaf__balance_note(opened->schema, options->ranks, options->events);
     crew c = { opened, options, body, self };
     return sheaf_comm_run_threads(options->ranks, crew_rank, &c);
 }

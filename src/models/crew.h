@@ -10,6 +10,7 @@ typedef struct sheaf__crew_options {
     sheaf_dtype dtype;
     const char *isa;
     int64_t positions;  /* length of the rotary table */
+    const sheaf_events *events; /* told when the ranks share the heads unevenly; may be NULL */
 } sheaf__crew_options;
 
 /* sheaf__crew_run - opens a device and loads the model on every rank, then calls body on

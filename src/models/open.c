@@ -11,6 +11,7 @@
 #include "dialects/hf.h"
 #include "dialects/peft.h"
 #include "dialects/sat_lora.h"
+#include "lora/options.h"
 
 /* ---- weights = base with some tensors of the adapter in their place ---- */
 
@@ -109,13 +110,80 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog, cons
     return st;
 }
 
-/* What the adapter to read, or the one to make, asks for; *read owns the former. */
-static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_options *read, const sheaf__open_options *how)
+static bool has_targets(const sheaf_lora_options *o)
+{
+    return o->ntargets > 0 || o->target_regex != NULL || o->all_linear || o->sat_set != SHEAF_SAT_SET_NONE;
+}
+
+/* A new adapter whose options name no target: what the family's own program adapts. */
+static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_options *filled, const sheaf_config *config,
+                                   const sheaf__open_options *how)
+{
+    *out = how->fresh;
+    if (how->fresh == NULL || has_targets(how->fresh))
+        return NULL;
+    const bool cog = config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT;
+    const char *targets = cog ? "sat" : "q_proj,v_proj"; /* PEFT's for llama, mistral and qwen2 */
+    sheaf_status *st = sheaf__lora_options_copy(filled, how->fresh);
+    if (st == NULL)
+        st = sheaf__lora_set_targets(filled, targets);
+    *out = filled;
+    if (st == NULL)
+        sheaf_note(how->events, "LoRA on %s, the default for %s (--lora-targets changes it)", targets, sheaf_family_name(config->family));
+    return st;
+}
+
+/* ---- the tower that cross-attention looks at ---- */
+
+static sheaf_status *no_tower(const char *where, const char *expected, const char *found)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: the high-resolution tower", where);
+    sheaf_expected(st, "%s", expected);
+    sheaf_found(st, "%s", found);
+    return sheaf_try_this(st, "a CogAgent that was merged or converted as CogVLM loses its tower: go back to the parts from before, and join them with sheaf convert");
+}
+
+static bool has_cross(const sheaf_config *c)
+{
+    uint64_t any = 0;
+    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
+        any |= c->cross_layers[i];
+    return any != 0;
+}
+
+/* Cross-attention of a config without a tower has nothing to look at: files can be read and kept, but not run. */
+static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_options *how)
+{
+    if (c->family != SHEAF_COGVLM || !has_cross(c))
+        return NULL;
+    return no_tower(how->config != NULL && how->config[0] != '\0' ? how->config : how->model, "a config of CogAgent, as it has cross-attention",
+                    "layers with cross-attention (is_decoder) in a config of CogVLM, which has no tower");
+}
+
+/* A tower that is missing as a whole is told as one loss. */
+static sheaf_status *check_tower(const sheaf__opened *o, const char *where)
+{
+    static const char tower[] = "mixins.encoder.";
+    int64_t wanted = 0, there = 0;
+    char expected[96];
+    for (int64_t i = 0; i < o->schema->count; i++)
+        if (strncmp(o->schema->tensor[i].name, tower, sizeof tower - 1) == 0) {
+            wanted++;
+            there += o->base->find(o->base, o->schema->tensor[i].name) != NULL;
+        }
+    if (wanted == 0 || there > 0)
+        return NULL;
+    snprintf(expected, sizeof expected, "its %" PRId64 " tensors, %s*", wanted, tower);
+    return no_tower(where, expected, "none of them");
+}
+
+/* What the adapter to read, or the one to make, asks for; *read owns it where it is not how->fresh. */
+static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_options *read, const sheaf_config *config,
+                                     const sheaf__open_options *how)
 {
     char *path = NULL;
-    *out = how->fresh;
     if (how->adapter == NULL || how->adapter[0] == '\0')
-        return NULL;
+        return fresh_options(out, read, config, how);
     sheaf_status *st = sheaf_peft_config_path(&path, how->adapter);
     if (st == NULL)
         st = sheaf_lora_options_read(read, path);
@@ -132,6 +200,8 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
         st = sheaf_peft_open(&o->adapter, how->adapter);
         if (st == NULL)
             st = sheaf_lora_fit(&o->adapter, o->lora);
+        if (st == NULL && how->for_training)
+            st = sheaf_lora_check_trainable(o->lora);
     }
     return stored ? sheaf_in(st, "%s", how->adapter) : st;
 }
@@ -185,6 +255,8 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog, const 
             st = second == NULL ? NULL : st;
         }
     }
+    if (st == NULL)
+        st = check_tower(o, how->model);
     return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;
 }
 
@@ -209,11 +281,13 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     bool untied = false;
     sheaf_status *st = read_config(out, &catalog, how);
     if (st == NULL)
+        st = check_config(&out->config, how);
+    if (st == NULL)
         st = sheaf_schema_new(&out->schema, &out->config, how->slices);
     if (st == NULL && !how->config_only)
         st = open_base(out, &catalog, how);
     if (st == NULL)
-        st = adapter_options(&options, &read, how);
+        st = adapter_options(&options, &read, &out->config, how);
     if (st == NULL && options != NULL) {
         untied = sheaf_lora_unties(options, &out->config);
         if (untied)

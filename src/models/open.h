@@ -25,8 +25,9 @@ typedef struct sheaf__open_options {
     int slices;
     const char *adapter; /* PEFT folder, NULL = none */
     bool for_training;   /* LoRA in the model's own files, not merged yet, is refused: SAT's are else merged as they are read */
-    const sheaf_events *events;      /* told of that; may be NULL */
-    const sheaf_lora_options *fresh; /* a new adapter to make, when adapter is NULL; NULL = none */
+    const sheaf_events *events;      /* told of what was decided; may be NULL */
+    const sheaf_lora_options *fresh; /* a new adapter to make, when adapter is NULL; NULL = none. Without targets it gets the
+                                        family's: q_proj and v_proj as PEFT, "sat" as SAT; events are told */
 } sheaf__open_options;
 
 /* Release with sheaf__opened_close also after a failure. */

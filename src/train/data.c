@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/file.h"
 #include "base/random.h"
 #include "ops/kernels.h"
 #include "train/data_images.h"
@@ -123,6 +124,18 @@ static sheaf_status *hash(sheaf_data *data)
     return NULL;
 }
 
+/* Of a model with images, or of another one. */
+static sheaf_status *read_texts(sheaf_data *data, const char *path, const sheaf_data_options *options)
+{
+    if (data->images != NULL)
+        return sheaf__data_read_records(data, path, options);
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return sheaf__data_read_jsonl(data, path, options);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
+    sheaf_expected(st, "a file: a folder of images is for models with a vision tower (CogVLM, CogAgent)");
+    return sheaf_found(st, "a folder, and a model of family %s", sheaf_family_name(options->config->family));
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
@@ -145,7 +158,7 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
     sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
     if (st == NULL)
         st = ends_with(path, ".safetensors") ? sheaf__data_read_safetensors(data, path, options)
-                                             : sheaf__data_read_jsonl(data, path, options);
+                                             : read_texts(data, path, options);
     if (st == NULL)
         st = sheaf_in(sheaf__data_images_check(data, options->config), "%s", path);
     if (st == NULL)
@@ -181,7 +194,8 @@ int64_t sheaf_data_memory(const sheaf_data *d)
 {
     const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) + (d->position != NULL ? 4 : 0)
                             + (d->images != NULL ? 2 : 0);
-    return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) + d->rows * 8;
+    return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) + d->rows * 8
+         + (d->images == NULL ? 0 : d->images->memory + d->rows * (int64_t)(sizeof(XXH128_hash_t) + 5));
 }
 
 int64_t sheaf_data_seq(const sheaf_data *data) { return data->seq; }
@@ -254,6 +268,12 @@ sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row,
             sum.image_rows += data->images->expert_rows[row[i]];
         }
     return sum;
+}
+
+void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    if (data->images != NULL && data->images->announce != NULL)
+        data->images->announce(data->images->self, row, n);
 }
 
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n)

@@ -1,18 +1,21 @@
 /* data.h - a training or evaluation data set in memory, wholly checked.
  *
- * Two forms are read:
+ * Three forms are read:
  *   .safetensors  input_ids, labels and optionally attention_mask and position_ids,
  *                 each [rows, length], int32 or int64; labels as in Hugging Face: not
  *                 shifted, -100 is ignored. For models with images also what
  *                 data_images.h lists
+ *   records       for CogVLM and CogAgent: a folder of images, JSON Lines or a JSON array
+ *                 (inputs/records.h). Images stay files, read again when they are needed
  *   JSON Lines    one {"prompt": ..., "completion": ...} or {"text": ...} a line,
  *                 for models whose vocabulary is bytes: tokens are bos, the bytes
  *                 and eos; a prompt (and bos) is read but not trained
- * Every record is checked before the first is used; the first bad one is named by
- * line (or row) and field. Nothing is cut off silently.
+ * Every record is checked before the first is used, and every image decoded; the first
+ * bad one is named by line (or row) and field, of records the first 20. Nothing is cut off
+ * silently.
  *
- * After sheaf_data_open() nothing changes any more: all functions may be called
- * from many threads, so ranks of one process share one data set. */
+ * After sheaf_data_open() nothing that can be seen changes any more: all functions may be
+ * called from many threads, so ranks of one process share one data set. */
 #ifndef SHEAF_TRAIN_DATA_H
 #define SHEAF_TRAIN_DATA_H
 
@@ -28,12 +31,20 @@ typedef struct sheaf_data sheaf_data;
 typedef struct sheaf_data_options {
     const sheaf_config *config; /* vocabulary and special tokens; borrowed for the call */
     int64_t seq;                /* positions of every batch; 0: as long as the longest row */
-    const sheaf_events *events; /* notes on ignored fields; may be NULL */
+    const sheaf_events *events; /* notes on ignored fields, progress of the check; may be NULL */
+    /* Of records; texts may be NULL or empty. */
+    const char *folder;          /* of the model, where tokenizer.model is looked for */
+    const char *tokenizer;       /* another sentencepiece file */
+    const char *prompt_template; /* by name; none: the config's text_processor_version, else base */
+    const char *query;           /* asked of every image of a folder; none: "CAPTCHA:" */
+    int64_t micro_batch;         /* rows that are used together; images are held for a few such groups */
+    int threads;                 /* that may decode images at once; 0: every core of this process */
 } sheaf_data_options;
 
 /* sheaf_data_open - errors: SHEAF_E_IO, SHEAF_E_FORMAT (not safetensors), SHEAF_E_DATA for
  * a bad record (line and field, or tensor, row and position), SHEAF_E_UNSUPPORTED for JSON
- * Lines with a model that needs a tokenizer, SHEAF_E_MEMORY. *out untouched on failure. */
+ * Lines with a model that needs a tokenizer and has none, SHEAF_E_ARG for a --seq that no image
+ * fits into, SHEAF_E_MEMORY. *out untouched on failure. */
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
                               const sheaf_data_options *options);
 void sheaf_data_close(sheaf_data *data);
@@ -79,6 +90,9 @@ typedef struct sheaf_batch_images {
 
 /* sheaf_data_images - of rows `row[0..n)`; zero of a model without images. */
 sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_announce - these rows are needed next, in this order: their images may be decoded by now when
+ * sheaf_data_pixels() asks. What was announced before and is not begun is forgotten. Changes no result. */
+void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n);
 /* sheaf_data_pixels - batch->pixels and ->cross of those rows; reads and decodes files.
  * Errors: SHEAF_E_IO, SHEAF_E_DATA (a file that changed since the data set was checked). */
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n);

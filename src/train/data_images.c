@@ -40,8 +40,10 @@ void sheaf__data_images_free(sheaf__data_images *images)
 sheaf_status *sheaf__data_images_rows_new(sheaf_data *data)
 {
     sheaf__data_images *images = data->images;
-    images->embed = calloc((size_t)data->tokens + 1, 1);
-    images->expert = calloc((size_t)data->tokens + 1, 1);
+    if (images->embed == NULL)
+        images->embed = calloc((size_t)data->tokens + 1, 1);
+    if (images->expert == NULL)
+        images->expert = calloc((size_t)data->tokens + 1, 1);
     images->has = calloc((size_t)data->rows + 1, sizeof *images->has);
     images->expert_rows = calloc((size_t)data->rows + 1, sizeof *images->expert_rows);
     images->hash = calloc((size_t)data->rows + 1, sizeof *images->hash);
@@ -88,7 +90,7 @@ sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *con
     sheaf_status *st = NULL;
     if (data->images == NULL)
         return NULL;
-    if (data->images->embed == NULL) /* a reader that knows no images */
+    if (data->images->has == NULL) /* a reader that knows no images */
         st = sheaf__data_images_rows_new(data);
     for (int64_t r = 0; r < data->rows && st == NULL; r++)
         st = check_row(data, config, r);

@@ -22,14 +22,18 @@ typedef struct sheaf__data_images {
     XXH128_hash_t *hash;                /* [rows] of the image, whatever holds it */
     /* Reads the image of a row; thread-safe. cross NULL without a second tower. */
     sheaf_status *(*load)(void *self, int64_t row, float *pixels, float *cross);
+    /* NULL where nothing is gained by knowing early. */
+    void (*announce)(void *self, const int64_t *row, int64_t n);
     void (*close)(void *self);
     void *self;
+    int64_t memory;                     /* bytes that self holds, at most */
 } sheaf__data_images;
 
 /* sheaf__data_images_new - *out NULL for a config without images. */
 sheaf_status *sheaf__data_images_new(sheaf__data_images **out, const sheaf_config *config);
 void sheaf__data_images_free(sheaf__data_images *images);
-/* sheaf__data_images_rows_new - arrays for data->tokens positions and data->rows rows, cleared. */
+/* sheaf__data_images_rows_new - arrays for data->tokens positions and data->rows rows, cleared; embed and expert
+ * only where there are none yet. */
 sheaf_status *sheaf__data_images_rows_new(sheaf_data *data);
 /* sheaf__data_images_check - is every row's image whole, within --seq, and there at all where the model
  * cannot do without? Counts has and expert_rows. */

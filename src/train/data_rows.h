@@ -28,6 +28,8 @@ sheaf_status *sheaf__data_read_jsonl(sheaf_data *data, const char *path,
                                      const sheaf_data_options *options);
 sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
                                            const sheaf_data_options *options);
+sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
+                                       const sheaf_data_options *options);
 /* SHEAF_E_DATA for rows that do not fit into --seq. `unit` is "line" or "row" (from 1). */
 sheaf_status *sheaf__data_too_long(int64_t seq, int64_t count, const char *unit, int64_t first,
                                    int64_t first_tokens, int64_t longest);

@@ -147,7 +147,7 @@ static void test_jsonl__the_model_must_fit(void **state)
     assert_int_equal(sheaf_data_seq(data), 5);
     sheaf_data_close(data);
     CHECK_FAILS(sheaf_data_open(&data, "/nowhere/x.jsonl", &options), SHEAF_E_IO, "/nowhere/x.jsonl");
-    CHECK_FAILS(sheaf_data_open(&data, "/tmp", &options), SHEAF_E_IO, "a folder");
+    CHECK_FAILS(sheaf_data_open(&data, "/tmp", &options), SHEAF_E_UNSUPPORTED, "a folder of images is for");
 }
 
 /* ---- order ---- */

@@ -10,8 +10,7 @@ void sheaf_train_options_default(sheaf_train_options *options)
     *options = (sheaf_train_options){
         .tp = 1, .dp = 1, .carrier = SHEAF_CARRIER_THREADS,
         .slices = 8, .method = SHEAF_METHOD_LORA,
-        /* PEFT's LoraConfig, and its target modules for llama, mistral and qwen2 */
-        .lora_rank = 8, .lora_alpha = 8, .lora_targets = "q_proj,v_proj",
+        .lora_rank = 8, .lora_alpha = 8, /* PEFT's LoraConfig; the targets depend on the model (models/open.h) */
         .lora_bias = SHEAF_BIAS_NONE,
         .steps = 0, .micro_batch = 1, .accumulate = 1, .shuffle = true,
         /* the Trainer's TrainingArguments */

@@ -23,6 +23,9 @@ typedef struct sheaf_train_options {
     const char *model;    /* folder of the base model */
     const char *config;   /* its config.json, where the folder has none */
     const char *data;
+    const char *tokenizer;       /* of records with texts: sentencepiece file, default tokenizer.model in the model's folder */
+    const char *prompt_template; /* base, chat, vqa, chat_old; default the config's, else base */
+    const char *query;           /* asked of every image of a folder */
     const char *out;
     const char *adapter;  /* PEFT adapter to start from */
 
@@ -42,7 +45,7 @@ typedef struct sheaf_train_options {
     const char *lr_scale;      /* "PATTERN=X,...": learning-rate scales by tensor name */
     int64_t lora_rank;
     double lora_alpha;
-    const char *lora_targets;       /* "a,b,c", a regular expression, or "all-linear" */
+    const char *lora_targets;       /* "a,b,c", a regular expression, "all-linear", "sat" or "sat-vit"; NULL = the model's default */
     const char *lora_exclude;       /* list or regular expression */
     const char *lora_layers;        /* "0,1,5": layers that carry LoRA; NULL = all */
     const char *lora_rank_pattern;  /* "PATTERN=RANK,..." */

@@ -77,6 +77,18 @@ static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t 
     }
 }
 
+/* This micro-batch and the one after it, of the next step if need be. One rank's word is enough. `row` and
+ * `sample` have room for two. */
+static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
+{
+    const int64_t n = s->options.micro_batch;
+    const bool last = micro + 1 == s->options.accumulate;
+    if (s->context->rank != 0)
+        return;
+    rows_of(s, last ? done + 1 : done, last ? 0 : micro + 1, row + n, sample + n);
+    sheaf_data_announce(s->data, row, 2 * n);
+}
+
 /* Label tokens of the whole step, before its first forward. */
 static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample, sheaf__step_result *out)
 {
@@ -104,8 +116,10 @@ static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, in
             continue;
         st = sheaf__lane_begin(s->model->trained, &stack, (int)lane);
         for (int64_t micro = begin; micro < end && st == NULL; micro++) {
-            if (!dry)
+            if (!dry) {
                 choose_rows(s, done, micro, row, sample);
+                announce(s, done, micro, row, sample);
+            }
             st = sheaf__runner_run(&s->runner, row);
             loss += s->runner.head.loss_sum;
         }
@@ -157,7 +171,7 @@ static void update(sheaf__stepper *s, int64_t done, double lr, double norm)
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done, double lr)
 {
     const bool dry = s->context->device->kind == SHEAF_DRY;
-    int64_t *row = calloc((size_t)s->options.micro_batch * 2, sizeof *row), *sample = row + s->options.micro_batch;
+    int64_t *row = calloc((size_t)s->options.micro_batch * 4, sizeof *row), *sample = row + 2 * s->options.micro_batch;
     *out = (sheaf__step_result){ 0 };
     if (row == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "rows of a step");

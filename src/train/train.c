@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "models/balance.h"
 #include "models/open.h"
 #include "train/export.h"
 #include "train/rank.h"
@@ -315,14 +316,16 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     if (st == NULL && lora && !adapter)
         st = sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
-        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices, .for_training = true,
+        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices, .for_training = true, .events = hooks->events,
                                         .adapter = adapter ? o->adapter : NULL, .fresh = lora && !adapter ? &fresh : NULL });
     if (st == NULL)
         st = sheaf__select(&selection, opened.schema, opened.lora, o, hooks->events);
     if (st == NULL && opened.lora != NULL)
         st = sheaf_lora_save_also(opened.lora, opened.schema, sheaf__selected, &selection);
     if (st == NULL)
-        st = sheaf_data_open(&data, o->data, &(sheaf_data_options){ .config = &opened.config, .seq = o->seq, .events = hooks->events });
+        st = sheaf_data_open(&data, o->data, &(sheaf_data_options){ .config = &opened.config, .seq = o->seq, .events = hooks->events, .folder = o->model,
+                             .tokenizer = o->tokenizer, .prompt_template = o->prompt_template, .query = o->query,
+                             .micro_batch = o->micro_batch, .threads = o->threads });
     if (st == NULL)
         st = sheaf__fingerprint(r.fingerprint, opened.schema, opened.weights);
     if (st == NULL)
@@ -330,6 +333,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     if (st == NULL) {
         r.job = (sheaf__job){ .options = o, .schema = opened.schema, .lora = opened.lora, .selection = &selection, .data = data,
                               .base = opened.weights, .adapter = opened.adapter, .seq = sheaf_data_seq(data) };
+        sheaf__balance_note(opened.schema, o->tp, hooks->events);
         st = sheaf_comm_run_threads(o->tp, train_rank, &r);
     }
     if (st == NULL)
