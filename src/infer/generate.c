@@ -53,7 +53,7 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
         memcpy(b->scratch, logits + i * vocab, (size_t)vocab * sizeof(float));
         const int64_t prompt = b->options->sampling.sat ? b->prompt[which].n : 0; /* there only new tokens are penalised */
         const int64_t id = sheaf__sampling_next(b->scratch, vocab, b->history + prompt, known - prompt, &b->options->sampling,
-                                                (uint64_t)which, (uint64_t)out->n, b->scratch + vocab);
+                                                (uint64_t)(b->options->number + which), (uint64_t)out->n, b->scratch + vocab);
         if (id < 0)
             return sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld", (long long)which + 1, (long long)out->n + 1),
                                   "logits that are numbers");

@@ -25,6 +25,7 @@ typedef struct sheaf__generate_options {
     const int64_t *stop;      /* ids that end a sequence (they are emitted) */
     int nstop;
     int64_t max_length;       /* positions of prompt and answer together; 0 = no limit */
+    int64_t number;           /* of the first prompt, for the random numbers of sampling */
     /* The images of prompts that have `embed` and no pixels (cross NULL without a second tower). Called on every rank,
      * a batch at a time. */
     sheaf_status *(*load)(void *self, int64_t prompt, float *pixels, float *cross);
