@@ -247,7 +247,9 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     int64_t stop[SHEAF_MAX_EOS];
     matches m = { 0 };
     work w = { .s = s, .wording = wording, .events = &cli->events, .vocab = opened->config.vocab };
-    sheaf_status *st = sheaf_data_open(&w.data, s->data, &(sheaf_data_options){ .config = &opened->config, .seq = s->seq, .events = &cli->events });
+    sheaf_status *st = sheaf_data_open(&w.data, s->data, &(sheaf_data_options){ .config = &opened->config, .seq = s->seq, .events = &cli->events,
+                                       .folder = folder, .tokenizer = s->tokenizer, .prompt_template = sheaf__template_name(wording->version),
+                                       .query = s->query, .micro_batch = s->micro_batch, .threads = s->threads });
     if (st == NULL && s->match)
         st = read_answers(&w, stop, folder);
     if (st == NULL) {

@@ -22,19 +22,23 @@ typedef struct session {
     int nwords;
     const char *const *word; /* of the command line */
     const sheaf_train_options *options;
+    sheaf_monitor *early; /* of what goes on before OUT exists */
     sheaf_monitor *monitor;
 } session;
 
 static void forward_event(void *self, const sheaf_event *event)
 {
     const session *s = self;
-    sheaf_emit(s->monitor != NULL ? sheaf_monitor_events(s->monitor) : &s->cli->events, event);
+    sheaf_monitor *monitor = s->monitor != NULL ? s->monitor : s->early;
+    sheaf_emit(monitor != NULL ? sheaf_monitor_events(monitor) : &s->cli->events, event);
 }
 
 static sheaf_status *begin(void *self, int64_t keep_steps)
 {
     session *s = self;
     char *path = NULL;
+    sheaf_status_free(sheaf_monitor_close(s->early)); /* it holds no file */
+    s->early = NULL;
     if (asprintf(&path, "%s/metrics.jsonl", s->options->out) < 0)
         return sheaf_fail(SHEAF_E_MEMORY, "metrics.jsonl");
     const sheaf_train_options *o = s->options;
@@ -84,7 +88,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     sheaf_train_options_default(&o);
     cli_option table[CLI_MAX_OPTIONS];
     train_flags(table, &o, false);
-    session s = { cli, argc, (const char *const *)argv, &o, NULL };
+    session s = { cli, argc, (const char *const *)argv, &o, NULL, NULL };
     const sheaf_events events = { forward_event, &s };
     const sheaf_train_hooks hooks = { .begin = begin, .events = &events, .before_save = before_save, .self = &s, .signals = cli_signals() };
     sheaf_train_result result = { 0 };
@@ -104,10 +108,13 @@ int cmd_train(cli *cli, int argc, char **argv)
     if (st == NULL) {
         st = cli_signals_install();
         if (st == NULL)
+            st = sheaf_monitor_open(&s.early, &(sheaf_monitor_options){ .progress = cli->err });
+        if (st == NULL)
             st = sheaf_train(&result, &o, fixed, all, &hooks);
         if (st != NULL && cli_signals_stopped_by() != NULL)
             st = sheaf_in(st, "%s", cli_signals_stopped_by());
     }
+    sheaf_status_free(sheaf_monitor_close(s.early));
     sheaf_status *closed = sheaf_monitor_close(s.monitor);
     if (st == NULL)
         st = closed;

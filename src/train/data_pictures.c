@@ -251,6 +251,11 @@ static sheaf_status *check_one(sheaf__pictures *p, int64_t row, XXH128_hash_t *h
     return sheaf_in(st, "%s", p->path[row]);
 }
 
+static void tell(const sheaf_events *events, int64_t done, int64_t total)
+{
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "images checked", .done = done, .total = total });
+}
+
 static void *check_some(void *arg)
 {
     const check *c = arg;
@@ -261,7 +266,8 @@ static void *check_some(void *arg)
         if (c->bad[row] != NULL && sheaf_status_code(c->bad[row]) == SHEAF_E_MEMORY)
             atomic_store(c->stop, true);
         const int64_t done = atomic_fetch_add(c->done, 1) + 1;
-        sheaf_emit(c->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "images checked", .done = done, .total = p->rows });
+        if (done < p->rows)
+            tell(c->events, done, p->rows);
     }
     return NULL;
 }
@@ -280,6 +286,8 @@ sheaf_status *sheaf__pictures_check(sheaf__pictures *p, XXH128_hash_t *hash, she
     check_some(&mine);
     for (int i = 0; i < helpers; i++)
         pthread_join(helper[i], NULL);
+    if (!stop)
+        tell(events, p->rows, p->rows);
     for (int64_t r = 0; r < p->rows && stop; r++)
         if (bad[r] != NULL && sheaf_status_code(bad[r]) == SHEAF_E_MEMORY) {
             sheaf_status *st = bad[r];

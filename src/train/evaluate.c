@@ -41,7 +41,7 @@ static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, i
 static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *data, int64_t batch, int64_t n)
 {
     sheaf__runner runner;
-    int64_t *row = malloc((size_t)batch * sizeof *row);
+    int64_t *row = malloc(2 * (size_t)batch * sizeof *row);
     sheaf_status *st = sheaf__runner_open(&runner, model, data, &(sheaf__runner_options){ batch, p->seq, false, false });
     if (st == NULL && row == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch);
@@ -51,8 +51,10 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
     p->batch = &runner.batch;
     p->rows = batch;
     for (const int64_t end = p->first + n; p->first < end && st == NULL; p->first += batch) {
-        for (int64_t i = 0; i < batch; i++)
-            row[i] = p->first + i;
+        for (int64_t i = 0; i < 2 * batch; i++) /* these, and what is to be ready then */
+            row[i] = p->first + i < end ? p->first + i : -1;
+        if (model->context->rank == 0)
+            sheaf_data_announce(data, row, 2 * batch);
         st = sheaf__runner_run(&runner, row);
         p->out->loss += runner.head.loss_sum;
         p->out->tokens += runner.head.labels;
