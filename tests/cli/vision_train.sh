@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Training on pictures: a folder of captchas and records of LLaVA's kind give the same adapter at any number of
+# ranks; what is bad is all named before the first step; a picture that goes missing in between stops every rank.
+. "$(dirname "$0")/lib.sh"
+
+pictures=$SHEAF_SOURCE_ROOT/tests/data/images
+if [ -d "$golden/cogvlm/mp1" ]; then
+    model=$golden/cogvlm/mp1
+    words=(--tokenizer "$golden/cogvlm/tiny_tokenizer.model")
+    agent=$golden/cogagent/mp1
+else # the committed recordings hold no weights
+    model=$work/cogvlm
+    words=()
+    agent=$work/cogagent
+    runs "a model" 0 . init cogvlm-tiny "$model" --seed 4
+    runs "one with two towers" 0 . init cogagent-tiny "$agent" --seed 4
+fi
+how=(--lora-rank 2 --lora-targets all-linear --lr 1e-2 --schedule constant --seed 3)
+lora=("${how[@]}" --micro-batch 2 --steps 2)
+
+mkdir -p "$work/caps/more"
+cp "$pictures/rgb8.png" "$work/caps/1234.png"
+cp "$pictures/turned6.jpg" "$work/caps/98.some.jpg"
+cp "$pictures/lossy.webp" "$work/caps/more/5.WEBP"
+cp "$pictures/cmyk.jpg" "$work/caps/more/77.jpeg"
+cp "$pictures/grey16.png" "$work/caps/0.png"
+echo note >"$work/caps/README"
+
+# ---- a folder ----
+runs "a folder on one rank" 0 'prompt template base' train --model "$model" "${words[@]}" --data "$work/caps" "${lora[@]}" --out "$work/t1" --threads 1
+runs "on three ranks" 0 . train --model "$model" "${words[@]}" --data "$work/caps" "${lora[@]}" --out "$work/t3" --tp 3 --threads 3
+same "the same adapter" "$work/t1/adapter" "$work/t3/adapter"
+runs "with the pictures in order" 0 . train --model "$model" "${words[@]}" --data "$work/caps" "${lora[@]}" --no-shuffle --out "$work/t-order"
+check "another one" bash -c '! cmp -s "$1/t1/adapter/adapter_model.safetensors" "$1/t-order/adapter/adapter_model.safetensors"' . "$work"
+runs "another template" 0 . train --model "$model" "${words[@]}" --data "$work/caps" "${lora[@]}" --template vqa --out "$work/t-vqa"
+check "is another question" bash -c '! cmp -s "$1/t1/adapter/adapter_model.safetensors" "$1/t-vqa/adapter/adapter_model.safetensors"' . "$work"
+runs "a template that is none" 2 'chat_old' train --model "$model" "${words[@]}" --data "$work/caps" "${lora[@]}" --template chatold --out "$work/none"
+runs "eval reads the folder too" 0 '"loss"' eval --model "$model" "${words[@]}" --adapter "$work/t1/adapter" --data "$work/caps" --json
+one=$(json_number "$work/stdout" loss)
+runs "on three ranks, one row at a time" 0 '"loss"' eval --model "$model" "${words[@]}" --adapter "$work/t1/adapter" --data "$work/caps" --tp 3 --micro-batch 1 --json
+check "the same loss" test "$(json_number "$work/stdout" loss)" = "$one"
+runs "plan knows its length" 0 . plan --model "$model" "${words[@]}" --data "$work/caps" --lora-targets all-linear --json
+runs "two towers on a folder" 0 . train --model "$agent" "${words[@]}" --data "$work/caps" "${lora[@]}" --out "$work/a1"
+runs "on two ranks" 0 . train --model "$agent" "${words[@]}" --data "$work/caps" "${lora[@]}" --out "$work/a2" --tp 2
+same "the same adapter with two towers" "$work/a1/adapter" "$work/a2/adapter"
+
+# ---- records ----
+cat >"$work/llava.jsonl" <<'END'
+{"id": 1, "image": "caps/1234.png", "conversations": [{"from": "human", "value": "<image>\nWhich digits?"}, {"from": "gpt", "value": "1234"}]}
+{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "caps/0.png"}}, {"type": "text", "text": "Which digits?"}]}, {"role": "assistant", "content": "0"}]}
+{"prompt": "No picture, <image> is text here", "completion": "yes"}
+END
+runs "records" 0 . train --model "$model" "${words[@]}" --data "$work/llava.jsonl" "${lora[@]}" --out "$work/j1"
+runs "records on three ranks" 0 . train --model "$model" "${words[@]}" --data "$work/llava.jsonl" "${lora[@]}" --out "$work/j3" --tp 3
+same "the same adapter of records" "$work/j1/adapter" "$work/j3/adapter"
+{ echo '['; sed '$!s/$/,/' "$work/llava.jsonl"; echo ']'; } >"$work/llava.json"
+runs "the same as one array" 0 . train --model "$model" "${words[@]}" --data "$work/llava.json" "${lora[@]}" --out "$work/j2"
+same "gives the same adapter" "$work/j1/adapter" "$work/j2/adapter"
+runs "text alone is not for two towers" 3 'llava.jsonl: line 3: image.*expected: +one: the cross-attention of cogagent' \
+    train --model "$agent" "${words[@]}" --data "$work/llava.jsonl" "${lora[@]}" --out "$work/none"
+
+# ---- what is bad ----
+cp -r "$work/caps" "$work/bad"
+head -c 100 "$pictures/rgb8.png" >"$work/bad/55.png"
+echo "not a picture" >"$work/bad/66.jpg"
+: >"$work/bad/77.png"
+cp "$pictures/rgb8.png" "$work/bad/.png"
+runs "bad pictures are all named" 3 'bad: 4 of 9 records are bad.*/\.png.*/55\.png.*/66\.jpg.*/77\.png' \
+    train --model "$model" "${words[@]}" --data "$work/bad" "${lora[@]}" --out "$work/none"
+runs "by eval too" 3 '4 of 9 records are bad' eval --model "$model" "${words[@]}" --data "$work/bad"
+runs "and by plan" 3 '4 of 9 records are bad' plan --model "$model" "${words[@]}" --data "$work/bad" --lora-targets all-linear
+runs "a --seq that no image fits into" 2 'at least [0-9]+ and the tokens of the prompt.*patches between two marks' \
+    train --model "$model" "${words[@]}" --data "$work/caps" "${lora[@]}" --seq 15 --out "$work/none"
+runs "a --seq that is short for a text" 3 'the value of --seq.*try: +--seq [0-9]+' \
+    train --model "$model" "${words[@]}" --data "$work/llava.jsonl" "${lora[@]}" --seq 31 --out "$work/none"
+absent "none of these left anything" "$work/none"
+runs "a folder for a model of text" 3 'a folder of images is for models with a vision tower' \
+    eval --model "$llama/tiny_llama/hf" --data "$work/caps"
+
+# ---- going on ----
+runs "four steps" 0 . train --model "$model" "${words[@]}" --data "$work/caps" "${how[@]}" --micro-batch 2 --steps 4 --save-every 2 --out "$work/whole"
+runs "two of them" 0 . train --model "$model" "${words[@]}" --data "$work/caps" "${lora[@]}" --out "$work/part"
+runs "and on from there" 0 . train --resume --out "$work/part" --steps 4 --tp 3
+same "give the adapter of four" "$work/whole/adapter" "$work/part/adapter"
+
+# ---- a picture that is lost while the run goes on (three are held at a time, of five) ----
+(
+    for ((i = 0; i < 600; i++)); do
+        [ -s "$work/lost/metrics.jsonl" ] && break
+        sleep 0.1
+    done
+    mv "$work/caps/0.png" "$work/0.png"
+) &
+remover=$!
+runs "a lost picture stops three ranks" 3 'caps/0\.png' train --model "$model" "${words[@]}" --data "$work/caps" "${how[@]}" --micro-batch 1 \
+    --steps 1000000 --tp 3 --out "$work/lost"
+wait "$remover"
+mv "$work/0.png" "$work/caps/0.png"
+
+cp "$pictures/rgb16.png" "$work/caps/1234.png"
+runs "another picture under the same name is other data" 2 'the data' train --resume --out "$work/part" --steps 6
+finish
