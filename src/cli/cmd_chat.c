@@ -398,9 +398,11 @@ int cmd_chat(cli *cli, int argc, char **argv)
     if (st == NULL)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                      .events = &cli->events });
-    if (st == NULL)
+    if (st == NULL) {
+        run_model_words(&model, &s.ask.tokenizer, &s.ask.version, NULL);
         st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.ask.tokenizer,
                                  .version = s.ask.version, .conversation = true, .max_length = s.ask.max_length, .events = &cli->events });
+    }
     if (st == NULL)
         st = run(&t, &opened, model.folder);
     sheaf__wording_close(&wording);

@@ -222,7 +222,7 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const ch
         w->how.load = ask_data_load;
         w->how.self = w->data;
     } else {
-        st = sheaf__prompts_read(&w->prompts, w->wording, &(sheaf__prompts_from){ .file = s->data, .query = s->query, .events = w->events });
+        st = sheaf__prompts_read(&w->prompts, w->wording, &(sheaf__prompts_from){ .file = s->data, .query = s->query, .looked_at = true, .events = w->events });
         w->how.load = sheaf__prompts_load;
         w->how.self = &w->prompts;
     }
@@ -310,9 +310,11 @@ int cmd_eval(cli *cli, int argc, char **argv)
     if (st == NULL)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                 .events = &cli->events });
-    if (st == NULL)
+    if (st == NULL) {
+        run_model_words(&model, &s.tokenizer, &s.version, &s.query);
         st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.tokenizer,
                                  .version = s.version, .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });
+    }
     if (st == NULL)
         st = run(cli, &s, &opened, model.folder, &wording);
     sheaf__wording_close(&wording);

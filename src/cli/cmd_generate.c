@@ -198,9 +198,11 @@ int cmd_generate(cli *cli, int argc, char **argv)
     if (st == NULL)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                 .events = &cli->events });
-    if (st == NULL)
+    if (st == NULL) {
+        run_model_words(&model, &s.ask.tokenizer, &s.ask.version, &s.query);
         st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.ask.tokenizer,
                                  .version = s.ask.version, .max_length = s.ask.max_length, .events = &cli->events });
+    }
     if (st == NULL)
         st = run(cli, &s, &opened, model.folder, &wording);
     sheaf__wording_close(&wording);

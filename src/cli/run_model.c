@@ -183,10 +183,27 @@ static sheaf_status *export_step(run_model *run, const reading *r, const sheaf__
 
 /* ---- both ---- */
 
+static sheaf_status *take_words(run_model *run, const sheaf_train_options *o)
+{
+    const struct { char **to; const char *from; } word[] = {
+        { &run->tokenizer, o->tokenizer }, { &run->version, o->prompt_template }, { &run->query, o->query },
+    };
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+        if (word[i].from == NULL || word[i].from[0] == '\0')
+            continue;
+        *word[i].to = strdup(word[i].from);
+        if (*word[i].to == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
+    }
+    return NULL;
+}
+
 static sheaf_status *take_run(run_model *run, const reading *r, const sheaf__open_options *how, bool as_adapter)
 {
     const bool lora = r->options.method == SHEAF_METHOD_LORA;
-    sheaf_status *st = NULL;
+    sheaf_status *st = take_words(run, &r->options);
+    if (st != NULL)
+        return st;
     if (as_adapter && !lora)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out), "a run of method lora"), "a run that trained whole tensors");
     if (!as_adapter) {
@@ -245,6 +262,16 @@ sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__op
     return st == NULL ? sheaf__open_model(out, &replaced) : st;
 }
 
+void run_model_words(const run_model *run, const char **tokenizer, const char **version, const char **query)
+{
+    if (*tokenizer == NULL)
+        *tokenizer = run->tokenizer;
+    if (*version == NULL)
+        *version = run->version;
+    if (query != NULL && *query == NULL)
+        *query = run->query;
+}
+
 void run_model_release(run_model *run)
 {
     if (run->temporary != NULL)
@@ -252,5 +279,8 @@ void run_model_release(run_model *run)
     free(run->base);
     free(run->adapter);
     free(run->temporary);
+    free(run->tokenizer);
+    free(run->version);
+    free(run->query);
     *run = (run_model){ 0 };
 }

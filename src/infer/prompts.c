@@ -217,9 +217,13 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w, con
                                                                                            .events = from->events }, &complaints);
     for (int64_t i = 0; i < records.count && st == NULL && complaints.fatal == NULL; i++) {
         const sheaf__record *r = &records.record[i];
-        sheaf_status *bad = r->image == NULL ? NULL : check_picture(r->image);
+        sheaf_status *bad = r->image == NULL || from->looked_at ? NULL : check_picture(r->image);
         if (bad == NULL)
             bad = add_turns(p, w, r->turn, r->turns, r->image);
+        else if (r->place == 0) { /* of a folder the path is all there is to say */
+            sheaf__complain(&complaints, bad);
+            continue;
+        }
         sheaf__complain(&complaints, sheaf__record_in(bad, &records, i));
     }
     if (st == NULL)

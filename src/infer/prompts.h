@@ -28,10 +28,11 @@ typedef struct sheaf__prompts_from {
                            with images the files and folders of inputs/records.h */
     const char *image;  /* of text, or NULL */
     const char *query;  /* asked of every image of a folder; NULL: "CAPTCHA:" */
+    bool looked_at;     /* the images were checked by the caller */
     const sheaf_events *events;
 } sheaf__prompts_from;
 
-/* sheaf__prompts_read - every record, and every image, is looked at. Errors: SHEAF_E_DATA naming line and field
+/* sheaf__prompts_read - every record, and every image (but see looked_at), is looked at. Errors: SHEAF_E_DATA naming line and field
  * (with images: all bad records); an id outside the table; those of the images and of sheaf__wording_prompt().
  * Release also after a failure. */
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *wording, const sheaf__prompts_from *from);

@@ -5,23 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/json.h"
 #include "base/text.h"
+#include "inputs/choose.h"
 #include "inputs/compose.h"
 
 /* ---- opening ---- */
 
-static sheaf_status *open_tokenizer(sheaf__wording *w, const char *path)
+static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
 {
-    sheaf_status *st = sheaf__sentencepiece_open(&w->model, path);
-    if (st != NULL)
-        return st;
-    const int64_t pieces = sheaf__sentencepiece_pieces(w->model);
-    if (pieces > w->config->vocab) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path), "at most %" PRId64 " pieces, the model's vocabulary", w->config->vocab);
-        return sheaf_try_this(sheaf_found(st, "%" PRId64, pieces), "the tokenizer of this model: --tokenizer FILE");
+    sheaf_status *st = sheaf__choose_tokenizer(&w->model, o->tokenizer, o->folder, w->config);
+    if (st != NULL && o->tokenizer == NULL && !w->images && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* token ids go without */
+        sheaf_warn(o->events, "the model's tokenizer is not used: %s", sheaf_status_where(st));
+        sheaf_status_free(st);
+        return NULL;
     }
+    if (st != NULL || w->model == NULL)
+        return st;
     if (w->bos < 0)
         w->bos = sheaf__sentencepiece_bos(w->model);
     if (w->eos < 0)
@@ -29,62 +28,20 @@ static sheaf_status *open_tokenizer(sheaf__wording *w, const char *path)
     return NULL;
 }
 
-static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
-{
-    char *path = NULL;
-    if (o->tokenizer != NULL)
-        return open_tokenizer(w, o->tokenizer);
-    if (o->folder == NULL || sheaf__path_kind(o->folder) != SHEAF_PATH_DIR)
-        return NULL;
-    sheaf_status *st = sheaf__path_join(&path, o->folder, "tokenizer.model");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
-        st = open_tokenizer(w, path);
-        if (st != NULL && !w->images && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* token ids go without */
-            sheaf_warn(o->events, "%s is not used: %s", path, sheaf_status_where(st));
-            sheaf_status_free(st);
-            sheaf__sentencepiece_close(w->model);
-            w->model = NULL;
-            st = NULL;
-        }
-    }
-    free(path);
-    return st;
-}
-
-/* The template that the config names; *found false when it names none that is known. */
-static sheaf_status *version_of(sheaf__wording *w, bool *found, const sheaf_events *events)
-{
-    json_t *object = NULL;
-    *found = false;
-    if (w->config->json == NULL)
-        return NULL;
-    sheaf_status *st = sheaf__json_parse(&object, w->config->json, strlen(w->config->json));
-    const char *name = json_string_value(json_object_get(object, "text_processor_version"));
-    if (st == NULL && name != NULL) {
-        sheaf_status *unknown = sheaf__template_find(&w->version, name);
-        *found = unknown == NULL;
-        if (unknown != NULL)
-            sheaf_warn(events, "the config's text_processor_version '%s' is none of base, chat, vqa and chat_old", name);
-        sheaf_status_free(unknown);
-    }
-    json_decref(object);
-    return st;
-}
-
 static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_options *o)
 {
-    bool found = false;
-    if (o->version != NULL) {
-        w->templated = true;
-        return sheaf__template_find(&w->version, o->version);
-    }
-    w->templated = w->images || o->conversation;
-    w->version = w->images ? SHEAF__BASE : SHEAF__CHAT;
-    sheaf_status *st = w->templated ? version_of(w, &found, o->events) : NULL;
-    if (st == NULL && w->templated)
-        sheaf_note(o->events, "prompt template %s, %s (--template changes it)", sheaf__template_name(w->version),
-                   found ? "which the model's config names" : "as the model's config names none");
-    return st;
+    bool from_model = false;
+    w->templated = o->version != NULL || w->images || o->conversation;
+    if (!w->templated)
+        return NULL;
+    sheaf_status *st = sheaf__choose_template(&w->version, &from_model, o->version, w->config);
+    if (st != NULL || o->version != NULL)
+        return st;
+    if (!from_model && !w->images)
+        w->version = SHEAF__CHAT;
+    sheaf_note(o->events, "prompt template %s, %s (--template changes it)", sheaf__template_name(w->version),
+               from_model ? "which the model's config names" : "as the model's config names none");
+    return NULL;
 }
 
 sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config, const sheaf__wording_options *options)
