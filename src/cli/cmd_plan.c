@@ -14,7 +14,11 @@ const char cmd_plan_usage[] =
     "       sheaf plan --config config.json [flags of train]\n"
     "Bytes per rank by kind, operations and communication of one training step, from the\n"
     "model's config alone: the real step runs on a device without memory. With --memory,\n"
-    "the first setting that fits a rank: fewer ranks first, then with --checkpointing.\n";
+    "the first setting that fits a rank: fewer ranks first, then with --checkpointing. With\n"
+    "--table, every number of ranks, as Markdown: of this setting, or of all three methods.\n";
+
+enum { BY_KIND, BY_COMPONENT };
+enum { NO_TABLE, TABLE_RANKS, TABLE_METHODS };
 
 typedef struct question {
     sheaf_train_options o;
@@ -23,7 +27,18 @@ typedef struct question {
     sheaf_lora_options fresh;
     sheaf_data *data;
     int64_t data_bytes, seq;
+    int by, table;
 } question;
+
+static void close_question(question *q)
+{
+    sheaf_data_close(q->data);
+    sheaf__selection_release(&q->selection);
+    sheaf_lora_options_release(&q->fresh);
+    sheaf__opened_close(&q->opened);
+    q->data = NULL;
+    q->fresh = (sheaf_lora_options){ 0 };
+}
 
 static sheaf_status *open_question(question *q, const cli *cli)
 {
@@ -45,7 +60,7 @@ static sheaf_status *open_question(question *q, const cli *cli)
             q->data_bytes = (int64_t)sheaf_data_memory(q->data);
         }
     } else {
-        q->seq = o->seq > 0 ? o->seq : q->opened.config.max_position < 4096 ? q->opened.config.max_position : 4096;
+        q->seq = o->seq > 0 ? o->seq : sheaf_plan_seq(&q->opened.config);
     }
     return st;
 }
@@ -55,14 +70,6 @@ static sheaf_status *answer(sheaf_plan *plan, const question *q)
     const sheaf__job job = { .options = &q->o, .schema = q->opened.schema, .lora = q->opened.lora, .selection = &q->selection,
                              .seq = q->seq };
     return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
-}
-
-static size_t fullest(const sheaf_plan *plan)
-{
-    size_t most = 0;
-    for (int r = 0; r < plan->ranks; r++)
-        most = plan->rank[r].peak > most ? plan->rank[r].peak : most;
-    return most;
 }
 
 /* Ranks upwards, without checkpointing before with it. */
@@ -75,12 +82,35 @@ static sheaf_status *find_fit(sheaf_plan *plan, question *q, size_t memory, bool
             q->o.tp = tp;
             q->o.checkpointing = again;
             st = answer(plan, q);
-            if (st == NULL && fullest(plan) <= memory) {
+            if (st == NULL && sheaf_plan_fullest(plan) <= memory) {
                 *fits = true;
                 return NULL;
             }
         }
     return st;
+}
+
+/* Positions that an image takes in every row; 0 in a model without images. */
+static int64_t image_of(const question *q) { return q->opened.config.patches > 0 ? q->opened.config.patches + 2 : 0; }
+
+static json_t *components_json(const sheaf_plan_rank *rank)
+{
+    static const sheaf_memory kinds[] = { SHEAF_MEM_WEIGHTS, SHEAF_MEM_TRAINED, SHEAF_MEM_GRADIENTS, SHEAF_MEM_OPTIMIZER };
+    json_t *all = json_object();
+    for (int c = 0; c < SHEAF_PLAN_COMPONENTS; c++) {
+        json_t *one = json_object();
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            json_object_set_new(one, sheaf_plan_kind(kinds[k]), json_integer((json_int_t)rank->component[c][kinds[k]]));
+        json_object_set_new(all, sheaf_plan_component((sheaf_component)c), one);
+    }
+    return all;
+}
+
+static void print_object(const cli *cli, json_t *object)
+{
+    json_dumpf(object, cli->out, JSON_COMPACT);
+    fputc('\n', cli->out);
+    json_decref(object);
 }
 
 static void print_json(const cli *cli, const question *q, const sheaf_plan *plan)
@@ -90,58 +120,195 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         json_t *one = json_object();
         for (int k = 0; k < SHEAF_MEM_KINDS; k++)
             json_object_set_new(one, sheaf_plan_kind((sheaf_memory)k), json_integer((json_int_t)plan->rank[r].bytes[k]));
+        json_object_set_new(one, "components", components_json(&plan->rank[r]));
         json_object_set_new(one, "peak", json_integer((json_int_t)plan->rank[r].peak));
         json_object_set_new(one, "flops_per_step", json_real(plan->rank[r].flops));
         json_object_set_new(one, "sent_per_step", json_real(plan->rank[r].sent));
         json_array_append_new(ranks, one);
     }
-    json_t *object = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:b}", "ranks", ranks, "peak", (json_int_t)plan->process,
-                               "host", (json_int_t)plan->host, "largest_rank", (json_int_t)fullest(plan), "parameters",
-                               (json_int_t)plan->parameters, "trained", (json_int_t)plan->trained, "tp", q->o.tp, "micro_batch",
-                               (json_int_t)q->o.micro_batch, "seq", (json_int_t)q->seq, "checkpointing", q->o.checkpointing);
-    json_dumpf(object, cli->out, JSON_COMPACT);
-    fputc('\n', cli->out);
-    json_decref(object);
+    print_object(cli, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:b}", "ranks", ranks, "peak", (json_int_t)plan->process,
+                                "host", (json_int_t)plan->host, "largest_rank", (json_int_t)sheaf_plan_fullest(plan), "parameters",
+                                (json_int_t)plan->parameters, "trained", (json_int_t)plan->trained, "tp", q->o.tp, "micro_batch",
+                                (json_int_t)q->o.micro_batch, "seq", (json_int_t)q->seq, "image", (json_int_t)image_of(q),
+                                "checkpointing", q->o.checkpointing));
 }
 
 static double mib(size_t bytes) { return (double)bytes / 1048576; }
 
-static void print_table(const cli *cli, const question *q, const sheaf_plan *plan)
+static size_t held(const sheaf_plan_rank *rank, int component)
 {
-    fprintf(cli->out, "%.2f million parameters, %.3f million trained; %lld x %lld tokens, %s, %d rank%s of %d slices%s\n",
-            (double)plan->parameters / 1e6, (double)plan->trained / 1e6, (long long)q->o.micro_batch, (long long)q->seq,
-            sheaf_dtype_torch_name(q->o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s", q->o.slices,
-            q->o.checkpointing ? ", checkpointing" : "");
-    fprintf(cli->out, "MiB by rank ");
+    size_t bytes = 0;
+    for (int k = 0; k < SHEAF_MEM_KINDS; k++)
+        bytes += rank->component[component][k];
+    return bytes;
+}
+
+/* A line for each kind, or for each component of what is held from the first step to the last. */
+static void print_bytes(const cli *cli, const question *q, const sheaf_plan *plan)
+{
+    const bool kinds = q->by == BY_KIND;
+    size_t all = 0;
+    for (int k = 0; k < (kinds ? SHEAF_MEM_KINDS : SHEAF_PLAN_COMPONENTS); k++) {
+        for (int r = 0; r < plan->ranks && !kinds; r++)
+            all += held(&plan->rank[r], k);
+        if (!kinds && all == 0)
+            continue;
+        all = 0;
+        fprintf(cli->out, "\n  %-15s", kinds ? sheaf_plan_kind((sheaf_memory)k) : sheaf_plan_component((sheaf_component)k));
+        for (int r = 0; r < plan->ranks; r++)
+            fprintf(cli->out, "%10.1f", mib(kinds ? plan->rank[r].bytes[k] : held(&plan->rank[r], k)));
+    }
+    if (!kinds) {
+        fprintf(cli->out, "\n  %-15s", "during a step");
+        for (int r = 0; r < plan->ranks; r++) {
+            size_t rest = plan->rank[r].peak;
+            for (int k = 0; k < SHEAF_PLAN_COMPONENTS; k++)
+                rest -= held(&plan->rank[r], k);
+            fprintf(cli->out, "%10.1f", mib(rest));
+        }
+    }
+}
+
+static void print_ranks(const cli *cli, const question *q, const sheaf_plan *plan)
+{
+    fprintf(cli->out, "%.2f million parameters, %.3f million trained; %lld x %lld tokens", (double)plan->parameters / 1e6,
+            (double)plan->trained / 1e6, (long long)q->o.micro_batch, (long long)q->seq);
+    if (image_of(q) > 0)
+        fprintf(cli->out, " (%lld of each an image)", (long long)image_of(q));
+    fprintf(cli->out, ", %s, %d rank%s of %d slices%s\n", sheaf_dtype_torch_name(q->o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s",
+            q->o.slices, q->o.checkpointing ? ", checkpointing" : "");
+    fprintf(cli->out, "MiB by rank      ");
     for (int r = 0; r < plan->ranks; r++)
         fprintf(cli->out, "%10d", r);
-    for (int k = 0; k < SHEAF_MEM_KINDS; k++) {
-        fprintf(cli->out, "\n  %-10s", sheaf_plan_kind((sheaf_memory)k));
-        for (int r = 0; r < plan->ranks; r++)
-            fprintf(cli->out, "%10.1f", mib(plan->rank[r].bytes[k]));
-    }
-    fprintf(cli->out, "\n  %-10s", "peak");
+    print_bytes(cli, q, plan);
+    fprintf(cli->out, "\n  %-15s", "peak");
     for (int r = 0; r < plan->ranks; r++)
         fprintf(cli->out, "%10.1f", mib(plan->rank[r].peak));
-    fprintf(cli->out, "\nGFLOP a step");
+    fprintf(cli->out, "\n%-17s", "GFLOP a step");
     for (int r = 0; r < plan->ranks; r++)
         fprintf(cli->out, "%10.1f", plan->rank[r].flops / 1e9);
-    fprintf(cli->out, "\nMiB sent    ");
+    fprintf(cli->out, "\n%-17s", "MiB sent");
     for (int r = 0; r < plan->ranks; r++)
         fprintf(cli->out, "%10.1f", plan->rank[r].sent / 1048576);
     fprintf(cli->out, "\nall ranks in one process: %.1f MiB (%.1f MiB of it beside the ranks)\n", mib(plan->process), mib(plan->host));
 }
 
+/* ---- every number of ranks ---- */
+
+typedef struct cell { size_t peak; int64_t trained; } cell;
+
+/* of[T - 1][checkpointing]; the question is asked anew for its method. */
+static sheaf_status *fill_column(cell of[][2], question *q, const cli *cli)
+{
+    const question as_asked = *q;
+    sheaf_plan plan;
+    sheaf_status *st = open_question(q, cli);
+    for (int tp = 1; tp <= q->o.slices && st == NULL; tp++)
+        for (int again = 0; again < 2 && st == NULL; again++) {
+            q->o.tp = tp;
+            q->o.checkpointing = again;
+            st = answer(&plan, q);
+            of[tp - 1][again] = (cell){ sheaf_plan_fullest(&plan), plan.trained };
+        }
+    q->o.tp = as_asked.o.tp;
+    q->o.checkpointing = as_asked.o.checkpointing;
+    return st;
+}
+
+static const char *method_name(sheaf_method method)
+{
+    return method == SHEAF_METHOD_LORA ? "lora" : method == SHEAF_METHOD_HEAD ? "head" : "full";
+}
+
+static void print_columns(const cli *cli, const question *q, cell of[][SHEAF_MAX_SLICES][2], const sheaf_method *method, int n)
+{
+    json_t *list = cli->json ? json_array() : NULL;
+    if (!cli->json) {
+        fprintf(cli->out, "| ranks |");
+        for (int m = 0; m < n; m++)
+            fprintf(cli->out, " %s, %.4g %c trained | checkpointing |", method_name(method[m]),
+                    (double)of[m][0][0].trained / (of[m][0][0].trained < 1e9 ? 1e6 : 1e9), of[m][0][0].trained < 1e9 ? 'M' : 'G');
+        fprintf(cli->out, "\n|---|");
+        for (int m = 0; m < n; m++)
+            fprintf(cli->out, "---|---|");
+        fputc('\n', cli->out);
+    }
+    for (int tp = 1; tp <= q->o.slices; tp++) {
+        if (!cli->json)
+            fprintf(cli->out, "| %d |", tp);
+        for (int m = 0; m < n; m++)
+            for (int again = 0; again < 2; again++)
+                if (cli->json)
+                    json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:I, s:I}", "tp", tp, "method", method_name(method[m]), "checkpointing",
+                                                          again, "largest_rank", (json_int_t)of[m][tp - 1][again].peak, "trained",
+                                                          (json_int_t)of[m][tp - 1][again].trained));
+                else
+                    fprintf(cli->out, " %.1f |", mib(of[m][tp - 1][again].peak) / 1024);
+        if (!cli->json)
+            fputc('\n', cli->out);
+    }
+    if (cli->json)
+        print_object(cli, json_pack("{s:o, s:I, s:I, s:I}", "table", list, "micro_batch", (json_int_t)q->o.micro_batch, "seq",
+                                    (json_int_t)q->seq, "image", (json_int_t)image_of(q)));
+}
+
+/* Settings of LoRA and patterns go with their methods. */
+static sheaf_status *print_table(question *q, const cli *cli)
+{
+    static const sheaf_method all[] = { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL };
+    const int n = q->table == TABLE_METHODS ? 3 : 1;
+    const sheaf_method *method = n == 3 ? all : (const sheaf_method[]){ q->o.method };
+    const sheaf_train_options asked = q->o;
+    cell of[3][SHEAF_MAX_SLICES][2];
+    sheaf_status *st = NULL;
+    for (int m = 0; m < n && st == NULL; m++) {
+        if (m > 0)
+            close_question(q);
+        q->o = asked;
+        q->o.method = method[m];
+        if (n > 1 && method[m] != asked.method)
+            q->o.train = q->o.head_patterns = NULL;
+        st = fill_column(of[m], q, cli);
+    }
+    if (st == NULL)
+        print_columns(cli, q, of, method, n);
+    return st;
+}
+
+static sheaf_status *print_answer(question *q, const cli *cli, double memory, bool *fits)
+{
+    sheaf_plan plan;
+    sheaf_status *st = open_question(q, cli);
+    if (st == NULL)
+        st = memory > 0 ? find_fit(&plan, q, (size_t)(memory * 1048576), fits) : answer(&plan, q);
+    if (st != NULL)
+        return st;
+    sheaf__balance_note(q->opened.schema, q->o.tp, &cli->events);
+    if (cli->json)
+        print_json(cli, q, &plan);
+    else
+        print_ranks(cli, q, &plan);
+    if (!*fits)
+        fprintf(cli->err, "no setting up to %d ranks fits %.0f MiB; a smaller --micro-batch or --seq, or --dtype bfloat16, may\n",
+                q->o.slices, memory);
+    else if (memory > 0)
+        fprintf(cli->err, "fits: --tp %d%s\n", q->o.tp, q->o.checkpointing ? " --checkpointing" : "");
+    return NULL;
+}
+
 int cmd_plan(cli *cli, int argc, char **argv)
 {
     question q = { 0 };
-    sheaf_plan plan = { 0 };
     cli_option table[CLI_MAX_OPTIONS];
     double memory = 0;
+    static const cli_choice by[] = { { "kind", BY_KIND }, { "component", BY_COMPONENT }, { 0 } };
+    static const cli_choice tables[] = { { "ranks", TABLE_RANKS }, { "methods", TABLE_METHODS }, { 0 } };
     sheaf_train_options_default(&q.o);
     const int n = train_flags(table, &q.o, true);
     table[n] = (cli_option){ "memory", CLI_NUMBER | CLI_UNSAVED, &memory, "MiB one rank may use: find a setting that fits", "MIB" };
-    table[n + 1] = (cli_option){ 0 };
+    table[n + 1] = (cli_option){ "by", CLI_CHOICE | CLI_UNSAVED, &q.by, "lines of the answer: kind of memory, or part of the model", .choices = by };
+    table[n + 2] = (cli_option){ "table", CLI_CHOICE | CLI_UNSAVED, &q.table, "the fullest rank at every number of ranks, in GiB: this setting, or all methods", .choices = tables };
+    table[n + 3] = (cli_option){ 0 };
     bool fits = true;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && (q.o.model == NULL || q.o.model[0] == '\0') && (q.o.config == NULL || q.o.config[0] == '\0'))
@@ -150,24 +317,10 @@ int cmd_plan(cli *cli, int argc, char **argv)
         q.o.steps = 1;
     if (st == NULL)
         st = train_flags_check(cli, table, &q.o);
-    if (st == NULL)
-        st = open_question(&q, cli);
-    if (st == NULL)
-        st = memory > 0 ? find_fit(&plan, &q, (size_t)(memory * 1048576), &fits) : answer(&plan, &q);
-    if (st == NULL)
-        sheaf__balance_note(q.opened.schema, q.o.tp, &cli->events);
-    if (st == NULL && cli->json)
-        print_json(cli, &q, &plan);
+    if (st == NULL && q.table != NO_TABLE)
+        st = print_table(&q, cli);
     else if (st == NULL)
-        print_table(cli, &q, &plan);
-    if (st == NULL && !fits)
-        fprintf(cli->err, "no setting up to %d ranks fits %.0f MiB; a smaller --micro-batch or --seq, or --dtype bfloat16, may\n",
-                q.o.slices, memory);
-    else if (st == NULL && memory > 0)
-        fprintf(cli->err, "fits: --tp %d%s\n", q.o.tp, q.o.checkpointing ? " --checkpointing" : "");
-    sheaf_data_close(q.data);
-    sheaf__selection_release(&q.selection);
-    sheaf_lora_options_release(&q.fresh);
-    sheaf__opened_close(&q.opened);
+        st = print_answer(&q, cli, memory, &fits);
+    close_question(&q);
     return cli_answer(cli, st, fits);
 }

@@ -303,35 +303,44 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
 
 /* ---- release ---- */
 
-static void free_linear(sheaf__context *c, sheaf__linear *l)
+static void linear_blocks(const sheaf__linear *l, void (*block)(void *self, const char *name, void *block), void *self)
 {
     for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
-        sheaf__give(c, l->w[s].ahead);
-        sheaf__give(c, l->w[s].back);
+        block(self, l->name, l->w[s].ahead);
+        block(self, l->name, l->w[s].back);
         if (l->lora != NULL) {
-            sheaf__give(c, l->lora->a_copy[s]);
-            sheaf__give(c, l->lora->b_copy[s]);
+            block(self, l->name, l->lora->a_copy[s]);
+            block(self, l->name, l->lora->b_copy[s]);
         }
     }
-    sheaf__give(c, l->bias);
+    block(self, l->name, l->bias);
 }
+
+void sheaf__build_blocks(const sheaf__model *m, void (*block)(void *self, const char *name, void *block), void *self)
+{
+    for (int i = 0; i < m->nheld; i++) {
+        void *part = m->held[i].part;
+        const char *name = m->held[i].weight->name;
+        switch (m->held[i].kind) {
+        case SHEAF__LINEAR: linear_blocks(part, block, self); break;
+        case SHEAF__RMSNORM: block(self, name, ((sheaf__norm *)part)->weight); break;
+        case SHEAF__LAYERNORM:
+            block(self, name, ((sheaf__layernorm *)part)->weight);
+            block(self, name, ((sheaf__layernorm *)part)->bias);
+            break;
+        case SHEAF__VECTOR: block(self, name, ((sheaf__vector *)part)->data); break;
+        case SHEAF__TABLE: block(self, name, ((sheaf__table *)part)->rows); break;
+        }
+    }
+    block(self, "rotary table", m->rope.cos);
+    block(self, "rotary table", m->rope.sin);
+}
+
+static void give(void *self, const char *name, void *block) { sheaf__give(self, block); }
 
 void sheaf__build_free(sheaf__model *m)
 {
-    sheaf__context *c = m->context;
-    for (int i = 0; i < m->nheld; i++) {
-        void *part = m->held[i].part;
-        switch (m->held[i].kind) {
-        case SHEAF__LINEAR: free_linear(c, part); break;
-        case SHEAF__RMSNORM: sheaf__give(c, ((sheaf__norm *)part)->weight); break;
-        case SHEAF__LAYERNORM:
-            sheaf__give(c, ((sheaf__layernorm *)part)->weight);
-            sheaf__give(c, ((sheaf__layernorm *)part)->bias);
-            break;
-        case SHEAF__VECTOR: sheaf__give(c, ((sheaf__vector *)part)->data); break;
-        case SHEAF__TABLE: sheaf__give(c, ((sheaf__table *)part)->rows); break;
-        }
-    }
+    sheaf__build_blocks(m, give, m->context);
     for (int i = 0; m->lora != NULL && m->options.lora != NULL && i < m->options.lora->nmodules; i++)
         free(m->lora[i].part);
     free(m->lora);

@@ -33,6 +33,8 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
 /* Memory of a rotary table for options.positions. */
 sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t rot);
 
+/* sheaf__build_blocks - every block of device memory (or NULL) but those of m->trained, with the name of its tensor. */
+void sheaf__build_blocks(const sheaf__model *m, void (*block)(void *self, const char *name, void *block), void *self);
 void sheaf__build_free(sheaf__model *m);
 
 /* ---- families ---- */

@@ -55,8 +55,6 @@ void sheaf__model_free(sheaf__model *m)
     if (m == NULL)
         return;
     sheaf__build_free(m);
-    sheaf__give(m->context, m->rope.cos);
-    sheaf__give(m->context, m->rope.sin);
     sheaf__towers_free(m);
     sheaf__trained_set_free(m->trained);
     free(m->layer);

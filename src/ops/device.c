@@ -236,3 +236,11 @@ void sheaf__device_free(sheaf__device *device, void *block)
     const size_t size = sheaf__space_give(&device->range->space, begin, &kind);
     device->in_use[kind] -= size;
 }
+
+size_t sheaf__device_size(const sheaf__device *device, const void *block, sheaf_memory *kind)
+{
+    int tag = 0;
+    const size_t size = block == NULL ? 0 : sheaf__space_find(&device->range->space, (uintptr_t)block - (uintptr_t)device->range->base, &tag);
+    *kind = (sheaf_memory)tag;
+    return size;
+}

@@ -77,5 +77,7 @@ const char *sheaf__memory_name(sheaf_memory kind);
 sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind);
 /* sheaf__device_free - accepts NULL; the kind is remembered by the allocator. */
 void sheaf__device_free(sheaf__device *device, void *block);
+/* sheaf__device_size - bytes that a block occupies, and of which kind; 0 of NULL. */
+size_t sheaf__device_size(const sheaf__device *device, const void *block, sheaf_memory *kind);
 
 #endif

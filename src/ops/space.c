@@ -61,14 +61,20 @@ static void record_close_gap(sheaf__space *space, size_t gap)
     space->used[gap].bytes = 0;
 }
 
-static sheaf__used record_remove(sheaf__space *space, size_t begin)
+static size_t record_find(const sheaf__space *space, size_t begin)
 {
     assert(space->blocks > 0);
     size_t at = home_of(space, begin);
     while (space->used[at].bytes != 0 && space->used[at].begin != begin)
         at = (at + 1) & (space->used_room - 1);
+    assert(space->used[at].bytes != 0 && "not in use: freed twice, or never allocated here");
+    return at;
+}
+
+static sheaf__used record_remove(sheaf__space *space, size_t begin)
+{
+    const size_t at = record_find(space, begin);
     const sheaf__used entry = space->used[at];
-    assert(entry.bytes != 0 && "not in use: freed twice, or never allocated here");
     record_close_gap(space, at);
     space->blocks--;
     return entry;
@@ -208,4 +214,11 @@ size_t sheaf__space_give(sheaf__space *space, size_t begin, int *tag)
         hole_insert(space, at, hole);
     *tag = block.tag;
     return block.bytes;
+}
+
+size_t sheaf__space_find(const sheaf__space *space, size_t begin, int *tag)
+{
+    const sheaf__used *block = &space->used[record_find(space, begin)];
+    *tag = block->tag;
+    return block->bytes;
 }

@@ -43,5 +43,7 @@ sheaf__take sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t
 /* sheaf__space_give - returns the occupied bytes and the tag; cannot fail. An
  * offset that is not in use is our own mistake (assert). */
 size_t sheaf__space_give(sheaf__space *space, size_t begin, int *tag);
+/* sheaf__space_find - the same of a block that stays. */
+size_t sheaf__space_find(const sheaf__space *space, size_t begin, int *tag);
 
 #endif

@@ -93,6 +93,8 @@ static void test_space__random_requests_are_first_fit(void **state)
             } else {
                 const int i = (int)(next(&seed) % (uint64_t)count);
                 int tag = -1;
+                assert_int_equal(sheaf__space_find(&space, live[i].begin, &tag), live[i].size);
+                assert_int_equal(tag, live[i].tag);
                 assert_int_equal(sheaf__space_give(&space, live[i].begin, &tag), live[i].size);
                 assert_int_equal(tag, live[i].tag);
                 live[i] = live[--count];

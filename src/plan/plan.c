@@ -1,12 +1,84 @@
 /* plan.c - see plan.h. */
 #include "plan/plan.h"
 
+#include <inttypes.h>
+#include <string.h>
+
+#include "models/build.h"
+
 const char *sheaf_plan_kind(sheaf_memory kind)
 {
     static const char *const name[SHEAF_MEM_KINDS] = { "weights", "trained", "gradients", "optimizer", "activations",
                                                        "cache", "scratch", "exchange", "inputs" };
     return name[kind];
 }
+
+const char *sheaf_plan_component(sheaf_component component)
+{
+    static const char *const name[SHEAF_PLAN_COMPONENTS] = { "text", "embeddings", "vit", "adapter", "experts", "tower",
+                                                             "cross_attention" };
+    return name[component];
+}
+
+sheaf_component sheaf_plan_component_of(const char *name)
+{
+    static const struct { const char *part; sheaf_component is; } rule[] = { /* the first that is in the name */
+        { "mixins.eva.vit_model.", SHEAF_PLAN_VIT }, { "mixins.eva.", SHEAF_PLAN_ADAPTER },
+        { "mixins.encoder.", SHEAF_PLAN_TOWER }, { "mixins.rotary.vision_", SHEAF_PLAN_EXPERTS },
+        { "mixins.mlp.vision_", SHEAF_PLAN_EXPERTS }, { "cross_attention", SHEAF_PLAN_CROSS },
+        { "word_embeddings", SHEAF_PLAN_EMBEDDINGS }, { "embed_tokens", SHEAF_PLAN_EMBEDDINGS },
+        { "lm_head", SHEAF_PLAN_EMBEDDINGS },
+    };
+    for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
+        if (strstr(name, rule[i].part) != NULL)
+            return rule[i].is;
+    return SHEAF_PLAN_TEXT;
+}
+
+int64_t sheaf_plan_seq(const sheaf_config *config)
+{
+    if (config->patches > 0)
+        return config->patches + 2 + 256;
+    return config->max_position < 4096 ? config->max_position : 4096;
+}
+
+size_t sheaf_plan_fullest(const sheaf_plan *plan)
+{
+    size_t most = 0;
+    for (int r = 0; r < plan->ranks; r++)
+        most = plan->rank[r].peak > most ? plan->rank[r].peak : most;
+    return most;
+}
+
+/* ---- what each component holds ---- */
+
+typedef struct count { sheaf_plan_rank *out; const sheaf__device *device; } count;
+
+static void count_block(void *self, const char *name, void *block)
+{
+    const count *c = self;
+    sheaf_memory kind;
+    const size_t size = sheaf__device_size(c->device, block, &kind);
+    c->out->component[sheaf_plan_component_of(name)][kind] += size;
+}
+
+static void count_components(sheaf_plan_rank *out, const sheaf__rank *held)
+{
+    const sheaf__trained_set *set = held->model->trained;
+    sheaf__build_blocks(held->model, count_block, &(count){ out, held->device });
+    for (int i = 0; i < set->count; i++) {
+        const sheaf__trained *t = set->item[i];
+        size_t *bytes = out->component[sheaf_plan_component_of(t->name)];
+        for (int s = t->first; s < t->first + t->count; s++) {
+            const size_t one = (size_t)t->numel[s] * sizeof(float);
+            bytes[SHEAF_MEM_TRAINED] += one;
+            bytes[SHEAF_MEM_GRADIENTS] += one * (size_t)set->nsums;
+            bytes[SHEAF_MEM_OPTIMIZER] += 2 * one;
+        }
+    }
+}
+
+/* ---- the plan ---- */
 
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const sheaf__job *job, int rank)
 {
@@ -21,6 +93,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
         out->peak = held.device->peak;
         out->flops = held.device->flops;
         out->sent = held.context.sent;
+        count_components(out, &held);
         plan->trained = 0;
         for (int i = 0; i < held.model->trained->count; i++) {
             const sheaf__trained *t = held.model->trained->item[i];
@@ -42,12 +115,25 @@ static size_t host_bytes(const sheaf__job *job, size_t devices, size_t data_byte
     return data_bytes + ((size_t)2560 << 10) + ranks * (((size_t)704 << 10) + tensors * 4096) + devices / 256;
 }
 
+static sheaf_status *check_seq(const sheaf__job *job)
+{
+    const int64_t patches = job->schema->config.patches;
+    if (patches == 0 || job->seq >= patches + 3)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "a row of %" PRId64 " tokens", job->seq);
+    sheaf_expected(st, "at least %" PRId64 ": an image takes %" PRId64, patches + 3, patches + 2);
+    return sheaf_try_this(st, "--seq %" PRId64, sheaf_plan_seq(&job->schema->config));
+}
+
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)
 {
     *out = (sheaf_plan){ .ranks = job->options->tp };
-    for (int64_t i = 0; i < job->schema->count; i++)
-        out->parameters += job->schema->tensor[i].shape[0] * job->schema->tensor[i].shape[1];
-    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < job->schema->count; i++) {
+        const sheaf_tensor *t = &job->schema->tensor[i];
+        if (!t->buffer)
+            out->parameters += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+    }
+    sheaf_status *st = check_seq(job);
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;

@@ -6,11 +6,25 @@
 #include "ops/device.h"
 #include "train/rank.h"
 
+/* Parts of a model that a user may choose to train, or not. Llama and its kin have the first two. */
+typedef enum sheaf_component {
+    SHEAF_PLAN_TEXT,       /* layers of the text model, its final norm and rotary table */
+    SHEAF_PLAN_EMBEDDINGS, /* word embeddings and output head */
+    SHEAF_PLAN_VIT,
+    SHEAF_PLAN_ADAPTER,    /* with BOI and EOI */
+    SHEAF_PLAN_EXPERTS,    /* what image tokens use in place of the text's layers */
+    SHEAF_PLAN_TOWER,      /* of the high-resolution image */
+    SHEAF_PLAN_CROSS,      /* cross-attention and its norms */
+    SHEAF_PLAN_COMPONENTS
+} sheaf_component;
+
 typedef struct sheaf_plan_rank {
     size_t bytes[SHEAF_MEM_KINDS]; /* in use when the footprint was largest */
     size_t peak;                   /* footprint of the rank's device */
     double flops;                  /* of one optimizer step, products only */
     double sent;                   /* bytes handed to other ranks in one step */
+    /* What a run holds from its first step to its last: weights, trained, gradients, optimizer. */
+    size_t component[SHEAF_PLAN_COMPONENTS][SHEAF_MEM_KINDS];
 } sheaf_plan_rank;
 
 typedef struct sheaf_plan {
@@ -18,13 +32,22 @@ typedef struct sheaf_plan {
     sheaf_plan_rank rank[SHEAF_MAX_SLICES];
     size_t host;    /* beside the devices: data set, lists, stacks, file buffers */
     size_t process; /* all ranks of one process and host */
-    int64_t parameters, trained; /* elements of the whole model, and those trained */
+    int64_t parameters, trained; /* elements of the whole model (without buffers), and those trained */
 } sheaf_plan;
 
 /* sheaf_plan_train - job->data may be NULL; then job->seq must be set. data_bytes: of the
- * data set in memory, 0 if unknown. */
+ * data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when an image does not fit into seq. */
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes);
-/* Static name of a kind, a stable JSON key: "weights", "trained", ... */
+/* sheaf_plan_seq - positions of a row where nothing says how long rows are: the model's own limit
+ * but at most 4096; of a model with images, BOI, patches, EOI and 256 tokens of text. */
+int64_t sheaf_plan_seq(const sheaf_config *config);
+/* Bytes of the fullest rank. */
+size_t sheaf_plan_fullest(const sheaf_plan *plan);
+
+/* Static names, stable JSON keys: "weights", "trained", ...; "text", "embeddings", "vit", ... */
 const char *sheaf_plan_kind(sheaf_memory kind);
+const char *sheaf_plan_component(sheaf_component component);
+/* sheaf_plan_component_of - of a tensor by its name, or by that of a LoRA factor. */
+sheaf_component sheaf_plan_component_of(const char *name);
 
 #endif

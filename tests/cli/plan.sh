@@ -13,6 +13,11 @@ for model in llama-2-7b llama-2-13b llama-2-70b llama-3-8b; do
 done
 runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 16000
 runs "what fits nowhere is said" 1 'no setting up to 8 ranks' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 1000
+runs "what each part of CogAgent holds" 0 '"tower":\{"weights":[1-9]' plan --config "$configs/cogagent-1120.json" --method head --dtype bfloat16 --tp 8 --json
+runs "parts of CogVLM by rank" 0 '^  experts +[1-9]' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --tp 2 --by component
+runs "an image leaves no room in a row" 2 'at least 1228: an image takes 1227' plan --config "$configs/cogvlm-490.json" --method head --seq 512
+runs "a table of ranks" 0 '^\| 8 \| [0-9.]+ \| [0-9.]+ \|$' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --table ranks
+runs "a table of methods, for programs" 0 '"method":"full","checkpointing":true,"largest_rank":[1-9]' plan --config "$configs/llama-2-7b.json" --dtype bfloat16 --seq 64 --table methods --json
 runs "plan without a model" 2 '--model DIR or --config FILE' plan
 
 # predicted MODEL DATA FLAGS...: prints plan, measured peak and their ratio; fails outside [1, 1.05].
