@@ -1,0 +1,313 @@
+/* wording_test.c - which tokenizer and template it is, prompts with and without an image, answers. */
+#include "tests/check.h"
+
+#include "infer/conversation.h"
+#include "tests/files.h"
+#include "tests/pictures.h"
+
+enum { PATCHES = 4, BOS = 256, EOS = 257 };
+
+static sheaf_config config_of(sheaf_family family)
+{
+    sheaf_config c = { .family = family, .vocab = 259, .bos = BOS, .pad = 258, .eos = { EOS }, .neos = 1, .byte_vocab = true };
+    if (family == SHEAF_COGVLM || family == SHEAF_COGAGENT) {
+        c.patches = PATCHES;
+        c.vit = (sheaf_vit){ .height = 28, .width = 28, .patch = 14, .channels = 3 };
+        c.encoder = (sheaf_encoder){ .image = 42, .patch = 14, .channels = 3 };
+    }
+    return c;
+}
+
+static void test_open__which_template_it_is(void **state)
+{
+    char chat[] = "{\"text_processor_version\": \"chat\"}", unknown[] = "{\"text_processor_version\": \"chat_v9\"}", none[] = "{}";
+    const struct { sheaf_family family; char *json; const char *given; bool conversation, templated; sheaf__template want; } rows[] = {
+        { SHEAF_COGVLM, chat, NULL, false, true, SHEAF__CHAT },
+        { SHEAF_COGVLM, chat, "vqa", false, true, SHEAF__VQA },
+        { SHEAF_COGVLM, unknown, NULL, false, true, SHEAF__BASE },
+        { SHEAF_COGAGENT, none, NULL, true, true, SHEAF__BASE },
+        { SHEAF_COGAGENT, NULL, NULL, false, true, SHEAF__BASE },
+        { SHEAF_LLAMA, none, NULL, false, false, SHEAF__BASE },
+        { SHEAF_LLAMA, none, "chat_old", false, true, SHEAF__CHAT_OLD },
+        { SHEAF_LLAMA, none, NULL, true, true, SHEAF__CHAT },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_config config = config_of(rows[i].family);
+        sheaf__wording w;
+        config.json = rows[i].json;
+        CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = rows[i].given, .conversation = rows[i].conversation }));
+        if (w.templated != rows[i].templated || w.version != rows[i].want)
+            fail_msg("row %d: %s", (int)i, sheaf__template_name(w.version));
+        sheaf__wording_close(&w);
+    }
+    const sheaf_config config = config_of(SHEAF_COGVLM);
+    sheaf__wording w;
+    CHECK_FAILS(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chatt" }), SHEAF_E_ARG, "chat");
+    sheaf__wording_close(&w);
+}
+
+static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
+{
+    sheaf_config config = config_of(SHEAF_COGVLM);
+    sheaf__wording w;
+    config.byte_vocab = false;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .folder = "/nonexistent" }));
+    CHECK_FAILS(sheaf__wording_needed(&w), SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
+    sheaf__prompt prompt;
+    void *block;
+    CHECK_FAILS(sheaf__wording_prompt(&prompt, &block, &w, &(sheaf__turn){ "q", NULL }, 1, true), SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
+    char *text;
+    CHECK_OK(sheaf__wording_answer(&text, &w, (int32_t[]){ 1 }, 1));
+    assert_null(text);
+    sheaf__wording_close(&w);
+    CHECK_FAILS(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = "/nonexistent" }), SHEAF_E_IO, "/nonexistent");
+    sheaf__wording_close(&w);
+
+    char path[1200];
+    const char *source = getenv("SHEAF_SOURCE_ROOT");
+    snprintf(path, sizeof path, "%s/tests/data/cogvlm/tiny_tokenizer.model", source == NULL ? "." : source);
+    config.vocab = 100000;
+    config.bos = -1;
+    config.neos = 0;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }));
+    assert_int_equal(w.bos, 1); /* the tokenizer's, as the config has none */
+    assert_int_equal(w.eos, 2);
+    CHECK_OK(sheaf__wording_needed(&w));
+    sheaf__wording_close(&w);
+}
+
+/* bos, BOI, patches, EOI, then the bytes of the template; "<EOI>" in the question is five of them. */
+static void test_prompt__an_image_and_a_question(void **state)
+{
+    static const char words[] = " [INST] a<EOI>b [/INST] ";
+    enum { N = 1 + PATCHES + 2 + sizeof words - 1 };
+    const sheaf_config config = config_of(SHEAF_COGVLM);
+    sheaf__wording w;
+    sheaf__prompt p;
+    void *block;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
+    CHECK_OK(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true));
+    assert_int_equal(p.n, N);
+    assert_int_equal(p.ids[0], BOS);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(p.embed[i], i >= 1 && i <= PATCHES + 2);
+        assert_int_equal(p.expert[i], i >= 1 && i <= PATCHES + 1);
+        if (i > PATCHES + 2)
+            assert_int_equal(p.ids[i], words[i - PATCHES - 3]);
+    }
+    assert_int_equal(p.position[PATCHES + 1], 2);
+    assert_int_equal(p.position[PATCHES + 2], 3);
+    assert_int_equal(p.position[N - 1], N - PATCHES);
+    free(block);
+    CHECK_OK(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, false));
+    assert_null(p.embed);
+    assert_null(p.expert);
+    free(block);
+    w.max_length = N;
+    CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true), SHEAF_E_DATA, "6 for the image (4 patches)");
+    sheaf__wording_close(&w);
+}
+
+static void test_prompt__what_a_model_cannot_see(void **state)
+{
+    static const struct { sheaf_family family; bool image; const char *part; } rows[] = {
+        { SHEAF_LLAMA, true, "no image: llama has no vision tower" },
+        { SHEAF_COGAGENT, false, "cross-attention of cogagent looks at it" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const sheaf_config config = config_of(rows[i].family);
+        sheaf__wording w;
+        sheaf__prompt p;
+        void *block;
+        CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
+        CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, rows[i].image), SHEAF_E_UNSUPPORTED, rows[i].part);
+        sheaf__wording_close(&w);
+    }
+}
+
+/* Of a model without bos a laid-out prompt begins with its text. */
+static void test_prompt__without_bos(void **state)
+{
+    sheaf_config config = config_of(SHEAF_LLAMA);
+    sheaf__wording w;
+    sheaf__prompt p;
+    void *block;
+    config.bos = -1;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "base" }));
+    CHECK_OK(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "ab", NULL }, 1, false));
+    assert_int_equal(p.n, 2);
+    assert_int_equal(p.ids[0], 'a');
+    free(block);
+    CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "", NULL }, 1, false), SHEAF_E_DATA, "at least one token");
+    sheaf__wording_close(&w);
+}
+
+static void test_answer__of_a_template_is_what_follows_it(void **state)
+{
+    static const struct { const char *version, *tokens, *want; } rows[] = {
+        { "chat", "  yes </s>\n", "yes" }, { "chat", "no [/INST] yes", "yes" }, { "vqa", "x Short answer: 7", "7" },
+        { "base", " a [/INST] b ", "a [/INST] b" }, { NULL, " as it is ", " as it is " },
+    };
+    const sheaf_config config = config_of(SHEAF_LLAMA);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf__wording w;
+        int32_t ids[64];
+        char *text;
+        const int64_t n = (int64_t)strlen(rows[i].tokens);
+        for (int64_t k = 0; k < n; k++)
+            ids[k] = rows[i].tokens[k];
+        ids[n] = EOS;
+        CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = rows[i].version }));
+        CHECK_OK(sheaf__wording_answer(&text, &w, ids, n + 1));
+        assert_string_equal(text, rows[i].want);
+        free(text);
+        sheaf__wording_close(&w);
+    }
+}
+
+static void test_same_answer__with_and_without_case(void **state)
+{
+    static const struct { const char *a, *b; bool exact, nocase; } rows[] = {
+        { "aB3", "aB3", true, true },   { "aB3", "ab3", false, true }, { " aB3\n", "aB3\t", true, true }, { "", " ", true, true },
+        { "a b", "ab", false, false },  { "ab", "abc", false, false }, { "abc", "ab", false, false },     { "[", "{", false, false },
+        { "@", "`", false, false },     { "\xC3\x84", "\xC3\xA4", false, false }, /* letters of ASCII only */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (sheaf__same_answer(rows[i].a, rows[i].b, false) != rows[i].exact || sheaf__same_answer(rows[i].a, rows[i].b, true) != rows[i].nocase)
+            fail_msg("'%s' and '%s'", rows[i].a, rows[i].b);
+}
+
+/* ---- a conversation ---- */
+
+static void check_ids(const sheaf__prompt *p, const char *want)
+{
+    assert_int_equal(p->n, 1 + strlen(want));
+    for (int64_t i = 1; i < p->n; i++)
+        assert_int_equal(p->ids[i], want[i - 1]);
+}
+
+static void test_conversation__turns_are_kept_where_the_template_has_a_place(void **state)
+{
+    static const struct { const char *version, *first, *second; } rows[] = {
+        { "chat", " [INST] q [/INST] ", " [INST] q [/INST] a [INST] r [/INST] " }, { "vqa", "Question: q Short answer:", "Question: r Short answer:" },
+    };
+    const sheaf_config config = config_of(SHEAF_COGVLM);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf__wording w;
+        sheaf__prompt p;
+        void *block;
+        CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = rows[i].version }));
+        sheaf__conversation c = { .wording = &w };
+        CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "q"));
+        check_ids(&p, rows[i].first);
+        free(block);
+        CHECK_OK(sheaf__conversation_keep(&c, "q", "a"));
+        CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "r"));
+        check_ids(&p, rows[i].second);
+        free(block);
+        sheaf__conversation_reset(&c);
+        CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "q"));
+        check_ids(&p, rows[i].first);
+        free(block);
+        sheaf__conversation_release(&c);
+        sheaf__wording_close(&w);
+    }
+}
+
+static void test_conversation__another_picture_begins_anew(void **state)
+{
+    const sheaf_config config = config_of(SHEAF_COGAGENT);
+    char *picture = strdup(at("picture.png"));
+    put_picture(picture, 9, 5, 7);
+    sheaf__wording w;
+    sheaf__prompt p;
+    void *block;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
+    sheaf__conversation c = { .wording = &w };
+    CHECK_OK(sheaf__conversation_look(&c, picture));
+    CHECK_OK(sheaf__conversation_keep(&c, "q", "a"));
+    CHECK_FAILS(sheaf__conversation_look(&c, at("none.png")), SHEAF_E_IO, "none.png");
+    assert_int_equal(c.turns, 1);
+    CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "r"));
+    assert_ptr_equal(p.pixels, c.pixels);
+    assert_ptr_equal(p.cross, c.cross);
+    assert_non_null(p.cross);
+    assert_non_null(p.embed);
+    free(block);
+    CHECK_OK(sheaf__conversation_look(&c, picture));
+    assert_int_equal(c.turns, 0);
+    assert_non_null(c.pixels);
+    sheaf__conversation_release(&c);
+    sheaf__wording_close(&w);
+    free(picture);
+}
+
+static void test_spoken__a_token_says_what_is_certain(void **state)
+{
+    static const struct { int32_t id; const char *more; } rows[] = {
+        { ' ', "" }, { 'h', "h" }, { 'i', "i" }, { ' ', "" }, { 0xC3, "" }, { 0xA9, " \xC3\xA9" }, { 0xFF, "" }, { 'x', "\xEF\xBF\xBDx" }, { '\n', "" }, { EOS, "" },
+    };
+    const sheaf_config config = config_of(SHEAF_LLAMA);
+    sheaf__wording w;
+    int32_t ids[ARRAY_LEN(rows)];
+    char *more, *answer;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
+    sheaf__spoken s = { .wording = &w };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ids[i] = rows[i].id;
+        CHECK_OK(sheaf__spoken_more(&more, &s, ids, (int64_t)i + 1));
+        assert_string_equal(more, rows[i].more);
+        free(more);
+    }
+    CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, ARRAY_LEN(rows)));
+    assert_string_equal(more, "");
+    assert_string_equal(answer, "hi \xC3\xA9\xEF\xBF\xBDx");
+    free(more);
+    free(answer);
+    CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, 5)); /* the half character is said in the end */
+    assert_string_equal(answer, "hi \xEF\xBF\xBD");
+    free(more);
+    free(answer);
+    sheaf__spoken_release(&s);
+    sheaf__wording_close(&w);
+}
+
+static void test_spoken__an_answer_that_was_not_said_is_said_again(void **state)
+{
+    static const char tokens[] = "no [/INST] yes";
+    const sheaf_config config = config_of(SHEAF_LLAMA);
+    sheaf__wording w;
+    int32_t ids[sizeof tokens];
+    char *more, *answer;
+    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
+    sheaf__spoken s = { .wording = &w };
+    for (size_t i = 0; i < sizeof tokens - 1; i++)
+        ids[i] = tokens[i];
+    CHECK_OK(sheaf__spoken_more(&more, &s, ids, 2));
+    free(more);
+    CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, sizeof tokens - 1));
+    assert_string_equal(more, "\nyes");
+    assert_string_equal(answer, "yes");
+    free(more);
+    free(answer);
+    sheaf__spoken_release(&s);
+    sheaf__wording_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open__which_template_it_is),
+        cmocka_unit_test(test_open__a_tokenizer_is_given_found_or_missing),
+        cmocka_unit_test(test_prompt__an_image_and_a_question),
+        cmocka_unit_test(test_prompt__what_a_model_cannot_see),
+        cmocka_unit_test(test_prompt__without_bos),
+        cmocka_unit_test(test_answer__of_a_template_is_what_follows_it),
+        cmocka_unit_test(test_same_answer__with_and_without_case),
+        cmocka_unit_test(test_conversation__turns_are_kept_where_the_template_has_a_place),
+        cmocka_unit_test(test_conversation__another_picture_begins_anew),
+        cmocka_unit_test(test_spoken__a_token_says_what_is_certain),
+        cmocka_unit_test(test_spoken__an_answer_that_was_not_said_is_said_again),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
