@@ -162,4 +162,5 @@ def main():
     print("every run: " + path)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run.sh - `./run bench`: sheaf beside PyTorch + PEFT, in turns, on the same files.
 #
-# `./run bench checkpoints` compares merging and resharding with cp and PEFT instead.
+# `./run bench checkpoints` compares merging and resharding with cp and PEFT instead,
+# `./run bench vision` steps of CogVLM and loading SAT's checkpoints with PyTorch.
 #
 # Needs python3 with venv and a network once, to put the rivals into
 # build/bench-venv. Arguments go to compare.py (see its --help).
@@ -13,6 +14,7 @@ mkdir -p "$work"
 
 case ${1:-} in
     checkpoints) shift; exec "$rivals_python" bench/checkpoints.py --work "$work" "$@" ;;
+    vision) shift; exec "$rivals_python" bench/cog_bench.py --work "$work" "$@" ;;
 esac
 
 for model in mini:8192 tiny1b-4l:32000; do
