@@ -348,6 +348,14 @@ static void test_check__bad_records_are_all_named(void **state)
     const char *const part[] = { "4 of 5 records are bad", "/bad/2.png", "/bad/3.png: ", "/bad/4.jpg: ", "/bad/.5.png: expected an answer" };
     for (size_t i = 0; i < ARRAY_LEN(part); i++)
         CHECK_FAILS(open_with(&data, at("bad"), &config, 0), SHEAF_E_DATA, part[i]);
+    mkdir(at("alone"), 0777);
+    put(at("alone/x.png"), "this is text");
+    put(at("alone.jsonl"), "\n{\"image\": \"alone/x.png\", \"prompt\": \"a\", \"completion\": \"b\"}\n");
+    char want[500];
+    snprintf(want, sizeof want, "%s: %s: image | ", at("alone"), at("alone/x.png"));
+    CHECK_FAILS(open_with(&data, at("alone"), &config, 0), SHEAF_E_FORMAT, want);
+    snprintf(want, sizeof want, "%s: line 2: %s: image | ", at("alone.jsonl"), at("alone/x.png"));
+    CHECK_FAILS(open_with(&data, at("alone.jsonl"), &config, 0), SHEAF_E_FORMAT, want);
     for (int i = 100; i < 130; i++) {
         char name[32];
         snprintf(name, sizeof name, "bad/%d.png", i);
