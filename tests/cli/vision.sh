@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# Questions about pictures: generate, eval --match and chat, at any number of ranks, with any picture; recorded models
+# give SAT's own tokens.
+. "$(dirname "$0")/lib.sh"
+
+mkdir "$work/tmp" "$work/empty"
+export TMPDIR=$work/tmp
+images=$SHEAF_SOURCE_ROOT/tests/data/images
+tokens() { grep -o '"tokens":\[[0-9,]*\]' "$1" | sed 's/.*\[//; s/\]//'; } # tokens FILE: a line for each answer
+
+# ---- recorded models ----
+# wanted DIR: what SAT added to each sample, a line each
+wanted() {
+    tr -d ' \n' <"$1/generate_greedy.json" | grep -o '"sample[0-9]*":{[^}]*}' |
+        sed 's/.*"context_length":\([0-9]*\).*"output_ids":\[\([0-9,]*\)\].*/\1,\2/' | awk -F, '{ for (i = $1 + 2; i <= NF; i++) printf "%s%s", $i, i < NF ? "," : "\n" }'
+}
+recorded=0
+for dir in "$golden"/*/; do
+    dir=${dir%/}
+    [ -f "$dir/inputs.safetensors" ] && [ -f "$dir/mp1/model_config.json" ] && [ -f "$dir/generate_greedy.json" ] || continue
+    recorded=$((recorded + 1))
+    name=$(basename "$dir")
+    new=$(wanted "$dir" | head -n 1 | tr ',' '\n' | wc -l)
+    wanted "$dir" >"$work/wanted"
+    for parts in "$dir"/mp[0-9]*; do
+        case $parts in *_*) continue ;; esac
+        for tp in 1 3; do
+            runs "$name, $(basename "$parts"), --tp $tp" 0 . generate --model "$parts" --data "$dir/inputs.safetensors" --max-new "$new" --greedy --tp $tp --json
+            tokens "$work/stdout" >"$work/got"
+            same "$name: SAT's tokens" "$work/wanted" "$work/got"
+        done
+    done
+done
+[ -z "${SHEAF_GOLDEN:-}" ] || check "some recorded model was asked" test $recorded -gt 0
+
+# ---- models of our own, whose vocabulary is bytes ----
+vlm=$work/vlm agent=$work/agent
+runs "a CogVLM" 0 . init cogvlm-tiny "$vlm" --seed 3
+runs "a CogAgent" 0 . init cogagent-tiny "$agent" --seed 4
+check "pictures" "$SHEAF_BUILD_ROOT/examples/captcha" night "$work/pictures" 6 3
+picture=$images/grey_alpha8.png
+ask=(--image "$picture" --prompt "what" --max-new 6)
+for m in vlm agent; do
+    for how in "--greedy" "--sampling sat --top-k 5 --top-p 0.9 --temperature 2 --repetition-penalty 1.5 --seed 3" "--temperature 3 --seed 3"; do
+        # shellcheck disable=SC2086
+        for tp in 1 3; do
+            runs "$m $how, --tp $tp" 0 'template base' generate --model "${!m}" "${ask[@]}" $how --tp $tp --json
+            tokens "$work/stdout" >"$work/$tp.tokens"
+        done
+        same "$m: equal tokens" "$work/1.tokens" "$work/3.tokens"
+    done
+    cat "$work/1.tokens" >>"$work/sampled"
+    for kind in one.png animated.webp apng.png grey.jpg grey16.png cmyk.jpg lossless_alpha.webp; do
+        runs "$m: $kind" 0 '"tokens":\[[0-9]' generate --model "${!m}" --image "$images/$kind" --prompt "what" --max-new 2 --json
+    done
+    runs "$m: a picture that is text" 3 'lib.sh.*expected: JPEG, PNG or WebP.*found: +text' generate --model "${!m}" --image "$SHEAF_SOURCE_ROOT/tests/cli/lib.sh" --prompt x
+    printf '\211PNG\r\n\032\n\000\000\000\015IHDR\000\000\116\040\000\000\116\040\010\002\000\000\000\154\022\321\156\000\000\000\011IDAT\170\234\143\000\000\000\001\000\001\136\377\175\371' >"$work/huge.png"
+    runs "$m: a picture of 20000 x 20000" 3 'huge.png.*found: +20000 x 20000' generate --model "${!m}" --image "$work/huge.png" --prompt x
+    runs "$m: no such picture" 3 'nothing.png' generate --model "${!m}" --image "$work/nothing.png" --prompt x
+    runs "$m: the mark of an image in a question is text" 3 'found: .* 7 for the prompt' generate --model "${!m}" --image "$picture" --prompt "a<EOI>b" --max-length 12
+    runs "$m: no room for the image" 3 'max_length 12.*for the image .*try: +a max_length above' generate --model "${!m}" --image "$picture" --prompt x --max-length 12
+    runs "$m: a template that is none" 2 'base, chat, vqa or chat_old.*try: +chat' generate --model "${!m}" "${ask[@]}" --template chatt
+    runs "$m: a tokenizer that is none" 3 'lib.sh' generate --model "${!m}" "${ask[@]}" --tokenizer "$SHEAF_SOURCE_ROOT/tests/cli/lib.sh"
+done
+runs "a CogVLM without a picture" 0 '"tokens"' generate --model "$vlm" --prompt what --max-new 2 --json
+runs "a CogAgent without one is refused" 3 'an image: the cross-attention of cogagent.*try: +--image FILE' generate --model "$agent" --prompt what
+runs "token ids have none" 3 'an image: the cross-attention of cogagent' generate --model "$agent" --tokens 1,2
+runs "a picture without a question" 2 'a --prompt that asks' generate --model "$vlm" --tokens 1,2 --image "$picture"
+runs "a picture for a model of text" 3 'llama has no vision tower' generate --model "$llama/tiny_llama/hf" "${ask[@]}"
+
+# ---- records ----
+text() { sed 's/.*"text":"//; s/","prompt".*//' "$1"; } # text FILE: of an answer, as it stands in JSON
+runs "an answer with letters and nothing that JSON escapes" 0 '"text":"[^"\\]*[a-zA-Z][^"\\]*"' generate --model "$vlm" "${ask[@]}" --greedy --json
+good=$(text "$work/stdout")
+record() { printf '{"image": "%s", "prompt": "what", "answer": "%s"}\n' "$picture" "$1"; }
+{ record "$good"; record "$(tr 'a-zA-Z' 'A-Za-z' <<<"$good")"; record "nothing"; record "$good "; } >"$work/records.jsonl"
+for tp in 1 3; do
+    runs "eval --match, --tp $tp" 0 'instead of .nothing' eval --model "$vlm" --data "$work/records.jsonl" --match --max-new 6 --tp $tp
+    runs "as JSON" 0 '"record":3,"image":".*grey_alpha8.png","expected":"nothing"' eval --model "$vlm" --data "$work/records.jsonl" --exact-match --max-new 6 --tp $tp --json
+    check "two of four are right" test "$(json_number "$work/stdout" exact_match)" = 0.5
+    check "three without case" test "$(json_number "$work/stdout" exact_match_nocase)" = 0.75
+    check "and there is a loss" test -n "$(json_number "$work/stdout" loss)"
+done
+runs "generate compares too" 0 '"exact_match":0.5' generate --model "$vlm" --data "$work/records.jsonl" --greedy --max-new 6 --json
+runs "a folder of pictures" 0 'answers":3' eval --model "$agent" --data "$work/pictures/heldout" --match --max-new 4 --micro-batch 2 --json
+cp "$SHEAF_SOURCE_ROOT/tests/cli/lib.sh" "$work/pictures/heldout/7777.0.png"
+printf '\377\330\377' >"$work/pictures/heldout/8888.0.jpg"
+runs "bad pictures are told together" 3 '2 of 5 records are bad.*7777.*8888' generate --model "$vlm" --data "$work/pictures/heldout" --max-new 1
+rm "$work/pictures/heldout/7777.0.png" "$work/pictures/heldout/8888.0.jpg"
+
+# ---- a run as a model ----
+run=$work/run
+runs "a short run" 0 . train --model "$vlm" --data "$work/pictures/train" --out "$run" --method lora --lora-rank 2 --steps 2 --save-every 1 --lr 1e-2 \
+    --train 'mixins.lm.lm_head.weight' --template vqa --query "number?" --micro-batch 3
+loss() { runs "loss of $1" 0 . eval "${@:2}" --data "$work/pictures/heldout" --json; loss=$(json_number "$work/stdout" loss); }
+loss "a run" --model "$run"; result=$loss
+loss "its adapter" --model "$vlm" --adapter "$run/adapter" --template vqa --query "number?"
+check "is the same" test "$loss" = "$result"
+loss "its last checkpoint" --model "$run/checkpoints/step-00000002" --tp 3
+check "is the same" test "$loss" = "$result"
+loss "its first checkpoint" --model "$run/checkpoints/step-00000001"; first=$loss
+check "is another" test "$loss" != "$result"
+loss "the first checkpoint as an adapter" --model "$vlm" --adapter "$run/checkpoints/step-00000001/"
+check "is the same" test "$loss" = "$first"
+rm -r "$run/adapter"
+loss "a run that is not done" --model "$run"
+check "is its newest checkpoint" test "$loss" = "$result"
+runs "a run with an adapter is refused" 2 '--adapter.*try: +--model' eval --model "$run" --adapter "$run/checkpoints/step-00000001" --data "$work/pictures/heldout"
+runs "another model" 0 . init cogvlm-tiny "$work/other2" --seed 9
+runs "is not the base" 3 'the base of the run.*fingerprint' eval --model "$work/other2" --adapter "$run/checkpoints/step-00000001" --data "$work/pictures/heldout"
+same "no folder is left behind" "$TMPDIR" "$work/empty"
+
+# ---- chat ----
+chat() { # chat NAME CODE PATTERN INPUT FLAG...
+    local name=$1 code=$2 pattern=$3 input=$4 got=0
+    shift 4
+    printf "$input" | "$sheaf" chat "$@" >"$work/stdout" 2>"$work/stderr" || got=$?
+    if [ $got -ne "$code" ] || ! cat "$work/stdout" "$work/stderr" | tr '\n' ' ' | grep -qE -- "$pattern"; then
+        fail "$name" "exit code $got, wanted $code with '$pattern'" "$(cat "$work/stderr" "$work/stdout")"
+    else
+        pass "$name"
+    fi
+}
+talk=(--model "$vlm" --template chat --max-new 6 --json)
+for tp in 1 3; do
+    chat "chat, --tp $tp" 0 . "what\nand now?\n/reset\nwhat\n/image $picture\nwhat\n/quit\nnot asked\n" "${talk[@]}" --image "$picture" --tp $tp
+    tokens "$work/stdout" >"$work/chat.$tp"
+done
+same "the same at three ranks" "$work/chat.1" "$work/chat.3"
+check "four answers before /quit" test "$(wc -l <"$work/chat.1")" -eq 4
+turn() { sed -n "$1p" "$work/chat.1"; }
+check "/reset forgets" test "$(turn 1)" = "$(turn 3)"
+check "so does a picture" test "$(turn 1)" = "$(turn 4)"
+said=$(head -n 1 "$work/stdout" | sed 's/.*"text":"//; s/","prompt".*//')
+printf '{"image": "%s", "conversations": [{"from": "human", "value": "what"}, {"from": "gpt", "value": "%s"}, {"from": "human", "value": "and now?"}]}\n' \
+    "$picture" "$said" >"$work/talk.jsonl"
+runs "the second answer is that of the whole conversation" 0 . generate --model "$vlm" --template chat --data "$work/talk.jsonl" --greedy --max-new 6 --json
+check "token by token" test "$(tokens "$work/stdout")" = "$(turn 2)"
+chat "text is printed" 0 'every question is asked alone' "what\nwhat" --model "$vlm" --image "$picture" --max-new 6
+check "a line for each answer" test "$(wc -l <"$work/stdout")" -eq 2
+check "that of generate" test "$(head -n 1 "$work/stdout")" = "$("$sheaf" generate --model "$vlm" "${ask[@]}" --greedy 2>/dev/null)"
+chat "what is no command" 1 '/image FILE, /reset, /quit or /help.*found: +/imag x.*try: +/image FILE' "/imag x\n" "${talk[@]}"
+chat "a picture that is text" 1 'JPEG, PNG or WebP' "/image $SHEAF_SOURCE_ROOT/tests/cli/lib.sh\nwhat\n" "${talk[@]}"
+chat "a CogAgent wants one first" 1 'try: +/image FILE' "what\n/image $picture\nwhat\n" --model "$agent" --max-new 2 --json
+check "and goes on" test "$(tokens "$work/stdout" | wc -l)" -eq 1
+chat "a conversation that is too long" 1 'try: +/reset' "what\nwhat\n/reset\nwhat\n" "${talk[@]}" --max-length 40
+check "goes on after /reset" test "$(tokens "$work/stdout" | wc -l)" -eq 2
+chat "a slash before a question" 0 '"prompt":"/what"' "//what" "${talk[@]}"
+chat "a model without a tokenizer" 3 'tokenizer.model.*try: +--tokenizer FILE' "hi\n" --model "$llama/tiny_llama/hf"
+
+# Ctrl-C: the first ends the answer, the next one, with no answer under way, the chat.
+waits() { for _ in $(seq 600); do "$@" && return 0; sleep 0.1; done; return 1; }
+mkfifo "$work/questions"
+"$sheaf" chat --model "$vlm" --max-new 100000 --max-length 200000 --image "$picture" <"$work/questions" >"$work/stdout" 2>"$work/stderr" &
+process=$!
+exec 9>"$work/questions"
+echo "what" >&9
+check "an answer has begun" waits test -s "$work/stdout"
+kill -INT $process
+check "Ctrl-C ends it" waits grep -q stopped "$work/stderr"
+kill -INT $process
+wait $process
+check "and then the chat" test $? -eq 0
+exec 9>&-
+finish
