@@ -24,25 +24,20 @@ typedef struct norm_args {
     int slice;
 } norm_args;
 
-static const char *at(const void *data, int64_t element, sheaf_dtype dtype)
-{
-    return (const char *)data + element * (int64_t)sheaf_dtype_bytes(dtype);
-}
-
 static const sheaf__kernels *kernels_of(const norm_args *a) { return a->c->device->kernels; }
 
 /* Sums of rows [begin, end), whose columns start at `first` of x. */
 static void squares_of(const norm_args *a, float *sum, int64_t first, int64_t cols, int64_t begin, int64_t end)
 {
     const norm_params *p = a->p;
-    kernels_of(a)->layernorm_squares(sum, at(p->x->data, begin * p->x->cols + first, a->c->dtype), p->x->cols,
+    kernels_of(a)->layernorm_squares(sum, sheaf__at(p->x->data, begin * p->x->cols + first, a->c->dtype), p->x->cols,
                                      (float *)p->mean->data + begin, end - begin, cols, a->c->dtype);
 }
 
 static void sums_of(const norm_args *a, float *sum, int64_t first, int64_t cols, int64_t begin, int64_t end)
 {
     const norm_params *p = a->p;
-    kernels_of(a)->layernorm_sum(sum, at(p->x->data, begin * p->x->cols + first, a->c->dtype), p->x->cols,
+    kernels_of(a)->layernorm_sum(sum, sheaf__at(p->x->data, begin * p->x->cols + first, a->c->dtype), p->x->cols,
                                  end - begin, cols, a->c->dtype);
 }
 
@@ -51,7 +46,7 @@ static void back_sums_of(const norm_args *a, float *sum_a, float *sum_an, int64_
 {
     const norm_params *p = a->p;
     const int64_t ld = p->x->cols, from = begin * ld + first;
-    kernels_of(a)->layernorm_back_sums(sum_a, sum_an, at(p->y->grad, from, a->c->dtype), ld, at(p->x->data, from, a->c->dtype),
+    kernels_of(a)->layernorm_back_sums(sum_a, sum_an, sheaf__at(p->y->grad, from, a->c->dtype), ld, sheaf__at(p->x->data, from, a->c->dtype),
                                        ld, (float *)p->mean->data + begin, (float *)p->rstd->data + begin,
                                        p->norm->weight + first, end - begin, cols, a->c->dtype);
 }
@@ -74,9 +69,9 @@ static void normalise_rows(void *arg, int64_t begin, int64_t end, int worker)
     const norm_params *p = a->p;
     const int64_t ld = p->x->cols;
     const sheaf_dtype t = a->c->dtype;
-    kernels_of(a)->layernorm((char *)at(p->y->data, begin * ld, t), ld, at(p->x->data, begin * ld, t), ld,
+    kernels_of(a)->layernorm(sheaf__at(p->y->data, begin * ld, t), ld, sheaf__at(p->x->data, begin * ld, t), ld,
                              (float *)p->mean->data + begin, (float *)p->rstd->data + begin, p->norm->weight, p->norm->bias,
-                             p->residual == NULL ? NULL : at(p->residual->data, begin * ld, t), end - begin, ld, t);
+                             p->residual == NULL ? NULL : sheaf__at(p->residual->data, begin * ld, t), end - begin, ld, t);
 }
 
 /* dx from the means of a and a*n. */
@@ -85,8 +80,8 @@ static void turn_rows(const norm_args *a, const float *mean_a, const float *mean
     const norm_params *p = a->p;
     const int64_t ld = p->x->cols;
     const sheaf_dtype t = a->c->dtype;
-    kernels_of(a)->layernorm_back((char *)at(p->x->grad, begin * ld, t), at(p->y->grad, begin * ld, t), ld,
-                                  at(p->x->data, begin * ld, t), ld, (float *)p->mean->data + begin,
+    kernels_of(a)->layernorm_back(sheaf__at(p->x->grad, begin * ld, t), sheaf__at(p->y->grad, begin * ld, t), ld,
+                                  sheaf__at(p->x->data, begin * ld, t), ld, (float *)p->mean->data + begin,
                                   (float *)p->rstd->data + begin, p->norm->weight, mean_a, mean_an, end - begin, ld,
                                   !p->x->grad_fresh, t);
 }
@@ -244,12 +239,12 @@ static void weight_columns(void *arg, int64_t begin, int64_t end, int worker)
     const int64_t ld = p->x->cols, first = norm->begin[a->slice], rows = p->x->rows;
     const sheaf_dtype t = a->c->dtype;
     float *db = norm->bias_trained == NULL ? NULL : norm->bias_trained->grad[a->slice];
-    const char *dy = at(p->y->grad, first, t);
+    const char *dy = sheaf__at(p->y->grad, first, t);
     if (norm->weight_trained != NULL)
-        kernels_of(a)->layernorm_dw(norm->weight_trained->grad[a->slice], db, dy, ld, at(p->x->data, first, t), ld,
+        kernels_of(a)->layernorm_dw(norm->weight_trained->grad[a->slice], db, dy, ld, sheaf__at(p->x->data, first, t), ld,
                                     p->mean->data, p->rstd->data, rows, begin, end, t);
     else
-        kernels_of(a)->column_sums(db + begin, at(dy, begin, t), ld, rows, end - begin, t);
+        kernels_of(a)->column_sums(db + begin, sheaf__at(dy, begin, t), ld, rows, end - begin, t);
 }
 
 static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)

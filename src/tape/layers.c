@@ -6,11 +6,7 @@
 #include <string.h>
 
 #include "ops/attention/attention.h"
-
-static const char *at(const void *data, int64_t element, sheaf_dtype dtype)
-{
-    return (const char *)data + element * (int64_t)sheaf_dtype_bytes(dtype);
-}
+#include "tape/rows.h"
 
 static sheaf_range slice_rows(const sheaf_cut *cut, int slice)
 {
@@ -51,7 +47,7 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t r = begin; r < end; r++) {
         const int64_t id = l->p->in->ids[r];
         const int slice = sheaf__cut_slice_of(&t->cut, id);
-        char *x = (char *)at(l->p->x->data, r * t->width, c->dtype);
+        char *x = sheaf__at(l->p->x->data, r * t->width, c->dtype);
         l->owner[r] = sheaf_owner_rank(c->slices, c->ranks, slice);
         if (l->owner[r] != c->rank)
             continue;
@@ -61,7 +57,7 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker)
         else if (t->packed != NULL)
             sheaf__packed_row(x, &t->packed[slice], in_slice);
         else
-            memcpy(x, at(t->rows, (id - row0) * t->width, c->dtype), (size_t)t->width * sheaf_dtype_bytes(c->dtype));
+            memcpy(x, sheaf__at(t->rows, (id - row0) * t->width, c->dtype), (size_t)t->width * sheaf_dtype_bytes(c->dtype));
     }
 }
 
@@ -98,7 +94,7 @@ static void scatter(void *arg, int64_t begin, int64_t end, int worker)
         float *grad = t->trained->grad[slice] + (id - slice_rows(&t->cut, slice).begin) * t->width;
         for (int64_t col = begin; col < end; col += 256) {
             const int64_t n = end - col < 256 ? end - col : 256;
-            c->device->kernels->widen(part, at(l->p->x->grad, r * t->width + col, c->dtype), c->dtype, n);
+            c->device->kernels->widen(part, sheaf__at(l->p->x->grad, r * t->width + col, c->dtype), c->dtype, n);
             c->device->kernels->add(grad + col, grad + col, part, n);
         }
     }
@@ -140,8 +136,8 @@ static void norm_rows(void *arg, int64_t begin, int64_t end, int worker)
     const norm_params *p = a->p;
     const int64_t w = p->norm->width;
     float *rstd = p->rstd->data;
-    a->c->device->kernels->rmsnorm((char *)at(p->y->data, begin * w, a->c->dtype), rstd + begin,
-                                   at(p->x->data, begin * w, a->c->dtype), p->norm->weight, end - begin, w,
+    a->c->device->kernels->rmsnorm(sheaf__at(p->y->data, begin * w, a->c->dtype), rstd + begin,
+                                   sheaf__at(p->x->data, begin * w, a->c->dtype), p->norm->weight, end - begin, w,
                                    p->norm->eps, a->c->dtype);
 }
 
@@ -158,8 +154,8 @@ static void norm_back_rows(void *arg, int64_t begin, int64_t end, int worker)
     const norm_params *p = a->p;
     const int64_t w = p->norm->width;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->rmsnorm_back((char *)at(p->x->grad, begin * w, t), at(p->y->grad, begin * w, t),
-                                        at(p->x->data, begin * w, t), p->norm->weight,
+    a->c->device->kernels->rmsnorm_back(sheaf__at(p->x->grad, begin * w, t), sheaf__at(p->y->grad, begin * w, t),
+                                        sheaf__at(p->x->data, begin * w, t), p->norm->weight,
                                         (float *)p->rstd->data + begin, end - begin, w, !p->x->grad_fresh, t);
 }
 
@@ -222,7 +218,7 @@ static void rope_rows(void *arg, int64_t begin, int64_t end, int worker)
     const rope_args *a = arg;
     const rope_params *p = a->p;
     void *x = a->inverse ? p->x->grad : p->x->data;
-    a->c->device->kernels->rope((char *)at(x, begin * p->x->cols, a->c->dtype), p->x->cols, p->table->cos,
+    a->c->device->kernels->rope(sheaf__at(x, begin * p->x->cols, a->c->dtype), p->x->cols, p->table->cos,
                                 p->table->sin, p->in->position + begin, end - begin, p->heads, p->head_dim,
                                 p->table->rot, a->inverse, a->c->dtype);
 }
@@ -276,8 +272,8 @@ static void append(const sheaf__context *c, const attention_params *p)
     const int64_t n = p->heads.queries, cols = p->k->cols, from = p->in->keys - n;
     const size_t bytes = (size_t)(n * cols) * sheaf_dtype_bytes(c->dtype);
     for (int64_t b = 0; b < p->heads.batch; b++) {
-        memcpy((char *)at(p->cache->k, (b * p->cache->length + from) * cols, c->dtype), at(p->k->data, b * n * cols, c->dtype), bytes);
-        memcpy((char *)at(p->cache->v, (b * p->cache->length + from) * cols, c->dtype), at(p->v->data, b * n * cols, c->dtype), bytes);
+        memcpy(sheaf__at(p->cache->k, (b * p->cache->length + from) * cols, c->dtype), sheaf__at(p->k->data, b * n * cols, c->dtype), bytes);
+        memcpy(sheaf__at(p->cache->v, (b * p->cache->length + from) * cols, c->dtype), sheaf__at(p->v->data, b * n * cols, c->dtype), bytes);
     }
 }
 
@@ -336,8 +332,8 @@ static void swiglu_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
     const swiglu_args *a = arg;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->swiglu((char *)at(a->p->h->data, begin, t), at(a->p->gate->data, begin, t),
-                                  at(a->p->up->data, begin, t), end - begin, t);
+    a->c->device->kernels->swiglu(sheaf__at(a->p->h->data, begin, t), sheaf__at(a->p->gate->data, begin, t),
+                                  sheaf__at(a->p->up->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *swiglu_forward(sheaf__tape *tape, sheaf__op *op)
@@ -352,9 +348,9 @@ static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int work
     const swiglu_args *a = arg;
     const swiglu_params *p = a->p;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->swiglu_back((char *)at(p->gate->grad, begin, t), (char *)at(p->up->grad, begin, t),
-                                       at(p->h->grad, begin, t), at(p->gate->data, begin, t),
-                                       at(p->up->data, begin, t), end - begin, t);
+    a->c->device->kernels->swiglu_back(sheaf__at(p->gate->grad, begin, t), sheaf__at(p->up->grad, begin, t),
+                                       sheaf__at(p->h->grad, begin, t), sheaf__at(p->gate->data, begin, t),
+                                       sheaf__at(p->up->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)

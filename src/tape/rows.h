@@ -4,6 +4,12 @@
 
 #include "tape/tape.h"
 
+/* Where an element of an array of `dtype` lies. */
+static inline char *sheaf__at(const void *data, int64_t element, sheaf_dtype dtype)
+{
+    return (char *)data + element * (int64_t)sheaf_dtype_bytes(dtype);
+}
+
 /* dst += src, n float32 */
 void sheaf__add(const sheaf__context *context, float *dst, const float *src, int64_t n);
 /* dst = round(dst + src), n elements of `dtype` */
