@@ -2,89 +2,18 @@
 #include "tape/vision.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ops/attention/attention.h"
+#include "tape/places.h"
 #include "tape/rows.h"
-
-static char *at(const void *data, int64_t element, sheaf_dtype dtype)
-{
-    return (char *)data + element * (int64_t)sheaf_dtype_bytes(dtype);
-}
 
 static float *grad_of(const sheaf__vector *vector) { return vector->trained->grad[0]; }
 
 static bool trains(const sheaf__vector *vector) { return vector != NULL && vector->trained != NULL; }
 
-/* ---- rows of a dense matrix and where they lie in a wider one ----
- * Groups of n rows have `before` and `after` other rows around each; a list, if there is one, then
- * names the rows of the wide matrix. */
-
-typedef struct places { const int32_t *list; int64_t n, before, after; } places;
-
-static int64_t place_of(const places *p, int64_t row)
-{
-    const int64_t in_groups = row / p->n * (p->before + p->n + p->after) + p->before + row % p->n;
-    return p->list == NULL ? in_groups : p->list[in_groups];
-}
-
-static places listed(const int32_t *list) { return (places){ list, 1, 0, 0 }; }
-static places behind_class(int64_t patches) { return (places){ NULL, patches, 1, 0 }; }
-
-typedef struct move {
-    const sheaf__context *c;
-    void *to;
-    const void *from;
-    int64_t cols;
-    places places;
-    bool gather; /* `from` is the wide one; otherwise `to` */
-    bool add;
-} move;
-
-static void move_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const move *m = arg;
-    const sheaf_dtype t = m->c->dtype;
-    for (int64_t r = begin; r < end; r++) {
-        const int64_t wide = place_of(&m->places, r);
-        char *to = at(m->to, (m->gather ? r : wide) * m->cols, t);
-        const char *from = at(m->from, (m->gather ? wide : r) * m->cols, t);
-        if (m->add)
-            m->c->device->kernels->accumulate(to, from, m->cols, t);
-        else
-            memcpy(to, from, (size_t)m->cols * sheaf_dtype_bytes(t));
-    }
-}
-
-static void gather(const sheaf__context *c, void *dense, const void *wide, places p, int64_t rows, int64_t cols, bool add)
-{
-    sheaf__rows(c, rows, 32, move_rows, &(move){ c, dense, wide, cols, p, true, add });
-}
-
-static void scatter(const sheaf__context *c, void *wide, const void *dense, places p, int64_t rows, int64_t cols, bool add)
-{
-    sheaf__rows(c, rows, 32, move_rows, &(move){ c, wide, dense, cols, p, false, add });
-}
-
-typedef struct fill { const sheaf__context *c; void *wide; const float *row; int64_t cols; places places; } fill;
-
-static void fill_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const fill *f = arg;
-    for (int64_t r = begin; r < end; r++) {
-        char *to = at(f->wide, place_of(&f->places, r) * f->cols, f->c->dtype);
-        if (f->row != NULL)
-            f->c->device->kernels->round(to, f->c->dtype, f->row, f->cols);
-        else
-            memset(to, 0, (size_t)f->cols * sheaf_dtype_bytes(f->c->dtype));
-    }
-}
-
-/* Sets rows of `wide` to `row`, or to zero when it is NULL. */
-static void set_rows(const sheaf__context *c, void *wide, const float *row, places p, int64_t rows, int64_t cols)
-{
-    sheaf__rows(c, rows, 64, fill_rows, &(fill){ c, wide, row, cols, p });
-}
+/* The rows that a list names; and those of an image's patches, which lie behind its class token. */
+static sheaf__places listed(const int32_t *list) { return (sheaf__places){ list, 1, 0, 0 }; }
+static sheaf__places behind_class(int64_t patches) { return (sheaf__places){ NULL, patches, 1, 0 }; }
 
 /* ---- sums over images: grad[j] += sum over images of row j of each ---- */
 
@@ -94,7 +23,7 @@ static void sum_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const image_sums *s = arg;
     for (int64_t j = begin; j < end; j++)
-        s->c->device->kernels->column_sums(s->grad + j * s->width, at(s->dy, j * s->width, s->c->dtype),
+        s->c->device->kernels->column_sums(s->grad + j * s->width, sheaf__at(s->dy, j * s->width, s->c->dtype),
                                            s->stride * s->width, s->images, s->width, s->c->dtype);
 }
 
@@ -112,9 +41,9 @@ static void add_position(const sheaf__context *c, void *y, const void *x, sheaf_
     float part[256];
     for (int64_t i = 0; i < n; i += 256) {
         const int64_t m = n - i < 256 ? n - i : 256;
-        k->widen(part, at(x, i, from), from, m);
+        k->widen(part, sheaf__at(x, i, from), from, m);
         k->add(part, part, position + i, m);
-        k->round(at(y, i, c->dtype), c->dtype, part, m);
+        k->round(sheaf__at(y, i, c->dtype), c->dtype, part, m);
     }
 }
 
@@ -139,7 +68,7 @@ static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
         for (int64_t channel = 0; channel < p->channels; channel++)
             for (int64_t y = 0; y < p->patch; y++, to += p->patch) {
                 const float *line = *p->pixels + ((image * p->channels + channel) * p->side + y0 + y) * p->side;
-                a->c->device->kernels->round(at(p->y->data, to, a->c->dtype), a->c->dtype, line + x0, p->patch);
+                a->c->device->kernels->round(sheaf__at(p->y->data, to, a->c->dtype), a->c->dtype, line + x0, p->patch);
             }
     }
 }
@@ -182,8 +111,8 @@ static void token_rows(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t r = begin; r < end; r++) {
         const int64_t image = r / all, token = r % all;
         const bool first = token == 0;
-        add_position(a->c, at(p->y->data, r * width, t),
-                     first ? (const void *)p->class_token->data : at(p->x->data, (image * p->patches + token - 1) * width, t),
+        add_position(a->c, sheaf__at(p->y->data, r * width, t),
+                     first ? (const void *)p->class_token->data : sheaf__at(p->x->data, (image * p->patches + token - 1) * width, t),
                      first ? SHEAF_F32 : t, p->positions->data + token * width, width);
     }
 }
@@ -205,7 +134,7 @@ static sheaf_status *tokens_backward(sheaf__tape *tape, sheaf__op *op)
     if (trains(p->positions))
         sum_images(c, grad_of(p->positions), p->y->grad, p->images, all, all, width);
     if (p->x->needs_grad)
-        gather(c, p->x->grad, p->y->grad, behind_class(p->patches), p->x->rows, width, !p->x->grad_fresh);
+        sheaf__gather(c, p->x->grad, p->y->grad, behind_class(p->patches), p->x->rows, width, !p->x->grad_fresh);
     return NULL;
 }
 
@@ -227,11 +156,11 @@ static void grid_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const tokens_args *a = arg;
     const tokens_params *p = a->p;
-    const places from = behind_class(p->patches);
+    const sheaf__places from = behind_class(p->patches);
     const sheaf_dtype t = a->c->dtype;
     const int64_t width = p->x->cols;
     for (int64_t r = begin; r < end; r++)
-        add_position(a->c, at(p->y->data, r * width, t), at(p->x->data, place_of(&from, r) * width, t), t,
+        add_position(a->c, sheaf__at(p->y->data, r * width, t), sheaf__at(p->x->data, sheaf__place_of(&from, r) * width, t), t,
                      p->positions->data + r % p->patches * width, width);
 }
 
@@ -242,7 +171,7 @@ static sheaf_status *grid_forward(sheaf__tape *tape, sheaf__op *op)
     if (p->positions != NULL)
         sheaf__rows(args.c, p->y->rows, 16, grid_rows, &args);
     else
-        gather(args.c, p->y->data, p->x->data, behind_class(p->patches), p->y->rows, p->y->cols, false);
+        sheaf__gather(args.c, p->y->data, p->x->data, behind_class(p->patches), p->y->rows, p->y->cols, false);
     return NULL;
 }
 
@@ -256,8 +185,8 @@ static sheaf_status *grid_backward(sheaf__tape *tape, sheaf__op *op)
     if (!p->x->needs_grad)
         return NULL;
     if (p->x->grad_fresh)
-        set_rows(c, p->x->grad, NULL, (places){ NULL, 1, 0, p->patches }, p->images, width);
-    scatter(c, p->x->grad, p->y->grad, behind_class(p->patches), p->y->rows, width, !p->x->grad_fresh);
+        sheaf__set_rows(c, p->x->grad, NULL, (sheaf__places){ NULL, 1, 0, p->patches }, p->images, width);
+    sheaf__scatter(c, p->x->grad, p->y->grad, behind_class(p->patches), p->y->rows, width, !p->x->grad_fresh);
     return NULL;
 }
 
@@ -284,7 +213,7 @@ static void gelu_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
     const gelu_args *a = arg;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->gelu(at(a->p->y->data, begin, t), at(a->p->x->data, begin, t), end - begin, t);
+    a->c->device->kernels->gelu(sheaf__at(a->p->y->data, begin, t), sheaf__at(a->p->x->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *gelu_forward(sheaf__tape *tape, sheaf__op *op)
@@ -299,7 +228,7 @@ static void gelu_back_elements(void *arg, int64_t begin, int64_t end, int worker
     const gelu_args *a = arg;
     const gelu_params *p = a->p;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->gelu_back(at(p->x->grad, begin, t), at(p->y->grad, begin, t), at(p->x->data, begin, t),
+    a->c->device->kernels->gelu_back(sheaf__at(p->x->grad, begin, t), sheaf__at(p->y->grad, begin, t), sheaf__at(p->x->data, begin, t),
                                      end - begin, !p->x->grad_fresh, t);
 }
 
@@ -336,7 +265,7 @@ static void turn_rows(void *arg, int64_t begin, int64_t end, int worker)
     int32_t position[TURN];
     for (int64_t r = begin; r < end; r++)
         position[r - begin] = (int32_t)(r % p->tokens) - 1; /* the class token: -1 */
-    a->c->device->kernels->rope_pairs(at(a->inverse ? p->x->grad : p->x->data, begin * p->x->cols, a->c->dtype), p->x->cols,
+    a->c->device->kernels->rope_pairs(sheaf__at(a->inverse ? p->x->grad : p->x->data, begin * p->x->cols, a->c->dtype), p->x->cols,
                                       p->cos, p->sin, position, end - begin, p->heads, p->head_dim, a->inverse, a->c->dtype);
 }
 
@@ -374,29 +303,29 @@ typedef struct image_params {
 } image_params;
 
 /* Rows of x that hold the first, the inner, the last, or all of each image's rows. */
-static places boi_rows(const image_params *p) { return (places){ p->in->image_row, 1, 0, p->patches + 1 }; }
-static places patch_rows(const image_params *p) { return (places){ p->in->image_row, p->patches, 1, 1 }; }
-static places eoi_rows(const image_params *p) { return (places){ p->in->image_row, 1, p->patches + 1, 0 }; }
+static sheaf__places boi_rows(const image_params *p) { return (sheaf__places){ p->in->image_row, 1, 0, p->patches + 1 }; }
+static sheaf__places patch_rows(const image_params *p) { return (sheaf__places){ p->in->image_row, p->patches, 1, 1 }; }
+static sheaf__places eoi_rows(const image_params *p) { return (sheaf__places){ p->in->image_row, 1, p->patches + 1, 0 }; }
 
 static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const image_params *p = op->params;
     const int64_t width = p->x->cols;
-    set_rows(c, p->x->data, p->boi->data, boi_rows(p), p->images, width);
-    scatter(c, p->x->data, p->v->data, patch_rows(p), p->v->rows, width, false);
-    set_rows(c, p->x->data, p->eoi->data, eoi_rows(p), p->images, width);
+    sheaf__set_rows(c, p->x->data, p->boi->data, boi_rows(p), p->images, width);
+    sheaf__scatter(c, p->x->data, p->v->data, patch_rows(p), p->v->rows, width, false);
+    sheaf__set_rows(c, p->x->data, p->eoi->data, eoi_rows(p), p->images, width);
     return NULL;
 }
 
-static sheaf_status *vector_gradient(sheaf__context *c, const image_params *p, sheaf__vector *vector, places from)
+static sheaf_status *vector_gradient(sheaf__context *c, const image_params *p, sheaf__vector *vector, sheaf__places from)
 {
     void *dy = NULL;
     const int64_t width = p->x->cols;
     sheaf_status *st = sheaf__take(&dy, c, (size_t)(p->images * width) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
     if (st != NULL)
         return st;
-    gather(c, dy, p->x->grad, from, p->images, width, false);
+    sheaf__gather(c, dy, p->x->grad, from, p->images, width, false);
     sum_images(c, grad_of(vector), dy, p->images, 1, 1, width);
     sheaf__give(c, dy);
     return NULL;
@@ -413,9 +342,9 @@ static sheaf_status *images_backward(sheaf__tape *tape, sheaf__op *op)
     if (st != NULL)
         return st;
     if (p->v->needs_grad)
-        gather(c, p->v->grad, p->x->grad, patch_rows(p), p->v->rows, width, !p->v->grad_fresh);
+        sheaf__gather(c, p->v->grad, p->x->grad, patch_rows(p), p->v->rows, width, !p->v->grad_fresh);
     if (p->turns)
-        set_rows(c, p->x->grad, NULL, listed(p->in->image_row), p->images * (p->patches + 2), width);
+        sheaf__set_rows(c, p->x->grad, NULL, listed(p->in->image_row), p->images * (p->patches + 2), width);
     return NULL;
 }
 
@@ -440,7 +369,7 @@ static sheaf_status *split_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
-        gather(c, p->stream[i]->data, p->whole->data, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols, false);
+        sheaf__gather(c, p->stream[i]->data, p->whole->data, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols, false);
     return NULL;
 }
 
@@ -449,8 +378,8 @@ static sheaf_status *split_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
-        scatter(c, p->whole->grad, p->stream[i]->grad, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
-                !p->whole->grad_fresh);
+        sheaf__scatter(c, p->whole->grad, p->stream[i]->grad, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
+                       !p->whole->grad_fresh);
     return NULL;
 }
 
@@ -480,7 +409,7 @@ static sheaf_status *join_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
-        scatter(c, p->whole->data, p->stream[i]->data, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols, false);
+        sheaf__scatter(c, p->whole->data, p->stream[i]->data, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols, false);
     return NULL;
 }
 
@@ -490,8 +419,8 @@ static sheaf_status *join_backward(sheaf__tape *tape, sheaf__op *op)
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
         if (p->stream[i]->needs_grad)
-            gather(c, p->stream[i]->grad, p->whole->grad, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
-                   !p->stream[i]->grad_fresh);
+            sheaf__gather(c, p->stream[i]->grad, p->whole->grad, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
+                          !p->stream[i]->grad_fresh);
     return NULL;
 }
 
@@ -536,10 +465,10 @@ static sheaf_status *full_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const full_params *p = op->params;
     const sheaf__attention shape = shape_of(c, p);
-    const places all = listed(NULL);
+    const sheaf__places all = listed(NULL);
     if (p->cache != NULL && p->k != NULL) {
-        gather(c, p->cache->k, p->k->data, all, p->k->rows, p->k->cols, false);
-        gather(c, p->cache->v, p->v->data, all, p->v->rows, p->v->cols, false);
+        sheaf__gather(c, p->cache->k, p->k->data, all, p->k->rows, p->k->cols, false);
+        sheaf__gather(c, p->cache->v, p->v->data, all, p->v->rows, p->v->cols, false);
     }
     sheaf__attention_forward(c->device, &shape, p->o->data, p->stats == NULL ? NULL : p->stats->data, p->q->data,
                              p->cache == NULL ? p->k->data : p->cache->k, p->cache == NULL ? p->v->data : p->cache->v);
