@@ -1,7 +1,6 @@
-/* sat_find.c - where the parts of a SAT checkpoint lie; see sat_parts.h. Names of files, and where DeepSpeed gives the same
- * ones what is in the first. */
+/* sat_find.c - where the parts of a SAT checkpoint lie; see sat_parts.h. By the names of files (sat_names.c), and where
+ * DeepSpeed gives the same ones by what is in the first. */
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,67 +11,6 @@
 static sheaf_status *no_memory(const char *path)
 {
     return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of parts", path);
-}
-
-/* ---- names of files and folders ---- */
-
-/* The N of "mp_rank_NN_model_states.pt", or -1. */
-static int rank_of(const char *name)
-{
-    static const char head[] = "mp_rank_", tail[] = "_model_states.pt";
-    if (strncmp(name, head, sizeof head - 1) != 0)
-        return -1;
-    const char *number = name + sizeof head - 1;
-    const size_t digits = strspn(number, "0123456789");
-    if (digits < 1 || digits > 5 || strcmp(number + digits, tail) != 0 || atoi(number) >= SHEAF_SAT_MOST_RANKS)
-        return -1;
-    return atoi(number);
-}
-
-/* The step that a folder's name or `latest` says: 0 or more, -1 for "release", -2 for neither. */
-static int64_t step_of(const char *text)
-{
-    const size_t digits = strspn(text, "0123456789");
-    if (digits > 0 && digits <= 18 && text[digits] == '\0')
-        return strtoll(text, NULL, 10);
-    return strcmp(text, "release") == 0 ? -1 : -2;
-}
-
-sheaf__sat_stamp sheaf__sat_stamp_of(const char *name)
-{
-    static const char shape[] = "-00-00-00-00";
-    sheaf__sat_stamp s = { 0 };
-    const size_t n = strlen(name), m = sizeof shape - 1;
-    if (n < m)
-        return s;
-    const char *at = name + n - m;
-    for (size_t i = 0; i < m; i++)
-        if (shape[i] == '-' ? at[i] != '-' : !isdigit((unsigned char)at[i]))
-            return s;
-    s = (sheaf__sat_stamp){ true, atoi(at + 1), atoi(at + 4), atoi(at + 7), atoi(at + 10), n - m };
-    s.has = s.month >= 1 && s.month <= 12 && s.day >= 1 && s.day <= 31 && s.hour <= 23 && s.minute <= 59;
-    return s;
-}
-
-static int64_t minute_of_year(const sheaf__sat_stamp *s, bool leap)
-{
-    static const int before[] = { 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334 };
-    const int day = before[s->month - 1] + (leap && s->month > 2) + s->day - 1;
-    return ((int64_t)day * 24 + s->hour) * 60 + s->minute;
-}
-
-/* The stamp has no year: the one of both calendars that brings them nearest. */
-int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b)
-{
-    int64_t best = INT64_MAX;
-    for (int leap = 0; leap < 2; leap++) {
-        const int64_t year = (leap ? 366 : 365) * INT64_C(1440);
-        int64_t apart = minute_of_year(a, leap != 0) - minute_of_year(b, leap != 0);
-        apart = apart < 0 ? -apart : apart;
-        apart = year - apart < apart ? year - apart : apart;
-        best = apart < best ? apart : best;
-    }
-    return best;
 }
 
 /* ---- what a folder holds ---- */
@@ -101,7 +39,7 @@ static sheaf_status *holds_parts(bool *yes, const char *dir)
     bool foreign = false;
     sheaf_status *st = names_in(&names, &n, dir);
     for (int64_t i = 0; st == NULL && i < n; i++) {
-        parts += rank_of(names[i]) >= 0;
+        parts += sheaf__sat_rank_of(names[i]) >= 0;
         foreign = foreign || strstr(names[i], "zero_pp_rank_") != NULL;
     }
     sheaf__names_free(names, n);
@@ -126,7 +64,7 @@ static sheaf_status *by_deepspeed(bool *yes, const char *dir)
     sheaf_status *st = names_in(&names, &n, dir);
     *yes = false;
     for (int64_t i = 0; st == NULL && path == NULL && i < n; i++)
-        if (rank_of(names[i]) >= 0)
+        if (sheaf__sat_rank_of(names[i]) >= 0)
             st = sheaf__path_join(&path, dir, names[i]);
     if (st == NULL && path != NULL)
         st = sheaf__sat_by_deepspeed(yes, path);
@@ -143,7 +81,7 @@ static sheaf_status *newest_step(char **out, const char *save, const char *lates
     sheaf_status *st = names_in(&names, &n, save);
     *out = NULL;
     for (int64_t i = 0; st == NULL && i < n; i++) {
-        const int64_t step = step_of(names[i]);
+        const int64_t step = sheaf__sat_step_of(names[i]);
         char *path = NULL;
         bool parts = false;
         const bool wins = latest != NULL && strcmp(names[i], latest) == 0;
@@ -250,7 +188,7 @@ static sheaf_status *is_step_folder(bool *yes, const char *dir)
         st = sheaf__path_parent(&above, full != NULL ? full : dir);
     if (st == NULL && !*yes)
         st = has_file(yes, above, "model_config.json");
-    if (st == NULL && !*yes && step_of(last_part(full != NULL ? full : dir)) != -2) {
+    if (st == NULL && !*yes && sheaf__sat_step_of(last_part(full != NULL ? full : dir)) != -2) {
         st = by_deepspeed(&other, dir);
         *yes = !other;
     }
@@ -279,7 +217,7 @@ bool sheaf__sat_is(const char *path)
             st = is_save(&yes, path);
         if (st == NULL && !yes)
             st = is_parent(&yes, path);
-    } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE && rank_of(last_part(path)) >= 0) {
+    } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE && sheaf__sat_rank_of(last_part(path)) >= 0) {
         st = sheaf__path_parent(&dir, path);
         if (st == NULL)
             st = is_step_folder(&yes, dir);
@@ -338,8 +276,8 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
     free(full);
     if (f->save == NULL || f->name == NULL || f->tag == NULL)
         return no_memory(save);
-    if (step_of(f->tag) >= 0)
-        f->step = step_of(f->tag);
+    if (sheaf__sat_step_of(f->tag) >= 0)
+        f->step = sheaf__sat_step_of(f->tag);
     f->stamp = sheaf__sat_stamp_of(f->name);
     sheaf_status *st = NULL;
     if (tag != NULL)
@@ -368,7 +306,7 @@ static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder,
         set->parts_room = room;
     }
     sheaf__sat_part *part = &set->part[set->nparts];
-    *part = (sheaf__sat_part){ .folder = folder, .rank = rank_of(name) };
+    *part = (sheaf__sat_part){ .folder = folder, .rank = sheaf__sat_rank_of(name) };
     sheaf_status *st = sheaf__path_join(&part->path, set->folder[folder].dir, name);
     if (st != NULL)
         return st;
@@ -401,7 +339,7 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
     for (int64_t i = 0; st == NULL && i < n; i++) {
         if (only != NULL && strcmp(names[i], only) != 0)
             continue;
-        if (rank_of(names[i]) >= 0)
+        if (sheaf__sat_rank_of(names[i]) >= 0)
             st = add_part(set, c, set->nfolders - 1, names[i]);
         else if (strncmp(names[i], "mp_rank_", 8) == 0)
             st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", f.dir, "", "mp_rank_NN_model_states.pt", "",
@@ -438,7 +376,7 @@ static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, cons
     char *full = realpath(dir, NULL), *save = NULL;
     bool flat = false;
     sheaf_status *st = full == NULL ? no_memory(dir) : has_file(&flat, dir, "model_config.json");
-    flat = flat || (full != NULL && step_of(last_part(full)) == -2);
+    flat = flat || (full != NULL && sheaf__sat_step_of(last_part(full)) == -2);
     if (st == NULL && flat)
         st = add_folder(set, c, dir, NULL, only);
     if (st == NULL && !flat) {
@@ -518,7 +456,7 @@ static sheaf_status *other_steps(sheaf_text *text, const sheaf__sat_folder *f, i
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, f->save);
     for (int64_t i = 0; st == NULL && i < n; i++)
-        if (step_of(names[i]) != -2 && strcmp(names[i], f->tag) != 0 && has_part(f->save, names[i], rank))
+        if (sheaf__sat_step_of(names[i]) != -2 && strcmp(names[i], f->tag) != 0 && has_part(f->save, names[i], rank))
             sheaf__text_add(text, "; a part %d of step %s lies in %s/%s and is stale", rank, names[i], f->save, names[i]);
     sheaf__names_free(names, n);
     return st;

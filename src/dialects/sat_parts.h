@@ -74,6 +74,10 @@ bool sheaf__sat_is(const char *path);
  * or a number for a name and nothing in the first part that tells of DeepSpeed alone? */
 bool sheaf__sat_is_step(const char *dir);
 
+/* sheaf__sat_rank_of - the N of "mp_rank_NN_model_states.pt", or -1. */
+int sheaf__sat_rank_of(const char *name);
+/* sheaf__sat_step_of - the step that a folder's name or `latest` says: 0 or more, -1 for "release", -2 for neither. */
+int64_t sheaf__sat_step_of(const char *text);
 /* sheaf__sat_stamp_of - of a folder's name. */
 sheaf__sat_stamp sheaf__sat_stamp_of(const char *name);
 /* sheaf__sat_minutes - between two stamps of unknown years, the shorter way round the year. */
