@@ -1,35 +1,25 @@
 /* merge_match.c - which tensor of the model each tensor of an adapter belongs to.
  *
- * The tensors of an adapter name their modules, so no schema is needed; its config is
- * held against them in both directions. */
+ * The tensors of an adapter name their modules, so no schema is needed. That its config
+ * asks for nothing else is merge_settle.c's business. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "checkpoint/merge_plan.h"
+#include "checkpoint/merge_matcher.h"
 #include "lora/match.h"
 #include "lora/names.h"
 
 enum { NAMED = 64 };
 
-typedef struct matcher {
-    sheaf__merge_plan *plan;
-    const sheaf__merge_adapter *adapter;
-    int number;
-    const char *drop, *add; /* the base's names lack the one, or have the other, before the adapter's */
-    size_t ndrop;
-    sheaf_text lost; /* tensors without a place */
-    int nlost;
-} matcher;
-
-static void lose(matcher *m, const char *name)
+static void lose(sheaf__matcher *m, const char *name)
 {
     if (m->nlost++ < NAMED)
         sheaf__text_add(&m->lost, "%s%.200s", m->nlost > 1 ? ", " : "", name);
 }
 
-static bool is_float(sheaf_dtype dtype)
+bool sheaf__merge_is_float(sheaf_dtype dtype)
 {
     return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
 }
@@ -65,7 +55,7 @@ static sheaf_status *wrong_shape(const sheaf_source_entry *e, const sheaf__merge
 
 static sheaf_status *check_type(const sheaf_source_entry *e)
 {
-    if (is_float(e->dtype))
+    if (sheaf__merge_is_float(e->dtype))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name);
     return sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
@@ -73,14 +63,14 @@ static sheaf_status *check_type(const sheaf_source_entry *e)
 
 static sheaf_status *check_base_type(const sheaf__merge_tensor *t)
 {
-    if (is_float(t->base->dtype))
+    if (sheaf__merge_is_float(t->base->dtype))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' of the base", t->base->name);
     sheaf_found(sheaf_expected(st, "F32, BF16 or F16, because the adapter changes it"), "%s", sheaf_dtype_name(t->base->dtype));
     return sheaf_try_this(st, "a base that is not quantized: the one the adapter was trained for, in 16 or 32 bits");
 }
 
-static sheaf_status *module_text(char **out, const char *path, size_t length, const char *end)
+sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end)
 {
     if (asprintf(out, "%.*s%s", (int)length, path, end) >= 0)
         return NULL;
@@ -89,14 +79,14 @@ static sheaf_status *module_text(char **out, const char *path, size_t length, co
 }
 
 /* The tensor PATH + end of the output; NULL when there is none. */
-static sheaf_status *place(sheaf__merge_tensor **out, matcher *m, const char *path, size_t length, const char *end)
+static sheaf_status *place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path, size_t length, const char *end)
 {
     char *name = NULL;
     if (m->ndrop > 0 && length > m->ndrop && strncmp(path, m->drop, m->ndrop) == 0) {
         path += m->ndrop;
         length -= m->ndrop;
     }
-    sheaf_status *st = module_text(&name, path, length, end);
+    sheaf_status *st = sheaf__merge_module(&name, path, length, end);
     *out = st == NULL ? sheaf__merge_find(m->plan, name) : NULL;
     free(name);
     if (st != NULL || *out != NULL || m->add == NULL)
@@ -108,7 +98,7 @@ static sheaf_status *place(sheaf__merge_tensor **out, matcher *m, const char *pa
     return NULL;
 }
 
-static const sheaf_source_entry *part(matcher *m, const char *path, size_t length, const char *end)
+const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length, const char *end)
 {
     char *name = NULL;
     if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
@@ -118,7 +108,7 @@ static const sheaf_source_entry *part(matcher *m, const char *path, size_t lengt
     return e;
 }
 
-static sheaf_status *add_step(sheaf__merge_step **out, matcher *m, sheaf__merge_tensor *t)
+static sheaf_status *add_step(sheaf__merge_step **out, sheaf__matcher *m, sheaf__merge_tensor *t)
 {
     sheaf__merge_step *more = realloc(t->step, ((size_t)t->nsteps + 1) * sizeof *more);
     if (more == NULL)
@@ -153,7 +143,7 @@ static bool is_resized(const sheaf_source_entry *e, const sheaf__merge_tensor *t
     return e->ndim == 2 && t->ndim == 2 && e->shape[1] == t->shape[1] && e->shape[0] > 0;
 }
 
-static sheaf_status *replace(matcher *m, sheaf__merge_tensor *t, const sheaf_source_entry *e, bool saved)
+static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sheaf_source_entry *e, bool saved)
 {
     sheaf_status *st = check_type(e);
     if (st == NULL)
@@ -182,13 +172,13 @@ static sheaf_status *replace(matcher *m, sheaf__merge_tensor *t, const sheaf_sou
     return NULL;
 }
 
-static bool is_head(const matcher *m, const char *name)
+static bool is_head(const sheaf__matcher *m, const char *name)
 {
     return m->plan->tied && strcmp(name, m->plan->tensor[m->plan->head].name) == 0;
 }
 
 /* Does the config ask for this whole tensor? */
-static bool wants_whole(const matcher *m, const char *path, size_t length)
+static bool wants_whole(const sheaf__matcher *m, const char *path, size_t length)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     char name[512];
@@ -207,7 +197,7 @@ static bool wants_whole(const matcher *m, const char *path, size_t length)
 }
 
 /* First pass: tensors in place of the base's. */
-static sheaf_status *match_whole(matcher *m, const sheaf_source_entry *e)
+static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
 {
     const char *path;
     size_t length;
@@ -222,8 +212,9 @@ static sheaf_status *match_whole(matcher *m, const sheaf_source_entry *e)
             st = replace(m, t, e, true);
     } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
         st = place(&t, m, path, length, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
-        const bool adapted = part(m, path, length, ".lora_A.weight") != NULL || part(m, path, length, ".lora_embedding_A") != NULL ||
-                             part(m, path, length, ".token_adapter.trainable_tokens_delta") != NULL;
+        const bool adapted = sheaf__merge_part(m, path, length, ".lora_A.weight") != NULL ||
+                             sheaf__merge_part(m, path, length, ".lora_embedding_A") != NULL ||
+                             sheaf__merge_part(m, path, length, ".token_adapter.trainable_tokens_delta") != NULL;
         if (st == NULL && (t == NULL || !adapted || (kind == SHEAF_PART_BIAS && m->adapter->options.bias == SHEAF_BIAS_NONE)))
             lose(m, e->name);
         else if (st == NULL)
@@ -234,19 +225,19 @@ static sheaf_status *match_whole(matcher *m, const sheaf_source_entry *e)
 
 /* ---- A and B ---- */
 
-static sheaf_status *missing(const char *path, size_t length, const char *end)
+sheaf_status *sheaf__merge_missing(const char *path, size_t length, const char *end)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'" SHEAF_PEFT_PREFIX "%.*s%s'", (int)length, path, end);
     sheaf_found(sheaf_expected(st, "this tensor in the adapter"), "nothing of that name");
     return sheaf_try_this(st, "is the file complete, and does its adapter_config.json belong to it?");
 }
 
-static sheaf_status *set_scale(matcher *m, sheaf__merge_step *s, const char *path, size_t length)
+static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path, size_t length)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     char *module = NULL;
     double rank = 0, alpha = 0;
-    sheaf_status *st = module_text(&module, path, length, "");
+    sheaf_status *st = sheaf__merge_module(&module, path, length, "");
     if (st == NULL)
         st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module, (double)o->rank);
     if (st == NULL)
@@ -282,9 +273,9 @@ static sheaf_status *set_shape(sheaf__merge_step *s, const sheaf__merge_tensor *
     return NULL;
 }
 
-static sheaf_status *set_magnitude(matcher *m, sheaf__merge_step *s, const sheaf__merge_tensor *t, const char *path, size_t length)
+static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s, const sheaf__merge_tensor *t, const char *path, size_t length)
 {
-    s->magnitude = part(m, path, length, ".lora_magnitude_vector");
+    s->magnitude = sheaf__merge_part(m, path, length, ".lora_magnitude_vector");
     if (!m->adapter->options.dora) {
         if (s->magnitude != NULL)
             lose(m, s->magnitude->name);
@@ -292,7 +283,7 @@ static sheaf_status *set_magnitude(matcher *m, sheaf__merge_step *s, const sheaf
         return NULL;
     }
     if (s->magnitude == NULL)
-        return missing(path, length, ".lora_magnitude_vector");
+        return sheaf__merge_missing(path, length, ".lora_magnitude_vector");
     const int64_t want = s->b->shape[0];
     sheaf_status *st = check_type(s->magnitude);
     if (st == NULL && behind(s->magnitude, 0) != want)
@@ -300,12 +291,12 @@ static sheaf_status *set_magnitude(matcher *m, sheaf__merge_step *s, const sheaf
     return st;
 }
 
-static sheaf_status *targeted(bool *yes, matcher *m, const char *path, size_t length)
+static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const char *path, size_t length)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     char *module = NULL;
     sheaf_hit hit = SHEAF_HIT_NONE;
-    sheaf_status *st = module_text(&module, path, length, "");
+    sheaf_status *st = sheaf__merge_module(&module, path, length, "");
     *yes = m->adapter->made || o->all_linear || (o->target_regex == NULL && o->ntargets == 0);
     if (st == NULL && !*yes)
         st = sheaf__lora_hit(&hit, o, module);
@@ -318,7 +309,7 @@ static sheaf_status *targeted(bool *yes, matcher *m, const char *path, size_t le
     return st;
 }
 
-static sheaf_status *match_delta(matcher *m, const sheaf_source_entry *a, const char *path, size_t length, bool table)
+static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a, const char *path, size_t length, bool table)
 {
     const char *const b_end = table ? ".lora_embedding_B" : ".lora_B.weight";
     sheaf__merge_tensor *t = NULL;
@@ -331,9 +322,9 @@ static sheaf_status *match_delta(matcher *m, const sheaf_source_entry *a, const 
         lose(m, a->name);
         return st;
     }
-    const sheaf_source_entry *b = part(m, path, length, b_end);
+    const sheaf_source_entry *b = sheaf__merge_part(m, path, length, b_end);
     if (b == NULL)
-        return missing(path, length, b_end);
+        return sheaf__merge_missing(path, length, b_end);
     if (a->ndim < 2 || a->shape[0] < 1)
         return wrong_shape(a, t, "two axes or more, the first the rank, for");
     st = check_type(a);
@@ -352,11 +343,11 @@ static sheaf_status *match_delta(matcher *m, const sheaf_source_entry *a, const 
     return st != NULL ? st : set_magnitude(m, s, t, path, length);
 }
 
-static sheaf_status *match_bias(matcher *m, const sheaf_source_entry *e, const char *path, size_t length)
+static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, const char *path, size_t length)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
-    const sheaf_source_entry *a = part(m, path, length, ".lora_A.weight");
+    const sheaf_source_entry *a = sheaf__merge_part(m, path, length, ".lora_A.weight");
     if (!m->adapter->options.lora_bias || a == NULL) {
         lose(m, e->name);
         return NULL;
@@ -390,7 +381,7 @@ static int by_row(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-static const sheaf_lora_tokens *tokens_of(const matcher *m, const char *path, size_t length)
+static const sheaf_lora_tokens *tokens_of(const sheaf__matcher *m, const char *path, size_t length)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     for (int i = 0; i < o->ntokens; i++) {
@@ -402,7 +393,7 @@ static const sheaf_lora_tokens *tokens_of(const matcher *m, const char *path, si
     return NULL;
 }
 
-static sheaf_status *match_rows(matcher *m, const sheaf_source_entry *e, const char *path, size_t length)
+static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, const char *path, size_t length)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
@@ -442,7 +433,7 @@ static sheaf_status *match_rows(matcher *m, const sheaf_source_entry *e, const c
 }
 
 /* B goes where its A went. */
-static sheaf_status *match_other(matcher *m, const sheaf_source_entry *b, const char *path, size_t length, const char *a_end)
+static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b, const char *path, size_t length, const char *a_end)
 {
     sheaf__merge_tensor *t = NULL;
     bool yes = false;
@@ -453,13 +444,13 @@ static sheaf_status *match_other(matcher *m, const sheaf_source_entry *b, const 
         return st;
     if (t == NULL || !yes)
         lose(m, b->name);
-    else if (part(m, path, length, a_end) == NULL)
-        return missing(path, length, a_end);
+    else if (sheaf__merge_part(m, path, length, a_end) == NULL)
+        return sheaf__merge_missing(path, length, a_end);
     return NULL;
 }
 
 /* Second pass: what changes tensors. */
-static sheaf_status *match_change(matcher *m, const sheaf_source_entry *e)
+static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e)
 {
     const char *path;
     size_t length;
@@ -473,7 +464,7 @@ static sheaf_status *match_change(matcher *m, const sheaf_source_entry *e)
     case SHEAF_PART_TABLE_B:
         return match_other(m, e, path, length, ".lora_embedding_A");
     case SHEAF_PART_MAGNITUDE:
-        if (part(m, path, length, ".lora_A.weight") == NULL && part(m, path, length, ".lora_embedding_A") == NULL)
+        if (sheaf__merge_part(m, path, length, ".lora_A.weight") == NULL && sheaf__merge_part(m, path, length, ".lora_embedding_A") == NULL)
             lose(m, e->name);
         return NULL;
     case SHEAF_PART_B_BIAS:
@@ -488,87 +479,7 @@ static sheaf_status *match_change(matcher *m, const sheaf_source_entry *e)
     }
 }
 
-/* ---- square weights: stored [out, in], or as GPT-2's Conv1D [in, out]? ---- */
-
-static const char *last_name(char room[128], const char *tensor)
-{
-    const char *end = strrchr(tensor, '.'), *begin = end;
-    while (begin != NULL && begin > tensor && begin[-1] != '.')
-        begin--;
-    snprintf(room, 128, "%.*s", end == NULL ? 0 : (int)(end - begin), begin == NULL ? "" : begin);
-    return room;
-}
-
-static const sheaf__merge_step *step_of(const sheaf__merge_tensor *t, int number)
-{
-    for (int i = 0; i < t->nsteps; i++)
-        if (t->step[i].number == number && t->step[i].kind == SHEAF__MERGE_DELTA)
-            return &t->step[i];
-    return NULL;
-}
-
-static bool has_conv1d(const char *model_type)
-{
-    static const char *const types[] = { "gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp", "clvp_decoder" };
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i], model_type) == 0)
-            return true;
-    return false;
-}
-
-/* Weights of the same last name that are not square tell; then the kind of model; then the flag. */
-static bool decide_across(const matcher *m, const sheaf__merge_tensor *t)
-{
-    char mine[128], other[128];
-    last_name(mine, t->name);
-    for (int64_t i = 0; i < m->plan->count; i++) {
-        const sheaf__merge_step *s = step_of(&m->plan->tensor[i], m->number);
-        if (s != NULL && !s->square && !s->rounded && strcmp(mine, last_name(other, m->plan->tensor[i].name)) == 0)
-            return s->across;
-    }
-    if (m->plan->model_type[0] == '\0')
-        return m->adapter->options.fan_in_fan_out;
-    return has_conv1d(m->plan->model_type) && strncmp(mine, "c_", 2) == 0;
-}
-
-/* ---- the config against the tensors ---- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
-/* What adapter_config.json asks of one tensor of the base must be in the file. */
-static sheaf_status *check_asked(matcher *m, const sheaf__merge_tensor *t, bool is_tied_head)
-{
-    const sheaf_lora_options *o = &m->adapter->options;
-    const bool bias = ends_with(t->name, ".bias");
-    const bool mine = t->whole != NULL && t->whole_number == m->number && t->saved;
-    const char *const dot = strrchr(t->name, '.');
-    if (dot == NULL || is_tied_head || !is_float(t->base->dtype))
-        return NULL;
-    char *module = NULL;
-    sheaf_status *st = module_text(&module, t->name, (size_t)(dot - t->name), "");
-    if (st != NULL)
-        return st;
-    const bool saved = sheaf__lora_saves(o, module);
-    bool lacks = (saved || (bias && o->bias == SHEAF_BIAS_ALL)) && !mine;
-    if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine && part(m, module, strlen(module), ".lora_A.weight") != NULL)
-        lacks = true;
-    if (lacks) {
-        st = missing(t->name, strlen(t->name), "");
-    } else if (strcmp(dot, ".weight") == 0 && t->ndim >= 2 && !saved && !o->all_linear) {
-        sheaf_hit hit;
-        st = sheaf__lora_hit(&hit, o, module);
-        if (st == NULL && hit == SHEAF_HIT_TARGET && step_of(t, m->number) == NULL)
-            st = missing(t->name, (size_t)(dot - t->name), ".lora_A.weight");
-    }
-    free(module);
-    return st;
-}
-
-static sheaf_status *tell_lost(matcher *m)
+static sheaf_status *tell_lost(sheaf__matcher *m)
 {
     const int64_t all = m->adapter->source->count(m->adapter->source);
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%d of %" PRId64 " tensors of the adapter", m->nlost, all);
@@ -584,7 +495,7 @@ static sheaf_status *tell_lost(matcher *m)
 /* ---- names that begin otherwise ---- */
 
 /* Has every adapted module of the adapter a weight in the base? */
-static sheaf_status *all_placed(bool *yes, matcher *m)
+static sheaf_status *all_placed(bool *yes, sheaf__matcher *m)
 {
     sheaf_source *source = m->adapter->source;
     sheaf_status *st = NULL;
@@ -607,7 +518,7 @@ static sheaf_status *all_placed(bool *yes, matcher *m)
 
 /* "transformer.h.0" is "h.0" in files of the bare model, and "layers.0" is "model.layers.0" where only
  * the adapter was made for it. Such a difference is accepted when it explains all names. */
-static sheaf_status *settle_names(matcher *m, const sheaf_events *events)
+static sheaf_status *settle_names(sheaf__matcher *m, const sheaf_events *events)
 {
     static const char *const before[] = { "transformer.", "model.", "base_model.", "language_model.", "encoder.", "bert.", "roberta.", "gpt_neox." };
     bool yes = false;
@@ -631,7 +542,7 @@ static sheaf_status *settle_names(matcher *m, const sheaf_events *events)
 
 sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number, const sheaf_events *events)
 {
-    matcher m = { .plan = plan, .adapter = adapter, .number = number };
+    sheaf__matcher m = { .plan = plan, .adapter = adapter, .number = number };
     sheaf_source *source = adapter->source;
     const int64_t n = source->count(source);
     sheaf_status *st = settle_names(&m, events);
@@ -646,9 +557,9 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
         sheaf__merge_tensor *t = &plan->tensor[i];
         for (int k = 0; k < t->nsteps; k++)
             if (t->step[k].number == number && t->step[k].square)
-                t->step[k].across = decide_across(&m, t);
+                t->step[k].across = sheaf__merge_is_across(&m, t);
         if (!adapter->made && m.ndrop == 0 && m.add == NULL)
-            st = check_asked(&m, t, plan->tied && i == plan->head);
+            st = sheaf__merge_check_asked(&m, t, plan->tied && i == plan->head);
     }
     return sheaf_in(st, "%s", adapter->path);
 }

@@ -1,0 +1,33 @@
+/* merge_matcher.h - one adapter being matched with the tensors of the output; between merge_match.c, which gives its
+ * tensors their places, and merge_settle.c, which then decides and checks what only all of them together tell. */
+#ifndef SHEAF_CHECKPOINT_MERGE_MATCHER_H
+#define SHEAF_CHECKPOINT_MERGE_MATCHER_H
+
+#include "base/text.h"
+#include "checkpoint/merge_plan.h"
+
+typedef struct sheaf__matcher {
+    sheaf__merge_plan *plan;
+    const sheaf__merge_adapter *adapter;
+    int number;
+    const char *drop, *add; /* the base's names lack the one, or have the other, before the adapter's */
+    size_t ndrop;
+    sheaf_text lost; /* tensors without a place */
+    int nlost;
+} sheaf__matcher;
+
+bool sheaf__merge_is_float(sheaf_dtype dtype);
+/* The first `length` characters of a path, and `end`; malloc'd, NULL after a failure. */
+sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end);
+/* The tensor of the adapter for PATH that ends so; NULL: none. */
+const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length, const char *end);
+/* The status that it is not there. */
+sheaf_status *sheaf__merge_missing(const char *path, size_t length, const char *end);
+
+/* sheaf__merge_is_across - is this square weight stored as GPT-2's Conv1D, [in, out]? After all were matched. */
+bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t);
+/* sheaf__merge_check_asked - what adapter_config.json asks of one tensor of the base must be in the file.
+ * Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t, bool is_tied_head);
+
+#endif
