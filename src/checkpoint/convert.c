@@ -575,6 +575,27 @@ static sheaf_status *find_target(const target **out, const sheaf_convert_options
     return NULL;
 }
 
+static bool is_adapter(const char *dir)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf_peft_config_path(&path, dir));
+    const bool yes = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    free(path);
+    return yes;
+}
+
+/* An adapter is no part of its base: it would be passed over. */
+static sheaf_status *check_also(const sheaf_convert_options *o)
+{
+    for (const char *const *also = o->also; also != NULL && *also != NULL; also++)
+        if (is_adapter(*also) && !is_adapter(o->src)) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", *also);
+            sheaf_found(sheaf_expected(st, "parts of the checkpoint %s", o->src), "a PEFT adapter");
+            return sheaf_try_this(st, "sheaf merge %s %s DST; or --adapter %s with --to sat, whose files hold a model and its LoRA", o->src, *also, *also);
+        }
+    return NULL;
+}
+
 static sheaf_status *check_dst(const sheaf_convert_options *o)
 {
     sheaf_output *probe = NULL; /* the same rule as for the output itself, before hours of work */
@@ -617,6 +638,8 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
     sheaf_status *st = find_target(&to, o);
     if (st == NULL)
         st = check_dtypes(&k);
+    if (st == NULL)
+        st = check_also(o);
     if (st == NULL)
         st = check_dst(o);
     if (st == NULL)

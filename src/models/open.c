@@ -281,11 +281,11 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
     bool untied = false;
     sheaf_status *st = read_config(out, &catalog, how);
     if (st == NULL)
-        st = check_config(&out->config, how);
-    if (st == NULL)
         st = sheaf_schema_new(&out->schema, &out->config, how->slices);
     if (st == NULL && !how->config_only)
-        st = open_base(out, &catalog, how);
+        st = open_base(out, &catalog, how); /* which knows more of a class that is wrong */
+    if (st == NULL)
+        st = check_config(&out->config, how);
     if (st == NULL)
         st = adapter_options(&options, &read, &out->config, how);
     if (st == NULL && options != NULL) {

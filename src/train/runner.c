@@ -1,7 +1,6 @@
 /* runner.c - see runner.h. */
 #include "train/runner.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 static int64_t side_of(const sheaf__model *m, bool second)
@@ -59,24 +58,11 @@ static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_i
     return NULL;
 }
 
-/* Without data every row is taken to hold an image: bos, BOI, the patches, EOI and a word. */
-static sheaf_status *image_fits(const sheaf__model *m, int64_t seq)
-{
-    const int64_t least = m->schema->config.patches + 4;
-    if (seq >= least)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq");
-    sheaf_expected(st, "at least %" PRId64 ": an image alone takes %" PRId64 " tokens of its row", least, least - 2);
-    return sheaf_found(st, "%" PRId64, seq);
-}
-
 sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sheaf_data *data,
                                  const sheaf__runner_options *options)
 {
     *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
-    sheaf_status *st = data == NULL && model->towers != NULL ? image_fits(model, options->seq) : NULL;
-    if (st == NULL)
-        st = take_batch(r);
+    sheaf_status *st = take_batch(r);
     r->in = (sheaf__rows_in){ .ids = r->batch.tokens, .position = r->batch.position, .key_mask = r->batch.mask,
                               .mask_ld = options->seq, .keys = options->seq };
     r->images = (sheaf__images_in){ .pixels = r->batch.pixels, .cross = r->batch.cross, .image_row = r->batch.image_row,
