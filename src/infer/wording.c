@@ -34,7 +34,7 @@ static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_optio
     w->templated = o->version != NULL || w->images || o->conversation;
     if (!w->templated)
         return NULL;
-    sheaf_status *st = sheaf__choose_template(&w->version, &from_model, o->version, w->config);
+    sheaf_status *st = sheaf__choose_template(&w->version, &from_model, o->version, w->config, o->events);
     if (st != NULL || o->version != NULL)
         return st;
     if (!from_model && !w->images)

@@ -45,21 +45,22 @@ sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *gi
     return st;
 }
 
-sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given, const sheaf_config *config)
+sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given, const sheaf_config *config,
+                                     const sheaf_events *events)
 {
     json_t *object = NULL;
     *out = SHEAF__BASE;
     *from_model = false;
     if (is_given(given))
         return sheaf__template_find(out, given);
-    if (config->json == NULL)
-        return NULL;
-    sheaf_status *st = sheaf__json_parse(&object, config->json, strlen(config->json));
+    sheaf_status *st = config->json == NULL ? NULL : sheaf__json_parse(&object, config->json, strlen(config->json));
     const char *name = json_string_value(json_object_get(object, "text_processor_version"));
     if (st == NULL && name != NULL) {
         sheaf_status *unknown = sheaf__template_find(out, name);
         *from_model = unknown == NULL;
-        sheaf_status_free(unknown); /* what other programs made of it is no reason to fail */
+        if (unknown != NULL) /* other programs may know it */
+            sheaf_warn(events, "the config's text_processor_version '%s' is none of base, chat, vqa and chat_old", name);
+        sheaf_status_free(unknown);
     }
     json_decref(object);
     return st;

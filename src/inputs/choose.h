@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/events.h"
 #include "inputs/sentencepiece.h"
 #include "inputs/template.h"
 #include "sheaf/config.h"
@@ -15,8 +16,10 @@
 sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *given, const char *folder,
                                       const sheaf_config *config);
 /* sheaf__choose_template - the one `given` by name (NULL or empty: none), else the config's
- * text_processor_version, else base. *from_model: the config named it.
+ * text_processor_version, else base. *from_model: the config named it. `events` (may be NULL) are warned of
+ * a version that is no template here.
  * Errors: SHEAF_E_ARG for a name given that is none; SHEAF_E_MEMORY. */
-sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given, const sheaf_config *config);
+sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given, const sheaf_config *config,
+                                     const sheaf_events *events);
 
 #endif

@@ -417,6 +417,17 @@ static void first_tokens(int32_t *to, int n, const sheaf_data_options *options)
     sheaf_data_close(data);
 }
 
+typedef struct told { int notes, warnings; char text[200]; } told;
+
+static void keep_told(void *context, const sheaf_event *event)
+{
+    told *t = context;
+    t->notes += event->kind == SHEAF_EVENT_NOTE;
+    t->warnings += event->kind == SHEAF_EVENT_WARNING;
+    if (event->kind == SHEAF_EVENT_NOTE)
+        snprintf(t->text, sizeof t->text, "%s", event->text);
+}
+
 static void test_words__tokenizer_and_template_are_found_or_given(void **state)
 {
     const char *tokenizer = golden("cogvlm/tiny_tokenizer.model");
@@ -436,7 +447,9 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
     config.bos = 1;
     config.eos[0] = 2;
     config.pad = 0;
-    sheaf_data_options options = { .config = &config, .tokenizer = tokenizer, .threads = 1 };
+    told told = { 0 };
+    const sheaf_events events = { keep_told, &told };
+    sheaf_data_options options = { .config = &config, .tokenizer = tokenizer, .threads = 1, .events = &events };
     sheaf_data *data = NULL;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         int32_t *want, got[100];
@@ -449,6 +462,9 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
         assert_int_equal(got[0], 1);
         free(want);
     }
+    assert_int_equal(told.notes, 4); /* all but the one that was given */
+    assert_int_equal(told.warnings, 1);
+    assert_non_null(strstr(told.text, "prompt template base, as the model's config names none"));
     options.prompt_template = "chatty";
     CHECK_FAILS(sheaf_data_open(&data, at("one.png.jsonl"), &options), SHEAF_E_ARG, "chat");
     options.prompt_template = options.tokenizer = NULL;
