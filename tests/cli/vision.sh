@@ -68,6 +68,12 @@ runs "token ids have none" 3 'an image: the cross-attention of cogagent' generat
 runs "a picture without a question" 2 'a --prompt that asks' generate --model "$vlm" --tokens 1,2 --image "$picture"
 runs "a picture for a model of text" 3 'llama has no vision tower' generate --model "$llama/tiny_llama/hf" "${ask[@]}"
 
+# The most probable token after this question is one of the question.
+first() { "$sheaf" generate --model "$vlm" --image "$images/one.png" --prompt "?" --max-new 1 --greedy --json "$@" 2>/dev/null | grep -o '"tokens":\[[0-9]*'; }
+check "an answer that repeats the question" test "$(first)" = '"tokens":[63'
+check "SAT's penalty is of new tokens" test "$(first --sampling sat --repetition-penalty 100)" = '"tokens":[63'
+check "that of transformers is of the prompt's too" test "$(first --repetition-penalty 100)" != '"tokens":[63'
+
 # ---- records ----
 text() { sed 's/.*"text":"//; s/","prompt".*//' "$1"; } # text FILE: of an answer, as it stands in JSON
 runs "an answer with letters and nothing that JSON escapes" 0 '"text":"[^"\\]*[a-zA-Z][^"\\]*"' generate --model "$vlm" "${ask[@]}" --greedy --json
