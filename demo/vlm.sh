@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # vlm.sh - `./run demo-vlm [--agent] [--json]`: a small CogVLM (or CogAgent) learns to read pictures of numbers, about
-# ten minutes on two cores. See docs/demo-vlm.md.
+# five minutes of processor time. See docs/demo-vlm.md.
 #
 # It learns in full from one style of pictures; an adapter, trained on two ranks, then teaches it another. What comes
 # out goes the way of SAT's users: a checkpoint of two parts, verified, merged into one part, asked.
@@ -18,8 +18,8 @@ for word in "$@"; do
     esac
 done
 work=build/demo-$model
-full_steps=${SHEAF_DEMO_STEPS:-2500}
-lora_steps=${SHEAF_DEMO_LORA_STEPS:-800}
+full_steps=${SHEAF_DEMO_STEPS:-2000}
+lora_steps=${SHEAF_DEMO_LORA_STEPS:-600}
 held=300
 begin=$SECONDS
 rm -rf "$work"
