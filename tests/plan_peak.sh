@@ -6,6 +6,23 @@ peak_of() { "$SHEAF_BUILD_ROOT/tests/peak" "$sheaf" "$@"; }
 make_tokens() { # make_tokens FILE RECORDS BYTES: text for a byte vocabulary
     awk -v n="$2" -v bytes="$3" 'BEGIN { for (i = 0; i < n; i++) { s = ""; for (j = 0; j < bytes; j++) s = s sprintf("%c", 97 + (i * 7 + j * j) % 26); printf "{\"text\": \"%s\"}\n", s } }' >"$1"
 }
+make_pictures() { # make_pictures DIR: captchas
+    mkdir -p "$1"
+    cp "$SHEAF_SOURCE_ROOT/tests/data/images/rgb8.png" "$1/1234.png"
+    cp "$SHEAF_SOURCE_ROOT/tests/data/images/turned6.jpg" "$1/98.jpg"
+    cp "$SHEAF_SOURCE_ROOT/tests/data/images/cmyk.jpg" "$1/77.jpg"
+    cp "$SHEAF_SOURCE_ROOT/tests/data/images/grey16.png" "$1/0.png"
+}
+make_middle() { # make_middle cogvlm|cogagent DIR: hidden 1024, 4 layers, a ViT of 1024, a tower of 512
+    "$sheaf" init "$1-tiny" "$2.tiny" --seed 1 >/dev/null 2>&1 || return 1
+    sed -e 's/"hidden_size": 128/"hidden_size": 1024/' -e 's/"num_attention_heads": 8/"num_attention_heads": 16/' \
+        -e 's/"inner_hidden_size": 352/"inner_hidden_size": 2752/' -e 's/"inner_hidden_size": 256/"inner_hidden_size": 2048/' \
+        -e 's/"image_length": 16/"image_length": 64/' -e 's/\[56, 56\]/[112, 112]/' -e 's/"max_sequence_length": 17/"max_sequence_length": 65/' \
+        -e 's/"cross_attn_hidden_size": 64/"cross_attn_hidden_size": 512/' -e 's/"width": 64/"width": 512/' -e 's/"head_width": 8/"head_width": 64/' \
+        -e 's/"cross_hidden_size_per_attention_head": 8/"cross_hidden_size_per_attention_head": 32/' \
+        -e 's/"cross_image_pix": 112/"cross_image_pix": 280/' "$2.tiny/config.json" >"$2.json"
+    "$sheaf" init "$2.json" "$2" --seed 1 >/dev/null 2>&1
+}
 predicted() { # predicted MODEL DATA FLAGS...
     local model=$1 data=$2 plan peak out
     shift 2

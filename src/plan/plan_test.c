@@ -157,8 +157,8 @@ static void test_plan__an_image_must_fit_into_a_row(void **state)
     ask(&a, "cogvlm-490", SHEAF_METHOD_HEAD);
     open_asked(&a);
     assert_int_equal(sheaf_plan_seq(&a.opened.config), 1225 + 2 + 256);
-    CHECK_FAILS(plan_at(&plan, &a, 1, false, 1227), SHEAF_E_ARG, "at least 1228: an image takes 1227");
-    CHECK_OK(plan_at(&plan, &a, 1, false, 1228));
+    CHECK_FAILS(plan_at(&plan, &a, 1, false, 1227), SHEAF_E_ARG, "an image alone takes 1227");
+    CHECK_OK(plan_at(&plan, &a, 1, false, 1229));
     close_asked(&a);
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The planner: every shape of the published Llama sizes at every T from the config alone, and
-# what it predicts against what a run really uses (a sample; ./run soak has thirty settings).
+# what it predicts against what a run really uses (a sample; ./run soak has thirty-six).
 . "$(dirname "$0")/lib.sh"
 
 configs=$SHEAF_SOURCE_ROOT/tests/data/configs
@@ -14,9 +14,9 @@ done
 runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$configs/llama-3-8b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 16000
 runs "what fits nowhere is said" 1 'no setting up to 8 ranks' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 1000
 runs "what each part of CogAgent holds" 0 '"tower":\{"weights":[1-9]' plan --config "$configs/cogagent-1120.json" --method head --dtype bfloat16 --tp 8 --json
-runs "parts of CogVLM by rank" 0 '^  experts +[1-9]' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --tp 2 --by component
-runs "an image leaves no room in a row" 2 'at least 1228: an image takes 1227' plan --config "$configs/cogvlm-490.json" --method head --seq 512
-runs "a table of ranks" 0 '^\| 8 \| [0-9.]+ \| [0-9.]+ \|$' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --table ranks
+runs "parts of CogVLM by rank" 0 'experts +[1-9]' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --tp 2 --by component
+runs "an image leaves no room in a row" 2 'an image alone takes 1227' plan --config "$configs/cogvlm-490.json" --method head --seq 512
+runs "a table of ranks" 0 '\| 8 \| [0-9.]+ \| [0-9.]+ \|' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --table ranks
 runs "a table of methods, for programs" 0 '"method":"full","checkpointing":true,"largest_rank":[1-9]' plan --config "$configs/llama-2-7b.json" --dtype bfloat16 --seq 64 --table methods --json
 runs "plan without a model" 2 '--model DIR or --config FILE' plan
 
@@ -32,4 +32,7 @@ done <<'END'
 --method lora --lora-rank 8 --lora-targets all-linear --micro-batch 8 --dtype bfloat16 --threads 2 --tp 3
 --method full --micro-batch 4 --dtype float32 --threads 2 --tp 2
 END
+"$sheaf" init cogvlm-tiny "$work/cogvlm" --seed 1 >/dev/null 2>&1 || fail "init of a model with images"
+make_pictures "$work/caps"
+check "planned and measured, with pictures" predicted "$work/cogvlm" "$work/caps" --lora-rank 8 --lora-targets all-linear --micro-batch 2 --threads 2
 finish
