@@ -184,11 +184,11 @@ static sheaf_status *stopped(const batch *b)
 static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf__rows_in *in, sheaf__head_run *head,
                             const sheaf__images_in *images)
 {
-    static const sheaf__step_info info = { .training = false };
+    static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
     sheaf_status *st = sheaf__tape_new(tape, b->c);
     if (st != NULL)
         return st;
-    sheaf__model_record(b->model, *tape, &(sheaf__pass){ .batch = b->n, .queries = queries, .in = in, .info = &info, .head = head,
+    sheaf__model_record(b->model, *tape, &(sheaf__pass){ .batch = b->n, .queries = queries, .in = in, .info = info, .head = head,
                                                          .kept = &b->kept, .images = images == NULL ? 0 : b->image.count,
                                                          .image_rows = images == NULL ? 0 : b->image.rows, .images_in = images });
     return sheaf__tape_compile(*tape, false, false);

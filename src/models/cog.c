@@ -258,16 +258,16 @@ void sheaf__towers_free(sheaf__model *m)
 
 /* ---- the pass ---- */
 
-typedef struct run { sheaf__model *m; sheaf__tape *tape; const sheaf__pass *pass; } run;
+typedef struct run { sheaf__model *m; sheaf__tape *tape; const sheaf__pass *pass; int kind; /* of its rows */ } run;
 
 static void columns(const run *r, sheaf__value **y, sheaf__value *x, sheaf__linear *const *l, int n)
 {
-    sheaf__record_columns(r->tape, y, x, l, n, r->pass->info);
+    sheaf__record_columns(r->tape, y, x, l, n, &r->pass->info[r->kind]);
 }
 
 static sheaf__value *rows(const run *r, sheaf__value *x, sheaf__linear *l, sheaf__value *residual)
 {
-    return sheaf__record_rows(r->tape, x, l, residual, r->pass->info);
+    return sheaf__record_rows(r->tape, x, l, residual, &r->pass->info[r->kind]);
 }
 
 static sheaf__value *attention(const run *r, sheaf__value *const qkv[3], int64_t patches, int64_t width)
@@ -303,9 +303,9 @@ static sheaf__value *record_vit(const run *r)
 
 sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
-    const run r = { m, tape, pass };
+    const run r = { m, tape, pass, SHEAF__PATCHES };
     sheaf__towers *t = m->towers;
-    sheaf__value *x = record_vit(&r), *gate_up[2];
+    sheaf__value *x = record_vit(&(run){ m, tape, pass, SHEAF__VIT }), *gate_up[2];
     sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
     sheaf__value *z = rows(&r, sheaf__record_own_columns(tape, x, &t->adapter.linear), &t->adapter.linear, NULL);
     z = sheaf__record_gelu(tape, sheaf__record_layernorm(tape, z, &t->adapter.norm, NULL));
@@ -316,7 +316,7 @@ sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const she
 
 sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
-    const run r = { m, tape, pass };
+    const run r = { m, tape, pass, SHEAF__TOWER };
     sheaf__towers *t = m->towers;
     const sheaf_encoder *e = &m->schema->config.encoder;
     if (t->tower.block == NULL)

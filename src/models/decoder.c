@@ -47,7 +47,7 @@ static streams residual(const pass *p, streams x, sheaf__linear *const layer[SHE
     streams y = { { NULL } };
     for (int i = 0; i < SHEAF__STREAMS; i++)
         if (h.x[i] != NULL)
-            y.x[i] = sheaf__record_rows(p->tape, x.x[i], layer[i], h.x[i], p->of->info);
+            y.x[i] = sheaf__record_rows(p->tape, x.x[i], layer[i], h.x[i], &p->of->info[i]);
     return y;
 }
 
@@ -66,7 +66,7 @@ static streams self_attention(const pass *p, int index, streams h)
         sheaf__value *y[3];
         if (a.x[i] == NULL)
             continue;
-        sheaf__record_columns(p->tape, y, a.x[i], (sheaf__linear *const[]){ &e->q, &e->k, &e->v }, 3, p->of->info);
+        sheaf__record_columns(p->tape, y, a.x[i], (sheaf__linear *const[]){ &e->q, &e->k, &e->v }, 3, &p->of->info[i]);
         for (int j = 0; j < 3; j++)
             qkv[j].x[i] = y[j];
     }
@@ -90,10 +90,10 @@ static streams cross_attention(const pass *p, int index, streams h)
     streams q = { { NULL } };
     for (int i = 0; i < SHEAF__STREAMS; i++)
         if (a.x[i] != NULL)
-            sheaf__record_columns(p->tape, &q.x[i], a.x[i], (sheaf__linear *const[]){ &l->cross_q }, 1, p->of->info);
+            sheaf__record_columns(p->tape, &q.x[i], a.x[i], (sheaf__linear *const[]){ &l->cross_q }, 1, &p->of->info[i]);
     sheaf__value *kv[2] = { NULL };
     if (p->image_memory != NULL)
-        sheaf__record_columns(p->tape, kv, p->image_memory, (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2, p->of->info);
+        sheaf__record_columns(p->tape, kv, p->image_memory, (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2, &p->of->info[SHEAF__GRID]);
     sheaf__value *o = sheaf__record_full_attention(p->tape, join(p, q), kv[0], kv[1], &heads, side * side,
                                                    p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);
     return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, h);
@@ -109,7 +109,7 @@ static streams mlp(const pass *p, int index, streams h)
         sheaf__value *gate_up[2];
         if (n.x[i] == NULL)
             continue;
-        sheaf__record_columns(p->tape, gate_up, n.x[i], (sheaf__linear *const[]){ &e->gate, &e->up }, 2, p->of->info);
+        sheaf__record_columns(p->tape, gate_up, n.x[i], (sheaf__linear *const[]){ &e->gate, &e->up }, 2, &p->of->info[i]);
         y.x[i] = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
     }
     return residual(p, y, (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down, &expert_of(l, SHEAF__IMAGE)->down }, h);

@@ -21,6 +21,9 @@ typedef struct sheaf__expert {
 } sheaf__expert;
 
 enum { SHEAF__TEXT, SHEAF__IMAGE, SHEAF__STREAMS };
+/* What the rows of a linear layer are: those of a stream, or an image's in the ViT (the class row first), in the adapter,
+ * in the second tower, and in what cross-attention takes from it. */
+enum { SHEAF__VIT = SHEAF__STREAMS, SHEAF__PATCHES, SHEAF__TOWER, SHEAF__GRID, SHEAF__ROW_KINDS };
 
 typedef struct sheaf__layer {
     sheaf__norm norm_in, norm_post;
@@ -88,7 +91,7 @@ typedef struct sheaf__stages {
 typedef struct sheaf__pass {
     int64_t batch, queries;     /* sequences, and tokens of each */
     const sheaf__rows_in *in;
-    const sheaf__step_info *info;
+    const sheaf__step_info *info; /* [SHEAF__ROW_KINDS]; of a model without images only that of SHEAF__TEXT is read */
     sheaf__head_run *head;
     const sheaf__kept *kept;    /* NULL: nothing is kept */
     int64_t images;             /* whose rows are among these tokens; 0 without, and after the first run */

@@ -44,7 +44,7 @@ static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_i
     sheaf_status *st = sheaf__tape_new(&tape, r->model->context);
     if (st != NULL)
         return st;
-    const sheaf__pass pass = { .batch = r->options.rows, .queries = r->options.seq, .in = &r->in, .info = &r->info, .head = &r->head,
+    const sheaf__pass pass = { .batch = r->options.rows, .queries = r->options.seq, .in = &r->in, .info = r->kinds.of, .head = &r->head,
                                .images = holds.images, .image_rows = holds.image_rows, .images_in = &r->images,
                                .stages = r->options.stages };
     sheaf__model_record(r->model, tape, &pass);
@@ -63,6 +63,8 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
 {
     *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
     sheaf_status *st = take_batch(r);
+    if (st == NULL && options->backward)
+        st = sheaf__row_kinds_open(&r->kinds, model, options->rows, options->seq);
     r->in = (sheaf__rows_in){ .ids = r->batch.tokens, .position = r->batch.position, .key_mask = r->batch.mask,
                               .mask_ld = options->seq, .keys = options->seq };
     r->images = (sheaf__images_in){ .pixels = r->batch.pixels, .cross = r->batch.cross, .image_row = r->batch.image_row,
@@ -85,8 +87,10 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     }
     if (r->model->context->comm != NULL && r->model->towers != NULL)
         st = sheaf_comm_agree(r->model->context->comm, st); /* files are read: a rank may fail alone */
-    if (st == NULL)
+    if (st == NULL) {
+        sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, r->data == NULL ? NULL : &r->batch, holds, rows * r->options.seq);
         st = tape_for(&r->last, r, holds);
+    }
     return st == NULL ? sheaf__tape_run(r->last) : st;
 }
 
@@ -99,5 +103,7 @@ void sheaf__runner_release(sheaf__runner *r)
                            r->batch.stream[0], r->batch.stream[1], r->batch.pixels, r->batch.cross };
     for (size_t i = 0; r->model != NULL && i < sizeof held / sizeof *held; i++)
         sheaf__give(r->model->context, held[i]);
+    if (r->model != NULL)
+        sheaf__row_kinds_release(&r->kinds, r->model);
     *r = (sheaf__runner){ 0 };
 }

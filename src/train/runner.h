@@ -5,6 +5,7 @@
 
 #include "models/model.h"
 #include "train/data.h"
+#include "train/row_kinds.h"
 
 typedef struct sheaf__runner_options {
     int64_t rows, seq;   /* of a micro-batch */
@@ -21,7 +22,8 @@ typedef struct sheaf__runner {
     sheaf_batch batch;      /* on the device, so that the planner sees it */
     sheaf__rows_in in;
     sheaf__images_in images;
-    sheaf__step_info info;  /* of the caller to fill */
+    sheaf__step_info info;  /* of the tokens; of the caller to fill */
+    sheaf__row_kinds kinds;
     sheaf__head_run head;   /* of the caller, but for the labels */
     sheaf__runner_tape *tape;
     int ntapes;

@@ -189,7 +189,7 @@ ways() {
 }
 beside=(--train '*encoder*,*cross_attention*' --lr-scale '*encoder*=0.1')
 ways "LoRA in bfloat16" --dtype bfloat16 --lora-targets sat-vit "${beside[@]}" -- "--tp 2 --threads 3" "--tp 3 --checkpointing" "--tp 8 --isa avx2"
-ways "LoRA in float32" --lora-targets all-linear --micro-batch 2 -- "--tp 3 --isa ref" "--checkpointing --threads 1" "--tp 2 --isa avx2"
+ways "LoRA in float32 with dropout" --lora-targets all-linear --micro-batch 2 --lora-dropout 0.1 -- "--tp 3 --isa ref" "--checkpointing --threads 1" "--tp 2 --isa avx2"
 ways "four slices" --slices 4 "${beside[@]}" -- "--tp 4"
 ways "sixteen slices" --slices 16 --dtype bfloat16 -- "--tp 5 --checkpointing"
 ways "head" --method head -- "--tp 3"

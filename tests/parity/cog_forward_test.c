@@ -123,7 +123,7 @@ static void test_forward__every_size_of_files(void **state)
         free(logits);
         sheaf__safetensors_close(want);
     }
-    assert_true(folders > 0);
+    assert_true(folders > 0 || !golden_is_full());
 }
 
 static void test_forward__half_precision_files(void **state)
@@ -165,7 +165,7 @@ static void test_forward__half_precision_files(void **state)
         }
         json_decref(scalars);
     }
-    assert_true(folders > 0);
+    assert_true(folders > 0 || !golden_is_full());
 }
 
 /* ---- LoRA, merged nowhere ---- */
@@ -203,7 +203,7 @@ static void test_lora__logits_from_an_adapter(void **state)
         }
         free(adapter);
     }
-    assert_true(compared > 0);
+    assert_true(compared > 0 || !golden_is_full());
 }
 
 /* ---- generation ---- */
