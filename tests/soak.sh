@@ -8,7 +8,8 @@
 #      and again, each time resumed at a random T: the bytes of the unbroken run
 #   4. whatever C tests read SHEAF_SOAK=1 as "take the long form"
 #   5. transformers and PEFT load what sheaf wrote and compute the same (needs a
-#      network once; SOAK_LIVE=0 leaves it out)
+#      network once; SOAK_LIVE=0 leaves it out); CogVLM and CogAgent written a second time,
+#      in PyTorch, reproduce the recordings and agree with sheaf on models of odd sizes
 #   6. thirty settings planned and measured
 #   7. nothing is lost: 1,000,000 damages of checkpoints, all found; every call of what
 #      writes fails or is the last, 100,000 times, and leaves nothing half or mixed; a run
@@ -146,6 +147,9 @@ if [ "${SOAK_LIVE:-1}" = 1 ]; then
     echo "== 5. transformers and PEFT read what sheaf wrote"
     if (. bench/rivals.sh); then
         build/bench-venv/bin/python bench/parity_live.py --sheaf "$sheaf" --golden "$golden" --work "$work/live" 2>&1 | tee "$work/live.log"
+        build/bench-venv/bin/python -B bench/cog_parity.py --sheaf "$sheaf" --golden "$golden" --work "$work/live-cog" 2>&1 | tee "$work/live-cog.log"
+        grep -q '^ok - ' "$work/live-cog.log" || fail "nothing of CogVLM was compared"
+        cat "$work/live-cog.log" >>"$work/live.log"
         passed=$((passed + $(grep -c '^ok - ' "$work/live.log")))
         failed=$((failed + $(grep -c '^not ok - ' "$work/live.log")))
         grep -q '^ok - ' "$work/live.log" || fail "nothing was compared"
