@@ -14,6 +14,7 @@
 #   7. nothing is lost: 1,000,000 damages of checkpoints, all found; every call of what
 #      writes fails or is the last, 100,000 times, and leaves nothing half or mixed; a run
 #      dies at every call and goes on
+#   8. a small CogAgent learns to read pictures, the way of ./run demo-vlm
 # Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -175,5 +176,11 @@ lost() {
 lost damage 1000000
 lost crash 100000
 lost train 1500
+echo "== 8. a small CogAgent"
+if bash demo/vlm.sh --agent --json >"$work/agent.json" 2>"$work/agent.log"; then
+    pass "a small CogAgent reads: $(cat "$work/agent.json")"
+else
+    fail "a small CogAgent: $(tail -n 3 "$work/agent.log" | tr '\n' ' ')"
+fi
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
