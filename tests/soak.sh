@@ -15,6 +15,7 @@
 #      writes fails or is the last, 100,000 times, and leaves nothing half or mixed; a run
 #      dies at every call and goes on
 #   8. a small CogAgent learns to read pictures, the way of ./run demo-vlm
+#   9. CogVLM and CogAgent over every rank count, dtype, kernel, thread and slice count (soak_cog.sh)
 # Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -182,5 +183,7 @@ if bash demo/vlm.sh --agent --json >"$work/agent.json" 2>"$work/agent.log"; then
 else
     fail "a small CogAgent: $(tail -n 3 "$work/agent.log" | tr '\n' ' ')"
 fi
+echo "== 9. CogVLM and CogAgent every way"
+. tests/soak_cog.sh
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
