@@ -82,7 +82,7 @@ record() { printf '{"image": "%s", "prompt": "what", "answer": "%s"}\n' "$pictur
 { record "$good"; record "$(tr 'a-zA-Z' 'A-Za-z' <<<"$good")"; record "nothing"; record "$good "; } >"$work/records.jsonl"
 for tp in 1 3; do
     runs "eval --match, --tp $tp" 0 'instead of .nothing' eval --model "$vlm" --data "$work/records.jsonl" --match --max-new 6 --tp $tp
-    runs "as JSON" 0 '"record":3,"image":".*grey_alpha8.png","expected":"nothing"' eval --model "$vlm" --data "$work/records.jsonl" --exact-match --max-new 6 --tp $tp --json
+    runs "as JSON" 0 '"mismatches":\[\{"record":3,"image":".*grey_alpha8.png","expected":"nothing"' eval --model "$vlm" --data "$work/records.jsonl" --exact-match --max-new 6 --tp $tp --json
     check "two of four are right" test "$(json_number "$work/stdout" exact_match)" = 0.5
     check "three without case" test "$(json_number "$work/stdout" exact_match_nocase)" = 0.75
     check "and there is a loss" test -n "$(json_number "$work/stdout" loss)"
