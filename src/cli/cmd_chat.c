@@ -22,7 +22,7 @@ const char cmd_chat_usage[] =
     "Without flags of sampling the most probable token is taken, as SAT's own chat does.\n";
 
 typedef struct settings {
-    const char *model, *config, *adapter, *image, *isa;
+    const char *model, *config, *adapter, *image, *isa, *place;
     int tp, threads, slices;
     sheaf_dtype dtype;
     ask_flags ask;
@@ -152,13 +152,13 @@ static void speak(void *self, int64_t prompt, const sheaf__continuation *so_far)
 
 static sheaf_status *agree(sheaf__model *model, sheaf_status *st)
 {
-    return model->context->comm == NULL ? st : sheaf_comm_agree(model->context->comm, st);
+    return sheaf__everyone(model->context) == NULL ? st : sheaf_comm_agree(sheaf__everyone(model->context), st);
 }
 
 /* On every rank. *stopped: by Ctrl-C. The prompt is not read any more when this returns. */
 static sheaf_status *compute(session *t, sheaf__model *model, sheaf__continuation *out, bool *stopped)
 {
-    const bool first = model->context->rank == 0;
+    const bool first = sheaf__is_first(model->context);
     sheaf__generate_options how = t->how;
     how.number = t->answers;
     how.told = first && !t->cli->json ? speak : NULL;
@@ -175,7 +175,7 @@ static sheaf_status *compute(session *t, sheaf__model *model, sheaf__continuatio
 
 static sheaf_status *call_others(sheaf__model *model, char *go)
 {
-    return model->context->comm == NULL ? NULL : sheaf_comm_broadcast(model->context->comm, go, 1, 0);
+    return sheaf__everyone(model->context) == NULL ? NULL : sheaf_comm_broadcast(sheaf__everyone(model->context), go, 1, 0);
 }
 
 static sheaf_status *follow(session *t, sheaf__model *model)
@@ -329,7 +329,7 @@ static sheaf_status *lead(session *t, sheaf__model *model)
 
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
-    return model->context->rank == 0 ? lead(self, model) : follow(self, model);
+    return sheaf__is_first(model->context) ? lead(self, model) : follow(self, model);
 }
 
 /* ---- the command ---- */
@@ -361,7 +361,7 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
     t->how.batch = 1;
     t->how.stop = stop;
     if (st == NULL)
-        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
+        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
                                                              .positions = s->ask.max_length }, on_rank, t);
     ask_room_free(t->out);
     sheaf__conversation_release(&t->talk);
@@ -379,6 +379,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
         { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it", "DIR" },
         { "image", CLI_PATH, &s.image, "picture that is talked about", "FILE" },
         { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
+        { "place", CLI_TEXT, &s.place, "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P" },
         { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },

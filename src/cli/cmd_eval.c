@@ -19,7 +19,7 @@ const char cmd_eval_usage[] =
 enum { WORST = 5 }; /* mismatches that are shown */
 
 typedef struct settings {
-    const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa;
+    const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa, *place;
     int tp, threads, slices;
     sheaf_dtype dtype;
     bool match;
@@ -48,7 +48,7 @@ static sheaf_status *write_logits(void *self, int64_t row, int64_t position, con
 
 static sheaf_status *answer_all(work *w, sheaf__model *model)
 {
-    const bool first = model->context->rank == 0;
+    const bool first = sheaf__is_first(model->context);
     sheaf__generate_options how = w->how;
     sheaf__continuation *own = NULL;
     how.events = first ? w->events : NULL;
@@ -62,7 +62,7 @@ static sheaf_status *answer_all(work *w, sheaf__model *model)
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     work *w = self;
-    const bool first = model->context->rank == 0;
+    const bool first = sheaf__is_first(model->context);
     const sheaf__evaluate_options options = { .micro_batch = w->s->micro_batch, .take = first && w->writer != NULL ? write_logits : NULL,
                                               .self = w, .events = first ? w->events : NULL };
     sheaf__evaluation result;
@@ -258,7 +258,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     }
     if (st == NULL) {
         const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
-        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
+        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
                                                              .positions = asked > w.seq ? asked : w.seq,
                                                              .events = &cli->events }, on_rank, &w);
     }
@@ -294,6 +294,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { "template", CLI_TEXT, &s.version, "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
         { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)", "TEXT" },
         { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
+        { "place", CLI_TEXT, &s.place, "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P" },
         { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },

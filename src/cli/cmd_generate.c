@@ -14,7 +14,7 @@ const char cmd_generate_usage[] =
     "same at any number of ranks. Where a record has an answer, the model's is compared with it.\n";
 
 typedef struct settings {
-    const char *model, *config, *adapter, *prompt, *image, *tokens, *data, *query, *isa;
+    const char *model, *config, *adapter, *prompt, *image, *tokens, *data, *query, *isa, *place;
     int tp, threads, slices;
     sheaf_dtype dtype;
     int64_t batch;
@@ -35,7 +35,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     work *w = self;
     sheaf__generate_options how = w->how;
     sheaf__continuation *own = NULL;
-    const bool first = model->context->rank == 0;
+    const bool first = sheaf__is_first(model->context);
     how.events = first ? w->events : NULL;
     sheaf_status *st = first ? NULL : ask_room(&own, w->prompts->count, how.max_new);
     if (st == NULL)
@@ -157,7 +157,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
         w.how.max_length = s->ask.max_length;
         w.how.batch = s->batch;
         w.how.stop = stop;
-        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
+        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
                                                              .positions = ask_positions(&prompts, s->ask.max_new),
                                                              .events = &cli->events }, on_rank, &w);
     }
@@ -184,6 +184,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)", "TEXT" },
         { "batch", CLI_COUNT, &s.batch, "prompts run together", .min = 1, .max = 4096 },
         { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
+        { "place", CLI_TEXT, &s.place, "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P" },
         { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },

@@ -343,3 +343,50 @@ sheaf_status *sheaf_comm_run_threads(int ranks, sheaf_status *(*body)(void *cont
 {
     return sheaf__run_threads(ranks, false, body, context);
 }
+
+/* ---- stages ---- */
+
+typedef struct stages {
+    int ranks;
+    group *group[SHEAF_MAX_SLICES]; /* of each stage; NULL with one rank */
+    sheaf_status *(*body)(void *context, sheaf_comm *all, sheaf_comm *stage);
+    void *context;
+} stages;
+
+static sheaf_status *stage_main(void *argument, sheaf_comm *all)
+{
+    const stages *s = argument;
+    const int stage = all->rank / s->ranks;
+    if (s->group[stage] == NULL)
+        return s->body(s->context, all, NULL);
+    member *self = &s->group[stage]->member[all->rank % s->ranks];
+    sheaf_status *volatile result = NULL;
+    self->result = sheaf_fail(SHEAF_E_PEER, "rank %d: its thread ended before its work", self->comm.rank);
+    pthread_cleanup_push(member_leave, self);
+    result = s->body(s->context, all, &self->comm);
+    sheaf_status_free(self->result);
+    self->result = sheaf_status_copy(result); /* what its stage reads; the other belongs to all */
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+sheaf_status *sheaf_comm_run_stages(int count, int ranks,
+                                    sheaf_status *(*body)(void *context, sheaf_comm *all, sheaf_comm *stage), void *context)
+{
+    stages s = { .ranks = ranks, .body = body, .context = context };
+    sheaf_status *st = NULL;
+    if (count < 1 || ranks < 1 || count > SHEAF_MAX_SLICES / ranks)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "stages"), "1 to %d ranks in all", SHEAF_MAX_SLICES), "%d times %d", count, ranks);
+    for (int i = 0; i < count && ranks > 1 && st == NULL; i++) {
+        s.group[i] = group_new(ranks, false);
+        if (s.group[i] == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        else if (count * ranks > cores())
+            s.group[i]->spins = 0;
+    }
+    if (st == NULL)
+        st = sheaf_comm_run_threads(count * ranks, stage_main, &s);
+    for (int i = 0; i < count && s.group[i] != NULL; i++)
+        group_free(s.group[i]);
+    return st;
+}

@@ -127,7 +127,7 @@ static sheaf_status *fill_images(batch *b)
         pixels += one;
         cross += two;
     }
-    return b->c->comm == NULL ? st : sheaf_comm_agree(b->c->comm, st);
+    return sheaf__everyone(b->c) == NULL ? st : sheaf_comm_agree(sheaf__everyone(b->c), st);
 }
 
 /* Prompts stand at the right end of [0, longest); what is before them is masked. */
@@ -176,7 +176,7 @@ static sheaf_status *stopped(const batch *b)
     if (b->options->stop_now == NULL)
         return NULL;
     int flag = atomic_load(b->options->stop_now) != 0;
-    sheaf_status *st = b->c->comm == NULL ? NULL : sheaf_comm_any(b->c->comm, &flag);
+    sheaf_status *st = sheaf__everyone(b->c) == NULL ? NULL : sheaf_comm_any(sheaf__everyone(b->c), &flag);
     return st == NULL && flag ? sheaf_fail(SHEAF_E_STOPPED, "generation") : st;
 }
 

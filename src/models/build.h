@@ -50,6 +50,8 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, 
 sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass);
 /* sheaf__encoder_record - [images * tokens, width], what cross-attention looks at; NULL without. */
 sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass);
+/* sheaf__encoder_hand - that value on every stage, of a model with layers placed over stages; NULL without. */
+sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory, const sheaf__pass *pass);
 /* sheaf__place_record - writes it over an image's places in the embedded sequence. */
 void sheaf__place_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image, const sheaf__pass *pass);
 void sheaf__towers_free(sheaf__model *m);

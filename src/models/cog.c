@@ -14,6 +14,7 @@
 #include "models/build.h"
 #include "models/load.h"
 #include "tape/columns.h"
+#include "tape/hand.h"
 
 static const double TOWER_EPS = 1e-6, ADAPTER_EPS = 1e-5; /* fixed in the original programs */
 
@@ -225,24 +226,24 @@ sheaf_status *sheaf__build_cog(sheaf__model *m)
     if (st == NULL)
         st = find(&table, m, (named){ "transformer.word_embeddings.weight", -1, "" });
     m->flows = true; /* what lies before the head is built after it */
-    if (st == NULL)
+    if (st == NULL && m->ends)
         st = sheaf__build_linear(m, &m->head, head, NULL, 0);
-    if (st == NULL)
+    if (st == NULL && m->begins)
         st = sheaf__build_table(m, &m->embedding, table, NULL);
     m->flows = false;
-    if (st == NULL)
+    if (st == NULL && m->begins)
         st = build_vit(m);
-    if (st == NULL)
+    if (st == NULL && m->begins)
         st = build_adapter(m);
     const bool image_flows = m->flows;
     m->flows = false;
-    if (st == NULL && c->family == SHEAF_COGAGENT)
+    if (st == NULL && m->begins && c->family == SHEAF_COGAGENT)
         st = build_tower(m);
     m->towers->tower.flows = m->flows;
     m->flows = image_flows || m->embedding.trained != NULL;
-    for (int i = 0; i < c->layers && st == NULL; i++)
-        st = build_layer(m, i);
-    if (st == NULL)
+    for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++)
+        st = build_layer(m, (int)i);
+    if (st == NULL && m->ends)
         st = rmsnorm(m, &m->norm, (named){ "transformer.final_layernorm.weight", -1, "" });
     return st == NULL ? sheaf__build_rope(m, &m->rope, c->head_dim) : st;
 }
@@ -339,6 +340,15 @@ sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sh
         sheaf__tape_segment_end(tape);
     }
     return sheaf__record_grid(tape, x, pass->images, &t->tower.extra);
+}
+
+sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory, const sheaf__pass *pass)
+{
+    const sheaf_encoder *e = &m->schema->config.encoder;
+    if (m->schema->config.family != SHEAF_COGAGENT)
+        return NULL;
+    const int64_t side = e->image / e->patch;
+    return sheaf__record_hand(tape, memory, 0, "high-resolution image", pass->images * side * side, e->width);
 }
 
 void sheaf__place_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image, const sheaf__pass *pass)

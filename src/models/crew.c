@@ -10,6 +10,7 @@ typedef struct crew {
     const sheaf__crew_options *options;
     sheaf_status *(*body)(void *self, sheaf__model *model);
     void *self;
+    sheaf__place place;
 } crew;
 
 int sheaf__threads_of(int total, int ranks, int rank)
@@ -22,22 +23,23 @@ int sheaf__threads_of(int total, int ranks, int rank)
     return share < 1 ? 1 : share;
 }
 
-static sheaf_status *crew_rank(void *arg, sheaf_comm *comm)
+static sheaf_status *crew_rank(void *arg, sheaf_comm *all, sheaf_comm *stage)
 {
     const crew *c = arg;
     const sheaf__crew_options *o = c->options;
-    const int rank = sheaf_comm_rank(comm), slices = c->opened->schema->slices;
+    const int world = sheaf_comm_rank(all), rank = world % o->ranks, slices = c->opened->schema->slices;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
-    sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, sheaf__threads_of(o->threads, o->ranks, rank), o->isa, 0);
-    sheaf__context context = { .device = device, .comm = o->ranks == 1 ? NULL : comm, .rank = rank, .ranks = o->ranks,
-                               .slices = slices, .own = sheaf_owner_slices(slices, o->ranks, rank), .dtype = o->dtype };
-    const sheaf__model_options options = { .lora = c->opened->lora, .positions = o->positions };
+    sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, sheaf__threads_of(o->threads, sheaf_comm_ranks(all), world), o->isa, 0);
+    sheaf__context context = { .device = device, .comm = stage, .rank = rank, .ranks = o->ranks,
+                               .slices = slices, .own = sheaf_owner_slices(slices, o->ranks, rank), .dtype = o->dtype,
+                               .stages = c->place.stages, .stage = world / o->ranks, .head_stage = c->place.head_stage, .world = all };
+    const sheaf__model_options options = { .lora = c->opened->lora, .positions = o->positions, .place = &c->place };
     if (st == NULL)
         st = sheaf__model_new(&model, &context, c->opened->schema, &options);
     if (st == NULL)
         st = sheaf__model_load(model, c->opened->weights, c->opened->adapter);
-    st = sheaf_comm_agree(comm, st);
+    st = sheaf_comm_agree(all, st);
     if (st == NULL)
         st = c->body(c->self, model);
     sheaf__model_free(model);
@@ -48,12 +50,15 @@ static sheaf_status *crew_rank(void *arg, sheaf_comm *comm)
 sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_options *options,
                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self)
 {
+    crew c = { .opened = opened, .options = options, .body = body, .self = self };
     if (options->ranks > opened->schema->slices) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp");
         sheaf_expected(st, "at most %d, the number of slices", opened->schema->slices);
         return sheaf_found(st, "%d", options->ranks);
     }
+    sheaf_status *st = sheaf__place_read(&c.place, options->place, opened->schema);
+    if (st != NULL)
+        return st;
     sheaf__balance_note(opened->schema, options->ranks, options->events);
-    crew c = { opened, options, body, self };
-    return sheaf_comm_run_threads(options->ranks, crew_rank, &c);
+    return sheaf_comm_run_stages(c.place.stages, options->ranks, crew_rank, &c);
 }

@@ -7,6 +7,7 @@
  * with q, k, v, o, gate, up and down of each row's stream: text, or image where the layer has
  * visual experts. Without image rows there is one stream, and nothing is split or joined. */
 #include "models/build.h"
+#include "tape/hand.h"
 
 typedef struct pass {
     sheaf__model *m;
@@ -122,20 +123,44 @@ static streams told(const pass *p, const char *stage, int layer, streams h)
     return h;
 }
 
+/* The layers of this stage: from rows of the sequences to rows of the sequences. */
+static sheaf__value *record_layers(const pass *p, sheaf__value *x)
+{
+    streams h = split(p, x);
+    for (int64_t i = p->m->first_layer; i < p->m->end_layer; i++) {
+        sheaf__tape_segment_begin(p->tape, (int)i);
+        h = told(p, "attention", (int)i, self_attention(p, (int)i, h));
+        if (p->m->layer[i].has_cross)
+            h = told(p, "cross_attention", (int)i, cross_attention(p, (int)i, h));
+        h = told(p, "mlp", (int)i, mlp(p, (int)i, h));
+        sheaf__tape_segment_end(p->tape);
+    }
+    return join(p, h);
+}
+
+/* Each stage's rows go to all: to the next, which goes on with them, and after the last to the head,
+ * where that is on another (a tied table is, with the embedding). */
+static sheaf__value *record_stages(const pass *p, sheaf__value *x, int64_t rows)
+{
+    const sheaf__context *c = p->m->context;
+    for (int s = 0; s < c->stages; s++) {
+        x = s == c->stage ? record_layers(p, x) : NULL;
+        if (s + 1 < c->stages || c->head_stage != s)
+            x = sheaf__record_hand(p->tape, x, s, "rows of a stage", rows, p->m->schema->config.hidden);
+    }
+    return x;
+}
+
 void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image_memory, const sheaf__pass *of)
 {
     const int64_t rows = of->batch * of->queries;
     pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory };
-    streams h = split(&p, x);
-    for (int i = 0; i < m->schema->config.layers; i++) {
-        sheaf__tape_segment_begin(tape, i);
-        h = told(&p, "attention", i, self_attention(&p, i, h));
-        if (m->layer[i].has_cross)
-            h = told(&p, "cross_attention", i, cross_attention(&p, i, h));
-        h = told(&p, "mlp", i, mlp(&p, i, h));
-        sheaf__tape_segment_end(tape);
+    x = m->context->stages > 1 ? record_stages(&p, x, rows) : record_layers(&p, x);
+    if (!m->ends) {
+        sheaf__record_far_head(tape, rows, m->schema->config.vocab, of->head);
+        return;
     }
-    x = sheaf__record_rmsnorm(tape, join(&p, h), &m->norm);
+    x = sheaf__record_rmsnorm(tape, x, &m->norm);
     sheaf__stage(of, tape, "final_norm", -1, SHEAF__TEXT, x);
     sheaf__record_head(tape, x, &m->head, of->head);
 }

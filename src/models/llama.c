@@ -32,13 +32,13 @@ sheaf_status *sheaf__build_llama(sheaf__model *m)
     const sheaf_tensor *embed = sheaf_schema_get(m->schema, SHEAF_EMBED, -1, false);
     /* A tied head is the embedding's table. */
     m->flows = true; /* what lies before the head is built after it */
-    sheaf_status *st = config->tied ? sheaf__build_linear(m, &m->head, embed, NULL, 0) : linear(m, &m->head, SHEAF_HEAD, -1);
-    if (st == NULL)
+    sheaf_status *st = !m->ends ? NULL : config->tied ? sheaf__build_linear(m, &m->head, embed, NULL, 0) : linear(m, &m->head, SHEAF_HEAD, -1);
+    if (st == NULL && m->begins)
         st = sheaf__build_table(m, &m->embedding, embed, config->tied ? &m->head : NULL);
     m->flows = m->embedding.trained != NULL;
-    for (int i = 0; i < config->layers && st == NULL; i++)
-        st = layer(m, i);
-    if (st == NULL)
+    for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++)
+        st = layer(m, (int)i);
+    if (st == NULL && m->ends)
         st = norm(m, &m->norm, SHEAF_NORM_FINAL, -1);
     if (st == NULL)
         st = sheaf__build_rope(m, &m->rope, (int64_t)((double)config->head_dim * config->rope.partial) / 2 * 2);

@@ -34,6 +34,14 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context, cons
     if (m == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "model");
     *m = (sheaf__model){ .context = context, .schema = schema, .options = *options };
+    m->end_layer = schema->config.layers;
+    m->begins = m->ends = true;
+    if (options->place != NULL && context->stages > 1) {
+        m->first_layer = options->place->begin[context->stage];
+        m->end_layer = options->place->begin[context->stage + 1];
+        m->begins = context->stage == 0;
+        m->ends = context->stage == context->head_stage;
+    }
     m->layer = calloc((size_t)schema->config.layers + 1, sizeof *m->layer);
     m->lora = calloc(options->lora == NULL ? 1 : (size_t)options->lora->nmodules + 1, sizeof *m->lora);
     sheaf_status *st = m->layer == NULL || m->lora == NULL ? sheaf_fail(SHEAF_E_MEMORY, "model")
@@ -82,9 +90,15 @@ void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage,
 void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
     sheaf__value *memory = NULL, *image = NULL;
-    if (pass->images > 0) {
+    if (pass->images > 0 && m->begins) {
         image = sheaf__towers_record(m, tape, pass);
         memory = sheaf__encoder_record(m, tape, pass);
+    }
+    if (pass->images > 0 && m->context->stages > 1)
+        memory = sheaf__encoder_hand(m, tape, memory, pass);
+    if (!m->begins) {
+        sheaf__decoder_record(m, tape, NULL, memory, pass);
+        return;
     }
     sheaf__value *x = sheaf__record_embedding(tape, &m->embedding, pass->batch * pass->queries, pass->in);
     if (image != NULL)
@@ -111,7 +125,7 @@ sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *m, int64_t batch, 
     const int64_t layers = m->schema->config.layers, side = e->patch > 0 ? e->image / e->patch : 0;
     *out = (sheaf__kept){ calloc((size_t)layers + 1, sizeof *out->self), calloc((size_t)layers + 1, sizeof *out->cross), layers };
     sheaf_status *st = out->self == NULL || out->cross == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache") : NULL;
-    for (int64_t i = 0; i < layers && st == NULL; i++) {
+    for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++) {
         st = take_cache(&out->self[i], m, batch, length, m->layer[i].expert[SHEAF__TEXT].k.owned);
         if (st == NULL && m->layer[i].has_cross)
             st = take_cache(&out->cross[i], m, batch, side * side, m->layer[i].cross_k.owned);

@@ -8,6 +8,7 @@
 #define SHEAF_MODELS_MODEL_H
 
 #include "lora/adapter.h"
+#include "models/place.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 #include "tape/head.h"
@@ -43,6 +44,7 @@ typedef struct sheaf__model_options {
     bool pack_back;            /* keep a second packed copy for the backward products */
     int64_t positions;         /* length of the rotary table */
     uint64_t seed;             /* of fresh LoRA factors */
+    const sheaf__place *place; /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
 } sheaf__model_options;
 
 /* One thing that is loaded, refreshed and freed: see build.h. */
@@ -62,7 +64,9 @@ typedef struct sheaf__model {
     const sheaf_schema *schema;  /* borrowed */
     sheaf__model_options options;
     sheaf__table embedding;
-    sheaf__layer *layer;
+    sheaf__layer *layer;         /* of all; built are [first_layer, end_layer), those of this stage */
+    int64_t first_layer, end_layer;
+    bool begins, ends;           /* this stage has the embedding and the towers; the final norm and the head */
     sheaf__norm norm;
     sheaf__linear head;
     sheaf__rope_table rope;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/math/math.h"
+#include "tape/hand.h"
 #include "tape/layers.h"
 
 typedef struct head_params {
@@ -14,6 +15,8 @@ typedef struct head_params {
     bool training;
     sheaf__value *x, *dx; /* dx: gradient of x, made in forward, NULL when x needs none */
 } head_params;
+
+typedef struct far_params { sheaf__head_run *run; int64_t rows, vocab; } far_params;
 
 /* Buffers of one block of rows. */
 typedef struct block {
@@ -224,6 +227,23 @@ static sheaf_status *block_gradients(block *b)
     return st;
 }
 
+/* To the other stages too. */
+static sheaf_status *give_rows(sheaf__context *c, const sheaf__head_run *run, int64_t done, const int32_t *row, int64_t n, float *logits,
+                               int64_t vocab)
+{
+    sheaf_status *st = c->stages > 1 ? sheaf__hand(c, logits, (size_t)(n * vocab) * sizeof(float), c->head_stage) : NULL;
+    return st == NULL ? run->take(run->self, done, row, n, logits) : st;
+}
+
+static sheaf_status *give_loss(sheaf__context *c, sheaf__head_run *run)
+{
+    double loss[2] = { run->loss_sum, (double)run->labels };
+    sheaf_status *st = sheaf__hand(c, loss, sizeof loss, c->head_stage);
+    run->loss_sum = loss[0];
+    run->labels = (int64_t)loss[1];
+    return st;
+}
+
 /* Full rows on every rank: each rank's columns one rank after the other, then put side by side. */
 static sheaf_status *block_take(block *b, int64_t done)
 {
@@ -233,7 +253,7 @@ static sheaf_status *block_take(block *b, int64_t done)
     if (c->device->kind == SHEAF_DRY)
         return NULL;
     if (c->comm == NULL)
-        return run->take(run->self, done, b->row, b->n, b->logits);
+        return give_rows(c, run, done, b->row, b->n, b->logits, l->out);
     const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { l->out, 1 } } };
     size_t size[SHEAF_MAX_SLICES];
     float *at = b->all, *full = b->all + (int64_t)SHEAF__HEAD_BLOCK * l->out;
@@ -255,7 +275,7 @@ static sheaf_status *block_take(block *b, int64_t done)
     for (int64_t r = 0, col = 0; r < c->ranks; col += cols[r++])
         for (int64_t i = 0; i < b->n; i++, at += cols[r])
             memcpy(full + i * l->out + col, at, (size_t)cols[r] * sizeof(float));
-    return run->take(run->self, done, b->row, b->n, full);
+    return give_rows(c, run, done, b->row, b->n, full, l->out);
 }
 
 static sheaf_status *run_block(block *b, bool training, int64_t done)
@@ -285,6 +305,23 @@ static void zero_rows(void *arg, int64_t begin, int64_t end, int worker)
     memset((char *)z->x + (size_t)begin * z->bytes, 0, (size_t)(end - begin) * z->bytes);
 }
 
+/* The rows of the next block, from candidate i on; returns the one to go on from. */
+static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates, bool dry)
+{
+    for (b->n = 0; i < candidates && b->n < SHEAF__HEAD_BLOCK; i++) {
+        const int32_t row = dry || run->pick == NULL ? (int32_t)i : run->pick[i];
+        const int32_t label = dry || run->label == NULL ? SHEAF__IGNORED : run->label[row];
+        if (!dry && !run->all_rows && label == SHEAF__IGNORED)
+            continue;
+        if (!dry) {
+            b->row[b->n] = row;
+            b->label[b->n] = label;
+        }
+        b->n++;
+    }
+    return i;
+}
+
 static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
@@ -300,23 +337,46 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     const int64_t candidates = run->pick != NULL ? run->npick : p->x->rows;
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {
-        for (b.n = 0; i < candidates && b.n < SHEAF__HEAD_BLOCK; i++) {
-            const int32_t row = dry || run->pick == NULL ? (int32_t)i : run->pick[i];
-            const int32_t label = dry || run->label == NULL ? SHEAF__IGNORED : run->label[row];
-            if (!dry && !run->all_rows && label == SHEAF__IGNORED)
-                continue;
-            if (!dry) {
-                b.row[b.n] = row;
-                b.label[b.n] = label;
-            }
-            b.n++;
-        }
+        i = next_block(&b, run, i, candidates, dry);
         if (b.n > 0)
             st = run_block(&b, training, done);
         done += b.n;
     }
+    if (st == NULL && c->stages > 1)
+        st = give_loss(c, run);
     give_block(&b);
     return st;
+}
+
+/* Where another stage computes: the blocks as it has them. */
+static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const far_params *p = op->params;
+    sheaf__head_run *run = p->run;
+    const int64_t candidates = run->pick != NULL ? run->npick : p->rows, most = candidates < SHEAF__HEAD_BLOCK ? candidates : SHEAF__HEAD_BLOCK;
+    const bool dry = c->device->kind == SHEAF_DRY, takes = run->take != NULL;
+    block b = { .c = c };
+    sheaf_status *st = takes ? sheaf__take(&b.all, c, (size_t)(most * p->vocab) * sizeof(float), SHEAF_MEM_SCRATCH) : NULL;
+    if (st == NULL)
+        st = sheaf__take(&b.row, c, SHEAF__HEAD_BLOCK * sizeof *b.row, SHEAF_MEM_SCRATCH);
+    if (st == NULL)
+        st = sheaf__take(&b.label, c, SHEAF__HEAD_BLOCK * sizeof *b.label, SHEAF_MEM_SCRATCH);
+    for (int64_t i = 0, done = 0; i < candidates && st == NULL && takes; done += b.n) {
+        i = next_block(&b, run, i, candidates, dry);
+        if (b.n > 0 && !dry)
+            st = give_rows(c, run, done, b.row, b.n, b.all, p->vocab);
+    }
+    if (st == NULL)
+        st = give_loss(c, run);
+    give_block(&b);
+    return st;
+}
+
+void sheaf__record_far_head(sheaf__tape *tape, int64_t rows, int64_t vocab, sheaf__head_run *run)
+{
+    sheaf__op *op = sheaf__tape_op(tape, "logits of another stage", far_forward, NULL, sizeof(far_params));
+    *(far_params *)op->params = (far_params){ run, rows, vocab };
 }
 
 static sheaf_status *head_backward(sheaf__tape *tape, sheaf__op *op)

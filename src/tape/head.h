@@ -31,5 +31,8 @@ typedef struct sheaf__head_run {
 
 /* sheaf__record_head - x [rows, hidden]; `run` is borrowed and read when the tape runs. */
 void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head, sheaf__head_run *run);
+/* sheaf__record_far_head - the same where another stage holds the head: `take` hears the same logits, the loss is the
+ * same. rows: of x there. Only without a backward pass. */
+void sheaf__record_far_head(sheaf__tape *tape, int64_t rows, int64_t vocab, sheaf__head_run *run);
 
 #endif

@@ -23,7 +23,17 @@ typedef struct sheaf__context {
     sheaf_range own;         /* slices this rank owns */
     sheaf_dtype dtype;       /* activations and compute copies: F32 or BF16 */
     double sent;             /* bytes this rank hands to others, counted also on dry */
+    /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one stage. */
+    int stages;              /* 0 or 1: not placed */
+    int stage, head_stage;   /* this rank's, and the one that holds the output head */
+    sheaf_comm *world;       /* all ranks of all stages; NULL on dry */
 } sheaf__context;
+
+/* sheaf__everyone - the group of all ranks that run the model; NULL when that is one. */
+static inline sheaf_comm *sheaf__everyone(const sheaf__context *c) { return c->stages > 1 ? c->world : c->comm; }
+
+/* sheaf__is_first - is this the one rank of them that writes results? */
+static inline bool sheaf__is_first(const sheaf__context *c) { return c->rank == 0 && c->stage == 0; }
 
 /* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
 typedef struct sheaf__value {

@@ -53,7 +53,7 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
     for (const int64_t end = p->first + n; p->first < end && st == NULL; p->first += batch) {
         for (int64_t i = 0; i < 2 * batch; i++) /* these, and what is to be ready then */
             row[i] = p->first + i < end ? p->first + i : -1;
-        if (model->context->rank == 0)
+        if (sheaf__is_first(model->context))
             sheaf_data_announce(data, row, 2 * batch);
         st = sheaf__runner_run(&runner, row);
         p->out->loss += runner.head.loss_sum;

@@ -85,8 +85,9 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
         sheaf_data_batch(&r->batch, r->data, row, rows);
         st = sheaf_data_pixels(&r->batch, r->data, row, rows);
     }
-    if (r->model->context->comm != NULL && r->model->towers != NULL)
-        st = sheaf_comm_agree(r->model->context->comm, st); /* files are read: a rank may fail alone */
+    sheaf_comm *all = sheaf__everyone(r->model->context);
+    if (all != NULL && r->model->towers != NULL)
+        st = sheaf_comm_agree(all, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
         sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, r->data == NULL ? NULL : &r->batch, holds, rows * r->options.seq);
         st = tape_for(&r->last, r, holds);
