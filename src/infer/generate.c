@@ -180,6 +180,17 @@ static sheaf_status *stopped(const batch *b)
     return st == NULL && flag ? sheaf_fail(SHEAF_E_STOPPED, "generation") : st;
 }
 
+/* Only the last row of each prompt is read. */
+static bool last_is_text(const batch *b)
+{
+    for (int64_t i = 0; i < b->n; i++) {
+        const sheaf__prompt *p = &b->prompt[b->first + i];
+        if (p->expert != NULL && p->expert[p->n - 1])
+            return false;
+    }
+    return true;
+}
+
 /* images NULL: the tokens that follow, which have none. */
 static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf__rows_in *in, sheaf__head_run *head,
                             const sheaf__images_in *images)
@@ -190,7 +201,8 @@ static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf
         return st;
     sheaf__model_record(b->model, *tape, &(sheaf__pass){ .batch = b->n, .queries = queries, .in = in, .info = info, .head = head,
                                                          .kept = &b->kept, .images = images == NULL ? 0 : b->image.count,
-                                                         .image_rows = images == NULL ? 0 : b->image.rows, .images_in = images });
+                                                         .image_rows = images == NULL ? 0 : b->image.rows, .images_in = images,
+                                                         .image_rows_unread = last_is_text(b) });
     return sheaf__tape_compile(*tape, false, false);
 }
 

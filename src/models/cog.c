@@ -225,7 +225,7 @@ sheaf_status *sheaf__build_cog(sheaf__model *m)
     sheaf_status *st = find(&head, m, (named){ "mixins.lm.lm_head.weight", -1, "" });
     if (st == NULL)
         st = find(&table, m, (named){ "transformer.word_embeddings.weight", -1, "" });
-    m->flows = true; /* what lies before the head is built after it */
+    /* The head turns back few rows, those with a label: a second copy of its panels would not pay. */
     if (st == NULL && m->ends)
         st = sheaf__build_linear(m, &m->head, head, NULL, 0);
     if (st == NULL && m->begins)

@@ -103,6 +103,10 @@ static streams cross_attention(const pass *p, int index, streams h)
 static streams mlp(const pass *p, int index, streams h)
 {
     sheaf__layer *l = &p->m->layer[index];
+    sheaf__value *image = h.x[SHEAF__IMAGE];
+    const bool unread = p->of->image_rows_unread && index + 1 == p->m->schema->config.layers && h.x[SHEAF__TEXT] != NULL;
+    if (unread) /* nothing comes after that looks at image rows: they stay what they are */
+        h.x[SHEAF__IMAGE] = NULL;
     const streams n = rmsnorm(p, h, &l->norm_post);
     streams y = { { NULL } };
     for (int i = 0; i < SHEAF__STREAMS; i++) {
@@ -113,7 +117,10 @@ static streams mlp(const pass *p, int index, streams h)
         sheaf__record_columns(p->tape, gate_up, n.x[i], (sheaf__linear *const[]){ &e->gate, &e->up }, 2, &p->of->info[i]);
         y.x[i] = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
     }
-    return residual(p, y, (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down, &expert_of(l, SHEAF__IMAGE)->down }, h);
+    y = residual(p, y, (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down, &expert_of(l, SHEAF__IMAGE)->down }, h);
+    if (unread)
+        y.x[SHEAF__IMAGE] = image;
+    return y;
 }
 
 static streams told(const pass *p, const char *stage, int layer, streams h)

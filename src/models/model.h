@@ -101,6 +101,7 @@ typedef struct sheaf__pass {
     int64_t images;             /* whose rows are among these tokens; 0 without, and after the first run */
     int64_t image_rows;         /* rows that use the visual experts */
     const sheaf__images_in *images_in;
+    bool image_rows_unread;     /* the head reads none of them: their last MLP is left out */
     const sheaf__stages *stages; /* may be NULL */
 } sheaf__pass;
 

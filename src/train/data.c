@@ -60,7 +60,10 @@ static sheaf_status *count(sheaf_data *data)
     bool any = false;
     for (int64_t r = 0; r < data->rows; r++) {
         for (int64_t t = 0; t < row_length(data, r); t++) {
-            data->labels[r] += t > 0 && label_at(data, r, t) != SHEAF__NO_LABEL;
+            const bool labelled = t > 0 && label_at(data, r, t) != SHEAF__NO_LABEL;
+            data->labels[r] += labelled;
+            if (labelled && data->images != NULL && data->images->expert[data->begin[r] + t - 1])
+                data->images->labelled = true;
             data->seen[r] += mask_at(data, r, t);
         }
         any |= data->labels[r] > 0;
@@ -257,6 +260,11 @@ void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const in
         fill(batch, data, row[i], i * data->seq);
     if (data->images != NULL)
         sheaf__data_images_rows(batch, data, row, n);
+}
+
+bool sheaf_data_labels_images(const sheaf_data *data)
+{
+    return data != NULL && data->images != NULL && data->images->labelled;
 }
 
 sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row, int64_t n)

@@ -93,6 +93,8 @@ sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row,
 /* sheaf_data_announce - these rows are needed next, in this order: their images may be decoded by now when
  * sheaf_data_pixels() asks. What was announced before and is not begun is forgotten. Changes no result. */
 void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_labels_images - does any position that uses the visual experts predict a label? NULL: no. */
+bool sheaf_data_labels_images(const sheaf_data *data);
 /* sheaf_data_pixels - batch->pixels and ->cross of those rows; reads and decodes files.
  * Errors: SHEAF_E_IO, SHEAF_E_DATA (a file that changed since the data set was checked). */
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n);

@@ -17,6 +17,7 @@ typedef struct sheaf__data_images {
     int64_t patches;                    /* of an image, in the sequence */
     int64_t channels, side, cross_side; /* cross_side 0: no second tower */
     uint8_t *embed, *expert;            /* [tokens] 1 at the image's positions; where visual experts are used */
+    bool labelled;                      /* some position with `expert` predicts a label */
     bool *has;                          /* [rows] */
     int32_t *expert_rows;               /* [rows] */
     XXH128_hash_t *hash;                /* [rows] of the image, whatever holds it */

@@ -46,6 +46,7 @@ static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_i
         return st;
     const sheaf__pass pass = { .batch = r->options.rows, .queries = r->options.seq, .in = &r->in, .info = r->kinds.of, .head = &r->head,
                                .images = holds.images, .image_rows = holds.image_rows, .images_in = &r->images,
+                               .image_rows_unread = r->options.backward && !sheaf_data_labels_images(r->data),
                                .stages = r->options.stages };
     sheaf__model_record(r->model, tape, &pass);
     st = sheaf__tape_compile(tape, r->options.backward, r->options.rerun);
