@@ -15,7 +15,8 @@ const char cmd_plan_usage[] =
     "Bytes per rank by kind, operations and communication of one training step, from the\n"
     "model's config alone: the real step runs on a device without memory. With --memory,\n"
     "the first setting that fits a rank: fewer ranks first, then with --checkpointing. With\n"
-    "--table, every number of ranks, as Markdown: of this setting, or of all three methods.\n";
+    "--table, every number of ranks, as Markdown: of this setting, or of all three methods.\n"
+    "With --place, generation: --micro-batch sequences of --seq tokens, layers on stages.\n";
 
 enum { BY_KIND, BY_COMPONENT };
 enum { NO_TABLE, TABLE_RANKS, TABLE_METHODS };
@@ -28,6 +29,8 @@ typedef struct question {
     sheaf_data *data;
     int64_t data_bytes, seq;
     int by, table;
+    const char *place_text; /* NULL: a training step; else generation */
+    sheaf__place place;
 } question;
 
 static void close_question(question *q)
@@ -43,13 +46,16 @@ static void close_question(question *q)
 static sheaf_status *open_question(question *q, const cli *cli)
 {
     const sheaf_train_options *o = &q->o;
-    const bool lora = o->method == SHEAF_METHOD_LORA, adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
-    sheaf_status *st = lora && !adapter ? sheaf_train_options_lora(&q->fresh, o) : NULL;
+    const bool generates = q->place_text != NULL, lora = o->method == SHEAF_METHOD_LORA;
+    const bool adapter = lora && o->adapter != NULL && o->adapter[0] != '\0', fresh = lora && !adapter && !generates;
+    sheaf_status *st = fresh ? sheaf_train_options_lora(&q->fresh, o) : NULL;
     if (st == NULL)
         st = sheaf__open_model(&q->opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .config_only = true,
                                .slices = o->slices, .events = &cli->events, .adapter = adapter ? o->adapter : NULL,
-                               .fresh = lora && !adapter ? &q->fresh : NULL });
-    if (st == NULL)
+                               .fresh = fresh ? &q->fresh : NULL });
+    if (st == NULL && generates)
+        st = sheaf__place_read(&q->place, q->place_text, q->opened.schema);
+    else if (st == NULL)
         st = sheaf__select(&q->selection, q->opened.schema, q->opened.lora, o, &cli->events);
     if (st == NULL && o->data != NULL && o->data[0] != '\0') {
         st = sheaf_data_open(&q->data, o->data, &(sheaf_data_options){ .config = &q->opened.config, .seq = o->seq, .events = &cli->events, .folder = o->model,
@@ -67,6 +73,9 @@ static sheaf_status *open_question(question *q, const cli *cli)
 
 static sheaf_status *answer(sheaf_plan *plan, const question *q)
 {
+    if (q->place_text != NULL)
+        return sheaf_plan_generate(plan, &(sheaf_plan_generation){ .schema = q->opened.schema, .lora = q->opened.lora, .place = &q->place,
+                                   .tp = q->o.tp, .threads = q->o.threads, .dtype = q->o.dtype, .batch = q->o.micro_batch, .seq = q->seq });
     const sheaf__job job = { .options = &q->o, .schema = q->opened.schema, .lora = q->opened.lora, .selection = &q->selection,
                              .seq = q->seq };
     return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
@@ -77,8 +86,8 @@ static sheaf_status *find_fit(sheaf_plan *plan, question *q, size_t memory, bool
 {
     sheaf_status *st = NULL;
     *fits = false;
-    for (int tp = q->o.tp; tp <= q->o.slices && st == NULL; tp++)
-        for (int again = 0; again < 2 && st == NULL; again++) {
+    for (int tp = q->o.tp; tp <= q->o.slices && tp * (q->place_text == NULL ? 1 : q->place.stages) <= SHEAF_MAX_SLICES && st == NULL; tp++)
+        for (int again = 0; again < (q->place_text == NULL ? 2 : 1) && st == NULL; again++) {
             q->o.tp = tp;
             q->o.checkpointing = again;
             st = answer(plan, q);
@@ -120,6 +129,12 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         json_t *one = json_object();
         for (int k = 0; k < SHEAF_MEM_KINDS; k++)
             json_object_set_new(one, sheaf_plan_kind((sheaf_memory)k), json_integer((json_int_t)plan->rank[r].bytes[k]));
+        if (q->place_text != NULL) {
+            const int stage = r / q->o.tp;
+            json_object_set_new(one, "stage", json_integer(stage));
+            json_object_set_new(one, "first_layer", json_integer(q->place.begin[stage]));
+            json_object_set_new(one, "layers", json_integer(q->place.begin[stage + 1] - q->place.begin[stage]));
+        }
         json_object_set_new(one, "components", components_json(&plan->rank[r]));
         json_object_set_new(one, "peak", json_integer((json_int_t)plan->rank[r].peak));
         json_object_set_new(one, "flops_per_step", json_real(plan->rank[r].flops));
@@ -177,6 +192,9 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
         fprintf(cli->out, " (%lld of each an image)", (long long)image_of(q));
     fprintf(cli->out, ", %s, %d rank%s of %d slices%s\n", sheaf_dtype_torch_name(q->o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s",
             q->o.slices, q->o.checkpointing ? ", checkpointing" : "");
+    for (int s = 0; q->place_text != NULL && s < q->place.stages; s++)
+        fprintf(cli->out, "stage %d, ranks %d to %d: layers %lld to %lld\n", s, s * q->o.tp, (s + 1) * q->o.tp - 1, (long long)q->place.begin[s],
+                (long long)q->place.begin[s + 1] - 1);
     fprintf(cli->out, "MiB by rank      ");
     for (int r = 0; r < plan->ranks; r++)
         fprintf(cli->out, "%10d", r);
@@ -184,7 +202,7 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
     fprintf(cli->out, "\n  %-15s", "peak");
     for (int r = 0; r < plan->ranks; r++)
         fprintf(cli->out, "%10.1f", mib(plan->rank[r].peak));
-    fprintf(cli->out, "\n%-17s", "GFLOP a step");
+    fprintf(cli->out, "\n%-17s", q->place_text == NULL ? "GFLOP a step" : "GFLOP");
     for (int r = 0; r < plan->ranks; r++)
         fprintf(cli->out, "%10.1f", plan->rank[r].flops / 1e9);
     fprintf(cli->out, "\n%-17s", "MiB sent");
@@ -308,7 +326,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
     table[n] = (cli_option){ "memory", CLI_NUMBER | CLI_UNSAVED, &memory, "MiB one rank may use: find a setting that fits", "MIB" };
     table[n + 1] = (cli_option){ "by", CLI_CHOICE | CLI_UNSAVED, &q.by, "lines of the answer: kind of memory, or part of the model", .choices = by };
     table[n + 2] = (cli_option){ "table", CLI_CHOICE | CLI_UNSAVED, &q.table, "the fullest rank at every number of ranks, in GiB: this setting, or all methods", .choices = tables };
-    table[n + 3] = (cli_option){ 0 };
+    table[n + 3] = (cli_option){ "place", CLI_TEXT | CLI_UNSAVED, &q.place_text, "generation instead of training, with layers over stages of --tp ranks each: 1, 2, by memory 24,12, or 0-10,11-31", "P", 1 };
+    table[n + 4] = (cli_option){ 0 };
     bool fits = true;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && (q.o.model == NULL || q.o.model[0] == '\0') && (q.o.config == NULL || q.o.config[0] == '\0'))
@@ -317,6 +336,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
         q.o.steps = 1;
     if (st == NULL)
         st = train_flags_check(cli, table, &q.o);
+    if (st == NULL && q.place_text != NULL && q.table != NO_TABLE)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--place or --table, not both");
     if (st == NULL && q.table != NO_TABLE)
         st = print_table(&q, cli);
     else if (st == NULL)

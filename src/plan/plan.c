@@ -1,9 +1,11 @@
 /* plan.c - see plan.h. */
 #include "plan/plan.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "models/build.h"
+#include "models/crew.h"
 
 const char *sheaf_plan_kind(sheaf_memory kind)
 {
@@ -61,10 +63,10 @@ static void count_block(void *self, const char *name, void *block)
     c->out->component[sheaf_plan_component_of(name)][kind] += size;
 }
 
-static void count_components(sheaf_plan_rank *out, const sheaf__rank *held)
+static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
 {
-    const sheaf__trained_set *set = held->model->trained;
-    sheaf__build_blocks(held->model, count_block, &(count){ out, held->device });
+    const sheaf__trained_set *set = model->trained;
+    sheaf__build_blocks(model, count_block, &(count){ out, model->context->device });
     for (int i = 0; i < set->count; i++) {
         const sheaf__trained *t = set->item[i];
         size_t *bytes = out->component[sheaf_plan_component_of(t->name)];
@@ -79,6 +81,16 @@ static void count_components(sheaf_plan_rank *out, const sheaf__rank *held)
 
 /* ---- the plan ---- */
 
+static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
+{
+    const sheaf__device *device = model->context->device;
+    memcpy(out->bytes, device->at_peak, sizeof out->bytes);
+    out->peak = device->peak;
+    out->flops = device->flops;
+    out->sent = model->context->sent;
+    count_components(out, model);
+}
+
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const sheaf__job *job, int rank)
 {
     sheaf__rank held;
@@ -87,12 +99,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
     if (st == NULL)
         st = sheaf__stepper_run(&unused, held.stepper, 0, 0);
     if (st == NULL) {
-        for (int k = 0; k < SHEAF_MEM_KINDS; k++)
-            out->bytes[k] = held.device->at_peak[k];
-        out->peak = held.device->peak;
-        out->flops = held.device->flops;
-        out->sent = held.context.sent;
-        count_components(out, &held);
+        note_rank(out, held.model);
         plan->trained = 0;
         for (int i = 0; i < held.model->trained->count; i++) {
             const sheaf__trained *t = held.model->trained->item[i];
@@ -107,28 +114,124 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
  * (docs/plan.md): lists that grow with tensors and ranks, allocator arenas and stacks of
  * threads, buffers of the files being written; and a 256th of the rest, so that the answer
  * errs on the safe side. */
-static size_t host_bytes(const sheaf__job *job, size_t devices, size_t data_bytes)
+static size_t host_bytes(const sheaf_schema *schema, int nranks, size_t devices, size_t data_bytes)
 {
-    const size_t ranks = (size_t)job->options->tp;
-    const size_t tensors = (size_t)job->schema->count;
-    const size_t pictures = job->schema->config.patches > 0 ? (size_t)1 << 20 : 0; /* of the libraries that read them */
+    const size_t ranks = (size_t)nranks;
+    const size_t tensors = (size_t)schema->count;
+    const size_t pictures = schema->config.patches > 0 ? (size_t)1 << 20 : 0; /* of the libraries that read them */
     return data_bytes + pictures + ((size_t)2560 << 10) + ranks * (((size_t)704 << 10) + tensors * 4096) + devices / 256;
+}
+
+/* Planning has no data, which would have told. */
+static sheaf_status *check_seq(const sheaf_config *config, int64_t seq)
+{
+    const int64_t image = config->patches > 0 ? config->patches + 2 : 0;
+    if (seq > image)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq");
+    sheaf_expected(st, "at least %" PRId64 ": an image takes %" PRId64 " tokens of its row", image + 1, image);
+    return sheaf_found(st, "%" PRId64, seq);
+}
+
+static int64_t parameters_of(const sheaf_schema *schema)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (!t->buffer)
+            sum += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+    }
+    return sum;
 }
 
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)
 {
-    *out = (sheaf_plan){ .ranks = job->options->tp };
-    for (int64_t i = 0; i < job->schema->count; i++) {
-        const sheaf_tensor *t = &job->schema->tensor[i];
-        if (!t->buffer)
-            out->parameters += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
-    }
-    sheaf_status *st = NULL;
+    *out = (sheaf_plan){ .ranks = job->options->tp, .parameters = parameters_of(job->schema) };
+    sheaf_status *st = check_seq(&job->schema->config, job->seq);
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
     }
-    out->host = host_bytes(job, out->process, data_bytes);
+    out->host = host_bytes(job->schema, out->ranks, out->process, data_bytes);
+    out->process += out->host;
+    return st;
+}
+
+/* ---- generation ---- */
+
+static sheaf_status *unheard(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits) { return NULL; }
+
+/* One run of `queries` tokens of each sequence, the first with its images. */
+static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_t batch, int64_t queries, int64_t keys, bool images)
+{
+    static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
+    static const int32_t last[1] = { 0 }; /* on dry nothing is read */
+    static const sheaf__images_in images_in = { 0 };
+    const sheaf__rows_in in = { .mask_ld = keys, .keys = keys };
+    sheaf__head_run head = { .all_rows = true, .pick = last, .npick = batch, .take = unheard };
+    sheaf__tape *tape = NULL;
+    sheaf_status *st = sheaf__tape_new(&tape, m->context);
+    if (st != NULL)
+        return st;
+    sheaf__model_record(m, tape, &(sheaf__pass){ .batch = batch, .queries = queries, .in = &in, .info = info, .head = &head, .kept = kept,
+                                                 .images = images ? batch : 0, .images_in = &images_in,
+                                                 .image_rows = images ? batch * (m->schema->config.patches + 1) : 0 });
+    st = sheaf__tape_compile(tape, false, false);
+    if (st == NULL)
+        st = sheaf__tape_run(tape);
+    sheaf__tape_free(tape);
+    return st;
+}
+
+static sheaf_status *generate_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g, int world)
+{
+    const int rank = world % g->tp, slices = g->schema->slices;
+    sheaf__device *device = NULL;
+    sheaf__model *model = NULL;
+    sheaf__kept kept = { 0 };
+    sheaf_status *st = sheaf__device_open(&device, SHEAF_DRY, sheaf__threads_of(g->threads, g->place->stages * g->tp, world), NULL, 0);
+    sheaf__context context = { .device = device, .rank = rank, .ranks = g->tp, .slices = slices, .own = sheaf_owner_slices(slices, g->tp, rank),
+                               .dtype = g->dtype, .stages = g->place->stages, .stage = world / g->tp, .head_stage = g->place->head_stage };
+    const sheaf__model_options options = { .lora = g->lora, .positions = g->seq, .place = g->place };
+    if (st == NULL)
+        st = sheaf__model_new(&model, &context, g->schema, &options);
+    if (st == NULL)
+        st = sheaf__kept_new(&kept, model, g->batch, g->seq);
+    if (st == NULL)
+        st = run_tokens(model, &kept, g->batch, g->seq, g->seq, model->towers != NULL);
+    if (st == NULL)
+        st = run_tokens(model, &kept, g->batch, 1, g->seq, false);
+    if (st == NULL)
+        note_rank(out, model);
+    if (model != NULL)
+        sheaf__kept_release(&kept, model);
+    sheaf__model_free(model);
+    sheaf__device_close(device);
+    return st;
+}
+
+/* Images of a batch lie beside the device, on every rank. */
+static size_t pictures_of(const sheaf_plan_generation *g)
+{
+    const sheaf_config *c = &g->schema->config;
+    const int64_t one = c->patches > 0 ? c->vit.channels * c->vit.height * c->vit.width : 0;
+    const int64_t two = c->family == SHEAF_COGAGENT ? c->encoder.channels * c->encoder.image * c->encoder.image : 0;
+    return (size_t)(g->batch * (one + two)) * sizeof(float);
+}
+
+sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *g)
+{
+    *out = (sheaf_plan){ .parameters = parameters_of(g->schema) };
+    if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place"), "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES,
+                                          g->schema->slices), "%d stages of %d", g->place->stages, g->tp);
+    out->ranks = g->place->stages * g->tp;
+    sheaf_status *st = check_seq(&g->schema->config, g->seq);
+    for (int r = 0; r < out->ranks && st == NULL; r++) {
+        st = sheaf_in(generate_rank(&out->rank[r], g, r), "rank %d of %d", r, out->ranks);
+        out->process += out->rank[r].peak;
+    }
+    out->host = host_bytes(g->schema, out->ranks, out->process, (size_t)out->ranks * pictures_of(g));
     out->process += out->host;
     return st;
 }

@@ -1,8 +1,9 @@
-/* plan.h - what a training setting needs, from the config alone: the real step, run on
- * the dry device once per rank. */
+/* plan.h - what a training setting needs, or generation with layers placed over stages, from the
+ * config alone: the real step, run on the dry device once per rank. */
 #ifndef SHEAF_PLAN_PLAN_H
 #define SHEAF_PLAN_PLAN_H
 
+#include "models/place.h"
 #include "ops/device.h"
 #include "train/rank.h"
 
@@ -38,6 +39,19 @@ typedef struct sheaf_plan {
 /* sheaf_plan_train - job->data may be NULL; then job->seq must be set. data_bytes: of the
  * data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when an image does not fit into seq. */
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes);
+typedef struct sheaf_plan_generation {
+    const sheaf_schema *schema;
+    const sheaf_lora *lora;    /* NULL without an adapter */
+    const sheaf__place *place;
+    int tp, threads;           /* ranks of each stage; compute threads in all, 0 = every core at hand */
+    sheaf_dtype dtype;
+    int64_t batch, seq;        /* sequences together; positions of prompt and answer */
+} sheaf_plan_generation;
+
+/* sheaf_plan_generate - prompts as long as `seq`, with an image each where the model knows images, and a token after
+ * them; flops and sent are those of both. Rank stage * tp + r is rank r of its stage. Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *asked);
+
 /* sheaf_plan_seq - positions of a row where nothing says how long rows are: the model's own limit
  * but at most 4096; of a model with images, BOI, patches, EOI and 256 tokens of text. */
 int64_t sheaf_plan_seq(const sheaf_config *config);

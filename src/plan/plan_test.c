@@ -157,9 +157,55 @@ static void test_plan__an_image_must_fit_into_a_row(void **state)
     ask(&a, "cogvlm-490", SHEAF_METHOD_HEAD);
     open_asked(&a);
     assert_int_equal(sheaf_plan_seq(&a.opened.config), 1225 + 2 + 256);
-    CHECK_FAILS(plan_at(&plan, &a, 1, false, 1227), SHEAF_E_ARG, "an image alone takes 1227");
-    CHECK_OK(plan_at(&plan, &a, 1, false, 1229));
+    CHECK_FAILS(plan_at(&plan, &a, 1, false, 1227), SHEAF_E_ARG, "an image takes 1227");
+    CHECK_OK(plan_at(&plan, &a, 1, false, 1228));
     close_asked(&a);
+}
+
+/* Generation: each layer on one stage, so that all stages together hold what one does; and more stages mean less a rank. */
+static void test_plan__generation_on_stages(void **state)
+{
+    static const char *const places[] = { "1", "2", "24,12", "0-10,11-31", "8", "32" };
+    static const int tps[] = { 1, 2, 3, 8 };
+    for (size_t m = 0; m < ARRAY_LEN(models); m++) {
+        asked a;
+        ask(&a, models[m].name, SHEAF_METHOD_FULL);
+        open_asked(&a);
+        for (size_t t = 0; t < ARRAY_LEN(tps); t++) {
+            size_t whole = 0, fullest = 0;
+            for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+                sheaf__place place;
+                sheaf_plan plan;
+                CHECK_OK(sheaf__place_read(&place, places[i], a.opened.schema));
+                const sheaf_plan_generation g = { .schema = a.opened.schema, .place = &place, .tp = tps[t], .threads = 8, .dtype = SHEAF_BF16,
+                                                  .batch = 2, .seq = sheaf_plan_seq(&a.opened.config) };
+                if (place.stages * tps[t] > SHEAF_MAX_SLICES) {
+                    CHECK_FAILS(sheaf_plan_generate(&plan, &g), SHEAF_E_ARG, "at most 64 ranks in all");
+                    continue;
+                }
+                CHECK_OK(sheaf_in(sheaf_plan_generate(&plan, &g), "%s, --place %s --tp %d", models[m].name, places[i], tps[t]));
+                assert_int_equal(plan.ranks, place.stages * tps[t]);
+                size_t held = 0; /* by first ranks: replicated tensors lie on each */
+                for (int s = 0; s < place.stages; s++) {
+                    const sheaf_plan_rank *rank = &plan.rank[s * tps[t]];
+                    check_components(places[i], rank);
+                    assert_true(rank->bytes[SHEAF_MEM_TRAINED] == 0 && rank->bytes[SHEAF_MEM_GRADIENTS] == 0);
+                    assert_true((rank->component[SHEAF_PLAN_VIT][SHEAF_MEM_WEIGHTS] > 0) == (s == 0));
+                    for (int c = 0; c < SHEAF_PLAN_COMPONENTS; c++)
+                        held += rank->component[c][SHEAF_MEM_WEIGHTS];
+                }
+                if (i == 0) {
+                    whole = held;
+                    fullest = sheaf_plan_fullest(&plan);
+                }
+                if (held < whole || held - whole > (size_t)place.stages * LARGEST) /* each has a rotary table */
+                    fail_msg("%s, --place %s --tp %d: %zu bytes, on one stage %zu", models[m].name, places[i], tps[t], held, whole);
+                if (i > 0 && sheaf_plan_fullest(&plan) * 10 > fullest * 9)
+                    fail_msg("%s, --place %s --tp %d: %zu bytes a rank, on one stage %zu", models[m].name, places[i], tps[t], sheaf_plan_fullest(&plan), fullest);
+            }
+        }
+        close_asked(&a);
+    }
 }
 
 static void test_plan__a_name_tells_the_component(void **state)
@@ -184,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_plan__every_shape_at_every_number_of_ranks),
         cmocka_unit_test(test_plan__counts_what_sat_trains),
         cmocka_unit_test(test_plan__an_image_must_fit_into_a_row),
+        cmocka_unit_test(test_plan__generation_on_stages),
         cmocka_unit_test(test_plan__a_name_tells_the_component),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,9 +15,13 @@ runs "more ranks, less memory a rank" 0 'fits: --tp [2-8]' plan --config "$confi
 runs "what fits nowhere is said" 1 'no setting up to 8 ranks' plan --config "$configs/llama-2-70b.json" --lora-rank 16 --dtype bfloat16 --seq 2048 --memory 1000
 runs "what each part of CogAgent holds" 0 '"tower":\{"weights":[1-9]' plan --config "$configs/cogagent-1120.json" --method head --dtype bfloat16 --tp 8 --json
 runs "parts of CogVLM by rank" 0 'experts +[1-9]' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --tp 2 --by component
-runs "an image leaves no room in a row" 2 'an image alone takes 1227' plan --config "$configs/cogvlm-490.json" --method head --seq 512
+runs "an image leaves no room in a row" 2 'an image takes 1227' plan --config "$configs/cogvlm-490.json" --method head --seq 512
 runs "a table of ranks" 0 '\| 8 \| [0-9.]+ \| [0-9.]+ \|' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --table ranks
 runs "a table of methods, for programs" 0 '"method":"full","checkpointing":true,"largest_rank":[1-9]' plan --config "$configs/llama-2-7b.json" --dtype bfloat16 --seq 64 --table methods --json
+runs "generation on two stages" 0 '"stage":1,"first_layer":10,"layers":22' plan --config "$configs/cogagent-1120.json" --dtype bfloat16 --place 2 --tp 2 --json
+runs "on stages of given layers" 0 'stage 1, ranks 1 to 1: layers 11 to 31' plan --config "$configs/cogvlm-224.json" --dtype bfloat16 --place 0-10,11-31
+runs "the first stages of ranks that fit" 0 'fits: --tp [2-8]' plan --config "$configs/cogvlm-224.json" --dtype bfloat16 --place 2 --memory 10000
+runs "stages that cannot be" 2 'number of stages' plan --config "$configs/cogvlm-224.json" --place x
 runs "plan without a model" 2 '--model DIR or --config FILE' plan
 
 # predicted MODEL DATA FLAGS...: prints plan, measured peak and their ratio; fails outside [1, 1.05].
