@@ -10,7 +10,7 @@
 #   5. transformers and PEFT load what sheaf wrote and compute the same (needs a
 #      network once; SOAK_LIVE=0 leaves it out); CogVLM and CogAgent written a second time,
 #      in PyTorch, reproduce the recordings and agree with sheaf on models of odd sizes
-#   6. thirty settings planned and measured
+#   6. thirty-six settings planned and measured
 #   7. nothing is lost: 1,000,000 damages of checkpoints, all found; every call of what
 #      writes fails or is the last, 100,000 times, and leaves nothing half or mixed; a run
 #      dies at every call and goes on
