@@ -70,7 +70,7 @@ static sheaf_status *refuse_model(void)
 static sheaf_status *read_adapter(void)
 {
     sheaf_source *source = NULL;
-    sheaf_status *st = sheaf_peft_open(&source, golden("llama/tiny_llama/lora_variants/modules_to_save/adapter"));
+    sheaf_status *st = sheaf_peft_open(&source, golden("llama/tiny_llama/lora/adapter_final"));
     if (st == NULL)
         source->close(source);
     return st;
