@@ -232,20 +232,19 @@ static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf_
     return NULL;
 }
 
-/* CogVLM's frequencies are a tensor of the file: rounded there, they stay rounded. */
+/* CogVLM's frequencies are a tensor of the file: rounded there, they stay rounded. Of a file without them
+ * they are what SAT would have stored. */
 static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
 {
     static const char name[] = "mixins.rotary.rotary_emb.inv_freq";
     const int64_t half = m->rope.rot / 2;
     if (m->towers == NULL)
         return NULL;
-    if (base->find(base, name) == NULL) {
-        sheaf__rope_fill(&m->rope, &m->schema->config, m->context->device->kernels, m->context->dtype);
-        return NULL;
-    }
     float *frequency = malloc((size_t)half * sizeof *frequency);
     sheaf_status *st = frequency == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
-    if (st == NULL)
+    for (int64_t j = 0; j < half && st == NULL; j++)
+        frequency[j] = inverse_frequency(&m->schema->config, j, m->rope.rot);
+    if (st == NULL && base->find(base, name) != NULL)
         st = read_box(&(box){ .c = m->context, .source = base, .name = name, .rows = half, .cols = 1, .dst = frequency, .to = SHEAF_F32 });
     for (int64_t j = 0; j < half && st == NULL; j++)
         fill_table(&m->rope, j, frequency[j], m->context->device->kernels, m->context->dtype, m->context->dtype);
