@@ -1,5 +1,5 @@
 /* cog_train_test.c - the golden CogVLM and CogAgent models learn as SAT's did: the gradients of all tensors at
- * 1, 2, 3 and 8 ranks with the same bytes, and whole training runs, step by step. */
+ * 1, 2, 3 and 8 ranks with the same bytes, also of labels on image rows, and whole training runs, step by step. */
 #include "tests/parity/cog.h"
 
 #include "base/text.h"
@@ -65,6 +65,106 @@ static void test_gradients__equal_those_of_one_device(void **state)
         json_decref(scalars);
         sheaf__safetensors_close(want);
     }
+}
+
+/* ---- labels on image rows ---- */
+
+static int64_t *integers(const sheaf_safetensors *file, const char *name)
+{
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, name);
+    if (e == NULL || e->dtype != SHEAF_I64)
+        fail_msg("no '%s', I64", name);
+    int64_t *x = malloc((size_t)e->bytes + 1);
+    CHECK_OK(sheaf__safetensors_read(file, e, 0, x, e->bytes));
+    return x;
+}
+
+/* The recorded inputs with labels on image rows: on each of them, or on the last patch alone. `text` tells
+ * whether the recorded labels stay. */
+static void write_labelled(const char *path, const char *dir, bool each, bool text)
+{
+    sheaf_safetensors *in = record_of(dir, "inputs.safetensors");
+    const int64_t count = in->header.count;
+    sheaf_safetensors_spec *spec = calloc((size_t)count, sizeof *spec);
+    sheaf_safetensors_writer *w;
+    int64_t *label = integers(in, "labels"), *expert = integers(in, "vision_expert_mask");
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(in, "labels");
+    for (int64_t i = 0; i < e->shape[0] * e->shape[1]; i++) {
+        const bool first = i % e->shape[1] == 0, image = !first && expert[i - 1] && (each || !expert[i]);
+        assert_true(!image || label[i] == -100);
+        label[i] = image ? 3 + i % 7 : text ? label[i] : -100;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        spec[i] = (sheaf_safetensors_spec){ in->header.entry[i].name, in->header.entry[i].dtype, in->header.entry[i].ndim, { 0 } };
+        memcpy(spec[i].shape, in->header.entry[i].shape, sizeof spec[i].shape);
+    }
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, count, NULL, 0, NULL));
+    for (int64_t i = 0; i < count; i++) {
+        const sheaf_safetensors_entry *from = &in->header.entry[i];
+        char *bytes = malloc((size_t)from->bytes + 1);
+        CHECK_OK(sheaf__safetensors_read(in, from, 0, bytes, from->bytes));
+        CHECK_OK(sheaf__safetensors_write(w, i, 0, from == e ? (char *)label : bytes, from->bytes));
+        free(bytes);
+    }
+    CHECK_OK(sheaf__safetensors_finish(w));
+    free(spec);
+    free(label);
+    free(expert);
+    sheaf__safetensors_close(in);
+}
+
+static int64_t count_labels(const char *path)
+{
+    sheaf_safetensors *file;
+    CHECK_OK(sheaf__safetensors_open(&file, path));
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, "labels");
+    int64_t *label = integers(file, "labels"), n = 0;
+    for (int64_t i = 0; i < e->shape[0] * e->shape[1]; i++)
+        n += i % e->shape[1] != 0 && label[i] != -100;
+    free(label);
+    sheaf__safetensors_close(file);
+    return n;
+}
+
+/* A training step leaves out the last MLP of image rows where no label is on one (sheaf_data_labels_images); an
+ * evaluation never does. So the losses of the two are one another's check; and a gradient, a sum over labels, is
+ * that of the text's labels, where it is left out, and that of the image's, each by its count. */
+static void check_labelled(const char *dir, bool each, int ranks)
+{
+    char *both = strdup(at("both.safetensors")), *image = strdup(at("image.safetensors")), *text = strdup(in_dir(dir, "inputs.safetensors"));
+    write_labelled(both, dir, each, true);
+    write_labelled(image, dir, each, false);
+    const double of_text = (double)count_labels(text), of_image = (double)count_labels(image), n = of_text + of_image;
+    assert_true(of_image > 0 && of_text > 0);
+    trial want = run(in_dir(dir, "mp1"), NULL, both, ranks, SHEAF_F32, false), got = run(in_dir(dir, "mp1"), NULL, both, ranks, SHEAF_F32, true);
+    CHECK_BYTES(dir, &got.loss, &want.loss, sizeof got.loss);
+    trial t = run(in_dir(dir, "mp1"), NULL, text, ranks, SHEAF_F32, true), i = run(in_dir(dir, "mp1"), NULL, image, ranks, SHEAF_F32, true);
+    for (int k = 0; k < got.trained; k++) {
+        for (int64_t j = 0; j < got.numel[k]; j++) {
+            const double sum = (of_text * t.grad[k][j] + of_image * i.grad[k][j]) / n;
+            CHECK_NEAR(got.name[k], got.grad[k][j], sum, 1e-5 + 1e-4 * fabs(sum));
+        }
+        if (strncmp(got.name[k], "mixins.mlp.vision_", 18) == 0 && norm_of(i.grad[k], i.numel[k]) == 0)
+            fail_msg("%s: no gradient from labels on image rows", got.name[k]);
+    }
+    release(&want);
+    release(&got);
+    release(&t);
+    release(&i);
+    unlink(both);
+    unlink(image);
+    free(both);
+    free(image);
+    free(text);
+}
+
+static void test_gradients__of_labels_on_image_rows(void **state)
+{
+    for (int m = 0; m < models; m++)
+        for (int each = 0; each < 2; each++) {
+            check_labelled(model_dir[m], each, 1);
+            check_labelled(model_dir[m], each, 3);
+        }
 }
 
 /* ---- training ---- */
@@ -342,6 +442,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients__equal_those_of_one_device),
+        cmocka_unit_test(test_gradients__of_labels_on_image_rows),
         cmocka_unit_test(test_training__as_sat_on_one_device),
     };
     return cmocka_run_group_tests(tests, find_models, remove_scratch);
