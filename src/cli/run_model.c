@@ -11,7 +11,7 @@
 #include "checkpoint/look.h"
 #include "train/export.h"
 #include "train/select.h"
-#include "train/train.h"
+#include "train/stepped.h"
 #include "train_flags.h"
 
 static bool has(const char *dir, const char *name, sheaf_path_kind kind)
@@ -63,10 +63,48 @@ static sheaf_status *find_out(char **out, const char *step)
     return st;
 }
 
+/* *step: the newest checkpoint, NULL where there is none. Takes no lock: the run may be going on. */
+static sheaf_status *find_newest(char **step, const char *out)
+{
+    char *dir = NULL, **names = NULL;
+    int64_t n = 0, newest = -1;
+    long long most = -1;
+    sheaf_status *st = sheaf__path_join(&dir, out, "checkpoints");
+    if (st == NULL)
+        st = sheaf__list_dir(&names, &n, dir);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        long long number;
+        int end = 0;
+        if (sscanf(names[i], "step-%lld%n", &number, &end) == 1 && names[i][end] == '\0' && number > most) {
+            most = number;
+            newest = i;
+        }
+    }
+    if (st == NULL && newest >= 0)
+        st = sheaf__path_join(step, dir, names[newest]);
+    sheaf__names_free(names, n);
+    free(dir);
+    return st;
+}
+
+static sheaf_status *read_settings(reading *r)
+{
+    char *path = NULL;
+    size_t size;
+    sheaf_status *st = sheaf__path_join(&path, r->out, "settings");
+    sheaf_train_options_default(&r->options);
+    train_flags(r->table, &r->options, false);
+    if (st == NULL)
+        st = sheaf__file_read_all(&r->settings, &size, path, 1 << 20);
+    if (st == NULL)
+        st = cli_settings_resume(&r->cli, r->table, r->settings, r->out);
+    free(path);
+    return st;
+}
+
 /* *is: `path` is a run's, and r is filled. */
 static sheaf_status *read_run(reading *r, bool *is, const char *path)
 {
-    int64_t step = 0;
     sheaf_status *st = NULL;
     *is = false;
     if (path == NULL || path[0] == '\0' || sheaf__path_kind(path) != SHEAF_PATH_DIR)
@@ -82,24 +120,17 @@ static sheaf_status *read_run(reading *r, bool *is, const char *path)
     *is = true;
     if (r->out == NULL || (r->step == NULL && !is_run(path)))
         return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
-    sheaf_train_options_default(&r->options);
-    train_flags(r->table, &r->options, false);
-    st = sheaf_train_peek(&r->settings, &step, r->out);
-    if (st == NULL && r->settings == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", r->out), "settings of a run");
-    if (st == NULL)
-        st = cli_settings_resume(&r->cli, r->table, r->settings, r->out);
+    st = read_settings(r);
     const bool done = has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model", SHEAF_PATH_DIR);
     if (st != NULL || r->step != NULL || done)
         return st;
-    if (step == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", r->out), "a result, or a checkpoint"), "neither yet");
-    if (asprintf(&r->step, "%s/checkpoints/step-%08" PRId64, r->out, step) < 0) {
-        r->step = NULL;
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->out);
-    }
-    return NULL;
+    st = find_newest(&r->step, r->out);
+    if (st == NULL && r->step == NULL)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", r->out), "a result, or a checkpoint"), "neither yet");
+    return st;
 }
+
+static const char *config_of(const reading *r, const sheaf__open_options *how) { return how->config != NULL ? how->config : r->options.config; }
 
 /* ---- the adapter of a checkpoint, as a folder ---- */
 
@@ -157,16 +188,10 @@ static sheaf_status *export_step(run_model *run, const reading *r, const sheaf__
     sheaf__opened base = { 0 };
     sheaf__selection selection = { 0 };
     sheaf_lora_options fresh = { 0 };
-    if (o->method != SHEAF_METHOD_LORA) {
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", r->step), "a checkpoint of method lora");
-        sheaf_found(st, "one of whole tensors");
-        return sheaf_try_this(st, "the result of the run, %s/model, once it is done; of method full also sheaf convert %s DIR --to hf "
-                              "--config %s/config.json", r->out, r->step, run->folder);
-    }
     const bool from = o->adapter != NULL && o->adapter[0] != '\0';
     sheaf_status *st = from ? NULL : sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
-        st = sheaf__open_model(&base, &(sheaf__open_options){ .model = run->folder, .config = how->config != NULL ? how->config : o->config,
+        st = sheaf__open_model(&base, &(sheaf__open_options){ .model = run->folder, .config = config_of(r, how),
                                       .slices = o->slices, .for_training = true, .adapter = from ? o->adapter : NULL,
                                       .fresh = from ? NULL : &fresh });
     if (st == NULL)
@@ -181,41 +206,63 @@ static sheaf_status *export_step(run_model *run, const reading *r, const sheaf__
     return st;
 }
 
+/* ---- the tensors of a checkpoint, in place of the base's ---- */
+
+static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
+{
+    sheaf_source *stepped = NULL;
+    sheaf_status *st = check_base(run->step, opened);
+    if (st == NULL)
+        st = sheaf__checkpoint_source(&run->masters, run->step);
+    if (st == NULL)
+        st = sheaf__stepped_source(&stepped, run->masters, opened->base);
+    if (st == NULL)
+        opened->weights = stepped;
+    return sheaf_in(st, "%s", sheaf_checkpoint_dir(run->step));
+}
+
 /* ---- both ---- */
+
+static sheaf_status *copy_text(char **to, const char *from)
+{
+    if (from == NULL || from[0] == '\0')
+        return NULL;
+    *to = strdup(from);
+    return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
+}
 
 static sheaf_status *take_words(run_model *run, const sheaf_train_options *o)
 {
-    const struct { char **to; const char *from; } word[] = {
-        { &run->tokenizer, o->tokenizer }, { &run->version, o->prompt_template }, { &run->query, o->query },
-    };
-    for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
-        if (word[i].from == NULL || word[i].from[0] == '\0')
-            continue;
-        *word[i].to = strdup(word[i].from);
-        if (*word[i].to == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
-    }
-    return NULL;
+    sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
+    if (st == NULL)
+        st = copy_text(&run->version, o->prompt_template);
+    return st == NULL ? copy_text(&run->query, o->query) : st;
 }
 
-static sheaf_status *take_run(run_model *run, const reading *r, const sheaf__open_options *how, bool as_adapter)
+/* The base as the settings name it. */
+static sheaf_status *take_base(run_model *run, const reading *r)
+{
+    const char *model = r->options.model;
+    if (model == NULL || model[0] == '\0')
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", r->out), "the key 'model'");
+    if (sheaf__path_kind(model) == SHEAF_PATH_NONE) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: the base of this run", r->out);
+        sheaf_expected(st, "a model at %s, as its settings say%s", model, model[0] == '/' ? "" : " (seen from the folder it was trained in)");
+        return sheaf_try_this(sheaf_found(st, "nothing there"), "where it lies now: --model BASE --adapter %s", r->step != NULL ? r->step : r->out);
+    }
+    run->folder = run->base = strdup(model);
+    return run->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->out) : NULL;
+}
+
+/* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over the base. */
+static sheaf_status *take_result(run_model *run, const reading *r, const sheaf__open_options *how)
 {
     const bool lora = r->options.method == SHEAF_METHOD_LORA;
-    sheaf_status *st = take_words(run, &r->options);
-    if (st != NULL)
-        return st;
-    if (as_adapter && !lora)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out), "a run of method lora"), "a run that trained whole tensors");
-    if (!as_adapter) {
-        if (r->options.model == NULL || r->options.model[0] == '\0')
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", r->out), "the key 'model'");
-        run->base = strdup(r->options.model);
-        if (run->base == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "%s", r->out);
-        run->folder = run->base;
-    }
+    sheaf_status *st;
     if (r->step != NULL) {
-        st = export_step(run, r, how);
+        st = lora ? export_step(run, r, how) : copy_text(&run->config, config_of(r, how));
+        if (st == NULL && !lora)
+            st = sheaf_checkpoint_open(&run->step, r->step);
         if (st == NULL)
             sheaf_note(how->events, "%s, on %s", r->step, run->folder);
         return st;
@@ -223,9 +270,24 @@ static sheaf_status *take_run(run_model *run, const reading *r, const sheaf__ope
     st = sheaf__path_join(lora ? &run->adapter : &run->base, r->out, lora ? "adapter" : "model");
     if (st == NULL && !lora)
         run->folder = run->base;
-    if (st == NULL)
-        sheaf_note(how->events, lora ? "%s, on %s" : "%s", lora ? run->adapter : run->base, run->folder);
+    if (st == NULL && lora)
+        sheaf_note(how->events, "%s, on %s", run->adapter, run->folder);
+    else if (st == NULL)
+        sheaf_note(how->events, "%s", run->base);
     return st;
+}
+
+static sheaf_status *take_run(run_model *run, const reading *r, const sheaf__open_options *how, bool as_adapter)
+{
+    const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
+    sheaf_status *st = take_words(run, &r->options);
+    if (st == NULL && as_adapter && whole) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out), "a run of method lora, or a checkpoint");
+        return sheaf_try_this(sheaf_found(st, "a run whose result is a whole model"), "--model %s/model", r->out);
+    }
+    if (st == NULL && !as_adapter && !whole)
+        st = take_base(run, r);
+    return st == NULL ? take_result(run, r, how) : st;
 }
 
 static sheaf_status *find_run(run_model *run, const sheaf__open_options *how)
@@ -259,7 +321,14 @@ sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__op
     replaced.model = run->folder;
     if (run->adapter != NULL)
         replaced.adapter = run->adapter;
-    return st == NULL ? sheaf__open_model(out, &replaced) : st;
+    if (run->step != NULL) { /* which is no adapter, and was trained on a base without one */
+        replaced.adapter = NULL;
+        replaced.config = run->config;
+        replaced.for_training = true;
+    }
+    if (st == NULL)
+        st = sheaf__open_model(out, &replaced);
+    return st == NULL && run->step != NULL ? lay_step(out, run) : st;
 }
 
 void run_model_words(const run_model *run, const char **tokenizer, const char **version, const char **query)
@@ -276,8 +345,12 @@ void run_model_release(run_model *run)
 {
     if (run->temporary != NULL)
         sheaf_status_free(sheaf__remove_tree(run->temporary, NULL));
+    if (run->masters != NULL)
+        run->masters->close(run->masters);
+    sheaf_checkpoint_close(run->step);
     free(run->base);
     free(run->adapter);
+    free(run->config);
     free(run->temporary);
     free(run->tokenizer);
     free(run->version);

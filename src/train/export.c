@@ -7,47 +7,17 @@
 #include "checkpoint/look.h"
 #include "dialects/hf.h"
 #include "dialects/peft.h"
-#include "ops/kernels.h"
+#include "train/stepped.h"
 
-/* Where the tensors of the folder being written come from: the checkpoint's masters, for
+/* Where the tensors of the adapter being written come from: the checkpoint's masters, for
  * what was trained, and the base for the rest. */
 typedef struct origin {
     sheaf_source *masters, *base;
     const sheaf_safetensors_spec *spec;
-    const char *const *master_name; /* [specs] name in the checkpoint, where it differs */
-    const sheaf_lora_module *const *fused; /* [specs] the layer whose compact B it is, else NULL; NULL: none is */
+    const char *const *name;               /* [specs] in the checkpoint and in the base */
+    const sheaf_lora_module *const *fused; /* [specs] the layer whose compact B it is, else NULL */
     const sheaf__kernels *kernels;
 } origin;
-
-/* n numbers from number `first` on, of a tensor that may have other axes here: what has more than two is one matrix. */
-static sheaf_status *read_numbers(sheaf_source *source, const sheaf_source_entry *e, int64_t first, int64_t n, char *dst)
-{
-    const int64_t width = e->ndim > 1 ? e->shape[e->ndim - 1] : 1, bytes = (int64_t)sheaf_dtype_bytes(e->dtype);
-    sheaf_status *st = NULL;
-    for (int64_t at = first; at < first + n && st == NULL;) {
-        const int64_t left = first + n - at, col = at % width, whole = left / width;
-        const int64_t rows = col == 0 && whole > 0 ? whole : 1;
-        const int64_t cols = col == 0 && whole > 0 ? width : left < width - col ? left : width - col;
-        st = source->read(source, e->name, at / width, rows, col, cols, dst + (at - first) * bytes);
-        at += rows * cols;
-    }
-    return st;
-}
-
-static sheaf_status *read_as(const origin *o, sheaf_source *source, const sheaf_source_entry *e, int64_t first, int64_t n,
-                             sheaf_dtype dtype, void *dst)
-{
-    if (e->dtype == dtype)
-        return read_numbers(source, e, first, n, dst);
-    void *stored = malloc((size_t)n * sheaf_dtype_bytes(e->dtype));
-    if (stored == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", e->name);
-    sheaf_status *st = read_numbers(source, e, first, n, stored);
-    if (st == NULL)
-        o->kernels->convert(dst, dtype, stored, e->dtype, n);
-    free(stored);
-    return st;
-}
 
 static int64_t numbers_of(int ndim, const int64_t *shape)
 {
@@ -63,11 +33,16 @@ static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e, c
     float *compact = malloc((size_t)(n * m->rank) * sizeof *compact);
     if (compact == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", e->name);
-    sheaf_status *st = read_as(o, o->masters, e, row0 * m->rank, n * m->rank, SHEAF_F32, compact);
+    sheaf_status *st = sheaf__source_numbers(compact, SHEAF_F32, o->masters, e, row0 * m->rank, n * m->rank, o->kernels);
     if (st == NULL)
         sheaf_lora_spread(dst, compact, m, row0, n, sizeof *compact);
     free(compact);
     return st;
+}
+
+static sheaf_status *nowhere(const char *name)
+{
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name), "it in the checkpoint or in the base"), "nothing of that name");
 }
 
 static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, void *dst)
@@ -75,11 +50,10 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
     const origin *o = self;
     const sheaf_safetensors_spec *spec = &o->spec[index];
     const int64_t cols = spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
-    const char *name = o->master_name != NULL ? o->master_name[index] : spec->name;
     char master[600];
-    snprintf(master, sizeof master, "master/%s", name);
+    snprintf(master, sizeof master, "master/%s", o->name[index]);
     const sheaf_source_entry *e = o->masters->find(o->masters, master);
-    const sheaf_lora_module *fused = o->fused != NULL ? o->fused[index] : NULL;
+    const sheaf_lora_module *fused = o->fused[index];
     const int64_t want = fused != NULL ? numbers_of(2, fused->b_shape) : numbers_of(spec->ndim, spec->shape);
     if (e != NULL && numbers_of(e->ndim, e->shape) != want)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s' in the checkpoint", master), "%lld numbers", (long long)want);
@@ -87,10 +61,10 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
         return spread_rows(o, e, fused, row0, n, dst);
     sheaf_source *source = e != NULL ? o->masters : o->base;
     if (e == NULL)
-        e = o->base->find(o->base, name);
+        e = o->base->find(o->base, o->name[index]);
     if (e == NULL)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name), "it in the checkpoint or in the base"), "nothing of that name");
-    return read_as(o, source, e, row0 * cols, n * cols, spec->dtype, dst);
+        return nowhere(o->name[index]);
+    return sheaf__source_numbers(dst, spec->dtype, source, e, row0 * cols, n * cols, o->kernels);
 }
 
 enum { CHUNK = 1 << 20 }; /* bytes at a time */
@@ -156,27 +130,50 @@ sheaf_status *sheaf__export_adapter(const char *dst, const sheaf_lora *lora, con
     return st;
 }
 
+/* The tensors of a whole model. */
+typedef struct whole {
+    sheaf_source *source;
+    const sheaf_safetensors_spec *spec;
+    const sheaf__kernels *kernels;
+} whole;
+
+static sheaf_status *whole_rows(void *self, int64_t index, int64_t row0, int64_t n, void *dst)
+{
+    const whole *w = self;
+    const sheaf_safetensors_spec *spec = &w->spec[index];
+    const int64_t cols = spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
+    const sheaf_source_entry *e = w->source->find(w->source, spec->name);
+    if (e == NULL)
+        return nowhere(spec->name);
+    return sheaf__source_numbers(dst, spec->dtype, w->source, e, row0 * cols, n * cols, w->kernels);
+}
+
 static sheaf_status *write_model(const char *dst, const sheaf__opened *opened, const char *model, sheaf_source *masters)
 {
     sheaf_safetensors_spec *spec = NULL;
     int64_t count = 0;
     char *config = NULL;
     sheaf_folder *folder = NULL;
-    sheaf_status *st = sheaf_hf_specs(&spec, &count, opened->schema, opened->base, SHEAF_F32);
+    sheaf_source *stepped = NULL;
+    sheaf_status *st = sheaf__stepped_source(&stepped, masters, opened->base);
+    if (st == NULL)
+        st = sheaf_hf_specs(&spec, &count, opened->schema, opened->base, SHEAF_F32);
     if (st == NULL)
         st = sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false);
     if (st == NULL)
         st = sheaf_hf_begin(&folder, dst, config, spec, count, 0, true, NULL);
     if (st == NULL) {
-        origin from = { masters, opened->base, spec, NULL, NULL, sheaf__kernels_for(NULL) };
+        whole from = { stepped, spec, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model);
         if (st == NULL)
-            st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
+            st = sheaf__folder_write_all(folder, whole_rows, &from, CHUNK);
         if (st == NULL)
             st = sheaf__folder_commit(folder);
         else
             sheaf__folder_abandon(folder);
     }
+    if (stepped != NULL)
+        stepped->close(stepped);
     free(config);
     free(spec);
     return st;

@@ -5,6 +5,7 @@
 #include "dialects/peft.h"
 #include "lora/options.h"
 #include "train/export.h"
+#include "train/stepped.h"
 
 /* ---- masters: values that tell their name and place ---- */
 
@@ -179,11 +180,87 @@ static void test_export__a_master_of_another_size_is_refused(void **state)
     made_release(&m);
 }
 
+/* ---- a checkpoint's masters over the base ---- */
+
+/* Some tensors of each number of axes have masters. */
+static bool is_trained(const sheaf_tensor *t)
+{
+    return t->ndim > 2 || strstr(t->name, "bias") != NULL || strstr(t->name, ".2.") != NULL;
+}
+
+static void check_box(sheaf_source *stepped, const sheaf_tensor *t, sheaf_dtype dtype, uint64_t base_seed, int64_t row0, int64_t rows, int64_t col0,
+                      int64_t cols)
+{
+    char full[600];
+    const int64_t width = t->ndim > 1 ? t->shape[t->ndim - 1] : 1, n = rows * cols, bytes = (int64_t)sheaf_dtype_bytes(dtype);
+    char *got = malloc((size_t)(n * bytes)), want[4];
+    snprintf(full, sizeof full, "master/%s", t->name);
+    CHECK_OK(stepped->read(stepped, t->name, row0, rows, col0, cols, got));
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = (row0 + i / cols) * width + col0 + i % cols;
+        const float master = value_of(full, at);
+        if (is_trained(t))
+            sheaf__kernels_for(NULL)->convert(want, dtype, &master, SHEAF_F32, 1);
+        else
+            made_value(want, dtype, made_key(t->name, base_seed), at);
+        CHECK_BYTES(t->name, got + i * bytes, want, (size_t)bytes);
+    }
+    free(got);
+}
+
+static void test_stepped__masters_are_read_as_the_base_stores_them(void **state)
+{
+    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (int d = 0; d < 3; d++) {
+        made m = { .agent = d == 1, .dtype = dtypes[d] };
+        fake f = { .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
+        sheaf_source *stepped;
+        made_init(&m);
+        for (int64_t i = 0; i < m.schema->count; i++) {
+            const sheaf_tensor *t = &m.schema->tensor[i];
+            if (is_trained(t))
+                add_master(&f, t->name, t->shape[0], t->ndim > 1 ? t->shape[1] * t->shape[2] * t->shape[3] : 0);
+        }
+        assert_true(f.n > 5 && f.n < m.schema->count);
+        CHECK_OK(sheaf__stepped_source(&stepped, &f.source, &m.source));
+        for (int64_t i = 0; i < m.schema->count; i++) {
+            const sheaf_tensor *t = &m.schema->tensor[i];
+            const sheaf_source_entry *e = stepped->find(stepped, t->name);
+            assert_true(e != NULL && e->dtype == dtypes[d] && e->ndim == t->ndim);
+            const int64_t cols = t->ndim > 1 ? t->shape[t->ndim - 1] : 1, rows = sheaf__source_count(e) / cols;
+            check_box(stepped, t, dtypes[d], m.seed, 0, rows, 0, cols);
+            check_box(stepped, t, dtypes[d], m.seed, rows / 2, rows - rows / 2, cols / 3, cols - cols / 3);
+            check_box(stepped, t, dtypes[d], m.seed, rows - 1, 1, 0, (cols + 1) / 2);
+        }
+        stepped->close(stepped);
+        fake_close(&f.source);
+        made_release(&m);
+    }
+}
+
+static void test_stepped__what_is_not_the_bases_is_refused(void **state)
+{
+    made m = { 0 };
+    made_init(&m);
+    const sheaf_tensor *t = &m.schema->tensor[m.schema->count - 1];
+    for (int unknown = 0; unknown < 2; unknown++) {
+        fake f = { .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
+        sheaf_source *stepped = NULL;
+        add_master(&f, t->name, t->shape[0], t->ndim > 1 ? t->shape[1] * t->shape[2] * t->shape[3] : 0);
+        add_master(&f, unknown ? "nobody.weight" : t->name, t->shape[0] + 1, t->ndim > 1 ? t->shape[1] : 0);
+        CHECK_FAILS(sheaf__stepped_source(&stepped, &f.source, &m.source), SHEAF_E_LAYOUT, unknown ? "nobody.weight" : t->name);
+        fake_close(&f.source);
+    }
+    made_release(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_export__fused_layers_and_tensors_of_any_shape),
         cmocka_unit_test(test_export__a_master_of_another_size_is_refused),
+        cmocka_unit_test(test_stepped__masters_are_read_as_the_base_stores_them),
+        cmocka_unit_test(test_stepped__what_is_not_the_bases_is_refused),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

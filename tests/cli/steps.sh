@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# A checkpoint of a run is a model: the last one gives the bits of the model that the run leaves, an earlier one others, on the base
+# that the settings name or on the one that is given. Methods head and full; vision.sh has lora.
+. "$(dirname "$0")/lib.sh"
+
+pictures=$SHEAF_SOURCE_ROOT/tests/data/images
+mkdir -p "$work/caps"
+cp "$pictures/rgb8.png" "$work/caps/1234.png"
+cp "$pictures/turned6.jpg" "$work/caps/98.jpg"
+
+# answers NAME FLAG...: logits, loss and tokens into $work/NAME.*
+answers() {
+    local name=$1 tp=$2
+    shift 2
+    rm -f "$work/$name.logits"
+    runs "$name: eval" 0 '"loss"' eval "$@" --data "$data" --tp $tp --save-logits "$work/$name.logits" --json
+    cp "$work/stdout" "$work/$name.loss"
+    runs "$name: generate" 0 '"tokens"' generate "$@" "${ask[@]}" --max-new 5 --greedy --tp $tp --json
+    cp "$work/stdout" "$work/$name.tokens"
+}
+alike() { # alike NAME A B
+    for what in logits loss tokens; do same "$1: the same $what" "$work/$2.$what" "$work/$3.$what"; done
+}
+
+# steps NAME MODEL DATA METHOD FLAG...: a run of two steps, and its checkpoints as models.
+steps() {
+    local name=$1 model=$2 data=$3 method=$4 run=$work/run tp
+    shift 4
+    rm -rf "$run"
+    runs "$name is trained" 0 . train --model "$model" --data "$data" --out "$run" --method "$method" --steps 2 --save-every 1 --lr 1e-2 --micro-batch 1 "$@"
+    answers whole 1 --model "$run/model"
+    answers run 1 --model "$run"
+    for tp in 1 2; do
+        answers step2 $tp --model "$run/checkpoints/step-00000002"
+        alike "$name: the last checkpoint, --tp $tp" whole step2
+    done
+    alike "$name: the run" whole run
+    answers step1 2 --model "$run/checkpoints/step-00000001"
+    check "$name: the first checkpoint gives others" test "$(cat "$work/step1.loss")" != "$(cat "$work/whole.loss")"
+    rm -r "$run/model"
+    answers undone 2 --model "$run"
+    alike "$name: a run without its result" whole undone
+    mv "$model" "$work/elsewhere"
+    runs "$name: the base is gone" 3 "the base of this run.*expected: +a model at $model.*nothing there.*try: .*--model BASE --adapter $run/checkpoints/step-00000001" \
+        eval --model "$run/checkpoints/step-00000001" --data "$data"
+    answers given 1 --model "$work/elsewhere" --adapter "$run/checkpoints/step-00000001"
+    alike "$name: the base is given" step1 given
+    mv "$work/elsewhere" "$model"
+}
+
+# Stored in any dtype: a trained tensor is rounded to it, as in the result.
+ask=(--tokens 5,9,2)
+for from in tiny_llama tiny_qwen2; do
+    model=$(copy_model $from) data=$llama/$from/fwd_inputs.safetensors
+    steps "$from, head" "$model" "$data" head
+    steps "$from, full" "$model" "$data" full
+done
+# A tied table, which is the head: init makes a model of any config.
+runs "a tied model of bfloat16" 0 . init "$llama/tiny_qwen2/hf/config.json" "$work/tied" --seed 3 --dtype bfloat16
+steps "bfloat16, head" "$work/tied" "$data" head --dtype bfloat16
+ask=(--image "$work/caps/98.jpg" --prompt "Which?")
+for dtype in bfloat16 float16; do
+    runs "a CogVLM of $dtype" 0 . init cogvlm-tiny "$work/vlm" --seed 3 --dtype $dtype
+    steps "CogVLM, $dtype, head" "$work/vlm" "$work/caps" head --train '*.proj.weight,mixins.eva.vit_model.*bias,mixins.lm.lm_head.weight,mixins.eva.boi'
+    steps "CogVLM, $dtype, full" "$work/vlm" "$work/caps" full
+    rm -r "$work/vlm"
+done
+# A folder of SAT, whose parts are joined as they are read.
+runs "a CogAgent" 0 . init cogagent-tiny "$work/hf" --seed 5 --dtype bfloat16
+runs "as SAT saves it in two" 0 '' convert "$work/hf" "$work/sat" --to sat --tp 2
+steps "CogAgent, head" "$work/sat" "$work/caps" head --train 'mixins.encoder.*proj.weight,transformer.layers.{0..1}.*'
+
+# ---- what cannot be ----
+step=$work/run/checkpoints/step-00000001
+runs "another model" 0 . init cogagent-tiny "$work/other" --seed 6 --dtype bfloat16
+runs "is not the base" 3 'step-00000001.*the base of the run.*fingerprint.*try: .*--adapter' eval --model "$work/other" --adapter "$step" --data "$work/caps"
+runs "the same base in another form" 0 '"loss"' eval --model "$work/hf" --adapter "$step" --data "$work/caps" --json
+check "gives the same loss" cmp "$work/step1.loss" "$work/stdout"
+for how in "--model $work/run" "--model $work/run/checkpoints/step-00000002" "--model $work/hf --adapter $work/run"; do
+    # shellcheck disable=SC2086
+    "$sheaf" chat $how --image "$work/caps/98.jpg" --max-new 4 --json <<<"Which?" >"$work/chat" 2>/dev/null
+    check "chat $how" grep -q '"tokens":\[[0-9]' "$work/chat"
+    cat "$work/chat" >>"$work/chats"
+done
+check "gives the same answers" test "$(sort -u "$work/chats" | wc -l)" -eq 1
+check "a run that is being written" flock "$work/run/checkpoints/lock" "$sheaf" eval --model "$work/run" --data "$work/caps"
+before=$(find "$work/run" | sort | md5sum)
+mkdir "$work/run/checkpoints/step-00000003.partial-99"
+runs "what it has not finished is not looked at" 0 'step-00000002, on' eval --model "$work/run" --data "$work/caps"
+check "and left" rmdir "$work/run/checkpoints/step-00000003.partial-99"
+check "nothing else is made or removed" test "$(find "$work/run" | sort | md5sum)" = "$before"
+runs "a run as an adapter of another run" 2 '--model is a run' eval --model "$work/run" --adapter "$step" --data "$work/caps"
+mkdir "$work/run/model"
+runs "a whole model is no adapter" 2 'a run whose result is a whole model.*try: +--model .*run/model' eval --model "$work/sat" --adapter "$work/run" --data "$work/caps"
+truncate -s -1 "$step/slice_003.safetensors"
+runs "a checkpoint that is cut short" 3 'slice_003.safetensors: file size.*expected: [0-9]+ bytes' eval --model "$step" --data "$work/caps"
+finish
