@@ -21,7 +21,9 @@ typedef struct session {
     cli *cli;
     int nwords;
     const char *const *word; /* of the command line */
-    const sheaf_train_options *options;
+    sheaf_train_options *options;
+    const cli_option *table; /* of the options */
+    char *stored, *fixed, *all; /* settings of the run as it began (NULL: it begins now); of this one, see train.h */
     sheaf_monitor *early; /* of what goes on before OUT exists */
     sheaf_monitor *monitor;
 } session;
@@ -31,6 +33,30 @@ static void forward_event(void *self, const sheaf_event *event)
     const session *s = self;
     sheaf_monitor *monitor = s->monitor != NULL ? s->monitor : s->early;
     sheaf_emit(monitor != NULL ? sheaf_monitor_events(monitor) : &s->cli->events, event);
+}
+
+static sheaf_status *write_settings(session *s)
+{
+    free(s->fixed);
+    free(s->all);
+    s->fixed = s->all = NULL;
+    sheaf_status *st = cli_settings_text(&s->fixed, s->table, true);
+    return st == NULL ? cli_settings_text(&s->all, s->table, false) : st;
+}
+
+/* A new run's settings name the template that was chosen for it: they say all that the run depends on. One that goes
+ * on keeps the settings it began with, also where they name none: its checkpoints hold the same. */
+static sheaf_status *chosen(void *self, const char *prompt_template, const char **settings, const char **recipe)
+{
+    session *s = self;
+    const bool given = s->options->prompt_template != NULL && s->options->prompt_template[0] != '\0';
+    if (prompt_template == NULL || given || s->stored != NULL)
+        return NULL;
+    s->options->prompt_template = prompt_template;
+    sheaf_status *st = write_settings(s);
+    *settings = s->fixed;
+    *recipe = s->all;
+    return st;
 }
 
 static sheaf_status *begin(void *self, int64_t keep_steps)
@@ -88,29 +114,26 @@ int cmd_train(cli *cli, int argc, char **argv)
     sheaf_train_options_default(&o);
     cli_option table[CLI_MAX_OPTIONS];
     train_flags(table, &o, false);
-    session s = { cli, argc, (const char *const *)argv, &o, NULL, NULL };
+    session s = { .cli = cli, .nwords = argc, .word = (const char *const *)argv, .options = &o, .table = table };
     const sheaf_events events = { forward_event, &s };
-    const sheaf_train_hooks hooks = { .begin = begin, .events = &events, .before_save = before_save, .self = &s, .signals = cli_signals() };
+    const sheaf_train_hooks hooks = { .begin = begin, .chosen = chosen, .events = &events, .before_save = before_save, .self = &s, .signals = cli_signals() };
     sheaf_train_result result = { 0 };
-    char *stored = NULL, *fixed = NULL, *all = NULL;
     int64_t step = 0;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && o.resume)
-        st = sheaf_train_peek(&stored, &step, o.out);
-    if (st == NULL && stored != NULL)
-        st = cli_settings_resume(cli, table, stored, o.out);
+        st = sheaf_train_peek(&s.stored, &step, o.out);
+    if (st == NULL && s.stored != NULL)
+        st = cli_settings_resume(cli, table, s.stored, o.out);
     if (st == NULL)
         st = train_flags_check(cli, table, &o);
     if (st == NULL)
-        st = cli_settings_text(&fixed, table, true);
-    if (st == NULL)
-        st = cli_settings_text(&all, table, false);
+        st = write_settings(&s);
     if (st == NULL) {
         st = cli_signals_install();
         if (st == NULL)
             st = sheaf_monitor_open(&s.early, &(sheaf_monitor_options){ .progress = cli->err });
         if (st == NULL)
-            st = sheaf_train(&result, &o, fixed, all, &hooks);
+            st = sheaf_train(&result, &o, s.fixed, s.all, &hooks);
         if (st != NULL && cli_signals_stopped_by() != NULL)
             st = sheaf_in(st, "%s", cli_signals_stopped_by());
     }
@@ -123,8 +146,8 @@ int cmd_train(cli *cli, int argc, char **argv)
     if (st == NULL)
         answer(cli, &result);
     sheaf_train_result_release(&result);
-    free(stored);
-    free(fixed);
-    free(all);
+    free(s.stored);
+    free(s.fixed);
+    free(s.all);
     return cli_report(cli, st);
 }

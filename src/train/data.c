@@ -202,6 +202,7 @@ int64_t sheaf_data_memory(const sheaf_data *d)
 }
 
 int64_t sheaf_data_seq(const sheaf_data *data) { return data->seq; }
+const char *sheaf_data_template(const sheaf_data *data) { return data->prompt_template; }
 const char *sheaf_data_hash(const sheaf_data *data) { return data->hash; }
 
 int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle)

@@ -53,6 +53,8 @@ int64_t sheaf_data_rows(const sheaf_data *data);
 /* sheaf_data_memory - bytes the data set holds. */
 int64_t sheaf_data_memory(const sheaf_data *data);
 int64_t sheaf_data_seq(const sheaf_data *data); /* positions of every row of a batch */
+/* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where none is used. */
+const char *sheaf_data_template(const sheaf_data *data);
 /* sheaf_data_hash - XXH3-128 of the decoded content as 32 hex digits: the same tokens,
  * labels and masks (a file's own padding included) in the same order, whatever the file's
  * form or name. */

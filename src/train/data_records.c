@@ -56,6 +56,7 @@ static sheaf_status *choose_words(reader *in)
     const sheaf_data_options *o = in->options;
     bool from_model = false;
     sheaf_status *st = sheaf__choose_template(&in->how.version, &from_model, o->prompt_template, o->config, o->events);
+    in->data->prompt_template = sheaf__template_name(in->how.version);
     if (st == NULL)
         st = sheaf__choose_tokenizer(&in->model, o->tokenizer, o->folder, o->config);
     if (st == NULL && in->model == NULL && !o->config->byte_vocab) {

@@ -21,6 +21,7 @@ struct sheaf_data {
     int64_t seq;
     int64_t vocab, pad;
     char hash[33];
+    const char *prompt_template; /* NULL: none was used */
 };
 
 /* Each puts `path` before its own errors. */

@@ -16,6 +16,9 @@ typedef struct sheaf_train_hooks {
     /* Called once everything was checked and OUT exists, before the first step; lines of
      * metrics beyond keep_steps belong to steps that will be done again. May be NULL. */
     sheaf_status *(*begin)(void *self, int64_t keep_steps);
+    /* Called once the data were read, before OUT is written: the prompt template of their texts, NULL where none is
+     * used. May put other texts in the place of those that sheaf_train() was given; they stay the caller's. May be NULL. */
+    sheaf_status *(*chosen)(void *self, const char *prompt_template, const char **settings, const char **recipe);
     const sheaf_events *events;          /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;

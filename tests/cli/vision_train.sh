@@ -83,6 +83,30 @@ runs "two of them" 0 . train --model "$model" "${words[@]}" --data "$work/caps" 
 runs "and on from there" 0 . train --resume --out "$work/part" --steps 4 --tp 3
 same "give the adapter of four" "$work/whole/adapter" "$work/part/adapter"
 
+# ---- the template that nobody named stands in the settings ----
+check "the model's, or base" grep -qx 'template: base' "$work/part/settings"
+check "the one that was given" grep -qx 'template: vqa' "$work/t-vqa/settings"
+runs "going on with it by name" 0 . train --resume --out "$work/part" --steps 5 --template base
+runs "but not with another" 2 'template cannot change.*expected: +base, as the run began.*found: +chat' train --resume --out "$work/part" --steps 6 --template chat
+cp -r "$model" "$work/talks"
+chmod -R u+w "$work/talks"
+for config in "$work/talks"/*config.json; do
+    sed -i '1s/{/{"text_processor_version": "chat",/' "$config"
+done
+runs "a model that names one" 0 'template chat, which the model' train --model "$work/talks" "${words[@]}" --data "$work/caps" "${lora[@]}" --out "$work/talk1"
+check "stands there too" grep -qx 'template: chat' "$work/talk1/settings"
+runs "its settings, and a model that names none" 0 . train --recipe "$work/talk1/settings" --model "$model" --out "$work/talk2"
+same "give the same run" "$work/talk1/adapter/adapter_model.safetensors" "$work/talk2/adapter/adapter_model.safetensors"
+# A run that began without a template in its settings (as if stopped before its first checkpoint) goes on without.
+runs "a run" 0 . train --model "$model" "${words[@]}" --data "$work/caps" "${how[@]}" --micro-batch 2 --steps 1 --out "$work/old"
+sed -i '/^template:/d' "$work/old/settings"
+rm -r "$work/old/checkpoints" "$work/old/adapter"
+runs "goes on" 0 'no checkpoint yet.*prompt template base|prompt template base.*no checkpoint yet' train --resume --out "$work/old" --steps 2
+check "as it was" bash -c '! grep -q "^template:" "$1"' . "$work/old/settings"
+check "also in its checkpoints" bash -c '! grep -q "template:" "$1"/*/manifest.json' . "$work/old/checkpoints"
+runs "and again" 0 'going on after step 2' train --resume --out "$work/old" --steps 4
+same "to the same adapter" "$work/whole/adapter" "$work/old/adapter"
+
 # ---- a picture that is lost while the run goes on (three are held at a time, of five) ----
 (
     for ((i = 0; i < 600; i++)); do
