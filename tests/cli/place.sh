@@ -64,6 +64,55 @@ for family in cogvlm cogagent; do
     fi
 done
 
+# ---- chat: the same conversation, with pictures and without, and the same ends ----
+talk="what\nand now?\n/reset\nwhat\n/image $pictures/turned6.jpg\nwhat\n/image $0\nand that?"
+talks() { # talks NAME PLACE FLAG...: answers to $talk into $work/talk, with the exit code
+    local name=$1 place=$2 got=0
+    shift 2
+    # shellcheck disable=SC2086
+    printf "$talk" | "$sheaf" chat "$@" --json --max-new 5 $place >"$work/talk" 2>"$work/stderr" || got=$?
+    echo "exit code $got" >>"$work/talk"
+    [ "$(grep -c '"tokens":\[[0-9]' "$work/talk")" -ge 4 ] || fail "$name: answers" "$(cat "$work/talk" "$work/stderr")"
+}
+for family in cogvlm cogagent; do
+    for how in "" "--top-k 40 --temperature 3 --seed 5"; do
+        # shellcheck disable=SC2086
+        flags=(--model "$work/$family" --template chat --image "$work/caps/1234.png" $how)
+        talks "a chat with $family" "" "${flags[@]}"
+        cp "$work/talk" "$work/talk.one"
+        for place in "--place 2" "--place 3" "--place 1,3 --tp 2"; do
+            talks "a chat with $family, $place" "$place" "${flags[@]}"
+            same "a chat with $family ${how:+sampled}, $place: the same answers" "$work/talk.one" "$work/talk"
+        done
+    done
+done
+talk="what\nand now?\n/reset\nwhat\nagain"
+runs "a model of text" 0 . init tiny-bytes "$work/untied" --seed 3
+sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$work/untied/config.json" >"$work/tied.json"
+runs "whose table is tied" 0 . init "$work/tied.json" "$work/tied" --seed 3
+for from in "$work/cogvlm" "$work/tied"; do
+    talks "a chat without a picture" "" --model "$from" --template chat
+    cp "$work/talk" "$work/talk.one"
+    for place in "--place 2" "--place 3 --tp 2"; do
+        talks "a chat without a picture, $place" "$place" --model "$from" --template chat
+        same "a chat without a picture with $(basename "$from"), $place: the same answers" "$work/talk.one" "$work/talk"
+    done
+done
+# Ctrl-C ends an answer on every stage, and then the chat.
+waits() { for _ in $(seq 600); do "$@" && return 0; sleep 0.1; done; return 1; }
+mkfifo "$work/questions"
+"$sheaf" chat --model "$work/cogvlm" --place 3 --max-new 100000 --max-length 200000 --image "$work/caps/1234.png" <"$work/questions" >"$work/stdout" 2>"$work/stderr" &
+process=$!
+exec 9>"$work/questions"
+echo "what" >&9
+check "an answer from three stages has begun" waits test -s "$work/stdout"
+kill -INT $process
+check "Ctrl-C ends it" waits grep -q stopped "$work/stderr"
+kill -INT $process
+wait $process
+check "and then the chat" test $? -eq 0
+exec 9>&-
+
 one=("$llama/tiny_llama/hf" --tokens 5 --max-new 1)
 runs "more stages than layers" 2 'at most [0-9]+ stages, one for each layer' generate --model "${one[@]}" --place 60
 runs "layers left out" 2 'all [0-9]+ layers' generate --model "${one[@]}" --place 0-0
