@@ -105,7 +105,7 @@ static void lay_out_images(batch *b)
     b->image.rows = count[SHEAF__IMAGE];
 }
 
-/* The images of a batch. Files may be read: a rank may fail alone. */
+/* The images of a batch, where the towers are. Files may be read: a rank may fail alone. */
 static sheaf_status *fill_images(batch *b)
 {
     const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
@@ -113,7 +113,7 @@ static sheaf_status *fill_images(batch *b)
     sheaf_status *st = NULL;
     if (b->model->towers == NULL)
         return NULL;
-    for (int64_t i = b->first; i < b->first + b->n && st == NULL; i++) {
+    for (int64_t i = b->first; b->model->begins && i < b->first + b->n && st == NULL; i++) {
         const sheaf__prompt *p = &b->prompt[i];
         if (!has_image(p, b->options))
             continue;
@@ -271,15 +271,15 @@ static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, 
 
 static sheaf_status *take_images(batch *b, int64_t most, int64_t longest)
 {
-    const size_t rows = (size_t)(most * longest), n = (size_t)most;
+    const size_t rows = (size_t)(most * longest), n = (size_t)most, seen = b->model->begins ? n : 0;
     const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
     if (b->model->towers == NULL)
         return NULL;
     b->image.row = malloc(n * (size_t)(b->model->schema->config.patches + 2) * 4);
     b->image.stream[0] = malloc(rows * 4);
     b->image.stream[1] = malloc(rows * 4);
-    b->image.pixels = malloc(n * one * sizeof(float));
-    b->image.cross = malloc(n * two * sizeof(float) + 1);
+    b->image.pixels = malloc(seen * one * sizeof(float) + 1);
+    b->image.cross = malloc(seen * two * sizeof(float) + 1);
     const bool made = b->image.row != NULL && b->image.stream[0] != NULL && b->image.stream[1] != NULL && b->image.pixels != NULL &&
                       b->image.cross != NULL;
     return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "images of %lld sequences", (long long)most);

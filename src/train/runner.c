@@ -9,18 +9,20 @@ static int64_t side_of(const sheaf__model *m, bool second)
     return second ? (c->family == SHEAF_COGAGENT ? c->encoder.image : 0) : m->towers != NULL ? c->vit.height : 0;
 }
 
+static bool is_dry(const sheaf__runner *r) { return r->model->context->device->kind == SHEAF_DRY; }
+
 static sheaf_status *take_batch(sheaf__runner *r)
 {
     const sheaf_config *config = &r->model->schema->config;
     const size_t rows = (size_t)r->options.rows, n = rows * (size_t)r->options.seq;
-    const bool sees = r->model->towers != NULL;
+    const bool sees = r->model->towers != NULL, looks = r->model->begins; /* where the towers are */
     const size_t one = (size_t)(config->vit.channels * side_of(r->model, false) * side_of(r->model, false));
     const size_t two = (size_t)(config->encoder.channels * side_of(r->model, true) * side_of(r->model, true));
     const struct { void *out; size_t bytes; } need[] = {
         { &r->batch.tokens, n * 4 }, { &r->batch.labels, n * 4 }, { &r->batch.position, n * 4 }, { &r->batch.mask, n },
         { &r->batch.image_row, sees ? rows * (size_t)(config->patches + 2) * 4 : 0 },
         { &r->batch.stream[0], sees ? n * 4 : 0 }, { &r->batch.stream[1], sees ? n * 4 : 0 },
-        { &r->batch.pixels, rows * one * 4 }, { &r->batch.cross, rows * two * 4 },
+        { &r->batch.pixels, looks ? rows * one * 4 : 0 }, { &r->batch.cross, looks ? rows * two * 4 : 0 },
     };
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
@@ -63,6 +65,8 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
                                  const sheaf__runner_options *options)
 {
     *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
+    if (is_dry(r) && model->towers != NULL)
+        r->holds = (sheaf_batch_images){ options->rows, options->rows * (model->schema->config.patches + 1) };
     sheaf_status *st = take_batch(r);
     if (st == NULL && options->backward)
         st = sheaf__row_kinds_open(&r->kinds, model, options->rows, options->seq);
@@ -77,20 +81,19 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
 sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
 {
     const int64_t rows = r->options.rows;
-    sheaf_batch_images holds = { 0 };
+    sheaf_batch_images holds = r->holds;
     sheaf_status *st = NULL;
-    if (r->data == NULL && r->model->towers != NULL)
-        holds = (sheaf_batch_images){ rows, rows * (r->model->schema->config.patches + 1) };
-    if (r->data != NULL) {
+    if (!is_dry(r)) {
         holds = sheaf_data_images(r->data, row, rows);
         sheaf_data_batch(&r->batch, r->data, row, rows);
-        st = sheaf_data_pixels(&r->batch, r->data, row, rows);
+        if (r->model->begins)
+            st = sheaf_data_pixels(&r->batch, r->data, row, rows);
     }
     sheaf_comm *all = sheaf__everyone(r->model->context);
     if (all != NULL && r->model->towers != NULL)
         st = sheaf_comm_agree(all, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
-        sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, r->data == NULL ? NULL : &r->batch, holds, rows * r->options.seq);
+        sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds, rows * r->options.seq);
         st = tape_for(&r->last, r, holds);
     }
     return st == NULL ? sheaf__tape_run(r->last) : st;

@@ -1,0 +1,136 @@
+/* generate_test.c - pictures on their way into a generation: who loads them, and what comes of one that cannot be had. */
+#include "dialects/sat_made.h"
+
+#include "infer/generate.h"
+#include "models/crew.h"
+
+enum { PATCHES = 4, SIDE = 28, LENGTH = 10, NEW = 4, PICTURES = 3, MOST_RANKS = 8 };
+
+/* Prompts about pictures: BOI, patches, EOI and some text; the first has none, where the model can do without. */
+typedef struct asked {
+    int32_t ids[PICTURES][LENGTH];
+    uint8_t embed[LENGTH], expert[LENGTH];
+    sheaf__prompt prompt[PICTURES];
+} asked;
+
+static void ask(asked *a, bool agent)
+{
+    memset(a, 0, sizeof *a);
+    for (int j = 1; j < PATCHES + 3; j++) {
+        a->embed[j] = 1;
+        a->expert[j] = j < PATCHES + 2;
+    }
+    for (int i = 0; i < PICTURES; i++) {
+        for (int j = 0; j < LENGTH; j++)
+            a->ids[i][j] = (int32_t)(7 + 31 * i + 5 * j);
+        a->prompt[i] = (sheaf__prompt){ .ids = a->ids[i], .n = LENGTH - i % 2 };
+        if (i > 0 || agent) {
+            a->prompt[i].embed = a->embed;
+            a->prompt[i].expert = a->expert;
+        }
+    }
+}
+
+static void paint(float *x, int64_t n, int64_t seed)
+{
+    for (int64_t i = 0; x != NULL && i < n; i++)
+        x[i] = (float)(made_mix((uint64_t)(i + 1000 * seed)) % 200) / 100 - 1;
+}
+
+typedef struct trial {
+    asked asked;
+    int64_t broken;              /* picture that cannot be had; -1: none */
+    int ranks;                   /* of a stage */
+    int32_t ids[MOST_RANKS][PICTURES][NEW];
+    sheaf__continuation out[MOST_RANKS][PICTURES];
+    atomic_int loads[MOST_RANKS], ended;
+} trial;
+
+typedef struct member { trial *t; int world; } member;
+
+static sheaf_status *load(void *self, int64_t prompt, float *pixels, float *cross)
+{
+    const member *m = self;
+    atomic_fetch_add(&m->t->loads[m->world], 1);
+    if (prompt == m->t->broken)
+        return sheaf_fail(SHEAF_E_DATA, "picture %d", (int)prompt);
+    paint(pixels, 3 * SIDE * SIDE, prompt);
+    paint(cross, 3 * SIDE * SIDE, prompt + 50);
+    return NULL;
+}
+
+static sheaf_status *on_rank(void *self, sheaf__model *model)
+{
+    trial *t = self;
+    member m = { t, model->context->stage * t->ranks + model->context->rank };
+    for (int i = 0; i < PICTURES; i++)
+        t->out[m.world][i] = (sheaf__continuation){ t->ids[m.world][i], 0 };
+    const sheaf__generate_options how = { .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+                                          .max_new = NEW, .batch = 2, .load = load, .self = &m };
+    sheaf_status *st = sheaf__generate(t->out[m.world], model, t->asked.prompt, PICTURES, &how);
+    atomic_fetch_add(&t->ended, 1);
+    return st;
+}
+
+static sheaf_status *run(trial *t, made *m, sheaf_schema *schema, const char *place, int ranks, int64_t broken)
+{
+    sheaf__opened opened = { .config = m->config, .schema = schema, .base = &m->source, .weights = &m->source };
+    memset(t, 0, sizeof *t);
+    t->broken = broken;
+    t->ranks = ranks;
+    ask(&t->asked, m->agent);
+    return sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = ranks, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW, .place = place },
+                           on_rank, t);
+}
+
+static const struct { const char *place; int ranks, stages; } arrangements[] = { { NULL, 1, 1 }, { NULL, 2, 1 }, { "2", 1, 2 }, { "0-0,1-2", 2, 2 }, { "3", 2, 3 } };
+
+static void test_generate__only_the_first_stage_loads_pictures(void **state)
+{
+    for (int agent = 0; agent < 2; agent++) {
+        made m = { .agent = agent, .layers = 3 };
+        sheaf_schema *schema;
+        trial *one = malloc(sizeof *one), *t = malloc(sizeof *t);
+        made_init(&m);
+        CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
+        for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
+            CHECK_OK(run(k == 0 ? one : t, &m, schema, arrangements[k].place, arrangements[k].ranks, -1));
+            for (int world = 0; k > 0 && world < arrangements[k].ranks * arrangements[k].stages; world++) {
+                assert_int_equal(atomic_load(&t->loads[world]), world < arrangements[k].ranks ? PICTURES - !agent : 0);
+                for (int i = 0; i < PICTURES; i++) {
+                    assert_true(t->out[world][i].n == NEW && one->out[0][i].n == NEW);
+                    CHECK_BYTES("tokens", t->ids[world][i], one->ids[0][i], sizeof one->ids[0][i]);
+                }
+            }
+        }
+        free(one);
+        free(t);
+        sheaf_schema_free(schema);
+        made_release(&m);
+    }
+}
+
+static void test_generate__a_picture_that_cannot_be_had_ends_all_ranks(void **state)
+{
+    for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
+        made m = { .agent = k % 2 != 0, .layers = 3 };
+        sheaf_schema *schema;
+        trial *t = malloc(sizeof *t);
+        made_init(&m);
+        CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
+        CHECK_FAILS(run(t, &m, schema, arrangements[k].place, arrangements[k].ranks, 2), SHEAF_E_DATA, "picture 2");
+        assert_int_equal(atomic_load(&t->ended), arrangements[k].ranks * arrangements[k].stages);
+        free(t);
+        sheaf_schema_free(schema);
+        made_release(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_generate__only_the_first_stage_loads_pictures),
+        cmocka_unit_test(test_generate__a_picture_that_cannot_be_had_ends_all_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
