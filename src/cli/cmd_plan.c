@@ -28,6 +28,8 @@ typedef struct question {
     sheaf_lora_options fresh;
     sheaf_data *data;
     int64_t data_bytes, seq;
+    int64_t images; /* of the rows of a micro-batch, those with one: at most */
+    bool warned;    /* that images are assumed */
     int by, table;
     const char *place_text; /* NULL: a training step; else generation */
     sheaf__place place;
@@ -41,6 +43,18 @@ static void close_question(question *q)
     sheaf__opened_close(&q->opened);
     q->data = NULL;
     q->fresh = (sheaf_lora_options){ 0 };
+}
+
+/* The rows of a micro-batch that have an image: as the data say, or all. */
+static void count_images(question *q, const cli *cli)
+{
+    sheaf_batch_images fewest, most = { .images = q->opened.config.patches > 0 ? q->o.micro_batch : 0 };
+    if (q->data != NULL)
+        sheaf_data_images_range(&fewest, &most, q->data, q->o.micro_batch);
+    else if (most.images > 0 && !q->warned)
+        sheaf_note(&cli->events, "without --data every row is taken to have an image");
+    q->images = most.images;
+    q->warned = true;
 }
 
 static sheaf_status *open_question(question *q, const cli *cli)
@@ -68,6 +82,8 @@ static sheaf_status *open_question(question *q, const cli *cli)
     } else {
         q->seq = o->seq > 0 ? o->seq : sheaf_plan_seq(&q->opened.config);
     }
+    if (st == NULL)
+        count_images(q, cli);
     return st;
 }
 
@@ -75,9 +91,10 @@ static sheaf_status *answer(sheaf_plan *plan, const question *q)
 {
     if (q->place_text != NULL)
         return sheaf_plan_generate(plan, &(sheaf_plan_generation){ .schema = q->opened.schema, .lora = q->opened.lora, .place = &q->place,
-                                   .tp = q->o.tp, .threads = q->o.threads, .dtype = q->o.dtype, .batch = q->o.micro_batch, .seq = q->seq });
+                                   .tp = q->o.tp, .threads = q->o.threads, .dtype = q->o.dtype, .batch = q->o.micro_batch, .seq = q->seq,
+                                   .images = q->images });
     const sheaf__job job = { .options = &q->o, .schema = q->opened.schema, .lora = q->opened.lora, .selection = &q->selection,
-                             .seq = q->seq };
+                             .data = q->data, .seq = q->seq };
     return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
 }
 
@@ -99,8 +116,8 @@ static sheaf_status *find_fit(sheaf_plan *plan, question *q, size_t memory, bool
     return st;
 }
 
-/* Positions that an image takes in every row; 0 in a model without images. */
-static int64_t image_of(const question *q) { return q->opened.config.patches > 0 ? q->opened.config.patches + 2 : 0; }
+/* Positions that an image takes in its row; 0 where there is none. */
+static int64_t image_of(const question *q) { return q->images > 0 ? q->opened.config.patches + 2 : 0; }
 
 static json_t *components_json(const sheaf_plan_rank *rank)
 {
@@ -141,11 +158,11 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         json_object_set_new(one, "sent_per_step", json_real(plan->rank[r].sent));
         json_array_append_new(ranks, one);
     }
-    print_object(cli, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:b}", "ranks", ranks, "peak", (json_int_t)plan->process,
+    print_object(cli, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:b}", "ranks", ranks, "peak", (json_int_t)plan->process,
                                 "host", (json_int_t)plan->host, "largest_rank", (json_int_t)sheaf_plan_fullest(plan), "parameters",
                                 (json_int_t)plan->parameters, "trained", (json_int_t)plan->trained, "tp", q->o.tp, "micro_batch",
                                 (json_int_t)q->o.micro_batch, "seq", (json_int_t)q->seq, "image", (json_int_t)image_of(q),
-                                "checkpointing", q->o.checkpointing));
+                                "images", (json_int_t)q->images, "checkpointing", q->o.checkpointing));
 }
 
 static double mib(size_t bytes) { return (double)bytes / 1048576; }
@@ -188,8 +205,10 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
 {
     fprintf(cli->out, "%.2f million parameters, %.3f million trained; %lld x %lld tokens", (double)plan->parameters / 1e6,
             (double)plan->trained / 1e6, (long long)q->o.micro_batch, (long long)q->seq);
-    if (image_of(q) > 0)
+    if (q->images == q->o.micro_batch)
         fprintf(cli->out, " (%lld of each an image)", (long long)image_of(q));
+    else if (q->opened.config.patches > 0)
+        fprintf(cli->out, q->images == 0 ? " (no images)" : " (%lld of at most %lld an image)", (long long)image_of(q), (long long)q->images);
     fprintf(cli->out, ", %s, %d rank%s of %d slices%s\n", sheaf_dtype_torch_name(q->o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s",
             q->o.slices, q->o.checkpointing ? ", checkpointing" : "");
     for (int s = 0; q->place_text != NULL && s < q->place.stages; s++)

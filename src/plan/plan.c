@@ -91,15 +91,40 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
     count_components(out, model);
 }
 
+/* Steps of micro-batches with the fewest images that the data can give, with few, and with the most. Images cost two
+ * streams of rows once, and more or less for each; so no other number needs more than these. flops, sent: what came
+ * before the last of the steps. */
+static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held, const sheaf__job *job)
+{
+    sheaf__step_result unused;
+    sheaf_batch_images of[3];
+    if (job->data == NULL)
+        return sheaf__stepper_run(&unused, held->stepper, 0, 0);
+    sheaf_data_images_range(&of[0], &of[2], job->data, job->options->micro_batch);
+    of[1] = of[0].images > 0 || of[2].images == 0 ? of[0] : (sheaf_batch_images){ 1, of[2].image_rows / of[2].images };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < 3 && st == NULL; i++) {
+        if (i < 2 && of[i].images == of[i + 1].images)
+            continue;
+        *flops = held->device->flops;
+        *sent = held->context.sent;
+        sheaf__stepper_hold(held->stepper, of[i]);
+        st = sheaf__stepper_run(&unused, held->stepper, 0, 0);
+    }
+    return st;
+}
+
 static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const sheaf__job *job, int rank)
 {
     sheaf__rank held;
-    sheaf__step_result unused;
+    double flops = 0, sent = 0;
     sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, rank, job);
     if (st == NULL)
-        st = sheaf__stepper_run(&unused, held.stepper, 0, 0);
+        st = run_steps(&flops, &sent, &held, job);
     if (st == NULL) {
         note_rank(out, held.model);
+        out->flops -= flops;
+        out->sent -= sent;
         plan->trained = 0;
         for (int i = 0; i < held.model->trained->count; i++) {
             const sheaf__trained *t = held.model->trained->item[i];
@@ -122,7 +147,7 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, size_t devices,
     return data_bytes + pictures + ((size_t)2560 << 10) + ranks * (((size_t)704 << 10) + tensors * 4096) + devices / 256;
 }
 
-/* Planning has no data, which would have told. */
+/* Where there are data, they have told. */
 static sheaf_status *check_seq(const sheaf_config *config, int64_t seq)
 {
     const int64_t image = config->patches > 0 ? config->patches + 2 : 0;
@@ -147,7 +172,7 @@ static int64_t parameters_of(const sheaf_schema *schema)
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)
 {
     *out = (sheaf_plan){ .ranks = job->options->tp, .parameters = parameters_of(job->schema) };
-    sheaf_status *st = check_seq(&job->schema->config, job->seq);
+    sheaf_status *st = job->data == NULL ? check_seq(&job->schema->config, job->seq) : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
@@ -161,8 +186,8 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 
 static sheaf_status *unheard(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits) { return NULL; }
 
-/* One run of `queries` tokens of each sequence, the first with its images. */
-static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_t batch, int64_t queries, int64_t keys, bool images)
+/* One run of `queries` tokens of each sequence, some with an image. */
+static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_t batch, int64_t queries, int64_t keys, int64_t images)
 {
     static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
     static const int32_t last[1] = { 0 }; /* on dry nothing is read */
@@ -174,8 +199,8 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_
     if (st != NULL)
         return st;
     sheaf__model_record(m, tape, &(sheaf__pass){ .batch = batch, .queries = queries, .in = &in, .info = info, .head = &head, .kept = kept,
-                                                 .images = images ? batch : 0, .images_in = &images_in,
-                                                 .image_rows = images ? batch * (m->schema->config.patches + 1) : 0 });
+                                                 .images = images, .images_in = &images_in,
+                                                 .image_rows = images * (m->schema->config.patches + 1) });
     st = sheaf__tape_compile(tape, false, false);
     if (st == NULL)
         st = sheaf__tape_run(tape);
@@ -198,9 +223,9 @@ static sheaf_status *generate_rank(sheaf_plan_rank *out, const sheaf_plan_genera
     if (st == NULL)
         st = sheaf__kept_new(&kept, model, g->batch, g->seq);
     if (st == NULL)
-        st = run_tokens(model, &kept, g->batch, g->seq, g->seq, model->towers != NULL);
+        st = run_tokens(model, &kept, g->batch, g->seq, g->seq, g->images);
     if (st == NULL)
-        st = run_tokens(model, &kept, g->batch, 1, g->seq, false);
+        st = run_tokens(model, &kept, g->batch, 1, g->seq, 0);
     if (st == NULL)
         note_rank(out, model);
     if (model != NULL)
@@ -216,7 +241,7 @@ static size_t pictures_of(const sheaf_plan_generation *g)
     const sheaf_config *c = &g->schema->config;
     const int64_t one = c->patches > 0 ? c->vit.channels * c->vit.height * c->vit.width : 0;
     const int64_t two = c->family == SHEAF_COGAGENT ? c->encoder.channels * c->encoder.image * c->encoder.image : 0;
-    return (size_t)(g->batch * (one + two)) * sizeof(float);
+    return (size_t)(g->images * (one + two)) * sizeof(float);
 }
 
 sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *g)
@@ -226,7 +251,7 @@ sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place"), "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES,
                                           g->schema->slices), "%d stages of %d", g->place->stages, g->tp);
     out->ranks = g->place->stages * g->tp;
-    sheaf_status *st = check_seq(&g->schema->config, g->seq);
+    sheaf_status *st = g->images > 0 ? check_seq(&g->schema->config, g->seq) : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(generate_rank(&out->rank[r], g, r), "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;

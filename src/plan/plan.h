@@ -36,8 +36,10 @@ typedef struct sheaf_plan {
     int64_t parameters, trained; /* elements of the whole model (without buffers), and those trained */
 } sheaf_plan;
 
-/* sheaf_plan_train - job->data may be NULL; then job->seq must be set. data_bytes: of the
- * data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when an image does not fit into seq. */
+/* sheaf_plan_train - with job->data of the micro-batches with the fewest images that these can give, with few and with
+ * the most; flops and sent are those of the last. job->data may be NULL: then every row has an image where the model
+ * knows images, and job->seq must be set. data_bytes: of the data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when
+ * an image does not fit into seq. */
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes);
 typedef struct sheaf_plan_generation {
     const sheaf_schema *schema;
@@ -46,10 +48,11 @@ typedef struct sheaf_plan_generation {
     int tp, threads;           /* ranks of each stage; compute threads in all, 0 = every core at hand */
     sheaf_dtype dtype;
     int64_t batch, seq;        /* sequences together; positions of prompt and answer */
+    int64_t images;            /* of the sequences, those with an image; 0 of a model without */
 } sheaf_plan_generation;
 
-/* sheaf_plan_generate - prompts as long as `seq`, with an image each where the model knows images, and a token after
- * them; flops and sent are those of both. Rank stage * tp + r is rank r of its stage. Errors: SHEAF_E_ARG. */
+/* sheaf_plan_generate - prompts as long as `seq`, and a token after them; flops and sent are those of both. Rank
+ * stage * tp + r is rank r of its stage. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *asked);
 
 /* sheaf_plan_seq - positions of a row where nothing says how long rows are: the model's own limit

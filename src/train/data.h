@@ -95,6 +95,9 @@ sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row,
 /* sheaf_data_announce - these rows are needed next, in this order: their images may be decoded by now when
  * sheaf_data_pixels() asks. What was announced before and is not begun is forgotten. Changes no result. */
 void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_images_range - the fewest and the most images that `n` samples one after another hold, in any order of
+ * rows; image_rows as if each image had as many as the one with most. */
+void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most, const sheaf_data *data, int64_t n);
 /* sheaf_data_labels_images - does any position that uses the visual experts predict a label? NULL: no. */
 bool sheaf_data_labels_images(const sheaf_data *data);
 /* sheaf_data_pixels - batch->pixels and ->cross of those rows; reads and decodes files.

@@ -114,6 +114,28 @@ void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, c
     }
 }
 
+/* Most of n samples that are one of `count` rows out of `rows`: whole epochs, and the end and the beginning of two others. */
+static int64_t at_most(int64_t n, int64_t count, int64_t rows)
+{
+    const int64_t epochs = n / rows, rest = n % rows, ends = rest < 2 * count ? rest : 2 * count;
+    const int64_t sum = epochs * count + (epochs > 0 && ends < count ? count : ends);
+    return sum < n ? sum : n;
+}
+
+void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most, const sheaf_data *data, int64_t n)
+{
+    const sheaf__data_images *images = data->images;
+    int64_t with = 0, widest = 0;
+    for (int64_t r = 0; r < data->rows && images != NULL; r++) {
+        with += images->has[r];
+        widest = images->expert_rows[r] > widest ? images->expert_rows[r] : widest;
+    }
+    fewest->images = n - at_most(n, data->rows - with, data->rows);
+    most->images = at_most(n, with, data->rows);
+    fewest->image_rows = fewest->images * widest;
+    most->image_rows = most->images * widest;
+}
+
 void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n)
 {
     int32_t next = 0;

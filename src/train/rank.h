@@ -13,7 +13,7 @@ typedef struct sheaf__job {
     const sheaf_schema *schema;
     const sheaf_lora *lora;              /* NULL unless method lora */
     const sheaf__selection *selection;
-    const sheaf_data *data;              /* NULL when planning */
+    const sheaf_data *data;              /* when planning only asked what it holds; NULL: unknown */
     sheaf_source *base, *adapter;        /* NULL when planning; adapter NULL: fresh factors */
     int64_t seq;                         /* positions of every row */
 } sheaf__job;

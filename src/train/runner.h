@@ -17,7 +17,8 @@ typedef struct sheaf__runner_tape { sheaf_batch_images holds; sheaf__tape *tape;
 
 typedef struct sheaf__runner {
     sheaf__model *model;
-    const sheaf_data *data; /* NULL on the dry device: every row then has an image, if the model knows images */
+    const sheaf_data *data; /* on the dry device only asked whether it labels images; may be NULL there */
+    sheaf_batch_images holds; /* on the dry device: what a micro-batch holds; an image in every row, unless changed */
     sheaf__runner_options options;
     sheaf_batch batch;      /* on the device, so that the planner sees it */
     sheaf__rows_in in;

@@ -56,6 +56,8 @@ void sheaf__stepper_free(sheaf__stepper *s)
     free(s);
 }
 
+void sheaf__stepper_hold(sheaf__stepper *s, sheaf_batch_images holds) { s->runner.holds = holds; }
+
 /* Rows of the data set that micro-batch `micro` of step `done` reads. */
 static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
 {

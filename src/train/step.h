@@ -24,10 +24,12 @@ typedef struct sheaf__step_result {
 typedef struct sheaf__stepper sheaf__stepper;
 
 /* sheaf__stepper_new - records the tape and takes the buffers of a batch. Collective in
- * nothing. `data` may be NULL on the dry device. */
+ * nothing. `data` may be NULL on the dry device, which reads no rows of it. */
 sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model, const sheaf_data *data,
                                  const sheaf__step_options *options);
 void sheaf__stepper_free(sheaf__stepper *stepper);
+/* sheaf__stepper_hold - on the dry device: what every micro-batch of the steps to come holds. */
+void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);
 /* sheaf__stepper_run - step number `done` (steps done before, from 0) with learning rate lr.
  * Collective. Errors: SHEAF_E_NUMBER when loss or norm is not finite (names the first layer and
  * tensor; masters and moments are untouched), SHEAF_E_MEMORY, SHEAF_E_PEER. */

@@ -39,4 +39,42 @@ END
 "$sheaf" init cogvlm-tiny "$work/cogvlm" --seed 1 >/dev/null 2>&1 || fail "init of a model with images"
 make_pictures "$work/caps"
 check "planned and measured, with pictures" predicted "$work/cogvlm" "$work/caps" --lora-rank 8 --lora-targets all-linear --micro-batch 2 --threads 2
+
+# ---- what the data hold of images ----
+lora=(--lora-rank 8 --lora-targets all-linear --micro-batch 4 --threads 2)
+for ((i = 0; i < 9; i++)); do printf '{"prompt": "what is number %d?", "completion": "one that needs a few more words, of which there are %d"}\n' $i $((i * 7)); done >"$work/texts.jsonl"
+{ cat "$work/texts.jsonl"; echo '{"image": "caps/1234.png", "prompt": "which digits?", "completion": "1234"}'; } >"$work/mixed.jsonl"
+echo '{"prompt": "a", "completion": "b"}' >"$work/short.jsonl"
+images() { runs "$1" 0 "$2" plan --model "$work/cogvlm" "${@:3}" "${lora[@]}"; }
+images "without data images are assumed, which is said" '4 x 274 tokens \(18 of each an image\).*without --data every row is taken to have an image'
+check "once" test "$(grep -c 'every row is taken' "$work/stderr")" -eq 1
+images "with data nothing is assumed" '\(18 of each an image\)' --data "$work/caps"
+check "nor said" bash -c '! grep -q "every row is taken" "$1"' . "$work/stderr"
+runs "a text model knows none" 0 '"image":0,"images":0' plan --model "$work/mini" "${lora[@]}" --json
+check "nor assumes any" bash -c '! grep -q "every row is taken" "$1"' . "$work/stderr"
+images "texts alone" '\(no images\)' --data "$work/texts.jsonl"
+images "for programs" '"image":0,"images":0,' --data "$work/texts.jsonl" --json
+images "one picture, at most twice in four rows" '"image":18,"images":2,' --data "$work/mixed.jsonl" --json
+images "rows that no image would fit into" '4 x [0-9] tokens \(no images\)|4 x 1[0-7] tokens \(no images\)' --data "$work/short.jsonl"
+images "answers to texts alone" '"image":0,"images":0,' --data "$work/texts.jsonl" --place 2 --json
+check "planned and measured, texts alone" predicted "$work/cogvlm" "$work/texts.jsonl" "${lora[@]}"
+check "planned and measured, texts with a picture among them" predicted "$work/cogvlm" "$work/mixed.jsonl" "${lora[@]}"
+peak_planned() { # peak_planned FLAGS...: into $peak
+    runs "plan $*" 0 . plan --model "$work/cogvlm" --seq 140 --micro-batch 16 --threads 2 --json "$@"
+    peak=$(json_number "$work/stdout" largest_rank)
+}
+{ cat "$work/texts.jsonl" "$work/texts.jsonl"; for ((i = 0; i < 18; i++)); do tail -n 1 "$work/mixed.jsonl"; done; } >"$work/half.jsonl"
+peak_planned --method head --data "$work/texts.jsonl"; texts=$peak
+peak_planned --method head
+check "the head alone: texts need more" test "$texts" -gt "$peak"
+peak_planned --method head --data "$work/half.jsonl"
+check "and are among the others" test "$peak" -ge "$texts"
+peak_planned --lora-rank 2 --data "$work/mixed.jsonl"; few=$peak
+peak_planned --lora-rank 2
+check "LoRA of the text: few pictures need more" test "$few" -gt "$peak"
+peak_planned --lora-rank 2 --data "$work/half.jsonl"
+check "and are among the many" test "$peak" -ge "$few"
+peak_planned "${lora[@]:0:4}"; pictures=$peak
+peak_planned "${lora[@]:0:4}" --data "$work/texts.jsonl"
+check "LoRA of all: texts need less" test "$peak" -lt "$pictures"
 finish
