@@ -132,6 +132,14 @@ typedef struct session {
     sheaf_status *speaking;      /* first failure of speak() */
 } session;
 
+/* A rank in it. */
+typedef struct member {
+    session *t;
+    sheaf__model *model;
+    sheaf__sight sight;
+    int64_t picture; /* that is seen there, by talk.pictures */
+} member;
+
 static void say(session *t, const char *text)
 {
     fputs(text, t->cli->out);
@@ -156,21 +164,25 @@ static sheaf_status *agree(sheaf__model *model, sheaf_status *st)
 }
 
 /* On every rank. *stopped: by Ctrl-C. The prompt is not read any more when this returns. */
-static sheaf_status *compute(session *t, sheaf__model *model, sheaf__continuation *out, bool *stopped)
+static sheaf_status *compute(member *m, sheaf__continuation *out, bool *stopped)
 {
-    const bool first = sheaf__is_first(model->context);
+    session *t = m->t;
+    const bool first = sheaf__is_first(m->model->context);
     sheaf__generate_options how = t->how;
     how.number = t->answers;
     how.told = first && !t->cli->json ? speak : NULL;
     how.self = t;
     how.stop_now = &pressed;
-    sheaf_status *st = sheaf__generate(out, model, &t->prompt, 1, &how);
+    how.sight = &m->sight;
+    m->sight.full = m->sight.full && m->picture == t->talk.pictures;
+    m->picture = t->talk.pictures;
+    sheaf_status *st = sheaf__generate(out, m->model, &t->prompt, 1, &how);
     *stopped = st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED;
     if (*stopped) {
         sheaf_status_free(st);
         st = NULL;
     }
-    return agree(model, st);
+    return agree(m->model, st);
 }
 
 static sheaf_status *call_others(sheaf__model *model, char *go)
@@ -178,14 +190,14 @@ static sheaf_status *call_others(sheaf__model *model, char *go)
     return sheaf__everyone(model->context) == NULL ? NULL : sheaf_comm_broadcast(sheaf__everyone(model->context), go, 1, 0);
 }
 
-static sheaf_status *follow(session *t, sheaf__model *model)
+static sheaf_status *follow(member *m)
 {
     sheaf__continuation *own = NULL;
     char go = 0;
     bool stopped;
-    sheaf_status *st = agree(model, ask_room(&own, 1, t->how.max_new));
-    while (st == NULL && (st = call_others(model, &go)) == NULL && go)
-        st = compute(t, model, own, &stopped);
+    sheaf_status *st = agree(m->model, ask_room(&own, 1, m->t->how.max_new));
+    while (st == NULL && (st = call_others(m->model, &go)) == NULL && go)
+        st = compute(m, own, &stopped);
     ask_room_free(own);
     return st;
 }
@@ -236,8 +248,9 @@ static void refuse(session *t, sheaf_status *st)
     t->refused = true;
 }
 
-static sheaf_status *answer(session *t, sheaf__model *model, const char *query)
+static sheaf_status *answer(member *m, const char *query)
 {
+    session *t = m->t;
     void *block = NULL;
     char go = 1;
     bool stopped = false;
@@ -254,9 +267,9 @@ static sheaf_status *answer(session *t, sheaf__model *model, const char *query)
     t->out->n = 0;
     t->spoken = (sheaf__spoken){ .wording = t->wording };
     if (st == NULL)
-        st = call_others(model, &go);
+        st = call_others(m->model, &go);
     if (st == NULL)
-        st = compute(t, model, t->out, &stopped);
+        st = compute(m, t->out, &stopped);
     t->answers++;
     free(block);
     if (st == NULL)
@@ -298,9 +311,10 @@ static bool obey(session *t, const char *line)
     return true;
 }
 
-static sheaf_status *lead(session *t, sheaf__model *model)
+static sheaf_status *lead(member *m)
 {
-    sheaf_status *st = agree(model, listen_to_signals());
+    session *t = m->t;
+    sheaf_status *st = agree(m->model, listen_to_signals());
     char *line, stop = 0;
     while (st == NULL) {
         if (t->terminal)
@@ -316,7 +330,7 @@ static sheaf_status *lead(session *t, sheaf__model *model)
             if (!obey(t, line))
                 break;
         } else if (line[0] != '\0') {
-            st = answer(t, model, line[0] == '/' ? line + 1 : line);
+            st = answer(m, line[0] == '/' ? line + 1 : line);
             if (atomic_load(&pressed) > 1)
                 break;
             atomic_store(&pressed, 0);
@@ -324,12 +338,17 @@ static sheaf_status *lead(session *t, sheaf__model *model)
     }
     if (t->terminal)
         fputc('\n', t->cli->err);
-    return st == NULL ? call_others(model, &stop) : st;
+    return st == NULL ? call_others(m->model, &stop) : st;
 }
 
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
-    return sheaf__is_first(model->context) ? lead(self, model) : follow(self, model);
+    member m = { self, model, { 0 }, 0 };
+    sheaf_status *st = agree(model, sheaf__sight_new(&m.sight, model));
+    if (st == NULL)
+        st = sheaf__is_first(model->context) ? lead(&m) : follow(&m);
+    sheaf__sight_release(&m.sight, model);
+    return st;
 }
 
 /* ---- the command ---- */

@@ -29,6 +29,7 @@ sheaf_status *sheaf__conversation_look(sheaf__conversation *c, const char *path)
     sheaf__conversation_release(c);
     c->pixels = pixels;
     c->cross = cross;
+    c->pictures++;
     return NULL;
 }
 

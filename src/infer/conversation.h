@@ -1,6 +1,6 @@
 /* conversation.h - questions and answers about one picture, and an answer as it comes.
  *
- * Nothing is kept between two turns but the texts and the picture's numbers: each prompt holds the whole
+ * Nothing is kept here between two turns but the texts and the picture's numbers: each prompt holds the whole
  * conversation anew, so its length bounds what is remembered. */
 #ifndef SHEAF_INFER_CONVERSATION_H
 #define SHEAF_INFER_CONVERSATION_H
@@ -12,6 +12,7 @@ typedef struct sheaf__conversation {
     sheaf__turn *turn;             /* [turns] owned texts; none where the template has no place for them */
     int64_t turns;
     float *pixels, *cross;         /* of the picture; NULL without */
+    int64_t pictures;              /* shown so far */
 } sheaf__conversation;
 
 /* sheaf__conversation_look - another picture; what was said is forgotten. On failure nothing changes. */

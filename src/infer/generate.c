@@ -25,6 +25,7 @@ typedef struct batch {
     bool *done;
     int64_t *history;        /* scratch of one sequence's ids */
     float *scratch;          /* of sampling */
+    sheaf__sight *sight;     /* of the options, where there is one prompt */
 } batch;
 
 static bool stops(const sheaf__generate_options *o, int64_t id)
@@ -105,13 +106,16 @@ static void lay_out_images(batch *b)
     b->image.rows = count[SHEAF__IMAGE];
 }
 
+/* Are the towers done with the one picture there is? */
+static bool seen_before(const batch *b) { return b->sight != NULL && b->sight->full; }
+
 /* The images of a batch, where the towers are. Files may be read: a rank may fail alone. */
 static sheaf_status *fill_images(batch *b)
 {
     const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
     float *pixels = b->image.pixels, *cross = b->image.cross;
     sheaf_status *st = NULL;
-    if (b->model->towers == NULL)
+    if (b->model->towers == NULL || seen_before(b))
         return NULL;
     for (int64_t i = b->first; b->model->begins && i < b->first + b->n && st == NULL; i++) {
         const sheaf__prompt *p = &b->prompt[i];
@@ -201,7 +205,7 @@ static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf
         return st;
     sheaf__model_record(b->model, *tape, &(sheaf__pass){ .batch = b->n, .queries = queries, .in = in, .info = info, .head = head,
                                                          .kept = &b->kept, .images = images == NULL ? 0 : b->image.count,
-                                                         .image_rows = images == NULL ? 0 : b->image.rows, .images_in = images,
+                                                         .image_rows = images == NULL ? 0 : b->image.rows, .images_in = images, .sight = b->sight,
                                                          .image_rows_unread = last_is_text(b) });
     return sheaf__tape_compile(*tape, false, false);
 }
@@ -223,6 +227,8 @@ static sheaf_status *run_batch(batch *b)
     if (st == NULL)
         st = sheaf__tape_run(prefill);
     sheaf__tape_free(prefill);
+    if (st == NULL && b->sight != NULL && b->image.count > 0)
+        b->sight->full = true;
     if (st == NULL)
         st = record(&decode, b, 1, &in, &head, NULL);
     while (st == NULL && !all_done(b) && (st = stopped(b)) == NULL) {
@@ -271,7 +277,7 @@ static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, 
 
 static sheaf_status *take_images(batch *b, int64_t most, int64_t longest)
 {
-    const size_t rows = (size_t)(most * longest), n = (size_t)most, seen = b->model->begins ? n : 0;
+    const size_t rows = (size_t)(most * longest), n = (size_t)most, seen = b->model->begins && !seen_before(b) ? n : 0;
     const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
     if (b->model->towers == NULL)
         return NULL;
@@ -297,6 +303,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model, con
                 .mask = malloc((size_t)(most * length)), .ids = malloc(rows * 4), .position = malloc(rows * 4),
                 .pick = malloc((size_t)most * 4), .done = malloc((size_t)most),
                 .history = malloc((size_t)length * sizeof *b.history),
+                .sight = count == 1 ? options->sight : NULL,
                 .scratch = malloc((vocab + sheaf__sampling_scratch((int64_t)vocab)) * sizeof(float)) };
     sheaf_status *st = NULL;
     if (b.mask == NULL || b.ids == NULL || b.position == NULL || b.pick == NULL || b.done == NULL ||

@@ -33,6 +33,9 @@ typedef struct sheaf__generate_options {
     void (*told)(void *self, int64_t prompt, const sheaf__continuation *so_far);
     void *self;               /* of both */
     const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far in out; NULL on all or none */
+    /* Kept from call to call, on each rank its own, for one prompt about one picture: it is filled, and used when it is full.
+     * Empty it (full = false) on all ranks for another picture. NULL: the towers run in each call. */
+    sheaf__sight *sight;
     const sheaf_events *events;
 } sheaf__generate_options;
 

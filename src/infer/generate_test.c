@@ -1,4 +1,5 @@
-/* generate_test.c - pictures on their way into a generation: who loads them, and what comes of one that cannot be had. */
+/* generate_test.c - pictures on their way into a generation: who loads them, what comes of one that cannot be had,
+ * and what the towers made of one, used again. */
 #include "dialects/sat_made.h"
 
 #include "infer/generate.h"
@@ -126,11 +127,90 @@ static void test_generate__a_picture_that_cannot_be_had_ends_all_ranks(void **st
     }
 }
 
+/* ---- one picture, asked about again ---- */
+
+enum { CALLS = 5 };
+
+typedef struct again {
+    asked asked;
+    int ranks;
+    int32_t ids[MOST_RANKS][CALLS][NEW];
+    atomic_int loads;
+} again;
+
+typedef struct shown { again *a; int picture; } shown;
+
+static sheaf_status *look(void *self, int64_t prompt, float *pixels, float *cross)
+{
+    const shown *s = self;
+    atomic_fetch_add(&s->a->loads, 1);
+    paint(pixels, 3 * SIDE * SIDE, s->picture);
+    paint(cross, 3 * SIDE * SIDE, s->picture + 50);
+    return NULL;
+}
+
+static sheaf_status *ask_again(void *self, sheaf__model *model)
+{
+    static const struct { int picture; bool keep, full; } call[CALLS] = {
+        { 1, false, false }, { 2, false, false }, /* each alone */
+        { 1, true, false }, { 2, true, true },    /* the second is not looked at */
+        { 2, true, false },                       /* until what was seen is forgotten */
+    };
+    again *a = self;
+    const int world = model->context->stage * a->ranks + model->context->rank;
+    sheaf__sight sight;
+    sheaf_status *st = sheaf__sight_new(&sight, model);
+    for (int i = 0; i < CALLS && st == NULL; i++) {
+        shown from = { a, call[i].picture };
+        sheaf__continuation out = { a->ids[world][i], 0 };
+        sheaf__generate_options how = { .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+                                        .max_new = NEW, .batch = 1, .load = look, .self = &from, .sight = call[i].keep ? &sight : NULL };
+        if (call[i].keep)
+            sight.full = call[i].full;
+        st = sheaf__generate(&out, model, &a->asked.prompt[1], 1, &how);
+        assert_true(!call[i].keep || sight.full);
+    }
+    sheaf__sight_release(&sight, model);
+    return st;
+}
+
+static void test_generate__what_was_seen_is_used_again(void **state)
+{
+    int differ = 0;
+    for (int agent = 0; agent < 2; agent++)
+        for (int half = 0; half < 2; half++) {
+            made m = { .agent = agent, .layers = 3, .seed = 4 };
+            sheaf_schema *schema;
+            made_init(&m);
+            CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
+            for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
+                again *a = calloc(1, sizeof *a);
+                sheaf__opened opened = { .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source };
+                a->ranks = arrangements[k].ranks;
+                ask(&a->asked, true);
+                CHECK_OK(sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = a->ranks, .threads = 1, .dtype = half ? SHEAF_BF16 : SHEAF_F32,
+                                         .positions = LENGTH + NEW, .place = arrangements[k].place }, ask_again, a));
+                for (int world = 0; world < a->ranks * arrangements[k].stages; world++) {
+                    CHECK_BYTES("kept while it is filled", a->ids[world][2], a->ids[0][0], sizeof a->ids[0][0]);
+                    CHECK_BYTES("kept", a->ids[world][3], a->ids[0][0], sizeof a->ids[0][0]);
+                    CHECK_BYTES("another picture", a->ids[world][4], a->ids[0][1], sizeof a->ids[0][0]);
+                }
+                assert_int_equal(atomic_load(&a->loads), 4 * a->ranks);
+                differ += memcmp(a->ids[0][0], a->ids[0][1], sizeof a->ids[0][0]) != 0;
+                free(a);
+            }
+            sheaf_schema_free(schema);
+            made_release(&m);
+        }
+    assert_int_equal(differ, 4 * (int)ARRAY_LEN(arrangements)); /* or nothing would be shown */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generate__only_the_first_stage_loads_pictures),
         cmocka_unit_test(test_generate__a_picture_that_cannot_be_had_ends_all_ranks),
+        cmocka_unit_test(test_generate__what_was_seen_is_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

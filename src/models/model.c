@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "tape/recall.h"
+
 static bool has_images(const sheaf_schema *schema)
 {
     return schema->config.family == SHEAF_COGVLM || schema->config.family == SHEAF_COGAGENT;
@@ -81,19 +83,42 @@ void sheaf__model_refresh(sheaf__model *m)
         }
 }
 
+/* Rows of the second tower for one image; 0 without it. */
+static int64_t memory_rows(const sheaf__model *m)
+{
+    const sheaf_encoder *e = &m->schema->config.encoder;
+    return m->schema->config.family == SHEAF_COGAGENT ? (e->image / e->patch) * (e->image / e->patch) : 0;
+}
+
 void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer, int stream, sheaf__value *value)
 {
     if (pass->stages != NULL && value != NULL)
         pass->stages->told(pass->stages->self, tape, stage, layer, stream, value);
 }
 
+/* The image's rows, and what cross-attention looks at: from the towers, or as they were kept. */
+static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
+{
+    const sheaf__sight *sight = pass->sight;
+    if (sight != NULL && sight->full) {
+        *image = sheaf__record_recall(tape, sight->image, "image", m->schema->config.patches, m->schema->config.hidden);
+        if (sight->memory != NULL)
+            *memory = sheaf__record_recall(tape, sight->memory, "high-resolution image", memory_rows(m), m->schema->config.encoder.width);
+        return;
+    }
+    *image = sheaf__towers_record(m, tape, pass);
+    *memory = sheaf__encoder_record(m, tape, pass);
+    if (sight != NULL)
+        sheaf__record_store(tape, *image, sight->image);
+    if (sight != NULL && *memory != NULL)
+        sheaf__record_store(tape, *memory, sight->memory);
+}
+
 void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
     sheaf__value *memory = NULL, *image = NULL;
-    if (pass->images > 0 && m->begins) {
-        image = sheaf__towers_record(m, tape, pass);
-        memory = sheaf__encoder_record(m, tape, pass);
-    }
+    if (pass->images > 0 && m->begins)
+        see(&image, &memory, m, tape, pass);
     if (pass->images > 0 && m->context->stages > 1)
         memory = sheaf__encoder_hand(m, tape, memory, pass);
     if (!m->begins) {
@@ -146,4 +171,24 @@ void sheaf__kept_release(sheaf__kept *kept, sheaf__model *m)
     free(kept->self);
     free(kept->cross);
     *kept = (sheaf__kept){ 0 };
+}
+
+sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *m)
+{
+    const sheaf_config *c = &m->schema->config;
+    const size_t bytes = sheaf_dtype_bytes(m->context->dtype);
+    *out = (sheaf__sight){ 0 };
+    if (m->towers == NULL || !m->begins)
+        return NULL;
+    sheaf_status *st = sheaf__take(&out->image, m->context, (size_t)(c->patches * c->hidden) * bytes, SHEAF_MEM_CACHE);
+    if (st == NULL && memory_rows(m) > 0)
+        st = sheaf__take(&out->memory, m->context, (size_t)(memory_rows(m) * c->encoder.width) * bytes, SHEAF_MEM_CACHE);
+    return sheaf_in(st, "what is seen of a picture");
+}
+
+void sheaf__sight_release(sheaf__sight *sight, sheaf__model *m)
+{
+    sheaf__give(m->context, sight->image);
+    sheaf__give(m->context, sight->memory);
+    *sight = (sheaf__sight){ 0 };
 }

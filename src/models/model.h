@@ -84,6 +84,12 @@ typedef struct sheaf__kept {
     int64_t layers;
 } sheaf__kept;
 
+/* What the towers made of one picture, kept by each rank that has them. */
+typedef struct sheaf__sight {
+    void *image, *memory; /* the image's rows, and what cross-attention looks at, or NULL; compute dtype */
+    bool full;            /* a run has filled it: the next ones leave the towers out. Set by the caller, on all ranks alike */
+} sheaf__sight;
+
 /* Hears of values on the way, for tests and for looking into a model: told when they are recorded, in
  * both streams where rows are in two (see SHEAF__TEXT), so that it may pin them. */
 typedef struct sheaf__stages {
@@ -101,6 +107,7 @@ typedef struct sheaf__pass {
     int64_t images;             /* whose rows are among these tokens; 0 without, and after the first run */
     int64_t image_rows;         /* rows that use the visual experts */
     const sheaf__images_in *images_in;
+    const sheaf__sight *sight;  /* of one image, or NULL: filled, or used when it is full; its pixels are not read then */
     bool image_rows_unread;     /* the head reads none of them: their last MLP is left out */
     const sheaf__stages *stages; /* may be NULL */
 } sheaf__pass;
@@ -120,5 +127,9 @@ void sheaf__model_record(sheaf__model *model, sheaf__tape *tape, const sheaf__pa
 /* sheaf__kept_new - caches of `length` positions for `batch` sequences; release also after a failure. */
 sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *model, int64_t batch, int64_t length);
 void sheaf__kept_release(sheaf__kept *kept, sheaf__model *model);
+
+/* sheaf__sight_new - empty; on ranks without the towers nothing is taken. Release also after a failure. */
+sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *model);
+void sheaf__sight_release(sheaf__sight *sight, sheaf__model *model);
 
 #endif

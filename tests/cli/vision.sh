@@ -142,6 +142,20 @@ printf '{"image": "%s", "conversations": [{"from": "human", "value": "what"}, {"
     "$picture" "$said" >"$work/talk.jsonl"
 runs "the second answer is that of the whole conversation" 0 . generate --model "$vlm" --template chat --data "$work/talk.jsonl" --greedy --max-new 6 --json
 check "token by token" test "$(tokens "$work/stdout")" = "$(turn 2)"
+# What was seen of a picture is kept between turns, and no longer than the picture.
+other=$images/turned6.jpg
+for m in vlm agent; do
+    for dtype in float32 bfloat16; do
+        looks=(--model "${!m}" --template chat --max-new 6 --json --dtype $dtype --top-k 100 --temperature 4)
+        chat "$m: three pictures in $dtype" 0 . "/reset\nwhat\n/image $other\nwhat\nand now?\n/image $picture\nwhat\nand now?" "${looks[@]}" --image "$picture"
+        tokens "$work/stdout" >"$work/looks"
+        for turn in 1 2 4; do # asked as the first, second and fourth question of a chat that has seen nothing before
+            shown=$picture; [ $turn -ne 2 ] || shown=$other
+            chat "$m: one of them in $dtype" 0 . "$(for ((i = 1; i < turn; i++)); do printf 'no\\n/reset\\n'; done)/image $shown\nwhat" "${looks[@]}" --image "$images/grey16.png"
+            check "$m: turn $turn is of the picture shown" test "$(sed -n ${turn}p "$work/looks")" = "$(tokens "$work/stdout" | tail -n 1)"
+        done
+    done
+done
 chat "text is printed" 0 'every question is asked alone' "what\nwhat" --model "$vlm" --image "$picture" --max-new 6
 check "a line for each answer" test "$(wc -l <"$work/stdout")" -eq 2
 check "that of generate" test "$(head -n 1 "$work/stdout")" = "$("$sheaf" generate --model "$vlm" "${ask[@]}" --greedy 2>/dev/null)"
