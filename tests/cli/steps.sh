@@ -50,14 +50,25 @@ steps() {
 
 # Stored in any dtype: a trained tensor is rounded to it, as in the result.
 ask=(--tokens 5,9,2)
-for from in tiny_llama tiny_qwen2; do
-    model=$(copy_model $from) data=$llama/$from/fwd_inputs.safetensors
+found=0
+for data in "$llama"/*/fwd_inputs.safetensors; do
+    from=$(basename "$(dirname "$data")")
+    [ -d "$llama/$from/hf" ] || continue
+    model=$(copy_model "$from")
     steps "$from, head" "$model" "$data" head
     steps "$from, full" "$model" "$data" full
+    found=$((found + 1))
 done
-# A tied table, which is the head: init makes a model of any config.
-runs "a tied model of bfloat16" 0 . init "$llama/tiny_qwen2/hf/config.json" "$work/tied" --seed 3 --dtype bfloat16
-steps "bfloat16, head" "$work/tied" "$data" head --dtype bfloat16
+check "models to train ($found)" test $found -ge 2
+# A tied table, which is the head too.
+"$sheaf" init tiny-bytes "$work/untied" --seed 3 >/dev/null 2>&1
+sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$work/untied/config.json" >"$work/tied.json"
+runs "a tied model of bfloat16" 0 . init "$work/tied.json" "$work/tied" --seed 3 --dtype bfloat16
+data=$work/data.safetensors
+tokens_file "$data" 2 4 "1 5 9 2 7 7 1 0" "5 9 2 1 7 1 0 3"
+for method in head full; do
+    steps "tied, bfloat16, $method" "$work/tied" "$data" $method --dtype bfloat16
+done
 ask=(--image "$work/caps/98.jpg" --prompt "Which?")
 for dtype in bfloat16 float16; do
     runs "a CogVLM of $dtype" 0 . init cogvlm-tiny "$work/vlm" --seed 3 --dtype $dtype
