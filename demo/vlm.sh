@@ -9,10 +9,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 sheaf=build/sheaf
 captcha=build/examples/captcha
 model=cogvlm
+recipe=demo/captcha.recipe
 json=false
 for word in "$@"; do
     case $word in
-        --agent) model=cogagent ;;
+        --agent) model=cogagent recipe=demo/captcha-agent.recipe ;;
         --json) json=true ;;
         *) printf 'usage: ./run demo-vlm [--agent] [--json]\n' >&2; exit 2 ;;
     esac
@@ -59,8 +60,8 @@ night=$(score night night --model "$base")
 off=$(score off day --model "$base")
 echo "   held-out pictures read: $night % in its own style, $off % in the other"
 
-headline "an adapter for the style day, LoRA as SAT's demo has it, on 2 ranks"
-show $sheaf train --model "$base" --data "$work/day/train" --out "$work/lora" --recipe demo/captcha.recipe --steps "$lora_steps" --tp 2
+headline "an adapter for the style day, trained as SAT's demo does it, on 2 ranks"
+show $sheaf train --model "$base" --data "$work/day/train" --out "$work/lora" --recipe $recipe --steps "$lora_steps" --tp 2
 adapter=$work/lora/adapter
 on=$(score on day --model "$base" --adapter "$adapter" --tp 2)
 echo "   with the adapter: $on %"
