@@ -178,7 +178,7 @@ static void test_plan__generation_on_stages(void **state)
                 sheaf_plan plan;
                 CHECK_OK(sheaf__place_read(&place, places[i], a.opened.schema));
                 const sheaf_plan_generation g = { .schema = a.opened.schema, .place = &place, .tp = tps[t], .threads = 8, .dtype = SHEAF_BF16,
-                                                  .batch = 2, .seq = sheaf_plan_seq(&a.opened.config) };
+                                                  .batch = 2, .images = 2, .seq = sheaf_plan_seq(&a.opened.config) };
                 if (place.stages * tps[t] > SHEAF_MAX_SLICES) {
                     CHECK_FAILS(sheaf_plan_generate(&plan, &g), SHEAF_E_ARG, "at most 64 ranks in all");
                     continue;

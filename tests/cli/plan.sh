@@ -59,22 +59,23 @@ images "rows that no image would fit into" '4 x [0-9] tokens \(no images\)|4 x 1
 images "answers to texts alone" '"image":0,"images":0,' --data "$work/texts.jsonl" --place 2 --json
 check "planned and measured, texts alone" predicted "$work/cogvlm" "$work/texts.jsonl" "${lora[@]}"
 check "planned and measured, texts with a picture among them" predicted "$work/cogvlm" "$work/mixed.jsonl" "${lora[@]}"
-peak_planned() { # peak_planned FLAGS...: into $peak
-    runs "plan $*" 0 . plan --model "$work/cogvlm" --seq 140 --micro-batch 16 --threads 2 --json "$@"
+peak_planned() { # peak_planned FLAGS...: into $peak, what one rank then holds of activations into $held
+    runs "plan $*" 0 . plan --model "$work/cogvlm" --seq 140 --threads 2 --json "$@"
     peak=$(json_number "$work/stdout" largest_rank)
+    held=$(json_number "$work/stdout" activations)
 }
 { cat "$work/texts.jsonl" "$work/texts.jsonl"; for ((i = 0; i < 18; i++)); do tail -n 1 "$work/mixed.jsonl"; done; } >"$work/half.jsonl"
-peak_planned --method head --data "$work/texts.jsonl"; texts=$peak
-peak_planned --method head
-check "the head alone: texts need more" test "$texts" -gt "$peak"
-peak_planned --method head --data "$work/half.jsonl"
-check "and are among the others" test "$peak" -ge "$texts"
-peak_planned --lora-rank 2 --data "$work/mixed.jsonl"; few=$peak
-peak_planned --lora-rank 2
+peak_planned --micro-batch 1 --method head --data "$work/texts.jsonl"; texts=$held
+peak_planned --micro-batch 1 --method head
+check "the head alone: a text needs more" test "$texts" -gt "$held"
+peak_planned --micro-batch 1 --method head --data "$work/half.jsonl"
+check "and is among the others" test "$held" -eq "$texts"
+peak_planned --micro-batch 16 --lora-rank 2 --data "$work/mixed.jsonl"; few=$peak
+peak_planned --micro-batch 16 --lora-rank 2
 check "LoRA of the text: few pictures need more" test "$few" -gt "$peak"
-peak_planned --lora-rank 2 --data "$work/half.jsonl"
+peak_planned --micro-batch 16 --lora-rank 2 --data "$work/half.jsonl"
 check "and are among the many" test "$peak" -ge "$few"
-peak_planned "${lora[@]:0:4}"; pictures=$peak
-peak_planned "${lora[@]:0:4}" --data "$work/texts.jsonl"
+peak_planned --micro-batch 16 "${lora[@]:0:4}"; pictures=$peak
+peak_planned --micro-batch 16 "${lora[@]:0:4}" --data "$work/texts.jsonl"
 check "LoRA of all: texts need less" test "$peak" -lt "$pictures"
 finish
