@@ -30,7 +30,7 @@ printf '| recipe | model | GiB a rank | fits |\n|---|---|---|---|\n'
 while read -r recipe config; do
     asked=(plan --recipe "$here/recipes/$recipe.recipe" --config "$configs/$config.json" --threads 8)
     most=$("$sheaf" "${asked[@]}" --tp 8 --json | grep -oE '"largest_rank":[0-9]+' | cut -d: -f2)
-    fits=$("$sheaf" "${asked[@]}" --tp 1 --no-checkpointing --memory 22888 2>&1 >/dev/null || true)
+    fits=$("$sheaf" "${asked[@]}" --tp 1 --no-checkpointing --memory 22888 2>&1 >/dev/null | tail -n 1 || true)
     case $fits in fits:*) fits="\`${fits#fits: }\`" ;; *) fits="not on 8 such cards" ;; esac
     awk -v name="$recipe" -v config="$config" -v most="$most" -v fits="$fits" 'BEGIN { printf "| `%s` | %s | %.1f | %s |\n", name, config, most / 1073741824, fits }'
 done <<'END'
