@@ -15,9 +15,16 @@
 
 #include "base/thread.h"
 
-/* About 2 microseconds: shorter than two switches of a thread, so spinning never
- * costs more than the sleep it may save. */
-#define SPINS 40
+/* Sleeping and waking costs tens of microseconds, and a step has hundreds of jobs with less than
+ * that between them. MOST_SPINS are about as long; LEAST_SPINS are shorter than two switches of
+ * a thread, so that they never cost more than the sleep they may save. */
+#define MOST_SPINS 4000
+#define LEAST_SPINS 40
+#define LOOK_AGAIN 64 /* each so many waits one spins long, whatever was learnt */
+
+/* How long a thread spins before it sleeps: longer while that pays. Where more threads than cores
+ * run, what is waited for comes late, and spinning would only keep it away. */
+typedef struct patience { uint32_t spins, waits; } patience;
 
 /* `state`: 1 while a job is open, plus 2 for each worker inside it, plus the number
  * of the job in the high half. The number keeps a worker that read an old state
@@ -30,6 +37,7 @@ typedef struct worker {
     struct sheaf__pool *pool;
     pthread_t thread;
     int number;
+    patience patience;
 } worker;
 
 struct sheaf__pool {
@@ -80,13 +88,30 @@ static void leave(sheaf__pool *pool)
         sheaf__wake(&pool->done, 1);
 }
 
-static void wait_for_bell(sheaf__pool *pool, uint32_t heard)
+static uint32_t spins_of(patience *p)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load(&pool->bell) != heard)
+    if (p->spins < LEAST_SPINS)
+        p->spins = LEAST_SPINS;
+    return p->waits++ % LOOK_AGAIN == 0 ? MOST_SPINS : p->spins;
+}
+
+static void learn(patience *p, bool paid)
+{
+    p->spins = paid ? p->spins * 2 : p->spins / 2;
+    if (p->spins > MOST_SPINS)
+        p->spins = MOST_SPINS;
+}
+
+static void wait_for_bell(sheaf__pool *pool, uint32_t heard, patience *patience)
+{
+    for (uint32_t left = spins_of(patience); left > 0; left--) {
+        if (atomic_load(&pool->bell) != heard) {
+            learn(patience, true);
             return;
+        }
         _mm_pause();
     }
+    learn(patience, false);
     atomic_fetch_add(&pool->sleepers, 1);
     while (atomic_load(&pool->bell) == heard)
         sheaf__sleep_while(&pool->bell, heard);
@@ -95,7 +120,7 @@ static void wait_for_bell(sheaf__pool *pool, uint32_t heard)
 
 static void *worker_main(void *argument)
 {
-    const worker *self = argument;
+    worker *self = argument;
     sheaf__pool *pool = self->pool;
     (void)sheaf__compute_mode_enter();
     uint32_t heard = 0;
@@ -105,7 +130,7 @@ static void *worker_main(void *argument)
             leave(pool);
         }
         /* A bell between `enter` and here ends the wait at once. */
-        wait_for_bell(pool, heard);
+        wait_for_bell(pool, heard, &self->patience);
         heard = atomic_load(&pool->bell);
     }
     return NULL;
@@ -123,10 +148,14 @@ static void ring(sheaf__pool *pool, int wanted)
 static void close_job(sheaf__pool *pool)
 {
     uint64_t state = atomic_fetch_sub(&pool->state, OPEN) - OPEN;
-    for (int i = 0; i < SPINS && (uint32_t)state != 0; i++) {
+    patience *patience = &pool->worker[0].patience;
+    if ((uint32_t)state == 0)
+        return;
+    for (uint32_t left = spins_of(patience); left > 0 && (uint32_t)state != 0; left--) {
         _mm_pause();
         state = atomic_load(&pool->state);
     }
+    learn(patience, (uint32_t)state == 0);
     while ((uint32_t)state != 0) {
         const uint32_t done = atomic_load(&pool->done);
         atomic_store(&pool->caller_sleeps, 1);
