@@ -16,7 +16,7 @@
 #      dies at every call and goes on
 #   8. a small CogAgent learns to read pictures, the way of ./run demo-vlm
 #   9. CogVLM and CogAgent over every rank count, dtype, kernel, thread and slice count (soak_cog.sh)
-# Ends with "N passed, N failed".
+# SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
 export SHEAF_BUILD_ROOT=$PWD/build SHEAF_SOURCE_ROOT=$PWD
@@ -30,6 +30,12 @@ passed=0
 failed=0
 pass() { passed=$((passed + 1)); printf 'ok - %s\n' "$1"; }
 fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
+
+# section N TITLE: is it asked for?
+section() {
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9} " == *" $1 "* ]] || return 1
+    echo "== $1. $2"
+}
 
 # train OUT FLAG...: silent; the log stays beside OUT.
 train() {
@@ -59,94 +65,97 @@ matrix() {
 data=$golden/llama/tiny_llama/fwd_inputs.safetensors
 common=(--data "$data" --micro-batch 1 --accumulate 2 --steps 50 --save-every 25 --lr 3e-3 --seed 11)
 lora=(--method lora --lora-rank 5 --lora-alpha 10 --lora-targets all-linear --lora-dropout 0.1)
-echo "== 1. every rank and thread count"
-odd_model "$work/odd" || fail "init of the odd model"
-for model in "$golden/llama/tiny_llama/hf" "$work/odd"; do
-    for dtype in float32 bfloat16; do
-        name="$(basename "${model%/hf}") $dtype"
-        matrix "$name lora" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" "${lora[@]}" --dtype $dtype
-        matrix "$name head" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" --method head --dtype $dtype
-        matrix "$name full" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" --method full --dtype $dtype
+if section 1 "every rank and thread count"; then
+    odd_model "$work/odd" || fail "init of the odd model"
+    for model in "$golden/llama/tiny_llama/hf" "$work/odd"; do
+        for dtype in float32 bfloat16; do
+            name="$(basename "${model%/hf}") $dtype"
+            matrix "$name lora" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" "${lora[@]}" --dtype $dtype
+            matrix "$name head" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" --method head --dtype $dtype
+            matrix "$name full" "1 2 3 4 5 6 7 8" "1 2 5" --model "$model" "${common[@]}" --method full --dtype $dtype
+        done
     done
-done
+fi
 
-echo "== 2. production size"
-cat >"$work/large.json" <<'END'
+if section 2 "production size"; then
+    cat >"$work/large.json" <<'END'
 {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 32000, "hidden_size": 2304,
  "intermediate_size": 6145, "num_hidden_layers": 1, "num_attention_heads": 36, "num_key_value_heads": 2,
  "max_position_embeddings": 4200, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "hidden_act": "silu",
  "tie_word_embeddings": true, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "bfloat16"}
 END
-rm -rf "$work/large"
-if "$sheaf" init "$work/large.json" "$work/large" --seed 6; then
-    awk 'BEGIN { x = 1; for (i = 0; i < 2100; i++) { x = (x * 69069 + 12345) % 4294967296; print int(x / 131072) % 32000 } }' >"$work/ids"
-    ids=$(tr '\n' ' ' <"$work/ids")
-    tokens_file "$work/large.safetensors" 2 1050 "$ids" "$ids"
-    for dtype in float32 bfloat16; do
-        matrix "hidden 2304, ffn 6145 $dtype" "1 2 3 4 5 6 7 8" "2" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
-            --lora-alpha 32 --lora-targets all-linear --micro-batch 2 --steps 3 --lr 1e-4 --dtype $dtype
-        matrix "hidden 2304, ffn 6145 $dtype, thread counts" "1 3" "1 2 5" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
-            --lora-alpha 32 --lora-targets all-linear --micro-batch 2 --steps 3 --lr 1e-4 --dtype $dtype
+    rm -rf "$work/large"
+    if "$sheaf" init "$work/large.json" "$work/large" --seed 6; then
+        awk 'BEGIN { x = 1; for (i = 0; i < 2100; i++) { x = (x * 69069 + 12345) % 4294967296; print int(x / 131072) % 32000 } }' >"$work/ids"
+        ids=$(tr '\n' ' ' <"$work/ids")
+        tokens_file "$work/large.safetensors" 2 1050 "$ids" "$ids"
+        for dtype in float32 bfloat16; do
+            matrix "hidden 2304, ffn 6145 $dtype" "1 2 3 4 5 6 7 8" "2" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
+                --lora-alpha 32 --lora-targets all-linear --micro-batch 2 --steps 3 --lr 1e-4 --dtype $dtype
+            matrix "hidden 2304, ffn 6145 $dtype, thread counts" "1 3" "1 2 5" --model "$work/large" --data "$work/large.safetensors" --method lora --lora-rank 16 \
+                --lora-alpha 32 --lora-targets all-linear --micro-batch 2 --steps 3 --lr 1e-4 --dtype $dtype
+        done
+    fi
+fi
+
+if section 3 "random stops"; then
+    # The result of a run: all of OUT, but of the checkpoints only the newest. A run that SIGTERM stops saves
+    # one more, at that step, and a killed one may not have removed the oldest: which others are left differs.
+    result() (
+        cd "$1" 2>/dev/null || exit 1
+        newest=$(ls -d checkpoints/step-*[0-9] 2>/dev/null | LC_ALL=C sort | tail -n 1)
+        [ -n "$newest" ] && [ -d adapter ] || exit 1
+        { echo "$newest"
+          find adapter "$newest" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+          sed 's/"tokens_per_s": *[^,}]*//' metrics.jsonl; } | sha256sum | cut -d' ' -f1
+    )
+    trials=${SOAK_TRIALS:-100}
+    stopped=(--model "$golden/llama/tiny_llama/hf" --data "$data" --micro-batch 1 --accumulate 2 --steps 60 --save-every 3 --keep 3 --lr 3e-3 --seed 12 --schedule cosine "${lora[@]}")
+    begin=$(date +%s%N)
+    train "$work/unbroken" "${stopped[@]}" --tp 1 --threads 2 || fail "the unbroken run: $(tail -n 3 "$work/unbroken.log")"
+    run_ms=$((($(date +%s%N) - begin) / 1000000))
+    want=$(result "$work/unbroken")
+    RANDOM=4711
+    for trial in $(seq "$trials"); do
+        out=$work/stopped
+        rm -rf "$out"
+        path=""
+        resume=""
+        for attempt in $(seq 40); do
+            t=$((1 + RANDOM % 8))
+            [ ! -d "$out/checkpoints" ] || resume=--resume
+            ls -d "$out"/checkpoints/step-*[0-9] >/dev/null 2>&1 || { resume=""; rm -rf "$out"; }
+            # shellcheck disable=SC2086
+            "$sheaf" train --out "$out" "${stopped[@]}" --tp $t --threads $((1 + RANDOM % 3)) $resume >"$out.log" 2>&1 </dev/null &
+            pid=$!
+            path="$path T=$t"
+            if [ "$attempt" -lt 5 ]; then
+                sleep "$(awk -v m="$run_ms" -v r=$RANDOM 'BEGIN { printf "%.3f", m / 1000 * r / 32768 }')"
+                if [ $((RANDOM % 2)) -eq 0 ]; then kill -KILL $pid 2>/dev/null; else kill -TERM $pid 2>/dev/null; fi
+            fi
+            wait $pid 2>/dev/null
+            [ ! -d "$out/adapter" ] || break
+        done
+        if [ -n "$want" ] && [ "$(result "$out")" = "$want" ]; then
+            pass "trial $trial:$path"
+        else
+            fail "trial $trial:$path: other bytes; kept as $work/failed-$trial"
+            mv "$out" "$work/failed-$trial"
+            cp "$out.log" "$work/failed-$trial.log"
+        fi
     done
 fi
 
-echo "== 3. random stops"
-# The result of a run: all of OUT, but of the checkpoints only the newest. A run that SIGTERM stops saves
-# one more, at that step, and a killed one may not have removed the oldest: which others are left differs.
-result() (
-    cd "$1" 2>/dev/null || exit 1
-    newest=$(ls -d checkpoints/step-*[0-9] 2>/dev/null | LC_ALL=C sort | tail -n 1)
-    [ -n "$newest" ] && [ -d adapter ] || exit 1
-    { echo "$newest"
-      find adapter "$newest" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
-      sed 's/"tokens_per_s": *[^,}]*//' metrics.jsonl; } | sha256sum | cut -d' ' -f1
-)
-trials=${SOAK_TRIALS:-100}
-stopped=(--model "$golden/llama/tiny_llama/hf" --data "$data" --micro-batch 1 --accumulate 2 --steps 60 --save-every 3 --keep 3 --lr 3e-3 --seed 12 --schedule cosine "${lora[@]}")
-begin=$(date +%s%N)
-train "$work/unbroken" "${stopped[@]}" --tp 1 --threads 2 || fail "the unbroken run: $(tail -n 3 "$work/unbroken.log")"
-run_ms=$((($(date +%s%N) - begin) / 1000000))
-want=$(result "$work/unbroken")
-RANDOM=4711
-for trial in $(seq "$trials"); do
-    out=$work/stopped
-    rm -rf "$out"
-    path=""
-    resume=""
-    for attempt in $(seq 40); do
-        t=$((1 + RANDOM % 8))
-        [ ! -d "$out/checkpoints" ] || resume=--resume
-        ls -d "$out"/checkpoints/step-*[0-9] >/dev/null 2>&1 || { resume=""; rm -rf "$out"; }
-        # shellcheck disable=SC2086
-        "$sheaf" train --out "$out" "${stopped[@]}" --tp $t --threads $((1 + RANDOM % 3)) $resume >"$out.log" 2>&1 </dev/null &
-        pid=$!
-        path="$path T=$t"
-        if [ "$attempt" -lt 5 ]; then
-            sleep "$(awk -v m="$run_ms" -v r=$RANDOM 'BEGIN { printf "%.3f", m / 1000 * r / 32768 }')"
-            if [ $((RANDOM % 2)) -eq 0 ]; then kill -KILL $pid 2>/dev/null; else kill -TERM $pid 2>/dev/null; fi
-        fi
-        wait $pid 2>/dev/null
-        [ ! -d "$out/adapter" ] || break
-    done
-    if [ -n "$want" ] && [ "$(result "$out")" = "$want" ]; then
-        pass "trial $trial:$path"
-    else
-        fail "trial $trial:$path: other bytes; kept as $work/failed-$trial"
-        mv "$out" "$work/failed-$trial"
-        cp "$out.log" "$work/failed-$trial.log"
-    fi
-done
+if section 4 "the long form of the C tests"; then
+    SHEAF_SOAK=1 CMOCKA_MESSAGE_OUTPUT=TAP meson test -C build --no-rebuild --suite unit --no-suite lost --timeout-multiplier 20 >"$work/unit.log" 2>&1 </dev/null
+    result=$(awk -f tests/count_cases.awk build/meson-logs/testlog.txt)
+    printf '%s\n' "$result" | grep -v '^total '
+    read -r p f <<<"$(printf '%s\n' "$result" | sed -n 's/^total //p')"
+    passed=$((passed + p))
+    failed=$((failed + f))
+fi
 
-echo "== 4. the long form of the C tests"
-SHEAF_SOAK=1 CMOCKA_MESSAGE_OUTPUT=TAP meson test -C build --no-rebuild --suite unit --no-suite lost --timeout-multiplier 20 >"$work/unit.log" 2>&1 </dev/null
-result=$(awk -f tests/count_cases.awk build/meson-logs/testlog.txt)
-printf '%s\n' "$result" | grep -v '^total '
-read -r p f <<<"$(printf '%s\n' "$result" | sed -n 's/^total //p')"
-passed=$((passed + p))
-failed=$((failed + f))
-
-if [ "${SOAK_LIVE:-1}" = 1 ]; then
-    echo "== 5. transformers and PEFT read what sheaf wrote"
+if [ "${SOAK_LIVE:-1}" = 1 ] && section 5 "transformers and PEFT read what sheaf wrote"; then
     if (. bench/rivals.sh); then
         build/bench-venv/bin/python bench/parity_live.py --sheaf "$sheaf" --golden "$golden" --work "$work/live" 2>&1 | tee "$work/live.log"
         build/bench-venv/bin/python -B bench/cog_parity.py --sheaf "$sheaf" --golden "$golden" --work "$work/live-cog" 2>&1 | tee "$work/live-cog.log"
@@ -159,31 +168,40 @@ if [ "${SOAK_LIVE:-1}" = 1 ]; then
         fail "transformers and PEFT are not there"
     fi
 fi
-echo "== 6. what the planner predicts"
-bash tests/soak_plan.sh 2>&1 | tee "$work/plan.log"
-passed=$((passed + $(grep -c '^ok - ' "$work/plan.log")))
-failed=$((failed + $(grep -c '^not ok - ' "$work/plan.log")))
-echo "== 7. nothing is lost"
-# lost NAME LEAST: the test passes, and says that it tried at least so much.
-lost() {
-    local tried
-    if SHEAF_SOAK=1 "build/faults_${1}_test" >"$work/$1.log" 2>&1 </dev/null; then
-        tried=$(sed -n 's/^# \([0-9]*\) .*/\1/p' "$work/$1.log" | head -n 1)
-        if [ "${tried:-0}" -ge "$2" ]; then pass "faults/$1: $(sed -n 's/^# //p' "$work/$1.log")"; else fail "faults/$1: ${tried:-0} tried, $2 wanted"; fi
-    else
-        fail "faults/$1: $(grep 'ERROR: ' "$work/$1.log" | head -n 1)"
-    fi
-}
-lost damage 1000000
-lost crash 100000
-lost train 1500
-echo "== 8. a small CogAgent"
-if bash demo/vlm.sh --agent --json >"$work/agent.json" 2>"$work/agent.log"; then
-    pass "a small CogAgent reads: $(cat "$work/agent.json")"
-else
-    fail "a small CogAgent: $(tail -n 3 "$work/agent.log" | tr '\n' ' ')"
+
+if section 6 "what the planner predicts"; then
+    bash tests/soak_plan.sh 2>&1 | tee "$work/plan.log"
+    passed=$((passed + $(grep -c '^ok - ' "$work/plan.log")))
+    failed=$((failed + $(grep -c '^not ok - ' "$work/plan.log")))
 fi
-echo "== 9. CogVLM and CogAgent every way"
-. tests/soak_cog.sh
+
+if section 7 "nothing is lost"; then
+    # lost NAME LEAST: the test passes, and says that it tried at least so much.
+    lost() {
+        local tried
+        if SHEAF_SOAK=1 "build/faults_${1}_test" >"$work/$1.log" 2>&1 </dev/null; then
+            tried=$(sed -n 's/^# \([0-9]*\) .*/\1/p' "$work/$1.log" | head -n 1)
+            if [ "${tried:-0}" -ge "$2" ]; then pass "faults/$1: $(sed -n 's/^# //p' "$work/$1.log")"; else fail "faults/$1: ${tried:-0} tried, $2 wanted"; fi
+        else
+            fail "faults/$1: $(grep 'ERROR: ' "$work/$1.log" | head -n 1)"
+        fi
+    }
+    lost damage 1000000
+    lost crash 100000
+    lost train 1500
+fi
+
+if section 8 "a small CogAgent"; then
+    if bash demo/vlm.sh --agent --json >"$work/agent.json" 2>"$work/agent.log"; then
+        pass "a small CogAgent reads: $(cat "$work/agent.json")"
+    else
+        fail "a small CogAgent: $(tail -n 3 "$work/agent.log" | tr '\n' ' ')"
+    fi
+fi
+
+if section 9 "CogVLM and CogAgent every way"; then
+    . tests/soak_cog.sh
+fi
+
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
