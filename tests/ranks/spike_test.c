@@ -177,9 +177,10 @@ static void test_odd(void **state)
 static void test_production(void **state)
 {
     const shape big = { config_of(2304, 6145, 36, 2, 64, 97, 1), 2, 2100, 16, 0 };
-    const setting some[] = { { 1, 2, NULL }, { 2, 1, has("avx2") ? "avx2" : "ref" }, { 3, 5, NULL }, { 5, 1, NULL }, { 8, 2, NULL } };
-    compare(&big, SHEAF_BF16, some, ARRAY_LEN(some), 0xf9b4c0a3cb95c99bull);
-    compare(&big, SHEAF_F32, some, ARRAY_LEN(some), 0xa723ad8d70d454b9ull);
+    const setting some[] = { { 1, 2, NULL }, { 3, 5, has("avx2") ? "avx2" : "ref" }, { 8, 2, NULL }, { 2, 1, NULL }, { 5, 1, NULL } };
+    const size_t n = getenv("SHEAF_SOAK") != NULL ? ARRAY_LEN(some) : 3;
+    compare(&big, SHEAF_BF16, some, n, 0xf9b4c0a3cb95c99bull);
+    compare(&big, SHEAF_F32, some, n, 0xa723ad8d70d454b9ull);
 }
 
 int main(int argc, char **argv)

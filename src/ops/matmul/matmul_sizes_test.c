@@ -73,8 +73,11 @@ static void production_job(sliced *s, size_t p)
 static void test_product__production_sizes_agree_everywhere(void **state)
 {
     (void)state;
+    const bool few = getenv("SHEAF_SANITIZED") != NULL;
     for (size_t p = 0; p < ARRAY_LEN(production); p++) {
         sliced s;
+        if (few && p % 2 == 1)
+            continue;
         production_job(&s, p);
         const size_t bytes = (size_t)extent(s.job.m, s.job.n, s.job.ldy) * 4;
         void *want = NULL;
