@@ -63,9 +63,9 @@ static void add_others(sheaf_text *text, const sheaf_schema *schema, int ranks)
     while (above <= schema->slices && !serves_well(schema, above))
         above++;
     if (above <= schema->slices)
-        sheaf__text_add(text, "; --tp %d and --tp %d share them evenly", below, above);
+        sheaf__text_add(text, "; --tp %d and --tp %d share them as evenly as can be", below, above);
     else
-        sheaf__text_add(text, "; --tp %d shares them evenly", below);
+        sheaf__text_add(text, "; --tp %d shares them as evenly as can be", below);
 }
 
 void sheaf__balance_note(const sheaf_schema *schema, int ranks, const sheaf_events *events)

@@ -375,6 +375,12 @@ static sheaf_status *check_sizes(const builder *b)
                               "and no more layers with experts than layers");
     if (c->family == SHEAF_COGAGENT && (c->encoder.width % c->encoder.head_width != 0 || c->encoder.head_width % 4 != 0))
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.head_width"), "whole heads, of a width that 4 divides");
+    if (c->family == SHEAF_COGAGENT && cross && c->cross_width != c->encoder.width) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "config: cross_attn_hidden_size");
+        sheaf_expected(st, "%" PRId64 ", the width of the high-resolution tower, whose output cross-attention reads", c->encoder.width);
+        sheaf_found(st, "%" PRId64, c->cross_width);
+        return sheaf_try_this(st, "correct it, or tell the tower's sizes: the key encoder_override (docs/sat.md)");
+    }
     if (c->family == SHEAF_COGAGENT && c->encoder.image % c->encoder.patch != 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.image"), "whole patches");
     return NULL;

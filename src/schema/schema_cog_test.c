@@ -333,6 +333,7 @@ static void test_schema__refuses_a_config_made_wrong(void **state)
     WITH(cross_head_dim, INT64_MAX, "config: cross_head_dim");
     WITH(encoder.ffn, -1, "config: encoder.ffn");
     WITH(cross_head_dim, 0, "config: cross_head_dim");
+    WITH(cross_width, 23, "whose output cross-attention reads | 23");
     WITH(vit.heads, 5, "whole heads");
     WITH(vit.layers, INT64_MAX, "config: vit.layers");
     assert_null(schema);
