@@ -73,15 +73,20 @@ void sheaf__text_word(sheaf_text *text, const char *word)
 void sheaf__text_json(sheaf_text *text, const char *string)
 {
     sheaf__text_bytes(text, "\"", 1);
-    for (const unsigned char *p = (const unsigned char *)string; *p != '\0'; p++) {
+    const unsigned char *p = (const unsigned char *)string;
+    for (size_t left = strlen(string), n; left > 0; p += n, left -= n) {
         static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
         const char *special = strchr(plain, *p);
+        const size_t length = sheaf__utf8_length(p, left);
+        n = length > 0 ? length : 1;
         if (special != NULL)
             sheaf__text_add(text, "\\%c", letter[special - plain]);
         else if (*p < 0x20)
             sheaf__text_add(text, "\\u%04x", *p);
+        else if (length > 0)
+            sheaf__text_bytes(text, p, length);
         else
-            sheaf__text_bytes(text, p, 1);
+            sheaf__text_bytes(text, "\xEF\xBF\xBD", 3);
     }
     sheaf__text_bytes(text, "\"", 1);
 }
@@ -120,6 +125,14 @@ size_t sheaf__utf8_length(const void *bytes, size_t left)
     const bool too_long = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
     const bool surrogate = p[0] == 0xed && p[1] >= 0xa0, beyond = p[0] == 0xf4 && p[1] >= 0x90;
     return too_long || surrogate || beyond ? 0 : n;
+}
+
+bool sheaf__is_utf8(const char *text)
+{
+    for (size_t size = strlen(text), n; size > 0; text += n, size -= n)
+        if ((n = sheaf__utf8_length(text, size)) == 0)
+            return false;
+    return true;
 }
 
 enum { LONGEST_NAME = 128 }; /* names longer than this are nobody's typing error */

@@ -18,7 +18,8 @@ typedef struct sheaf_text {
 void sheaf__text_add(sheaf_text *text, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 void sheaf__text_bytes(sheaf_text *text, const void *bytes, size_t size);
 /* sheaf__text_json - appends `string` as a JSON string with its quotes; what is not
- * ASCII stays as it is (UTF-8), as Python's json does with ensure_ascii=False. */
+ * ASCII stays as it is (UTF-8), as Python's json does with ensure_ascii=False. A byte that is
+ * no part of UTF-8, as paths may have, becomes U+FFFD. */
 void sheaf__text_json(sheaf_text *text, const char *string);
 /* sheaf__text_word - appends `word` as a shell reads it back: as it is, or in single quotes. */
 void sheaf__text_word(sheaf_text *text, const char *word);
@@ -30,6 +31,7 @@ void sheaf__text_release(sheaf_text *text);
 /* sheaf__utf8_length - bytes of the UTF-8 sequence at `p`, of which `left` (at least 1) may be
  * read: shortest form, no surrogates, up to U+10FFFF. 0 if it is none. */
 size_t sheaf__utf8_length(const void *p, size_t left);
+bool sheaf__is_utf8(const char *text);
 
 /* sheaf__nearest - the name in `list` (n of them) that `name` was probably meant to be,
  * by the number of letters added, dropped, changed or swapped with a neighbour, upper and

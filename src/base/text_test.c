@@ -48,6 +48,7 @@ static void test_text__json_strings_are_escaped(void **state)
         { "\x01\x1f", "\"\\u0001\\u001f\"" },
         { "w\xc3\xa9\xe4\xb8\xad", "\"w\xc3\xa9\xe4\xb8\xad\"" },
         { "/ a b", "\"/ a b\"" },
+        { "a\xff.jpg\xc3", "\"a\xef\xbf\xbd.jpg\xef\xbf\xbd\"" }, /* no UTF-8, the last one cut */
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_text text = { 0 };
@@ -72,6 +73,8 @@ static void test_utf8__the_shortest_form_of_characters(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (sheaf__utf8_length(rows[i].text, rows[i].left) != rows[i].want)
             fail_msg("row %zu: %zu", i, sheaf__utf8_length(rows[i].text, rows[i].left));
+    assert_true(sheaf__is_utf8("") && sheaf__is_utf8("a\xC3\xA9z"));
+    assert_false(sheaf__is_utf8("a\xFFz") || sheaf__is_utf8("a\xC3"));
 }
 
 static void test_nearest__typing_errors_and_strangers(void **state)

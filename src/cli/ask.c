@@ -7,9 +7,11 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 
 /* ---- flags ---- */
 
+static const double LEAST = 1e-6; /* logits divided by it are finite */
 static const cli_choice orders[] = { { "transformers", 0 }, { "sat", 1 }, { 0 } };
 
 void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
@@ -22,10 +24,10 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
         { "max-length", CLI_COUNT, &f->max_length, "most positions of prompt (image included) and answer; 0 = no limit", .max = 1e7 },
         { "greedy", CLI_FLAG, &f->greedy, "always the largest logit" },
         { "sampling", CLI_CHOICE, &f->order, "whose order of steps: transformers or sat", .choices = orders },
-        { "temperature", CLI_NUMBER, &f->temperature, "divides the logits", .above = true },
+        { "temperature", CLI_NUMBER, &f->temperature, "divides the logits", .max = 1e6 },
         { "top-k", CLI_COUNT, &f->top_k, "sample among the k largest; 0 = all", .max = 1e9 },
-        { "top-p", CLI_NUMBER, &f->top_p, "sample among the fewest with this much probability", .above = true, .max = 1 },
-        { "repetition-penalty", CLI_NUMBER, &f->penalty, "divides logits of tokens that were there", .above = true },
+        { "top-p", CLI_NUMBER, &f->top_p, "sample among the fewest with this much probability", .min = LEAST, .max = 1 },
+        { "repetition-penalty", CLI_NUMBER, &f->penalty, "divides logits of tokens that were there", .min = LEAST, .max = 1e6 },
         { "seed", CLI_SEED, &f->seed, "start of all randomness" },
         { 0 },
     };
@@ -34,10 +36,36 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
     memcpy(table, rows, sizeof rows);
 }
 
+sheaf_status *ask_check(const ask_flags *f)
+{
+    if (f->temperature >= LEAST)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--temperature");
+    sheaf_found(sheaf_expected(st, "a number, at least %g", LEAST), "%g", f->temperature);
+    return sheaf_try_this(st, "--greedy, which always takes the most probable token");
+}
+
 sheaf__sampling ask_sampling(const ask_flags *f)
 {
     return (sheaf__sampling){ .greedy = f->greedy, .sat = f->order == 1, .temperature = (float)f->temperature, .top_k = f->top_k,
                               .top_p = (float)f->top_p, .repetition_penalty = (float)f->penalty, .seed = f->seed };
+}
+
+/* ---- results ---- */
+
+json_t *ask_json(const char *text)
+{
+    if (text == NULL || sheaf__is_utf8(text))
+        return text == NULL ? json_null() : json_string(text);
+    sheaf_text whole = { 0 };
+    for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
+        const size_t length = sheaf__utf8_length(text, left);
+        n = length > 0 ? length : 1;
+        sheaf__text_bytes(&whole, length > 0 ? text : "\xEF\xBF\xBD", length > 0 ? length : 3);
+    }
+    json_t *value = whole.failed ? json_null() : json_string(whole.at);
+    sheaf__text_release(&whole);
+    return value;
 }
 
 /* ---- the end of an answer ---- */

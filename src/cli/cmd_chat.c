@@ -109,6 +109,8 @@ static sheaf_status *next_line(char **line, reader *r)
     if (memchr(r->buffer, '\0', n) != NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "question"), "text without NUL");
     r->buffer[n] = '\0';
+    if ((r->buffer[0] != '/' || r->buffer[1] == '/') && !sheaf__is_utf8(r->buffer)) /* a path may be any bytes */
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "question"), "text in UTF-8");
     for (size_t end = n; end > 0 && (r->buffer[end - 1] == ' ' || r->buffer[end - 1] == '\r' || r->buffer[end - 1] == '\t');)
         r->buffer[--end] = '\0';
     *line = r->buffer;
@@ -413,6 +415,8 @@ int cmd_chat(cli *cli, int argc, char **argv)
     sheaf__wording wording = { 0 };
     session t = { .cli = cli, .s = &s, .wording = &wording };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    if (st == NULL)
+        st = ask_check(&s.ask);
     if (st == NULL && s.ask.max_length < 2)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"), "2 or more: it bounds what a conversation may need");
     if (st == NULL)

@@ -62,17 +62,15 @@ static json_t *tokens_json(const sheaf__continuation *c)
     return tokens;
 }
 
-static json_t *text_json(const char *text) { return text == NULL ? json_null() : json_string(text); }
-
 static json_t *record_json(const work *w, int64_t i, const char *text)
 {
     const char *expected = w->prompts->about[i].expected;
-    json_t *one = json_pack("{s:o, s:o, s:o}", "tokens", tokens_json(&w->out[i]), "text", text_json(text), "prompt",
-                            text_json(w->prompts->about[i].text));
+    json_t *one = json_pack("{s:o, s:o, s:o}", "tokens", tokens_json(&w->out[i]), "text", ask_json(text), "prompt",
+                            ask_json(w->prompts->about[i].text));
     if (w->prompts->about[i].image != NULL)
-        json_object_set_new(one, "image", json_string(w->prompts->about[i].image));
+        json_object_set_new(one, "image", ask_json(w->prompts->about[i].image));
     if (expected != NULL) {
-        json_object_set_new(one, "expected", json_string(expected));
+        json_object_set_new(one, "expected", ask_json(expected));
         json_object_set_new(one, "match", json_boolean(same(w, text, expected)));
     }
     return one;
@@ -196,6 +194,8 @@ int cmd_generate(cli *cli, int argc, char **argv)
     run_model model = { 0 };
     sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    if (st == NULL)
+        st = ask_check(&s.ask);
     if (st == NULL)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                 .events = &cli->events });

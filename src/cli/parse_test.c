@@ -144,6 +144,7 @@ static void test_flags__missing_value_word_and_repetition(void **state)
     { PARSE(&s, NULL, &st, "--steps", "--tp", "2"); CHECK_FAILS(st, SHEAF_E_ARG, "a value before --tp"); }
     { PARSE(&s, NULL, &st, "--tp", "2", "--tp=2"); CHECK_FAILS(st, SHEAF_E_ARG, "stands twice"); }
     { PARSE(&s, NULL, &st, "--tp", "2"); CHECK_FAILS(st, SHEAF_E_ARG, "--steps is missing"); }
+    { PARSE(&s, NULL, &st, "--text", "a\xff"); CHECK_FAILS(st, SHEAF_E_ARG, "a text in UTF-8"); }
     { PARSE(&s, NULL, &st, "--resume"); CHECK_OK(st); } /* a resumed run has its steps stored */
     { PARSE(&s, NULL, &st, "a", "b", "c"); CHECK_FAILS(st, SHEAF_E_ARG, "sheaf try A B | 3 words"); }
 }

@@ -126,6 +126,8 @@ sheaf_status *cli_set(const cli_option *option, const char *text, const char *fr
     case CLI_TEXT: /* a text with a default cannot be unset: settings do not hold what is empty */
         if (*text == '\0' && option->min > 0)
             return sheaf_expected(refuse(text, from), "a text");
+        if (!sheaf__is_utf8(text)) /* it would be in the way of everything that is written as JSON */
+            return sheaf_expected(refuse(text, from), "a text in UTF-8");
         break;
     default:
         break;

@@ -120,14 +120,6 @@ static const char *base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-static bool is_utf8(const char *text)
-{
-    for (size_t size = strlen(text), n; size > 0; text += n, size -= n)
-        if ((n = sheaf__utf8_length(text, size)) == 0)
-            return false;
-    return true;
-}
-
 static sheaf_status *check_image(const char *path, const char *answer, bool answers_optional)
 {
     struct stat about;
@@ -138,7 +130,7 @@ static sheaf_status *check_image(const char *path, const char *answer, bool answ
     if (!answers_optional && sheaf__is_blank(answer))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an answer before the first dot of the name"),
                            "none");
-    if (!is_utf8(answer))
+    if (!sheaf__is_utf8(answer))
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "a name in UTF-8, which is the answer");
     return NULL;
 }

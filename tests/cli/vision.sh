@@ -68,6 +68,19 @@ runs "token ids have none" 3 'an image: the cross-attention of cogagent' generat
 runs "a picture without a question" 2 'a --prompt that asks' generate --model "$vlm" --tokens 1,2 --image "$picture"
 runs "a picture for a model of text" 3 'llama has no vision tower' generate --model "$llama/tiny_llama/hf" "${ask[@]}"
 
+# ---- flags of sampling, and bytes that are no UTF-8 ----
+runs "temperature 0" 2 'at least 1e-06.*found: +0.*try: +--greedy' generate --model "$vlm" --prompt what --temperature 0
+runs "a temperature that is 0 as a float" 2 'at least 1e-06' chat --model "$vlm" --temperature 1e-46
+runs "a penalty that is 0 as a float" 2 'repetition-penalty.*at least 1e-06' generate --model "$vlm" --prompt what --repetition-penalty 1e-46
+runs "a top-p that is 0 as a float" 2 'top-p.*at least 1e-06' generate --model "$vlm" --prompt what --top-p 1e-46
+runs "a question that is no UTF-8" 2 'text in UTF-8' generate --model "$vlm" --prompt $'a\xff' --json
+mkdir "$work"/$'odd\xff'
+cp "$picture" "$work"/$'odd\xff/47.png'
+odd=$(printf '"image":"[^"]*odd\357\277\275/47.png"')
+runs "a path that is no UTF-8 as JSON" 0 "$odd" generate --model "$vlm" --data "$work"/$'odd\xff' --max-new 2 --greedy --json
+runs "in eval too" 0 "\"mismatches\":.\{\"record\":1,$odd" eval --model "$vlm" --data "$work"/$'odd\xff' --max-new 2 --match --json
+runs "and in an error" 3 "$(printf 'odd\357\277\275/none')" eval --model "$vlm" --data "$work"/$'odd\xff/none' --json
+
 # The most probable token after this question is one of the question.
 first() { "$sheaf" generate --model "$vlm" --image "$images/one.png" --prompt "?" --max-new 1 --greedy --json "$@" 2>/dev/null | grep -o '"tokens":\[[0-9]*'; }
 check "an answer that repeats the question" test "$(first)" = '"tokens":[63'
@@ -142,6 +155,7 @@ printf '{"image": "%s", "conversations": [{"from": "human", "value": "what"}, {"
     "$picture" "$said" >"$work/talk.jsonl"
 runs "the second answer is that of the whole conversation" 0 . generate --model "$vlm" --template chat --data "$work/talk.jsonl" --greedy --max-new 6 --json
 check "token by token" test "$(tokens "$work/stdout")" = "$(turn 2)"
+chat "questions that are no UTF-8" 1 '"prompt":"/\?".*text in UTF-8.*text in UTF-8' 'a\377\n//\377\n//?\n' "${talk[@]}"
 # What was seen of a picture is kept between turns, and no longer than the picture.
 other=$images/turned6.jpg
 for m in vlm agent; do
