@@ -10,9 +10,10 @@
  *     {"image": PATH, "conversations": [{"from": "human", "value": "<image>\nQ"}, {"from": "gpt", "value": A}, ...]}
  *     {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PATH}},
  *                   {"type": "text", "text": Q}]}, {"role": "assistant", "content": A}, ...]}
- *     Paths are relative to the file's folder. "images" with one path is as "image"; a record may have
- *     none. "<image>" is a mark in conversations, and in messages beside a field "image": it is taken out,
- *     the image being first always. Everywhere else it is text.
+ *     Paths are relative to the file's folder. "images" with one path is as "image", and {"type": "image"}
+ *     without a path stands for it; a record may have none. "<image>" is a mark in conversations, and in
+ *     messages beside a field "image": it is taken out, the image being first always. Everywhere else it
+ *     is text.
  * Every record is looked at; the bad ones are collected, so that one reading tells all of them. */
 #ifndef SHEAF_INPUTS_RECORDS_H
 #define SHEAF_INPUTS_RECORDS_H

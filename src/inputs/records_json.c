@@ -32,6 +32,7 @@ typedef struct draft {
     char *image;    /* the path as given */
     char named[NAME + 24]; /* the field that gave it */
     bool field;     /* the image was named by a field of the record */
+    bool placed;    /* and a part of the first message says that it stands there */
     sheaf__turn *turn;
     int64_t turns;
 } draft;
@@ -185,7 +186,14 @@ static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, c
         image = json_object_get(part, json_object_get(part, "path") != NULL ? "path" : "url");
     if (json_is_object(image))
         image = json_object_get(image, json_object_get(image, "path") != NULL ? "path" : "url");
-    return take_image(d, image, inner);
+    if (image != NULL && !json_is_null(image))
+        return take_image(d, image, inner);
+    if (!d->field)
+        return sheaf__bad_field(inner, "the path of an image, here or in a field \"images\" beside the messages", "%s", kind_of(image));
+    if (d->placed)
+        return sheaf__bad_field(inner, ONE_IMAGE, "more than one image");
+    d->placed = true;
+    return NULL;
 }
 
 static sheaf_status *take_content(const char **out, draft *d, const json_t *value, const form *f, const char *name, bool first_query)
@@ -230,16 +238,20 @@ static sheaf_status *check_role(const json_t *entry, const form *f, size_t index
     return sheaf__bad_field(name, expected, "'%.40s'", role);
 }
 
-static sheaf_status *check_count(const form *f, const json_t *list, bool answers_optional)
+/* Roles before the count: what stands where it has no place is the better thing to tell. */
+static sheaf_status *check_list(const form *f, const json_t *list, bool answers_optional)
 {
     const size_t n = json_array_size(list);
     if (!json_is_array(list))
         return sheaf__bad_field(f->list, "a list", "%s", kind_of(list));
     if (n == 0 || n > 2 * MAX_TURNS)
         return sheaf__bad_field(f->list, "1 to 2000 entries", "%zu", n);
-    if (n % 2 == 1 && !answers_optional)
-        return sheaf__bad_field(f->list, "an answer at the end, to be trained", "%zu entries, the last is the user's", n);
-    return NULL;
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < n && st == NULL; i++)
+        st = check_role(json_array_get(list, i), f, i);
+    if (st == NULL && n % 2 == 1 && !answers_optional)
+        st = sheaf__bad_field(f->list, "an answer at the end, to be trained", "%zu entries, the last is the user's", n);
+    return st;
 }
 
 static sheaf_status *empty_answer(const char *name, const char *text)
@@ -249,7 +261,7 @@ static sheaf_status *empty_answer(const char *name, const char *text)
 
 static sheaf_status *take_turns(json_reader *r, draft *d, const json_t *list, const form *f)
 {
-    sheaf_status *st = check_count(f, list, r->in->options->answers_optional);
+    sheaf_status *st = check_list(f, list, r->in->options->answers_optional);
     if (st != NULL)
         return st;
     const size_t n = json_array_size(list);
@@ -265,9 +277,7 @@ static sheaf_status *take_turns(json_reader *r, draft *d, const json_t *list, co
         sheaf__turn *turn = &d->turn[i / 2];
         const char **to = i % 2 == 0 ? &turn->query : &turn->answer;
         called(name, "%s[%zu].%s", f->list, i, f->text);
-        st = check_role(entry, f, i);
-        if (st == NULL)
-            st = take_content(to, d, json_object_get(entry, f->text), f, name, i == 0);
+        st = take_content(to, d, json_object_get(entry, f->text), f, name, i == 0);
         if (st == NULL && i % 2 == 1 && sheaf__is_blank(*to))
             st = empty_answer(name, *to);
     }

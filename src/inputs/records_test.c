@@ -136,11 +136,14 @@ static void test_json__every_form_is_read(void **state)
         "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"image\": \"pics/2.png\"}]}, {\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"y\"}]}]}\n"
         "{\"messages\": [{\"role\": \"user\", \"content\": \"no <image>\"}, {\"role\": \"assistant\", \"content\": \"z\"}]}\n"
         "{\"images\": [\"pics/2.png\"], \"messages\": [{\"role\": \"user\", \"content\": \"<image>one\"}, {\"role\": \"assistant\", \"content\": \"w\"}]}\n"
-        "{\"image\": \"pics/2.png\", \"prompt\": \"<image><EOI></s>\", \"answer\": \"text stays text\"}", &for_training);
+        "{\"image\": \"pics/2.png\", \"prompt\": \"<image><EOI></s>\", \"answer\": \"text stays text\"}\n"
+        "{\"images\": [\"pics/1.jpg\"], \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"image\": null}, {\"type\": \"text\", \"text\": \"two\"}]},"
+        " {\"role\": \"assistant\", \"content\": \"v\"}]}", &for_training);
     static const struct { const char *image, *query, *answer; int turns, place; } want[] = {
         { "1.jpg", "CAPTCHA:", "ab", 1, 1 }, { "2.png", "", "cd", 1, 4 }, { "1.jpg", "What?", "It.", 1, 5 }, { "1.jpg", "And?", "No.", 2, 6 },
         { "2.png", "Say <image> twice", "x", 1, 7 }, { "2.png", "", "y", 1, 8 }, { NULL, "no <image>", "z", 1, 9 }, { "2.png", "one", "w", 1, 10 },
         { "2.png", "<image><EOI></s>", "text stays text", 1, 11 },
+        { "1.jpg", "two", "v", 1, 12 },
     };
     assert_int_equal(r.count, ARRAY_LEN(want));
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {
@@ -207,6 +210,7 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
         { "{\"conversations\": [" GPT ", " HUMAN "]}", "field 'conversations[0].from' | human: they take turns" },
         { "{\"conversations\": [" HUMAN ", " GPT ", " GPT ", " GPT "]}", "field 'conversations[2].from' | human: they take turns" },
         { "{\"conversations\": [{\"from\": \"system\", \"value\": \"s\"}, " GPT "]}", "no place for other text | 'system'" },
+        { "{\"conversations\": [{\"from\": \"system\", \"value\": \"s\"}, " HUMAN ", " GPT "]}", "field 'conversations[0].from' | human and gpt only" },
         { "{\"conversations\": [{\"from\": \"robot\", \"value\": \"s\"}, " GPT "]}", "human or gpt | 'robot'" },
         { "{\"conversations\": [{\"value\": \"s\"}, " GPT "]}", "the name of a role" },
         { "{\"conversations\": [3, " GPT "]}", "the name of a role | a number" },
@@ -220,6 +224,8 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
         { "{\"messages\": [{\"role\": \"user\", \"content\": [\"s\"]}, {\"role\": \"assistant\", \"content\": \"b\"}]}", "field 'messages[0].content[0]' | an object" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}, {\"role\": \"assistant\", \"content\": \"b\"}]}", "messages[0].content[0].image" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"path\": \"pics/1.jpg\"}, {\"type\": \"image\", \"url\": \"pics/2.png\"}]},"
+          " {\"role\": \"assistant\", \"content\": \"b\"}]}", "content[1].image' | one image: CogVLM" },
+        { "{\"image\": \"pics/1.jpg\", \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}, {\"type\": \"image\"}]},"
           " {\"role\": \"assistant\", \"content\": \"b\"}]}", "content[1].image' | one image: CogVLM" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": [{\"type\": \"image\", \"path\": \"pics/1.jpg\"}]}]}", "first message of the user" },
         { "[1]", "not a record | an object with" }, /* as line 2: the first would make the file an array */
