@@ -10,28 +10,9 @@ static bool has_images(const sheaf_schema *schema)
     return schema->config.family == SHEAF_COGVLM || schema->config.family == SHEAF_COGAGENT;
 }
 
-/* bfloat16 products over a head go by pairs. */
-static sheaf_status *check_heads(const sheaf_config *c, sheaf_dtype dtype)
-{
-    const struct { const char *name; int64_t width; } head[] = {
-        { "text attention", c->head_dim }, { "cross-attention", c->cross_head_dim },
-        { "the vision tower", c->vit.heads > 0 ? c->vit.hidden / c->vit.heads : 0 }, { "the high-resolution tower", c->encoder.head_width },
-    };
-    for (size_t i = 0; i < sizeof head / sizeof *head && dtype == SHEAF_BF16; i++)
-        if (head[i].width % 2 != 0) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "bfloat16: heads of %s", head[i].name);
-            sheaf_expected(st, "an even number of channels");
-            return sheaf_try_this(sheaf_found(st, "%lld", (long long)head[i].width), "--dtype float32");
-        }
-    return NULL;
-}
-
 sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context, const sheaf_schema *schema,
                                const sheaf__model_options *options)
 {
-    sheaf_status *refused = check_heads(&schema->config, context->dtype);
-    if (refused != NULL)
-        return refused;
     sheaf__model *m = calloc(1, sizeof *m);
     if (m == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "model");

@@ -172,6 +172,12 @@ for t in 3 5 8; do
     runs "plan on $t ranks, and the note" 0 "$told" plan --model "$work/uneven" --tp $t
 done
 
+# Its cross-attention has heads of 5 channels.
+for t in 1 3; do
+    runs "odd heads in bfloat16, $t ranks" 0 'step 2/2 +loss [1-9]' train "${many[@]}" --dtype bfloat16 --tp $t --out "$work/odd$t"
+done
+check "the bytes of one" test "$(digest "$work/odd3")" = "$(digest "$work/odd1")"
+
 # ---- no way of running changes a byte ----
 # ways NAME FLAG... -- WAY...: a run, and the same run in other ways (words of a WAY are joined by blanks)
 ways() {

@@ -37,6 +37,14 @@ const sheaf__attention_kernels *sheaf__attention_kernels_for(const char *isa)
     return strcmp(isa, "ref") == 0 ? &ref : &sheaf__attention_avx2;
 }
 
+/* The fast kernels read channels of bfloat16 by pairs, from where they lie: the last one of an odd head would take that
+ * of the next. No released model has such heads; they go by the definition. */
+static const sheaf__attention_kernels *kernels_of(const sheaf__device *device, const sheaf__attention *s)
+{
+    const bool odd = s->dtype == SHEAF_BF16 && s->head_dim % 2 != 0;
+    return sheaf__attention_kernels_for(odd ? "ref" : device->kernels->isa);
+}
+
 int64_t sheaf__attention_keys_held(const sheaf__attention *s, size_t bytes)
 {
     const int64_t block = SHEAF__ATTENTION_BLOCK, step = s->dtype == SHEAF_BF16 ? 2 : 1;
@@ -101,9 +109,8 @@ static void forward_task(void *context, int64_t index, int worker)
 
 static bool is_sound(const sheaf__attention *s)
 {
-    return (s->dtype == SHEAF_F32 || (s->dtype == SHEAF_BF16 && s->head_dim % 2 == 0)) &&
-           s->head_dim > 0 && s->head_dim <= SHEAF__HEAD_DIM_MAX && (s->full || s->queries <= s->keys) &&
-           s->keys <= INT32_MAX && s->kv_rows >= s->keys;
+    return (s->dtype == SHEAF_F32 || s->dtype == SHEAF_BF16) && s->head_dim > 0 && s->head_dim <= SHEAF__HEAD_DIM_MAX &&
+           (s->full || s->queries <= s->keys) && s->keys <= INT32_MAX && s->kv_rows >= s->keys;
 }
 
 void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *shape, void *o,
@@ -115,7 +122,7 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *sha
     if (device->kind == SHEAF_DRY || heads * rows == 0)
         return;
     const sheaf__attention_call call = { shape, o, stats, q, k, v, NULL, NULL, NULL, NULL };
-    work w = { &call, sheaf__attention_kernels_for(device->kernels->isa), device->scratch, 0, 0, 0, false };
+    work w = { &call, kernels_of(device, shape), device->scratch, 0, 0, 0, false };
     /* four tasks a thread even out; fewer rows than 256 do not pay for packing the values */
     const int64_t share = heads * rows / (4 * device->threads) / 64 * 64;
     w.chunk = share < 256 ? 256 : share;
@@ -161,7 +168,7 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
         return;
     /* o and stats are only read; the call has one field for both directions */
     const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv };
-    work w = { &call, sheaf__attention_kernels_for(device->kernels->isa), device->scratch, 0, 0, 0, false };
+    work w = { &call, kernels_of(device, shape), device->scratch, 0, 0, 0, false };
     const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH);
     w.fused = should_fuse(heads, shape->keys, held, device->threads);
     if (w.fused) {

@@ -44,7 +44,7 @@ typedef struct sheaf__attention {
     sheaf_dtype dtype;
     int64_t batch, queries, keys;
     int64_t kv_heads, group; /* owned key/value heads; query heads of each */
-    int64_t head_dim;        /* 1 .. SHEAF__HEAD_DIM_MAX; even in bfloat16 */
+    int64_t head_dim;        /* 1 .. SHEAF__HEAD_DIM_MAX; odd ones are slow in bfloat16 */
     int64_t window;          /* 0 = none; ignored if full */
     bool full;               /* every query sees all keys */
     float scale;

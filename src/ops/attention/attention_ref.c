@@ -40,8 +40,8 @@ static bool sees(const head *h, int64_t i, int64_t j)
            !sheaf__attention_masked(h->s, h->batch, j);
 }
 
-/* x . y over head_dim: ascending fma from 0; bfloat16 by pairs, the odd one first.
- * head_dim fits in one block of the contract. */
+/* x . y over head_dim: ascending fma from 0; bfloat16 by pairs, the odd one first, and a last
+ * one without another by a pair with zero. head_dim fits in one block of the contract. */
 static float product(const head *h, const void *x, int64_t x0, const void *y, int64_t y0)
 {
     const sheaf_dtype dtype = h->s->dtype;
@@ -49,7 +49,7 @@ static float product(const head *h, const void *x, int64_t x0, const void *y, in
     float sum = 0.0f;
     for (int64_t c = 0; c < h->s->head_dim; c += step)
         for (int64_t e = c + step - 1; e >= c; e--)
-            sum = fmaf(sheaf__load(x, x0 + e, dtype), sheaf__load(y, y0 + e, dtype), sum);
+            sum = e < h->s->head_dim ? fmaf(sheaf__load(x, x0 + e, dtype), sheaf__load(y, y0 + e, dtype), sum) : fmaf(0.0f, 0.0f, sum);
     return sum;
 }
 

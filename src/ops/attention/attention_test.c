@@ -403,6 +403,56 @@ static void test_attention__one_key_is_not_hidden(void **state)
     }
 }
 
+/* ---- odd heads of bfloat16 ---- */
+
+/* Heads of `from` channels in rows of ld, as heads of `to`: what is more is zero. */
+static void copy_heads(uint16_t *to, int64_t to_ld, int64_t to_dim, const uint16_t *from, int64_t from_ld, int64_t from_dim,
+                       int64_t rows, int64_t heads)
+{
+    const size_t bytes = (size_t)(to_dim < from_dim ? to_dim : from_dim) * 2;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t h = 0; h < heads; h++) {
+            memset(to + row * to_ld + h * to_dim, 0, (size_t)to_dim * 2);
+            memcpy(to + row * to_ld + h * to_dim, from + row * from_ld + h * from_dim, bytes);
+        }
+}
+
+/* The last channel is paired with zero, and not with the next head's first. */
+static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void **state)
+{
+    static const int64_t dims[] = { 1, 3, 7, 17, 35 };
+    for (size_t i = 0; i < ARRAY_LEN(dims) * 3; i++) {
+        const int64_t d = dims[i / 3], n = 70, heads = 4;
+        sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 2, .queries = n, .keys = i % 3 == 2 ? 41 : n, .kv_heads = 2, .group = 2,
+                               .head_dim = d, .scale = 0.3f, .full = i % 3 == 2, .window = i % 3 == 1 ? 20 : 0 };
+        s.kv_rows = s.keys;
+        problem odd = problem_of(s, 1, i % 3 == 2);
+        s.head_dim = d + 1;
+        problem even = problem_of(s, 1, i % 3 == 2);
+        fill_mask(&odd, i);
+        fill_mask(&even, i);
+        put_number(&odd, odd.k, 5 * odd.s.ldk + d, INFINITY); /* of the second head, beside the last of the first */
+        copy_heads(even.q, even.s.ldq, d + 1, odd.q, odd.s.ldq, d, 2 * n, heads);
+        copy_heads(even.d_o, even.s.ldo, d + 1, odd.d_o, odd.s.ldo, d, 2 * n, heads);
+        copy_heads(even.k, even.s.ldk, d + 1, odd.k, odd.s.ldk, d, 2 * s.keys, 2);
+        copy_heads(even.v, even.s.ldv, d + 1, odd.v, odd.s.ldv, d, 2 * s.keys, 2);
+        result got = result_of(&odd), want = result_of(&even), narrow = result_of(&odd);
+        run_device(&odd, &got, NULL, 2);
+        run_device(&even, &want, NULL, 1);
+        copy_heads(narrow.o, odd.s.ldo, d, want.o, even.s.ldo, d + 1, 2 * n, heads);
+        copy_heads(narrow.dq, odd.s.ldq, d, want.dq, even.s.ldq, d + 1, 2 * n, heads);
+        copy_heads(narrow.dk, odd.s.ldk, d, want.dk, even.s.ldk, d + 1, 2 * s.keys, 2);
+        copy_heads(narrow.dv, odd.s.ldv, d, want.dv, even.s.ldv, d + 1, 2 * s.keys, 2);
+        memcpy(narrow.stats, want.stats, (size_t)odd.nstats * 4);
+        same("heads of an odd width", &odd, &got, &narrow);
+        result_drop(&got);
+        result_drop(&want);
+        result_drop(&narrow);
+        problem_drop(&odd);
+        problem_drop(&even);
+    }
+}
+
 /* ---- decoding ---- */
 static void test_attention__decoding_gives_the_last_rows(void **state)
 {
@@ -536,6 +586,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention__the_largest_score_is_minus_zero),
         cmocka_unit_test(test_attention__all_but_itself_are_minus_infinity),
         cmocka_unit_test(test_attention__one_key_is_not_hidden),
+        cmocka_unit_test(test_attention__an_odd_head_is_an_even_one_that_ends_with_zero),
         cmocka_unit_test(test_attention__decoding_gives_the_last_rows),
         cmocka_unit_test(test_attention__nothing_owned_is_nothing_done),
         cmocka_unit_test(test_attention__dry_counts_visible_pairs_and_touches_nothing),
