@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "run_model.h"
 #include "formats/safetensors.h"
+#include "monitor/monitor.h"
 #include "train/evaluate.h"
 
 const char cmd_eval_usage[] =
@@ -246,10 +247,15 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
 {
     int64_t stop[SHEAF_MAX_EOS];
     matches m = { 0 };
-    work w = { .s = s, .wording = wording, .events = &cli->events, .vocab = opened->config.vocab };
-    sheaf_status *st = sheaf_data_open(&w.data, s->data, &(sheaf_data_options){ .config = &opened->config, .seq = s->seq, .events = &cli->events,
-                                       .folder = folder, .tokenizer = s->tokenizer, .prompt_template = sheaf__template_name(wording->version),
-                                       .query = s->query, .micro_batch = s->micro_batch, .threads = s->threads });
+    sheaf_monitor *monitor = NULL;
+    work w = { .s = s, .wording = wording, .vocab = opened->config.vocab };
+    sheaf_status *st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
+    if (st != NULL)
+        return st;
+    w.events = sheaf_monitor_events(monitor);
+    st = sheaf_data_open(&w.data, s->data, &(sheaf_data_options){ .config = &opened->config, .seq = s->seq, .events = w.events,
+                         .folder = folder, .tokenizer = s->tokenizer, .prompt_template = sheaf__template_name(wording->version),
+                         .query = s->query, .micro_batch = s->micro_batch, .threads = s->threads });
     if (st == NULL && s->match)
         st = read_answers(&w, stop, folder);
     if (st == NULL) {
@@ -260,8 +266,9 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
         const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
         st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
                                                              .positions = asked > w.seq ? asked : w.seq,
-                                                             .events = &cli->events }, on_rank, &w);
+                                                             .events = w.events }, on_rank, &w);
     }
+    sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL && w.writer != NULL) {
         st = sheaf__safetensors_finish(w.writer);
         w.writer = NULL;

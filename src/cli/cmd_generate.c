@@ -5,6 +5,7 @@
 
 #include "ask.h"
 #include "commands.h"
+#include "monitor/monitor.h"
 #include "run_model.h"
 
 const char cmd_generate_usage[] =
@@ -143,8 +144,13 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     sheaf__prompts prompts = { 0 };
     sheaf_data *data = NULL;
     int64_t stop[SHEAF_MAX_EOS];
+    sheaf_monitor *monitor = NULL;
     work w = { .s = s, .wording = wording, .events = &cli->events, .prompts = &prompts };
-    sheaf_status *st = read_prompts(&prompts, &data, &w, &opened->config);
+    sheaf_status *st = s->data == NULL ? NULL : sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
+    if (monitor != NULL) /* one prompt is no progress */
+        w.events = sheaf_monitor_events(monitor);
+    if (st == NULL)
+        st = read_prompts(&prompts, &data, &w, &opened->config);
     if (st == NULL)
         st = ask_stop(stop, &w.how.nstop, folder, wording);
     if (st == NULL)
@@ -157,8 +163,9 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
         w.how.stop = stop;
         st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
                                                              .positions = ask_positions(&prompts, s->ask.max_new),
-                                                             .events = &cli->events }, on_rank, &w);
+                                                             .events = w.events }, on_rank, &w);
     }
+    sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL)
         st = print_results(cli, &w);
     ask_room_free(w.out);

@@ -217,7 +217,10 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w, con
                                                                                            .events = from->events }, &complaints);
     for (int64_t i = 0; i < records.count && st == NULL && complaints.fatal == NULL; i++) {
         const sheaf__record *r = &records.record[i];
-        sheaf_status *bad = r->image == NULL || from->looked_at ? NULL : check_picture(r->image);
+        const bool look = r->image != NULL && !from->looked_at;
+        sheaf_status *bad = look ? check_picture(r->image) : NULL;
+        if (look)
+            sheaf_emit(from->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "images checked", .done = i + 1, .total = records.count });
         if (bad == NULL)
             bad = add_turns(p, w, r->turn, r->turns, r->image);
         else if (r->place == 0) { /* of a folder the path is all there is to say */

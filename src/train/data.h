@@ -19,6 +19,7 @@
 #ifndef SHEAF_TRAIN_DATA_H
 #define SHEAF_TRAIN_DATA_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,12 +40,13 @@ typedef struct sheaf_data_options {
     const char *query;           /* asked of every image of a folder; none: "CAPTCHA:" */
     int64_t micro_batch;         /* rows that are used together; images are held for a few such groups */
     int threads;                 /* that may decode images at once; 0: every core of this process */
+    const atomic_int *stop;      /* not 0: no further image is checked, SHEAF_E_STOPPED; may be NULL */
 } sheaf_data_options;
 
 /* sheaf_data_open - errors: SHEAF_E_IO, SHEAF_E_FORMAT (not safetensors), SHEAF_E_DATA for
  * a bad record (line and field, or tensor, row and position), SHEAF_E_UNSUPPORTED for JSON
  * Lines with a model that needs a tokenizer and has none, SHEAF_E_ARG for a --seq that no image
- * fits into, SHEAF_E_MEMORY. *out untouched on failure. */
+ * fits into, SHEAF_E_STOPPED, SHEAF_E_MEMORY. *out untouched on failure. */
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
                               const sheaf_data_options *options);
 void sheaf_data_close(sheaf_data *data);

@@ -34,6 +34,7 @@ struct sheaf__pictures {
     size_t one, two; /* bytes of an image at the towers' sizes */
     int64_t held;    /* bytes of the paths */
     int threads;
+    const atomic_int *asked; /* not 0: to stop the check; may be NULL */
     pthread_mutex_t large; /* held while a large picture is decoded */
     pthread_mutex_t lock;  /* of all below */
     pthread_cond_t changed, work;
@@ -256,11 +257,13 @@ static void tell(const sheaf_events *events, int64_t done, int64_t total)
     sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "images checked", .done = done, .total = total });
 }
 
+static bool asked_to_stop(const sheaf__pictures *p) { return p->asked != NULL && atomic_load(p->asked) != 0; }
+
 static void *check_some(void *arg)
 {
     const check *c = arg;
     sheaf__pictures *p = c->pictures;
-    for (int64_t row; (row = atomic_fetch_add(c->next, 1)) < p->rows && !atomic_load(c->stop);) {
+    for (int64_t row; (row = atomic_fetch_add(c->next, 1)) < p->rows && !atomic_load(c->stop) && !asked_to_stop(p);) {
         if (p->path[row] != NULL)
             c->bad[row] = check_one(p, row, &c->hash[row]);
         if (c->bad[row] != NULL && sheaf_status_code(c->bad[row]) == SHEAF_E_MEMORY)
@@ -286,6 +289,8 @@ sheaf_status *sheaf__pictures_check(sheaf__pictures *p, XXH128_hash_t *hash, she
     check_some(&mine);
     for (int i = 0; i < helpers; i++)
         pthread_join(helper[i], NULL);
+    if (!stop && done < p->rows)
+        return sheaf_try_this(sheaf_fail(SHEAF_E_STOPPED, "asked to stop while images were checked"), "nothing was saved; give the same command again");
     if (!stop)
         tell(events, p->rows, p->rows);
     for (int64_t r = 0; r < p->rows && stop; r++)
@@ -330,6 +335,7 @@ sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *r
     p->shape = shape;
     p->rows = records->count;
     p->threads = cores(options->threads);
+    p->asked = options->stop;
     p->slots = options->slots < p->rows ? options->slots : p->rows;
     p->slots = p->slots < 1 ? 1 : p->slots;
     p->one = (size_t)(3 * shape->side * shape->side);

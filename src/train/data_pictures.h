@@ -15,6 +15,7 @@ typedef struct sheaf__pictures sheaf__pictures;
 typedef struct sheaf__pictures_options {
     int64_t slots; /* images held at a time, at least 1 */
     int threads;   /* that may decode at once; 0 = every core this process may use */
+    const atomic_int *stop; /* ends the check; may be NULL */
 } sheaf__pictures_options;
 
 /* sheaf__pictures_new - of each record that has one; row r is record r. shape->hash must have come to
@@ -26,7 +27,7 @@ void sheaf__pictures_free(void *pictures);
 /* sheaf__pictures_check - reads and decodes all of them, several at once.
  *   hash  [rows] of each file's bytes
  *   bad   [rows] NULL, or what is wrong, with the path; the caller frees them
- * Errors: a failure that is not a picture's own (SHEAF_E_MEMORY). */
+ * Errors: a failure that is not a picture's own (SHEAF_E_MEMORY), SHEAF_E_STOPPED. */
 sheaf_status *sheaf__pictures_check(sheaf__pictures *pictures, XXH128_hash_t *hash, sheaf_status **bad,
                                     const sheaf_events *events);
 

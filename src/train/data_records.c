@@ -194,7 +194,7 @@ static sheaf_status *check_images(reader *in)
                          "one of %" PRId64, images->channels);
     if (st == NULL) /* this batch, the next one, and one more for a rank that lags */
         st = sheaf__pictures_new(&in->pictures, &in->records, images,
-                                 &(sheaf__pictures_options){ .slots = 3 * ahead, .threads = in->options->threads });
+                                 &(sheaf__pictures_options){ .slots = 3 * ahead, .threads = in->options->threads, .stop = in->options->stop });
     return st == NULL ? sheaf__pictures_check(in->pictures, in->hash, in->bad, in->options->events) : st;
 }
 

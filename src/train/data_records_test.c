@@ -246,6 +246,22 @@ static void test_announce__decodes_in_the_background_within_bounds(void **state)
     sheaf_data_close(data);
 }
 
+static void test_images__the_check_stops_when_it_is_asked_to(void **state)
+{
+    const sheaf_config config = model(false);
+    sheaf_data *data = NULL;
+    for (int threads = 1; threads <= 3; threads += 2) {
+        atomic_int stop = 15;
+        const sheaf_data_options options = { .config = &config, .threads = threads, .micro_batch = 1, .stop = &stop };
+        CHECK_FAILS(sheaf_data_open(&data, at("captcha"), &options), SHEAF_E_STOPPED, "while images were checked");
+        assert_null(data);
+        atomic_store(&stop, 0);
+        CHECK_OK(sheaf_data_open(&data, at("captcha"), &options));
+        sheaf_data_close(data);
+        data = NULL;
+    }
+}
+
 /* A rank that announces and goes, and a data set that is closed while workers decode. */
 static void test_announce__a_data_set_may_be_closed_at_any_time(void **state)
 {
@@ -502,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_folder__gives_the_batch_of_the_same_rows_as_tensors),
         cmocka_unit_test(test_pixels__are_the_same_in_any_order_from_many_threads),
         cmocka_unit_test(test_announce__decodes_in_the_background_within_bounds),
+        cmocka_unit_test(test_images__the_check_stops_when_it_is_asked_to),
         cmocka_unit_test(test_announce__a_data_set_may_be_closed_at_any_time),
         cmocka_unit_test(test_pixels__a_file_that_is_gone_or_changed_stops_everyone),
         cmocka_unit_test(test_hash__knows_the_bytes_of_the_images_not_their_place),

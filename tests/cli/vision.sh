@@ -100,7 +100,9 @@ for tp in 1 3; do
     check "three without case" test "$(json_number "$work/stdout" exact_match_nocase)" = 0.75
     check "and there is a loss" test -n "$(json_number "$work/stdout" loss)"
 done
+check "with the progress shown" sh -c "grep -q 'images checked: 4 of 4' '$work/stderr' && grep -q 'prompts: 4 of 4' '$work/stderr'"
 runs "generate compares too" 0 '"exact_match":0.5' generate --model "$vlm" --data "$work/records.jsonl" --greedy --max-new 6 --json
+check "with the progress shown" sh -c "grep -q 'images checked: 4 of 4' '$work/stderr' && grep -q 'prompts: 4 of 4' '$work/stderr'"
 runs "a folder of pictures" 0 'answers":3' eval --model "$agent" --data "$work/pictures/heldout" --match --max-new 4 --micro-batch 2 --json
 cp "$SHEAF_SOURCE_ROOT/tests/cli/lib.sh" "$work/pictures/heldout/7777.0.png"
 printf '\377\330\377' >"$work/pictures/heldout/8888.0.jpg"
