@@ -257,10 +257,22 @@ static const char *method_name(sheaf_method method)
     return method == SHEAF_METHOD_LORA ? "lora" : method == SHEAF_METHOD_HEAD ? "head" : "full";
 }
 
+/* Of small models a table in GiB would be one of zeros. */
+static bool in_mib(const question *q, cell of[][SHEAF_MAX_SLICES][2], int n)
+{
+    size_t most = 0;
+    for (int m = 0; m < n; m++)
+        for (int i = 0; i < 2 * q->o.slices; i++)
+            most = of[m][i / 2][i % 2].peak > most ? of[m][i / 2][i % 2].peak : most;
+    return most < (size_t)1 << 30;
+}
+
 static void print_columns(const cli *cli, const question *q, cell of[][SHEAF_MAX_SLICES][2], const sheaf_method *method, int n)
 {
     json_t *list = cli->json ? json_array() : NULL;
+    const bool small = in_mib(q, of, n);
     if (!cli->json) {
+        sheaf_note(&cli->events, "%s of the fullest rank", small ? "MiB" : "GiB");
         fprintf(cli->out, "| ranks |");
         for (int m = 0; m < n; m++)
             fprintf(cli->out, " %s, %.4g %c trained | checkpointing |", method_name(method[m]),
@@ -280,7 +292,7 @@ static void print_columns(const cli *cli, const question *q, cell of[][SHEAF_MAX
                                                           again, "largest_rank", (json_int_t)of[m][tp - 1][again].peak, "trained",
                                                           (json_int_t)of[m][tp - 1][again].trained));
                 else
-                    fprintf(cli->out, " %.1f |", mib(of[m][tp - 1][again].peak) / 1024);
+                    fprintf(cli->out, " %.1f |", mib(of[m][tp - 1][again].peak) / (small ? 1 : 1024));
         if (!cli->json)
             fputc('\n', cli->out);
     }
@@ -344,7 +356,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
     const int n = train_flags(table, &q.o, true);
     table[n] = (cli_option){ "memory", CLI_NUMBER | CLI_UNSAVED, &memory, "MiB one rank may use: find a setting that fits", "MIB" };
     table[n + 1] = (cli_option){ "by", CLI_CHOICE | CLI_UNSAVED, &q.by, "lines of the answer: kind of memory, or part of the model", .choices = by };
-    table[n + 2] = (cli_option){ "table", CLI_CHOICE | CLI_UNSAVED, &q.table, "the fullest rank at every number of ranks, in GiB: this setting, or all methods", .choices = tables };
+    table[n + 2] = (cli_option){ "table", CLI_CHOICE | CLI_UNSAVED, &q.table, "the fullest rank at every number of ranks: this setting, or all methods", .choices = tables };
     table[n + 3] = (cli_option){ "place", CLI_TEXT | CLI_UNSAVED, &q.place_text, "generation instead of training, with layers over stages of --tp ranks each: 1, 2, by memory 24,12, or 0-10,11-31", "P", 1 };
     table[n + 4] = (cli_option){ 0 };
     bool fits = true;
@@ -357,6 +369,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = train_flags_check(cli, table, &q.o);
     if (st == NULL && q.place_text != NULL && q.table != NO_TABLE)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--place or --table, not both");
+    if (st == NULL && q.table != NO_TABLE && (memory > 0 || q.by != BY_KIND))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--table without --%s: it has the fullest rank of every setting", memory > 0 ? "memory" : "by");
     if (st == NULL && q.table != NO_TABLE)
         st = print_table(&q, cli);
     else if (st == NULL)

@@ -17,6 +17,11 @@ runs "what each part of CogAgent holds" 0 '"tower":\{"weights":[1-9]' plan --con
 runs "parts of CogVLM by rank" 0 'experts +[1-9]' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --tp 2 --by component
 runs "an image leaves no room in a row" 2 'an image takes 1227' plan --config "$configs/cogvlm-490.json" --method head --seq 512
 runs "a table of ranks" 0 '\| 8 \| [0-9.]+ \| [0-9.]+ \|' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --table ranks
+check "in GiB" grep -qx 'GiB of the fullest rank' "$work/stderr"
+runs "a table of a small model is in MiB" 0 '\| 1 \| [1-9][0-9]*\.[0-9] \|.*MiB of the fullest rank' plan --config "$llama/tiny_llama/hf/config.json" --seq 64 --table ranks
+for also in "--by component" "--memory 100"; do
+    runs "a table with $also is refused" 2 "--table without ${also% *}:" plan --config "$llama/tiny_llama/hf/config.json" --table ranks $also
+done
 runs "a table of methods, for programs" 0 '"method":"full","checkpointing":true,"largest_rank":[1-9]' plan --config "$configs/llama-2-7b.json" --dtype bfloat16 --seq 64 --table methods --json
 runs "generation on two stages" 0 '"stage":1,"first_layer":10,"layers":22' plan --config "$configs/cogagent-1120.json" --dtype bfloat16 --place 2 --tp 2 --json
 runs "on stages of given layers" 0 'stage 1, ranks 1 to 1: layers 11 to 31' plan --config "$configs/cogvlm-224.json" --dtype bfloat16 --place 0-10,11-31
