@@ -8,6 +8,8 @@
 
 #include "lora/match.h"
 
+#define TOWER "mixins.encoder.vit.model."
+
 /* ---- square weights: stored [out, in], or as GPT-2's Conv1D [in, out]? ---- */
 
 static const char *last_name(char room[128], const char *tensor)
@@ -53,6 +55,29 @@ bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *
 
 /* ---- the config against the tensors ---- */
 
+/* Has the output a tensor of this block of CogAgent's tower? */
+static bool has_block(const sheaf__matcher *m, long block)
+{
+    char begin[80];
+    const int n = snprintf(begin, sizeof begin, TOWER "blocks.%ld.", block);
+    for (int64_t i = 0; i < m->plan->count; i++)
+        if (strncmp(m->plan->tensor[i].name, begin, (size_t)n) == 0)
+            return true;
+    return false;
+}
+
+/* Rotary tables, and what no pass through CogAgent's tower reads: its last block, norm and head. No training
+ * changes them, so an adapter may name their modules and not hold them. */
+static bool is_never_trained(const sheaf__matcher *m, const char *name)
+{
+    if (strncmp(name, TOWER, sizeof TOWER - 1) != 0)
+        return false;
+    const char *inside = name + sizeof TOWER - 1;
+    if (strstr(inside, "rope.freqs_") != NULL || strncmp(inside, "norm.", 5) == 0 || strncmp(inside, "head.", 5) == 0)
+        return true;
+    return strncmp(inside, "blocks.", 7) == 0 && !has_block(m, strtol(inside + 7, NULL, 10) + 1);
+}
+
 sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t, bool is_tied_head)
 {
     const sheaf_lora_options *o = &m->adapter->options;
@@ -68,9 +93,9 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
     bool lacks = (saved || (bias && o->bias == SHEAF_BIAS_ALL)) && !mine;
     if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine && sheaf__merge_part(m, module, strlen(module), ".lora_A.weight") != NULL)
         lacks = true;
-    if (lacks) {
+    if (lacks && !is_never_trained(m, t->name)) {
         st = sheaf__merge_missing(t->name, strlen(t->name), "");
-    } else if (strcmp(dot, ".weight") == 0 && t->ndim >= 2 && !saved && !o->all_linear) {
+    } else if (!lacks && strcmp(dot, ".weight") == 0 && t->ndim >= 2 && !saved && !o->all_linear) {
         sheaf_hit hit;
         st = sheaf__lora_hit(&hit, o, module);
         if (st == NULL && hit == SHEAF_HIT_TARGET && step_of(t, m->number) == NULL)

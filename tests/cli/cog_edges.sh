@@ -101,6 +101,16 @@ runs "a target of Llama" 2 "target 'q_proj'.*for example" train --model "$vlm/mp
 runs "an adapter of Llama" 3 'another model.*factors of this model.*try' eval --model "$agent/mp1" --adapter "$llama/tiny_llama/lora/adapter_final" --data "$data"
 runs "and for training" 3 'another model.*factors of this model.*try' train --model "$agent/mp1" --adapter "$llama/tiny_llama/lora/adapter_final" --data "$data" --steps 1 --out "$work/none"
 runs "an adapter of CogAgent on Llama" '2|3' 'no layer is adapted|another model' eval --model "$llama/tiny_llama/hf" --adapter "$adapter" --data "$llama/tiny_llama/fwd_inputs.safetensors"
+for more in "--lora-bias all" "--modules-to-save ffn_ln,norm1" "--modules-to-save mixins.encoder"; do # the tower's last block never runs
+    rm -rf "$work/more" "$work/more_merged"
+    # shellcheck disable=SC2086
+    runs "train $more" 0 . train --model "$agent/mp1" --data "$data" "${short[@]}" $more --out "$work/more"
+    runs "merge it" 0 'replaced +[1-9].*equal' merge "$agent/mp1" "$work/more/adapter" "$work/more_merged"
+done
+sed 's/"bias": *"none"/"bias": "all"/' "$adapter/adapter_config.json" >"$work/biases.json"
+cp -r "$adapter" "$work/no_biases"
+cp "$work/biases.json" "$work/no_biases/adapter_config.json"
+runs "biases that are not in the adapter" 3 'expected: this tensor in the adapter' merge "$agent/mp1" "$work/no_biases" "$work/none"
 runs "factors of one layer" 0 . train --model "$agent/mp1" --data "$data" --steps 1 --lora-layers 0 --out "$work/layer0"
 cp -r "$work/layer0/adapter" "$work/lacking"
 cp "$adapter/adapter_config.json" "$work/lacking/"
