@@ -122,6 +122,8 @@ static sheaf_status *damaged(const jpeg *j)
     }
     if (j->error.msg_code == JWRN_JPEG_EOF) {
         sheaf_expected(st, "a whole file");
+        if (j->it.image_height == 0) /* before its size */
+            return sheaf_found(st, "the end of the file after %zu bytes", j->in->size);
         return sheaf_found(st, "the end of the file after %zu bytes, at row %u of %u", j->in->size,
                            j->it.output_scanline, j->it.image_height);
     }

@@ -214,7 +214,7 @@ static const struct { const char *name, *text; size_t size; sheaf_code code; con
     { "RIFF that is a sound", "RIFF\x10\0\0\0WAVEfmt ", 16, SHEAF_E_FORMAT, "bytes that begin 52 49 46 46 10 00 00 00" },
     { "one byte", "\xff", 1, SHEAF_E_FORMAT, "bytes that begin ff" },
     { "zeros", "\0\0\0", 3, SHEAF_E_FORMAT, "bytes that begin 00 00 00" },
-    { "JPEG, only its mark", "\xff\xd8", 2, SHEAF_E_FORMAT, "JPEG: image data | a whole file | the end of the file after 2 bytes" },
+    { "JPEG, only its mark", "\xff\xd8", 2, SHEAF_E_FORMAT, "JPEG: image data | a whole file | the end of the file after 2 bytes | " },
     { "PNG, ends of lines changed", "\x89PNG\n\x1a\n\0\0\0\0", 11, SHEAF_E_FORMAT, "PNG: image data | a PNG without damage" },
 };
 

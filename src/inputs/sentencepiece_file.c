@@ -169,7 +169,7 @@ sheaf_status *sheaf__sentencepiece_check_bytes(const char *bytes, size_t size)
         if (pieces > MAX_PIECES)
             return broken(&s, "at most 4194304 pieces");
     }
-    return pieces > 0 ? NULL : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "sentencepiece model"), "at least one piece");
+    return pieces > 0 ? NULL : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pieces"), "at least one");
 }
 
 sheaf_status *sheaf__sentencepiece_read(char **bytes, size_t *size, const char *path)
@@ -181,7 +181,9 @@ sheaf_status *sheaf__sentencepiece_read(char **bytes, size_t *size, const char *
     st = sheaf__sentencepiece_check_bytes(all, *size);
     if (st != NULL) {
         free(all);
-        return sheaf_in(st, "%s", path);
+        if (sheaf_status_code(st) == SHEAF_E_FORMAT)
+            sheaf_try_this(st, "the model's sentencepiece file, tokenizer.model; tokenizer.json holds something else");
+        return sheaf_in(st, "%s: sentencepiece model", path);
     }
     *bytes = all;
     return NULL;

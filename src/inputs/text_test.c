@@ -330,7 +330,7 @@ static void put_bytes(const char *path, const char *bytes, size_t size)
 static void test_sentencepiece__files_that_are_no_models_are_refused(void **state)
 {
     static const struct { const char *bytes; size_t size; sheaf_code code; const char *part; } by_hand[] = {
-        { "", 0, SHEAF_E_FORMAT, "at least one piece" },
+        { "", 0, SHEAF_E_FORMAT, "pieces | at least one" },
         { "{\"a\": 1}", 8, SHEAF_E_FORMAT, "a field" },
         { "\x0a\x03\x0a\x01", 4, SHEAF_E_FORMAT, "cut short" },
         { "\x0a\x05\x0a\x03" "a\0b", 7, SHEAF_E_FORMAT, "without NUL" },
