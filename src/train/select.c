@@ -84,11 +84,21 @@ static sheaf_status *no_match(const sheaf_schema *schema, const char *flag, cons
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--%s: '%s'", flag, pattern);
     sheaf_expected(st, "a pattern that some tensor that can be trained matches");
+    const char **name = malloc((size_t)schema->count * sizeof *name + 1), *idle = NULL;
+    int names = 0;
+    for (int64_t i = 0; name != NULL && i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (!t->buffer && sheaf__lora_executed(schema, t))
+            name[names++] = t->name;
+        else if (sheaf__pattern_match(pattern, t->name, false))
+            idle = t->name;
+    }
+    if (idle != NULL) {
+        free(name);
+        return sheaf_found(st, "only such that no training changes, like %s", idle);
+    }
     sheaf_found(st, "none of %" PRId64 " tensors", schema->count);
-    const char **name = malloc((size_t)schema->count * sizeof *name + 1);
-    for (int64_t i = 0; name != NULL && i < schema->count; i++)
-        name[i] = schema->tensor[i].name;
-    const char *nearest = name == NULL ? NULL : sheaf__nearest(pattern, name, (int)schema->count);
+    const char *nearest = name == NULL ? NULL : sheaf__nearest(pattern, name, names);
     sheaf_try_this(st, "%s%s", nearest == NULL ? "* matches any letters: '*.norm.weight', '*lm_head*'" : "did you mean ",
                    nearest == NULL ? "" : nearest);
     free(name);

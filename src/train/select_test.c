@@ -170,6 +170,19 @@ static void test_select__bad_lists_are_named(void **state)
     sheaf_schema_free(schema);
 }
 
+/* A name that exists but cannot be trained is not offered as a cure. */
+static void test_select__what_no_training_changes_is_told(void **state)
+{
+    sheaf_schema *schema = schema_of(cogagent_config);
+    sheaf__selection s;
+    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "mixins.encoder.vit.model.head.bias", NULL, NULL), SHEAF_E_ARG,
+                "only such that no training changes, like mixins.encoder.vit.model.head.bias");
+    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "*inv_freq", NULL, NULL), SHEAF_E_ARG, "like mixins.rotary.rotary_emb.inv_freq");
+    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "mixins.encoder.vit.model.head.bais", NULL, NULL), SHEAF_E_ARG, "none of ");
+    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "mixins.eva.boj", NULL, NULL), SHEAF_E_ARG, "did you mean mixins.eva.boi");
+    sheaf_schema_free(schema);
+}
+
 static const struct { const char *name; bool decays; } decay[] = {
     { "mixins.eva.boi", true },
     { "mixins.encoder.pos_embed", true },
@@ -333,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_select__a_tied_head_is_the_table),
         cmocka_unit_test(test_select__a_range_beyond_the_model_is_told),
         cmocka_unit_test(test_select__bad_lists_are_named),
+        cmocka_unit_test(test_select__what_no_training_changes_is_told),
         cmocka_unit_test(test_learning__decay_by_hand),
         cmocka_unit_test(test_learning__is_set_on_every_member),
         cmocka_unit_test(test_select__agrees_with_the_recorded_groups),
