@@ -18,6 +18,7 @@ typedef struct factor {
     const sheaf_lora_module *module;
     bool b;
     int part;
+    double by; /* of B: the adapter's scale over SAT's */
 } factor;
 
 typedef struct adapted {
@@ -28,7 +29,6 @@ typedef struct adapted {
     factor *factor; /* by name */
     int64_t nentries;
     const sheaf_source_entry **entry; /* the base's and the factors', by name */
-    int shift;      /* B times 2^shift */
 } adapted;
 
 /* ---- what SAT can say ---- */
@@ -39,33 +39,36 @@ static sheaf_status *cannot(const sheaf_lora_module *m)
                           "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
 }
 
-/* The power of two between the adapter's scale and 1 / r. */
-static sheaf_status *find_shift(int *out, const sheaf_lora_module *m, bool rslora)
+/* The adapter's scale over 1 / r. */
+static double scale_over_sats(const sheaf_lora_module *m, bool rslora)
 {
     const double all = (double)m->file_rank, over = rslora ? m->file_alpha / sqrt(all) : m->file_alpha / all;
-    const double by = rslora ? over * (double)m->rank : m->file_alpha * (double)m->rank / all;
-    if (frexp(by, out) != 0.5)
-        return sheaf_found(sheaf_expected(cannot(m), "a scale of 1 / r, which is SAT's, or that times a power of two"), "%.9g / %" PRId64, by, m->rank);
-    *out -= 1;
-    return NULL;
+    return rslora ? over * (double)m->rank : m->file_alpha * (double)m->rank / all;
 }
+
+static bool is_power_of_two(double x)
+{
+    int exponent;
+    return frexp(x, &exponent) == 0.5;
+}
+
+static sheaf_dtype dtype_of(const adapted *a, const char *name) { return a->adapter->find(a->adapter, name)->dtype; }
 
 static sheaf_status *check_module(adapted *a, const sheaf_lora_module *m)
 {
     const sheaf_lora_module *first = &a->lora->module[0];
-    int shift = 0;
+    const double by = scale_over_sats(m, a->lora->options.rslora);
     if (!sheaf__lora_in_sat_set(SHEAF_SAT_SET_VIT, m->base->module))
         return sheaf_found(sheaf_expected(cannot(m), "attention of the text model or of the ViT: SAT has no factors elsewhere"), "another layer");
     if (m->dense)
         return sheaf_found(sheaf_expected(cannot(m), "factors for each of its %d parts", m->parts), "a B that mixes the parts");
     if (m->rank != first->rank)
         return sheaf_found(sheaf_expected(cannot(m), "one rank for all layers, %" PRId64 " as '%s' has", first->rank, first->base->module), "%" PRId64, m->rank);
-    sheaf_status *st = find_shift(&shift, m, a->lora->options.rslora);
-    if (st == NULL && m == first)
-        a->shift = shift;
-    else if (st == NULL && shift != a->shift)
-        st = sheaf_found(sheaf_expected(cannot(m), "one scale for all layers"), "another than that of '%s'", first->base->module);
-    return st;
+    if (!is_power_of_two(by) && dtype_of(a, m->b_name) != SHEAF_F32) {
+        sheaf_status *st = sheaf_expected(cannot(m), "a scale of 1 / r, which is SAT's, or that times a power of two, or factors in float32");
+        return sheaf_found(st, "%.9g / %" PRId64 " in %s", by, m->rank, sheaf_dtype_name(dtype_of(a, m->b_name)));
+    }
+    return NULL;
 }
 
 /* ---- as a source ---- */
@@ -98,21 +101,27 @@ static const sheaf_source_entry *adapted_entry(sheaf_source *self, int64_t i) { 
 
 static sheaf_status *no_memory(const char *name) { return sheaf_fail(SHEAF_E_MEMORY, "'%s'", name); }
 
-/* n numbers of `dtype` times 2^shift, exactly. */
-static sheaf_status *shift_numbers(void *numbers, sheaf_dtype dtype, int shift, int64_t n, const char *name)
+/* n numbers of `dtype` times `by`: a power of two exactly; others, in float32 alone, are rounded once. */
+static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, int64_t n, const char *name)
 {
     enum { SOME = 1024 };
+    const bool rounds = !is_power_of_two(by);
     float x[SOME], y[SOME];
     char *at = numbers;
-    for (int64_t done = 0; shift != 0 && done < n; done += SOME) {
+    for (int64_t done = 0; by != 1 && done < n; done += SOME) {
         const int64_t some = n - done < SOME ? n - done : SOME;
-        bool exact = sheaf__dtype_convert(x, SHEAF_F32, at, dtype, some);
-        for (int64_t i = 0; i < some; i++)
-            x[i] = ldexpf(x[i], shift);
-        exact = sheaf__dtype_convert(at, dtype, x, SHEAF_F32, some) && exact;
-        exact = sheaf__dtype_convert(y, SHEAF_F32, at, dtype, some) && exact;
-        if (!exact || memcmp(x, y, (size_t)some * sizeof *x) != 0)
-            return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", name), "numbers that can be multiplied by 2^%d in %s", shift,
+        double want[SOME];
+        bool good = sheaf__dtype_convert(x, SHEAF_F32, at, dtype, some);
+        for (int64_t i = 0; i < some; i++) {
+            want[i] = (double)x[i] * by;
+            y[i] = (float)want[i];
+        }
+        good = sheaf__dtype_convert(at, dtype, y, SHEAF_F32, some) && good;
+        good = sheaf__dtype_convert(y, SHEAF_F32, at, dtype, some) && good;
+        for (int64_t i = 0; i < some && good; i++)
+            good = isfinite(x[i]) ? isfinite(y[i]) && (rounds || (double)y[i] == want[i]) : !isfinite(y[i]);
+        if (!good)
+            return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", name), "numbers that can be multiplied by %.9g in %s", by,
                                                              sheaf_dtype_name(dtype)), "one that is too large or too small"), "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
         at += some * (int64_t)sheaf_dtype_bytes(dtype);
     }
@@ -125,7 +134,7 @@ static sheaf_status *read_factor(const adapted *a, const factor *f, int64_t row0
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", f->told.name);
     const char *name = f->b ? f->module->b_name : f->module->a_name;
     sheaf_status *st = a->adapter->read(a->adapter, name, f->part * f->told.shape[0] + row0, rows, col0, cols, dst);
-    return st != NULL || !f->b ? st : shift_numbers(dst, f->told.dtype, a->shift, rows * cols, name);
+    return st != NULL || !f->b ? st : scale_numbers(dst, f->told.dtype, f->by, rows * cols, name);
 }
 
 /* The adapter's name of a tensor that it holds whole, or NULL. */
@@ -208,11 +217,10 @@ static sheaf_status *list_factors(adapted *a)
             const int64_t *shape = b ? m->b_shape : m->a_shape;
             factor *f = &a->factor[a->count];
             char *name = NULL;
-            *f = (factor){ .module = m, .b = b, .part = k / 2 };
+            *f = (factor){ .module = m, .b = b, .part = k / 2, .by = scale_over_sats(m, a->lora->options.rslora) };
             if (asprintf(&name, "%s.matrix_%c.%d", m->base->module, b ? 'B' : 'A', k / 2) < 0)
                 return sheaf_fail(SHEAF_E_MEMORY, "adapter");
-            const sheaf_dtype dtype = a->adapter->find(a->adapter, b ? m->b_name : m->a_name)->dtype;
-            f->told = (sheaf_source_entry){ name, dtype, 2, { shape[0] / m->parts, shape[1] } };
+            f->told = (sheaf_source_entry){ name, dtype_of(a, b ? m->b_name : m->a_name), 2, { shape[0] / m->parts, shape[1] } };
             a->count++;
         }
     qsort(a->factor, (size_t)a->count, sizeof *a->factor, by_name);

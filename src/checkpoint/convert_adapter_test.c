@@ -273,6 +273,7 @@ static void test_adapter__becomes_factors_at_any_size(void **state)
         { { .agent = true, .seed = 2, .dtype = SHEAF_BF16 }, { .targets = "sat-vit", .rank = 5, .alpha = 8, .dtype = SHEAF_F32 }, 4, 8 },
         { { .seed = 3, .dtype = SHEAF_BF16 }, { .targets = "sat", .rank = 2, .alpha = 0.25, .dtype = SHEAF_BF16 }, 2, 0.25f },
         { { .seed = 4 }, { .targets = "sat", .rank = 4, .alpha = 4, .rslora = true, .dtype = SHEAF_F32 }, 4, 8 },
+        { { .seed = 8 }, { .targets = "sat-vit", .rank = 3, .alpha = 6, .dtype = SHEAF_F32 }, 2, 6 },
         { { .agent = true, .seed = 5, .heads = 16, .vit_heads = 16, .vocab = 1600, .ffn = 32, .vit_ffn = 16 },
           { .targets = "attention.dense", .rank = 1, .alpha = 2, .dtype = SHEAF_F32 }, 16, 2 },
     };
@@ -373,8 +374,8 @@ static void test_adapter__is_merged_to_the_same(void **state)
 static void test_adapter__what_sat_cannot_say_is_refused(void **state)
 {
     static const struct { wish how; sheaf_code code; const char *part; } rows[] = {
-        { { .targets = "sat", .rank = 3, .alpha = 3 }, SHEAF_E_UNSUPPORTED, "3 / 3" },
-        { { .targets = "sat", .rank = 2, .alpha = 1, .rslora = true }, SHEAF_E_UNSUPPORTED, "a scale of 1 / r" },
+        { { .targets = "sat", .rank = 3, .alpha = 3, .dtype = SHEAF_BF16 }, SHEAF_E_UNSUPPORTED, "3 / 3" },
+        { { .targets = "sat", .rank = 2, .alpha = 1, .rslora = true, .dtype = SHEAF_F16 }, SHEAF_E_UNSUPPORTED, "a scale of 1 / r" },
         { { .targets = "all-linear", .rank = 2, .alpha = 1 }, SHEAF_E_UNSUPPORTED, "no factors elsewhere" },
         { { .targets = "attention.dense,mixins.rotary.vision_dense_list.1", .rank = 2, .alpha = 1 }, SHEAF_E_UNSUPPORTED, "vision_dense_list.1" },
         { { .targets = "sat", .ranks = "layers.1.attention.dense=4", .rank = 2, .alpha = 1 }, SHEAF_E_UNSUPPORTED, "one rank for all layers" },
@@ -385,7 +386,7 @@ static void test_adapter__what_sat_cannot_say_is_refused(void **state)
     made_write(&m, at("base"), 1, 3);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         wish how = rows[i].how;
-        how.dtype = SHEAF_F32;
+        how.dtype = how.dtype == SHEAF_BF16 || how.dtype == SHEAF_F16 ? how.dtype : SHEAF_F32;
         make_adapter(&m, &how, at("adapter"));
         CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 2), rows[i].code, rows[i].part);
         assert_int_equal(sheaf__path_kind(at("refused")), SHEAF_PATH_NONE);
