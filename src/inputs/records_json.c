@@ -502,6 +502,22 @@ static int first_character(FILE *file)
     return c;
 }
 
+/* A picture, an archive, UTF-16: a complaint about each of its lines would help nobody. */
+static sheaf_status *no_text(const char *path, int first)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", path);
+    sheaf_expected(st, "JSON Lines or a JSON array in UTF-8, a .safetensors file, or a folder of images");
+    return sheaf_found(st, "a file that begins with byte 0x%02x", (unsigned)first);
+}
+
+static sheaf_status *read_it(json_reader *r, FILE *file)
+{
+    const int first = first_character(file);
+    if (first != EOF && (first < 0x20 || first > 0x7e) && first != 0xef) /* which begins a byte order mark: told by line */
+        return no_text(r->in->path, first);
+    return first == '[' ? read_array(r) : read_lines(r, file);
+}
+
 sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
 {
     int fd;
@@ -517,7 +533,7 @@ sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
     }
     st = sheaf__path_parent(&r.folder, in->path);
     if (st == NULL)
-        st = first_character(file) == '[' ? read_array(&r) : read_lines(&r, file);
+        st = read_it(&r, file);
     fclose(file);
     free(r.folder);
     if (st == NULL && r.ignored_place != 0)

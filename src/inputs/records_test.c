@@ -248,6 +248,21 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
     }
 }
 
+static void test_json__a_file_that_is_no_text_is_told_as_one(void **state)
+{
+    static const struct { const char *text, *part; } by_hand[] = {
+        { "\x89PNG\r\n\x1a\n", "begins with byte 0x89" },
+        { "\xff\xfe{", "a folder of images | a file that begins with byte 0xff" },
+        { " \n\x01", "byte 0x01" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        sheaf__records r;
+        put(at("data.jsonl"), by_hand[i].text);
+        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_FORMAT, by_hand[i].part);
+        sheaf__records_release(&r);
+    }
+}
+
 static void test_json__long_texts_are_refused(void **state)
 {
     const size_t size = (1 << 20) + 1;
@@ -332,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_json__every_form_is_read),
         cmocka_unit_test(test_json__an_array_is_read_entry_by_entry),
         cmocka_unit_test(test_json__each_bad_record_is_told_by_line_and_field),
+        cmocka_unit_test(test_json__a_file_that_is_no_text_is_told_as_one),
         cmocka_unit_test(test_json__long_texts_are_refused),
         cmocka_unit_test(test_json__bad_records_are_all_told_up_to_a_bound),
         cmocka_unit_test(test_json__questions_without_answers_are_for_inference),

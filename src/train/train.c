@@ -260,9 +260,9 @@ static sheaf_status *out_is_taken(const char *out)
     return sheaf_try_this(st, "go on with that run: --resume; or choose another --out");
 }
 
-static sheaf_status *prepare_out(const sheaf_train_options *o, const char *recipe)
+static sheaf_status *check_out(const sheaf_train_options *o)
 {
-    char **name = NULL, *path = NULL;
+    char **name = NULL;
     int64_t count = 0;
     sheaf_status *st = NULL;
     const sheaf_path_kind kind = sheaf__path_kind(o->out);
@@ -270,12 +270,19 @@ static sheaf_status *prepare_out(const sheaf_train_options *o, const char *recip
         st = sheaf__list_dir(&name, &count, o->out);
         sheaf__names_free(name, count);
         if (st == NULL && count > 0 && !o->resume)
-            return out_is_taken(o->out);
+            st = out_is_taken(o->out);
     } else if (o->resume) {
         st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", o->out);
         sheaf_expected(st, "the folder of a run");
-        return sheaf_found(st, "nothing there");
+        sheaf_found(st, "nothing there");
     }
+    return st;
+}
+
+static sheaf_status *prepare_out(const sheaf_train_options *o, const char *recipe)
+{
+    char *path = NULL;
+    sheaf_status *st = check_out(o); /* again: looking at the data takes its time */
     if (st == NULL)
         st = sheaf__make_dirs(o->out, NULL);
     if (st == NULL)
@@ -313,6 +320,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     run r = { .options = o, .hooks = hooks, .settings = settings, .result = out };
     const bool lora = o->method == SHEAF_METHOD_LORA, adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
     sheaf_status *st = check_job(&r);
+    if (st == NULL)
+        st = check_out(o);
     if (st == NULL && lora && !adapter)
         st = sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
