@@ -81,7 +81,8 @@ static sheaf_status *not_found(const char *name, const char *folder)
         if (list != NULL)
             sheaf_try_this(st, "one of: %s", list);
         free(list);
-    }
+    } else
+        sheaf_try_this(st, "the path of a file, or SHEAF_RECIPES=DIR with DIR the folder recipes of sheaf's sources");
     sheaf__names_free(names, count);
     return sheaf_found(st, "nothing of that name%s%s", folder == NULL ? "" : " here or in ", folder == NULL ? "" : folder);
 }

@@ -208,7 +208,7 @@ static void test_find__a_file_first_then_what_comes_with_sheaf(void **state)
     free(path);
     assert_int_equal(chdir(here), 0);
     assert_int_equal(setenv("SHEAF_RECIPES", at("nothing"), 1), 0);
-    CHECK_FAILS(cli_recipe_find(&path, "two"), SHEAF_E_IO, "nothing of that name");
+    CHECK_FAILS(cli_recipe_find(&path, "two"), SHEAF_E_IO, "SHEAF_RECIPES=DIR");
     unsetenv("SHEAF_RECIPES");
 }
 

@@ -84,10 +84,28 @@ static sheaf_status *config_of(sheaf__opened *o, const sheaf_catalog *c)
     return sheaf_in(sheaf_config_parse(&o->config, c->config, strlen(c->config)), "%s", c->config_path != NULL ? c->config_path : c->root);
 }
 
+/* The config of a folder or file of Hugging Face's form; of SAT's, where only that lies there, as for a plan. */
+static sheaf_status *read_beside(sheaf__opened *o, const char *model)
+{
+    char *path = NULL, *sat = NULL;
+    sheaf_status *st = sheaf_hf_config_path(&path, model);
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE) {
+        st = sheaf__path_join(&sat, model, "model_config.json");
+        if (st == NULL && sheaf__path_kind(sat) == SHEAF_PATH_NONE) {
+            st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", model), "a model: its config.json and weights, or a checkpoint of another program");
+            st = sheaf_try_this(sheaf_found(st, "no %s", path), "give the model's own folder, or the config with --config; sheaf info %s tells what is there", model);
+        }
+    }
+    if (st == NULL)
+        st = sheaf_config_read(&o->config, sat != NULL ? sat : path);
+    free(path);
+    free(sat);
+    return st;
+}
+
 /* *catalog: of another program's checkpoint, where it was read for its config; the weights are in it too. */
 static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog, const sheaf__open_options *how)
 {
-    char *path = NULL;
     if (how->config != NULL && how->config[0] != '\0')
         return sheaf_config_read(&o->config, how->config);
     if (how->model == NULL || how->model[0] == '\0')
@@ -103,11 +121,7 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog, cons
         st = sheaf__dialect_read(catalog, how->model, NULL);
         return st == NULL ? config_of(o, *catalog) : st;
     }
-    st = sheaf_hf_config_path(&path, how->model);
-    if (st == NULL)
-        st = sheaf_config_read(&o->config, path);
-    free(path);
-    return st;
+    return read_beside(o, how->model);
 }
 
 static bool has_targets(const sheaf_lora_options *o)

@@ -17,7 +17,7 @@ edit() { sed -i "$2" "$1/config.json"; } # edit MODEL SED-SCRIPT
 train "a model folder that is not there" 3 'nowhere' --model "$work/nowhere" --data "$data"
 train "a data file that is not there" 3 'nothing.safetensors' --model "$model" --data "$work/nothing.safetensors"
 mkdir "$work/empty"
-train "a folder without config.json" 3 'config\.json' --model "$work/empty" --data "$data"
+train "a folder without config.json" 3 'expected: a model: its config\.json.*found: .*try: .*--config' --model "$work/empty" --data "$data"
 
 bad=$(copy_model tiny_llama)
 head -c 400000 "$model/model.safetensors" >"$bad/model.safetensors"

@@ -18,6 +18,9 @@ runs "parts of CogVLM by rank" 0 'experts +[1-9]' plan --config "$configs/cogvlm
 runs "an image leaves no room in a row" 2 'an image takes 1227' plan --config "$configs/cogvlm-490.json" --method head --seq 512
 runs "a table of ranks" 0 '\| 8 \| [0-9.]+ \| [0-9.]+ \|' plan --config "$configs/cogvlm-224.json" --method head --dtype bfloat16 --table ranks
 check "in GiB" grep -qx 'GiB of the fullest rank' "$work/stderr"
+mkdir "$work/sat_config"
+cp "$SHEAF_SOURCE_ROOT/tests/data/configs/cogvlm-224.json" "$work/sat_config/model_config.json"
+runs "a folder with SAT's config and nothing else is planned" 0 '17637\.95 million parameters' plan --model "$work/sat_config" --method head --tp 8
 runs "a table of a small model is in MiB" 0 '\| 1 \| [1-9][0-9]*\.[0-9] \|.*MiB of the fullest rank' plan --config "$llama/tiny_llama/hf/config.json" --seq 64 --table ranks
 for also in "--by component" "--memory 100"; do
     runs "a table with $also is refused" 2 "--table without ${also% *}:" plan --config "$llama/tiny_llama/hf/config.json" --table ranks $also
