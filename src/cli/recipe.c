@@ -68,17 +68,20 @@ static sheaf_status *split_line(char **key, char **value, char *line, const char
     const bool closed = rest != NULL && (rest[strspn(rest, " \t")] == '\0' || rest[strspn(rest, " \t")] == '#');
     *to = '\0';
     return closed ? NULL : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: %s", from, line),
-                                          "nothing after a closing single quote");
+                                          rest == NULL ? "a closing single quote on the same line" : "nothing after a closing single quote");
 }
 
 static sheaf_status *unknown_key(const cli_option *options, const char *key, const char *from)
 {
     const char *names[CLI_MAX_OPTIONS];
     int n = 0;
-    for (const cli_option *o = options; o->name != NULL; o++)
-        if (!(o->kind & (CLI_HIDDEN | CLI_UNSAVED)))
-            names[n++] = o->name;
+    for (const cli_option *x = options; x->name != NULL; x++)
+        if (!(x->kind & (CLI_HIDDEN | CLI_UNSAVED)))
+            names[n++] = x->name;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key);
+    const cli_option *o = cli_find(options, key);
+    if (o != NULL && !(o->kind & CLI_HIDDEN))
+        return sheaf_try_this(sheaf_expected(st, "a setting of the run"), "give --%s on the command line", key);
     sheaf_expected(st, "the name of a flag, without dashes in front");
     const char *near = sheaf__nearest(key, names, n);
     return near != NULL ? sheaf_try_this(st, "%s", near) : st;
@@ -189,7 +192,8 @@ sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *n
     }
     target t = { cli, options };
     bool seen[CLI_MAX_OPTIONS] = { false };
-    st = each_line(seen, options, text, path, take_recipe_line, &t);
+    const bool marked = strncmp(text, "\xef\xbb\xbf", 3) == 0; /* by an editor, as UTF-8 */
+    st = each_line(seen, options, text + (marked ? 3 : 0), path, take_recipe_line, &t);
     free(path);
     return st;
 }

@@ -55,7 +55,7 @@ static void test_recipe__all_forms_of_a_line(void **state)
     settings s;
     cli_option options[CLI_MAX_OPTIONS];
     CHECK_OK(with_recipe(&cli, options, &s,
-                         "# a comment\n---\n\n  lr : 3e-5   # end\r\nno-shuffle: true\n"
+                         "\xef\xbb\xbf# a comment\n---\n\n  lr : 3e-5   # end\r\nno-shuffle: true\n"
                          "lora_targets: '.*\\.(q|k)_proj # ''x'''  # why\nmodel: a#b c\nsteps:\t7", 0, NULL));
     assert_true(s.lr == 3e-5);
     assert_false(s.shuffle);
@@ -91,9 +91,10 @@ static const struct { const char *text, *part; } bad[] = {
     { "lr: fast\n", ":1: 'lr'" },
     { "lora-targets: [a, b]\n", "single quotes" },
     { "lora-targets: \"a\"\n", "single quotes" },
-    { "lora-targets: 'a\n", "closing single quote" },
-    { "lora-targets: 'a' b\n", "closing single quote" },
+    { "lora-targets: 'a\n", "| a closing single quote" },
+    { "lora-targets: 'a' b\n", "nothing after a closing single quote" },
     { "recipe: other\n", ":1: 'recipe'" },
+    { "recipe: other\n", "give --recipe on the command line" },
     { "json: true\n", ":1: 'json'" },
     { "resume: true\n", ":1: 'resume'" },
 };
