@@ -66,11 +66,12 @@ static double elements(const sheaf_schema *schema, int64_t layer)
     return sum;
 }
 
-/* Each stage ends where the share of all elements up to there comes nearest to its share of the memory; none is empty. */
+/* Each stage ends where it comes nearest to its share, by memory, of what the stages before it left: one that cannot
+ * do with less (the towers lie on the first) takes from all the others alike. None is empty. */
 static sheaf_status *divide(sheaf__place *out, const double *memory, const sheaf_schema *schema)
 {
     const int64_t layers = schema->config.layers;
-    double *upto = malloc((size_t)(layers + 1) * sizeof *upto), all = 0, share = 0;
+    double *upto = malloc((size_t)(layers + 1) * sizeof *upto), all = 0;
     if (upto == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "stages");
     upto[0] = elements(schema, -1);
@@ -80,10 +81,11 @@ static sheaf_status *divide(sheaf__place *out, const double *memory, const sheaf
     for (int s = 0; s < out->stages; s++)
         all += memory[s];
     for (int s = 0; s + 1 < out->stages; s++) {
-        share += memory[s] / all;
+        const double before = s == 0 ? 0 : upto[out->begin[s]], upper = before + (total - before) * memory[s] / all;
         int64_t end = out->begin[s] + 1;
-        while (end < layers - (out->stages - 2 - s) - 1 && upto[end] + upto[end + 1] < 2 * share * total)
+        while (end < layers - (out->stages - 2 - s) - 1 && upto[end] + upto[end + 1] < 2 * upper)
             end++;
+        all -= memory[s];
         out->begin[s + 1] = end;
     }
     out->begin[out->stages] = layers;

@@ -37,6 +37,7 @@ static const struct {
     { "0-11", 12, 8, 1, { 0, 12 } },
     /* Two tables of two layers each, one before the first layer and one behind the last: 4 layers are 8 of their size. */
     { "2", 4, 2052, 2, { 0, 2, 4 } },
+    { "4", 10, 6156, 4, { 0, 1, 6, 9, 10 } }, /* 6 and a layer are more than a quarter of 22: the other 15 are divided by 3 */
     { "3,1", 4, 2052, 2, { 0, 3, 4 } }, /* three quarters of 8 are the table and 4 layers, but one is left to the other */
 };
 
