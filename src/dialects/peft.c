@@ -74,6 +74,9 @@ static sheaf_status *explain(const char *dir)
     st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: no adapter here", dir), "adapter_model.safetensors");
     if (has_file(dir, "model.safetensors") || has_file(dir, "model.safetensors.index.json"))
         sheaf_found(st, "a whole model");
+    if (has_file(dir, "latest") || has_file(dir, "mp_rank_00_model_states.pt"))
+        sheaf_try_this(sheaf_found(st, "a checkpoint of a whole model (SAT, DeepSpeed)"),
+                       "give it as the model: LoRA that lies in it is read with it; sheaf info %s tells what is there", dir);
     for (int64_t i = 0; i < n; i++) { /* PEFT puts several adapters into folders of their names */
         char *inner = NULL;
         sheaf_status_free(sheaf__path_join(&inner, dir, names[i]));
@@ -119,6 +122,8 @@ sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir)
 
 sheaf_status *sheaf_peft_config_path(char **out, const char *dir)
 {
+    if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !has_file(dir, "adapter_config.json") && !has_file(dir, "adapter_model.safetensors"))
+        return explain(dir);
     return sheaf__path_join(out, dir, "adapter_config.json");
 }
 

@@ -12,7 +12,8 @@
  * "base_model.model." is put before. Errors: SHEAF_E_UNSUPPORTED for adapter_model.bin only;
  * SHEAF_E_LAYOUT when two tensors come to have one name. */
 sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir);
-/* sheaf_peft_config_path - adapter_config.json in the folder (malloc'd). */
+/* sheaf_peft_config_path - adapter_config.json in the folder (malloc'd), which need not be there. Errors: SHEAF_E_IO,
+ * SHEAF_E_UNSUPPORTED where no part of an adapter is in the folder, with what is there instead; SHEAF_E_MEMORY. */
 sheaf_status *sheaf_peft_config_path(char **out, const char *dir);
 
 /* sheaf__peft_name - the spelling above (malloc'd). */

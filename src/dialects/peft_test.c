@@ -190,6 +190,13 @@ static void test_open__explains_what_is_there_instead(void **state)
     CHECK_FAILS(sheaf_peft_open(&source, at("several")), SHEAF_E_IO, "it in the folder task | ");
     CHECK_FAILS(sheaf_peft_open(&source, at("several/task")), SHEAF_E_FORMAT, "header length");
     CHECK_FAILS(sheaf_peft_open(&source, at("none")), SHEAF_E_IO, "No such file");
+    char *path = NULL; /* the config is read first, and must not be what is missed where nothing of an adapter is */
+    mkdir(at("sat"), 0700);
+    CHECK_OK(sheaf__file_write_whole(at("sat/latest"), "1", 1, NULL));
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("sat")), SHEAF_E_IO, "no adapter here | adapter_model.safetensors | a checkpoint of a whole model (SAT");
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("several")), SHEAF_E_IO, "it in the folder task | ");
+    CHECK_OK(sheaf_peft_config_path(&path, at("several/task")));
+    free(path);
 }
 
 int main(void)
