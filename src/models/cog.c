@@ -315,12 +315,21 @@ sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const she
     return x;
 }
 
+/* Does some layer look at the tower? A value that nothing reads has no gradient to walk back. */
+static bool tower_is_read(const sheaf_config *c)
+{
+    uint64_t any = 0;
+    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
+        any |= c->cross_layers[i];
+    return c->family == SHEAF_COGAGENT && any != 0;
+}
+
 sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
     const run r = { m, tape, pass, SHEAF__TOWER };
     sheaf__towers *t = m->towers;
     const sheaf_encoder *e = &m->schema->config.encoder;
-    if (t->tower.block == NULL)
+    if (t->tower.block == NULL || !tower_is_read(&m->schema->config))
         return NULL;
     const int64_t side = e->image / e->patch, patches = side * side;
     sheaf__value *pixels = sheaf__record_patches(tape, &pass->images_in->cross, pass->images, e->channels, e->image, e->patch), *x;
@@ -345,7 +354,7 @@ sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sh
 sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory, const sheaf__pass *pass)
 {
     const sheaf_encoder *e = &m->schema->config.encoder;
-    if (m->schema->config.family != SHEAF_COGAGENT)
+    if (!tower_is_read(&m->schema->config))
         return NULL;
     const int64_t side = e->image / e->patch;
     return sheaf__record_hand(tape, memory, 0, "high-resolution image", pass->images * side * side, e->width);

@@ -188,6 +188,14 @@ for t in 1 3; do
 done
 check "the bytes of one" test "$(digest "$work/odd3")" = "$(digest "$work/odd1")"
 
+# No layer looks at the tower.
+sed 's/\[true, false\]/false/' "$work/uneven.json" >"$work/unread.json"
+check "a CogAgent without cross-attention" "$sheaf" init "$work/unread.json" "$work/unread" --seed 9
+for t in 1 3; do
+    runs "is trained in full, $t ranks" 0 'step 1/1 +loss [1-9]' train --model "$work/unread" --data "$pictures" --method full --steps 1 --tp $t --out "$work/unread$t"
+done
+check "the bytes of one" test "$(digest "$work/unread3")" = "$(digest "$work/unread1")"
+
 # ---- no way of running changes a byte ----
 # ways NAME FLAG... -- WAY...: a run, and the same run in other ways (words of a WAY are joined by blanks)
 ways() {
