@@ -566,7 +566,7 @@ static const struct { const char *base, *adapter; sheaf_code code; const char *p
     { "llama/tiny_llama/hf", "omnilmm/lora/gpt2_conv1d", SHEAF_E_LAYOUT, "none of its tensors has a place" },
     { "llama/tiny_llama/hf", "omnilmm/lora/conv2d", SHEAF_E_LAYOUT, "base_model.model.head.lora_A.weight" },
     { "omnilmm/lora/base_llama/model_fp32.safetensors", "omnilmm/lora/lora_bias", SHEAF_E_LAYOUT, "a layer without bias" },
-    { "llama/tiny_qwen2/hf", "llama/tiny_qwen2/hf", SHEAF_E_IO, "adapter_config.json" },
+    { "llama/tiny_qwen2/hf", "llama/tiny_qwen2/hf", SHEAF_E_IO, "no adapter here | adapter_model.safetensors | a whole model" },
     { "llama/tiny_llama/hf", "llama/tiny_qwen2/lora/adapter_final", SHEAF_E_LAYOUT, "another base" },
     { "llama/tiny_qwen2/hf", "llama/tiny_llama/lora/adapter_final", SHEAF_E_LAYOUT, "another base" },
     { "llama/tiny_llama/lora/adapter_final", "llama/tiny_llama/lora/adapter_final", SHEAF_E_UNSUPPORTED, "a PEFT adapter" },
