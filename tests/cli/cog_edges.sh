@@ -94,6 +94,13 @@ for save in "$agent"/lora_mp[0-9] "$vlm"/lora_mp[0-9]; do # SAT's own, with the 
     check "$name: the logits of one part" floats_near "$work/$name.logits" "$work/$name.want" 5e-5
 done
 
+copy "$work/$(basename "$agent")-lora" part_lost
+rm "$work"/part_lost/[0-9]*/mp_rank_01_model_states.pt
+for form in sat peft; do
+    runs "LoRA without a part of its files, to $form" 3 'missing.*no mp_rank_01.*try' convert "$work/part_lost" "$work/none" --to $form
+    absent "nothing is left of it" "$work/none"
+done
+
 # ---- adapters that do not fit ----
 adapter=$work/$(basename "$agent")-t1/adapter
 data=$agent/inputs.safetensors
