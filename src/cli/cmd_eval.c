@@ -2,10 +2,12 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ask.h"
 #include "commands.h"
 #include "run_model.h"
+#include "base/file.h"
 #include "formats/safetensors.h"
 #include "monitor/monitor.h"
 #include "train/evaluate.h"
@@ -32,6 +34,7 @@ typedef struct work {
     sheaf_data *data;
     const sheaf_events *events;
     sheaf_safetensors_writer *writer;
+    char *partial; /* where it writes */
     int64_t seq, vocab;
     sheaf__evaluation result; /* written by rank 0 */
     /* with --match: */
@@ -73,16 +76,41 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     return st == NULL && w->s->match ? answer_all(w, model) : st;
 }
 
+static sheaf_status *check_logits(const settings *s)
+{
+    if (s->save_logits == NULL || sheaf__path_kind(s->save_logits) == SHEAF_PATH_NONE)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", s->save_logits), "a file that does not exist"),
+                       "something there already");
+}
+
+/* Under another name until all are there. */
 static sheaf_status *begin_logits(work *w)
 {
     if (w->s->save_logits == NULL)
         return NULL;
-    if (sheaf__path_kind(w->s->save_logits) != SHEAF_PATH_NONE)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", w->s->save_logits), "a file that does not exist"),
-                           "something there already");
+    if (asprintf(&w->partial, "%s.partial-%d", w->s->save_logits, (int)getpid()) < 0) {
+        w->partial = NULL;
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", w->s->save_logits);
+    }
     const sheaf_safetensors_spec spec = { .name = "logits", .dtype = SHEAF_F32, .ndim = 3,
                                           .shape = { sheaf_data_rows(w->data), w->seq, w->vocab } };
-    return sheaf__safetensors_begin(&w->writer, w->s->save_logits, &spec, 1, NULL, 0, NULL);
+    return sheaf__safetensors_begin(&w->writer, w->partial, &spec, 1, NULL, 0, NULL);
+}
+
+static sheaf_status *finish_logits(work *w)
+{
+    if (w->writer == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__safetensors_finish(w->writer);
+    w->writer = NULL;
+    if (st == NULL)
+        st = check_logits(w->s); /* nothing is replaced, whatever came there meanwhile */
+    if (st == NULL)
+        st = sheaf__rename(w->partial, w->s->save_logits, NULL);
+    if (st != NULL)
+        unlink(w->partial);
+    return st;
 }
 
 /* ---- answers ---- */
@@ -269,16 +297,15 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
                                                              .events = w.events }, on_rank, &w);
     }
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
-    if (st == NULL && w.writer != NULL) {
-        st = sheaf__safetensors_finish(w.writer);
-        w.writer = NULL;
-    }
+    if (st == NULL)
+        st = finish_logits(&w);
     if (st == NULL && s->match)
         st = compare(&m, &w);
     if (st == NULL)
         print_result(cli, &w, &m);
     release_matches(&m);
     sheaf__safetensors_abandon(w.writer);
+    free(w.partial);
     ask_room_free(w.out);
     sheaf__prompts_release(&w.prompts);
     sheaf_data_close(w.data);
@@ -315,6 +342,8 @@ int cmd_eval(cli *cli, int argc, char **argv)
     run_model model = { 0 };
     sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    if (st == NULL)
+        st = check_logits(&s);
     if (st == NULL)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                 .events = &cli->events });

@@ -312,6 +312,15 @@ static sheaf_status *find_run(run_model *run, const sheaf__open_options *how)
     return st;
 }
 
+/* What is open is still read: whoever ends this process, nothing is left behind. */
+static void remove_temporary(run_model *run)
+{
+    if (run->temporary != NULL)
+        sheaf_status_free(sheaf__remove_tree(run->temporary, NULL));
+    free(run->temporary);
+    run->temporary = NULL;
+}
+
 sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__open_options *how)
 {
     sheaf__open_options replaced = *how;
@@ -328,6 +337,7 @@ sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__op
     }
     if (st == NULL)
         st = sheaf__open_model(out, &replaced);
+    remove_temporary(run);
     return st == NULL && run->step != NULL ? lay_step(out, run) : st;
 }
 
@@ -343,15 +353,13 @@ void run_model_words(const run_model *run, const char **tokenizer, const char **
 
 void run_model_release(run_model *run)
 {
-    if (run->temporary != NULL)
-        sheaf_status_free(sheaf__remove_tree(run->temporary, NULL));
+    remove_temporary(run);
     if (run->masters != NULL)
         run->masters->close(run->masters);
     sheaf_checkpoint_close(run->step);
     free(run->base);
     free(run->adapter);
     free(run->config);
-    free(run->temporary);
     free(run->tokenizer);
     free(run->version);
     free(run->query);

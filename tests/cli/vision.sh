@@ -6,6 +6,7 @@
 mkdir "$work/tmp" "$work/empty"
 export TMPDIR=$work/tmp
 images=$SHEAF_SOURCE_ROOT/tests/data/images
+waits() { for _ in $(seq 600); do "$@" && return 0; sleep 0.1; done; return 1; }
 tokens() { grep -o '"tokens":\[[0-9,]*\]' "$1" | sed 's/.*\[//; s/\]//'; } # tokens FILE: a line for each answer
 
 # ---- recorded models ----
@@ -131,6 +132,25 @@ runs "another model" 0 . init cogvlm-tiny "$work/other2" --seed 9
 runs "is not the base" 3 'the base of the run.*fingerprint' eval --model "$work/other2" --adapter "$run/checkpoints/step-00000001" --data "$work/pictures/heldout"
 same "no folder is left behind" "$TMPDIR" "$work/empty"
 
+# ---- killed: nothing that looks whole, and no folder ----
+killed() { # killed FLAG...: an eval that is under way
+    "$sheaf" eval "$@" --data "$work/many.jsonl" --match --save-logits "$work/logits.safetensors" >"$work/stdout" 2>"$work/stderr" &
+    local process=$! there=0
+    waits grep -q 'rows: ' "$work/stderr" && [ -n "$(ls "$work" | grep '^logits.safetensors.partial-')" ] && there=1
+    kill -KILL $process
+    wait $process 2>/dev/null
+    [ $there = 1 ]
+}
+for i in $(seq 400); do record x; done >"$work/many.jsonl"
+check "an evaluation of a checkpoint is killed" killed --model "$run/checkpoints/step-00000002"
+absent "it leaves no file of logits" "$work/logits.safetensors"
+same "and no folder" "$TMPDIR" "$work/empty"
+rm -f "$work"/logits.safetensors.partial-*
+runs "to its end" 0 . eval --model "$vlm" --data "$work/records.jsonl" --save-logits "$work/logits.safetensors"
+check "there is one" test -s "$work/logits.safetensors"
+check "under its name alone" test "$(ls "$work" | grep -c '^logits')" = 1
+runs "a file of logits that is there, before all else" 2 'save-logits .*does not exist' eval --model "$work/none" --data "$work/none" --save-logits "$work/logits.safetensors"
+
 # ---- chat ----
 chat() { # chat NAME CODE PATTERN INPUT FLAG...
     local name=$1 code=$2 pattern=$3 input=$4 got=0
@@ -185,7 +205,6 @@ chat "a slash before a question" 0 '"prompt":"/what"' "//what" "${talk[@]}"
 chat "a model without a tokenizer" 3 'tokenizer.model.*try: +--tokenizer FILE' "hi\n" --model "$llama/tiny_llama/hf"
 
 # Ctrl-C: the first ends the answer, the next one, with no answer under way, the chat.
-waits() { for _ in $(seq 600); do "$@" && return 0; sleep 0.1; done; return 1; }
 mkfifo "$work/questions"
 "$sheaf" chat --model "$vlm" --max-new 100000 --max-length 200000 --image "$picture" <"$work/questions" >"$work/stdout" 2>"$work/stderr" &
 process=$!
