@@ -122,6 +122,10 @@ sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir)
 
 sheaf_status *sheaf_peft_config_path(char **out, const char *dir)
 {
+    if (sheaf__path_kind(dir) == SHEAF_PATH_NONE) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", dir), "an adapter: a folder with adapter_config.json and adapter_model.safetensors");
+        return sheaf_try_this(sheaf_found(st, "nothing there"), "check the path; a run of method lora leaves one in OUT/adapter");
+    }
     if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !has_file(dir, "adapter_config.json") && !has_file(dir, "adapter_model.safetensors"))
         return explain(dir);
     return sheaf__path_join(out, dir, "adapter_config.json");

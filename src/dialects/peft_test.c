@@ -193,6 +193,7 @@ static void test_open__explains_what_is_there_instead(void **state)
     char *path = NULL; /* the config is read first, and must not be what is missed where nothing of an adapter is */
     mkdir(at("sat"), 0700);
     CHECK_OK(sheaf__file_write_whole(at("sat/latest"), "1", 1, NULL));
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("nowhere")), SHEAF_E_IO, "| nothing there | check the path");
     CHECK_FAILS(sheaf_peft_config_path(&path, at("sat")), SHEAF_E_IO, "no adapter here | adapter_model.safetensors | a checkpoint of a whole model (SAT");
     CHECK_FAILS(sheaf_peft_config_path(&path, at("several")), SHEAF_E_IO, "it in the folder task | ");
     CHECK_OK(sheaf_peft_config_path(&path, at("several/task")));

@@ -316,7 +316,11 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema, c
         st = find_modules(lora, schema);
     if (st == NULL)
         st = find_saved(lora, schema);
-    if (st == NULL && lora->nmodules == 0) {
+    const bool narrowed = options->nexclude > 0 || options->exclude_regex != NULL || options->nlayers > 0;
+    if (st == NULL && lora->nmodules == 0 && narrowed) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "no layer is adapted"), "a target among the chosen layers that is not excluded");
+        sheaf_try_this(sheaf_found(st, "none that is left"), "exclude less, or choose other targets or layers");
+    } else if (st == NULL && lora->nmodules == 0) {
         const char *asked = options->target_regex != NULL ? options->target_regex
                             : options->ntargets > 0 ? options->targets[0] : "";
         st = sheaf_in(no_such_module(schema, "target", asked), "no layer is adapted");

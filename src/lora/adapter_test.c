@@ -140,6 +140,7 @@ static const struct { const char *targets, *saved, *layers; sheaf_code code; con
     { "q_proj", NULL, "3", SHEAF_E_ARG, "0 to 2" },
     { "q_proj(", NULL, NULL, SHEAF_E_ARG, "a regular expression" },
     { "q_proj", "q_proj", NULL, SHEAF_E_ARG, "no layer is adapted" },
+    { ".*query", NULL, "1", SHEAF_E_ARG, "no layer is adapted | a target among the chosen layers that is not excluded" },
 };
 
 static void test_resolve__what_cannot_be_is_named(void **state)
