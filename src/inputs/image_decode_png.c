@@ -159,9 +159,11 @@ static sheaf_status *damaged(const picture *p)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
     if (p->cut_short) {
+        const unsigned rows = p->info == NULL ? 0 : (unsigned)png_get_image_height(p->it, p->info);
         sheaf_expected(st, "a whole file");
-        return sheaf_found(st, "the end of the file after %zu bytes, at row %u of %u", p->in->size, (unsigned)p->row,
-                           p->info == NULL ? 0 : (unsigned)png_get_image_height(p->it, p->info));
+        if (rows == 0) /* before its size */
+            return sheaf_found(st, "the end of the file after %zu bytes", p->in->size);
+        return sheaf_found(st, "the end of the file after %zu bytes, at row %u of %u", p->in->size, (unsigned)p->row, rows);
     }
     sheaf_expected(st, "a PNG without damage");
     return sheaf_found(st, "libpng says: %s", p->message);

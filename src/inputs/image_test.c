@@ -215,6 +215,7 @@ static const struct { const char *name, *text; size_t size; sheaf_code code; con
     { "one byte", "\xff", 1, SHEAF_E_FORMAT, "bytes that begin ff" },
     { "zeros", "\0\0\0", 3, SHEAF_E_FORMAT, "bytes that begin 00 00 00" },
     { "JPEG, only its mark", "\xff\xd8", 2, SHEAF_E_FORMAT, "JPEG: image data | a whole file | the end of the file after 2 bytes | " },
+    { "PNG, only its mark", "\x89PNG\r\n\x1a\n", 8, SHEAF_E_FORMAT, "PNG: image data | a whole file | the end of the file after 8 bytes | " },
     { "PNG, ends of lines changed", "\x89PNG\n\x1a\n\0\0\0\0", 11, SHEAF_E_FORMAT, "PNG: image data | a PNG without damage" },
 };
 
