@@ -20,4 +20,14 @@ runs "a result goes to stdout" 0 . --version
 check "and nothing to stderr" test ! -s "$work/stderr"
 runs "an error goes to stderr" 2 . tarin
 check "and nothing to stdout" test ! -s "$work/stdout"
+
+# Streams that are closed: their numbers are not those of the files that are opened next.
+runs "a small model" 0 . init cogvlm-tiny "$work/model"
+"$sheaf" chat --model "$work/model" <&- >"$work/stdout" 2>"$work/stderr"
+check "a chat without an input ends at once" test $? -eq 0
+check "and has read nothing" test ! -s "$work/stdout"
+"$sheaf" init cogvlm-tiny "$work/same" 2>&- >"$work/stdout"
+same "nowhere to tell progress: it is in no file" "$work/model" "$work/same"
+"$sheaf" --version >&- 2>"$work/stderr"
+check "nowhere to put a result is a failure" test $? -eq 3
 finish
