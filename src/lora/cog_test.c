@@ -8,7 +8,7 @@ static sheaf_config config(sheaf_family family)
 {
     sheaf_config c = {
         .family = family, .vocab = 1100, .hidden = 32, .ffn = 48, .layers = 3, .heads = 4, .kv_heads = 4, .head_dim = 8,
-        .rope = { .partial = 1 }, .patches = 9, .experts = 3, .cross_head_dim = 6, .cross_width = 12,
+        .rope = { .partial = 1 }, .patches = 9, .experts = 3, .cross_head_dim = 6, .cross_width = 16,
         .vit = { .layers = 2, .hidden = 24, .heads = 4, .ffn = 40, .vocab = 1, .positions = 10, .patch = 14, .channels = 3 },
         .encoder = { .layers = 3, .width = 16, .head_width = 8, .ffn = 20, .embed = 5, .image = 56, .patch = 14, .channels = 3 },
     };
@@ -171,7 +171,7 @@ static void test_cog__fused_layers_have_factors_for_each_part(void **state)
         const sheaf_lora_module *qkv = module_of(lora, QKV), *kv = module_of(lora, "transformer.layers.2.cross_attention.key_value");
         const sheaf_lora_module *dense = module_of(lora, "transformer.layers.0.cross_attention.dense");
         check_module(qkv, 3, 6, (int64_t[]){ 18, 32, 96, 6 }, sheaf_lora_scale(o.alpha, 6, rslora));
-        check_module(kv, 2, 3, (int64_t[]){ 6, 12, 48, 3 }, three);
+        check_module(kv, 2, 3, (int64_t[]){ 6, 16, 48, 3 }, three);
         check_module(dense, 1, rank, (int64_t[]){ rank, 24, 32, rank }, scale);
         check_module(module_of(lora, VIT QKV), 3, rank, (int64_t[]){ 3 * rank, 24, 72, rank }, scale);
         assert_true(qkv->b_cut.nparts == 3 && qkv->b_cut.axis == 0 && qkv->a_cut.nparts == 0);
