@@ -20,6 +20,8 @@ runs "a result goes to stdout" 0 . --version
 check "and nothing to stderr" test ! -s "$work/stderr"
 runs "an error goes to stderr" 2 . tarin
 check "and nothing to stdout" test ! -s "$work/stdout"
+runs "what would steer a terminal" 3 'a\?\[31mb' info "$work/"$'a\e[31mb'
+check "is not in a message" sh -c "! grep -q '$(printf '\033')' '$work/stderr'"
 
 # Streams that are closed: their numbers are not those of the files that are opened next.
 runs "a small model" 0 . init cogvlm-tiny "$work/model"
