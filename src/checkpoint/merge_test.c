@@ -76,17 +76,6 @@ static void *tensor_bytes(const sheaf_safetensors *file, const sheaf_safetensors
     return bytes;
 }
 
-/* The order of torch's float32 sums of squares is not known: with DoRA float32 can differ in the last bits
- * (reference/lora-merge.md section 3; sums over 67 rows here), the halves cannot. */
-static const char *loose; /* name of a case whose float32 is compared with a tolerance */
-
-static void close_enough(const char *name, const float *got, const float *want, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabsf(got[i] - want[i]) <= 5e-7f * fabsf(want[i])))
-            fail_msg("%s: element %d: %.9g, wanted %.9g", name, (int)i, (double)got[i], (double)want[i]);
-}
-
 static void same_tensor(const char *name, const sheaf_safetensors *a, const sheaf_safetensors_entry *x,
                         const sheaf_safetensors *b, const sheaf_safetensors_entry *y)
 {
@@ -96,10 +85,7 @@ static void same_tensor(const char *name, const sheaf_safetensors *a, const shea
         fail_msg("%s: %s of %lld bytes, wanted %s of %lld", name, sheaf_dtype_name(x->dtype), (long long)x->bytes,
                  sheaf_dtype_name(y->dtype), (long long)y->bytes);
     void *p = tensor_bytes(a, x), *q = tensor_bytes(b, y);
-    if (loose != NULL)
-        close_enough(name, p, q, x->bytes / 4);
-    else
-        CHECK_BYTES(name, p, q, x->bytes);
+    CHECK_BYTES(name, p, q, x->bytes);
     free(p);
     free(q);
 }
@@ -200,9 +186,7 @@ static int every_variant(const char *model)
         print_message("%s\n", adapter);
         CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1,
                              .dst = out, .mode = SHEAF_MERGE_AS_PEFT }));
-        loose = contains(names[i], "dora") ? names[i] : NULL;
         compare(out, changed, base, true);
-        loose = NULL;
         n++;
     }
     sheaf__names_free(names, count);
@@ -375,9 +359,7 @@ static void check_recorded(const recorded *r, sheaf_merge_mode mode)
     snprintf(base, sizeof base, "%s/base", scratch);
     snprintf(out, sizeof out, "%s/out", scratch);
     snprintf(tail, sizeof tail, "omnilmm/lora/%s/%s", r->name, r->file);
-    loose = contains(r->name, "dora") && strcmp(r->type, "fp32") == 0 ? r->name : NULL;
     compare(out, data_path(changed, tail), base, false);
-    loose = NULL;
 }
 
 /* Without tables, several adapters and ranks above 192 the best merge is PEFT's. */

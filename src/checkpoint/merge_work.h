@@ -20,8 +20,9 @@ void sheaf__merge_crew_release(sheaf__merge_crew *crew);
 /* sheaf__merge_stopped - SHEAF_E_STOPPED once the caller wants it. */
 sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew);
 
-/* sheaf__merge_norms - the factors of all DoRA steps of crew->rows.t: m / |V|, V summed as the step finds it,
- * squares in double in an order that does not depend on threads. Nothing to do for other tensors. */
+/* sheaf__merge_norms - the factors of all DoRA steps of crew->rows.t: m / |V|, V as the step finds it,
+ * its squares summed in float32 in torch's order; across in SHEAF_MERGE_BEST in double, in an order that does not
+ * depend on threads. Nothing to do for other tensors. */
 sheaf_status *sheaf__merge_norms(sheaf__merge_crew *crew, sheaf__merge_tensor *t);
 
 /* sheaf__merge_check_rows - first, middle and last rows of every tensor of `written`, computed again: the same bits. */
