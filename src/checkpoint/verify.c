@@ -32,6 +32,7 @@ typedef struct task {
     int64_t offset;          /* for the order */
     int64_t tensor, piece;   /* of the catalog */
     int64_t begin, count;    /* elements or rows; bytes of a file; the slice in `begin` */
+    int64_t bytes;           /* of the work */
 } task;
 
 typedef struct counts { _Atomic int64_t nan, inf; } counts;
@@ -133,6 +134,7 @@ static sheaf_status *add_task(verifier *v, task t, int64_t bytes)
         v->task = more;
         v->room = room;
     }
+    t.bytes = bytes;
     v->task[v->ntasks++] = t;
     v->total += bytes;
     return NULL;
@@ -171,7 +173,7 @@ static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k)
     sheaf_status *st = NULL;
     for (int64_t at = 0; st == NULL && at < units; at += most) {
         const int64_t n = units - at < most ? units - at : most;
-        st = add_task(v, (task){ dense ? READ_PIECE : READ_ROWS, p->file, dense ? p->offset + at * bytes : p->offset, index, k, at, n },
+        st = add_task(v, (task){ dense ? READ_PIECE : READ_ROWS, p->file, dense ? p->offset + at * bytes : p->offset, index, k, at, n, 0 },
                       dense ? n * each : n * (elements / units > 0 ? elements / units : 1) * bytes);
     }
     return st;
@@ -181,7 +183,7 @@ static sheaf_status *list_own(verifier *v)
 {
     sheaf_status *st = NULL;
     for (int s = 0; st == NULL && s <= v->own->manifest->slices; s++)
-        st = add_task(v, (task){ CHECK_SLICE, -1, s, 0, 0, s, 0 }, v->own->manifest->bytes[s]);
+        st = add_task(v, (task){ CHECK_SLICE, -1, s, 0, 0, s, 0, 0 }, v->own->manifest->bytes[s]);
     return st;
 }
 
@@ -190,10 +192,10 @@ static sheaf_status *list_files(verifier *v)
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && v->c->nzips == 0 && i < v->c->nfiles; i++)
         if (sheaf__torch_is(v->c->file[i].path))
-            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, v->c->file[i].size }, v->c->file[i].size);
+            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, v->c->file[i].size, 0 }, v->c->file[i].size);
     for (int64_t i = 0; st == NULL && i < v->c->nzips; i++) {
         const sheaf_catalog_zip *zip = &v->c->zip[i];
-        st = add_task(v, (task){ CHECK_ZIP, zip->file, zip->begin, 0, 0, zip->begin, zip->length }, zip->length);
+        st = add_task(v, (task){ CHECK_ZIP, zip->file, zip->begin, 0, 0, zip->begin, zip->length, 0 }, zip->length);
     }
     return st;
 }
@@ -275,17 +277,6 @@ static sheaf_status *check_slice(verifier *v, const task *t)
     return st;
 }
 
-static int64_t bytes_of(const verifier *v, const task *t)
-{
-    switch (t->kind) {
-    case CHECK_FILE:
-    case CHECK_ZIP: return t->count;
-    case READ_PIECE: return t->count * (int64_t)sheaf_dtype_bytes(v->c->tensor[t->tensor].told.dtype);
-    case CHECK_SLICE: return v->own->manifest->bytes[t->begin];
-    default: return CHUNK; /* about */
-    }
-}
-
 static bool stopped(const verifier *v) { return v->options->stop != NULL && atomic_load(v->options->stop) != 0; }
 
 static void do_task(void *context, int64_t index, int worker)
@@ -298,7 +289,7 @@ static void do_task(void *context, int64_t index, int worker)
                    : t->kind == READ_ROWS  ? read_rows(v, t, v->buffer[worker])
                    : t->kind == CHECK_SLICE ? check_slice(v, t)
                                             : check_file(v, t);
-    const int64_t bytes = bytes_of(v, t), done = atomic_fetch_add(&v->done, bytes) + bytes;
+    const int64_t bytes = t->bytes, done = atomic_fetch_add(&v->done, bytes) + bytes;
     if (done / TOLD == (done - bytes) / TOLD)
         return;
     const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes verified", .done = done < v->total ? done : v->total, .total = v->total };

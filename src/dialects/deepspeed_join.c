@@ -128,6 +128,14 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     return st;
 }
 
+static bool told_missing(const sheaf_catalog *c, const char *name)
+{
+    for (int64_t i = 0; i < c->nfindings; i++)
+        if (strcmp(c->finding[i].code, "missing") == 0 && strcmp(c->finding[i].tensor, name) == 0)
+            return true;
+    return false;
+}
+
 /* Names that the model's files promise and `zero` lacks; buffers, which only they hold. */
 static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char *zero)
 {
@@ -151,6 +159,8 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
             twin |= o != NULL && o->storage == t->storage && o->offset == t->offset;
         }
         if (twin || sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
+            continue;
+        if (!buffer && told_missing(r->catalog, name)) /* by another part's file, or for want of its values */
             continue;
         if (!buffer) {
             st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", zero, name,

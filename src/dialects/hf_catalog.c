@@ -159,16 +159,20 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
     json_object_foreach((json_t *)x->map, name, value) {
         const char *file = json_string_value(value);
         char *stored = NULL, *path = NULL;
-        if (file == NULL || !json_is_true(json_object_get(files, file)) || sheaf__ends_with(name, "rotary_emb.inv_freq"))
+        const json_t *read = file == NULL ? NULL : json_object_get(files, file); /* NULL: told with its name */
+        if (read == NULL || sheaf__ends_with(name, "rotary_emb.inv_freq"))
             continue;
         sheaf_status *st = x->asked->rename != NULL ? x->asked->rename(&stored, name) : NULL;
         const bool there = st == NULL && sheaf__catalog_find(c, stored != NULL ? stored : name) != NULL;
         if (st == NULL && !there)
             st = sheaf__path_join(&path, dir, file);
         if (st == NULL && !there)
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, name, "in this file, as the index says",
-                                     "no tensor of this name in it",
-                                     "this file or the index is of another save: copy both from the same one");
+            st = json_is_true(read)
+                     ? sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, name, "in this file, as the index says",
+                                           "no tensor of this name in it",
+                                           "this file or the index is of another save: copy both from the same one")
+                     : sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, name, "in this file, as the index says",
+                                           "this file cannot be read", "copy or download it");
         free(stored);
         free(path);
         if (st != NULL)

@@ -154,6 +154,8 @@ static const struct { const char *name, *index, *code, *part; sheaf_severity sev
     { "no string", "{\"weight_map\": {\"a\": 3}}", "damaged", "a", SHEAF_DEFECT },
     { "a promise", "{\"weight_map\": {\"a\": \"one.safetensors\", \"b\": \"one.safetensors\", \"q\": \"one.safetensors\"}}", "missing", "q", SHEAF_DEFECT },
     { "one too few", "{\"weight_map\": {\"a\": \"one.safetensors\"}}", "foreign", "b", SHEAF_DEFECT },
+    { "what lies in a file that is not there", "{\"weight_map\": {\"a\": \"one.safetensors\", \"b\": \"one.safetensors\", \"gone\": \"two.safetensors\"}}",
+      "missing", "gone", SHEAF_DEFECT },
     { "no such file", "{\"weight_map\": {\"a\": \"two.safetensors\"}}", "missing", "two.safetensors", SHEAF_DEFECT },
 };
 

@@ -161,4 +161,13 @@ done
 for d in "$llama"/colossalai_*/*broken*; do
     runs "${d#"$golden"/}: the rows that were lost" 1 "rank 0's part of a [0-9]+-way save, rows [0-9]+\.\.[0-9]+ are not in these files" verify "$d"
 done
+runs "what was read is no more than lies there" 0 'read +[0-9.]+ KiB' verify "$llama/torch_pickle/tensors_zip.pt"
+for universal in "$llama"/deepspeed/*_universal; do
+    [ -d "$universal" ] || continue
+    cp -r "$universal" "$work/universal" && chmod -R u+w "$work/universal"
+    rm "$(ls "$work"/universal/*/zero/*/fp32.pt | head -n 1)"
+    runs "values that a universal checkpoint lacks are told once" 1 'missing.*fp32\.pt.*not sound: 1 defect' verify "$work/universal"
+    rm -rf "$work/universal"
+done
+
 finish
