@@ -1,6 +1,7 @@
 /* dialects.c - see dialects.h. */
 #include "dialects/dialects.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -45,6 +46,32 @@ const sheaf_dialect *sheaf__dialect_named(const char *name)
     return NULL;
 }
 
+/* Nothing here, but perhaps one folder further down: without `latest` a tag's folder is not looked for. */
+static sheaf_status *not_known(const char *path)
+{
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no dialect that sheaf knows", path),
+                                      "one of those listed in docs/dialects.md");
+    char **names = NULL, *below = NULL;
+    int64_t n = 0;
+    if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
+        sheaf_status_free(sheaf__list_dir(&names, &n, path));
+    while (n > 0 && below == NULL) {
+        sheaf_status_free(sheaf__path_join(&below, path, names[--n]));
+        if (below != NULL && (sheaf__path_kind(below) != SHEAF_PATH_DIR || sheaf__dialect_of(below) == NULL)) {
+            free(below);
+            below = NULL;
+        }
+        free(names[n]);
+    }
+    while (n > 0)
+        free(names[--n]);
+    free(names);
+    if (below != NULL)
+        st = sheaf_try_this(st, "give '%s', where a checkpoint lies", below);
+    free(below);
+    return st;
+}
+
 sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
 {
     *out = NULL;
@@ -52,8 +79,7 @@ sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const s
         return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or file of a checkpoint");
     const sheaf_dialect *dialect = sheaf__dialect_of(path);
     if (dialect == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no dialect that sheaf knows", path),
-                              "one of those listed in docs/dialects.md");
+        return not_known(path);
     const sheaf_dialect_hints none = { 0 };
     sheaf_status *st = dialect->read(out, path, hints != NULL ? hints : &none);
     if (st == NULL)

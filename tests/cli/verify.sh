@@ -170,4 +170,9 @@ for universal in "$llama"/deepspeed/*_universal; do
     rm -rf "$work/universal"
 done
 
+mkdir -p "$work/above" && cp -r "$llama/tiny_llama/hf" "$work/above/step-7"
+runs "a checkpoint one folder further down is named" 3 'no dialect.*try: +give .*above/step-7., where' verify "$work/above"
+rm -r "$work/above/step-7"
+runs "an empty folder is no checkpoint" 3 'no dialect that sheaf knows' verify "$work/above"
+
 finish
