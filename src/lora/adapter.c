@@ -242,6 +242,48 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
     return NULL;
 }
 
+/* "q_proj", "dense_list.0": from the last dot before what is not a number. */
+static const char *short_name(const char *path)
+{
+    const char *name = path;
+    for (const char *dot = strchr(path, '.'); dot != NULL; dot = strchr(dot + 1, '.'))
+        if (strspn(dot + 1, "0123456789") == 0)
+            name = dot + 1;
+    return name;
+}
+
+static sheaf_status *idle_pattern(const sheaf_lora *lora, const char *what, const char *key)
+{
+    const bool path = strchr(key, '.') != NULL;
+    const char **name = malloc((size_t)lora->nmodules * sizeof *name);
+    for (int i = 0; name != NULL && i < lora->nmodules; i++)
+        name[i] = path ? lora->module[i].base->module : short_name(lora->module[i].base->module);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s pattern '%s'", what, key);
+    sheaf_expected(st, "one that the end of an adapted module's path matches, for example of %s", lora->module[0].base->module);
+    sheaf_found(st, "none of %d adapted modules", lora->nmodules);
+    const char *near = name == NULL ? NULL : sheaf__nearest(key + (*key == '^'), name, lora->nmodules);
+    if (near != NULL)
+        sheaf_try_this(st, "%s", near);
+    free(name);
+    return st;
+}
+
+/* A rank or an alpha that no module gets; PEFT passes over those of a file. */
+static sheaf_status *check_patterns(const sheaf_lora *lora, const char *what, const sheaf_pattern *list, int n)
+{
+    for (int p = 0; p < n; p++) {
+        double value = 0;
+        sheaf_status *st = NULL;
+        for (int i = 0; i < lora->nmodules && value == 0 && st == NULL; i++)
+            st = sheaf__lora_pattern_value(&value, &(sheaf_pattern){ list[p].key, 1 }, 1, lora->module[i].base->module, 0);
+        if (st == NULL && value == 0)
+            st = idle_pattern(lora, what, list[p].key);
+        if (st != NULL)
+            return st;
+    }
+    return NULL;
+}
+
 static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
 {
     const sheaf_lora_options *o = &lora->options;
@@ -325,6 +367,10 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema, c
                             : options->ntargets > 0 ? options->targets[0] : "";
         st = sheaf_in(no_such_module(schema, "target", asked), "no layer is adapted");
     }
+    if (st == NULL && !options->tolerant)
+        st = check_patterns(lora, "rank", options->rank_pattern, options->nrank_pattern);
+    if (st == NULL && !options->tolerant)
+        st = check_patterns(lora, "alpha", options->alpha_pattern, options->nalpha_pattern);
     if (st == NULL && sheaf__lora_is_cog(schema))
         st = sheaf__lora_cog_spell(lora);
     else if (st == NULL && options->all_linear)

@@ -40,7 +40,7 @@ typedef struct sheaf_lora_options {
     bool keep_tie;            /* ensure_weight_tying: a saved embedding is the tied head too */
     bool dora, lora_bias;     /* these and tokens only for a merge */
     sheaf_lora_tokens *tokens; int ntokens;
-    bool tolerant;            /* read from a file: entries of a list that match nothing are
+    bool tolerant;            /* read from a file: entries of a list and patterns that match nothing are
                                  passed over, as PEFT does; from flags they are errors */
     char *base_name;          /* base_model_name_or_path, a hint */
     char *unknown_keys;       /* keys of the file that sheaf does not know and that are not
@@ -88,7 +88,7 @@ sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *opti
  * with keep_tie. */
 bool sheaf_lora_unties(const sheaf_lora_options *options, const sheaf_config *config);
 /* sheaf_lora_resolve - matches the options with the model. Takes a copy of options.
- * Errors: SHEAF_E_ARG for a target that matches nothing (nearest module name offered),
+ * Errors: SHEAF_E_ARG for a target, or a pattern of a rank or an alpha, that matches nothing (nearest module name offered),
  * SHEAF_E_UNSUPPORTED for a target sheaf cannot train (embedding, DoRA, ...). */
 sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
                                  const sheaf_lora_options *options);

@@ -126,6 +126,45 @@ static void test_resolve__selections(void **state)
     sheaf_schema_free(schema);
 }
 
+/* A file may hold patterns that match nothing; flags may not. */
+static const struct { const char *targets, *layers, *patterns, *part; } patterns[] = {
+    { "q_proj,v_proj", NULL, "q_proj=4,layers.2.self_attn.v_proj=2,^model.layers.0.self_attn.v_proj=3", NULL },
+    { "q_proj,v_proj", NULL, "(q|k)_proj=4,.*=2", NULL },
+    { "q_proj,v_proj", NULL, "q_prj=4", "pattern 'q_prj' | one that" },
+    { "q_proj,v_proj", NULL, "q_prj=4", "| none of 6 adapted modules | q_proj" },
+    { "q_proj,v_proj", NULL, "q_proj=4,^model.layers.1.self_atn.v_proj=2", "| model.layers.1.self_attn.v_proj" },
+    { "q_proj,v_proj", NULL, "k_proj=4", "pattern 'k_proj'" },          /* a module without LoRA */
+    { "q_proj,v_proj", NULL, "layers.3.self_attn.q_proj=4", "layers.3" }, /* past the last layer */
+    { "q_proj,v_proj", "0,2", "layers.1.self_attn.q_proj=4", "none of 4" },
+    { "q_proj,v_proj", NULL, "x+=4", "pattern 'x+'" },
+};
+
+static void test_resolve__patterns_that_match_nothing(void **state)
+{
+    sheaf_schema *schema = schema_of(config(), 4);
+    for (size_t i = 0; i < 2 * ARRAY_LEN(patterns); i++) {
+        const char *text = patterns[i / 2].patterns, *part = patterns[i / 2].part;
+        sheaf_lora_options o = options_of(patterns[i / 2].targets);
+        CHECK_OK(sheaf__lora_set_layers(&o, patterns[i / 2].layers));
+        if (i % 2 == 0)
+            CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, text, true));
+        else
+            CHECK_OK(sheaf__lora_set_pattern(&o.alpha_pattern, &o.nalpha_pattern, text, false));
+        sheaf_lora *lora = NULL;
+        if (part == NULL) {
+            CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        } else {
+            CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, part);
+            CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, i % 2 == 0 ? "rank pattern" : "alpha pattern");
+            o.tolerant = true;
+            CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
+        }
+        sheaf_lora_free(lora);
+        sheaf_lora_options_release(&o);
+    }
+    sheaf_schema_free(schema);
+}
+
 static const struct { const char *targets, *saved, *layers; sheaf_code code; const char *part; } wrong[] = {
     { "q_prj", NULL, NULL, SHEAF_E_ARG, "target 'q_prj'" },
     { "q_prj", NULL, NULL, SHEAF_E_ARG, "| q_proj" },
@@ -307,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_patterns__first_match_wins_at_a_dot),
         cmocka_unit_test(test_resolve__names_shapes_scale_and_cuts),
         cmocka_unit_test(test_resolve__selections),
+        cmocka_unit_test(test_resolve__patterns_that_match_nothing),
         cmocka_unit_test(test_resolve__what_cannot_be_is_named),
         cmocka_unit_test(test_resolve__a_files_list_may_name_foreign_layers),
         cmocka_unit_test(test_resolve__saved_modules_and_biases),
