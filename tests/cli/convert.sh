@@ -17,6 +17,11 @@ runs "the same twice is the same bytes" 0 . convert "$llama/tiny_llama/hf_sharde
 same "whatever it came from" "$work/slices/manifest.json" "$work/slices_again/manifest.json"
 
 runs "what is there is not overwritten" 2 'not empty' convert "$model" "$work/back" --to hf
+for flag in --tp --slices --shard-mb; do
+    for value in 0 -2; do
+        runs "$flag $value is refused" 2 "$flag .*at least 1.*found: +$value" convert "$model" "$work/x" --to sheaf "$flag" "$value"
+    done
+done
 runs "an unknown form" 2 'hf, sat, peft or sheaf' convert "$model" "$work/x" --to gguf
 runs "no form" 2 '--to' convert "$model" "$work/x"
 runs "SAT has only its own models" 3 'CogVLM or CogAgent' convert "$model" "$work/x" --to sat
