@@ -2,9 +2,11 @@
 #include "train/train.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -26,6 +28,7 @@ typedef struct run {
     sheaf__job job;
     char fingerprint[33];
     sheaf_train_result *result;
+    bool made_out; /* there was no folder */
 } run;
 
 /* One rank's view of the state that checkpoints hold. */
@@ -204,6 +207,22 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
     return st == NULL && stop && done < o->steps ? stopped(done) : st;
 }
 
+/* A new run that fails before anything of it began leaves no trace, so that it can be tried again. Of OUT only what
+ * this run made goes, and no folder with something else in it; the lock is still held. */
+static void leave_no_trace(const run *r)
+{
+    static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings" };
+    bool gone = true;
+    for (size_t i = 0; i < sizeof made / sizeof *made && gone; i++) {
+        char *path = NULL;
+        sheaf_status_free(sheaf__path_join(&path, r->options->out, made[i]));
+        gone = path != NULL && remove(path) == 0;
+        free(path);
+    }
+    if (r->made_out)
+        rmdir(r->options->out); /* only where it is empty */
+}
+
 static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
 {
     run *r = arg;
@@ -214,6 +233,7 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     sheaf__rank rank = { 0 };
     saved s = { 0 };
     int64_t done = 0;
+    bool begun = o->resume;
     const sheaf_checkpoints_options how = { .keep = (int)o->keep, .events = me == 0 ? r->hooks->events : NULL };
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
     if (st != NULL)
@@ -231,6 +251,7 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
         done = sheaf_checkpoint_step(from);
         sheaf__model_refresh(rank.model);
     }
+    begun = true;
     if (me == 0) {
         r->result->first = r->result->step = done;
         if (r->hooks->begin != NULL)
@@ -246,6 +267,8 @@ done:
     saved_release(&s);
     sheaf__rank_close(&rank);
     sheaf_checkpoint_close(from);
+    if (st != NULL && me == 0 && store != NULL && !begun)
+        leave_no_trace(r);
     sheaf_checkpoints_close(store);
     return st;
 }
@@ -279,10 +302,11 @@ static sheaf_status *check_out(const sheaf_train_options *o)
     return st;
 }
 
-static sheaf_status *prepare_out(const sheaf_train_options *o, const char *recipe)
+static sheaf_status *prepare_out(bool *made, const sheaf_train_options *o, const char *recipe)
 {
     char *path = NULL;
     sheaf_status *st = check_out(o); /* again: looking at the data takes its time */
+    *made = sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
     if (st == NULL)
         st = sheaf__make_dirs(o->out, NULL);
     if (st == NULL)
@@ -340,7 +364,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     if (st == NULL)
         st = sheaf__fingerprint(r.fingerprint, opened.schema, opened.weights);
     if (st == NULL)
-        st = prepare_out(o, recipe);
+        st = prepare_out(&r.made_out, o, recipe);
     if (st == NULL) {
         r.job = (sheaf__job){ .options = o, .schema = opened.schema, .lora = opened.lora, .selection = &selection, .data = data,
                               .base = opened.weights, .adapter = opened.adapter, .seq = sheaf_data_seq(data) };

@@ -23,6 +23,15 @@ same "resuming elsewhere gives the unbroken run's adapter" "$work/whole/adapter"
 check "metrics go on without a gap" test "$(grep -oE '"step": *[0-9]+' "$work/part/metrics.jsonl" | tr -dc '0-9\n' | tr '\n' ' ')" = "1 2 3 4 5 6 "
 runs "a flag that differs on resume is refused" 2 'weight-decay' train "${lora[@]}" --steps 6 --out "$work/part" --resume --weight-decay 0.5
 
+runs "a run that fails before it begins" 2 'instruction set' train "${lora[@]}" --steps 1 --out "$work/none" --isa none --tp 2
+absent "leaves no folder" "$work/none"
+mkdir "$work/empty"
+runs "in a folder that was there" 2 'instruction set' train "${lora[@]}" --steps 1 --out "$work/empty" --isa none
+check "the folder stays, empty" rmdir "$work/empty"
+cp -r "$work/part" "$work/kept"
+runs "resumed it fails too" 2 'instruction set' train "${lora[@]}" --steps 7 --out "$work/part" --isa none --resume
+same "and nothing of the run is gone" "$work/kept/checkpoints" "$work/part/checkpoints"
+
 runs "eval gives the golden loss" 0 '"loss"' eval --model "$model" --data "$data" --tp 1 --json
 check "within its tolerance" near "$(json_number "$work/stdout" loss)" "$(json_number "$llama/tiny_llama/info.json" loss)" 1e-5
 runs "eval on three ranks writes logits" 0 . eval --model "$model" --data "$data" --tp 3 --save-logits "$work/l3.safetensors" --json
