@@ -25,6 +25,7 @@ typedef struct settings {
     const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa, *place;
     int tp, threads, slices;
     sheaf_dtype dtype;
+    const char *given_version, *given_query; /* by flags, not by the run that is the model */
     bool match;
     int64_t micro_batch, seq, max_new;
 } settings;
@@ -284,6 +285,8 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     st = sheaf_data_open(&w.data, s->data, &(sheaf_data_options){ .config = &opened->config, .seq = s->seq, .events = w.events,
                          .folder = folder, .tokenizer = s->tokenizer, .prompt_template = sheaf__template_name(wording->version),
                          .query = s->query, .micro_batch = s->micro_batch, .threads = s->threads });
+    if (st == NULL) /* with --match a template also tells where an answer begins */
+        sheaf_data_note_unused(w.data, s->data, s->match ? NULL : s->given_version, s->given_query, w.events);
     if (st == NULL && s->match)
         st = read_answers(&w, stop, folder);
     if (st == NULL) {
@@ -348,6 +351,8 @@ int cmd_eval(cli *cli, int argc, char **argv)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                 .events = &cli->events });
     if (st == NULL) {
+        s.given_version = s.version;
+        s.given_query = s.query;
         run_model_words(&model, &s.tokenizer, &s.version, &s.query);
         st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.tokenizer,
                                  .version = s.version, .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });

@@ -207,6 +207,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                 .events = &cli->events });
     if (st == NULL) {
+        sheaf_data_note_unused(NULL, s.data, NULL, s.query, &cli->events); /* before a run's own words come to it */
         run_model_words(&model, &s.ask.tokenizer, &s.ask.version, &s.query);
         st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.ask.tokenizer,
                                  .version = s.ask.version, .max_length = s.ask.max_length, .events = &cli->events });

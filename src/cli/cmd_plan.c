@@ -76,6 +76,7 @@ static sheaf_status *open_question(question *q, const cli *cli)
                              .tokenizer = o->tokenizer, .prompt_template = o->prompt_template, .query = o->query,
                              .micro_batch = o->micro_batch, .threads = o->threads });
         if (st == NULL) {
+            sheaf_data_note_unused(q->data, o->data, o->prompt_template, o->query, &cli->events);
             q->seq = sheaf_data_seq(q->data);
             q->data_bytes = (int64_t)sheaf_data_memory(q->data);
         }

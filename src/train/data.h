@@ -57,6 +57,13 @@ int64_t sheaf_data_memory(const sheaf_data *data);
 int64_t sheaf_data_seq(const sheaf_data *data); /* positions of every row of a batch */
 /* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where none is used. */
 const char *sheaf_data_template(const sheaf_data *data);
+/* sheaf_data_note_unused - notes of words that were given and change nothing: a template where no text is put in one, a
+ * query where no folder of images is asked. Not errors: a recipe may name both for whatever data it is used with.
+ *   data   as opened; NULL where only the query is at stake
+ *   path   of the data; NULL: there are none
+ *   words  NULL or empty: not given */
+void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template, const char *query,
+                            const sheaf_events *events);
 /* sheaf_data_hash - XXH3-128 of the decoded content as 32 hex digits: the same tokens,
  * labels and masks (a file's own padding included) in the same order, whatever the file's
  * form or name. */

@@ -359,6 +359,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
         st = sheaf_data_open(&data, o->data, &(sheaf_data_options){ .config = &opened.config, .seq = o->seq, .events = hooks->events, .folder = o->model,
                              .tokenizer = o->tokenizer, .prompt_template = o->prompt_template, .query = o->query,
                              .micro_batch = o->micro_batch, .threads = o->threads, .stop = hooks->signals == NULL ? NULL : &hooks->signals->stop });
+    if (st == NULL)
+        sheaf_data_note_unused(data, o->data, o->prompt_template, o->query, hooks->events);
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(data), &r.settings, &recipe);
     if (st == NULL)

@@ -32,6 +32,15 @@ cp -r "$work/part" "$work/kept"
 runs "resumed it fails too" 2 'instruction set' train "${lora[@]}" --steps 7 --out "$work/part" --isa none --resume
 same "and nothing of the run is gone" "$work/kept/checkpoints" "$work/part/checkpoints"
 
+words=(--template chat --query "What?")
+both='--template chat has no effect.*--query has no effect'
+runs "words that tokens have no place for are said" 0 "$both" train "${lora[@]}" --steps 1 --out "$work/words" "${words[@]}"
+runs "by plan" 0 "$both" plan --model "$model" --data "$data" "${words[@]}"
+runs "by eval" 0 "$both" eval --model "$model" --data "$data" "${words[@]}"
+runs "and by generate" 0 '--query has no effect' generate --model "$model" --tokens 5,6 --max-new 1 --greedy --query "What?"
+runs "others are not" 0 . eval --model "$work/t1" --data "$data"
+check "spoken of" sh -c "! grep -q 'no effect' '$work/stderr'"
+
 runs "eval gives the golden loss" 0 '"loss"' eval --model "$model" --data "$data" --tp 1 --json
 check "within its tolerance" near "$(json_number "$work/stdout" loss)" "$(json_number "$llama/tiny_llama/info.json" loss)" 1e-5
 runs "eval on three ranks writes logits" 0 . eval --model "$model" --data "$data" --tp 3 --save-logits "$work/l3.safetensors" --json
