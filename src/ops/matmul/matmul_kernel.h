@@ -44,7 +44,7 @@ typedef struct operands {
     int64_t stride; /* bytes between rows of A, for tiles that read it where it lies */
     const uint32_t *b;
     int64_t steps;
-    mm_soon *soon;
+    mm_soon **soon;
     int64_t lines; /* of it to ask for every CHUNK steps */
 } operands;
 
@@ -249,13 +249,13 @@ void NAME(mm_copy)(uint32_t *dst, const char *src, int64_t bytes)
 
 void NAME(mm_run)(const mm_band *band)
 {
-    mm_soon soon = band->soon;
+    mm_soon soon = band->soon, *list = &soon;
     const tile_row *row = &tiles[band->rows - 1];
     tile_fn *const *run = band->pairs ? row->pairs : band->stride ? row->direct : row->run;
     const int vectors_wide = band->pairs ? row->wide_pairs : band->stride ? 2 : row->wide;
-    const int64_t lines = soon.rows * (soon.bytes / 64 + 1), wide = vectors_wide * LANES;
+    const int64_t lines = mm_soon_lines(&soon) + band->lines, wide = vectors_wide * LANES;
     const int64_t chunks = mm_div_up(band->steps, CHUNK);
-    operands in = { .a = band->a, .stride = band->stride, .steps = band->steps, .soon = &soon };
+    operands in = { .a = band->a, .stride = band->stride, .steps = band->steps, .soon = &list };
     int64_t j = 0;
     if (chunks > 0)
         in.lines = mm_div_up(lines, chunks * (band->cols / wide + (band->cols % wide > 0)));

@@ -234,6 +234,41 @@ mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_
     const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
     const char *a = term->a;
     if (term->a_km)
-        return (mm_soon){ a + (k0 * term->lda + i0) * size, term->lda * size, kb, (i1 - i0) * size, 0 };
-    return (mm_soon){ a + (i0 * term->lda + k0) * size, term->lda * size, i1 - i0, kb * size, 0 };
+        return (mm_soon){ a + (k0 * term->lda + i0) * size, term->lda * size, kb, (i1 - i0) * size, 0, NULL };
+    return (mm_soon){ a + (i0 * term->lda + k0) * size, term->lda * size, i1 - i0, kb * size, 0, NULL };
+}
+
+/* Of W's panels, as panels_back reads them: one run for each block of W's k axis. */
+static int back_source(mm_soon *soon, const sheaf__packed *w, int64_t j0, int64_t j1, int64_t k0, int64_t kb)
+{
+    int runs = 0;
+    for (int64_t j = j0; j < j1 && runs < MM_RUNS; runs++) {
+        const int64_t block = j / MM_BLOCK * MM_BLOCK, end = mm_min(j1, block + MM_BLOCK);
+        const uint32_t *from = (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, k0, block) +
+                               mm_steps(w->dtype, j - block) * MM_PANEL;
+        soon[runs] = (mm_soon){ .at = (const char *)from,
+                                .step = mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - block)) * MM_PANEL * 4,
+                                .rows = mm_div_up(kb, MM_PANEL), .bytes = mm_steps(w->dtype, end - j) * MM_PANEL * 4 };
+        j = end;
+    }
+    return runs;
+}
+
+void sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
+                             int64_t j0, int64_t j1, int64_t k0, int64_t kb)
+{
+    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4, step = term->ldb * size;
+    const char *b = term->b;
+    int runs = 1;
+    if (mm_panels_in_place(term, false))
+        soon[0] = (mm_soon){ .at = (const char *)stored_panel(term, j0, k0), .rows = 1,
+                             .bytes = mm_div_up(j1 - j0, MM_PANEL) * mm_steps(dtype, kb) * MM_PANEL * 4 };
+    else if (term->form == SHEAF__B_NK)
+        soon[0] = (mm_soon){ .at = b + j0 * step + k0 * size, .step = step, .rows = j1 - j0, .bytes = kb * size };
+    else if (term->form == SHEAF__B_KN)
+        soon[0] = (mm_soon){ .at = b + k0 * step + j0 * size, .step = step, .rows = kb, .bytes = (j1 - j0) * size };
+    else
+        runs = back_source(soon, term->w, j0, j1, k0, kb);
+    for (int i = 0; i + 1 < runs; i++)
+        soon[i].then = &soon[i + 1];
 }

@@ -110,13 +110,22 @@ static inline bool mm_finish_is_plain(const mm_finish *f)
 typedef struct mm_soon {
     const char *at;
     int64_t step, rows, bytes;
-    int64_t done; /* bytes of the first run that were asked for */
+    int64_t done;         /* bytes of the first run that were asked for */
+    struct mm_soon *then; /* what comes after it, or NULL */
 } mm_soon;
 
-/* Asks for the next `lines` lines of it. */
-static inline void mm_ask(mm_soon *soon, int64_t lines)
+static inline int64_t mm_soon_lines(const mm_soon *soon) { return soon->rows * (soon->bytes / 64 + 1); }
+
+/* Asks for the next `lines` lines of a list, and moves on in it. */
+static inline void mm_ask(mm_soon **list, int64_t lines)
 {
-    for (; lines > 0 && soon->rows > 0; lines--) {
+    for (; lines > 0; lines--) {
+        while ((*list)->rows == 0) {
+            if ((*list)->then == NULL)
+                return;
+            *list = (*list)->then;
+        }
+        mm_soon *soon = *list;
         _mm_prefetch(soon->at + soon->done, _MM_HINT_T1);
         soon->done += 64;
         if (soon->done >= soon->bytes + 63) { /* a run that starts inside a line may end in one more */
@@ -141,7 +150,8 @@ typedef struct mm_band {
     float *to;
     const mm_finish *finish; /* NULL: store */
     int64_t row0, col0;      /* of finish->y */
-    mm_soon soon;
+    mm_soon soon;            /* the next band's rows, then the next block's panels */
+    int64_t lines;           /* of those panels to ask for during this band */
 } mm_band;
 
 /* How one dtype is computed on one instruction set. */
@@ -203,6 +213,12 @@ const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_
 /* What sheaf__mm_rows will read. */
 mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
                               int64_t k0, int64_t kb);
+
+/* What sheaf__mm_panels, or a kernel where it has nothing to do, will read: a list that starts at
+ * soon[0], of at most MM_RUNS. */
+#define MM_RUNS 4
+void sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, sheaf_dtype dtype,
+                             int64_t j0, int64_t j1, int64_t k0, int64_t kb);
 
 static inline bool mm_panels_in_place(const sheaf__term *term, bool spread)
 {

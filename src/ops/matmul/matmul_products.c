@@ -275,7 +275,9 @@ typedef struct area {
     float *slot; /* slots, one after the other */
     int64_t slot_size, slot_ld; /* floats; of a row, padded */
     int64_t bands;
-    int64_t begin, end; /* bands of the stripe at hand */
+    int64_t begin, end;      /* bands of the stripe at hand */
+    mm_soon panels[MM_RUNS]; /* of the next block; asked for bit by bit */
+    int64_t lines;           /* of them during each band */
 } area;
 
 static int64_t band_row(const area *area, int64_t band)
@@ -319,7 +321,7 @@ static void address(mm_band *band, const area *area, const item *item, int64_t i
 
 /* A group of bands has been brought to room_a. `next` comes after the stripe, and begins with
  * band `after_stripe`. */
-static void run_group(const area *area, const item *item, const struct item *next, mm_band *band,
+static void run_group(area *area, const item *item, const struct item *next, mm_band *band,
                       int64_t first, int64_t end, int64_t after_stripe)
 {
     const mm_engine *e = area->engine;
@@ -336,12 +338,14 @@ static void run_group(const area *area, const item *item, const struct item *nex
         if (then && then->kb > 0 && !then->term.a_km && !area->thin)
             band->soon = sheaf__mm_rows_source(&then->term, area->job->dtype, band_row(area, soon),
                                                band_row(area, soon + 1), then->k0, then->kb);
+        band->soon.then = area->panels;
+        band->lines = area->lines;
         e->run(band);
     }
 }
 
 /* One block of k, for a stripe of the area; b: its panels. */
-static void run_item(const area *area, const item *item, const struct item *next,
+static void run_item(area *area, const item *item, const struct item *next,
                      int64_t next_band, const uint32_t *b)
 {
     const mm_engine *e = area->engine;
@@ -366,6 +370,19 @@ static void run_item(const area *area, const item *item, const struct item *next
     }
 }
 
+/* While a block is computed, the panels of the next one come from memory. */
+static void ask_panels(area *area, const item *next)
+{
+    area->panels[0] = (mm_soon){ 0 };
+    area->lines = 0;
+    if (next == NULL || next->kb == 0 || area->thin)
+        return;
+    sheaf__mm_panels_source(area->panels, &next->term, area->job->dtype, area->j0, area->j1, next->k0, next->kb);
+    for (const mm_soon *s = area->panels; s != NULL; s = s->then)
+        area->lines += mm_soon_lines(s);
+    area->lines = mm_div_up(area->lines, area->bands);
+}
+
 /* Blocks of k outside, bands of rows inside; of a thin product stripe by stripe. */
 static void run_stripes(area *area, const plan *plan, const route *route, int64_t stripe)
 {
@@ -386,6 +403,7 @@ static void run_stripes(area *area, const plan *plan, const route *route, int64_
                                      now.kb, plan->spread, g > 0);
             if (plan->thin && b == room)
                 room += steps_of(area, &now) * area->slot_ld;
+            ask_panels(area, more ? &next : NULL);
             const bool last = !more && area->end == area->bands;
             run_item(area, &now, more ? &next : last ? NULL : &first, more ? g : area->end, b);
         }
