@@ -157,9 +157,7 @@ static sheaf_status *open_source(sheaf__converter *k)
     if (weights == 0 && k->moments != NULL)
         return NULL;
     if (weights == 0) {
-        sheaf_status *st = sheaf__catalog_defects(c) > 0 ? sheaf__catalog_source(&inner, c, false) : NULL;
-        if (st != NULL)
-            k->catalog = NULL;
+        sheaf_status *st = sheaf__catalog_refusal(c);
         return st != NULL ? st
                           : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src), "the weights of a model"),
                                         factors > 0 ? "LoRA factors only" : "none");

@@ -290,15 +290,9 @@ static sheaf_status *write_sat_adapter(sheaf__converter *k)
 {
     sheaf_sat_lora *lora = NULL;
     sheaf_source *adapter = NULL;
-    sheaf_status *st = NULL;
-    if (sheaf__catalog_defects(k->catalog) > 0) {
-        st = sheaf__catalog_source(&adapter, k->catalog, false); /* says which */
-        k->catalog = NULL;
-        if (st == NULL)
-            adapter->close(adapter);
-        return st != NULL ? st : sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src);
-    }
-    st = sheaf_sat_lora_open(&lora, k->catalog);
+    sheaf_status *st = sheaf__catalog_refusal(k->catalog);
+    if (st == NULL)
+        st = sheaf_sat_lora_open(&lora, k->catalog);
     if (st == NULL)
         st = sheaf_sat_adapter(&adapter, lora);
     sheaf__convert_count(k, adapter, false);

@@ -167,9 +167,13 @@ sheaf_status *sheaf__catalog_compare(sheaf_catalog *catalog);
 sheaf_status *sheaf__catalog_read(const sheaf_catalog *catalog, const sheaf_logical *tensor, int64_t row0, int64_t rows,
                                   int64_t col0, int64_t cols, void *dst);
 
+/* sheaf__catalog_refusal - the first defect among the findings, as SHEAF_E_FORMAT (damaged), _UNSAFE, _UNSUPPORTED or
+ * else _LAYOUT; NULL without one. */
+sheaf_status *sheaf__catalog_refusal(const sheaf_catalog *catalog);
+
 /* sheaf__catalog_source - the weights and buffers of a catalog (not LoRA, not moments unless `all`) as a
- * source, which owns the catalog from now on, also after a failure. Errors: the
- * first defect among the findings, as SHEAF_E_FORMAT (damaged), _UNSAFE, _UNSUPPORTED or else _LAYOUT. */
+ * source, which owns the catalog from now on, also after a failure. Errors:
+ * that of sheaf__catalog_refusal(). */
 sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *catalog, bool all);
 
 #endif

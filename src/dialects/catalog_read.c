@@ -293,8 +293,7 @@ static sheaf_code code_of(const sheaf_finding *f)
                                                  : SHEAF_E_LAYOUT;
 }
 
-/* The first defect as a status. */
-static sheaf_status *first_defect(const sheaf_catalog *c)
+sheaf_status *sheaf__catalog_refusal(const sheaf_catalog *c)
 {
     const int64_t n = sheaf__catalog_defects(c);
     for (int64_t i = 0; i < c->nfindings; i++) {
@@ -321,7 +320,7 @@ sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *c, bool a
 {
     sheaf_status *st = sheaf__catalog_sort(c);
     if (st == NULL)
-        st = first_defect(c);
+        st = sheaf__catalog_refusal(c);
     catalog_source *s = st == NULL ? calloc(1, sizeof *s) : NULL;
     int64_t *index = s != NULL ? calloc((size_t)c->count + 1, sizeof *index) : NULL;
     if (st == NULL && index == NULL)
