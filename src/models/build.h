@@ -48,6 +48,8 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, 
 
 /* sheaf__towers_record - [images * patches, hidden], what stands for an image in the sequence. */
 sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass);
+/* sheaf__encoder_rows - how many rows sheaf__encoder_record() gives for one image; 0 without such a tower, or where no layer looks at it. */
+int64_t sheaf__encoder_rows(const sheaf_config *config);
 /* sheaf__encoder_record - [images * tokens, width], what cross-attention looks at; NULL without. */
 sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass);
 /* sheaf__encoder_hand - that value on every stage, of a model with layers placed over stages; NULL without. */

@@ -315,13 +315,14 @@ sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const she
     return x;
 }
 
-/* Does some layer look at the tower? A value that nothing reads has no gradient to walk back. */
-static bool tower_is_read(const sheaf_config *c)
+/* A value that nothing reads would have no gradient to walk back. */
+int64_t sheaf__encoder_rows(const sheaf_config *c)
 {
     uint64_t any = 0;
     for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
         any |= c->cross_layers[i];
-    return c->family == SHEAF_COGAGENT && any != 0;
+    const int64_t side = c->family == SHEAF_COGAGENT && any != 0 ? c->encoder.image / c->encoder.patch : 0;
+    return side * side;
 }
 
 sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
@@ -329,9 +330,9 @@ sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sh
     const run r = { m, tape, pass, SHEAF__TOWER };
     sheaf__towers *t = m->towers;
     const sheaf_encoder *e = &m->schema->config.encoder;
-    if (t->tower.block == NULL || !tower_is_read(&m->schema->config))
+    const int64_t patches = sheaf__encoder_rows(&m->schema->config);
+    if (t->tower.block == NULL || patches == 0)
         return NULL;
-    const int64_t side = e->image / e->patch, patches = side * side;
     sheaf__value *pixels = sheaf__record_patches(tape, &pass->images_in->cross, pass->images, e->channels, e->image, e->patch), *x;
     columns(&r, &x, pixels, ONE(&t->tower.patch));
     x = sheaf__record_tokens(tape, x, pass->images, &t->tower.class_token, &t->tower.positions);
@@ -353,11 +354,8 @@ sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sh
 
 sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory, const sheaf__pass *pass)
 {
-    const sheaf_encoder *e = &m->schema->config.encoder;
-    if (!tower_is_read(&m->schema->config))
-        return NULL;
-    const int64_t side = e->image / e->patch;
-    return sheaf__record_hand(tape, memory, 0, "high-resolution image", pass->images * side * side, e->width);
+    const int64_t rows = sheaf__encoder_rows(&m->schema->config);
+    return rows == 0 ? NULL : sheaf__record_hand(tape, memory, 0, "high-resolution image", pass->images * rows, m->schema->config.encoder.width);
 }
 
 void sheaf__place_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image, const sheaf__pass *pass)

@@ -84,7 +84,7 @@ static streams cross_attention(const pass *p, int index, streams h)
 {
     sheaf__layer *l = &p->m->layer[index];
     const sheaf_config *config = &p->m->schema->config;
-    const int64_t width = config->cross_head_dim, side = config->encoder.image / config->encoder.patch;
+    const int64_t width = config->cross_head_dim;
     const sheaf__heads heads = { .batch = p->of->batch, .queries = p->of->queries, .kv_heads = l->cross_k.owned / width,
                                  .group = 1, .head_dim = width };
     const streams a = rmsnorm(p, h, &l->norm_cross);
@@ -95,7 +95,7 @@ static streams cross_attention(const pass *p, int index, streams h)
     sheaf__value *kv[2] = { NULL };
     if (p->image_memory != NULL)
         sheaf__record_columns(p->tape, kv, p->image_memory, (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2, &p->of->info[SHEAF__GRID]);
-    sheaf__value *o = sheaf__record_full_attention(p->tape, join(p, q), kv[0], kv[1], &heads, side * side,
+    sheaf__value *o = sheaf__record_full_attention(p->tape, join(p, q), kv[0], kv[1], &heads, sheaf__encoder_rows(config),
                                                    p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);
     return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, h);
 }

@@ -64,13 +64,6 @@ void sheaf__model_refresh(sheaf__model *m)
         }
 }
 
-/* Rows of the second tower for one image; 0 without it. */
-static int64_t memory_rows(const sheaf__model *m)
-{
-    const sheaf_encoder *e = &m->schema->config.encoder;
-    return m->schema->config.family == SHEAF_COGAGENT ? (e->image / e->patch) * (e->image / e->patch) : 0;
-}
-
 void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer, int stream, sheaf__value *value)
 {
     if (pass->stages != NULL && value != NULL)
@@ -84,7 +77,7 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
     if (sight != NULL && sight->full) {
         *image = sheaf__record_recall(tape, sight->image, "image", m->schema->config.patches, m->schema->config.hidden);
         if (sight->memory != NULL)
-            *memory = sheaf__record_recall(tape, sight->memory, "high-resolution image", memory_rows(m), m->schema->config.encoder.width);
+            *memory = sheaf__record_recall(tape, sight->memory, "high-resolution image", sheaf__encoder_rows(&m->schema->config), m->schema->config.encoder.width);
         return;
     }
     *image = sheaf__towers_record(m, tape, pass);
@@ -127,14 +120,13 @@ static sheaf_status *take_cache(sheaf__cache *cache, sheaf__model *m, int64_t ba
 
 sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *m, int64_t batch, int64_t length)
 {
-    const sheaf_encoder *e = &m->schema->config.encoder;
-    const int64_t layers = m->schema->config.layers, side = e->patch > 0 ? e->image / e->patch : 0;
+    const int64_t layers = m->schema->config.layers;
     *out = (sheaf__kept){ calloc((size_t)layers + 1, sizeof *out->self), calloc((size_t)layers + 1, sizeof *out->cross), layers };
     sheaf_status *st = out->self == NULL || out->cross == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache") : NULL;
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++) {
         st = take_cache(&out->self[i], m, batch, length, m->layer[i].expert[SHEAF__TEXT].k.owned);
         if (st == NULL && m->layer[i].has_cross)
-            st = take_cache(&out->cross[i], m, batch, side * side, m->layer[i].cross_k.owned);
+            st = take_cache(&out->cross[i], m, batch, sheaf__encoder_rows(&m->schema->config), m->layer[i].cross_k.owned);
     }
     return sheaf_in(st, "cache of %lld positions for %lld sequences", (long long)length, (long long)batch);
 }
@@ -162,8 +154,8 @@ sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *m)
     if (m->towers == NULL || !m->begins)
         return NULL;
     sheaf_status *st = sheaf__take(&out->image, m->context, (size_t)(c->patches * c->hidden) * bytes, SHEAF_MEM_CACHE);
-    if (st == NULL && memory_rows(m) > 0)
-        st = sheaf__take(&out->memory, m->context, (size_t)(memory_rows(m) * c->encoder.width) * bytes, SHEAF_MEM_CACHE);
+    if (st == NULL && sheaf__encoder_rows(&m->schema->config) > 0)
+        st = sheaf__take(&out->memory, m->context, (size_t)(sheaf__encoder_rows(&m->schema->config) * c->encoder.width) * bytes, SHEAF_MEM_CACHE);
     return sheaf_in(st, "what is seen of a picture");
 }
 
