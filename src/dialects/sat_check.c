@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "dialects/boxes.h"
 #include "dialects/hf.h"
 #include "dialects/hf_catalog.h"
 #include "dialects/sat_inner.h"
@@ -25,14 +26,6 @@ typedef struct check {
 
 static sheaf_status *no_memory(const check *k) { return sheaf_fail(SHEAF_E_MEMORY, "%s", k->catalog->root); }
 
-static int64_t elements_of(const sheaf_source_entry *e)
-{
-    int64_t n = 1;
-    for (int i = 0; i < e->ndim; i++)
-        n *= e->shape[i]; /* the catalog refused what overflows */
-    return n;
-}
-
 static void count_sorts(check *k)
 {
     for (int64_t i = 0; i < k->catalog->count; i++) {
@@ -44,8 +37,8 @@ static void count_sorts(check *k)
             k->tower += rule.tower;
             k->cross += rule.cross;
             k->text += !rule.tower && !rule.cross;
-            k->tower_elements += rule.tower ? elements_of(&t->told) : 0;
-            k->cross_elements += rule.cross ? elements_of(&t->told) : 0;
+            k->tower_elements += rule.tower ? sheaf__elements(t->told.ndim, t->told.shape) : 0;
+            k->cross_elements += rule.cross ? sheaf__elements(t->told.ndim, t->told.shape) : 0;
         }
     }
 }

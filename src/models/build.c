@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "dialects/boxes.h"
 
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name)
 {
@@ -263,7 +264,7 @@ sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
 
 sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf_tensor *t, int64_t width)
 {
-    const int64_t numel = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+    const int64_t numel = sheaf__elements(t->ndim, t->shape);
     *v = (sheaf__vector){ .name = t->name, .rows = numel / width, .width = width };
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__VECTOR, v, t, NULL, 0 });
     if (st == NULL)

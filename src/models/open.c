@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/file.h"
+#include "dialects/boxes.h"
 #include "dialects/dialects.h"
 #include "dialects/hf.h"
 #include "dialects/peft.h"
@@ -359,7 +360,7 @@ sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf
         const sheaf_tensor *t = &schema->tensor[i];
         const sheaf_source_entry *e = source->find(source, t->name);
         const int64_t facts[3] = { e->dtype, t->shape[0], t->shape[1] }, cols = row_width(t);
-        const int64_t rows = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] / cols;
+        const int64_t rows = sheaf__elements(t->ndim, t->shape) / cols;
         XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
         XXH3_128bits_update(state, facts, sizeof facts);
         st = add_row(state, source, t->name, e, 0, buffer, cols);

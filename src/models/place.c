@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dialects/boxes.h"
+
 static sheaf_status *unreadable(const char *text)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--place %s", text);
@@ -61,7 +63,7 @@ static double elements(const sheaf_schema *schema, int64_t layer)
         const bool behind = t->role == SHEAF_HEAD || t->role == SHEAF_NORM_FINAL;
         const int64_t at = tower ? -1 : t->layer >= 0 ? t->layer : behind ? -2 : -1;
         if (at == layer)
-            sum += (double)t->shape[0] * (double)t->shape[1] * (double)t->shape[2] * (double)t->shape[3];
+            sum += (double)sheaf__elements(t->ndim, t->shape);
     }
     return sum;
 }

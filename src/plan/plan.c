@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "dialects/boxes.h"
 #include "models/build.h"
 #include "models/crew.h"
 
@@ -164,7 +165,7 @@ static int64_t parameters_of(const sheaf_schema *schema)
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         if (!t->buffer)
-            sum += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+            sum += sheaf__elements(t->ndim, t->shape);
     }
     return sum;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "checkpoint/look.h"
+#include "dialects/boxes.h"
 #include "dialects/hf.h"
 #include "dialects/peft.h"
 #include "train/stepped.h"
@@ -18,14 +19,6 @@ typedef struct origin {
     const sheaf_lora_module *const *fused; /* [specs] the layer whose compact B it is, else NULL */
     const sheaf__kernels *kernels;
 } origin;
-
-static int64_t numbers_of(int ndim, const int64_t *shape)
-{
-    int64_t n = 1;
-    for (int i = 0; i < ndim; i++)
-        n *= shape[i];
-    return n;
-}
 
 /* The folder's B of a fused layer, from the compact one. */
 static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e, const sheaf_lora_module *m, int64_t row0, int64_t n, void *dst)
@@ -54,8 +47,8 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
     snprintf(master, sizeof master, "master/%s", o->name[index]);
     const sheaf_source_entry *e = o->masters->find(o->masters, master);
     const sheaf_lora_module *fused = o->fused[index];
-    const int64_t want = fused != NULL ? numbers_of(2, fused->b_shape) : numbers_of(spec->ndim, spec->shape);
-    if (e != NULL && numbers_of(e->ndim, e->shape) != want)
+    const int64_t want = fused != NULL ? sheaf__elements(2, fused->b_shape) : sheaf__elements(spec->ndim, spec->shape);
+    if (e != NULL && sheaf__elements(e->ndim, e->shape) != want)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s' in the checkpoint", master), "%lld numbers", (long long)want);
     if (e != NULL && fused != NULL)
         return spread_rows(o, e, fused, row0, n, dst);

@@ -6,15 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the numbers of a tensor, one after the other ---- */
+#include "dialects/boxes.h"
 
-int64_t sheaf__source_count(const sheaf_source_entry *e)
-{
-    int64_t n = 1;
-    for (int i = 0; i < e->ndim; i++)
-        n *= e->shape[i];
-    return n;
-}
+/* ---- the numbers of a tensor, one after the other ---- */
 
 static int64_t width_of(const sheaf_source_entry *e) { return e->ndim > 1 ? e->shape[e->ndim - 1] : 1; }
 
@@ -88,13 +82,14 @@ static sheaf_status *check_master(const sheaf_source_entry *m, sheaf_source *bas
 {
     const char *name = m->name + sizeof prefix - 1;
     const sheaf_source_entry *e = base->find(base, name);
-    if (e != NULL && sheaf__source_count(e) == sheaf__source_count(m))
+    const int64_t have = sheaf__elements(m->ndim, m->shape), want = e == NULL ? 0 : sheaf__elements(e->ndim, e->shape);
+    if (e != NULL && have == want)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s' in the checkpoint", m->name);
     if (e == NULL)
         return sheaf_found(sheaf_expected(st, "a tensor '%s' in the base", name), "none");
-    sheaf_expected(st, "%" PRId64 " numbers, as in the base", sheaf__source_count(e));
-    return sheaf_found(st, "%" PRId64, sheaf__source_count(m));
+    sheaf_expected(st, "%" PRId64 " numbers, as in the base", want);
+    return sheaf_found(st, "%" PRId64, have);
 }
 
 sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, sheaf_source *base)

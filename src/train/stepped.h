@@ -16,7 +16,5 @@ sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, s
 /* sheaf__source_numbers - n numbers from number `first` on of a tensor of `source`, in its order, as `dtype`. */
 sheaf_status *sheaf__source_numbers(void *dst, sheaf_dtype dtype, sheaf_source *source, const sheaf_source_entry *entry, int64_t first,
                                     int64_t n, const sheaf__kernels *kernels);
-/* sheaf__source_count - how many numbers the tensor has. */
-int64_t sheaf__source_count(const sheaf_source_entry *entry);
 
 #endif
