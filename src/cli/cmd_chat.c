@@ -160,11 +160,6 @@ static void speak(void *self, int64_t prompt, const sheaf__continuation *so_far)
     free(more);
 }
 
-static sheaf_status *agree(sheaf__model *model, sheaf_status *st)
-{
-    return sheaf__everyone(model->context) == NULL ? st : sheaf_comm_agree(sheaf__everyone(model->context), st);
-}
-
 /* On every rank. *stopped: by Ctrl-C. The prompt is not read any more when this returns. */
 static sheaf_status *compute(member *m, sheaf__continuation *out, bool *stopped)
 {
@@ -184,7 +179,7 @@ static sheaf_status *compute(member *m, sheaf__continuation *out, bool *stopped)
         sheaf_status_free(st);
         st = NULL;
     }
-    return agree(m->model, st);
+    return sheaf__agree_all(m->model->context, st);
 }
 
 static sheaf_status *call_others(sheaf__model *model, char *go)
@@ -197,7 +192,7 @@ static sheaf_status *follow(member *m)
     sheaf__continuation *own = NULL;
     char go = 0;
     bool stopped;
-    sheaf_status *st = agree(m->model, ask_room(&own, 1, m->t->how.max_new));
+    sheaf_status *st = sheaf__agree_all(m->model->context, ask_room(&own, 1, m->t->how.max_new));
     while (st == NULL && (st = call_others(m->model, &go)) == NULL && go)
         st = compute(m, own, &stopped);
     ask_room_free(own);
@@ -316,7 +311,7 @@ static bool obey(session *t, const char *line)
 static sheaf_status *lead(member *m)
 {
     session *t = m->t;
-    sheaf_status *st = agree(m->model, listen_to_signals());
+    sheaf_status *st = sheaf__agree_all(m->model->context, listen_to_signals());
     char *line, stop = 0;
     while (st == NULL) {
         if (t->terminal)
@@ -346,7 +341,7 @@ static sheaf_status *lead(member *m)
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     member m = { self, model, { 0 }, 0 };
-    sheaf_status *st = agree(model, sheaf__sight_new(&m.sight, model));
+    sheaf_status *st = sheaf__agree_all(model->context, sheaf__sight_new(&m.sight, model));
     if (st == NULL)
         st = sheaf__is_first(model->context) ? lead(&m) : follow(&m);
     sheaf__sight_release(&m.sight, model);

@@ -131,7 +131,7 @@ static sheaf_status *fill_images(batch *b)
         pixels += one;
         cross += two;
     }
-    return sheaf__everyone(b->c) == NULL ? st : sheaf_comm_agree(sheaf__everyone(b->c), st);
+    return sheaf__agree_all(b->c, st);
 }
 
 /* Prompts stand at the right end of [0, longest); what is before them is masked. */

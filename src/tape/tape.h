@@ -32,6 +32,12 @@ typedef struct sheaf__context {
 /* sheaf__everyone - the group of all ranks that run the model; NULL when that is one. */
 static inline sheaf_comm *sheaf__everyone(const sheaf__context *c) { return c->stages > 1 ? c->world : c->comm; }
 
+/* sheaf__agree_all - sheaf_comm_agree() among them; alone, `st` itself. */
+static inline sheaf_status *sheaf__agree_all(const sheaf__context *c, sheaf_status *st)
+{
+    return sheaf__everyone(c) == NULL ? st : sheaf_comm_agree(sheaf__everyone(c), st);
+}
+
 /* sheaf__is_first - is this the one rank of them that writes results? */
 static inline bool sheaf__is_first(const sheaf__context *c) { return c->rank == 0 && c->stage == 0; }
 

@@ -89,9 +89,8 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
         if (r->model->begins)
             st = sheaf_data_pixels(&r->batch, r->data, row, rows);
     }
-    sheaf_comm *all = sheaf__everyone(r->model->context);
-    if (all != NULL && r->model->towers != NULL)
-        st = sheaf_comm_agree(all, st); /* files are read: a rank may fail alone */
+    if (r->model->towers != NULL)
+        st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
         sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds, rows * r->options.seq);
         st = tape_for(&r->last, r, holds);
