@@ -70,6 +70,15 @@ void sheaf__text_word(sheaf_text *text, const char *word)
     sheaf__text_bytes(text, "'", 1);
 }
 
+/* The character at p, *n bytes there, as UTF-8: `length` bytes at *shown. A byte that is no part of UTF-8 is U+FFFD. */
+static size_t shown_character(const char **shown, size_t *n, const void *p, size_t left)
+{
+    const size_t length = sheaf__utf8_length(p, left);
+    *n = length > 0 ? length : 1;
+    *shown = length > 0 ? p : "\xEF\xBF\xBD";
+    return length > 0 ? length : 3;
+}
+
 void sheaf__text_json(sheaf_text *text, const char *string)
 {
     sheaf__text_bytes(text, "\"", 1);
@@ -77,18 +86,25 @@ void sheaf__text_json(sheaf_text *text, const char *string)
     for (size_t left = strlen(string), n; left > 0; p += n, left -= n) {
         static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
         const char *special = strchr(plain, *p);
-        const size_t length = sheaf__utf8_length(p, left);
-        n = length > 0 ? length : 1;
+        const char *shown;
+        const size_t length = shown_character(&shown, &n, p, left);
         if (special != NULL)
             sheaf__text_add(text, "\\%c", letter[special - plain]);
         else if (*p < 0x20)
             sheaf__text_add(text, "\\u%04x", *p);
-        else if (length > 0)
-            sheaf__text_bytes(text, p, length);
         else
-            sheaf__text_bytes(text, "\xEF\xBF\xBD", 3);
+            sheaf__text_bytes(text, shown, length);
     }
     sheaf__text_bytes(text, "\"", 1);
+}
+
+void sheaf__text_utf8(sheaf_text *text, const char *string)
+{
+    for (size_t left = strlen(string), n; left > 0; string += n, left -= n) {
+        const char *shown;
+        const size_t length = shown_character(&shown, &n, string, left);
+        sheaf__text_bytes(text, shown, length);
+    }
 }
 
 sheaf_status *sheaf__text_take(char **out, sheaf_text *text)

@@ -58,11 +58,7 @@ json_t *ask_json(const char *text)
     if (text == NULL || sheaf__is_utf8(text))
         return text == NULL ? json_null() : json_string(text);
     sheaf_text whole = { 0 };
-    for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
-        const size_t length = sheaf__utf8_length(text, left);
-        n = length > 0 ? length : 1;
-        sheaf__text_bytes(&whole, length > 0 ? text : "\xEF\xBF\xBD", length > 0 ? length : 3);
-    }
+    sheaf__text_utf8(&whole, text);
     json_t *value = whole.failed ? json_null() : json_string(whole.at);
     sheaf__text_release(&whole);
     return value;
