@@ -173,6 +173,13 @@ static void turn_pairs(uint32_t *to, const uint32_t *from, int64_t pairs, int64_
     }
 }
 
+/* Of the panels that W^T uses: the one of W's column k (a multiple of 32), from its row j on (even). */
+static const uint32_t *ahead_at(const sheaf__packed *w, int64_t k, int64_t j)
+{
+    const int64_t block = j / MM_BLOCK * MM_BLOCK; /* of W's k axis */
+    return (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, k, block) + mm_steps(w->dtype, j - block) * MM_PANEL;
+}
+
 /* Panels of W from those that W^T uses, in squares of 32 x 32. They are padded with zeros to
  * 32 rows of W and to pairs of columns. W's n axis is summed over: elements [k0, k0 + kb). */
 static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, int64_t kb)
@@ -181,11 +188,8 @@ static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, 
     for (int64_t k = 0; k < kb; k += MM_PANEL) {
         const int64_t rows = mm_min(MM_PANEL, kb - k);
         for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL) {
-            const int64_t block = j / MM_BLOCK * MM_BLOCK; /* of W's k axis */
             const int64_t cols = mm_min(MM_PANEL, shelf->j1 - j);
-            const uint32_t *from = (const uint32_t *)w->ahead +
-                                   mm_panel_at(w->dtype, w->n, w->k, k0 + k, block) +
-                                   mm_steps(w->dtype, j - block) * MM_PANEL;
+            const uint32_t *from = ahead_at(w, k0 + k, j);
             uint32_t *to = panel_of(shelf, j) + mm_steps(w->dtype, k) * MM_PANEL;
             if (bf16)
                 turn_pairs(to, from, (rows + 1) / 2, mm_steps(w->dtype, cols));
@@ -244,9 +248,7 @@ static int back_source(mm_soon *soon, const sheaf__packed *w, int64_t j0, int64_
     int runs = 0;
     for (int64_t j = j0; j < j1 && runs < MM_RUNS; runs++) {
         const int64_t block = j / MM_BLOCK * MM_BLOCK, end = mm_min(j1, block + MM_BLOCK);
-        const uint32_t *from = (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, k0, block) +
-                               mm_steps(w->dtype, j - block) * MM_PANEL;
-        soon[runs] = (mm_soon){ .at = (const char *)from,
+        soon[runs] = (mm_soon){ .at = (const char *)ahead_at(w, k0, j),
                                 .step = mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - block)) * MM_PANEL * 4,
                                 .rows = mm_div_up(kb, MM_PANEL), .bytes = mm_steps(w->dtype, end - j) * MM_PANEL * 4 };
         j = end;
