@@ -43,7 +43,27 @@ check() {
 }
 # same NAME A B: two files or folders are equal byte for byte.
 same() { check "$1" diff -r "$2" "$3"; }
+# waits COMMAND...: until it succeeds, a minute at most.
+waits() { for _ in $(seq 600); do "$@" && return 0; sleep 0.1; done; return 1; }
 absent() { if [ -e "$2" ]; then fail "$1" "$2 exists"; else pass "$1"; fi; }
+
+# interrupted WHAT FLAG...: Ctrl-C ends an answer of a chat, WHAT, and with none under way the chat.
+interrupted() {
+    local what=$1 process
+    shift
+    mkfifo "$work/questions"
+    "$sheaf" chat "$@" --max-new 100000 --max-length 200000 <"$work/questions" >"$work/stdout" 2>"$work/stderr" &
+    process=$!
+    exec 9>"$work/questions"
+    echo "what" >&9
+    check "$what has begun" waits test -s "$work/stdout"
+    kill -INT $process
+    check "Ctrl-C ends it" waits grep -q stopped "$work/stderr"
+    kill -INT $process
+    wait $process
+    check "and then the chat" test $? -eq 0
+    exec 9>&-
+}
 
 # json_number FILE KEY: the first number stored under KEY.
 json_number() {

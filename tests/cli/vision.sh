@@ -6,7 +6,6 @@
 mkdir "$work/tmp" "$work/empty"
 export TMPDIR=$work/tmp
 images=$SHEAF_SOURCE_ROOT/tests/data/images
-waits() { for _ in $(seq 600); do "$@" && return 0; sleep 0.1; done; return 1; }
 tokens() { grep -o '"tokens":\[[0-9,]*\]' "$1" | sed 's/.*\[//; s/\]//'; } # tokens FILE: a line for each answer
 
 # ---- recorded models ----
@@ -204,17 +203,5 @@ check "goes on after /reset" test "$(tokens "$work/stdout" | wc -l)" -eq 2
 chat "a slash before a question" 0 '"prompt":"/what"' "//what" "${talk[@]}"
 chat "a model without a tokenizer" 3 'tokenizer.model.*try: +--tokenizer FILE' "hi\n" --model "$llama/tiny_llama/hf"
 
-# Ctrl-C: the first ends the answer, the next one, with no answer under way, the chat.
-mkfifo "$work/questions"
-"$sheaf" chat --model "$vlm" --max-new 100000 --max-length 200000 --image "$picture" <"$work/questions" >"$work/stdout" 2>"$work/stderr" &
-process=$!
-exec 9>"$work/questions"
-echo "what" >&9
-check "an answer has begun" waits test -s "$work/stdout"
-kill -INT $process
-check "Ctrl-C ends it" waits grep -q stopped "$work/stderr"
-kill -INT $process
-wait $process
-check "and then the chat" test $? -eq 0
-exec 9>&-
+interrupted "an answer" --model "$vlm" --image "$picture"
 finish
