@@ -204,13 +204,6 @@ static sheaf_status *open_folder(sheaf_look *look, const char *path)
     case SHEAF_LOOK_ADAPTER:
         look->dialect = sheaf__dialect_peft.name;
         st = sheaf_peft_open(&look->source, path);
-        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) { /* adapter_model.bin */
-            sheaf_status_free(st);
-            sheaf_catalog *c = NULL;
-            st = sheaf__any_read(&c, path, sheaf__dialect_peft.name, NULL);
-            if (st == NULL)
-                st = sheaf__catalog_source(&look->source, c, true);
-        }
         return st != NULL ? st : inside(&look->config, path, "adapter_config.json");
     case SHEAF_LOOK_CHECKPOINT:
         look->dialect = sheaf__dialect_own.name;

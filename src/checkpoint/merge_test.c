@@ -13,6 +13,7 @@
 #include "dialects/hf.h"
 #include "formats/safetensors.h"
 #include "ops/kernels.h"
+#include "tests/pickled.h"
 
 static char scratch[64]; /* a folder of this test's own */
 
@@ -702,9 +703,43 @@ static void test_merge__other_dtype_is_one_rounding(void **state)
     sheaf_config_release(&config);
 }
 
+/* adapter_model.bin instead of adapter_model.safetensors: the same model, also combined. */
+static void test_merge__a_pickled_adapter_is_the_same(void **state)
+{
+    static const char *const kinds[] = { "lora/adapter_final", "lora_variants/modules_to_save/adapter", "lora_variants/dora/adapter" };
+    int n = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char base[1024], adapter[1024], tail[128], pickled[128], one[128], two[128], path[256];
+        sheaf_merge_report report;
+        snprintf(tail, sizeof tail, "llama/tiny_llama/%s", kinds[i]);
+        data_path(base, "llama/tiny_llama/hf");
+        if (!there(data_path(adapter, tail)))
+            continue;
+        snprintf(pickled, sizeof pickled, "%s/pickled", scratch);
+        snprintf(one, sizeof one, "%s/one", scratch);
+        snprintf(two, sizeof two, "%s/two", scratch);
+        remove_tree(pickled);
+        pickle_adapter(pickled, adapter);
+        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = one }));
+        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ pickled }, .nadapters = 1, .dst = two }));
+        snprintf(path, sizeof path, "%s/model.safetensors", one);
+        compare(two, path, one, false);
+        remove_tree(one);
+        remove_tree(two);
+        if (n++ > 0)
+            continue;
+        const double weights[] = { 1, 0.5 };
+        const char *const both[] = { pickled, adapter };
+        CHECK_OK(sheaf_merge_adapters(&(sheaf_merge_options){ .adapters = both, .nadapters = 2, .combine = SHEAF_COMBINE_CAT, .weights = weights, .dst = one }));
+        remove_tree(one);
+    }
+    assert_true(n >= 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_merge__a_pickled_adapter_is_the_same),
         cmocka_unit_test(test_merge__llama_family_equals_peft),
         cmocka_unit_test(test_merge__every_variant_of_the_llama_family),
         cmocka_unit_test(test_merge__a_model_without_a_schema),

@@ -5,9 +5,12 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "dialects/hf_catalog.h"
+#include "dialects/peft_catalog.h"
 #include "dialects/shards.h"
 
 static const char prefix[] = "base_model.model.";
+static const char weights[] = "adapter_model.safetensors", pickled[] = "adapter_model.bin";
 
 /* In memory PEFT puts the adapter's name after these; the file may or may not have it. */
 static const char *const named_parts[] = { ".lora_A.", ".lora_B.", ".lora_magnitude_vector.", ".lora_embedding_A.",
@@ -57,21 +60,18 @@ static bool has_file(const char *dir, const char *name)
     return there;
 }
 
-/* Why a folder without adapter_model.safetensors cannot be opened. */
+/* PEFT before 0.6, and save_pretrained(safe_serialization=False) since, write the second; where both lie, PEFT reads the first. */
+static bool has_weights(const char *dir) { return has_file(dir, weights) || has_file(dir, pickled); }
+
+/* Why a folder without weights cannot be opened. */
 static sheaf_status *explain(const char *dir)
 {
-    if (has_file(dir, "adapter_model.bin")) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no adapter that sheaf reads", dir);
-        sheaf_found(sheaf_expected(st, "adapter_model.safetensors"), "adapter_model.bin (pickled weights)");
-        return sheaf_try_this(st, "convert it to safetensors first (peft: save_pretrained); reading pickles is not "
-                              "supported yet");
-    }
     char **names = NULL;
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, dir);
     if (st != NULL)
         return st;
-    st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: no adapter here", dir), "adapter_model.safetensors");
+    st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: no adapter here", dir), "%s", weights);
     if (has_file(dir, "model.safetensors") || has_file(dir, "model.safetensors.index.json"))
         sheaf_found(st, "a whole model");
     if (has_file(dir, "latest") || has_file(dir, "mp_rank_00_model_states.pt"))
@@ -80,8 +80,8 @@ static sheaf_status *explain(const char *dir)
     for (int64_t i = 0; i < n; i++) { /* PEFT puts several adapters into folders of their names */
         char *inner = NULL;
         sheaf_status_free(sheaf__path_join(&inner, dir, names[i]));
-        if (inner != NULL && has_file(inner, "adapter_model.safetensors"))
-            sheaf_try_this(sheaf_found(st, "it in the folder %s", names[i]), "%s", inner);
+        if (inner != NULL && has_weights(inner))
+            sheaf_try_this(sheaf_found(st, "an adapter in the folder %s", names[i]), "%s", inner);
         free(inner);
     }
     sheaf__names_free(names, n);
@@ -102,20 +102,42 @@ static sheaf_status *add_file(sheaf_shards *shards, const char *path)
     return st;
 }
 
-sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir)
+static sheaf_status *open_safetensors(sheaf_source **out, const char *path)
 {
     sheaf_shards *shards = NULL;
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, dir, "adapter_model.safetensors");
+    sheaf_status *st = sheaf__shards_new(&shards);
     if (st == NULL)
-        st = sheaf__shards_new(&shards);
-    if (st == NULL)
-        st = sheaf__path_kind(path) == SHEAF_PATH_NONE && sheaf__path_kind(dir) == SHEAF_PATH_DIR
-                 ? explain(dir) : add_file(shards, path);
+        st = add_file(shards, path);
     if (st == NULL)
         st = sheaf__shards_source(out, shards);
     if (st != NULL)
         sheaf__shards_close(shards);
+    return st;
+}
+
+static sheaf_status *open_pickled(sheaf_source **out, const char *dir, const char *path)
+{
+    sheaf_catalog *c = NULL;
+    bool read = false;
+    sheaf_status *st = sheaf__catalog_new(&c, sheaf__dialect_peft.name, dir);
+    if (st != NULL)
+        return st;
+    const sheaf__whole whole = { .catalog = c, .rank = -1, .rename = sheaf__peft_name, .buffers = true };
+    st = sheaf__whole_file(&read, &whole, path);
+    if (st == NULL)
+        return sheaf__catalog_source(out, c, true);
+    sheaf__catalog_free(c);
+    return st;
+}
+
+sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir)
+{
+    char *path = NULL;
+    const bool folder = sheaf__path_kind(dir) == SHEAF_PATH_DIR, old = folder && !has_file(dir, weights) && has_file(dir, pickled);
+    sheaf_status *st = sheaf__path_join(&path, dir, old ? pickled : weights);
+    if (st == NULL)
+        st = old ? open_pickled(out, dir, path)
+             : folder && sheaf__path_kind(path) == SHEAF_PATH_NONE ? explain(dir) : open_safetensors(out, path);
     free(path);
     return st;
 }
@@ -126,7 +148,7 @@ sheaf_status *sheaf_peft_config_path(char **out, const char *dir)
         sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", dir), "an adapter: a folder with adapter_config.json and adapter_model.safetensors");
         return sheaf_try_this(sheaf_found(st, "nothing there"), "check the path; a run of method lora leaves one in OUT/adapter");
     }
-    if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !has_file(dir, "adapter_config.json") && !has_file(dir, "adapter_model.safetensors"))
+    if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !has_file(dir, "adapter_config.json") && !has_weights(dir))
         return explain(dir);
     return sheaf__path_join(out, dir, "adapter_config.json");
 }

@@ -2,6 +2,7 @@
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/pickled.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -138,6 +139,39 @@ static void test_write__recorded_adapters_byte_for_byte(void **state)
     assert_true(each_adapter(check_rewritten) >= 12);
 }
 
+/* The same tensors from adapter_model.bin as from adapter_model.safetensors. */
+static void check_pickled(const char *path)
+{
+    sheaf_source *want = NULL, *got = NULL;
+    char from[1100];
+    snprintf(from, sizeof from, "%s", path);
+    CHECK_OK(sheaf__remove_tree(at("pickled"), NULL));
+    pickle_adapter(at("pickled"), from);
+    CHECK_OK(sheaf_peft_open(&want, from));
+    CHECK_OK(sheaf_peft_open(&got, at("pickled")));
+    assert_int_equal(got->count(got), want->count(want));
+    for (int64_t i = 0; i < want->count(want); i++) {
+        const sheaf_source_entry *e = want->entry(want, i), *g = got->entry(got, i);
+        const int64_t cols = e->ndim == 2 ? e->shape[1] : 1;
+        const size_t bytes = (size_t)(e->shape[0] * cols) * sheaf_dtype_bytes(e->dtype);
+        if (strcmp(e->name, g->name) != 0 || e->ndim != g->ndim || e->dtype != g->dtype || memcmp(e->shape, g->shape, sizeof e->shape) != 0)
+            fail_msg("%s: '%s' became '%s', or another shape", path, e->name, g->name);
+        char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
+        CHECK_OK(want->read(want, e->name, 0, e->shape[0], 0, cols, a));
+        CHECK_OK(got->read(got, e->name, 0, e->shape[0], 0, cols, b));
+        CHECK_BYTES(e->name, b, a, bytes);
+        free(a);
+        free(b);
+    }
+    want->close(want);
+    got->close(got);
+}
+
+static void test_open__pickled_adapters_are_the_same(void **state)
+{
+    assert_true(each_adapter(check_pickled) >= 12);
+}
+
 /* An adapter folder whose file holds 1-element tensors of these names. */
 static sheaf_status *open_with(sheaf_source **source, const char *const *names, int64_t n)
 {
@@ -183,19 +217,23 @@ static void test_open__explains_what_is_there_instead(void **state)
     CHECK_OK(sheaf__file_write_whole(at("bin/model.safetensors"), "x", 1, NULL));
     CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_IO, "adapter_model.safetensors | a whole model");
     CHECK_OK(sheaf__file_write_whole(at("bin/adapter_model.bin"), "x", 1, NULL));
-    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_UNSUPPORTED, "adapter_model.bin (pickled weights) | convert it");
+    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_FORMAT, "adapter_model.bin: damaged");
     mkdir(at("several"), 0700);
     mkdir(at("several/task"), 0700);
     CHECK_OK(sheaf__file_write_whole(at("several/task/adapter_model.safetensors"), "x", 1, NULL));
-    CHECK_FAILS(sheaf_peft_open(&source, at("several")), SHEAF_E_IO, "it in the folder task | ");
+    CHECK_FAILS(sheaf_peft_open(&source, at("several")), SHEAF_E_IO, "an adapter in the folder task | ");
     CHECK_FAILS(sheaf_peft_open(&source, at("several/task")), SHEAF_E_FORMAT, "header length");
+    mkdir(at("old"), 0700);
+    mkdir(at("old/job"), 0700);
+    CHECK_OK(sheaf__file_write_whole(at("old/job/adapter_model.bin"), "x", 1, NULL));
+    CHECK_FAILS(sheaf_peft_open(&source, at("old")), SHEAF_E_IO, "an adapter in the folder job | ");
     CHECK_FAILS(sheaf_peft_open(&source, at("none")), SHEAF_E_IO, "No such file");
     char *path = NULL; /* the config is read first, and must not be what is missed where nothing of an adapter is */
     mkdir(at("sat"), 0700);
     CHECK_OK(sheaf__file_write_whole(at("sat/latest"), "1", 1, NULL));
     CHECK_FAILS(sheaf_peft_config_path(&path, at("nowhere")), SHEAF_E_IO, "| nothing there | check the path");
     CHECK_FAILS(sheaf_peft_config_path(&path, at("sat")), SHEAF_E_IO, "no adapter here | adapter_model.safetensors | a checkpoint of a whole model (SAT");
-    CHECK_FAILS(sheaf_peft_config_path(&path, at("several")), SHEAF_E_IO, "it in the folder task | ");
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("several")), SHEAF_E_IO, "an adapter in the folder task | ");
     CHECK_OK(sheaf_peft_config_path(&path, at("several/task")));
     free(path);
 }
@@ -206,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_name__every_spelling),
         cmocka_unit_test(test_open__recorded_adapters_keep_their_names),
         cmocka_unit_test(test_write__recorded_adapters_byte_for_byte),
+        cmocka_unit_test(test_open__pickled_adapters_are_the_same),
         cmocka_unit_test(test_open__in_memory_names_are_read),
         cmocka_unit_test(test_open__two_tensors_of_one_name_are_refused),
         cmocka_unit_test(test_open__explains_what_is_there_instead),

@@ -7,7 +7,9 @@
 
 #include "base/file.h"
 #include "tests/check.h"
+#include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/pickled.h"
 
 typedef struct heard { int notes; } heard;
 
@@ -77,10 +79,31 @@ static void test_open__lora_of_sat_is_merged_for_running_and_refused_for_trainin
     assert_true(seen > 0);
 }
 
+/* What train, eval, generate and chat open with --adapter. */
+static void test_open__a_pickled_adapter_is_the_same(void **state)
+{
+    char adapter[900];
+    snprintf(adapter, sizeof adapter, "%s", golden("llama/tiny_llama/lora/adapter_final"));
+    pickle_adapter(at("pickled"), adapter);
+    for (int training = 0; training < 2; training++) {
+        const sheaf__open_options how = { .model = golden("llama/tiny_llama/hf"), .slices = 8, .for_training = training == 1, .adapter = adapter };
+        sheaf__open_options other = how;
+        sheaf__opened a = { 0 }, b = { 0 };
+        other.adapter = at("pickled");
+        CHECK_OK(sheaf__open_model(&a, &how));
+        CHECK_OK(sheaf__open_model(&b, &other));
+        assert_int_equal(a.lora->nmodules, b.lora->nmodules);
+        same_tensors(a.adapter, b.adapter);
+        sheaf__opened_close(&a);
+        sheaf__opened_close(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open__a_pickled_adapter_is_the_same),
         cmocka_unit_test(test_open__lora_of_sat_is_merged_for_running_and_refused_for_training),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
