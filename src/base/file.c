@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -54,21 +55,59 @@ sheaf_status *sheaf__path_parent(char **out, const char *path)
     return NULL;
 }
 
+/* 64-bit FNV-1a of the name up to its mark: what nobody types and no date looks like. */
+static uint64_t mark_of(const char *name, size_t size)
+{
+    static const char salt[] = "sheaf: not finished: ";
+    uint64_t h = 0xcbf29ce484222325;
+    for (size_t i = 0; i < sizeof salt - 1; i++)
+        h = (h ^ (unsigned char)salt[i]) * 0x100000001b3;
+    for (size_t i = 0; i < size; i++)
+        h = (h ^ (unsigned char)name[i]) * 0x100000001b3;
+    return h;
+}
+
+sheaf_status *sheaf__partial_path(char **out, const char *path, const char *word, int try)
+{
+    char *name = NULL, *whole = NULL, number[16] = "";
+    if (try > 0)
+        snprintf(number, sizeof number, ".%d", try);
+    if (asprintf(&name, "%s.%s-%ld%s-", path, word, (long)getpid(), number) >= 0) {
+        const char *last = strrchr(name, '/');
+        last = last == NULL ? name : last + 1;
+        if (asprintf(&whole, "%s%016" PRIx64, name, mark_of(last, strlen(last))) < 0)
+            whole = NULL;
+        free(name);
+    }
+    *out = whole;
+    return whole != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+}
+
 bool sheaf__path_is_partial(const char *path)
 {
-    static const char *const mark[] = { ".partial-", ".replaced-" };
+    enum { DIGITS = 16 };
+    static const char *const word[] = { ".partial-", ".replaced-" };
     size_t n = strlen(path);
     while (n > 0 && path[n - 1] == '/')
         n--;
-    size_t digits = n;
-    while (digits > 0 && strchr("0123456789.", path[digits - 1]) != NULL)
-        digits--;
-    for (int i = 0; i < 2 && digits < n; i++) {
-        const size_t length = strlen(mark[i]);
-        if (digits > length && memcmp(path + digits - length, mark[i], length) == 0 && path[digits - length - 1] != '/')
-            return true;
+    size_t begin = n;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    path += begin;
+    n -= begin;
+    if (n < DIGITS + 3 || path[n - DIGITS - 1] != '-')
+        return false;
+    size_t number = n - DIGITS - 1;
+    while (number > 0 && strchr("0123456789.", path[number - 1]) != NULL)
+        number--;
+    bool named = false;
+    for (int i = 0; i < 2; i++) {
+        const size_t length = strlen(word[i]);
+        named = named || (number > length && memcmp(path + number - length, word[i], length) == 0);
     }
-    return false;
+    char mark[DIGITS + 1];
+    snprintf(mark, sizeof mark, "%016" PRIx64, mark_of(path, n - DIGITS));
+    return named && memcmp(mark, path + n - DIGITS, DIGITS) == 0;
 }
 
 static int by_bytes(const void *a, const void *b)

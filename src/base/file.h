@@ -27,8 +27,12 @@ sheaf_path_kind sheaf__path_kind(const char *path);
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name);
 /* sheaf__path_parent - the folder that `path` is in, "." if it names none (malloc'd). */
 sheaf_status *sheaf__path_parent(char **out, const char *path);
-/* sheaf__path_is_partial - does the last part of `path` end like an unfinished output,
- * ".partial-<number>" or ".replaced-<number>"? Such things may be deleted when no sheaf is running. */
+/* sheaf__partial_path - "PATH.WORD-PID-MARK" or, with `try` above 0, "PATH.WORD-PID.TRY-MARK" (malloc'd): the name of
+ * what is not finished. MARK is 16 digits that follow from the name before them, so that no name somebody else
+ * gave is taken for ours. WORD is "partial" or "replaced". Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__partial_path(char **out, const char *path, const char *word, int try);
+/* sheaf__path_is_partial - is the last part of `path` a name that sheaf__partial_path() makes?
+ * Only such things may be deleted, and only when no sheaf writes them. */
 bool sheaf__path_is_partial(const char *path);
 /* sheaf__list_dir - names in a folder without "." and "..", sorted by bytes. */
 sheaf_status *sheaf__list_dir(char ***names, int64_t *count, const char *path);

@@ -43,15 +43,29 @@ static void test_paths__parents_and_joins(void **state)
 
 static void test_paths__unfinished_ones_are_recognised(void **state)
 {
-    static const struct { const char *path; bool want; } rows[] = {
-        { "out.partial-123", true }, { "a/out.partial-123/", true }, { "out.partial-1.2", true },
-        { "out.replaced-9", true },  { "out.partial-", false },      { "out.partial", false },
-        { "out.partial-x", false },  { ".partial-5", false },        { "a/.partial-5", false },
-        { "out.partial-5/x", false }, { "step-000123", false },
+    static const char *const bases[] = { "out", "a/out", "a.b/step-00000004", "x.partial-7" };
+    static const char *const words[] = { "partial", "replaced" };
+    char *name = NULL, other[200];
+    for (size_t i = 0; i < ARRAY_LEN(bases); i++)
+        for (int k = 0; k < 6; k++) {
+            CHECK_OK(sheaf__partial_path(&name, bases[i], words[k % 2], k / 2));
+            snprintf(other, sizeof other, "%s/", name);
+            assert_true(sheaf__path_is_partial(name) && sheaf__path_is_partial(other));
+            snprintf(other, sizeof other, "%s/x", name);
+            assert_false(sheaf__path_is_partial(other));
+            snprintf(other, sizeof other, "y%s", strrchr(name, '/') != NULL ? strrchr(name, '/') + 1 : name); /* under another name it is not ours */
+            assert_false(sheaf__path_is_partial(other));
+            name[strlen(name) - 1] ^= 1;
+            assert_false(sheaf__path_is_partial(name));
+            free(name);
+        }
+    static const char *const others[] = { /* of somebody else */
+        "out.partial-123", "out.partial-2024.11.05", "out.partial-1.2", "out.replaced-9", "out.partial-", "out.partial", "step-000123",
+        "out.partial-5-0123456789abcdef", "out.partial-20241105-0000000000000000", "-0123456789abcdef", "",
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (sheaf__path_is_partial(rows[i].path) != rows[i].want)
-            fail_msg("%s", rows[i].path);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (sheaf__path_is_partial(others[i]))
+            fail_msg("%s", others[i]);
 }
 
 static void test_read__names_offset_expected_and_found(void **state)
@@ -139,13 +153,14 @@ static void test_write__reserved_blocks_are_claimed(void **state)
 
 static void test_write_whole__a_leftover_of_our_number_does_not_matter(void **state)
 {
-    char left[400];
     mkdir(at("left"), 0700);
     for (int i = 0; i < 3; i++) {
-        snprintf(left, sizeof left, i == 0 ? "%s.partial-%ld" : "%s.partial-%ld.%d", at("left/f"), (long)getpid(), i);
+        char *left = NULL;
         sheaf_file file;
+        CHECK_OK(sheaf__partial_path(&left, at("left/f"), "partial", i));
         CHECK_OK(sheaf__file_create(&file, left, NULL));
         CHECK_OK(sheaf__file_close(&file));
+        free(left);
     }
     put(at("left/f"), "text");
     char *text = content(at("left/f"));
@@ -357,23 +372,56 @@ static void test_output__abandon_leaves_nothing(void **state)
     free(text);
 }
 
-/* What nobody writes any more goes; what somebody writes, and what only looks alike, stays. */
+static char told[2000];
+static void listen_to(void *context, const sheaf_event *event)
+{
+    const size_t used = strlen(told);
+    snprintf(told + used, sizeof told - used, "%s\n", event->text);
+}
+
+/* What nobody writes any more goes, and it is said; what somebody writes, and what only looks alike, stays. */
 static void test_output__removes_what_a_killed_process_left(void **state)
 {
-    static const char *const stays[] = { "o5/dst.partial-backup", "o5/dst2.partial-77", "o5/dst.replaced-77" };
-    sheaf_output *output = NULL, *other = NULL;
-    CHECK_OK(sheaf__make_dirs(at("o5/dst.partial-77/deep"), NULL));
-    CHECK_OK(sheaf__make_dirs(at("o5/dst.partial-77.3"), NULL));
-    for (size_t i = 0; i < ARRAY_LEN(stays); i++)
+    static const char *const stays[] = {
+        "o5/dst.partial-backup", "o5/dst2.partial-77", "o5/dst.replaced-77", "o5/dst.partial-77", "o5/dst.partial-2024.11.05",
+        "o5/dst.partial-77-0123456789abcdef",
+    };
+    const sheaf_events events = { listen_to, NULL };
+    sheaf_output *output = NULL;
+    char *dead[4] = { NULL }, mine[300];
+    for (size_t i = 0; i < ARRAY_LEN(stays); i++) {
         CHECK_OK(sheaf__make_dirs(at(stays[i]), NULL));
-    CHECK_OK(sheaf__output_begin(&output, at("o5/dst"), false, NULL));
-    CHECK_OK(sheaf__output_begin(&other, at("o5/dst"), false, NULL));
-    assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 2);
-    for (size_t i = 0; i < ARRAY_LEN(stays); i++)
-        assert_int_equal(sheaf__path_kind(at(stays[i])), SHEAF_PATH_DIR);
-    sheaf__output_abandon(other);
+        snprintf(mine, sizeof mine, "%s/thesis", stays[i]);
+        put(at(mine), "years of work");
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(sheaf__partial_path(&dead[i], at("o5/dst"), "partial", i));
+        snprintf(mine, sizeof mine, "%s/deep", dead[i]);
+        CHECK_OK(sheaf__make_dirs(mine, NULL));
+    }
+    CHECK_OK(sheaf__partial_path(&dead[2], at("o5/dst2"), "partial", 0)); /* of another output */
+    CHECK_OK(sheaf__make_dir(dead[2], NULL));
+    CHECK_OK(sheaf__partial_path(&dead[3], at("o5/dst"), "replaced", 0)); /* maybe all that is left of the old one */
+    CHECK_OK(sheaf__make_dir(dead[3], NULL));
+    CHECK_OK(sheaf__output_begin(&output, at("o5/dst"), false, NULL)); /* by itself it removes nothing: it could not say so */
+    assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 5);
+    told[0] = '\0';
+    CHECK_OK(sheaf__output_sweep(at("o5/dst/"), &events, NULL));
+    assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 3);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(sheaf__path_kind(dead[i]), i < 2 ? SHEAF_PATH_NONE : SHEAF_PATH_DIR);
+        assert_true((strstr(told, dead[i]) != NULL) == (i < 2));
+        free(dead[i]);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(stays); i++) {
+        snprintf(mine, sizeof mine, "%s/thesis", stays[i]);
+        char *text = content(at(mine));
+        assert_string_equal(text, "years of work");
+        free(text);
+    }
+    CHECK_OK(sheaf__output_sweep(at("o5/no/such"), NULL, NULL));
     CHECK_OK(sheaf__output_commit(output));
-    assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 1);
+    assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 3);
 }
 
 static void prepare(const char *base, bool old)

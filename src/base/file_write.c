@@ -330,17 +330,16 @@ sheaf_status *sheaf__remove_tree(const char *path, sheaf_faults *faults)
     return remove_at(AT_FDCWD, path, path, 0, faults);
 }
 
-/* A new file "path.partial-<pid>", with a number after it while that name is taken: by a
+/* A new file with the name of what is not finished, the next while that is taken: by a
  * killed process that had our number, or by another thread. */
 static sheaf_status *create_temporary(sheaf_file *file, const char *path, sheaf_faults *faults)
 {
     for (int i = 0;; i++) {
-        char *temporary = NULL, number[16] = "";
-        if (i > 0)
-            snprintf(number, sizeof number, ".%d", i);
-        if (asprintf(&temporary, "%s.partial-%ld%s", path, (long)getpid(), number) < 0)
-            return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
-        sheaf_status *st = sheaf__file_create(file, temporary, faults);
+        char *temporary = NULL;
+        sheaf_status *st = sheaf__partial_path(&temporary, path, "partial", i);
+        if (st != NULL)
+            return st;
+        st = sheaf__file_create(file, temporary, faults);
         const bool taken = st != NULL && sheaf__path_kind(temporary) != SHEAF_PATH_NONE;
         free(temporary);
         if (!taken || i == TRIES)

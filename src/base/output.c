@@ -145,34 +145,49 @@ static int lock_folder(int *out, const char *path)
     return error;
 }
 
-/* Partial folders of `dst` that nobody has locked: what killed processes left. One that cannot be
- * locked or removed stays; it is in nobody's way. */
-static sheaf_status *remove_dead(const sheaf_output *output)
+/* Removes the folder at `path` unless somebody writes it: then, and when it cannot be removed, it stays; it is in
+ * nobody's way. */
+static void remove_dead(const char *path, const sheaf_events *events, sheaf_faults *faults)
 {
-    char **names = NULL;
+    int lock = -1;
+    if (lock_folder(&lock, path) != 0)
+        return;
+    sheaf_status *st = sheaf__remove_tree(path, faults);
+    if (st == NULL)
+        sheaf_note(events, "%s: removed, left by a sheaf that was killed", path);
+    sheaf_status_free(st);
+    close(lock);
+}
+
+sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events, sheaf_faults *faults)
+{
+    char **names = NULL, *parent = NULL;
     int64_t n = 0;
-    const char *last = strrchr(output->dst, '/');
-    last = last == NULL ? output->dst : last + 1;
-    const size_t length = strlen(last);
-    sheaf_status *st = sheaf__list_dir(&names, &n, output->parent);
-    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* a folder may be written and not listed */
+    size_t end = strlen(dst);
+    while (end > 1 && dst[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && dst[begin - 1] != '/')
+        begin--;
+    const size_t length = end - begin;
+    sheaf_status *st = sheaf__path_parent(&parent, dst);
+    if (st == NULL)
+        st = sheaf__list_dir(&names, &n, parent);
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* a folder may be written and not listed, or not there yet */
         sheaf_status_free(st);
-        return NULL;
+        st = NULL;
     }
     for (int64_t i = 0; i < n && st == NULL; i++) {
         char *path = NULL;
-        if (strncmp(names[i], last, length) != 0 || strncmp(names[i] + length, ".partial-", 9) != 0
-            || !sheaf__path_is_partial(names[i]))
+        if (strncmp(names[i], dst + begin, length) != 0 || strncmp(names[i] + length, ".partial-", 9) != 0 || !sheaf__path_is_partial(names[i]))
             continue;
-        st = sheaf__path_join(&path, output->parent, names[i]);
-        int lock = -1;
-        if (st == NULL && lock_folder(&lock, path) == 0) {
-            sheaf_status_free(sheaf__remove_tree(path, output->faults));
-            close(lock);
-        }
+        st = sheaf__path_join(&path, parent, names[i]);
+        if (st == NULL)
+            remove_dead(path, events, faults);
         free(path);
     }
     sheaf__names_free(names, n);
+    free(parent);
     return st;
 }
 
@@ -199,15 +214,11 @@ static sheaf_status *lock_partial(sheaf_output *output, bool *lost)
 static sheaf_status *make_partial(sheaf_output *output)
 {
     for (int i = 0;; i++) {
-        char number[16] = "";
-        if (i > 0)
-            snprintf(number, sizeof number, ".%d", i);
         free(output->partial);
-        if (asprintf(&output->partial, "%s.partial-%ld%s", output->dst, (long)getpid(), number) < 0) {
-            output->partial = NULL;
-            return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", output->dst);
-        }
-        sheaf_status *st = sheaf__make_dir(output->partial, output->faults);
+        sheaf_status *st = sheaf__partial_path(&output->partial, output->dst, "partial", i);
+        if (st != NULL)
+            return st;
+        st = sheaf__make_dir(output->partial, output->faults);
         bool taken = st != NULL && sheaf__path_kind(output->partial) != SHEAF_PATH_NONE;
         if (st == NULL)
             st = lock_partial(output, &taken);
@@ -237,8 +248,6 @@ sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool repl
         st = sheaf__path_parent(&output->parent, output->dst);
     if (st == NULL)
         st = sheaf__make_dirs(output->parent, faults);
-    if (st == NULL)
-        st = remove_dead(output);
     if (st == NULL)
         st = make_partial(output);
     if (st == NULL)
@@ -299,7 +308,9 @@ static bool not_known(int error)
 static int swap_in_two_steps(const sheaf_output *output)
 {
     char *old = NULL;
-    if (asprintf(&old, "%s.replaced-%ld", output->dst, (long)getpid()) < 0)
+    sheaf_status *st = sheaf__partial_path(&old, output->dst, "replaced", 0);
+    sheaf_status_free(st);
+    if (st != NULL)
         return ENOMEM;
     int error = rename_with(output->dst, old, 0, output->faults);
     if (error == 0) {

@@ -1,13 +1,14 @@
 /* output.h - a folder that appears only when it is complete.
  *
- * Everything is written into "DST.partial-<pid>" beside DST, synced, and renamed to DST
+ * Everything is written into "DST.partial-PID-MARK" beside DST, synced, and renamed to DST
  * in one step by commit; a crash leaves DST as it was and a folder whose name
- * sheaf__path_is_partial() knows, which the next output to DST removes: it is locked (flock) while
+ * sheaf__path_is_partial() knows, which sheaf__output_sweep() removes: it is locked (flock) while
  * somebody writes it. Other threads and ranks may write into
  * sheaf__output_dir() themselves; only one of them begins and commits. */
 #ifndef SHEAF_BASE_OUTPUT_H
 #define SHEAF_BASE_OUTPUT_H
 
+#include "base/events.h"
 #include "base/file.h"
 
 typedef struct sheaf_output sheaf_output;
@@ -16,6 +17,10 @@ typedef struct sheaf_output sheaf_output;
  * must be an empty folder: SHEAF_E_ARG. With `replace` true a folder there is exchanged at
  * commit, then deleted; until then it stays as it is. */
 sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace, sheaf_faults *faults);
+/* sheaf__output_sweep - removes what killed processes left of `dst`, with a note for each: folders beside it with our
+ * mark in their names (see sheaf__partial_path()) that nobody writes. Everything else stays, and what cannot be removed.
+ * For whoever is about to begin `dst` and has somebody to tell. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events, sheaf_faults *faults);
 /* sheaf__output_outside - errors: SHEAF_E_ARG when `dst` is the folder `src` or would lie in it, links followed; what is
  * read must not grow. A `src` that is no folder is fine. */
 sheaf_status *sheaf__output_outside(const char *dst, const char *src);

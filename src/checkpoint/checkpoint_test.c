@@ -260,15 +260,23 @@ static void test_open__removes_what_a_killed_run_left(void **state)
 {
     fresh();
     save(3, 1);
-    CHECK_OK(sheaf__make_dirs(in_folder("step-00000004.partial-123/deep"), NULL));
+    char *left = NULL, deep[400];
+    CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
+    snprintf(deep, sizeof deep, "%s/deep", left);
+    CHECK_OK(sheaf__make_dirs(deep, NULL));
     CHECK_OK(sheaf__make_dirs(in_folder("mine.partial-5"), NULL)); /* somebody else's */
+    CHECK_OK(sheaf__make_dirs(in_folder("step-00000004.partial-123/deep"), NULL)); /* that too: it has no mark of ours */
     told[0] = '\0';
     tiny_run run = { .out = folder, .ranks = 2, .events = &listener };
     CHECK_OK(tiny_load(&run));
     assert_int_equal(run.found_step, 3);
-    assert_false(exists(in_folder("step-00000004.partial-123")));
+    assert_false(exists(left));
     assert_true(exists(in_folder("mine.partial-5")));
-    assert_non_null(strstr(told, "step-00000004.partial-123: removed"));
+    assert_true(exists(in_folder("step-00000004.partial-123/deep")));
+    assert_non_null(strstr(told, left));
+    assert_non_null(strstr(told, ": removed, a save that was never finished"));
+    assert_null(strstr(told, "partial-123: removed"));
+    free(left);
 }
 
 static void test_open__one_run_at_a_time(void **state)
@@ -278,10 +286,13 @@ static void test_open__one_run_at_a_time(void **state)
     const int fd = open(in_folder("lock"), O_RDWR);
     assert_true(fd >= 0);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
-    CHECK_OK(sheaf__make_dirs(in_folder("step-00000004.partial-123"), NULL));
+    char *left = NULL;
+    CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
+    CHECK_OK(sheaf__make_dir(left, NULL));
     tiny_run run = { .out = folder, .seed = 2, .step = 2, .ranks = 2 };
     CHECK_FAILS(tiny_save(&run), SHEAF_E_ARG, "another process holds this lock");
-    assert_true(exists(in_folder("step-00000004.partial-123"))); /* it may be in use */
+    assert_true(exists(left)); /* it may be in use */
+    free(left);
     close(fd);
     CHECK_OK(tiny_save(&run));
 }

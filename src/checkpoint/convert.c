@@ -262,6 +262,8 @@ static sheaf_status *check_dst(const sheaf_convert_options *o)
     if (st == NULL && sheaf__path_kind(o->dst) != SHEAF_PATH_NONE)
         st = sheaf__output_begin(&probe, o->dst, false, NULL);
     sheaf__output_abandon(probe);
+    if (st == NULL)
+        st = sheaf__output_sweep(o->dst, o->events, o->faults);
     return st;
 }
 

@@ -207,7 +207,9 @@ static sheaf_status *write_config(merger *m, const sheaf_merge_options *o)
 static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
 {
     const sheaf_folder_options how = { .stem = "model", .shard_bytes = 50000000000, .faults = o->faults }; /* as transformers 5 */
-    sheaf_status *st = sheaf__folder_begin(&m->folder, o->dst, m->plan.specs, m->plan.count, &how);
+    sheaf_status *st = sheaf__output_sweep(o->dst, o->events, o->faults);
+    if (st == NULL)
+        st = sheaf__folder_begin(&m->folder, o->dst, m->plan.specs, m->plan.count, &how);
     if (st == NULL)
         st = write_config(m, o);
     if (st == NULL && o->base != NULL)

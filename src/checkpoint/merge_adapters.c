@@ -67,6 +67,8 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const sheaf_me
     if (st == NULL)
         st = sheaf_lora_options_json(&json, &a->options);
     if (st == NULL)
+        st = sheaf__output_sweep(o->dst, o->events, o->faults);
+    if (st == NULL)
         st = sheaf_peft_begin(&folder, o->dst, json, specs, n, false, o->faults);
     for (int64_t i = 0; i < n && st == NULL; i++) {
         if (o->stop != NULL && atomic_load(o->stop) != 0)

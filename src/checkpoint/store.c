@@ -312,9 +312,9 @@ sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkp
 static sheaf_status *remove_step(const sheaf_checkpoints *store, const char *path)
 {
     char *gone = NULL;
-    if (asprintf(&gone, "%s.partial-%ld", path, (long)getpid()) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
-    sheaf_status *st = sheaf__rename(path, gone, store->options.faults);
+    sheaf_status *st = sheaf__partial_path(&gone, path, "partial", 0);
+    if (st == NULL)
+        st = sheaf__rename(path, gone, store->options.faults);
     if (st == NULL)
         st = sheaf__remove_tree(gone, store->options.faults);
     free(gone);

@@ -172,7 +172,8 @@ static sheaf_status *write_model(const char *dst, const sheaf__opened *opened, c
     return st;
 }
 
-sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *o, const sheaf__opened *opened, int64_t step)
+sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *o, const sheaf__opened *opened, int64_t step,
+                            const sheaf_events *events)
 {
     sheaf_checkpoint *from = NULL;
     sheaf_source *masters = NULL;
@@ -188,6 +189,8 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
         st = sheaf_checkpoint_open(&from, *checkpoint);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, from);
+    if (st == NULL)
+        st = sheaf__output_sweep(*result, events, NULL);
     if (st == NULL)
         st = lora ? sheaf__export_adapter(*result, opened->lora, o->model, masters, opened->base) : write_model(*result, opened, o->model, masters);
     if (masters != NULL)

@@ -10,7 +10,7 @@
  *   result, checkpoint  out: the two folders' paths, malloc'd
  * A full model keeps each tensor's stored dtype; an adapter is float32, as PEFT saves it. */
 sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *options,
-                            const sheaf__opened *opened, int64_t step);
+                            const sheaf__opened *opened, int64_t step, const sheaf_events *events);
 
 /* sheaf__export_adapter - the adapter alone. Masters are named "master/NAME", those of saved tensors by the base's name, and
  * may be flat: of a tensor with more than two axes only the order of its numbers counts. B of fused layers is compact there and

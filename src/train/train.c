@@ -374,7 +374,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
         st = sheaf_comm_run_threads(o->tp, train_rank, &r);
     }
     if (st == NULL)
-        st = sheaf__export(&out->result, &out->checkpoint, o, &opened, out->step);
+        st = sheaf__export(&out->result, &out->checkpoint, o, &opened, out->step, hooks->events);
     sheaf_data_close(data);
     sheaf__selection_release(&selection);
     sheaf_lora_options_release(&fresh);

@@ -5,6 +5,7 @@
  * new one), compared byte for byte with an undisturbed one; the sources are as they were;
  * nothing else lies about but what a dead process was writing; success was told only where it is
  * true; and the next run succeeds. SHEAF_SOAK=1: 100,000 such points, otherwise a sample. */
+#include <glob.h>
 #include <sys/wait.h>
 
 #include "calls.h"
@@ -212,7 +213,9 @@ static sheaf_status *export(float value, sheaf_faults *faults)
     static const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { 3, 4 } }, { "y", SHEAF_F32, 1, { 9 } } };
     float rows[12];
     sheaf_folder *folder = NULL;
-    sheaf_status *st = sheaf_hf_begin(&folder, at("out/dst"), value == 0 ? "{}" : "{\"a\": 1}", spec, 2, 48, true, faults);
+    sheaf_status *st = sheaf__output_sweep(at("out/dst"), NULL, faults);
+    if (st == NULL)
+        st = sheaf_hf_begin(&folder, at("out/dst"), value == 0 ? "{}" : "{\"a\": 1}", spec, 2, 48, true, faults);
     if (st != NULL)
         return st;
     for (int i = 0; i < 12; i++)
@@ -244,7 +247,7 @@ static const job jobs[] = {
 
 static struct { uint64_t wanted, before, sources, step_1; } know;
 static const char *current_job, *current_plan;
-static long current_n, last_pid; /* of the process that did it */
+static long current_n;
 
 static void wrong(const char *what, const char *name)
 {
@@ -280,9 +283,12 @@ static void check_beside(const job *j, bool partial)
 /* What is at "DST.replaced-...", 0 if nothing. */
 static uint64_t replaced(const job *j)
 {
-    char path[200];
-    snprintf(path, sizeof path, "%s.replaced-%ld", at(j->dst), last_pid);
-    return tree(path);
+    char pattern[300];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s.replaced-*", at(j->dst));
+    const uint64_t is = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1 ? tree(found.gl_pathv[0]) : 0;
+    globfree(&found);
+    return is;
 }
 
 /* The output as it may be found: absent, old or new. True when it is the new one. */
@@ -374,7 +380,6 @@ static bool disturbed(const job *j, const plan *p, long n, bool *ok, bool *died)
 {
     *died = false;
     calls_no_exchange = p->no_exchange;
-    last_pid = (long)getpid();
     if (p->fate == FATE_DIE || p->fate == FATE_TORN) {
         int status = 0;
         const pid_t pid = fork();
@@ -384,7 +389,6 @@ static bool disturbed(const job *j, const plan *p, long n, bool *ok, bool *died)
             _exit(st == NULL ? 0 : 1);
         }
         assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
-        last_pid = (long)pid;
         *died = WEXITSTATUS(status) == CALL_DIED;
         *ok = WEXITSTATUS(status) == 0;
         return *died;
@@ -485,7 +489,6 @@ static void try_memory(const job *j, bool rest, long some)
             return;
         if (live != 0)
             fail_msg("%s, allocation %ld denied: %ld blocks were not given back", j->name, n, live);
-        last_pid = (long)getpid();
         check_after(j, ok, false, false, true); /* removing needs memory too */
         tally.denied++;
     }
