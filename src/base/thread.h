@@ -1,11 +1,12 @@
 /* thread.h - what compute threads and waiting ranks need from the processor and
- * the kernel: the floating-point mode of the numeric contract, and sleeping
- * until a word changes. x86-64 Linux. */
+ * the kernel: the floating-point mode of the numeric contract, sleeping
+ * until a word changes, and a stack that is large enough. x86-64 Linux. */
 #ifndef SHEAF_BASE_THREAD_H
 #define SHEAF_BASE_THREAD_H
 
 #include <immintrin.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +38,26 @@ static inline void sheaf__sleep_while(_Atomic uint32_t *word, uint32_t value)
 static inline void sheaf__wake(_Atomic uint32_t *word, int count)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+/* The stack that our functions may count on. */
+#define SHEAF__STACK_BYTES ((size_t)1 << 20)
+
+/* sheaf__thread_start - pthread_create() with a stack of at least SHEAF__STACK_BYTES: without it a thread gets what
+ * `ulimit -s` says, be it 16 KB. 0, or the error's number. */
+static inline int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context)
+{
+    pthread_attr_t how;
+    size_t bytes = 0;
+    int error = pthread_attr_init(&how);
+    if (error != 0)
+        return error;
+    if (pthread_attr_getstacksize(&how, &bytes) != 0 || bytes < SHEAF__STACK_BYTES)
+        error = pthread_attr_setstacksize(&how, SHEAF__STACK_BYTES);
+    if (error == 0)
+        error = pthread_create(out, &how, run, context);
+    pthread_attr_destroy(&how);
+    return error;
 }
 
 #endif

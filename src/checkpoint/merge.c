@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "checkpoint/look.h"
 #include "checkpoint/merge_work.h"
 #include "checkpoint/stream.h"
@@ -386,7 +387,7 @@ static void start_sync(syncing *s)
     sigset_t all, before;
     sigfillset(&all); /* signals are for the thread that the program knows */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    s->started = pthread_create(&s->thread, NULL, sync_shards, s) == 0;
+    s->started = sheaf__thread_start(&s->thread, sync_shards, s) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

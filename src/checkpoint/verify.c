@@ -385,7 +385,7 @@ static sheaf_status *list_all(verifier *v)
     if (strcmp(v->c->dialect, "sheaf") == 0)
         st = open_own(v);
     for (int64_t i = 0; st == NULL && i < v->c->count; i++) /* copies are read when they are compared */
-        for (int64_t k = 0; st == NULL && k < (v->c->tensor[i].replicated ? 1 : v->c->tensor[i].npieces); k++)
+        for (int64_t k = 0; st == NULL && k < (v->c->tensor[i].replicated && v->c->tensor[i].npieces > 1 ? 1 : v->c->tensor[i].npieces); k++)
             st = list_piece(v, i, k);
     return st != NULL ? st : list_files(v);
 }

@@ -199,21 +199,21 @@ static void tell_adapter(teller *t, const sheaf_look *look)
     sheaf_lora_options_release(&o);
 }
 
-static void tell_checkpoint(teller *t, const sheaf_look *look)
+static void tell_checkpoint(teller *t, const sheaf_checkpoint *c)
 {
-    fact_int(t, "step", sheaf_checkpoint_step(look->checkpoint));
-    fact_int(t, "slices", sheaf_checkpoint_slices(look->checkpoint));
-    fact_int(t, "contract", sheaf_checkpoint_contract(look->checkpoint));
-    fact(t, "progress", sheaf_checkpoint_progress(look->checkpoint));
+    fact_int(t, "step", sheaf_checkpoint_step(c));
+    fact_int(t, "slices", sheaf_checkpoint_slices(c));
+    fact_int(t, "contract", sheaf_checkpoint_contract(c));
+    fact(t, "progress", sheaf_checkpoint_progress(c));
 }
 
 /* The complete checkpoints of a run, and what the newest one says. */
 static void tell_saved(teller *t, const char *dir)
 {
-    char **names = NULL, *newest = NULL;
+    char **names = NULL;
     int64_t n = 0;
     sheaf_text steps = { 0 };
-    sheaf_look look;
+    sheaf_checkpoint *newest = NULL;
     odd(t, sheaf__list_dir(&names, &n, dir));
     for (int64_t i = 0; i < n; i++) {
         long long step;
@@ -221,27 +221,25 @@ static void tell_saved(teller *t, const char *dir)
         if (sscanf(names[i], "step-%lld%n", &step, &end) != 1 || names[i][end] != '\0')
             continue;
         char *path = NULL;
+        sheaf_checkpoint *c = NULL; /* whatever else lies beside its manifest */
         sheaf_status *st = sheaf__path_join(&path, dir, names[i]);
         if (st == NULL)
-            st = sheaf_look_open(&look, path);
+            st = sheaf_checkpoint_open(&c, path);
+        free(path);
         if (st != NULL) {
             odd(t, st);
-            free(path);
             continue;
         }
-        sheaf_look_close(&look);
         sheaf__text_add(&steps, "%s%lld", steps.size > 0 ? ", " : "", step);
-        free(newest);
-        newest = path;
+        sheaf_checkpoint_close(newest);
+        newest = c;
     }
     fact(t, "checkpoints", steps.size > 0 ? steps.at : "none");
-    if (newest != NULL && sheaf_look_open(&look, newest) == NULL) {
-        tell_checkpoint(t, &look);
-        sheaf_look_close(&look);
-    }
+    if (newest != NULL)
+        tell_checkpoint(t, newest);
+    sheaf_checkpoint_close(newest);
     sheaf__text_release(&steps);
     sheaf__names_free(names, n);
-    free(newest);
 }
 
 static void tell_run(teller *t, const char *path)
@@ -332,7 +330,7 @@ static sheaf_status *tell_path(teller *t, const char *path)
     else if (look.kind == SHEAF_LOOK_ADAPTER)
         tell_adapter(t, &look);
     else if (look.kind == SHEAF_LOOK_CHECKPOINT)
-        tell_checkpoint(t, &look);
+        tell_checkpoint(t, look.checkpoint);
     else if (look.kind == SHEAF_LOOK_RUN)
         tell_run(t, path);
     if (!foreign && look.source != NULL)

@@ -1,8 +1,11 @@
 /* main.c - the command. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "cli.h"
 
 /* Without this a stream that the caller closed would be the number of the next file that is opened: weights read as
@@ -16,7 +19,39 @@ static bool occupy_streams(void)
     return true;
 }
 
+typedef struct call {
+    int argc;
+    char **argv;
+    int code;
+} call;
+
+static void *run(void *context)
+{
+    call *c = context;
+    c->code = cli_main(c->argc, c->argv, stdout, stderr);
+    return NULL;
+}
+
+/* Under a small `ulimit -s` the first thread's stack ends early: the command then runs on a thread with one of its
+ * own, which takes all signals. */
+static void run_with_stack(call *c)
+{
+    struct rlimit stack;
+    sigset_t all;
+    pthread_t thread;
+    if ((getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur >= SHEAF__STACK_BYTES) || sheaf__thread_start(&thread, run, c) != 0) {
+        run(c);
+        return;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
-    return occupy_streams() ? cli_main(argc, argv, stdout, stderr) : CLI_FAILED;
+    call c = { argc, argv, CLI_FAILED };
+    if (occupy_streams())
+        run_with_stack(&c);
+    return c.code;
 }

@@ -272,7 +272,7 @@ static int start(group *g)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (; started < g->ranks; started++) {
-        error = pthread_create(&g->member[started].thread, NULL, rank_main, &g->member[started]);
+        error = sheaf__thread_start(&g->member[started].thread, rank_main, &g->member[started]);
         if (error != 0)
             break;
     }

@@ -159,9 +159,9 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const
     *out = sheaf__catalog_find(c, name);
     if (*out != NULL)
         return NULL;
-    int64_t elements = 1;
+    int64_t elements = 1; /* where an axis has none: of the others, whose products are taken too */
     for (int i = 0; i < ndim; i++)
-        if (i == SHEAF_CATALOG_MAX_DIMS || shape[i] < 0 || __builtin_mul_overflow(elements, shape[i], &elements))
+        if (i == SHEAF_CATALOG_MAX_DIMS || shape[i] < 0 || __builtin_mul_overflow(elements, shape[i] > 0 ? shape[i] : 1, &elements))
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
     if (elements > INT64_MAX / 16)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
@@ -208,7 +208,8 @@ sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t of
     for (int64_t i = ndim - 1, stride = 1; i >= 0; i--) {
         p.size[i] = shape[i];
         p.stride[i] = stride;
-        stride *= shape[i] > 0 ? shape[i] : 1;
+        if (__builtin_mul_overflow(stride, shape[i] > 0 ? shape[i] : 1, &stride))
+            stride = 1; /* sheaf__catalog_tensor() refuses such a shape */
     }
     return p;
 }

@@ -114,7 +114,7 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
                                             "one place for each element", "", "another place in %s", c->file[p->file].path);
         }
     }
-    if (have != want && t->replicated && t->piece[0].rank != t->piece[t->npieces - 1].rank)
+    if (have != want && t->replicated && t->npieces > 0 && t->piece[0].rank != t->piece[t->npieces - 1].rank)
         return note_copy(c, t, &t->piece[t->npieces - 1]);
     return have == want ? NULL : note_missing(c, t, have, want);
 }

@@ -211,6 +211,44 @@ static void test_piece__lies_in_its_file_and_its_tensor(void **state)
     sheaf__catalog_free(c);
 }
 
+/* Of a cut or interrupted download a table of copies may know a tensor of which no part holds anything. */
+static void test_check__a_tensor_of_copies_that_no_part_holds_is_missing(void **state)
+{
+    int file;
+    sheaf_catalog *c = new_catalog(&file);
+    sheaf_logical *t = NULL;
+    CHECK_OK(sheaf__catalog_tensor(&t, c, "w", SHEAF_F32, 1, (int64_t[]){ 4 }));
+    t->replicated = true;
+    CHECK_OK(sheaf__catalog_tensor(&t, c, "empty", SHEAF_F32, 2, (int64_t[]){ 0, 4 }));
+    t->replicated = true;
+    CHECK_OK(sheaf__catalog_check(c));
+    CHECK_OK(sheaf__catalog_compare(c));
+    assert_int_equal(c->nfindings, 1);
+    assert_string_equal(c->finding[0].code, "missing");
+    assert_string_equal(c->finding[0].tensor, "w");
+    sheaf__catalog_free(c);
+}
+
+/* Without elements a shape may still multiply beyond 64 bits, in any order of its axes. */
+static void test_tensor__of_no_elements_has_a_shape_that_can_be_held(void **state)
+{
+    static const int64_t big = (int64_t)1 << 62, half = (int64_t)1 << 31;
+    const int64_t shapes[][3] = { { 0, big, big }, { big, 0, big }, { big, big, 0 }, { 0, half, half }, { half, half, 0 }, { INT64_MAX, INT64_MAX, 0 } };
+    int file;
+    sheaf_catalog *c = new_catalog(&file);
+    sheaf_logical *t = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        const sheaf_piece p = sheaf__piece_dense(file, 0, SHEAF_F32, 0, 3, shapes[i]);
+        assert_int_equal(p.size[1], shapes[i][1]);
+        CHECK_FAILS(sheaf__catalog_tensor(&t, c, "w", SHEAF_F32, 3, shapes[i]), SHEAF_E_UNSUPPORTED, "its shape cannot be held");
+    }
+    CHECK_OK(sheaf__catalog_tensor(&t, c, "w", SHEAF_F32, 3, (int64_t[]){ 0, half, 2 }));
+    const sheaf_piece p = sheaf__piece_dense(file, 0, SHEAF_F32, 0, 3, t->told.shape);
+    CHECK_OK(sheaf__catalog_piece(c, t, &p));
+    assert_int_equal(t->npieces, 0);
+    sheaf__catalog_free(c);
+}
+
 static void test_compare__names_the_parts_whose_copies_differ(void **state)
 {
     int file;
@@ -297,6 +335,8 @@ int main(void)
         cmocka_unit_test(test_boxes__of_any_tiling_and_strides),
         cmocka_unit_test(test_check__names_missing_rows_overlaps_and_dtypes),
         cmocka_unit_test(test_piece__lies_in_its_file_and_its_tensor),
+        cmocka_unit_test(test_check__a_tensor_of_copies_that_no_part_holds_is_missing),
+        cmocka_unit_test(test_tensor__of_no_elements_has_a_shape_that_can_be_held),
         cmocka_unit_test(test_compare__names_the_parts_whose_copies_differ),
         cmocka_unit_test(test_source__shows_weights_by_name_and_the_rest_on_request),
         cmocka_unit_test(test_source__refuses_in_the_words_of_the_first_defect),

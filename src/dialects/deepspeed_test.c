@@ -339,6 +339,28 @@ static void test_harm__is_named(void **state)
     made_free(m);
 }
 
+/* What an interrupted download lacks, or puts under the other's name: nothing of a replicated tensor is left. */
+static void test_harm__files_of_two_kinds_lost_or_swapped_are_named(void **state)
+{
+    made_model *m = odd_model();
+    const how h = { 2, 1, 1, STATE_PATTERNS, false, false, 9, -1 };
+    for (int swapped = 0; swapped < 2; swapped++) {
+        char a[700], b[700];
+        const char *dir = made_folder(m, &h);
+        snprintf(a, sizeof a, "%s/global_step9/mp_rank_00_model_states.pt", dir);
+        snprintf(b, sizeof b, "%s/global_step9/zero_pp_rank_0_mp_rank_01_optim_states.pt", dir);
+        if (swapped)
+            swap_files(a, b);
+        else
+            assert_int_equal(unlink(a) | unlink(b), 0);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_FINDING(c, SHEAF_DEFECT, "missing", "model.norm.weight");
+        CHECK_OK(sheaf__catalog_compare(c));
+        check_no_source(c);
+    }
+    made_free(m);
+}
+
 /* Files of an older step under the names of a newer one. */
 static void test_harm__parts_of_another_step_are_stale(void **state)
 {
@@ -802,6 +824,7 @@ int main(void)
         cmocka_unit_test(test_boxes__the_name_a_file_was_saved_under),
         cmocka_unit_test(test_harm__patterns_that_never_end_are_given_up),
         cmocka_unit_test(test_harm__is_named),
+        cmocka_unit_test(test_harm__files_of_two_kinds_lost_or_swapped_are_named),
         cmocka_unit_test(test_harm__parts_of_another_step_are_stale),
         cmocka_unit_test(test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under),
     };

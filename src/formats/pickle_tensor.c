@@ -107,9 +107,10 @@ static sheaf_status *check_inside(sheaf_pickle_tensor *t, int64_t count)
     for (int d = 0; d < t->ndim; d++)
         empty |= t->shape[d] == 0;
     for (int d = 0; d < t->ndim && !empty; d++)
-        over |= __builtin_mul_overflow(t->shape[d] - 1, t->stride[d], &step) || __builtin_add_overflow(last, step, &last) ||
-                __builtin_mul_overflow(elements, t->shape[d], &elements) || elements > INT64_MAX / 16;
-    if (empty) {
+        over |= __builtin_mul_overflow(t->shape[d] - 1, t->stride[d], &step) || __builtin_add_overflow(last, step, &last);
+    for (int d = 0; d < t->ndim; d++) /* of an empty one: of its other axes */
+        over |= __builtin_mul_overflow(elements, t->shape[d] > 0 ? t->shape[d] : 1, &elements) || elements > INT64_MAX / 16;
+    if (empty && !over) {
         t->offset = 0; /* there is nothing at it */
         return NULL;
     }

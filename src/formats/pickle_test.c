@@ -275,6 +275,8 @@ static void test_parse__refused_with_a_reason(void **state)
         { P("c_codecs\nencode\nX\3\0\0\0\xe2\x82\xacX\6\0\0\0latin1\x86R"), SHEAF_E_FORMAT, "below 256" },
         { P("}X\1\0\0\0w" REBUILD "(" F32_ID("0", "\7") "K\1(K\2K\3t(K\4K\1t" TAIL_V2 "s"), SHEAF_E_FORMAT,
           "'w': a tensor | inside the 7 elements of its storage | element 7" },
+        { P(REBUILD "(" F32_ID("0", "\1") "K\0(K\0\x8a\x08\0\0\0\0\0\0\0\x40\x8a\x08\0\0\0\0\0\0\0\x40t(K\1K\1K\1t" TAIL_V2),
+          SHEAF_E_FORMAT, "beyond 2^63" }, /* [0, 2^62, 2^62] */
         { P(REBUILD "(" F32_ID("0", "\1") "K\0(\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7ft(\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7ft" TAIL_V2),
           SHEAF_E_FORMAT, "beyond 2^63" },
         { P(REBUILD "(" F32_ID("0", "\1") "K\0(\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7ft(K\0t" TAIL_V2), SHEAF_E_FORMAT, "beyond 2^63" },

@@ -16,6 +16,7 @@ typedef struct told {
     uint64_t begin, end;
     uint64_t bytes;      /* by shape and dtype, unless overflow or not whole bytes: */
     bool overflow, torn;
+    bool vast;           /* no elements, but the other axes multiply beyond what can be counted */
     bool dropped;
 } told;
 
@@ -72,6 +73,7 @@ static sheaf_status *take_shape(sheaf_json_scan *scan, told *t)
     if (!sheaf__scan_take(scan, '['))
         return sheaf__scan_fail(scan, "shape, a list");
     uint64_t elements = 1;
+    int64_t others = 1; /* the axes that have elements */
     for (bool first = true, more;; first = false) {
         uint64_t d = 0;
         sheaf_status *st = sheaf__scan_next_item(scan, first, &more);
@@ -85,6 +87,7 @@ static sheaf_status *take_shape(sheaf_json_scan *scan, told *t)
         if (t->ndim == SHEAF_SAFETENSORS_MAX_DIMS || d > INT64_MAX)
             return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "shape"), "at most %d axes, each below 2^63",
                                   SHEAF_SAFETENSORS_MAX_DIMS);
+        t->vast = t->vast || __builtin_mul_overflow(others, d > 0 ? (int64_t)d : 1, &others) || others > INT64_MAX / 16;
         t->shape[t->ndim++] = (int64_t)d;
     }
     t->bytes = elements; /* times the dtype's size once all fields are read */
@@ -264,6 +267,10 @@ static sheaf_status *check_tensor(const told *t, uint64_t start)
         st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
         sheaf_expected(st, "%" PRIu64 " bytes, by shape and dtype", t->bytes);
         return sheaf_found(st, "%" PRIu64, t->end - t->begin);
+    }
+    if (t->vast) {
+        st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%.200s': shape", t->name);
+        return sheaf_found(sheaf_expected(st, "axes that multiply to less than 2^59, those without elements aside"), "more");
     }
     return NULL;
 }

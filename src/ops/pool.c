@@ -222,7 +222,7 @@ static int start_threads(sheaf__pool *pool)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 1; i < pool->threads && error == 0; i++) {
         pool->worker[i] = (worker){ .pool = pool, .number = i };
-        error = pthread_create(&pool->worker[i].thread, NULL, worker_main, &pool->worker[i]);
+        error = sheaf__thread_start(&pool->worker[i].thread, worker_main, &pool->worker[i]);
         if (error == 0)
             pool->started++;
     }

@@ -173,7 +173,7 @@ static void start(sheaf__pictures *p)
 {
     const int half = p->threads / 2, want = half < 1 ? 1 : half > MOST_WORKERS ? MOST_WORKERS : half;
     p->started = true;
-    while (p->workers < want && pthread_create(&p->worker[p->workers], NULL, work, p) == 0)
+    while (p->workers < want && sheaf__thread_start(&p->worker[p->workers], work, p) == 0)
         p->workers++;
 }
 
@@ -284,7 +284,7 @@ sheaf_status *sheaf__pictures_check(sheaf__pictures *p, XXH128_hash_t *hash, she
     check mine = { p, hash, bad, events, &next, &done, &stop }, theirs = mine;
     theirs.events = NULL;
     const int most = p->rows < p->threads ? (int)p->rows : p->threads;
-    while (helpers < most - 1 && helpers < MOST_CHECKERS && pthread_create(&helper[helpers], NULL, check_some, &theirs) == 0)
+    while (helpers < most - 1 && helpers < MOST_CHECKERS && sheaf__thread_start(&helper[helpers], check_some, &theirs) == 0)
         helpers++;
     check_some(&mine);
     for (int i = 0; i < helpers; i++)

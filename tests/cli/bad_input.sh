@@ -76,6 +76,17 @@ check "no space: exit code 3" test $got -eq 3
 check "no space: the file is named" grep -q "$work/full" "$work/stderr"
 absent "no space: no adapter is left" "$work/full/adapter"
 
+# A small stack, which cannot be raised: of the first thread, and of those that are made.
+adapter=$llama/tiny_llama/lora/adapter_final
+small_stack() (ulimit -s 24; "$sheaf" "$@")
+check "a small stack: info" small_stack info "$model"
+check "a small stack: verify" small_stack verify --threads 2 "$model"
+check "a small stack: merge" small_stack merge "$model" "$adapter" "$work/small-merged"
+check "a small stack: train" small_stack train --model "$model" --data "$data" --method lora --steps 1 --tp 2 --threads 4 --out "$work/small-run"
+check "a small stack: eval" small_stack eval --model "$model" --data "$data"
+check "a small stack: generate" small_stack generate --model "$model" --tokens 1,2 --max-new 2 --tp 2
+check "a small stack: plan" small_stack plan --model "$model" --seq 8
+
 runs "a loss that is not finite stops the run" 3 'finite' train --model "$model" --data "$data" --method full --steps 50 --micro-batch 2 --lr 1e30 --clip 0 --out "$work/nan"
 check "and names the step" grep -qE 'step [0-9]+' "$work/stderr"
 absent "and leaves no model" "$work/nan/model"

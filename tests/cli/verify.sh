@@ -93,6 +93,15 @@ runs "without a config nothing is guessed" 0 'no config' verify "$m"
     --out "$work/run" >/dev/null 2>&1 </dev/null || fail "a run to look at"
 runs "a run's newest checkpoint is sound" 0 'sheaf.*step +2.*sound' verify "$work/run"
 runs "info of a run as before" 0 '"kind": "run".*"checkpoints"' info --json "$work/run"
+first=$work/run/checkpoints/step-00000001
+cp "$llama/tiny_llama/lora/adapter_final/adapter_model.safetensors" "$first"
+runs "a stray adapter in a step leaves it one" 0 '"checkpoints": "1, 2", "step": 2' info --json "$work/run"
+rm "$first/adapter_model.safetensors"
+for d in hf lora/adapter_final; do
+    cp -r "$llama/tiny_llama/$d" "$work/run/checkpoints/step-00000003"
+    runs "$d in place of a step is none" 0 'step-00000003/manifest.json.*checkpoints +1, 2 ' info "$work/run"
+    chmod -R u+w "$work/run/checkpoints/step-00000003" && rm -r "$work/run/checkpoints/step-00000003"
+done
 step=$work/run/checkpoints/step-00000002
 runs "one checkpoint" 0 'sound' verify "$step"
 poke "$step/slice_003.safetensors" $(($(stat -c %s "$step/slice_003.safetensors") - 3)) 55
