@@ -98,6 +98,7 @@ typedef struct sheaf_catalog {
     int tp, pp, dp;      /* parallel sizes; 0 = not known */
     int64_t step;        /* -1 = not known */
     int64_t vocab, padded_vocab; /* rows of the tables: true, and as stored; -1 = not known */
+    bool by_names;       /* which rank's a part is, is told by names of files and folders alone */
 
     int64_t count, room;
     sheaf_logical *tensor;   /* in the order found; after sheaf__catalog_sort(), by name */

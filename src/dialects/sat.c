@@ -276,6 +276,8 @@ static sheaf_status *read_into(sheaf_catalog *c, sheaf__sat_set *set, const char
     const sheaf__sat_folder *folder = st == NULL ? config_folder(&r) : NULL;
     r.vocab = folder != NULL ? folder->vocab : 0;
     c->tp = set->ways;
+    if (st == NULL && set->ways > 1)
+        st = sheaf__sat_check_order(c, r.part, r.nparts);
     if (st == NULL)
         st = add_parts(&r);
     if (st == NULL)

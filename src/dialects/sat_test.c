@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "dialects/sat_parts.h"
+#include "formats/zip.h"
 #include "tests/faults/denied_memory.h"
 
 /* ---- recorded ---- */
@@ -424,6 +425,87 @@ static void test_read__tells_duplicates_and_copies_that_differ(void **state)
     made_release(&twin);
 }
 
+/* The zip file again with another folder inside, as torch names it after the file. */
+static void rename_inside(const char *path, const char *top)
+{
+    sheaf_zip zip;
+    char *bytes = NULL, *part = NULL;
+    size_t size, n;
+    int fd;
+    int64_t length, at = 0;
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 26));
+    CHECK_OK(sheaf__file_open_read(&fd, &length, path));
+    CHECK_OK(sheaf__zip_open(&zip, fd, 0, length, path));
+    close(fd);
+    FILE *to = fopen(path, "wb");
+    sheaf_zip_entry *entry = calloc((size_t)zip.count, sizeof *entry);
+    char (*name)[200] = malloc((size_t)zip.count * sizeof *name);
+    for (int64_t i = 0; i < zip.count; i++) {
+        snprintf(name[i], sizeof *name, "%s%s", top, strchr(zip.entry[i].name, '/'));
+        entry[i] = zip.entry[i];
+        entry[i].name = name[i];
+        entry[i].header = at;
+        CHECK_OK(sheaf__zip_place(&entry[i]));
+        CHECK_OK(sheaf__zip_local(&part, &n, &entry[i]));
+        fwrite(part, 1, n, to);
+        fwrite(bytes + zip.entry[i].offset, 1, (size_t)zip.entry[i].bytes, to);
+        at = entry[i].offset + entry[i].bytes;
+        free(part);
+    }
+    CHECK_OK(sheaf__zip_tail(&part, &n, entry, zip.count, at));
+    fwrite(part, 1, n, to);
+    assert_int_equal(fclose(to), 0);
+    free(part);
+    free(entry);
+    free(name);
+    free(bytes);
+    sheaf__zip_release(&zip);
+}
+
+/* save/30 of four parts, part r written as `was`[r]; then what is found. */
+static sheaf_catalog *named(made *m, const int *was)
+{
+    char top[64];
+    save_it(m);
+    for (int r = 0; r < 4; r++) {
+        snprintf(top, sizeof top, "mp_rank_%02d_model_states", was[r]);
+        if (was[r] >= 0)
+            rename_inside(part_of("save", 30, r), top);
+    }
+    return sat_read_at(at("save"));
+}
+
+static void test_order__is_that_of_the_names_parts_were_saved_under(void **state)
+{
+    made m = { .seed = 73 };
+    made_init(&m);
+    sheaf_catalog *c = named(&m, (int[]){ 0, 1, 2, 3 });
+    want_defects(c, 0);
+    assert_false(c->by_names);
+    sheaf__catalog_free(c);
+    equals(at("save"), &m.source);
+    c = named(&m, (int[]){ 1, 0, 2, 3 });
+    want_defects(c, 1);
+    const sheaf_finding *f = defect(c, "conflict");
+    assert_string_equal(f->path, part_of("save", 30, 0));
+    assert_string_equal(f->found, "part 0 was saved as mp_rank_01_model_states.pt, part 1 as mp_rank_00_model_states.pt");
+    assert_int_equal(system(f->cure), 0);
+    sheaf__catalog_free(c);
+    c = sat_read_at(at("save"));
+    want_defects(c, 0);
+    assert_true(sheaf__path_kind(at("save/30/mp_rank_00_model_states.pt.saved")) == SHEAF_PATH_NONE);
+    sheaf__catalog_free(c);
+    c = named(&m, (int[]){ 0, 2, 2, 3 }); /* not to be cured by names */
+    want_defects(c, 1);
+    assert_non_null(strstr(defect(c, "conflict")->cure, "copy part by part again"));
+    sheaf__catalog_free(c);
+    c = named(&m, (int[]){ 0, -1, 2, 3 }); /* one does not say */
+    want_defects(c, 0);
+    assert_true(c->by_names);
+    sheaf__catalog_free(c);
+    made_release(&m);
+}
+
 static void set_config(const char *save, const char *object, const char *key, json_t *value)
 {
     char path[500];
@@ -830,6 +912,7 @@ int main(void)
         cmocka_unit_test(test_read__joins_what_drifted_when_there_is_no_choice),
         cmocka_unit_test(test_read__names_missing_damaged_and_foreign_parts),
         cmocka_unit_test(test_read__tells_duplicates_and_copies_that_differ),
+        cmocka_unit_test(test_order__is_that_of_the_names_parts_were_saved_under),
         cmocka_unit_test(test_class__comes_from_the_tensors),
         cmocka_unit_test(test_class__sees_a_tower_that_was_lost),
         cmocka_unit_test(test_config__contradictions_are_found),

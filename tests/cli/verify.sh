@@ -134,6 +134,21 @@ for d in "$golden"/cogvlm/mp2/* "$golden"/cogagent/mp8/* "$llama"/deepspeed/*zer
     runs "${d#"$golden"/}: which is not converted" 3 "duplicate|saved as" convert "$work/twins" "$work/never" --to hf
     rm -rf "$work/twins"
 done
+# parts of SAT whose names were swapped or turned round: the files know what they were called
+for d in "$golden"/cogvlm/mp2 "$golden"/cogagent/mp4; do
+    [ -d "$d" ] && cp -rL "$d" "$work/it's turned" || continue
+    chmod -R u+w "$work/it's turned"
+    parts=("$work/it's turned"/*/mp_rank_0[0-2]*)
+    mv "${parts[-1]}" "$work/last"
+    for ((i = ${#parts[@]} - 1; i > 0; i--)); do mv "${parts[i - 1]}" "${parts[i]}"; done
+    mv "$work/last" "${parts[0]}"
+    finding "${d#"$golden"/}: parts under each other's names" conflict defect "part 0 was saved as mp_rank_0[12]_model_states.pt, part 1 as mp_rank_00" --quick "$work/it's turned"
+    runs "${d#"$golden"/}: which are not converted" 3 "saved as mp_rank_0[12]" convert "$work/it's turned" "$work/never" --to hf
+    cure=$("$sheaf" verify "$work/it's turned" | sed -n 's/^  try: *//p' | head -n 1)
+    check "${d#"$golden"/}: $cure" bash -c "$cure"
+    same "${d#"$golden"/}: is as it was" "$d" "$work/it's turned"
+    rm -rf "$work/it's turned"
+done
 for d in "$llama"/torch_dcp/*; do
     cp -r "$d" "$work/dcp"
     chmod -R u+w "$work/dcp"
