@@ -332,6 +332,24 @@ static void test_parse__a_call_is_named_and_refused(void **state)
     }
 }
 
+/* As a part of another module's name too, where what is named looks like a class. */
+static void test_parse__what_reaches_into_the_machine_is_refused_anywhere(void **state)
+{
+    static const char *const machine[] = {
+        "__builtin__", "__builtins__", "builtins", "commands", "ctypes", "importlib", "nt", "ntpath", "os", "pickle", "posix", "posixpath", "pty",
+        "runpy", "shutil", "socket", "subprocess", "sys", "__globals__", "__subclasses__", "__import__", "__code__", "__reduce__",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(machine); i++) {
+        char module[80], both[100];
+        snprintf(module, sizeof module, "torch.%s", machine[i]);
+        snprintf(both, sizeof both, "%s.Thing", module);
+        CHECK_FAILS(attack(module, "Thing", false), SHEAF_E_UNSAFE, both);
+        snprintf(module, sizeof module, "%s.Thing", machine[i]);
+        CHECK_FAILS(attack("torch", module, true), SHEAF_E_UNSAFE, module);
+    }
+    CHECK_OK(attack("torch.other", "Thing", false)); /* or nothing would be shown */
+}
+
 static void test_parse__calls_by_detours_are_refused(void **state)
 {
     /* A name that is not called may still be what is: partial(os.system), getattr of a function or an object, a called object. */
@@ -560,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_parse__every_flipped_bit_is_survived),
         cmocka_unit_test(test_parse__refused_with_a_reason),
         cmocka_unit_test(test_parse__a_call_is_named_and_refused),
+        cmocka_unit_test(test_parse__what_reaches_into_the_machine_is_refused_anywhere),
         cmocka_unit_test(test_parse__calls_by_detours_are_refused),
         cmocka_unit_test(test_parse__depth_is_limited),
         cmocka_unit_test(test_parse__depth_counts_what_was_seen_before),

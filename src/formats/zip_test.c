@@ -281,10 +281,12 @@ static void test_write__reads_back(void **state)
     sheaf__text_release(&text);
 }
 
-/* An entry beyond 4 GiB, in a file that has holes where its bytes are. */
+/* Entries beyond 4 GiB and at its edge, where the number itself is the mark of a wider one, in a file that has holes where
+ * their bytes are. */
 static void test_write__beyond_32_bits(void **state)
 {
-    sheaf_zip_entry e[] = { { "t/small", 0, 0, 5, 1 }, { "t/large", 0, 0, ((int64_t)5 << 30) + 1, 2 }, { "t/behind", 0, 0, 7, 3 } };
+    sheaf_zip_entry e[] = { { "t/small", 0, 0, 5, 1 }, { "t/large", 0, 0, ((int64_t)5 << 30) + 1, 2 }, { "t/behind", 0, 0, 7, 3 },
+                            { "t/edge", 0, 0, UINT32_MAX, 4 }, { "t/below", 0, 0, UINT32_MAX - 1, 5 } };
     const char *path = at("large.zip");
     sheaf_file file = { 0 };
     char *piece = NULL;
@@ -292,7 +294,7 @@ static void test_write__beyond_32_bits(void **state)
     int64_t next = 0, length = 0;
     int fd = -1;
     CHECK_OK(sheaf__file_create(&file, path, NULL));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         e[i].header = next;
         CHECK_OK(sheaf__zip_place(&e[i]));
         CHECK_OK(sheaf__zip_local(&piece, &size, &e[i]));
@@ -300,14 +302,14 @@ static void test_write__beyond_32_bits(void **state)
         free(piece);
         next = e[i].offset + e[i].bytes;
     }
-    CHECK_OK(sheaf__zip_tail(&piece, &size, e, 3, next));
+    CHECK_OK(sheaf__zip_tail(&piece, &size, e, 5, next));
     CHECK_OK(sheaf__file_write_at(&file, piece, size, next));
     free(piece);
     CHECK_OK(sheaf__file_close(&file));
     CHECK_OK(sheaf__file_open_read(&fd, &length, path));
     sheaf_zip zip = { 0 };
     CHECK_OK(sheaf__zip_open(&zip, fd, 0, length, path));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         const sheaf_zip_entry *got = sheaf__zip_find(&zip, e[i].name);
         assert_non_null(got);
         assert_int_equal(got->offset, e[i].offset);

@@ -127,6 +127,55 @@ static void test_generate__a_picture_that_cannot_be_had_ends_all_ranks(void **st
     }
 }
 
+/* ---- how long, and which number a sequence has ---- */
+
+typedef struct limits { asked asked; int32_t ids[3][PICTURES][NEW]; int64_t n[3][PICTURES]; } limits;
+
+static sheaf_status *look_at_one(void *self, int64_t prompt, float *pixels, float *cross)
+{
+    paint(pixels, 3 * SIDE * SIDE, 1);
+    paint(cross, 3 * SIDE * SIDE, 51);
+    return NULL;
+}
+
+static sheaf_status *three_ways(void *self, sheaf__model *model)
+{
+    limits *t = self;
+    sheaf_status *st = NULL;
+    for (int way = 0; way < 3 && st == NULL; way++) {
+        sheaf__continuation out[PICTURES];
+        sheaf__generate_options how = { .sampling = { .greedy = way == 0, .temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 3 },
+                                        .max_new = NEW, .max_length = way == 0 ? LENGTH + 1 : 0, .batch = 2, .load = look_at_one,
+                                        .number = way == 2 ? PICTURES - 1 : 0 };
+        for (int i = 0; i < PICTURES; i++)
+            out[i] = (sheaf__continuation){ t->ids[way][i], 0 };
+        st = sheaf__generate(out, model, t->asked.prompt + (way == 2 ? PICTURES - 1 : 0), way == 2 ? 1 : PICTURES, &how);
+        for (int i = 0; i < PICTURES; i++)
+            t->n[way][i] = out[i].n;
+    }
+    return st;
+}
+
+static void test_generate__lengths_and_numbers_of_sequences(void **state)
+{
+    made m = { .agent = 1, .layers = 1, .seed = 4 };
+    sheaf_schema *schema;
+    limits *t = calloc(1, sizeof *t);
+    made_init(&m);
+    CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
+    sheaf__opened opened = { .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source };
+    ask(&t->asked, true);
+    CHECK_OK(sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW }, three_ways, t));
+    for (int i = 0; i < PICTURES; i++) /* prompts of 10, 9 and 10 tokens, of 11 at most with what is new */
+        assert_int_equal(t->n[0][i], 1 + i % 2);
+    assert_int_equal(t->n[2][0], NEW);
+    CHECK_BYTES("the third of a run, alone", t->ids[2][0], t->ids[1][2], sizeof t->ids[1][2]);
+    assert_memory_not_equal(t->ids[1][0], t->ids[1][2], sizeof t->ids[1][0]);
+    free(t);
+    sheaf_schema_free(schema);
+    made_release(&m);
+}
+
 /* ---- one picture, asked about again ---- */
 
 enum { CALLS = 5 };
@@ -210,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generate__only_the_first_stage_loads_pictures),
         cmocka_unit_test(test_generate__a_picture_that_cannot_be_had_ends_all_ranks),
+        cmocka_unit_test(test_generate__lengths_and_numbers_of_sequences),
         cmocka_unit_test(test_generate__what_was_seen_is_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

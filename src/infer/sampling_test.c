@@ -34,6 +34,7 @@ static const struct {
       { .temperature = 0.5f, .top_p = 0.8f }, { 1, 2, GONE, GONE, GONE }, { GONE, 4, GONE, GONE, GONE }, 0, { 0 } },
     { "top-p of equal ones: two fifths are not yet half", { .top_p = 0.5f },
       { 1, 1, 1, 1, 1 }, { GONE, GONE, 1, 1, 1 }, 0, { 0 } },
+    { "top-p: exactly p is enough", { .top_p = 0.5f }, { 5, 5, 5, 5, GONE }, { GONE, GONE, 5, 5, GONE }, 0, { 0 } },
     { "one stays, however small p", { .top_p = 1e-6f },
       { 1, -2, 3, 0, 2 }, { GONE, GONE, 3, GONE, GONE }, 0, { 0 } },
     { "top-p counts what top-k left: 1/3 each", { .top_k = 3, .top_p = 0.6f },

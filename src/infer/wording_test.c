@@ -245,7 +245,8 @@ static void test_conversation__another_picture_begins_anew(void **state)
 static void test_spoken__a_token_says_what_is_certain(void **state)
 {
     static const struct { int32_t id; const char *more; } rows[] = {
-        { ' ', "" }, { 'h', "h" }, { 'i', "i" }, { ' ', "" }, { 0xC3, "" }, { 0xA9, " \xC3\xA9" }, { 0xFF, "" }, { 'x', "\xEF\xBF\xBDx" }, { '\n', "" }, { EOS, "" },
+        { ' ', "" }, { 'h', "h" }, { 'i', "i" }, { ' ', "" }, { 0xC3, "" }, { 0xA9, " \xC3\xA9" }, { 0xFF, "" }, { 'x', "\xEF\xBF\xBDx" }, { 0xF0, "" }, { 0x9F, "" }, { 0x98, "" }, { 0x80, "\xF0\x9F\x98\x80" },
+        { 0xFE, "" }, { 0xFF, "" }, { 'y', "\xEF\xBF\xBD\xEF\xBF\xBDy" }, { '\n', "" }, { EOS, "" },
     };
     const sheaf_config config = config_of(SHEAF_LLAMA);
     sheaf__wording w;
@@ -261,7 +262,7 @@ static void test_spoken__a_token_says_what_is_certain(void **state)
     }
     CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, ARRAY_LEN(rows)));
     assert_string_equal(more, "");
-    assert_string_equal(answer, "hi \xC3\xA9\xEF\xBF\xBDx");
+    assert_string_equal(answer, "hi \xC3\xA9\xEF\xBF\xBDx\xF0\x9F\x98\x80\xEF\xBF\xBD\xEF\xBF\xBDy");
     free(more);
     free(answer);
     CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, 5)); /* the half character is said in the end */

@@ -84,6 +84,30 @@ static void test_resize__gives_pillows_pixels(void **state)
     json_decref(root);
 }
 
+/* Each axis is filtered on its own, so two resizes of one axis each are one of both. */
+static void test_resize__which_axis_comes_first(void **state)
+{
+    enum { SIDE = 48, MOST = SIDE * SIDE * 3 };
+    static const struct { int64_t width, height; bool rows_first; } cases[] = {
+        { 38, 28, false }, /* the height shrinks by exactly twice as many pixels */
+        { 38, 27, true }, { 38, 29, false }, { 52, 47, true }, { 47, 52, false },
+    };
+    uint8_t pixels[MOST], half[MOST * 2], across_first[MOST * 2], down_first[MOST * 2], got[MOST * 2];
+    for (size_t i = 0; i < sizeof pixels; i++)
+        pixels[i] = (uint8_t)(i * i * 31 + i / 7 * 57);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const int64_t width = cases[i].width, height = cases[i].height;
+        const size_t size = (size_t)(width * height * 3);
+        CHECK_OK(sheaf_image_resize(got, &(sheaf_image){ .width = SIDE, .height = SIDE, .pixels = pixels }, width, height));
+        CHECK_OK(sheaf_image_resize(half, &(sheaf_image){ .width = SIDE, .height = SIDE, .pixels = pixels }, width, SIDE));
+        CHECK_OK(sheaf_image_resize(across_first, &(sheaf_image){ .width = width, .height = SIDE, .pixels = half }, width, height));
+        CHECK_OK(sheaf_image_resize(half, &(sheaf_image){ .width = SIDE, .height = SIDE, .pixels = pixels }, SIDE, height));
+        CHECK_OK(sheaf_image_resize(down_first, &(sheaf_image){ .width = SIDE, .height = height, .pixels = half }, width, height));
+        assert_memory_not_equal(across_first, down_first, size); /* or nothing would be shown */
+        CHECK_BYTES("both", got, cases[i].rows_first ? down_first : across_first, size);
+    }
+}
+
 static void test_prepare__gives_upstreams_tensors(void **state)
 {
     json_t *root = expected(), *row;
@@ -427,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load__gives_pillows_pixels_for_every_kind),
         cmocka_unit_test(test_resize__gives_pillows_pixels),
+        cmocka_unit_test(test_resize__which_axis_comes_first),
         cmocka_unit_test(test_prepare__gives_upstreams_tensors),
         cmocka_unit_test(test_prepare__equals_every_golden_tensor),
         cmocka_unit_test(test_decode__says_what_it_found),

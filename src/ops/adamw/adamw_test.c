@@ -2,6 +2,7 @@
 #include "ops/twin.h"
 
 #include "base/elementary.h"
+#include "ops/adamw/adamw.h"
 
 static const sheaf__adamw usual = { .lr = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
                                     .bias1 = 1 - 0.9, .bias2_sqrt = 0.03162277660168379, .grad_scale = 1 };
@@ -41,6 +42,36 @@ static void test_adamw__beta1_zero_takes_the_gradient_itself(void **state)
     how.beta1 = 0, how.bias1 = 1;
     sheaf__kernels_for("ref")->adamw(&p, &m, &v, &g, 1, &how);
     CHECK_NEAR("m", m, g, 0);
+}
+
+/* At one half torch goes from the far end: g - (g - m) / 2, where g - m = 3 + 2^-23 rounds to 3. From the near end it is -0.5. */
+static void test_adamw__half_way_goes_from_the_far_end(void **state)
+{
+    static const char *const columns[] = { "ref", "avx2", "avx512" };
+    sheaf__adamw how = usual;
+    how.beta1 = 0.5;
+    for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
+        float p = 1, m = -2, v = 1;
+        const float g = 1 + 0x1p-23f;
+        if (sheaf__kernels_for(columns[i]) == NULL)
+            continue;
+        sheaf__kernels_for(columns[i])->adamw(&p, &m, &v, &g, 1, &how);
+        CHECK_NEAR(columns[i], m, -0.5 + 0x1p-23, 0);
+    }
+}
+
+/* Rounded once, from double; in float32 each of these would be another number. */
+static void test_adamw__constants_are_rounded_once(void **state)
+{
+    const sheaf__adamw how = { .lr = 0.9, .beta1 = 0.1, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.9, .bias1 = 0.6, .bias2_sqrt = 0.3, .grad_scale = 1 };
+    const sheaf__adamw_constants k = sheaf__adamw_prepare(&how);
+    CHECK_NEAR("decay", k.decay, (float)0.19, 0);
+    CHECK_NEAR("toward", k.toward, (float)0.9, 0);
+    CHECK_NEAR("stay: torch subtracts the rounded weight", k.stay, 1.0f - 0.9f, 0);
+    CHECK_NEAR("beta2", k.beta2, (float)0.999, 0);
+    CHECK_NEAR("rest2", k.rest2, (float)0.001, 0);
+    CHECK_NEAR("step", k.step, (float)(-0.9 / 0.6), 0);
+    assert_true(1 - 0.9f * 0.9f != (float)0.19 && 1 - 0.999f != (float)0.001f && 1.0f - 0.9f != 0.1f && -0.9f / 0.6f != (float)(-0.9 / 0.6));
 }
 
 static void test_adamw__follows_a_double_run_of_200_steps(void **state)
@@ -104,6 +135,8 @@ int main(void)
         cmocka_unit_test(test_adamw__first_step_worked_by_hand),
         cmocka_unit_test(test_adamw__grad_scale_is_a_smaller_gradient),
         cmocka_unit_test(test_adamw__beta1_zero_takes_the_gradient_itself),
+        cmocka_unit_test(test_adamw__half_way_goes_from_the_far_end),
+        cmocka_unit_test(test_adamw__constants_are_rounded_once),
         cmocka_unit_test(test_adamw__follows_a_double_run_of_200_steps),
         cmocka_unit_test(test_adamw__fast_kernels_give_the_reference_bits),
     };
