@@ -441,6 +441,36 @@ static void test_load__a_flipped_bit_is_named(void **state)
     assert_int_equal(damages, 1);
 }
 
+static void count_joined(void *context, const char *file, const char *tensor, const char *expected, const char *is)
+{
+    damages_named += strcmp(file, "manifest.json") == 0 && strcmp(tensor, "master/rows") == 0 && strncmp(expected, "00", 2) == 0;
+}
+
+/* A manifest that is whole but says another hash of a cut tensor than its slices give. */
+static void test_verify__the_hash_of_a_tensor_is_that_of_its_slices(void **state)
+{
+    static const char name[] = "\"master/rows\":", mark[] = "\"hash\": \"", self[] = "\"self\": \"";
+    char path[256], *text = NULL, hex[33];
+    size_t size;
+    int64_t damages = -1;
+    fresh();
+    save(1, 2);
+    snprintf(path, sizeof path, "%s", in_folder("step-00000001/manifest.json"));
+    CHECK_OK(sheaf__file_read_all(&text, &size, path, 1 << 20));
+    char *at = strstr(text, name);
+    assert_non_null(at);
+    memcpy(strstr(at, mark) + sizeof mark - 1, "00000000000000000000000000000000", 32);
+    char *last = strstr(text, self);
+    assert_non_null(last);
+    memcpy(last + sizeof self - 1, sheaf__digest_text(hex, sheaf__digest(text, (size_t)(last - text))), 32);
+    CHECK_OK(sheaf__file_write_whole(path, text, size, NULL));
+    free(text);
+    damages_named = 0;
+    CHECK_OK(sheaf_checkpoint_verify(in_folder("step-00000001"), &damages, count_joined, NULL));
+    assert_int_equal(damages, 1);
+    assert_int_equal(damages_named, 1);
+}
+
 static void test_load__the_one_before_a_damaged_one(void **state)
 {
     fresh();
@@ -506,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_save__progress_must_be_an_object),
         cmocka_unit_test(test_load__another_run_is_refused),
         cmocka_unit_test(test_load__a_flipped_bit_is_named),
+        cmocka_unit_test(test_verify__the_hash_of_a_tensor_is_that_of_its_slices),
         cmocka_unit_test(test_load__the_one_before_a_damaged_one),
         cmocka_unit_test(test_load__a_checkpoint_of_another_run_ends_the_search),
     };

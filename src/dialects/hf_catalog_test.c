@@ -337,6 +337,7 @@ static void test_vocabulary__rows_that_padding_gives(void **state)
         { 256, 511, 2, false }, { 32768, 65535, 2, false }, { 16064, 128256, 8, false }, { 511, 511, 0, false },
         { 512, 511, 0, true }, { 50304, 50257, 0, true }, { 32256, 32000, 0, true }, { 513, 511, 0, false },
         { 32001, 32000, 0, false }, { 128512, 128256, 0, true }, { 255, 511, 0, false }, { 0, 511, 0, false },
+        { 16128, 32001, 2, false }, { 32256, 32001, 0, true }, /* by 128 for each of two */
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         int64_t padded = 0;

@@ -44,6 +44,7 @@ typedef struct how {
     bool says_vocab;
     double version;
     int64_t rank_of_first; /* args.rank; -1 = not there */
+    const char *strange, *text; /* an argument of another model class: this text, or the truth where text is NULL */
 } how;
 
 /* Rows [from, from + rows) of a tensor behind those in `out`. */
@@ -155,6 +156,9 @@ static void put_args(made_file *f, const made_model *m, const how *h, int64_t ra
         made_set_int(f, args, "vocab_size", m->vocab);
     if (rank >= 0)
         made_set_int(f, args, "rank", rank);
+    if (h->strange != NULL)
+        sheaf__pickle_set(f->doc, args, h->strange,
+                          h->text != NULL ? sheaf__pickle_make_string(f->doc, h->text) : sheaf__pickle_make_bool(f->doc, strcmp(h->strange, "swiglu") != 0));
 }
 
 static void put_part(const char *path, const made_model *m, const how *h, int tp, int pp)
@@ -351,6 +355,28 @@ static void test_harm__is_named(void **state)
     made_free(m);
 }
 
+static void test_harm__an_argument_of_another_model_class_is_named(void **state)
+{
+    static const struct { const char *key, *text; } cases[] = {
+        { "normalization", "LayerNorm" }, { "position_embedding_type", "learned_absolute" }, { "swiglu", NULL }, { "rotary_interleaved", NULL },
+        { "rotary_percent", "0.5" }, { "apply_layernorm_1p", NULL }, { "layernorm_zero_centered_gamma", NULL }, { "multi_latent_attention", NULL },
+        { "qk_layernorm", NULL }, { "attention_output_gate", NULL }, { "apply_residual_connection_post_layernorm", NULL }, { "squared_relu", NULL },
+        { "quick_geglu", NULL }, { "heterogeneous_layers_config_path", "layers.json" }, { "num_experts", "8" }, { "window_size", "(128, 0)" },
+        { "mtp_num_layers", "1" },
+    };
+    made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const how h = { 1, 1, 1, false, false, 40, 7, 7, true, 3, -1, cases[i].key, cases[i].text };
+        char part[80];
+        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
+        snprintf(part, sizeof part, "args.%s = %s", cases[i].key, cases[i].text == NULL ? "" : "'");
+        CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", part);
+        assert_int_equal(sheaf__catalog_defects(c), 1);
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
 /* A part of another run, and one of an older step. */
 static void test_harm__parts_of_two_saves_contradict_each_other(void **state)
 {
@@ -385,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_made__args_become_a_config),
         cmocka_unit_test(test_made__a_tokenizer_tells_padding_from_rows),
         cmocka_unit_test(test_harm__is_named),
+        cmocka_unit_test(test_harm__an_argument_of_another_model_class_is_named),
         cmocka_unit_test(test_harm__parts_of_two_saves_contradict_each_other),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -1,0 +1,220 @@
+/* run_test.c - whole runs of a very small model: which sample a row is, what clipping does, what a checkpoint says. */
+#include "tests/files.h"
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/init.h"
+#include "formats/safetensors.h"
+#include "train/train.h"
+
+enum { LENGTH = 6, VOCAB = 13, MOST_STEPS = 4 };
+
+static const char config[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"attention_bias\": false, \"mlp_bias\": false, "
+    "\"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": null, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "
+    "\"max_position_embeddings\": 64, \"initializer_range\": 0.1, \"rope_theta\": 10000.0, \"dtype\": \"float32\", \"head_dim\": 4, "
+    "\"hidden_size\": 8, \"intermediate_size\": 11, \"num_attention_heads\": 2, \"num_key_value_heads\": 2, "
+    "\"num_hidden_layers\": 1, \"vocab_size\": 13, \"tie_word_embeddings\": false}\n";
+
+/* Rows of the same length; labels in those of `labelled` alone. */
+static void make_data(const char *path, int rows, unsigned labelled)
+{
+    const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { rows, LENGTH } }, { "labels", SHEAF_I32, 2, { rows, LENGTH } } };
+    sheaf_safetensors_writer *file = NULL;
+    int32_t ids[16 * LENGTH], labels[16 * LENGTH];
+    for (int i = 0; i < rows * LENGTH; i++) {
+        ids[i] = 1 + (i * 5 + i / LENGTH) % (VOCAB - 1);
+        labels[i] = labelled >> (i / LENGTH) & 1 ? ids[i] : -100;
+    }
+    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 2, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_write(file, 0, 0, ids, rows * LENGTH * 4));
+    CHECK_OK(sheaf__safetensors_write(file, 1, 0, labels, rows * LENGTH * 4));
+    CHECK_OK(sheaf__safetensors_finish(file));
+}
+
+static int make_sources(void **state)
+{
+    sheaf_init_report report;
+    if (make_scratch(state) != 0)
+        return 1;
+    put(at("config.json"), config);
+    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
+    make_data(at("two.safetensors"), 6, 1u << 0 | 1u << 3);
+    make_data(at("all.safetensors"), 6, ~0u);
+    return 0;
+}
+
+/* What a run told of its steps. */
+typedef struct told { double loss[MOST_STEPS], norm[MOST_STEPS]; int n; } told;
+
+static void hear(void *self, const sheaf_event *event)
+{
+    told *t = self;
+    if (event->kind != SHEAF_EVENT_STEP)
+        return;
+    assert_in_range(t->n, 0, MOST_STEPS - 1);
+    t->loss[t->n] = event->step.loss;
+    t->norm[t->n++] = event->step.grad_norm;
+}
+
+static sheaf_train_options options_of(const char *data, const char *out, sheaf_method method)
+{
+    sheaf_train_options o;
+    sheaf_train_options_default(&o);
+    o.model = at("model");
+    o.data = data;
+    o.out = out;
+    o.threads = 1;
+    o.slices = 2;
+    o.method = method;
+    o.lora_rank = 2;
+    o.lora_alpha = 8;
+    o.lora_targets = "all-linear";
+    o.shuffle = false;
+    o.lr = 0.05;
+    return o;
+}
+
+static told train(const sheaf_train_options *o)
+{
+    told t = { .n = 0 };
+    sheaf_train_result result = { 0 };
+    const sheaf_events events = { hear, &t };
+    CHECK_OK(sheaf_train(&result, o, "settings: none\n", "steps: 1\n", &(sheaf_train_hooks){ .events = &events }));
+    assert_int_equal(t.n, o->steps);
+    sheaf_train_result_release(&result);
+    return t;
+}
+
+/* Sample 3 is the second row of the second step of two rows, and the first of that of three. What is dropped from it is
+ * the same, whatever comes with it. (Row 1, 2, 4 and 5 have no labels, and add nothing.) */
+static void test_dropout__a_sample_counts_within_the_whole_run(void **state)
+{
+    static const struct { int64_t micro_batch, accumulate; } ways[] = { { 1, 2 }, { 1, 3 }, { 2, 1 }, { 3, 1 } };
+    told first = { .n = 0 };
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        char out[20];
+        snprintf(out, sizeof out, "sample-%zu", i);
+        sheaf_train_options o = options_of(at("two.safetensors"), at(out), SHEAF_METHOD_LORA);
+        o.lora_dropout = 0.4;
+        o.steps = 2;
+        o.micro_batch = ways[i].micro_batch;
+        o.accumulate = ways[i].accumulate;
+        const told t = train(&o);
+        first = i == 0 ? t : first;
+        CHECK_NEAR("step 1", t.loss[0], first.loss[0], 0);
+        CHECK_NEAR("step 2", t.loss[1], first.loss[1], 0);
+    }
+}
+
+/* ---- what a checkpoint holds ---- */
+
+static sheaf_checkpoint *checkpoint_at(const char *out, int64_t step)
+{
+    char path[60];
+    sheaf_checkpoint *c = NULL;
+    snprintf(path, sizeof path, "%s/checkpoints/step-%08d", out, (int)step);
+    CHECK_OK(sheaf_checkpoint_open(&c, at(path)));
+    return c;
+}
+
+/* The final norm's first moment, which with beta1 = 0 is its gradient, scaled. */
+static void moment_of(float moment[8], const char *out)
+{
+    sheaf_safetensors *file = NULL;
+    char path[80];
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000001/replicated.safetensors", out);
+    CHECK_OK(sheaf__safetensors_open(&file, at(path)));
+    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, "exp_avg/model.norm.weight");
+    assert_non_null(e);
+    assert_int_equal(e->bytes, 32);
+    CHECK_OK(sheaf__safetensors_read(file, e, 0, moment, 32));
+    sheaf__safetensors_close(file);
+}
+
+/* torch's clip_grad_norm_: by max_norm / (norm + 1e-6), in float32. */
+static void test_clip__adds_torchs_epsilon_to_the_norm(void **state)
+{
+    float plain[8], clipped[8];
+    int without = 0;
+    sheaf_train_options o = options_of(at("all.safetensors"), at("plain"), SHEAF_METHOD_FULL);
+    o.steps = 1;
+    o.beta1 = 0;
+    o.clip = 0;
+    const float norm = (float)train(&o).norm[0];
+    moment_of(plain, "plain");
+    o.out = at("clipped");
+    o.clip = norm / 3;
+    train(&o);
+    moment_of(clipped, "clipped");
+    const float most = (float)o.clip, scale = most / (norm + 1e-6f);
+    for (int i = 0; i < 8; i++) {
+        CHECK_NEAR("clipped gradient", clipped[i], plain[i] * scale, 0);
+        without += plain[i] * (most / norm) == clipped[i];
+    }
+    assert_true(without < 8); /* or nothing would be shown */
+    o.out = at("larger");
+    o.clip = norm * 2; /* never makes a gradient larger */
+    train(&o);
+    moment_of(clipped, "larger");
+    CHECK_BYTES("below the limit", clipped, plain, sizeof plain);
+}
+
+static void test_progress__next_sample_counts_rows(void **state)
+{
+    sheaf_train_options o = options_of(at("all.safetensors"), at("progress"), SHEAF_METHOD_LORA);
+    o.steps = 3;
+    o.save_every = 1;
+    o.keep = 0;
+    o.micro_batch = 2;
+    o.accumulate = 5;
+    train(&o);
+    for (int64_t step = 1; step <= 3; step++) {
+        sheaf_checkpoint *c = checkpoint_at("progress", step);
+        json_t *progress = NULL;
+        CHECK_OK(sheaf__json_parse(&progress, sheaf_checkpoint_progress(c), strlen(sheaf_checkpoint_progress(c))));
+        assert_int_equal(json_integer_value(json_object_get(progress, "step")), step);
+        assert_int_equal(json_integer_value(json_object_get(progress, "next_sample")), step * 2 * 5);
+        json_decref(progress);
+        sheaf_checkpoint_close(c);
+    }
+}
+
+/* Fresh factors are a function of the tensor, not of how it is cut. */
+static void test_fresh__factors_do_not_know_the_slices(void **state)
+{
+    char *first = NULL;
+    size_t size = 0;
+    for (int slices = 1; slices <= 2; slices++) {
+        char out[20], path[60], *bytes;
+        size_t n;
+        snprintf(out, sizeof out, "fresh-%d", slices);
+        sheaf_train_options o = options_of(at("all.safetensors"), at(out), SHEAF_METHOD_LORA);
+        o.slices = slices;
+        o.lr = 0;
+        o.steps = 1;
+        train(&o);
+        snprintf(path, sizeof path, "%s/adapter/adapter_model.safetensors", out);
+        CHECK_OK(sheaf__file_read_all(&bytes, &n, at(path), 1 << 20));
+        if (first == NULL) {
+            first = bytes;
+            size = n;
+            continue;
+        }
+        assert_int_equal(n, size);
+        CHECK_BYTES("adapter", bytes, first, size);
+        free(bytes);
+    }
+    free(first);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
+        cmocka_unit_test(test_clip__adds_torchs_epsilon_to_the_norm),
+        cmocka_unit_test(test_progress__next_sample_counts_rows),
+        cmocka_unit_test(test_fresh__factors_do_not_know_the_slices),
+    };
+    return cmocka_run_group_tests(tests, make_sources, remove_scratch);
+}
