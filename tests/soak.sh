@@ -16,6 +16,7 @@
 #      dies at every call and goes on
 #   8. a small CogAgent learns to read pictures, the way of ./run demo-vlm
 #   9. CogVLM and CogAgent over every rank count, dtype, kernel, thread and slice count (soak_cog.sh)
+#  10. small mistakes put into the sources, one at a time, are all noticed by a test (mutants.sh)
 # SOAK_SECTIONS="3 9" runs only those. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
@@ -33,7 +34,7 @@ fail() { failed=$((failed + 1)); printf 'not ok - %s\n' "$1"; }
 
 # section N TITLE: is it asked for?
 section() {
-    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9} " == *" $1 "* ]] || return 1
+    [[ " ${SOAK_SECTIONS:-1 2 3 4 5 6 7 8 9 10} " == *" $1 "* ]] || return 1
     echo "== $1. $2"
 }
 
@@ -201,6 +202,13 @@ fi
 
 if section 9 "CogVLM and CogAgent every way"; then
     . tests/soak_cog.sh
+fi
+
+if section 10 "small mistakes are noticed"; then
+    bash tests/mutants.sh 2>&1 | tee "$work/mutants.log"
+    passed=$((passed + $(grep -c '^ok - ' "$work/mutants.log")))
+    failed=$((failed + $(grep -c '^not ok - ' "$work/mutants.log")))
+    grep -q '^[0-9]* killed, ' "$work/mutants.log" || fail "the list of mistakes did not end"
 fi
 
 printf '%d passed, %d failed\n' "$passed" "$failed"
