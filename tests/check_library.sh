@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check_library.sh - libsheaf never prints, never exits, keeps no global state.
+# check_library.sh - libsheaf never prints, never exits, keeps no global state; the command prints in one way.
 #
 #   check_library.sh SOURCE_ROOT LIBSHEAF.A
 #
@@ -38,5 +38,14 @@ if [ -n "$globals" ]; then
     bad=1
 else
     printf 'ok - libsheaf holds no writable global data\n'
+fi
+
+# Text of others must not steer a terminal: src/base/print.h. help.c prints words of ours alone, and counts them.
+raw=$(grep -nE '(^|[^A-Za-z0-9_])v?f?printf[[:space:]]*\(' "$root"/src/cli/*.c "$root"/src/monitor/*.c | grep -vE '_test\.c:|/help\.c:' || true)
+if [ -n "$raw" ]; then
+    printf 'not ok - not printed by sheaf__print(): %s\n' "$(printf '%s' "$raw" | head -n 1)"
+    bad=1
+else
+    printf 'ok - the command prints by sheaf__print()\n'
 fi
 exit $bad

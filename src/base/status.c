@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/print.h"
+
 enum { WHERE, EXPECTED, FOUND, TRY, LINES };
 
 struct sheaf_status {
@@ -97,26 +99,12 @@ const char *sheaf_status_expected(const sheaf_status *st) { return line_of(st, E
 const char *sheaf_status_found(const sheaf_status *st) { return line_of(st, FOUND); }
 const char *sheaf_status_try(const sheaf_status *st) { return line_of(st, TRY); }
 
-/* Names and texts of files stand in it: what would steer a terminal is shown as '?'. */
-static void put(FILE *to, const char *line)
-{
-    static const char steers[] = "\x01\x02\x03\x04\x05\x06\x07\x08\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\x7f";
-    for (size_t n; *line != '\0'; line += n) {
-        n = strcspn(line, steers);
-        fwrite(n > 0 ? line : "?", n > 0 ? n : 1, 1, to);
-        n += n == 0;
-    }
-}
-
 void sheaf_status_print(const sheaf_status *st, FILE *to)
 {
     static const char *const label[LINES] = { "sheaf: ", "  expected: ", "  found:    ", "  try:      " };
     for (int i = 0; i < LINES; i++)
-        if (line_of(st, i)[0] != '\0') {
-            fputs(label[i], to);
-            put(to, line_of(st, i));
-            fputc('\n', to);
-        }
+        if (line_of(st, i)[0] != '\0')
+            sheaf__print(to, "%s%s\n", label[i], line_of(st, i));
 }
 
 void sheaf_status_free(sheaf_status *st)

@@ -2,6 +2,7 @@
 #include "ask.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,8 @@ json_t *ask_json(const char *text)
     sheaf__text_release(&whole);
     return value;
 }
+
+json_t *ask_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 /* ---- the end of an answer ---- */
 

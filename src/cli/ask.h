@@ -25,6 +25,7 @@ sheaf_status *ask_check(const ask_flags *flags);
 sheaf__sampling ask_sampling(const ask_flags *flags);
 /* ask_json - `text` as a JSON string, null without one. What is no UTF-8 in it, a path, becomes U+FFFD. */
 json_t *ask_json(const char *text);
+json_t *ask_json_real(double value); /* what is not finite is null */
 
 /* ask_stop - the ids that end an answer: generation_config.json's, else the config's, else the tokenizer's. */
 sheaf_status *ask_stop(int64_t stop[SHEAF_MAX_EOS], int *n, const char *model, const sheaf__wording *wording);

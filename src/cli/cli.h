@@ -105,6 +105,9 @@ struct cli {
  * Errors: SHEAF_E_ARG; after --help a status that cli_report() turns into 0. */
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc, char **argv);
 
+/* cli_say - what a model says, on standard output: a terminal gets it as sheaf__print_lines() shows it, a pipe
+ * or a file exactly. */
+void cli_say(const cli *cli, const char *text);
 /* cli_report - prints the status to cli->err (with --json also an object with key
  * "error" to cli->out), frees it, flushes; returns the exit code. */
 int cli_report(cli *cli, sheaf_status *st);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "ask.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "commands.h"
 #include "infer/conversation.h"
@@ -144,7 +145,7 @@ typedef struct member {
 
 static void say(session *t, const char *text)
 {
-    fputs(text, t->cli->out);
+    cli_say(t->cli, text);
     fflush(t->cli->out);
 }
 
@@ -201,7 +202,7 @@ static sheaf_status *follow(member *m)
 
 static sheaf_status *print_json(const session *t, const char *query, const char *answer, bool stopped)
 {
-    json_t *object = json_pack("{s:[], s:s, s:s, s:b}", "tokens", "text", answer, "prompt", query, "stopped", stopped);
+    json_t *object = json_pack("{s:[], s:o, s:o, s:b}", "tokens", "text", ask_json(answer), "prompt", ask_json(query), "stopped", stopped);
     for (int64_t i = 0; i < t->out->n; i++)
         json_array_append_new(json_object_get(object, "tokens"), json_integer(t->out->ids[i]));
     json_dumpf(object, t->cli->out, JSON_COMPACT);
@@ -225,7 +226,7 @@ static sheaf_status *finish_answer(session *t, const char *query, bool stopped)
         say(t, rest);
         say(t, "\n");
         if (stopped)
-            fprintf(t->cli->err, "(stopped)\n");
+            sheaf__print(t->cli->err, "(stopped)\n");
     }
     if (st == NULL)
         st = sheaf__conversation_keep(&t->talk, query, answer);
@@ -369,8 +370,10 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
         st = ask_room(&t->out, 1, s->ask.max_new);
     if (st == NULL && !sheaf__template_has_history(t->wording->version))
         sheaf_note(&t->cli->events, "template %s: every question is asked alone", sheaf__template_name(t->wording->version));
-    if (st == NULL && t->terminal)
-        fprintf(t->cli->err, "%s: %s", sheaf_family_name(config->family), commands_text);
+    if (st == NULL && t->terminal) {
+        sheaf__print(t->cli->err, "%s: ", sheaf_family_name(config->family));
+        fputs(commands_text, t->cli->err);
+    }
     t->how.sampling = ask_sampling(&s->ask);
     t->how.max_new = s->ask.max_new;
     t->how.max_length = s->ask.max_length;

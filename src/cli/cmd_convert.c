@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/print.h"
 #include "checkpoint/convert.h"
 #include "commands.h"
 #include "monitor/monitor.h"
@@ -45,14 +46,14 @@ static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf
         return;
     }
     char bytes[SHEAF__NUMBER];
-    fprintf(cli->out, "%s: %s to %s, %" PRId64 " tensors, %s", how->dst, r->from, how->to, r->tensors, sheaf__number_bytes(bytes, (uint64_t)r->bytes));
+    sheaf__print(cli->out, "%s: %s to %s, %" PRId64 " tensors, %s", how->dst, r->from, how->to, r->tensors, sheaf__number_bytes(bytes, (uint64_t)r->bytes));
     if (r->moments > 0)
-        fprintf(cli->out, ", %" PRId64 " of them moments", r->moments);
+        sheaf__print(cli->out, ", %" PRId64 " of them moments", r->moments);
     if (r->adapted > 0)
-        fprintf(cli->out, ", %" PRId64 " layers with LoRA", r->adapted);
+        sheaf__print(cli->out, ", %" PRId64 " layers with LoRA", r->adapted);
     if (r->step >= 0)
-        fprintf(cli->out, ", step %" PRId64, r->step);
-    fprintf(cli->out, " (%.1f s, %.2f GB/s)\n", seconds, seconds > 0 ? (double)r->bytes / seconds / 1e9 : 0);
+        sheaf__print(cli->out, ", step %" PRId64, r->step);
+    sheaf__print(cli->out, " (%.1f s, %.2f GB/s)\n", seconds, seconds > 0 ? (double)r->bytes / seconds / 1e9 : 0);
 }
 
 int cmd_convert(cli *cli, int argc, char **argv)

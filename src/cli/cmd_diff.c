@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/print.h"
 #include "checkpoint/diff.h"
 #include "commands.h"
 #include "shared.h"
@@ -21,40 +22,40 @@ typedef struct telling {
 
 static void print_shape(FILE *to, const sheaf_source_entry *e)
 {
-    fprintf(to, "%s [", sheaf_dtype_name(e->dtype));
+    sheaf__print(to, "%s [", sheaf_dtype_name(e->dtype));
     for (int i = 0; i < e->ndim; i++)
-        fprintf(to, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
-    fprintf(to, "]");
+        sheaf__print(to, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
+    sheaf__print(to, "]");
 }
 
 static void tell_text(FILE *to, const sheaf_diff_item *item)
 {
     switch (item->kind) {
     case SHEAF_DIFF_CONFIG:
-        fprintf(to, "config: %s: %s / %s\n", item->name, item->a_text, item->b_text);
+        sheaf__print(to, "config: %s: %s / %s\n", item->name, item->a_text, item->b_text);
         return;
     case SHEAF_DIFF_ONLY_A:
     case SHEAF_DIFF_ONLY_B:
-        fprintf(to, "%s: only in %s\n", item->name, item->kind == SHEAF_DIFF_ONLY_A ? "A" : "B");
+        sheaf__print(to, "%s: only in %s\n", item->name, item->kind == SHEAF_DIFF_ONLY_A ? "A" : "B");
         return;
     case SHEAF_DIFF_SHAPE:
     case SHEAF_DIFF_DTYPE:
-        fprintf(to, "%s: ", item->name);
+        sheaf__print(to, "%s: ", item->name);
         print_shape(to, item->a);
-        fprintf(to, " / ");
+        sheaf__print(to, " / ");
         print_shape(to, item->b);
-        fprintf(to, item->kind == SHEAF_DIFF_SHAPE ? "\n" : ", ");
+        sheaf__print(to, item->kind == SHEAF_DIFF_SHAPE ? "\n" : ", ");
         if (item->kind == SHEAF_DIFF_SHAPE)
             return;
         break;
     case SHEAF_DIFF_VALUES:
-        fprintf(to, "%s: ", item->name);
+        sheaf__print(to, "%s: ", item->name);
         break;
     }
-    fprintf(to, "%" PRId64 " of %" PRId64 " elements differ", item->differing, item->elements);
+    sheaf__print(to, "%" PRId64 " of %" PRId64 " elements differ", item->differing, item->elements);
     if (item->differing > 0)
-        fprintf(to, ", by at most %.6g, first at %" PRId64, item->largest, item->first);
-    fprintf(to, "\n");
+        sheaf__print(to, ", by at most %.6g, first at %" PRId64, item->largest, item->first);
+    sheaf__print(to, "\n");
 }
 
 static void json_shape(cli_json *j, const char *key, const sheaf_source_entry *e)
@@ -114,10 +115,10 @@ static void summary(telling *t, const sheaf_diff_report *r)
         cli_json_real(&t->json, "largest", r->largest);
         cli_json_end(&t->json);
     } else if (r->same) {
-        fprintf(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree\n", r->tensors);
+        sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree\n", r->tensors);
     } else {
-        fprintf(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ, by at most %.6g; %" PRId64 " config key%s\n", r->different,
-                r->tensors, r->largest, r->config_keys, r->config_keys == 1 ? "" : "s");
+        sheaf__print(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ, by at most %.6g; %" PRId64 " config key%s\n", r->different,
+                     r->tensors, r->largest, r->config_keys, r->config_keys == 1 ? "" : "s");
     }
 }
 

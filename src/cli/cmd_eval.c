@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/print.h"
 #include "ask.h"
 #include "commands.h"
 #include "run_model.h"
@@ -206,15 +207,15 @@ static json_t *mismatches_json(const matches *m, const work *w)
 static void print_mismatches(const cli *cli, const matches *m, const work *w)
 {
     const double n = (double)m->compared;
-    fprintf(cli->out, "exact match: %lld of %lld (%.1f %%), without case %lld (%.1f %%)\n", (long long)m->equal, (long long)m->compared,
-            100 * (double)m->equal / n, (long long)m->equal_nocase, 100 * (double)m->equal_nocase / n);
+    sheaf__print(cli->out, "exact match: %lld of %lld (%.1f %%), without case %lld (%.1f %%)\n", (long long)m->equal, (long long)m->compared,
+                 100 * (double)m->equal / n, (long long)m->equal_nocase, 100 * (double)m->equal_nocase / n);
     for (int i = 0; i < WORST && m->worst[i].text != NULL; i++) {
         const sheaf__prompt_about *about = &w->prompts.about[m->worst[i].prompt];
-        fprintf(cli->out, "  record %lld%s%s: '%.80s' instead of '%.80s'\n", (long long)m->worst[i].prompt + 1, about->image == NULL ? "" : ", ",
-                about->image == NULL ? "" : about->image, m->worst[i].text, about->expected);
+        sheaf__print(cli->out, "  record %lld%s%s: '%.80s' instead of '%.80s'\n", (long long)m->worst[i].prompt + 1, about->image == NULL ? "" : ", ",
+                     about->image == NULL ? "" : about->image, m->worst[i].text, about->expected);
     }
     if (m->wrong > WORST)
-        fprintf(cli->out, "  and %lld more\n", (long long)(m->wrong - WORST));
+        sheaf__print(cli->out, "  and %lld more\n", (long long)(m->wrong - WORST));
 }
 
 static void print_result(const cli *cli, const work *w, const matches *m)
@@ -222,7 +223,7 @@ static void print_result(const cli *cli, const work *w, const matches *m)
     const sheaf__evaluation *e = &w->result;
     const double accuracy = e->tokens == 0 ? 0 : (double)e->correct / (double)e->tokens;
     if (cli->json) {
-        json_t *object = json_pack("{s:f, s:I, s:f}", "loss", e->loss, "tokens", (json_int_t)e->tokens, "accuracy", accuracy);
+        json_t *object = json_pack("{s:o, s:I, s:f}", "loss", ask_json_real(e->loss), "tokens", (json_int_t)e->tokens, "accuracy", accuracy);
         if (m->compared > 0) {
             json_object_set_new(object, "exact_match", json_real((double)m->equal / (double)m->compared));
             json_object_set_new(object, "exact_match_nocase", json_real((double)m->equal_nocase / (double)m->compared));
@@ -233,7 +234,7 @@ static void print_result(const cli *cli, const work *w, const matches *m)
         fputc('\n', cli->out);
         json_decref(object);
     } else {
-        fprintf(cli->out, "loss %.6f, accuracy %.4f over %lld label tokens\n", e->loss, accuracy, (long long)e->tokens);
+        sheaf__print(cli->out, "loss %.6f, accuracy %.4f over %lld label tokens\n", e->loss, accuracy, (long long)e->tokens);
         if (m->compared > 0)
             print_mismatches(cli, m, w);
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/print.h"
 #include "ask.h"
 #include "commands.h"
 #include "monitor/monitor.h"
@@ -80,11 +81,12 @@ static json_t *record_json(const work *w, int64_t i, const char *text)
 static void print_words(const cli *cli, const work *w, int64_t i, const char *text)
 {
     const sheaf__prompt_about *about = &w->prompts->about[i];
-    if (w->wording->templated)
-        fprintf(cli->out, "%s%s%s\n", w->s->data == NULL || about->image == NULL ? "" : about->image,
-                w->s->data == NULL || about->image == NULL ? "" : ": ", text);
-    else
-        fprintf(cli->out, "%s%s\n", about->text == NULL ? "" : about->text, text);
+    if (w->wording->templated && w->s->data != NULL && about->image != NULL)
+        sheaf__print(cli->out, "%s: ", about->image);
+    else if (!w->wording->templated && about->text != NULL)
+        cli_say(cli, about->text);
+    cli_say(cli, text);
+    fputc('\n', cli->out);
 }
 
 static sheaf_status *print_results(const cli *cli, const work *w)
@@ -103,7 +105,7 @@ static sheaf_status *print_results(const cli *cli, const work *w)
             print_words(cli, w, i, text);
         else if (st == NULL)
             for (int64_t j = 0; j < w->out[i].n; j++)
-                fprintf(cli->out, "%d%c", (int)w->out[i].ids[j], j + 1 == w->out[i].n ? '\n' : ',');
+                sheaf__print(cli->out, "%d%c", (int)w->out[i].ids[j], j + 1 == w->out[i].n ? '\n' : ',');
         free(text);
     }
     const double share = compared == 0 ? 0 : (double)matches / (double)compared;
@@ -115,7 +117,7 @@ static sheaf_status *print_results(const cli *cli, const work *w)
         fputc('\n', cli->out);
         json_decref(object);
     } else if (st == NULL && compared > 0) {
-        fprintf(cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)matches, (long long)compared, 100 * share);
+        sheaf__print(cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)matches, (long long)compared, 100 * share);
     }
     json_decref(results);
     return st;

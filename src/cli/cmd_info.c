@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/print.h"
 #include "base/file.h"
 #include "checkpoint/look.h"
 #include "commands.h"
@@ -31,7 +32,7 @@ static void fact(teller *t, const char *key, const char *value)
     if (t->cli->json)
         cli_json_text(&t->json, key, value);
     else
-        fprintf(t->cli->out, "  %-14s %s\n", key, value);
+        sheaf__print(t->cli->out, "  %-14s %s\n", key, value);
 }
 
 static void fact_int(teller *t, const char *key, int64_t value)
@@ -39,7 +40,7 @@ static void fact_int(teller *t, const char *key, int64_t value)
     if (t->cli->json)
         cli_json_int(&t->json, key, value);
     else
-        fprintf(t->cli->out, "  %-14s %" PRId64 "\n", key, value);
+        sheaf__print(t->cli->out, "  %-14s %" PRId64 "\n", key, value);
 }
 
 static void fact_real(teller *t, const char *key, double value)
@@ -47,7 +48,7 @@ static void fact_real(teller *t, const char *key, double value)
     if (t->cli->json)
         cli_json_real(&t->json, key, value);
     else
-        fprintf(t->cli->out, "  %-14s %g\n", key, value);
+        sheaf__print(t->cli->out, "  %-14s %g\n", key, value);
 }
 
 /* What is odd, in the words of a status; frees it. */
@@ -84,10 +85,10 @@ static void tell_tensor(teller *t, const sheaf_source_entry *e)
         cli_json_close(&t->json, '}');
         return;
     }
-    fprintf(t->cli->out, "    %-5s [", sheaf_dtype_name(e->dtype));
+    sheaf__print(t->cli->out, "    %-5s [", sheaf_dtype_name(e->dtype));
     for (int i = 0; i < e->ndim; i++)
-        fprintf(t->cli->out, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
-    fprintf(t->cli->out, "] %s\n", e->name);
+        sheaf__print(t->cli->out, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
+    sheaf__print(t->cli->out, "] %s\n", e->name);
 }
 
 static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64_t n)
@@ -320,7 +321,7 @@ static sheaf_status *tell_path(teller *t, const char *path)
         cli_json_text(&t->json, "path", path);
         cli_json_text(&t->json, "kind", kind);
     } else
-        fprintf(t->cli->out, "%s: %s\n", path, kind);
+        sheaf__print(t->cli->out, "%s: %s\n", path, kind);
     if (!foreign && report.catalog != NULL)
         tell_catalog(t, &report, false);
     if (foreign)
@@ -348,7 +349,7 @@ static void tell_machine(teller *t)
     if (t->cli->json)
         cli_json_open(&t->json, "machine", '{');
     else
-        fprintf(t->cli->out, "this machine\n");
+        sheaf__print(t->cli->out, "this machine\n");
     fact(t, "processor", m.name);
     fact(t, "kernels", m.kernels);
     fact_int(t, "cores", m.cores);

@@ -1,6 +1,7 @@
 /* cmd_init.c - `sheaf init`: a new model with seeded random weights. */
 #include <inttypes.h>
 
+#include "base/print.h"
 #include "checkpoint/init.h"
 #include "commands.h"
 #include "monitor/monitor.h"
@@ -55,8 +56,8 @@ int cmd_init(cli *cli, int argc, char **argv)
         cli_json_int(&j, "bytes", report.bytes);
         cli_json_end(&j);
     } else if (st == NULL) {
-        fprintf(cli->out, "%s: %" PRId64 " tensors, %" PRId64 " parameters, %s\n", how.dst, report.tensors,
-                report.parameters, sheaf_dtype_torch_name(report.dtype));
+        sheaf__print(cli->out, "%s: %" PRId64 " tensors, %" PRId64 " parameters, %s\n", how.dst, report.tensors,
+                     report.parameters, sheaf_dtype_torch_name(report.dtype));
     }
     return cli_report(cli, st);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/print.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/merge.h"
 #include "commands.h"
@@ -47,17 +48,17 @@ static void print_json(FILE *to, const sheaf_merge_report *r, const char *dst)
 static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
 {
     const double share = r->base_norm > 0 ? r->change_norm / r->base_norm : 0;
-    fprintf(to, "%s: %" PRId64 " tensors, %.3f GB\n", dst, r->tensors, (double)r->bytes / 1e9);
-    fprintf(to, "adapted %" PRId64 ", replaced %" PRId64 ", changed %" PRId64 " (%" PRId64 " elements)\n", r->adapted,
-            r->replaced, r->changed, r->elements_changed);
-    fprintf(to, "norm of the change %.6g, of the changed weights %.6g (%.3g %%)\n", r->change_norm, r->base_norm,
-            100 * share);
+    sheaf__print(to, "%s: %" PRId64 " tensors, %.3f GB\n", dst, r->tensors, (double)r->bytes / 1e9);
+    sheaf__print(to, "adapted %" PRId64 ", replaced %" PRId64 ", changed %" PRId64 " (%" PRId64 " elements)\n", r->adapted,
+                 r->replaced, r->changed, r->elements_changed);
+    sheaf__print(to, "norm of the change %.6g, of the changed weights %.6g (%.3g %%)\n", r->change_norm, r->base_norm,
+                 100 * share);
     if (r->untied)
-        fprintf(to, "lm_head and embed_tokens were tied and are two tensors now\n");
-    fprintf(to, "%" PRId64 " rows read back and recomputed: equal\n", r->rows_checked);
+        sheaf__print(to, "lm_head and embed_tokens were tied and are two tensors now\n");
+    sheaf__print(to, "%" PRId64 " rows read back and recomputed: equal\n", r->rows_checked);
     if (r->products_checked > 0)
-        fprintf(to, "products with random vectors, merged against base + adapter, %" PRId64 " rows: largest difference %.3g of the "
-                "rounding expected (%s)\n", r->products_checked, r->worst_product, r->worst_tensor);
+        sheaf__print(to, "products with random vectors, merged against base + adapter, %" PRId64 " rows: largest difference %.3g of the "
+                     "rounding expected (%s)\n", r->products_checked, r->worst_product, r->worst_tensor);
 }
 
 /* "0.7,-0.4": one for each adapter; none given: 1 each. */
@@ -102,8 +103,8 @@ static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_opt
         cli_json_int(&j, "bytes", r.bytes);
         cli_json_end(&j);
     } else {
-        fprintf(cli->out, "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", o->dst, r.tensors, r.parts,
-                r.parts == 1 ? "" : "s", r.merged);
+        sheaf__print(cli->out, "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", o->dst, r.tensors, r.parts,
+                     r.parts == 1 ? "" : "s", r.merged);
     }
     return NULL;
 }
@@ -178,7 +179,7 @@ int cmd_merge(cli *cli, int argc, char **argv)
             cli_json_text(&j, "out", how.dst);
             cli_json_end(&j);
         } else {
-            fprintf(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
+            sheaf__print(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
         }
     } else if (st == NULL) {
         (cli->json ? print_json : print_report)(cli->out, &report, how.dst);

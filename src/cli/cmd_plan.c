@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/print.h"
 #include "commands.h"
 #include "models/balance.h"
 #include "models/open.h"
@@ -187,48 +188,48 @@ static void print_bytes(const cli *cli, const question *q, const sheaf_plan *pla
         if (!kinds && all == 0)
             continue;
         all = 0;
-        fprintf(cli->out, "\n  %-15s", kinds ? sheaf_plan_kind((sheaf_memory)k) : sheaf_plan_component((sheaf_component)k));
+        sheaf__print(cli->out, "\n  %-15s", kinds ? sheaf_plan_kind((sheaf_memory)k) : sheaf_plan_component((sheaf_component)k));
         for (int r = 0; r < plan->ranks; r++)
-            fprintf(cli->out, "%10.1f", mib(kinds ? plan->rank[r].bytes[k] : held(&plan->rank[r], k)));
+            sheaf__print(cli->out, "%10.1f", mib(kinds ? plan->rank[r].bytes[k] : held(&plan->rank[r], k)));
     }
     if (!kinds) {
-        fprintf(cli->out, "\n  %-15s", "during a step");
+        sheaf__print(cli->out, "\n  %-15s", "during a step");
         for (int r = 0; r < plan->ranks; r++) {
             size_t rest = plan->rank[r].peak;
             for (int k = 0; k < SHEAF_PLAN_COMPONENTS; k++)
                 rest -= held(&plan->rank[r], k);
-            fprintf(cli->out, "%10.1f", mib(rest));
+            sheaf__print(cli->out, "%10.1f", mib(rest));
         }
     }
 }
 
 static void print_ranks(const cli *cli, const question *q, const sheaf_plan *plan)
 {
-    fprintf(cli->out, "%.2f million parameters, %.3f million trained; %lld x %lld tokens", (double)plan->parameters / 1e6,
-            (double)plan->trained / 1e6, (long long)q->o.micro_batch, (long long)q->seq);
+    sheaf__print(cli->out, "%.2f million parameters, %.3f million trained; %lld x %lld tokens", (double)plan->parameters / 1e6,
+                 (double)plan->trained / 1e6, (long long)q->o.micro_batch, (long long)q->seq);
     if (q->images == q->o.micro_batch)
-        fprintf(cli->out, " (%lld of each an image)", (long long)image_of(q));
+        sheaf__print(cli->out, " (%lld of each an image)", (long long)image_of(q));
     else if (q->opened.config.patches > 0)
-        fprintf(cli->out, q->images == 0 ? " (no images)" : " (%lld of at most %lld an image)", (long long)image_of(q), (long long)q->images);
-    fprintf(cli->out, ", %s, %d rank%s of %d slices%s\n", sheaf_dtype_torch_name(q->o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s",
-            q->o.slices, q->o.checkpointing ? ", checkpointing" : "");
+        sheaf__print(cli->out, q->images == 0 ? " (no images)" : " (%lld of at most %lld an image)", (long long)image_of(q), (long long)q->images);
+    sheaf__print(cli->out, ", %s, %d rank%s of %d slices%s\n", sheaf_dtype_torch_name(q->o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s",
+                 q->o.slices, q->o.checkpointing ? ", checkpointing" : "");
     for (int s = 0; q->place_text != NULL && s < q->place.stages; s++)
-        fprintf(cli->out, "stage %d, ranks %d to %d: layers %lld to %lld\n", s, s * q->o.tp, (s + 1) * q->o.tp - 1, (long long)q->place.begin[s],
-                (long long)q->place.begin[s + 1] - 1);
-    fprintf(cli->out, "MiB by rank      ");
+        sheaf__print(cli->out, "stage %d, ranks %d to %d: layers %lld to %lld\n", s, s * q->o.tp, (s + 1) * q->o.tp - 1, (long long)q->place.begin[s],
+                     (long long)q->place.begin[s + 1] - 1);
+    sheaf__print(cli->out, "MiB by rank      ");
     for (int r = 0; r < plan->ranks; r++)
-        fprintf(cli->out, "%10d", r);
+        sheaf__print(cli->out, "%10d", r);
     print_bytes(cli, q, plan);
-    fprintf(cli->out, "\n  %-15s", "peak");
+    sheaf__print(cli->out, "\n  %-15s", "peak");
     for (int r = 0; r < plan->ranks; r++)
-        fprintf(cli->out, "%10.1f", mib(plan->rank[r].peak));
-    fprintf(cli->out, "\n%-17s", q->place_text == NULL ? "GFLOP a step" : "GFLOP");
+        sheaf__print(cli->out, "%10.1f", mib(plan->rank[r].peak));
+    sheaf__print(cli->out, "\n%-17s", q->place_text == NULL ? "GFLOP a step" : "GFLOP");
     for (int r = 0; r < plan->ranks; r++)
-        fprintf(cli->out, "%10.1f", plan->rank[r].flops / 1e9);
-    fprintf(cli->out, "\n%-17s", "MiB sent");
+        sheaf__print(cli->out, "%10.1f", plan->rank[r].flops / 1e9);
+    sheaf__print(cli->out, "\n%-17s", "MiB sent");
     for (int r = 0; r < plan->ranks; r++)
-        fprintf(cli->out, "%10.1f", plan->rank[r].sent / 1048576);
-    fprintf(cli->out, "\nall ranks in one process: %.1f MiB (%.1f MiB of it beside the ranks)\n", mib(plan->process), mib(plan->host));
+        sheaf__print(cli->out, "%10.1f", plan->rank[r].sent / 1048576);
+    sheaf__print(cli->out, "\nall ranks in one process: %.1f MiB (%.1f MiB of it beside the ranks)\n", mib(plan->process), mib(plan->host));
 }
 
 /* ---- every number of ranks ---- */
@@ -274,18 +275,18 @@ static void print_columns(const cli *cli, const question *q, cell of[][SHEAF_MAX
     const bool small = in_mib(q, of, n);
     if (!cli->json) {
         sheaf_note(&cli->events, "%s of the fullest rank", small ? "MiB" : "GiB");
-        fprintf(cli->out, "| ranks |");
+        sheaf__print(cli->out, "| ranks |");
         for (int m = 0; m < n; m++)
-            fprintf(cli->out, " %s, %.4g %c trained | checkpointing |", method_name(method[m]),
-                    (double)of[m][0][0].trained / (of[m][0][0].trained < 1e9 ? 1e6 : 1e9), of[m][0][0].trained < 1e9 ? 'M' : 'G');
-        fprintf(cli->out, "\n|---|");
+            sheaf__print(cli->out, " %s, %.4g %c trained | checkpointing |", method_name(method[m]),
+                         (double)of[m][0][0].trained / (of[m][0][0].trained < 1e9 ? 1e6 : 1e9), of[m][0][0].trained < 1e9 ? 'M' : 'G');
+        sheaf__print(cli->out, "\n|---|");
         for (int m = 0; m < n; m++)
-            fprintf(cli->out, "---|---|");
+            sheaf__print(cli->out, "---|---|");
         fputc('\n', cli->out);
     }
     for (int tp = 1; tp <= q->o.slices; tp++) {
         if (!cli->json)
-            fprintf(cli->out, "| %d |", tp);
+            sheaf__print(cli->out, "| %d |", tp);
         for (int m = 0; m < n; m++)
             for (int again = 0; again < 2; again++)
                 if (cli->json)
@@ -293,7 +294,7 @@ static void print_columns(const cli *cli, const question *q, cell of[][SHEAF_MAX
                                                           again, "largest_rank", (json_int_t)of[m][tp - 1][again].peak, "trained",
                                                           (json_int_t)of[m][tp - 1][again].trained));
                 else
-                    fprintf(cli->out, " %.1f |", mib(of[m][tp - 1][again].peak) / (small ? 1 : 1024));
+                    sheaf__print(cli->out, " %.1f |", mib(of[m][tp - 1][again].peak) / (small ? 1 : 1024));
         if (!cli->json)
             fputc('\n', cli->out);
     }
@@ -339,10 +340,10 @@ static sheaf_status *print_answer(question *q, const cli *cli, double memory, bo
     else
         print_ranks(cli, q, &plan);
     if (!*fits)
-        fprintf(cli->err, "no setting up to %d ranks fits %.0f MiB; a smaller --micro-batch or --seq, or --dtype bfloat16, may\n",
-                q->o.slices, memory);
+        sheaf__print(cli->err, "no setting up to %d ranks fits %.0f MiB; a smaller --micro-batch or --seq, or --dtype bfloat16, may\n",
+                     q->o.slices, memory);
     else if (memory > 0)
-        fprintf(cli->err, "fits: --tp %d%s\n", q->o.tp, q->o.checkpointing ? " --checkpointing" : "");
+        sheaf__print(cli->err, "fits: --tp %d%s\n", q->o.tp, q->o.checkpointing ? " --checkpointing" : "");
     return NULL;
 }
 

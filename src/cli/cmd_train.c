@@ -2,6 +2,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "ask.h"
+#include "base/print.h"
 #include "commands.h"
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"
@@ -93,19 +95,19 @@ static void answer(const cli *cli, const sheaf_train_result *r)
 {
     const double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
     if (cli->json) {
-        json_t *object = json_pack("{s:I, s:I, s:f, s:f, s:I, s:f, s:s, s:s}", "step", (json_int_t)r->step, "resumed_at",
-                                   (json_int_t)r->first, "loss", r->loss, "seconds", r->seconds, "tokens", (json_int_t)r->tokens,
-                                   "tokens_per_s", rate, "result", r->result, "checkpoint", r->checkpoint);
+        json_t *object = json_pack("{s:I, s:I, s:o, s:f, s:I, s:f, s:o, s:o}", "step", (json_int_t)r->step, "resumed_at",
+                                   (json_int_t)r->first, "loss", ask_json_real(r->loss), "seconds", r->seconds, "tokens", (json_int_t)r->tokens,
+                                   "tokens_per_s", rate, "result", ask_json(r->result), "checkpoint", ask_json(r->checkpoint));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
         return;
     }
     if (r->first == r->step)
-        fprintf(cli->out, "all %lld steps were done before\n", (long long)r->step);
+        sheaf__print(cli->out, "all %lld steps were done before\n", (long long)r->step);
     else
-        fprintf(cli->out, "%lld steps done, last loss %.6g, %.0f tokens/s\n", (long long)r->step, r->loss, rate);
-    fprintf(cli->out, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
+        sheaf__print(cli->out, "%lld steps done, last loss %.6g, %.0f tokens/s\n", (long long)r->step, r->loss, rate);
+    sheaf__print(cli->out, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
 }
 
 int cmd_train(cli *cli, int argc, char **argv)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/print.h"
 #include "commands.h"
 #include "findings.h"
 #include "monitor/monitor.h"
@@ -30,16 +31,16 @@ static void print_report(FILE *to, const sheaf_verify_report *r)
     int64_t warnings = 0;
     for (int64_t i = 0; i < c->nfindings; i++)
         warnings += c->finding[i].severity == SHEAF_WARNING;
-    fprintf(to, "%s\n", c->root);
+    sheaf__print(to, "%s\n", c->root);
     cli_facts_print(to, r);
     cli_findings_print(to, c, SHOWN, true);
     if (sheaf_verify_sound(r))
-        fprintf(to, "sound%s", r->full ? "" : ", as far as its structure tells");
+        sheaf__print(to, "sound%s", r->full ? "" : ", as far as its structure tells");
     else
-        fprintf(to, "not sound: %" PRId64 " defect%s", defects, defects == 1 ? "" : "s"); /* 0: parts in several folders */
+        sheaf__print(to, "not sound: %" PRId64 " defect%s", defects, defects == 1 ? "" : "s"); /* 0: parts in several folders */
     if (warnings > 0)
-        fprintf(to, "; %" PRId64 " warning%s", warnings, warnings == 1 ? "" : "s");
-    fprintf(to, "\n");
+        sheaf__print(to, "; %" PRId64 " warning%s", warnings, warnings == 1 ? "" : "s");
+    sheaf__print(to, "\n");
 }
 
 static void print_json(telling *t, bool sound)

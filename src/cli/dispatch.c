@@ -1,6 +1,7 @@
 /* dispatch.c - `sheaf`, `sheaf help`, `sheaf --version`, and the way to a subcommand. */
 #include <string.h>
 
+#include "base/print.h"
 #include "base/text.h"
 #include "cli.h"
 
@@ -14,13 +15,13 @@ static const cli_command *find_command(const char *name)
 
 static void list_commands(FILE *to)
 {
-    fprintf(to, "usage: sheaf COMMAND [FLAG...] [WORD...]\n"
-                "Fine-tunes, merges and runs language models divided over several devices;\n"
-                "how many devices you use never changes a byte of the result.\n\ncommands:\n");
+    sheaf__print(to, "usage: sheaf COMMAND [FLAG...] [WORD...]\n"
+                     "Fine-tunes, merges and runs language models divided over several devices;\n"
+                     "how many devices you use never changes a byte of the result.\n\ncommands:\n");
     for (const cli_command *c = cli_commands; c->name != NULL; c++)
-        fprintf(to, "  %-10s %s\n", c->name, c->summary);
-    fprintf(to, "  %-10s %s\n", "help", "this text; sheaf help COMMAND explains one");
-    fprintf(to, "\nsheaf --version prints the version.\n");
+        sheaf__print(to, "  %-10s %s\n", c->name, c->summary);
+    sheaf__print(to, "  %-10s %s\n", "help", "this text; sheaf help COMMAND explains one");
+    sheaf__print(to, "\nsheaf --version prints the version.\n");
 }
 
 static int unknown_command(cli *cli, const char *name)
@@ -65,9 +66,9 @@ static void show_event(void *context, const sheaf_event *event)
 {
     FILE *err = context;
     if (event->kind == SHEAF_EVENT_WARNING)
-        fprintf(err, "warning: %s\n", event->text);
+        sheaf__print(err, "warning: %s\n", event->text);
     else if (event->kind == SHEAF_EVENT_NOTE)
-        fprintf(err, "%s\n", event->text);
+        sheaf__print(err, "%s\n", event->text);
 }
 
 int cli_main(int argc, char **argv, FILE *out, FILE *err)
@@ -78,7 +79,7 @@ int cli_main(int argc, char **argv, FILE *out, FILE *err)
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        fprintf(out, "sheaf %s\n", SHEAF_VERSION);
+        sheaf__print(out, "sheaf %s\n", SHEAF_VERSION);
         return cli_report(&cli, NULL);
     }
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

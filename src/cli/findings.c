@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/print.h"
 #include "monitor/number.h"
 
 const char *cli_severity(sheaf_severity severity)
@@ -26,21 +27,21 @@ static const char *title_of(const sheaf_catalog *c)
     return d != NULL ? d->title : c->dialect;
 }
 
-static void line(FILE *to, const char *key, const char *value) { fprintf(to, "  %-14s %s\n", key, value); }
+static void line(FILE *to, const char *key, const char *value) { sheaf__print(to, "  %-14s %s\n", key, value); }
 
 static void print_sizes(FILE *to, const sheaf_catalog *c)
 {
     if (c->tp <= 0 && c->pp <= 0 && c->dp <= 0)
         return;
-    fprintf(to, "  %-14s ", "parallel size");
+    sheaf__print(to, "  %-14s ", "parallel size");
     const char *gap = "";
     const struct { int n; const char *what; } sizes[] = { { c->tp, "tensor" }, { c->pp, "pipeline" }, { c->dp, "data" } };
     for (int i = 0; i < 3; i++)
         if (sizes[i].n > 0) {
-            fprintf(to, "%s%d (%s)", gap, sizes[i].n, sizes[i].what);
+            sheaf__print(to, "%s%d (%s)", gap, sizes[i].n, sizes[i].what);
             gap = ", ";
         }
-    fprintf(to, "\n");
+    sheaf__print(to, "\n");
 }
 
 void cli_facts_print(FILE *to, const sheaf_verify_report *r)
@@ -54,19 +55,21 @@ void cli_facts_print(FILE *to, const sheaf_verify_report *r)
     print_sizes(to, c);
     line(to, "dtype", types.size > 0 && !types.failed ? types.at : "none");
     if (c->step >= 0)
-        fprintf(to, "  %-14s %" PRId64 "\n", "step", c->step);
+        sheaf__print(to, "  %-14s %" PRId64 "\n", "step", c->step);
     if (c->vocab >= 0)
-        fprintf(to, "  %-14s %" PRId64, "vocabulary", c->vocab);
+        sheaf__print(to, "  %-14s %" PRId64, "vocabulary", c->vocab);
     if (c->vocab >= 0 && c->padded_vocab > c->vocab)
-        fprintf(to, ", padded to %" PRId64 " rows", c->padded_vocab);
-    fprintf(to, "%s  %-14s %" PRId64 " with %" PRId64 " elements, %s\n", c->vocab >= 0 ? "\n" : "", "tensors", r->tensors, r->elements,
-            sheaf__number_bytes(bytes, (uint64_t)r->bytes));
+        sheaf__print(to, ", padded to %" PRId64 " rows", c->padded_vocab);
+    if (c->vocab >= 0)
+        sheaf__print(to, "\n");
+    sheaf__print(to, "  %-14s %" PRId64 " with %" PRId64 " elements, %s\n", "tensors", r->tensors, r->elements,
+                 sheaf__number_bytes(bytes, (uint64_t)r->bytes));
     if (r->factors > 0)
-        fprintf(to, "  %-14s %" PRId64 " tensors\n", "LoRA", r->factors);
+        sheaf__print(to, "  %-14s %" PRId64 " tensors\n", "LoRA", r->factors);
     if (r->moments > 0)
-        fprintf(to, "  %-14s %" PRId64 " tensors\n", "optimizer", r->moments);
+        sheaf__print(to, "  %-14s %" PRId64 " tensors\n", "optimizer", r->moments);
     if (r->full)
-        fprintf(to, "  %-14s %s\n", "read", sheaf__number_bytes(bytes, (uint64_t)r->read));
+        sheaf__print(to, "  %-14s %s\n", "read", sheaf__number_bytes(bytes, (uint64_t)r->read));
     sheaf__text_release(&types);
 }
 
@@ -111,18 +114,18 @@ void cli_facts_json(cli_json *j, const sheaf_verify_report *r)
 
 static void print_one(FILE *to, const sheaf_finding *f)
 {
-    fprintf(to, "%s: %s", cli_severity(f->severity), f->code);
+    sheaf__print(to, "%s: %s", cli_severity(f->severity), f->code);
     if (*f->path != '\0')
-        fprintf(to, ": %s", f->path);
+        sheaf__print(to, ": %s", f->path);
     if (*f->tensor != '\0')
-        fprintf(to, ": '%s'", f->tensor);
-    fprintf(to, "\n");
+        sheaf__print(to, ": '%s'", f->tensor);
+    sheaf__print(to, "\n");
     if (*f->expected != '\0')
-        fprintf(to, "  expected: %s\n", f->expected);
+        sheaf__print(to, "  expected: %s\n", f->expected);
     if (*f->found != '\0')
-        fprintf(to, "  found:    %s\n", f->found);
+        sheaf__print(to, "  found:    %s\n", f->found);
     if (*f->cure != '\0')
-        fprintf(to, "  try:      %s\n", f->cure);
+        sheaf__print(to, "  try:      %s\n", f->cure);
 }
 
 enum { WHOLE = 2, NAMES = 3 }; /* of findings with one cause: told in full, and by name alone */
@@ -147,12 +150,12 @@ static void print_alike(FILE *to, const sheaf_catalog *c, int64_t first, bool *t
         if (n++ < WHOLE)
             print_one(to, f);
         else if (n <= WHOLE + NAMES)
-            fprintf(to, *f->tensor != '\0' ? "%s'%s'" : "%s%.60s", n == WHOLE + 1 ? "  likewise: " : ", ", *f->tensor != '\0' ? f->tensor : f->found);
+            sheaf__print(to, *f->tensor != '\0' ? "%s'%s'" : "%s%.60s", n == WHOLE + 1 ? "  likewise: " : ", ", *f->tensor != '\0' ? f->tensor : f->found);
     }
     if (n > WHOLE + NAMES)
-        fprintf(to, " and %" PRId64 " more", n - WHOLE - NAMES);
+        sheaf__print(to, " and %" PRId64 " more", n - WHOLE - NAMES);
     if (n > WHOLE)
-        fprintf(to, "\n");
+        sheaf__print(to, "\n");
 }
 
 void cli_findings_print(FILE *to, const sheaf_catalog *c, int64_t most, bool notes)
@@ -173,7 +176,7 @@ void cli_findings_print(FILE *to, const sheaf_catalog *c, int64_t most, bool not
             shown += shown < most;
         }
     if (rest > 0)
-        fprintf(to, "and %" PRId64 " more: --json tells all\n", rest);
+        sheaf__print(to, "and %" PRId64 " more: --json tells all\n", rest);
     free(told);
 }
 

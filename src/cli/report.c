@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/print.h"
 #include "base/text.h"
 #include "cli.h"
 
@@ -48,6 +50,14 @@ static void print_json(FILE *to, const sheaf_status *st)
     sheaf__text_release(&text);
 }
 
+void cli_say(const cli *cli, const char *text)
+{
+    if (isatty(fileno(cli->out)))
+        sheaf__print_lines(cli->out, text);
+    else
+        fputs(text, cli->out);
+}
+
 int cli_answer(cli *cli, sheaf_status *st, bool yes)
 {
     int code = st != NULL ? cli_exit_code(st) : yes ? CLI_DONE : CLI_NO;
@@ -62,7 +72,7 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
     sheaf_status_free(st);
     /* Results that never arrived are not results: a full disk behind > shows here. */
     if (fflush(cli->out) != 0 || ferror(cli->out)) {
-        fprintf(cli->err, "sheaf: standard output\n  found: %s\n", strerror(errno));
+        sheaf__print(cli->err, "sheaf: standard output\n  found: %s\n", strerror(errno));
         code = CLI_FAILED;
     }
     return code;

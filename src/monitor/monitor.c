@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/print.h"
 #include "monitor/metrics.h"
 #include "monitor/number.h"
 
@@ -43,7 +44,7 @@ static void draw(sheaf_monitor *m)
     if (ioctl(fileno(m->out), TIOCGWINSZ, &size) != 0 || size.ws_col < 2)
         size.ws_col = 80;
     if (m->line.size > 0) /* a wrapped line could not be rewritten */
-        fprintf(m->out, "\r\033[K%.*s", size.ws_col - 1, m->line.at);
+        sheaf__print(m->out, "\r\033[K%.*s", size.ws_col - 1, m->line.at);
     fflush(m->out);
 }
 
@@ -54,7 +55,7 @@ static void say(sheaf_monitor *m, const char *label, const char *text)
         return;
     if (m->terminal && m->line.size > 0)
         fputs("\r\033[K", m->out);
-    fprintf(m->out, "%s%s\n", label, text);
+    sheaf__print(m->out, "%s%s\n", label, text);
     if (m->terminal)
         draw(m);
     else
@@ -77,7 +78,7 @@ static void show(sheaf_monitor *m, sheaf_text *line, bool must)
         return;
     }
     if (m->line.size > 0)
-        fprintf(m->out, "%s\n", m->line.at);
+        sheaf__print(m->out, "%s\n", m->line.at);
     fflush(m->out);
 }
 
@@ -181,7 +182,8 @@ sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_option
     pthread_mutex_init(&m->lock, NULL);
     m->events = (sheaf_events){ take, m };
     m->out = options->progress;
-    m->terminal = m->out != NULL && isatty(fileno(m->out));
+    const char *kind = getenv("TERM"); /* without it, or dumb: no line can be rewritten */
+    m->terminal = m->out != NULL && isatty(fileno(m->out)) && kind != NULL && *kind != '\0' && strcmp(kind, "dumb") != 0;
     m->interval_ms = m->terminal ? TERMINAL_MS : options->interval_ms > 0 ? options->interval_ms : PLAIN_MS;
     if (m->metrics.fd >= 0 && m->metrics.kept < options->keep_steps)
         sheaf_warn(&m->events, "%s: only %" PRId64 " of the %" PRId64 " steps before this one have a line",

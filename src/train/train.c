@@ -139,8 +139,14 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
         st = same_text(progress, "data", sheaf_data_hash(r->job.data), "the data");
     if (st == NULL && (settings == NULL || strcmp(settings, r->settings) != 0)) {
         st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
-        sheaf_expected(st, "those this run began with:\n%s", settings == NULL ? "(unknown)" : settings);
-        sheaf_found(st, "others:\n%s", r->settings);
+        const char *a = settings == NULL ? "" : settings, *b = r->settings;
+        while (*a != '\0' && strcspn(a, "\n") == strcspn(b, "\n") && strncmp(a, b, strcspn(a, "\n") + 1) == 0) {
+            const size_t line = strcspn(a, "\n") + 1;
+            a += line;
+            b += line;
+        }
+        sheaf_expected(st, "those this run began with: %.*s", settings == NULL ? 7 : (int)strcspn(a, "\n"), settings == NULL ? "unknown" : a);
+        sheaf_found(st, "others: %.*s", (int)strcspn(b, "\n"), b);
     }
     json_decref(progress);
     return st;
