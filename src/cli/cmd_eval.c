@@ -69,7 +69,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     work *w = self;
     const bool first = sheaf__is_first(model->context);
-    const sheaf__evaluate_options options = { .micro_batch = w->s->micro_batch, .take = first && w->writer != NULL ? write_logits : NULL,
+    const sheaf__evaluate_options options = { .micro_batch = w->s->micro_batch, .padded = w->s->save_logits != NULL, .take = first && w->writer != NULL ? write_logits : NULL,
                                               .self = w, .events = first ? w->events : NULL };
     sheaf__evaluation result;
     sheaf_status *st = sheaf__evaluate(&result, model, w->data, &options);

@@ -31,6 +31,8 @@ typedef struct question {
     int64_t data_bytes, seq;
     int64_t images; /* of the rows of a micro-batch, those with one: at most */
     bool warned;    /* that images are assumed */
+    bool whole;     /* no --steps: padding is that of an epoch */
+    double padding; /* share of the positions, with data */
     int by, table;
     const char *place_text; /* NULL: a training step; else generation */
     sheaf__place place;
@@ -58,6 +60,13 @@ static void count_images(question *q, const cli *cli)
     q->warned = true;
 }
 
+static double padding_of(const question *q)
+{
+    sheaf_train_options o = q->o;
+    o.steps = q->whole ? 0 : o.steps;
+    return q->place_text != NULL ? 0 : sheaf__job_padding(&o, q->data);
+}
+
 static sheaf_status *open_question(question *q, const cli *cli)
 {
     const sheaf_train_options *o = &q->o;
@@ -78,7 +87,8 @@ static sheaf_status *open_question(question *q, const cli *cli)
                              .micro_batch = o->micro_batch, .threads = o->threads });
         if (st == NULL) {
             sheaf_data_note_unused(q->data, o->data, o->prompt_template, o->query, &cli->events);
-            q->seq = sheaf_data_seq(q->data);
+            q->seq = sheaf__job_seq(o, q->data);
+            q->padding = padding_of(q);
             q->data_bytes = (int64_t)sheaf_data_memory(q->data);
         }
     } else {
@@ -160,11 +170,11 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         json_object_set_new(one, "sent_per_step", json_real(plan->rank[r].sent));
         json_array_append_new(ranks, one);
     }
-    print_object(cli, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:b}", "ranks", ranks, "peak", (json_int_t)plan->process,
+    print_object(cli, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:b}", "ranks", ranks, "peak", (json_int_t)plan->process,
                                 "host", (json_int_t)plan->host, "largest_rank", (json_int_t)sheaf_plan_fullest(plan), "parameters",
                                 (json_int_t)plan->parameters, "trained", (json_int_t)plan->trained, "tp", q->o.tp, "micro_batch",
                                 (json_int_t)q->o.micro_batch, "seq", (json_int_t)q->seq, "image", (json_int_t)image_of(q),
-                                "images", (json_int_t)q->images, "checkpointing", q->o.checkpointing));
+                                "images", (json_int_t)q->images, "padding", q->padding, "checkpointing", q->o.checkpointing));
 }
 
 static double mib(size_t bytes) { return (double)bytes / 1048576; }
@@ -211,6 +221,8 @@ static void print_ranks(const cli *cli, const question *q, const sheaf_plan *pla
         sheaf__print(cli->out, " (%lld of each an image)", (long long)image_of(q));
     else if (q->opened.config.patches > 0)
         sheaf__print(cli->out, q->images == 0 ? " (no images)" : " (%lld of at most %lld an image)", (long long)image_of(q), (long long)q->images);
+    if (q->padding >= 0.0005)
+        sheaf__print(cli->out, " in the longest micro-batch, %.1f %% of all positions padding", 100 * q->padding);
     sheaf__print(cli->out, ", %s, %d rank%s of %d slices%s\n", sheaf_dtype_torch_name(q->o.dtype), plan->ranks, plan->ranks == 1 ? "" : "s",
                  q->o.slices, q->o.checkpointing ? ", checkpointing" : "");
     for (int s = 0; q->place_text != NULL && s < q->place.stages; s++)
@@ -365,7 +377,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && (q.o.model == NULL || q.o.model[0] == '\0') && (q.o.config == NULL || q.o.config[0] == '\0'))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "--model DIR or --config FILE");
-    if (st == NULL && q.o.steps == 0)
+    q.whole = q.o.steps == 0;
+    if (st == NULL && q.whole)
         q.o.steps = 1;
     if (st == NULL)
         st = train_flags_check(cli, table, &q.o);

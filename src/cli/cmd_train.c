@@ -95,9 +95,9 @@ static void answer(const cli *cli, const sheaf_train_result *r)
 {
     const double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
     if (cli->json) {
-        json_t *object = json_pack("{s:I, s:I, s:o, s:f, s:I, s:f, s:o, s:o}", "step", (json_int_t)r->step, "resumed_at",
+        json_t *object = json_pack("{s:I, s:I, s:o, s:f, s:I, s:f, s:f, s:o, s:o}", "step", (json_int_t)r->step, "resumed_at",
                                    (json_int_t)r->first, "loss", ask_json_real(r->loss), "seconds", r->seconds, "tokens", (json_int_t)r->tokens,
-                                   "tokens_per_s", rate, "result", ask_json(r->result), "checkpoint", ask_json(r->checkpoint));
+                                   "tokens_per_s", rate, "padding", r->padding, "result", ask_json(r->result), "checkpoint", ask_json(r->checkpoint));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
@@ -126,6 +126,8 @@ int cmd_train(cli *cli, int argc, char **argv)
         st = sheaf_train_peek(&s.stored, &step, o.out);
     if (st == NULL && s.stored != NULL)
         st = cli_settings_resume(cli, table, s.stored, o.out);
+    if (st == NULL && s.stored != NULL)
+        train_flags_resumed(cli, table, &o);
     if (st == NULL)
         st = train_flags_check(cli, table, &o);
     if (st == NULL)

@@ -17,6 +17,7 @@ static const cli_choice schedules[] = {
 static const cli_choice carriers[] = {
     { "threads", SHEAF_CARRIER_THREADS }, { "mpi", SHEAF_CARRIER_MPI }, { 0 },
 };
+static const cli_choice paddings[] = { { "micro-batch", SHEAF_PAD_MICRO_BATCH }, { "file", SHEAF_PAD_FILE }, { 0 } };
 static const cli_choice biases[] = {
     { "none", SHEAF_BIAS_NONE }, { "all", SHEAF_BIAS_ALL }, { "lora_only", SHEAF_BIAS_LORA_ONLY }, { 0 },
 };
@@ -78,6 +79,7 @@ static int how_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "micro-batch", CLI_COUNT | CLI_FIXED, &o->micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
         { "accumulate", CLI_COUNT | CLI_FIXED, &o->accumulate, "micro-batches of one step, over all groups", .min = 1, .max = 1e6 },
         { "seq", CLI_COUNT | CLI_FIXED, &o->seq, "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
+        { "padding", CLI_CHOICE | CLI_FIXED, &o->padding, "what rows are padded to: the longest of their micro-batch, or of all data (or --seq)", .choices = paddings },
         { "shuffle", CLI_FLAG | CLI_FIXED, &o->shuffle, "use rows in file order" },
         { "lr", CLI_NUMBER | CLI_FIXED, &o->lr, "learning rate after warm-up" },
         { "lr-scale", CLI_TEXT | CLI_FIXED, &o->lr_scale, "other learning rates for some tensors, as shares of --lr: PATTERN=X,...; the first that matches counts", "P=X,P=X" },
@@ -112,6 +114,13 @@ int train_flags(cli_option *table, sheaf_train_options *o, bool planning)
     };
     n += add(table + n, own, 3);
     return n - 1;
+}
+
+void train_flags_resumed(const cli *cli, const cli_option *table, sheaf_train_options *o)
+{
+    const ptrdiff_t i = cli_find(table, "padding") - table;
+    if (!cli->given[i] && !cli->from_file[i])
+        o->padding = SHEAF_PAD_UNNAMED;
 }
 
 static sheaf_status *only_with_lora(const cli *cli, const cli_option *table)

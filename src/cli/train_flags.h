@@ -11,6 +11,9 @@
  * With `planning` nothing is required but a model: plan needs neither data nor OUT. */
 int train_flags(cli_option *table, sheaf_train_options *options, bool planning);
 
+/* train_flags_resumed - after cli_settings_resume(): what settings from before a flag was there mean by their silence. */
+void train_flags_resumed(const cli *cli, const cli_option *table, sheaf_train_options *options);
+
 /* train_flags_check - what one flag alone cannot tell: tp over slices, dp that does not
  * divide the lanes, flags of another method, and after --resume what neither flags nor
  * the stored settings gave. Errors: SHEAF_E_ARG. */

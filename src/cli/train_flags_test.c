@@ -161,6 +161,34 @@ static void test_train__its_lora_options(void **state)
     CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-layers");
 }
 
+/* Runs from before --padding was there name none: they padded to the longest row of all, and go on so. */
+static void test_train__a_run_that_names_no_padding_keeps_its_own(void **state)
+{
+    static const struct { const char *stored, *wanted; sheaf_padding padding; } cases[] = {
+        { "steps: 3\nmicro-batch: 4\n", "micro-batch: 4\n", SHEAF_PAD_UNNAMED },
+        { "steps: 3\npadding: file\n", "padding: file\n", SHEAF_PAD_FILE },
+        { "steps: 3\npadding: micro-batch\n", "padding: micro-batch\n", SHEAF_PAD_MICRO_BATCH },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        sheaf_train_options o;
+        cli_option table[CLI_MAX_OPTIONS];
+        cli cli = { .out = stdout, .err = stderr, .command = &command };
+        char *text = NULL;
+        sheaf_train_options_default(&o);
+        assert_int_equal(o.padding, SHEAF_PAD_MICRO_BATCH);
+        train_flags(table, &o, false);
+        CHECK_OK(cli_settings_resume(&cli, table, cases[i].stored, "settings"));
+        train_flags_resumed(&cli, table, &o);
+        assert_int_equal(o.padding, cases[i].padding);
+        CHECK_OK(cli_settings_text(&text, table, true));
+        assert_non_null(strstr(text, cases[i].wanted));
+        assert_true((strstr(text, "padding:") == NULL) == (cases[i].padding == SHEAF_PAD_UNNAMED));
+        free(text);
+        for (int h = 0; h < cli.nheld; h++)
+            free(cli.held[h]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +198,7 @@ int main(void)
         cmocka_unit_test(test_train__what_cannot_be_is_refused),
         cmocka_unit_test(test_train__only_these_may_change_on_resume),
         cmocka_unit_test(test_train__its_lora_options),
+        cmocka_unit_test(test_train__a_run_that_names_no_padding_keeps_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

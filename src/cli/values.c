@@ -165,7 +165,7 @@ char *cli_show(const cli_option *option)
         for (const cli_choice *c = option->choices; c->name != NULL; c++)
             if (c->value == *(const int *)option->value)
                 return strdup(c->name);
-        return strdup("?");
+        return strdup(""); /* a value without a name is not written down */
     default:
         break;
     }

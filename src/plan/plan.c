@@ -102,7 +102,7 @@ static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held, c
     if (job->data == NULL)
         return sheaf__stepper_run(&unused, held->stepper, 0, 0);
     sheaf_data_images_range(&of[0], &of[2], job->data, job->options->micro_batch);
-    of[1] = of[0].images > 0 || of[2].images == 0 ? of[0] : (sheaf_batch_images){ 1, of[2].image_rows / of[2].images };
+    of[1] = of[0].images > 0 || of[2].images == 0 ? of[0] : (sheaf_batch_images){ 1, of[2].image_rows / of[2].images, job->seq };
     sheaf_status *st = NULL;
     for (int i = 0; i < 3 && st == NULL; i++) {
         if (i < 2 && of[i].images == of[i + 1].images)

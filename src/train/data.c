@@ -50,12 +50,28 @@ static int64_t row_length(const sheaf_data *data, int64_t row)
     return data->begin[row + 1] - data->begin[row];
 }
 
+static bool in_image(const sheaf_data *data, int64_t row, int64_t position)
+{
+    const int64_t i = data->begin[row] + position;
+    return data->images != NULL && (data->images->embed[i] || data->images->expert[i]);
+}
+
+/* What stands behind is a file's own padding, which nothing looks at and nothing is learned from. */
+static int64_t used_of(const sheaf_data *data, int64_t row)
+{
+    int64_t n = row_length(data, row);
+    while (n > 1 && mask_at(data, row, n - 1) == 0 && label_at(data, row, n - 1) == SHEAF__NO_LABEL && !in_image(data, row, n - 1))
+        n--;
+    return n;
+}
+
 /* Counts per row; refuses a data set that trains nothing. */
 static sheaf_status *count(sheaf_data *data)
 {
     data->labels = calloc((size_t)data->rows, sizeof *data->labels);
     data->seen = calloc((size_t)data->rows, sizeof *data->seen);
-    if (data->labels == NULL || data->seen == NULL)
+    data->used = calloc((size_t)data->rows, sizeof *data->used);
+    if (data->labels == NULL || data->seen == NULL || data->used == NULL)
         return sheaf__data_no_memory(data->tokens);
     bool any = false;
     for (int64_t r = 0; r < data->rows; r++) {
@@ -66,6 +82,8 @@ static sheaf_status *count(sheaf_data *data)
                 data->images->labelled = true;
             data->seen[r] += mask_at(data, r, t);
         }
+        data->used[r] = (int32_t)used_of(data, r);
+        data->longest = data->used[r] > data->longest ? data->used[r] : data->longest;
         any |= data->labels[r] > 0;
     }
     if (any)
@@ -189,6 +207,7 @@ void sheaf_data_close(sheaf_data *data)
     free(data->trained_from);
     free(data->labels);
     free(data->seen);
+    free(data->used);
     free(data);
 }
 
@@ -207,11 +226,21 @@ int64_t sheaf_data_memory(const sheaf_data *d)
 {
     const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) + (d->position != NULL ? 4 : 0)
                             + (d->images != NULL ? 2 : 0);
-    return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) + d->rows * 8
+    return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) + d->rows * 12
          + (d->images == NULL ? 0 : d->images->memory + d->rows * (int64_t)(sizeof(XXH128_hash_t) + 5));
 }
 
 int64_t sheaf_data_seq(const sheaf_data *data) { return data->seq; }
+int64_t sheaf_data_longest(const sheaf_data *data) { return data->longest; }
+
+int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < n; i++)
+        if (row[i] >= 0 && data->used[row[i]] > most)
+            most = data->used[row[i]];
+    return most;
+}
 const char *sheaf_data_template(const sheaf_data *data) { return data->prompt_template; }
 const char *sheaf_data_hash(const sheaf_data *data) { return data->hash; }
 
@@ -219,6 +248,25 @@ int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, 
 {
     const uint64_t n = (uint64_t)data->rows, i = (uint64_t)index;
     return (int64_t)(shuffle ? sheaf__permute(i % n, n, seed, i / n) : i % n);
+}
+
+double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *order)
+{
+    enum { MOST = 1 << 20 }; /* rows that are looked at: enough to tell */
+    const int64_t n = order->micro_batch, most = data->rows < MOST ? data->rows : MOST;
+    const int64_t rows = order->samples > 0 && order->samples < most ? order->samples : most;
+    double used = 0, positions = 0;
+    for (int64_t first = 0; first < rows; first += n) { /* the last one goes on into the next epoch */
+        int64_t longest = order->seq;
+        for (int64_t i = first; i < first + n && i - first < MOST; i++) {
+            const int64_t row = sheaf_data_sample(data, i, order->seed, order->shuffle);
+            used += data->used[row];
+            if (order->seq == 0 && data->used[row] > longest)
+                longest = data->used[row];
+        }
+        positions += (double)(n < MOST ? n : MOST) * (double)longest;
+    }
+    return positions > 0 ? 1 - used / positions : 0;
 }
 
 int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n)
@@ -246,10 +294,10 @@ static int32_t position_at(const sheaf_data *data, int64_t row, int64_t length, 
     return t < length ? own[t] : own[length - 1] + (int32_t)(t - length + 1);
 }
 
-static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t at)
+static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t seq, int64_t at)
 {
     const int64_t length = row < 0 ? 0 : row_length(data, row);
-    for (int64_t t = 0; t < data->seq; t++, at++) {
+    for (int64_t t = 0; t < seq; t++, at++) {
         const bool real = t < length;
         if (batch->tokens != NULL)
             batch->tokens[at] = real ? data->token[data->begin[row] + t] : (int32_t)data->pad;
@@ -267,8 +315,9 @@ static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, 
 void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                       int64_t n)
 {
+    const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
     for (int64_t i = 0; i < n; i++)
-        fill(batch, data, row[i], i * data->seq);
+        fill(batch, data, row[i], seq, i * seq);
     if (data->images != NULL)
         sheaf__data_images_rows(batch, data, row, n);
 }
@@ -280,7 +329,7 @@ bool sheaf_data_labels_images(const sheaf_data *data)
 
 sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row, int64_t n)
 {
-    sheaf_batch_images sum = { 0 };
+    sheaf_batch_images sum = { .seq = sheaf_data_used(data, row, n) };
     for (int64_t i = 0; i < n && data->images != NULL; i++)
         if (row[i] >= 0) {
             sum.images += data->images->has[row[i]];

@@ -54,7 +54,11 @@ void sheaf_data_close(sheaf_data *data);
 int64_t sheaf_data_rows(const sheaf_data *data);
 /* sheaf_data_memory - bytes the data set holds. */
 int64_t sheaf_data_memory(const sheaf_data *data);
-int64_t sheaf_data_seq(const sheaf_data *data); /* positions of every row of a batch */
+int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the longest row, a file's own padding included */
+/* sheaf_data_used - positions of the longest of n rows (-1: an empty one) up to the last that is seen, has a label or is an image's; at
+ * least 1. What stands behind is padding and changes nothing. */
+int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n);
+int64_t sheaf_data_longest(const sheaf_data *data); /* the same of all rows */
 /* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where none is used. */
 const char *sheaf_data_template(const sheaf_data *data);
 /* sheaf_data_note_unused - notes of words that were given and change nothing: a template where no text is put in one, a
@@ -74,6 +78,16 @@ const char *sheaf_data_hash(const sheaf_data *data);
  * visits every row once: in file order, or permuted by (seed, epoch). */
 int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle);
 
+typedef struct sheaf_data_order {
+    int64_t micro_batch, samples; /* samples that will be used; 0, or more than there are: an epoch */
+    uint64_t seed;
+    bool shuffle;
+    int64_t seq; /* positions of every row; 0: the longest of its micro-batch has */
+} sheaf_data_order;
+
+/* sheaf_data_padding - which share of the positions of micro-batches is padding, from 0 to 1. */
+double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *order);
+
 /* sheaf_data_labels - positions with a label, after the shift, in `n` rows together;
  * the divisor of a step's loss. A row of -1 counts none. */
 int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n);
@@ -91,28 +105,30 @@ typedef struct sheaf_batch {
     int32_t *stream[2]; /* [n * seq - image_rows], [image_rows] rows of the text and of the image stream */
     float *pixels;      /* [images, channels, side, side] */
     float *cross;       /* [images, channels, cross side, cross side], of models with a second tower */
+    int64_t seq;        /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
 } sheaf_batch;
 
-/* What a batch holds of images. */
+/* What a batch holds of images, and how long its rows are. */
 typedef struct sheaf_batch_images {
     int64_t images;     /* sequences that have one */
     int64_t image_rows; /* positions that use the visual experts */
+    int64_t seq;        /* sheaf_data_used() of its rows */
 } sheaf_batch_images;
 
-/* sheaf_data_images - of rows `row[0..n)`; zero of a model without images. */
+/* sheaf_data_images - of rows `row[0..n)`; no images of a model without. */
 sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row, int64_t n);
 /* sheaf_data_announce - these rows are needed next, in this order: their images may be decoded by now when
  * sheaf_data_pixels() asks. What was announced before and is not begun is forgotten. Changes no result. */
 void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n);
 /* sheaf_data_images_range - the fewest and the most images that `n` samples one after another hold, in any order of
- * rows; image_rows as if each image had as many as the one with most. */
+ * rows; image_rows as if each image had as many as the one with most, seq that of the longest row that can be among them. */
 void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most, const sheaf_data *data, int64_t n);
 /* sheaf_data_labels_images - does any position that uses the visual experts predict a label? NULL: no. */
 bool sheaf_data_labels_images(const sheaf_data *data);
 /* sheaf_data_pixels - batch->pixels and ->cross of those rows; reads and decodes files.
  * Errors: SHEAF_E_IO, SHEAF_E_DATA (a file that changed since the data set was checked). */
 sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n);
-/* sheaf_data_batch - all but the pixels: rows `row[0..n)`, right padded to seq with the pad token (or 0),
+/* sheaf_data_batch - all but the pixels: rows `row[0..n)`, right padded to batch->seq with the pad token (or 0),
  * mask 0 and no label. A row of -1 is all padding, to fill a last batch. */
 void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                       int64_t n);

@@ -100,11 +100,12 @@ sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *con
 void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n)
 {
     const sheaf__data_images *images = data->images;
+    const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
     int64_t image = 0, count[2] = { 0 };
     for (int64_t i = 0; i < n; i++) {
         const int64_t begin = row[i] < 0 ? 0 : data->begin[row[i]], length = row[i] < 0 ? 0 : data->begin[row[i] + 1] - begin;
-        for (int64_t t = 0; t < data->seq; t++) {
-            const int32_t at = (int32_t)(i * data->seq + t);
+        for (int64_t t = 0; t < seq; t++) {
+            const int32_t at = (int32_t)(i * seq + t);
             const int stream = t < length && images->expert[begin + t];
             if (batch->image_row != NULL && t < length && images->embed[begin + t])
                 batch->image_row[image++] = at;
@@ -125,15 +126,21 @@ static int64_t at_most(int64_t n, int64_t count, int64_t rows)
 void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most, const sheaf_data *data, int64_t n)
 {
     const sheaf__data_images *images = data->images;
-    int64_t with = 0, widest = 0;
-    for (int64_t r = 0; r < data->rows && images != NULL; r++) {
-        with += images->has[r];
+    int64_t with = 0, widest = 0, longest[2] = { 1, 1 }; /* of rows without and with an image */
+    for (int64_t r = 0; r < data->rows; r++) {
+        const bool has = images != NULL && images->has[r];
+        longest[has] = data->used[r] > longest[has] ? data->used[r] : longest[has];
+        if (images == NULL)
+            continue;
+        with += has;
         widest = images->expert_rows[r] > widest ? images->expert_rows[r] : widest;
     }
     fewest->images = n - at_most(n, data->rows - with, data->rows);
     most->images = at_most(n, with, data->rows);
     fewest->image_rows = fewest->images * widest;
     most->image_rows = most->images * widest;
+    fewest->seq = fewest->images > 0 ? data->longest : longest[0];
+    most->seq = most->images < n || with == 0 ? data->longest : longest[1];
 }
 
 void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n)

@@ -16,6 +16,8 @@ struct sheaf_data {
     uint8_t *mask;          /* [tokens]; NULL: all 1 */
     int32_t *trained_from;  /* [room], only without `label` */
     int32_t *labels, *seen; /* [rows] labels after the shift; positions with mask 1 */
+    int32_t *used;          /* [rows] positions up to the last with mask 1, a label or an image */
+    int64_t longest;        /* of `used` */
     int32_t *position;      /* [tokens]; NULL: 0, 1, ... */
     struct sheaf__data_images *images; /* NULL: of a model without */
     int64_t seq;

@@ -7,7 +7,7 @@ typedef struct pass {
     const sheaf__evaluate_options *options;
     sheaf__evaluation *out;
     const sheaf_batch *batch;
-    int64_t seq, first, rows; /* of the data set: this batch holds rows [first, first + rows) */
+    int64_t first, rows; /* of the data set: this batch holds rows [first, first + rows) */
     int64_t vocab;
 } pass;
 
@@ -25,7 +25,7 @@ static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, i
     pass *p = self;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++, logits += p->vocab) {
-        const int64_t in_batch = row[i] / p->seq, position = row[i] % p->seq;
+        const int64_t in_batch = row[i] / p->batch->seq, position = row[i] % p->batch->seq;
         const int32_t label = p->batch->labels[row[i]];
         if (in_batch >= p->rows)
             continue; /* padding of a last batch */
@@ -40,9 +40,11 @@ static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, i
 /* Rows p->first .. p->first + n - 1, micro-batches of `batch` rows; n is a multiple of it. */
 static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *data, int64_t batch, int64_t n)
 {
+    const bool whole = p->options->padded;
     sheaf__runner runner;
     int64_t *row = malloc(2 * (size_t)batch * sizeof *row);
-    sheaf_status *st = sheaf__runner_open(&runner, model, data, &(sheaf__runner_options){ batch, p->seq, false, false });
+    sheaf_status *st = sheaf__runner_open(&runner, model, data, &(sheaf__runner_options){
+        .rows = batch, .seq = whole ? sheaf_data_seq(data) : sheaf_data_longest(data), .longest = !whole });
     if (st == NULL && row == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch);
     runner.head.all_rows = true;
@@ -70,7 +72,7 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
                               const sheaf__evaluate_options *options)
 {
     const int64_t rows = sheaf_data_rows(data), batch = options->micro_batch < rows ? options->micro_batch : rows;
-    pass p = { .options = options, .out = out, .seq = sheaf_data_seq(data), .vocab = model->schema->config.vocab };
+    pass p = { .options = options, .out = out, .vocab = model->schema->config.vocab };
     *out = (sheaf__evaluation){ 0 };
     sheaf_status *st = run_rows(&p, model, data, batch, rows / batch * batch);
     if (st == NULL && rows % batch > 0)

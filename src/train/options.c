@@ -12,7 +12,7 @@ void sheaf_train_options_default(sheaf_train_options *options)
         .slices = 8, .method = SHEAF_METHOD_LORA,
         .lora_rank = 8, .lora_alpha = 8, /* PEFT's LoraConfig; the targets depend on the model (models/open.h) */
         .lora_bias = SHEAF_BIAS_NONE,
-        .steps = 0, .micro_batch = 1, .accumulate = 1, .shuffle = true,
+        .steps = 0, .micro_batch = 1, .accumulate = 1, .padding = SHEAF_PAD_MICRO_BATCH, .shuffle = true,
         /* the Trainer's TrainingArguments */
         .lr = 5e-5, .schedule = SHEAF_SCHEDULE_LINEAR,
         .decay_ratio = 0.1, .held_steps = 100, .held_rate = 0.05, /* SAT's, when it fine-tunes */

@@ -16,6 +16,9 @@
 #include "train/schedule.h"
 
 typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
+/* How long the rows of a micro-batch are made (numeric contract, section 1.7). Zero is the rule of runs that name none: they began
+ * when there was no other. */
+typedef enum sheaf_padding { SHEAF_PAD_UNNAMED, SHEAF_PAD_FILE, SHEAF_PAD_MICRO_BATCH } sheaf_padding;
 typedef enum sheaf_carrier { SHEAF_CARRIER_THREADS, SHEAF_CARRIER_MPI } sheaf_carrier;
 
 typedef struct sheaf_train_options {
@@ -60,6 +63,7 @@ typedef struct sheaf_train_options {
     int64_t micro_batch;  /* rows of one forward */
     int64_t accumulate;   /* micro-batches of one step, over all groups */
     int64_t seq;          /* longest row kept, 0 = the model's own limit */
+    sheaf_padding padding;
     bool shuffle;
     double lr;
     sheaf_schedule_kind schedule;

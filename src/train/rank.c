@@ -5,6 +5,18 @@
 
 int sheaf__lanes_of(sheaf_method method) { return method == SHEAF_METHOD_FULL ? 1 : 4; }
 
+int64_t sheaf__job_seq(const sheaf_train_options *options, const sheaf_data *data)
+{
+    return options->padding == SHEAF_PAD_MICRO_BATCH ? sheaf_data_longest(data) : sheaf_data_seq(data);
+}
+
+double sheaf__job_padding(const sheaf_train_options *o, const sheaf_data *data)
+{
+    const double samples = (double)o->steps * (double)o->accumulate * (double)o->micro_batch;
+    return sheaf_data_padding(data, &(sheaf_data_order){ .micro_batch = o->micro_batch, .samples = samples < 1e15 ? (int64_t)samples : 0,
+                              .seed = o->seed, .shuffle = o->shuffle, .seq = o->padding == SHEAF_PAD_MICRO_BATCH ? 0 : sheaf_data_seq(data) });
+}
+
 /* A second packed copy for the backward products pays in bfloat16 (docs/performance.md);
  * trained weights are packed anew every step, where it does not. */
 static bool keeps_back_panels(const sheaf_train_options *options)
@@ -28,7 +40,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
         .self = (void *)job->selection, .backward = true, .pack_back = keeps_back_panels(o),
         .positions = job->seq, .seed = o->seed };
     const sheaf__step_options step = {
-        .micro_batch = o->micro_batch, .accumulate = o->accumulate, .seq = job->seq,
+        .micro_batch = o->micro_batch, .accumulate = o->accumulate, .seq = job->seq, .longest = o->padding == SHEAF_PAD_MICRO_BATCH,
         .lanes = sheaf__lanes_of(o->method), .checkpointing = o->checkpointing, .weight_decay = o->weight_decay,
         .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .clip = o->clip, .seed = o->seed, .shuffle = o->shuffle };
     st = sheaf__model_new(&out->model, &out->context, job->schema, &model);

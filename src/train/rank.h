@@ -15,7 +15,7 @@ typedef struct sheaf__job {
     const sheaf__selection *selection;
     const sheaf_data *data;              /* when planning only asked what it holds; NULL: unknown */
     sheaf_source *base, *adapter;        /* NULL when planning; adapter NULL: fresh factors */
-    int64_t seq;                         /* positions of every row */
+    int64_t seq;                         /* the most positions of a row */
 } sheaf__job;
 
 typedef struct sheaf__rank {
@@ -31,6 +31,10 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
                                const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);
 
+/* sheaf__job_seq - that of these data, by the rule of padding that was asked for. */
+int64_t sheaf__job_seq(const sheaf_train_options *options, const sheaf_data *data);
+/* sheaf__job_padding - sheaf_data_padding() of them. */
+double sheaf__job_padding(const sheaf_train_options *options, const sheaf_data *data);
 /* Lanes of gradient accumulation, G: 1 for method full, else 4 (numeric contract, section 3.5). */
 int sheaf__lanes_of(sheaf_method method);
 

@@ -1,7 +1,7 @@
 /* runner.c - see runner.h. */
 #include "train/runner.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 static int64_t side_of(const sheaf__model *m, bool second)
 {
@@ -31,33 +31,46 @@ static sheaf_status *take_batch(sheaf__runner *r)
     return st;
 }
 
-static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_images holds)
+/* Brings the tape at `i` to the front. */
+static sheaf__tape *use(sheaf__runner *r, int i)
 {
-    for (int i = 0; i < r->ntapes; i++)
-        if (r->tape[i].holds.images == holds.images && r->tape[i].holds.image_rows == holds.image_rows) {
-            *out = r->tape[i].tape;
-            return NULL;
-        }
-    sheaf__runner_tape *more = realloc(r->tape, (size_t)(r->ntapes + 1) * sizeof *more);
-    if (more == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "tapes");
-    r->tape = more;
-    sheaf__tape *tape = NULL;
-    sheaf_status *st = sheaf__tape_new(&tape, r->model->context);
+    const sheaf__runner_tape used = r->tape[i];
+    memmove(r->tape + 1, r->tape, (size_t)i * sizeof *r->tape);
+    r->tape[0] = used;
+    return used.tape;
+}
+
+static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_images holds)
+{
+    sheaf_status *st = sheaf__tape_new(out, r->model->context);
     if (st != NULL)
         return st;
-    const sheaf__pass pass = { .batch = r->options.rows, .queries = r->options.seq, .in = &r->in, .info = r->kinds.of, .head = &r->head,
+    const sheaf__pass pass = { .batch = r->options.rows, .queries = holds.seq, .in = &r->in, .info = r->kinds.of, .head = &r->head,
                                .images = holds.images, .image_rows = holds.image_rows, .images_in = &r->images,
                                .image_rows_unread = r->options.backward && !sheaf_data_labels_images(r->data),
                                .stages = r->options.stages };
-    sheaf__model_record(r->model, tape, &pass);
-    st = sheaf__tape_compile(tape, r->options.backward, r->options.rerun);
-    if (st != NULL) {
-        sheaf__tape_free(tape);
+    sheaf__model_record(r->model, *out, &pass);
+    st = sheaf__tape_compile(*out, r->options.backward, r->options.rerun);
+    if (st != NULL)
+        sheaf__tape_free(*out);
+    return st;
+}
+
+static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_images holds)
+{
+    for (int i = 0; i < r->ntapes; i++)
+        if (r->tape[i].holds.images == holds.images && r->tape[i].holds.image_rows == holds.image_rows && r->tape[i].holds.seq == holds.seq) {
+            *out = use(r, i);
+            return NULL;
+        }
+    sheaf__tape *tape = NULL;
+    sheaf_status *st = record(&tape, r, holds);
+    if (st != NULL)
         return st;
-    }
+    if (r->ntapes == SHEAF__RUNNER_TAPES)
+        sheaf__tape_free(r->tape[--r->ntapes].tape);
     r->tape[r->ntapes++] = (sheaf__runner_tape){ holds, tape };
-    *out = tape;
+    *out = use(r, r->ntapes - 1);
     return NULL;
 }
 
@@ -65,26 +78,36 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
                                  const sheaf__runner_options *options)
 {
     *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
-    if (is_dry(r) && model->towers != NULL)
-        r->holds = (sheaf_batch_images){ options->rows, options->rows * (model->schema->config.patches + 1) };
+    r->holds.seq = options->seq;
+    if (is_dry(r) && model->towers != NULL) {
+        r->holds.images = options->rows;
+        r->holds.image_rows = options->rows * (model->schema->config.patches + 1);
+    }
     sheaf_status *st = take_batch(r);
     if (st == NULL && options->backward)
         st = sheaf__row_kinds_open(&r->kinds, model, options->rows, options->seq);
     r->in = (sheaf__rows_in){ .ids = r->batch.tokens, .position = r->batch.position, .key_mask = r->batch.mask,
-                              .mask_ld = options->seq, .keys = options->seq };
+                              .mask_ld = options->seq, .keys = options->seq }; /* lengths change with each run */
     r->images = (sheaf__images_in){ .pixels = r->batch.pixels, .cross = r->batch.cross, .image_row = r->batch.image_row,
                                     .stream = { r->batch.stream[0], r->batch.stream[1] } };
     r->head.label = r->batch.labels;
     return st;
 }
 
+sheaf_batch_images sheaf__runner_holds(const sheaf__runner *r, const int64_t *row)
+{
+    sheaf_batch_images holds = is_dry(r) ? r->holds : sheaf_data_images(r->data, row, r->options.rows);
+    holds.seq = r->options.longest ? holds.seq : r->options.seq;
+    return holds;
+}
+
 sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
 {
     const int64_t rows = r->options.rows;
-    sheaf_batch_images holds = r->holds;
+    const sheaf_batch_images holds = sheaf__runner_holds(r, row);
     sheaf_status *st = NULL;
+    r->batch.seq = r->in.mask_ld = r->in.keys = holds.seq;
     if (!is_dry(r)) {
-        holds = sheaf_data_images(r->data, row, rows);
         sheaf_data_batch(&r->batch, r->data, row, rows);
         if (r->model->begins)
             st = sheaf_data_pixels(&r->batch, r->data, row, rows);
@@ -92,7 +115,7 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     if (r->model->towers != NULL)
         st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
-        sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds, rows * r->options.seq);
+        sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds, rows * holds.seq);
         st = tape_for(&r->last, r, holds);
     }
     return st == NULL ? sheaf__tape_run(r->last) : st;
@@ -102,7 +125,6 @@ void sheaf__runner_release(sheaf__runner *r)
 {
     for (int i = 0; i < r->ntapes; i++)
         sheaf__tape_free(r->tape[i].tape);
-    free(r->tape);
     void *const held[] = { r->batch.tokens, r->batch.labels, r->batch.position, r->batch.mask, r->batch.image_row,
                            r->batch.stream[0], r->batch.stream[1], r->batch.pixels, r->batch.cross };
     for (size_t i = 0; r->model != NULL && i < sizeof held / sizeof *held; i++)

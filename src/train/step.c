@@ -34,7 +34,8 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model, cons
     s->context = model->context;
     s->data = data;
     s->options = *options;
-    sheaf_status *st = sheaf__runner_open(&s->runner, model, data, &(sheaf__runner_options){ options->micro_batch, options->seq, true, options->checkpointing });
+    sheaf_status *st = sheaf__runner_open(&s->runner, model, data, &(sheaf__runner_options){
+        .rows = options->micro_batch, .seq = options->seq, .longest = options->longest, .backward = true, .rerun = options->checkpointing });
     if (st == NULL)
         st = take_dropout(s);
     s->runner.info = (sheaf__step_info){ .training = true, .seed = options->seed, .sample = s->sample, .position = s->position };
@@ -72,10 +73,10 @@ static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int
 
 static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
 {
-    const int64_t n = rows_of(s, done, micro, row, sample);
-    for (int64_t i = 0; s->sample != NULL && i < n * s->options.seq; i++) {
-        s->sample[i] = sample[i / s->options.seq];
-        s->position[i] = i % s->options.seq;
+    const int64_t n = rows_of(s, done, micro, row, sample), seq = sheaf__runner_holds(&s->runner, row).seq;
+    for (int64_t i = 0; s->sample != NULL && i < n * seq; i++) {
+        s->sample[i] = sample[i / seq];
+        s->position[i] = i % seq;
     }
 }
 

@@ -7,7 +7,9 @@
 #include "train/runner.h"
 
 typedef struct sheaf__step_options {
-    int64_t micro_batch, accumulate, seq;
+    int64_t micro_batch, accumulate;
+    int64_t seq;         /* the most positions of a row */
+    bool longest;        /* as in sheaf__runner_options */
     int lanes;           /* G of the numeric contract, section 3.5 */
     bool checkpointing;  /* re-run layers in backward instead of keeping their values */
     double weight_decay, beta1, beta2, eps;

@@ -18,7 +18,8 @@
 #include "train/rank.h"
 #include "train/signals.h"
 
-enum { CONTRACT = 1 };
+/* The numeric contract's version: the first that has all that a run uses. */
+static int contract_of(const sheaf_train_options *o) { return o->padding == SHEAF_PAD_MICRO_BATCH ? 2 : 1; }
 
 /* What the ranks of one run share; only `result` is written, by rank 0. */
 typedef struct run {
@@ -57,10 +58,10 @@ static void saved_release(saved *s)
     *s = (saved){ 0 };
 }
 
-static sheaf_status *saved_init(saved *s, const sheaf__trained_set *set, int slices)
+static sheaf_status *saved_init(saved *s, const sheaf__trained_set *set, const sheaf_train_options *o)
 {
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
-    *s = (saved){ .state = { .slices = slices, .contract = CONTRACT, .count = 3 * (int64_t)set->count } };
+    *s = (saved){ .state = { .slices = o->slices, .contract = contract_of(o), .count = 3 * (int64_t)set->count } };
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
     s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
     if (s->tensor == NULL || s->name == NULL)
@@ -229,6 +230,15 @@ static void leave_no_trace(const run *r)
         rmdir(r->options->out); /* only where it is empty */
 }
 
+static void note_padding(const run *r)
+{
+    const sheaf_train_options *o = r->options;
+    r->result->padding = sheaf__job_padding(o, r->job.data);
+    if (r->result->padding >= 0.0005)
+        sheaf_note(r->hooks->events, "%.1f %% of the positions are padding: rows are as long as the longest of %s", 100 * r->result->padding,
+                   o->padding == SHEAF_PAD_MICRO_BATCH ? "their micro-batch" : "all data");
+}
+
 static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
 {
     run *r = arg;
@@ -246,7 +256,7 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
         goto done;
     st = sheaf__rank_open(&rank, SHEAF_CPU, o->tp == 1 ? NULL : comm, me, &r->job);
     if (st == NULL)
-        st = saved_init(&s, rank.model->trained, o->slices);
+        st = saved_init(&s, rank.model->trained, o);
     if ((st = sheaf_comm_agree(comm, st)) != NULL)
         goto done;
     if (o->resume)
@@ -259,6 +269,7 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     }
     begun = true;
     if (me == 0) {
+        note_padding(r);
         r->result->first = r->result->step = done;
         if (r->hooks->begin != NULL)
             st = r->hooks->begin(r->hooks->self, done);
@@ -375,7 +386,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
         st = prepare_out(&r.made_out, o, recipe);
     if (st == NULL) {
         r.job = (sheaf__job){ .options = o, .schema = opened.schema, .lora = opened.lora, .selection = &selection, .data = data,
-                              .base = opened.weights, .adapter = opened.adapter, .seq = sheaf_data_seq(data) };
+                              .base = opened.weights, .adapter = opened.adapter, .seq = sheaf__job_seq(o, data) };
         sheaf__balance_note(opened.schema, o->tp, hooks->events);
         st = sheaf_comm_run_threads(o->tp, train_rank, &r);
     }

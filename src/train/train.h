@@ -30,6 +30,7 @@ typedef struct sheaf_train_result {
     int64_t first;       /* steps that were done when this run began */
     double loss, seconds;
     int64_t tokens;
+    double padding;      /* share of the positions that is padding, 0 to 1 */
     char *result;        /* OUT/adapter or OUT/model; owned */
     char *checkpoint;    /* folder of the last checkpoint; owned */
 } sheaf_train_result;

@@ -46,6 +46,13 @@ done <<'END'
 END
 "$sheaf" init cogvlm-tiny "$work/cogvlm" --seed 1 >/dev/null 2>&1 || fail "init of a model with images"
 make_pictures "$work/caps"
+# rows of 10 and one of 400: the fullest micro-batch is the one that has it
+{ make_tokens "$work/short.jsonl" 11 8; make_tokens "$work/long.jsonl" 1 398; cat "$work/short.jsonl" "$work/long.jsonl" >"$work/uneven.jsonl"; }
+check "planned and measured: one long row" predicted "$work/mini" "$work/uneven.jsonl" --lora-targets all-linear --micro-batch 4 --threads 2
+runs "and how much is padding" 0 '4 x 400 tokens in the longest micro-batch, 69.[0-9] % of all positions padding' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4
+runs "for programs" 0 '"padding":0\.69' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --json
+runs "of rows alone none" 0 '"padding":0\.0,' plan --model "$work/mini" --data "$work/uneven.jsonl" --json
+runs "padded to the longest of all" 0 '"padding":0\.89' plan --model "$work/mini" --data "$work/uneven.jsonl" --micro-batch 4 --padding file --json
 check "planned and measured, with pictures" predicted "$work/cogvlm" "$work/caps" --lora-rank 8 --lora-targets all-linear --micro-batch 2 --threads 2
 
 # ---- what the data hold of images ----
@@ -66,9 +73,9 @@ images "one picture, at most twice in four rows" '"image":18,"images":2,' --data
 images "rows that no image would fit into" '4 x [0-9] tokens \(no images\)|4 x 1[0-7] tokens \(no images\)' --data "$work/short.jsonl"
 images "answers to texts alone" '"image":0,"images":0,' --data "$work/texts.jsonl" --place 2 --json
 check "planned and measured, texts alone" predicted "$work/cogvlm" "$work/texts.jsonl" "${lora[@]}"
-check "planned and measured, texts with a picture among them" predicted "$work/cogvlm" "$work/mixed.jsonl" "${lora[@]}"
+check "planned and measured, texts with a picture among them" predicted "$work/cogvlm" "$work/mixed.jsonl" "${lora[@]}" --padding file # of every order the fullest: a run need not meet it
 peak_planned() { # peak_planned FLAGS...: into $peak, what one rank then holds of activations into $held
-    runs "plan $*" 0 . plan --model "$work/cogvlm" --seq 140 --threads 2 --json "$@"
+    runs "plan $*" 0 . plan --model "$work/cogvlm" --seq 140 --padding file --threads 2 --json "$@"
     peak=$(json_number "$work/stdout" largest_rank)
     held=$(json_number "$work/stdout" activations)
 }

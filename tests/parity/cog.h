@@ -202,8 +202,8 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
                               &(sheaf__model_options){ .trains = t->backward ? everything : NULL, .backward = t->backward, .positions = seq,
                                                        .lora = t->opened->lora }));
     CHECK_OK(sheaf__model_load(model, t->opened->weights, t->opened->adapter));
-    CHECK_OK(sheaf__runner_open(&runner, model, t->data, &(sheaf__runner_options){ rows, seq, t->backward, t->backward && t->ranks == 3,
-                                                                                   rank == 0 && !t->backward ? &stages : NULL }));
+    CHECK_OK(sheaf__runner_open(&runner, model, t->data, &(sheaf__runner_options){ .rows = rows, .seq = seq, .backward = t->backward, .rerun = t->backward && t->ranks == 3,
+                                                                                   .stages = rank == 0 && !t->backward ? &stages : NULL }));
     int64_t row[64];
     for (int64_t i = 0; i < rows; i++)
         row[i] = i;

@@ -107,7 +107,7 @@ static sheaf_status *forward_rank(void *self, sheaf__model *model)
     forward *f = self;
     sheaf__evaluation result;
     const bool first = model->context->rank == 0;
-    sheaf_status *st = sheaf__evaluate(&result, model, f->data, &(sheaf__evaluate_options){ .micro_batch = 2, .self = f,
+    sheaf_status *st = sheaf__evaluate(&result, model, f->data, &(sheaf__evaluate_options){ .micro_batch = 2, .padded = true, .self = f,
                                                                   .take = first ? keep_logits : NULL });
     if (first)
         f->result = result;

@@ -1,0 +1,206 @@
+/* padding_test.c - rows padded to the longest of their micro-batch: the losses that rows padded to the longest of all data
+ * have, and of a single row also the bytes; nothing depends on a row that is elsewhere in the file. */
+#include "checkpoint/init.h"
+#include "tests/files.h"
+#include "train/train.h"
+
+/* Rows of 4 to 300 tokens, the longest in the middle and one of a single letter; more than a block of 256 in a micro-batch. */
+static const int lengths[] = { 7, 40, 1, 33, 298, 12, 90, 5 };
+enum { ROWS = ARRAY_LEN(lengths) };
+
+static int make_sources(void **state)
+{
+    static const char config[] =
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"attention_bias\": false, \"mlp_bias\": false, "
+        "\"bos_token_id\": 256, \"eos_token_id\": 257, \"pad_token_id\": 258, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "
+        "\"max_position_embeddings\": 512, \"initializer_range\": 0.1, \"rope_theta\": 10000.0, \"dtype\": \"float32\", \"head_dim\": 8, "
+        "\"hidden_size\": 24, \"intermediate_size\": 40, \"num_attention_heads\": 3, \"num_key_value_heads\": 3, "
+        "\"num_hidden_layers\": 2, \"vocab_size\": 259, \"tie_word_embeddings\": false, \"sheaf_tokenizer\": \"bytes\"}\n";
+    sheaf_init_report report;
+    if (make_scratch(state) != 0)
+        return 1;
+    put(at("config.json"), config);
+    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
+    FILE *all = fopen(at("data.jsonl"), "w"), *first = fopen(at("first.jsonl"), "w");
+    assert_true(all != NULL && first != NULL);
+    for (int r = 0; r < ROWS; r++) {
+        char text[400] = "";
+        for (int i = 0; i < lengths[r]; i++)
+            text[i] = (char)('a' + (i * i + 3 * r + i) % 26);
+        fprintf(all, "{\"text\": \"%s\"}\n", text);
+        if (r < 4)
+            fprintf(first, "{\"text\": \"%s\"}\n", text);
+    }
+    return fclose(all) | fclose(first);
+}
+
+typedef struct run {
+    const char *out, *data;
+    sheaf_padding padding;
+    int64_t rows, accumulate, steps;
+    int tp;
+    sheaf_dtype dtype;
+    double dropout;
+    bool checkpointing, resume;
+    double loss, norm; /* of the last step */
+    char note[200];    /* on padding */
+} run;
+
+static void hear(void *self, const sheaf_event *event)
+{
+    run *r = self;
+    if (event->kind == SHEAF_EVENT_STEP) {
+        r->loss = event->step.loss;
+        r->norm = event->step.grad_norm;
+    } else if (event->text != NULL && strstr(event->text, "padding") != NULL) {
+        snprintf(r->note, sizeof r->note, "%s", event->text);
+    }
+}
+
+static void train(run *r)
+{
+    sheaf_train_options o;
+    sheaf_train_result result = { 0 };
+    const sheaf_events events = { hear, r };
+    sheaf_train_options_default(&o);
+    o.model = at("model");
+    o.data = at(r->data == NULL ? "data.jsonl" : r->data);
+    o.out = at(r->out);
+    o.threads = 2;
+    o.tp = r->tp == 0 ? 1 : r->tp;
+    o.slices = 4;
+    o.lora_rank = 2;
+    o.lora_targets = "all-linear";
+    o.lora_dropout = r->dropout;
+    o.micro_batch = r->rows;
+    o.accumulate = r->accumulate == 0 ? 1 : r->accumulate;
+    o.steps = r->steps == 0 ? 1 : r->steps;
+    o.save_every = 1;
+    o.keep = 0;
+    o.lr = 0.01;
+    o.schedule = SHEAF_SCHEDULE_CONSTANT;
+    o.shuffle = false;
+    o.padding = r->padding;
+    o.dtype = r->dtype == SHEAF_BF16 ? SHEAF_BF16 : SHEAF_F32;
+    o.checkpointing = r->checkpointing;
+    o.resume = r->resume;
+    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", &(sheaf_train_hooks){ .events = &events }));
+    sheaf_train_result_release(&result);
+}
+
+static void check_same_file(const char *a, const char *b)
+{
+    char *x = NULL, *y = NULL;
+    size_t n = 0, m = 0;
+    CHECK_OK(sheaf__file_read_all(&x, &n, at(a), 1 << 24));
+    CHECK_OK(sheaf__file_read_all(&y, &m, at(b), 1 << 24));
+    if (n != m || memcmp(x, y, n) != 0)
+        fail_msg("%s and %s differ", a, b);
+    free(x);
+    free(y);
+}
+
+/* What was there before a rule was named is the rule of the file. */
+static void test_padding__losses_are_the_same_and_gradients_but_for_rounding(void **state)
+{
+    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16 };
+    for (int d = 0; d < 2; d++) {
+        char a[40], b[40];
+        snprintf(a, sizeof a, "same-a%d", d);
+        snprintf(b, sizeof b, "same-b%d", d);
+        run file = { .out = a, .padding = SHEAF_PAD_FILE, .rows = 4, .dtype = dtypes[d], .dropout = 0.25 };
+        run batch = { .out = b, .padding = SHEAF_PAD_MICRO_BATCH, .rows = 4, .dtype = dtypes[d], .dropout = 0.25 };
+        train(&file);
+        train(&batch);
+        assert_true(file.loss == batch.loss && file.loss > 1);
+        /* Sums over rows fall into other blocks of 256: other roundings of values that agree in the type they are kept in. */
+        assert_true(fabs(file.norm - batch.norm) < 1e-5 * file.norm);
+    }
+}
+
+static void test_padding__of_a_single_row_changes_no_byte(void **state)
+{
+    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16 };
+    for (int d = 0; d < 2; d++) {
+        char a[40], b[40], x[90], y[90];
+        snprintf(a, sizeof a, "one-a%d", d);
+        snprintf(b, sizeof b, "one-b%d", d);
+        run file = { .out = a, .padding = SHEAF_PAD_UNNAMED, .rows = 1, .accumulate = 3, .steps = 3, .dtype = dtypes[d], .dropout = 0.25 };
+        run batch = { .out = b, .padding = SHEAF_PAD_MICRO_BATCH, .rows = 1, .accumulate = 3, .steps = 3, .dtype = dtypes[d], .dropout = 0.25 };
+        train(&file);
+        train(&batch);
+        snprintf(x, sizeof x, "%s/adapter/adapter_model.safetensors", a);
+        snprintf(y, sizeof y, "%s/adapter/adapter_model.safetensors", b);
+        check_same_file(x, y);
+    }
+}
+
+static void test_padding__no_row_counts_that_is_not_in_the_micro_batch(void **state)
+{
+    run some = { .out = "some", .data = "first.jsonl", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 2, .steps = 2 };
+    run all = { .out = "all", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 2, .steps = 2 };
+    train(&some);
+    train(&all);
+    check_same_file("some/adapter/adapter_model.safetensors", "all/adapter/adapter_model.safetensors");
+}
+
+static void test_padding__ranks_checkpointing_and_stops_change_no_byte(void **state)
+{
+    run whole = { .out = "whole", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 3, .accumulate = 2, .steps = 4, .dropout = 0.1 };
+    run ranks = { .out = "ranks", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 3, .accumulate = 2, .steps = 2, .dropout = 0.1, .tp = 3, .checkpointing = true };
+    train(&whole);
+    train(&ranks);
+    CHECK_OK(sheaf__remove_tree(at("ranks/adapter"), NULL));
+    ranks.steps = 4;
+    ranks.resume = true;
+    train(&ranks);
+    check_same_file("whole/adapter/adapter_model.safetensors", "ranks/adapter/adapter_model.safetensors");
+    check_same_file("whole/checkpoints/step-00000004/manifest.json", "ranks/checkpoints/step-00000004/manifest.json");
+}
+
+static void test_padding__its_rule_is_kept_with_the_run(void **state)
+{
+    sheaf_train_options o;
+    sheaf_train_result result = { 0 };
+    run old = { .out = "old", .padding = SHEAF_PAD_UNNAMED, .rows = 2, .steps = 1 };
+    train(&old);
+    sheaf_train_options_default(&o); /* the present rule */
+    o.model = at("model");
+    o.data = at("data.jsonl");
+    o.out = at("old");
+    o.slices = 4;
+    o.lora_rank = 2;
+    o.lora_targets = "all-linear";
+    o.micro_batch = 2;
+    o.shuffle = false;
+    o.steps = 2;
+    o.resume = true;
+    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "", &(sheaf_train_hooks){ 0 }), SHEAF_E_UNSUPPORTED, "contract");
+}
+
+static void test_padding__is_told(void **state)
+{
+    run file = { .out = "told-a", .padding = SHEAF_PAD_FILE, .rows = 4 };
+    run batch = { .out = "told-b", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 4 };
+    run none = { .out = "told-c", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 1 };
+    train(&file);
+    train(&batch);
+    train(&none);
+    /* 9, 42, 3 and 35 of 4 x 300 and of 4 x 42 */
+    assert_string_equal(file.note, "92.6 % of the positions are padding: rows are as long as the longest of all data");
+    assert_string_equal(batch.note, "47.0 % of the positions are padding: rows are as long as the longest of their micro-batch");
+    assert_string_equal(none.note, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_padding__losses_are_the_same_and_gradients_but_for_rounding),
+        cmocka_unit_test(test_padding__of_a_single_row_changes_no_byte),
+        cmocka_unit_test(test_padding__no_row_counts_that_is_not_in_the_micro_batch),
+        cmocka_unit_test(test_padding__ranks_checkpointing_and_stops_change_no_byte),
+        cmocka_unit_test(test_padding__its_rule_is_kept_with_the_run),
+        cmocka_unit_test(test_padding__is_told),
+    };
+    return cmocka_run_group_tests(tests, make_sources, remove_scratch);
+}
