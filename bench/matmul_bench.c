@@ -1,7 +1,7 @@
 /* matmul_bench.c - how fast are the products of a training step, as a share of what
  * this core can do, and beside oneDNN and OpenBLAS?
  *
- *   build/bench/matmul_bench [--threads N] [--isa avx2|avx512|avx512spread]
+ *   build/bench/matmul_bench [--threads N] [--isa avx2|avx512|avx512bf16|amx] [--sums pairs|tiles]
  *                            [--dtype f32|bf16] [--alone] [PART OF A NAME]
  *
  * The peak is a loop of fma (or pair) instructions on registers, measured around
@@ -128,9 +128,11 @@ __attribute__((target("avx512f,avx512bf16"))) static float peak_pairs(void)
     return _mm512_cvtss_f32(acc[0]);
 }
 
-static double peak_gflops(const mm_isa *isa, bool bf16)
+static double peak_gflops(const mm_isa *isa, sheaf__sums sums, bool bf16)
 {
-    const bool pairs = bf16 && isa == &sheaf__mm_avx512bf16;
+    const bool tiles = sums == SHEAF__TILES, pairs = bf16 && !tiles && isa->pairs == sheaf__mm_avx512bf16.pairs;
+    if (bf16 && tiles && isa->tiles == sheaf__mm_amx.tiles)
+        return 2e-9 * sheaf__units_rate_tiles();
     float (*run)(void) = isa == &sheaf__mm_avx2 ? peak_avx2 : pairs ? peak_pairs : peak_avx512;
     const double flops = TURNS * (isa == &sheaf__mm_avx2 ? 12 * 16.0 : 24 * (pairs ? 64.0 : 32.0));
     double best = 1e9;
@@ -280,7 +282,7 @@ static void bench(machine *m, const shape *s, bool bf16)
     double least[RUNNERS] = { 1e9, 1e9, 1e9, 1e9 };
     double peak = 0;
     for (int round = 0; round < 6; round++) {
-        const double p = peak_gflops(m->isa, bf16) * m->threads;
+        const double p = peak_gflops(m->isa, m->device.sums, bf16) * m->threads;
         peak = p > peak ? p : peak;
         for (int i = 0; i < RUNNERS; i++)
             if (i == OURS || r[i])
@@ -304,9 +306,12 @@ static void bench(machine *m, const shape *s, bool bf16)
 
 static void open_machine(machine *m, const char *isa)
 {
-    m->isa = sheaf__mm_isa_for(isa ? isa : __builtin_cpu_supports("avx512bw") ? "avx512" : "avx2");
-    if (isa && strcmp(isa, "avx512spread") == 0)
-        m->isa = &sheaf__mm_avx512; /* as on a CPU without the pair instruction */
+    const sheaf__kernels *kernels = sheaf__kernels_for(isa);
+    if (kernels == NULL) {
+        fprintf(stderr, "matmul_bench: no %s here\n", isa);
+        exit(2);
+    }
+    m->isa = sheaf__mm_isa_for(kernels->isa, sheaf__units_for(isa));
     m->device.threads = m->threads;
     if (sheaf__pool_new(&m->device.pool, m->threads) != NULL)
         exit(3);
@@ -326,8 +331,8 @@ static void print_machine(const machine *m)
     if (f)
         fclose(f);
     printf("# %s, %s, %d thread(s), compiler " __VERSION__ "\n", name, m->isa->name, m->threads);
-    printf("# peak, register loop: f32 %.0f, bf16 %.0f GFLOP/s per core\n", peak_gflops(m->isa, false),
-           peak_gflops(m->isa, true));
+    printf("# peak, register loop: f32 %.0f, bf16 %.0f GFLOP/s per core\n", peak_gflops(m->isa, m->device.sums, false),
+           peak_gflops(m->isa, m->device.sums, true));
     printf("%-26s %-4s %12s %15s %7s  %17s  %17s  %17s\n", "product", "", "time", "rate", "of peak",
            "oneDNN packed", "oneDNN plain", "OpenBLAS");
 }
@@ -341,6 +346,8 @@ int main(int argc, char **argv)
             m.threads = atoi(argv[++i]);
         else if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc)
             isa = argv[++i];
+        else if (strcmp(argv[i], "--sums") == 0 && i + 1 < argc)
+            m.device.sums = strcmp(argv[++i], "tiles") == 0 ? SHEAF__TILES : SHEAF__PAIRS;
         else if (strcmp(argv[i], "--dtype") == 0 && i + 1 < argc)
             dtype = argv[++i];
         else if (strcmp(argv[i], "--alone") == 0)

@@ -137,9 +137,11 @@ static sheaf_status *open_parts(sheaf__device *device, const char *isa, size_t l
     device->kernels = sheaf__kernels_for(isa);
     if (device->kernels == NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "instruction set");
-        sheaf_expected(st, "ref, avx2 or avx512, and a processor that has it");
+        sheaf_expected(st, "ref, avx2, avx512, avx512bf16 or amx, and a processor that has it");
         return sheaf_found(st, "%s", isa == NULL ? "none that fits this processor" : isa);
     }
+    if (device->kind == SHEAF_CPU)
+        device->units = sheaf__units_for(isa);
     sheaf_status *st = range_open(&device->range, device->kind, limit);
     if (st == NULL && device->kind == SHEAF_CPU)
         st = sheaf__pool_new(&device->pool, device->threads);

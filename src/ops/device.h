@@ -29,6 +29,7 @@
 #include "sheaf/status.h"
 #include "ops/kernels.h"
 #include "ops/pool.h"
+#include "ops/units.h"
 
 typedef enum sheaf_memory {
     SHEAF_MEM_WEIGHTS,     /* base weights, packed; norms; tables */
@@ -45,11 +46,20 @@ typedef enum sheaf_memory {
 
 typedef enum sheaf_device_kind { SHEAF_CPU, SHEAF_DRY } sheaf_device_kind;
 
+/* The order of bfloat16 sums over one block of 256 (docs/contract.md, section 1.1). float32 has
+ * one order only. */
+typedef enum sheaf__sums {
+    SHEAF__PAIRS, /* one chain, by pairs, odd element first: what vdpbf16ps computes */
+    SHEAF__TILES, /* chunks of 32, each two chains of 16: what the tiles of AMX compute */
+} sheaf__sums;
+
 typedef struct sheaf__device {
     sheaf_device_kind kind;
     const sheaf__kernels *kernels; /* never NULL, also on dry */
+    sheaf__units units;            /* none on dry */
     sheaf__pool *pool;             /* NULL on dry */
     int threads;                   /* workers of the pool; what dry pretends to have */
+    sheaf__sums sums;              /* of all products of bfloat16; set before the first one */
     void **scratch;                /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes */
     /* Counted on both kinds. */
     size_t in_use[SHEAF_MEM_KINDS], peak_of[SHEAF_MEM_KINDS];

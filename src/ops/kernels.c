@@ -1,5 +1,6 @@
 /* kernels.c - the table: a row per op (columns.h lists them), a column per instruction set. */
 #include "ops/columns.h"
+#include "ops/units.h"
 
 #include <cpuid.h>
 #include <stddef.h>
@@ -39,5 +40,9 @@ const sheaf__kernels *sheaf__kernels_for(const char *isa)
         return &ref;
     if (strcmp(isa, "avx2") == 0)
         return &avx2;
+    if (strcmp(isa, "amx") == 0)
+        return sheaf__units_have_tiles() ? &avx512 : NULL;
+    if (strcmp(isa, "avx512bf16") == 0)
+        return sheaf__units_have_pairs() ? &avx512 : NULL;
     return strcmp(isa, "avx512") == 0 && has_avx512() ? &avx512 : NULL;
 }

@@ -157,7 +157,8 @@ typedef struct sheaf__kernels {
 #define SHEAF__IGNORED INT32_MIN
 
 /* sheaf__kernels_for - the column for `isa` ("ref", "avx2", "avx512"), NULL means the
- * best this CPU has. NULL result: unknown name or not on this CPU. */
+ * best this CPU has. "avx512bf16" and "amx" are the column avx512 on a CPU that also has what
+ * units.h calls pairs and tiles. NULL result: unknown name or not on this CPU. */
 const sheaf__kernels *sheaf__kernels_for(const char *isa);
 
 #endif

@@ -4,10 +4,13 @@
  *     y = finish( tree over slices ( sum over the slice's terms ( A_t * B_t ) ) )
  * Within a slice the terms are taken in order; each term's summed axis k is
  * taken in ascending blocks of 256, every block an ascending chain of fma from
- * 0 (bfloat16: by pairs, odd element first; an odd last element is paired with
- * zero), and the block sums are added, in that order and across terms, to one
+ * 0, and the block sums are added, in that order and across terms, to one
  * running float32 sum that starts as the first block's sum. A slice whose terms
  * all have k = 0 gives +0. The slices meet in the tree of owner.h.
+ * A block of bfloat16 has one of two orders (device->sums):
+ *   pairs  a chain by pairs, odd element first; an odd last element is paired with zero
+ *   tiles  chunks of 32, the last one filled up with zeros; of each a chain of fma from 0 over
+ *          its even elements and one over its odd ones; sum = sum + (even + odd), from +0
  * A slice that the tree says is present and that no term names also gives +0; one
  * that is not present does not count even if terms name it. A NaN is stored as
  * the default quiet NaN, 0xffc00000 (bfloat16 0xffc0), whatever went in: which
@@ -99,6 +102,6 @@ typedef struct sheaf__product {
 void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs);
 
 /* sheaf__product_ref - the definition, plain C, serial, on any machine. */
-void sheaf__product_ref(const sheaf__product *job);
+void sheaf__product_ref(const sheaf__product *job, sheaf__sums sums);
 
 #endif

@@ -3,9 +3,6 @@
 
 #define NAME(x) x##_avx512
 #define STRIDE MM_STRIDE_F32
-#define ODD(v) \
-    _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int)0xffff0000u)))
-#define EVEN(v) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(v), 16))
 #define TILES_OF_PAIRS PAIRS(1, 8) PAIRS(2, 8) PAIRS(3, 4) PAIRS(4, 4)
 #define PAIRS_1 PAIRS_ROW(1, 8)
 #define PAIRS_2 PAIRS_ROW(2, 8)

@@ -2,6 +2,7 @@
  * instruction that multiplies and adds a pair, odd element first. */
 #include "ops/matmul/matmul_vec512.h"
 
+#undef ODD /* pairs are what this instruction takes */
 #define NAME(x) x##_avx512bf16
 #define STRIDE MM_STRIDE_PAIRS
 #define TILES_OF_PAIRS

@@ -1,5 +1,6 @@
 /* matmul_kernel.h - register tiles and what happens to their sums; the body of
- * matmul_avx2.c, matmul_avx512.c and matmul_avx512bf16.c.
+ * matmul_avx2.c, matmul_avx512.c, matmul_avx512bf16.c, and for the order `tiles` of
+ * matmul_avx2tiles.c and matmul_avx512tiles.c.
  *
  * The file that includes it defines
  *   NAME(x)         x with the instruction set's suffix
@@ -12,7 +13,9 @@
  *   halves and LOAD_HALVES STORE_HALVES TO_BF16 FROM_BF16
  *   LOAD_PART STORE_PART LOAD_PART_HALVES STORE_PART_HALVES, of the first n < LANES
  *   STEP(acc, a, b) one step: acc + a * b fused, or the pair instruction
- *   WORD(p)         a word of A in all lanes */
+ *   WORD(p)         a word of A in all lanes
+ *   ODD EVEN        optional: an element of a pair as a float, where kernels take B in pairs
+ *   CHAINS          optional: the order `tiles` instead of `pairs` */
 
 #include "ops/matmul/matmul_finish.h"
 
@@ -49,7 +52,11 @@ typedef struct operands {
 } operands;
 
 /* All requests at once would fill the queue of misses and hold up the loads of B. */
+#ifdef CHAINS
+#define CHUNK MM_CHUNK /* steps after which two chains end in a sum */
+#else
 #define CHUNK 16
+#endif
 
 typedef void tile_fn(const operands *in, const store *s);
 
@@ -87,7 +94,7 @@ step_wide(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *b, int64_t p
     }
 }
 
-#ifdef ODD
+#if defined(ODD) && !defined(CHAINS)
 /* The same on pairs, for which A has two words: odd element, even element. */
 static inline __attribute__((always_inline)) void
 step_pairs(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *b, int64_t panel,
@@ -139,6 +146,7 @@ put(vec c[ROWS][MOST_VECTORS], const store *s, const int rows, const int vectors
             STORE(to + r * s->ldto + PANEL_OF(v) * s->across + COLUMN_OF(v), c[r][v]);
 }
 
+#ifndef CHAINS
 static inline __attribute__((always_inline)) void
 tile(const operands *in, const store *s, const int rows, const int vectors, const bool direct)
 {
@@ -162,7 +170,9 @@ tile(const operands *in, const store *s, const int rows, const int vectors, cons
     put(c, s, rows, vectors);
 }
 
-#ifdef ODD
+#endif
+
+#if defined(ODD) && !defined(CHAINS)
 static inline __attribute__((always_inline)) void
 tile_of_pairs(const operands *in, const store *s, const int rows, const int vectors)
 {
@@ -175,6 +185,83 @@ tile_of_pairs(const operands *in, const store *s, const int rows, const int vect
         step_pairs(c, in->a + k * 8, b, in->steps * MM_PANEL, rows, vectors);
     put(c, s, rows, vectors);
 }
+#endif
+
+#ifdef CHAINS
+/* Two chains: the odd elements, the even ones. */
+typedef struct chains {
+    vec odd[ROWS][MOST_VECTORS], even[ROWS][MOST_VECTORS];
+} chains;
+
+/* One step of both, on pairs: A has two words, odd element, even element. */
+static inline __attribute__((always_inline)) void
+step_pairs(chains *c, const char *a, const uint32_t *b, int64_t panel, const int rows, const int vectors)
+{
+    vec odd[ROWS], even[ROWS];
+    UNROLL for (int r = 0; r < rows; r++) {
+        odd[r] = WORD(a + r * STRIDE * 4);
+        even[r] = WORD(a + r * STRIDE * 4 + 4);
+    }
+    UNROLL for (int v = 0; v < vectors; v++) {
+        const vec bk = LOAD((const float *)b + PANEL_OF(v) * panel + COLUMN_OF(v));
+        UNROLL for (int r = 0; r < rows; r++) {
+            c->odd[r][v] = STEP(c->odd[r][v], odd[r], ODD(bk));
+            c->even[r][v] = STEP(c->even[r][v], even[r], EVEN(bk));
+        }
+    }
+}
+
+/* acc += even + odd. A chunk that is not whole ends with zeros, which make +0 of -0. */
+static inline __attribute__((always_inline)) void
+end_chunk(vec acc[ROWS][MOST_VECTORS], const chains *c, bool whole, const int rows, const int vectors)
+{
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vectors; v++) {
+            const vec even = whole ? c->even[r][v] : ADD(c->even[r][v], ZERO());
+            const vec odd = whole ? c->odd[r][v] : ADD(c->odd[r][v], ZERO());
+            acc[r][v] = ADD(acc[r][v], ADD(even, odd));
+        }
+}
+
+/* B in pairs: 16 steps are a chunk; else 32, odd and even in turn. */
+static inline __attribute__((always_inline)) void
+tile_of_chains(const operands *in, const store *s, const int rows, const int vectors, const bool pairs)
+{
+    vec acc[ROWS][MOST_VECTORS];
+    const char *a = in->a;
+    const uint32_t *b = in->b;
+    const int64_t panel = in->steps * MM_PANEL, chunk = pairs ? CHUNK / 2 : CHUNK;
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < vectors; v++)
+            acc[r][v] = ZERO();
+    for (int64_t left = in->steps; left > 0; left -= chunk) {
+        chains c;
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = 0; v < vectors; v++)
+                c.odd[r][v] = c.even[r][v] = ZERO();
+        if (!pairs)
+            mm_ask(in->soon, in->lines);
+        for (const char *end = a + (pairs ? 8 : 4) * mm_min(chunk, left); a < end; a += 8) {
+            if (pairs) {
+                step_pairs(&c, a, b, panel, rows, vectors);
+                b += MM_PANEL;
+                continue;
+            }
+            if (vectors <= 2) {
+                step_tall(c.odd, a, STRIDE * 4, b, rows, vectors);
+                step_tall(c.even, a + 4, STRIDE * 4, b + MM_PANEL, rows, vectors);
+            } else {
+                step_wide(c.odd, a, b, panel, rows, vectors);
+                step_wide(c.even, a + 4, b + MM_PANEL, panel, rows, vectors);
+            }
+            b += 2 * MM_PANEL;
+        }
+        end_chunk(acc, &c, left >= chunk, rows, vectors);
+    }
+    put(acc, s, rows, vectors);
+}
+#define tile(in, s, rows, vectors, direct) tile_of_chains(in, s, rows, vectors, false)
+#define tile_of_pairs(in, s, rows, vectors) tile_of_chains(in, s, rows, vectors, true)
 #endif
 
 /* Tiles of `rows` rows: one or two vectors; `wide` vectors where rows are few; tiles that read
@@ -198,6 +285,7 @@ typedef struct tile_row {
 #define PAIRS_ROW(rows, wide) { pairs_##rows##_1, pairs_##rows##_2, pairs_##rows##_w }, wide
 #define NO_PAIRS { NULL, NULL, NULL }, 0
 #define TALL_ROW(rows) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_2 }, { NULL, NULL }, 2, NO_PAIRS }
+#define WIDE_ROW(rows, wide, pairs) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_w }, { NULL, NULL }, wide, pairs }
 #define DIRECT_ROW(rows, wide_tile, wide, pairs) \
     { { tile_##rows##_1, tile_##rows##_2, wide_tile }, { direct_##rows##_1, direct_##rows##_2 }, wide, pairs }
 

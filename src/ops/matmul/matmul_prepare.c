@@ -77,6 +77,9 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
     }
     for (int64_t i = 0; engine->spread && i < count; i++)
         spread_row(rows + i * stride, (kb + 1) / 2);
+    const int64_t steps = mm_steps(dtype, kb), missing = mm_padded(engine, steps) - steps;
+    for (int64_t i = 0; missing > 0 && i < count; i++)
+        memset(rows + i * stride + steps, 0, (size_t)missing * 4);
 }
 
 /* ---- B ----
@@ -207,26 +210,37 @@ static const uint32_t *stored_panel(const sheaf__term *term, int64_t j, int64_t 
     return (const uint32_t *)w->back + mm_panel_at(w->dtype, w->k, w->n, j, k0);
 }
 
-const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_dtype dtype,
-                                 int64_t j0, int64_t j1, int64_t k0, int64_t kb, bool spread,
-                                 bool made)
+/* Stored panels of `steps` steps into roomier ones. */
+static void panels_copied(const shelf *shelf, const uint32_t *from, int64_t steps)
 {
-    if (mm_panels_in_place(term, spread))
+    for (int64_t j = shelf->j0; j < shelf->j1; j += MM_PANEL, from += steps * MM_PANEL)
+        memcpy(panel_of(shelf, j), from, (size_t)(steps * MM_PANEL) * 4);
+}
+
+const uint32_t *sheaf__mm_panels(uint32_t *room, const mm_engine *engine, const sheaf__term *term,
+                                 sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
+                                 bool spread, bool made)
+{
+    const int64_t steps = mm_steps(dtype, kb), panels = mm_div_up(j1 - j0, MM_PANEL);
+    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4, padded = mm_padded(engine, steps);
+    if (mm_panels_in_place(term, spread) && padded == steps)
         return stored_panel(term, j0, k0);
     if (made)
         return room;
-    const int64_t steps = mm_steps(dtype, kb), panels = mm_div_up(j1 - j0, MM_PANEL);
-    const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
-    const shelf shelf = { room, steps * MM_PANEL, j0, j1 };
+    const shelf shelf = { room, padded * MM_PANEL, j0, j1 };
     const uint32_t *from = room;
-    if (mm_panels_in_place(term, false))
+    if (mm_panels_in_place(term, false) && padded == steps)
         from = stored_panel(term, j0, k0);
+    else if (mm_panels_in_place(term, false))
+        panels_copied(&shelf, stored_panel(term, j0, k0), steps);
     else if (term->form == SHEAF__B_NK)
         panels_nk(&shelf, (const char *)term->b + k0 * size, term->ldb, kb, dtype);
     else if (term->form == SHEAF__B_KN)
         panels_kn(&shelf, (const char *)term->b + k0 * term->ldb * size, term->ldb, kb, dtype);
     else
         panels_back(&shelf, term->w, k0, kb);
+    for (int64_t p = 0; padded > steps && p < panels; p++)
+        memset(room + (p * padded + steps) * MM_PANEL, 0, (size_t)((padded - steps) * MM_PANEL) * 4);
     if (spread)
         spread_panels(room, from, panels * steps);
     return room;

@@ -4,7 +4,8 @@
  * bfloat16 (even element in the low half). A "step" is one word of the summed
  * axis: an fma for float32, the pair instruction for bfloat16. Where that
  * instruction is missing a pair is spread into two float32 steps, odd element
- * first, and the float32 kernel gives the same bits ("spread" below).
+ * first, and the float32 kernel gives the same bits ("spread" below). In the order `tiles`
+ * the odd steps feed one chain and the even ones another.
  *
  *   panels  B, block of k by block: [k/256][n/32][steps of the block][32] words, so that
  *           a block times a band of rows reads memory from one end to the other;
@@ -25,6 +26,7 @@
 
 #define MM_PANEL 32  /* columns of a panel */
 #define MM_BLOCK 256 /* elements of k in one block of the numeric contract */
+#define MM_CHUNK 32  /* of its order `tiles` */
 #define MM_DEPTH 8   /* partial sums alive at once: log2(SHEAF_MAX_SLICES) + 1, and y */
 
 /* Words between two rows of A in scratch: constant, so that a kernel addresses 14 rows
@@ -163,6 +165,8 @@ typedef struct mm_engine {
     int direct;     /* of a tile that reads A in place */
     bool spread;    /* bfloat16 as float32 steps */
     int few;        /* rows of a tile with which a spread engine takes B in pairs all the same */
+    int64_t pad;    /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
+    void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */
 } mm_engine;
 
 void mm_run_avx2(const mm_band *band);
@@ -171,24 +175,40 @@ void mm_run_avx512(const mm_band *band);
 void mm_copy_avx512(uint32_t *dst, const char *src, int64_t bytes);
 void mm_run_avx512bf16(const mm_band *band);
 void mm_copy_avx512bf16(uint32_t *dst, const char *src, int64_t bytes);
+void mm_run_avx2tiles(const mm_band *band);
+void mm_copy_avx2tiles(uint32_t *dst, const char *src, int64_t bytes);
+void mm_run_avx512tiles(const mm_band *band);
+void mm_copy_avx512tiles(uint32_t *dst, const char *src, int64_t bytes);
+void mm_run_amx(const mm_band *band);
+void mm_enter_amx(void);
+void mm_leave_amx(void);
 
 typedef struct mm_isa {
     const char *name;
-    const mm_engine *f32, *bf16; /* NULL: the reference loops */
+    const mm_engine *f32, *pairs, *tiles; /* of bfloat16 two; NULL: the reference loops */
+    const mm_engine *few;                 /* tiles of a product of few rows, or NULL */
 } mm_isa;
-extern const mm_isa sheaf__mm_ref, sheaf__mm_avx2, sheaf__mm_avx512, sheaf__mm_avx512bf16;
-/* The best fit for kernels->isa on this CPU. */
-const mm_isa *sheaf__mm_isa_for(const char *isa);
-static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype)
+extern const mm_isa sheaf__mm_ref, sheaf__mm_avx2, sheaf__mm_avx512, sheaf__mm_avx512bf16, sheaf__mm_amx;
+/* For a device's kernels->isa and units. */
+const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units);
+static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype, sheaf__sums sums)
 {
-    return dtype == SHEAF_BF16 ? isa->bf16 : isa->f32;
+    if (dtype != SHEAF_BF16)
+        return isa->f32;
+    return sums == SHEAF__TILES ? isa->tiles : isa->pairs;
+}
+
+/* Words of k elements as rows and panels of an engine have them. */
+static inline int64_t mm_padded(const mm_engine *engine, int64_t steps)
+{
+    return engine->pad > 0 ? mm_up(steps, engine->pad) : steps;
 }
 void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const sheaf__product *job,
                              int jobs);
 
 /* The reference for rows [i0, i1) and columns [j0, j1) only; writes nothing else. */
-void sheaf__product_ref_part(const sheaf__product *job, int64_t i0, int64_t i1, int64_t j0,
-                             int64_t j1);
+void sheaf__product_ref_part(const sheaf__product *job, sheaf__sums sums, int64_t i0, int64_t i1,
+                             int64_t j0, int64_t j1);
 
 /* ---- panels in memory ---- */
 
@@ -207,9 +227,9 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
 /* Columns [j0, j1), j0 a multiple of 32, elements [k0, k0 + kb) of the term's B. Returns the
  * first panel, in place where the stored form serves, else in `room`, which has MM_BLOCK words
  * for each column; made: they are there already. */
-const uint32_t *sheaf__mm_panels(uint32_t *room, const sheaf__term *term, sheaf_dtype dtype,
-                                 int64_t j0, int64_t j1, int64_t k0, int64_t kb, bool spread,
-                                 bool made);
+const uint32_t *sheaf__mm_panels(uint32_t *room, const mm_engine *engine, const sheaf__term *term,
+                                 sheaf_dtype dtype, int64_t j0, int64_t j1, int64_t k0, int64_t kb,
+                                 bool spread, bool made);
 /* What sheaf__mm_rows will read. */
 mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_t i0, int64_t i1,
                               int64_t k0, int64_t kb);

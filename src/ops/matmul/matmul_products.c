@@ -13,7 +13,8 @@
 #define LEAST_WORK 1e6 /* operations of an area: some microseconds, against one for a task */
 #define THIN_B ((size_t)512 << 10) /* words of B that a thin product may keep in scratch */
 #define GROUP 16 /* bands of A transposed at a time */
-#define ROOM_A ((size_t)(GROUP * 14 * MM_STRIDE_F32) * sizeof(float)) /* of scratch */
+/* Of scratch: bands of 14 rows of floats, or of 32 rows of pairs. */
+#define ROOM_A ((size_t)(GROUP * 32 * MM_STRIDE_PAIRS) * sizeof(float))
 #define BATCH 128                  /* jobs of one parallel region; more go in turns */
 
 /* ---- the order of slices and additions ---- */
@@ -156,7 +157,7 @@ static void shrink(plan *plan, double k, double share)
 static bool thin_job(const plan *plan, size_t words_of_b)
 {
     const sheaf__product *job = plan->job;
-    if (plan->n > 2 * MM_PANEL || words_of_b > THIN_B || plan->engine->spread || plan->turned)
+    if (plan->n > 2 * MM_PANEL || words_of_b > THIN_B || plan->engine->direct == 0 || plan->turned)
         return false;
     for (int t = 0; t < job->nterms; t++)
         if (job->term[t].a_km)
@@ -171,8 +172,9 @@ static void plan_rooms(plan *plan, int slots)
     size_t all = 0; /* words of B, all blocks of k */
     plan->spread = plan->engine->spread && plan->m > 2 * plan->engine->few;
     for (int t = 0; t < job->nterms; t++) {
-        all += (size_t)(mm_steps(job->dtype, job->term[t].k) * plan->cols);
-        plan->packing |= !mm_panels_in_place(&job->term[t], plan->spread);
+        const int64_t steps = mm_steps(job->dtype, job->term[t].k), padded = mm_padded(plan->engine, steps);
+        all += (size_t)(padded * plan->cols);
+        plan->packing |= padded > steps || !mm_panels_in_place(&job->term[t], plan->spread);
     }
     plan->thin = thin_job(plan, all);
     plan->room_b = !plan->packing ? 0 : plan->thin ? all : (size_t)(plan->cols * MM_BLOCK);
@@ -290,7 +292,7 @@ static int64_t bands_at_once(const item *item) { return item->kb > 0 && item->te
 
 static int64_t steps_of(const area *area, const item *item)
 {
-    return mm_steps(area->job->dtype, item->kb) * (area->spread ? 2 : 1);
+    return mm_padded(area->engine, mm_steps(area->job->dtype, item->kb)) * (area->spread ? 2 : 1);
 }
 
 static mm_finish finish_of(const sheaf__product *job, int root, bool turned)
@@ -399,8 +401,8 @@ static void run_stripes(area *area, const plan *plan, const route *route, int64_
             more = next_item(&next, &at);
             const uint32_t *b = NULL;
             if (now.kb > 0)
-                b = sheaf__mm_panels(room, &now.term, plan->job->dtype, area->j0, area->j1, now.k0,
-                                     now.kb, plan->spread, g > 0);
+                b = sheaf__mm_panels(room, plan->engine, &now.term, plan->job->dtype, area->j0, area->j1,
+                                     now.k0, now.kb, plan->spread, g > 0);
             if (plan->thin && b == room)
                 room += steps_of(area, &now) * area->slot_ld;
             ask_panels(area, more ? &next : NULL);
@@ -434,7 +436,7 @@ static void run_area(void *context, int64_t index, int worker)
     area.j0 = across * plan->cols;
     area.j1 = mm_min(plan->n, area.j0 + plan->cols);
     if (plan->engine == NULL) {
-        sheaf__product_ref_part(job, area.i0, area.i1, area.j0, area.j1);
+        sheaf__product_ref_part(job, batch->device->sums, area.i0, area.i1, area.j0, area.j1);
         return;
     }
     char *room = batch->device->scratch[worker];
@@ -447,7 +449,17 @@ static void run_area(void *context, int64_t index, int worker)
     area.slot_size = plan->thin ? plan->engine->rows * area.slot_ld : (area.i1 - area.i0) * area.slot_ld;
     route route;
     route_of(&route, job);
+    if (plan->engine->enter)
+        plan->engine->enter();
     run_stripes(&area, plan, &route, stripe);
+    if (plan->engine->leave)
+        plan->engine->leave();
+}
+
+static const mm_engine *engine_of(const mm_isa *isa, const sheaf__product *job, sheaf__sums sums)
+{
+    const bool few = job->dtype == SHEAF_BF16 && sums == SHEAF__TILES && isa->few && job->m <= 2 * isa->few->few;
+    return few ? isa->few : mm_engine_of(isa, job->dtype, sums);
 }
 
 static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__product *job, int jobs)
@@ -468,7 +480,7 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
         if (job[j].m <= 0 || job[j].n <= 0)
             continue;
         plan *plan = &batch.plan[batch.plans];
-        const int64_t areas = plan_job(plan, &job[j], mm_engine_of(isa, job[j].dtype), share);
+        const int64_t areas = plan_job(plan, &job[j], engine_of(isa, &job[j], device->sums), share);
         plan->first = tasks;
         tasks += areas;
         batch.plans += areas > 0;
@@ -486,5 +498,5 @@ void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const she
 
 void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
 {
-    sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa), device, job, jobs);
+    sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job, jobs);
 }

@@ -63,29 +63,56 @@ static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
     }
 }
 
-/* The sum of one block: an ascending chain of fma from 0, bfloat16 by pairs with the
- * odd element first and a last odd one paired with zero. */
-static float block_sum(const sheaf__term *t, sheaf_dtype dtype, int64_t i, int64_t j, int64_t k0,
-                       int64_t count)
+/* An ascending chain of fma from 0. */
+static float plain_sum(const float *a, const float *b, int64_t count)
 {
-    float a[MM_BLOCK + 1], b[MM_BLOCK + 1], sum = 0.0f;
+    float sum = 0.0f;
+    for (int64_t k = 0; k < count; k++)
+        sum = fmaf(a[k], b[k], sum);
+    return sum;
+}
+
+/* The same by pairs, odd element first. */
+static float pairs_sum(const float *a, const float *b, int64_t count)
+{
+    float sum = 0.0f;
+    for (int64_t k = 0; k < count; k += 2) {
+        sum = fmaf(a[k + 1], b[k + 1], sum);
+        sum = fmaf(a[k], b[k], sum);
+    }
+    return sum;
+}
+
+/* Chunks of 32 elements: a chain over the even ones, a chain over the odd ones, and their sum is
+ * added to what the chunks before gave. */
+static float tiles_sum(const float *a, const float *b, int64_t count)
+{
+    float sum = 0.0f;
+    for (int64_t k0 = 0; k0 < count; k0 += MM_CHUNK) {
+        float even = 0.0f, odd = 0.0f;
+        for (int64_t k = k0; k < k0 + MM_CHUNK; k += 2) {
+            even = fmaf(a[k], b[k], even);
+            odd = fmaf(a[k + 1], b[k + 1], odd);
+        }
+        sum = sum + (even + odd);
+    }
+    return sum;
+}
+
+/* The sum of one block. What is missing of a last pair, or of a last chunk, is zero. */
+static float block_sum(const sheaf__term *t, sheaf_dtype dtype, sheaf__sums sums, int64_t i,
+                       int64_t j, int64_t k0, int64_t count)
+{
+    float a[MM_BLOCK] = { 0 }, b[MM_BLOCK] = { 0 };
     fetch_a(a, t, dtype, i, k0, count);
     fetch_b(b, t, dtype, j, k0, count);
-    a[count] = b[count] = 0.0f;
-    if (dtype == SHEAF_BF16) {
-        for (int64_t k = 0; k < count; k += 2) {
-            sum = fmaf(a[k + 1], b[k + 1], sum);
-            sum = fmaf(a[k], b[k], sum);
-        }
-    } else {
-        for (int64_t k = 0; k < count; k++)
-            sum = fmaf(a[k], b[k], sum);
-    }
-    return mm_quiet(sum);
+    if (dtype != SHEAF_BF16)
+        return mm_quiet(plain_sum(a, b, count));
+    return mm_quiet(sums == SHEAF__TILES ? tiles_sum(a, b, count) : pairs_sum(a, b, count));
 }
 
 /* The sum of the job's p-th slice: blocks in ascending order, across its terms. */
-static float slice_sum(const sheaf__product *job, int p, int64_t i, int64_t j)
+static float slice_sum(const sheaf__product *job, sheaf__sums sums, int p, int64_t i, int64_t j)
 {
     const int first = job->first ? job->first[p] : 0;
     const int end = job->first ? job->first[p + 1] : job->nterms;
@@ -95,7 +122,7 @@ static float slice_sum(const sheaf__product *job, int p, int64_t i, int64_t j)
         const int64_t k = job->term[t].k;
         for (int64_t k0 = 0; k0 < k; k0 += MM_BLOCK) {
             const float block =
-                block_sum(&job->term[t], job->dtype, i, j, k0, mm_min(MM_BLOCK, k - k0));
+                block_sum(&job->term[t], job->dtype, sums, i, j, k0, mm_min(MM_BLOCK, k - k0));
             sum = any ? sum + block : block;
             any = true;
         }
@@ -104,8 +131,8 @@ static float slice_sum(const sheaf__product *job, int p, int64_t i, int64_t j)
 }
 
 /* The sum of the slices [begin, end), a node of the tree; false if none is present. */
-static bool node_sum(float *sum, const sheaf__product *job, int begin, int end, int64_t i,
-                     int64_t j)
+static bool node_sum(float *sum, const sheaf__product *job, sheaf__sums sums, int begin, int end,
+                     int64_t i, int64_t j)
 {
     if (end - begin == 1) {
         if (!job->tree->present[begin])
@@ -113,13 +140,13 @@ static bool node_sum(float *sum, const sheaf__product *job, int begin, int end, 
         *sum = 0.0f;
         for (int p = 0; p < job->nslices; p++)
             if (mm_slice_of(job, p) == begin)
-                *sum = slice_sum(job, p, i, j);
+                *sum = slice_sum(job, sums, p, i, j);
         return true;
     }
     const int middle = (begin + end) / 2;
     float left, right;
-    const bool has_left = node_sum(&left, job, begin, middle, i, j);
-    const bool has_right = node_sum(&right, job, middle, end, i, j);
+    const bool has_left = node_sum(&left, job, sums, begin, middle, i, j);
+    const bool has_right = node_sum(&right, job, sums, middle, end, i, j);
     if (has_left || has_right)
         *sum = mm_quiet(has_left && has_right ? left + right : has_left ? left : right);
     return has_left || has_right;
@@ -149,34 +176,34 @@ static void finish(const sheaf__product *job, int64_t i, int64_t j, float sum)
         ((float *)job->y)[i * job->ldy + j] = mm_quiet(v);
 }
 
-static void product_at(const sheaf__product *job, int64_t i, int64_t j)
+static void product_at(const sheaf__product *job, sheaf__sums sums, int64_t i, int64_t j)
 {
     float sum = 0.0f;
     if (job->roots) {
         int own = 0;
         for (int r = 0; r < job->tree->nroots; r++)
             if (job->tree->root[r].rank == job->rank) {
-                node_sum(&sum, job, job->tree->root[r].begin, job->tree->root[r].end, i, j);
+                node_sum(&sum, job, sums, job->tree->root[r].begin, job->tree->root[r].end, i, j);
                 job->roots[own++][i * job->n + j] = sum;
             }
         return;
     }
     if (job->tree == NULL)
-        sum = slice_sum(job, 0, i, j);
-    else if (!node_sum(&sum, job, 0, job->tree->slices, i, j))
+        sum = slice_sum(job, sums, 0, i, j);
+    else if (!node_sum(&sum, job, sums, 0, job->tree->slices, i, j))
         sum = 0.0f;
     finish(job, i, j, sum);
 }
 
-void sheaf__product_ref_part(const sheaf__product *job, int64_t i0, int64_t i1, int64_t j0,
-                             int64_t j1)
+void sheaf__product_ref_part(const sheaf__product *job, sheaf__sums sums, int64_t i0, int64_t i1,
+                             int64_t j0, int64_t j1)
 {
     for (int64_t i = i0; i < i1; i++)
         for (int64_t j = j0; j < j1; j++)
-            product_at(job, i, j);
+            product_at(job, sums, i, j);
 }
 
-void sheaf__product_ref(const sheaf__product *job)
+void sheaf__product_ref(const sheaf__product *job, sheaf__sums sums)
 {
-    sheaf__product_ref_part(job, 0, job->m, 0, job->n);
+    sheaf__product_ref_part(job, sums, 0, job->m, 0, job->n);
 }

@@ -12,6 +12,7 @@ static const struct {
     struct { int at; float value; } a[4]; /* times ones */
     int64_t k;
     float want;
+    sheaf__sums sums;
 } by_hand[] = {
     { "plain sum", SHEAF_F32, 3, { { 0, 1 }, { 1, 2 }, { 2, 3 } }, 3, 6 },
     { "a chain ascends", SHEAF_F32, 3, { { 0, big }, { 1, 1 }, { 2, 1 } }, 3, 16777216 },
@@ -22,6 +23,14 @@ static const struct {
     { "the same, ascending", SHEAF_F32, 4, { { 0, 1 }, { 1, big }, { 2, -big }, { 3, 1 } }, 4, 1 },
     { "odd last element", SHEAF_BF16, 3, { { 0, 1 }, { 1, 2 }, { 2, 3 } }, 3, 6 },
     { "no element", SHEAF_F32, 0, { { 0, 0 } }, 0, 0 },
+    { "tiles: even and odd apart", SHEAF_BF16, 3, { { 0, big }, { 1, 1 }, { 3, 1 } }, 4, 16777218, SHEAF__TILES },
+    { "tiles: a chain ascends", SHEAF_BF16, 3, { { 0, big }, { 2, 1 }, { 4, 1 } }, 6, 16777216, SHEAF__TILES },
+    { "tiles: chunks of 32 are added", SHEAF_BF16, 3, { { 0, big }, { 32, 1 }, { 34, 1 } }, 36, 16777218, SHEAF__TILES },
+    { "tiles: 31 is in the first chunk", SHEAF_BF16, 3, { { 1, big }, { 31, 1 }, { 32, 1 } }, 33, 16777216, SHEAF__TILES },
+    { "tiles: even + odd before the chunks", SHEAF_BF16, 3, { { 0, big }, { 32, 1 }, { 33, 1 } }, 34, 16777218, SHEAF__TILES },
+    { "tiles: chunks ascend", SHEAF_BF16, 3, { { 0, big }, { 32, 1 }, { 64, 1 } }, 65, 16777216, SHEAF__TILES },
+    { "tiles: blocks of 256 are added", SHEAF_BF16, 3, { { 0, big }, { 256, 1 }, { 288, 1 } }, 300, 16777218, SHEAF__TILES },
+    { "tiles: float32 has no such order", SHEAF_F32, 3, { { 0, big }, { 1, 1 }, { 3, 1 } }, 4, 16777216, SHEAF__TILES },
 };
 
 static void test_product_ref__sums_worked_by_hand(void **state)
@@ -43,7 +52,7 @@ static void test_product_ref__sums_worked_by_hand(void **state)
                                 .ldb = 1024, .form = SHEAF__B_NK, .k = by_hand[i].k };
         sheaf__product job = plain_job(by_hand[i].dtype, 1, 1, &t, 1);
         job.y = &y;
-        run_ref(&job);
+        run_ref(&job, by_hand[i].sums);
         CHECK_NEAR(by_hand[i].name, y, by_hand[i].want, 0);
         drop_all();
     }
@@ -75,12 +84,12 @@ static void test_product_ref__slices_meet_in_the_tree(void **state)
         job.tree = &tree;
         job.y = &y;
         job.ldy = 1;
-        run_ref(&job);
+        run_ref(&job, SHEAF__PAIRS);
         CHECK_NEAR(trees[i].name, y, trees[i].want, 0);
         job.alpha = 0.5f;
         job.bias = &bias;
         job.residual = &residual;
-        run_ref(&job);
+        run_ref(&job, SHEAF__PAIRS);
         CHECK_NEAR(trees[i].name, y, trees[i].finished, 0);
         drop_all();
     }
@@ -288,9 +297,8 @@ static void test_product__ranks_do_not_show(void **state)
     }
 }
 
-static void test_products__jobs_of_one_call_do_not_meet(void **state)
+static void check_many_jobs(sheaf__sums sums)
 {
-    (void)state;
     enum { JOBS = 140 }; /* more than one parallel region takes */
     static sheaf__product job[JOBS];
     static sheaf__term term[JOBS];
@@ -303,7 +311,7 @@ static void test_products__jobs_of_one_call_do_not_meet(void **state)
         else
             term[j] = random_term(type, SHEAF__B_NK, false, m, n, k, ORDINARY);
         job[j] = plain_job(type, m, n, &term[j], 1);
-        run_ref(&job[j]);
+        run_ref(&job[j], sums);
         want[j] = memcpy(keep((size_t)extent(m, n, job[j].ldy) * 4), job[j].y, (size_t)extent(m, n, job[j].ldy) * 4);
     }
     for (int isa = 0; isa < nisas; isa++)
@@ -311,11 +319,19 @@ static void test_products__jobs_of_one_call_do_not_meet(void **state)
             for (int j = 0; j < JOBS; j++)
                 for (int64_t i = 0; i < job[j].m; i++)
                     memset((float *)job[j].y + i * job[j].ldy, 0, (size_t)job[j].n * 4);
+            machines[d].sums = sums;
             sheaf__mm_products_with(isas[isa], &machines[d], job, JOBS);
             for (int j = 0; j < JOBS; j++)
                 CHECK_BYTES("job", job[j].y, want[j], extent(job[j].m, job[j].n, job[j].ldy) * 4);
         }
     drop_all();
+}
+
+static void test_products__jobs_of_one_call_do_not_meet(void **state)
+{
+    (void)state;
+    check_many_jobs(SHEAF__PAIRS);
+    check_many_jobs(SHEAF__TILES);
 }
 
 /* ---- the device ---- */
@@ -333,9 +349,14 @@ static void test_products__dry_counts_and_touches_nothing(void **state)
 static void test_isa__names_select_kernels(void **state)
 {
     (void)state;
-    assert_ptr_equal(sheaf__mm_isa_for("ref"), &sheaf__mm_ref);
-    assert_ptr_equal(sheaf__mm_isa_for("avx2"), &sheaf__mm_avx2);
-    assert_string_equal(sheaf__mm_isa_for("avx512")->name, "avx512");
+    const sheaf__units none = { false, false }, pairs = { true, false }, tiles = { false, true }, both = { true, true };
+    assert_ptr_equal(sheaf__mm_isa_for("ref", both), &sheaf__mm_ref);
+    assert_ptr_equal(sheaf__mm_isa_for("avx2", both), &sheaf__mm_avx2);
+    assert_ptr_equal(sheaf__mm_isa_for("avx512", none), &sheaf__mm_avx512);
+    assert_ptr_equal(sheaf__mm_isa_for("avx512", pairs), &sheaf__mm_avx512bf16);
+    assert_ptr_equal(sheaf__mm_isa_for("avx512", tiles), &sheaf__mm_amx);
+    assert_ptr_equal(sheaf__mm_isa_for("avx512", both)->tiles, sheaf__mm_amx.tiles);
+    assert_ptr_equal(sheaf__mm_isa_for("avx512", both)->pairs, sheaf__mm_avx512bf16.pairs);
 }
 
 int main(void)

@@ -15,7 +15,7 @@
 
 static const int thread_counts[] = { 1, 2, 5 };
 static sheaf__device machines[ARRAY_LEN(thread_counts)];
-static const mm_isa *isas[4];
+static const mm_isa *isas[5];
 static int nisas;
 
 static inline int make_machines(void **state)
@@ -28,6 +28,10 @@ static inline int make_machines(void **state)
         isas[nisas++] = &sheaf__mm_avx512;
     if (__builtin_cpu_supports("avx512bf16"))
         isas[nisas++] = &sheaf__mm_avx512bf16;
+    if (sheaf__units_have_tiles())
+        isas[nisas++] = &sheaf__mm_amx;
+    else
+        print_message("tiles: not on this machine, not compared\n");
     for (size_t i = 0; i < ARRAY_LEN(machines); i++) {
         sheaf__device *d = &machines[i];
         d->threads = thread_counts[i];
@@ -179,39 +183,56 @@ static inline int outputs_of(output out[SHEAF_MAX_SLICES], const sheaf__product 
     return count;
 }
 
-static inline void run_ref(const sheaf__product *job)
+static inline void run_ref(const sheaf__product *job, sheaf__sums sums)
 {
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | FLUSH);
-    sheaf__product_ref(job);
+    sheaf__product_ref(job, sums);
     _mm_setcsr(before);
 }
 
+static const char *const order_names[] = { "pairs", "tiles" };
+
 /* All instruction sets and thread counts against the reference; what lies between the
  * columns of y has to stay as it was. */
-static inline void check_job(const char *name, const sheaf__product *job)
+static inline void check_order(const char *name, const sheaf__product *job, sheaf__sums sums)
 {
     output out[SHEAF_MAX_SLICES];
     const int count = outputs_of(out, job);
     void *before[SHEAF_MAX_SLICES], *want[SHEAF_MAX_SLICES];
     for (int o = 0; o < count; o++)
         before[o] = memcpy(keep(out[o].bytes), out[o].at, out[o].bytes);
-    run_ref(job);
+    run_ref(job, sums);
     for (int o = 0; o < count; o++)
         want[o] = memcpy(keep(out[o].bytes), out[o].at, out[o].bytes);
     for (int isa = 0; isa < nisas; isa++)
         for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
             for (int o = 0; o < count; o++)
                 memcpy(out[o].at, before[o], out[o].bytes);
+            machines[d].sums = sums;
             sheaf__mm_products_with(isas[isa], &machines[d], job, 1);
             for (int o = 0; o < count; o++)
                 if (memcmp(out[o].at, want[o], out[o].bytes) != 0) {
-                    print_error("%s, %s%s, %d threads, m %d n %d\n", isas[isa]->name, name,
-                                isas[isa] == &sheaf__mm_avx512bf16 ? " pairs" : "",
-                                machines[d].threads, (int)job->m, (int)job->n);
+                    print_error("%s, %s, %s, %d threads, m %d n %d\n", isas[isa]->name, name,
+                                order_names[sums], machines[d].threads, (int)job->m, (int)job->n);
                     CHECK_BYTES(name, out[o].at, want[o], out[o].bytes);
                 }
         }
+}
+
+/* Both orders of bfloat16; results stay as the last one left them. */
+static inline void check_job(const char *name, const sheaf__product *job)
+{
+    output out[SHEAF_MAX_SLICES];
+    void *before[SHEAF_MAX_SLICES];
+    const int count = outputs_of(out, job);
+    for (int o = 0; job->dtype == SHEAF_BF16 && o < count; o++)
+        before[o] = memcpy(keep(out[o].bytes), out[o].at, out[o].bytes);
+    if (job->dtype == SHEAF_BF16)
+        check_order(name, job, SHEAF__TILES);
+    for (int o = 0; job->dtype == SHEAF_BF16 && o < count; o++)
+        memcpy(out[o].at, before[o], out[o].bytes);
+    check_order(name, job, SHEAF__PAIRS);
 }
 
 static inline sheaf__product plain_job(sheaf_dtype dtype, int64_t m, int64_t n, const sheaf__term *term,

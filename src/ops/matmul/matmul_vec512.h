@@ -5,8 +5,12 @@
 #include <immintrin.h>
 
 #define LANES 16
-#define ROWS 14
 #define MOST_VECTORS 8
+#define ODD(v) \
+    _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int)0xffff0000u)))
+#define EVEN(v) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(v), 16))
+#ifndef CHAINS
+#define ROWS 14
 #define TILES                                                                                      \
     WIDE(1, 8) WIDE(2, 8) WIDE(3, 8) WIDE(4, 4) WIDE(5, 4) WIDE(6, 4) TALL(7) TALL(8)               \
     TALL(9) TALL(10) TALL(11) TALL(12) TALL(13) TALL(14)                                            \
@@ -20,6 +24,7 @@
         DIRECT_ROW(9, tile_9_2, 2, NO_PAIRS), DIRECT_ROW(10, tile_10_2, 2, NO_PAIRS),               \
         DIRECT_ROW(11, tile_11_2, 2, NO_PAIRS), DIRECT_ROW(12, tile_12_2, 2, NO_PAIRS),             \
         TALL_ROW(13), TALL_ROW(14) };
+#endif
 typedef __m512 vec;
 #define LOAD(p) _mm512_loadu_ps(p)
 #define STORE(p, v) _mm512_storeu_ps(p, v)

@@ -1,0 +1,43 @@
+/* units.c - see units.h. */
+#include "ops/units.h"
+
+#include <cpuid.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define REQUEST_PERMISSION 0x1023 /* ARCH_REQ_XCOMP_PERM */
+#define TILE_DATA 18              /* the part of a thread's state that holds tiles */
+#define TILE_STATES (3u << 17)    /* in XCR0: the system keeps tiles and their configuration */
+#define PAYS 0.9                  /* the pair instruction also needs less work around it */
+
+static bool has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+bool sheaf__units_have_pairs(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+
+bool sheaf__units_have_tiles(void)
+{
+    unsigned a, b, c, d = 0, low = 0, high;
+    if (!sheaf__units_have_pairs() || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return false;
+    if (!(d & 1u << 22) || !(d & 1u << 24)) /* AMX-BF16, AMX-TILE */
+        return false;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & TILE_STATES) == TILE_STATES && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+sheaf__units sheaf__units_for(const char *isa)
+{
+    const bool best = isa == NULL || strcmp(isa, "amx") == 0;
+    sheaf__units units = { false, false };
+    if (best && sheaf__units_have_pairs())
+        units.pairs = sheaf__units_rate_pairs() > PAYS * sheaf__units_rate_fma();
+    else if (!best && strcmp(isa, "avx512bf16") == 0)
+        units.pairs = sheaf__units_have_pairs();
+    units.tiles = best && sheaf__units_have_tiles();
+    return units;
+}

@@ -1,0 +1,29 @@
+/* units.h - what this processor multiplies bfloat16 with.
+ *
+ * Two instructions compute an order of bfloat16 sums by themselves: vdpbf16ps the order `pairs`, the
+ * tiles of AMX the order `tiles`. Float32 fma computes both, with the same bits. Tiles need the
+ * system's permission, once a process; a container may refuse it. vdpbf16ps runs at twice the
+ * rate of float32 on some processors and at half of it on others, so it is measured. */
+#ifndef SHEAF_OPS_UNITS_H
+#define SHEAF_OPS_UNITS_H
+
+#include <stdbool.h>
+
+typedef struct sheaf__units {
+    bool pairs; /* vdpbf16ps computes `pairs` */
+    bool tiles; /* AMX computes `tiles` */
+} sheaf__units;
+
+bool sheaf__units_have_pairs(void); /* the processor has vdpbf16ps */
+bool sheaf__units_have_tiles(void); /* it has AMX for bfloat16, and the system lets this process use it */
+
+/* sheaf__units_for - what a device with these kernels uses: isa NULL or "amx" tiles where they are there,
+ * and vdpbf16ps where it pays; "avx512bf16" vdpbf16ps only; others neither. */
+sheaf__units sheaf__units_for(const char *isa);
+
+/* Element products a second, from registers, of one thread; takes a tenth of a millisecond. */
+double sheaf__units_rate_fma(void);
+double sheaf__units_rate_pairs(void);
+double sheaf__units_rate_tiles(void);
+
+#endif

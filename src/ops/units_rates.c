@@ -1,0 +1,77 @@
+/* units_rates.c - how fast this processor multiplies from registers, each way. */
+#include <immintrin.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "ops/units.h"
+
+#define TURNS 400  /* of a loop, so that it takes some microseconds */
+#define ROUNDS 12  /* the best one counts: others may have been interrupted */
+#define CHAINS 12  /* sums at once: enough for two pipes of six cycles */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Stops the compiler from leaving out what nobody reads. */
+#define USED(x) __asm__ volatile("" : "+v"(x))
+
+static void turn_fma(void)
+{
+    __m512 c[CHAINS], a = _mm512_setzero_ps();
+    for (int i = 0; i < CHAINS; i++)
+        c[i] = _mm512_setzero_ps();
+    USED(a);
+    for (int n = 0; n < TURNS; n++)
+        for (int i = 0; i < CHAINS; i++) {
+            c[i] = _mm512_fmadd_ps(a, a, c[i]);
+            USED(c[i]);
+        }
+}
+
+static void turn_pairs(void)
+{
+    __m512 c[CHAINS], a = _mm512_setzero_ps();
+    for (int i = 0; i < CHAINS; i++)
+        c[i] = _mm512_setzero_ps();
+    USED(a);
+    for (int n = 0; n < TURNS; n++)
+        for (int i = 0; i < CHAINS; i++) {
+            c[i] = _mm512_dpbf16_ps(c[i], (__m512bh)a, (__m512bh)a);
+            USED(c[i]);
+        }
+}
+
+static const struct { uint8_t palette, start, reserved[14]; uint16_t bytes[16]; uint8_t rows[16]; } whole = {
+    .palette = 1, .bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
+
+static void turn_tiles(void)
+{
+    _tile_loadconfig(&whole);
+    for (int n = 0; n < TURNS / 10; n++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_release();
+}
+
+static double best_time(void (*turn)(void))
+{
+    double best = 1;
+    for (int r = 0; r < ROUNDS; r++) {
+        const double start = now();
+        turn();
+        const double took = now() - start;
+        best = took < best ? took : best;
+    }
+    return best > 0 ? best : 1e-9;
+}
+
+double sheaf__units_rate_fma(void) { return TURNS * CHAINS * 16.0 / best_time(turn_fma); }
+double sheaf__units_rate_pairs(void) { return TURNS * CHAINS * 32.0 / best_time(turn_pairs); }
+double sheaf__units_rate_tiles(void) { return TURNS / 10 * 4 * 16.0 * 16 * 32 / best_time(turn_tiles); }
