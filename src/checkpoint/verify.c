@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "checkpoint/own_catalog.h"
 #include "checkpoint/store.h"
+#include "checkpoint/verify_adapter.h"
 #include "dialects/catalog_private.h"
 #include "formats/torch.h"
 #include "ops/pool.h"
@@ -471,6 +472,8 @@ sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path, const 
     if (st != NULL)
         return st;
     count_tensors(report);
+    if (strcmp(report->catalog->dialect, "peft") == 0 && (st = sheaf__verify_adapter(report->catalog)) != NULL)
+        return st;
     return options->quick ? NULL : sheaf_verify_catalog(report, report->catalog, options);
 }
 
@@ -480,12 +483,13 @@ void sheaf_verify_release(sheaf_verify_report *report)
     *report = (sheaf_verify_report){ 0 };
 }
 
-/* Parts in several folders can be had, but no program finds them where they lie. */
+/* Parts in several folders can be had, but no program finds them where they lie; doubles can be converted, and not run. */
 bool sheaf_verify_sound(const sheaf_verify_report *report)
 {
     const sheaf_catalog *c = report->catalog;
     for (int64_t i = 0; i < c->nfindings; i++)
-        if (c->finding[i].severity == SHEAF_DEFECT || (c->finding[i].severity == SHEAF_WARNING && strcmp(c->finding[i].code, "time-stamp") == 0))
+        if (c->finding[i].severity == SHEAF_DEFECT || (c->finding[i].severity == SHEAF_WARNING &&
+                                                         (strcmp(c->finding[i].code, "time-stamp") == 0 || strcmp(c->finding[i].code, "dtype") == 0)))
             return false;
     return true;
 }

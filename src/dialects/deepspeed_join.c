@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "dialects/deepspeed_private.h"
+#include "dialects/hf_catalog.h"
 
 /* ---- joining the parts ---- */
 
@@ -128,6 +129,42 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     return st;
 }
 
+/* fp32.pt, exp_avg.pt and exp_avg_sq.pt of a parameter are of one shape. */
+static sheaf_status *check_states(ds_reading *r, const char *dir, const char *name)
+{
+    const sheaf_logical *weight = sheaf__catalog_find(r->catalog, name);
+    sheaf_status *st = NULL;
+    for (int kind = 0; st == NULL && weight != NULL && kind < 3; kind++) {
+        char *full = NULL, path[16], want[128], is[128];
+        if (asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
+            return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
+        const sheaf_logical *t = sheaf__catalog_find(r->catalog, full);
+        snprintf(path, sizeof path, "%s.pt", states[kind]);
+        if (t != NULL && (t->told.ndim != weight->told.ndim || memcmp(t->told.shape, weight->told.shape, sizeof t->told.shape) != 0))
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", dir, full, sheaf__show_shape(want, weight->told.ndim, weight->told.shape),
+                                      "copy the files of this parameter again from where the checkpoint was written", "%s in %s",
+                                      sheaf__show_shape(is, t->told.ndim, t->told.shape), path);
+        free(full);
+    }
+    return st;
+}
+
+/* A part in the model's file is no more than the whole, but for a vocabulary that is padded there. */
+static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_logical *whole, const sheaf_pickle_tensor *part)
+{
+    char want[128], is[128];
+    bool same = whole->told.ndim == part->ndim, empty = false;
+    for (int d = 0; d < part->ndim; d++) {
+        same = same && (d == 0 || part->shape[d] <= whole->told.shape[d]);
+        empty = empty || part->shape[d] == 0; /* as ZeRO 3 leaves them */
+    }
+    if (empty || same)
+        return NULL;
+    return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", zero, whole->told.name, sheaf__show_shape(want, part->ndim, part->shape),
+                               sheaf__show_shape(is, whole->told.ndim, whole->told.shape),
+                               "copy the files of this parameter again from where the checkpoint was written");
+}
+
 static bool told_missing(const sheaf_catalog *c, const char *name)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
@@ -148,7 +185,10 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
         bool buffer = false, twin = false;
         sheaf_logical *out;
         int file;
-        if (name == NULL || t == NULL || sheaf__catalog_find(r->catalog, name) != NULL)
+        const sheaf_logical *whole = name == NULL || t == NULL ? NULL : sheaf__catalog_find(r->catalog, name);
+        if (whole != NULL && whole->kind == SHEAF_WEIGHT && (st = compare_shape(r, zero, whole, t)) != NULL)
+            break;
+        if (name == NULL || t == NULL || whole != NULL)
             continue;
         for (int64_t k = 0; k < sheaf__pickle_count(buffers); k++) {
             const char *one = sheaf__pickle_text(sheaf__pickle_item(buffers, k));
@@ -192,6 +232,8 @@ sheaf_status *sheaf__ds_universal(ds_reading *r)
         st = sheaf__path_join(&dir, zero, names[i]);
         for (int kind = 0; st == NULL && kind < 3 && sheaf__path_kind(dir) == SHEAF_PATH_DIR; kind++)
             st = read_state(r, dir, names[i], kind);
+        if (st == NULL)
+            st = check_states(r, dir, names[i]);
         free(dir);
     }
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++)

@@ -361,6 +361,53 @@ static void test_harm__files_of_two_kinds_lost_or_swapped_are_named(void **state
     made_free(m);
 }
 
+static void put_param(const char *dir, const char *file, const made_tensor *t, int bare, unsigned seed)
+{
+    char path[900];
+    made_file *f = made_begin();
+    const int64_t begin[2] = { 0, 0 }, size[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
+    sheaf_pickle *value = bare ? made_put(f, SHEAF_F32, 0, NULL, made_slice(t, begin, (int64_t[]){ 1, 1 }, seed))
+                               : made_put(f, SHEAF_F32, t->ndim, t->shape, made_slice(t, begin, size, seed));
+    if (bare)
+        f->root = value;
+    else
+        sheaf__pickle_set(f->doc, f->root, "param", value);
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    made_write(f, path);
+}
+
+/* zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt and step.pt, the last a bare number; `swapped` of these are each other. */
+static void test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named(void **state)
+{
+    static const char *const states[] = { "fp32.pt", "exp_avg.pt", "exp_avg_sq.pt", "step.pt" };
+    made_model *m = odd_model();
+    for (int swapped = 0; swapped < 4; swapped++) { /* step.pt with one of the others */
+        char dir[600], a[1000], b[1000];
+        snprintf(dir, sizeof dir, "%s/uni%d/global_step3_universal/zero", scratch.dir, swapped);
+        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        for (int i = 0; i < m->count; i++) {
+            snprintf(dir, sizeof dir, "%s/uni%d/global_step3_universal/zero/%s", scratch.dir, swapped, m->tensor[i].name);
+            CHECK_OK(sheaf__make_dirs(dir, NULL));
+            for (int k = 0; k < 4; k++)
+                put_param(dir, states[k], &m->tensor[i], k == 3, (unsigned)k);
+        }
+        snprintf(a, sizeof a, "%s/%s", dir, states[swapped]);
+        snprintf(b, sizeof b, "%s/step.pt", dir);
+        if (swapped < 3)
+            swap_files(a, b);
+        snprintf(dir, sizeof dir, "%s/uni%d/latest_universal", scratch.dir, swapped);
+        put(dir, "global_step3_universal");
+        snprintf(dir, sizeof dir, "%s/uni%d", scratch.dir, swapped);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        if (swapped == 3)
+            CHECK_SOUND(c);
+        else
+            CHECK_FINDING(c, SHEAF_DEFECT, "shape", m->tensor[m->count - 1].name);
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
 /* Files of an older step under the names of a newer one. */
 static void test_harm__parts_of_another_step_are_stale(void **state)
 {
@@ -825,6 +872,7 @@ int main(void)
         cmocka_unit_test(test_harm__patterns_that_never_end_are_given_up),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__files_of_two_kinds_lost_or_swapped_are_named),
+        cmocka_unit_test(test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named),
         cmocka_unit_test(test_harm__parts_of_another_step_are_stale),
         cmocka_unit_test(test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under),
     };

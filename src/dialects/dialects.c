@@ -72,6 +72,32 @@ static sheaf_status *not_known(const char *path)
     return st;
 }
 
+/* Weights of a model that sheaf has must be of what its readers widen. One that it has not is told elsewhere. */
+static sheaf_status *check_dtypes(sheaf_catalog *c)
+{
+    sheaf_status *st = NULL;
+    if (sheaf__family_of(c) == NULL || sheaf__catalog_finding(c, "unsupported") != NULL)
+        return NULL;
+    for (int64_t i = 0; st == NULL && i < c->count; i++) {
+        const sheaf_logical *t = &c->tensor[i];
+        const sheaf_dtype d = t->told.dtype;
+        const char *path = t->npieces > 0 ? c->file[t->piece[0].file].path : c->root;
+        if (t->kind != SHEAF_WEIGHT || d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16)
+            continue;
+        st = d == SHEAF_F64 ? sheaf__catalog_note(c, SHEAF_WARNING, "dtype", path, t->told.name, "F32, BF16 or F16", "F64, which can be converted but not run",
+                                                  "sheaf convert {} {+float32} --to hf --dtype float32{config}")
+                            : sheaf__catalog_note(c, SHEAF_DEFECT, "unsupported", path, t->told.name, "F32, BF16 or F16", sheaf_dtype_name(d),
+                                                  "quantized weights and other dtypes are not read; use the model in one of those");
+    }
+    return st;
+}
+
+sheaf_status *sheaf__dialect_check(sheaf_catalog *c)
+{
+    sheaf_status *st = sheaf__catalog_check(c);
+    return st != NULL ? st : check_dtypes(c);
+}
+
 sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
 {
     *out = NULL;
@@ -83,7 +109,7 @@ sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const s
     const sheaf_dialect_hints none = { 0 };
     sheaf_status *st = dialect->read(out, path, hints != NULL ? hints : &none);
     if (st == NULL)
-        st = sheaf__catalog_check(*out);
+        st = sheaf__dialect_check(*out);
     if (st != NULL) {
         sheaf__catalog_free(*out);
         *out = NULL;

@@ -42,7 +42,7 @@ sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_h
     if (hints != NULL && hints->config != NULL)
         return sheaf__catalog_take_config(c, hints->config);
     sheaf_status *st = sheaf__path_join(&path, dir, name);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+    if (st == NULL && sheaf__path_kind(path) != SHEAF_PATH_NONE) /* a pipe or a folder of this name is told */
         st = sheaf__catalog_take_config(c, path);
     free(path);
     return st;

@@ -231,6 +231,10 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
         return sheaf__catalog_note(k->catalog, SHEAF_NOTE, "inferred", k->catalog->root, "", "a model_config.json that names the class",
                                    *agent ? "by its tensors: CogAgent" : k->cross > 0 ? "by its tensors: CogAgent without its tower"
                                                                                       : "by its tensors: CogVLM", "");
+    if (*agent && !is_agent(name) && !is_vlm(name)) /* of CogVLM the config's reader says so */
+        return sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "class", k->path, "", "a config of CogAgent, as the tensors are",
+                                    "sheaf convert {} {+cogagent} --to sat --model-class CogAgentModel",
+                                    "model_config.json says %.100s, which no program here knows", name);
     if (*agent ? is_vlm(name) : is_agent(name) || (is_vlm(name) && k->cross > 0))
         return tell_class(k, name, *agent);
     return NULL;

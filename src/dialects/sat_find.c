@@ -51,7 +51,7 @@ static sheaf_status *has_file(bool *yes, const char *dir, const char *name)
 {
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, dir, name);
-    *yes = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    *yes = st == NULL && sheaf__path_kind(path) != SHEAF_PATH_NONE; /* a pipe or a folder of this name is told when it is read */
     free(path);
     return st;
 }

@@ -561,6 +561,27 @@ static void test_class__comes_from_the_tensors(void **state)
 }
 
 
+/* A class of somebody's own: the tensors are CogAgent's, and no program can open them by that name. */
+static void test_class__that_nobody_knows_is_a_defect(void **state)
+{
+    for (int agent = 0; agent < 2; agent++) {
+        made m = { .seed = 68, .agent = agent };
+        made_init(&m);
+        save_it(&m);
+        set_config("save", NULL, "model_class", json_string("MyOwnModel"));
+        sheaf_catalog *c = sat_read_at(at("save"));
+        want_defects(c, 1);
+        assert_non_null(strstr(defect(c, agent ? "class" : "unsupported")->found, "MyOwnModel"));
+        sheaf__catalog_free(c);
+        if (agent) { /* the cure */
+            sheaf_source *source = as_source(sat_read_with(at("save"), &(sheaf_dialect_hints){ .model = "CogAgentModel" }));
+            same_sources(&m.source, source, 0);
+            source->close(source);
+        }
+        made_release(&m);
+    }
+}
+
 static void test_class__sees_a_tower_that_was_lost(void **state)
 {
     /* A CogVLM config with is_decoder writes cross-attention and no tower. */
@@ -914,6 +935,7 @@ int main(void)
         cmocka_unit_test(test_read__tells_duplicates_and_copies_that_differ),
         cmocka_unit_test(test_order__is_that_of_the_names_parts_were_saved_under),
         cmocka_unit_test(test_class__comes_from_the_tensors),
+        cmocka_unit_test(test_class__that_nobody_knows_is_a_defect),
         cmocka_unit_test(test_class__sees_a_tower_that_was_lost),
         cmocka_unit_test(test_config__contradictions_are_found),
         cmocka_unit_test(test_tower__is_described_by_its_tensors),

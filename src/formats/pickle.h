@@ -81,6 +81,7 @@ typedef struct sheaf_pickle_storage {
     int element;                /* bytes of an element of its class */
     bool unnamed;               /* its class has no dtype here (quantized, complex128): tensors of it are objects */
     int64_t bytes;              /* that its persistent id promises */
+    int64_t whole;              /* of the file's storage `key`: `bytes`, but for a view more */
     int64_t within;             /* a view of the file's storage `key`, from this byte (old files only); else 0 */
 } sheaf_pickle_storage;
 

@@ -48,7 +48,7 @@ static sheaf_pickle *make_tensor(sheaf_pickle_doc *doc, const sheaf_pickle_tenso
     int64_t storage = 0, index = 0;
     snprintf(key, sizeof key, "%" PRId64, doc->ntensors);
     const sheaf_pickle_storage own = { .key = key, .location = "cpu", .dtype = tensor->dtype,
-                                       .element = (int)sheaf_dtype_bytes(tensor->dtype), .bytes = bytes };
+                                       .element = (int)sheaf_dtype_bytes(tensor->dtype), .bytes = bytes, .whole = bytes };
     if (!sheaf__pickle_add_storage(&storage, doc, &own) || !sheaf__pickle_add_tensor(&index, doc, tensor))
         return NULL;
     doc->tensor[index].storage = storage;

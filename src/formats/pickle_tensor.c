@@ -89,6 +89,7 @@ sheaf_status *sheaf__pickle_persistent(sheaf_pickle **out, sheaf_pickle_doc *doc
         return bad_id("a key, a location and a count of elements");
     if (__builtin_mul_overflow(count, (int64_t)storage.element, &storage.bytes))
         return bad_id("less than 2^63 bytes");
+    storage.whole = storage.bytes;
     sheaf_status *st = read_view(&storage, sheaf__pickle_item(id, 5));
     int64_t index = 0;
     if (st != NULL || !sheaf__pickle_add_storage(&index, doc, &storage))

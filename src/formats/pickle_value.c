@@ -142,7 +142,7 @@ static uint64_t hash_storage(const sheaf_pickle_storage *s)
 
 static bool same_storage(const sheaf_pickle_storage *a, const sheaf_pickle_storage *b)
 {
-    return a->bytes == b->bytes && a->within == b->within && a->dtype == b->dtype && a->element == b->element &&
+    return a->bytes == b->bytes && a->whole == b->whole && a->within == b->within && a->dtype == b->dtype && a->element == b->element &&
            a->unnamed == b->unnamed && strcmp(a->key, b->key) == 0 && strcmp(a->location, b->location) == 0;
 }
 

@@ -74,9 +74,9 @@ static sheaf_status *place_storages(sheaf_torch *file, const sheaf_zip *zip)
         if (entry == NULL)
             return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(shown, want->key)),
                                   "an entry data/%s in the zip file", shown);
-        if (want->within != 0 || want->bytes > entry->bytes) {
+        if (want->within != 0 || want->bytes != entry->bytes) { /* torch.load() insists on it too */
             sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(shown, want->key));
-            return sheaf_found(sheaf_expected(st, "%" PRId64 " bytes, by the pickle", want->within + want->bytes),
+            return sheaf_found(sheaf_expected(st, "%" PRId64 " bytes, by the pickle", want->whole),
                                "an entry of %" PRId64, entry->bytes);
         }
         file->storage[i] = (sheaf_torch_storage){ entry->offset, entry->bytes, entry->crc, zip->has_crc };

@@ -147,6 +147,11 @@ static sheaf_status *match(sheaf_torch *file, const place *found, int64_t n)
         const place *is = n == 0 ? NULL : bsearch(&key, found, (size_t)n, sizeof key, by_key);
         if (is == NULL || want->within > is->bytes || want->bytes > is->bytes - want->within)
             return cut_short(file, want->key, want->within + want->bytes, is == NULL ? 0 : is->bytes);
+        if (want->whole != is->bytes) { /* torch.load() insists on it too */
+            char shown[128];
+            sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(shown, want->key));
+            return sheaf_found(sheaf_expected(st, "%" PRId64 " bytes, by the pickle", want->whole), "%" PRId64, is->bytes);
+        }
         file->storage[i] = (sheaf_torch_storage){ is->offset + want->within, want->bytes, 0, false };
     }
     return NULL;

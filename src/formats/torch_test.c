@@ -308,6 +308,7 @@ static void test_open__what_a_zip_file_must_have(void **state)
           SHEAF_E_FORMAT, "'w': a tensor | inside the 4 elements" },
         { { { "a/data.pkl", PICKLE(TENSOR(ID("0", "\4", "(X\1\0\0\0vK\1K\3t"), "\0", "\3")) }, { "a/b", "", 0 }, { "a/data/0", "abcde", 5 } },
           SHEAF_E_FORMAT, "storage '0'" },
+        { { { "a/data.pkl", ONE }, { "a/version", "3\n", 2 }, { "a/data/0", "abcde", 5 } }, SHEAF_E_FORMAT, "4 bytes, by the pickle | an entry of 5" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         CHECK_FAILS(open_zip(rows[i].items, 3, rows[i].data), rows[i].code, rows[i].part);
