@@ -50,7 +50,7 @@ sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge
     crew->scratch = calloc((size_t)crew->threads, sizeof *crew->scratch);
     sheaf_status *st = crew->scratch == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
     if (st == NULL)
-        st = sheaf__merge_rows_init(&crew->rows, plan->base, o->mode);
+        st = sheaf__merge_rows_init(&crew->rows, plan->base, o->mode, o->peft_cpu);
     for (int i = 0; i < crew->threads && st == NULL; i++)
         st = sheaf__merge_scratch_init(&crew->scratch[i]);
     return st != NULL ? st : sheaf__pool_new(&crew->pool, crew->threads);
@@ -143,7 +143,7 @@ static sheaf_status *join_if_equal(merger *m)
         if (st == NULL)
             st = sheaf__merge_norms(&m->crew, table);
         if (st == NULL)
-            st = sheaf__merge_rows_init(&other, p->base, m->crew.rows.mode);
+            st = sheaf__merge_rows_init(&other, p->base, m->crew.rows.mode, m->crew.rows.cpu);
         m->crew.rows.t = table;
         other.t = head;
         for (int64_t col = 0; col < table->cols && same && st == NULL; col += table->panel)
@@ -424,6 +424,32 @@ static sheaf_status *finish(merger *m, const char *dst)
     return sheaf__folder_commit(folder);
 }
 
+/* Which order was taken where it counts, and where PEFT's is not known. */
+static void tell_order(const merger *m)
+{
+    const sheaf__merge_rows *r = &m->crew.rows;
+    const sheaf__merge_step *odd = NULL;
+    int64_t high = 0, unknown = 0;
+    for (int64_t i = 0; i < m->plan.count && r->mode != SHEAF_MERGE_BEST; i++)
+        for (int k = 0; k < m->plan.tensor[i].nsteps; k++) {
+            const sheaf__merge_step *s = &m->plan.tensor[i].step[k];
+            if (s->kind != SHEAF__MERGE_DELTA)
+                continue;
+            int64_t in = 1;
+            for (int d = 1; d < s->a->ndim; d++)
+                in *= s->a->shape[d];
+            high += s->rank > 192;
+            if (sheaf__peft_known(r->cpu, s->rank, s->b->shape[0], in, sheaf__merge_has_kernel(s)))
+                continue;
+            odd = unknown++ == 0 ? s : odd;
+        }
+    if (high > 0)
+        sheaf_note(m->events, "ranks above 192 are summed as PEFT does on %s; PEFT's bits depend on its processor (--peft-cpu)", sheaf__peft_cpu_name(r->cpu));
+    if (unknown > 0)
+        sheaf_warn(m->events, "PEFT's order of sums on %s is not known for %" PRId64 " of the changes ('%s', rank %" PRId64 " ...): their last bits may differ from its",
+                   sheaf__peft_cpu_name(r->cpu), unknown, odd->a->name, odd->rank);
+}
+
 static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
 {
     sheaf_status *st = sheaf__merge_plan_open(&m->plan, o);
@@ -455,8 +481,10 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
     sheaf_status *st = sheaf__merge_check_dst(options);
     if (st == NULL)
         st = merger_open(&m, options);
-    if (st == NULL)
+    if (st == NULL) {
+        tell_order(&m);
         st = begin_output(&m, options);
+    }
     if (st == NULL)
         st = copy_untouched(&m);
     for (m.at = 0; m.at < m.plan.count && st == NULL; m.at++)

@@ -15,13 +15,14 @@
 #include "base/events.h"
 #include "base/fault.h"
 #include "lora/combine.h"
+#include "lora/peft_sums.h"
 #include "sheaf/dtype.h"
 #include "sheaf/source.h"
 #include "sheaf/status.h"
 
 typedef enum sheaf_merge_mode {
     SHEAF_MERGE_BEST,         /* add all in float32, round once */
-    SHEAF_MERGE_AS_PEFT,      /* the bits of merge_and_unload(): each adapter rounds, tables twice, other chains above rank 192 */
+    SHEAF_MERGE_AS_PEFT,      /* the bits of merge_and_unload(): each adapter rounds, tables twice, other chains above rank 192 (peft_cpu) */
     SHEAF_MERGE_AS_PEFT_SAFE, /* of merge_and_unload(safe_merge=True): s * D is rounded as well */
 } sheaf_merge_mode;
 
@@ -37,6 +38,7 @@ typedef struct sheaf_merge_options {
     const char *dst;     /* must not exist; appears complete */
     const char *config;  /* the base's config.json, where its folder has none; else NULL */
     sheaf_merge_mode mode;
+    sheaf_peft_cpu peft_cpu; /* of AS_PEFT and AS_PEFT_SAFE: the processor whose PEFT is meant; it counts above rank 192 */
     const sheaf_dtype *dtype; /* F32, BF16 or F16 of the output; NULL = each tensor's own */
     int threads;         /* 0 = one */
     const sheaf_events *events; /* progress and warnings; may be NULL */

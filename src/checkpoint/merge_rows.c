@@ -16,10 +16,19 @@ bool sheaf__merge_touched(const sheaf__merge_tensor *t)
 
 /* ---- memory ---- */
 
-sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base, sheaf_merge_mode mode)
+bool sheaf__merge_has_kernel(const sheaf__merge_step *step)
+{
+    int64_t n = 1;
+    for (int i = 2; i < step->a->ndim; i++)
+        n *= step->a->shape[i];
+    return n > 1;
+}
+
+sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base, sheaf_merge_mode mode, sheaf_peft_cpu cpu)
 {
     m->base = base;
     m->mode = mode;
+    m->cpu = sheaf__peft_cpu(cpu);
     m->kernels = sheaf__kernels_for(NULL);
     if (m->kernels == NULL)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor has no AVX2, FMA and F16C");
@@ -198,7 +207,7 @@ static sheaf_status *make_delta(sheaf__merge_scratch *s, const sheaf__merge_rows
     sheaf_status *st = sheaf__merge_left(s, m, step, row0, rows);
     if (st != NULL)
         return st;
-    const int64_t block = m->mode == SHEAF_MERGE_BEST ? step->rank : sheaf__lora_mkl_block(step->rank);
+    const int64_t block = m->mode == SHEAF_MERGE_BEST ? step->rank : sheaf__peft_block(m->cpu, step->rank, sheaf__merge_has_kernel(step));
     m->delta(s->d, s->left, packed, rows, m->cols, step->rank, block);
     return NULL;
 }

@@ -531,6 +531,49 @@ static void test_check__products_see_a_wrong_weight(void **state)
     sheaf__merge_plan_close(&plan);
 }
 
+/* ---- above rank 192 ---- */
+
+typedef struct heard { int order, unknown; } heard;
+
+static void hear(void *context, const sheaf_event *event)
+{
+    heard *h = context;
+    h->order += event->kind == SHEAF_EVENT_NOTE && strstr(event->text, "ranks above 192 are summed as PEFT does on") != NULL;
+    h->unknown += event->kind == SHEAF_EVENT_WARNING && strstr(event->text, "rank 200 ...): their last bits may differ") != NULL;
+}
+
+/* PEFT's bits there depend on its processor: the one that is named counts, what was not measured is said. */
+static void test_merge__above_rank_192_the_processor_is_told(void **state)
+{
+    static const thing base[] = { { "x.weight", SHEAF_F32, 2, { 24, 40 } } };
+    static const thing parts[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 200, 40 } }, { P "x.lora_B.weight", SHEAF_F32, 2, { 24, 200 } } };
+    static const struct { sheaf_merge_mode mode; sheaf_peft_cpu cpu; int order, unknown, block; } rows[] = {
+        { SHEAF_MERGE_BEST, SHEAF_PEFT_CPU_AMD, 0, 0, 200 },     { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_INTEL, 1, 0, 200 },
+        { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },  { SHEAF_MERGE_AS_PEFT_SAFE, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },
+        { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_OTHER, 1, 1, 100 },
+    };
+    write_folder(at("high"), "model.safetensors", "none", NULL, base, 1);
+    write_adapter(at("high-adapter"), "{\"peft_type\": \"LORA\", \"r\": 200, \"lora_alpha\": 200, \"target_modules\": [\"x\"]}", parts, 2);
+    float *a = values(&parts[0], 0.2f), *b = values(&parts[1], 0.2f), *w = values(&base[0], 1), d[24 * 40];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        heard h = { 0 };
+        const sheaf_events events = { hear, &h };
+        sheaf_merge_report report;
+        CHECK_OK(sheaf__remove_tree(at("out"), NULL));
+        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = at("high"), .adapters = (const char *const[]){ at("high-adapter") }, .nadapters = 1,
+                             .dst = at("out"), .mode = rows[i].mode, .peft_cpu = rows[i].cpu, .events = &events }));
+        float *got = result(at("out"), "x.weight", NULL);
+        sheaf__lora_delta_ref(d, b, a, 24, 40, 200, rows[i].block);
+        for (int k = 0; k < 24 * 40; k++)
+            d[k] += w[k];
+        CHECK_BYTES("high rank", got, d, sizeof d);
+        if (h.order != rows[i].order || h.unknown != rows[i].unknown)
+            fail_msg("row %zu: %d notes, %d warnings", i, h.order, h.unknown);
+        free(got);
+    }
+    free(a), free(b), free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -542,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_merge__a_prefix_that_explains_all_names),
         cmocka_unit_test(test_merge__tied_tables_by_name),
         cmocka_unit_test(test_merge__what_is_not_known_is_named),
+        cmocka_unit_test(test_merge__above_rank_192_the_processor_is_told),
         cmocka_unit_test(test_merge__a_stop_leaves_nothing),
         cmocka_unit_test(test_check__products_see_a_wrong_weight),
     };

@@ -81,8 +81,10 @@ static sheaf_status *read_weights(double *out, int n, const char *text)
 typedef struct words {
     const char *combine, *weights;
     bool as_peft, safe, adapter_only;
-    int dtype;
+    int dtype, cpu;
 } words;
+
+static const cli_choice cpus[] = { { "intel", SHEAF_PEFT_CPU_INTEL }, { "amd", SHEAF_PEFT_CPU_AMD }, { 0 } };
 
 /* ---- SAVE DST: LoRA that lies in the checkpoint itself ---- */
 
@@ -113,6 +115,8 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
 {
     if (w->as_peft && w->safe)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--as-peft-safe"), "one of --as-peft and --as-peft-safe");
+    if (w->cpu != SHEAF_PEFT_CPU_THIS && !w->as_peft && !w->safe)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--peft-cpu"), "--as-peft or --as-peft-safe beside it");
     if (w->weights != NULL && w->combine == NULL)
         return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"), "--combine linear or --combine cat beside it"),
                               "without --combine the adapters are merged in turn, each with its own scale");
@@ -127,6 +131,7 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
     how->dst = paths->last;
     how->weights = weights;
     how->mode = w->safe ? SHEAF_MERGE_AS_PEFT_SAFE : w->as_peft ? SHEAF_MERGE_AS_PEFT : SHEAF_MERGE_BEST;
+    how->peft_cpu = (sheaf_peft_cpu)w->cpu;
     how->threads = cli_threads(how->threads);
     if (how->nadapters > SHEAF_MERGE_ADAPTERS)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS), "%d", how->nadapters);
@@ -137,11 +142,12 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
 int cmd_merge(cli *cli, int argc, char **argv)
 {
     sheaf_merge_options how = { 0 };
-    words w = { .dtype = -1 };
+    words w = { .dtype = -1, .cpu = SHEAF_PEFT_CPU_THIS };
     double weights[SHEAF_MERGE_ADAPTERS];
     const cli_option options[] = {
-        { "as-peft", CLI_FLAG, &w.as_peft, "the bits of PEFT's merge_and_unload()" },
+        { "as-peft", CLI_FLAG, &w.as_peft, "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
         { "as-peft-safe", CLI_FLAG, &w.safe, "the bits of merge_and_unload(safe_merge=True): the change is rounded before it is added" },
+        { "peft-cpu", CLI_CHOICE, &w.cpu, "with --as-peft: PEFT's processor, whose order of sums counts above rank 192 (default this one)", .choices = cpus },
         { "combine", CLI_TEXT, &w.combine, "make one adapter of all first, as PEFT's add_weighted_adapter: linear or cat", "HOW" },
         { "weights", CLI_TEXT, &w.weights, "with --combine: one number for each adapter (default 1 each)", "X,Y,..." },
         { "adapter-only", CLI_FLAG, &w.adapter_only, "with --combine and no BASE: write the combined adapter" },

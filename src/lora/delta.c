@@ -20,11 +20,6 @@ static int64_t block_of(int64_t rank, int64_t block)
     return block > 0 && block < rank ? block : rank;
 }
 
-int64_t sheaf__lora_mkl_block(int64_t rank)
-{
-    return rank <= 192 ? rank : rank < 384 ? rank / 2 : 192;
-}
-
 void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
                            int64_t rank, int64_t block)
 {

@@ -2,7 +2,7 @@
  *
  * d[i, j] is an ascending chain of fused multiply-adds over the rank, from 0, in
  * float32: what PEFT's product is on a CPU, bit for bit, for ranks up to 192. Above
- * that MKL sums chains over blocks of the rank, see sheaf__lora_mkl_block(). Denormals
+ * that its library sums chains over blocks of the rank, see peft_sums.h. Denormals
  * are kept, as they are there. */
 #ifndef SHEAF_LORA_DELTA_H
 #define SHEAF_LORA_DELTA_H
@@ -24,10 +24,6 @@ void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t ro
                        int64_t rank, int64_t block);
 /* The same for processors with AVX-512F. */
 void sheaf__lora_delta_avx512(float *d, const float *b, const float *packed, int64_t rows, int64_t cols, int64_t rank, int64_t block);
-/* sheaf__lora_mkl_block - the block of a float32 product in PyTorch 2.13 (MKL 2024.2, AVX-512):
- * the rank up to 192, then half of it rounded down (so an odd one leaves a block of 1), from
- * 384 on 192. Measured for ranks 16 to 2048; delta_test.c has some of it. */
-int64_t sheaf__lora_mkl_block(int64_t rank);
 /* Panels of 16 columns, each [rank, 16], the last filled up with zeros. */
 int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols);
 void sheaf__lora_pack(float *packed, const float *a, int64_t rank, int64_t cols);

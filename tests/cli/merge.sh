@@ -14,6 +14,10 @@ runs "with PEFT's rounding one after the other is both at once" 0 . merge "$mode
 same "the same bytes" "$work/second" "$work/peft"
 runs "facts as JSON" 0 '"worst_product": [0-9.e-]+, "worst_tensor": "model' merge "$model" "$adapter" "$work/json" --json
 
+runs "whose PEFT is told with its bits" 0 'read back' merge "$model" "$adapter" "$work/amd" --as-peft --peft-cpu amd
+runs "and without them is nothing" 2 'peft-cpu.*as-peft' merge "$model" "$adapter" "$work/no" --peft-cpu amd
+runs "the flag's line speaks of tied tables" 0 'merge_and_unload\(\); tied tables' merge --help
+
 runs "a combination" 0 'read back' merge "$model" "$adapter" "$variant" "$work/cat" --combine cat --weights=0.7,-0.4
 runs "the combined adapter alone" 0 '2 adapters combined' merge --adapter-only --combine cat --weights 0.7,-0.4 "$adapter" "$variant" "$work/cat-adapter"
 runs "merging that is merging the combination" 0 . merge "$model" "$work/cat-adapter" "$work/cat2"
