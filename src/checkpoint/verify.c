@@ -435,7 +435,7 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
         st = run_all(&v, threads);
     if (st == NULL && stopped(&v))
         st = sheaf_fail(SHEAF_E_STOPPED, "%s: stopped before all was read", c->root);
-    if (st == NULL)
+    if (st == NULL && !c->copies_contradict)
         st = sheaf__catalog_compare(c);
     if (st == NULL)
         st = compare_tied(c);
@@ -474,7 +474,8 @@ sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path, const 
     count_tensors(report);
     if (strcmp(report->catalog->dialect, "peft") == 0 && (st = sheaf__verify_adapter(report->catalog)) != NULL)
         return st;
-    return options->quick ? NULL : sheaf_verify_catalog(report, report->catalog, options);
+    st = sheaf__catalog_rank_notes(&report->untold, report->catalog);
+    return st != NULL || options->quick ? st : sheaf_verify_catalog(report, report->catalog, options);
 }
 
 void sheaf_verify_release(sheaf_verify_report *report)

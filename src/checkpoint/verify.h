@@ -24,6 +24,7 @@ typedef struct sheaf_verify_report {
     int64_t of[SHEAF_DTYPE_COUNT];    /* weights and buffers by dtype */
     int64_t read;           /* bytes that were read */
     bool full;
+    bool untold;            /* notes say what of the parts cannot be told from files */
 } sheaf_verify_report;
 
 /* sheaf_verify - everything about the checkpoint at `path`; release the report in any case. Errors: those of reading

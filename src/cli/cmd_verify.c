@@ -35,7 +35,7 @@ static void print_report(FILE *to, const sheaf_verify_report *r)
     cli_facts_print(to, r);
     cli_findings_print(to, c, SHOWN, true);
     if (sheaf_verify_sound(r))
-        sheaf__print(to, "sound%s", r->full ? "" : ", as far as its structure tells");
+        sheaf__print(to, "sound%s", !r->full ? ", as far as its structure tells" : r->untold ? ", as far as these files tell" : "");
     else
         sheaf__print(to, "not sound: %" PRId64 " defect%s", defects, defects == 1 ? "" : "s"); /* 0: parts in several folders */
     if (warnings > 0)

@@ -104,6 +104,20 @@ int sheaf__range_boxes(sheaf_piece out[SHEAF_RANGE_BOXES], const sheaf_piece *fi
     return r.n;
 }
 
+/* ---- what a file says of its bytes ---- */
+
+uint64_t sheaf__torch_digest(const sheaf_torch *torch, const sheaf_pickle_tensor *t)
+{
+    const sheaf_torch_storage *storage = &torch->storage[t->storage];
+    int64_t n = 1;
+    for (int i = t->ndim - 1; i >= 0; n *= t->shape[i], i--)
+        if (t->shape[i] > 1 && t->stride[i] != n)
+            return 0;
+    if (!storage->has_crc || t->offset != 0 || n * (int64_t)sheaf_dtype_bytes(t->dtype) != storage->bytes)
+        return 0;
+    return (uint64_t)storage->crc << 32 | ((uint64_t)storage->bytes & 0xffffffff) | 1;
+}
+
 /* ---- what a file was called ---- */
 
 void sheaf__torch_stem(char stem[128], const char *path)

@@ -25,6 +25,10 @@ int sheaf__range_boxes(sheaf_piece out[SHEAF_RANGE_BOXES], const sheaf_piece *fi
 /* sheaf__elements - product of a shape whose product is known to fit. */
 int64_t sheaf__elements(int ndim, const int64_t *shape);
 
+/* sheaf__torch_digest - of the bytes of a dense tensor that has a storage of its own, by the checksum in the file; 0 for
+ * others. */
+uint64_t sheaf__torch_digest(const sheaf_torch *torch, const sheaf_pickle_tensor *tensor);
+
 /* sheaf__torch_stem - the name that a zip file of torch had when it was written, without folder and
  * extension; "" when it does not tell ("archive", an old file, no file). */
 void sheaf__torch_stem(char stem[128], const char *path);

@@ -24,6 +24,7 @@ typedef struct sheaf_piece {
     int64_t offset;  /* byte of its first element, from the start of the file */
     int64_t begin[SHEAF_CATALOG_MAX_DIMS], size[SHEAF_CATALOG_MAX_DIMS]; /* its box in the logical tensor */
     int64_t stride[SHEAF_CATALOG_MAX_DIMS]; /* in elements, at least 0 */
+    uint64_t digest; /* of its bytes, by checksums in the file: equal ones speak for equal bytes; 0 = not known */
 } sheaf_piece;
 
 /* What a logical tensor is to its model. */
@@ -38,6 +39,7 @@ typedef struct sheaf_logical {
     sheaf_source_entry told; /* name (owned), dtype, shape */
     sheaf_kind kind;
     bool replicated;         /* every part has a copy: its pieces, which lie together, are those of its rank */
+    bool drifted;            /* copies that training moved apart, one below the other: a piece for each part */
     int64_t npieces, room;
     sheaf_piece *piece;
 } sheaf_logical;
@@ -98,6 +100,9 @@ typedef struct sheaf_catalog {
     int tp, pp, dp;      /* parallel sizes; 0 = not known */
     int64_t step;        /* -1 = not known */
     int64_t vocab, padded_vocab; /* rows of the tables: true, and as stored; -1 = not known */
+    int64_t copies;      /* tensors of which each part has one; by sheaf__catalog_ranks() */
+    bool copies_vary;    /* one of them is not the same element throughout */
+    bool copies_contradict; /* the parts are of several runs or steps, as a finding says */
     bool by_names;       /* which rank's a part is, is told by names of files and folders alone */
 
     int64_t count, room;
@@ -159,6 +164,13 @@ sheaf_status *sheaf__catalog_sort(sheaf_catalog *catalog);
  * another's ("duplicate"). Copies of replicated tensors are not
  * read here: sheaf__catalog_compare(). */
 sheaf_status *sheaf__catalog_check(sheaf_catalog *catalog);
+/* sheaf__catalog_ranks - are the parts of one run? By their copies of common tensors, by what their files say of them or by samples: a
+ * finding "foreign" for each part that is not, "conflict" where it cannot be told which are meant, a warning "replica"
+ * where copies drifted. Called by sheaf__dialect_read() after sheaf__catalog_check(). */
+sheaf_status *sheaf__catalog_ranks(sheaf_catalog *catalog);
+/* sheaf__catalog_rank_notes - a note for what files cannot tell of their parts: which rank's each is, and whether they are
+ * of one run. *any: there was one. */
+sheaf_status *sheaf__catalog_rank_notes(bool *any, sheaf_catalog *catalog);
 /* sheaf__catalog_compare - reads all copies of every replicated tensor; a finding "replica" for each that
  * differs, naming the ranks. progress may be NULL. */
 sheaf_status *sheaf__catalog_compare(sheaf_catalog *catalog);

@@ -438,6 +438,7 @@ sheaf_status *sheaf__colossalai_join(sheaf_catalog *c, const char *const *paths)
         count_ways(j);
     if (st == NULL && j->count > 0)
         st = place_ranks(j);
+    c->by_names = j->ways > 1;
     if (st == NULL && j->count > 0)
         st = j->from_nothing ? join_all(j) : complete_all(j);
     for (int i = 0; i < j->count; i++)

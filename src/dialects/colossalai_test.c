@@ -218,6 +218,26 @@ static void test_colossalai__a_part_of_another_save_is_refused(void **state)
     remove_catalog(&c);
 }
 
+/* Single ranks alone: their norms are copies. `mark` is the value of a norm throughout, so two of them tell nothing. */
+static void test_colossalai__ranks_of_two_runs_are_told_by_their_copies(void **state)
+{
+    for (int odd = 0; odd < 4; odd++) {
+        sheaf_catalog *c = NULL;
+        CHECK_OK(sheaf__remove_tree(at("of-runs"), NULL));
+        for (int r = 0; r < 4; r++) {
+            char file[40];
+            snprintf(file, sizeof file, "tp_rank_%02d.safetensors", r);
+            make_save(at("of-runs"), file, 1000, 256 * r, 256, r == odd && odd > 0 ? 2 : 1);
+        }
+        look(&c, at("of-runs"), NULL);
+        assert_true(c->by_names && c->tp == 4);
+        const sheaf_finding *f = finding(c, "foreign", NULL);
+        assert_int_equal(f != NULL && f->severity == SHEAF_DEFECT, odd > 0);
+        assert_true(odd == 0 || f->path[strlen(f->path) - strlen("0.safetensors")] == '0' + odd);
+        remove_catalog(&c);
+    }
+}
+
 static void test_colossalai__padding_is_cut_off(void **state)
 {
     sheaf_catalog *c = NULL;
@@ -371,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_colossalai__the_other_ranks_complete_a_table),
         cmocka_unit_test(test_colossalai__one_part_that_is_left_needs_no_name),
         cmocka_unit_test(test_colossalai__a_part_of_another_save_is_refused),
+        cmocka_unit_test(test_colossalai__ranks_of_two_runs_are_told_by_their_copies),
         cmocka_unit_test(test_colossalai__padding_is_cut_off),
         cmocka_unit_test(test_colossalai__what_a_killed_save_leaves_is_named),
         cmocka_unit_test(test_colossalai__what_the_program_wrote),

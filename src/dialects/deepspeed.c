@@ -259,6 +259,7 @@ static sheaf_status *check_stem(ds_reading *r, const ds_file *f)
     ds_file was;
     sheaf__torch_stem(stem, f->path);
     snprintf(name, sizeof name, "%s.pt", stem);
+    r->catalog->by_names = r->catalog->by_names || stem[0] == '\0';
     if (stem[0] == '\0' || !read_name(&was, name) ||
         (was.what == f->what && was.mp == f->mp && was.dp == f->dp && was.layer == f->layer))
         return NULL;

@@ -854,6 +854,38 @@ static void test_boxes__the_name_a_file_was_saved_under(void **state)
     assert_string_equal(stem, "");
 }
 
+/* The same sizes and step: the copies tell, and where a part says nothing of its name, that is kept for a note. */
+static void test_harm__a_part_of_another_run_differs_in_its_copies(void **state)
+{
+    made_model *m = odd_model(), *other = odd_model();
+    made_again(other, 1);
+    for (int stage = 0; stage <= 1; stage++) {
+        const how h = { 3, 1, stage, STATE_PATTERNS, stage > 0, false, 9, -1 };
+        const char *dir = made_folder(m, &h);
+        char path[700];
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_OK(sheaf__catalog_ranks(c));
+        CHECK_SOUND(c);
+        assert_true(c->by_names && c->copies > 0 && c->copies_vary);
+        sheaf__catalog_free(c);
+        snprintf(path, sizeof path, "%s/global_step9/mp_rank_01_model_states.pt", dir);
+        assert_int_equal(unlink(path), 0);
+        put_model(path, other, &h, 1, false);
+        if (stage > 0) {
+            snprintf(path, sizeof path, "%s/global_step9/bf16_zero_pp_rank_0_mp_rank_01_optim_states.pt", dir);
+            assert_int_equal(unlink(path), 0);
+            put_optimizer(path, other, &h, 1, 0);
+        }
+        c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_OK(sheaf__catalog_ranks(c));
+        CHECK_FINDING(c, SHEAF_DEFECT, "foreign", "mp_rank_01");
+        assert_int_equal(sheaf__catalog_defects(c), 1);
+        check_no_source(c);
+    }
+    made_free(m);
+    made_free(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -871,6 +903,7 @@ int main(void)
         cmocka_unit_test(test_boxes__the_name_a_file_was_saved_under),
         cmocka_unit_test(test_harm__patterns_that_never_end_are_given_up),
         cmocka_unit_test(test_harm__is_named),
+        cmocka_unit_test(test_harm__a_part_of_another_run_differs_in_its_copies),
         cmocka_unit_test(test_harm__files_of_two_kinds_lost_or_swapped_are_named),
         cmocka_unit_test(test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named),
         cmocka_unit_test(test_harm__parts_of_another_step_are_stale),

@@ -95,6 +95,8 @@ static sheaf_status *check_dtypes(sheaf_catalog *c)
 sheaf_status *sheaf__dialect_check(sheaf_catalog *c)
 {
     sheaf_status *st = sheaf__catalog_check(c);
+    if (st == NULL)
+        st = sheaf__catalog_ranks(c);
     return st != NULL ? st : check_dtypes(c);
 }
 

@@ -35,7 +35,7 @@ const sheaf_dialect *sheaf__dialect_named(const char *name);
  * begin with. Errors: SHEAF_E_IO; SHEAF_E_UNSUPPORTED when nothing here is recognised, with what was seen. */
 sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints);
 
-/* sheaf__dialect_check - what follows a dialect's read(): sheaf__catalog_check(), and are the weights of a dtype that can be run? */
+/* sheaf__dialect_check - what follows a dialect's read(): sheaf__catalog_check() and _ranks(), and are the weights of a dtype that can be run? */
 sheaf_status *sheaf__dialect_check(sheaf_catalog *catalog);
 
 #endif

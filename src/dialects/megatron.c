@@ -277,25 +277,51 @@ static sheaf_status *check_args(reading *r, const part *first)
     return st;
 }
 
-/* args.rank is the process that saved the part, and tensor-parallel ranks count fastest. Converters leave one rank in
- * all parts: then it tells nothing. */
+static bool rank_in(int64_t *rank, const part *p)
+{
+    return p->torch != NULL && sheaf__pickle_int(rank, sheaf__pickle_get(args_of(p), "rank")) && *rank >= 0;
+}
+
+/* Do parts that can be read say one rank, or none? Converters leave them so: then it tells nothing. */
+static bool ranks_are_told(const reading *r)
+{
+    int64_t first = -1, rank;
+    bool several = false;
+    for (int64_t i = 0; i < r->nparts; i++) {
+        if (r->part[i].torch == NULL)
+            continue;
+        if (!rank_in(&rank, &r->part[i]))
+            return false;
+        several = several || (first >= 0 && rank != first);
+        first = rank;
+    }
+    return several;
+}
+
+/* args.rank is the process that saved the part: tensor-parallel ranks count fastest, and later stages are later ones. */
 static sheaf_status *check_ranks(reading *r)
 {
     int64_t rank, other;
     sheaf_status *st = NULL;
-    for (int64_t i = 0; i < r->nparts; i++) {
-        if (r->part[i].torch != NULL && !sheaf__pickle_int(&rank, sheaf__pickle_get(args_of(&r->part[i]), "rank")))
-            return NULL;
-        for (int64_t k = 0; k < i; k++)
-            if (r->part[i].torch != NULL && r->part[k].torch != NULL &&
-                sheaf__pickle_int(&other, sheaf__pickle_get(args_of(&r->part[k]), "rank")) && rank == other)
-                return NULL;
+    if (!ranks_are_told(r)) {
+        r->catalog->by_names = r->nparts > 1;
+        return NULL;
     }
-    for (int64_t i = 0; st == NULL && i < r->nparts; i++)
-        if (sheaf__pickle_int(&rank, sheaf__pickle_get(args_of(&r->part[i]), "rank")) && rank >= 0 && rank % r->tp != r->part[i].tp)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->part[i].path, "",
+    for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
+        const part *p = &r->part[i], *before = NULL;
+        for (int64_t k = 0; before == NULL && rank_in(&rank, p) && k < i; k++)
+            if (rank_in(&other, &r->part[k]) && (other == rank || (r->part[k].tp == p->tp && other > rank)))
+                before = &r->part[k];
+        if (before != NULL && rank_in(&other, before))
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, other == rank ? "duplicate" : "conflict", p->path, "",
+                                      "the part that another process saved, of a later rank",
+                                      other == rank ? "copy part by part again from where the checkpoint was written" : "give the parts back their names",
+                                      "args.rank %" PRId64 ", where %s has %" PRId64, rank, before->path, other);
+        else if (rank_in(&rank, p) && rank % r->tp != p->tp)
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", p->path, "",
                                       "the part of this tensor-parallel rank", "give the parts back their names",
                                       "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64, rank, rank % r->tp);
+    }
     return st;
 }
 

@@ -403,6 +403,59 @@ static void test_harm__parts_of_two_saves_contradict_each_other(void **state)
     made_free(other);
 }
 
+/* Two folders with the same sizes, args and step: the copies of norms tell. */
+static void test_harm__parts_of_two_runs_differ_in_their_copies(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 4, 12, 4, 4, true), *other = made_llama(37, 12, 24, 4, 12, 4, 4, true);
+    made_again(other, 1);
+    for (int foreign = 1; foreign <= 2; foreign++) {
+        const how h = { 4, 2, 1, false, false, 40, 7, 7, true, 3, -1 };
+        const char *dir = made_folder(m, &h);
+        char to[700];
+        for (int tp = 2; tp < 2 + foreign; tp++) /* of the second stage alone */ {
+            part_path(to, dir, &h, tp, 1);
+            assert_int_equal(unlink(to), 0);
+            put_part(to, other, &h, tp, 1);
+        }
+        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+        CHECK_SOUND(c);
+        CHECK_OK(sheaf__catalog_ranks(c));
+        CHECK_FINDING(c, SHEAF_DEFECT, foreign == 1 ? "foreign" : "conflict", foreign == 1 ? "mp_rank_02_001" : "parts 0, 1 and parts 2, 3 are of");
+        check_no_source(c);
+    }
+    made_free(m);
+    made_free(other);
+}
+
+/* Where the parts say their process, one that stands twice is a copy, and a later stage is a later process. */
+static void test_harm__processes_tell_copies_and_stages(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 4, 12, 4, 4, true);
+    const how told = { 2, 4, 1, false, false, 38, 7, 7, true, 3, 0 }, untold = { 2, 4, 1, false, false, 38, 7, 7, true, 3, -1 };
+    for (int harm = 0; harm < 4; harm++) {
+        const how *h = harm == 3 ? &untold : &told;
+        const char *dir = made_folder(m, h);
+        char a[700], b[700];
+        part_path(a, dir, h, 1, 1);
+        part_path(b, dir, h, 1, 2);
+        if (harm == 1) {
+            assert_int_equal(unlink(b), 0);
+            put_part(b, m, h, 1, 1);
+        } else if (harm == 2)
+            swap_files(a, b);
+        sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
+        if (harm == 1)
+            CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "mp_rank_01_002");
+        else if (harm == 2)
+            CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "args.rank 3, where");
+        else
+            CHECK_SOUND(c);
+        assert_int_equal(c->by_names, harm == 3);
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +466,8 @@ int main(void)
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__an_argument_of_another_model_class_is_named),
         cmocka_unit_test(test_harm__parts_of_two_saves_contradict_each_other),
+        cmocka_unit_test(test_harm__parts_of_two_runs_differ_in_their_copies),
+        cmocka_unit_test(test_harm__processes_tell_copies_and_stages),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dialects/boxes.h"
 #include "dialects/sat_inner.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
@@ -98,7 +99,7 @@ static sheaf_status *wrong_shape(const reading *r, const sheaf__sat_part *part, 
 
 /* The pieces of one tensor in one part: one for each block of its axis. */
 static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const char *name, const sheaf_sat_rule *rule,
-                                sheaf_kind kind, const sheaf_pickle_tensor *t, int file)
+                                sheaf_kind kind, bool drifted, const sheaf_pickle_tensor *t, int file)
 {
     const int axis = rule->axis, blocks = rule->parts;
     int64_t shape[SHEAF_PICKLE_MAX_DIMS] = { 0 };
@@ -116,12 +117,15 @@ static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const c
         return wrong_shape(r, part, name, "the shape it has in the other parts", t);
     logical->kind = kind;
     logical->replicated = blocks == 0 && r->set->ways > 1;
+    logical->drifted = drifted;
     sheaf_piece piece = { .file = file, .rank = part->rank, .dtype = t->dtype,
                           .offset = sheaf__torch_offset(part->file, t) };
     memcpy(piece.size, t->shape, (size_t)t->ndim * sizeof *piece.size);
     memcpy(piece.stride, t->stride, (size_t)t->ndim * sizeof *piece.stride);
-    if (blocks == 0)
+    if (blocks == 0) {
+        piece.digest = sheaf__torch_digest(part->file, t);
         return sheaf__catalog_defect(r->catalog, part->path, sheaf__catalog_piece(r->catalog, logical, &piece));
+    }
     const int64_t local = t->shape[axis] / blocks, first = piece.offset;
     piece.size[axis] = local;
     for (int j = 0; st == NULL && j < blocks; j++) {
@@ -164,7 +168,8 @@ static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int fil
         return sheaf__catalog_defect(r->catalog, part->path, st);
     const sheaf_kind kind = what.kind != SHEAF_SAT_PLAIN ? SHEAF_LORA : rule.buffer ? SHEAF_BUFFER : SHEAF_WEIGHT;
     st = what.known ? NULL : stranger(r, part, name);
-    return st != NULL ? st : add_pieces(r, part, what.logical, &rule, kind, t, file);
+    const bool drifted = what.kind == SHEAF_SAT_A && rule.axis == 0 && rule.parts > 0; /* all were equal once */
+    return st != NULL ? st : add_pieces(r, part, what.logical, &rule, kind, drifted, t, file);
 }
 
 /* ---- the parts ---- */

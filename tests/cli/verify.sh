@@ -134,6 +134,27 @@ for d in "$golden"/cogvlm/mp2/* "$golden"/cogagent/mp8/* "$llama"/deepspeed/*zer
     runs "${d#"$golden"/}: which is not converted" 3 "duplicate|saved as" convert "$work/twins" "$work/never" --to hf
     rm -rf "$work/twins"
 done
+# Parts of two runs in one folder: told by the tensors of which each part has a copy.
+for seed in 1 2; do
+    "$sheaf" init cogvlm-tiny "$work/model$seed" --seed $seed >/dev/null 2>&1
+    "$sheaf" convert "$work/model$seed" "$work/run$seed" --to sat --tp 8 >/dev/null 2>&1
+done
+runs "what files cannot tell is said" 0 'inferred.*names of files and folders alone.*copies of 46 tensors.*sound, as far as these files tell' verify "$work/run1"
+cp -r "$work/run1" "$work/mixed"
+cp "$work"/run2/1/mp_rank_00* "$work/mixed/1/"
+for full in "" --quick; do # shellcheck disable=SC2086
+    finding "part 0 of another run ${full:-in full}" foreign defect 'mp_rank_00_model_states.pt.*parts 1 to 7.*part 0 has other values.*\(10 of 46' "$work/mixed" $full
+done
+printf '{"prompt": "a", "completion": "b"}\n' >"$work/rows.jsonl"
+runs "is not converted" 3 'mp_rank_00_model_states.pt: foreign.*another run' convert "$work/mixed" "$work/never" --to hf
+runs "an adapter" 0 . train --model "$work/model1" --data "$work/rows.jsonl" --steps 1 --lora-rank 2 --out "$work/lora"
+runs "nor merged into" 3 'mp_rank_00_model_states.pt: foreign' merge "$work/mixed" "$work/lora/adapter" "$work/never"
+runs "nor trained" 3 'mp_rank_00_model_states.pt: foreign' train --model "$work/mixed" --data "$work/rows.jsonl" --steps 1 --out "$work/never"
+runs "nor measured" 3 'mp_rank_00_model_states.pt: foreign' eval --model "$work/mixed" --data "$work/rows.jsonl"
+absent "nothing is written" "$work/never"
+for r in 1 2 3; do cp "$work"/run2/1/mp_rank_0$r* "$work/mixed/1/"; done
+finding "four parts of each run" conflict defect 'parts 0 to 3 and parts 4 to 7 are of different runs' "$work/mixed"
+runs "are not converted" 3 'parts 0 to 3 and parts 4 to 7 are of different runs' convert "$work/mixed" "$work/never" --to sat --tp 1
 # parts of SAT whose names were swapped or turned round: the files know what they were called
 for d in "$golden"/cogvlm/mp2 "$golden"/cogagent/mp4; do
     [ -d "$d" ] && cp -rL "$d" "$work/it's turned" || continue
