@@ -1,0 +1,234 @@
+/* head_test.c - the output head on small tapes: loss, logits and gradients against the formula in double,
+ *
+ *   loss = sum over labelled rows of (log(sum_c exp(l_c)) - l_label),  l = x W^T + scale (x A^T) B^T,
+ *
+ * which knows no slices and no blocks of rows; gradients by finite differences of it. */
+#include "tape/layer_test.h"
+
+#include "tape/head.h"
+
+typedef struct shape {
+    const char *name;
+    int64_t tokens, hidden, vocab, rank;
+    int unlabelled; /* every so-manyeth row has no label, the first among them; 1: all; 0: none */
+} shape;
+
+typedef struct problem {
+    const shape *s;
+    tensor x, weight, none, a, b;
+    int32_t *label;
+    int64_t labels;
+} problem;
+
+static const double SCALE = 0.5;
+static const float GRADIENT_SCALE = 0.25f;
+
+static problem problem_of(const shape *s)
+{
+    problem p = { .s = s, .label = malloc((size_t)s->tokens * sizeof(int32_t)) };
+    fill(&p.x, s->tokens, s->hidden, 1);
+    fill(&p.weight, s->vocab, s->hidden, 2);
+    if (s->rank > 0) {
+        fill(&p.a, s->rank, s->hidden, 3);
+        fill(&p.b, s->vocab, s->rank, 4);
+    }
+    for (int64_t t = 0; t < s->tokens; t++) {
+        p.label[t] = s->unlabelled > 0 && t % s->unlabelled == 0 ? SHEAF__IGNORED : (int32_t)((t * 7 + 3) % s->vocab);
+        p.labels += p.label[t] >= 0;
+    }
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    tensor_free(&p->x);
+    tensor_free(&p->weight);
+    tensor_free(&p->a);
+    tensor_free(&p->b);
+    free(p->label);
+}
+
+static double logit(const problem *p, int64_t token, int64_t word)
+{
+    const double *x = p->x.wide + token * p->s->hidden;
+    double l = 0;
+    for (int64_t k = 0; k < p->s->hidden; k++) {
+        double w = p->weight.wide[word * p->s->hidden + k];
+        for (int64_t r = 0; r < p->s->rank; r++)
+            w += SCALE * p->b.wide[word * p->s->rank + r] * p->a.wide[r * p->s->hidden + k];
+        l += x[k] * w;
+    }
+    return l;
+}
+
+static double loss_of(const problem *p, int64_t begin, int64_t end)
+{
+    double loss = 0;
+    for (int64_t t = begin; t < end; t++) {
+        double sum = 0;
+        for (int64_t c = 0; c < p->s->vocab && p->label[t] >= 0; c++)
+            sum += exp(logit(p, t, c));
+        loss += p->label[t] >= 0 ? log(sum) - logit(p, t, p->label[t]) : 0;
+    }
+    return loss;
+}
+
+static double slope(void *problem_, const tensor *t, int64_t e)
+{
+    problem *p = problem_;
+    const double h = 1e-4, was = t->wide[e];
+    const int64_t begin = t == &p->x ? e / t->cols : 0, end = t == &p->x ? begin + 1 : p->s->tokens;
+    t->wide[e] = was + h;
+    double change = loss_of(p, begin, end);
+    t->wide[e] = was - h;
+    change -= loss_of(p, begin, end);
+    t->wide[e] = was;
+    return GRADIENT_SCALE * change / (2 * h);
+}
+
+/* ---- what `take` hears ---- */
+
+typedef struct heard { const problem *p; const int32_t *want; int64_t rows; double tolerance; } heard;
+
+static sheaf_status *hear(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits)
+{
+    heard *h = self;
+    assert_int_equal(row0, h->rows);
+    assert_in_range(n, 1, SHEAF__HEAD_BLOCK);
+    for (int64_t i = 0; i < n; i++, h->rows++)
+        for (int64_t c = 0; c < h->p->s->vocab; c++) {
+            const double want = logit(h->p, h->want[h->rows], c);
+            assert_int_equal(row[i], h->want[h->rows]);
+            CHECK_NEAR(h->p->s->name, logits[i * h->p->s->vocab + c], want, h->tolerance * (1 + fabs(want)));
+        }
+    return NULL;
+}
+
+/* ---- one case ---- */
+
+enum { INPUT = 8 };
+
+/* Leaves memory behind that holds gradients of every row: nothing of them may show in the next run. */
+static void run_with_all_labels(sheaf__tape *tape, sheaf__head_run *run, const problem *p)
+{
+    const sheaf__head_run was = *run;
+    int32_t *all = calloc((size_t)p->s->tokens, sizeof *all);
+    run->label = all;
+    run->take = NULL;
+    CHECK_OK(sheaf__tape_run(tape));
+    *run = was;
+    free(all);
+}
+
+static void check_case(const shape *s, int trains, sheaf_dtype dtype)
+{
+    /* float32: a few dozen roundings; bfloat16: logits of up to 5 are rounded to 8 bits, and so is what flows back */
+    const double tolerance = dtype == SHEAF_F32 ? 3e-6 : 0.02;
+    problem p = problem_of(s);
+    layer l;
+    sheaf__device *device;
+    sheaf__tape *tape;
+    int32_t *labelled = malloc((size_t)s->tokens * sizeof *labelled);
+    for (int64_t t = 0, n = 0; t < s->tokens; t++)
+        if (p.label[t] >= 0)
+            labelled[n++] = (int32_t)t;
+    heard h = { &p, labelled, 0, tolerance };
+    sheaf__head_run run = { .label = p.label, .gradient_scale = GRADIENT_SCALE, .take = hear, .self = &h };
+    float *dx = malloc((size_t)numel(&p.x) * sizeof *dx);
+    for (int64_t e = 0; e < numel(&p.x); e++)
+        dx[e] = 7;
+    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
+    sheaf__context c = { .device = device, .ranks = 1, .slices = LAYER_SLICES, .own = { 0, LAYER_SLICES }, .dtype = dtype };
+    layer_init(&l, &c, &(layer_of){ false, s->vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, trains, true });
+    CHECK_OK(sheaf__tape_new(&tape, &c));
+    sheaf__record_head(tape, source_of(tape, s->tokens, s->hidden, !(trains & INPUT), p.x.x, dx, s->hidden, 0), &l.linear, &run);
+    CHECK_OK(sheaf__tape_compile(tape, true, false));
+    run_with_all_labels(tape, &run, &p);
+    boxes_reset(&l.weight);
+    boxes_reset(&l.a);
+    boxes_reset(&l.b);
+    CHECK_OK(sheaf__tape_run(tape));
+    assert_int_equal(device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
+    assert_int_equal(h.rows, p.labels);
+    assert_int_equal(run.labels, p.labels);
+    const double loss = loss_of(&p, 0, s->tokens);
+    CHECK_NEAR(s->name, run.loss_sum, loss, tolerance * (1 + loss));
+    for (int64_t e = 0; e < numel(&p.x); e++) {
+        const bool none = p.label[e / s->hidden] < 0;
+        const double want = trains & INPUT ? slope(&p, &p.x, e) : 7;
+        CHECK_NEAR(s->name, dx[e], want, trains & INPUT && !none ? tolerance : 0);
+    }
+    check_gradient("the weight", &p.weight, &l.weight, trains & TRAIN_WEIGHT, tolerance, slope, &p);
+    check_gradient("A", &p.a, &l.a, trains & TRAIN_LORA, tolerance, slope, &p);
+    check_gradient("B", &p.b, &l.b, trains & TRAIN_LORA, tolerance, slope, &p);
+    sheaf__tape_free(tape);
+    sheaf__device_close(device);
+    layer_free(&l);
+    problem_free(&p);
+    free(labelled);
+    free(dx);
+}
+
+static void check(const shape *s)
+{
+    static const int trains[] = { INPUT, TRAIN_WEIGHT, TRAIN_WEIGHT | INPUT, TRAIN_LORA, TRAIN_WEIGHT | TRAIN_LORA | INPUT };
+    for (size_t k = 0; k < ARRAY_LEN(trains); k++) {
+        check_case(s, trains[k], SHEAF_F32);
+        check_case(s, trains[k], SHEAF_BF16);
+    }
+}
+
+static void test_training(void **state)
+{
+    check(&(shape){ "even", 6, 7, 16 });
+    check(&(shape){ "uneven vocabulary", 5, 6, 13, .unlabelled = 2 });
+    check(&(shape){ "a vocabulary with empty slices", 5, 6, 3, .unlabelled = 3 });
+    check(&(shape){ "LoRA beside it", 6, 7, 11, 2, .unlabelled = 4 });
+    check(&(shape){ "nothing labelled", 4, 5, 9, 2, .unlabelled = 1 });
+    check(&(shape){ "more than one block of labelled rows", 390, 2, 5, 1, .unlabelled = 3 });
+}
+
+/* Evaluation: the rows that are asked for, in the order they are asked for, whether labelled or not. */
+static void test_picked_rows(void **state)
+{
+    const shape s = { "picked rows", 300, 5, 11, 2, .unlabelled = 2 };
+    problem p = problem_of(&s);
+    int32_t all[300], few[] = { 299, 0, 7, 8 };
+    for (int32_t t = 0; t < 300; t++)
+        all[t] = t;
+    for (int way = 0; way < 4; way++) {
+        layer l;
+        sheaf__device *device;
+        sheaf__tape *tape;
+        const bool picked = way & 1;
+        heard h = { &p, picked ? few : all, 0, 3e-6 };
+        sheaf__head_run run = { .label = way & 2 ? p.label : NULL, .all_rows = true, .pick = picked ? few : NULL,
+                                .npick = picked ? (int64_t)ARRAY_LEN(few) : 0, .take = hear, .self = &h };
+        CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
+        sheaf__context c = { .device = device, .ranks = 1, .slices = LAYER_SLICES, .own = { 0, LAYER_SLICES }, .dtype = SHEAF_F32 };
+        layer_init(&l, &c, &(layer_of){ false, s.vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, 0, false });
+        CHECK_OK(sheaf__tape_new(&tape, &c));
+        sheaf__record_head(tape, source_of(tape, s.tokens, s.hidden, true, p.x.x, NULL, s.hidden, 0), &l.linear, &run);
+        CHECK_OK(sheaf__tape_compile(tape, false, false));
+        CHECK_OK(sheaf__tape_run(tape));
+        assert_int_equal(h.rows, picked ? (int64_t)ARRAY_LEN(few) : s.tokens);
+        double want = 0;
+        int64_t labels = 0;
+        for (int64_t i = 0; i < h.rows && way & 2; i++) {
+            want += loss_of(&p, h.want[i], h.want[i] + 1);
+            labels += p.label[h.want[i]] >= 0;
+        }
+        assert_int_equal(run.labels, labels);
+        CHECK_NEAR("loss", run.loss_sum, want, 3e-6 * (1 + want));
+        sheaf__tape_free(tape);
+        sheaf__device_close(device);
+        layer_free(&l);
+    }
+    problem_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_training), cmocka_unit_test(test_picked_rows) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,262 @@
+/* linear_test.c - layers cut along their output and along their input on small tapes: values against the formula
+ * in double, gradients of everything that can be trained against finite differences of it.
+ *
+ * The formula knows no slices. All operands are exact in bfloat16; slices are uneven and empty; each case runs
+ * with x's gradient made and added to, kept and computed again. */
+#include "tape/layer_test.h"
+
+#include "base/random.h"
+
+enum { LAYERS = SHEAF__MAX_TOGETHER, RANK = 3, TENSORS = 1 + 4 * LAYERS + 1 };
+
+/* Beside what a layer trains: x and the residual take gradients. */
+enum { INPUT = 8 };
+
+typedef struct shape {
+    const char *name;
+    bool rows;                        /* cut along the input */
+    int layers;                       /* that share x; 1 for rows */
+    int64_t tokens, fixed;            /* the axis that is not cut: in for columns, out for rows */
+    int64_t units, per_unit[LAYERS];  /* of the axis that is cut */
+    bool bias[LAYERS], lora[LAYERS], residual;
+    double dropout;
+} shape;
+
+static const double SCALE[LAYERS] = { 2, 0.5, 1 };
+
+/* Operand 0 is x, then weight, bias, A and B of each layer, the residual. */
+typedef struct problem {
+    const shape *s;
+    int64_t in, out[LAYERS];
+    tensor t[TENSORS];
+    float *weight[LAYERS]; /* of the sum of y[i] */
+    float *keep;           /* [tokens, in]: what dropout makes of 1 */
+} problem;
+
+static tensor *weight_of(problem *p, int i) { return &p->t[1 + 4 * i]; }
+static tensor *bias_of(problem *p, int i) { return &p->t[2 + 4 * i]; }
+static tensor *a_of(problem *p, int i) { return &p->t[3 + 4 * i]; }
+static tensor *b_of(problem *p, int i) { return &p->t[4 + 4 * i]; }
+static tensor *residual_of(problem *p) { return &p->t[TENSORS - 1]; }
+static const uint64_t SEED = 11, PURPOSE = 77;
+static int64_t sample_of(int64_t token) { return 40 + token / 4; }
+static int64_t position_of(int64_t token) { return token % 4; }
+
+static problem problem_of(const shape *s)
+{
+    problem p = { .s = s };
+    for (int i = 0; i < s->layers; i++) {
+        const int64_t cut = s->units * s->per_unit[i];
+        p.in = s->rows ? cut : s->fixed;
+        p.out[i] = s->rows ? s->fixed : cut;
+        fill(weight_of(&p, i), p.out[i], p.in, 10 + (uint64_t)i);
+        if (s->bias[i])
+            fill(bias_of(&p, i), 1, p.out[i], 20 + (uint64_t)i);
+        if (s->lora[i]) {
+            fill(a_of(&p, i), RANK, p.in, 30 + (uint64_t)i);
+            fill(b_of(&p, i), p.out[i], RANK, 40 + (uint64_t)i);
+        }
+        p.weight[i] = numbers(s->tokens * p.out[i], 60 + (uint64_t)i);
+    }
+    fill(&p.t[0], s->tokens, p.in, 1);
+    if (s->residual)
+        fill(residual_of(&p), s->tokens, p.out[0], 2);
+    p.keep = malloc((size_t)(s->tokens * p.in) * sizeof(float));
+    const uint32_t threshold = (uint32_t)(s->dropout * 4294967296.0);
+    for (int64_t t = 0; t < s->tokens; t++)
+        for (int64_t c = 0; c < p.in; c++)
+            p.keep[t * p.in + c] = sheaf__random_u32(SEED, PURPOSE, 5, (uint64_t)sample_of(t), (uint64_t)position_of(t), (uint64_t)c) >= threshold
+                                       ? (float)(1 / (1 - s->dropout)) : 0;
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    for (int i = 0; i < TENSORS; i++)
+        tensor_free(&p->t[i]);
+    for (int i = 0; i < LAYERS; i++)
+        free(p->weight[i]);
+    free(p->keep);
+}
+
+/* One element of y[i] by the formula. */
+static double plain(problem *p, int i, int64_t token, int64_t o)
+{
+    const double *x = p->t[0].wide + token * p->in, *w = weight_of(p, i)->wide + o * p->in;
+    const float *keep = p->keep + token * p->in;
+    double y = 0;
+    for (int64_t k = 0; k < p->in; k++)
+        y += x[k] * w[k];
+    for (int64_t r = 0; r < RANK && p->s->lora[i]; r++) {
+        double h = 0;
+        for (int64_t k = 0; k < p->in; k++)
+            h += x[k] * keep[k] * a_of(p, i)->wide[r * p->in + k];
+        y += SCALE[i] * h * b_of(p, i)->wide[o * RANK + r];
+    }
+    if (p->s->bias[i])
+        y += bias_of(p, i)->wide[o];
+    return p->s->residual ? y + residual_of(p)->wide[token * p->out[0] + o] : y;
+}
+
+static double weighted_sum(problem *p)
+{
+    double sum = 0;
+    for (int i = 0; i < p->s->layers; i++)
+        for (int64_t t = 0; t < p->s->tokens; t++)
+            for (int64_t o = 0; o < p->out[i]; o++)
+                sum += (double)p->weight[i][t * p->out[i] + o] * plain(p, i, t, o);
+    return sum;
+}
+
+/* The formula has degree at most 2 in one element, so the central difference is exact but for its rounding. */
+static double slope(void *problem_, const tensor *t, int64_t e)
+{
+    problem *p = problem_;
+    const double was = t->wide[e];
+    t->wide[e] = was + 0.5;
+    double sum = weighted_sum(p);
+    t->wide[e] = was - 0.5;
+    sum -= weighted_sum(p);
+    t->wide[e] = was;
+    return sum;
+}
+
+/* ---- one case ---- */
+
+typedef struct setting { int trains; sheaf_dtype dtype; bool twice, back; } setting;
+
+typedef struct outcome { float *y[LAYERS], *dx, *dresidual, *second, *second_residual, *seen; } outcome;
+
+static void run(outcome *o, problem *p, layer *l, sheaf__context *c, const setting *how)
+{
+    const shape *s = p->s;
+    const int64_t n = s->tokens * p->in;
+    const bool takes = how->trains & INPUT;
+    sheaf__tape *tape;
+    sheaf__linear *layers[LAYERS];
+    sheaf__value *y[LAYERS], *residual = NULL;
+    int64_t *sample = malloc((size_t)s->tokens * sizeof *sample), *position = malloc((size_t)s->tokens * sizeof *position);
+    for (int64_t t = 0; t < s->tokens; t++) {
+        sample[t] = sample_of(t);
+        position[t] = position_of(t);
+    }
+    const sheaf__step_info info = { .training = true, .seed = SEED, .step = 5, .sample = sample, .position = position };
+    *o = (outcome){ .dx = calloc((size_t)n, sizeof(float)), .second = numbers(n, 90), .seen = calloc((size_t)(n + s->tokens * p->out[0]), sizeof(float)),
+                    .dresidual = calloc((size_t)(s->tokens * p->out[0]), sizeof(float)),
+                    .second_residual = numbers(s->tokens * p->out[0], 91) };
+    for (int i = 0; i < s->layers; i++) {
+        layers[i] = &l[i].linear;
+        o->y[i] = calloc((size_t)(s->tokens * p->out[i]), sizeof(float));
+    }
+    CHECK_OK(sheaf__tape_new(&tape, c));
+    sheaf__value *x = source_of(tape, s->tokens, p->in, !takes, p->t[0].x, o->dx, p->in, 0);
+    if (s->residual)
+        residual = source_of(tape, s->tokens, p->out[0], !takes, residual_of(p)->x, o->dresidual, p->out[0], 0);
+    sheaf__tape_segment_begin(tape, 0);
+    if (s->rows)
+        y[0] = sheaf__record_rows(tape, x, layers[0], residual, &info);
+    else
+        sheaf__record_columns(tape, y, x, layers, s->layers, &info);
+    sheaf__tape_segment_end(tape);
+    for (int i = 0; i < s->layers; i++)
+        sink_of(tape, y[i], p->weight[i], o->y[i], p->out[i], 0);
+    if (how->twice && takes)
+        sink_of(tape, x, o->second, o->seen, p->in, 0);
+    if (how->twice && takes && residual != NULL)
+        sink_of(tape, residual, o->second_residual, o->seen, p->out[0], 0);
+    CHECK_OK(sheaf__tape_compile(tape, true, how->twice));
+    CHECK_OK(sheaf__tape_run(tape));
+    assert_int_equal(c->device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
+    sheaf__tape_free(tape);
+    free(sample);
+    free(position);
+}
+
+static void outcome_free(outcome *o)
+{
+    for (int i = 0; i < LAYERS; i++)
+        free(o->y[i]);
+    free(o->dx);
+    free(o->dresidual);
+    free(o->second);
+    free(o->second_residual);
+    free(o->seen);
+}
+
+static void check_case(const shape *s, const setting *how)
+{
+    /* float32: rounding of a few dozen additions; bfloat16: h, g, y and dx are rounded to 8 bits, of sums whose terms
+     * are several times as large as the sum. */
+    const double tolerance = how->dtype == SHEAF_F32 ? 3e-6 : 0.03;
+    problem p = problem_of(s);
+    sheaf__device *device;
+    layer l[LAYERS] = { 0 };
+    outcome o;
+    char name[200];
+    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
+    sheaf__context c = { .device = device, .ranks = 1, .slices = LAYER_SLICES, .own = { 0, LAYER_SLICES }, .dtype = how->dtype };
+    for (int i = 0; i < s->layers; i++)
+        layer_init(&l[i], &c, &(layer_of){ s->rows, s->units, s->per_unit[i], weight_of(&p, i), bias_of(&p, i), a_of(&p, i), b_of(&p, i),
+                                           SCALE[i], s->dropout, PURPOSE, how->trains, how->back });
+    run(&o, &p, l, &c, how);
+    for (int i = 0; i < s->layers; i++)
+        for (int64_t e = 0; e < s->tokens * p.out[i]; e++) {
+            const double want = plain(&p, i, e / p.out[i], e % p.out[i]);
+            snprintf(name, sizeof name, "%s: y%d, element %lld", s->name, i, (long long)e);
+            CHECK_NEAR(name, o.y[i][e], want, tolerance * (1 + fabs(want)));
+        }
+    for (int64_t e = 0; e < numel(&p.t[0]) && how->trains & INPUT; e++) {
+        const double want = slope(&p, &p.t[0], e) + (how->twice ? o.second[e] : 0);
+        snprintf(name, sizeof name, "%s: gradient of x, element %lld%s", s->name, (long long)e, how->twice ? ", added to" : "");
+        CHECK_NEAR(name, o.dx[e], want, tolerance * (1 + fabs(want)));
+    }
+    for (int64_t e = 0; e < numel(residual_of(&p)) && how->trains & INPUT; e++)
+        CHECK_NEAR("gradient of the residual", o.dresidual[e], p.weight[0][e] + (how->twice ? o.second_residual[e] : 0), how->dtype == SHEAF_F32 ? 0 : 0.01);
+    for (int i = 0; i < s->layers; i++) {
+        check_gradient("the weight", weight_of(&p, i), &l[i].weight, how->trains & TRAIN_WEIGHT, tolerance, slope, &p);
+        check_gradient("the bias", bias_of(&p, i), &l[i].bias, how->trains & TRAIN_BIAS, tolerance, slope, &p);
+        check_gradient("A", a_of(&p, i), &l[i].a, how->trains & TRAIN_LORA, tolerance, slope, &p);
+        check_gradient("B", b_of(&p, i), &l[i].b, how->trains & TRAIN_LORA, tolerance, slope, &p);
+        layer_free(&l[i]);
+    }
+    outcome_free(&o);
+    sheaf__device_close(device);
+    problem_free(&p);
+}
+
+static void check(const shape *s)
+{
+    static const int trains[] = { INPUT, TRAIN_WEIGHT, TRAIN_BIAS, TRAIN_LORA, TRAIN_LORA | INPUT,
+                                  TRAIN_WEIGHT | TRAIN_BIAS | TRAIN_LORA | INPUT };
+    for (size_t k = 0; k < ARRAY_LEN(trains); k++)
+        for (int way = 0; way < 4; way++)
+            check_case(s, &(setting){ trains[k], way & 1 ? SHEAF_BF16 : SHEAF_F32, way & 2, (way & 1) == (int)(k & 1) });
+}
+
+/* ---- cases ---- */
+
+static void test_columns(void **state)
+{
+    check(&(shape){ "one layer", false, 1, 6, 7, 8, { 1 } });
+    check(&(shape){ "uneven slices", false, 1, 5, 6, 11, { 1 }, { true } });
+    check(&(shape){ "empty slices", false, 1, 5, 6, 3, { 2 }, { true }, { true } });
+    check(&(shape){ "three layers", false, 3, 4, 7, 5, { 2, 1, 1 }, { true, false, true } });
+    check(&(shape){ "three layers, LoRA beside some", false, 3, 4, 7, 5, { 2, 1, 1 }, { false, true, false }, { true, false, true } });
+    check(&(shape){ "two layers with dropout", false, 2, 7, 6, 3, { 2, 1 }, { false }, { true, true }, .dropout = 0.25 });
+}
+
+static void test_rows(void **state)
+{
+    check(&(shape){ "rows", true, 1, 6, 5, 8, { 1 } });
+    check(&(shape){ "rows, uneven slices", true, 1, 5, 6, 11, { 1 }, { true } });
+    check(&(shape){ "rows, empty slices", true, 1, 5, 4, 3, { 2 }, { true }, { true } });
+    check(&(shape){ "rows and residual", true, 1, 6, 5, 9, { 1 }, { false }, { false }, true });
+    check(&(shape){ "rows, all of it", true, 1, 6, 5, 9, { 1 }, { true }, { true }, true });
+    check(&(shape){ "rows with dropout", true, 1, 7, 4, 3, { 2 }, { true }, { true }, true, .dropout = 0.25 });
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_columns), cmocka_unit_test(test_rows) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
