@@ -38,7 +38,7 @@ static bool takes_parts(const char *dialect)
 static sheaf_status *read_catalog(sheaf__converter *k)
 {
     const sheaf_convert_options *o = k->o;
-    const sheaf_dialect_hints hints = { .config = o->config, .model = o->model_class, .also = o->also };
+    const sheaf_dialect_hints hints = { .config = o->config, .model = o->model_class, .drop_unread = o->drop_unread, .also = o->also };
     sheaf_status *st = sheaf__any_read(&k->catalog, o->src, o->from, &hints);
     if (st != NULL)
         return st;
@@ -118,7 +118,7 @@ static void keep_moments(sheaf_catalog *c)
 
 static sheaf_status *open_moments(sheaf__converter *k)
 {
-    const sheaf_dialect_hints hints = { .config = k->o->config, .model = k->o->model_class, .also = k->o->also };
+    const sheaf_dialect_hints hints = { .config = k->o->config, .model = k->o->model_class, .drop_unread = k->o->drop_unread, .also = k->o->also };
     sheaf_catalog *c = NULL;
     sheaf_source *inner = NULL;
     if (!k->o->optimizer)

@@ -311,7 +311,7 @@ sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path, const char 
         return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or file of a checkpoint");
     sheaf_status *st = d->read(out, path, hints != NULL ? hints : &none);
     if (st == NULL)
-        st = sheaf__dialect_check(*out);
+        st = sheaf__dialect_check(*out, hints);
     if (st != NULL) {
         sheaf__catalog_free(*out);
         *out = NULL;

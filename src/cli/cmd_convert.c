@@ -72,6 +72,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
         { "optimizer", CLI_FLAG, &how.optimizer, "the optimizer's moments too: hf, sheaf" },
         { "config", CLI_PATH, &how.config, "the model's config, where SRC has none", "FILE" },
         { "model-class", CLI_TEXT, &how.model_class, "sat: CogVLMModel or CogAgentModel, where the config names the wrong one", "CLASS" },
+        { "drop-unread", CLI_FLAG, &how.drop_unread, "leave out tensors of kinds that are not read (quantized, sparse, ...)" },
         { "shard-mb", CLI_COUNT, &shard_mb, "hf: megabytes of a shard at most (default 50000)", .min = 1 },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },

@@ -11,7 +11,8 @@
 #include "base/text.h"
 #include "dialects/catalog_private.h"
 
-enum { MAX_OPEN = 400 }; /* files of a catalog that stay open: a process may have 1024 */
+enum { MAX_OPEN = 400, /* files of a catalog that stay open: a process may have 1024 */
+       MOST_LOOKS = 1 << 24 };
 
 static sheaf_status *no_memory(const sheaf_catalog *c)
 {
@@ -25,6 +26,7 @@ sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const char *dialect, const
     if (c == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", root);
     c->dialect = dialect;
+    c->looks = MOST_LOOKS;
     c->step = c->vocab = c->padded_vocab = -1;
     c->root = strdup(root);
     if (c->root != NULL)

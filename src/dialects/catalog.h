@@ -69,6 +69,7 @@ typedef enum sheaf_severity {
  *   time-stamp   the parts of one save lie in folders with different time stamps
  *   unsafe       a pickle that wants to call something
  *   unsupported  understood, and refused
+ *   unread       a tensor of a kind that is not read (quantized, sparse, ...), which would be lost
  *   inferred     what files do not state, and what it was inferred from */
 typedef struct sheaf_finding {
     sheaf_severity severity;
@@ -114,6 +115,7 @@ typedef struct sheaf_catalog {
     int64_t nfindings, findings_room;
     sheaf_finding *finding;
     int64_t *slot, slots;    /* hash table of names */
+    int64_t looks;           /* values of pickles that are looked at yet for tensors that are not read */
 } sheaf_catalog;
 
 /* sheaf__catalog_new - empty; free with sheaf__catalog_free(), which accepts NULL and closes files. */

@@ -58,6 +58,8 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(root); i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(root, i));
         const sheaf_pickle_tensor *t = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(root, i));
+        if (key != NULL && t == NULL)
+            st = sheaf__dialect_unread(NULL, r->catalog, f->path, key, sheaf__pickle_value(root, i));
         if (key == NULL || t == NULL)
             continue;
         char *name = name_of(is, decoder, key);

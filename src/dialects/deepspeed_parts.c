@@ -58,10 +58,11 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     int file;
     if (name == NULL || sheaf__pickle_is(sheaf__pickle_value(module, i), SHEAF_PICKLE_NONE))
         return NULL;
-    if (t == NULL)
-        return sheaf__catalog_note(
-            r->catalog, sheaf__pickle_is(sheaf__pickle_value(module, i), SHEAF_PICKLE_DICT) ? SHEAF_DEFECT : SHEAF_NOTE,
-            "unsupported", f->path, name, "a tensor", "something else in `module`", "");
+    if (t == NULL) {
+        bool told;
+        sheaf_status *st = sheaf__dialect_unread(&told, r->catalog, f->path, name, sheaf__pickle_value(module, i));
+        return st != NULL || told ? st : sheaf__catalog_note(r->catalog, SHEAF_NOTE, "unsupported", f->path, name, "a tensor", "something else in `module`", "");
+    }
     if (l != NULL) {
         if (sharded || (l->told.ndim == t->ndim && memcmp(l->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0))
             return NULL;

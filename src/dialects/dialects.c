@@ -72,11 +72,30 @@ static sheaf_status *not_known(const char *path)
     return st;
 }
 
+sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *c, const char *path, const char *name, const sheaf_pickle *value)
+{
+    char room[SHEAF_PICKLE_UNREAD_MOST];
+    const char *is = sheaf__pickle_unread(value, room, &c->looks);
+    if (told != NULL)
+        *told = is != NULL;
+    return is == NULL ? NULL : sheaf__catalog_note(c, SHEAF_DEFECT, "unread", path, name, "a dense tensor of a dtype that sheaf reads", is,
+                                                   "make it one in Python and save again, or leave it out: sheaf convert {} {+rest} --to hf --drop-unread{config}");
+}
+
+/* Was the model held against a config, or could it have been? */
+static bool is_held(const sheaf_catalog *c)
+{
+    for (int64_t i = 0; i < c->nfindings; i++)
+        if (strcmp(c->finding[i].code, "unsupported") == 0 && c->finding[i].severity == SHEAF_WARNING)
+            return false;
+    return true;
+}
+
 /* Weights of a model that sheaf has must be of what its readers widen. One that it has not is told elsewhere. */
 static sheaf_status *check_dtypes(sheaf_catalog *c)
 {
     sheaf_status *st = NULL;
-    if (sheaf__family_of(c) == NULL || sheaf__catalog_finding(c, "unsupported") != NULL)
+    if (sheaf__family_of(c) == NULL || !is_held(c))
         return NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
         const sheaf_logical *t = &c->tensor[i];
@@ -92,11 +111,14 @@ static sheaf_status *check_dtypes(sheaf_catalog *c)
     return st;
 }
 
-sheaf_status *sheaf__dialect_check(sheaf_catalog *c)
+sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *hints)
 {
     sheaf_status *st = sheaf__catalog_check(c);
     if (st == NULL)
         st = sheaf__catalog_ranks(c);
+    for (int64_t i = 0; hints != NULL && hints->drop_unread && i < c->nfindings; i++)
+        if (strcmp(c->finding[i].code, "unread") == 0)
+            c->finding[i].severity = SHEAF_WARNING;
     return st != NULL ? st : check_dtypes(c);
 }
 
@@ -111,7 +133,7 @@ sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const s
     const sheaf_dialect_hints none = { 0 };
     sheaf_status *st = dialect->read(out, path, hints != NULL ? hints : &none);
     if (st == NULL)
-        st = sheaf__dialect_check(*out);
+        st = sheaf__dialect_check(*out, hints);
     if (st != NULL) {
         sheaf__catalog_free(*out);
         *out = NULL;

@@ -3,10 +3,12 @@
 #define SHEAF_DIALECTS_DIALECTS_H
 
 #include "dialects/catalog.h"
+#include "formats/pickle.h"
 
 typedef struct sheaf_dialect_hints {
     const char *config; /* --config FILE: the model's config where the folder has none; NULL */
     const char *model;  /* --model-class, when the user insists; NULL */
+    bool drop_unread;   /* what cannot be read ("unread") is left out, with a warning */
     const char *const *also; /* further folders that may hold parts of the same checkpoint, ends with NULL; or NULL */
 } sheaf_dialect_hints;
 
@@ -36,6 +38,9 @@ const sheaf_dialect *sheaf__dialect_named(const char *name);
 sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints);
 
 /* sheaf__dialect_check - what follows a dialect's read(): sheaf__catalog_check() and _ranks(), and are the weights of a dtype that can be run? */
-sheaf_status *sheaf__dialect_check(sheaf_catalog *catalog);
+sheaf_status *sheaf__dialect_check(sheaf_catalog *catalog, const sheaf_dialect_hints *hints);
+/* sheaf__dialect_unread - a value at `name` of a PyTorch file that is no tensor here: a finding "unread" where it is, or holds,
+ * one for its program. *told (may be NULL) says whether there was one. */
+sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *catalog, const char *path, const char *name, const sheaf_pickle *value);
 
 #endif

@@ -87,7 +87,7 @@ static sheaf_status *take_safetensors(taking *t, const char *path)
     return st;
 }
 
-/* A tensor, or the tensors in a dict; other values are not weights. */
+/* A tensor, or the tensors in a dict; other values are not weights, unless their program takes them for some. */
 static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle *value, int depth)
 {
     const sheaf_pickle_tensor *tensor = sheaf__pickle_tensor(t->torch->doc, value);
@@ -102,17 +102,23 @@ static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle 
         }
         return take(t, *name != '\0' ? name : "tensor", &p, tensor->ndim, tensor->shape);
     }
+    if (!sheaf__pickle_is(value, SHEAF_PICKLE_DICT) || depth >= MOST_DEPTH)
+        return sheaf__dialect_unread(NULL, t->whole->catalog, t->path, *name != '\0' ? name : "tensor", value);
     sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && depth < MOST_DEPTH && sheaf__pickle_is(value, SHEAF_PICKLE_DICT) && i < sheaf__pickle_count(value); i++) {
-        const char *key = sheaf__pickle_text(sheaf__pickle_key(value, i));
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(value); i++) {
+        const sheaf_pickle *at = sheaf__pickle_key(value, i);
+        const char *key = sheaf__pickle_text(at);
         sheaf_text inner = { 0 };
-        char *text = NULL;
-        if (key == NULL)
-            continue;
-        sheaf__text_add(&inner, "%s%s%s", name, *name != '\0' ? "." : "", key);
+        char *text = NULL, number[32] = "?";
+        int64_t n;
+        if (key == NULL && sheaf__pickle_int(&n, at))
+            snprintf(number, sizeof number, "%" PRId64, n);
+        sheaf__text_add(&inner, "%s%s%s", name, *name != '\0' ? "." : "", key != NULL ? key : number);
         st = sheaf__text_take(&text, &inner);
-        if (st == NULL)
+        if (st == NULL && key != NULL)
             st = take_value(t, text, sheaf__pickle_value(value, i), depth + 1);
+        else if (st == NULL) /* only texts are names */
+            st = sheaf__dialect_unread(NULL, t->whole->catalog, t->path, text, sheaf__pickle_value(value, i));
         free(text);
     }
     return st;

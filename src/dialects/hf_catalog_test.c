@@ -314,6 +314,57 @@ static void test_hf__a_config_that_names_no_model(void **state)
     sheaf__catalog_free(c);
 }
 
+/* ---- tensors that are not read ---- */
+
+/* A legacy file of torch without storages: magic number, protocol, system info, the value, keys. */
+#define LEGACY(value) "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." "\x80\x02M\xe9\x03." \
+    "\x80\x02}X\x0d\0\0\0little_endian\x88s." "\x80\x02" value "." "\x80\x02]."
+#define V(value) LEGACY(value), sizeof LEGACY(value) - 1
+#define KEY(value) "}X\1\0\0\0w" value "s"
+#define BY(name) "ctorch._utils\n" name "\n(K\1K\2tR"
+#define NUMPY "cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\3X\1\0\0\0<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tbC\4\0\0\x80?tR"
+
+static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **state)
+{
+    static const struct { const char *bytes; size_t size; const char *name, *is; } rows[] = {
+        { V(KEY(BY("_rebuild_qtensor"))), "w", "a quantized tensor" },
+        { V(KEY(BY("_rebuild_sparse_tensor"))), "w", "a sparse tensor" },
+        { V(KEY(BY("_rebuild_sparse_csr_tensor"))), "w", "a sparse tensor" },
+        { V(KEY(BY("_rebuild_nested_tensor"))), "w", "a nested tensor" },
+        { V(KEY(BY("_rebuild_meta_tensor_no_storage"))), "w", "a meta tensor" },
+        { V(KEY(BY("_rebuild_wrapper_subclass"))), "w", "a tensor by _rebuild_wrapper_subclass" },
+        { V(KEY(NUMPY)), "w", "a number of numpy's" },
+        { V(KEY("]" NUMPY "a")), "w", "a number of numpy's" },             /* in a list */
+        { V(KEY("}K\7" NUMPY "s")), "w.7", "a number of numpy's" },        /* under a number */
+        { V(KEY("}X\1\0\0\0v" BY("_rebuild_qtensor") "s")), "w.v", "a quantized tensor" },
+        { V(KEY("cmy.own\nHolder\n(" NUMPY "tR")), "w", "a number of numpy's" },
+        { V(BY("_rebuild_qtensor")), "tensor", "a quantized tensor" },     /* the whole value */
+    };
+    static const struct { const char *bytes; size_t size; } fine[] = {
+        { V(KEY("K\1")) }, { V(KEY("X\2\0\0\0hi")) }, { V(KEY("](K\1N\x88" "e")) }, { V(KEY("}X\1\0\0\0vK\1s")) }, { V(KEY("cmy.own\nHolder\n)R")) },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_OK(sheaf__file_write_whole(at("one.pt"), rows[i].bytes, rows[i].size, NULL));
+        sheaf_catalog *c = read_at(at("one.pt"), NULL);
+        const sheaf_finding *f = sheaf__catalog_finding(c, "unread");
+        if (f == NULL || f->severity != SHEAF_DEFECT || strcmp(f->tensor, rows[i].name) != 0 || strstr(f->found, rows[i].is) == NULL) {
+            print_findings(c);
+            fail_msg("row %zu", i);
+        }
+        check_no_source(c);
+        CHECK_OK(sheaf__dialect_read(&c, at("one.pt"), &(sheaf_dialect_hints){ .drop_unread = true })); /* when told so */
+        assert_int_equal(sheaf__catalog_finding(c, "unread")->severity, SHEAF_WARNING);
+        CHECK_SOUND(c);
+        sheaf__catalog_free(c);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(fine); i++) { /* values of which nothing is lost */
+        CHECK_OK(sheaf__file_write_whole(at("one.pt"), fine[i].bytes, fine[i].size, NULL));
+        sheaf_catalog *c = read_at(at("one.pt"), NULL);
+        CHECK_SOUND(c);
+        sheaf__catalog_free(c);
+    }
+}
+
 static void test_peft__a_factor_without_its_other(void **state)
 {
     const char *dir = at("peft");
@@ -360,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_hf__a_word_before_all_names_is_left_out),
         cmocka_unit_test(test_hf__models_that_are_not_supported_are_named),
         cmocka_unit_test(test_hf__a_config_that_names_no_model),
+        cmocka_unit_test(test_torch__tensors_that_are_not_read_are_named_and_refused),
         cmocka_unit_test(test_peft__a_factor_without_its_other),
         cmocka_unit_test(test_vocabulary__rows_that_padding_gives),
     };

@@ -388,6 +388,8 @@ static const sheaf_pickle *chunk_of(const part *p, int v)
 /* Calls `each` for every tensor of nested dicts, with its whole name. */
 typedef sheaf_status *(*each_tensor)(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *state);
 
+static sheaf_status *add_tensor(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *first);
+
 static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, const char *prefix, int depth, each_tensor each,
                           int64_t *state)
 {
@@ -403,6 +405,8 @@ static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, c
             st = each(r, p, name, t, state);
         else if (sheaf__pickle_is(value, SHEAF_PICKLE_DICT) && depth < MAX_NESTED)
             st = walk(r, p, value, name, depth + 1, each, state);
+        else if (each == add_tensor)
+            st = sheaf__dialect_unread(NULL, r->catalog, p->path, name, value);
     }
     return st;
 }

@@ -158,9 +158,12 @@ static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int fil
     if (name == NULL || !sheaf__sat_name_of(&what, name))
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", part->path, "", "names of tensors",
                                    "a key of \"module\" that is no name", "");
-    if (t == NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", part->path, name, "a tensor",
-                                   "a value that is none and is left out", "");
+    if (t == NULL) {
+        bool told;
+        sheaf_status *st = sheaf__dialect_unread(&told, r->catalog, part->path, name, value);
+        return st != NULL || told ? st : sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", part->path, name, "a tensor",
+                                                             "a value that is none and is left out", "");
+    }
     sheaf_status *st = rule_of(&rule, r, part, &what, name, t);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;

@@ -145,6 +145,12 @@ bool sheaf__pickle_float(double *out, const sheaf_pickle *value);
 bool sheaf__pickle_shape(int *ndim, int64_t shape[SHEAF_PICKLE_MAX_DIMS], const sheaf_pickle *value);
 const sheaf_pickle_tensor *sheaf__pickle_tensor(const sheaf_pickle_doc *doc, const sheaf_pickle *value);
 
+#define SHEAF_PICKLE_UNREAD_MOST 96
+/* sheaf__pickle_unread - what a value that is no TENSOR is, or holds, of tensors all the same ("a quantized tensor", "a
+ * numpy array"): words in `room` or a literal. NULL: none, it may be left out. One value may be
+ * reached in many ways: *steps is how many are looked at yet, and counts down. */
+const char *sheaf__pickle_unread(const sheaf_pickle *value, char room[SHEAF_PICKLE_UNREAD_MOST], int64_t *steps);
+
 /* A numpy array or scalar whose bytes are in the pickle, little endian. */
 typedef struct sheaf_pickle_array {
     sheaf_dtype dtype;

@@ -570,6 +570,31 @@ static void test_encode__refuses_what_it_cannot_write(void **state)
     sheaf__pickle_free(doc);
 }
 
+/* What is a tensor elsewhere and none here, in words. */
+static void test_unread__dtypes_and_metadata_that_are_not_read(void **state)
+{
+    static const struct { const char *bytes; size_t size; const char *is; } rows[] = {
+        { P(REBUILD "(" F32_ID("0", "\1") "K\0))\x89" ODICT ")R}X\4\0\0\0conj\x88stR"), "a conjugated tensor" },
+        { P(REBUILD "(" F32_ID("0", "\1") "K\0))\x89" ODICT ")R}X\3\0\0\0neg\x88stR"), "a negated tensor" },
+        { P("ctorch._utils\n_rebuild_tensor_v3\n(" F32_ID("0", "\1") "K\0))\x89" ODICT ")Rctorch\nfloat4_e2m1fn_x2\ntR"), "a tensor of float4_e2m1fn_x2" },
+        { P(F32_ID("0", "\1")), "a storage without a tensor" },
+        { P(REBUILD "(" F32_ID("0", "\1") "K\0))" TAIL_V2), NULL },
+        { P("](" REBUILD "(" F32_ID("0", "\1") "K\0))" TAIL_V2 "e"), "a tensor that has no name of its own" },
+        { P("](K\1Ne"), NULL },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char room[SHEAF_PICKLE_UNREAD_MOST];
+        int64_t steps = 100;
+        sheaf_pickle_doc *doc = parse(rows[i].bytes, rows[i].size);
+        const char *is = sheaf__pickle_unread(doc->root, room, &steps);
+        if ((is == NULL) != (rows[i].is == NULL) || (is != NULL && strcmp(is, rows[i].is) != 0))
+            fail_msg("row %zu: %s", i, is == NULL ? "nothing" : is);
+        steps = 0;
+        assert_non_null(sheaf__pickle_unread(doc->root, room, &steps)); /* what cannot be looked at is not passed over */
+        sheaf__pickle_free(doc);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -589,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_array__numpy_scalars_and_arrays),
         cmocka_unit_test(test_encode__reads_back_as_it_was_made),
         cmocka_unit_test(test_encode__refuses_what_it_cannot_write),
+        cmocka_unit_test(test_unread__dtypes_and_metadata_that_are_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
