@@ -1,6 +1,7 @@
 /* cmd_train.c - `sheaf train`: fine-tune a model. */
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ask.h"
 #include "base/print.h"
@@ -26,6 +27,7 @@ typedef struct session {
     sheaf_train_options *options;
     const cli_option *table; /* of the options */
     char *stored, *fixed, *all; /* settings of the run as it began (NULL: it begins now); of this one, see train.h */
+    char *base;           /* what the run begins from, for run.json */
     sheaf_monitor *early; /* of what goes on before OUT exists */
     sheaf_monitor *monitor;
 } session;
@@ -61,6 +63,13 @@ static sheaf_status *chosen(void *self, const char *prompt_template, const char 
     return st;
 }
 
+static sheaf_status *take_base(void *self, const char *json)
+{
+    session *s = self;
+    s->base = strdup(json);
+    return s->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "run.json") : NULL;
+}
+
 static sheaf_status *begin(void *self, int64_t keep_steps)
 {
     session *s = self;
@@ -71,7 +80,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps)
         return sheaf_fail(SHEAF_E_MEMORY, "metrics.jsonl");
     const sheaf_train_options *o = s->options;
     const sheaf_provenance run = { .step = keep_steps, .ranks = o->tp, .threads = o->threads, .carrier = "threads",
-                                   .nwords = s->nwords, .word = s->word };
+                                   .nwords = s->nwords, .word = s->word, .base = s->base };
     char *provenance = NULL;
     sheaf_status *st = sheaf_monitor_open(&s->monitor, &(sheaf_monitor_options){ .progress = s->cli->err, .metrics = path,
                                                                                 .keep_steps = keep_steps });
@@ -118,7 +127,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     train_flags(table, &o, false);
     session s = { .cli = cli, .nwords = argc, .word = (const char *const *)argv, .options = &o, .table = table };
     const sheaf_events events = { forward_event, &s };
-    const sheaf_train_hooks hooks = { .begin = begin, .chosen = chosen, .events = &events, .before_save = before_save, .self = &s, .signals = cli_signals() };
+    const sheaf_train_hooks hooks = { .begin = begin, .base = take_base, .chosen = chosen, .events = &events, .before_save = before_save, .self = &s, .signals = cli_signals() };
     sheaf_train_result result = { 0 };
     int64_t step = 0;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
@@ -150,6 +159,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     if (st == NULL)
         answer(cli, &result);
     sheaf_train_result_release(&result);
+    free(s.base);
     free(s.stored);
     free(s.fixed);
     free(s.all);

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "checkpoint/look.h"
 #include "train/export.h"
+#include "train/origin.h"
 #include "train/select.h"
 #include "train/stepped.h"
 #include "train_flags.h"
@@ -134,20 +135,28 @@ static const char *config_of(const reading *r, const sheaf__open_options *how) {
 
 /* ---- the adapter of a checkpoint, as a folder ---- */
 
-static sheaf_status *check_base(const sheaf_checkpoint *checkpoint, const sheaf__opened *base)
+static const sheaf__origin_words of_run = {
+    .code = SHEAF_E_LAYOUT, .what = "the base of the run", .began = "with which the run began", .cure = "--model BASE --adapter CHECKPOINT with the right one",
+};
+
+/* Is it the base with which the run began that left `progress`? (NULL: which left no checkpoint.) All of it is read, unless the run
+ * knows these very files. */
+static sheaf_status *check_base(const char *progress, const sheaf__opened *opened, const sheaf__origin_from *from, const sheaf__origin_words *words)
 {
-    char print[33];
-    json_t *progress = NULL;
-    const char *text = sheaf_checkpoint_progress(checkpoint);
-    sheaf_status *st = sheaf__fingerprint(print, base->schema, base->weights);
+    sheaf__origin origin = { 0 };
+    json_t *root = NULL;
+    sheaf_status *st = sheaf__origin_begin(&origin, opened, from);
+    if (st == NULL && origin.weights[0] == '\0')
+        st = sheaf__hashed_all(opened->hashed, 0);
     if (st == NULL)
-        st = sheaf__json_parse(&progress, text, strlen(text));
-    const char *want = json_string_value(json_object_get(progress, "base"));
-    if (st == NULL && want != NULL && strcmp(want, print) != 0) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "the base of the run"), "the model it was trained on, fingerprint %s", want);
-        sheaf_try_this(sheaf_found(st, "another, %s", print), "--model BASE --adapter CHECKPOINT with the right one");
-    }
-    json_decref(progress);
+        st = sheaf__origin_end(&origin);
+    if (st == NULL && progress != NULL)
+        st = sheaf__json_parse(&root, progress, strlen(progress));
+    if (st == NULL)
+        st = progress != NULL ? sheaf__origin_check(&origin, root, words, NULL) : sheaf__origin_check_known(&origin, words);
+    sheaf__hashed_stop(opened->hashed);
+    sheaf__origin_release(&origin);
+    json_decref(root);
     return st;
 }
 
@@ -170,7 +179,8 @@ static sheaf_status *write_adapter(run_model *run, const reading *r, const sheaf
     if (st == NULL)
         st = sheaf_checkpoint_open(&checkpoint, r->step);
     if (st == NULL)
-        st = sheaf_in(check_base(checkpoint, base), "%s", r->step);
+        st = sheaf_in(check_base(sheaf_checkpoint_progress(checkpoint), base, &(sheaf__origin_from){ .model = run->folder, .tokenizer = r->options.tokenizer, .out = r->out },
+                                 &of_run), "%s", r->step);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
     if (st == NULL)
@@ -192,7 +202,7 @@ static sheaf_status *export_step(run_model *run, const reading *r, const sheaf__
     sheaf_status *st = from ? NULL : sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
         st = sheaf__open_model(&base, &(sheaf__open_options){ .model = run->folder, .config = config_of(r, how),
-                                      .slices = o->slices, .for_training = true, .adapter = from ? o->adapter : NULL,
+                                      .slices = o->slices, .for_training = true, .hashed = true, .adapter = from ? o->adapter : NULL,
                                       .fresh = from ? NULL : &fresh });
     if (st == NULL)
         st = sheaf__select(&selection, base.schema, base.lora, o, NULL);
@@ -211,7 +221,7 @@ static sheaf_status *export_step(run_model *run, const reading *r, const sheaf__
 static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
 {
     sheaf_source *stepped = NULL;
-    sheaf_status *st = check_base(run->step, opened);
+    sheaf_status *st = check_base(sheaf_checkpoint_progress(run->step), opened, &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out }, &of_run);
     if (st == NULL)
         st = sheaf__checkpoint_source(&run->masters, run->step);
     if (st == NULL)
@@ -219,6 +229,26 @@ static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
     if (st == NULL)
         opened->weights = stepped;
     return sheaf_in(st, "%s", sheaf_checkpoint_dir(run->step));
+}
+
+/* ---- the result of a run that has one ---- */
+
+static sheaf_status *check_result(const sheaf__opened *opened, const run_model *run)
+{
+    sheaf__origin_words words = of_run;
+    sheaf_checkpoint *checkpoint = NULL;
+    char *step = NULL;
+    words.base_only = true;
+    words.cure = "--model BASE --adapter OUT with the right one; to use it on another all the same: --adapter OUT/adapter";
+    sheaf_status *st = find_newest(&step, run->out);
+    if (st == NULL && step != NULL)
+        sheaf_status_free(sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
+    if (st == NULL)
+        st = sheaf_in(check_base(checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
+                                 &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out }, &words), "%s", run->out);
+    sheaf_checkpoint_close(checkpoint);
+    free(step);
+    return st;
 }
 
 /* ---- both ---- */
@@ -281,6 +311,8 @@ static sheaf_status *take_run(run_model *run, const reading *r, const sheaf__ope
 {
     const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
     sheaf_status *st = take_words(run, &r->options);
+    if (st == NULL)
+        st = copy_text(&run->out, r->out);
     if (st == NULL && as_adapter && whole) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out), "a run of method lora, or a checkpoint");
         return sheaf_try_this(sheaf_found(st, "a run whose result is a whole model"), "--model %s/model", r->out);
@@ -328,8 +360,10 @@ sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__op
     *out = (sheaf__opened){ 0 };
     sheaf_status *st = find_run(run, how);
     replaced.model = run->folder;
+    const bool result = run->adapter != NULL && run->temporary == NULL;
     if (run->adapter != NULL)
         replaced.adapter = run->adapter;
+    replaced.hashed = result || run->step != NULL;
     if (run->step != NULL) { /* which is no adapter, and was trained on a base without one */
         replaced.adapter = NULL;
         replaced.config = run->config;
@@ -338,6 +372,8 @@ sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__op
     if (st == NULL)
         st = sheaf__open_model(out, &replaced);
     remove_temporary(run);
+    if (st == NULL && result)
+        st = check_result(out, run);
     return st == NULL && run->step != NULL ? lay_step(out, run) : st;
 }
 
@@ -358,6 +394,7 @@ void run_model_release(run_model *run)
         run->masters->close(run->masters);
     sheaf_checkpoint_close(run->step);
     free(run->base);
+    free(run->out);
     free(run->adapter);
     free(run->config);
     free(run->tokenizer);

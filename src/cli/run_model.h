@@ -15,7 +15,7 @@
 
 typedef struct run_model {
     const char *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
-    char *base, *adapter, *config, *temporary;
+    char *base, *adapter, *config, *temporary, *out;
     sheaf_checkpoint *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
     sheaf_source *masters;  /* its tensors */
     char *tokenizer, *version, *query; /* what the run was trained with, as far as it was named; NULL */

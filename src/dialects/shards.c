@@ -135,6 +135,12 @@ sheaf_status *sheaf__shards_source(sheaf_source **out, sheaf_shards *s)
     return NULL;
 }
 
+const char *sheaf__shards_file(const sheaf_source *source, int64_t index)
+{
+    const sheaf_shards *s = (const sheaf_shards *)source;
+    return index < s->nfiles ? s->file[index]->path : NULL;
+}
+
 void sheaf__shards_close(sheaf_shards *s)
 {
     if (s == NULL)

@@ -16,6 +16,8 @@ sheaf_status *sheaf__shards_add(sheaf_shards *shards, const sheaf_safetensors *f
 /* sheaf__shards_source - sorts, and turns it into a source; entries ascend by name. Errors:
  * SHEAF_E_LAYOUT when a name was added twice. */
 sheaf_status *sheaf__shards_source(sheaf_source **out, sheaf_shards *shards);
+/* sheaf__shards_file - path of file `index` of a source that sheaf__shards_source() made; NULL beyond the last. */
+const char *sheaf__shards_file(const sheaf_source *source, int64_t index);
 void sheaf__shards_close(sheaf_shards *shards); /* before it became a source */
 
 #endif

@@ -12,7 +12,9 @@
 #include "dialects/hf.h"
 #include "dialects/peft.h"
 #include "dialects/sat_lora.h"
+#include "dialects/shards.h"
 #include "lora/options.h"
+#include "schema/config_text.h"
 
 /* ---- weights = base with some tensors of the adapter in their place ---- */
 
@@ -246,12 +248,69 @@ static sheaf_status *take_weights(sheaf_source **out, sheaf_catalog *c, const sh
     return st;
 }
 
+static sheaf_status *add_file(sheaf__opened *o, const char *path)
+{
+    char **more = realloc(o->file, (size_t)(o->nfiles + 1) * sizeof *more);
+    if (more == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "files of the model");
+    o->file = more;
+    if ((o->file[o->nfiles] = strdup(path)) == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "files of the model");
+    o->nfiles++;
+    return NULL;
+}
+
+/* Those of a catalog, and what lies beside: it may say where in them the tensors are. */
+static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < c->nfiles; i++)
+        st = add_file(o, c->file[i].path);
+    if (st == NULL && sheaf__path_kind(c->root) == SHEAF_PATH_DIR)
+        st = sheaf__list_dir(&names, &n, c->root);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        char *path = NULL;
+        st = sheaf__path_join(&path, c->root, names[i]);
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            st = add_file(o, path);
+        free(path);
+    }
+    sheaf__names_free(names, n);
+    return st;
+}
+
 /* The weights of a folder that only a catalog can open; it is freed, or the source's. */
-static sheaf_status *open_catalog(sheaf_source **out, sheaf_catalog *c, const sheaf__open_options *how)
+static sheaf_status *open_catalog(sheaf__opened *o, sheaf_catalog *c, const sheaf__open_options *how)
 {
     const sheaf_dialect_hints hints = { .config = how->config != NULL && how->config[0] != '\0' ? how->config : NULL };
     sheaf_status *st = c == NULL ? sheaf__dialect_read(&c, how->model, &hints) : NULL;
-    return st == NULL ? take_weights(out, c, how) : st;
+    if (st == NULL && how->hashed && (st = add_files(o, c)) != NULL)
+        sheaf__catalog_free(c);
+    return st == NULL ? take_weights(&o->base, c, how) : st;
+}
+
+static sheaf_status *open_shards(sheaf__opened *o, const sheaf__open_options *how)
+{
+    const char *path;
+    sheaf_status *st = sheaf_hf_open(&o->base, how->model);
+    for (int64_t i = 0; st == NULL && how->hashed && (path = sheaf__shards_file(o->base, i)) != NULL; i++)
+        st = add_file(o, path);
+    return st;
+}
+
+/* From here on the base is read through its fingerprint. */
+static sheaf_status *lay_print(sheaf__opened *o)
+{
+    sheaf_status *st = sheaf__config_text(&o->config_text, &o->config);
+    if (st == NULL)
+        st = sheaf__hashed_new(&o->hashed, o->base, &o->config);
+    if (st == NULL) {
+        o->stored = o->base;
+        o->base = sheaf__hashed_source(o->hashed);
+    }
+    return st;
 }
 
 /* *catalog as read_config() left it; the source takes it. */
@@ -261,11 +320,11 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog, const 
     *catalog = NULL;
     sheaf_status *st;
     if (c != NULL || sheaf__dialect_is_foreign(how->model)) {
-        st = open_catalog(&o->base, c, how);
+        st = open_catalog(o, c, how);
     } else {
-        st = sheaf_hf_open(&o->base, how->model);
+        st = open_shards(o, how);
         if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) { /* pickled weights */
-            sheaf_status *second = open_catalog(&o->base, NULL, how);
+            sheaf_status *second = open_catalog(o, NULL, how);
             sheaf_status_free(second == NULL ? st : second);
             st = second == NULL ? NULL : st;
         }
@@ -299,6 +358,8 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         st = sheaf_schema_new(&out->schema, &out->config, how->slices);
     if (st == NULL && !how->config_only)
         st = open_base(out, &catalog, how); /* which knows more of a class that is wrong */
+    if (st == NULL && how->hashed)
+        st = lay_print(out);
     if (st == NULL)
         st = check_config(&out->config, how);
     if (st == NULL)
@@ -325,6 +386,13 @@ void sheaf__opened_close(sheaf__opened *o)
         o->adapter->close(o->adapter);
     if (o->base != NULL)
         o->base->close(o->base);
+    if (o->stored != NULL)
+        o->stored->close(o->stored);
+    sheaf__hashed_free(o->hashed);
+    for (int64_t i = 0; i < o->nfiles; i++)
+        free(o->file[i]);
+    free(o->file);
+    free(o->config_text);
     sheaf_lora_free(o->lora);
     sheaf_schema_free(o->schema);
     sheaf_config_release(&o->config);

@@ -53,8 +53,8 @@ static void add_entry(sheaf_text *text, const sheaf_provenance *run)
     sheaf__text_add(text, "]}");
 }
 
-/* The entries that are there, each on its line. SHEAF_E_FORMAT: not such a file. */
-static sheaf_status *keep_entries(sheaf_text *text, const char *path)
+/* The entries that are there, each on its line, and the base (malloc'd, NULL without one). SHEAF_E_FORMAT: not such a file. */
+static sheaf_status *keep_entries(sheaf_text *text, char **base, const char *path)
 {
     json_t *root = NULL;
     sheaf_status *st = sheaf__json_load(&root, path);
@@ -70,6 +70,8 @@ static sheaf_status *keep_entries(sheaf_text *text, const char *path)
             sheaf__text_add(text, "%s,\n", entry);
         free(entry);
     }
+    if (st == NULL && json_is_object(json_object_get(root, "base")))
+        st = sheaf_in(sheaf__json_text(base, json_object_get(root, "base"), JSON_COMPACT), "%s", path);
     json_decref(root);
     return st;
 }
@@ -77,10 +79,10 @@ static sheaf_status *keep_entries(sheaf_text *text, const char *path)
 sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run, const sheaf_events *events)
 {
     sheaf_text text = { 0 };
-    char *all = NULL;
+    char *all = NULL, *base = NULL;
     sheaf__text_add(&text, "{\"runs\": [\n");
     const size_t head = text.size;
-    sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_NONE ? NULL : keep_entries(&text, path);
+    sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_NONE ? NULL : keep_entries(&text, &base, path);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT) {
         sheaf_warn(events, "%s is begun anew: %s", path, sheaf_status_where(st));
         sheaf_status_free(st);
@@ -88,13 +90,17 @@ sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run
         text.size = head;
     }
     add_entry(&text, run);
-    sheaf__text_add(&text, "\n]}\n");
+    sheaf__text_add(&text, "\n]");
+    if (run->base != NULL || base != NULL)
+        sheaf__text_add(&text, ",\n\"base\": %s", run->base != NULL ? run->base : base);
+    sheaf__text_add(&text, "}\n");
     const size_t size = text.size;
     if (st == NULL)
         st = sheaf__text_take(&all, &text);
     if (st == NULL)
         st = sheaf__file_write_whole(path, all, size, NULL);
     sheaf__text_release(&text);
+    free(base);
     free(all);
     return st;
 }

@@ -4,6 +4,8 @@
  *              "version": "0.1.0", "cpu": "...", "ranks": 2, "threads": 8, "carrier": "threads",
  *              "command": ["sheaf", "train", ...]}, ...]}
  *
+ * A key "base" beside "runs" keeps what the run began from (train/origin.h).
+ *
  * One entry for each start and each resume, the newest last. All that may differ between two
  * runs with equal checkpoints stands here and in metrics.jsonl, and nowhere else. */
 #ifndef SHEAF_MONITOR_PROVENANCE_H
@@ -19,6 +21,7 @@ typedef struct sheaf_provenance {
     const char *carrier;
     int nwords;
     const char *const *word; /* of the command line */
+    const char *base;        /* JSON, for the key "base"; NULL: what the file has */
 } sheaf_provenance;
 
 /* sheaf_provenance_add - adds an entry to the file at `path`, atomically. A file that cannot

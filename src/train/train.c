@@ -2,6 +2,7 @@
 #include "train/train.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "models/balance.h"
 #include "models/open.h"
 #include "train/export.h"
+#include "train/origin.h"
 #include "train/rank.h"
 #include "train/signals.h"
 
@@ -27,7 +29,10 @@ typedef struct run {
     const sheaf_train_hooks *hooks;
     const char *settings;
     sheaf__job job;
-    char fingerprint[33];
+    const sheaf__opened *opened;
+    sheaf__origin origin;
+    char *origin_text;   /* by rank 0, before the others go on */
+    atomic_bool weak;    /* the checkpoint is of a time when it held less of its origin */
     sheaf_train_result *result;
     bool made_out; /* there was no folder */
 } run;
@@ -88,8 +93,8 @@ static sheaf_status *progress_text(char **out, const run *r, int64_t done)
     sheaf_text text = { 0 };
     sheaf__text_add(&text, "{\"step\": %" PRId64 ", \"settings\": ", done);
     sheaf__text_json(&text, r->settings);
-    sheaf__text_add(&text, ", \"base\": \"%s\", \"data\": \"%s\", \"next_sample\": %" PRId64 "}", r->fingerprint,
-                    sheaf_data_hash(r->job.data), done * r->options->accumulate * r->options->micro_batch);
+    sheaf__text_add(&text, ", \"base\": \"%s\", \"origin\": %s, \"data\": \"%s\", \"next_sample\": %" PRId64 "}", r->origin.first_and_last,
+                    r->origin_text, sheaf_data_hash(r->job.data), done * r->options->accumulate * r->options->micro_batch);
     return sheaf_in(sheaf__text_take(out, &text), "progress of the run");
 }
 
@@ -115,12 +120,17 @@ static sheaf_status *progress_of(json_t **out, const sheaf_checkpoint *checkpoin
     return sheaf_in(sheaf__json_parse(out, text, strlen(text)), "progress of the run");
 }
 
-static sheaf_status *same_text(const json_t *progress, const char *key, const char *now_is, const char *what)
+static const sheaf__origin_words of_resume = {
+    .code = SHEAF_E_ARG, .what = "--resume: the base model", .began = "with which this run began",
+    .cure = "give the original, or start a new run with another --out",
+};
+
+static sheaf_status *same_data(const json_t *progress, const char *now_is)
 {
-    const char *was = json_string_value(json_object_get(progress, key));
+    const char *was = json_string_value(json_object_get(progress, "data"));
     if (was != NULL && strcmp(was, now_is) == 0)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: %s", what);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: the data");
     sheaf_expected(st, "the one this run began with (hash %s)", was == NULL ? "unknown" : was);
     sheaf_found(st, "another one (hash %s)", now_is);
     return sheaf_try_this(st, "give the original, or start a new run with another --out");
@@ -129,15 +139,17 @@ static sheaf_status *same_text(const json_t *progress, const char *key, const ch
 /* Is it a checkpoint of this run? */
 static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
 {
-    const run *r = arg;
+    run *r = arg;
+    bool weak = false;
     json_t *progress = NULL;
     sheaf_status *st = progress_of(&progress, from);
     if (st != NULL)
         return st;
     const char *settings = json_string_value(json_object_get(progress, "settings"));
-    st = same_text(progress, "base", r->fingerprint, "the base model");
+    st = sheaf__origin_check(&r->origin, progress, &of_resume, &weak);
+    atomic_store(&r->weak, weak);
     if (st == NULL)
-        st = same_text(progress, "data", sheaf_data_hash(r->job.data), "the data");
+        st = same_data(progress, sheaf_data_hash(r->job.data));
     if (st == NULL && (settings == NULL || strcmp(settings, r->settings) != 0)) {
         st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
         const char *a = settings == NULL ? "" : settings, *b = r->settings;
@@ -239,6 +251,37 @@ static void note_padding(const run *r)
                    o->padding == SHEAF_PAD_MICRO_BATCH ? "their micro-batch" : "all data");
 }
 
+/* The base is loaded: what nobody had to read is hashed too, and then all ranks know what the run begins from. */
+static sheaf_status *know_origin(run *r, sheaf_comm *comm, sheaf_status *st)
+{
+    if (st == NULL)
+        st = sheaf__hashed_rest(r->opened->hashed);
+    st = sheaf_comm_agree(comm, st);
+    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+        st = sheaf__origin_end(&r->origin);
+        if (st == NULL)
+            st = sheaf__origin_text(&r->origin_text, &r->origin);
+        sheaf__hashed_stop(r->opened->hashed);
+    }
+    return sheaf_comm_agree(comm, st);
+}
+
+/* Rank 0, where there is a checkpoint to go on from, none yet, or a new run begins. */
+static sheaf_status *tell_origin(run *r, bool from)
+{
+    char *record = NULL;
+    sheaf_status *st = r->options->resume && !from ? sheaf__origin_check_known(&r->origin, &of_resume) : NULL;
+    if (st == NULL && r->hooks->base != NULL)
+        st = sheaf__origin_record(&record, &r->origin);
+    if (st == NULL && r->hooks->base != NULL)
+        st = r->hooks->base(r->hooks->self, record);
+    if (st == NULL && from && atomic_load(&r->weak))
+        sheaf_note(r->hooks->events, "this run began with an older sheaf, whose checkpoints tell a base by the first and last row of its tensors: "
+                   "that these are the same was checked, the rest was not; from the next checkpoint on all of it is");
+    free(record);
+    return st;
+}
+
 static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
 {
     run *r = arg;
@@ -257,7 +300,7 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     st = sheaf__rank_open(&rank, SHEAF_CPU, o->tp == 1 ? NULL : comm, me, &r->job);
     if (st == NULL)
         st = saved_init(&s, rank.model->trained, o);
-    if ((st = sheaf_comm_agree(comm, st)) != NULL)
+    if ((st = know_origin(r, comm, st)) != NULL)
         goto done;
     if (o->resume)
         st = sheaf_checkpoints_load_latest(&from, store, comm, &s.state, is_ours, r);
@@ -271,9 +314,10 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     if (me == 0) {
         note_padding(r);
         r->result->first = r->result->step = done;
-        if (r->hooks->begin != NULL)
+        st = tell_origin(r, from != NULL);
+        if (st == NULL && r->hooks->begin != NULL)
             st = r->hooks->begin(r->hooks->self, done);
-        if (o->resume)
+        if (st == NULL && o->resume)
             sheaf_note(r->hooks->events, from == NULL ? "no checkpoint yet: starting from the base model"
                                                       : "going on after step %lld", (long long)done);
     }
@@ -358,7 +402,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     sheaf__selection selection = { 0 };
     sheaf_lora_options fresh = { 0 };
     sheaf_data *data = NULL;
-    run r = { .options = o, .hooks = hooks, .settings = settings, .result = out };
+    run r = { .options = o, .hooks = hooks, .settings = settings, .opened = &opened, .result = out };
     const bool lora = o->method == SHEAF_METHOD_LORA, adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
     sheaf_status *st = check_job(&r);
     if (st == NULL)
@@ -366,7 +410,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     if (st == NULL && lora && !adapter)
         st = sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
-        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices, .for_training = true, .events = hooks->events,
+        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices, .for_training = true, .hashed = true, .events = hooks->events,
                                         .adapter = adapter ? o->adapter : NULL, .fresh = lora && !adapter ? &fresh : NULL });
     if (st == NULL)
         st = sheaf__select(&selection, opened.schema, opened.lora, o, hooks->events);
@@ -381,7 +425,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(data), &r.settings, &recipe);
     if (st == NULL)
-        st = sheaf__fingerprint(r.fingerprint, opened.schema, opened.weights);
+        st = sheaf__origin_begin(&r.origin, &opened, &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
     if (st == NULL)
         st = prepare_out(&r.made_out, o, recipe);
     if (st == NULL) {
@@ -392,6 +436,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     }
     if (st == NULL)
         st = sheaf__export(&out->result, &out->checkpoint, o, &opened, out->step, hooks->events);
+    free(r.origin_text);
+    sheaf__origin_release(&r.origin);
     sheaf_data_close(data);
     sheaf__selection_release(&selection);
     sheaf_lora_options_release(&fresh);

@@ -16,6 +16,9 @@ typedef struct sheaf_train_hooks {
     /* Called once everything was checked and OUT exists, before the first step; lines of
      * metrics beyond keep_steps belong to steps that will be done again. May be NULL. */
     sheaf_status *(*begin)(void *self, int64_t keep_steps);
+    /* Called before `begin`: what the run began from, a JSON object (train/origin.h) for the key "base" of OUT/run.json, where a run that goes
+     * on looks for it. May be NULL: then all of the base is hashed each time. */
+    sheaf_status *(*base)(void *self, const char *json);
     /* Called once the data were read, before OUT is written: the prompt template of their texts, NULL where none is
      * used. May put other texts in the place of those that sheaf_train() was given; they stay the caller's. May be NULL. */
     sheaf_status *(*chosen)(void *self, const char *prompt_template, const char **settings, const char **recipe);

@@ -1,0 +1,30 @@
+/* hash.c - see hash.h. */
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <xxhash.h>
+
+sheaf_hash sheaf__hash(const void *bytes, size_t size)
+{
+    if (__builtin_cpu_supports("avx2"))
+        return sheaf__hash_avx2(bytes, size);
+    const XXH128_hash_t hash = XXH3_128bits(bytes, size);
+    return (sheaf_hash){ hash.high64, hash.low64 };
+}
+
+void sheaf__hash_bytes(unsigned char out[16], sheaf_hash hash)
+{
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, (XXH128_hash_t){ .low64 = hash.low, .high64 = hash.high });
+    for (int i = 0; i < 16; i++)
+        out[i] = canonical.digest[i];
+}
+
+const char *sheaf__hash_text(char out[33], sheaf_hash hash)
+{
+    unsigned char bytes[16];
+    sheaf__hash_bytes(bytes, hash);
+    for (int i = 0; i < 16; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return out;
+}

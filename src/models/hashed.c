@@ -1,0 +1,364 @@
+/* hashed.c - see hashed.h. */
+#include "models/hashed.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "dialects/boxes.h"
+#include "models/crew.h"
+
+enum {
+    PARTS = 8,       /* of a row that is cut; part of the definition */
+    BLOCK = 1 << 20, /* bytes that are read at once, where they were not read yet */
+    MOST_THREADS = 64,
+};
+
+typedef struct item {
+    const sheaf_source_entry *entry;
+    int64_t rows, cols, units; /* of the view; units in a row. Of a tensor of one axis: one row */
+    bool vector;
+    size_t bytes;              /* of an element */
+    int64_t *edge;             /* [units + 1] columns where they begin; NULL: a row is one */
+    _Atomic uint64_t *seen;    /* a bit for each unit */
+    _Atomic uint64_t sum[2];
+    int64_t block_rows, first_block;
+} item;
+
+struct sheaf__hashed {
+    sheaf_source source; /* first */
+    sheaf_source *inner;
+    item *item;          /* ascending by name */
+    int64_t count, blocks;
+    atomic_llong next;   /* block to read */
+    bool stopped;
+};
+
+static void little(unsigned char out[8], uint64_t x)
+{
+    for (int i = 0; i < 8; i++)
+        out[i] = (unsigned char)(x >> 8 * i);
+}
+
+/* ---- units ---- */
+
+static void add_unit(uint64_t sum[2], int64_t number, const void *bytes, size_t size)
+{
+    unsigned char both[24];
+    little(both, (uint64_t)number);
+    sheaf__hash_bytes(both + 8, sheaf__hash(bytes, size));
+    const sheaf_hash hash = sheaf__hash(both, sizeof both);
+    sum[0] += hash.high;
+    sum[1] += hash.low;
+}
+
+/* What of a box was read: units [u0, u1) of `rows` rows from row0 on, `stride` bytes from row to row; `bytes` is where column col0 lies. */
+typedef struct box {
+    item *t;
+    int64_t row0, rows, u0, u1, col0;
+    size_t stride;
+    const char *bytes;
+} box;
+
+/* Units [first, last) of the tensor, which lie in the box: those that nobody had are hashed. */
+static void claim(uint64_t sum[2], const box *b, int64_t first, int64_t last)
+{
+    item *t = b->t;
+    for (int64_t w = first / 64; w * 64 < last; w++) {
+        const int64_t from = first > w * 64 ? first - w * 64 : 0, to = last - w * 64 < 64 ? last - w * 64 : 64;
+        const uint64_t wanted = (to == 64 ? ~UINT64_C(0) : (UINT64_C(1) << to) - 1) & ~((UINT64_C(1) << from) - 1);
+        uint64_t mine = wanted & ~atomic_load_explicit(&t->seen[w], memory_order_relaxed);
+        if (mine != 0)
+            mine &= ~atomic_fetch_or_explicit(&t->seen[w], mine, memory_order_relaxed);
+        for (; mine != 0; mine &= mine - 1) {
+            const int64_t number = w * 64 + __builtin_ctzll(mine), row = t->units == 1 ? number : number / t->units, u = number - row * t->units;
+            const int64_t begin = t->edge == NULL ? 0 : t->edge[u], end = t->edge == NULL ? t->cols : t->edge[u + 1];
+            add_unit(sum, number, b->bytes + (size_t)(row - b->row0) * b->stride + (size_t)(begin - b->col0) * t->bytes,
+                     (size_t)(end - begin) * t->bytes);
+        }
+    }
+}
+
+static void hash_box(const box *b)
+{
+    item *t = b->t;
+    uint64_t sum[2] = { 0, 0 };
+    if (b->u0 == 0 && b->u1 == t->units)
+        claim(sum, b, b->row0 * t->units, (b->row0 + b->rows) * t->units);
+    else
+        for (int64_t r = b->row0; r < b->row0 + b->rows; r++)
+            claim(sum, b, r * t->units + b->u0, r * t->units + b->u1);
+    for (int i = 0; i < 2; i++)
+        atomic_fetch_add_explicit(&t->sum[i], sum[i], memory_order_relaxed);
+}
+
+/* ---- as a source ---- */
+
+static item *find_item(const sheaf__hashed *p, const char *name)
+{
+    int64_t low = 0, high = p->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const int order = strcmp(name, p->item[middle].entry->name);
+        if (order == 0)
+            return &p->item[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+/* The units that lie wholly in a box that was read. */
+static void seen_box(item *t, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *bytes)
+{
+    box b = { .t = t, .row0 = row0, .rows = rows, .u1 = t->units, .col0 = col0, .stride = (size_t)cols * t->bytes, .bytes = bytes };
+    if (t->vector) { /* its elements are rows */
+        if (row0 != 0 || rows != t->cols || cols != 1)
+            return;
+        b.rows = 1;
+    } else if (t->edge == NULL && cols != t->cols)
+        return;
+    for (; t->edge != NULL && b.u0 < b.u1 && t->edge[b.u0] < col0; b.u0++)
+        ;
+    for (; t->edge != NULL && b.u1 > b.u0 && t->edge[b.u1] > col0 + cols; b.u1--)
+        ;
+    if (b.u0 < b.u1 && b.rows > 0)
+        hash_box(&b);
+}
+
+static const sheaf_source_entry *find(sheaf_source *self, const char *name) { return ((sheaf__hashed *)self)->inner->find(((sheaf__hashed *)self)->inner, name); }
+static int64_t count(sheaf_source *self) { return ((sheaf__hashed *)self)->inner->count(((sheaf__hashed *)self)->inner); }
+static const sheaf_source_entry *entry(sheaf_source *self, int64_t i) { return ((sheaf__hashed *)self)->inner->entry(((sheaf__hashed *)self)->inner, i); }
+
+static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    const sheaf__hashed *p = (const sheaf__hashed *)self;
+    sheaf_status *st = p->inner->read(p->inner, name, row0, rows, col0, cols, dst);
+    item *t = st != NULL || p->stopped ? NULL : find_item(p, name);
+    if (t != NULL)
+        seen_box(t, row0, rows, col0, cols, dst);
+    return st;
+}
+
+static void close_nothing(sheaf_source *self) { (void)self; }
+
+sheaf_source *sheaf__hashed_source(sheaf__hashed *p) { return &p->source; }
+void sheaf__hashed_stop(sheaf__hashed *p) { p->stopped = true; }
+
+/* ---- making ---- */
+
+static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "fingerprint of the weights"); }
+
+/* Where the slices of a row begin, of eight; those without columns are left out. */
+static sheaf_status *set_edges(item *t, const sheaf_cut *cut)
+{
+    t->edge = calloc((size_t)(cut->nparts * cut->slices) + 1, sizeof *t->edge);
+    if (t->edge == NULL)
+        return no_memory();
+    t->units = 0;
+    for (int part = 0; part < cut->nparts; part++)
+        for (int s = 0; s < cut->slices; s++) {
+            sheaf_range range;
+            sheaf_status *st = sheaf_cut_rows(&range, cut, part, s);
+            if (st != NULL)
+                return st;
+            if (range.end > range.begin)
+                t->edge[++t->units] = range.end;
+        }
+    return NULL;
+}
+
+static sheaf_status *set_item(item *t, const sheaf_source_entry *e, const sheaf_tensor *schema)
+{
+    const int64_t all = sheaf__elements(e->ndim, e->shape);
+    *t = (item){ .entry = e, .vector = e->ndim <= 1, .units = 1, .bytes = sheaf_dtype_bytes(e->dtype) };
+    t->cols = t->vector ? all : e->shape[e->ndim - 1];
+    t->rows = all == 0 ? 0 : all / t->cols;
+    sheaf_status *st = NULL;
+    if (schema != NULL && e->ndim == 2 && schema->cut.nparts > 0 && schema->cut.axis == 1 && all > 0)
+        st = set_edges(t, &schema->cut);
+    t->seen = calloc((size_t)(t->rows * t->units + 63) / 64 + 1, sizeof *t->seen);
+    return st == NULL && t->seen == NULL ? no_memory() : st;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(((const item *)a)->entry->name, ((const item *)b)->entry->name); }
+
+static sheaf_status *add_items(sheaf__hashed *p, const sheaf_schema *schema)
+{
+    const int64_t n = schema != NULL ? schema->count : p->inner->count(p->inner);
+    sheaf_status *st = NULL;
+    p->item = calloc((size_t)n + 1, sizeof *p->item);
+    if (p->item == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        const sheaf_source_entry *e = schema != NULL ? p->inner->find(p->inner, schema->tensor[i].name) : p->inner->entry(p->inner, i);
+        if (e != NULL)
+            st = set_item(&p->item[p->count++], e, schema != NULL ? &schema->tensor[i] : NULL);
+    }
+    if (st == NULL)
+        qsort(p->item, (size_t)p->count, sizeof *p->item, by_name);
+    for (int64_t i = 0; i < p->count && st == NULL; i++) {
+        item *t = &p->item[i];
+        const int64_t row = t->cols * (int64_t)t->bytes;
+        t->block_rows = row >= BLOCK || row == 0 ? 1 : BLOCK / row;
+        t->first_block = p->blocks;
+        p->blocks += (t->rows + t->block_rows - 1) / t->block_rows;
+    }
+    return st;
+}
+
+sheaf_status *sheaf__hashed_new(sheaf__hashed **out, sheaf_source *inner, const sheaf_config *config)
+{
+    sheaf_schema *eight = NULL;
+    sheaf__hashed *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return no_memory();
+    p->source = (sheaf_source){ find, count, entry, read_box, close_nothing };
+    p->inner = inner;
+    sheaf_status *st = config == NULL ? NULL : sheaf_schema_new(&eight, config, PARTS);
+    if (st == NULL)
+        st = add_items(p, eight);
+    sheaf_schema_free(eight);
+    if (st == NULL)
+        *out = p;
+    else
+        sheaf__hashed_free(p);
+    return st;
+}
+
+void sheaf__hashed_free(sheaf__hashed *p)
+{
+    for (int64_t i = 0; p != NULL && i < p->count; i++) {
+        free(p->item[i].edge);
+        free(p->item[i].seen);
+    }
+    if (p != NULL)
+        free(p->item);
+    free(p);
+}
+
+/* ---- what was not read ---- */
+
+static bool all_seen(const item *t, int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last;) {
+        const uint64_t word = atomic_load_explicit(&t->seen[i / 64], memory_order_relaxed);
+        if (i % 64 == 0 && last - i >= 64 && word == ~UINT64_C(0))
+            i += 64;
+        else if (word >> i % 64 & 1)
+            i++;
+        else
+            return false;
+    }
+    return true;
+}
+
+static sheaf_status *read_block(const sheaf__hashed *p, item *t, int64_t block)
+{
+    const int64_t row = block * t->block_rows, n = t->rows - row < t->block_rows ? t->rows - row : t->block_rows;
+    if (all_seen(t, row * t->units, (row + n) * t->units))
+        return NULL;
+    char *bytes = malloc((size_t)(n * t->cols) * t->bytes + 1);
+    if (bytes == NULL)
+        return no_memory();
+    const int64_t rows = t->vector ? t->cols : n, cols = t->vector ? 1 : t->cols;
+    sheaf_status *st = p->inner->read(p->inner, t->entry->name, row, rows, 0, cols, bytes);
+    if (st == NULL)
+        seen_box(t, row, rows, 0, cols, bytes);
+    free(bytes);
+    return st;
+}
+
+static item *block_item(const sheaf__hashed *p, int64_t block)
+{
+    int64_t low = 0, high = p->count; /* the last item that begins at or before it, and is not empty */
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (p->item[middle].first_block <= block)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &p->item[low];
+}
+
+sheaf_status *sheaf__hashed_rest(sheaf__hashed *p)
+{
+    sheaf_status *st = NULL;
+    while (st == NULL && !p->stopped) {
+        const int64_t block = atomic_fetch_add(&p->next, 1);
+        if (block >= p->blocks)
+            break;
+        item *t = block_item(p, block);
+        st = sheaf_in(read_block(p, t, block - t->first_block), "fingerprint of '%s'", t->entry->name);
+    }
+    return st;
+}
+
+static void *rest_thread(void *arg) { return sheaf__hashed_rest(arg); }
+
+sheaf_status *sheaf__hashed_all(sheaf__hashed *p, int threads)
+{
+    pthread_t thread[MOST_THREADS];
+    int n = 0;
+    const int want = sheaf__threads_of(threads, 1, 0);
+    while (n + 1 < want && n < MOST_THREADS && n < p->blocks && pthread_create(&thread[n], NULL, rest_thread, p) == 0)
+        n++;
+    sheaf_status *st = sheaf__hashed_rest(p);
+    for (int i = 0; i < n; i++) {
+        void *theirs = NULL;
+        pthread_join(thread[i], &theirs);
+        if (st == NULL)
+            st = theirs;
+        else
+            sheaf_status_free(theirs);
+    }
+    return st;
+}
+
+/* ---- hashes ---- */
+
+static sheaf_hash tensor_hash(const item *t)
+{
+    unsigned char room[16 + 8 * 11]; /* dtype's name, axes, at most 8 sizes, two sums */
+    const char *dtype = sheaf_dtype_name(t->entry->dtype);
+    size_t n = strlen(dtype) < 16 ? strlen(dtype) : 16;
+    memcpy(room, dtype, n);
+    little(room + n, (uint64_t)t->entry->ndim);
+    n += 8;
+    for (int i = 0; i < t->entry->ndim && i < 8; i++, n += 8)
+        little(room + n, (uint64_t)t->entry->shape[i]);
+    for (int i = 0; i < 2; i++, n += 8)
+        little(room + n, atomic_load(&t->sum[i]));
+    return sheaf__hash(room, n);
+}
+
+sheaf_status *sheaf__hashed_weights(char out[33], const sheaf__hashed *p)
+{
+    sheaf_text all = { 0 };
+    for (int64_t i = 0; i < p->count; i++) {
+        unsigned char hash[16];
+        sheaf__hash_bytes(hash, tensor_hash(&p->item[i]));
+        sheaf__text_bytes(&all, p->item[i].entry->name, strlen(p->item[i].entry->name) + 1);
+        sheaf__text_bytes(&all, hash, sizeof hash);
+    }
+    if (!all.failed)
+        sheaf__hash_text(out, sheaf__hash(all.at, all.size));
+    sheaf_status *st = all.failed ? no_memory() : NULL;
+    sheaf__text_release(&all);
+    return st;
+}
+
+int64_t sheaf__hashed_count(const sheaf__hashed *p) { return p->count; }
+
+const char *sheaf__hashed_tensor(char out[33], const sheaf__hashed *p, int64_t i)
+{
+    sheaf__hash_text(out, tensor_hash(&p->item[i]));
+    return p->item[i].entry->name;
+}

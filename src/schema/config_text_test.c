@@ -1,0 +1,146 @@
+/* config_text_test.c - every key of a config that is read shows in its text; another spelling does not. */
+#include "tests/check.h"
+#include "tests/golden.h"
+
+#include <jansson.h>
+
+#include "schema/config_text.h"
+
+static char *text_of(const json_t *object)
+{
+    char *json = json_dumps(object, 0), *text = NULL;
+    sheaf_config c;
+    sheaf_status *st = sheaf_config_parse(&c, json, strlen(json));
+    if (st != NULL)
+        fail_msg("%s: %s", json, sheaf_status_where(st));
+    CHECK_OK(sheaf__config_text(&text, &c));
+    sheaf_config_release(&c);
+    free(json);
+    return text;
+}
+
+static const char llama[] =
+    "{\"model_type\":\"llama\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+    "\"original_max_position_embeddings\":512}}";
+static const char qwen2[] =
+    "{\"model_type\":\"qwen2\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4,\"use_sliding_window\":true,\"sliding_window\":16,\"max_window_layers\":2}";
+
+/* A key, or one inside an object, is given another value. */
+static const struct { const char *base, *change; } changed[] = {
+    { llama, "{\"model_type\":\"mistral\"}" }, { llama, "{\"vocab_size\":301}" }, { llama, "{\"hidden_size\":128}" },
+    { llama, "{\"intermediate_size\":97}" }, { llama, "{\"num_hidden_layers\":5}" }, { llama, "{\"num_attention_heads\":4}" },
+    { llama, "{\"num_key_value_heads\":8}" }, { llama, "{\"head_dim\":16}" }, { llama, "{\"rms_norm_eps\":1.0000001e-6}" },
+    { llama, "{\"attention_bias\":true}" }, { llama, "{\"mlp_bias\":true}" }, { llama, "{\"tie_word_embeddings\":true}" },
+    { llama, "{\"rope_theta\":10000.001}" }, { llama, "{\"partial_rotary_factor\":0.5}" }, { llama, "{\"max_position_embeddings\":77}" },
+    { llama, "{\"bos_token_id\":1}" }, { llama, "{\"pad_token_id\":1}" }, { llama, "{\"eos_token_id\":1}" }, { llama, "{\"eos_token_id\":[1,2]}" },
+    { llama, "{\"sheaf_tokenizer\":\"bytes\"}" }, { llama, "{\"text_processor_version\":\"vqa\"}" }, { llama, "{\"rope_scaling\":null}" },
+    { llama, "{\"rope_scaling\":{\"factor\":9.0}}" }, { llama, "{\"rope_scaling\":{\"low_freq_factor\":1.5}}" },
+    { llama, "{\"rope_scaling\":{\"high_freq_factor\":4.5}}" }, { llama, "{\"rope_scaling\":{\"original_max_position_embeddings\":513}}" },
+    { llama, "{\"rope_scaling\":{\"rope_type\":\"linear\"}}" }, { llama, "{\"rope_scaling\":{\"rope_type\":\"default\"}}" },
+    { qwen2, "{\"sliding_window\":17}" }, { qwen2, "{\"max_window_layers\":1}" }, { qwen2, "{\"use_sliding_window\":false}" },
+    { qwen2, "{\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]}" },
+    { NULL, "{\"model_class\":\"CogVLMModel\"}" }, { NULL, "{\"vocab_size\":400}" }, { NULL, "{\"inner_hidden_size\":77}" }, { NULL, "{\"num_layers\":1}" },
+    { NULL, "{\"num_attention_heads\":1}" }, { NULL, "{\"max_sequence_length\":99}" }, { NULL, "{\"layernorm_epsilon\":1e-4}" },
+    { NULL, "{\"cross_hidden_size_per_attention_head\":8}" }, { NULL, "{\"cross_attn_hidden_size\":8}" }, { NULL, "{\"is_decoder\":false}" },
+    { NULL, "{\"cross_image_pix\":140}" }, { NULL, "{\"encoder_override\":{\"layers\":4}}" }, { NULL, "{\"encoder_override\":{\"width\":80}}" },
+    { NULL, "{\"encoder_override\":{\"head_width\":4}}" }, { NULL, "{\"encoder_override\":{\"mlp_ratio\":3.5}}" }, { NULL, "{\"encoder_override\":{\"embed_dim\":7}}" },
+    { NULL, "{\"eva_args\":{\"num_layers\":5}}" }, { NULL, "{\"eva_args\":{\"num_attention_heads\":1}}" }, { NULL, "{\"eva_args\":{\"inner_hidden_size\":77}}" },
+    { NULL, "{\"eva_args\":{\"vocab_size\":2}}" }, { NULL, "{\"eva_args\":{\"max_sequence_length\":99}}" }, { NULL, "{\"eva_args\":{\"layernorm_epsilon\":1e-3}}" },
+    { NULL, "{\"eva_args\":{\"in_channels\":4}}" }, { NULL, "{\"bos_token_id\":7}" }, { NULL, "{\"pad_token_id\":7}" }, { NULL, "{\"eos_token_id\":7}" },
+    { NULL, "{\"text_processor_version\":\"chat\"}" },
+};
+
+static json_t *parsed(const char *text)
+{
+    json_error_t error;
+    json_t *root = json_loads(text, 0, &error);
+    if (root == NULL)
+        fail_msg("%s: %s", text, error.text);
+    return root;
+}
+
+/* A sound config of CogAgent, with every key that the rows change. */
+static json_t *cogagent(void)
+{
+    json_error_t error;
+    json_t *all = json_load_file(golden("cogagent/config.json"), 0, &error);
+    assert_non_null(all);
+    json_t *root = json_incref(json_object_get(all, "config"));
+    json_object_set_new(root, "model_class", json_string("CogAgentModel"));
+    json_object_set_new(root, "is_decoder", json_true());
+    json_object_set(root, "encoder_override", json_object_get(all, "encoder_override"));
+    json_decref(all);
+    return root;
+}
+
+static void change(json_t *root, const json_t *changes)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)changes, key, value) {
+        json_t *there = json_object_get(root, key);
+        if (json_is_object(value) && json_is_object(there))
+            change(there, value);
+        else
+            json_object_set(root, key, value);
+    }
+}
+
+static void test_text__every_value_that_is_read_shows(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(changed); i++) {
+        json_t *base = changed[i].base == NULL ? cogagent() : parsed(changed[i].base), *other = json_deep_copy(base), *what = parsed(changed[i].change);
+        change(other, what);
+        char *a = text_of(base), *b = text_of(other);
+        if (strcmp(a, b) == 0)
+            fail_msg("%s does not show in:\n%s", changed[i].change, a);
+        free(a);
+        free(b);
+        json_decref(base);
+        json_decref(other);
+        json_decref(what);
+    }
+}
+
+static void test_text__another_spelling_does_not(void **state)
+{
+    static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2", "tiny_llama3rope" };
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        char new[100], old[100], *text[2];
+        sheaf_config c[2];
+        snprintf(new, sizeof new, "llama/%s/hf/config.json", models[i]);
+        snprintf(old, sizeof old, "llama/%s/config_4x_style.json", models[i]);
+        CHECK_OK(sheaf_config_read(&c[0], golden(new)));
+        CHECK_OK(sheaf_config_read(&c[1], golden(old)));
+        for (int k = 0; k < 2; k++) {
+            CHECK_OK(sheaf__config_text(&text[k], &c[k]));
+            sheaf_config_release(&c[k]);
+        }
+        assert_string_equal(text[0], text[1]);
+        free(text[0]);
+        free(text[1]);
+    }
+    static const char *const alike[] = { "{\"initializer_range\":0.5}", "{\"torch_dtype\":\"bfloat16\"}", "{\"transformers_version\":\"9\"}", "{\"architectures\":[\"LlamaForCausalLM\"]}" };
+    for (size_t i = 0; i < ARRAY_LEN(alike); i++) {
+        json_t *base = parsed(llama), *other = parsed(llama), *what = parsed(alike[i]);
+        change(other, what);
+        char *a = text_of(base), *b = text_of(other);
+        assert_string_equal(a, b);
+        free(a);
+        free(b);
+        json_decref(base);
+        json_decref(other);
+        json_decref(what);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text__every_value_that_is_read_shows),
+        cmocka_unit_test(test_text__another_spelling_does_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

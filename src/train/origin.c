@@ -1,0 +1,380 @@
+/* origin.c - see origin.h. */
+#include "train/origin.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "lora/options.h"
+
+static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "what the run begins from"); }
+
+/* ---- files ---- */
+
+static const int64_t second = 1000000000;
+
+static int64_t nanoseconds(const struct timespec *t) { return (int64_t)t->tv_sec * second + t->tv_nsec; }
+
+/* *newest: the later of its times. An empty stamp equals none: of what cannot be looked at. */
+static sheaf_status *stamp_of(char **out, int64_t *newest, const char *path)
+{
+    struct stat s;
+    *newest = INT64_MAX;
+    if (stat(path, &s) != 0)
+        return (*out = strdup("")) == NULL ? no_memory() : NULL;
+    const int64_t changed = nanoseconds(&s.st_mtim), touched = nanoseconds(&s.st_ctim);
+    *newest = changed > touched ? changed : touched;
+    if (asprintf(out, "%jx:%jx:%jd:%" PRId64 ":%" PRId64, (uintmax_t)s.st_dev, (uintmax_t)s.st_ino, (intmax_t)s.st_size, changed, touched) < 0) {
+        *out = NULL;
+        return no_memory();
+    }
+    return NULL;
+}
+
+static sheaf_status *take_stamps(sheaf__origin *o)
+{
+    struct timespec now;
+    int64_t newest;
+    sheaf_status *st = NULL;
+    clock_gettime(CLOCK_REALTIME, &now);
+    o->began = nanoseconds(&now);
+    o->stamp = calloc((size_t)o->opened->nfiles + 1, sizeof *o->stamp);
+    if (o->stamp == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < o->opened->nfiles && st == NULL; i++)
+        st = stamp_of(&o->stamp[i], &newest, o->opened->file[i]);
+    return st;
+}
+
+/* Are they the files that were hashed before? */
+static bool same_files(const sheaf__origin *o)
+{
+    const json_t *files = json_object_get(o->known, "files");
+    const int64_t n = (int64_t)json_array_size(files);
+    bool same = n > 0 && n == o->opened->nfiles;
+    for (int64_t i = 0; i < n && same; i++) {
+        const char *was = json_string_value(json_array_get(json_array_get(files, (size_t)i), 1));
+        same = was != NULL && was[0] != '\0' && strcmp(was, o->stamp[i]) == 0;
+    }
+    return same;
+}
+
+/* May the stamps stand for what was read? Not of a file that changed meanwhile, nor of one that is so new that a change need not
+ * show in its times. */
+static sheaf_status *stamps_hold(bool *hold, const sheaf__origin *o)
+{
+    sheaf_status *st = NULL;
+    *hold = o->opened->nfiles > 0;
+    for (int64_t i = 0; i < o->opened->nfiles && st == NULL && *hold; i++) {
+        char *now = NULL;
+        int64_t newest;
+        st = stamp_of(&now, &newest, o->opened->file[i]);
+        *hold = st == NULL && now[0] != '\0' && strcmp(now, o->stamp[i]) == 0 && newest < o->began - 2 * second;
+        free(now);
+    }
+    return st;
+}
+
+/* ---- what it is ---- */
+
+/* run.json is the command's; one that cannot be read is as good as none. */
+static sheaf_status *read_known(sheaf__origin *o, const char *out)
+{
+    char *path = NULL;
+    json_t *root = NULL;
+    if (out == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__path_join(&path, out, "run.json");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = sheaf__json_load(&root, path);
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    json_t *base = json_object_get(root, "base");
+    if (json_integer_value(json_object_get(base, "version")) == SHEAF__ORIGIN_VERSION)
+        o->known = json_incref(base);
+    json_decref(root);
+    free(path);
+    return st;
+}
+
+static sheaf_status *hash_file(char out[33], const char *path)
+{
+    char *bytes = NULL;
+    size_t size;
+    sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, (size_t)1 << 30);
+    if (st != NULL)
+        return st;
+    sheaf__hash_text(out, sheaf__hash(bytes, size));
+    free(bytes);
+    return NULL;
+}
+
+static sheaf_status *hash_tokenizer(sheaf__origin *o, const sheaf__origin_from *from)
+{
+    char *path = NULL;
+    if (from->tokenizer != NULL && from->tokenizer[0] != '\0')
+        return sheaf__path_kind(from->tokenizer) == SHEAF_PATH_FILE ? hash_file(o->tokenizer, from->tokenizer) : NULL;
+    if (sheaf__path_kind(from->model) != SHEAF_PATH_DIR)
+        return NULL;
+    sheaf_status *st = sheaf__path_join(&path, from->model, "tokenizer.model");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = hash_file(o->tokenizer, path);
+    free(path);
+    return st;
+}
+
+static sheaf_status *hash_adapter(sheaf__origin *o)
+{
+    if (o->opened->adapter == NULL)
+        return NULL;
+    sheaf_lora_options options = o->opened->lora->options;
+    options.base_name = NULL; /* where the base lay */
+    sheaf_status *st = sheaf_lora_options_json(&o->adapter_config, &options);
+    if (st == NULL)
+        st = sheaf__hashed_new(&o->adapter_print, o->opened->adapter, NULL);
+    if (st == NULL)
+        st = sheaf__hashed_all(o->adapter_print, 1);
+    return st == NULL ? sheaf__hashed_weights(o->adapter, o->adapter_print) : st;
+}
+
+sheaf_status *sheaf__origin_begin(sheaf__origin *o, const sheaf__opened *opened, const sheaf__origin_from *from)
+{
+    *o = (sheaf__origin){ .opened = opened };
+    sheaf_status *st = take_stamps(o);
+    if (st == NULL)
+        st = read_known(o, from->out);
+    if (st == NULL && same_files(o)) {
+        const char *weights = json_string_value(json_object_get(o->known, "weights"));
+        snprintf(o->weights, sizeof o->weights, "%s", weights == NULL ? "" : weights);
+        if (o->weights[0] != '\0')
+            sheaf__hashed_stop(opened->hashed);
+    }
+    if (st == NULL)
+        st = sheaf__fingerprint(o->first_and_last, opened->schema, opened->weights);
+    if (st == NULL)
+        st = hash_tokenizer(o, from);
+    return st == NULL ? hash_adapter(o) : st;
+}
+
+sheaf_status *sheaf__origin_end(sheaf__origin *o)
+{
+    return o->weights[0] != '\0' ? NULL : sheaf__hashed_weights(o->weights, o->opened->hashed);
+}
+
+void sheaf__origin_release(sheaf__origin *o)
+{
+    for (int64_t i = 0; o->stamp != NULL && i < o->opened->nfiles; i++)
+        free(o->stamp[i]);
+    free(o->stamp);
+    free(o->adapter_config);
+    sheaf__hashed_free(o->adapter_print);
+    json_decref(o->known);
+    *o = (sheaf__origin){ 0 };
+}
+
+/* ---- as text ---- */
+
+static void add_origin(sheaf_text *t, const sheaf__origin *o)
+{
+    const struct { const char *key, *value; } rows[] = {
+        { "adapter", o->adapter }, { "adapter_config", o->adapter_config == NULL ? "" : o->adapter_config }, { "config", o->opened->config_text },
+        { "tokenizer", o->tokenizer }, { "weights", o->weights },
+    };
+    sheaf__text_add(t, "{\"version\": %d", SHEAF__ORIGIN_VERSION);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sheaf__text_add(t, ", \"%s\": ", rows[i].key);
+        sheaf__text_json(t, rows[i].value);
+    }
+}
+
+sheaf_status *sheaf__origin_text(char **out, const sheaf__origin *o)
+{
+    sheaf_text t = { 0 };
+    add_origin(&t, o);
+    sheaf__text_add(&t, "}");
+    return sheaf__text_take(out, &t);
+}
+
+static void add_tensors(sheaf_text *t, const sheaf__hashed *print)
+{
+    for (int64_t i = 0; i < sheaf__hashed_count(print); i++) {
+        char hash[33];
+        const char *name = sheaf__hashed_tensor(hash, print, i);
+        sheaf__text_add(t, i == 0 ? "" : ", ");
+        sheaf__text_json(t, name);
+        sheaf__text_add(t, ": \"%s\"", hash);
+    }
+}
+
+/* Hashed now, or known from before. */
+static sheaf_status *add_hashes(sheaf_text *t, const sheaf__origin *o)
+{
+    char *known = NULL;
+    sheaf_status *st = NULL;
+    if (same_files(o)) {
+        st = sheaf__json_text(&known, json_object_get(o->known, "tensors"), JSON_COMPACT);
+        sheaf__text_add(t, ", \"tensors\": %s", known == NULL ? "{}" : known);
+    } else {
+        sheaf__text_add(t, ", \"tensors\": {");
+        add_tensors(t, o->opened->hashed);
+        sheaf__text_add(t, "}");
+    }
+    free(known);
+    sheaf__text_add(t, ", \"adapter_tensors\": {");
+    if (o->adapter_print != NULL)
+        add_tensors(t, o->adapter_print);
+    sheaf__text_add(t, "}");
+    return st;
+}
+
+sheaf_status *sheaf__origin_record(char **out, const sheaf__origin *o)
+{
+    sheaf_text t = { 0 };
+    bool hold = false;
+    sheaf_status *st = stamps_hold(&hold, o);
+    add_origin(&t, o);
+    if (st == NULL)
+        st = add_hashes(&t, o);
+    sheaf__text_add(&t, ", \"files\": [");
+    for (int64_t i = 0; hold && i < o->opened->nfiles; i++) {
+        sheaf__text_add(&t, i == 0 ? "[" : ", [");
+        sheaf__text_json(&t, o->opened->file[i]);
+        sheaf__text_add(&t, ", \"%s\"]", o->stamp[i]);
+    }
+    sheaf__text_add(&t, "]}");
+    if (st == NULL)
+        st = sheaf__text_take(out, &t);
+    sheaf__text_release(&t);
+    return st;
+}
+
+/* ---- is it the same? ---- */
+
+static sheaf_status *differs(const sheaf__origin_words *w, const char *part, const char *was, const char *is, int64_t more)
+{
+    sheaf_status *st = more == 0 ? sheaf_fail(w->code, "%s: %s", w->what, part) : sheaf_fail(w->code, "%s: %s, and %" PRId64 " more", w->what, part, more);
+    sheaf_expected(st, "%s, %s", was, w->began);
+    sheaf_found(st, "%s", is);
+    return sheaf_try_this(st, "%s", w->cure);
+}
+
+/* The value of `key`, which ends at a line feed; NULL: no such line. */
+static const char *value_of(const char *text, const char *key, size_t n)
+{
+    for (const char *line = text; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n')
+        if (strncmp(line, key, n) == 0 && line[n] == ':')
+            return line + n + 1 + (line[n + 1] == ' ');
+    return NULL;
+}
+
+static bool same_line(const char *a, const char *b)
+{
+    const size_t n = a == NULL ? 0 : strcspn(a, "\n"), m = b == NULL ? 0 : strcspn(b, "\n");
+    return (a == NULL) == (b == NULL) && n == m && (n == 0 || memcmp(a, b, n) == 0);
+}
+
+static sheaf_status *config_differs(const sheaf__origin_words *w, const char *key, size_t n, const char *was, const char *is, int64_t more)
+{
+    char part[160], value[2][200];
+    const char *of[2] = { was, is };
+    snprintf(part, sizeof part, "config, %.*s", (int)n, key);
+    for (int i = 0; i < 2; i++)
+        snprintf(value[i], sizeof value[i], "%.*s", of[i] == NULL ? 4 : (int)strcspn(of[i], "\n"), of[i] == NULL ? "none" : of[i]);
+    return differs(w, part, value[0], value[1], more);
+}
+
+static sheaf_status *check_config(const char *was, const char *is, const sheaf__origin_words *w)
+{
+    const char *first[3] = { NULL };
+    size_t length = 0;
+    int64_t n = 0;
+    for (int side = 0; side < 2; side++)
+        for (const char *line = side == 0 ? was : is; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
+            const size_t key = strcspn(line, ":\n");
+            const char *a = value_of(was, line, key), *b = value_of(is, line, key);
+            if ((side == 1 && a != NULL) || same_line(a, b))
+                continue;
+            if (n++ == 0) {
+                first[0] = line;
+                first[1] = a;
+                first[2] = b;
+                length = key;
+            }
+        }
+    return n == 0 ? NULL : config_differs(w, first[0], length, first[1], first[2], n - 1);
+}
+
+/* Which tensors, where run.json tells of those that the run began with. */
+static sheaf_status *hash_differs(const sheaf__origin *o, const sheaf__origin_words *w, const char *key, const char *tensors, const sheaf__hashed *print,
+                                  const char *whole, const char *was, const char *is)
+{
+    const char *known = json_string_value(json_object_get(o->known, key));
+    const json_t *of = known != NULL && strcmp(known, was) == 0 ? json_object_get(o->known, tensors) : NULL;
+    char part[400], expected[80], found[80], hash[33];
+    int64_t n = 0;
+    snprintf(part, sizeof part, "%s", whole);
+    for (int64_t i = 0; of != NULL && print != NULL && i < sheaf__hashed_count(print); i++) {
+        const char *name = sheaf__hashed_tensor(hash, print, i), *before = json_string_value(json_object_get(of, name));
+        if ((before == NULL || strcmp(before, hash) != 0) && n++ == 0)
+            snprintf(part, sizeof part, "%s%s, tensor '%.300s'", whole, before == NULL ? " (which the run did not have)" : "", name);
+    }
+    snprintf(expected, sizeof expected, "fingerprint %s", was[0] == '\0' ? "none" : was);
+    snprintf(found, sizeof found, "another, %s", is[0] == '\0' ? "none" : is);
+    return differs(w, part, expected, found, n > 1 ? n - 1 : 0);
+}
+
+static const char *text_of(const json_t *was, const char *key)
+{
+    const char *text = json_string_value(json_object_get(was, key));
+    return text == NULL ? "" : text;
+}
+
+static sheaf_status *check_all(const sheaf__origin *o, const json_t *was, const sheaf__origin_words *w)
+{
+    const json_int_t version = json_integer_value(json_object_get(was, "version"));
+    if (version != SHEAF__ORIGIN_VERSION) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: form of its fingerprint", w->what);
+        sheaf_found(sheaf_expected(st, "version %d", SHEAF__ORIGIN_VERSION), "version %" JSON_INTEGER_FORMAT, version);
+        return sheaf_try_this(st, "use the version of sheaf that saved it");
+    }
+    const char *tokenizer = text_of(was, "tokenizer"), *adapter = text_of(was, "adapter"), *weights = text_of(was, "weights");
+    const char *options = text_of(was, "adapter_config"), *config = o->adapter_config == NULL ? "" : o->adapter_config;
+    sheaf_status *st = check_config(text_of(was, "config"), o->opened->config_text, w);
+    if (st == NULL && strcmp(weights, o->weights) != 0)
+        st = hash_differs(o, w, "weights", "tensors", o->opened->hashed, "weights", weights, o->weights);
+    if (st == NULL && tokenizer[0] != '\0' && o->tokenizer[0] != '\0' && strcmp(tokenizer, o->tokenizer) != 0)
+        st = differs(w, "tokenizer", tokenizer, o->tokenizer, 0);
+    if (st != NULL || w->base_only)
+        return st;
+    if (strcmp(options, config) != 0)
+        st = differs(w, "adapter_config.json of the adapter it starts from", options[0] == '\0' ? "no adapter" : options, config[0] == '\0' ? "no adapter" : config, 0);
+    if (st == NULL && strcmp(adapter, o->adapter) != 0)
+        st = hash_differs(o, w, "adapter", "adapter_tensors", o->adapter_print, "the adapter it starts from", adapter, o->adapter);
+    return st;
+}
+
+sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress, const sheaf__origin_words *w, bool *weak)
+{
+    const json_t *was = json_object_get(progress, "origin");
+    if (weak != NULL)
+        *weak = was == NULL;
+    if (was != NULL)
+        return check_all(o, was, w);
+    const char *old = text_of(progress, "base");
+    return w->base_only || strcmp(old, o->first_and_last) == 0 ? NULL : hash_differs(o, w, "", "", NULL, "weights", old, o->first_and_last);
+}
+
+sheaf_status *sheaf__origin_check_known(const sheaf__origin *o, const sheaf__origin_words *w)
+{
+    return o->known == NULL ? NULL : check_all(o, o->known, w);
+}
