@@ -1,4 +1,5 @@
-/* catalog_ranks_test.c - parts of several runs are told from copies that drifted, by the copies of common tensors. */
+/* catalog_ranks_test.c - parts of several runs are told from copies that drifted, by the copies of common tensors;
+ * one part under two names by what is divided. */
 #include "tests/check.h"
 #include "tests/files.h"
 
@@ -212,12 +213,83 @@ static void test_notes__say_what_files_cannot_tell(void **state)
     sheaf__catalog_free(c);
 }
 
+/* ---- one part twice ---- */
+
+/* Part r of tensor t has the values of part value[r][t]; -1: zeros. */
+typedef struct doubles {
+    const char *what;
+    int parts, value[4][5];
+    bool stages;          /* each part has tensors of its own names, whole */
+    bool ranks;           /* the parts have ranks */
+    const char *path, *text; /* NULL: nothing is found */
+} doubles;
+
+static const doubles copies[] = {
+    { "values of their own", 2, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 } }, false, true, NULL, NULL },
+    { "all of it", 2, { { 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0 } }, false, true, "part1", "the values of part 0, " },
+    { "zeros in all parts", 3, { { -1, -1, 0, 0, 0 }, { -1, -1, 1, 1, 1 }, { -1, -1, 2, 2, 2 } }, false, true, NULL, NULL },
+    { "nothing but zeros", 2, { { -1, -1, -1, -1, -1 }, { -1, -1, -1, -1, -1 } }, false, true, NULL, NULL },
+    { "heads that two ranks share", 4, { { 0, 0, 0, 0, 0 }, { 0, 0, 1, 1, 1 }, { 2, 2, 2, 2, 2 }, { 2, 2, 3, 3, 3 } }, false, true, NULL, NULL },
+    { "all but one", 3, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 1, 1, 2, 1, 1 } }, false, true, "part2", "in 4 of 5 of them" },
+    { "and zeros", 3, { { 0, -1, 0, 0, 0 }, { 1, -1, 1, 1, 1 }, { 1, -1, 2, 1, 1 } }, false, true, "part2", "in 3 of 4 of them" },
+    { "the last of four", 4, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 2, 2, 2, 2, 2 }, { 1, 1, 1, 1, 1 } }, false, true, "part3", "the values of part 1, " },
+    { "files without ranks", 2, { { 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0 } }, false, false, "part1", "the values of /" },
+    { "stages", 3, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 2, 2, 2, 2, 2 } }, true, true, NULL, NULL },
+    { "a stage twice", 3, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1 } }, true, true, "part2", "in 5 tensors of other names" },
+    { "a tensor in two stages", 2, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 0 } }, true, true, NULL, NULL },
+};
+
+static sheaf_catalog *make_doubles(const doubles *d)
+{
+    enum { N = 600 };
+    sheaf_catalog *c = NULL;
+    CHECK_OK(sheaf__catalog_new(&c, "test", scratch.dir));
+    for (int r = 0; r < d->parts; r++) {
+        static float value[5][N];
+        char path[16], name[16];
+        int file;
+        for (int t = 0; t < 5; t++) {
+            uint64_t key = key_of((uint64_t)t, (uint64_t)d->value[r][t], 3);
+            for (int i = 0; i < N; i++)
+                value[t][i] = d->value[r][t] < 0 ? 0 : (float)number(&key);
+        }
+        snprintf(path, sizeof path, "part%d", r);
+        CHECK_OK(sheaf__file_write_whole(at(path), value, sizeof value, NULL));
+        CHECK_OK(sheaf__catalog_file(&file, c, at(path)));
+        for (int t = 0; t < 5; t++) {
+            sheaf_logical *l;
+            snprintf(name, sizeof name, "t%d.%d", d->stages ? r : 0, t);
+            CHECK_OK(sheaf__catalog_tensor(&l, c, name, F, 1, (int64_t[]){ d->stages ? N : N * d->parts }));
+            sheaf_piece p = sheaf__piece_dense(file, !d->ranks ? -1 : d->stages ? 0 : r, F, t * N * 4, 1, (int64_t[]){ N });
+            p.begin[0] = d->stages ? 0 : N * r;
+            CHECK_OK(sheaf__catalog_piece(c, l, &p));
+        }
+    }
+    return c;
+}
+
+static void test_check__finds_a_part_that_is_another(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(copies); i++) {
+        const doubles *d = &copies[i];
+        sheaf_catalog *c = make_doubles(d);
+        CHECK_OK(sheaf__catalog_check(c));
+        const sheaf_finding *f = sheaf__catalog_finding(c, "duplicate");
+        const bool well = d->path == NULL ? c->nfindings == 0
+                                          : c->nfindings == 1 && f != NULL && strcmp(strrchr(f->path, '/') + 1, d->path) == 0 && strstr(f->found, d->text) != NULL;
+        if (!well)
+            fail_msg("%s: %s", d->what, c->nfindings == 0 ? "nothing" : c->finding[0].found);
+        sheaf__catalog_free(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks__of_another_run_are_told_from_drift),
         cmocka_unit_test(test_ranks__look_at_what_tells),
         cmocka_unit_test(test_notes__say_what_files_cannot_tell),
+        cmocka_unit_test(test_check__finds_a_part_that_is_another),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

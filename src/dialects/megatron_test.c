@@ -432,25 +432,25 @@ static void test_harm__processes_tell_copies_and_stages(void **state)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 4, true);
     const how told = { 2, 4, 1, false, false, 38, 7, 7, true, 3, 0 }, untold = { 2, 4, 1, false, false, 38, 7, 7, true, 3, -1 };
-    for (int harm = 0; harm < 4; harm++) {
-        const how *h = harm == 3 ? &untold : &told;
+    for (int harm = 0; harm < 6; harm++) {
+        const how *h = harm >= 3 ? &untold : &told;
         const char *dir = made_folder(m, h);
         char a[700], b[700];
         part_path(a, dir, h, 1, 1);
         part_path(b, dir, h, 1, 2);
-        if (harm == 1) {
+        if (harm == 1 || harm > 3) { /* another stage's part, or another rank's of the same stage */
             assert_int_equal(unlink(b), 0);
-            put_part(b, m, h, 1, 1);
+            put_part(b, m, h, harm == 5 ? 0 : 1, harm == 5 ? 2 : 1);
         } else if (harm == 2)
             swap_files(a, b);
         sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
-        if (harm == 1)
+        if (harm == 1 || harm > 3)
             CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "mp_rank_01_002");
         else if (harm == 2)
             CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "args.rank 3, where");
         else
             CHECK_SOUND(c);
-        assert_int_equal(c->by_names, harm == 3);
+        assert_int_equal(c->by_names, harm >= 3);
         sheaf__catalog_free(c);
     }
     made_free(m);
