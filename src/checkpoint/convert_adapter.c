@@ -10,6 +10,7 @@
 #include "checkpoint/convert_copy.h"
 #include "dialects/peft.h"
 #include "lora/adapter.h"
+#include "lora/check_file.h"
 #include "lora/cog.h"
 
 /* Part p of A or of B of a layer. */
@@ -193,6 +194,8 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
         st = sheaf_lora_resolve(&a->lora, schema, &options);
     if (st == NULL)
         st = sheaf_peft_open(&a->adapter, dir);
+    if (st == NULL)
+        st = sheaf_lora_check_file(&options, a->adapter);
     if (st == NULL)
         st = sheaf_lora_fit(&a->adapter, a->lora);
     sheaf_lora_options_release(&options);

@@ -400,6 +400,11 @@ static void test_adapter__what_sat_cannot_say_is_refused(void **state)
     CHECK_FAILS(convert(at("base"), at("nothing"), at("refused"), "sat", 1), SHEAF_E_IO, "nothing");
     how.alpha = 1;
     make_adapter(&m, &how, at("adapter"));
+    FILE *file = fopen(at("adapter/adapter_model.safetensors"), "r+b"); /* its last number becomes NaN */
+    assert_true(file != NULL && fseek(file, -2, SEEK_END) == 0 && fwrite("\x01\x7c", 1, 2, file) == 2 && fclose(file) == 0);
+    CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 2), SHEAF_E_NUMBER, "finite numbers | Inf or NaN");
+    assert_int_equal(sheaf__path_kind(at("refused")), SHEAF_PATH_NONE);
+    make_adapter(&m, &how, at("adapter"));
     CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 3), SHEAF_E_ARG, "model-parallel size");
     made_release(&m);
 }

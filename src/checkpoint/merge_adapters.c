@@ -97,6 +97,8 @@ sheaf_status *sheaf_merge_adapters(const sheaf_merge_options *o)
     if (st == NULL)
         st = sheaf__merge_open_adapters(&plan, o);
     if (st == NULL)
+        st = sheaf__merge_combine(&plan, o);
+    if (st == NULL)
         st = write_adapter(&plan.combined, o);
     sheaf__merge_plan_close(&plan);
     return st;

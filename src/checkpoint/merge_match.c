@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "checkpoint/merge_matcher.h"
+#include "lora/check_file.h"
 #include "lora/match.h"
 #include "lora/names.h"
 
@@ -225,13 +226,6 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
 
 /* ---- A and B ---- */
 
-sheaf_status *sheaf__merge_missing(const char *path, size_t length, const char *end)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'" SHEAF_PEFT_PREFIX "%.*s%s'", (int)length, path, end);
-    sheaf_found(sheaf_expected(st, "this tensor in the adapter"), "nothing of that name");
-    return sheaf_try_this(st, "is the file complete, and does its adapter_config.json belong to it?");
-}
-
 static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path, size_t length)
 {
     const sheaf_lora_options *o = &m->adapter->options;
@@ -283,7 +277,7 @@ static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s, cons
         return NULL;
     }
     if (s->magnitude == NULL)
-        return sheaf__merge_missing(path, length, ".lora_magnitude_vector");
+        return sheaf_lora_missing(path, length, ".lora_magnitude_vector");
     const int64_t want = s->b->shape[0];
     sheaf_status *st = check_type(s->magnitude);
     if (st == NULL && behind(s->magnitude, 0) != want)
@@ -324,7 +318,7 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     }
     const sheaf_source_entry *b = sheaf__merge_part(m, path, length, b_end);
     if (b == NULL)
-        return sheaf__merge_missing(path, length, b_end);
+        return sheaf_lora_missing(path, length, b_end);
     if (a->ndim < 2 || a->shape[0] < 1)
         return wrong_shape(a, t, "two axes or more, the first the rank, for");
     st = check_type(a);
@@ -445,7 +439,7 @@ static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b,
     if (t == NULL || !yes)
         lose(m, b->name);
     else if (sheaf__merge_part(m, path, length, a_end) == NULL)
-        return sheaf__merge_missing(path, length, a_end);
+        return sheaf_lora_missing(path, length, a_end);
     return NULL;
 }
 

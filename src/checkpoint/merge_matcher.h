@@ -21,8 +21,6 @@ bool sheaf__merge_is_float(sheaf_dtype dtype);
 sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end);
 /* The tensor of the adapter for PATH that ends so; NULL: none. */
 const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length, const char *end);
-/* The status that it is not there. */
-sheaf_status *sheaf__merge_missing(const char *path, size_t length, const char *end);
 
 /* sheaf__merge_is_across - is this square weight stored as GPT-2's Conv1D, [in, out]? After all were matched. */
 bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t);

@@ -12,6 +12,7 @@
 #include "dialects/hf.h"
 #include "dialects/hf_catalog.h"
 #include "dialects/peft.h"
+#include "lora/check_file.h"
 
 enum { MOST_CONFIG = 64 << 20 };
 static const char head_name[] = "lm_head.weight";
@@ -254,6 +255,8 @@ static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir, cons
     free(path);
     if (st == NULL)
         st = sheaf_peft_open(&a->source, dir);
+    if (st == NULL)
+        st = sheaf_in(sheaf_lora_check_file(&a->options, a->source), "%s", dir);
     if (st == NULL && a->options.unknown_keys != NULL)
         sheaf_warn(events, "%s: adapter_config.json has keys sheaf does not know: %s", dir, a->options.unknown_keys);
     return st;
@@ -269,13 +272,21 @@ sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *p, const sheaf_merge
     sheaf_status *st = NULL;
     for (; p->nread < o->nadapters && st == NULL; p->nread++)
         st = open_adapter(&p->read[p->nread], o->adapters[p->nread], o->events);
-    if (st != NULL || o->combine == SHEAF_COMBINE_NONE)
-        return st;
+    return st;
+}
+
+sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
     sheaf_source *sources[SHEAF_MERGE_ADAPTERS];
     sheaf_lora_options options[SHEAF_MERGE_ADAPTERS]; /* borrowed */
     for (int i = 0; i < p->nread; i++) {
         sources[i] = p->read[i].source;
         options[i] = p->read[i].options;
+    }
+    if (o->base == NULL && o->source == NULL) { /* else each is held against it */
+        sheaf_status *st = sheaf_lora_check_modules(options, sources, o->adapters, p->nread, o->events);
+        if (st != NULL)
+            return st;
     }
     p->combined.path = "the combined adapter";
     p->combined.made = true;
@@ -422,12 +433,38 @@ sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *o)
     return st;
 }
 
+static void tensor_release(sheaf__merge_tensor *t)
+{
+    for (int i = 0; i < t->nsteps; i++) {
+        free(t->step[i].pick);
+        free(t->step[i].factor);
+    }
+    free(t->step);
+}
+
+/* As before any adapter was matched. */
+static void clear_steps(sheaf__merge_plan *p)
+{
+    for (int64_t i = 0; i < p->count; i++) {
+        const char *name = p->tensor[i].name;
+        const sheaf_source_entry *base = p->tensor[i].base;
+        tensor_release(&p->tensor[i]);
+        p->tensor[i] = make_tensor(name, base);
+    }
+}
+
 sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_options *o)
 {
     *p = (sheaf__merge_plan){ .table = -1, .head = -1 };
     sheaf_status *st = open_base(p, o);
     if (st == NULL)
         st = sheaf__merge_open_adapters(p, o);
+    for (int i = 0; i < p->nread && st == NULL && o->combine != SHEAF_COMBINE_NONE; i++) {
+        st = sheaf__merge_match(p, &p->read[i], i, NULL); /* each of them must be one that fits by itself */
+        clear_steps(p);
+    }
+    if (st == NULL && o->combine != SHEAF_COMBINE_NONE)
+        st = sheaf__merge_combine(p, o);
     const sheaf__merge_adapter *adapter = o->combine == SHEAF_COMBINE_NONE ? p->read : &p->combined;
     const int n = o->combine == SHEAF_COMBINE_NONE ? p->nread : 1;
     for (int i = 0; i < n && st == NULL; i++) {
@@ -442,15 +479,6 @@ sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_opt
     if (st != NULL)
         sheaf__merge_plan_close(p);
     return st;
-}
-
-static void tensor_release(sheaf__merge_tensor *t)
-{
-    for (int i = 0; i < t->nsteps; i++) {
-        free(t->step[i].pick);
-        free(t->step[i].factor);
-    }
-    free(t->step);
 }
 
 void sheaf__merge_plan_drop_head(sheaf__merge_plan *p)

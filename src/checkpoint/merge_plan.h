@@ -44,8 +44,10 @@ sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *plan, const char *name
 
 /* sheaf__merge_check_dst - does the output lie outside of what is read? Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *options);
-/* sheaf__merge_open_adapters - reads `read` (and makes `combined`) from the options' folders. */
+/* sheaf__merge_open_adapters - reads `read` from the options' folders; each is whole by itself. */
 sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *plan, const sheaf_merge_options *options);
+/* sheaf__merge_combine - makes `combined` of them; without a base they are held against each other first. */
+sheaf_status *sheaf__merge_combine(sheaf__merge_plan *plan, const sheaf_merge_options *options);
 /* sheaf__merge_match - gives the tensors of one adapter their places. Errors: SHEAF_E_LAYOUT, SHEAF_E_UNSUPPORTED. */
 sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number, const sheaf_events *events);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lora/check_file.h"
 #include "lora/match.h"
 
 #define TOWER "mixins.encoder.vit.model."
@@ -94,12 +95,12 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
     if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine && sheaf__merge_part(m, module, strlen(module), ".lora_A.weight") != NULL)
         lacks = true;
     if (lacks && !is_never_trained(m, t->name)) {
-        st = sheaf__merge_missing(t->name, strlen(t->name), "");
+        st = sheaf_lora_missing(t->name, strlen(t->name), "");
     } else if (!lacks && strcmp(dot, ".weight") == 0 && t->ndim >= 2 && !saved && !o->all_linear) {
         sheaf_hit hit;
         st = sheaf__lora_hit(&hit, o, module);
         if (st == NULL && hit == SHEAF_HIT_TARGET && step_of(t, m->number) == NULL)
-            st = sheaf__merge_missing(t->name, (size_t)(dot - t->name), ".lora_A.weight");
+            st = sheaf_lora_missing(t->name, (size_t)(dot - t->name), ".lora_A.weight");
     }
     free(module);
     return st;
