@@ -95,6 +95,7 @@ static void test_edges(void **state)
     check_same("log(1)", sheaf__log_d(1), 0);
     check_same("log(0)", sheaf__log_d(0), -INFINITY);
     check_same("log(denormal)", sheaf__log_d(0x1p-1074), -INFINITY);
+    check_same("log(2^-1022), the smallest normal number", sheaf__log_d(0x1p-1022), -0x1.6232bdd7abcd2p+9);
     check_same("log(-1)", sheaf__log_d(-1), NAN);
     check_same("log(inf)", sheaf__log_d(INFINITY), INFINITY);
     check_same("log(NaN)", sheaf__log_d(NAN), NAN);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,15 @@ static char *content(const char *path)
     sheaf_status *st = sheaf__file_read_all(&text, &size, path, 1 << 20);
     sheaf_status_free(st);
     return text;
+}
+
+/* close() of this program, as on a file system that tells only there that bytes were lost. */
+static bool close_fails;
+int close(int fd)
+{
+    const int closed = (int)syscall(SYS_close, fd);
+    errno = close_fails ? EIO : errno;
+    return close_fails ? -1 : closed;
 }
 
 static void test_paths__parents_and_joins(void **state)
@@ -90,8 +100,10 @@ static void test_read__only_regular_files(void **state)
 {
     int fd;
     int64_t size;
-    assert_int_equal(mkfifo(at("pipe"), 0600), 0); /* opening it must not block */
+    assert_int_equal(mkfifo(at("pipe"), 0600), 0);
+    alarm(20); /* opening it must not block */
     CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("pipe")), SHEAF_E_IO, "a regular file | a pipe");
+    alarm(0);
     CHECK_FAILS(sheaf__file_open_read(&fd, &size, scratch.dir), SHEAF_E_IO, "a regular file | a folder");
     CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("none")), SHEAF_E_IO, "No such file");
     char *text;
@@ -653,6 +665,18 @@ static void test_faults__from_the_environment(void **state)
     assert_int_equal(exit_with_environment("fsnyc:9:fail"), 1); /* misspelt: nothing works */
 }
 
+static void test_write_whole__an_error_of_close_is_one_of_the_write(void **state)
+{
+    CHECK_OK(sheaf__file_write_whole(at("closed"), "old", 3, NULL));
+    close_fails = true;
+    sheaf_status *st = sheaf__file_write_whole(at("closed"), "new", 3, NULL);
+    close_fails = false;
+    CHECK_FAILS(st, SHEAF_E_IO, "closing");
+    char *text = content(at("closed"));
+    assert_string_equal(text, "old");
+    free(text);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3) { /* --write PATH, see exit_with_environment() */
@@ -662,6 +686,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths__parents_and_joins),
+        cmocka_unit_test(test_write_whole__an_error_of_close_is_one_of_the_write),
         cmocka_unit_test(test_paths__unfinished_ones_are_recognised),
         cmocka_unit_test(test_read__names_offset_expected_and_found),
         cmocka_unit_test(test_read__only_regular_files),

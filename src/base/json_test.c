@@ -36,6 +36,9 @@ static void test_parse__refuses_with_a_position(void **state)
         { "{\"a\":\n\"\xff\"}", "line 2, column 2 | UTF-8 | byte 0xff" },
         { "{\"a\": \"\xc0\x80\"}", "UTF-8 | byte 0xc0" },  /* overlong NUL */
         { "{\"a\": \"\\ud800\"}", "surrogate" },            /* half a pair */
+        { "{\"a\": \"\\udc00\"}", "surrogate" },            /* its other half */
+        { "{\"a\": \"\\ud800\\ud800\"}", "surrogate" },
+        { "{\"a\": \"\\ud800x\"}", "surrogate" },
         { "[1]", "a list of 1" },
         { "17", "top level" },
         { "\"x\"", "an object" },

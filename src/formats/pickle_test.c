@@ -262,6 +262,7 @@ static void test_parse__refused_with_a_reason(void **state)
         { P("X\1\0\0\0\xff"), SHEAF_E_FORMAT, "UTF-8" },
         { P("h\0"), SHEAF_E_FORMAT, "memo number" },
         { P("Nr\xff\xff\xff\xff"), SHEAF_E_FORMAT, "memo number below" },
+        { P("Nr\x20\0\0\0"), SHEAF_E_FORMAT, "memo number below" }, /* no place can be had for less than a byte */
         { P("}K\1a"), SHEAF_E_FORMAT, "container" },
         { P("}(K\1u"), SHEAF_E_FORMAT, "keys with values" },
         { P("K\1K\2s"), SHEAF_E_FORMAT, "a value on the stack" },

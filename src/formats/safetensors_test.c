@@ -234,6 +234,18 @@ static void test_parse__the_last_of_equal_names_counts(void **state)
     sheaf__safetensors_header_release(&h);
 }
 
+static void test_parse__each_field_is_there_once(void **state)
+{
+    static const char *const field[] = { "\"dtype\":\"F32\"", "\"shape\":[1]", "\"data_offsets\":[0,4]" };
+    for (int f = 0; f < 3; f++) {
+        char text[200];
+        snprintf(text, sizeof text, "{\"a\":{" T4 ",%s}}", field[f]);
+        CHECK_FAILS(parse(text, 4), SHEAF_E_FORMAT, "each field once");
+        snprintf(text, sizeof text, "{\"a\":{%s,%s}}", field[f == 0], field[f == 2 ? 1 : 2]);
+        CHECK_FAILS(parse(text, 4), SHEAF_E_FORMAT, "no such field");
+    }
+}
+
 static void test_parse__utf8_is_strict(void **state)
 {
     static const struct { const char *bytes; bool good; } rows[] = {
@@ -563,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_parse__corners_accepted),
         cmocka_unit_test(test_parse__corners_refused),
         cmocka_unit_test(test_parse__the_last_of_equal_names_counts),
+        cmocka_unit_test(test_parse__each_field_is_there_once),
         cmocka_unit_test(test_parse__utf8_is_strict),
         cmocka_unit_test(test_parse__depth_is_limited_as_in_serde),
         cmocka_unit_test(test_parse__every_cut_is_refused),

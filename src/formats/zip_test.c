@@ -15,6 +15,7 @@
 typedef struct made {
     const char *name, *bytes;
     int method, flags;     /* of the central record */
+    int local_method;
     int descriptor;        /* with a data descriptor: the local header has neither sum nor sizes */
     const char *local_name; /* NULL = name */
     int wide;              /* zip64 fields in the central record */
@@ -67,7 +68,9 @@ static sheaf_text zip_of(const made *m, size_t n, const making *how)
         const char *local = m[i].local_name == NULL ? m[i].name : m[i].local_name;
         const uint64_t header = out.size, size = strlen(m[i].bytes);
         const bool late = m[i].descriptor;
-        sheaf__text_bytes(&out, "PK\3\4\0\0\0\0\0\0\0\0\0\0", 14);
+        sheaf__text_bytes(&out, "PK\3\4\0\0\0\0", 8);
+        put_number(&out, (uint64_t)m[i].local_method, 2);
+        put_number(&out, 0, 4);
         put_number(&out, late ? 0 : sheaf__crc32(0, m[i].bytes, size), 4);
         put_number(&out, late ? 0 : size, 4);
         put_number(&out, late ? 0 : size, 4);
@@ -180,6 +183,7 @@ static void test_open__refuses_by_name(void **state)
 {
     static const struct { made m[2]; making how; sheaf_code code; const char *part; } rows[] = {
         { { { "a", "1" }, { "b", "2", .method = 8 } }, { 0 }, SHEAF_E_UNSUPPORTED, "'b': compressed" },
+        { { { "a", "1" }, { "b", "2", .local_method = 8 } }, { 0 }, SHEAF_E_UNSUPPORTED, "'b': compressed" },
         { { { "a", "1" }, { "b", "2", .flags = 1 } }, { 0 }, SHEAF_E_UNSUPPORTED, "'b': encrypted" },
         { { { "a", "1" }, { "a", "2" } }, { 0 }, SHEAF_E_FORMAT, "'a': the name occurs twice" },
         { { { "a", "1" }, { "b", "2", .local_name = "c" } }, { 0 }, SHEAF_E_FORMAT, "'b': its header has another name" },

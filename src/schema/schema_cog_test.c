@@ -261,6 +261,38 @@ static void test_cross_attention__is_where_is_decoder_says_so(void **state)
     json_decref(config);
 }
 
+/* Beyond the 64 layers of one word of bits. */
+static void test_cross_attention__of_many_layers(void **state)
+{
+    enum { LAYERS = 70 };
+    json_t *config = recorded(golden("cogagent")), *list = json_array();
+    sheaf_config c;
+    for (int i = 0; i < LAYERS; i++)
+        json_array_append_new(list, json_boolean(i % 3 == 1));
+    json_object_set_new(config, "num_layers", json_integer(LAYERS));
+    json_object_set_new(config, "is_decoder", list);
+    CHECK_OK(parse(&c, config));
+    for (int i = 0; i < LAYERS; i++)
+        assert_int_equal(c.cross_layers[i / 64] >> i % 64 & 1, i % 3 == 1);
+    sheaf_config_release(&c);
+    json_decref(config);
+}
+
+/* SAT writes 32000 for a tokenizer without one, which is no row of a table of 32000. */
+static void test_config__a_pad_token_outside_the_table_is_0(void **state)
+{
+    json_t *config = recorded(golden("cogvlm"));
+    const int64_t vocab = json_integer_value(json_object_get(config, "vocab_size"));
+    for (int64_t pad = vocab - 1; pad <= vocab + 1; pad++) {
+        sheaf_config c;
+        json_object_set_new(config, "pad_token_id", json_integer(pad));
+        CHECK_OK(parse(&c, config));
+        assert_int_equal(c.pad, pad < vocab ? pad : 0);
+        sheaf_config_release(&c);
+    }
+    json_decref(config);
+}
+
 static void test_config__refuses_by_name(void **state)
 {
     static const struct { const char *object, *change; sheaf_code code; const char *part; } rows[] = {
@@ -350,6 +382,8 @@ int main(void)
         cmocka_unit_test(test_sizes__of_the_released_models),
         cmocka_unit_test(test_small_tables__are_whole_in_files_and_cut_in_training),
         cmocka_unit_test(test_experts__are_in_the_first_32_layers),
+        cmocka_unit_test(test_cross_attention__of_many_layers),
+        cmocka_unit_test(test_config__a_pad_token_outside_the_table_is_0),
         cmocka_unit_test(test_cross_attention__is_where_is_decoder_says_so),
         cmocka_unit_test(test_config__refuses_by_name),
         cmocka_unit_test(test_config__keeps_unknown_keys),
