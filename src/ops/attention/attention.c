@@ -121,7 +121,8 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *sha
     count_flops(device, shape, 2);
     if (device->kind == SHEAF_DRY || heads * rows == 0)
         return;
-    const sheaf__attention_call call = { shape, o, stats, q, k, v, NULL, NULL, NULL, NULL };
+    const sheaf__attention_call call = { .shape = shape, .o = o, .stats = stats, .q = q, .k = k, .v = v,
+                                         .sums = device->sums, .units = device->units };
     work w = { &call, kernels_of(device, shape), device->scratch, 0, 0, 0, false };
     /* four tasks a thread even out; fewer rows than 256 do not pay for packing the values */
     const int64_t share = heads * rows / (4 * device->threads) / 64 * 64;
@@ -167,7 +168,8 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
     if (device->kind == SHEAF_DRY || heads * (shape->queries + shape->keys) == 0)
         return;
     /* o and stats are only read; the call has one field for both directions */
-    const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv };
+    const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv,
+                                         device->sums, device->units };
     work w = { &call, kernels_of(device, shape), device->scratch, 0, 0, 0, false };
     const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH);
     w.fused = should_fuse(heads, shape->keys, held, device->threads);

@@ -18,7 +18,8 @@
  * over its queries in blocks of 256 counted from query 0, all blocks added to
  * one running sum. Every dq, dk, dv has + 0.0f added before it is rounded to dtype.
  * Products over head_dim, keys and queries follow the numeric contract; in
- * bfloat16 pairs are (2i, 2i + 1) of the index that is summed, counted as above.
+ * bfloat16 in the order of device->sums, where pairs are (2i, 2i + 1) of the index that is
+ * summed, and chunks 32 of it, counted as above.
  *
  * What a query does not see contributes nothing: its term is left out of the
  * chain, the lane and the maximum. Kernels may multiply it by +0 instead, or
@@ -74,9 +75,9 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
                                const float *stats, const void *q, const void *k, const void *v);
 /* The definition: plain C, serial, slow. Run it with DAZ and FTZ set, like all
  * arithmetic under the contract (pool.h sets them for tasks). */
-void sheaf__attention_forward_ref(const sheaf__attention *shape, void *o, float *stats,
+void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o, float *stats,
                                   const void *q, const void *k, const void *v);
-void sheaf__attention_backward_ref(const sheaf__attention *shape, void *dq, void *dk, void *dv,
+void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq, void *dk, void *dv,
                                    const void *d_o, const void *o, const float *stats,
                                    const void *q, const void *k, const void *v);
 

@@ -1,14 +1,26 @@
-/* attention_avx512.c - the attention kernels for AVX-512 F, BW, DQ, VL and BF16.
+/* attention_avx512.c - the attention kernels for AVX-512 F, BW, DQ, VL and BF16, and for the tile unit.
  *
  * The pair instruction multiplies and adds the odd elements first, then the even
- * ones: the order of the contract. */
+ * ones: the order `pairs` of the contract. Where it is slow, two fma do the same. */
 #include "ops/attention/attention_tile.h"
 
 #define TILE_PANELS 4 /* panels of 16 columns that a tile spans at most */
 #define TILE_ROWS 8   /* rows of a tile at most */
 
-/* So that sums, a row of b and a word of a fit in 32 registers. */
-static inline int tile_rows(int panels) { return panels == 4 ? 6 : 8; }
+/* So that sums, a row of b and a word of a fit in 32 registers; of two chains only the chains, as
+ * their sums are touched once in 16 words. */
+static inline int tile_rows(int panels, kind kind)
+{
+    if (kind == TILES)
+        return panels == 1 ? 8 : panels == 2 ? 6 : 3;
+    return panels == 4 ? 6 : 8;
+}
+static inline kind kind_of(const sheaf__attention_call *call)
+{
+    if (call->sums == SHEAF__TILES)
+        return call->units.tiles ? UNIT : TILES;
+    return call->units.pairs ? PAIRS : SPLIT;
+}
 
 SHEAF__INLINE vec larger(vec a, vec b) { return _mm512_max_ps(a, b); }
 SHEAF__INLINE veci either(veci a, veci b) { return _mm512_or_si512(a, b); }
@@ -27,8 +39,54 @@ SHEAF__INLINE rounded round_pair(vec even, vec odd)
                       _mm512_permutexvar_epi16(mixed, all) };
 }
 
-SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const bool pairs)
+SHEAF__INLINE vec odd_of(vec words) { return v_float(vi_and(v_bits(words), vi_set(0xffff0000u))); }
+SHEAF__INLINE vec even_of(vec words) { return v_float(vi_left(v_bits(words), 16)); }
+
+/* Two chains for each sum, and their sum after every 16 words. The zeros that fill up a last
+ * chunk are left out: they change nothing but the sign of a zero. */
+SHEAF__INLINE void run_chains(const tile *t, const int rows, const int panels)
 {
+    vec c[TILE_ROWS][TILE_PANELS];
+    const uint32_t *b = t->b;
+    const char *a = t->a;
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int p = 0; p < panels; p++)
+            c[r][p] = v_zero();
+    for (int64_t left = t->steps; left > 0; left -= CHUNK_WORDS) {
+        vec odd[TILE_ROWS][TILE_PANELS], even[TILE_ROWS][TILE_PANELS];
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int p = 0; p < panels; p++)
+                odd[r][p] = even[r][p] = v_zero();
+        for (int64_t n = left < CHUNK_WORDS ? left : CHUNK_WORDS; n > 0; n--, a += t->a_step, b += 16) {
+            vec b_odd[TILE_PANELS], b_even[TILE_PANELS];
+            UNROLL for (int p = 0; p < panels; p++) {
+                const vec bk = v_float(vi_load(b + p * t->b_panel));
+                b_odd[p] = odd_of(bk);
+                b_even[p] = even_of(bk);
+            }
+            UNROLL for (int r = 0; r < rows; r++) {
+                const vec ak = v_float(vi_set(word_at(a + r * t->a_row))), a_odd = odd_of(ak), a_even = even_of(ak);
+                UNROLL for (int p = 0; p < panels; p++) {
+                    odd[r][p] = v_fma(a_odd, b_odd[p], odd[r][p]);
+                    even[r][p] = v_fma(a_even, b_even[p], even[r][p]);
+                }
+            }
+        }
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int p = 0; p < panels; p++)
+                c[r][p] = v_add(c[r][p], v_add(even[r][p], odd[r][p]));
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int p = 0; p < panels; p++)
+            end_tile(t, r, p, c[r][p]);
+}
+
+SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const kind kind)
+{
+    if (kind == TILES) {
+        run_chains(t, rows, panels);
+        return;
+    }
     vec c[TILE_ROWS][TILE_PANELS];
     const uint32_t *b = t->b;
     const char *a = t->a;
@@ -42,8 +100,12 @@ SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const bo
         UNROLL for (int r = 0; r < rows; r++) {
             const vec ak = v_float(vi_set(word_at(a + r * t->a_row)));
             UNROLL for (int p = 0; p < panels; p++)
-                c[r][p] = pairs ? _mm512_dpbf16_ps(c[r][p], (__m512bh)ak, (__m512bh)bk[p])
-                                : v_fma(ak, bk[p], c[r][p]);
+                if (kind == PAIRS)
+                    c[r][p] = _mm512_dpbf16_ps(c[r][p], (__m512bh)ak, (__m512bh)bk[p]);
+                else if (kind == SPLIT)
+                    c[r][p] = v_fma(even_of(ak), even_of(bk[p]), v_fma(odd_of(ak), odd_of(bk[p]), c[r][p]));
+                else
+                    c[r][p] = v_fma(ak, bk[p], c[r][p]);
         }
     }
     UNROLL for (int r = 0; r < rows; r++)
@@ -51,14 +113,21 @@ SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const bo
             end_tile(t, r, p, c[r][p]);
 }
 
-#define EACH_TILE(X, pairs)                                                                     \
-    X(1, 1, pairs) X(2, 1, pairs) X(3, 1, pairs) X(4, 1, pairs) X(5, 1, pairs) X(6, 1, pairs)   \
-    X(7, 1, pairs) X(8, 1, pairs)                                                               \
-    X(1, 2, pairs) X(2, 2, pairs) X(3, 2, pairs) X(4, 2, pairs) X(5, 2, pairs) X(6, 2, pairs)   \
-    X(7, 2, pairs) X(8, 2, pairs)                                                               \
-    X(1, 3, pairs) X(2, 3, pairs) X(3, 3, pairs) X(4, 3, pairs) X(5, 3, pairs) X(6, 3, pairs)   \
-    X(7, 3, pairs) X(8, 3, pairs)                                                               \
-    X(1, 4, pairs) X(2, 4, pairs) X(3, 4, pairs) X(4, 4, pairs) X(5, 4, pairs) X(6, 4, pairs)
+#define EACH_TILE(X, kind)                                                                     \
+    X(1, 1, kind) X(2, 1, kind) X(3, 1, kind) X(4, 1, kind) X(5, 1, kind) X(6, 1, kind)   \
+    X(7, 1, kind) X(8, 1, kind)                                                               \
+    X(1, 2, kind) X(2, 2, kind) X(3, 2, kind) X(4, 2, kind) X(5, 2, kind) X(6, 2, kind)   \
+    X(7, 2, kind) X(8, 2, kind)                                                               \
+    X(1, 3, kind) X(2, 3, kind) X(3, 3, kind) X(4, 3, kind) X(5, 3, kind) X(6, 3, kind)   \
+    X(7, 3, kind) X(8, 3, kind)                                                               \
+    X(1, 4, kind) X(2, 4, kind) X(3, 4, kind) X(4, 4, kind) X(5, 4, kind) X(6, 4, kind)
+#define EACH_TILES(X, kind)                                                                     \
+    X(1, 1, kind) X(2, 1, kind) X(3, 1, kind) X(4, 1, kind) X(5, 1, kind) X(6, 1, kind)         \
+    X(7, 1, kind) X(8, 1, kind)                                                                 \
+    X(1, 2, kind) X(2, 2, kind) X(3, 2, kind) X(4, 2, kind) X(5, 2, kind) X(6, 2, kind)         \
+    X(1, 3, kind) X(2, 3, kind) X(3, 3, kind) X(1, 4, kind) X(2, 4, kind) X(3, 4, kind)
+
+#define HAS_UNIT
 
 #define TABLE sheaf__attention_avx512
 #include "ops/attention/attention_kernel.h"

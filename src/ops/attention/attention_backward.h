@@ -175,11 +175,13 @@ static int64_t end_query(const job *w, int64_t j)
     return window > 0 ? least(j + window, w->s->queries) : w->s->queries;
 }
 
-/* Panels [p0, p1) of queries with one that may see a key of [j0, j1). */
+/* Panels [p0, p1) of queries with one that may see a key of [j0, j1). p0 is even, as j0 is a multiple
+ * of 32: a chunk of queries begins there. */
 static void live_panels(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t *p0,
                         int64_t *p1)
 {
     *p0 = most(first_query(w, j0) - t->i0, 0) / PANEL;
+    assert(*p0 % 2 == 0);
     *p1 = least(up_to(most(end_query(w, j1 - 1) - t->i0, 0), PANEL) / PANEL, t->panels);
 }
 
@@ -253,7 +255,7 @@ static void score_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int
     tile m = { .c = t->s + p0 * PANEL, .c_row = LD, .c_panel = PANEL,
                .a = k_row(w, j0), .a_row = w->s->ldk * w->size, .a_step = 4,
                .b = t->q_across + p0 * w->depth * PANEL, .b_panel = w->depth * PANEL,
-               .steps = w->depth, .scale = w->s->scale, .pairs = w->pairs };
+               .steps = w->depth, .scale = w->s->scale, .kind = w->kind };
     product(&m, j1 - j0, p1 - p0);
     m.c = t->dp + p0 * PANEL;
     m.a = v_row(w, j0);
@@ -274,7 +276,7 @@ static void add_dkv(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t
     tile m = { .c = t->dk + (j0 - t->k0) * w->wide, .c_row = w->wide, .c_panel = PANEL,
                .a = ds, .a_row = LD * w->size, .a_step = 4,
                .b = t->q_along + skip, .b_panel = BLOCK / w->step * PANEL,
-               .steps = (p1 - p0) * PANEL / w->step, .add = true, .pairs = w->pairs };
+               .steps = (p1 - p0) * PANEL / w->step, .add = true, .kind = w->kind };
     product(&m, j1 - j0, w->panels);
     m.c = t->dv + (j0 - t->k0) * w->wide;
     m.a = p;
@@ -297,7 +299,7 @@ static void add_dq(const job *w, const walk *t, int64_t b0, int64_t b1)
                          .a = (const char *)(t->ds + p * steps * PANEL + skip), .a_row = 4,
                          .a_step = PANEL * 4, .b = t->k + skip, .b_panel = steps * PANEL,
                          .steps = up_to(to - from, w->step) / w->step, .add = true,
-                         .pairs = w->pairs };
+                         .kind = w->kind };
         product(&m, PANEL, w->panels);
     }
 }

@@ -11,7 +11,7 @@
 
 typedef struct rows {
     int64_t begin, count, panels;
-    int64_t from, to;            /* keys that a row may see; from is a multiple of 16 */
+    int64_t from, to;            /* keys that a row may see; from is a multiple of 32, where chunks begin */
     int64_t all_from, all_to;    /* keys that every row sees */
     int64_t run;                 /* keys whose scores are held at once: a multiple of 256 */
     int32_t *minus_first, *span; /* [rows], see limits */
@@ -96,7 +96,7 @@ static void begin_rows(const job *w, rows *r, int64_t begin, int64_t count)
     r->begin = begin;
     r->count = count;
     r->panels = up_to(count, PANEL) / PANEL;
-    r->from = first_seen(w, begin) / PANEL * PANEL;
+    r->from = first_seen(w, begin) / SHEAF__ATTENTION_CHUNK * SHEAF__ATTENTION_CHUNK;
     r->to = last_seen(w, begin + count - 1) + 1;
     r->all_from = first_seen(w, begin + count - 1);
     r->all_to = last_seen(w, begin) + 1;
@@ -117,7 +117,7 @@ static void score_keys(const job *w, const rows *r, int64_t j0, int64_t j1)
     const tile t = { .c = r->score, .c_row = PANEL, .c_panel = r->run * PANEL,
                      .a = k_row(w, j0), .a_row = w->s->ldk * w->size, .a_step = 4,
                      .b = r->q, .b_panel = w->depth * PANEL, .steps = w->depth,
-                     .scale = w->s->scale, .pairs = w->pairs };
+                     .scale = w->s->scale, .kind = w->kind };
     product(&t, j1 - j0, r->panels);
 }
 
@@ -262,7 +262,7 @@ static bool add_block(const job *w, const rows *r, int64_t run0, int64_t j0, int
                          .a = (const char *)weights, .a_row = 4, .a_step = PANEL * 4,
                          .b = v, .b_panel = r->v_steps * PANEL,
                          .steps = up_to(j1 - j0, w->step) / w->step, .add = true,
-                         .pairs = w->pairs };
+                         .kind = w->kind };
         product(&t, least(PANEL, r->count - p * PANEL), w->panels);
     }
     return finite;

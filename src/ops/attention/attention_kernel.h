@@ -25,15 +25,29 @@ static inline int64_t up_to(int64_t n, int64_t multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
+/* Whole vectors: nearly all of them are. */
+SHEAF__INLINE vec load(const float *x) { return v_load(x, PANEL); }
+SHEAF__INLINE void store(float *x, vec v) { v_store(x, v, PANEL); }
+
+#ifdef HAS_UNIT
+#include "ops/attention/attention_unit.h"
+#else
+static inline void begin_unit(void) {}
+static inline void end_unit(void) {}
+static inline void product_unit(const tile *t, int64_t rows, int64_t panels) {}
+#endif
+
 /* ---- products ---- */
-#define TILE_CASE(rows, panels, pairs) \
-    case (pairs) * 64 + (panels) * 8 + (rows) - 1: run(t, rows, panels, pairs); break;
+#define TILE_CASE(rows, panels, kind) \
+    case (kind) * 64 + (panels) * 8 + (rows) - 1: run(t, rows, panels, kind); break;
 
 static void run_tile(const tile *t, int rows, int panels)
 {
-    switch (t->pairs * 64 + panels * 8 + rows - 1) {
-        EACH_TILE(TILE_CASE, 0)
-        EACH_TILE(TILE_CASE, 1)
+    switch (t->kind * 64 + panels * 8 + rows - 1) {
+        EACH_TILE(TILE_CASE, FLOATS)
+        EACH_TILE(TILE_CASE, PAIRS)
+        EACH_TILE(TILE_CASE, SPLIT)
+        EACH_TILES(TILE_CASE, TILES)
     }
 }
 
@@ -41,9 +55,13 @@ static void run_tile(const tile *t, int rows, int panels)
  * rows are shared out evenly, because a tile of one row waits for its own sums. */
 static void product(const tile *all, int64_t rows, int64_t panels)
 {
+    if (all->kind == UNIT) {
+        product_unit(all, rows, panels);
+        return;
+    }
     for (int64_t p = 0, wide; p < panels; p += wide) {
         wide = least(panels - p, TILE_PANELS);
-        const int64_t tiles = up_to(rows, tile_rows((int)wide)) / tile_rows((int)wide);
+        const int64_t most_rows = tile_rows((int)wide, all->kind), tiles = up_to(rows, most_rows) / most_rows;
         tile t = *all;
         t.b += p * all->b_panel;
         for (int64_t i = 0, row = 0, end; i < tiles; i++, row = end) {
@@ -56,10 +74,6 @@ static void product(const tile *all, int64_t rows, int64_t panels)
 }
 
 /* ---- numbers ---- */
-
-/* Whole vectors: nearly all of them are. */
-SHEAF__INLINE vec load(const float *x) { return v_load(x, PANEL); }
-SHEAF__INLINE void store(float *x, vec v) { v_store(x, v, PANEL); }
 
 /* sheaf__exp of x <= 0, or NaN; anything for other x. Softmax needs no more, and it costs
  * a third less than the whole. */
@@ -134,6 +148,7 @@ typedef struct job {
     const sheaf__attention *s;
     sheaf__attention_part part;
     bool pairs;       /* bfloat16 */
+    kind kind;        /* of all products */
     int64_t step;     /* elements of a word */
     int64_t size;     /* bytes of an element */
     int64_t depth;    /* steps over head_dim */
@@ -148,6 +163,7 @@ static job job_of(const sheaf__attention_call *call, const sheaf__attention_part
     const sheaf__attention *s = call->shape;
     job w = { .call = call, .s = s, .part = *part, .free = scratch, .end = (char *)scratch + bytes };
     w.pairs = s->dtype == SHEAF_BF16;
+    w.kind = w.pairs ? kind_of(call) : FLOATS;
     w.step = w.pairs ? 2 : 1;
     w.size = w.pairs ? 2 : 4;
     w.depth = s->head_dim / w.step;
@@ -306,4 +322,40 @@ static void finish_row(const job *w, char *to, const float *sum)
 #include "ops/attention/attention_forward.h"
 #include "ops/attention/attention_backward.h"
 
-const sheaf__attention_kernels TABLE = { attend, give_dkv, give_dq };
+/* ---- with the tile unit in hand ---- */
+static bool uses_unit(const sheaf__attention_call *call)
+{
+    return call->shape->dtype == SHEAF_BF16 && kind_of(call) == UNIT;
+}
+
+static void rows_part(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
+                      size_t bytes)
+{
+    if (uses_unit(call))
+        begin_unit();
+    attend(call, part, scratch, bytes);
+    if (uses_unit(call))
+        end_unit();
+}
+
+static void dkv_part(const sheaf__attention_call *call, const sheaf__attention_part *part, bool both,
+                     void *scratch, size_t bytes)
+{
+    if (uses_unit(call))
+        begin_unit();
+    give_dkv(call, part, both, scratch, bytes);
+    if (uses_unit(call))
+        end_unit();
+}
+
+static void dq_part(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
+                    size_t bytes)
+{
+    if (uses_unit(call))
+        begin_unit();
+    give_dq(call, part, scratch, bytes);
+    if (uses_unit(call))
+        end_unit();
+}
+
+const sheaf__attention_kernels TABLE = { rows_part, dkv_part, dq_part };

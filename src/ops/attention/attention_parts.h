@@ -11,6 +11,7 @@
 #include "ops/math/round.h"
 
 #define SHEAF__ATTENTION_BLOCK 256 /* of the contract: keys or queries of one chain */
+#define SHEAF__ATTENTION_CHUNK 32  /* of its order `tiles` */
 #define SHEAF__ATTENTION_STRIP 32  /* keys whose scores go through the backward pass together */
 #define SHEAF__ATTENTION_LD 272    /* queries of a strip's row: 256 would put rows into one cache set */
 
@@ -20,6 +21,8 @@ typedef struct sheaf__attention_call {
     float *stats;
     const void *q, *k, *v, *d_o;
     void *dq, *dk, *dv;
+    sheaf__sums sums;   /* of bfloat16 */
+    sheaf__units units; /* what kernels may use */
 } sheaf__attention_call;
 
 /* A part: of one sequence and key head, query heads [g0, g1) of the group and queries or

@@ -7,6 +7,8 @@
 #include "ops/attention/attention_parts.h"
 #include "ops/math/math.h"
 
+#define CHUNK SHEAF__ATTENTION_CHUNK
+
 /* One query head of one sequence against one key head. */
 typedef struct head {
     const sheaf__attention_call *call;
@@ -40,6 +42,32 @@ static bool sees(const head *h, int64_t i, int64_t j)
            !sheaf__attention_masked(h->s, h->batch, j);
 }
 
+static bool in_tiles(const head *h)
+{
+    return h->s->dtype == SHEAF_BF16 && h->call->sums == SHEAF__TILES;
+}
+
+static float channel(const head *h, const void *x, int64_t x0, int64_t c)
+{
+    return c < h->s->head_dim ? sheaf__load(x, x0 + c, h->s->dtype) : 0.0f;
+}
+
+/* x . y over head_dim in the order `tiles`: chunks of 32, the last one filled up with zeros, of
+ * each a chain over the even channels and one over the odd ones. */
+static float product_tiles(const head *h, const void *x, int64_t x0, const void *y, int64_t y0)
+{
+    float sum = 0.0f;
+    for (int64_t c0 = 0; c0 < h->s->head_dim; c0 += CHUNK) {
+        float even = 0.0f, odd = 0.0f;
+        for (int64_t c = c0; c < c0 + CHUNK; c += 2) {
+            even = fmaf(channel(h, x, x0, c), channel(h, y, y0, c), even);
+            odd = fmaf(channel(h, x, x0, c + 1), channel(h, y, y0, c + 1), odd);
+        }
+        sum = sum + (even + odd);
+    }
+    return sum;
+}
+
 /* x . y over head_dim: ascending fma from 0; bfloat16 by pairs, the odd one first, and a last
  * one without another by a pair with zero. head_dim fits in one block of the contract. */
 static float product(const head *h, const void *x, int64_t x0, const void *y, int64_t y0)
@@ -47,6 +75,8 @@ static float product(const head *h, const void *x, int64_t x0, const void *y, in
     const sheaf_dtype dtype = h->s->dtype;
     const int64_t step = dtype == SHEAF_F32 ? 1 : 2;
     float sum = 0.0f;
+    if (in_tiles(h))
+        return product_tiles(h, x, x0, y, y0);
     for (int64_t c = 0; c < h->s->head_dim; c += step)
         for (int64_t e = c + step - 1; e >= c; e--)
             sum = e < h->s->head_dim ? fmaf(sheaf__load(x, x0 + e, dtype), sheaf__load(y, y0 + e, dtype), sum) : fmaf(0.0f, 0.0f, sum);
@@ -94,56 +124,60 @@ static float dscore(const head *h, int64_t i, int64_t j, const float *stats)
     return sheaf__rounded(s->scale * p * (dp - whole), s->dtype);
 }
 
-/* ---- sums of vectors: block += weight * row, total += block ---- */
-typedef struct sums {
+/* ---- sums of vectors: chain += weight * row; block += the chains of a chunk; total += block ---- */
+typedef struct running {
+    float even[SHEAF__HEAD_DIM_MAX], odd[SHEAF__HEAD_DIM_MAX]; /* but for `tiles`, even is the only chain */
     float block[SHEAF__HEAD_DIM_MAX], total[SHEAF__HEAD_DIM_MAX];
-} sums;
+} running;
 
-static void add_row(sums *to, float weight, const head *h, const void *x, int64_t x0)
+/* n: the index that is summed */
+static void add_row(running *to, int64_t n, float weight, const head *h, const void *x, int64_t x0)
 {
+    float *chain = in_tiles(h) && n % 2 == 1 ? to->odd : to->even;
     for (int64_t c = 0; c < h->s->head_dim; c++)
-        to->block[c] = fmaf(weight, sheaf__load(x, x0 + c, h->s->dtype), to->block[c]);
+        chain[c] = fmaf(weight, sheaf__load(x, x0 + c, h->s->dtype), chain[c]);
 }
 
-static void end_block(sums *to, const head *h)
+/* After index n of `count` in ascending order. */
+static void end_row(running *to, int64_t n, int64_t count, const head *h)
 {
-    for (int64_t c = 0; c < h->s->head_dim; c++) {
-        to->total[c] += to->block[c];
-        to->block[c] = 0.0f;
+    const bool last = n + 1 == count, ends_block = last || (n + 1) % SHEAF__ATTENTION_BLOCK == 0;
+    const bool ends_chunk = in_tiles(h) && (ends_block || (n + 1) % CHUNK == 0);
+    for (int64_t c = 0; ends_chunk && c < h->s->head_dim; c++) {
+        to->block[c] += to->even[c] + to->odd[c];
+        to->even[c] = to->odd[c] = 0.0f;
+    }
+    for (int64_t c = 0; ends_block && c < h->s->head_dim; c++) {
+        to->total[c] += in_tiles(h) ? to->block[c] : to->even[c];
+        to->even[c] = to->block[c] = 0.0f;
     }
 }
 
-static void store_sums(void *x, int64_t x0, const sums *from, const head *h)
+static void store_sums(void *x, int64_t x0, const running *from, const head *h)
 {
     for (int64_t c = 0; c < h->s->head_dim; c++)
         sheaf__store(x, x0 + c, from->total[c] + 0.0f, h->s->dtype);
 }
 
-/* The n-th index of an ascending sum: by pairs, odd first, in bfloat16. */
-static int64_t nth(const sheaf__attention *s, int64_t n, int64_t count)
+/* The n-th index of an ascending sum: in the order `pairs` odd before even. */
+static int64_t nth(const head *h, int64_t n, int64_t count)
 {
-    if (s->dtype == SHEAF_F32 || (count % 2 == 1 && n == count - 1))
+    if (h->s->dtype == SHEAF_F32 || in_tiles(h) || (count % 2 == 1 && n == count - 1))
         return n;
     return n ^ 1;
-}
-
-static bool ends_block(int64_t n, int64_t count)
-{
-    return (n + 1) % SHEAF__ATTENTION_BLOCK == 0 || n + 1 == count;
 }
 
 static void forward_row(const head *h, int64_t i)
 {
     const sheaf__attention *s = h->s;
     float max, sum;
-    sums o = { { 0 }, { 0 } };
+    running o = { { 0 } };
     softmax_row(h, i, &max, &sum);
     for (int64_t n = 0; n < s->keys; n++) {
-        const int64_t j = nth(s, n, s->keys);
+        const int64_t j = nth(h, n, s->keys);
         if (sees(h, i, j))
-            add_row(&o, sheaf__rounded(p32(h, i, j, max, sum), s->dtype), h, h->call->v, v_at(h, j));
-        if (ends_block(n, s->keys))
-            end_block(&o, h);
+            add_row(&o, j, sheaf__rounded(p32(h, i, j, max, sum), s->dtype), h, h->call->v, v_at(h, j));
+        end_row(&o, n, s->keys, h);
     }
     store_sums(h->call->o, o_at(h, i), &o, h);
     if (h->call->stats != NULL) {
@@ -157,33 +191,30 @@ static void dq_row(const head *h, int64_t i)
 {
     const sheaf__attention *s = h->s;
     const float *stats = sheaf__attention_stats(h->call, h->batch, h->head, i);
-    sums dq = { { 0 }, { 0 } };
+    running dq = { { 0 } };
     for (int64_t n = 0; n < s->keys; n++) {
-        const int64_t j = nth(s, n, s->keys);
+        const int64_t j = nth(h, n, s->keys);
         if (sees(h, i, j))
-            add_row(&dq, dscore(h, i, j, stats), h, h->call->k, k_at(h, j));
-        if (ends_block(n, s->keys))
-            end_block(&dq, h);
+            add_row(&dq, j, dscore(h, i, j, stats), h, h->call->k, k_at(h, j));
+        end_row(&dq, n, s->keys, h);
     }
     store_sums(h->call->dq, q_at(h, i), &dq, h);
 }
 
 /* What query head h adds to dk and dv of key j. */
-static void dkv_head(sums *dk, sums *dv, const head *h, int64_t j)
+static void dkv_head(running *dk, running *dv, const head *h, int64_t j)
 {
     const sheaf__attention *s = h->s;
     for (int64_t n = 0; n < s->queries; n++) {
-        const int64_t i = nth(s, n, s->queries);
+        const int64_t i = nth(h, n, s->queries);
         if (sees(h, i, j)) {
             const float *stats = sheaf__attention_stats(h->call, h->batch, h->head, i);
             const float p = sheaf__rounded(p32(h, i, j, stats[0], stats[1]), s->dtype);
-            add_row(dk, dscore(h, i, j, stats), h, h->call->q, q_at(h, i));
-            add_row(dv, p, h, h->call->d_o, o_at(h, i));
+            add_row(dk, i, dscore(h, i, j, stats), h, h->call->q, q_at(h, i));
+            add_row(dv, i, p, h, h->call->d_o, o_at(h, i));
         }
-        if (ends_block(n, s->queries)) {
-            end_block(dk, h);
-            end_block(dv, h);
-        }
+        end_row(dk, n, s->queries, h);
+        end_row(dv, n, s->queries, h);
     }
 }
 
@@ -214,7 +245,7 @@ void sheaf__attention_ref_dq(const sheaf__attention_call *call, const sheaf__att
 void sheaf__attention_ref_dkv(const sheaf__attention_call *call, const sheaf__attention_part *part)
 {
     for (int64_t j = part->begin; j < part->end; j++) {
-        sums dk = { { 0 }, { 0 } }, dv = { { 0 }, { 0 } };
+        running dk = { { 0 } }, dv = { { 0 } };
         for (int64_t g = part->g0; g < part->g1; g++) {
             const head h = head_of(call, part, g);
             dkv_head(&dk, &dv, &h, j);
@@ -234,19 +265,19 @@ static void for_each_head(const sheaf__attention_call *call, int64_t rows,
             part(call, &(sheaf__attention_part){ b, kv, 0, call->shape->group, 0, rows });
 }
 
-void sheaf__attention_forward_ref(const sheaf__attention *shape, void *o, float *stats,
+void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o, float *stats,
                                   const void *q, const void *k, const void *v)
 {
-    const sheaf__attention_call call = { shape, o, stats, q, k, v, NULL, NULL, NULL, NULL };
+    const sheaf__attention_call call = { .shape = shape, .o = o, .stats = stats, .q = q, .k = k, .v = v, .sums = sums };
     for_each_head(&call, shape->queries * shape->group, sheaf__attention_ref_rows);
 }
 
-void sheaf__attention_backward_ref(const sheaf__attention *shape, void *dq, void *dk, void *dv,
+void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq, void *dk, void *dv,
                                    const void *d_o, const void *o, const float *stats,
                                    const void *q, const void *k, const void *v)
 {
     /* o and stats are only read; the call has one field for both directions */
-    const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv };
+    const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv, sums, { 0 } };
     for_each_head(&call, shape->queries, sheaf__attention_ref_dq);
     for_each_head(&call, shape->keys, sheaf__attention_ref_dkv);
 }

@@ -16,8 +16,8 @@ static void test_attention__two_tokens_worked_by_hand(void **state)
     const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 2, .keys = 2, .kv_heads = 1,
                                  .group = 1, .head_dim = 1, .scale = 1, .ldq = 1, .ldk = 1, .ldv = 1,
                                  .ldo = 1, .kv_rows = 2 };
-    sheaf__attention_forward_ref(&s, o, stats, q, k, v);
-    sheaf__attention_backward_ref(&s, dq, dk, dv, d_o, o, stats, q, k, v);
+    sheaf__attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
+    sheaf__attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
     const struct { const char *name; float got, want; } row[] = {
         { "o of the first is its own v", o[0], 4 },
         { "o of the second", o[1], 5 },
@@ -55,7 +55,7 @@ static void test_attention__window_and_mask_worked_by_hand(void **state)
                                      .group = 1, .head_dim = 1, .scale = 1, .ldq = 1, .ldk = 1, .ldv = 1,
                                      .ldo = 1, .kv_rows = 4, .window = table[i].window,
                                      .key_mask = table[i].mask, .mask_ld = 4 };
-        sheaf__attention_forward_ref(&s, o, NULL, q, k, v);
+        sheaf__attention_forward_ref(&s, SHEAF__PAIRS, o, NULL, q, k, v);
         for (int t = 0; t < 4; t++)
             CHECK_NEAR(table[i].name, o[t], table[i].want[t], 1e-6);
     }
@@ -183,8 +183,8 @@ static void check_exact(const exact_kind *kind)
     exact_gradient(&want, &e, kind);
     for (size_t i = 0; i < ARRAY_LEN(x); i++)
         x[i] = (float)((double *)&e)[i];
-    sheaf__attention_forward_ref(&s, o, stats, q, k, v);
-    sheaf__attention_backward_ref(&s, dq, dk, dv, w, o, stats, q, k, v);
+    sheaf__attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
+    sheaf__attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, w, o, stats, q, k, v);
     /* float rounding is 6e-8; sums of 7 terms, twice */
     twin_close("o", o, want.w, n, 1e-5);
     twin_close("dq", dq, want.q, n, 1e-5);
@@ -436,6 +436,7 @@ static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void 
         copy_heads(even.d_o, even.s.ldo, d + 1, odd.d_o, odd.s.ldo, d, 2 * n, heads);
         copy_heads(even.k, even.s.ldk, d + 1, odd.k, odd.s.ldk, d, 2 * s.keys, 2);
         copy_heads(even.v, even.s.ldv, d + 1, odd.v, odd.s.ldv, d, 2 * s.keys, 2);
+        odd.sums = even.sums = i % 2 ? SHEAF__TILES : SHEAF__PAIRS;
         result got = result_of(&odd), want = result_of(&even), narrow = result_of(&odd);
         run_device(&odd, &got, NULL, 2);
         run_device(&even, &want, NULL, 1);
@@ -456,11 +457,13 @@ static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void 
 /* ---- decoding ---- */
 static void test_attention__decoding_gives_the_last_rows(void **state)
 {
-    for (int code = 0; code < 12; code++) {
+    for (int n = 0; n < 18; n++) { /* float32 and bfloat16 in one order, then bfloat16 in the other */
+        const int code = n < 12 ? n : 2 * (n - 12) + 1;
         sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 2, .queries = 530, .keys = 530,
                                .kv_heads = 2, .group = 3, .head_dim = 20, .kv_rows = 777, .scale = 0.3f,
                                .window = code / 2 % 2 ? 100 : 0 };
         problem p = problem_of(s, 2, code / 4 == 1);
+        p.sums = n < 12 ? SHEAF__PAIRS : SHEAF__TILES;
         if (p.mask != NULL) /* left padding */
             for (int64_t j = 0; j < 2 * p.s.mask_ld; j++)
                 p.mask[j] = j % p.s.mask_ld >= 37;

@@ -1,8 +1,10 @@
 /* attention_tile.h - what a register tile of the attention kernels computes.
  *
  * The file that includes this defines for its instruction set
- *   run(tile, rows, panels, pairs)  one tile; EACH_TILE lists the sizes it has, tile_rows(panels)
- *                                   is the most rows
+ *   run(tile, rows, panels, kind)   one tile; EACH_TILE lists the sizes it has, EACH_TILES those of
+ *                                   kind TILES; tile_rows(panels, kind) is the most rows
+ *   kind_of(call)                   how products of bfloat16 are computed
+ *   HAS_UNIT                        if that can be UNIT
  *   larger(a, b)                    a > b ? a : b, which is b when either is NaN
  *   either(a, b)                    the bits of both
  *   power(x, y, n, shifted)         0 where x < -0x1.5d589ep+6, else y * 2^n, a normal number or NaN;
@@ -23,6 +25,17 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+#define CHUNK_WORDS (SHEAF__ATTENTION_CHUNK / 2)
+
+/* What a word of a tile is, and what becomes of it. */
+typedef enum kind {
+    FLOATS, /* a float */
+    PAIRS,  /* a pair of bfloat16, in the order `pairs`, by the instruction for pairs */
+    SPLIT,  /* the same by two float32 fma */
+    TILES,  /* a pair, in the order `tiles`, by two float32 fma */
+    UNIT,   /* the same by the tile unit */
+} kind;
+
 /* One block of the contract: c = scale * sum, or c = c + sum, where sum is an
  * ascending chain over the steps. a is read where it lies: word (row, step) at
  * a + row * a_row + step * a_step bytes. */
@@ -36,7 +49,7 @@ typedef struct tile {
     int64_t steps;
     float scale;            /* unless add */
     bool add;
-    bool pairs;             /* a word is a pair of bfloat16, not a float */
+    kind kind;
 } tile;
 
 typedef struct rounded {

@@ -9,6 +9,7 @@
 /* ---- one problem: operands, and room for results ---- */
 typedef struct problem {
     sheaf__attention s;
+    sheaf__sums sums;               /* pairs unless set */
     int64_t nq, nk, nv, no, nstats; /* elements */
     void *q, *k, *v, *d_o;
     uint8_t *mask;
@@ -75,7 +76,7 @@ static inline void result_drop(result *r) { free(r->stats); }
 
 static inline void same(const char *name, const problem *p, const result *got, const result *want)
 {
-    char what[200];
+    char what[240];
     const struct { const char *name; const void *got, *want; size_t size; } part[] = {
         { "o", got->o, want->o, bytes_of(p, p->no) },
         { "stats", got->stats, want->stats, (size_t)p->nstats * 4 },
@@ -94,9 +95,9 @@ static inline void run_ref(const problem *p, const result *r)
 {
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);
-    sheaf__attention_forward_ref(&p->s, r->o, r->stats, p->q, p->k, p->v);
+    sheaf__attention_forward_ref(&p->s, p->sums, r->o, r->stats, p->q, p->k, p->v);
     if (has_backward(&p->s))
-        sheaf__attention_backward_ref(&p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
+        sheaf__attention_backward_ref(&p->s, p->sums, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
     _mm_setcsr(before);
 }
 
@@ -104,13 +105,14 @@ static inline void run_device(const problem *p, const result *r, const char *isa
 {
     sheaf__device *device;
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, isa, 0));
+    device->sums = p->sums;
     sheaf__attention_forward(device, &p->s, r->o, r->stats, p->q, p->k, p->v);
     if (has_backward(&p->s))
         sheaf__attention_backward(device, &p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
     sheaf__device_close(device);
 }
 
-static const char *const columns[] = { "avx2", "avx512" };
+static const char *const columns[] = { "avx2", "avx512", "avx512bf16", "amx" };
 
 static inline bool on_this_cpu(const char *isa)
 {
@@ -139,10 +141,12 @@ static inline void fill_mask(const problem *p, uint64_t round)
 /* Every way to divide the work must give the same bits, so kernels are called directly:
  * rows in two parts, gradients together or apart, and scratch so small that the scores
  * of a row are made three times. */
-static inline void run_parts(const problem *p, const result *r, const sheaf__attention_kernels *kernels, int way)
+static inline void run_parts(const problem *p, const result *r, const char *isa, int way)
 {
     const sheaf__attention *s = &p->s;
-    const sheaf__attention_call call = { s, r->o, r->stats, p->q, p->k, p->v, p->d_o, r->dq, r->dk, r->dv };
+    const sheaf__attention_kernels *kernels = sheaf__attention_kernels_for(sheaf__kernels_for(isa)->isa);
+    const sheaf__attention_call call = { s, r->o, r->stats, p->q, p->k, p->v, p->d_o, r->dq, r->dk, r->dv,
+                                         p->sums, sheaf__units_for(isa) };
     const size_t whole = SHEAF__THREAD_SCRATCH, little = 400 << 10;
     char *scratch = twin_take(whole);
     const unsigned before = _mm_getcsr();
@@ -174,20 +178,31 @@ static inline void run_parts(const problem *p, const result *r, const sheaf__att
     munmap(scratch, whole);
 }
 
-static inline void check_twins(const problem *p, const char *name)
+static inline void check_order(const problem *p, const char *name)
 {
     result want = result_of(p);
     run_ref(p, &want);
     for (size_t c = 0; c < ARRAY_LEN(columns); c++)
         for (int way = 0; way < 3 && on_this_cpu(columns[c]); way++) {
-            char what[160];
+            char what[200];
             result got = result_of(p);
-            snprintf(what, sizeof what, "%s, %s, way %d", name, columns[c], way);
-            run_parts(p, &got, sheaf__attention_kernels_for(columns[c]), way);
+            if (strcmp(columns[c], p->sums == SHEAF__TILES ? "avx512bf16" : "amx") == 0 || (p->s.dtype == SHEAF_F32 && c > 1))
+                continue; /* the kernels of another column */
+            snprintf(what, sizeof what, "%s, %s, %s, way %d", name, columns[c], p->sums == SHEAF__TILES ? "tiles" : "pairs", way);
+            run_parts(p, &got, columns[c], way);
             same(what, p, &got, &want);
             result_drop(&got);
         }
     result_drop(&want);
+}
+
+static inline void check_twins(const problem *p, const char *name)
+{
+    problem other = *p;
+    check_order(p, name);
+    other.sums = SHEAF__TILES;
+    if (p->s.dtype == SHEAF_BF16)
+        check_order(&other, name);
 }
 
 static inline void check_shape(sheaf__attention s, int64_t slack, bool masked, uint64_t round)
@@ -224,7 +239,7 @@ static inline void check_samples(const problem *p, const result *got)
     result want = result_of(p);
     memcpy(want.stats, got->stats, (size_t)p->nstats * 4);
     memcpy(want.o, got->o, bytes_of(p, p->no));
-    const sheaf__attention_call call = { s, want.o, want.stats, p->q, p->k, p->v, p->d_o, want.dq, want.dk, want.dv };
+    const sheaf__attention_call call = { s, want.o, want.stats, p->q, p->k, p->v, p->d_o, want.dq, want.dk, want.dv, p->sums, { 0 } };
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);
     for (size_t n = 0; n < ARRAY_LEN(tokens); n++) {
@@ -245,17 +260,18 @@ static inline void check_samples(const problem *p, const result *got)
     result_drop(&want);
 }
 
-static inline void check_production(sheaf__attention s, const int *threads, const char *const *isa, int runs)
+static inline void check_production_order(sheaf__attention s, sheaf__sums sums, const int *threads, const char *const *isa, int runs)
 {
     problem p = problem_of(s, 0, false);
+    p.sums = sums;
     result first = result_of(&p);
     run_device(&p, &first, isa[0], threads[0]);
     check_samples(&p, &first);
     for (int i = 1; i < runs; i++) {
         char name[80];
-        result again = result_of(&p);
         if (!on_this_cpu(isa[i] != NULL ? isa[i] : "ref"))
             continue;
+        result again = result_of(&p);
         run_device(&p, &again, isa[i], threads[i]);
         snprintf(name, sizeof name, "%d threads, %s", threads[i], isa[i] != NULL ? isa[i] : "best");
         same(name, &p, &again, &first);
@@ -263,6 +279,14 @@ static inline void check_production(sheaf__attention s, const int *threads, cons
     }
     result_drop(&first);
     problem_drop(&p);
+}
+
+static inline void check_production(sheaf__attention s, const int *threads, const char *const *isa, int runs)
+{
+    static const char *const others[] = { NULL, "avx512", "avx2", NULL };
+    check_production_order(s, SHEAF__PAIRS, threads, isa, runs);
+    if (s.dtype == SHEAF_BF16 && (double)s.queries * (double)s.keys * (double)(s.kv_heads * s.group) < 1e8) /* seconds */
+        check_production_order(s, SHEAF__TILES, threads, others, runs);
 }
 
 #endif
