@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "plan/fits.h"
 
 /* ---- flags ---- */
 
@@ -254,6 +255,41 @@ void ask_room_free(sheaf__continuation *room)
     if (room != NULL)
         free(room[0].ids);
     free(room);
+}
+
+static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__place *place, const ask_layout *l, const sheaf__opened *opened)
+{
+    *out = (sheaf_plan_generation){ .schema = opened->schema, .lora = opened->lora, .place = place, .tp = l->tp, .threads = l->threads,
+                                    .dtype = l->dtype };
+    return sheaf__place_read(place, l->place, opened->schema);
+}
+
+sheaf_status *ask_fits(const ask_layout *l, const sheaf__opened *opened, const sheaf__prompt *prompt, int64_t count, int64_t batch,
+                       int64_t max_new)
+{
+    sheaf__place place;
+    sheaf_plan_generation asked;
+    sheaf_status *st = lay_out(&asked, &place, l, opened);
+    asked.batch = batch < count ? batch : count;
+    asked.prompt = 1;
+    for (int64_t i = 0; i < count; i++) {
+        asked.prompt = prompt[i].n > asked.prompt ? prompt[i].n : asked.prompt;
+        asked.images += prompt[i].embed != NULL && asked.images < asked.batch;
+    }
+    asked.seq = asked.prompt + max_new;
+    return st == NULL ? sheaf_fits_generate(&asked, &(sheaf_fits_how){ .force = l->force, .events = l->events }) : st;
+}
+
+sheaf_status *ask_fits_data(const ask_layout *l, const sheaf__opened *opened, const sheaf_data *data, int64_t micro_batch, int64_t positions,
+                            bool padded)
+{
+    sheaf__place place;
+    sheaf_plan_generation asked;
+    const int64_t rows = sheaf_data_rows(data);
+    sheaf_status *st = lay_out(&asked, &place, l, opened);
+    asked.batch = micro_batch < rows ? micro_batch : rows;
+    asked.seq = positions;
+    return st == NULL ? sheaf_fits_evaluate(&asked, data, padded, &(sheaf_fits_how){ .force = l->force, .events = l->events }) : st;
 }
 
 int64_t ask_positions(const sheaf__prompts *p, int64_t max_new)

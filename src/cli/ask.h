@@ -42,6 +42,23 @@ sheaf_status *ask_data_load(void *self, int64_t prompt, float *pixels, float *cr
 sheaf_status *ask_room(sheaf__continuation **out, int64_t count, int64_t max_new);
 void ask_room_free(sheaf__continuation *room);
 
+/* How a model is laid out to be asked. */
+typedef struct ask_layout {
+    const char *place;
+    int tp, threads;
+    sheaf_dtype dtype;
+    bool force;
+    const sheaf_events *events;
+} ask_layout;
+
+#define ASK_FORCE "begin even where the planner says that memory does not suffice"
+/* ask_fits - does memory suffice to answer these prompts, `batch` at a time? Errors: those of sheaf_fits_generate(). */
+sheaf_status *ask_fits(const ask_layout *layout, const sheaf__opened *opened, const sheaf__prompt *prompt, int64_t count, int64_t batch,
+                       int64_t max_new);
+/* ask_fits_data - the same of the loss on data; positions: of the rotary table. */
+sheaf_status *ask_fits_data(const ask_layout *layout, const sheaf__opened *opened, const sheaf_data *data, int64_t micro_batch,
+                            int64_t positions, bool padded);
+
 /* ask_positions - how long a rotary table these prompts need. */
 int64_t ask_positions(const sheaf__prompts *prompts, int64_t max_new);
 

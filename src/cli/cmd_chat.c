@@ -26,6 +26,7 @@ typedef struct settings {
     const char *model, *config, *adapter, *image, *isa, *place;
     int tp, threads, slices;
     sheaf_dtype dtype;
+    bool force;
     ask_flags ask;
 } settings;
 
@@ -124,6 +125,7 @@ typedef struct session {
     const cli *cli;
     const settings *s;
     const sheaf__wording *wording;
+    const sheaf__opened *opened;
     sheaf__conversation talk;
     reader in;
     bool terminal, refused; /* refused: some line was */
@@ -246,6 +248,13 @@ static void refuse(session *t, sheaf_status *st)
     t->refused = true;
 }
 
+static sheaf_status *fits(const session *t, const sheaf__prompt *prompt)
+{
+    const settings *s = t->s;
+    return ask_fits(&(ask_layout){ .place = s->place, .tp = s->tp, .threads = s->threads, .dtype = s->dtype, .force = s->force, .events = &t->cli->events },
+                    t->opened, prompt, 1, 1, s->ask.max_new);
+}
+
 static sheaf_status *answer(member *m, const char *query)
 {
     session *t = m->t;
@@ -259,6 +268,11 @@ static sheaf_status *answer(member *m, const char *query)
         else if (t->talk.turns > 0 && sheaf_status_code(st) == SHEAF_E_DATA)
             sheaf_try_this(st, "/reset, which forgets what was said; or a larger --max-length");
         refuse(t, st);
+        return NULL;
+    }
+    if (st == NULL && (st = fits(t, &t->prompt)) != NULL) {
+        refuse(t, st);
+        free(block);
         return NULL;
     }
     atomic_store(&pressed, 0);
@@ -366,6 +380,9 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
         st = sheaf__conversation_look(&t->talk, s->image);
     if (st == NULL)
         st = ask_stop(stop, &t->how.nstop, folder, t->wording);
+    t->opened = opened;
+    if (st == NULL) /* the shortest question there is */
+        st = fits(t, &(sheaf__prompt){ .n = 1 });
     if (st == NULL)
         st = ask_room(&t->out, 1, s->ask.max_new);
     if (st == NULL && !sheaf__template_has_history(t->wording->version))
@@ -402,6 +419,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
         { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
+        { "force", CLI_FLAG, &s.force, ASK_FORCE },
         { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2 or avx512" },
         { 0 },
     };

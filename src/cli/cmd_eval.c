@@ -27,7 +27,7 @@ typedef struct settings {
     int tp, threads, slices;
     sheaf_dtype dtype;
     const char *given_version, *given_query; /* by flags, not by the run that is the model */
-    bool match;
+    bool force, match;
     int64_t micro_batch, seq, max_new;
 } settings;
 
@@ -291,9 +291,14 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     if (st == NULL && s->match)
         st = read_answers(&w, stop, folder);
     if (st == NULL) {
+        const ask_layout layout = { .place = s->place, .tp = s->tp, .threads = s->threads, .dtype = s->dtype, .force = s->force, .events = w.events };
         w.seq = sheaf_data_seq(w.data);
-        st = begin_logits(&w);
+        st = ask_fits_data(&layout, opened, w.data, s->micro_batch, w.seq, s->save_logits != NULL);
+        if (st == NULL && s->match)
+            st = ask_fits(&layout, opened, w.prompts.prompt, w.prompts.count, s->micro_batch, s->max_new);
     }
+    if (st == NULL)
+        st = begin_logits(&w);
     if (st == NULL) {
         const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
         st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
@@ -339,6 +344,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { "micro-batch", CLI_COUNT, &s.micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
         { "seq", CLI_COUNT, &s.seq, "longest row in tokens; 0 = as long as the data", .max = 1e8 },
         { "save-logits", CLI_PATH, &s.save_logits, "write every logit to this .safetensors file", "FILE" },
+        { "force", CLI_FLAG, &s.force, ASK_FORCE },
         { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2 or avx512" },
         { 0 },
     };

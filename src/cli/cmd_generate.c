@@ -20,6 +20,7 @@ typedef struct settings {
     int tp, threads, slices;
     sheaf_dtype dtype;
     int64_t batch;
+    bool force;
     ask_flags ask;
 } settings;
 
@@ -156,6 +157,9 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     if (st == NULL)
         st = ask_stop(stop, &w.how.nstop, folder, wording);
     if (st == NULL)
+        st = ask_fits(&(ask_layout){ .place = s->place, .tp = s->tp, .threads = s->threads, .dtype = s->dtype, .force = s->force, .events = w.events },
+                      opened, prompts.prompt, prompts.count, s->batch, s->ask.max_new);
+    if (st == NULL)
         st = ask_room(&w.out, prompts.count, s->ask.max_new);
     if (st == NULL) {
         w.how.sampling = ask_sampling(&s->ask);
@@ -195,6 +199,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
+        { "force", CLI_FLAG, &s.force, ASK_FORCE },
         { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2 or avx512" },
         { 0 },
     };

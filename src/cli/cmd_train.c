@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"
+#include "plan/fits.h"
 #include "signals.h"
 #include "train/train.h"
 #include "train_flags.h"
@@ -70,6 +71,13 @@ static sheaf_status *take_base(void *self, const char *json)
     return s->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "run.json") : NULL;
 }
 
+static sheaf_status *planned(void *self, const struct sheaf__job *job)
+{
+    const session *s = self;
+    const sheaf_events events = { forward_event, self };
+    return sheaf_fits_train(job, &(sheaf_fits_how){ .force = s->options->force, .events = &events });
+}
+
 static sheaf_status *begin(void *self, int64_t keep_steps)
 {
     session *s = self;
@@ -127,7 +135,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     train_flags(table, &o, false);
     session s = { .cli = cli, .nwords = argc, .word = (const char *const *)argv, .options = &o, .table = table };
     const sheaf_events events = { forward_event, &s };
-    const sheaf_train_hooks hooks = { .begin = begin, .base = take_base, .chosen = chosen, .events = &events, .before_save = before_save, .self = &s, .signals = cli_signals() };
+    const sheaf_train_hooks hooks = { .begin = begin, .base = take_base, .chosen = chosen, .planned = planned, .events = &events, .before_save = before_save, .self = &s, .signals = cli_signals() };
     sheaf_train_result result = { 0 };
     int64_t step = 0;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "ops/kernels.h"
 #include "shared.h"
 
@@ -42,11 +43,11 @@ cli_machine cli_machine_look(void)
     m.kernels = kernels != NULL ? kernels->isa : "none: AVX2, FMA and F16C are the least that computes";
     char line[256];
     FILE *file = fopen("/proc/meminfo", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
         m.memory += 1024 * kilobytes(line, "MemTotal:");
-        m.available += 1024 * kilobytes(line, "MemAvailable:");
-    }
     if (file != NULL)
         fclose(file);
+    const int64_t left = sheaf__memory_look("").left;
+    m.available = left == INT64_MAX ? 0 : left;
     return m;
 }

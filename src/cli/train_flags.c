@@ -110,9 +110,10 @@ int train_flags(cli_option *table, sheaf_train_options *o, bool planning)
     const cli_option own[] = {
         { "resume", CLI_FLAG | CLI_UNSAVED, &o->resume, "go on from the newest checkpoint in --out, at any --tp; other settings stay as they were" },
         { "recipe", CLI_PATH | CLI_UNSAVED, &o->recipe, "read settings from a file, or from a recipe that comes with sheaf (cogvlm-lora, ...)", "FILE" },
+        { "force", CLI_FLAG | CLI_UNSAVED | (planning ? CLI_HIDDEN : 0), &o->force, "begin even where the planner says that memory does not suffice" },
         { 0 },
     };
-    n += add(table + n, own, 3);
+    n += add(table + n, own, 4);
     return n - 1;
 }
 

@@ -92,21 +92,31 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
     count_components(out, model);
 }
 
-/* Steps of micro-batches with the fewest images that the data can give, with few, and with the most. Images cost two
- * streams of rows once, and more or less for each; so no other number needs more than these. flops, sent: what came
- * before the last of the steps. */
+/* Micro-batches with the fewest images that the data can give, with few, and with the most. Images cost two streams of
+ * rows once, and more or less for each; so no other number needs more than these. Returns how many there are. */
+static int choose_images(sheaf_batch_images of[3], const sheaf_data *data, int64_t rows)
+{
+    sheaf_batch_images fewest, most;
+    int n = 0;
+    sheaf_data_images_range(&fewest, &most, data, rows);
+    if (fewest.images < most.images)
+        of[n++] = fewest;
+    if (fewest.images == 0 && most.images > 1)
+        of[n++] = (sheaf_batch_images){ 1, most.image_rows / most.images, sheaf_data_longest(data) };
+    of[n++] = most;
+    return n;
+}
+
+/* flops, sent: what came before the last of the steps. */
 static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held, const sheaf__job *job)
 {
     sheaf__step_result unused;
     sheaf_batch_images of[3];
     if (job->data == NULL)
         return sheaf__stepper_run(&unused, held->stepper, 0, 0);
-    sheaf_data_images_range(&of[0], &of[2], job->data, job->options->micro_batch);
-    of[1] = of[0].images > 0 || of[2].images == 0 ? of[0] : (sheaf_batch_images){ 1, of[2].image_rows / of[2].images, job->seq };
+    const int n = choose_images(of, job->data, job->options->micro_batch);
     sheaf_status *st = NULL;
-    for (int i = 0; i < 3 && st == NULL; i++) {
-        if (i < 2 && of[i].images == of[i + 1].images)
-            continue;
+    for (int i = 0; i < n && st == NULL; i++) {
         *flops = held->device->flops;
         *sent = held->context.sent;
         sheaf__stepper_hold(held->stepper, of[i]);
@@ -209,12 +219,45 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_
     return st;
 }
 
-static sheaf_status *generate_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g, int world)
+static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_generation *g)
+{
+    const int64_t prompt = g->prompt > 0 ? g->prompt : g->seq;
+    sheaf__kept kept = { 0 };
+    sheaf_status *st = sheaf__kept_new(&kept, model, g->batch, g->seq);
+    if (st == NULL)
+        st = run_tokens(model, &kept, g->batch, prompt, prompt, g->images);
+    if (st == NULL)
+        st = run_tokens(model, &kept, g->batch, 1, g->seq, 0);
+    sheaf__kept_release(&kept, model);
+    return st;
+}
+
+typedef struct evaluation { const sheaf_plan_generation *asked; const sheaf_data *data; bool padded; } evaluation;
+
+static sheaf_status *run_evaluation(sheaf__model *model, const evaluation *e)
+{
+    const int64_t rows = e->asked->batch;
+    sheaf__runner runner;
+    sheaf_batch_images of[3];
+    const int n = choose_images(of, e->data, rows);
+    sheaf_status *st = sheaf__runner_open(&runner, model, e->data, &(sheaf__runner_options){
+        .rows = rows, .seq = e->padded ? sheaf_data_seq(e->data) : sheaf_data_longest(e->data), .longest = !e->padded });
+    runner.head.all_rows = true;
+    runner.head.take = unheard;
+    for (int i = 0; i < n && st == NULL; i++) {
+        runner.holds = of[i];
+        st = sheaf__runner_run(&runner, NULL);
+    }
+    sheaf__runner_release(&runner);
+    return st;
+}
+
+/* of: what is evaluated, or NULL. */
+static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g, int world, const evaluation *of)
 {
     const int rank = world % g->tp, slices = g->schema->slices;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
-    sheaf__kept kept = { 0 };
     sheaf_status *st = sheaf__device_open(&device, SHEAF_DRY, sheaf__threads_of(g->threads, g->place->stages * g->tp, world), NULL, 0);
     sheaf__context context = { .device = device, .rank = rank, .ranks = g->tp, .slices = slices, .own = sheaf_owner_slices(slices, g->tp, rank),
                                .dtype = g->dtype, .stages = g->place->stages, .stage = world / g->tp, .head_stage = g->place->head_stage };
@@ -222,15 +265,9 @@ static sheaf_status *generate_rank(sheaf_plan_rank *out, const sheaf_plan_genera
     if (st == NULL)
         st = sheaf__model_new(&model, &context, g->schema, &options);
     if (st == NULL)
-        st = sheaf__kept_new(&kept, model, g->batch, g->seq);
-    if (st == NULL)
-        st = run_tokens(model, &kept, g->batch, g->seq, g->seq, g->images);
-    if (st == NULL)
-        st = run_tokens(model, &kept, g->batch, 1, g->seq, 0);
+        st = of == NULL ? run_generation(model, g) : run_evaluation(model, of);
     if (st == NULL)
         note_rank(out, model);
-    if (model != NULL)
-        sheaf__kept_release(&kept, model);
     sheaf__model_free(model);
     sheaf__device_close(device);
     return st;
@@ -245,19 +282,30 @@ static size_t pictures_of(const sheaf_plan_generation *g)
     return (size_t)(g->images * (one + two)) * sizeof(float);
 }
 
-sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *g)
+static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, const evaluation *of, size_t pictures)
 {
     *out = (sheaf_plan){ .parameters = parameters_of(g->schema) };
     if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place"), "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES,
                                           g->schema->slices), "%d stages of %d", g->place->stages, g->tp);
     out->ranks = g->place->stages * g->tp;
-    sheaf_status *st = g->images > 0 ? check_seq(&g->schema->config, g->seq) : NULL;
+    sheaf_status *st = NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
-        st = sheaf_in(generate_rank(&out->rank[r], g, r), "rank %d of %d", r, out->ranks);
+        st = sheaf_in(infer_rank(&out->rank[r], g, r, of), "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
     }
-    out->host = host_bytes(g->schema, out->ranks, out->process, (size_t)out->ranks * pictures_of(g));
+    out->host = host_bytes(g->schema, out->ranks, out->process, (size_t)out->ranks * pictures);
     out->process += out->host;
     return st;
+}
+
+sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *g)
+{
+    sheaf_status *st = g->images > 0 ? check_seq(&g->schema->config, g->seq) : NULL;
+    return st == NULL ? infer(out, g, NULL, pictures_of(g)) : st;
+}
+
+sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *g, const sheaf_data *data, bool padded)
+{
+    return infer(out, g, &(evaluation){ g, data, padded }, 0);
 }

@@ -48,12 +48,17 @@ typedef struct sheaf_plan_generation {
     int tp, threads;           /* ranks of each stage; compute threads in all, 0 = every core at hand */
     sheaf_dtype dtype;
     int64_t batch, seq;        /* sequences together; positions of prompt and answer */
+    int64_t prompt;            /* of these, the prompt's; 0: all of them */
     int64_t images;            /* of the sequences, those with an image; 0 of a model without */
 } sheaf_plan_generation;
 
-/* sheaf_plan_generate - prompts as long as `seq`, and a token after them; flops and sent are those of both. Rank
+/* sheaf_plan_generate - the prompts at once, and a token after the last position; flops and sent are those of both. Rank
  * stage * tp + r is rank r of its stage. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *asked);
+
+/* sheaf_plan_evaluate - of sheaf__evaluate(): micro-batches of asked->batch rows of `data`, whole with `padded`; asked->seq
+ * positions in the rotary table, asked->prompt and images are not read. */
+sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *asked, const sheaf_data *data, bool padded);
 
 /* sheaf_plan_seq - positions of a row where nothing says how long rows are: the model's own limit
  * but at most 4096; of a model with images, BOI, patches, EOI and 256 tokens of text. */

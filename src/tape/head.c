@@ -305,19 +305,30 @@ static void zero_rows(void *arg, int64_t begin, int64_t end, int worker)
     memset((char *)z->x + (size_t)begin * z->bytes, 0, (size_t)(end - begin) * z->bytes);
 }
 
+/* On dry every full block is as the one before it: what it cost is counted as often as there are more. Returns the first candidate
+ * behind them. */
+static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates, double flops, double sent)
+{
+    const int64_t rest = (candidates - i) / SHEAF__HEAD_BLOCK;
+    c->device->flops += (double)rest * (c->device->flops - flops);
+    c->sent += (double)rest * (c->sent - sent);
+    return i + rest * SHEAF__HEAD_BLOCK;
+}
+
 /* The rows of the next block, from candidate i on; returns the one to go on from. */
 static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates, bool dry)
 {
+    if (dry) {
+        b->n = candidates - i < SHEAF__HEAD_BLOCK ? candidates - i : SHEAF__HEAD_BLOCK;
+        return i + b->n;
+    }
     for (b->n = 0; i < candidates && b->n < SHEAF__HEAD_BLOCK; i++) {
-        const int32_t row = dry || run->pick == NULL ? (int32_t)i : run->pick[i];
-        const int32_t label = dry || run->label == NULL ? SHEAF__IGNORED : run->label[row];
-        if (!dry && !run->all_rows && label == SHEAF__IGNORED)
+        const int32_t row = run->pick == NULL ? (int32_t)i : run->pick[i];
+        const int32_t label = run->label == NULL ? SHEAF__IGNORED : run->label[row];
+        if (!run->all_rows && label == SHEAF__IGNORED)
             continue;
-        if (!dry) {
-            b->row[b->n] = row;
-            b->label[b->n] = label;
-        }
-        b->n++;
+        b->row[b->n] = row;
+        b->label[b->n++] = label;
     }
     return i;
 }
@@ -337,10 +348,13 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     const int64_t candidates = run->pick != NULL ? run->npick : p->x->rows;
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {
+        const double flops = c->device->flops, sent = c->sent;
         i = next_block(&b, run, i, candidates, dry);
         if (b.n > 0)
             st = run_block(&b, training, done);
         done += b.n;
+        if (dry && b.n == SHEAF__HEAD_BLOCK)
+            i = count_rest(c, i, candidates, flops, sent);
     }
     if (st == NULL && c->stages > 1)
         st = give_loss(c, run);
@@ -362,9 +376,9 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
         st = sheaf__take(&b.row, c, SHEAF__HEAD_BLOCK * sizeof *b.row, SHEAF_MEM_SCRATCH);
     if (st == NULL)
         st = sheaf__take(&b.label, c, SHEAF__HEAD_BLOCK * sizeof *b.label, SHEAF_MEM_SCRATCH);
-    for (int64_t i = 0, done = 0; i < candidates && st == NULL && takes; done += b.n) {
-        i = next_block(&b, run, i, candidates, dry);
-        if (b.n > 0 && !dry)
+    for (int64_t i = 0, done = 0; i < candidates && st == NULL && takes && !dry; done += b.n) {
+        i = next_block(&b, run, i, candidates, false);
+        if (b.n > 0)
             st = give_rows(c, run, done, b.row, b.n, b.all, p->vocab);
     }
     if (st == NULL)

@@ -84,6 +84,7 @@ typedef struct sheaf_train_options {
 
     /* the command's own */
     const char *recipe;
+    bool force;           /* begin what memory does not suffice for */
     bool json;
 } sheaf_train_options;
 

@@ -208,6 +208,21 @@ static void test_fresh__factors_do_not_know_the_slices(void **state)
     free(first);
 }
 
+static void test_run__needs_no_hooks(void **state)
+{
+    sheaf_train_options o = options_of(at("all.safetensors"), at("no_hooks"), SHEAF_METHOD_LORA);
+    sheaf_train_result result = { 0 };
+    o.steps = 1;
+    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", NULL));
+    assert_int_equal(result.step, 1);
+    sheaf_train_result_release(&result);
+    o.steps = 2;
+    o.resume = true;
+    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", NULL));
+    assert_int_equal(result.first, 1);
+    sheaf_train_result_release(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_clip__adds_torchs_epsilon_to_the_norm),
         cmocka_unit_test(test_progress__next_sample_counts_rows),
         cmocka_unit_test(test_fresh__factors_do_not_know_the_slices),
+        cmocka_unit_test(test_run__needs_no_hooks),
     };
     return cmocka_run_group_tests(tests, make_sources, remove_scratch);
 }

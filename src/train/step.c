@@ -119,12 +119,18 @@ static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, in
             continue;
         st = sheaf__lane_begin(s->model->trained, &stack, (int)lane);
         for (int64_t micro = begin; micro < end && st == NULL; micro++) {
+            const double flops = s->context->device->flops, sent = s->context->sent;
             if (!dry) {
                 choose_rows(s, done, micro, row, sample);
                 announce(s, done, micro, row, sample);
             }
             st = sheaf__runner_run(&s->runner, row);
             loss += s->runner.head.loss_sum;
+            if (dry && micro > begin) { /* the others of the lane are as this one */
+                s->context->device->flops += (double)(end - 1 - micro) * (s->context->device->flops - flops);
+                s->context->sent += (double)(end - 1 - micro) * (s->context->sent - sent);
+                break;
+            }
         }
         if (st == NULL)
             sheaf__lane_end(s->model->trained, &stack);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ typedef struct run {
     atomic_bool weak;    /* the checkpoint is of a time when it held less of its origin */
     sheaf_train_result *result;
     bool made_out; /* there was no folder */
+    bool anew;     /* there was one, of a run that came to nothing */
 } run;
 
 /* One rank's view of the state that checkpoints hold. */
@@ -328,13 +330,15 @@ done:
     saved_release(&s);
     sheaf__rank_close(&rank);
     sheaf_checkpoint_close(from);
-    if (st != NULL && me == 0 && store != NULL && !begun)
+    if (st != NULL && me == 0 && store != NULL && !begun && !r->anew)
         leave_no_trace(r);
     sheaf_checkpoints_close(store);
     return st;
 }
 
 /* ---- the whole run ---- */
+
+typedef struct peek { const char *out; char *settings; int64_t step; } peek;
 
 static sheaf_status *out_is_taken(const char *out)
 {
@@ -344,17 +348,52 @@ static sheaf_status *out_is_taken(const char *out)
     return sheaf_try_this(st, "go on with that run: --resume; or choose another --out");
 }
 
-static sheaf_status *check_out(const sheaf_train_options *o)
+/* Is nothing in a folder but what a run makes before its first step is done? */
+static bool came_to_nothing(const char *out, char **name, int64_t count)
 {
+    static const char *const made[] = { "checkpoints", "metrics.jsonl", "run.json", "settings" };
+    bool ours = false, other = false;
+    for (int64_t i = 0; i < count && !other; i++) {
+        other = !sheaf__path_is_partial(name[i]);
+        for (size_t k = 0; k < sizeof made / sizeof *made; k++)
+            other = other && strcmp(name[i], made[k]) != 0;
+        ours = ours || strcmp(name[i], "settings") == 0;
+    }
+    char *metrics = NULL;
+    struct stat look;
+    sheaf_status *st = sheaf__path_join(&metrics, out, "metrics.jsonl");
+    const bool steps = st != NULL || (stat(metrics, &look) == 0 && look.st_size > 0);
+    sheaf_status_free(st);
+    free(metrics);
+    return ours && !other && !steps;
+}
+
+static sheaf_status *peek_rank(void *arg, sheaf_comm *comm);
+
+/* A new run needs a folder of its own, or that of one which was ended in its first step; it must be over. */
+static sheaf_status *check_folder(run *r, char **name, int64_t count)
+{
+    peek left = { .out = r->options->out };
+    if (!came_to_nothing(r->options->out, name, count))
+        return out_is_taken(r->options->out);
+    sheaf_status *st = sheaf_comm_run_threads(1, peek_rank, &left); /* asks for the lock */
+    free(left.settings);
+    r->anew = left.step == 0;
+    return st != NULL || r->anew ? st : out_is_taken(r->options->out);
+}
+
+static sheaf_status *check_out(run *r)
+{
+    const sheaf_train_options *o = r->options;
     char **name = NULL;
     int64_t count = 0;
     sheaf_status *st = NULL;
     const sheaf_path_kind kind = sheaf__path_kind(o->out);
     if (kind == SHEAF_PATH_DIR) {
         st = sheaf__list_dir(&name, &count, o->out);
-        sheaf__names_free(name, count);
         if (st == NULL && count > 0 && !o->resume)
-            st = out_is_taken(o->out);
+            st = check_folder(r, name, count);
+        sheaf__names_free(name, count);
     } else if (o->resume) {
         st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", o->out);
         sheaf_expected(st, "the folder of a run");
@@ -363,11 +402,14 @@ static sheaf_status *check_out(const sheaf_train_options *o)
     return st;
 }
 
-static sheaf_status *prepare_out(bool *made, const sheaf_train_options *o, const char *recipe)
+static sheaf_status *prepare_out(run *r, const char *recipe)
 {
+    const sheaf_train_options *o = r->options;
     char *path = NULL;
-    sheaf_status *st = check_out(o); /* again: looking at the data takes its time */
-    *made = sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
+    sheaf_status *st = check_out(r); /* again: looking at the data takes its time */
+    r->made_out = sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
+    if (st == NULL && r->anew)
+        sheaf_note(r->hooks->events, "%s: a run was ended here before its first step was done; this one begins anew", o->out);
     if (st == NULL)
         st = sheaf__make_dirs(o->out, NULL);
     if (st == NULL)
@@ -397,7 +439,9 @@ static sheaf_status *check_job(const run *r)
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o, const char *settings,
                           const char *recipe, const sheaf_train_hooks *hooks)
 {
+    static const sheaf_train_hooks none = { 0 };
     *out = (sheaf_train_result){ 0 };
+    hooks = hooks == NULL ? &none : hooks;
     sheaf__opened opened = { 0 };
     sheaf__selection selection = { 0 };
     sheaf_lora_options fresh = { 0 };
@@ -406,7 +450,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     const bool lora = o->method == SHEAF_METHOD_LORA, adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
     sheaf_status *st = check_job(&r);
     if (st == NULL)
-        st = check_out(o);
+        st = check_out(&r);
     if (st == NULL && lora && !adapter)
         st = sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
@@ -422,15 +466,20 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
                              .micro_batch = o->micro_batch, .threads = o->threads, .stop = hooks->signals == NULL ? NULL : &hooks->signals->stop });
     if (st == NULL)
         sheaf_data_note_unused(data, o->data, o->prompt_template, o->query, hooks->events);
+    if (st == NULL) {
+        r.job = (sheaf__job){ .options = o, .schema = opened.schema, .lora = opened.lora, .selection = &selection, .data = data,
+                              .seq = sheaf__job_seq(o, data) };
+        st = hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r.job);
+    }
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(data), &r.settings, &recipe);
     if (st == NULL)
         st = sheaf__origin_begin(&r.origin, &opened, &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
     if (st == NULL)
-        st = prepare_out(&r.made_out, o, recipe);
+        st = prepare_out(&r, recipe);
     if (st == NULL) {
-        r.job = (sheaf__job){ .options = o, .schema = opened.schema, .lora = opened.lora, .selection = &selection, .data = data,
-                              .base = opened.weights, .adapter = opened.adapter, .seq = sheaf__job_seq(o, data) };
+        r.job.base = opened.weights;
+        r.job.adapter = opened.adapter;
         sheaf__balance_note(opened.schema, o->tp, hooks->events);
         st = sheaf_comm_run_threads(o->tp, train_rank, &r);
     }
@@ -453,8 +502,6 @@ void sheaf_train_result_release(sheaf_train_result *result)
 }
 
 /* ---- what an earlier run left ---- */
-
-typedef struct peek { const char *out; char *settings; int64_t step; } peek;
 
 static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
 {

@@ -12,6 +12,8 @@
 #include "train/options.h"
 #include "train/signals.h"
 
+struct sheaf__job; /* rank.h */
+
 typedef struct sheaf_train_hooks {
     /* Called once everything was checked and OUT exists, before the first step; lines of
      * metrics beyond keep_steps belong to steps that will be done again. May be NULL. */
@@ -22,6 +24,8 @@ typedef struct sheaf_train_hooks {
     /* Called once the data were read, before OUT is written: the prompt template of their texts, NULL where none is
      * used. May put other texts in the place of those that sheaf_train() was given; they stay the caller's. May be NULL. */
     sheaf_status *(*chosen)(void *self, const char *prompt_template, const char **settings, const char **recipe);
+    /* Called once all that decides about memory is known, before OUT is written: a failure ends the run. May be NULL. */
+    sheaf_status *(*planned)(void *self, const struct sheaf__job *job);
     const sheaf_events *events;          /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;
@@ -44,7 +48,7 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out);
 
 /* sheaf_train - runs to the end, or until a signal asks to stop (SHEAF_E_STOPPED, state
  * saved). settings: cli_settings_text() of what may not change, stored in every checkpoint;
- * recipe: all settings, written beside the run. */
+ * recipe: all settings, written beside the run. hooks: NULL for none. */
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *options, const char *settings,
                           const char *recipe, const sheaf_train_hooks *hooks);
 void sheaf_train_result_release(sheaf_train_result *result);

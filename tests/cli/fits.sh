@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# What needs more memory than there is is refused before it is begun; a run that was killed in its first step is no obstacle.
+. "$(dirname "$0")/lib.sh"
+
+mini=$work/mini
+"$sheaf" init "$SHEAF_SOURCE_ROOT/tests/data/configs/mini.json" "$mini" --seed 1 >/dev/null 2>&1 || fail "init of a model"
+for ((i = 0; i < 40; i++)); do printf '{"text": "row %d %0300d"}\n' $i $i; done >"$work/rows.jsonl"
+refused='expected: +at most [0-9.]+ [MG]iB, what (this machine has available|its control group leaves to this process).*found: +[0-9.]+ GiB needed, [0-9.]+ GiB of it'
+how=(--model "$mini" --data "$work/rows.jsonl" --steps 1)
+
+runs "a micro-batch of a million rows" 3 "memory for this run.*$refused activations.*--force" train "${how[@]}" --out "$work/none" --micro-batch 1000000
+absent "leaves nothing" "$work/none"
+runs "as JSON" 3 '"code": "memory"' train "${how[@]}" --out "$work/none" --micro-batch 1000000 --json
+runs "padded to a length of millions" 3 "memory for this run.*$refused" train "${how[@]}" --out "$work/none" --seq 100000000 --padding file
+runs "that no row has, without padding" 0 . train "${how[@]}" --out "$work/seq" --seq 100000000
+runs "planned at once" 0 '"peak":[0-9]{13}' plan --model "$mini" --micro-batch 1000000 --accumulate 1000000 --seq 400 --tp 3 --json
+runs "evaluation likewise" 3 "memory for this evaluation.*$refused" eval --model "$mini" --data "$work/rows.jsonl" --seq 100000000 --save-logits "$work/logits"
+absent "leaves no logits" "$work/logits"
+runs "answers of millions of tokens" 3 "memory for these answers.*$refused cache" generate --model "$mini" --prompt a --max-new 10000000
+runs "in a chat" 3 "memory for these answers.*$refused cache" chat --model "$mini" --max-new 10000000 --max-length 10000000
+
+# ---- killed in its first step ----
+slow=("${how[@]}" --out "$work/killed" --micro-batch 40 --accumulate 50 --threads 1)
+"$sheaf" train "${slow[@]}" >/dev/null 2>&1 &
+process=$!
+check "a run is in its first step" waits test -e "$work/killed/metrics.jsonl"
+kill -STOP $process
+check "which is not done" test ! -s "$work/killed/metrics.jsonl"
+runs "another one cannot begin beside it" 2 'another process holds this lock' train "${how[@]}" --out "$work/killed" --lr 0.1
+check "nor change anything" grep -qx 'micro-batch: 40' "$work/killed/settings"
+kill -KILL $process
+wait $process 2>/dev/null
+runs "killed, it is no obstacle" 0 'killed: a run was ended here before its first step was done; this one begins anew' train "${how[@]}" --out "$work/killed" --micro-batch 2
+runs "and is as if it had never been" 0 . train "${how[@]}" --out "$work/fresh" --micro-batch 2
+check "the same" test "$(digest "$work/killed")" = "$(digest "$work/fresh")"
+runs "a run that came to something stays" 2 'a folder with files in it' train "${how[@]}" --out "$work/killed" --micro-batch 2
+mkdir -p "$work/steps" "$work/own"
+cp "$work/fresh/settings" "$work/fresh/metrics.jsonl" "$work/steps"
+runs "one that did a step too" 2 'a folder with files in it' train "${how[@]}" --out "$work/steps" --micro-batch 2
+echo "notes" >"$work/own/settings"
+echo "more" >"$work/own/zettel"
+runs "so does a folder with something else" 2 'a folder with files in it' train "${how[@]}" --out "$work/own"
+check "untouched" test "$(cat "$work/own/settings" "$work/own/zettel")" = "notes
+more"
+finish
