@@ -28,7 +28,7 @@ done < <(find "$root/src" \( -name '*.c' -o -name '*.cc' \) ! -name '*_test.c' !
 # no_memory is the status for "no memory left for a status": handed out as a
 # pointer like every other, never written.
 # DW.ref.* is how position-independent C++ reaches the routine that unwinds its stack; only the loader writes it.
-# process_faults counts the calls that SHEAF_FAULT is about; src/base/fault.h says why.
+# process_faults counts calls for tests; src/base/fault.h says why.
 globals=$(objdump -t "$library" | awk '
     $NF == "no_memory" || $NF == "process_faults" || $NF ~ /^DW\.ref\./ { next }
     /^[^ ].*:.*file format/ { member = $1 }

@@ -2,7 +2,6 @@
 #include "fault.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +12,7 @@ static const char *const op_names[] = { "any", "open", "read", "write", "fsync",
 static const char *const action_names[] = { "", "fail", "enospc", "kill", "torn", "short", "eintr", "enosys" };
 
 /* The one of the process; see the top of fault.h for why it exists. */
-static struct {
-    pthread_once_t once;
-    sheaf_faults faults;
-} process_faults = { .once = PTHREAD_ONCE_INIT };
+static sheaf_faults process_faults;
 
 static int index_of(const char *const *names, size_t n, const char *text, size_t size)
 {
@@ -46,22 +42,15 @@ sheaf_status *sheaf__faults_parse(sheaf_faults *out, const char *text)
                                       "op:n:action, as write:3:enospc"), "%s", text);
 }
 
-static void read_environment(void)
+void sheaf__faults_set(const sheaf_faults *faults)
 {
-    const char *text = getenv("SHEAF_FAULT");
-    if (text == NULL || *text == '\0')
-        return;
-    sheaf_status *st = sheaf__faults_parse(&process_faults.faults, text);
-    if (st != NULL)
-        process_faults.faults = (sheaf_faults){ SHEAF_FAULT_ANY, SHEAF_FAULT_FAIL, 1, true, 0, NULL };
-    sheaf_status_free(st);
+    process_faults = (sheaf_faults){ faults->op, faults->action, faults->n, faults->from_then_on, 0, NULL };
 }
 
 sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op)
 {
     if (faults == NULL) {
-        pthread_once(&process_faults.once, read_environment);
-        faults = &process_faults.faults;
+        faults = &process_faults;
         if (faults->action == SHEAF_FAULT_NONE)
             return SHEAF_FAULT_NONE;
     }

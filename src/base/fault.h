@@ -2,9 +2,9 @@
  *
  * What a half-written checkpoint leaves behind can only be trusted if every single
  * system call was once the last one. A test hands a sheaf_faults to what it tests;
- * code that is handed NULL uses the one of the process, which is read once from the
- * environment, SHEAF_FAULT=op:n:action, so that whole commands can be tested without
- * a flag for it. The process's one is the only writable global of the library: it
+ * code that is handed NULL uses the one of the process, which does nothing unless a program
+ * sets it: tests/faults/command.c, the command with SHEAF_FAULT=op:n:action in its environment. The command that users
+ * have knows nothing of it. The process's one is the only writable global of the library: it
  * counts calls, and a count has to live somewhere that outlasts a call. */
 #ifndef SHEAF_BASE_FAULT_H
 #define SHEAF_BASE_FAULT_H
@@ -44,8 +44,10 @@ typedef struct sheaf_faults {
 /* sheaf__faults_parse - "op:n:action" or "op:n+:action". Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__faults_parse(sheaf_faults *out, const char *text);
 
-/* sheaf__fault - what the call that is about to be made should do. Does not return for KILL.
- * An unreadable SHEAF_FAULT makes every call fail: a test that misspells it must not pass. */
+/* sheaf__faults_set - the one of the process; before anything else is called. */
+void sheaf__faults_set(const sheaf_faults *faults);
+
+/* sheaf__fault - what the call that is about to be made should do. Does not return for KILL. */
 sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op);
 /* sheaf__fault_errno - the error number to act on: EIO, ENOSPC, EINTR, ENOSYS, or 0 for "make the call". */
 int sheaf__fault_errno(sheaf_fault_action action);

@@ -436,6 +436,26 @@ static void test_output__removes_what_a_killed_process_left(void **state)
     assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 3);
 }
 
+static void test_rename_new__replaces_nothing(void **state)
+{
+    for (int unknown = 0; unknown < 2; unknown++) { /* with and without RENAME_NOREPLACE */
+        sheaf_faults faults = { .op = SHEAF_FAULT_RENAME, .action = unknown ? SHEAF_FAULT_ENOSYS : SHEAF_FAULT_NONE, .n = 1, .from_then_on = true };
+        CHECK_OK(sheaf__remove_tree(at("rn"), NULL));
+        mkdir(at("rn"), 0700);
+        put(at("rn/one"), "first");
+        put(at("rn/two"), "other");
+        CHECK_OK(sheaf__rename_new(at("rn/one"), at("rn/dst"), &faults));
+        CHECK_FAILS(sheaf__rename_new(at("rn/two"), at("rn/dst"), &faults), SHEAF_E_ARG, "rn/dst | nothing there yet | something that came there meanwhile");
+        CHECK_FAILS(sheaf__rename_new(at("rn/none"), at("rn/dst2"), &faults), SHEAF_E_IO, "No such file");
+        char *text = content(at("rn/dst"));
+        assert_string_equal(text, "first");
+        free(text);
+        assert_int_equal(entries(at("rn")), 2);
+        assert_int_equal(symlink("nowhere", at("rn/link")), 0);
+        CHECK_FAILS(sheaf__rename_new(at("rn/two"), at("rn/link"), &faults), SHEAF_E_ARG, "rn/link");
+    }
+}
+
 static void prepare(const char *base, bool old)
 {
     char path[256];
@@ -642,27 +662,30 @@ static void test_faults__spellings(void **state)
     free(first);
 }
 
-/* The environment is read once per process, so each spelling gets a process of its own. */
-static int exit_with_environment(const char *value)
+/* The process's one, in a process of its own; the environment is nothing to the library. */
+static int exit_of_a_write(const char *spec, bool environment)
 {
     const pid_t child = fork();
     if (child == 0) {
-        setenv("SHEAF_FAULT", value, 1);
-        execl("/proc/self/exe", "file_test", "--write", at("env"), (char *)NULL);
-        _exit(99);
+        sheaf_faults faults;
+        if (environment)
+            setenv("SHEAF_FAULT", spec, 1);
+        else if (sheaf__faults_parse(&faults, spec) == NULL)
+            sheaf__faults_set(&faults);
+        sheaf_status *st = sheaf__file_write_whole(at("env"), "x", 1, NULL);
+        _exit(st != NULL);
     }
     int how = 0;
     waitpid(child, &how, 0);
     return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
 }
 
-static void test_faults__from_the_environment(void **state)
+static void test_faults__of_the_process(void **state)
 {
-    assert_int_equal(exit_with_environment(""), 0);
-    assert_int_equal(exit_with_environment("write:1:kill"), 128 + SIGKILL);
-    assert_int_equal(exit_with_environment("fsync:1:fail"), 1);
-    assert_int_equal(exit_with_environment("fsync:9:fail"), 0);
-    assert_int_equal(exit_with_environment("fsnyc:9:fail"), 1); /* misspelt: nothing works */
+    assert_int_equal(exit_of_a_write("write:1:kill", false), 128 + SIGKILL);
+    assert_int_equal(exit_of_a_write("fsync:1:fail", false), 1);
+    assert_int_equal(exit_of_a_write("fsync:9:fail", false), 0);
+    assert_int_equal(exit_of_a_write("write:1:kill", true), 0);
 }
 
 static void test_write_whole__an_error_of_close_is_one_of_the_write(void **state)
@@ -677,16 +700,12 @@ static void test_write_whole__an_error_of_close_is_one_of_the_write(void **state
     free(text);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    if (argc == 3) { /* --write PATH, see exit_with_environment() */
-        sheaf_status *st = sheaf__file_write_whole(argv[2], "x", 1, NULL);
-        sheaf_status_free(st);
-        return st != NULL;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths__parents_and_joins),
         cmocka_unit_test(test_write_whole__an_error_of_close_is_one_of_the_write),
+        cmocka_unit_test(test_rename_new__replaces_nothing),
         cmocka_unit_test(test_paths__unfinished_ones_are_recognised),
         cmocka_unit_test(test_read__names_offset_expected_and_found),
         cmocka_unit_test(test_read__only_regular_files),
@@ -709,7 +728,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_remove_tree__does_not_follow_links),
         cmocka_unit_test(test_make_dirs__parents_and_files_in_the_way),
         cmocka_unit_test(test_faults__spellings),
-        cmocka_unit_test(test_faults__from_the_environment),
+        cmocka_unit_test(test_faults__of_the_process),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

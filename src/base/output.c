@@ -303,6 +303,24 @@ static bool not_known(int error)
     return error == ENOSYS || error == EINVAL || error == EOPNOTSUPP;
 }
 
+sheaf_status *sheaf__rename_new(const char *from, const char *to, sheaf_faults *faults)
+{
+    char *parent = NULL;
+    sheaf_status *st = sheaf__path_parent(&parent, to);
+    if (st != NULL)
+        return st;
+    int error = rename_with(from, to, RENAME_NOREPLACE, faults);
+    if (not_known(error)) /* a second name, then the first away */
+        error = link(from, to) != 0 ? errno : unlink(from) != 0 ? errno : 0;
+    if (error == EEXIST)
+        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", to), "nothing there yet"), "something that came there meanwhile"),
+                            "another name");
+    else
+        st = error != 0 ? sheaf__io_fail(error, to, "renaming the complete file to it") : sheaf__dir_sync(parent, faults);
+    free(parent);
+    return st;
+}
+
 /* For file systems without the exchange: two renames, so that for a moment there is nothing
  * at DST, but the old one is whole beside it. */
 static int swap_in_two_steps(const sheaf_output *output)

@@ -21,6 +21,9 @@ sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool repl
  * mark in their names (see sheaf__partial_path()) that nobody writes. Everything else stays, and what cannot be removed.
  * For whoever is about to begin `dst` and has somebody to tell. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events, sheaf_faults *faults);
+/* sheaf__rename_new - `from`, a file, becomes `to`, durably; of several that try at once one wins. Errors: SHEAF_E_ARG when
+ * something is there. */
+sheaf_status *sheaf__rename_new(const char *from, const char *to, sheaf_faults *faults);
 /* sheaf__output_outside - errors: SHEAF_E_ARG when `dst` is the folder `src` or would lie in it, links followed; what is
  * read must not grow. A `src` that is no folder is fine. */
 sheaf_status *sheaf__output_outside(const char *dst, const char *src);

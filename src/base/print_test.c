@@ -93,12 +93,37 @@ static void test_print__a_cut_keeps_characters_whole(void **state)
     assert_string_equal(shown, "a?");
 }
 
+/* A call that has no memory often names only itself. */
+static void test_status__memory_is_always_named(void **state)
+{
+    static const struct { const char *where, *want; } rows[] = {
+        { "init", "sheaf: init\n  found:    out of memory\n" }, { "a batch of 7 rows", "sheaf: a batch of 7 rows\n  found:    out of memory\n" },
+        { "x: out of memory", "sheaf: x: out of memory\n" }, { "", "  found:    out of memory\n" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "%s", rows[i].where);
+        FILE *to = fmemopen(shown, sizeof shown, "w");
+        sheaf_status_print(st, to);
+        fclose(to);
+        assert_string_equal(shown, rows[i].want);
+        assert_string_equal(sheaf_status_found(st), i == 2 ? "" : "out of memory");
+        sheaf_status_free(st);
+    }
+    sheaf_status *st = sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "init"), "9 GB");
+    assert_string_equal(sheaf_status_found(st), "9 GB");
+    sheaf_status_free(st);
+    st = sheaf_fail(SHEAF_E_IO, "init");
+    assert_string_equal(sheaf_status_found(st), "");
+    sheaf_status_free(st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_print__what_steers_is_not_shown),
         cmocka_unit_test(test_print__no_pair_of_bytes_steers),
         cmocka_unit_test(test_print__formats_as_fprintf_does),
+        cmocka_unit_test(test_status__memory_is_always_named),
         cmocka_unit_test(test_print__a_cut_keeps_characters_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

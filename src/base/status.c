@@ -93,18 +93,28 @@ static const char *line_of(const sheaf_status *st, int line)
     return st == NULL || st->line[line] == NULL ? "" : st->line[line];
 }
 
+/* Where memory ran out is often all that a call can say: that it did is said here, without memory. */
+static const char *found_of(const sheaf_status *st)
+{
+    const char *found = line_of(st, FOUND);
+    const bool silent = st != NULL && st->code == SHEAF_E_MEMORY && *found == '\0' && strstr(line_of(st, WHERE), "memory") == NULL;
+    return silent ? "out of memory" : found;
+}
+
 sheaf_code sheaf_status_code(const sheaf_status *st) { return st->code; }
 const char *sheaf_status_where(const sheaf_status *st) { return line_of(st, WHERE); }
 const char *sheaf_status_expected(const sheaf_status *st) { return line_of(st, EXPECTED); }
-const char *sheaf_status_found(const sheaf_status *st) { return line_of(st, FOUND); }
+const char *sheaf_status_found(const sheaf_status *st) { return found_of(st); }
 const char *sheaf_status_try(const sheaf_status *st) { return line_of(st, TRY); }
 
 void sheaf_status_print(const sheaf_status *st, FILE *to)
 {
     static const char *const label[LINES] = { "sheaf: ", "  expected: ", "  found:    ", "  try:      " };
-    for (int i = 0; i < LINES; i++)
-        if (line_of(st, i)[0] != '\0')
-            sheaf__print(to, "%s%s\n", label[i], line_of(st, i));
+    for (int i = 0; i < LINES; i++) {
+        const char *line = i == FOUND ? found_of(st) : line_of(st, i);
+        if (*line != '\0')
+            sheaf__print(to, "%s%s\n", label[i], line);
+    }
 }
 
 void sheaf_status_free(sheaf_status *st)

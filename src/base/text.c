@@ -183,6 +183,46 @@ static int distance(const char *a, const char *b)
     return before[nb];
 }
 
+/* `name` without what does not count into out[LONGEST_NAME + 1], its digits into digits[]. False when it is too long. */
+static bool fold(char *out, char *digits, const char *name)
+{
+    size_t n = 0, d = 0;
+    for (; *name != '\0'; name++) {
+        if (strchr("-_ ", *name) != NULL)
+            continue;
+        if (n == LONGEST_NAME)
+            return false;
+        out[n++] = (char)tolower((unsigned char)*name);
+        if (isdigit((unsigned char)*name))
+            digits[d++] = *name;
+    }
+    out[n] = digits[d] = '\0';
+    return n > 0;
+}
+
+/* Equal, or with one letter more in `longer`, or with two neighbours swapped. */
+static bool nearly(const char *shorter, const char *longer)
+{
+    const size_t n = strlen(shorter), m = strlen(longer);
+    size_t same = 0;
+    while (same < n && shorter[same] == longer[same])
+        same++;
+    if (m == n + 1)
+        return strcmp(shorter + same, longer + same + 1) == 0;
+    if (m != n || same == n)
+        return m == n;
+    return shorter[same] == longer[same + 1] && shorter[same + 1] == longer[same] && strcmp(shorter + same + 2, longer + same + 2) == 0;
+}
+
+const char *sheaf__misspelt(const char *name, const char *const *list, int n)
+{
+    char a[LONGEST_NAME + 1], a_digits[LONGEST_NAME + 1], b[LONGEST_NAME + 1], b_digits[LONGEST_NAME + 1];
+    for (int i = 0; fold(a, a_digits, name) && i < n; i++)
+        if (fold(b, b_digits, list[i]) && strcmp(a_digits, b_digits) == 0 && (nearly(a, b) || nearly(b, a)))
+            return list[i];
+    return NULL;
+}
+
 const char *sheaf__nearest(const char *name, const char *const *list, int n)
 {
     const size_t length = strlen(name);

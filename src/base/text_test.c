@@ -116,9 +116,30 @@ static void test_nearest__the_first_of_equals(void **state)
     assert_string_equal(sheaf__nearest(long_name, lengths, 2), long_name);
 }
 
+static void test_misspelt__a_name_of_another_model_is_none(void **state)
+{
+    static const char *const list[] = { "llama", "mistral", "qwen2", "LlamaForCausalLM" };
+    static const struct { const char *name, *meant; } rows[] = {
+        { "lama", "llama" }, { "llamaa", "llama" }, { "LLaMA", "llama" }, { "lalma", "llama" }, { "qwen-2", "qwen2" }, { "Mistrla", "mistral" },
+        { "llama_for_causal_lm", "LlamaForCausalLM" }, { "llama", "llama" }, { "llam", "llama" },
+        { "mixtral", NULL }, { "qwen3", NULL }, { "qwen", NULL }, { "qwen22", NULL }, { "llama4", NULL }, { "ministral", NULL }, { "llava", NULL },
+        { "", NULL }, { "-", NULL }, { "l", NULL }, { "gemma", NULL }, { "qwne3", NULL },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *got = sheaf__misspelt(rows[i].name, list, ARRAY_LEN(list));
+        if ((got == NULL) != (rows[i].meant == NULL) || (got != NULL && strcmp(got, rows[i].meant) != 0))
+            fail_msg("%s: %s", rows[i].name, got != NULL ? got : "none");
+    }
+    char endless[400];
+    memset(endless, 'x', sizeof endless);
+    endless[sizeof endless - 1] = '\0';
+    assert_null(sheaf__misspelt(endless, list, ARRAY_LEN(list)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_misspelt__a_name_of_another_model_is_none),
         cmocka_unit_test(test_text__grows_and_is_taken),
         cmocka_unit_test(test_text__empty_is_an_empty_string),
         cmocka_unit_test(test_text__a_failed_addition_is_told_at_the_end),

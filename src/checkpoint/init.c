@@ -21,6 +21,7 @@ typedef struct maker {
     float **values; /* [threads] */
     void **rounded;
     int threads;
+    const atomic_int *stop;
     uint64_t seed;
     sheaf_dtype dtype;
     /* the tensor at hand */
@@ -77,6 +78,8 @@ static sheaf_status *read_spec(char **json, const char *spec)
 static sheaf_status *make_rows(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
 {
     maker *m = context;
+    if (m->stop != NULL && atomic_load(m->stop) != 0)
+        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "init"), "a request to stop; nothing was left behind");
     float *values = m->values[worker];
     const int64_t n = rows * m->cols;
     sheaf__init_values(values, m->tensor, &m->config, m->seed, row0 * m->cols, n);
@@ -192,7 +195,7 @@ static void release(maker *m)
 
 sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *options)
 {
-    maker m = { .threads = options->threads > 0 ? options->threads : 1, .seed = options->seed,
+    maker m = { .threads = options->threads > 0 ? options->threads : 1, .seed = options->seed, .stop = options->stop,
                 .kernels = sheaf__kernels_for(NULL) };
     *report = (sheaf_init_report){ 0 };
     if (m.kernels == NULL)

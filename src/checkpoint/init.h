@@ -8,6 +8,7 @@
 #ifndef SHEAF_CHECKPOINT_INIT_H
 #define SHEAF_CHECKPOINT_INIT_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/events.h"
@@ -21,6 +22,7 @@ typedef struct sheaf_init_options {
     const sheaf_dtype *dtype; /* F32, BF16 or F16; NULL = what the config says */
     int threads;              /* 0 = one */
     const sheaf_events *events;
+    const atomic_int *stop;   /* not 0: stop soon, leaving nothing; may be NULL */
     sheaf_faults *faults;     /* of writing; NULL outside tests */
 } sheaf_init_options;
 
@@ -30,7 +32,7 @@ typedef struct sheaf_init_report {
 } sheaf_init_report;
 
 /* sheaf_init - errors: SHEAF_E_ARG for an unknown name (nearest offered) or a dst that
- * exists; those of sheaf_config_read(). On failure nothing is left at dst. */
+ * exists; those of sheaf_config_read(); SHEAF_E_STOPPED. On failure nothing is left at dst. */
 sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *options);
 
 typedef struct sheaf_init_spec {

@@ -63,9 +63,11 @@ static sheaf_status *take_lock(sheaf_checkpoints *store)
     if (st != NULL)
         return st;
     do
-        store->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        store->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     while (store->lock < 0 && errno == EINTR);
-    if (store->lock < 0)
+    if (store->lock < 0 && errno == ELOOP)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "a file of this run, or nothing"), "a symbolic link");
+    else if (store->lock < 0)
         st = sheaf__io_fail(errno, path, "cannot open the lock");
     else if (flock(store->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "no other run that writes to this folder");

@@ -4,11 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/print.h"
 #include "ask.h"
 #include "commands.h"
 #include "run_model.h"
-#include "base/file.h"
+#include "signals.h"
+#include "base/output.h"
+#include "base/print.h"
 #include "formats/safetensors.h"
 #include "monitor/monitor.h"
 #include "train/evaluate.h"
@@ -37,6 +38,7 @@ typedef struct work {
     const sheaf_events *events;
     sheaf_safetensors_writer *writer;
     char *partial; /* where it writes */
+    const atomic_int *stop; /* NULL while it writes nothing: a signal may then end the process */
     int64_t seq, vocab;
     sheaf__evaluation result; /* written by rank 0 */
     /* with --match: */
@@ -49,6 +51,8 @@ typedef struct work {
 static sheaf_status *write_logits(void *self, int64_t row, int64_t position, const float *logits)
 {
     const work *w = self;
+    if (atomic_load(w->stop) != 0)
+        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"), "a request to stop; nothing was left behind");
     return sheaf__safetensors_write(w->writer, 0, (row * w->seq + position) * w->vocab * 4, logits, w->vocab * 4);
 }
 
@@ -58,6 +62,7 @@ static sheaf_status *answer_all(work *w, sheaf__model *model)
     sheaf__generate_options how = w->how;
     sheaf__continuation *own = NULL;
     how.events = first ? w->events : NULL;
+    how.stop_now = w->stop;
     sheaf_status *st = first ? NULL : ask_room(&own, w->prompts.count, how.max_new);
     if (st == NULL)
         st = sheaf__generate(first ? w->out : own, model, w->prompts.prompt, w->prompts.count, &how);
@@ -65,14 +70,30 @@ static sheaf_status *answer_all(work *w, sheaf__model *model)
     return st;
 }
 
+/* Under another name until all are there. */
+static sheaf_status *begin_logits(work *w)
+{
+    sheaf_status *st = sheaf__partial_path(&w->partial, w->s->save_logits, "partial", 0);
+    if (st == NULL)
+        st = cli_signals_stop(&w->stop);
+    if (st != NULL)
+        return st;
+    const sheaf_safetensors_spec spec = { .name = "logits", .dtype = SHEAF_F32, .ndim = 3,
+                                          .shape = { sheaf_data_rows(w->data), w->seq, w->vocab } };
+    cli_signals_unfinished(w->partial);
+    return sheaf__safetensors_begin(&w->writer, w->partial, &spec, 1, NULL, 0, NULL);
+}
+
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     work *w = self;
-    const bool first = sheaf__is_first(model->context);
-    const sheaf__evaluate_options options = { .micro_batch = w->s->micro_batch, .padded = w->s->save_logits != NULL, .take = first && w->writer != NULL ? write_logits : NULL,
+    const bool first = sheaf__is_first(model->context), save = w->s->save_logits != NULL;
+    const sheaf__evaluate_options options = { .micro_batch = w->s->micro_batch, .padded = save, .take = first && save ? write_logits : NULL,
                                               .self = w, .events = first ? w->events : NULL };
     sheaf__evaluation result;
-    sheaf_status *st = sheaf__evaluate(&result, model, w->data, &options);
+    sheaf_status *st = save ? sheaf__agree_all(model->context, first ? begin_logits(w) : NULL) : NULL;
+    if (st == NULL)
+        st = sheaf__evaluate(&result, model, w->data, &options);
     if (st == NULL && first)
         w->result = result;
     return st == NULL && w->s->match ? answer_all(w, model) : st;
@@ -86,19 +107,6 @@ static sheaf_status *check_logits(const settings *s)
                        "something there already");
 }
 
-/* Under another name until all are there. */
-static sheaf_status *begin_logits(work *w)
-{
-    if (w->s->save_logits == NULL)
-        return NULL;
-    if (asprintf(&w->partial, "%s.partial-%d", w->s->save_logits, (int)getpid()) < 0) {
-        w->partial = NULL;
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", w->s->save_logits);
-    }
-    const sheaf_safetensors_spec spec = { .name = "logits", .dtype = SHEAF_F32, .ndim = 3,
-                                          .shape = { sheaf_data_rows(w->data), w->seq, w->vocab } };
-    return sheaf__safetensors_begin(&w->writer, w->partial, &spec, 1, NULL, 0, NULL);
-}
 
 static sheaf_status *finish_logits(work *w)
 {
@@ -109,9 +117,10 @@ static sheaf_status *finish_logits(work *w)
     if (st == NULL)
         st = check_logits(w->s); /* nothing is replaced, whatever came there meanwhile */
     if (st == NULL)
-        st = sheaf__rename(w->partial, w->s->save_logits, NULL);
+        st = sheaf__rename_new(w->partial, w->s->save_logits, NULL);
     if (st != NULL)
         unlink(w->partial);
+    cli_signals_unfinished(NULL);
     return st;
 }
 
@@ -297,14 +306,15 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
         if (st == NULL && s->match)
             st = ask_fits(&layout, opened, w.prompts.prompt, w.prompts.count, s->micro_batch, s->max_new);
     }
-    if (st == NULL)
-        st = begin_logits(&w);
     if (st == NULL) {
         const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
         st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
                                                              .positions = asked > w.seq ? asked : w.seq,
                                                              .events = w.events }, on_rank, &w);
     }
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED)
+        sheaf_found(st, "a request to stop; nothing was left behind");
+    st = cli_signals_explain(st);
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL)
         st = finish_logits(&w);
@@ -314,6 +324,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
         print_result(cli, &w, &m);
     release_matches(&m);
     sheaf__safetensors_abandon(w.writer);
+    cli_signals_unfinished(NULL);
     free(w.partial);
     ask_room_free(w.out);
     sheaf__prompts_release(&w.prompts);

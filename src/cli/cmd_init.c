@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "monitor/monitor.h"
 #include "shared.h"
+#include "signals.h"
 
 const char cmd_init_usage[] =
     "usage: sheaf init SPEC DST [FLAG...]\n"
@@ -33,18 +34,21 @@ int cmd_init(cli *cli, int argc, char **argv)
     cli_paths paths;
     sheaf_monitor *monitor = NULL;
     sheaf_init_report report;
+    sheaf_dtype as;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL)
         st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
     if (st == NULL) {
-        const sheaf_dtype as = (sheaf_dtype)dtype;
+        as = (sheaf_dtype)dtype;
         how.spec = paths.word[0];
         how.dst = paths.word[1];
         how.dtype = dtype >= 0 ? &as : NULL;
         how.threads = cli_threads(how.threads);
         how.events = sheaf_monitor_events(monitor);
-        st = sheaf_init(&report, &how);
+        st = cli_signals_stop(&how.stop);
     }
+    if (st == NULL)
+        st = cli_signals_explain(sheaf_init(&report, &how));
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL && cli->json) {
         cli_json j = { cli->out };

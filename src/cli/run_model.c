@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,29 +161,43 @@ static sheaf_status *check_base(const char *progress, const sheaf__opened *opene
     return st;
 }
 
-static sheaf_status *write_adapter(run_model *run, const reading *r, const sheaf__opened *base)
+/* Signals that end the process wait while the folder is there. */
+static sheaf_status *make_temporary(run_model *run)
 {
     const char *parent = getenv("TMPDIR");
-    sheaf_checkpoint *checkpoint = NULL;
-    sheaf_source *masters = NULL;
+    sigset_t ends;
     if (asprintf(&run->temporary, "%s/sheaf-XXXXXX", parent == NULL || parent[0] == '\0' ? "/tmp" : parent) < 0) {
         run->temporary = NULL;
         return sheaf_fail(SHEAF_E_MEMORY, "adapter of the checkpoint");
     }
-    if (mkdtemp(run->temporary) == NULL) {
-        sheaf_status *st = sheaf_try_this(sheaf_fail(SHEAF_E_IO, "%s: making a folder for the adapter", run->temporary), "TMPDIR, a folder that can be written");
-        free(run->temporary);
-        run->temporary = NULL;
-        return st;
-    }
-    sheaf_status *st = sheaf__path_join(&run->adapter, run->temporary, "adapter");
-    if (st == NULL)
-        st = sheaf_checkpoint_open(&checkpoint, r->step);
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &ends, &run->signals);
+    if (mkdtemp(run->temporary) != NULL)
+        return NULL;
+    pthread_sigmask(SIG_SETMASK, &run->signals, NULL);
+    sheaf_status *st = sheaf_try_this(sheaf_fail(SHEAF_E_IO, "%s: making a folder for the adapter", run->temporary), "TMPDIR, a folder that can be written");
+    free(run->temporary);
+    run->temporary = NULL;
+    return st;
+}
+
+static sheaf_status *write_adapter(run_model *run, const reading *r, const sheaf__opened *base)
+{
+    sheaf_checkpoint *checkpoint = NULL;
+    sheaf_source *masters = NULL;
+    sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
     if (st == NULL)
         st = sheaf_in(check_base(sheaf_checkpoint_progress(checkpoint), base, &(sheaf__origin_from){ .model = run->folder, .tokenizer = r->options.tokenizer, .out = r->out },
                                  &of_run), "%s", r->step);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
+    if (st == NULL)
+        st = make_temporary(run);
+    if (st == NULL)
+        st = sheaf__path_join(&run->adapter, run->temporary, "adapter");
     if (st == NULL)
         st = sheaf__export_adapter(run->adapter, base->lora, run->folder, masters, base->base);
     if (masters != NULL)
@@ -347,10 +362,12 @@ static sheaf_status *find_run(run_model *run, const sheaf__open_options *how)
 /* What is open is still read: whoever ends this process, nothing is left behind. */
 static void remove_temporary(run_model *run)
 {
-    if (run->temporary != NULL)
-        sheaf_status_free(sheaf__remove_tree(run->temporary, NULL));
+    if (run->temporary == NULL)
+        return;
+    sheaf_status_free(sheaf__remove_tree(run->temporary, NULL));
     free(run->temporary);
     run->temporary = NULL;
+    pthread_sigmask(SIG_SETMASK, &run->signals, NULL);
 }
 
 sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__open_options *how)

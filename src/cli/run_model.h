@@ -9,6 +9,8 @@
 #ifndef SHEAF_CLI_RUN_MODEL_H
 #define SHEAF_CLI_RUN_MODEL_H
 
+#include <signal.h>
+
 #include "checkpoint/checkpoint.h"
 #include "cli.h"
 #include "models/open.h"
@@ -16,6 +18,7 @@
 typedef struct run_model {
     const char *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
     char *base, *adapter, *config, *temporary, *out;
+    sigset_t signals; /* blocked before `temporary` was made */
     sheaf_checkpoint *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
     sheaf_source *masters;  /* its tensors */
     char *tokenizer, *version, *query; /* what the run was trained with, as far as it was named; NULL */

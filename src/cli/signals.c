@@ -4,14 +4,19 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static sheaf_signals asked;
 static atomic_int interrupts;
+static _Atomic(const char *) unfinished;
 
 static void on_signal(int number)
 {
     const int error = errno;
     if (number == SIGINT && atomic_fetch_add(&interrupts, 1) > 0) {
+        const char *path = atomic_load(&unfinished);
+        if (path != NULL)
+            unlink(path);
         signal(SIGINT, SIG_DFL); /* impatient: taken when this handler returns */
         raise(SIGINT);
     }
@@ -36,6 +41,8 @@ sheaf_status *cli_signals_install(void)
 }
 
 sheaf_signals *cli_signals(void) { return &asked; }
+
+void cli_signals_unfinished(const char *path) { atomic_store(&unfinished, path); }
 
 const char *cli_signals_stopped_by(void)
 {

@@ -19,6 +19,9 @@ sheaf_signals *cli_signals(void);
 /* cli_signals_stop - for a command that writes one output and leaves nothing when it is stopped: installs the
  * handlers and gives the word that turns other than 0. */
 sheaf_status *cli_signals_stop(const atomic_int **stop);
+/* cli_signals_unfinished - a file that an impatient second SIGINT, which ends the process at once, removes; NULL: none
+ * any more. Stays the caller's. */
+void cli_signals_unfinished(const char *path);
 /* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays NULL. */
 sheaf_status *cli_signals_explain(sheaf_status *st);
 /* "SIGTERM", "SIGINT" or "SIGHUP" after a request to stop, else NULL. */

@@ -1,5 +1,6 @@
 /* signals_test.c - what each signal asks for; children, as handlers are for a process's life. */
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,6 +56,24 @@ static void test_signals__nohup_stays(void **state)
     signal(SIGHUP, SIG_DFL);
 }
 
+static void test_signals__the_second_interrupt_removes_what_is_unfinished(void **state)
+{
+    static const int interrupt[] = { SIGINT, SIGINT };
+    for (int n = 1; n <= 2; n++)
+        for (int told = 0; told < 2; told++) {
+            char path[] = "/tmp/sheaf-signals.XXXXXX";
+            const int fd = mkstemp(path);
+            assert_true(fd >= 0 && close(fd) == 0);
+            cli_signals_unfinished(path);
+            if (told == 0)
+                cli_signals_unfinished(NULL);
+            assert_int_equal(child(interrupt, n), n == 2 ? -SIGINT : 2);
+            assert_int_equal(access(path, F_OK) != 0, n == 2 && told);
+            unlink(path);
+        }
+    cli_signals_unfinished(NULL);
+}
+
 static void test_signals__the_name_is_for_the_last_line(void **state)
 {
     sheaf_signals *flags = cli_signals();
@@ -73,6 +92,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_signals__each_asks_for_its_own),
         cmocka_unit_test(test_signals__nohup_stays),
+        cmocka_unit_test(test_signals__the_second_interrupt_removes_what_is_unfinished),
         cmocka_unit_test(test_signals__the_name_is_for_the_last_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -219,6 +220,14 @@ sheaf_status *sheaf__folder_text(sheaf_folder *f, const char *name, const char *
     return sheaf__output_write(f->output, name, text, strlen(text));
 }
 
+/* Nobody may read or write the copy who may not the original. Where a file system has no modes it stays as made. */
+static void keep_private(const sheaf_file *to, int from)
+{
+    struct stat original, copy;
+    if (fstat(from, &original) == 0 && fstat(to->fd, &copy) == 0)
+        (void)!fchmod(to->fd, copy.st_mode & original.st_mode & 0777);
+}
+
 static sheaf_status *copy_bytes(sheaf_file *to, int fd, int64_t size, const char *path)
 {
     char *chunk = malloc(COPY_CHUNK);
@@ -248,6 +257,7 @@ sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *
     if (st == NULL)
         st = sheaf__output_create(&to, f->output, name);
     if (st == NULL) {
+        keep_private(&to, fd);
         st = copy_bytes(&to, fd, size, path);
         sheaf_status *closed = sheaf__file_close(&to);
         if (st == NULL)

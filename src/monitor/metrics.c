@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -61,6 +62,10 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
     char *text = NULL;
     size_t size = 0;
     sheaf_status *st = NULL;
+    struct stat about;
+    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode)) /* its target would be cut and written */
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "a file of this run, or nothing"), "a symbolic link"),
+                              "move it away");
     if (sheaf__path_kind(path) != SHEAF_PATH_NONE)
         st = sheaf__file_read_all(&text, &size, path, MAX_METRICS);
     int64_t lines = 0, end = 0;
@@ -69,7 +74,7 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
     free(text);
     if (st != NULL)
         return st;
-    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
         return io_error(path, "cannot open for writing", errno);
     char *copy = strdup(path);

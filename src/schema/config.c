@@ -48,13 +48,14 @@ static int find_family(sheaf_json_reader *r, const char *key, const char *name, 
         if (strcmp(known[i], name) == 0)
             return i;
     }
-    const char *nearest = sheaf__nearest(name, known, FAMILIES);
+    const char *meant = sheaf__misspelt(name, known, FAMILIES);
     sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "one of %s, %s, %s", known[0],
                                         known[1], known[2]);
     sheaf_found(st, "\"%.100s\"", name);
-    if (nearest != NULL)
-        sheaf_try_this(st, "the nearest known name is \"%s\"; if this model is one, correct config.json",
-                       nearest);
+    if (meant != NULL)
+        sheaf_try_this(st, "\"%s\", if that was meant, in config.json", meant);
+    else
+        sheaf_try_this(st, "another model: this one is not supported. sheaf merge, verify and diff take models of any kind");
     return -1;
 }
 

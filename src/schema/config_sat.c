@@ -149,8 +149,8 @@ bool sheaf__config_is_sat(const json_t *object)
 {
     const char *type = json_string_value(json_object_get(object, "model_type")); /* in a config.json that sheaf wrote */
     const bool ours = type != NULL && (strcmp(type, "cogvlm") == 0 || strcmp(type, "cogagent") == 0);
-    return json_object_get(object, "model_class") != NULL && (ours || json_object_get(object, "model_type") == NULL) &&
-           json_object_get(object, "architectures") == NULL;
+    const bool cog = json_object_get(object, "model_class") != NULL || json_object_get(object, "eva_args") != NULL || ours;
+    return cog && (ours || json_object_get(object, "model_type") == NULL) && json_object_get(object, "architectures") == NULL;
 }
 
 static void read_class(sheaf_json_reader *r, sheaf_config *c)
@@ -167,11 +167,14 @@ static void read_class(sheaf_json_reader *r, sheaf_config *c)
             return;
         }
     }
-    const char *nearest = name == NULL ? NULL : sheaf__nearest(name, known, CLASSES);
+    const char *meant = name == NULL ? NULL : sheaf__misspelt(name, known, CLASSES);
     sheaf_status *st = sheaf__json_fail(r, name == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "model_class",
                                         "CogVLMModel or CogAgentModel, or their FineTuneTrain and FineTuneTest classes");
-    if (st != NULL && nearest != NULL)
-        sheaf_try_this(st, "the nearest known name is \"%s\"; if this model is one, correct model_config.json", nearest);
+    if (st != NULL && meant != NULL)
+        sheaf_try_this(st, "\"%s\", if that was meant, in the config", meant);
+    else if (st != NULL && name == NULL)
+        sheaf_try_this(st, "add \"model_class\": \"%s\" to the config, if it is one",
+                       json_object_get(r->object, "cross_image_pix") != NULL ? "CogAgentModel" : "CogVLMModel");
 }
 
 static void read_sizes(sheaf_json_reader *r, sheaf_config *c)

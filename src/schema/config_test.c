@@ -287,12 +287,17 @@ static void test_refused__by_key_expected_and_found(void **state)
 {
     static const struct { const char *changes; sheaf_code code; const char *part; } rows[] = {
         /* family */
-        { "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED, "nearest known name is \"llama\"" },
-        { "{\"model_type\":\"qwen3\"}", SHEAF_E_UNSUPPORTED, "'model_type' | one of llama, mistral, qwen2 | \"qwen3\"" },
+        { "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED, "| \"llama\", if that was meant, in config.json" },
+        { "{\"model_type\":\"mixtral\"}", SHEAF_E_UNSUPPORTED, "\"mixtral\" | another model: this one is not supported. sheaf merge, verify and diff take models of any kind" },
+        { "{\"model_type\":\"Qwen-2\"}", SHEAF_E_UNSUPPORTED, "| \"qwen2\", if that was meant, in config.json" },
+        { "{\"architectures\":[\"MixtralForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
+        { "{\"architectures\":[\"Qwen3ForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
+        { "{\"architectures\":[\"Qwen2MoeForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
+        { "{\"model_type\":\"qwen3\"}", SHEAF_E_UNSUPPORTED, "'model_type' | one of llama, mistral, qwen2 | \"qwen3\" | another model" },
         { "{\"model_type\":\"gpt2\"}", SHEAF_E_UNSUPPORTED, "\"gpt2\" | " },
         { "{\"model_type\":7}", SHEAF_E_FORMAT, "'model_type' | a string | 7" },
         { "{\"architectures\":[\"LlamaForSequenceClassification\"]}", SHEAF_E_UNSUPPORTED, "LlamaForCausalLM" },
-        { "{\"architectures\":[\"LLaMAForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "nearest known name is \"LlamaForCausalLM\"" },
+        { "{\"architectures\":[\"LLaMAForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| \"LlamaForCausalLM\", if that was meant, in config.json" },
         { "{\"architectures\":[\"MistralForCausalLM\"]}", SHEAF_E_LAYOUT, "LlamaForCausalLM, as 'model_type' is llama | MistralForCausalLM" },
         { "{\"architectures\":[7]}", SHEAF_E_FORMAT, "a list of one string" },
         { "{\"architectures\":[\"LlamaForCausalLM\",\"LlamaForCausalLM\"]}", SHEAF_E_FORMAT, "a list of one string" },

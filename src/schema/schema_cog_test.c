@@ -296,9 +296,11 @@ static void test_config__a_pad_token_outside_the_table_is_0(void **state)
 static void test_config__refuses_by_name(void **state)
 {
     static const struct { const char *object, *change; sheaf_code code; const char *part; } rows[] = {
-        { NULL, "{\"model_class\":\"CogVLModel\"}", SHEAF_E_UNSUPPORTED, "the nearest known name is \"CogVLMModel\"" },
+        { NULL, "{\"model_class\":\"CogVLModel\"}", SHEAF_E_UNSUPPORTED, "| \"CogVLMModel\", if that was meant, in the config" },
+        { NULL, "{\"model_class\":\"CogVLM2Model\"}", SHEAF_E_UNSUPPORTED, "\"CogVLM2Model\"" },
+        { NULL, "{\"model_class\":null}", SHEAF_E_FORMAT, "'model_class' | CogVLMModel or CogAgentModel, or their FineTuneTrain and FineTuneTest classes | null | add \"model_class\": \"CogAgentModel\" to the config, if it is one" },
         { NULL, "{\"model_type\":\"cogvlm\"}", SHEAF_E_LAYOUT, "\"cogagent\", as 'model_class' is CogAgentModel" },
-        { NULL, "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED, "the nearest known name is \"llama\"" },
+        { NULL, "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED, "| \"llama\", if that was meant, in config.json" },
         { NULL, "{\"model_class\":7}", SHEAF_E_FORMAT, "'model_class'" },
         { NULL, "{\"num_layers\":0}", SHEAF_E_FORMAT, "'num_layers'" },
         { NULL, "{\"num_attention_heads\":7}", SHEAF_E_LAYOUT, "a number that divides hidden_size" },

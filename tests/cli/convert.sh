@@ -52,7 +52,7 @@ check "nor anything unfinished" test -z "$(echo "$work"/full*)"
 # Killed at any call: the output is whole or not there.
 for n in 1 2 3 5 8 13 21 34 55 89; do
     rm -rf "$work"/k "$work"/k.*
-    SHEAF_FAULT=any:$n:kill "$sheaf" convert "$model" "$work/k" --to sheaf >/dev/null 2>&1 </dev/null
+    SHEAF_FAULT=any:$n:kill "$faulty" convert "$model" "$work/k" --to sheaf >/dev/null 2>&1 </dev/null
     [ ! -e "$work/k" ] || "$sheaf" verify "$work/k" >/dev/null 2>&1 || fail "killed at call $n" "half an output"
 done
 pass "killed at ten places: whole or nothing"

@@ -95,7 +95,7 @@ for how in "--model $work/run" "--model $work/run/checkpoints/step-00000002" "--
 done
 check "gives the same answers" test "$(sort -u "$work/chats" | wc -l)" -eq 1
 check "a run that is being written" flock "$work/run/checkpoints/lock" "$sheaf" eval --model "$work/run" --data "$work/caps"
-SHEAF_FAULT=write:2:kill "$sheaf" convert "$work/hf" "$work/run/checkpoints/step-00000003" --to sheaf 2>/dev/null
+SHEAF_FAULT=write:2:kill "$faulty" convert "$work/hf" "$work/run/checkpoints/step-00000003" --to sheaf 2>/dev/null
 before=$(find "$work/run" | sort | md5sum)
 runs "what it has not finished is not looked at" 0 'step-00000002, on' eval --model "$work/run" --data "$work/caps"
 check "and left" test -d "$(echo "$work"/run/checkpoints/step-00000003.partial-*)"
