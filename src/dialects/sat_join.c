@@ -473,7 +473,9 @@ sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
 {
     const sheaf__sat_part *a = NULL, *b = NULL;
     bool several = false, doubt = false;
-    sheaf_status *st = one_save(&several, set, c);
+    sheaf_status *st = sheaf__sat_drop_same(set, c);
+    if (st == NULL)
+        st = one_save(&several, set, c);
     if (st != NULL || several)
         return st;
     const int first = only_group(set);

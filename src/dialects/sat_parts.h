@@ -120,6 +120,8 @@ bool sheaf__sat_name_of(sheaf__sat_name *out, const char *name);
 
 /* ---- which parts belong together (sat_join.c) ---- */
 
+/* sheaf__sat_drop_same - of files of one rank and step in several folders that hold the same, one is kept. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *catalog);
 /* sheaf__sat_choose - marks the parts of one checkpoint, sets ways and joined. */
 sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *catalog);
 /* sheaf__sat_complete - has the anchor alone all its parts, its config, and no doubt about them? */

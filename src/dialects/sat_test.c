@@ -249,17 +249,19 @@ static void test_read__tells_runs_side_by_side_apart(void **state)
 
 static void test_read__refuses_where_the_evidence_cannot_tell(void **state)
 {
-    made x = { .seed = 41 }, y = { .seed = 42 };
+    made x = { .seed = 41 }, y = { .seed = 42 }, near = { .seed = 41, .twist = "mixins.lm.lm_head.weight" };
     made_init(&x);
     made_init(&y);
+    made_init(&near);
     clear();
     scatter(&x, 4, 30, "runs/ft-01-02-12-36", 14, "runs/ft-01-02-12-37");
-    scatter(&x, 4, 30, "runs/ft-01-02-12-35", 1, NULL); /* a twin of part 0 */
+    scatter(&near, 4, 30, "runs/ft-01-02-12-35", 1, NULL); /* a part 0 that is another only in what is divided */
     sheaf_catalog *c = sat_read_at(at("runs/ft-01-02-12-36"));
     const sheaf_finding *f = finding(c, "conflict");
     assert_true(f != NULL && f->severity == SHEAF_DEFECT && strstr(f->found, "part 0 could be any of: ") != NULL);
     assert_true(strstr(f->found, "12-35/30/mp_rank_00") != NULL && strstr(f->found, "12-37/30/mp_rank_00") != NULL);
     sheaf__catalog_free(c);
+    made_release(&near);
     /* A folder that needs all it has lends nothing. */
     move_parts("whole", "runs/ft-01-02-12-35", 30, 14);
     equals(at("runs/ft-01-02-12-36"), &x.source);
@@ -294,6 +296,48 @@ static void test_read__refuses_where_the_evidence_cannot_tell(void **state)
     made_release(&y);
 }
 
+static const char *part_of(const char *save, int step, int rank)
+{
+    static char path[4][500];
+    static int next;
+    char *p = path[next++ % 4];
+    snprintf(p, sizeof path[0], "%s/%d/mp_rank_%02d_model_states.pt", at(save), step, rank);
+    return p;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char *bytes = NULL;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, from, 1 << 26));
+    CHECK_OK(sheaf__file_write_whole(to, bytes, size, NULL));
+    free(bytes);
+}
+
+/* The same file in two folders needs no choice, and the config is found wherever it lies. */
+static void test_read__one_file_in_two_folders_is_one_part(void **state)
+{
+    made m = { .seed = 45 };
+    made_init(&m);
+    for (int both = 0; both < 2; both++) { /* part 0 alone, or all parts */
+        clear();
+        scatter(&m, 4, 30, "runs/ft-01-02-12-36", 14, "runs/ft-01-02-12-37");
+        for (int rank = 0; rank < 4; rank++)
+            if (rank == 0 || both)
+                copy_file(part_of(rank == 0 ? "runs/ft-01-02-12-37" : "runs/ft-01-02-12-36", 30, rank),
+                          part_of(rank == 0 ? "runs/ft-01-02-12-36" : "runs/ft-01-02-12-37", 30, rank));
+        for (int k = 0; k < 3; k++) {
+            const char *path = at(k == 0 ? "runs" : k == 1 ? "runs/ft-01-02-12-36" : "runs/ft-01-02-12-37");
+            sheaf_catalog *c = sat_read_at(path);
+            want_defects(c, 0);
+            assert_true(c->config != NULL && (both && k == 2 ? finding(c, "duplicate") == NULL : strstr(finding(c, "duplicate")->found, "which is used") != NULL));
+            sheaf__catalog_free(c);
+            equals(path, &m.source);
+        }
+    }
+    made_release(&m);
+}
+
 /* Copies that drifted from rank to rank are no evidence, and are told by compare. */
 static void test_read__joins_what_drifted_when_there_is_no_choice(void **state)
 {
@@ -326,15 +370,6 @@ static void test_read__joins_what_drifted_when_there_is_no_choice(void **state)
 }
 
 /* ---- one folder, broken ---- */
-
-static const char *part_of(const char *save, int step, int rank)
-{
-    static char path[4][500];
-    static int next;
-    char *p = path[next++ % 4];
-    snprintf(p, sizeof path[0], "%s/%d/mp_rank_%02d_model_states.pt", at(save), step, rank);
-    return p;
-}
 
 /* The model at MP 4, step 30, in scratch/save. */
 static void save_it(made *m)
@@ -389,15 +424,6 @@ static void test_read__names_missing_damaged_and_foreign_parts(void **state)
     assert_true(seven);
     sheaf__catalog_free(c);
     made_release(&m);
-}
-
-static void copy_file(const char *from, const char *to)
-{
-    char *bytes = NULL;
-    size_t size;
-    CHECK_OK(sheaf__file_read_all(&bytes, &size, from, 1 << 26));
-    CHECK_OK(sheaf__file_write_whole(to, bytes, size, NULL));
-    free(bytes);
 }
 
 static void test_read__tells_duplicates_and_copies_that_differ(void **state)
@@ -930,6 +956,7 @@ int main(void)
         cmocka_unit_test(test_read__does_not_join_what_is_far_unless_told),
         cmocka_unit_test(test_read__tells_runs_side_by_side_apart),
         cmocka_unit_test(test_read__refuses_where_the_evidence_cannot_tell),
+        cmocka_unit_test(test_read__one_file_in_two_folders_is_one_part),
         cmocka_unit_test(test_read__joins_what_drifted_when_there_is_no_choice),
         cmocka_unit_test(test_read__names_missing_damaged_and_foreign_parts),
         cmocka_unit_test(test_read__tells_duplicates_and_copies_that_differ),
