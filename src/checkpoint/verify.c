@@ -472,6 +472,10 @@ sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path, const 
     if (st != NULL)
         return st;
     count_tensors(report);
+    for (const char *const *also = options->hints.also; also != NULL && *also != NULL && st == NULL; also++)
+        st = sheaf__catalog_note(report->catalog, SHEAF_NOTE, "inferred", *also, "", "", "parts of the checkpoint above: neither is whole without the other", "");
+    if (st != NULL)
+        return st;
     if (strcmp(report->catalog->dialect, "peft") == 0 && (st = sheaf__verify_adapter(report->catalog)) != NULL)
         return st;
     st = sheaf__catalog_rank_notes(&report->untold, report->catalog);

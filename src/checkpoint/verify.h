@@ -30,6 +30,9 @@ typedef struct sheaf_verify_report {
 /* sheaf_verify - everything about the checkpoint at `path`; release the report in any case. Errors: those of reading
  * where nothing can be looked at; SHEAF_E_ARG for an unknown dialect; SHEAF_E_MEMORY. Damage is no error but a finding. */
 sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path, const sheaf_verify_options *options);
+/* sheaf_verify_joint - are the paths parts of one checkpoint, of which the first is not whole alone, and nothing is missing
+ * of all? Then they are verified as the first with the others in hints.also. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf_verify_joint(bool *joint, const char *const *paths, int count, const sheaf_verify_options *options);
 /* sheaf_verify_catalog - the full part, of a catalog that was read; adds its findings. */
 sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *catalog, const sheaf_verify_options *options);
 void sheaf_verify_release(sheaf_verify_report *report);

@@ -13,7 +13,8 @@ const char cmd_verify_usage[] =
     "Says what a checkpoint of any program is, and what is wrong with it: each part that is\n"
     "missing, foreign, stale, double, damaged, of the wrong shape or in conflict, copies that\n"
     "differ between ranks, NaN and Inf; and for each the command that cures it. All bytes are\n"
-    "read. Exit code 0 when it is sound, 1 when it is not, 3 when it could not be looked at.\n";
+    "read. Several PATHs that are parts of one checkpoint, none of them whole, are one, as for\n"
+    "sheaf convert. Exit code 0 when it is sound, 1 when it is not, 3 when it could not be looked at.\n";
 
 enum { SHOWN = 12 };
 
@@ -87,7 +88,17 @@ int cmd_verify(cli *cli, int argc, char **argv)
         st = sheaf_fail(SHEAF_E_MEMORY, "verify");
     how.threads = cli_threads(how.threads);
     how.events = monitor != NULL ? sheaf_monitor_events(monitor) : NULL;
-    for (int i = 0; st == NULL && i < paths.count; i++) {
+    const char **also = st == NULL ? calloc((size_t)paths.count, sizeof *also) : NULL;
+    if (st == NULL && also == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "verify");
+    bool joint = false;
+    if (st == NULL)
+        st = sheaf_verify_joint(&joint, (const char *const *)paths.word, paths.count, &how);
+    for (int i = 1; joint && i < paths.count; i++)
+        also[i - 1] = paths.word[i];
+    if (joint)
+        how.hints.also = also;
+    for (int i = 0; st == NULL && i < (joint ? 1 : paths.count); i++) {
         t.count = i + 1;
         st = sheaf_verify(&t.report[i], paths.word[i], &how);
         sound = st != NULL || (sound && sheaf_verify_sound(&t.report[i]));
@@ -102,5 +113,6 @@ int cmd_verify(cli *cli, int argc, char **argv)
     for (int i = 0; t.report != NULL && i < t.count; i++)
         sheaf_verify_release(&t.report[i]);
     free(t.report);
+    free(also);
     return cli_answer(cli, st, sound);
 }

@@ -140,6 +140,18 @@ for seed in 1 2; do
     "$sheaf" convert "$work/model$seed" "$work/run$seed" --to sat --tp 8 >/dev/null 2>&1
 done
 runs "what files cannot tell is said" 0 'inferred.*names of files and folders alone.*copies of 46 tensors.*sound, as far as these files tell' verify "$work/run1"
+for half in low high; do cp -r "$work/run1" "$work/$half"; done
+cp -r "$work/run2" "$work/high2"
+rm "$work"/low/1/mp_rank_0[4-7]* "$work"/high*/1/mp_rank_0[0-3]*
+runs "half of the parts are half a checkpoint" 1 'no mp_rank_04_model_states.pt.*not sound: 69 defects' verify "$work/low"
+runs "both halves are one" 0 'parallel size +8.*parts of the checkpoint above.*sound' verify "$work/low" "$work/high"
+check "that is told once" test "$(grep -c sound "$work/stdout")" = 1
+runs "in any order" 0 '"sound": true, "path": "[^"]*high".*"tp": 8.*parts of the checkpoint above' verify --quick --json "$work/high" "$work/low"
+runs "halves of two runs are not" 1 'not sound.*not sound: 69' verify "$work/low" "$work/high2"
+runs "a whole one and a half are two" 1 'sound, as far.*not sound: 69 defects' verify "$work/run2" "$work/high"
+for d in "$llama"/colossalai_*/*broken*; do
+    runs "${d#"$golden"/} and the ranks' own files" 0 'parts of the checkpoint above.*sound' verify "$d" "${d%/*}/tp2_local_shards"
+done
 cp -r "$work/run1" "$work/mixed"
 cp "$work"/run2/1/mp_rank_00* "$work/mixed/1/"
 for full in "" --quick; do # shellcheck disable=SC2086
