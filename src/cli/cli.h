@@ -92,7 +92,7 @@ struct cli {
     bool helped;                     /* --help was answered; nothing is left to do */
     bool given[CLI_MAX_OPTIONS];     /* by a flag on the command line */
     bool from_file[CLI_MAX_OPTIONS]; /* by the recipe or by resumed settings */
-    char *held[4];                  /* texts that option values point into */
+    char *held[24];                 /* texts that option values point into */
     int nheld;
 };
 
@@ -124,6 +124,8 @@ char *cli_show(const cli_option *option);
 /* cli_check_required - CLI_REQUIRED and CLI_NEEDED options that nothing gave. cli_parse()
  * has done it, but leaves out CLI_NEEDED ones after --resume. */
 sheaf_status *cli_check_required(const cli *cli, const cli_option *options, bool needed_too);
+/* cli_hold - `text` (malloc'd) lives as long as cli, which frees it: an option's value may point into it. Takes it also after a failure. */
+sheaf_status *cli_hold(cli *cli, char *text);
 const cli_option *cli_find(const cli_option *options, const char *name);
 bool cli_was_given(const cli *cli, const cli_option *options, const char *name);
 

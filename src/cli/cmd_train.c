@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "ask.h"
+#include "base/file.h"
 #include "base/print.h"
 #include "commands.h"
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"
+#include "places.h"
 #include "plan/fits.h"
 #include "signals.h"
 #include "train/train.h"
@@ -127,6 +129,14 @@ static void answer(const cli *cli, const sheaf_train_result *r)
     sheaf__print(cli->out, "result:     %s\ncheckpoint: %s\n", r->result, r->checkpoint);
 }
 
+/* Is nothing missing that a new run needs? */
+static bool has_all(const cli *cli, const cli_option *table)
+{
+    sheaf_status *st = cli_check_required(cli, table, true);
+    sheaf_status_free(st);
+    return st == NULL;
+}
+
 int cmd_train(cli *cli, int argc, char **argv)
 {
     sheaf_train_options o;
@@ -141,6 +151,8 @@ int cmd_train(cli *cli, int argc, char **argv)
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && o.resume)
         st = sheaf_train_peek(&s.stored, &step, o.out);
+    if (st == NULL && o.resume && s.stored == NULL && (!has_all(cli, table) || sheaf__path_kind(o.out) != SHEAF_PATH_DIR))
+        st = places_no_run(o.out);
     if (st == NULL && s.stored != NULL)
         st = cli_settings_resume(cli, table, s.stored, o.out);
     if (st == NULL && s.stored != NULL)
@@ -148,7 +160,11 @@ int cmd_train(cli *cli, int argc, char **argv)
     if (st == NULL)
         st = train_flags_check(cli, table, &o);
     if (st == NULL)
+        st = places_begin(cli, table, &o);
+    if (st == NULL)
         st = write_settings(&s);
+    if (st == NULL && s.stored != NULL)
+        st = places_find(cli, table, &o, o.out, true);
     if (st == NULL) {
         st = cli_signals_install();
         if (st == NULL)

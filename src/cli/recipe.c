@@ -168,11 +168,11 @@ static sheaf_status *take_recipe_line(void *context, const cli_option *o, const 
     return cli_set(&probe, value, from);
 }
 
-static sheaf_status *hold(cli *cli, char *text)
+sheaf_status *cli_hold(cli *cli, char *text)
 {
     if (cli->nheld == (int)(sizeof cli->held / sizeof *cli->held)) {
         free(text);
-        return sheaf_fail(SHEAF_E_ARG, "more settings files than sheaf holds at once");
+        return sheaf_fail(SHEAF_E_ARG, "more settings than sheaf holds at once");
     }
     cli->held[cli->nheld++] = text;
     return NULL;
@@ -185,7 +185,7 @@ sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *n
     if (st == NULL)
         st = read_text(&text, path);
     if (st == NULL)
-        st = hold(cli, text);
+        st = cli_hold(cli, text);
     if (st != NULL) {
         free(path);
         return sheaf_in(st, "--recipe");
@@ -270,7 +270,7 @@ sheaf_status *cli_settings_resume(cli *cli, const cli_option *options, const cha
     char *copy = strdup(text);
     if (copy == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
-    sheaf_status *st = hold(cli, copy);
+    sheaf_status *st = cli_hold(cli, copy);
     target t = { cli, options };
     bool seen[CLI_MAX_OPTIONS] = { false };
     if (st == NULL)

@@ -9,11 +9,13 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "checkpoint/look.h"
 #include "train/export.h"
 #include "train/origin.h"
 #include "train/select.h"
 #include "train/stepped.h"
+#include "places.h"
 #include "train_flags.h"
 
 static bool has(const char *dir, const char *name, sheaf_path_kind kind)
@@ -100,6 +102,8 @@ static sheaf_status *read_settings(reading *r)
         st = sheaf__file_read_all(&r->settings, &size, path, 1 << 20);
     if (st == NULL)
         st = cli_settings_resume(&r->cli, r->table, r->settings, r->out);
+    if (st == NULL)
+        st = places_find(&r->cli, r->table, &r->options, r->out, false);
     free(path);
     return st;
 }
@@ -136,16 +140,23 @@ static const char *config_of(const reading *r, const sheaf__open_options *how) {
 
 /* ---- the adapter of a checkpoint, as a folder ---- */
 
-static const sheaf__origin_words of_run = {
-    .code = SHEAF_E_LAYOUT, .what = "the base of the run", .began = "with which the run began", .cure = "--model BASE --adapter CHECKPOINT with the right one",
-};
-
 /* Is it the base with which the run began that left `progress`? (NULL: which left no checkpoint.) All of it is read, unless the run
- * knows these very files. */
-static sheaf_status *check_base(const char *progress, const sheaf__opened *opened, const sheaf__origin_from *from, const sheaf__origin_words *words)
+ * knows these very files. `path` is the run's or its checkpoint's, for the message; `result`: the
+ * adapter that the run started with is not asked for. */
+static sheaf_status *check_base(const char *progress, const sheaf__opened *opened, const sheaf__origin_from *from, const char *path, bool result)
 {
+    sheaf_text cure = { 0 };
     sheaf__origin origin = { 0 };
     json_t *root = NULL;
+    sheaf__text_add(&cure, "with the right one: --model BASE --adapter ");
+    sheaf__text_word(&cure, path);
+    if (result) {
+        sheaf__text_add(&cure, "; to use its adapter on another all the same: --adapter ");
+        sheaf__text_word(&cure, path);
+        sheaf__text_add(&cure, "/adapter");
+    }
+    const sheaf__origin_words words = { .code = SHEAF_E_LAYOUT, .what = "the base of the run", .began = "with which the run began",
+                                        .cure = cure.failed ? "the right one" : cure.at, .base_only = result };
     sheaf_status *st = sheaf__origin_begin(&origin, opened, from);
     if (st == NULL && origin.weights[0] == '\0')
         st = sheaf__hashed_all(opened->hashed, 0);
@@ -154,9 +165,10 @@ static sheaf_status *check_base(const char *progress, const sheaf__opened *opene
     if (st == NULL && progress != NULL)
         st = sheaf__json_parse(&root, progress, strlen(progress));
     if (st == NULL)
-        st = progress != NULL ? sheaf__origin_check(&origin, root, words, NULL) : sheaf__origin_check_known(&origin, words);
+        st = progress != NULL ? sheaf__origin_check(&origin, root, &words, NULL) : sheaf__origin_check_known(&origin, &words);
     sheaf__hashed_stop(opened->hashed);
     sheaf__origin_release(&origin);
+    sheaf__text_release(&cure);
     json_decref(root);
     return st;
 }
@@ -191,7 +203,7 @@ static sheaf_status *write_adapter(run_model *run, const reading *r, const sheaf
     sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
     if (st == NULL)
         st = sheaf_in(check_base(sheaf_checkpoint_progress(checkpoint), base, &(sheaf__origin_from){ .model = run->folder, .tokenizer = r->options.tokenizer, .out = r->out },
-                                 &of_run), "%s", r->step);
+                                 r->step, false), "%s", r->step);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
     if (st == NULL)
@@ -236,7 +248,8 @@ static sheaf_status *export_step(run_model *run, const reading *r, const sheaf__
 static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
 {
     sheaf_source *stepped = NULL;
-    sheaf_status *st = check_base(sheaf_checkpoint_progress(run->step), opened, &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out }, &of_run);
+    sheaf_status *st = check_base(sheaf_checkpoint_progress(run->step), opened, &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
+                                  sheaf_checkpoint_dir(run->step), false);
     if (st == NULL)
         st = sheaf__checkpoint_source(&run->masters, run->step);
     if (st == NULL)
@@ -250,17 +263,14 @@ static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
 
 static sheaf_status *check_result(const sheaf__opened *opened, const run_model *run)
 {
-    sheaf__origin_words words = of_run;
     sheaf_checkpoint *checkpoint = NULL;
     char *step = NULL;
-    words.base_only = true;
-    words.cure = "--model BASE --adapter OUT with the right one; to use it on another all the same: --adapter OUT/adapter";
     sheaf_status *st = find_newest(&step, run->out);
     if (st == NULL && step != NULL)
         sheaf_status_free(sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
     if (st == NULL)
         st = sheaf_in(check_base(checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
-                                 &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out }, &words), "%s", run->out);
+                                 &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out }, run->out, true), "%s", run->out);
     sheaf_checkpoint_close(checkpoint);
     free(step);
     return st;

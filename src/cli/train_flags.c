@@ -45,6 +45,7 @@ static int place_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "carrier", CLI_CHOICE, &o->carrier, "how ranks talk", .choices = carriers },
         { "threads", CLI_INT, &o->threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "checkpointing", CLI_FLAG, &o->checkpointing, "recompute activations instead of keeping them: less memory, more time, the same bytes" },
+        { "began-in", CLI_TEXT | CLI_HIDDEN | CLI_CONTENT, &o->folder, "folder that relative paths count from" },
         { "isa", CLI_TEXT | CLI_HIDDEN | CLI_UNSAVED, &o->isa, "ref, avx2 or avx512" },
     };
     return add(to, flags, (int)(sizeof flags / sizeof *flags));

@@ -192,7 +192,7 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
     if (st == NULL)
         st = sheaf__output_sweep(*result, events, NULL);
     if (st == NULL)
-        st = lora ? sheaf__export_adapter(*result, opened->lora, o->model, masters, opened->base) : write_model(*result, opened, o->model, masters);
+        st = lora ? sheaf__export_adapter(*result, opened->lora, o->base_name != NULL ? o->base_name : o->model, masters, opened->base) : write_model(*result, opened, o->model, masters);
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(from);

@@ -31,6 +31,8 @@ typedef struct sheaf_train_options {
     const char *query;           /* asked of every image of a folder */
     const char *out;
     const char *adapter;  /* PEFT adapter to start from */
+    const char *folder;    /* where the run began: its relative paths count from there */
+    const char *base_name; /* the model as it was first given, for the result's adapter_config.json; NULL = model */
 
     /* how many devices; never changes a byte of the result */
     int tp, dp;

@@ -194,10 +194,14 @@ static sheaf_status *asked(const run *r, sheaf_comm *comm, bool *to_save, bool *
     return st;
 }
 
-static sheaf_status *stopped(int64_t done)
+static sheaf_status *stopped(int64_t done, const char *out)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED, "asked to stop after step %lld", (long long)done);
-    return sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out OUT");
+    sheaf_text word = { 0 };
+    sheaf__text_word(&word, out);
+    sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out %s", word.at == NULL ? out : word.at);
+    sheaf__text_release(&word);
+    return st;
 }
 
 static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, sheaf_comm *comm, saved *s, int64_t done)
@@ -225,7 +229,7 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
     }
     if (st == NULL && saved_at != done)
         st = save(r, store, comm, s, done);
-    return st == NULL && stop && done < o->steps ? stopped(done) : st;
+    return st == NULL && stop && done < o->steps ? stopped(done, o->out) : st;
 }
 
 /* A new run that fails before anything of it began leaves no trace, so that it can be tried again. Of OUT only what
@@ -348,6 +352,20 @@ static sheaf_status *out_is_taken(const char *out)
     return sheaf_try_this(st, "go on with that run: --resume; or choose another --out");
 }
 
+/* A file that this process's own lines go to, as in: sheaf train --out o1 > o1/train.log. */
+static bool is_own_log(const char *out, const char *name)
+{
+    struct stat file, own;
+    char *path = NULL;
+    bool is = false;
+    sheaf_status_free(sheaf__path_join(&path, out, name));
+    if (path != NULL && lstat(path, &file) == 0 && S_ISREG(file.st_mode))
+        for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO && !is; fd++)
+            is = fstat(fd, &own) == 0 && own.st_dev == file.st_dev && own.st_ino == file.st_ino;
+    free(path);
+    return is;
+}
+
 /* Is nothing in a folder but what a run makes before its first step is done? */
 static bool came_to_nothing(const char *out, char **name, int64_t count)
 {
@@ -391,8 +409,15 @@ static sheaf_status *check_out(run *r)
     const sheaf_path_kind kind = sheaf__path_kind(o->out);
     if (kind == SHEAF_PATH_DIR) {
         st = sheaf__list_dir(&name, &count, o->out);
-        if (st == NULL && count > 0 && !o->resume)
-            st = check_folder(r, name, count);
+        int64_t others = 0;
+        for (int64_t i = 0; i < count; i++)
+            if (!is_own_log(o->out, name[i])) {
+                char *other = name[i];
+                name[i] = name[others];
+                name[others++] = other;
+            }
+        if (st == NULL && others > 0 && !o->resume)
+            st = check_folder(r, name, others);
         sheaf__names_free(name, count);
     } else if (o->resume) {
         st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", o->out);

@@ -66,4 +66,66 @@ cp "$work/config.json" "$work/vlm/config.json"
 runs "as SAT saves it in two" 0 '' convert "$work/vlm" "$work/sat" --to sat --tp 2
 runs "the same base in another dialect" 0 '"loss"' eval --model "$work/sat" --adapter "$step" --data "$work/caps" --json
 runs "goes on with it" 0 . train --resume --out "$work/cog" --model "$work/sat" --steps 2
+
+# ---- how one goes on ----
+model=$llama/tiny_llama/hf
+mkdir -p "$work/project/models" "$work/project/runs"
+cp -r "$model" "$work/project/models/base"
+chmod -R u+w "$work/project"
+cp "$data" "$work/project/rows.safetensors"
+flags=(train --model models/base --data rows.safetensors --lora-rank 2 --micro-batch 1 --save-every 1)
+here=$PWD
+cd "$work/project"
+runs "with relative paths" 0 . "${flags[@]}" --steps 2 --out runs/whole
+runs "a part of it" 0 . "${flags[@]}" --steps 1 --out runs/one
+cp -r runs/one runs/two
+cp -r runs/one runs/three
+check "as they were given" grep -q '^model: models/base$' runs/one/settings
+cd /
+runs "goes on from another folder" 0 'going on after step 1' train --resume --out "$work/project/runs/one" --steps 2
+same "to the same result" "$work/project/runs/whole/adapter" "$work/project/runs/one/adapter"
+same "and checkpoint" "$work/project/runs/whole/checkpoints/step-00000002" "$work/project/runs/one/checkpoints/step-00000002"
+runs "is evaluated there" 0 '"loss"' eval --model "$work/project/runs/one/checkpoints/step-00000001" --data "$data" --json
+runs "and its result" 0 '"tokens"' generate --model "$work/project/runs/one" --tokens 5,9 --max-new 2 --json
+mkdir "$work/other"
+cp -r "$model" "$work/other/base2"
+cd "$work/other"
+runs "another base, from here" 0 . train --resume --out ../project/runs/three --steps 2 --model base2
+cd /
+runs "which the settings then name" 0 . train --resume --out "$work/project/runs/three" --steps 3
+mv "$work/project" "$work/moved"
+rm -rf "$work/other"
+runs "moved with all it needs" 0 'going on after step 2' train --resume --out "$work/moved/runs/one" --steps 3
+mv "$work/moved/runs/two" "$work/two"
+runs "moved alone" 3 "--model models/base, as the run was begun .*expected: it in $work/project, where the run began, in this folder, or beside the run .*found: +nothing there .*try: +say where it lies now: sheaf train --resume --out $work/two --model PATH" \
+    train --resume --out "$work/two" --steps 2
+runs "and told where it is" 0 . train --resume --out "$work/two" --steps 2 --model "$work/moved/models/base" --data "$data"
+cd "$here"
+
+runs "a folder that is not there" 2 "sheaf: --resume --out $work/tow .*expected: the folder of a run, which holds its settings and checkpoints .*found: +nothing there .*try: +sheaf train --resume --out $work/two" train --resume --out "$work/tow"
+runs "and nothing like it" 2 "found: +nothing there .*try: +the --out that the run began with; a new one begins without --resume" train --resume --out "$work/entirely-elsewhere"
+mkdir "$work/nothing"
+runs "a folder without a run" 2 "--resume --out $work/nothing .*found: +no run in it" train --resume --out "$work/nothing"
+runs "with all flags a new run" 0 'no checkpoint yet' train --resume --model "$model" --data "$data" --steps 1 --micro-batch 1 --out "$work/nothing"
+
+# Its own log is no reason to refuse.
+mkdir "$work/logged"
+"$sheaf" train --model "$model" --data "$data" --steps 1 --micro-batch 1 --out "$work/logged" >"$work/logged/train.log" 2>"$work/logged/train.err" </dev/null
+check "a run that writes its log into its folder" grep -q 'steps done' "$work/logged/train.log"
+mkdir "$work/notes"
+echo mine >"$work/notes/notes.txt"
+"$sheaf" train --model "$model" --data "$data" --steps 1 --micro-batch 1 --out "$work/notes" >"$work/notes/train.log" 2>&1 </dev/null
+check "another file is" test $? -eq 2
+check "and says so" grep -q 'a folder with files in it' "$work/notes/train.log"
+
+# The advice of a run that is stopped can be pasted.
+stopped="$work/it stops"
+"$sheaf" train --model "$model" --data "$data" --steps 100000000 --micro-batch 1 --out "$stopped" 2>"$work/stderr" </dev/null &
+process=$!
+waits grep -q 'step [0-9]' "$work/stderr"
+kill -TERM $process
+wait $process
+advice=$(sed -n 's/.*go on with: sheaf //p' "$work/stderr")
+check "the advice names the folder" test "$advice" = "train --resume --out '$stopped'"
+eval "runs 'and is the command' 0 'going on after step' $advice --steps 1"
 finish

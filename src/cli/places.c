@@ -1,0 +1,170 @@
+/* places.c - see places.h. */
+#include "places.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+
+static bool is_relative(const char *path) { return path != NULL && path[0] != '\0' && path[0] != '/'; }
+
+/* Names of files and folders that a run reads. */
+static bool is_place(const cli_option *o)
+{
+    return (o->kind & CLI_KIND) == CLI_PATH && (o->kind & CLI_CONTENT) && strcmp(o->name, "out") != 0;
+}
+
+sheaf_status *places_begin(cli *cli, const cli_option *table, sheaf_train_options *o)
+{
+    char *here = getcwd(NULL, 0); /* NULL: a folder that is gone */
+    sheaf_status *st = here == NULL ? NULL : cli_hold(cli, here);
+    o->base_name = o->model;
+    if (st != NULL || here == NULL)
+        return st;
+    if (!o->resume || o->folder == NULL || o->folder[0] == '\0')
+        o->folder = here;
+    for (const cli_option *x = table; x->name != NULL && strcmp(o->folder, here) != 0; x++) {
+        const char **value = x->value;
+        char *whole = NULL;
+        if (!is_place(x) || !cli->given[x - table] || !is_relative(*value))
+            continue;
+        st = sheaf__path_join(&whole, here, *value);
+        if (st == NULL)
+            st = cli_hold(cli, whole);
+        if (st != NULL)
+            return st;
+        *value = whole;
+    }
+    return NULL;
+}
+
+/* *found: `value` seen from `folder`, or NULL where nothing lies there. */
+static sheaf_status *look(char **found, const char *folder, const char *value)
+{
+    *found = NULL;
+    if (folder == NULL || folder[0] == '\0')
+        return NULL;
+    sheaf_status *st = sheaf__path_join(found, folder, value);
+    if (st == NULL && sheaf__path_kind(*found) == SHEAF_PATH_NONE) {
+        free(*found);
+        *found = NULL;
+    }
+    return st;
+}
+
+static sheaf_status *nowhere(const cli_option *x, const char *value, const char *folder, const char *out)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "--%s %s, as the run was begun", x->name, value);
+    sheaf_text word = { 0 };
+    sheaf__text_word(&word, out);
+    if (folder != NULL && folder[0] != '\0')
+        sheaf_expected(st, "it in %s, where the run began, in this folder, or beside the run", folder);
+    else
+        sheaf_expected(st, "it in this folder, or beside the run");
+    sheaf_found(st, "nothing there");
+    sheaf_try_this(st, "say where it lies now: sheaf train --resume --out %s --%s PATH", word.at == NULL ? out : word.at, x->name);
+    sheaf__text_release(&word);
+    return st;
+}
+
+/* In OUT, or in a folder that OUT is in: the next one first. */
+static sheaf_status *look_beside(char **found, const char *out, const char *value)
+{
+    char *folder = realpath(out, NULL);
+    sheaf_status *st = NULL;
+    while (st == NULL && folder != NULL && *found == NULL) {
+        char *parent = NULL;
+        st = look(found, folder, value);
+        if (st == NULL && strcmp(folder, "/") != 0)
+            st = sheaf__path_parent(&parent, folder);
+        free(folder);
+        folder = parent;
+    }
+    free(folder);
+    return st;
+}
+
+static sheaf_status *find_place(cli *cli, const cli_option *x, const sheaf_train_options *o, const char *out, bool needed)
+{
+    const char **value = x->value;
+    char *found = NULL;
+    sheaf_status *st = look(&found, o->folder, *value);
+    if (st == NULL && found == NULL)
+        st = look(&found, ".", *value);
+    if (st == NULL && found == NULL)
+        st = look_beside(&found, out, *value);
+    if (st == NULL && found == NULL && needed)
+        st = nowhere(x, *value, o->folder, out);
+    if (st == NULL && found != NULL) {
+        *value = found;
+        st = cli_hold(cli, found);
+    }
+    return st;
+}
+
+sheaf_status *places_find(cli *cli, const cli_option *table, const sheaf_train_options *o, const char *out, bool needed)
+{
+    sheaf_status *st = NULL;
+    for (const cli_option *x = table; x->name != NULL && st == NULL; x++)
+        if (is_place(x) && cli->from_file[x - table] && !cli->given[x - table] && is_relative(*(const char **)x->value))
+            st = find_place(cli, x, o, out, needed);
+    return st;
+}
+
+/* ---- no run ---- */
+
+/* The run in `parent` whose name is nearly `name`, joined (malloc'd); NULL where there is none. */
+static char *nearest_run(const char *parent, const char *name)
+{
+    char **names = NULL, *path = NULL;
+    int64_t n = 0;
+    int runs = 0;
+    sheaf_status_free(sheaf__list_dir(&names, &n, parent));
+    const char **run = calloc((size_t)n + 1, sizeof *run);
+    for (int64_t i = 0; i < n && run != NULL; i++) {
+        char *folder = NULL, *settings = NULL;
+        sheaf_status_free(sheaf__path_join(&folder, parent, names[i]));
+        if (folder != NULL)
+            sheaf_status_free(sheaf__path_join(&settings, folder, "settings"));
+        if (settings != NULL && sheaf__path_kind(settings) == SHEAF_PATH_FILE)
+            run[runs++] = names[i];
+        free(settings);
+        free(folder);
+    }
+    const char *nearest = runs > 0 ? sheaf__nearest(name, run, runs) : NULL;
+    if (nearest != NULL && strcmp(parent, ".") == 0)
+        path = strdup(nearest);
+    else if (nearest != NULL)
+        sheaf_status_free(sheaf__path_join(&path, parent, nearest));
+    free(run);
+    sheaf__names_free(names, n);
+    return path;
+}
+
+sheaf_status *places_no_run(const char *out)
+{
+    char *name = strdup(out), *parent = NULL, *nearest = NULL;
+    for (size_t n = name == NULL ? 0 : strlen(name); n > 1 && name[n - 1] == '/'; n--)
+        name[n - 1] = '\0';
+    if (name != NULL)
+        sheaf_status_free(sheaf__path_parent(&parent, name));
+    if (parent != NULL)
+        nearest = nearest_run(parent, strrchr(name, '/') != NULL ? strrchr(name, '/') + 1 : name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", out);
+    sheaf_expected(st, "the folder of a run, which holds its settings and checkpoints");
+    sheaf_found(st, sheaf__path_kind(out) == SHEAF_PATH_NONE ? "nothing there" : "no run in it");
+    sheaf_text word = { 0 };
+    if (nearest != NULL)
+        sheaf__text_word(&word, nearest);
+    if (word.at != NULL)
+        sheaf_try_this(st, "sheaf train --resume --out %s", word.at);
+    else
+        sheaf_try_this(st, "the --out that the run began with; a new one begins without --resume");
+    sheaf__text_release(&word);
+    free(nearest);
+    free(parent);
+    free(name);
+    return st;
+}
