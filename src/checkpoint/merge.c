@@ -478,7 +478,9 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
 {
     merger m = { .report = report, .events = options->events };
     *report = (sheaf_merge_report){ 0 };
-    sheaf_status *st = sheaf__merge_check_dst(options);
+    sheaf_status *st = sheaf_merge_check_base(options);
+    if (st == NULL)
+        st = sheaf__merge_check_dst(options);
     if (st == NULL)
         st = merger_open(&m, options);
     if (st == NULL) {

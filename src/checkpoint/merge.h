@@ -67,6 +67,9 @@ typedef struct sheaf_merge_report {
  * infinite, or a product comes out wrong; SHEAF_E_STOPPED. On failure nothing is left at dst. */
 sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options *options);
 
+/* sheaf_merge_check_base - is an adapter given in the base's place? SHEAF_E_UNSUPPORTED with the line that was meant; sheaf_merge() asks it. */
+sheaf_status *sheaf_merge_check_base(const sheaf_merge_options *options);
+
 /* sheaf_merge_adapters - only the combined adapter, as a PEFT folder at dst. Uses adapters, combine, weights,
  * dst, events, faults and stop. */
 sheaf_status *sheaf_merge_adapters(const sheaf_merge_options *options);

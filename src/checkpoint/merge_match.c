@@ -62,10 +62,12 @@ static sheaf_status *check_type(const sheaf_source_entry *e)
     return sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
 }
 
-static sheaf_status *check_base_type(const sheaf__merge_tensor *t)
+static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge_tensor *t)
 {
     if (sheaf__merge_is_float(t->base->dtype))
         return NULL;
+    if (m->plan->quantized[0] != '\0')
+        return sheaf__merge_refuse_quantized(m->plan, t->base->name);
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' of the base", t->base->name);
     sheaf_found(sheaf_expected(st, "F32, BF16 or F16, because the adapter changes it"), "%s", sheaf_dtype_name(t->base->dtype));
     return sheaf_try_this(st, "a base that is not quantized: the one the adapter was trained for, in 16 or 32 bits");
@@ -117,7 +119,7 @@ static sheaf_status *add_step(sheaf__merge_step **out, sheaf__matcher *m, sheaf_
     t->step = more;
     *out = &more[t->nsteps++];
     **out = (sheaf__merge_step){ .number = m->number, .adapter = m->adapter->source };
-    return check_base_type(t);
+    return check_base_type(m, t);
 }
 
 /* ---- what replaces a tensor ---- */
@@ -148,7 +150,7 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
 {
     sheaf_status *st = check_type(e);
     if (st == NULL)
-        st = check_base_type(t);
+        st = check_base_type(m, t);
     if (st != NULL)
         return st;
     if (saved && (t->nsteps > 0 || t->saved))
@@ -303,6 +305,20 @@ static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const char *path, si
     return st;
 }
 
+/* GPTQ, AWQ and compressed-tensors have other names in place of X.weight. */
+static sheaf_status *find_packed(sheaf__matcher *m, const char *path, size_t length)
+{
+    static const char *const ends[] = { ".qweight", ".weight_packed", ".W_q" };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && st == NULL && m->packed[0] == '\0'; i++) {
+        sheaf__merge_tensor *t = NULL;
+        st = place(&t, m, path, length, ends[i]);
+        if (t != NULL)
+            snprintf(m->packed, sizeof m->packed, "%s", t->name);
+    }
+    return st;
+}
+
 static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a, const char *path, size_t length, bool table)
 {
     const char *const b_end = table ? ".lora_embedding_B" : ".lora_B.weight";
@@ -314,7 +330,7 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
         st = targeted(&yes, m, path, length);
     if (st != NULL || t == NULL || !yes) {
         lose(m, a->name);
-        return st;
+        return st != NULL ? st : find_packed(m, path, length);
     }
     const sheaf_source_entry *b = sheaf__merge_part(m, path, length, b_end);
     if (b == NULL)
@@ -476,6 +492,8 @@ static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e
 static sheaf_status *tell_lost(sheaf__matcher *m)
 {
     const int64_t all = m->adapter->source->count(m->adapter->source);
+    if (m->plan->quantized[0] != '\0' && m->packed[0] != '\0')
+        return sheaf__merge_refuse_quantized(m->plan, m->packed);
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%d of %" PRId64 " tensors of the adapter", m->nlost, all);
     sheaf_expected(st, "tensors that adapter_config.json asks for and this base model has a place for");
     if (m->nlost > NAMED)

@@ -14,6 +14,7 @@ typedef struct sheaf__matcher {
     size_t ndrop;
     sheaf_text lost; /* tensors without a place */
     int nlost;
+    char packed[256]; /* of a quantized base: the first tensor that stands where a weight is wanted; "" = none */
 } sheaf__matcher;
 
 bool sheaf__merge_is_float(sheaf_dtype dtype);

@@ -177,6 +177,11 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options
     if (st == NULL && (p->model_type = strdup(type != NULL ? type : "")) == NULL)
         st = no_memory();
     if (st == NULL)
+        sheaf__merge_find_quantized(p, object);
+    if (st == NULL && p->config == NULL && !p->base_borrowed)
+        sheaf_warn(o->events, "%s: no config.json: what kind of model it is and whether its tables are tied is not known, and %s gets none either (--config FILE gives one)",
+                   o->base, o->dst);
+    if (st == NULL)
         st = sheaf_in(add_head(p, object), "%s", o->base != NULL ? o->base : "base");
     json_decref(object);
     free(path);
@@ -238,7 +243,7 @@ static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *
         st = list_base(p);
     if (st == NULL)
         st = read_config(p, o);
-    if (st == NULL && p->config != NULL && !p->base_borrowed && !p->foreign)
+    if (st == NULL && p->config != NULL && !p->base_borrowed && !p->foreign && p->quantized[0] == '\0')
         st = sheaf_in(check_known(p), "%s", o->base);
     return st;
 }

@@ -4,6 +4,7 @@
 
 #include "checkpoint/merge_rows.h"
 #include "formats/safetensors.h"
+#include "base/json.h"
 #include "lora/adapter.h"
 
 typedef struct sheaf__merge_adapter {
@@ -19,6 +20,7 @@ typedef struct sheaf__merge_plan {
     bool foreign;              /* the base is a checkpoint of another program: its dialect has checked it */
     char *config;              /* text of config.json; NULL: there is none */
     char *model_type;          /* "" when it does not say */
+    char quantized[64];        /* how the base's weights are; "" = they are not, as far as it says */
     int nread;                 /* adapters as given */
     sheaf__merge_adapter *read;
     sheaf__merge_adapter combined; /* of all; source NULL: they are merged in turn */
@@ -41,6 +43,11 @@ sheaf_status *sheaf__merge_plan_finish(sheaf__merge_plan *plan);
 void sheaf__merge_plan_close(sheaf__merge_plan *plan);
 /* sheaf__merge_find - NULL when the output has no such tensor. Before sheaf__merge_plan_finish(). */
 sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *plan, const char *name);
+
+/* sheaf__merge_find_quantized - fills plan->quantized; config NULL: by the tensors alone. */
+void sheaf__merge_find_quantized(sheaf__merge_plan *plan, const json_t *config);
+/* sheaf__merge_refuse_quantized - the status that this tensor of a quantized base cannot be changed. */
+sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *plan, const char *name);
 
 /* sheaf__merge_check_dst - does the output lie outside of what is read? Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *options);

@@ -18,6 +18,7 @@ typedef struct telling {
     cli_json json;
     double atol;
     bool beyond; /* something differs by more than atol, or otherwise than by a number */
+    int64_t shapes, alone; /* tensors of other shapes, and those that one side has alone */
 } telling;
 
 static void print_shape(FILE *to, const sheaf_source_entry *e)
@@ -97,6 +98,8 @@ static void tell(void *context, const sheaf_diff_item *item)
 {
     telling *t = context;
     const bool numbers = item->kind == SHEAF_DIFF_VALUES || item->kind == SHEAF_DIFF_DTYPE;
+    t->shapes += item->kind == SHEAF_DIFF_SHAPE;
+    t->alone += item->kind == SHEAF_DIFF_ONLY_A || item->kind == SHEAF_DIFF_ONLY_B;
     t->beyond |= !numbers || !(item->largest <= t->atol);
     if (t->cli->json)
         tell_json(&t->json, item);
@@ -111,14 +114,25 @@ static void summary(telling *t, const sheaf_diff_report *r)
         cli_json_bool(&t->json, "same", r->same);
         cli_json_int(&t->json, "tensors", r->tensors);
         cli_json_int(&t->json, "different", r->different);
+        cli_json_int(&t->json, "shapes", t->shapes);
+        cli_json_int(&t->json, "alone", t->alone);
         cli_json_int(&t->json, "config_keys", r->config_keys);
         cli_json_real(&t->json, "largest", r->largest);
         cli_json_end(&t->json);
     } else if (r->same) {
         sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree\n", r->tensors);
     } else {
-        sheaf__print(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ, by at most %.6g; %" PRId64 " config key%s\n", r->different,
-                     r->tensors, r->largest, r->config_keys, r->config_keys == 1 ? "" : "s");
+        const int64_t values = r->different - t->shapes - t->alone;
+        sheaf__print(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ", r->different, r->tensors);
+        if (t->shapes > 0)
+            sheaf__print(t->cli->out, ", %" PRId64 " in shape", t->shapes);
+        if (t->alone > 0)
+            sheaf__print(t->cli->out, ", %" PRId64 " in one of the two alone", t->alone);
+        if (values > 0 && values < r->different)
+            sheaf__print(t->cli->out, ", %" PRId64 " by at most %.6g", values, r->largest);
+        else if (values > 0)
+            sheaf__print(t->cli->out, ", by at most %.6g", r->largest);
+        sheaf__print(t->cli->out, "; %" PRId64 " config key%s\n", r->config_keys, r->config_keys == 1 ? "" : "s");
     }
 }
 

@@ -93,7 +93,9 @@ static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_opt
     const sheaf_convert_options how = { .src = save, .dst = o->dst, .to = "sat", .own_lora = true, .config = o->config,
                                         .dtype = o->dtype, .step = -1, .threads = o->threads, .events = o->events, .stop = o->stop };
     sheaf_convert_report r;
-    sheaf_status *st = sheaf_convert(&r, &how);
+    sheaf_status *st = sheaf_merge_check_base(o);
+    if (st == NULL)
+        st = sheaf_convert(&r, &how);
     if (st != NULL)
         return st;
     if (cli->json) {

@@ -430,6 +430,15 @@ static void check_auto_map(sheaf_json_reader *r, const char *key, const json_t *
         }
 }
 
+static void tell_quantized(sheaf_status *st, const json_t *value)
+{
+    char name[SHEAF__QUANTIZATION];
+    sheaf__quantization_name(name, value);
+    if (*name != '\0')
+        sheaf_found(st, "%s", name);
+    sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits");
+}
+
 static void check_keys(sheaf_json_reader *r, sheaf_text *unknown)
 {
     const char *key;
@@ -437,8 +446,10 @@ static void check_keys(sheaf_json_reader *r, sheaf_text *unknown)
     json_object_foreach((json_t *)r->object, key, value) {
         const sheaf_unsupported_key *unsupported = sheaf__config_key_unsupported(key);
         if (unsupported != NULL && !sheaf__config_value_is_neutral(unsupported->neutral, value)) {
-            sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s",
-                             sheaf__neutral_text(unsupported->neutral), unsupported->why);
+            sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s",
+                                                sheaf__neutral_text(unsupported->neutral), unsupported->why);
+            if (strcmp(key, "quantization_config") == 0 && json_is_object(value))
+                tell_quantized(st, value);
         } else if (strcmp(key, "auto_map") == 0) {
             check_auto_map(r, key, value);
         } else if (unsupported == NULL && !sheaf__config_key_is_read(key) && !sheaf__config_key_is_harmless(key)) {

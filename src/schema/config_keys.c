@@ -110,6 +110,28 @@ bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value)
     return false;
 }
 
+void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *value)
+{
+    static const struct { const char *method, *name; } known[] = {
+        { "gptq", "GPTQ" }, { "awq", "AWQ" }, { "bitsandbytes", "bitsandbytes" }, { "fp8", "FP8" }, { "hqq", "HQQ" }, { "aqlm", "AQLM" },
+    };
+    const char *method = json_string_value(json_object_get(value, "quant_method"));
+    json_int_t bits = json_integer_value(json_object_get(value, "bits"));
+    for (int k = 0; k < 2; k++)
+        if (json_is_true(json_object_get(value, k == 0 ? "load_in_4bit" : "load_in_8bit")) || json_is_true(json_object_get(value, k == 0 ? "_load_in_4bit" : "_load_in_8bit"))) {
+            method = method != NULL ? method : "bitsandbytes";
+            bits = k == 0 ? 4 : 8;
+        }
+    for (size_t i = 0; method != NULL && i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].method, method) == 0)
+            method = known[i].name;
+    *name = '\0';
+    if (method != NULL && bits > 0)
+        snprintf(name, SHEAF__QUANTIZATION, "%.32s, %d bits", method, (int)bits);
+    else if (method != NULL)
+        snprintf(name, SHEAF__QUANTIZATION, "%.32s", method);
+}
+
 const char *sheaf__neutral_text(sheaf_neutral neutral)
 {
     static const char *const text[] = { "no such key, or null", "0, false or null", "1 or null",

@@ -401,6 +401,8 @@ static void test_refused__by_key_expected_and_found(void **state)
         { "{\"hidden_act\":5}", SHEAF_E_FORMAT, "'hidden_act'" },
         { "{\"attention_dropout\":0.1}", SHEAF_E_UNSUPPORTED, "'attention_dropout' | 0, false or null" },
         { "{\"pretraining_tp\":2}", SHEAF_E_UNSUPPORTED, "'pretraining_tp' | 1 or null" },
+        { "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}", SHEAF_E_UNSUPPORTED, "stores quantized weights | GPTQ, 4 bits | the model that was quantized" },
+        { "{\"quantization_config\":{\"_load_in_8bit\":true}}", SHEAF_E_UNSUPPORTED, "bitsandbytes, 8 bits" },
         { "{\"quantization_config\":{}}", SHEAF_E_UNSUPPORTED, "'quantization_config' | no such key, or null: another value stores quantized weights" },
         { "{\"pruned_heads\":{\"0\":[1]}}", SHEAF_E_UNSUPPORTED, "'pruned_heads'" },
         { "{\"add_cross_attention\":true}", SHEAF_E_UNSUPPORTED, "'add_cross_attention'" },

@@ -51,6 +51,20 @@ for save in "$golden"/*/lora_mp1; do
     runs "$set: own LoRA is not left out" 3 'LoRA that is not merged' merge "$save" "$work/$set-adapter" "$work/own"
 done
 
+# An adapter in the base's place: the line that was meant. A base without a config is merged, with a word.
+runs "adapter and model in the wrong order" 3 "base model first, then its adapters.*a PEFT adapter +try: +sheaf merge $model $adapter $work/no *\$" merge "$adapter" "$model" "$work/no"
+runs "an adapter alone" 3 "try: +sheaf merge BASE $adapter $work/no *\$" merge "$adapter" "$work/no"
+mkdir "$work/bare"
+cp "$model/model.safetensors" "$work/bare"
+runs "a base without config.json" 0 "warning: $work/bare: no config.json.*gets none either" merge "$work/bare" "$adapter" "$work/from-bare"
+runs "with the config given there is no word" 0 'read back' merge "$work/bare" "$adapter" "$work/from-config" --config "$model/config.json"
+check "not one" bash -c '! grep -q "no config.json" "$1"' . "$work/stderr"
+
+# Where shapes differ no number says by how much.
+runs "models of other shapes" 1 ' 36 of 36 tensors differ, 21 in shape, 15 in one of the two alone; [0-9]+ config keys' diff "$model" "$llama/tiny_qwen2/hf"
+check "is the last line, alone in saying so" bash -c '[ "$(tail -n 1 "$1" | grep -c "by at most")" = 0 ]' . "$work/stdout"
+runs "counts as JSON" 1 '"different": 36, "shapes": 21, "alone": 15' diff "$model" "$llama/tiny_qwen2/hf" --json
+
 # A model large enough to be in the middle of it: 256 MB that are not even on disk.
 u64() { printf "$(printf '\\x%02x\\x%02x\\x00\\x00\\x00\\x00\\x00\\x00' $(($1 & 255)) $(($1 >> 8)))"; }
 hollow() { # hollow FILE BYTES HEADER: a .safetensors file of zeros
@@ -61,6 +75,16 @@ mkdir "$work/big" "$work/small"
 hollow "$work/big/model.safetensors" 268435456 '{"x.weight":{"dtype":"BF16","shape":[65536,2048],"data_offsets":[0,268435456]}}'
 hollow "$work/small/adapter_model.safetensors" 270336 '{"base_model.model.x.lora_A.weight":{"dtype":"F32","shape":[1,2048],"data_offsets":[0,8192]},"base_model.model.x.lora_B.weight":{"dtype":"F32","shape":[65536,1],"data_offsets":[8192,270336]}}'
 echo '{"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["x"]}' >"$work/small/adapter_config.json"
+# A quantized base is called what it is, by its config or by its tensors.
+mkdir "$work/gptq"
+hollow "$work/gptq/model.safetensors" 400 '{"x.qweight":{"dtype":"I32","shape":[10,10],"data_offsets":[0,400]}}'
+runs "GPTQ, by its tensors" 3 "'x.qweight' of the base.*quantized weights \(GPTQ or AWQ\).*16 or 32 bits, as BASE" merge "$work/gptq" "$work/small" "$work/no"
+echo '{"model_type": "x", "quantization_config": {"quant_method": "gptq", "bits": 4}}' >"$work/gptq/config.json"
+runs "GPTQ, by its config" 3 'quantized weights \(GPTQ, 4 bits\)' merge "$work/gptq" "$work/small" "$work/no"
+hollow "$work/gptq/model.safetensors" 100 '{"x.weight":{"dtype":"U8","shape":[100,1],"data_offsets":[0,100]}}'
+echo '{"model_type": "x", "quantization_config": {"load_in_4bit": true}}' >"$work/gptq/config.json"
+runs "bitsandbytes" 3 "'x.weight' of the base.*quantized weights \(bitsandbytes, 4 bits\)" merge "$work/gptq" "$work/small" "$work/no"
+absent "nothing of these either" "$work/no"
 interrupt() { # interrupt SIGNAL: sends it while the partial folder stands
     local code=0 pid
     mkdir -p "$work/hit"
