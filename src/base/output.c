@@ -10,10 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/output_fill.h"
+
 struct sheaf_output {
     char *dst, *partial, *parent;
-    int lock; /* descriptor of the partial folder, locked while it is written */
+    int lock;    /* descriptor of the partial folder, locked while it is written */
+    int claim;   /* of DST itself, where it is filled from within: one at a time */
     bool replace;
+    bool inside; /* the partial folder lies in DST */
     sheaf_faults *faults;
 };
 
@@ -23,37 +27,85 @@ static void output_free(sheaf_output *output)
 {
     if (output->lock >= 0)
         close(output->lock);
+    if (output->claim >= 0)
+        close(output->claim);
     free(output->dst);
     free(output->partial);
     free(output->parent);
     free(output);
 }
 
+static const char *last_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Is it what somebody writes, or left, of the output whose last name this is? */
+static bool is_partial_of(const char *name, const char *last)
+{
+    const size_t n = strlen(last);
+    return strncmp(name, last, n) == 0 && strncmp(name + n, ".partial-", 9) == 0 && sheaf__path_is_partial(name);
+}
+
+/* Nothing but what is ours and unfinished, and what a new file system is born with. */
 static bool is_empty_dir(const char *path)
 {
     char **names = NULL;
-    int64_t count = 1;
+    int64_t count = 0;
     sheaf_status *st = sheaf__list_dir(&names, &count, path);
-    const bool empty = st == NULL && count == 0;
-    if (st == NULL)
-        sheaf__names_free(names, count);
+    bool empty = st == NULL;
+    for (int64_t i = 0; i < count && empty; i++)
+        empty = is_partial_of(names[i], last_of(path)) || (strcmp(names[i], "lost+found") == 0 && sheaf__path_is_mount(path));
+    sheaf__names_free(names, count);
     sheaf_status_free(st);
     return empty;
 }
 
+static sheaf_status *refuse(const char *dst, const char *expected, const char *found, const char *cure)
+{
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "output '%s'", dst), "%s", expected);
+    return sheaf_try_this(sheaf_found(st, "%s", found), "%s", cure);
+}
+
 static sheaf_status *check_dst(const char *dst, bool replace)
 {
-    const char *last = strrchr(dst, '/');
-    last = last == NULL ? dst : last + 1;
+    const char *last = last_of(dst), *expected = replace ? "a folder, or nothing there" : "nothing there yet";
     if (*last == '\0' || strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "output '%s'", dst), "the name of a new folder");
     const sheaf_path_kind kind = sheaf__path_kind(dst);
+    struct stat about;
+    if (kind == SHEAF_PATH_NONE && lstat(dst, &about) == 0)
+        return refuse(dst, expected, "a symbolic link that leads nowhere", "make the folder it leads to, or remove the link");
     if (kind == SHEAF_PATH_NONE || (kind == SHEAF_PATH_DIR && (replace || is_empty_dir(dst))))
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "output '%s'", dst);
-    sheaf_expected(st, replace ? "a folder, or nothing there" : "nothing there yet");
-    sheaf_found(st, kind == SHEAF_PATH_DIR ? "a folder that is not empty" : "a file");
-    return sheaf_try_this(st, "choose another name, or move it away");
+    return refuse(dst, expected, kind == SHEAF_PATH_DIR ? "a folder that is not empty" : "a file", "choose another name, or move it away");
+}
+
+/* `dst` without slashes at its end (malloc'd). A link to a folder that is to be filled becomes the folder: the link stays. */
+static sheaf_status *settle_dst(char **out, const char *dst, bool replace)
+{
+    size_t n = strlen(dst);
+    while (n > 1 && dst[n - 1] == '/')
+        n--;
+    *out = strndup(dst, n);
+    struct stat about;
+    if (*out != NULL && !replace && lstat(*out, &about) == 0 && S_ISLNK(about.st_mode) && sheaf__path_kind(*out) == SHEAF_PATH_DIR) {
+        char *real = realpath(*out, NULL);
+        free(*out);
+        *out = real;
+    }
+    return *out != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dst);
+}
+
+sheaf_status *sheaf__output_check(const char *dst)
+{
+    char *settled = NULL;
+    sheaf_status *st = settle_dst(&settled, dst, false);
+    if (st == NULL)
+        st = check_dst(settled, false);
+    free(settled);
+    return st;
 }
 
 /* ---- inside what is read? ---- */
@@ -159,34 +211,39 @@ static void remove_dead(const char *path, const sheaf_events *events, sheaf_faul
     close(lock);
 }
 
-sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events, sheaf_faults *faults)
+static sheaf_status *sweep_folder(const char *folder, const char *last, const sheaf_events *events, sheaf_faults *faults)
 {
-    char **names = NULL, *parent = NULL;
+    char **names = NULL;
     int64_t n = 0;
-    size_t end = strlen(dst);
-    while (end > 1 && dst[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && dst[begin - 1] != '/')
-        begin--;
-    const size_t length = end - begin;
-    sheaf_status *st = sheaf__path_parent(&parent, dst);
-    if (st == NULL)
-        st = sheaf__list_dir(&names, &n, parent);
+    sheaf_status *st = sheaf__list_dir(&names, &n, folder);
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* a folder may be written and not listed, or not there yet */
         sheaf_status_free(st);
         st = NULL;
     }
     for (int64_t i = 0; i < n && st == NULL; i++) {
         char *path = NULL;
-        if (strncmp(names[i], dst + begin, length) != 0 || strncmp(names[i] + length, ".partial-", 9) != 0 || !sheaf__path_is_partial(names[i]))
+        if (!is_partial_of(names[i], last))
             continue;
-        st = sheaf__path_join(&path, parent, names[i]);
+        st = sheaf__path_join(&path, folder, names[i]);
         if (st == NULL)
             remove_dead(path, events, faults);
         free(path);
     }
     sheaf__names_free(names, n);
+    return st;
+}
+
+sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events, sheaf_faults *faults)
+{
+    char *settled = NULL, *parent = NULL;
+    sheaf_status *st = settle_dst(&settled, dst, false);
+    if (st == NULL)
+        st = sheaf__path_parent(&parent, settled);
+    if (st == NULL)
+        st = sweep_folder(parent, last_of(settled), events, faults);
+    if (st == NULL)
+        st = sweep_folder(settled, last_of(settled), events, faults);
+    free(settled);
     free(parent);
     return st;
 }
@@ -214,8 +271,13 @@ static sheaf_status *lock_partial(sheaf_output *output, bool *lost)
 static sheaf_status *make_partial(sheaf_output *output)
 {
     for (int i = 0;; i++) {
+        char *path = NULL;
         free(output->partial);
-        sheaf_status *st = sheaf__partial_path(&output->partial, output->dst, "partial", i);
+        output->partial = NULL;
+        sheaf_status *st = output->inside ? sheaf__path_join(&path, output->dst, last_of(output->dst)) : NULL;
+        if (st == NULL)
+            st = sheaf__partial_path(&output->partial, output->inside ? path : output->dst, "partial", i);
+        free(path);
         if (st != NULL)
             return st;
         st = sheaf__make_dir(output->partial, output->faults);
@@ -228,28 +290,45 @@ static sheaf_status *make_partial(sheaf_output *output)
     }
 }
 
-sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace, sheaf_faults *faults)
+/* From now on the folder at DST is filled, by this output alone. */
+static sheaf_status *begin_inside(sheaf_output *output)
 {
-    sheaf_output *output = sheaf__fault_calloc(faults, 1, sizeof *output);
-    size_t n = strlen(dst);
-    while (n > 1 && dst[n - 1] == '/')
-        n--;
-    if (output != NULL)
-        output->dst = strndup(dst, n);
-    if (output == NULL || output->dst == NULL) {
-        free(output);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dst);
-    }
-    output->lock = -1;
-    output->replace = replace;
-    output->faults = faults;
-    sheaf_status *st = check_dst(output->dst, replace);
+    const int error = lock_folder(&output->claim, output->dst);
+    output->inside = true;
+    if (error == EWOULDBLOCK)
+        return refuse(output->dst, "an empty folder that nobody writes", "another process fills it", "wait for it, or choose another name");
+    return make_partial(output); /* where there are no locks, as if nobody did */
+}
+
+static sheaf_status *begin(sheaf_output *output)
+{
+    sheaf_status *st = check_dst(output->dst, output->replace);
+    const bool there = !output->replace && sheaf__path_kind(output->dst) == SHEAF_PATH_DIR;
+    if (st == NULL && there && sheaf__path_is_mount(output->dst))
+        return begin_inside(output);
     if (st == NULL)
         st = sheaf__path_parent(&output->parent, output->dst);
     if (st == NULL)
-        st = sheaf__make_dirs(output->parent, faults);
+        st = sheaf__make_dirs(output->parent, output->faults);
     if (st == NULL)
         st = make_partial(output);
+    if (st == NULL || !there || sheaf_status_code(st) != SHEAF_E_IO)
+        return st;
+    sheaf_status_free(st); /* nothing can be made beside it */
+    return begin_inside(output);
+}
+
+sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace, sheaf_faults *faults)
+{
+    sheaf_output *output = sheaf__fault_calloc(faults, 1, sizeof *output);
+    if (output == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dst);
+    output->lock = output->claim = -1;
+    output->replace = replace;
+    output->faults = faults;
+    sheaf_status *st = settle_dst(&output->dst, dst, replace);
+    if (st == NULL)
+        st = begin(output);
     if (st == NULL)
         *out = output;
     else
@@ -364,9 +443,13 @@ sheaf_status *sheaf__output_commit(sheaf_output *output)
 {
     bool old_left = false;
     sheaf_status *st = sheaf__dir_sync(output->partial, output->faults);
-    if (st == NULL)
+    if (st == NULL && output->inside) {
+        st = check_dst(output->dst, false); /* nobody's files came there meanwhile */
+        if (st == NULL)
+            st = sheaf__fill(output->dst, output->partial, output->faults);
+    } else if (st == NULL)
         st = put_in_place(output, &old_left);
-    if (st != NULL) {
+    if (st != NULL || output->inside) {
         sheaf__output_abandon(output);
         return st;
     }

@@ -14,10 +14,15 @@
 typedef struct sheaf_output sheaf_output;
 
 /* sheaf__output_begin - parents of `dst` are made. With `replace` false, a `dst` that exists
- * must be an empty folder: SHEAF_E_ARG. With `replace` true a folder there is exchanged at
+ * must be an empty folder, or a link to one: SHEAF_E_ARG. One that cannot be replaced, because a file system is mounted
+ * there or nothing can be made beside it, is filled: the partial folder lies in it, and commit moves what is in that up,
+ * configs and manifests last (output_fill.h). With `replace` true a folder there is exchanged at
  * commit, then deleted; until then it stays as it is. */
 sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace, sheaf_faults *faults);
-/* sheaf__output_sweep - removes what killed processes left of `dst`, with a note for each: folders beside it with our
+/* sheaf__output_check - could it begin at `dst`, with `replace` false? For commands that work long before they begin.
+ * Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__output_check(const char *dst);
+/* sheaf__output_sweep - removes what killed processes left of `dst`, with a note for each: folders beside and in it with our
  * mark in their names (see sheaf__partial_path()) that nobody writes. Everything else stays, and what cannot be removed.
  * For whoever is about to begin `dst` and has somebody to tell. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events, sheaf_faults *faults);

@@ -255,13 +255,11 @@ static sheaf_status *check_also(const sheaf_convert_options *o)
 
 static sheaf_status *check_dst(const sheaf_convert_options *o)
 {
-    sheaf_output *probe = NULL; /* the same rule as for the output itself, before hours of work */
     sheaf_status *st = sheaf__output_outside(o->dst, o->src);
     for (const char *const *also = o->also; st == NULL && also != NULL && *also != NULL; also++)
         st = sheaf__output_outside(o->dst, *also);
-    if (st == NULL && sheaf__path_kind(o->dst) != SHEAF_PATH_NONE)
-        st = sheaf__output_begin(&probe, o->dst, false, NULL);
-    sheaf__output_abandon(probe);
+    if (st == NULL)
+        st = sheaf__output_check(o->dst); /* before hours of work */
     if (st == NULL)
         st = sheaf__output_sweep(o->dst, o->events, o->faults);
     return st;

@@ -149,7 +149,9 @@ static sheaf_status *write_generation(maker *m)
 static sheaf_status *begin(maker *m, const sheaf_init_options *o)
 {
     char *json = NULL, *whole = NULL, *with_dtype = NULL;
-    sheaf_status *st = read_spec(&json, o->spec);
+    sheaf_status *st = sheaf__output_check(o->dst);
+    if (st == NULL)
+        st = read_spec(&json, o->spec);
     if (st == NULL)
         st = sheaf_in(sheaf_config_parse(&m->config, json, strlen(json)), "%s", o->spec);
     m->dtype = o->dtype != NULL ? *o->dtype : m->config.dtype;

@@ -435,7 +435,7 @@ sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *o)
     sheaf_status *st = o->base != NULL ? sheaf__output_outside(o->dst, o->base) : NULL;
     for (int i = 0; st == NULL && i < o->nadapters; i++)
         st = sheaf__output_outside(o->dst, o->adapters[i]);
-    return st;
+    return st != NULL ? st : sheaf__output_check(o->dst); /* before hours of work */
 }
 
 static void tensor_release(sheaf__merge_tensor *t)

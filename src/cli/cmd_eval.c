@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ask.h"
@@ -101,7 +102,8 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
 
 static sheaf_status *check_logits(const settings *s)
 {
-    if (s->save_logits == NULL || sheaf__path_kind(s->save_logits) == SHEAF_PATH_NONE)
+    struct stat about;
+    if (s->save_logits == NULL || lstat(s->save_logits, &about) != 0)
         return NULL;
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", s->save_logits), "a file that does not exist"),
                        "something there already");

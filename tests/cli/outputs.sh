@@ -134,6 +134,42 @@ chmod 666 "$model/tokenizer_config.json"
 check "a private tokenizer stays private" test "$(stat -c %a "$work/merged/tokenizer.json")" = 600
 check "another is what the mask allows" test "$(stat -c %a "$work/merged/tokenizer_config.json")" = 644
 
+# ---- a folder that is there: a link to one, a link to nothing, a mount point, one beside which nothing can be made ----
+mkdir -p "$work/far/empty"
+ln -s far/empty "$work/link"
+runs "init behind a link" 0 . init tiny-bytes "$work/link"
+check "fills the folder" test -f "$work/far/empty/model.safetensors"
+check "and keeps the link" test -L "$work/link"
+ln -s nowhere "$work/dangling"
+for command in "init tiny-bytes" "convert $work/small --to sheaf" "merge $llama/tiny_llama/hf $adapter"; do
+    # shellcheck disable=SC2086
+    runs "${command%% *}: a link that leads nowhere" 2 'a symbolic link that leads nowhere' $command "$work/dangling"
+    check "is told before the work" test "$(grep -c '%' "$work/stderr")" -eq 0
+done
+runs "eval: a link that leads nowhere" 2 'save-logits .*dangling' eval --model "$work/small" --data "$work/few.jsonl" --save-logits "$work/dangling"
+check "is told before the work" test "$(grep -c 'rows' "$work/stderr")" -eq 0
+runs "train: a link that leads nowhere" '2|3' 'dangling' train --model "$work/small" --data "$work/few.jsonl" --out "$work/dangling" --steps 1
+check "is told before the work" test "$(grep -c 'step 1' "$work/stderr")" -eq 0
+into() { # into NAME ARGUMENT...: the command, whose last word is a folder, fills it where nothing can be made beside it
+    local name=$1
+    shift
+    rm -rf "$work/plain" "$work/volume"
+    mkdir "$work/volume"
+    "$sheaf" "$@" "$work/plain" >/dev/null 2>&1
+    SHEAF_FAULT=mkdir:1:fail "$faulty" "$@" "$work/volume" >/dev/null 2>"$work/stderr"
+    same "$name, from within" "$work/plain" "$work/volume"
+    rm -rf "$work/volume"
+    mkdir "$work/volume"
+    unshare -rm sh -c 'mount -t tmpfs none "$0"' "$work/volume" 2>/dev/null || return 0 # mounting is forbidden here
+    unshare -rm sh -c 'mount -t tmpfs none "$0" && mkdir "$0/lost+found" && dst=$0 && plain=$1 && shift && "$@" "$dst" >/dev/null && rmdir "$dst/lost+found" && diff -r "$plain" "$dst"' "$work/volume" "$work/plain" "$sheaf" "$@" >"$work/stdout" 2>&1 ||
+        fail "$name, a mount point" "$(cat "$work/stdout")"
+}
+runs "a CogVLM" 0 . init cogvlm-tiny "$work/sat-src"
+into "init" init tiny-bytes
+into "convert" convert "$work/small" --to sheaf
+into "convert to SAT" convert "$work/sat-src" --to sat --tp 2
+into "merge" merge "$llama/tiny_llama/hf" "$adapter"
+
 # ---- the switch of the tests is not in the command ----
 check "SHEAF_FAULT does nothing to sheaf" env SHEAF_FAULT=any:1+:fail "$sheaf" init tiny-bytes "$work/no-fault"
 check "but to the command of the tests" test "$(SHEAF_FAULT=any:1+:fail "$faulty" init tiny-bytes "$work/fault" 2>/dev/null; echo $?)" = 3

@@ -1,0 +1,169 @@
+/* Outputs whose folder is there: behind a link, and filled from within where it cannot be replaced. */
+#include "tests/files.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/output.h"
+#include "base/output_fill.h"
+
+static const char *const names[] = { "a.safetensors", "config.json", "model.safetensors.index.json", "latest", "z" };
+
+static sheaf_status *write_all(const char *dst, sheaf_faults *faults)
+{
+    sheaf_output *output = NULL;
+    sheaf_status *st = sheaf__output_begin(&output, dst, false, faults);
+    for (size_t i = 0; i < ARRAY_LEN(names) && st == NULL; i++)
+        st = sheaf__output_write(output, names[i], "text", 4);
+    if (st == NULL)
+        return sheaf__output_commit(output);
+    sheaf__output_abandon(output);
+    return st;
+}
+
+static void fresh(const char *dir, const char *dst)
+{
+    CHECK_OK(sheaf__remove_tree(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dst, NULL));
+}
+
+static bool there(const char *dir, const char *name)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return sheaf__path_kind(path) == SHEAF_PATH_FILE;
+}
+
+static void check_whole(const char *dir)
+{
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        assert_true(there(dir, names[i]));
+    assert_int_equal(entries(dir), ARRAY_LEN(names));
+}
+
+static void test_output__a_link_to_an_empty_folder_stays_a_link(void **state)
+{
+    struct stat about;
+    char dst[300], link_name[300];
+    snprintf(dst, sizeof dst, "%s", at("l/far/real"));
+    snprintf(link_name, sizeof link_name, "%s", at("l/link"));
+    fresh(at("l"), dst);
+    assert_int_equal(symlink("far/real", link_name), 0);
+    CHECK_OK(sheaf__output_check(link_name));
+    CHECK_OK(write_all(link_name, NULL));
+    assert_true(lstat(link_name, &about) == 0 && S_ISLNK(about.st_mode));
+    check_whole(dst);
+    assert_int_equal(entries(at("l")), 2);
+    assert_int_equal(entries(at("l/far")), 1);
+    CHECK_FAILS(write_all(link_name, NULL), SHEAF_E_ARG, "a folder that is not empty");
+}
+
+static void test_output__a_link_that_leads_nowhere_is_refused_first(void **state)
+{
+    sheaf_output *output = NULL;
+    CHECK_OK(sheaf__make_dirs(at("d"), NULL));
+    assert_int_equal(symlink("nowhere", at("d/link")), 0);
+    CHECK_FAILS(sheaf__output_check(at("d/link")), SHEAF_E_ARG, "nothing there yet | a symbolic link that leads nowhere | make the folder it leads to");
+    CHECK_FAILS(sheaf__output_check(at("d/link/")), SHEAF_E_ARG, "leads nowhere");
+    for (int replace = 0; replace < 2; replace++)
+        CHECK_FAILS(sheaf__output_begin(&output, at("d/link"), replace, NULL), SHEAF_E_ARG, "leads nowhere");
+    assert_int_equal(entries(at("d")), 1);
+    CHECK_OK(sheaf__output_check(at("d/new")));
+    CHECK_OK(sheaf__output_check(at("d/no/such/new")));
+}
+
+static void test_mount__is_told(void **state)
+{
+    CHECK_OK(sheaf__make_dirs(at("plain"), NULL));
+    assert_true(sheaf__path_is_mount("/proc"));
+    assert_false(sheaf__path_is_mount("/proc/self"));
+    assert_false(sheaf__path_is_mount(at("plain")));
+    assert_false(sheaf__path_is_mount(at("none")));
+}
+
+/* mkdir fails once: nothing can be made beside the folder. */
+static sheaf_faults no_room(void) { return (sheaf_faults){ .op = SHEAF_FAULT_MKDIR, .action = SHEAF_FAULT_FAIL, .n = 1 }; }
+
+static void test_fill__a_folder_beside_which_nothing_can_be_made(void **state)
+{
+    sheaf_faults none = no_room();
+    fresh(at("f"), at("f/dst"));
+    CHECK_OK(write_all(at("f/dst/"), &none));
+    check_whole(at("f/dst"));
+    assert_int_equal(entries(at("f")), 1);
+    none = no_room(); /* a folder that is not there needs one beside it */
+    CHECK_FAILS(write_all(at("f/new"), &none), SHEAF_E_IO, "cannot make the folder");
+}
+
+static void test_fill__a_failed_move_takes_all_back(void **state)
+{
+    for (int n = 1; n <= (int)ARRAY_LEN(names); n++) {
+        sheaf_faults none = no_room(), fails = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_FAIL, .n = n, .also = &none };
+        fresh(at("g"), at("g/dst"));
+        CHECK_FAILS(write_all(at("g/dst"), &fails), SHEAF_E_IO, "moving it into the folder");
+        assert_int_equal(entries(at("g/dst")), 0);
+    }
+}
+
+static void test_fill__what_says_that_it_is_whole_comes_last(void **state)
+{
+    static const char *const order[] = { "a.safetensors", "z", "model.safetensors.index.json", "config.json", "latest" };
+    for (int n = 1; n <= (int)ARRAY_LEN(names); n++) {
+        fresh(at("k"), at("k/dst"));
+        const pid_t child = fork();
+        if (child == 0) {
+            sheaf_faults none = no_room(), dies = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_KILL, .n = n, .also = &none };
+            sheaf_status_free(write_all(at("k/dst"), &dies));
+            _exit(0);
+        }
+        int how = 0;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFSIGNALED(how));
+        for (int i = 0; i < (int)ARRAY_LEN(order); i++)
+            assert_int_equal(there(at("k/dst"), order[i]), i < n - 1);
+    }
+}
+
+static void test_fill__one_at_a_time_and_what_died_goes(void **state)
+{
+    sheaf_faults none = no_room(), again = no_room();
+    sheaf_output *output = NULL, *other = NULL;
+    char mine[400];
+    fresh(at("o"), at("o/dst"));
+    CHECK_OK(sheaf__output_begin(&output, at("o/dst"), false, &none));
+    CHECK_FAILS(sheaf__output_begin(&other, at("o/dst"), false, &again), SHEAF_E_ARG, "an empty folder that nobody writes");
+    CHECK_OK(sheaf__output_sweep(at("o/dst"), NULL, NULL)); /* it is written */
+    assert_int_equal(sheaf__path_kind(sheaf__output_dir(output)), SHEAF_PATH_DIR);
+    snprintf(mine, sizeof mine, "%s/mine", at("o/dst"));
+    CHECK_OK(sheaf__output_write(output, "a", "text", 4));
+    CHECK_OK(sheaf__file_write_whole(mine, "my own", 6, NULL));
+    CHECK_FAILS(sheaf__output_commit(output), SHEAF_E_ARG, "a folder that is not empty");
+    assert_int_equal(entries(at("o/dst")), 1);
+    assert_true(there(at("o/dst"), "mine"));
+    fresh(at("o"), at("o/dst")); /* left by a killed process */
+    char *dead = NULL;
+    CHECK_OK(sheaf__partial_path(&dead, at("o/dst/dst"), "partial", 0));
+    CHECK_OK(sheaf__make_dir(dead, NULL));
+    CHECK_OK(sheaf__output_check(at("o/dst")));
+    none = no_room();
+    CHECK_OK(sheaf__output_sweep(at("o/dst"), NULL, NULL));
+    assert_int_equal(entries(at("o/dst")), 0);
+    CHECK_OK(write_all(at("o/dst"), &none));
+    check_whole(at("o/dst"));
+    free(dead);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_output__a_link_to_an_empty_folder_stays_a_link),
+        cmocka_unit_test(test_output__a_link_that_leads_nowhere_is_refused_first),
+        cmocka_unit_test(test_mount__is_told),
+        cmocka_unit_test(test_fill__a_folder_beside_which_nothing_can_be_made),
+        cmocka_unit_test(test_fill__a_failed_move_takes_all_back),
+        cmocka_unit_test(test_fill__what_says_that_it_is_whole_comes_last),
+        cmocka_unit_test(test_fill__one_at_a_time_and_what_died_goes),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
