@@ -131,8 +131,11 @@ __attribute__((target("avx512f,avx512bf16"))) static float peak_pairs(void)
 static double peak_gflops(const mm_isa *isa, sheaf__sums sums, bool bf16)
 {
     const bool tiles = sums == SHEAF__TILES, pairs = bf16 && !tiles && isa->pairs == sheaf__mm_avx512bf16.pairs;
-    if (bf16 && tiles && isa->tiles == sheaf__mm_amx.tiles)
-        return 2e-9 * sheaf__units_rate_tiles();
+    if (bf16 && tiles && isa->tiles == sheaf__mm_amx.tiles) {
+        double rate[SHEAF__RATES];
+        sheaf__units_measure(rate, true, true);
+        return 2e-9 * rate[SHEAF__RATE_TILES];
+    }
     float (*run)(void) = isa == &sheaf__mm_avx2 ? peak_avx2 : pairs ? peak_pairs : peak_avx512;
     const double flops = TURNS * (isa == &sheaf__mm_avx2 ? 12 * 16.0 : 24 * (pairs ? 64.0 : 32.0));
     double best = 1e9;

@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "infer/conversation.h"
 #include "run_model.h"
+#include "shared.h"
 
 const char cmd_chat_usage[] =
     "usage: sheaf chat --model DIR [--adapter DIR] [--image FILE] [--tp T]\n"
@@ -26,6 +27,7 @@ typedef struct settings {
     const char *model, *config, *adapter, *image, *isa, *place;
     int tp, threads, slices;
     sheaf_dtype dtype;
+    sheaf_bf16_sums sums;
     bool force;
     ask_flags ask;
 } settings;
@@ -398,6 +400,7 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
     t->how.stop = stop;
     if (st == NULL)
         st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
+                                                             .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
                                                              .positions = s->ask.max_length }, on_rank, t);
     ask_room_free(t->out);
     sheaf__conversation_release(&t->talk);
@@ -419,8 +422,9 @@ int cmd_chat(cli *cli, int argc, char **argv)
         { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
+        { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
         { "force", CLI_FLAG, &s.force, ASK_FORCE },
-        { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2 or avx512" },
+        { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
     ask_table(table, &s.ask, 512);
@@ -439,6 +443,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                      .events = &cli->events });
     if (st == NULL) {
+        s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
         run_model_words(&model, &s.ask.tokenizer, &s.ask.version, NULL);
         st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.ask.tokenizer,
                                  .version = s.ask.version, .conversation = true, .max_length = s.ask.max_length, .events = &cli->events });

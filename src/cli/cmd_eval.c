@@ -11,6 +11,7 @@
 #include "signals.h"
 #include "base/output.h"
 #include "base/print.h"
+#include "shared.h"
 #include "formats/safetensors.h"
 #include "monitor/monitor.h"
 #include "train/evaluate.h"
@@ -28,6 +29,7 @@ typedef struct settings {
     const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa, *place;
     int tp, threads, slices;
     sheaf_dtype dtype;
+    sheaf_bf16_sums sums;
     const char *given_version, *given_query; /* by flags, not by the run that is the model */
     bool force, match;
     int64_t micro_batch, seq, max_new;
@@ -241,6 +243,8 @@ static void print_result(const cli *cli, const work *w, const matches *m)
             json_object_set_new(object, "answers", json_integer(m->compared));
             json_object_set_new(object, "mismatches", mismatches_json(m, w));
         }
+        if (w->s->dtype == SHEAF_BF16)
+            json_object_set_new(object, "bf16_sums", json_string(cli_sums_name(w->s->dtype, w->s->sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
@@ -311,6 +315,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     if (st == NULL) {
         const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
         st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
+                                                             .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
                                                              .positions = asked > w.seq ? asked : w.seq,
                                                              .events = w.events }, on_rank, &w);
     }
@@ -354,11 +359,12 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
+        { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
         { "micro-batch", CLI_COUNT, &s.micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
         { "seq", CLI_COUNT, &s.seq, "longest row in tokens; 0 = as long as the data", .max = 1e8 },
         { "save-logits", CLI_PATH, &s.save_logits, "write every logit to this .safetensors file", "FILE" },
         { "force", CLI_FLAG, &s.force, ASK_FORCE },
-        { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2 or avx512" },
+        { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
     sheaf__opened opened = { 0 };
@@ -373,6 +379,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
     if (st == NULL) {
         s.given_version = s.version;
         s.given_query = s.query;
+        s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
         run_model_words(&model, &s.tokenizer, &s.version, &s.query);
         st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.tokenizer,
                                  .version = s.version, .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "monitor/monitor.h"
 #include "run_model.h"
+#include "shared.h"
 
 const char cmd_generate_usage[] =
     "usage: sheaf generate --model DIR [--adapter DIR] (--prompt TEXT [--image FILE] | --tokens 1,2,3 | --data PATH)\n"
@@ -19,6 +20,7 @@ typedef struct settings {
     const char *model, *config, *adapter, *prompt, *image, *tokens, *data, *query, *isa, *place;
     int tp, threads, slices;
     sheaf_dtype dtype;
+    sheaf_bf16_sums sums;
     int64_t batch;
     bool force;
     ask_flags ask;
@@ -114,6 +116,8 @@ static sheaf_status *print_results(const cli *cli, const work *w)
         json_t *object = w->s->data == NULL ? json_incref(json_array_get(results, 0)) : json_pack("{s:O}", "results", results);
         if (compared > 0)
             json_object_set_new(object, "exact_match", json_real(share));
+        if (w->s->dtype == SHEAF_BF16)
+            json_object_set_new(object, "bf16_sums", json_string(cli_sums_name(w->s->dtype, w->s->sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
@@ -168,6 +172,7 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
         w.how.batch = s->batch;
         w.how.stop = stop;
         st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
+                                                             .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
                                                              .positions = ask_positions(&prompts, s->ask.max_new),
                                                              .events = w.events }, on_rank, &w);
     }
@@ -199,8 +204,9 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
+        { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
         { "force", CLI_FLAG, &s.force, ASK_FORCE },
-        { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2 or avx512" },
+        { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
     ask_table(table, &s.ask, 64);
@@ -215,6 +221,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
                                                                 .events = &cli->events });
     if (st == NULL) {
         sheaf_data_note_unused(NULL, s.data, NULL, s.query, &cli->events); /* before a run's own words come to it */
+        s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
         run_model_words(&model, &s.ask.tokenizer, &s.ask.version, &s.query);
         st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.ask.tokenizer,
                                  .version = s.ask.version, .max_length = s.ask.max_length, .events = &cli->events });

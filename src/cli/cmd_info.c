@@ -15,7 +15,7 @@
 
 const char cmd_info_usage[] =
     "usage: sheaf info PATH... [FLAG...]\n"
-    "       sheaf info --machine\n"
+    "       sheaf info --machine [--measure]\n"
     "Says what a folder or file holds: a model or checkpoint of any program (docs/dialects.md), a\n"
     "PEFT adapter, the folder of a run, or a .safetensors file; its tensors and types, and what is\n"
     "odd about it. No data is read: sheaf verify reads all of it.\n";
@@ -343,8 +343,32 @@ static sheaf_status *tell_path(teller *t, const char *path)
     return st;
 }
 
-static void tell_machine(teller *t)
+static sheaf_status *tell_rates(teller *t)
 {
+    cli_rate rates[CLI_RATES];
+    sheaf_status *st = cli_machine_measure(rates);
+    if (st != NULL)
+        return st;
+    if (t->cli->json)
+        cli_json_open(&t->json, "gflops", '{');
+    for (int i = 0; i < CLI_RATES; i++) {
+        if (t->cli->json && rates[i].gflops > 0)
+            cli_json_real(&t->json, rates[i].key, rates[i].gflops);
+        else if (t->cli->json)
+            cli_json_text(&t->json, rates[i].key, NULL);
+        else if (rates[i].gflops > 0)
+            sheaf__print(t->cli->out, "  %-28s %8.1f GFLOP/s a core\n", rates[i].name, rates[i].gflops);
+        else
+            sheaf__print(t->cli->out, "  %-28s not on this machine\n", rates[i].name);
+    }
+    if (t->cli->json)
+        cli_json_close(&t->json, '}');
+    return NULL;
+}
+
+static sheaf_status *tell_machine(teller *t, bool measure)
+{
+    sheaf_status *st = NULL;
     const cli_machine m = cli_machine_look();
     if (t->cli->json)
         cli_json_open(&t->json, "machine", '{');
@@ -352,30 +376,39 @@ static void tell_machine(teller *t)
         sheaf__print(t->cli->out, "this machine\n");
     fact(t, "processor", m.name);
     fact(t, "kernels", m.kernels);
+    fact(t, "pairs", m.pairs);
+    fact(t, "tiles", m.tiles);
+    fact(t, "bf16_sums", m.sums);
     fact_int(t, "cores", m.cores);
     fact_int(t, "memory", m.memory);
     fact_int(t, "available", m.available);
+    if (measure)
+        st = tell_rates(t);
     if (t->cli->json)
         cli_json_close(&t->json, '}');
+    return st;
 }
 
 int cmd_info(cli *cli, int argc, char **argv)
 {
     teller t = { .cli = cli, .json = { cli->out } };
-    bool machine = false;
+    bool machine = false, measure = false;
     const cli_option options[] = {
         { "tensors", CLI_FLAG, &t.tensors, "list every tensor" },
         { "machine", CLI_FLAG, &machine, "what this machine offers" },
+        { "measure", CLI_FLAG, &measure, "with --machine: how fast each kind of product is" },
         { 0 },
     };
     cli_paths paths;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL && paths.count == 0 && !machine)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf info"), "a PATH, or --machine");
+    if (st == NULL && measure && !machine)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--measure"), "--machine beside it");
     if (st == NULL && cli->json)
         cli_json_begin(&t.json);
     if (st == NULL && machine)
-        tell_machine(&t);
+        st = tell_machine(&t, measure);
     if (st == NULL && cli->json)
         cli_json_open(&t.json, "paths", '[');
     for (int i = 0; st == NULL && i < paths.count; i++)

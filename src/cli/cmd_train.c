@@ -10,6 +10,7 @@
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"
 #include "places.h"
+#include "shared.h"
 #include "plan/fits.h"
 #include "signals.h"
 #include "train/train.h"
@@ -110,13 +111,15 @@ static sheaf_status *before_save(void *self)
     return sheaf_monitor_sync(((session *)self)->monitor);
 }
 
-static void answer(const cli *cli, const sheaf_train_result *r)
+static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_train_result *r)
 {
     const double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
     if (cli->json) {
         json_t *object = json_pack("{s:I, s:I, s:o, s:f, s:I, s:f, s:f, s:o, s:o}", "step", (json_int_t)r->step, "resumed_at",
                                    (json_int_t)r->first, "loss", ask_json_real(r->loss), "seconds", r->seconds, "tokens", (json_int_t)r->tokens,
                                    "tokens_per_s", rate, "padding", r->padding, "result", ask_json(r->result), "checkpoint", ask_json(r->checkpoint));
+        if (o->dtype == SHEAF_BF16)
+            json_object_set_new(object, "bf16_sums", json_string(cli_sums_name(o->dtype, o->sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
@@ -159,6 +162,8 @@ int cmd_train(cli *cli, int argc, char **argv)
         train_flags_resumed(cli, table, &o);
     if (st == NULL)
         st = train_flags_check(cli, table, &o);
+    if (st == NULL && s.stored == NULL) /* one that goes on keeps what it began with, also where that has no name */
+        o.sums = cli_sums_of(o.sums, SHEAF_SUMS_UNNAMED, o.dtype);
     if (st == NULL)
         st = places_begin(cli, table, &o);
     if (st == NULL)
@@ -181,7 +186,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     else
         sheaf_status_free(closed);
     if (st == NULL)
-        answer(cli, &result);
+        answer(cli, &o, &result);
     sheaf_train_result_release(&result);
     free(s.base);
     free(s.stored);

@@ -289,6 +289,8 @@ static sheaf_status *copy_text(char **to, const char *from)
 static sheaf_status *take_words(run_model *run, const sheaf_train_options *o)
 {
     sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
+    if (o->dtype == SHEAF_BF16) /* one that names no order is from when there was one */
+        run->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
     if (st == NULL)
         st = copy_text(&run->version, o->prompt_template);
     return st == NULL ? copy_text(&run->query, o->query) : st;

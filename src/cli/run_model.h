@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli.h"
 #include "models/open.h"
+#include "train/options.h"
 
 typedef struct run_model {
     const char *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
@@ -21,6 +22,7 @@ typedef struct run_model {
     sigset_t signals; /* blocked before `temporary` was made */
     sheaf_checkpoint *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
     sheaf_source *masters;  /* its tensors */
+    sheaf_bf16_sums sums;   /* of a run in bfloat16, else unnamed */
     char *tokenizer, *version, *query; /* what the run was trained with, as far as it was named; NULL */
 } run_model;
 

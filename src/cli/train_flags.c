@@ -46,7 +46,7 @@ static int place_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "threads", CLI_INT, &o->threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "checkpointing", CLI_FLAG, &o->checkpointing, "recompute activations instead of keeping them: less memory, more time, the same bytes" },
         { "began-in", CLI_TEXT | CLI_HIDDEN | CLI_CONTENT, &o->folder, "folder that relative paths count from" },
-        { "isa", CLI_TEXT | CLI_HIDDEN | CLI_UNSAVED, &o->isa, "ref, avx2 or avx512" },
+        { "isa", CLI_TEXT | CLI_HIDDEN | CLI_UNSAVED, &o->isa, "ref, avx2, avx512, avx512bf16 or amx" },
     };
     return add(to, flags, (int)(sizeof flags / sizeof *flags));
 }
@@ -96,6 +96,7 @@ static int how_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "eps", CLI_NUMBER | CLI_FIXED, &o->eps, "AdamW's smallest divisor", .above = true },
         { "clip", CLI_NUMBER | CLI_FIXED, &o->clip, "largest gradient norm; 0 = no clipping" },
         { "dtype", CLI_CHOICE | CLI_FIXED, &o->dtype, "type of activations and products; trained weights are float32 masters", .choices = cli_dtypes },
+        { "bf16-sums", CLI_CHOICE | CLI_FIXED, &o->sums, CLI_SUMS_HELP, .choices = cli_sums },
         { "seed", CLI_SEED | CLI_FIXED, &o->seed, "start of all randomness" },
         { "save-every", CLI_COUNT, &o->save_every, "steps between checkpoints; 0 = only at the end", .max = 1e15 },
         { "keep", CLI_COUNT, &o->keep, "newest checkpoints kept; 0 = all", .max = 1e9 },

@@ -9,7 +9,7 @@ static sheaf_status *parse(sheaf_train_options *o, const char *line)
 {
     static char copy[2048]; /* values point into it */
     snprintf(copy, sizeof copy, "%s", line);
-    char *argv[64] = { (char *)"train" };
+    char *argv[96] = { (char *)"train" };
     int argc = 1;
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
         argv[argc++] = word;
@@ -28,7 +28,7 @@ static void test_train__every_promised_flag(void **state)
                        "--adapter A --lora-rank 4 --lora-alpha 7.5 --lora-targets a,b,c --steps 9 --micro-batch 2 "
                        "--accumulate 3 --seq 64 --no-shuffle --lr 1e-3 --schedule cosine --warmup 2 --weight-decay .1 "
                        "--beta1 .8 --beta2 .95 --eps 1e-6 --clip 0.5 --dtype bfloat16 --seed 7 --save-every 4 --keep 1 "
-                       "--json --config C"));
+                       "--json --config C --bf16-sums tiles"));
     assert_string_equal(o.model, "M");
     assert_string_equal(o.data, "D");
     assert_string_equal(o.out, "O");
@@ -40,7 +40,7 @@ static void test_train__every_promised_flag(void **state)
     assert_true(o.micro_batch == 2 && o.accumulate == 3 && o.seq == 64 && !o.shuffle && o.lr == 1e-3);
     assert_true(o.schedule == SHEAF_SCHEDULE_COSINE && o.warmup == 2 && o.weight_decay == .1 && o.beta1 == .8);
     assert_true(o.beta2 == .95 && o.eps == 1e-6 && o.clip == .5 && o.dtype == SHEAF_BF16 && o.seed == 7);
-    assert_true(o.save_every == 4 && o.keep == 1 && !o.resume);
+    assert_true(o.save_every == 4 && o.keep == 1 && !o.resume && o.sums == SHEAF_SUMS_TILES);
 }
 
 static void test_train__defaults_are_the_trainers(void **state)

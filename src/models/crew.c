@@ -36,6 +36,8 @@ static sheaf_status *crew_rank(void *arg, sheaf_comm *all, sheaf_comm *stage)
                                .stages = c->place.stages, .stage = world / o->ranks, .head_stage = c->place.head_stage, .world = all };
     const sheaf__model_options options = { .lora = c->opened->lora, .positions = o->positions, .place = &c->place };
     if (st == NULL)
+        device->sums = o->sums;
+    if (st == NULL)
         st = sheaf__model_new(&model, &context, c->opened->schema, &options);
     if (st == NULL)
         st = sheaf__model_load(model, c->opened->weights, c->opened->adapter);

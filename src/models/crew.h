@@ -8,6 +8,7 @@
 typedef struct sheaf__crew_options {
     int ranks, threads; /* threads in all, 0 = every core at hand */
     sheaf_dtype dtype;
+    sheaf__sums sums;   /* of bfloat16 */
     const char *isa;
     int64_t positions;  /* length of the rotary table */
     const char *place;  /* layers placed over stages of `ranks` ranks each, as sheaf__place_read() takes it; NULL = one stage */

@@ -19,25 +19,44 @@ static bool has_avx512(void)
 
 bool sheaf__units_have_pairs(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
-bool sheaf__units_have_tiles(void)
+/* The processor has AMX for bfloat16. */
+static bool has_amx(void)
 {
-    unsigned a, b, c, d = 0, low = 0, high;
-    if (!sheaf__units_have_pairs() || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return false;
-    if (!(d & 1u << 22) || !(d & 1u << 24)) /* AMX-BF16, AMX-TILE */
-        return false;
+    unsigned a, b, c, d = 0;
+    return sheaf__units_have_pairs() && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (d & 1u << 22) && (d & 1u << 24); /* AMX-BF16, AMX-TILE */
+}
+
+static bool may_use_tiles(void)
+{
+    unsigned low = 0, high;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low & TILE_STATES) == TILE_STATES && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+bool sheaf__units_have_tiles(void) { return has_amx() && may_use_tiles(); }
+bool sheaf__units_lack_permission(void) { return has_amx() && !may_use_tiles(); }
+
+bool sheaf__units_prefer_tiles(void)
+{
+    if (!sheaf__units_have_tiles())
+        return false;
+    double rate[SHEAF__RATES];
+    sheaf__units_measure(rate, true, true);
+    return rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_PAIRS] && rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_FMA];
 }
 
 sheaf__units sheaf__units_for(const char *isa)
 {
     const bool best = isa == NULL || strcmp(isa, "amx") == 0;
     sheaf__units units = { false, false };
-    if (best && sheaf__units_have_pairs())
-        units.pairs = sheaf__units_rate_pairs() > PAYS * sheaf__units_rate_fma();
-    else if (!best && strcmp(isa, "avx512bf16") == 0)
+    double rate[SHEAF__RATES];
+    if (best && sheaf__units_have_pairs()) {
+        sheaf__units_measure(rate, true, false);
+        units.pairs = rate[SHEAF__RATE_PAIRS] > PAYS * rate[SHEAF__RATE_FMA];
+    } else if (!best && strcmp(isa, "avx512bf16") == 0) {
         units.pairs = sheaf__units_have_pairs();
+    }
     units.tiles = best && sheaf__units_have_tiles();
     return units;
 }

@@ -19,6 +19,8 @@ typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_F
 /* How long the rows of a micro-batch are made (numeric contract, section 1.7). Zero is the rule of runs that name none: they began
  * when there was no other. */
 typedef enum sheaf_padding { SHEAF_PAD_UNNAMED, SHEAF_PAD_FILE, SHEAF_PAD_MICRO_BATCH } sheaf_padding;
+/* The order of bfloat16 sums (numeric contract, section 1.1). Zero is `pairs`, of runs that name none. */
+typedef enum sheaf_bf16_sums { SHEAF_SUMS_UNNAMED, SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES } sheaf_bf16_sums;
 typedef enum sheaf_carrier { SHEAF_CARRIER_THREADS, SHEAF_CARRIER_MPI } sheaf_carrier;
 
 typedef struct sheaf_train_options {
@@ -39,7 +41,7 @@ typedef struct sheaf_train_options {
     sheaf_carrier carrier;
     int threads;          /* compute threads in all, 0 = every core this process may use */
     bool checkpointing;   /* recompute activations instead of keeping them */
-    const char *isa;      /* "ref", "avx2", "avx512"; NULL = the best here (for tests) */
+    const char *isa;      /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
 
     /* what is trained */
     int slices;           /* S */
@@ -77,6 +79,7 @@ typedef struct sheaf_train_options {
     double weight_decay, beta1, beta2, eps;
     double clip;          /* largest gradient norm, 0 = no clipping */
     sheaf_dtype dtype;    /* of activations and products */
+    sheaf_bf16_sums sums; /* where that is bfloat16 */
     uint64_t seed;
 
     /* state on disk */

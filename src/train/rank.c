@@ -32,6 +32,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
     sheaf_status *st = sheaf__device_open(&out->device, kind, sheaf__threads_of(o->threads, o->tp, rank), o->isa, 0);
     if (st != NULL)
         return st;
+    out->device->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS;
     out->context = (sheaf__context){ .device = out->device, .comm = comm, .rank = rank, .ranks = o->tp,
                                      .slices = o->slices, .own = sheaf_owner_slices(o->slices, o->tp, rank),
                                      .dtype = o->dtype };

@@ -22,7 +22,11 @@
 #include "train/signals.h"
 
 /* The numeric contract's version: the first that has all that a run uses. */
-static int contract_of(const sheaf_train_options *o) { return o->padding == SHEAF_PAD_MICRO_BATCH ? 2 : 1; }
+static int contract_of(const sheaf_train_options *o)
+{
+    const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
+    return tiles || o->padding == SHEAF_PAD_MICRO_BATCH ? 2 : 1;
+}
 
 /* What the ranks of one run share; only `result` is written, by rank 0. */
 typedef struct run {

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# --bf16-sums: both orders of bfloat16 sums run with every kernel and at any number of ranks with equal bytes; the order
+# is stored with a run, kept by --resume and by whatever uses its checkpoints.
+. "$(dirname "$0")/lib.sh"
+
+model=$llama/tiny_llama/hf data=$llama/tiny_llama/fwd_inputs.safetensors
+here=$("$sheaf" info --machine --json | grep -oE '"bf16_sums": "(pairs|tiles)"' | cut -d'"' -f4)
+check "the machine names an order" test -n "$here"
+train() { # train NAME OUT FLAG...
+    local name=$1 out=$2
+    shift 2
+    runs "$name" 0 . train --model "$model" --data "$data" --out "$work/$out" --steps 3 --micro-batch 2 --lr 1e-2 --lora-targets all-linear --save-every 1 \
+        --dtype bfloat16 --padding file "$@"
+}
+
+train "pairs" pairs --bf16-sums pairs --tp 1
+train "tiles" tiles --bf16-sums tiles --tp 1
+train "tiles, by the reference on 3 ranks" tiles.ref --bf16-sums tiles --tp 3 --isa ref
+train "tiles, by AVX2 on 2 ranks" tiles.avx2 --bf16-sums tiles --tp 2 --isa avx2
+train "pairs, by the reference" pairs.ref --bf16-sums pairs --tp 8 --isa ref
+train "no order named" unnamed
+for other in tiles.ref tiles.avx2; do same "the same checkpoints: $other" "$work/tiles/checkpoints" "$work/$other/checkpoints"; done
+same "the same checkpoints: pairs.ref" "$work/pairs/checkpoints" "$work/pairs.ref/checkpoints"
+same "the same as the order that the machine names" "$work/$here/checkpoints" "$work/unnamed/checkpoints"
+check "the orders differ" bash -c "! cmp -s '$work/pairs/adapter/adapter_model.safetensors' '$work/tiles/adapter/adapter_model.safetensors'"
+for isa in avx512 avx512bf16 amx; do
+    grep -q avx512f /proc/cpuinfo || break
+    "$sheaf" eval --model "$model" --data "$data" --dtype bfloat16 --isa $isa >/dev/null 2>&1 || continue # not on this machine
+    train "tiles, $isa" tiles.$isa --bf16-sums tiles --tp 2 --isa $isa
+    same "the same checkpoints: tiles.$isa" "$work/tiles/checkpoints" "$work/tiles.$isa/checkpoints"
+    train "pairs, $isa" pairs.$isa --bf16-sums pairs --isa $isa
+    same "the same checkpoints: pairs.$isa" "$work/pairs/checkpoints" "$work/pairs.$isa/checkpoints"
+done
+
+# ---- what is stored ----
+check "settings name it" grep -qx 'bf16-sums: tiles' "$work/tiles/settings"
+check "tiles are version 2 of the contract" grep -q '"contract": 2' "$work/tiles/checkpoints/step-00000003/manifest.json"
+check "pairs are version 1" grep -q '"contract": 1' "$work/pairs/checkpoints/step-00000003/manifest.json"
+runs "float32 has no order" 0 '^\{[^}]*\}' train --model "$model" --data "$data" --out "$work/f32" --steps 1 --micro-batch 2 --padding file --json
+check "and names none" bash -c "! grep -q bf16-sums '$work/f32/settings' && ! grep -q bf16_sums '$work/stdout'"
+check "float32 is version 1" grep -q '"contract": 1' "$work/f32/checkpoints/step-00000001/manifest.json"
+
+# ---- going on ----
+rm -r "$work/tiles.ref/checkpoints/step-00000003" "$work/tiles.ref/checkpoints/step-00000002" "$work/tiles.ref/adapter"
+runs "another order is refused" 2 'bf16-sums cannot change.*expected: tiles.*found: +pairs' train --resume --out "$work/tiles.ref" --bf16-sums pairs
+runs "a run goes on in its order" 0 '"bf16_sums":"tiles"' train --resume --out "$work/tiles.ref" --json
+same "and ends with the same bytes" "$work/tiles/checkpoints/step-00000003" "$work/tiles.ref/checkpoints/step-00000003"
+# A run from before there were two orders names none: it goes on in pairs, on any machine.
+cp -r "$work/pairs" "$work/old"
+rm -r "$work/old/adapter"
+sed -i '/^bf16-sums/d' "$work/old/settings"
+runs "a run that names no order is read as pairs" 0 '"bf16_sums":"pairs"' eval --model "$work/old/checkpoints/step-00000002" --data "$data" --dtype bfloat16 --json
+
+# ---- what uses a run ----
+losses() { "$sheaf" eval --model "$1" --data "$data" --dtype bfloat16 --save-logits "$work/logits.$2" "${@:3}" --json 2>/dev/null; }
+for order in pairs tiles; do
+    losses "$work/$order/checkpoints/step-00000003" own >"$work/own"
+    losses "$work/$order/checkpoints/step-00000003" asked --bf16-sums $order --tp 2 >"$work/asked"
+    check "a checkpoint of $order is evaluated so" grep -q "\"bf16_sums\":\"$order\"" "$work/own"
+    same "$order: the same logits as asked for" "$work/logits.own" "$work/logits.asked"
+    rm -f "$work"/logits.*
+done
+for order in pairs tiles; do
+    runs "generate: $order" 0 "\"bf16_sums\":\"$order\"" generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --dtype bfloat16 --bf16-sums $order --json
+done
+runs "generate takes the run's" 0 '"bf16_sums":"tiles"' generate --model "$work/tiles" --tokens 5,9,2 --max-new 4 --dtype bfloat16 --json
+runs "an order that there is not" 2 'bf16-sums.*pairs or tiles' generate --model "$model" --tokens 5 --bf16-sums squares
+runs "plan knows it" 0 '"peak"' plan --config "$model/config.json" --dtype bfloat16 --bf16-sums tiles --seq 64 --json
+runs "how fast the machine is" 0 '"tiles_fma": [0-9]' info --machine --measure --json
+runs "of nothing else" 2 'machine beside it' info --measure "$model"
+finish
