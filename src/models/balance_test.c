@@ -22,7 +22,7 @@ static sheaf_schema model(int64_t heads, int64_t vit, int64_t tower, bool cross,
     s.config.vit.heads = vit;
     s.config.encoder.width = 4 * tower;
     s.config.encoder.head_width = tower > 0 ? 4 : 0;
-    s.config.cross_layers[0] = cross ? 2 : 0;
+    s.config.cross_layers[1] = cross ? 2 : 0; /* layer 65 alone */
     return s;
 }
 

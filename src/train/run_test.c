@@ -16,6 +16,8 @@ static const char config[] =
     "\"hidden_size\": 8, \"intermediate_size\": 11, \"num_attention_heads\": 2, \"num_key_value_heads\": 2, "
     "\"num_hidden_layers\": 1, \"vocab_size\": 13, \"tie_word_embeddings\": false}\n";
 
+static int words = VOCAB;
+
 /* Rows of the same length; labels in those of `labelled` alone. */
 static void make_data(const char *path, int rows, unsigned labelled)
 {
@@ -23,7 +25,7 @@ static void make_data(const char *path, int rows, unsigned labelled)
     sheaf_safetensors_writer *file = NULL;
     int32_t ids[16 * LENGTH], labels[16 * LENGTH];
     for (int i = 0; i < rows * LENGTH; i++) {
-        ids[i] = 1 + (i * 5 + i / LENGTH) % (VOCAB - 1);
+        ids[i] = words == 2 ? (i * i + i / LENGTH) / 3 % 2 : 1 + (i * 5 + i / LENGTH) % (words - 1);
         labels[i] = labelled >> (i / LENGTH) & 1 ? ids[i] : -100;
     }
     CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 2, NULL, 0, NULL));
@@ -104,6 +106,38 @@ static void test_dropout__a_sample_counts_within_the_whole_run(void **state)
         first = i == 0 ? t : first;
         CHECK_NEAR("step 1", t.loss[0], first.loss[0], 0);
         CHECK_NEAR("step 2", t.loss[1], first.loss[1], 0);
+    }
+}
+
+/* Two words in four slices: half of the ranks have none, and where both logits of a row are below zero they must not say 0. */
+static void test_head__ranks_without_words(void **state)
+{
+    char *of_two = strdup(config), *vocab = strstr(of_two, "\"vocab_size\": 13"), *eos = strstr(of_two, "\"eos_token_id\": 2");
+    memcpy(vocab, "\"vocab_size\":  2", strlen("\"vocab_size\":  2"));
+    memcpy(eos, "\"eos_token_id\": 0", strlen("\"eos_token_id\": 0"));
+    put(at("two.json"), of_two);
+    free(of_two);
+    words = 2;
+    make_data(at("words.safetensors"), 6, ~0u);
+    words = VOCAB;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        char model[20], out[20];
+        sheaf_init_report report;
+        told first = { .n = 0 };
+        snprintf(model, sizeof model, "two-%d", (int)seed);
+        CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("two.json"), .dst = at(model), .seed = seed }));
+        for (int tp = 1; tp <= 4; tp += 3) {
+            snprintf(out, sizeof out, "words-%d-%d", (int)seed, tp);
+            sheaf_train_options o = options_of(at("words.safetensors"), at(out), SHEAF_METHOD_FULL);
+            o.model = at(model);
+            o.slices = 4;
+            o.tp = tp;
+            o.steps = 3;
+            const told t = train(&o);
+            first = tp == 1 ? t : first;
+            for (int i = 0; i < t.n; i++)
+                CHECK_NEAR("loss", t.loss[i], first.loss[i], 0);
+        }
     }
 }
 
@@ -227,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
+        cmocka_unit_test(test_head__ranks_without_words),
         cmocka_unit_test(test_clip__adds_torchs_epsilon_to_the_norm),
         cmocka_unit_test(test_progress__next_sample_counts_rows),
         cmocka_unit_test(test_fresh__factors_do_not_know_the_slices),
