@@ -4,6 +4,8 @@
  * frequencies. The numbers below are worked out from that text, not by this program. */
 #include "models/load.h"
 
+#include "ops/math/round.h"
+
 #include "tests/check.h"
 
 enum { HALF = 4, POSITIONS = 320 }; /* 10000^(-2j/8): 1, 0.1, 0.01, 0.001 */
@@ -94,10 +96,96 @@ static void test_rope__float32_rounds_what_the_file_has_rounded_and_nothing_else
     }
 }
 
+/* ---- frequencies that are stretched ---- */
+
+/* Hugging Face's rules: linear divides every frequency; llama3 leaves the fast ones, divides the slow ones, and mixes those
+ * between by how many of their waves the original length holds. Here that length is 100: waves of 2 pi, 20 pi, 200 pi. */
+static void test_rope__frequencies_are_stretched(void **state)
+{
+    enum { TURNS = 3, PLACES = 40 };
+    const double pi = 3.14159265358979323846, smooth = (100 / (20 * pi) - 1) / (4 - 1);
+    const struct { const char *name; sheaf_rope_type type; double frequency[TURNS]; } cases[] = {
+        { "default", SHEAF_ROPE_DEFAULT, { 1, 0.1, 0.01 } },
+        { "linear", SHEAF_ROPE_LINEAR, { 1 / 8.0, 0.1 / 8, 0.01 / 8 } },
+        { "llama3", SHEAF_ROPE_LLAMA3, { 1, (1 - smooth) * 0.1 / 8 + smooth * 0.1, 0.01 / 8 } },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        float cosines[PLACES * TURNS], sines[PLACES * TURNS];
+        const sheaf_config config = { .rope = { .type = cases[i].type, .theta = 1000, .partial = 1, .factor = 8, .low_freq_factor = 1,
+                                                .high_freq_factor = 4, .original_length = 100 } };
+        sheaf__rope_table t = { PLACES, 2 * TURNS, cosines, sines };
+        sheaf__rope_fill(&t, &config, sheaf__kernels_for("ref"), SHEAF_F32);
+        for (int64_t p = 0; p < PLACES; p++)
+            for (int j = 0; j < TURNS; j++) {
+                CHECK_NEAR(cases[i].name, cosines[p * TURNS + j], cos((double)p * cases[i].frequency[j]), 1e-5);
+                CHECK_NEAR(cases[i].name, sines[p * TURNS + j], sin((double)p * cases[i].frequency[j]), 1e-5);
+            }
+    }
+}
+
+/* ---- a norm from a file ---- */
+
+enum { LONG = 200 }; /* rows of several groups of 32 */
+
+static const sheaf_source_entry *find_norm(sheaf_source *self, const char *name)
+{
+    static const sheaf_source_entry entry = { "norm", SHEAF_F32, 1, { LONG } };
+    return strcmp(name, "norm") == 0 ? &entry : NULL;
+}
+
+static sheaf_status *read_norm(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    for (int64_t i = 0; i < rows; i++)
+        ((float *)dst)[i] = 1 + (float)(row0 + i) / 1000;
+    return NULL;
+}
+
+static sheaf_status *refuse_norm(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    return row0 == 0 ? read_norm(self, name, row0, rows, col0, cols, dst) : sheaf_fail(SHEAF_E_IO, "from row %d on", (int)row0);
+}
+
+static sheaf_status *load_norm(float *weight, sheaf_dtype dtype, sheaf_source *from)
+{
+    sheaf_schema schema = { .config.rope = { .theta = 10000, .partial = 1 } };
+    sheaf__context context = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype };
+    sheaf__norm norm = { .name = "norm", .width = LONG, .weight = weight };
+    sheaf__held held = { .kind = SHEAF__RMSNORM, .part = &norm };
+    sheaf__model model = { .context = &context, .schema = &schema, .held = &held, .nheld = 1 };
+    CHECK_OK(sheaf__device_open(&context.device, SHEAF_CPU, 2, NULL, 0));
+    sheaf_status *st = sheaf__model_load(&model, from, NULL);
+    sheaf__device_close(context.device);
+    return st;
+}
+
+static void test_load__what_is_not_trained_is_rounded_to_the_dtype(void **state)
+{
+    float weight[LONG];
+    sheaf_source from = { .find = find_norm, .read = read_norm };
+    for (int half = 0; half < 2; half++) {
+        CHECK_OK(load_norm(weight, half ? SHEAF_BF16 : SHEAF_F32, &from));
+        for (int i = 0; i < LONG; i++) {
+            const float stored = 1 + (float)i / 1000;
+            CHECK_NEAR("weight", weight[i], half ? sheaf__from_bf16(sheaf__bf16(stored)) : stored, 0);
+        }
+    }
+}
+
+static void test_load__the_first_rows_that_cannot_be_read_are_told(void **state)
+{
+    float weight[LONG];
+    sheaf_source from = { .find = find_norm, .read = refuse_norm };
+    for (int i = 0; i < 20; i++) /* whichever thread comes first */
+        CHECK_FAILS(load_norm(weight, SHEAF_F32, &from), SHEAF_E_IO, "from row 32 on");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope__bfloat16_angles_worked_by_hand),
+        cmocka_unit_test(test_rope__frequencies_are_stretched),
+        cmocka_unit_test(test_load__what_is_not_trained_is_rounded_to_the_dtype),
+        cmocka_unit_test(test_load__the_first_rows_that_cannot_be_read_are_told),
         cmocka_unit_test(test_rope__float32_rounds_what_the_file_has_rounded_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

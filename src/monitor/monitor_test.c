@@ -1,4 +1,5 @@
 /* monitor_test.c - metrics.jsonl step by step, progress on a file and on a terminal. */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,6 +14,15 @@
 #include "tests/check.h"
 
 static char path[64];
+
+/* fdatasync() of this program: counted, and failing where it is asked to. */
+static int syncs, sync_error;
+int fdatasync(int fd)
+{
+    syncs++;
+    errno = sync_error;
+    return sync_error == 0 ? 0 : -1;
+}
 
 static const char *text_of(const char *file)
 {
@@ -136,6 +146,38 @@ static void test_metrics__trouble_at_open_is_a_status(void **state)
 
 /* ---- progress ---- */
 
+static void test_metrics__a_sync_reaches_the_disk(void **state)
+{
+    unlink(path);
+    sheaf_monitor *m = metrics(0);
+    steps(m, 1, 2);
+    syncs = 0;
+    CHECK_OK(sheaf_monitor_sync(m));
+    assert_int_equal(syncs, 1);
+    sync_error = EIO;
+    CHECK_FAILS(sheaf_monitor_sync(m), SHEAF_E_IO, "writing to disk");
+    sync_error = 0;
+    CHECK_OK(sheaf_monitor_close(m));
+}
+
+/* A slow step counts a tenth: 0.9 * 1 s + 0.1 * 10 s for each of the eight that are left. */
+static void test_progress__the_time_left_is_smoothed(void **state)
+{
+    char text[4096] = "";
+    FILE *out = tmpfile();
+    sheaf_monitor *m;
+    assert_non_null(out);
+    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out, .interval_ms = 1 }));
+    for (int step = 1; step <= 2; step++, usleep(20000))
+        sheaf_emit(sheaf_monitor_events(m), &(sheaf_event){ .kind = SHEAF_EVENT_STEP, .step = { .step = step, .steps = 10, .tokens = 60, .seconds = step == 1 ? 1 : 10 } });
+    CHECK_OK(sheaf_monitor_close(m));
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = '\0';
+    fclose(out);
+    assert_non_null(strstr(text, "  9 s left"));
+    assert_non_null(strstr(text, "  15 s left"));
+}
+
 static void test_progress__plain_lines_are_rate_limited(void **state)
 {
     FILE *out = fopen(path, "wb");
@@ -232,6 +274,8 @@ static void test_number__texts_by_hand(void **state)
     assert_string_equal(sheaf__number_json(b, 120), "120");
     assert_string_equal(sheaf__number_json(b, 0.1f), "0.10000000149011612");
     assert_string_equal(sheaf__number_json(b, -1e300), "-1e+300");
+    assert_string_equal(sheaf__number_json(b, 999999999999999), "999999999999999");
+    assert_string_equal(sheaf__number_json(b, 1e15), "1e+15");
     assert_string_equal(sheaf__number_json(b, -INFINITY), "null");
     assert_string_equal(sheaf__number_bytes(b, 812), "812 B");
     assert_string_equal(sheaf__number_bytes(b, 3435973837u), "3.20 GiB");
@@ -269,6 +313,8 @@ int main(void)
         cmocka_unit_test(test_metrics__what_is_not_finite_is_null),
         cmocka_unit_test(test_metrics__lines_wait_for_room),
         cmocka_unit_test(test_metrics__trouble_at_open_is_a_status),
+        cmocka_unit_test(test_metrics__a_sync_reaches_the_disk),
+        cmocka_unit_test(test_progress__the_time_left_is_smoothed),
         cmocka_unit_test(test_progress__plain_lines_are_rate_limited),
         cmocka_unit_test(test_progress__bytes_are_shown_as_such),
         cmocka_unit_test(test_progress__bytes_have_a_pace),

@@ -209,6 +209,56 @@ static void test_plan__generation_on_stages(void **state)
     }
 }
 
+/* Lanes of micro-batches need sums of gradients beside each other: components hold all of them. */
+static void test_plan__lanes_of_gradients(void **state)
+{
+    size_t bytes[2];
+    for (int lanes = 0; lanes < 2; lanes++) {
+        asked a;
+        sheaf_plan plan;
+        ask(&a, "cogvlm-224", SHEAF_METHOD_LORA);
+        a.o.accumulate = lanes ? 4 : 1;
+        open_asked(&a);
+        CHECK_OK(plan_at(&plan, &a, 2, false, sheaf_plan_seq(&a.opened.config)));
+        check_plan(lanes ? "four lanes" : "one lane", &plan, models[0].parameters);
+        bytes[lanes] = plan.rank[1].bytes[SHEAF_MEM_GRADIENTS];
+        close_asked(&a);
+    }
+    assert_true(bytes[1] >= 2 * bytes[0]);
+}
+
+static void test_plan__the_fullest_rank(void **state)
+{
+    sheaf_plan *plan = calloc(1, sizeof *plan);
+    assert_non_null(plan);
+    plan->ranks = 3;
+    plan->rank[0].peak = 1, plan->rank[1].peak = 5, plan->rank[2].peak = 3, plan->rank[3].peak = 9;
+    assert_int_equal(sheaf_plan_fullest(plan), 5);
+    free(plan);
+}
+
+/* Pictures of a batch lie beside the device, on every rank. */
+static void test_plan__pictures_that_wait(void **state)
+{
+    static const struct { size_t model; int64_t numbers; } cases[] = { { 1, 3 * 490 * 490 }, { 2, 3 * 224 * 224 + 3 * 1120 * 1120 } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        asked a;
+        size_t beside[3];
+        ask(&a, models[cases[i].model].name, SHEAF_METHOD_FULL);
+        open_asked(&a);
+        for (int images = 1; images <= 2; images++) {
+            sheaf__place place;
+            sheaf_plan plan;
+            CHECK_OK(sheaf__place_read(&place, "2", a.opened.schema));
+            CHECK_OK(sheaf_plan_generate(&plan, &(sheaf_plan_generation){ .schema = a.opened.schema, .place = &place, .tp = 2, .threads = 4, .dtype = SHEAF_BF16,
+                                         .batch = 2, .images = images, .seq = sheaf_plan_seq(&a.opened.config) }));
+            beside[images] = plan.host - (plan.process - plan.host) / 256; /* a 256th of the devices is for what nobody counts */
+        }
+        assert_int_equal(beside[2] - beside[1], 4 * (size_t)cases[i].numbers * sizeof(float));
+        close_asked(&a);
+    }
+}
+
 static void test_plan__a_name_tells_the_component(void **state)
 {
     static const struct { const char *name; sheaf_component is; } name[] = {
@@ -232,6 +282,9 @@ int main(void)
         cmocka_unit_test(test_plan__counts_what_sat_trains),
         cmocka_unit_test(test_plan__an_image_must_fit_into_a_row),
         cmocka_unit_test(test_plan__generation_on_stages),
+        cmocka_unit_test(test_plan__lanes_of_gradients),
+        cmocka_unit_test(test_plan__the_fullest_rank),
+        cmocka_unit_test(test_plan__pictures_that_wait),
         cmocka_unit_test(test_plan__a_name_tells_the_component),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -342,6 +342,14 @@ static void test_hash__is_of_the_content(void **state)
     assert_int_equal(strlen(sheaf_data_hash(lines)), 32);
     assert_string_equal(sheaf_data_hash(lines), sheaf_data_hash(same));
     assert_string_not_equal(sheaf_data_hash(lines), sheaf_data_hash(other));
+    sheaf_data *rows[2]; /* the same numbers in two rows of four and in four of two */
+    for (int i = 0; i < 2; i++) {
+        const tensor list[] = { { "input_ids", "I32", i == 0 ? 2 : 4, i == 0 ? 4 : 2, ids }, { "labels", "I32", i == 0 ? 2 : 4, i == 0 ? 4 : 2, ids } };
+        CHECK_OK(open_tensors(&rows[i], list, 2, 0));
+    }
+    assert_string_not_equal(sheaf_data_hash(rows[0]), sheaf_data_hash(rows[1]));
+    sheaf_data_close(rows[0]);
+    sheaf_data_close(rows[1]);
     sheaf_data_close(lines);
     sheaf_data_close(same);
     sheaf_data_close(other);

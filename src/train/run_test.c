@@ -1,10 +1,13 @@
-/* run_test.c - whole runs of a very small model: which sample a row is, what clipping does, what a checkpoint says. */
+/* run_test.c - whole runs of a very small model: which sample a row is, what clipping does, what a checkpoint says, what
+ * an evaluation finds. */
 #include "tests/files.h"
 
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/init.h"
 #include "formats/safetensors.h"
+#include "models/crew.h"
+#include "train/evaluate.h"
 #include "train/train.h"
 
 enum { LENGTH = 6, VOCAB = 13, MOST_STEPS = 4 };
@@ -109,6 +112,23 @@ static void test_dropout__a_sample_counts_within_the_whole_run(void **state)
     }
 }
 
+/* Five micro-batches fall into lanes of 1, 1, 1 and 2; where the fifth has no labels, the sum is that of the first four. */
+static void test_lanes__take_the_micro_batches_that_are_left_last(void **state)
+{
+    make_data(at("five.safetensors"), 5, 0xf);
+    told t[2];
+    for (int five = 0; five < 2; five++) {
+        sheaf_train_options o = options_of(at("five.safetensors"), five ? at("lanes-5") : at("lanes-4"), SHEAF_METHOD_LORA);
+        o.lora_targets = "all-linear";
+        o.micro_batch = 1;
+        o.accumulate = 4 + five;
+        o.steps = 1;
+        t[five] = train(&o);
+    }
+    CHECK_NEAR("loss", t[1].loss[0], t[0].loss[0], 0);
+    CHECK_NEAR("gradient norm", t[1].norm[0], t[0].norm[0], 0);
+}
+
 /* Two words in four slices: half of the ranks have none, and where both logits of a row are below zero they must not say 0. */
 static void test_head__ranks_without_words(void **state)
 {
@@ -139,6 +159,93 @@ static void test_head__ranks_without_words(void **state)
                 CHECK_NEAR("loss", t.loss[i], first.loss[i], 0);
         }
     }
+}
+
+/* ---- a stop that comes with the last step ---- */
+
+typedef struct stopping { sheaf_signals signals; int64_t at; } stopping;
+
+static void stop_at(void *self, const sheaf_event *event)
+{
+    stopping *s = self;
+    if (event->kind == SHEAF_EVENT_STEP && event->step.step == s->at)
+        sheaf_signals_note(&s->signals, 15);
+}
+
+static void test_stop__after_the_last_step_a_run_is_done(void **state)
+{
+    for (int64_t at_step = 1; at_step <= 2; at_step++) {
+        stopping s = { .at = at_step };
+        const sheaf_events events = { stop_at, &s };
+        const sheaf_train_hooks hooks = { .events = &events, .signals = &s.signals };
+        sheaf_train_result result = { 0 };
+        sheaf_train_options o = options_of(at("all.safetensors"), at_step == 1 ? at("stop-1") : at("stop-2"), SHEAF_METHOD_LORA);
+        o.steps = 2;
+        sheaf_status *st = sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", &hooks);
+        if (at_step == 1)
+            CHECK_FAILS(st, SHEAF_E_STOPPED, "after step 1");
+        else
+            CHECK_OK(st);
+        assert_int_equal(sheaf__path_kind(at_step == 1 ? at("stop-1/adapter") : at("stop-2/adapter")), at_step == 1 ? SHEAF_PATH_NONE : SHEAF_PATH_DIR);
+        sheaf_train_result_release(&result);
+    }
+}
+
+/* ---- evaluation ---- */
+
+typedef struct judged { const sheaf_data *data; int64_t micro_batch; sheaf__evaluation found; } judged;
+
+static sheaf_status *judge(void *self, sheaf__model *model)
+{
+    judged *j = self;
+    return sheaf__evaluate(&j->found, model, j->data, &(sheaf__evaluate_options){ .micro_batch = j->micro_batch });
+}
+
+static judged evaluate(const char *model, const char *path, int64_t micro_batch)
+{
+    sheaf__opened opened = { 0 };
+    sheaf_data *data = NULL;
+    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = model, .slices = 2 }));
+    CHECK_OK(sheaf_data_open(&data, path, &(sheaf_data_options){ .config = &opened.config }));
+    judged j = { data, micro_batch, { 0 } };
+    CHECK_OK(sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH }, judge, &j));
+    sheaf_data_close(data);
+    sheaf__opened_close(&opened);
+    return j;
+}
+
+static void test_evaluate__every_row_once_at_any_micro_batch(void **state)
+{
+    const sheaf__evaluation all = evaluate(at("model"), at("all.safetensors"), 1).found;
+    assert_int_equal(all.tokens, 6 * (LENGTH - 1));
+    for (int64_t micro_batch = 2; micro_batch <= 7; micro_batch++) {
+        const sheaf__evaluation found = evaluate(at("model"), at("all.safetensors"), micro_batch).found;
+        assert_int_equal(found.tokens, all.tokens);
+        assert_int_equal(found.correct, all.correct);
+        CHECK_NEAR("loss", found.loss, all.loss, 1e-12); /* of sums in double */
+    }
+}
+
+/* Without weights all logits are equal, and the answer is the first word. */
+static void test_evaluate__of_equal_logits_the_first_is_the_answer(void **state)
+{
+    sheaf_init_report report;
+    char *of_none = strdup(config), *range = strstr(of_none, "\"initializer_range\": 0.1");
+    memcpy(range, "\"initializer_range\": 0.0", strlen("\"initializer_range\": 0.0"));
+    put(at("none.json"), of_none);
+    free(of_none);
+    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("none.json"), .dst = at("none") }));
+    const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { 1, LENGTH } }, { "labels", SHEAF_I32, 2, { 1, LENGTH } } };
+    const int32_t ids[LENGTH] = { 1, 2, 3, 4, 5, 6 }, labels[LENGTH] = { 1, 0, VOCAB - 1, 0, VOCAB - 1, VOCAB - 1 };
+    sheaf_safetensors_writer *file = NULL;
+    CHECK_OK(sheaf__safetensors_begin(&file, at("ties.safetensors"), spec, 2, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_write(file, 0, 0, ids, sizeof ids));
+    CHECK_OK(sheaf__safetensors_write(file, 1, 0, labels, sizeof labels));
+    CHECK_OK(sheaf__safetensors_finish(file));
+    const sheaf__evaluation found = evaluate(at("none"), at("ties.safetensors"), 1).found;
+    assert_int_equal(found.tokens, 5);
+    assert_int_equal(found.correct, 2);
+    CHECK_NEAR("loss", found.loss, log(VOCAB), 1e-6);
 }
 
 /* ---- what a checkpoint holds ---- */
@@ -261,7 +368,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
+        cmocka_unit_test(test_lanes__take_the_micro_batches_that_are_left_last),
         cmocka_unit_test(test_head__ranks_without_words),
+        cmocka_unit_test(test_stop__after_the_last_step_a_run_is_done),
+        cmocka_unit_test(test_evaluate__every_row_once_at_any_micro_batch),
+        cmocka_unit_test(test_evaluate__of_equal_logits_the_first_is_the_answer),
         cmocka_unit_test(test_clip__adds_torchs_epsilon_to_the_norm),
         cmocka_unit_test(test_progress__next_sample_counts_rows),
         cmocka_unit_test(test_fresh__factors_do_not_know_the_slices),
