@@ -286,6 +286,7 @@ static void test_number__texts_by_hand(void **state)
     assert_string_equal(sheaf__number_time(b, 725), "12:05");
     assert_string_equal(sheaf__number_time(b, 11220), "3:07:00");
     assert_string_equal(sheaf__number_time(b, 183600), "2d 03:00");
+    assert_string_equal(sheaf__number_time(b, 135300), "1d 13:35");
     assert_string_equal(sheaf__number_time(b, NAN), "?");
 }
 
