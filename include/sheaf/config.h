@@ -75,5 +75,6 @@ SHEAF_API sheaf_status *sheaf_config_read(sheaf_config *out, const char *path);
 SHEAF_API sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size);
 SHEAF_API void sheaf_config_release(sheaf_config *config);
 SHEAF_API const char *sheaf_family_name(sheaf_family family); /* model_type, "llama" */
+SHEAF_API const char *sheaf_config_position_key(const sheaf_config *config); /* what config.json calls max_position */
 
 #endif

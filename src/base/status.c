@@ -107,13 +107,27 @@ const char *sheaf_status_expected(const sheaf_status *st) { return line_of(st, E
 const char *sheaf_status_found(const sheaf_status *st) { return found_of(st); }
 const char *sheaf_status_try(const sheaf_status *st) { return line_of(st, TRY); }
 
+/* A list under one label: its lines are indented, so that none can be taken for one of ours. */
+static void print_line(FILE *to, const char *label, const char *line)
+{
+    static const char next[] = "\n            ";
+    const char *end;
+    for (; (end = strstr(line, next)) != NULL; line = end + sizeof next - 1) {
+        fputs(label, to);
+        sheaf__print(to, "%.*s", (int)(end - line), line);
+        label = next;
+    }
+    fputs(label, to);
+    sheaf__print(to, "%s\n", line);
+}
+
 void sheaf_status_print(const sheaf_status *st, FILE *to)
 {
     static const char *const label[LINES] = { "sheaf: ", "  expected: ", "  found:    ", "  try:      " };
     for (int i = 0; i < LINES; i++) {
         const char *line = i == FOUND ? found_of(st) : line_of(st, i);
         if (*line != '\0')
-            sheaf__print(to, "%s%s\n", label[i], line);
+            print_line(to, label[i], line);
     }
 }
 

@@ -292,6 +292,33 @@ sheaf_status *ask_fits_data(const ask_layout *l, const sheaf__opened *opened, co
     return st == NULL ? sheaf_fits_evaluate(&asked, data, padded, &(sheaf_fits_how){ .force = l->force, .events = l->events }) : st;
 }
 
+void ask_warn_positions(const sheaf_config *config, const char *what, int64_t positions, const sheaf_events *events)
+{
+    if (positions > config->max_position)
+        sheaf_warn(events, "%s: %" PRId64 " positions are more than the model's %s of %" PRId64
+                   ": rotary embeddings go on beyond it, but the model was not made for that", what, positions, sheaf_config_position_key(config),
+                   config->max_position);
+}
+
+static int64_t positions_of(const sheaf__prompt *p) { return p->position == NULL || p->n == 0 ? p->n : p->position[p->n - 1] + (int64_t)1; }
+
+sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *p, int64_t max_new, int64_t max_length, const sheaf_events *events)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        const int64_t n = positions_of(&p->prompt[i]);
+        most = n > most ? n : most;
+        if (n <= config->max_position || max_length > 0)
+            continue;
+        sheaf_status *st = p->count == 1 ? sheaf_fail(SHEAF_E_DATA, "the prompt") : sheaf_fail(SHEAF_E_DATA, "prompt %" PRId64, i + 1);
+        sheaf_expected(st, "at most %" PRId64 " positions, the model's %s", config->max_position, sheaf_config_position_key(config));
+        return sheaf_try_this(sheaf_found(st, "%" PRId64, n), "a shorter one; --max-length %" PRId64 " goes beyond what the model was made for", n + max_new);
+    }
+    const int64_t end = max_length > 0 && most + max_new > max_length ? max_length : most + max_new;
+    ask_warn_positions(config, "prompt and answer", end, events);
+    return NULL;
+}
+
 int64_t ask_positions(const sheaf__prompts *p, int64_t max_new)
 {
     int64_t most = 1;

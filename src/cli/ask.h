@@ -59,6 +59,12 @@ sheaf_status *ask_fits(const ask_layout *layout, const sheaf__opened *opened, co
 sheaf_status *ask_fits_data(const ask_layout *layout, const sheaf__opened *opened, const sheaf_data *data, int64_t micro_batch,
                             int64_t positions, bool padded);
 
+/* ask_reach - refuses prompts that alone are longer than the model was made for, unless max_length (0: not given) allows them by name;
+ * warns where prompts and answers may come to be. */
+sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *prompts, int64_t max_new, int64_t max_length, const sheaf_events *events);
+/* ask_warn_positions - that so many are more than the model was made for. */
+void ask_warn_positions(const sheaf_config *config, const char *what, int64_t positions, const sheaf_events *events);
+
 /* ask_positions - how long a rotary table these prompts need. */
 int64_t ask_positions(const sheaf__prompts *prompts, int64_t max_new);
 

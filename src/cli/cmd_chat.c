@@ -442,6 +442,10 @@ int cmd_chat(cli *cli, int argc, char **argv)
     if (st == NULL)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                      .events = &cli->events });
+    if (st == NULL && cli_was_given(cli, table, "max-length"))
+        ask_warn_positions(&opened.config, "--max-length", s.ask.max_length, &cli->events);
+    else if (st == NULL && opened.config.max_position < s.ask.max_length)
+        s.ask.max_length = opened.config.max_position;
     if (st == NULL) {
         s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
         run_model_words(&model, &s.ask.tokenizer, &s.ask.version, NULL);

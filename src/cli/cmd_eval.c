@@ -309,6 +309,8 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
         const ask_layout layout = { .place = s->place, .tp = s->tp, .threads = s->threads, .dtype = s->dtype, .force = s->force, .events = w.events };
         w.seq = sheaf_data_seq(w.data);
         st = ask_fits_data(&layout, opened, w.data, s->micro_batch, w.seq, s->save_logits != NULL);
+        if (st == NULL && s->match) /* rows that are too long were refused, or asked for */
+            st = ask_reach(&opened->config, &w.prompts, s->max_new, INT64_MAX, w.events);
         if (st == NULL && s->match)
             st = ask_fits(&layout, opened, w.prompts.prompt, w.prompts.count, s->micro_batch, s->max_new);
     }

@@ -161,6 +161,8 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     if (st == NULL)
         st = ask_stop(stop, &w.how.nstop, folder, wording);
     if (st == NULL)
+        st = ask_reach(&opened->config, &prompts, s->ask.max_new, s->ask.max_length, w.events);
+    if (st == NULL)
         st = ask_fits(&(ask_layout){ .place = s->place, .tp = s->tp, .threads = s->threads, .dtype = s->dtype, .force = s->force, .events = w.events },
                       opened, prompts.prompt, prompts.count, s->batch, s->ask.max_new);
     if (st == NULL)

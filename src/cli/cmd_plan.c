@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/print.h"
+#include "ask.h"
 #include "commands.h"
 #include "models/balance.h"
 #include "models/open.h"
@@ -93,6 +94,8 @@ static sheaf_status *open_question(question *q, const cli *cli)
         }
     } else {
         q->seq = o->seq > 0 ? o->seq : sheaf_plan_seq(&q->opened.config);
+        if (st == NULL && !q->warned && q->opened.config.patches == 0)
+            ask_warn_positions(&q->opened.config, "--seq", q->seq, &cli->events);
     }
     if (st == NULL)
         count_images(q, cli);

@@ -140,6 +140,15 @@ static bool has_all(const cli *cli, const cli_option *table)
     return st == NULL;
 }
 
+/* No error, as a run may be stopped and go on with more steps, but seldom meant. */
+static void warn_of_warmup(const cli *cli, const sheaf_train_options *o)
+{
+    const sheaf_schedule schedule = sheaf_train_options_schedule(o);
+    if (o->warmup >= o->steps)
+        sheaf_warn(&cli->events, "--warmup %lld is not over after --steps %lld: the learning rate ends at %.3g of --lr %g", (long long)o->warmup,
+                   (long long)o->steps, sheaf_schedule_rate(&schedule, 1, o->steps - 1), o->lr);
+}
+
 int cmd_train(cli *cli, int argc, char **argv)
 {
     sheaf_train_options o;
@@ -164,6 +173,8 @@ int cmd_train(cli *cli, int argc, char **argv)
         st = train_flags_check(cli, table, &o);
     if (st == NULL && s.stored == NULL) /* one that goes on keeps what it began with, also where that has no name */
         o.sums = cli_sums_of(o.sums, SHEAF_SUMS_UNNAMED, o.dtype);
+    if (st == NULL)
+        warn_of_warmup(cli, &o);
     if (st == NULL)
         st = places_begin(cli, table, &o);
     if (st == NULL)

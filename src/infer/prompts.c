@@ -2,15 +2,15 @@
 #include "infer/prompts.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "inputs/image.h"
+#include "inputs/json_items.h"
 #include "inputs/records.h"
-
-enum { MAX_FILE = 1 << 30 };
 
 static sheaf_status *check_id(const sheaf_config *config, long long id, const char *where)
 {
@@ -175,25 +175,24 @@ static sheaf_status *add_record(sheaf__prompts *p, const sheaf__wording *w, cons
     return st;
 }
 
+/* All bad records are told together; other failures end the reading. */
 static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w, const char *path)
 {
-    char *text;
-    size_t size;
-    sheaf_status *st = sheaf__file_read_all(&text, &size, path, MAX_FILE);
-    if (st != NULL)
-        return st;
-    long long number = 0;
-    for (size_t at = 0; at < size && st == NULL;) {
-        const char *end = memchr(text + at, '\n', size - at);
-        const size_t n = end == NULL ? size - at : (size_t)(end - text) - at;
-        number++;
-        if (n > 0)
-            st = sheaf_in(add_record(p, w, text + at, n), "%s: line %lld", path, number);
-        at += n + 1;
+    sheaf__complaints complaints = { 0 };
+    sheaf__json_items items;
+    bool more = true;
+    int64_t count = 0;
+    sheaf_status *st = sheaf__json_items_open(&items, path);
+    while (st == NULL && complaints.fatal == NULL && (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
+        count++;
+        sheaf__complain(&complaints, sheaf_in(add_record(p, w, items.text, items.size), "%s %" PRId64, items.unit, items.place));
     }
-    if (st == NULL && p->count == 0)
+    if (st == NULL && count == 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "at least one prompt");
-    free(text);
+    if (st == NULL)
+        st = sheaf__complaints_verdict(&complaints, path, count);
+    sheaf__complaints_release(&complaints);
+    sheaf__json_items_close(&items);
     return st;
 }
 

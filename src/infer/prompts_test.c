@@ -44,6 +44,12 @@ static void test_prompts__records_become_tokens(void **state)
     assert_null(p.about[1].expected);
     assert_int_equal(p.prompt[2].n, 1); /* bos alone */
     sheaf__prompts_release(&p);
+    static const char array[] = "\xEF\xBB\xBF[{\"prompt\": \"a\\u00e9\", \"completion\": \"b\"},\n {\"tokens\": [0, 258]}]";
+    CHECK_OK(read_lines(&p, array, sizeof array - 1));
+    assert_int_equal(p.count, 2);
+    CHECK_BYTES("text of an entry", p.prompt[0].ids, first, sizeof first);
+    CHECK_BYTES("ids of an entry", p.prompt[1].ids, second, sizeof second);
+    sheaf__prompts_release(&p);
 }
 
 #define GOOD "{\"prompt\": \"a\"}\n"
@@ -53,8 +59,12 @@ static void test_prompts__a_bad_record_is_named(void **state)
         { GOOD "{\"prompt\": \"a\"\n", "line 2: not a record | one JSON object; at column 15: ',' or '}' | its end" },
         { GOOD GOOD "{\"prompt\": \"\xE9\"}\n", "line 3: not a record | one JSON object; at column 13: UTF-8 | byte 0xe9" },
         { "{\"prompt\": \"a\", \"prompt\": \"b\"}\n", "line 1: not a record | one JSON object; at column 26: each key once" },
-        { "[1, 2]\n", "line 1: record | a string 'prompt' or a list 'tokens'" },
+        { GOOD "[1, 2]\n", "line 2: record | a string 'prompt' or a list 'tokens'" },
         { "7\n", "line 1: record" },
+        { "[" GOOD ", 7]", "entry 2: record | a string 'prompt' or a list 'tokens'" },
+        { "\xEF\xBB\xBF[1, 2]\n", "2 of 2 records are bad" },
+        { GOOD "7\n{}\n", "2 of 3 records are bad" },
+        { "[]", "at least one prompt" },
         { "{\"text\": \"a\"}\n", "line 1: record" },
         { "{\"prompt\": 7}\n", "line 1: record" },
         { "{\"prompt\": \"a\\u0000b\"}\n", "line 1: field 'prompt' | text without NUL" },

@@ -1,20 +1,17 @@
 /* records_json.c - records from JSON Lines or one JSON array; the forms are in records.h. */
 #include "inputs/records_read.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/json_scan.h"
+#include "inputs/json_items.h"
 #include "inputs/sentencepiece.h"
 
 enum { MAX_TURNS = 1000, NAME = 96 };
-static const size_t MAX_ARRAY = (size_t)1 << 32; /* bytes of a file that is one array */
 static const char MARK[] = "<image>";            /* LLaVA's, in a turn of the user */
 static const char ONE_IMAGE[] = "one image: CogVLM and CogAgent read one, in front of the text";
 
@@ -429,112 +426,20 @@ static sheaf_status *take_text(json_reader *r, const char *text, size_t size)
 
 /* ---- the file ---- */
 
-static sheaf_status *read_array(json_reader *r)
-{
-    char *text = NULL;
-    size_t size = 0;
-    sheaf_json_scan scan;
-    sheaf_status *st = sheaf__file_read_all(&text, &size, r->in->path, MAX_ARRAY);
-    if (st != NULL)
-        return st;
-    r->in->out->unit = "entry";
-    st = sheaf__scan_init(&scan, text, size, true);
-    if (st == NULL)
-        sheaf__scan_take(&scan, '[');
-    bool more = st == NULL;
-    for (bool first = true; st == NULL && more; first = false) {
-        st = sheaf__scan_next_item(&scan, first, &more);
-        if (st != NULL || !more)
-            break;
-        sheaf__scan_peek(&scan);
-        const char *begin = scan.at;
-        st = sheaf__scan_skip(&scan, 1);
-        r->place++;
-        if (st == NULL)
-            st = take_text(r, begin, (size_t)(scan.at - begin));
-    }
-    if (st == NULL)
-        st = sheaf__scan_end(&scan);
-    free(text);
-    return sheaf_in(st, "%s", r->in->path);
-}
-
-static sheaf_status *next_line(json_reader *r, const char *line, size_t size)
-{
-    r->place++;
-    while (size > 0 && strchr(" \t\r\n", line[size - 1]) != NULL && line[size - 1] != '\0')
-        size--;
-    if (size == 0)
-        return NULL;
-    if (size < 3 || memcmp(line, "\xEF\xBB\xBF", 3) != 0)
-        return take_text(r, line, size);
-    r->in->out->looked_at++;
-    sheaf__complain(r->in->complaints, sheaf_in(sheaf__bad_field(NULL, "a JSON object",
-                    "a byte order mark (EF BB BF); save the file without it"), "line %" PRId64, r->place));
-    return NULL;
-}
-
-static sheaf_status *read_lines(json_reader *r, FILE *file)
-{
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t size;
-    sheaf_status *st = NULL;
-    r->in->out->unit = "line";
-    errno = 0;
-    while (st == NULL && (size = getline(&line, &room, file)) >= 0)
-        st = next_line(r, line, (size_t)size);
-    const int error = errno;
-    free(line);
-    if (st == NULL && !feof(file))
-        st = error == ENOMEM ? sheaf_fail(SHEAF_E_MEMORY, "a line of the data set")
-                             : sheaf_found(sheaf_fail(SHEAF_E_IO, "cannot read"), "%s", strerror(error));
-    return sheaf_in(st, "%s", r->in->path);
-}
-
-static int first_character(FILE *file)
-{
-    int c;
-    do
-        c = fgetc(file);
-    while (c == ' ' || c == '\t' || c == '\r' || c == '\n');
-    rewind(file);
-    return c;
-}
-
-/* A picture, an archive, UTF-16: a complaint about each of its lines would help nobody. */
-static sheaf_status *no_text(const char *path, int first)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", path);
-    sheaf_expected(st, "JSON Lines or a JSON array in UTF-8, a .safetensors file, or a folder of images");
-    return sheaf_found(st, "a file that begins with byte 0x%02x", (unsigned)first);
-}
-
-static sheaf_status *read_it(json_reader *r, FILE *file)
-{
-    const int first = first_character(file);
-    if (first != EOF && (first < 0x20 || first > 0x7e) && first != 0xef) /* which begins a byte order mark: told by line */
-        return no_text(r->in->path, first);
-    return first == '[' ? read_array(r) : read_lines(r, file);
-}
-
 sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
 {
-    int fd;
-    int64_t size;
     json_reader r = { .in = in };
-    sheaf_status *st = sheaf__file_open_read(&fd, &size, in->path);
-    if (st != NULL)
-        return st;
-    FILE *file = fdopen(fd, "rb");
-    if (file == NULL) {
-        close(fd);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", in->path);
-    }
-    st = sheaf__path_parent(&r.folder, in->path);
+    sheaf__json_items items;
+    bool more = true;
+    sheaf_status *st = sheaf__json_items_open(&items, in->path);
     if (st == NULL)
-        st = read_it(&r, file);
-    fclose(file);
+        st = sheaf__path_parent(&r.folder, in->path);
+    in->out->unit = items.unit;
+    while (st == NULL && (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
+        r.place = items.place;
+        st = sheaf_in(take_text(&r, items.text, items.size), "%s", in->path);
+    }
+    sheaf__json_items_close(&items);
     free(r.folder);
     if (st == NULL && r.ignored_place != 0)
         sheaf_warn(in->options->events, "%s: %s %" PRId64 ": field '%s' is not used", in->path, in->out->unit, r.ignored_place,

@@ -168,6 +168,11 @@ static void test_json__an_array_is_read_entry_by_entry(void **state)
     check_record(nth(&r, 1), NULL, "]", "2");
     assert_int_equal(r.record[1].place, 2);
     sheaf__records_release(&r);
+    read_ok(&r, "\xEF\xBB\xBF{\"prompt\": \"a\", \"answer\": \"1\"}\n\n{\"prompt\": \"b\", \"answer\": \"2\"}", &for_training); /* and lines after a mark */
+    assert_int_equal(r.count, 2);
+    check_record(nth(&r, 1), NULL, "b", "2");
+    assert_int_equal(r.record[1].place, 3);
+    sheaf__records_release(&r);
     put(at("data.json"), "[{\"prompt\": \"a\", \"answer\": \"1\"}, 7, {\"prompt\": \"a\"}]");
     CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_DATA, "entry 2: not a record");
     sheaf__records_release(&r);
@@ -231,7 +236,7 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
         { "[1]", "not a record | an object with" }, /* as line 2: the first would make the file an array */
         { "{\"prompt\": \"a\", \"prompt\": \"a\", \"answer\": \"b\"}", "a duplicate" },
         { "{\"prompt\": \"a\xff\", \"answer\": \"b\"}", "UTF-8" },
-        { "\xEF\xBB\xBF{}", "byte order mark" },
+        { "\xEF\xBB\xBF{}", "one JSON object" }, /* a mark belongs to the beginning of the file */
         { "{\"prompt\": ", "its end" },
     };
     char text[1024];

@@ -34,6 +34,11 @@ static const struct family {
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
+const char *sheaf_config_position_key(const sheaf_config *config)
+{
+    return config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT ? "max_sequence_length" : "max_position_embeddings";
+}
+
 const char *sheaf_family_name(sheaf_family family)
 {
     return family == SHEAF_COGVLM ? "cogvlm" : family == SHEAF_COGAGENT ? "cogagent" : families[family].model_type;

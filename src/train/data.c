@@ -19,15 +19,48 @@ sheaf_status *sheaf__data_no_memory(int64_t tokens)
                        "%" PRId64 " tokens so far", tokens);
 }
 
-sheaf_status *sheaf__data_too_long(int64_t seq, int64_t count, const char *unit, int64_t first,
+int64_t sheaf__data_limit(const sheaf_data_options *options)
+{
+    const int64_t model = options->config->max_position > 0 ? options->config->max_position : INT64_MAX;
+    return options->seq > 0 ? options->seq : model;
+}
+
+sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count, const char *unit, int64_t first,
                                    int64_t first_tokens, int64_t longest)
 {
+    const bool given = options->seq > 0;
+    const char *limit = given ? "--seq" : sheaf_config_position_key(options->config), *plural = strcmp(unit, "entry") == 0 ? "entries are" : "s are";
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s %" PRId64, unit, first);
-    sheaf_expected(st, "at most %" PRId64 " tokens, the value of --seq", seq);
-    sheaf_found(st, "%" PRId64 " tokens; %" PRId64 " %s%s longer than --seq, the longest has %" PRId64,
-                first_tokens, count, unit, count == 1 ? " is" : "s are", longest);
-    return sheaf_try_this(st, "--seq %" PRId64 ", or split these records: none is ever cut off",
-                          longest);
+    sheaf_expected(st, given ? "at most %" PRId64 " tokens, the value of %s" : "at most %" PRId64 " tokens, the model's %s", sheaf__data_limit(options), limit);
+    sheaf_found(st, "%" PRId64 " tokens; %" PRId64 " %s%s longer than %s, the longest has %" PRId64, first_tokens, count,
+                count > 1 && plural[0] == 'e' ? "" : unit, count == 1 ? " is" : plural, limit, longest);
+    return sheaf_try_this(st, given ? "--seq %" PRId64 ", or split these records: none is ever cut off"
+                                    : "split these records: none is ever cut off; --seq %" PRId64 " goes beyond what the model was made for", longest);
+}
+
+/* Of the last position that counts, from 1: patches of an image share one. */
+static int64_t positions_of(const sheaf_data *data, int64_t row)
+{
+    return data->position == NULL ? data->used[row] : data->position[data->begin[row] + data->used[row] - 1] + (int64_t)1;
+}
+
+/* Rotary embeddings go on for ever, so that what was asked for by name may be done. */
+static sheaf_status *check_positions(const sheaf_data *data, const sheaf_data_options *options)
+{
+    const int64_t made_for = options->config->max_position > 0 ? options->config->max_position : INT64_MAX;
+    int64_t count = 0, first = 0, longest = 0;
+    for (int64_t r = 0; r < data->rows; r++) {
+        const int64_t n = positions_of(data, r);
+        longest = n > longest ? n : longest;
+        if (n > made_for && count++ == 0)
+            first = r;
+    }
+    if (count > 0 && options->seq == 0)
+        return sheaf__data_too_long(options, count, data->images == NULL ? "row" : "record", first + 1, positions_of(data, first), longest);
+    if (count > 0)
+        sheaf_warn(options->events, "rows of up to %" PRId64 " positions, more than the model's %s of %" PRId64
+                   ": rotary embeddings go on beyond it, but the model was not made for that", longest, sheaf_config_position_key(options->config), made_for);
+    return NULL;
 }
 
 /* ---- labels and masks of one row ---- */
@@ -184,6 +217,8 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
         st = sheaf_in(sheaf__data_images_check(data, options->config), "%s", path);
     if (st == NULL)
         st = sheaf_in(count(data), "%s", path);
+    if (st == NULL)
+        st = sheaf_in(check_positions(data, options), "%s", path);
     if (st == NULL)
         st = hash(data);
     if (st != NULL) {

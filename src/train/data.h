@@ -7,12 +7,13 @@
  *                 data_images.h lists
  *   records       for CogVLM and CogAgent: a folder of images, JSON Lines or a JSON array
  *                 (inputs/records.h). Images stay files, read again when they are needed
- *   JSON Lines    one {"prompt": ..., "completion": ...} or {"text": ...} a line,
+ *   JSON Lines    or a JSON array: {"prompt": ..., "completion": ...} or {"text": ...},
  *                 for models whose vocabulary is bytes: tokens are bos, the bytes
  *                 and eos; a prompt (and bos) is read but not trained
- * Every record is checked before the first is used, and every image decoded; the first
- * bad one is named by line (or row) and field, of records the first 20. Nothing is cut off
- * silently.
+ * Every record is checked before the first is used, and every image decoded; of the bad ones
+ * the first 20 are named by line or entry and field, of a tensor the first by row. Nothing is
+ * cut off silently, and no row has more positions than --seq or, without it, than the model
+ * was made for.
  *
  * After sheaf_data_open() nothing that can be seen changes any more: all functions may be
  * called from many threads, so ranks of one process share one data set. */

@@ -1,27 +1,25 @@
-/* data_jsonl.c - JSON Lines for models whose vocabulary is bytes.
+/* data_jsonl.c - JSON Lines, or a JSON array, for models whose vocabulary is bytes.
  *
- * One JSON object a line (RFC 8259, UTF-8; lines of blanks are skipped):
+ * One JSON object a line (RFC 8259, UTF-8; lines of blanks are skipped), or an entry of the array:
  *   {"prompt": P, "completion": C}   bos P... C... eos, trained from the first byte of C
  *   {"text": T}                      bos T... eos, all trained
  * Other fields are ignored and reported once. */
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "inputs/json_items.h"
+#include "inputs/records.h"
 #include "train/data_rows.h"
 
 typedef struct reader {
     sheaf_data *data;
     const sheaf_data_options *options;
-    int64_t line;                    /* from 1 */
-    int64_t bad;                     /* records after the first bad one that are bad too */
-    sheaf_status *first;             /* the first bad record */
+    sheaf__json_items items;
+    int64_t records;
+    sheaf__complaints complaints;
     int64_t long_count, long_line, long_tokens, longest;
     char ignored[64];                /* name of the first ignored field */
     int64_t ignored_line;
@@ -118,9 +116,9 @@ static sheaf_status *put_row(reader *in, const json_t *prompt, const json_t *tex
         return bad(prompt == NULL ? "text" : "completion", "fewer than 2^31 bytes", "%zu", size);
     const int64_t tokens = (int64_t)size - (config->bos < 0);
     in->longest = tokens > in->longest ? tokens : in->longest;
-    if (in->options->seq > 0 && tokens > in->options->seq) {
+    if (tokens > sheaf__data_limit(in->options)) {
         if (in->long_count++ == 0) {
-            in->long_line = in->line;
+            in->long_line = in->items.place;
             in->long_tokens = tokens;
         }
         return NULL;
@@ -163,7 +161,7 @@ static void note_other_fields(reader *in, json_t *record)
             return;
         if (strcmp(key, "prompt") != 0 && strcmp(key, "completion") != 0 && strcmp(key, "text") != 0) {
             snprintf(in->ignored, sizeof in->ignored, "%s", key);
-            in->ignored_line = in->line;
+            in->ignored_line = in->items.place;
         }
     }
 }
@@ -189,20 +187,13 @@ static sheaf_status *take_record(reader *in, json_t *record)
                 : put_row(in, json_object_get(record, "prompt"), json_object_get(record, "completion"));
 }
 
-static sheaf_status *take_line(reader *in, const char *line, size_t size)
+static sheaf_status *take_text(reader *in, const char *text, size_t size)
 {
-    while (size > 0 && strchr(" \t\r\n", line[size - 1]) != NULL && line[size - 1] != '\0')
-        size--;
-    if (size == 0)
-        return NULL;
-    if (size >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0)
-        return bad(NULL, "a JSON object", "a byte order mark (EF BB BF); save the file without it");
-    const int64_t wrong = bad_utf8(line, (int64_t)size);
+    const int64_t wrong = bad_utf8(text, (int64_t)size);
     if (wrong >= 0)
-        return bad(NULL, "UTF-8", "byte 0x%02X at column %" PRId64 " of the line",
-                   (unsigned char)line[wrong], wrong + 1);
+        return bad(NULL, "UTF-8", "byte 0x%02X at column %" PRId64 "%s", (unsigned char)text[wrong], wrong + 1, in->items.array ? "" : " of the line");
     json_t *record = NULL;
-    sheaf_status *st = sheaf__json_parse_line(&record, line, size);
+    sheaf_status *st = sheaf__json_parse_line(&record, text, size);
     if (st == NULL)
         st = take_record(in, record);
     json_decref(record);
@@ -229,82 +220,60 @@ static sheaf_status *check_model(const sheaf_config *config)
     return NULL;
 }
 
-/* Keeps the first bad record and counts the rest; other failures end the reading. */
-static sheaf_status *next_line(reader *in, const char *line, size_t size)
+static sheaf_status *verdict(reader *in, const char *path)
 {
-    in->line++;
-    sheaf_status *st = take_line(in, line, size);
-    if (st == NULL)
-        return NULL;
-    if (sheaf_status_code(st) != SHEAF_E_DATA)
+    sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->records);
+    if (st != NULL)
         return st;
-    if (in->first == NULL) {
-        in->first = sheaf_in(st, "line %" PRId64, in->line);
-        return NULL;
-    }
-    in->bad++;
-    sheaf_status_free(st);
-    return NULL;
-}
-
-static sheaf_status *verdict(reader *in)
-{
-    if (in->first != NULL) {
-        sheaf_status *st = in->first;
-        in->first = NULL;
-        if (in->bad > 0)
-            sheaf_try_this(st, "%" PRId64 " further records are bad too", in->bad);
-        return st;
-    }
     if (in->long_count > 0)
-        return sheaf__data_too_long(in->options->seq, in->long_count, "line", in->long_line,
-                                    in->long_tokens, in->longest);
+        return sheaf_in(sheaf__data_too_long(in->options, in->long_count, in->items.unit, in->long_line, in->long_tokens, in->longest), "%s", path);
     if (in->data->rows == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "empty data set"), "at least one record"),
-                           "%" PRId64 " lines, all blank", in->line);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s: empty data set", path), "at least one record"), "none");
     if (in->ignored_line != 0)
-        sheaf_warn(in->options->events, "line %" PRId64 ": field '%s' is not used; only prompt, "
-                   "completion and text are read", in->ignored_line, in->ignored);
+        sheaf_warn(in->options->events, "%s %" PRId64 ": field '%s' is not used; only prompt, "
+                   "completion and text are read", in->items.unit, in->ignored_line, in->ignored);
     return NULL;
 }
 
-static sheaf_status *read_lines(reader *in, FILE *file)
+/* What is no record at all says more about the file than the model's vocabulary does. */
+static sheaf_status *look_at_first(reader *in)
 {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t size;
-    sheaf_status *st = NULL;
-    errno = 0;
-    while (st == NULL && (size = getline(&line, &room, file)) >= 0)
-        st = next_line(in, line, (size_t)size);
-    const int error = errno;
-    free(line);
-    if (st == NULL && !feof(file))
-        st = error == ENOMEM ? sheaf__data_no_memory(in->data->tokens)
-                             : sheaf_found(sheaf_fail(SHEAF_E_IO, "cannot read"), "%s", strerror(error));
-    return st != NULL ? st : verdict(in);
+    bool more = false;
+    json_t *record = NULL;
+    sheaf_status *st = sheaf__json_items_next(&more, &in->items);
+    if (st != NULL || !more)
+        return st;
+    st = sheaf__json_parse_line(&record, in->items.text, in->items.size);
+    if (st == NULL && !json_is_object(record))
+        st = take_record(in, record);
+    json_decref(record);
+    return sheaf_in(st, "%s: %s %" PRId64, in->items.path, in->items.unit, in->items.place);
+}
+
+/* Bad records are told together; other failures end the reading. */
+static sheaf_status *read_all(reader *in, const char *path)
+{
+    bool more = true;
+    sheaf_status *st = in->options->config->byte_vocab ? NULL : look_at_first(in);
+    if (st == NULL)
+        st = sheaf_in(check_model(in->options->config), "%s", path);
+    while (st == NULL && in->complaints.fatal == NULL && (st = sheaf__json_items_next(&more, &in->items)) == NULL && more) {
+        in->records++;
+        sheaf__complain(&in->complaints, sheaf_in(take_text(in, in->items.text, in->items.size), "%s %" PRId64, in->items.unit, in->items.place));
+    }
+    return st == NULL ? verdict(in, path) : st;
 }
 
 sheaf_status *sheaf__data_read_jsonl(sheaf_data *data, const char *path,
                                      const sheaf_data_options *options)
 {
-    int fd;
-    int64_t size;
-    sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
-    if (st != NULL)
-        return st;
     reader in = { .data = data, .options = options };
-    FILE *file = fdopen(fd, "rb");
-    if (file == NULL) {
-        close(fd);
-        return sheaf__data_no_memory(0);
-    }
-    st = check_model(options->config);
+    sheaf_status *st = sheaf__json_items_open(&in.items, path);
     if (st == NULL)
-        st = read_lines(&in, file);
-    fclose(file);
-    sheaf_status_free(in.first);
+        st = read_all(&in, path);
+    sheaf__json_items_close(&in.items);
+    sheaf__complaints_release(&in.complaints);
     if (st == NULL && data->seq == 0)
         data->seq = in.longest;
-    return sheaf_in(st, "%s", path);
+    return st;
 }

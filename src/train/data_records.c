@@ -242,9 +242,13 @@ sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path, const
     reader in = { .data = data, .options = options };
     const sheaf__records_options how = { .query = options->query != NULL && options->query[0] != '\0' ? options->query : NULL,
                                          .events = options->events };
-    sheaf_status *st = sheaf_in(choose_words(&in), "%s", path);
+    sheaf_status *st = sheaf__records_read(&in.records, path, &how, &in.complaints);
     if (st == NULL)
-        st = sheaf__records_read(&in.records, path, &how, &in.complaints);
+        st = sheaf_in(choose_words(&in), "%s", path);
+    if (st != NULL && in.complaints.count > 0) { /* the file is no data set at all: that comes before a tokenizer for it */
+        sheaf_status_free(st);
+        st = sheaf__complaints_verdict(&in.complaints, path, in.records.looked_at);
+    }
     if (st == NULL)
         st = make_rows(&in);
     if (st == NULL)

@@ -33,8 +33,10 @@ sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
                                            const sheaf_data_options *options);
 sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
                                        const sheaf_data_options *options);
-/* SHEAF_E_DATA for rows that do not fit into --seq. `unit` is "line" or "row" (from 1). */
-sheaf_status *sheaf__data_too_long(int64_t seq, int64_t count, const char *unit, int64_t first,
+/* sheaf__data_limit - the most positions a row may have: --seq, or without it what the model was made for. */
+int64_t sheaf__data_limit(const sheaf_data_options *options);
+/* SHEAF_E_DATA for rows that have more. `unit` is "line", "entry", "record" or "row" (from 1). */
+sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count, const char *unit, int64_t first,
                                    int64_t first_tokens, int64_t longest);
 sheaf_status *sheaf__data_no_memory(int64_t tokens);
 

@@ -311,7 +311,7 @@ static int64_t needed(const reader *in, int64_t row)
     return n;
 }
 
-static sheaf_status *check_length(const reader *in)
+static sheaf_status *check_length(const reader *in, const sheaf_data_options *options)
 {
     const int64_t seq = in->data->seq;
     int64_t count = 0, first = 0, first_tokens = 0, longest = 0;
@@ -323,7 +323,7 @@ static sheaf_status *check_length(const reader *in)
             first_tokens = n;
         }
     }
-    return count == 0 ? NULL : sheaf__data_too_long(seq, count, "row", first, first_tokens, longest);
+    return count == 0 ? NULL : sheaf__data_too_long(options, count, "row", first, first_tokens, longest);
 }
 
 /* ---- the file ---- */
@@ -352,7 +352,7 @@ static sheaf_status *make_rows(reader *in)
 }
 
 /* Statuses of read() name the file already; those of the checks do not. */
-static sheaf_status *read_rows(reader *in, const char *path)
+static sheaf_status *read_rows(reader *in, const char *path, const sheaf_data_options *options)
 {
     sheaf_status *st = check_tensors(in);
     if (st != NULL)
@@ -373,7 +373,7 @@ static sheaf_status *read_rows(reader *in, const char *path)
     if (st == NULL)
         st = check_hidden(in);
     if (st == NULL)
-        st = check_length(in);
+        st = check_length(in, options);
     if (st == NULL && in->data->images != NULL && embed_name(in) != NULL)
         st = keep_pixels(in);
     return st != NULL && sheaf_status_code(st) == SHEAF_E_DATA ? sheaf_in(st, "%s", path) : st;
@@ -386,7 +386,7 @@ sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
     sheaf_status *st = sheaf__safetensors_open(&in.file, path);
     if (st != NULL)
         return st;
-    st = read_rows(&in, path);
+    st = read_rows(&in, path, options);
     if (in.file != NULL)
         sheaf__safetensors_close(in.file);
     free(in.chunk);

@@ -91,10 +91,13 @@ static const struct { const char *name, *content, *want, *also; } bad_lines[] = 
     { "beyond Unicode", "{\"text\": \"\xF4\x90\x80\x80\"}\n", "line 1", "0xF4" },
     { "cut character", "{\"text\": \"\xE2\x82\n", "line 1", "0xE2" },
     { "lone surrogate escape", "{\"text\": \"\\ud800\"}\n", "line 1", "JSON" },
-    { "byte order mark", "\xEF\xBB\xBF" GOOD, "line 1", "byte order mark" },
-    { "bad ones are counted", GOOD "[]\n" GOOD "{}\n7\n", "line 2", "2 further records are bad" },
+    { "byte order mark inside", GOOD "\xEF\xBB\xBF" GOOD, "line 2", "one JSON object" },
+    { "bad ones are counted", GOOD "[]\n" GOOD "{}\n7\n", "3 of 5 records are bad", "line 2: not a record: expected an object, {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}, found an array\n            line 4: field 'prompt'" },
     { "nothing", "", "empty data set", "at least one record" },
-    { "only blanks", "\n  \n\t\n", "empty data set", "3 lines" },
+    { "only blanks", "\n  \n\t\n", "empty data set", "none" },
+    { "an empty array", "[ ]\n", "empty data set", "at least one record" },
+    { "an entry that is no object", "[{\"text\": \"a\"}, [1], 5]", "2 of 3 records are bad", "entry 2: not a record" },
+    { "an entry without its fields", "\xEF\xBB\xBF [{\"text\": \"a\"},\n{\"txt\": \"a\"}]", "entry 2: field 'prompt'", "no such field" },
 };
 
 static void test_jsonl__a_bad_record_is_named(void **state)
@@ -109,6 +112,85 @@ static void test_jsonl__a_bad_record_is_named(void **state)
     sheaf_data *data = NULL;
     static const char raw_nul[] = "{\"text\": \"a\0b\"}\n";
     CHECK_FAILS(open_lines(&data, raw_nul, sizeof raw_nul - 1, 0), SHEAF_E_DATA, "line 1");
+}
+
+/* Only the array itself; an entry that is broken is named as one. */
+static const struct { const char *content, *want; } broken_arrays[] = {
+    { "[" GOOD, "line 2, column 1 | ',' or ']' after entry 1 of the list | the end of the file" },
+    { "[" GOOD "]x", "line 2, column 2 | nothing after entry 1 of the list | x" },
+    { "[" GOOD GOOD "]", "line 2, column 1 | ',' or ']' after entry 1 of the list | {" },
+    { "[" GOOD ",]", "line 2, column 2 | another entry after entry 1 of the list | ]" },
+    { "[,]", "line 1, column 2 | an entry or ']', as the file begins with [ | ," },
+    { "[{\"text\": \"a", "the end of a text that begins after entry 1 of the list | the end of the file" },
+    { "[{\"text\": [\"a\"", "the end of what begins after entry 1 of the list | the end of the file" },
+};
+
+static void test_jsonl__an_array_is_read_as_lines_are(void **state)
+{
+    static const char *const same[] = {
+        "{\"text\": \"a]\\\"}\"}\n{\"prompt\": \"p\", \"completion\": \"c\"}\n",
+        "\xEF\xBB\xBF{\"text\": \"a]\\\"}\"}\n{\"prompt\": \"p\", \"completion\": \"c\"}\n",
+        "[{\"text\": \"a]\\\"}\"},{\"prompt\": \"p\", \"completion\": \"c\"}]",
+        "\xEF\xBB\xBF\n [ {\n \"text\" :\n\"a]\\\"}\"\n} \n,\n {\"prompt\": \"p\", \"n\": [{}, [1, \"]\"]], \"completion\": \"c\"} ] \n",
+    };
+    char hash[33] = "";
+    for (size_t i = 0; i < ARRAY_LEN(same); i++) {
+        sheaf_data *data;
+        CHECK_OK(open_lines(&data, same[i], strlen(same[i]), 0));
+        if (i == 0)
+            snprintf(hash, sizeof hash, "%s", sheaf_data_hash(data));
+        assert_int_equal(sheaf_data_rows(data), 2);
+        assert_string_equal(sheaf_data_hash(data), hash);
+        sheaf_data_close(data);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(broken_arrays); i++) {
+        sheaf_data *data = NULL;
+        CHECK_FAILS(open_lines(&data, broken_arrays[i].content, strlen(broken_arrays[i].content), 0), SHEAF_E_FORMAT, broken_arrays[i].want);
+    }
+}
+
+/* As of records with images: the first twenty in full, the rest counted. */
+static void test_jsonl__twenty_bad_records_are_listed(void **state)
+{
+    char text[2000] = "";
+    for (int i = 0; i < 25; i++)
+        strcat(text, i % 5 == 0 ? GOOD "{\"text\": 7}\n" : "{\"text\": 7}\n");
+    sheaf_data *data = NULL;
+    CHECK_FAILS(open_lines(&data, text, strlen(text), 0), SHEAF_E_DATA, "25 of 30 records are bad");
+    CHECK_FAILS(open_lines(&data, text, strlen(text), 0), SHEAF_E_DATA, "line 24: field 'text': expected a string, found a number\n            and 5 more");
+}
+
+/* Positions that the model was not made for: never unasked, and with a warning where --seq asks for them. */
+static void warned(void *self, const sheaf_event *event)
+{
+    if (event->kind == SHEAF_EVENT_WARNING)
+        snprintf(self, 300, "%s", event->text);
+}
+
+static void test_positions__beyond_the_model_are_refused_or_warned_of(void **state)
+{
+    static const char lines[] = GOOD "{\"text\": \"0123456789\"}\n{\"text\": \"012345678\"}\n"; /* 6, 12 and 11 tokens */
+    char said[300] = "";
+    const sheaf_events events = { warned, said };
+    sheaf_config config = bytes();
+    config.max_position = 10;
+    sheaf_data_options options = { .config = &config, .events = &events };
+    sheaf_data *data = NULL;
+    const char *file = file_with(".jsonl", lines, sizeof lines - 1);
+    CHECK_FAILS(sheaf_data_open(&data, file, &options), SHEAF_E_DATA,
+                "line 2 | at most 10 tokens, the model's max_position_embeddings | 12 tokens; 2 lines are longer than max_position_embeddings, the "
+                "longest has 12 | split these records: none is ever cut off; --seq 12 goes beyond what the model was made for");
+    assert_string_equal(said, "");
+    options.seq = 12;
+    CHECK_OK(sheaf_data_open(&data, file, &options));
+    sheaf_data_close(data);
+    assert_non_null(strstr(said, "rows of up to 12 positions, more than the model's max_position_embeddings of 10"));
+    said[0] = '\0';
+    config.max_position = 12;
+    options.seq = 100; /* which no row has */
+    CHECK_OK(sheaf_data_open(&data, file, &options));
+    sheaf_data_close(data);
+    assert_string_equal(said, "");
 }
 
 static void test_jsonl__too_long_is_an_error_never_a_cut(void **state)
@@ -362,6 +444,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jsonl__records_become_tokens_and_labels),
         cmocka_unit_test(test_jsonl__a_bad_record_is_named),
+        cmocka_unit_test(test_jsonl__an_array_is_read_as_lines_are),
+        cmocka_unit_test(test_jsonl__twenty_bad_records_are_listed),
+        cmocka_unit_test(test_positions__beyond_the_model_are_refused_or_warned_of),
         cmocka_unit_test(test_jsonl__too_long_is_an_error_never_a_cut),
         cmocka_unit_test(test_jsonl__the_model_must_fit),
         cmocka_unit_test(test_order__every_epoch_visits_every_row_once),

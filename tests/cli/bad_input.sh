@@ -52,7 +52,46 @@ train "a negative token id" 3 '-5' --model "$model" --data "$work/negative.safet
 tokens_file "$work/untrained.safetensors" 2 4 "1 2 3 4 5 6 7 8" "-100 -100 -100 -100 -100 -100 -100 -100"
 train "data without a trainable token" 3 'label|train' --model "$model" --data "$work/untrained.safetensors"
 echo '{"text": "hi"}' >"$work/words.jsonl"
+echo '{"prompt": "hi", "completion": "ho"}' >"$work/pairs.jsonl"
 train "text for a model that needs a tokenizer" 3 'tokenizer|byte' --model "$model" --data "$work/words.jsonl"
+
+# ---- a file that is no data set is not blamed on the tokenizer ----
+printf 'id,text\n1,hello\n' >"$work/table.csv"
+head -c 64 "$model/model.safetensors" >"$work/weights.bin"
+cp "$model/config.json" "$work/config-as-data.json"
+no_record='line 1: not a record'
+train "a table" 3 "table.csv: $no_record" --model "$model" --data "$work/table.csv"
+train "weights" 3 'weights.bin(: '"$no_record"'|.*begins with byte)' --model "$model" --data "$work/weights.bin"
+train "a config" 3 "config-as-data.json: $no_record" --model "$model" --data "$work/config-as-data.json"
+"$sheaf" init cogvlm-tiny "$work/cog" --seed 1 >/dev/null 2>&1
+sed -i '/sheaf_tokenizer/d' "$work/cog/config.json"
+for command in train eval; do
+    also=(); [ $command = train ] && also=(--steps 1 --out "$work/out")
+    runs "$command: nothing there" 3 'none.jsonl: cannot open' $command --model "$work/cog" --data "$work/none.jsonl" "${also[@]}"
+    runs "$command: an empty folder" 3 'expected: images' $command --model "$work/cog" --data "$work/empty" "${also[@]}"
+    runs "$command: a table for images" 3 'table.csv: 2 of 2 records are bad' $command --model "$work/cog" --data "$work/table.csv" "${also[@]}"
+    check "each told in a line of its own" test "$(grep -c '^            line 2: not a record' "$work/stderr")" -eq 1
+done
+runs "records, and no tokenizer" 3 'texts.*expected: a tokenizer.model' train --model "$work/cog" --data "$work/pairs.jsonl" --steps 1 --out "$work/out"
+
+# ---- positions that the model was not made for ----
+"$sheaf" init tiny-bytes "$work/bytes" --seed 1 >/dev/null 2>&1
+most=$(grep -oE '"max_position_embeddings": *[0-9]+' "$work/bytes/config.json" | grep -oE '[0-9]+')
+printf '[{"text": "short"},\n{"text": "%*d"}]' $((most + 10)) 0 >"$work/long.json"
+beyond="entry 2.*expected: +at most $most tokens, the model's max_position_embeddings.*--seq $((most + 12)) goes beyond"
+train "a longer row" 3 "$beyond" --model "$work/bytes" --data "$work/long.json"
+runs "eval of a longer row" 3 "$beyond" eval --model "$work/bytes" --data "$work/long.json"
+runs "a longer row that is asked for" 0 "warning: rows of up to $((most + 12)) positions, more than the model's max_position_embeddings of $most" \
+    train --model "$work/bytes" --data "$work/long.json" --seq $((most + 12)) --steps 1 --out "$work/beyond"
+runs "a longer prompt" 3 "the prompt.*at most $most positions, the model's max_position_embeddings.*--max-length" generate --model "$work/bytes" --prompt "$(printf '%*d' "$most" 0)" --max-new 2
+runs "a longer prompt that is asked for" 0 "warning: prompt and answer: $((most + 3)) positions are more" generate --model "$work/bytes" --prompt "$(printf '%*d' "$most" 0)" --max-new 2 --max-length $((most + 5))
+runs "plan of longer rows" 0 "warning: --seq: $((most + 1)) positions are more" plan --model "$work/bytes" --seq $((most + 1))
+
+runs "a warm-up that is longer than the run" 0 'warning: --warmup 9 is not over after --steps 4: the learning rate ends at 0.333 of --lr 0.01' \
+    train --model "$work/bytes" --data "$work/pairs.jsonl" --steps 4 --warmup 9 --lr 0.01 --out "$work/warm"
+check "as the metrics say" near "$(tail -n 1 "$work/warm/metrics.jsonl" | sed 's/.*"lr": //; s/,.*//')" 0.00333333 1e-7
+runs "one that just ends is none" 0 . train --model "$work/bytes" --data "$work/pairs.jsonl" --steps 4 --warmup 3 --lr 0.01 --out "$work/warmer"
+check "to warn of" sh -c '! grep -q warmup "$1"' . "$work/stderr"
 
 train "an adapter for another base" 3 'adapter|lora_' --model "$llama/tiny_qwen2/hf" --data "$llama/tiny_qwen2/fwd_inputs.safetensors" --adapter "$llama/tiny_llama/lora/adapter_final"
 runs "merging an adapter for another base" 3 'lora_|adapter' merge "$llama/tiny_qwen2/hf" "$llama/tiny_llama/lora/adapter_final" "$work/m"
