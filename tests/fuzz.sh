@@ -5,6 +5,10 @@
 # libFuzzer with address and undefined-behaviour sanitizers, begun from valid and
 # invalid files of tests/data. What it learned stays in build-fuzz/corpus, a
 # crashing input in build-fuzz/crash-READER-*. Ends with "N passed, N failed".
+#
+# The reader `folders` is whole checkpoints with changed files (tests/fuzz/folders): FUZZ_FOLDERS of them from number FUZZ_FROM
+# (0) on, else as many as FUZZ_SECONDS let; those with a fault are lines in build-fuzz/fuzz-folders.log, to be put into
+# tests/fuzz/folders/seeds.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
 limit=(-max_total_time="${FUZZ_SECONDS:-60}")
@@ -13,7 +17,7 @@ golden=${SHEAF_GOLDEN:-$PWD/tests/data}
 build=build-fuzz
 # No reader computes: instrumented, the kernels alone take longer to compile than all else.
 mkdir -p $build
-printf 'src:*/src/ops/*\n' >$build/left-alone
+printf 'src:*/src/%s*\n' ops/ lora/delta >$build/left-alone
 flags="-fsanitize=fuzzer-no-link,address,undefined"
 for list in sanitize-ignorelist sanitize-coverage-ignorelist; do flags+=" -f$list=$PWD/$build/left-alone"; done
 
@@ -27,8 +31,26 @@ cli=$(find src/cli -name '*.c' ! -name '*_test.c' ! -name main.c)
 # shellcheck disable=SC2086
 clang -g -O1 -D_GNU_SOURCE '-DSHEAF_VERSION="fuzz"' -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. \
     tests/fuzz/fuzz.c tests/fuzz/readers.c $cli $build/libsheaf.a $(pkg-config --libs jansson libxxhash libpcre2-8 libjpeg libpng libwebp libwebpdemux sentencepiece) -lstdc++ -lm -lpthread -o $build/fuzz || exit 3
-readers=$($build/fuzz) || exit 3
+readers="$($build/fuzz) folders" || exit 3
 readers=${*:-$readers}
+clang -g -O1 -D_GNU_SOURCE -fsanitize=address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc -I. tests/fuzz/folders/*.c $build/libsheaf.a \
+    $(pkg-config --libs jansson libxxhash libpcre2-8 libjpeg libpng libwebp libwebpdemux sentencepiece) -lstdc++ -lm -lpthread -o $build/folders || exit 3
+
+# Batches of 2000, so that leaks are told and a crash costs no more than its batch.
+folders() {
+    local at=${FUZZ_FROM:-0} end=$((SECONDS + ${FUZZ_SECONDS:-60})) done=0 bad=0 batch=2000
+    : >$build/fuzz-folders.log
+    while [ "$done" -lt "${FUZZ_FOLDERS:-1000000000}" ] && { [ -n "${FUZZ_FOLDERS:-}" ] || [ "$SECONDS" -lt "$end" ]; }; do
+        SHEAF_GOLDEN=$golden ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=1024 $build/folders --from "$at" --count $batch >>$build/fuzz-folders.log 2>&1 ||
+            { bad=$((bad + 1)); sed 's/^/after this: /' "$SHEAF_FUZZ_DIR/current" >>$build/fuzz-folders.log; }
+        at=$((at + batch)) done=$((done + batch))
+    done
+    if [ $bad -eq 0 ]; then echo "ok - folders: $done of them"; else
+        echo "not ok - folders: $bad batches with a fault, see $build/fuzz-folders.log"
+        grep -m 25 -A 4 -E '^FAULT|ERROR: |runtime error' $build/fuzz-folders.log | sed 's/^/# /'
+        return 1
+    fi
+}
 
 SHEAF_FUZZ_DIR=$(mktemp -d -p "$([ -d /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")") || exit 3
 export SHEAF_FUZZ_DIR
@@ -36,6 +58,10 @@ trap 'rm -rf "$SHEAF_FUZZ_DIR"' EXIT
 passed=0
 failed=0
 for name in $readers; do
+    if [ "$name" = folders ]; then
+        if folders; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+        continue
+    fi
     ln -sfn fuzz "$build/fuzz-$name" # the name says which reader
     mkdir -p "$build/corpus/$name" "$build/seeds/$name"
     n=0

@@ -63,12 +63,9 @@ sheaf_status *sheaf__verify_adapter(sheaf_catalog *c)
     for (int64_t i = 0; i < c->nfindings; i++)
         if (c->finding[i].severity == SHEAF_DEFECT && strcmp(c->finding[i].path, c->config_path) == 0)
             return NULL; /* likewise: it is no JSON */
-    const bool whole = sheaf__catalog_defects(c) == 0;
     sheaf_status *st = sheaf_lora_options_read_merge(&options, c->config_path);
     if (st != NULL)
         return sheaf__catalog_defect(c, c->config_path, st);
-    if (whole && c->count == 0)
-        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "factors of LoRA, or modules that were saved whole", "no tensor", "use a complete copy of the adapter");
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         st = check_tensor(c, &c->tensor[i], &options);
     sheaf_lora_options_release(&options);

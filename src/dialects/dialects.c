@@ -8,6 +8,7 @@
 #include "dialects/colossalai.h"
 #include "dialects/dcp.h"
 #include "dialects/deepspeed.h"
+#include "dialects/hf.h"
 #include "dialects/hf_catalog.h"
 #include "dialects/megatron.h"
 #include "dialects/peft_catalog.h"
@@ -111,6 +112,23 @@ static sheaf_status *check_dtypes(sheaf_catalog *c)
     return st;
 }
 
+/* What lies beside the weights and is copied with them must be files. */
+static sheaf_status *check_extras(sheaf_catalog *c)
+{
+    sheaf_status *st = NULL;
+    if (sheaf__path_kind(c->root) != SHEAF_PATH_DIR)
+        return NULL;
+    for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++) {
+        char *path = NULL;
+        st = sheaf__path_join(&path, c->root, sheaf_hf_extras[i]);
+        const sheaf_path_kind kind = st == NULL ? sheaf__path_kind(path) : SHEAF_PATH_NONE;
+        if (kind == SHEAF_PATH_DIR || kind == SHEAF_PATH_OTHER)
+            st = sheaf__catalog_note(c, SHEAF_DEFECT, "damaged", path, "", "a regular file", kind == SHEAF_PATH_DIR ? "a folder" : "a pipe, socket or device", "move it away");
+        free(path);
+    }
+    return st;
+}
+
 sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *hints)
 {
     sheaf_status *st = sheaf__catalog_check(c);
@@ -119,6 +137,13 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
     for (int64_t i = 0; hints != NULL && hints->drop_unread && i < c->nfindings; i++)
         if (strcmp(c->finding[i].code, "unread") == 0)
             c->finding[i].severity = SHEAF_WARNING;
+    if (st == NULL && c->count == 0 && sheaf__catalog_defects(c) == 0)
+        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "tensors", "none", "use a complete copy");
+    const bool training = strcmp(c->dialect, "deepspeed") == 0 || strcmp(c->dialect, "dcp") == 0 || strcmp(c->dialect, "megatron") == 0;
+    if (st == NULL && training && sheaf__catalog_defects(c) == 0)
+        st = sheaf__catalog_check_layers(c);
+    if (st == NULL)
+        st = check_extras(c);
     return st != NULL ? st : check_dtypes(c);
 }
 

@@ -38,6 +38,8 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count, const
 sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
                              const sheaf_safetensors_spec *specs, int64_t count, int64_t shard_bytes,
                              bool replace, sheaf_faults *faults);
+/* sheaf_hf_extras - names of files that belong to a model beside its config and weights; ends with NULL. */
+extern const char *const sheaf_hf_extras[];
 /* sheaf_hf_copy_extras - generation_config.json and the tokenizer's files from another folder (or
  * the folder of a file), those that are there. */
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from);

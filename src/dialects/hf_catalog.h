@@ -52,6 +52,9 @@ sheaf_status *sheaf__catalog_find_config(sheaf_catalog *catalog, const sheaf_dia
  * shapes, rows of the vocabulary (padding is cut off, a part of a divided table is named). `damaged`: parts could
  * not be read, so missing tensors are not listed one by one. */
 sheaf_status *sheaf__catalog_check_model(sheaf_catalog *catalog, bool damaged);
+/* sheaf__catalog_check_layers - a Llama whose layers differ from each other, or from what is around them, is not whole: for
+ * checkpoints of training, which have no config. */
+sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *catalog);
 /* sheaf__config_cure - what to do about a config that is missing or another model's (malloc'd): the command that verifies
  * with one that lies in or beside the root and fits the tensors, else where to put one. */
 sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *catalog);

@@ -76,19 +76,20 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
     return st;
 }
 
+const char *const sheaf_hf_extras[] = {
+    "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja",
+    "chat_template.json", NULL,
+};
+
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from)
 {
-    static const char *const names[] = {
-        "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-        "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja",
-        "chat_template.json",
-    };
     char *dir = NULL;
     sheaf_status *st = NULL;
     if (sheaf__path_kind(from) == SHEAF_PATH_FILE) /* a model given as its file */
         st = sheaf__path_parent(&dir, from);
-    for (size_t i = 0; st == NULL && i < sizeof names / sizeof *names; i++)
-        st = sheaf__folder_copy(folder, dir != NULL ? dir : from, names[i]);
+    for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)
+        st = sheaf__folder_copy(folder, dir != NULL ? dir : from, sheaf_hf_extras[i]);
     free(dir);
     return st;
 }

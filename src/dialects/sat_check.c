@@ -227,7 +227,10 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
         return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "", "tensors of CogVLM or CogAgent", "none: another program that uses DeepSpeed may have written it",
                                    "sheaf verify {} --from deepspeed");
     const char *name = wanted != NULL ? wanted : said;
-    if (name == NULL)
+    sheaf_status *st = name == NULL && k->json != NULL && json_is_object(k->json) ? set_key(k, "model_class", *agent ? "\"CogAgentModel\"" : "\"CogVLMModel\"") : NULL;
+    if (st != NULL)
+        return st;
+    if (name == NULL) /* what is written from here says it */
         return sheaf__catalog_note(k->catalog, SHEAF_NOTE, "inferred", k->catalog->root, "", "a model_config.json that names the class",
                                    *agent ? "by its tensors: CogAgent" : k->cross > 0 ? "by its tensors: CogAgent without its tower"
                                                                                       : "by its tensors: CogVLM", "");
