@@ -245,7 +245,7 @@ static void tell_saved(teller *t, const char *dir)
 
 static void tell_run(teller *t, const char *path)
 {
-    static const char *const parts[] = { "settings", "adapter", "model", "metrics.jsonl", "run.json" };
+    static const char *const parts[] = { "settings", "adapter", "model", "exports", "metrics.jsonl", "run.json" };
     for (size_t i = 0; i <= sizeof parts / sizeof *parts; i++) {
         char *inside = NULL;
         const bool saved = i == sizeof parts / sizeof *parts;

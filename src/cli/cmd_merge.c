@@ -1,14 +1,17 @@
 /* cmd_merge.c - `sheaf merge`: base model and adapters into one model. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/print.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/merge.h"
 #include "commands.h"
 #include "monitor/monitor.h"
+#include "run_export.h"
 #include "shared.h"
 #include "signals.h"
 
@@ -20,7 +23,8 @@ const char cmd_merge_usage[] =
     "Face folder of any architecture, or a checkpoint of a program that docs/dialects.md lists)\n"
     "and writes the whole model to DST, which appears only once it is complete, read back and\n"
     "checked. Sums are made in float32 and rounded once. SAVE is an SAT checkpoint with LoRA of\n"
-    "its own, merged as SAT does it; DST then has as many parts.\n"
+    "its own, merged as SAT does it; DST then has as many parts. ADAPTER, or SAVE, may be a run of sheaf\n"
+    "train or one of its checkpoints, with whatever it trained.\n"
     "Memory stays small whatever the size of the model. Kinds of adapters that sheaf does\n"
     "not know are refused by name.\n";
 
@@ -113,6 +117,96 @@ static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_opt
     return NULL;
 }
 
+/* ---- runs of sheaf train, and their checkpoints ---- */
+
+/* Adapters that are written for the time of the merge. */
+typedef struct steps {
+    const char *adapters[SHEAF_MERGE_ADAPTERS];
+    char *written[SHEAF_MERGE_ADAPTERS];
+    char *base;   /* of the run, where none is given; owned */
+    char *config;
+    bool whole;   /* methods head and full: DST is written */
+} steps;
+
+static void release_steps(steps *s)
+{
+    for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++) {
+        if (s->written[i] != NULL)
+            sheaf_status_free(sheaf__remove_tree(s->written[i], NULL));
+        free(s->written[i]);
+    }
+    free(s->base);
+    free(s->config);
+}
+
+static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_merge_options *how)
+{
+    run_exported e = { 0 };
+    char *beside = NULL;
+    sheaf_status *st = run_export_beside(&beside, how->dst);
+    if (st == NULL && asprintf(&s->written[i], "%s-%d", beside, i) < 0) {
+        s->written[i] = NULL;
+        st = sheaf_fail(SHEAF_E_MEMORY, "merge");
+    }
+    if (st == NULL)
+        st = run_export(&e, &(run_export_options){ .path = path, .base = how->base, .config = how->config, .dst = s->written[i], .events = how->events });
+    s->adapters[i] = s->written[i];
+    if (st == NULL && s->base == NULL) {
+        s->base = e.base;
+        s->config = e.config;
+        e.base = e.config = NULL;
+    }
+    run_exported_release(&e);
+    free(beside);
+    return st;
+}
+
+/* The base with the tensors of a step, as the run would leave it. */
+static sheaf_status *write_whole(sheaf_merge_report *r, const char *path, const sheaf_merge_options *how)
+{
+    run_exported e = { 0 };
+    if (how->nadapters > 1 || how->combine != SHEAF_COMBINE_NONE || how->mode != SHEAF_MERGE_BEST || how->dtype != NULL) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "an adapter, for more than one, for --combine, --as-peft and --dtype");
+        return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"), "merge it alone; sheaf convert changes the dtype");
+    }
+    sheaf_status *st = run_export(&e, &(run_export_options){ .path = path, .base = how->base, .config = how->config, .dst = how->dst, .events = how->events });
+    run_exported_release(&e);
+    *r = (sheaf_merge_report){ 0 };
+    return st == NULL ? run_export_count(&r->tensors, &r->bytes, how->dst) : st;
+}
+
+/* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the run's own base. */
+static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_report *r)
+{
+    sheaf_status *st = NULL;
+    bool is = false, lora = false;
+    if (how->nadapters == 0 && how->base != NULL) {
+        st = run_export_is(&is, &lora, how->base);
+        if (st != NULL || !is)
+            return st;
+        s->adapters[0] = how->base;
+        how->adapters = s->adapters;
+        how->nadapters = 1;
+        how->base = NULL;
+    }
+    for (int i = 0; st == NULL && i < how->nadapters && !s->whole; i++) {
+        const char *path = s->adapters[i] = how->adapters[i];
+        st = run_export_is(&is, &lora, path);
+        if (st == NULL && is && lora)
+            st = write_step(s, i, path, how);
+        else if (st == NULL && is) {
+            s->whole = true;
+            st = write_whole(r, path, how);
+        }
+    }
+    how->adapters = s->adapters;
+    if (how->base == NULL && s->base != NULL && how->combine == SHEAF_COMBINE_NONE) {
+        how->base = s->base;
+        how->config = s->config;
+    }
+    return st;
+}
+
 static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_paths *paths, double *weights)
 {
     if (w->as_peft && w->safe)
@@ -163,6 +257,7 @@ int cmd_merge(cli *cli, int argc, char **argv)
     sheaf_merge_report report;
     sheaf_dtype as;
     bool own = false;
+    steps taken = { 0 };
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL)
         st = settle(&how, &w, &paths, weights);
@@ -174,10 +269,13 @@ int cmd_merge(cli *cli, int argc, char **argv)
         as = (sheaf_dtype)w.dtype;
         how.dtype = w.dtype >= 0 ? &as : NULL;
         how.events = sheaf_monitor_events(monitor);
+        st = take_steps(&taken, &how, &report);
         own = how.nadapters == 0;
-        st = cli_signals_explain(own ? merge_own(cli, how.base, &how) : w.adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&report, &how));
+        if (st == NULL && !taken.whole)
+            st = cli_signals_explain(own ? merge_own(cli, how.base, &how) : w.adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&report, &how));
     }
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
+    release_steps(&taken);
     if (st == NULL && own)
         return cli_report(cli, NULL);
     if (st == NULL && w.adapter_only) {
@@ -189,6 +287,8 @@ int cmd_merge(cli *cli, int argc, char **argv)
         } else {
             sheaf__print(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
         }
+    } else if (st == NULL && taken.whole && !cli->json) {
+        sheaf__print(cli->out, "%s: %" PRId64 " tensors, %.3f GB, those that were trained in place of the base's\n", how.dst, report.tensors, (double)report.bytes / 1e9);
     } else if (st == NULL) {
         (cli->json ? print_json : print_report)(cli->out, &report, how.dst);
     }

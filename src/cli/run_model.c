@@ -16,6 +16,7 @@
 #include "train/select.h"
 #include "train/stepped.h"
 #include "places.h"
+#include "run_read.h"
 #include "train_flags.h"
 
 static bool has(const char *dir, const char *name, sheaf_path_kind kind)
@@ -29,16 +30,7 @@ static bool has(const char *dir, const char *name, sheaf_path_kind kind)
 
 static bool is_run(const char *path) { return has(path, "settings", SHEAF_PATH_FILE) && has(path, "checkpoints", SHEAF_PATH_DIR); }
 
-/* What is known of a run. */
-typedef struct reading {
-    cli cli;                     /* scratch, for the stored settings */
-    cli_option table[CLI_MAX_OPTIONS];
-    sheaf_train_options options;
-    char *out, *settings;
-    char *step;                  /* folder of the checkpoint; NULL = the result */
-} reading;
-
-static void release_reading(reading *r)
+void run_reading_release(run_reading *r)
 {
     cli_release(&r->cli);
     free(r->out);
@@ -91,25 +83,46 @@ static sheaf_status *find_newest(char **step, const char *out)
     return st;
 }
 
-static sheaf_status *read_settings(reading *r)
+static sheaf_status *read_settings(run_reading *r)
 {
     char *path = NULL;
     size_t size;
     sheaf_status *st = sheaf__path_join(&path, r->out, "settings");
     sheaf_train_options_default(&r->options);
     train_flags(r->table, &r->options, false);
-    if (st == NULL)
+    if (st == NULL && r->settings == NULL)
         st = sheaf__file_read_all(&r->settings, &size, path, 1 << 20);
     if (st == NULL)
         st = cli_settings_resume(&r->cli, r->table, r->settings, r->out);
+    r->options.base_name = r->options.model; /* as it was given */
     if (st == NULL)
         st = places_find(&r->cli, r->table, &r->options, r->out, false);
     free(path);
     return st;
 }
 
-/* *is: `path` is a run's, and r is filled. */
-static sheaf_status *read_run(reading *r, bool *is, const char *path)
+/* The settings that a checkpoint itself holds, where it lies without its run: all but paths. NULL: it is none of training. */
+static sheaf_status *read_alone(run_reading *r, const char *step)
+{
+    sheaf_checkpoint *checkpoint = NULL;
+    json_t *progress = NULL;
+    sheaf_status *st = has(step, "manifest.json", SHEAF_PATH_FILE) ? sheaf_checkpoint_open(&checkpoint, step) : NULL;
+    const char *text = checkpoint == NULL ? "{}" : sheaf_checkpoint_progress(checkpoint);
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* whoever wants it as a checkpoint says what is wrong */
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    if (st == NULL)
+        st = sheaf__json_parse(&progress, text, strlen(text));
+    const char *settings = json_string_value(json_object_get(progress, "settings"));
+    if (st == NULL && settings != NULL && ((r->settings = strdup(settings)) == NULL || (r->out = strdup(step)) == NULL))
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", step);
+    json_decref(progress);
+    sheaf_checkpoint_close(checkpoint);
+    return st;
+}
+
+sheaf_status *run_read(run_reading *r, bool *is, const char *path, bool newest)
 {
     sheaf_status *st = NULL;
     *is = false;
@@ -119,6 +132,8 @@ static sheaf_status *read_run(reading *r, bool *is, const char *path)
         r->out = strdup(path);
     } else {
         st = find_out(&r->out, path);
+        if (st == NULL && r->out == NULL)
+            st = read_alone(r, path);
         if (st != NULL || r->out == NULL)
             return st;
         r->step = strdup(path);
@@ -127,29 +142,27 @@ static sheaf_status *read_run(reading *r, bool *is, const char *path)
     if (r->out == NULL || (r->step == NULL && !is_run(path)))
         return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     st = read_settings(r);
-    const bool done = has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model", SHEAF_PATH_DIR);
+    const bool done = !newest && has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model", SHEAF_PATH_DIR);
     if (st != NULL || r->step != NULL || done)
         return st;
     st = find_newest(&r->step, r->out);
     if (st == NULL && r->step == NULL)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", r->out), "a result, or a checkpoint"), "neither yet");
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", r->out), newest ? "a checkpoint" : "a result, or a checkpoint"), newest ? "none yet" : "neither yet");
     return st;
 }
 
-static const char *config_of(const reading *r, const sheaf__open_options *how) { return how->config != NULL ? how->config : r->options.config; }
+static const char *config_of(const run_reading *r, const sheaf__open_options *how) { return how->config != NULL ? how->config : r->options.config; }
 
 /* ---- the adapter of a checkpoint, as a folder ---- */
 
-/* Is it the base with which the run began that left `progress`? (NULL: which left no checkpoint.) All of it is read, unless the run
- * knows these very files. `path` is the run's or its checkpoint's, for the message; `result`: the
- * adapter that the run started with is not asked for. */
-static sheaf_status *check_base(const char *progress, const sheaf__opened *opened, const sheaf__origin_from *from, const char *path, bool result)
+sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened, const sheaf__origin_from *from, const char *path, bool result)
 {
     sheaf_text cure = { 0 };
     sheaf__origin origin = { 0 };
     json_t *root = NULL;
-    sheaf__text_add(&cure, "with the right one: --model BASE --adapter ");
-    sheaf__text_word(&cure, path);
+    sheaf__text_add(&cure, path == NULL ? "give the model that the run was trained on" : "with the right one: --model BASE --adapter ");
+    if (path != NULL)
+        sheaf__text_word(&cure, path);
     if (result) {
         sheaf__text_add(&cure, "; to use its adapter on another all the same: --adapter ");
         sheaf__text_word(&cure, path);
@@ -196,13 +209,13 @@ static sheaf_status *make_temporary(run_model *run)
     return st;
 }
 
-static sheaf_status *write_adapter(run_model *run, const reading *r, const sheaf__opened *base)
+static sheaf_status *write_adapter(run_model *run, const run_reading *r, const sheaf__opened *base)
 {
     sheaf_checkpoint *checkpoint = NULL;
     sheaf_source *masters = NULL;
     sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
     if (st == NULL)
-        st = sheaf_in(check_base(sheaf_checkpoint_progress(checkpoint), base, &(sheaf__origin_from){ .model = run->folder, .tokenizer = r->options.tokenizer, .out = r->out },
+        st = sheaf_in(run_check_base(sheaf_checkpoint_progress(checkpoint), base, &(sheaf__origin_from){ .model = run->folder, .tokenizer = r->options.tokenizer, .out = r->out },
                                  r->step, false), "%s", r->step);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
@@ -211,7 +224,7 @@ static sheaf_status *write_adapter(run_model *run, const reading *r, const sheaf
     if (st == NULL)
         st = sheaf__path_join(&run->adapter, run->temporary, "adapter");
     if (st == NULL)
-        st = sheaf__export_adapter(run->adapter, base->lora, run->folder, masters, base->base);
+        st = sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base);
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(checkpoint);
@@ -219,27 +232,33 @@ static sheaf_status *write_adapter(run_model *run, const reading *r, const sheaf
 }
 
 /* As the run made it: fresh or from an adapter, with the base tensors it trained beside. */
-static sheaf_status *export_step(run_model *run, const reading *r, const sheaf__open_options *how)
+sheaf_status *run_trained_open(run_trained *t, const run_reading *r, const char *model, const char *config)
 {
     const sheaf_train_options *o = &r->options;
-    sheaf__opened base = { 0 };
-    sheaf__selection selection = { 0 };
-    sheaf_lora_options fresh = { 0 };
-    const bool from = o->adapter != NULL && o->adapter[0] != '\0';
-    sheaf_status *st = from ? NULL : sheaf_train_options_lora(&fresh, o);
+    const bool lora = o->method == SHEAF_METHOD_LORA, from = lora && o->adapter != NULL && o->adapter[0] != '\0';
+    sheaf_status *st = lora && !from ? sheaf_train_options_lora(&t->fresh, o) : NULL;
     if (st == NULL)
-        st = sheaf__open_model(&base, &(sheaf__open_options){ .model = run->folder, .config = config_of(r, how),
-                                      .slices = o->slices, .for_training = true, .hashed = true, .adapter = from ? o->adapter : NULL,
-                                      .fresh = from ? NULL : &fresh });
+        st = sheaf__open_model(&t->opened, &(sheaf__open_options){ .model = model, .config = config, .slices = o->slices, .for_training = true, .hashed = true,
+                                      .adapter = from ? o->adapter : NULL, .fresh = lora && !from ? &t->fresh : NULL });
     if (st == NULL)
-        st = sheaf__select(&selection, base.schema, base.lora, o, NULL);
+        st = sheaf__select(&t->selection, t->opened.schema, t->opened.lora, o, NULL);
+    return st == NULL && lora ? sheaf_lora_save_also(t->opened.lora, t->opened.schema, sheaf__selected, &t->selection) : st;
+}
+
+void run_trained_release(run_trained *t)
+{
+    sheaf__selection_release(&t->selection);
+    sheaf_lora_options_release(&t->fresh);
+    sheaf__opened_close(&t->opened);
+}
+
+static sheaf_status *export_step(run_model *run, const run_reading *r, const sheaf__open_options *how)
+{
+    run_trained trained = { 0 };
+    sheaf_status *st = run_trained_open(&trained, r, run->folder, config_of(r, how));
     if (st == NULL)
-        st = sheaf_lora_save_also(base.lora, base.schema, sheaf__selected, &selection);
-    if (st == NULL)
-        st = write_adapter(run, r, &base);
-    sheaf__selection_release(&selection);
-    sheaf_lora_options_release(&fresh);
-    sheaf__opened_close(&base);
+        st = write_adapter(run, r, &trained.opened);
+    run_trained_release(&trained);
     return st;
 }
 
@@ -248,7 +267,7 @@ static sheaf_status *export_step(run_model *run, const reading *r, const sheaf__
 static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
 {
     sheaf_source *stepped = NULL;
-    sheaf_status *st = check_base(sheaf_checkpoint_progress(run->step), opened, &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
+    sheaf_status *st = run_check_base(sheaf_checkpoint_progress(run->step), opened, &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
                                   sheaf_checkpoint_dir(run->step), false);
     if (st == NULL)
         st = sheaf__checkpoint_source(&run->masters, run->step);
@@ -269,7 +288,7 @@ static sheaf_status *check_result(const sheaf__opened *opened, const run_model *
     if (st == NULL && step != NULL)
         sheaf_status_free(sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
     if (st == NULL)
-        st = sheaf_in(check_base(checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
+        st = sheaf_in(run_check_base(checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
                                  &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out }, run->out, true), "%s", run->out);
     sheaf_checkpoint_close(checkpoint);
     free(step);
@@ -297,7 +316,7 @@ static sheaf_status *take_words(run_model *run, const sheaf_train_options *o)
 }
 
 /* The base as the settings name it. */
-static sheaf_status *take_base(run_model *run, const reading *r)
+static sheaf_status *take_base(run_model *run, const run_reading *r)
 {
     const char *model = r->options.model;
     if (model == NULL || model[0] == '\0')
@@ -312,7 +331,7 @@ static sheaf_status *take_base(run_model *run, const reading *r)
 }
 
 /* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over the base. */
-static sheaf_status *take_result(run_model *run, const reading *r, const sheaf__open_options *how)
+static sheaf_status *take_result(run_model *run, const run_reading *r, const sheaf__open_options *how)
 {
     const bool lora = r->options.method == SHEAF_METHOD_LORA;
     sheaf_status *st;
@@ -334,7 +353,7 @@ static sheaf_status *take_result(run_model *run, const reading *r, const sheaf__
     return st;
 }
 
-static sheaf_status *take_run(run_model *run, const reading *r, const sheaf__open_options *how, bool as_adapter)
+static sheaf_status *take_run(run_model *run, const run_reading *r, const sheaf__open_options *how, bool as_adapter)
 {
     const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
     sheaf_status *st = take_words(run, &r->options);
@@ -352,22 +371,22 @@ static sheaf_status *take_run(run_model *run, const reading *r, const sheaf__ope
 static sheaf_status *find_run(run_model *run, const sheaf__open_options *how)
 {
     const bool adapter = how->adapter != NULL && how->adapter[0] != '\0';
-    reading r = { 0 };
+    run_reading r = { 0 };
     bool is = false;
-    sheaf_status *st = read_run(&r, &is, how->model);
+    sheaf_status *st = run_read(&r, &is, how->model, false);
     if (st == NULL && is && adapter)
         st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"), "none: --model is a run, which has its own"), "%s", how->adapter),
                             "--model %s --adapter %s", r.options.model != NULL ? r.options.model : "BASE", how->adapter);
     else if (st == NULL && is)
         st = take_run(run, &r, how, false);
-    release_reading(&r);
+    run_reading_release(&r);
     if (st != NULL || is || !adapter)
         return st;
-    r = (reading){ 0 };
-    st = read_run(&r, &is, how->adapter);
+    r = (run_reading){ 0 };
+    st = run_read(&r, &is, how->adapter, false);
     if (st == NULL && is)
         st = take_run(run, &r, how, true);
-    release_reading(&r);
+    run_reading_release(&r);
     return st;
 }
 

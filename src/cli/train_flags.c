@@ -99,6 +99,7 @@ static int how_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "bf16-sums", CLI_CHOICE | CLI_FIXED, &o->sums, CLI_SUMS_HELP, .choices = cli_sums },
         { "seed", CLI_SEED | CLI_FIXED, &o->seed, "start of all randomness" },
         { "save-every", CLI_COUNT, &o->save_every, "steps between checkpoints; 0 = only at the end", .max = 1e15 },
+        { "export-every", CLI_COUNT, &o->export_every, "steps between adapters, or models, in OUT/exports; 0 = only the result", .max = 1e15 },
         { "keep", CLI_COUNT, &o->keep, "newest checkpoints kept; 0 = all", .max = 1e9 },
     };
     return add(to, flags, (int)(sizeof flags / sizeof *flags));

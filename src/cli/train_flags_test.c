@@ -109,7 +109,7 @@ static void test_train__what_cannot_be_is_refused(void **state)
 static void test_train__only_these_may_change_on_resume(void **state)
 {
     static const char *const free_ones[] = { "tp", "dp", "carrier", "threads", "checkpointing", "isa", "steps",
-                                             "save-every", "keep", "resume", "recipe",
+                                             "save-every", "export-every", "keep", "resume", "recipe",
                                              "model", "config", "data", "tokenizer", "out", "adapter", "began-in", "force" };
     sheaf_train_options o;
     sheaf_train_options_default(&o);

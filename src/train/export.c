@@ -96,7 +96,7 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
     return NULL;
 }
 
-sheaf_status *sheaf__export_adapter(const char *dst, const sheaf_lora *lora, const char *model, sheaf_source *masters, sheaf_source *base)
+sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora, const char *model, sheaf_source *masters, sheaf_source *base)
 {
     listed l = { 0 };
     char *config = NULL;
@@ -107,7 +107,7 @@ sheaf_status *sheaf__export_adapter(const char *dst, const sheaf_lora *lora, con
     if (st == NULL)
         st = sheaf_lora_options_json(&config, &options);
     if (st == NULL)
-        st = sheaf_peft_begin(&folder, dst, config, l.spec, l.count, true, NULL);
+        st = sheaf_peft_begin(&folder, dst, config, l.spec, l.count, replace, NULL);
     if (st == NULL) {
         origin from = { masters, base, l.spec, l.name, l.fused, sheaf__kernels_for(NULL) };
         st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
@@ -141,7 +141,7 @@ static sheaf_status *whole_rows(void *self, int64_t index, int64_t row0, int64_t
     return sheaf__source_numbers(dst, spec->dtype, w->source, e, row0 * cols, n * cols, w->kernels);
 }
 
-static sheaf_status *write_model(const char *dst, const sheaf__opened *opened, const char *model, sheaf_source *masters)
+sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened, const char *model, sheaf_source *masters)
 {
     sheaf_safetensors_spec *spec = NULL;
     int64_t count = 0;
@@ -154,7 +154,7 @@ static sheaf_status *write_model(const char *dst, const sheaf__opened *opened, c
     if (st == NULL)
         st = sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false);
     if (st == NULL)
-        st = sheaf_hf_begin(&folder, dst, config, spec, count, 0, true, NULL);
+        st = sheaf_hf_begin(&folder, dst, config, spec, count, 0, replace, NULL);
     if (st == NULL) {
         whole from = { stepped, spec, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model);
@@ -172,11 +172,46 @@ static sheaf_status *write_model(const char *dst, const sheaf__opened *opened, c
     return st;
 }
 
-sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *o, const sheaf__opened *opened, int64_t step,
-                            const sheaf_events *events)
+static sheaf_status *export_from(const char *dst, const char *checkpoint, const sheaf_train_options *o, const sheaf__opened *opened, const sheaf_events *events)
 {
     sheaf_checkpoint *from = NULL;
     sheaf_source *masters = NULL;
+    const char *name = o->base_name != NULL ? o->base_name : o->model;
+    sheaf_status *st = sheaf_checkpoint_open(&from, checkpoint);
+    if (st == NULL)
+        st = sheaf__checkpoint_source(&masters, from);
+    if (st == NULL)
+        st = sheaf__output_sweep(dst, events, NULL);
+    if (st == NULL)
+        st = o->method == SHEAF_METHOD_LORA ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->base)
+                                            : sheaf__export_model(dst, true, opened, o->model, masters);
+    if (masters != NULL)
+        masters->close(masters);
+    sheaf_checkpoint_close(from);
+    return st;
+}
+
+sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__opened *opened, int64_t step, bool only_missing, const sheaf_events *events)
+{
+    char *dst = NULL, *checkpoint = NULL;
+    if (asprintf(&dst, "%s/exports/step-%08lld", o->out, (long long)step) < 0)
+        dst = NULL;
+    if (asprintf(&checkpoint, "%s/checkpoints/step-%08lld", o->out, (long long)step) < 0)
+        checkpoint = NULL;
+    sheaf_status *st = dst == NULL || checkpoint == NULL ? sheaf_fail(SHEAF_E_MEMORY, "export") : NULL;
+    if (st == NULL && !(only_missing && sheaf__path_kind(dst) != SHEAF_PATH_NONE)) {
+        st = export_from(dst, checkpoint, o, opened, events);
+        if (st == NULL)
+            sheaf_note(events, "wrote %s", dst);
+    }
+    free(dst);
+    free(checkpoint);
+    return st;
+}
+
+sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *o, const sheaf__opened *opened, int64_t step,
+                            const sheaf_events *events)
+{
     const bool lora = o->method == SHEAF_METHOD_LORA;
     sheaf_status *st = NULL;
     if (asprintf(result, "%s/%s", o->out, lora ? "adapter" : "model") < 0)
@@ -185,16 +220,5 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
         *checkpoint = NULL;
     if (*result == NULL || *checkpoint == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "result of the run");
-    if (st == NULL)
-        st = sheaf_checkpoint_open(&from, *checkpoint);
-    if (st == NULL)
-        st = sheaf__checkpoint_source(&masters, from);
-    if (st == NULL)
-        st = sheaf__output_sweep(*result, events, NULL);
-    if (st == NULL)
-        st = lora ? sheaf__export_adapter(*result, opened->lora, o->base_name != NULL ? o->base_name : o->model, masters, opened->base) : write_model(*result, opened, o->model, masters);
-    if (masters != NULL)
-        masters->close(masters);
-    sheaf_checkpoint_close(from);
-    return st;
+    return st == NULL ? export_from(*result, *checkpoint, o, opened, events) : st;
 }

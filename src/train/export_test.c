@@ -122,7 +122,7 @@ static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
     CHECK_OK(sheaf_lora_resolve(&lora, m.schema, &o));
     assert_true(lora->nsaved >= 8);
     fake_of(&f, lora, base_only);
-    CHECK_OK(sheaf__export_adapter(at("adapter"), lora, "BASE", &f.source, &m.source));
+    CHECK_OK(sheaf__export_adapter(at("adapter"), true, lora, "BASE", &f.source, &m.source));
     /* it is read as what it was */
     CHECK_OK(sheaf_lora_options_read(&read, at("adapter/adapter_config.json")));
     assert_string_equal(read.base_name, "BASE");
@@ -173,7 +173,7 @@ static void test_export__a_master_of_another_size_is_refused(void **state)
     CHECK_OK(sheaf_lora_resolve(&lora, m.schema, &o));
     fake_of(&f, lora, "");
     f.entry[1].shape[1] *= 3; /* B as in a file */
-    CHECK_FAILS(sheaf__export_adapter(at("wrong"), lora, "BASE", &f.source, &m.source), SHEAF_E_LAYOUT, "lora_B.weight");
+    CHECK_FAILS(sheaf__export_adapter(at("wrong"), true, lora, "BASE", &f.source, &m.source), SHEAF_E_LAYOUT, "lora_B.weight");
     assert_int_equal(sheaf__path_kind(at("wrong")), SHEAF_PATH_NONE);
     fake_close(&f.source);
     sheaf_lora_free(lora);

@@ -84,6 +84,7 @@ typedef struct sheaf_train_options {
 
     /* state on disk */
     int64_t save_every;   /* steps, 0 = only at the end */
+    int64_t export_every; /* steps between OUT/exports/step-N, the form of the result; 0 = none */
     int64_t keep;         /* newest checkpoints kept, 0 = all */
     bool resume;
 

@@ -208,13 +208,24 @@ static sheaf_status *stopped(int64_t done, const char *out)
     return st;
 }
 
+static bool is_due(int64_t every, int64_t done) { return every > 0 && done > 0 && done % every == 0; }
+
+/* Rank 0 writes, the others wait: with --export-every what was trained so far, in the form of the result. */
+static sheaf_status *export_step(const run *r, sheaf_comm *comm, int64_t done, bool only_missing)
+{
+    sheaf_status *st = NULL;
+    if (sheaf_comm_rank(comm) == 0)
+        st = sheaf__export_step(r->options, r->opened, done, only_missing, r->hooks->events);
+    return sheaf_comm_agree(comm, st);
+}
+
 static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, sheaf_comm *comm, saved *s, int64_t done)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_schedule schedule = sheaf_train_options_schedule(o);
     int64_t saved_at = done > 0 ? done : -1;
     bool stop = false;
-    sheaf_status *st = NULL;
+    sheaf_status *st = is_due(o->export_every, done) ? export_step(r, comm, done, true) : NULL;
     while (done < o->steps && !stop && st == NULL) {
         const double began = now(), lr = sheaf_schedule_rate(&schedule, o->lr, done);
         sheaf__step_result step;
@@ -226,10 +237,12 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
         if (sheaf_comm_rank(comm) == 0)
             report(r, rank, &step, done, lr, now() - began);
         st = asked(r, comm, &save_now, &stop);
-        if (st == NULL && (save_now || stop || (o->save_every > 0 && done % o->save_every == 0))) {
+        if (st == NULL && (save_now || stop || is_due(o->save_every, done) || is_due(o->export_every, done))) {
             st = save(r, store, comm, s, done);
             saved_at = done;
         }
+        if (st == NULL && is_due(o->export_every, done))
+            st = export_step(r, comm, done, false);
     }
     if (st == NULL && saved_at != done)
         st = save(r, store, comm, s, done);
