@@ -371,6 +371,69 @@ static void test_adapter__is_merged_to_the_same(void **state)
     }
 }
 
+static void same_file(const char *a, const char *b, const char *name)
+{
+    char one[1200], two[1200], *x = NULL, *y = NULL;
+    size_t nx = 0, ny = 0;
+    snprintf(one, sizeof one, "%s/%s", a, name);
+    snprintf(two, sizeof two, "%s/%s", b, name);
+    CHECK_OK(sheaf__file_read_all(&x, &nx, one, 1 << 28));
+    CHECK_OK(sheaf__file_read_all(&y, &ny, two, 1 << 28));
+    if (nx != ny || memcmp(x, y, nx) != 0)
+        fail_msg("%s differs", name);
+    free(x);
+    free(y);
+}
+
+static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_merge_report *report, sheaf_faults *faults)
+{
+    return sheaf_merge(report, &(sheaf_merge_options){ .base = at("base"), .adapters = (const char *const[]){ at("adapter") }, .nadapters = 1, .dst = dst,
+                       .to = "sat", .tp = tp, .threads = 2, .faults = faults });
+}
+
+/* Merged and divided at once: the files that the two commands make one after the other. Every call that writes is once the one that
+ * fails: nothing of it stands, or all. */
+static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
+{
+    static const char *const here[] = { "two", "parts", "once" };
+    const wish how = { .targets = "sat-vit", .rank = 2, .alpha = 1, .dtype = SHEAF_F32 };
+    made m = { .agent = true, .seed = 41 };
+    made_init(&m);
+    made_write(&m, at("base"), 2, 3);
+    make_adapter(&m, &how, at("adapter"));
+    sheaf_merge_report report;
+    for (int tp = 1; tp <= 4; tp *= 2) {
+        for (size_t k = 0; k < ARRAY_LEN(here); k++)
+            sheaf_status_free(sheaf__remove_tree(at(here[k]), NULL));
+        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = at("base"), .adapters = (const char *const[]){ at("adapter") }, .nadapters = 1, .dst = at("two") }));
+        CHECK_OK(convert(at("two"), NULL, at("parts"), "sat", tp));
+        CHECK_OK(merge_to_sat(at("once"), tp, &report, NULL));
+        assert_true(report.rows_checked > 0 && report.products_checked > 0 && report.changed > 0);
+        same_file(at("parts"), at("once"), "latest");
+        same_file(at("parts"), at("once"), "model_config.json");
+        for (int rank = 0; rank < tp; rank++) {
+            char name[64];
+            snprintf(name, sizeof name, "1/mp_rank_%02d_model_states.pt", rank);
+            same_file(at("parts"), at("once"), name);
+        }
+    }
+    int64_t seen = 1;
+    for (int64_t n = 1; n <= seen; n += 1 + n / 8) {
+        sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = SHEAF_FAULT_ENOSPC, .n = n };
+        sheaf_status_free(sheaf__remove_tree(at("full"), NULL));
+        sheaf_status *st = merge_to_sat(at("full/out"), 2, &report, &faults);
+        seen = faults.seen >= n ? n + n / 8 + 1 : n;
+        if (st == NULL || sheaf__path_kind(at("full/out")) != SHEAF_PATH_NONE) { /* a last sync that failed: it is whole */
+            CHECK_OK(sheaf__remove_tree(at("whole"), NULL));
+            CHECK_OK(convert(at("full/out"), NULL, at("whole"), "hf", 0));
+        } else if (sheaf__path_kind(at("full")) != SHEAF_PATH_NONE) {
+            assert_int_equal(entries(at("full")), 0);
+        }
+        sheaf_status_free(st);
+    }
+    made_release(&m);
+}
+
 static void test_adapter__what_sat_cannot_say_is_refused(void **state)
 {
     static const struct { wish how; sheaf_code code; const char *part; } rows[] = {
@@ -416,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_adapter__becomes_factors_at_any_size),
         cmocka_unit_test(test_adapter__whole_tensors_replace_the_bases),
         cmocka_unit_test(test_adapter__is_merged_to_the_same),
+        cmocka_unit_test(test_adapter__is_merged_into_parts_in_one_pass),
         cmocka_unit_test(test_adapter__what_sat_cannot_say_is_refused),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

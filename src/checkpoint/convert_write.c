@@ -188,17 +188,15 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
 /* ---- SAT ---- */
 
 /* The key that sheaf puts into a config.json of SAT's models goes again. */
-static sheaf_status *sat_config(char **out, const sheaf__converter *k)
+sheaf_status *sheaf__convert_sat_config(char **out, const char *config)
 {
     json_t *root = NULL;
     *out = NULL;
-    if (k->config == NULL)
-        return NULL;
-    sheaf_status *st = sheaf__json_parse(&root, k->config, strlen(k->config));
+    sheaf_status *st = sheaf__json_parse(&root, config, strlen(config));
     if (st == NULL && json_object_del(root, "model_type") == 0)
         st = sheaf__json_text(out, root, JSON_INDENT(4) | JSON_SORT_KEYS);
-    else if (st == NULL && (*out = strdup(k->config)) == NULL)
-        st = sheaf__convert_no_memory(k);
+    else if (st == NULL && (*out = strdup(config)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "config");
     json_decref(root);
     return st;
 }
@@ -225,7 +223,7 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
 {
     char *config = NULL;
     sheaf_sat_writer *writer = NULL;
-    sheaf_status *st = sat_config(&config, k);
+    sheaf_status *st = k->config != NULL ? sheaf__convert_sat_config(&config, k->config) : NULL;
     const sheaf_sat_write_options how = { .config = config, .ways = k->report->parts, .lora_rank = k->lora_rank, .step = k->step, .faults = k->o->faults };
     k->report->step = k->step > 0 ? k->step : 1;
     if (st == NULL)

@@ -10,6 +10,7 @@
 
 #include "base/thread.h"
 #include "checkpoint/look.h"
+#include "checkpoint/merge_output.h"
 #include "checkpoint/merge_work.h"
 #include "checkpoint/stream.h"
 #include "dialects/hf.h"
@@ -23,7 +24,7 @@ typedef struct merger {
     sheaf__merge_plan plan;
     sheaf__merge_crew crew;
     sheaf__merge_scratch other;    /* for comparing two tensors */
-    sheaf_folder *folder;
+    sheaf__merge_output output;
     sheaf_merge_report *report;
     const sheaf_events *events;
     int64_t at;                    /* the tensor at hand */
@@ -67,7 +68,7 @@ void sheaf__merge_crew_release(sheaf__merge_crew *crew)
 
 static void merger_close(merger *m)
 {
-    sheaf__folder_abandon(m->folder);
+    sheaf__merge_output_abandon(&m->output);
     sheaf__merge_crew_release(&m->crew);
     sheaf__merge_scratch_release(&m->other);
     free(m->change);
@@ -185,36 +186,21 @@ static sheaf_status *set_vocab(char **out, const char *json, const void *how)
     return sheaf_hf_config_set(out, json, "vocab_size", value);
 }
 
-static sheaf_status *write_config(merger *m, const sheaf_merge_options *o)
+static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
 {
     char *json = m->plan.config != NULL ? strdup(m->plan.config) : NULL;
     sheaf_status *st = NULL;
-    if (m->plan.config == NULL)
-        return NULL;
-    if (json == NULL)
+    if (m->plan.config != NULL && json == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "config.json");
-    if (m->report->untied)
+    if (json != NULL && m->report->untied)
         st = edit(&json, untie, NULL);
-    if (st == NULL && o->dtype != NULL)
+    if (st == NULL && json != NULL && o->dtype != NULL)
         st = edit(&json, set_dtype, o->dtype);
-    if (st == NULL && m->plan.resized > 0)
+    if (st == NULL && json != NULL && m->plan.resized > 0)
         st = edit(&json, set_vocab, &m->plan.resized);
     if (st == NULL)
-        st = sheaf__folder_text(m->folder, "config.json", json);
+        st = sheaf__merge_output_begin(&m->output, &m->plan, json, o);
     free(json);
-    return st;
-}
-
-static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
-{
-    const sheaf_folder_options how = { .stem = "model", .shard_bytes = 50000000000, .faults = o->faults }; /* as transformers 5 */
-    sheaf_status *st = sheaf__output_sweep(o->dst, o->events, o->faults);
-    if (st == NULL)
-        st = sheaf__folder_begin(&m->folder, o->dst, m->plan.specs, m->plan.count, &how);
-    if (st == NULL)
-        st = write_config(m, o);
-    if (st == NULL && o->base != NULL)
-        st = sheaf_hf_copy_extras(m->folder, o->base);
     return st;
 }
 
@@ -249,7 +235,7 @@ static void copy_task(void *context, int64_t index, int worker)
             const int64_t w = cols - col < wide ? cols - col : wide;
             st = base->read(base, t->base->name, row, h, col, w, buffer);
             if (st == NULL)
-                st = sheaf__folder_write(m->folder, j->tensor, row, h, col, w, buffer);
+                st = sheaf__merge_put(&m->output, j->tensor, row, h, col, w, buffer);
         }
     if (st != NULL)
         sheaf__stream_keep(failure, st, index);
@@ -290,13 +276,13 @@ static sheaf_status *write_tile(merger *m, const sheaf__merge_scratch *s, int64_
     const sheaf__merge_rows *r = &m->crew.rows;
     const sheaf__merge_tensor *t = r->t;
     if (t->ndim <= 2)
-        return sheaf__folder_write(m->folder, m->at, row0, rows, r->col0, r->cols, s->out);
+        return sheaf__merge_put(&m->output, m->at, row0, rows, r->col0, r->cols, s->out);
     const int64_t last = t->shape[t->ndim - 1], inner = t->cols / last;
     if (r->cols == t->cols)
-        return sheaf__folder_write(m->folder, m->at, row0 * inner, rows * inner, 0, last, s->out);
+        return sheaf__merge_put(&m->output, m->at, row0 * inner, rows * inner, 0, last, s->out);
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < rows && st == NULL; i++)
-        st = sheaf__folder_write(m->folder, m->at, (row0 + i) * inner + r->col0 / last, r->cols / last, 0, last,
+        st = sheaf__merge_put(&m->output, m->at, (row0 + i) * inner + r->col0 / last, r->cols / last, 0, last,
                                  (const char *)s->out + (size_t)(i * r->cols) * sheaf_dtype_bytes(t->out_dtype));
     return st;
 }
@@ -369,7 +355,7 @@ static sheaf_status *one_tensor(merger *m)
 
 typedef struct syncing {
     pthread_t thread;
-    sheaf_folder *folder;
+    sheaf__merge_output *output;
     sheaf_status *st;
     bool started;
 } syncing;
@@ -377,7 +363,7 @@ typedef struct syncing {
 static void *sync_shards(void *context)
 {
     syncing *s = context;
-    s->st = sheaf__folder_sync(s->folder);
+    s->st = sheaf__merge_output_sync(s->output);
     return NULL;
 }
 
@@ -394,7 +380,7 @@ static void start_sync(syncing *s)
 static sheaf_status *check_output(merger *m, const char *dst)
 {
     sheaf_source *written = NULL;
-    sheaf_status *st = sheaf_hf_open(&written, sheaf__folder_dir(m->folder));
+    sheaf_status *st = sheaf__merge_output_open(&written, &m->output);
     if (st == NULL)
         st = sheaf__merge_check_rows(&m->crew, &m->plan, written, m->report);
     if (st == NULL)
@@ -406,9 +392,12 @@ static sheaf_status *check_output(merger *m, const char *dst)
 
 static sheaf_status *finish(merger *m, const char *dst)
 {
-    syncing sync = { .folder = m->folder };
+    syncing sync = { .output = &m->output };
+    sheaf_status *st = sheaf__merge_output_finish(&m->output);
+    if (st != NULL)
+        return st;
     start_sync(&sync);
-    sheaf_status *st = check_output(m, dst);
+    st = check_output(m, dst);
     if (sync.started)
         pthread_join(sync.thread, NULL);
     if (st != NULL)
@@ -417,11 +406,7 @@ static sheaf_status *finish(merger *m, const char *dst)
         st = sync.st;
     if (st == NULL)
         st = sheaf__merge_stopped(&m->crew);
-    if (st != NULL)
-        return st;
-    sheaf_folder *folder = m->folder;
-    m->folder = NULL;
-    return sheaf__folder_commit(folder);
+    return st != NULL ? st : sheaf__merge_output_commit(&m->output);
 }
 
 /* Which order was taken where it counts, and where PEFT's is not known. */

@@ -36,6 +36,8 @@ typedef struct sheaf_merge_options {
     sheaf_combine combine;   /* not NONE: they become one adapter first */
     const double *weights;   /* for that, one each */
     const char *dst;     /* must not exist; appears complete */
+    const char *to;      /* NULL or "hf": a Hugging Face folder; "sat": SAT's parts, as a conversion of that folder writes them */
+    int tp;              /* of "sat": how many; 0 = 1 */
     const char *config;  /* the base's config.json, where its folder has none; else NULL */
     sheaf_merge_mode mode;
     sheaf_peft_cpu peft_cpu; /* of AS_PEFT and AS_PEFT_SAFE: the processor whose PEFT is meant; it counts above rank 192 */

@@ -85,8 +85,11 @@ static sheaf_status *read_weights(double *out, int n, const char *text)
 typedef struct words {
     const char *combine, *weights;
     bool as_peft, safe, adapter_only;
-    int dtype, cpu;
+    int dtype, cpu, to;
 } words;
+
+enum { TO_HF, TO_SAT };
+static const cli_choice forms[] = { { "hf", TO_HF }, { "sat", TO_SAT }, { 0 } };
 
 static const cli_choice cpus[] = { { "intel", SHEAF_PEFT_CPU_INTEL }, { "amd", SHEAF_PEFT_CPU_AMD }, { 0 } };
 
@@ -94,7 +97,7 @@ static const cli_choice cpus[] = { { "intel", SHEAF_PEFT_CPU_INTEL }, { "amd", S
 
 static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_options *o)
 {
-    const sheaf_convert_options how = { .src = save, .dst = o->dst, .to = "sat", .own_lora = true, .config = o->config,
+    const sheaf_convert_options how = { .src = save, .dst = o->dst, .to = "sat", .own_lora = true, .tp = o->tp, .config = o->config,
                                         .dtype = o->dtype, .step = -1, .threads = o->threads, .events = o->events, .stop = o->stop };
     sheaf_convert_report r;
     sheaf_status *st = sheaf_merge_check_base(o);
@@ -213,6 +216,10 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--as-peft-safe"), "one of --as-peft and --as-peft-safe");
     if (w->cpu != SHEAF_PEFT_CPU_THIS && !w->as_peft && !w->safe)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--peft-cpu"), "--as-peft or --as-peft-safe beside it");
+    if (how->tp > 0 && w->to != TO_SAT)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp"), "--to sat beside it");
+    if (w->adapter_only && w->to >= 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "a BASE: an adapter alone has PEFT's form");
     if (w->weights != NULL && w->combine == NULL)
         return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"), "--combine linear or --combine cat beside it"),
                               "without --combine the adapters are merged in turn, each with its own scale");
@@ -227,6 +234,10 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
     how->dst = paths->last;
     how->weights = weights;
     how->mode = w->safe ? SHEAF_MERGE_AS_PEFT_SAFE : w->as_peft ? SHEAF_MERGE_AS_PEFT : SHEAF_MERGE_BEST;
+    if (w->to == TO_HF && how->nadapters == 0)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to hf"), "an ADAPTER: LoRA of SAT's own is merged in SAT's form"), "sheaf convert %s %s --to hf, which merges it too",
+                              how->base, how->dst);
+    how->to = w->to == TO_SAT ? "sat" : NULL;
     how->peft_cpu = (sheaf_peft_cpu)w->cpu;
     how->threads = cli_threads(how->threads);
     if (how->nadapters > SHEAF_MERGE_ADAPTERS)
@@ -238,7 +249,7 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
 int cmd_merge(cli *cli, int argc, char **argv)
 {
     sheaf_merge_options how = { 0 };
-    words w = { .dtype = -1, .cpu = SHEAF_PEFT_CPU_THIS };
+    words w = { .dtype = -1, .cpu = SHEAF_PEFT_CPU_THIS, .to = -1 };
     double weights[SHEAF_MERGE_ADAPTERS];
     const cli_option options[] = {
         { "as-peft", CLI_FLAG, &w.as_peft, "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
@@ -248,6 +259,8 @@ int cmd_merge(cli *cli, int argc, char **argv)
         { "weights", CLI_TEXT, &w.weights, "with --combine: one number for each adapter (default 1 each)", "X,Y,..." },
         { "adapter-only", CLI_FLAG, &w.adapter_only, "with --combine and no BASE: write the combined adapter" },
         { "dtype", CLI_CHOICE, &w.dtype, "type of the written weights (default as in BASE)", .choices = cli_dtypes },
+        { "to", CLI_CHOICE, &w.to, "form to write (default hf): sat as sheaf convert --to sat makes it of the merged model, in one pass", .choices = forms },
+        { "tp", CLI_INT, &how.tp, "with --to sat: parts to write (default 1; of SAVE, as many as it has)", .min = 1, .max = 1024 },
         { "config", CLI_PATH, &how.config, "the base's config.json, where its folder has none", "FILE" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },

@@ -35,6 +35,7 @@ struct sheaf_sat_writer {
     sheaf_faults *faults;
     int ways;
     sheaf_torch_writer **part;
+    bool finished;
 };
 
 static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "writing a SAT checkpoint"); }
@@ -469,7 +470,9 @@ static void release(sheaf_sat_writer *w)
     free(w);
 }
 
-sheaf_status *sheaf_sat_commit(sheaf_sat_writer *w)
+const char *sheaf_sat_dir(const sheaf_sat_writer *w) { return sheaf__output_dir(w->output); }
+
+sheaf_status *sheaf_sat_finish(sheaf_sat_writer *w)
 {
     char *dir = NULL;
     sheaf_status *st = NULL;
@@ -485,6 +488,13 @@ sheaf_status *sheaf_sat_commit(sheaf_sat_writer *w)
     if (st == NULL)
         st = write_small(w);
     free(dir);
+    w->finished = st == NULL;
+    return st;
+}
+
+sheaf_status *sheaf_sat_commit(sheaf_sat_writer *w)
+{
+    sheaf_status *st = w->finished ? NULL : sheaf_sat_finish(w);
     if (st != NULL) {
         sheaf_sat_abandon(w);
         return st;

@@ -48,8 +48,21 @@ for save in "$golden"/*/lora_mp1; do
     runs "$set: as an adapter" 0 'sat to peft' convert "$save" "$work/$set-adapter" --to peft
     runs "$set: merged into the plain model" 0 'read back' merge "${save%/lora_mp1}/mp1" "$work/$set-adapter" "$work/$set-peft"
     runs "$set: is the same model" 0 'equal|tensors differ' diff "$work/$set-own" "$work/$set-peft" --atol 1e-6
+    for tp in 1 2; do
+        runs "$set: merged, then divided into $tp" 0 'hf to sat' convert "$work/$set-peft" "$work/$set-two" --to sat --tp $tp
+        runs "$set: both in one pass" 0 'rows read back and recomputed: equal' merge "${save%/lora_mp1}/mp1" "$work/$set-adapter" "$work/$set-one" --to sat --tp $tp
+        same "$set: are the same files" "$work/$set-two" "$work/$set-one"
+        rm -rf "$work/$set-two" "$work/$set-one"
+    done
+    runs "$set: SAT's own into another number of parts" 0 'in 2 parts, LoRA merged' merge "$save" "$work/$set-own2" --to sat --tp 2
+    runs "$set: is the same model" 0 'equal' diff "$work/$set-own" "$work/$set-own2"
     runs "$set: own LoRA is not left out" 3 'LoRA that is not merged' merge "$save" "$work/$set-adapter" "$work/own"
 done
+
+runs "SAT's form is for SAT's models" 3 'CogVLM or CogAgent.*family llama' merge "$model" "$adapter" "$work/no" --to sat
+runs "parts are SAT's" 2 'tp.*--to sat beside it' merge "$model" "$adapter" "$work/no" --tp 2
+runs "an adapter alone has one form" 2 'to.*PEFT.s form' merge --adapter-only --combine cat "$adapter" "$work/no" --to sat
+absent "nothing of them" "$work/no"
 
 # An adapter in the base's place: the line that was meant. A base without a config is merged, with a word.
 runs "adapter and model in the wrong order" 3 "base model first, then its adapters.*a PEFT adapter +try: +sheaf merge $model $adapter $work/no *\$" merge "$adapter" "$model" "$work/no"
