@@ -81,26 +81,6 @@ sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, c
     return sheaf_fail(SHEAF_E_MEMORY, "merge");
 }
 
-/* The tensor PATH + end of the output; NULL when there is none. */
-static sheaf_status *place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path, size_t length, const char *end)
-{
-    char *name = NULL;
-    if (m->ndrop > 0 && length > m->ndrop && strncmp(path, m->drop, m->ndrop) == 0) {
-        path += m->ndrop;
-        length -= m->ndrop;
-    }
-    sheaf_status *st = sheaf__merge_module(&name, path, length, end);
-    *out = st == NULL ? sheaf__merge_find(m->plan, name) : NULL;
-    free(name);
-    if (st != NULL || *out != NULL || m->add == NULL)
-        return st;
-    if (asprintf(&name, "%s%.*s%s", m->add, (int)length, path, end) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "merge");
-    *out = sheaf__merge_find(m->plan, name);
-    free(name);
-    return NULL;
-}
-
 const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length, const char *end)
 {
     char *name = NULL;
@@ -208,13 +188,13 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
     sheaf_status *st = NULL;
     const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
     if (kind == SHEAF_PART_WHOLE) {
-        st = place(&t, m, path, length, "");
+        st = sheaf__merge_place(&t, m, path, length, "");
         if (t == NULL || !wants_whole(m, path, length))
             lose(m, e->name);
         else
             st = replace(m, t, e, true);
     } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
-        st = place(&t, m, path, length, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
+        st = sheaf__merge_place(&t, m, path, length, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
         const bool adapted = sheaf__merge_part(m, path, length, ".lora_A.weight") != NULL ||
                              sheaf__merge_part(m, path, length, ".lora_embedding_A") != NULL ||
                              sheaf__merge_part(m, path, length, ".token_adapter.trainable_tokens_delta") != NULL;
@@ -312,7 +292,7 @@ static sheaf_status *find_packed(sheaf__matcher *m, const char *path, size_t len
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof ends / sizeof *ends && st == NULL && m->packed[0] == '\0'; i++) {
         sheaf__merge_tensor *t = NULL;
-        st = place(&t, m, path, length, ends[i]);
+        st = sheaf__merge_place(&t, m, path, length, ends[i]);
         if (t != NULL)
             snprintf(m->packed, sizeof m->packed, "%s", t->name);
     }
@@ -325,7 +305,7 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
     bool yes = false;
-    sheaf_status *st = place(&t, m, path, length, ".weight");
+    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
     if (st == NULL)
         st = targeted(&yes, m, path, length);
     if (st != NULL || t == NULL || !yes) {
@@ -362,7 +342,7 @@ static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, 
         lose(m, e->name);
         return NULL;
     }
-    sheaf_status *st = place(&t, m, path, length, ".bias");
+    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".bias");
     if (st == NULL && t == NULL) {
         st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
         sheaf_found(sheaf_expected(st, "a bias of this layer in the base to add it to"), "a layer without bias");
@@ -408,7 +388,7 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
     const sheaf_lora_tokens *tokens = tokens_of(m, path, length);
-    sheaf_status *st = place(&t, m, path, length, ".weight");
+    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
     if (st != NULL || t == NULL || tokens == NULL) {
         lose(m, e->name);
         return st;
@@ -447,7 +427,7 @@ static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b,
 {
     sheaf__merge_tensor *t = NULL;
     bool yes = false;
-    sheaf_status *st = place(&t, m, path, length, ".weight");
+    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
     if (st == NULL)
         st = targeted(&yes, m, path, length);
     if (st != NULL)
@@ -500,56 +480,9 @@ static sheaf_status *tell_lost(sheaf__matcher *m)
         sheaf_found(st, "%s and %d more", m->lost.at != NULL ? m->lost.at : "", m->nlost - NAMED);
     else
         sheaf_found(st, "%s", m->lost.at != NULL ? m->lost.at : "");
-    return sheaf_try_this(st, m->nlost == all ? "the base model this adapter was made for: none of its tensors has a place in this one"
+    return sheaf_try_this(st, m->nlost == all ? "the base model this adapter was made for: none of its tensors has a place in this one. If it is that one, transformers "
+                                                "loads it under other names than its files have, or takes weights apart that they hold as one: merge it with PEFT"
                                               : "the base model this adapter was made for, and its own adapter_config.json");
-}
-
-/* ---- names that begin otherwise ---- */
-
-/* Has every adapted module of the adapter a weight in the base? */
-static sheaf_status *all_placed(bool *yes, sheaf__matcher *m)
-{
-    sheaf_source *source = m->adapter->source;
-    sheaf_status *st = NULL;
-    *yes = true;
-    for (int64_t i = 0; i < source->count(source) && *yes && st == NULL; i++) {
-        const char *path;
-        size_t length;
-        sheaf__merge_tensor *t = NULL;
-        const sheaf_lora_part kind = sheaf__lora_part(&path, &length, source->entry(source, i)->name);
-        if (kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A || kind == SHEAF_PART_TOKENS)
-            st = place(&t, m, path, length, ".weight");
-        else if (kind == SHEAF_PART_WHOLE)
-            st = place(&t, m, path, length, "");
-        else
-            continue;
-        *yes = t != NULL;
-    }
-    return st;
-}
-
-/* "transformer.h.0" is "h.0" in files of the bare model, and "layers.0" is "model.layers.0" where only
- * the adapter was made for it. Such a difference is accepted when it explains all names. */
-static sheaf_status *settle_names(sheaf__matcher *m, const sheaf_events *events)
-{
-    static const char *const before[] = { "transformer.", "model.", "base_model.", "language_model.", "encoder.", "bert.", "roberta.", "gpt_neox." };
-    bool yes = false;
-    sheaf_status *st = all_placed(&yes, m);
-    for (size_t i = 0; i < 2 * (sizeof before / sizeof *before) && st == NULL && !yes; i++) {
-        const char *prefix = before[i / 2];
-        m->drop = i % 2 == 0 ? prefix : NULL;
-        m->ndrop = m->drop != NULL ? strlen(prefix) : 0;
-        m->add = i % 2 == 1 ? prefix : NULL;
-        st = all_placed(&yes, m);
-        if (yes)
-            sheaf_note(events, "%s: its names %s '%s', which the base's %s", m->adapter->path, m->drop != NULL ? "begin with" : "lack", prefix,
-                       m->drop != NULL ? "lack" : "begin with");
-    }
-    if (!yes) {
-        m->drop = m->add = NULL;
-        m->ndrop = 0;
-    }
-    return st;
 }
 
 sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number, const sheaf_events *events)
@@ -557,7 +490,7 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
     sheaf__matcher m = { .plan = plan, .adapter = adapter, .number = number };
     sheaf_source *source = adapter->source;
     const int64_t n = source->count(source);
-    sheaf_status *st = settle_names(&m, events);
+    sheaf_status *st = sheaf__merge_settle_names(&m, events);
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = match_whole(&m, source->entry(source, i));
     for (int64_t i = 0; i < n && st == NULL; i++)
@@ -573,5 +506,6 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
         if (!adapter->made && m.ndrop == 0 && m.add == NULL)
             st = sheaf__merge_check_asked(&m, t, plan->tied && i == plan->head);
     }
+    sheaf__merge_forget_names(&m);
     return sheaf_in(st, "%s", adapter->path);
 }

@@ -102,8 +102,11 @@ static sheaf_status *add_head(sheaf__merge_plan *p, const json_t *config)
         flag = json_object_get(text, "tie_word_embeddings");
     const sheaf_source_entry *table = find_table(p);
     const bool stored = sheaf__merge_find(p, head_name) != NULL;
+    bool elsewhere = false; /* a head of another name, as that of language_model */
+    for (int64_t i = 0; i < p->count; i++)
+        elsewhere |= ends_at_dot(p->tensor[i].name, head_name) && strcmp(p->tensor[i].name, head_name) != 0;
     p->table = p->head = -1;
-    p->tied = table != NULL && has_head(config, json_is_true(flag)) &&
+    p->tied = table != NULL && !elsewhere && has_head(config, json_is_true(flag)) &&
               (stored ? json_is_true(flag) : flag == NULL || json_is_true(flag));
     if (!p->tied)
         return NULL;

@@ -83,11 +83,11 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
 {
     const sheaf_lora_options *o = &m->adapter->options;
     const bool mine = t->whole != NULL && t->whole_number == m->number && t->saved;
-    const char *const dot = strrchr(t->name, '.');
+    const char *const name = sheaf__merge_alias(m, t), *const dot = strrchr(name, '.');
     if (dot == NULL || is_tied_head || !sheaf__merge_is_float(t->base->dtype))
         return NULL;
     char *module = NULL;
-    sheaf_status *st = sheaf__merge_module(&module, t->name, (size_t)(dot - t->name), "");
+    sheaf_status *st = sheaf__merge_module(&module, name, (size_t)(dot - name), "");
     if (st != NULL)
         return st;
     const bool saved = sheaf__lora_saves(o, module), bias = strcmp(dot, ".bias") == 0;
@@ -95,12 +95,12 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
     if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine && sheaf__merge_part(m, module, strlen(module), ".lora_A.weight") != NULL)
         lacks = true;
     if (lacks && !is_never_trained(m, t->name)) {
-        st = sheaf_lora_missing(t->name, strlen(t->name), "");
+        st = sheaf_lora_missing(name, strlen(name), "");
     } else if (!lacks && strcmp(dot, ".weight") == 0 && t->ndim >= 2 && !saved && !o->all_linear) {
         sheaf_hit hit;
         st = sheaf__lora_hit(&hit, o, module);
         if (st == NULL && hit == SHEAF_HIT_TARGET && step_of(t, m->number) == NULL)
-            st = sheaf_lora_missing(t->name, (size_t)(dot - t->name), ".lora_A.weight");
+            st = sheaf_lora_missing(name, (size_t)(dot - name), ".lora_A.weight");
     }
     free(module);
     return st;

@@ -127,6 +127,11 @@ sheaf_status *cli_check_required(const cli *cli, const cli_option *options, bool
 /* cli_hold - `text` (malloc'd) lives as long as cli, which frees it: an option's value may point into it. Takes it also after a failure. */
 sheaf_status *cli_hold(cli *cli, char *text);
 const cli_option *cli_find(const cli_option *options, const char *name);
+/* cli_peer - the option that `word`, a flag without its dashes that sheaf has not ("=VALUE" may follow), means in other
+ * programs, or by another spelling; *more says what is to be said besides. NULL: none. */
+const char *cli_peer(const cli_option *options, const char *word, const char **more);
+/* Is it what they call --out? */
+bool cli_peer_is_out(const char *word);
 bool cli_was_given(const cli *cli, const cli_option *options, const char *name);
 
 /* cli_recipe_read - `key: value` lines of a recipe fill the options no flag gave. */

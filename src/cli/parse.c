@@ -38,7 +38,12 @@ static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, con
     names[n++] = "help";
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", word);
     sheaf_expected(st, "a flag of sheaf %s", cli->command->name);
-    const char *bare = word + strspn(word, "-");
+    const char *bare = word + strspn(word, "-"), *more;
+    const char *ours = cli_peer(options, bare, &more);
+    if (ours != NULL)
+        return sheaf_try_this(st, "sheaf calls it --%s%s", ours, more);
+    if (cli_peer_is_out(bare) && strstr(cli->command->usage, " DST") != NULL)
+        return sheaf_try_this(st, "no flag: DST, the last word, says where to");
     const char *near = sheaf__nearest(bare, names, n);
     if (near == NULL && strncmp(bare, "no-", 3) == 0)
         near = sheaf__nearest(bare + 3, names, n);

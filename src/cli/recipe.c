@@ -83,6 +83,9 @@ static sheaf_status *unknown_key(const cli_option *options, const char *key, con
     if (o != NULL && !(o->kind & CLI_HIDDEN))
         return sheaf_try_this(sheaf_expected(st, "a setting of the run"), "give --%s on the command line", key);
     sheaf_expected(st, "the name of a flag, without dashes in front");
+    const char *more, *ours = cli_peer(options, key, &more);
+    if (ours != NULL)
+        return sheaf_try_this(st, "sheaf calls it %s%s", ours, more);
     const char *near = sheaf__nearest(key, names, n);
     return near != NULL ? sheaf_try_this(st, "%s", near) : st;
 }

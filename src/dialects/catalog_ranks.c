@@ -2,8 +2,9 @@
  *
  * Copies are equal; or they drifted: where a program lets ranks train copies apart, as SAT does, all of them differ a
  * little, and each is near each other one; or they have nothing in common: then parts of several runs lie together.
- * Parts whose copies are equal in all bits are of one run or step. Where some are and others differ, that is no drift,
- * however little it is: the greater number is right, and of equal numbers none.
+ * Parts whose copies are equal in all bits are of one run or step. Where some are and others differ, that is no drift:
+ * the greater number is right, and of equal numbers none; unless no more than a few elements differ, as where copies
+ * drifted by less than they are rounded.
  *
  * What files say of their bytes (piece.digest) is believed; else a sample of each copy is read. Copies that differ are
  * told apart by samples: by their correlation, and not by distance, as a part that drifted far is still of its run. */
@@ -25,6 +26,7 @@ enum {
 #define NEAR 0.02      /* squared distance by the sum of the squares: what little training moves */
 #define UNRELATED 0.25 /* four standard deviations of the correlation of LEAST_MATRIX unrelated numbers */
 #define UNRELATED_FACTORS 0.05 /* those of LoRA begin random, are equal at first and drift far */
+#define FEW 0.05       /* of a tensor's elements: drift that rounding hides in most */
 #define GAP 4.0        /* times as far from the others as they are from each other: not by drift */
 
 typedef struct pool { double n, sum; } pool; /* elements, and by each their correlation */
@@ -46,6 +48,7 @@ typedef struct copies {
     uint64_t *digest;     /* of each part, of one */
     int *group, groups;   /* of each part; those with equal copies are one */
     int first[MOST_GROUPS];
+    bool many;            /* in some tensor more than a few elements differ */
     pair *pair;           /* groups x groups, below the diagonal */
     char *raw;
     float *sample;        /* groups x SAMPLE */
@@ -266,6 +269,19 @@ static bool is_matrix(const sheaf_logical *t)
     return wide > 1;
 }
 
+/* Differ more than a few elements of the samples from the first group's? */
+static bool differ_much(const copies *k, int64_t n)
+{
+    for (int g = 1; g < k->groups; g++) {
+        int64_t differ = 0;
+        for (int64_t i = 0; i < n; i++)
+            differ += k->sample[(int64_t)g * SAMPLE + i] != k->sample[i];
+        if ((double)differ > FEW * (double)n)
+            return true;
+    }
+    return false;
+}
+
 /* Holds the copies of one tensor against each other, a part of each group. */
 static sheaf_status *weigh(copies *k, int64_t tensor)
 {
@@ -279,6 +295,7 @@ static sheaf_status *weigh(copies *k, int64_t tensor)
             return st;
         usable = n > 0 && as_floats(k->sample + (size_t)g * SAMPLE, k->raw, t->told.dtype, n);
     }
+    k->many = k->many || (n > 0 && (!usable || differ_much(k, n)));
     for (int a = 1, i = 0; usable && a < k->groups; a++)
         for (int b = 0; b < a; b++, i++) {
             like[i] = likeness(&far[i], k->sample + (size_t)a * SAMPLE, k->sample + (size_t)b * SAMPLE, n);
@@ -390,7 +407,8 @@ static void group_by_gap(copies *k, int n)
     number_groups(k);
 }
 
-static sheaf_status *tell_apart(copies *k)
+/* alone: no two parts have equal copies. */
+static sheaf_status *tell_apart(copies *k, bool alone)
 {
     const int n = k->groups < MOST_GROUPS ? k->groups : MOST_GROUPS;
     k->pair = calloc((size_t)(n * n), sizeof *k->pair);
@@ -405,7 +423,12 @@ static sheaf_status *tell_apart(copies *k)
     for (int64_t i = 0, seen = 0; st == NULL && i < k->tensors; i++)
         if (k->differs[i] && seen++ % apart == 0)
             st = weigh(k, k->tensor[i]);
-    if (st != NULL)
+    if (st == NULL && !k->many)
+        for (int g = 1; g < n; g++)
+            join(k, g, 0);
+    if (st == NULL && !k->many)
+        number_groups(k);
+    if (st != NULL || !k->many || !alone)
         return st;
     group_related(k);
     if (k->groups == 1 && n > 3)
@@ -454,7 +477,7 @@ static sheaf_status *tell_foreign(copies *k, int right, bool drift)
         if (k->group[r] != right)
             st = sheaf__catalog_notef(k->c, SHEAF_DEFECT, "foreign", k->path[r], "", expected.at, "put the part of the same save here",
                                       "part %d has other values in tensors of which each part has a copy (%" PRId64 " of %" PRId64
-                                      " differ somewhere): it is of another run or step", k->rank[r], k->differing, k->tensors);
+                                      " differ somewhere): it is of another run or step, or was changed", k->rank[r], k->differing, k->tensors);
     if (st == NULL && expected.failed)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", k->c->root);
     sheaf__text_release(&expected);
@@ -520,55 +543,10 @@ sheaf_status *sheaf__catalog_ranks(sheaf_catalog *c)
     c->copies = k.tensors;
     make_groups(&k);
     const bool alone = k.groups == k.count;
-    if (st == NULL && k.groups > 1 && alone)
-        st = tell_apart(&k);
+    if (st == NULL && k.groups > 1)
+        st = tell_apart(&k, alone);
     if (st == NULL && k.differing > 0)
         st = tell(&k, alone);
     release(&k);
     return st;
-}
-
-/* ---- what cannot be told ---- */
-
-/* Files that hold pieces of divided tensors. */
-static sheaf_status *count_parts(int *parts, const sheaf_catalog *c)
-{
-    bool *seen = calloc((size_t)c->nfiles + 1, sizeof *seen);
-    *parts = 0;
-    if (seen == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
-    for (int64_t i = 0; i < c->count; i++)
-        for (int64_t k = 0; !c->tensor[i].replicated && c->tensor[i].npieces > 1 && k < c->tensor[i].npieces; k++) {
-            const int file = c->tensor[i].piece[k].file;
-            *parts += !seen[file];
-            seen[file] = true;
-        }
-    free(seen);
-    return NULL;
-}
-
-sheaf_status *sheaf__catalog_rank_notes(bool *any, sheaf_catalog *c)
-{
-    int parts = 0;
-    const bool whole = strcmp(c->dialect, "hf") == 0 || strcmp(c->dialect, "peft") == 0 || strcmp(c->dialect, "sheaf") == 0;
-    sheaf_status *st = whole ? NULL : count_parts(&parts, c);
-    *any = st == NULL && parts > 1 && !c->copies_contradict;
-    if (st != NULL || parts < 2)
-        return st;
-    if (c->by_names)
-        st = sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "parts that say themselves which rank's they are",
-                                 "by the names of files and folders alone; parts that were swapped would not be noticed", "");
-    if (st != NULL || c->copies_contradict)
-        return st;
-    const char *one_run = "parts that say themselves of which run they are";
-    if (c->copies == 0)
-        return sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", one_run,
-                                   "by names, steps and shapes alone: there is no tensor of which each part has a copy", "");
-    if (!c->copies_vary)
-        return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", c->root, "", one_run, "",
-                                    "by names, steps and shapes alone: the copies of %" PRId64 " tensors that each part has are one number throughout, "
-                                    "as fresh norms are, and tell nothing", c->copies);
-    return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", c->root, "", one_run, "",
-                                "by the copies of %" PRId64 " tensors that each part has; a part of another run that began with the same values and left "
-                                "them as they were would not be noticed", c->copies);
 }

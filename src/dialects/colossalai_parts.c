@@ -223,6 +223,30 @@ static sheaf_status *place_ranks(joining *j)
     return st;
 }
 
+/* The padding lies at the end of the last rank's table. Where another rank's ends with it instead, they changed names. */
+static sheaf_status *check_padding(joining *j)
+{
+    int padded = -1, many = 0;
+    bool last = false;
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < j->count; i++) {
+        const sheaf_logical *t = a_table(j->part[i].held);
+        const int64_t rows = t == NULL || j->vocab <= 0 ? 0 : t->told.shape[0] * j->ways - j->vocab;
+        bool zero = false;
+        if (rows > 0 && rows < t->told.shape[0])
+            st = zero_end(&zero, j, j->part[i].held, t, rows);
+        last = last || (zero && j->part[i].rank == j->ways - 1);
+        padded = zero ? i : padded;
+        many += zero;
+    }
+    if (st != NULL || last || many != 1 || parts_with(j, j->ways - 1) == 0)
+        return st;
+    const part *p = &j->part[padded];
+    return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "conflict", p->held->root, a_table(p->held)->told.name,
+                                "the padding of the vocabulary in the part of the last rank", "give the parts back their names",
+                                "it ends the table of the part that is named rank %d of %d: the parts changed names", p->rank, j->ways);
+}
+
 /* ---- joining ---- */
 
 static sheaf_status *take_pieces(joining *j, sheaf_logical *to, const part *p, const sheaf_logical *from, const int64_t *begin)
@@ -439,6 +463,8 @@ sheaf_status *sheaf__colossalai_join(sheaf_catalog *c, const char *const *paths)
     if (st == NULL && j->count > 0)
         st = place_ranks(j);
     c->by_names = j->ways > 1;
+    if (st == NULL && j->count > 0 && j->ways > 1)
+        st = check_padding(j);
     if (st == NULL && j->count > 0)
         st = j->from_nothing ? join_all(j) : complete_all(j);
     for (int i = 0; i < j->count; i++)

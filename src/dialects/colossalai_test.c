@@ -238,6 +238,25 @@ static void test_colossalai__ranks_of_two_runs_are_told_by_their_copies(void **s
     }
 }
 
+static void test_colossalai__padding_tells_ranks_that_changed_names(void **state)
+{
+    static const int order[][4] = { { 0, 1, 2, 3 }, { 3, 1, 2, 0 }, { 0, 3, 2, 1 }, { 1, 0, 2, 3 } }; /* the last: nothing tells */
+    for (size_t i = 0; i < 4; i++) {
+        sheaf_catalog *c = NULL;
+        CHECK_OK(sheaf__remove_tree(at("turned"), NULL));
+        for (int r = 0; r < 4; r++) {
+            char file[40];
+            snprintf(file, sizeof file, "tp_rank_%02d.safetensors", r);
+            make_save(at("turned"), file, 1000, 256 * order[i][r], 256, 1);
+        }
+        look(&c, at("turned"), NULL);
+        const sheaf_finding *f = finding(c, "conflict", NULL);
+        assert_int_equal(f != NULL, i == 1 || i == 2);
+        assert_true(f == NULL || strstr(f->found, i == 1 ? "named rank 0 of 4" : "named rank 1 of 4") != NULL);
+        remove_catalog(&c);
+    }
+}
+
 static void test_colossalai__padding_is_cut_off(void **state)
 {
     sheaf_catalog *c = NULL;
@@ -392,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_colossalai__one_part_that_is_left_needs_no_name),
         cmocka_unit_test(test_colossalai__a_part_of_another_save_is_refused),
         cmocka_unit_test(test_colossalai__ranks_of_two_runs_are_told_by_their_copies),
+        cmocka_unit_test(test_colossalai__padding_tells_ranks_that_changed_names),
         cmocka_unit_test(test_colossalai__padding_is_cut_off),
         cmocka_unit_test(test_colossalai__what_a_killed_save_leaves_is_named),
         cmocka_unit_test(test_colossalai__what_the_program_wrote),

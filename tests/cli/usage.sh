@@ -13,6 +13,36 @@ runs "an unknown command is wrong usage" 2 'tarin' tarin
 runs "and the nearest one is offered" 2 'try:.*train' tarin
 runs "an unknown flag is wrong usage" 2 'lora-rnk' train --lora-rnk 8
 runs "and the nearest one is offered" 2 'try:.*--lora-rank' train --lora-rnk 8
+# What other programs call a flag: each with its whole message.
+peer() { # peer COMMAND FLAG OURS
+    local word
+    for word in "--$2" "--${2//-/_}" "--$2=1"; do
+        runs "$1 $word" 2 "^sheaf: ${word} +expected: a flag of sheaf $1 +try: +sheaf calls it --$3 \$" "$1" "$word" 1
+    done
+}
+epochs='steps, and counts steps: one epoch is rows / \(--micro-batch x --accumulate\)'
+peer train epochs "$epochs"
+peer train num-train-epochs "$epochs"
+peer train batch-size micro-batch
+peer train per-device-train-batch-size micro-batch
+peer train gradient-accumulation-steps accumulate
+peer train learning-rate lr
+peer train max-length seq
+peer train output-dir out
+peer train target-modules lora-targets
+peer train lora-r lora-rank
+peer train save-total-limit keep
+peer train lr-scheduler-type schedule
+peer train bf16 'dtype bfloat16'
+peer train model-name-or-path model
+peer generate max-new-tokens max-new
+peer generate batch-size batch
+peer eval batch-size micro-batch
+runs "an underscore for a dash" 2 'try: +sheaf calls it --lora-alpha $' train --lora_alpha 16
+runs "merge --output-dir" 2 'try: +no flag: DST, the last word, says where to $' merge a b --output-dir c
+runs "convert --out" 2 'try: +no flag: DST, the last word, says where to $' convert a --out b
+printf 'learning_rate: 1e-4\n' >"$work/peers.recipe"
+runs "in a recipe too" 2 "try: +sheaf calls it lr \$" train --recipe "$work/peers.recipe"
 runs "a flag without its value is wrong usage" 2 'steps' train --steps
 runs "a number that is none is named with its flag" 2 '--steps.*ten' train --model a --data b --out c --steps ten
 runs "train without a model says what is missing" 2 '--model' train --data b --out c --steps 1

@@ -1,0 +1,75 @@
+/* peers.c - what other programs call a flag: transformers' TrainingArguments, PEFT's LoraConfig, TRL, LLaMA-Factory,
+ * axolotl, DeepSpeed and Megatron. */
+#include <ctype.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct { const char *peer, *ours, *more; } names[] = {
+    { "learning-rate", "lr" }, { "batch-size", "micro-batch" }, { "batch-size", "batch" }, { "per-device-train-batch-size", "micro-batch" },
+    { "per-device-eval-batch-size", "micro-batch" }, { "per-device-batch-size", "micro-batch" }, { "train-batch-size", "micro-batch" },
+    { "eval-batch-size", "micro-batch" }, { "micro-batch-size", "micro-batch" }, { "train-micro-batch-size-per-gpu", "micro-batch" },
+    { "gradient-accumulation-steps", "accumulate" }, { "gradient-accumulation", "accumulate" }, { "grad-accum", "accumulate" },
+    { "accumulation-steps", "accumulate" },
+    { "epochs", "steps", ", and counts steps: one epoch is rows / (--micro-batch x --accumulate)" },
+    { "num-train-epochs", "steps", ", and counts steps: one epoch is rows / (--micro-batch x --accumulate)" },
+    { "num-epochs", "steps", ", and counts steps: one epoch is rows / (--micro-batch x --accumulate)" },
+    { "max-steps", "steps" }, { "train-iters", "steps" }, { "num-steps", "steps" }, { "iters", "steps" },
+    { "max-length", "seq" }, { "max-seq-length", "seq" }, { "max-seq-len", "seq" }, { "seq-length", "seq" }, { "seq-len", "seq" },
+    { "sequence-length", "seq" }, { "sequence-len", "seq" }, { "cutoff-len", "seq" }, { "model-max-length", "seq" }, { "block-size", "seq" },
+    { "context-length", "seq" }, { "max-new-tokens", "max-new" }, { "max-tokens", "max-new" }, { "num-predict", "max-new" },
+    { "output-dir", "out" }, { "output", "out" }, { "output-path", "out" }, { "out-dir", "out" }, { "save-dir", "out" }, { "save-path", "out" },
+    { "target-modules", "lora-targets" }, { "lora-target", "lora-targets" }, { "lora-target-modules", "lora-targets" }, { "lora-modules", "lora-targets" },
+    { "exclude-modules", "lora-exclude" }, { "layers-to-transform", "lora-layers" }, { "rank-pattern", "lora-rank-pattern" },
+    { "alpha-pattern", "lora-alpha-pattern" }, { "r", "lora-rank" }, { "lora-r", "lora-rank" }, { "rank", "lora-rank" }, { "lora-dim", "lora-rank" },
+    { "alpha", "lora-alpha" }, { "dropout", "lora-dropout" }, { "use-rslora", "lora-rslora" }, { "rslora", "lora-rslora" },
+    { "bias", "lora-bias" }, { "additional-target", "modules-to-save" }, { "lora-modules-to-save", "modules-to-save" },
+    { "finetuning-type", "method" }, { "model-name-or-path", "model" }, { "model-name", "model" }, { "model-path", "model" },
+    { "model-dir", "model" }, { "base-model", "model" }, { "pretrained-model-name-or-path", "model" }, { "checkpoint", "model" },
+    { "adapter-name-or-path", "adapter" }, { "adapter-path", "adapter" }, { "lora-path", "adapter" }, { "lora", "adapter" }, { "peft-model", "adapter" },
+    { "train-file", "data" }, { "dataset", "data" }, { "dataset-name", "data" }, { "dataset-path", "data" }, { "data-path", "data" },
+    { "train-data", "data" }, { "eval-data", "data" }, { "input-file", "data" }, { "tokenizer-path", "tokenizer" }, { "tokenizer-name", "tokenizer" },
+    { "lr-scheduler-type", "schedule" }, { "lr-scheduler", "schedule" }, { "scheduler", "schedule" }, { "lr-decay-style", "schedule" },
+    { "warmup-steps", "warmup" }, { "num-warmup-steps", "warmup" }, { "warmup-iters", "warmup" }, { "lr-warmup-steps", "warmup" },
+    { "max-grad-norm", "clip" }, { "clip-grad", "clip" }, { "gradient-clipping", "clip" }, { "gradient-clip-val", "clip" }, { "max-norm", "clip" },
+    { "adam-beta1", "beta1" }, { "adam-beta2", "beta2" }, { "adam-epsilon", "eps" }, { "adam-eps", "eps" }, { "epsilon", "eps" }, { "wd", "weight-decay" },
+    { "save-steps", "save-every" }, { "save-interval", "save-every" }, { "save-total-limit", "keep" }, { "resume-from-checkpoint", "resume", ", of the run in --out" },
+    { "gradient-checkpointing", "checkpointing" }, { "checkpoint-activations", "checkpointing" }, { "recompute", "checkpointing" },
+    { "bf16", "dtype", " bfloat16" }, { "fp16", "dtype", " float16" }, { "fp32", "dtype", " float32" }, { "torch-dtype", "dtype" }, { "precision", "dtype" },
+    { "tensor-parallel-size", "tp" }, { "tensor-model-parallel-size", "tp" }, { "model-parallel-size", "tp" }, { "tp-size", "tp" },
+    { "data-parallel-size", "dp" }, { "dp-size", "dp" }, { "num-threads", "threads" }, { "nthreads", "threads" }, { "jobs", "threads" },
+    { "random-seed", "seed" }, { "temp", "temperature" }, { "config-file", "recipe" }, { "max-shard-size", "shard-mb" },
+};
+
+/* Are these the same but for case, and '_' for '-'? `word` has `n` bytes. */
+static bool alike(const char *name, const char *word, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (name[i] == '\0' || name[i] != (word[i] == '_' ? '-' : tolower((unsigned char)word[i])))
+            return false;
+    return name[n] == '\0';
+}
+
+const char *cli_peer(const cli_option *options, const char *word, const char **more)
+{
+    const size_t n = strcspn(word, "=");
+    *more = "";
+    for (const cli_option *o = options; o->name != NULL; o++)
+        if (!(o->kind & CLI_HIDDEN) && alike(o->name, word, n))
+            return o->name;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (alike(names[i].peer, word, n) && cli_find(options, names[i].ours) != NULL) {
+            *more = names[i].more != NULL ? names[i].more : "";
+            return names[i].ours;
+        }
+    return NULL;
+}
+
+bool cli_peer_is_out(const char *word)
+{
+    const size_t n = strcspn(word, "=");
+    bool is = alike("out", word, n);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        is = is || (strcmp(names[i].ours, "out") == 0 && alike(names[i].peer, word, n));
+    return is;
+}
