@@ -188,8 +188,8 @@ static sheaf_status *tell_key(differ *d, const char *key, const json_t *x, const
     sheaf_status *st = x == NULL ? NULL : sheaf__json_text(&p, x, JSON_COMPACT | JSON_SORT_KEYS);
     if (st == NULL && y != NULL)
         st = sheaf__json_text(&q, y, JSON_COMPACT | JSON_SORT_KEYS);
-    const sheaf_diff_item item = { .kind = SHEAF_DIFF_CONFIG, .name = key, .a_text = x == NULL ? "nothing" : p,
-                                   .b_text = y == NULL ? "nothing" : q, .first = -1 };
+    const sheaf_diff_item item = { .kind = SHEAF_DIFF_CONFIG, .name = key, .a_text = p,
+                                   .b_text = q, .first = -1 };
     if (st == NULL)
         d->found(d->context, &item);
     free(p);

@@ -20,7 +20,7 @@ typedef struct sheaf_diff_item {
     int64_t elements, differing;     /* elements whose values differ (or bytes, in types that are not numbers) */
     double largest;                  /* |a - b|; infinite where only one is a number */
     int64_t first;                   /* index of the first differing element, row-major, -1 if none */
-    const char *a_text, *b_text;     /* of SHEAF_DIFF_CONFIG */
+    const char *a_text, *b_text;     /* of SHEAF_DIFF_CONFIG: JSON, NULL where there is none */
 } sheaf_diff_item;
 
 typedef struct sheaf_diff_report {

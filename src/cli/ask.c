@@ -26,7 +26,8 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
         { "max-length", CLI_COUNT, &f->max_length, "most positions of prompt (image included) and answer; 0 = no limit", .max = 1e7 },
         { "greedy", CLI_FLAG, &f->greedy, "always the largest logit" },
         { "sampling", CLI_CHOICE, &f->order, "whose order of steps: transformers or sat", .choices = orders },
-        { "temperature", CLI_NUMBER, &f->temperature, "divides the logits", .max = 1e6 },
+        { "temperature", CLI_NUMBER, &f->temperature, "divides the logits", .min = LEAST, .max = 1e6,
+          .advice = "--greedy, which always takes the most probable token" },
         { "top-k", CLI_COUNT, &f->top_k, "sample among the k largest; 0 = all", .max = 1e9 },
         { "top-p", CLI_NUMBER, &f->top_p, "sample among the fewest with this much probability", .min = LEAST, .max = 1 },
         { "repetition-penalty", CLI_NUMBER, &f->penalty, "divides logits of tokens that were there", .min = LEAST, .max = 1e6 },
@@ -36,15 +37,6 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
     while (table->name != NULL)
         table++;
     memcpy(table, rows, sizeof rows);
-}
-
-sheaf_status *ask_check(const ask_flags *f)
-{
-    if (f->temperature >= LEAST)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--temperature");
-    sheaf_found(sheaf_expected(st, "a number, at least %g", LEAST), "%g", f->temperature);
-    return sheaf_try_this(st, "--greedy, which always takes the most probable token");
 }
 
 sheaf__sampling ask_sampling(const ask_flags *f)

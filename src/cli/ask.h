@@ -21,7 +21,6 @@ typedef struct ask_flags {
 
 /* ask_table - appends the rows of these flags to a table that ends with a zero entry; sets the defaults. */
 void ask_table(cli_option *table, ask_flags *flags, int64_t max_new);
-sheaf_status *ask_check(const ask_flags *flags);
 sheaf__sampling ask_sampling(const ask_flags *flags);
 /* ask_json - `text` as a JSON string, null without one. What is no UTF-8 in it, a path, becomes U+FFFD. */
 json_t *ask_json(const char *text);

@@ -63,6 +63,7 @@ typedef struct cli_option {
     double min, max;   /* CLI_INT, CLI_COUNT, CLI_NUMBER; max 0 = no upper limit. CLI_TEXT: see there */
     bool above, below; /* CLI_NUMBER: more than min, less than max */
     const cli_choice *choices; /* ends with name NULL */
+    const char *advice;        /* what to try instead of a value that is refused; NULL = nothing */
 } cli_option;
 
 #define CLI_MAX_OPTIONS 96

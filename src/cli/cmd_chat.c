@@ -435,8 +435,6 @@ int cmd_chat(cli *cli, int argc, char **argv)
     sheaf__wording wording = { 0 };
     session t = { .cli = cli, .s = &s, .wording = &wording };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
-    if (st == NULL)
-        st = ask_check(&s.ask);
     if (st == NULL && s.ask.max_length < 2)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"), "2 or more: it bounds what a conversation may need");
     if (st == NULL)

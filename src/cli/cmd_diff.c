@@ -33,7 +33,8 @@ static void tell_text(FILE *to, const sheaf_diff_item *item)
 {
     switch (item->kind) {
     case SHEAF_DIFF_CONFIG:
-        sheaf__print(to, "config: %s: %s / %s\n", item->name, item->a_text, item->b_text);
+        sheaf__print(to, "config: %s: %s / %s\n", item->name, item->a_text != NULL ? item->a_text : "nothing",
+                     item->b_text != NULL ? item->b_text : "nothing");
         return;
     case SHEAF_DIFF_ONLY_A:
     case SHEAF_DIFF_ONLY_B:
@@ -70,6 +71,14 @@ static void json_shape(cli_json *j, const char *key, const sheaf_source_entry *e
     cli_json_close(j, '}');
 }
 
+static void json_value(cli_json *j, const char *key, const char *json)
+{
+    if (json != NULL)
+        cli_json_raw(j, key, json);
+    else
+        cli_json_text(j, key, NULL);
+}
+
 static void tell_json(cli_json *j, const sheaf_diff_item *item)
 {
     static const char *const kinds[] = { "values", "shape", "dtype", "only_a", "only_b", "config" };
@@ -77,8 +86,8 @@ static void tell_json(cli_json *j, const sheaf_diff_item *item)
     cli_json_text(j, "kind", kinds[item->kind]);
     cli_json_text(j, "name", item->name);
     if (item->kind == SHEAF_DIFF_CONFIG) {
-        cli_json_text(j, "a", item->a_text);
-        cli_json_text(j, "b", item->b_text);
+        json_value(j, "a", item->a_text);
+        json_value(j, "b", item->b_text);
     } else {
         if (item->a != NULL)
             json_shape(j, "a", item->a);

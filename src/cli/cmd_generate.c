@@ -217,8 +217,6 @@ int cmd_generate(cli *cli, int argc, char **argv)
     sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
-        st = ask_check(&s.ask);
-    if (st == NULL)
         st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
                                                                 .events = &cli->events });
     if (st == NULL) {

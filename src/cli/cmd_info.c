@@ -23,6 +23,7 @@ const char cmd_info_usage[] =
 typedef struct teller {
     cli *cli;
     cli_json json;
+    sheaf_text odd; /* --json: what is odd about the path at hand */
     bool tensors;
 } teller;
 
@@ -51,6 +52,16 @@ static void fact_real(teller *t, const char *key, double value)
         sheaf__print(t->cli->out, "  %-14s %g\n", key, value);
 }
 
+/* As JSON the list whose items, as JSON, are in `items`. */
+static void list_of(teller *t, const char *key, const sheaf_text *items)
+{
+    sheaf_text list = { 0 };
+    sheaf__text_add(&list, "[%s]", items->at != NULL ? items->at : "");
+    if (!list.failed && !items->failed)
+        cli_json_raw(&t->json, key, list.at);
+    sheaf__text_release(&list);
+}
+
 /* What is odd, in the words of a status; frees it. */
 static void odd(teller *t, sheaf_status *st)
 {
@@ -65,7 +76,11 @@ static void odd(teller *t, sheaf_status *st)
         sheaf__text_add(&text, "; found %s", found);
     if (*cure != '\0')
         sheaf__text_add(&text, "; try: %s", cure);
-    fact(t, "odd", text.failed ? "" : text.at);
+    if (t->cli->json) { /* all of them in one list, at the end */
+        sheaf__text_add(&t->odd, "%s", t->odd.size > 0 ? ", " : "");
+        sheaf__text_json(&t->odd, text.failed ? "" : text.at);
+    } else
+        fact(t, "odd", text.failed ? "" : text.at);
     sheaf__text_release(&text);
     sheaf_status_free(st);
 }
@@ -108,7 +123,14 @@ static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64
     fact_int(t, "tensors", n);
     fact_int(t, "elements", elements);
     fact_int(t, "bytes", bits / 8);
-    fact(t, "dtypes", types.size > 0 ? types.at : "none");
+    if (t->cli->json) {
+        cli_json_open(&t->json, "dtypes", '{');
+        for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
+            if (of[d] > 0)
+                cli_json_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
+        cli_json_close(&t->json, '}');
+    } else
+        fact(t, "dtypes", types.size > 0 ? types.at : "none");
     sheaf__text_release(&types);
     if (!t->tensors)
         return;
@@ -160,7 +182,10 @@ static void tell_model(teller *t, const sheaf_look *look, const sheaf_catalog *c
     fact_int(t, "heads", c.heads);
     fact_int(t, "kv_heads", c.kv_heads);
     fact_int(t, "head_dim", c.head_dim);
-    fact(t, "tied", c.tied ? "yes" : "no");
+    if (t->cli->json)
+        cli_json_bool(&t->json, "tied", c.tied);
+    else
+        fact(t, "tied", c.tied ? "yes" : "no");
     fact(t, "tokenizer", c.byte_vocab ? "bytes" : "its own");
     sheaf_schema *schema = NULL;
     st = sheaf_schema_new(&schema, &c, 8);
@@ -187,11 +212,21 @@ static void tell_adapter(teller *t, const sheaf_look *look)
     }
     sheaf_text targets = { 0 };
     for (int i = 0; i < o.ntargets; i++)
-        sheaf__text_add(&targets, "%s%s", i > 0 ? ", " : "", o.targets[i]);
-    fact(t, "base", o.base_name != NULL ? o.base_name : "not said");
+        if (t->cli->json) {
+            sheaf__text_add(&targets, "%s", i > 0 ? ", " : "");
+            sheaf__text_json(&targets, o.targets[i]);
+        } else
+            sheaf__text_add(&targets, "%s%s", i > 0 ? ", " : "", o.targets[i]);
+    if (t->cli->json)
+        cli_json_text(&t->json, "base", o.base_name);
+    else
+        fact(t, "base", o.base_name != NULL ? o.base_name : "not said");
     fact_int(t, "rank", o.rank);
     fact_real(t, "alpha", o.alpha);
-    fact(t, "targets", o.all_linear ? "all-linear" : o.target_regex != NULL ? o.target_regex : targets.size > 0 ? targets.at : "none");
+    if (t->cli->json && !o.all_linear && o.target_regex == NULL)
+        list_of(t, "targets", &targets);
+    else
+        fact(t, "targets", o.all_linear ? "all-linear" : o.target_regex != NULL ? o.target_regex : targets.size > 0 ? targets.at : "none");
     if (o.dora || o.lora_bias)
         fact(t, "kind", o.dora ? "DoRA (merge only)" : "LoRA with a bias on B (merge only)");
     if (o.unknown_keys != NULL)
@@ -205,7 +240,10 @@ static void tell_checkpoint(teller *t, const sheaf_checkpoint *c)
     fact_int(t, "step", sheaf_checkpoint_step(c));
     fact_int(t, "slices", sheaf_checkpoint_slices(c));
     fact_int(t, "contract", sheaf_checkpoint_contract(c));
-    fact(t, "progress", sheaf_checkpoint_progress(c));
+    if (t->cli->json)
+        cli_json_raw(&t->json, "progress", sheaf_checkpoint_progress(c));
+    else
+        fact(t, "progress", sheaf_checkpoint_progress(c));
 }
 
 /* The complete checkpoints of a run, and what the newest one says. */
@@ -235,7 +273,10 @@ static void tell_saved(teller *t, const char *dir)
         sheaf_checkpoint_close(newest);
         newest = c;
     }
-    fact(t, "checkpoints", steps.size > 0 ? steps.at : "none");
+    if (t->cli->json)
+        list_of(t, "checkpoints", &steps);
+    else
+        fact(t, "checkpoints", steps.size > 0 ? steps.at : "none");
     if (newest != NULL)
         tell_checkpoint(t, newest);
     sheaf_checkpoint_close(newest);
@@ -336,8 +377,11 @@ static sheaf_status *tell_path(teller *t, const char *path)
         tell_run(t, path);
     if (!foreign && look.source != NULL)
         st = tell_tensors(t, look.source, NULL);
+    if (t->cli->json && t->odd.size > 0)
+        list_of(t, "odd", &t->odd);
     if (t->cli->json)
         cli_json_close(&t->json, '}');
+    sheaf__text_release(&t->odd);
     sheaf_verify_release(&report);
     sheaf_look_close(&look);
     return st;

@@ -28,9 +28,10 @@ static int unknown_command(cli *cli, const char *name)
 {
     const char *names[64];
     int n = 0;
-    for (const cli_command *c = cli_commands; c->name != NULL && n < 63; c++)
+    for (const cli_command *c = cli_commands; c->name != NULL && n < 62; c++)
         names[n++] = c->name;
     names[n++] = "help";
+    names[n++] = "version";
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", name);
     sheaf_expected(st, "a command of sheaf");
     const char *near = sheaf__nearest(name + strspn(name, "-"), names, n);
@@ -40,6 +41,15 @@ static int unknown_command(cli *cli, const char *name)
         sheaf_try_this(st, "sheaf help lists them");
     return cli_report(cli, st);
 }
+
+static bool is_one_of(const char *word, const char *const *list)
+{
+    while (*list != NULL && strcmp(*list, word) != 0)
+        list++;
+    return *list != NULL;
+}
+
+static const char *const help_words[] = { "help", "--help", "-h", NULL };
 
 static int run_command(cli *cli, const cli_command *command, int argc, char **argv)
 {
@@ -51,6 +61,10 @@ static int run_command(cli *cli, const cli_command *command, int argc, char **ar
 
 static int help(cli *cli, int argc, char **argv)
 {
+    while (argc > 1 && (is_one_of(argv[1], help_words) || strcmp(argv[1], "--json") == 0)) {
+        argc--;
+        argv++;
+    }
     if (argc < 2) {
         list_commands(cli->out);
         return cli_report(cli, NULL);
@@ -78,11 +92,13 @@ int cli_main(int argc, char **argv, FILE *out, FILE *err)
         list_commands(err);
         return CLI_USAGE;
     }
-    if (strcmp(argv[1], "--version") == 0) {
-        sheaf__print(out, "sheaf %s\n", SHEAF_VERSION);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) /* known before anything can be wrong */
+        cli.json |= strcmp(argv[i], "--json") == 0;
+    if (is_one_of(argv[1], (const char *const[]){ "--version", "-V", "version", NULL })) {
+        sheaf__print(out, cli.json ? "{\"version\": \"%s\"}\n" : "sheaf %s\n", SHEAF_VERSION);
         return cli_report(&cli, NULL);
     }
-    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    if (is_one_of(argv[1], help_words))
         return help(&cli, argc - 1, argv + 1);
     const cli_command *command = find_command(argv[1]);
     if (command == NULL)

@@ -35,9 +35,9 @@ static const struct { const char *peer, *ours, *more; } names[] = {
     { "adam-beta1", "beta1" }, { "adam-beta2", "beta2" }, { "adam-epsilon", "eps" }, { "adam-eps", "eps" }, { "epsilon", "eps" }, { "wd", "weight-decay" },
     { "save-steps", "save-every" }, { "save-interval", "save-every" }, { "save-total-limit", "keep" }, { "resume-from-checkpoint", "resume", ", of the run in --out" },
     { "gradient-checkpointing", "checkpointing" }, { "checkpoint-activations", "checkpointing" }, { "recompute", "checkpointing" },
-    { "bf16", "dtype", " bfloat16" }, { "fp16", "dtype", " float16" }, { "fp32", "dtype", " float32" }, { "torch-dtype", "dtype" }, { "precision", "dtype" },
+    { "bf16", "dtype", " bfloat16" }, { "fp32", "dtype", " float32" }, { "torch-dtype", "dtype" }, { "precision", "dtype" },
     { "tensor-parallel-size", "tp" }, { "tensor-model-parallel-size", "tp" }, { "model-parallel-size", "tp" }, { "tp-size", "tp" },
-    { "data-parallel-size", "dp" }, { "dp-size", "dp" }, { "num-threads", "threads" }, { "nthreads", "threads" }, { "jobs", "threads" },
+    { "num-threads", "threads" }, { "nthreads", "threads" }, { "jobs", "threads" },
     { "random-seed", "seed" }, { "temp", "temperature" }, { "config-file", "recipe" }, { "max-shard-size", "shard-mb" },
 };
 
@@ -50,6 +50,12 @@ static bool alike(const char *name, const char *word, size_t n)
     return name[n] == '\0';
 }
 
+static bool has(const cli_option *options, const char *name)
+{
+    const cli_option *o = cli_find(options, name);
+    return o != NULL && !(o->kind & CLI_HIDDEN);
+}
+
 const char *cli_peer(const cli_option *options, const char *word, const char **more)
 {
     const size_t n = strcspn(word, "=");
@@ -58,7 +64,7 @@ const char *cli_peer(const cli_option *options, const char *word, const char **m
         if (!(o->kind & CLI_HIDDEN) && alike(o->name, word, n))
             return o->name;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (alike(names[i].peer, word, n) && cli_find(options, names[i].ours) != NULL) {
+        if (alike(names[i].peer, word, n) && has(options, names[i].ours)) {
             *more = names[i].more != NULL ? names[i].more : "";
             return names[i].ours;
         }

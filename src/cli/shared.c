@@ -2,8 +2,10 @@
 #include "shared.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "monitor/number.h"
 #include "ops/units.h"
@@ -74,6 +76,21 @@ void cli_json_real(cli_json *j, const char *key, double value)
     next(j, key);
     char number[SHEAF__NUMBER];
     sheaf__text_add(&j->text, "%s", sheaf__number_json(number, value));
+}
+
+void cli_json_raw(cli_json *j, const char *key, const char *json)
+{
+    json_t *value = json_loads(json, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    char *line = value != NULL && strchr(json, '\n') != NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    const char *text = line != NULL ? line : value != NULL && strchr(json, '\n') == NULL ? json : NULL;
+    if (text != NULL) {
+        next(j, key);
+        sheaf__text_bytes(&j->text, text, strlen(text));
+    } else {
+        cli_json_text(j, key, json);
+    }
+    json_decref(value);
+    free(line);
 }
 
 void cli_json_bool(cli_json *j, const char *key, bool value)

@@ -31,6 +31,7 @@ void cli_json_begin(cli_json *j);
 void cli_json_text(cli_json *j, const char *key, const char *value); /* NULL is null */
 void cli_json_int(cli_json *j, const char *key, int64_t value);
 void cli_json_real(cli_json *j, const char *key, double value); /* what is not finite is null */
+void cli_json_raw(cli_json *j, const char *key, const char *json); /* a value that is JSON already; as a string where it is not */
 void cli_json_bool(cli_json *j, const char *key, bool value);
 /* A list or an object inside; `key` is NULL inside a list. */
 void cli_json_open(cli_json *j, const char *key, char bracket);

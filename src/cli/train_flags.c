@@ -17,6 +17,7 @@ static const cli_choice schedules[] = {
 static const cli_choice carriers[] = {
     { "threads", SHEAF_CARRIER_THREADS }, { "mpi", SHEAF_CARRIER_MPI }, { 0 },
 };
+static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
 static const cli_choice paddings[] = { { "micro-batch", SHEAF_PAD_MICRO_BATCH }, { "file", SHEAF_PAD_FILE }, { 0 } };
 static const cli_choice biases[] = {
     { "none", SHEAF_BIAS_NONE }, { "all", SHEAF_BIAS_ALL }, { "lora_only", SHEAF_BIAS_LORA_ONLY }, { 0 },
@@ -41,8 +42,8 @@ static int place_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "out", CLI_PATH | CLI_CONTENT | (planning ? 0 : CLI_REQUIRED), &o->out, "folder for checkpoints, metrics and the result", "DIR" },
         { "adapter", CLI_PATH | CLI_CONTENT, &o->adapter, "start from this PEFT adapter", "DIR" },
         { "tp", CLI_INT, &o->tp, "ranks that share the model, at most --slices", "T", 1, SHEAF_MAX_SLICES },
-        { "dp", CLI_INT, &o->dp, "groups of ranks that share a step's micro-batches", "D", 1, 4096 },
-        { "carrier", CLI_CHOICE, &o->carrier, "how ranks talk", .choices = carriers },
+        { "dp", CLI_INT | CLI_HIDDEN, &o->dp, "groups of ranks that share a step's micro-batches", "D", 1, 4096 },
+        { "carrier", CLI_CHOICE | CLI_HIDDEN, &o->carrier, "how ranks talk", .choices = carriers },
         { "threads", CLI_INT, &o->threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "checkpointing", CLI_FLAG, &o->checkpointing, "recompute activations instead of keeping them: less memory, more time, the same bytes" },
         { "began-in", CLI_TEXT | CLI_HIDDEN | CLI_CONTENT, &o->folder, "folder that relative paths count from" },
@@ -95,7 +96,7 @@ static int how_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "beta2", CLI_NUMBER | CLI_FIXED, &o->beta2, "AdamW's memory of squared gradients", .max = 1, .below = true },
         { "eps", CLI_NUMBER | CLI_FIXED, &o->eps, "AdamW's smallest divisor", .above = true },
         { "clip", CLI_NUMBER | CLI_FIXED, &o->clip, "largest gradient norm; 0 = no clipping" },
-        { "dtype", CLI_CHOICE | CLI_FIXED, &o->dtype, "type of activations and products; trained weights are float32 masters", .choices = cli_dtypes },
+        { "dtype", CLI_CHOICE | CLI_FIXED, &o->dtype, "type of activations and products; trained weights are float32 masters", .choices = dtypes },
         { "bf16-sums", CLI_CHOICE | CLI_FIXED, &o->sums, CLI_SUMS_HELP, .choices = cli_sums },
         { "seed", CLI_SEED | CLI_FIXED, &o->seed, "start of all randomness" },
         { "save-every", CLI_COUNT, &o->save_every, "steps between checkpoints; 0 = only at the end", .max = 1e15 },
@@ -173,8 +174,6 @@ sheaf_status *train_flags_check(const cli *cli, const cli_option *table, const s
         return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--dp %d", o->dp), "--dp 1; --tp up to %d", o->slices);
     if (o->carrier != SHEAF_CARRIER_THREADS)
         return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--carrier mpi"), "--carrier threads");
-    if (o->dtype == SHEAF_F16)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--dtype float16"), "--dtype bfloat16 or float32");
     if (o->method != SHEAF_METHOD_HEAD && cli_was_given(cli, table, "head-patterns"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--head-patterns"), "--method head beside it");
     if (o->method == SHEAF_METHOD_FULL && cli_was_given(cli, table, "train"))

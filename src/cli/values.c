@@ -23,7 +23,8 @@ static sheaf_status *expect_number(sheaf_status *st, const cli_option *o, const 
         snprintf(range, sizeof range, ", %s %.12g and %s %.12g", low, o->min, high, o->max);
     else
         snprintf(range, sizeof range, ", %s %.12g", low, o->min);
-    return sheaf_expected(st, "%s%s", what, range);
+    sheaf_expected(st, "%s%s", what, range);
+    return o->advice != NULL ? sheaf_try_this(st, "%s", o->advice) : st;
 }
 
 static bool in_range(const cli_option *o, double value)

@@ -9,6 +9,20 @@ runs "--version names the program and its contract" 0 'sheaf 0\.[0-9]+\.[0-9]+' 
 for command in info verify convert merge diff init plan train eval generate; do
     runs "$command --help shows its usage" 0 "usage: sheaf $command" "$command" --help
 done
+for word in version -V "--version"; do runs "$word is the version" 0 '^sheaf 0\.[0-9]+\.[0-9]+ $' $word; done
+runs "as JSON" 0 '^[{]"version": "0\.[0-9]+\.[0-9]+"[}] $' --version --json
+runs "help --help is help" 0 '^usage: sheaf COMMAND' help --help
+runs "--help help too" 0 '^usage: sheaf COMMAND' --help help
+runs "help --help train explains it" 0 '^usage: sheaf train' help --help train
+runs "an unknown command --json" 2 '^[{]"error": [{]"code": "usage", "where": "nosuch", "expected": "a command of sheaf", "found": "", "try": "sheaf help lists them"[}][}] sheaf: nosuch' nosuch --json
+runs "an unknown command of help --json" 2 '^[{]"error": ' help nosuch --json
+runs "a temperature has one least" 2 '^sheaf: --temperature +expected: a number, at least 1e-06 and at most 1000000 +found: +-1 +try: +--greedy, which always takes the most probable token $' generate --model a --temperature -1
+runs "also at 0" 2 '^sheaf: --temperature +expected: a number, at least 1e-06 and at most 1000000 +found: +0 +try: +--greedy, which always takes the most probable token $' generate --model a --temperature 0
+for command in train plan; do
+    runs "$command --help" 0 . $command --help
+    check "names no flag that is refused" sh -c "! grep -qE -- '--dp|--carrier|float16' '$work/stdout' || grep -q 'float32|bfloat16 ' '$work/stdout'"
+done
+runs "float16 is told what there is" 2 '^sheaf: --dtype +expected: float32 or bfloat16 +found: +float16 ' train --dtype float16
 runs "an unknown command is wrong usage" 2 'tarin' tarin
 runs "and the nearest one is offered" 2 'try:.*train' tarin
 runs "an unknown flag is wrong usage" 2 'lora-rnk' train --lora-rnk 8

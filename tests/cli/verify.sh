@@ -95,7 +95,7 @@ runs "a run's newest checkpoint is sound" 0 'sheaf.*step +2.*sound' verify "$wor
 runs "info of a run as before" 0 '"kind": "run".*"checkpoints"' info --json "$work/run"
 first=$work/run/checkpoints/step-00000001
 cp "$llama/tiny_llama/lora/adapter_final/adapter_model.safetensors" "$first"
-runs "a stray adapter in a step leaves it one" 0 '"checkpoints": "1, 2", "step": 2' info --json "$work/run"
+runs "a stray adapter in a step leaves it one" 0 '"checkpoints": \[1, 2\], "step": 2' info --json "$work/run"
 rm "$first/adapter_model.safetensors"
 for d in hf lora/adapter_final; do
     cp -r "$llama/tiny_llama/$d" "$work/run/checkpoints/step-00000003"
