@@ -11,7 +11,10 @@
 #include "findings.h"
 #include "lora/adapter.h"
 #include "machine.h"
+#include "models/open.h"
+#include "run_model.h"
 #include "shared.h"
+#include "train/rank.h"
 
 const char cmd_info_usage[] =
     "usage: sheaf info PATH... [FLAG...]\n"
@@ -155,6 +158,64 @@ static sheaf_status *tell_tensors(teller *t, sheaf_source *source, const sheaf_c
     return NULL;
 }
 
+/* ---- what is trained ---- */
+
+/* Elements and bytes of what was trained: of a checkpoint the masters, of an adapter all. Of them `added`: what the base has not. */
+typedef struct trained { int64_t count, bytes, added; } trained;
+
+static trained count_trained(sheaf_source *source, const sheaf_schema *schema, bool masters)
+{
+    static const char master[] = "master/";
+    const size_t n = sizeof master - 1;
+    trained sum = { 0 };
+    for (int64_t i = 0; i < source->count(source); i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        const bool is = strncmp(e->name, master, n) == 0;
+        int64_t rows, cols;
+        if (masters && !is)
+            continue;
+        sheaf__look_view(&rows, &cols, e);
+        sum.count += rows * cols;
+        sum.bytes += rows * cols * sheaf_dtype_bits(e->dtype) / 8;
+        sum.added += schema == NULL || sheaf_schema_find(schema, e->name + (is ? n : 0)) == NULL ? rows * cols : 0;
+    }
+    return sum;
+}
+
+/* model, config: where the base may be; where it is not, there is no share to tell. */
+static void tell_trained(teller *t, sheaf_source *source, const char *model, const char *config, bool masters)
+{
+    sheaf__opened base = { 0 };
+    sheaf_status *st = model == NULL && config == NULL ? sheaf_fail(SHEAF_E_IO, "base")
+                     : sheaf__open_model(&base, &(sheaf__open_options){ .model = model, .config = config, .config_only = true, .slices = 8 });
+    const sheaf_schema *schema = st == NULL ? base.schema : NULL;
+    const trained sum = count_trained(source, schema, masters);
+    fact_int(t, "trained", sum.count);
+    fact_int(t, "trained_bytes", sum.bytes);
+    if (schema != NULL) {
+        const int64_t all = sheaf__parameters(schema);
+        fact_int(t, "parameters", all);
+        fact_real(t, "trained_share", (double)sum.count / (double)(all + sum.added));
+    }
+    sheaf_status_free(st);
+    sheaf__opened_close(&base);
+}
+
+static void tell_trained_by(teller *t, sheaf_checkpoint *checkpoint, const char *path)
+{
+    char *model, *config;
+    sheaf_source *source = NULL;
+    sheaf_status_free(run_model_base(&model, &config, path)); /* what is not known of a run is left out */
+    sheaf_status *st = sheaf__checkpoint_source(&source, checkpoint);
+    if (st == NULL) {
+        tell_trained(t, source, model, config, true);
+        source->close(source);
+    }
+    odd(t, st);
+    free(model);
+    free(config);
+}
+
 /* ---- kinds ---- */
 
 static void tell_model(teller *t, const sheaf_look *look, const sheaf_catalog *catalog)
@@ -189,8 +250,10 @@ static void tell_model(teller *t, const sheaf_look *look, const sheaf_catalog *c
     fact(t, "tokenizer", c.byte_vocab ? "bytes" : "its own");
     sheaf_schema *schema = NULL;
     st = sheaf_schema_new(&schema, &c, 8);
-    if (st == NULL)
+    if (st == NULL) {
+        fact_int(t, "parameters", sheaf__parameters(schema));
         st = sheaf_hf_check(look->source, schema);
+    }
     odd(t, st);
     if (c.unknown_keys != NULL)
         fact(t, "unknown_keys", c.unknown_keys);
@@ -232,14 +295,18 @@ static void tell_adapter(teller *t, const sheaf_look *look)
     if (o.unknown_keys != NULL)
         fact(t, "unknown_keys", o.unknown_keys);
     sheaf__text_release(&targets);
+    const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) == SHEAF_PATH_DIR; /* it may be a name on a hub */
+    if (look->source != NULL)
+        tell_trained(t, look->source, there ? o.base_name : NULL, NULL, false);
     sheaf_lora_options_release(&o);
 }
 
-static void tell_checkpoint(teller *t, const sheaf_checkpoint *c)
+static void tell_checkpoint(teller *t, sheaf_checkpoint *c, const char *path)
 {
     fact_int(t, "step", sheaf_checkpoint_step(c));
     fact_int(t, "slices", sheaf_checkpoint_slices(c));
     fact_int(t, "contract", sheaf_checkpoint_contract(c));
+    tell_trained_by(t, c, path);
     if (t->cli->json)
         cli_json_raw(&t->json, "progress", sheaf_checkpoint_progress(c));
     else
@@ -247,7 +314,7 @@ static void tell_checkpoint(teller *t, const sheaf_checkpoint *c)
 }
 
 /* The complete checkpoints of a run, and what the newest one says. */
-static void tell_saved(teller *t, const char *dir)
+static void tell_saved(teller *t, const char *dir, const char *path_of_run)
 {
     char **names = NULL;
     int64_t n = 0;
@@ -278,7 +345,7 @@ static void tell_saved(teller *t, const char *dir)
     else
         fact(t, "checkpoints", steps.size > 0 ? steps.at : "none");
     if (newest != NULL)
-        tell_checkpoint(t, newest);
+        tell_checkpoint(t, newest, path_of_run);
     sheaf_checkpoint_close(newest);
     sheaf__text_release(&steps);
     sheaf__names_free(names, n);
@@ -292,7 +359,7 @@ static void tell_run(teller *t, const char *path)
         const bool saved = i == sizeof parts / sizeof *parts;
         sheaf_status *st = sheaf__path_join(&inside, path, saved ? "checkpoints" : parts[i]);
         if (st == NULL && saved)
-            tell_saved(t, inside);
+            tell_saved(t, inside, path);
         else if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
             fact(t, parts[i], inside);
         sheaf_status_free(st);
@@ -372,7 +439,7 @@ static sheaf_status *tell_path(teller *t, const char *path)
     else if (look.kind == SHEAF_LOOK_ADAPTER)
         tell_adapter(t, &look);
     else if (look.kind == SHEAF_LOOK_CHECKPOINT)
-        tell_checkpoint(t, look.checkpoint);
+        tell_checkpoint(t, look.checkpoint, path);
     else if (look.kind == SHEAF_LOOK_RUN)
         tell_run(t, path);
     if (!foreign && look.source != NULL)

@@ -173,9 +173,10 @@ static void print_json(const cli *cli, const question *q, const sheaf_plan *plan
         json_object_set_new(one, "sent_per_step", json_real(plan->rank[r].sent));
         json_array_append_new(ranks, one);
     }
-    print_object(cli, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:b}", "ranks", ranks, "peak", (json_int_t)plan->process,
+    print_object(cli, json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:b}", "ranks", ranks, "peak", (json_int_t)plan->process,
                                 "host", (json_int_t)plan->host, "largest_rank", (json_int_t)sheaf_plan_fullest(plan), "parameters",
-                                (json_int_t)plan->parameters, "trained", (json_int_t)plan->trained, "tp", q->o.tp, "micro_batch",
+                                (json_int_t)plan->parameters, "trained", (json_int_t)plan->trained, "trained_share",
+                                (double)plan->trained / (double)(plan->parameters + plan->added), "trained_bytes", (json_int_t)(4 * plan->trained), "tp", q->o.tp, "micro_batch",
                                 (json_int_t)q->o.micro_batch, "seq", (json_int_t)q->seq, "image", (json_int_t)image_of(q),
                                 "images", (json_int_t)q->images, "padding", q->padding, "checkpointing", q->o.checkpointing));
 }
@@ -218,8 +219,8 @@ static void print_bytes(const cli *cli, const question *q, const sheaf_plan *pla
 
 static void print_ranks(const cli *cli, const question *q, const sheaf_plan *plan)
 {
-    sheaf__print(cli->out, "%.2f million parameters, %.3f million trained; %lld x %lld tokens", (double)plan->parameters / 1e6,
-                 (double)plan->trained / 1e6, (long long)q->o.micro_batch, (long long)q->seq);
+    sheaf__print(cli->out, "%.2f million parameters, %.3f million trained (%.4g %%); %lld x %lld tokens", (double)plan->parameters / 1e6,
+                 (double)plan->trained / 1e6, 100 * (double)plan->trained / (double)(plan->parameters + plan->added), (long long)q->o.micro_batch, (long long)q->seq);
     if (q->images == q->o.micro_batch)
         sheaf__print(cli->out, " (%lld of each an image)", (long long)image_of(q));
     else if (q->opened.config.patches > 0)

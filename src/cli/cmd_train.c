@@ -114,10 +114,12 @@ static sheaf_status *before_save(void *self)
 static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_train_result *r)
 {
     const double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : 0;
+    const double share = r->parameters == 0 ? 0 : (double)r->trained / (double)(r->parameters + r->added);
     if (cli->json) {
-        json_t *object = json_pack("{s:I, s:I, s:o, s:f, s:I, s:f, s:f, s:o, s:o}", "step", (json_int_t)r->step, "resumed_at",
+        json_t *object = json_pack("{s:I, s:I, s:o, s:f, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o, s:o}", "step", (json_int_t)r->step, "resumed_at",
                                    (json_int_t)r->first, "loss", ask_json_real(r->loss), "seconds", r->seconds, "tokens", (json_int_t)r->tokens,
-                                   "tokens_per_s", rate, "padding", r->padding, "result", ask_json(r->result), "checkpoint", ask_json(r->checkpoint));
+                                   "tokens_per_s", rate, "padding", r->padding, "parameters", (json_int_t)r->parameters, "trained",
+                                   (json_int_t)r->trained, "trained_share", share, "trained_bytes", (json_int_t)(4 * r->trained), "result", ask_json(r->result), "checkpoint", ask_json(r->checkpoint));
         if (o->dtype == SHEAF_BF16)
             json_object_set_new(object, "bf16_sums", json_string(cli_sums_name(o->dtype, o->sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);

@@ -151,6 +151,19 @@ sheaf_status *run_read(run_reading *r, bool *is, const char *path, bool newest)
     return st;
 }
 
+static char *given(const char *text) { return text == NULL || text[0] == '\0' ? NULL : strdup(text); }
+
+sheaf_status *run_model_base(char **model, char **config, const char *path)
+{
+    run_reading r = { .cli = { .out = stdout, .err = stderr } };
+    bool is;
+    sheaf_status *st = run_read(&r, &is, path, false);
+    *model = st == NULL && is ? given(r.options.model) : NULL;
+    *config = st == NULL && is ? given(r.options.config) : NULL;
+    run_reading_release(&r);
+    return st;
+}
+
 static const char *config_of(const run_reading *r, const sheaf__open_options *how) { return how->config != NULL ? how->config : r->options.config; }
 
 /* ---- the adapter of a checkpoint, as a folder ---- */

@@ -30,6 +30,9 @@ typedef struct run_model {
  * after a failure. The files of a run are only read: it may be going on. Errors besides: SHEAF_E_ARG for a run and an adapter, and for an adapter that is a
  * whole model; SHEAF_E_LAYOUT for a base that is not the one of the run; SHEAF_E_IO for one that is not there. */
 sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__open_options *how);
+/* run_model_base - folder and config (each owned, or NULL where it is not named) of the base of a run, or of a checkpoint in it; both
+ * NULL for any other path. Errors: those of the run's settings. */
+sheaf_status *run_model_base(char **model, char **config, const char *path);
 /* run_model_words - gives what no flag gave (NULL) the run's words, borrowed; `query` may be NULL. */
 void run_model_words(const run_model *run, const char **tokenizer, const char **version, const char **query);
 void run_model_release(run_model *run);

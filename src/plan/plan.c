@@ -136,11 +136,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const she
         note_rank(out, held.model);
         out->flops -= flops;
         out->sent -= sent;
-        plan->trained = 0;
-        for (int i = 0; i < held.model->trained->count; i++) {
-            const sheaf__trained *t = held.model->trained->item[i];
-            plan->trained += t->shape[0] * t->shape[1];
-        }
+        sheaf__count_trained(&plan->trained, &plan->added, held.model);
     }
     sheaf__rank_close(&held);
     return st;
@@ -169,20 +165,9 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq)
     return sheaf_found(st, "%" PRId64, seq);
 }
 
-static int64_t parameters_of(const sheaf_schema *schema)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < schema->count; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        if (!t->buffer)
-            sum += sheaf__elements(t->ndim, t->shape);
-    }
-    return sum;
-}
-
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)
 {
-    *out = (sheaf_plan){ .ranks = job->options->tp, .parameters = parameters_of(job->schema) };
+    *out = (sheaf_plan){ .ranks = job->options->tp, .parameters = sheaf__parameters(job->schema) };
     sheaf_status *st = job->data == NULL ? check_seq(&job->schema->config, job->seq) : NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
         st = sheaf_in(plan_rank(&out->rank[r], out, job, r), "rank %d of %d", r, out->ranks);
@@ -284,7 +269,7 @@ static size_t pictures_of(const sheaf_plan_generation *g)
 
 static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, const evaluation *of, size_t pictures)
 {
-    *out = (sheaf_plan){ .parameters = parameters_of(g->schema) };
+    *out = (sheaf_plan){ .parameters = sheaf__parameters(g->schema) };
     if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place"), "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES,
                                           g->schema->slices), "%d stages of %d", g->place->stages, g->tp);

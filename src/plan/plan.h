@@ -34,6 +34,7 @@ typedef struct sheaf_plan {
     size_t host;    /* beside the devices: data set, lists, stacks, file buffers */
     size_t process; /* all ranks of one process and host */
     int64_t parameters, trained; /* elements of the whole model (without buffers), and those trained */
+    int64_t added;               /* of these, those that the model does not have: LoRA's factors */
 } sheaf_plan;
 
 /* sheaf_plan_train - with job->data of the micro-batches with the fewest images that these can give, with few and with

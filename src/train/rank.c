@@ -1,6 +1,7 @@
 /* rank.c - see rank.h. */
 #include "train/rank.h"
 
+#include "dialects/boxes.h"
 #include "models/crew.h"
 
 int sheaf__lanes_of(sheaf_method method) { return method == SHEAF_METHOD_FULL ? 1 : 4; }
@@ -15,6 +16,28 @@ double sheaf__job_padding(const sheaf_train_options *o, const sheaf_data *data)
     const double samples = (double)o->steps * (double)o->accumulate * (double)o->micro_batch;
     return sheaf_data_padding(data, &(sheaf_data_order){ .micro_batch = o->micro_batch, .samples = samples < 1e15 ? (int64_t)samples : 0,
                               .seed = o->seed, .shuffle = o->shuffle, .seq = o->padding == SHEAF_PAD_MICRO_BATCH ? 0 : sheaf_data_seq(data) });
+}
+
+int64_t sheaf__parameters(const sheaf_schema *schema)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (!t->buffer)
+            sum += sheaf__elements(t->ndim, t->shape);
+    }
+    return sum;
+}
+
+void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *model)
+{
+    *trained = *added = 0;
+    for (int i = 0; i < model->trained->count; i++) {
+        const sheaf__trained *t = model->trained->item[i];
+        const int64_t n = t->shape[0] * t->shape[1];
+        *trained += n;
+        *added += sheaf_schema_find(model->schema, t->name) == NULL ? n : 0;
+    }
 }
 
 /* A second packed copy for the backward products pays in bfloat16 (docs/performance.md);

@@ -35,6 +35,10 @@ void sheaf__rank_close(sheaf__rank *rank);
 int64_t sheaf__job_seq(const sheaf_train_options *options, const sheaf_data *data);
 /* sheaf__job_padding - sheaf_data_padding() of them. */
 double sheaf__job_padding(const sheaf_train_options *options, const sheaf_data *data);
+/* sheaf__parameters - elements of a whole model, without buffers. */
+int64_t sheaf__parameters(const sheaf_schema *schema);
+/* sheaf__count_trained - elements that are trained, and those among them that the base does not have (LoRA's factors). */
+void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *model);
 /* Lanes of gradient accumulation, G: 1 for method full, else 4 (numeric contract, section 3.5). */
 int sheaf__lanes_of(sheaf_method method);
 

@@ -265,6 +265,17 @@ static void leave_no_trace(const run *r)
         rmdir(r->options->out); /* only where it is empty */
 }
 
+/* The share is PEFT's: of base and adapter together. */
+static void note_trained(const run *r, const sheaf__model *model)
+{
+    sheaf_train_result *out = r->result;
+    out->parameters = sheaf__parameters(model->schema);
+    sheaf__count_trained(&out->trained, &out->added, model);
+    const int64_t all = out->parameters + out->added;
+    sheaf_note(r->hooks->events, "%" PRId64 " of %" PRId64 " parameters are trained (%.4g %%), %.4g MiB in float32", out->trained, all,
+               100 * (double)out->trained / (double)all, (double)out->trained * 4 / 1048576);
+}
+
 static void note_padding(const run *r)
 {
     const sheaf_train_options *o = r->options;
@@ -335,6 +346,7 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     }
     begun = true;
     if (me == 0) {
+        note_trained(r, rank.model);
         note_padding(r);
         r->result->first = r->result->step = done;
         st = tell_origin(r, from != NULL);

@@ -37,6 +37,7 @@ typedef struct sheaf_train_result {
     int64_t first;       /* steps that were done when this run began */
     double loss, seconds;
     int64_t tokens;
+    int64_t parameters, trained, added; /* elements of the base, those trained, those of them that are no base's */
     double padding;      /* share of the positions that is padding, 0 to 1 */
     char *result;        /* OUT/adapter or OUT/model; owned */
     char *checkpoint;    /* folder of the last checkpoint; owned */

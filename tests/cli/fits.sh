@@ -19,6 +19,22 @@ absent "leaves no logits" "$work/logits"
 runs "answers of millions of tokens" 3 "memory for these answers.*$refused cache" generate --model "$mini" --prompt a --max-new 10000000
 runs "in a chat" 3 "memory for these answers.*$refused cache" chat --model "$mini" --max-new 10000000 --max-length 10000000
 
+# ---- how many parameters are trained: rank 8 on q (512 to 512) and v (512 to 256) of four layers, by hand ----
+count='"parameters":12066304,"trained":57344,"trained_share":0.004729[0-9]*,"trained_bytes":229376'
+told='"trained": 57344, "trained_bytes": 229376, "parameters": 12066304, "trained_share": 0.004729'
+runs "train says it" 0 "57344 of 12123648 parameters are trained \(0.473 %\), 0.2188 MiB in float32" train "${how[@]}" --out "$work/counted"
+runs "for programs" 0 "$count" train "${how[@]}" --out "$work/counted2" --json
+runs "plan" 0 "$count" plan --model "$mini" --data "$work/rows.jsonl" --json
+for path in counted counted/adapter counted/checkpoints/step-00000001; do
+    runs "info $path" 0 "$told" info "$work/$path" --json
+    runs "info $path in lines" 0 'trained  .*57344.*trained_share  .*0.00472' info "$work/$path"
+done
+mv "$mini" "$work/elsewhere"
+runs "without the base" 0 '"trained": 57344, "trained_bytes": 229376[^"]*"(progress|tensors)"' info "$work/counted/checkpoints/step-00000001" --json
+mv "$work/elsewhere" "$mini"
+runs "the head alone" 0 '132608 of 12066304 parameters are trained' train "${how[@]}" --method head --out "$work/head"
+runs "info of it" 0 '"trained": 132608, "trained_bytes": 530432, "parameters": 12066304, "trained_share": 0.01098' info "$work/head" --json
+
 # ---- killed in its first step ----
 slow=("${how[@]}" --out "$work/killed" --micro-batch 40 --accumulate 50 --threads 1)
 "$sheaf" train "${slow[@]}" >/dev/null 2>&1 &
