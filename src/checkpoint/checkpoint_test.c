@@ -339,6 +339,7 @@ static void test_save__ranks_that_disagree_save_nothing(void **state)
         { 2, SHEAF_E_LAYOUT, "ranks 0 and 1 disagree about step, names" },
         { 3, SHEAF_E_NUMBER, "'master/norm': the copies of ranks 0 and 1 differ" },
         { 4, SHEAF_E_LAYOUT, "this rank has no data to save" },
+        { 6, SHEAF_E_LAYOUT, "'a': two tensors of this name" },
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         fresh();

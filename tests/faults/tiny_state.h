@@ -171,6 +171,8 @@ static inline sheaf_status *tiny_save_rank(void *context, sheaf_comm *comm)
         t.tensor[1].name = "master/other";
     if (sheaf_comm_rank(comm) == 1 && run->spoil == 3)
         t.data[4][0][3] += 1.0f; /* a replicated tensor */
+    if (run->spoil == 6) /* on every rank: the first two by name */
+        t.tensor[0].name = t.tensor[1].name = "a";
     if (sheaf_comm_rank(comm) == 1 && run->spoil == 4)
         memset(t.slice[0], 0, sizeof t.slice[0]);
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, run->out,
