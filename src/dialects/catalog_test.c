@@ -131,6 +131,39 @@ static void test_boxes__of_any_tiling_and_strides(void **state)
     }
 }
 
+/* Columns that are longer than what is read at a time. */
+static void test_boxes__of_long_columns(void **state)
+{
+    enum { ROWS = 3000, COLS = 3 };
+    int file;
+    sheaf_catalog *c = new_catalog(&file);
+    sheaf_logical *t;
+    CHECK_OK(sheaf__catalog_tensor(&t, c, "t", SHEAF_F32, 2, (int64_t[]){ ROWS, COLS }));
+    CHECK_OK(sheaf__catalog_piece(c, t, &(sheaf_piece){ .rank = -1, .file = file, .dtype = SHEAF_F32, .offset = 40, .size = { ROWS, COLS }, .stride = { 1, ROWS } }));
+    check_box(c, t, 0, ROWS, 0, COLS);
+    check_box(c, t, 7, ROWS - 9, 1, 2);
+    sheaf__catalog_free(c);
+}
+
+static void test_boxes__outside_of_a_tensor_or_covered_twice(void **state)
+{
+    static const int64_t outside[][4] = { { 0, 5, 0, 3 }, { 4, 1, 0, 3 }, { 0, 4, 0, 4 }, { 0, 4, 1, 3 }, { 0, 4, 3, 1 }, { -1, 2, 0, 3 }, { 0, 1, -1, 2 },
+                                          { INT64_MAX, 2, 0, 1 }, { 0, 1, INT64_MAX, 2 } };
+    int file;
+    float room[64];
+    sheaf_catalog *c = new_catalog(&file);
+    sheaf_logical *t;
+    const sheaf_piece whole = { .rank = -1, .file = file, .dtype = SHEAF_F32, .size = { 4, 3 }, .stride = { 3, 1 } };
+    CHECK_OK(sheaf__catalog_tensor(&t, c, "t", SHEAF_F32, 2, (int64_t[]){ 4, 3 }));
+    CHECK_OK(sheaf__catalog_piece(c, t, &whole));
+    check_box(c, t, 0, 4, 0, 3);
+    for (size_t i = 0; i < ARRAY_LEN(outside); i++)
+        CHECK_FAILS(sheaf__catalog_read(c, t, outside[i][0], outside[i][1], outside[i][2], outside[i][3], room), SHEAF_E_ARG, "a box outside of it");
+    CHECK_OK(sheaf__catalog_piece(c, t, &whole));
+    CHECK_FAILS(sheaf__catalog_read(c, t, 0, 4, 0, 3, room), SHEAF_E_LAYOUT, "each element once | 24 elements in the files for 12");
+    sheaf__catalog_free(c);
+}
+
 /* ---- what is wrong ---- */
 
 static sheaf_logical *two_axes(sheaf_catalog *c, const char *name, int64_t rows, int64_t cols)
@@ -333,6 +366,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_boxes__of_any_tiling_and_strides),
+        cmocka_unit_test(test_boxes__of_long_columns),
+        cmocka_unit_test(test_boxes__outside_of_a_tensor_or_covered_twice),
         cmocka_unit_test(test_check__names_missing_rows_overlaps_and_dtypes),
         cmocka_unit_test(test_piece__lies_in_its_file_and_its_tensor),
         cmocka_unit_test(test_check__a_tensor_of_copies_that_no_part_holds_is_missing),

@@ -510,6 +510,26 @@ static void test_harm__a_path_out_of_the_folder_is_not_followed(void **state)
     free(d);
 }
 
+static void test_harm__a_chunk_beyond_its_tensor_is_named(void **state)
+{
+    for (int64_t first = 2; first <= 4; first++) {
+        made_dcp *d = begin();
+        const int64_t shape[1] = { 4 }, size[1] = { 2 }, none[1] = { 0 }, from[1] = { first };
+        begin_tensor(d, "w", 1, shape);
+        put_chunk(d, "w", 1, shape, none, size, (const float[]){ 1, 2, 3, 4, 5, 6 }, 0);
+        put_chunk(d, "w", 1, shape, from, size, (const float[]){ 1, 2, 3, 4, 5, 6 }, 0);
+        end_tensor(d);
+        finish(d);
+        sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
+        if (first == 2)
+            CHECK_SOUND(c);
+        else
+            CHECK_FINDING(c, SHEAF_DEFECT, "damaged", "chunks inside the tensor");
+        sheaf__catalog_free(c);
+        free(d);
+    }
+}
+
 /* Two tensors in one place, one of another shape. */
 static void test_harm__an_item_of_another_shape_is_not_taken(void **state)
 {
@@ -574,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_made__torch_dist_gives_the_model_back),
         cmocka_unit_test(test_harm__is_named),
         cmocka_unit_test(test_harm__a_path_out_of_the_folder_is_not_followed),
+        cmocka_unit_test(test_harm__a_chunk_beyond_its_tensor_is_named),
         cmocka_unit_test(test_harm__an_item_of_another_shape_is_not_taken),
         cmocka_unit_test(test_harm__any_byte_of_metadata_may_be_wrong),
     };
