@@ -73,7 +73,15 @@ static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
     assert_int_equal(w.bos, 1); /* the tokenizer's, as the config has none */
     assert_int_equal(w.eos, 2);
     CHECK_OK(sheaf__wording_needed(&w));
+    const int64_t pieces = sheaf__sentencepiece_pieces(w.model);
     sheaf__wording_close(&w);
+    for (config.vocab = pieces + 1; config.vocab >= pieces - 1; config.vocab--) { /* each piece has a row of the table */
+        if (config.vocab >= pieces)
+            CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }));
+        else
+            CHECK_FAILS(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }), SHEAF_E_LAYOUT, "pieces, the model's vocabulary");
+        sheaf__wording_close(&w);
+    }
 }
 
 /* bos, BOI, patches, EOI, then the bytes of the template; "<EOI>" in the question is five of them. */

@@ -236,6 +236,8 @@ static const struct { const char *name, *text; size_t size; sheaf_code code; con
     { "TIFF", "II*\0\x08\0\0\0", 8, SHEAF_E_UNSUPPORTED, "a TIFF image | convert it to PNG" },
     { "AVIF", "\0\0\0\x1c" "ftypavif", 12, SHEAF_E_UNSUPPORTED, "AVIF" },
     { "RIFF that is a sound", "RIFF\x10\0\0\0WAVEfmt ", 16, SHEAF_E_FORMAT, "bytes that begin 52 49 46 46 10 00 00 00" },
+    { "a control character beyond ASCII's others", "abc\x7f" "def", 7, SHEAF_E_FORMAT, "bytes that begin 61 62 63 7f 64 65 66" },
+    { "an escape", "ab\x1b[2J", 6, SHEAF_E_FORMAT, "bytes that begin 61 62 1b" },
     { "one byte", "\xff", 1, SHEAF_E_FORMAT, "bytes that begin ff" },
     { "zeros", "\0\0\0", 3, SHEAF_E_FORMAT, "bytes that begin 00 00 00" },
     { "JPEG, only its mark", "\xff\xd8", 2, SHEAF_E_FORMAT, "JPEG: image data | a whole file | the end of the file after 2 bytes | " },
