@@ -185,10 +185,10 @@ const char *sheaf__json_show(char buffer[96], const json_t *value)
     case JSON_FALSE:
         return "false (a boolean)";
     case JSON_OBJECT:
-        snprintf(buffer, ROOM, "an object of %zu keys", json_object_size(value));
+        snprintf(buffer, ROOM, "an object of %zu key%s", json_object_size(value), json_object_size(value) == 1 ? "" : "s");
         return buffer;
     case JSON_ARRAY:
-        snprintf(buffer, ROOM, "a list of %zu", json_array_size(value));
+        snprintf(buffer, ROOM, "a list of %zu value%s", json_array_size(value), json_array_size(value) == 1 ? "" : "s");
         return buffer;
     case JSON_INTEGER:
         snprintf(buffer, ROOM, "%" JSON_INTEGER_FORMAT, json_integer_value(value));

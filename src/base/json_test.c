@@ -204,7 +204,8 @@ static void test_keys__of_the_wrong_kind_are_named(void **state)
     static const struct { getter getter; const char *value, *found; } rows[] = {
         { INT, "1.0", "1.0 (a fraction)" },  { INT, "1.5", "1.5 (a fraction)" }, { INT, "true", "true (a boolean)" },
         { INT, "\"5\"", "\"5\" (a string)" }, { INT, "-1", "-1" },              { INT, "101", "101" },
-        { INT, "[]", "a list of 0" },        { INT, "{\"a\":1}", "an object of 1" },
+        { INT, "[]", "a list of 0 values" }, { INT, "[7]", "a list of 1 value" }, { INT, "{\"a\":1}", "an object of 1 key" },
+        { INT, "{\"a\":1,\"b\":2}", "an object of 2 keys" }, { INT, "{}", "an object of 0 keys" },
         { REAL, "true", "true" },            { REAL, "\"1\"", "(a string)" },   { REAL, "100.5", "100.5" },
         { REAL, "-2", "-2" },                { BOOL, "0", "true or false" },    { BOOL, "\"true\"", "(a string)" },
         { STRING, "1", "a string" },         { LIST, "{}", "a list" },          { OBJECT, "[]", "an object" },

@@ -37,8 +37,11 @@ static void print_report(FILE *to, const sheaf_verify_report *r)
     cli_findings_print(to, c, SHOWN, true);
     if (sheaf_verify_sound(r))
         sheaf__print(to, "sound%s", !r->full ? ", as far as its structure tells" : r->untold ? ", as far as these files tell" : "");
-    else
-        sheaf__print(to, "not sound: %" PRId64 " defect%s", defects, defects == 1 ? "" : "s"); /* 0: parts in several folders */
+    else if (defects > 0)
+        sheaf__print(to, "not sound: %" PRId64 " defect%s", defects, defects == 1 ? "" : "s");
+    else /* by a warning that no program can do without the cure of */
+        sheaf__print(to, "not sound: %s", sheaf__catalog_finding(c, "time-stamp") != NULL ? "the parts of one save lie in several folders"
+                                                                                          : "weights in doubles, which can be converted and not run");
     if (warnings > 0)
         sheaf__print(to, "; %" PRId64 " warning%s", warnings, warnings == 1 ? "" : "s");
     sheaf__print(to, "\n");

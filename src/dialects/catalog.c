@@ -12,7 +12,7 @@
 #include "dialects/catalog_private.h"
 
 enum { MAX_OPEN = 400, /* files of a catalog that stay open: a process may have 1024 */
-       MOST_LOOKS = 1 << 24 };
+       MOST_LOOKS = 1 << 24, MOST_EXPANDED = 256 << 20 };
 
 static sheaf_status *no_memory(const sheaf_catalog *c)
 {
@@ -252,6 +252,14 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
         sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: tensor '%s'", file->path, t->told.name);
         sheaf_expected(st, "data up to byte %" PRId64, end);
         return sheaf_found(st, "a file of %" PRId64 " bytes", file->size);
+    }
+    const int64_t bytes = elements * (int64_t)sheaf_dtype_bytes(p->dtype);
+    c->expanded += bytes > file->size && c->expanded < INT64_MAX - bytes ? bytes : 0;
+    if (bytes > file->size && c->expanded > MOST_EXPANDED && c->expanded / 64 > file->size) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s'", file->path, t->told.name);
+        sheaf_expected(st, "tensors that are at most 64 times their file, or %d MiB", MOST_EXPANDED >> 20);
+        sheaf_found(st, "%" PRId64 " bytes, expanded from a file of %" PRId64, c->expanded, file->size);
+        return sheaf_try_this(st, "save it with .contiguous(), if that many values are meant");
     }
     if (t->npieces == t->room) {
         const int64_t room = t->room == 0 ? 1 : t->room * 2;

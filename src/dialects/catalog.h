@@ -115,6 +115,7 @@ typedef struct sheaf_catalog {
     int64_t nfindings, findings_room;
     sheaf_finding *finding;
     int64_t *slot, slots;    /* hash table of names */
+    int64_t expanded;        /* bytes of pieces that are more than their files, as strides of 0 make them */
     int64_t looks;           /* values of pickles that are looked at yet for tensors that are not read */
 } sheaf_catalog;
 

@@ -282,6 +282,33 @@ static void test_tensor__of_no_elements_has_a_shape_that_can_be_held(void **stat
     sheaf__catalog_free(c);
 }
 
+/* A stride of 0 makes terabytes of a few bytes, which nobody has the time to read. */
+static void test_piece__is_not_expanded_beyond_all_measure(void **state)
+{
+    int file;
+    sheaf_catalog *c = new_catalog(&file);
+    sheaf_logical *t = NULL;
+    const int64_t vast[] = { 1 << 20, 1 << 20 }, some[] = { 1 << 10, 1 << 10 };
+    CHECK_OK(sheaf__catalog_tensor(&t, c, "vast", SHEAF_F32, 2, vast));
+    sheaf_piece one = sheaf__piece_dense(file, 0, SHEAF_F32, 0, 2, vast);
+    one.stride[0] = one.stride[1] = 0;
+    CHECK_FAILS(sheaf__catalog_piece(c, t, &one), SHEAF_E_UNSUPPORTED, "expanded from a file");
+    c->expanded = 0;
+    for (int i = 0; i < 100; i++) { /* many that are small, together */
+        char name[16];
+        snprintf(name, sizeof name, "s%d", i);
+        CHECK_OK(sheaf__catalog_tensor(&t, c, name, SHEAF_F32, 2, some));
+        sheaf_piece p = sheaf__piece_dense(file, 0, SHEAF_F32, 0, 2, some);
+        p.stride[0] = p.stride[1] = 0;
+        sheaf_status *st = sheaf__catalog_piece(c, t, &p);
+        if (i < 64)
+            CHECK_OK(st);
+        else
+            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "expanded");
+    }
+    sheaf__catalog_free(c);
+}
+
 static void test_compare__names_the_parts_whose_copies_differ(void **state)
 {
     int file;
@@ -372,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_piece__lies_in_its_file_and_its_tensor),
         cmocka_unit_test(test_check__a_tensor_of_copies_that_no_part_holds_is_missing),
         cmocka_unit_test(test_tensor__of_no_elements_has_a_shape_that_can_be_held),
+        cmocka_unit_test(test_piece__is_not_expanded_beyond_all_measure),
         cmocka_unit_test(test_compare__names_the_parts_whose_copies_differ),
         cmocka_unit_test(test_source__shows_weights_by_name_and_the_rest_on_request),
         cmocka_unit_test(test_source__refuses_in_the_words_of_the_first_defect),

@@ -144,19 +144,24 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
         st = sheaf__catalog_check_layers(c);
     if (st == NULL)
         st = check_extras(c);
+    if (st == NULL && sheaf__catalog_defects(c) > 0)
+        st = sheaf__dialect_denied(c->root, c);
     return st != NULL ? st : check_dtypes(c);
 }
 
 sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
 {
+    sheaf_status *st = NULL;
     *out = NULL;
+    if (sheaf__path_kind(path) == SHEAF_PATH_NONE && (st = sheaf__dialect_denied(path, NULL)) != NULL)
+        return st;
     if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
         return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or file of a checkpoint");
     const sheaf_dialect *dialect = sheaf__dialect_of(path);
     if (dialect == NULL)
-        return not_known(path);
+        return (st = sheaf__dialect_denied(path, NULL)) != NULL ? st : not_known(path);
     const sheaf_dialect_hints none = { 0 };
-    sheaf_status *st = dialect->read(out, path, hints != NULL ? hints : &none);
+    st = dialect->read(out, path, hints != NULL ? hints : &none);
     if (st == NULL)
         st = sheaf__dialect_check(*out, hints);
     if (st != NULL) {

@@ -39,6 +39,9 @@ sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const s
 
 /* sheaf__dialect_check - what follows a dialect's read(): sheaf__catalog_check() and _ranks(), and are the weights of a dtype that can be run? */
 sheaf_status *sheaf__dialect_check(sheaf_catalog *catalog, const sheaf_dialect_hints *hints);
+/* sheaf__dialect_denied - SHEAF_E_IO with the first path, of those with a defect (catalog may be NULL) and of what lies at or up
+ * to four folders below `path`, that this process may not read; NULL when there is none. */
+sheaf_status *sheaf__dialect_denied(const char *path, const sheaf_catalog *catalog);
 /* sheaf__dialect_unread - a value at `name` of a PyTorch file that is no tensor here: a finding "unread" where it is, or holds,
  * one for its program. *told (may be NULL) says whether there was one. */
 sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *catalog, const char *path, const char *name, const sheaf_pickle *value);

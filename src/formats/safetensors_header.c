@@ -224,9 +224,14 @@ static int by_offset(const void *pa, const void *pb)
     return strcmp(a->name, b->name); /* several empty tensors at one place */
 }
 
+/* A pair and its place among all: qsort() is not stable. */
+typedef struct placed { sheaf_safetensors_pair pair; int64_t order; } placed;
+
 static int by_key(const void *a, const void *b)
 {
-    return strcmp(((const sheaf_safetensors_pair *)a)->key, ((const sheaf_safetensors_pair *)b)->key);
+    const placed *p = a, *q = b;
+    const int order = strcmp(p->pair.key, q->pair.key);
+    return order != 0 ? order : p->order < q->order ? -1 : 1;
 }
 
 /* Of tensors with one name the last counts; the others go to the end and out of `count`. */
@@ -296,25 +301,25 @@ static sheaf_status *check_tiling(const reading *r, int64_t kept, size_t size, i
 }
 
 /* Metadata: sorted, the last of equal keys. */
-static void tidy_metadata(reading *r)
+static sheaf_status *tidy_metadata(reading *r)
 {
     int64_t kept = 0;
-    /* Keys are few; a stable insertion keeps the order of equal ones. */
+    placed *all = malloc(((size_t)r->npairs + 1) * sizeof *all);
+    if (all == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < r->npairs; i++)
+        all[i] = (placed){ r->pair[i], i };
+    qsort(all, (size_t)r->npairs, sizeof *all, by_key);
     for (int64_t i = 0; i < r->npairs; i++) {
-        int64_t j = 0;
-        while (j < kept && strcmp(r->pair[j].key, r->pair[i].key) != 0)
-            j++;
-        if (j == kept) {
-            r->pair[kept++] = r->pair[i];
-            continue;
-        }
-        free(r->pair[j].value);
-        r->pair[j].value = r->pair[i].value;
-        free(r->pair[i].key);
+        if (i + 1 < r->npairs && strcmp(all[i].pair.key, all[i + 1].pair.key) == 0) {
+            free(all[i].pair.key);
+            free(all[i].pair.value);
+        } else
+            r->pair[kept++] = all[i].pair;
     }
     r->npairs = kept;
-    if (kept > 0)
-        qsort(r->pair, (size_t)kept, sizeof *r->pair, by_key);
+    free(all);
+    return NULL;
 }
 
 /* ---- the result ---- */
@@ -388,10 +393,10 @@ sheaf_status *sheaf__safetensors_parse(sheaf_safetensors_header *out, const char
         drop_duplicates(&r, &kept);
         st = check_tiling(&r, kept, size, file_size);
     }
-    if (st == NULL) {
-        tidy_metadata(&r);
+    if (st == NULL)
+        st = tidy_metadata(&r);
+    if (st == NULL)
         st = hand_over(out, &r, kept, size);
-    }
     for (int64_t i = 0; i < r.count; i++)
         free(r.tensor[i].name);
     free(r.tensor);

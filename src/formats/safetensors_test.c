@@ -8,6 +8,8 @@
 #include <jansson.h>
 #include <unistd.h>
 
+#include <time.h>
+
 #include "base/text.h"
 #include "formats/safetensors.h"
 
@@ -244,6 +246,29 @@ static void test_parse__each_field_is_there_once(void **state)
         snprintf(text, sizeof text, "{\"a\":{%s,%s}}", field[f == 0], field[f == 2 ? 1 : 2]);
         CHECK_FAILS(parse(text, 4), SHEAF_E_FORMAT, "no such field");
     }
+}
+
+/* As many keys as a header may hold take the time of sorting them. */
+static void test_parse__many_keys_of_metadata_in_little_time(void **state)
+{
+    enum { KEYS = 200000 };
+    char *text = malloc((size_t)KEYS * 24 + 100), *at = text;
+    assert_non_null(text);
+    at += sprintf(at, "{\"__metadata__\":{");
+    for (int i = 0; i < KEYS; i++)
+        at += sprintf(at, "%s\"k%d\":\"%d\"", i > 0 ? "," : "", i % (KEYS / 2), i);
+    at += sprintf(at, "}}");
+    sheaf_safetensors_header header;
+    const clock_t begin = clock();
+    CHECK_OK(sheaf__safetensors_parse(&header, text, (size_t)(at - text), 8 + (at - text)));
+    const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    assert_int_equal(header.npairs, KEYS / 2);
+    for (int64_t i = 0; i < header.npairs; i++) /* the later value of each */
+        assert_int_equal(atoi(header.pair[i].value), atoi(header.pair[i].key + 1) + KEYS / 2);
+    if (seconds > 10) /* of the square it was minutes; this is a hundredth of a second, under sanitizers a second */
+        fail_msg("%.1f seconds", seconds);
+    sheaf__safetensors_header_release(&header);
+    free(text);
 }
 
 static void test_parse__utf8_is_strict(void **state)
@@ -576,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_parse__corners_refused),
         cmocka_unit_test(test_parse__the_last_of_equal_names_counts),
         cmocka_unit_test(test_parse__each_field_is_there_once),
+        cmocka_unit_test(test_parse__many_keys_of_metadata_in_little_time),
         cmocka_unit_test(test_parse__utf8_is_strict),
         cmocka_unit_test(test_parse__depth_is_limited_as_in_serde),
         cmocka_unit_test(test_parse__every_cut_is_refused),
