@@ -456,9 +456,10 @@ static void run_area(void *context, int64_t index, int worker)
         plan->engine->leave();
 }
 
+/* Of one to three rows the tile unit would compute sixteen, and be no faster than memory. */
 static const mm_engine *engine_of(const mm_isa *isa, const sheaf__product *job, sheaf__sums sums)
 {
-    const bool few = job->dtype == SHEAF_BF16 && sums == SHEAF__TILES && isa->few && job->m <= 2 * isa->few->few;
+    const bool few = job->dtype == SHEAF_BF16 && sums == SHEAF__TILES && isa->few && job->m <= isa->few->few;
     return few ? isa->few : mm_engine_of(isa, job->dtype, sums);
 }
 
