@@ -22,6 +22,7 @@ extern "C" {
 
 struct sheaf__sentencepiece {
     sentencepiece::SentencePieceProcessor processor;
+    bool table; /* of characters that are rewritten */
 };
 
 static sheaf_status *library_failed(const char *what, const char *why)
@@ -57,11 +58,14 @@ extern "C" sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, c
 {
     char *bytes;
     size_t size;
-    sheaf_status *st = sheaf__sentencepiece_read(&bytes, &size, path);
+    bool table;
+    sheaf_status *st = sheaf__sentencepiece_read(&bytes, &size, &table, path);
     if (st != nullptr)
         return st;
     st = guarded("sentencepiece model", [&] { return load(out, bytes, size); });
     free(bytes);
+    if (st == nullptr)
+        (*out)->table = table;
     return sheaf_in(st, "%s", path);
 }
 
@@ -116,6 +120,8 @@ extern "C" sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *cou
     sheaf_status *st = check_text(text, size);
     if (st != nullptr)
         return st;
+    if (model->table && memchr(text, 0, size) != nullptr) /* the table was not looked at for it */
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "no NUL, for a tokenizer that normalises"), "one");
     return guarded("text", [&] { return encode(ids, count, model, std::string_view(text, size)); });
 }
 

@@ -7,8 +7,8 @@
  * A message is a row of fields: a varint key (number * 8 + wire type), then a varint (type 0), 8 bytes
  * (1), a length and that many bytes (2) or 4 bytes (5).
  *
- * The library follows offsets in precompiled_charsmap without looking where they lead, takes pieces
- * with NUL for shorter ones and writes to stderr about some damage, so none of that reaches it. */
+ * The library follows offsets in precompiled_charsmap without looking where they lead (sentencepiece_table.c looks),
+ * takes pieces with NUL for shorter ones and writes to stderr about some damage, so none of that reaches it. */
 #include "inputs/sentencepiece_file.h"
 
 #include <math.h>
@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "inputs/sentencepiece_table.h"
 
 enum {
     MAX_FILE = 64 << 20,
@@ -127,16 +128,18 @@ static sheaf_status *check_piece(span piece)
     return st;
 }
 
-static sheaf_status *check_rules(span rules)
+/* *table: a table rewrites characters. */
+static sheaf_status *check_rules(span rules, bool *table)
 {
     for (field f; rules.at < rules.end;) {
         sheaf_status *st = next_field(&f, &rules);
         if (st != NULL)
             return st;
         if (f.number == 2 && f.wire == 2 && f.inside.at < f.inside.end) {
-            st = sheaf_fail(SHEAF_E_UNSUPPORTED, "normalisation by a table of characters");
-            sheaf_expected(st, "none (\"identity\"), as in Llama's and Vicuna's tokenizer.model");
-            return sheaf_found(st, "a table of %td bytes", f.inside.end - f.inside.at);
+            *table = true;
+            st = sheaf_in(sheaf__sentencepiece_table(f.inside.at, (size_t)(f.inside.end - f.inside.at)), "byte %td", f.inside.at - f.inside.begin);
+            if (st != NULL)
+                return st;
         }
     }
     return NULL;
@@ -151,18 +154,19 @@ static sheaf_status *check_fields(span s)
     return st;
 }
 
-sheaf_status *sheaf__sentencepiece_check_bytes(const char *bytes, size_t size)
+sheaf_status *sheaf__sentencepiece_check_bytes(const char *bytes, size_t size, bool *table)
 {
     const unsigned char *begin = (const unsigned char *)bytes;
     span s = { begin, begin, begin + size };
     int64_t pieces = 0;
+    *table = false;
     while (s.at < s.end) {
         field f;
         sheaf_status *st = next_field(&f, &s);
         if (st == NULL && f.wire == 2)
             st = f.number == 1 ? check_piece(f.inside)
                : f.number == 2 ? check_fields(f.inside)
-               : f.number == 3 || f.number == 5 ? check_rules(f.inside) : NULL;
+               : f.number == 3 || f.number == 5 ? check_rules(f.inside, table) : NULL;
         if (st != NULL)
             return st;
         pieces += f.number == 1 && f.wire == 2;
@@ -172,13 +176,13 @@ sheaf_status *sheaf__sentencepiece_check_bytes(const char *bytes, size_t size)
     return pieces > 0 ? NULL : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pieces"), "at least one");
 }
 
-sheaf_status *sheaf__sentencepiece_read(char **bytes, size_t *size, const char *path)
+sheaf_status *sheaf__sentencepiece_read(char **bytes, size_t *size, bool *table, const char *path)
 {
     char *all;
     sheaf_status *st = sheaf__file_read_all(&all, size, path, MAX_FILE);
     if (st != NULL)
         return st;
-    st = sheaf__sentencepiece_check_bytes(all, *size);
+    st = sheaf__sentencepiece_check_bytes(all, *size, table);
     if (st != NULL) {
         free(all);
         if (sheaf_status_code(st) == SHEAF_E_FORMAT)

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "inputs/choose.h"
 #include "ops/kernels.h"
 #include "train/data_images.h"
 #include "train/data_rows.h"
@@ -196,6 +197,19 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* A tokenizer that nothing is read with: it must be one, and it is said. */
+static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
+{
+    sheaf__sentencepiece *model = NULL;
+    if (o->tokenizer == NULL || o->tokenizer[0] == '\0')
+        return NULL;
+    sheaf_status *st = sheaf__choose_tokenizer(&model, o->tokenizer, NULL, o->config);
+    if (st == NULL)
+        sheaf_note(o->events, "--tokenizer %s has no effect: these data hold token ids", o->tokenizer);
+    sheaf__sentencepiece_close(model);
+    return st;
+}
+
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
                               const sheaf_data_options *options)
 {
@@ -210,6 +224,8 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
                     ? options->config->pad : 0;
     data->seq = options->seq;
     sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
+    if (st == NULL && ends_with(path, ".safetensors"))
+        st = check_unused_tokenizer(options);
     if (st == NULL)
         st = ends_with(path, ".safetensors") ? sheaf__data_read_safetensors(data, path, options)
                                              : read_texts(data, path, options);

@@ -257,6 +257,9 @@ static sheaf_status *read_all(reader *in, const char *path)
     sheaf_status *st = in->options->config->byte_vocab ? NULL : look_at_first(in);
     if (st == NULL)
         st = sheaf_in(check_model(in->options->config), "%s", path);
+    const char *tokenizer = in->options->tokenizer;
+    if (st == NULL && tokenizer != NULL && tokenizer[0] != '\0')
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokenizer"), "none: the vocabulary of this model is bytes, as its config says"), "%s", tokenizer);
     while (st == NULL && in->complaints.fatal == NULL && (st = sheaf__json_items_next(&more, &in->items)) == NULL && more) {
         in->records++;
         sheaf__complain(&in->complaints, sheaf_in(take_text(in, in->items.text, in->items.size), "%s %" PRId64, in->items.unit, in->items.place));

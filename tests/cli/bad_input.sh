@@ -129,4 +129,20 @@ check "a small stack: plan" small_stack plan --model "$model" --seq 8
 runs "a loss that is not finite stops the run" 3 'finite' train --model "$model" --data "$data" --method full --steps 50 --micro-batch 2 --lr 1e30 --clip 0 --out "$work/nan"
 check "and names the step" grep -qE 'step [0-9]+' "$work/stderr"
 absent "and leaves no model" "$work/nan/model"
+
+# ---- a tokenizer that is none, or that nothing is read with ----
+echo '{"version": "1.0", "model": {"type": "BPE"}}' >"$work/tokenizer.json"
+"$sheaf" init tiny-bytes "$work/bytes" >/dev/null 2>&1
+echo '{"prompt": "a", "completion": "b"}' >"$work/text.jsonl"
+tokens_file "$work/ids.safetensors" 1 4 "1 2 3 4" "1 2 3 4"
+sound=$golden/cogvlm/tiny_tokenizer.model
+for command in "train --out $work/unread --steps 1" "eval"; do
+    # shellcheck disable=SC2086
+    runs "${command%% *}: tokenizer.json beside token ids" 3 'tokenizer.json: sentencepiece model: byte [0-9]+ .*try: +the model.s sentencepiece file, tokenizer.model; tokenizer.json holds something else' $command --model "$work/bytes" --data "$work/ids.safetensors" --tokenizer "$work/tokenizer.json"
+done
+for file in "$work/tokenizer.json" "$sound"; do
+    runs "train: a tokenizer for bytes" 2 'sheaf: --tokenizer +expected: none: the vocabulary of this model is bytes, as its config says +found: +[^ ]*/[a-z_]*tokenizer.(json|model) $' train --out "$work/unread" --steps 1 --model "$work/bytes" --data "$work/text.jsonl" --tokenizer "$file"
+done
+absent "nothing is begun" "$work/unread"
+runs "a tokenizer beside token ids is said to do nothing" 0 'tokenizer .*tiny_tokenizer.model has no effect: these data hold token ids' eval --model "$llama/tiny_llama/hf" --data "$work/ids.safetensors" --tokenizer "$sound"
 finish
