@@ -88,5 +88,8 @@ sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *c)
                                           "layers.0.mlp.gate_proj.weight", "layers.0.mlp.up_proj.weight" };
     for (size_t i = 0; st == NULL && i < sizeof beside / sizeof *beside; i++)
         st = check_width(c, name, one.prefix, beside[i], true, i > 0 && i < 4 ? 1 : 2, width);
+    if (st == NULL && sheaf__catalog_find(c, "lm_head.weight") == NULL)
+        st = sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "lm_head.weight", "a head, or a config that ties it to the table of embeddings",
+                                 "no tensor of this name: the head is taken for the table; whether one was lost these files do not tell", "");
     return st != NULL ? st : check_width(c, "", 0, "lm_head.weight", false, 2, width);
 }

@@ -193,7 +193,9 @@ static bool is_untold(const seed *s, const sheaf_catalog *c)
     for (int i = 0; i < s->count; i++) {
         const uint32_t kind = s->change[i].kind % CHANGE_KINDS;
         const bool moved = kind == CHANGE_SWAP || kind == CHANGE_COPY || kind == CHANGE_RENAME, content = kind == CHANGE_CONTENT || kind == CHANGE_BYTES;
-        if (!(moved && names) && !(content && no_config))
+        if (moved && names)
+            return true;
+        if (!(content && no_config))
             return false;
     }
     return true;
