@@ -64,6 +64,7 @@ typedef struct cli_option {
     bool above, below; /* CLI_NUMBER: more than min, less than max */
     const cli_choice *choices; /* ends with name NULL */
     const char *advice;        /* what to try instead of a value that is refused; NULL = nothing */
+    const char *was;           /* an older name, which is still understood; NULL = none */
 } cli_option;
 
 #define CLI_MAX_OPTIONS 96

@@ -8,7 +8,7 @@
 const cli_option *cli_find(const cli_option *options, const char *name)
 {
     for (const cli_option *o = options; o->name != NULL; o++)
-        if (strcmp(o->name, name) == 0)
+        if (strcmp(o->name, name) == 0 || (o->was != NULL && strcmp(o->was, name) == 0))
             return o;
     return NULL;
 }

@@ -14,7 +14,7 @@ static const cli_choice schedules[] = {
     { "cosine", SHEAF_SCHEDULE_COSINE }, { "sat-constant", SHEAF_SCHEDULE_SAT_CONSTANT },
     { "sat-linear", SHEAF_SCHEDULE_SAT_LINEAR }, { "sat-cosine", SHEAF_SCHEDULE_SAT_COSINE }, { 0 },
 };
-static const cli_choice carriers[] = {
+static const cli_choice transports[] = {
     { "threads", SHEAF_CARRIER_THREADS }, { "mpi", SHEAF_CARRIER_MPI }, { 0 },
 };
 static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
@@ -43,7 +43,7 @@ static int place_flags(cli_option *to, sheaf_train_options *o, bool planning)
         { "adapter", CLI_PATH | CLI_CONTENT, &o->adapter, "start from this PEFT adapter", "DIR" },
         { "tp", CLI_INT, &o->tp, "ranks that share the model, at most --slices", "T", 1, SHEAF_MAX_SLICES },
         { "dp", CLI_INT | CLI_HIDDEN, &o->dp, "groups of ranks that share a step's micro-batches", "D", 1, 4096 },
-        { "carrier", CLI_CHOICE | CLI_HIDDEN, &o->carrier, "how ranks talk", .choices = carriers },
+        { "transport", CLI_CHOICE | CLI_HIDDEN, &o->carrier, "how ranks talk", .choices = transports, .was = "carrier" },
         { "threads", CLI_INT, &o->threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "checkpointing", CLI_FLAG, &o->checkpointing, "recompute activations instead of keeping them: less memory, more time, the same bytes" },
         { "began-in", CLI_TEXT | CLI_HIDDEN | CLI_CONTENT, &o->folder, "folder that relative paths count from" },
@@ -173,7 +173,7 @@ sheaf_status *train_flags_check(const cli *cli, const cli_option *table, const s
     if (o->dp > 1)
         return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--dp %d", o->dp), "--dp 1; --tp up to %d", o->slices);
     if (o->carrier != SHEAF_CARRIER_THREADS)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--carrier mpi"), "--carrier threads");
+        return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"), "--transport threads");
     if (o->method != SHEAF_METHOD_HEAD && cli_was_given(cli, table, "head-patterns"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--head-patterns"), "--method head beside it");
     if (o->method == SHEAF_METHOD_FULL && cli_was_given(cli, table, "train"))

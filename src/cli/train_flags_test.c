@@ -24,7 +24,7 @@ static sheaf_status *parse(sheaf_train_options *o, const char *line)
 static void test_train__every_promised_flag(void **state)
 {
     sheaf_train_options o;
-    CHECK_OK(parse(&o, "--model M --data D --out O --tp 3 --dp 1 --slices 4 --carrier threads --threads 5 --method lora "
+    CHECK_OK(parse(&o, "--model M --data D --out O --tp 3 --dp 1 --slices 4 --transport threads --threads 5 --method lora "
                        "--adapter A --lora-rank 4 --lora-alpha 7.5 --lora-targets a,b,c --steps 9 --micro-batch 2 "
                        "--accumulate 3 --seq 64 --no-shuffle --lr 1e-3 --schedule cosine --warmup 2 --weight-decay .1 "
                        "--beta1 .8 --beta2 .95 --eps 1e-6 --clip 0.5 --dtype bfloat16 --seed 7 --save-every 4 --keep 1 "
@@ -104,12 +104,14 @@ static void test_train__what_cannot_be_is_refused(void **state)
     sheaf_train_options o;
     CHECK_FAILS(parse(&o, "--model M --data D --out O"), SHEAF_E_ARG, "--steps is missing");
     CHECK_FAILS(parse(&o, "--resume"), SHEAF_E_ARG, "--out is missing");
+    CHECK_OK(parse(&o, "--model M --data D --out O --steps 1 --carrier threads")); /* its older name */
+    CHECK_FAILS(parse(&o, "--model M --data D --out O --steps 1 --transport pigeons"), SHEAF_E_ARG, "--transport");
     CHECK_FAILS(parse(&o, "--resume --out O"), SHEAF_E_ARG, "--model is missing"); /* nothing stored here */
 }
 
 static void test_train__only_these_may_change_on_resume(void **state)
 {
-    static const char *const free_ones[] = { "tp", "dp", "carrier", "threads", "checkpointing", "isa", "steps",
+    static const char *const free_ones[] = { "tp", "dp", "transport", "threads", "checkpointing", "isa", "steps",
                                              "save-every", "export-every", "keep", "resume", "recipe",
                                              "model", "config", "data", "tokenizer", "out", "adapter", "began-in", "force" };
     sheaf_train_options o;
