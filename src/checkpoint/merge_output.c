@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/output.h"
 #include "checkpoint/convert_inner.h"
 #include "dialects/hf.h"
 #include "dialects/sat.h"
@@ -64,10 +65,12 @@ static sheaf_status *open_sat(sheaf_source **written, const sheaf__merge_output 
 
 sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan, const char *config, const sheaf_merge_options *o)
 {
-    if (o->to != NULL && strcmp(o->to, "sat") == 0)
-        return begin_sat(out, plan, config, o);
     const sheaf_folder_options how = { .stem = "model", .shard_bytes = 50000000000, .faults = o->faults }; /* as transformers 5 */
-    sheaf_status *st = sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how);
+    sheaf_status *st = sheaf__output_sweep(o->dst, o->events, o->faults);
+    if (st == NULL && o->to != NULL && strcmp(o->to, "sat") == 0)
+        return begin_sat(out, plan, config, o);
+    if (st == NULL)
+        st = sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how);
     if (st == NULL && config != NULL)
         st = sheaf__folder_text(out->folder, "config.json", config);
     if (st == NULL && o->base != NULL)
