@@ -87,6 +87,18 @@ sheaf_status *sheaf__ds_join(ds_reading *r)
 
 static const char *const states[3] = { "fp32", "exp_avg", "exp_avg_sq" };
 
+/* Values of one kind under the name of another: the file keeps the name that it was saved under. */
+static sheaf_status *check_kind(ds_reading *r, const char *path, const char *name, int kind)
+{
+    char stem[128];
+    sheaf__torch_stem(stem, path);
+    for (int k = 0; k < 3; k++)
+        if (k != kind && strcmp(stem, states[k]) == 0)
+            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", path, name, "a file that was saved under this name",
+                                        "give the files back the names they were saved under", "it was saved as %s.pt", stem);
+    return NULL;
+}
+
 /* zero/NAME/STATE.pt as a tensor; a missing file is a defect for the weights, nothing for moments. */
 static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name, int kind)
 {
@@ -123,6 +135,8 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
         st = sheaf__catalog_piece(r->catalog, out, &p);
     }
     st = sheaf__catalog_defect(r->catalog, path, st);
+    if (st == NULL)
+        st = check_kind(r, path, name, kind);
     sheaf__torch_close(torch);
     free(full);
     free(path);

@@ -190,15 +190,14 @@ static bool says(const sheaf_catalog *c, const char *words)
 static bool is_untold(const seed *s, const sheaf_catalog *c)
 {
     const bool names = says(c, "by the names of files and folders alone") || says(c, "by the copies of"), no_config = says(c, "no config: shapes were not held");
+    bool all = true;
     for (int i = 0; i < s->count; i++) {
         const uint32_t kind = s->change[i].kind % CHANGE_KINDS;
-        const bool moved = kind == CHANGE_SWAP || kind == CHANGE_COPY || kind == CHANGE_RENAME, content = kind == CHANGE_CONTENT || kind == CHANGE_BYTES;
-        if (moved && names)
+        if (names && (kind == CHANGE_SWAP || kind == CHANGE_COPY || kind == CHANGE_RENAME))
             return true;
-        if (!(content && no_config))
-            return false;
+        all = all && (kind == CHANGE_TWICE || (no_config && (kind == CHANGE_CONTENT || kind == CHANGE_BYTES)));
     }
-    return true;
+    return all;
 }
 
 static void check_sound(const world *w, const seed *s, const sheaf_catalog *c, bool consistent, const char *scratch)
