@@ -435,10 +435,11 @@ int main(int argc, char **argv)
         const seed s = numbered(at, worlds, n);
         run(at[n % (uint64_t)worlds], &s, scratch);
     }
-    printf("%d checkpoints, %d seeds, %" PRId64 " folders: %" PRId64 " sound, %" PRId64 " not, %" PRId64 " faults\n", worlds, seeds, told.folders, told.sound,
-           told.refused, told.faults);
+    const bool good = told.faults == 0 && worlds > 0;
+    printf("%s - %d checkpoints, %d seeds, %" PRId64 " folders: %" PRId64 " sound, %" PRId64 " not, %" PRId64 " faults\n", good ? "ok" : "not ok", worlds, seeds,
+           told.folders, told.sound, told.refused, told.faults);
     world_free(all);
     close(current_fd);
     sheaf_status_free(sheaf__remove_tree(scratch, NULL));
-    return told.faults > 0 || worlds == 0;
+    return !good;
 }
