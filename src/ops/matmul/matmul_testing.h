@@ -199,6 +199,7 @@ static inline void check_order(const char *name, const sheaf__product *job, shea
 {
     output out[SHEAF_MAX_SLICES];
     const int count = outputs_of(out, job);
+    const bool few = getenv("SHEAF_SANITIZED") != NULL; /* then one thread count for each instruction set */
     void *before[SHEAF_MAX_SLICES], *want[SHEAF_MAX_SLICES];
     for (int o = 0; o < count; o++)
         before[o] = memcpy(keep(out[o].bytes), out[o].at, out[o].bytes);
@@ -207,6 +208,8 @@ static inline void check_order(const char *name, const sheaf__product *job, shea
         want[o] = memcpy(keep(out[o].bytes), out[o].at, out[o].bytes);
     for (int isa = 0; isa < nisas; isa++)
         for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
+            if (few && d != (size_t)isa % ARRAY_LEN(machines))
+                continue;
             for (int o = 0; o < count; o++)
                 memcpy(out[o].at, before[o], out[o].bytes);
             machines[d].sums = sums;
