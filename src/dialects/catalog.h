@@ -105,6 +105,7 @@ typedef struct sheaf_catalog {
     bool copies_vary;    /* one of them is not the same element throughout */
     bool copies_contradict; /* the parts are of several runs or steps, as a finding says */
     bool by_names;       /* which rank's a part is, is told by names of files and folders alone */
+    bool tensors_by_names; /* which tensor a file holds is told so */
 
     int64_t count, room;
     sheaf_logical *tensor;   /* in the order found; after sheaf__catalog_sort(), by name */

@@ -27,7 +27,10 @@ sheaf_status *sheaf__catalog_rank_notes(bool *any, sheaf_catalog *c)
     int parts = 0;
     const bool whole = strcmp(c->dialect, "hf") == 0 || strcmp(c->dialect, "peft") == 0 || strcmp(c->dialect, "sheaf") == 0;
     sheaf_status *st = whole ? NULL : count_parts(&parts, c);
-    *any = st == NULL && parts > 1 && !c->copies_contradict;
+    *any = st == NULL && (c->tensors_by_names || (parts > 1 && !c->copies_contradict));
+    if (st == NULL && c->tensors_by_names)
+        st = sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "files that say themselves which tensor they hold",
+                                 "by the names of files and folders alone; files of one shape that were swapped would not be noticed", "");
     if (st != NULL || parts < 2)
         return st;
     if (c->by_names)

@@ -254,6 +254,7 @@ sheaf_status *sheaf__ds_universal(ds_reading *r)
         if (r->file[i].what == DS_MODEL && r->file[i].torch != NULL)
             st = compare_module(r, &r->file[i], zero);
     r->catalog->tp = r->catalog->pp = r->catalog->dp = 1;
+    r->catalog->tensors_by_names = true;
     sheaf__names_free(names, n);
     free(zero);
     return st;
