@@ -54,15 +54,6 @@ typedef struct copies {
     float *sample;        /* groups x SAMPLE */
 } copies;
 
-#define FNV 0xcbf29ce484222325u
-static uint64_t mix(uint64_t h, const void *data, size_t size)
-{
-    const unsigned char *byte = data;
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ byte[i]) * 0x100000001b3u; /* FNV-1a */
-    return h;
-}
-
 static bool is_copied(const sheaf_logical *t)
 {
     return (t->replicated || t->drifted) && t->npieces > 1 && (t->kind == SHEAF_WEIGHT || t->kind == SHEAF_LORA) &&
@@ -138,7 +129,7 @@ static sheaf_status *read_sample(int64_t *n, copies *k, int64_t tensor, int rank
     sheaf__catalog_view(&rows, &cols, t);
     rows = t->drifted ? below : rows; /* side by side along axis 0 */
     const int64_t w = cols < SAMPLE ? cols : SAMPLE, most = w > 0 ? SAMPLE / w : 0, h = rows < most ? rows : most;
-    const uint64_t place = mix(FNV, t->told.name, strlen(t->told.name));
+    const uint64_t place = sheaf__catalog_mix(SHEAF__CATALOG_MIX, t->told.name, strlen(t->told.name));
     *n = 0;
     if (w < 1 || h < 1)
         return NULL;
@@ -176,7 +167,7 @@ static sheaf_status *digests_of(bool *usable, copies *k, int64_t tensor)
             return st;
         *usable = told || n > 0;
         k->c->copies_vary |= n > 0 && !is_constant(k->raw, n, each);
-        k->digest[r] = told ? k->digest[r] : mix(FNV, k->raw, (size_t)n * each);
+        k->digest[r] = told ? k->digest[r] : sheaf__catalog_mix(SHEAF__CATALOG_MIX, k->raw, (size_t)n * each);
     }
     return NULL;
 }
@@ -191,7 +182,7 @@ static sheaf_status *compare(copies *k, int64_t index)
         return st;
     for (int r = 0; r < k->count; r++) {
         k->differs[index] |= k->digest[r] != k->digest[0];
-        k->chain[r] = mix(k->chain[r], &k->digest[r], sizeof *k->digest);
+        k->chain[r] = sheaf__catalog_mix(k->chain[r], &k->digest[r], sizeof *k->digest);
     }
     for (int r = 0; r < k->count; r++)
         if (k->path[r] == NULL || (k->differs[index] && k->differing == 0))

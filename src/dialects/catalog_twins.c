@@ -34,14 +34,6 @@ typedef struct twins {
     int64_t *last;     /* [nfiles]: the tensor that a file's last sample is of */
 } twins;
 
-static uint64_t mix(uint64_t h, const void *data, size_t size)
-{
-    const unsigned char *byte = data;
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ byte[i]) * 0x100000001b3u; /* FNV-1a */
-    return h;
-}
-
 /* Elements of a piece that lie together in its file, from its first. */
 static int64_t together(const sheaf_piece *p, int ndim)
 {
@@ -65,7 +57,7 @@ static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const
     if (fd != c->file[p->file].fd)
         close(fd);
     const bool varied = st == NULL && bytes > each && memcmp(room, room + each, bytes - each) != 0;
-    *digest = varied ? mix(mix(0xcbf29ce484222325u, p->size, sizeof p->size), room, bytes) | 1 : 0;
+    *digest = varied ? sheaf__catalog_mix(sheaf__catalog_mix(SHEAF__CATALOG_MIX, p->size, sizeof p->size), room, bytes) | 1 : 0;
     return st;
 }
 
