@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "cli.h"
+#include "cli/lib/cli.h"
 
 /* Without this a stream that the caller closed would be the number of the next file that is opened: weights read as
  * questions, progress written into a checkpoint. Input is then at its end, output takes nothing. */

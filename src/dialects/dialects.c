@@ -1,18 +1,18 @@
 /* dialects.c - see dialects.h. */
-#include "dialects/dialects.h"
+#include "dialects/common/dialects.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "dialects/colossalai.h"
-#include "dialects/dcp.h"
-#include "dialects/deepspeed.h"
-#include "dialects/hf.h"
-#include "dialects/hf_catalog.h"
-#include "dialects/megatron.h"
-#include "dialects/peft_catalog.h"
-#include "dialects/sat.h"
+#include "dialects/colossalai/colossalai.h"
+#include "dialects/dcp/dcp.h"
+#include "dialects/deepspeed/deepspeed.h"
+#include "dialects/hf/hf.h"
+#include "dialects/hf/catalog.h"
+#include "dialects/megatron/megatron.h"
+#include "dialects/peft/catalog.h"
+#include "dialects/sat/sat.h"
 
 const sheaf_dialect *const sheaf__dialects[] = {
     &sheaf__dialect_megatron,

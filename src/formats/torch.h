@@ -9,7 +9,7 @@
  *     the list of storage keys), then for each key an int64 count of elements and the elements
  *
  * A reader hands out where each tensor lies, not its bytes: read them with sheaf__file_read_at()
- * or make pieces of them (dialects/catalog.h). Everything was checked before open returns:
+ * or make pieces of them (catalog/catalog.h). Everything was checked before open returns:
  * every entry and every element lies inside the file. The checksum of data.pkl is checked at open,
  * those of the storages by sheaf__torch_check_data(). */
 #ifndef SHEAF_FORMATS_TORCH_H

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "inputs/image.h"
-#include "inputs/json_items.h"
-#include "inputs/records.h"
+#include "data/json_items.h"
+#include "data/records.h"
 
 static sheaf_status *check_id(const sheaf_config *config, long long id, const char *where)
 {

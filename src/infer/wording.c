@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "inputs/choose.h"
-#include "inputs/compose.h"
+#include "data/compose.h"
 
 /* ---- opening ---- */
 

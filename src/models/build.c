@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "dialects/boxes.h"
+#include "catalog/boxes.h"
 
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name)
 {

@@ -9,7 +9,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "dialects/boxes.h"
+#include "catalog/boxes.h"
 #include "models/crew.h"
 
 enum {

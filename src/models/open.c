@@ -7,12 +7,12 @@
 #include <xxhash.h>
 
 #include "base/file.h"
-#include "dialects/boxes.h"
-#include "dialects/dialects.h"
-#include "dialects/hf.h"
-#include "dialects/peft.h"
-#include "dialects/sat_lora.h"
-#include "dialects/shards.h"
+#include "catalog/boxes.h"
+#include "dialects/common/dialects.h"
+#include "dialects/hf/hf.h"
+#include "dialects/peft/peft.h"
+#include "dialects/sat/lora.h"
+#include "dialects/common/shards.h"
 #include "lora/options.h"
 #include "schema/config_text.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dialects/boxes.h"
+#include "catalog/boxes.h"
 
 static sheaf_status *unreadable(const char *text)
 {

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "dialects/boxes.h"
+#include "catalog/boxes.h"
 #include "models/build.h"
 #include "models/crew.h"
 

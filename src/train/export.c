@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/look.h"
-#include "dialects/boxes.h"
-#include "dialects/hf.h"
-#include "dialects/peft.h"
+#include "checkpoint/store/look.h"
+#include "catalog/boxes.h"
+#include "dialects/hf/hf.h"
+#include "dialects/peft/peft.h"
 #include "train/stepped.h"
 
 /* Where the tensors of the adapter being written come from: the checkpoint's masters, for

@@ -1,9 +1,9 @@
 /* export_test.c - an adapter written from masters: fused layers spread, tensors of any shape, and read again. */
 #include "tests/files.h"
-#include "dialects/sat_made.h"
+#include "dialects/sat/made.h"
 
-#include "dialects/boxes.h"
-#include "dialects/peft.h"
+#include "catalog/boxes.h"
+#include "dialects/peft/peft.h"
 #include "lora/options.h"
 #include "train/export.h"
 #include "train/stepped.h"

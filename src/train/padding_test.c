@@ -1,6 +1,6 @@
 /* padding_test.c - rows padded to the longest of their micro-batch: the losses that rows padded to the longest of all data
  * have, and of a single row also the bytes; nothing depends on a row that is elsewhere in the file. */
-#include "checkpoint/init.h"
+#include "checkpoint/tools/init.h"
 #include "tests/files.h"
 #include "train/train.h"
 

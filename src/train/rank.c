@@ -1,7 +1,7 @@
 /* rank.c - see rank.h. */
 #include "train/rank.h"
 
-#include "dialects/boxes.h"
+#include "catalog/boxes.h"
 #include "models/crew.h"
 
 int sheaf__lanes_of(sheaf_method method) { return method == SHEAF_METHOD_FULL ? 1 : 4; }

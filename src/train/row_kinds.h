@@ -4,7 +4,7 @@
 #define SHEAF_TRAIN_ROW_KINDS_H
 
 #include "models/model.h"
-#include "train/data.h"
+#include "data/data.h"
 
 typedef struct sheaf__row_kinds {
     sheaf__step_info of[SHEAF__ROW_KINDS]; /* what tapes read */

@@ -3,8 +3,8 @@
 #include "tests/files.h"
 
 #include "base/json.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/init.h"
+#include "checkpoint/store/checkpoint.h"
+#include "checkpoint/tools/init.h"
 #include "formats/safetensors.h"
 #include "models/crew.h"
 #include "train/evaluate.h"

@@ -4,7 +4,7 @@
 #define SHEAF_TRAIN_RUNNER_H
 
 #include "models/model.h"
-#include "train/data.h"
+#include "data/data.h"
 #include "train/row_kinds.h"
 
 typedef struct sheaf__runner_options {

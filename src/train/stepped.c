@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dialects/boxes.h"
+#include "catalog/boxes.h"
 
 /* ---- the numbers of a tensor, one after the other ---- */
 

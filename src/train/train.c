@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/store/checkpoint.h"
 #include "models/balance.h"
 #include "models/open.h"
 #include "train/export.h"

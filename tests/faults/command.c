@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/fault.h"
-#include "cli/cli.h"
+#include "cli/lib/cli.h"
 
 int main(int argc, char **argv)
 {

@@ -13,13 +13,13 @@
 #include "tests/faults/random_state.h"
 
 #include "base/text.h"
-#include "checkpoint/convert.h"
-#include "checkpoint/init.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/merge.h"
-#include "dialects/hf.h"
-#include "dialects/peft.h"
-#include "dialects/sat_made.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/tools/init.h"
+#include "checkpoint/store/manifest.h"
+#include "checkpoint/merge/merge.h"
+#include "dialects/hf/hf.h"
+#include "dialects/peft/peft.h"
+#include "dialects/sat/made.h"
 
 static uint64_t dice;
 static random_state old_state, new_state;

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/store.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/store/store.h"
+#include "checkpoint/tools/verify.h"
 #include "formats/safetensors.h"
 #include "tests/faults/random_state.h"
 

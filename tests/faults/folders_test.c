@@ -4,8 +4,8 @@
 #include "tests/files.h"
 #include "tests/golden.h"
 
-#include "dialects/hf.h"
-#include "dialects/peft.h"
+#include "dialects/hf/hf.h"
+#include "dialects/peft/peft.h"
 #include "sheaf/schema.h"
 
 /* One thing to do; it frees all it made, also on failure. */

@@ -7,8 +7,8 @@
 #include "tests/files.h"
 
 #include "base/json.h"
-#include "checkpoint/init.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/tools/init.h"
+#include "checkpoint/store/manifest.h"
 #include "formats/safetensors.h"
 #include "monitor/provenance.h"
 #include "train/train.h"

@@ -6,7 +6,7 @@
 #define SHEAF_TESTS_RANDOM_STATE_H
 
 #include "base/file.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/store/checkpoint.h"
 #include "tests/check.h"
 
 enum { RANDOM_TENSORS = 8, RANDOM_SLICES = 8 };

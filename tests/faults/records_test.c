@@ -8,7 +8,7 @@
 #include "infer/prompts.h"
 #include "monitor/metrics.h"
 #include "monitor/provenance.h"
-#include "train/data.h"
+#include "data/data.h"
 
 static const sheaf_config bytes = { .vocab = 259, .bos = 256, .pad = 258, .eos = { 257 }, .neos = 1, .byte_vocab = true };
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/store/checkpoint.h"
 #include "tests/check.h"
 
 enum { TINY_SLICES = 4, TINY_TENSORS = 6, TINY_ROOM = 64 };

@@ -9,7 +9,7 @@
 #include "tests/faults/random_state.h"
 #include "tests/files.h"
 
-#include "checkpoint/init.h"
+#include "checkpoint/tools/init.h"
 #include "formats/safetensors.h"
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"

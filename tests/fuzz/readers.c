@@ -9,18 +9,18 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "cli/train_flags.h"
-#include "dialects/hf.h"
+#include "cli/commands/train_flags.h"
+#include "dialects/hf/hf.h"
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 #include "formats/zip.h"
 #include "infer/prompts.h"
 #include "inputs/image.h"
-#include "inputs/records.h"
+#include "data/records.h"
 #include "inputs/sentencepiece.h"
 #include "lora/adapter.h"
 #include "sheaf/schema.h"
-#include "train/data.h"
+#include "data/data.h"
 
 /* "FOLDER/sheaf-fuzz-PID.suffix" in memory, or where $SHEAF_FUZZ_DIR says. */
 static const char *own_path(const char *suffix)

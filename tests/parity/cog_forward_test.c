@@ -3,7 +3,7 @@
  * model-parallel size, in half precision and with an adapter; and greedy generation. */
 #include "tests/parity/cog.h"
 
-#include "checkpoint/convert.h"
+#include "checkpoint/convert/convert.h"
 #include "infer/generate.h"
 #include "models/crew.h"
 

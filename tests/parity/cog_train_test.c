@@ -3,7 +3,7 @@
 #include "tests/parity/cog.h"
 
 #include "base/text.h"
-#include "checkpoint/convert.h"
+#include "checkpoint/convert/convert.h"
 #include "train/train.h"
 
 /* ---- gradients ---- */

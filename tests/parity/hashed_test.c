@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/init.h"
-#include "dialects/hf.h"
+#include "checkpoint/tools/init.h"
+#include "dialects/hf/hf.h"
 #include "models/open.h"
 #include "tests/files.h"
 #include "tests/golden.h"

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/look.h"
+#include "checkpoint/store/look.h"
 #include "formats/safetensors.h"
 #include "infer/generate.h"
 #include "models/crew.h"

@@ -9,8 +9,8 @@
 #include "tests/golden.h"
 
 #include "base/json.h"
-#include "cli/cli.h"
-#include "dialects/peft.h"
+#include "cli/lib/cli.h"
+#include "dialects/peft/peft.h"
 #include "formats/safetensors.h"
 #include "lora/options.h"
 #include "models/open.h"

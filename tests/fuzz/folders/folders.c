@@ -20,11 +20,11 @@
 
 #include "base/file.h"
 #include "base/random.h"
-#include "checkpoint/convert.h"
-#include "checkpoint/look.h"
-#include "checkpoint/verify.h"
-#include "dialects/hf.h"
-#include "dialects/peft.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/store/look.h"
+#include "checkpoint/tools/verify.h"
+#include "dialects/hf/hf.h"
+#include "dialects/peft/peft.h"
 #include "lora/adapter.h"
 #include "tests/fuzz/folders/world.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "checkpoint/convert.h"
+#include "checkpoint/convert/convert.h"
 
 enum { MOST_FILES = 400, MOST_BYTES = 4 << 20 };
 

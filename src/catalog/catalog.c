@@ -1,0 +1,352 @@
+/* catalog.c - see catalog.h: growing the catalog, names, findings. */
+#include "catalog/catalog.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "catalog/private.h"
+
+enum { MAX_OPEN = 400, /* files of a catalog that stay open: a process may have 1024 */
+       MOST_LOOKS = 1 << 24, MOST_EXPANDED = 256 << 20 };
+
+static sheaf_status *no_memory(const sheaf_catalog *c)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of what is there", c->root != NULL ? c->root : "catalog");
+}
+
+sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const char *dialect, const char *root)
+{
+    sheaf_catalog *c = calloc(1, sizeof *c);
+    *out = c;
+    if (c == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", root);
+    c->dialect = dialect;
+    c->looks = MOST_LOOKS;
+    c->step = c->vocab = c->padded_vocab = -1;
+    c->root = strdup(root);
+    if (c->root != NULL)
+        return NULL;
+    sheaf__catalog_free(c);
+    *out = NULL;
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", root);
+}
+
+void sheaf__catalog_free(sheaf_catalog *c)
+{
+    if (c == NULL)
+        return;
+    for (int64_t i = 0; i < c->count; i++) {
+        free((char *)c->tensor[i].told.name);
+        free(c->tensor[i].piece);
+    }
+    for (int i = 0; i < c->nfiles; i++) {
+        free(c->file[i].path);
+        if (c->file[i].fd >= 0)
+            close(c->file[i].fd);
+    }
+    for (int64_t i = 0; i < c->nfindings; i++) {
+        sheaf_finding *f = &c->finding[i];
+        free(f->path);
+        free(f->tensor);
+        free(f->expected);
+        free(f->found);
+        free(f->cure);
+    }
+    free(c->tensor);
+    free(c->file);
+    free(c->zip);
+    free(c->finding);
+    free(c->slot);
+    free(c->root);
+    free(c->model);
+    free(c->config);
+    free(c->config_path);
+    free(c);
+}
+
+sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
+{
+    for (int i = c->nfiles; i-- > 0;) /* the newest is asked for most */
+        if (strcmp(c->file[i].path, path) == 0) {
+            *file = i;
+            return NULL;
+        }
+    if (c->nfiles == c->files_room) {
+        const int room = c->files_room * 2 + 8;
+        sheaf_catalog_file *more = realloc(c->file, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(c);
+        c->file = more;
+        c->files_room = room;
+    }
+    sheaf_catalog_file f = { .path = strdup(path), .fd = -1 };
+    if (f.path == NULL)
+        return no_memory(c);
+    sheaf_status *st = sheaf__file_open_read(&f.fd, &f.size, path);
+    if (st != NULL) {
+        free(f.path);
+        return st;
+    }
+    if (c->nfiles >= MAX_OPEN) { /* opened again for each read */
+        close(f.fd);
+        f.fd = -1;
+    }
+    *file = c->nfiles;
+    c->file[c->nfiles++] = f;
+    return NULL;
+}
+
+sheaf_status *sheaf__catalog_zip(sheaf_catalog *c, int file, int64_t begin, int64_t length)
+{
+    if (c->nzips == c->zips_room) {
+        const int64_t room = c->zips_room * 2 + 64;
+        sheaf_catalog_zip *more = realloc(c->zip, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(c);
+        c->zip = more;
+        c->zips_room = room;
+    }
+    c->zip[c->nzips++] = (sheaf_catalog_zip){ file, begin, length };
+    return NULL;
+}
+
+/* ---- names ---- */
+
+static uint64_t hash_of(const char *name)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (; *name != '\0'; name++)
+        h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+/* The slot of `name`: what it holds is its tensor's index + 1, or 0. */
+static int64_t slot_of(const sheaf_catalog *c, const char *name)
+{
+    int64_t at = (int64_t)(hash_of(name) & (uint64_t)(c->slots - 1));
+    while (c->slot[at] != 0 && strcmp(c->tensor[c->slot[at] - 1].told.name, name) != 0)
+        at = (at + 1) & (c->slots - 1);
+    return at;
+}
+
+static sheaf_status *rehash(sheaf_catalog *c, int64_t slots)
+{
+    int64_t *slot = calloc((size_t)slots, sizeof *slot);
+    if (slot == NULL)
+        return no_memory(c);
+    free(c->slot);
+    c->slot = slot;
+    c->slots = slots;
+    for (int64_t i = 0; i < c->count; i++)
+        c->slot[slot_of(c, c->tensor[i].told.name)] = i + 1;
+    return NULL;
+}
+
+sheaf_logical *sheaf__catalog_find(const sheaf_catalog *c, const char *name)
+{
+    if (c->slots == 0)
+        return NULL;
+    const int64_t i = c->slot[slot_of(c, name)];
+    return i == 0 ? NULL : &c->tensor[i - 1];
+}
+
+sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const char *name, sheaf_dtype dtype, int ndim,
+                                    const int64_t *shape)
+{
+    *out = sheaf__catalog_find(c, name);
+    if (*out != NULL)
+        return NULL;
+    int64_t elements = 1; /* where an axis has none: of the others, whose products are taken too */
+    for (int i = 0; i < ndim; i++)
+        if (i == SHEAF_CATALOG_MAX_DIMS || shape[i] < 0 || __builtin_mul_overflow(elements, shape[i] > 0 ? shape[i] : 1, &elements))
+            return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
+    if (elements > INT64_MAX / 16)
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
+    if (c->count == c->room) {
+        const int64_t room = c->room * 2 + 64;
+        sheaf_logical *more = realloc(c->tensor, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(c);
+        c->tensor = more;
+        c->room = room;
+    }
+    sheaf_status *st = 2 * (c->count + 1) > c->slots ? rehash(c, c->slots == 0 ? 256 : 2 * c->slots) : NULL;
+    if (st != NULL)
+        return st;
+    char *copy = strdup(name);
+    if (copy == NULL)
+        return no_memory(c);
+    sheaf_logical *t = &c->tensor[c->count++];
+    *t = (sheaf_logical){ .told = { copy, dtype, ndim, { 0 } } };
+    memcpy(t->told.shape, shape, (size_t)ndim * sizeof *shape);
+    c->slot[slot_of(c, copy)] = c->count;
+    *out = t;
+    return NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const sheaf_logical *)a)->told.name, ((const sheaf_logical *)b)->told.name);
+}
+
+sheaf_status *sheaf__catalog_sort(sheaf_catalog *c)
+{
+    if (c->count == 0)
+        return NULL;
+    qsort(c->tensor, (size_t)c->count, sizeof *c->tensor, by_name);
+    return rehash(c, c->slots);
+}
+
+/* ---- pieces ---- */
+
+sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t offset, int ndim, const int64_t *shape)
+{
+    sheaf_piece p = { .file = file, .rank = rank, .dtype = dtype, .offset = offset };
+    for (int64_t i = ndim - 1, stride = 1; i >= 0; i--) {
+        p.size[i] = shape[i];
+        p.stride[i] = stride;
+        if (__builtin_mul_overflow(stride, shape[i] > 0 ? shape[i] : 1, &stride))
+            stride = 1; /* sheaf__catalog_tensor() refuses such a shape */
+    }
+    return p;
+}
+
+/* Where the piece's last byte ends; -1 when that is no number. */
+static int64_t piece_end(const sheaf_piece *p, int ndim)
+{
+    int64_t last = 0, step, end;
+    for (int i = 0; i < ndim; i++)
+        if (p->stride[i] < 0 || __builtin_mul_overflow(p->size[i] - 1, p->stride[i], &step) ||
+            __builtin_add_overflow(last, step, &last))
+            return -1;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(p->dtype);
+    if (p->offset < 0 || __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, bytes, &end) ||
+        __builtin_add_overflow(end, p->offset, &end))
+        return -1;
+    return end;
+}
+
+sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const sheaf_piece *p)
+{
+    const sheaf_catalog_file *file = &c->file[p->file];
+    int64_t elements = 1;
+    for (int i = 0; i < t->told.ndim; i++) {
+        if (p->begin[i] < 0 || p->size[i] < 0 || p->begin[i] > t->told.shape[i] - p->size[i]) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s', axis %d", file->path, t->told.name, i);
+            sheaf_expected(st, "a part inside [0, %" PRId64 ")", t->told.shape[i]);
+            return sheaf_found(st, "%" PRId64 " from %" PRId64, p->size[i], p->begin[i]);
+        }
+        elements *= p->size[i]; /* no more than the tensor's */
+    }
+    if (elements == 0)
+        return NULL;
+    if (sheaf_dtype_bytes(p->dtype) == 0)
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s': elements below a byte", file->path, t->told.name);
+    const int64_t end = piece_end(p, t->told.ndim);
+    if (end < 0 || end > file->size) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: tensor '%s'", file->path, t->told.name);
+        sheaf_expected(st, "data up to byte %" PRId64, end);
+        return sheaf_found(st, "a file of %" PRId64 " bytes", file->size);
+    }
+    const int64_t bytes = elements * (int64_t)sheaf_dtype_bytes(p->dtype);
+    c->expanded += bytes > file->size && c->expanded < INT64_MAX - bytes ? bytes : 0;
+    if (bytes > file->size && c->expanded > MOST_EXPANDED && c->expanded / 64 > file->size) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s'", file->path, t->told.name);
+        sheaf_expected(st, "tensors that are at most 64 times their file, or %d MiB", MOST_EXPANDED >> 20);
+        sheaf_found(st, "%" PRId64 " bytes, expanded from a file of %" PRId64, c->expanded, file->size);
+        return sheaf_try_this(st, "save it with .contiguous(), if that many values are meant");
+    }
+    if (t->npieces == t->room) {
+        const int64_t room = t->room == 0 ? 1 : t->room * 2;
+        sheaf_piece *more = realloc(t->piece, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(c);
+        t->piece = more;
+        t->room = room;
+    }
+    t->piece[t->npieces++] = *p;
+    return NULL;
+}
+
+/* ---- findings ---- */
+
+sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, const char *code, const char *path,
+                                  const char *tensor, const char *expected, const char *found, const char *cure)
+{
+    if (c->nfindings == c->findings_room) {
+        const int64_t room = c->findings_room * 2 + 16;
+        sheaf_finding *more = realloc(c->finding, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(c);
+        c->finding = more;
+        c->findings_room = room;
+    }
+    const char *text[5] = { path, tensor, expected, found, cure };
+    char *copy[5] = { NULL };
+    sheaf_status *st = cure != NULL ? sheaf__cure(&copy[4], c, cure) : NULL;
+    bool failed = st != NULL;
+    sheaf_status_free(st);
+    for (int i = 0; i < 5; i++) {
+        if (copy[i] == NULL)
+            copy[i] = strdup(text[i] != NULL ? text[i] : "");
+        failed |= copy[i] == NULL;
+    }
+    if (failed) {
+        for (int i = 0; i < 5; i++)
+            free(copy[i]);
+        return no_memory(c);
+    }
+    c->finding[c->nfindings++] = (sheaf_finding){ severity, code, copy[0], copy[1], copy[2], copy[3], copy[4] };
+    return NULL;
+}
+
+sheaf_status *sheaf__catalog_notef(sheaf_catalog *c, sheaf_severity severity, const char *code, const char *path,
+                                   const char *tensor, const char *expected, const char *cure, const char *found, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, found);
+    const int size = vasprintf(&text, found, args);
+    va_end(args);
+    if (size < 0)
+        return no_memory(c);
+    sheaf_status *st = sheaf__catalog_note(c, severity, code, path, tensor, expected, text, cure);
+    free(text);
+    return st;
+}
+
+sheaf_status *sheaf__catalog_defect(sheaf_catalog *c, const char *path, sheaf_status *st)
+{
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    const sheaf_code code = sheaf_status_code(st);
+    const char *word = code == SHEAF_E_UNSUPPORTED ? "unsupported" : code == SHEAF_E_UNSAFE ? "unsafe"
+                     : code == SHEAF_E_LAYOUT ? "conflict" : "damaged";
+    const char *found = sheaf_status_found(st);
+    sheaf_status *noted =
+        sheaf__catalog_notef(c, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), sheaf_status_try(st), "%s%s%s",
+                             sheaf_status_where(st), *found != '\0' ? ": " : "", found);
+    sheaf_status_free(st);
+    return noted;
+}
+
+int64_t sheaf__catalog_defects(const sheaf_catalog *c)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->nfindings; i++)
+        n += c->finding[i].severity == SHEAF_DEFECT;
+    return n;
+}
+
+const sheaf_finding *sheaf__catalog_finding(const sheaf_catalog *c, const char *code)
+{
+    for (int64_t i = 0; i < c->nfindings; i++)
+        if (strcmp(c->finding[i].code, code) == 0)
+            return &c->finding[i];
+    return NULL;
+}

@@ -1,0 +1,339 @@
+/* read.c - boxes out of pieces, and the catalog as a source.
+ *
+ * A view's row is one index of all axes but the last. Bytes that lie together in the file and
+ * go together into dst are read together, so that whole rows cost one call and not many. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "catalog/private.h"
+
+/* ---- reading a piece ---- */
+
+typedef struct reading {
+    const sheaf_catalog_file *file;
+    int fd;
+    int64_t bytes; /* of an element */
+    char *dst;
+    int64_t from, to, size; /* the run that is open: bytes in the file, in dst, and how many */
+    int64_t elements;
+} reading;
+
+static sheaf_status *flush(reading *r)
+{
+    sheaf_status *st = NULL;
+    if (r->size > 0)
+        st = sheaf__file_read_at(r->fd, r->dst + r->to, (size_t)r->size, r->from, r->file->path);
+    r->size = 0;
+    return st;
+}
+
+/* `count` neighbours in the file that are neighbours in dst. */
+static sheaf_status *run(reading *r, int64_t from, int64_t to, int64_t count)
+{
+    r->elements += count;
+    if (r->size > 0 && r->from + r->size == from && r->to + r->size == to) {
+        r->size += count * r->bytes;
+        return NULL;
+    }
+    sheaf_status *st = flush(r);
+    r->from = from;
+    r->to = to;
+    r->size = count * r->bytes;
+    return st;
+}
+
+/* `count` elements that are neighbours in the file and lie `apart` bytes from each other in dst. */
+static sheaf_status *scatter(reading *r, int64_t from, int64_t to, int64_t apart, int64_t count)
+{
+    char room[4096];
+    sheaf_status *st = NULL;
+    for (int64_t done = 0; st == NULL && done < count;) {
+        const int64_t most = (int64_t)sizeof room / r->bytes, n = count - done < most ? count - done : most;
+        st = sheaf__file_read_at(r->fd, room, (size_t)(n * r->bytes), from + done * r->bytes, r->file->path);
+        for (int64_t i = 0; st == NULL && i < n; i++)
+            memcpy(r->dst + to + (done + i) * apart, room + i * r->bytes, (size_t)r->bytes);
+        done += n;
+    }
+    r->elements += count;
+    return st;
+}
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Two axes whose rows are neighbours in the file: a transposed matrix. */
+static sheaf_status *read_transposed(reading *r, const sheaf_piece *p, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+{
+    const int64_t r0 = most(row0, p->begin[0]), r1 = least(row0 + rows, p->begin[0] + p->size[0]);
+    const int64_t c0 = most(col0, p->begin[1]), c1 = least(col0 + cols, p->begin[1] + p->size[1]);
+    sheaf_status *st = NULL;
+    for (int64_t c = c0; st == NULL && r0 < r1 && c < c1; c++)
+        st = scatter(r, p->offset + ((r0 - p->begin[0]) + (c - p->begin[1]) * p->stride[1]) * r->bytes,
+                     ((r0 - row0) * cols + c - col0) * r->bytes, cols * r->bytes, r1 - r0);
+    return st;
+}
+
+/* The columns [c0, c1) of one row of the view; `at` is where column 0 of the piece lies. */
+static sheaf_status *read_row(reading *r, const sheaf_piece *p, int last, int64_t at, int64_t c0, int64_t c1, int64_t to)
+{
+    if (p->stride[last] == 1)
+        return run(r, at + (c0 - p->begin[last]) * r->bytes, to, c1 - c0);
+    sheaf_status *st = NULL;
+    for (int64_t c = c0; st == NULL && c < c1; c++)
+        st = run(r, at + (c - p->begin[last]) * p->stride[last] * r->bytes, to + (c - c0) * r->bytes, 1);
+    return st;
+}
+
+static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_piece *p, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols)
+{
+    const int last = t->told.ndim - 1;
+    const int64_t c0 = most(col0, p->begin[last]), c1 = least(col0 + cols, p->begin[last] + p->size[last]);
+    int64_t under[SHEAF_CATALOG_MAX_DIMS] = { 0 }, index[SHEAF_CATALOG_MAX_DIMS] = { 0 }; /* rows of the view per index */
+    int64_t n = 1;
+    for (int i = last - 1; i >= 0; i--) {
+        under[i] = n;
+        n *= t->told.shape[i];
+    }
+    if (c0 >= c1)
+        return NULL;
+    const int64_t first = last == 0 ? 0 : most(row0 / under[0], p->begin[0]);
+    const int64_t end = last == 0 ? 1 : least((row0 + rows - 1) / under[0] + 1, p->begin[0] + p->size[0]);
+    sheaf_status *st = NULL;
+    for (int64_t outer = first; st == NULL && outer < end; outer++) {
+        for (int i = 0; i < last; i++)
+            index[i] = i == 0 ? outer : p->begin[i];
+        for (bool more = true; st == NULL && more;) {
+            int64_t row = 0, at = p->offset;
+            for (int i = 0; i < last; i++) {
+                row += index[i] * under[i];
+                at += (index[i] - p->begin[i]) * p->stride[i] * r->bytes;
+            }
+            if (row >= row0 && row < row0 + rows)
+                st = read_row(r, p, last, at, c0, c1, ((row - row0) * cols + c0 - col0) * r->bytes);
+            more = false;
+            for (int i = last - 1; i > 0 && !more; i--) { /* the next row under this outer index */
+                more = ++index[i] < p->begin[i] + p->size[i];
+                if (!more)
+                    index[i] = p->begin[i];
+            }
+        }
+    }
+    return st;
+}
+
+sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t, const sheaf_piece *p,
+                                int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    reading r = { .file = &c->file[p->file], .fd = c->file[p->file].fd, .bytes = (int64_t)sheaf_dtype_bytes(p->dtype), .dst = dst };
+    int64_t size;
+    sheaf_status *st = r.fd >= 0 ? NULL : sheaf__file_open_read(&r.fd, &size, r.file->path);
+    if (st != NULL)
+        return st;
+    if (t->told.ndim == 0)
+        st = run(&r, p->offset, 0, 1);
+    else if (t->told.ndim == 1)
+        st = read_rows(&r, t, p, 0, 1, row0, rows); /* one row of many columns */
+    else if (t->told.ndim == 2 && p->stride[0] == 1 && p->stride[1] != 1)
+        st = read_transposed(&r, p, row0, rows, col0, cols);
+    else
+        st = read_rows(&r, t, p, row0, rows, col0, cols);
+    if (st == NULL)
+        st = flush(&r);
+    if (r.fd != r.file->fd)
+        close(r.fd);
+    *elements = r.elements;
+    return st;
+}
+
+sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0, int64_t rows, int64_t col0,
+                                  int64_t cols, void *dst)
+{
+    int64_t all_rows, all_cols, got = 0;
+    sheaf__catalog_view(&all_rows, &all_cols, t);
+    if (row0 < 0 || rows < 0 || row0 > all_rows - rows || col0 < 0 || cols < 0 || col0 > all_cols - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", t->told.name);
+    if (rows == 0 || cols == 0)
+        return NULL;
+    for (int64_t i = 0; i < t->npieces; i++) {
+        const sheaf_piece *p = &t->piece[i];
+        int64_t n = 0;
+        sheaf_status *st = NULL;
+        if (p->dtype != t->told.dtype || (t->replicated && p->rank != t->piece[0].rank))
+            break;
+        st = sheaf__piece_read(&n, c, t, p, row0, rows, col0, cols, dst);
+        if (st != NULL)
+            return sheaf_in(st, "tensor '%s'", t->told.name);
+        got += n;
+    }
+    if (got == rows * cols)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s', rows %" PRId64 " to %" PRId64, t->told.name, row0, row0 + rows - 1);
+    sheaf_expected(st, "each element once");
+    return sheaf_found(st, "%" PRId64 " elements in the files for %" PRId64, got, rows * cols);
+}
+
+/* ---- copies on several ranks ---- */
+
+enum { COMPARE_BYTES = 1 << 20 };
+
+/* A box of the copy that begins with piece `first`. */
+static sheaf_status *read_copy(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t, int64_t first, int64_t row0,
+                               int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    sheaf_status *st = NULL;
+    *elements = 0;
+    for (int64_t i = first; st == NULL && i < t->npieces && t->piece[i].rank == t->piece[first].rank; i++) {
+        int64_t n = 0;
+        st = sheaf__piece_read(&n, c, t, &t->piece[i], row0, rows, col0, cols, dst);
+        *elements += n;
+    }
+    return st;
+}
+
+static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *one, char *two)
+{
+    int64_t rows, cols, n;
+    sheaf__catalog_view(&rows, &cols, t);
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->told.dtype);
+    const int64_t wide = least(cols, COMPARE_BYTES / bytes), tall = most(1, COMPARE_BYTES / bytes / wide);
+    for (int64_t i = 1; i < t->npieces; i++) {
+        bool same = t->piece[i].dtype == t->piece[0].dtype;
+        if (t->piece[i].rank == t->piece[i - 1].rank)
+            continue; /* of the same copy */
+        for (int64_t r = 0; same && r < rows; r += tall)
+            for (int64_t k = 0; same && k < cols; k += wide) {
+                const int64_t h = least(tall, rows - r), w = least(wide, cols - k);
+                sheaf_status *st = read_copy(&n, c, t, 0, r, h, k, w, one);
+                if (st == NULL)
+                    st = read_copy(&n, c, t, i, r, h, k, w, two);
+                if (st != NULL)
+                    return sheaf__catalog_defect(c, c->file[t->piece[i].file].path, st);
+                same = n == h * w && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
+            }
+        if (same)
+            continue;
+        sheaf_status *st = sheaf__catalog_notef(
+            c, SHEAF_WARNING, "replica", c->file[t->piece[i].file].path, t->told.name, "the same values in every part", "",
+            "part %d differs from part %d; the values of part %d are used", t->piece[i].rank, t->piece[0].rank, t->piece[0].rank);
+        if (st != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__catalog_compare(sheaf_catalog *c)
+{
+    char *one = malloc(COMPARE_BYTES), *two = malloc(COMPARE_BYTES);
+    sheaf_status *st = one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    for (int64_t i = 0; st == NULL && i < c->count; i++)
+        if (c->tensor[i].replicated && c->tensor[i].npieces > 1)
+            st = compare_copies(c, &c->tensor[i], one, two);
+    free(one);
+    free(two);
+    return st;
+}
+
+/* ---- as a source ---- */
+
+typedef struct catalog_source {
+    sheaf_source source; /* first */
+    sheaf_catalog *catalog;
+    bool all;
+    int64_t count, *index; /* tensors that it shows, by name */
+} catalog_source;
+
+static bool shown(const catalog_source *s, const sheaf_logical *t)
+{
+    return s->all || t->kind == SHEAF_WEIGHT || t->kind == SHEAF_BUFFER;
+}
+
+static const sheaf_source_entry *source_find(sheaf_source *self, const char *name)
+{
+    const catalog_source *s = (catalog_source *)self;
+    const sheaf_logical *t = sheaf__catalog_find(s->catalog, name);
+    return t != NULL && shown(s, t) ? &t->told : NULL;
+}
+
+static int64_t source_count(sheaf_source *self) { return ((catalog_source *)self)->count; }
+
+static const sheaf_source_entry *source_entry(sheaf_source *self, int64_t i)
+{
+    const catalog_source *s = (catalog_source *)self;
+    return &s->catalog->tensor[s->index[i]].told;
+}
+
+static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                                 void *dst)
+{
+    const catalog_source *s = (catalog_source *)self;
+    const sheaf_logical *t = sheaf__catalog_find(s->catalog, name);
+    if (t == NULL)
+        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "no tensor of this name");
+    return sheaf__catalog_read(s->catalog, t, row0, rows, col0, cols, dst);
+}
+
+static void source_close(sheaf_source *self)
+{
+    catalog_source *s = (catalog_source *)self;
+    sheaf__catalog_free(s->catalog);
+    free(s->index);
+    free(s);
+}
+
+static sheaf_code code_of(const sheaf_finding *f)
+{
+    return strcmp(f->code, "unsafe") == 0        ? SHEAF_E_UNSAFE
+           : strcmp(f->code, "damaged") == 0     ? SHEAF_E_FORMAT
+           : strcmp(f->code, "unsupported") == 0 ? SHEAF_E_UNSUPPORTED
+                                                 : SHEAF_E_LAYOUT;
+}
+
+sheaf_status *sheaf__catalog_refusal(const sheaf_catalog *c)
+{
+    const int64_t n = sheaf__catalog_defects(c);
+    for (int64_t i = 0; i < c->nfindings; i++) {
+        const sheaf_finding *f = &c->finding[i];
+        if (f->severity != SHEAF_DEFECT)
+            continue;
+        sheaf_status *st = sheaf_fail(code_of(f), "%s%s%s%s: %s", *f->path != '\0' ? f->path : c->root,
+                                      *f->tensor != '\0' ? ": tensor '" : "", f->tensor, *f->tensor != '\0' ? "'" : "", f->code);
+        if (*f->expected != '\0')
+            sheaf_expected(st, "%s", f->expected);
+        sheaf_found(st, "%s%s", f->found, n > 1 ? " (and more: see sheaf verify)" : "");
+        if (*f->cure != '\0')
+            return sheaf_try_this(st, "%s", f->cure);
+        sheaf_text root = { 0 };
+        sheaf__text_word(&root, c->root);
+        sheaf_try_this(st, "sheaf verify %s", root.failed ? "PATH" : root.at);
+        sheaf__text_release(&root);
+        return st;
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *c, bool all)
+{
+    sheaf_status *st = sheaf__catalog_sort(c);
+    if (st == NULL)
+        st = sheaf__catalog_refusal(c);
+    catalog_source *s = st == NULL ? calloc(1, sizeof *s) : NULL;
+    int64_t *index = s != NULL ? calloc((size_t)c->count + 1, sizeof *index) : NULL;
+    if (st == NULL && index == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+    if (st != NULL) {
+        free(s);
+        sheaf__catalog_free(c);
+        return st;
+    }
+    *s = (catalog_source){ { source_find, source_count, source_entry, source_read, source_close }, c, all, 0, index };
+    for (int64_t i = 0; i < c->count; i++)
+        if (shown(s, &c->tensor[i]))
+            index[s->count++] = i;
+    *out = &s->source;
+    return NULL;
+}

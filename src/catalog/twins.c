@@ -1,0 +1,202 @@
+/* twins.c - is one part another's file under a wrong name?
+ *
+ * Each part of a divided tensor has values of its own. Two files of parts that begin alike in most of the tensors of
+ * which both have pieces, where those are not constant, are one part twice; so are two that have the same samples in
+ * tensors of other names, as a stage of a pipeline under another stage's name has. A few alike prove nothing: programs
+ * give several ranks one key/value head. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "catalog/private.h"
+
+enum { SAMPLE_BYTES = 4096, LEAST_ALIKE = 2 };
+
+/* One file of the catalog. */
+typedef struct part {
+    int rank;          /* -1: files do not go by ranks */
+    int twin, votes;   /* the file that it was most often alike, by majority vote; -1 = none */
+    int64_t both, same; /* tensors that both have, counted for the twin */
+    uint64_t sum;      /* of all samples, in whatever order */
+    int64_t tensors;   /* that had one which is not constant */
+    bool told;
+} part;
+
+typedef struct sample { int file; uint64_t digest; } sample; /* digest 0: constant */
+
+typedef struct twins {
+    sheaf_catalog *c;
+    part *part;        /* [nfiles] */
+    sample *sample;    /* of one tensor, [nfiles] */
+    int64_t samples;
+    int64_t *last;     /* [nfiles]: the tensor that a file's last sample is of */
+} twins;
+
+/* Elements of a piece that lie together in its file, from its first. */
+static int64_t together(const sheaf_piece *p, int ndim)
+{
+    int64_t n = 1;
+    for (int i = ndim - 1; i >= 0 && (p->size[i] == 1 || p->stride[i] == n); i--)
+        n *= p->size[i];
+    return n;
+}
+
+static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const sheaf_piece *p, int ndim)
+{
+    char room[SAMPLE_BYTES];
+    const size_t each = sheaf_dtype_bytes(p->dtype);
+    const int64_t have = together(p, ndim), most = (int64_t)(SAMPLE_BYTES / each);
+    const size_t bytes = (size_t)(have < most ? have : most) * each;
+    int64_t size;
+    int fd = c->file[p->file].fd;
+    sheaf_status *st = fd >= 0 ? NULL : sheaf__file_open_read(&fd, &size, c->file[p->file].path);
+    if (st == NULL)
+        st = sheaf__file_read_at(fd, room, bytes, p->offset, c->file[p->file].path);
+    if (fd != c->file[p->file].fd)
+        close(fd);
+    const bool varied = st == NULL && bytes > each && memcmp(room, room + each, bytes - each) != 0;
+    *digest = varied ? sheaf__catalog_mix(sheaf__catalog_mix(SHEAF__CATALOG_MIX, p->size, sizeof p->size), room, bytes) | 1 : 0;
+    return st;
+}
+
+static int by_digest(const void *a, const void *b)
+{
+    const sample *p = a, *q = b;
+    return p->digest != q->digest ? (p->digest > q->digest) - (p->digest < q->digest) : p->file - q->file;
+}
+
+/* Of the first piece that each file has; with `twins_only`, of files that have a twin or are one. */
+static sheaf_status *take_samples(twins *w, int64_t tensor, bool twins_only)
+{
+    const sheaf_logical *t = &w->c->tensor[tensor];
+    sheaf_status *st = NULL;
+    w->samples = 0;
+    for (int64_t k = 0; st == NULL && k < t->npieces; k++) {
+        const sheaf_piece *p = &t->piece[k];
+        part *of = &w->part[p->file];
+        if ((p->rank < 0 && t->npieces < 2) || sheaf_dtype_bytes(p->dtype) == 0 || w->last[p->file] == tensor || (twins_only && of->twin < 0 && !of->told))
+            continue;
+        w->last[p->file] = tensor;
+        of->rank = p->rank;
+        w->sample[w->samples].file = p->file;
+        st = take_sample(&w->sample[w->samples].digest, w->c, p, t->told.ndim);
+        w->samples += st == NULL;
+    }
+    if (w->samples > 1)
+        qsort(w->sample, (size_t)w->samples, sizeof *w->sample, by_digest);
+    return st;
+}
+
+/* Each file votes for the first of those that it is alike. */
+static void vote(twins *w)
+{
+    int64_t first = 0;
+    for (int64_t i = 0; i < w->samples; i++) {
+        const sample *s = &w->sample[i];
+        part *of = &w->part[s->file];
+        if (s->digest == 0)
+            continue;
+        of->sum += s->digest * 0x9e3779b97f4a7c15u;
+        of->tensors++;
+        if (i == 0 || s->digest != w->sample[first].digest)
+            first = i;
+        const int twin = first < i ? w->sample[first].file : -1;
+        if (of->votes > 0)
+            of->votes += of->twin == twin ? 1 : -1;
+        else if (twin >= 0) {
+            of->twin = twin;
+            of->votes = 1;
+        }
+    }
+}
+
+/* How often each file is alike its twin. */
+static void count(twins *w)
+{
+    for (int64_t i = 0; i < w->samples; i++) {
+        part *of = &w->part[w->sample[i].file];
+        for (int64_t k = 0; of->twin >= 0 && w->sample[i].digest != 0 && k < w->samples; k++)
+            if (w->sample[k].file == of->twin) {
+                of->both++;
+                of->same += w->sample[k].digest == w->sample[i].digest;
+            }
+    }
+}
+
+static sheaf_status *tell(twins *w, int a, int b, bool names)
+{
+    sheaf_catalog *c = w->c;
+    part *of = &w->part[b];
+    const char *expected = "values of its own in tensors that are divided", *cure = "copy part by part again from where the checkpoint was written";
+    char which[96], whose[40] = "";
+    of->told = true;
+    if (w->part[a].rank >= 0)
+        snprintf(whose, sizeof whose, "part %d, ", w->part[a].rank);
+    if (names)
+        snprintf(which, sizeof which, "%" PRId64 " tensors of other names", of->tensors);
+    else if (of->same == of->both)
+        snprintf(which, sizeof which, "all %" PRId64 " of them", of->both);
+    else
+        snprintf(which, sizeof which, "%" PRId64 " of %" PRId64 " of them", of->same, of->both);
+    return sheaf__catalog_notef(c, SHEAF_DEFECT, "duplicate", c->file[b].path, "", expected, cure,
+                                "the values of %s%s, in %s: one of the two is a copy under a wrong name", whose, c->file[a].path, which);
+}
+
+static sheaf_status *tell_twins(twins *w)
+{
+    sheaf_status *st = NULL;
+    for (int b = 0; st == NULL && b < w->c->nfiles; b++)
+        if (w->part[b].twin >= 0 && 2 * w->part[b].same > w->part[b].both)
+            st = tell(w, w->part[b].twin, b, false);
+    for (int b = 1; st == NULL && b < w->c->nfiles; b++)
+        for (int a = 0; st == NULL && a < b && !w->part[b].told && w->part[b].tensors >= LEAST_ALIKE; a++)
+            if (w->part[a].sum == w->part[b].sum && w->part[a].tensors == w->part[b].tensors)
+                st = tell(w, a, b, true);
+    return st;
+}
+
+/* All divided tensors: first to vote, then to count. */
+static sheaf_status *look(twins *w, bool counting)
+{
+    sheaf_status *st = NULL;
+    memset(w->last, 0xff, (size_t)w->c->nfiles * sizeof *w->last);
+    for (int64_t i = 0; st == NULL && i < w->c->count; i++) {
+        if (w->c->tensor[i].replicated || w->c->tensor[i].npieces < 1)
+            continue;
+        st = sheaf__catalog_defect(w->c, w->c->root, take_samples(w, i, counting));
+        if (counting)
+            count(w);
+        else
+            vote(w);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__catalog_twins(sheaf_catalog *c)
+{
+    const size_t n = (size_t)c->nfiles + 1;
+    if (c->nfiles < 2 || strcmp(c->dialect, "sheaf") == 0) /* whose manifest has a hash of each slice */
+        return NULL;
+    twins w = { c, calloc(n, sizeof *w.part), calloc(n, sizeof *w.sample), 0, calloc(n, sizeof *w.last) };
+    sheaf_status *st = w.part == NULL || w.sample == NULL || w.last == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    bool any = false;
+    for (int i = 0; st == NULL && i < c->nfiles; i++)
+        w.part[i].twin = w.part[i].rank = -1;
+    if (st == NULL)
+        st = look(&w, false);
+    for (int i = 0; st == NULL && i < c->nfiles; i++)
+        if (w.part[i].twin >= 0)
+            any = w.part[w.part[i].twin].told = true; /* sampled again */
+    if (st == NULL && any)
+        st = look(&w, true);
+    for (int i = 0; st == NULL && i < c->nfiles; i++)
+        w.part[i].told = false;
+    if (st == NULL)
+        st = tell_twins(&w);
+    free(w.part);
+    free(w.sample);
+    free(w.last);
+    return st;
+}

@@ -1,0 +1,279 @@
+/* adapter.c - see adapter.h. */
+#include "checkpoint/convert/adapter.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "checkpoint/convert/copy.h"
+#include "dialects/peft/peft.h"
+#include "lora/adapter.h"
+#include "lora/check_file.h"
+#include "lora/cog.h"
+
+/* Part p of A or of B of a layer. */
+typedef struct factor {
+    sheaf_source_entry told; /* name owned */
+    const sheaf_lora_module *module;
+    bool b;
+    int part;
+    double by; /* of B: the adapter's scale over SAT's */
+} factor;
+
+typedef struct adapted {
+    sheaf_source source; /* first */
+    sheaf_source *base, *adapter;
+    sheaf_lora *lora;
+    int64_t count;
+    factor *factor; /* by name */
+    int64_t nentries;
+    const sheaf_source_entry **entry; /* the base's and the factors', by name */
+} adapted;
+
+/* ---- what SAT can say ---- */
+
+static sheaf_status *cannot(const sheaf_lora_module *m)
+{
+    return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module),
+                          "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
+}
+
+/* The adapter's scale over 1 / r. */
+static double scale_over_sats(const sheaf_lora_module *m, bool rslora)
+{
+    const double all = (double)m->file_rank, over = rslora ? m->file_alpha / sqrt(all) : m->file_alpha / all;
+    return rslora ? over * (double)m->rank : m->file_alpha * (double)m->rank / all;
+}
+
+static bool is_power_of_two(double x)
+{
+    int exponent;
+    return frexp(x, &exponent) == 0.5;
+}
+
+static sheaf_dtype dtype_of(const adapted *a, const char *name) { return a->adapter->find(a->adapter, name)->dtype; }
+
+static sheaf_status *check_module(adapted *a, const sheaf_lora_module *m)
+{
+    const sheaf_lora_module *first = &a->lora->module[0];
+    const double by = scale_over_sats(m, a->lora->options.rslora);
+    if (!sheaf__lora_in_sat_set(SHEAF_SAT_SET_VIT, m->base->module))
+        return sheaf_found(sheaf_expected(cannot(m), "attention of the text model or of the ViT: SAT has no factors elsewhere"), "another layer");
+    if (m->dense)
+        return sheaf_found(sheaf_expected(cannot(m), "factors for each of its %d parts", m->parts), "a B that mixes the parts");
+    if (m->rank != first->rank)
+        return sheaf_found(sheaf_expected(cannot(m), "one rank for all layers, %" PRId64 " as '%s' has", first->rank, first->base->module), "%" PRId64, m->rank);
+    if (!is_power_of_two(by) && dtype_of(a, m->b_name) != SHEAF_F32) {
+        sheaf_status *st = sheaf_expected(cannot(m), "a scale of 1 / r, which is SAT's, or that times a power of two, or factors in float32");
+        return sheaf_found(st, "%.9g / %" PRId64 " in %s", by, m->rank, sheaf_dtype_name(dtype_of(a, m->b_name)));
+    }
+    return NULL;
+}
+
+/* ---- as a source ---- */
+
+static factor *find_factor(const adapted *a, const char *name)
+{
+    int64_t low = 0, high = a->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const int order = strcmp(name, a->factor[middle].told.name);
+        if (order == 0)
+            return &a->factor[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+static const sheaf_source_entry *adapted_find(sheaf_source *self, const char *name)
+{
+    const adapted *a = (adapted *)self;
+    const factor *f = find_factor(a, name);
+    return f != NULL ? &f->told : a->base->find(a->base, name);
+}
+
+static int64_t adapted_count(sheaf_source *self) { return ((adapted *)self)->nentries; }
+static const sheaf_source_entry *adapted_entry(sheaf_source *self, int64_t i) { return ((adapted *)self)->entry[i]; }
+
+static sheaf_status *no_memory(const char *name) { return sheaf_fail(SHEAF_E_MEMORY, "'%s'", name); }
+
+/* n numbers of `dtype` times `by`: a power of two exactly; others, in float32 alone, are rounded once. */
+static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, int64_t n, const char *name)
+{
+    enum { SOME = 1024 };
+    const bool rounds = !is_power_of_two(by);
+    float x[SOME], y[SOME];
+    char *at = numbers;
+    for (int64_t done = 0; by != 1 && done < n; done += SOME) {
+        const int64_t some = n - done < SOME ? n - done : SOME;
+        double want[SOME];
+        bool good = sheaf__dtype_convert(x, SHEAF_F32, at, dtype, some);
+        for (int64_t i = 0; i < some; i++) {
+            want[i] = (double)x[i] * by;
+            y[i] = (float)want[i];
+        }
+        good = sheaf__dtype_convert(at, dtype, y, SHEAF_F32, some) && good;
+        good = sheaf__dtype_convert(y, SHEAF_F32, at, dtype, some) && good;
+        for (int64_t i = 0; i < some && good; i++)
+            good = isfinite(x[i]) ? isfinite(y[i]) && (rounds || (double)y[i] == want[i]) : !isfinite(y[i]);
+        if (!good)
+            return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", name), "numbers that can be multiplied by %.9g in %s", by,
+                                                             sheaf_dtype_name(dtype)), "one that is too large or too small"), "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
+        at += some * (int64_t)sheaf_dtype_bytes(dtype);
+    }
+    return NULL;
+}
+
+static sheaf_status *read_factor(const adapted *a, const factor *f, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    if (row0 < 0 || rows < 0 || row0 > f->told.shape[0] - rows || col0 < 0 || cols < 0 || col0 > f->told.shape[1] - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", f->told.name);
+    const char *name = f->b ? f->module->b_name : f->module->a_name;
+    sheaf_status *st = a->adapter->read(a->adapter, name, f->part * f->told.shape[0] + row0, rows, col0, cols, dst);
+    return st != NULL || !f->b ? st : scale_numbers(dst, f->told.dtype, f->by, rows * cols, name);
+}
+
+/* The adapter's name of a tensor that it holds whole, or NULL. */
+static const char *saved_name(const adapted *a, const char *name)
+{
+    for (int i = 0; i < a->lora->nsaved; i++)
+        if (strcmp(a->lora->saved[i]->name, name) == 0)
+            return a->lora->saved_name[i];
+    return NULL;
+}
+
+static sheaf_status *adapted_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    const adapted *a = (adapted *)self;
+    const factor *f = find_factor(a, name);
+    const char *saved = f == NULL ? saved_name(a, name) : NULL;
+    if (f != NULL)
+        return read_factor(a, f, row0, rows, col0, cols, dst);
+    if (saved == NULL)
+        return a->base->read(a->base, name, row0, rows, col0, cols, dst);
+    const sheaf_dtype from = a->adapter->find(a->adapter, saved)->dtype, to = a->base->find(a->base, name)->dtype;
+    void *stored = malloc((size_t)(rows * cols) * sheaf_dtype_bytes(from) + 1);
+    if (stored == NULL)
+        return no_memory(name);
+    sheaf_status *st = a->adapter->read(a->adapter, saved, row0, rows, col0, cols, stored);
+    if (st == NULL && !sheaf__dtype_convert(dst, to, stored, from, rows * cols))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", saved), "numbers that %s holds", sheaf_dtype_name(to));
+    free(stored);
+    return st;
+}
+
+static void adapted_close(sheaf_source *self)
+{
+    adapted *a = (adapted *)self;
+    for (int64_t i = 0; i < a->count; i++)
+        free((char *)a->factor[i].told.name);
+    free(a->factor);
+    free(a->entry);
+    if (a->adapter != NULL)
+        a->adapter->close(a->adapter);
+    a->base->close(a->base);
+    sheaf_lora_free(a->lora);
+    free(a);
+}
+
+/* ---- making it ---- */
+
+static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const char *dir)
+{
+    sheaf_lora_options options = { 0 };
+    char *path = NULL;
+    sheaf_status *st = sheaf_peft_config_path(&path, dir);
+    if (st == NULL)
+        st = sheaf_lora_options_read(&options, path);
+    if (st == NULL)
+        st = sheaf_lora_resolve(&a->lora, schema, &options);
+    if (st == NULL)
+        st = sheaf_peft_open(&a->adapter, dir);
+    if (st == NULL)
+        st = sheaf_lora_check_file(&options, a->adapter);
+    if (st == NULL)
+        st = sheaf_lora_fit(&a->adapter, a->lora);
+    sheaf_lora_options_release(&options);
+    free(path);
+    return sheaf_in(st, "%s", dir);
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(((const factor *)a)->told.name, ((const factor *)b)->told.name); }
+
+static sheaf_status *list_factors(adapted *a)
+{
+    int64_t n = 0;
+    for (int i = 0; i < a->lora->nmodules; i++)
+        n += 2 * a->lora->module[i].parts;
+    a->factor = calloc((size_t)n, sizeof *a->factor);
+    if (a->factor == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    for (int i = 0; i < a->lora->nmodules; i++)
+        for (int k = 0; k < 2 * a->lora->module[i].parts; k++) {
+            const sheaf_lora_module *m = &a->lora->module[i];
+            const bool b = k % 2 == 1;
+            const int64_t *shape = b ? m->b_shape : m->a_shape;
+            factor *f = &a->factor[a->count];
+            char *name = NULL;
+            *f = (factor){ .module = m, .b = b, .part = k / 2, .by = scale_over_sats(m, a->lora->options.rslora) };
+            if (asprintf(&name, "%s.matrix_%c.%d", m->base->module, b ? 'B' : 'A', k / 2) < 0)
+                return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+            f->told = (sheaf_source_entry){ name, dtype_of(a, b ? m->b_name : m->a_name), 2, { shape[0] / m->parts, shape[1] } };
+            a->count++;
+        }
+    qsort(a->factor, (size_t)a->count, sizeof *a->factor, by_name);
+    return NULL;
+}
+
+static int by_entry_name(const void *a, const void *b)
+{
+    return strcmp((*(const sheaf_source_entry *const *)a)->name, (*(const sheaf_source_entry *const *)b)->name);
+}
+
+/* As of a catalog, they are sorted. */
+static sheaf_status *list_entries(adapted *a)
+{
+    const int64_t n = a->base->count(a->base);
+    a->entry = calloc((size_t)(n + a->count), sizeof *a->entry);
+    if (a->entry == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    for (int64_t i = 0; i < n; i++)
+        a->entry[a->nentries++] = a->base->entry(a->base, i);
+    for (int64_t i = 0; i < a->count; i++)
+        a->entry[a->nentries++] = &a->factor[i].told;
+    qsort(a->entry, (size_t)a->nentries, sizeof *a->entry, by_entry_name);
+    return NULL;
+}
+
+sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_source *base, const sheaf_schema *schema, const char *dir)
+{
+    adapted *a = calloc(1, sizeof *a);
+    if (a == NULL) {
+        base->close(base);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
+    }
+    a->source = (sheaf_source){ adapted_find, adapted_count, adapted_entry, adapted_read, adapted_close };
+    a->base = base;
+    sheaf_status *st = open_adapter(a, schema, dir);
+    for (int i = 0; st == NULL && i < a->lora->nmodules; i++)
+        st = check_module(a, &a->lora->module[i]);
+    for (int i = 0; st == NULL && i < a->lora->nsaved; i++)
+        if (base->find(base, a->lora->saved[i]->name) == NULL)
+            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", a->lora->saved[i]->name), "it in the base"), "none of this name");
+    if (st == NULL)
+        st = list_factors(a);
+    if (st == NULL)
+        st = list_entries(a);
+    if (st != NULL) {
+        adapted_close(&a->source);
+        return st;
+    }
+    *rank = a->lora->module[0].rank;
+    *out = &a->source;
+    return NULL;
+}

@@ -1,0 +1,321 @@
+/* convert.c - see convert.h: reads, decides, and hands the tensors to the writer of the target (write.c). */
+#include "checkpoint/convert/inner.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/output.h"
+#include "base/text.h"
+#include "checkpoint/convert/adapter.h"
+#include "checkpoint/convert/copy.h"
+#include "checkpoint/store/own_catalog.h"
+#include "dialects/hf/catalog.h"
+#include "dialects/peft/peft.h"
+#include "dialects/sat/lora.h"
+
+sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k) { return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", k->o->src); }
+
+/* ---- reading ---- */
+
+static void tell_findings(const sheaf__converter *k)
+{
+    for (int64_t i = 0; i < k->catalog->nfindings; i++) {
+        const sheaf_finding *f = &k->catalog->finding[i];
+        if (f->severity == SHEAF_WARNING)
+            sheaf_warn(k->o->events, "%s: %s%s%s%s%s", f->code, f->path, *f->tensor != '\0' ? ": " : "", f->tensor, *f->found != '\0' ? ": " : "", f->found);
+        else if (f->severity == SHEAF_NOTE)
+            sheaf_note(k->o->events, "%s: %s%s%s%s%s", f->code, f->path, *f->tensor != '\0' ? ": " : "", f->tensor, *f->found != '\0' ? ": " : "", f->found);
+    }
+}
+
+static bool takes_parts(const char *dialect)
+{
+    return strcmp(dialect, "sat") == 0 || strcmp(dialect, "colossalai") == 0 || strcmp(dialect, "hf") == 0;
+}
+
+static sheaf_status *read_catalog(sheaf__converter *k)
+{
+    const sheaf_convert_options *o = k->o;
+    const sheaf_dialect_hints hints = { .config = o->config, .model = o->model_class, .drop_unread = o->drop_unread, .also = o->also };
+    sheaf_status *st = sheaf__any_read(&k->catalog, o->src, o->from, &hints);
+    if (st != NULL)
+        return st;
+    const sheaf_catalog *c = k->catalog;
+    if (o->also != NULL && *o->also != NULL && !takes_parts(c->dialect)) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", *o->also), "one SOURCE: parts of a %s checkpoint lie in one folder", c->dialect);
+        return st;
+    }
+    tell_findings(k);
+    snprintf(k->report->from, sizeof k->report->from, "%s", c->dialect);
+    k->dialect = c->dialect;
+    k->report->parts = o->tp > 0 ? o->tp : o->own_lora && c->tp > 0 ? c->tp : 1;
+    k->step = o->step >= 0 ? o->step : c->step;
+    k->root = strdup(c->root);
+    k->config = c->config == NULL ? NULL : strdup(c->config);
+    k->model = c->model == NULL ? NULL : strdup(c->model);
+    if (k->root == NULL || (c->config != NULL && k->config == NULL) || (c->model != NULL && k->model == NULL))
+        return sheaf__convert_no_memory(k);
+    return NULL;
+}
+
+static int64_t count_kind(const sheaf_catalog *c, sheaf_kind kind)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->count; i++)
+        n += c->tensor[i].kind == kind;
+    return n;
+}
+
+/* Is there what own_lora wants merged? */
+static sheaf_status *check_own_lora(const sheaf__converter *k)
+{
+    const int64_t factors = count_kind(k->catalog, SHEAF_LORA);
+    if (!k->o->own_lora || (factors > 0 && strcmp(k->dialect, "sat") == 0))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", k->o->src);
+    sheaf_expected(st, "an SAT checkpoint with LoRA that is not merged, or an ADAPTER beside it");
+    sheaf_found(st, factors == 0 ? "no LoRA in it" : "LoRA in a checkpoint of %s", k->dialect);
+    return sheaf_try_this(st, "name the adapter's folder between the two");
+}
+
+/* The model that the config speaks of, where sheaf knows it. */
+static sheaf_status *read_model(sheaf__converter *k, int slices)
+{
+    if (k->config == NULL || strcmp(k->dialect, "peft") == 0)
+        return NULL;
+    sheaf_status *st = sheaf_config_parse(&k->parsed, k->config, strlen(k->config));
+    if (st == NULL) {
+        k->has_config = true;
+        st = sheaf_schema_new(&k->schema, &k->parsed, slices);
+    }
+    const bool told = sheaf__catalog_finding(k->catalog, "unsupported") != NULL && st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT;
+    if (st != NULL && (told || sheaf_status_code(st) == SHEAF_E_UNSUPPORTED)) { /* told by the reader */
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    return st;
+}
+
+/* Only the moments of a catalog. */
+static void keep_moments(sheaf_catalog *c)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        if (c->tensor[i].kind == SHEAF_MOMENT) {
+            const sheaf_logical moved = c->tensor[n];
+            c->tensor[n++] = c->tensor[i];
+            c->tensor[i] = moved;
+        }
+    }
+    for (int64_t i = n; i < c->count; i++) {
+        free((char *)c->tensor[i].told.name);
+        free(c->tensor[i].piece);
+    }
+    c->count = n;
+}
+
+static sheaf_status *open_moments(sheaf__converter *k)
+{
+    const sheaf_dialect_hints hints = { .config = k->o->config, .model = k->o->model_class, .drop_unread = k->o->drop_unread, .also = k->o->also };
+    sheaf_catalog *c = NULL;
+    sheaf_source *inner = NULL;
+    if (!k->o->optimizer)
+        return NULL;
+    if (count_kind(k->catalog, SHEAF_MOMENT) == 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src), "moments of an optimizer, as --optimizer asks for"), "none");
+    sheaf_status *st = sheaf__any_read(&c, k->o->src, k->o->from, &hints);
+    if (st == NULL) {
+        keep_moments(c);
+        st = sheaf__catalog_source(&inner, c, true);
+    }
+    return st != NULL ? st : sheaf__cast_source(&k->moments, inner, NULL, k->o->stop);
+}
+
+/* The model and the factors of the adapter. `source` is closed after a failure. */
+static sheaf_status *adapt(sheaf__converter *k, sheaf_source **source)
+{
+    if (k->schema == NULL || (k->parsed.family != SHEAF_COGVLM && k->parsed.family != SHEAF_COGAGENT)) {
+        (*source)->close(*source);
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--adapter"), "a model of CogVLM or CogAgent, for SAT's form"),
+                              "sheaf merge %s %s DST", k->o->src, k->o->adapter);
+    }
+    sheaf_status *st = sheaf__adapted_source(source, &k->lora_rank, *source, k->schema, k->o->adapter);
+    for (int64_t i = 0; st == NULL && i < (*source)->count(*source); i++)
+        k->report->adapted += sheaf__ends_with((*source)->entry(*source, i)->name, ".matrix_A.0");
+    return st;
+}
+
+/* Weights and buffers; LoRA that lies beside them is merged as SAT's own merge does. */
+static sheaf_status *open_source(sheaf__converter *k)
+{
+    sheaf_source *inner = NULL;
+    sheaf_catalog *c = k->catalog;
+    const int64_t factors = count_kind(c, SHEAF_LORA), weights = count_kind(c, SHEAF_WEIGHT);
+    const bool sat = strcmp(k->dialect, "sat") == 0;
+    if (weights == 0 && k->moments != NULL)
+        return NULL;
+    if (weights == 0) {
+        sheaf_status *st = sheaf__catalog_refusal(c);
+        return st != NULL ? st
+                          : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src), "the weights of a model"),
+                                        factors > 0 ? "LoRA factors only" : "none");
+    }
+    if (factors > 0 && k->o->adapter != NULL)
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", k->o->src), "a base without LoRA of its own, for --adapter"),
+                                          "%" PRId64 " factors", factors), "the base that it was trained from; or merge first: sheaf convert %s MERGED --to sat", k->o->src);
+    if (factors > 0 && !sat)
+        sheaf_warn(k->o->events, "%s: %" PRId64 " LoRA factors are left out", k->o->src, factors);
+    if (factors > 0 && sat) {
+        sheaf_warn(k->o->events, "%s: its LoRA is merged into the weights, as SAT's own merge does", k->o->src);
+        for (int64_t i = 0; i < c->count; i++) /* a fused weight has several parts */
+            k->report->merged += c->tensor[i].kind == SHEAF_LORA && sheaf__ends_with(c->tensor[i].told.name, ".matrix_A.0");
+    }
+    k->catalog = NULL; /* owned by the source, also after a failure */
+    sheaf_status *st = factors > 0 && sat ? sheaf_sat_merged(&inner, c, SHEAF_SAT_ROUND_TWICE) : sheaf__catalog_source(&inner, c, false);
+    if (st == NULL && k->o->adapter != NULL)
+        st = adapt(k, &inner);
+    return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
+}
+
+void sheaf__convert_count(sheaf__converter *k, sheaf_source *source, bool moments)
+{
+    for (int64_t i = 0; source != NULL && i < source->count(source); i++) {
+        k->report->bytes += sheaf__entry_bytes(source->entry(source, i));
+        k->report->tensors++;
+        k->report->moments += moments;
+    }
+    k->total = k->report->bytes;
+}
+
+/* ---- the whole ---- */
+
+typedef struct target {
+    const char *name;
+    bool weights, moments, tp, slices, dtype;
+    sheaf_status *(*write)(sheaf__converter *k);
+} target;
+
+static const target targets[] = {
+    { "hf", true, true, false, false, true, sheaf__convert_to_hf },
+    { "sat", true, false, true, false, true, sheaf__convert_to_sat },
+    { "peft", false, false, false, false, true, sheaf__convert_to_peft },
+    { "sheaf", true, true, false, true, true, sheaf__convert_to_sheaf },
+};
+enum { TARGETS = sizeof targets / sizeof *targets };
+
+static sheaf_status *find_target(const target **out, const sheaf_convert_options *o)
+{
+    for (int i = 0; i < TARGETS; i++)
+        if (o->to != NULL && strcmp(o->to, targets[i].name) == 0)
+            *out = &targets[i];
+    if (*out == NULL) {
+        const char *names[TARGETS];
+        for (int i = 0; i < TARGETS; i++)
+            names[i] = targets[i].name;
+        const char *near = o->to == NULL ? NULL : sheaf__nearest(o->to, names, TARGETS);
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "hf, sat, peft or sheaf");
+        sheaf_found(st, "%s", o->to == NULL ? "nothing" : o->to);
+        return near != NULL ? sheaf_try_this(st, "%s", near) : st;
+    }
+    if (o->tp > 1 && !(*out)->tp)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp %d", o->tp), "a target that is divided over ranks: --to sat"),
+                              "--to sheaf --slices %d, of which any number of ranks can load theirs", o->tp);
+    if (o->adapter != NULL && !(*out)->tp)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"), "--to sat, whose files hold a model and its LoRA"),
+                              "sheaf merge %s %s DST", o->src, o->adapter);
+    if (o->slices > 0 && !(*out)->slices)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "--to sheaf");
+    if (o->optimizer && !(*out)->moments)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--optimizer"), "--to hf or --to sheaf");
+    return NULL;
+}
+
+static bool is_adapter(const char *dir)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf_peft_config_path(&path, dir));
+    const bool yes = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    free(path);
+    return yes;
+}
+
+/* An adapter is no part of its base: it would be passed over. */
+static sheaf_status *check_also(const sheaf_convert_options *o)
+{
+    for (const char *const *also = o->also; also != NULL && *also != NULL; also++)
+        if (is_adapter(*also) && !is_adapter(o->src)) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", *also);
+            sheaf_found(sheaf_expected(st, "parts of the checkpoint %s", o->src), "a PEFT adapter");
+            return sheaf_try_this(st, "sheaf merge %s %s DST; or --adapter %s with --to sat, whose files hold a model and its LoRA", o->src, *also, *also);
+        }
+    return NULL;
+}
+
+static sheaf_status *check_dst(const sheaf_convert_options *o)
+{
+    sheaf_status *st = sheaf__output_outside(o->dst, o->src);
+    for (const char *const *also = o->also; st == NULL && also != NULL && *also != NULL; also++)
+        st = sheaf__output_outside(o->dst, *also);
+    if (st == NULL)
+        st = sheaf__output_check(o->dst); /* before hours of work */
+    if (st == NULL)
+        st = sheaf__output_sweep(o->dst, o->events, o->faults);
+    return st;
+}
+
+static sheaf_status *check_dtypes(const sheaf__converter *k)
+{
+    if (k->o->dtype == NULL || *k->o->dtype == SHEAF_F32 || *k->o->dtype == SHEAF_BF16 || *k->o->dtype == SHEAF_F16)
+        return NULL;
+    return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"), "float32, bfloat16 or float16");
+}
+
+static void converter_release(sheaf__converter *k)
+{
+    if (k->source != NULL)
+        k->source->close(k->source);
+    if (k->moments != NULL)
+        k->moments->close(k->moments);
+    sheaf__catalog_free(k->catalog);
+    sheaf_schema_free(k->schema);
+    if (k->has_config)
+        sheaf_config_release(&k->parsed);
+    free(k->root);
+    free(k->config);
+    free(k->model);
+}
+
+sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_options *o)
+{
+    sheaf__converter k = { .o = o, .report = report };
+    const target *to = NULL;
+    *report = (sheaf_convert_report){ .step = -1 };
+    sheaf_status *st = find_target(&to, o);
+    if (st == NULL)
+        st = check_dtypes(&k);
+    if (st == NULL)
+        st = check_also(o);
+    if (st == NULL)
+        st = check_dst(o);
+    if (st == NULL)
+        st = read_catalog(&k);
+    if (st == NULL)
+        st = check_own_lora(&k);
+    if (st == NULL)
+        st = read_model(&k, o->slices > 0 ? o->slices : SHEAF__CONVERT_SLICES);
+    if (st == NULL)
+        st = open_moments(&k);
+    if (st == NULL && to->weights)
+        st = open_source(&k);
+    if (st == NULL && to->weights) {
+        sheaf__convert_count(&k, k.source, false);
+        sheaf__convert_count(&k, k.moments, true);
+        report->step = to->slices || (to->moments && k.moments != NULL) ? k.step : -1;
+    }
+    if (st == NULL)
+        st = to->write(&k);
+    converter_release(&k);
+    return st;
+}

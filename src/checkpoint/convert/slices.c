@@ -1,0 +1,289 @@
+/* slices.c - see slices.h. A job is what one file holds of one tensor: read, hashed and written in
+ * order by one thread. */
+#include "checkpoint/convert/slices.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/output.h"
+#include "checkpoint/store/look.h"
+#include "checkpoint/store/manifest.h"
+#include "checkpoint/store/stream.h"
+#include "formats/safetensors.h"
+
+enum { CHUNK = 2 << 20, MOST_THREADS = 8, CONTRACT = 1 };
+
+typedef struct job { int64_t tensor, index; int slice; } job; /* index in its file */
+
+typedef struct writer {
+    const sheaf_slices_write *how;
+    sheaf_manifest *m;
+    const sheaf_source_entry **entry; /* side by side with m->tensor */
+    sheaf_safetensors_writer **file;  /* [S + 1] */
+    sheaf_output *output;
+    job *job;
+    int64_t njobs;
+    char *buffer[MOST_THREADS];
+    sheaf_digester *digester[MOST_THREADS];
+    sheaf__stream_failure failure;
+} writer;
+
+static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the slices"); }
+
+/* ---- the manifest ---- */
+
+static const char *base_name(const char *name)
+{
+    return strncmp(name, "exp_avg.", 8) == 0 ? name + 8 : strncmp(name, "exp_avg_sq.", 11) == 0 ? name + 11 : name;
+}
+
+static const sheaf_cut *cut_of(const writer *w, const sheaf_source_entry *e)
+{
+    const sheaf_tensor *t = w->how->schema == NULL ? NULL : sheaf_schema_find(w->how->schema, base_name(e->name));
+    if (t == NULL || t->cut.nparts == 0 || t->ndim != e->ndim || e->ndim > 2 || (t->cut.axis == 1 && t->cut.nparts > 1))
+        return NULL;
+    for (int i = 0; i < e->ndim; i++)
+        if (t->shape[i] != e->shape[i])
+            return NULL;
+    return &t->cut;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const sheaf_source_entry *const *)a)->name, (*(const sheaf_source_entry *const *)b)->name);
+}
+
+static sheaf_status *draft(writer *w)
+{
+    sheaf_source *source = w->how->source;
+    const int64_t n = source->count(source);
+    const int slices = w->how->slices;
+    w->entry = calloc((size_t)n + 1, sizeof *w->entry);
+    w->job = calloc((size_t)n * ((size_t)slices + 1) + 1, sizeof *w->job);
+    sheaf_status *st = w->entry == NULL || w->job == NULL ? no_memory() : sheaf__manifest_new(&w->m, slices, n);
+    if (st != NULL)
+        return st;
+    for (int64_t i = 0; i < n; i++)
+        w->entry[i] = source->entry(source, i);
+    qsort(w->entry, (size_t)n, sizeof *w->entry, by_name);
+    w->m->contract = CONTRACT;
+    w->m->step = w->how->step;
+    w->m->progress = strdup(w->how->progress);
+    bool failed = w->m->progress == NULL;
+    for (int64_t i = 0; i < n; i++) {
+        const sheaf_source_entry *e = w->entry[i];
+        sheaf_manifest_tensor *t = &w->m->tensor[i];
+        const sheaf_cut *cut = cut_of(w, e);
+        if (sheaf_dtype_bytes(e->dtype) == 0)
+            return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': elements below a byte", e->name);
+        t->name = strdup(e->name);
+        t->dtype = e->dtype;
+        t->ndim = e->ndim;
+        t->shape[1] = 1;
+        memcpy(t->shape, e->shape, (size_t)e->ndim * sizeof *e->shape);
+        if (cut != NULL) {
+            t->cut = *cut;
+            t->slice = calloc((size_t)slices, sizeof *t->slice);
+        }
+        failed = failed || t->name == NULL || (cut != NULL && t->slice == NULL);
+    }
+    return failed ? no_memory() : NULL;
+}
+
+/* ---- files ---- */
+
+static sheaf_status *begin_file(writer *w, int slice, sheaf_safetensors_spec *specs)
+{
+    const sheaf_manifest *m = w->m;
+    char name[32], *path = NULL;
+    int64_t n = 0;
+    for (int64_t i = 0; i < m->count; i++) {
+        const sheaf_manifest_tensor *t = &m->tensor[i];
+        if ((t->cut.nparts > 0) != (slice < m->slices))
+            continue;
+        specs[n] = (sheaf_safetensors_spec){ .name = t->name, .dtype = t->dtype, .ndim = t->ndim };
+        if (t->ndim <= 2)
+            sheaf__manifest_box(specs[n].shape, t, slice);
+        else
+            memcpy(specs[n].shape, t->shape, sizeof specs[n].shape);
+        w->job[w->njobs++] = (job){ i, n++, slice };
+    }
+    sheaf_status *st = sheaf__path_join(&path, sheaf__output_dir(w->output), sheaf__manifest_file(name, m->slices, slice));
+    if (st == NULL)
+        st = sheaf__safetensors_begin(&w->file[slice], path, specs, n, NULL, 0, w->how->faults);
+    free(path);
+    return st;
+}
+
+static sheaf_status *begin_files(writer *w)
+{
+    sheaf_safetensors_spec *specs = calloc((size_t)w->m->count + 1, sizeof *specs);
+    w->file = calloc((size_t)w->m->slices + 1, sizeof *w->file);
+    sheaf_status *st = specs == NULL || w->file == NULL ? no_memory() : NULL;
+    for (int s = 0; st == NULL && s <= w->m->slices; s++)
+        st = begin_file(w, s, specs);
+    free(specs);
+    return st;
+}
+
+/* ---- data ---- */
+
+typedef struct streaming {
+    writer *w;
+    const job *j;
+    const sheaf_source_entry *e;
+    int64_t bytes, at; /* of an element; byte of the part */
+    int worker;
+} streaming;
+
+/* Rows [row0, row0 + rows), columns [col0, col0 + cols) of the whole tensor, as the next ones of the part. */
+static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+{
+    writer *w = s->w;
+    char *buffer = w->buffer[s->worker];
+    const int64_t wide = cols * s->bytes > CHUNK ? CHUNK / s->bytes : cols;
+    const int64_t tall = wide < cols ? 1 : cols == 0 ? rows : CHUNK / (wide * s->bytes);
+    sheaf_status *st = NULL;
+    for (int64_t r = 0; st == NULL && cols > 0 && r < rows; r += tall)
+        for (int64_t k = 0; st == NULL && k < cols; k += wide) {
+            const int64_t h = rows - r < tall ? rows - r : tall, c = cols - k < wide ? cols - k : wide, n = h * c * s->bytes;
+            st = w->how->source->read(w->how->source, s->e->name, row0 + r, h, col0 + k, c, buffer);
+            if (st == NULL)
+                st = sheaf__safetensors_write(w->file[s->j->slice], s->j->index, s->at, buffer, n);
+            if (st != NULL)
+                break;
+            sheaf__digester_add(w->digester[s->worker], buffer, (size_t)n);
+            s->at += n;
+            sheaf__copy_progress(w->how->events, "bytes converted", w->how->done, n, w->how->total);
+        }
+    return st;
+}
+
+static sheaf_status *stream_part(writer *w, const job *j, int worker)
+{
+    sheaf_manifest_tensor *t = &w->m->tensor[j->tensor];
+    streaming s = { w, j, w->entry[j->tensor], (int64_t)sheaf_dtype_bytes(t->dtype), 0, worker };
+    int64_t rows, cols;
+    sheaf__look_view(&rows, &cols, s.e);
+    sheaf_status *st = NULL;
+    if (t->cut.nparts == 0)
+        st = stream_box(&s, 0, rows, 0, cols);
+    for (int part = 0; st == NULL && part < t->cut.nparts; part++) {
+        sheaf_range range = { 0, 0 };
+        st = sheaf_cut_rows(&range, &t->cut, part, j->slice);
+        if (st == NULL && t->cut.axis == 0)
+            st = stream_box(&s, range.begin, range.end - range.begin, 0, cols);
+        else if (st == NULL)
+            st = stream_box(&s, 0, rows, range.begin, range.end - range.begin);
+    }
+    const sheaf_digest digest = sheaf__digester_end(w->digester[worker]);
+    *(t->cut.nparts > 0 ? &t->slice[j->slice] : &t->hash) = digest;
+    return st;
+}
+
+static void do_job(void *context, int64_t index, int worker)
+{
+    writer *w = context;
+    if (sheaf__stream_failed(&w->failure))
+        return;
+    sheaf_status *st = stream_part(w, &w->job[index], worker);
+    if (st != NULL)
+        sheaf__stream_keep(&w->failure, st, index);
+}
+
+static sheaf_status *stream_all(writer *w)
+{
+    const int threads = w->how->threads < 1 ? 1 : w->how->threads > MOST_THREADS ? MOST_THREADS : w->how->threads;
+    sheaf__pool *pool = NULL;
+    sheaf_status *st = NULL;
+    sheaf__stream_failure_init(&w->failure);
+    for (int i = 0; st == NULL && i < threads; i++) {
+        w->buffer[i] = malloc(CHUNK);
+        st = w->buffer[i] == NULL ? no_memory() : sheaf__digester_new(&w->digester[i]);
+    }
+    if (st == NULL)
+        st = sheaf__pool_new(&pool, threads);
+    if (st == NULL)
+        sheaf__pool_run(pool, w->njobs, do_job, w);
+    sheaf__pool_free(pool);
+    sheaf_status *failed = sheaf__stream_failure_take(&w->failure);
+    if (st == NULL)
+        return failed;
+    sheaf_status_free(failed);
+    return st;
+}
+
+/* ---- the end ---- */
+
+static sheaf_status *finish_files(writer *w)
+{
+    sheaf_status *st = NULL;
+    for (int s = 0; st == NULL && s <= w->m->slices; s++) {
+        char name[32], *path = NULL;
+        sheaf_safetensors_writer *file = w->file[s];
+        int fd = -1;
+        w->file[s] = NULL;
+        st = sheaf__safetensors_finish(file);
+        if (st == NULL)
+            st = sheaf__path_join(&path, sheaf__output_dir(w->output), sheaf__manifest_file(name, w->m->slices, s));
+        if (st == NULL)
+            st = sheaf__file_open_read(&fd, &w->m->bytes[s], path);
+        if (fd >= 0)
+            close(fd);
+        free(path);
+    }
+    for (int64_t i = 0; i < w->m->count; i++) {
+        sheaf_manifest_tensor *t = &w->m->tensor[i];
+        if (t->cut.nparts > 0)
+            t->hash = sheaf__digest(t->slice, (size_t)w->m->slices * sizeof *t->slice);
+    }
+    return st;
+}
+
+static sheaf_status *write_manifest(writer *w)
+{
+    char *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__manifest_write(&text, &size, w->m);
+    if (st == NULL)
+        st = sheaf__output_write(w->output, "manifest.json", text, size);
+    free(text);
+    return st;
+}
+
+static void release(writer *w)
+{
+    for (int s = 0; w->file != NULL && s <= w->how->slices; s++)
+        sheaf__safetensors_abandon(w->file[s]);
+    for (int i = 0; i < MOST_THREADS; i++) {
+        free(w->buffer[i]);
+        sheaf__digester_free(w->digester[i]);
+    }
+    sheaf__manifest_free(w->m);
+    free(w->file);
+    free(w->entry);
+    free(w->job);
+}
+
+sheaf_status *sheaf__slices_write(const char *dst, const sheaf_slices_write *how)
+{
+    writer w = { .how = how };
+    sheaf_status *st = draft(&w);
+    if (st == NULL)
+        st = sheaf__output_begin(&w.output, dst, false, how->faults);
+    if (st == NULL)
+        st = begin_files(&w);
+    if (st == NULL)
+        st = stream_all(&w);
+    if (st == NULL)
+        st = finish_files(&w);
+    if (st == NULL)
+        st = write_manifest(&w);
+    release(&w);
+    if (st == NULL)
+        return sheaf__output_commit(w.output);
+    sheaf__output_abandon(w.output);
+    return st;
+}

@@ -1,0 +1,337 @@
+/* write.c - the writers of the targets of a conversion: Hugging Face, SAT, sheaf's own, PEFT; see inner.h.
+ *
+ * Each orders the tensors as its form wants them, opens the form's writer, and lets sheaf__copy_all() stream. */
+#include "checkpoint/convert/inner.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/output.h"
+#include "base/text.h"
+#include "checkpoint/convert/copy.h"
+#include "checkpoint/convert/slices.h"
+#include "checkpoint/store/own_catalog.h"
+#include "dialects/hf/hf.h"
+#include "dialects/peft/peft.h"
+#include "dialects/sat/lora.h"
+#include "dialects/sat/write.h"
+#include "formats/safetensors.h"
+
+/* ---- Hugging Face ---- */
+
+/* Tensors in the order of the model; those that the schema does not have (a tied head) after them. */
+static sheaf_status *order_tensors(sheaf__converter *k, sheaf_copy **copies, sheaf_safetensors_spec **specs, int64_t *count)
+{
+    sheaf_source *source = k->source;
+    const int64_t n = source->count(source);
+    sheaf_safetensors_spec *model = NULL;
+    int64_t nmodel = 0, used = 0;
+    sheaf_copy *copy = calloc((size_t)n + 1, sizeof *copy);
+    sheaf_safetensors_spec *spec = calloc((size_t)n + 1, sizeof *spec);
+    sheaf_status *st = copy == NULL || spec == NULL ? sheaf__convert_no_memory(k) : NULL;
+    if (st == NULL && k->schema != NULL)
+        st = sheaf_hf_specs(&model, &nmodel, k->schema, source, SHEAF_F32);
+    for (int64_t i = 0; st == NULL && i < nmodel; i++) {
+        const sheaf_source_entry *e = source->find(source, model[i].name);
+        if (e != NULL)
+            copy[used++].entry = e;
+    }
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        if (k->schema == NULL || sheaf_schema_find(k->schema, e->name) == NULL)
+            copy[used++].entry = e;
+    }
+    for (int64_t i = 0; i < used; i++) {
+        const sheaf_source_entry *e = copy[i].entry;
+        copy[i].index = i;
+        spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { 0 } };
+        memcpy(spec[i].shape, e->shape, sizeof e->shape);
+    }
+    free(model);
+    *copies = copy;
+    *specs = spec;
+    *count = used;
+    return st;
+}
+
+static sheaf_status *hf_config(char **out, const sheaf__converter *k)
+{
+    char *edited = NULL;
+    sheaf_status *st = NULL;
+    if (k->has_config)
+        st = sheaf_hf_config_whole(out, k->config, &k->parsed, k->report->merged == 0);
+    else if ((*out = strdup(k->config)) == NULL)
+        st = sheaf__convert_no_memory(k);
+    if (st == NULL && k->o->dtype != NULL)
+        st = sheaf_hf_config_with_dtype(&edited, *out, *k->o->dtype);
+    if (edited != NULL) {
+        free(*out);
+        *out = edited;
+    }
+    return st;
+}
+
+static sheaf_status *put_in_folder(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+{
+    return sheaf__folder_write(context, index, row0, rows, col0, cols, src);
+}
+
+static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+{
+    return sheaf__safetensors_write_box(context, index, row0, rows, col0, cols, src);
+}
+
+/* sheaf__copy_all() of `how`, whose source, copies and place to put them are given. */
+static sheaf_status *copy_all(sheaf__converter *k, sheaf_copying how)
+{
+    how.threads = k->o->threads;
+    how.events = k->o->events;
+    how.done = &k->done;
+    how.total = k->total;
+    how.what = "bytes converted";
+    return sheaf__copy_all(&how);
+}
+
+/* optimizer.safetensors beside the model, in the folder that is being written. */
+static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
+{
+    sheaf_source *source = k->moments;
+    const int64_t n = source->count(source);
+    sheaf_copy *copy = calloc((size_t)n + 1, sizeof *copy);
+    sheaf_safetensors_spec *spec = calloc((size_t)n + 1, sizeof *spec);
+    sheaf_safetensors_writer *file = NULL;
+    char *path = NULL, step[32];
+    snprintf(step, sizeof step, "%" PRId64, k->step);
+    char format_key[] = "format", format[] = "pt", step_key[] = "step";
+    const sheaf_safetensors_pair pairs[] = { { format_key, format }, { step_key, step } };
+    sheaf_status *st = copy == NULL || spec == NULL ? sheaf__convert_no_memory(k) : sheaf__path_join(&path, dir, "optimizer.safetensors");
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        copy[i] = (sheaf_copy){ e, i };
+        spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { 0 } };
+        memcpy(spec[i].shape, e->shape, sizeof e->shape);
+    }
+    if (st == NULL)
+        st = sheaf__safetensors_begin(&file, path, spec, n, pairs, k->step >= 0 ? 2 : 1, k->o->faults);
+    if (st == NULL)
+        st = copy_all(k, (sheaf_copying){ .source = source, .copy = copy, .count = n, .put = put_in_file, .context = file });
+    if (st == NULL)
+        st = sheaf__safetensors_finish(file);
+    else
+        sheaf__safetensors_abandon(file);
+    free(path);
+    free(copy);
+    free(spec);
+    return st;
+}
+
+static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k, const sheaf_safetensors_spec *specs, int64_t count)
+{
+    const sheaf_convert_options *o = k->o;
+    char *config = NULL;
+    if (k->config == NULL) {
+        const sheaf_folder_options options = { .stem = "model", .faults = o->faults, .shard_bytes = o->shard_bytes > 0 ? o->shard_bytes : 50000000000 };
+        sheaf_warn(o->events, "%s: no config: the output has none either (--config names one)", o->src);
+        return sheaf__folder_begin(out, o->dst, specs, count, &options);
+    }
+    sheaf_status *st = hf_config(&config, k);
+    if (st == NULL)
+        st = sheaf_hf_begin(out, o->dst, config, specs, count, o->shard_bytes, false, o->faults);
+    free(config);
+    return st;
+}
+
+/* A folder of an optimizer alone: what is in it, named. */
+static sheaf_status *write_moments_alone(sheaf__converter *k)
+{
+    sheaf_output *output = NULL;
+    sheaf_status *st = sheaf__output_begin(&output, k->o->dst, false, k->o->faults);
+    if (st == NULL)
+        st = write_moments(k, sheaf__output_dir(output));
+    if (st == NULL && k->config != NULL)
+        st = sheaf__output_write(output, "config.json", k->config, strlen(k->config));
+    if (st == NULL)
+        return sheaf__output_commit(output);
+    sheaf__output_abandon(output);
+    return st;
+}
+
+sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
+{
+    if (k->source == NULL)
+        return write_moments_alone(k);
+    sheaf_copy *copy = NULL;
+    sheaf_safetensors_spec *specs = NULL;
+    sheaf_folder *folder = NULL;
+    int64_t count = 0;
+    sheaf_status *st = order_tensors(k, &copy, &specs, &count);
+    if (st == NULL)
+        st = begin_folder(&folder, k, specs, count);
+    if (st == NULL)
+        st = copy_all(k, (sheaf_copying){ .source = k->source, .copy = copy, .count = count, .put = put_in_folder, .context = folder });
+    if (st == NULL)
+        st = sheaf_hf_copy_extras(folder, k->root);
+    if (st == NULL && k->moments != NULL)
+        st = write_moments(k, sheaf__folder_dir(folder));
+    if (st == NULL)
+        st = sheaf__folder_commit(folder);
+    else
+        sheaf__folder_abandon(folder);
+    free(copy);
+    free(specs);
+    return st;
+}
+
+/* ---- SAT ---- */
+
+/* The key that sheaf puts into a config.json of SAT's models goes again. */
+sheaf_status *sheaf__convert_sat_config(char **out, const char *config)
+{
+    json_t *root = NULL;
+    *out = NULL;
+    sheaf_status *st = sheaf__json_parse(&root, config, strlen(config));
+    if (st == NULL && json_object_del(root, "model_type") == 0)
+        st = sheaf__json_text(out, root, JSON_INDENT(4) | JSON_SORT_KEYS);
+    else if (st == NULL && (*out = strdup(config)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "config");
+    json_decref(root);
+    return st;
+}
+
+static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+{
+    return sheaf_sat_put(context, index, row0, rows, col0, cols, src);
+}
+
+static sheaf_status *fill_sat(sheaf__converter *k, sheaf_sat_writer *writer)
+{
+    const int64_t n = sheaf_sat_count(writer);
+    sheaf_copy *copy = calloc((size_t)n + 1, sizeof *copy);
+    if (copy == NULL)
+        return sheaf__convert_no_memory(k);
+    for (int64_t i = 0; i < n; i++)
+        copy[i] = (sheaf_copy){ k->source->find(k->source, sheaf_sat_name(writer, i)), i };
+    sheaf_status *st = copy_all(k, (sheaf_copying){ .source = k->source, .copy = copy, .count = n, .put = put_in_parts, .context = writer });
+    free(copy);
+    return st;
+}
+
+sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
+{
+    char *config = NULL;
+    sheaf_sat_writer *writer = NULL;
+    sheaf_status *st = k->config != NULL ? sheaf__convert_sat_config(&config, k->config) : NULL;
+    const sheaf_sat_write_options how = { .config = config, .ways = k->report->parts, .lora_rank = k->lora_rank, .step = k->step, .faults = k->o->faults };
+    k->report->step = k->step > 0 ? k->step : 1;
+    if (st == NULL)
+        st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
+    free(config);
+    if (st != NULL)
+        return st;
+    st = fill_sat(k, writer);
+    if (st == NULL)
+        return sheaf_sat_commit(writer);
+    sheaf_sat_abandon(writer);
+    return st;
+}
+
+/* ---- sheaf's own ---- */
+
+/* In the place of what a training loop keeps: the model's config. Not where it came from: equal models are equal files. */
+static sheaf_status *own_progress(char **out, const sheaf__converter *k)
+{
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text, "{\"converted\": true");
+    if (k->step < 0)
+        sheaf__text_add(&text, ", \"step_unknown\": true");
+    if (k->model != NULL) {
+        sheaf__text_add(&text, ", \"model\": ");
+        sheaf__text_json(&text, k->model);
+    }
+    if (k->config != NULL) {
+        sheaf__text_add(&text, ", \"config\": ");
+        sheaf__text_json(&text, k->config);
+    }
+    sheaf__text_add(&text, "}");
+    return sheaf__text_take(out, &text);
+}
+
+sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
+{
+    char *progress = NULL;
+    sheaf_source *both = NULL;
+    sheaf_slices_write how = { .source = k->source, .schema = k->schema, .slices = k->o->slices > 0 ? k->o->slices : SHEAF__CONVERT_SLICES,
+                               .step = k->step > 0 ? k->step : 0, .threads = k->o->threads, .events = k->o->events,
+                               .done = &k->done, .total = k->total, .faults = k->o->faults };
+    sheaf_status *st = own_progress(&progress, k);
+    if (st == NULL && k->source == NULL)
+        how.source = k->moments;
+    else if (st == NULL && k->moments != NULL) {
+        st = sheaf__both_sources(&both, k->source, k->moments);
+        how.source = both;
+    }
+    how.progress = progress;
+    if (st == NULL)
+        st = sheaf__slices_write(k->o->dst, &how);
+    if (both != NULL)
+        both->close(both);
+    free(progress);
+    return st;
+}
+
+/* ---- PEFT ---- */
+
+static sheaf_status *write_sat_adapter(sheaf__converter *k)
+{
+    sheaf_sat_lora *lora = NULL;
+    sheaf_source *adapter = NULL;
+    sheaf_status *st = sheaf__catalog_refusal(k->catalog);
+    if (st == NULL)
+        st = sheaf_sat_lora_open(&lora, k->catalog);
+    if (st == NULL)
+        st = sheaf_sat_adapter(&adapter, lora);
+    sheaf__convert_count(k, adapter, false);
+    if (adapter != NULL)
+        adapter->close(adapter);
+    if (st == NULL)
+        st = sheaf_sat_write_adapter(k->o->dst, lora, false, k->o->faults);
+    sheaf_sat_lora_free(lora);
+    return st;
+}
+
+sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
+{
+    sheaf_source *inner = NULL;
+    sheaf_folder *folder = NULL;
+    sheaf_catalog *c = k->catalog;
+    if (strcmp(k->dialect, "sat") == 0)
+        return write_sat_adapter(k);
+    if (strcmp(k->dialect, "peft") != 0)
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to peft"), "a PEFT adapter, or a SAT checkpoint with LoRA"),
+                                          "a checkpoint of %s", k->dialect), "an adapter that sheaf trained lies in OUT/adapter");
+    k->catalog = NULL;
+    sheaf_status *st = sheaf__catalog_source(&inner, c, true);
+    if (st == NULL)
+        st = sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
+    if (st != NULL)
+        return st;
+    sheaf__convert_count(k, k->source, false);
+    sheaf_copy *copy = NULL;
+    sheaf_safetensors_spec *specs = NULL;
+    int64_t count = 0;
+    st = order_tensors(k, &copy, &specs, &count);
+    if (st == NULL)
+        st = sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", specs, count, false, k->o->faults);
+    if (st == NULL)
+        st = copy_all(k, (sheaf_copying){ .source = k->source, .copy = copy, .count = count, .put = put_in_folder, .context = folder });
+    if (st == NULL)
+        st = sheaf__folder_commit(folder);
+    else
+        sheaf__folder_abandon(folder);
+    free(copy);
+    free(specs);
+    return st;
+}

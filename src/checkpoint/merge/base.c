@@ -1,0 +1,77 @@
+/* base.c - bases that are none: an adapter in the base's place, weights that are quantized. */
+#include <string.h>
+
+#include "base/text.h"
+#include "checkpoint/merge/plan.h"
+#include "dialects/peft/catalog.h"
+#include "schema/config_keys.h"
+
+/* ---- an adapter in the base's place ---- */
+
+static void add_word(sheaf_text *text, const char *word)
+{
+    sheaf__text_add(text, " ");
+    sheaf__text_word(text, word);
+}
+
+sheaf_status *sheaf_merge_check_base(const sheaf_merge_options *o)
+{
+    if (o->base == NULL || sheaf__dialect_of(o->base) != &sheaf__dialect_peft)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", o->base);
+    sheaf_found(sheaf_expected(st, "the base model first, then its adapters"), "a PEFT adapter");
+    const char *model = NULL;
+    for (int i = 0; i < o->nadapters && model == NULL; i++)
+        if (sheaf__path_kind(o->adapters[i]) != SHEAF_PATH_NONE && sheaf__dialect_of(o->adapters[i]) != &sheaf__dialect_peft)
+            model = o->adapters[i];
+    sheaf_text line = { 0 };
+    sheaf__text_add(&line, "sheaf merge");
+    if (model != NULL)
+        add_word(&line, model);
+    else
+        sheaf__text_add(&line, " BASE");
+    add_word(&line, o->base);
+    for (int i = 0; i < o->nadapters; i++)
+        if (o->adapters[i] != model)
+            add_word(&line, o->adapters[i]);
+    add_word(&line, o->dst);
+    if (!line.failed)
+        sheaf_try_this(st, "%s", line.at);
+    sheaf__text_release(&line);
+    return st;
+}
+
+/* ---- quantized weights ---- */
+
+/* By the tensors that such files hold beside, or in place of, X.weight. */
+static const char *quantized_by_names(const sheaf__merge_plan *p)
+{
+    static const struct { const char *part, *name; } signs[] = {
+        { ".g_idx", "GPTQ" }, { ".quant_state.bitsandbytes__", "bitsandbytes, 4 bits" }, { ".SCB", "bitsandbytes, 8 bits" },
+        { ".weight_scale_inv", "FP8" }, { ".weight_packed", "compressed-tensors" }, { ".qweight", "GPTQ or AWQ" }, { ".weight_scale", "FP8 or the like" },
+    };
+    for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
+        for (int64_t i = 0; i < p->count; i++)
+            if (strstr(p->tensor[i].name, signs[k].part) != NULL)
+                return signs[k].name;
+    return NULL;
+}
+
+void sheaf__merge_find_quantized(sheaf__merge_plan *p, const json_t *config)
+{
+    const json_t *how = json_object_get(config, "quantization_config");
+    if (how == NULL)
+        how = json_object_get(json_object_get(config, "text_config"), "quantization_config");
+    const char *by_names = quantized_by_names(p);
+    if (json_is_object(how))
+        sheaf__quantization_name(p->quantized, how);
+    if (p->quantized[0] == '\0' && by_names != NULL)
+        snprintf(p->quantized, sizeof p->quantized, "%s", by_names);
+}
+
+sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *p, const char *module)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' of the base", module);
+    sheaf_found(sheaf_expected(st, "weights in F32, BF16 or F16, to which LoRA can be added"), "quantized weights (%s)", p->quantized);
+    return sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits, as BASE; what comes out can be quantized again");
+}

@@ -1,0 +1,332 @@
+/* check.c - is what was written what should be there? See work.h.
+ *
+ * Two looks that fail differently: rows read back and computed again must have the same
+ * bits (memory, disk), and products with a random vector must agree with those of base
+ * and adapter kept apart, in double (formulas, orientation, scale), in a sample of large tensors. With x of random signs
+ * the rounding errors e of one row give a sum of e_j x_j that passes t times the root of
+ * the sum of their squared bounds with probability 2 exp(-t^2 / 2), whatever they are. */
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "checkpoint/merge/work.h"
+#include "checkpoint/store/stream.h"
+
+static const double most_ratio = 8; /* 1 in 10^13 rows by chance */
+
+/* ---- rows read back ---- */
+
+static const sheaf_source_entry *entry_of(sheaf_source *written, const sheaf__merge_tensor *t)
+{
+    return written->find(written, t->name);
+}
+
+static sheaf_status *compare_rows(sheaf__merge_crew *crew, sheaf_source *written, int64_t row0, int64_t rows)
+{
+    const sheaf__merge_rows *m = &crew->rows;
+    sheaf__merge_scratch *s = &crew->scratch[0];
+    const size_t size = sheaf_dtype_bytes(m->t->out_dtype), bytes = (size_t)(rows * m->cols) * size;
+    const sheaf_source_entry *e = entry_of(written, m->t);
+    sheaf__lora_change change;
+    sheaf_status *st;
+    if (e == NULL)
+        return sheaf_fail(SHEAF_E_IO, "'%s' is not in what was written", m->t->name);
+    if (sheaf__merge_touched(m->t))
+        st = sheaf__merge_tile(&change, s, &crew->rows, row0, rows);
+    else
+        st = sheaf__lora_read_view(m->base, m->t->base, row0, rows, m->col0, m->cols, s->out);
+    if (st == NULL)
+        st = sheaf__lora_read_view(written, e, row0, rows, m->col0, m->cols, s->w);
+    if (st != NULL || memcmp(s->w, s->out, bytes) == 0)
+        return st;
+    st = sheaf_fail(SHEAF_E_IO, "'%s', rows %" PRId64 " to %" PRId64, m->t->name, row0, row0 + rows - 1);
+    sheaf_expected(st, "what was written to read back as computed");
+    return sheaf_try_this(st, "this output is not kept; suspect memory or disk of this machine");
+}
+
+static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_tensor *t, sheaf_source *written, int64_t *checked)
+{
+    const int64_t some = t->cols == 1 ? t->chunk : 1; /* of vectors a run of elements */
+    const int64_t picks[3] = { 0, (t->rows - some) / 2, t->rows - some };
+    crew->rows.t = t;
+    sheaf_status *st = NULL;
+    for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
+        st = sheaf__merge_stopped(crew);
+        if (st == NULL)
+            st = sheaf__merge_rows_panel(&crew->rows, col);
+        for (int i = 0; i < 3 && st == NULL; i++)
+            if (i == 0 || picks[i] != picks[i - 1]) {
+                st = compare_rows(crew, written, picks[i], some);
+                *checked += col == 0 ? some : 0;
+            }
+    }
+    return st;
+}
+
+sheaf_status *sheaf__merge_check_rows(sheaf__merge_crew *crew, const sheaf__merge_plan *plan, sheaf_source *written,
+                                      sheaf_merge_report *report)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < plan->count && st == NULL; i++)
+        if (plan->tensor[i].rows > 0 && plan->tensor[i].panel > 0)
+            st = check_tensor(crew, &plan->tensor[i], written, &report->rows_checked);
+    return st;
+}
+
+/* ---- products ---- */
+
+typedef struct products {
+    sheaf__merge_crew *crew;
+    const sheaf__merge_tensor *t;
+    sheaf_source *written;
+    const sheaf_source_entry *entry;
+    int64_t width, wide;   /* of a panel; of x, which repeats */
+    double **x;            /* [nsteps + 1]: what step i and all before it multiply; some are the same */
+    double **g, **norm;    /* [nsteps][rank]: R x of the step, and the norms of R's rows */
+    double unit, tiny;     /* relative rounding of the output, and its smallest step */
+    bool exact, magnitudes; /* a mode that rounds at each step; DoRA */
+    int64_t every, phase;  /* chunks whose number leaves `phase` are looked at */
+    pthread_mutex_t lock;
+    double worst;
+    int64_t rows;          /* that were looked at */
+} products;
+
+/* Reading all of base and output once more would take as long as the merge. A wrong formula, orientation or
+ * scale shows in any row, so of a large tensor every eighth chunk is looked at, beginning with a random one. */
+enum { SPARSE = 8, FEW_CHUNKS = 4 * SPARSE };
+
+static double unit_of(sheaf_dtype dtype)
+{
+    return dtype == SHEAF_BF16 ? 0x1p-8 : dtype == SHEAF_F16 ? 0x1p-11 : 0x1p-24;
+}
+
+static void random_signs(double *x, int64_t n, const char *name)
+{
+    const uint64_t key = sheaf__name_key(name);
+    uint32_t bits = 0;
+    for (int64_t j = 0; j < n; j++, bits >>= 1) {
+        if (j % 32 == 0)
+            bits = sheaf__random_tensor_u32(1, key, (uint64_t)(j / 32));
+        x[j] = (bits & 1) != 0 ? 1 : -1;
+    }
+}
+
+/* g = R x and the norms of R's rows, R [rank, cols]. */
+static sheaf_status *right_product(products *p, int number)
+{
+    const sheaf__merge_step *s = &p->t->step[number];
+    sheaf__merge_rows *m = &p->crew->rows;
+    const double *x = p->x[number];
+    double *g = p->g[number], *norm = p->norm[number];
+    sheaf_status *st = NULL;
+    if (!s->across) {
+        for (int64_t k = 0; k < s->rank && st == NULL; k++)
+            for (int64_t col = 0; col < p->t->cols && st == NULL; col += p->width) {
+                const int64_t n = p->t->cols - col < p->width ? p->t->cols - col : p->width;
+                st = sheaf__lora_read_view(s->adapter, s->a, k, 1, col, n, m->stored);
+                if (st != NULL)
+                    break;
+                m->kernels->convert(m->numbers, SHEAF_F32, m->stored, s->a->dtype, n);
+                sheaf__lora_dot(&g[k], &norm[k], m->numbers, x, n);
+            }
+    } else {
+        const int64_t each = SHEAF__MERGE_TILE / s->rank;
+        for (int64_t j = 0; j < p->t->cols && st == NULL; j += each) {
+            const int64_t n = p->t->cols - j < each ? p->t->cols - j : each;
+            st = sheaf__lora_read_view(s->adapter, s->b, j, n, 0, s->rank, m->stored);
+            if (st != NULL)
+                break;
+            m->kernels->convert(m->numbers, SHEAF_F32, m->stored, s->b->dtype, n * s->rank);
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t k = 0; k < s->rank; k++) {
+                    const double r = (double)m->numbers[i * s->rank + k];
+                    g[k] += r * x[(j + i) % p->wide];
+                    norm[k] += r * r;
+                }
+        }
+    }
+    for (int64_t k = 0; k < s->rank; k++)
+        norm[k] = sqrt(norm[k]);
+    return st;
+}
+
+/* Sums of one row over all columns: base times x[0], written times x[nsteps], squares of what was written. */
+static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0, int64_t rows)
+{
+    sheaf__merge_rows m = p->crew->rows; /* with this thread's panel */
+    double *sum = s->sums, ignored = 0;
+    sheaf_status *st = NULL;
+    memset(sum, 0, (size_t)(rows * 3) * sizeof *sum);
+    for (int64_t col = 0; col < p->t->cols && st == NULL; col += p->width) {
+        m.col0 = col;
+        m.cols = p->t->cols - col < p->width ? p->t->cols - col : p->width;
+        st = sheaf__merge_start(s, &m, row0, rows);
+        const int64_t at = p->wide == p->width ? 0 : col; /* x repeats, or is as wide as the tensor */
+        for (int64_t i = 0; i < rows && st == NULL; i++)
+            sheaf__lora_dot(&sum[i * 3], &ignored, s->w + i * m.cols, p->x[0] + at, m.cols);
+        if (st == NULL)
+            st = sheaf__lora_read_view(p->written, p->entry, row0, rows, col, m.cols, s->stored);
+        if (st == NULL)
+            m.kernels->convert(s->w, SHEAF_F32, s->stored, p->entry->dtype, rows * m.cols);
+        for (int64_t i = 0; i < rows && st == NULL; i++)
+            sheaf__lora_dot(&sum[i * 3 + 1], &sum[i * 3 + 2], s->w + i * m.cols, p->x[p->t->nsteps] + at, m.cols);
+    }
+    return st;
+}
+
+static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
+{
+    products *p = context;
+    const sheaf__merge_tensor *t = p->t;
+    sheaf__merge_scratch *s = &p->crew->scratch[worker];
+    sheaf_status *st = sheaf__merge_stopped(p->crew);
+    if (st == NULL && index % p->every != p->phase)
+        return NULL;
+    if (st == NULL)
+        st = row_sums(p, s, row0, rows);
+    double *sum = s->sums, *bound = s->sums + rows * 3, worst = 0;
+    memset(bound, 0, (size_t)rows * sizeof *bound);
+    for (int k = 0; k < t->nsteps && st == NULL; k++) {
+        const sheaf__merge_step *step = &t->step[k];
+        st = sheaf__merge_left(s, &p->crew->rows, step, row0, rows);
+        for (int64_t i = 0; i < rows && st == NULL; i++) {
+            double change = 0, size = 0;
+            for (int64_t r = 0; r < step->rank; r++) {
+                const double left = (double)s->left[i * step->rank + r] * (double)step->scale;
+                change += left * p->g[k][r];
+                size += fabs(left) * p->norm[k][r];
+            }
+            const double factor = step->factor != NULL && !step->across ? (double)step->factor[row0 + i] : 1;
+            sum[i * 3] = (sum[i * 3] + change) * factor;
+            /* float32 chains of the product, and a change that is rounded by itself */
+            bound[i] = (bound[i] + (((double)step->rank + 4) * 0x1p-24 + (p->exact ? p->unit : 0)) * size) * fabs(factor);
+        }
+    }
+    for (int64_t i = 0; i < rows && st == NULL; i++) {
+        const double norm = sqrt(sum[i * 3 + 2]), steps = t->nsteps;
+        const double expected = norm * (p->unit * (p->exact ? steps : 1) + 0x1p-23 * steps) + bound[i] +
+                                (p->magnitudes ? 0x1p-21 * (norm + fabs(sum[i * 3])) : 0) + sqrt((double)t->cols) * p->tiny + 1e-300;
+        const double ratio = fabs(sum[i * 3 + 1] - sum[i * 3]) / (expected * sqrt(ceil((double)t->cols / (double)p->wide)));
+        worst = ratio > worst || isnan(ratio) ? ratio : worst;
+    }
+    pthread_mutex_lock(&p->lock);
+    p->worst = worst > p->worst || isnan(worst) ? worst : p->worst;
+    p->rows += rows;
+    pthread_mutex_unlock(&p->lock);
+    return st;
+}
+
+static sheaf_status *make_vectors(products *p)
+{
+    const sheaf__merge_tensor *t = p->t;
+    sheaf_status *st = NULL;
+    for (int i = t->nsteps; i >= 0; i--) {
+        const sheaf__merge_step *s = &t->step[i];
+        const bool divides = i < t->nsteps && s->across && s->factor != NULL;
+        if (i < t->nsteps && !divides) {
+            p->x[i] = p->x[i + 1];
+            continue;
+        }
+        p->x[i] = malloc((size_t)p->wide * sizeof **p->x);
+        if (p->x[i] == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name);
+        if (i == t->nsteps)
+            random_signs(p->x[i], p->wide, t->name);
+        for (int64_t j = 0; j < p->wide && divides; j++)
+            p->x[i][j] = p->x[i + 1][j] * (double)s->factor[j];
+    }
+    for (int i = 0; i < t->nsteps && st == NULL; i++) {
+        p->g[i] = calloc((size_t)t->step[i].rank, sizeof **p->g);
+        p->norm[i] = calloc((size_t)t->step[i].rank, sizeof **p->norm);
+        st = p->g[i] == NULL || p->norm[i] == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : right_product(p, i);
+    }
+    return st;
+}
+
+static void free_vectors(products *p)
+{
+    for (int i = 0; p->x != NULL && i <= p->t->nsteps; i++)
+        if (i == p->t->nsteps || p->x[i] != p->x[i + 1])
+            free(p->x[i]);
+    for (int i = 0; i < p->t->nsteps; i++) {
+        free(p->g != NULL ? p->g[i] : NULL);
+        free(p->norm != NULL ? p->norm[i] : NULL);
+    }
+    free(p->x);
+    free(p->g);
+    free(p->norm);
+}
+
+static sheaf_status *wrong_product(const sheaf__merge_tensor *t, double ratio)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "'%s': products with a random vector", t->name);
+    sheaf_expected(st, "those of base and adapter, to within rounding");
+    sheaf_found(st, "a difference of %.3g times the rounding expected", ratio);
+    return sheaf_try_this(st, "this output is not kept; suspect memory or disk of this machine, and report it if it comes again");
+}
+
+static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_tensor *t, sheaf_source *written, double *worst,
+                                    int64_t *rows)
+{
+    products p = { .crew = crew, .t = t, .written = written, .entry = entry_of(written, t), .lock = PTHREAD_MUTEX_INITIALIZER };
+    const int64_t last = t->ndim > 2 ? t->shape[t->ndim - 1] : 1;
+    p.unit = unit_of(t->out_dtype);
+    p.tiny = t->out_dtype == SHEAF_F16 ? 0x1p-25 : 0x1p-130;
+    p.exact = crew->rows.mode != SHEAF_MERGE_BEST;
+    p.width = p.wide = t->cols < SHEAF__MERGE_TILE ? t->cols : SHEAF__MERGE_TILE / last * last;
+    for (int i = 0; i < t->nsteps; i++) {
+        p.magnitudes |= t->step[i].factor != NULL;
+        if (t->step[i].factor != NULL && t->step[i].across)
+            p.wide = t->cols;
+    }
+    crew->rows.t = t;
+    p.x = calloc((size_t)t->nsteps + 1, sizeof *p.x);
+    p.g = calloc((size_t)t->nsteps, sizeof *p.g);
+    p.norm = calloc((size_t)t->nsteps, sizeof *p.norm);
+    sheaf_status *st = p.x == NULL || p.g == NULL || p.norm == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : NULL;
+    if (st == NULL && p.entry == NULL)
+        st = sheaf_fail(SHEAF_E_IO, "'%s' is not in what was written", t->name);
+    if (st == NULL)
+        st = make_vectors(&p);
+    int64_t chunk = SHEAF__MERGE_TILE / (p.width > 8 ? p.width : 8); /* four sums a row */
+    chunk = chunk < t->chunk ? chunk : t->chunk;
+    p.every = sheaf__stream_chunks(t->rows, chunk) > FEW_CHUNKS ? SPARSE : 1;
+    p.phase = (int64_t)(sheaf__name_key(t->name) % (uint64_t)p.every);
+    if (st == NULL)
+        st = sheaf__stream_rows(crew->pool, t->rows, chunk, one_chunk, &p);
+    pthread_mutex_destroy(&p.lock);
+    *worst = p.worst;
+    *rows += p.rows;
+    free_vectors(&p);
+    return st != NULL || p.worst <= most_ratio ? st : wrong_product(t, p.worst);
+}
+
+/* A tensor whose rows are put in place, and not added to, has been compared row by row. */
+static bool has_product(const sheaf__merge_tensor *t)
+{
+    bool yes = t->nsteps > 0 && t->rows > 0 && t->cols > 0;
+    for (int i = 0; i < t->nsteps; i++)
+        yes = yes && t->step[i].kind == SHEAF__MERGE_DELTA;
+    return yes;
+}
+
+sheaf_status *sheaf__merge_check_products(sheaf__merge_crew *crew, const sheaf__merge_plan *plan, sheaf_source *written,
+                                          sheaf_merge_report *report)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < plan->count && st == NULL; i++) {
+        const sheaf__merge_tensor *t = &plan->tensor[i];
+        double worst = 0;
+        if (!has_product(t))
+            continue;
+        st = check_products(crew, t, written, &worst, &report->products_checked);
+        if (worst >= report->worst_product) {
+            report->worst_product = worst;
+            snprintf(report->worst_tensor, sizeof report->worst_tensor, "%s", t->name);
+        }
+    }
+    return st;
+}

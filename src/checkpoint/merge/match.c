@@ -1,0 +1,511 @@
+/* match.c - which tensor of the model each tensor of an adapter belongs to.
+ *
+ * The tensors of an adapter name their modules, so no schema is needed. That its config
+ * asks for nothing else is settle.c's business. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "checkpoint/merge/matcher.h"
+#include "lora/check_file.h"
+#include "lora/match.h"
+#include "lora/names.h"
+
+enum { NAMED = 64 };
+
+static void lose(sheaf__matcher *m, const char *name)
+{
+    if (m->nlost++ < NAMED)
+        sheaf__text_add(&m->lost, "%s%.200s", m->nlost > 1 ? ", " : "", name);
+}
+
+bool sheaf__merge_is_float(sheaf_dtype dtype)
+{
+    return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
+}
+
+static int64_t behind(const sheaf_source_entry *e, int from)
+{
+    int64_t n = 1;
+    for (int i = from; i < e->ndim; i++)
+        n *= e->shape[i];
+    return n;
+}
+
+static void add_shape(sheaf_text *text, int ndim, const int64_t *shape)
+{
+    sheaf__text_add(text, "[");
+    for (int i = 0; i < ndim; i++)
+        sheaf__text_add(text, "%s%" PRId64, i == 0 ? "" : ", ", shape[i]);
+    sheaf__text_add(text, "]");
+}
+
+static sheaf_status *wrong_shape(const sheaf_source_entry *e, const sheaf__merge_tensor *t, const char *what)
+{
+    sheaf_text got = { 0 }, want = { 0 };
+    add_shape(&got, e->ndim, e->shape);
+    add_shape(&want, t->ndim, t->shape);
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
+    sheaf_expected(st, "%s '%s' %s", what, t->name, want.at != NULL ? want.at : "");
+    sheaf_found(st, "shape %s", got.at != NULL ? got.at : "");
+    sheaf__text_release(&got);
+    sheaf__text_release(&want);
+    return sheaf_try_this(st, "this adapter was made for another base model");
+}
+
+static sheaf_status *check_type(const sheaf_source_entry *e)
+{
+    if (sheaf__merge_is_float(e->dtype))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name);
+    return sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
+}
+
+static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge_tensor *t)
+{
+    if (sheaf__merge_is_float(t->base->dtype))
+        return NULL;
+    if (m->plan->quantized[0] != '\0')
+        return sheaf__merge_refuse_quantized(m->plan, t->base->name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' of the base", t->base->name);
+    sheaf_found(sheaf_expected(st, "F32, BF16 or F16, because the adapter changes it"), "%s", sheaf_dtype_name(t->base->dtype));
+    return sheaf_try_this(st, "a base that is not quantized: the one the adapter was trained for, in 16 or 32 bits");
+}
+
+sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end)
+{
+    if (asprintf(out, "%.*s%s", (int)length, path, end) >= 0)
+        return NULL;
+    *out = NULL;
+    return sheaf_fail(SHEAF_E_MEMORY, "merge");
+}
+
+const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length, const char *end)
+{
+    char *name = NULL;
+    if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
+        return NULL;
+    const sheaf_source_entry *e = m->adapter->source->find(m->adapter->source, name);
+    free(name);
+    return e;
+}
+
+static sheaf_status *add_step(sheaf__merge_step **out, sheaf__matcher *m, sheaf__merge_tensor *t)
+{
+    sheaf__merge_step *more = realloc(t->step, ((size_t)t->nsteps + 1) * sizeof *more);
+    if (more == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "merge");
+    t->step = more;
+    *out = &more[t->nsteps++];
+    **out = (sheaf__merge_step){ .number = m->number, .adapter = m->adapter->source };
+    return check_base_type(m, t);
+}
+
+/* ---- what replaces a tensor ---- */
+
+static bool same_shape(const sheaf_source_entry *e, const sheaf__merge_tensor *t)
+{
+    bool same = e->ndim == t->ndim;
+    for (int i = 0; i < e->ndim && same; i++)
+        same = e->shape[i] == t->shape[i];
+    return same;
+}
+
+static sheaf_status *refuse_second(const sheaf__merge_tensor *t, const sheaf_source_entry *e, int number)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
+    sheaf_expected(st, "one adapter that changes '%s' before it is replaced", t->name);
+    sheaf_found(st, "adapter %d, which replaces what an adapter before it made", number + 1);
+    return sheaf_try_this(st, "if the last one shall win, merge one adapter and then the other into the result");
+}
+
+/* A table whose vocabulary was resized before training is taken as the adapter has it. */
+static bool is_resized(const sheaf_source_entry *e, const sheaf__merge_tensor *t)
+{
+    return e->ndim == 2 && t->ndim == 2 && e->shape[1] == t->shape[1] && e->shape[0] > 0;
+}
+
+static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sheaf_source_entry *e, bool saved)
+{
+    sheaf_status *st = check_type(e);
+    if (st == NULL)
+        st = check_base_type(m, t);
+    if (st != NULL)
+        return st;
+    if (saved && (t->nsteps > 0 || t->saved))
+        return refuse_second(t, e, m->number);
+    if (t->whole != NULL && t->whole_number == m->number) { /* in two spellings, as PEFT's biases */
+        st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
+        return sheaf_found(sheaf_expected(st, "one tensor that replaces '%s'", t->name), "'%s' too", t->whole->name);
+    }
+    if (!same_shape(e, t)) {
+        if (!is_resized(e, t))
+            return wrong_shape(e, t, "the shape of");
+        if (t->nsteps > 0 || t->whole != NULL)
+            return refuse_second(t, e, m->number);
+        t->shape[0] = t->rows = e->shape[0];
+    }
+    if (t->saved) /* a later adapter's copy of the base is older than that */
+        return NULL;
+    t->whole_from = m->adapter->source;
+    t->whole = e;
+    t->whole_number = m->number;
+    t->saved = saved;
+    return NULL;
+}
+
+static bool is_head(const sheaf__matcher *m, const char *name)
+{
+    return m->plan->tied && strcmp(name, m->plan->tensor[m->plan->head].name) == 0;
+}
+
+/* Does the config ask for this whole tensor? */
+static bool wants_whole(const sheaf__matcher *m, const char *path, size_t length)
+{
+    const sheaf_lora_options *o = &m->adapter->options;
+    char name[512];
+    if (length >= sizeof name)
+        return false;
+    snprintf(name, sizeof name, "%.*s", (int)length, path);
+    const bool bias = length > 5 && strcmp(name + length - 5, ".bias") == 0;
+    if ((bias && o->bias != SHEAF_BIAS_NONE) || (o->keep_tie && is_head(m, name)))
+        return true;
+    char *dot = strrchr(name, '.');
+    if (dot != NULL && sheaf__lora_saves(o, name)) /* a parameter that is a module of its own in the list */
+        return true;
+    if (dot != NULL)
+        *dot = '\0';
+    return sheaf__lora_saves(o, name);
+}
+
+/* First pass: tensors in place of the base's. */
+static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
+{
+    const char *path;
+    size_t length;
+    sheaf__merge_tensor *t = NULL;
+    sheaf_status *st = NULL;
+    const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
+    if (kind == SHEAF_PART_WHOLE) {
+        st = sheaf__merge_place(&t, m, path, length, "");
+        if (t == NULL || !wants_whole(m, path, length))
+            lose(m, e->name);
+        else
+            st = replace(m, t, e, true);
+    } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
+        st = sheaf__merge_place(&t, m, path, length, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
+        const bool adapted = sheaf__merge_part(m, path, length, ".lora_A.weight") != NULL ||
+                             sheaf__merge_part(m, path, length, ".lora_embedding_A") != NULL ||
+                             sheaf__merge_part(m, path, length, ".token_adapter.trainable_tokens_delta") != NULL;
+        if (st == NULL && (t == NULL || !adapted || (kind == SHEAF_PART_BIAS && m->adapter->options.bias == SHEAF_BIAS_NONE)))
+            lose(m, e->name);
+        else if (st == NULL)
+            st = replace(m, t, e, kind == SHEAF_PART_BIAS);
+    }
+    return st;
+}
+
+/* ---- A and B ---- */
+
+static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path, size_t length)
+{
+    const sheaf_lora_options *o = &m->adapter->options;
+    char *module = NULL;
+    double rank = 0, alpha = 0;
+    sheaf_status *st = sheaf__merge_module(&module, path, length, "");
+    if (st == NULL)
+        st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module, (double)o->rank);
+    if (st == NULL)
+        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module, o->alpha);
+    free(module);
+    if (st != NULL)
+        return st;
+    s->scale = sheaf_lora_scale(alpha, (int64_t)rank, o->rslora);
+    if (s->rank == (int64_t)rank)
+        return NULL;
+    st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", s->a->name);
+    sheaf_found(sheaf_expected(st, "rank %" PRId64, (int64_t)rank), "rank %" PRId64, s->rank);
+    return sheaf_try_this(st, "the rank differs from r and rank_pattern in adapter_config.json");
+}
+
+/* Do A [r, in], B [out, r] fit the tensor, and which way round? */
+static sheaf_status *set_shape(sheaf__merge_step *s, const sheaf__merge_tensor *t, bool table)
+{
+    const int64_t in = behind(s->a, 1), out = s->b->shape[0];
+    if (s->b->ndim < 2 || behind(s->b, 1) != s->rank) {
+        sheaf_status *st = wrong_shape(s->b, t, "one column for each row of A, for");
+        return sheaf_try_this(st, "A has rank %" PRId64 "; are both of one adapter?", s->rank);
+    }
+    bool along = !table && t->ndim >= 2 && t->shape[0] == out && t->cols == in;
+    const bool across = t->ndim == 2 && s->a->ndim == 2 && t->shape[0] == in && t->cols == out;
+    for (int i = 1; i < t->ndim && along; i++) /* a convolution's A has its kernel */
+        along = s->a->ndim == t->ndim && s->a->shape[i] == t->shape[i];
+    if (!along && !across)
+        return wrong_shape(s->a, t, "factors that fit");
+    s->across = !along;
+    s->square = along && across;
+    s->rounded = table;
+    return NULL;
+}
+
+static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s, const sheaf__merge_tensor *t, const char *path, size_t length)
+{
+    s->magnitude = sheaf__merge_part(m, path, length, ".lora_magnitude_vector");
+    if (!m->adapter->options.dora) {
+        if (s->magnitude != NULL)
+            lose(m, s->magnitude->name);
+        s->magnitude = NULL;
+        return NULL;
+    }
+    if (s->magnitude == NULL)
+        return sheaf_lora_missing(path, length, ".lora_magnitude_vector");
+    const int64_t want = s->b->shape[0];
+    sheaf_status *st = check_type(s->magnitude);
+    if (st == NULL && behind(s->magnitude, 0) != want)
+        st = wrong_shape(s->magnitude, t, "one magnitude for each output of");
+    return st;
+}
+
+static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const char *path, size_t length)
+{
+    const sheaf_lora_options *o = &m->adapter->options;
+    char *module = NULL;
+    sheaf_hit hit = SHEAF_HIT_NONE;
+    sheaf_status *st = sheaf__merge_module(&module, path, length, "");
+    *yes = m->adapter->made || o->all_linear || (o->target_regex == NULL && o->ntargets == 0);
+    if (st == NULL && !*yes)
+        st = sheaf__lora_hit(&hit, o, module);
+    *yes |= hit == SHEAF_HIT_TARGET;
+    if (st == NULL && !*yes && o->keep_tie && m->plan->tied) { /* the head goes with the table */
+        const char *head = m->plan->tensor[m->plan->head].name;
+        *yes = strncmp(head, module, length) == 0 && strcmp(head + length, ".weight") == 0;
+    }
+    free(module);
+    return st;
+}
+
+/* GPTQ, AWQ and compressed-tensors have other names in place of X.weight. */
+static sheaf_status *find_packed(sheaf__matcher *m, const char *path, size_t length)
+{
+    static const char *const ends[] = { ".qweight", ".weight_packed", ".W_q" };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && st == NULL && m->packed[0] == '\0'; i++) {
+        sheaf__merge_tensor *t = NULL;
+        st = sheaf__merge_place(&t, m, path, length, ends[i]);
+        if (t != NULL)
+            snprintf(m->packed, sizeof m->packed, "%s", t->name);
+    }
+    return st;
+}
+
+static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a, const char *path, size_t length, bool table)
+{
+    const char *const b_end = table ? ".lora_embedding_B" : ".lora_B.weight";
+    sheaf__merge_tensor *t = NULL;
+    sheaf__merge_step *s = NULL;
+    bool yes = false;
+    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
+    if (st == NULL)
+        st = targeted(&yes, m, path, length);
+    if (st != NULL || t == NULL || !yes) {
+        lose(m, a->name);
+        return st != NULL ? st : find_packed(m, path, length);
+    }
+    const sheaf_source_entry *b = sheaf__merge_part(m, path, length, b_end);
+    if (b == NULL)
+        return sheaf_lora_missing(path, length, b_end);
+    if (a->ndim < 2 || a->shape[0] < 1)
+        return wrong_shape(a, t, "two axes or more, the first the rank, for");
+    st = check_type(a);
+    if (st == NULL)
+        st = check_type(b);
+    if (st == NULL)
+        st = add_step(&s, m, t);
+    if (st != NULL)
+        return st;
+    s->a = a;
+    s->b = b;
+    s->rank = a->shape[0];
+    st = set_shape(s, t, table);
+    if (st == NULL)
+        st = set_scale(m, s, path, length);
+    return st != NULL ? st : set_magnitude(m, s, t, path, length);
+}
+
+static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, const char *path, size_t length)
+{
+    sheaf__merge_tensor *t = NULL;
+    sheaf__merge_step *s = NULL;
+    const sheaf_source_entry *a = sheaf__merge_part(m, path, length, ".lora_A.weight");
+    if (!m->adapter->options.lora_bias || a == NULL) {
+        lose(m, e->name);
+        return NULL;
+    }
+    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".bias");
+    if (st == NULL && t == NULL) {
+        st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
+        sheaf_found(sheaf_expected(st, "a bias of this layer in the base to add it to"), "a layer without bias");
+        return sheaf_try_this(st, "this adapter was made for another base model");
+    }
+    if (st == NULL)
+        st = check_type(e);
+    if (st == NULL && !same_shape(e, t))
+        st = wrong_shape(e, t, "the shape of");
+    if (st == NULL)
+        st = add_step(&s, m, t);
+    if (st != NULL)
+        return st;
+    s->kind = SHEAF__MERGE_BIAS;
+    s->values = e;
+    s->a = a;
+    s->rank = a->shape[0];
+    return set_scale(m, s, path, length);
+}
+
+/* ---- trained rows ---- */
+
+static int by_row(const void *x, const void *y)
+{
+    const int64_t a = ((const sheaf__merge_pick *)x)->row, b = ((const sheaf__merge_pick *)y)->row;
+    return (a > b) - (a < b);
+}
+
+static const sheaf_lora_tokens *tokens_of(const sheaf__matcher *m, const char *path, size_t length)
+{
+    const sheaf_lora_options *o = &m->adapter->options;
+    for (int i = 0; i < o->ntokens; i++) {
+        const char *key = o->tokens[i].module;
+        const size_t n = key == NULL ? 0 : strlen(key);
+        if (key == NULL || (n <= length && memcmp(path + length - n, key, n) == 0 && (n == length || path[length - n - 1] == '.')))
+            return &o->tokens[i];
+    }
+    return NULL;
+}
+
+static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, const char *path, size_t length)
+{
+    sheaf__merge_tensor *t = NULL;
+    sheaf__merge_step *s = NULL;
+    const sheaf_lora_tokens *tokens = tokens_of(m, path, length);
+    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
+    if (st != NULL || t == NULL || tokens == NULL) {
+        lose(m, e->name);
+        return st;
+    }
+    if (t->nsteps > 0 || (t->whole != NULL && t->saved))
+        return refuse_second(t, e, m->number);
+    st = check_type(e);
+    if (st == NULL && (e->ndim != 2 || t->ndim != 2 || e->shape[1] != t->shape[1] || e->shape[0] != tokens->nrows)) {
+        st = wrong_shape(e, t, "rows of");
+        sheaf_try_this(st, "adapter_config.json names %" PRId64 " rows in trainable_token_indices", tokens->nrows);
+    }
+    if (st == NULL)
+        st = add_step(&s, m, t);
+    if (st != NULL)
+        return st;
+    s->kind = SHEAF__MERGE_PICKS;
+    s->values = e;
+    s->npicks = tokens->nrows;
+    s->pick = calloc((size_t)tokens->nrows + 1, sizeof *s->pick);
+    if (s->pick == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "merge");
+    for (int64_t i = 0; i < tokens->nrows; i++)
+        s->pick[i] = (sheaf__merge_pick){ tokens->row[i], i };
+    qsort(s->pick, (size_t)s->npicks, sizeof *s->pick, by_row);
+    for (int64_t i = 0; i < s->npicks; i++)
+        if (s->pick[i].row >= t->rows || (i > 0 && s->pick[i].row == s->pick[i - 1].row)) {
+            st = sheaf_fail(SHEAF_E_LAYOUT, "trainable_token_indices");
+            sheaf_expected(st, "different rows below %" PRId64 ", the rows of '%s'", t->rows, t->name);
+            return sheaf_found(st, "%" PRId64, s->pick[i].row);
+        }
+    return NULL;
+}
+
+/* B goes where its A went. */
+static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b, const char *path, size_t length, const char *a_end)
+{
+    sheaf__merge_tensor *t = NULL;
+    bool yes = false;
+    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
+    if (st == NULL)
+        st = targeted(&yes, m, path, length);
+    if (st != NULL)
+        return st;
+    if (t == NULL || !yes)
+        lose(m, b->name);
+    else if (sheaf__merge_part(m, path, length, a_end) == NULL)
+        return sheaf_lora_missing(path, length, a_end);
+    return NULL;
+}
+
+/* Second pass: what changes tensors. */
+static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e)
+{
+    const char *path;
+    size_t length;
+    switch (sheaf__lora_part(&path, &length, e->name)) {
+    case SHEAF_PART_A:
+        return match_delta(m, e, path, length, false);
+    case SHEAF_PART_TABLE_A:
+        return match_delta(m, e, path, length, true);
+    case SHEAF_PART_B:
+        return match_other(m, e, path, length, ".lora_A.weight");
+    case SHEAF_PART_TABLE_B:
+        return match_other(m, e, path, length, ".lora_embedding_A");
+    case SHEAF_PART_MAGNITUDE:
+        if (sheaf__merge_part(m, path, length, ".lora_A.weight") == NULL && sheaf__merge_part(m, path, length, ".lora_embedding_A") == NULL)
+            lose(m, e->name);
+        return NULL;
+    case SHEAF_PART_B_BIAS:
+        return match_bias(m, e, path, length);
+    case SHEAF_PART_TOKENS:
+        return match_rows(m, e, path, length);
+    case SHEAF_PART_FOREIGN:
+        lose(m, e->name);
+        return NULL;
+    default:
+        return NULL;
+    }
+}
+
+static sheaf_status *tell_lost(sheaf__matcher *m)
+{
+    const int64_t all = m->adapter->source->count(m->adapter->source);
+    if (m->plan->quantized[0] != '\0' && m->packed[0] != '\0')
+        return sheaf__merge_refuse_quantized(m->plan, m->packed);
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%d of %" PRId64 " tensors of the adapter", m->nlost, all);
+    sheaf_expected(st, "tensors that adapter_config.json asks for and this base model has a place for");
+    if (m->nlost > NAMED)
+        sheaf_found(st, "%s and %d more", m->lost.at != NULL ? m->lost.at : "", m->nlost - NAMED);
+    else
+        sheaf_found(st, "%s", m->lost.at != NULL ? m->lost.at : "");
+    return sheaf_try_this(st, m->nlost == all ? "the base model this adapter was made for: none of its tensors has a place in this one. If it is that one, transformers "
+                                                "loads it under other names than its files have, or takes weights apart that they hold as one: merge it with PEFT"
+                                              : "the base model this adapter was made for, and its own adapter_config.json");
+}
+
+sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number, const sheaf_events *events)
+{
+    sheaf__matcher m = { .plan = plan, .adapter = adapter, .number = number };
+    sheaf_source *source = adapter->source;
+    const int64_t n = source->count(source);
+    sheaf_status *st = sheaf__merge_settle_names(&m, events);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        st = match_whole(&m, source->entry(source, i));
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        st = match_change(&m, source->entry(source, i));
+    if (st == NULL && m.nlost > 0)
+        st = tell_lost(&m);
+    sheaf__text_release(&m.lost);
+    for (int64_t i = 0; i < plan->count && st == NULL; i++) {
+        sheaf__merge_tensor *t = &plan->tensor[i];
+        for (int k = 0; k < t->nsteps; k++)
+            if (t->step[k].number == number && t->step[k].square)
+                t->step[k].across = sheaf__merge_is_across(&m, t);
+        if (!adapter->made && m.ndrop == 0 && m.add == NULL)
+            st = sheaf__merge_check_asked(&m, t, plan->tied && i == plan->head);
+    }
+    sheaf__merge_forget_names(&m);
+    return sheaf_in(st, "%s", adapter->path);
+}

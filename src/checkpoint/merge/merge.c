@@ -1,0 +1,488 @@
+/* merge.c - see merge.h. plan.c decides, rows.c computes, check.c looks again; this streams. */
+#include "checkpoint/merge/merge.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "checkpoint/store/look.h"
+#include "checkpoint/merge/output.h"
+#include "checkpoint/merge/work.h"
+#include "checkpoint/store/stream.h"
+#include "dialects/hf/hf.h"
+
+/* A few keep any disk busy; each holds some megabytes. */
+enum { MOST_THREADS = 16, JOB_BYTES = 4 << 20, TELL_BYTES = 32 << 20 };
+
+typedef struct job { int64_t tensor, row, rows; } job; /* rows of the source, to be copied */
+
+typedef struct merger {
+    sheaf__merge_plan plan;
+    sheaf__merge_crew crew;
+    sheaf__merge_scratch other;    /* for comparing two tensors */
+    sheaf__merge_output output;
+    sheaf_merge_report *report;
+    const sheaf_events *events;
+    int64_t at;                    /* the tensor at hand */
+    sheaf__lora_change *change;    /* one a chunk of it */
+    job *job;
+    _Atomic int64_t done;          /* bytes */
+    int64_t total;
+} merger;
+
+/* ---- the crew ---- */
+
+sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew)
+{
+    if (crew->stop == NULL || atomic_load(crew->stop) == 0)
+        return NULL;
+    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"), "a request to stop; nothing was left behind");
+}
+
+sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan, const sheaf_merge_options *o)
+{
+    crew->stop = o->stop;
+    crew->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
+    crew->rows.other_copy = &crew->other_copy;
+    crew->scratch = calloc((size_t)crew->threads, sizeof *crew->scratch);
+    sheaf_status *st = crew->scratch == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
+    if (st == NULL)
+        st = sheaf__merge_rows_init(&crew->rows, plan->base, o->mode, o->peft_cpu);
+    for (int i = 0; i < crew->threads && st == NULL; i++)
+        st = sheaf__merge_scratch_init(&crew->scratch[i]);
+    return st != NULL ? st : sheaf__pool_new(&crew->pool, crew->threads);
+}
+
+void sheaf__merge_crew_release(sheaf__merge_crew *crew)
+{
+    for (int i = 0; crew->scratch != NULL && i < crew->threads; i++)
+        sheaf__merge_scratch_release(&crew->scratch[i]);
+    free(crew->scratch);
+    sheaf__merge_rows_release(&crew->rows);
+    sheaf__pool_free(crew->pool);
+}
+
+static void merger_close(merger *m)
+{
+    sheaf__merge_output_abandon(&m->output);
+    sheaf__merge_crew_release(&m->crew);
+    sheaf__merge_scratch_release(&m->other);
+    free(m->change);
+    free(m->job);
+    sheaf__merge_plan_close(&m->plan);
+}
+
+/* ---- a tied table ---- */
+
+static bool changed(const sheaf__merge_tensor *t) { return t->nsteps > 0 || t->whole != NULL; }
+
+/* A head that a tied model's file holds beside its table must be that table. */
+static sheaf_status *check_twice(merger *m)
+{
+    sheaf_source *base = m->plan.base;
+    const sheaf__merge_tensor *head = &m->plan.tensor[m->plan.head];
+    const sheaf_source_entry *stored = base->find(base, head->name);
+    bool same = stored != NULL && stored->dtype == head->base->dtype;
+    sheaf_status *st = NULL;
+    for (int64_t row = 0; row < head->base->shape[0] && same && st == NULL; row += head->chunk) {
+        const int64_t n = head->base->shape[0] - row < head->chunk ? head->base->shape[0] - row : head->chunk;
+        for (int64_t col = 0; col < head->cols && same && st == NULL; col += head->panel) {
+            const int64_t cols = head->cols - col < head->panel ? head->cols - col : head->panel;
+            st = base->read(base, stored->name, row, n, col, cols, m->other.w);
+            if (st == NULL)
+                st = base->read(base, head->base->name, row, n, col, cols, m->other.d);
+            same = memcmp(m->other.w, m->other.d, (size_t)(n * cols) * sheaf_dtype_bytes(stored->dtype)) == 0;
+        }
+    }
+    if (st != NULL || same)
+        return st;
+    st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head->name);
+    sheaf_expected(st, "the values of '%s', because tie_word_embeddings is true", head->base->name);
+    return sheaf_try_this(st, "set tie_word_embeddings to false in config.json if they are two");
+}
+
+static sheaf_status *same_panel(bool *same, merger *m, sheaf__merge_rows *other, int64_t col)
+{
+    sheaf__merge_rows *rows = &m->crew.rows;
+    sheaf__lora_change ignored;
+    sheaf_status *st = sheaf__merge_rows_panel(rows, col);
+    if (st == NULL)
+        st = sheaf__merge_rows_panel(other, col);
+    for (int64_t row = 0; row < rows->t->rows && *same && st == NULL; row += rows->t->chunk) {
+        const int64_t n = rows->t->rows - row < rows->t->chunk ? rows->t->rows - row : rows->t->chunk;
+        st = sheaf__merge_stopped(&m->crew);
+        if (st == NULL)
+            st = sheaf__merge_tile(&ignored, &m->crew.scratch[0], rows, row, n);
+        if (st == NULL)
+            st = sheaf__merge_tile(&ignored, &m->other, other, row, n);
+        if (st == NULL)
+            *same = memcmp(m->crew.scratch[0].out, m->other.out, (size_t)(n * rows->cols) * sheaf_dtype_bytes(rows->t->out_dtype)) == 0;
+    }
+    return st;
+}
+
+/* Two uses that come out equal are one tensor again: leaves the head out and keeps the tie. */
+static sheaf_status *join_if_equal(merger *m)
+{
+    sheaf__merge_plan *p = &m->plan;
+    sheaf_status *st = NULL;
+    if (!p->tied)
+        return NULL;
+    sheaf__merge_tensor *table = &p->tensor[p->table], *head = &p->tensor[p->head];
+    if (p->stored_twice)
+        st = check_twice(m);
+    bool same = !changed(table) && !changed(head);
+    if (st == NULL && !same && changed(table) && changed(head) && table->rows == head->rows && table->panel == head->panel &&
+        table->chunk == head->chunk) {
+        sheaf__merge_rows other = { .other_copy = &m->crew.other_copy };
+        same = true;
+        st = sheaf__merge_norms(&m->crew, head);
+        if (st == NULL)
+            st = sheaf__merge_norms(&m->crew, table);
+        if (st == NULL)
+            st = sheaf__merge_rows_init(&other, p->base, m->crew.rows.mode, m->crew.rows.cpu);
+        m->crew.rows.t = table;
+        other.t = head;
+        for (int64_t col = 0; col < table->cols && same && st == NULL; col += table->panel)
+            st = same_panel(&same, m, &other, col);
+        sheaf__merge_rows_release(&other);
+    }
+    if (st == NULL && same)
+        sheaf__merge_plan_drop_head(p);
+    return st;
+}
+
+/* ---- output ---- */
+
+static sheaf_status *edit(char **json, sheaf_status *(*change)(char **out, const char *json, const void *how), const void *how)
+{
+    char *edited = NULL;
+    sheaf_status *st = change(&edited, *json, how);
+    if (st == NULL) {
+        free(*json);
+        *json = edited;
+    }
+    return st;
+}
+
+static sheaf_status *untie(char **out, const char *json, const void *how)
+{
+    return sheaf_hf_config_set(out, json, "tie_word_embeddings", "false");
+}
+
+static sheaf_status *set_dtype(char **out, const char *json, const void *how)
+{
+    return sheaf_hf_config_with_dtype(out, json, *(const sheaf_dtype *)how);
+}
+
+static sheaf_status *set_vocab(char **out, const char *json, const void *how)
+{
+    char value[32];
+    snprintf(value, sizeof value, "%" PRId64, *(const int64_t *)how);
+    return sheaf_hf_config_set(out, json, "vocab_size", value);
+}
+
+static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
+{
+    char *json = m->plan.config != NULL ? strdup(m->plan.config) : NULL;
+    sheaf_status *st = NULL;
+    if (m->plan.config != NULL && json == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "config.json");
+    if (json != NULL && m->report->untied)
+        st = edit(&json, untie, NULL);
+    if (st == NULL && json != NULL && o->dtype != NULL)
+        st = edit(&json, set_dtype, o->dtype);
+    if (st == NULL && json != NULL && m->plan.resized > 0)
+        st = edit(&json, set_vocab, &m->plan.resized);
+    if (st == NULL)
+        st = sheaf__merge_output_begin(&m->output, &m->plan, json, o);
+    free(json);
+    return st;
+}
+
+static void tell(merger *m, int64_t bytes)
+{
+    const int64_t before = atomic_fetch_add(&m->done, bytes), now = before + bytes;
+    if (before / TELL_BYTES == now / TELL_BYTES && now != m->total)
+        return;
+    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes merged", .done = now, .total = m->total };
+    sheaf_emit(m->events, &event);
+}
+
+/* ---- what is only copied ---- */
+
+/* Rows of a job through one thread's buffer; nothing looks at the elements. */
+static void copy_task(void *context, int64_t index, int worker)
+{
+    merger *m = ((merger **)context)[0];
+    sheaf__stream_failure *failure = ((void **)context)[1];
+    const job *j = &m->job[index];
+    const sheaf__merge_tensor *t = &m->plan.tensor[j->tensor];
+    sheaf_source *base = m->plan.base;
+    int64_t all, cols;
+    sheaf__look_view(&all, &cols, t->base);
+    const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype), room = (int64_t)SHEAF__MERGE_TILE * 4 / size;
+    const int64_t wide = cols < room ? cols : room, high = room / wide;
+    void *buffer = m->crew.scratch[worker].stored;
+    sheaf_status *st = sheaf__merge_stopped(&m->crew);
+    for (int64_t row = j->row; row < j->row + j->rows && st == NULL && !sheaf__stream_failed(failure); row += high)
+        for (int64_t col = 0; col < cols && st == NULL; col += wide) {
+            const int64_t h = j->row + j->rows - row < high ? j->row + j->rows - row : high;
+            const int64_t w = cols - col < wide ? cols - col : wide;
+            st = base->read(base, t->base->name, row, h, col, w, buffer);
+            if (st == NULL)
+                st = sheaf__merge_put(&m->output, j->tensor, row, h, col, w, buffer);
+        }
+    if (st != NULL)
+        sheaf__stream_keep(failure, st, index);
+    else
+        tell(m, j->rows * cols * size);
+}
+
+static sheaf_status *copy_untouched(merger *m)
+{
+    int64_t n = 0, made = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < m->plan.count; i++) {
+            const sheaf__merge_tensor *t = &m->plan.tensor[i];
+            int64_t rows, cols;
+            sheaf__look_view(&rows, &cols, t->base);
+            if (sheaf__merge_touched(t) || rows == 0 || cols == 0)
+                continue;
+            const int64_t row = cols * (int64_t)sheaf_dtype_bytes(t->base->dtype), each = row < JOB_BYTES ? JOB_BYTES / row : 1;
+            for (int64_t r = 0; r < rows && pass == 1; r += each)
+                m->job[made++] = (job){ i, r, rows - r < each ? rows - r : each };
+            n += pass == 0 ? (rows - 1) / each + 1 : 0;
+            m->report->tensors += pass;
+        }
+        if (pass == 0 && (m->job = calloc((size_t)n + 1, sizeof *m->job)) == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "merge");
+    }
+    sheaf__stream_failure failure = { 0 };
+    sheaf__stream_failure_init(&failure);
+    void *context[2] = { m, &failure };
+    sheaf__pool_run(m->crew.pool, n, copy_task, context);
+    return sheaf__stream_failure_take(&failure);
+}
+
+/* ---- what is computed ---- */
+
+static sheaf_status *write_tile(merger *m, const sheaf__merge_scratch *s, int64_t row0, int64_t rows)
+{
+    const sheaf__merge_rows *r = &m->crew.rows;
+    const sheaf__merge_tensor *t = r->t;
+    if (t->ndim <= 2)
+        return sheaf__merge_put(&m->output, m->at, row0, rows, r->col0, r->cols, s->out);
+    const int64_t last = t->shape[t->ndim - 1], inner = t->cols / last;
+    if (r->cols == t->cols)
+        return sheaf__merge_put(&m->output, m->at, row0 * inner, rows * inner, 0, last, s->out);
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < rows && st == NULL; i++)
+        st = sheaf__merge_put(&m->output, m->at, (row0 + i) * inner + r->col0 / last, r->cols / last, 0, last,
+                                 (const char *)s->out + (size_t)(i * r->cols) * sheaf_dtype_bytes(t->out_dtype));
+    return st;
+}
+
+static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
+{
+    merger *m = context;
+    sheaf__merge_scratch *s = &m->crew.scratch[worker];
+    sheaf__lora_change change;
+    sheaf_status *st = sheaf__merge_stopped(&m->crew);
+    if (st == NULL)
+        st = sheaf__merge_tile(&change, s, &m->crew.rows, row0, rows);
+    if (st == NULL)
+        st = write_tile(m, s, row0, rows);
+    if (st != NULL)
+        return st;
+    sheaf__lora_change *sum = &m->change[index];
+    sum->changed += change.changed;
+    sum->change += change.change;
+    sum->base += change.base;
+    tell(m, rows * m->crew.rows.cols * (int64_t)sheaf_dtype_bytes(m->crew.rows.t->out_dtype));
+    return NULL;
+}
+
+static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__lora_change *sum)
+{
+    sheaf_merge_report *report = m->report;
+    bool replaced = t->saved, adapted = false;
+    for (int i = 0; i < t->nsteps; i++) {
+        replaced |= t->step[i].kind == SHEAF__MERGE_PICKS;
+        adapted |= t->step[i].kind != SHEAF__MERGE_PICKS;
+    }
+    report->tensors++;
+    report->adapted += adapted;
+    report->replaced += replaced;
+    report->changed += sum->changed > 0;
+    report->elements_changed += sum->changed;
+    report->change_norm += sum->change; /* the root is taken at the end */
+    report->base_norm += sum->changed > 0 ? sum->base : 0;
+    if (atomic_exchange(&m->crew.other_copy, false))
+        sheaf_note(m->events, "%s: the adapter's own copy of this table differs from the base's and was used, as PEFT does", t->name);
+}
+
+static sheaf_status *one_tensor(merger *m)
+{
+    sheaf__merge_tensor *t = &m->plan.tensor[m->at];
+    const int64_t chunks = sheaf__stream_chunks(t->rows, t->chunk);
+    if (!sheaf__merge_touched(t))
+        return NULL;
+    m->crew.rows.t = t;
+    sheaf_status *st = sheaf__merge_norms(&m->crew, t);
+    memset(m->change, 0, (size_t)chunks * sizeof *m->change);
+    for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
+        st = sheaf__merge_rows_panel(&m->crew.rows, col);
+        if (st == NULL)
+            st = sheaf__stream_rows(m->crew.pool, t->rows, t->chunk, one_chunk, m);
+    }
+    sheaf__lora_change sum = { 0 };
+    for (int64_t i = 0; i < chunks && st == NULL; i++) {
+        sum.changed += m->change[i].changed;
+        sum.change += m->change[i].change;
+        sum.base += m->change[i].base;
+    }
+    if (st == NULL)
+        count_tensor(m, t, &sum);
+    return st;
+}
+
+/* ---- the end ---- */
+
+typedef struct syncing {
+    pthread_t thread;
+    sheaf__merge_output *output;
+    sheaf_status *st;
+    bool started;
+} syncing;
+
+static void *sync_shards(void *context)
+{
+    syncing *s = context;
+    s->st = sheaf__merge_output_sync(s->output);
+    return NULL;
+}
+
+/* The disk works while what was written is looked at. */
+static void start_sync(syncing *s)
+{
+    sigset_t all, before;
+    sigfillset(&all); /* signals are for the thread that the program knows */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    s->started = sheaf__thread_start(&s->thread, sync_shards, s) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static sheaf_status *check_output(merger *m, const char *dst)
+{
+    sheaf_source *written = NULL;
+    sheaf_status *st = sheaf__merge_output_open(&written, &m->output);
+    if (st == NULL)
+        st = sheaf__merge_check_rows(&m->crew, &m->plan, written, m->report);
+    if (st == NULL)
+        st = sheaf__merge_check_products(&m->crew, &m->plan, written, m->report);
+    if (written != NULL)
+        written->close(written);
+    return sheaf_in(st, "%s", dst);
+}
+
+static sheaf_status *finish(merger *m, const char *dst)
+{
+    syncing sync = { .output = &m->output };
+    sheaf_status *st = sheaf__merge_output_finish(&m->output);
+    if (st != NULL)
+        return st;
+    start_sync(&sync);
+    st = check_output(m, dst);
+    if (sync.started)
+        pthread_join(sync.thread, NULL);
+    if (st != NULL)
+        sheaf_status_free(sync.st);
+    else
+        st = sync.st;
+    if (st == NULL)
+        st = sheaf__merge_stopped(&m->crew);
+    return st != NULL ? st : sheaf__merge_output_commit(&m->output);
+}
+
+/* Which order was taken where it counts, and where PEFT's is not known. */
+static void tell_order(const merger *m)
+{
+    const sheaf__merge_rows *r = &m->crew.rows;
+    const sheaf__merge_step *odd = NULL;
+    int64_t high = 0, unknown = 0;
+    for (int64_t i = 0; i < m->plan.count && r->mode != SHEAF_MERGE_BEST; i++)
+        for (int k = 0; k < m->plan.tensor[i].nsteps; k++) {
+            const sheaf__merge_step *s = &m->plan.tensor[i].step[k];
+            if (s->kind != SHEAF__MERGE_DELTA)
+                continue;
+            int64_t in = 1;
+            for (int d = 1; d < s->a->ndim; d++)
+                in *= s->a->shape[d];
+            high += s->rank > 192;
+            if (sheaf__peft_known(r->cpu, s->rank, s->b->shape[0], in, sheaf__merge_has_kernel(s)))
+                continue;
+            odd = unknown++ == 0 ? s : odd;
+        }
+    if (high > 0)
+        sheaf_note(m->events, "ranks above 192 are summed as PEFT does on %s; PEFT's bits depend on its processor (--peft-cpu)", sheaf__peft_cpu_name(r->cpu));
+    if (unknown > 0)
+        sheaf_warn(m->events, "PEFT's order of sums on %s is not known for %" PRId64 " of the changes ('%s', rank %" PRId64 " ...): their last bits may differ from its",
+                   sheaf__peft_cpu_name(r->cpu), unknown, odd->a->name, odd->rank);
+}
+
+static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
+{
+    sheaf_status *st = sheaf__merge_plan_open(&m->plan, o);
+    if (st == NULL)
+        st = sheaf__merge_crew_init(&m->crew, &m->plan, o);
+    if (st == NULL)
+        st = sheaf__merge_scratch_init(&m->other);
+    if (st == NULL)
+        st = join_if_equal(m);
+    m->report->untied = st == NULL && m->plan.tied && m->plan.head >= 0;
+    if (st == NULL)
+        st = sheaf__merge_plan_finish(&m->plan);
+    int64_t chunks = 1;
+    for (int64_t i = 0; i < m->plan.count && st == NULL; i++) {
+        const sheaf__merge_tensor *t = &m->plan.tensor[i];
+        const int64_t n = sheaf__merge_touched(t) ? sheaf__stream_chunks(t->rows, t->chunk) : 0;
+        chunks = n > chunks ? n : chunks;
+        m->total += t->rows * t->cols * (int64_t)sheaf_dtype_bytes(t->out_dtype);
+    }
+    if (st == NULL && (m->change = calloc((size_t)chunks, sizeof *m->change)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "merge");
+    return st;
+}
+
+sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options *options)
+{
+    merger m = { .report = report, .events = options->events };
+    *report = (sheaf_merge_report){ 0 };
+    sheaf_status *st = sheaf_merge_check_base(options);
+    if (st == NULL)
+        st = sheaf__merge_check_dst(options);
+    if (st == NULL)
+        st = merger_open(&m, options);
+    if (st == NULL) {
+        tell_order(&m);
+        st = begin_output(&m, options);
+    }
+    if (st == NULL)
+        st = copy_untouched(&m);
+    for (m.at = 0; m.at < m.plan.count && st == NULL; m.at++)
+        st = one_tensor(&m);
+    report->change_norm = sqrt(report->change_norm);
+    report->base_norm = sqrt(report->base_norm);
+    report->bytes = atomic_load(&m.done);
+    if (st == NULL)
+        st = finish(&m, options->dst);
+    if (st == NULL && report->changed == 0)
+        sheaf_warn(options->events, "the adapter changes nothing: its B is zero, or too small for the weights' type");
+    merger_close(&m);
+    return st;
+}

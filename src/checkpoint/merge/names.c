@@ -1,0 +1,158 @@
+/* names.c - which tensor of the base an adapter means by a name; see matcher.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/merge/matcher.h"
+#include "lora/names.h"
+#include "lora/renames.h"
+
+static int by_alias(const void *a, const void *b) { return strcmp(((const sheaf__alias *)a)->name, ((const sheaf__alias *)b)->name); }
+
+static sheaf__merge_tensor *find(const sheaf__matcher *m, const char *name)
+{
+    if (m->alias == NULL)
+        return sheaf__merge_find(m->plan, name);
+    int64_t low = 0, high = m->plan->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const int order = strcmp(name, m->alias[middle].name);
+        if (order == 0)
+            return m->alias[middle].tensor;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path, size_t length, const char *end)
+{
+    char *name = NULL;
+    if (m->ndrop > 0 && length > m->ndrop && strncmp(path, m->drop, m->ndrop) == 0) {
+        path += m->ndrop;
+        length -= m->ndrop;
+    }
+    sheaf_status *st = sheaf__merge_module(&name, path, length, end);
+    *out = st == NULL ? find(m, name) : NULL;
+    free(name);
+    if (st != NULL || *out != NULL || m->add == NULL)
+        return st;
+    if (asprintf(&name, "%s%.*s%s", m->add, (int)length, path, end) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "merge");
+    *out = find(m, name);
+    free(name);
+    return NULL;
+}
+
+const char *sheaf__merge_alias(const sheaf__matcher *m, const sheaf__merge_tensor *t)
+{
+    for (int64_t i = 0; m->alias != NULL && i < m->plan->count; i++)
+        if (m->alias[i].tensor == t)
+            return m->alias[i].name;
+    return t->name;
+}
+
+void sheaf__merge_forget_names(sheaf__matcher *m)
+{
+    for (int64_t i = 0; m->alias != NULL && i < m->plan->count; i++)
+        free(m->alias[i].name);
+    free(m->alias);
+    m->alias = NULL;
+}
+
+/* Has every adapted module of the adapter a weight in the base? */
+static sheaf_status *all_placed(bool *yes, sheaf__matcher *m)
+{
+    sheaf_source *source = m->adapter->source;
+    sheaf_status *st = NULL;
+    *yes = true;
+    for (int64_t i = 0; i < source->count(source) && *yes && st == NULL; i++) {
+        const char *path;
+        size_t length;
+        sheaf__merge_tensor *t = NULL;
+        const sheaf_lora_part kind = sheaf__lora_part(&path, &length, source->entry(source, i)->name);
+        if (kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A || kind == SHEAF_PART_TOKENS)
+            st = sheaf__merge_place(&t, m, path, length, ".weight");
+        else if (kind == SHEAF_PART_WHOLE)
+            st = sheaf__merge_place(&t, m, path, length, "");
+        else
+            continue;
+        *yes = t != NULL;
+    }
+    return st;
+}
+
+/* "transformer.h.0" is "h.0" in files of the bare model, and "layers.0" is "model.layers.0" where only
+ * the adapter was made for it. Such a difference is accepted when it explains all names. */
+static sheaf_status *try_prefixes(bool *yes, sheaf__matcher *m, const sheaf_events *events)
+{
+    static const char *const before[] = { "transformer.", "model.", "base_model.", "language_model.", "encoder.", "bert.", "roberta.", "gpt_neox.",
+                                          "vit.", "deit.", "beit.", "dinov2.", "swin.", "segformer." };
+    sheaf_status *st = all_placed(yes, m);
+    for (size_t i = 0; i < 2 * (sizeof before / sizeof *before) && st == NULL && !*yes; i++) {
+        const char *prefix = before[i / 2];
+        m->drop = i % 2 == 0 ? prefix : NULL;
+        m->ndrop = m->drop != NULL ? strlen(prefix) : 0;
+        m->add = i % 2 == 1 ? prefix : NULL;
+        st = all_placed(yes, m);
+        if (*yes)
+            sheaf_note(events, "%s: its names %s '%s', which the base's %s", m->adapter->path, m->drop != NULL ? "begin with" : "lack", prefix,
+                       m->drop != NULL ? "lack" : "begin with");
+    }
+    if (!*yes) {
+        m->drop = m->add = NULL;
+        m->ndrop = 0;
+    }
+    return st;
+}
+
+/* All names by one group; *any: it changes one, and no two become the same. */
+static sheaf_status *make_aliases(bool *any, sheaf__matcher *m, int group)
+{
+    sheaf_renames *renames = NULL;
+    const int64_t n = m->plan->count;
+    sheaf_status *st = sheaf__renames_new(&renames, group);
+    *any = false;
+    if (st == NULL && (m->alias = calloc((size_t)n + 1, sizeof *m->alias)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "merge");
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        m->alias[i].tensor = &m->plan->tensor[i];
+        st = sheaf__renames_apply(&m->alias[i].name, renames, m->plan->tensor[i].name);
+        *any |= st == NULL && strcmp(m->alias[i].name, m->plan->tensor[i].name) != 0;
+    }
+    sheaf__renames_free(renames);
+    if (st != NULL)
+        return st;
+    qsort(m->alias, (size_t)n, sizeof *m->alias, by_alias);
+    for (int64_t i = 1; i < n; i++)
+        *any = *any && strcmp(m->alias[i].name, m->alias[i - 1].name) != 0;
+    return NULL;
+}
+
+static void tell_renamed(const sheaf__matcher *m, const sheaf_events *events)
+{
+    for (int64_t i = 0; i < m->plan->count; i++)
+        if (strcmp(m->alias[i].name, m->alias[i].tensor->name) != 0) {
+            sheaf_note(events, "%s: its names are those that transformers gives this model on load: '%s' is '%s' in the base", m->adapter->path, m->alias[i].name,
+                       m->alias[i].tensor->name);
+            return;
+        }
+}
+
+sheaf_status *sheaf__merge_settle_names(sheaf__matcher *m, const sheaf_events *events)
+{
+    bool yes = false;
+    sheaf_status *st = try_prefixes(&yes, m, events);
+    for (int group = 0; group < sheaf__renames_groups() && st == NULL && !yes; group++) {
+        bool any = false;
+        st = make_aliases(&any, m, group);
+        if (st == NULL && any)
+            st = try_prefixes(&yes, m, events);
+        if (st == NULL && yes)
+            tell_renamed(m, events);
+        else
+            sheaf__merge_forget_names(m);
+    }
+    return st;
+}

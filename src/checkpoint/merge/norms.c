@@ -1,0 +1,164 @@
+/* norms.c - norms of rows or columns for DoRA; see work.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/merge/work.h"
+#include "checkpoint/store/stream.h"
+
+enum {
+    GROUP = 16, /* chunks whose sums of columns are held at a time */
+    LANES = 8,  /* partial sums of a row in torch's vector_norm */
+};
+
+typedef struct norms {
+    sheaf__merge_crew *crew;
+    int step;
+    double *squares; /* of all columns */
+    double *part;    /* [GROUP, columns of the panel] */
+    float *lane;     /* in place of both, where the order is torch's: [rows, LANES], or one of each column */
+    int64_t group;   /* first row of it */
+} norms;
+
+/* The order of torch 2.x on CPUs: column c of a row goes to sum c % LANES, the sums are added in turn, then what is left
+ * of the row; a column is one sum from its top. float32, no fused multiply-add. */
+static void add_as_torch(norms *n, const float *w, int64_t row0, int64_t rows)
+{
+    const sheaf__merge_rows *m = &n->crew->rows;
+    const int64_t cols = m->cols, body = m->t->cols / LANES * LANES;
+    for (int64_t i = 0; i < rows; i++, w += cols) {
+        float *lane = m->t->step[n->step].across ? n->lane + m->col0 : n->lane + (row0 + i) * LANES;
+        for (int64_t j = 0; j < cols; j++) {
+            const int64_t c = m->col0 + j;
+            if (m->t->step[n->step].across) {
+                lane[j] += w[j] * w[j];
+                continue;
+            }
+            for (int k = 1; k < LANES && c == body; k++)
+                lane[0] += lane[k];
+            lane[c < body ? c % LANES : 0] += w[j] * w[j];
+        }
+    }
+}
+
+static float norm_as_torch(const norms *n, int64_t i)
+{
+    const sheaf__merge_tensor *t = n->crew->rows.t;
+    if (t->step[n->step].across)
+        return sqrtf(n->lane[i]);
+    const float *lane = n->lane + i * LANES;
+    float sum = lane[0];
+    for (int k = 1; k < LANES && t->cols % LANES == 0; k++) /* else done before the rest of the row */
+        sum += lane[k];
+    return sqrtf(sum);
+}
+
+static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
+{
+    norms *n = context;
+    sheaf__merge_rows *m = &n->crew->rows;
+    sheaf__merge_scratch *s = &n->crew->scratch[worker];
+    const int64_t cols = m->cols;
+    row0 += n->group;
+    sheaf_status *st = sheaf__merge_stopped(n->crew);
+    if (st == NULL)
+        st = sheaf__merge_sum(s, m, row0, rows, n->step);
+    if (st != NULL)
+        return st;
+    if (n->lane != NULL) {
+        add_as_torch(n, s->w, row0, rows);
+        return NULL;
+    }
+    double *sum = n->part + index * cols;
+    memset(sum, 0, (size_t)cols * sizeof *sum);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            sum[j] += (double)s->w[i * cols + j] * (double)s->w[i * cols + j];
+    return NULL;
+}
+
+static sheaf_status *one_panel(norms *n)
+{
+    const sheaf__merge_rows *m = &n->crew->rows;
+    const sheaf__merge_tensor *t = m->t;
+    const int64_t chunk = t->chunk;
+    sheaf_status *st = NULL;
+    n->group = 0;
+    if (!t->step[n->step].across)
+        return sheaf__stream_rows(n->crew->pool, t->rows, chunk, one_chunk, n);
+    for (int64_t row = 0; n->lane != NULL && row < t->rows && st == NULL; row += chunk) /* a column's order is that of the rows */
+        st = one_chunk(n, row, t->rows - row < chunk ? t->rows - row : chunk, 0, 0);
+    for (; n->lane == NULL && n->group < t->rows && st == NULL; n->group += GROUP * chunk) {
+        const int64_t rows = t->rows - n->group < GROUP * chunk ? t->rows - n->group : GROUP * chunk;
+        st = sheaf__stream_rows(n->crew->pool, rows, chunk, one_chunk, n);
+        for (int64_t g = 0; g < sheaf__stream_chunks(rows, chunk); g++)
+            for (int64_t j = 0; j < m->cols; j++)
+                n->squares[m->col0 + j] += n->part[g * m->cols + j];
+    }
+    return st;
+}
+
+/* Magnitudes in any shape, [out] or [1, out, 1, 1], are one run of numbers. */
+static sheaf_status *read_magnitudes(float *out, sheaf__merge_crew *crew, const sheaf__merge_step *s, int64_t n)
+{
+    const sheaf_source_entry *e = s->magnitude;
+    int64_t rows = 1, cols = 1;
+    for (int i = 0; i < e->ndim; i++)
+        *(i > 0 && i == e->ndim - 1 ? &cols : &rows) *= e->shape[i];
+    void *stored = malloc((size_t)n * 4 + 1);
+    if (stored == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
+    sheaf_status *st = s->adapter->read(s->adapter, e->name, 0, rows, 0, cols, stored);
+    if (st == NULL)
+        crew->rows.kernels->convert(out, SHEAF_F32, stored, e->dtype, n);
+    free(stored);
+    return st;
+}
+
+static sheaf_status *room_for(norms *w, const sheaf__merge_tensor *t, bool across)
+{
+    const size_t n = (size_t)(across ? t->cols : t->rows);
+    if (!across || w->crew->rows.mode != SHEAF_MERGE_BEST) { /* down a long column doubles are closer, and run on all cores */
+        w->lane = calloc(n * (across ? 1 : LANES) + 1, sizeof *w->lane);
+        return w->lane == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : NULL;
+    }
+    w->squares = calloc(n + 1, sizeof *w->squares);
+    w->part = malloc((size_t)(GROUP * t->panel) * sizeof *w->part + 1);
+    return w->squares == NULL || w->part == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : NULL;
+}
+
+static sheaf_status *one_step(sheaf__merge_crew *crew, sheaf__merge_tensor *t, int number)
+{
+    sheaf__merge_step *s = &t->step[number];
+    const int64_t n = s->across ? t->cols : t->rows;
+    norms work = { .crew = crew, .step = number };
+    float *factor = malloc((size_t)n * sizeof *factor + 1);
+    sheaf_status *st = factor == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : room_for(&work, t, s->across);
+    for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
+        st = sheaf__merge_rows_panel(&crew->rows, col);
+        if (st == NULL)
+            st = one_panel(&work);
+    }
+    if (st == NULL)
+        st = read_magnitudes(factor, crew, s, n);
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        factor[i] /= work.lane != NULL ? norm_as_torch(&work, i) : (float)sqrt(work.squares[i]);
+    free(work.lane);
+    free(work.squares);
+    free(work.part);
+    if (st == NULL)
+        s->factor = factor;
+    else
+        free(factor);
+    return st;
+}
+
+sheaf_status *sheaf__merge_norms(sheaf__merge_crew *crew, sheaf__merge_tensor *t)
+{
+    sheaf_status *st = NULL;
+    crew->rows.t = t;
+    for (int i = 0; i < t->nsteps && st == NULL; i++)
+        if (t->step[i].magnitude != NULL)
+            st = one_step(crew, t, i);
+    return st;
+}

@@ -1,0 +1,109 @@
+/* output.c - see output.h. */
+#include "checkpoint/merge/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/output.h"
+#include "checkpoint/convert/inner.h"
+#include "dialects/hf/hf.h"
+#include "dialects/sat/sat.h"
+
+/* ---- SAT ---- */
+
+/* What SAT's writer wants to know of the tensors; it reads none. */
+typedef struct listing {
+    sheaf_source source; /* first */
+    int64_t count;
+    sheaf_source_entry *entry;
+} listing;
+
+static const sheaf_source_entry *listing_find(sheaf_source *self, const char *name)
+{
+    const listing *l = (listing *)self;
+    for (int64_t i = 0; i < l->count; i++)
+        if (strcmp(l->entry[i].name, name) == 0)
+            return &l->entry[i];
+    return NULL;
+}
+
+static int64_t listing_count(sheaf_source *self) { return ((listing *)self)->count; }
+static const sheaf_source_entry *listing_entry(sheaf_source *self, int64_t i) { return &((listing *)self)->entry[i]; }
+
+static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan *plan, const char *config, const sheaf_merge_options *o)
+{
+    listing l = { .source = { .find = listing_find, .count = listing_count, .entry = listing_entry }, .count = plan->count };
+    char *text = NULL;
+    l.entry = calloc((size_t)plan->count + 1, sizeof *l.entry);
+    out->index = calloc((size_t)plan->count + 1, sizeof *out->index);
+    sheaf_status *st = l.entry == NULL || out->index == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
+    for (int64_t i = 0; i < plan->count && st == NULL; i++) {
+        l.entry[i] = (sheaf_source_entry){ .name = plan->specs[i].name, .dtype = plan->specs[i].dtype, .ndim = plan->specs[i].ndim };
+        memcpy(l.entry[i].shape, plan->specs[i].shape, sizeof l.entry[i].shape);
+    }
+    if (st == NULL && config != NULL)
+        st = sheaf__convert_sat_config(&text, config);
+    const sheaf_sat_write_options how = { .config = text, .ways = o->tp, .faults = o->faults };
+    if (st == NULL)
+        st = sheaf_sat_begin(&out->sat, o->dst, &l.source, &how);
+    for (int64_t i = 0; st == NULL && i < sheaf_sat_count(out->sat); i++) /* it has exactly these */
+        out->index[listing_find(&l.source, sheaf_sat_name(out->sat, i)) - l.entry] = i;
+    free(l.entry);
+    free(text);
+    return st;
+}
+
+static sheaf_status *open_sat(sheaf_source **written, const sheaf__merge_output *out)
+{
+    sheaf_catalog *c = NULL;
+    const sheaf_dialect_hints none = { 0 };
+    sheaf_status *st = sheaf__dialect_sat.read(&c, sheaf_sat_dir(out->sat), &none);
+    return st != NULL ? st : sheaf__catalog_source(written, c, false);
+}
+
+/* ---- either ---- */
+
+sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan, const char *config, const sheaf_merge_options *o)
+{
+    const sheaf_folder_options how = { .stem = "model", .shard_bytes = 50000000000, .faults = o->faults }; /* as transformers 5 */
+    sheaf_status *st = sheaf__output_sweep(o->dst, o->events, o->faults);
+    if (st == NULL && o->to != NULL && strcmp(o->to, "sat") == 0)
+        return begin_sat(out, plan, config, o);
+    if (st == NULL)
+        st = sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how);
+    if (st == NULL && config != NULL)
+        st = sheaf__folder_text(out->folder, "config.json", config);
+    if (st == NULL && o->base != NULL)
+        st = sheaf_hf_copy_extras(out->folder, o->base);
+    return st;
+}
+
+sheaf_status *sheaf__merge_put(const sheaf__merge_output *out, int64_t tensor, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+{
+    return out->sat != NULL ? sheaf_sat_put(out->sat, out->index[tensor], row0, rows, col0, cols, src)
+                            : sheaf__folder_write(out->folder, tensor, row0, rows, col0, cols, src);
+}
+
+sheaf_status *sheaf__merge_output_finish(sheaf__merge_output *out) { return out->sat != NULL ? sheaf_sat_finish(out->sat) : NULL; }
+sheaf_status *sheaf__merge_output_sync(sheaf__merge_output *out) { return out->folder != NULL ? sheaf__folder_sync(out->folder) : NULL; }
+
+sheaf_status *sheaf__merge_output_open(sheaf_source **written, const sheaf__merge_output *out)
+{
+    return out->sat != NULL ? open_sat(written, out) : sheaf_hf_open(written, sheaf__folder_dir(out->folder));
+}
+
+sheaf_status *sheaf__merge_output_commit(sheaf__merge_output *out)
+{
+    sheaf__merge_output it = *out;
+    *out = (sheaf__merge_output){ 0 };
+    free(it.index);
+    return it.sat != NULL ? sheaf_sat_commit(it.sat) : sheaf__folder_commit(it.folder);
+}
+
+void sheaf__merge_output_abandon(sheaf__merge_output *out)
+{
+    sheaf__folder_abandon(out->folder);
+    sheaf_sat_abandon(out->sat);
+    free(out->index);
+    *out = (sheaf__merge_output){ 0 };
+}

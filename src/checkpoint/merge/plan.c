@@ -1,0 +1,574 @@
+/* plan.c - see plan.h. */
+#include "checkpoint/merge/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/output.h"
+#include "checkpoint/store/own_catalog.h"
+#include "dialects/hf/hf.h"
+#include "dialects/hf/catalog.h"
+#include "dialects/peft/peft.h"
+#include "lora/check_file.h"
+
+enum { MOST_CONFIG = 64 << 20 };
+static const char head_name[] = "lm_head.weight";
+
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "merge: out of memory for the list of tensors");
+}
+
+sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *p, const char *name)
+{
+    int64_t low = 0, high = p->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const int c = strcmp(name, p->tensor[middle].name);
+        if (c == 0)
+            return &p->tensor[middle];
+        if (c < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+/* ---- the base ---- */
+
+static void set_view(sheaf__merge_tensor *t)
+{
+    t->rows = t->ndim > 0 ? t->shape[0] : 1;
+    t->cols = 1;
+    for (int i = 1; i < t->ndim; i++)
+        t->cols *= t->shape[i];
+}
+
+static sheaf__merge_tensor make_tensor(const char *name, const sheaf_source_entry *e)
+{
+    sheaf__merge_tensor t = { .name = name, .base = e, .ndim = e->ndim };
+    memcpy(t.shape, e->shape, sizeof t.shape);
+    set_view(&t);
+    return t;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const sheaf__merge_tensor *)a)->name, ((const sheaf__merge_tensor *)b)->name);
+}
+
+static bool ends_at_dot(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0 && (n == m || name[n - m - 1] == '.');
+}
+
+/* The one table of the model's tokens; NULL when there is none, or more than one. */
+static const sheaf_source_entry *find_table(const sheaf__merge_plan *p)
+{
+    static const char *const names[] = { "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight",
+                                         "tok_embeddings.weight", "shared.weight" };
+    const sheaf_source_entry *table = NULL;
+    for (int64_t i = 0; i < p->count; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (ends_at_dot(p->tensor[i].name, names[k]) && p->tensor[i].ndim == 2) {
+                if (table != NULL)
+                    return NULL;
+                table = p->tensor[i].base;
+            }
+    return table;
+}
+
+/* Has a model of this class a head over the vocabulary, called lm_head? */
+static bool has_head(const json_t *config, bool said)
+{
+    const char *class = json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+    if (class == NULL)
+        return said;
+    return strstr(class, "ForCausalLM") != NULL || strstr(class, "LMHead") != NULL ||
+           strstr(class, "ForConditionalGeneration") != NULL;
+}
+
+/* A tied model's head is a tensor of its own here, made of the table, until nothing tells them apart. */
+static sheaf_status *add_head(sheaf__merge_plan *p, const json_t *config)
+{
+    const json_t *flag = json_object_get(config, "tie_word_embeddings");
+    const json_t *text = json_object_get(config, "text_config");
+    if (flag == NULL && json_is_object(text))
+        flag = json_object_get(text, "tie_word_embeddings");
+    const sheaf_source_entry *table = find_table(p);
+    const bool stored = sheaf__merge_find(p, head_name) != NULL;
+    bool elsewhere = false; /* a head of another name, as that of language_model */
+    for (int64_t i = 0; i < p->count; i++)
+        elsewhere |= ends_at_dot(p->tensor[i].name, head_name) && strcmp(p->tensor[i].name, head_name) != 0;
+    p->table = p->head = -1;
+    p->tied = table != NULL && !elsewhere && has_head(config, json_is_true(flag)) &&
+              (stored ? json_is_true(flag) : flag == NULL || json_is_true(flag));
+    if (!p->tied)
+        return NULL;
+    p->stored_twice = stored;
+    sheaf__merge_tensor *head = stored ? sheaf__merge_find(p, head_name) : &p->tensor[p->count];
+    if (stored && (head->ndim != 2 || head->shape[0] != table->shape[0] || head->shape[1] != table->shape[1])) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head_name);
+        sheaf_expected(st, "the shape of '%s', because tie_word_embeddings is true", table->name);
+        return sheaf_try_this(st, "set tie_word_embeddings to false in config.json if they are two");
+    }
+    *head = make_tensor(head_name, table);
+    p->count += !stored;
+    qsort(p->tensor, (size_t)p->count, sizeof *p->tensor, by_name);
+    p->table = sheaf__merge_find(p, table->name) - p->tensor;
+    p->head = sheaf__merge_find(p, head_name) - p->tensor;
+    return NULL;
+}
+
+static sheaf_status *list_base(sheaf__merge_plan *p)
+{
+    const int64_t n = p->base->count(p->base);
+    p->tensor = calloc((size_t)n + 2, sizeof *p->tensor);
+    if (p->tensor == NULL)
+        return no_memory();
+    for (int64_t i = 0; i < n; i++) {
+        const sheaf_source_entry *e = p->base->entry(p->base, i);
+        if (sheaf_dtype_bytes(e->dtype) == 0) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name);
+            return sheaf_found(sheaf_expected(st, "elements of whole bytes"), "%s", sheaf_dtype_name(e->dtype));
+        }
+        p->tensor[p->count++] = make_tensor(e->name, e);
+    }
+    qsort(p->tensor, (size_t)p->count, sizeof *p->tensor, by_name);
+    return NULL;
+}
+
+/* A model whose schema is known must be whole; any other is taken as it is. */
+static sheaf_status *check_known(const sheaf__merge_plan *p)
+{
+    sheaf_config config = { 0 };
+    sheaf_schema *schema = NULL;
+    sheaf_status *st = sheaf_config_parse(&config, p->config, strlen(p->config));
+    if (st != NULL) {
+        if (sheaf_status_code(st) == SHEAF_E_MEMORY)
+            return st;
+        sheaf_status_free(st);
+        return NULL;
+    }
+    st = sheaf_schema_new(&schema, &config, 1);
+    if (st == NULL)
+        st = sheaf_hf_check(p->base, schema);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&config);
+    return st;
+}
+
+static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
+    char *path = NULL;
+    size_t size = p->config != NULL ? strlen(p->config) : 0; /* a foreign base has brought it */
+    json_t *object = NULL;
+    sheaf_status *st = NULL;
+    if (o->config == NULL && o->base != NULL && !p->foreign)
+        st = sheaf_hf_config_path(&path, o->base);
+    const char *from = o->config != NULL ? o->config : path;
+    if (st == NULL && from != NULL && (o->config != NULL || sheaf__path_kind(from) != SHEAF_PATH_NONE))
+        st = sheaf__file_read_all(&p->config, &size, from, MOST_CONFIG);
+    if (st == NULL && p->config != NULL)
+        st = sheaf_in(sheaf__json_parse(&object, p->config, size), "%s", from != NULL ? from : o->base);
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    if (st == NULL && (p->model_type = strdup(type != NULL ? type : "")) == NULL)
+        st = no_memory();
+    if (st == NULL)
+        sheaf__merge_find_quantized(p, object);
+    if (st == NULL && p->config == NULL && !p->base_borrowed)
+        sheaf_warn(o->events, "%s: no config.json: what kind of model it is and whether its tables are tied is not known, and %s gets none either (--config FILE gives one)",
+                   o->base, o->dst);
+    if (st == NULL)
+        st = sheaf_in(add_head(p, object), "%s", o->base != NULL ? o->base : "base");
+    json_decref(object);
+    free(path);
+    return st;
+}
+
+/* LoRA of its own would be left out without a word. */
+static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
+{
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->tensor[i].kind == SHEAF_LORA) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s", path);
+            sheaf_expected(st, "a base whose own LoRA is merged");
+            sheaf_found(st, "LoRA that is not merged, '%s'", c->tensor[i].told.name);
+            char *cure = NULL;
+            sheaf_status *unmade = sheaf__cure(&cure, c, "sheaf merge {} {+merged}; what that writes is a base");
+            sheaf_try_this(st, "%s", cure != NULL ? cure : "merge it first");
+            sheaf_status_free(unmade);
+            free(cure);
+            return st;
+        }
+    return NULL;
+}
+
+/* A checkpoint of another program; the output has Hugging Face's form, and a config that says what it is. */
+static sheaf_status *open_foreign(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
+    sheaf_catalog *c = NULL;
+    sheaf_status *st = sheaf__any_read(&c, o->base, NULL, &(sheaf_dialect_hints){ .config = o->config });
+    const bool cog = st == NULL && c->model != NULL && (strcmp(c->model, "cogvlm") == 0 || strcmp(c->model, "cogagent") == 0);
+    p->foreign = true;
+    if (st == NULL)
+        st = refuse_own_lora(c, o->base);
+    if (st == NULL && o->config == NULL && c->config != NULL && cog)
+        st = sheaf_hf_config_set(&p->config, c->config, "model_type", strcmp(c->model, "cogvlm") == 0 ? "\"cogvlm\"" : "\"cogagent\"");
+    else if (st == NULL && o->config == NULL && c->config != NULL && (p->config = strdup(c->config)) == NULL)
+        st = no_memory();
+    if (st == NULL)
+        return sheaf__catalog_source(&p->base, c, false);
+    sheaf__catalog_free(c);
+    return st;
+}
+
+static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
+    p->base_borrowed = o->source != NULL;
+    p->base = o->source;
+    sheaf_status *st = NULL;
+    if (o->source == NULL && (sheaf__dialect_own.is(o->base) || sheaf__dialect_is_foreign(o->base))) {
+        st = open_foreign(p, o);
+    } else if (o->source == NULL) {
+        st = sheaf_hf_open(&p->base, o->base);
+        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED && sheaf__dialect_of(o->base) == &sheaf__dialect_hf) { /* pickled */
+            sheaf_status_free(st);
+            st = open_foreign(p, o);
+        }
+    }
+    if (st == NULL)
+        st = list_base(p);
+    if (st == NULL)
+        st = read_config(p, o);
+    if (st == NULL && p->config != NULL && !p->base_borrowed && !p->foreign && p->quantized[0] == '\0')
+        st = sheaf_in(check_known(p), "%s", o->base);
+    return st;
+}
+
+/* ---- the adapters ---- */
+
+static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir, const sheaf_events *events)
+{
+    char *path = NULL;
+    a->path = dir;
+    sheaf_status *st = sheaf_peft_config_path(&path, dir);
+    if (st == NULL)
+        st = sheaf_lora_options_read_merge(&a->options, path);
+    free(path);
+    if (st == NULL)
+        st = sheaf_peft_open(&a->source, dir);
+    if (st == NULL)
+        st = sheaf_in(sheaf_lora_check_file(&a->options, a->source), "%s", dir);
+    if (st == NULL && a->options.unknown_keys != NULL)
+        sheaf_warn(events, "%s: adapter_config.json has keys sheaf does not know: %s", dir, a->options.unknown_keys);
+    return st;
+}
+
+sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
+    if (o->nadapters < 1 || o->nadapters > SHEAF_MERGE_ADAPTERS)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "1 to %d", SHEAF_MERGE_ADAPTERS), "%d", o->nadapters);
+    p->read = calloc((size_t)o->nadapters, sizeof *p->read);
+    if (p->read == NULL)
+        return no_memory();
+    sheaf_status *st = NULL;
+    for (; p->nread < o->nadapters && st == NULL; p->nread++)
+        st = open_adapter(&p->read[p->nread], o->adapters[p->nread], o->events);
+    return st;
+}
+
+sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
+    sheaf_source *sources[SHEAF_MERGE_ADAPTERS];
+    sheaf_lora_options options[SHEAF_MERGE_ADAPTERS]; /* borrowed */
+    for (int i = 0; i < p->nread; i++) {
+        sources[i] = p->read[i].source;
+        options[i] = p->read[i].options;
+    }
+    if (o->base == NULL && o->source == NULL) { /* else each is held against it */
+        sheaf_status *st = sheaf_lora_check_modules(options, sources, o->adapters, p->nread, o->events);
+        if (st != NULL)
+            return st;
+    }
+    p->combined.path = "the combined adapter";
+    p->combined.made = true;
+    return sheaf_lora_combine(&p->combined.source, &p->combined.options, sources, options, o->weights, p->nread, o->combine);
+}
+
+/* ---- tied tables ---- */
+
+static sheaf_status *copy_step(sheaf__merge_tensor *to, const sheaf__merge_step *from)
+{
+    sheaf__merge_step *more = realloc(to->step, ((size_t)to->nsteps + 1) * sizeof *more);
+    if (more == NULL)
+        return no_memory();
+    to->step = more;
+    sheaf__merge_step *s = &more[to->nsteps++];
+    *s = *from;
+    if (from->pick == NULL)
+        return NULL;
+    s->pick = calloc((size_t)from->npicks + 1, sizeof *s->pick);
+    if (s->pick == NULL)
+        return no_memory();
+    memcpy(s->pick, from->pick, (size_t)from->npicks * sizeof *s->pick);
+    return NULL;
+}
+
+static bool names_head(const sheaf__merge_tensor *head, int number)
+{
+    bool yes = head->whole != NULL && head->whole_number == number;
+    for (int i = 0; i < head->nsteps; i++)
+        yes |= head->step[i].number == number;
+    return yes;
+}
+
+/* Decides by name what the head of a tied model is made of. Trained rows are both uses' in PEFT, and
+ * with ensure_weight_tying everything is; otherwise what an adapter does to the table leaves the head
+ * as it was, and the other way round. */
+static sheaf_status *settle_tie(sheaf__merge_plan *p, const sheaf__merge_adapter *adapter, int number)
+{
+    if (!p->tied)
+        return NULL;
+    sheaf__merge_tensor *table = &p->tensor[p->table], *head = &p->tensor[p->head];
+    const bool named = names_head(head, number), keep = adapter->options.keep_tie;
+    sheaf_status *st = NULL;
+    for (int i = 0; i < head->nsteps && keep; i++)
+        if (head->step[i].number == number)
+            head->step[i].rounded = true; /* the table's rule, so that equal factors give equal bits */
+    if (named)
+        return NULL;
+    for (int i = 0; i < table->nsteps && st == NULL; i++)
+        if (table->step[i].number == number && (keep || table->step[i].kind == SHEAF__MERGE_PICKS))
+            st = copy_step(head, &table->step[i]);
+    const bool whole = table->whole != NULL && table->whole_number == number;
+    if (st != NULL || !whole || !(keep || !table->saved))
+        return st;
+    if (head->nsteps == 0 || !table->saved) { /* PEFT's copy of the base stands for both uses */
+        head->whole_from = table->whole_from;
+        head->whole = table->whole;
+        head->whole_number = number;
+        head->saved = table->saved;
+        head->shape[0] = head->rows = table->rows;
+    }
+    return NULL;
+}
+
+/* A table of another size is another vocabulary, which all that has rows of it must share. */
+static sheaf_status *check_resized(sheaf__merge_plan *p)
+{
+    const sheaf_source_entry *e = find_table(p);
+    const sheaf__merge_tensor *table = e != NULL ? sheaf__merge_find(p, e->name) : NULL, *head = sheaf__merge_find(p, head_name);
+    const sheaf__merge_tensor *other = NULL;
+    for (int64_t i = 0; i < p->count; i++) {
+        const sheaf__merge_tensor *t = &p->tensor[i];
+        if (t->ndim > 0 && t->rows != t->base->shape[0]) {
+            other = t == table || t == head ? other : t;
+            p->resized = t->rows;
+        }
+    }
+    if (p->resized == 0)
+        return NULL;
+    if (other == NULL && table != NULL && table->rows == p->resized && (head == NULL || head->rows == p->resized))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", other != NULL ? other->name : "the tables");
+    sheaf_expected(st, "as many rows in base and adapter, or one new number of rows for table and head");
+    sheaf_found(st, "%" PRId64 " rows in the adapter", p->resized);
+    return sheaf_try_this(st, "the base this adapter was made for, its vocabulary resized as it was before training");
+}
+
+/* ---- tiles ---- */
+
+static int64_t last_axis(const sheaf_source_entry *e)
+{
+    return e->ndim > 2 && e->shape[e->ndim - 1] > 0 ? e->shape[e->ndim - 1] : 1;
+}
+
+static sheaf_status *set_tiles(sheaf__merge_tensor *t)
+{
+    t->ranks = 0;
+    for (int i = 0; i < t->nsteps; i++)
+        if (t->step[i].kind == SHEAF__MERGE_DELTA && __builtin_add_overflow(t->ranks, t->step[i].rank, &t->ranks))
+            t->ranks = INT64_MAX;
+    if (t->ranks > SHEAF__MERGE_RANKS) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': the ranks of its adapters", t->name);
+        return sheaf_found(sheaf_expected(st, "at most %d in all", SHEAF__MERGE_RANKS), "%" PRId64, t->ranks);
+    }
+    /* A tile's buffers hold four bytes an element; wider types are only copied and compared. */
+    const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype), most = size > 4 ? SHEAF__MERGE_TILE * 4 / size : SHEAF__MERGE_TILE;
+    int64_t panel = most;
+    if (t->ranks > 0 && SHEAF__MERGE_RIGHT / t->ranks < panel + 16) /* packed panels are filled up to 16 columns */
+        panel = SHEAF__MERGE_RIGHT / t->ranks / 16 * 16;
+    const int64_t last = last_axis(t->base);
+    panel = panel / last * last;
+    if (panel < 1 && sheaf__merge_touched(t)) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': last axis", t->name);
+        return sheaf_found(sheaf_expected(st, "at most %d elements", SHEAF__MERGE_TILE), "%" PRId64, last);
+    }
+    t->panel = t->cols < panel ? t->cols : panel; /* 0: empty, or too wide to be looked at in tiles */
+    t->chunk = t->panel > 0 ? most / t->panel : 1;
+    if (t->ranks > 0 && SHEAF__MERGE_LEFT / t->ranks < t->chunk)
+        t->chunk = SHEAF__MERGE_LEFT / t->ranks;
+    if (t->chunk > t->rows)
+        t->chunk = t->rows;
+    t->chunk = t->chunk < 1 ? 1 : t->chunk;
+    return NULL;
+}
+
+static sheaf_status *set_types(sheaf__merge_plan *p, const sheaf_dtype *dtype)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < p->count && st == NULL; i++) {
+        sheaf__merge_tensor *t = &p->tensor[i];
+        const sheaf_dtype was = t->base->dtype;
+        const bool number = was == SHEAF_F32 || was == SHEAF_BF16 || was == SHEAF_F16; /* others are copied as they are */
+        t->out_dtype = dtype != NULL && number ? *dtype : was;
+        st = set_tiles(t);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *o)
+{
+    sheaf_status *st = o->base != NULL ? sheaf__output_outside(o->dst, o->base) : NULL;
+    for (int i = 0; st == NULL && i < o->nadapters; i++)
+        st = sheaf__output_outside(o->dst, o->adapters[i]);
+    return st != NULL ? st : sheaf__output_check(o->dst); /* before hours of work */
+}
+
+static void tensor_release(sheaf__merge_tensor *t)
+{
+    for (int i = 0; i < t->nsteps; i++) {
+        free(t->step[i].pick);
+        free(t->step[i].factor);
+    }
+    free(t->step);
+}
+
+/* As before any adapter was matched. */
+static void clear_steps(sheaf__merge_plan *p)
+{
+    for (int64_t i = 0; i < p->count; i++) {
+        const char *name = p->tensor[i].name;
+        const sheaf_source_entry *base = p->tensor[i].base;
+        tensor_release(&p->tensor[i]);
+        p->tensor[i] = make_tensor(name, base);
+    }
+}
+
+sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
+    *p = (sheaf__merge_plan){ .table = -1, .head = -1 };
+    sheaf_status *st = open_base(p, o);
+    if (st == NULL)
+        st = sheaf__merge_open_adapters(p, o);
+    for (int i = 0; i < p->nread && st == NULL && o->combine != SHEAF_COMBINE_NONE; i++) {
+        st = sheaf__merge_match(p, &p->read[i], i, NULL); /* each of them must be one that fits by itself */
+        clear_steps(p);
+    }
+    if (st == NULL && o->combine != SHEAF_COMBINE_NONE)
+        st = sheaf__merge_combine(p, o);
+    const sheaf__merge_adapter *adapter = o->combine == SHEAF_COMBINE_NONE ? p->read : &p->combined;
+    const int n = o->combine == SHEAF_COMBINE_NONE ? p->nread : 1;
+    for (int i = 0; i < n && st == NULL; i++) {
+        st = sheaf__merge_match(p, &adapter[i], i, o->events);
+        if (st == NULL)
+            st = settle_tie(p, &adapter[i], i);
+    }
+    if (st == NULL)
+        st = check_resized(p);
+    if (st == NULL)
+        st = set_types(p, o->dtype);
+    if (st != NULL)
+        sheaf__merge_plan_close(p);
+    return st;
+}
+
+void sheaf__merge_plan_drop_head(sheaf__merge_plan *p)
+{
+    tensor_release(&p->tensor[p->head]);
+    p->count--;
+    memmove(&p->tensor[p->head], &p->tensor[p->head + 1], (size_t)(p->count - p->head) * sizeof *p->tensor);
+    p->table -= p->table > p->head;
+    p->head = -1;
+}
+
+/* ---- the order of the output ---- */
+
+/* As transformers divides a model into shards, where its schema is known; by name otherwise. */
+static sheaf_status *order_as_schema(sheaf__merge_plan *p)
+{
+    sheaf_config config = { 0 };
+    sheaf_schema *schema = NULL;
+    sheaf_safetensors_spec *specs = NULL;
+    int64_t n = 0, placed = 0;
+    if (p->config == NULL || p->base_borrowed || p->foreign)
+        return NULL;
+    sheaf_status *st = sheaf_config_parse(&config, p->config, strlen(p->config));
+    if (st != NULL) {
+        sheaf_status_free(st);
+        return NULL;
+    }
+    config.tied = p->head < 0 && p->tied;
+    sheaf__merge_tensor *sorted = calloc((size_t)p->count + 1, sizeof *sorted);
+    st = sorted == NULL ? no_memory() : sheaf_schema_new(&schema, &config, 1);
+    if (st == NULL)
+        st = sheaf_hf_specs(&specs, &n, schema, NULL, SHEAF_F32);
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        const sheaf__merge_tensor *t = sheaf__merge_find(p, specs[i].name);
+        if (t != NULL && placed < p->count)
+            sorted[placed++] = *t;
+    }
+    if (st == NULL && placed == p->count) {
+        free(p->tensor);
+        p->tensor = sorted;
+        sorted = NULL;
+        p->table = p->head = -1; /* positions of before */
+    }
+    free(sorted);
+    free(specs);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&config);
+    return st;
+}
+
+sheaf_status *sheaf__merge_plan_finish(sheaf__merge_plan *p)
+{
+    sheaf_status *st = order_as_schema(p);
+    p->specs = calloc((size_t)p->count + 1, sizeof *p->specs);
+    if (st == NULL && p->specs == NULL)
+        st = no_memory();
+    for (int64_t i = 0; i < p->count && st == NULL; i++) {
+        const sheaf__merge_tensor *t = &p->tensor[i];
+        p->specs[i] = (sheaf_safetensors_spec){ .name = t->name, .dtype = t->out_dtype, .ndim = t->ndim };
+        memcpy(p->specs[i].shape, t->shape, sizeof p->specs[i].shape);
+    }
+    return st;
+}
+
+void sheaf__merge_plan_close(sheaf__merge_plan *p)
+{
+    for (int64_t i = 0; i < p->count; i++)
+        tensor_release(&p->tensor[i]);
+    free(p->tensor);
+    free(p->specs);
+    if (p->combined.source != NULL)
+        p->combined.source->close(p->combined.source);
+    sheaf_lora_options_release(&p->combined.options);
+    for (int i = 0; i < p->nread; i++) {
+        sheaf_lora_options_release(&p->read[i].options);
+        if (p->read[i].source != NULL)
+            p->read[i].source->close(p->read[i].source);
+    }
+    free(p->read);
+    if (p->base != NULL && !p->base_borrowed)
+        p->base->close(p->base);
+    free(p->config);
+    free(p->model_type);
+    *p = (sheaf__merge_plan){ 0 };
+}

@@ -1,0 +1,112 @@
+/* checkpoint.h - training checkpoints: atomic, and the same bytes at any number of ranks.
+ *
+ *   OUT/checkpoints/lock                    held by the run that writes here
+ *   OUT/checkpoints/step-00000010/          appears complete, by one rename
+ *       slice_000.safetensors ...           one per slice, empty ones too
+ *       replicated.safetensors
+ *       manifest.json                       hashes, sizes, progress; written last
+ *   OUT/checkpoints/step-...partial-PID     an unfinished one; removed at the next start
+ *
+ * Nothing in these files depends on the number of ranks, the machine or the time: two
+ * checkpoints are equal exactly when their manifests are (docs/checkpoints.md). */
+#ifndef SHEAF_CHECKPOINT_STORE_CHECKPOINT_H
+#define SHEAF_CHECKPOINT_STORE_CHECKPOINT_H
+
+#include "base/events.h"
+#include "base/fault.h"
+#include "checkpoint/store/state.h"
+#include "comm/comm.h"
+
+/* ---- the folder of one run; collective ---- */
+
+typedef struct sheaf_checkpoints sheaf_checkpoints;
+
+typedef struct sheaf_checkpoints_options {
+    int keep;                   /* complete ones to keep, the newest; 0 = all */
+    const int *writer;          /* [S] the rank that writes each slice, the same on all ranks,
+                                   borrowed until close; NULL: its owner */
+    const sheaf_events *events; /* what was found, removed, saved: told by rank 0 alone; may be NULL */
+    sheaf_faults *faults;       /* NULL outside tests */
+} sheaf_checkpoints_options;
+
+/* sheaf_checkpoints_open - every rank of `comm` calls it. Rank 0 makes OUT/checkpoints,
+ * takes its lock and removes what a killed run left unfinished.
+ * Errors: SHEAF_E_ARG when another run holds the lock; SHEAF_E_IO. */
+sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, const char *out_dir,
+                                     const sheaf_checkpoints_options *options);
+/* sheaf_checkpoints_close - local. Accepts NULL. */
+void sheaf_checkpoints_close(sheaf_checkpoints *store);
+
+/* sheaf_checkpoints_save - every rank calls it with its part of one state. When it returns
+ * NULL on any rank, the checkpoint is complete and on disk and older ones beyond `keep` are
+ * gone. On failure every rank gets a status, the older ones are untouched and the new one
+ * is absent - or, if only the last fsync failed, complete. Never a mixture.
+ * A checkpoint of this step that is already there is accepted if it is equal (all of it is
+ * read), replaced if it is damaged, and otherwise SHEAF_E_ARG.
+ * Errors besides: SHEAF_E_IO, SHEAF_E_LAYOUT when ranks disagree about names, shapes or
+ * progress, SHEAF_E_NUMBER when copies of a replicated tensor differ between ranks. */
+sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm, const sheaf_state *state);
+
+typedef struct sheaf_checkpoint sheaf_checkpoint;
+
+/* sheaf_checkpoints_latest - every rank calls it; *out is NULL when none was ever saved. Rank 0
+ * chooses the newest complete one, says so, and tells which others it left aside and why
+ * (no manifest, damaged manifest, file missing or of another size).
+ * Errors: SHEAF_E_FORMAT when there are some and none is complete; SHEAF_E_IO. */
+sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm);
+
+/* sheaf_checkpoints_load_latest - latest and load in one: every rank calls it with its buffers.
+ * One whose data turns out to be damaged is left aside like an incomplete one, and the one
+ * before it is loaded. When the newest was sound, older ones beyond `keep` are removed as after a
+ * save. check(context, checkpoint) is called on every rank before a load (is
+ * it a checkpoint of this run?) and its status ends the search; it may be NULL.
+ * Errors: those of latest, load and check. */
+sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm,
+                                            const sheaf_state *state,
+                                            sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint),
+                                            void *context);
+
+/* ---- one checkpoint, for reading; local ---- */
+
+/* sheaf_checkpoint_open - local: the one in `dir`, whose manifest and file sizes are checked.
+ * Errors: SHEAF_E_IO, SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED. */
+sheaf_status *sheaf_checkpoint_open(sheaf_checkpoint **out, const char *dir);
+void sheaf_checkpoint_close(sheaf_checkpoint *checkpoint);
+const char *sheaf_checkpoint_dir(const sheaf_checkpoint *checkpoint);
+int64_t sheaf_checkpoint_step(const sheaf_checkpoint *checkpoint);
+int sheaf_checkpoint_slices(const sheaf_checkpoint *checkpoint);
+int sheaf_checkpoint_contract(const sheaf_checkpoint *checkpoint);
+/* The JSON object that was saved, keys sorted, on one line. Borrowed. */
+const char *sheaf_checkpoint_progress(const sheaf_checkpoint *checkpoint);
+
+/* sheaf_checkpoint_load - local: reads the slices that `state` has buffers for, and every
+ * replicated tensor, and checks the hash of each. state->step and ->progress are ignored;
+ * names, shapes, cuts, slices and contract must be those of the checkpoint. On failure the
+ * buffers hold anything.
+ * Errors: SHEAF_E_LAYOUT (names the tensor), SHEAF_E_ARG for another number of slices,
+ * SHEAF_E_UNSUPPORTED for another contract, SHEAF_E_FORMAT for damage, SHEAF_E_IO. */
+sheaf_status *sheaf_checkpoint_load(sheaf_checkpoint *checkpoint, const sheaf_state *state);
+
+/* ---- is it whole? ---- */
+
+/* Where damages go. found(context, file, tensor, expected, is) hears of each; tensor is "" for a
+ * whole file, file is a name in the folder. */
+typedef struct sheaf_damages {
+    int64_t count;
+    void (*found)(void *context, const char *file, const char *tensor, const char *expected, const char *is); /* or NULL */
+    void *context;
+} sheaf_damages;
+
+/* sheaf_checkpoint_examine - local: holds what is in `dir` against its manifest, every byte of it:
+ * files missing, foreign or of another size, headers, and each tensor by its hash where it must
+ * lie. With `quick` no tensor is read. In a file that is cut short or another one's, each tensor
+ * that is not there is told. A manifest that is damaged itself is the only damage told.
+ * Errors only where it cannot go on: SHEAF_E_MEMORY. */
+sheaf_status *sheaf_checkpoint_examine(sheaf_damages *damages, const char *dir, bool quick);
+/* sheaf_checkpoint_verify - the same, in full; *damages counts them. */
+sheaf_status *sheaf_checkpoint_verify(const char *dir, int64_t *damages,
+                                      void (*found)(void *context, const char *file, const char *tensor,
+                                                    const char *expected, const char *is),
+                                      void *context);
+
+#endif

@@ -1,0 +1,251 @@
+/* damage.c - what of a checkpoint is not as its manifest says.
+ *
+ * Nothing in the files is believed: the writer's bytes are a function of the manifest, so
+ * size, header and the place of every tensor are known beforehand. A tensor is looked for where
+ * it must lie, whatever the header says; one damage never hides another. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "checkpoint/store/store.h"
+#include "formats/safetensors.h"
+
+enum { CHUNK = 1 << 20 };
+
+/* One file at hand. */
+typedef struct examined {
+    const sheaf_checkpoint *checkpoint;
+    sheaf_damages *damages;
+    char name[32], *path;
+    int slice, fd;
+    int64_t size;   /* it has */
+    int64_t count;  /* tensors it should hold */
+    const sheaf_manifest_tensor **tensor;
+    int64_t *offset;
+    char *buffer;   /* of CHUNK bytes */
+} examined;
+
+static void tell(sheaf_damages *d, const char *file, const char *tensor, const char *expected, const char *is)
+{
+    d->count++;
+    if (d->found != NULL)
+        d->found(d->context, file, tensor, expected, is);
+}
+
+/* Reports a status as a damage and frees it; one that is no damage is handed back. */
+static sheaf_status *report(sheaf_damages *d, const char *file, const char *tensor, sheaf_status *st)
+{
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    const char *is = sheaf_status_found(st);
+    tell(d, file, tensor, sheaf_status_expected(st), *is != '\0' ? is : sheaf_status_where(st));
+    sheaf_status_free(st);
+    return NULL;
+}
+
+/* ---- one file ---- */
+
+static int64_t bytes_of(const sheaf_manifest_tensor *t, int slice)
+{
+    int64_t shape[2];
+    sheaf__manifest_box(shape, t, slice);
+    return shape[0] * shape[1] * (int64_t)sheaf_dtype_bytes(t->dtype);
+}
+
+/* What the file should begin with, and where its tensors should lie. */
+static sheaf_status *plan(examined *e, char **header, size_t *size)
+{
+    const sheaf_manifest *m = e->checkpoint->manifest;
+    sheaf_safetensors_spec *specs = calloc((size_t)m->count + 1, sizeof *specs);
+    e->tensor = calloc((size_t)m->count + 1, sizeof *e->tensor);
+    e->offset = calloc((size_t)m->count + 1, sizeof *e->offset);
+    sheaf_status *st = specs == NULL || e->tensor == NULL || e->offset == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : NULL;
+    for (int64_t i = 0; i < m->count && st == NULL; i++) {
+        const sheaf_manifest_tensor *t = &m->tensor[i];
+        if ((t->cut.nparts > 0) != (e->slice < m->slices))
+            continue;
+        specs[e->count] = (sheaf_safetensors_spec){ .name = t->name, .dtype = t->dtype, .ndim = t->ndim };
+        if (t->ndim <= 2)
+            sheaf__manifest_box(specs[e->count].shape, t, e->slice);
+        else
+            memcpy(specs[e->count].shape, t->shape, sizeof t->shape);
+        e->tensor[e->count++] = t;
+    }
+    if (st == NULL)
+        st = sheaf__safetensors_plan(header, size, e->offset, specs, e->count, NULL, 0);
+    free(specs);
+    return st;
+}
+
+static sheaf_status *check_header(examined *e, const char *header, size_t size)
+{
+    char expected[64], is[64];
+    for (size_t done = 0; done < size;) {
+        const size_t want = size - done < CHUNK ? size - done : CHUNK;
+        if ((int64_t)(done + want) > e->size) { /* its size is told already */
+            tell(e->damages, e->name, "", "the whole header", "the file ends in it");
+            return NULL;
+        }
+        sheaf_status *st = sheaf__file_read_at(e->fd, e->buffer, want, (int64_t)done, e->path);
+        if (st != NULL)
+            return report(e->damages, e->name, "", st);
+        for (size_t i = 0; i < want; i++)
+            if (e->buffer[i] != header[done + i]) {
+                snprintf(expected, sizeof expected, "byte %zu of the header: %02x", done + i, (unsigned char)header[done + i]);
+                snprintf(is, sizeof is, "%02x", (unsigned char)e->buffer[i]);
+                tell(e->damages, e->name, "", expected, is);
+                return NULL;
+            }
+        done += want;
+    }
+    return NULL;
+}
+
+static sheaf_status *hash_tensor(sheaf_digest *out, examined *e, int64_t offset, int64_t bytes)
+{
+    XXH3_state_t *state = XXH3_createState();
+    sheaf_status *st = state == NULL || XXH3_128bits_reset(state) != XXH_OK ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : NULL;
+    for (int64_t done = 0; done < bytes && st == NULL;) {
+        const size_t want = bytes - done < CHUNK ? (size_t)(bytes - done) : CHUNK;
+        st = sheaf__file_read_at(e->fd, e->buffer, want, offset + done, e->path);
+        if (st == NULL)
+            XXH3_128bits_update(state, e->buffer, want);
+        done += (int64_t)want;
+    }
+    if (st == NULL) {
+        XXH128_canonical_t canonical;
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+        memcpy(out->byte, canonical.digest, sizeof out->byte);
+    }
+    XXH3_freeState(state);
+    return st;
+}
+
+static sheaf_status *check_tensor(examined *e, int64_t i)
+{
+    char a[33], b[33], expected[80], is[80];
+    const sheaf_manifest_tensor *t = e->tensor[i];
+    const int64_t bytes = bytes_of(t, e->slice);
+    const sheaf_digest told = t->cut.nparts > 0 ? t->slice[e->slice] : t->hash;
+    sheaf_digest found;
+    if (bytes > 0 && e->size - e->offset[i] < bytes) {
+        snprintf(expected, sizeof expected, "bytes %" PRId64 " to %" PRId64 " of the file", e->offset[i], e->offset[i] + bytes - 1);
+        snprintf(is, sizeof is, "it has %" PRId64 " bytes", e->size);
+        tell(e->damages, e->name, t->name, expected, is);
+        return NULL;
+    }
+    sheaf_status *st = hash_tensor(&found, e, e->offset[i], bytes);
+    if (st != NULL)
+        return report(e->damages, e->name, t->name, st);
+    if (!sheaf__digest_equal(told, found)) {
+        snprintf(expected, sizeof expected, "hash %s", sheaf__digest_text(a, told));
+        tell(e->damages, e->name, t->name, expected, sheaf__digest_text(b, found));
+    }
+    return NULL;
+}
+
+static void check_size(examined *e)
+{
+    char expected[64], is[32];
+    const int64_t told = e->checkpoint->manifest->bytes[e->slice];
+    if (e->size == told)
+        return;
+    snprintf(expected, sizeof expected, "%" PRId64 " bytes, as the manifest says", told);
+    snprintf(is, sizeof is, "%" PRId64 " bytes", e->size);
+    tell(e->damages, e->name, "", expected, is);
+}
+
+sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_checkpoint *checkpoint, int slice, bool quick)
+{
+    examined e = { .checkpoint = checkpoint, .damages = damages, .slice = slice, .fd = -1 };
+    char *header = NULL;
+    size_t size = 0;
+    sheaf__manifest_file(e.name, checkpoint->manifest->slices, slice);
+    sheaf_status *st = sheaf__path_join(&e.path, checkpoint->dir, e.name);
+    if (st == NULL)
+        st = report(damages, e.name, "", sheaf__file_open_read(&e.fd, &e.size, e.path));
+    if (st == NULL && e.fd >= 0) {
+        e.buffer = malloc(CHUNK);
+        st = e.buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", e.path)
+                              : report(damages, "manifest.json", "", plan(&e, &header, &size));
+        if (st == NULL && header != NULL) {
+            check_size(&e);
+            st = check_header(&e, header, size);
+        }
+        for (int64_t i = 0; i < e.count && st == NULL && header != NULL && !quick; i++)
+            st = check_tensor(&e, i);
+    }
+    if (e.fd >= 0)
+        close(e.fd);
+    free(header);
+    free(e.buffer);
+    free(e.tensor);
+    free(e.offset);
+    free(e.path);
+    return st;
+}
+
+/* ---- the folder ---- */
+
+/* The hash of a cut tensor is the hash of its slices' hashes. */
+static void check_joined(sheaf_damages *d, const sheaf_checkpoint *c)
+{
+    char a[33], b[33];
+    for (int64_t i = 0; i < c->manifest->count; i++) {
+        const sheaf_manifest_tensor *t = &c->manifest->tensor[i];
+        if (t->cut.nparts == 0)
+            continue;
+        const sheaf_digest is = sheaf__digest(t->slice, (size_t)c->manifest->slices * sizeof *t->slice);
+        if (!sheaf__digest_equal(t->hash, is))
+            tell(d, "manifest.json", t->name, sheaf__digest_text(a, t->hash), sheaf__digest_text(b, is));
+    }
+}
+
+static bool belongs(const sheaf_checkpoint *c, const char *name)
+{
+    char file[32];
+    for (int s = 0; s <= c->manifest->slices; s++)
+        if (strcmp(name, sheaf__manifest_file(file, c->manifest->slices, s)) == 0)
+            return true;
+    return strcmp(name, "manifest.json") == 0;
+}
+
+static sheaf_status *check_names(sheaf_damages *d, const sheaf_checkpoint *c)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = report(d, "", "", sheaf__list_dir(&names, &n, c->dir));
+    for (int64_t i = 0; i < n; i++)
+        if (!belongs(c, names[i]))
+            tell(d, names[i], "", "only the files that the manifest names", "a file of another origin");
+    sheaf__names_free(names, n);
+    return st;
+}
+
+sheaf_status *sheaf_checkpoint_examine(sheaf_damages *damages, const char *dir, bool quick)
+{
+    sheaf_checkpoint *c = NULL;
+    sheaf_status *st = report(damages, "manifest.json", "", sheaf__checkpoint_open_manifest(&c, dir));
+    if (c == NULL)
+        return st;
+    check_joined(damages, c);
+    st = check_names(damages, c);
+    for (int slice = 0; slice <= c->manifest->slices && st == NULL; slice++)
+        st = sheaf__checkpoint_examine(damages, c, slice, quick);
+    sheaf_checkpoint_close(c);
+    return st;
+}
+
+sheaf_status *sheaf_checkpoint_verify(const char *dir, int64_t *damages,
+                                      void (*found)(void *context, const char *file, const char *tensor,
+                                                    const char *expected, const char *is),
+                                      void *context)
+{
+    sheaf_damages all = { .found = found, .context = context };
+    sheaf_status *st = sheaf_checkpoint_examine(&all, dir, false);
+    *damages = all.count;
+    return st;
+}

@@ -1,0 +1,229 @@
+/* load.c - reading one checkpoint: its manifest and the slices of a rank. damage.c reads all of it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "checkpoint/store/store.h"
+#include "formats/safetensors.h"
+
+enum { MAX_MANIFEST = 64 << 20 };
+
+/* ---- opening ---- */
+
+sheaf_status *sheaf__checkpoint_from(sheaf_checkpoint **out, const char *dir, char *text, size_t size)
+{
+    sheaf_checkpoint *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        free(text);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dir);
+    }
+    c->text = text;
+    c->size = size;
+    c->dir = strdup(dir);
+    sheaf_status *st = c->dir == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dir) : NULL;
+    if (st == NULL)
+        st = sheaf_in(sheaf__manifest_read(&c->manifest, text, size), "%s/manifest.json", dir);
+    if (st == NULL)
+        *out = c;
+    else
+        sheaf_checkpoint_close(c);
+    return st;
+}
+
+static sheaf_status *path_of(char **out, const sheaf_checkpoint *c, int slice)
+{
+    char name[32];
+    return sheaf__path_join(out, c->dir, sheaf__manifest_file(name, c->manifest->slices, slice));
+}
+
+/* Is the file of `slice` there, and as long as it was? */
+static sheaf_status *check_file(const sheaf_checkpoint *c, int slice)
+{
+    char *path = NULL;
+    int fd = -1;
+    int64_t size = 0;
+    sheaf_status *st = path_of(&path, c, slice);
+    if (st == NULL)
+        st = sheaf__file_open_read(&fd, &size, path);
+    if (fd >= 0)
+        close(fd);
+    if (st == NULL && size != c->manifest->bytes[slice]) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: file size", path), "%" PRId64 " bytes, as the manifest says",
+                            c->manifest->bytes[slice]);
+        sheaf_found(st, "%" PRId64 " bytes", size);
+    }
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf__checkpoint_open_manifest(sheaf_checkpoint **out, const char *dir)
+{
+    char *path = NULL, *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__path_join(&path, dir, "manifest.json");
+    if (st == NULL)
+        st = sheaf__file_read_all(&text, &size, path, MAX_MANIFEST);
+    if (st == NULL)
+        st = sheaf__checkpoint_from(out, dir, text, size);
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf_checkpoint_open(sheaf_checkpoint **out, const char *dir)
+{
+    sheaf_checkpoint *c = NULL;
+    sheaf_status *st = sheaf__checkpoint_open_manifest(&c, dir);
+    for (int s = 0; st == NULL && s <= c->manifest->slices; s++)
+        st = check_file(c, s);
+    if (st == NULL)
+        *out = c;
+    else
+        sheaf_checkpoint_close(c);
+    return st;
+}
+
+void sheaf_checkpoint_close(sheaf_checkpoint *c)
+{
+    if (c == NULL)
+        return;
+    sheaf__manifest_free(c->manifest);
+    free(c->text);
+    free(c->dir);
+    free(c);
+}
+
+const char *sheaf_checkpoint_dir(const sheaf_checkpoint *c) { return c->dir; }
+int64_t sheaf_checkpoint_step(const sheaf_checkpoint *c) { return c->manifest->step; }
+int sheaf_checkpoint_slices(const sheaf_checkpoint *c) { return c->manifest->slices; }
+int sheaf_checkpoint_contract(const sheaf_checkpoint *c) { return c->manifest->contract; }
+const char *sheaf_checkpoint_progress(const sheaf_checkpoint *c) { return c->manifest->progress; }
+
+/* ---- is it the checkpoint of this state? ---- */
+
+static sheaf_status *check_run(const sheaf_checkpoint *c, const sheaf_state *state)
+{
+    if (c->manifest->slices != state->slices) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "%d, with which this run began",
+                                          c->manifest->slices);
+        return sheaf_found(st, "%d", state->slices);
+    }
+    if (c->manifest->contract != state->contract) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "numeric contract");
+        sheaf_expected(st, "version %d", state->contract);
+        sheaf_found(st, "version %d: this run cannot go on with the same bytes", c->manifest->contract);
+        return sheaf_try_this(st, "go on with the version of sheaf that wrote it");
+    }
+    return NULL;
+}
+
+static bool same_cut(const sheaf_cut *a, const sheaf_cut *b)
+{
+    const int nparts = b == NULL ? 0 : b->nparts;
+    if (a->nparts != nparts || (nparts > 0 && a->axis != b->axis))
+        return false;
+    for (int i = 0; i < nparts; i++)
+        if (a->part[i].units != b->part[i].units || a->part[i].rows_per_unit != b->part[i].rows_per_unit)
+            return false;
+    return true;
+}
+
+static sheaf_status *check_tensor(const sheaf_manifest_tensor *stored, const sheaf_state_tensor *t)
+{
+    if (stored == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name), "this tensor in the checkpoint");
+    if (stored->dtype != SHEAF_F32)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name), "F32, as training saves it"), "%s",
+                           sheaf_dtype_name(stored->dtype));
+    if (stored->ndim != t->ndim || stored->shape[0] != t->shape[0] || (t->ndim == 2 && stored->shape[1] != t->shape[1])) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name);
+        sheaf_expected(st, "[%" PRId64 ", %" PRId64 "], %d axes", t->shape[0], t->ndim == 2 ? t->shape[1] : 1, t->ndim);
+        return sheaf_found(st, "[%" PRId64 ", %" PRId64 "], %d axes", stored->shape[0], stored->shape[1], stored->ndim);
+    }
+    return same_cut(&stored->cut, t->cut) ? NULL : sheaf_fail(SHEAF_E_LAYOUT, "'%s': cut in another way", t->name);
+}
+
+static sheaf_status *check_state(const sheaf_checkpoint *c, const sheaf_state *state)
+{
+    sheaf_status *st = check_run(c, state);
+    bool *wanted = calloc((size_t)c->manifest->count + 1, sizeof *wanted);
+    if (st == NULL && wanted == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    for (int64_t i = 0; i < state->count && st == NULL; i++) {
+        const sheaf_manifest_tensor *stored = sheaf__manifest_find(c->manifest, state->tensor[i].name);
+        st = check_tensor(stored, &state->tensor[i]);
+        if (st == NULL)
+            wanted[stored - c->manifest->tensor] = true;
+    }
+    for (int64_t i = 0; i < c->manifest->count && st == NULL; i++)
+        if (!wanted[i])
+            st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", c->manifest->tensor[i].name),
+                                "nothing of this name: it is not trained in this run");
+    free(wanted);
+    return sheaf_in(st, "%s", c->dir);
+}
+
+/* ---- reading ---- */
+
+/* The part of `t` in the file of `slice`, whose shape and hash must be the manifest's. */
+static sheaf_status *read_part(float *dst, const sheaf_safetensors *file, const sheaf_manifest_tensor *t, int slice)
+{
+    char a[33], b[33];
+    int64_t shape[2];
+    sheaf__manifest_box(shape, t, slice);
+    const int64_t bytes = shape[0] * shape[1] * (int64_t)sizeof(float);
+    const sheaf_safetensors_entry *entry = sheaf__safetensors_find(file, t->name);
+    if (entry == NULL || entry->dtype != SHEAF_F32 || entry->ndim != t->ndim || entry->shape[0] != shape[0]
+        || (t->ndim == 2 && entry->shape[1] != shape[1]))
+        return sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': not as the manifest says", file->path, t->name);
+    sheaf_status *st = bytes == 0 ? NULL : sheaf__safetensors_read(file, entry, 0, dst, bytes);
+    if (st != NULL)
+        return st;
+    const sheaf_digest told = t->cut.nparts > 0 ? t->slice[slice] : t->hash;
+    const sheaf_digest is = sheaf__digest(bytes == 0 ? "" : (const void *)dst, (size_t)bytes);
+    if (sheaf__digest_equal(told, is))
+        return NULL;
+    st = sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': damaged", file->path, t->name);
+    sheaf_expected(st, "hash %s", sheaf__digest_text(a, told));
+    sheaf_found(st, "%s", sheaf__digest_text(b, is));
+    return sheaf_try_this(st, "move this checkpoint away; --resume then goes on from the one before it");
+}
+
+/* Does the state want the file of `slice`? */
+static bool wants(const sheaf_state_tensor *t, int slices, int slice)
+{
+    const bool cut = t->cut != NULL && t->cut->nparts > 0;
+    return slice == slices ? !cut : cut && t->slice[slice] != NULL;
+}
+
+static sheaf_status *load_file(const sheaf_checkpoint *c, const sheaf_state *state, int slice)
+{
+    sheaf_safetensors *file = NULL;
+    char *path = NULL;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < state->count && st == NULL; i++) {
+        const sheaf_state_tensor *t = &state->tensor[i];
+        if (!wants(t, state->slices, slice))
+            continue;
+        if (file == NULL) {
+            st = path_of(&path, c, slice);
+            if (st == NULL)
+                st = sheaf__safetensors_open(&file, path);
+        }
+        if (st == NULL)
+            st = read_part(t->slice[slice == state->slices ? 0 : slice], file, sheaf__manifest_find(c->manifest, t->name), slice);
+    }
+    if (file != NULL)
+        sheaf__safetensors_close(file);
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf_checkpoint_load(sheaf_checkpoint *c, const sheaf_state *state)
+{
+    sheaf_status *st = check_state(c, state);
+    for (int slice = 0; slice <= state->slices && st == NULL; slice++)
+        st = load_file(c, state, slice);
+    return st;
+}

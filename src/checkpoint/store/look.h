@@ -1,0 +1,41 @@
+/* look.h - what is at a path, and its tensors as one source.
+ *
+ * A folder is told by what lies in it: adapter_config.json or adapter_model.safetensors
+ * (PEFT), manifest.json (a training checkpoint of sheaf), checkpoints/ (the --out of a
+ * run), otherwise a model in any dialect (dialects.h), whose tensors are undivided and have their
+ * canonical names. A .safetensors file is itself. */
+#ifndef SHEAF_CHECKPOINT_STORE_LOOK_H
+#define SHEAF_CHECKPOINT_STORE_LOOK_H
+
+#include "checkpoint/store/checkpoint.h"
+#include "sheaf/source.h"
+
+typedef enum sheaf_look_kind {
+    SHEAF_LOOK_MODEL, SHEAF_LOOK_ADAPTER, SHEAF_LOOK_CHECKPOINT, SHEAF_LOOK_RUN, SHEAF_LOOK_FILE
+} sheaf_look_kind;
+
+typedef struct sheaf_look {
+    sheaf_look_kind kind;
+    sheaf_source *source;         /* NULL for a run */
+    char *config;                 /* path of config.json or adapter_config.json, NULL if there is none */
+    sheaf_checkpoint *checkpoint; /* of SHEAF_LOOK_CHECKPOINT */
+    bool tied;                    /* a model whose config ties lm_head to embed_tokens */
+    const char *dialect;          /* "hf", "sat", ...; a literal */
+} sheaf_look;
+
+/* sheaf_look_open - errors: SHEAF_E_IO when nothing is there; those of the dialect; the first defect of a
+ * checkpoint that is not whole. */
+sheaf_status *sheaf_look_open(sheaf_look *out, const char *path);
+void sheaf_look_close(sheaf_look *look);
+const char *sheaf_look_kind_name(sheaf_look_kind kind); /* "model", "adapter", ... */
+
+/* How a source's read() sees a tensor: two axes as they are; one axis as n rows of 1; of
+ * more, all but the last together are rows. */
+void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *entry);
+
+/* sheaf__file_source - the tensors of one .safetensors file, of any number of axes. */
+sheaf_status *sheaf__file_source(sheaf_source **out, const char *path);
+/* sheaf__checkpoint_source - the undivided tensors of a checkpoint, which must stay open. */
+sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *checkpoint);
+
+#endif

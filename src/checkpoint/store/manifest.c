@@ -1,0 +1,410 @@
+/* manifest.c - see manifest.h. */
+#include "checkpoint/store/manifest.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/json.h"
+#include "base/text.h"
+
+#define FORMAT "sheaf checkpoint"
+#define SELF "\"self\": \"" /* begins the last line */
+
+/* ---- digests ---- */
+
+sheaf_digest sheaf__digest(const void *bytes, size_t size)
+{
+    sheaf_digest digest;
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, size));
+    memcpy(digest.byte, canonical.digest, sizeof digest.byte);
+    return digest;
+}
+
+struct sheaf_digester { XXH3_state_t *state; };
+
+sheaf_status *sheaf__digester_new(sheaf_digester **out)
+{
+    sheaf_digester *d = calloc(1, sizeof *d);
+    if (d != NULL)
+        d->state = XXH3_createState();
+    if (d == NULL || d->state == NULL || XXH3_128bits_reset(d->state) != XXH_OK) {
+        sheaf__digester_free(d);
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a hash");
+    }
+    *out = d;
+    return NULL;
+}
+
+void sheaf__digester_add(sheaf_digester *d, const void *bytes, size_t size) { XXH3_128bits_update(d->state, bytes, size); }
+
+sheaf_digest sheaf__digester_end(sheaf_digester *d)
+{
+    sheaf_digest digest;
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(d->state));
+    memcpy(digest.byte, canonical.digest, sizeof digest.byte);
+    XXH3_128bits_reset(d->state);
+    return digest;
+}
+
+void sheaf__digester_free(sheaf_digester *d)
+{
+    if (d != NULL)
+        XXH3_freeState(d->state);
+    free(d);
+}
+
+const char *sheaf__digest_text(char buffer[33], sheaf_digest digest)
+{
+    for (int i = 0; i < 16; i++)
+        snprintf(buffer + 2 * i, 3, "%02x", digest.byte[i]);
+    return buffer;
+}
+
+bool sheaf__digest_equal(sheaf_digest a, sheaf_digest b)
+{
+    return memcmp(a.byte, b.byte, sizeof a.byte) == 0;
+}
+
+static bool digest_parse(sheaf_digest *out, const char *text)
+{
+    if (text == NULL || strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32)
+        return false;
+    for (int i = 0; i < 16; i++) {
+        const char pair[3] = { text[2 * i], text[2 * i + 1], '\0' };
+        out->byte[i] = (unsigned char)strtoul(pair, NULL, 16);
+    }
+    return true;
+}
+
+/* ---- the struct ---- */
+
+sheaf_status *sheaf__manifest_new(sheaf_manifest **out, int slices, int64_t count)
+{
+    sheaf_manifest *m = calloc(1, sizeof *m);
+    if (m != NULL) {
+        m->slices = slices;
+        m->bytes = calloc((size_t)slices + 1, sizeof *m->bytes);
+        m->tensor = calloc((size_t)count + 1, sizeof *m->tensor); /* never of size 0 */
+        m->count = count;
+        for (int64_t i = 0; m->tensor != NULL && i < count; i++)
+            m->tensor[i].dtype = SHEAF_F32;
+    }
+    if (m == NULL || m->bytes == NULL || m->tensor == NULL) {
+        if (m != NULL)
+            m->count = m->tensor == NULL ? 0 : count;
+        sheaf__manifest_free(m);
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
+    }
+    *out = m;
+    return NULL;
+}
+
+void sheaf__manifest_free(sheaf_manifest *m)
+{
+    if (m == NULL)
+        return;
+    for (int64_t i = 0; i < m->count; i++) {
+        free(m->tensor[i].name);
+        free(m->tensor[i].slice);
+    }
+    free(m->tensor);
+    free(m->bytes);
+    free(m->progress);
+    free(m);
+}
+
+const sheaf_manifest_tensor *sheaf__manifest_find(const sheaf_manifest *m, const char *name)
+{
+    int64_t low = 0, high = m->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const int order = strcmp(m->tensor[middle].name, name);
+        if (order == 0)
+            return &m->tensor[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+const char *sheaf__manifest_file(char buffer[32], int slices, int slice)
+{
+    if (slice == slices)
+        return strcpy(buffer, "replicated.safetensors");
+    snprintf(buffer, 32, "slice_%03d.safetensors", slice);
+    return buffer;
+}
+
+void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice)
+{
+    shape[0] = shape[1] = 1;
+    for (int i = 0; i < tensor->ndim; i++)
+        shape[i > 0 && i == tensor->ndim - 1] *= tensor->shape[i];
+    if (tensor->cut.nparts > 0)
+        shape[tensor->cut.axis] = sheaf_cut_slice_rows(&tensor->cut, slice);
+}
+
+/* ---- writing ---- */
+
+static sheaf_status *write_progress(sheaf_text *text, const char *progress)
+{
+    json_t *object = NULL;
+    char *line = NULL;
+    sheaf_status *st = sheaf__json_parse(&object, progress, strlen(progress));
+    if (st == NULL)
+        st = sheaf__json_text(&line, object, JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    json_decref(object);
+    if (st != NULL)
+        return sheaf_in(st, "progress");
+    sheaf__text_add(text, "\"progress\": %s,\n", line);
+    free(line);
+    return NULL;
+}
+
+static void write_tensor(sheaf_text *text, const sheaf_manifest *m, const sheaf_manifest_tensor *t)
+{
+    char hash[33];
+    sheaf__text_json(text, t->name);
+    sheaf__text_add(text, ": {\"dtype\": \"%s\", \"shape\": [", sheaf_dtype_name(t->dtype));
+    for (int i = 0; i < t->ndim; i++)
+        sheaf__text_add(text, "%s%" PRId64, i > 0 ? ", " : "", t->shape[i]);
+    sheaf__text_add(text, "], \"hash\": \"%s\"", sheaf__digest_text(hash, t->hash));
+    if (t->cut.nparts > 0) {
+        sheaf__text_add(text, ", \"axis\": %d, \"parts\": [", t->cut.axis);
+        for (int i = 0; i < t->cut.nparts; i++)
+            sheaf__text_add(text, "%s[%" PRId64 ", %" PRId64 "]", i == 0 ? "" : ", ", t->cut.part[i].units,
+                            t->cut.part[i].rows_per_unit);
+        sheaf__text_add(text, "], \"slices\": [");
+        for (int s = 0; s < m->slices; s++)
+            sheaf__text_add(text, "%s\"%s\"", s == 0 ? "" : ", ", sheaf__digest_text(hash, t->slice[s]));
+        sheaf__text_add(text, "]");
+    }
+    sheaf__text_add(text, "}");
+}
+
+static int version_of(const sheaf_manifest *m)
+{
+    for (int64_t i = 0; i < m->count; i++)
+        if (m->tensor[i].dtype != SHEAF_F32 || m->tensor[i].ndim < 1 || m->tensor[i].ndim > 2)
+            return 2;
+    return 1;
+}
+
+sheaf_status *sheaf__manifest_write(char **out, size_t *size, const sheaf_manifest *m)
+{
+    char name[32], hash[33];
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text, "{\"format\": \"" FORMAT "\",\n\"version\": %d,\n\"contract\": %d,\n"
+                    "\"step\": %" PRId64 ",\n\"slices\": %d,\n",
+                    version_of(m), m->contract, m->step, m->slices);
+    sheaf_status *st = write_progress(&text, m->progress);
+    if (st != NULL) {
+        sheaf__text_release(&text);
+        return st;
+    }
+    sheaf__text_add(&text, "\"bytes\": {");
+    for (int s = 0; s <= m->slices; s++)
+        sheaf__text_add(&text, "%s\"%s\": %" PRId64, s == 0 ? "" : ", ",
+                        sheaf__manifest_file(name, m->slices, s), m->bytes[s]);
+    sheaf__text_add(&text, "},\n\"tensors\": {");
+    for (int64_t i = 0; i < m->count; i++) {
+        sheaf__text_add(&text, i == 0 ? "\n" : ",\n");
+        write_tensor(&text, m, &m->tensor[i]);
+    }
+    sheaf__text_add(&text, "\n},\n");
+    if (!text.failed)
+        sheaf__text_add(&text, SELF "%s\"}\n", sheaf__digest_text(hash, sheaf__digest(text.at, text.size)));
+    *size = text.size;
+    return sheaf__text_take(out, &text);
+}
+
+/* ---- reading ---- */
+
+/* The last line holds the digest of all before it. */
+static sheaf_status *check_self(const char *text, size_t size)
+{
+    enum { LAST = sizeof SELF - 1 + 32 + 3 }; /* "self": "<32>"} and the end of the line */
+    sheaf_digest told;
+    char hex[33] = "", is[33];
+    const char *last = size < LAST ? "" : text + size - LAST;
+    if (size >= LAST)
+        memcpy(hex, last + sizeof SELF - 1, 32);
+    if (size < LAST || memcmp(last, SELF, sizeof SELF - 1) != 0 || !digest_parse(&told, hex)
+        || memcmp(text + size - 3, "\"}\n", 3) != 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the end is missing"), "a last line with \"self\"");
+    const sheaf_digest found = sheaf__digest(text, size - LAST);
+    if (sheaf__digest_equal(told, found))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "damaged");
+    sheaf_expected(st, "hash %s, as its last line says", hex);
+    return sheaf_found(st, "%s", sheaf__digest_text(is, found));
+}
+
+static sheaf_status *bad(const char *what, const char *expected)
+{
+    return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", what), "%s", expected);
+}
+
+/* Reads a list of whole numbers; the count, or -1. */
+static int numbers(int64_t *out, int most, const json_t *list)
+{
+    const size_t n = json_array_size(list);
+    if (!json_is_array(list) || n > (size_t)most)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return -1;
+        out[i] = json_integer_value(value);
+    }
+    return (int)n;
+}
+
+static sheaf_status *read_cut(sheaf_manifest_tensor *t, int slices, const json_t *object)
+{
+    const json_t *parts = json_object_get(object, "parts"), *list = json_object_get(object, "slices");
+    const json_t *axis = json_object_get(object, "axis");
+    if (axis == NULL && parts == NULL && list == NULL)
+        return NULL;
+    const size_t nparts = json_array_size(parts);
+    if (!json_is_integer(axis) || json_integer_value(axis) < 0 || json_integer_value(axis) >= t->ndim || t->ndim > 2)
+        return bad("'axis'", "an axis of the tensor");
+    if (nparts < 1 || nparts > SHEAF_MAX_PARTS || json_array_size(list) != (size_t)slices)
+        return bad("'parts', 'slices'", "one entry for each part and each slice");
+    t->cut = (sheaf_cut){ .axis = (int)json_integer_value(axis), .slices = slices, .nparts = (int)nparts };
+    for (size_t i = 0; i < nparts; i++) {
+        int64_t pair[2];
+        if (numbers(pair, 2, json_array_get(parts, i)) != 2)
+            return bad("'parts'", "pairs [units, rows per unit]");
+        t->cut.part[i] = (sheaf_part){ pair[0], pair[1] };
+    }
+    sheaf_status *st = sheaf_cut_check(&t->cut, t->shape[t->cut.axis]);
+    if (st != NULL)
+        return st;
+    t->slice = calloc((size_t)slices, sizeof *t->slice);
+    if (t->slice == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
+    for (int s = 0; s < slices; s++)
+        if (!digest_parse(&t->slice[s], json_string_value(json_array_get(list, (size_t)s))))
+            return bad("'slices'", "hashes of 32 hex digits");
+    return NULL;
+}
+
+/* Can a file hold so much? */
+static bool shape_fits(const sheaf_manifest_tensor *t)
+{
+    int64_t elements = 1;
+    for (int i = 0; i < t->ndim; i++)
+        if (__builtin_mul_overflow(elements, t->shape[i] > 0 ? t->shape[i] : 1, &elements))
+            return false;
+    return elements <= INT64_MAX / 16;
+}
+
+static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slices, const char *name, const json_t *object)
+{
+    t->shape[1] = 1;
+    t->name = strdup(name);
+    if (t->name == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
+    const char *dtype = json_string_value(json_object_get(object, "dtype"));
+    const int known = dtype == NULL ? -1 : sheaf_dtype_from_name(dtype);
+    if (known < 0 || (version == 1 && known != SHEAF_F32) || sheaf_dtype_bytes((sheaf_dtype)known) == 0)
+        return bad("'dtype'", version == 1 ? "F32" : "a dtype of at least a byte");
+    t->dtype = (sheaf_dtype)known;
+    t->ndim = numbers(t->shape, version == 1 ? 2 : SHEAF__MANIFEST_DIMS, json_object_get(object, "shape"));
+    if (t->ndim < (version == 1 ? 1 : 0) || !shape_fits(t)) {
+        t->ndim = 0;
+        return bad("'shape'", version == 1 ? "one or two sizes of a tensor that a file can hold" : "sizes of a tensor that a file can hold");
+    }
+    if (!digest_parse(&t->hash, json_string_value(json_object_get(object, "hash"))))
+        return bad("'hash'", "32 hex digits");
+    return read_cut(t, slices, object);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const sheaf_manifest_tensor *)a)->name, ((const sheaf_manifest_tensor *)b)->name);
+}
+
+static sheaf_status *read_tensors(sheaf_manifest *m, int version, json_t *tensors)
+{
+    const char *name;
+    json_t *object;
+    int64_t n = 0;
+    json_object_foreach(tensors, name, object) {
+        sheaf_status *st = read_tensor(&m->tensor[n++], version, m->slices, name, object);
+        if (st != NULL)
+            return sheaf_in(st, "'%s'", name);
+    }
+    qsort(m->tensor, (size_t)n, sizeof *m->tensor, by_name);
+    return NULL;
+}
+
+static sheaf_status *read_head(sheaf_manifest *m, const json_t *root)
+{
+    sheaf_json_reader r = { .object = root };
+    m->contract = (int)sheaf__json_int(&r, "contract", 1, INT32_MAX, SHEAF_JSON_NEEDED);
+    m->step = sheaf__json_int(&r, "step", 0, INT64_MAX, SHEAF_JSON_NEEDED);
+    const json_t *bytes = sheaf__json_object(&r, "bytes"), *progress = sheaf__json_object(&r, "progress");
+    if (r.st != NULL)
+        return r.st;
+    r = (sheaf_json_reader){ .object = bytes, .inside = "bytes." };
+    for (int s = 0; s <= m->slices; s++) {
+        char name[32];
+        m->bytes[s] = sheaf__json_int(&r, sheaf__manifest_file(name, m->slices, s), 0, INT64_MAX, SHEAF_JSON_NEEDED);
+    }
+    if (r.st != NULL)
+        return r.st;
+    if (progress == NULL)
+        return bad("'progress'", "an object");
+    return sheaf__json_text(&m->progress, progress, JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+}
+
+static sheaf_status *read_all(sheaf_manifest **out, const json_t *root)
+{
+    sheaf_json_reader r = { .object = root };
+    const char *format = sheaf__json_string(&r, "format");
+    const int64_t version = sheaf__json_int(&r, "version", 1, INT32_MAX, SHEAF_JSON_NEEDED);
+    const int64_t slices = sheaf__json_int(&r, "slices", 1, SHEAF_MAX_SLICES, SHEAF_JSON_NEEDED);
+    if (r.st != NULL)
+        return r.st;
+    if (format == NULL || strcmp(format, FORMAT) != 0)
+        return bad("'format'", FORMAT);
+    if (version > SHEAF__MANIFEST_VERSION)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'version'"), "1 to %d", SHEAF__MANIFEST_VERSION),
+                           "%" PRId64 ", written by another version of sheaf", version);
+    json_t *tensors = json_object_get(root, "tensors");
+    if (!json_is_object(tensors))
+        return bad("'tensors'", "an object");
+    sheaf_manifest *m = NULL;
+    sheaf_status *st = sheaf__manifest_new(&m, (int)slices, (int64_t)json_object_size(tensors));
+    if (st == NULL)
+        st = read_head(m, root);
+    if (st == NULL)
+        st = read_tensors(m, (int)version, tensors);
+    if (st == NULL)
+        *out = m;
+    else
+        sheaf__manifest_free(m);
+    return st;
+}
+
+sheaf_status *sheaf__manifest_read(sheaf_manifest **out, const char *text, size_t size)
+{
+    sheaf_status *st = check_self(text, size);
+    if (st != NULL)
+        return st;
+    json_t *root = NULL;
+    st = sheaf__json_parse(&root, text, size);
+    if (st == NULL)
+        st = read_all(out, root);
+    json_decref(root);
+    return st;
+}

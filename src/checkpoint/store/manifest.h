@@ -1,0 +1,72 @@
+/* manifest.h - private: the file manifest.json of a training checkpoint.
+ *
+ * It is written last, is a function of the state alone, and holds a hash of
+ * everything, itself included: two checkpoints are equal exactly when these files
+ * are. docs/checkpoints.md gives the form byte by byte. */
+#ifndef SHEAF_CHECKPOINT_STORE_MANIFEST_H
+#define SHEAF_CHECKPOINT_STORE_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/cut.h"
+#include "sheaf/dtype.h"
+#include "sheaf/status.h"
+
+/* 1: what training saves, float32 of one or two axes. 2: any model, every dtype of at least a byte and up to
+ * eight axes; tensors of more than two are not cut. A manifest is written in the least version that holds it. */
+enum { SHEAF__MANIFEST_VERSION = 2, SHEAF__MANIFEST_DIMS = 8 };
+
+/* XXH3-128, in its canonical (big-endian) form. */
+typedef struct sheaf_digest {
+    unsigned char byte[16];
+} sheaf_digest;
+
+sheaf_digest sheaf__digest(const void *bytes, size_t size);
+/* The same over bytes that come one after the other. */
+typedef struct sheaf_digester sheaf_digester;
+sheaf_status *sheaf__digester_new(sheaf_digester **out);
+void sheaf__digester_add(sheaf_digester *digester, const void *bytes, size_t size);
+sheaf_digest sheaf__digester_end(sheaf_digester *digester); /* and begins anew */
+void sheaf__digester_free(sheaf_digester *digester);        /* accepts NULL */
+const char *sheaf__digest_text(char buffer[33], sheaf_digest digest);
+bool sheaf__digest_equal(sheaf_digest a, sheaf_digest b);
+
+typedef struct sheaf_manifest_tensor {
+    char *name;
+    sheaf_dtype dtype;   /* SHEAF_F32 from sheaf__manifest_new() */
+    int ndim;
+    int64_t shape[SHEAF__MANIFEST_DIMS]; /* with one axis, shape[1] = 1 */
+    sheaf_cut cut;       /* nparts 0: replicated */
+    sheaf_digest hash;   /* replicated: of the data; cut: of the digests in `slice` */
+    sheaf_digest *slice; /* [S], NULL for a replicated one */
+} sheaf_manifest_tensor;
+
+typedef struct sheaf_manifest {
+    int contract, slices;
+    int64_t step;
+    char *progress;  /* JSON object, keys sorted, one line */
+    int64_t *bytes;  /* [S + 1] size of each slice's file, then of the replicated one */
+    int64_t count;
+    sheaf_manifest_tensor *tensor; /* ascending by name */
+} sheaf_manifest;
+
+/* sheaf__manifest_new - room for `count` tensors; `slice` of each is NULL. */
+sheaf_status *sheaf__manifest_new(sheaf_manifest **out, int slices, int64_t count);
+void sheaf__manifest_free(sheaf_manifest *manifest);
+/* sheaf__manifest_write - the text, malloc'd. `progress` may have any form of JSON object. */
+sheaf_status *sheaf__manifest_write(char **text, size_t *size, const sheaf_manifest *manifest);
+/* sheaf__manifest_read - errors: SHEAF_E_FORMAT (not a manifest, or its own hash is wrong),
+ * SHEAF_E_UNSUPPORTED (a later version). */
+sheaf_status *sheaf__manifest_read(sheaf_manifest **out, const char *text, size_t size);
+/* sheaf__manifest_find - NULL if there is none of that name. */
+const sheaf_manifest_tensor *sheaf__manifest_find(const sheaf_manifest *manifest, const char *name);
+
+/* Name of the file of `slice`, of the replicated tensors when slice == slices. */
+const char *sheaf__manifest_file(char buffer[32], int slices, int slice);
+/* Shape of what `slice` holds of a tensor; elements are the product (0 for an empty slice). Of more than
+ * two axes all but the last are one. */
+void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice);
+
+#endif

@@ -1,0 +1,320 @@
+/* own_catalog.c - see own_catalog.h. */
+#include "checkpoint/store/own_catalog.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "checkpoint/store/store.h"
+#include "dialects/hf/catalog.h"
+#include "formats/safetensors.h"
+
+static bool has(const char *dir, const char *name, sheaf_path_kind kind)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, dir, name));
+    const bool yes = path != NULL && sheaf__path_kind(path) == kind;
+    free(path);
+    return yes;
+}
+
+static bool is_checkpoint(const char *path) { return has(path, "manifest.json", SHEAF_PATH_FILE); }
+
+static bool own_is(const char *path)
+{
+    return sheaf__path_kind(path) == SHEAF_PATH_DIR &&
+           (is_checkpoint(path) || has(path, "checkpoints", SHEAF_PATH_DIR) || has(path, "replicated.safetensors", SHEAF_PATH_FILE));
+}
+
+/* ---- names ---- */
+
+static sheaf_status *logical_name(char **out, sheaf_kind *kind, const char *stored, bool raw)
+{
+    static const struct { const char *stored, *logical; } forms[] = {
+        { "master/", "" }, { "exp_avg/", "exp_avg." }, { "exp_avg_sq/", "exp_avg_sq." },
+    };
+    sheaf_text text = { 0 };
+    *kind = SHEAF_WEIGHT;
+    for (int i = 0; !raw && i < 3; i++) {
+        const size_t n = strlen(forms[i].stored);
+        if (strncmp(stored, forms[i].stored, n) != 0)
+            continue;
+        *kind = i > 0 ? SHEAF_MOMENT : strstr(stored, ".lora_") != NULL ? SHEAF_LORA : SHEAF_WEIGHT;
+        sheaf__text_add(&text, "%s%s", forms[i].logical, stored + n);
+        return sheaf__text_take(out, &text);
+    }
+    if (strncmp(stored, "exp_avg.", 8) == 0 || strncmp(stored, "exp_avg_sq.", 11) == 0)
+        *kind = SHEAF_MOMENT;
+    sheaf__text_add(&text, "%s", stored);
+    return sheaf__text_take(out, &text);
+}
+
+/* ---- one folder of slices ---- */
+
+typedef struct reading {
+    sheaf_catalog *c;
+    const sheaf_checkpoint *checkpoint;
+    bool raw;
+} reading;
+
+/* The pieces of one tensor that lie in the file of `slice`: one for each part of its cut. */
+static sheaf_status *take_entry(reading *r, int file, const sheaf_manifest_tensor *t, const sheaf_safetensors_entry *e, int slice)
+{
+    char *name = NULL;
+    sheaf_kind kind;
+    sheaf_logical *to = NULL;
+    sheaf_status *st = logical_name(&name, &kind, t->name, r->raw);
+    if (st == NULL)
+        st = sheaf__catalog_tensor(&to, r->c, name, t->dtype, t->ndim, t->shape);
+    free(name);
+    if (st != NULL)
+        return st;
+    to->kind = kind;
+    sheaf_piece piece = sheaf__piece_dense(file, t->cut.nparts > 0 ? slice : -1, e->dtype, e->offset, e->ndim, e->shape);
+    if (t->cut.nparts == 0)
+        return sheaf__catalog_piece(r->c, to, &piece);
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype);
+    for (int part = 0; st == NULL && part < t->cut.nparts; part++) {
+        sheaf_range range = { 0, 0 };
+        st = sheaf_cut_rows(&range, &t->cut, part, slice);
+        piece.begin[t->cut.axis] = range.begin;
+        piece.size[t->cut.axis] = range.end - range.begin;
+        if (st == NULL)
+            st = sheaf__catalog_piece(r->c, to, &piece);
+        piece.offset += (range.end - range.begin) * piece.stride[t->cut.axis] * bytes;
+    }
+    return st;
+}
+
+/* Is what the file says of a tensor what the manifest says? */
+static bool as_told(const sheaf_safetensors_entry *e, const sheaf_manifest_tensor *t, int slice)
+{
+    int64_t box[2];
+    sheaf__manifest_box(box, t, slice);
+    bool same = e != NULL && e->dtype == t->dtype && e->ndim == t->ndim;
+    for (int i = 0; same && i < t->ndim; i++)
+        same = e->shape[i] == (t->ndim > 2 ? t->shape[i] : box[i]);
+    return same;
+}
+
+static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, const char *path, int slice)
+{
+    const sheaf_manifest *m = r->checkpoint->manifest;
+    int number = 0;
+    sheaf_status *st = sheaf__catalog_file(&number, r->c, path);
+    for (int64_t i = 0; st == NULL && i < m->count; i++) {
+        const sheaf_manifest_tensor *t = &m->tensor[i];
+        if ((t->cut.nparts > 0) != (slice < m->slices))
+            continue;
+        const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, t->name);
+        if (as_told(e, t, slice)) /* what is not is told by sheaf_checkpoint_examine() */
+            st = take_entry(r, number, t, e, slice);
+    }
+    return st;
+}
+
+static sheaf_status *take_slice(reading *r, int slice)
+{
+    const sheaf_manifest *m = r->checkpoint->manifest;
+    char name[32], *path = NULL;
+    sheaf_safetensors *file = NULL;
+    sheaf_status *st = sheaf__path_join(&path, r->checkpoint->dir, sheaf__manifest_file(name, m->slices, slice));
+    if (st == NULL) {
+        sheaf_status_free(sheaf__safetensors_open(&file, path)); /* told by sheaf_checkpoint_examine() */
+        st = file == NULL ? NULL : take_tensors(r, file, path, slice);
+    }
+    if (file != NULL)
+        sheaf__safetensors_close(file);
+    free(path);
+    return st;
+}
+
+/* A converted model keeps its config among the progress. */
+static sheaf_status *take_progress(reading *r)
+{
+    const char *text = r->checkpoint->manifest->progress;
+    json_t *root = NULL;
+    sheaf_status *st = sheaf__json_parse(&root, text, strlen(text));
+    if (st != NULL)
+        return sheaf__catalog_defect(r->c, r->checkpoint->dir, st);
+    const char *config = json_string_value(json_object_get(root, "config"));
+    r->c->step = r->checkpoint->manifest->step;
+    if (json_is_true(json_object_get(root, "step_unknown")))
+        r->c->step = -1;
+    if (config != NULL && (r->c->config = strdup(config)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->checkpoint->dir);
+    json_decref(root);
+    return st;
+}
+
+/* ---- damage ---- */
+
+static bool told(const sheaf_catalog *c, const char *path, const char *tensor, const char *expected)
+{
+    for (int64_t i = 0; i < c->nfindings; i++)
+        if (strcmp(c->finding[i].path, path) == 0 && strcmp(c->finding[i].tensor, tensor) == 0 &&
+            strcmp(c->finding[i].expected, expected) == 0)
+            return true;
+    return false;
+}
+
+void sheaf__own_found(void *context, const char *file, const char *tensor, const char *expected, const char *is)
+{
+    sheaf__own_damages *d = context;
+    char *path = NULL, name[600];
+    const char *slash = strchr(tensor, '/');
+    if (d->st == NULL)
+        d->st = sheaf__path_join(&path, d->dir, file);
+    if (d->st != NULL)
+        return;
+    const bool absent = sheaf__path_kind(path) == SHEAF_PATH_NONE;
+    const bool foreign = !absent && strncmp(expected, "only the files", 14) == 0;
+    snprintf(name, sizeof name, "%s", slash != NULL && strncmp(tensor, "master/", 7) == 0 ? slash + 1 : tensor);
+    if (absent && *expected == '\0')
+        expected = "this file, which belongs to every save";
+    if (!told(d->catalog, path, name, expected))
+        d->st = sheaf__catalog_note(d->catalog, SHEAF_DEFECT, absent ? "missing" : foreign ? "foreign" : "damaged", path, name, expected, is,
+                                    foreign ? "move it away" : "use another copy or another checkpoint of this run");
+    free(path);
+}
+
+/* By it a full verification finds the folder, even where no tensor can be placed. */
+static sheaf_status *note_manifest(sheaf_catalog *c, const char *dir)
+{
+    int number;
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, dir, "manifest.json");
+    if (st == NULL)
+        st = sheaf__catalog_file(&number, c, path);
+    free(path);
+    return st;
+}
+
+static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
+{
+    sheaf_checkpoint *checkpoint = NULL;
+    sheaf__own_damages found = { c, dir, NULL };
+    sheaf_damages damages = { .found = sheaf__own_found, .context = &found };
+    sheaf_status *bad = sheaf__checkpoint_open_manifest(&checkpoint, dir);
+    sheaf_status *st = bad != NULL && sheaf_status_code(bad) == SHEAF_E_MEMORY ? bad : NULL;
+    if (st == NULL) {
+        sheaf_status_free(bad); /* examine tells it too */
+        st = sheaf_checkpoint_examine(&damages, dir, true);
+    }
+    if (st == NULL)
+        st = found.st;
+    else
+        sheaf_status_free(found.st);
+    reading r = { c, checkpoint, raw };
+    if (st == NULL && checkpoint != NULL)
+        st = note_manifest(c, dir);
+    for (int s = 0; st == NULL && checkpoint != NULL && s <= checkpoint->manifest->slices; s++)
+        st = take_slice(&r, s);
+    if (st == NULL && checkpoint != NULL)
+        st = take_progress(&r);
+    sheaf_checkpoint_close(checkpoint);
+    return st;
+}
+
+sheaf_status *sheaf__own_catalog(sheaf_catalog **out, const char *dir, bool raw)
+{
+    sheaf_status *st = sheaf__catalog_new(out, "sheaf", dir);
+    if (st == NULL)
+        st = read_folder(*out, dir, raw);
+    if (st == NULL)
+        st = sheaf__catalog_check(*out);
+    if (st != NULL) {
+        sheaf__catalog_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+/* ---- the folder of a run ---- */
+
+/* The newest of OUT/checkpoints, and a word on what is unfinished there. */
+static sheaf_status *read_run(sheaf_catalog *c, const char *path)
+{
+    char *dir = NULL, *newest = NULL, **names = NULL;
+    int64_t n = 0, most = -1;
+    sheaf_status *st = sheaf__path_join(&dir, path, "checkpoints");
+    if (st == NULL)
+        st = sheaf__list_dir(&names, &n, dir);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        char *inner = NULL;
+        long long step;
+        int end = 0;
+        if (strncmp(names[i], "step-", 5) != 0)
+            continue;
+        st = sheaf__path_join(&inner, dir, names[i]);
+        if (st == NULL && sheaf__path_is_partial(names[i]))
+            st = sheaf__catalog_note(c, SHEAF_WARNING, "stale", inner, "", "complete checkpoints", "a save that was never finished",
+                                     "the next sheaf train --resume removes it");
+        else if (st == NULL && sscanf(names[i], "step-%lld%n", &step, &end) == 1 && names[i][end] == '\0' && step > most) {
+            most = step;
+            free(newest);
+            newest = inner;
+            inner = NULL;
+        }
+        free(inner);
+    }
+    if (st == NULL && newest == NULL)
+        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", "a checkpoint", "none was saved yet", "");
+    else if (st == NULL)
+        st = read_folder(c, newest, false);
+    sheaf__names_free(names, n);
+    free(newest);
+    free(dir);
+    return st;
+}
+
+static sheaf_status *own_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+{
+    sheaf_status *st = sheaf__catalog_new(out, "sheaf", path);
+    if (st == NULL)
+        st = is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR) ? read_folder(*out, path, false) : read_run(*out, path);
+    if (st == NULL && hints->config != NULL)
+        st = sheaf__catalog_take_config(*out, hints->config);
+    bool model = false;
+    for (int64_t i = 0; st == NULL && i < (*out)->count; i++)
+        model = model || (*out)->tensor[i].kind == SHEAF_WEIGHT;
+    if (st == NULL && model && (*out)->config != NULL)
+        st = sheaf__catalog_check_model(*out, sheaf__catalog_defects(*out) > 0);
+    if (st != NULL) {
+        sheaf__catalog_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+const sheaf_dialect sheaf__dialect_own = { "sheaf", "sheaf", own_is, own_read };
+
+/* ---- any dialect ---- */
+
+sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path, const char *dialect, const sheaf_dialect_hints *hints)
+{
+    const sheaf_dialect_hints none = { 0 };
+    const sheaf_dialect *d = NULL;
+    *out = NULL;
+    if (dialect != NULL) {
+        d = strcmp(dialect, sheaf__dialect_own.name) == 0 ? &sheaf__dialect_own : sheaf__dialect_named(dialect);
+        if (d == NULL)
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--from %s", dialect), "a dialect that sheaf reads (docs/dialects.md)");
+    } else if (own_is(path))
+        d = &sheaf__dialect_own;
+    if (d == NULL)
+        return sheaf__dialect_read(out, path, hints);
+    if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
+        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or file of a checkpoint");
+    sheaf_status *st = d->read(out, path, hints != NULL ? hints : &none);
+    if (st == NULL)
+        st = sheaf__dialect_check(*out, hints);
+    if (st != NULL) {
+        sheaf__catalog_free(*out);
+        *out = NULL;
+    }
+    return st;
+}

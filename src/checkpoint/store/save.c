@@ -1,0 +1,443 @@
+/* save.c - one checkpoint from the parts that the ranks hold.
+ *
+ * Ranks agree before each phase, so one rank's failure ends it for all:
+ *   1  every rank checks its part; rank 0 makes the partial folder
+ *   2  every rank writes and syncs the files of its slices, hashing on the way;
+ *      nothing is exchanged here
+ *   3  the hashes are gathered; rank 0 compares what must be equal, writes the
+ *      manifest, renames the folder and syncs its parent
+ *   4  all agree; rank 0 removes what is older than --keep */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/output.h"
+#include "checkpoint/store/store.h"
+#include "formats/safetensors.h"
+
+/* What a rank tells the others before anything is written. */
+typedef struct identity {
+    sheaf_digest layout, progress;
+} identity;
+
+typedef struct saver {
+    sheaf_checkpoints *store;
+    sheaf_comm *comm;
+    const sheaf_state *state;
+    int64_t *order;           /* tensors by name */
+    int64_t ncut, nreplicated;
+    sheaf_manifest *manifest; /* names, shapes and cuts from the start; hashes of this rank, then of all */
+    char *path;               /* the final one */
+    char partial[PATH_MAX];   /* rank 0's folder, known to all */
+    sheaf_output *output;     /* rank 0 alone */
+    sheaf_digest *mine, *all; /* gathered records */
+} saver;
+
+static bool is_cut(const sheaf_state_tensor *t) { return t->cut != NULL && t->cut->nparts > 0; }
+
+static int writer_of(const saver *s, int slice)
+{
+    return s->store->options.writer != NULL ? s->store->options.writer[slice]
+                                            : sheaf_owner_rank(s->state->slices, sheaf_comm_ranks(s->comm), slice);
+}
+
+static bool writes(const saver *s, int slice) { return writer_of(s, slice) == sheaf_comm_rank(s->comm); }
+
+/* ---- 1: what is to be saved ---- */
+
+typedef struct named { const char *name; int64_t index; } named;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+static sheaf_status *check_tensor(const saver *s, const sheaf_state_tensor *t)
+{
+    sheaf_status *st = NULL;
+    if (t->ndim < 1 || t->ndim > 2 || t->shape[0] < 0 || (t->ndim == 2 && t->shape[1] < 0))
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name), "one or two sizes");
+    if (!is_cut(t))
+        return t->slice[0] != NULL ? NULL
+                                   : sheaf_fail(SHEAF_E_LAYOUT, "'%s': this rank has no copy to save", t->name);
+    if (t->cut->axis < 0 || t->cut->axis >= t->ndim || t->cut->slices != s->state->slices)
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s': cut", t->name), "an axis of it, in %d slices",
+                              s->state->slices);
+    st = sheaf_cut_check(t->cut, t->shape[t->cut->axis]);
+    for (int i = 0; i < s->state->slices && st == NULL; i++)
+        if (writes(s, i) && t->slice[i] == NULL && sheaf_cut_slice_rows(t->cut, i) > 0)
+            st = sheaf_fail(SHEAF_E_LAYOUT, "slice %d: this rank has no data to save", i);
+    return sheaf_in(st, "'%s'", t->name);
+}
+
+static sheaf_status *sort_names(saver *s)
+{
+    const int64_t n = s->state->count;
+    named *list = sheaf__fault_calloc(s->store->options.faults, (size_t)n + 1, sizeof *list);
+    s->order = sheaf__fault_calloc(s->store->options.faults, (size_t)n + 1, sizeof *s->order);
+    sheaf_status *st = NULL;
+    if (list == NULL || s->order == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        list[i] = (named){ s->state->tensor[i].name, i };
+    if (st == NULL)
+        qsort(list, (size_t)n, sizeof *list, by_name);
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        s->order[i] = list[i].index;
+        if (i > 0 && strcmp(list[i - 1].name, list[i].name) == 0)
+            st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': two tensors of this name", list[i].name);
+    }
+    free(list);
+    return st;
+}
+
+/* The manifest but for hashes and sizes. */
+static sheaf_status *draft(saver *s)
+{
+    const sheaf_state *state = s->state;
+    sheaf_status *st = sheaf__manifest_new(&s->manifest, state->slices, state->count);
+    if (st != NULL)
+        return st;
+    s->manifest->contract = state->contract;
+    s->manifest->step = state->step;
+    s->manifest->progress = strdup(state->progress);
+    bool failed = s->manifest->progress == NULL;
+    for (int64_t i = 0; i < state->count; i++) {
+        const sheaf_state_tensor *from = &state->tensor[s->order[i]];
+        sheaf_manifest_tensor *to = &s->manifest->tensor[i];
+        to->name = strdup(from->name);
+        to->ndim = from->ndim;
+        to->shape[0] = from->shape[0];
+        to->shape[1] = from->ndim == 2 ? from->shape[1] : 1;
+        if (is_cut(from)) {
+            to->cut = *from->cut;
+            to->slice = calloc((size_t)state->slices, sizeof *to->slice);
+        }
+        failed |= to->name == NULL || (is_cut(from) && to->slice == NULL);
+        s->ncut += is_cut(from);
+        s->nreplicated += !is_cut(from);
+    }
+    return failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest") : NULL;
+}
+
+static sheaf_status *prepare(saver *s)
+{
+    sheaf_status *st = NULL;
+    if (s->state->slices < 1 || s->state->slices > SHEAF_MAX_SLICES || s->state->step < 0)
+        return sheaf_fail(SHEAF_E_ARG, "%d slices, step %" PRId64, s->state->slices, s->state->step);
+    for (int64_t i = 0; i < s->state->count && st == NULL; i++)
+        st = check_tensor(s, &s->state->tensor[i]);
+    if (st == NULL)
+        st = sort_names(s);
+    if (st == NULL)
+        st = draft(s);
+    if (st == NULL)
+        st = sheaf__store_path(&s->path, s->store, s->state->step);
+    return st;
+}
+
+/* The text of the draft is a digest of names, shapes, cuts, slices, contract and step. */
+static sheaf_status *identify(identity *out, saver *s)
+{
+    char *text = NULL, *progress = s->manifest->progress;
+    char none[] = "{}";
+    size_t size = 0;
+    out->progress = sheaf__digest(progress, strlen(progress));
+    s->manifest->progress = none;
+    sheaf_status *st = sheaf__manifest_write(&text, &size, s->manifest);
+    s->manifest->progress = progress;
+    if (st == NULL)
+        out->layout = sheaf__digest(text, size);
+    free(text);
+    return st;
+}
+
+static sheaf_status *compare_identities(saver *s)
+{
+    const int ranks = sheaf_comm_ranks(s->comm), me = sheaf_comm_rank(s->comm);
+    identity *all = calloc((size_t)ranks, sizeof *all);
+    size_t *size = calloc((size_t)ranks, sizeof *size);
+    sheaf_status *st = all == NULL || size == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : identify(&all[me], s);
+    st = sheaf_comm_agree(s->comm, st);
+    for (int r = 0; r < ranks && st == NULL; r++)
+        size[r] = sizeof *all;
+    if (st == NULL)
+        st = sheaf_comm_gather(s->comm, all, size);
+    for (int r = 1; r < ranks && st == NULL; r++)
+        if (!sheaf__digest_equal(all[0].layout, all[r].layout))
+            st = sheaf_fail(SHEAF_E_LAYOUT, "ranks 0 and %d disagree about step, names, shapes or slices", r);
+        else if (!sheaf__digest_equal(all[0].progress, all[r].progress))
+            st = sheaf_fail(SHEAF_E_LAYOUT, "ranks 0 and %d disagree about the progress to save", r);
+    free(all);
+    free(size);
+    return st;
+}
+
+static sheaf_status *begin(saver *s)
+{
+    sheaf_status *st = NULL;
+    if (sheaf_comm_rank(s->comm) == 0) {
+        st = sheaf__output_begin(&s->output, s->path, true, s->store->options.faults);
+        if (st == NULL && strlen(sheaf__output_dir(s->output)) >= sizeof s->partial)
+            st = sheaf_fail(SHEAF_E_ARG, "%s: the path is too long", s->path);
+        if (st == NULL)
+            strcpy(s->partial, sheaf__output_dir(s->output));
+    }
+    st = sheaf_comm_agree(s->comm, st);
+    return st != NULL ? st : sheaf_comm_broadcast(s->comm, s->partial, sizeof s->partial, 0);
+}
+
+/* ---- 2: files ---- */
+
+/* One tensor's part of one file: 0 of a replicated tensor, `slice` of a cut one. */
+static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_t index, int64_t tensor, int slice)
+{
+    const sheaf_state_tensor *from = &s->state->tensor[s->order[tensor]];
+    sheaf_manifest_tensor *to = &s->manifest->tensor[tensor];
+    int64_t shape[2];
+    sheaf__manifest_box(shape, to, slice);
+    const int64_t bytes = shape[0] * shape[1] * (int64_t)sizeof(float);
+    const float *data = from->slice[is_cut(from) ? slice : 0];
+    *(is_cut(from) ? &to->slice[slice] : &to->hash) = sheaf__digest(bytes == 0 ? "" : (const void *)data, (size_t)bytes);
+    return file == NULL || bytes == 0 ? NULL : sheaf__safetensors_write(file, index, 0, data, bytes);
+}
+
+static sheaf_status *write_parts(saver *s, sheaf_safetensors_writer *file, int slice)
+{
+    int64_t index = 0;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < s->state->count && st == NULL; i++)
+        if ((s->manifest->tensor[i].cut.nparts > 0) == (slice < s->state->slices))
+            st = write_part(s, file, index++, i, slice);
+    return st;
+}
+
+/* The file of `slice`, or of what is replicated when slice == S. */
+static sheaf_status *write_file(saver *s, int slice)
+{
+    char name[32], *path = NULL;
+    sheaf_safetensors_writer *file = NULL;
+    sheaf_safetensors_spec *specs = sheaf__fault_calloc(s->store->options.faults, (size_t)s->state->count + 1, sizeof *specs);
+    int64_t n = 0;
+    sheaf_status *st = specs == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors")
+                                     : sheaf__path_join(&path, s->partial, sheaf__manifest_file(name, s->state->slices, slice));
+    for (int64_t i = 0; i < s->state->count && st == NULL; i++) {
+        const sheaf_manifest_tensor *t = &s->manifest->tensor[i];
+        if ((t->cut.nparts > 0) != (slice < s->state->slices))
+            continue;
+        specs[n] = (sheaf_safetensors_spec){ .name = t->name, .dtype = SHEAF_F32, .ndim = t->ndim };
+        sheaf__manifest_box(specs[n++].shape, t, slice);
+    }
+    if (st == NULL)
+        st = sheaf__safetensors_begin(&file, path, specs, n, NULL, 0, s->store->options.faults);
+    if (st == NULL) {
+        st = write_parts(s, file, slice);
+        if (st == NULL)
+            st = sheaf__safetensors_finish(file);
+        else
+            sheaf__safetensors_abandon(file);
+    }
+    int fd = -1;
+    if (st == NULL)
+        st = sheaf__file_open_read(&fd, &s->manifest->bytes[slice], path);
+    if (fd >= 0)
+        close(fd);
+    free(specs);
+    free(path);
+    return st;
+}
+
+static sheaf_status *write_files(saver *s)
+{
+    const int slices = s->state->slices;
+    sheaf_status *st = NULL;
+    for (int i = 0; i < slices && st == NULL; i++)
+        if (writes(s, i))
+            st = write_file(s, i);
+    if (st == NULL && sheaf_comm_rank(s->comm) == 0)
+        st = write_file(s, slices);
+    else if (st == NULL) /* only the hashes, to be compared */
+        st = write_parts(s, NULL, slices);
+    return st;
+}
+
+/* ---- 3: hashes of all ranks, manifest, rename ---- */
+
+/* A record holds a digest of every replicated tensor, then for each slice that the rank
+ * writes its file's size (in the room of a digest) and a digest of every cut tensor's part. */
+static int64_t record_size(const saver *s, int rank)
+{
+    int64_t slices = 0;
+    for (int i = 0; i < s->state->slices; i++)
+        slices += writer_of(s, i) == rank;
+    return s->nreplicated + slices * (1 + s->ncut);
+}
+
+static void put_record(const saver *s, sheaf_digest *record)
+{
+    const sheaf_manifest *m = s->manifest;
+    for (int64_t i = 0; i < m->count; i++)
+        if (m->tensor[i].cut.nparts == 0)
+            *record++ = m->tensor[i].hash;
+    for (int slice = 0; slice < m->slices; slice++) {
+        if (!writes(s, slice))
+            continue;
+        memcpy((record++)->byte, &m->bytes[slice], sizeof *m->bytes);
+        for (int64_t i = 0; i < m->count; i++)
+            if (m->tensor[i].cut.nparts > 0)
+                *record++ = m->tensor[i].slice[slice];
+    }
+}
+
+/* Takes what `rank` wrote; its copies of replicated tensors were compared before. */
+static void take_record(saver *s, const sheaf_digest *record, int rank)
+{
+    const sheaf_manifest *m = s->manifest;
+    record += s->nreplicated;
+    for (int slice = 0; slice < m->slices; slice++) {
+        if (writer_of(s, slice) != rank)
+            continue;
+        memcpy(&m->bytes[slice], (record++)->byte, sizeof *m->bytes);
+        for (int64_t i = 0; i < m->count; i++)
+            if (m->tensor[i].cut.nparts > 0)
+                m->tensor[i].slice[slice] = *record++;
+    }
+}
+
+static sheaf_status *gather(saver *s)
+{
+    const int ranks = sheaf_comm_ranks(s->comm), me = sheaf_comm_rank(s->comm);
+    size_t *size = sheaf__fault_calloc(s->store->options.faults, (size_t)ranks, sizeof *size);
+    int64_t total = 0, before = 0;
+    for (int r = 0; r < ranks; r++) {
+        before += r < me ? record_size(s, r) : 0;
+        total += record_size(s, r);
+    }
+    s->all = sheaf__fault_calloc(s->store->options.faults, (size_t)total + 1, sizeof *s->all);
+    const bool failed = size == NULL || s->all == NULL;
+    sheaf_status *st = sheaf_comm_agree(s->comm, failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the hashes") : NULL);
+    for (int r = 0; r < ranks && st == NULL; r++)
+        size[r] = (size_t)record_size(s, r) * sizeof(sheaf_digest);
+    if (st == NULL) {
+        put_record(s, s->all + before);
+        st = sheaf_comm_gather(s->comm, s->all, size);
+    }
+    free(size);
+    return st;
+}
+
+/* Copies of one tensor that differ mean that a rank has left the common path: what it would
+ * save is not the state of any run. */
+static sheaf_status *compare_copies(const saver *s, const sheaf_digest *record, int rank)
+{
+    char a[33], b[33];
+    for (int64_t i = 0; i < s->state->count; i++) {
+        const sheaf_manifest_tensor *t = &s->manifest->tensor[i];
+        if (t->cut.nparts > 0)
+            continue;
+        if (!sheaf__digest_equal(t->hash, *record)) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "'%s': the copies of ranks 0 and %d differ", t->name, rank);
+            sheaf_expected(st, "hash %s, as on rank 0", sheaf__digest_text(a, t->hash));
+            sheaf_found(st, "%s", sheaf__digest_text(b, *record));
+            return sheaf_try_this(st, "resume from the last checkpoint; if it happens again, test this machine's memory");
+        }
+        record++;
+    }
+    return NULL;
+}
+
+static sheaf_status *collect(saver *s)
+{
+    const sheaf_digest *record = s->all;
+    sheaf_status *st = NULL;
+    for (int r = 0; r < sheaf_comm_ranks(s->comm) && st == NULL; r++) {
+        st = compare_copies(s, record, r);
+        take_record(s, record, r);
+        record += record_size(s, r);
+    }
+    for (int64_t i = 0; i < s->state->count; i++) {
+        sheaf_manifest_tensor *t = &s->manifest->tensor[i];
+        if (t->cut.nparts > 0)
+            t->hash = sheaf__digest(t->slice, (size_t)s->state->slices * sizeof *t->slice);
+    }
+    return st;
+}
+
+/* A complete one of this step: equal is as good as saved, another is not ours to replace. */
+static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text, size_t size)
+{
+    sheaf_checkpoint *there = NULL;
+    *equal = false;
+    sheaf_status *bad = sheaf_checkpoint_open(&there, s->path);
+    if (bad != NULL && sheaf_status_code(bad) == SHEAF_E_MEMORY)
+        return bad;
+    if (bad != NULL) { /* nothing there, or damaged: exchanged for the new one */
+        sheaf_status_free(bad);
+        return NULL;
+    }
+    *equal = there->size == size && memcmp(there->text, text, size) == 0;
+    if (*equal) { /* files that are not ours are none of our business here */
+        sheaf_damages damages = { 0 };
+        sheaf_status *st = NULL;
+        for (int slice = 0; slice <= there->manifest->slices && st == NULL; slice++)
+            st = sheaf__checkpoint_examine(&damages, there, slice, false);
+        *equal = damages.count == 0;
+        sheaf_checkpoint_close(there);
+        return st;
+    }
+    sheaf_checkpoint_close(there);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: another checkpoint of this step is there", s->path);
+    sheaf_expected(st, "none, or an equal one");
+    return sheaf_try_this(st, "use another --out, or --resume to go on from it");
+}
+
+static sheaf_status *commit(saver *s)
+{
+    char *text = NULL;
+    size_t size = 0;
+    bool equal = false;
+    sheaf_status *st = collect(s);
+    if (st == NULL)
+        st = sheaf__manifest_write(&text, &size, s->manifest);
+    if (st == NULL)
+        st = meet_existing(&equal, s, text, size);
+    if (st == NULL && !equal)
+        st = sheaf__output_write(s->output, "manifest.json", text, size);
+    if (st == NULL && !equal) {
+        sheaf_output *output = s->output;
+        s->output = NULL; /* commit frees it */
+        st = sheaf__output_commit(output);
+    }
+    free(text);
+    return st;
+}
+
+sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm, const sheaf_state *state)
+{
+    saver s = { .store = store, .comm = comm, .state = state };
+    const bool first = sheaf_comm_rank(comm) == 0;
+    sheaf_status *st = sheaf_comm_agree(comm, prepare(&s));
+    if (st == NULL)
+        st = sheaf_comm_agree(comm, compare_identities(&s));
+    if (st == NULL)
+        st = begin(&s);
+    if (st == NULL)
+        st = sheaf_comm_agree(comm, write_files(&s));
+    if (st == NULL)
+        st = gather(&s);
+    if (st == NULL)
+        st = sheaf_comm_agree(comm, first ? commit(&s) : NULL);
+    sheaf__output_abandon(s.output); /* NULL once committed and on other ranks */
+    if (st == NULL && first) {
+        sheaf_note(store->options.events, "saved %s", s.path);
+        sheaf__store_prune(store);
+    }
+    sheaf__manifest_free(s.manifest);
+    free(s.order);
+    free(s.path);
+    free(s.all);
+    return sheaf_in(st, "saving step %" PRId64, state->step);
+}

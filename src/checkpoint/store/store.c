@@ -1,0 +1,348 @@
+/* store.c - OUT/checkpoints: its lock, which steps it holds, the newest, the oldest. */
+#include "checkpoint/store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+/* "step-00000010" and nothing after it: 10; otherwise -1. */
+static int64_t step_of(const char *name)
+{
+    if (strncmp(name, "step-", 5) != 0)
+        return -1;
+    const size_t digits = strspn(name + 5, "0123456789");
+    return digits >= 8 && digits <= 18 && name[5 + digits] == '\0' ? strtoll(name + 5, NULL, 10) : -1;
+}
+
+sheaf_status *sheaf__store_path(char **out, const sheaf_checkpoints *store, int64_t step)
+{
+    char name[32];
+    snprintf(name, sizeof name, "step-%08" PRId64, step);
+    return sheaf__path_join(out, store->dir, name);
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* The steps whose names are final, newest first (malloc'd). */
+static sheaf_status *list_steps(int64_t **out, int64_t *count, const sheaf_checkpoints *store)
+{
+    char **names = NULL;
+    int64_t n = 0, found = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, store->dir);
+    if (st != NULL)
+        return st;
+    int64_t *steps = calloc((size_t)n + 1, sizeof *steps);
+    for (int64_t i = 0; i < n && steps != NULL; i++)
+        if (step_of(names[i]) >= 0)
+            steps[found++] = step_of(names[i]);
+    sheaf__names_free(names, n);
+    if (steps == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", store->dir);
+    qsort(steps, (size_t)found, sizeof *steps, newest_first);
+    *out = steps;
+    *count = found;
+    return NULL;
+}
+
+/* ---- opening ---- */
+
+static sheaf_status *take_lock(sheaf_checkpoints *store)
+{
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, store->dir, "lock");
+    if (st != NULL)
+        return st;
+    do
+        store->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    while (store->lock < 0 && errno == EINTR);
+    if (store->lock < 0 && errno == ELOOP)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "a file of this run, or nothing"), "a symbolic link");
+    else if (store->lock < 0)
+        st = sheaf__io_fail(errno, path, "cannot open the lock");
+    else if (flock(store->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "no other run that writes to this folder");
+        sheaf_found(st, "another process holds this lock");
+        sheaf_try_this(st, "wait for it, stop it, or give another --out");
+    } /* a file system without locks: go on without one */
+    free(path);
+    return st;
+}
+
+/* What a killed run left; the lock says that nobody is writing it any more. */
+static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, store->dir);
+    if (st != NULL)
+        return st;
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        char *path = NULL;
+        if (strncmp(names[i], "step-", 5) != 0 || !sheaf__path_is_partial(names[i]))
+            continue;
+        st = sheaf__path_join(&path, store->dir, names[i]);
+        if (st == NULL)
+            st = sheaf__remove_tree(path, store->options.faults);
+        if (st == NULL)
+            sheaf_note(store->options.events, "%s: removed, a save that was never finished", path);
+        free(path);
+    }
+    sheaf__names_free(names, n);
+    return st;
+}
+
+/* The folders must outlast a crash of the machine as the checkpoint in them does. */
+static sheaf_status *make_folder(const sheaf_checkpoints *store, const char *out_dir)
+{
+    char *parent = NULL;
+    sheaf_status *st = sheaf__make_dirs(store->dir, store->options.faults);
+    if (st == NULL)
+        st = sheaf__path_parent(&parent, out_dir);
+    if (st == NULL)
+        st = sheaf__dir_sync(parent, store->options.faults);
+    if (st == NULL)
+        st = sheaf__dir_sync(out_dir, store->options.faults);
+    free(parent);
+    return st;
+}
+
+static sheaf_status *open_here(sheaf_checkpoints **out, const char *out_dir, const sheaf_checkpoints_options *options)
+{
+    sheaf_checkpoints *store = sheaf__fault_calloc(options->faults, 1, sizeof *store);
+    if (store == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", out_dir);
+    store->lock = -1;
+    store->options = *options;
+    sheaf_status *st = sheaf__path_join(&store->dir, out_dir, "checkpoints");
+    if (st == NULL)
+        *out = store;
+    else
+        sheaf_checkpoints_close(store);
+    return st;
+}
+
+sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, const char *out_dir,
+                                     const sheaf_checkpoints_options *options)
+{
+    sheaf_checkpoints *store = NULL;
+    sheaf_status *st = open_here(&store, out_dir, options);
+    if (st == NULL && sheaf_comm_rank(comm) != 0)
+        store->options.events = NULL; /* told once */
+    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+        st = make_folder(store, out_dir);
+        if (st == NULL)
+            st = take_lock(store);
+        if (st == NULL)
+            st = remove_unfinished(store);
+    }
+    st = sheaf_comm_agree(comm, st);
+    if (st == NULL)
+        *out = store;
+    else
+        sheaf_checkpoints_close(store);
+    return st;
+}
+
+void sheaf_checkpoints_close(sheaf_checkpoints *store)
+{
+    if (store == NULL)
+        return;
+    if (store->lock >= 0)
+        close(store->lock); /* and unlocked */
+    free(store->dir);
+    free(store);
+}
+
+/* ---- the newest ---- */
+
+static void leave_aside(const sheaf_checkpoints *store, const char *path, const sheaf_status *why)
+{
+    const char *expected = sheaf_status_expected(why), *found = sheaf_status_found(why);
+    sheaf_warn(store->options.events, "%s is left aside: %s%s%s%s%s", path, sheaf_status_where(why),
+               *expected == '\0' ? "" : "; expected ", expected, *found == '\0' ? "" : "; found ", found);
+}
+
+/* Something was saved here once: to begin again from nothing is for the user to decide. */
+static sheaf_status *none_usable(const sheaf_checkpoints *store, int64_t count)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", store->dir);
+    sheaf_expected(st, "a complete checkpoint");
+    sheaf_found(st, "%" PRId64 " that %s damaged or incomplete", count, count == 1 ? "is" : "are");
+    return sheaf_try_this(st, "sheaf verify tells what is wrong with each; to begin anew, move them away");
+}
+
+/* The newest complete one of fewer than `below` steps; *out is NULL when nothing was ever saved. */
+static sheaf_status *find_latest(sheaf_checkpoint **out, const sheaf_checkpoints *store, int64_t below)
+{
+    int64_t *steps = NULL, count = 0;
+    sheaf_status *st = list_steps(&steps, &count, store);
+    *out = NULL;
+    for (int64_t i = 0; i < count && st == NULL && *out == NULL; i++) {
+        char *path = NULL;
+        if (steps[i] >= below)
+            continue;
+        st = sheaf__store_path(&path, store, steps[i]);
+        sheaf_status *bad = st != NULL ? NULL : sheaf_checkpoint_open(out, path);
+        if (bad != NULL && sheaf_status_code(bad) == SHEAF_E_MEMORY)
+            st = bad;
+        else if (bad != NULL) {
+            leave_aside(store, path, bad);
+            sheaf_status_free(bad);
+        }
+        free(path);
+    }
+    free(steps);
+    if (st == NULL && *out == NULL && count > 0)
+        st = none_usable(store, count);
+    if (st == NULL && *out != NULL)
+        sheaf_note(store->options.events, "%s is the newest complete checkpoint", (*out)->dir);
+    return st;
+}
+
+/* Rank 0's choice becomes everybody's: its path and the text of its manifest. */
+static sheaf_status *share(sheaf_checkpoint **out, sheaf_comm *comm, sheaf_checkpoint *mine)
+{
+    uint64_t sizes[2] = { 0, 0 }; /* of the path with its NUL, 0 = none; of the text */
+    if (mine != NULL) {
+        sizes[0] = strlen(mine->dir) + 1;
+        sizes[1] = mine->size;
+    }
+    sheaf_status *st = sheaf_comm_broadcast(comm, sizes, sizeof sizes, 0);
+    if (st != NULL || sizes[0] == 0)
+        return st;
+    char *path = malloc(sizes[0]), *text = malloc(sizes[1] + 1);
+    if (path == NULL || text == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
+    else if (mine != NULL) {
+        memcpy(path, mine->dir, sizes[0]);
+        memcpy(text, mine->text, sizes[1]);
+    }
+    st = sheaf_comm_agree(comm, st);
+    if (st == NULL)
+        st = sheaf_comm_broadcast(comm, path, sizes[0], 0);
+    if (st == NULL)
+        st = sheaf_comm_broadcast(comm, text, sizes[1], 0);
+    if (st == NULL && mine == NULL) {
+        st = sheaf__checkpoint_from(out, path, text, sizes[1]);
+        text = NULL;
+    }
+    free(path);
+    free(text);
+    return sheaf_comm_agree(comm, st);
+}
+
+static sheaf_status *choose(sheaf_checkpoint **out, const sheaf_checkpoints *store, sheaf_comm *comm, int64_t below)
+{
+    sheaf_checkpoint *mine = NULL, *theirs = NULL;
+    const bool chooses = sheaf_comm_rank(comm) == 0;
+    sheaf_status *st = sheaf_comm_agree(comm, chooses ? find_latest(&mine, store, below) : NULL);
+    if (st == NULL)
+        st = share(&theirs, comm, mine);
+    if (st != NULL) {
+        sheaf_checkpoint_close(mine);
+        sheaf_checkpoint_close(theirs);
+        return st;
+    }
+    *out = chooses ? mine : theirs;
+    return NULL;
+}
+
+sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm)
+{
+    return choose(out, store, comm, INT64_MAX);
+}
+
+/* Loads on all ranks. *damaged: it failed, and damage is all that any rank met. */
+static sheaf_status *load_all(bool *damaged, sheaf_comm *comm, sheaf_checkpoint *c, const sheaf_state *state)
+{
+    sheaf_status *st = sheaf_comm_agree(comm, sheaf_checkpoint_load(c, state));
+    *damaged = false;
+    if (st == NULL)
+        return NULL;
+    int other = sheaf_status_code(st) != SHEAF_E_FORMAT;
+    sheaf_status *failed = sheaf_comm_any(comm, &other);
+    *damaged = failed == NULL && !other;
+    sheaf_status_free(failed);
+    return st;
+}
+
+sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm,
+                                            const sheaf_state *state,
+                                            sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint),
+                                            void *context)
+{
+    bool newest = true;
+    for (int64_t below = INT64_MAX;;) {
+        sheaf_checkpoint *c = NULL;
+        bool damaged = false;
+        sheaf_status *st = choose(&c, store, comm, below);
+        if (st == NULL && c != NULL)
+            st = sheaf_comm_agree(comm, check == NULL ? NULL : check(context, c));
+        if (st == NULL && c != NULL)
+            st = load_all(&damaged, comm, c, state);
+        if (st == NULL) {
+            if (c != NULL && newest && sheaf_comm_rank(comm) == 0)
+                sheaf__store_prune(store); /* the run that saved it may have died before */
+            *out = c;
+            return NULL;
+        }
+        if (damaged) {
+            newest = false;
+            leave_aside(store, c->dir, st);
+            below = c->manifest->step;
+        }
+        sheaf_checkpoint_close(c);
+        if (!damaged)
+            return st;
+        sheaf_status_free(st);
+    }
+}
+
+/* ---- the oldest ---- */
+
+/* Renamed first: a folder with a final name is always whole. */
+static sheaf_status *remove_step(const sheaf_checkpoints *store, const char *path)
+{
+    char *gone = NULL;
+    sheaf_status *st = sheaf__partial_path(&gone, path, "partial", 0);
+    if (st == NULL)
+        st = sheaf__rename(path, gone, store->options.faults);
+    if (st == NULL)
+        st = sheaf__remove_tree(gone, store->options.faults);
+    free(gone);
+    return st;
+}
+
+void sheaf__store_prune(const sheaf_checkpoints *store)
+{
+    int64_t *steps = NULL, count = 0, complete = 0;
+    if (store->options.keep <= 0)
+        return;
+    sheaf_status *st = list_steps(&steps, &count, store);
+    for (int64_t i = 0; i < count && st == NULL; i++) {
+        char *path = NULL;
+        sheaf_checkpoint *checkpoint = NULL;
+        st = sheaf__store_path(&path, store, steps[i]);
+        sheaf_status *bad = st != NULL ? NULL : sheaf_checkpoint_open(&checkpoint, path);
+        if (checkpoint != NULL && ++complete > store->options.keep)
+            st = remove_step(store, path);
+        sheaf_status_free(bad); /* a damaged one is neither counted nor removed */
+        sheaf_checkpoint_close(checkpoint);
+        free(path);
+    }
+    free(steps);
+    if (st != NULL)
+        sheaf_warn(store->options.events, "older checkpoints could not be removed: %s: %s",
+                   sheaf_status_where(st), sheaf_status_found(st));
+    sheaf_status_free(st);
+}

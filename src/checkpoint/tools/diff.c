@@ -1,0 +1,383 @@
+/* diff.c - see diff.h. */
+#include "checkpoint/tools/diff.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "checkpoint/store/stream.h"
+#include "sheaf/config.h"
+
+typedef struct differ {
+    sheaf_look a, b;
+    sheaf_diff_report *report;
+    void (*found)(void *context, const sheaf_diff_item *item);
+    void *context;
+    void *x, *y; /* a chunk of each */
+    size_t room;
+} differ;
+
+/* ---- values ---- */
+
+static double half(uint16_t h)
+{
+    const int exponent = h >> 10 & 31, fraction = h & 1023;
+    const double size = exponent == 31 ? (fraction == 0 ? INFINITY : NAN)
+                        : exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
+    return h & 0x8000 ? -size : size;
+}
+
+/* Element i as a number; false for types that are none. */
+static bool number(double *out, const void *data, int64_t i, sheaf_dtype dtype)
+{
+    uint32_t bits;
+    float f;
+    switch (dtype) {
+    case SHEAF_F32: *out = ((const float *)data)[i]; return true;
+    case SHEAF_F64: *out = ((const double *)data)[i]; return true;
+    case SHEAF_F16: *out = half(((const uint16_t *)data)[i]); return true;
+    case SHEAF_BF16:
+        bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+        memcpy(&f, &bits, sizeof f);
+        *out = f;
+        return true;
+    case SHEAF_BOOL:
+    case SHEAF_U8: *out = ((const uint8_t *)data)[i]; return true;
+    case SHEAF_I8: *out = ((const int8_t *)data)[i]; return true;
+    case SHEAF_I16: *out = ((const int16_t *)data)[i]; return true;
+    case SHEAF_U16: *out = ((const uint16_t *)data)[i]; return true;
+    case SHEAF_I32: *out = ((const int32_t *)data)[i]; return true;
+    case SHEAF_U32: *out = ((const uint32_t *)data)[i]; return true;
+    case SHEAF_I64: *out = (double)((const int64_t *)data)[i]; return true;
+    case SHEAF_U64: *out = (double)((const uint64_t *)data)[i]; return true;
+    default: return false;
+    }
+}
+
+/* Two elements of one type may differ in bytes and be the same number (0 and -0, two NaNs,
+ * large integers that round alike): they differ all the same, by 0. */
+static void compare_elements(sheaf_diff_item *item, const differ *d, int64_t at, int64_t n)
+{
+    const sheaf_dtype p = item->a->dtype, q = item->b->dtype;
+    const size_t size = sheaf_dtype_bytes(p);
+    for (int64_t i = 0; i < n; i++) {
+        double x = 0, y = 0;
+        const bool numbers = number(&x, d->x, i, p) && number(&y, d->y, i, q);
+        if (p == q && memcmp((const char *)d->x + i * size, (const char *)d->y + i * size, size) == 0)
+            continue;
+        if (p != q && numbers && (x == y || (isnan(x) && isnan(y))))
+            continue;
+        const double by = !numbers || x == y || (isnan(x) && isnan(y)) ? 0 : isfinite(x) && isfinite(y) ? fabs(x - y) : INFINITY;
+        item->largest = by > item->largest ? by : item->largest;
+        item->first = item->differing++ == 0 ? at + i : item->first;
+    }
+}
+
+static sheaf_status *make_room(differ *d, size_t bytes)
+{
+    if (bytes <= d->room)
+        return NULL;
+    free(d->x);
+    free(d->y);
+    d->x = malloc(bytes);
+    d->y = malloc(bytes);
+    d->room = bytes;
+    return d->x != NULL && d->y != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%zu bytes to compare", bytes);
+}
+
+static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t rows, int64_t cols)
+{
+    const int64_t chunk = sheaf__stream_chunk(rows, cols);
+    const size_t p = sheaf_dtype_bytes(item->a->dtype), q = sheaf_dtype_bytes(item->b->dtype);
+    if (p == 0 || q == 0)
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': elements smaller than a byte", item->name);
+    sheaf_status *st = make_room(d, (size_t)(chunk * cols) * (p > q ? p : q));
+    for (int64_t row = 0; row < rows && st == NULL; row += chunk) {
+        const int64_t n = rows - row < chunk ? rows - row : chunk;
+        st = d->a.source->read(d->a.source, item->a->name, row, n, 0, cols, d->x);
+        if (st == NULL)
+            st = d->b.source->read(d->b.source, item->b->name, row, n, 0, cols, d->y);
+        if (st == NULL && (item->a->dtype != item->b->dtype || memcmp(d->x, d->y, (size_t)(n * cols) * p) != 0))
+            compare_elements(item, d, row * cols, n * cols);
+    }
+    return st;
+}
+
+/* ---- tensors ---- */
+
+static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_source_entry *a, const sheaf_source_entry *b)
+{
+    sheaf_diff_item item = { .name = name, .a = a, .b = b, .first = -1 };
+    sheaf_status *st = NULL;
+    bool same = false;
+    d->report->tensors++;
+    if (a == NULL || b == NULL) {
+        item.kind = a == NULL ? SHEAF_DIFF_ONLY_B : SHEAF_DIFF_ONLY_A;
+    } else if (a->ndim != b->ndim || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) != 0) {
+        item.kind = SHEAF_DIFF_SHAPE;
+    } else {
+        int64_t rows, cols;
+        sheaf__look_view(&rows, &cols, a);
+        item.elements = rows * cols;
+        item.kind = a->dtype != b->dtype ? SHEAF_DIFF_DTYPE : SHEAF_DIFF_VALUES;
+        st = cols > 0 ? compare_values(d, &item, rows, cols) : NULL;
+        same = item.kind == SHEAF_DIFF_VALUES && item.differing == 0;
+        d->report->largest = item.largest > d->report->largest ? item.largest : d->report->largest;
+    }
+    if (st != NULL || same)
+        return st;
+    d->report->different++;
+    d->report->same = false;
+    d->found(d->context, &item);
+    return NULL;
+}
+
+/* The tensor a side means by `name`. */
+static const sheaf_source_entry *meant(const sheaf_look *look, const char *name)
+{
+    const sheaf_source_entry *e = look->source->find(look->source, name);
+    if (e == NULL && look->tied && strcmp(name, "lm_head.weight") == 0)
+        e = look->source->find(look->source, "model.embed_tokens.weight");
+    return e;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static sheaf_status *compare_all(differ *d)
+{
+    sheaf_source *a = d->a.source, *b = d->b.source;
+    const int64_t na = a->count(a), nb = b->count(b);
+    const char **names = calloc((size_t)(na + nb) + 1, sizeof *names);
+    if (names == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "list of tensors");
+    int64_t n = 0;
+    for (int64_t i = 0; i < na; i++)
+        names[n++] = a->entry(a, i)->name;
+    for (int64_t i = 0; i < nb; i++)
+        names[n++] = b->entry(b, i)->name;
+    qsort(names, (size_t)n, sizeof *names, by_name);
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < n && st == NULL; i++)
+        if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
+            st = compare_tensor(d, names[i], meant(&d->a, names[i]), meant(&d->b, names[i]));
+    free(names);
+    return st;
+}
+
+/* ---- configs ---- */
+
+/* Where something came from, not what it is. */
+static bool is_provenance(const char *key)
+{
+    static const char *const keys[] = { "base_model_name_or_path", "_name_or_path", "transformers_version", "peft_version",
+                                        "revision", "inference_mode", "task_type", "auto_mapping", "use_cache",
+                                        "_attn_implementation_autoset" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+static sheaf_status *tell_key(differ *d, const char *key, const json_t *x, const json_t *y)
+{
+    char *p = NULL, *q = NULL;
+    sheaf_status *st = x == NULL ? NULL : sheaf__json_text(&p, x, JSON_COMPACT | JSON_SORT_KEYS);
+    if (st == NULL && y != NULL)
+        st = sheaf__json_text(&q, y, JSON_COMPACT | JSON_SORT_KEYS);
+    const sheaf_diff_item item = { .kind = SHEAF_DIFF_CONFIG, .name = key, .a_text = p,
+                                   .b_text = q, .first = -1 };
+    if (st == NULL)
+        d->found(d->context, &item);
+    free(p);
+    free(q);
+    d->report->config_keys++;
+    d->report->same = false;
+    return sheaf_in(st, "'%s'", key);
+}
+
+/* Lists of names that mean a set: in any order. */
+static bool same_value(const json_t *x, const json_t *y)
+{
+    const json_t *null = json_null();
+    if (x == NULL || y == NULL) /* absent and null are one */
+        return json_equal(x == NULL ? null : x, y == NULL ? null : y) != 0;
+    if (!json_is_array(x) || !json_is_array(y) || json_array_size(x) != json_array_size(y))
+        return json_equal(x, y) != 0;
+    for (size_t i = 0; i < json_array_size(x); i++) {
+        bool there = false;
+        for (size_t j = 0; j < json_array_size(y) && !there; j++)
+            there = json_equal(json_array_get(x, i), json_array_get(y, j));
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
+static sheaf_status *compare_objects(differ *d, const json_t *x, const json_t *y)
+{
+    const char *key;
+    json_t *value;
+    sheaf_status *st = NULL;
+    json_object_foreach((json_t *)x, key, value)
+        if (st == NULL && !is_provenance(key) && !same_value(value, json_object_get(y, key)))
+            st = tell_key(d, key, value, json_object_get(y, key));
+    json_object_foreach((json_t *)y, key, value)
+        if (st == NULL && !is_provenance(key) && json_object_get(x, key) == NULL && !json_is_null(value))
+            st = tell_key(d, key, NULL, value);
+    return st;
+}
+
+static sheaf_status *compare_numbers(differ *d, const char *key, int64_t x, int64_t y)
+{
+    if (x == y)
+        return NULL;
+    json_t *p = json_integer(x), *q = json_integer(y);
+    sheaf_status *st = tell_key(d, key, p, q);
+    json_decref(p);
+    json_decref(q);
+    return st;
+}
+
+/* Do the configs speak of the same keys? SAT's and Hugging Face's do not. */
+static bool configs_alike(const sheaf_look *a, const sheaf_look *b)
+{
+    static const char *const plain[] = { "hf", "colossalai" };
+    bool both[2] = { false, false };
+    for (int i = 0; i < 2; i++) {
+        both[0] = both[0] || strcmp(a->dialect, plain[i]) == 0;
+        both[1] = both[1] || strcmp(b->dialect, plain[i]) == 0;
+    }
+    return strcmp(a->dialect, b->dialect) == 0 || (both[0] && both[1]);
+}
+
+/* What says how the files are divided and how SAT trained them, and not what the model is. LoRA that is not merged
+ * shows in the tensors. */
+static sheaf_status *drop_division(json_t *config)
+{
+    static const char *const keys[] = { "model_parallel_size", "pre_seq_len", "use_ptuning", "use_lora", "use_qlora", "lora_rank", "layer_range" };
+    static const char *const prefixes[] = { "FineTuneTrain", "FineTuneTest" };
+    json_t *tower = json_object_get(config, "eva_args");
+    const char *class = json_string_value(json_object_get(config, "model_class"));
+    if (class != NULL) /* SAT's, then: Hugging Face has no such key */
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            json_object_del(config, keys[i]);
+    if (json_is_object(tower))
+        json_object_del(tower, "model_parallel_size");
+    for (size_t i = 0; class != NULL && i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(class, prefixes[i], strlen(prefixes[i])) == 0) {
+            json_t *plain = json_string(class + strlen(prefixes[i]));
+            if (json_object_set_new(config, "model_class", plain) != 0)
+                return sheaf_fail(SHEAF_E_MEMORY, "model_class");
+            break;
+        }
+    return NULL;
+}
+
+/* Sizes of a tower of which SAT's files say nothing: one side may have them written down. */
+static void drop_override(json_t *x, json_t *y)
+{
+    if (json_object_get(x, "encoder_override") == NULL || json_object_get(y, "encoder_override") == NULL) {
+        json_object_del(x, "encoder_override");
+        json_object_del(y, "encoder_override");
+    }
+}
+
+/* transformers 4 and 5 spell the rotary embedding and the dtype with other keys: where both configs
+ * mean the same by them, they leave the comparison. */
+static void drop_spellings(json_t *x, json_t *y, const sheaf_look *a, const sheaf_look *b)
+{
+    static const char *const rope[] = { "rope_theta", "rope_scaling", "rope_parameters" };
+    static const char *const dtype[] = { "dtype", "torch_dtype" };
+    sheaf_config p = { 0 }, q = { 0 };
+    sheaf_status *st = sheaf_config_read(&p, a->config);
+    if (st == NULL)
+        st = sheaf_config_read(&q, b->config);
+    const bool read = st == NULL;
+    const bool same_rope = p.rope.type == q.rope.type && p.rope.theta == q.rope.theta && p.rope.factor == q.rope.factor &&
+                           p.rope.low_freq_factor == q.rope.low_freq_factor && p.rope.partial == q.rope.partial &&
+                           p.rope.high_freq_factor == q.rope.high_freq_factor && p.rope.original_length == q.rope.original_length;
+    for (size_t i = 0; read && same_rope && i < sizeof rope / sizeof *rope; i++) {
+        json_object_del(x, rope[i]);
+        json_object_del(y, rope[i]);
+    }
+    for (size_t i = 0; read && p.dtype == q.dtype && i < sizeof dtype / sizeof *dtype; i++) {
+        json_object_del(x, dtype[i]);
+        json_object_del(y, dtype[i]);
+    }
+    sheaf_status_free(st); /* configs of models that sheaf does not run are compared key by key */
+    sheaf_config_release(&p);
+    sheaf_config_release(&q);
+}
+
+static sheaf_status *compare_configs(differ *d)
+{
+    json_t *x = NULL, *y = NULL;
+    sheaf_status *st = NULL;
+    if (d->a.checkpoint != NULL && d->b.checkpoint != NULL) {
+        const char *p = sheaf_checkpoint_progress(d->a.checkpoint), *q = sheaf_checkpoint_progress(d->b.checkpoint);
+        st = compare_numbers(d, "slices", sheaf_checkpoint_slices(d->a.checkpoint), sheaf_checkpoint_slices(d->b.checkpoint));
+        if (st == NULL)
+            st = compare_numbers(d, "step", sheaf_checkpoint_step(d->a.checkpoint), sheaf_checkpoint_step(d->b.checkpoint));
+        if (st == NULL)
+            st = compare_numbers(d, "contract", sheaf_checkpoint_contract(d->a.checkpoint),
+                                 sheaf_checkpoint_contract(d->b.checkpoint));
+        if (st == NULL)
+            st = sheaf__json_parse(&x, p, strlen(p));
+        if (st == NULL)
+            st = sheaf__json_parse(&y, q, strlen(q));
+    } else if (d->a.config != NULL && d->b.config != NULL && configs_alike(&d->a, &d->b)) {
+        st = sheaf__json_load(&x, d->a.config);
+        if (st == NULL)
+            st = sheaf__json_load(&y, d->b.config);
+        if (st == NULL && json_is_object(x) && json_is_object(y)) {
+            st = drop_division(x);
+            if (st == NULL)
+                st = drop_division(y);
+            drop_override(x, y);
+            if (st == NULL && d->a.kind == SHEAF_LOOK_MODEL && d->b.kind == SHEAF_LOOK_MODEL)
+                drop_spellings(x, y, &d->a, &d->b);
+        }
+    }
+    if (st == NULL && x != NULL && y != NULL)
+        st = compare_objects(d, x, y);
+    json_decref(x);
+    json_decref(y);
+    return st;
+}
+
+static sheaf_status *refuse_run(const sheaf_look *look, const char *path)
+{
+    if (look->kind != SHEAF_LOOK_RUN)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", path);
+    sheaf_expected(st, "a model, an adapter, a checkpoint or a .safetensors file");
+    sheaf_found(st, "the folder of a run");
+    return sheaf_try_this(st, "%s/adapter, %s/model or one of %s/checkpoints/", path, path, path);
+}
+
+sheaf_status *sheaf_diff(sheaf_diff_report *report, const char *a, const char *b,
+                         void (*found)(void *context, const sheaf_diff_item *item), void *context)
+{
+    differ d = { .report = report, .found = found, .context = context };
+    *report = (sheaf_diff_report){ .same = true };
+    sheaf_status *st = sheaf_look_open(&d.a, a);
+    if (st == NULL)
+        st = sheaf_look_open(&d.b, b);
+    if (st == NULL)
+        st = refuse_run(&d.a, a);
+    if (st == NULL)
+        st = refuse_run(&d.b, b);
+    if (st == NULL)
+        st = compare_all(&d);
+    if (st == NULL)
+        st = compare_configs(&d);
+    sheaf_look_close(&d.a);
+    sheaf_look_close(&d.b);
+    free(d.x);
+    free(d.y);
+    return st;
+}

@@ -1,0 +1,222 @@
+/* init.c - see init.h. */
+#include "checkpoint/tools/init.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "checkpoint/store/stream.h"
+#include "dialects/hf/hf.h"
+#include "ops/kernels.h"
+
+typedef struct maker {
+    sheaf_config config;
+    sheaf_schema *schema;
+    sheaf_safetensors_spec *specs;
+    int64_t count;
+    sheaf_folder *folder;
+    const sheaf__kernels *kernels;
+    sheaf__pool *pool;
+    float **values; /* [threads] */
+    void **rounded;
+    int threads;
+    const atomic_int *stop;
+    uint64_t seed;
+    sheaf_dtype dtype;
+    /* the tensor at hand */
+    int64_t at, rows, cols; /* rows and columns as sheaf_source.read counts them */
+    const sheaf_tensor *tensor;
+} maker;
+
+/* ---- SPEC ---- */
+
+static sheaf_status *unknown_spec(const char *spec)
+{
+    const char *names[32];
+    int n = 0;
+    for (const sheaf_init_spec *s = sheaf_init_specs(); s->name != NULL; s++)
+        names[n++] = s->name;
+    sheaf_text all = { 0 };
+    for (int i = 0; i < n; i++)
+        sheaf__text_add(&all, "%s%s", i == 0 ? "" : ", ", names[i]);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", spec);
+    sheaf_expected(st, "a config.json, a folder with one, or a built-in name: %s", all.failed ? "" : all.at);
+    sheaf__text_release(&all);
+    const char *near = sheaf__nearest(spec, names, n);
+    return near != NULL ? sheaf_try_this(st, "%s", near) : st;
+}
+
+static sheaf_status *read_spec(char **json, const char *spec)
+{
+    const sheaf_path_kind kind = sheaf__path_kind(spec);
+    char *path = NULL;
+    size_t size;
+    sheaf_status *st = sheaf__init_config(json, spec);
+    if (st != NULL || *json != NULL)
+        return st;
+    if (kind == SHEAF_PATH_DIR) {
+        st = sheaf__path_join(&path, spec, "config.json");
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE) { /* a SAT checkpoint */
+            free(path);
+            path = NULL;
+            st = sheaf__path_join(&path, spec, "model_config.json");
+        }
+    }
+    else if (kind == SHEAF_PATH_FILE)
+        st = (path = strdup(spec)) != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%s", spec);
+    else
+        return unknown_spec(spec);
+    if (st == NULL)
+        st = sheaf__file_read_all(json, &size, path, 1 << 24);
+    free(path);
+    return st;
+}
+
+/* ---- values ---- */
+
+static sheaf_status *make_rows(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
+{
+    maker *m = context;
+    if (m->stop != NULL && atomic_load(m->stop) != 0)
+        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "init"), "a request to stop; nothing was left behind");
+    float *values = m->values[worker];
+    const int64_t n = rows * m->cols;
+    sheaf__init_values(values, m->tensor, &m->config, m->seed, row0 * m->cols, n);
+    m->kernels->convert(m->rounded[worker], m->dtype, values, SHEAF_F32, n);
+    return sheaf__folder_write(m->folder, m->at, row0, rows, 0, m->cols, m->rounded[worker]);
+}
+
+static void view(int64_t *rows, int64_t *cols, int ndim, const int64_t *shape)
+{
+    *rows = 1;
+    *cols = ndim > 1 ? shape[ndim - 1] : 1;
+    for (int d = 0; d < (ndim > 1 ? ndim - 1 : 1); d++)
+        *rows *= shape[d];
+}
+
+static sheaf_status *make_tensor(maker *m, int64_t i)
+{
+    m->at = i;
+    m->tensor = sheaf_schema_find(m->schema, m->specs[i].name);
+    view(&m->rows, &m->cols, m->tensor->ndim, m->tensor->shape);
+    return sheaf__stream_rows(m->pool, m->rows, sheaf__stream_chunk(m->rows, m->cols), make_rows, m);
+}
+
+static sheaf_status *make_buffers(maker *m)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < m->count; i++) {
+        int64_t rows, cols;
+        view(&rows, &cols, m->specs[i].ndim, m->specs[i].shape);
+        const int64_t n = sheaf__stream_chunk(rows, cols) * cols;
+        most = n > most ? n : most;
+    }
+    m->values = calloc((size_t)m->threads, sizeof *m->values);
+    m->rounded = calloc((size_t)m->threads, sizeof *m->rounded);
+    bool failed = m->values == NULL || m->rounded == NULL;
+    for (int i = 0; i < m->threads && !failed; i++) {
+        m->values[i] = malloc((size_t)most * sizeof **m->values);
+        m->rounded[i] = malloc((size_t)most * sizeof **m->values);
+        failed = m->values[i] == NULL || m->rounded[i] == NULL;
+    }
+    return failed ? sheaf_fail(SHEAF_E_MEMORY, "init") : sheaf__pool_new(&m->pool, m->threads);
+}
+
+/* generation_config.json holds what generate() of transformers would otherwise guess. */
+static sheaf_status *write_generation(maker *m)
+{
+    const sheaf_config *c = &m->config;
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text, "{\n");
+    if (c->bos >= 0)
+        sheaf__text_add(&text, "  \"bos_token_id\": %" PRId64 ",\n", c->bos);
+    for (int i = 0; i < c->neos; i++)
+        sheaf__text_add(&text, "%s%" PRId64, i > 0 ? ", " : c->neos > 1 ? "  \"eos_token_id\": [" : "  \"eos_token_id\": ", c->eos[i]);
+    if (c->neos > 0)
+        sheaf__text_add(&text, "%s,\n", c->neos > 1 ? "]" : "");
+    if (c->pad >= 0)
+        sheaf__text_add(&text, "  \"pad_token_id\": %" PRId64 ",\n", c->pad);
+    sheaf__text_add(&text, "  \"_from_model_config\": true\n}\n");
+    char *written = NULL;
+    sheaf_status *st = sheaf__text_take(&written, &text);
+    if (st == NULL)
+        st = sheaf__folder_text(m->folder, "generation_config.json", written);
+    free(written);
+    return st;
+}
+
+static sheaf_status *begin(maker *m, const sheaf_init_options *o)
+{
+    char *json = NULL, *whole = NULL, *with_dtype = NULL;
+    sheaf_status *st = sheaf__output_check(o->dst);
+    if (st == NULL)
+        st = read_spec(&json, o->spec);
+    if (st == NULL)
+        st = sheaf_in(sheaf_config_parse(&m->config, json, strlen(json)), "%s", o->spec);
+    m->dtype = o->dtype != NULL ? *o->dtype : m->config.dtype;
+    if (st == NULL && m->dtype != SHEAF_F32 && m->dtype != SHEAF_BF16 && m->dtype != SHEAF_F16)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: dtype %s", o->spec, sheaf_dtype_name(m->dtype)),
+                            "float32, bfloat16 or float16");
+    if (st == NULL)
+        st = sheaf_schema_new(&m->schema, &m->config, 1);
+    if (st == NULL)
+        st = sheaf_hf_specs(&m->specs, &m->count, m->schema, NULL, m->dtype);
+    if (st == NULL)
+        st = sheaf_hf_config_whole(&whole, json, &m->config, false);
+    if (st == NULL)
+        st = sheaf_hf_config_with_dtype(&with_dtype, whole, m->dtype);
+    if (st == NULL)
+        st = make_buffers(m);
+    if (st == NULL)
+        st = sheaf__output_sweep(o->dst, o->events, o->faults);
+    if (st == NULL)
+        st = sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count, 0, false, o->faults);
+    if (st == NULL)
+        st = write_generation(m);
+    free(json);
+    free(whole);
+    free(with_dtype);
+    return st;
+}
+
+static void release(maker *m)
+{
+    sheaf__folder_abandon(m->folder);
+    for (int i = 0; i < m->threads; i++) {
+        free(m->values != NULL ? m->values[i] : NULL);
+        free(m->rounded != NULL ? m->rounded[i] : NULL);
+    }
+    free(m->values);
+    free(m->rounded);
+    sheaf__pool_free(m->pool);
+    free(m->specs);
+    sheaf_schema_free(m->schema);
+    sheaf_config_release(&m->config);
+}
+
+sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *options)
+{
+    maker m = { .threads = options->threads > 0 ? options->threads : 1, .seed = options->seed, .stop = options->stop,
+                .kernels = sheaf__kernels_for(NULL) };
+    *report = (sheaf_init_report){ 0 };
+    if (m.kernels == NULL)
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor has no AVX2, FMA and F16C");
+    sheaf_status *st = begin(&m, options);
+    for (int64_t i = 0; i < m.count && st == NULL; i++) {
+        st = make_tensor(&m, i);
+        report->tensors++;
+        report->parameters += m.rows * m.cols;
+        const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "tensors made", .done = i + 1, .total = m.count };
+        sheaf_emit(options->events, &event);
+    }
+    report->dtype = m.dtype;
+    report->bytes = report->parameters * (int64_t)sheaf_dtype_bytes(m.dtype);
+    if (st == NULL) {
+        sheaf_folder *folder = m.folder;
+        m.folder = NULL;
+        st = sheaf__folder_commit(folder);
+    }
+    release(&m);
+    return st;
+}

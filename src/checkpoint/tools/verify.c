@@ -1,0 +1,500 @@
+/* verify.c - see verify.h. Work is cut into tasks in the order of the disk; each reads a few megabytes. */
+#include "checkpoint/tools/verify.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "checkpoint/store/own_catalog.h"
+#include "checkpoint/store/store.h"
+#include "checkpoint/tools/verify_adapter.h"
+#include "catalog/private.h"
+#include "formats/torch.h"
+#include "ops/pool.h"
+
+enum { CHUNK = 4 << 20, MOST_THREADS = 64, TOLD = 64 << 20 /* bytes between two words on progress */ };
+
+typedef enum task_kind {
+    READ_PIECE, /* some elements of a dense piece */
+    READ_ROWS,  /* some rows of a piece with strides, by the tensor's view */
+    CHECK_FILE, /* the checksums of a PyTorch file */
+    CHECK_ZIP,  /* those of one that lies in another file */
+    CHECK_SLICE, /* the hashes in one of sheaf's own files */
+} task_kind;
+
+typedef struct task {
+    task_kind kind;
+    int file;
+    int64_t offset;          /* for the order */
+    int64_t tensor, piece;   /* of the catalog */
+    int64_t begin, count;    /* elements or rows; bytes of a file; the slice in `begin` */
+    int64_t bytes;           /* of the work */
+} task;
+
+typedef struct counts { _Atomic int64_t nan, inf; } counts;
+
+typedef struct verifier {
+    sheaf_catalog *c;
+    sheaf_verify_report *report;
+    const sheaf_verify_options *options;
+    task *task;
+    int64_t ntasks, room;
+    counts *seen;               /* of each tensor */
+    char **buffer;              /* [threads] CHUNK each */
+    sheaf_status **st;          /* [ntasks] what a task met; told in order */
+    sheaf_checkpoint *own;      /* of sheaf's own dialect */
+    pthread_mutex_t lock;       /* of the findings, which slices add to */
+    _Atomic int64_t done;
+    int64_t total;
+} verifier;
+
+static sheaf_status *no_memory(const verifier *v) { return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory to verify", v->c->root); }
+
+/* ---- NaN and Inf ---- */
+
+typedef struct found { int64_t nan, inf; } found;
+
+static void count_16(found *f, const uint16_t *x, size_t n, uint16_t exponent)
+{
+    int64_t special = 0;
+    for (size_t i = 0; i < n; i++)
+        special += (x[i] & exponent) == exponent;
+    if (special == 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if ((x[i] & exponent) == exponent)
+            *((x[i] & 0x7fff) == exponent ? &f->inf : &f->nan) += 1;
+}
+
+static void count_32(found *f, const uint32_t *x, size_t n)
+{
+    int64_t special = 0;
+    for (size_t i = 0; i < n; i++)
+        special += (x[i] & 0x7f800000u) == 0x7f800000u;
+    if (special == 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if ((x[i] & 0x7f800000u) == 0x7f800000u)
+            *((x[i] & 0x7fffffffu) == 0x7f800000u ? &f->inf : &f->nan) += 1;
+}
+
+static void count_64(found *f, const uint64_t *x, size_t n)
+{
+    const uint64_t exponent = 0x7ff0000000000000u;
+    for (size_t i = 0; i < n; i++)
+        if ((x[i] & exponent) == exponent)
+            *((x[i] & 0x7fffffffffffffffu) == exponent ? &f->inf : &f->nan) += 1;
+}
+
+static void count_8(found *f, const uint8_t *x, size_t n, sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t low = x[i] & 0x7f;
+        if (dtype == SHEAF_F8_E5M2 && low >= 0x7c)
+            *(low == 0x7c ? &f->inf : &f->nan) += 1;
+        else if (dtype == SHEAF_F8_E4M3 && low == 0x7f)
+            f->nan++;
+        else if ((dtype == SHEAF_F8_E4M3FNUZ || dtype == SHEAF_F8_E5M2FNUZ) && x[i] == 0x80)
+            f->nan++;
+    }
+}
+
+static void count_special(counts *to, const void *data, size_t bytes, sheaf_dtype dtype)
+{
+    found f = { 0, 0 };
+    switch (dtype) {
+    case SHEAF_F16: count_16(&f, data, bytes / 2, 0x7c00); break;
+    case SHEAF_BF16: count_16(&f, data, bytes / 2, 0x7f80); break;
+    case SHEAF_F32:
+    case SHEAF_C64: count_32(&f, data, bytes / 4); break;
+    case SHEAF_F64: count_64(&f, data, bytes / 8); break;
+    case SHEAF_F8_E5M2:
+    case SHEAF_F8_E4M3:
+    case SHEAF_F8_E4M3FNUZ:
+    case SHEAF_F8_E5M2FNUZ: count_8(&f, data, bytes, dtype); break;
+    default: return;
+    }
+    atomic_fetch_add(&to->nan, f.nan);
+    atomic_fetch_add(&to->inf, f.inf);
+}
+
+/* ---- the list of tasks ---- */
+
+static sheaf_status *add_task(verifier *v, task t, int64_t bytes)
+{
+    if (v->ntasks == v->room) {
+        const int64_t room = v->room * 2 + 256;
+        task *more = realloc(v->task, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(v);
+        v->task = more;
+        v->room = room;
+    }
+    t.bytes = bytes;
+    v->task[v->ntasks++] = t;
+    v->total += bytes;
+    return NULL;
+}
+
+static bool is_dense(const sheaf_logical *t, const sheaf_piece *p)
+{
+    int64_t stride = 1;
+    for (int i = t->told.ndim - 1; i >= 0; i--) {
+        if (p->size[i] != 1 && p->stride[i] != stride)
+            return false;
+        stride *= p->size[i];
+    }
+    return true;
+}
+
+static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k)
+{
+    const sheaf_logical *t = &v->c->tensor[index];
+    const sheaf_piece *p = &t->piece[k];
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(p->dtype);
+    int64_t elements = 1;
+    for (int i = 0; i < t->told.ndim; i++)
+        elements *= p->size[i];
+    if (p->dtype != t->told.dtype || bytes == 0)
+        return NULL; /* told already */
+    const bool dense = is_dense(t, p);
+    int64_t units = elements, each = bytes;
+    if (!dense) {
+        int64_t rows, cols;
+        sheaf__catalog_view(&rows, &cols, t);
+        units = rows;
+        each = cols * bytes;
+    }
+    const int64_t most = each >= CHUNK ? 1 : CHUNK / each;
+    sheaf_status *st = NULL;
+    for (int64_t at = 0; st == NULL && at < units; at += most) {
+        const int64_t n = units - at < most ? units - at : most;
+        st = add_task(v, (task){ dense ? READ_PIECE : READ_ROWS, p->file, dense ? p->offset + at * bytes : p->offset, index, k, at, n, 0 },
+                      dense ? n * each : n * (elements / units > 0 ? elements / units : 1) * bytes);
+    }
+    return st;
+}
+
+static sheaf_status *list_own(verifier *v)
+{
+    sheaf_status *st = NULL;
+    for (int s = 0; st == NULL && s <= v->own->manifest->slices; s++)
+        st = add_task(v, (task){ CHECK_SLICE, -1, s, 0, 0, s, 0, 0 }, v->own->manifest->bytes[s]);
+    return st;
+}
+
+static sheaf_status *list_files(verifier *v)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && v->c->nzips == 0 && i < v->c->nfiles; i++)
+        if (sheaf__torch_is(v->c->file[i].path))
+            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, v->c->file[i].size, 0 }, v->c->file[i].size);
+    for (int64_t i = 0; st == NULL && i < v->c->nzips; i++) {
+        const sheaf_catalog_zip *zip = &v->c->zip[i];
+        st = add_task(v, (task){ CHECK_ZIP, zip->file, zip->begin, 0, 0, zip->begin, zip->length, 0 }, zip->length);
+    }
+    return st;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const task *p = a, *q = b;
+    if (p->file != q->file)
+        return p->file < q->file ? -1 : 1;
+    return (p->offset > q->offset) - (p->offset < q->offset);
+}
+
+/* ---- doing them ---- */
+
+static sheaf_status *read_piece(verifier *v, const task *t, char *buffer)
+{
+    const sheaf_piece *p = &v->c->tensor[t->tensor].piece[t->piece];
+    const sheaf_catalog_file *file = &v->c->file[p->file];
+    const size_t bytes = (size_t)t->count * sheaf_dtype_bytes(p->dtype);
+    int fd = file->fd;
+    int64_t size;
+    sheaf_status *st = fd < 0 ? sheaf__file_open_read(&fd, &size, file->path) : NULL;
+    if (st == NULL)
+        st = sheaf__file_read_at(fd, buffer, bytes, t->offset, file->path);
+    if (fd >= 0 && file->fd < 0)
+        close(fd);
+    if (st == NULL)
+        count_special(&v->seen[t->tensor], buffer, bytes, p->dtype);
+    return st;
+}
+
+static sheaf_status *read_rows(verifier *v, const task *t, char *buffer)
+{
+    const sheaf_logical *l = &v->c->tensor[t->tensor];
+    int64_t rows, cols, got;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->told.dtype);
+    sheaf__catalog_view(&rows, &cols, l);
+    const int64_t wide = cols * bytes > CHUNK ? CHUNK / bytes : cols;
+    sheaf_status *st = NULL;
+    for (int64_t k = 0; st == NULL && k < cols; k += wide) {
+        const int64_t w = cols - k < wide ? cols - k : wide;
+        memset(buffer, 0, (size_t)(t->count * w * bytes)); /* what is not in the piece */
+        st = sheaf__piece_read(&got, v->c, l, &l->piece[t->piece], t->begin, t->count, k, w, buffer);
+        if (st == NULL)
+            count_special(&v->seen[t->tensor], buffer, (size_t)(t->count * w * bytes), l->told.dtype);
+    }
+    return st;
+}
+
+static sheaf_status *check_file(verifier *v, const task *t)
+{
+    sheaf_torch *file = NULL;
+    const char *path = v->c->file[t->file].path;
+    sheaf_status *st = t->kind == CHECK_ZIP ? sheaf__torch_open_at(&file, path, t->begin, t->count) : sheaf__torch_open(&file, path);
+    if (st == NULL)
+        st = sheaf__torch_check_data(file);
+    sheaf__torch_close(file);
+    return st;
+}
+
+typedef struct slice_damages { verifier *v; sheaf__own_damages found; } slice_damages;
+
+static void slice_found(void *context, const char *file, const char *tensor, const char *expected, const char *is)
+{
+    slice_damages *d = context;
+    pthread_mutex_lock(&d->v->lock);
+    sheaf__own_found(&d->found, file, tensor, expected, is);
+    pthread_mutex_unlock(&d->v->lock);
+}
+
+static sheaf_status *check_slice(verifier *v, const task *t)
+{
+    slice_damages d = { v, { v->c, v->own->dir, NULL } };
+    sheaf_damages damages = { .found = slice_found, .context = &d };
+    sheaf_status *st = sheaf__checkpoint_examine(&damages, v->own, (int)t->begin, false);
+    if (st == NULL)
+        return d.found.st;
+    sheaf_status_free(d.found.st);
+    return st;
+}
+
+static bool stopped(const verifier *v) { return v->options->stop != NULL && atomic_load(v->options->stop) != 0; }
+
+static void do_task(void *context, int64_t index, int worker)
+{
+    verifier *v = context;
+    const task *t = &v->task[index];
+    if (stopped(v))
+        return;
+    v->st[index] = t->kind == READ_PIECE   ? read_piece(v, t, v->buffer[worker])
+                   : t->kind == READ_ROWS  ? read_rows(v, t, v->buffer[worker])
+                   : t->kind == CHECK_SLICE ? check_slice(v, t)
+                                            : check_file(v, t);
+    const int64_t bytes = t->bytes, done = atomic_fetch_add(&v->done, bytes) + bytes;
+    if (done / TOLD == (done - bytes) / TOLD)
+        return;
+    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes verified", .done = done < v->total ? done : v->total, .total = v->total };
+    sheaf_emit(v->options->events, &event);
+}
+
+/* ---- telling ---- */
+
+static sheaf_status *tell_task(verifier *v, const task *t, sheaf_status *st)
+{
+    sheaf_catalog *c = v->c;
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    const char *tensor = t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : c->tensor[t->tensor].told.name;
+    const char *path = t->kind == CHECK_SLICE ? c->root : c->file[t->file].path, *cure = sheaf_status_try(st), *is = sheaf_status_found(st);
+    sheaf_status *noted = sheaf__catalog_notef(c, SHEAF_DEFECT, "damaged", path, tensor, sheaf_status_expected(st),
+                                               *cure != '\0' ? cure : "copy or download this file again", "%s%s%s", sheaf_status_where(st),
+                                               *is != '\0' ? ": " : "", is);
+    sheaf_status_free(st);
+    return noted;
+}
+
+static sheaf_status *tell_special(verifier *v)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < v->c->count; i++) {
+        const int64_t nan = atomic_load(&v->seen[i].nan), inf = atomic_load(&v->seen[i].inf);
+        const sheaf_logical *t = &v->c->tensor[i];
+        if (nan + inf > 0)
+            st = sheaf__catalog_notef(v->c, SHEAF_DEFECT, "not-finite", t->npieces > 0 ? v->c->file[t->piece[0].file].path : v->c->root,
+                                      t->told.name, "finite numbers", "go back to an earlier checkpoint", "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
+    }
+    return st;
+}
+
+/* A head that is stored although it is tied must be the table. */
+static sheaf_status *compare_tied(sheaf_catalog *c)
+{
+    const sheaf_logical *head = sheaf__catalog_find(c, "lm_head.weight"), *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
+    bool tied = false;
+    for (int64_t i = 0; i < c->nfindings; i++) /* so said by the check of the model */
+        tied = tied || (strcmp(c->finding[i].code, "inferred") == 0 && strcmp(c->finding[i].tensor, "lm_head.weight") == 0);
+    if (!tied || head == NULL || table == NULL || sheaf__catalog_defects(c) > 0 || head->told.dtype != table->told.dtype ||
+        memcmp(head->told.shape, table->told.shape, sizeof head->told.shape) != 0)
+        return NULL;
+    int64_t rows, cols;
+    sheaf__catalog_view(&rows, &cols, head);
+    const int64_t row = cols * (int64_t)sheaf_dtype_bytes(head->told.dtype), chunk = row < CHUNK ? CHUNK / row : 1;
+    char *a = malloc((size_t)(chunk * row)), *b = malloc((size_t)(chunk * row));
+    sheaf_status *st = a == NULL || b == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    bool same = true;
+    for (int64_t r = 0; st == NULL && same && r < rows; r += chunk) {
+        const int64_t n = rows - r < chunk ? rows - r : chunk;
+        st = sheaf__catalog_read(c, head, r, n, 0, cols, a);
+        if (st == NULL)
+            st = sheaf__catalog_read(c, table, r, n, 0, cols, b);
+        same = st != NULL || memcmp(a, b, (size_t)(n * row)) == 0;
+    }
+    free(a);
+    free(b);
+    if (st != NULL || same)
+        return st;
+    return sheaf__catalog_note(c, SHEAF_DEFECT, "conflict", c->root, "lm_head.weight", "the values of model.embed_tokens.weight, as the config ties them",
+                               "other values", "set tie_word_embeddings to false in config.json, if the stored head is meant");
+}
+
+/* ---- the whole ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static sheaf_status *open_own(verifier *v)
+{
+    char *dir = NULL;
+    int file = 0;
+    while (file < v->c->nfiles && !ends_with(v->c->file[file].path, "/manifest.json"))
+        file++;
+    sheaf_status *st = file == v->c->nfiles ? NULL : sheaf__path_parent(&dir, v->c->file[file].path);
+    if (st == NULL && dir != NULL)
+        st = sheaf__checkpoint_open_manifest(&v->own, dir);
+    free(dir);
+    if (v->own == NULL)
+        return sheaf__catalog_defect(v->c, v->c->root, st);
+    return st != NULL ? st : list_own(v);
+}
+
+static sheaf_status *list_all(verifier *v)
+{
+    sheaf_status *st = NULL;
+    if (strcmp(v->c->dialect, "sheaf") == 0)
+        st = open_own(v);
+    for (int64_t i = 0; st == NULL && i < v->c->count; i++) /* copies are read when they are compared */
+        for (int64_t k = 0; st == NULL && k < (v->c->tensor[i].replicated && v->c->tensor[i].npieces > 1 ? 1 : v->c->tensor[i].npieces); k++)
+            st = list_piece(v, i, k);
+    return st != NULL ? st : list_files(v);
+}
+
+static sheaf_status *run_all(verifier *v, int threads)
+{
+    sheaf__pool *pool = NULL;
+    v->st = calloc((size_t)v->ntasks + 1, sizeof *v->st);
+    v->buffer = calloc((size_t)threads, sizeof *v->buffer);
+    sheaf_status *st = v->st == NULL || v->buffer == NULL ? no_memory(v) : sheaf__pool_new(&pool, threads);
+    for (int i = 0; st == NULL && i < threads; i++)
+        if ((v->buffer[i] = malloc(CHUNK)) == NULL)
+            st = no_memory(v);
+    if (st == NULL) {
+        qsort(v->task, (size_t)v->ntasks, sizeof *v->task, by_place);
+        sheaf__pool_run(pool, v->ntasks, do_task, v);
+    }
+    for (int64_t i = 0; v->st != NULL && i < v->ntasks; i++) {
+        if (st == NULL)
+            st = tell_task(v, &v->task[i], v->st[i]);
+        else
+            sheaf_status_free(v->st[i]);
+    }
+    sheaf__pool_free(pool);
+    return st;
+}
+
+static void release(verifier *v, int threads)
+{
+    for (int i = 0; v->buffer != NULL && i < threads; i++)
+        free(v->buffer[i]);
+    free(v->buffer);
+    free(v->st);
+    free(v->seen);
+    free(v->task);
+    sheaf_checkpoint_close(v->own);
+}
+
+sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c, const sheaf_verify_options *options)
+{
+    verifier v = { .c = c, .report = report, .options = options, .lock = PTHREAD_MUTEX_INITIALIZER };
+    const int threads = options->threads < 1 ? 1 : options->threads > MOST_THREADS ? MOST_THREADS : options->threads;
+    v.seen = calloc((size_t)c->count + 1, sizeof *v.seen);
+    sheaf_status *st = v.seen == NULL ? no_memory(&v) : list_all(&v);
+    if (st == NULL && v.ntasks > 0)
+        st = run_all(&v, threads);
+    if (st == NULL && stopped(&v))
+        st = sheaf_fail(SHEAF_E_STOPPED, "%s: stopped before all was read", c->root);
+    if (st == NULL && !c->copies_contradict)
+        st = sheaf__catalog_compare(c);
+    if (st == NULL)
+        st = compare_tied(c);
+    if (st == NULL)
+        st = tell_special(&v);
+    report->read = atomic_load(&v.done);
+    report->full = true;
+    release(&v, threads);
+    return st;
+}
+
+static void count_tensors(sheaf_verify_report *r)
+{
+    for (int64_t i = 0; i < r->catalog->count; i++) {
+        const sheaf_logical *t = &r->catalog->tensor[i];
+        int64_t elements = 1;
+        for (int d = 0; d < t->told.ndim; d++)
+            elements *= t->told.shape[d];
+        r->factors += t->kind == SHEAF_LORA;
+        r->moments += t->kind == SHEAF_MOMENT;
+        if (t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER)
+            continue;
+        r->tensors++;
+        r->elements += elements;
+        r->bytes += elements * sheaf_dtype_bits(t->told.dtype) / 8;
+        r->of[t->told.dtype]++;
+    }
+}
+
+sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path, const sheaf_verify_options *options)
+{
+    *report = (sheaf_verify_report){ 0 };
+    sheaf_status *st = sheaf__any_read(&report->catalog, path, options->dialect, &options->hints);
+    if (st != NULL)
+        return st;
+    count_tensors(report);
+    for (const char *const *also = options->hints.also; also != NULL && *also != NULL && st == NULL; also++)
+        st = sheaf__catalog_note(report->catalog, SHEAF_NOTE, "inferred", *also, "", "", "parts of the checkpoint above: neither is whole without the other", "");
+    if (st != NULL)
+        return st;
+    if (strcmp(report->catalog->dialect, "peft") == 0 && (st = sheaf__verify_adapter(report->catalog)) != NULL)
+        return st;
+    st = sheaf__catalog_rank_notes(&report->untold, report->catalog);
+    return st != NULL || options->quick ? st : sheaf_verify_catalog(report, report->catalog, options);
+}
+
+void sheaf_verify_release(sheaf_verify_report *report)
+{
+    sheaf__catalog_free(report->catalog);
+    *report = (sheaf_verify_report){ 0 };
+}
+
+/* Parts in several folders can be had, but no program finds them where they lie; doubles can be converted, and not run. */
+bool sheaf_verify_sound(const sheaf_verify_report *report)
+{
+    const sheaf_catalog *c = report->catalog;
+    for (int64_t i = 0; i < c->nfindings; i++)
+        if (c->finding[i].severity == SHEAF_DEFECT || (c->finding[i].severity == SHEAF_WARNING &&
+                                                         (strcmp(c->finding[i].code, "time-stamp") == 0 || strcmp(c->finding[i].code, "dtype") == 0)))
+            return false;
+    return true;
+}

@@ -1,0 +1,172 @@
+/* diff.c - `sheaf diff`: which logical tensors differ. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/print.h"
+#include "checkpoint/tools/diff.h"
+#include "commands.h"
+#include "cli/lib/shared.h"
+
+const char cmd_diff_usage[] =
+    "usage: sheaf diff A B [FLAG...]\n"
+    "Compares two models, adapters, checkpoints or .safetensors files tensor by tensor.\n"
+    "Shards, slices and the order in files do not matter: undivided tensors are compared.\n"
+    "Exit code 0 when all bytes of all tensors agree and the configs mean the same, 1 if not.\n";
+
+typedef struct telling {
+    cli *cli;
+    cli_json json;
+    double atol;
+    bool beyond; /* something differs by more than atol, or otherwise than by a number */
+    int64_t shapes, alone; /* tensors of other shapes, and those that one side has alone */
+} telling;
+
+static void print_shape(FILE *to, const sheaf_source_entry *e)
+{
+    sheaf__print(to, "%s [", sheaf_dtype_name(e->dtype));
+    for (int i = 0; i < e->ndim; i++)
+        sheaf__print(to, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
+    sheaf__print(to, "]");
+}
+
+static void tell_text(FILE *to, const sheaf_diff_item *item)
+{
+    switch (item->kind) {
+    case SHEAF_DIFF_CONFIG:
+        sheaf__print(to, "config: %s: %s / %s\n", item->name, item->a_text != NULL ? item->a_text : "nothing",
+                     item->b_text != NULL ? item->b_text : "nothing");
+        return;
+    case SHEAF_DIFF_ONLY_A:
+    case SHEAF_DIFF_ONLY_B:
+        sheaf__print(to, "%s: only in %s\n", item->name, item->kind == SHEAF_DIFF_ONLY_A ? "A" : "B");
+        return;
+    case SHEAF_DIFF_SHAPE:
+    case SHEAF_DIFF_DTYPE:
+        sheaf__print(to, "%s: ", item->name);
+        print_shape(to, item->a);
+        sheaf__print(to, " / ");
+        print_shape(to, item->b);
+        sheaf__print(to, item->kind == SHEAF_DIFF_SHAPE ? "\n" : ", ");
+        if (item->kind == SHEAF_DIFF_SHAPE)
+            return;
+        break;
+    case SHEAF_DIFF_VALUES:
+        sheaf__print(to, "%s: ", item->name);
+        break;
+    }
+    sheaf__print(to, "%" PRId64 " of %" PRId64 " elements differ", item->differing, item->elements);
+    if (item->differing > 0)
+        sheaf__print(to, ", by at most %.6g, first at %" PRId64, item->largest, item->first);
+    sheaf__print(to, "\n");
+}
+
+static void json_shape(cli_json *j, const char *key, const sheaf_source_entry *e)
+{
+    cli_json_open(j, key, '{');
+    cli_json_text(j, "dtype", sheaf_dtype_name(e->dtype));
+    cli_json_open(j, "shape", '[');
+    for (int i = 0; i < e->ndim; i++)
+        cli_json_int(j, NULL, e->shape[i]);
+    cli_json_close(j, ']');
+    cli_json_close(j, '}');
+}
+
+static void json_value(cli_json *j, const char *key, const char *json)
+{
+    if (json != NULL)
+        cli_json_raw(j, key, json);
+    else
+        cli_json_text(j, key, NULL);
+}
+
+static void tell_json(cli_json *j, const sheaf_diff_item *item)
+{
+    static const char *const kinds[] = { "values", "shape", "dtype", "only_a", "only_b", "config" };
+    cli_json_open(j, NULL, '{');
+    cli_json_text(j, "kind", kinds[item->kind]);
+    cli_json_text(j, "name", item->name);
+    if (item->kind == SHEAF_DIFF_CONFIG) {
+        json_value(j, "a", item->a_text);
+        json_value(j, "b", item->b_text);
+    } else {
+        if (item->a != NULL)
+            json_shape(j, "a", item->a);
+        if (item->b != NULL)
+            json_shape(j, "b", item->b);
+    }
+    if (item->kind == SHEAF_DIFF_VALUES || item->kind == SHEAF_DIFF_DTYPE) {
+        cli_json_int(j, "elements", item->elements);
+        cli_json_int(j, "differing", item->differing);
+        cli_json_real(j, "largest", item->largest);
+        cli_json_int(j, "first", item->first);
+    }
+    cli_json_close(j, '}');
+}
+
+static void tell(void *context, const sheaf_diff_item *item)
+{
+    telling *t = context;
+    const bool numbers = item->kind == SHEAF_DIFF_VALUES || item->kind == SHEAF_DIFF_DTYPE;
+    t->shapes += item->kind == SHEAF_DIFF_SHAPE;
+    t->alone += item->kind == SHEAF_DIFF_ONLY_A || item->kind == SHEAF_DIFF_ONLY_B;
+    t->beyond |= !numbers || !(item->largest <= t->atol);
+    if (t->cli->json)
+        tell_json(&t->json, item);
+    else
+        tell_text(t->cli->out, item);
+}
+
+static void summary(telling *t, const sheaf_diff_report *r)
+{
+    if (t->cli->json) {
+        cli_json_close(&t->json, ']');
+        cli_json_bool(&t->json, "same", r->same);
+        cli_json_int(&t->json, "tensors", r->tensors);
+        cli_json_int(&t->json, "different", r->different);
+        cli_json_int(&t->json, "shapes", t->shapes);
+        cli_json_int(&t->json, "alone", t->alone);
+        cli_json_int(&t->json, "config_keys", r->config_keys);
+        cli_json_real(&t->json, "largest", r->largest);
+        cli_json_end(&t->json);
+    } else if (r->same) {
+        sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree\n", r->tensors);
+    } else {
+        const int64_t values = r->different - t->shapes - t->alone;
+        sheaf__print(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ", r->different, r->tensors);
+        if (t->shapes > 0)
+            sheaf__print(t->cli->out, ", %" PRId64 " in shape", t->shapes);
+        if (t->alone > 0)
+            sheaf__print(t->cli->out, ", %" PRId64 " in one of the two alone", t->alone);
+        if (values > 0 && values < r->different)
+            sheaf__print(t->cli->out, ", %" PRId64 " by at most %.6g", values, r->largest);
+        else if (values > 0)
+            sheaf__print(t->cli->out, ", by at most %.6g", r->largest);
+        sheaf__print(t->cli->out, "; %" PRId64 " config key%s\n", r->config_keys, r->config_keys == 1 ? "" : "s");
+    }
+}
+
+int cmd_diff(cli *cli, int argc, char **argv)
+{
+    telling t = { .cli = cli, .json = { cli->out } };
+    bool tolerant = false;
+    const cli_option options[] = {
+        { "atol", CLI_NUMBER, &t.atol, "answer yes also when no element differs by more than this" },
+        { 0 },
+    };
+    cli_paths paths;
+    sheaf_diff_report report = { 0 };
+    sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
+    if (st == NULL) {
+        tolerant = cli_was_given(cli, options, "atol");
+        if (cli->json) {
+            cli_json_begin(&t.json);
+            cli_json_open(&t.json, "differences", '[');
+        }
+        st = sheaf_diff(&report, paths.word[0], paths.word[1], tell, &t);
+    }
+    if (st == NULL)
+        summary(&t, &report);
+    else
+        sheaf__text_release(&t.json.text);
+    return cli_answer(cli, st, report.same || (tolerant && !t.beyond));
+}

@@ -1,0 +1,395 @@
+/* eval.c - `sheaf eval`: loss and accuracy of a model on data. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ask.h"
+#include "commands.h"
+#include "run_model.h"
+#include "cli/lib/signals.h"
+#include "base/output.h"
+#include "base/print.h"
+#include "cli/lib/shared.h"
+#include "formats/safetensors.h"
+#include "monitor/monitor.h"
+#include "train/evaluate.h"
+
+const char cmd_eval_usage[] =
+    "usage: sheaf eval --model DIR [--adapter DIR] --data PATH [--match] [--tp T] [--save-logits FILE]\n"
+    "Mean loss per label token and the share of label tokens that are the model's first\n"
+    "choice. With --match every record is also answered, greedily, and the answers that are\n"
+    "equal to the record's counted. With --save-logits also every logit, float32 [rows, length,\n"
+    "vocabulary].\n";
+
+enum { WORST = 5 }; /* mismatches that are shown */
+
+typedef struct settings {
+    const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa, *place;
+    int tp, threads, slices;
+    sheaf_dtype dtype;
+    sheaf_bf16_sums sums;
+    const char *given_version, *given_query; /* by flags, not by the run that is the model */
+    bool force, match;
+    int64_t micro_batch, seq, max_new;
+} settings;
+
+typedef struct work {
+    const settings *s;
+    sheaf_data *data;
+    const sheaf_events *events;
+    sheaf_safetensors_writer *writer;
+    char *partial; /* where it writes */
+    const atomic_int *stop; /* NULL while it writes nothing: a signal may then end the process */
+    int64_t seq, vocab;
+    sheaf__evaluation result; /* written by rank 0 */
+    /* with --match: */
+    const sheaf__wording *wording;
+    sheaf__prompts prompts;
+    sheaf__generate_options how;
+    sheaf__continuation *out; /* of rank 0 */
+} work;
+
+static sheaf_status *write_logits(void *self, int64_t row, int64_t position, const float *logits)
+{
+    const work *w = self;
+    if (atomic_load(w->stop) != 0)
+        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"), "a request to stop; nothing was left behind");
+    return sheaf__safetensors_write(w->writer, 0, (row * w->seq + position) * w->vocab * 4, logits, w->vocab * 4);
+}
+
+static sheaf_status *answer_all(work *w, sheaf__model *model)
+{
+    const bool first = sheaf__is_first(model->context);
+    sheaf__generate_options how = w->how;
+    sheaf__continuation *own = NULL;
+    how.events = first ? w->events : NULL;
+    how.stop_now = w->stop;
+    sheaf_status *st = first ? NULL : ask_room(&own, w->prompts.count, how.max_new);
+    if (st == NULL)
+        st = sheaf__generate(first ? w->out : own, model, w->prompts.prompt, w->prompts.count, &how);
+    ask_room_free(own);
+    return st;
+}
+
+/* Under another name until all are there. */
+static sheaf_status *begin_logits(work *w)
+{
+    sheaf_status *st = sheaf__partial_path(&w->partial, w->s->save_logits, "partial", 0);
+    if (st == NULL)
+        st = cli_signals_stop(&w->stop);
+    if (st != NULL)
+        return st;
+    const sheaf_safetensors_spec spec = { .name = "logits", .dtype = SHEAF_F32, .ndim = 3,
+                                          .shape = { sheaf_data_rows(w->data), w->seq, w->vocab } };
+    cli_signals_unfinished(w->partial);
+    return sheaf__safetensors_begin(&w->writer, w->partial, &spec, 1, NULL, 0, NULL);
+}
+
+static sheaf_status *on_rank(void *self, sheaf__model *model)
+{
+    work *w = self;
+    const bool first = sheaf__is_first(model->context), save = w->s->save_logits != NULL;
+    const sheaf__evaluate_options options = { .micro_batch = w->s->micro_batch, .padded = save, .take = first && save ? write_logits : NULL,
+                                              .self = w, .events = first ? w->events : NULL };
+    sheaf__evaluation result;
+    sheaf_status *st = save ? sheaf__agree_all(model->context, first ? begin_logits(w) : NULL) : NULL;
+    if (st == NULL)
+        st = sheaf__evaluate(&result, model, w->data, &options);
+    if (st == NULL && first)
+        w->result = result;
+    return st == NULL && w->s->match ? answer_all(w, model) : st;
+}
+
+static sheaf_status *check_logits(const settings *s)
+{
+    struct stat about;
+    if (s->save_logits == NULL || lstat(s->save_logits, &about) != 0)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", s->save_logits), "a file that does not exist"),
+                       "something there already");
+}
+
+
+static sheaf_status *finish_logits(work *w)
+{
+    if (w->writer == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__safetensors_finish(w->writer);
+    w->writer = NULL;
+    if (st == NULL)
+        st = check_logits(w->s); /* nothing is replaced, whatever came there meanwhile */
+    if (st == NULL)
+        st = sheaf__rename_new(w->partial, w->s->save_logits, NULL);
+    if (st != NULL)
+        unlink(w->partial);
+    cli_signals_unfinished(NULL);
+    return st;
+}
+
+/* ---- answers ---- */
+
+typedef struct mismatch {
+    int64_t prompt, distance;
+    char *text;
+} mismatch;
+
+typedef struct matches {
+    int64_t compared, equal, equal_nocase, wrong;
+    mismatch worst[WORST]; /* the farthest first, of equals the earlier */
+} matches;
+
+/* Letters added, dropped or changed between two texts, of which only the beginnings count. */
+static int64_t distance(const char *a, const char *b)
+{
+    enum { MOST = 255 };
+    const size_t n = strnlen(a, MOST), m = strnlen(b, MOST);
+    int row[MOST + 1];
+    for (size_t j = 0; j <= m; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int corner = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            const int above = row[j], change = corner + (a[i - 1] != b[j - 1]);
+            const int other = (above < row[j - 1] ? above : row[j - 1]) + 1;
+            row[j] = change < other ? change : other;
+            corner = above;
+        }
+    }
+    return row[m];
+}
+
+/* Takes `text`. */
+static void note_mismatch(matches *m, int64_t prompt, char *text, const char *expected)
+{
+    mismatch one = { prompt, distance(text, expected), text };
+    for (int i = 0; i < WORST; i++)
+        if (m->worst[i].text == NULL || m->worst[i].distance < one.distance) {
+            const mismatch out = m->worst[i];
+            m->worst[i] = one;
+            one = out;
+        }
+    free(one.text);
+    m->wrong++;
+}
+
+static sheaf_status *compare(matches *m, const work *w)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < w->prompts.count && st == NULL; i++) {
+        const char *expected = w->prompts.about[i].expected;
+        char *text = NULL;
+        if (expected == NULL)
+            continue;
+        st = sheaf__wording_answer(&text, w->wording, w->out[i].ids, w->out[i].n);
+        if (st != NULL)
+            break;
+        const bool equal = sheaf__same_answer(text, expected, false);
+        m->compared++;
+        m->equal += equal;
+        m->equal_nocase += sheaf__same_answer(text, expected, true);
+        if (equal)
+            free(text);
+        else
+            note_mismatch(m, i, text, expected);
+    }
+    return st;
+}
+
+static void release_matches(matches *m)
+{
+    for (int i = 0; i < WORST; i++)
+        free(m->worst[i].text);
+}
+
+/* ---- results ---- */
+
+static json_t *mismatches_json(const matches *m, const work *w)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < WORST && m->worst[i].text != NULL; i++) {
+        const sheaf__prompt_about *about = &w->prompts.about[m->worst[i].prompt];
+        json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o}", "record", (json_int_t)m->worst[i].prompt + 1, "image", ask_json(about->image),
+                                              "expected", ask_json(about->expected), "text", ask_json(m->worst[i].text)));
+    }
+    return list;
+}
+
+static void print_mismatches(const cli *cli, const matches *m, const work *w)
+{
+    const double n = (double)m->compared;
+    sheaf__print(cli->out, "exact match: %lld of %lld (%.1f %%), without case %lld (%.1f %%)\n", (long long)m->equal, (long long)m->compared,
+                 100 * (double)m->equal / n, (long long)m->equal_nocase, 100 * (double)m->equal_nocase / n);
+    for (int i = 0; i < WORST && m->worst[i].text != NULL; i++) {
+        const sheaf__prompt_about *about = &w->prompts.about[m->worst[i].prompt];
+        sheaf__print(cli->out, "  record %lld%s%s: '%.80s' instead of '%.80s'\n", (long long)m->worst[i].prompt + 1, about->image == NULL ? "" : ", ",
+                     about->image == NULL ? "" : about->image, m->worst[i].text, about->expected);
+    }
+    if (m->wrong > WORST)
+        sheaf__print(cli->out, "  and %lld more\n", (long long)(m->wrong - WORST));
+}
+
+static void print_result(const cli *cli, const work *w, const matches *m)
+{
+    const sheaf__evaluation *e = &w->result;
+    const double accuracy = e->tokens == 0 ? 0 : (double)e->correct / (double)e->tokens;
+    if (cli->json) {
+        json_t *object = json_pack("{s:o, s:I, s:f}", "loss", ask_json_real(e->loss), "tokens", (json_int_t)e->tokens, "accuracy", accuracy);
+        if (m->compared > 0) {
+            json_object_set_new(object, "exact_match", json_real((double)m->equal / (double)m->compared));
+            json_object_set_new(object, "exact_match_nocase", json_real((double)m->equal_nocase / (double)m->compared));
+            json_object_set_new(object, "answers", json_integer(m->compared));
+            json_object_set_new(object, "mismatches", mismatches_json(m, w));
+        }
+        if (w->s->dtype == SHEAF_BF16)
+            json_object_set_new(object, "bf16_sums", json_string(cli_sums_name(w->s->dtype, w->s->sums)));
+        json_dumpf(object, cli->out, JSON_COMPACT);
+        fputc('\n', cli->out);
+        json_decref(object);
+    } else {
+        sheaf__print(cli->out, "loss %.6f, accuracy %.4f over %lld label tokens\n", e->loss, accuracy, (long long)e->tokens);
+        if (m->compared > 0)
+            print_mismatches(cli, m, w);
+    }
+}
+
+/* ---- the command ---- */
+
+static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const char *folder)
+{
+    const settings *s = w->s;
+    sheaf_status *st = sheaf__wording_needed(w->wording);
+    if (st != NULL)
+        return sheaf_in(st, "--match");
+    if (ask_is_tokens(s->data)) {
+        st = sheaf_in(ask_data(&w->prompts, w->wording, w->data), "%s", s->data);
+        w->how.load = ask_data_load;
+        w->how.self = w->data;
+    } else {
+        st = sheaf__prompts_read(&w->prompts, w->wording, &(sheaf__prompts_from){ .file = s->data, .query = s->query, .looked_at = true, .events = w->events });
+        w->how.load = sheaf__prompts_load;
+        w->how.self = &w->prompts;
+    }
+    int64_t expected = 0;
+    for (int64_t i = 0; i < w->prompts.count; i++)
+        expected += w->prompts.about[i].expected != NULL;
+    if (st == NULL && expected == 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", s->data), "answers to compare with"), "none");
+    if (st == NULL)
+        st = ask_stop(stop, &w->how.nstop, folder, w->wording);
+    if (st == NULL)
+        st = ask_room(&w->out, w->prompts.count, s->max_new);
+    w->how.sampling = (sheaf__sampling){ .greedy = true };
+    w->how.max_new = s->max_new;
+    w->how.batch = s->micro_batch;
+    w->how.stop = stop;
+    return st;
+}
+
+static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened, const char *folder, const sheaf__wording *wording)
+{
+    int64_t stop[SHEAF_MAX_EOS];
+    matches m = { 0 };
+    sheaf_monitor *monitor = NULL;
+    work w = { .s = s, .wording = wording, .vocab = opened->config.vocab };
+    sheaf_status *st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
+    if (st != NULL)
+        return st;
+    w.events = sheaf_monitor_events(monitor);
+    st = sheaf_data_open(&w.data, s->data, &(sheaf_data_options){ .config = &opened->config, .seq = s->seq, .events = w.events,
+                         .folder = folder, .tokenizer = s->tokenizer, .prompt_template = sheaf__template_name(wording->version),
+                         .query = s->query, .micro_batch = s->micro_batch, .threads = s->threads });
+    if (st == NULL) /* with --match a template also tells where an answer begins */
+        sheaf_data_note_unused(w.data, s->data, s->match ? NULL : s->given_version, s->given_query, w.events);
+    if (st == NULL && s->match)
+        st = read_answers(&w, stop, folder);
+    if (st == NULL) {
+        const ask_layout layout = { .place = s->place, .tp = s->tp, .threads = s->threads, .dtype = s->dtype, .force = s->force, .events = w.events };
+        w.seq = sheaf_data_seq(w.data);
+        st = ask_fits_data(&layout, opened, w.data, s->micro_batch, w.seq, s->save_logits != NULL);
+        if (st == NULL && s->match) /* rows that are too long were refused, or asked for */
+            st = ask_reach(&opened->config, &w.prompts, s->max_new, INT64_MAX, w.events);
+        if (st == NULL && s->match)
+            st = ask_fits(&layout, opened, w.prompts.prompt, w.prompts.count, s->micro_batch, s->max_new);
+    }
+    if (st == NULL) {
+        const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
+        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
+                                                             .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
+                                                             .positions = asked > w.seq ? asked : w.seq,
+                                                             .events = w.events }, on_rank, &w);
+    }
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED)
+        sheaf_found(st, "a request to stop; nothing was left behind");
+    st = cli_signals_explain(st);
+    sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
+    if (st == NULL)
+        st = finish_logits(&w);
+    if (st == NULL && s->match)
+        st = compare(&m, &w);
+    if (st == NULL)
+        print_result(cli, &w, &m);
+    release_matches(&m);
+    sheaf__safetensors_abandon(w.writer);
+    cli_signals_unfinished(NULL);
+    free(w.partial);
+    ask_room_free(w.out);
+    sheaf__prompts_release(&w.prompts);
+    sheaf_data_close(w.data);
+    return st;
+}
+
+int cmd_eval(cli *cli, int argc, char **argv)
+{
+    static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
+    settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .micro_batch = 4, .max_new = 64 };
+    const cli_option table[] = {
+        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run", "DIR" },
+        { "config", CLI_PATH, &s.config, "its config.json, where the folder has none", "FILE" },
+        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it", "DIR" },
+        { "data", CLI_PATH | CLI_REQUIRED, &s.data, "JSON Lines, a folder of images, or .safetensors with input_ids and labels", "PATH" },
+        { "match", CLI_FLAG, &s.match, "also answer every record and count the answers that are right" },
+        { "exact-match", CLI_FLAG | CLI_HIDDEN, &s.match, "the same" },
+        { "max-new", CLI_COUNT, &s.max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
+        { "tokenizer", CLI_PATH, &s.tokenizer, "sentencepiece file; default: tokenizer.model in the model's folder, else bytes", "FILE" },
+        { "template", CLI_TEXT, &s.version, "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
+        { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)", "TEXT" },
+        { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
+        { "place", CLI_TEXT, &s.place, "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
+        { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
+        { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
+        { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
+        { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
+        { "micro-batch", CLI_COUNT, &s.micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
+        { "seq", CLI_COUNT, &s.seq, "longest row in tokens; 0 = as long as the data", .max = 1e8 },
+        { "save-logits", CLI_PATH, &s.save_logits, "write every logit to this .safetensors file", "FILE" },
+        { "force", CLI_FLAG, &s.force, ASK_FORCE },
+        { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },
+        { 0 },
+    };
+    sheaf__opened opened = { 0 };
+    run_model model = { 0 };
+    sheaf__wording wording = { 0 };
+    sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    if (st == NULL)
+        st = check_logits(&s);
+    if (st == NULL)
+        st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
+                                                                .events = &cli->events });
+    if (st == NULL) {
+        s.given_version = s.version;
+        s.given_query = s.query;
+        s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
+        run_model_words(&model, &s.tokenizer, &s.version, &s.query);
+        st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.tokenizer,
+                                 .version = s.version, .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });
+    }
+    if (st == NULL)
+        st = run(cli, &s, &opened, model.folder, &wording);
+    sheaf__wording_close(&wording);
+    sheaf__opened_close(&opened);
+    run_model_release(&model);
+    return cli_report(cli, st);
+}

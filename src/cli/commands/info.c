@@ -1,0 +1,533 @@
+/* info.c - `sheaf info`: what is this? */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/print.h"
+#include "base/file.h"
+#include "checkpoint/store/look.h"
+#include "commands.h"
+#include "dialects/hf/hf.h"
+#include "findings.h"
+#include "lora/adapter.h"
+#include "machine.h"
+#include "models/open.h"
+#include "run_model.h"
+#include "cli/lib/shared.h"
+#include "train/rank.h"
+
+const char cmd_info_usage[] =
+    "usage: sheaf info PATH... [FLAG...]\n"
+    "       sheaf info --machine [--measure]\n"
+    "Says what a folder or file holds: a model or checkpoint of any program (docs/dialects.md), a\n"
+    "PEFT adapter, the folder of a run, or a .safetensors file; its tensors and types, and what is\n"
+    "odd about it. No data is read: sheaf verify reads all of it.\n";
+
+typedef struct teller {
+    cli *cli;
+    cli_json json;
+    sheaf_text odd; /* --json: what is odd about the path at hand */
+    bool tensors;
+} teller;
+
+/* A fact as a line or a key. */
+static void fact(teller *t, const char *key, const char *value)
+{
+    if (t->cli->json)
+        cli_json_text(&t->json, key, value);
+    else
+        sheaf__print(t->cli->out, "  %-14s %s\n", key, value);
+}
+
+static void fact_int(teller *t, const char *key, int64_t value)
+{
+    if (t->cli->json)
+        cli_json_int(&t->json, key, value);
+    else
+        sheaf__print(t->cli->out, "  %-14s %" PRId64 "\n", key, value);
+}
+
+static void fact_real(teller *t, const char *key, double value)
+{
+    if (t->cli->json)
+        cli_json_real(&t->json, key, value);
+    else
+        sheaf__print(t->cli->out, "  %-14s %g\n", key, value);
+}
+
+/* As JSON the list whose items, as JSON, are in `items`. */
+static void list_of(teller *t, const char *key, const sheaf_text *items)
+{
+    sheaf_text list = { 0 };
+    sheaf__text_add(&list, "[%s]", items->at != NULL ? items->at : "");
+    if (!list.failed && !items->failed)
+        cli_json_raw(&t->json, key, list.at);
+    sheaf__text_release(&list);
+}
+
+/* What is odd, in the words of a status; frees it. */
+static void odd(teller *t, sheaf_status *st)
+{
+    if (st == NULL)
+        return;
+    sheaf_text text = { 0 };
+    const char *expected = sheaf_status_expected(st), *found = sheaf_status_found(st), *cure = sheaf_status_try(st);
+    sheaf__text_add(&text, "%s", sheaf_status_where(st));
+    if (*expected != '\0')
+        sheaf__text_add(&text, "; expected %s", expected);
+    if (*found != '\0')
+        sheaf__text_add(&text, "; found %s", found);
+    if (*cure != '\0')
+        sheaf__text_add(&text, "; try: %s", cure);
+    if (t->cli->json) { /* all of them in one list, at the end */
+        sheaf__text_add(&t->odd, "%s", t->odd.size > 0 ? ", " : "");
+        sheaf__text_json(&t->odd, text.failed ? "" : text.at);
+    } else
+        fact(t, "odd", text.failed ? "" : text.at);
+    sheaf__text_release(&text);
+    sheaf_status_free(st);
+}
+
+/* ---- tensors ---- */
+
+static void tell_tensor(teller *t, const sheaf_source_entry *e)
+{
+    if (t->cli->json) {
+        cli_json_open(&t->json, NULL, '{');
+        cli_json_text(&t->json, "name", e->name);
+        cli_json_text(&t->json, "dtype", sheaf_dtype_name(e->dtype));
+        cli_json_open(&t->json, "shape", '[');
+        for (int i = 0; i < e->ndim; i++)
+            cli_json_int(&t->json, NULL, e->shape[i]);
+        cli_json_close(&t->json, ']');
+        cli_json_close(&t->json, '}');
+        return;
+    }
+    sheaf__print(t->cli->out, "    %-5s [", sheaf_dtype_name(e->dtype));
+    for (int i = 0; i < e->ndim; i++)
+        sheaf__print(t->cli->out, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
+    sheaf__print(t->cli->out, "] %s\n", e->name);
+}
+
+static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64_t n)
+{
+    int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 };
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rows, cols;
+        sheaf__look_view(&rows, &cols, list[i]);
+        elements += rows * cols;
+        bits += rows * cols * sheaf_dtype_bits(list[i]->dtype);
+        of[list[i]->dtype]++;
+    }
+    sheaf_text types = { 0 };
+    for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
+        if (of[d] > 0)
+            sheaf__text_add(&types, "%s%s (%" PRId64 ")", types.size > 0 ? ", " : "", sheaf_dtype_name((sheaf_dtype)d), of[d]);
+    fact_int(t, "tensors", n);
+    fact_int(t, "elements", elements);
+    fact_int(t, "bytes", bits / 8);
+    if (t->cli->json) {
+        cli_json_open(&t->json, "dtypes", '{');
+        for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
+            if (of[d] > 0)
+                cli_json_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
+        cli_json_close(&t->json, '}');
+    } else
+        fact(t, "dtypes", types.size > 0 ? types.at : "none");
+    sheaf__text_release(&types);
+    if (!t->tensors)
+        return;
+    if (t->cli->json)
+        cli_json_open(&t->json, "list", '[');
+    for (int64_t i = 0; i < n; i++)
+        tell_tensor(t, list[i]);
+    if (t->cli->json)
+        cli_json_close(&t->json, ']');
+}
+
+static sheaf_status *tell_tensors(teller *t, sheaf_source *source, const sheaf_catalog *catalog)
+{
+    const int64_t n = source != NULL ? source->count(source) : catalog->count;
+    const sheaf_source_entry **list = calloc((size_t)n + 1, sizeof *list);
+    if (list == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "list of tensors");
+    for (int64_t i = 0; i < n; i++)
+        list[i] = source != NULL ? source->entry(source, i) : &catalog->tensor[i].told;
+    tell_entries(t, list, n);
+    free(list);
+    return NULL;
+}
+
+/* ---- what is trained ---- */
+
+/* Elements and bytes of what was trained: of a checkpoint the masters, of an adapter all. Of them `added`: what the base has not. */
+typedef struct trained { int64_t count, bytes, added; } trained;
+
+static trained count_trained(sheaf_source *source, const sheaf_schema *schema, bool masters)
+{
+    static const char master[] = "master/";
+    const size_t n = sizeof master - 1;
+    trained sum = { 0 };
+    for (int64_t i = 0; i < source->count(source); i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        const bool is = strncmp(e->name, master, n) == 0;
+        int64_t rows, cols;
+        if (masters && !is)
+            continue;
+        sheaf__look_view(&rows, &cols, e);
+        sum.count += rows * cols;
+        sum.bytes += rows * cols * sheaf_dtype_bits(e->dtype) / 8;
+        sum.added += schema == NULL || sheaf_schema_find(schema, e->name + (is ? n : 0)) == NULL ? rows * cols : 0;
+    }
+    return sum;
+}
+
+/* model, config: where the base may be; where it is not, there is no share to tell. */
+static void tell_trained(teller *t, sheaf_source *source, const char *model, const char *config, bool masters)
+{
+    sheaf__opened base = { 0 };
+    sheaf_status *st = model == NULL && config == NULL ? sheaf_fail(SHEAF_E_IO, "base")
+                     : sheaf__open_model(&base, &(sheaf__open_options){ .model = model, .config = config, .config_only = true, .slices = 8 });
+    const sheaf_schema *schema = st == NULL ? base.schema : NULL;
+    const trained sum = count_trained(source, schema, masters);
+    fact_int(t, "trained", sum.count);
+    fact_int(t, "trained_bytes", sum.bytes);
+    if (schema != NULL) {
+        const int64_t all = sheaf__parameters(schema);
+        fact_int(t, "parameters", all);
+        fact_real(t, "trained_share", (double)sum.count / (double)(all + sum.added));
+    }
+    sheaf_status_free(st);
+    sheaf__opened_close(&base);
+}
+
+static void tell_trained_by(teller *t, sheaf_checkpoint *checkpoint, const char *path)
+{
+    char *model, *config;
+    sheaf_source *source = NULL;
+    sheaf_status_free(run_model_base(&model, &config, path)); /* what is not known of a run is left out */
+    sheaf_status *st = sheaf__checkpoint_source(&source, checkpoint);
+    if (st == NULL) {
+        tell_trained(t, source, model, config, true);
+        source->close(source);
+    }
+    odd(t, st);
+    free(model);
+    free(config);
+}
+
+/* ---- kinds ---- */
+
+static void tell_model(teller *t, const sheaf_look *look, const sheaf_catalog *catalog)
+{
+    sheaf_config c;
+    if (look->config == NULL) {
+        odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no config.json"));
+        return;
+    }
+    sheaf_status *st = sheaf_config_read(&c, look->config);
+    const sheaf_finding *told = catalog != NULL ? sheaf__catalog_finding(catalog, "unsupported") : NULL;
+    if (st != NULL && told != NULL) { /* it may know the model by its tensors */
+        sheaf_status_free(st);
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", told->path), "%s", told->expected), "%s", told->found);
+    }
+    if (st != NULL) {
+        odd(t, st);
+        return;
+    }
+    fact(t, "family", sheaf_family_name(c.family));
+    fact_int(t, "vocabulary", c.vocab);
+    fact_int(t, "hidden", c.hidden);
+    fact_int(t, "ffn", c.ffn);
+    fact_int(t, "layers", c.layers);
+    fact_int(t, "heads", c.heads);
+    fact_int(t, "kv_heads", c.kv_heads);
+    fact_int(t, "head_dim", c.head_dim);
+    if (t->cli->json)
+        cli_json_bool(&t->json, "tied", c.tied);
+    else
+        fact(t, "tied", c.tied ? "yes" : "no");
+    fact(t, "tokenizer", c.byte_vocab ? "bytes" : "its own");
+    sheaf_schema *schema = NULL;
+    st = sheaf_schema_new(&schema, &c, 8);
+    if (st == NULL) {
+        fact_int(t, "parameters", sheaf__parameters(schema));
+        st = sheaf_hf_check(look->source, schema);
+    }
+    odd(t, st);
+    if (c.unknown_keys != NULL)
+        fact(t, "unknown_keys", c.unknown_keys);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+}
+
+static void tell_adapter(teller *t, const sheaf_look *look)
+{
+    sheaf_lora_options o;
+    if (look->config == NULL) {
+        odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
+        return;
+    }
+    sheaf_status *st = sheaf_lora_options_read_merge(&o, look->config);
+    if (st != NULL) {
+        odd(t, st);
+        return;
+    }
+    sheaf_text targets = { 0 };
+    for (int i = 0; i < o.ntargets; i++)
+        if (t->cli->json) {
+            sheaf__text_add(&targets, "%s", i > 0 ? ", " : "");
+            sheaf__text_json(&targets, o.targets[i]);
+        } else
+            sheaf__text_add(&targets, "%s%s", i > 0 ? ", " : "", o.targets[i]);
+    if (t->cli->json)
+        cli_json_text(&t->json, "base", o.base_name);
+    else
+        fact(t, "base", o.base_name != NULL ? o.base_name : "not said");
+    fact_int(t, "rank", o.rank);
+    fact_real(t, "alpha", o.alpha);
+    if (t->cli->json && !o.all_linear && o.target_regex == NULL)
+        list_of(t, "targets", &targets);
+    else
+        fact(t, "targets", o.all_linear ? "all-linear" : o.target_regex != NULL ? o.target_regex : targets.size > 0 ? targets.at : "none");
+    if (o.dora || o.lora_bias)
+        fact(t, "kind", o.dora ? "DoRA (merge only)" : "LoRA with a bias on B (merge only)");
+    if (o.unknown_keys != NULL)
+        fact(t, "unknown_keys", o.unknown_keys);
+    sheaf__text_release(&targets);
+    const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) == SHEAF_PATH_DIR; /* it may be a name on a hub */
+    if (look->source != NULL)
+        tell_trained(t, look->source, there ? o.base_name : NULL, NULL, false);
+    sheaf_lora_options_release(&o);
+}
+
+static void tell_checkpoint(teller *t, sheaf_checkpoint *c, const char *path)
+{
+    fact_int(t, "step", sheaf_checkpoint_step(c));
+    fact_int(t, "slices", sheaf_checkpoint_slices(c));
+    fact_int(t, "contract", sheaf_checkpoint_contract(c));
+    tell_trained_by(t, c, path);
+    if (t->cli->json)
+        cli_json_raw(&t->json, "progress", sheaf_checkpoint_progress(c));
+    else
+        fact(t, "progress", sheaf_checkpoint_progress(c));
+}
+
+/* The complete checkpoints of a run, and what the newest one says. */
+static void tell_saved(teller *t, const char *dir, const char *path_of_run)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_text steps = { 0 };
+    sheaf_checkpoint *newest = NULL;
+    odd(t, sheaf__list_dir(&names, &n, dir));
+    for (int64_t i = 0; i < n; i++) {
+        long long step;
+        int end = 0;
+        if (sscanf(names[i], "step-%lld%n", &step, &end) != 1 || names[i][end] != '\0')
+            continue;
+        char *path = NULL;
+        sheaf_checkpoint *c = NULL; /* whatever else lies beside its manifest */
+        sheaf_status *st = sheaf__path_join(&path, dir, names[i]);
+        if (st == NULL)
+            st = sheaf_checkpoint_open(&c, path);
+        free(path);
+        if (st != NULL) {
+            odd(t, st);
+            continue;
+        }
+        sheaf__text_add(&steps, "%s%lld", steps.size > 0 ? ", " : "", step);
+        sheaf_checkpoint_close(newest);
+        newest = c;
+    }
+    if (t->cli->json)
+        list_of(t, "checkpoints", &steps);
+    else
+        fact(t, "checkpoints", steps.size > 0 ? steps.at : "none");
+    if (newest != NULL)
+        tell_checkpoint(t, newest, path_of_run);
+    sheaf_checkpoint_close(newest);
+    sheaf__text_release(&steps);
+    sheaf__names_free(names, n);
+}
+
+static void tell_run(teller *t, const char *path)
+{
+    static const char *const parts[] = { "settings", "adapter", "model", "exports", "metrics.jsonl", "run.json" };
+    for (size_t i = 0; i <= sizeof parts / sizeof *parts; i++) {
+        char *inside = NULL;
+        const bool saved = i == sizeof parts / sizeof *parts;
+        sheaf_status *st = sheaf__path_join(&inside, path, saved ? "checkpoints" : parts[i]);
+        if (st == NULL && saved)
+            tell_saved(t, inside, path);
+        else if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
+            fact(t, parts[i], inside);
+        sheaf_status_free(st);
+        free(inside);
+    }
+}
+
+/* What the catalog of any dialect says, beside what the kind has to say. */
+static void tell_catalog(teller *t, const sheaf_verify_report *r, bool sizes)
+{
+    const sheaf_catalog *c = r->catalog;
+    fact(t, "dialect", c->dialect);
+    if (c->model != NULL)
+        fact(t, "model", c->model);
+    if (c->tp > 0)
+        fact_int(t, "tp", c->tp);
+    if (c->pp > 0)
+        fact_int(t, "pp", c->pp);
+    if (c->dp > 0)
+        fact_int(t, "dp", c->dp);
+    if (sizes && c->step >= 0)
+        fact_int(t, "step", c->step);
+    if (sizes && c->vocab >= 0)
+        fact_int(t, "vocabulary", c->vocab);
+    if (c->padded_vocab >= 0)
+        fact_int(t, "padded", c->padded_vocab);
+    if (r->factors > 0)
+        fact_int(t, "lora_tensors", r->factors);
+    if (r->moments > 0)
+        fact_int(t, "moments", r->moments);
+    if (t->cli->json) {
+        cli_json_open(&t->json, "findings", '[');
+        cli_findings_json(&t->json, c);
+        cli_json_close(&t->json, ']');
+    }
+}
+
+/* A checkpoint that only its catalog can be told of: foreign, or not whole. */
+static sheaf_status *tell_foreign(teller *t, const sheaf_verify_report *r)
+{
+    tell_catalog(t, r, true);
+    if (!t->cli->json)
+        cli_findings_print(t->cli->out, r->catalog, 12, true);
+    return tell_tensors(t, NULL, r->catalog);
+}
+
+static sheaf_status *tell_path(teller *t, const char *path)
+{
+    sheaf_look look;
+    sheaf_verify_report report = { 0 };
+    const sheaf_verify_options quick = { .quick = true };
+    sheaf_status *st = sheaf_look_open(&look, path);
+    sheaf_status *bad = sheaf_verify(&report, path, &quick);
+    const bool foreign = report.catalog != NULL && (st != NULL || (look.kind == SHEAF_LOOK_MODEL && strcmp(look.dialect, "hf") != 0));
+    if (st != NULL && foreign) {
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    sheaf_status_free(bad);
+    if (st != NULL) {
+        sheaf_verify_release(&report);
+        return st;
+    }
+    const char *kind = foreign ? "checkpoint" : sheaf_look_kind_name(look.kind);
+    if (t->cli->json) {
+        cli_json_open(&t->json, NULL, '{');
+        cli_json_text(&t->json, "path", path);
+        cli_json_text(&t->json, "kind", kind);
+    } else
+        sheaf__print(t->cli->out, "%s: %s\n", path, kind);
+    if (!foreign && report.catalog != NULL)
+        tell_catalog(t, &report, false);
+    if (foreign)
+        st = tell_foreign(t, &report);
+    else if (look.kind == SHEAF_LOOK_MODEL)
+        tell_model(t, &look, report.catalog);
+    else if (look.kind == SHEAF_LOOK_ADAPTER)
+        tell_adapter(t, &look);
+    else if (look.kind == SHEAF_LOOK_CHECKPOINT)
+        tell_checkpoint(t, look.checkpoint, path);
+    else if (look.kind == SHEAF_LOOK_RUN)
+        tell_run(t, path);
+    if (!foreign && look.source != NULL)
+        st = tell_tensors(t, look.source, NULL);
+    if (t->cli->json && t->odd.size > 0)
+        list_of(t, "odd", &t->odd);
+    if (t->cli->json)
+        cli_json_close(&t->json, '}');
+    sheaf__text_release(&t->odd);
+    sheaf_verify_release(&report);
+    sheaf_look_close(&look);
+    return st;
+}
+
+static sheaf_status *tell_rates(teller *t)
+{
+    cli_rate rates[CLI_RATES];
+    sheaf_status *st = cli_machine_measure(rates);
+    if (st != NULL)
+        return st;
+    if (t->cli->json)
+        cli_json_open(&t->json, "gflops", '{');
+    for (int i = 0; i < CLI_RATES; i++) {
+        if (t->cli->json && rates[i].gflops > 0)
+            cli_json_real(&t->json, rates[i].key, rates[i].gflops);
+        else if (t->cli->json)
+            cli_json_text(&t->json, rates[i].key, NULL);
+        else if (rates[i].gflops > 0)
+            sheaf__print(t->cli->out, "  %-28s %8.1f GFLOP/s a core\n", rates[i].name, rates[i].gflops);
+        else
+            sheaf__print(t->cli->out, "  %-28s not on this machine\n", rates[i].name);
+    }
+    if (t->cli->json)
+        cli_json_close(&t->json, '}');
+    return NULL;
+}
+
+static sheaf_status *tell_machine(teller *t, bool measure)
+{
+    sheaf_status *st = NULL;
+    const cli_machine m = cli_machine_look();
+    if (t->cli->json)
+        cli_json_open(&t->json, "machine", '{');
+    else
+        sheaf__print(t->cli->out, "this machine\n");
+    fact(t, "processor", m.name);
+    fact(t, "kernels", m.kernels);
+    fact(t, "pairs", m.pairs);
+    fact(t, "tiles", m.tiles);
+    fact(t, "bf16_sums", m.sums);
+    fact_int(t, "cores", m.cores);
+    fact_int(t, "memory", m.memory);
+    fact_int(t, "available", m.available);
+    if (measure)
+        st = tell_rates(t);
+    if (t->cli->json)
+        cli_json_close(&t->json, '}');
+    return st;
+}
+
+int cmd_info(cli *cli, int argc, char **argv)
+{
+    teller t = { .cli = cli, .json = { cli->out } };
+    bool machine = false, measure = false;
+    const cli_option options[] = {
+        { "tensors", CLI_FLAG, &t.tensors, "list every tensor" },
+        { "machine", CLI_FLAG, &machine, "what this machine offers" },
+        { "measure", CLI_FLAG, &measure, "with --machine: how fast each kind of product is" },
+        { 0 },
+    };
+    cli_paths paths;
+    sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
+    if (st == NULL && paths.count == 0 && !machine)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf info"), "a PATH, or --machine");
+    if (st == NULL && measure && !machine)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--measure"), "--machine beside it");
+    if (st == NULL && cli->json)
+        cli_json_begin(&t.json);
+    if (st == NULL && machine)
+        st = tell_machine(&t, measure);
+    if (st == NULL && cli->json)
+        cli_json_open(&t.json, "paths", '[');
+    for (int i = 0; st == NULL && i < paths.count; i++)
+        st = tell_path(&t, paths.word[i]);
+    if (st == NULL && cli->json) {
+        cli_json_close(&t.json, ']');
+        cli_json_end(&t.json);
+    }
+    sheaf__text_release(&t.json.text);
+    return cli_report(cli, st);
+}

@@ -1,0 +1,58 @@
+/* machine.c - see machine.h. */
+#include "machine.h"
+
+#include <cpuid.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ops/kernels.h"
+#include "ops/units.h"
+#include "cli/lib/shared.h"
+
+/* The brand string: 48 bytes in twelve registers. */
+static void processor_name(char name[64])
+{
+    unsigned part[4];
+    char raw[49] = "";
+    snprintf(name, 64, "unknown");
+    if ((unsigned)__get_cpuid_max(0x80000000, NULL) < 0x80000004) /* clang declares it int */
+        return;
+    for (unsigned i = 0; i < 3; i++) {
+        __get_cpuid(0x80000002 + i, &part[0], &part[1], &part[2], &part[3]);
+        memcpy(raw + 16 * i, part, sizeof part);
+    }
+    const char *begin = raw + strspn(raw, " ");
+    snprintf(name, 64, "%s", begin);
+    for (size_t n = strlen(name); n > 0 && name[n - 1] == ' '; n--)
+        name[n - 1] = '\0';
+}
+
+static int64_t kilobytes(const char *line, const char *key)
+{
+    int64_t value = 0;
+    const size_t n = strlen(key);
+    return strncmp(line, key, n) == 0 && sscanf(line + n, " %" SCNd64, &value) == 1 ? value : 0;
+}
+
+cli_machine cli_machine_look(void)
+{
+    cli_machine m = { .cores = cli_threads(0) };
+    const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
+    const sheaf__units units = sheaf__units_for(NULL);
+    processor_name(m.name);
+    m.pairs = units.pairs ? "vdpbf16ps" : sheaf__units_have_pairs() ? "float32 fma, which is faster here than vdpbf16ps" : "float32 fma";
+    m.tiles = units.tiles ? "AMX" : sheaf__units_lack_permission() ? "float32 fma: the processor has AMX, the system does not let this process use it" : "float32 fma";
+    m.sums = sheaf__units_prefer_tiles() ? "tiles" : "pairs";
+    m.kernels = kernels != NULL ? kernels->isa : "none: AVX2, FMA and F16C are the least that computes";
+    char line[256];
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        m.memory += 1024 * kilobytes(line, "MemTotal:");
+    if (file != NULL)
+        fclose(file);
+    const int64_t left = sheaf__memory_look("").left;
+    m.available = left == INT64_MAX ? 0 : left;
+    return m;
+}

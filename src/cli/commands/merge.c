@@ -1,0 +1,309 @@
+/* merge.c - `sheaf merge`: base model and adapters into one model. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/print.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/merge/merge.h"
+#include "commands.h"
+#include "monitor/monitor.h"
+#include "run_export.h"
+#include "cli/lib/shared.h"
+#include "cli/lib/signals.h"
+
+const char cmd_merge_usage[] =
+    "usage: sheaf merge BASE ADAPTER... DST [FLAG...]\n"
+    "       sheaf merge --adapter-only --combine linear|cat ADAPTER... DST [FLAG...]\n"
+    "       sheaf merge SAVE DST [FLAG...]\n"
+    "Adds LoRA adapters (PEFT folders), one after another, to the weights of BASE (Hugging\n"
+    "Face folder of any architecture, or a checkpoint of a program that docs/dialects.md lists)\n"
+    "and writes the whole model to DST, which appears only once it is complete, read back and\n"
+    "checked. Sums are made in float32 and rounded once. SAVE is an SAT checkpoint with LoRA of\n"
+    "its own, merged as SAT does it; DST then has as many parts. ADAPTER, or SAVE, may be a run of sheaf\n"
+    "train or one of its checkpoints, with whatever it trained.\n"
+    "Memory stays small whatever the size of the model. Kinds of adapters that sheaf does\n"
+    "not know are refused by name.\n";
+
+static void print_json(FILE *to, const sheaf_merge_report *r, const char *dst)
+{
+    cli_json j = { to };
+    cli_json_begin(&j);
+    cli_json_text(&j, "out", dst);
+    cli_json_int(&j, "tensors", r->tensors);
+    cli_json_int(&j, "adapted", r->adapted);
+    cli_json_int(&j, "replaced", r->replaced);
+    cli_json_int(&j, "changed", r->changed);
+    cli_json_int(&j, "elements_changed", r->elements_changed);
+    cli_json_real(&j, "change_norm", r->change_norm);
+    cli_json_real(&j, "base_norm", r->base_norm);
+    cli_json_bool(&j, "untied", r->untied);
+    cli_json_int(&j, "rows_checked", r->rows_checked);
+    cli_json_int(&j, "products_checked", r->products_checked);
+    cli_json_real(&j, "worst_product", r->worst_product);
+    cli_json_text(&j, "worst_tensor", r->worst_tensor[0] != '\0' ? r->worst_tensor : NULL);
+    cli_json_int(&j, "bytes", r->bytes);
+    cli_json_end(&j);
+}
+
+static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
+{
+    const double share = r->base_norm > 0 ? r->change_norm / r->base_norm : 0;
+    sheaf__print(to, "%s: %" PRId64 " tensors, %.3f GB\n", dst, r->tensors, (double)r->bytes / 1e9);
+    sheaf__print(to, "adapted %" PRId64 ", replaced %" PRId64 ", changed %" PRId64 " (%" PRId64 " elements)\n", r->adapted,
+                 r->replaced, r->changed, r->elements_changed);
+    sheaf__print(to, "norm of the change %.6g, of the changed weights %.6g (%.3g %%)\n", r->change_norm, r->base_norm,
+                 100 * share);
+    if (r->untied)
+        sheaf__print(to, "lm_head and embed_tokens were tied and are two tensors now\n");
+    sheaf__print(to, "%" PRId64 " rows read back and recomputed: equal\n", r->rows_checked);
+    if (r->products_checked > 0)
+        sheaf__print(to, "products with random vectors, merged against base + adapter, %" PRId64 " rows: largest difference %.3g of the "
+                     "rounding expected (%s)\n", r->products_checked, r->worst_product, r->worst_tensor);
+}
+
+/* "0.7,-0.4": one for each adapter; none given: 1 each. */
+static sheaf_status *read_weights(double *out, int n, const char *text)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = 1;
+    const char *at = text;
+    for (int i = 0; at != NULL && i < n; i++) {
+        char *end;
+        out[i] = strtod(at, &end);
+        if (end == at || !isfinite(out[i]) || (*end != '\0' && *end != ',') || (*end == ',') != (i + 1 < n))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"), "%d numbers with commas between them, one for each "
+                               "adapter", n), "%s", text);
+        at = end + 1;
+    }
+    return NULL;
+}
+
+typedef struct words {
+    const char *combine, *weights;
+    bool as_peft, safe, adapter_only;
+    int dtype, cpu, to;
+} words;
+
+enum { TO_HF, TO_SAT };
+static const cli_choice forms[] = { { "hf", TO_HF }, { "sat", TO_SAT }, { 0 } };
+
+static const cli_choice cpus[] = { { "intel", SHEAF_PEFT_CPU_INTEL }, { "amd", SHEAF_PEFT_CPU_AMD }, { 0 } };
+
+/* ---- SAVE DST: LoRA that lies in the checkpoint itself ---- */
+
+static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_options *o)
+{
+    const sheaf_convert_options how = { .src = save, .dst = o->dst, .to = "sat", .own_lora = true, .tp = o->tp, .config = o->config,
+                                        .dtype = o->dtype, .step = -1, .threads = o->threads, .events = o->events, .stop = o->stop };
+    sheaf_convert_report r;
+    sheaf_status *st = sheaf_merge_check_base(o);
+    if (st == NULL)
+        st = sheaf_convert(&r, &how);
+    if (st != NULL)
+        return st;
+    if (cli->json) {
+        cli_json j = { cli->out };
+        cli_json_begin(&j);
+        cli_json_text(&j, "out", o->dst);
+        cli_json_int(&j, "tensors", r.tensors);
+        cli_json_int(&j, "adapted", r.merged);
+        cli_json_int(&j, "bytes", r.bytes);
+        cli_json_end(&j);
+    } else {
+        sheaf__print(cli->out, "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", o->dst, r.tensors, r.parts,
+                     r.parts == 1 ? "" : "s", r.merged);
+    }
+    return NULL;
+}
+
+/* ---- runs of sheaf train, and their checkpoints ---- */
+
+/* Adapters that are written for the time of the merge. */
+typedef struct steps {
+    const char *adapters[SHEAF_MERGE_ADAPTERS];
+    char *written[SHEAF_MERGE_ADAPTERS];
+    char *base;   /* of the run, where none is given; owned */
+    char *config;
+    bool whole;   /* methods head and full: DST is written */
+} steps;
+
+static void release_steps(steps *s)
+{
+    for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++) {
+        if (s->written[i] != NULL)
+            sheaf_status_free(sheaf__remove_tree(s->written[i], NULL));
+        free(s->written[i]);
+    }
+    free(s->base);
+    free(s->config);
+}
+
+static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_merge_options *how)
+{
+    run_exported e = { 0 };
+    char *beside = NULL;
+    sheaf_status *st = run_export_beside(&beside, how->dst);
+    if (st == NULL && asprintf(&s->written[i], "%s-%d", beside, i) < 0) {
+        s->written[i] = NULL;
+        st = sheaf_fail(SHEAF_E_MEMORY, "merge");
+    }
+    if (st == NULL)
+        st = run_export(&e, &(run_export_options){ .path = path, .base = how->base, .config = how->config, .dst = s->written[i], .events = how->events });
+    s->adapters[i] = s->written[i];
+    if (st == NULL && s->base == NULL) {
+        s->base = e.base;
+        s->config = e.config;
+        e.base = e.config = NULL;
+    }
+    run_exported_release(&e);
+    free(beside);
+    return st;
+}
+
+/* The base with the tensors of a step, as the run would leave it. */
+static sheaf_status *write_whole(sheaf_merge_report *r, const char *path, const sheaf_merge_options *how)
+{
+    run_exported e = { 0 };
+    if (how->nadapters > 1 || how->combine != SHEAF_COMBINE_NONE || how->mode != SHEAF_MERGE_BEST || how->dtype != NULL) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "an adapter, for more than one, for --combine, --as-peft and --dtype");
+        return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"), "merge it alone; sheaf convert changes the dtype");
+    }
+    sheaf_status *st = run_export(&e, &(run_export_options){ .path = path, .base = how->base, .config = how->config, .dst = how->dst, .events = how->events });
+    run_exported_release(&e);
+    *r = (sheaf_merge_report){ 0 };
+    return st == NULL ? run_export_count(&r->tensors, &r->bytes, how->dst) : st;
+}
+
+/* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the run's own base. */
+static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_report *r)
+{
+    sheaf_status *st = NULL;
+    bool is = false, lora = false;
+    if (how->nadapters == 0 && how->base != NULL) {
+        st = run_export_is(&is, &lora, how->base);
+        if (st != NULL || !is)
+            return st;
+        s->adapters[0] = how->base;
+        how->adapters = s->adapters;
+        how->nadapters = 1;
+        how->base = NULL;
+    }
+    for (int i = 0; st == NULL && i < how->nadapters && !s->whole; i++) {
+        const char *path = s->adapters[i] = how->adapters[i];
+        st = run_export_is(&is, &lora, path);
+        if (st == NULL && is && lora)
+            st = write_step(s, i, path, how);
+        else if (st == NULL && is) {
+            s->whole = true;
+            st = write_whole(r, path, how);
+        }
+    }
+    how->adapters = s->adapters;
+    if (how->base == NULL && s->base != NULL && how->combine == SHEAF_COMBINE_NONE) {
+        how->base = s->base;
+        how->config = s->config;
+    }
+    return st;
+}
+
+static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_paths *paths, double *weights)
+{
+    if (w->as_peft && w->safe)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--as-peft-safe"), "one of --as-peft and --as-peft-safe");
+    if (w->cpu != SHEAF_PEFT_CPU_THIS && !w->as_peft && !w->safe)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--peft-cpu"), "--as-peft or --as-peft-safe beside it");
+    if (how->tp > 0 && w->to != TO_SAT)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp"), "--to sat beside it");
+    if (w->adapter_only && w->to >= 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "a BASE: an adapter alone has PEFT's form");
+    if (w->weights != NULL && w->combine == NULL)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"), "--combine linear or --combine cat beside it"),
+                              "without --combine the adapters are merged in turn, each with its own scale");
+    if (w->adapter_only && w->combine == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter-only"), "--combine linear or --combine cat beside it");
+    if (w->adapter_only ? paths->count < 2 : paths->count == 2 && (w->as_peft || w->safe || w->combine != NULL))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf merge"), "at least one ADAPTER");
+    const int first = w->adapter_only ? 0 : 1;
+    how->base = w->adapter_only ? NULL : paths->word[0];
+    how->adapters = (const char *const *)paths->word + first;
+    how->nadapters = paths->count - 1 - first;
+    how->dst = paths->last;
+    how->weights = weights;
+    how->mode = w->safe ? SHEAF_MERGE_AS_PEFT_SAFE : w->as_peft ? SHEAF_MERGE_AS_PEFT : SHEAF_MERGE_BEST;
+    if (w->to == TO_HF && how->nadapters == 0)
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to hf"), "an ADAPTER: LoRA of SAT's own is merged in SAT's form"), "sheaf convert %s %s --to hf, which merges it too",
+                              how->base, how->dst);
+    how->to = w->to == TO_SAT ? "sat" : NULL;
+    how->peft_cpu = (sheaf_peft_cpu)w->cpu;
+    how->threads = cli_threads(how->threads);
+    if (how->nadapters > SHEAF_MERGE_ADAPTERS)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS), "%d", how->nadapters);
+    sheaf_status *st = w->combine != NULL ? sheaf_combine_parse(&how->combine, w->combine) : NULL;
+    return st != NULL ? sheaf_in(st, "--combine") : read_weights(weights, how->nadapters, w->weights);
+}
+
+int cmd_merge(cli *cli, int argc, char **argv)
+{
+    sheaf_merge_options how = { 0 };
+    words w = { .dtype = -1, .cpu = SHEAF_PEFT_CPU_THIS, .to = -1 };
+    double weights[SHEAF_MERGE_ADAPTERS];
+    const cli_option options[] = {
+        { "as-peft", CLI_FLAG, &w.as_peft, "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
+        { "as-peft-safe", CLI_FLAG, &w.safe, "the bits of merge_and_unload(safe_merge=True): the change is rounded before it is added" },
+        { "peft-cpu", CLI_CHOICE, &w.cpu, "with --as-peft: PEFT's processor, whose order of sums counts above rank 192 (default this one)", .choices = cpus },
+        { "combine", CLI_TEXT, &w.combine, "make one adapter of all first, as PEFT's add_weighted_adapter: linear or cat", "HOW" },
+        { "weights", CLI_TEXT, &w.weights, "with --combine: one number for each adapter (default 1 each)", "X,Y,..." },
+        { "adapter-only", CLI_FLAG, &w.adapter_only, "with --combine and no BASE: write the combined adapter" },
+        { "dtype", CLI_CHOICE, &w.dtype, "type of the written weights (default as in BASE)", .choices = cli_dtypes },
+        { "to", CLI_CHOICE, &w.to, "form to write (default hf): sat as sheaf convert --to sat makes it of the merged model, in one pass", .choices = forms },
+        { "tp", CLI_INT, &how.tp, "with --to sat: parts to write (default 1; of SAVE, as many as it has)", .min = 1, .max = 1024 },
+        { "config", CLI_PATH, &how.config, "the base's config.json, where its folder has none", "FILE" },
+        { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
+        { 0 },
+    };
+    cli_paths paths;
+    sheaf_monitor *monitor = NULL;
+    sheaf_merge_report report;
+    sheaf_dtype as;
+    bool own = false;
+    steps taken = { 0 };
+    sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
+    if (st == NULL)
+        st = settle(&how, &w, &paths, weights);
+    if (st == NULL)
+        st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
+    if (st == NULL)
+        st = cli_signals_stop(&how.stop);
+    if (st == NULL) {
+        as = (sheaf_dtype)w.dtype;
+        how.dtype = w.dtype >= 0 ? &as : NULL;
+        how.events = sheaf_monitor_events(monitor);
+        st = take_steps(&taken, &how, &report);
+        own = how.nadapters == 0;
+        if (st == NULL && !taken.whole)
+            st = cli_signals_explain(own ? merge_own(cli, how.base, &how) : w.adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&report, &how));
+    }
+    sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
+    release_steps(&taken);
+    if (st == NULL && own)
+        return cli_report(cli, NULL);
+    if (st == NULL && w.adapter_only) {
+        cli_json j = { cli->out };
+        if (cli->json) {
+            cli_json_begin(&j);
+            cli_json_text(&j, "out", how.dst);
+            cli_json_end(&j);
+        } else {
+            sheaf__print(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
+        }
+    } else if (st == NULL && taken.whole && !cli->json) {
+        sheaf__print(cli->out, "%s: %" PRId64 " tensors, %.3f GB, those that were trained in place of the base's\n", how.dst, report.tensors, (double)report.bytes / 1e9);
+    } else if (st == NULL) {
+        (cli->json ? print_json : print_report)(cli->out, &report, how.dst);
+    }
+    return cli_report(cli, st);
+}

@@ -1,0 +1,131 @@
+/* run_export.c - see run_export.h. */
+#include "run_export.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/output.h"
+#include "checkpoint/store/look.h"
+#include "catalog/boxes.h"
+#include "run_read.h"
+#include "train/export.h"
+
+sheaf_status *run_export_is(bool *is, bool *adapter, const char *path)
+{
+    run_reading r = { 0 };
+    sheaf_status *st = run_read(&r, is, path, true);
+    *adapter = r.options.method == SHEAF_METHOD_LORA;
+    run_reading_release(&r);
+    return st;
+}
+
+static sheaf_status *copy(char **to, const char *from)
+{
+    if (from == NULL || from[0] == '\0')
+        return NULL;
+    *to = strdup(from);
+    return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
+}
+
+static sheaf_status *find_base(run_exported *out, const run_reading *r, const run_export_options *how)
+{
+    const char *base = how->base != NULL ? how->base : r->options.model;
+    if (base == NULL || base[0] == '\0' || sheaf__path_kind(base) == SHEAF_PATH_NONE) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: the base of this run", r->step);
+        if (base == NULL || base[0] == '\0')
+            sheaf_found(sheaf_expected(st, "the run's settings beside it, which name it"), "none");
+        else
+            sheaf_found(sheaf_expected(st, "a model at %s%s", base, how->base != NULL ? "" : ", as its settings say"), "nothing there");
+        return sheaf_try_this(st, "where it lies now: --base BASE");
+    }
+    sheaf_status *st = copy(&out->base, base);
+    return st == NULL ? copy(&out->config, how->config != NULL ? how->config : r->options.config) : st;
+}
+
+static sheaf_status *write_step(run_exported *out, const run_reading *r, const run_trained *t, const run_export_options *how)
+{
+    sheaf_checkpoint *checkpoint = NULL;
+    sheaf_source *masters = NULL;
+    const sheaf_train_options *o = &r->options;
+    const char *name = o->base_name != NULL && o->base_name[0] != '\0' ? o->base_name : out->base;
+    sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
+    if (st == NULL)
+        st = sheaf_in(run_check_base(sheaf_checkpoint_progress(checkpoint), &t->opened, &(sheaf__origin_from){ .model = out->base, .tokenizer = o->tokenizer, .out = r->out },
+                                     NULL, false), "%s", r->step);
+    if (st == NULL)
+        st = sheaf__checkpoint_source(&masters, checkpoint);
+    if (st == NULL)
+        st = out->adapter ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters, t->opened.base)
+                          : sheaf__export_model(how->dst, false, &t->opened, out->base, masters);
+    if (st == NULL)
+        out->step = sheaf_checkpoint_step(checkpoint);
+    if (masters != NULL)
+        masters->close(masters);
+    sheaf_checkpoint_close(checkpoint);
+    return st;
+}
+
+sheaf_status *run_export(run_exported *out, const run_export_options *how)
+{
+    run_reading r = { 0 };
+    run_trained trained = { 0 };
+    bool is = false;
+    *out = (run_exported){ 0 };
+    sheaf_status *st = run_read(&r, &is, how->path, true);
+    if (st == NULL && !is)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", how->path), "a run, or a checkpoint of training");
+    if (st == NULL)
+        st = find_base(out, &r, how);
+    if (st == NULL)
+        st = sheaf__output_outside(how->dst, how->path);
+    if (st == NULL)
+        st = sheaf__output_outside(how->dst, out->base);
+    if (st == NULL)
+        st = run_trained_open(&trained, &r, out->base, out->config);
+    out->adapter = r.options.method == SHEAF_METHOD_LORA;
+    if (st == NULL) {
+        sheaf_note(how->events, "%s, on %s", r.step, out->base);
+        out->family = trained.opened.config.family;
+        st = write_step(out, &r, &trained, how);
+    }
+    run_trained_release(&trained);
+    run_reading_release(&r);
+    return st;
+}
+
+sheaf_status *run_export_count(int64_t *tensors, int64_t *bytes, const char *dst)
+{
+    sheaf_look look;
+    sheaf_status *st = sheaf_look_open(&look, dst);
+    if (st != NULL)
+        return st;
+    *tensors = look.source->count(look.source);
+    *bytes = 0;
+    for (int64_t i = 0; i < *tensors; i++) {
+        const sheaf_source_entry *e = look.source->entry(look.source, i);
+        *bytes += sheaf__elements(e->ndim, e->shape) * (int64_t)sheaf_dtype_bytes(e->dtype);
+    }
+    sheaf_look_close(&look);
+    return NULL;
+}
+
+void run_exported_release(run_exported *e)
+{
+    free(e->base);
+    free(e->config);
+    *e = (run_exported){ 0 };
+}
+
+sheaf_status *run_export_beside(char **out, const char *dst)
+{
+    size_t n = strlen(dst);
+    while (n > 1 && dst[n - 1] == '/')
+        n--;
+    if (asprintf(out, "%.*s.export-%ld", (int)n, dst, (long)getpid()) >= 0)
+        return NULL;
+    *out = NULL;
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", dst);
+}

@@ -1,0 +1,465 @@
+/* run_model.c - see run_model.h. */
+#include "run_model.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "checkpoint/store/look.h"
+#include "train/export.h"
+#include "train/origin.h"
+#include "train/select.h"
+#include "train/stepped.h"
+#include "places.h"
+#include "run_read.h"
+#include "train_flags.h"
+
+static bool has(const char *dir, const char *name, sheaf_path_kind kind)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, dir, name));
+    const bool yes = path != NULL && sheaf__path_kind(path) == kind;
+    free(path);
+    return yes;
+}
+
+static bool is_run(const char *path) { return has(path, "settings", SHEAF_PATH_FILE) && has(path, "checkpoints", SHEAF_PATH_DIR); }
+
+void run_reading_release(run_reading *r)
+{
+    cli_release(&r->cli);
+    free(r->out);
+    free(r->settings);
+    free(r->step);
+}
+
+/* OUT of OUT/checkpoints/step-N, or NULL; a link or a path that ends in "/" is fine. */
+static sheaf_status *find_out(char **out, const char *step)
+{
+    char *whole = realpath(step, NULL), *checkpoints = NULL;
+    *out = NULL;
+    if (whole == NULL || !has(whole, "manifest.json", SHEAF_PATH_FILE)) {
+        free(whole);
+        return NULL;
+    }
+    sheaf_status *st = sheaf__path_parent(&checkpoints, whole);
+    if (st == NULL)
+        st = sheaf__path_parent(out, checkpoints);
+    if (st == NULL && !is_run(*out)) {
+        free(*out);
+        *out = NULL;
+    }
+    free(checkpoints);
+    free(whole);
+    return st;
+}
+
+/* *step: the newest checkpoint, NULL where there is none. Takes no lock: the run may be going on. */
+static sheaf_status *find_newest(char **step, const char *out)
+{
+    char *dir = NULL, **names = NULL;
+    int64_t n = 0, newest = -1;
+    long long most = -1;
+    sheaf_status *st = sheaf__path_join(&dir, out, "checkpoints");
+    if (st == NULL)
+        st = sheaf__list_dir(&names, &n, dir);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        long long number;
+        int end = 0;
+        if (sscanf(names[i], "step-%lld%n", &number, &end) == 1 && names[i][end] == '\0' && number > most) {
+            most = number;
+            newest = i;
+        }
+    }
+    if (st == NULL && newest >= 0)
+        st = sheaf__path_join(step, dir, names[newest]);
+    sheaf__names_free(names, n);
+    free(dir);
+    return st;
+}
+
+static sheaf_status *read_settings(run_reading *r)
+{
+    char *path = NULL;
+    size_t size;
+    sheaf_status *st = sheaf__path_join(&path, r->out, "settings");
+    sheaf_train_options_default(&r->options);
+    train_flags(r->table, &r->options, false);
+    if (st == NULL && r->settings == NULL)
+        st = sheaf__file_read_all(&r->settings, &size, path, 1 << 20);
+    if (st == NULL)
+        st = cli_settings_resume(&r->cli, r->table, r->settings, r->out);
+    r->options.base_name = r->options.model; /* as it was given */
+    if (st == NULL)
+        st = places_find(&r->cli, r->table, &r->options, r->out, false);
+    free(path);
+    return st;
+}
+
+/* The settings that a checkpoint itself holds, where it lies without its run: all but paths. NULL: it is none of training. */
+static sheaf_status *read_alone(run_reading *r, const char *step)
+{
+    sheaf_checkpoint *checkpoint = NULL;
+    json_t *progress = NULL;
+    sheaf_status *st = has(step, "manifest.json", SHEAF_PATH_FILE) ? sheaf_checkpoint_open(&checkpoint, step) : NULL;
+    const char *text = checkpoint == NULL ? "{}" : sheaf_checkpoint_progress(checkpoint);
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* whoever wants it as a checkpoint says what is wrong */
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    if (st == NULL)
+        st = sheaf__json_parse(&progress, text, strlen(text));
+    const char *settings = json_string_value(json_object_get(progress, "settings"));
+    if (st == NULL && settings != NULL && ((r->settings = strdup(settings)) == NULL || (r->out = strdup(step)) == NULL))
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", step);
+    json_decref(progress);
+    sheaf_checkpoint_close(checkpoint);
+    return st;
+}
+
+sheaf_status *run_read(run_reading *r, bool *is, const char *path, bool newest)
+{
+    sheaf_status *st = NULL;
+    *is = false;
+    if (path == NULL || path[0] == '\0' || sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return NULL;
+    if (is_run(path)) {
+        r->out = strdup(path);
+    } else {
+        st = find_out(&r->out, path);
+        if (st == NULL && r->out == NULL)
+            st = read_alone(r, path);
+        if (st != NULL || r->out == NULL)
+            return st;
+        r->step = strdup(path);
+    }
+    *is = true;
+    if (r->out == NULL || (r->step == NULL && !is_run(path)))
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    st = read_settings(r);
+    const bool done = !newest && has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model", SHEAF_PATH_DIR);
+    if (st != NULL || r->step != NULL || done)
+        return st;
+    st = find_newest(&r->step, r->out);
+    if (st == NULL && r->step == NULL)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", r->out), newest ? "a checkpoint" : "a result, or a checkpoint"), newest ? "none yet" : "neither yet");
+    return st;
+}
+
+static char *given(const char *text) { return text == NULL || text[0] == '\0' ? NULL : strdup(text); }
+
+sheaf_status *run_model_base(char **model, char **config, const char *path)
+{
+    run_reading r = { .cli = { .out = stdout, .err = stderr } };
+    bool is;
+    sheaf_status *st = run_read(&r, &is, path, false);
+    *model = st == NULL && is ? given(r.options.model) : NULL;
+    *config = st == NULL && is ? given(r.options.config) : NULL;
+    run_reading_release(&r);
+    return st;
+}
+
+static const char *config_of(const run_reading *r, const sheaf__open_options *how) { return how->config != NULL ? how->config : r->options.config; }
+
+/* ---- the adapter of a checkpoint, as a folder ---- */
+
+sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened, const sheaf__origin_from *from, const char *path, bool result)
+{
+    sheaf_text cure = { 0 };
+    sheaf__origin origin = { 0 };
+    json_t *root = NULL;
+    sheaf__text_add(&cure, path == NULL ? "give the model that the run was trained on" : "with the right one: --model BASE --adapter ");
+    if (path != NULL)
+        sheaf__text_word(&cure, path);
+    if (result) {
+        sheaf__text_add(&cure, "; to use its adapter on another all the same: --adapter ");
+        sheaf__text_word(&cure, path);
+        sheaf__text_add(&cure, "/adapter");
+    }
+    const sheaf__origin_words words = { .code = SHEAF_E_LAYOUT, .what = "the base of the run", .began = "with which the run began",
+                                        .cure = cure.failed ? "the right one" : cure.at, .base_only = result };
+    sheaf_status *st = sheaf__origin_begin(&origin, opened, from);
+    if (st == NULL && origin.weights[0] == '\0')
+        st = sheaf__hashed_all(opened->hashed, 0);
+    if (st == NULL)
+        st = sheaf__origin_end(&origin);
+    if (st == NULL && progress != NULL)
+        st = sheaf__json_parse(&root, progress, strlen(progress));
+    if (st == NULL)
+        st = progress != NULL ? sheaf__origin_check(&origin, root, &words, NULL) : sheaf__origin_check_known(&origin, &words);
+    sheaf__hashed_stop(opened->hashed);
+    sheaf__origin_release(&origin);
+    sheaf__text_release(&cure);
+    json_decref(root);
+    return st;
+}
+
+/* Signals that end the process wait while the folder is there. */
+static sheaf_status *make_temporary(run_model *run)
+{
+    const char *parent = getenv("TMPDIR");
+    sigset_t ends;
+    if (asprintf(&run->temporary, "%s/sheaf-XXXXXX", parent == NULL || parent[0] == '\0' ? "/tmp" : parent) < 0) {
+        run->temporary = NULL;
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter of the checkpoint");
+    }
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &ends, &run->signals);
+    if (mkdtemp(run->temporary) != NULL)
+        return NULL;
+    pthread_sigmask(SIG_SETMASK, &run->signals, NULL);
+    sheaf_status *st = sheaf_try_this(sheaf_fail(SHEAF_E_IO, "%s: making a folder for the adapter", run->temporary), "TMPDIR, a folder that can be written");
+    free(run->temporary);
+    run->temporary = NULL;
+    return st;
+}
+
+static sheaf_status *write_adapter(run_model *run, const run_reading *r, const sheaf__opened *base)
+{
+    sheaf_checkpoint *checkpoint = NULL;
+    sheaf_source *masters = NULL;
+    sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
+    if (st == NULL)
+        st = sheaf_in(run_check_base(sheaf_checkpoint_progress(checkpoint), base, &(sheaf__origin_from){ .model = run->folder, .tokenizer = r->options.tokenizer, .out = r->out },
+                                 r->step, false), "%s", r->step);
+    if (st == NULL)
+        st = sheaf__checkpoint_source(&masters, checkpoint);
+    if (st == NULL)
+        st = make_temporary(run);
+    if (st == NULL)
+        st = sheaf__path_join(&run->adapter, run->temporary, "adapter");
+    if (st == NULL)
+        st = sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base);
+    if (masters != NULL)
+        masters->close(masters);
+    sheaf_checkpoint_close(checkpoint);
+    return st;
+}
+
+/* As the run made it: fresh or from an adapter, with the base tensors it trained beside. */
+sheaf_status *run_trained_open(run_trained *t, const run_reading *r, const char *model, const char *config)
+{
+    const sheaf_train_options *o = &r->options;
+    const bool lora = o->method == SHEAF_METHOD_LORA, from = lora && o->adapter != NULL && o->adapter[0] != '\0';
+    sheaf_status *st = lora && !from ? sheaf_train_options_lora(&t->fresh, o) : NULL;
+    if (st == NULL)
+        st = sheaf__open_model(&t->opened, &(sheaf__open_options){ .model = model, .config = config, .slices = o->slices, .for_training = true, .hashed = true,
+                                      .adapter = from ? o->adapter : NULL, .fresh = lora && !from ? &t->fresh : NULL });
+    if (st == NULL)
+        st = sheaf__select(&t->selection, t->opened.schema, t->opened.lora, o, NULL);
+    return st == NULL && lora ? sheaf_lora_save_also(t->opened.lora, t->opened.schema, sheaf__selected, &t->selection) : st;
+}
+
+void run_trained_release(run_trained *t)
+{
+    sheaf__selection_release(&t->selection);
+    sheaf_lora_options_release(&t->fresh);
+    sheaf__opened_close(&t->opened);
+}
+
+static sheaf_status *export_step(run_model *run, const run_reading *r, const sheaf__open_options *how)
+{
+    run_trained trained = { 0 };
+    sheaf_status *st = run_trained_open(&trained, r, run->folder, config_of(r, how));
+    if (st == NULL)
+        st = write_adapter(run, r, &trained.opened);
+    run_trained_release(&trained);
+    return st;
+}
+
+/* ---- the tensors of a checkpoint, in place of the base's ---- */
+
+static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
+{
+    sheaf_source *stepped = NULL;
+    sheaf_status *st = run_check_base(sheaf_checkpoint_progress(run->step), opened, &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
+                                  sheaf_checkpoint_dir(run->step), false);
+    if (st == NULL)
+        st = sheaf__checkpoint_source(&run->masters, run->step);
+    if (st == NULL)
+        st = sheaf__stepped_source(&stepped, run->masters, opened->base);
+    if (st == NULL)
+        opened->weights = stepped;
+    return sheaf_in(st, "%s", sheaf_checkpoint_dir(run->step));
+}
+
+/* ---- the result of a run that has one ---- */
+
+static sheaf_status *check_result(const sheaf__opened *opened, const run_model *run)
+{
+    sheaf_checkpoint *checkpoint = NULL;
+    char *step = NULL;
+    sheaf_status *st = find_newest(&step, run->out);
+    if (st == NULL && step != NULL)
+        sheaf_status_free(sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
+    if (st == NULL)
+        st = sheaf_in(run_check_base(checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
+                                 &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out }, run->out, true), "%s", run->out);
+    sheaf_checkpoint_close(checkpoint);
+    free(step);
+    return st;
+}
+
+/* ---- both ---- */
+
+static sheaf_status *copy_text(char **to, const char *from)
+{
+    if (from == NULL || from[0] == '\0')
+        return NULL;
+    *to = strdup(from);
+    return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
+}
+
+static sheaf_status *take_words(run_model *run, const sheaf_train_options *o)
+{
+    sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
+    if (o->dtype == SHEAF_BF16) /* one that names no order is from when there was one */
+        run->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
+    if (st == NULL)
+        st = copy_text(&run->version, o->prompt_template);
+    return st == NULL ? copy_text(&run->query, o->query) : st;
+}
+
+/* The base as the settings name it. */
+static sheaf_status *take_base(run_model *run, const run_reading *r)
+{
+    const char *model = r->options.model;
+    if (model == NULL || model[0] == '\0')
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", r->out), "the key 'model'");
+    if (sheaf__path_kind(model) == SHEAF_PATH_NONE) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: the base of this run", r->out);
+        sheaf_expected(st, "a model at %s, as its settings say%s", model, model[0] == '/' ? "" : " (seen from the folder it was trained in)");
+        return sheaf_try_this(sheaf_found(st, "nothing there"), "where it lies now: --model BASE --adapter %s", r->step != NULL ? r->step : r->out);
+    }
+    run->folder = run->base = strdup(model);
+    return run->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->out) : NULL;
+}
+
+/* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over the base. */
+static sheaf_status *take_result(run_model *run, const run_reading *r, const sheaf__open_options *how)
+{
+    const bool lora = r->options.method == SHEAF_METHOD_LORA;
+    sheaf_status *st;
+    if (r->step != NULL) {
+        st = lora ? export_step(run, r, how) : copy_text(&run->config, config_of(r, how));
+        if (st == NULL && !lora)
+            st = sheaf_checkpoint_open(&run->step, r->step);
+        if (st == NULL)
+            sheaf_note(how->events, "%s, on %s", r->step, run->folder);
+        return st;
+    }
+    st = sheaf__path_join(lora ? &run->adapter : &run->base, r->out, lora ? "adapter" : "model");
+    if (st == NULL && !lora)
+        run->folder = run->base;
+    if (st == NULL && lora)
+        sheaf_note(how->events, "%s, on %s", run->adapter, run->folder);
+    else if (st == NULL)
+        sheaf_note(how->events, "%s", run->base);
+    return st;
+}
+
+static sheaf_status *take_run(run_model *run, const run_reading *r, const sheaf__open_options *how, bool as_adapter)
+{
+    const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
+    sheaf_status *st = take_words(run, &r->options);
+    if (st == NULL)
+        st = copy_text(&run->out, r->out);
+    if (st == NULL && as_adapter && whole) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out), "a run of method lora, or a checkpoint");
+        return sheaf_try_this(sheaf_found(st, "a run whose result is a whole model"), "--model %s/model", r->out);
+    }
+    if (st == NULL && !as_adapter && !whole)
+        st = take_base(run, r);
+    return st == NULL ? take_result(run, r, how) : st;
+}
+
+static sheaf_status *find_run(run_model *run, const sheaf__open_options *how)
+{
+    const bool adapter = how->adapter != NULL && how->adapter[0] != '\0';
+    run_reading r = { 0 };
+    bool is = false;
+    sheaf_status *st = run_read(&r, &is, how->model, false);
+    if (st == NULL && is && adapter)
+        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"), "none: --model is a run, which has its own"), "%s", how->adapter),
+                            "--model %s --adapter %s", r.options.model != NULL ? r.options.model : "BASE", how->adapter);
+    else if (st == NULL && is)
+        st = take_run(run, &r, how, false);
+    run_reading_release(&r);
+    if (st != NULL || is || !adapter)
+        return st;
+    r = (run_reading){ 0 };
+    st = run_read(&r, &is, how->adapter, false);
+    if (st == NULL && is)
+        st = take_run(run, &r, how, true);
+    run_reading_release(&r);
+    return st;
+}
+
+/* What is open is still read: whoever ends this process, nothing is left behind. */
+static void remove_temporary(run_model *run)
+{
+    if (run->temporary == NULL)
+        return;
+    sheaf_status_free(sheaf__remove_tree(run->temporary, NULL));
+    free(run->temporary);
+    run->temporary = NULL;
+    pthread_sigmask(SIG_SETMASK, &run->signals, NULL);
+}
+
+sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__open_options *how)
+{
+    sheaf__open_options replaced = *how;
+    *run = (run_model){ .folder = how->model };
+    *out = (sheaf__opened){ 0 };
+    sheaf_status *st = find_run(run, how);
+    replaced.model = run->folder;
+    const bool result = run->adapter != NULL && run->temporary == NULL;
+    if (run->adapter != NULL)
+        replaced.adapter = run->adapter;
+    replaced.hashed = result || run->step != NULL;
+    if (run->step != NULL) { /* which is no adapter, and was trained on a base without one */
+        replaced.adapter = NULL;
+        replaced.config = run->config;
+        replaced.for_training = true;
+    }
+    if (st == NULL)
+        st = sheaf__open_model(out, &replaced);
+    remove_temporary(run);
+    if (st == NULL && result)
+        st = check_result(out, run);
+    return st == NULL && run->step != NULL ? lay_step(out, run) : st;
+}
+
+void run_model_words(const run_model *run, const char **tokenizer, const char **version, const char **query)
+{
+    if (*tokenizer == NULL)
+        *tokenizer = run->tokenizer;
+    if (*version == NULL)
+        *version = run->version;
+    if (query != NULL && *query == NULL)
+        *query = run->query;
+}
+
+void run_model_release(run_model *run)
+{
+    remove_temporary(run);
+    if (run->masters != NULL)
+        run->masters->close(run->masters);
+    sheaf_checkpoint_close(run->step);
+    free(run->base);
+    free(run->out);
+    free(run->adapter);
+    free(run->config);
+    free(run->tokenizer);
+    free(run->version);
+    free(run->query);
+    *run = (run_model){ 0 };
+}

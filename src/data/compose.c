@@ -1,0 +1,79 @@
+/* compose.c - see compose.h. */
+#include "data/compose.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static sheaf_status *encode(sheaf__ids *out, const sheaf__sentencepiece *model, const char *text)
+{
+    const size_t size = strlen(text);
+    int32_t *ids = NULL;
+    if (model != NULL) {
+        sheaf_status *st = sheaf__sentencepiece_encode(&ids, &out->count, model, text, size);
+        out->id = ids;
+        return st;
+    }
+    ids = malloc((size + 1) * sizeof *ids);
+    if (ids == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "token ids");
+    for (size_t i = 0; i < size; i++)
+        ids[i] = (unsigned char)text[i];
+    *out = (sheaf__ids){ ids, (int64_t)size };
+    return NULL;
+}
+
+static sheaf_status *check_turns(const sheaf__record *record, const sheaf__compose_options *options)
+{
+    if (!options->no_answer && record->turn[record->turns - 1].answer == NULL)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "answer"), "one, to be trained"), "none");
+    if (record->turns == 1 || sheaf__template_has_history(options->version))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "conversation");
+    sheaf_expected(st, "one question: template '%s' has no place for turns before it", sheaf__template_name(options->version));
+    return sheaf_try_this(sheaf_found(st, "%" PRId64 " turns", record->turns), "template chat, or a record for each turn");
+}
+
+static sheaf_status *lay_out(sheaf__sequence *out, sheaf__ids prompt, sheaf__ids answer, bool image,
+                             const sheaf__compose_options *options)
+{
+    sheaf__sequence_options layout = options->layout;
+    layout.patches = image ? layout.patches : 0;
+    if (options->no_answer)
+        return sheaf__sequence_prompt(out, prompt, &layout);
+    if (layout.max_length == 0)
+        layout.max_length = sheaf__sequence_needs(prompt.count, answer.count, &layout);
+    sheaf__sequence s;
+    sheaf_status *st = sheaf__sequence_train(&s, prompt, answer, &layout);
+    if (st == NULL && s.cut > 0 && !options->may_cut) {
+        st = sheaf_fail(SHEAF_E_DATA, "answer");
+        sheaf_expected(st, "at most %" PRId64 " tokens behind %" PRId64 " positions, with max_length %" PRId64,
+                       answer.count - s.cut, s.context, layout.max_length);
+        sheaf_found(st, "%" PRId64, answer.count);
+        sheaf_try_this(st, "max_length %" PRId64 " or more", sheaf__sequence_needs(prompt.count, answer.count, &layout));
+        sheaf__sequence_release(&s);
+    }
+    if (st == NULL)
+        *out = s;
+    return st;
+}
+
+sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record, const sheaf__compose_options *options)
+{
+    const sheaf__turn *last = &record->turn[record->turns - 1];
+    sheaf__ids prompt = { 0 }, answer = { 0 };
+    char *text = NULL;
+    sheaf_status *st = check_turns(record, options);
+    if (st == NULL)
+        st = sheaf__template_prompt(&text, options->version, record->turn, record->turns - 1, last->query);
+    if (st == NULL)
+        st = encode(&prompt, options->model, text);
+    if (st == NULL && !options->no_answer)
+        st = encode(&answer, options->model, last->answer);
+    if (st == NULL)
+        st = lay_out(out, prompt, answer, record->image != NULL, options);
+    free((int32_t *)prompt.id);
+    free((int32_t *)answer.id);
+    free(text);
+    return st;
+}

@@ -1,0 +1,411 @@
+/* data.c - see data.h. What is common to both forms: order, batches, counts, hash. */
+#include "data/data.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "inputs/choose.h"
+#include "ops/kernels.h"
+#include "data/data_images.h"
+#include "data/data_rows.h"
+
+sheaf_status *sheaf__data_no_memory(int64_t tokens)
+{
+    return sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "no memory for the data set"),
+                       "%" PRId64 " tokens so far", tokens);
+}
+
+int64_t sheaf__data_limit(const sheaf_data_options *options)
+{
+    const int64_t model = options->config->max_position > 0 ? options->config->max_position : INT64_MAX;
+    return options->seq > 0 ? options->seq : model;
+}
+
+sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count, const char *unit, int64_t first,
+                                   int64_t first_tokens, int64_t longest)
+{
+    const bool given = options->seq > 0;
+    const char *limit = given ? "--seq" : sheaf_config_position_key(options->config), *plural = strcmp(unit, "entry") == 0 ? "entries are" : "s are";
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s %" PRId64, unit, first);
+    sheaf_expected(st, given ? "at most %" PRId64 " tokens, the value of %s" : "at most %" PRId64 " tokens, the model's %s", sheaf__data_limit(options), limit);
+    sheaf_found(st, "%" PRId64 " tokens; %" PRId64 " %s%s longer than %s, the longest has %" PRId64, first_tokens, count,
+                count > 1 && plural[0] == 'e' ? "" : unit, count == 1 ? " is" : plural, limit, longest);
+    return sheaf_try_this(st, given ? "--seq %" PRId64 ", or split these records: none is ever cut off"
+                                    : "split these records: none is ever cut off; --seq %" PRId64 " goes beyond what the model was made for", longest);
+}
+
+/* Of the last position that counts, from 1: patches of an image share one. */
+static int64_t positions_of(const sheaf_data *data, int64_t row)
+{
+    return data->position == NULL ? data->used[row] : data->position[data->begin[row] + data->used[row] - 1] + (int64_t)1;
+}
+
+/* Rotary embeddings go on for ever, so that what was asked for by name may be done. */
+static sheaf_status *check_positions(const sheaf_data *data, const sheaf_data_options *options)
+{
+    const int64_t made_for = options->config->max_position > 0 ? options->config->max_position : INT64_MAX;
+    int64_t count = 0, first = 0, longest = 0;
+    for (int64_t r = 0; r < data->rows; r++) {
+        const int64_t n = positions_of(data, r);
+        longest = n > longest ? n : longest;
+        if (n > made_for && count++ == 0)
+            first = r;
+    }
+    if (count > 0 && options->seq == 0)
+        return sheaf__data_too_long(options, count, data->images == NULL ? "row" : "record", first + 1, positions_of(data, first), longest);
+    if (count > 0)
+        sheaf_warn(options->events, "rows of up to %" PRId64 " positions, more than the model's %s of %" PRId64
+                   ": rotary embeddings go on beyond it, but the model was not made for that", longest, sheaf_config_position_key(options->config), made_for);
+    return NULL;
+}
+
+/* ---- labels and masks of one row ---- */
+
+static int32_t label_at(const sheaf_data *data, int64_t row, int64_t position)
+{
+    const int64_t i = data->begin[row] + position;
+    if (data->label != NULL)
+        return data->label[i];
+    return position >= data->trained_from[row] ? data->token[i] : SHEAF__NO_LABEL;
+}
+
+static uint8_t mask_at(const sheaf_data *data, int64_t row, int64_t position)
+{
+    return data->mask == NULL ? 1 : data->mask[data->begin[row] + position];
+}
+
+static int64_t row_length(const sheaf_data *data, int64_t row)
+{
+    return data->begin[row + 1] - data->begin[row];
+}
+
+static bool in_image(const sheaf_data *data, int64_t row, int64_t position)
+{
+    const int64_t i = data->begin[row] + position;
+    return data->images != NULL && (data->images->embed[i] || data->images->expert[i]);
+}
+
+/* What stands behind is a file's own padding, which nothing looks at and nothing is learned from. */
+static int64_t used_of(const sheaf_data *data, int64_t row)
+{
+    int64_t n = row_length(data, row);
+    while (n > 1 && mask_at(data, row, n - 1) == 0 && label_at(data, row, n - 1) == SHEAF__NO_LABEL && !in_image(data, row, n - 1))
+        n--;
+    return n;
+}
+
+/* Counts per row; refuses a data set that trains nothing. */
+static sheaf_status *count(sheaf_data *data)
+{
+    data->labels = calloc((size_t)data->rows, sizeof *data->labels);
+    data->seen = calloc((size_t)data->rows, sizeof *data->seen);
+    data->used = calloc((size_t)data->rows, sizeof *data->used);
+    if (data->labels == NULL || data->seen == NULL || data->used == NULL)
+        return sheaf__data_no_memory(data->tokens);
+    bool any = false;
+    for (int64_t r = 0; r < data->rows; r++) {
+        for (int64_t t = 0; t < row_length(data, r); t++) {
+            const bool labelled = t > 0 && label_at(data, r, t) != SHEAF__NO_LABEL;
+            data->labels[r] += labelled;
+            if (labelled && data->images != NULL && data->images->expert[data->begin[r] + t - 1])
+                data->images->labelled = true;
+            data->seen[r] += mask_at(data, r, t);
+        }
+        data->used[r] = (int32_t)used_of(data, r);
+        data->longest = data->used[r] > data->longest ? data->used[r] : data->longest;
+        any |= data->labels[r] > 0;
+    }
+    if (any)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "the data set trains nothing");
+    sheaf_expected(st, "at least one label that is not -100, not counting a row's first position");
+    sheaf_found(st, "none in %" PRId64 " rows", data->rows);
+    return sheaf_try_this(st, "check how the labels were made: position t is trained to predict "
+                          "the label of position t + 1");
+}
+
+enum { HASHED = 1024 }; /* positions handed to the hash at a time */
+
+/* Positions and images, where there are any: text alone keeps the hash it always had. */
+static void hash_images(XXH3_state_t *state, const sheaf_data *data, int64_t row)
+{
+    const int64_t begin = data->begin[row], n = row_length(data, row);
+    if (data->position != NULL)
+        XXH3_128bits_update(state, data->position + begin, (size_t)n * sizeof *data->position);
+    if (data->images == NULL)
+        return;
+    XXH3_128bits_update(state, data->images->embed + begin, (size_t)n);
+    XXH3_128bits_update(state, data->images->expert + begin, (size_t)n);
+    XXH3_128bits_update(state, &data->images->hash[row], sizeof data->images->hash[row]);
+}
+
+/* Hashes lengths, tokens, labels and masks; explicit forms, so that the two file
+ * forms of the same content agree. */
+static void hash_row(XXH3_state_t *state, const sheaf_data *data, int64_t row)
+{
+    int32_t item[HASHED][3];
+    const int64_t n = row_length(data, row);
+    XXH3_128bits_update(state, &n, sizeof n);
+    for (int64_t t = 0; t < n; t += HASHED) {
+        const int64_t some = n - t < HASHED ? n - t : HASHED;
+        for (int64_t i = 0; i < some; i++) {
+            item[i][0] = data->token[data->begin[row] + t + i];
+            item[i][1] = label_at(data, row, t + i);
+            item[i][2] = mask_at(data, row, t + i);
+        }
+        XXH3_128bits_update(state, item, (size_t)some * sizeof *item);
+    }
+}
+
+static sheaf_status *hash(sheaf_data *data)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (state == NULL)
+        return sheaf__data_no_memory(data->tokens);
+    XXH3_128bits_reset(state);
+    for (int64_t r = 0; r < data->rows; r++) {
+        hash_row(state, data, r);
+        hash_images(state, data, r);
+    }
+    const XXH128_hash_t sum = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    snprintf(data->hash, sizeof data->hash, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64,
+             (uint64_t)sum.low64);
+    return NULL;
+}
+
+/* Of a model with images, or of another one. */
+static sheaf_status *read_texts(sheaf_data *data, const char *path, const sheaf_data_options *options)
+{
+    if (data->images != NULL)
+        return sheaf__data_read_records(data, path, options);
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return sheaf__data_read_jsonl(data, path, options);
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
+    sheaf_expected(st, "a file: a folder of images is for models with a vision tower (CogVLM, CogAgent)");
+    return sheaf_found(st, "a folder, and a model of family %s", sheaf_family_name(options->config->family));
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* A tokenizer that nothing is read with: it must be one, and it is said. */
+static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
+{
+    sheaf__sentencepiece *model = NULL;
+    if (o->tokenizer == NULL || o->tokenizer[0] == '\0')
+        return NULL;
+    sheaf_status *st = sheaf__choose_tokenizer(&model, o->tokenizer, NULL, o->config);
+    if (st == NULL)
+        sheaf_note(o->events, "--tokenizer %s has no effect: these data hold token ids", o->tokenizer);
+    sheaf__sentencepiece_close(model);
+    return st;
+}
+
+sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
+                              const sheaf_data_options *options)
+{
+    if (options->seq < 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--seq"), "1 or more"),
+                           "%" PRId64, options->seq);
+    sheaf_data *data = calloc(1, sizeof *data);
+    if (data == NULL)
+        return sheaf__data_no_memory(0);
+    data->vocab = options->config->vocab;
+    data->pad = options->config->pad >= 0 && options->config->pad < data->vocab
+                    ? options->config->pad : 0;
+    data->seq = options->seq;
+    sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
+    if (st == NULL && ends_with(path, ".safetensors"))
+        st = check_unused_tokenizer(options);
+    if (st == NULL)
+        st = ends_with(path, ".safetensors") ? sheaf__data_read_safetensors(data, path, options)
+                                             : read_texts(data, path, options);
+    if (st == NULL)
+        st = sheaf_in(sheaf__data_images_check(data, options->config), "%s", path);
+    if (st == NULL)
+        st = sheaf_in(count(data), "%s", path);
+    if (st == NULL)
+        st = sheaf_in(check_positions(data, options), "%s", path);
+    if (st == NULL)
+        st = hash(data);
+    if (st != NULL) {
+        sheaf_data_close(data);
+        return st;
+    }
+    *out = data;
+    return NULL;
+}
+
+void sheaf_data_close(sheaf_data *data)
+{
+    if (data == NULL)
+        return;
+    free(data->begin);
+    free(data->token);
+    free(data->label);
+    free(data->mask);
+    free(data->position);
+    sheaf__data_images_free(data->images);
+    free(data->trained_from);
+    free(data->labels);
+    free(data->seen);
+    free(data->used);
+    free(data);
+}
+
+void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template, const char *query,
+                            const sheaf_events *events)
+{
+    const bool worded = prompt_template != NULL && prompt_template[0] != '\0', asked = query != NULL && query[0] != '\0';
+    if (worded && data != NULL && data->prompt_template == NULL)
+        sheaf_note(events, "--template %s has no effect: nothing in these data is put in a template", prompt_template);
+    if (asked && (path == NULL || sheaf__path_kind(path) == SHEAF_PATH_FILE))
+        sheaf_note(events, "--query has no effect: only the pictures of a folder are asked it");
+}
+
+int64_t sheaf_data_rows(const sheaf_data *data) { return data->rows; }
+int64_t sheaf_data_memory(const sheaf_data *d)
+{
+    const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) + (d->position != NULL ? 4 : 0)
+                            + (d->images != NULL ? 2 : 0);
+    return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) + d->rows * 12
+         + (d->images == NULL ? 0 : d->images->memory + d->rows * (int64_t)(sizeof(XXH128_hash_t) + 5));
+}
+
+int64_t sheaf_data_seq(const sheaf_data *data) { return data->seq; }
+int64_t sheaf_data_longest(const sheaf_data *data) { return data->longest; }
+
+int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < n; i++)
+        if (row[i] >= 0 && data->used[row[i]] > most)
+            most = data->used[row[i]];
+    return most;
+}
+const char *sheaf_data_template(const sheaf_data *data) { return data->prompt_template; }
+const char *sheaf_data_hash(const sheaf_data *data) { return data->hash; }
+
+int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle)
+{
+    const uint64_t n = (uint64_t)data->rows, i = (uint64_t)index;
+    return (int64_t)(shuffle ? sheaf__permute(i % n, n, seed, i / n) : i % n);
+}
+
+double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *order)
+{
+    enum { MOST = 1 << 20 }; /* rows that are looked at: enough to tell */
+    const int64_t n = order->micro_batch, most = data->rows < MOST ? data->rows : MOST;
+    const int64_t rows = order->samples > 0 && order->samples < most ? order->samples : most;
+    double used = 0, positions = 0;
+    for (int64_t first = 0; first < rows; first += n) { /* the last one goes on into the next epoch */
+        int64_t longest = order->seq;
+        for (int64_t i = first; i < first + n && i - first < MOST; i++) {
+            const int64_t row = sheaf_data_sample(data, i, order->seed, order->shuffle);
+            used += data->used[row];
+            if (order->seq == 0 && data->used[row] > longest)
+                longest = data->used[row];
+        }
+        positions += (double)(n < MOST ? n : MOST) * (double)longest;
+    }
+    return positions > 0 ? 1 - used / positions : 0;
+}
+
+int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += row[i] < 0 ? 0 : data->labels[row[i]];
+    return sum;
+}
+
+int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += row[i] < 0 ? 0 : data->seen[row[i]];
+    return sum;
+}
+
+/* A row's own positions, which go on through the padding. */
+static int32_t position_at(const sheaf_data *data, int64_t row, int64_t length, int64_t t)
+{
+    if (data->position == NULL || length == 0)
+        return (int32_t)t;
+    const int32_t *own = data->position + data->begin[row];
+    return t < length ? own[t] : own[length - 1] + (int32_t)(t - length + 1);
+}
+
+static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t seq, int64_t at)
+{
+    const int64_t length = row < 0 ? 0 : row_length(data, row);
+    for (int64_t t = 0; t < seq; t++, at++) {
+        const bool real = t < length;
+        if (batch->tokens != NULL)
+            batch->tokens[at] = real ? data->token[data->begin[row] + t] : (int32_t)data->pad;
+        if (batch->position != NULL)
+            batch->position[at] = position_at(data, row, length, t);
+        if (batch->mask != NULL)
+            batch->mask[at] = real ? mask_at(data, row, t) : 0;
+        if (batch->labels != NULL) {
+            const int32_t next = t + 1 < length ? label_at(data, row, t + 1) : SHEAF__NO_LABEL;
+            batch->labels[at] = next == SHEAF__NO_LABEL ? SHEAF__IGNORED : next;
+        }
+    }
+}
+
+void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                      int64_t n)
+{
+    const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
+    for (int64_t i = 0; i < n; i++)
+        fill(batch, data, row[i], seq, i * seq);
+    if (data->images != NULL)
+        sheaf__data_images_rows(batch, data, row, n);
+}
+
+bool sheaf_data_labels_images(const sheaf_data *data)
+{
+    return data != NULL && data->images != NULL && data->images->labelled;
+}
+
+sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    sheaf_batch_images sum = { .seq = sheaf_data_used(data, row, n) };
+    for (int64_t i = 0; i < n && data->images != NULL; i++)
+        if (row[i] >= 0) {
+            sum.images += data->images->has[row[i]];
+            sum.image_rows += data->images->expert_rows[row[i]];
+        }
+    return sum;
+}
+
+void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    if (data->images != NULL && data->images->announce != NULL)
+        data->images->announce(data->images->self, row, n);
+}
+
+sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    const sheaf__data_images *images = data->images;
+    const int64_t one = images == NULL ? 0 : images->channels * images->side * images->side;
+    const int64_t two = images == NULL ? 0 : images->channels * images->cross_side * images->cross_side;
+    int64_t at = 0;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < n && images != NULL && st == NULL; i++)
+        if (row[i] >= 0 && images->has[row[i]]) {
+            st = images->load(images->self, row[i], batch->pixels + at * one, two == 0 ? NULL : batch->cross + at * two);
+            at++;
+        }
+    return st;
+}

@@ -1,0 +1,137 @@
+/* data.h - a training or evaluation data set in memory, wholly checked.
+ *
+ * Three forms are read:
+ *   .safetensors  input_ids, labels and optionally attention_mask and position_ids,
+ *                 each [rows, length], int32 or int64; labels as in Hugging Face: not
+ *                 shifted, -100 is ignored. For models with images also what
+ *                 data_images.h lists
+ *   records       for CogVLM and CogAgent: a folder of images, JSON Lines or a JSON array
+ *                 (data/records.h). Images stay files, read again when they are needed
+ *   JSON Lines    or a JSON array: {"prompt": ..., "completion": ...} or {"text": ...},
+ *                 for models whose vocabulary is bytes: tokens are bos, the bytes
+ *                 and eos; a prompt (and bos) is read but not trained
+ * Every record is checked before the first is used, and every image decoded; of the bad ones
+ * the first 20 are named by line or entry and field, of a tensor the first by row. Nothing is
+ * cut off silently, and no row has more positions than --seq or, without it, than the model
+ * was made for.
+ *
+ * After sheaf_data_open() nothing that can be seen changes any more: all functions may be
+ * called from many threads, so ranks of one process share one data set. */
+#ifndef SHEAF_DATA_DATA_H
+#define SHEAF_DATA_DATA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/events.h"
+#include "sheaf/config.h"
+#include "sheaf/status.h"
+
+typedef struct sheaf_data sheaf_data;
+
+typedef struct sheaf_data_options {
+    const sheaf_config *config; /* vocabulary and special tokens; borrowed for the call */
+    int64_t seq;                /* positions of every batch; 0: as long as the longest row */
+    const sheaf_events *events; /* notes on ignored fields, progress of the check; may be NULL */
+    /* Of records; texts may be NULL or empty. */
+    const char *folder;          /* of the model, where tokenizer.model is looked for */
+    const char *tokenizer;       /* another sentencepiece file */
+    const char *prompt_template; /* by name; none: the config's text_processor_version, else base */
+    const char *query;           /* asked of every image of a folder; none: "CAPTCHA:" */
+    int64_t micro_batch;         /* rows that are used together; images are held for a few such groups */
+    int threads;                 /* that may decode images at once; 0: every core of this process */
+    const atomic_int *stop;      /* not 0: no further image is checked, SHEAF_E_STOPPED; may be NULL */
+} sheaf_data_options;
+
+/* sheaf_data_open - errors: SHEAF_E_IO, SHEAF_E_FORMAT (not safetensors), SHEAF_E_DATA for
+ * a bad record (line and field, or tensor, row and position), SHEAF_E_UNSUPPORTED for JSON
+ * Lines with a model that needs a tokenizer and has none, SHEAF_E_ARG for a --seq that no image
+ * fits into, SHEAF_E_STOPPED, SHEAF_E_MEMORY. *out untouched on failure. */
+sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
+                              const sheaf_data_options *options);
+void sheaf_data_close(sheaf_data *data);
+
+int64_t sheaf_data_rows(const sheaf_data *data);
+/* sheaf_data_memory - bytes the data set holds. */
+int64_t sheaf_data_memory(const sheaf_data *data);
+int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the longest row, a file's own padding included */
+/* sheaf_data_used - positions of the longest of n rows (-1: an empty one) up to the last that is seen, has a label or is an image's; at
+ * least 1. What stands behind is padding and changes nothing. */
+int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n);
+int64_t sheaf_data_longest(const sheaf_data *data); /* the same of all rows */
+/* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where none is used. */
+const char *sheaf_data_template(const sheaf_data *data);
+/* sheaf_data_note_unused - notes of words that were given and change nothing: a template where no text is put in one, a
+ * query where no folder of images is asked. Not errors: a recipe may name both for whatever data it is used with.
+ *   data   as opened; NULL where only the query is at stake
+ *   path   of the data; NULL: there are none
+ *   words  NULL or empty: not given */
+void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template, const char *query,
+                            const sheaf_events *events);
+/* sheaf_data_hash - XXH3-128 of the decoded content as 32 hex digits: the same tokens,
+ * labels and masks (a file's own padding included) in the same order, whatever the file's
+ * form or name. */
+const char *sheaf_data_hash(const sheaf_data *data);
+
+/* sheaf_data_sample - the row behind global sample number `index` (0, 1, ... over all
+ * epochs). The number, not the row, is the counter of dropout and of progress. Each epoch
+ * visits every row once: in file order, or permuted by (seed, epoch). */
+int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle);
+
+typedef struct sheaf_data_order {
+    int64_t micro_batch, samples; /* samples that will be used; 0, or more than there are: an epoch */
+    uint64_t seed;
+    bool shuffle;
+    int64_t seq; /* positions of every row; 0: the longest of its micro-batch has */
+} sheaf_data_order;
+
+/* sheaf_data_padding - which share of the positions of micro-batches is padding, from 0 to 1. */
+double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *order);
+
+/* sheaf_data_labels - positions with a label, after the shift, in `n` rows together;
+ * the divisor of a step's loss. A row of -1 counts none. */
+int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_tokens - positions with mask 1 in `n` rows together; for throughput. */
+int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n);
+
+/* Dense [n, seq] arrays of the caller; any may be NULL to leave it out. */
+typedef struct sheaf_batch {
+    int32_t *tokens;
+    int32_t *labels;   /* of position t: token t + 1, or SHEAF__IGNORED */
+    int32_t *position; /* 0, 1, ... in every row, padding included, where the data say nothing else */
+    uint8_t *mask;     /* 1 = may be attended to */
+    /* Of models with images; "rows" are positions of the whole batch, 0 .. n * seq - 1, ascending. */
+    int32_t *image_row; /* [images * (patches + 2)] rows that hold BOI, patches and EOI */
+    int32_t *stream[2]; /* [n * seq - image_rows], [image_rows] rows of the text and of the image stream */
+    float *pixels;      /* [images, channels, side, side] */
+    float *cross;       /* [images, channels, cross side, cross side], of models with a second tower */
+    int64_t seq;        /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
+} sheaf_batch;
+
+/* What a batch holds of images, and how long its rows are. */
+typedef struct sheaf_batch_images {
+    int64_t images;     /* sequences that have one */
+    int64_t image_rows; /* positions that use the visual experts */
+    int64_t seq;        /* sheaf_data_used() of its rows */
+} sheaf_batch_images;
+
+/* sheaf_data_images - of rows `row[0..n)`; no images of a model without. */
+sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_announce - these rows are needed next, in this order: their images may be decoded by now when
+ * sheaf_data_pixels() asks. What was announced before and is not begun is forgotten. Changes no result. */
+void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_images_range - the fewest and the most images that `n` samples one after another hold, in any order of
+ * rows; image_rows as if each image had as many as the one with most, seq that of the longest row that can be among them. */
+void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most, const sheaf_data *data, int64_t n);
+/* sheaf_data_labels_images - does any position that uses the visual experts predict a label? NULL: no. */
+bool sheaf_data_labels_images(const sheaf_data *data);
+/* sheaf_data_pixels - batch->pixels and ->cross of those rows; reads and decodes files.
+ * Errors: SHEAF_E_IO, SHEAF_E_DATA (a file that changed since the data set was checked). */
+sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n);
+/* sheaf_data_batch - all but the pixels: rows `row[0..n)`, right padded to batch->seq with the pad token (or 0),
+ * mask 0 and no label. A row of -1 is all padding, to fill a last batch. */
+void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                      int64_t n);
+
+#endif

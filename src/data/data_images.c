@@ -1,0 +1,153 @@
+/* data_images.c - see data_images.h. */
+#include "data/data_images.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/data_rows.h"
+
+sheaf_status *sheaf__data_images_new(sheaf__data_images **out, const sheaf_config *config)
+{
+    *out = NULL;
+    if (config->family != SHEAF_COGVLM && config->family != SHEAF_COGAGENT)
+        return NULL;
+    sheaf__data_images *images = calloc(1, sizeof *images);
+    if (images == NULL)
+        return sheaf__data_no_memory(0);
+    images->patches = config->patches;
+    images->channels = config->vit.channels;
+    images->side = config->vit.height;
+    images->cross_side = config->family == SHEAF_COGAGENT ? config->encoder.image : 0;
+    *out = images;
+    return NULL;
+}
+
+void sheaf__data_images_free(sheaf__data_images *images)
+{
+    if (images == NULL)
+        return;
+    if (images->close != NULL)
+        images->close(images->self);
+    free(images->embed);
+    free(images->expert);
+    free(images->has);
+    free(images->expert_rows);
+    free(images->hash);
+    free(images);
+}
+
+sheaf_status *sheaf__data_images_rows_new(sheaf_data *data)
+{
+    sheaf__data_images *images = data->images;
+    if (images->embed == NULL)
+        images->embed = calloc((size_t)data->tokens + 1, 1);
+    if (images->expert == NULL)
+        images->expert = calloc((size_t)data->tokens + 1, 1);
+    images->has = calloc((size_t)data->rows + 1, sizeof *images->has);
+    images->expert_rows = calloc((size_t)data->rows + 1, sizeof *images->expert_rows);
+    images->hash = calloc((size_t)data->rows + 1, sizeof *images->hash);
+    const bool made = images->embed != NULL && images->expert != NULL && images->has != NULL && images->expert_rows != NULL &&
+                      images->hash != NULL;
+    return made ? NULL : sheaf__data_no_memory(data->tokens);
+}
+
+static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int64_t row)
+{
+    sheaf__data_images *images = data->images;
+    const int64_t begin = data->begin[row], end = data->begin[row + 1], whole = images->patches + 2;
+    int64_t embed = 0, last = 0;
+    for (int64_t i = begin; i < end; i++) {
+        embed += images->embed[i];
+        images->expert_rows[row] += images->expert[i];
+        if (images->embed[i] || images->expert[i])
+            last = i - begin + 1;
+    }
+    images->has[row] = embed > 0;
+    if (embed != 0 && embed != whole) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1),
+                                          "none or %" PRId64 ": BOI, %" PRId64 " patches and EOI", whole, images->patches);
+        return sheaf_found(st, "%" PRId64, embed);
+    }
+    if (embed == 0 && images->expert_rows[row] > 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": vision_expert_mask", row + 1),
+                                          "nothing marked in a row without an image"), "%" PRId32 " positions", images->expert_rows[row]);
+    if (last > data->seq) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image", row + 1);
+        sheaf_expected(st, "an end within %" PRId64 " positions, the value of --seq", data->seq);
+        return sheaf_try_this(sheaf_found(st, "its last is position %" PRId64, last), "--seq %" PRId64 " or more", last);
+    }
+    if (embed == 0 && images->cross_side > 0) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64, row + 1);
+        sheaf_expected(st, "an image: the cross-attention of %s looks at it in every row", sheaf_family_name(config->family));
+        return sheaf_found(st, "none");
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *config)
+{
+    sheaf_status *st = NULL;
+    if (data->images == NULL)
+        return NULL;
+    if (data->images->has == NULL) /* a reader that knows no images */
+        st = sheaf__data_images_rows_new(data);
+    for (int64_t r = 0; r < data->rows && st == NULL; r++)
+        st = check_row(data, config, r);
+    return st;
+}
+
+void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n)
+{
+    const sheaf__data_images *images = data->images;
+    const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
+    int64_t image = 0, count[2] = { 0 };
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t begin = row[i] < 0 ? 0 : data->begin[row[i]], length = row[i] < 0 ? 0 : data->begin[row[i] + 1] - begin;
+        for (int64_t t = 0; t < seq; t++) {
+            const int32_t at = (int32_t)(i * seq + t);
+            const int stream = t < length && images->expert[begin + t];
+            if (batch->image_row != NULL && t < length && images->embed[begin + t])
+                batch->image_row[image++] = at;
+            if (batch->stream[stream] != NULL)
+                batch->stream[stream][count[stream]++] = at;
+        }
+    }
+}
+
+/* Most of n samples that are one of `count` rows out of `rows`: whole epochs, and the end and the beginning of two others. */
+static int64_t at_most(int64_t n, int64_t count, int64_t rows)
+{
+    const int64_t epochs = n / rows, rest = n % rows, ends = rest < 2 * count ? rest : 2 * count;
+    const int64_t sum = epochs * count + (epochs > 0 && ends < count ? count : ends);
+    return sum < n ? sum : n;
+}
+
+void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most, const sheaf_data *data, int64_t n)
+{
+    const sheaf__data_images *images = data->images;
+    int64_t with = 0, widest = 0, longest[2] = { 1, 1 }; /* of rows without and with an image */
+    for (int64_t r = 0; r < data->rows; r++) {
+        const bool has = images != NULL && images->has[r];
+        longest[has] = data->used[r] > longest[has] ? data->used[r] : longest[has];
+        if (images == NULL)
+            continue;
+        with += has;
+        widest = images->expert_rows[r] > widest ? images->expert_rows[r] : widest;
+    }
+    fewest->images = n - at_most(n, data->rows - with, data->rows);
+    most->images = at_most(n, with, data->rows);
+    fewest->image_rows = fewest->images * widest;
+    most->image_rows = most->images * widest;
+    fewest->seq = fewest->images > 0 ? data->longest : longest[0];
+    most->seq = most->images < n || with == 0 ? data->longest : longest[1];
+}
+
+void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n)
+{
+    int32_t next = 0;
+    for (int64_t t = 0; t < n; t++) {
+        next += t > 0 && !(patch[t] && patch[t - 1]);
+        position[t] = next;
+    }
+}

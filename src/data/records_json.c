@@ -1,0 +1,448 @@
+/* records_json.c - records from JSON Lines or one JSON array; the forms are in records.h. */
+#include "data/records_read.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/json_items.h"
+#include "inputs/sentencepiece.h"
+
+enum { MAX_TURNS = 1000, NAME = 96 };
+static const char MARK[] = "<image>";            /* LLaVA's, in a turn of the user */
+static const char ONE_IMAGE[] = "one image: CogVLM and CogAgent read one, in front of the text";
+
+typedef struct json_reader {
+    sheaf__records_reader *in;
+    char *folder;     /* that image paths are relative to */
+    int64_t place;
+    char ignored[64]; /* name of the first field that is not read */
+    int64_t ignored_place;
+} json_reader;
+
+/* A record while it is read; its texts are owned. */
+typedef struct draft {
+    int64_t images; /* that were named */
+    char *image;    /* the path as given */
+    char named[NAME + 24]; /* the field that gave it */
+    bool field;     /* the image was named by a field of the record */
+    bool placed;    /* and a part of the first message says that it stands there */
+    sheaf__turn *turn;
+    int64_t turns;
+} draft;
+
+static void release(draft *d)
+{
+    for (int64_t i = 0; i < d->turns; i++) {
+        free((char *)d->turn[i].query);
+        free((char *)d->turn[i].answer);
+    }
+    free(d->turn);
+    free(d->image);
+}
+
+static const char *kind_of(const json_t *value)
+{
+    if (value == NULL)
+        return "no such field";
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "a list";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER: case JSON_REAL: return "a number";
+    case JSON_TRUE: case JSON_FALSE: return "a truth value";
+    default: return "null";
+    }
+}
+
+static const char *called(char name[NAME], const char *fmt, ...) SHEAF_PRINTF(2, 3);
+static const char *called(char name[NAME], const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, NAME, fmt, args);
+    va_end(args);
+    return name;
+}
+
+/* ---- texts ---- */
+
+static sheaf_status *check_string(const json_t *value, const char *name)
+{
+    if (!json_is_string(value))
+        return sheaf__bad_field(name, "a string", "%s", kind_of(value));
+    if (json_string_length(value) > SHEAF__TEXT_MAX)
+        return sheaf__bad_field(name, "at most 1048576 bytes", "%zu", json_string_length(value));
+    if (strlen(json_string_value(value)) != json_string_length(value))
+        return sheaf__bad_field(name, "text without NUL (\\u0000)", "one at byte %zu", strlen(json_string_value(value)));
+    return NULL;
+}
+
+static sheaf_status *take_string(const char **out, const json_t *value, const char *name)
+{
+    sheaf_status *st = check_string(value, name);
+    if (st != NULL)
+        return st;
+    *out = strdup(json_string_value(value));
+    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set") : NULL;
+}
+
+/* ---- images ---- */
+
+static sheaf_status *take_image(draft *d, const json_t *value, const char *name)
+{
+    sheaf_status *st = check_string(value, name);
+    if (st != NULL)
+        return st;
+    const char *path = json_string_value(value);
+    if (*path == '\0')
+        return sheaf__bad_field(name, "the path of an image", "an empty string");
+    if (++d->images > 1)
+        return sheaf__bad_field(name, ONE_IMAGE, "more than one image");
+    if (strncmp(path, "file://", 7) == 0)
+        path += 7;
+    if (strncmp(path, "data:", 5) == 0 || strstr(path, "://") != NULL)
+        return sheaf__bad_field(name, "the path of a file: nothing is fetched or decoded from text", "%.60s%s", path,
+                                strlen(path) > 60 ? "..." : "");
+    snprintf(d->named, sizeof d->named, "%s", name);
+    d->image = strdup(path);
+    return d->image == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set") : NULL;
+}
+
+/* "image" or "images": a path, or a list of at most one. */
+static sheaf_status *take_image_field(draft *d, const json_t *record, const char *name)
+{
+    const json_t *value = json_object_get(record, name);
+    if (value == NULL || json_is_null(value))
+        return NULL;
+    if (!json_is_array(value)) {
+        d->field = true;
+        return take_image(d, value, name);
+    }
+    if (json_array_size(value) > 1)
+        return sheaf__bad_field(name, ONE_IMAGE, "a list of %zu images", json_array_size(value));
+    if (json_array_size(value) == 0)
+        return NULL;
+    char item[NAME];
+    d->field = true;
+    return take_image(d, json_array_get(value, 0), called(item, "%s[0]", name));
+}
+
+static sheaf_status *check_image(char **path, const json_reader *r, const draft *d)
+{
+    *path = NULL;
+    if (d->image == NULL)
+        return NULL;
+    if (d->image[0] == '/')
+        *path = strdup(d->image);
+    else
+        sheaf_status_free(sheaf__path_join(path, r->folder, d->image));
+    if (*path == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    const sheaf_path_kind kind = sheaf__path_kind(*path);
+    if (kind == SHEAF_PATH_FILE)
+        return NULL;
+    return sheaf__bad_field(d->named, "an image file, its path relative to the folder of this data set", "%s: %s", *path,
+                            kind == SHEAF_PATH_NONE ? "no such file" : kind == SHEAF_PATH_DIR ? "a folder" : "not a file");
+}
+
+/* ---- messages ---- */
+
+/* What one entry of a conversation is called in messages and where its parts lie. */
+typedef struct form {
+    const char *list, *role, *text;
+    const char *user, *assistant; /* as this form calls them */
+    bool parts;                   /* a text may be a list of parts */
+} form;
+
+static const form sharegpt = { "conversations", "from", "value", "human", "gpt", false };
+static const form openai = { "messages", "role", "content", "user", "assistant", true };
+
+static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, const char *name, bool first_query)
+{
+    char inner[NAME + 24];
+    const char *type = json_string_value(json_object_get(part, "type"));
+    if (type == NULL)
+        return sheaf__bad_field(name, "an object with a string \"type\"", "%s", kind_of(part));
+    snprintf(inner, sizeof inner, "%s.%.16s", name, type);
+    if (strcmp(type, "text") == 0) {
+        sheaf_status *st = check_string(json_object_get(part, "text"), inner);
+        if (st == NULL)
+            sheaf__text_add(text, "%s", json_string_value(json_object_get(part, "text")));
+        return st;
+    }
+    if (strcmp(type, "image_url") != 0 && strcmp(type, "image") != 0)
+        return sheaf__bad_field(name, "a part of type text, image_url or image", "type '%.40s'", type);
+    if (!first_query)
+        return sheaf__bad_field(name, "images in the first message of the user only", "one here");
+    const json_t *image = json_object_get(part, type);
+    if (image == NULL) /* {"type": "image", "path" or "url": ...} */
+        image = json_object_get(part, json_object_get(part, "path") != NULL ? "path" : "url");
+    if (json_is_object(image))
+        image = json_object_get(image, json_object_get(image, "path") != NULL ? "path" : "url");
+    if (image != NULL && !json_is_null(image))
+        return take_image(d, image, inner);
+    if (!d->field)
+        return sheaf__bad_field(inner, "the path of an image, here or in a field \"images\" beside the messages", "%s", kind_of(image));
+    if (d->placed)
+        return sheaf__bad_field(inner, ONE_IMAGE, "more than one image");
+    d->placed = true;
+    return NULL;
+}
+
+static sheaf_status *take_content(const char **out, draft *d, const json_t *value, const form *f, const char *name, bool first_query)
+{
+    if (!f->parts || !json_is_array(value))
+        return take_string(out, value, name);
+    sheaf_text text = { 0 };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < json_array_size(value) && st == NULL; i++) {
+        char part[NAME];
+        st = take_part(&text, d, json_array_get(value, i), called(part, "%s[%zu]", name, i), first_query);
+        if (st == NULL && text.size > SHEAF__TEXT_MAX)
+            st = sheaf__bad_field(name, "at most 1048576 bytes", "%zu", text.size);
+    }
+    char *whole = NULL;
+    if (st == NULL)
+        st = sheaf__text_take(&whole, &text);
+    sheaf__text_release(&text);
+    *out = whole;
+    return st;
+}
+
+static sheaf_status *check_role(const json_t *entry, const form *f, size_t index)
+{
+    char name[NAME];
+    const json_t *value = json_object_get(entry, f->role);
+    const char *role = json_string_value(value), *wanted = index % 2 == 0 ? f->user : f->assistant;
+    called(name, "%s[%zu].%s", f->list, index, f->role);
+    if (role == NULL)
+        return sheaf__bad_field(name, "a string, the name of a role", "%s", json_is_object(entry) ? kind_of(value) : kind_of(entry));
+    const bool user = strcmp(role, "human") == 0 || strcmp(role, "user") == 0;
+    const bool assistant = strcmp(role, "gpt") == 0 || strcmp(role, "assistant") == 0;
+    if (index % 2 == 0 ? user : assistant)
+        return NULL;
+    char expected[160];
+    if (strcmp(role, "system") == 0)
+        snprintf(expected, sizeof expected, "%s and %s only: CogVLM's templates have no place for other text", f->user, f->assistant);
+    else if (user || assistant)
+        snprintf(expected, sizeof expected, "%s: they take turns, %s first", wanted, f->user);
+    else
+        snprintf(expected, sizeof expected, "%s or %s", f->user, f->assistant);
+    return sheaf__bad_field(name, expected, "'%.40s'", role);
+}
+
+/* Roles before the count: what stands where it has no place is the better thing to tell. */
+static sheaf_status *check_list(const form *f, const json_t *list, bool answers_optional)
+{
+    const size_t n = json_array_size(list);
+    if (!json_is_array(list))
+        return sheaf__bad_field(f->list, "a list", "%s", kind_of(list));
+    if (n == 0 || n > 2 * MAX_TURNS)
+        return sheaf__bad_field(f->list, "1 to 2000 entries", "%zu", n);
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < n && st == NULL; i++)
+        st = check_role(json_array_get(list, i), f, i);
+    if (st == NULL && n % 2 == 1 && !answers_optional)
+        st = sheaf__bad_field(f->list, "an answer at the end, to be trained", "%zu entries, the last is the user's", n);
+    return st;
+}
+
+static sheaf_status *empty_answer(const char *name, const char *text)
+{
+    return sheaf__bad_field(name, "an answer", *text == '\0' ? "an empty string" : "nothing but blanks");
+}
+
+static sheaf_status *take_turns(json_reader *r, draft *d, const json_t *list, const form *f)
+{
+    sheaf_status *st = check_list(f, list, r->in->options->answers_optional);
+    if (st != NULL)
+        return st;
+    const size_t n = json_array_size(list);
+    d->turns = (int64_t)(n + 1) / 2;
+    d->turn = calloc((size_t)d->turns, sizeof *d->turn);
+    if (d->turn == NULL) {
+        d->turns = 0;
+        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    }
+    for (size_t i = 0; i < n && st == NULL; i++) {
+        char name[NAME];
+        const json_t *entry = json_array_get(list, i);
+        sheaf__turn *turn = &d->turn[i / 2];
+        const char **to = i % 2 == 0 ? &turn->query : &turn->answer;
+        called(name, "%s[%zu].%s", f->list, i, f->text);
+        st = take_content(to, d, json_object_get(entry, f->text), f, name, i == 0);
+        if (st == NULL && i % 2 == 1 && sheaf__is_blank(*to))
+            st = empty_answer(name, *to);
+    }
+    return st;
+}
+
+/* ---- the mark of the image ---- */
+
+static int64_t marks_in(const char *text)
+{
+    int64_t n = 0;
+    for (const char *at = text; (at = strstr(at, MARK)) != NULL; at += strlen(MARK))
+        n++;
+    return n;
+}
+
+/* Takes the mark out, and the blanks that are then at either end, as LLaVA's reader does. */
+static void remove_mark(char *text)
+{
+    static const char blanks[] = " \t\n\v\f\r";
+    char *at = strstr(text, MARK);
+    memmove(at, at + strlen(MARK), strlen(at + strlen(MARK)) + 1);
+    const size_t skip = strspn(text, blanks);
+    size_t n = strlen(text + skip);
+    memmove(text, text + skip, n + 1);
+    while (n > 0 && strchr(blanks, text[n - 1]) != NULL)
+        text[--n] = '\0';
+}
+
+static sheaf_status *take_mark(draft *d, const form *f)
+{
+    char name[NAME];
+    int64_t marks = 0, where = 0;
+    for (int64_t i = 0; i < d->turns; i++) {
+        const int64_t n = marks_in(d->turn[i].query);
+        where = n > 0 ? i : where;
+        marks += n;
+    }
+    if (marks == 0)
+        return NULL;
+    called(name, "%s[%" PRId64 "].%s", f->list, 2 * where, f->text);
+    if (marks > 1)
+        return sheaf__bad_field(name, ONE_IMAGE, "more than one image: %" PRId64 " times %s in the user's texts", marks, MARK);
+    if (where > 0)
+        return sheaf__bad_field(name, "the image in the first turn", "%s in turn %" PRId64, MARK, where + 1);
+    if (d->image == NULL)
+        return sheaf__bad_field("image", "the path of the image that the text marks by <image>", "no such field");
+    remove_mark((char *)d->turn[0].query);
+    return NULL;
+}
+
+/* ---- one record ---- */
+
+static sheaf_status *take_pair(json_reader *r, draft *d, const json_t *record)
+{
+    const bool optional = r->in->options->answers_optional;
+    const json_t *completion = json_object_get(record, "completion"), *answer = json_object_get(record, "answer");
+    if (completion != NULL && answer != NULL)
+        return sheaf__bad_field("answer", "either \"completion\" or \"answer\"", "both");
+    const char *name = completion != NULL ? "completion" : "answer";
+    const json_t *given = completion != NULL ? completion : answer;
+    d->turn = calloc(1, sizeof *d->turn);
+    if (d->turn == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    d->turns = 1;
+    sheaf_status *st = take_string(&d->turn->query, json_object_get(record, "prompt"), "prompt");
+    if (st != NULL || (optional && (given == NULL || json_is_null(given))))
+        return st;
+    st = take_string(&d->turn->answer, given, name);
+    if (st != NULL || !sheaf__is_blank(d->turn->answer))
+        return st;
+    if (!optional)
+        return empty_answer(name, d->turn->answer);
+    free((char *)d->turn->answer);
+    d->turn->answer = NULL;
+    return NULL;
+}
+
+static const char *const known[] = { "prompt", "conversations", "messages", "completion", "answer", "image", "images", "id" };
+
+static void note_other_fields(json_reader *r, json_t *record)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(record, key, value) {
+        bool is_known = r->ignored_place != 0;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            is_known = is_known || strcmp(key, known[i]) == 0;
+        if (!is_known) {
+            snprintf(r->ignored, sizeof r->ignored, "%s", key);
+            r->ignored_place = r->place;
+        }
+    }
+}
+
+static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
+{
+    static const char forms[] = "an object with \"prompt\" and \"completion\", with \"conversations\", or with \"messages\"";
+    if (!json_is_object(record))
+        return sheaf__bad_field(NULL, forms, "%s", kind_of(record));
+    int given = 0, last = -1;
+    for (int i = 0; i < 3; i++)
+        if (json_object_get(record, known[i]) != NULL) {
+            given++;
+            last = i;
+        }
+    if (given != 1)
+        return sheaf__bad_field(NULL, forms, given == 0 ? "none of them" : "more than one of them");
+    sheaf_status *st = take_image_field(d, record, "image");
+    if (st == NULL)
+        st = take_image_field(d, record, "images");
+    if (st != NULL || last == 0)
+        return st != NULL ? st : take_pair(r, d, record);
+    const form *f = last == 1 ? &sharegpt : &openai;
+    st = take_turns(r, d, json_object_get(record, f->list), f);
+    return st == NULL && (last == 1 || d->field) ? take_mark(d, f) : st;
+}
+
+static sheaf_status *take_record(json_reader *r, json_t *record)
+{
+    draft d = { 0 };
+    char *image = NULL;
+    sheaf_status *st = fill(r, &d, record);
+    if (st == NULL)
+        st = check_image(&image, r, &d);
+    if (st == NULL) {
+        note_other_fields(r, record);
+        st = sheaf__records_put(r->in->out, r->place, image, d.turn, d.turns);
+    }
+    free(image);
+    release(&d);
+    return st;
+}
+
+/* The text of one record: what is wrong with it is a complaint, other failures end the reading. */
+static sheaf_status *take_text(json_reader *r, const char *text, size_t size)
+{
+    json_t *record = NULL;
+    r->in->out->looked_at++;
+    sheaf_status *st = sheaf__json_parse_line(&record, text, size);
+    if (st == NULL)
+        st = take_record(r, record);
+    json_decref(record);
+    if (st == NULL || sheaf_status_code(st) != SHEAF_E_DATA)
+        return st;
+    sheaf__complain(r->in->complaints, sheaf_in(st, "%s %" PRId64, r->in->out->unit, r->place));
+    return NULL;
+}
+
+/* ---- the file ---- */
+
+sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
+{
+    json_reader r = { .in = in };
+    sheaf__json_items items;
+    bool more = true;
+    sheaf_status *st = sheaf__json_items_open(&items, in->path);
+    if (st == NULL)
+        st = sheaf__path_parent(&r.folder, in->path);
+    in->out->unit = items.unit;
+    while (st == NULL && (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
+        r.place = items.place;
+        st = sheaf_in(take_text(&r, items.text, items.size), "%s", in->path);
+    }
+    sheaf__json_items_close(&items);
+    free(r.folder);
+    if (st == NULL && r.ignored_place != 0)
+        sheaf_warn(in->options->events, "%s: %s %" PRId64 ": field '%s' is not used", in->path, in->out->unit, r.ignored_place,
+                   r.ignored);
+    return st;
+}

@@ -1,0 +1,25 @@
+/* records_read.h - private: what the readers of records.c share. */
+#ifndef SHEAF_DATA_RECORDS_READ_H
+#define SHEAF_DATA_RECORDS_READ_H
+
+#include "data/records.h"
+
+typedef struct sheaf__records_reader {
+    sheaf__records *out;
+    const char *path; /* of the data set */
+    const sheaf__records_options *options;
+    sheaf__complaints *complaints;
+} sheaf__records_reader;
+
+/* Each puts `path` before its own failures, but not before complaints. */
+sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in);
+sheaf_status *sheaf__records_read_json(sheaf__records_reader *in);
+
+/* sheaf__records_put - copies all of it. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__records_put(sheaf__records *out, int64_t place, const char *image, const sheaf__turn *turn, int64_t turns);
+/* sheaf__is_blank - is `text` empty or nothing but ASCII blanks? */
+bool sheaf__is_blank(const char *text);
+/* sheaf__bad_field - SHEAF_E_DATA "field 'NAME'" with `expected` and what was found. */
+sheaf_status *sheaf__bad_field(const char *name, const char *expected, const char *found, ...) SHEAF_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,726 @@
+/* text_test.c - tokenizer, templates and layout against what upstream's text processors gave
+ * (text_cases.json beside each tiny_tokenizer.model), and by hand. */
+#include <dirent.h>
+#include <jansson.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/compose.h"
+#include "inputs/layout.h"
+#include "inputs/sentencepiece.h"
+#include "inputs/template.h"
+#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/golden.h"
+
+/* ---- the recordings ---- */
+
+typedef struct recording {
+    char path[1024]; /* of the folder, for messages */
+    sheaf__sentencepiece *model;
+    json_t *cases;
+    int32_t bos, eos, pad;
+} recording;
+
+static void open_recording(recording *r)
+{
+    char path[1100];
+    snprintf(path, sizeof path, "%s/tiny_tokenizer.model", r->path);
+    CHECK_OK(sheaf__sentencepiece_open(&r->model, path));
+    snprintf(path, sizeof path, "%s/text_cases.json", r->path);
+    CHECK_OK(sheaf__json_load(&r->cases, path));
+    r->bos = (int32_t)json_integer_value(json_object_get(r->cases, "bos"));
+    r->eos = (int32_t)json_integer_value(json_object_get(r->cases, "eos"));
+    r->pad = (int32_t)json_integer_value(json_object_get(r->cases, "pad"));
+}
+
+/* Runs `check` on each folder with text_cases.json, wherever it lies below `dir`. */
+static int each_recording(const char *dir, void (*check)(const recording *r), int depth)
+{
+    recording r = { 0 };
+    char **names = NULL;
+    int64_t n = 0;
+    int found = 0;
+    CHECK_OK(sheaf__list_dir(&names, &n, dir));
+    for (int64_t i = 0; i < n; i++) {
+        snprintf(r.path, sizeof r.path, "%s/%s", dir, names[i]);
+        if (sheaf__path_kind(r.path) == SHEAF_PATH_DIR && depth < 4)
+            found += each_recording(r.path, check, depth + 1);
+        else if (strcmp(names[i], "text_cases.json") == 0) {
+            snprintf(r.path, sizeof r.path, "%s", dir);
+            open_recording(&r);
+            check(&r);
+            sheaf__sentencepiece_close(r.model);
+            json_decref(r.cases);
+            found++;
+        }
+    }
+    sheaf__names_free(names, n);
+    return found;
+}
+
+static void each(void (*check)(const recording *r))
+{
+    char root[512];
+    if (each_recording(golden_root(root), check, 0) == 0)
+        fail_msg("no text_cases.json below %s", root);
+}
+
+/* ---- one case ---- */
+
+static const char *string_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    if (text == NULL)
+        fail_msg("no string '%s'", key);
+    return text;
+}
+
+static int64_t number_of(const json_t *object, const char *key)
+{
+    if (!json_is_integer(json_object_get(object, key)))
+        fail_msg("no number '%s'", key);
+    return json_integer_value(json_object_get(object, key));
+}
+
+static sheaf__ids encode(const recording *r, const char *text)
+{
+    int32_t *ids = NULL;
+    sheaf__ids out = { 0 };
+    CHECK_OK(sheaf__sentencepiece_encode(&ids, &out.count, r->model, text, strlen(text)));
+    out.id = ids;
+    return out;
+}
+
+/* A recorded [n] or [1, n] list of numbers against `got`, each `size` bytes. */
+static void same(const char *what, const json_t *want, const void *got, int64_t n, size_t size)
+{
+    if (json_is_array(json_array_get(want, 0)))
+        want = json_array_get(want, 0);
+    if (!json_is_array(want) || (int64_t)json_array_size(want) != n)
+        fail_msg("%s: %zu numbers wanted, got %lld", what, json_array_size(want), (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        const long long w = json_integer_value(json_array_get(want, (size_t)i));
+        const long long g = size == 1 ? ((const uint8_t *)got)[i] : ((const int32_t *)got)[i];
+        if (!json_is_integer(json_array_get(want, (size_t)i)) || w != g)
+            fail_msg("%s: at %lld: wanted %lld, got %lld", what, (long long)i, w, g);
+    }
+}
+
+static void same_sequence(const char *what, const json_t *want, const sheaf__sequence *s)
+{
+    const struct { const char *name; const void *got; size_t size; } part[] = {
+        { "input_ids", s->input_ids, 4 }, { "labels", s->labels, 4 }, { "position_ids", s->position_ids, 4 },
+        { "image_embed_mask", s->image_embed_mask, 1 }, { "vision_expert_mask", s->vision_expert_mask, 1 },
+        { "image_rope_mask", s->image_rope_mask, 1 },
+    };
+    int compared = 0;
+    char name[256];
+    for (size_t i = 0; i < ARRAY_LEN(part); i++) {
+        const json_t *list = json_object_get(want, part[i].name);
+        snprintf(name, sizeof name, "%s: %s", what, part[i].name);
+        if (list != NULL)
+            same(name, list, part[i].got, s->length, part[i].size);
+        compared += list != NULL;
+    }
+    if (compared < 4)
+        fail_msg("%s: only %d lists in the recording", what, compared);
+}
+
+static void check_training(const char *what, const json_t *one, sheaf__ids prompt, sheaf__ids answer,
+                           const sheaf__sequence_options *options)
+{
+    const json_t *want = json_object_get(one, "result");
+    sheaf__sequence s = { 0 };
+    sheaf_status *st = sheaf__sequence_train(&s, prompt, answer, options);
+    if (json_is_null(want)) { /* refused, with the counts and a max_length that is enough */
+        if (st == NULL)
+            fail_msg("%s: not refused", what);
+        char count[32], needs[64];
+        sheaf__sequence_options more = *options;
+        more.max_length = sheaf__sequence_needs(prompt.count, answer.count, options);
+        snprintf(count, sizeof count, "%lld for the prompt", (long long)prompt.count);
+        snprintf(needs, sizeof needs, "max_length %lld", (long long)more.max_length);
+        CHECK_FAILS(st, SHEAF_E_DATA, count);
+        CHECK_FAILS(sheaf__sequence_train(&s, prompt, answer, options), SHEAF_E_DATA, needs);
+        CHECK_OK(sheaf__sequence_train(&s, prompt, answer, &more));
+        assert_int_equal(s.cut, 0);
+    } else {
+        CHECK_OK(st);
+        same_sequence(what, want, &s);
+        const int32_t context = (int32_t)s.context, image = (int32_t)s.image_position;
+        const json_t *length = json_object_get(want, "context_length");
+        assert_int_equal(json_is_array(length) ? json_integer_value(json_array_get(length, 0)) : json_integer_value(length), context);
+        same(what, json_object_get(want, "image_position"), &image, 1, 4);
+    }
+    sheaf__sequence_release(&s);
+}
+
+static void check_inference(const char *what, const json_t *want, sheaf__ids prompt, const sheaf__sequence_options *with)
+{
+    sheaf__sequence_options options = *with;
+    options.max_length = 0;
+    sheaf__sequence s = { 0 };
+    CHECK_OK(sheaf__sequence_prompt(&s, prompt, &options));
+    if (json_is_array(want))
+        same(what, want, s.input_ids, s.length, 4);
+    else
+        same_sequence(what, want, &s);
+    sheaf__sequence_release(&s);
+}
+
+static void check_case(const recording *r, const json_t *one, size_t index)
+{
+    static const sheaf__turn history[] = { { "q one", "r one" } };
+    char what[1200];
+    snprintf(what, sizeof what, "%.1000s: case %zu (%s)", r->path, index, string_of(one, "version"));
+    sheaf__template version;
+    CHECK_OK(sheaf__template_find(&version, string_of(one, "version")));
+    assert_string_equal(sheaf__template_name(version), string_of(one, "version"));
+    const sheaf__sequence_options options = { number_of(one, "image_length"), number_of(one, "max_length"), r->bos, r->eos, r->pad };
+    char *text = NULL, *with_history = NULL;
+    CHECK_OK(sheaf__template_prompt(&text, version, NULL, 0, string_of(one, "prompt")));
+    CHECK_OK(sheaf__template_prompt(&with_history, version, history, 1, string_of(one, "prompt")));
+    const sheaf__ids prompt = encode(r, text), answer = encode(r, string_of(one, "caption")), long_prompt = encode(r, with_history);
+    check_training(what, one, prompt, answer, &options);
+    check_inference(what, json_object_get(one, "inference"), prompt, &options);
+    char marked[4096]; /* upstream's prompt holds the image's mark */
+    snprintf(marked, sizeof marked, "<EOI>%s", with_history);
+    assert_string_equal(marked, string_of(one, "history_prompt"));
+    check_inference(what, json_object_get(one, "inference_history_ids"), long_prompt, &options);
+    free((int32_t *)prompt.id);
+    free((int32_t *)answer.id);
+    free((int32_t *)long_prompt.id);
+    free(text);
+    free(with_history);
+}
+
+static void check_recording(const recording *r)
+{
+    const json_t *cases = json_object_get(r->cases, "cases");
+    if (json_array_size(cases) == 0)
+        fail_msg("%s: no cases", r->path);
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_case(r, json_array_get(cases, i), i);
+}
+
+static void test_text__every_recorded_case_is_met(void **state) { each(check_recording); }
+
+/* ---- the tokenizer ---- */
+
+static void check_specials(const recording *r)
+{
+    assert_int_equal(sheaf__sentencepiece_bos(r->model), r->bos);
+    assert_int_equal(sheaf__sentencepiece_eos(r->model), r->eos);
+    const int32_t unk = sheaf__sentencepiece_unk(r->model), pad = sheaf__sentencepiece_pad(r->model);
+    assert_true(unk >= 0 && sheaf__sentencepiece_pieces(r->model) > 256);
+    assert_int_equal(pad >= 0 ? pad : unk, r->pad);
+}
+
+static void test_sentencepiece__special_ids_are_the_models(void **state) { each(check_specials); }
+
+static void check_marks(const recording *r)
+{
+    static const char *const text[] = { "<s>", "</s>", "a<EOI>b", "<unk> <pad>", "[INST] x [/INST]", "<0x41>", "</s></s>",
+        "\u00e4\u20ac\U0001f600", "", " ", "a  b ", "\n\ttab", "\u2581" };
+    for (size_t i = 0; i < ARRAY_LEN(text); i++) {
+        const sheaf__ids ids = encode(r, text[i]);
+        char *back = NULL;
+        for (int64_t k = 0; k < ids.count; k++)
+            if (ids.id[k] == r->bos || ids.id[k] == r->eos || ids.id[k] == sheaf__sentencepiece_unk(r->model))
+                fail_msg("%s: '%s' became special id %d", r->path, text[i], (int)ids.id[k]);
+        CHECK_OK(sheaf__sentencepiece_decode(&back, r->model, ids.id, ids.count));
+        assert_string_equal(back, strcmp(text[i], "\u2581") == 0 ? " " : text[i]);
+        free(back);
+        free((int32_t *)ids.id);
+    }
+}
+
+static void test_sentencepiece__marks_in_text_are_text_and_come_back(void **state) { each(check_marks); }
+
+static void check_decoding(const recording *r)
+{
+    const sheaf__ids word = encode(r, "CAPTCHA:");
+    const int64_t n = word.count;
+    int32_t *ids = calloc((size_t)n + 8, sizeof *ids);
+    char *text = NULL;
+    ids[0] = r->bos;
+    memcpy(ids + 1, word.id, (size_t)n * sizeof *ids);
+    ids[n + 1] = r->eos;
+    ids[n + 2] = sheaf__sentencepiece_unk(r->model);
+    CHECK_OK(sheaf__sentencepiece_decode(&text, r->model, ids, n + 3));
+    assert_string_equal(text, "CAPTCHA:");
+    free(text);
+    ids[n + 1] = (int32_t)sheaf__sentencepiece_pieces(r->model); /* a row of the table without a piece */
+    CHECK_OK(sheaf__sentencepiece_decode(&text, r->model, ids, n + 2));
+    assert_string_equal(text, "CAPTCHA:\uFFFD");
+    free(text);
+    CHECK_OK(sheaf__sentencepiece_decode(&text, r->model, ids, 0));
+    assert_string_equal(text, "");
+    free(text);
+    ids[1] = -1;
+    CHECK_FAILS(sheaf__sentencepiece_decode(&text, r->model, ids, 2), SHEAF_E_DATA, "0 or more");
+    free(ids);
+    free((int32_t *)word.id);
+}
+
+static void test_sentencepiece__decoding_skips_what_is_special(void **state) { each(check_decoding); }
+
+static void check_bad_text(const recording *r)
+{
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    char *large = malloc(SHEAF__TEXT_MAX + 1);
+    memset(large, 'x', SHEAF__TEXT_MAX + 1);
+    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, r->model, "a\xff", 2), SHEAF_E_DATA, "byte 0xff at 1");
+    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, r->model, large, SHEAF__TEXT_MAX + 1), SHEAF_E_DATA, "1048577");
+    CHECK_OK(sheaf__sentencepiece_encode(&ids, &n, r->model, large, SHEAF__TEXT_MAX));
+    assert_true(n > 0);
+    free(large);
+    free(ids);
+}
+
+static void test_sentencepiece__bad_text_is_refused(void **state) { each(check_bad_text); }
+
+/* Every cut of a model and every flipped byte: a status or a model that works; never a crash. */
+static void check_damage(const recording *r)
+{
+    char path[1100], *bytes = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/tiny_tokenizer.model", r->path);
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 64 << 20));
+    const size_t step = size / 400 + 1;
+    int refused = 0;
+    for (size_t i = 0; i < size; i += step) {
+        const char kept = bytes[i];
+        for (int way = 0; way < 3; way++) {
+            const size_t length = way == 0 ? i : size;
+            bytes[i] = (char)(way == 1 ? ~kept : way == 2 ? kept ^ 4 : kept);
+            FILE *file = fopen(at("damaged.model"), "wb");
+            assert_true(file != NULL && fwrite(bytes, 1, length, file) == length && fclose(file) == 0);
+            sheaf__sentencepiece *model = NULL;
+            sheaf_status *st = sheaf__sentencepiece_open(&model, at("damaged.model"));
+            refused += st != NULL;
+            if (st == NULL) {
+                int32_t *ids = NULL;
+                int64_t n = 0;
+                char *text = NULL;
+                st = sheaf__sentencepiece_encode(&ids, &n, model, "Question: a", 11);
+                if (st == NULL)
+                    st = sheaf__sentencepiece_decode(&text, model, ids, n);
+                free(text);
+                free(ids);
+            }
+            sheaf_status_free(st);
+            sheaf__sentencepiece_close(model);
+        }
+        bytes[i] = kept;
+    }
+    assert_true(refused > 100);
+    free(bytes);
+}
+
+static void test_sentencepiece__damaged_models_do_no_harm(void **state) { each(check_damage); }
+
+static void put_bytes(const char *path, const char *bytes, size_t size)
+{
+    CHECK_OK(sheaf__file_write_whole(path, bytes, size, NULL));
+}
+
+static void test_sentencepiece__files_that_are_no_models_are_refused(void **state)
+{
+    static const struct { const char *bytes; size_t size; sheaf_code code; const char *part; } by_hand[] = {
+        { "", 0, SHEAF_E_FORMAT, "pieces | at least one" },
+        { "{\"a\": 1}", 8, SHEAF_E_FORMAT, "a field" },
+        { "\x0a\x03\x0a\x01", 4, SHEAF_E_FORMAT, "cut short" },
+        { "\x0a\x05\x0a\x03" "a\0b", 7, SHEAF_E_FORMAT, "without NUL" },
+        { "\x0a\x03\x0a\x01\xff", 5, SHEAF_E_FORMAT, "UTF-8" },
+        { "\x0a\x02\x0a\x00", 4, SHEAF_E_FORMAT, "1 to 4096 bytes" },
+        { "\x0a\x02\x18\x01", 4, SHEAF_E_FORMAT, "with a text" },
+        { "\x0a\x05\x0a\x01x\x18\x09", 7, SHEAF_E_FORMAT, "type of piece" },
+        { "\x0a\x05\x0a\x01x\x18\x04", 7, SHEAF_E_UNSUPPORTED, "user-defined" },
+        { "\x0a\x08\x0a\x01x\x15\x00\x00\xc0\x7f", 10, SHEAF_E_FORMAT, "finite" },
+        { "\x0a\x03\x0a\x01x\x1a\x03\x12\x01z", 10, SHEAF_E_FORMAT, "byte 9: table of characters | a table that sentencepiece wrote" },
+        { "\x0a\x03\x0a\x01x\x2a\x03\x12\x01z", 10, SHEAF_E_FORMAT, "byte 9: table of characters" },
+        { "\x0a\x03\x0a\x01x\x13", 6, SHEAF_E_FORMAT, "wire type" },
+        { "\x0a\x03\x0a\x01x", 5, SHEAF_E_FORMAT, "sentencepiece model" }, /* no unk: the library's own word */
+    };
+    sheaf__sentencepiece *model = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        put_bytes(at("bad.model"), by_hand[i].bytes, by_hand[i].size);
+        CHECK_FAILS(sheaf__sentencepiece_open(&model, at("bad.model")), by_hand[i].code, by_hand[i].part);
+        assert_null(model);
+    }
+    CHECK_FAILS(sheaf__sentencepiece_open(&model, at("none.model")), SHEAF_E_IO, "none.model");
+    CHECK_FAILS(sheaf__sentencepiece_open(&model, scratch.dir), SHEAF_E_IO, scratch.dir);
+}
+
+/* Four pieces, "a" a control piece: in a text it is no such thing. The library's BPE then gives up. */
+static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in_text(void **state)
+{
+    char bytes[] = "\x0a\x05\x0a\x01?\x18\x02" "\x0a\x05\x0a\x03\xe2\x96\x81" "\x0a\x05\x0a\x01" "a\x18\x03" "\x0a\x03\x0a\x01" "b"
+        "\x12\x0a\xea\x02\x01?\xf2\x02\x01" "a\x18\x01"; /* unk_piece (45), bos_piece (46), model_type: unigram, then BPE */
+    for (int type = 1; type <= 2; type++) {
+        bytes[sizeof bytes - 2] = (char)type;
+        put_bytes(at("four.model"), bytes, sizeof bytes - 1);
+        sheaf__sentencepiece *model = NULL;
+        CHECK_OK(sheaf__sentencepiece_open(&model, at("four.model")));
+        assert_int_equal(sheaf__sentencepiece_pieces(model), 4);
+        assert_int_equal(sheaf__sentencepiece_unk(model), 0);
+        assert_int_equal(sheaf__sentencepiece_bos(model), 2);
+        assert_int_equal(sheaf__sentencepiece_eos(model), -1);
+        int32_t *ids = NULL;
+        int64_t n = 0;
+        if (type == 2) {
+            CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, model, "abbab", 5), SHEAF_E_FORMAT, "not consumed");
+        } else {
+            CHECK_OK(sheaf__sentencepiece_encode(&ids, &n, model, "abbab", 5));
+            assert_true(n > 2 && ids[0] == 1 && ids[n - 1] == 3);
+        }
+        for (int64_t i = 0; i < n; i++)
+            assert_int_not_equal(ids[i], 2);
+        free(ids);
+        sheaf__sentencepiece_close(model);
+    }
+}
+
+/* ---- normalisation by a table of characters ---- */
+
+/* A trie in which every node has a block of its own; sentencepiece_table.c tells the form. */
+typedef struct table {
+    uint32_t unit[256 * 48], bases;
+    char texts[300];
+    size_t size;
+} table;
+
+static void add_key(table *t, const char *key, const char *text)
+{
+    uint32_t base = 256, at = 0;
+    if (t->bases == 0) {
+        t->unit[0] = 256u << 10;
+        t->bases = 1;
+    }
+    for (const unsigned char *p = (const unsigned char *)key; *p != '\0'; p++) {
+        at = base ^ *p;
+        if ((t->unit[at] & 0xff) != *p)
+            t->unit[at] = *p | (at ^ 256 * ++t->bases) << 10;
+        base = at ^ t->unit[at] >> 10;
+    }
+    t->unit[at] |= 1u << 8;
+    t->unit[base] = 1u << 31 | (uint32_t)t->size;
+    strcpy(t->texts + t->size, text);
+    t->size += strlen(text) + 1;
+}
+
+static void add_field(sheaf_text *to, int number, const void *bytes, size_t size)
+{
+    unsigned char head[6] = { (unsigned char)(number << 3 | 2) };
+    int n = 1;
+    for (size_t left = size; left > 0 || n == 1; left >>= 7)
+        head[n++] = (unsigned char)((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
+    sheaf__text_bytes(to, head, (size_t)n);
+    sheaf__text_bytes(to, bytes, size);
+}
+
+/* A model of the pieces ?, space, A, f, i, b whose text goes through the table; `trie` units are said to be there. */
+static sheaf_status *open_with(sheaf__sentencepiece **out, const table *t, uint32_t units, size_t texts)
+{
+    sheaf_text map = { 0 }, rules = { 0 }, model = { 0 };
+    const uint32_t bytes = 4 * units;
+    sheaf__text_bytes(&map, &bytes, 4);
+    sheaf__text_bytes(&map, t->unit, 4 * 256 * (size_t)(t->bases + 1));
+    sheaf__text_bytes(&map, t->texts, texts);
+    add_field(&rules, 2, map.at, map.size);
+    add_field(&model, 1, "\x0a\x01?\x18\x02", 5);
+    add_field(&model, 1, "\x0a\x03\xe2\x96\x81", 5);
+    for (const char *c = "Afib"; *c != '\0'; c++)
+        add_field(&model, 1, (const char[]){ 0x0a, 0x01, *c }, 3);
+    add_field(&model, 3, rules.at, rules.size);
+    put_bytes(at("table.model"), model.at, model.size);
+    sheaf__text_release(&map);
+    sheaf__text_release(&rules);
+    sheaf__text_release(&model);
+    return sheaf__sentencepiece_open(out, at("table.model"));
+}
+
+static void test_sentencepiece__normalises_as_its_table_says(void **state)
+{
+    static table t;
+    add_key(&t, "\xef\xbc\xa1", "A");   /* a wide A */
+    add_key(&t, "\xef\xac\x81", "fi");  /* a ligature */
+    add_key(&t, "a", "b");
+    add_key(&t, "aa", "A");             /* the longer counts */
+    add_key(&t, "\xc2\xad", "");        /* a soft hyphen goes */
+    static const struct { const char *text; int32_t n, ids[8]; } rows[] = {
+        { "\xef\xbc\xa1", 2, { 1, 2 } }, { "\xef\xac\x81", 3, { 1, 3, 4 } }, { "a", 2, { 1, 5 } }, { "aaa", 3, { 1, 2, 5 } },
+        { "A\xc2\xad" "f", 3, { 1, 2, 3 } }, { "b a", 4, { 1, 5, 1, 5 } }, { "\xef\xac\x81\xef\xbc\xa1i", 5, { 1, 3, 4, 2, 4 } }, { "x", 2, { 1, 0 } },
+    };
+    sheaf__sentencepiece *model = NULL;
+    CHECK_OK(open_with(&model, &t, 256 * (t.bases + 1), t.size));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int32_t *ids = NULL;
+        int64_t n = 0;
+        CHECK_OK(sheaf__sentencepiece_encode(&ids, &n, model, rows[i].text, strlen(rows[i].text)));
+        if (n != rows[i].n || memcmp(ids, rows[i].ids, (size_t)n * sizeof *ids) != 0)
+            fail_msg("'%s': %lld ids, %d %d", rows[i].text, (long long)n, n > 0 ? ids[0] : -1, n > 1 ? ids[1] : -1);
+        free(ids);
+    }
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, model, "a\0b", 3), SHEAF_E_DATA, "text | no NUL");
+    sheaf__sentencepiece_close(model);
+}
+
+static void test_sentencepiece__a_table_that_leads_astray_is_refused(void **state)
+{
+    static table good, t;
+    char endless[130];
+    add_key(&good, "ab", "x");
+    sheaf__sentencepiece *model = NULL;
+    const uint32_t all = 256 * (good.bases + 1), b = 512 ^ 'b';
+    CHECK_OK(open_with(&model, &good, all, good.size));
+    sheaf__sentencepiece_close(model);
+    model = NULL;
+#define REFUSED(changes, units, texts)                                                                    \
+    do {                                                                                                  \
+        t = good;                                                                                         \
+        changes;                                                                                          \
+        CHECK_FAILS(open_with(&model, &t, units, texts), SHEAF_E_FORMAT, "a table that sentencepiece wrote"); \
+        assert_null(model);                                                                               \
+    } while (0)
+    REFUSED((void)0, all - 1, good.size);                                   /* no whole blocks */
+    REFUSED((void)0, all + 256, good.size);                                 /* more than there is */
+    REFUSED((void)0, 0, good.size);
+    REFUSED((void)0, all, good.size - 1);                                   /* the last text has no end */
+    REFUSED(t.unit[0] = 0x1fffffu << 10, all, good.size);                   /* the root leads outside */
+    REFUSED(t.unit[b] ^= 1u << 20, all, good.size);                         /* a unit does */
+    REFUSED(t.unit[b] |= 1u << 9, all, good.size);                          /* 256 times as far */
+    REFUSED(t.unit[b] = 'b' | (b ^ 256u) << 10, all, good.size);            /* in a circle */
+    REFUSED(t.unit[768] = 1u << 31 | 7, all, good.size);                    /* a value outside */
+    REFUSED(t.unit[768] = 1u << 31 | 1, all, good.size);                    /* in the middle of a text */
+    REFUSED(t.texts[0] = (char)0xff, all, good.size);                       /* no UTF-8 */
+    memset(endless, 'x', sizeof endless - 1);
+    endless[sizeof endless - 1] = '\0';
+    REFUSED(add_key(&t, "c", endless), 256 * (t.bases + 1), t.size);        /* 129 bytes */
+    t = (table){ .bases = 0 };
+    for (int n = 1; n <= 33; n++) { /* keys that begin each other: 32 are as many as the library keeps */
+        char key[40] = "";
+        memset(key, 'a', (size_t)n);
+        add_key(&t, key, "b");
+        if (n == 32) {
+            CHECK_OK(open_with(&model, &t, 256 * (t.bases + 1), t.size));
+            sheaf__sentencepiece_close(model);
+            model = NULL;
+        }
+    }
+    CHECK_FAILS(open_with(&model, &t, 256 * (t.bases + 1), t.size), SHEAF_E_FORMAT, "a table that sentencepiece wrote");
+}
+
+/* ---- templates ---- */
+
+static void test_template__names_are_exact(void **state)
+{
+    sheaf__template which;
+    CHECK_FAILS(sheaf__template_find(&which, "chatold"), SHEAF_E_ARG, "'chatold' | chat_old");
+    CHECK_FAILS(sheaf__template_find(&which, ""), SHEAF_E_ARG, "base, chat, vqa or chat_old");
+    for (int i = 0; i < SHEAF__TEMPLATES; i++) {
+        CHECK_OK(sheaf__template_find(&which, sheaf__template_name((sheaf__template)i)));
+        assert_int_equal(which, i);
+    }
+}
+
+static void test_template__turns_before_are_kept_in_order(void **state)
+{
+    static const sheaf__turn turns[] = { { "a", "b" }, { "<EOI>", "</s>" } };
+    static const char *const want[SHEAF__TEMPLATES] = {
+        "q", " [INST] a [/INST] b [INST] <EOI> [/INST] </s> [INST] q [/INST] ", "Question: q Short answer:",
+        "Question: a Answer: b\nQuestion: <EOI> Answer: </s>\nQuestion: q Answer:",
+    };
+    for (int i = 0; i < SHEAF__TEMPLATES; i++) {
+        char *text = NULL;
+        CHECK_OK(sheaf__template_prompt(&text, (sheaf__template)i, turns, 2, "q"));
+        assert_string_equal(text, want[i]);
+        free(text);
+    }
+}
+
+static void test_template__answers_are_what_follows_the_last_separator(void **state)
+{
+    static const struct { sheaf__template which; const char *text, *want; } by_hand[] = {
+        { SHEAF__BASE, "aB3dE</s>", "aB3dE" },
+        { SHEAF__BASE, "<unk><unk> x y \n</s>", "x y" },
+        { SHEAF__CHAT, " [INST] a [/INST] b [INST] c [/INST] d</s>", "d" },
+        { SHEAF__CHAT, "[/INS</s>T]x", "x" }, /* the mark goes first, as upstream */
+        { SHEAF__VQA, "Question: q Short answer: yes", "yes" },
+        { SHEAF__VQA, "Answer: yes", "Answer: yes" },
+        { SHEAF__CHAT_OLD, "Question: q Answer: 1\nQuestion: r Answer: 2", "2" },
+        { SHEAF__CHAT_OLD, " Answer:", "" },
+        { SHEAF__CHAT, "", "" },
+        { SHEAF__CHAT, "</s> </s>", "" },
+        { SHEAF__BASE, "\u00a0\u3000\u2003 a\u00a0b \xc2\x85\x1c\u1680", "a\u00a0b" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
+        char *text = NULL;
+        CHECK_OK(sheaf__template_answer(&text, by_hand[i].which, by_hand[i].text));
+        assert_string_equal(text, by_hand[i].want);
+        free(text);
+    }
+}
+
+/* ---- layout ---- */
+
+static void test_layout__a_sequence_without_an_image(void **state)
+{
+    static const int32_t prompt[] = { 7, 8 }, answer[] = { 9, 10, 11 };
+    const sheaf__sequence_options options = { .patches = 0, .max_length = 13, .bos = 1, .eos = 2, .pad = 5 };
+    sheaf__sequence s = { 0 };
+    CHECK_OK(sheaf__sequence_train(&s, (sheaf__ids){ prompt, 2 }, (sheaf__ids){ answer, 3 }, &options));
+    static const int32_t ids[13] = { 1, 7, 8, 9, 10, 11, 2, 5, 5, 5, 5, 5, 5 };
+    assert_int_equal(s.length, 13);
+    assert_memory_equal(s.input_ids, ids, sizeof ids);
+    for (int i = 0; i < 13; i++) {
+        assert_int_equal(s.position_ids[i], i);
+        assert_int_equal(s.labels[i], i >= 3 && i < 7 ? ids[i] : -100);
+        assert_int_equal(s.image_embed_mask[i] | s.vision_expert_mask[i] | s.image_rope_mask[i], 0);
+    }
+    assert_int_equal(s.used, 7);
+    assert_int_equal(s.context, 3);
+    assert_int_equal(s.image_position, -1);
+    assert_int_equal(s.cut, 0);
+    sheaf__sequence_release(&s);
+}
+
+/* The rules of upstream at their edges: a context may have max_length - 10, all tokens max_length - 3. */
+static void test_layout__limits_are_exact(void **state)
+{
+    int32_t id[64];
+    for (int i = 0; i < 64; i++)
+        id[i] = 100 + i;
+    for (int64_t patches = 0; patches <= 5; patches += 5) {
+        const int64_t head = patches > 0 ? 1 + patches + 2 : 1;
+        const sheaf__sequence_options options = { patches, 40, 1, 2, 0 };
+        const int64_t prompt = 40 - 10 - head;
+        sheaf__sequence s = { 0 };
+        CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, prompt + 1 }, (sheaf__ids){ id, 1 }, &options), SHEAF_E_DATA,
+                    "at most 30 positions before the answer, with max_length 40");
+        CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, prompt + 1 }, (sheaf__ids){ id, 9 }, &options), SHEAF_E_DATA,
+                    "max_length 44");
+        for (int64_t answer = 5; answer <= 8; answer++) {
+            CHECK_OK(sheaf__sequence_train(&s, (sheaf__ids){ id, prompt }, (sheaf__ids){ id, answer }, &options));
+            assert_int_equal(s.cut, answer > 6 ? answer - 6 : 0);
+            assert_int_equal(s.used, 30 + (answer > 6 ? 6 : answer) + 1);
+            assert_int_equal(s.input_ids[s.used - 1], 2);
+            assert_int_equal(s.labels[s.used - 1], 2);
+            sheaf__sequence_release(&s);
+        }
+        assert_int_equal(sheaf__sequence_needs(prompt, 6, &options), 40);
+        assert_int_equal(sheaf__sequence_needs(prompt, 7, &options), 41);
+        assert_int_equal(sheaf__sequence_needs(prompt, 0, &options), 40);
+    }
+}
+
+static void test_layout__a_prompt_leaves_room_for_an_answer(void **state)
+{
+    static const int32_t id[] = { 7, 8 };
+    sheaf__sequence_options options = { .patches = 4, .max_length = 9, .bos = 1, .eos = 2 };
+    sheaf__sequence s = { 0 };
+    CHECK_FAILS(sheaf__sequence_prompt(&s, (sheaf__ids){ id, 2 }, &options), SHEAF_E_DATA, "6 for the image (4 patches)");
+    options.max_length = 10;
+    CHECK_OK(sheaf__sequence_prompt(&s, (sheaf__ids){ id, 2 }, &options));
+    assert_int_equal(s.length, 9);
+    assert_int_equal(s.used, 9);
+    assert_int_equal(s.image_position, 6);
+    assert_int_equal(s.position_ids[8], 5);
+    sheaf__sequence_release(&s);
+    options.max_length = INT64_MAX;
+    CHECK_FAILS(sheaf__sequence_prompt(&s, (sheaf__ids){ id, 2 }, &options), SHEAF_E_ARG, "lengths from 0");
+    options.max_length = -1;
+    CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, 2 }, (sheaf__ids){ id, 2 }, &options), SHEAF_E_ARG, "-1");
+    options.max_length = 3; /* too small for the image */
+    CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, 2 }, (sheaf__ids){ id, 2 }, &options), SHEAF_E_DATA, "max_length 19");
+}
+
+/* ---- a record to a sequence ---- */
+
+static void check_composed(const recording *r)
+{
+    const json_t *cases = json_object_get(r->cases, "cases");
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *one = json_array_get(cases, i), *want = json_object_get(one, "result");
+        const sheaf__turn turn = { string_of(one, "prompt"), string_of(one, "caption") };
+        const sheaf__record record = { .image = "x.jpg", .turn = &turn, .turns = 1 };
+        sheaf__compose_options options = { .model = r->model, .may_cut = true,
+            .layout = { number_of(one, "image_length"), number_of(one, "max_length"), r->bos, r->eos, r->pad } };
+        CHECK_OK(sheaf__template_find(&options.version, string_of(one, "version")));
+        sheaf__sequence s = { 0 };
+        sheaf_status *st = sheaf__compose(&s, &record, &options);
+        if ((st == NULL) != json_is_object(want))
+            fail_msg("%s: case %zu: wrongly %s", r->path, i, st == NULL ? "taken" : "refused");
+        sheaf_status_free(st);
+        if (json_is_object(want))
+            same_sequence(r->path, want, &s);
+        sheaf__sequence_release(&s);
+        options.no_answer = true;
+        options.layout.max_length = 0;
+        CHECK_OK(sheaf__compose(&s, &record, &options));
+        same_sequence(r->path, json_object_get(one, "inference"), &s);
+        sheaf__sequence_release(&s);
+    }
+}
+
+static void test_compose__records_become_the_recorded_sequences(void **state) { each(check_composed); }
+
+static void test_compose__nothing_is_left_out_silently(void **state)
+{
+    static const sheaf__turn turn[] = { { "a", "b" }, { "c", "defghijk" }, { "q", NULL } };
+    sheaf__record record = { .turn = turn, .turns = 2 };
+    sheaf__compose_options options = { .version = SHEAF__CHAT_OLD, .layout = { .patches = 9, .max_length = 50, .bos = 256, .eos = 257, .pad = 258 } };
+    sheaf__sequence s = { 0 };
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "max_length 54 or more"); /* 42 + 8 + 4 */
+    options.layout.max_length = 53;
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "at most 7 tokens behind 42 positions, with max_length 53 | 8 | max_length 54");
+    options.may_cut = true;
+    CHECK_OK(sheaf__compose(&s, &record, &options));
+    assert_int_equal(s.cut, 1);
+    sheaf__sequence_release(&s);
+    options.may_cut = false;
+    options.layout.max_length = 54;
+    CHECK_OK(sheaf__compose(&s, &record, &options));
+    assert_int_equal(s.input_ids[0], 256);
+    assert_int_equal(s.input_ids[1], 'Q'); /* no image, so no patches */
+    assert_int_equal(s.input_ids[s.context], 'd');
+    assert_int_equal(s.image_position, -1);
+    sheaf__sequence_release(&s);
+    options.version = SHEAF__VQA;
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "template 'vqa' has no place for turns before it | 2 turns");
+    record = (sheaf__record){ .turn = turn + 2, .turns = 1 };
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "one, to be trained");
+    options.no_answer = true;
+    CHECK_OK(sheaf__compose(&s, &record, &options));
+    sheaf__sequence_release(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text__every_recorded_case_is_met),
+        cmocka_unit_test(test_sentencepiece__special_ids_are_the_models),
+        cmocka_unit_test(test_sentencepiece__marks_in_text_are_text_and_come_back),
+        cmocka_unit_test(test_sentencepiece__decoding_skips_what_is_special),
+        cmocka_unit_test(test_sentencepiece__bad_text_is_refused),
+        cmocka_unit_test(test_sentencepiece__damaged_models_do_no_harm),
+        cmocka_unit_test(test_sentencepiece__files_that_are_no_models_are_refused),
+        cmocka_unit_test(test_sentencepiece__control_pieces_of_one_character_are_not_found_in_text),
+        cmocka_unit_test(test_sentencepiece__normalises_as_its_table_says),
+        cmocka_unit_test(test_sentencepiece__a_table_that_leads_astray_is_refused),
+        cmocka_unit_test(test_template__names_are_exact),
+        cmocka_unit_test(test_template__turns_before_are_kept_in_order),
+        cmocka_unit_test(test_template__answers_are_what_follows_the_last_separator),
+        cmocka_unit_test(test_layout__a_sequence_without_an_image),
+        cmocka_unit_test(test_layout__limits_are_exact),
+        cmocka_unit_test(test_layout__a_prompt_leaves_room_for_an_answer),
+        cmocka_unit_test(test_compose__records_become_the_recorded_sequences),
+        cmocka_unit_test(test_compose__nothing_is_left_out_silently),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

@@ -1,0 +1,476 @@
+/* parts.c - tensors of single tensor-parallel ranks, joined; see colossalai.h.
+ *
+ * Which axis is divided is told by the name (docs/layouts.md, Llama family). Which rank a part is from is told by
+ * the name of its file or folder; where nothing says it, by the padding, which lies at the end of the last rank's
+ * table; else it must be the one that is left. Parts of another save are known by values that contradict. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "catalog/private.h"
+#include "dialects/colossalai/colossalai.h"
+
+enum { MOST_PARTS = 256, COMPARE_BYTES = 1 << 20 };
+
+typedef struct part {
+    int rank; /* -1: not known yet */
+    sheaf_catalog *held;
+} part;
+
+typedef struct joining {
+    sheaf_catalog *c;
+    int64_t vocab; /* -1 = not known */
+    int ways;      /* 0 = not known */
+    int count;
+    part part[MOST_PARTS];
+    bool from_nothing; /* the catalog was empty: the parts are all there is */
+    char *one, *two;   /* COMPARE_BYTES each */
+} joining;
+
+/* ---- names ---- */
+
+/* The divided axis; -1 = every rank has all of it; -2 = not known. */
+static int axis_of(const char *name, int ndim)
+{
+    static const char *const rows[] = { "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head" };
+    static const char *const columns[] = { "o_proj", "down_proj" };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strstr(name, rows[i]) != NULL)
+            return 0;
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (strstr(name, columns[i]) != NULL)
+            return ndim == 2 ? 1 : -1;
+    return ndim <= 1 || strstr(name, "norm") != NULL ? -1 : -2;
+}
+
+/* "tp_rank_01.safetensors", "rank1", "tp-rank-1": 1; else -1. The last such number in the name. */
+static int rank_of_name(const char *path)
+{
+    int rank = -1;
+    const char *slash = strrchr(path, '/');
+    for (const char *p = strstr(slash == NULL ? path : slash + 1, "rank"); p != NULL; p = strstr(p + 1, "rank")) {
+        const char *digits = p + 4 + strspn(p + 4, "_-");
+        const size_t n = strspn(digits, "0123456789");
+        if (n > 0 && n < 5)
+            rank = atoi(digits);
+    }
+    return rank;
+}
+
+/* ---- opening ---- */
+
+static sheaf_status *add_part(joining *j, const char *path, int rank)
+{
+    if (j->count == MOST_PARTS)
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path), "at most %d parts", MOST_PARTS);
+    part *p = &j->part[j->count];
+    *p = (part){ .rank = rank };
+    sheaf_status *st = sheaf__catalog_new(&p->held, "colossalai", path);
+    if (st != NULL)
+        return st;
+    j->count++;
+    const sheaf__whole whole = { .catalog = p->held, .rank = rank };
+    bool damaged = false;
+    if (sheaf__path_kind(path) == SHEAF_PATH_DIR) {
+        sheaf__names names = { 0 };
+        sheaf__whole folder = whole;
+        st = sheaf__list_dir(&names.at, &names.count, path);
+        if (st == NULL)
+            st = sheaf__whole_folder(&damaged, &folder, path, &names);
+        sheaf__names_free(names.at, names.count);
+    } else
+        st = sheaf__whole_file(&damaged, &whole, path); /* true: it was read */
+    for (int64_t i = 0; st == NULL && i < p->held->nfindings; i++) {
+        const sheaf_finding *f = &p->held->finding[i];
+        st = sheaf__catalog_note(j->c, f->severity, f->code, f->path, f->tensor, f->expected, f->found, f->cure);
+    }
+    return st;
+}
+
+/* A folder of tp_rank_XX files is as many parts as it has files. */
+static sheaf_status *add_path(joining *j, const char *path)
+{
+    sheaf__names names = { 0 };
+    bool ranks = false;
+    sheaf_status *st = NULL;
+    if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
+        st = sheaf__list_dir(&names.at, &names.count, path);
+    else if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
+        return sheaf__catalog_note(j->c, SHEAF_DEFECT, "missing", path, "", "a folder or file", "nothing there", "");
+    for (int64_t i = 0; st == NULL && i < names.count; i++) {
+        char *inner = NULL;
+        if (strncmp(names.at[i], "tp_rank_", 8) != 0 || sheaf__ends_with(names.at[i], ".json"))
+            continue;
+        ranks = true;
+        st = sheaf__path_join(&inner, path, names.at[i]);
+        if (st == NULL)
+            st = add_part(j, inner, rank_of_name(inner));
+        free(inner);
+    }
+    sheaf__names_free(names.at, names.count);
+    return st != NULL || ranks ? st : add_part(j, path, rank_of_name(path));
+}
+
+/* ---- comparing ---- */
+
+/* Is the box of `whole` that begins at row0, col0 (of its view) equal to all of `piece`? */
+static sheaf_status *same_box(bool *same, joining *j, const sheaf_logical *whole, int64_t row0, int64_t col0, const sheaf_catalog *held,
+                              const sheaf_logical *piece)
+{
+    int64_t rows, cols;
+    sheaf__catalog_view(&rows, &cols, piece);
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(piece->told.dtype);
+    *same = whole->told.dtype == piece->told.dtype && bytes > 0;
+    if (!*same || rows == 0 || cols == 0)
+        return NULL;
+    const int64_t most = COMPARE_BYTES / bytes, wide = cols < most ? cols : most, tall = most / wide;
+    for (int64_t r = 0; *same && r < rows; r += tall)
+        for (int64_t k = 0; *same && k < cols; k += wide) {
+            const int64_t h = rows - r < tall ? rows - r : tall, w = cols - k < wide ? cols - k : wide;
+            sheaf_status *st = sheaf__catalog_read(j->c, whole, row0 + r, h, col0 + k, w, j->one);
+            if (st == NULL)
+                st = sheaf__catalog_read(held, piece, r, h, k, w, j->two);
+            if (st != NULL)
+                return st;
+            *same = memcmp(j->one, j->two, (size_t)(h * w * bytes)) == 0;
+        }
+    return NULL;
+}
+
+/* Does the end of the table hold zeros, as padding does? */
+static sheaf_status *zero_end(bool *zero, const joining *j, const sheaf_catalog *held, const sheaf_logical *t, int64_t rows)
+{
+    const int64_t cols = t->told.shape[1], bytes = (int64_t)sheaf_dtype_bytes(t->told.dtype);
+    *zero = rows > 0 && rows <= t->told.shape[0] && bytes > 0;
+    for (int64_t r = t->told.shape[0] - rows; *zero && r < t->told.shape[0]; r++)
+        for (int64_t k = 0; *zero && k < cols; k += COMPARE_BYTES / bytes) {
+            const int64_t w = cols - k < COMPARE_BYTES / bytes ? cols - k : COMPARE_BYTES / bytes;
+            sheaf_status *st = sheaf__catalog_read(held, t, r, 1, k, w, j->one);
+            if (st != NULL)
+                return st;
+            for (int64_t i = 0; *zero && i < w * bytes; i++)
+                *zero = j->one[i] == 0;
+        }
+    return NULL;
+}
+
+/* ---- which rank is which ---- */
+
+static const sheaf_logical *a_table(const sheaf_catalog *c)
+{
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->tensor[i].kind == SHEAF_WEIGHT && c->tensor[i].told.ndim == 2 && sheaf__is_vocabulary(c->tensor[i].told.name))
+            return &c->tensor[i];
+    return NULL;
+}
+
+static int parts_with(const joining *j, int rank)
+{
+    int n = 0;
+    for (int i = 0; i < j->count; i++)
+        n += j->part[i].rank == rank;
+    return n;
+}
+
+static sheaf_status *note_rank(joining *j, const part *p, const char *how)
+{
+    return sheaf__catalog_notef(j->c, SHEAF_NOTE, "inferred", p->held->root, "", "", "", "part of rank %d of %d: %s", p->rank, j->ways, how);
+}
+
+/* The last rank, where nothing names it, by its padding. */
+static sheaf_status *place_last(joining *j)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < j->count; i++) {
+        part *p = &j->part[i];
+        const sheaf_logical *t = a_table(p->held);
+        bool zero = false;
+        if (p->rank >= 0 || t == NULL || j->vocab <= 0 || parts_with(j, j->ways - 1) > 0)
+            continue;
+        st = zero_end(&zero, j, p->held, t, t->told.shape[0] * j->ways - j->vocab);
+        if (st != NULL || !zero)
+            continue;
+        p->rank = j->ways - 1;
+        st = note_rank(j, p, "the padding at the end of its table");
+    }
+    return st;
+}
+
+/* Ranks that nothing names: the last by its padding; then the only one that is left. */
+static sheaf_status *place_ranks(joining *j)
+{
+    const int base = j->from_nothing ? 0 : 1; /* rank 0 is the catalog itself */
+    sheaf_status *st = j->ways < 2 ? NULL : place_last(j);
+    for (int i = 0; st == NULL && i < j->count && j->ways > 1; i++) {
+        part *p = &j->part[i];
+        int left = -1, free_ranks = 0;
+        if (p->rank >= 0)
+            continue;
+        for (int r = base; r < j->ways; r++)
+            if (parts_with(j, r) == 0) {
+                left = r;
+                free_ranks++;
+            }
+        if (free_ranks == 1) {
+            p->rank = left;
+            st = note_rank(j, p, "it is the one that is left");
+        } else
+            st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "conflict", p->held->root, "", "a rank in its name, as tp_rank_01.safetensors",
+                                     "nothing tells which rank's part this is", "rename it by its rank and give it again");
+    }
+    return st;
+}
+
+/* The padding lies at the end of the last rank's table. Where another rank's ends with it instead, they changed names. */
+static sheaf_status *check_padding(joining *j)
+{
+    int padded = -1, many = 0;
+    bool last = false;
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < j->count; i++) {
+        const sheaf_logical *t = a_table(j->part[i].held);
+        const int64_t rows = t == NULL || j->vocab <= 0 ? 0 : t->told.shape[0] * j->ways - j->vocab;
+        bool zero = false;
+        if (rows > 0 && rows < t->told.shape[0])
+            st = zero_end(&zero, j, j->part[i].held, t, rows);
+        last = last || (zero && j->part[i].rank == j->ways - 1);
+        padded = zero ? i : padded;
+        many += zero;
+    }
+    if (st != NULL || last || many != 1 || parts_with(j, j->ways - 1) == 0)
+        return st;
+    const part *p = &j->part[padded];
+    return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "conflict", p->held->root, a_table(p->held)->told.name,
+                                "the padding of the vocabulary in the part of the last rank", "give the parts back their names",
+                                "it ends the table of the part that is named rank %d of %d: the parts changed names", p->rank, j->ways);
+}
+
+/* ---- joining ---- */
+
+static sheaf_status *take_pieces(joining *j, sheaf_logical *to, const part *p, const sheaf_logical *from, const int64_t *begin)
+{
+    sheaf_status *st = NULL;
+    const sheaf_catalog *held = p->held; /* `to` stays where it is: no tensor is added meanwhile */
+    for (int64_t i = 0; st == NULL && i < from->npieces; i++) {
+        sheaf_piece piece = from->piece[i];
+        st = sheaf__catalog_file(&piece.file, j->c, held->file[piece.file].path);
+        piece.rank = p->rank;
+        for (int d = 0; d < to->told.ndim; d++)
+            piece.begin[d] += begin[d];
+        if (st == NULL)
+            st = sheaf__catalog_piece(j->c, to, &piece);
+    }
+    return st;
+}
+
+static const part *part_of(const joining *j, int rank)
+{
+    for (int i = 0; i < j->count; i++)
+        if (j->part[i].rank == rank)
+            return &j->part[i];
+    return NULL;
+}
+
+/* Rows that the catalog's table lacks, from the parts of ranks 1 to ways - 1. */
+static sheaf_status *complete_table(joining *j, const char *name)
+{
+    sheaf_logical *t = sheaf__catalog_find(j->c, name);
+    const int64_t rows = t->told.shape[0];
+    t->told.shape[0] = rows * j->ways;
+    for (int r = 1; r < j->ways; r++) {
+        const part *p = part_of(j, r);
+        const sheaf_logical *more = p != NULL ? sheaf__catalog_find(p->held, name) : NULL;
+        const int64_t begin[SHEAF_CATALOG_MAX_DIMS] = { rows * r };
+        sheaf_status *st = NULL;
+        if (more == NULL || more->told.ndim != 2 || more->told.shape[0] != rows || more->told.shape[1] != t->told.shape[1] ||
+            more->told.dtype != t->told.dtype)
+            st = sheaf__catalog_notef(j->c, SHEAF_DEFECT, "missing", p != NULL ? p->held->root : j->c->root, name,
+                                      "the rows of every rank", "give the part of that rank too",
+                                      "no part of rank %d of %d with rows %" PRId64 "..%" PRId64, r, j->ways, rows * r, rows * (r + 1) - 1);
+        else
+            st = take_pieces(j, t, p, more, begin);
+        if (st != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+/* Values that the catalog has already must be the same in the part: else it is of another save. */
+static sheaf_status *compare_part(joining *j, const part *p)
+{
+    int64_t compared = 0, differ = 0;
+    const char *first = "";
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < p->held->count; i++) {
+        const sheaf_logical *is = &p->held->tensor[i], *whole = sheaf__catalog_find(j->c, is->told.name);
+        const int axis = axis_of(is->told.name, is->told.ndim);
+        bool same = true;
+        int64_t row0 = 0, col0 = 0;
+        if (whole == NULL || axis == -2 || whole->told.ndim != is->told.ndim || is->told.ndim < 1 || is->told.ndim > 2)
+            continue;
+        const bool divided = axis >= 0 && is->told.shape[axis] * j->ways == whole->told.shape[axis];
+        const bool other_axis = is->told.ndim == 1 || axis < 0 || is->told.shape[1 - axis] == whole->told.shape[1 - axis];
+        const bool all = memcmp(is->told.shape, whole->told.shape, sizeof is->told.shape) == 0;
+        if ((!all && !(divided && other_axis)) || (all && sheaf__is_vocabulary(is->told.name)))
+            continue;
+        if (sheaf__is_vocabulary(is->told.name) && p->rank != 0)
+            continue; /* what the catalog has of it came from here */
+        *(axis == 1 ? &col0 : &row0) = all ? 0 : is->told.shape[axis] * p->rank;
+        st = same_box(&same, j, whole, row0, col0, p->held, is);
+        compared++;
+        first = !same && differ++ == 0 ? is->told.name : first;
+    }
+    if (st != NULL || differ == 0)
+        return st;
+    return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "stale", p->held->root, first, "the values of the same save",
+                                "give the parts of one save", "%" PRId64 " of %" PRId64 " tensors that both have differ: it is of another step or run",
+                                differ, compared);
+}
+
+/* One tensor of all parts into an empty catalog. */
+static sheaf_status *join_tensor(joining *j, const char *name)
+{
+    const part *p0 = part_of(j, 0);
+    const sheaf_logical *first = sheaf__catalog_find(p0->held, name);
+    int64_t shape[SHEAF_CATALOG_MAX_DIMS] = { 0 }, begin[SHEAF_CATALOG_MAX_DIMS] = { 0 };
+    const int axis = axis_of(name, first->told.ndim);
+    if (axis == -2)
+        return sheaf__catalog_note(j->c, SHEAF_DEFECT, "unsupported", p0->held->root, name, "a tensor of the Llama family",
+                                   "nothing tells how this one is divided", "");
+    memcpy(shape, first->told.shape, sizeof first->told.shape);
+    for (int r = 1; r < j->ways; r++) {
+        const sheaf_logical *t = sheaf__catalog_find(part_of(j, r)->held, name);
+        bool fits = t != NULL && t->told.ndim == first->told.ndim && t->told.dtype == first->told.dtype;
+        for (int d = 0; fits && d < first->told.ndim; d++)
+            fits = d == axis || t->told.shape[d] == first->told.shape[d];
+        if (!fits)
+            return sheaf__catalog_notef(j->c, SHEAF_DEFECT, t == NULL ? "missing" : "shape", part_of(j, r)->held->root, name,
+                                        "the same tensor in every part", "give the parts of one save", "%s in the part of rank %d",
+                                        t == NULL ? "none" : "one that does not fit", r);
+        if (axis >= 0 && __builtin_add_overflow(shape[axis], t->told.shape[axis], &shape[axis]))
+            return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: too large", name);
+    }
+    sheaf_logical *to = NULL;
+    sheaf_status *st = sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape);
+    if (st == NULL)
+        to->replicated = axis < 0;
+    for (int r = 0; st == NULL && r < j->ways; r++) {
+        const sheaf_logical *t = sheaf__catalog_find(part_of(j, r)->held, name);
+        st = take_pieces(j, to, part_of(j, r), t, begin);
+        if (axis >= 0)
+            begin[axis] += t->told.shape[axis];
+    }
+    return sheaf__catalog_defect(j->c, p0->held->root, st);
+}
+
+static sheaf_status *join_all(joining *j)
+{
+    sheaf_status *st = NULL;
+    for (int r = 0; r < j->ways; r++)
+        if (parts_with(j, r) != 1)
+            return sheaf__catalog_notef(j->c, SHEAF_DEFECT, parts_with(j, r) == 0 ? "missing" : "duplicate", j->c->root, "",
+                                        "one part of each rank", "name the file of each rank once, as sources of sheaf convert",
+                                        "%d parts of rank %d of %d", parts_with(j, r), r, j->ways);
+    const sheaf_catalog *first = part_of(j, 0)->held;
+    for (int64_t i = 0; st == NULL && i < first->count; i++)
+        st = join_tensor(j, first->tensor[i].told.name);
+    j->c->tp = j->ways;
+    const sheaf_logical *table = a_table(j->c);
+    if (st == NULL && j->vocab < 0 && table != NULL) {
+        j->c->padded_vocab = table->told.shape[0];
+        st = sheaf__catalog_notef(j->c, SHEAF_WARNING, "padded", j->c->root, table->told.name, "the true size of the vocabulary",
+                                  "give the path of the model's config.json with --config",
+                                  "no config: all %" PRId64 " rows are kept, the last of which may be padding", table->told.shape[0]);
+    }
+    return st;
+}
+
+/* ---- the whole ---- */
+
+/* How many ranks: by the highest number, or by the rows of a table. */
+static void count_ways(joining *j)
+{
+    int64_t padded;
+    const sheaf_logical *t = a_table(j->from_nothing && j->count > 0 ? j->part[0].held : j->c);
+    for (int i = 0; i < j->count; i++)
+        j->ways = j->part[i].rank >= j->ways ? j->part[i].rank + 1 : j->ways;
+    const int by_rows = t != NULL && j->vocab > 0 ? sheaf__vocabulary_ways(t->told.shape[0], j->vocab, &padded) : 0;
+    if (by_rows > j->ways)
+        j->ways = by_rows;
+    if (j->ways < 2 && j->from_nothing)
+        j->ways = j->count;
+}
+
+static sheaf_status *complete_all(joining *j)
+{
+    sheaf_status *st = NULL;
+    const int64_t count = j->c->count;
+    bool completed = false;
+    int64_t padded;
+    for (int i = 0; st == NULL && i < j->count; i++)
+        if (j->part[i].rank > 0 && parts_with(j, j->part[i].rank) > 1)
+            return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "duplicate", j->part[i].held->root, "", "one part of each rank",
+                                        "leave one of them out", "%d parts of rank %d", parts_with(j, j->part[i].rank), j->part[i].rank);
+    for (int64_t i = 0; st == NULL && i < count; i++) {
+        const sheaf_logical *t = &j->c->tensor[i];
+        if (t->kind == SHEAF_WEIGHT && t->told.ndim == 2 && sheaf__is_vocabulary(t->told.name) && j->vocab > 0 &&
+            sheaf__vocabulary_ways(t->told.shape[0], j->vocab, &padded) == j->ways) {
+            st = complete_table(j, t->told.name);
+            completed = true;
+        }
+    }
+    for (int i = 0; st == NULL && i < j->count; i++)
+        if (j->part[i].rank >= 0)
+            st = compare_part(j, &j->part[i]);
+    if (st == NULL && !completed)
+        st = sheaf__catalog_note(j->c, SHEAF_WARNING, "foreign", j->part[0].held->root, "", "parts that complete something",
+                                 "nothing in it was needed", "leave it out");
+    if (completed)
+        j->c->tp = j->ways;
+    return st;
+}
+
+static int64_t vocabulary_of(const sheaf_catalog *c)
+{
+    sheaf_config config;
+    sheaf_status *st = c->config == NULL ? sheaf_fail(SHEAF_E_ARG, "config") : sheaf_config_parse(&config, c->config, strlen(c->config));
+    const int64_t vocab = st == NULL ? config.vocab : -1;
+    if (st == NULL)
+        sheaf_config_release(&config);
+    sheaf_status_free(st);
+    return vocab;
+}
+
+sheaf_status *sheaf__colossalai_join(sheaf_catalog *c, const char *const *paths)
+{
+    joining *j = calloc(1, sizeof *j);
+    sheaf_status *st = j == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    if (st != NULL)
+        return st;
+    j->c = c;
+    j->from_nothing = c->count == 0;
+    j->vocab = vocabulary_of(c);
+    j->one = malloc(COMPARE_BYTES);
+    j->two = malloc(COMPARE_BYTES);
+    if (j->one == NULL || j->two == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+    for (; st == NULL && *paths != NULL; paths++)
+        st = add_path(j, *paths);
+    if (st == NULL)
+        count_ways(j);
+    if (st == NULL && j->count > 0)
+        st = place_ranks(j);
+    c->by_names = j->ways > 1;
+    if (st == NULL && j->count > 0 && j->ways > 1)
+        st = check_padding(j);
+    if (st == NULL && j->count > 0)
+        st = j->from_nothing ? join_all(j) : complete_all(j);
+    for (int i = 0; i < j->count; i++)
+        sheaf__catalog_free(j->part[i].held);
+    free(j->one);
+    free(j->two);
+    free(j);
+    return st;
+}

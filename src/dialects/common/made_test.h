@@ -1,0 +1,410 @@
+/* made_test.h - for tests of dialects: a small model with known values, and a reading held against them. */
+#ifndef SHEAF_DIALECTS_COMMON_MADE_TEST_H
+#define SHEAF_DIALECTS_COMMON_MADE_TEST_H
+
+#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/golden.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "dialects/common/dialects.h"
+#include "formats/safetensors.h"
+#include "formats/torch.h"
+
+/* ---- reading ---- */
+
+static inline void print_findings(const sheaf_catalog *c)
+{
+    static const char *const severity[] = { "note", "warning", "defect" };
+    for (int64_t i = 0; i < c->nfindings; i++) {
+        const sheaf_finding *f = &c->finding[i];
+        fprintf(stderr, "%s %s: %s '%s' expected: %s found: %s cure: %s\n", severity[f->severity], f->code, f->path, f->tensor,
+                f->expected, f->found, f->cure);
+    }
+}
+
+/* The finding of this code and severity whose path, tensor, expectation or text holds `part`; NULL. */
+static inline const sheaf_finding *finding(const sheaf_catalog *c, sheaf_severity severity, const char *code, const char *part)
+{
+    for (int64_t i = 0; i < c->nfindings; i++) {
+        const sheaf_finding *f = &c->finding[i];
+        if (f->severity == severity && strcmp(f->code, code) == 0 &&
+            (strstr(f->path, part) != NULL || strstr(f->tensor, part) != NULL || strstr(f->found, part) != NULL ||
+             strstr(f->expected, part) != NULL))
+            return f;
+    }
+    return NULL;
+}
+
+#define CHECK_FINDING(c, severity, code, part)                                                    \
+    do {                                                                                          \
+        if (finding(c, severity, code, part) == NULL) {                                           \
+            print_findings(c);                                                                    \
+            fail_msg("%s:%d: no finding '%s' with '%s'", __FILE__, __LINE__, (code), (part));     \
+        }                                                                                         \
+    } while (0)
+
+#define CHECK_SOUND(c)                                                                            \
+    do {                                                                                          \
+        if (sheaf__catalog_defects(c) > 0) {                                                      \
+            print_findings(c);                                                                    \
+            fail_msg("%s:%d: %s has defects", __FILE__, __LINE__, (c)->root);                     \
+        }                                                                                         \
+    } while (0)
+
+/* No source is made of what has a defect; the status says of which kind the first one is. Frees `c`. */
+static inline void check_no_source(sheaf_catalog *c)
+{
+    sheaf_source *source = NULL;
+    const char *first = "";
+    for (int64_t i = c->nfindings; i-- > 0;)
+        if (c->finding[i].severity == SHEAF_DEFECT)
+            first = c->finding[i].code;
+    const sheaf_code code = strcmp(first, "damaged") == 0 ? SHEAF_E_FORMAT : strcmp(first, "unsafe") == 0 ? SHEAF_E_UNSAFE :
+                            strcmp(first, "unsupported") == 0 ? SHEAF_E_UNSUPPORTED : SHEAF_E_LAYOUT;
+    CHECK_FAILS(sheaf__catalog_source(&source, c, false), code, "");
+}
+
+static inline sheaf_catalog *read_made(const sheaf_dialect *dialect, const char *path, const char *config)
+{
+    const sheaf_dialect_hints hints = { .config = config };
+    sheaf_catalog *c = NULL;
+    CHECK_OK(dialect->read(&c, path, &hints));
+    CHECK_OK(sheaf__catalog_check(c));
+    return c;
+}
+
+/* The tensor's bytes, dense; the caller frees. */
+static inline void *bytes_of(const sheaf_catalog *c, const sheaf_logical *t, int64_t *size)
+{
+    int64_t rows = 1, cols = 1;
+    for (int i = 0; i < t->told.ndim; i++)
+        *(i > 0 && i == t->told.ndim - 1 ? &cols : &rows) *= t->told.shape[i];
+    *size = rows * cols * (int64_t)sheaf_dtype_bytes(t->told.dtype);
+    void *room = malloc((size_t)*size + 1);
+    assert_non_null(room);
+    CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, room));
+    return room;
+}
+
+/* Every tensor of the file is in the catalog, bit for bit. `rows`: of a table with more rows only these are compared. */
+static inline int64_t check_against(const sheaf_catalog *c, const char *path, bool rows)
+{
+    sheaf_safetensors *file = NULL;
+    CHECK_OK(sheaf__safetensors_open(&file, path));
+    const int64_t count = file->header.count;
+    for (int64_t i = 0; i < count; i++) {
+        const sheaf_safetensors_entry *e = &file->header.entry[i];
+        const sheaf_logical *t = sheaf__catalog_find(c, e->name);
+        int64_t size;
+        if (t == NULL)
+            fail_msg("%s: no '%s'", c->root, e->name);
+        if (t->told.ndim != e->ndim || t->told.dtype != e->dtype)
+            fail_msg("%s: '%s' of another form", c->root, e->name);
+        for (int k = 0; k < e->ndim; k++)
+            if (rows && k == 0 ? t->told.shape[k] < e->shape[k] : t->told.shape[k] != e->shape[k])
+                fail_msg("%s: '%s' axis %d: %" PRId64 " for %" PRId64, c->root, e->name, k, t->told.shape[k], e->shape[k]);
+        char *got = bytes_of(c, t, &size), *want = malloc((size_t)e->bytes + 1);
+        assert_true(want != NULL && size >= e->bytes);
+        CHECK_OK(sheaf__safetensors_read(file, e, 0, want, e->bytes));
+        CHECK_BYTES(e->name, got, want, e->bytes);
+        free(got);
+        free(want);
+    }
+    sheaf__safetensors_close(file);
+    return count;
+}
+
+/* ---- making ---- */
+
+enum { MADE_TENSORS = 256 };
+
+typedef struct made_tensor {
+    char name[96];
+    int ndim, axis; /* along which ranks divide it; -1: each has a copy */
+    int64_t units;  /* things along that axis that stay whole */
+    int64_t shape[2];
+    float *data;
+} made_tensor;
+
+typedef struct made_model {
+    int64_t vocab, hidden, ffn, layers, heads, groups, width;
+    int count;
+    made_tensor tensor[MADE_TENSORS];
+} made_model;
+
+static inline int64_t made_elements(const made_tensor *t) { return t->ndim == 2 ? t->shape[0] * t->shape[1] : t->shape[0]; }
+
+/* Values that differ everywhere, with more digits than bfloat16 holds. `seed` tells kinds of values apart. */
+static inline float made_value(const char *name, int64_t i, unsigned seed)
+{
+    uint64_t h = 0xcbf29ce484222325u + seed;
+    for (; *name != '\0'; name++)
+        h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+    h = (h ^ (uint64_t)i) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 29;
+    h *= 0xbf58476d1ce4e5b9u;
+    return (float)(int64_t)(h >> 40) / (1 << 23) - 1.0f;
+}
+
+static inline void made_add(made_model *m, const char *name, int64_t rows, int64_t cols, int axis, int64_t units)
+{
+    made_tensor *t = &m->tensor[m->count++];
+    assert_true(m->count <= MADE_TENSORS);
+    *t = (made_tensor){ .ndim = cols > 0 ? 2 : 1, .axis = axis, .units = units, .shape = { rows, cols } };
+    snprintf(t->name, sizeof t->name, "%s", name);
+    t->data = malloc((size_t)made_elements(t) * sizeof *t->data);
+    assert_non_null(t->data);
+    for (int64_t i = 0; i < made_elements(t); i++)
+        t->data[i] = made_value(name, i, 0);
+}
+
+/* A model of the Llama family; the table is cut as Megatron does when `table` is set, else each rank has a copy. */
+static inline made_model *made_llama(int64_t vocab, int64_t hidden, int64_t ffn, int64_t layers, int64_t heads, int64_t groups,
+                                     int64_t width, bool table)
+{
+    made_model *m = calloc(1, sizeof *m);
+    assert_non_null(m);
+    *m = (made_model){ vocab, hidden, ffn, layers, heads, groups, width, 0, { { { 0 } } } };
+    made_add(m, "model.embed_tokens.weight", vocab, hidden, table ? 0 : -1, vocab);
+    for (int l = 0; l < layers; l++) {
+        const struct { const char *name; int64_t rows, cols; int axis; int64_t units;
+        } parts[] = {
+            { "self_attn.q_proj.weight", heads * width, hidden, 0, groups },
+            { "self_attn.k_proj.weight", groups * width, hidden, 0, groups },
+            { "self_attn.v_proj.weight", groups * width, hidden, 0, groups },
+            { "self_attn.o_proj.weight", hidden, heads * width, 1, groups },
+            { "mlp.gate_proj.weight", ffn, hidden, 0, ffn },
+            { "mlp.up_proj.weight", ffn, hidden, 0, ffn },
+            { "mlp.down_proj.weight", hidden, ffn, 1, ffn },
+            { "input_layernorm.weight", hidden, 0, -1, 0 },
+            { "post_attention_layernorm.weight", hidden, 0, -1, 0 },
+        };
+        for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+            char name[96];
+            snprintf(name, sizeof name, "model.layers.%d.%s", l, parts[i].name);
+            made_add(m, name, parts[i].rows, parts[i].cols, parts[i].axis, parts[i].units);
+        }
+    }
+    made_add(m, "model.norm.weight", hidden, 0, -1, 0);
+    made_add(m, "lm_head.weight", vocab, hidden, 0, vocab);
+    return m;
+}
+
+/* Every value is another run's, anywhere between the same bounds. */
+static inline void made_again(made_model *m, unsigned run)
+{
+    for (int t = 0; t < m->count; t++)
+        for (int64_t i = 0; i < made_elements(&m->tensor[t]); i++)
+            m->tensor[t].data[i] = made_value(m->tensor[t].name, i, 1000 + run);
+}
+
+static inline void made_free(made_model *m)
+{
+    for (int i = 0; i < m->count; i++)
+        free(m->tensor[i].data);
+    free(m);
+}
+
+/* The box of a rank: the first units % ranks of them have one unit more. */
+static inline void made_box(const made_tensor *t, int rank, int ranks, int64_t begin[2], int64_t size[2])
+{
+    begin[0] = begin[1] = 0;
+    size[0] = t->shape[0];
+    size[1] = t->ndim == 2 ? t->shape[1] : 1;
+    if (t->axis < 0)
+        return;
+    const int64_t each = t->shape[t->axis] / t->units, rest = t->units % ranks;
+    begin[t->axis] = (t->units / ranks * rank + (rank < rest ? rank : rest)) * each;
+    size[t->axis] = (t->units / ranks + (rank < rest)) * each;
+}
+
+/* The elements of a box, dense; `value` instead of the tensor's own when seed is not 0. */
+static inline float *made_slice(const made_tensor *t, const int64_t begin[2], const int64_t size[2], unsigned seed)
+{
+    float *out = malloc((size_t)(size[0] * size[1] + 1) * sizeof *out);
+    const int64_t cols = t->ndim == 2 ? t->shape[1] : 1;
+    assert_non_null(out);
+    for (int64_t r = 0; r < size[0]; r++)
+        for (int64_t c = 0; c < size[1]; c++) {
+            const int64_t i = (begin[0] + r) * cols + begin[1] + c;
+            out[r * size[1] + c] = seed == 0 ? t->data[i] : made_value(t->name, i, seed);
+        }
+    return out;
+}
+
+/* Every tensor (seed 0), or "PREFIX.NAME" with the values of `seed`, is there, whole. */
+static inline void check_made(const sheaf_catalog *c, const made_model *m, const char *prefix, unsigned seed)
+{
+    for (int i = 0; i < m->count; i++) {
+        const made_tensor *t = &m->tensor[i];
+        char name[128];
+        int64_t size, begin[2] = { 0, 0 }, all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
+        snprintf(name, sizeof name, "%s%s", prefix, t->name);
+        const sheaf_logical *l = sheaf__catalog_find(c, name);
+        if (l == NULL || l->told.ndim != t->ndim || l->told.shape[0] != t->shape[0] ||
+            (t->ndim == 2 && l->told.shape[1] != t->shape[1]))
+            fail_msg("%s: '%s' is missing or of another shape", c->root, name);
+        assert_int_equal(l->kind, seed == 0 ? SHEAF_WEIGHT : SHEAF_MOMENT);
+        float *got = bytes_of(c, l, &size), *want = made_slice(t, begin, all, seed);
+        assert_int_equal(l->told.dtype, SHEAF_F32);
+        CHECK_BYTES(name, got, want, size);
+        free(got);
+        free(want);
+    }
+}
+
+/* ---- files of torch ---- */
+
+typedef struct made_file {
+    sheaf_pickle_doc *doc;
+    sheaf_pickle *root;
+    int64_t count;
+    struct { void *data; int64_t bytes; } tensor[2 * MADE_TENSORS];
+} made_file;
+
+static inline made_file *made_begin(void)
+{
+    made_file *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    CHECK_OK(sheaf__pickle_new(&f->doc));
+    f->root = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
+    return f;
+}
+
+/* A tensor, whose data the file owns. */
+static inline sheaf_pickle *made_put(made_file *f, sheaf_dtype dtype, int ndim, const int64_t *shape, void *data)
+{
+    assert_true(f->count < 2 * MADE_TENSORS);
+    int64_t bytes = (int64_t)sheaf_dtype_bytes(dtype);
+    for (int i = 0; i < ndim; i++)
+        bytes *= shape[i];
+    f->tensor[f->count].data = data;
+    f->tensor[f->count++].bytes = bytes;
+    return sheaf__pickle_make_tensor(f->doc, dtype, ndim, shape);
+}
+
+static inline void made_set_int(made_file *f, sheaf_pickle *dict, const char *key, int64_t value)
+{
+    sheaf__pickle_set(f->doc, dict, key, sheaf__pickle_make_int(f->doc, value));
+}
+
+static inline sheaf_pickle *made_set(made_file *f, sheaf_pickle *dict, const char *key, sheaf_pickle_kind kind)
+{
+    sheaf_pickle *value = sheaf__pickle_make(f->doc, kind);
+    sheaf__pickle_set(f->doc, dict, key, value);
+    return value;
+}
+
+static inline sheaf_pickle *made_shape(made_file *f, int ndim, const int64_t *shape)
+{
+    sheaf_pickle *tuple = sheaf__pickle_make(f->doc, SHEAF_PICKLE_TUPLE);
+    for (int i = 0; i < ndim; i++)
+        sheaf__pickle_append(f->doc, tuple, sheaf__pickle_make_int(f->doc, shape[i]));
+    return tuple;
+}
+
+/* Writes and frees. */
+static inline void made_write(made_file *f, const char *path)
+{
+    sheaf_torch_writer *w = NULL;
+    CHECK_OK(sheaf__pickle_made(f->doc, f->root));
+    CHECK_OK(sheaf__torch_begin(&w, path, f->doc, NULL));
+    for (int64_t i = 0; i < f->count; i++) {
+        if (f->tensor[i].bytes > 0)
+            CHECK_OK(sheaf__torch_write(w, i, 0, f->tensor[i].data, f->tensor[i].bytes));
+        free(f->tensor[i].data);
+    }
+    CHECK_OK(sheaf__torch_finish(w));
+    sheaf__pickle_free(f->doc);
+    free(f);
+}
+
+/* Rounded to nearest even; in place of `data`, which is freed. */
+static inline void *made_bf16(float *data, int64_t n)
+{
+    uint16_t *out = malloc((size_t)n * sizeof *out + 1);
+    assert_non_null(out);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &data[i], sizeof bits);
+        out[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+    free(data);
+    return out;
+}
+
+/* ---- harm ---- */
+
+/* A folder and all in it, copied (two levels). */
+static inline void copy_tree(const char *to, const char *from)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    CHECK_OK(sheaf__make_dirs(to, NULL));
+    CHECK_OK(sheaf__list_dir(&names, &n, from));
+    for (int64_t i = 0; i < n; i++) {
+        char a[1600], b[1600], *bytes = NULL;
+        size_t size;
+        snprintf(a, sizeof a, "%s/%s", from, names[i]);
+        snprintf(b, sizeof b, "%s/%s", to, names[i]);
+        if (sheaf__path_kind(a) == SHEAF_PATH_DIR) {
+            copy_tree(b, a);
+            continue;
+        }
+        CHECK_OK(sheaf__file_read_all(&bytes, &size, a, 1 << 28));
+        CHECK_OK(sheaf__file_write_whole(b, bytes, size, NULL));
+        free(bytes);
+    }
+    sheaf__names_free(names, n);
+}
+
+static inline void cut_file(const char *path, double share)
+{
+    char *bytes = NULL;
+    size_t size;
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 28));
+    CHECK_OK(sheaf__file_write_whole(path, bytes, (size_t)((double)size * share), NULL));
+    free(bytes);
+}
+
+static inline void swap_files(const char *a, const char *b)
+{
+    char third[1700];
+    snprintf(third, sizeof third, "%s.third", a);
+    assert_int_equal(rename(a, third), 0);
+    assert_int_equal(rename(b, a), 0);
+    assert_int_equal(rename(third, b), 0);
+}
+
+/* ---- recordings ---- */
+
+/* For each recorded folder under `where` whose name holds `mark`: the name goes on with that of the model it was made
+ * from ("tp2_legacy_tiny_llama" after "_legacy_": tiny_llama/hf). */
+static inline void each_golden(const char *where, const char *mark, void (*check)(const char *path, const char *hf))
+{
+    char root[600];
+    int found = 0;
+    snprintf(root, sizeof root, "%s", golden(where));
+    DIR *list = opendir(root);
+    if (list == NULL && !golden_is_full())
+        skip();
+    assert_non_null(list);
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
+        char path[1200], hf[1200];
+        const char *name = strstr(entry->d_name, mark);
+        if (entry->d_name[0] == '.' || name == NULL)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+        snprintf(hf, sizeof hf, "%s/../%s/hf", root, name + strlen(mark));
+        check(path, hf);
+        found++;
+    }
+    closedir(list);
+    assert_true(found >= 1);
+}
+
+#endif

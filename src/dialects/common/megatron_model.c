@@ -1,0 +1,570 @@
+/* megatron_model.c - see megatron_model.h. */
+#include "dialects/common/megatron_model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "catalog/boxes.h"
+#include "dialects/hf/catalog.h"
+#include "sheaf/schema.h"
+
+/* ---- args ---- */
+
+/* Args that, at another value than this, make a model that Llama's config cannot say. */
+typedef struct needed { const char *key, *text; int truth; double number; } needed;
+static const needed wanted[] = {
+    { "normalization", "RMSNorm", -1, 0 },
+    { "position_embedding_type", "rope", -1, 0 },
+    { "swiglu", NULL, 1, 0 },
+    { "rotary_interleaved", NULL, 0, 0 },
+    { "rotary_percent", NULL, -1, 1 },
+    { "apply_layernorm_1p", NULL, 0, 0 },
+    { "layernorm_zero_centered_gamma", NULL, 0, 0 },
+    { "multi_latent_attention", NULL, 0, 0 },
+    { "qk_layernorm", NULL, 0, 0 },
+    { "attention_output_gate", NULL, 0, 0 },
+    { "apply_residual_connection_post_layernorm", NULL, 0, 0 },
+    { "squared_relu", NULL, 0, 0 },
+    { "quick_geglu", NULL, 0, 0 },
+    { "heterogeneous_layers_config_path", "", -1, 0 },
+    { "num_experts", "", -1, 0 },
+    { "window_size", "", -1, 0 },
+    { "mtp_num_layers", "", -1, 0 },
+};
+
+/* Does the value agree? None and an absent key do. */
+static bool agrees(const needed *n, const sheaf_pickle *value)
+{
+    double number;
+    const char *text = sheaf__pickle_text(value);
+    if (value == NULL || sheaf__pickle_is(value, SHEAF_PICKLE_NONE))
+        return true;
+    if (n->text != NULL)
+        return text != NULL && *n->text != '\0' && strcmp(text, n->text) == 0;
+    if (!sheaf__pickle_float(&number, value) && !sheaf__pickle_is(value, SHEAF_PICKLE_BOOL))
+        return false;
+    return sheaf__pickle_is(value, SHEAF_PICKLE_BOOL) ? n->truth >= 0 && value->as.number == n->truth
+                                                      : number == (n->truth >= 0 ? n->truth : n->number);
+}
+
+static void show(char out[64], const sheaf_pickle *value)
+{
+    double number;
+    const char *text = sheaf__pickle_text(value);
+    if (text != NULL)
+        snprintf(out, 64, "'%.40s'", text);
+    else if (sheaf__pickle_is(value, SHEAF_PICKLE_BOOL))
+        snprintf(out, 64, "%s", value->as.number ? "True" : "False");
+    else if (sheaf__pickle_float(&number, value))
+        snprintf(out, 64, "%.9g", number);
+    else
+        snprintf(out, 64, "another value");
+}
+
+static sheaf_status *check_wanted(sheaf_catalog *c, const sheaf_pickle *args, const char *path)
+{
+    sheaf_status *st = NULL;
+    for (size_t i = 0; st == NULL && i < sizeof wanted / sizeof *wanted; i++) {
+        const sheaf_pickle *value = sheaf__pickle_get(args, wanted[i].key);
+        char expected[96], found[64];
+        if (agrees(&wanted[i], value))
+            continue;
+        snprintf(expected, sizeof expected, "args.%s as Llama models have it", wanted[i].key);
+        show(found, value);
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "unsupported", path, "", expected, "", "args.%s = %s", wanted[i].key, found);
+    }
+    return st;
+}
+
+/* A whole number in [1, 2^40); `absent` where there is none. */
+static int64_t count_of(const sheaf_pickle *args, const char *key, int64_t absent)
+{
+    int64_t n;
+    return sheaf__pickle_int(&n, sheaf__pickle_get(args, key)) && n > 0 && n < (int64_t)1 << 40 ? n : absent;
+}
+
+static bool truth_of(const sheaf_pickle *args, const char *key)
+{
+    int64_t n;
+    return sheaf__pickle_int(&n, sheaf__pickle_get(args, key)) && n != 0;
+}
+
+static double real_of(const sheaf_pickle *args, const char *key, double absent)
+{
+    double x;
+    return sheaf__pickle_float(&x, sheaf__pickle_get(args, key)) && x > 0 && x < 1e18 ? x : absent;
+}
+
+/* The shortest of 15 to 17 digits that reads back as the same. */
+static void add_real(sheaf_text *t, const char *key, double x)
+{
+    char text[32];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, x);
+        if (strtod(text, NULL) == x)
+            break;
+    }
+    sheaf__text_add(t, "\"%s\": %s", key, text);
+}
+
+/* args as a config.json. */
+static sheaf_status *make_config(char **out, const sheaf__megatron *m, const sheaf_pickle *args)
+{
+    sheaf_text t = { 0 };
+    const bool bias = truth_of(args, "add_bias_linear"), qkv = bias || truth_of(args, "add_qkv_bias");
+    const char *family = qkv && !bias ? "qwen2" : "llama";
+    const sheaf_pickle *dtype = sheaf__pickle_get(args, "params_dtype");
+    sheaf__text_add(&t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
+                    qkv && !bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM", family);
+    sheaf__text_add(&t, "  \"hidden_act\": \"silu\",\n  \"hidden_size\": %" PRId64 ",\n  \"intermediate_size\": %" PRId64 ",\n",
+                    m->hidden, m->ffn);
+    sheaf__text_add(&t, "  \"num_hidden_layers\": %" PRId64 ",\n  \"num_attention_heads\": %" PRId64 ",\n", m->layers, m->heads);
+    sheaf__text_add(&t, "  \"num_key_value_heads\": %" PRId64 ",\n", m->groups);
+    if (!(qkv && !bias))
+        sheaf__text_add(&t, "  \"head_dim\": %" PRId64 ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n", m->head_dim,
+                        qkv ? "true" : "false", bias ? "true" : "false");
+    sheaf__text_add(&t, "  \"max_position_embeddings\": %" PRId64 ",\n", count_of(args, "max_position_embeddings", 2048));
+    sheaf__text_add(&t, "  ");
+    add_real(&t, "rms_norm_eps", real_of(args, "norm_epsilon", real_of(args, "layernorm_epsilon", 1e-5)));
+    sheaf__text_add(&t, ",\n  ");
+    add_real(&t, "rope_theta", real_of(args, "rotary_base", 10000));
+    sheaf__text_add(&t, ",\n");
+    if (truth_of(args, "use_rope_scaling")) { /* megatron/core: rotary_pos_embedding.py, _apply_scaling */
+        sheaf__text_add(&t, "  \"rope_scaling\": {\"rope_type\": \"llama3\", ");
+        add_real(&t, "factor", real_of(args, "rope_scaling_factor", 8));
+        sheaf__text_add(&t,
+                        ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},\n");
+    }
+    if (sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE) && sheaf_dtype_torch_name(dtype->as.dtype) != NULL)
+        sheaf__text_add(&t, "  \"torch_dtype\": \"%s\",\n", sheaf_dtype_torch_name(dtype->as.dtype));
+    sheaf__text_add(&t, "  \"tie_word_embeddings\": %s", m->tied ? "true" : "false");
+    if (m->vocab > 0 || m->padded > 0)
+        sheaf__text_add(&t, ",\n  \"vocab_size\": %" PRId64, m->vocab > 0 ? m->vocab : m->padded);
+    sheaf__text_add(&t, "\n}\n");
+    return sheaf__text_take(out, &t);
+}
+
+/* A config that was given: its sizes must be those of the args. */
+static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config, const char *path,
+                                  const char *config_path)
+{
+    const struct { const char *what; int64_t said, given; } sizes[] = {
+        { "layers", m->layers, config->layers }, { "hidden size", m->hidden, config->hidden },
+        { "attention heads", m->heads, config->heads }, { "key/value heads", m->groups, config->kv_heads },
+        { "head width", m->head_dim, config->head_dim }, { "MLP width", m->ffn, config->ffn },
+    };
+    sheaf_status *st = NULL;
+    for (size_t i = 0; st == NULL && i < sizeof sizes / sizeof *sizes; i++) {
+        char expected[96];
+        if (sizes[i].said == sizes[i].given)
+            continue;
+        snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the args", sizes[i].what, sizes[i].said);
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "class", config_path, "", expected,
+                                  "give the config.json of this model with --config", "%s %" PRId64 " (args: %s)", sizes[i].what,
+                                  sizes[i].given, path);
+    }
+    m->vocab = config->vocab;
+    return st;
+}
+
+static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const char *path, const char *config_path)
+{
+    sheaf_config config = { 0 };
+    size_t size;
+    sheaf_status *st = sheaf__file_read_all(&c->config, &size, config_path, 1 << 24);
+    if (st == NULL)
+        st = sheaf_config_parse(&config, c->config, size);
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
+        free(c->config);
+        c->config = NULL;
+        return sheaf__catalog_defect(c, config_path, st);
+    }
+    if (st == NULL)
+        st = hold_against(m, c, &config, path, config_path);
+    free(c->model);
+    c->model = strdup(sheaf_family_name(config.family));
+    free(c->config_path);
+    c->config_path = strdup(config_path);
+    sheaf_config_release(&config);
+    if (st == NULL && (c->model == NULL || c->config_path == NULL))
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", config_path);
+    return st;
+}
+
+/* The tokenizer beside the parts or in the folder that was given comes before the args, which seldom say it. One that the rows
+ * that are stored cannot be padded for is another's. */
+static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const char *path)
+{
+    char *beside = NULL, *file = NULL;
+    int64_t rows = -1;
+    sheaf_status *st = sheaf__path_parent(&beside, path);
+    const char *const dirs[] = { c->root, beside };
+    for (int i = 0; st == NULL && rows < 0 && i < 2; i++)
+        st = sheaf__tokenizer_rows(&rows, &file, dirs[i]);
+    const bool fits = m->padded < 0 || m->padded == rows || (m->padded < 2 * rows && sheaf__vocabulary_padded(m->padded, rows));
+    if (st == NULL && rows > 0 && !fits)
+        st = sheaf__catalog_notef(c, SHEAF_WARNING, "conflict", file, "", "the tokenizer of this model", "give the config.json of the model "
+                                  "with --config", "%" PRId64 " tokens, for which nobody pads to %" PRId64 " rows; not used", rows, m->padded);
+    else if (st == NULL && rows > 0 && m->vocab >= 0 && m->vocab != rows)
+        st = sheaf__catalog_notef(c, SHEAF_WARNING, "conflict", file, "", "the vocabulary of args.vocab_size", "give the config.json of the "
+                                  "model with --config", "%" PRId64 " tokens, where the args say %" PRId64 "; the tokenizer counts", rows, m->vocab);
+    else if (st == NULL && rows > 0)
+        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", file, "", "", "", "the vocabulary, %" PRId64 " rows, from the tokenizer", rows);
+    if (rows > 0 && fits)
+        m->vocab = rows;
+    free(beside);
+    free(file);
+    return st;
+}
+
+sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args, const char *path,
+                                   const char *config_path)
+{
+    *m = (sheaf__megatron){
+        .layers = count_of(args, "num_layers", 0),
+        .hidden = count_of(args, "hidden_size", 0),
+        .heads = count_of(args, "num_attention_heads", 0),
+        .vocab = count_of(args, "vocab_size", -1),
+        .padded = count_of(args, "padded_vocab_size", -1),
+        .tp = count_of(args, "tensor_model_parallel_size", 0),
+        .pp = count_of(args, "pipeline_model_parallel_size", 0),
+        .vp = count_of(args, "virtual_pipeline_model_parallel_size", 0),
+    };
+    const sheaf_pickle *untied = sheaf__pickle_get(args, "untie_embeddings_and_output_weights");
+    const sheaf_pickle *grouped = sheaf__pickle_get(args, "group_query_attention");
+    m->groups =
+        grouped == NULL || truth_of(args, "group_query_attention") ? count_of(args, "num_query_groups", m->heads) : m->heads;
+    m->head_dim = count_of(args, "kv_channels", m->heads > 0 && m->hidden % m->heads == 0 ? m->hidden / m->heads : 0);
+    m->ffn = count_of(args, "ffn_hidden_size", 0);
+    m->tied = sheaf__pickle_is(untied, SHEAF_PICKLE_BOOL) && untied->as.number == 0;
+    if (m->layers < 1 || m->hidden < 1 || m->heads < 1 || m->groups < 1 || m->heads % m->groups != 0 || m->head_dim < 1 ||
+        m->ffn < 1 || m->heads > (int64_t)1 << 20 || m->head_dim > (int64_t)1 << 20 || m->layers > (int64_t)1 << 20) {
+        *m = (sheaf__megatron){ .vocab = -1, .padded = -1 };
+        return sheaf__catalog_note(c, SHEAF_DEFECT, "damaged", path, "", "args with the sizes of a model: num_layers, hidden_size, "
+                                   "ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels", "args without them, or that contradict themselves", "");
+    }
+    sheaf_status *st = check_wanted(c, args, path);
+    if (st == NULL)
+        st = config_path != NULL ? read_config(m, c, path, config_path) : ask_tokenizer(m, c, path);
+    if (st == NULL && c->config == NULL)
+        st = make_config(&c->config, m, args);
+    if (st == NULL && c->model == NULL) {
+        c->model = strdup(truth_of(args, "add_qkv_bias") && !truth_of(args, "add_bias_linear") ? "qwen2" : "llama");
+        st = c->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
+    }
+    return st;
+}
+
+/* ---- names ---- */
+
+/* Old names of the parts of a layer. */
+static const char *const renamed[][2] = {
+    { "self_attention.query_key_value.", "self_attention.linear_qkv." },
+    { "attention.query_key_value.", "self_attention.linear_qkv." },
+    { "self_attention.dense.", "self_attention.linear_proj." },
+    { "attention.dense.", "self_attention.linear_proj." },
+    { "mlp.dense_h_to_4h.", "mlp.linear_fc1." },
+    { "mlp.dense_4h_to_h.", "mlp.linear_fc2." },
+    { "input_norm.", "input_layernorm." },
+    { "post_attention_layernorm.", "pre_mlp_layernorm." },
+    { "post_attention_norm.", "pre_mlp_layernorm." },
+    /* Transformer Engine fuses a norm with the linear layer behind it. */
+    { "self_attention.linear_qkv.layer_norm_", "input_layernorm." },
+    { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." },
+};
+static const char *const layer_prefixes[] = {
+    "decoder.layers.", "language_model.encoder.layers.", "language_model.transformer.layers.", "language_model.decoder.layers.",
+};
+
+static const char *bare(const char *name) { return strncmp(name, "module.", 7) == 0 ? name + 7 : name; }
+
+/* What follows the prefix of a layer; NULL when it is no layer's. */
+static const char *in_layers(const char *name)
+{
+    name = bare(name);
+    for (size_t i = 0; i < sizeof layer_prefixes / sizeof *layer_prefixes; i++)
+        if (strncmp(name, layer_prefixes[i], strlen(layer_prefixes[i])) == 0)
+            return name + strlen(layer_prefixes[i]);
+    return NULL;
+}
+
+int64_t sheaf__megatron_layer(const char *name, bool *stacked)
+{
+    const char *rest = in_layers(name);
+    *stacked = false;
+    if (rest == NULL)
+        return -1;
+    const size_t digits = strspn(rest, "0123456789");
+    *stacked = digits == 0;
+    return digits == 0 || digits > 9 || rest[digits] != '.' ? -1 : strtoll(rest, NULL, 10);
+}
+
+/* ---- targets ---- */
+
+typedef struct mapping {
+    sheaf__megatron_targets *out;
+    const sheaf__megatron *m;
+    int64_t layer;
+    int ndim, rank, ranks;
+    const int64_t *shape;
+    bool misfit;
+    sheaf_status *st;
+} mapping;
+
+/* Rows [from, from + rows) of the tensor are rows [to, to + rows) of `what`, which has `of` rows; `axis` is cut, -1 none. */
+static void add(mapping *g, const char *what, int64_t from, int64_t rows, int64_t to, int64_t of, int axis, bool replicated)
+{
+    sheaf__megatron_targets *list = g->out;
+    if (g->st != NULL)
+        return;
+    if (list->count == list->room) {
+        const int64_t room = list->room * 2 + 16;
+        sheaf__megatron_target *more = realloc(list->at, (size_t)room * sizeof *more);
+        if (more == NULL) {
+            g->st = sheaf_fail(SHEAF_E_MEMORY, "tensors of a Megatron checkpoint");
+            return;
+        }
+        list->at = more;
+        list->room = room;
+    }
+    sheaf__megatron_target *t = &list->at[list->count++];
+    *t = (sheaf__megatron_target){ .ndim = g->ndim, .replicated = replicated };
+    if (g->layer >= 0)
+        snprintf(t->name, sizeof t->name, "model.layers.%" PRId64 ".%s", g->layer, what);
+    else
+        snprintf(t->name, sizeof t->name, "%s", what);
+    for (int i = 0; i < g->ndim; i++)
+        t->shape[i] = t->size[i] = g->shape[i];
+    if (axis >= 0) {
+        t->shape[axis] = of;
+        t->from[axis] = from;
+        t->size[axis] = rows;
+        t->to[axis] = to;
+    }
+}
+
+/* Is the shape [rows, cols], or [rows] of a bias? 0: any. */
+static bool has(mapping *g, bool bias, int64_t rows, int64_t cols)
+{
+    const bool fits = g->ndim == (bias ? 1 : 2) && (rows == 0 || g->shape[0] == rows) && (bias || g->shape[1] == cols);
+    g->misfit |= !fits;
+    return fits;
+}
+
+static void map_qkv(mapping *g, bool bias)
+{
+    const sheaf__megatron *m = g->m;
+    const int64_t d = m->head_dim, each = m->heads / m->groups, mine = m->groups / g->ranks;
+    const char *end = bias ? "bias" : "weight";
+    if (m->groups % g->ranks != 0)
+        g->misfit = true;
+    if (g->misfit || !has(g, bias, mine * (each + 2) * d, m->hidden))
+        return;
+    for (int64_t i = 0; i < mine; i++) {
+        const int64_t group = g->rank * mine + i, from = i * (each + 2) * d;
+        char name[64];
+        snprintf(name, sizeof name, "self_attn.q_proj.%s", end);
+        add(g, name, from, each * d, group * each * d, m->heads * d, 0, false);
+        snprintf(name, sizeof name, "self_attn.k_proj.%s", end);
+        add(g, name, from + each * d, d, group * d, m->groups * d, 0, false);
+        snprintf(name, sizeof name, "self_attn.v_proj.%s", end);
+        add(g, name, from + (each + 1) * d, d, group * d, m->groups * d, 0, false);
+    }
+}
+
+static void map_gate_up(mapping *g, bool bias)
+{
+    const int64_t mine = g->m->ffn / g->ranks;
+    const char *end = bias ? "bias" : "weight";
+    char name[64];
+    if (g->m->ffn % g->ranks != 0)
+        g->misfit = true;
+    if (g->misfit || !has(g, bias, 2 * mine, g->m->hidden))
+        return;
+    snprintf(name, sizeof name, "mlp.gate_proj.%s", end);
+    add(g, name, 0, mine, g->rank * mine, g->m->ffn, 0, false);
+    snprintf(name, sizeof name, "mlp.up_proj.%s", end);
+    add(g, name, mine, mine, g->rank * mine, g->m->ffn, 0, false);
+}
+
+/* Rows of a table, without those that exist only as padding. */
+static void map_table(mapping *g, const char *name)
+{
+    const sheaf__megatron *m = g->m;
+    int64_t all;
+    if (!has(g, false, 0, m->hidden) || __builtin_mul_overflow(g->shape[0], (int64_t)g->ranks, &all)) {
+        g->misfit = true;
+        return;
+    }
+    const int64_t mine = g->shape[0], begin = g->rank * mine, rows = m->vocab >= 0 ? m->vocab : all;
+    const int64_t left = rows - begin < 0 ? 0 : rows - begin < mine ? rows - begin : mine;
+    add(g, name, 0, left, begin, rows, 0, false);
+}
+
+static void map_row(mapping *g, const char *name, int64_t cols)
+{
+    const int64_t mine = cols / g->ranks;
+    if (cols % g->ranks != 0)
+        g->misfit = true;
+    if (!g->misfit && has(g, false, g->m->hidden, mine))
+        add(g, name, 0, mine, g->rank * mine, cols, 1, false);
+}
+
+static void map_copy(mapping *g, const char *name)
+{
+    if (has(g, true, g->m->hidden, 0))
+        add(g, name, 0, 0, 0, 0, -1, g->ranks > 1);
+}
+
+static sheaf__megatron_word map_layer(mapping *g, const char *rest)
+{
+    char name[160];
+    if (rest[strspn(rest, "0123456789")] == '.' && rest[0] != '.')
+        rest += strspn(rest, "0123456789") + 1;
+    snprintf(name, sizeof name, "%s", rest);
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        if (strncmp(rest, renamed[i][0], strlen(renamed[i][0])) == 0)
+            snprintf(name, sizeof name, "%s%s", renamed[i][1], rest + strlen(renamed[i][0]));
+    if (strcmp(name, "self_attention.linear_qkv.weight") == 0 || strcmp(name, "self_attention.linear_qkv.bias") == 0)
+        map_qkv(g, strstr(name, ".bias") != NULL);
+    else if (strcmp(name, "mlp.linear_fc1.weight") == 0 || strcmp(name, "mlp.linear_fc1.bias") == 0)
+        map_gate_up(g, strstr(name, ".bias") != NULL);
+    else if (strcmp(name, "self_attention.linear_proj.weight") == 0)
+        map_row(g, "self_attn.o_proj.weight", g->m->heads * g->m->head_dim);
+    else if (strcmp(name, "mlp.linear_fc2.weight") == 0)
+        map_row(g, "mlp.down_proj.weight", g->m->ffn);
+    else if (strcmp(name, "self_attention.linear_proj.bias") == 0)
+        map_copy(g, "self_attn.o_proj.bias");
+    else if (strcmp(name, "mlp.linear_fc2.bias") == 0)
+        map_copy(g, "mlp.down_proj.bias");
+    else if (strcmp(name, "input_layernorm.weight") == 0)
+        map_copy(g, "input_layernorm.weight");
+    else if (strcmp(name, "pre_mlp_layernorm.weight") == 0)
+        map_copy(g, "post_attention_layernorm.weight");
+    else if (strcmp(name, "mlp.linear_fc1.weight_w") == 0 || strcmp(name, "mlp.linear_fc1.weight_v") == 0) {
+        /* torch_dist with singleton_local_shards: the halves have names of their own */
+        if (has(g, false, g->m->ffn / g->ranks, g->m->hidden))
+            add(g, name[22] == 'w' ? "mlp.gate_proj.weight" : "mlp.up_proj.weight", 0, g->shape[0], g->rank * g->shape[0],
+                g->m->ffn, 0, false);
+    } else
+        return SHEAF_MEGATRON_UNKNOWN;
+    return g->misfit ? SHEAF_MEGATRON_MISFIT : SHEAF_MEGATRON_MAPPED;
+}
+
+static bool one_of(const char *name, const char *const *list)
+{
+    for (; *list != NULL; list++)
+        if (strcmp(name, *list) == 0)
+            return true;
+    return false;
+}
+
+sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__megatron_word *word, const sheaf__megatron *m,
+                                         const char *name, int64_t layer, int ndim, const int64_t *shape, int rank, int ranks)
+{
+    static const char *const tables[] = { "embedding.word_embeddings.weight", "language_model.embedding.word_embeddings.weight",
+                                          NULL };
+    static const char *const heads[] = { "output_layer.weight", "language_model.output_layer.weight",
+                                         "word_embeddings_for_head.weight", "word_embeddings.weight", NULL };
+    static const char *const norms[] = { "decoder.final_layernorm.weight",
+                                         "decoder.final_norm.weight",
+                                         "language_model.encoder.final_layernorm.weight",
+                                         "language_model.encoder.final_norm.weight",
+                                         "language_model.transformer.final_layernorm.weight",
+                                         NULL };
+    const char *rest = in_layers(name);
+    mapping g = {
+        .out = out, .m = m, .layer = rest != NULL ? layer : -1, .ndim = ndim, .shape = shape, .rank = rank, .ranks = ranks
+    };
+    name = bare(name);
+    *word = SHEAF_MEGATRON_UNKNOWN;
+    if (strstr(name, "_extra_state") != NULL || strstr(name, "rotary_pos_emb") != NULL ||
+        strstr(name, "rotary_emb.inv_freq") != NULL) {
+        *word = SHEAF_MEGATRON_IGNORED;
+        return NULL;
+    }
+    if (ndim < 1 || ndim > 2)
+        return NULL;
+    if (rest != NULL)
+        *word = map_layer(&g, rest);
+    else if (one_of(name, tables))
+        map_table(&g, "model.embed_tokens.weight");
+    else if (one_of(name, heads))
+        map_table(&g, "lm_head.weight");
+    else if (one_of(name, norms))
+        map_copy(&g, "model.norm.weight");
+    else
+        return NULL;
+    if (rest == NULL)
+        *word = g.misfit ? SHEAF_MEGATRON_MISFIT : SHEAF_MEGATRON_MAPPED;
+    return g.st;
+}
+
+/* ---- into the catalog ---- */
+
+sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_targets *targets, const sheaf_piece *piece)
+{
+    for (int64_t i = 0; i < targets->count; i++) {
+        const sheaf__megatron_target *t = &targets->at[i];
+        sheaf_logical *out;
+        sheaf_piece moved;
+        sheaf_status *st = sheaf__catalog_tensor(&out, c, t->name, piece->dtype, t->ndim, t->shape);
+        if (st != NULL)
+            return st;
+        if (out->told.ndim != t->ndim || memcmp(out->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) != 0) {
+            st = sheaf__catalog_note(c, SHEAF_DEFECT, "shape", c->file[piece->file].path, t->name, "the shape of the other parts",
+                                     "another one", "");
+            if (st != NULL)
+                return st;
+            continue;
+        }
+        out->replicated = t->replicated;
+        if (sheaf__piece_move(&moved, piece, t->ndim, t->from, t->size, t->to) &&
+            (st = sheaf__catalog_piece(c, out, &moved)) != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+static sheaf_status *tell_padding(sheaf_catalog *c, const sheaf__megatron *m, const char *path)
+{
+    if (m->vocab < 0)
+        return sheaf__catalog_notef(c, SHEAF_WARNING, "padded", path, "model.embed_tokens.weight",
+                                    "the size of the vocabulary, in a config.json, a tokenizer or args.vocab_size",
+                                    "give the config.json of the model with --config",
+                                    "none of them; all %" PRId64 " rows are kept, of which the last may be padding", m->padded);
+    if (m->padded > m->vocab)
+        return sheaf__catalog_notef(c, SHEAF_NOTE, "padded", path, "model.embed_tokens.weight", "", "",
+                                    "rows %" PRId64 "..%" PRId64 " exist only as padding and are left out", m->vocab, m->padded - 1);
+    if (m->padded >= 0 && m->padded < m->vocab)
+        return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", path, "model.embed_tokens.weight",
+                                    "as many rows as the vocabulary has", "", "%" PRId64 " rows for a vocabulary of %" PRId64,
+                                    m->padded, m->vocab);
+    return NULL;
+}
+
+sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *m, const char *path)
+{
+    sheaf_config config = { 0 };
+    sheaf_schema *schema = NULL;
+    c->vocab = m->vocab;
+    c->padded_vocab = m->padded;
+    sheaf_status *st = tell_padding(c, m, path);
+    if (st != NULL || c->config == NULL)
+        return st;
+    st = sheaf_config_parse(&config, c->config, strlen(c->config));
+    if (st == NULL)
+        st = sheaf_schema_new(&schema, &config, 1);
+    if (st != NULL)
+        st = sheaf__catalog_defect(c, path, sheaf_in(st, "what the args say about the model"));
+    for (int64_t i = 0; st == NULL && schema != NULL && i < schema->count; i++)
+        if (sheaf__catalog_find(c, schema->tensor[i].name) == NULL)
+            st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, schema->tensor[i].name, "every tensor of the model",
+                                     "none of this name", "");
+    sheaf_schema_free(schema);
+    sheaf_config_release(&config);
+    return st;
+}

@@ -1,0 +1,133 @@
+/* tokenizer_rows.c - how many tokens a tokenizer's files know: one more than the greatest number of a token. See
+ * hf/catalog.h.
+ *
+ *   tokenizer.json     model.vocab, an object of numbers (BPE, WordPiece) or a list (Unigram); added_tokens, with "id"
+ *   tokenizer.model    a protocol buffer of sentencepiece, whose field 1 is one piece, counted from 0
+ *   added_tokens.json  an object of numbers, beside either */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "dialects/hf/catalog.h"
+
+enum { MOST_TOKENS = 1 << 24, MOST_MODEL = 64 << 20 };
+
+static void take_number(int64_t *rows, const json_t *number)
+{
+    const int64_t id = json_is_integer(number) ? json_integer_value(number) : -1;
+    if (id >= *rows && id < MOST_TOKENS)
+        *rows = id + 1;
+}
+
+static void take_object(int64_t *rows, json_t *object)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+        take_number(rows, value);
+}
+
+static void take_tokenizer(int64_t *rows, const json_t *root)
+{
+    json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+    const json_t *added = json_object_get(root, "added_tokens");
+    if (json_is_array(vocab) && json_array_size(vocab) < MOST_TOKENS)
+        *rows = (int64_t)json_array_size(vocab);
+    take_object(rows, vocab);
+    for (size_t i = 0; *rows > 0 && i < json_array_size(added); i++)
+        take_number(rows, json_object_get(json_array_get(added, i), "id"));
+}
+
+/* A number of 7 bits a byte, the lowest first; false at the end of the bytes. */
+static bool varint(uint64_t *out, const unsigned char **at, const unsigned char *end)
+{
+    *out = 0;
+    for (int shift = 0; *at < end && shift < 63; shift += 7) {
+        const unsigned char byte = *(*at)++;
+        *out |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128)
+            return true;
+    }
+    return false;
+}
+
+/* Pieces of a sentencepiece model; 0 when these bytes are none. */
+static int64_t pieces(const char *bytes, size_t size)
+{
+    const unsigned char *at = (const unsigned char *)bytes, *end = at + size;
+    int64_t n = 0;
+    for (uint64_t key, length; at < end;) {
+        if (!varint(&key, &at, end))
+            return 0;
+        if ((key & 7) == 0) {
+            if (!varint(&length, &at, end))
+                return 0;
+            continue;
+        }
+        length = (key & 7) == 1 ? 8 : 4;
+        if (((key & 7) != 1 && (key & 7) != 2 && (key & 7) != 5) || ((key & 7) == 2 && !varint(&length, &at, end)) ||
+            length > (uint64_t)(end - at))
+            return 0;
+        at += length;
+        n += key == (1 << 3 | 2);
+    }
+    return n < MOST_TOKENS ? n : 0;
+}
+
+/* *path = dir/name where there is such a file, else NULL. */
+static sheaf_status *file_in(char **path, const char *dir, const char *name)
+{
+    sheaf_status *st = sheaf__path_join(path, dir, name);
+    if (st == NULL && sheaf__path_kind(*path) != SHEAF_PATH_FILE) {
+        free(*path);
+        *path = NULL;
+    }
+    return st;
+}
+
+static sheaf_status *rows_in(int64_t *rows, char **path, const char *dir)
+{
+    char *added = NULL, *bytes = NULL;
+    size_t size = 0;
+    json_t *root = NULL;
+    *rows = 0;
+    sheaf_status *st = file_in(path, dir, "tokenizer.json");
+    if (st == NULL && *path != NULL) {
+        st = sheaf__json_load(&root, *path);
+        if (st == NULL)
+            take_tokenizer(rows, root);
+    } else if (st == NULL) {
+        st = file_in(path, dir, "tokenizer.model");
+        if (st == NULL && *path != NULL)
+            st = sheaf__file_read_all(&bytes, &size, *path, MOST_MODEL);
+        *rows = bytes != NULL ? pieces(bytes, size) : 0;
+    }
+    json_decref(root);
+    root = NULL;
+    if (st == NULL && *rows > 0)
+        st = file_in(&added, dir, "added_tokens.json");
+    if (st == NULL && added != NULL)
+        st = sheaf__json_load(&root, added);
+    take_object(rows, root);
+    json_decref(root);
+    free(added);
+    free(bytes);
+    return st;
+}
+
+sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir)
+{
+    *path = NULL;
+    sheaf_status *st = rows_in(rows, path, dir);
+    if (st == NULL && *rows > 0)
+        return NULL;
+    *rows = -1; /* none, or one that cannot be read: it is no part of the checkpoint */
+    free(*path);
+    *path = NULL;
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
+}

@@ -1,0 +1,602 @@
+/* dcp_test.c - a recorded folder and made ones give the model back, torch_dist too; what is wrong is named. */
+#include "dialects/common/made_test.h"
+
+#include "base/text.h"
+#include "dialects/dcp/dcp.h"
+
+static void check_recording(const char *path, const char *hf)
+{
+    char weights[1300];
+    snprintf(weights, sizeof weights, "%s/model.safetensors", hf);
+    assert_ptr_equal(sheaf__dialect_of(path), &sheaf__dialect_dcp);
+    sheaf_catalog *c = read_made(&sheaf__dialect_dcp, path, NULL);
+    CHECK_SOUND(c);
+    assert_int_equal(check_against(c, weights, false), c->count);
+    assert_true(c->step >= 0);
+    assert_true(c->vocab > 0);
+    sheaf__catalog_free(c);
+}
+
+static void test_golden__every_folder_gives_the_model_it_was_made_from(void **state)
+{
+    each_golden("llama/torch_dcp", "_", check_recording);
+}
+
+/* ---- a little pickler: the maker of pickles has no objects, which .metadata is full of ---- */
+
+static void p_bytes(sheaf_text *p, const char *bytes, size_t n) { sheaf__text_bytes(p, bytes, n); }
+
+static void p_string(sheaf_text *p, const char *s)
+{
+    const uint32_t n = (uint32_t)strlen(s);
+    p_bytes(p, "X", 1);
+    p_bytes(p, (const char *)&n, 4);
+    p_bytes(p, s, n);
+}
+
+static void p_int(sheaf_text *p, int64_t v)
+{
+    p_bytes(p, "\x8a\x08", 2);
+    p_bytes(p, (const char *)&v, 8);
+}
+
+static void p_tuple(sheaf_text *p, int n, const int64_t *v)
+{
+    p_bytes(p, "(", 1);
+    for (int i = 0; i < n; i++)
+        p_int(p, v[i]);
+    p_bytes(p, "t", 1);
+}
+
+/* An object and the dict of its fields, until p_end(). */
+static void p_object(sheaf_text *p, const char *module, const char *name)
+{
+    sheaf__text_add(p, "c%s\n%s\n)\x81}(", module, name);
+}
+static void p_end(sheaf_text *p) { p_bytes(p, "ub", 2); }
+
+static const char meta[] = "torch.distributed.checkpoint.metadata";
+
+/* ---- a made checkpoint ---- */
+
+typedef struct made_dcp {
+    char dir[400];
+    sheaf_text metadata, paths, storage; /* of state_dict_metadata, planner_data, storage_data */
+    int64_t end[8]; /* bytes of each rank's file */
+    bool has_paths;
+} made_dcp;
+
+static void file_path(char path[600], const made_dcp *d, int rank) { snprintf(path, 600, "%s/__%d_0.distcp", d->dir, rank); }
+
+/* Puts a torch file behind the items of a rank. */
+static void put_item(made_dcp *d, made_file *f, int rank, int64_t *at, int64_t *length)
+{
+    char path[600], item[128], *bytes = NULL;
+    size_t size;
+    snprintf(item, sizeof item, "%s/item", scratch.dir);
+    made_write(f, item);
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, item, 1 << 28));
+    assert_int_equal(unlink(item), 0);
+    file_path(path, d, rank);
+    FILE *out = fopen(path, "ab");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, size, out), size);
+    assert_int_equal(fclose(out), 0);
+    free(bytes);
+    *at = d->end[rank];
+    *length = (int64_t)size;
+    d->end[rank] += (int64_t)size;
+}
+
+static void put_storage(made_dcp *d, const char *key, int ndim, const int64_t *offset, int rank, int64_t at, int64_t length)
+{
+    char name[64];
+    p_object(&d->storage, meta, "MetadataIndex");
+    p_string(&d->storage, "fqn");
+    p_string(&d->storage, key);
+    p_string(&d->storage, "offset");
+    if (ndim < 0)
+        p_bytes(&d->storage, "N", 1);
+    else
+        p_tuple(&d->storage, ndim, offset);
+    p_end(&d->storage);
+    p_object(&d->storage, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    p_string(&d->storage, "relative_path");
+    snprintf(name, sizeof name, "__%d_0.distcp", rank);
+    p_string(&d->storage, name);
+    p_string(&d->storage, "offset");
+    p_int(&d->storage, at);
+    p_string(&d->storage, "length");
+    p_int(&d->storage, length);
+    p_end(&d->storage);
+}
+
+static void put_path(made_dcp *d, const char *key, const char *top, const char *rest)
+{
+    p_string(&d->paths, key);
+    p_bytes(&d->paths, "(", 1);
+    if (top != NULL)
+        p_string(&d->paths, top);
+    p_string(&d->paths, rest);
+    p_bytes(&d->paths, "t", 1);
+}
+
+/* Begins a tensor: its chunks follow by put_chunk(), then end_tensor(). */
+static void begin_tensor(made_dcp *d, const char *key, int ndim, const int64_t *shape)
+{
+    p_string(&d->metadata, key);
+    p_object(&d->metadata, meta, "TensorStorageMetadata");
+    p_string(&d->metadata, "properties");
+    p_object(&d->metadata, meta, "TensorProperties");
+    p_string(&d->metadata, "dtype");
+    sheaf__text_add(&d->metadata, "ctorch\nfloat32\n");
+    p_end(&d->metadata);
+    p_string(&d->metadata, "size");
+    p_tuple(&d->metadata, ndim, shape);
+    p_string(&d->metadata, "chunks");
+    p_bytes(&d->metadata, "](", 2);
+}
+
+static void end_tensor(made_dcp *d)
+{
+    p_bytes(&d->metadata, "e", 1);
+    p_end(&d->metadata);
+}
+
+/* `data` is the whole tensor, dense; the chunk lies in the file of `rank`. */
+static void put_chunk(made_dcp *d, const char *key, int ndim, const int64_t *shape, const int64_t *offset, const int64_t *size,
+                      const float *data, int rank)
+{
+    int64_t n = 1, at, length;
+    for (int i = 0; i < ndim; i++)
+        n *= size[i];
+    float *own = malloc((size_t)n * sizeof *own + 1);
+    assert_non_null(own);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t rest = k, from = 0, under = 1;
+        for (int i = ndim - 1; i >= 0; i--) {
+            from += (offset[i] + rest % size[i]) * under;
+            rest /= size[i];
+            under *= shape[i];
+        }
+        own[k] = data[from];
+    }
+    p_object(&d->metadata, meta, "ChunkStorageMetadata");
+    p_string(&d->metadata, "offsets");
+    p_tuple(&d->metadata, ndim, offset);
+    p_string(&d->metadata, "sizes");
+    p_tuple(&d->metadata, ndim, size);
+    p_end(&d->metadata);
+    made_file *f = made_begin();
+    f->root = made_put(f, SHEAF_F32, ndim, size, own);
+    put_item(d, f, rank, &at, &length);
+    put_storage(d, key, ndim, offset, rank, at, length);
+}
+
+static void put_number(made_dcp *d, const char *key, int64_t value)
+{
+    int64_t at, length;
+    p_string(&d->metadata, key);
+    p_object(&d->metadata, meta, "BytesStorageMetadata");
+    p_end(&d->metadata);
+    made_file *f = made_begin();
+    f->root = sheaf__pickle_make_int(f->doc, value);
+    put_item(d, f, 0, &at, &length);
+    put_storage(d, key, -1, NULL, 0, at, length);
+}
+
+/* Writes .metadata and frees. */
+static void finish(made_dcp *d)
+{
+    sheaf_text p = { 0 };
+    char path[600];
+    sheaf__text_add(&p, "\x80\x04");
+    p_object(&p, meta, "Metadata");
+    const struct {
+        const char *key;
+        sheaf_text *dict;
+    } parts[] = { { "state_dict_metadata", &d->metadata }, { "planner_data", &d->paths }, { "storage_data", &d->storage } };
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        p_string(&p, parts[i].key);
+        if (i == 1 && !d->has_paths) {
+            p_bytes(&p, "N", 1);
+            continue;
+        }
+        p_bytes(&p, "}(", 2);
+        if (parts[i].dict->size > 0)
+            p_bytes(&p, parts[i].dict->at, parts[i].dict->size);
+        p_bytes(&p, "u", 1);
+    }
+    p_end(&p);
+    p_bytes(&p, ".", 1);
+    assert_false(p.failed);
+    snprintf(path, sizeof path, "%s/.metadata", d->dir);
+    CHECK_OK(sheaf__file_write_whole(path, p.at, p.size, NULL));
+    sheaf__text_release(&p);
+    sheaf__text_release(&d->metadata);
+    sheaf__text_release(&d->paths);
+    sheaf__text_release(&d->storage);
+}
+
+static made_dcp *begin(void)
+{
+    static int number;
+    made_dcp *d = calloc(1, sizeof *d);
+    assert_non_null(d);
+    snprintf(d->dir, sizeof d->dir, "%s/dcp%d", scratch.dir, number++);
+    CHECK_OK(sheaf__make_dirs(d->dir, NULL));
+    return d;
+}
+
+/* A model's tensors, divided over `ranks` files; moments too when `optimizer`. `top`: the dict they are in. */
+static made_dcp *made_plain(const made_model *m, int ranks, const char *top, bool paths, bool optimizer)
+{
+    made_dcp *d = begin();
+    d->has_paths = paths;
+    for (int i = 0; i < m->count; i++) {
+        const made_tensor *t = &m->tensor[i];
+        for (unsigned kind = 0; kind < (optimizer ? 3 : 1); kind++) {
+            char key[256], rest[200];
+            const int64_t none[2] = { 0, 0 }, all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
+            snprintf(rest, sizeof rest, kind == 0 ? "%s" : kind == 1 ? "%s.exp_avg" : "%s.exp_avg_sq", t->name);
+            snprintf(key, sizeof key, "%s%s%s",
+                     kind > 0      ? "optim.state"
+                     : top == NULL ? ""
+                                   : top,
+                     kind > 0 || top != NULL ? "." : "", rest);
+            float *data = made_slice(t, none, all, kind);
+            put_path(d, key, kind > 0 ? "optim" : top, kind > 0 ? key + 6 : rest);
+            begin_tensor(d, key, t->ndim, t->shape);
+            for (int r = 0; r < (t->axis < 0 ? 1 : ranks); r++) {
+                int64_t from[2], size[2];
+                made_box(t, r, ranks, from, size);
+                if (size[0] * size[1] > 0)
+                    put_chunk(d, key, t->ndim, t->shape, from, size, data, r);
+            }
+            end_tensor(d);
+            free(data);
+        }
+    }
+    put_number(d, "iteration", 23);
+    put_path(d, "iteration", NULL, "iteration");
+    finish(d);
+    return d;
+}
+
+static void test_made__chunks_give_the_model_back(void **state)
+{
+    made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
+    const struct { int ranks; const char *top; bool paths, optimizer;
+    } ways[] = {
+        { 1, NULL, true, false }, { 2, "model", true, true }, { 3, "model", false, false },
+        { 5, NULL, false, true }, { 4, "net", true, true },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        made_dcp *d = made_plain(m, ways[i].ranks, ways[i].top, ways[i].paths, ways[i].optimizer);
+        assert_ptr_equal(sheaf__dialect_of(d->dir), &sheaf__dialect_dcp);
+        sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
+        CHECK_SOUND(c);
+        assert_int_equal(c->count, m->count * (ways[i].optimizer ? 3 : 1));
+        assert_true(c->step == 23 && c->vocab == 37);
+        check_made(c, m, "", 0);
+        if (ways[i].optimizer) {
+            check_made(c, m, "exp_avg.", 1);
+            check_made(c, m, "exp_avg_sq.", 2);
+        }
+        sheaf__catalog_free(c);
+        free(d);
+    }
+    made_free(m);
+}
+
+/* ---- Megatron's torch_dist ---- */
+
+/* All layers of a kind one after the other, with Megatron's order of rows. */
+static float *stacked(const made_model *m, const char *kind, int64_t *rows, int64_t *cols)
+{
+    const int64_t each = m->heads / m->groups, d = m->width;
+    float *out = NULL;
+    int64_t n = 0;
+    for (int64_t l = 0; l < m->layers; l++) {
+        const struct {
+            const char *name;
+            int64_t group;
+        } qkv[] = { { "self_attn.q_proj.weight", each * d }, { "self_attn.k_proj.weight", d }, { "self_attn.v_proj.weight", d } },
+          fc1[] = { { "mlp.gate_proj.weight", m->ffn }, { "mlp.up_proj.weight", m->ffn } };
+        const bool is_qkv = strcmp(kind, "qkv") == 0, is_fc1 = strcmp(kind, "fc1") == 0;
+        for (int64_t g = 0; g < (is_qkv ? m->groups : 1); g++)
+            for (int k = 0; k < (is_qkv ? 3 : is_fc1 ? 2 : 1); k++) {
+                char name[128];
+                snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s", l, is_qkv ? qkv[k].name : is_fc1 ? fc1[k].name : kind);
+                for (int i = 0; i < m->count; i++) {
+                    const made_tensor *t = &m->tensor[i];
+                    if (strcmp(t->name, name) != 0)
+                        continue;
+                    *cols = t->ndim == 2 ? t->shape[1] : 0;
+                    const int64_t wide = *cols > 0 ? *cols : 1, some = is_qkv ? qkv[k].group : t->shape[0];
+                    out = realloc(out, (size_t)(n + some * wide) * sizeof *out);
+                    assert_non_null(out);
+                    memcpy(out + n, t->data + g * some * wide, (size_t)(some * wide) * sizeof *out);
+                    n += some * wide;
+                }
+            }
+    }
+    *rows = n / m->layers / (*cols > 0 ? *cols : 1);
+    return out;
+}
+
+/* One kind of tensor of all layers, in chunks of `stages` x `ranks`; `halves`: gate and up are divided each on its own. */
+static void put_stacked(made_dcp *d, const made_model *m, const char *key, const char *kind, int axis, int stages, int ranks,
+                        bool halves)
+{
+    int64_t rows = 0, cols = 0;
+    float *data = stacked(m, kind, &rows, &cols);
+    const int ndim = cols > 0 ? 3 : 2;
+    const int64_t shape[3] = { m->layers, rows, cols };
+    begin_tensor(d, key, ndim, shape);
+    for (int s = 0; s < stages; s++)
+        for (int r = 0; r < (axis < 0 ? 1 : ranks); r++)
+            for (int half = 0; half < (halves ? 2 : 1); half++) {
+                int64_t offset[3] = { s * m->layers / stages, 0, 0 }, size[3] = { m->layers / stages, rows, cols };
+                if (axis >= 0) {
+                    const int64_t part = shape[axis] / ranks / (halves ? 2 : 1);
+                    size[axis] = part;
+                    offset[axis] = r * part + half * shape[axis] / 2;
+                }
+                put_chunk(d, key, ndim, shape, offset, size, data, r);
+            }
+    end_tensor(d);
+    free(data);
+}
+
+static void put_one(made_dcp *d, const made_model *m, const char *key, const char *name, int64_t padded)
+{
+    for (int i = 0; i < m->count; i++) {
+        const made_tensor *t = &m->tensor[i];
+        if (strcmp(t->name, name) != 0)
+            continue;
+        const int64_t cols = t->ndim == 2 ? t->shape[1] : 1, shape[2] = { padded > 0 ? padded : t->shape[0], cols },
+                      none[2] = { 0, 0 };
+        float *data = calloc((size_t)(shape[0] * cols), sizeof *data);
+        assert_non_null(data);
+        memcpy(data, t->data, (size_t)made_elements(t) * sizeof *data);
+        begin_tensor(d, key, t->ndim, shape);
+        put_chunk(d, key, t->ndim, shape, none, shape, data, 0);
+        end_tensor(d);
+        free(data);
+    }
+}
+
+static made_dcp *made_torch_dist(const made_model *m, int stages, int ranks, int64_t padded)
+{
+    made_dcp *d = begin();
+    char path[600];
+    snprintf(d->dir + strlen(d->dir), 64, "/iter_0000005");
+    CHECK_OK(sheaf__make_dirs(d->dir, NULL));
+    put_one(d, m, "embedding.word_embeddings.weight", "model.embed_tokens.weight", padded);
+    put_one(d, m, "output_layer.weight", "lm_head.weight", padded);
+    put_one(d, m, "decoder.final_layernorm.weight", "model.norm.weight", 0);
+    put_stacked(d, m, "decoder.layers.self_attention.linear_qkv.weight", "qkv", 1, stages, ranks, false);
+    put_stacked(d, m, "decoder.layers.mlp.linear_fc1.weight", "fc1", 1, stages, ranks, true);
+    put_stacked(d, m, "decoder.layers.self_attention.linear_proj.weight", "self_attn.o_proj.weight", 2, stages, ranks, false);
+    put_stacked(d, m, "decoder.layers.mlp.linear_fc2.weight", "mlp.down_proj.weight", 2, stages, ranks, false);
+    put_stacked(d, m, "decoder.layers.self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight", -1, stages, ranks,
+                false);
+    put_stacked(d, m, "decoder.layers.mlp.linear_fc1.layer_norm_weight", "post_attention_layernorm.weight", -1, stages, ranks,
+                false);
+    finish(d);
+
+    made_file *f = made_begin();
+    sheaf_pickle *args = made_set(f, f->root, "args", SHEAF_PICKLE_DICT);
+    const struct { const char *key; int64_t value;
+    } numbers[] = {
+        { "num_layers", m->layers },
+        { "hidden_size", m->hidden },
+        { "ffn_hidden_size", m->ffn },
+        { "num_attention_heads", m->heads },
+        { "num_query_groups", m->groups },
+        { "kv_channels", m->width },
+        { "padded_vocab_size", padded },
+        { "vocab_size", m->vocab },
+        { "tensor_model_parallel_size", ranks },
+        { "pipeline_model_parallel_size", stages },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        made_set_int(f, args, numbers[i].key, numbers[i].value);
+    sheaf__pickle_set(f->doc, args, "swiglu", sheaf__pickle_make_bool(f->doc, true));
+    sheaf__pickle_set(f->doc, args, "untie_embeddings_and_output_weights", sheaf__pickle_make_bool(f->doc, true));
+    sheaf__pickle_set(f->doc, args, "normalization", sheaf__pickle_make_string(f->doc, "RMSNorm"));
+    made_set_int(f, f->root, "iteration", 5);
+    snprintf(path, sizeof path, "%s/common.pt", d->dir);
+    made_write(f, path);
+    snprintf(path, sizeof path, "%s/metadata.json", d->dir);
+    put(path, "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1}");
+    snprintf(path, sizeof path, "%s/../latest_checkpointed_iteration.txt", d->dir);
+    put(path, "5");
+    return d;
+}
+
+static void test_made__torch_dist_gives_the_model_back(void **state)
+{
+    made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true);
+    const int ways[][2] = { { 1, 1 }, { 2, 2 }, { 4, 4 } };
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        made_dcp *d = made_torch_dist(m, ways[i][0], ways[i][1], 40);
+        char above[500];
+        snprintf(above, sizeof above, "%s/..", d->dir);
+        for (int k = 0; k < 2; k++) {
+            assert_ptr_equal(sheaf__dialect_of(k == 0 ? d->dir : above), &sheaf__dialect_dcp);
+            sheaf_catalog *c = read_made(&sheaf__dialect_dcp, k == 0 ? d->dir : above, NULL);
+            CHECK_SOUND(c);
+            assert_int_equal(c->count, m->count);
+            assert_true(c->step == 5 && c->vocab == 37 && c->padded_vocab == 40 && c->tp == ways[i][1] && c->pp == ways[i][0]);
+            check_made(c, m, "", 0);
+            sheaf__catalog_free(c);
+        }
+        free(d);
+    }
+    made_free(m);
+}
+
+/* ---- harm ---- */
+
+static void test_harm__is_named(void **state)
+{
+    made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
+    enum harm { REMOVE, CUT, SWAP, EXTRA, LONGER };
+    const struct {
+        const char *what;
+        enum harm harm;
+        const char *a, *b;
+        sheaf_severity severity;
+        const char *code, *part;
+    } cases[] = {
+        { "a file", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing", "__1_0.distcp" },
+        { "what lay in it", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing",
+          "16 chunks of tensors lie in it, the first of 'model.model.embed" },
+        { "its rows", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing", "rows 13..24 of 37" },
+        { ".metadata", REMOVE, ".metadata", NULL, SHEAF_DEFECT, "missing", "the save did not finish" },
+        { "a file cut short", CUT, "__2_0.distcp", NULL, SHEAF_DEFECT, "damaged", "cut short" },
+        { ".metadata cut short", CUT, ".metadata", NULL, SHEAF_DEFECT, "damaged", ".metadata" },
+        { "changed places", SWAP, "__0_0.distcp", "__1_0.distcp", SHEAF_DEFECT, "damaged", "__1_0.distcp" },
+        { "one too many", EXTRA, "__7_0.distcp", NULL, SHEAF_WARNING, "foreign", "__7_0.distcp" },
+        { "longer than it was", LONGER, "__2_0.distcp", NULL, SHEAF_WARNING, "conflict", "__2_0.distcp" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        made_dcp *d = made_plain(m, 3, "model", true, false);
+        char a[600], b[600];
+        snprintf(a, sizeof a, "%s/%s", d->dir, cases[i].a);
+        snprintf(b, sizeof b, "%s/%s", d->dir, cases[i].b == NULL ? "" : cases[i].b);
+        if (cases[i].harm == REMOVE)
+            assert_int_equal(unlink(a), 0);
+        else if (cases[i].harm == CUT)
+            cut_file(a, 0.5);
+        else if (cases[i].harm == SWAP)
+            swap_files(a, b);
+        else {
+            FILE *out = fopen(a, "ab");
+            assert_non_null(out);
+            fputs("more", out);
+            fclose(out);
+        }
+        sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
+        if (finding(c, cases[i].severity, cases[i].code, cases[i].part) == NULL) {
+            print_findings(c);
+            fail_msg("%s: not told", cases[i].what);
+        }
+        if (cases[i].severity == SHEAF_DEFECT)
+            check_no_source(c);
+        else
+            sheaf__catalog_free(c);
+        free(d);
+    }
+    made_free(m);
+}
+
+static void test_harm__a_path_out_of_the_folder_is_not_followed(void **state)
+{
+    made_dcp *d = begin();
+    const int64_t shape[1] = { 4 }, none[1] = { 0 };
+    begin_tensor(d, "w", 1, shape);
+    put_chunk(d, "w", 1, shape, none, shape, (const float[]){ 1, 2, 3, 4 }, 0);
+    end_tensor(d);
+    char *at = memmem(d->storage.at, d->storage.size, "__0_0.distcp", 12);
+    assert_non_null(at);
+    memcpy(at, "../0_0distcp", 12);
+    finish(d);
+    sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "damaged", "a place in a file of this folder");
+    sheaf__catalog_free(c);
+    free(d);
+}
+
+static void test_harm__a_chunk_beyond_its_tensor_is_named(void **state)
+{
+    for (int64_t first = 2; first <= 4; first++) {
+        made_dcp *d = begin();
+        const int64_t shape[1] = { 4 }, size[1] = { 2 }, none[1] = { 0 }, from[1] = { first };
+        begin_tensor(d, "w", 1, shape);
+        put_chunk(d, "w", 1, shape, none, size, (const float[]){ 1, 2, 3, 4, 5, 6 }, 0);
+        put_chunk(d, "w", 1, shape, from, size, (const float[]){ 1, 2, 3, 4, 5, 6 }, 0);
+        end_tensor(d);
+        finish(d);
+        sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
+        if (first == 2)
+            CHECK_SOUND(c);
+        else
+            CHECK_FINDING(c, SHEAF_DEFECT, "damaged", "chunks inside the tensor");
+        sheaf__catalog_free(c);
+        free(d);
+    }
+}
+
+/* Two tensors in one place, one of another shape. */
+static void test_harm__an_item_of_another_shape_is_not_taken(void **state)
+{
+    made_dcp *d = begin();
+    const int64_t tall[2] = { 3, 2 }, wide[2] = { 2, 3 }, none[2] = { 0, 0 };
+    begin_tensor(d, "tall", 2, tall);
+    put_chunk(d, "tall", 2, tall, none, tall, (const float[]){ 1, 2, 3, 4, 5, 6 }, 0);
+    end_tensor(d);
+    begin_tensor(d, "wide", 2, wide);
+    p_object(&d->metadata, meta, "ChunkStorageMetadata");
+    p_string(&d->metadata, "offsets");
+    p_tuple(&d->metadata, 2, none);
+    p_string(&d->metadata, "sizes");
+    p_tuple(&d->metadata, 2, wide);
+    p_end(&d->metadata);
+    end_tensor(d);
+    put_storage(d, "wide", 2, none, 0, 0, d->end[0]);
+    finish(d);
+    sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "the chunk of 'wide' that .metadata says");
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "wide");
+    sheaf__catalog_free(c);
+    free(d);
+}
+
+/* .metadata has no checksum: whatever it says, reading it ends, in bounds. */
+static void test_harm__any_byte_of_metadata_may_be_wrong(void **state)
+{
+    made_model *m = made_llama(7, 4, 6, 1, 2, 1, 2, true);
+    made_dcp *d = made_plain(m, 2, "model", true, false);
+    char path[600], *bytes = NULL;
+    size_t size;
+    int sound = 0;
+    snprintf(path, sizeof path, "%s/.metadata", d->dir);
+    CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 24));
+    for (size_t i = 0; i < size; i += 3) {
+        const char was = bytes[i];
+        bytes[i] ^= (char)(1 << i % 8);
+        FILE *out = fopen(path, "wb");
+        assert_non_null(out);
+        assert_int_equal(fwrite(bytes, 1, size, out), size);
+        assert_int_equal(fclose(out), 0);
+        bytes[i] = was;
+        const sheaf_dialect_hints hints = { 0 };
+        sheaf_catalog *c = NULL;
+        CHECK_OK(sheaf__dialect_dcp.read(&c, d->dir, &hints));
+        CHECK_OK(sheaf__catalog_check(c));
+        sound += sheaf__catalog_defects(c) == 0;
+        sheaf__catalog_free(c);
+    }
+    assert_true(sound < (int)size / 3); /* names may change unseen */
+    free(bytes);
+    free(d);
+    made_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden__every_folder_gives_the_model_it_was_made_from),
+        cmocka_unit_test(test_made__chunks_give_the_model_back),
+        cmocka_unit_test(test_made__torch_dist_gives_the_model_back),
+        cmocka_unit_test(test_harm__is_named),
+        cmocka_unit_test(test_harm__a_path_out_of_the_folder_is_not_followed),
+        cmocka_unit_test(test_harm__a_chunk_beyond_its_tensor_is_named),
+        cmocka_unit_test(test_harm__an_item_of_another_shape_is_not_taken),
+        cmocka_unit_test(test_harm__any_byte_of_metadata_may_be_wrong),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

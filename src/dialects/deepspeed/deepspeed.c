@@ -1,0 +1,555 @@
+/* deepspeed.c - see deepspeed.h: the folder, its files, what they agree on. */
+#include "dialects/deepspeed/deepspeed.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "dialects/deepspeed/private.h"
+#include "dialects/sat/parts.h"
+
+enum {
+    MAX_ENTRIES = 65536,    /* of one list or dict */
+    MAX_STEPS = 10000000,   /* entries of a file's first levels */
+    MAX_CLAIM = 64,         /* times as many ranks as there are files are believed */
+};
+
+/* ---- names of files ---- */
+
+/* Digits at *at as a number below DS_MAX_RANKS. */
+static bool number(int *out, const char **at)
+{
+    int n = 0;
+    const char *p = *at;
+    for (; isdigit((unsigned char)*p); p++) {
+        n = n * 10 + *p - '0';
+        if (n >= DS_MAX_RANKS)
+            return false;
+    }
+    const bool any = p > *at;
+    *at = p;
+    *out = n;
+    return any;
+}
+
+static bool skip(const char **at, const char *word)
+{
+    const size_t n = strlen(word);
+    if (strncmp(*at, word, n) != 0)
+        return false;
+    *at += n;
+    return true;
+}
+
+/* What a name of the tag's folder says; false for other files. */
+static bool read_name(ds_file *f, const char *name)
+{
+    *f = (ds_file){ .dp = -1, .layer = -1 };
+    const char *at = name;
+    if (skip(&at, "layer_")) {
+        f->what = DS_LAYER;
+        if (!number(&f->layer, &at))
+            return false;
+        if (skip(&at, "_expert_")) {
+            f->what = DS_EXPERT;
+            return true;
+        }
+        if (skip(&at, "-model_") && isdigit((unsigned char)*at) && (!number(&f->mp, &at) || !skip(&at, "-model_")))
+            return false;
+        return strcmp(at, "states.pt") == 0 || strcmp(at, "-model_states.pt") == 0;
+    }
+    if (strncmp(name, "expert_", 7) == 0 && strstr(name, "_states.pt") != NULL) {
+        f->what = DS_EXPERT;
+        return true;
+    }
+    if (!skip(&at, "bf16_"))
+        skip(&at, "fp16_");
+    if (skip(&at, "zero_pp_rank_") && (!number(&f->dp, &at) || !skip(&at, "_")))
+        return false;
+    if (!skip(&at, "mp_rank_") || !number(&f->mp, &at))
+        return false;
+    f->what = strcmp(at, "_optim_states.pt") == 0 ? DS_OPTIM : DS_MODEL;
+    return strcmp(at, "_optim_states.pt") == 0 ? f->dp >= 0 : strcmp(at, "_model_states.pt") == 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const ds_file *x = a, *y = b;
+    const int order[4] = { (int)x->what - (int)y->what, x->layer - y->layer, x->mp - y->mp, x->dp - y->dp };
+    for (int i = 0; i < 4; i++)
+        if (order[i] != 0)
+            return order[i];
+    return strcmp(x->path, y->path);
+}
+
+ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
+{
+    for (int64_t i = 0; i < r->nfiles; i++)
+        if (r->file[i].what == what && r->file[i].mp == mp && r->file[i].dp == dp)
+            return &r->file[i];
+    return NULL;
+}
+
+/* ---- is it one? ---- */
+
+typedef struct look { int models, optims, layers; bool universal, sat; } look;
+
+static void look_into(look *out, const char *dir)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    *out = (look){ 0 };
+    sheaf_status *st = sheaf__list_dir(&names, &n, dir);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        ds_file f;
+        if (read_name(&f, names[i])) {
+            out->models += f.what == DS_MODEL;
+            out->optims += f.what == DS_OPTIM || (f.what == DS_MODEL && f.dp >= 0);
+            out->layers += f.what == DS_LAYER;
+        }
+        out->universal |= strcmp(names[i], "zero") == 0;
+    }
+    sheaf__names_free(names, n);
+    sheaf_status_free(st);
+    out->sat = sheaf__sat_is_step(dir);
+}
+
+/* The tag that `name` in `dir` says, malloc'd; NULL when there is none or it is no name of a folder. */
+static char *tag_of(const char *dir, const char *name)
+{
+    char *path = NULL, *text = NULL;
+    size_t size = 0;
+    if (asprintf(&path, "%s/%s", dir, name) < 0)
+        return NULL;
+    sheaf_status *st = sheaf__path_kind(path) != SHEAF_PATH_FILE ? sheaf_fail(SHEAF_E_IO, "%s", path)
+                                                                  : sheaf__file_read_all(&text, &size, path, 4096);
+    free(path);
+    if (st != NULL) {
+        sheaf_status_free(st);
+        return NULL;
+    }
+    while (size > 0 && isspace((unsigned char)text[size - 1]))
+        text[--size] = '\0';
+    if (size == 0 || strlen(text) != size || strchr(text, '/') != NULL || strcmp(text, ".") == 0 || strcmp(text, "..") == 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static const char *const latest_names[] = { "latest", "latest_universal" };
+
+/* The folder of the files for a folder with `latest`; NULL when it has none. Malloc'd. */
+static char *by_latest(const char *path)
+{
+    for (int i = 0; i < 2; i++) {
+        char *tag = tag_of(path, latest_names[i]), *dir = NULL;
+        if (tag == NULL)
+            continue;
+        if (asprintf(&dir, "%s/%s", path, tag) < 0)
+            dir = NULL;
+        free(tag);
+        return dir;
+    }
+    return NULL;
+}
+
+static bool is_tag(const char *dir)
+{
+    look l;
+    look_into(&l, dir);
+    return !l.sat && (l.optims > 0 || l.layers > 0 || l.models > 0 || (l.universal && strstr(dir, "universal") != NULL));
+}
+
+static bool deepspeed_is(const char *path)
+{
+    char *dir = NULL;
+    const sheaf_path_kind kind = sheaf__path_kind(path);
+    if (kind == SHEAF_PATH_FILE) {
+        const char *name = strrchr(path, '/');
+        ds_file f;
+        sheaf_status *st = NULL;
+        if (!read_name(&f, name == NULL ? path : name + 1) || (st = sheaf__path_parent(&dir, path)) != NULL) {
+            sheaf_status_free(st);
+            return false;
+        }
+    } else if (kind == SHEAF_PATH_DIR) {
+        dir = by_latest(path);
+    }
+    const bool yes = kind == SHEAF_PATH_DIR && dir == NULL ? is_tag(path) : dir != NULL && is_tag(dir);
+    free(dir);
+    return yes;
+}
+
+/* ---- finding the files ---- */
+
+/* r->tag: of a file its folder, of a folder with `latest` what that names, else the folder itself. */
+static sheaf_status *find_tag(ds_reading *r, const char *path)
+{
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        return sheaf__path_parent(&r->tag, path);
+    r->tag = by_latest(path);
+    if (r->tag == NULL)
+        r->tag = strdup(path);
+    if (r->tag == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    if (sheaf__path_kind(r->tag) == SHEAF_PATH_DIR)
+        return NULL;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", r->tag), "the folder that %s/latest names", path),
+                       "no such folder");
+}
+
+static sheaf_status *find_files(ds_reading *r)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, r->tag);
+    if (st == NULL && (r->file = calloc((size_t)n + 1, sizeof *r->file)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        const size_t length = strlen(names[i]);
+        ds_file f;
+        if (read_name(&f, names[i])) {
+            st = sheaf__path_join(&f.path, r->tag, names[i]);
+            if (st == NULL)
+                r->file[r->nfiles++] = f;
+        } else if (length > 3 && strcmp(names[i] + length - 3, ".pt") == 0) {
+            char *path = NULL;
+            st = sheaf__path_join(&path, r->tag, names[i]);
+            if (st == NULL)
+                st = sheaf__catalog_note(r->catalog, SHEAF_NOTE, "foreign", path, "", "files that DeepSpeed writes",
+                                         "a file of another name; it is not read", "");
+            free(path);
+        }
+    }
+    sheaf__names_free(names, n);
+    if (st == NULL && r->nfiles > 1)
+        qsort(r->file, (size_t)r->nfiles, sizeof *r->file, by_place);
+    return st;
+}
+
+/* A second file for one place (zero_pp_... beside bf16_zero_pp_...) is not used. */
+static sheaf_status *check_twice(ds_reading *r)
+{
+    sheaf_status *st = NULL;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < r->nfiles; i++) {
+        ds_file *f = &r->file[i], *last = kept > 0 ? &r->file[kept - 1] : NULL;
+        if (last != NULL && last->what == f->what && last->mp == f->mp && last->dp == f->dp && last->layer == f->layer) {
+            if (st == NULL)
+                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "duplicate", f->path, "", "one file for each part", "",
+                                          "%s is the same part", last->path);
+            free(f->path);
+            continue;
+        }
+        r->file[kept++] = *f;
+    }
+    r->nfiles = kept;
+    return st;
+}
+
+/* The name in a zip file is the one it was written under: a part that was renamed to another part's name. */
+static sheaf_status *check_stem(ds_reading *r, const ds_file *f)
+{
+    char stem[128], name[160];
+    ds_file was;
+    sheaf__torch_stem(stem, f->path);
+    snprintf(name, sizeof name, "%s.pt", stem);
+    r->catalog->by_names = r->catalog->by_names || stem[0] == '\0';
+    if (stem[0] == '\0' || !read_name(&was, name) ||
+        (was.what == f->what && was.mp == f->mp && was.dp == f->dp && was.layer == f->layer))
+        return NULL;
+    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", f->path, "", "a file that was saved under this name",
+                                "give the parts back the names they were saved under", "it was saved as %s", name);
+}
+
+/* Does a list or dict in the first levels hold more entries than any model needs? Bounds what the readers walk. */
+static bool crowded(const sheaf_pickle *value, int depth, int64_t *steps)
+{
+    const int64_t n = sheaf__pickle_count(value);
+    if (n > MAX_ENTRIES || (*steps -= n) < 0)
+        return true;
+    for (int64_t i = 0; i < n && depth > 0; i++)
+        if (crowded(sheaf__pickle_is(value, SHEAF_PICKLE_DICT) ? sheaf__pickle_value(value, i) : sheaf__pickle_item(value, i),
+                    depth - 1, steps))
+            return true;
+    return false;
+}
+
+static sheaf_status *open_one(ds_reading *r, ds_file *f)
+{
+    int64_t steps = MAX_STEPS;
+    sheaf_status *st = sheaf__torch_open(&f->torch, f->path);
+    if (st == NULL)
+        sheaf__torch_close_file(f->torch);
+    if (st == NULL && !crowded(f->torch->doc->root, 4, &steps))
+        return check_stem(r, f);
+    if (st == NULL) {
+        sheaf__torch_close(f->torch);
+        f->torch = NULL;
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", f->path), "at most %d tensors", MAX_ENTRIES);
+    }
+    return sheaf__catalog_defect(r->catalog, f->path, st);
+}
+
+static sheaf_status *open_files(ds_reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
+        ds_file *f = &r->file[i];
+        if (f->what == DS_EXPERT) {
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, "", "layers without experts",
+                                     "a file of experts (mixture of experts)", "");
+            continue;
+        }
+        st = open_one(r, f);
+    }
+    return st;
+}
+
+/* ---- what the files agree on ---- */
+
+/* The value that most model files give for `key`; files that give another are told as `code`. -1: none gives any. */
+static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const char *code, const char *what)
+{
+    int64_t best = -1, votes = 0;
+    for (int64_t i = 0; i < r->nfiles; i++) {
+        int64_t value, n = 0;
+        if (r->file[i].torch == NULL || !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
+            value < 0)
+            continue;
+        for (int64_t j = 0; j < r->nfiles; j++) {
+            int64_t other;
+            n += r->file[j].torch != NULL && sheaf__pickle_int(&other, sheaf__pickle_get(r->file[j].torch->doc->root, key)) &&
+                 other == value;
+        }
+        if (n > votes || (n == votes && value > best)) {
+            best = value;
+            votes = n;
+        }
+    }
+    *out = best;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
+        int64_t value;
+        if (r->file[i].torch == NULL || !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
+            value == best)
+            continue;
+        char expected[96];
+        snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the other parts", what, best);
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, code, r->file[i].path, "", expected,
+                                  "put the part of the same save here", "%s %" PRId64, what, value);
+    }
+    return st;
+}
+
+/* The step that a tag of DeepSpeed's own making says; -1. */
+static int64_t step_of_tag(const char *tag)
+{
+    const char *name = strrchr(tag, '/'), *at = name == NULL ? tag : name + 1;
+    if (!skip(&at, "global_step") || !isdigit((unsigned char)*at))
+        return -1;
+    errno = 0;
+    char *end;
+    const long long n = strtoll(at, &end, 10);
+    return errno != 0 || (*end != '\0' && strcmp(end, "_universal") != 0) ? -1 : n;
+}
+
+static sheaf_status *check_step(ds_reading *r)
+{
+    sheaf_status *st = agree(&r->step, r, "global_steps", "stale", "step");
+    const int64_t said = step_of_tag(r->tag);
+    if (st == NULL && said >= 0 && r->step >= 0 && said != r->step)
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->tag, "", "files of the step in the folder's name", "",
+                                  "files of step %" PRId64, r->step);
+    if (r->step < 0)
+        r->step = said;
+    r->catalog->step = r->step;
+    return st;
+}
+
+static sheaf_status *miss(ds_reading *r, const char *fmt, int a, int b)
+{
+    char name[128];
+    char *path = NULL;
+    snprintf(name, sizeof name, fmt, a, b);
+    sheaf_status *st = sheaf__path_join(&path, r->tag, name);
+    if (st == NULL)
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "", "every part of the save", "no such file",
+                                 "copy it from where this checkpoint was written");
+    free(path);
+    return st;
+}
+
+/* Ranks as counted in names, and as the files say; the larger of both, within reason, is what is wanted. */
+static sheaf_status *check_sizes(ds_reading *r)
+{
+    int64_t tp, dp, pp = -1;
+    int most_mp = -1, most_dp = -1;
+    bool zero3 = false, layers = false;
+    sheaf_status *st = agree(&tp, r, "mp_world_size", "conflict", "model-parallel size");
+    if (st == NULL)
+        st = agree(&dp, r, "dp_world_size", "conflict", "data-parallel size");
+    for (int64_t i = 0; i < r->nfiles; i++) {
+        const ds_file *f = &r->file[i];
+        most_mp = f->what != DS_EXPERT && f->mp > most_mp ? f->mp : most_mp;
+        most_dp = f->what != DS_LAYER && f->dp > most_dp ? f->dp : most_dp;
+        zero3 |= f->what == DS_MODEL && f->dp >= 0;
+        layers |= f->what == DS_LAYER;
+        if (f->torch != NULL)
+            sheaf__pickle_int(&pp, sheaf__pickle_path(f->torch->doc->root, "checkpoint_parallel_dimensions", "pp_degree", NULL));
+    }
+    if (st != NULL)
+        return st;
+    r->tp = tp > 0 && tp <= MAX_CLAIM * (int64_t)(most_mp + 1) ? (int)tp : most_mp + 1;
+    r->dp = dp > 0 && dp <= MAX_CLAIM * (int64_t)(most_dp < 0 ? 1 : most_dp + 1) ? (int)dp : most_dp >= 0 ? most_dp + 1 : 0;
+    if (tp > r->tp || dp > r->dp)
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "",
+                                  "sizes that the number of files makes believable", "",
+                                  "%" PRId64 " model-parallel and %" PRId64 " data-parallel parts are stated", tp, dp);
+    if (st == NULL && most_mp >= r->tp && !layers) {
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
+                                  "mp_rank_%02d in a save of %d model-parallel parts", most_mp, r->tp);
+        r->tp = most_mp + 1;
+    }
+    if (st == NULL && most_dp >= r->dp) {
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
+                                  "zero_pp_rank_%d in a save of %d data-parallel parts", most_dp, r->dp);
+        r->dp = most_dp + 1;
+    }
+    r->catalog->tp = r->tp;
+    r->catalog->dp = r->dp;
+    r->catalog->pp = pp > 0 && pp < DS_MAX_RANKS ? (int)pp : 1;
+    if (layers)
+        return st; /* mp_rank counts stages too then */
+    for (int mp = 0; st == NULL && mp < r->tp; mp++) {
+        if (zero3)
+            for (int d = 0; st == NULL && d < r->dp; d++)
+                st = sheaf__ds_file_of(r, DS_MODEL, mp, d) == NULL
+                         ? miss(r, "zero_pp_rank_%d_mp_rank_%02d_model_states.pt", d, mp)
+                         : NULL;
+        else if (sheaf__ds_file_of(r, DS_MODEL, mp, -1) == NULL)
+            st = miss(r, "mp_rank_%02d_model_states.pt", mp, 0);
+    }
+    return st;
+}
+
+/* ---- the model's config ---- */
+
+/* A config that was given, or lies beside the tag or in its folder: catalog->config, r->schema when it is of a
+ * family that sheaf knows. */
+static sheaf_status *find_config(ds_reading *r)
+{
+    static const char *const places[] = { "%s/config.json", "%s/../config.json", "%s/../../config.json" };
+    char *path = r->hints->config != NULL ? strdup(r->hints->config) : NULL;
+    size_t size = 0;
+    for (int i = 0; path == NULL && i < 3; i++) {
+        if (asprintf(&path, places[i], r->tag) < 0)
+            return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
+        if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
+            free(path);
+            path = NULL;
+        }
+    }
+    if (path == NULL)
+        return NULL;
+    sheaf_config config = { 0 };
+    sheaf_status *st = sheaf__file_read_all(&r->catalog->config, &size, path, 1 << 24);
+    if (st == NULL)
+        st = sheaf_config_parse(&config, r->catalog->config, size);
+    if (st == NULL) {
+        r->catalog->vocab = config.vocab;
+        r->catalog->model = strdup(sheaf_family_name(config.family));
+        st = r->catalog->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : sheaf_schema_new(&r->schema, &config, 8);
+    }
+    sheaf_config_release(&config);
+    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY)
+        st = sheaf__catalog_defect(r->catalog, path, st);
+    r->catalog->config_path = path;
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static void release(ds_reading *r)
+{
+    for (int64_t i = 0; i < r->nfiles; i++) {
+        free(r->file[i].path);
+        sheaf__torch_close(r->file[i].torch);
+    }
+    for (int i = 0; r->part != NULL && i < r->tp; i++)
+        sheaf__catalog_free(r->part[i]);
+    free(r->part);
+    free(r->file);
+    free(r->tag);
+    sheaf_schema_free(r->schema);
+}
+
+static sheaf_status *read_all(ds_reading *r)
+{
+    char *zero = NULL;
+    sheaf_status *st = open_files(r);
+    if (st == NULL)
+        st = check_step(r);
+    if (st == NULL)
+        st = find_config(r);
+    if (st == NULL)
+        st = sheaf__path_join(&zero, r->tag, "zero");
+    if (st == NULL && sheaf__path_kind(zero) == SHEAF_PATH_DIR)
+        st = sheaf__ds_universal(r);
+    else if (st == NULL && r->nfiles == 0)
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "", "mp_rank_XX_model_states.pt and the like",
+                                 "no such file in this folder", "");
+    else {
+        if (st == NULL)
+            st = check_sizes(r);
+        if (st == NULL)
+            st = sheaf__ds_parts(r);
+        if (st == NULL)
+            st = sheaf__ds_join(r);
+    }
+    free(zero);
+    return st;
+}
+
+/* What the names say the model is, where no config does; its vocabulary. */
+static sheaf_status *recognise(sheaf_catalog *c)
+{
+    const sheaf_logical *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
+    if (c->model == NULL && table != NULL && sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
+        (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL ? "qwen2" : "llama")) == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+    if (table != NULL && table->told.ndim == 2 && c->vocab < 0)
+        c->vocab = table->told.shape[0];
+    return NULL;
+}
+
+static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+{
+    ds_reading r = { .hints = hints, .step = -1 };
+    *out = NULL;
+    sheaf_status *st = sheaf__catalog_new(&r.catalog, "deepspeed", path);
+    if (st == NULL)
+        st = find_tag(&r, path);
+    if (st == NULL)
+        st = find_files(&r);
+    if (st == NULL)
+        st = check_twice(&r);
+    if (st == NULL)
+        st = read_all(&r);
+    if (st == NULL)
+        st = recognise(r.catalog);
+    release(&r);
+    if (st != NULL) {
+        sheaf__catalog_free(r.catalog);
+        return st;
+    }
+    *out = r.catalog;
+    return NULL;
+}
+
+const sheaf_dialect sheaf__dialect_deepspeed = { "deepspeed", "DeepSpeed (ZeRO, AutoTP, universal)", deepspeed_is, deepspeed_read };

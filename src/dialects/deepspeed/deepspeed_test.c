@@ -1,0 +1,917 @@
+/* deepspeed_test.c - recorded folders give what they should; made ones, divided in every way, too; what is wrong is named. */
+#include "dialects/common/made_test.h"
+
+#include "catalog/boxes.h"
+#include "dialects/deepspeed/deepspeed.h"
+
+/* The expected_*.safetensors of a folder; of NAME_universal that of NAME. */
+static bool expected_of(char *out, size_t size, const char *root, const char *name)
+{
+    char dir[1000];
+    snprintf(dir, sizeof dir, "%s/%s", root, name);
+    for (int i = 0; i < 2; i++) {
+        char **names = NULL;
+        int64_t n = 0;
+        bool found = false;
+        sheaf_status *st = sheaf__list_dir(&names, &n, dir);
+        for (int64_t k = 0; st == NULL && k < n && !found; k++)
+            if (strncmp(names[k], "expected", 8) == 0) {
+                snprintf(out, size, "%s/%s", dir, names[k]);
+                found = true;
+            }
+        sheaf__names_free(names, n);
+        sheaf_status_free(st);
+        char *end = strstr(dir, "_universal");
+        if (found || end == NULL)
+            return found;
+        *end = '\0';
+    }
+    return false;
+}
+
+/* The number in `latest`, "global_step3". */
+static int64_t step_in(const char *path)
+{
+    static const char *const names[] = { "latest", "latest_universal" };
+    char file[1300], *text = NULL;
+    size_t size;
+    for (int i = 0; i < 2 && text == NULL; i++) {
+        snprintf(file, sizeof file, "%s/%s", path, names[i]);
+        sheaf_status_free(sheaf__file_read_all(&text, &size, file, 100));
+    }
+    assert_non_null(text);
+    const int64_t step = strtoll(text + strcspn(text, "0123456789"), NULL, 10);
+    free(text);
+    return step;
+}
+
+static void test_golden__every_folder_gives_its_expected_tensors(void **state)
+{
+    int found = 0;
+    char root[600];
+    snprintf(root, sizeof root, "%s", golden("llama/deepspeed"));
+    DIR *list = opendir(root);
+    if (list == NULL && !golden_is_full())
+        skip();
+    assert_non_null(list);
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
+        char path[1200], expected[1200];
+        if (entry->d_name[0] == '.' || !expected_of(expected, sizeof expected, root, entry->d_name))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+        assert_ptr_equal(sheaf__dialect_of(path), &sheaf__dialect_deepspeed);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, path, NULL);
+        CHECK_SOUND(c);
+        CHECK_OK(sheaf__catalog_compare(c));
+        const int64_t count = check_against(c, expected, false);
+        assert_true(count > 0);
+        if (strstr(expected, "expected_full") != NULL) { /* and nothing else */
+            int64_t weights = 0;
+            for (int64_t i = 0; i < c->count; i++)
+                weights += c->tensor[i].kind == SHEAF_WEIGHT;
+            assert_int_equal(weights, count);
+        }
+        assert_int_equal(c->step, step_in(path));
+        sheaf__catalog_free(c);
+        found++;
+    }
+    closedir(list);
+    assert_true(found >= 1);
+}
+
+/* ---- made folders ---- */
+
+typedef struct how {
+    int tp, dp, stage;    /* stage 0: no masters */
+    enum { STATE_NOTHING, STATE_PATTERNS } state;
+    bool bf16;            /* `module` is rounded */
+    bool lean;            /* padding is left out of the last part */
+    int64_t step, tag;
+} how;
+
+/* Escaped for a regular expression, whole. */
+static void exactly(char out[256], const char *name)
+{
+    size_t n = 0;
+    out[n++] = '^';
+    for (; *name != '\0'; name++) {
+        if (*name == '.')
+            out[n++] = '\\';
+        out[n++] = *name;
+    }
+    out[n++] = '$';
+    out[n] = '\0';
+}
+
+static void put_info(made_file *f, const made_model *m)
+{
+    sheaf_pickle *info = made_set(f, f->root, "universal_checkpoint_info", SHEAF_PICKLE_DICT);
+    sheaf__pickle_set(f->doc, info, "universal_checkpoint_version", sheaf__pickle_make_float(f->doc, 0.4));
+    made_set_int(f, info, "original_vocab_size", m->vocab);
+    sheaf_pickle *row = made_set(f, info, "parameter_with_row_parallelism_patterns", SHEAF_PICKLE_LIST);
+    sheaf_pickle *vocabulary = made_set(f, info, "vocabulary_parameter_patterns", SHEAF_PICKLE_LIST);
+    sheaf__pickle_append(f->doc, vocabulary, sheaf__pickle_make_string(f->doc, "^lm_head\\.weight$"));
+    sheaf_pickle *copies = made_set(f, info, "tp_replicated_parameter_patterns", SHEAF_PICKLE_LIST);
+    for (int i = 0; i < m->count; i++) {
+        char pattern[256];
+        exactly(pattern, m->tensor[i].name);
+        if (m->tensor[i].axis != 0)
+            sheaf__pickle_append(f->doc, m->tensor[i].axis < 0 ? copies : row, sheaf__pickle_make_string(f->doc, pattern));
+    }
+}
+
+static bool in_group(const made_tensor *t, int group) { return (t->ndim == 1) == (group == 1); }
+
+static void put_model(const char *path, const made_model *m, const how *h, int mp, bool empty)
+{
+    made_file *f = made_begin();
+    sheaf_pickle *module = made_set(f, f->root, "module", SHEAF_PICKLE_DICT);
+    made_set(f, f->root, "buffer_names", SHEAF_PICKLE_LIST);
+    sheaf_pickle *groups = h->stage > 0 ? made_set(f, f->root, "param_shapes", SHEAF_PICKLE_LIST) : NULL;
+    for (int g = 0; g < 2 && groups != NULL; g++)
+        sheaf__pickle_append(f->doc, groups, sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT));
+    for (int i = 0; i < m->count; i++) {
+        const made_tensor *t = &m->tensor[i];
+        int64_t begin[2], size[2], none = 0;
+        made_box(t, mp, h->tp, begin, size);
+        float *data = made_slice(t, begin, size, 0);
+        void *stored = h->bf16 ? made_bf16(data, size[0] * size[1]) : data;
+        sheaf__pickle_set(f->doc, module, t->name,
+                          made_put(f, h->bf16 ? SHEAF_BF16 : SHEAF_F32, empty ? 1 : t->ndim, empty ? &none : size, stored));
+        if (groups != NULL)
+            sheaf__pickle_set(f->doc, (sheaf_pickle *)sheaf__pickle_item(groups, !in_group(t, 0)), t->name,
+                              made_shape(f, t->ndim, size));
+    }
+    made_set_int(f, f->root, "global_steps", h->step);
+    made_set_int(f, f->root, "dp_world_size", h->dp);
+    made_set_int(f, f->root, "mp_world_size", h->tp);
+    if (h->state == STATE_PATTERNS)
+        put_info(f, m);
+    made_write(f, path);
+}
+
+/* The flat values of part d: of stages 1 and 2 a piece of all parameters end to end, of stage 3 a piece of each. */
+static float *flat_of(int64_t *count, const made_model *m, const how *h, int mp, int d, int group, unsigned seed)
+{
+    int64_t total = 0, n = 0, room = 0;
+    float *all = NULL;
+    for (int i = 0; i < m->count; i++) {
+        const made_tensor *t = &m->tensor[i];
+        int64_t begin[2], size[2];
+        if (!in_group(t, group))
+            continue;
+        made_box(t, mp, h->tp, begin, size);
+        float *one = made_slice(t, begin, size, seed);
+        const int64_t elements = size[0] * size[1], each = (elements + h->dp - 1) / h->dp;
+        room += elements + 2 * h->dp + each * h->dp;
+        all = realloc(all, (size_t)room * sizeof *all);
+        assert_non_null(all);
+        for (int64_t k = 0; k < (h->stage == 3 ? each : elements); k++) {
+            const int64_t from = h->stage == 3 ? d * each + k : k;
+            all[n++] = from < elements ? one[from] : 7777.0f; /* padding holds anything */
+        }
+        total += elements;
+        free(one);
+    }
+    if (h->stage < 3) {
+        const int64_t part = (total + 2 * h->dp - 1) / (2 * h->dp) * 2, end = (d + 1) * part;
+        for (; n < end; n++)
+            all[n] = 7777.0f;
+        *count = h->lean && end > total ? (total > d * part ? total - d * part : 0) : part;
+        memmove(all, all + d * part, (size_t)*count * sizeof *all);
+    } else
+        *count = n;
+    return all;
+}
+
+static void put_optimizer(const char *path, const made_model *m, const how *h, int mp, int d)
+{
+    made_file *f = made_begin();
+    sheaf_pickle *state = made_set(f, f->root, "optimizer_state_dict", SHEAF_PICKLE_DICT);
+    sheaf_pickle *flats =
+        made_set(f, state, h->stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups", SHEAF_PICKLE_LIST);
+    sheaf_pickle *moments = made_set(f, state, h->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state", SHEAF_PICKLE_DICT);
+    moments = made_set(f, moments, "state", SHEAF_PICKLE_LIST);
+    for (int g = 0; g < 2; g++) {
+        static const char *const keys[3] = { NULL, "exp_avg", "exp_avg_sq" };
+        sheaf_pickle *one = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
+        sheaf__pickle_append(f->doc, moments, one);
+        sheaf__pickle_set(f->doc, one, "step", sheaf__pickle_make_float(f->doc, (double)h->step));
+        for (unsigned kind = 0; kind < 3; kind++) {
+            int64_t n;
+            float *data = flat_of(&n, m, h, mp, d, g, kind);
+            sheaf_pickle *t = made_put(f, SHEAF_F32, 1, &n, data);
+            if (kind == 0)
+                sheaf__pickle_append(f->doc, flats, t);
+            else
+                sheaf__pickle_set(f->doc, one, keys[kind], t);
+        }
+    }
+    made_write(f, path);
+}
+
+/* A folder of scratch with `latest` and the tag's files. */
+static const char *made_folder(const made_model *m, const how *h)
+{
+    static int number;
+    static char dir[400];
+    char path[700], tag[64];
+    snprintf(dir, sizeof dir, "%s/ds%d", scratch.dir, number++);
+    snprintf(tag, sizeof tag, "global_step%" PRId64, h->tag >= 0 ? h->tag : h->step);
+    snprintf(path, sizeof path, "%s/%s", dir, tag);
+    CHECK_OK(sheaf__make_dirs(path, NULL));
+    snprintf(path, sizeof path, "%s/latest", dir);
+    put(path, tag);
+    for (int mp = 0; mp < h->tp; mp++) {
+        if (h->stage < 3) {
+            snprintf(path, sizeof path, "%s/%s/mp_rank_%02d_model_states.pt", dir, tag, mp);
+            put_model(path, m, h, mp, false);
+        }
+        for (int d = 0; d < h->dp && h->stage > 0; d++) {
+            snprintf(path, sizeof path, "%s/%s/zero_pp_rank_%d_mp_rank_%02d_model_states.pt", dir, tag, d, mp);
+            if (h->stage == 3)
+                put_model(path, m, h, mp, true);
+            snprintf(path, sizeof path, "%s/%s/%szero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dir, tag, h->bf16 ? "bf16_" : "",
+                     d, mp);
+            put_optimizer(path, m, h, mp, d);
+        }
+    }
+    return dir;
+}
+
+/* Odd sizes: nothing divides evenly, and a rank may have no key/value head. */
+static made_model *odd_model(void){ return made_llama(37, 12, 23, 2, 6, 3, 4, false); }
+
+static void test_made__every_way_to_divide_gives_the_model_back(void **state)
+{
+    made_model *m = odd_model();
+    for (int stage = 0; stage <= 3; stage++)
+        for (int tp = 1; tp <= 4; tp++)
+            for (int dp = 1; dp <= (stage == 0 || tp == 3 ? 1 : 5); dp += dp == 1 && tp < 4 ? 1 : 3)
+                for (int stated = 0; stated < 2; stated++) {
+                    const how h = { tp, dp, stage, stated ? STATE_PATTERNS : STATE_NOTHING, stage > 0 && stated, (tp + dp) % 2,
+                                    17, -1 };
+                    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, made_folder(m, &h), NULL);
+                    CHECK_SOUND(c);
+                    CHECK_OK(sheaf__catalog_compare(c));
+                    if (c->tp != tp || c->dp != dp || c->step != 17 || c->vocab != 37 ||
+                        finding(c, SHEAF_WARNING, "replica", "") != NULL)
+                        fail_msg("stage %d tp %d dp %d: facts", stage, tp, dp);
+                    assert_int_equal(c->count, m->count * (stage == 0 ? 1 : 3));
+                    check_made(c, m, "", 0);
+                    if (stage > 0) {
+                        check_made(c, m, "exp_avg.", 1);
+                        check_made(c, m, "exp_avg_sq.", 2);
+                    }
+                    if (!stated && tp > 1)
+                        CHECK_FINDING(c, SHEAF_NOTE, "inferred", "universal_checkpoint_info is absent");
+                    sheaf__catalog_free(c);
+                }
+    made_free(m);
+}
+
+static void test_made__the_tag_a_file_and_the_folder_above_are_the_same(void **state)
+{
+    made_model *m = odd_model();
+    const how h = { 2, 2, 1, STATE_PATTERNS, false, false, 9, -1 };
+    char path[600];
+    const char *dir = made_folder(m, &h);
+    static const char *const inside[] = { "", "/global_step9", "/global_step9/mp_rank_01_model_states.pt" };
+    for (size_t i = 0; i < ARRAY_LEN(inside); i++) {
+        snprintf(path, sizeof path, "%s%s", dir, inside[i]);
+        assert_ptr_equal(sheaf__dialect_of(path), &sheaf__dialect_deepspeed);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, path, NULL);
+        CHECK_SOUND(c);
+        check_made(c, m, "", 0);
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
+/* ---- harm ---- */
+
+/* What is done to a made folder, and what must be told. `%s` is the tag's folder. */
+static void test_harm__is_named(void **state)
+{
+    made_model *m = odd_model();
+    const how zero1 = { 2, 3, 1, STATE_PATTERNS, true, false, 9, -1 }, zero3 = { 1, 3, 3, STATE_NOTHING, false, false, 9, -1 };
+    const how plain = { 3, 1, 0, STATE_PATTERNS, false, false, 9, -1 };
+    enum harm { REMOVE, CUT, SWAP };
+    const struct { const char *what; const how *how; enum harm harm; const char *a, *b, *code, *part;
+    } cases[] = {
+        { "no model file", &zero1, REMOVE, "mp_rank_01_model_states.pt", NULL, "missing", "mp_rank_01_model_states.pt" },
+        { "no model file of three", &plain, REMOVE, "mp_rank_02_model_states.pt", NULL, "missing", "mp_rank_02_model_states.pt" },
+        { "its rows are missing", &plain, REMOVE, "mp_rank_02_model_states.pt", NULL, "missing", "rows 25..36 of 37" },
+        { "a data-parallel part", &zero1, REMOVE, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "missing",
+          "zero_pp_rank_1_mp_rank_00_optim_states.pt" },
+        { "the last part", &zero1, REMOVE, "bf16_zero_pp_rank_2_mp_rank_01_optim_states.pt", NULL, "missing",
+          "to 'model.norm.weight'" },
+        { "which tensors it held", &zero1, REMOVE, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", NULL, "missing",
+          "model.embed_tokens.weight" },
+        { "a part of ZeRO 3", &zero3, REMOVE, "zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "missing", "21 tensors" },
+        { "a part cut short", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "damaged",
+          "zero_pp_rank_1_mp_rank_00_optim" },
+        { "and what it held", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "missing", "a damaged file" },
+        { "a model file cut short", &plain, CUT, "mp_rank_01_model_states.pt", NULL, "damaged", "mp_rank_01_model_states.pt" },
+        { "masters of two ranks", &zero1, SWAP, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
+          "bf16_zero_pp_rank_1_mp_rank_01_optim_states.pt", "conflict", "of another step or rank" },
+        { "masters of two parts", &zero1, SWAP, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
+          "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", "conflict", "of another step or rank" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char a[700], b[700];
+        const char *dir = made_folder(m, cases[i].how);
+        snprintf(a, sizeof a, "%s/global_step9/%s", dir, cases[i].a);
+        snprintf(b, sizeof b, "%s/global_step9/%s", dir, cases[i].b == NULL ? "" : cases[i].b);
+        if (cases[i].harm == REMOVE)
+            assert_int_equal(unlink(a), 0);
+        else if (cases[i].harm == CUT)
+            cut_file(a, 0.7);
+        else
+            swap_files(a, b);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        if (finding(c, SHEAF_DEFECT, cases[i].code, cases[i].part) == NULL) {
+            print_findings(c);
+            fail_msg("%s: not told", cases[i].what);
+        }
+        check_no_source(c);
+    }
+    made_free(m);
+}
+
+/* What an interrupted download lacks, or puts under the other's name: nothing of a replicated tensor is left. */
+static void test_harm__files_of_two_kinds_lost_or_swapped_are_named(void **state)
+{
+    made_model *m = odd_model();
+    const how h = { 2, 1, 1, STATE_PATTERNS, false, false, 9, -1 };
+    for (int swapped = 0; swapped < 2; swapped++) {
+        char a[700], b[700];
+        const char *dir = made_folder(m, &h);
+        snprintf(a, sizeof a, "%s/global_step9/mp_rank_00_model_states.pt", dir);
+        snprintf(b, sizeof b, "%s/global_step9/zero_pp_rank_0_mp_rank_01_optim_states.pt", dir);
+        if (swapped)
+            swap_files(a, b);
+        else
+            assert_int_equal(unlink(a) | unlink(b), 0);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_FINDING(c, SHEAF_DEFECT, "missing", "model.norm.weight");
+        CHECK_OK(sheaf__catalog_compare(c));
+        check_no_source(c);
+    }
+    made_free(m);
+}
+
+static void put_param(const char *dir, const char *file, const made_tensor *t, int bare, unsigned seed)
+{
+    char path[900];
+    made_file *f = made_begin();
+    const int64_t begin[2] = { 0, 0 }, size[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
+    sheaf_pickle *value = bare ? made_put(f, SHEAF_F32, 0, NULL, made_slice(t, begin, (int64_t[]){ 1, 1 }, seed))
+                               : made_put(f, SHEAF_F32, t->ndim, t->shape, made_slice(t, begin, size, seed));
+    if (bare)
+        f->root = value;
+    else
+        sheaf__pickle_set(f->doc, f->root, "param", value);
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    made_write(f, path);
+}
+
+/* zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt and step.pt, the last a bare number; `swapped` of these are each other. */
+static void test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named(void **state)
+{
+    static const char *const states[] = { "fp32.pt", "exp_avg.pt", "exp_avg_sq.pt", "step.pt" };
+    made_model *m = odd_model();
+    for (int swapped = 0; swapped < 4; swapped++) { /* step.pt with one of the others */
+        char dir[600], a[1000], b[1000];
+        snprintf(dir, sizeof dir, "%s/uni%d/global_step3_universal/zero", scratch.dir, swapped);
+        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        for (int i = 0; i < m->count; i++) {
+            snprintf(dir, sizeof dir, "%s/uni%d/global_step3_universal/zero/%s", scratch.dir, swapped, m->tensor[i].name);
+            CHECK_OK(sheaf__make_dirs(dir, NULL));
+            for (int k = 0; k < 4; k++)
+                put_param(dir, states[k], &m->tensor[i], k == 3, (unsigned)k);
+        }
+        snprintf(a, sizeof a, "%s/%s", dir, states[swapped]);
+        snprintf(b, sizeof b, "%s/step.pt", dir);
+        if (swapped < 3)
+            swap_files(a, b);
+        snprintf(dir, sizeof dir, "%s/uni%d/latest_universal", scratch.dir, swapped);
+        put(dir, "global_step3_universal");
+        snprintf(dir, sizeof dir, "%s/uni%d", scratch.dir, swapped);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        bool untold = false;
+        CHECK_OK(sheaf__catalog_rank_notes(&untold, c));
+        assert_true(untold);
+        CHECK_FINDING(c, SHEAF_NOTE, "inferred", "files of one shape that were swapped");
+        if (swapped == 3)
+            CHECK_SOUND(c);
+        else
+            CHECK_FINDING(c, SHEAF_DEFECT, "shape", m->tensor[m->count - 1].name);
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
+/* Files of an older step under the names of a newer one. */
+static void test_harm__parts_of_another_step_are_stale(void **state)
+{
+    made_model *m = odd_model();
+    const how now = { 2, 2, 1, STATE_PATTERNS, false, false, 9, -1 }, before = { 2, 2, 1, STATE_PATTERNS, false, false, 8, 9 };
+    static const char *const files[] = { "mp_rank_01_model_states.pt", "zero_pp_rank_1_mp_rank_00_optim_states.pt" };
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        char old[700], new[700];
+        snprintf(old, sizeof old, "%s/global_step9/%s", made_folder(m, &before), files[i]);
+        const char *dir = made_folder(m, &now);
+        snprintf(new, sizeof new, "%s/global_step9/%s", dir, files[i]);
+        assert_int_equal(rename(old, new), 0);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_FINDING(c, SHEAF_DEFECT, "stale", files[i]);
+        assert_int_equal(sheaf__catalog_defects(c), 1);
+        sheaf__catalog_free(c);
+    }
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, made_folder(m, &before), NULL); /* all of them */
+    CHECK_FINDING(c, SHEAF_DEFECT, "stale", "step 8");
+    sheaf__catalog_free(c);
+    made_free(m);
+}
+
+static void test_made__without_optimizer_files_the_rounded_weights_are_used(void **state)
+{
+    made_model *m = odd_model();
+    const how h = { 2, 2, 1, STATE_PATTERNS, true, false, 9, -1 };
+    const char *dir = made_folder(m, &h);
+    for (int mp = 0; mp < 2; mp++)
+        for (int d = 0; d < 2; d++) {
+            char path[700];
+            snprintf(path, sizeof path, "%s/global_step9/bf16_zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dir, d, mp);
+            assert_int_equal(unlink(path), 0);
+        }
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_WARNING, "missing", "rounded to the training dtype");
+    assert_int_equal(c->count, m->count);
+    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.dtype, SHEAF_BF16);
+    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.shape[0], 37);
+    sheaf__catalog_free(c);
+    made_free(m);
+}
+
+/* Recorded parts that changed places: their zip folders still have the old names, and where shapes are uneven (a
+ * vocabulary that is odd, an empty part) affine_map says so too. */
+static void test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under(void **state)
+{
+    char root[600];
+    int found = 0, uneven = 0;
+    if (!golden_is_full())
+        skip();
+    snprintf(root, sizeof root, "%s", golden("llama/deepspeed"));
+    DIR *list = opendir(root);
+    assert_non_null(list);
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
+        char from[1000], dir[700], a[1000], b[1000];
+        if (strstr(entry->d_name, "universal") != NULL || entry->d_name[0] == '.')
+            continue;
+        snprintf(from, sizeof from, "%s/%s", root, entry->d_name);
+        snprintf(dir, sizeof dir, "%s/renamed_%s", scratch.dir, entry->d_name);
+        copy_tree(dir, from);
+        snprintf(a, sizeof a, "%s/global_step%" PRId64 "/mp_rank_00_model_states.pt", dir, step_in(dir));
+        snprintf(b, sizeof b, "%s/global_step%" PRId64 "/mp_rank_01_model_states.pt", dir, step_in(dir));
+        if (sheaf__path_kind(b) != SHEAF_PATH_FILE)
+            continue;
+        swap_files(a, b);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "saved as mp_rank_00_model_states.pt");
+        CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "saved as mp_rank_01_model_states.pt");
+        uneven += finding(c, SHEAF_DEFECT, "conflict", "affine_map") != NULL;
+        sheaf__catalog_free(c);
+        found++;
+    }
+    closedir(list);
+    assert_true(found >= 1 && uneven >= 1);
+}
+
+/* ---- small folders ---- */
+
+/* Fills the file of rank `mp`, whose module is there. */
+typedef void (*filler)(made_file *f, sheaf_pickle *module, int mp);
+
+static const char *small_folder(int tp, filler fill)
+{
+    static int number;
+    static char dir[400];
+    snprintf(dir, sizeof dir, "%s/small%d", scratch.dir, number++);
+    for (int mp = 0; mp < tp; mp++) {
+        char path[700];
+        snprintf(path, sizeof path, "%s/global_step1", dir);
+        CHECK_OK(sheaf__make_dirs(path, NULL));
+        snprintf(path, sizeof path, "%s/global_step1/mp_rank_%02d_model_states.pt", dir, mp);
+        made_file *f = made_begin();
+        fill(f, made_set(f, f->root, "module", SHEAF_PICKLE_DICT), mp);
+        made_set_int(f, f->root, "mp_world_size", tp);
+        made_set_int(f, f->root, "global_steps", 1);
+        made_write(f, path);
+    }
+    snprintf(dir + strlen(dir), 32, "/global_step1");
+    return dir;
+}
+
+/* Rows of a matrix of three columns whose elements are numbered; `row` lists them, -1 ends. */
+static void put_numbered(made_file *f, sheaf_pickle *module, const char *name, const int *row)
+{
+    int64_t n = 0;
+    float *data = malloc(64 * sizeof *data);
+    assert_non_null(data);
+    for (; *row >= 0; row++)
+        for (int c = 0; c < 3; c++)
+            data[n++] = (float)(*row * 3 + c);
+    sheaf__pickle_set(f->doc, module, name, made_put(f, SHEAF_F32, 2, (int64_t[]){ n / 3, 3 }, data));
+}
+
+static void check_numbered(const sheaf_catalog *c, const char *name, int64_t rows)
+{
+    const sheaf_logical *l = sheaf__catalog_find(c, name);
+    int64_t size;
+    if (l == NULL || l->told.ndim != 2 || l->told.shape[0] != rows || l->told.shape[1] != 3) {
+        print_findings(c);
+        fail_msg("'%s' is missing or of another shape", name);
+    }
+    float *got = bytes_of(c, l, &size);
+    for (int64_t i = 0; i < rows * 3; i++)
+        CHECK_NEAR(name, got[i], (double)i, 0);
+    free(got);
+}
+
+static sheaf_pickle *put_list(made_file *f, sheaf_pickle *dict, const char *key, const char *text)
+{
+    sheaf_pickle *list = made_set(f, dict, key, SHEAF_PICKLE_LIST);
+    sheaf__pickle_append(f->doc, list, sheaf__pickle_make_string(f->doc, text));
+    return list;
+}
+
+static void fill_subs(made_file *f, sheaf_pickle *module, int mp)
+{
+    /* gate 0..3 and up 4..7, two rows of each in a rank; q 0..5 as 4 + 2, k 6..7 and v 8..9 as 1 + 1 */
+    static const int halves[2][5] = { { 0, 1, 4, 5, -1 }, { 2, 3, 6, 7, -1 } },
+                     qkv[2][7] = { { 0, 1, 2, 3, 6, 8, -1 }, { 4, 5, 7, 9, -1 } };
+    static const int even[2][4] = { { 0, 2, 4, -1 }, { 1, 3, 5, -1 } }, rest[2][3] = { { 0, 1, -1 }, { 2, -1 } };
+    put_numbered(f, module, "a.halves", halves[mp]);
+    put_numbered(f, module, "a.qkv", qkv[mp]);
+    put_numbered(f, module, "a.even", even[mp]);
+    put_numbered(f, module, "a.rest", rest[mp]);
+    put_numbered(f, module, "a.average", rest[0]);
+    sheaf_pickle *info = made_set(f, f->root, "universal_checkpoint_info", SHEAF_PICKLE_DICT);
+    put_list(f, info, "parameter_with_2_sub_params_cat_dim_0", "a.halves$");
+    put_list(f, info, "parameter_to_average_patterns", "a\\.av.*");
+    sheaf_pickle *subs = made_set(f, info, "parameter_with_sub_params", SHEAF_PICKLE_LIST);
+    for (int k = 0; k < 2; k++) {
+        sheaf_pickle *one = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT), *shape = made_set(f, one, "shape", SHEAF_PICKLE_TUPLE);
+        put_list(f, one, "patterns", k == 0 ? "a.qkv" : "a.even");
+        sheaf__pickle_append(f->doc, shape, k == 0 ? made_shape(f, 3, (int64_t[]){ 6, 2, 2 }) : sheaf__pickle_make_int(f->doc, 3));
+        sheaf__pickle_append(f->doc, shape, sheaf__pickle_make_int(f->doc, 3));
+        made_set_int(f, one, "partition_dim", 0);
+        sheaf__pickle_append(f->doc, subs, one);
+    }
+    sheaf_pickle *widths = made_set(f, made_set(f, info, "sub_param_shard_widths", SHEAF_PICKLE_DICT), "a.qkv", SHEAF_PICKLE_LIST);
+    sheaf__pickle_append(f->doc, widths, made_shape(f, 2, (int64_t[]){ 4, 2 }));
+    sheaf__pickle_append(f->doc, widths, made_shape(f, 2, (int64_t[]){ 1, 1 }));
+    sheaf__pickle_append(f->doc, widths, made_shape(f, 2, (int64_t[]){ 1, 1 }));
+}
+
+static void test_made__fused_parameters_are_taken_apart_as_stated(void **state)
+{
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_subs), NULL);
+    CHECK_SOUND(c);
+    check_numbered(c, "a.halves", 8);
+    check_numbered(c, "a.qkv", 10);
+    check_numbered(c, "a.even", 6);
+    check_numbered(c, "a.rest", 3);
+    check_numbered(c, "a.average", 2);
+    assert_true(sheaf__catalog_find(c, "a.average")->replicated);
+    sheaf__catalog_free(c);
+}
+
+static void fill_unstated(made_file *f, sheaf_pickle *module, int mp)
+{
+    static const int rows[2][4] = { { 0, 1, -1 }, { 2, 3, -1 } }, uneven[2][4] = { { 0, 1, -1 }, { 2, -1 } };
+    put_numbered(f, module, "model.layers.0.self_attn.q_proj.weight", rows[mp]);
+    sheaf__pickle_set(f->doc, module, "model.layers.0.self_attn.q_proj.bias",
+                      made_put(f, SHEAF_F32, 1, (int64_t[]){ 2 }, calloc(2, 4)));
+    sheaf__pickle_set(f->doc, module, "model.layers.0.self_attn.o_proj.bias",
+                      made_put(f, SHEAF_F32, 1, (int64_t[]){ 3 }, calloc(3, 4)));
+    put_numbered(f, module, "model.embed_tokens.weight", rows[0]); /* the same in both */
+    put_numbered(f, module, "lm_head.weight", rows[mp]);
+    put_numbered(f, module, "model.uneven", uneven[mp]);
+    put_numbered(f, module, "model.even", rows[mp]);
+    put_numbered(f, module, "model.again.weight", rows[0]);
+    sheaf_pickle *shared = made_set(f, f->root, "shared_params", SHEAF_PICKLE_DICT);
+    sheaf__pickle_set(f->doc, shared, "model.other.weight", sheaf__pickle_make_string(f->doc, "model.uneven"));
+}
+
+/* Names, shapes and values decide; a bias of zeros follows its weight; what they cannot decide is refused. */
+static void put_iteration(const char *path, bool sat, const char *name)
+{
+    made_file *f = made_begin();
+    put_numbered(f, made_set(f, f->root, "module", SHEAF_PICKLE_DICT), name, (const int[]){ 0, 1, -1 });
+    made_set_int(f, f->root, "global_steps", 7);
+    if (sat)
+        made_set_int(f, f->root, "iteration", 7);
+    made_write(f, path);
+}
+
+/* SAT names its tags by numbers, and other programs may: what is in the files decides. */
+static void test_made__a_number_for_a_tag_does_not_make_it_sat(void **state)
+{
+    static const struct { bool sat; const char *name, *config; bool is_sat; } rows[] = {
+        { false, "model.norm.weight", NULL, false },
+        { true, "model.norm.weight", NULL, true },
+        { false, "mixins.lm.lm_head.weight", NULL, true },
+        { false, "model.norm.weight", "model_config.json", true }, /* which DeepSpeed does not write */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char save[400], path[700];
+        snprintf(save, sizeof save, "%s/numbered%zu", scratch.dir, i);
+        snprintf(path, sizeof path, "%s/7", save);
+        CHECK_OK(sheaf__make_dirs(path, NULL));
+        snprintf(path, sizeof path, "%s/7/mp_rank_00_model_states.pt", save);
+        put_iteration(path, rows[i].sat, rows[i].name);
+        snprintf(path, sizeof path, "%s/latest", save);
+        put(path, "7");
+        snprintf(path, sizeof path, "%s/%s", save, rows[i].config != NULL ? rows[i].config : "notes");
+        put(path, "{}");
+        for (int k = 0; k < 3; k++) {
+            snprintf(path, sizeof path, "%s%s", save, k == 0 ? "" : k == 1 ? "/7" : "/7/mp_rank_00_model_states.pt");
+            const sheaf_dialect *d = sheaf__dialect_of(path);
+            if (d == NULL || strcmp(d->name, rows[i].is_sat ? "sat" : "deepspeed") != 0)
+                fail_msg("%s: %s", path, d == NULL ? "none" : d->name);
+        }
+    }
+}
+
+static void test_made__what_is_not_stated_is_inferred_or_refused(void **state)
+{
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_unstated), NULL);
+    check_numbered(c, "model.layers.0.self_attn.q_proj.weight", 4);
+    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias")->told.shape[0], 4);
+    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.o_proj.bias")->told.shape[0], 3);
+    check_numbered(c, "model.embed_tokens.weight", 2);
+    check_numbered(c, "lm_head.weight", 4);
+    check_numbered(c, "model.uneven", 3);
+    check_numbered(c, "model.other.weight", 3);
+    check_numbered(c, "model.again.weight", 2);
+    assert_null(sheaf__catalog_find(c, "model.even"));
+    CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", "model.even");
+    assert_int_equal(sheaf__catalog_defects(c), 1);
+    sheaf__catalog_free(c);
+}
+
+static void fill_hostile(made_file *f, sheaf_pickle *module, int mp)
+{
+    static const int rows[2][3] = { { 0, 1, -1 }, { 2, 3, -1 } };
+    put_numbered(f, module, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!", rows[mp]);
+    sheaf_pickle *info = made_set(f, f->root, "universal_checkpoint_info", SHEAF_PICKLE_DICT);
+    sheaf_pickle *list = put_list(f, info, "tp_replicated_parameter_patterns", "(");
+    for (int i = 0; i < 300; i++)
+        sheaf__pickle_append(f->doc, list, sheaf__pickle_make_string(f->doc, "^(a+)+$"));
+}
+
+static void test_harm__patterns_that_never_end_are_given_up(void **state)
+{
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_hostile), NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "unsupported", "take too long");
+    CHECK_FINDING(c, SHEAF_DEFECT, "damaged", "a regular expression");
+    sheaf__catalog_free(c);
+}
+
+/* With a config the shapes decide, and rows beyond the vocabulary are padding. */
+static void test_made__a_config_tells_padding_from_rows(void **state)
+{
+    made_model *m = made_llama(40, 12, 24, 1, 6, 2, 2, true);
+    const how h = { 2, 1, 0, STATE_NOTHING, false, false, 9, -1 };
+    const char *dir = made_folder(m, &h);
+    char config[500];
+    snprintf(config, sizeof config, "%s/config.json", dir);
+    put(config, "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 12, \"intermediate_size\": 24, "
+                "\"num_hidden_layers\": 1,"
+                " \"num_attention_heads\": 6, \"num_key_value_heads\": 2, \"head_dim\": 2, \"tie_word_embeddings\": false}");
+    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_NOTE, "inferred", "from their shapes and the config");
+    assert_string_equal(c->model, "llama");
+    assert_int_equal(c->vocab, 37);
+    for (int i = 0; i < m->count; i++) /* as the model without its last rows */
+        if (m->tensor[i].shape[0] == 40)
+            m->tensor[i].shape[0] = 37;
+    check_made(c, m, "", 0);
+    sheaf__catalog_free(c);
+    made_free(m);
+}
+
+/* ---- frozen parameters ---- */
+
+/* The first tensor of the model is frozen: it has no place in the flat groups. */
+static void test_made__frozen_parameters_come_from_their_fragments(void **state)
+{
+    made_model *m = odd_model();
+    for (int stage = 2; stage <= 3; stage++) {
+        const how h = { 1, 5, stage, STATE_NOTHING, false, false, 9, -1 };
+        const made_tensor frozen = m->tensor[0];
+        m->count--;
+        memmove(m->tensor, m->tensor + 1, (size_t)m->count * sizeof *m->tensor);
+        const char *dir = made_folder(m, &h);
+        memmove(m->tensor + 1, m->tensor, (size_t)m->count * sizeof *m->tensor);
+        m->tensor[0] = frozen;
+        m->count++;
+        for (int d = 0; d < (stage == 3 ? 5 : 1); d++) { /* the model's files again, with it */
+            char path[700];
+            snprintf(path, sizeof path,
+                     stage == 3 ? "%s/global_step9/zero_pp_rank_%d_mp_rank_00_model_states.pt"
+                                : "%s/global_step9/mp_rank_00_model_states.pt",
+                     dir, d);
+            assert_int_equal(unlink(path), 0);
+            made_file *f = made_begin();
+            made_set(f, f->root, "module", SHEAF_PICKLE_DICT);
+            sheaf_pickle *shapes = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
+            sheaf_pickle *list = made_set(f, f->root, "param_shapes", SHEAF_PICKLE_LIST),
+                         *second = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT);
+            sheaf__pickle_append(f->doc, list, shapes);
+            sheaf__pickle_append(f->doc, list, second);
+            for (int i = 1; i < m->count; i++)
+                sheaf__pickle_set(f->doc, in_group(&m->tensor[i], 0) ? shapes : second, m->tensor[i].name,
+                                  made_shape(f, m->tensor[i].ndim, m->tensor[i].shape));
+            sheaf__pickle_set(f->doc, made_set(f, f->root, "frozen_param_shapes", SHEAF_PICKLE_DICT), frozen.name,
+                              made_shape(f, frozen.ndim, frozen.shape));
+            const int64_t n = made_elements(&frozen), each = stage == 3 ? (n + 4) / 5 : n;
+            float *data = calloc((size_t)each, sizeof *data);
+            assert_non_null(data);
+            for (int64_t k = 0; k < each && d * each + k < n; k++)
+                data[k] = frozen.data[d * each + k];
+            sheaf__pickle_set(f->doc, made_set(f, f->root, "frozen_param_fragments", SHEAF_PICKLE_DICT), frozen.name,
+                              made_put(f, SHEAF_F32, stage == 3 ? 1 : 2, stage == 3 ? &each : frozen.shape, data));
+            made_set_int(f, f->root, "dp_world_size", 5);
+            made_set_int(f, f->root, "mp_world_size", 1);
+            made_set_int(f, f->root, "global_steps", 9);
+            made_write(f, path);
+        }
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_SOUND(c);
+        check_made(c, m, "", 0);
+        assert_null(sheaf__catalog_find(c, "exp_avg.model.embed_tokens.weight"));
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
+/* ---- layers of a pipeline ---- */
+
+static void test_made__layers_of_a_pipeline_are_told_by_what_they_hold(void **state)
+{
+    made_model *m = odd_model();
+    static const char *const removed[] = { NULL, "layer_02-model_01",
+                                           "layer_05-model_00" }; /* none, of a decoder layer, of the head */
+    for (int harm = 0; harm < 3; harm++) {
+        char dir[400], path[700];
+        snprintf(dir, sizeof dir, "%s/layers%d", scratch.dir, harm);
+        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        for (int layer = 0; layer < 5; layer++)
+            for (int tp = 0; tp < 2; tp++) {
+                made_file *f = made_begin();
+                for (int i = 0; i < m->count; i++) {
+                    const made_tensor *t = &m->tensor[i];
+                    char prefix[64];
+                    snprintf(prefix, sizeof prefix, "model.layers.%d.", layer - 1);
+                    const bool inside = layer > 0 && layer < 3 && strncmp(t->name, prefix, strlen(prefix)) == 0;
+                    const char *whole = layer == 0   ? "model.embed_tokens.weight"
+                                        : layer == 3 ? "model.norm.weight"
+                                        : layer == 4 ? "lm_head.weight"
+                                                     : "";
+                    int64_t begin[2], size[2];
+                    if (!inside && strcmp(t->name, whole) != 0)
+                        continue;
+                    made_box(t, tp, 2, begin, size);
+                    sheaf__pickle_set(f->doc, f->root, inside ? t->name + strlen(prefix) : "weight",
+                                      made_put(f, SHEAF_F32, t->ndim, size, made_slice(t, begin, size, 0)));
+                }
+                snprintf(path, sizeof path, "%s/layer_%02d-model_%02d-model_states.pt", dir, layer + 1, tp);
+                made_write(f, path);
+            }
+        snprintf(path, sizeof path, "%s/%s-model_states.pt", dir, harm > 0 ? removed[harm] : "");
+        if (harm > 0)
+            assert_int_equal(unlink(path), 0);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_FINDING(c, SHEAF_NOTE, "inferred", "2 decoder layers");
+        if (harm) {
+            CHECK_FINDING(c, SHEAF_DEFECT, "missing", removed[harm]);
+        } else {
+            CHECK_SOUND(c);
+            check_made(c, m, "", 0);
+            assert_int_equal(c->tp, 2);
+        }
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
+/* ---- pieces ---- */
+
+static void test_boxes__a_range_of_elements_is_a_few_boxes(void **state)
+{
+    const int64_t shape[3] = { 3, 4, 5 };
+    const sheaf_piece first = { .dtype = SHEAF_F32, .offset = 1000 };
+    for (int64_t begin = 0; begin <= 60; begin++)
+        for (int64_t end = begin; end <= 60; end++) {
+            sheaf_piece box[SHEAF_RANGE_BOXES];
+            int seen[60] = { 0 };
+            const int n = sheaf__range_boxes(box, &first, 3, shape, begin, end);
+            assert_true(n <= 5);
+            for (int i = 0; i < n; i++)
+                for (int64_t a = 0; a < box[i].size[0]; a++)
+                    for (int64_t b = 0; b < box[i].size[1]; b++)
+                        for (int64_t c = 0; c < box[i].size[2]; c++) {
+                            const int64_t element = ((box[i].begin[0] + a) * 4 + box[i].begin[1] + b) * 5 + box[i].begin[2] + c;
+                            const int64_t at =
+                                box[i].offset + (a * box[i].stride[0] + b * box[i].stride[1] + c * box[i].stride[2]) * 4;
+                            assert_true(element >= begin && element < end && at == 1000 + (element - begin) * 4);
+                            seen[element]++;
+                        }
+            for (int64_t e = 0; e < 60; e++)
+                assert_int_equal(seen[e], e >= begin && e < end);
+        }
+}
+
+static void test_boxes__the_name_a_file_was_saved_under(void **state)
+{
+    const struct { const char *head; size_t size; const char *want; } cases[] = {
+        { "PK\3\4..............................", 10, "" },
+        { "PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\013\0\0\0part/data.pkl", 43, "part" },
+        { "PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\020\0\0\0archive/data.pkl", 46, "" },
+        { "PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\377\377\0\0partpartpart", 42, "" },
+        { "\200\2\212\n", 4, "" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char stem[128];
+        CHECK_OK(sheaf__file_write_whole(at("stem"), cases[i].head, cases[i].size, NULL));
+        sheaf__torch_stem(stem, at("stem"));
+        assert_string_equal(stem, cases[i].want);
+    }
+    char stem[128];
+    sheaf__torch_stem(stem, at("no such file"));
+    assert_string_equal(stem, "");
+}
+
+/* The same sizes and step: the copies tell, and where a part says nothing of its name, that is kept for a note. */
+static void test_harm__a_part_of_another_run_differs_in_its_copies(void **state)
+{
+    made_model *m = odd_model(), *other = odd_model();
+    made_again(other, 1);
+    for (int stage = 0; stage <= 1; stage++) {
+        const how h = { 3, 1, stage, STATE_PATTERNS, stage > 0, false, 9, -1 };
+        const char *dir = made_folder(m, &h);
+        char path[700];
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_OK(sheaf__catalog_ranks(c));
+        CHECK_SOUND(c);
+        assert_true(c->by_names && c->copies > 0 && c->copies_vary);
+        sheaf__catalog_free(c);
+        snprintf(path, sizeof path, "%s/global_step9/mp_rank_01_model_states.pt", dir);
+        assert_int_equal(unlink(path), 0);
+        put_model(path, other, &h, 1, false);
+        if (stage > 0) {
+            snprintf(path, sizeof path, "%s/global_step9/bf16_zero_pp_rank_0_mp_rank_01_optim_states.pt", dir);
+            assert_int_equal(unlink(path), 0);
+            put_optimizer(path, other, &h, 1, 0);
+        }
+        c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_OK(sheaf__catalog_ranks(c));
+        CHECK_FINDING(c, SHEAF_DEFECT, "foreign", "mp_rank_01");
+        assert_int_equal(sheaf__catalog_defects(c), 1);
+        check_no_source(c);
+    }
+    made_free(m);
+    made_free(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden__every_folder_gives_its_expected_tensors),
+        cmocka_unit_test(test_made__every_way_to_divide_gives_the_model_back),
+        cmocka_unit_test(test_made__the_tag_a_file_and_the_folder_above_are_the_same),
+        cmocka_unit_test(test_made__without_optimizer_files_the_rounded_weights_are_used),
+        cmocka_unit_test(test_made__fused_parameters_are_taken_apart_as_stated),
+        cmocka_unit_test(test_made__a_number_for_a_tag_does_not_make_it_sat),
+        cmocka_unit_test(test_made__what_is_not_stated_is_inferred_or_refused),
+        cmocka_unit_test(test_made__a_config_tells_padding_from_rows),
+        cmocka_unit_test(test_made__frozen_parameters_come_from_their_fragments),
+        cmocka_unit_test(test_made__layers_of_a_pipeline_are_told_by_what_they_hold),
+        cmocka_unit_test(test_boxes__a_range_of_elements_is_a_few_boxes),
+        cmocka_unit_test(test_boxes__the_name_a_file_was_saved_under),
+        cmocka_unit_test(test_harm__patterns_that_never_end_are_given_up),
+        cmocka_unit_test(test_harm__is_named),
+        cmocka_unit_test(test_harm__a_part_of_another_run_differs_in_its_copies),
+        cmocka_unit_test(test_harm__files_of_two_kinds_lost_or_swapped_are_named),
+        cmocka_unit_test(test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named),
+        cmocka_unit_test(test_harm__parts_of_another_step_are_stale),
+        cmocka_unit_test(test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

@@ -1,0 +1,191 @@
+/* infer.c - how tensors are divided when no file states it.
+ *
+ * The names of the Llama family, the shapes, the config where there is one, and whether the values of
+ * the ranks are equal decide, and a finding says so. What cannot be decided is refused. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dialects/deepspeed/rule.h"
+
+typedef enum names_say { SAY_NOTHING, SAY_ROWS, SAY_COLUMNS, SAY_COPIES, SAY_TABLE } names_say;
+
+static bool ends(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* reference: names and cuts of the Llama family. */
+static names_say say(const char *name)
+{
+    static const char *const rows[] = { "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj" }, *const columns[] = {
+        "o_proj", "down_proj"
+    };
+    char end[64];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(end, sizeof end, ".%s.weight", rows[i]);
+        if (ends(name, end))
+            return SAY_ROWS;
+        snprintf(end, sizeof end, ".%s.bias", rows[i]);
+        if (ends(name, end))
+            return SAY_ROWS;
+    }
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        snprintf(end, sizeof end, ".%s.weight", columns[i]);
+        if (ends(name, end))
+            return SAY_COLUMNS;
+        snprintf(end, sizeof end, ".%s.bias", columns[i]);
+        if (ends(name, end))
+            return SAY_COPIES;
+    }
+    if (ends(name, "layernorm.weight") || ends(name, ".norm.weight") || ends(name, "_norm.weight"))
+        return SAY_COPIES;
+    return ends(name, "embed_tokens.weight") || strcmp(name, "lm_head.weight") == 0 ? SAY_TABLE : SAY_NOTHING;
+}
+
+/* Do two ranks' tensors, of one shape, hold the same bytes? No when one of them is not all there. */
+static sheaf_status *same_bytes(bool *same, const ds_rules *rules, const ds_local *a, int ra, const ds_local *b, int rb)
+{
+    enum { WIDE = 16384, ROOM = WIDE * 8 };
+    const sheaf_source_entry *t = &a->of->told;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype), last = t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
+    const int64_t rows = last > 0 ? sheaf__elements(t->ndim, t->shape) / last : 0;
+    char *one = malloc(ROOM), *two = malloc(ROOM);
+    sheaf_status *st = one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", t->name) : NULL;
+    const int64_t wide = last < WIDE ? last : WIDE, tall = wide > 0 ? WIDE / wide : 1;
+    *same = t->dtype == b->of->told.dtype && bytes > 0 && bytes <= 8;
+    for (int64_t r = 0; st == NULL && *same && r < rows; r += tall)
+        for (int64_t c = 0; st == NULL && *same && c < last; c += wide) {
+            const int64_t h = rows - r < tall ? rows - r : tall, w = last - c < wide ? last - c : wide;
+            st = sheaf__catalog_read(rules->r->part[ra], a->of, r, h, c, w, one);
+            if (st == NULL)
+                st = sheaf__catalog_read(rules->r->part[rb], b->of, r, h, c, w, two);
+            *same = st == NULL && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
+        }
+    free(one);
+    free(two);
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
+}
+
+/* All ranks that are here hold the same bytes. */
+static sheaf_status *all_same(bool *same, const ds_rules *rules, const ds_local *l, int n)
+{
+    int first = -1;
+    sheaf_status *st = NULL;
+    *same = true;
+    for (int r = 0; st == NULL && *same && r < n; r++) {
+        if (l[r].of == NULL)
+            continue;
+        if (first >= 0)
+            st = same_bytes(same, rules, &l[first], first, &l[r], r);
+        else
+            first = r;
+    }
+    return st;
+}
+
+/* The axis along which the parts' sizes add up to the config's shape, -1 when each part is of that shape, -2 otherwise.
+ * A vocabulary may be padded: then the sum is more along axis 0. */
+static int axis_by_config(const sheaf_tensor *want, const ds_local *l, int n, bool table)
+{
+    const sheaf_source_entry *t = &sheaf__ds_some(l, n)->of->told;
+    if (want->ndim != t->ndim)
+        return -2;
+    for (int axis = -1; axis < t->ndim; axis++) {
+        bool fits = sheaf__ds_same_but(l, n, axis);
+        for (int i = 0; fits && i < t->ndim; i++) {
+            int64_t sum = 0;
+            for (int r = 0; fits && i == axis && r < n; r++)
+                fits = sheaf__ds_add(&sum, l[r].of != NULL ? l[r].of->told.shape[i] : t->shape[i]);
+            if (!fits)
+                break;
+            fits = i != axis ? t->shape[i] == want->shape[i] : sum == want->shape[i] || (table && i == 0 && sum > want->shape[i]);
+        }
+        if (fits)
+            return axis;
+    }
+    return -2;
+}
+
+/* Is the weight of a bias a copy in every rank? Biases are often zero, so their values tell nothing. */
+static sheaf_status *weight_is_copy(bool *copy, ds_rules *rules, const char *name)
+{
+    char *weight = NULL;
+    const size_t n = strlen(name);
+    ds_local *l = calloc((size_t)rules->r->tp, sizeof *l);
+    sheaf_status *st = NULL;
+    *copy = false;
+    if (l == NULL || asprintf(&weight, "%.*sweight", (int)(n - 4), name) < 0)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", name);
+    if (st == NULL)
+        sheaf__ds_collect(l, rules, weight);
+    if (st == NULL && sheaf__ds_some(l, rules->r->tp) != NULL && sheaf__ds_same_but(l, rules->r->tp, -1))
+        st = all_same(copy, rules, l, rules->r->tp);
+    free(weight);
+    free(l);
+    return st;
+}
+
+sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l)
+{
+    const names_say word = say(name);
+    const sheaf_tensor *want = rules->r->schema == NULL ? NULL : sheaf_schema_find(rules->r->schema, name);
+    const bool one_shape = sheaf__ds_same_but(l, rule->nranks, -1);
+    bool copy = false;
+    char text[256];
+    sheaf_status *st = NULL;
+    if (want != NULL) {
+        const int axis = axis_by_config(want, l, rule->nranks, word == SAY_TABLE);
+        if (axis == -2)
+            return sheaf__ds_refuse(refused, rules, "shape", name, "parts that add up to the shape in the model's config",
+                                    sheaf__ds_tell_shapes(text, l, rule->nranks));
+        rules->by_config++;
+        return axis < 0 ? sheaf__ds_make_copies(rule, refused, rules, name, l)
+                        : sheaf__ds_make_cut(rule, refused, rules, name, l, axis, word == SAY_TABLE ? want->shape[0] : -1);
+    }
+    if (one_shape && word != SAY_COPIES)
+        st = ends(name, ".bias") && word == SAY_ROWS ? weight_is_copy(&copy, rules, name) : all_same(&copy, rules, l, rule->nranks);
+    if (st != NULL)
+        return st;
+    if (copy || word == SAY_COPIES) {
+        rules->copies++;
+        return sheaf__ds_make_copies(rule, refused, rules, name, l);
+    }
+    if (word == SAY_COLUMNS) {
+        rules->columns++;
+        return sheaf__ds_make_cut(rule, refused, rules, name, l, 1, -1);
+    }
+    if (word != SAY_NOTHING) {
+        rules->rows++;
+        return sheaf__ds_make_cut(rule, refused, rules, name, l, 0, -1);
+    }
+    for (int axis = 0; !one_shape && axis < rule->ndim; axis++)
+        if (sheaf__ds_same_but(l, rule->nranks, axis)) {
+            rules->by_shape++;
+            return sheaf__ds_make_cut(rule, refused, rules, name, l, axis, -1);
+        }
+    return sheaf__ds_refuse(refused, rules, "unsupported", name,
+                            "universal_checkpoint_info, a config.json, or a name that tells how it is cut",
+                            sheaf__ds_tell_shapes(text, l, rule->nranks));
+}
+
+sheaf_status *sheaf__ds_rules_tell(ds_rules *rules)
+{
+    sheaf_catalog *c = rules->r->catalog;
+    if (rules->by_config > 0)
+        return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", rules->r->tag, "", "", "",
+                                    "universal_checkpoint_info is absent: how %" PRId64 " tensors are cut follows from their shapes and the "
+                                    "config; %" PRId64 " others from their names and values",
+                                    rules->by_config, rules->rows + rules->columns + rules->copies + rules->by_shape);
+    if (rules->rows + rules->columns + rules->copies + rules->by_shape > 0)
+        return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", rules->r->tag, "", "", "",
+                                    "universal_checkpoint_info is absent: %" PRId64 " tensors are joined by rows and %" PRId64
+                                    " by columns, as their names say, %" PRId64 " are copies (norms, and what has equal values in all "
+                                    "parts), %" PRId64 " differ along one axis only",
+                                    rules->rows, rules->columns, rules->copies, rules->by_shape);
+    return NULL;
+}

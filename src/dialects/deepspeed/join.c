@@ -1,0 +1,261 @@
+/* join.c - the parts' local pieces as pieces of logical tensors; universal folders. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "dialects/deepspeed/private.h"
+#include "dialects/hf/catalog.h"
+
+/* ---- joining the parts ---- */
+
+static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_catalog *part, const sheaf_logical *local,
+                              const ds_rank_moves *moves)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < local->npieces; i++) {
+        const sheaf_piece *p = &local->piece[i];
+        int file;
+        st = sheaf__catalog_file(&file, r->catalog, part->file[p->file].path);
+        for (int64_t k = 0; st == NULL && k < moves->count; k++) {
+            sheaf_piece moved;
+            if (!sheaf__piece_move(&moved, p, local->told.ndim, moves->at[k].from, moves->at[k].size, moves->at[k].to))
+                continue;
+            moved.file = file;
+            st = sheaf__catalog_piece(r->catalog, out, &moved);
+        }
+    }
+    return st;
+}
+
+/* Ranks that have no tensor of this name although they are here. */
+static sheaf_status *tell_absent(ds_reading *r, const char *name)
+{
+    for (int mp = 0; mp < r->tp; mp++)
+        if (r->part[mp] != NULL && sheaf__catalog_find(r->part[mp], name) == NULL)
+            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", r->part[mp]->root, name,
+                                        "the tensors of the other parts", "", "no tensor of this name in mp_rank_%02d", mp);
+    return NULL;
+}
+
+static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logical *first)
+{
+    const char *name = first->told.name, *base = sheaf__ds_base_name(name);
+    const bool moment = first->kind == SHEAF_MOMENT;
+    sheaf_logical *out = NULL;
+    ds_rule rule;
+    bool refused;
+    if (moment && sheaf__catalog_find(r->catalog, base) == NULL)
+        return NULL; /* its parameter was refused */
+    sheaf_status *st = sheaf__ds_rule_make(&rule, &refused, rules, moment ? base : name);
+    if (st == NULL && !refused)
+        st = moment ? NULL : tell_absent(r, name);
+    if (st == NULL && !refused)
+        st = sheaf__catalog_tensor(&out, r->catalog, name, first->told.dtype, rule.ndim, rule.shape);
+    if (st == NULL && !refused) {
+        out->kind = first->kind;
+        out->replicated = rule.replicated;
+    }
+    for (int mp = 0; st == NULL && !refused && mp < r->tp; mp++) {
+        const sheaf_logical *local = r->part[mp] == NULL ? NULL : sheaf__catalog_find(r->part[mp], name);
+        if (local != NULL && local->told.ndim == rule.ndim)
+            st = add_rank(r, out, r->part[mp], local, &rule.rank[mp]);
+    }
+    sheaf__ds_rule_release(&rule);
+    return sheaf__catalog_defect(r->catalog, r->tag, st);
+}
+
+sheaf_status *sheaf__ds_join(ds_reading *r)
+{
+    ds_rules *rules = NULL;
+    sheaf_status *st = sheaf__ds_rules_new(&rules, r);
+    for (int mp = 0; st == NULL && mp < r->tp; mp++)
+        for (int64_t i = 0; st == NULL && r->part[mp] != NULL && i < r->part[mp]->count; i++) {
+            bool done = false; /* by a rank before */
+            for (int k = 0; k < mp && !done; k++)
+                done = r->part[k] != NULL && sheaf__catalog_find(r->part[k], r->part[mp]->tensor[i].told.name) != NULL;
+            if (!done)
+                st = join_one(r, rules, &r->part[mp]->tensor[i]);
+        }
+    if (st == NULL)
+        st = sheaf__ds_rules_tell(rules);
+    sheaf__ds_rules_free(rules);
+    return st;
+}
+
+/* ---- universal ---- */
+
+static const char *const states[3] = { "fp32", "exp_avg", "exp_avg_sq" };
+
+/* Values of one kind under the name of another: the file keeps the name that it was saved under. */
+static sheaf_status *check_kind(ds_reading *r, const char *path, const char *name, int kind)
+{
+    char stem[128];
+    sheaf__torch_stem(stem, path);
+    for (int k = 0; k < 3; k++)
+        if (k != kind && strcmp(stem, states[k]) == 0)
+            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", path, name, "a file that was saved under this name",
+                                        "give the files back the names they were saved under", "it was saved as %s.pt", stem);
+    return NULL;
+}
+
+/* zero/NAME/STATE.pt as a tensor; a missing file is a defect for the weights, nothing for moments. */
+static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name, int kind)
+{
+    char *path = NULL, *full = NULL;
+    sheaf_torch *torch = NULL;
+    sheaf_logical *out;
+    int file;
+    sheaf_status *st = NULL;
+    if (asprintf(&path, "%s/%s.pt", dir, states[kind]) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
+    if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
+        if (kind == 0)
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, name, "the values of the parameter", "no such file",
+                                     "copy it from where this checkpoint was written");
+        free(path);
+        return st;
+    }
+    st = sheaf__torch_open(&torch, path);
+    const sheaf_pickle *value = st == NULL ? sheaf__pickle_get(torch->doc->root, "param") : NULL;
+    if (st == NULL && sheaf__pickle_is(torch->doc->root, SHEAF_PICKLE_TENSOR))
+        value = torch->doc->root;
+    const sheaf_pickle_tensor *t = st == NULL ? sheaf__pickle_tensor(torch->doc, value) : NULL;
+    if (st == NULL && t == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a dict with a tensor 'param'");
+    if (st == NULL && asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    if (st == NULL)
+        st = sheaf__catalog_file(&file, r->catalog, path);
+    if (st == NULL)
+        st = sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, t->ndim, t->shape);
+    if (st == NULL) {
+        const sheaf_piece p = sheaf__piece_of(file, -1, torch, t);
+        out->kind = kind > 0 ? SHEAF_MOMENT : SHEAF_WEIGHT;
+        st = sheaf__catalog_piece(r->catalog, out, &p);
+    }
+    st = sheaf__catalog_defect(r->catalog, path, st);
+    if (st == NULL)
+        st = check_kind(r, path, name, kind);
+    sheaf__torch_close(torch);
+    free(full);
+    free(path);
+    return st;
+}
+
+/* fp32.pt, exp_avg.pt and exp_avg_sq.pt of a parameter are of one shape. */
+static sheaf_status *check_states(ds_reading *r, const char *dir, const char *name)
+{
+    const sheaf_logical *weight = sheaf__catalog_find(r->catalog, name);
+    sheaf_status *st = NULL;
+    for (int kind = 0; st == NULL && weight != NULL && kind < 3; kind++) {
+        char *full = NULL, path[16], want[128], is[128];
+        if (asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
+            return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
+        const sheaf_logical *t = sheaf__catalog_find(r->catalog, full);
+        snprintf(path, sizeof path, "%s.pt", states[kind]);
+        if (t != NULL && (t->told.ndim != weight->told.ndim || memcmp(t->told.shape, weight->told.shape, sizeof t->told.shape) != 0))
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", dir, full, sheaf__show_shape(want, weight->told.ndim, weight->told.shape),
+                                      "copy the files of this parameter again from where the checkpoint was written", "%s in %s",
+                                      sheaf__show_shape(is, t->told.ndim, t->told.shape), path);
+        free(full);
+    }
+    return st;
+}
+
+/* A part in the model's file is no more than the whole, but for a vocabulary that is padded there. */
+static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_logical *whole, const sheaf_pickle_tensor *part)
+{
+    char want[128], is[128];
+    bool same = whole->told.ndim == part->ndim, empty = false;
+    for (int d = 0; d < part->ndim; d++) {
+        same = same && (d == 0 || part->shape[d] <= whole->told.shape[d]);
+        empty = empty || part->shape[d] == 0; /* as ZeRO 3 leaves them */
+    }
+    if (empty || same)
+        return NULL;
+    return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", zero, whole->told.name, sheaf__show_shape(want, part->ndim, part->shape),
+                               sheaf__show_shape(is, whole->told.ndim, whole->told.shape),
+                               "copy the files of this parameter again from where the checkpoint was written");
+}
+
+static bool told_missing(const sheaf_catalog *c, const char *name)
+{
+    for (int64_t i = 0; i < c->nfindings; i++)
+        if (strcmp(c->finding[i].code, "missing") == 0 && strcmp(c->finding[i].tensor, name) == 0)
+            return true;
+    return false;
+}
+
+/* Names that the model's files promise and `zero` lacks; buffers, which only they hold. */
+static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char *zero)
+{
+    const sheaf_pickle *root = f->torch->doc->root, *module = sheaf__pickle_get(root, "module");
+    const sheaf_pickle *buffers = sheaf__pickle_get(root, "buffer_names");
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(module); i++) {
+        const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
+        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, i));
+        bool buffer = false, twin = false;
+        sheaf_logical *out;
+        int file;
+        const sheaf_logical *whole = name == NULL || t == NULL ? NULL : sheaf__catalog_find(r->catalog, name);
+        if (whole != NULL && whole->kind == SHEAF_WEIGHT && (st = compare_shape(r, zero, whole, t)) != NULL)
+            break;
+        if (name == NULL || t == NULL || whole != NULL)
+            continue;
+        for (int64_t k = 0; k < sheaf__pickle_count(buffers); k++) {
+            const char *one = sheaf__pickle_text(sheaf__pickle_item(buffers, k));
+            buffer |= one != NULL && strcmp(one, name) == 0;
+        }
+        for (int64_t k = 0; k < i && !buffer; k++) { /* a tied name has the storage of another */
+            const sheaf_pickle_tensor *o = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, k));
+            twin |= o != NULL && o->storage == t->storage && o->offset == t->offset;
+        }
+        if (twin || sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
+            continue;
+        if (!buffer && told_missing(r->catalog, name)) /* by another part's file, or for want of its values */
+            continue;
+        if (!buffer) {
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", zero, name,
+                                     "a folder for each parameter in the model's file", "none of this name",
+                                     "copy it from where this checkpoint was written");
+            continue;
+        }
+        st = sheaf__catalog_file(&file, r->catalog, f->path);
+        if (st == NULL)
+            st = sheaf__catalog_tensor(&out, r->catalog, name, t->dtype, t->ndim, t->shape);
+        if (st != NULL)
+            break;
+        const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
+        out->kind = SHEAF_BUFFER;
+        st = sheaf__catalog_piece(r->catalog, out, &p);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__ds_universal(ds_reading *r)
+{
+    char *zero = NULL, **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__path_join(&zero, r->tag, "zero");
+    if (st == NULL)
+        st = sheaf__list_dir(&names, &n, zero);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        char *dir = NULL;
+        st = sheaf__path_join(&dir, zero, names[i]);
+        for (int kind = 0; st == NULL && kind < 3 && sheaf__path_kind(dir) == SHEAF_PATH_DIR; kind++)
+            st = read_state(r, dir, names[i], kind);
+        if (st == NULL)
+            st = check_states(r, dir, names[i]);
+        free(dir);
+    }
+    for (int64_t i = 0; st == NULL && i < r->nfiles; i++)
+        if (r->file[i].what == DS_MODEL && r->file[i].torch != NULL)
+            st = compare_module(r, &r->file[i], zero);
+    r->catalog->tp = r->catalog->pp = r->catalog->dp = 1;
+    r->catalog->tensors_by_names = true;
+    sheaf__names_free(names, n);
+    free(zero);
+    return st;
+}

@@ -1,0 +1,563 @@
+/* zero.c - what one tensor-parallel rank holds, put together from its data-parallel parts.
+ *
+ * Stages 1 and 2: per group of param_shapes, the flat tensors of all data-parallel parts are one
+ * stream, in which the parameters lie one after the other; what follows the last one is padding, up to
+ * a multiple of 2 * parts, and may be absent. Stage 3: each part has one stream, its flat groups one
+ * after the other; parameter after parameter has ceil(elements / parts) elements in each. Moments lie in
+ * streams of the same form. Source: DeepSpeed, utils/zero_to_fp32.py. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "dialects/deepspeed/private.h"
+
+static const char *const prefixes[3] = { "", "exp_avg.", "exp_avg_sq." };
+
+const char *sheaf__ds_base_name(const char *name)
+{
+    for (int i = 2; i > 0; i--)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return name + strlen(prefixes[i]);
+    return name;
+}
+
+/* ---- streams ---- */
+
+typedef struct segment { int file; sheaf_dtype dtype; int64_t offset, count; } segment; /* file -1: not here */
+typedef struct stream { int n; segment *at; int64_t count; } stream;
+
+/* What is known of a missing part, for its finding. */
+typedef struct loss { int64_t tensors; char first[256], last[256]; } loss;
+
+typedef struct zero {
+    ds_reading *r;
+    sheaf_catalog *part;
+    int mp, stage;
+    const ds_file *model;
+    ds_file **optim;  /* r->dp of them, NULL where missing or damaged */
+    int *file;        /* their numbers in `part` */
+    loss *lost;       /* r->dp */
+} zero;
+
+static sheaf_status *no_memory(const zero *z) { return sheaf_fail(SHEAF_E_MEMORY, "%s", z->r->tag); }
+
+static const sheaf_pickle *group_state(const sheaf_pickle *states, int64_t group)
+{
+    const sheaf_pickle *state = sheaf__pickle_get(states, "state");
+    for (int64_t i = 0, key; i < sheaf__pickle_count(state); i++)
+        if (sheaf__pickle_int(&key, sheaf__pickle_key(state, i)) && key == group)
+            return sheaf__pickle_value(state, i);
+    return sheaf__pickle_item(state != NULL ? state : states, group); /* older: a list of groups */
+}
+
+/* The flat tensor of `kind` (0 masters, 1 exp_avg, 2 exp_avg_sq) of a group; NULL when there is none. */
+static const sheaf_pickle_tensor *flat_of(const ds_file *f, int stage, int kind, int64_t group)
+{
+    const sheaf_pickle *state = sheaf__pickle_get(f->torch->doc->root, "optimizer_state_dict");
+    const sheaf_pickle *flat;
+    if (kind == 0) {
+        flat = sheaf__pickle_get(state, stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups");
+        if (!sheaf__pickle_is(flat, SHEAF_PICKLE_TENSOR))
+            flat = sheaf__pickle_item(flat, group);
+        else if (group > 0)
+            flat = NULL;
+    } else {
+        state = sheaf__pickle_get(state, stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+        flat = sheaf__pickle_get(group_state(state, group), kind == 1 ? "exp_avg" : "exp_avg_sq");
+    }
+    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(f->torch->doc, flat);
+    return t == NULL || t->ndim != 1 || (t->shape[0] > 1 && t->stride[0] != 1) ? NULL : t;
+}
+
+static segment segment_of(const zero *z, int d, int kind, int64_t group)
+{
+    const sheaf_pickle_tensor *t = z->optim[d] == NULL ? NULL : flat_of(z->optim[d], z->stage, kind, group);
+    if (t == NULL)
+        return (segment){ .file = -1 };
+    return (segment){ z->file[d], t->dtype, sheaf__torch_offset(z->optim[d]->torch, t), t->shape[0] };
+}
+
+static void lose(loss *l, const char *name)
+{
+    if (l->tensors++ == 0)
+        snprintf(l->first, sizeof l->first, "%s", name);
+    snprintf(l->last, sizeof l->last, "%s", name);
+}
+
+/* Elements [first, first + count) of the tensor lie in the stream from `at` on. `kind` 0 tells losses. */
+static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64_t at, int64_t first, int64_t count, bool tell)
+{
+    int64_t begin = 0;
+    for (int i = 0; i < s->n; begin += s->at[i++].count) {
+        const segment *g = &s->at[i];
+        const int64_t from = at > begin ? at : begin, end = begin + g->count, to = at + count < end ? at + count : end;
+        if (from >= to)
+            continue;
+        if (g->file < 0) {
+            if (tell)
+                lose(&z->lost[i], t->told.name);
+            continue;
+        }
+        sheaf_piece box[SHEAF_RANGE_BOXES];
+        const sheaf_piece start = { .file = g->file, .rank = z->mp, .dtype = g->dtype,
+                                    .offset = g->offset + (from - begin) * (int64_t)sheaf_dtype_bytes(g->dtype) };
+        const int n = sheaf__range_boxes(box, &start, t->told.ndim, t->told.shape, first + from - at, first + to - at);
+        for (int k = 0; k < n; k++) {
+            sheaf_status *st = sheaf__catalog_piece(z->part, t, &box[k]);
+            if (st != NULL)
+                return st;
+        }
+    }
+    return NULL;
+}
+
+static sheaf_status *add_tensor(sheaf_logical **out, zero *z, int kind, const char *name, sheaf_dtype dtype, int ndim,
+                                const int64_t *shape)
+{
+    char *full = NULL;
+    if (asprintf(&full, "%s%s", prefixes[kind], name) < 0)
+        return no_memory(z);
+    sheaf_status *st = sheaf__catalog_tensor(out, z->part, full, dtype, ndim, shape);
+    free(full);
+    if (st == NULL)
+        (*out)->kind = kind > 0 ? SHEAF_MOMENT : SHEAF_WEIGHT;
+    return st;
+}
+
+/* A parameter's name and shape from a dict of shapes. */
+static sheaf_status *shape_of(const char **name, int *ndim, int64_t *shape, int64_t *elements, const zero *z,
+                              const sheaf_pickle *shapes, int64_t i)
+{
+    *name = sheaf__pickle_text(sheaf__pickle_key(shapes, i));
+    *elements = 1;
+    bool good = *name != NULL && sheaf__pickle_shape(ndim, shape, sheaf__pickle_value(shapes, i));
+    for (int k = 0; good && k < *ndim; k++)
+        good = !__builtin_mul_overflow(*elements, shape[k], elements) && *elements < INT64_MAX / 64;
+    return good ? NULL : sheaf_fail(SHEAF_E_FORMAT, "param_shapes, entry %" PRId64, i);
+}
+
+/* ---- stages 1 and 2 ---- */
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static sheaf_status *group_elements(int64_t *total, const zero *z, const sheaf_pickle *shapes)
+{
+    *total = 0;
+    for (int64_t i = 0; i < sheaf__pickle_count(shapes); i++) {
+        const char *name;
+        int ndim;
+        int64_t shape[SHEAF_PICKLE_MAX_DIMS], n;
+        sheaf_status *st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
+        if (st == NULL && (__builtin_add_overflow(*total, n, total) || *total > INT64_MAX / 4))
+            st = sheaf_fail(SHEAF_E_FORMAT, "param_shapes");
+        if (st != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+/* The stream of a group. Parts that are missing get the size that they must have had. */
+static sheaf_status *group_stream(stream *s, zero *z, int kind, int64_t group, int64_t total)
+{
+    const int dp = z->r->dp;
+    const int64_t align = 2 * (int64_t)dp, even = round_up(total, align) / dp;
+    int missing = 0;
+    int64_t have = 0, size = even;
+    s->count = 0;
+    for (int d = 0; d < dp; d++) {
+        s->at[d] = segment_of(z, d, kind, group);
+        missing += s->at[d].file < 0;
+        if (s->at[d].file >= 0 && d + 1 < dp && s->at[d].count > 0 && (size == even || s->at[d].count > size))
+            size = s->at[d].count;
+    }
+    for (int d = 0; d < dp; d++) {
+        if (s->at[d].file < 0) {
+            const int64_t left = total - have;
+            s->at[d].count = left < 0 ? 0 : left < size ? left : size;
+        }
+        have += s->at[d].count;
+    }
+    s->count = have;
+    if (missing == dp && kind > 0)
+        s->n = 0;
+    else if (missing == 0 && round_up(have, align) != round_up(total, align))
+        return sheaf__catalog_notef(z->r->catalog, SHEAF_DEFECT, "conflict", z->optim[0]->path, "",
+                                    "as many elements as param_shapes of the model's file say", "",
+                                    "%" PRId64 " elements in group %" PRId64 " of %d parts for %" PRId64, have, group, dp, total);
+    return NULL;
+}
+
+static sheaf_status *read_group(zero *z, const sheaf_pickle *shapes, int64_t group, stream s[3])
+{
+    int64_t total, at = 0;
+    sheaf_status *st = group_elements(&total, z, shapes);
+    for (int kind = 0; st == NULL && kind < 3; kind++) {
+        s[kind].n = z->r->dp;
+        st = group_stream(&s[kind], z, kind, group, total);
+    }
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(shapes); i++) {
+        const char *name;
+        int ndim;
+        int64_t shape[SHEAF_PICKLE_MAX_DIMS], n = 0;
+        st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
+        for (int kind = 0; st == NULL && kind < 3; kind++) {
+            sheaf_logical *t;
+            if (s[kind].n == 0)
+                continue;
+            sheaf_dtype dtype = SHEAF_F32;
+            for (int d = 0; d < s[kind].n; d++)
+                if (s[kind].at[d].file >= 0)
+                    dtype = s[kind].at[d].dtype;
+            st = add_tensor(&t, z, kind, name, dtype, ndim, shape);
+            if (st == NULL && t->npieces == 0)
+                st = add_range(z, t, &s[kind], at, 0, n, kind == 0);
+        }
+        at += n;
+    }
+    return st;
+}
+
+/* ---- stage 3 ---- */
+
+/* The stream of part d, all its groups. */
+static sheaf_status *part_stream(stream *s, zero *z, int kind, int d)
+{
+    enum { MOST = 4096 };
+    *s = (stream){ 0 };
+    s->at = calloc(MOST, sizeof *s->at);
+    if (s->at == NULL)
+        return no_memory(z);
+    for (int64_t g = 0; g < MOST; g++) {
+        const segment next = segment_of(z, d, kind, g);
+        if (next.file < 0)
+            break;
+        s->at[s->n++] = next;
+        s->count += next.count;
+    }
+    return NULL;
+}
+
+static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s, const sheaf_pickle *groups)
+{
+    const int dp = z->r->dp;
+    int64_t at = 0;
+    for (int64_t g = 0; g < (sheaf__pickle_is(groups, SHEAF_PICKLE_LIST) ? sheaf__pickle_count(groups) : 1); g++) {
+        const sheaf_pickle *shapes = sheaf__pickle_is(groups, SHEAF_PICKLE_LIST) ? sheaf__pickle_item(groups, g) : groups;
+        for (int64_t i = 0; i < sheaf__pickle_count(shapes); i++) {
+            const char *name;
+            int ndim;
+            int64_t shape[SHEAF_PICKLE_MAX_DIMS], n = 0;
+            sheaf_logical *t;
+            sheaf_status *st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
+            if (st == NULL)
+                st = add_tensor(&t, z, kind, name, s->n > 0 ? s->at[0].dtype : SHEAF_F32, ndim, shape);
+            if (st != NULL)
+                return st;
+            const int64_t each = (n + dp - 1) / dp, first = d * each, count = n - first < each ? n - first : each;
+            if (count > 0 && s->n == 0 && kind == 0)
+                lose(&z->lost[d], name);
+            if (count > 0 && s->n > 0)
+                st = add_range(z, t, s, at, first, count, false);
+            if (st == NULL && (__builtin_add_overflow(at, each, &at) || at > INT64_MAX / 4))
+                st = sheaf_fail(SHEAF_E_FORMAT, "param_shapes");
+            if (st != NULL)
+                return st;
+        }
+    }
+    if (s->n == 0 || at == s->count)
+        return NULL;
+    return sheaf__catalog_notef(z->r->catalog, SHEAF_DEFECT, "conflict", z->optim[d]->path, "",
+                                "as many elements as param_shapes of the model's file say", "",
+                                "%" PRId64 " elements for %" PRId64, s->count, at);
+}
+
+/* ---- checks between the parts ---- */
+
+static bool read_step(double *out, const zero *z, int d)
+{
+    const sheaf_pickle *state = sheaf__pickle_get(z->optim[d]->torch->doc->root, "optimizer_state_dict");
+    state = sheaf__pickle_get(state, z->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+    const sheaf_pickle *step = sheaf__pickle_get(group_state(state, 0), "step");
+    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(z->optim[d]->torch->doc, step);
+    float value;
+    if (t == NULL)
+        return sheaf__pickle_float(out, step);
+    if (t->dtype != SHEAF_F32 || sheaf__elements(t->ndim, t->shape) != 1)
+        return false;
+    sheaf_status *st = sheaf__file_read_at(z->part->file[z->file[d]].fd, &value, sizeof value,
+                                           sheaf__torch_offset(z->optim[d]->torch, t), z->optim[d]->path);
+    *out = value;
+    const bool read = st == NULL;
+    sheaf_status_free(st);
+    return read;
+}
+
+/* All parts made as many steps. The odd ones out are stale. */
+static sheaf_status *check_steps(zero *z)
+{
+    double most = -1;
+    sheaf_status *st = NULL;
+    for (int d = 0; d < z->r->dp; d++) {
+        double step;
+        if (z->optim[d] != NULL && read_step(&step, z, d) && step > most)
+            most = step;
+    }
+    for (int d = 0; st == NULL && d < z->r->dp; d++) {
+        double step;
+        char expected[96];
+        if (z->optim[d] == NULL || !read_step(&step, z, d) || step == most)
+            continue;
+        snprintf(expected, sizeof expected, "%.0f optimizer steps, as in the other parts", most);
+        st = sheaf__catalog_notef(z->r->catalog, SHEAF_DEFECT, "stale", z->optim[d]->path, "", expected,
+                                  "put the part of the same save here", "%.0f optimizer steps", step);
+    }
+    return st;
+}
+
+/* Could `master` have been rounded to `stored`? */
+static bool rounds_to(float master, const void *stored, sheaf_dtype dtype)
+{
+    float w;
+    uint16_t bits;
+    if (dtype == SHEAF_F32)
+        return memcmp(&master, stored, sizeof master) == 0;
+    memcpy(&bits, stored, sizeof bits);
+    int spacing; /* exponent of the distance to the neighbours */
+    if (dtype == SHEAF_BF16) {
+        const uint32_t wide = (uint32_t)bits << 16;
+        memcpy(&w, &wide, sizeof w);
+        const int e = (bits >> 7) & 0xff;
+        spacing = (e > 0 ? e : 1) - 127 - 7;
+    } else {
+        const int e = (bits >> 10) & 0x1f;
+        if (e == 31)
+            return true;
+        w = ldexpf((float)((bits & 0x3ff) | (e > 0 ? 0x400 : 0)), (e > 0 ? e : 1) - 25) * (bits >> 15 ? -1.0f : 1.0f);
+        spacing = (e > 0 ? e : 1) - 25;
+    }
+    if (!isfinite(w) || !isfinite(master))
+        return true;
+    return fabs((double)master - (double)w) <= ldexp(1, spacing - 1);
+}
+
+/* Do the first elements of a piece of the masters round to what the module stores? -1: cannot be told. */
+static int sample(const zero *z, const sheaf_piece *p, int ndim, int model, const sheaf_pickle_tensor *t)
+{
+    enum { MOST = 16 };
+    float master[MOST];
+    unsigned char stored[MOST * 4];
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype), n = p->size[ndim - 1] < MOST ? p->size[ndim - 1] : MOST;
+    if (p->dtype != SHEAF_F32 || (t->dtype != SHEAF_F32 && t->dtype != SHEAF_BF16 && t->dtype != SHEAF_F16) ||
+        t->stride[ndim - 1] != 1)
+        return -1;
+    int64_t offset = sheaf__torch_offset(z->model->torch, t);
+    for (int i = 0; i < ndim; i++)
+        offset += p->begin[i] * t->stride[i] * bytes;
+    sheaf_status *st = sheaf__file_read_at(z->part->file[p->file].fd, master, (size_t)n * 4, p->offset, "masters");
+    if (st == NULL)
+        st = sheaf__file_read_at(z->part->file[model].fd, stored, (size_t)(n * bytes), offset, "module");
+    const bool failed = st != NULL;
+    sheaf_status_free(st);
+    if (failed)
+        return -1;
+    for (int64_t i = 0; i < n; i++)
+        if (!rounds_to(master[i], stored + i * bytes, t->dtype))
+            return 0;
+    return 1;
+}
+
+/* Masters and module of one save agree: a part of another rank or step does not. Samples each piece. */
+static sheaf_status *check_module(zero *z, int model)
+{
+    const sheaf_pickle *module = sheaf__pickle_get(z->model->torch->doc->root, "module");
+    const int dp = z->r->dp;
+    int64_t *seen = calloc((size_t)dp * 2, sizeof *seen), *differ = seen + dp;
+    sheaf_status *st = NULL;
+    if (seen == NULL)
+        return no_memory(z);
+    for (int64_t i = 0; i < sheaf__pickle_count(module); i++) {
+        const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
+        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(z->model->torch->doc, sheaf__pickle_value(module, i));
+        const sheaf_logical *l = name == NULL ? NULL : sheaf__catalog_find(z->part, name);
+        if (t == NULL || l == NULL || t->ndim == 0 || t->ndim != l->told.ndim ||
+            memcmp(t->shape, l->told.shape, (size_t)t->ndim * sizeof *t->shape) != 0)
+            continue;
+        for (int64_t k = 0; k < l->npieces; k++)
+            for (int d = 0; d < dp; d++)
+                if (z->optim[d] != NULL && z->file[d] == l->piece[k].file) {
+                    const int same = sample(z, &l->piece[k], t->ndim, model, t);
+                    seen[d] += same >= 0;
+                    differ[d] += same == 0;
+                }
+    }
+    for (int d = 0; st == NULL && d < dp; d++)
+        if (differ[d] > 0)
+            st = sheaf__catalog_notef(z->r->catalog, 2 * differ[d] > seen[d] ? SHEAF_DEFECT : SHEAF_WARNING, "conflict",
+                                      z->optim[d]->path, "", "masters that round to the weights in the model's file",
+                                      "put the parts of one save together",
+                                      "others, in %" PRId64 " of %" PRId64 " samples: this part or %s is of another step or rank",
+                                      differ[d], seen[d], z->model->path);
+    free(seen);
+    return st;
+}
+
+/* DeepSpeed notes for each part where the parameters begin in it. */
+static sheaf_status *check_slices(zero *z, const sheaf_pickle *shapes, int64_t group, const stream *s)
+{
+    int64_t begin = 0;
+    for (int d = 0; d < z->r->dp; begin += s->at[d++].count) {
+        if (z->optim[d] == NULL)
+            continue;
+        const sheaf_pickle *slices = sheaf__pickle_item(
+            sheaf__pickle_path(z->optim[d]->torch->doc->root, "optimizer_state_dict", "param_slice_mappings", NULL), group);
+        const char *first = sheaf__pickle_text(sheaf__pickle_key(slices, 0));
+        int64_t start, count, at = 0;
+        if (first == NULL || !sheaf__pickle_int(&start, sheaf__pickle_get(sheaf__pickle_value(slices, 0), "start")) ||
+            !sheaf__pickle_int(&count, sheaf__pickle_get(sheaf__pickle_value(slices, 0), "numel")))
+            continue;
+        for (int64_t i = 0; i < sheaf__pickle_count(shapes); i++) {
+            const char *name;
+            int ndim;
+            int64_t shape[SHEAF_PICKLE_MAX_DIMS], n = 0;
+            sheaf_status *st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
+            if (st != NULL)
+                return st;
+            if (strcmp(name, first) == 0 && (at > begin ? at - begin : 0) != start)
+                return sheaf__catalog_notef(z->r->catalog, SHEAF_DEFECT, "conflict", z->optim[d]->path, name,
+                                            "the tensors of this data-parallel part", "give the parts back their names",
+                                            "'%s' begins at element %" PRId64 " of the part, not at %" PRId64
+                                            ": this is another part",
+                                            name, start, at > begin ? at - begin : 0);
+            if (strcmp(name, first) == 0)
+                break;
+            at += n;
+        }
+    }
+    return NULL;
+}
+
+static sheaf_status *tell_lost(zero *z)
+{
+    sheaf_status *st = NULL;
+    for (int d = 0; st == NULL && d < z->r->dp; d++) {
+        const loss *l = &z->lost[d];
+        const ds_file *f = sheaf__ds_file_of(z->r, DS_OPTIM, z->mp, d);
+        char *path = NULL, name[96];
+        if (z->optim[d] != NULL)
+            continue;
+        snprintf(name, sizeof name, "zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", d, z->mp);
+        st = sheaf__path_join(&path, z->r->tag, name);
+        if (st == NULL)
+            st = sheaf__catalog_notef(
+                z->r->catalog, SHEAF_DEFECT, "missing", f != NULL ? f->path : path, l->first, "every data-parallel part",
+                "copy it from where this checkpoint was written; without any *_optim_states.pt file the rounded weights of "
+                "stages 1 and 2 are read",
+                "%s; in it lie, whole or in part, %" PRId64 " tensors from '%s' to '%s'", f != NULL ? "a damaged file" : "no such file",
+                l->tensors, l->first, l->last);
+        free(path);
+    }
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static sheaf_status *read_stage2(zero *z, const sheaf_pickle *groups)
+{
+    stream s[3] = { { 0 } };
+    sheaf_status *st = NULL;
+    for (int kind = 0; kind < 3; kind++)
+        if ((s[kind].at = calloc((size_t)z->r->dp, sizeof *s[kind].at)) == NULL)
+            st = no_memory(z);
+    const bool list = sheaf__pickle_is(groups, SHEAF_PICKLE_LIST);
+    for (int64_t g = 0; st == NULL && g < (list ? sheaf__pickle_count(groups) : 1); g++) {
+        const sheaf_pickle *shapes = list ? sheaf__pickle_item(groups, g) : groups;
+        st = read_group(z, shapes, g, s);
+        if (st == NULL)
+            st = check_slices(z, shapes, g, &s[0]);
+    }
+    for (int kind = 0; kind < 3; kind++)
+        free(s[kind].at);
+    return st;
+}
+
+static sheaf_status *read_stage3(zero *z, const sheaf_pickle *groups)
+{
+    sheaf_status *st = NULL;
+    bool moments[3] = { true, false, false };
+    for (int kind = 1; kind < 3; kind++)
+        for (int d = 0; d < z->r->dp; d++)
+            moments[kind] |= segment_of(z, d, kind, 0).file >= 0;
+    for (int kind = 0; st == NULL && kind < 3; kind++)
+        for (int d = 0; st == NULL && moments[kind] && d < z->r->dp; d++) {
+            stream s;
+            st = part_stream(&s, z, kind, d);
+            if (st == NULL)
+                st = read_sharded(z, kind, d, &s, groups);
+            free(s.at);
+        }
+    return st;
+}
+
+static int stage_of(const ds_reading *r)
+{
+    for (int64_t i = 0; i < r->nfiles; i++) {
+        if (r->file[i].what != DS_OPTIM || r->file[i].torch == NULL)
+            continue;
+        const sheaf_pickle *state = sheaf__pickle_get(r->file[i].torch->doc->root, "optimizer_state_dict");
+        if (sheaf__pickle_get(state, "fp32_flat_groups") != NULL)
+            return 3;
+        if (sheaf__pickle_get(state, "single_partition_of_fp32_groups") != NULL)
+            return 2;
+    }
+    return 0;
+}
+
+static sheaf_status *open_optims(zero *z)
+{
+    const int dp = z->r->dp;
+    z->optim = calloc((size_t)dp, sizeof *z->optim);
+    z->file = calloc((size_t)dp, sizeof *z->file);
+    z->lost = calloc((size_t)dp, sizeof *z->lost);
+    if (z->optim == NULL || z->file == NULL || z->lost == NULL)
+        return no_memory(z);
+    for (int d = 0; d < dp; d++) {
+        ds_file *f = sheaf__ds_file_of(z->r, DS_OPTIM, z->mp, d);
+        if (f == NULL || f->torch == NULL)
+            continue;
+        sheaf_status *st = sheaf__catalog_file(&z->file[d], z->part, f->path);
+        if (st != NULL)
+            return st;
+        z->optim[d] = f;
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *model, int mp)
+{
+    zero z = { .r = r, .part = part, .mp = mp, .stage = stage_of(r), .model = model };
+    const sheaf_pickle *groups = sheaf__pickle_get(model->torch->doc->root, "param_shapes");
+    int file;
+    if (z.stage == 0)
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", r->tag, "", "masters of ZeRO 1, 2 or 3",
+                                   "optimizer files of another form", "");
+    if (r->dp < 1 || sheaf__pickle_count(groups) == 0)
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", model->path, "", "param_shapes", "none", "");
+    sheaf_status *st = open_optims(&z);
+    if (st == NULL)
+        st = z.stage == 3 ? read_stage3(&z, groups) : read_stage2(&z, groups);
+    if (st == NULL)
+        st = check_steps(&z);
+    if (st == NULL && z.stage < 3)
+        st = sheaf__catalog_file(&file, part, model->path);
+    if (st == NULL && z.stage < 3)
+        st = check_module(&z, file);
+    if (st == NULL)
+        st = tell_lost(&z);
+    free(z.optim);
+    free(z.file);
+    free(z.lost);
+    return sheaf__catalog_defect(r->catalog, model->path, st);
+}

@@ -1,0 +1,421 @@
+/* Hugging Face and PEFT folders that may be wrong: what is found, and that nothing is found in what is right. */
+#include "dialects/common/made_test.h"
+
+#include "base/file.h"
+#include "dialects/hf/hf.h"
+#include "dialects/hf/catalog.h"
+#include "dialects/peft/peft.h"
+#include "dialects/peft/catalog.h"
+
+static sheaf_catalog *read_at(const char *path, const char *config)
+{
+    sheaf_catalog *c = NULL;
+    const sheaf_dialect_hints hints = { .config = config };
+    CHECK_OK(sheaf__dialect_read(&c, path, &hints));
+    return c;
+}
+
+/* Every tensor of a source, byte for byte; the catalog has no others. */
+static void same_as(const char *name, sheaf_catalog *c, sheaf_source *want)
+{
+    assert_int_equal(c->count, want->count(want));
+    for (int64_t i = 0; i < c->count; i++) {
+        const sheaf_logical *t = &c->tensor[i];
+        const sheaf_source_entry *e = want->find(want, t->told.name);
+        if (e == NULL || e->dtype != t->told.dtype || e->ndim != t->told.ndim || memcmp(e->shape, t->told.shape, sizeof e->shape) != 0)
+            fail_msg("%s: '%s'", name, t->told.name);
+        const int64_t rows = e->ndim == 0 ? 1 : e->shape[0], cols = e->ndim == 2 ? e->shape[1] : 1;
+        const size_t bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(e->dtype);
+        char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
+        CHECK_OK(want->read(want, e->name, 0, rows, 0, cols, a));
+        CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, b));
+        CHECK_BYTES(e->name, b, a, bytes);
+        free(a);
+        free(b);
+    }
+}
+
+/* Each model and adapter of the collection is read as the strict readers do. */
+static void test_hf__what_is_right_is_read_as_it_is(void **state)
+{
+    char **models = NULL;
+    int64_t n = 0, seen = 0;
+    CHECK_OK(sheaf__list_dir(&models, &n, golden("llama")));
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < 3; k++) {
+            static const char *const inner[] = { "hf", "hf_sharded", "lora/adapter_final" };
+            char path[300];
+            snprintf(path, sizeof path, "llama/%s/%s", models[i], inner[k]);
+            if (sheaf__path_kind(golden(path)) != SHEAF_PATH_DIR)
+                continue;
+            sheaf_source *want = NULL;
+            CHECK_OK(k == 2 ? sheaf_peft_open(&want, golden(path)) : sheaf_hf_open(&want, golden(path)));
+            sheaf_catalog *c = read_at(golden(path), NULL);
+            assert_string_equal(c->dialect, k == 2 ? "peft" : "hf");
+            if (c->nfindings > 0)
+                print_findings(c);
+            assert_int_equal(c->nfindings, 0);
+            same_as(path, c, want);
+            sheaf__catalog_free(c);
+            want->close(want);
+            seen++;
+        }
+    sheaf__names_free(models, n);
+    assert_true(seen >= 4);
+}
+
+/* The same weights in .bin files give the same tensors. */
+static void test_hf__half_precision_files(void **state)
+{
+    char **names = NULL;
+    int64_t n = 0, seen = 0;
+    CHECK_OK(sheaf__list_dir(&names, &n, golden("llama/half_precision")));
+    for (int64_t i = 0; i < n; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "llama/half_precision/%s", names[i]);
+        sheaf_catalog *c = read_at(golden(path), NULL);
+        CHECK_SOUND(c);
+        assert_true(c->count > 0);
+        if (sheaf__ends_with(names[i], "_part.bin")) { /* some of the tensors of the file beside it */
+            char whole[300];
+            snprintf(whole, sizeof whole, "%.*s.safetensors", (int)(strlen(path) - 9), path);
+            sheaf_catalog *all = read_at(golden(whole), NULL);
+            for (int64_t k = 0; k < c->count; k++) {
+                const sheaf_logical *t = &c->tensor[k], *u = sheaf__catalog_find(all, t->told.name);
+                assert_non_null(u);
+                const int64_t rows = t->told.shape[0], cols = t->told.ndim == 2 ? t->told.shape[1] : 1;
+                char *a = malloc((size_t)(rows * cols) * 2), *b = malloc((size_t)(rows * cols) * 2);
+                CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, a));
+                CHECK_OK(sheaf__catalog_read(all, u, 0, rows, 0, cols, b));
+                CHECK_BYTES(t->told.name, a, b, rows * cols * 2);
+                free(a);
+                free(b);
+            }
+            sheaf__catalog_free(all);
+        }
+        sheaf__catalog_free(c);
+        seen++;
+    }
+    sheaf__names_free(names, n);
+    assert_true(seen > 0);
+}
+
+/* Valid and invalid single files: whatever the official parser rejects is damaged. */
+static void test_hf__files_that_the_official_parser_rejects(void **state)
+{
+    char **names = NULL;
+    int64_t n = 0, bad = 0;
+    CHECK_OK(sheaf__list_dir(&names, &n, golden("llama/safetensors_edge")));
+    for (int64_t i = 0; i < n; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "llama/safetensors_edge/%s", names[i]);
+        if (strncmp(names[i], "bad_", 4) != 0 || strstr(names[i], "start_char") != NULL)
+            continue;
+        sheaf_catalog *c = read_at(golden(path), NULL);
+        if (finding(c, SHEAF_DEFECT, "damaged", names[i]) == NULL)
+            fail_msg("%s", names[i]);
+        sheaf__catalog_free(c);
+        bad++;
+    }
+    sheaf__names_free(names, n);
+    assert_true(bad > 10);
+}
+
+/* ---- made here ---- */
+
+static void put_tensors(const char *path, const char *const *names, int count, sheaf_dtype dtype)
+{
+    sheaf_safetensors_spec spec[8];
+    sheaf_safetensors_writer *w = NULL;
+    const char data[64] = { 0 };
+    for (int i = 0; i < count; i++)
+        spec[i] = (sheaf_safetensors_spec){ names[i], dtype, 1, { 4 } };
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, count, NULL, 0, NULL));
+    for (int i = 0; i < count; i++)
+        CHECK_OK(sheaf__safetensors_write(w, i, 0, data, 4 * (int64_t)sheaf_dtype_bytes(dtype)));
+    CHECK_OK(sheaf__safetensors_finish(w));
+}
+
+static char *in(const char *dir, const char *name)
+{
+    static char path[4][700];
+    static int next;
+    char *p = path[next++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    return p;
+}
+
+static const struct { const char *name, *index, *code, *part; sheaf_severity severity; } indices[] = {
+    { "not JSON", "{", "damaged", "index.json", SHEAF_DEFECT },
+    { "no map", "{\"metadata\": {}}", "damaged", "weight_map", SHEAF_DEFECT },
+    { "a path", "{\"weight_map\": {\"a\": \"../x.safetensors\"}}", "damaged", "a", SHEAF_DEFECT },
+    { "another path", "{\"weight_map\": {\"a\": \"/etc/x.safetensors\"}}", "damaged", "a", SHEAF_DEFECT },
+    { "not weights", "{\"weight_map\": {\"a\": \"config.json\"}}", "damaged", "a", SHEAF_DEFECT },
+    { "no string", "{\"weight_map\": {\"a\": 3}}", "damaged", "a", SHEAF_DEFECT },
+    { "a promise", "{\"weight_map\": {\"a\": \"one.safetensors\", \"b\": \"one.safetensors\", \"q\": \"one.safetensors\"}}", "missing", "q", SHEAF_DEFECT },
+    { "one too few", "{\"weight_map\": {\"a\": \"one.safetensors\"}}", "foreign", "b", SHEAF_DEFECT },
+    { "what lies in a file that is not there", "{\"weight_map\": {\"a\": \"one.safetensors\", \"b\": \"one.safetensors\", \"gone\": \"two.safetensors\"}}",
+      "missing", "gone", SHEAF_DEFECT },
+    { "no such file", "{\"weight_map\": {\"a\": \"two.safetensors\"}}", "missing", "two.safetensors", SHEAF_DEFECT },
+};
+
+static void test_hf__an_index_that_is_wrong(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(indices); i++) {
+        char dir[400];
+        snprintf(dir, sizeof dir, "%s-%zu", at("index"), i);
+        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        put_tensors(in(dir, "one.safetensors"), (const char *const[]){ "a", "b" }, 2, SHEAF_F32);
+        put(in(dir, "model.safetensors.index.json"), indices[i].index);
+        sheaf_catalog *c = read_at(dir, NULL);
+        CHECK_FINDING(c, indices[i].severity, indices[i].code, indices[i].part);
+        sheaf__catalog_free(c);
+    }
+}
+
+static void test_hf__shards_by_their_names(void **state)
+{
+    const char *dir = at("named");
+    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    for (int i = 2; i <= 6; i += 2) {
+        char file[60], name[8];
+        snprintf(file, sizeof file, "model-%05d-of-00008.safetensors", i);
+        snprintf(name, sizeof name, "t%d", i);
+        put_tensors(in(dir, file), (const char *const[]){ name }, 1, SHEAF_BF16);
+    }
+    sheaf_catalog *c = read_at(dir, NULL);
+    assert_int_equal(c->count, 3);
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "shards 1..1");
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "shards 3..3");
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "shards 5..5");
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "shards 7..8");
+    sheaf__catalog_free(c);
+    put_tensors(in(dir, "model-00001-of-00002.safetensors"), (const char *const[]){ "t2" }, 1, SHEAF_BF16);
+    c = read_at(dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "stale", "model-00001-of-00002");
+    sheaf__catalog_free(c);
+    put_tensors(in(dir, "model-999999999-of-999999999.safetensors"), (const char *const[]){ "t9" }, 1, SHEAF_BF16);
+    sheaf__catalog_free(read_at(dir, NULL)); /* and comes back */
+}
+
+static void test_hf__the_same_tensor_twice(void **state)
+{
+    const char *dir = at("twice");
+    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    put_tensors(in(dir, "model-00001-of-00002.safetensors"), (const char *const[]){ "a", "b" }, 2, SHEAF_F32);
+    put_tensors(in(dir, "model-00002-of-00002.safetensors"), (const char *const[]){ "b", "c" }, 2, SHEAF_F32);
+    sheaf_catalog *c = read_at(dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "b");
+    sheaf__catalog_free(c);
+    put_tensors(in(dir, "model.safetensors"), (const char *const[]){ "a" }, 1, SHEAF_F32);
+    put(in(dir, "model.safetensors.index.json"), "{}");
+    c = read_at(dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "left from another save");
+    sheaf__catalog_free(c);
+}
+
+static void test_hf__variants_and_bare_files(void **state)
+{
+    const char *dir = at("variant");
+    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    put_tensors(in(dir, "model.fp16.safetensors"), (const char *const[]){ "a" }, 1, SHEAF_F16);
+    sheaf_catalog *c = read_at(dir, NULL);
+    CHECK_SOUND(c);
+    assert_int_equal(c->count, 1);
+    sheaf__catalog_free(c);
+    put_tensors(in(dir, "model.bf16.safetensors"), (const char *const[]){ "a" }, 1, SHEAF_BF16);
+    c = read_at(dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "conflict", "could be it");
+    sheaf__catalog_free(c);
+    c = read_at(in(dir, "model.bf16.safetensors"), NULL);
+    CHECK_SOUND(c);
+    assert_int_equal(c->tensor[0].told.dtype, SHEAF_BF16);
+    sheaf__catalog_free(c);
+}
+
+static void test_hf__a_word_before_all_names_is_left_out(void **state)
+{
+    static const char *const prefixes[] = { "module.", "_orig_mod." };
+    for (size_t p = 0; p < ARRAY_LEN(prefixes); p++) {
+        sheaf_source *source = NULL;
+        sheaf_safetensors_spec spec[64];
+        char names[64][200], dir[400];
+        sheaf_safetensors_writer *w = NULL;
+        CHECK_OK(sheaf_hf_open(&source, golden("llama/tiny_qwen2/hf")));
+        const int64_t n = source->count(source);
+        assert_true(n < 64);
+        snprintf(dir, sizeof dir, "%s-%zu", at("prefix"), p);
+        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        for (int64_t i = 0; i < n; i++) {
+            const sheaf_source_entry *e = source->entry(source, i);
+            snprintf(names[i], sizeof names[i], "%s%s", prefixes[p], e->name);
+            spec[i] = (sheaf_safetensors_spec){ names[i], e->dtype, e->ndim, { e->shape[0], e->shape[1] } };
+        }
+        CHECK_OK(sheaf__safetensors_begin(&w, in(dir, "model.safetensors"), spec, n, NULL, 0, NULL));
+        for (int64_t i = 0; i < n; i++) {
+            const sheaf_source_entry *e = source->entry(source, i);
+            const int64_t rows = e->shape[0], cols = e->ndim == 2 ? e->shape[1] : 1;
+            float *data = malloc((size_t)(rows * cols) * 4);
+            CHECK_OK(source->read(source, e->name, 0, rows, 0, cols, data));
+            CHECK_OK(sheaf__safetensors_write(w, i, 0, data, rows * cols * 4));
+            free(data);
+        }
+        CHECK_OK(sheaf__safetensors_finish(w));
+        sheaf_catalog *c = read_at(dir, golden("llama/tiny_qwen2/hf/config.json"));
+        CHECK_SOUND(c);
+        CHECK_FINDING(c, SHEAF_NOTE, "inferred", prefixes[p]);
+        same_as(dir, c, source);
+        sheaf__catalog_free(c);
+        source->close(source);
+    }
+}
+
+static void test_hf__models_that_are_not_supported_are_named(void **state)
+{
+    static const struct { const char *title, *names[3]; } models[] = {
+        { "MiniCPM-V", { "llm.model.layers.0.self_attn.q_proj.weight", "resampler.query", "vpm.embeddings.patch_embedding.weight" } },
+        { "OmniLMM", { "model.layers.0.self_attn.q_proj.weight", "model.resampler.query", "model.vision_tower.blocks.0.attn.q_bias" } },
+    };
+    static const char *const configs[] = { NULL, "{\"text\": {\"hidden_size\": 8}}", "{\"model_type\": \"another\"}" };
+    for (size_t i = 0; i < ARRAY_LEN(models); i++)
+        for (size_t k = 0; k < ARRAY_LEN(configs); k++) {
+            char dir[400];
+            snprintf(dir, sizeof dir, "%s-%zu-%zu", at("unsupported"), i, k);
+            CHECK_OK(sheaf__make_dirs(dir, NULL));
+            put_tensors(in(dir, "model.safetensors"), models[i].names, 3, SHEAF_F32);
+            if (configs[k] != NULL)
+                put(in(dir, "config.json"), configs[k]);
+            sheaf_catalog *c = read_at(dir, NULL);
+            CHECK_SOUND(c);
+            CHECK_FINDING(c, SHEAF_WARNING, "unsupported", models[i].title);
+            sheaf__catalog_free(c);
+            c = read_at(dir, golden("llama/tiny_llama/hf/config.json")); /* what the config says must still be true */
+            CHECK_FINDING(c, SHEAF_DEFECT, "class", "would be lost");
+            sheaf__catalog_free(c);
+        }
+}
+
+static void test_hf__a_config_that_names_no_model(void **state)
+{
+    const char *dir = at("nameless");
+    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    put_tensors(in(dir, "model.safetensors"), (const char *const[]){ "a", "b" }, 2, SHEAF_F32);
+    put(in(dir, "config.json"), "{\"hidden_size\": 8}");
+    sheaf_catalog *c = read_at(dir, NULL);
+    CHECK_SOUND(c);
+    sheaf__catalog_free(c);
+    c = read_at(dir, in(dir, "config.json"));
+    CHECK_SOUND(c);
+    CHECK_FINDING(c, SHEAF_WARNING, "unsupported", "not supported yet");
+    sheaf__catalog_free(c);
+    put(in(dir, "config.json"), "{\"model_type\": 8}");
+    c = read_at(dir, in(dir, "config.json"));
+    assert_true(sheaf__catalog_defects(c) > 0);
+    sheaf__catalog_free(c);
+}
+
+/* ---- tensors that are not read ---- */
+
+/* A legacy file of torch without storages: magic number, protocol, system info, the value, keys. */
+#define LEGACY(value) "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." "\x80\x02M\xe9\x03." \
+    "\x80\x02}X\x0d\0\0\0little_endian\x88s." "\x80\x02" value "." "\x80\x02]."
+#define V(value) LEGACY(value), sizeof LEGACY(value) - 1
+#define KEY(value) "}X\1\0\0\0w" value "s"
+#define BY(name) "ctorch._utils\n" name "\n(K\1K\2tR"
+#define NUMPY "cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\3X\1\0\0\0<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tbC\4\0\0\x80?tR"
+
+static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **state)
+{
+    static const struct { const char *bytes; size_t size; const char *name, *is; } rows[] = {
+        { V(KEY(BY("_rebuild_qtensor"))), "w", "a quantized tensor" },
+        { V(KEY(BY("_rebuild_sparse_tensor"))), "w", "a sparse tensor" },
+        { V(KEY(BY("_rebuild_sparse_csr_tensor"))), "w", "a sparse tensor" },
+        { V(KEY(BY("_rebuild_nested_tensor"))), "w", "a nested tensor" },
+        { V(KEY(BY("_rebuild_meta_tensor_no_storage"))), "w", "a meta tensor" },
+        { V(KEY(BY("_rebuild_wrapper_subclass"))), "w", "a tensor by _rebuild_wrapper_subclass" },
+        { V(KEY(NUMPY)), "w", "a number of numpy's" },
+        { V(KEY("]" NUMPY "a")), "w", "a number of numpy's" },             /* in a list */
+        { V(KEY("}K\7" NUMPY "s")), "w.7", "a number of numpy's" },        /* under a number */
+        { V(KEY("}X\1\0\0\0v" BY("_rebuild_qtensor") "s")), "w.v", "a quantized tensor" },
+        { V(KEY("cmy.own\nHolder\n(" NUMPY "tR")), "w", "a number of numpy's" },
+        { V(BY("_rebuild_qtensor")), "tensor", "a quantized tensor" },     /* the whole value */
+    };
+    static const struct { const char *bytes; size_t size; } fine[] = {
+        { V(KEY("K\1")) }, { V(KEY("X\2\0\0\0hi")) }, { V(KEY("](K\1N\x88" "e")) }, { V(KEY("}X\1\0\0\0vK\1s")) }, { V(KEY("cmy.own\nHolder\n)R")) },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_OK(sheaf__file_write_whole(at("one.pt"), rows[i].bytes, rows[i].size, NULL));
+        sheaf_catalog *c = read_at(at("one.pt"), NULL);
+        const sheaf_finding *f = sheaf__catalog_finding(c, "unread");
+        if (f == NULL || f->severity != SHEAF_DEFECT || strcmp(f->tensor, rows[i].name) != 0 || strstr(f->found, rows[i].is) == NULL) {
+            print_findings(c);
+            fail_msg("row %zu", i);
+        }
+        check_no_source(c);
+        CHECK_OK(sheaf__dialect_read(&c, at("one.pt"), &(sheaf_dialect_hints){ .drop_unread = true })); /* when told so */
+        assert_int_equal(sheaf__catalog_finding(c, "unread")->severity, SHEAF_WARNING);
+        assert_int_equal(sheaf__catalog_defects(c), 1); /* that nothing is left */
+        CHECK_FINDING(c, SHEAF_DEFECT, "missing", "tensors");
+        sheaf__catalog_free(c);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(fine); i++) { /* values of which nothing is lost */
+        CHECK_OK(sheaf__file_write_whole(at("one.pt"), fine[i].bytes, fine[i].size, NULL));
+        sheaf_catalog *c = read_at(at("one.pt"), NULL);
+        assert_int_equal(sheaf__catalog_defects(c), 1);
+        CHECK_FINDING(c, SHEAF_DEFECT, "missing", "tensors");
+        sheaf__catalog_free(c);
+    }
+}
+
+static void test_peft__a_factor_without_its_other(void **state)
+{
+    const char *dir = at("peft");
+    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    put(in(dir, "adapter_config.json"), "{\"peft_type\": \"LORA\", \"r\": 4}");
+    put_tensors(in(dir, "adapter_model.safetensors"), (const char *const[]){ "base_model.model.x.lora_A.default.weight" }, 1, SHEAF_F32);
+    sheaf_catalog *c = read_at(dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "base_model.model.x.lora_B.weight");
+    assert_int_equal(c->tensor[0].kind, SHEAF_LORA);
+    assert_string_equal(c->tensor[0].told.name, "base_model.model.x.lora_A.weight");
+    sheaf__catalog_free(c);
+    CHECK_OK(sheaf__remove_tree(in(dir, "adapter_config.json"), NULL));
+    c = read_at(dir, NULL);
+    CHECK_FINDING(c, SHEAF_DEFECT, "missing", "adapter_config.json");
+    sheaf__catalog_free(c);
+}
+
+static void test_vocabulary__rows_that_padding_gives(void **state)
+{
+    static const struct { int64_t rows, vocab; int ways; bool padded; } cases[] = {
+        { 256, 511, 2, false }, { 32768, 65535, 2, false }, { 16064, 128256, 8, false }, { 511, 511, 0, false },
+        { 512, 511, 0, true }, { 50304, 50257, 0, true }, { 32256, 32000, 0, true }, { 513, 511, 0, false },
+        { 32001, 32000, 0, false }, { 128512, 128256, 0, true }, { 255, 511, 0, false }, { 0, 511, 0, false },
+        { 16128, 32001, 2, false }, { 32256, 32001, 0, true }, /* by 128 for each of two */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int64_t padded = 0;
+        if (sheaf__vocabulary_ways(cases[i].rows, cases[i].vocab, &padded) != cases[i].ways ||
+            sheaf__vocabulary_padded(cases[i].rows, cases[i].vocab) != cases[i].padded)
+            fail_msg("%" PRId64 " of %" PRId64, cases[i].rows, cases[i].vocab);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hf__what_is_right_is_read_as_it_is),
+        cmocka_unit_test(test_hf__half_precision_files),
+        cmocka_unit_test(test_hf__files_that_the_official_parser_rejects),
+        cmocka_unit_test(test_hf__an_index_that_is_wrong),
+        cmocka_unit_test(test_hf__shards_by_their_names),
+        cmocka_unit_test(test_hf__the_same_tensor_twice),
+        cmocka_unit_test(test_hf__variants_and_bare_files),
+        cmocka_unit_test(test_hf__a_word_before_all_names_is_left_out),
+        cmocka_unit_test(test_hf__models_that_are_not_supported_are_named),
+        cmocka_unit_test(test_hf__a_config_that_names_no_model),
+        cmocka_unit_test(test_torch__tensors_that_are_not_read_are_named_and_refused),
+        cmocka_unit_test(test_peft__a_factor_without_its_other),
+        cmocka_unit_test(test_vocabulary__rows_that_padding_gives),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

@@ -1,0 +1,245 @@
+/* check.c - are these the tensors of this model? See hf.h.
+ *
+ * Rows of the two vocabulary tables are looked at first: a table that is one part of a
+ * divided and padded one, written as if it were whole, is the damage that ColossalAI 0.3.7 to
+ * 0.4.7 did, and what is missing cannot be made up (docs/formats.md). */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "dialects/hf/hf.h"
+
+enum { NAMED = 5, MOST_WAYS = 64, COMPARE_BYTES = 1 << 20 };
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* ---- one tensor of the wrong shape ---- */
+
+static void show_shape(char text[96], int ndim, const int64_t *shape)
+{
+    size_t n = (size_t)snprintf(text, 96, "[");
+    for (int d = 0; d < ndim && n < 80; d++)
+        n += (size_t)snprintf(text + n, 96 - n, "%s%" PRId64, d > 0 ? ", " : "", shape[d]);
+    snprintf(text + n, 96 - n, "]");
+}
+
+/* The number of ranks p for which `rows` is one part of `all`, as programs pad before they
+ * divide (0 = none). *padded gets the padded size. */
+static int ways_of(int64_t rows, int64_t all, int64_t *padded)
+{
+    static const int64_t multiples[] = { 64, 128, 1 }; /* ColossalAI, Megatron, no padding */
+    for (size_t m = 0; m < sizeof multiples / sizeof *multiples; m++)
+        for (int p = 2; p <= MOST_WAYS; p++) {
+            *padded = round_up(all, multiples[m] * p);
+            if (rows > 0 && rows * p == *padded)
+                return p;
+        }
+    return 0;
+}
+
+static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_entry *e, int64_t vocab)
+{
+    const int64_t rows = e->shape[0];
+    int64_t padded = 0;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': axis 0", t->name);
+    sheaf_expected(st, "%" PRId64 " rows, the vocabulary in config.json", vocab);
+    sheaf_found(st, "%" PRId64 " rows", rows);
+    const int ways = rows < vocab ? ways_of(rows, vocab, &padded) : 0;
+    if (ways > 0)
+        return sheaf_try_this(st, "this looks like rank 0's part of a %d-way save (%" PRId64 " rows when padded): "
+                              "rows %" PRId64 " to %" PRId64 " are not in the files; save again with a corrected "
+                              "program, or give another copy of the model", ways, padded, rows, vocab - 1);
+    if (rows < vocab)
+        return sheaf_try_this(st, "rows are missing from the files: use a complete copy of the model");
+    return sheaf_try_this(st, "if the %" PRId64 " further rows are tokens, set vocab_size to %" PRId64
+                          " in config.json; if they are padding, cut them off", rows - vocab, rows);
+}
+
+static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor *t, const sheaf_source_entry *e)
+{
+    const sheaf_config *c = &schema->config;
+    char want[96], found[96];
+    int64_t padded;
+    if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) && e->ndim == 2 && e->shape[1] == c->hidden)
+        return wrong_vocabulary(t, e, c->vocab);
+    show_shape(want, t->ndim, t->shape);
+    show_shape(found, e->ndim, e->shape);
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name);
+    sheaf_expected(st, "%s, by config.json", want);
+    sheaf_found(st, "%s", found);
+    const int axis = t->cut.axis;
+    const bool comparable = t->cut.nparts == 1 && e->ndim == t->ndim &&
+                            (t->ndim == 1 || e->shape[1 - axis] == t->shape[1 - axis]);
+    if (!comparable)
+        return st;
+    /* Of keys and values it is rather the number of heads that is wrong. */
+    const int ways = t->role == SHEAF_K || t->role == SHEAF_V ? 0 : ways_of(e->shape[axis], t->shape[axis], &padded);
+    if (ways > 0 && padded == t->shape[axis])
+        return sheaf_try_this(st, "this looks like one part of a %d-way save: give the whole model", ways);
+    const bool attention = t->role == SHEAF_Q || t->role == SHEAF_K || t->role == SHEAF_V || t->role == SHEAF_O;
+    if (attention && e->shape[axis] % c->head_dim == 0)
+        return sheaf_try_this(st, "%" PRId64 " heads of %" PRId64 " are stored; config.json says %" PRId64
+                              ": correct %s there", e->shape[axis] / c->head_dim, c->head_dim,
+                              t->shape[axis] / c->head_dim,
+                              t->role == SHEAF_Q || t->role == SHEAF_O ? "num_attention_heads or head_dim"
+                                                                       : "num_key_value_heads or head_dim");
+    return st;
+}
+
+static sheaf_status *check_tensor(const sheaf_schema *schema, const sheaf_tensor *t, const sheaf_source_entry *e)
+{
+    bool same = e->ndim == t->ndim;
+    for (int d = 0; same && d < t->ndim; d++)
+        same = e->shape[d] == t->shape[d];
+    if (!same)
+        return wrong_shape(schema, t, e);
+    if (e->dtype == SHEAF_F32 || e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': dtype", t->name);
+    sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
+    return sheaf_try_this(st, "quantized weights and other dtypes are not read; use the model in one of those");
+}
+
+/* ---- names ---- */
+
+static const char *const head_name = "lm_head.weight";
+
+/* A stored name that ends with a name of the model tells what was put before all names. */
+static sheaf_status *mention_prefix(sheaf_status *st, sheaf_source *source, const char *missing)
+{
+    const size_t m = strlen(missing);
+    for (int64_t i = 0; i < source->count(source); i++) {
+        const char *name = source->entry(source, i)->name;
+        const size_t n = strlen(name);
+        if (n > m && strcmp(name + n - m, missing) == 0)
+            return sheaf_try_this(st, "the names in the file begin with '%.*s': remove that",
+                                  (int)(n - m > 100 ? 100 : n - m), name);
+        if (n < m && n > 12 && strcmp(missing + m - n, name) == 0)
+            return sheaf_try_this(st, "the names in the file lack '%.*s' at their beginning: add it", (int)(m - n),
+                                  missing);
+    }
+    return st;
+}
+
+static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *source)
+{
+    sheaf_text names = { 0 };
+    const sheaf_tensor *first = NULL;
+    int64_t n = 0;
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (source->find(source, t->name) != NULL)
+            continue;
+        if (n++ < NAMED)
+            sheaf__text_add(&names, "%s%s", n > 1 ? ", " : "", t->name);
+        if (first == NULL)
+            first = t;
+    }
+    if (n == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
+    sheaf_expected(st, "all %" PRId64 " that config.json asks for", schema->count);
+    if (n > NAMED)
+        sheaf_found(st, "%" PRId64 " missing: %s and others", n, names.at == NULL ? "" : names.at);
+    else
+        sheaf_found(st, "%" PRId64 " missing: %s", n, names.at == NULL ? "" : names.at);
+    sheaf__text_release(&names);
+    if (n == 1 && first->role == SHEAF_HEAD)
+        return sheaf_try_this(st, "if the head is the embedding table, set tie_word_embeddings to true in config.json");
+    return mention_prefix(st, source, first->name);
+}
+
+static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *source)
+{
+    sheaf_text names = { 0 };
+    int64_t n = 0;
+    bool biases = true;
+    for (int64_t i = 0; i < source->count(source); i++) {
+        const char *name = source->entry(source, i)->name;
+        if (sheaf_schema_find(schema, name) != NULL || (schema->config.tied && strcmp(name, head_name) == 0))
+            continue;
+        if (n++ < NAMED)
+            sheaf__text_add(&names, "%s%.200s", n > 1 ? ", " : "", name);
+        const size_t length = strlen(name);
+        biases = biases && length > 5 && strcmp(name + length - 5, ".bias") == 0;
+    }
+    if (n == 0)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
+    sheaf_expected(st, "only the %" PRId64 " that config.json asks for", schema->count);
+    if (n > NAMED)
+        sheaf_found(st, "%" PRId64 " more: %s and others", n, names.at == NULL ? "" : names.at);
+    else
+        sheaf_found(st, "%" PRId64 " more: %s", n, names.at == NULL ? "" : names.at);
+    sheaf__text_release(&names);
+    return biases ? sheaf_try_this(st, "see attention_bias and mlp_bias in config.json")
+                  : sheaf_try_this(st, "see num_hidden_layers and architectures in config.json; the file may be of "
+                                   "another model");
+}
+
+/* ---- a head that is tied and stored ---- */
+
+static sheaf_status *compare_rows(sheaf_source *source, const char *table, const char *head, int64_t row0, int64_t rows,
+                                  int64_t width, size_t bytes, char *a, char *b)
+{
+    sheaf_status *st = source->read(source, table, row0, rows, 0, width, a);
+    if (st == NULL)
+        st = source->read(source, head, row0, rows, 0, width, b);
+    if (st != NULL || memcmp(a, b, bytes) == 0)
+        return st;
+    st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head);
+    sheaf_expected(st, "the values of '%s', as tie_word_embeddings is true", table);
+    sheaf_found(st, "other values from row %" PRId64 " on", row0);
+    return sheaf_try_this(st, "if the stored head is meant, set tie_word_embeddings to false in config.json; if not, "
+                          "remove '%s' from the file", head);
+}
+
+static sheaf_status *check_tied_head(const sheaf_schema *schema, sheaf_source *source)
+{
+    const sheaf_source_entry *head = source->find(source, head_name);
+    if (!schema->config.tied || head == NULL)
+        return NULL;
+    const sheaf_tensor *t = sheaf_schema_get(schema, SHEAF_EMBED, -1, false);
+    const sheaf_source_entry *table = source->find(source, t->name);
+    if (head->dtype != table->dtype || head->ndim != 2 || head->shape[0] != table->shape[0] ||
+        head->shape[1] != table->shape[1]) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head_name);
+        return sheaf_expected(st, "no such tensor, or the shape and dtype of '%s', as tie_word_embeddings is true",
+                              t->name);
+    }
+    const int64_t vocab = table->shape[0], width = table->shape[1];
+    const size_t row = (size_t)width * sheaf_dtype_bytes(table->dtype);
+    const int64_t chunk = row < COMPARE_BYTES ? (int64_t)(COMPARE_BYTES / row) : 1;
+    char *a = malloc((size_t)chunk * row), *b = malloc((size_t)chunk * row);
+    sheaf_status *st = NULL;
+    if (a == NULL || b == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory to compare the tables");
+    for (int64_t r = 0; st == NULL && r < vocab; r += chunk) {
+        const int64_t n = vocab - r < chunk ? vocab - r : chunk;
+        st = compare_rows(source, t->name, head_name, r, n, width, (size_t)n * row, a, b);
+    }
+    free(a);
+    free(b);
+    return st;
+}
+
+sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
+{
+    sheaf_status *st = NULL;
+    for (int tables = 1; tables >= 0 && st == NULL; tables--) /* the two tables first, see above */
+        for (int64_t i = 0; i < schema->count && st == NULL; i++) {
+            const sheaf_tensor *t = &schema->tensor[i];
+            const sheaf_source_entry *e = source->find(source, t->name);
+            if (e != NULL && (t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) == (tables != 0))
+                st = check_tensor(schema, t, e);
+        }
+    if (st == NULL)
+        st = check_missing(schema, source);
+    if (st == NULL)
+        st = check_unexpected(schema, source);
+    return st != NULL ? st : check_tied_head(schema, source);
+}

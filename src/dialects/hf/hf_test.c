@@ -1,0 +1,555 @@
+/* hf_test.c - recorded folders open and pass; each way a folder can be wrong is named. */
+#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/golden.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dialects/hf/hf.h"
+
+/* ---- recorded folders ---- */
+
+/* Opens a folder and checks it against its config. */
+static sheaf_status *open_and_check(const char *path, const char *config_path)
+{
+    sheaf_source *source = NULL;
+    sheaf_schema *schema = NULL;
+    sheaf_config c = { 0 };
+    char *own = NULL;
+    sheaf_status *st = sheaf_hf_open(&source, path);
+    if (st == NULL)
+        st = sheaf_hf_config_path(&own, path);
+    if (st == NULL)
+        st = sheaf_config_read(&c, config_path != NULL ? config_path : own);
+    if (st == NULL)
+        st = sheaf_schema_new(&schema, &c, 8);
+    if (st == NULL)
+        st = sheaf_hf_check(source, schema);
+    if (source != NULL)
+        source->close(source);
+    free(own);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+    return st;
+}
+
+static void test_open__every_recorded_model_passes(void **state)
+{
+    DIR *list = opendir(golden("llama"));
+    int n = 0;
+    assert_non_null(list);
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
+        static const char *const inside[] = { "hf", "hf_sharded", "lora/merged" };
+        for (size_t i = 0; i < ARRAY_LEN(inside); i++) {
+            char path[1200];
+            snprintf(path, sizeof path, "%s/%s/%s", golden("llama"), entry->d_name, inside[i]);
+            char index[1300], single[1300];
+            snprintf(index, sizeof index, "%s/model.safetensors.index.json", path);
+            snprintf(single, sizeof single, "%s/model.safetensors", path);
+            if (sheaf__path_kind(index) != SHEAF_PATH_FILE && sheaf__path_kind(single) != SHEAF_PATH_FILE)
+                continue;
+            CHECK_OK(open_and_check(path, NULL));
+            n++;
+        }
+    }
+    closedir(list);
+    assert_true(n >= 6);
+    CHECK_OK(open_and_check(golden("llama/tiny_llama/hf/model.safetensors"), NULL)); /* the file itself */
+    CHECK_OK(open_and_check(golden("llama/half_precision/tiny_llama3rope_bf16.safetensors"),
+                            golden("llama/tiny_llama3rope/hf/config.json")));
+}
+
+static void test_open__shards_hold_what_the_single_file_holds(void **state)
+{
+    sheaf_source *one = NULL, *many = NULL;
+    CHECK_OK(sheaf_hf_open(&one, golden("llama/tiny_llama/hf")));
+    CHECK_OK(sheaf_hf_open(&many, golden("llama/tiny_llama/hf_sharded")));
+    assert_int_equal(one->count(one), 30);
+    assert_int_equal(many->count(many), 30);
+    for (int64_t i = 0; i < 30; i++) {
+        const sheaf_source_entry *e = one->entry(one, i), *f = many->find(many, e->name);
+        const int64_t cols = e->ndim == 2 ? e->shape[1] : 1, part = cols / 3;
+        assert_true(f != NULL && f->dtype == SHEAF_F32 && f->ndim == e->ndim && f->shape[0] == e->shape[0]);
+        float *a = calloc((size_t)(e->shape[0] * cols), sizeof *a), *b = calloc((size_t)(e->shape[0] * cols), sizeof *b);
+        CHECK_OK(one->read(one, e->name, 0, e->shape[0], 0, cols, a));
+        CHECK_OK(many->read(many, e->name, 0, e->shape[0], 0, cols, b));
+        CHECK_BYTES(e->name, a, b, (size_t)(e->shape[0] * cols) * sizeof *a);
+        CHECK_OK(many->read(many, e->name, e->shape[0] / 2, 1, cols - part, part, b)); /* a box */
+        CHECK_BYTES(e->name, b, a + e->shape[0] / 2 * cols + cols - part, (size_t)part * sizeof *a);
+        free(a);
+        free(b);
+    }
+    assert_null(many->find(many, "model.norm.bias"));
+    float x;
+    CHECK_FAILS(many->read(many, "model.norm.bias", 0, 1, 0, 1, &x), SHEAF_E_LAYOUT, "'model.norm.bias'");
+    CHECK_FAILS(many->read(many, "model.norm.weight", 64, 1, 0, 1, &x), SHEAF_E_ARG, "'model.norm.weight': box");
+    one->close(one);
+    many->close(many);
+}
+
+static void test_open__colossalai_folders(void **state)
+{
+    if (!golden_is_full())
+        return; /* not among the committed data; test_check__names_what_is_wrong makes the same damage by hand */
+    CHECK_OK(open_and_check(golden("llama/colossalai_tiny_llama/tp2_good_model"), NULL));
+    CHECK_OK(open_and_check(golden("llama/colossalai_tiny_llama/tp2_pp2_model"), NULL));
+    CHECK_FAILS(open_and_check(golden("llama/colossalai_tiny_llama/tp2_broken_model"), NULL), SHEAF_E_LAYOUT,
+                "'model.embed_tokens.weight': axis 0 | 511 rows, the vocabulary in config.json | 256 rows | this looks like "
+                "rank 0's part of a 2-way save (512 rows when padded): rows 256 to 510 are not in the files");
+    CHECK_FAILS(open_and_check(golden("llama/colossalai_tiny_llama/tp2_local_shards/tp_rank_00.safetensors"),
+                               golden("llama/tiny_llama/hf/config.json")), SHEAF_E_LAYOUT, "2-way save");
+}
+
+/* ---- folders made wrong on purpose ---- */
+
+#define CONFIG                                                                                                     \
+    "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1," \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2"
+
+/* What to change in a small model before it is written. */
+typedef struct change {
+    const char *config; /* more keys, beginning with a comma */
+    const char *name;   /* a tensor to change: */
+    const char *rename; /* NULL: keep; "": leave out */
+    int ndim;           /* 0: keep */
+    int64_t shape[2];
+    sheaf_dtype dtype;  /* SHEAF_BOOL (0): keep */
+    sheaf_safetensors_spec extra; /* one more tensor, if it has a name */
+    float extra_value;
+} change;
+
+typedef struct filling { const sheaf_safetensors_spec *spec; const char *special; float value; } filling;
+
+/* All values are 1, those of one special tensor another. */
+static sheaf_status *fill(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
+{
+    const filling *f = context;
+    const sheaf_safetensors_spec *s = &f->spec[index];
+    const int64_t n = rows * (s->ndim == 2 ? s->shape[1] : 1) * (int64_t)sheaf_dtype_bytes(s->dtype);
+    memset(dst, 0, (size_t)n);
+    if (s->dtype == SHEAF_F32)
+        for (int64_t i = 0; i < n / 4; i++)
+            ((float *)dst)[i] = f->special != NULL && strcmp(s->name, f->special) == 0 && row0 + rows == s->shape[0] ? f->value : 1;
+    return NULL;
+}
+
+static sheaf_safetensors_spec *changed_specs(int64_t *n, const sheaf_schema *schema, const change *c)
+{
+    sheaf_safetensors_spec *spec = NULL;
+    CHECK_OK(sheaf_hf_specs(&spec, n, schema, NULL, SHEAF_F32));
+    spec = realloc(spec, (size_t)(*n + 1) * sizeof *spec);
+    for (int64_t i = 0; c->name != NULL && i < *n; i++) {
+        if (strcmp(spec[i].name, c->name) != 0)
+            continue;
+        if (c->ndim > 0) {
+            spec[i].ndim = c->ndim;
+            memcpy(spec[i].shape, c->shape, sizeof c->shape);
+        }
+        if (c->dtype != SHEAF_BOOL)
+            spec[i].dtype = c->dtype;
+        if (c->rename != NULL)
+            spec[i].name = c->rename;
+        if (c->rename != NULL && *c->rename == '\0')
+            memmove(&spec[i], &spec[i + 1], (size_t)(--*n - i) * sizeof *spec);
+        break;
+    }
+    if (c->extra.name != NULL)
+        spec[(*n)++] = c->extra;
+    return spec;
+}
+
+/* A small model folder with the change in it. */
+static const char *make_model(const change *c, int64_t shard_bytes)
+{
+    const char *path = at("model");
+    char text[2000];
+    sheaf_config config;
+    sheaf_schema *schema = NULL;
+    sheaf_folder *folder = NULL;
+    int64_t n = 0;
+    snprintf(text, sizeof text, CONFIG "%s}", c->config == NULL ? "" : c->config);
+    CHECK_OK(sheaf_config_parse(&config, text, strlen(text)));
+    CHECK_OK(sheaf_schema_new(&schema, &config, 2));
+    sheaf_safetensors_spec *spec = changed_specs(&n, schema, c);
+    filling f = { spec, c->extra.name, c->extra_value };
+    CHECK_OK(sheaf_hf_begin(&folder, path, text, spec, n, shard_bytes, true, NULL));
+    CHECK_OK(sheaf__folder_write_all(folder, fill, &f, 64));
+    CHECK_OK(sheaf__folder_commit(folder));
+    free(spec);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&config);
+    return path;
+}
+
+#define EMBED "model.embed_tokens.weight"
+#define L0 "model.layers.0."
+
+static void test_check__accepts_what_does_no_harm(void **state)
+{
+    static const change rows[] = {
+        { 0 },
+        { .name = EMBED, .dtype = SHEAF_BF16 },
+        { .name = "model.norm.weight", .dtype = SHEAF_F16 },
+        { .extra = { L0 "self_attn.rotary_emb.inv_freq", SHEAF_F32, 1, { 2 } } },
+        { .extra = { "model.rotary_emb.inv_freq", SHEAF_F32, 1, { 2 } } },
+        { .config = ",\"tie_word_embeddings\":true" },
+        { .config = ",\"tie_word_embeddings\":true", .extra = { "lm_head.weight", SHEAF_F32, 2, { 511, 8 } }, .extra_value = 1 },
+        { .config = ",\"attention_bias\":true,\"mlp_bias\":true" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_OK(open_and_check(make_model(&rows[i], 0), NULL));
+        CHECK_OK(open_and_check(make_model(&rows[i], 4000), NULL)); /* in shards */
+        sheaf_source *source = NULL;
+        CHECK_OK(sheaf_hf_open(&source, at("model")));
+        assert_null(source->find(source, "model.rotary_emb.inv_freq"));
+        source->close(source);
+    }
+}
+
+static void test_check__names_what_is_wrong(void **state)
+{
+    static const struct { change change; sheaf_code code; const char *part; } rows[] = {
+        { { .name = EMBED, .ndim = 2, .shape = { 256, 8 } }, SHEAF_E_LAYOUT, "| 511 rows, the vocabulary in config.json | 256 rows | this looks like rank 0's part of a 2-way save (512 rows" },
+        { { .name = "lm_head.weight", .ndim = 2, .shape = { 192, 8 } }, SHEAF_E_LAYOUT, "'lm_head.weight': axis 0 | 511 rows, the vocabulary in config.json | 192 rows | this looks like rank 0's part of a 3-way save (576 rows" },
+        { { .name = EMBED, .ndim = 2, .shape = { 128, 8 } }, SHEAF_E_LAYOUT, "4-way save (512 rows" },
+        { { .name = EMBED, .ndim = 2, .shape = { 73, 8 } }, SHEAF_E_LAYOUT, "7-way save (511 rows" },
+        { { .name = EMBED, .ndim = 2, .shape = { 500, 8 } }, SHEAF_E_LAYOUT, "rows are missing from the files" },
+        { { .name = EMBED, .ndim = 2, .shape = { 512, 8 } }, SHEAF_E_LAYOUT, "if the 1 further rows are tokens, set vocab_size to 512" },
+        { { .name = EMBED, .ndim = 2, .shape = { 0, 8 } }, SHEAF_E_LAYOUT, "| 0 rows | rows are missing" },
+        { { .name = EMBED, .ndim = 2, .shape = { 511, 4 } }, SHEAF_E_LAYOUT, "'" EMBED "': shape | [511, 8], by config.json | [511, 4]" },
+        { { .name = EMBED, .ndim = 1, .shape = { 511 } }, SHEAF_E_LAYOUT, "[511, 8], by config.json | [511]" },
+        { { .name = L0 "self_attn.q_proj.weight", .ndim = 2, .shape = { 4, 8 } }, SHEAF_E_LAYOUT, "this looks like one part of a 2-way save" },
+        { { .name = L0 "self_attn.q_proj.weight", .ndim = 2, .shape = { 12, 8 } }, SHEAF_E_LAYOUT, "6 heads of 2 are stored; config.json says 4: correct num_attention_heads" },
+        { { .name = L0 "self_attn.k_proj.weight", .ndim = 2, .shape = { 8, 8 } }, SHEAF_E_LAYOUT, "4 heads of 2 are stored; config.json says 2: correct num_key_value_heads" },
+        { { .name = L0 "self_attn.v_proj.weight", .ndim = 2, .shape = { 2, 8 } }, SHEAF_E_LAYOUT, "1 heads of 2 are stored" },
+        { { .name = L0 "self_attn.o_proj.weight", .ndim = 2, .shape = { 8, 12 } }, SHEAF_E_LAYOUT, "6 heads of 2 are stored" },
+        { { .name = L0 "mlp.down_proj.weight", .ndim = 2, .shape = { 8, 3 } }, SHEAF_E_LAYOUT, "one part of a 4-way save" },
+        { { .name = L0 "mlp.down_proj.weight", .ndim = 2, .shape = { 12, 8 } }, SHEAF_E_LAYOUT, "[8, 12], by config.json | [12, 8]" },
+        { { .name = L0 "mlp.up_proj.weight", .ndim = 2, .shape = { 0, 8 } }, SHEAF_E_LAYOUT, "[0, 8]" },
+        { { .name = "model.norm.weight", .ndim = 1, .shape = { 7 } }, SHEAF_E_LAYOUT, "'model.norm.weight': shape | [8], by config.json | [7]" },
+        { { .name = "model.norm.weight", .ndim = 2, .shape = { 8, 1 } }, SHEAF_E_LAYOUT, "[8], by config.json | [8, 1]" },
+        { { .name = "model.norm.weight", .dtype = SHEAF_F64 }, SHEAF_E_UNSUPPORTED, "'model.norm.weight': dtype | F32, BF16 or F16 | F64" },
+        { { .name = EMBED, .dtype = SHEAF_I8 }, SHEAF_E_UNSUPPORTED, "quantized" },
+        { { .name = "model.norm.weight", .rename = "" }, SHEAF_E_LAYOUT, "1 missing: model.norm.weight" },
+        { { .name = "lm_head.weight", .rename = "" }, SHEAF_E_LAYOUT, "1 missing: lm_head.weight | if the head is the embedding table, set tie_word_embeddings" },
+        { { .name = "model.norm.weight", .rename = "module.model.norm.weight" }, SHEAF_E_LAYOUT, "begin with 'module.': remove that" },
+        { { .name = L0 "mlp.up_proj.weight", .rename = "layers.0.mlp.up_proj.weight" }, SHEAF_E_LAYOUT, "lack 'model.' at their beginning" },
+        { { .config = ",\"attention_bias\":true", .name = L0 "self_attn.q_proj.bias", .rename = "" }, SHEAF_E_LAYOUT, "1 missing: " L0 "self_attn.q_proj.bias" },
+        { { .extra = { L0 "self_attn.q_proj.bias", SHEAF_F32, 1, { 8 } } }, SHEAF_E_LAYOUT, "1 more: " L0 "self_attn.q_proj.bias | see attention_bias" },
+        { { .extra = { "model.layers.1.mlp.up_proj.weight", SHEAF_F32, 2, { 12, 8 } } }, SHEAF_E_LAYOUT, "1 more: model.layers.1.mlp.up_proj.weight | see num_hidden_layers" },
+        { { .config = ",\"tie_word_embeddings\":true", .extra = { "lm_head.weight", SHEAF_F32, 2, { 511, 8 } }, .extra_value = 2 },
+          SHEAF_E_LAYOUT, "'lm_head.weight' | the values of '" EMBED "', as tie_word_embeddings is true | other values" },
+        { { .config = ",\"tie_word_embeddings\":true", .extra = { "lm_head.weight", SHEAF_F32, 2, { 510, 8 } } }, SHEAF_E_LAYOUT, "the shape and dtype of" },
+        { { .config = ",\"tie_word_embeddings\":true", .extra = { "lm_head.weight", SHEAF_F16, 2, { 511, 8 } } }, SHEAF_E_LAYOUT, "the shape and dtype of" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        CHECK_FAILS(open_and_check(make_model(&rows[i].change, 0), NULL), rows[i].code, rows[i].part);
+}
+
+static void test_check__counts_when_there_are_many(void **state)
+{
+    const change whole = { 0 };
+    char config[300];
+    make_model(&whole, 0);
+    snprintf(config, sizeof config, "%s", at("more.json"));
+    put(config, "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":3,"
+                "\"num_attention_heads\":4,\"num_key_value_heads\":2}");
+    CHECK_FAILS(open_and_check(at("model"), config), SHEAF_E_LAYOUT, "all 30 that config.json asks for | 18 missing: model.layers.1.input_layernorm.weight, ");
+    CHECK_FAILS(open_and_check(at("model"), config), SHEAF_E_LAYOUT, "self_attn.o_proj.weight and others | ");
+    put(config, "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":64,\"intermediate_size\":172,\"num_hidden_layers\":1,"
+                "\"num_attention_heads\":8,\"num_key_value_heads\":4}");
+    CHECK_FAILS(open_and_check(golden("llama/tiny_llama/hf"), config), SHEAF_E_LAYOUT,
+                "only the 12 that config.json asks for | 18 more: model.layers.1.input_layernorm.weight, model.layers.1.mlp.down_proj.weight, "
+                "model.layers.1.mlp.gate_proj.weight, model.layers.1.mlp.up_proj.weight, model.layers.1.post_attention_layernorm.weight and others");
+    snprintf(config, sizeof config, "%s", golden("llama/tiny_llama3rope/hf/config.json"));
+    CHECK_FAILS(open_and_check(golden("llama/tiny_llama/hf"), config), SHEAF_E_LAYOUT, "263 rows, the vocabulary in config.json | 511 rows");
+}
+
+static void test_check__looks_at_the_tables_first(void **state)
+{
+    const change part = { .name = "lm_head.weight", .ndim = 2, .shape = { 256, 8 } };
+    make_model(&part, 0);
+    put(at("other.json"), "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":24,\"num_hidden_layers\":2,"
+                          "\"num_attention_heads\":4,\"num_key_value_heads\":2}");
+    CHECK_FAILS(open_and_check(at("model"), at("other.json")), SHEAF_E_LAYOUT, "'lm_head.weight': axis 0");
+}
+
+/* ---- index and shards ---- */
+
+/* Replaces one text by another in a file. */
+static void edit(const char *path, const char *from, const char *to)
+{
+    char *text = NULL, edited[8192];
+    size_t n = 0;
+    CHECK_OK(sheaf__file_read_all(&text, &n, path, sizeof edited / 2));
+    char *where = strstr(text, from);
+    assert_non_null(where);
+    snprintf(edited, sizeof edited, "%.*s%s%s", (int)(where - text), text, to, where + strlen(from));
+    put(path, edited);
+    free(text);
+}
+
+#define IN2 "\"model-00002-of-00003.safetensors\""
+#define NORM "\"model.norm.weight\": \"model-00002-of-00003.safetensors\""
+
+static void test_index__disagreements_are_named(void **state)
+{
+    static const struct { const char *from, *to; sheaf_code code; const char *part; } rows[] = {
+        { ",\n    " NORM, "", SHEAF_E_LAYOUT, "tensors in the shards | each named by the index, for the file that holds it | model.norm.weight (model-00002-of-00003.safetensors)" },
+        { NORM, NORM ",\"model.extra\":\"model-00002-of-00003.safetensors\"", SHEAF_E_LAYOUT, "tensors that the index promises | each in the file it names | model.extra (model-00002" },
+        { NORM, "\"model.norm.weight\": \"model-00001-of-00003.safetensors\"", SHEAF_E_LAYOUT, "promises | each in the file it names | model.norm.weight (model-00001" },
+        { NORM, "\"model.norm.weight\": \"model-00009-of-00003.safetensors\"", SHEAF_E_IO, "No such file" },
+        { NORM, "\"model.norm.weight\": \"../model-00002-of-00003.safetensors\"", SHEAF_E_FORMAT, "weight_map: 'model.norm.weight' | the name of a .safetensors file in the same folder | \"../model" },
+        { NORM, "\"model.norm.weight\": \"/etc/passwd\"", SHEAF_E_FORMAT, "in the same folder" },
+        { NORM, "\"model.norm.weight\": \"sub/model.safetensors\"", SHEAF_E_FORMAT, "in the same folder" },
+        { NORM, NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2, SHEAF_E_LAYOUT, "e4 (model-00002-of-00003.safetensors), e5 (model-00002-of-00003.safetensors) | " },
+        { NORM, NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2 ",\"e6\":" IN2 ",\"e7\":" IN2, SHEAF_E_LAYOUT, "e5 (model-00002-of-00003.safetensors) and 2 more" },
+        { NORM, "\"model.norm.weight\": \".model.safetensors\"", SHEAF_E_FORMAT, "in the same folder" },
+        { NORM, "\"model.norm.weight\": \"..\"", SHEAF_E_FORMAT, "in the same folder" },
+        { NORM, "\"model.norm.weight\": \"\"", SHEAF_E_FORMAT, "in the same folder" },
+        { NORM, "\"model.norm.weight\": \"model.bin\"", SHEAF_E_FORMAT, "in the same folder" },
+        { NORM, "\"model.norm.weight\": 2", SHEAF_E_FORMAT, "in the same folder | 2" },
+        { NORM, "\"model.norm.weight\": null", SHEAF_E_FORMAT, "in the same folder | null" },
+        { NORM, NORM "," NORM, SHEAF_E_FORMAT, "a duplicate, 'model.norm.weight'" },
+        { "\"weight_map\"", "\"weights\"", SHEAF_E_FORMAT, "'weight_map'" },
+        { "\"weight_map\": {", "\"weight_map\": [], \"x\": {", SHEAF_E_FORMAT, "'weight_map' | an object" },
+        { "\"weight_map\": {", "\"weight_map\": {}, \"x\": {", SHEAF_E_FORMAT, "'weight_map'" },
+        { "}\n}", "}", SHEAF_E_FORMAT, "line" },
+    };
+    const change whole = { 0 };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        make_model(&whole, 17000);
+        edit(at("model/model.safetensors.index.json"), rows[i].from, rows[i].to);
+        CHECK_FAILS(open_and_check(at("model"), NULL), rows[i].code, rows[i].part);
+        CHECK_FAILS(open_and_check(at("model"), NULL), rows[i].code, "model.safetensors.index.json");
+    }
+    make_model(&whole, 17000); /* metadata is not believed */
+    edit(at("model/model.safetensors.index.json"), "\"total_size\": ", "\"total_size\": 0.5, \"x\": ");
+    CHECK_OK(open_and_check(at("model"), NULL));
+    edit(at("model/model.safetensors.index.json"), "\"metadata\"", "\"meta\"");
+    CHECK_OK(open_and_check(at("model"), NULL));
+}
+
+static void test_index__buffers_may_differ(void **state)
+{
+    const change with_buffer = { .extra = { "model.rotary_emb.inv_freq", SHEAF_F32, 1, { 2 } } };
+    make_model(&with_buffer, 17000);
+    edit(at("model/model.safetensors.index.json"), "\"model.rotary_emb.inv_freq\"", "\"x.rotary_emb.inv_freq\"");
+    CHECK_OK(open_and_check(at("model"), NULL)); /* promised but absent, present but not promised */
+}
+
+static void test_shards__damage_names_the_file(void **state)
+{
+    const change whole = { 0 };
+    make_model(&whole, 17000);
+    assert_int_equal(truncate(at("model/model-00002-of-00003.safetensors"), 3000), 0);
+    CHECK_FAILS(open_and_check(at("model"), NULL), SHEAF_E_FORMAT, "model-00002-of-00003.safetensors: header: file size");
+    unlink(at("model/model-00002-of-00003.safetensors"));
+    CHECK_FAILS(open_and_check(at("model"), NULL), SHEAF_E_IO, "model-00002-of-00003.safetensors: cannot open");
+}
+
+static void test_folder__explains_what_is_there_instead(void **state)
+{
+    static const struct { const char *file; sheaf_code code; const char *part; } rows[] = {
+        { "README", SHEAF_E_IO, "no model here | model.safetensors, or" },
+        { "pytorch_model.bin", SHEAF_E_UNSUPPORTED, "pytorch_model.bin (pickled weights) | convert them to safetensors first" },
+        { "pytorch_model-00001-of-00002.bin", SHEAF_E_UNSUPPORTED, "pickled weights" },
+        { "adapter_model.safetensors", SHEAF_E_UNSUPPORTED, "a PEFT adapter" },
+        { "model-00001-of-00002.safetensors", SHEAF_E_UNSUPPORTED, "shards without model.safetensors.index.json" },
+        { "model.fp16.safetensors", SHEAF_E_UNSUPPORTED, "a variant" },
+        { "latest", SHEAF_E_UNSUPPORTED, "DeepSpeed or SAT" },
+        { "latest_checkpointed_iteration.txt", SHEAF_E_UNSUPPORTED, "Megatron" },
+        { "consolidated.00.pth", SHEAF_E_UNSUPPORTED, "Meta's own form" },
+        { "llama.gguf", SHEAF_E_UNSUPPORTED, "GGUF" },
+        { "weights.safetensors", SHEAF_E_UNSUPPORTED, "give the file itself" },
+    };
+    sheaf_source *source = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char folder[40], file[200];
+        snprintf(folder, sizeof folder, "f%zu", i);
+        snprintf(file, sizeof file, "f%zu/%s", i, rows[i].file);
+        CHECK_OK(sheaf__make_dir(at(folder), NULL));
+        put(at(file), "x");
+        CHECK_FAILS(sheaf_hf_open(&source, at(folder)), rows[i].code, rows[i].part);
+    }
+    mkdir(at("void"), 0700);
+    CHECK_FAILS(sheaf_hf_open(&source, at("void")), SHEAF_E_IO, "an empty folder");
+    CHECK_FAILS(sheaf_hf_open(&source, at("none")), SHEAF_E_IO, "No such file");
+    const change whole = { 0 };
+    make_model(&whole, 0);
+    put(at("model/model.safetensors.index.json"), "{}");
+    CHECK_FAILS(sheaf_hf_open(&source, at("model")), SHEAF_E_LAYOUT, "both: one of them is left from another save");
+}
+
+static void test_folder__other_frameworks_are_refused(void **state)
+{
+    sheaf_safetensors_writer *w = NULL;
+    sheaf_source *source = NULL;
+    const sheaf_safetensors_pair tf = { "format", "tf" };
+    CHECK_OK(sheaf__safetensors_begin(&w, at("tf.safetensors"), NULL, 0, &tf, 1, NULL));
+    CHECK_OK(sheaf__safetensors_finish(w));
+    CHECK_FAILS(sheaf_hf_open(&source, at("tf.safetensors")), SHEAF_E_UNSUPPORTED, "metadata 'format' | \"pt\" | \"tf\"");
+}
+
+/* ---- writing ---- */
+
+typedef struct copy_job { sheaf_source *from; const sheaf_safetensors_spec *spec; } copy_job;
+
+static sheaf_status *copy_rows(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
+{
+    const copy_job *job = context;
+    const sheaf_safetensors_spec *s = &job->spec[index];
+    return job->from->read(job->from, s->name, row0, rows, 0, s->ndim == 2 ? s->shape[1] : 1, dst);
+}
+
+static void copy_model(const char *from, const char *to, int64_t shard_bytes)
+{
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    sheaf_safetensors_spec *spec = NULL;
+    sheaf_folder *folder = NULL;
+    copy_job job = { 0 };
+    int64_t n = 0;
+    char *path = NULL;
+    CHECK_OK(sheaf_hf_config_path(&path, from));
+    CHECK_OK(sheaf_config_read(&c, path));
+    CHECK_OK(sheaf_schema_new(&schema, &c, 8));
+    CHECK_OK(sheaf_hf_open(&job.from, from));
+    CHECK_OK(sheaf_hf_specs(&spec, &n, schema, job.from, SHEAF_F32));
+    job.spec = spec;
+    CHECK_OK(sheaf_hf_begin(&folder, to, c.json, spec, n, shard_bytes, false, NULL));
+    CHECK_OK(sheaf_hf_copy_extras(folder, from));
+    CHECK_OK(sheaf__folder_write_all(folder, copy_rows, &job, 1000));
+    CHECK_OK(sheaf__folder_commit(folder));
+    job.from->close(job.from);
+    free(spec);
+    free(path);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+}
+
+static void check_same_folder(const char *a, const char *b)
+{
+    char **names = NULL, **others = NULL;
+    int64_t n = 0, m = 0;
+    CHECK_OK(sheaf__list_dir(&names, &n, a));
+    CHECK_OK(sheaf__list_dir(&others, &m, b));
+    assert_int_equal(n, m);
+    for (int64_t i = 0; i < n; i++) {
+        char *x = NULL, *y = NULL, path[1400];
+        size_t nx = 0, ny = 0;
+        assert_string_equal(names[i], others[i]);
+        snprintf(path, sizeof path, "%s/%s", a, names[i]);
+        CHECK_OK(sheaf__file_read_all(&x, &nx, path, 1 << 24));
+        snprintf(path, sizeof path, "%s/%s", b, names[i]);
+        CHECK_OK(sheaf__file_read_all(&y, &ny, path, 1 << 24));
+        if (nx != ny || memcmp(x, y, nx) != 0)
+            fail_msg("%s: %zu and %zu bytes, not the same", names[i], nx, ny);
+        free(x);
+        free(y);
+    }
+    sheaf__names_free(names, n);
+    sheaf__names_free(others, m);
+}
+
+static void test_write__gives_the_folders_that_transformers_writes(void **state)
+{
+    copy_model(golden("llama/tiny_llama/hf_sharded"), at("one"), 0);
+    check_same_folder(golden("llama/tiny_llama/hf"), at("one"));
+    copy_model(golden("llama/tiny_llama/hf"), at("five"), 200000);
+    check_same_folder(golden("llama/tiny_llama/hf_sharded"), at("five"));
+    copy_model(golden("llama/tiny_llama/hf/model.safetensors"), at("file"), 0);
+    check_same_folder(golden("llama/tiny_llama/hf"), at("file"));
+    copy_model(golden("llama/tiny_qwen2/hf"), at("two"), 200000);
+    check_same_folder(golden("llama/tiny_qwen2/hf_sharded"), at("two"));
+}
+
+static void test_specs__take_the_stored_dtypes_or_one(void **state)
+{
+    const change mixed = { .name = "model.norm.weight", .dtype = SHEAF_F16 };
+    sheaf_source *source = NULL;
+    sheaf_config c;
+    sheaf_schema *schema = NULL;
+    sheaf_safetensors_spec *spec = NULL;
+    int64_t n = 0;
+    make_model(&mixed, 0);
+    CHECK_OK(sheaf_hf_open(&source, at("model")));
+    CHECK_OK(sheaf_config_read(&c, at("model/config.json")));
+    CHECK_OK(sheaf_schema_new(&schema, &c, 1));
+    for (int stored = 0; stored < 2; stored++) {
+        CHECK_OK(sheaf_hf_specs(&spec, &n, schema, stored ? source : NULL, SHEAF_BF16));
+        assert_int_equal(n, 12);
+        assert_string_equal(spec[0].name, EMBED);
+        assert_string_equal(spec[8].name, L0 "input_layernorm.weight");
+        assert_true(spec[0].dtype == (stored ? SHEAF_F32 : SHEAF_BF16));
+        assert_true(spec[10].dtype == (stored ? SHEAF_F16 : SHEAF_BF16)); /* model.norm */
+        free(spec);
+    }
+    source->close(source);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+}
+
+/* ---- the text of config.json ---- */
+
+static void test_config_set__changes_one_value_and_nothing_else(void **state)
+{
+    static const struct { const char *json, *key, *value, *want; } rows[] = {
+        { "{\"a\": 1e-05, \"b\" : [1, {\"a\": 2}] }\n", "b", "null", "{\"a\": 1e-05, \"b\" : null }\n" },
+        { "{\"a\": 1e-05, \"b\" : [1, {\"a\": 2}] }\n", "a", "\"x\"", "{\"a\": \"x\", \"b\" : [1, {\"a\": 2}] }\n" },
+        { "{\n  \"a\": 1\n}\n", "c", "true", "{\n  \"c\": true,\n  \"a\": 1\n}\n" },
+        { "{}", "c", "7", "{\n  \"c\": 7\n}" },
+        { "{\"x\": {\"a\": 1}, \"a\":\"}\"}", "a", "2", "{\"x\": {\"a\": 1}, \"a\":2}" },
+    };
+    char *got = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_OK(sheaf_hf_config_set(&got, rows[i].json, rows[i].key, rows[i].value));
+        assert_string_equal(got, rows[i].want);
+        free(got);
+    }
+    CHECK_FAILS(sheaf_hf_config_set(&got, "{\"a\": }", "a", "1"), SHEAF_E_FORMAT, "config.json");
+    CHECK_FAILS(sheaf_hf_config_set(&got, "[]", "a", "1"), SHEAF_E_FORMAT, "an object");
+}
+
+static void test_config_dtype__in_the_spelling_of_the_file(void **state)
+{
+    static const struct { const char *json, *want; } rows[] = {
+        { "{\"torch_dtype\": \"float32\"}", "{\"torch_dtype\": \"bfloat16\"}" },
+        { "{\"dtype\": \"float32\"}", "{\"dtype\": \"bfloat16\"}" },
+        { "{\"dtype\": \"float32\", \"torch_dtype\": \"float32\"}", "{\"dtype\": \"bfloat16\", \"torch_dtype\": \"bfloat16\"}" },
+        { "{\"a\": 1}", "{\n  \"dtype\": \"bfloat16\",\"a\": 1}" },
+    };
+    char *got = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        CHECK_OK(sheaf_hf_config_with_dtype(&got, rows[i].json, SHEAF_BF16));
+        assert_string_equal(got, rows[i].want);
+        free(got);
+    }
+    CHECK_FAILS(sheaf_hf_config_with_dtype(&got, "{}", SHEAF_F4), SHEAF_E_ARG, "F4");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open__every_recorded_model_passes),
+        cmocka_unit_test(test_open__shards_hold_what_the_single_file_holds),
+        cmocka_unit_test(test_open__colossalai_folders),
+        cmocka_unit_test(test_check__accepts_what_does_no_harm),
+        cmocka_unit_test(test_check__names_what_is_wrong),
+        cmocka_unit_test(test_check__counts_when_there_are_many),
+        cmocka_unit_test(test_check__looks_at_the_tables_first),
+        cmocka_unit_test(test_index__disagreements_are_named),
+        cmocka_unit_test(test_index__buffers_may_differ),
+        cmocka_unit_test(test_shards__damage_names_the_file),
+        cmocka_unit_test(test_folder__explains_what_is_there_instead),
+        cmocka_unit_test(test_folder__other_frameworks_are_refused),
+        cmocka_unit_test(test_write__gives_the_folders_that_transformers_writes),
+        cmocka_unit_test(test_specs__take_the_stored_dtypes_or_one),
+        cmocka_unit_test(test_config_set__changes_one_value_and_nothing_else),
+        cmocka_unit_test(test_config_dtype__in_the_spelling_of_the_file),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

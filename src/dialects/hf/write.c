@@ -1,0 +1,207 @@
+/* write.c - writing a model folder; see hf.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_scan.h"
+#include "base/text.h"
+#include "dialects/hf/hf.h"
+
+static const int64_t default_shard_bytes = 50000000000; /* "50GB", as transformers 5 */
+
+/* The order of a layer's modules in transformers' classes, which its sharding follows. */
+static const sheaf_role layer_order[] = { SHEAF_Q, SHEAF_K, SHEAF_V, SHEAF_O, SHEAF_GATE, SHEAF_UP, SHEAF_DOWN,
+                                          SHEAF_NORM_IN, SHEAF_NORM_POST };
+enum { LAYER_ROLES = sizeof layer_order / sizeof *layer_order };
+
+typedef struct listing {
+    sheaf_safetensors_spec *spec;
+    int64_t count;
+    sheaf_source *stored;
+    sheaf_dtype dtype;
+} listing;
+
+static void list_tensor(listing *l, const sheaf_tensor *t)
+{
+    const sheaf_source_entry *e = l->stored == NULL ? NULL : l->stored->find(l->stored, t->name);
+    sheaf_safetensors_spec *spec = &l->spec[l->count++];
+    *spec = (sheaf_safetensors_spec){ t->name, e == NULL ? l->dtype : e->dtype, t->ndim, { 0 } };
+    memcpy(spec->shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
+}
+
+static void list_role(listing *l, const sheaf_schema *schema, sheaf_role role, int layer)
+{
+    for (int bias = 0; bias < 2; bias++) {
+        const sheaf_tensor *t = sheaf_schema_get(schema, role, layer, bias != 0);
+        if (t != NULL)
+            list_tensor(l, t);
+    }
+}
+
+sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count, const sheaf_schema *schema,
+                             sheaf_source *stored, sheaf_dtype dtype)
+{
+    listing l = { calloc((size_t)schema->count, sizeof *l.spec), 0, stored, dtype };
+    if (l.spec == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+    if (schema->by_name != NULL) { /* a model without a class in transformers: its own order */
+        for (int64_t i = 0; i < schema->count; i++)
+            list_tensor(&l, &schema->tensor[i]);
+    } else {
+        list_role(&l, schema, SHEAF_EMBED, -1);
+        for (int layer = 0; layer < schema->config.layers; layer++)
+            for (int r = 0; r < LAYER_ROLES; r++)
+                list_role(&l, schema, layer_order[r], layer);
+        list_role(&l, schema, SHEAF_NORM_FINAL, -1);
+        list_role(&l, schema, SHEAF_HEAD, -1);
+    }
+    *out = l.spec;
+    *count = l.count;
+    return NULL;
+}
+
+sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
+                             const sheaf_safetensors_spec *specs, int64_t count, int64_t shard_bytes,
+                             bool replace, sheaf_faults *faults)
+{
+    const sheaf_folder_options options = { .stem = "model", .replace = replace, .faults = faults,
+                                           .shard_bytes = shard_bytes > 0 ? shard_bytes : default_shard_bytes };
+    sheaf_folder *folder = NULL;
+    sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
+    if (st == NULL)
+        st = sheaf__folder_text(folder, "config.json", config_json);
+    if (st == NULL)
+        *out = folder;
+    else
+        sheaf__folder_abandon(folder);
+    return st;
+}
+
+const char *const sheaf_hf_extras[] = {
+    "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja",
+    "chat_template.json", NULL,
+};
+
+sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from)
+{
+    char *dir = NULL;
+    sheaf_status *st = NULL;
+    if (sheaf__path_kind(from) == SHEAF_PATH_FILE) /* a model given as its file */
+        st = sheaf__path_parent(&dir, from);
+    for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)
+        st = sheaf__folder_copy(folder, dir != NULL ? dir : from, sheaf_hf_extras[i]);
+    free(dir);
+    return st;
+}
+
+/* ---- changing one key of a config's text ---- */
+
+/* Finds the value of a top-level key: [*begin, *end), or NULL. *inside is where a new key can go. */
+static sheaf_status *find_value(const char *json, const char *key, const char **begin, const char **end,
+                                const char **inside, bool *empty)
+{
+    sheaf_json_scan scan;
+    *begin = *end = NULL;
+    sheaf_status *st = sheaf__scan_init(&scan, json, strlen(json), true);
+    if (st == NULL && !sheaf__scan_take(&scan, '{'))
+        st = sheaf__scan_fail(&scan, "an object");
+    *inside = scan.at;
+    for (bool first = true, more = true; st == NULL; first = false) {
+        char *name = NULL;
+        st = sheaf__scan_next_key(&scan, first, &more, &name);
+        if (st != NULL || !more) {
+            *empty = first;
+            break;
+        }
+        sheaf__scan_peek(&scan); /* to the value */
+        const char *start = scan.at;
+        st = sheaf__scan_skip(&scan, 1);
+        if (st == NULL && strcmp(name, key) == 0) {
+            *begin = start;
+            *end = scan.at;
+        }
+        free(name);
+    }
+    return st != NULL ? st : sheaf__scan_end(&scan);
+}
+
+sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value)
+{
+    const char *begin, *end, *inside;
+    bool empty = false;
+    sheaf_text text = { 0 };
+    sheaf_status *st = find_value(json, key, &begin, &end, &inside, &empty);
+    if (st != NULL)
+        return sheaf_in(st, "config.json");
+    if (begin != NULL) {
+        sheaf__text_bytes(&text, json, (size_t)(begin - json));
+        sheaf__text_add(&text, "%s%s", value, end);
+    } else {
+        sheaf__text_bytes(&text, json, (size_t)(inside - json));
+        sheaf__text_add(&text, "\n  ");
+        sheaf__text_json(&text, key);
+        sheaf__text_add(&text, ": %s%s%s", value, empty ? "\n" : ",", inside);
+    }
+    return sheaf__text_take(out, &text);
+}
+
+sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype)
+{
+    const char *begin, *end, *inside, *name = sheaf_dtype_torch_name(dtype);
+    char *first = NULL, value[40];
+    bool empty;
+    if (name == NULL)
+        return sheaf_fail(SHEAF_E_ARG, "dtype %s has no name in torch", sheaf_dtype_name(dtype));
+    snprintf(value, sizeof value, "\"%s\"", name);
+    sheaf_status *st = find_value(json, "torch_dtype", &begin, &end, &inside, &empty);
+    const bool old = st == NULL && begin != NULL;
+    if (st == NULL)
+        st = find_value(json, "dtype", &begin, &end, &inside, &empty);
+    const bool new = st == NULL && begin != NULL;
+    if (st == NULL && old) /* a file may have both */
+        st = sheaf_hf_config_set(&first, json, "torch_dtype", value);
+    if (st == NULL && (new || !old))
+        st = sheaf_hf_config_set(out, first != NULL ? first : json, "dtype", value);
+    else if (st == NULL) {
+        *out = first;
+        first = NULL;
+    }
+    free(first);
+    return st;
+}
+
+/* ---- SAT's config in a Hugging Face folder ---- */
+
+static sheaf_status *set_key(char **json, const char *key, const char *value, bool only_if_there)
+{
+    const char *begin, *end, *inside;
+    char *edited = NULL;
+    bool empty;
+    sheaf_status *st = find_value(*json, key, &begin, &end, &inside, &empty);
+    if (st != NULL || (begin == NULL && only_if_there))
+        return sheaf_in(st, "config.json");
+    st = sheaf_hf_config_set(&edited, *json, key, value);
+    if (st == NULL) {
+        free(*json);
+        *json = edited;
+    }
+    return st;
+}
+
+sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config, bool adapted)
+{
+    char *text = strdup(json);
+    sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "config.json") : NULL;
+    if (st == NULL && (config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT)) {
+        st = set_key(&text, "model_type", config->family == SHEAF_COGVLM ? "\"cogvlm\"" : "\"cogagent\"", false);
+        if (st == NULL)
+            st = set_key(&text, "model_parallel_size", "1", true);
+        if (st == NULL && !adapted)
+            st = set_key(&text, "use_lora", "false", true);
+    }
+    if (st == NULL)
+        *out = text;
+    else
+        free(text);
+    return st;
+}

@@ -1,0 +1,582 @@
+/* megatron.c - see megatron.h. */
+#include "dialects/megatron/megatron.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "catalog/boxes.h"
+#include "dialects/common/megatron_model.h"
+
+enum { MAX_RANKS = 65536, MAX_CHUNKS = 256, MAX_NESTED = 8 };
+
+typedef struct part {
+    int tp, pp;
+    bool staged;        /* the name has a stage */
+    char *path;         /* of model_optim_rng.pt, owned */
+    sheaf_torch *torch; /* NULL: missing or damaged */
+} part;
+
+typedef struct reading {
+    sheaf_catalog *catalog;
+    const sheaf_dialect_hints *hints;
+    char *dir; /* iter_XXXXXXX, owned */
+    part *part;
+    int64_t nparts;
+    int tp, pp, vp;
+    int64_t *layers; /* of chunk v of stage s: [v * pp + s]; -1 = not known */
+    sheaf__megatron model;
+} reading;
+
+/* ---- names ---- */
+
+/* mp_rank_TT, mp_rank_TT_PPP; *expert: one more number. */
+static bool read_name(part *p, bool *expert, const char *name)
+{
+    int n[3], count = 0;
+    *p = (part){ 0 };
+    *expert = false;
+    if (strncmp(name, "mp_rank_", 8) != 0)
+        return false;
+    for (name += 8; count < 3; count++) {
+        char *end;
+        if (!isdigit((unsigned char)*name))
+            return false;
+        const long value = strtol(name, &end, 10);
+        if (end - name > 6 || value >= MAX_RANKS)
+            return false;
+        n[count] = (int)value;
+        name = end;
+        if (*name != '_')
+            break;
+        name++;
+    }
+    if (*name != '\0')
+        return false;
+    p->tp = n[0];
+    p->pp = count >= 1 ? n[1] : 0;
+    p->staged = count >= 1;
+    *expert = count >= 2;
+    return true;
+}
+
+static bool has_parts(const char *dir)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    bool yes = false;
+    sheaf_status *st = sheaf__list_dir(&names, &n, dir);
+    for (int64_t i = 0; st == NULL && i < n && !yes; i++) {
+        char *path = NULL;
+        part p;
+        bool expert;
+        if (read_name(&p, &expert, names[i]) && asprintf(&path, "%s/%s", dir, names[i]) >= 0) {
+            yes = sheaf__path_kind(path) == SHEAF_PATH_DIR;
+            free(path);
+        }
+    }
+    sheaf__names_free(names, n);
+    sheaf_status_free(st);
+    return yes;
+}
+
+static const char tracker[] = "latest_checkpointed_iteration.txt";
+
+/* The folder that the tracker names, malloc'd; NULL without a tracker, or when it says neither a number nor "release". */
+static char *by_tracker(const char *path)
+{
+    char *file = NULL, *text = NULL, *dir = NULL;
+    size_t size = 0;
+    if (asprintf(&file, "%s/%s", path, tracker) < 0)
+        return NULL;
+    sheaf_status *st = sheaf__path_kind(file) == SHEAF_PATH_FILE ? sheaf__file_read_all(&text, &size, file, 256)
+                                                                 : sheaf_fail(SHEAF_E_IO, "%s", file);
+    free(file);
+    if (st == NULL) {
+        char *at = text + strspn(text, " \t\r\n");
+        at[strcspn(at, " \t\r\n")] = '\0';
+        const size_t digits = strspn(at, "0123456789");
+        if (strcmp(at, "release") == 0) {
+            if (asprintf(&dir, "%s/release", path) < 0)
+                dir = NULL;
+        } else if (digits > 0 && digits < 18 && at[digits] == '\0' &&
+                   asprintf(&dir, "%s/iter_%07lld", path, strtoll(at, NULL, 10)) < 0)
+            dir = NULL;
+    }
+    free(text);
+    sheaf_status_free(st);
+    return dir;
+}
+
+/* The folder of the parts for a file in it, a part's folder, the folder itself or the one above; NULL when none fits. */
+static char *folder_of(const char *path)
+{
+    char *dir = strdup(path);
+    for (int up = 0; dir != NULL && up < 2 && !has_parts(dir); up++) {
+        char *next = NULL;
+        const char *name = strrchr(dir, '/');
+        part p;
+        bool expert;
+        if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !read_name(&p, &expert, name == NULL ? dir : name + 1))
+            next = up == 0 ? by_tracker(dir) : NULL;
+        else
+            sheaf_status_free(sheaf__path_parent(&next, dir));
+        free(dir);
+        dir = next;
+    }
+    if (dir != NULL && !has_parts(dir)) {
+        free(dir);
+        dir = NULL;
+    }
+    return dir;
+}
+
+static bool megatron_is(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE && strcmp(name == NULL ? path : name + 1, "model_optim_rng.pt") != 0)
+        return false;
+    char *dir = folder_of(path);
+    free(dir);
+    return dir != NULL;
+}
+
+/* ---- files ---- */
+
+static int by_place(const void *a, const void *b)
+{
+    const part *p = a, *q = b;
+    return p->pp != q->pp ? p->pp - q->pp : p->tp - q->tp;
+}
+
+static sheaf_status *find_parts(reading *r)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, r->dir);
+    if (st == NULL && (r->part = calloc((size_t)n + 1, sizeof *r->part)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        part p;
+        bool expert;
+        if (!read_name(&p, &expert, names[i]))
+            continue;
+        if (asprintf(&p.path, "%s/%s/model_optim_rng.pt", r->dir, names[i]) < 0)
+            st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+        else if (expert) {
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p.path, "", "a model without experts",
+                                     "a part of expert parallelism", "");
+            free(p.path);
+        } else
+            r->part[r->nparts++] = p;
+    }
+    sheaf__names_free(names, n);
+    if (r->nparts > 1)
+        qsort(r->part, (size_t)r->nparts, sizeof *r->part, by_place);
+    return st;
+}
+
+static sheaf_status *open_parts(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
+        part *p = &r->part[i];
+        if (sheaf__path_kind(p->path) == SHEAF_PATH_NONE) {
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", p->path, "", "the part's file", "no such file",
+                                     "copy it from where this checkpoint was written");
+            continue;
+        }
+        st = sheaf__catalog_defect(r->catalog, p->path, sheaf__torch_open(&p->torch, p->path));
+        if (p->torch != NULL)
+            sheaf__torch_close_file(p->torch);
+    }
+    return st;
+}
+
+static const sheaf_pickle *args_of(const part *p)
+{
+    return p->torch == NULL ? NULL : sheaf__pickle_get(p->torch->doc->root, "args");
+}
+
+/* ---- what the parts agree on ---- */
+
+static sheaf_status *check_versions(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
+        double version = 0;
+        if (r->part[i].torch == NULL)
+            continue;
+        sheaf__pickle_float(&version, sheaf__pickle_get(r->part[i].torch->doc->root, "checkpoint_version"));
+        if (!(version >= 2))
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "unsupported", r->part[i].path, "", "checkpoint_version 2 or later",
+                                      "load and save it with a Megatron-LM that knows the old order of q, k and v",
+                                      "checkpoint_version %g, whose q, k and v lie in another order", version);
+    }
+    return st;
+}
+
+/* Iterations inside the files, the tracker's and the folder's name. */
+static sheaf_status *check_step(reading *r)
+{
+    const char *name = strrchr(r->dir, '/');
+    int64_t said = -1, newest = -1;
+    sheaf_status *st = NULL;
+    name = name == NULL ? r->dir : name + 1;
+    if (strncmp(name, "iter_", 5) == 0 && isdigit((unsigned char)name[5]) && strlen(name) < 24)
+        said = strtoll(name + 5, NULL, 10);
+    for (int64_t i = 0; i < r->nparts; i++) {
+        int64_t step;
+        if (r->part[i].torch != NULL && sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) &&
+            step > newest)
+            newest = step;
+    }
+    const int64_t want = said >= 0 ? said : newest;
+    for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
+        int64_t step;
+        char expected[64];
+        if (r->part[i].torch == NULL || !sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) ||
+            step == want)
+            continue;
+        snprintf(expected, sizeof expected, "iteration %" PRId64, want);
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->part[i].path, "", expected,
+                                  "put the part of the same save here", "iteration %" PRId64, step);
+    }
+    r->catalog->step = want;
+    return st;
+}
+
+/* Args that say the same in every part of one save. */
+static sheaf_status *check_args(reading *r, const part *first)
+{
+    static const char *const keys[] = { "num_layers",
+                                        "hidden_size",
+                                        "ffn_hidden_size",
+                                        "num_attention_heads",
+                                        "num_query_groups",
+                                        "kv_channels",
+                                        "tensor_model_parallel_size",
+                                        "pipeline_model_parallel_size",
+                                        "padded_vocab_size",
+                                        "rotary_base",
+                                        "norm_epsilon",
+                                        "params_dtype",
+                                        "consumed_train_samples" };
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < r->nparts; i++)
+        for (size_t k = 0; st == NULL && k < sizeof keys / sizeof *keys && args_of(&r->part[i]) != NULL; k++) {
+            const sheaf_pickle *a = sheaf__pickle_get(args_of(first), keys[k]),
+                               *b = sheaf__pickle_get(args_of(&r->part[i]), keys[k]);
+            if ((a != NULL || b != NULL) && !sheaf__values_equal(a, b))
+                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->part[i].path, "", "the args of the other parts",
+                                          "put the parts of one save together", "another args.%s than in %s", keys[k], first->path);
+        }
+    return st;
+}
+
+static bool rank_in(int64_t *rank, const part *p)
+{
+    return p->torch != NULL && sheaf__pickle_int(rank, sheaf__pickle_get(args_of(p), "rank")) && *rank >= 0;
+}
+
+/* Do parts that can be read say one rank, or none? Converters leave them so: then it tells nothing. */
+static bool ranks_are_told(const reading *r)
+{
+    int64_t first = -1, rank;
+    bool several = false;
+    for (int64_t i = 0; i < r->nparts; i++) {
+        if (r->part[i].torch == NULL)
+            continue;
+        if (!rank_in(&rank, &r->part[i]))
+            return false;
+        several = several || (first >= 0 && rank != first);
+        first = rank;
+    }
+    return several;
+}
+
+/* args.rank is the process that saved the part: tensor-parallel ranks count fastest, and later stages are later ones. */
+static sheaf_status *check_ranks(reading *r)
+{
+    int64_t rank, other;
+    sheaf_status *st = NULL;
+    if (!ranks_are_told(r)) {
+        r->catalog->by_names = r->nparts > 1;
+        return NULL;
+    }
+    for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
+        const part *p = &r->part[i], *before = NULL;
+        for (int64_t k = 0; before == NULL && rank_in(&rank, p) && k < i; k++)
+            if (rank_in(&other, &r->part[k]) && (other == rank || (r->part[k].tp == p->tp && other > rank)))
+                before = &r->part[k];
+        if (before != NULL && rank_in(&other, before))
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, other == rank ? "duplicate" : "conflict", p->path, "",
+                                      "the part that another process saved, of a later rank",
+                                      other == rank ? "copy part by part again from where the checkpoint was written" : "give the parts back their names",
+                                      "args.rank %" PRId64 ", where %s has %" PRId64, rank, before->path, other);
+        else if (rank_in(&rank, p) && rank % r->tp != p->tp)
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", p->path, "",
+                                      "the part of this tensor-parallel rank", "give the parts back their names",
+                                      "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64, rank, rank % r->tp);
+    }
+    return st;
+}
+
+static sheaf_status *miss(reading *r, int tp, int pp, bool staged)
+{
+    char *path = NULL;
+    if ((staged ? asprintf(&path, "%s/mp_rank_%02d_%03d/model_optim_rng.pt", r->dir, tp, pp)
+                : asprintf(&path, "%s/mp_rank_%02d/model_optim_rng.pt", r->dir, tp)) < 0)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+    sheaf_status *st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "", "every part of the save", "no such file",
+                                           "copy it from where this checkpoint was written");
+    free(path);
+    return st;
+}
+
+static part *part_of(const reading *r, int tp, int pp)
+{
+    for (int64_t i = 0; i < r->nparts; i++)
+        if (r->part[i].tp == tp && r->part[i].pp == pp)
+            return &r->part[i];
+    return NULL;
+}
+
+static sheaf_status *check_sizes(reading *r)
+{
+    int tp = 0, pp = 0;
+    bool staged = false;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < r->nparts; i++) {
+        tp = r->part[i].tp + 1 > tp ? r->part[i].tp + 1 : tp;
+        pp = r->part[i].pp + 1 > pp ? r->part[i].pp + 1 : pp;
+        staged |= r->part[i].staged;
+    }
+    r->tp = r->model.tp > 0 && r->model.tp < MAX_RANKS ? (int)r->model.tp : tp;
+    r->pp = r->model.pp > 0 && r->model.pp < MAX_RANKS ? (int)r->model.pp : pp;
+    if (tp > r->tp || pp > r->pp) {
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->dir, "", "as many parts as the args say", "",
+                                  "%d x %d parts in a save of %d tensor-parallel ranks and %d stages", tp, pp, r->tp, r->pp);
+        r->tp = tp > r->tp ? tp : r->tp;
+        r->pp = pp > r->pp ? pp : r->pp;
+    }
+    for (int s = 0; st == NULL && s < r->pp; s++)
+        for (int t = 0; st == NULL && t < r->tp; t++)
+            if (part_of(r, t, s) == NULL)
+                st = miss(r, t, s, staged || r->pp > 1);
+    r->catalog->tp = r->tp;
+    r->catalog->pp = r->pp;
+    return st;
+}
+
+/* ---- layers of the stages ---- */
+
+/* Virtual stage v: `model` where there is one, else `model0` ...; NULL when there are no more. */
+static const sheaf_pickle *chunk_of(const part *p, int v)
+{
+    char key[32];
+    const sheaf_pickle *one = sheaf__pickle_get(p->torch->doc->root, "model");
+    if (one != NULL)
+        return v == 0 ? one : NULL;
+    snprintf(key, sizeof key, "model%d", v);
+    return sheaf__pickle_get(p->torch->doc->root, key);
+}
+
+/* Calls `each` for every tensor of nested dicts, with its whole name. */
+typedef sheaf_status *(*each_tensor)(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *state);
+
+static sheaf_status *add_tensor(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *first);
+
+static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, const char *prefix, int depth, each_tensor each,
+                          int64_t *state)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(dict); i++) {
+        const char *key = sheaf__pickle_text(sheaf__pickle_key(dict, i));
+        const sheaf_pickle *value = sheaf__pickle_value(dict, i);
+        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(p->torch->doc, value);
+        char name[512];
+        if (key == NULL || (size_t)snprintf(name, sizeof name, "%s%s%s", prefix, *prefix != '\0' ? "." : "", key) >= sizeof name)
+            continue;
+        if (t != NULL)
+            st = each(r, p, name, t, state);
+        else if (sheaf__pickle_is(value, SHEAF_PICKLE_DICT) && depth < MAX_NESTED)
+            st = walk(r, p, value, name, depth + 1, each, state);
+        else if (each == add_tensor)
+            st = sheaf__dialect_unread(NULL, r->catalog, p->path, name, value);
+    }
+    return st;
+}
+
+static sheaf_status *count_layer(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *most)
+{
+    bool stacked;
+    const int64_t n = sheaf__megatron_layer(name, &stacked) + 1;
+    *most = n > *most ? n : *most;
+    return NULL;
+}
+
+/* How many layers each chunk of each stage has: layers are counted anew in each. */
+static sheaf_status *count_layers(reading *r)
+{
+    r->vp = 1;
+    for (int64_t i = 0; i < r->nparts; i++)
+        while (r->part[i].torch != NULL && r->vp < MAX_CHUNKS && chunk_of(&r->part[i], r->vp) != NULL)
+            r->vp++;
+    const int64_t chunks = (int64_t)r->vp * r->pp;
+    r->layers = calloc((size_t)chunks, sizeof *r->layers);
+    if (r->layers == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+    int64_t sum = 0, unknown = 0;
+    for (int v = 0; v < r->vp; v++)
+        for (int s = 0; s < r->pp; s++) {
+            int64_t *n = &r->layers[v * r->pp + s];
+            *n = -1;
+            for (int t = 0; t < r->tp; t++) {
+                const part *p = part_of(r, t, s);
+                if (p != NULL && p->torch != NULL && chunk_of(p, v) != NULL) {
+                    *n = *n < 0 ? 0 : *n;
+                    sheaf_status *st = walk(r, p, chunk_of(p, v), "", 0, count_layer, n);
+                    if (st != NULL)
+                        return st;
+                }
+            }
+            unknown += *n < 0;
+            sum += *n > 0 ? *n : 0;
+        }
+    const int64_t left = r->model.layers > sum ? r->model.layers - sum : 0;
+    for (int64_t i = 0; i < chunks; i++) /* a stage that is missing has what the others leave */
+        if (r->layers[i] < 0)
+            r->layers[i] = left / unknown;
+    if (unknown == 0 && sum != r->model.layers)
+        return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->dir, "", "as many layers as args.num_layers says", "",
+                                    "%" PRId64 " layers in the stages, %" PRId64 " in the args", sum, r->model.layers);
+    return NULL;
+}
+
+/* ---- tensors ---- */
+
+static sheaf_status *add_tensor(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *first)
+{
+    sheaf__megatron_targets targets = { 0 };
+    sheaf__megatron_word word;
+    bool stacked;
+    const int64_t layer = sheaf__megatron_layer(name, &stacked);
+    sheaf_status *st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, layer < 0 ? -1 : *first + layer, t->ndim,
+                                                  t->shape, p->tp, r->tp);
+    if (st == NULL && stacked && word == SHEAF_MEGATRON_MAPPED)
+        word = SHEAF_MEGATRON_UNKNOWN;
+    if (st == NULL && word == SHEAF_MEGATRON_UNKNOWN)
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p->path, name, "tensors of a Llama model",
+                                 "a tensor that it does not have", "");
+    else if (st == NULL && word == SHEAF_MEGATRON_MISFIT)
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", p->path, name,
+                                 "the part of this rank by the sizes in the args", "another shape", "");
+    else if (st == NULL && word == SHEAF_MEGATRON_MAPPED) {
+        int file;
+        st = sheaf__catalog_file(&file, r->catalog, p->path);
+        const sheaf_piece piece = sheaf__piece_of(file, p->tp, p->torch, t);
+        if (st == NULL)
+            st = sheaf__megatron_add(r->catalog, &targets, &piece);
+        if (strstr(name, "word_embeddings.weight") != NULL && r->model.padded < 0)
+            r->model.padded = t->shape[0] * r->tp;
+    }
+    free(targets.at);
+    return sheaf__catalog_defect(r->catalog, p->path, st);
+}
+
+static sheaf_status *add_parts(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
+        const part *p = &r->part[i];
+        for (int v = 0; st == NULL && p->torch != NULL && v < r->vp; v++) {
+            int64_t first = 0;
+            for (int64_t k = 0; k < (int64_t)v * r->pp + p->pp; k++)
+                first += r->layers[k];
+            if (chunk_of(p, v) != NULL)
+                st = walk(r, p, chunk_of(p, v), "", 0, add_tensor, &first);
+            else
+                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", p->path, "",
+                                          "the model, or each of its virtual stages", "", "no virtual stage %d", v);
+        }
+    }
+    return st;
+}
+
+/* The optimizer's masters and moments have no names there. */
+static sheaf_status *tell_optimizer(reading *r)
+{
+    for (int64_t i = 0; i < r->nparts; i++)
+        if (r->part[i].torch != NULL && sheaf__pickle_get(r->part[i].torch->doc->root, "optimizer") != NULL)
+            return sheaf__catalog_note(r->catalog, SHEAF_NOTE, "unsupported", r->part[i].path, "", "",
+                                       "the optimizer's state has no names: it is not read, the weights are those of the model", "");
+    return NULL;
+}
+
+/* ---- all of it ---- */
+
+static sheaf_status *read_all(reading *r)
+{
+    const part *first = NULL;
+    sheaf_status *st = find_parts(r);
+    if (st == NULL)
+        st = open_parts(r);
+    for (int64_t i = 0; i < r->nparts && first == NULL; i++)
+        if (args_of(&r->part[i]) != NULL)
+            first = &r->part[i];
+    if (st == NULL && first == NULL)
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->dir, "", "a part with the args of the run",
+                                   "none that can be read", "");
+    if (st == NULL)
+        st = check_versions(r);
+    if (st == NULL)
+        st = check_step(r);
+    if (st == NULL)
+        st = sheaf__megatron_args(&r->model, r->catalog, args_of(first), first->path, r->hints->config);
+    if (st == NULL)
+        st = check_sizes(r);
+    if (st == NULL)
+        st = check_args(r, first);
+    if (st == NULL)
+        st = check_ranks(r);
+    if (st == NULL && r->model.layers > 0) {
+        st = count_layers(r);
+        if (st == NULL)
+            st = add_parts(r);
+        if (st == NULL)
+            st = tell_optimizer(r);
+        if (st == NULL)
+            st = sheaf__megatron_complete(r->catalog, &r->model, r->dir);
+    }
+    return st;
+}
+
+static sheaf_status *megatron_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+{
+    reading r = { .hints = hints };
+    *out = NULL;
+    sheaf_status *st = sheaf__catalog_new(&r.catalog, "megatron", path);
+    if (st == NULL && (r.dir = folder_of(path)) == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "%s, or a folder with mp_rank_00", tracker);
+    if (st == NULL)
+        st = read_all(&r);
+    for (int64_t i = 0; i < r.nparts; i++) {
+        free(r.part[i].path);
+        sheaf__torch_close(r.part[i].torch);
+    }
+    free(r.part);
+    free(r.layers);
+    free(r.dir);
+    if (st != NULL) {
+        sheaf__catalog_free(r.catalog);
+        return st;
+    }
+    *out = r.catalog;
+    return NULL;
+}
+
+const sheaf_dialect sheaf__dialect_megatron = { "megatron", "Megatron-LM (legacy)", megatron_is, megatron_read };

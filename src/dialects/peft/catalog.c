@@ -1,0 +1,125 @@
+/* catalog.c - see catalog.h. Tensors have the names that PEFT saves (peft.h). */
+#include "dialects/peft/catalog.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "dialects/peft/peft.h"
+
+static bool peft_is(const char *path)
+{
+    static const char *const signs[] = { "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin" };
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
+        const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+        return strcmp(name, signs[1]) == 0 || strcmp(name, signs[2]) == 0;
+    }
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        char *file = NULL;
+        sheaf_status_free(sheaf__path_join(&file, path, signs[i]));
+        const bool yes = file != NULL && sheaf__path_kind(file) == SHEAF_PATH_FILE;
+        free(file);
+        if (yes)
+            return true;
+    }
+    return false;
+}
+
+static bool is_factor(const char *name)
+{
+    return strstr(name, ".lora_") != NULL;
+}
+
+/* A and B of one linear layer must meet in the middle. */
+static sheaf_status *check_pairs(sheaf_catalog *c)
+{
+    static const char *const pairs[][2] = { { ".lora_A.", ".lora_B." }, { ".lora_embedding_A", ".lora_embedding_B" } };
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < c->count; i++)
+        for (int k = 0; st == NULL && k < 4; k++) {
+            const char *one = pairs[k / 2][k % 2], *two = pairs[k / 2][1 - k % 2];
+            const sheaf_logical *t = &c->tensor[i];
+            const char *at = strstr(t->told.name, one);
+            sheaf_text text = { 0 };
+            char *name = NULL, found[128];
+            if (at == NULL)
+                continue;
+            sheaf__text_bytes(&text, t->told.name, (size_t)(at - t->told.name));
+            sheaf__text_add(&text, "%s%s", two, at + strlen(one));
+            st = sheaf__text_take(&name, &text);
+            const sheaf_logical *other = st == NULL ? sheaf__catalog_find(c, name) : NULL;
+            const bool bias = st == NULL && sheaf__ends_with(name, ".bias");
+            if (st == NULL && other == NULL && !bias)
+                st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, name, "the other factor", "no tensor of this name",
+                                         "use a complete copy of the adapter");
+            else if (st == NULL && other != NULL && k % 2 == 0 && t->told.ndim >= 2 && other->told.ndim >= 2 && !bias &&
+                     t->told.shape[0] != other->told.shape[1])
+                st = sheaf__catalog_note(c, SHEAF_DEFECT, "shape", c->root, name, "as many columns as lora_A has rows",
+                                         sheaf__show_shape(found, other->told.ndim, other->told.shape),
+                                         "parts of several ranks cannot be one adapter: join the checkpoint that it came from");
+            free(name);
+        }
+    return st;
+}
+
+static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
+{
+    static const char *const files[] = { "adapter_model.safetensors", "adapter_model.bin" };
+    const sheaf__whole whole = { .catalog = c, .rank = -1, .rename = sheaf__peft_name, .buffers = true };
+    char *path = NULL;
+    bool read = false;
+    sheaf_status *st = sheaf__path_join(&path, dir, files[0]);
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE) {
+        char *old = NULL;
+        st = sheaf__path_join(&old, dir, files[1]);
+        if (st == NULL && sheaf__path_kind(old) != SHEAF_PATH_NONE) {
+            free(path);
+            path = old;
+            old = NULL;
+        }
+        free(old);
+    }
+    if (st == NULL)
+        st = sheaf__whole_file(&read, &whole, path);
+    free(path);
+    for (int64_t i = 0; st == NULL && i < c->count; i++)
+        c->tensor[i].kind = is_factor(c->tensor[i].told.name) ? SHEAF_LORA : SHEAF_WEIGHT;
+    return st == NULL && read ? check_pairs(c) : st;
+}
+
+static sheaf_status *check_config(sheaf_catalog *c)
+{
+    json_t *root = NULL;
+    if (c->config == NULL)
+        return sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "adapter_config.json",
+                                   "no config: rank, alpha and targets are not known", "copy adapter_config.json too");
+    sheaf_status *st = sheaf__catalog_defect(c, c->config_path, sheaf__json_parse(&root, c->config, strlen(c->config)));
+    json_decref(root);
+    return st;
+}
+
+static sheaf_status *peft_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+{
+    char *dir = NULL;
+    const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
+    sheaf_status *st = sheaf__catalog_new(out, "peft", path);
+    if (st == NULL && !folder)
+        st = sheaf__path_parent(&dir, path);
+    if (st == NULL)
+        st = sheaf__catalog_find_config(*out, NULL, folder ? path : dir, "adapter_config.json");
+    if (st == NULL)
+        st = check_config(*out);
+    if (st == NULL)
+        st = read_folder(*out, folder ? path : dir);
+    free(dir);
+    if (st != NULL) {
+        sheaf__catalog_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+const sheaf_dialect sheaf__dialect_peft = { "peft", "PEFT adapter", peft_is, peft_read };

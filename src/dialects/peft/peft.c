@@ -1,0 +1,169 @@
+/* peft.c - see peft.h. */
+#include "peft.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "dialects/hf/catalog.h"
+#include "dialects/peft/catalog.h"
+#include "dialects/common/shards.h"
+
+static const char prefix[] = "base_model.model.";
+static const char weights[] = "adapter_model.safetensors", pickled[] = "adapter_model.bin";
+
+/* In memory PEFT puts the adapter's name after these; the file may or may not have it. */
+static const char *const named_parts[] = { ".lora_A.", ".lora_B.", ".lora_magnitude_vector.", ".lora_embedding_A.",
+                                           ".lora_embedding_B.", ".modules_to_save." };
+enum { PARTS = sizeof named_parts / sizeof *named_parts, BARE_FROM = 2, SAVED = 5 };
+
+/* What follows the part: "default.weight" or "weight" give "weight"; "default" or "" give "". */
+static const char *after_adapter_name(const char *rest)
+{
+    static const char *const last[] = { "weight", "bias" };
+    const char *dot = strchr(rest, '.');
+    for (int i = 0; i < 2; i++)
+        if (strcmp(rest, last[i]) == 0 || (dot != NULL && strcmp(dot + 1, last[i]) == 0))
+            return last[i];
+    return dot == NULL ? "" : rest; /* an unknown form is kept, to be reported as it is */
+}
+
+sheaf_status *sheaf__peft_name(char **out, const char *stored)
+{
+    sheaf_text name = { 0 };
+    if (strncmp(stored, prefix, sizeof prefix - 1) != 0)
+        sheaf__text_add(&name, "%s", prefix);
+    for (int i = 0; i < PARTS; i++) {
+        const char *part = strstr(stored, named_parts[i]);
+        if (part == NULL)
+            continue;
+        const char *rest = after_adapter_name(part + strlen(named_parts[i]));
+        sheaf__text_bytes(&name, stored, (size_t)(part - stored));
+        if (i == SAVED) /* a full copy has the plain name of what it replaces */
+            sheaf__text_add(&name, ".%s", rest);
+        else if (i >= BARE_FROM && (strcmp(rest, "weight") == 0 || *rest == '\0')) /* these have no ".weight" */
+            sheaf__text_bytes(&name, named_parts[i], strlen(named_parts[i]) - 1);
+        else
+            sheaf__text_add(&name, "%s%s", named_parts[i], rest);
+        return sheaf__text_take(out, &name);
+    }
+    sheaf__text_add(&name, "%s", stored);
+    return sheaf__text_take(out, &name);
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, dir, name));
+    const bool there = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    free(path);
+    return there;
+}
+
+/* PEFT before 0.6, and save_pretrained(safe_serialization=False) since, write the second; where both lie, PEFT reads the first. */
+static bool has_weights(const char *dir) { return has_file(dir, weights) || has_file(dir, pickled); }
+
+/* Why a folder without weights cannot be opened. */
+static sheaf_status *explain(const char *dir)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, dir);
+    if (st != NULL)
+        return st;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: no adapter here", dir), "%s", weights);
+    if (has_file(dir, "model.safetensors") || has_file(dir, "model.safetensors.index.json"))
+        sheaf_found(st, "a whole model");
+    if (has_file(dir, "latest") || has_file(dir, "mp_rank_00_model_states.pt"))
+        sheaf_try_this(sheaf_found(st, "a checkpoint of a whole model (SAT, DeepSpeed)"),
+                       "give it as the model: LoRA that lies in it is read with it; sheaf info %s tells what is there", dir);
+    for (int64_t i = 0; i < n; i++) { /* PEFT puts several adapters into folders of their names */
+        char *inner = NULL;
+        sheaf_status_free(sheaf__path_join(&inner, dir, names[i]));
+        if (inner != NULL && has_weights(inner))
+            sheaf_try_this(sheaf_found(st, "an adapter in the folder %s", names[i]), "%s", inner);
+        free(inner);
+    }
+    sheaf__names_free(names, n);
+    return st;
+}
+
+static sheaf_status *add_file(sheaf_shards *shards, const char *path)
+{
+    const sheaf_safetensors *file = NULL;
+    sheaf_status *st = sheaf__shards_open(shards, path, &file);
+    for (int64_t i = 0; st == NULL && i < file->header.count; i++) {
+        char *name = NULL;
+        st = sheaf__peft_name(&name, file->header.entry[i].name);
+        if (st == NULL)
+            st = sheaf__shards_add(shards, file, &file->header.entry[i], name);
+        free(name);
+    }
+    return st;
+}
+
+static sheaf_status *open_safetensors(sheaf_source **out, const char *path)
+{
+    sheaf_shards *shards = NULL;
+    sheaf_status *st = sheaf__shards_new(&shards);
+    if (st == NULL)
+        st = add_file(shards, path);
+    if (st == NULL)
+        st = sheaf__shards_source(out, shards);
+    if (st != NULL)
+        sheaf__shards_close(shards);
+    return st;
+}
+
+static sheaf_status *open_pickled(sheaf_source **out, const char *dir, const char *path)
+{
+    sheaf_catalog *c = NULL;
+    bool read = false;
+    sheaf_status *st = sheaf__catalog_new(&c, sheaf__dialect_peft.name, dir);
+    if (st != NULL)
+        return st;
+    const sheaf__whole whole = { .catalog = c, .rank = -1, .rename = sheaf__peft_name, .buffers = true };
+    st = sheaf__whole_file(&read, &whole, path);
+    if (st == NULL)
+        return sheaf__catalog_source(out, c, true);
+    sheaf__catalog_free(c);
+    return st;
+}
+
+sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir)
+{
+    char *path = NULL;
+    const bool folder = sheaf__path_kind(dir) == SHEAF_PATH_DIR, old = folder && !has_file(dir, weights) && has_file(dir, pickled);
+    sheaf_status *st = sheaf__path_join(&path, dir, old ? pickled : weights);
+    if (st == NULL)
+        st = old ? open_pickled(out, dir, path)
+             : folder && sheaf__path_kind(path) == SHEAF_PATH_NONE ? explain(dir) : open_safetensors(out, path);
+    free(path);
+    return st;
+}
+
+sheaf_status *sheaf_peft_config_path(char **out, const char *dir)
+{
+    if (sheaf__path_kind(dir) == SHEAF_PATH_NONE) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", dir), "an adapter: a folder with adapter_config.json and adapter_model.safetensors");
+        return sheaf_try_this(sheaf_found(st, "nothing there"), "check the path; a run of method lora leaves one in OUT/adapter");
+    }
+    if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !has_file(dir, "adapter_config.json") && !has_weights(dir))
+        return explain(dir);
+    return sheaf__path_join(out, dir, "adapter_config.json");
+}
+
+sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
+                               const sheaf_safetensors_spec *specs, int64_t count, bool replace, sheaf_faults *faults)
+{
+    const sheaf_folder_options options = { .stem = "adapter_model", .replace = replace, .faults = faults };
+    sheaf_folder *folder = NULL;
+    sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
+    if (st == NULL)
+        st = sheaf__folder_text(folder, "adapter_config.json", config_json);
+    if (st == NULL)
+        *out = folder;
+    else
+        sheaf__folder_abandon(folder);
+    return st;
+}

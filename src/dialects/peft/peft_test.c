@@ -1,0 +1,253 @@
+/* peft_test.c - all spellings of adapter tensors come to PEFT's own; recorded adapters are rewritten byte for byte. */
+#include "tests/check.h"
+#include "tests/files.h"
+#include "tests/golden.h"
+#include "tests/pickled.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dialects/peft/peft.h"
+
+#define P "base_model.model."
+#define Q "model.layers.0.self_attn.q_proj"
+
+static void test_name__every_spelling(void **state)
+{
+    static const struct { const char *stored, *want; } rows[] = {
+        { P Q ".lora_A.weight", P Q ".lora_A.weight" },
+        { P Q ".lora_A.default.weight", P Q ".lora_A.weight" },
+        { P Q ".lora_B.my_task.weight", P Q ".lora_B.weight" },
+        { P Q ".lora_B.default.bias", P Q ".lora_B.bias" },
+        { P Q ".lora_B.bias", P Q ".lora_B.bias" },
+        { Q ".lora_A.weight", P Q ".lora_A.weight" },
+        { Q ".lora_B.default.weight", P Q ".lora_B.weight" },
+        { P Q ".lora_magnitude_vector", P Q ".lora_magnitude_vector" },
+        { P Q ".lora_magnitude_vector.weight", P Q ".lora_magnitude_vector" },
+        { P Q ".lora_magnitude_vector.default.weight", P Q ".lora_magnitude_vector" },
+        { P "model.embed_tokens.lora_embedding_A", P "model.embed_tokens.lora_embedding_A" },
+        { P "model.embed_tokens.lora_embedding_B.default", P "model.embed_tokens.lora_embedding_B" },
+        { P "model.embed_tokens.base_layer.weight", P "model.embed_tokens.base_layer.weight" },
+        { P "lm_head.weight", P "lm_head.weight" },
+        { P "lm_head.modules_to_save.weight", P "lm_head.weight" },
+        { P "lm_head.modules_to_save.default.weight", P "lm_head.weight" },
+        { "lm_head.modules_to_save.default.bias", P "lm_head.bias" },
+        { P Q ".base_layer.bias", P Q ".base_layer.bias" },
+        { P Q ".bias", P Q ".bias" },
+        { P Q ".lora_A.a.b.weight", P Q ".lora_A.a.b.weight" }, /* no form that PEFT writes: kept, to be reported */
+        { "", P "" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char *got = NULL;
+        CHECK_OK(sheaf__peft_name(&got, rows[i].stored));
+        if (strcmp(got, rows[i].want) != 0)
+            fail_msg("'%s' became '%s', not '%s'", rows[i].stored, got, rows[i].want);
+        free(got);
+    }
+}
+
+/* Calls visit() for every recorded adapter folder of the Llama family. */
+static int each_adapter(void (*visit)(const char *path))
+{
+    static const char *const inside[] = { "lora/adapter_init", "lora/adapter_final", "lora_variants/rslora/adapter",
+        "lora_variants/dora/adapter", "lora_variants/modules_to_save/adapter", "lora_variants/rank_pattern/adapter",
+        "lora_variants/embedding_target/adapter", "lora_variants/layers_to_transform/adapter",
+        "lora_variants/bias_all/adapter", "lora_variants/bias_lora_only/adapter" };
+    static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2", "tiny_llama3rope" };
+    int n = 0;
+    for (size_t m = 0; m < ARRAY_LEN(models); m++)
+        for (size_t i = 0; i < ARRAY_LEN(inside); i++) {
+            char path[200], file[400];
+            snprintf(path, sizeof path, "llama/%s/%s", models[m], inside[i]);
+            snprintf(file, sizeof file, "%s/adapter_model.safetensors", path);
+            if (sheaf__path_kind(golden(file)) != SHEAF_PATH_FILE)
+                continue;
+            visit(golden(path));
+            n++;
+        }
+    return n;
+}
+
+static void check_names_unchanged(const char *path)
+{
+    sheaf_source *source = NULL;
+    sheaf_safetensors *file = NULL;
+    char *own = NULL, inside[1100];
+    CHECK_OK(sheaf_peft_open(&source, path));
+    snprintf(inside, sizeof inside, "%s/adapter_model.safetensors", path);
+    CHECK_OK(sheaf__safetensors_open(&file, inside));
+    assert_int_equal(source->count(source), file->header.count);
+    for (int64_t i = 0; i < file->header.count; i++)
+        if (source->find(source, file->header.entry[i].name) == NULL)
+            fail_msg("%s: %s", path, file->header.entry[i].name);
+    sheaf__safetensors_close(file);
+    source->close(source);
+    CHECK_OK(sheaf_peft_config_path(&own, path));
+    assert_int_equal(sheaf__path_kind(own), SHEAF_PATH_FILE);
+    free(own);
+}
+
+static void test_open__recorded_adapters_keep_their_names(void **state)
+{
+    assert_true(each_adapter(check_names_unchanged) >= 12);
+}
+
+static sheaf_status *copy_rows(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
+{
+    sheaf_source *source = context;
+    const sheaf_source_entry *e = source->entry(source, index);
+    return source->read(source, e->name, row0, rows, 0, e->ndim == 2 ? e->shape[1] : 1, dst);
+}
+
+static void check_rewritten(const char *path)
+{
+    sheaf_source *source = NULL;
+    sheaf_folder *folder = NULL;
+    sheaf_safetensors_spec spec[128];
+    char *text = NULL, *own = NULL, *a = NULL, *b = NULL, inside[1100];
+    size_t n = 0, na = 0, nb = 0;
+    CHECK_OK(sheaf_peft_open(&source, path));
+    CHECK_OK(sheaf_peft_config_path(&own, path));
+    CHECK_OK(sheaf__file_read_all(&text, &n, own, 1 << 20));
+    const int64_t count = source->count(source);
+    assert_true(count <= 128);
+    for (int64_t i = 0; i < count; i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { e->shape[0], e->shape[1] } };
+    }
+    CHECK_OK(sheaf_peft_begin(&folder, at("again"), text, spec, count, true, NULL));
+    CHECK_OK(sheaf__folder_write_all(folder, copy_rows, source, 100));
+    CHECK_OK(sheaf__folder_commit(folder));
+    source->close(source);
+    snprintf(inside, sizeof inside, "%s/adapter_model.safetensors", path);
+    CHECK_OK(sheaf__file_read_all(&a, &na, inside, 1 << 24));
+    CHECK_OK(sheaf__file_read_all(&b, &nb, at("again/adapter_model.safetensors"), 1 << 24));
+    if (na != nb || memcmp(a, b, na) != 0)
+        fail_msg("%s: not the same bytes", path);
+    free(a);
+    CHECK_OK(sheaf__file_read_all(&a, &na, at("again/adapter_config.json"), 1 << 20));
+    assert_string_equal(a, text);
+    free(a);
+    free(b);
+    free(text);
+    free(own);
+}
+
+static void test_write__recorded_adapters_byte_for_byte(void **state)
+{
+    assert_true(each_adapter(check_rewritten) >= 12);
+}
+
+/* The same tensors from adapter_model.bin as from adapter_model.safetensors. */
+static void check_pickled(const char *path)
+{
+    sheaf_source *want = NULL, *got = NULL;
+    char from[1100];
+    snprintf(from, sizeof from, "%s", path);
+    CHECK_OK(sheaf__remove_tree(at("pickled"), NULL));
+    pickle_adapter(at("pickled"), from);
+    CHECK_OK(sheaf_peft_open(&want, from));
+    CHECK_OK(sheaf_peft_open(&got, at("pickled")));
+    assert_int_equal(got->count(got), want->count(want));
+    for (int64_t i = 0; i < want->count(want); i++) {
+        const sheaf_source_entry *e = want->entry(want, i), *g = got->entry(got, i);
+        const int64_t cols = e->ndim == 2 ? e->shape[1] : 1;
+        const size_t bytes = (size_t)(e->shape[0] * cols) * sheaf_dtype_bytes(e->dtype);
+        if (strcmp(e->name, g->name) != 0 || e->ndim != g->ndim || e->dtype != g->dtype || memcmp(e->shape, g->shape, sizeof e->shape) != 0)
+            fail_msg("%s: '%s' became '%s', or another shape", path, e->name, g->name);
+        char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
+        CHECK_OK(want->read(want, e->name, 0, e->shape[0], 0, cols, a));
+        CHECK_OK(got->read(got, e->name, 0, e->shape[0], 0, cols, b));
+        CHECK_BYTES(e->name, b, a, bytes);
+        free(a);
+        free(b);
+    }
+    want->close(want);
+    got->close(got);
+}
+
+static void test_open__pickled_adapters_are_the_same(void **state)
+{
+    assert_true(each_adapter(check_pickled) >= 12);
+}
+
+/* An adapter folder whose file holds 1-element tensors of these names. */
+static sheaf_status *open_with(sheaf_source **source, const char *const *names, int64_t n)
+{
+    sheaf_safetensors_spec spec[4];
+    sheaf_safetensors_writer *w = NULL;
+    const float one = 1;
+    CHECK_OK(sheaf__remove_tree(at("made"), NULL));
+    mkdir(at("made"), 0700);
+    for (int64_t i = 0; i < n; i++)
+        spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, 2, { 1, 1 } };
+    CHECK_OK(sheaf__safetensors_begin(&w, at("made/adapter_model.safetensors"), spec, n, NULL, 0, NULL));
+    for (int64_t i = 0; i < n; i++)
+        CHECK_OK(sheaf__safetensors_write(w, i, 0, &one, 4));
+    CHECK_OK(sheaf__safetensors_finish(w));
+    return sheaf_peft_open(source, at("made"));
+}
+
+static void test_open__in_memory_names_are_read(void **state)
+{
+    static const char *const names[] = { Q ".lora_A.default.weight", P Q ".lora_B.default.weight" };
+    sheaf_source *source = NULL;
+    float x = 0;
+    CHECK_OK(open_with(&source, names, 2));
+    assert_non_null(source->find(source, P Q ".lora_A.weight"));
+    CHECK_OK(source->read(source, P Q ".lora_B.weight", 0, 1, 0, 1, &x));
+    assert_true(x == 1);
+    assert_null(source->find(source, names[0]));
+    source->close(source);
+}
+
+static void test_open__two_tensors_of_one_name_are_refused(void **state)
+{
+    static const char *const names[] = { P Q ".lora_A.one.weight", P Q ".lora_A.two.weight" };
+    sheaf_source *source = NULL;
+    CHECK_FAILS(open_with(&source, names, 2), SHEAF_E_LAYOUT, "tensor '" P Q ".lora_A.weight' | one tensor of this name | '" P Q ".lora_A.one.weight' in");
+}
+
+static void test_open__explains_what_is_there_instead(void **state)
+{
+    sheaf_source *source = NULL;
+    mkdir(at("bin"), 0700);
+    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_IO, "no adapter here | adapter_model.safetensors");
+    CHECK_OK(sheaf__file_write_whole(at("bin/model.safetensors"), "x", 1, NULL));
+    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_IO, "adapter_model.safetensors | a whole model");
+    CHECK_OK(sheaf__file_write_whole(at("bin/adapter_model.bin"), "x", 1, NULL));
+    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_FORMAT, "adapter_model.bin: damaged");
+    mkdir(at("several"), 0700);
+    mkdir(at("several/task"), 0700);
+    CHECK_OK(sheaf__file_write_whole(at("several/task/adapter_model.safetensors"), "x", 1, NULL));
+    CHECK_FAILS(sheaf_peft_open(&source, at("several")), SHEAF_E_IO, "an adapter in the folder task | ");
+    CHECK_FAILS(sheaf_peft_open(&source, at("several/task")), SHEAF_E_FORMAT, "header length");
+    mkdir(at("old"), 0700);
+    mkdir(at("old/job"), 0700);
+    CHECK_OK(sheaf__file_write_whole(at("old/job/adapter_model.bin"), "x", 1, NULL));
+    CHECK_FAILS(sheaf_peft_open(&source, at("old")), SHEAF_E_IO, "an adapter in the folder job | ");
+    CHECK_FAILS(sheaf_peft_open(&source, at("none")), SHEAF_E_IO, "No such file");
+    char *path = NULL; /* the config is read first, and must not be what is missed where nothing of an adapter is */
+    mkdir(at("sat"), 0700);
+    CHECK_OK(sheaf__file_write_whole(at("sat/latest"), "1", 1, NULL));
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("nowhere")), SHEAF_E_IO, "| nothing there | check the path");
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("sat")), SHEAF_E_IO, "no adapter here | adapter_model.safetensors | a checkpoint of a whole model (SAT");
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("several")), SHEAF_E_IO, "an adapter in the folder task | ");
+    CHECK_OK(sheaf_peft_config_path(&path, at("several/task")));
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_name__every_spelling),
+        cmocka_unit_test(test_open__recorded_adapters_keep_their_names),
+        cmocka_unit_test(test_write__recorded_adapters_byte_for_byte),
+        cmocka_unit_test(test_open__pickled_adapters_are_the_same),
+        cmocka_unit_test(test_open__in_memory_names_are_read),
+        cmocka_unit_test(test_open__two_tensors_of_one_name_are_refused),
+        cmocka_unit_test(test_open__explains_what_is_there_instead),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

@@ -1,0 +1,232 @@
+/* adapter.c - SAT's LoRA as one A and one B for each layer, in PEFT's form; see lora.h.
+ *
+ * Block (p, k) of the adapter's rank, p-th part, k-th slice where factors differ by rank, is rows (p*ways + k)*rank on of
+ * A. A and B of other blocks are zero there, so that B A is block by block what SAT merges. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "dialects/peft/peft.h"
+#include "dialects/sat/lora.h"
+#include "schema/paths.h"
+
+#define PREFIX "base_model.model."
+
+typedef struct adapter {
+    sheaf_source source; /* first */
+    const sheaf_sat_lora *lora;
+    int64_t count;
+    sheaf_source_entry *entry; /* A and B of each layer */
+} adapter;
+
+static const sheaf_logical *factor(const sheaf_sat_lora *lora, const char *linear, char which, int64_t part)
+{
+    char name[560];
+    snprintf(name, sizeof name, "%s.matrix_%c.%" PRId64, linear, which, part);
+    return sheaf__catalog_find(lora->catalog, name);
+}
+
+static int64_t slices_of(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l) { return l->apart ? lora->ways : 1; }
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* One row of A. Of a weight divided along its output: a row of A_p, the slice's own where it has one. Along its input:
+ * the row of A, in the columns of the slice only. */
+static sheaf_status *row_of_a(const adapter *s, const sheaf_sat_lora_linear *l, int64_t row, int64_t col0, int64_t cols, char *dst)
+{
+    const sheaf_sat_lora *lora = s->lora;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l);
+    const int64_t p = row / (slices * lora->rank), k = row / lora->rank % slices, i = row % lora->rank;
+    const sheaf_logical *a = factor(lora, l->name, 'A', p);
+    int64_t c0 = col0, c1 = col0 + cols;
+    if (l->axis == 1 && slices > 1) {
+        c0 = most(col0, k * (l->in / slices));
+        c1 = least(col0 + cols, (k + 1) * (l->in / slices));
+        memset(dst, 0, (size_t)(cols * bytes));
+    }
+    if (c0 >= c1)
+        return NULL;
+    const int64_t from = a->told.shape[0] > lora->rank ? k * lora->rank + i : i; /* its own A, or the copy */
+    return sheaf__catalog_read(lora->catalog, a, from, 1, c0, c1 - c0, dst + (c0 - col0) * bytes);
+}
+
+/* One row of B, `row` of the weight: zero but in the block of its part and slice; along the input it has all slices. */
+static sheaf_status *row_of_b(const adapter *s, const sheaf_sat_lora_linear *l, int64_t row, char *room, int64_t col0, int64_t cols, char *dst)
+{
+    const sheaf_sat_lora *lora = s->lora;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l), block = l->out / l->parts;
+    const int64_t p = row / block;
+    const sheaf_logical *b = factor(lora, l->name, 'B', p);
+    const int64_t k = l->axis == 0 ? row % block / (block / slices) : 0, wide = b->told.shape[1];
+    const int64_t begin = (p * slices + k) * lora->rank, c0 = most(col0, begin), c1 = least(col0 + cols, begin + wide);
+    memset(dst, 0, (size_t)(cols * bytes));
+    if (c0 >= c1)
+        return NULL;
+    sheaf_status *st = sheaf__catalog_read(lora->catalog, b, row % block, 1, 0, wide, room);
+    if (st == NULL)
+        memcpy(dst + (c0 - col0) * bytes, room + (c0 - begin) * bytes, (size_t)((c1 - c0) * bytes));
+    return st;
+}
+
+static const sheaf_source_entry *adapter_find(sheaf_source *self, const char *name)
+{
+    const adapter *s = (adapter *)self;
+    for (int64_t i = 0; i < s->count; i++)
+        if (strcmp(s->entry[i].name, name) == 0)
+            return &s->entry[i];
+    return NULL;
+}
+
+static int64_t adapter_count(sheaf_source *self) { return ((adapter *)self)->count; }
+static const sheaf_source_entry *adapter_entry(sheaf_source *self, int64_t i) { return &((adapter *)self)->entry[i]; }
+
+static sheaf_status *read_box(const adapter *s, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *dst)
+{
+    const sheaf_source_entry *e = &s->entry[index];
+    const sheaf_sat_lora_linear *l = &s->lora->linear[index / 2];
+    const int64_t bytes = cols * (int64_t)sheaf_dtype_bytes(l->dtype);
+    if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 || col0 > e->shape[1] - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", e->name);
+    char *room = malloc((size_t)(l->adapter_rank * (int64_t)sheaf_dtype_bytes(l->dtype)));
+    sheaf_status *st = room == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", e->name) : NULL;
+    for (int64_t r = 0; st == NULL && cols > 0 && r < rows; r++)
+        st = index % 2 == 0 ? row_of_a(s, l, row0 + r, col0, cols, dst + r * bytes)
+                            : row_of_b(s, l, row0 + r, room, col0, cols, dst + r * bytes);
+    free(room);
+    return st;
+}
+
+static sheaf_status *adapter_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+{
+    const adapter *s = (adapter *)self;
+    const sheaf_source_entry *e = adapter_find(self, name);
+    if (e == NULL)
+        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "no tensor of this name");
+    return read_box(s, e - s->entry, row0, rows, col0, cols, dst);
+}
+
+static void adapter_close(sheaf_source *self)
+{
+    adapter *s = (adapter *)self;
+    for (int64_t i = 0; i < s->count; i++)
+        free((char *)s->entry[i].name);
+    free(s->entry);
+    free(s);
+}
+
+sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
+{
+    adapter *s = calloc(1, sizeof *s);
+    if (s == NULL || (s->entry = calloc((size_t)lora->count * 2 + 1, sizeof *s->entry)) == NULL) {
+        free(s);
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    }
+    s->source = (sheaf_source){ adapter_find, adapter_count, adapter_entry, adapter_read, adapter_close };
+    s->lora = lora;
+    for (int64_t i = 0; i < 2 * lora->count; i++) {
+        const sheaf_sat_lora_linear *l = &lora->linear[i / 2];
+        char *name = NULL;
+        if (asprintf(&name, PREFIX "%s.lora_%c.weight", l->name, i % 2 == 0 ? 'A' : 'B') < 0) {
+            adapter_close(&s->source);
+            return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        }
+        s->entry[s->count++] = i % 2 == 0 ? (sheaf_source_entry){ name, l->dtype, 2, { l->adapter_rank, l->in } }
+                                          : (sheaf_source_entry){ name, l->dtype, 2, { l->out, l->adapter_rank } };
+    }
+    *out = &s->source;
+    return NULL;
+}
+
+/* ---- adapter_config.json ---- */
+
+/* Layers whose rank is not the first one's; `by` is what is written for each, ranks or alphas. "^", because a layer of the
+ * text model has a path that ends one of the ViT's, and PEFT takes a key for the end of any. */
+static void patterns(sheaf_text *text, const sheaf_sat_lora *lora, int64_t by)
+{
+    bool any = false;
+    for (int64_t i = 0; i < lora->count; i++) {
+        const sheaf_sat_lora_linear *l = &lora->linear[i];
+        if (l->adapter_rank == lora->linear[0].adapter_rank)
+            continue;
+        char key[560];
+        snprintf(key, sizeof key, "^%s", l->name);
+        sheaf__text_add(text, "%s\n    ", any ? "," : "");
+        sheaf__text_json(text, key);
+        sheaf__text_add(text, ": %" PRId64, l->adapter_rank / by);
+        any = true;
+    }
+    sheaf__text_add(text, "%s", any ? "\n  " : "");
+}
+
+sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora)
+{
+    const int64_t r = lora->count > 0 ? lora->linear[0].adapter_rank : lora->rank;
+    sheaf_text text = { 0 }, targets = { 0 };
+    const char **path = calloc((size_t)lora->count + 1, sizeof *path);
+    char *pattern = NULL;
+    if (path == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+    for (int64_t i = 0; i < lora->count; i++)
+        path[i] = lora->linear[i].name;
+    sheaf__paths_pattern(&targets, path, lora->count);
+    sheaf_status *st = sheaf__text_take(&pattern, &targets);
+    free(path);
+    sheaf__text_add(&text, "{\n  \"alpha_pattern\": {");
+    patterns(&text, lora, lora->rank);
+    sheaf__text_add(&text, "},\n  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": false,\n"
+                    "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n  \"lora_alpha\": %" PRId64 ",\n  \"lora_dropout\": 0.0,\n"
+                    "  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %" PRId64 ",\n  \"rank_pattern\": {", r / lora->rank, r);
+    patterns(&text, lora, 1);
+    sheaf__text_add(&text, "},\n  \"target_modules\": ");
+    if (st == NULL)
+        sheaf__text_json(&text, pattern);
+    sheaf__text_add(&text, ",\n  \"task_type\": null,\n  \"use_dora\": false,\n  \"use_rslora\": false\n}\n");
+    free(pattern);
+    if (st == NULL)
+        return sheaf__text_take(out, &text);
+    sheaf__text_release(&text);
+    return st;
+}
+
+/* ---- a folder ---- */
+
+static sheaf_status *give_rows(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
+{
+    const adapter *s = context;
+    return read_box(s, index, row0, rows, 0, s->entry[index].shape[1], dst);
+}
+
+sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace, sheaf_faults *faults)
+{
+    sheaf_source *source = NULL;
+    sheaf_folder *folder = NULL;
+    char *config = NULL;
+    if (lora->count == 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", lora->catalog->root), "factors of LoRA that are not merged"), "none");
+    sheaf_status *st = sheaf_sat_adapter(&source, lora);
+    if (st != NULL)
+        return st;
+    const int64_t n = source->count(source);
+    sheaf_safetensors_spec *spec = calloc((size_t)n, sizeof *spec);
+    st = spec == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter") : sheaf_sat_adapter_config(&config, lora);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, 2, { e->shape[0], e->shape[1] } };
+    }
+    if (st == NULL)
+        st = sheaf_peft_begin(&folder, dst, config, spec, n, replace, faults);
+    if (st == NULL)
+        st = sheaf__folder_write_all(folder, give_rows, source, 0);
+    if (st == NULL) {
+        st = sheaf__folder_commit(folder);
+        folder = NULL;
+    }
+    sheaf__folder_abandon(folder);
+    free(spec);
+    free(config);
+    source->close(source);
+    return st;
+}

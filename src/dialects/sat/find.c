@@ -1,0 +1,562 @@
+/* find.c - where the parts of a SAT checkpoint lie; see parts.h. By the names of files (names.c), and where
+ * DeepSpeed gives the same ones by what is in the first. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "dialects/sat/parts.h"
+
+static sheaf_status *no_memory(const char *path)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of parts", path);
+}
+
+/* ---- what a folder holds ---- */
+
+/* Only want of memory stops a look into a folder; one that cannot be read holds nothing. */
+static sheaf_status *only_memory(sheaf_status *st)
+{
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
+}
+
+static sheaf_status *names_in(char ***names, int64_t *n, const char *dir)
+{
+    *names = NULL;
+    *n = 0;
+    return only_memory(sheaf__list_dir(names, n, dir));
+}
+
+/* Parts directly in `dir`, and no file of DeepSpeed's ZeRO, which SAT never leaves? */
+static sheaf_status *holds_parts(bool *yes, const char *dir)
+{
+    char **names;
+    int64_t n, parts = 0;
+    bool foreign = false;
+    sheaf_status *st = names_in(&names, &n, dir);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        parts += sheaf__sat_rank_of(names[i]) >= 0;
+        foreign = foreign || strstr(names[i], "zero_pp_rank_") != NULL;
+    }
+    sheaf__names_free(names, n);
+    *yes = st == NULL && parts > 0 && !foreign;
+    return st;
+}
+
+static sheaf_status *has_file(bool *yes, const char *dir, const char *name)
+{
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, dir, name);
+    *yes = st == NULL && sheaf__path_kind(path) != SHEAF_PATH_NONE; /* a pipe or a folder of this name is told when it is read */
+    free(path);
+    return st;
+}
+
+/* Is the first of the parts in `dir` one of DeepSpeed's own? */
+static sheaf_status *by_deepspeed(bool *yes, const char *dir)
+{
+    char **names, *path = NULL;
+    int64_t n;
+    sheaf_status *st = names_in(&names, &n, dir);
+    *yes = false;
+    for (int64_t i = 0; st == NULL && path == NULL && i < n; i++)
+        if (sheaf__sat_rank_of(names[i]) >= 0)
+            st = sheaf__path_join(&path, dir, names[i]);
+    if (st == NULL && path != NULL)
+        st = sheaf__sat_by_deepspeed(yes, path);
+    sheaf__names_free(names, n);
+    free(path);
+    return st;
+}
+
+/* The subfolder of SAVE with parts whose name is a step: the one that `latest` names, or the greatest. NULL: none. */
+static sheaf_status *newest_step(char **out, const char *save, const char *latest)
+{
+    char **names;
+    int64_t n, best_step = -2;
+    sheaf_status *st = names_in(&names, &n, save);
+    *out = NULL;
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        const int64_t step = sheaf__sat_step_of(names[i]);
+        char *path = NULL;
+        bool parts = false;
+        const bool wins = latest != NULL && strcmp(names[i], latest) == 0;
+        if (step == -2 || (!wins && step <= best_step))
+            continue;
+        st = sheaf__path_join(&path, save, names[i]);
+        if (st == NULL)
+            st = holds_parts(&parts, path);
+        free(path);
+        if (st != NULL || !parts)
+            continue;
+        free(*out);
+        *out = strdup(names[i]);
+        best_step = wins ? INT64_MAX : step;
+        st = *out != NULL ? NULL : no_memory(save);
+    }
+    sheaf__names_free(names, n);
+    if (st != NULL) {
+        free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+/* The text of SAVE/latest without blanks around it; NULL: no such file. */
+static sheaf_status *read_latest(char **out, const char *save)
+{
+    char *path = NULL, *text = NULL;
+    size_t size = 0;
+    bool there;
+    *out = NULL;
+    sheaf_status *st = has_file(&there, save, "latest");
+    if (st != NULL || !there)
+        return st;
+    st = sheaf__path_join(&path, save, "latest");
+    if (st == NULL)
+        st = sheaf__file_read_all(&text, &size, path, 4096);
+    free(path);
+    if (st != NULL)
+        return only_memory(st);
+    while (size > 0 && isspace((unsigned char)text[size - 1]))
+        text[--size] = '\0';
+    const size_t blank = strspn(text, " \t\r\n");
+    memmove(text, text + blank, size - blank + 1);
+    *out = text;
+    return NULL;
+}
+
+static sheaf_status *is_save(bool *yes, const char *dir)
+{
+    char *latest, *step = NULL, *path = NULL;
+    bool config = false, other = false;
+    sheaf_status *st = read_latest(&latest, dir);
+    if (st == NULL)
+        st = newest_step(&step, dir, latest);
+    if (st == NULL && step != NULL)
+        st = has_file(&config, dir, "model_config.json");
+    if (st == NULL && step != NULL && !config)
+        st = sheaf__path_join(&path, dir, step);
+    if (st == NULL && path != NULL)
+        st = by_deepspeed(&other, path);
+    *yes = step != NULL && !other;
+    free(path);
+    free(latest);
+    free(step);
+    return st;
+}
+
+static sheaf_status *is_parent(bool *yes, const char *dir)
+{
+    char **names;
+    int64_t n;
+    sheaf_status *st = names_in(&names, &n, dir);
+    *yes = false;
+    for (int64_t i = 0; st == NULL && !*yes && i < n; i++) {
+        char *path = NULL;
+        if (!sheaf__sat_stamp_of(names[i]).has)
+            continue;
+        st = sheaf__path_join(&path, dir, names[i]);
+        if (st == NULL)
+            st = is_save(yes, path);
+        free(path);
+    }
+    sheaf__names_free(names, n);
+    return st;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static sheaf_status *is_step_folder(bool *yes, const char *dir)
+{
+    char *full = NULL, *above = NULL;
+    bool other = false;
+    sheaf_status *st = holds_parts(yes, dir);
+    if (st != NULL || !*yes)
+        return st;
+    full = realpath(dir, NULL);
+    st = has_file(yes, dir, "model_config.json");
+    if (st == NULL && !*yes)
+        st = sheaf__path_parent(&above, full != NULL ? full : dir);
+    if (st == NULL && !*yes)
+        st = has_file(yes, above, "model_config.json");
+    if (st == NULL && !*yes && sheaf__sat_step_of(last_part(full != NULL ? full : dir)) != -2) {
+        st = by_deepspeed(&other, dir);
+        *yes = !other;
+    }
+    free(full);
+    free(above);
+    return st;
+}
+
+bool sheaf__sat_is_step(const char *dir)
+{
+    bool yes = false;
+    sheaf_status *st = is_step_folder(&yes, dir);
+    yes = yes && st == NULL;
+    sheaf_status_free(st);
+    return yes;
+}
+
+bool sheaf__sat_is(const char *path)
+{
+    char *dir = NULL;
+    bool yes = false;
+    sheaf_status *st = NULL;
+    if (sheaf__path_kind(path) == SHEAF_PATH_DIR) {
+        st = is_step_folder(&yes, path);
+        if (st == NULL && !yes)
+            st = is_save(&yes, path);
+        if (st == NULL && !yes)
+            st = is_parent(&yes, path);
+    } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE && sheaf__sat_rank_of(last_part(path)) >= 0) {
+        st = sheaf__path_parent(&dir, path);
+        if (st == NULL)
+            st = is_step_folder(&yes, dir);
+        free(dir);
+    }
+    const bool sure = st == NULL && yes;
+    sheaf_status_free(st);
+    return sure;
+}
+
+/* ---- folders and parts into the set ---- */
+
+static void folder_release(sheaf__sat_folder *f)
+{
+    free(f->save);
+    free(f->dir);
+    free(f->config);
+    free(f->name);
+    free(f->tag);
+}
+
+void sheaf__sat_set_release(sheaf__sat_set *set)
+{
+    for (int i = 0; i < set->nfolders; i++)
+        folder_release(&set->folder[i]);
+    for (int i = 0; i < set->nparts; i++)
+        sheaf__sat_part_release(&set->part[i]);
+    free(set->folder);
+    free(set->part);
+    *set = (sheaf__sat_set){ 0 };
+}
+
+/* Two numbers of the config, for telling parts apart; what is wrong with it is told when it is read. */
+static sheaf_status *read_numbers(sheaf__sat_folder *f)
+{
+    json_t *object = NULL;
+    sheaf_status *st = sheaf__json_load(&object, f->config);
+    if (st != NULL)
+        return only_memory(st);
+    const json_t *vocab = json_object_get(object, "vocab_size"), *ways = json_object_get(object, "model_parallel_size");
+    if (json_is_integer(vocab) && json_integer_value(vocab) > 0)
+        f->vocab = json_integer_value(vocab);
+    if (json_is_integer(ways) && json_integer_value(ways) > 0 && json_integer_value(ways) <= SHEAF_SAT_MOST_RANKS)
+        f->ways = json_integer_value(ways);
+    json_decref(object);
+    return NULL;
+}
+
+/* The folder SAVE/tag; tag NULL: parts lie in SAVE itself. */
+static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char *tag)
+{
+    char *full = realpath(save, NULL);
+    bool config = false;
+    *f = (sheaf__sat_folder){ .save = strdup(save), .name = strdup(last_part(full != NULL ? full : save)),
+                              .tag = strdup(tag != NULL ? tag : ""), .step = -1 };
+    free(full);
+    if (f->save == NULL || f->name == NULL || f->tag == NULL)
+        return no_memory(save);
+    if (sheaf__sat_step_of(f->tag) >= 0)
+        f->step = sheaf__sat_step_of(f->tag);
+    f->stamp = sheaf__sat_stamp_of(f->name);
+    sheaf_status *st = NULL;
+    if (tag != NULL)
+        st = sheaf__path_join(&f->dir, save, tag);
+    else if ((f->dir = strdup(save)) == NULL)
+        st = no_memory(save);
+    if (st == NULL)
+        st = has_file(&config, save, "model_config.json");
+    if (st == NULL && config)
+        st = sheaf__path_join(&f->config, save, "model_config.json");
+    if (st == NULL && config)
+        st = read_numbers(f);
+    return st;
+}
+
+static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder, const char *name)
+{
+    if (set->nparts == SHEAF_SAT_MOST_PARTS)
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", c->root), "at most %d parts", SHEAF_SAT_MOST_PARTS);
+    if (set->nparts == set->parts_room) {
+        const int room = set->parts_room * 2 + 16;
+        sheaf__sat_part *more = realloc(set->part, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(c->root);
+        set->part = more;
+        set->parts_room = room;
+    }
+    sheaf__sat_part *part = &set->part[set->nparts];
+    *part = (sheaf__sat_part){ .folder = folder, .rank = sheaf__sat_rank_of(name) };
+    sheaf_status *st = sheaf__path_join(&part->path, set->folder[folder].dir, name);
+    if (st != NULL)
+        return st;
+    set->nparts++;
+    return sheaf__sat_part_open(part);
+}
+
+/* `only`: the one file that was asked for; NULL = all. */
+static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *save, const char *tag, const char *only)
+{
+    sheaf__sat_folder f = { 0 };
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = describe(&f, save, tag);
+    for (int i = 0; st == NULL && i < set->nfolders; i++)
+        if (strcmp(set->folder[i].dir, f.dir) == 0 && only == NULL) { /* named twice */
+            folder_release(&f);
+            return NULL;
+        }
+    sheaf__sat_folder *more = st == NULL ? realloc(set->folder, (size_t)(set->nfolders + 1) * sizeof *more) : NULL;
+    if (st == NULL && more == NULL)
+        st = no_memory(save);
+    if (st != NULL) {
+        folder_release(&f);
+        return st;
+    }
+    set->folder = more;
+    set->folder[set->nfolders++] = f;
+    st = sheaf__list_dir(&names, &n, f.dir);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        if (only != NULL && strcmp(names[i], only) != 0)
+            continue;
+        if (sheaf__sat_rank_of(names[i]) >= 0)
+            st = add_part(set, c, set->nfolders - 1, names[i]);
+        else if (strncmp(names[i], "mp_rank_", 8) == 0)
+            st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", f.dir, "", "mp_rank_NN_model_states.pt", "",
+                                      "'%.200s', which is no part by its name and is not read", names[i]);
+    }
+    sheaf__names_free(names, n);
+    return st;
+}
+
+/* SAVE with the step to be read, and what is odd about `latest`. */
+static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char *save)
+{
+    char *latest = NULL, *tag = NULL;
+    sheaf_status *st = read_latest(&latest, save);
+    if (st == NULL)
+        st = newest_step(&tag, save, latest);
+    if (st == NULL && tag == NULL)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", save), "parts of a SAT checkpoint"), "none");
+    else if (st == NULL && latest == NULL)
+        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", save, "", "a file 'latest' that names the step", "",
+                                  "no such file; step %s is the greatest there is", tag);
+    else if (st == NULL && strcmp(latest, tag) != 0)
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", save, "", "the step that 'latest' names", "",
+                                  "latest says '%.100s', of which there are no parts; step %s is the greatest there is", latest, tag);
+    if (st == NULL)
+        st = add_folder(set, c, save, tag, NULL);
+    free(latest);
+    free(tag);
+    return st;
+}
+
+static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *dir, const char *only)
+{
+    char *full = realpath(dir, NULL), *save = NULL;
+    bool flat = false;
+    sheaf_status *st = full == NULL ? no_memory(dir) : has_file(&flat, dir, "model_config.json");
+    flat = flat || (full != NULL && sheaf__sat_step_of(last_part(full)) == -2);
+    if (st == NULL && flat)
+        st = add_folder(set, c, dir, NULL, only);
+    if (st == NULL && !flat) {
+        /* "20" and "./20" name their parent well; "." does not. */
+        const bool plain = strcmp(last_part(dir), last_part(full)) == 0;
+        st = sheaf__path_parent(&save, plain ? dir : full);
+        if (st == NULL)
+            st = add_folder(set, c, save, last_part(full), only);
+    }
+    free(full);
+    free(save);
+    return st;
+}
+
+/* ---- folders with other stamps ---- */
+
+/* Children of `parent` whose names have the stem (`size` characters; NULL: any stamp), at most `minutes` from
+ * `near` (NULL: any), that have a folder `tag` (NULL: their newest step). */
+static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const char *parent, const char *stem, size_t size,
+                                  const sheaf__sat_stamp *near, const char *tag)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, parent);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        const sheaf__sat_stamp stamp = sheaf__sat_stamp_of(names[i]);
+        if (!stamp.has || (stem != NULL && (stamp.stem != size || strncmp(names[i], stem, size) != 0)) ||
+            (near != NULL && sheaf__sat_minutes(&stamp, near) > SHEAF_SAT_NEAR_MINUTES))
+            continue;
+        char *save = NULL, *dir = NULL;
+        bool yes = false;
+        st = sheaf__path_join(&save, parent, names[i]);
+        if (st == NULL && tag != NULL)
+            st = sheaf__path_join(&dir, save, tag);
+        if (st == NULL)
+            st = tag == NULL ? is_save(&yes, save) : holds_parts(&yes, dir);
+        if (st == NULL && yes)
+            st = tag == NULL ? add_save(set, c, save) : add_folder(set, c, save, tag, NULL);
+        free(save);
+        free(dir);
+    }
+    sheaf__names_free(names, n);
+    return st;
+}
+
+static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
+{
+    const sheaf__sat_folder f = set->folder[set->anchor];
+    char *parent = NULL, *full = NULL;
+    if (!f.stamp.has || f.tag[0] == '\0')
+        return NULL;
+    const bool plain = strcmp(last_part(f.save), f.name) == 0;
+    if (!plain && (full = realpath(f.save, NULL)) == NULL)
+        return no_memory(f.save);
+    sheaf_status *st = sheaf__path_parent(&parent, plain ? f.save : full);
+    if (st == NULL)
+        st = add_siblings(set, c, parent, f.name, f.stamp.stem, &f.stamp, f.tag);
+    free(parent);
+    free(full);
+    return st;
+}
+
+/* A part of this rank in SAVE/tag? For a hint, which does without when memory is short. */
+static bool has_part(const char *save, const char *tag, int rank)
+{
+    char *path = NULL;
+    const bool made = asprintf(&path, "%s/%s/mp_rank_%02d_model_states.pt", save, tag, rank) >= 0;
+    const bool yes = made && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    if (made)
+        free(path);
+    return yes;
+}
+
+static sheaf_status *other_steps(sheaf_text *text, const sheaf__sat_folder *f, int rank)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, f->save);
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        if (sheaf__sat_step_of(names[i]) != -2 && strcmp(names[i], f->tag) != 0 && has_part(f->save, names[i], rank))
+            sheaf__text_add(text, "; a part %d of step %s lies in %s/%s and is stale", rank, names[i], f->save, names[i]);
+    sheaf__names_free(names, n);
+    return st;
+}
+
+sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **found, const sheaf__sat_set *set, int rank)
+{
+    char **names = NULL, *parent = NULL, *full = NULL;
+    int64_t n = 0;
+    *found = NULL;
+    if (set->anchor < 0 || set->folder[set->anchor].tag[0] == '\0')
+        return NULL;
+    const sheaf__sat_folder *f = &set->folder[set->anchor];
+    sheaf_status *st = other_steps(text, f, rank);
+    if (st != NULL || (full = realpath(f->save, NULL)) == NULL)
+        return st;
+    st = sheaf__path_parent(&parent, strcmp(last_part(f->save), f->name) == 0 ? f->save : full);
+    if (st == NULL)
+        st = sheaf__list_dir(&names, &n, parent);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
+        char *save = NULL;
+        if (strcmp(names[i], f->name) == 0 || !sheaf__sat_stamp_of(names[i]).has)
+            continue;
+        st = sheaf__path_join(&save, parent, names[i]);
+        if (st == NULL && has_part(save, f->tag, rank)) {
+            sheaf__text_add(text, "; a part %d of the same step lies in %s/%s", rank, save, f->tag);
+            if (*found == NULL) {
+                *found = save;
+                save = NULL;
+            }
+        }
+        free(save);
+    }
+    sheaf__names_free(names, n);
+    free(parent);
+    free(full);
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char *path, bool one_file)
+{
+    char *dir = NULL;
+    bool parts = false, save = false;
+    sheaf_status *st = NULL;
+    switch (sheaf__path_kind(path)) {
+    case SHEAF_PATH_FILE:
+        st = sheaf__path_parent(&dir, path);
+        if (st == NULL)
+            st = add_step_folder(set, c, dir, one_file ? last_part(path) : NULL);
+        break;
+    case SHEAF_PATH_DIR:
+        st = holds_parts(&parts, path);
+        if (st == NULL && !parts)
+            st = is_save(&save, path);
+        if (st == NULL)
+            st = parts  ? add_step_folder(set, c, path, NULL)
+                 : save ? add_save(set, c, path)
+                        : add_siblings(set, c, path, NULL, 0, NULL, NULL);
+        break;
+    default:
+        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or part of a SAT checkpoint");
+    }
+    free(dir);
+    return st;
+}
+
+/* "dir/" and "dir" are one. */
+static sheaf_status *without_slash(char **out, const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    *out = strndup(path, n);
+    return *out != NULL ? NULL : no_memory(path);
+}
+
+sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *c, const char *path, const char *const *also)
+{
+    const bool several = also != NULL && also[0] != NULL;
+    char *plain = NULL;
+    *set = (sheaf__sat_set){ .anchor = -1, .named = several };
+    sheaf_status *st = without_slash(&plain, path);
+    if (st == NULL)
+        st = add_path(set, c, plain, several);
+    free(plain);
+    for (int i = 0; several && st == NULL && also[i] != NULL; i++) {
+        plain = NULL;
+        st = without_slash(&plain, also[i]);
+        if (st == NULL)
+            st = add_path(set, c, plain, true);
+        free(plain);
+    }
+    if (st == NULL && set->nparts == 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path), "parts of a SAT checkpoint"), "none");
+    if (st == NULL && set->nfolders == 1) {
+        set->anchor = 0;
+        if (!several && !sheaf__sat_complete(set))
+            st = look_beside(set, c);
+    }
+    return st != NULL ? st : sheaf__sat_choose(set, c);
+}

@@ -1,0 +1,499 @@
+/* join.c - which parts belong together; see parts.h.
+ *
+ * Parts of one save have the same step, names, dtypes and shapes, and the same values in the
+ * tensors of which each rank has a copy. Where those values differ from rank to rank (SAT lets copies
+ * drift in some trainings), they tell nothing, and only a choice without alternative is taken. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dialects/sat/parts.h"
+
+static sheaf_status *no_memory(const sheaf_catalog *c)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of parts", c->root);
+}
+
+/* ---- how many parts ---- */
+
+static int64_t any_vocab(const sheaf__sat_set *set, int folder)
+{
+    int64_t vocab = set->folder[folder].vocab;
+    for (int i = 0; vocab == 0 && i < set->nfolders; i++)
+        vocab = set->folder[i].vocab;
+    return vocab;
+}
+
+/* Of the save that a part belongs to: by its shapes; as it says itself; as the config says. 0 = cannot tell. */
+static int ways_of(const sheaf__sat_set *set, const sheaf__sat_part *part)
+{
+    int ways = sheaf__sat_ways_by_shape(part, any_vocab(set, part->folder));
+    if (ways == 0)
+        ways = (int)part->ways;
+    if (ways == 0)
+        ways = (int)set->folder[part->folder].ways;
+    for (int i = 0; ways == 0 && i < set->nfolders; i++)
+        ways = (int)set->folder[i].ways;
+    return ways;
+}
+
+static int greatest_rank(const sheaf__sat_set *set, int folder)
+{
+    int rank = -1;
+    for (int i = 0; i < set->nparts; i++)
+        if ((folder < 0 || set->part[i].folder == folder) && set->part[i].rank > rank)
+            rank = set->part[i].rank;
+    return rank;
+}
+
+static const sheaf__sat_part *first_readable(const sheaf__sat_set *set, int folder)
+{
+    for (int i = 0; i < set->nparts; i++)
+        if ((folder < 0 || set->part[i].folder == folder) && set->part[i].file != NULL)
+            return &set->part[i];
+    return NULL;
+}
+
+static int ways_of_folder(const sheaf__sat_set *set, int folder)
+{
+    const sheaf__sat_part *part = first_readable(set, folder);
+    const int ways = part == NULL ? (folder >= 0 ? (int)set->folder[folder].ways : 0) : ways_of(set, part);
+    return ways > 0 ? ways : greatest_rank(set, folder) + 1;
+}
+
+/* Has the folder each rank once? */
+static bool is_full(const sheaf__sat_set *set, int folder, int ways)
+{
+    int count[SHEAF_SAT_MOST_RANKS] = { 0 };
+    for (int i = 0; i < set->nparts; i++)
+        count[set->part[i].rank] += set->part[i].folder == folder;
+    for (int r = 0; r < ways; r++)
+        if (count[r] != 1)
+            return false;
+    return ways > 0;
+}
+
+bool sheaf__sat_complete(const sheaf__sat_set *set)
+{
+    const int f = set->anchor;
+    if (set->folder[f].config == NULL || !is_full(set, f, ways_of_folder(set, f)))
+        return false;
+    const sheaf__sat_part *first = first_readable(set, f);
+    for (int i = 0; i < set->nparts; i++) {
+        const sheaf__sat_part *p = &set->part[i];
+        if (p->folder == f && p->file != NULL && (p->names != first->names || p->copies != first->copies))
+            return false; /* two runs may have written into one folder */
+    }
+    return true;
+}
+
+/* ---- parts that agree in everything ---- */
+
+/* By the names of their folders; parts without a step's folder are of any. */
+static bool same_step(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
+{
+    const char *one = set->folder[a->folder].tag, *two = set->folder[b->folder].tag;
+    return *one == '\0' || *two == '\0' || strcmp(one, two) == 0;
+}
+
+static bool agree(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
+{
+    return a->file != NULL && b->file != NULL && same_step(set, a, b) && a->names == b->names && a->copies == b->copies;
+}
+
+typedef struct group {
+    int ways;
+    bool complete;  /* each rank once */
+    bool anchored;  /* a part lies in the folder that was asked for */
+} group;
+
+/* The parts that agree with `first`. */
+static group group_of(const sheaf__sat_set *set, const sheaf__sat_part *first)
+{
+    int count[SHEAF_SAT_MOST_RANKS] = { 0 };
+    group g = { .ways = ways_of(set, first) };
+    for (int i = 0; i < set->nparts; i++)
+        if (agree(set, &set->part[i], first)) {
+            count[set->part[i].rank]++;
+            g.anchored |= set->part[i].folder == set->anchor;
+        }
+    if (g.ways == 0)
+        g.ways = greatest_rank(set, first->folder) + 1;
+    g.complete = g.ways > 0;
+    for (int r = 0; r < SHEAF_SAT_MOST_RANKS; r++)
+        g.complete = g.complete && count[r] == (r < g.ways);
+    return g;
+}
+
+static bool is_first(const sheaf__sat_set *set, int part)
+{
+    for (int i = 0; i < part; i++)
+        if (agree(set, &set->part[i], &set->part[part]))
+            return false;
+    return set->part[part].file != NULL;
+}
+
+/* The first part of the one group that can be meant; -1: none, -2: several. */
+static int only_group(const sheaf__sat_set *set)
+{
+    int found = -1;
+    for (int i = 0; i < set->nparts; i++) {
+        if (!is_first(set, i))
+            continue;
+        const group g = group_of(set, &set->part[i]);
+        if (!g.complete || (set->anchor >= 0 && !g.anchored))
+            continue;
+        found = found == -1 ? i : -2;
+    }
+    return found;
+}
+
+/* Several complete saves share folders: each with its own. */
+static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
+{
+    sheaf_status *st = NULL;
+    int number = 0;
+    for (int i = 0; i < set->nparts && st == NULL; i++) {
+        if (!is_first(set, i))
+            continue;
+        const group g = group_of(set, &set->part[i]);
+        if (!g.complete || (set->anchor >= 0 && !g.anchored))
+            continue;
+        sheaf_text files = { 0 };
+        char *cure = NULL;
+        for (int k = 0; k < set->nparts; k++)
+            if (agree(set, &set->part[k], &set->part[i])) {
+                sheaf__text_add(&files, " ");
+                sheaf__text_word(&files, set->part[k].path);
+            }
+        if (files.failed || asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1", files.at, ++number) < 0)
+            st = no_memory(c);
+        else
+            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint", cure,
+                                      "several complete ones; number %d has %d parts:%s", number, g.ways, files.at);
+        if (st == NULL)
+            free(cure);
+        sheaf__text_release(&files);
+    }
+    return st;
+}
+
+/* ---- one candidate for each rank ---- */
+
+/* Parts of `rank` that could belong to `like`; *part is the last of them. With `not_full`, none from folders that
+ * have all they need. */
+static int candidates(int *part, const sheaf__sat_set *set, const sheaf__sat_part *like, int rank, int ways, bool not_full)
+{
+    int n = 0;
+    for (int i = 0; i < set->nparts; i++) {
+        const sheaf__sat_part *p = &set->part[i];
+        if (p->rank != rank || (like != NULL && !same_step(set, p, like)) || (p->file != NULL && like != NULL && p->names != like->names) ||
+            (not_full && p->folder != set->anchor && is_full(set, p->folder, ways)))
+            continue;
+        *part = i;
+        n++;
+    }
+    return n;
+}
+
+/* Marks what can be chosen without doubt; ranks with several candidates are told. */
+static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog *c)
+{
+    const sheaf__sat_part *like = first_readable(set, set->anchor);
+    sheaf_status *st = NULL;
+    *doubt = false;
+    for (int r = 0; r < set->ways && st == NULL; r++) {
+        int part = -1, own = -1, n = 0;
+        for (int i = 0; i < set->nparts; i++)
+            if (set->anchor >= 0 && set->part[i].folder == set->anchor && set->part[i].rank == r && own < 0)
+                own = i;
+        if (own >= 0) {
+            set->part[own].chosen = true;
+            continue;
+        }
+        n = candidates(&part, set, like, r, set->ways, false);
+        if (n > 1)
+            n = candidates(&part, set, like, r, set->ways, true);
+        if (n == 1) {
+            set->part[part].chosen = true;
+        } else if (candidates(&part, set, like, r, set->ways, false) > 1) {
+            sheaf_text where = { 0 };
+            *doubt = true;
+            for (int i = 0; i < set->nparts; i++)
+                if (set->part[i].rank == r)
+                    sheaf__text_add(&where, "%s%s", where.size > 0 ? ", " : "", set->part[i].path);
+            st = where.failed ? no_memory(c)
+                              : sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "",
+                                                     "one part of each rank, told apart by step, names, shapes and copied tensors",
+                                                     "name the folders of one run, and no others, as sources of sheaf convert",
+                                                     "part %d could be any of: %s", r, where.at != NULL ? where.at : "");
+            sheaf__text_release(&where);
+        }
+    }
+    return st;
+}
+
+/* Do the copies in one folder agree with each other and differ from those in another? Then the folders are of
+ * two runs. *a, *b: a part of each. */
+static bool contradict(const sheaf__sat_part **a, const sheaf__sat_part **b, const sheaf__sat_set *set)
+{
+    for (int f = 0; f < set->nfolders; f++) {
+        int n = 0;
+        bool uniform = true;
+        *a = NULL;
+        for (int i = 0; i < set->nparts; i++) {
+            const sheaf__sat_part *p = &set->part[i];
+            if (!p->chosen || p->folder != f || p->file == NULL)
+                continue;
+            n++;
+            uniform = uniform && (*a == NULL || (*a)->copies == p->copies);
+            *a = *a == NULL ? p : *a;
+        }
+        for (int i = 0; n >= 2 && uniform && i < set->nparts; i++) {
+            *b = &set->part[i];
+            if ((*b)->chosen && (*b)->folder != f && (*b)->file != NULL && (*b)->copies != (*a)->copies)
+                return true;
+        }
+    }
+    return false;
+}
+
+static sheaf_status *refuse_foreign(sheaf__sat_set *set, sheaf_catalog *c, const sheaf__sat_part *a, const sheaf__sat_part *b)
+{
+    const int keep = set->anchor >= 0 ? set->anchor : a->folder;
+    sheaf_status *st = sheaf__catalog_notef(
+        c, SHEAF_DEFECT, "foreign", b->path, "", "the values that the parts of one save have in common", "",
+        "other values in tensors of which each part has a copy than in %s: it is of another run", a->path);
+    for (int i = 0; i < set->nparts; i++)
+        set->part[i].chosen = set->part[i].chosen && set->part[i].folder == keep;
+    return st;
+}
+
+/* ---- several saves in one folder ---- */
+
+static bool near(const sheaf__sat_folder *a, const sheaf__sat_folder *b)
+{
+    return a->stamp.has && b->stamp.has && a->stamp.stem == b->stamp.stem && strncmp(a->name, b->name, a->stamp.stem) == 0 &&
+           strcmp(a->tag, b->tag) == 0 && sheaf__sat_minutes(&a->stamp, &b->stamp) <= SHEAF_SAT_NEAR_MINUTES;
+}
+
+/* Numbers the folders by save: neighbours in time, of one name and step. Gives how many there are. */
+static int cluster(int *of, const sheaf__sat_set *set)
+{
+    int n = 0;
+    for (int i = 0; i < set->nfolders; i++)
+        of[i] = -1;
+    for (int i = 0; i < set->nfolders; i++) {
+        if (of[i] >= 0)
+            continue;
+        of[i] = n;
+        for (bool more = true; more;) {
+            more = false;
+            for (int a = 0; a < set->nfolders; a++)
+                for (int b = 0; b < set->nfolders; b++)
+                    if (of[a] == n && of[b] < 0 && near(&set->folder[a], &set->folder[b])) {
+                        of[b] = n;
+                        more = true;
+                    }
+        }
+        n++;
+    }
+    return n;
+}
+
+static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, const int *of, int n)
+{
+    sheaf_status *st = NULL;
+    for (int k = 0; k < n && st == NULL; k++) {
+        sheaf_text folders = { 0 };
+        int parts = 0, ways = 0;
+        for (int f = 0; f < set->nfolders; f++) {
+            if (of[f] != k)
+                continue;
+            sheaf__text_add(&folders, " ");
+            sheaf__text_word(&folders, set->folder[f].save);
+            ways = ways > 0 ? ways : ways_of_folder(set, f);
+            for (int i = 0; i < set->nparts; i++)
+                parts += set->part[i].folder == f;
+        }
+        char *cure = NULL;
+        if (folders.failed || asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1", folders.at != NULL ? folders.at : "", k + 1) < 0)
+            st = no_memory(c);
+        else
+            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint", parts == ways ? cure : "",
+                                      "%d checkpoints lie here; number %d has %d of %d parts in:%s", n, k + 1, parts, ways,
+                                      folders.at);
+        if (st == NULL)
+            free(cure);
+        sheaf__text_release(&folders);
+    }
+    return st;
+}
+
+/* Of several saves none is chosen: they are listed. */
+static sheaf_status *one_save(bool *several, sheaf__sat_set *set, sheaf_catalog *c)
+{
+    int *of = calloc((size_t)set->nfolders + 1, sizeof *of);
+    *several = false;
+    if (of == NULL)
+        return no_memory(c);
+    const int n = set->anchor >= 0 || set->named ? 1 : cluster(of, set);
+    *several = n > 1;
+    sheaf_status *st = n > 1 ? list_saves(set, c, of, n) : NULL;
+    free(of);
+    return st;
+}
+
+/* ---- what was chosen ---- */
+
+static void add_folders(sheaf_text *text, const sheaf__sat_set *set)
+{
+    for (int f = 0; f < set->nfolders; f++)
+        for (int i = 0; i < set->nparts; i++)
+            if (set->part[i].chosen && set->part[i].folder == f) {
+                sheaf__text_add(text, " ");
+                sheaf__text_word(text, set->folder[f].save);
+                break;
+            }
+}
+
+static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_copies)
+{
+    sheaf_text folders = { 0 }, which = { 0 };
+    char *cure = NULL;
+    int first = -1;
+    for (int f = 0; f < set->nfolders; f++) {
+        bool any = false;
+        for (int i = 0; i < set->nparts; i++)
+            if (set->part[i].chosen && set->part[i].folder == f) {
+                sheaf__text_add(&which, any ? ", %d" : which.size > 0 ? "; part %d" : "part %d", set->part[i].rank);
+                any = true;
+            }
+        if (!any)
+            continue;
+        sheaf__text_add(&which, " in %s", set->folder[f].save);
+        set->joined |= first >= 0;
+        first = first < 0 ? f : first;
+    }
+    if (!set->joined || set->named) {
+        sheaf__text_release(&which);
+        return NULL;
+    }
+    add_folders(&folders, set);
+    sheaf_status *st = NULL;
+    if (folders.failed || which.failed || asprintf(&cure, "sheaf convert%s {+joined} --to sat --tp 1", folders.at) < 0) {
+        cure = NULL;
+        st = no_memory(c);
+    }
+    if (st == NULL)
+        st = sheaf__catalog_notef(c, SHEAF_WARNING, "time-stamp", c->root, "", "all parts in one folder", cure,
+                                  "each rank put its own clock into the folder's name: %s; joined, as step, names and shapes "
+                                  "agree%s", which.at, by_copies ? ", and so do the tensors of which each part has a copy"
+                                                                 : ", and there is no other part to choose");
+    free(cure);
+    sheaf__text_release(&folders);
+    sheaf__text_release(&which);
+    return st;
+}
+
+enum { NAMED = 16 }; /* missing parts before they are counted only */
+
+/* One that is nowhere among the folders: where it may lie. */
+static sheaf_status *tell_part(const sheaf__sat_set *set, sheaf_catalog *c, const char *dir, int rank)
+{
+    sheaf_text text = { 0 }, cure = { 0 };
+    char expected[40], path[40], *save = NULL;
+    snprintf(expected, sizeof expected, "parts 0 to %d", set->ways - 1);
+    snprintf(path, sizeof path, "mp_rank_%02d_model_states.pt", rank);
+    sheaf__text_add(&text, "no %s", path);
+    sheaf_status *st = sheaf__sat_elsewhere(&text, &save, set, rank);
+    if (save != NULL) {
+        sheaf__text_add(&cure, "sheaf convert {} ");
+        sheaf__text_word(&cure, save);
+        sheaf__text_add(&cure, " {+joined} --to sat --tp 1");
+    } else {
+        sheaf__text_add(&cure, "put %s of the same save into ", path);
+        sheaf__text_word(&cure, dir);
+    }
+    if (st == NULL && (text.failed || cure.failed))
+        st = no_memory(c);
+    if (st == NULL)
+        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", expected, text.at, cure.at);
+    sheaf__text_release(&text);
+    sheaf__text_release(&cure);
+    free(save);
+    return st;
+}
+
+static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, bool doubt)
+{
+    sheaf_status *st = NULL;
+    int missing = 0;
+    for (int r = 0; r < set->ways && st == NULL; r++) {
+        bool there = false;
+        for (int i = 0; i < set->nparts; i++)
+            there = there || (set->part[i].chosen && set->part[i].rank == r) || (doubt && set->part[i].rank == r);
+        if (there || missing++ >= NAMED)
+            continue;
+        const sheaf__sat_folder *f = &set->folder[set->anchor >= 0 ? set->anchor : 0];
+        st = tell_part(set, c, f->dir, r);
+    }
+    if (st == NULL && missing > NAMED)
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", c->root, "", "", "", "%d more parts", missing - NAMED);
+    return st;
+}
+
+/* Parts in the folders of the chosen ones that were left over. */
+static sheaf_status *tell_left(const sheaf__sat_set *set, sheaf_catalog *c)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; i < set->nparts && st == NULL; i++) {
+        const sheaf__sat_part *p = &set->part[i];
+        if (p->chosen || (p->folder != set->anchor && !set->named))
+            continue;
+        bool twice = false, stale = false;
+        for (int k = 0; k < set->nparts; k++) {
+            twice = twice || (set->part[k].chosen && set->part[k].rank == p->rank);
+            stale = stale || (set->part[k].chosen && !same_step(set, &set->part[k], p));
+        }
+        if (stale)
+            st = sheaf__catalog_notef(c, SHEAF_WARNING, "stale", p->path, "", "parts of one step", "", "a part of step %s, not used",
+                                      set->folder[p->folder].tag);
+        else if (p->rank >= set->ways)
+            st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", p->path, "", "", "", "part %d of a save in %d parts", p->rank,
+                                      set->ways);
+        else if (twice)
+            st = sheaf__catalog_notef(c, SHEAF_WARNING, "duplicate", p->path, "", "one part of each rank", "",
+                                      "another part %d, not used", p->rank);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
+{
+    const sheaf__sat_part *a = NULL, *b = NULL;
+    bool several = false, doubt = false;
+    sheaf_status *st = sheaf__sat_drop_same(set, c);
+    if (st == NULL)
+        st = one_save(&several, set, c);
+    if (st != NULL || several)
+        return st;
+    const int first = only_group(set);
+    if (first == -2)
+        return list_groups(set, c);
+    if (first >= 0) {
+        set->ways = group_of(set, &set->part[first]).ways;
+        for (int i = 0; i < set->nparts; i++)
+            set->part[i].chosen = agree(set, &set->part[i], &set->part[first]);
+    } else {
+        set->ways = ways_of_folder(set, set->anchor);
+        st = choose_each(&doubt, set, c);
+        if (st == NULL && !set->named && contradict(&a, &b, set))
+            st = refuse_foreign(set, c, a, b);
+    }
+    if (st == NULL)
+        st = tell_joined(set, c, first >= 0);
+    if (st == NULL)
+        st = tell_missing(set, c, doubt);
+    return st != NULL ? st : tell_left(set, c);
+}

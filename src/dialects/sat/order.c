@@ -1,0 +1,104 @@
+/* order.c - does each part lie under the name that it was saved under? See inner.h.
+ *
+ * The folder inside a zip file of torch is the name that it was written to: mp_rank_01_model_states. A part that was
+ * renamed keeps it. Writers that name it "archive" say nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog/boxes.h"
+#include "dialects/sat/inner.h"
+
+/* The rank that the file says it was saved as; -1: it does not. */
+static int saved_rank(const sheaf__sat_part *p)
+{
+    char stem[128], name[160];
+    sheaf__torch_stem(stem, p->path);
+    snprintf(name, sizeof name, "%s.pt", stem);
+    return stem[0] != '\0' ? sheaf__sat_rank_of(name) : -1;
+}
+
+/* Do the renamed parts have each other's names? Then names are all there is to put right. */
+static bool is_permutation(sheaf__sat_part *const *part, const int *saved, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int takers = 0, places = 0;
+        if (saved[i] < 0 || saved[i] == part[i]->rank)
+            continue;
+        for (int k = 0; k < n; k++) {
+            const bool moved = saved[k] >= 0 && saved[k] != part[k]->rank;
+            takers += moved && saved[k] == saved[i];
+            places += moved && part[k]->rank == saved[i];
+        }
+        if (takers != 1 || places != 1)
+            return false;
+    }
+    return true;
+}
+
+static void add_move(sheaf_text *text, const char *from, const char *to, const char *tail)
+{
+    char *a = NULL, *b = NULL;
+    const bool first = text->size == 0;
+    if (asprintf(&a, "%s%s", from, *tail == '<' ? ".saved" : "") < 0 || asprintf(&b, "%s%s", to, *tail == '>' ? ".saved" : "") < 0) {
+        text->failed = true;
+    } else {
+        sheaf__text_add(text, first ? "mv " : " && mv ");
+        sheaf__text_word(text, a);
+        sheaf__text_add(text, " ");
+        sheaf__text_word(text, b);
+    }
+    free(a);
+    free(b);
+}
+
+/* Commands that give the parts their names back: all aside, then each to its place. */
+static void tell_moves(sheaf_text *text, sheaf__sat_part *const *part, const int *saved, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (saved[i] >= 0 && saved[i] != part[i]->rank)
+            add_move(text, part[i]->path, part[i]->path, ">");
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++)
+            if (saved[i] >= 0 && saved[i] != part[i]->rank && part[k]->rank == saved[i])
+                add_move(text, part[i]->path, part[k]->path, "<");
+}
+
+static sheaf_status *tell_renamed(sheaf_catalog *c, sheaf__sat_part *const *part, const int *saved, int n)
+{
+    sheaf_text found = { 0 }, cure = { 0 };
+    const char *path = NULL;
+    for (int i = 0; i < n; i++)
+        if (saved[i] >= 0 && saved[i] != part[i]->rank) {
+            sheaf__text_add(&found, path == NULL ? "part %d was saved as mp_rank_%02d_model_states.pt" : ", part %d as mp_rank_%02d_model_states.pt",
+                            part[i]->rank, saved[i]);
+            path = path != NULL ? path : part[i]->path;
+        }
+    if (path != NULL && is_permutation(part, saved, n))
+        tell_moves(&cure, part, saved, n);
+    else if (path != NULL)
+        sheaf__text_add(&cure, "copy part by part again from where the checkpoint was written");
+    sheaf_status *st = NULL;
+    if (found.failed || cure.failed)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+    else if (path != NULL)
+        st = sheaf__catalog_note(c, SHEAF_DEFECT, "conflict", path, "", "parts that lie under the names they were saved under", found.at, cure.at);
+    sheaf__text_release(&found);
+    sheaf__text_release(&cure);
+    return st;
+}
+
+sheaf_status *sheaf__sat_check_order(sheaf_catalog *c, sheaf__sat_part *const *part, int n)
+{
+    int *saved = n > 1 ? calloc((size_t)n, sizeof *saved) : NULL;
+    if (n < 2)
+        return NULL;
+    if (saved == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+    for (int i = 0; i < n; i++) {
+        saved[i] = saved_rank(part[i]);
+        c->by_names = c->by_names || saved[i] < 0;
+    }
+    sheaf_status *st = tell_renamed(c, part, saved, n);
+    free(saved);
+    return st;
+}

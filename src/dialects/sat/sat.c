@@ -1,0 +1,315 @@
+/* sat.c - see sat.h: the pieces of what was found. */
+#include "dialects/sat/sat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog/boxes.h"
+#include "dialects/sat/inner.h"
+
+enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
+
+typedef struct reading {
+    sheaf_catalog *catalog;
+    sheaf__sat_set *set;
+    sheaf__sat_part **part; /* the chosen and readable ones, by rank */
+    int nparts;
+    int64_t vocab;          /* by the config; 0 = not known */
+} reading;
+
+static const sheaf_pickle_tensor *tensor_in(const sheaf__sat_part *part, const char *name)
+{
+    return sheaf__pickle_tensor(part->file->doc, sheaf__pickle_get(part->module, name));
+}
+
+/* ---- which piece a part holds ---- */
+
+/* Is the table whole in each part? `rows` of it are in one part. */
+static bool table_is_copied(const reading *r, const char *name, int64_t rows)
+{
+    const bool text = strcmp(name, "transformer.word_embeddings.weight") == 0;
+    int64_t vocab = text ? r->vocab : 0;
+    if (text && vocab == 0) { /* the head is always divided */
+        const sheaf_pickle_tensor *head = tensor_in(r->part[0], "mixins.lm.lm_head.weight");
+        vocab = head != NULL && head->ndim == 2 && head->shape[0] <= INT32_MAX ? head->shape[0] * r->set->ways : 0;
+    }
+    if (vocab > 0 && rows == vocab)
+        return true;
+    return rows < LEAST_SPLIT_VOCAB / r->set->ways && !(vocab > 0 && rows == vocab / r->set->ways);
+}
+
+/* Are the factors of all parts the same? They are small: read whole. */
+static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__sat_part *part, const char *name, const sheaf_pickle_tensor *t)
+{
+    int64_t n = (int64_t)sheaf_dtype_bytes(t->dtype);
+    *same = true;
+    for (int i = 0; i < t->ndim; i++)
+        if (__builtin_mul_overflow(n, t->shape[i], &n) || n > INT32_MAX)
+            return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': a LoRA factor of this size", name);
+    char *one = malloc((size_t)n + 1), *two = malloc((size_t)n + 1);
+    sheaf_status *st = one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root) : NULL;
+    if (st == NULL)
+        st = sheaf__torch_read(part->file, t, one, (size_t)n);
+    for (int i = 0; st == NULL && *same && i < r->nparts; i++) {
+        const sheaf_pickle_tensor *other = tensor_in(r->part[i], name);
+        *same = other != NULL && other->dtype == t->dtype && other->ndim == t->ndim &&
+                memcmp(other->shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0;
+        if (*same)
+            st = sheaf__torch_read(r->part[i]->file, other, two, (size_t)n);
+        *same = *same && st == NULL && memcmp(one, two, (size_t)n) == 0;
+    }
+    free(one);
+    free(two);
+    return st;
+}
+
+/* The rule of one tensor of the file, factors of LoRA included. parts 0: a copy in each part. */
+static sheaf_status *rule_of(sheaf_sat_rule *rule, const reading *r, const sheaf__sat_part *part, const sheaf__sat_name *what,
+                             const char *name, const sheaf_pickle_tensor *t)
+{
+    *rule = what->rule;
+    sheaf_status *st = NULL;
+    const bool factor = what->kind != SHEAF_SAT_PLAIN && rule->parts > 0;
+    if (r->set->ways == 1 || !what->known)
+        rule->parts = 0;
+    else if (factor && (what->kind == SHEAF_SAT_A) == (rule->axis == 0)) {
+        bool same; /* a copy in each part, or one of its own: then side by side along the rank */
+        st = same_everywhere(&same, r, part, name, t);
+        rule->parts = st == NULL && !same;
+    } else if (factor)
+        rule->parts = 1;
+    else if (rule->table && t->ndim == 2 && table_is_copied(r, what->logical, t->shape[0]))
+        rule->parts = 0;
+    return st;
+}
+
+static sheaf_status *wrong_shape(const reading *r, const sheaf__sat_part *part, const char *name, const char *expected,
+                                 const sheaf_pickle_tensor *t)
+{
+    sheaf_text text = { 0 };
+    for (int i = 0; i < t->ndim; i++)
+        sheaf__text_add(&text, "%s%" PRId64, i > 0 ? ", " : "", t->shape[i]);
+    sheaf_status *st = text.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root)
+                                   : sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", part->path, name, expected, "",
+                                                          "[%s] in part %d", text.at != NULL ? text.at : "", part->rank);
+    sheaf__text_release(&text);
+    return st;
+}
+
+/* The pieces of one tensor in one part: one for each block of its axis. */
+static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const char *name, const sheaf_sat_rule *rule,
+                                sheaf_kind kind, bool drifted, const sheaf_pickle_tensor *t, int file)
+{
+    const int axis = rule->axis, blocks = rule->parts;
+    int64_t shape[SHEAF_PICKLE_MAX_DIMS] = { 0 };
+    sheaf_logical *logical = NULL;
+    memcpy(shape, t->shape, (size_t)t->ndim * sizeof *shape);
+    if (blocks > 0 && (axis >= t->ndim || shape[axis] % blocks != 0))
+        return wrong_shape(r, part, name, "an axis that falls into its blocks", t);
+    if (blocks > 0 && __builtin_mul_overflow(shape[axis], (int64_t)r->set->ways, &shape[axis]))
+        return wrong_shape(r, part, name, "fewer rows", t);
+    sheaf_status *st = sheaf__catalog_tensor(&logical, r->catalog, name, t->dtype, t->ndim, shape);
+    if (st != NULL)
+        return st;
+    bool same = logical->told.ndim == t->ndim && memcmp(logical->told.shape, shape, (size_t)t->ndim * sizeof *shape) == 0;
+    if (!same)
+        return wrong_shape(r, part, name, "the shape it has in the other parts", t);
+    logical->kind = kind;
+    logical->replicated = blocks == 0 && r->set->ways > 1;
+    logical->drifted = drifted;
+    sheaf_piece piece = { .file = file, .rank = part->rank, .dtype = t->dtype,
+                          .offset = sheaf__torch_offset(part->file, t) };
+    memcpy(piece.size, t->shape, (size_t)t->ndim * sizeof *piece.size);
+    memcpy(piece.stride, t->stride, (size_t)t->ndim * sizeof *piece.stride);
+    if (blocks == 0) {
+        piece.digest = sheaf__torch_digest(part->file, t);
+        return sheaf__catalog_defect(r->catalog, part->path, sheaf__catalog_piece(r->catalog, logical, &piece));
+    }
+    const int64_t local = t->shape[axis] / blocks, first = piece.offset;
+    piece.size[axis] = local;
+    for (int j = 0; st == NULL && j < blocks; j++) {
+        piece.begin[axis] = (j * (int64_t)r->set->ways + part->rank) * local;
+        piece.offset = first + j * local * t->stride[axis] * (int64_t)sheaf_dtype_bytes(t->dtype);
+        st = sheaf__catalog_defect(r->catalog, part->path, sheaf__catalog_piece(r->catalog, logical, &piece));
+    }
+    return st;
+}
+
+/* A name that neither model has: kept where it is whole, refused where how it was divided is not known. */
+static sheaf_status *stranger(reading *r, const sheaf__sat_part *part, const char *name)
+{
+    if (part != r->part[0])
+        return NULL;
+    const bool one = r->set->ways == 1;
+    return sheaf__catalog_note(r->catalog, one ? SHEAF_WARNING : SHEAF_DEFECT, "foreign", part->path, name,
+                               "tensors of CogVLM or CogAgent",
+                               one ? "a tensor that neither has; it is kept as it is"
+                                   : "a tensor that neither has, so how it is divided is not known", "");
+}
+
+static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int file, int64_t i)
+{
+    const char *name = sheaf__pickle_text(sheaf__pickle_key(part->module, i));
+    const sheaf_pickle *value = sheaf__pickle_value(part->module, i);
+    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(part->file->doc, value);
+    sheaf__sat_name what;
+    sheaf_sat_rule rule;
+    if (name == NULL || !sheaf__sat_name_of(&what, name))
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", part->path, "", "names of tensors",
+                                   "a key of \"module\" that is no name", "");
+    if (t == NULL) {
+        bool told;
+        sheaf_status *st = sheaf__dialect_unread(&told, r->catalog, part->path, name, value);
+        return st != NULL || told ? st : sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", part->path, name, "a tensor",
+                                                             "a value that is none and is left out", "");
+    }
+    sheaf_status *st = rule_of(&rule, r, part, &what, name, t);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    if (st != NULL)
+        return sheaf__catalog_defect(r->catalog, part->path, st);
+    const sheaf_kind kind = what.kind != SHEAF_SAT_PLAIN ? SHEAF_LORA : rule.buffer ? SHEAF_BUFFER : SHEAF_WEIGHT;
+    st = what.known ? NULL : stranger(r, part, name);
+    const bool drifted = what.kind == SHEAF_SAT_A && rule.axis == 0 && rule.parts > 0; /* all were equal once */
+    return st != NULL ? st : add_pieces(r, part, what.logical, &rule, kind, drifted, t, file);
+}
+
+/* ---- the parts ---- */
+
+static int by_rank(const void *a, const void *b)
+{
+    const sheaf__sat_part *p = *(sheaf__sat_part *const *)a, *q = *(sheaf__sat_part *const *)b;
+    return p->rank - q->rank;
+}
+
+static const char *code_of(const sheaf_status *st)
+{
+    switch (sheaf_status_code(st)) {
+    case SHEAF_E_UNSUPPORTED: return "unsupported";
+    case SHEAF_E_UNSAFE: return "unsafe";
+    case SHEAF_E_LAYOUT: return "foreign";
+    default: return "damaged";
+    }
+}
+
+static sheaf_status *tell_unreadable(reading *r, const sheaf__sat_part *p)
+{
+    const char *where = sheaf_status_where(p->why), *found = sheaf_status_found(p->why);
+    const size_t n = strlen(p->path);
+    if (strncmp(where, p->path, n) == 0 && strncmp(where + n, ": ", 2) == 0)
+        where += n + 2;
+    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, code_of(p->why), p->path, "", sheaf_status_expected(p->why),
+                                *sheaf_status_try(p->why) != '\0' ? sheaf_status_try(p->why)
+                                                                  : "copy or download the file again",
+                                "part %d: %s%s%s", p->rank, where, *found != '\0' ? ": " : "", found);
+}
+
+/* Opens a chosen part once more; it must be the file that was looked at. */
+static sheaf_status *open_again(sheaf__sat_part *p)
+{
+    int64_t size = 0;
+    sheaf_status *st = sheaf__file_open_read(&p->file->fd, &size, p->path);
+    if (st != NULL)
+        p->file->fd = -1;
+    if (st == NULL && size != p->file->size)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", p->path), "%" PRId64 " bytes, as a moment ago", p->file->size),
+                         "%" PRId64, size);
+    return st;
+}
+
+static sheaf_status *pick_parts(reading *r)
+{
+    sheaf_status *st = NULL;
+    r->part = calloc((size_t)r->set->nparts + 1, sizeof *r->part);
+    if (r->part == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root);
+    for (int i = 0; st == NULL && i < r->set->nparts; i++) {
+        sheaf__sat_part *p = &r->set->part[i];
+        if (p->chosen && p->rank < r->set->ways && p->file != NULL) {
+            st = open_again(p);
+            r->part[r->nparts++] = p;
+        } else if (p->chosen && p->file == NULL)
+            st = tell_unreadable(r, p);
+    }
+    if (r->nparts > 0)
+        qsort(r->part, (size_t)r->nparts, sizeof *r->part, by_rank);
+    return st;
+}
+
+/* The config lies with rank 0; any other will do. */
+static const sheaf__sat_folder *config_folder(const reading *r)
+{
+    for (int i = 0; i < r->nparts; i++)
+        if (r->set->folder[r->part[i]->folder].config != NULL)
+            return &r->set->folder[r->part[i]->folder];
+    if (r->set->anchor >= 0 && r->set->folder[r->set->anchor].config != NULL)
+        return &r->set->folder[r->set->anchor];
+    return NULL;
+}
+
+static sheaf_status *add_parts(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < r->nparts; i++) {
+        const sheaf__sat_part *part = r->part[i];
+        const int64_t n = sheaf__pickle_count(part->module);
+        int file;
+        st = sheaf__catalog_file(&file, r->catalog, part->path);
+        for (int64_t k = 0; st == NULL && k < n; k++)
+            st = add_tensor(r, part, file, k);
+    }
+    return st;
+}
+
+/* A copy that some parts lack. */
+static sheaf_status *check_copies(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < r->catalog->count; i++) {
+        const sheaf_logical *t = &r->catalog->tensor[i];
+        if (t->replicated && t->npieces < r->nparts)
+            st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "missing", r->catalog->root, t->told.name,
+                                      "a copy in each part", "", "%" PRId64 " copies in %d parts", t->npieces, r->nparts);
+    }
+    return st;
+}
+
+static sheaf_status *read_into(sheaf_catalog *c, sheaf__sat_set *set, const char *path, const sheaf_dialect_hints *hints)
+{
+    reading r = { .catalog = c, .set = set };
+    sheaf_status *st = sheaf__sat_find(set, c, path, hints->also);
+    if (st == NULL)
+        st = pick_parts(&r);
+    const sheaf__sat_folder *folder = st == NULL ? config_folder(&r) : NULL;
+    r.vocab = folder != NULL ? folder->vocab : 0;
+    c->tp = set->ways;
+    if (st == NULL && set->ways > 1)
+        st = sheaf__sat_check_order(c, r.part, r.nparts);
+    if (st == NULL)
+        st = add_parts(&r);
+    if (st == NULL)
+        st = check_copies(&r);
+    if (st == NULL && set->ways > 0)
+        st = sheaf__sat_check(c, set, hints->config != NULL ? hints->config : folder != NULL ? folder->config : NULL, hints);
+    free(r.part);
+    return st;
+}
+
+static sheaf_status *sat_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+{
+    sheaf__sat_set set = { 0 };
+    sheaf_catalog *c = NULL;
+    *out = NULL;
+    sheaf_status *st = sheaf__catalog_new(&c, "sat", path);
+    if (st == NULL)
+        st = read_into(c, &set, path, hints);
+    sheaf__sat_set_release(&set);
+    if (st == NULL)
+        *out = c;
+    else
+        sheaf__catalog_free(c);
+    return st;
+}
+
+const sheaf_dialect sheaf__dialect_sat = { "sat", "SwissArmyTransformer (SAT)", sheaf__sat_is, sat_read };

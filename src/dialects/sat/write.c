@@ -1,0 +1,556 @@
+/* write.c - see write.h. */
+#include "dialects/sat/write.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/json_scan.h"
+#include "base/output.h"
+#include "base/text.h"
+#include "dialects/hf/hf.h"
+#include "formats/torch.h"
+
+enum { CHUNK = 8 << 20 }; /* bytes read at once, and at least a row */
+
+/* A tensor of the checkpoint: one of the model's, or a factor of LoRA. */
+typedef struct item {
+    const sheaf_tensor *base; /* of a factor: the weight it is for */
+    char *name;               /* in the source; NULL: that of base */
+    bool adapted;             /* X.weight, X.bias are written as X.original.weight, X.original.bias */
+    sheaf_dtype dtype;
+    int ndim;
+    int64_t shape[4];
+    int axis, blocks;         /* each part holds its piece of each of `blocks` blocks of the axis; 0: a copy */
+} item;
+
+struct sheaf_sat_writer {
+    sheaf_schema *schema;
+    int64_t count, lora_rank;
+    item *item;                       /* in the order of SAT's files */
+    sheaf_output *output;
+    char *config;                     /* as it will be written */
+    int64_t step;
+    sheaf_faults *faults;
+    int ways;
+    sheaf_torch_writer **part;
+    bool finished;
+};
+
+static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "writing a SAT checkpoint"); }
+
+/* ---- can it be? ---- */
+
+static bool splits(const sheaf_tensor *t, int ways)
+{
+    for (int i = 0; t->sat_split && i < t->cut.nparts; i++)
+        if (t->cut.part[i].units % ways != 0)
+            return false;
+    return true;
+}
+
+bool sheaf_sat_ways_fit(const sheaf_schema *schema, int ways)
+{
+    for (int64_t i = 0; i < schema->count; i++)
+        if (!splits(&schema->tensor[i], ways))
+            return false;
+    return ways >= 1;
+}
+
+static sheaf_status *check_ways(const sheaf_schema *schema, int ways)
+{
+    if (ways >= 1 && ways <= SHEAF_SAT_MOST_WAYS && sheaf_sat_ways_fit(schema, ways))
+        return NULL;
+    sheaf_text possible = { 0 };
+    for (int n = 1; n <= SHEAF_SAT_MOST_WAYS; n++)
+        if (sheaf_sat_ways_fit(schema, n))
+            sheaf__text_add(&possible, "%s%d", possible.size > 0 ? ", " : "", n);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "model-parallel size");
+    sheaf_expected(st, "a number that divides heads, MLPs and vocabulary of this model: %s", possible.at != NULL ? possible.at : "1");
+    sheaf__text_release(&possible);
+    for (int64_t i = 0; i < schema->count && ways >= 1 && ways <= SHEAF_SAT_MOST_WAYS; i++)
+        if (!splits(&schema->tensor[i], ways))
+            return sheaf_found(st, "%d; '%s' has %" PRId64 " %s", ways, schema->tensor[i].name, schema->tensor[i].cut.part[0].units,
+                               schema->tensor[i].cut.part[0].rows_per_unit > 1 ? "heads" : "rows or columns");
+    return sheaf_found(st, "%d", ways);
+}
+
+static const char *source_name(const item *t) { return t->name != NULL ? t->name : t->base->name; }
+
+static sheaf_status *check_tensor(const sheaf_sat_writer *w, item *t, const sheaf_source_entry *e)
+{
+    if (e == NULL) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", source_name(t));
+        return sheaf_found(sheaf_expected(st, "every tensor of %s", sheaf_family_name(w->schema->config.family)), "none of this name");
+    }
+    bool same = e->ndim == t->ndim;
+    for (int d = 0; same && d < t->ndim; d++)
+        same = e->shape[d] == t->shape[d];
+    if (!same) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", source_name(t));
+        sheaf_expected(st, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], %d axes, by the config", t->shape[0], t->shape[1],
+                       t->shape[2], t->shape[3], t->ndim);
+        return sheaf_found(st, "%d axes, the first of %" PRId64, e->ndim, e->ndim > 0 ? e->shape[0] : 1);
+    }
+    if (sheaf_dtype_bytes(e->dtype) == 0)
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': %s in a PyTorch file", source_name(t), sheaf_dtype_name(e->dtype));
+    t->dtype = e->dtype;
+    return NULL;
+}
+
+/* How many A, and B, the layer has in SAT: one for each part of its rows. */
+static int factors_of(const sheaf_tensor *weight) { return weight->cut.axis == 0 && weight->cut.nparts > 1 ? weight->cut.nparts : 1; }
+
+static bool is_adapted(const sheaf_sat_writer *w, sheaf_source *source, const char *module)
+{
+    char name[600];
+    snprintf(name, sizeof name, "%s.matrix_A.0", module);
+    return w->lora_rank > 0 && source->find(source, name) != NULL;
+}
+
+/* A of the rank times what comes in, B of what goes out of a part times the rank. SAT cuts what its weight is cut along. */
+static sheaf_status *add_factors(sheaf_sat_writer *w, const sheaf_tensor *weight)
+{
+    const int parts = factors_of(weight);
+    for (int i = 0; i < 2 * parts; i++) {
+        const bool a = i < parts;
+        item *t = &w->item[w->count];
+        *t = (item){ .base = weight, .ndim = 2, .shape = { w->lora_rank, weight->shape[1], 1, 1 } };
+        if (!a) {
+            t->shape[0] = weight->shape[0] / parts;
+            t->shape[1] = w->lora_rank;
+        }
+        t->axis = a ? 1 : 0;
+        t->blocks = weight->sat_split && weight->cut.axis == t->axis ? 1 : 0;
+        if (asprintf(&t->name, "%s.matrix_%c.%d", weight->module, a ? 'A' : 'B', i % parts) < 0) {
+            t->name = NULL;
+            return no_memory();
+        }
+        w->count++;
+    }
+    return NULL;
+}
+
+/* The tensors in SAT's order: a layer's factors come after its weight and its bias. */
+static sheaf_status *list_items(sheaf_sat_writer *w, sheaf_source *source)
+{
+    const sheaf_schema *schema = w->schema;
+    sheaf_status *st = NULL;
+    w->item = calloc((size_t)schema->count * (1 + 2 * SHEAF_MAX_PARTS), sizeof *w->item);
+    if (w->item == NULL)
+        return no_memory();
+    for (int64_t i = 0; st == NULL && i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i], *next = i + 1 < schema->count ? t + 1 : NULL;
+        const bool adapted = t->ndim <= 2 && strcmp(t->name, t->module) != 0 && is_adapted(w, source, t->module);
+        item *it = &w->item[w->count++];
+        *it = (item){ .base = t, .adapted = adapted, .ndim = t->ndim, .axis = t->cut.axis, .blocks = t->sat_split ? t->cut.nparts : 0 };
+        memcpy(it->shape, t->shape, sizeof it->shape);
+        const sheaf_tensor *weight = t->bias && i > 0 ? t - 1 : t;
+        if (adapted && (next == NULL || strcmp(next->module, t->module) != 0))
+            st = weight->ndim == 2 ? add_factors(w, weight) : sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "factors of '%s'", t->module), "a linear layer");
+    }
+    return st;
+}
+
+static int by_source_name(const void *a, const void *b)
+{
+    return strcmp(source_name(*(const item *const *)a), source_name(*(const item *const *)b));
+}
+
+static sheaf_status *match(sheaf_sat_writer *w, sheaf_source *source)
+{
+    sheaf_status *st = list_items(w, source);
+    if (st != NULL)
+        return st;
+    const item **sorted = calloc((size_t)w->count, sizeof *sorted);
+    if (sorted == NULL)
+        return no_memory();
+    for (int64_t i = 0; st == NULL && i < w->count; i++) {
+        sorted[i] = &w->item[i];
+        st = check_tensor(w, &w->item[i], source->find(source, source_name(&w->item[i])));
+    }
+    if (st == NULL)
+        qsort(sorted, (size_t)w->count, sizeof *sorted, by_source_name);
+    for (int64_t i = 0; st == NULL && i < source->count(source); i++) {
+        char *name = (char *)source->entry(source, i)->name;
+        const item one = { .name = name }, *const key = &one;
+        if (bsearch(&key, sorted, (size_t)w->count, sizeof *sorted, by_source_name) == NULL)
+            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "only tensors of %s, by the config",
+                                            sheaf_family_name(w->schema->config.family)), "one more");
+    }
+    free(sorted);
+    return st;
+}
+
+/* ---- the small files ---- */
+
+/* `json` with a key inside one of its objects set; the text as it is when there is no such object. */
+static sheaf_status *set_inside(char **out, const char *json, const char *object, const char *key, const char *value)
+{
+    sheaf_json_scan scan;
+    char *inner = NULL, *changed = NULL;
+    *out = NULL;
+    sheaf_status *st = sheaf__scan_init(&scan, json, strlen(json), true);
+    if (st == NULL && !sheaf__scan_take(&scan, '{'))
+        st = sheaf__scan_fail(&scan, "an object");
+    for (bool first = true, more = true; st == NULL && inner == NULL; first = false) {
+        char *name = NULL;
+        st = sheaf__scan_next_key(&scan, first, &more, &name);
+        if (st != NULL || !more)
+            break;
+        const bool found = strcmp(name, object) == 0 && sheaf__scan_peek(&scan) == '{';
+        const char *begin = scan.at;
+        free(name);
+        st = sheaf__scan_skip(&scan, 1);
+        if (st == NULL && found && (inner = strndup(begin, (size_t)(scan.at - begin))) == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "config");
+    }
+    if (st == NULL && inner != NULL)
+        st = sheaf_hf_config_set(&changed, inner, key, value);
+    if (st == NULL && inner != NULL)
+        st = sheaf_hf_config_set(out, json, object, changed);
+    else if (st == NULL && (*out = strdup(json)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "config");
+    free(inner);
+    free(changed);
+    return st;
+}
+
+static sheaf_status *uses_lora(bool *yes, const char *json)
+{
+    json_t *object = NULL;
+    sheaf_status *st = sheaf__json_parse(&object, json, strlen(json));
+    *yes = st == NULL && json_is_true(json_object_get(object, "use_lora"));
+    json_decref(object);
+    return st;
+}
+
+/* Sets a key of the text, which is replaced. */
+static sheaf_status *set_key(char **json, const char *key, const char *value)
+{
+    char *changed = NULL;
+    sheaf_status *st = sheaf_hf_config_set(&changed, *json, key, value);
+    if (st == NULL) {
+        free(*json);
+        *json = changed;
+    }
+    return st;
+}
+
+/* SAT's class that makes room for factors before it reads a file; a class of fine-tuning stays. */
+static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t rank)
+{
+    char number[24];
+    json_t *object = NULL;
+    sheaf_status *st = sheaf__json_parse(&object, *json, strlen(*json));
+    const char *class = st == NULL ? json_string_value(json_object_get(object, "model_class")) : NULL;
+    const bool tunes = class != NULL && strncmp(class, "FineTune", 8) == 0;
+    json_decref(object);
+    snprintf(number, sizeof number, "%" PRId64, rank);
+    if (st == NULL && !tunes)
+        st = set_key(json, "model_class", schema->config.family == SHEAF_COGAGENT ? "\"FineTuneTestCogAgentModel\"" : "\"FineTuneTestCogVLMModel\"");
+    if (st == NULL)
+        st = set_key(json, "use_lora", "true");
+    if (st == NULL)
+        st = set_key(json, "lora_rank", number);
+    return st != NULL ? st : set_key(json, "layer_range", "null"); /* all layers have room, those without factors unused */
+}
+
+static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
+{
+    char number[16], *one = NULL;
+    bool lora = false;
+    snprintf(number, sizeof number, "%d", w->ways);
+    sheaf_status *st = sheaf_hf_config_set(&one, json, "model_parallel_size", number);
+    if (st == NULL)
+        st = set_inside(&w->config, one, "eva_args", "model_parallel_size", number);
+    if (st == NULL && w->lora_rank > 0)
+        st = set_lora(&w->config, w->schema, w->lora_rank);
+    else if (st == NULL)
+        st = uses_lora(&lora, json);
+    if (st == NULL && lora)
+        st = set_key(&w->config, "use_lora", "false");
+    free(one);
+    return st;
+}
+
+static sheaf_status *write_small(const sheaf_sat_writer *w)
+{
+    char latest[32];
+    const int n = snprintf(latest, sizeof latest, "%" PRId64, w->step);
+    sheaf_status *st = sheaf__output_write(w->output, "model_config.json", w->config, strlen(w->config));
+    return st != NULL ? st : sheaf__output_write(w->output, "latest", latest, (size_t)n);
+}
+
+/* ---- the parts ---- */
+
+/* The view of sheaf_source.read. */
+static int64_t width_of(const item *t) { return t->ndim > 1 ? t->shape[t->ndim - 1] : 1; }
+static int64_t height_of(const item *t) { return t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] / width_of(t); }
+
+/* {"module": {name: tensor}}, each tensor with the shape it has in one part. */
+static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
+{
+    sheaf_pickle_doc *doc = NULL;
+    char *path = NULL, name[64];
+    sheaf_status *st = sheaf__pickle_new(&doc);
+    if (st != NULL)
+        return st;
+    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT), *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
+    for (int64_t i = 0; i < w->count; i++) {
+        const item *t = &w->item[i];
+        int64_t shape[4];
+        char original[600];
+        memcpy(shape, t->shape, sizeof shape);
+        if (t->blocks > 0)
+            shape[t->axis] /= w->ways;
+        snprintf(original, sizeof original, "%s.original%s", t->base->module, t->base->name + strlen(t->base->module));
+        sheaf__pickle_set(doc, module, t->adapted ? original : source_name(t), sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, shape));
+    }
+    sheaf__pickle_set(doc, root, "module", module);
+    st = sheaf__pickle_made(doc, root);
+    snprintf(name, sizeof name, "mp_rank_%02d_model_states.pt", rank);
+    if (st == NULL)
+        st = sheaf__path_join(&path, dir, name);
+    if (st == NULL)
+        st = sheaf__torch_begin(&w->part[rank], path, doc, w->faults);
+    sheaf__pickle_free(doc);
+    free(path);
+    return st;
+}
+
+/* A box of what part `rank` holds of a tensor: at row `row0`, column `col0`, `width` columns in all. Lines of `src` lie
+ * `apart` bytes from each other. */
+static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                             int64_t width, const char *src, int64_t apart)
+{
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(w->item[i].dtype), line = cols * bytes;
+    char *room = NULL;
+    sheaf_status *st = NULL;
+    if (cols == width && apart != line && rows > 1) { /* whole lines of the part: together, in one write */
+        if ((room = malloc((size_t)(rows * line))) == NULL)
+            return no_memory();
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(room + r * line, src + r * apart, (size_t)line);
+        src = room;
+        apart = line;
+    }
+    if (cols == width && apart == line)
+        st = sheaf__torch_write(w->part[rank], i, row0 * line, src, rows * line);
+    else
+        for (int64_t r = 0; st == NULL && r < rows; r++)
+            st = sheaf__torch_write(w->part[rank], i, ((row0 + r) * width + col0) * bytes, src + r * apart, line);
+    free(room);
+    return st;
+}
+
+/* Divided along axis 0: runs of rows that belong to one part. */
+static sheaf_status *put_by_rows(const sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const char *src)
+{
+    const item *t = &w->item[i];
+    const int64_t block = t->shape[0] / t->blocks, local = block / w->ways, apart = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
+    sheaf_status *st = NULL;
+    for (int64_t at = row0; st == NULL && at < row0 + rows;) {
+        const int64_t part = at / block, rank = at % block / local, inside = at % local;
+        const int64_t n = local - inside < row0 + rows - at ? local - inside : row0 + rows - at;
+        st = put_box(w, (int)rank, i, part * local + inside, n, col0, cols, width_of(t), src + (at - row0) * apart, apart);
+        at += n;
+    }
+    return st;
+}
+
+/* Divided along axis 1: a band of columns for each part. */
+static sheaf_status *put_by_columns(const sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const char *src)
+{
+    const int64_t local = width_of(&w->item[i]) / w->ways, bytes = (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
+    sheaf_status *st = NULL;
+    for (int64_t at = col0; st == NULL && at < col0 + cols;) {
+        const int64_t rank = at / local, n = (rank + 1) * local < col0 + cols ? (rank + 1) * local - at : col0 + cols - at;
+        st = put_box(w, (int)rank, i, row0, rows, at % local, n, local, src + (at - col0) * bytes, cols * bytes);
+        at += n;
+    }
+    return st;
+}
+
+sheaf_status *sheaf_sat_put(sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+{
+    if (i < 0 || i >= w->count)
+        return sheaf_fail(SHEAF_E_ARG, "tensor %" PRId64 " of a SAT checkpoint", i);
+    const item *t = &w->item[i];
+    if (row0 < 0 || rows < 0 || row0 > height_of(t) - rows || col0 < 0 || cols < 0 || col0 > width_of(t) - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", source_name(t));
+    if (rows == 0 || cols == 0)
+        return NULL;
+    if (t->blocks > 0)
+        return t->axis == 0 ? put_by_rows(w, i, row0, rows, col0, cols, src) : put_by_columns(w, i, row0, rows, col0, cols, src);
+    sheaf_status *st = NULL;
+    const int64_t apart = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
+    for (int rank = 0; st == NULL && rank < w->ways; rank++)
+        st = put_box(w, rank, i, row0, rows, col0, cols, width_of(t), src, apart);
+    return st;
+}
+
+/* ---- begin and end ---- */
+
+int64_t sheaf_sat_count(const sheaf_sat_writer *w) { return w->count; }
+const char *sheaf_sat_name(const sheaf_sat_writer *w, int64_t i) { return i >= 0 && i < w->count ? source_name(&w->item[i]) : NULL; }
+
+static sheaf_status *step_folder(char **dir, const sheaf_sat_writer *w)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%" PRId64, w->step);
+    return sheaf__path_join(dir, sheaf__output_dir(w->output), name);
+}
+
+static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool replace)
+{
+    char *dir = NULL;
+    w->part = calloc((size_t)w->ways, sizeof *w->part);
+    sheaf_status *st = w->part == NULL ? no_memory() : sheaf__output_begin(&w->output, dst, replace, w->faults);
+    if (st == NULL)
+        st = step_folder(&dir, w);
+    if (st == NULL)
+        st = sheaf__make_dir(dir, w->faults);
+    for (int rank = 0; st == NULL && rank < w->ways; rank++)
+        st = begin_part(w, rank, dir);
+    free(dir);
+    return st;
+}
+
+static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const char *text)
+{
+    sheaf_config config = { 0 };
+    if (text == NULL)
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", dst), "the model's config"), "none"),
+                              "give the path of its model_config.json with --config");
+    sheaf_status *st = sheaf_config_parse(&config, text, strlen(text));
+    if (st == NULL && config.family != SHEAF_COGVLM && config.family != SHEAF_COGAGENT)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dst), "CogVLM or CogAgent, for SAT's form"),
+                         "a model of family %s", sheaf_family_name(config.family));
+    if (st == NULL)
+        st = sheaf_schema_new(&w->schema, &config, 1);
+    sheaf_config_release(&config);
+    if (st == NULL)
+        st = check_ways(w->schema, w->ways);
+    return st != NULL ? st : make_config(w, text);
+}
+
+sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_source *source, const sheaf_sat_write_options *how)
+{
+    sheaf_sat_writer *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return no_memory();
+    w->ways = how->ways != 0 ? how->ways : 1;
+    w->step = how->step > 0 ? how->step : 1;
+    w->faults = how->faults;
+    w->lora_rank = how->lora_rank;
+    sheaf_status *st = check_config(w, dst, how->config);
+    if (st == NULL)
+        st = match(w, source);
+    if (st == NULL)
+        st = begin_parts(w, dst, how->replace);
+    if (st == NULL)
+        *out = w;
+    else
+        sheaf_sat_abandon(w);
+    return st;
+}
+
+static void release(sheaf_sat_writer *w)
+{
+    for (int rank = 0; w->part != NULL && rank < w->ways; rank++)
+        sheaf__torch_abandon(w->part[rank]);
+    free(w->part);
+    for (int64_t i = 0; i < w->count; i++)
+        free(w->item[i].name);
+    free(w->item);
+    free(w->config);
+    sheaf_schema_free(w->schema);
+    free(w);
+}
+
+const char *sheaf_sat_dir(const sheaf_sat_writer *w) { return sheaf__output_dir(w->output); }
+
+sheaf_status *sheaf_sat_finish(sheaf_sat_writer *w)
+{
+    char *dir = NULL;
+    sheaf_status *st = NULL;
+    for (int rank = 0; st == NULL && rank < w->ways; rank++) {
+        sheaf_torch_writer *part = w->part[rank];
+        w->part[rank] = NULL;
+        st = sheaf__torch_finish(part);
+    }
+    if (st == NULL)
+        st = step_folder(&dir, w);
+    if (st == NULL)
+        st = sheaf__dir_sync(dir, w->faults);
+    if (st == NULL)
+        st = write_small(w);
+    free(dir);
+    w->finished = st == NULL;
+    return st;
+}
+
+sheaf_status *sheaf_sat_commit(sheaf_sat_writer *w)
+{
+    sheaf_status *st = w->finished ? NULL : sheaf_sat_finish(w);
+    if (st != NULL) {
+        sheaf_sat_abandon(w);
+        return st;
+    }
+    sheaf_output *output = w->output;
+    release(w);
+    return sheaf__output_commit(output);
+}
+
+void sheaf_sat_abandon(sheaf_sat_writer *w)
+{
+    if (w == NULL)
+        return;
+    sheaf_output *output = w->output;
+    release(w); /* closes the files first */
+    sheaf__output_abandon(output);
+}
+
+/* ---- all of it ---- */
+
+static sheaf_status *copy_tensor(sheaf_sat_writer *w, sheaf_source *source, int64_t i, char *chunk, int64_t room, sheaf_event *event, const sheaf_events *events)
+{
+    const item *t = &w->item[i];
+    const int64_t cols = width_of(t), rows = height_of(t), line = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype), most = room / line;
+    sheaf_status *st = NULL;
+    for (int64_t r = 0; st == NULL && r < rows; r += most) {
+        const int64_t n = rows - r < most ? rows - r : most;
+        st = source->read(source, source_name(t), r, n, 0, cols, chunk);
+        if (st == NULL)
+            st = sheaf_sat_put(w, i, r, n, 0, cols, chunk);
+        event->done += n * line;
+        sheaf_emit(events, event);
+    }
+    return st;
+}
+
+sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source, const sheaf_sat_write_options *how)
+{
+    sheaf_sat_writer *w = NULL;
+    int64_t room = CHUNK;
+    sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes" };
+    sheaf_status *st = sheaf_sat_begin(&w, dst, source, how);
+    if (st != NULL)
+        return st;
+    for (int64_t i = 0; i < w->count; i++) {
+        const int64_t line = width_of(&w->item[i]) * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
+        room = line > room ? line : room;
+        event.total += height_of(&w->item[i]) * line;
+    }
+    char *chunk = malloc((size_t)room);
+    st = chunk == NULL ? no_memory() : NULL;
+    for (int64_t i = 0; st == NULL && i < w->count; i++)
+        st = copy_tensor(w, source, i, chunk, room, &event, how->events);
+    free(chunk);
+    if (st == NULL)
+        return sheaf_sat_commit(w);
+    sheaf_sat_abandon(w);
+    return st;
+}
