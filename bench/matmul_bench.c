@@ -24,7 +24,7 @@ typedef struct shape {
     int jobs;        /* column slices: jobs side by side, a product of n * jobs */
     int slices;      /* row slices: summed by the tree, a product of k * slices */
     sheaf__right form;
-    bool back;       /* B_BACK with stored panels */
+    bool back; /* B_BACK with stored panels */
     bool a_km;
     bool f32_out;
 } shape;
@@ -130,7 +130,8 @@ __attribute__((target("avx512f,avx512bf16"))) static float peak_pairs(void)
 
 static double peak_gflops(const mm_isa *isa, sheaf__sums sums, bool bf16)
 {
-    const bool tiles = sums == SHEAF__TILES, pairs = bf16 && !tiles && isa->pairs == sheaf__mm_avx512bf16.pairs;
+    const bool tiles = sums == SHEAF__TILES,
+               pairs = bf16 && !tiles && isa->pairs == sheaf__mm_avx512bf16.pairs;
     if (bf16 && tiles && isa->tiles == sheaf__mm_amx.tiles) {
         double rate[SHEAF__RATES];
         sheaf__units_measure(rate, true, true);
@@ -199,7 +200,8 @@ static void make_term(work *w, const shape *s, int i, bool bf16)
     const int64_t n0 = s->jobs > 1 ? i * s->n : 0, k0 = s->slices > 1 ? i * s->k : 0;
     const sheaf_dtype dtype = bf16 ? SHEAF_BF16 : SHEAF_F32;
     sheaf__term *t = &w->term[i];
-    *t = (sheaf__term){ .a_km = s->a_km, .lda = s->a_km ? s->m : all_k, .form = s->form, .k = s->k };
+    *t =
+        (sheaf__term){ .a_km = s->a_km, .lda = s->a_km ? s->m : all_k, .form = s->form, .k = s->k };
     t->a = (const char *)w->whole.a + k0 * size * (s->a_km ? s->m : 1);
     if (s->form == SHEAF__B_NK || s->form == SHEAF__B_KN) {
         const bool nk = s->form == SHEAF__B_NK;
@@ -223,8 +225,13 @@ static void make_work(work *w, const shape *s, bool bf16)
     const int64_t all_n = s->n * s->jobs, all_k = s->k * s->slices;
     const bool nk = s->form == SHEAF__B_NK || s->form == SHEAF__B_AHEAD;
     memset(w, 0, sizeof *w);
-    w->whole = (rival_product){ .m = s->m, .n = all_n, .k = all_k, .bf16 = bf16,
-                                .out_bf16 = bf16 && !s->f32_out, .a_km = s->a_km, .b_nk = nk };
+    w->whole = (rival_product){ .m = s->m,
+                                .n = all_n,
+                                .k = all_k,
+                                .bf16 = bf16,
+                                .out_bf16 = bf16 && !s->f32_out,
+                                .a_km = s->a_km,
+                                .b_nk = nk };
     w->whole.a = w->own[w->owned++] = filled(s->m * all_k, bf16);
     w->whole.b = w->own[w->owned++] = filled(all_n * all_k, bf16);
     w->whole.c = w->own[w->owned++] = room(s->m * all_n * 4);
@@ -236,12 +243,21 @@ static void make_work(work *w, const shape *s, bool bf16)
         w->first[i + 1] = i + 1;
     }
     for (int j = 0; j < s->jobs; j++)
-        w->job[j] = (sheaf__product){
-            .m = s->m, .n = s->n, .dtype = bf16 ? SHEAF_BF16 : SHEAF_F32, .nslices = s->slices,
-            .slice_of = w->slice_of, .first = w->first, .term = w->term + j, .nterms = s->slices,
-            .tree = &w->tree, .y = (char *)w->whole.c + j * s->n * (w->whole.out_bf16 ? 2 : 4),
-            .ldy = all_n, .out = w->whole.out_bf16 ? SHEAF_BF16 : SHEAF_F32, .alpha = 1,
-            .round_to = SHEAF_F32 };
+        w->job[j] =
+            (sheaf__product){ .m = s->m,
+                              .n = s->n,
+                              .dtype = bf16 ? SHEAF_BF16 : SHEAF_F32,
+                              .nslices = s->slices,
+                              .slice_of = w->slice_of,
+                              .first = w->first,
+                              .term = w->term + j,
+                              .nterms = s->slices,
+                              .tree = &w->tree,
+                              .y = (char *)w->whole.c + j * s->n * (w->whole.out_bf16 ? 2 : 4),
+                              .ldy = all_n,
+                              .out = w->whole.out_bf16 ? SHEAF_BF16 : SHEAF_F32,
+                              .alpha = 1,
+                              .round_to = SHEAF_F32 };
 }
 
 /* ---- timing ---- */
@@ -334,8 +350,8 @@ static void print_machine(const machine *m)
     if (f)
         fclose(f);
     printf("# %s, %s, %d thread(s), compiler " __VERSION__ "\n", name, m->isa->name, m->threads);
-    printf("# peak, register loop: f32 %.0f, bf16 %.0f GFLOP/s per core\n", peak_gflops(m->isa, m->device.sums, false),
-           peak_gflops(m->isa, m->device.sums, true));
+    printf("# peak, register loop: f32 %.0f, bf16 %.0f GFLOP/s per core\n",
+           peak_gflops(m->isa, m->device.sums, false), peak_gflops(m->isa, m->device.sums, true));
     printf("%-26s %-4s %12s %15s %7s  %17s  %17s  %17s\n", "product", "", "time", "rate", "of peak",
            "oneDNN packed", "oneDNN plain", "OpenBLAS");
 }

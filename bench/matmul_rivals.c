@@ -46,7 +46,8 @@ static dnnl_memory_desc_t matrix(int64_t rows, int64_t cols, bool turned, bool b
     return desc;
 }
 
-static dnnl_memory_t reordered(rival *r, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to)
+static dnnl_memory_t reordered(rival *r, const dnnl_memory_desc_t *from,
+                               const dnnl_memory_desc_t *to)
 {
     dnnl_memory_t plain, packed;
     dnnl_primitive_desc_t pd;
@@ -75,7 +76,8 @@ static bool onednn_init(rival *r, bool packed)
     dnnl_matmul_desc_t desc;
     dnnl_primitive_desc_t pd;
     if (packed)
-        dnnl_memory_desc_init_by_tag(&any, 2, dims, p->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_format_tag_any);
+        dnnl_memory_desc_init_by_tag(&any, 2, dims, p->bf16 ? dnnl_bf16 : dnnl_f32,
+                                     dnnl_format_tag_any);
     if (dnnl_engine_create(&r->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&r->stream, r->engine, dnnl_stream_default_flags) != dnnl_success ||
         dnnl_matmul_desc_init(&desc, &a, &any, NULL, &c) != dnnl_success ||
@@ -130,7 +132,8 @@ void rival_run(rival *r)
 {
 #ifdef HAVE_ONEDNN
     if (r->onednn) {
-        const dnnl_exec_arg_t args[3] = { { DNNL_ARG_SRC, r->memory[0] }, { DNNL_ARG_WEIGHTS, r->memory[1] },
+        const dnnl_exec_arg_t args[3] = { { DNNL_ARG_SRC, r->memory[0] },
+                                          { DNNL_ARG_WEIGHTS, r->memory[1] },
                                           { DNNL_ARG_DST, r->memory[2] } };
         dnnl_primitive_execute(r->primitive, r->stream, 3, args);
         dnnl_stream_wait(r->stream);
@@ -139,9 +142,10 @@ void rival_run(rival *r)
 #endif
 #ifdef HAVE_OPENBLAS
     const rival_product *p = &r->p;
-    cblas_sgemm(CblasRowMajor, p->a_km ? CblasTrans : CblasNoTrans, p->b_nk ? CblasTrans : CblasNoTrans,
-                (int)p->m, (int)p->n, (int)p->k, 1.0f, p->a, (int)(p->a_km ? p->m : p->k), p->b,
-                (int)(p->b_nk ? p->k : p->n), 0.0f, p->c, (int)p->n);
+    cblas_sgemm(CblasRowMajor, p->a_km ? CblasTrans : CblasNoTrans,
+                p->b_nk ? CblasTrans : CblasNoTrans, (int)p->m, (int)p->n, (int)p->k, 1.0f, p->a,
+                (int)(p->a_km ? p->m : p->k), p->b, (int)(p->b_nk ? p->k : p->n), 0.0f, p->c,
+                (int)p->n);
 #endif
 }
 

@@ -8,8 +8,8 @@
 typedef struct rival_product {
     int64_t m, n, k;
     bool bf16, out_bf16;
-    bool a_km; /* A stored [k, m] */
-    bool b_nk; /* B stored [n, k] */
+    bool a_km;         /* A stored [k, m] */
+    bool b_nk;         /* B stored [n, k] */
     const void *a, *b; /* dense */
     void *c;           /* dense [m, n] */
 } rival_product;

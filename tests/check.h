@@ -17,48 +17,49 @@
 #define ARRAY_LEN(a) (sizeof(a) / sizeof *(a))
 
 /* Fails (with the status printed) unless the expression returns NULL. */
-#define CHECK_OK(expr)                                             \
-    do {                                                           \
-        sheaf_status *check_st = (expr);                           \
-        if (check_st != NULL) {                                    \
-            sheaf_status_print(check_st, stderr);                  \
-            sheaf_status_free(check_st);                           \
-            fail_msg("%s:%d: %s failed", __FILE__, __LINE__, #expr); \
-        }                                                          \
+#define CHECK_OK(expr)                                                                             \
+    do {                                                                                           \
+        sheaf_status *check_st = (expr);                                                           \
+        if (check_st != NULL) {                                                                    \
+            sheaf_status_print(check_st, stderr);                                                  \
+            sheaf_status_free(check_st);                                                           \
+            fail_msg("%s:%d: %s failed", __FILE__, __LINE__, #expr);                               \
+        }                                                                                          \
     } while (0)
 
 /* Fails unless the expression returns a status of `want` whose text contains `part`. */
-#define CHECK_FAILS(expr, want, part)                                                     \
-    do {                                                                                  \
-        sheaf_status *check_st = (expr);                                                  \
-        if (check_st == NULL)                                                             \
-            fail_msg("%s:%d: %s succeeded", __FILE__, __LINE__, #expr);                   \
-        char check_text[4096];                                                            \
-        snprintf(check_text, sizeof check_text, "%s | %s | %s | %s",                      \
-                 sheaf_status_where(check_st), sheaf_status_expected(check_st),           \
-                 sheaf_status_found(check_st), sheaf_status_try(check_st));               \
-        sheaf_code check_code = sheaf_status_code(check_st);                              \
-        sheaf_status_free(check_st);                                                      \
-        if (check_code != (want) || strstr(check_text, (part)) == NULL)                   \
-            fail_msg("%s:%d: code %d, '%s', wanted code %d with '%s'", __FILE__, __LINE__, \
-                     (int)check_code, check_text, (int)(want), (part));                   \
+#define CHECK_FAILS(expr, want, part)                                                              \
+    do {                                                                                           \
+        sheaf_status *check_st = (expr);                                                           \
+        if (check_st == NULL)                                                                      \
+            fail_msg("%s:%d: %s succeeded", __FILE__, __LINE__, #expr);                            \
+        char check_text[4096];                                                                     \
+        snprintf(check_text, sizeof check_text, "%s | %s | %s | %s", sheaf_status_where(check_st), \
+                 sheaf_status_expected(check_st), sheaf_status_found(check_st),                    \
+                 sheaf_status_try(check_st));                                                      \
+        sheaf_code check_code = sheaf_status_code(check_st);                                       \
+        sheaf_status_free(check_st);                                                               \
+        if (check_code != (want) || strstr(check_text, (part)) == NULL)                            \
+            fail_msg("%s:%d: code %d, '%s', wanted code %d with '%s'", __FILE__, __LINE__,         \
+                     (int)check_code, check_text, (int)(want), (part));                            \
     } while (0)
 
 /* Also fails on NaN. */
-#define CHECK_NEAR(name, got, want, tolerance)                                             \
-    do {                                                                                   \
-        double check_g = (got), check_w = (want);                                          \
-        if (!(fabs(check_g - check_w) <= (tolerance)))                                     \
-            fail_msg("%s:%d: %s: got %.9g, wanted %.9g", __FILE__, __LINE__, (name), check_g, check_w); \
+#define CHECK_NEAR(name, got, want, tolerance)                                                     \
+    do {                                                                                           \
+        double check_g = (got), check_w = (want);                                                  \
+        if (!(fabs(check_g - check_w) <= (tolerance)))                                             \
+            fail_msg("%s:%d: %s: got %.9g, wanted %.9g", __FILE__, __LINE__, (name), check_g,      \
+                     check_w);                                                                     \
     } while (0)
 
-#define CHECK_BYTES(name, got, want, size)                                              \
-    do {                                                                                \
-        const unsigned char *check_a = (const void *)(got), *check_b = (const void *)(want); \
-        for (size_t check_i = 0; check_i < (size_t)(size); check_i++)                   \
-            if (check_a[check_i] != check_b[check_i])                                   \
-                fail_msg("%s:%d: %s: bytes differ at %zu of %zu", __FILE__, __LINE__,   \
-                         (name), check_i, (size_t)(size));                              \
+#define CHECK_BYTES(name, got, want, size)                                                         \
+    do {                                                                                           \
+        const unsigned char *check_a = (const void *)(got), *check_b = (const void *)(want);       \
+        for (size_t check_i = 0; check_i < (size_t)(size); check_i++)                              \
+            if (check_a[check_i] != check_b[check_i])                                              \
+                fail_msg("%s:%d: %s: bytes differ at %zu of %zu", __FILE__, __LINE__, (name),      \
+                         check_i, (size_t)(size));                                                 \
     } while (0)
 
 #endif

@@ -54,7 +54,8 @@ static inline int64_t entries(const char *path)
 static inline int make_scratch(void **state)
 {
     const char *tmp = getenv("TMPDIR");
-    snprintf(scratch.dir, sizeof scratch.dir, "%.40s/sheaf-test-XXXXXX", tmp == NULL || *tmp == '\0' ? "/tmp" : tmp);
+    snprintf(scratch.dir, sizeof scratch.dir, "%.40s/sheaf-test-XXXXXX",
+             tmp == NULL || *tmp == '\0' ? "/tmp" : tmp);
     const bool made = mkdtemp(scratch.dir) != NULL;
     scratch.open_files = count_open_files();
     return made ? 0 : 1;

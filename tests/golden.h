@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* golden_root - $SHEAF_GOLDEN (the full collection), else $SHEAF_TEST_DATA, else tests/data of the sources. */
+/* golden_root - $SHEAF_GOLDEN (the full collection), else $SHEAF_TEST_DATA, else tests/data of the
+ * sources. */
 static inline const char *golden_root(char room[512])
 {
     const char *root = getenv("SHEAF_GOLDEN"), *source = getenv("SHEAF_SOURCE_ROOT");

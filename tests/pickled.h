@@ -17,7 +17,8 @@ static inline void pickle_file(const char *to, const char *from)
     sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
     for (int64_t i = 0; i < file->header.count; i++) {
         const sheaf_safetensors_entry *e = &file->header.entry[i];
-        sheaf__pickle_set(doc, root, e->name, sheaf__pickle_make_tensor(doc, e->dtype, e->ndim, e->shape));
+        sheaf__pickle_set(doc, root, e->name,
+                          sheaf__pickle_make_tensor(doc, e->dtype, e->ndim, e->shape));
     }
     CHECK_OK(sheaf__pickle_made(doc, root));
     CHECK_OK(sheaf__torch_begin(&w, to, doc, NULL));

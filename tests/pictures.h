@@ -24,7 +24,8 @@ static inline size_t png_chunk(uint8_t *to, const char *kind, const void *data, 
     return size + 12;
 }
 
-/* put_picture - width x height pixels of noise that follows from the seed, not compressed (at most 65535 bytes). */
+/* put_picture - width x height pixels of noise that follows from the seed, not compressed (at most
+ * 65535 bytes). */
 static inline void put_picture(const char *path, int width, int height, uint32_t seed)
 {
     const size_t size = (size_t)height * (1 + 3 * (size_t)width);

@@ -14,8 +14,18 @@
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
-typedef enum sheaf_family { SHEAF_LLAMA, SHEAF_MISTRAL, SHEAF_QWEN2, SHEAF_COGVLM, SHEAF_COGAGENT } sheaf_family;
-typedef enum sheaf_rope_type { SHEAF_ROPE_DEFAULT, SHEAF_ROPE_LINEAR, SHEAF_ROPE_LLAMA3 } sheaf_rope_type;
+typedef enum sheaf_family {
+    SHEAF_LLAMA,
+    SHEAF_MISTRAL,
+    SHEAF_QWEN2,
+    SHEAF_COGVLM,
+    SHEAF_COGAGENT
+} sheaf_family;
+typedef enum sheaf_rope_type {
+    SHEAF_ROPE_DEFAULT,
+    SHEAF_ROPE_LINEAR,
+    SHEAF_ROPE_LLAMA3
+} sheaf_rope_type;
 
 #define SHEAF_MAX_EOS 16
 #define SHEAF_MAX_COG_LAYERS 1024 /* of each of CogVLM's and CogAgent's stacks */
@@ -32,7 +42,7 @@ typedef struct sheaf_vit {
  * file need not state them: "encoder_override" does, or the tensors tell (sheaf_config.encoder may
  * be changed before sheaf_schema_new). */
 typedef struct sheaf_encoder {
-    int64_t layers;     /* that have tensors; the last is never run */
+    int64_t layers;                        /* that have tensors; the last is never run */
     int64_t width, head_width, ffn, embed; /* embed: rows of its unused head */
     int64_t image, patch, channels;
 } sheaf_encoder;
@@ -53,21 +63,21 @@ typedef struct sheaf_config {
     int64_t window_from_layer; /* layers >= this one use it (Qwen2 max_window_layers; else 0) */
     int64_t max_position;
     /* CogVLM and CogAgent; all zero for others. */
-    int64_t patches;           /* of an image, P */
-    int64_t experts;           /* layers from the first on that have visual experts */
-    int64_t cross_head_dim;    /* width of a cross-attention head; there are `heads` of them */
-    int64_t cross_width;       /* of what cross-attention looks at */
+    int64_t patches;        /* of an image, P */
+    int64_t experts;        /* layers from the first on that have visual experts */
+    int64_t cross_head_dim; /* width of a cross-attention head; there are `heads` of them */
+    int64_t cross_width;    /* of what cross-attention looks at */
     uint64_t cross_layers[SHEAF_MAX_COG_LAYERS / 64]; /* bit i: layer i has cross-attention */
     sheaf_vit vit;
-    sheaf_encoder encoder;     /* CogAgent only */
+    sheaf_encoder encoder; /* CogAgent only */
     double initializer_range;
-    int64_t bos, pad;          /* -1 = none */
+    int64_t bos, pad; /* -1 = none */
     int64_t eos[SHEAF_MAX_EOS];
     int neos;
-    bool byte_vocab;           /* "sheaf_tokenizer": "bytes": ids 0..255 are bytes, then specials */
-    sheaf_dtype dtype;         /* of the file, F32 if unsaid */
-    char *json;                /* the whole object as read, owned; for copying into outputs */
-    char *unknown_keys;        /* comma separated, owned, NULL if none */
+    bool byte_vocab;    /* "sheaf_tokenizer": "bytes": ids 0..255 are bytes, then specials */
+    sheaf_dtype dtype;  /* of the file, F32 if unsaid */
+    char *json;         /* the whole object as read, owned; for copying into outputs */
+    char *unknown_keys; /* comma separated, owned, NULL if none */
 } sheaf_config;
 
 /* sheaf_config_read - parses the file at `path`. Errors name key, expected, found. */
@@ -75,6 +85,7 @@ SHEAF_API sheaf_status *sheaf_config_read(sheaf_config *out, const char *path);
 SHEAF_API sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size);
 SHEAF_API void sheaf_config_release(sheaf_config *config);
 SHEAF_API const char *sheaf_family_name(sheaf_family family); /* model_type, "llama" */
-SHEAF_API const char *sheaf_config_position_key(const sheaf_config *config); /* what config.json calls max_position */
+SHEAF_API const char *
+sheaf_config_position_key(const sheaf_config *config); /* what config.json calls max_position */
 
 #endif

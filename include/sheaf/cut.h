@@ -45,8 +45,8 @@ SHEAF_API sheaf_status *sheaf_cut_check(const sheaf_cut *cut, int64_t rows);
  * Formula: with u units, slice s holds units [floor(u*s/S), floor(u*(s+1)/S)),
  *   shifted by the rows of the parts before it (docs/layouts.md).
  * Errors: SHEAF_E_ARG if part or slice is out of range. */
-SHEAF_API sheaf_status *sheaf_cut_rows(sheaf_range *rows, const sheaf_cut *cut,
-                                       int part, int slice);
+SHEAF_API sheaf_status *sheaf_cut_rows(sheaf_range *rows, const sheaf_cut *cut, int part,
+                                       int slice);
 
 /* sheaf_cut_slice_rows - rows of all parts together that `slice` holds (count). */
 SHEAF_API int64_t sheaf_cut_slice_rows(const sheaf_cut *cut, int slice);

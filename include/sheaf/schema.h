@@ -6,8 +6,19 @@
 #include "sheaf/cut.h"
 
 typedef enum sheaf_role {
-    SHEAF_EMBED, SHEAF_HEAD, SHEAF_Q, SHEAF_K, SHEAF_V, SHEAF_O, SHEAF_GATE, SHEAF_UP, SHEAF_DOWN,
-    SHEAF_NORM_IN, SHEAF_NORM_POST, SHEAF_NORM_FINAL, SHEAF_ROLES,
+    SHEAF_EMBED,
+    SHEAF_HEAD,
+    SHEAF_Q,
+    SHEAF_K,
+    SHEAF_V,
+    SHEAF_O,
+    SHEAF_GATE,
+    SHEAF_UP,
+    SHEAF_DOWN,
+    SHEAF_NORM_IN,
+    SHEAF_NORM_POST,
+    SHEAF_NORM_FINAL,
+    SHEAF_ROLES,
     /* CogVLM and CogAgent, where names tell more: */
     SHEAF_LINEAR, /* any other linear layer */
     SHEAF_NORM,   /* weight or bias of any other norm */
@@ -15,40 +26,46 @@ typedef enum sheaf_role {
 } sheaf_role;
 
 typedef struct sheaf_tensor {
-    char *name;          /* canonical = Hugging Face's, "model.layers.0.self_attn.q_proj.weight"; of CogVLM and
-                            CogAgent SAT's, "transformer.layers.0.attention.query_key_value.weight" */
-    char *module;        /* name without ".weight" / ".bias" */
-    sheaf_role role;     /* of the weight; a bias has its weight's role */
+    char *name;   /* canonical = Hugging Face's, "model.layers.0.self_attn.q_proj.weight"; of CogVLM
+                     and   CogAgent SAT's, "transformer.layers.0.attention.query_key_value.weight" */
+    char *module; /* name without ".weight" / ".bias" */
+    sheaf_role role; /* of the weight; a bias has its weight's role */
     bool bias;
-    bool buffer;         /* computed when the model is made, not trained */
-    bool sat_split;      /* each part of a SAT checkpoint holds its part of `cut`; false: a copy, whatever `cut` says */
-    int layer;           /* -1 outside layers; counted within its own stack (text, ViT, tower) */
+    bool buffer;    /* computed when the model is made, not trained */
+    bool sat_split; /* each part of a SAT checkpoint holds its part of `cut`; false: a copy,
+                       whatever `cut` says */
+    int layer;      /* -1 outside layers; counted within its own stack (text, ViT, tower) */
     int ndim;
-    int64_t shape[4];    /* 1 from ndim on */
-    int in_axis, out_axis; /* of a weight, -1 when it has none (an embedding's in axis is 0, out 1) */
-    sheaf_cut cut;       /* nparts 0 = replicated */
+    int64_t shape[4]; /* 1 from ndim on */
+    int in_axis,
+        out_axis;  /* of a weight, -1 when it has none (an embedding's in axis is 0, out 1) */
+    sheaf_cut cut; /* nparts 0 = replicated */
 } sheaf_tensor;
 
 typedef struct sheaf_schema {
     sheaf_config config; /* a copy with borrowed strings set to NULL */
     int slices;
     int64_t count;
-    sheaf_tensor *tensor; /* model order: embedding, layers (input norm, q, k, v, o with biases, post
-                             norm, gate, up, down), final norm, head. A tied head is absent.
+    sheaf_tensor *tensor; /* model order: embedding, layers (input norm, q, k, v, o with biases,
+                             post norm, gate, up, down), final norm, head. A tied head is absent.
                              CogVLM, CogAgent: the order of SAT's files. */
     int64_t *by_name;     /* indices sorted by name; NULL where names can be computed */
 } sheaf_schema;
 
 /* sheaf_schema_new - errors: SHEAF_E_LAYOUT when the config contradicts itself (heads not
  * a multiple of kv_heads, odd head_dim, ...). */
-SHEAF_API sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config, int slices);
+SHEAF_API sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config,
+                                         int slices);
 SHEAF_API void sheaf_schema_free(sheaf_schema *schema);
 /* sheaf_schema_find - NULL if there is none of that name. */
 SHEAF_API const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *name);
-/* sheaf_schema_get - by role; bias false = weight. NULL when absent (a tied head: use SHEAF_EMBED). */
-SHEAF_API const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role, int layer, bool bias);
+/* sheaf_schema_get - by role; bias false = weight. NULL when absent (a tied head: use
+ * SHEAF_EMBED). */
+SHEAF_API const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role,
+                                               int layer, bool bias);
 
-/* Rows of slice `slice` of a tensor with one part; the whole axis [0, shape[axis]) of a replicated one. */
+/* Rows of slice `slice` of a tensor with one part; the whole axis [0, shape[axis]) of a replicated
+ * one. */
 SHEAF_API sheaf_range sheaf_tensor_slice(const sheaf_tensor *tensor, int slice);
 
 #endif

@@ -22,7 +22,7 @@ typedef enum sheaf_code {
     SHEAF_E_NUMBER,      /* a loss or weight is not finite */
     SHEAF_E_PEER,        /* another rank failed; the text names it */
     SHEAF_E_STOPPED,     /* asked to stop by a signal; state was saved */
-    SHEAF_E_UNSAFE,      /* a pickle wants to call something; the text names it. Nothing was called */
+    SHEAF_E_UNSAFE, /* a pickle wants to call something; the text names it. Nothing was called */
 } sheaf_code;
 
 typedef struct sheaf_status sheaf_status;

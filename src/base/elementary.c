@@ -42,7 +42,10 @@ static uint64_t to_bits(double x)
     return bits;
 }
 
-static double nearest(double x) { return (x + ROUNDER) - ROUNDER; }
+static double nearest(double x)
+{
+    return (x + ROUNDER) - ROUNDER;
+}
 
 /* e^(hi + lo) = 2^n e^r, |r| <= ln2/2. r is exact but for lo: hi and n*LN2 cancel. */
 static double exp_of_sum(double hi, double lo)
@@ -60,10 +63,10 @@ static double exp_of_sum(double hi, double lo)
     const double r_lo = (cancelled - r) + rest;
 
     double series = 1.0 / 6227020800.0; /* 1/13!; the next term is below 2^-57 */
-    static const double inverse_factorial[] = { 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
-                                                1.0 / 362880,    1.0 / 40320,    1.0 / 5040,
-                                                1.0 / 720,       1.0 / 120,      1.0 / 24,
-                                                1.0 / 6,         0.5 };
+    static const double inverse_factorial[] = {
+        1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+        1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5
+    };
     for (int i = 0; i < 11; i++)
         series = fma(series, r, inverse_factorial[i]);
     const double small = fma(r * r, series, fma(r_lo, r, r_lo));
@@ -72,10 +75,14 @@ static double exp_of_sum(double hi, double lo)
 
     /* In two steps, as 2^1024 and 2^-1022 times a y below 1 need them. */
     const int64_t k = (int64_t)n, half = k / 2;
-    return y * from_bits((uint64_t)(half + 1023) << 52) * from_bits((uint64_t)(k - half + 1023) << 52);
+    return y * from_bits((uint64_t)(half + 1023) << 52) *
+           from_bits((uint64_t)(k - half + 1023) << 52);
 }
 
-double sheaf__exp_d(double x) { return exp_of_sum(x, 0); }
+double sheaf__exp_d(double x)
+{
+    return exp_of_sum(x, 0);
+}
 
 /* ln x = *hi + *lo for a normal positive x: x = 2^k m, m in [sqrt(1/2), sqrt(2)),
  * s = (m-1)/(m+1), ln m = 2s (1 + z/3 + z^2/5 + ...), z = s^2 <= 0.0295. */
@@ -158,9 +165,10 @@ static int reduce(double *r, double *r_lo, double x)
 
 static double sin_of_sum(double r, double r_lo)
 {
-    static const double c[] = { 1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800.0,
-                                -1.0 / 39916800,       1.0 / 362880,         -1.0 / 5040,
-                                1.0 / 120,             -1.0 / 6 };
+    static const double c[] = {
+        1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800.0, -1.0 / 39916800,
+        1.0 / 362880,          -1.0 / 5040,          1.0 / 120,          -1.0 / 6
+    };
     const double z = r * r;
     double series = -1.0 / 121645100408832000; /* 1/19! */
     for (int i = 0; i < 8; i++)
@@ -170,9 +178,10 @@ static double sin_of_sum(double r, double r_lo)
 
 static double cos_of_sum(double r, double r_lo)
 {
-    static const double c[] = { 1.0 / 20922789888000, -1.0 / 87178291200.0, 1.0 / 479001600,
-                                -1.0 / 3628800,       1.0 / 40320,          -1.0 / 720,
-                                1.0 / 24 };
+    static const double c[] = {
+        1.0 / 20922789888000, -1.0 / 87178291200.0, 1.0 / 479001600, -1.0 / 3628800,
+        1.0 / 40320,          -1.0 / 720,           1.0 / 24
+    };
     const double z = r * r, half = 0.5 * z;
     double series = -1.0 / 6402373705728000; /* 1/18! */
     for (int i = 0; i < 7; i++)
@@ -195,5 +204,11 @@ static double circular(double x, int quarter_turns)
     return quarter & 2 ? -y : y;
 }
 
-double sheaf__sin_d(double x) { return circular(x, 0); }
-double sheaf__cos_d(double x) { return circular(x, 1); }
+double sheaf__sin_d(double x)
+{
+    return circular(x, 0);
+}
+double sheaf__cos_d(double x)
+{
+    return circular(x, 1);
+}

@@ -14,7 +14,8 @@ static uint64_t drawn;
 static double uniform(double from, double to)
 {
     uint32_t out[4];
-    const uint32_t counter[4] = { (uint32_t)drawn, (uint32_t)(drawn >> 32), 0, 0 }, key[2] = { 7, 7 };
+    const uint32_t counter[4] = { (uint32_t)drawn, (uint32_t)(drawn >> 32), 0, 0 },
+                   key[2] = { 7, 7 };
     drawn++;
     sheaf__philox(out, counter, key);
     return from + (to - from) * (((double)out[0] + (double)out[1] * 0x1p-32) * 0x1p-32);
@@ -95,7 +96,8 @@ static void test_edges(void **state)
     check_same("log(1)", sheaf__log_d(1), 0);
     check_same("log(0)", sheaf__log_d(0), -INFINITY);
     check_same("log(denormal)", sheaf__log_d(0x1p-1074), -INFINITY);
-    check_same("log(2^-1022), the smallest normal number", sheaf__log_d(0x1p-1022), -0x1.6232bdd7abcd2p+9);
+    check_same("log(2^-1022), the smallest normal number", sheaf__log_d(0x1p-1022),
+               -0x1.6232bdd7abcd2p+9);
     check_same("log(-1)", sheaf__log_d(-1), NAN);
     check_same("log(inf)", sheaf__log_d(INFINITY), INFINITY);
     check_same("log(NaN)", sheaf__log_d(NAN), NAN);
@@ -119,7 +121,9 @@ static void test_edges(void **state)
 /* The whole point: these bits are the same on every machine and compiler. */
 static void test_frozen_bits(void **state)
 {
-    const struct { double got, want; } frozen[] = {
+    const struct {
+        double got, want;
+    } frozen[] = {
         { sheaf__exp_d(1), 0x1.5bf0a8b145769p+1 },
         { sheaf__log_d(10), 0x1.26bb1bbb55516p+1 },
         { sheaf__pow_d(10000, -0.015625), 0x1.bb5fad00ab22cp-1 },

@@ -7,9 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const op_names[] = { "any", "open", "read", "write", "fsync", "rename", "mkdir", "unlink",
-                                        "malloc" };
-static const char *const action_names[] = { "", "fail", "enospc", "kill", "torn", "short", "eintr", "enosys" };
+static const char *const op_names[] = { "any",    "open",  "read",   "write", "fsync",
+                                        "rename", "mkdir", "unlink", "malloc" };
+static const char *const action_names[] = { "",     "fail",  "enospc", "kill",
+                                            "torn", "short", "eintr",  "enosys" };
 
 /* The one of the process; see the top of fault.h for why it exists. */
 static sheaf_faults process_faults;
@@ -28,23 +29,27 @@ sheaf_status *sheaf__faults_parse(sheaf_faults *out, const char *text)
     const char *second = first == NULL ? NULL : strchr(first + 1, ':');
     char *end = NULL;
     if (second != NULL) {
-        const int op = index_of(op_names, sizeof op_names / sizeof *op_names, text, (size_t)(first - text));
-        const int action = index_of(action_names, sizeof action_names / sizeof *action_names, second + 1,
-                                    strlen(second + 1));
+        const int op =
+            index_of(op_names, sizeof op_names / sizeof *op_names, text, (size_t)(first - text));
+        const int action = index_of(action_names, sizeof action_names / sizeof *action_names,
+                                    second + 1, strlen(second + 1));
         const long long n = strtoll(first + 1, &end, 10);
         const bool plus = *end == '+';
         if (op >= 0 && action > 0 && n > 0 && end + plus == second) {
-            *out = (sheaf_faults){ (sheaf_fault_op)op, (sheaf_fault_action)action, n, plus, 0, NULL };
+            *out =
+                (sheaf_faults){ (sheaf_fault_op)op, (sheaf_fault_action)action, n, plus, 0, NULL };
             return NULL;
         }
     }
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "SHEAF_FAULT"),
-                                      "op:n:action, as write:3:enospc"), "%s", text);
+    return sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "SHEAF_FAULT"), "op:n:action, as write:3:enospc"),
+        "%s", text);
 }
 
 void sheaf__faults_set(const sheaf_faults *faults)
 {
-    process_faults = (sheaf_faults){ faults->op, faults->action, faults->n, faults->from_then_on, 0, NULL };
+    process_faults =
+        (sheaf_faults){ faults->op, faults->action, faults->n, faults->from_then_on, 0, NULL };
 }
 
 sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op)
@@ -64,15 +69,19 @@ sheaf_fault_action sheaf__fault(sheaf_faults *faults, sheaf_fault_op op)
     const int64_t seen = ++faults->seen;
     if (seen != faults->n && !(faults->from_then_on && seen > faults->n))
         return SHEAF_FAULT_NONE;
-    if (faults->action == SHEAF_FAULT_KILL || (faults->action == SHEAF_FAULT_TORN && op != SHEAF_FAULT_WRITE))
+    if (faults->action == SHEAF_FAULT_KILL ||
+        (faults->action == SHEAF_FAULT_TORN && op != SHEAF_FAULT_WRITE))
         kill(getpid(), SIGKILL);
     return faults->action;
 }
 
 int sheaf__fault_errno(sheaf_fault_action action)
 {
-    return action == SHEAF_FAULT_FAIL ? EIO : action == SHEAF_FAULT_ENOSPC ? ENOSPC
-         : action == SHEAF_FAULT_EINTR ? EINTR : action == SHEAF_FAULT_ENOSYS ? ENOSYS : 0;
+    return action == SHEAF_FAULT_FAIL     ? EIO
+           : action == SHEAF_FAULT_ENOSPC ? ENOSPC
+           : action == SHEAF_FAULT_EINTR  ? EINTR
+           : action == SHEAF_FAULT_ENOSYS ? ENOSYS
+                                          : 0;
 }
 
 void *sheaf__fault_calloc(sheaf_faults *faults, size_t count, size_t size)

@@ -19,9 +19,9 @@ sheaf_path_kind sheaf__path_kind(const char *path)
     struct stat about;
     if (stat(path, &about) != 0)
         return SHEAF_PATH_NONE;
-    return S_ISREG(about.st_mode) ? SHEAF_PATH_FILE
-         : S_ISDIR(about.st_mode) ? SHEAF_PATH_DIR
-                                  : SHEAF_PATH_OTHER;
+    return S_ISREG(about.st_mode)   ? SHEAF_PATH_FILE
+           : S_ISDIR(about.st_mode) ? SHEAF_PATH_DIR
+                                    : SHEAF_PATH_OTHER;
 }
 
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name)
@@ -119,7 +119,9 @@ sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
 {
     DIR *list = opendir(path);
     if (list == NULL)
-        return sheaf_found(sheaf_fail(errno == ENOMEM ? SHEAF_E_MEMORY : SHEAF_E_IO, "%s: cannot list the folder", path), "%s", strerror(errno));
+        return sheaf_found(sheaf_fail(errno == ENOMEM ? SHEAF_E_MEMORY : SHEAF_E_IO,
+                                      "%s: cannot list the folder", path),
+                           "%s", strerror(errno));
     char **names = NULL;
     int64_t count = 0, room = 0;
     sheaf_status *st = NULL;
@@ -205,7 +207,8 @@ sheaf_status *sheaf__file_read_at(int fd, void *dst, size_t size, int64_t offset
             continue;
         if (got < 0)
             return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: reading at byte %" PRId64, path,
-                                          offset + (int64_t)done), "%s", strerror((int)-got));
+                                          offset + (int64_t)done),
+                               "%s", strerror((int)-got));
         if (got == 0) {
             sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: the file ends too early", path);
             sheaf_expected(st, "%zu bytes at offset %" PRId64, size, offset);

@@ -19,7 +19,12 @@
 
 /* ---- paths and folders ---- */
 
-typedef enum sheaf_path_kind { SHEAF_PATH_NONE, SHEAF_PATH_FILE, SHEAF_PATH_DIR, SHEAF_PATH_OTHER } sheaf_path_kind;
+typedef enum sheaf_path_kind {
+    SHEAF_PATH_NONE,
+    SHEAF_PATH_FILE,
+    SHEAF_PATH_DIR,
+    SHEAF_PATH_OTHER
+} sheaf_path_kind;
 
 /* sheaf__path_kind - what is there, links followed. NONE also when it cannot be looked at. */
 sheaf_path_kind sheaf__path_kind(const char *path);
@@ -27,9 +32,10 @@ sheaf_path_kind sheaf__path_kind(const char *path);
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name);
 /* sheaf__path_parent - the folder that `path` is in, "." if it names none (malloc'd). */
 sheaf_status *sheaf__path_parent(char **out, const char *path);
-/* sheaf__partial_path - "PATH.WORD-PID-MARK" or, with `try` above 0, "PATH.WORD-PID.TRY-MARK" (malloc'd): the name of
- * what is not finished. MARK is 16 digits that follow from the name before them, so that no name somebody else
- * gave is taken for ours. WORD is "partial" or "replaced". Errors: SHEAF_E_MEMORY. */
+/* sheaf__partial_path - "PATH.WORD-PID-MARK" or, with `try` above 0, "PATH.WORD-PID.TRY-MARK"
+ * (malloc'd): the name of what is not finished. MARK is 16 digits that follow from the name before
+ * them, so that no name somebody else gave is taken for ours. WORD is "partial" or "replaced".
+ * Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__partial_path(char **out, const char *path, const char *word, int try);
 /* sheaf__path_is_partial - is the last part of `path` a name that sheaf__partial_path() makes?
  * Only such things may be deleted, and only when no sheaf writes them. */
@@ -87,7 +93,8 @@ sheaf_status *sheaf__rename(const char *from, const char *to, sheaf_faults *faul
  * Nothing there is fine. Goes on after a failure and returns the first one. */
 sheaf_status *sheaf__remove_tree(const char *path, sheaf_faults *faults);
 /* sheaf__file_write_whole - `path` holds these bytes, durably, or what it held before. */
-sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size, sheaf_faults *faults);
+sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size,
+                                      sheaf_faults *faults);
 
 /* sheaf__io_fail - SHEAF_E_IO for error number `error`: "path: doing", with the space left when
  * the disk is full. For this layer. */

@@ -33,9 +33,11 @@ int close(int fd)
 
 static void test_paths__parents_and_joins(void **state)
 {
-    static const struct { const char *path, *parent; } rows[] = {
-        { "a", "." }, { "a/b", "a" }, { "a/b/", "a" }, { "/a", "/" }, { "/", "/" }, { "/a/b//", "/a" },
-        { "a//b", "a" }, { "", "." }, { "./x", "." },
+    static const struct {
+        const char *path, *parent;
+    } rows[] = {
+        { "a", "." },       { "a/b", "a" },  { "a/b/", "a" }, { "/a", "/" },  { "/", "/" },
+        { "/a/b//", "/a" }, { "a//b", "a" }, { "", "." },     { "./x", "." },
     };
     char *got = NULL;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -63,15 +65,27 @@ static void test_paths__unfinished_ones_are_recognised(void **state)
             assert_true(sheaf__path_is_partial(name) && sheaf__path_is_partial(other));
             snprintf(other, sizeof other, "%s/x", name);
             assert_false(sheaf__path_is_partial(other));
-            snprintf(other, sizeof other, "y%s", strrchr(name, '/') != NULL ? strrchr(name, '/') + 1 : name); /* under another name it is not ours */
+            snprintf(other, sizeof other, "y%s",
+                     strrchr(name, '/') != NULL ? strrchr(name, '/') + 1
+                                                : name); /* under another name it is not ours */
             assert_false(sheaf__path_is_partial(other));
             name[strlen(name) - 1] ^= 1;
             assert_false(sheaf__path_is_partial(name));
             free(name);
         }
-    static const char *const others[] = { /* of somebody else */
-        "out.partial-123", "out.partial-2024.11.05", "out.partial-1.2", "out.replaced-9", "out.partial-", "out.partial", "step-000123",
-        "out.partial-5-0123456789abcdef", "out.partial-20241105-0000000000000000", "-0123456789abcdef", "",
+    static const char *const others[] = {
+        /* of somebody else */
+        "out.partial-123",
+        "out.partial-2024.11.05",
+        "out.partial-1.2",
+        "out.replaced-9",
+        "out.partial-",
+        "out.partial",
+        "step-000123",
+        "out.partial-5-0123456789abcdef",
+        "out.partial-20241105-0000000000000000",
+        "-0123456789abcdef",
+        "",
     };
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (sheaf__path_is_partial(others[i]))
@@ -91,7 +105,8 @@ static void test_read__names_offset_expected_and_found(void **state)
     CHECK_OK(sheaf__file_read_at(fd, bytes, 0, 10, "ten"));
     CHECK_FAILS(sheaf__file_read_at(fd, bytes, 8, 5, "ten"), SHEAF_E_FORMAT,
                 "ten: the file ends too early | 8 bytes at offset 5 | 5 bytes before the end");
-    CHECK_FAILS(sheaf__file_read_at(fd, bytes, 1, -5, "ten"), SHEAF_E_IO, "ten: reading at byte -5");
+    CHECK_FAILS(sheaf__file_read_at(fd, bytes, 1, -5, "ten"), SHEAF_E_IO,
+                "ten: reading at byte -5");
     close(fd);
     CHECK_FAILS(sheaf__file_read_at(fd, bytes, 1, 0, "ten"), SHEAF_E_IO, "Bad file descriptor");
 }
@@ -102,14 +117,17 @@ static void test_read__only_regular_files(void **state)
     int64_t size;
     assert_int_equal(mkfifo(at("pipe"), 0600), 0);
     alarm(20); /* opening it must not block */
-    CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("pipe")), SHEAF_E_IO, "a regular file | a pipe");
+    CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("pipe")), SHEAF_E_IO,
+                "a regular file | a pipe");
     alarm(0);
-    CHECK_FAILS(sheaf__file_open_read(&fd, &size, scratch.dir), SHEAF_E_IO, "a regular file | a folder");
+    CHECK_FAILS(sheaf__file_open_read(&fd, &size, scratch.dir), SHEAF_E_IO,
+                "a regular file | a folder");
     CHECK_FAILS(sheaf__file_open_read(&fd, &size, at("none")), SHEAF_E_IO, "No such file");
     char *text;
     size_t n;
     put(at("ten"), "0123456789");
-    CHECK_FAILS(sheaf__file_read_all(&text, &n, at("ten"), 9), SHEAF_E_FORMAT, "at most 9 bytes | 10 bytes");
+    CHECK_FAILS(sheaf__file_read_all(&text, &n, at("ten"), 9), SHEAF_E_FORMAT,
+                "at most 9 bytes | 10 bytes");
     CHECK_OK(sheaf__file_read_all(&text, &n, at("ten"), 10));
     assert_true(n == 10 && text[10] == '\0');
     free(text);
@@ -192,7 +210,9 @@ static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
             assert_string_equal(text, "0123456789");
             free(text);
         }
-    sheaf_faults always = { .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_SHORT, .n = 1, .from_then_on = true };
+    sheaf_faults always = {
+        .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_SHORT, .n = 1, .from_then_on = true
+    };
     CHECK_OK(sheaf__file_write_whole(at("whole"), "abcdefghij", 10, &always));
     assert_int_equal(always.seen, 10);
     char *text = content(at("whole"));
@@ -203,7 +223,8 @@ static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
 static void test_write__full_disk_says_what_is_free(void **state)
 {
     sheaf_faults faults = { .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_ENOSPC, .n = 1 };
-    CHECK_FAILS(sheaf__file_write_whole(at("full"), "0123456789", 10, &faults), SHEAF_E_IO, "MB are free there | free space");
+    CHECK_FAILS(sheaf__file_write_whole(at("full"), "0123456789", 10, &faults), SHEAF_E_IO,
+                "MB are free there | free space");
     assert_int_equal(sheaf__path_kind(at("full")), SHEAF_PATH_NONE);
     sheaf_file file; /* a disk that is truly full */
     CHECK_OK(sheaf__file_open_write(&file, "/dev/full", NULL));
@@ -313,12 +334,13 @@ static void test_output__appears_at_commit(void **state)
     assert_string_equal(text, "text");
     free(text);
     assert_int_equal(entries(at("o1/deep")), 1);
-    CHECK_FAILS(make_output(at("o1/deep/dst"), false, NULL), SHEAF_E_ARG, "a folder that is not empty");
+    CHECK_FAILS(make_output(at("o1/deep/dst"), false, NULL), SHEAF_E_ARG,
+                "a folder that is not empty");
     CHECK_FAILS(make_output(at("o1/deep/dst/a"), false, NULL), SHEAF_E_ARG, "a file");
     CHECK_FAILS(make_output(at("o1/deep/dst/a"), true, NULL), SHEAF_E_ARG, "a file");
     for (size_t i = 0; i < 5; i++)
-        CHECK_FAILS(make_output((const char *[]){ "", ".", "..", "/", "x/.." }[i], false, NULL), SHEAF_E_ARG,
-                    "the name of a new folder");
+        CHECK_FAILS(make_output((const char *[]){ "", ".", "..", "/", "x/.." }[i], false, NULL),
+                    SHEAF_E_ARG, "the name of a new folder");
     mkdir(at("empty"), 0700);
     CHECK_OK(make_output(at("empty"), false, NULL));
     assert_int_equal(entries(at("empty")), 2);
@@ -330,12 +352,29 @@ static void test_output__not_into_what_is_read(void **state)
     CHECK_OK(sheaf__make_dirs(at("in/src-2"), NULL));
     assert_int_equal(symlink("src", at("in/link")), 0);
     assert_int_equal(symlink("../src/deep", at("in/src-2/into")), 0);
-    static const struct { const char *dst; bool inside; } rows[] = {
-        { "in/src", true }, { "in/src/", true }, { "in/src/new", true }, { "in/src/no/such/new", true }, { "in/link/new", true },
-        { "in/src-2/into/new", true }, { "in/src-2/into/../../none/../src/new", true }, { "in/none/../link/new", true },
-        { "in/src/deep", true }, { "in/src/.hidden", true }, { "in/./src/./new", true }, { "in/src//new", true },
-        { "in/new", false }, { "in/src-2/new", false }, { "in/src2", false }, { "in/src/../new", false }, { "in/link/../new", false },
-        { "in", false }, { "in/none/src/new", false },
+    static const struct {
+        const char *dst;
+        bool inside;
+    } rows[] = {
+        { "in/src", true },
+        { "in/src/", true },
+        { "in/src/new", true },
+        { "in/src/no/such/new", true },
+        { "in/link/new", true },
+        { "in/src-2/into/new", true },
+        { "in/src-2/into/../../none/../src/new", true },
+        { "in/none/../link/new", true },
+        { "in/src/deep", true },
+        { "in/src/.hidden", true },
+        { "in/./src/./new", true },
+        { "in/src//new", true },
+        { "in/new", false },
+        { "in/src-2/new", false },
+        { "in/src2", false },
+        { "in/src/../new", false },
+        { "in/link/../new", false },
+        { "in", false },
+        { "in/none/src/new", false },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         for (int k = 0; k < 2; k++) {
@@ -377,7 +416,8 @@ static void test_output__abandon_leaves_nothing(void **state)
     CHECK_OK(sheaf__output_write(output, "a", "first", 5));
     CHECK_OK(sheaf__output_write(other, "a", "other", 5));
     CHECK_OK(sheaf__output_commit(output));
-    CHECK_FAILS(sheaf__output_commit(other), SHEAF_E_IO, "renaming the complete folder"); /* not replaced */
+    CHECK_FAILS(sheaf__output_commit(other), SHEAF_E_IO,
+                "renaming the complete folder"); /* not replaced */
     assert_int_equal(entries(at("o2")), 1);
     char *text = content(at("o2/dst/a"));
     assert_string_equal(text, "first");
@@ -391,12 +431,13 @@ static void listen_to(void *context, const sheaf_event *event)
     snprintf(told + used, sizeof told - used, "%s\n", event->text);
 }
 
-/* What nobody writes any more goes, and it is said; what somebody writes, and what only looks alike, stays. */
+/* What nobody writes any more goes, and it is said; what somebody writes, and what only looks
+ * alike, stays. */
 static void test_output__removes_what_a_killed_process_left(void **state)
 {
     static const char *const stays[] = {
-        "o5/dst.partial-backup", "o5/dst2.partial-77", "o5/dst.replaced-77", "o5/dst.partial-77", "o5/dst.partial-2024.11.05",
-        "o5/dst.partial-77-0123456789abcdef",
+        "o5/dst.partial-backup", "o5/dst2.partial-77",        "o5/dst.replaced-77",
+        "o5/dst.partial-77",     "o5/dst.partial-2024.11.05", "o5/dst.partial-77-0123456789abcdef",
     };
     const sheaf_events events = { listen_to, NULL };
     sheaf_output *output = NULL;
@@ -413,9 +454,11 @@ static void test_output__removes_what_a_killed_process_left(void **state)
     }
     CHECK_OK(sheaf__partial_path(&dead[2], at("o5/dst2"), "partial", 0)); /* of another output */
     CHECK_OK(sheaf__make_dir(dead[2], NULL));
-    CHECK_OK(sheaf__partial_path(&dead[3], at("o5/dst"), "replaced", 0)); /* maybe all that is left of the old one */
+    CHECK_OK(sheaf__partial_path(&dead[3], at("o5/dst"), "replaced",
+                                 0)); /* maybe all that is left of the old one */
     CHECK_OK(sheaf__make_dir(dead[3], NULL));
-    CHECK_OK(sheaf__output_begin(&output, at("o5/dst"), false, NULL)); /* by itself it removes nothing: it could not say so */
+    CHECK_OK(sheaf__output_begin(&output, at("o5/dst"), false,
+                                 NULL)); /* by itself it removes nothing: it could not say so */
     assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 5);
     told[0] = '\0';
     CHECK_OK(sheaf__output_sweep(at("o5/dst/"), &events, NULL));
@@ -439,20 +482,26 @@ static void test_output__removes_what_a_killed_process_left(void **state)
 static void test_rename_new__replaces_nothing(void **state)
 {
     for (int unknown = 0; unknown < 2; unknown++) { /* with and without RENAME_NOREPLACE */
-        sheaf_faults faults = { .op = SHEAF_FAULT_RENAME, .action = unknown ? SHEAF_FAULT_ENOSYS : SHEAF_FAULT_NONE, .n = 1, .from_then_on = true };
+        sheaf_faults faults = { .op = SHEAF_FAULT_RENAME,
+                                .action = unknown ? SHEAF_FAULT_ENOSYS : SHEAF_FAULT_NONE,
+                                .n = 1,
+                                .from_then_on = true };
         CHECK_OK(sheaf__remove_tree(at("rn"), NULL));
         mkdir(at("rn"), 0700);
         put(at("rn/one"), "first");
         put(at("rn/two"), "other");
         CHECK_OK(sheaf__rename_new(at("rn/one"), at("rn/dst"), &faults));
-        CHECK_FAILS(sheaf__rename_new(at("rn/two"), at("rn/dst"), &faults), SHEAF_E_ARG, "rn/dst | nothing there yet | something that came there meanwhile");
-        CHECK_FAILS(sheaf__rename_new(at("rn/none"), at("rn/dst2"), &faults), SHEAF_E_IO, "No such file");
+        CHECK_FAILS(sheaf__rename_new(at("rn/two"), at("rn/dst"), &faults), SHEAF_E_ARG,
+                    "rn/dst | nothing there yet | something that came there meanwhile");
+        CHECK_FAILS(sheaf__rename_new(at("rn/none"), at("rn/dst2"), &faults), SHEAF_E_IO,
+                    "No such file");
         char *text = content(at("rn/dst"));
         assert_string_equal(text, "first");
         free(text);
         assert_int_equal(entries(at("rn")), 2);
         assert_int_equal(symlink("nowhere", at("rn/link")), 0);
-        CHECK_FAILS(sheaf__rename_new(at("rn/two"), at("rn/link"), &faults), SHEAF_E_ARG, "rn/link");
+        CHECK_FAILS(sheaf__rename_new(at("rn/two"), at("rn/link"), &faults), SHEAF_E_ARG,
+                    "rn/link");
     }
 }
 
@@ -483,7 +532,8 @@ static int what_is_there(const char *base, bool old)
     char *a = content(path);
     snprintf(path, sizeof path, "%s/dst/b", base);
     char *b = content(path);
-    const bool new = n == 2 && a != NULL && strcmp(a, "new a") == 0 && b != NULL && strcmp(b, "new b") == 0;
+    const bool new =
+        n == 2 && a != NULL &&strcmp(a, "new a") == 0 && b != NULL &&strcmp(b, "new b") == 0;
     assert_true(new || (old && n == 1 && a != NULL && strcmp(a, "old a") == 0));
     free(a);
     free(b);
@@ -573,7 +623,9 @@ static void test_output__a_kill_while_replacing_in_steps_keeps_the_old_one(void 
     for (int n = 1;; n++) {
         sheaf_faults unknown = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_ENOSYS, .n = 1 };
         prepare(at("o4"), true);
-        const bool died = killed(replacing_output, (sheaf_faults){ .action = SHEAF_FAULT_KILL, .n = n, .also = &unknown });
+        const bool died =
+            killed(replacing_output,
+                   (sheaf_faults){ .action = SHEAF_FAULT_KILL, .n = n, .also = &unknown });
         if (sheaf__path_kind(at("o4/dst")) != SHEAF_PATH_NONE) {
             what_is_there(at("o4"), true);
         } else { /* between the two renames: both are beside it, under names that say so */
@@ -601,7 +653,9 @@ static void test_output__a_failed_step_puts_the_old_one_back(void **state)
     /* rename 1: exchange, unknown; 2: old away; 3: new in place, fails; 4: old back */
     sheaf_faults unknown = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_ENOSYS, .n = 1 };
     for (int n = 1; n <= 2; n++) {
-        sheaf_faults faults = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_FAIL, .n = n, .also = &unknown };
+        sheaf_faults faults = {
+            .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_FAIL, .n = n, .also = &unknown
+        };
         unknown.seen = 0;
         prepare(at("o4"), true);
         CHECK_FAILS(make_output(at("o4/dst"), true, &faults), SHEAF_E_IO, "Input/output error");
@@ -649,11 +703,23 @@ static void test_faults__spellings(void **state)
 {
     sheaf_faults f;
     CHECK_OK(sheaf__faults_parse(&f, "write:3:enospc"));
-    assert_true(f.op == SHEAF_FAULT_WRITE && f.n == 3 && f.action == SHEAF_FAULT_ENOSPC && !f.from_then_on);
+    assert_true(f.op == SHEAF_FAULT_WRITE && f.n == 3 && f.action == SHEAF_FAULT_ENOSPC &&
+                !f.from_then_on);
     CHECK_OK(sheaf__faults_parse(&f, "any:12+:kill"));
-    assert_true(f.op == SHEAF_FAULT_ANY && f.n == 12 && f.action == SHEAF_FAULT_KILL && f.from_then_on);
-    static const char *const bad[] = { "", "write", "write:3", "write:3:", "write::fail", "write:0:fail", "write:-1:fail",
-                                       "writes:1:fail", ":1:fail", "write:1:explode", "write:1x:fail", "write:1:fail:" };
+    assert_true(f.op == SHEAF_FAULT_ANY && f.n == 12 && f.action == SHEAF_FAULT_KILL &&
+                f.from_then_on);
+    static const char *const bad[] = { "",
+                                       "write",
+                                       "write:3",
+                                       "write:3:",
+                                       "write::fail",
+                                       "write:0:fail",
+                                       "write:-1:fail",
+                                       "writes:1:fail",
+                                       ":1:fail",
+                                       "write:1:explode",
+                                       "write:1x:fail",
+                                       "write:1:fail:" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         CHECK_FAILS(sheaf__faults_parse(&f, bad[i]), SHEAF_E_ARG, "SHEAF_FAULT | op:n:action");
     sheaf_faults memory = { .op = SHEAF_FAULT_MALLOC, .action = SHEAF_FAULT_FAIL, .n = 2 };

@@ -54,7 +54,8 @@ static sheaf_status *open_file(sheaf_file *out, const char *path, int flags, she
     } while (error == EINTR);
     if (error != 0) {
         free(copy);
-        return sheaf__io_fail(error, path, flags & O_CREAT ? "cannot create the file" : "cannot open for writing");
+        return sheaf__io_fail(
+            error, path, flags & O_CREAT ? "cannot create the file" : "cannot open for writing");
     }
     out->fd = fd;
     out->path = copy;
@@ -92,7 +93,8 @@ sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size)
     }
     if (error == 0)
         return NULL;
-    return sheaf_expected(sheaf__io_fail(error, file->path, "claiming space"), "room for %" PRId64 " bytes", size);
+    return sheaf_expected(sheaf__io_fail(error, file->path, "claiming space"),
+                          "room for %" PRId64 " bytes", size);
 }
 
 /* One write, at `offset` or appended when it is -1: bytes moved, or the error number negated. */
@@ -106,7 +108,8 @@ static ssize_t write_some(sheaf_file *file, const void *src, size_t size, int64_
         size /= 2;
     else if (action == SHEAF_FAULT_SHORT)
         size = 1;
-    const ssize_t n = offset < 0 ? write(file->fd, src, size) : pwrite(file->fd, src, size, (off_t)offset);
+    const ssize_t n =
+        offset < 0 ? write(file->fd, src, size) : pwrite(file->fd, src, size, (off_t)offset);
     if (action == SHEAF_FAULT_TORN) {
         sheaf_faults now = { SHEAF_FAULT_ANY, SHEAF_FAULT_KILL, 1, false, 0, NULL };
         sheaf__fault(&now, SHEAF_FAULT_WRITE);
@@ -119,21 +122,25 @@ static sheaf_status *write_all(sheaf_file *file, const char *src, size_t size, i
     size_t done = 0;
     while (done < size) {
         const size_t want = size - done < MOST_PER_CALL ? size - done : MOST_PER_CALL;
-        const ssize_t n = write_some(file, src + done, want, offset < 0 ? -1 : offset + (int64_t)done);
+        const ssize_t n =
+            write_some(file, src + done, want, offset < 0 ? -1 : offset + (int64_t)done);
         if (n == -EINTR)
             continue;
-        if (n <= 0) { /* POSIX does not say what 0 means; without this it would be an endless loop */
+        if (n <=
+            0) { /* POSIX does not say what 0 means; without this it would be an endless loop */
             sheaf_status *st = sheaf__io_fail(n == 0 ? EIO : (int)-n, file->path, "writing");
-            return offset < 0 ? sheaf_expected(st, "%zu bytes appended", size)
-                              : sheaf_expected(st, "%zu bytes written at byte %" PRId64, size, offset);
+            return offset < 0
+                       ? sheaf_expected(st, "%zu bytes appended", size)
+                       : sheaf_expected(st, "%zu bytes written at byte %" PRId64, size, offset);
         }
         done += (size_t)n;
     }
     return NULL;
 }
 
-/* What is large is on its way to the disk while the next part is computed: the kernel would begin only when
- * memory fills up or at the fsync, which then waits for all of it. A hint: what comes of it does not matter. */
+/* What is large is on its way to the disk while the next part is computed: the kernel would begin
+ * only when memory fills up or at the fsync, which then waits for all of it. A hint: what comes of
+ * it does not matter. */
 #define SOON ((size_t)128 << 10)
 
 sheaf_status *sheaf__file_write_at(sheaf_file *file, const void *src, size_t size, int64_t offset)
@@ -288,7 +295,8 @@ static int unlink_one(int dir, const char *name, int flags, sheaf_faults *faults
     return error;
 }
 
-static sheaf_status *remove_at(int dir, const char *name, const char *path, int depth, sheaf_faults *faults)
+static sheaf_status *remove_at(int dir, const char *name, const char *path, int depth,
+                               sheaf_faults *faults)
 {
     struct stat about;
     if (fstatat(dir, name, &about, AT_SYMLINK_NOFOLLOW) != 0)
@@ -298,8 +306,8 @@ static sheaf_status *remove_at(int dir, const char *name, const char *path, int 
         return error == 0 ? NULL : sheaf__io_fail(error, path, "removing");
     }
     if (depth == DEEPEST_TREE)
-        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: removing", path), "at most %d levels of folders",
-                              DEEPEST_TREE);
+        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: removing", path),
+                              "at most %d levels of folders", DEEPEST_TREE);
     const int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     if (list == NULL) {
@@ -348,7 +356,8 @@ static sheaf_status *create_temporary(sheaf_file *file, const char *path, sheaf_
     }
 }
 
-sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size, sheaf_faults *faults)
+sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size,
+                                      sheaf_faults *faults)
 {
     sheaf_file file;
     sheaf_status *st = create_temporary(&file, path, faults);

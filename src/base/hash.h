@@ -6,7 +6,9 @@
 #include <stdint.h>
 
 /* In the order of its canonical form: `high` comes first, each big-endian. */
-typedef struct sheaf_hash { uint64_t high, low; } sheaf_hash;
+typedef struct sheaf_hash {
+    uint64_t high, low;
+} sheaf_hash;
 
 sheaf_hash sheaf__hash(const void *bytes, size_t size);
 /* The same values; compiled for AVX2, where the library at hand may be compiled for less. */

@@ -1,4 +1,5 @@
-/* hash_avx2.c - the library's own code, three times as fast as where it is compiled for any x86-64. Built with -mavx2. */
+/* hash_avx2.c - the library's own code, three times as fast as where it is compiled for any x86-64.
+ * Built with -mavx2. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -1,4 +1,5 @@
-/* hash_test.c - both ways to hash give the library's values, at every length at which it goes another way. */
+/* hash_test.c - both ways to hash give the library's values, at every length at which it goes
+ * another way. */
 #include "tests/check.h"
 
 #include <xxhash.h>
@@ -21,11 +22,13 @@ static void test_hash__is_the_librarys(void **state)
 static void test_hash__text_is_canonical(void **state)
 {
     char text[33];
-    assert_string_equal(sheaf__hash_text(text, sheaf__hash("", 0)), "99aa06d3014798d86001c324468d497f"); /* xxhsum -H2 /dev/null */
+    assert_string_equal(sheaf__hash_text(text, sheaf__hash("", 0)),
+                        "99aa06d3014798d86001c324468d497f"); /* xxhsum -H2 /dev/null */
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_hash__is_the_librarys), cmocka_unit_test(test_hash__text_is_canonical) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_hash__is_the_librarys),
+                                        cmocka_unit_test(test_hash__text_is_canonical) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

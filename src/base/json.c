@@ -18,7 +18,8 @@ static sheaf_status *no_memory(void)
 static sheaf_status *parse_value(json_t **out, sheaf_json_scan *scan, int depth);
 
 /* One key and its value into `object`; *more says whether there was one. */
-static sheaf_status *parse_member(json_t *object, sheaf_json_scan *scan, bool first, bool *more, int depth)
+static sheaf_status *parse_member(json_t *object, sheaf_json_scan *scan, bool first, bool *more,
+                                  int depth)
 {
     char *key = NULL;
     json_t *value = NULL;
@@ -33,7 +34,8 @@ static sheaf_status *parse_member(json_t *object, sheaf_json_scan *scan, bool fi
     return st;
 }
 
-static sheaf_status *parse_item(json_t *list, sheaf_json_scan *scan, bool first, bool *more, int depth)
+static sheaf_status *parse_item(json_t *list, sheaf_json_scan *scan, bool first, bool *more,
+                                int depth)
 {
     json_t *value = NULL;
     sheaf_status *st = sheaf__scan_next_item(scan, first, more);
@@ -53,7 +55,8 @@ static sheaf_status *parse_container(json_t **out, sheaf_json_scan *scan, int de
     sheaf_status *st = made == NULL ? no_memory() : NULL;
     bool more = true;
     for (bool first = true; st == NULL && more; first = false)
-        st = object ? parse_member(made, scan, first, &more, depth) : parse_item(made, scan, first, &more, depth);
+        st = object ? parse_member(made, scan, first, &more, depth)
+                    : parse_item(made, scan, first, &more, depth);
     if (st != NULL)
         json_decref(made);
     else
@@ -91,7 +94,8 @@ static sheaf_status *parse_scalar(json_t **out, sheaf_json_scan *scan, char c)
 static sheaf_status *parse_value(json_t **out, sheaf_json_scan *scan, int depth)
 {
     const char c = sheaf__scan_peek(scan);
-    return c == '{' || c == '[' ? parse_container(out, scan, depth, c == '{') : parse_scalar(out, scan, c);
+    return c == '{' || c == '[' ? parse_container(out, scan, depth, c == '{')
+                                : parse_scalar(out, scan, c);
 }
 
 /* The only value of the text. */
@@ -137,7 +141,8 @@ sheaf_status *sheaf__json_parse_line(json_t **out, const char *text, size_t size
     if (why == NULL || sheaf_status_code(why) == SHEAF_E_MEMORY)
         return why;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "not a record");
-    sheaf_expected(st, "one JSON object; at %s: %s", sheaf_status_where(why), sheaf_status_expected(why));
+    sheaf_expected(st, "one JSON object; at %s: %s", sheaf_status_where(why),
+                   sheaf_status_expected(why));
     sheaf_found(st, "%s", sheaf_status_found(why));
     sheaf_status_free(why);
     return st;
@@ -178,17 +183,16 @@ const char *sheaf__json_show(char buffer[96], const json_t *value)
     if (value == NULL)
         return "nothing";
     switch (json_typeof(value)) {
-    case JSON_NULL:
-        return "null";
-    case JSON_TRUE:
-        return "true (a boolean)";
-    case JSON_FALSE:
-        return "false (a boolean)";
+    case JSON_NULL: return "null";
+    case JSON_TRUE: return "true (a boolean)";
+    case JSON_FALSE: return "false (a boolean)";
     case JSON_OBJECT:
-        snprintf(buffer, ROOM, "an object of %zu key%s", json_object_size(value), json_object_size(value) == 1 ? "" : "s");
+        snprintf(buffer, ROOM, "an object of %zu key%s", json_object_size(value),
+                 json_object_size(value) == 1 ? "" : "s");
         return buffer;
     case JSON_ARRAY:
-        snprintf(buffer, ROOM, "a list of %zu value%s", json_array_size(value), json_array_size(value) == 1 ? "" : "s");
+        snprintf(buffer, ROOM, "a list of %zu value%s", json_array_size(value),
+                 json_array_size(value) == 1 ? "" : "s");
         return buffer;
     case JSON_INTEGER:
         snprintf(buffer, ROOM, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
@@ -196,7 +200,8 @@ const char *sheaf__json_show(char buffer[96], const json_t *value)
     case JSON_REAL: {
         const double x = json_real_value(value);
         /* "1" would hide why 1.0 was refused */
-        snprintf(buffer, ROOM, x == trunc(x) && fabs(x) < 1e15 ? "%.1f (a fraction)" : "%.17g (a fraction)", x);
+        snprintf(buffer, ROOM,
+                 x == trunc(x) && fabs(x) < 1e15 ? "%.1f (a fraction)" : "%.17g (a fraction)", x);
         return buffer;
     }
     case JSON_STRING:
@@ -207,7 +212,8 @@ const char *sheaf__json_show(char buffer[96], const json_t *value)
     return "nothing";
 }
 
-sheaf_status *sheaf__json_fail(sheaf_json_reader *r, sheaf_code code, const char *key, const char *expected, ...)
+sheaf_status *sheaf__json_fail(sheaf_json_reader *r, sheaf_code code, const char *key,
+                               const char *expected, ...)
 {
     if (r->st != NULL)
         return NULL;
@@ -227,20 +233,23 @@ static const json_t *value_of(sheaf_json_reader *r, const char *key)
     return value == NULL || json_is_null(value) ? NULL : value;
 }
 
-int64_t sheaf__json_int(sheaf_json_reader *r, const char *key, int64_t min, int64_t max, int64_t absent)
+int64_t sheaf__json_int(sheaf_json_reader *r, const char *key, int64_t min, int64_t max,
+                        int64_t absent)
 {
     const json_t *value = value_of(r, key);
     if (value == NULL && absent != SHEAF_JSON_NEEDED)
         return absent;
     if (value == NULL || !json_is_integer(value) || json_integer_value(value) < min ||
         json_integer_value(value) > max) {
-        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a whole number from %" PRId64 " to %" PRId64, min, max);
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a whole number from %" PRId64 " to %" PRId64, min,
+                         max);
         return absent == SHEAF_JSON_NEEDED ? 0 : absent;
     }
     return json_integer_value(value);
 }
 
-double sheaf__json_real(sheaf_json_reader *r, const char *key, double min, double max, double absent)
+double sheaf__json_real(sheaf_json_reader *r, const char *key, double min, double max,
+                        double absent)
 {
     const json_t *value = value_of(r, key);
     if (value == NULL && absent != SHEAF_JSON_NEEDED_REAL)

@@ -3,7 +3,8 @@
  *
  * Duplicate keys, text that is not UTF-8, and depth or size over the limits are
  * refused. Values are jansson's json_t, which this room does not hide; the text is read by
- * json_scan.c, because jansson's reader drops characters when memory runs out, as its writer does. */
+ * json_scan.c, because jansson's reader drops characters when memory runs out, as its writer does.
+ */
 #ifndef SHEAF_BASE_JSON_H
 #define SHEAF_BASE_JSON_H
 
@@ -44,9 +45,11 @@ typedef struct sheaf_json_reader {
 #define SHEAF_JSON_NEEDED_REAL (-HUGE_VAL)
 
 /* A whole number in [min, max]: 1.0, true and "1" are refused. */
-int64_t sheaf__json_int(sheaf_json_reader *r, const char *key, int64_t min, int64_t max, int64_t absent);
+int64_t sheaf__json_int(sheaf_json_reader *r, const char *key, int64_t min, int64_t max,
+                        int64_t absent);
 /* A finite number in [min, max]; whole numbers are numbers too. */
-double sheaf__json_real(sheaf_json_reader *r, const char *key, double min, double max, double absent);
+double sheaf__json_real(sheaf_json_reader *r, const char *key, double min, double max,
+                        double absent);
 bool sheaf__json_bool(sheaf_json_reader *r, const char *key, bool absent);
 /* Borrowed from the object; NULL when absent or null. */
 const char *sheaf__json_string(sheaf_json_reader *r, const char *key);
@@ -56,8 +59,8 @@ const json_t *sheaf__json_object(sheaf_json_reader *r, const char *key);
 
 /* sheaf__json_fail - keeps "'key'" with `expected` and what is there as r->st and returns
  * it, for more lines; unless an earlier failure is kept already: then NULL. */
-sheaf_status *sheaf__json_fail(sheaf_json_reader *r, sheaf_code code, const char *key, const char *expected, ...)
-    SHEAF_PRINTF(4, 5);
+sheaf_status *sheaf__json_fail(sheaf_json_reader *r, sheaf_code code, const char *key,
+                               const char *expected, ...) SHEAF_PRINTF(4, 5);
 /* sheaf__json_show - `value` in a few words for a message: `1.5`, `"abc" (a string)`. */
 const char *sheaf__json_show(char buffer[96], const json_t *value);
 

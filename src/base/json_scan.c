@@ -32,8 +32,8 @@ static sheaf_status *check_utf8(sheaf_json_scan *scan)
     while (scan->at < scan->end) {
         const size_t n = sheaf__utf8_length(scan->at, (size_t)(scan->end - scan->at));
         if (n == 0)
-            return sheaf_found(sheaf_expected(fail_here(SHEAF_E_FORMAT, scan), "UTF-8"), "byte 0x%02x",
-                               (unsigned char)*scan->at);
+            return sheaf_found(sheaf_expected(fail_here(SHEAF_E_FORMAT, scan), "UTF-8"),
+                               "byte 0x%02x", (unsigned char)*scan->at);
         scan->at += n;
     }
     scan->at = scan->begin;
@@ -73,7 +73,8 @@ sheaf_status *sheaf__scan_fail(const sheaf_json_scan *scan, const char *expected
 
 char sheaf__scan_peek(sheaf_json_scan *scan)
 {
-    while (scan->at < scan->end && (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\t' || *scan->at == '\r'))
+    while (scan->at < scan->end &&
+           (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\t' || *scan->at == '\r'))
         scan->at++;
     return scan->at < scan->end ? *scan->at : '\0';
 }
@@ -88,10 +89,10 @@ bool sheaf__scan_take(sheaf_json_scan *scan, char c)
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* The four digits after "\u"; -1 if they are none. */
@@ -130,11 +131,13 @@ static char *put_utf8(char *to, int32_t code)
     return to;
 }
 
-/* After a backslash; *to grows by at most what the escape took, as no escape is shorter than its UTF-8. */
+/* After a backslash; *to grows by at most what the escape took, as no escape is shorter than its
+ * UTF-8. */
 static sheaf_status *take_escape(sheaf_json_scan *scan, char **to, bool nul)
 {
     static const char letter[] = "\"\\/bfnrt", meaning[] = "\"\\/\b\f\n\r\t";
-    const char *known = scan->at < scan->end && *scan->at != '\0' ? strchr(letter, *scan->at) : NULL;
+    const char *known =
+        scan->at < scan->end && *scan->at != '\0' ? strchr(letter, *scan->at) : NULL;
     if (known != NULL) {
         scan->at++;
         *(*to)++ = meaning[known - letter];
@@ -144,15 +147,19 @@ static sheaf_status *take_escape(sheaf_json_scan *scan, char **to, bool nul)
         return sheaf__scan_fail(scan, "an escape: one of \"\\/bfnrtu");
     scan->at++;
     int32_t code = hex4(scan);
-    if (code >= 0xd800 && code < 0xdc00 && scan->end - scan->at >= 2 && scan->at[0] == '\\' && scan->at[1] == 'u') {
+    if (code >= 0xd800 && code < 0xdc00 && scan->end - scan->at >= 2 && scan->at[0] == '\\' &&
+        scan->at[1] == 'u') {
         scan->at += 2;
         const int32_t low = hex4(scan);
-        code = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00) : -1;
+        code =
+            low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00) : -1;
     }
     if (code < 0 || (code >= 0xd800 && code < 0xe000))
-        return sheaf__scan_fail(scan, "four hexadecimal digits of a character (a surrogate only in a pair)");
+        return sheaf__scan_fail(
+            scan, "four hexadecimal digits of a character (a surrogate only in a pair)");
     if (code == 0 && !nul)
-        return sheaf_found(sheaf_expected(fail_here(SHEAF_E_UNSUPPORTED, scan), "strings without NUL"), "\\u0000");
+        return sheaf_found(
+            sheaf_expected(fail_here(SHEAF_E_UNSUPPORTED, scan), "strings without NUL"), "\\u0000");
     *to = put_utf8(*to, code);
     return NULL;
 }
@@ -170,7 +177,8 @@ static sheaf_status *take_string(sheaf_json_scan *scan, char **out, size_t *size
     }
     char *text = malloc((size_t)(close - scan->at) + 1), *to = text;
     if (text == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a string of %td bytes", close - scan->at);
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a string of %td bytes",
+                          close - scan->at);
     sheaf_status *st = NULL;
     while (st == NULL && scan->at < close) {
         const char c = *scan->at;
@@ -248,7 +256,8 @@ static sheaf_status *take_number(sheaf_json_scan *scan, bool *fraction)
 static bool take_digits(const char *p, const char *end, uint64_t *value)
 {
     for (*value = 0; p < end; p++)
-        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, (uint64_t)(*p - '0'), value))
+        if (__builtin_mul_overflow(*value, 10, value) ||
+            __builtin_add_overflow(*value, (uint64_t)(*p - '0'), value))
             return false;
     return true;
 }
@@ -361,7 +370,8 @@ sheaf_status *sheaf__scan_skip(sheaf_json_scan *scan, int depth)
     }
     if (c == '-' || (c >= '0' && c <= '9'))
         return skip_number(scan);
-    if (sheaf__scan_word(scan, "true") || sheaf__scan_word(scan, "false") || sheaf__scan_word(scan, "null"))
+    if (sheaf__scan_word(scan, "true") || sheaf__scan_word(scan, "false") ||
+        sheaf__scan_word(scan, "null"))
         return NULL;
     return sheaf__scan_fail(scan, "a JSON value");
 }
@@ -369,7 +379,8 @@ sheaf_status *sheaf__scan_skip(sheaf_json_scan *scan, int depth)
 sheaf_status *sheaf__scan_end(sheaf_json_scan *scan)
 {
     sheaf__scan_peek(scan);
-    return scan->at == scan->end ? NULL : sheaf__scan_fail(scan, "nothing after the JSON but blanks");
+    return scan->at == scan->end ? NULL
+                                 : sheaf__scan_fail(scan, "nothing after the JSON but blanks");
 }
 
 sheaf_status *sheaf__scan_next_key(sheaf_json_scan *scan, bool first, bool *more, char **key)

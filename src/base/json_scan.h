@@ -31,7 +31,8 @@ sheaf_status *sheaf__scan_fail(const sheaf_json_scan *scan, const char *expected
 char sheaf__scan_peek(sheaf_json_scan *scan);
 /* sheaf__scan_take - consumes that character if it is `c`. */
 bool sheaf__scan_take(sheaf_json_scan *scan, char c);
-/* sheaf__scan_string - a string, decoded and malloc'd. Errors: SHEAF_E_UNSUPPORTED when it contains NUL. */
+/* sheaf__scan_string - a string, decoded and malloc'd. Errors: SHEAF_E_UNSUPPORTED when it contains
+ * NUL. */
 sheaf_status *sheaf__scan_string(sheaf_json_scan *scan, char **out);
 /* sheaf__scan_value_string - the same for a value, with its bytes: there may be NUL among them only
  * after sheaf__scan_init_line(). */
@@ -40,7 +41,8 @@ sheaf_status *sheaf__scan_value_string(sheaf_json_scan *scan, char **out, size_t
 sheaf_status *sheaf__scan_count(sheaf_json_scan *scan, uint64_t *out);
 /* sheaf__scan_number - any number: *whole says that it has neither fraction nor exponent, and is
  * then in *integer, which must hold it; otherwise it is in *real, finite. */
-sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *integer, double *real);
+sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *integer,
+                                 double *real);
 /* sheaf__scan_word - consumes `word` ("true", "null") if it comes next. */
 bool sheaf__scan_word(sheaf_json_scan *scan, const char *word);
 /* sheaf__scan_skip - any value, checked. `depth` is how deep it lies; 127 levels are the most. */
@@ -48,8 +50,8 @@ sheaf_status *sheaf__scan_skip(sheaf_json_scan *scan, int depth);
 /* sheaf__scan_end - nothing but blanks is left. */
 sheaf_status *sheaf__scan_end(sheaf_json_scan *scan);
 
-/* sheaf__scan_next_key - walks an object whose '{' was taken: *more says whether a key came (then the
- * scan stands before its value). `first` is true on the first call. */
+/* sheaf__scan_next_key - walks an object whose '{' was taken: *more says whether a key came (then
+ * the scan stands before its value). `first` is true on the first call. */
 sheaf_status *sheaf__scan_next_key(sheaf_json_scan *scan, bool first, bool *more, char **key);
 /* sheaf__scan_next_item - the same for a list whose '[' was taken. */
 sheaf_status *sheaf__scan_next_item(sheaf_json_scan *scan, bool first, bool *more);

@@ -18,7 +18,9 @@ static sheaf_status *parse(const char *text)
 
 static void test_parse__refuses_with_a_position(void **state)
 {
-    static const struct { const char *text, *part; } rows[] = {
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
         { "", "line 1, column 1 | a JSON value | its end" },
         { "{\"a\": 1,\n \"b\": }", "line 2, column 7 | a JSON value | }" },
         { "{\"a\": 1,\n\n \"a\": 2}", "line 3, column 6 | each key once | a duplicate, 'a'" },
@@ -34,9 +36,9 @@ static void test_parse__refuses_with_a_position(void **state)
         { "{\"a\": -9223372036854775809}", "a whole number from -2^63" },
         { "{\"a\": 01}", "a number" },
         { "{\"a\":\n\"\xff\"}", "line 2, column 2 | UTF-8 | byte 0xff" },
-        { "{\"a\": \"\xc0\x80\"}", "UTF-8 | byte 0xc0" },  /* overlong NUL */
-        { "{\"a\": \"\\ud800\"}", "surrogate" },            /* half a pair */
-        { "{\"a\": \"\\udc00\"}", "surrogate" },            /* its other half */
+        { "{\"a\": \"\xc0\x80\"}", "UTF-8 | byte 0xc0" }, /* overlong NUL */
+        { "{\"a\": \"\\ud800\"}", "surrogate" },          /* half a pair */
+        { "{\"a\": \"\\udc00\"}", "surrogate" },          /* its other half */
         { "{\"a\": \"\\ud800\\ud800\"}", "surrogate" },
         { "{\"a\": \"\\ud800x\"}", "surrogate" },
         { "[1]", "a list of 1" },
@@ -53,14 +55,19 @@ static void test_parse__refuses_with_a_position(void **state)
 
 static void test_parse__values_are_what_was_written(void **state)
 {
-    json_t *root = NULL, *want = json_pack("{s:i, s:I, s:I, s:f, s:f, s:[b, b, n, s, {}, []], s:i}", "zero", 0, "least", INT64_MIN, "most", INT64_MAX,
-                                           "half", -0.5, "third", 1e-05, "list", 1, 0, "w\xc3\xa9\"\n", "w\xc3\xa9", -7);
-    static const char text[] = " {\"zero\": 0, \"least\": -9223372036854775808,\n\"most\": 9223372036854775807, \"half\": -5e-1, \"third\": 1e-05,"
-                               "\"list\": [true, false, null, \"w\\u00e9\\\"\\n\", {}, []], \"w\xc3\xa9\": -7}\n";
+    json_t *root = NULL,
+           *want = json_pack("{s:i, s:I, s:I, s:f, s:f, s:[b, b, n, s, {}, []], s:i}", "zero", 0,
+                             "least", INT64_MIN, "most", INT64_MAX, "half", -0.5, "third", 1e-05,
+                             "list", 1, 0, "w\xc3\xa9\"\n", "w\xc3\xa9", -7);
+    static const char text[] =
+        " {\"zero\": 0, \"least\": -9223372036854775808,\n\"most\": 9223372036854775807, \"half\": -5e-1, \"third\": 1e-05,"
+        "\"list\": [true, false, null, \"w\\u00e9\\\"\\n\", {}, []], \"w\xc3\xa9\": -7}\n";
     CHECK_OK(sheaf__json_parse(&root, text, sizeof text - 1));
     assert_true(json_equal(root, want));
-    assert_string_equal(json_object_iter_key(json_object_iter(root)), "zero"); /* in the order of the text */
-    assert_true(json_is_integer(json_object_get(root, "zero")) && json_is_real(json_object_get(root, "half")));
+    assert_string_equal(json_object_iter_key(json_object_iter(root)),
+                        "zero"); /* in the order of the text */
+    assert_true(json_is_integer(json_object_get(root, "zero")) &&
+                json_is_real(json_object_get(root, "half")));
     json_decref(root);
     json_decref(want);
     CHECK_FAILS(parse("{\"a\\u0000\": 1}"), SHEAF_E_UNSUPPORTED, "strings without NUL");
@@ -97,12 +104,15 @@ static void test_parse__depth_is_limited(void **state)
     for (int i = 0; i < 300; i++)
         strcat(many, "[],");
     CHECK_OK(parse(strcat(many, "{}]}"))); /* side by side is not deep */
-    CHECK_OK(parse("{\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\": 1}"));
+    CHECK_OK(parse(
+        "{\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[\": 1}"));
 }
 
 static void test_line__any_value_with_nul_in_strings(void **state)
 {
-    static const struct { const char *text, *part; } bad[] = {
+    static const struct {
+        const char *text, *part;
+    } bad[] = {
         { "{\"a\": 1", "not a record | one JSON object; at column 8: ',' or '}' | its end" },
         { "{\"a\": 1} {\"b\": 2}", "at column 10: nothing after the JSON but blanks | {\"b\": 2}" },
         { "{\"a\": 1, \"a\": 2}", "at column 14: each key once | a duplicate, 'a'" },
@@ -112,11 +122,13 @@ static void test_line__any_value_with_nul_in_strings(void **state)
     };
     json_t *value = NULL;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(sheaf__json_parse_line(&value, bad[i].text, strlen(bad[i].text)), SHEAF_E_DATA, bad[i].part);
+        CHECK_FAILS(sheaf__json_parse_line(&value, bad[i].text, strlen(bad[i].text)), SHEAF_E_DATA,
+                    bad[i].part);
     assert_null(value);
     static const char line[] = " [\"a\\u0000b\\ud83d\\ude00\", {\"k\": \"\\u0000\"}]\r\n";
     CHECK_OK(sheaf__json_parse_line(&value, line, sizeof line - 1));
-    const json_t *text = json_array_get(value, 0), *one = json_object_get(json_array_get(value, 1), "k");
+    const json_t *text = json_array_get(value, 0),
+                 *one = json_object_get(json_array_get(value, 1), "k");
     assert_int_equal(json_string_length(text), 7);
     CHECK_BYTES("text", json_string_value(text), "a\0b\xF0\x9F\x98\x80", 7);
     assert_int_equal(json_string_length(one), 1);
@@ -124,15 +136,19 @@ static void test_line__any_value_with_nul_in_strings(void **state)
     CHECK_OK(sheaf__json_parse_line(&value, "7", 1));
     assert_int_equal(json_integer_value(value), 7);
     json_decref(value);
-    CHECK_FAILS(parse("{\"a\": \"\\u0000\"}"), SHEAF_E_UNSUPPORTED, "strings without NUL"); /* elsewhere */
+    CHECK_FAILS(parse("{\"a\": \"\\u0000\"}"), SHEAF_E_UNSUPPORTED,
+                "strings without NUL"); /* elsewhere */
 }
 
 static void test_text__reads_back(void **state)
 {
-    json_t *root = json_pack("{s:[f, f, I, s%, n], s:{}}", "b", 0.1, -1e300, INT64_MIN, "\xC3\xA9\0", (size_t)3, "a");
+    json_t *root = json_pack("{s:[f, f, I, s%, n], s:{}}", "b", 0.1, -1e300, INT64_MIN,
+                             "\xC3\xA9\0", (size_t)3, "a");
     char *text = NULL;
     CHECK_OK(sheaf__json_text(&text, root, JSON_SORT_KEYS | JSON_ENSURE_ASCII));
-    assert_string_equal(text, "{\"a\": {}, \"b\": [0.10000000000000001, -1.0000000000000001e300, -9223372036854775808, \"\\u00E9\\u0000\", null]}");
+    assert_string_equal(
+        text,
+        "{\"a\": {}, \"b\": [0.10000000000000001, -1.0000000000000001e300, -9223372036854775808, \"\\u00E9\\u0000\", null]}");
     free(text);
     CHECK_OK(sheaf__json_text(&text, json_array_get(json_object_get(root, "b"), 4), 0));
     assert_string_equal(text, "null");
@@ -185,12 +201,16 @@ static sheaf_status *get(getter getter, const char *value, double *number)
 
 static void test_keys__are_read(void **state)
 {
-    static const struct { getter getter; const char *value; double want; } rows[] = {
-        { INT, "0", 0 },      { INT, "100", 100 },  { INT, NULL, 7 },     { INT, "null", 7 },
-        { REAL, "1.5", 1.5 }, { REAL, "-1", -1 },   { REAL, "1e1", 10 },  { REAL, NULL, 7 },
-        { REAL, "null", 7 },  { BOOL, "false", 0 }, { BOOL, "true", 1 },  { BOOL, NULL, 1 },
-        { STRING, "\"\"", 1 }, { STRING, NULL, 0 }, { STRING, "null", 0 }, { LIST, "[]", 1 },
-        { LIST, NULL, 0 },    { OBJECT, "{}", 1 },  { OBJECT, "null", 0 },
+    static const struct {
+        getter getter;
+        const char *value;
+        double want;
+    } rows[] = {
+        { INT, "0", 0 },       { INT, "100", 100 },  { INT, NULL, 7 },      { INT, "null", 7 },
+        { REAL, "1.5", 1.5 },  { REAL, "-1", -1 },   { REAL, "1e1", 10 },   { REAL, NULL, 7 },
+        { REAL, "null", 7 },   { BOOL, "false", 0 }, { BOOL, "true", 1 },   { BOOL, NULL, 1 },
+        { STRING, "\"\"", 1 }, { STRING, NULL, 0 },  { STRING, "null", 0 }, { LIST, "[]", 1 },
+        { LIST, NULL, 0 },     { OBJECT, "{}", 1 },  { OBJECT, "null", 0 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         double got = -99;
@@ -201,14 +221,30 @@ static void test_keys__are_read(void **state)
 
 static void test_keys__of_the_wrong_kind_are_named(void **state)
 {
-    static const struct { getter getter; const char *value, *found; } rows[] = {
-        { INT, "1.0", "1.0 (a fraction)" },  { INT, "1.5", "1.5 (a fraction)" }, { INT, "true", "true (a boolean)" },
-        { INT, "\"5\"", "\"5\" (a string)" }, { INT, "-1", "-1" },              { INT, "101", "101" },
-        { INT, "[]", "a list of 0 values" }, { INT, "[7]", "a list of 1 value" }, { INT, "{\"a\":1}", "an object of 1 key" },
-        { INT, "{\"a\":1,\"b\":2}", "an object of 2 keys" }, { INT, "{}", "an object of 0 keys" },
-        { REAL, "true", "true" },            { REAL, "\"1\"", "(a string)" },   { REAL, "100.5", "100.5" },
-        { REAL, "-2", "-2" },                { BOOL, "0", "true or false" },    { BOOL, "\"true\"", "(a string)" },
-        { STRING, "1", "a string" },         { LIST, "{}", "a list" },          { OBJECT, "[]", "an object" },
+    static const struct {
+        getter getter;
+        const char *value, *found;
+    } rows[] = {
+        { INT, "1.0", "1.0 (a fraction)" },
+        { INT, "1.5", "1.5 (a fraction)" },
+        { INT, "true", "true (a boolean)" },
+        { INT, "\"5\"", "\"5\" (a string)" },
+        { INT, "-1", "-1" },
+        { INT, "101", "101" },
+        { INT, "[]", "a list of 0 values" },
+        { INT, "[7]", "a list of 1 value" },
+        { INT, "{\"a\":1}", "an object of 1 key" },
+        { INT, "{\"a\":1,\"b\":2}", "an object of 2 keys" },
+        { INT, "{}", "an object of 0 keys" },
+        { REAL, "true", "true" },
+        { REAL, "\"1\"", "(a string)" },
+        { REAL, "100.5", "100.5" },
+        { REAL, "-2", "-2" },
+        { BOOL, "0", "true or false" },
+        { BOOL, "\"true\"", "(a string)" },
+        { STRING, "1", "a string" },
+        { LIST, "{}", "a list" },
+        { OBJECT, "[]", "an object" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         double got;

@@ -8,12 +8,13 @@
 typedef struct sheaf__memory {
     int64_t left;  /* bytes; INT64_MAX where nothing is known */
     bool by_group; /* a control group leaves less than the machine has */
-    int64_t held;  /* bytes of memory of its own that this process has already; 0 where that is not known */
+    int64_t held;  /* bytes of memory of its own that this process has already; 0 where that is not
+                      known */
 } sheaf__memory;
 
-/* sheaf__memory_look - the least of what the machine has available (MemAvailable) and what each control group of this
- * process, and each group above it, leaves: version 1 and 2, limit less usage, pages of files not counted as they can be
- * given back. What cannot be read limits nothing.
+/* sheaf__memory_look - the least of what the machine has available (MemAvailable) and what each
+ * control group of this process, and each group above it, leaves: version 1 and 2, limit less
+ * usage, pages of files not counted as they can be given back. What cannot be read limits nothing.
  *   root  put before /proc and the mount points, "" but for tests */
 sheaf__memory sheaf__memory_look(const char *root);
 

@@ -14,8 +14,8 @@
 
 struct sheaf_output {
     char *dst, *partial, *parent;
-    int lock;    /* descriptor of the partial folder, locked while it is written */
-    int claim;   /* of DST itself, where it is filled from within: one at a time */
+    int lock;  /* descriptor of the partial folder, locked while it is written */
+    int claim; /* of DST itself, where it is filled from within: one at a time */
     bool replace;
     bool inside; /* the partial folder lies in DST */
     sheaf_faults *faults;
@@ -45,7 +45,8 @@ static const char *last_of(const char *path)
 static bool is_partial_of(const char *name, const char *last)
 {
     const size_t n = strlen(last);
-    return strncmp(name, last, n) == 0 && strncmp(name + n, ".partial-", 9) == 0 && sheaf__path_is_partial(name);
+    return strncmp(name, last, n) == 0 && strncmp(name + n, ".partial-", 9) == 0 &&
+           sheaf__path_is_partial(name);
 }
 
 /* Nothing but what is ours and unfinished, and what a new file system is born with. */
@@ -56,13 +57,15 @@ static bool is_empty_dir(const char *path)
     sheaf_status *st = sheaf__list_dir(&names, &count, path);
     bool empty = st == NULL;
     for (int64_t i = 0; i < count && empty; i++)
-        empty = is_partial_of(names[i], last_of(path)) || (strcmp(names[i], "lost+found") == 0 && sheaf__path_is_mount(path));
+        empty = is_partial_of(names[i], last_of(path)) ||
+                (strcmp(names[i], "lost+found") == 0 && sheaf__path_is_mount(path));
     sheaf__names_free(names, count);
     sheaf_status_free(st);
     return empty;
 }
 
-static sheaf_status *refuse(const char *dst, const char *expected, const char *found, const char *cure)
+static sheaf_status *refuse(const char *dst, const char *expected, const char *found,
+                            const char *cure)
 {
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "output '%s'", dst), "%s", expected);
     return sheaf_try_this(sheaf_found(st, "%s", found), "%s", cure);
@@ -70,19 +73,24 @@ static sheaf_status *refuse(const char *dst, const char *expected, const char *f
 
 static sheaf_status *check_dst(const char *dst, bool replace)
 {
-    const char *last = last_of(dst), *expected = replace ? "a folder, or nothing there" : "nothing there yet";
+    const char *last = last_of(dst),
+               *expected = replace ? "a folder, or nothing there" : "nothing there yet";
     if (*last == '\0' || strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "output '%s'", dst), "the name of a new folder");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "output '%s'", dst),
+                              "the name of a new folder");
     const sheaf_path_kind kind = sheaf__path_kind(dst);
     struct stat about;
     if (kind == SHEAF_PATH_NONE && lstat(dst, &about) == 0)
-        return refuse(dst, expected, "a symbolic link that leads nowhere", "make the folder it leads to, or remove the link");
+        return refuse(dst, expected, "a symbolic link that leads nowhere",
+                      "make the folder it leads to, or remove the link");
     if (kind == SHEAF_PATH_NONE || (kind == SHEAF_PATH_DIR && (replace || is_empty_dir(dst))))
         return NULL;
-    return refuse(dst, expected, kind == SHEAF_PATH_DIR ? "a folder that is not empty" : "a file", "choose another name, or move it away");
+    return refuse(dst, expected, kind == SHEAF_PATH_DIR ? "a folder that is not empty" : "a file",
+                  "choose another name, or move it away");
 }
 
-/* `dst` without slashes at its end (malloc'd). A link to a folder that is to be filled becomes the folder: the link stays. */
+/* `dst` without slashes at its end (malloc'd). A link to a folder that is to be filled becomes the
+ * folder: the link stays. */
 static sheaf_status *settle_dst(char **out, const char *dst, bool replace)
 {
     size_t n = strlen(dst);
@@ -90,7 +98,8 @@ static sheaf_status *settle_dst(char **out, const char *dst, bool replace)
         n--;
     *out = strndup(dst, n);
     struct stat about;
-    if (*out != NULL && !replace && lstat(*out, &about) == 0 && S_ISLNK(about.st_mode) && sheaf__path_kind(*out) == SHEAF_PATH_DIR) {
+    if (*out != NULL && !replace && lstat(*out, &about) == 0 && S_ISLNK(about.st_mode) &&
+        sheaf__path_kind(*out) == SHEAF_PATH_DIR) {
         char *real = realpath(*out, NULL);
         free(*out);
         *out = real;
@@ -110,7 +119,8 @@ sheaf_status *sheaf__output_check(const char *dst)
 
 /* ---- inside what is read? ---- */
 
-/* `real` with the parts of `rest`, which do not exist yet, after it: ".." takes one away. NULL without memory. */
+/* `real` with the parts of `rest`, which do not exist yet, after it: ".." takes one away. NULL
+ * without memory. */
 static char *with_parts(const char *real, const char *rest)
 {
     char *path = malloc(strlen(real) + strlen(rest) + 2);
@@ -141,16 +151,19 @@ static sheaf_status *real_path(char **out, const char *path)
 {
     char *at = strdup(path), *real = NULL;
     sheaf_status *st = at == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path) : NULL;
-    while (st == NULL && (real = realpath(at, NULL)) == NULL && strcmp(at, ".") != 0 && strcmp(at, "/") != 0) {
+    while (st == NULL && (real = realpath(at, NULL)) == NULL && strcmp(at, ".") != 0 &&
+           strcmp(at, "/") != 0) {
         char *parent = NULL;
         st = sheaf__path_parent(&parent, at);
         free(at);
         at = parent;
     }
-    const bool relative = st == NULL && strcmp(at, ".") == 0 && (path[0] != '.' || (path[1] != '/' && path[1] != '\0'));
+    const bool relative = st == NULL && strcmp(at, ".") == 0 &&
+                          (path[0] != '.' || (path[1] != '/' && path[1] != '\0'));
     *out = real == NULL ? NULL : with_parts(real, relative ? path : path + strlen(at));
     if (st == NULL && *out == NULL)
-        st = sheaf_fail(real == NULL ? SHEAF_E_IO : SHEAF_E_MEMORY, "%s: %s", path, strerror(errno));
+        st =
+            sheaf_fail(real == NULL ? SHEAF_E_IO : SHEAF_E_MEMORY, "%s: %s", path, strerror(errno));
     free(real);
     free(at);
     return st;
@@ -167,7 +180,8 @@ sheaf_status *sheaf__output_outside(const char *dst, const char *src)
     if (st == NULL)
         st = real_path(&from, src);
     const size_t n = st == NULL ? strlen(from) : 0;
-    if (st == NULL && strncmp(to, from, n) == 0 && (to[n] == '/' || to[n] == '\0' || from[n - 1] == '/')) {
+    if (st == NULL && strncmp(to, from, n) == 0 &&
+        (to[n] == '/' || to[n] == '\0' || from[n - 1] == '/')) {
         st = sheaf_fail(SHEAF_E_ARG, "output '%s'", dst);
         sheaf_expected(st, "a place outside '%s', which is read", src);
         sheaf_found(st, "%s", to);
@@ -197,8 +211,8 @@ static int lock_folder(int *out, const char *path)
     return error;
 }
 
-/* Removes the folder at `path` unless somebody writes it: then, and when it cannot be removed, it stays; it is in
- * nobody's way. */
+/* Removes the folder at `path` unless somebody writes it: then, and when it cannot be removed, it
+ * stays; it is in nobody's way. */
 static void remove_dead(const char *path, const sheaf_events *events, sheaf_faults *faults)
 {
     int lock = -1;
@@ -211,12 +225,15 @@ static void remove_dead(const char *path, const sheaf_events *events, sheaf_faul
     close(lock);
 }
 
-static sheaf_status *sweep_folder(const char *folder, const char *last, const sheaf_events *events, sheaf_faults *faults)
+static sheaf_status *sweep_folder(const char *folder, const char *last, const sheaf_events *events,
+                                  sheaf_faults *faults)
 {
     char **names = NULL;
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, folder);
-    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* a folder may be written and not listed, or not there yet */
+    if (st != NULL &&
+        sheaf_status_code(st) !=
+            SHEAF_E_MEMORY) { /* a folder may be written and not listed, or not there yet */
         sheaf_status_free(st);
         st = NULL;
     }
@@ -256,27 +273,32 @@ static sheaf_status *lock_partial(sheaf_output *output, bool *lost)
     const int error = lock_folder(&output->lock, output->partial);
     *lost = error == EWOULDBLOCK || error == ENOENT;
     if (output->lock >= 0 && fstat(output->lock, &mine) == 0)
-        *lost = stat(output->partial, &there) != 0 || there.st_ino != mine.st_ino || there.st_dev != mine.st_dev;
+        *lost = stat(output->partial, &there) != 0 || there.st_ino != mine.st_ino ||
+                there.st_dev != mine.st_dev;
     if (*lost && output->lock >= 0) {
         close(output->lock);
         output->lock = -1;
     }
-    if (error == 0 || *lost || error == EOPNOTSUPP || error == ENOLCK || error == ENOSYS || error == EINVAL || error == EBADF)
+    if (error == 0 || *lost || error == EOPNOTSUPP || error == ENOLCK || error == ENOSYS ||
+        error == EINVAL || error == EBADF)
         return NULL;
     sheaf_status_free(sheaf__remove_tree(output->partial, output->faults));
     return sheaf__io_fail(error, output->partial, "cannot lock the folder");
 }
 
-/* The partial folder; a number follows while the name is taken by a killed process of our number. */
+/* The partial folder; a number follows while the name is taken by a killed process of our
+ * number. */
 static sheaf_status *make_partial(sheaf_output *output)
 {
     for (int i = 0;; i++) {
         char *path = NULL;
         free(output->partial);
         output->partial = NULL;
-        sheaf_status *st = output->inside ? sheaf__path_join(&path, output->dst, last_of(output->dst)) : NULL;
+        sheaf_status *st =
+            output->inside ? sheaf__path_join(&path, output->dst, last_of(output->dst)) : NULL;
         if (st == NULL)
-            st = sheaf__partial_path(&output->partial, output->inside ? path : output->dst, "partial", i);
+            st = sheaf__partial_path(&output->partial, output->inside ? path : output->dst,
+                                     "partial", i);
         free(path);
         if (st != NULL)
             return st;
@@ -285,7 +307,9 @@ static sheaf_status *make_partial(sheaf_output *output)
         if (st == NULL)
             st = lock_partial(output, &taken);
         if (!taken || i == TRIES)
-            return st != NULL || !taken ? st : sheaf_fail(SHEAF_E_IO, "%s: other processes remove it", output->partial);
+            return st != NULL || !taken
+                       ? st
+                       : sheaf_fail(SHEAF_E_IO, "%s: other processes remove it", output->partial);
         sheaf_status_free(st);
     }
 }
@@ -296,7 +320,8 @@ static sheaf_status *begin_inside(sheaf_output *output)
     const int error = lock_folder(&output->claim, output->dst);
     output->inside = true;
     if (error == EWOULDBLOCK)
-        return refuse(output->dst, "an empty folder that nobody writes", "another process fills it", "wait for it, or choose another name");
+        return refuse(output->dst, "an empty folder that nobody writes", "another process fills it",
+                      "wait for it, or choose another name");
     return make_partial(output); /* where there are no locks, as if nobody did */
 }
 
@@ -318,7 +343,8 @@ static sheaf_status *begin(sheaf_output *output)
     return begin_inside(output);
 }
 
-sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace, sheaf_faults *faults)
+sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace,
+                                  sheaf_faults *faults)
 {
     sheaf_output *output = sheaf__fault_calloc(faults, 1, sizeof *output);
     if (output == NULL)
@@ -351,7 +377,8 @@ sheaf_status *sheaf__output_create(sheaf_file *file, sheaf_output *output, const
     return st;
 }
 
-sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const void *bytes, size_t size)
+sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const void *bytes,
+                                  size_t size)
 {
     sheaf_file file;
     sheaf_status *st = sheaf__output_create(&file, output, name);
@@ -392,10 +419,13 @@ sheaf_status *sheaf__rename_new(const char *from, const char *to, sheaf_faults *
     if (not_known(error)) /* a second name, then the first away */
         error = link(from, to) != 0 ? errno : unlink(from) != 0 ? errno : 0;
     if (error == EEXIST)
-        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", to), "nothing there yet"), "something that came there meanwhile"),
-                            "another name");
+        st = sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", to), "nothing there yet"),
+                        "something that came there meanwhile"),
+            "another name");
     else
-        st = error != 0 ? sheaf__io_fail(error, to, "renaming the complete file to it") : sheaf__dir_sync(parent, faults);
+        st = error != 0 ? sheaf__io_fail(error, to, "renaming the complete file to it")
+                        : sheaf__dir_sync(parent, faults);
     free(parent);
     return st;
 }
@@ -414,14 +444,16 @@ static int swap_in_two_steps(const sheaf_output *output)
         error = rename_with(output->partial, output->dst, 0, output->faults);
         if (error != 0)
             rename_with(old, output->dst, 0, output->faults);
-        else /* the old content gets the partial name, as after an exchange; if not, it is just left over */
+        else /* the old content gets the partial name, as after an exchange; if not, it is just left
+                over */
             rename_with(old, output->partial, 0, output->faults);
     }
     free(old);
     return error;
 }
 
-/* Puts the partial folder at DST; *old_left says that the old content is now at the partial name. */
+/* Puts the partial folder at DST; *old_left says that the old content is now at the partial
+ * name. */
 static sheaf_status *put_in_place(const sheaf_output *output, bool *old_left)
 {
     int error;
@@ -432,11 +464,13 @@ static sheaf_status *put_in_place(const sheaf_output *output, bool *old_left)
             error = swap_in_two_steps(output);
     } else {
         error = rename_with(output->partial, output->dst, RENAME_NOREPLACE, output->faults);
-        /* An empty folder at DST is replaced by a plain rename; one that is not empty is refused. */
+        /* An empty folder at DST is replaced by a plain rename; one that is not empty is
+         * refused. */
         if (error == EEXIST || not_known(error))
             error = rename_with(output->partial, output->dst, 0, output->faults);
     }
-    return error == 0 ? NULL : sheaf__io_fail(error, output->dst, "renaming the complete folder to it");
+    return error == 0 ? NULL
+                      : sheaf__io_fail(error, output->dst, "renaming the complete folder to it");
 }
 
 sheaf_status *sheaf__output_commit(sheaf_output *output)

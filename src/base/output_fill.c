@@ -12,7 +12,8 @@
 bool sheaf__path_is_mount(const char *path)
 {
     struct statx about;
-    return statx(AT_FDCWD, path, AT_NO_AUTOMOUNT, STATX_BASIC_STATS, &about) == 0 && (about.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0 &&
+    return statx(AT_FDCWD, path, AT_NO_AUTOMOUNT, STATX_BASIC_STATS, &about) == 0 &&
+           (about.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0 &&
            (about.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
@@ -22,7 +23,8 @@ enum { LAST = 3 };
 static int turn_of(const char *name)
 {
     static const char index[] = ".index.json";
-    static const char *const config[] = { "config.json", "adapter_config.json", "model_config.json" };
+    static const char *const config[] = { "config.json", "adapter_config.json",
+                                          "model_config.json" };
     const size_t n = strlen(name), m = sizeof index - 1;
     if (strcmp(name, "latest") == 0 || strcmp(name, "manifest.json") == 0)
         return LAST;
@@ -46,7 +48,8 @@ static int move(const char *to_dir, const char *from_dir, const char *name, shea
         while (error == EINTR);
     if (error == 0 && renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0)
         error = errno;
-    if (error == ENOSYS || error == EINVAL || error == EOPNOTSUPP) { /* a file system that cannot promise it */
+    if (error == ENOSYS || error == EINVAL ||
+        error == EOPNOTSUPP) { /* a file system that cannot promise it */
         struct stat there;
         error = lstat(to, &there) == 0 ? EEXIST : rename(from, to) != 0 ? errno : 0;
     }
@@ -70,7 +73,8 @@ sheaf_status *sheaf__fill(const char *dst, const char *from, sheaf_faults *fault
                 continue;
             const int error = move(dst, from, names[i], faults);
             if (error != 0)
-                st = sheaf_in(sheaf__io_fail(error, names[i], "moving it into the folder"), "%s", dst);
+                st = sheaf_in(sheaf__io_fail(error, names[i], "moving it into the folder"), "%s",
+                              dst);
             gone[i] = error == 0;
             moved += error == 0;
         }
@@ -78,7 +82,8 @@ sheaf_status *sheaf__fill(const char *dst, const char *from, sheaf_faults *fault
         if (gone[i])
             (void)move(from, dst, names[i], NULL);
     if (st == NULL)
-        sheaf_status_free(sheaf__remove_tree(from, faults)); /* empty; if it stays, its name says what it is */
+        sheaf_status_free(
+            sheaf__remove_tree(from, faults)); /* empty; if it stays, its name says what it is */
     if (st == NULL && (st = sheaf__dir_sync(dst, faults)) != NULL)
         sheaf_try_this(st, "%s is in place, but may be lost if the machine stops now", dst);
     sheaf__names_free(names, n);

@@ -1,4 +1,5 @@
-/* Outputs whose folder is there: behind a link, and filled from within where it cannot be replaced. */
+/* Outputs whose folder is there: behind a link, and filled from within where it cannot be
+ * replaced. */
 #include "tests/files.h"
 
 #include <sys/stat.h>
@@ -8,7 +9,8 @@
 #include "base/output.h"
 #include "base/output_fill.h"
 
-static const char *const names[] = { "a.safetensors", "config.json", "model.safetensors.index.json", "latest", "z" };
+static const char *const names[] = { "a.safetensors", "config.json", "model.safetensors.index.json",
+                                     "latest", "z" };
 
 static sheaf_status *write_all(const char *dst, sheaf_faults *faults)
 {
@@ -64,10 +66,13 @@ static void test_output__a_link_that_leads_nowhere_is_refused_first(void **state
     sheaf_output *output = NULL;
     CHECK_OK(sheaf__make_dirs(at("d"), NULL));
     assert_int_equal(symlink("nowhere", at("d/link")), 0);
-    CHECK_FAILS(sheaf__output_check(at("d/link")), SHEAF_E_ARG, "nothing there yet | a symbolic link that leads nowhere | make the folder it leads to");
+    CHECK_FAILS(
+        sheaf__output_check(at("d/link")), SHEAF_E_ARG,
+        "nothing there yet | a symbolic link that leads nowhere | make the folder it leads to");
     CHECK_FAILS(sheaf__output_check(at("d/link/")), SHEAF_E_ARG, "leads nowhere");
     for (int replace = 0; replace < 2; replace++)
-        CHECK_FAILS(sheaf__output_begin(&output, at("d/link"), replace, NULL), SHEAF_E_ARG, "leads nowhere");
+        CHECK_FAILS(sheaf__output_begin(&output, at("d/link"), replace, NULL), SHEAF_E_ARG,
+                    "leads nowhere");
     assert_int_equal(entries(at("d")), 1);
     CHECK_OK(sheaf__output_check(at("d/new")));
     CHECK_OK(sheaf__output_check(at("d/no/such/new")));
@@ -83,7 +88,10 @@ static void test_mount__is_told(void **state)
 }
 
 /* mkdir fails once: nothing can be made beside the folder. */
-static sheaf_faults no_room(void) { return (sheaf_faults){ .op = SHEAF_FAULT_MKDIR, .action = SHEAF_FAULT_FAIL, .n = 1 }; }
+static sheaf_faults no_room(void)
+{
+    return (sheaf_faults){ .op = SHEAF_FAULT_MKDIR, .action = SHEAF_FAULT_FAIL, .n = 1 };
+}
 
 static void test_fill__a_folder_beside_which_nothing_can_be_made(void **state)
 {
@@ -99,7 +107,9 @@ static void test_fill__a_folder_beside_which_nothing_can_be_made(void **state)
 static void test_fill__a_failed_move_takes_all_back(void **state)
 {
     for (int n = 1; n <= (int)ARRAY_LEN(names); n++) {
-        sheaf_faults none = no_room(), fails = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_FAIL, .n = n, .also = &none };
+        sheaf_faults none = no_room(), fails = {
+            .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_FAIL, .n = n, .also = &none
+        };
         fresh(at("g"), at("g/dst"));
         CHECK_FAILS(write_all(at("g/dst"), &fails), SHEAF_E_IO, "moving it into the folder");
         assert_int_equal(entries(at("g/dst")), 0);
@@ -108,12 +118,15 @@ static void test_fill__a_failed_move_takes_all_back(void **state)
 
 static void test_fill__what_says_that_it_is_whole_comes_last(void **state)
 {
-    static const char *const order[] = { "a.safetensors", "z", "model.safetensors.index.json", "config.json", "latest" };
+    static const char *const order[] = { "a.safetensors", "z", "model.safetensors.index.json",
+                                         "config.json", "latest" };
     for (int n = 1; n <= (int)ARRAY_LEN(names); n++) {
         fresh(at("k"), at("k/dst"));
         const pid_t child = fork();
         if (child == 0) {
-            sheaf_faults none = no_room(), dies = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_KILL, .n = n, .also = &none };
+            sheaf_faults none = no_room(), dies = {
+                .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_KILL, .n = n, .also = &none
+            };
             sheaf_status_free(write_all(at("k/dst"), &dies));
             _exit(0);
         }
@@ -132,7 +145,8 @@ static void test_fill__one_at_a_time_and_what_died_goes(void **state)
     char mine[400];
     fresh(at("o"), at("o/dst"));
     CHECK_OK(sheaf__output_begin(&output, at("o/dst"), false, &none));
-    CHECK_FAILS(sheaf__output_begin(&other, at("o/dst"), false, &again), SHEAF_E_ARG, "an empty folder that nobody writes");
+    CHECK_FAILS(sheaf__output_begin(&other, at("o/dst"), false, &again), SHEAF_E_ARG,
+                "an empty folder that nobody writes");
     CHECK_OK(sheaf__output_sweep(at("o/dst"), NULL, NULL)); /* it is written */
     assert_int_equal(sheaf__path_kind(sheaf__output_dir(output)), SHEAF_PATH_DIR);
     snprintf(mine, sizeof mine, "%s/mine", at("o/dst"));

@@ -20,11 +20,13 @@ static uint32_t number_of(const char *bytes, size_t n)
 
 static bool steers(uint32_t c)
 {
-    static const struct { uint32_t from, to; } range[] = {
-        { 0x00, 0x1f }, { 0x7f, 0x9f },
-        { 0x061c, 0x061c }, { 0x200e, 0x200f }, { 0x202a, 0x202e }, { 0x2066, 0x206f }, /* direction */
-        { 0x00ad, 0x00ad }, { 0x200b, 0x200b }, { 0x2028, 0x2029 }, { 0x2060, 0x2064 }, { 0xfeff, 0xfeff },
-        { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
+    static const struct {
+        uint32_t from, to;
+    } range[] = {
+        { 0x00, 0x1f },     { 0x7f, 0x9f },     { 0x061c, 0x061c },   { 0x200e, 0x200f },
+        { 0x202a, 0x202e }, { 0x2066, 0x206f }, /* direction */
+        { 0x00ad, 0x00ad }, { 0x200b, 0x200b }, { 0x2028, 0x2029 },   { 0x2060, 0x2064 },
+        { 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
     };
     for (size_t i = 0; i < sizeof range / sizeof *range; i++)
         if (c >= range[i].from && c <= range[i].to)
@@ -155,28 +157,18 @@ static void print_next(FILE *to, const conversion *c, va_list *args)
 {
     char spec[64];
     switch (c->kind) {
-    case 's':
-        print_string(to, c, va_arg(*args, const char *));
-        break;
-    case 'c':
-        fputc(va_arg(*args, int), to);
-        break;
+    case 's': print_string(to, c, va_arg(*args, const char *)); break;
+    case 'c': fputc(va_arg(*args, int), to); break;
     case 'd':
     case 'i':
     case 'u':
     case 'x':
     case 'X':
-    case 'o':
-        fprintf(to, spec_text(spec, c, "ll"), next_whole(c, args));
-        break;
+    case 'o': fprintf(to, spec_text(spec, c, "ll"), next_whole(c, args)); break;
     case 'e':
     case 'f':
-    case 'g':
-        fprintf(to, spec_text(spec, c, ""), va_arg(*args, double));
-        break;
-    default:
-        assert(c->kind == '%');
-        fputc('%', to);
+    case 'g': fprintf(to, spec_text(spec, c, ""), va_arg(*args, double)); break;
+    default: assert(c->kind == '%'); fputc('%', to);
     }
 }
 

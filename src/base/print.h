@@ -1,10 +1,11 @@
 /* print.h - the one way in which text that others wrote comes to a terminal.
  *
- * Names of tensors, paths, values of configs and what is odd about them come from files that anybody may have made.
- * Printed as they are they could move the cursor, colour, hide or turn round what sheaf says, or end a line and forge
- * the next. So every text that is put into a line is shown character by character: those of control (C0, DEL, C1), line
- * and paragraph separators, the marks that turn the direction of writing, other marks without a width that hide in
- * a name, and bytes that are no UTF-8 become '?', a tab a blank. JSON is written elsewhere, exactly. */
+ * Names of tensors, paths, values of configs and what is odd about them come from files that
+ * anybody may have made. Printed as they are they could move the cursor, colour, hide or turn round
+ * what sheaf says, or end a line and forge the next. So every text that is put into a line is shown
+ * character by character: those of control (C0, DEL, C1), line and paragraph separators, the marks
+ * that turn the direction of writing, other marks without a width that hide in a name, and bytes
+ * that are no UTF-8 become '?', a tab a blank. JSON is written elsewhere, exactly. */
 #ifndef SHEAF_BASE_PRINT_H
 #define SHEAF_BASE_PRINT_H
 
@@ -12,12 +13,15 @@
 
 #include "base/text.h"
 
-/* sheaf__print - fprintf(), but every %s is shown as above, cut by its precision between two characters. The format is
- * ours, and its line feeds are. Knows d i u x X o c e g f s % with *, widths, precisions and h, l, ll, z, j, t. */
+/* sheaf__print - fprintf(), but every %s is shown as above, cut by its precision between two
+ * characters. The format is ours, and its line feeds are. Knows d i u x X o c e g f s % with *,
+ * widths, precisions and h, l, ll, z, j, t. */
 void sheaf__print(FILE *to, const char *fmt, ...) SHEAF_PRINTF(2, 3);
-/* sheaf__print_lines - a text of many lines, as an answer is: line feeds and tabs stay, all else as above. */
+/* sheaf__print_lines - a text of many lines, as an answer is: line feeds and tabs stay, all else as
+ * above. */
 void sheaf__print_lines(FILE *to, const char *text);
-/* sheaf__text_shown - appends `string` as sheaf__print() shows it; with `lines` as sheaf__print_lines() does. */
+/* sheaf__text_shown - appends `string` as sheaf__print() shows it; with `lines` as
+ * sheaf__print_lines() does. */
 void sheaf__text_shown(sheaf_text *text, const char *string, bool lines);
 
 #endif

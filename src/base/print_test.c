@@ -9,29 +9,46 @@
 
 static char shown[4000];
 
-#define PRINTED(...)                                         \
-    do {                                                     \
-        FILE *to_ = fmemopen(shown, sizeof shown, "w");      \
-        assert_non_null(to_);                                \
-        shown[0] = '\0';                                     \
-        sheaf__print(to_, __VA_ARGS__);                      \
-        fclose(to_);                                         \
+#define PRINTED(...)                                                                               \
+    do {                                                                                           \
+        FILE *to_ = fmemopen(shown, sizeof shown, "w");                                            \
+        assert_non_null(to_);                                                                      \
+        shown[0] = '\0';                                                                           \
+        sheaf__print(to_, __VA_ARGS__);                                                            \
+        fclose(to_);                                                                               \
     } while (0)
 
 static void test_print__what_steers_is_not_shown(void **state)
 {
-    static const struct { const char *name, *text, *line, *lines; } rows[] = {
-        { "plain", "model.layers.0 \xc3\xa4 \xe4\xb8\xad \xf0\x9f\x98\x80", "model.layers.0 \xc3\xa4 \xe4\xb8\xad \xf0\x9f\x98\x80", NULL },
+    static const struct {
+        const char *name, *text, *line, *lines;
+    } rows[] = {
+        { "plain", "model.layers.0 \xc3\xa4 \xe4\xb8\xad \xf0\x9f\x98\x80",
+          "model.layers.0 \xc3\xa4 \xe4\xb8\xad \xf0\x9f\x98\x80", NULL },
         { "nothing", "", "", NULL },
         { "escape", "a\033[31mb", "a?[31mb", NULL },
         { "line feeds and tabs", "w\nsound\ta\r\n", "w?sound a??", "w\nsound\ta?\n" },
         { "C0 and DEL", "\001\007\b\v\f\016\037\177", "????????", NULL },
-        { "C1 as UTF-8: CSI, NEL", "a\xc2\x9b" "31mb\xc2\x85\xc2\x80\xc2\x9f\xc2\xa0", "a?31mb???\xc2\xa0", NULL },
-        { "C1 as a byte", "a\x9b" "31mb", "a?31mb", NULL },
-        { "bidi", "a\xe2\x80\xae" "b\xe2\x80\xac\xe2\x81\xa6\xe2\x81\xa9\xe2\x80\x8e\xe2\x80\x8f\xd8\x9c", "a?b??????", NULL },
-        { "separators", "a\xe2\x80\xa8" "b\xe2\x80\xa9", "a?b?", NULL },
-        { "hidden", "a\xe2\x80\x8b\xef\xbb\xbf\xc2\xad\xe2\x81\xa0\xf3\xa0\x81\x81", "a?????", NULL },
-        { "joiners are letters' business", "\xe2\x80\x8c\xe2\x80\x8d", "\xe2\x80\x8c\xe2\x80\x8d", NULL },
+        { "C1 as UTF-8: CSI, NEL",
+          "a\xc2\x9b"
+          "31mb\xc2\x85\xc2\x80\xc2\x9f\xc2\xa0",
+          "a?31mb???\xc2\xa0", NULL },
+        { "C1 as a byte",
+          "a\x9b"
+          "31mb",
+          "a?31mb", NULL },
+        { "bidi",
+          "a\xe2\x80\xae"
+          "b\xe2\x80\xac\xe2\x81\xa6\xe2\x81\xa9\xe2\x80\x8e\xe2\x80\x8f\xd8\x9c",
+          "a?b??????", NULL },
+        { "separators",
+          "a\xe2\x80\xa8"
+          "b\xe2\x80\xa9",
+          "a?b?", NULL },
+        { "hidden", "a\xe2\x80\x8b\xef\xbb\xbf\xc2\xad\xe2\x81\xa0\xf3\xa0\x81\x81", "a?????",
+          NULL },
+        { "joiners are letters' business", "\xe2\x80\x8c\xe2\x80\x8d", "\xe2\x80\x8c\xe2\x80\x8d",
+          NULL },
         { "no UTF-8", "\xff\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80x\xc3", "??????????x?", NULL },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -63,28 +80,38 @@ static void test_print__no_pair_of_bytes_steers(void **state)
         }
 }
 
-#define LIKE_FPRINTF(...)                               \
-    do {                                                \
-        char want_[300];                                \
-        snprintf(want_, sizeof want_, __VA_ARGS__);     \
-        PRINTED(__VA_ARGS__);                           \
-        assert_string_equal(shown, want_);              \
+#define LIKE_FPRINTF(...)                                                                          \
+    do {                                                                                           \
+        char want_[300];                                                                           \
+        snprintf(want_, sizeof want_, __VA_ARGS__);                                                \
+        PRINTED(__VA_ARGS__);                                                                      \
+        assert_string_equal(shown, want_);                                                         \
     } while (0)
 
 static void test_print__formats_as_fprintf_does(void **state)
 {
     LIKE_FPRINTF("nothing");
-    LIKE_FPRINTF("%s|%10s|%-10s|%.3s|%*s|%-*s|%.*s|%%", "abcdef", "abc", "abc", "abcdef", 7, "x", 7, "y", 2, "abc");
+    LIKE_FPRINTF("%s|%10s|%-10s|%.3s|%*s|%-*s|%.*s|%%", "abcdef", "abc", "abc", "abcdef", 7, "x", 7,
+                 "y", 2, "abc");
     LIKE_FPRINTF("%d|%5d|%-5d|%05d|%+d|%i|%c", -7, 42, 42, 42, 42, INT32_MIN, 'x');
-    LIKE_FPRINTF("%u|%x|%08x|%lu|%llu|%zu", 4000000000u, 0xbeefu, 0x1fu, 18446744073709551615ul, 18446744073709551615ull, (size_t)9);
-    LIKE_FPRINTF("%ld|%lld|%" PRId64 "|%" PRIu64 "|%4" PRId64, -5l, -6ll, INT64_MIN, UINT64_MAX, (int64_t)12);
+    LIKE_FPRINTF("%u|%x|%08x|%lu|%llu|%zu", 4000000000u, 0xbeefu, 0x1fu, 18446744073709551615ul,
+                 18446744073709551615ull, (size_t)9);
+    LIKE_FPRINTF("%ld|%lld|%" PRId64 "|%" PRIu64 "|%4" PRId64, -5l, -6ll, INT64_MIN, UINT64_MAX,
+                 (int64_t)12);
     LIKE_FPRINTF("%g|%.6g|%8.3f|%.1f|%.0f|%e|%10.1f", 0.1, 1e-9, 2.5, 0.05, 1234.5, 1e300, 3.25);
     LIKE_FPRINTF("%s%s%s %d %s", "a", "", "c", 5, "e");
 }
 
 static void test_print__a_cut_keeps_characters_whole(void **state)
 {
-    static const char *const want[] = { "", "a", "a", "a", "a\xe4\xb8\xad", "a\xe4\xb8\xad", "a\xe4\xb8\xad", "a\xe4\xb8\xad\xe4\xb8\xad" };
+    static const char *const want[] = { "",
+                                        "a",
+                                        "a",
+                                        "a",
+                                        "a\xe4\xb8\xad",
+                                        "a\xe4\xb8\xad",
+                                        "a\xe4\xb8\xad",
+                                        "a\xe4\xb8\xad\xe4\xb8\xad" };
     for (int n = 0; n < (int)ARRAY_LEN(want); n++) {
         PRINTED("%.*s", n, "a\xe4\xb8\xad\xe4\xb8\xad");
         assert_string_equal(shown, want[n]);
@@ -96,9 +123,13 @@ static void test_print__a_cut_keeps_characters_whole(void **state)
 /* A call that has no memory often names only itself. */
 static void test_status__memory_is_always_named(void **state)
 {
-    static const struct { const char *where, *want; } rows[] = {
-        { "init", "sheaf: init\n  found:    out of memory\n" }, { "a batch of 7 rows", "sheaf: a batch of 7 rows\n  found:    out of memory\n" },
-        { "x: out of memory", "sheaf: x: out of memory\n" }, { "", "  found:    out of memory\n" },
+    static const struct {
+        const char *where, *want;
+    } rows[] = {
+        { "init", "sheaf: init\n  found:    out of memory\n" },
+        { "a batch of 7 rows", "sheaf: a batch of 7 rows\n  found:    out of memory\n" },
+        { "x: out of memory", "sheaf: x: out of memory\n" },
+        { "", "  found:    out of memory\n" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "%s", rows[i].where);

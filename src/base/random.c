@@ -6,8 +6,8 @@
 #include "base/elementary.h"
 
 /* So that a tensor's and a permutation's numbers never share a key with the rest. */
-#define TENSOR_TAG UINT64_C(0x726f736e6574)     /* "tensor" */
-#define ORDER_TAG UINT64_C(0x726564726f)        /* "order" */
+#define TENSOR_TAG UINT64_C(0x726f736e6574) /* "tensor" */
+#define ORDER_TAG UINT64_C(0x726564726f)    /* "order" */
 
 void sheaf__philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
 {
@@ -34,10 +34,13 @@ static void draw(uint32_t out[4], uint64_t low, uint64_t high, uint64_t key)
     sheaf__philox(out, counter, words);
 }
 
-static uint64_t first_two(const uint32_t word[4]) { return (uint64_t)word[1] << 32 | word[0]; }
+static uint64_t first_two(const uint32_t word[4])
+{
+    return (uint64_t)word[1] << 32 | word[0];
+}
 
-void sheaf__random_row_key(uint32_t key[2], uint64_t seed, uint64_t purpose, uint64_t a,
-                           uint64_t b, uint64_t c)
+void sheaf__random_row_key(uint32_t key[2], uint64_t seed, uint64_t purpose, uint64_t a, uint64_t b,
+                           uint64_t c)
 {
     uint32_t word[4];
     draw(word, purpose, a, seed);
@@ -69,7 +72,10 @@ uint32_t sheaf__random_tensor_u32(uint64_t seed, uint64_t name_key, uint64_t ind
     return word[0];
 }
 
-float sheaf__unit_float(uint32_t u) { return ((float)(u >> 9) + 0.5f) * 0x1p-23f; }
+float sheaf__unit_float(uint32_t u)
+{
+    return ((float)(u >> 9) + 0.5f) * 0x1p-23f;
+}
 
 float sheaf__random_normal(uint64_t seed, uint64_t name_key, uint64_t index)
 {

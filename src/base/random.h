@@ -18,8 +18,8 @@ void sheaf__philox(uint32_t out[4], const uint32_t counter[4], const uint32_t ke
 uint32_t sheaf__random_u32(uint64_t seed, uint64_t purpose, uint64_t a, uint64_t b, uint64_t c,
                            uint64_t d);
 /* sheaf__random_row_key - k2 of the above, for kernels that draw a row of channels. */
-void sheaf__random_row_key(uint32_t key[2], uint64_t seed, uint64_t purpose, uint64_t a,
-                           uint64_t b, uint64_t c);
+void sheaf__random_row_key(uint32_t key[2], uint64_t seed, uint64_t purpose, uint64_t a, uint64_t b,
+                           uint64_t c);
 
 /* sheaf__random_tensor_u32 - for element `index` of the logical tensor `name`:
  * word 0 of Philox at (index, name_key) under seed xor "tensor". */

@@ -47,14 +47,14 @@ sheaf_status *sheaf_fail(sheaf_code code, const char *where, ...)
     return st;
 }
 
-#define LINE_SETTER(name, line)                        \
-    sheaf_status *name(sheaf_status *st, const char *fmt, ...) \
-    {                                                  \
-        va_list args;                                  \
-        va_start(args, fmt);                           \
-        char *text = format(fmt, args);                \
-        va_end(args);                                  \
-        return set_line(st, line, text);               \
+#define LINE_SETTER(name, line)                                                                    \
+    sheaf_status *name(sheaf_status *st, const char *fmt, ...)                                     \
+    {                                                                                              \
+        va_list args;                                                                              \
+        va_start(args, fmt);                                                                       \
+        char *text = format(fmt, args);                                                            \
+        va_end(args);                                                                              \
+        return set_line(st, line, text);                                                           \
     }
 LINE_SETTER(sheaf_expected, EXPECTED)
 LINE_SETTER(sheaf_found, FOUND)
@@ -93,19 +93,36 @@ static const char *line_of(const sheaf_status *st, int line)
     return st == NULL || st->line[line] == NULL ? "" : st->line[line];
 }
 
-/* Where memory ran out is often all that a call can say: that it did is said here, without memory. */
+/* Where memory ran out is often all that a call can say: that it did is said here, without
+ * memory. */
 static const char *found_of(const sheaf_status *st)
 {
     const char *found = line_of(st, FOUND);
-    const bool silent = st != NULL && st->code == SHEAF_E_MEMORY && *found == '\0' && strstr(line_of(st, WHERE), "memory") == NULL;
+    const bool silent = st != NULL && st->code == SHEAF_E_MEMORY && *found == '\0' &&
+                        strstr(line_of(st, WHERE), "memory") == NULL;
     return silent ? "out of memory" : found;
 }
 
-sheaf_code sheaf_status_code(const sheaf_status *st) { return st->code; }
-const char *sheaf_status_where(const sheaf_status *st) { return line_of(st, WHERE); }
-const char *sheaf_status_expected(const sheaf_status *st) { return line_of(st, EXPECTED); }
-const char *sheaf_status_found(const sheaf_status *st) { return found_of(st); }
-const char *sheaf_status_try(const sheaf_status *st) { return line_of(st, TRY); }
+sheaf_code sheaf_status_code(const sheaf_status *st)
+{
+    return st->code;
+}
+const char *sheaf_status_where(const sheaf_status *st)
+{
+    return line_of(st, WHERE);
+}
+const char *sheaf_status_expected(const sheaf_status *st)
+{
+    return line_of(st, EXPECTED);
+}
+const char *sheaf_status_found(const sheaf_status *st)
+{
+    return found_of(st);
+}
+const char *sheaf_status_try(const sheaf_status *st)
+{
+    return line_of(st, TRY);
+}
 
 /* A list under one label: its lines are indented, so that none can be taken for one of ours. */
 static void print_line(FILE *to, const char *label, const char *line)
@@ -123,7 +140,8 @@ static void print_line(FILE *to, const char *label, const char *line)
 
 void sheaf_status_print(const sheaf_status *st, FILE *to)
 {
-    static const char *const label[LINES] = { "sheaf: ", "  expected: ", "  found:    ", "  try:      " };
+    static const char *const label[LINES] = { "sheaf: ", "  expected: ", "  found:    ",
+                                              "  try:      " };
     for (int i = 0; i < LINES; i++) {
         const char *line = i == FOUND ? found_of(st) : line_of(st, i);
         if (*line != '\0')

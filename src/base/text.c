@@ -56,7 +56,8 @@ void sheaf__text_add(sheaf_text *text, const char *fmt, ...)
 
 void sheaf__text_word(sheaf_text *text, const char *word)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:,@%";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:,@%";
     if (*word != '\0' && word[strspn(word, plain)] == '\0') {
         sheaf__text_bytes(text, word, strlen(word));
         return;
@@ -70,7 +71,8 @@ void sheaf__text_word(sheaf_text *text, const char *word)
     sheaf__text_bytes(text, "'", 1);
 }
 
-/* The character at p, *n bytes there, as UTF-8: `length` bytes at *shown. A byte that is no part of UTF-8 is U+FFFD. */
+/* The character at p, *n bytes there, as UTF-8: `length` bytes at *shown. A byte that is no part of
+ * UTF-8 is U+FFFD. */
 static size_t shown_character(const char **shown, size_t *n, const void *p, size_t left)
 {
     const size_t length = sheaf__utf8_length(p, left);
@@ -132,7 +134,10 @@ size_t sheaf__utf8_length(const void *bytes, size_t left)
     const unsigned char *p = bytes;
     if (p[0] < 0x80)
         return 1;
-    const size_t n = p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+    const size_t n = p[0] >= 0xc2 && p[0] < 0xe0   ? 2
+                     : (p[0] & 0xf0) == 0xe0       ? 3
+                     : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+                                                   : 0;
     if (n == 0 || n > left)
         return 0;
     for (size_t i = 1; i < n; i++)
@@ -153,7 +158,10 @@ bool sheaf__is_utf8(const char *text)
 
 enum { LONGEST_NAME = 128 }; /* names longer than this are nobody's typing error */
 
-static int least(int a, int b) { return a < b ? a : b; }
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
 
 /* Damerau-Levenshtein distance (neighbours may swap once), case folded. */
 static int distance(const char *a, const char *b)
@@ -183,7 +191,8 @@ static int distance(const char *a, const char *b)
     return before[nb];
 }
 
-/* `name` without what does not count into out[LONGEST_NAME + 1], its digits into digits[]. False when it is too long. */
+/* `name` without what does not count into out[LONGEST_NAME + 1], its digits into digits[]. False
+ * when it is too long. */
 static bool fold(char *out, char *digits, const char *name)
 {
     size_t n = 0, d = 0;
@@ -211,14 +220,17 @@ static bool nearly(const char *shorter, const char *longer)
         return strcmp(shorter + same, longer + same + 1) == 0;
     if (m != n || same == n)
         return m == n;
-    return shorter[same] == longer[same + 1] && shorter[same + 1] == longer[same] && strcmp(shorter + same + 2, longer + same + 2) == 0;
+    return shorter[same] == longer[same + 1] && shorter[same + 1] == longer[same] &&
+           strcmp(shorter + same + 2, longer + same + 2) == 0;
 }
 
 const char *sheaf__misspelt(const char *name, const char *const *list, int n)
 {
-    char a[LONGEST_NAME + 1], a_digits[LONGEST_NAME + 1], b[LONGEST_NAME + 1], b_digits[LONGEST_NAME + 1];
+    char a[LONGEST_NAME + 1], a_digits[LONGEST_NAME + 1], b[LONGEST_NAME + 1],
+        b_digits[LONGEST_NAME + 1];
     for (int i = 0; fold(a, a_digits, name) && i < n; i++)
-        if (fold(b, b_digits, list[i]) && strcmp(a_digits, b_digits) == 0 && (nearly(a, b) || nearly(b, a)))
+        if (fold(b, b_digits, list[i]) && strcmp(a_digits, b_digits) == 0 &&
+            (nearly(a, b) || nearly(b, a)))
             return list[i];
     return NULL;
 }

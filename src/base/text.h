@@ -40,9 +40,10 @@ bool sheaf__is_utf8(const char *text);
  * lower case alike; the first of equals. NULL when even the best differs in more
  * than a third of the longer name's letters (but one difference is always allowed). */
 const char *sheaf__nearest(const char *name, const char *const *list, int n);
-/* sheaf__misspelt - the name in `list` that `name` is but for upper and lower case, '-', '_' and blanks, or but for one
- * letter too many, too few or swapped with its neighbour; its digits are the same. NULL otherwise: names of models that
- * differ in a letter or a number, as mistral and mixtral, qwen2 and qwen3, are of different models. */
+/* sheaf__misspelt - the name in `list` that `name` is but for upper and lower case, '-', '_' and
+ * blanks, or but for one letter too many, too few or swapped with its neighbour; its digits are the
+ * same. NULL otherwise: names of models that differ in a letter or a number, as mistral and
+ * mixtral, qwen2 and qwen3, are of different models. */
 const char *sheaf__misspelt(const char *name, const char *const *list, int n);
 
 #endif

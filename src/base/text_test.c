@@ -40,7 +40,9 @@ static void test_text__a_failed_addition_is_told_at_the_end(void **state)
 
 static void test_text__json_strings_are_escaped(void **state)
 {
-    static const struct { const char *in, *want; } rows[] = {
+    static const struct {
+        const char *in, *want;
+    } rows[] = {
         { "", "\"\"" },
         { "model.norm", "\"model.norm\"" },
         { "a\"b\\c", "\"a\\\"b\\\\c\"" },
@@ -62,13 +64,32 @@ static void test_text__json_strings_are_escaped(void **state)
 
 static void test_utf8__the_shortest_form_of_characters(void **state)
 {
-    static const struct { const char *text; size_t left, want; } rows[] = {
-        { "a", 1, 1 }, { "", 1, 1 }, { "\xC3\xA9", 2, 2 }, { "\xE2\x82\xAC", 3, 3 }, { "\xF0\x9F\x98\x80", 4, 4 },
-        { "\xC3\xA9", 1, 0 }, { "\xE2\x82\xAC", 2, 0 }, { "\xF0\x9F\x98\x80", 3, 0 }, /* cut */
-        { "\xC0\x80", 2, 0 }, { "\xC1\xBF", 2, 0 }, { "\xE0\x9F\xBF", 3, 0 }, { "\xF0\x8F\xBF\xBF", 4, 0 }, /* too long */
-        { "\xED\x9F\xBF", 3, 3 }, { "\xED\xA0\x80", 3, 0 }, { "\xEE\x80\x80", 3, 3 }, /* around surrogates */
-        { "\xF4\x8F\xBF\xBF", 4, 4 }, { "\xF4\x90\x80\x80", 4, 0 }, { "\xF5\x80\x80\x80", 4, 0 },
-        { "\x80", 1, 0 }, { "\xFF", 1, 0 }, { "\xC3(", 2, 0 }, { "\xE2(\xAC", 3, 0 },
+    static const struct {
+        const char *text;
+        size_t left, want;
+    } rows[] = {
+        { "a", 1, 1 },
+        { "", 1, 1 },
+        { "\xC3\xA9", 2, 2 },
+        { "\xE2\x82\xAC", 3, 3 },
+        { "\xF0\x9F\x98\x80", 4, 4 },
+        { "\xC3\xA9", 1, 0 },
+        { "\xE2\x82\xAC", 2, 0 },
+        { "\xF0\x9F\x98\x80", 3, 0 }, /* cut */
+        { "\xC0\x80", 2, 0 },
+        { "\xC1\xBF", 2, 0 },
+        { "\xE0\x9F\xBF", 3, 0 },
+        { "\xF0\x8F\xBF\xBF", 4, 0 }, /* too long */
+        { "\xED\x9F\xBF", 3, 3 },
+        { "\xED\xA0\x80", 3, 0 },
+        { "\xEE\x80\x80", 3, 3 }, /* around surrogates */
+        { "\xF4\x8F\xBF\xBF", 4, 4 },
+        { "\xF4\x90\x80\x80", 4, 0 },
+        { "\xF5\x80\x80\x80", 4, 0 },
+        { "\x80", 1, 0 },
+        { "\xFF", 1, 0 },
+        { "\xC3(", 2, 0 },
+        { "\xE2(\xAC", 3, 0 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (sheaf__utf8_length(rows[i].text, rows[i].left) != rows[i].want)
@@ -80,18 +101,31 @@ static void test_utf8__the_shortest_form_of_characters(void **state)
 static void test_nearest__typing_errors_and_strangers(void **state)
 {
     static const char *const list[] = { "llama", "mistral", "qwen2", "q_proj", "down_proj" };
-    static const struct { const char *name, *want; } rows[] = {
-        { "llama", "llama" },       { "lama", "llama" },     { "LLaMA", "llama" },
-        { "lalma", "llama" },       { "mixtral", "mistral" }, { "qwen", "qwen2" },
-        { "qwen3", "qwen2" },       { "qproj", "q_proj" },   { "p_proj", "q_proj" },
-        { "down_porj", "down_proj" }, { "downproj", "down_proj" },
-        { "gpt2", NULL },           { "", NULL },            { "x", NULL },
-        { "cogvlm", NULL },         { "mistral_large_three", NULL },
+    static const struct {
+        const char *name, *want;
+    } rows[] = {
+        { "llama", "llama" },
+        { "lama", "llama" },
+        { "LLaMA", "llama" },
+        { "lalma", "llama" },
+        { "mixtral", "mistral" },
+        { "qwen", "qwen2" },
+        { "qwen3", "qwen2" },
+        { "qproj", "q_proj" },
+        { "p_proj", "q_proj" },
+        { "down_porj", "down_proj" },
+        { "downproj", "down_proj" },
+        { "gpt2", NULL },
+        { "", NULL },
+        { "x", NULL },
+        { "cogvlm", NULL },
+        { "mistral_large_three", NULL },
     };
     char endless[4096];
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *got = sheaf__nearest(rows[i].name, list, ARRAY_LEN(list));
-        if ((got == NULL) != (rows[i].want == NULL) || (got != NULL && strcmp(got, rows[i].want) != 0))
+        if ((got == NULL) != (rows[i].want == NULL) ||
+            (got != NULL && strcmp(got, rows[i].want) != 0))
             fail_msg("'%s' gave %s", rows[i].name, got == NULL ? "nothing" : got);
     }
     memset(endless, 'a', sizeof endless - 1);
@@ -105,7 +139,9 @@ static void test_nearest__the_first_of_equals(void **state)
     static const char *const list[] = { "k_proj", "v_proj", "q_proj" };
     assert_string_equal(sheaf__nearest("x_proj", list, 3), "k_proj");
     assert_string_equal(sheaf__nearest("v_prj", list, 3), "v_proj");
-    static const char *const swaps[] = { "abxc", "abcd" }; /* one changed, one swapped: both one difference */
+    static const char *const swaps[] = {
+        "abxc", "abcd"
+    }; /* one changed, one swapped: both one difference */
     assert_string_equal(sheaf__nearest("abdc", swaps, 2), "abxc");
     assert_string_equal(sheaf__nearest("abdc", swaps + 1, 1), "abcd");
     char long_name[129], longer[131];
@@ -119,15 +155,35 @@ static void test_nearest__the_first_of_equals(void **state)
 static void test_misspelt__a_name_of_another_model_is_none(void **state)
 {
     static const char *const list[] = { "llama", "mistral", "qwen2", "LlamaForCausalLM" };
-    static const struct { const char *name, *meant; } rows[] = {
-        { "lama", "llama" }, { "llamaa", "llama" }, { "LLaMA", "llama" }, { "lalma", "llama" }, { "qwen-2", "qwen2" }, { "Mistrla", "mistral" },
-        { "llama_for_causal_lm", "LlamaForCausalLM" }, { "llama", "llama" }, { "llam", "llama" },
-        { "mixtral", NULL }, { "qwen3", NULL }, { "qwen", NULL }, { "qwen22", NULL }, { "llama4", NULL }, { "ministral", NULL }, { "llava", NULL },
-        { "", NULL }, { "-", NULL }, { "l", NULL }, { "gemma", NULL }, { "qwne3", NULL },
+    static const struct {
+        const char *name, *meant;
+    } rows[] = {
+        { "lama", "llama" },
+        { "llamaa", "llama" },
+        { "LLaMA", "llama" },
+        { "lalma", "llama" },
+        { "qwen-2", "qwen2" },
+        { "Mistrla", "mistral" },
+        { "llama_for_causal_lm", "LlamaForCausalLM" },
+        { "llama", "llama" },
+        { "llam", "llama" },
+        { "mixtral", NULL },
+        { "qwen3", NULL },
+        { "qwen", NULL },
+        { "qwen22", NULL },
+        { "llama4", NULL },
+        { "ministral", NULL },
+        { "llava", NULL },
+        { "", NULL },
+        { "-", NULL },
+        { "l", NULL },
+        { "gemma", NULL },
+        { "qwne3", NULL },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *got = sheaf__misspelt(rows[i].name, list, ARRAY_LEN(list));
-        if ((got == NULL) != (rows[i].meant == NULL) || (got != NULL && strcmp(got, rows[i].meant) != 0))
+        if ((got == NULL) != (rows[i].meant == NULL) ||
+            (got != NULL && strcmp(got, rows[i].meant) != 0))
             fail_msg("%s: %s", rows[i].name, got != NULL ? got : "none");
     }
     char endless[400];

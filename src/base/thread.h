@@ -26,7 +26,10 @@ static inline unsigned sheaf__compute_mode_enter(void)
     return before;
 }
 
-static inline void sheaf__compute_mode_leave(unsigned before) { _mm_setcsr(before); }
+static inline void sheaf__compute_mode_leave(unsigned before)
+{
+    _mm_setcsr(before);
+}
 
 /* sheaf__sleep_while - sleeps while *word is `value`; may wake for no reason. */
 static inline void sheaf__sleep_while(_Atomic uint32_t *word, uint32_t value)
@@ -43,8 +46,8 @@ static inline void sheaf__wake(_Atomic uint32_t *word, int count)
 /* The stack that our functions may count on. */
 #define SHEAF__STACK_BYTES ((size_t)1 << 20)
 
-/* sheaf__thread_start - pthread_create() with a stack of at least SHEAF__STACK_BYTES: without it a thread gets what
- * `ulimit -s` says, be it 16 KB. 0, or the error's number. */
+/* sheaf__thread_start - pthread_create() with a stack of at least SHEAF__STACK_BYTES: without it a
+ * thread gets what `ulimit -s` says, be it 16 KB. 0, or the error's number. */
 static inline int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context)
 {
     pthread_attr_t how;

@@ -14,22 +14,25 @@ int64_t sheaf__elements(int ndim, const int64_t *shape)
     return n;
 }
 
-sheaf_piece sheaf__piece_of(int file, int rank, const sheaf_torch *torch, const sheaf_pickle_tensor *t)
+sheaf_piece sheaf__piece_of(int file, int rank, const sheaf_torch *torch,
+                            const sheaf_pickle_tensor *t)
 {
-    sheaf_piece p = sheaf__piece_dense(file, rank, t->dtype, sheaf__torch_offset(torch, t), t->ndim, t->shape);
+    sheaf_piece p =
+        sheaf__piece_dense(file, rank, t->dtype, sheaf__torch_offset(torch, t), t->ndim, t->shape);
     for (int i = 0; i < t->ndim; i++)
         p.stride[i] = t->stride[i];
     return p;
 }
 
-bool sheaf__piece_move(sheaf_piece *out, const sheaf_piece *piece, int ndim, const int64_t *from, const int64_t *size,
-                       const int64_t *to)
+bool sheaf__piece_move(sheaf_piece *out, const sheaf_piece *piece, int ndim, const int64_t *from,
+                       const int64_t *size, const int64_t *to)
 {
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(piece->dtype);
     *out = *piece;
     for (int i = 0; i < ndim; i++) {
         const int64_t begin = piece->begin[i] > from[i] ? piece->begin[i] : from[i];
-        const int64_t last = piece->begin[i] + piece->size[i], end = from[i] + size[i] < last ? from[i] + size[i] : last;
+        const int64_t last = piece->begin[i] + piece->size[i],
+                      end = from[i] + size[i] < last ? from[i] + size[i] : last;
         if (begin >= end)
             return false;
         out->offset += (begin - piece->begin[i]) * piece->stride[i] * bytes;
@@ -51,7 +54,8 @@ typedef struct range {
     const int64_t *shape;
 } range;
 
-/* Indices [from, to) of `axis` at the outer indices, whole along the inner axes; `element` is where it begins. */
+/* Indices [from, to) of `axis` at the outer indices, whole along the inner axes; `element` is where
+ * it begins. */
 static void emit(range *r, int axis, int64_t from, int64_t to, int64_t element)
 {
     sheaf_piece *p = &r->out[r->n++];
@@ -64,7 +68,8 @@ static void emit(range *r, int axis, int64_t from, int64_t to, int64_t element)
     }
 }
 
-/* Elements [begin, end), counted from `base`, under the outer indices: a part of a row, whole rows, a part. */
+/* Elements [begin, end), counted from `base`, under the outer indices: a part of a row, whole rows,
+ * a part. */
 static void split(range *r, int axis, int64_t base, int64_t begin, int64_t end)
 {
     const int64_t under = r->under[axis];
@@ -86,8 +91,8 @@ static void split(range *r, int axis, int64_t base, int64_t begin, int64_t end)
     }
 }
 
-int sheaf__range_boxes(sheaf_piece out[SHEAF_RANGE_BOXES], const sheaf_piece *first, int ndim, const int64_t *shape,
-                       int64_t begin, int64_t end)
+int sheaf__range_boxes(sheaf_piece out[SHEAF_RANGE_BOXES], const sheaf_piece *first, int ndim,
+                       const int64_t *shape, int64_t begin, int64_t end)
 {
     range r = { .out = out, .ndim = ndim, .begin = begin, .first = first, .shape = shape };
     if (begin >= end)
@@ -113,7 +118,8 @@ uint64_t sheaf__torch_digest(const sheaf_torch *torch, const sheaf_pickle_tensor
     for (int i = t->ndim - 1; i >= 0; n *= t->shape[i], i--)
         if (t->shape[i] > 1 && t->stride[i] != n)
             return 0;
-    if (!storage->has_crc || t->offset != 0 || n * (int64_t)sheaf_dtype_bytes(t->dtype) != storage->bytes)
+    if (!storage->has_crc || t->offset != 0 ||
+        n * (int64_t)sheaf_dtype_bytes(t->dtype) != storage->bytes)
         return 0;
     return (uint64_t)storage->crc << 32 | ((uint64_t)storage->bytes & 0xffffffff) | 1;
 }
@@ -136,7 +142,8 @@ void sheaf__torch_stem(char stem[128], const char *path)
     sheaf_status_free(st);
     if (!read || n < 30 || memcmp(head, "PK\3\4", 4) != 0)
         return;
-    const size_t length = head[26] | (size_t)head[27] << 8; /* of the first entry's name, "STEM/data.pkl" */
+    const size_t length = head[26] | (size_t)head[27]
+                                         << 8; /* of the first entry's name, "STEM/data.pkl" */
     size_t i = 0;
     while (i < 127 && i < length && 30 + i < n && head[30 + i] != '/')
         i++;
@@ -155,33 +162,31 @@ static bool equal(const sheaf_pickle *a, const sheaf_pickle *b, int64_t *steps)
     if (a == NULL || b == NULL || --*steps < 0 || a->kind != b->kind)
         return false;
     switch (a->kind) {
-    case SHEAF_PICKLE_NONE:
-        return true;
+    case SHEAF_PICKLE_NONE: return true;
     case SHEAF_PICKLE_BOOL:
-    case SHEAF_PICKLE_INT:
-        return a->as.number == b->as.number;
-    case SHEAF_PICKLE_FLOAT:
-        return memcmp(&a->as.real, &b->as.real, sizeof a->as.real) == 0;
+    case SHEAF_PICKLE_INT: return a->as.number == b->as.number;
+    case SHEAF_PICKLE_FLOAT: return memcmp(&a->as.real, &b->as.real, sizeof a->as.real) == 0;
     case SHEAF_PICKLE_BIG:
     case SHEAF_PICKLE_STRING:
     case SHEAF_PICKLE_BYTES:
-        return a->as.text.size == b->as.text.size && memcmp(a->as.text.at, b->as.text.at, a->as.text.size) == 0;
-    case SHEAF_PICKLE_DTYPE:
-        return a->as.dtype == b->as.dtype;
+        return a->as.text.size == b->as.text.size &&
+               memcmp(a->as.text.at, b->as.text.at, a->as.text.size) == 0;
+    case SHEAF_PICKLE_DTYPE: return a->as.dtype == b->as.dtype;
     case SHEAF_PICKLE_GLOBAL:
-        return strcmp(a->as.global.module, b->as.global.module) == 0 && strcmp(a->as.global.name, b->as.global.name) == 0;
+        return strcmp(a->as.global.module, b->as.global.module) == 0 &&
+               strcmp(a->as.global.name, b->as.global.name) == 0;
     case SHEAF_PICKLE_LIST:
     case SHEAF_PICKLE_TUPLE:
     case SHEAF_PICKLE_SET:
     case SHEAF_PICKLE_DICT:
         if (a->as.items.count != b->as.items.count)
             return false;
-        for (int64_t i = 0; i < sheaf__pickle_count(a) * (a->kind == SHEAF_PICKLE_DICT ? 2 : 1); i++)
+        for (int64_t i = 0; i < sheaf__pickle_count(a) * (a->kind == SHEAF_PICKLE_DICT ? 2 : 1);
+             i++)
             if (!equal(a->as.items.at[i], b->as.items.at[i], steps))
                 return false;
         return true;
-    default:
-        return false;
+    default: return false;
     }
 }
 

@@ -11,12 +11,16 @@
 #include "base/text.h"
 #include "catalog/private.h"
 
-enum { MAX_OPEN = 400, /* files of a catalog that stay open: a process may have 1024 */
-       MOST_LOOKS = 1 << 24, MOST_EXPANDED = 256 << 20 };
+enum {
+    MAX_OPEN = 400, /* files of a catalog that stay open: a process may have 1024 */
+    MOST_LOOKS = 1 << 24,
+    MOST_EXPANDED = 256 << 20
+};
 
 static sheaf_status *no_memory(const sheaf_catalog *c)
 {
-    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of what is there", c->root != NULL ? c->root : "catalog");
+    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of what is there",
+                      c->root != NULL ? c->root : "catalog");
 }
 
 sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const char *dialect, const char *root)
@@ -155,15 +159,16 @@ sheaf_logical *sheaf__catalog_find(const sheaf_catalog *c, const char *name)
     return i == 0 ? NULL : &c->tensor[i - 1];
 }
 
-sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const char *name, sheaf_dtype dtype, int ndim,
-                                    const int64_t *shape)
+sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const char *name,
+                                    sheaf_dtype dtype, int ndim, const int64_t *shape)
 {
     *out = sheaf__catalog_find(c, name);
     if (*out != NULL)
         return NULL;
     int64_t elements = 1; /* where an axis has none: of the others, whose products are taken too */
     for (int i = 0; i < ndim; i++)
-        if (i == SHEAF_CATALOG_MAX_DIMS || shape[i] < 0 || __builtin_mul_overflow(elements, shape[i] > 0 ? shape[i] : 1, &elements))
+        if (i == SHEAF_CATALOG_MAX_DIMS || shape[i] < 0 ||
+            __builtin_mul_overflow(elements, shape[i] > 0 ? shape[i] : 1, &elements))
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
     if (elements > INT64_MAX / 16)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': its shape cannot be held", name);
@@ -175,7 +180,8 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const
         c->tensor = more;
         c->room = room;
     }
-    sheaf_status *st = 2 * (c->count + 1) > c->slots ? rehash(c, c->slots == 0 ? 256 : 2 * c->slots) : NULL;
+    sheaf_status *st =
+        2 * (c->count + 1) > c->slots ? rehash(c, c->slots == 0 ? 256 : 2 * c->slots) : NULL;
     if (st != NULL)
         return st;
     char *copy = strdup(name);
@@ -204,7 +210,8 @@ sheaf_status *sheaf__catalog_sort(sheaf_catalog *c)
 
 /* ---- pieces ---- */
 
-sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t offset, int ndim, const int64_t *shape)
+sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t offset, int ndim,
+                               const int64_t *shape)
 {
     sheaf_piece p = { .file = file, .rank = rank, .dtype = dtype, .offset = offset };
     for (int64_t i = ndim - 1, stride = 1; i >= 0; i--) {
@@ -225,8 +232,8 @@ static int64_t piece_end(const sheaf_piece *p, int ndim)
             __builtin_add_overflow(last, step, &last))
             return -1;
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(p->dtype);
-    if (p->offset < 0 || __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, bytes, &end) ||
-        __builtin_add_overflow(end, p->offset, &end))
+    if (p->offset < 0 || __builtin_add_overflow(last, 1, &last) ||
+        __builtin_mul_overflow(last, bytes, &end) || __builtin_add_overflow(end, p->offset, &end))
         return -1;
     return end;
 }
@@ -237,7 +244,8 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
     int64_t elements = 1;
     for (int i = 0; i < t->told.ndim; i++) {
         if (p->begin[i] < 0 || p->size[i] < 0 || p->begin[i] > t->told.shape[i] - p->size[i]) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s', axis %d", file->path, t->told.name, i);
+            sheaf_status *st =
+                sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s', axis %d", file->path, t->told.name, i);
             sheaf_expected(st, "a part inside [0, %" PRId64 ")", t->told.shape[i]);
             return sheaf_found(st, "%" PRId64 " from %" PRId64, p->size[i], p->begin[i]);
         }
@@ -246,7 +254,8 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
     if (elements == 0)
         return NULL;
     if (sheaf_dtype_bytes(p->dtype) == 0)
-        return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s': elements below a byte", file->path, t->told.name);
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s': elements below a byte", file->path,
+                          t->told.name);
     const int64_t end = piece_end(p, t->told.ndim);
     if (end < 0 || end > file->size) {
         sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: tensor '%s'", file->path, t->told.name);
@@ -256,9 +265,12 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
     const int64_t bytes = elements * (int64_t)sheaf_dtype_bytes(p->dtype);
     c->expanded += bytes > file->size && c->expanded < INT64_MAX - bytes ? bytes : 0;
     if (bytes > file->size && c->expanded > MOST_EXPANDED && c->expanded / 64 > file->size) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s'", file->path, t->told.name);
-        sheaf_expected(st, "tensors that are at most 64 times their file, or %d MiB", MOST_EXPANDED >> 20);
-        sheaf_found(st, "%" PRId64 " bytes, expanded from a file of %" PRId64, c->expanded, file->size);
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s'", file->path, t->told.name);
+        sheaf_expected(st, "tensors that are at most 64 times their file, or %d MiB",
+                       MOST_EXPANDED >> 20);
+        sheaf_found(st, "%" PRId64 " bytes, expanded from a file of %" PRId64, c->expanded,
+                    file->size);
         return sheaf_try_this(st, "save it with .contiguous(), if that many values are meant");
     }
     if (t->npieces == t->room) {
@@ -275,8 +287,9 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
 
 /* ---- findings ---- */
 
-sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, const char *code, const char *path,
-                                  const char *tensor, const char *expected, const char *found, const char *cure)
+sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, const char *code,
+                                  const char *path, const char *tensor, const char *expected,
+                                  const char *found, const char *cure)
 {
     if (c->nfindings == c->findings_room) {
         const int64_t room = c->findings_room * 2 + 16;
@@ -301,12 +314,14 @@ sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, con
             free(copy[i]);
         return no_memory(c);
     }
-    c->finding[c->nfindings++] = (sheaf_finding){ severity, code, copy[0], copy[1], copy[2], copy[3], copy[4] };
+    c->finding[c->nfindings++] =
+        (sheaf_finding){ severity, code, copy[0], copy[1], copy[2], copy[3], copy[4] };
     return NULL;
 }
 
-sheaf_status *sheaf__catalog_notef(sheaf_catalog *c, sheaf_severity severity, const char *code, const char *path,
-                                   const char *tensor, const char *expected, const char *cure, const char *found, ...)
+sheaf_status *sheaf__catalog_notef(sheaf_catalog *c, sheaf_severity severity, const char *code,
+                                   const char *path, const char *tensor, const char *expected,
+                                   const char *cure, const char *found, ...)
 {
     char *text = NULL;
     va_list args;
@@ -325,12 +340,14 @@ sheaf_status *sheaf__catalog_defect(sheaf_catalog *c, const char *path, sheaf_st
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     const sheaf_code code = sheaf_status_code(st);
-    const char *word = code == SHEAF_E_UNSUPPORTED ? "unsupported" : code == SHEAF_E_UNSAFE ? "unsafe"
-                     : code == SHEAF_E_LAYOUT ? "conflict" : "damaged";
+    const char *word = code == SHEAF_E_UNSUPPORTED ? "unsupported"
+                       : code == SHEAF_E_UNSAFE    ? "unsafe"
+                       : code == SHEAF_E_LAYOUT    ? "conflict"
+                                                   : "damaged";
     const char *found = sheaf_status_found(st);
-    sheaf_status *noted =
-        sheaf__catalog_notef(c, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), sheaf_status_try(st), "%s%s%s",
-                             sheaf_status_where(st), *found != '\0' ? ": " : "", found);
+    sheaf_status *noted = sheaf__catalog_notef(
+        c, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), sheaf_status_try(st), "%s%s%s",
+        sheaf_status_where(st), *found != '\0' ? ": " : "", found);
     sheaf_status_free(st);
     return noted;
 }

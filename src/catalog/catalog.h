@@ -18,13 +18,15 @@
 #define SHEAF_CATALOG_MAX_DIMS 8
 
 typedef struct sheaf_piece {
-    int file;        /* of sheaf__catalog_file() */
-    int rank;        /* the part of the checkpoint it came from (mp_rank); -1 = it has no parts */
+    int file; /* of sheaf__catalog_file() */
+    int rank; /* the part of the checkpoint it came from (mp_rank); -1 = it has no parts */
     sheaf_dtype dtype;
-    int64_t offset;  /* byte of its first element, from the start of the file */
-    int64_t begin[SHEAF_CATALOG_MAX_DIMS], size[SHEAF_CATALOG_MAX_DIMS]; /* its box in the logical tensor */
+    int64_t offset; /* byte of its first element, from the start of the file */
+    int64_t begin[SHEAF_CATALOG_MAX_DIMS],
+        size[SHEAF_CATALOG_MAX_DIMS];       /* its box in the logical tensor */
     int64_t stride[SHEAF_CATALOG_MAX_DIMS]; /* in elements, at least 0 */
-    uint64_t digest; /* of its bytes, by checksums in the file: equal ones speak for equal bytes; 0 = not known */
+    uint64_t digest; /* of its bytes, by checksums in the file: equal ones speak for equal bytes; 0
+                        = not known */
 } sheaf_piece;
 
 /* What a logical tensor is to its model. */
@@ -38,8 +40,9 @@ typedef enum sheaf_kind {
 typedef struct sheaf_logical {
     sheaf_source_entry told; /* name (owned), dtype, shape */
     sheaf_kind kind;
-    bool replicated;         /* every part has a copy: its pieces, which lie together, are those of its rank */
-    bool drifted;            /* copies that training moved apart, one below the other: a piece for each part */
+    bool replicated; /* every part has a copy: its pieces, which lie together, are those of its rank
+                      */
+    bool drifted; /* copies that training moved apart, one below the other: a piece for each part */
     int64_t npieces, room;
     sheaf_piece *piece;
 } sheaf_logical;
@@ -73,7 +76,7 @@ typedef enum sheaf_severity {
  *   inferred     what files do not state, and what it was inferred from */
 typedef struct sheaf_finding {
     sheaf_severity severity;
-    const char *code;                             /* one of the above, a literal */
+    const char *code;                              /* one of the above, a literal */
     char *path, *tensor, *expected, *found, *cure; /* owned; "" where it does not apply */
 } sheaf_finding;
 
@@ -81,7 +84,8 @@ typedef struct sheaf_finding {
 
 typedef struct sheaf_catalog_file {
     char *path; /* owned */
-    int fd;     /* open for reading until the catalog is freed; -1: there are too many, it is opened for each read */
+    int fd; /* open for reading until the catalog is freed; -1: there are too many, it is opened for
+               each read */
     int64_t size;
 } sheaf_catalog_file;
 
@@ -96,31 +100,33 @@ typedef struct sheaf_catalog {
     const char *dialect; /* "hf", "sat", "deepspeed", ...: a literal */
     char *root;          /* the folder (or file) that was read */
     char *model;         /* "llama", "cogvlm", ...; NULL = not recognised */
-    char *config;        /* text of config.json, model_config.json or what says as much; NULL = none */
-    char *config_path;   /* where it lies; NULL = none, or it was put together */
-    int tp, pp, dp;      /* parallel sizes; 0 = not known */
-    int64_t step;        /* -1 = not known */
+    char *config; /* text of config.json, model_config.json or what says as much; NULL = none */
+    char *config_path;           /* where it lies; NULL = none, or it was put together */
+    int tp, pp, dp;              /* parallel sizes; 0 = not known */
+    int64_t step;                /* -1 = not known */
     int64_t vocab, padded_vocab; /* rows of the tables: true, and as stored; -1 = not known */
-    int64_t copies;      /* tensors of which each part has one; by sheaf__catalog_ranks() */
-    bool copies_vary;    /* one of them is not the same element throughout */
-    bool copies_contradict; /* the parts are of several runs or steps, as a finding says */
-    bool by_names;       /* which rank's a part is, is told by names of files and folders alone */
+    int64_t copies;              /* tensors of which each part has one; by sheaf__catalog_ranks() */
+    bool copies_vary;            /* one of them is not the same element throughout */
+    bool copies_contradict;      /* the parts are of several runs or steps, as a finding says */
+    bool by_names;         /* which rank's a part is, is told by names of files and folders alone */
     bool tensors_by_names; /* which tensor a file holds is told so */
 
     int64_t count, room;
-    sheaf_logical *tensor;   /* in the order found; after sheaf__catalog_sort(), by name */
+    sheaf_logical *tensor; /* in the order found; after sheaf__catalog_sort(), by name */
     int nfiles, files_room;
     sheaf_catalog_file *file;
     int64_t nzips, zips_room;
-    sheaf_catalog_zip *zip;  /* files that are whole zip files are not listed here */
+    sheaf_catalog_zip *zip; /* files that are whole zip files are not listed here */
     int64_t nfindings, findings_room;
     sheaf_finding *finding;
-    int64_t *slot, slots;    /* hash table of names */
-    int64_t expanded;        /* bytes of pieces that are more than their files, as strides of 0 make them */
-    int64_t looks;           /* values of pickles that are looked at yet for tensors that are not read */
+    int64_t *slot, slots; /* hash table of names */
+    int64_t
+        expanded;  /* bytes of pieces that are more than their files, as strides of 0 make them */
+    int64_t looks; /* values of pickles that are looked at yet for tensors that are not read */
 } sheaf_catalog;
 
-/* sheaf__catalog_new - empty; free with sheaf__catalog_free(), which accepts NULL and closes files. */
+/* sheaf__catalog_new - empty; free with sheaf__catalog_free(), which accepts NULL and closes
+ * files. */
 sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const char *dialect, const char *root);
 void sheaf__catalog_free(sheaf_catalog *catalog);
 
@@ -128,31 +134,37 @@ void sheaf__catalog_free(sheaf_catalog *catalog);
  * the same file. Errors: SHEAF_E_IO. */
 sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *catalog, const char *path);
 
-/* sheaf__catalog_zip - `length` bytes of a file from `begin` are a zip file, with checksums of its own. */
+/* sheaf__catalog_zip - `length` bytes of a file from `begin` are a zip file, with checksums of its
+ * own. */
 sheaf_status *sheaf__catalog_zip(sheaf_catalog *catalog, int file, int64_t begin, int64_t length);
 
 /* sheaf__catalog_tensor - the tensor of this name, created (with this dtype and shape) when there
  * is none. One that exists keeps what it has: compare. The pointer is good until the next call. */
-sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *catalog, const char *name, sheaf_dtype dtype,
-                                    int ndim, const int64_t *shape);
+sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *catalog, const char *name,
+                                    sheaf_dtype dtype, int ndim, const int64_t *shape);
 /* sheaf__catalog_find - NULL when there is none. */
 sheaf_logical *sheaf__catalog_find(const sheaf_catalog *catalog, const char *name);
-/* sheaf__catalog_piece - adds a copy of `piece`, whose box must lie in the tensor and whose bytes in the
- * file. A piece without elements is left out. Errors: SHEAF_E_LAYOUT, SHEAF_E_MEMORY. */
-sheaf_status *sheaf__catalog_piece(sheaf_catalog *catalog, sheaf_logical *tensor, const sheaf_piece *piece);
-/* sheaf__piece_dense - begin 0, the size of `shape`, row-major strides; file, rank, dtype, offset as given. */
-sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t offset, int ndim, const int64_t *shape);
+/* sheaf__catalog_piece - adds a copy of `piece`, whose box must lie in the tensor and whose bytes
+ * in the file. A piece without elements is left out. Errors: SHEAF_E_LAYOUT, SHEAF_E_MEMORY. */
+sheaf_status *sheaf__catalog_piece(sheaf_catalog *catalog, sheaf_logical *tensor,
+                                   const sheaf_piece *piece);
+/* sheaf__piece_dense - begin 0, the size of `shape`, row-major strides; file, rank, dtype, offset
+ * as given. */
+sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t offset, int ndim,
+                               const int64_t *shape);
 
 /* sheaf__catalog_note - adds a finding; strings are copied, NULL means "". Texts say what a person
  * can act on; `cure` is the whole command, as it can be typed, or words; see sheaf__cure(). */
-sheaf_status *sheaf__catalog_note(sheaf_catalog *catalog, sheaf_severity severity, const char *code, const char *path,
-                                  const char *tensor, const char *expected, const char *found, const char *cure);
-/* sheaf__cure - `cure` (malloc'd) with what a shell reads as the root for {}, a new name beside the root for {+word}
- * (ROOT-word) and, where the config was given, --config again for {config}. */
+sheaf_status *sheaf__catalog_note(sheaf_catalog *catalog, sheaf_severity severity, const char *code,
+                                  const char *path, const char *tensor, const char *expected,
+                                  const char *found, const char *cure);
+/* sheaf__cure - `cure` (malloc'd) with what a shell reads as the root for {}, a new name beside the
+ * root for {+word} (ROOT-word) and, where the config was given, --config again for {config}. */
 sheaf_status *sheaf__cure(char **out, const sheaf_catalog *catalog, const char *cure);
 /* sheaf__catalog_notef - the same with printf for `found`; expected and cure as above. */
-sheaf_status *sheaf__catalog_notef(sheaf_catalog *catalog, sheaf_severity severity, const char *code, const char *path,
-                                   const char *tensor, const char *expected, const char *cure, const char *found, ...)
+sheaf_status *sheaf__catalog_notef(sheaf_catalog *catalog, sheaf_severity severity,
+                                   const char *code, const char *path, const char *tensor,
+                                   const char *expected, const char *cure, const char *found, ...)
     SHEAF_PRINTF(8, 9);
 /* sheaf__catalog_defect - turns a failure into a finding (code by the status: "damaged" for
  * SHEAF_E_FORMAT, ...) and frees it. Passes SHEAF_E_MEMORY through; NULL stays NULL. */
@@ -163,34 +175,36 @@ const sheaf_finding *sheaf__catalog_finding(const sheaf_catalog *catalog, const 
 
 /* sheaf__catalog_sort - tensors by name; called by sheaf__catalog_check(). */
 sheaf_status *sheaf__catalog_sort(sheaf_catalog *catalog);
-/* sheaf__catalog_check - do the pieces of each tensor tile it? Adds a finding for each hole ("missing"),
- * overlap ("conflict"), mixture of dtypes ("dtype") and part that is a copy of
+/* sheaf__catalog_check - do the pieces of each tensor tile it? Adds a finding for each hole
+ * ("missing"), overlap ("conflict"), mixture of dtypes ("dtype") and part that is a copy of
  * another's ("duplicate"). Copies of replicated tensors are not
  * read here: sheaf__catalog_compare(). */
 sheaf_status *sheaf__catalog_check(sheaf_catalog *catalog);
-/* sheaf__catalog_ranks - are the parts of one run? By their copies of common tensors, by what their files say of them or by samples: a
- * finding "foreign" for each part that is not, "conflict" where it cannot be told which are meant, a warning "replica"
- * where copies drifted. Called by sheaf__dialect_read() after sheaf__catalog_check(). */
+/* sheaf__catalog_ranks - are the parts of one run? By their copies of common tensors, by what their
+ * files say of them or by samples: a finding "foreign" for each part that is not, "conflict" where
+ * it cannot be told which are meant, a warning "replica" where copies drifted. Called by
+ * sheaf__dialect_read() after sheaf__catalog_check(). */
 sheaf_status *sheaf__catalog_ranks(sheaf_catalog *catalog);
-/* sheaf__catalog_rank_notes - a note for what files cannot tell of their parts: which rank's each is, and whether they are
- * of one run. *any: there was one. */
+/* sheaf__catalog_rank_notes - a note for what files cannot tell of their parts: which rank's each
+ * is, and whether they are of one run. *any: there was one. */
 sheaf_status *sheaf__catalog_rank_notes(bool *any, sheaf_catalog *catalog);
-/* sheaf__catalog_compare - reads all copies of every replicated tensor; a finding "replica" for each that
- * differs, naming the ranks. progress may be NULL. */
+/* sheaf__catalog_compare - reads all copies of every replicated tensor; a finding "replica" for
+ * each that differs, naming the ranks. progress may be NULL. */
 sheaf_status *sheaf__catalog_compare(sheaf_catalog *catalog);
 
 /* sheaf__catalog_read - a box of a tensor's view (sheaf_source.read); thread-safe; O(1) memory.
  * Holes are an error, never zeros. */
-sheaf_status *sheaf__catalog_read(const sheaf_catalog *catalog, const sheaf_logical *tensor, int64_t row0, int64_t rows,
-                                  int64_t col0, int64_t cols, void *dst);
+sheaf_status *sheaf__catalog_read(const sheaf_catalog *catalog, const sheaf_logical *tensor,
+                                  int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                                  void *dst);
 
-/* sheaf__catalog_refusal - the first defect among the findings, as SHEAF_E_FORMAT (damaged), _UNSAFE, _UNSUPPORTED or
- * else _LAYOUT; NULL without one. */
+/* sheaf__catalog_refusal - the first defect among the findings, as SHEAF_E_FORMAT (damaged),
+ * _UNSAFE, _UNSUPPORTED or else _LAYOUT; NULL without one. */
 sheaf_status *sheaf__catalog_refusal(const sheaf_catalog *catalog);
 
-/* sheaf__catalog_source - the weights and buffers of a catalog (not LoRA, not moments unless `all`) as a
- * source, which owns the catalog from now on, also after a failure. Errors:
- * that of sheaf__catalog_refusal(). */
+/* sheaf__catalog_source - the weights and buffers of a catalog (not LoRA, not moments unless `all`)
+ * as a source, which owns the catalog from now on, also after a failure. Errors: that of
+ * sheaf__catalog_refusal(). */
 sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *catalog, bool all);
 
 #endif

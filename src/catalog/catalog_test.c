@@ -33,8 +33,10 @@ static sheaf_catalog *new_catalog(int *file)
     return c;
 }
 
-/* Cuts [begin, end) of every axis at random places and adds the boxes, each with strides of its own. */
-static void add_boxes(sheaf_catalog *c, sheaf_logical **t, const char *name, int file, sheaf_piece box, int axis, int64_t *next)
+/* Cuts [begin, end) of every axis at random places and adds the boxes, each with strides of its
+ * own. */
+static void add_boxes(sheaf_catalog *c, sheaf_logical **t, const char *name, int file,
+                      sheaf_piece box, int axis, int64_t *next)
 {
     if (axis < (*t)->told.ndim) {
         const int64_t begin = box.begin[axis], end = begin + box.size[axis];
@@ -83,7 +85,8 @@ static float expected_at(const sheaf_logical *t, const int64_t *index)
     return -1;
 }
 
-static void check_box(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+static void check_box(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0, int64_t rows,
+                      int64_t col0, int64_t cols)
 {
     float *got = malloc((size_t)(rows * cols) * sizeof *got + 1);
     CHECK_OK(sheaf__catalog_read(c, t, row0, rows, col0, cols, got));
@@ -98,8 +101,8 @@ static void check_box(const sheaf_catalog *c, const sheaf_logical *t, int64_t ro
                 row /= t->told.shape[i];
             }
             if (got[r * cols + k] != expected_at(t, index))
-                fail_msg("row %d, column %d: %g instead of %g", (int)(row0 + r), (int)(col0 + k), (double)got[r * cols + k],
-                         (double)expected_at(t, index));
+                fail_msg("row %d, column %d: %g instead of %g", (int)(row0 + r), (int)(col0 + k),
+                         (double)got[r * cols + k], (double)expected_at(t, index));
         }
     free(got);
 }
@@ -139,7 +142,13 @@ static void test_boxes__of_long_columns(void **state)
     sheaf_catalog *c = new_catalog(&file);
     sheaf_logical *t;
     CHECK_OK(sheaf__catalog_tensor(&t, c, "t", SHEAF_F32, 2, (int64_t[]){ ROWS, COLS }));
-    CHECK_OK(sheaf__catalog_piece(c, t, &(sheaf_piece){ .rank = -1, .file = file, .dtype = SHEAF_F32, .offset = 40, .size = { ROWS, COLS }, .stride = { 1, ROWS } }));
+    CHECK_OK(sheaf__catalog_piece(c, t,
+                                  &(sheaf_piece){ .rank = -1,
+                                                  .file = file,
+                                                  .dtype = SHEAF_F32,
+                                                  .offset = 40,
+                                                  .size = { ROWS, COLS },
+                                                  .stride = { 1, ROWS } }));
     check_box(c, t, 0, ROWS, 0, COLS);
     check_box(c, t, 7, ROWS - 9, 1, 2);
     sheaf__catalog_free(c);
@@ -147,20 +156,28 @@ static void test_boxes__of_long_columns(void **state)
 
 static void test_boxes__outside_of_a_tensor_or_covered_twice(void **state)
 {
-    static const int64_t outside[][4] = { { 0, 5, 0, 3 }, { 4, 1, 0, 3 }, { 0, 4, 0, 4 }, { 0, 4, 1, 3 }, { 0, 4, 3, 1 }, { -1, 2, 0, 3 }, { 0, 1, -1, 2 },
-                                          { INT64_MAX, 2, 0, 1 }, { 0, 1, INT64_MAX, 2 } };
+    static const int64_t outside[][4] = { { 0, 5, 0, 3 },        { 4, 1, 0, 3 },
+                                          { 0, 4, 0, 4 },        { 0, 4, 1, 3 },
+                                          { 0, 4, 3, 1 },        { -1, 2, 0, 3 },
+                                          { 0, 1, -1, 2 },       { INT64_MAX, 2, 0, 1 },
+                                          { 0, 1, INT64_MAX, 2 } };
     int file;
     float room[64];
     sheaf_catalog *c = new_catalog(&file);
     sheaf_logical *t;
-    const sheaf_piece whole = { .rank = -1, .file = file, .dtype = SHEAF_F32, .size = { 4, 3 }, .stride = { 3, 1 } };
+    const sheaf_piece whole = {
+        .rank = -1, .file = file, .dtype = SHEAF_F32, .size = { 4, 3 }, .stride = { 3, 1 }
+    };
     CHECK_OK(sheaf__catalog_tensor(&t, c, "t", SHEAF_F32, 2, (int64_t[]){ 4, 3 }));
     CHECK_OK(sheaf__catalog_piece(c, t, &whole));
     check_box(c, t, 0, 4, 0, 3);
     for (size_t i = 0; i < ARRAY_LEN(outside); i++)
-        CHECK_FAILS(sheaf__catalog_read(c, t, outside[i][0], outside[i][1], outside[i][2], outside[i][3], room), SHEAF_E_ARG, "a box outside of it");
+        CHECK_FAILS(sheaf__catalog_read(c, t, outside[i][0], outside[i][1], outside[i][2],
+                                        outside[i][3], room),
+                    SHEAF_E_ARG, "a box outside of it");
     CHECK_OK(sheaf__catalog_piece(c, t, &whole));
-    CHECK_FAILS(sheaf__catalog_read(c, t, 0, 4, 0, 3, room), SHEAF_E_LAYOUT, "each element once | 24 elements in the files for 12");
+    CHECK_FAILS(sheaf__catalog_read(c, t, 0, 4, 0, 3, room), SHEAF_E_LAYOUT,
+                "each element once | 24 elements in the files for 12");
     sheaf__catalog_free(c);
 }
 
@@ -173,14 +190,17 @@ static sheaf_logical *two_axes(sheaf_catalog *c, const char *name, int64_t rows,
     return t;
 }
 
-static void add_rows(sheaf_catalog *c, sheaf_logical *t, int file, int rank, int64_t row0, int64_t rows, int64_t first)
+static void add_rows(sheaf_catalog *c, sheaf_logical *t, int file, int rank, int64_t row0,
+                     int64_t rows, int64_t first)
 {
-    sheaf_piece p = sheaf__piece_dense(file, rank, SHEAF_F32, first * 4, 2, (int64_t[]){ rows, t->told.shape[1] });
+    sheaf_piece p = sheaf__piece_dense(file, rank, SHEAF_F32, first * 4, 2,
+                                       (int64_t[]){ rows, t->told.shape[1] });
     p.begin[0] = row0;
     CHECK_OK(sheaf__catalog_piece(c, t, &p));
 }
 
-static void check_finding(const sheaf_catalog *c, int64_t i, const char *code, const char *tensor, const char *found)
+static void check_finding(const sheaf_catalog *c, int64_t i, const char *code, const char *tensor,
+                          const char *found)
 {
     assert_true(i < c->nfindings);
     assert_string_equal(c->finding[i].code, code);
@@ -215,7 +235,8 @@ static void test_check__names_missing_rows_overlaps_and_dtypes(void **state)
     check_finding(c, 3, "missing", "d", "40 of 40");
     float row[4];
     CHECK_OK(sheaf__catalog_read(c, sheaf__catalog_find(c, "a"), 99, 1, 0, 4, row));
-    CHECK_FAILS(sheaf__catalog_read(c, sheaf__catalog_find(c, "a"), 99, 2, 0, 4, row), SHEAF_E_LAYOUT, "a");
+    CHECK_FAILS(sheaf__catalog_read(c, sheaf__catalog_find(c, "a"), 99, 2, 0, 4, row),
+                SHEAF_E_LAYOUT, "a");
     CHECK_FAILS(sheaf__catalog_source(&source, c, false), SHEAF_E_LAYOUT, "rows 100..199");
 }
 
@@ -224,7 +245,8 @@ static void test_piece__lies_in_its_file_and_its_tensor(void **state)
     int file;
     sheaf_catalog *c = new_catalog(&file);
     sheaf_logical *t = two_axes(c, "a", 8, 4);
-    sheaf_piece p = sheaf__piece_dense(file, 0, SHEAF_F32, (NUMBERS - 32) * 4, 2, (int64_t[]){ 8, 4 });
+    sheaf_piece p =
+        sheaf__piece_dense(file, 0, SHEAF_F32, (NUMBERS - 32) * 4, 2, (int64_t[]){ 8, 4 });
     CHECK_OK(sheaf__catalog_piece(c, t, &p));
     p.offset += 4;
     CHECK_FAILS(sheaf__catalog_piece(c, t, &p), SHEAF_E_FORMAT, "160000 bytes");
@@ -239,12 +261,16 @@ static void test_piece__lies_in_its_file_and_its_tensor(void **state)
     p.stride[0] = -1;
     CHECK_FAILS(sheaf__catalog_piece(c, t, &p), SHEAF_E_FORMAT, "a");
     sheaf_logical *none;
-    CHECK_FAILS(sheaf__catalog_tensor(&none, c, "huge", SHEAF_F32, 3, (int64_t[]){ INT64_MAX / 2, 3, 5 }), SHEAF_E_UNSUPPORTED, "huge");
-    CHECK_FAILS(sheaf__catalog_tensor(&none, c, "less", SHEAF_F32, 1, (int64_t[]){ -1 }), SHEAF_E_UNSUPPORTED, "less");
+    CHECK_FAILS(
+        sheaf__catalog_tensor(&none, c, "huge", SHEAF_F32, 3, (int64_t[]){ INT64_MAX / 2, 3, 5 }),
+        SHEAF_E_UNSUPPORTED, "huge");
+    CHECK_FAILS(sheaf__catalog_tensor(&none, c, "less", SHEAF_F32, 1, (int64_t[]){ -1 }),
+                SHEAF_E_UNSUPPORTED, "less");
     sheaf__catalog_free(c);
 }
 
-/* Of a cut or interrupted download a table of copies may know a tensor of which no part holds anything. */
+/* Of a cut or interrupted download a table of copies may know a tensor of which no part holds
+ * anything. */
 static void test_check__a_tensor_of_copies_that_no_part_holds_is_missing(void **state)
 {
     int file;
@@ -266,14 +292,18 @@ static void test_check__a_tensor_of_copies_that_no_part_holds_is_missing(void **
 static void test_tensor__of_no_elements_has_a_shape_that_can_be_held(void **state)
 {
     static const int64_t big = (int64_t)1 << 62, half = (int64_t)1 << 31;
-    const int64_t shapes[][3] = { { 0, big, big }, { big, 0, big }, { big, big, 0 }, { 0, half, half }, { half, half, 0 }, { INT64_MAX, INT64_MAX, 0 } };
+    const int64_t shapes[][3] = {
+        { 0, big, big },   { big, 0, big },   { big, big, 0 },
+        { 0, half, half }, { half, half, 0 }, { INT64_MAX, INT64_MAX, 0 }
+    };
     int file;
     sheaf_catalog *c = new_catalog(&file);
     sheaf_logical *t = NULL;
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
         const sheaf_piece p = sheaf__piece_dense(file, 0, SHEAF_F32, 0, 3, shapes[i]);
         assert_int_equal(p.size[1], shapes[i][1]);
-        CHECK_FAILS(sheaf__catalog_tensor(&t, c, "w", SHEAF_F32, 3, shapes[i]), SHEAF_E_UNSUPPORTED, "its shape cannot be held");
+        CHECK_FAILS(sheaf__catalog_tensor(&t, c, "w", SHEAF_F32, 3, shapes[i]), SHEAF_E_UNSUPPORTED,
+                    "its shape cannot be held");
     }
     CHECK_OK(sheaf__catalog_tensor(&t, c, "w", SHEAF_F32, 3, (int64_t[]){ 0, half, 2 }));
     const sheaf_piece p = sheaf__piece_dense(file, 0, SHEAF_F32, 0, 3, t->told.shape);
@@ -355,8 +385,12 @@ static void test_source__shows_weights_by_name_and_the_rest_on_request(void **st
 
 static void test_source__refuses_in_the_words_of_the_first_defect(void **state)
 {
-    static const struct { const char *code; sheaf_code status; } rows[] = {
-        { "damaged", SHEAF_E_FORMAT }, { "unsafe", SHEAF_E_UNSAFE }, { "unsupported", SHEAF_E_UNSUPPORTED }, { "missing", SHEAF_E_LAYOUT },
+    static const struct {
+        const char *code;
+        sheaf_code status;
+    } rows[] = {
+        { "damaged", SHEAF_E_FORMAT },          { "unsafe", SHEAF_E_UNSAFE },
+        { "unsupported", SHEAF_E_UNSUPPORTED }, { "missing", SHEAF_E_LAYOUT },
         { "conflict", SHEAF_E_LAYOUT },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

@@ -51,10 +51,12 @@ static int cut_axis(const sheaf_logical *t)
 static void tell_range(sheaf_text *text, int64_t begin, int64_t end)
 {
     if (begin < end)
-        sheaf__text_add(text, "%s%" PRId64 "..%" PRId64, text->size > 0 ? ", " : "", begin, end - 1);
+        sheaf__text_add(text, "%s%" PRId64 "..%" PRId64, text->size > 0 ? ", " : "", begin,
+                        end - 1);
 }
 
-static sheaf_status *note_missing(sheaf_catalog *c, const sheaf_logical *t, int64_t have, int64_t want)
+static sheaf_status *note_missing(sheaf_catalog *c, const sheaf_logical *t, int64_t have,
+                                  int64_t want)
 {
     const int axis = cut_axis(t);
     sheaf_text ranges = { 0 };
@@ -71,20 +73,23 @@ static sheaf_status *note_missing(sheaf_catalog *c, const sheaf_logical *t, int6
     if (ranges.failed)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     else if (ranges.size > 0)
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path, t->told.name, "every part of the tensor", "",
-                                  "%s %s of %" PRId64 " are not in these files", axis == 0 ? "rows" : "columns", ranges.at,
-                                  t->told.shape[axis]);
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path, t->told.name,
+                                  "every part of the tensor", "",
+                                  "%s %s of %" PRId64 " are not in these files",
+                                  axis == 0 ? "rows" : "columns", ranges.at, t->told.shape[axis]);
     else
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path, t->told.name, "every part of the tensor", "",
-                                  "%" PRId64 " of %" PRId64 " elements are not in these files", want - have, want);
+        st = sheaf__catalog_notef(
+            c, SHEAF_DEFECT, "missing", path, t->told.name, "every part of the tensor", "",
+            "%" PRId64 " of %" PRId64 " elements are not in these files", want - have, want);
     sheaf__text_release(&ranges);
     return st;
 }
 
 static sheaf_status *note_copy(sheaf_catalog *c, const sheaf_logical *t, const sheaf_piece *p)
 {
-    return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", c->file[p->file].path, t->told.name, "a whole copy in every part", "",
-                                "a part of it in part %d", p->rank);
+    return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", c->file[p->file].path, t->told.name,
+                                "a whole copy in every part", "", "a part of it in part %d",
+                                p->rank);
 }
 
 static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
@@ -97,8 +102,9 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
     for (int64_t k = 0; k < t->npieces; k++) {
         const sheaf_piece *p = &t->piece[k];
         if (p->dtype != t->told.dtype)
-            return sheaf__catalog_notef(c, SHEAF_DEFECT, "dtype", c->file[p->file].path, t->told.name,
-                                        sheaf_dtype_name(t->told.dtype), "", "a part in %s", sheaf_dtype_name(p->dtype));
+            return sheaf__catalog_notef(c, SHEAF_DEFECT, "dtype", c->file[p->file].path,
+                                        t->told.name, sheaf_dtype_name(t->told.dtype), "",
+                                        "a part in %s", sheaf_dtype_name(p->dtype));
         if (t->replicated && k > 0 && p->rank != t->piece[k - 1].rank) { /* the next copy */
             if (have != want)
                 return note_copy(c, t, &t->piece[k - 1]);
@@ -110,11 +116,13 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
                 (t->replicated && t->piece[j].rank != p->rank))
                 break;
             if (overlap(p, &t->piece[j], ndim))
-                return sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->file[t->piece[j].file].path, t->told.name,
-                                            "one place for each element", "", "another place in %s", c->file[p->file].path);
+                return sheaf__catalog_notef(
+                    c, SHEAF_DEFECT, "conflict", c->file[t->piece[j].file].path, t->told.name,
+                    "one place for each element", "", "another place in %s", c->file[p->file].path);
         }
     }
-    if (have != want && t->replicated && t->npieces > 0 && t->piece[0].rank != t->piece[t->npieces - 1].rank)
+    if (have != want && t->replicated && t->npieces > 0 &&
+        t->piece[0].rank != t->piece[t->npieces - 1].rank)
         return note_copy(c, t, &t->piece[t->npieces - 1]);
     return have == want ? NULL : note_missing(c, t, have, want);
 }

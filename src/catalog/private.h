@@ -12,7 +12,8 @@ static inline void sheaf__catalog_view(int64_t *rows, int64_t *cols, const sheaf
         *(i > 0 && i == t->told.ndim - 1 ? cols : rows) *= t->told.shape[i];
 }
 
-/* sheaf__catalog_mix - FNV-1a of samples, begun with SHEAF__CATALOG_MIX: tells values apart, never stored. */
+/* sheaf__catalog_mix - FNV-1a of samples, begun with SHEAF__CATALOG_MIX: tells values apart, never
+ * stored. */
 #define SHEAF__CATALOG_MIX 0xcbf29ce484222325u
 static inline uint64_t sheaf__catalog_mix(uint64_t h, const void *data, size_t size)
 {
@@ -22,11 +23,14 @@ static inline uint64_t sheaf__catalog_mix(uint64_t h, const void *data, size_t s
     return h;
 }
 
-/* A box of the view out of one piece alone; *elements is how many it gave. The rest of dst is untouched. */
-sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *catalog, const sheaf_logical *tensor,
-                                const sheaf_piece *piece, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst);
+/* A box of the view out of one piece alone; *elements is how many it gave. The rest of dst is
+ * untouched. */
+sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *catalog,
+                                const sheaf_logical *tensor, const sheaf_piece *piece, int64_t row0,
+                                int64_t rows, int64_t col0, int64_t cols, void *dst);
 
-/* sheaf__catalog_twins - a finding "duplicate" for each file of a part that has another's values in most divided tensors. */
+/* sheaf__catalog_twins - a finding "duplicate" for each file of a part that has another's values in
+ * most divided tensors. */
 sheaf_status *sheaf__catalog_twins(sheaf_catalog *catalog);
 
 #endif

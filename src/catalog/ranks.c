@@ -1,13 +1,16 @@
-/* ranks.c - are the parts of one checkpoint of one run? By the tensors of which each part has a copy.
+/* ranks.c - are the parts of one checkpoint of one run? By the tensors of which each part has a
+ * copy.
  *
- * Copies are equal; or they drifted: where a program lets ranks train copies apart, as SAT does, all of them differ a
- * little, and each is near each other one; or they have nothing in common: then parts of several runs lie together.
- * Parts whose copies are equal in all bits are of one run or step. Where some are and others differ, that is no drift:
- * the greater number is right, and of equal numbers none; unless no more than a few elements differ, as where copies
- * drifted by less than they are rounded.
+ * Copies are equal; or they drifted: where a program lets ranks train copies apart, as SAT does,
+ * all of them differ a little, and each is near each other one; or they have nothing in common:
+ * then parts of several runs lie together. Parts whose copies are equal in all bits are of one run
+ * or step. Where some are and others differ, that is no drift: the greater number is right, and of
+ * equal numbers none; unless no more than a few elements differ, as where copies drifted by less
+ * than they are rounded.
  *
- * What files say of their bytes (piece.digest) is believed; else a sample of each copy is read. Copies that differ are
- * told apart by samples: by their correlation, and not by distance, as a part that drifted far is still of its run. */
+ * What files say of their bytes (piece.digest) is believed; else a sample of each copy is read.
+ * Copies that differ are told apart by samples: by their correlation, and not by distance, as a
+ * part that drifted far is still of its run. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,45 +21,51 @@
 #include "ops/kernels.h"
 
 enum {
-    SAMPLE = 1024,   /* elements of a copy */
+    SAMPLE = 1024,    /* elements of a copy */
     MOST_GROUPS = 64, /* that are held against each other in pairs */
-    MOST_TOLD = 256, /* tensors of which pairs are held against each other */
-    LEAST_MATRIX = 256, LEAST_SMALL = 64, LEAST_FACTORS = 200, /* elements that tell something */
+    MOST_TOLD = 256,  /* tensors of which pairs are held against each other */
+    LEAST_MATRIX = 256,
+    LEAST_SMALL = 64,
+    LEAST_FACTORS = 200, /* elements that tell something */
 };
-#define NEAR 0.02      /* squared distance by the sum of the squares: what little training moves */
-#define UNRELATED 0.25 /* four standard deviations of the correlation of LEAST_MATRIX unrelated numbers */
+#define NEAR 0.02 /* squared distance by the sum of the squares: what little training moves */
+#define UNRELATED                                                                                  \
+    0.25 /* four standard deviations of the correlation of LEAST_MATRIX unrelated numbers */
 #define UNRELATED_FACTORS 0.05 /* those of LoRA begin random, are equal at first and drift far */
-#define FEW 0.05       /* of a tensor's elements: drift that rounding hides in most */
-#define GAP 4.0        /* times as far from the others as they are from each other: not by drift */
+#define FEW 0.05               /* of a tensor's elements: drift that rounding hides in most */
+#define GAP 4.0 /* times as far from the others as they are from each other: not by drift */
 
-typedef struct pool { double n, sum; } pool; /* elements, and by each their correlation */
+typedef struct pool {
+    double n, sum;
+} pool; /* elements, and by each their correlation */
 
 typedef struct pair {
-    double apart;                 /* sum of squared distances by the tensors' squares */
+    double apart;                       /* sum of squared distances by the tensors' squares */
     int near, unrelated, all_unrelated; /* matrices; the last: that tell no two parts alike */
     pool small, factors;
 } pair;
 
 typedef struct copies {
     sheaf_catalog *c;
-    int count, *rank;     /* parts, by rank */
-    const char **path;    /* of each part, where its first copy that differs lies */
-    int64_t *tensor, tensors; /* that each part has a copy of */
+    int count, *rank;            /* parts, by rank */
+    const char **path;           /* of each part, where its first copy that differs lies */
+    int64_t *tensor, tensors;    /* that each part has a copy of */
     int64_t differing, replicas; /* those that differ; and those without LoRA's factors */
-    bool *differs;        /* by tensors */
-    uint64_t *chain;      /* of each part, of all its copies */
-    uint64_t *digest;     /* of each part, of one */
-    int *group, groups;   /* of each part; those with equal copies are one */
+    bool *differs;               /* by tensors */
+    uint64_t *chain;             /* of each part, of all its copies */
+    uint64_t *digest;            /* of each part, of one */
+    int *group, groups;          /* of each part; those with equal copies are one */
     int first[MOST_GROUPS];
-    bool many;            /* in some tensor more than a few elements differ */
-    pair *pair;           /* groups x groups, below the diagonal */
+    bool many;  /* in some tensor more than a few elements differ */
+    pair *pair; /* groups x groups, below the diagonal */
     char *raw;
-    float *sample;        /* groups x SAMPLE */
+    float *sample; /* groups x SAMPLE */
 } copies;
 
 static bool is_copied(const sheaf_logical *t)
 {
-    return (t->replicated || t->drifted) && t->npieces > 1 && (t->kind == SHEAF_WEIGHT || t->kind == SHEAF_LORA) &&
+    return (t->replicated || t->drifted) && t->npieces > 1 &&
+           (t->kind == SHEAF_WEIGHT || t->kind == SHEAF_LORA) &&
            sheaf_dtype_bytes(t->told.dtype) > 0;
 }
 
@@ -99,8 +108,8 @@ static sheaf_status *list(copies *k)
     k->tensor = calloc((size_t)k->tensors + 1, sizeof *k->tensor);
     k->differs = calloc((size_t)k->tensors + 1, sizeof *k->differs);
     k->raw = malloc(SAMPLE * 8);
-    if (k->rank == NULL || k->path == NULL || k->chain == NULL || k->digest == NULL || k->group == NULL || k->tensor == NULL ||
-        k->differs == NULL || k->raw == NULL)
+    if (k->rank == NULL || k->path == NULL || k->chain == NULL || k->digest == NULL ||
+        k->group == NULL || k->tensor == NULL || k->differs == NULL || k->raw == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     int at = 0;
     for (int64_t i = 0; widest != NULL && i < widest->npieces; i++)
@@ -119,8 +128,8 @@ static sheaf_status *list(copies *k)
 
 /* ---- a sample ---- */
 
-/* Some elements of a part's copy into k->raw, the same for each part; *n = 0 where they cannot be had, which is told
- * elsewhere. */
+/* Some elements of a part's copy into k->raw, the same for each part; *n = 0 where they cannot be
+ * had, which is told elsewhere. */
 static sheaf_status *read_sample(int64_t *n, copies *k, int64_t tensor, int rank)
 {
     const sheaf_logical *t = &k->c->tensor[tensor];
@@ -128,16 +137,22 @@ static sheaf_status *read_sample(int64_t *n, copies *k, int64_t tensor, int rank
     int64_t rows, cols, got = 0;
     sheaf__catalog_view(&rows, &cols, t);
     rows = t->drifted ? below : rows; /* side by side along axis 0 */
-    const int64_t w = cols < SAMPLE ? cols : SAMPLE, most = w > 0 ? SAMPLE / w : 0, h = rows < most ? rows : most;
-    const uint64_t place = sheaf__catalog_mix(SHEAF__CATALOG_MIX, t->told.name, strlen(t->told.name));
+    const int64_t w = cols < SAMPLE ? cols : SAMPLE, most = w > 0 ? SAMPLE / w : 0,
+                  h = rows < most ? rows : most;
+    const uint64_t place =
+        sheaf__catalog_mix(SHEAF__CATALOG_MIX, t->told.name, strlen(t->told.name));
     *n = 0;
     if (w < 1 || h < 1)
         return NULL;
-    const int64_t row = (int64_t)(place % (uint64_t)(rows - h + 1)) + (t->drifted ? t->piece[first].begin[0] : 0);
+    const int64_t row =
+        (int64_t)(place % (uint64_t)(rows - h + 1)) + (t->drifted ? t->piece[first].begin[0] : 0);
     const int64_t col = (int64_t)(place / 7 % (uint64_t)(cols - w + 1));
     for (int64_t i = first; i < t->npieces && t->piece[i].rank == rank; i++) {
         int64_t some = 0;
-        sheaf_status *st = t->piece[i].dtype != t->told.dtype ? NULL : sheaf__piece_read(&some, k->c, t, &t->piece[i], row, h, col, w, k->raw);
+        sheaf_status *st =
+            t->piece[i].dtype != t->told.dtype
+                ? NULL
+                : sheaf__piece_read(&some, k->c, t, &t->piece[i], row, h, col, w, k->raw);
         if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
             return st;
         sheaf_status_free(st);
@@ -147,7 +162,10 @@ static sheaf_status *read_sample(int64_t *n, copies *k, int64_t tensor, int rank
     return NULL;
 }
 
-static bool is_constant(const char *raw, int64_t n, size_t each) { return n < 2 || memcmp(raw, raw + each, (size_t)(n - 1) * each) == 0; }
+static bool is_constant(const char *raw, int64_t n, size_t each)
+{
+    return n < 2 || memcmp(raw, raw + each, (size_t)(n - 1) * each) == 0;
+}
 
 /* What tells the copies of one tensor apart, into k->digest; *usable: of all of them. */
 static sheaf_status *digests_of(bool *usable, copies *k, int64_t tensor)
@@ -167,7 +185,8 @@ static sheaf_status *digests_of(bool *usable, copies *k, int64_t tensor)
             return st;
         *usable = told || n > 0;
         k->c->copies_vary |= n > 0 && !is_constant(k->raw, n, each);
-        k->digest[r] = told ? k->digest[r] : sheaf__catalog_mix(SHEAF__CATALOG_MIX, k->raw, (size_t)n * each);
+        k->digest[r] =
+            told ? k->digest[r] : sheaf__catalog_mix(SHEAF__CATALOG_MIX, k->raw, (size_t)n * each);
     }
     return NULL;
 }
@@ -209,7 +228,10 @@ static void make_groups(copies *k)
 
 /* ---- pairs ---- */
 
-static pair *pair_of(const copies *k, int a, int b) { return &k->pair[a > b ? a * (a - 1) / 2 + b : b * (b - 1) / 2 + a]; }
+static pair *pair_of(const copies *k, int a, int b)
+{
+    return &k->pair[a > b ? a * (a - 1) / 2 + b : b * (b - 1) / 2 + a];
+}
 
 static bool as_floats(float *to, const char *raw, sheaf_dtype dtype, int64_t n)
 {
@@ -230,7 +252,8 @@ static bool as_floats(float *to, const char *raw, sheaf_dtype dtype, int64_t n)
     return true;
 }
 
-/* Between -1 and 1, or 1 where the two are near or one of them tells nothing; *apart, by the squares of both. */
+/* Between -1 and 1, or 1 where the two are near or one of them tells nothing; *apart, by the
+ * squares of both. */
 static double likeness(double *apart, const float *x, const float *y, int64_t n)
 {
     double mx = 0, my = 0, xx = 0, yy = 0, xy = 0, squares = 0, far = 0;
@@ -289,11 +312,13 @@ static sheaf_status *weigh(copies *k, int64_t tensor)
     k->many = k->many || (n > 0 && (!usable || differ_much(k, n)));
     for (int a = 1, i = 0; usable && a < k->groups; a++)
         for (int b = 0; b < a; b++, i++) {
-            like[i] = likeness(&far[i], k->sample + (size_t)a * SAMPLE, k->sample + (size_t)b * SAMPLE, n);
+            like[i] = likeness(&far[i], k->sample + (size_t)a * SAMPLE,
+                               k->sample + (size_t)b * SAMPLE, n);
             k->pair[i].apart += far[i];
             all = all && like[i] < UNRELATED;
         }
-    const bool factor = t->kind == SHEAF_LORA, matrix = !factor && is_matrix(t) && n >= LEAST_MATRIX;
+    const bool factor = t->kind == SHEAF_LORA,
+               matrix = !factor && is_matrix(t) && n >= LEAST_MATRIX;
     for (int i = 0; usable && i < k->groups * (k->groups - 1) / 2; i++) {
         pair *p = &k->pair[i];
         pool *in = factor ? &p->factors : &p->small;
@@ -313,10 +338,12 @@ static sheaf_status *weigh(copies *k, int64_t tensor)
 
 static bool unrelated(const pair *p)
 {
-    const double few = p->factors.n > 0 ? 3 / sqrt(p->factors.n) : 1; /* three standard deviations of unrelated ones */
+    const double few = p->factors.n > 0 ? 3 / sqrt(p->factors.n)
+                                        : 1; /* three standard deviations of unrelated ones */
     if (p->unrelated > 0 || (p->all_unrelated > 0 && p->near == 0))
         return true;
-    if (p->factors.n >= LEAST_FACTORS && p->factors.sum / p->factors.n < (few > UNRELATED_FACTORS ? few : UNRELATED_FACTORS))
+    if (p->factors.n >= LEAST_FACTORS &&
+        p->factors.sum / p->factors.n < (few > UNRELATED_FACTORS ? few : UNRELATED_FACTORS))
         return true;
     return p->near == 0 && p->small.n >= LEAST_SMALL && p->small.sum / p->small.n < UNRELATED;
 }
@@ -344,8 +371,8 @@ static void number_groups(copies *k)
         k->group[r] -= k->count;
 }
 
-/* Each part stands alone: those that have something in common are one group. Of all unrelated factors of LoRA, which
- * drifted further than they were long, nothing follows. */
+/* Each part stands alone: those that have something in common are one group. Of all unrelated
+ * factors of LoRA, which drifted further than they were long, nothing follows. */
 static void group_related(copies *k)
 {
     const int n = k->groups;
@@ -355,7 +382,8 @@ static void group_related(copies *k)
             related = related || !unrelated(pair_of(k, a, b));
     bool by_factors = n > 2 && !related;
     for (int i = 0; i < n * (n - 1) / 2; i++)
-        by_factors = by_factors && k->pair[i].unrelated == 0 && k->pair[i].all_unrelated == 0 && k->pair[i].small.n < LEAST_SMALL;
+        by_factors = by_factors && k->pair[i].unrelated == 0 && k->pair[i].all_unrelated == 0 &&
+                     k->pair[i].small.n < LEAST_SMALL;
     for (int a = 1; a < n; a++)
         for (int b = 0; b < a; b++)
             if (by_factors || !unrelated(pair_of(k, a, b)))
@@ -363,8 +391,8 @@ static void group_related(copies *k)
     number_groups(k);
 }
 
-/* All drifted, but one or some further from the rest than those are from each other: groups again. The nearest pairs
- * are joined first, until two groups are left. */
+/* All drifted, but one or some further from the rest than those are from each other: groups again.
+ * The nearest pairs are joined first, until two groups are left. */
 static void group_by_gap(copies *k, int n)
 {
     int of[MOST_GROUPS];
@@ -375,7 +403,8 @@ static void group_by_gap(copies *k, int n)
         int x = -1, y = -1;
         for (int a = 1; a < n; a++)
             for (int b = 0; b < a; b++)
-                if (of[a] != of[b] && (x < 0 || pair_of(k, a, b)->apart < pair_of(k, x, y)->apart)) {
+                if (of[a] != of[b] &&
+                    (x < 0 || pair_of(k, a, b)->apart < pair_of(k, x, y)->apart)) {
                     x = a;
                     y = b;
                 }
@@ -463,12 +492,16 @@ static sheaf_status *tell_foreign(copies *k, int right, bool drift)
     sheaf_status *st = NULL;
     sheaf__text_add(&expected, "a part of the save of ");
     add_parts(&expected, k, right);
-    sheaf__text_add(&expected, drift ? ", whose copies of common tensors are near each other" : ", whose copies of common tensors agree");
+    sheaf__text_add(&expected, drift ? ", whose copies of common tensors are near each other"
+                                     : ", whose copies of common tensors agree");
     for (int r = 0; st == NULL && !expected.failed && r < k->count; r++)
         if (k->group[r] != right)
-            st = sheaf__catalog_notef(k->c, SHEAF_DEFECT, "foreign", k->path[r], "", expected.at, "put the part of the same save here",
-                                      "part %d has other values in tensors of which each part has a copy (%" PRId64 " of %" PRId64
-                                      " differ somewhere): it is of another run or step, or was changed", k->rank[r], k->differing, k->tensors);
+            st = sheaf__catalog_notef(
+                k->c, SHEAF_DEFECT, "foreign", k->path[r], "", expected.at,
+                "put the part of the same save here",
+                "part %d has other values in tensors of which each part has a copy (%" PRId64
+                " of %" PRId64 " differ somewhere): it is of another run or step, or was changed",
+                k->rank[r], k->differing, k->tensors);
     if (st == NULL && expected.failed)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", k->c->root);
     sheaf__text_release(&expected);
@@ -486,11 +519,16 @@ static sheaf_status *tell_groups(copies *k)
     }
     if (k->groups > NAMED)
         sheaf__text_add(&found, " and %d groups more", k->groups - NAMED);
-    sheaf__text_add(&found, " are of different runs or steps: of the %" PRId64 " tensors of which each part has a copy, %" PRId64
-                    " differ between them; which are meant cannot be told", k->tensors, k->differing);
-    sheaf_status *st = found.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", k->c->root)
-                                    : sheaf__catalog_note(k->c, SHEAF_DEFECT, "conflict", k->c->root, "", "parts of one save", found.at,
-                                                          "put the parts of one save together");
+    sheaf__text_add(&found,
+                    " are of different runs or steps: of the %" PRId64
+                    " tensors of which each part has a copy, %" PRId64
+                    " differ between them; which are meant cannot be told",
+                    k->tensors, k->differing);
+    sheaf_status *st = found.failed
+                           ? sheaf_fail(SHEAF_E_MEMORY, "%s", k->c->root)
+                           : sheaf__catalog_note(k->c, SHEAF_DEFECT, "conflict", k->c->root, "",
+                                                 "parts of one save", found.at,
+                                                 "put the parts of one save together");
     sheaf__text_release(&found);
     return st;
 }
@@ -506,9 +544,12 @@ static sheaf_status *tell(copies *k, bool drift)
         return 2 * size_of(k, best) > k->count ? tell_foreign(k, best, drift) : tell_groups(k);
     if (k->replicas == 0)
         return NULL; /* told with LoRA's factors */
-    return sheaf__catalog_notef(k->c, SHEAF_WARNING, "replica", k->c->root, "", "the same copies in every part", "",
-                                "copies of %" PRId64 " of %" PRId64 " tensors differ from part to part, but are near each other: ranks let them "
-                                "drift in training; those of part %d are used", k->replicas, k->tensors, k->rank[0]);
+    return sheaf__catalog_notef(
+        k->c, SHEAF_WARNING, "replica", k->c->root, "", "the same copies in every part", "",
+        "copies of %" PRId64 " of %" PRId64
+        " tensors differ from part to part, but are near each other: ranks let them "
+        "drift in training; those of part %d are used",
+        k->replicas, k->tensors, k->rank[0]);
 }
 
 static void release(copies *k)

@@ -1,5 +1,5 @@
-/* ranks_test.c - parts of several runs are told from copies that drifted, by the copies of common tensors;
- * one part under two names by what is divided. */
+/* ranks_test.c - parts of several runs are told from copies that drifted, by the copies of common
+ * tensors; one part under two names by what is divided. */
 #include "tests/check.h"
 #include "tests/files.h"
 
@@ -7,20 +7,21 @@
 
 enum { MATRICES = 12, NORMS = 8, FACTORS = 6, WIDE = 32, BIG = WIDE * WIDE, SMALL = 48, MOST = 10 };
 
-/* What part r holds: the values of run[r], moved by `drift` of their spread, on each part another way. */
+/* What part r holds: the values of run[r], moved by `drift` of their spread, on each part another
+ * way. */
 typedef struct world {
     const char *what;
     int parts, run[MOST];
-    double drift;         /* of matrices */
-    double apart;         /* runs differ by so much of the spread; 1: altogether */
-    int frozen;           /* matrices that are equal everywhere */
-    bool ones;            /* norms are 1, moved by drift / 10; else of any values */
-    bool factors;         /* LoRA's A too, each part its own */
-    int zero;             /* drifted from zero: 1 the last matrix, 2 the norms */
+    double drift; /* of matrices */
+    double apart; /* runs differ by so much of the spread; 1: altogether */
+    int frozen;   /* matrices that are equal everywhere */
+    bool ones;    /* norms are 1, moved by drift / 10; else of any values */
+    bool factors; /* LoRA's A too, each part its own */
+    int zero;     /* drifted from zero: 1 the last matrix, 2 the norms */
     sheaf_dtype dtype;
-    const char *code;     /* what is found; NULL: nothing */
+    const char *code; /* what is found; NULL: nothing */
     const char *path, *text;
-    int rare;             /* one of so many elements differs between runs and parts; 0 = all do */
+    int rare; /* one of so many elements differs between runs and parts; 0 = all do */
 } world;
 
 static double number(uint64_t *key) /* -1 to 1 */
@@ -52,15 +53,23 @@ static void put_number(char *to, sheaf_dtype dtype, double x)
 /* Tensor `t` of a part. */
 static void fill(char *to, const world *w, int t, int part, int64_t n)
 {
-    const bool norm = t >= MATRICES && t < MATRICES + NORMS, still = t < w->frozen, zero = w->zero == 1 ? t == MATRICES - 1 : w->zero == 2 && norm;
+    const bool norm = t >= MATRICES && t < MATRICES + NORMS, still = t < w->frozen,
+               zero = w->zero == 1 ? t == MATRICES - 1 : w->zero == 2 && norm;
     const bool trained = !still && !(w->factors && t < MATRICES + NORMS);
-    uint64_t base = key_of((uint64_t)t, 0, 7), own = key_of((uint64_t)t, (uint64_t)w->run[part], 8), way = key_of((uint64_t)t, (uint64_t)part, 9);
+    uint64_t base = key_of((uint64_t)t, 0, 7), own = key_of((uint64_t)t, (uint64_t)w->run[part], 8),
+             way = key_of((uint64_t)t, (uint64_t)part, 9);
     for (int64_t i = 0; i < n; i++) {
         const double a = number(&base), b0 = number(&own), d0 = number(&way) * w->drift;
-        const bool same = w->rare > 0 && key_of((uint64_t)t, (uint64_t)i, (uint64_t)(20 + (w->drift > 0 ? part : w->run[part]))) % (uint64_t)w->rare != 0;
+        const bool same =
+            w->rare > 0 && key_of((uint64_t)t, (uint64_t)i,
+                                  (uint64_t)(20 + (w->drift > 0 ? part : w->run[part]))) %
+                                   (uint64_t)w->rare !=
+                               0;
         const double b = same ? a : b0, d = same ? 0 : d0;
-        const double of_run = (zero ? 0 : a + (trained ? w->apart * (b - a) : 0)) + (trained ? d : 0);
-        put_number(to + (size_t)i * sheaf_dtype_bytes(w->dtype), w->dtype, norm && w->ones ? 1 + (trained ? d / 10 : 0) : of_run);
+        const double of_run =
+            (zero ? 0 : a + (trained ? w->apart * (b - a) : 0)) + (trained ? d : 0);
+        put_number(to + (size_t)i * sheaf_dtype_bytes(w->dtype), w->dtype,
+                   norm && w->ones ? 1 + (trained ? d / 10 : 0) : of_run);
     }
 }
 
@@ -88,13 +97,18 @@ static sheaf_catalog *make(const world *w)
             char name[32];
             sheaf_logical *l;
             const bool norm = t >= MATRICES && t < MATRICES + NORMS, factor = t >= MATRICES + NORMS;
-            const int64_t shape[2] = { norm ? SMALL : factor ? WIDE * w->parts : WIDE, WIDE }, local[2] = { norm ? SMALL : WIDE, WIDE };
+            const int64_t shape[2] = { norm     ? SMALL
+                                       : factor ? WIDE * w->parts
+                                                : WIDE,
+                                       WIDE },
+                          local[2] = { norm ? SMALL : WIDE, WIDE };
             snprintf(name, sizeof name, "t%02d", t);
             CHECK_OK(sheaf__catalog_tensor(&l, c, name, w->dtype, norm ? 1 : 2, shape));
             l->replicated = !factor;
             l->drifted = factor;
             l->kind = factor ? SHEAF_LORA : SHEAF_WEIGHT;
-            sheaf_piece p = sheaf__piece_dense(file, r, w->dtype, (int64_t)begin[t], norm ? 1 : 2, local);
+            sheaf_piece p =
+                sheaf__piece_dense(file, r, w->dtype, (int64_t)begin[t], norm ? 1 : 2, local);
             p.begin[0] = factor ? WIDE * r : 0;
             CHECK_OK(sheaf__catalog_piece(c, l, &p));
         }
@@ -107,34 +121,277 @@ static sheaf_catalog *make(const world *w)
 #define F SHEAF_F32
 static const world worlds[] = {
     { "equal copies", 4, { 0 }, 0, 1, 0, false, false, 0, F, NULL, "", "" },
-    { "copies that drifted, two", 2, { 0 }, 0.02, 1, 0, true, false, 0, F, "replica", "", "near each other" },
+    { "copies that drifted, two",
+      2,
+      { 0 },
+      0.02,
+      1,
+      0,
+      true,
+      false,
+      0,
+      F,
+      "replica",
+      "",
+      "near each other" },
     { "three", 3, { 0 }, 0.2, 1, 0, true, false, 0, SHEAF_F64, "replica", "", "20 of 20" },
     { "eight, far", 8, { 0 }, 0.7, 1, 0, true, false, 0, F, "replica", "", "of part 0 are used" },
     { "in half precision", 8, { 0 }, 0.3, 1, 0, true, false, 0, SHEAF_BF16, "replica", "", "near" },
     { "one matrix from zero", 4, { 0 }, 0.1, 1, 0, true, false, 1, F, "replica", "", "near" },
     { "some frozen", 3, { 0 }, 0.1, 1, MATRICES - 2, true, false, 0, F, "replica", "", "10 of 20" },
-    { "norms that drifted from 1", 2, { 0 }, 0.5, 1, MATRICES, true, false, 0, F, "replica", "", "8 of 20" },
+    { "norms that drifted from 1",
+      2,
+      { 0 },
+      0.5,
+      1,
+      MATRICES,
+      true,
+      false,
+      0,
+      F,
+      "replica",
+      "",
+      "8 of 20" },
     { "and from zero", 2, { 0 }, 0.3, 1, 0, false, false, 2, F, "replica", "", "20 of 20" },
-    { "part 0 of another run", 8, { 1 }, 0, 1, 0, false, false, 0, F, "foreign", "part0", "part 0 has other values" },
-    { "part 3", 8, { 0, 0, 0, 1 }, 0, 1, 0, false, false, 0, SHEAF_BF16, "foreign", "part3", "(20 of 20 differ" },
-    { "the last of three", 3, { 0, 0, 1 }, 0, 1, 0, false, false, 0, F, "foreign", "part2", "part 2" },
-    { "of another step", 4, { 0, 1 }, 0, 1e-4, 0, false, false, 0, F, "foreign", "part1", "run or step" },
-    { "frozen but for one", 4, { 0, 0, 1 }, 0, 1, MATRICES - 1, true, false, 0, F, "foreign", "part2", "(1 of 20 differ" },
-    { "one against seven that drifted", 8, { 0, 0, 0, 0, 0, 2 }, 0.5, 1, 0, true, false, 0, F, "foreign", "part5", "part 5" },
-    { "and is only further off", 8, { 0, 0, 3 }, 0.01, 0.3, 0, true, false, 0, F, "foreign", "part2", "part 2" },
-    { "two of eight that drifted", 8, { 4, 0, 0, 0, 0, 0, 4 }, 0.1, 1, 0, true, false, 0, F, "foreign", "part6", "part 0 has" },
-    { "half and half", 8, { 0, 0, 0, 0, 1, 1, 1, 1 }, 0, 1, 0, false, false, 0, F, "conflict", "", "parts 0 to 3 and parts 4 to 7 are of" },
-    { "half and half, drifted", 6, { 0, 1, 0, 1, 0, 1 }, 0.2, 1, 0, true, false, 0, F, "conflict", "", "parts 0, 2, 4 and parts 1, 3, 5 are of" },
-    { "two parts of two runs", 2, { 0, 1 }, 0, 1, 0, true, false, 0, F, "conflict", "", "part 0 and part 1 are of" },
-    { "two, by norms alone", 2, { 0, 1 }, 0, 1, MATRICES, false, false, 0, F, "conflict", "", "part 0 and part 1 are of" },
-    { "three parts of three", 3, { 0, 1, 2 }, 0, 1, 0, true, false, 0, F, "conflict", "", "part 0, part 1 and part 2 are of" },
-    { "drift that rounding hides in most", 8, { 0, 0, 1 }, 0, 0.01, 0, true, false, 0, SHEAF_BF16, "replica", "", "near", 100 },
-    { "on each part elsewhere", 5, { 0 }, 0.01, 1, 0, true, false, 0, F, "replica", "", "near", 200 },
-    { "in one of seven elements", 4, { 0, 0, 1 }, 0, 0.1, 0, true, false, 0, F, "foreign", "part2", "or was changed", 7 },
+    { "part 0 of another run",
+      8,
+      { 1 },
+      0,
+      1,
+      0,
+      false,
+      false,
+      0,
+      F,
+      "foreign",
+      "part0",
+      "part 0 has other values" },
+    { "part 3",
+      8,
+      { 0, 0, 0, 1 },
+      0,
+      1,
+      0,
+      false,
+      false,
+      0,
+      SHEAF_BF16,
+      "foreign",
+      "part3",
+      "(20 of 20 differ" },
+    { "the last of three",
+      3,
+      { 0, 0, 1 },
+      0,
+      1,
+      0,
+      false,
+      false,
+      0,
+      F,
+      "foreign",
+      "part2",
+      "part 2" },
+    { "of another step",
+      4,
+      { 0, 1 },
+      0,
+      1e-4,
+      0,
+      false,
+      false,
+      0,
+      F,
+      "foreign",
+      "part1",
+      "run or step" },
+    { "frozen but for one",
+      4,
+      { 0, 0, 1 },
+      0,
+      1,
+      MATRICES - 1,
+      true,
+      false,
+      0,
+      F,
+      "foreign",
+      "part2",
+      "(1 of 20 differ" },
+    { "one against seven that drifted",
+      8,
+      { 0, 0, 0, 0, 0, 2 },
+      0.5,
+      1,
+      0,
+      true,
+      false,
+      0,
+      F,
+      "foreign",
+      "part5",
+      "part 5" },
+    { "and is only further off",
+      8,
+      { 0, 0, 3 },
+      0.01,
+      0.3,
+      0,
+      true,
+      false,
+      0,
+      F,
+      "foreign",
+      "part2",
+      "part 2" },
+    { "two of eight that drifted",
+      8,
+      { 4, 0, 0, 0, 0, 0, 4 },
+      0.1,
+      1,
+      0,
+      true,
+      false,
+      0,
+      F,
+      "foreign",
+      "part6",
+      "part 0 has" },
+    { "half and half",
+      8,
+      { 0, 0, 0, 0, 1, 1, 1, 1 },
+      0,
+      1,
+      0,
+      false,
+      false,
+      0,
+      F,
+      "conflict",
+      "",
+      "parts 0 to 3 and parts 4 to 7 are of" },
+    { "half and half, drifted",
+      6,
+      { 0, 1, 0, 1, 0, 1 },
+      0.2,
+      1,
+      0,
+      true,
+      false,
+      0,
+      F,
+      "conflict",
+      "",
+      "parts 0, 2, 4 and parts 1, 3, 5 are of" },
+    { "two parts of two runs",
+      2,
+      { 0, 1 },
+      0,
+      1,
+      0,
+      true,
+      false,
+      0,
+      F,
+      "conflict",
+      "",
+      "part 0 and part 1 are of" },
+    { "two, by norms alone",
+      2,
+      { 0, 1 },
+      0,
+      1,
+      MATRICES,
+      false,
+      false,
+      0,
+      F,
+      "conflict",
+      "",
+      "part 0 and part 1 are of" },
+    { "three parts of three",
+      3,
+      { 0, 1, 2 },
+      0,
+      1,
+      0,
+      true,
+      false,
+      0,
+      F,
+      "conflict",
+      "",
+      "part 0, part 1 and part 2 are of" },
+    { "drift that rounding hides in most",
+      8,
+      { 0, 0, 1 },
+      0,
+      0.01,
+      0,
+      true,
+      false,
+      0,
+      SHEAF_BF16,
+      "replica",
+      "",
+      "near",
+      100 },
+    { "on each part elsewhere",
+      5,
+      { 0 },
+      0.01,
+      1,
+      0,
+      true,
+      false,
+      0,
+      F,
+      "replica",
+      "",
+      "near",
+      200 },
+    { "in one of seven elements",
+      4,
+      { 0, 0, 1 },
+      0,
+      0.1,
+      0,
+      true,
+      false,
+      0,
+      F,
+      "foreign",
+      "part2",
+      "or was changed",
+      7 },
     { "factors that drifted", 4, { 0 }, 1.5, 1, 0, true, true, 0, F, NULL, "", "" },
     { "further than they were long", 4, { 0 }, 8, 1, 0, true, true, 0, F, NULL, "", "" },
-    { "another run's factors", 4, { 0, 1 }, 0.7, 1, 0, true, true, 0, F, "foreign", "part1", "part 1" },
-    { "two parts with factors of two runs", 2, { 0, 1 }, 0.5, 1, 0, true, true, 0, F, "conflict", "", "part 0 and part 1 are of" },
+    { "another run's factors",
+      4,
+      { 0, 1 },
+      0.7,
+      1,
+      0,
+      true,
+      true,
+      0,
+      F,
+      "foreign",
+      "part1",
+      "part 1" },
+    { "two parts with factors of two runs",
+      2,
+      { 0, 1 },
+      0.5,
+      1,
+      0,
+      true,
+      true,
+      0,
+      F,
+      "conflict",
+      "",
+      "part 0 and part 1 are of" },
 };
 
 static bool of_most(const world *w, int part)
@@ -157,7 +414,8 @@ static void test_ranks__of_another_run_are_told_from_drift(void **state)
             (sheaf__catalog_defects(c) > 0) != defect || c->copies_contradict != defect)
             fail_msg("%s: %s", w->what, c->nfindings == 0 ? "nothing" : c->finding[0].found);
         const sheaf_finding *last = c->nfindings > 0 ? &c->finding[c->nfindings - 1] : NULL;
-        if (last != NULL && strcmp(last->code, "foreign") == 0 && strcmp(strrchr(last->path, '/') + 1, w->path) != 0)
+        if (last != NULL && strcmp(last->code, "foreign") == 0 &&
+            strcmp(strrchr(last->path, '/') + 1, w->path) != 0)
             fail_msg("%s: %s", w->what, last->path);
         int odd = 0; /* none is accused in vain */
         for (int r = 0; r < w->parts; r++)
@@ -186,14 +444,18 @@ static void test_ranks__look_at_what_tells(void **state)
     assert_true(c->nfindings == 0 && c->copies == MATRICES + NORMS && c->copies_vary);
     c->tensor[3].piece[1].digest = 6;
     CHECK_OK(sheaf__catalog_ranks(c));
-    assert_true(sheaf__catalog_defects(c) == 1 && strstr(c->finding[0].found, "part 1 has other values") != NULL);
+    assert_true(sheaf__catalog_defects(c) == 1 &&
+                strstr(c->finding[0].found, "part 1 has other values") != NULL);
     sheaf__catalog_free(c);
 }
 
 /* Copies of equal numbers, as fresh norms are, tell nothing of the run. */
 static void test_notes__say_what_files_cannot_tell(void **state)
 {
-    static const struct { bool copies, vary, names; const char *text; } rows[] = {
+    static const struct {
+        bool copies, vary, names;
+        const char *text;
+    } rows[] = {
         { false, false, false, "there is no tensor of which each part has a copy" },
         { true, false, false, "are one number throughout" },
         { true, true, false, "began with the same values" },
@@ -210,7 +472,8 @@ static void test_notes__say_what_files_cannot_tell(void **state)
         CHECK_OK(sheaf__catalog_rank_notes(&any, c));
         bool said = false;
         for (int64_t n = 0; n < c->nfindings; n++)
-            said = said || (c->finding[n].severity == SHEAF_NOTE && strstr(c->finding[n].found, rows[i].text) != NULL);
+            said = said || (c->finding[n].severity == SHEAF_NOTE &&
+                            strstr(c->finding[n].found, rows[i].text) != NULL);
         if (!any || !said || c->nfindings != 1 + rows[i].names)
             fail_msg("%s: %d findings", rows[i].text, (int)c->nfindings);
         sheaf__catalog_free(c);
@@ -229,26 +492,104 @@ static void test_notes__say_what_files_cannot_tell(void **state)
 typedef struct doubles {
     const char *what;
     int parts, value[4][5];
-    bool stages;          /* each part has tensors of its own names, whole */
-    bool ranks;           /* the parts have ranks */
+    bool stages;             /* each part has tensors of its own names, whole */
+    bool ranks;              /* the parts have ranks */
     const char *path, *text; /* NULL: nothing is found */
 } doubles;
 
 static const doubles copies[] = {
     { "values of their own", 2, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 } }, false, true, NULL, NULL },
-    { "all of it", 2, { { 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0 } }, false, true, "part1", "the values of part 0, " },
-    { "zeros in all parts", 3, { { -1, -1, 0, 0, 0 }, { -1, -1, 1, 1, 1 }, { -1, -1, 2, 2, 2 } }, false, true, NULL, NULL },
-    { "nothing but zeros", 2, { { -1, -1, -1, -1, -1 }, { -1, -1, -1, -1, -1 } }, false, true, NULL, NULL },
-    { "heads that two ranks share", 4, { { 0, 0, 0, 0, 0 }, { 0, 0, 1, 1, 1 }, { 2, 2, 2, 2, 2 }, { 2, 2, 3, 3, 3 } }, false, true, NULL, NULL },
-    { "all but one", 3, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 1, 1, 2, 1, 1 } }, false, true, "part2", "in 4 of 5 of them" },
-    { "and zeros", 3, { { 0, -1, 0, 0, 0 }, { 1, -1, 1, 1, 1 }, { 1, -1, 2, 1, 1 } }, false, true, "part2", "in 3 of 4 of them" },
-    { "the last of four", 4, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 2, 2, 2, 2, 2 }, { 1, 1, 1, 1, 1 } }, false, true, "part3", "the values of part 1, " },
-    { "files without ranks", 2, { { 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0 } }, false, false, "part1", "the values of /" },
-    { "stages", 3, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 2, 2, 2, 2, 2 } }, true, true, NULL, NULL },
-    { "a stage twice", 3, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1 } }, true, true, "part2", "in 5 tensors of other names" },
-    { "one from each of two", 3, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 0, 1, 1, 1, 1 } }, false, true, "part2", "in 4 of 5 of them" },
-    { "a tensor in two stages, and no more", 2, { { 0, -1, -1, -1, -1 }, { 0, -1, -1, -1, -1 } }, true, true, NULL, NULL },
-    { "a tensor in two stages", 2, { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 0 } }, true, true, NULL, NULL },
+    { "all of it",
+      2,
+      { { 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0 } },
+      false,
+      true,
+      "part1",
+      "the values of part 0, " },
+    { "zeros in all parts",
+      3,
+      { { -1, -1, 0, 0, 0 }, { -1, -1, 1, 1, 1 }, { -1, -1, 2, 2, 2 } },
+      false,
+      true,
+      NULL,
+      NULL },
+    { "nothing but zeros",
+      2,
+      { { -1, -1, -1, -1, -1 }, { -1, -1, -1, -1, -1 } },
+      false,
+      true,
+      NULL,
+      NULL },
+    { "heads that two ranks share",
+      4,
+      { { 0, 0, 0, 0, 0 }, { 0, 0, 1, 1, 1 }, { 2, 2, 2, 2, 2 }, { 2, 2, 3, 3, 3 } },
+      false,
+      true,
+      NULL,
+      NULL },
+    { "all but one",
+      3,
+      { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 1, 1, 2, 1, 1 } },
+      false,
+      true,
+      "part2",
+      "in 4 of 5 of them" },
+    { "and zeros",
+      3,
+      { { 0, -1, 0, 0, 0 }, { 1, -1, 1, 1, 1 }, { 1, -1, 2, 1, 1 } },
+      false,
+      true,
+      "part2",
+      "in 3 of 4 of them" },
+    { "the last of four",
+      4,
+      { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 2, 2, 2, 2, 2 }, { 1, 1, 1, 1, 1 } },
+      false,
+      true,
+      "part3",
+      "the values of part 1, " },
+    { "files without ranks",
+      2,
+      { { 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0 } },
+      false,
+      false,
+      "part1",
+      "the values of /" },
+    { "stages",
+      3,
+      { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 2, 2, 2, 2, 2 } },
+      true,
+      true,
+      NULL,
+      NULL },
+    { "a stage twice",
+      3,
+      { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1 } },
+      true,
+      true,
+      "part2",
+      "in 5 tensors of other names" },
+    { "one from each of two",
+      3,
+      { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 0, 1, 1, 1, 1 } },
+      false,
+      true,
+      "part2",
+      "in 4 of 5 of them" },
+    { "a tensor in two stages, and no more",
+      2,
+      { { 0, -1, -1, -1, -1 }, { 0, -1, -1, -1, -1 } },
+      true,
+      true,
+      NULL,
+      NULL },
+    { "a tensor in two stages",
+      2,
+      { { 0, 0, 0, 0, 0 }, { 1, 1, 1, 1, 0 } },
+      true,
+      true,
+      NULL,
+      NULL },
 };
 
 static sheaf_catalog *make_doubles(const doubles *d)
@@ -271,8 +612,13 @@ static sheaf_catalog *make_doubles(const doubles *d)
         for (int t = 0; t < 5; t++) {
             sheaf_logical *l;
             snprintf(name, sizeof name, "t%d.%d", d->stages ? r : 0, t);
-            CHECK_OK(sheaf__catalog_tensor(&l, c, name, F, 1, (int64_t[]){ d->stages ? N : N * d->parts }));
-            sheaf_piece p = sheaf__piece_dense(file, !d->ranks ? -1 : d->stages ? 0 : r, F, t * N * 4, 1, (int64_t[]){ N });
+            CHECK_OK(sheaf__catalog_tensor(&l, c, name, F, 1,
+                                           (int64_t[]){ d->stages ? N : N * d->parts }));
+            sheaf_piece p = sheaf__piece_dense(file,
+                                               !d->ranks   ? -1
+                                               : d->stages ? 0
+                                                           : r,
+                                               F, t * N * 4, 1, (int64_t[]){ N });
             p.begin[0] = d->stages ? 0 : N * r;
             CHECK_OK(sheaf__catalog_piece(c, l, &p));
         }
@@ -288,7 +634,9 @@ static void test_check__finds_a_part_that_is_another(void **state)
         CHECK_OK(sheaf__catalog_check(c));
         const sheaf_finding *f = sheaf__catalog_finding(c, "duplicate");
         const bool well = d->path == NULL ? c->nfindings == 0
-                                          : c->nfindings == 1 && f != NULL && strcmp(strrchr(f->path, '/') + 1, d->path) == 0 && strstr(f->found, d->text) != NULL;
+                                          : c->nfindings == 1 && f != NULL &&
+                                                strcmp(strrchr(f->path, '/') + 1, d->path) == 0 &&
+                                                strstr(f->found, d->text) != NULL;
         if (!well)
             fail_msg("%s: %s", d->what, c->nfindings == 0 ? "nothing" : c->finding[0].found);
         sheaf__catalog_free(c);

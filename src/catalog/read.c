@@ -52,8 +52,10 @@ static sheaf_status *scatter(reading *r, int64_t from, int64_t to, int64_t apart
     char room[4096];
     sheaf_status *st = NULL;
     for (int64_t done = 0; st == NULL && done < count;) {
-        const int64_t most = (int64_t)sizeof room / r->bytes, n = count - done < most ? count - done : most;
-        st = sheaf__file_read_at(r->fd, room, (size_t)(n * r->bytes), from + done * r->bytes, r->file->path);
+        const int64_t most = (int64_t)sizeof room / r->bytes,
+                      n = count - done < most ? count - done : most;
+        st = sheaf__file_read_at(r->fd, room, (size_t)(n * r->bytes), from + done * r->bytes,
+                                 r->file->path);
         for (int64_t i = 0; st == NULL && i < n; i++)
             memcpy(r->dst + to + (done + i) * apart, room + i * r->bytes, (size_t)r->bytes);
         done += n;
@@ -62,38 +64,50 @@ static sheaf_status *scatter(reading *r, int64_t from, int64_t to, int64_t apart
     return st;
 }
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* Two axes whose rows are neighbours in the file: a transposed matrix. */
-static sheaf_status *read_transposed(reading *r, const sheaf_piece *p, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+static sheaf_status *read_transposed(reading *r, const sheaf_piece *p, int64_t row0, int64_t rows,
+                                     int64_t col0, int64_t cols)
 {
     const int64_t r0 = most(row0, p->begin[0]), r1 = least(row0 + rows, p->begin[0] + p->size[0]);
     const int64_t c0 = most(col0, p->begin[1]), c1 = least(col0 + cols, p->begin[1] + p->size[1]);
     sheaf_status *st = NULL;
     for (int64_t c = c0; st == NULL && r0 < r1 && c < c1; c++)
-        st = scatter(r, p->offset + ((r0 - p->begin[0]) + (c - p->begin[1]) * p->stride[1]) * r->bytes,
+        st = scatter(r,
+                     p->offset + ((r0 - p->begin[0]) + (c - p->begin[1]) * p->stride[1]) * r->bytes,
                      ((r0 - row0) * cols + c - col0) * r->bytes, cols * r->bytes, r1 - r0);
     return st;
 }
 
 /* The columns [c0, c1) of one row of the view; `at` is where column 0 of the piece lies. */
-static sheaf_status *read_row(reading *r, const sheaf_piece *p, int last, int64_t at, int64_t c0, int64_t c1, int64_t to)
+static sheaf_status *read_row(reading *r, const sheaf_piece *p, int last, int64_t at, int64_t c0,
+                              int64_t c1, int64_t to)
 {
     if (p->stride[last] == 1)
         return run(r, at + (c0 - p->begin[last]) * r->bytes, to, c1 - c0);
     sheaf_status *st = NULL;
     for (int64_t c = c0; st == NULL && c < c1; c++)
-        st = run(r, at + (c - p->begin[last]) * p->stride[last] * r->bytes, to + (c - c0) * r->bytes, 1);
+        st = run(r, at + (c - p->begin[last]) * p->stride[last] * r->bytes,
+                 to + (c - c0) * r->bytes, 1);
     return st;
 }
 
-static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_piece *p, int64_t row0, int64_t rows,
-                               int64_t col0, int64_t cols)
+static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_piece *p,
+                               int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
     const int last = t->told.ndim - 1;
-    const int64_t c0 = most(col0, p->begin[last]), c1 = least(col0 + cols, p->begin[last] + p->size[last]);
-    int64_t under[SHEAF_CATALOG_MAX_DIMS] = { 0 }, index[SHEAF_CATALOG_MAX_DIMS] = { 0 }; /* rows of the view per index */
+    const int64_t c0 = most(col0, p->begin[last]),
+                  c1 = least(col0 + cols, p->begin[last] + p->size[last]);
+    int64_t under[SHEAF_CATALOG_MAX_DIMS] = { 0 },
+            index[SHEAF_CATALOG_MAX_DIMS] = { 0 }; /* rows of the view per index */
     int64_t n = 1;
     for (int i = last - 1; i >= 0; i--) {
         under[i] = n;
@@ -102,7 +116,8 @@ static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_p
     if (c0 >= c1)
         return NULL;
     const int64_t first = last == 0 ? 0 : most(row0 / under[0], p->begin[0]);
-    const int64_t end = last == 0 ? 1 : least((row0 + rows - 1) / under[0] + 1, p->begin[0] + p->size[0]);
+    const int64_t end =
+        last == 0 ? 1 : least((row0 + rows - 1) / under[0] + 1, p->begin[0] + p->size[0]);
     sheaf_status *st = NULL;
     for (int64_t outer = first; st == NULL && outer < end; outer++) {
         for (int i = 0; i < last; i++)
@@ -126,10 +141,14 @@ static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_p
     return st;
 }
 
-sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t, const sheaf_piece *p,
-                                int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t,
+                                const sheaf_piece *p, int64_t row0, int64_t rows, int64_t col0,
+                                int64_t cols, void *dst)
 {
-    reading r = { .file = &c->file[p->file], .fd = c->file[p->file].fd, .bytes = (int64_t)sheaf_dtype_bytes(p->dtype), .dst = dst };
+    reading r = { .file = &c->file[p->file],
+                  .fd = c->file[p->file].fd,
+                  .bytes = (int64_t)sheaf_dtype_bytes(p->dtype),
+                  .dst = dst };
     int64_t size;
     sheaf_status *st = r.fd >= 0 ? NULL : sheaf__file_open_read(&r.fd, &size, r.file->path);
     if (st != NULL)
@@ -150,12 +169,13 @@ sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const
     return st;
 }
 
-sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0, int64_t rows, int64_t col0,
-                                  int64_t cols, void *dst)
+sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
+                                  int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
     int64_t all_rows, all_cols, got = 0;
     sheaf__catalog_view(&all_rows, &all_cols, t);
-    if (row0 < 0 || rows < 0 || row0 > all_rows - rows || col0 < 0 || cols < 0 || col0 > all_cols - cols)
+    if (row0 < 0 || rows < 0 || row0 > all_rows - rows || col0 < 0 || cols < 0 ||
+        col0 > all_cols - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", t->told.name);
     if (rows == 0 || cols == 0)
         return NULL;
@@ -172,7 +192,8 @@ sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t
     }
     if (got == rows * cols)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s', rows %" PRId64 " to %" PRId64, t->told.name, row0, row0 + rows - 1);
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s', rows %" PRId64 " to %" PRId64,
+                                  t->told.name, row0, row0 + rows - 1);
     sheaf_expected(st, "each element once");
     return sheaf_found(st, "%" PRId64 " elements in the files for %" PRId64, got, rows * cols);
 }
@@ -182,12 +203,14 @@ sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t
 enum { COMPARE_BYTES = 1 << 20 };
 
 /* A box of the copy that begins with piece `first`. */
-static sheaf_status *read_copy(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t, int64_t first, int64_t row0,
-                               int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *read_copy(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t,
+                               int64_t first, int64_t row0, int64_t rows, int64_t col0,
+                               int64_t cols, void *dst)
 {
     sheaf_status *st = NULL;
     *elements = 0;
-    for (int64_t i = first; st == NULL && i < t->npieces && t->piece[i].rank == t->piece[first].rank; i++) {
+    for (int64_t i = first;
+         st == NULL && i < t->npieces && t->piece[i].rank == t->piece[first].rank; i++) {
         int64_t n = 0;
         st = sheaf__piece_read(&n, c, t, &t->piece[i], row0, rows, col0, cols, dst);
         *elements += n;
@@ -200,7 +223,8 @@ static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *on
     int64_t rows, cols, n;
     sheaf__catalog_view(&rows, &cols, t);
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->told.dtype);
-    const int64_t wide = least(cols, COMPARE_BYTES / bytes), tall = most(1, COMPARE_BYTES / bytes / wide);
+    const int64_t wide = least(cols, COMPARE_BYTES / bytes),
+                  tall = most(1, COMPARE_BYTES / bytes / wide);
     for (int64_t i = 1; i < t->npieces; i++) {
         bool same = t->piece[i].dtype == t->piece[0].dtype;
         if (t->piece[i].rank == t->piece[i - 1].rank)
@@ -217,9 +241,11 @@ static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *on
             }
         if (same)
             continue;
-        sheaf_status *st = sheaf__catalog_notef(
-            c, SHEAF_WARNING, "replica", c->file[t->piece[i].file].path, t->told.name, "the same values in every part", "",
-            "part %d differs from part %d; the values of part %d are used", t->piece[i].rank, t->piece[0].rank, t->piece[0].rank);
+        sheaf_status *st =
+            sheaf__catalog_notef(c, SHEAF_WARNING, "replica", c->file[t->piece[i].file].path,
+                                 t->told.name, "the same values in every part", "",
+                                 "part %d differs from part %d; the values of part %d are used",
+                                 t->piece[i].rank, t->piece[0].rank, t->piece[0].rank);
         if (st != NULL)
             return st;
     }
@@ -229,7 +255,8 @@ static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *on
 sheaf_status *sheaf__catalog_compare(sheaf_catalog *c)
 {
     char *one = malloc(COMPARE_BYTES), *two = malloc(COMPARE_BYTES);
-    sheaf_status *st = one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    sheaf_status *st =
+        one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         if (c->tensor[i].replicated && c->tensor[i].npieces > 1)
             st = compare_copies(c, &c->tensor[i], one, two);
@@ -259,7 +286,10 @@ static const sheaf_source_entry *source_find(sheaf_source *self, const char *nam
     return t != NULL && shown(s, t) ? &t->told : NULL;
 }
 
-static int64_t source_count(sheaf_source *self) { return ((catalog_source *)self)->count; }
+static int64_t source_count(sheaf_source *self)
+{
+    return ((catalog_source *)self)->count;
+}
 
 static const sheaf_source_entry *source_entry(sheaf_source *self, int64_t i)
 {
@@ -267,13 +297,14 @@ static const sheaf_source_entry *source_entry(sheaf_source *self, int64_t i)
     return &s->catalog->tensor[s->index[i]].told;
 }
 
-static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
-                                 void *dst)
+static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, void *dst)
 {
     const catalog_source *s = (catalog_source *)self;
     const sheaf_logical *t = sheaf__catalog_find(s->catalog, name);
     if (t == NULL)
-        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "no tensor of this name");
+        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
+                           "no tensor of this name");
     return sheaf__catalog_read(s->catalog, t, row0, rows, col0, cols, dst);
 }
 
@@ -300,8 +331,10 @@ sheaf_status *sheaf__catalog_refusal(const sheaf_catalog *c)
         const sheaf_finding *f = &c->finding[i];
         if (f->severity != SHEAF_DEFECT)
             continue;
-        sheaf_status *st = sheaf_fail(code_of(f), "%s%s%s%s: %s", *f->path != '\0' ? f->path : c->root,
-                                      *f->tensor != '\0' ? ": tensor '" : "", f->tensor, *f->tensor != '\0' ? "'" : "", f->code);
+        sheaf_status *st =
+            sheaf_fail(code_of(f), "%s%s%s%s: %s", *f->path != '\0' ? f->path : c->root,
+                       *f->tensor != '\0' ? ": tensor '" : "", f->tensor,
+                       *f->tensor != '\0' ? "'" : "", f->code);
         if (*f->expected != '\0')
             sheaf_expected(st, "%s", f->expected);
         sheaf_found(st, "%s%s", f->found, n > 1 ? " (and more: see sheaf verify)" : "");
@@ -330,7 +363,9 @@ sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *c, bool a
         sheaf__catalog_free(c);
         return st;
     }
-    *s = (catalog_source){ { source_find, source_count, source_entry, source_read, source_close }, c, all, 0, index };
+    *s = (catalog_source){
+        { source_find, source_count, source_entry, source_read, source_close }, c, all, 0, index
+    };
     for (int64_t i = 0; i < c->count; i++)
         if (shown(s, &c->tensor[i]))
             index[s->count++] = i;

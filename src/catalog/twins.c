@@ -1,9 +1,10 @@
 /* twins.c - is one part another's file under a wrong name?
  *
- * Each part of a divided tensor has values of its own. Two files of parts that begin alike in most of the tensors of
- * which both have pieces, where those are not constant, are one part twice; so are two that have the same samples in
- * tensors of other names, as a stage of a pipeline under another stage's name has. A few alike prove nothing: programs
- * give several ranks one key/value head. */
+ * Each part of a divided tensor has values of its own. Two files of parts that begin alike in most
+ * of the tensors of which both have pieces, where those are not constant, are one part twice; so
+ * are two that have the same samples in tensors of other names, as a stage of a pipeline under
+ * another stage's name has. A few alike prove nothing: programs give several ranks one key/value
+ * head. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,22 +17,25 @@ enum { SAMPLE_BYTES = 4096, LEAST_ALIKE = 2 };
 
 /* One file of the catalog. */
 typedef struct part {
-    int rank;          /* -1: files do not go by ranks */
-    int twin, votes;   /* the file that it was most often alike, by majority vote; -1 = none */
+    int rank;           /* -1: files do not go by ranks */
+    int twin, votes;    /* the file that it was most often alike, by majority vote; -1 = none */
     int64_t both, same; /* tensors that both have, counted for the twin */
-    uint64_t sum;      /* of all samples, in whatever order */
-    int64_t tensors;   /* that had one which is not constant */
+    uint64_t sum;       /* of all samples, in whatever order */
+    int64_t tensors;    /* that had one which is not constant */
     bool told;
 } part;
 
-typedef struct sample { int file; uint64_t digest; } sample; /* digest 0: constant */
+typedef struct sample {
+    int file;
+    uint64_t digest;
+} sample; /* digest 0: constant */
 
 typedef struct twins {
     sheaf_catalog *c;
-    part *part;        /* [nfiles] */
-    sample *sample;    /* of one tensor, [nfiles] */
+    part *part;     /* [nfiles] */
+    sample *sample; /* of one tensor, [nfiles] */
     int64_t samples;
-    int64_t *last;     /* [nfiles]: the tensor that a file's last sample is of */
+    int64_t *last; /* [nfiles]: the tensor that a file's last sample is of */
 } twins;
 
 /* Elements of a piece that lie together in its file, from its first. */
@@ -43,7 +47,8 @@ static int64_t together(const sheaf_piece *p, int ndim)
     return n;
 }
 
-static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const sheaf_piece *p, int ndim)
+static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const sheaf_piece *p,
+                                 int ndim)
 {
     char room[SAMPLE_BYTES];
     const size_t each = sheaf_dtype_bytes(p->dtype);
@@ -57,17 +62,23 @@ static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const
     if (fd != c->file[p->file].fd)
         close(fd);
     const bool varied = st == NULL && bytes > each && memcmp(room, room + each, bytes - each) != 0;
-    *digest = varied ? sheaf__catalog_mix(sheaf__catalog_mix(SHEAF__CATALOG_MIX, p->size, sizeof p->size), room, bytes) | 1 : 0;
+    *digest =
+        varied ? sheaf__catalog_mix(sheaf__catalog_mix(SHEAF__CATALOG_MIX, p->size, sizeof p->size),
+                                    room, bytes) |
+                     1
+               : 0;
     return st;
 }
 
 static int by_digest(const void *a, const void *b)
 {
     const sample *p = a, *q = b;
-    return p->digest != q->digest ? (p->digest > q->digest) - (p->digest < q->digest) : p->file - q->file;
+    return p->digest != q->digest ? (p->digest > q->digest) - (p->digest < q->digest)
+                                  : p->file - q->file;
 }
 
-/* Of the first piece that each file has; with `twins_only`, of files that have a twin or are one. */
+/* Of the first piece that each file has; with `twins_only`, of files that have a twin or are
+ * one. */
 static sheaf_status *take_samples(twins *w, int64_t tensor, bool twins_only)
 {
     const sheaf_logical *t = &w->c->tensor[tensor];
@@ -76,7 +87,8 @@ static sheaf_status *take_samples(twins *w, int64_t tensor, bool twins_only)
     for (int64_t k = 0; st == NULL && k < t->npieces; k++) {
         const sheaf_piece *p = &t->piece[k];
         part *of = &w->part[p->file];
-        if ((p->rank < 0 && t->npieces < 2) || sheaf_dtype_bytes(p->dtype) == 0 || w->last[p->file] == tensor || (twins_only && of->twin < 0 && !of->told))
+        if ((p->rank < 0 && t->npieces < 2) || sheaf_dtype_bytes(p->dtype) == 0 ||
+            w->last[p->file] == tensor || (twins_only && of->twin < 0 && !of->told))
             continue;
         w->last[p->file] = tensor;
         of->rank = p->rank;
@@ -129,7 +141,8 @@ static sheaf_status *tell(twins *w, int a, int b, bool names)
 {
     sheaf_catalog *c = w->c;
     part *of = &w->part[b];
-    const char *expected = "values of its own in tensors that are divided", *cure = "copy part by part again from where the checkpoint was written";
+    const char *expected = "values of its own in tensors that are divided",
+               *cure = "copy part by part again from where the checkpoint was written";
     char which[96], whose[40] = "";
     of->told = true;
     if (w->part[a].rank >= 0)
@@ -140,8 +153,10 @@ static sheaf_status *tell(twins *w, int a, int b, bool names)
         snprintf(which, sizeof which, "all %" PRId64 " of them", of->both);
     else
         snprintf(which, sizeof which, "%" PRId64 " of %" PRId64 " of them", of->same, of->both);
-    return sheaf__catalog_notef(c, SHEAF_DEFECT, "duplicate", c->file[b].path, "", expected, cure,
-                                "the values of %s%s, in %s: one of the two is a copy under a wrong name", whose, c->file[a].path, which);
+    return sheaf__catalog_notef(
+        c, SHEAF_DEFECT, "duplicate", c->file[b].path, "", expected, cure,
+        "the values of %s%s, in %s: one of the two is a copy under a wrong name", whose,
+        c->file[a].path, which);
 }
 
 static sheaf_status *tell_twins(twins *w)
@@ -151,7 +166,8 @@ static sheaf_status *tell_twins(twins *w)
         if (w->part[b].twin >= 0 && 2 * w->part[b].same > w->part[b].both)
             st = tell(w, w->part[b].twin, b, false);
     for (int b = 1; st == NULL && b < w->c->nfiles; b++)
-        for (int a = 0; st == NULL && a < b && !w->part[b].told && w->part[b].tensors >= LEAST_ALIKE; a++)
+        for (int a = 0;
+             st == NULL && a < b && !w->part[b].told && w->part[b].tensors >= LEAST_ALIKE; a++)
             if (w->part[a].sum == w->part[b].sum && w->part[a].tensors == w->part[b].tensors)
                 st = tell(w, a, b, true);
     return st;
@@ -177,10 +193,14 @@ static sheaf_status *look(twins *w, bool counting)
 sheaf_status *sheaf__catalog_twins(sheaf_catalog *c)
 {
     const size_t n = (size_t)c->nfiles + 1;
-    if (c->nfiles < 2 || strcmp(c->dialect, "sheaf") == 0) /* whose manifest has a hash of each slice */
+    if (c->nfiles < 2 ||
+        strcmp(c->dialect, "sheaf") == 0) /* whose manifest has a hash of each slice */
         return NULL;
-    twins w = { c, calloc(n, sizeof *w.part), calloc(n, sizeof *w.sample), 0, calloc(n, sizeof *w.last) };
-    sheaf_status *st = w.part == NULL || w.sample == NULL || w.last == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    twins w = { c, calloc(n, sizeof *w.part), calloc(n, sizeof *w.sample), 0,
+                calloc(n, sizeof *w.last) };
+    sheaf_status *st = w.part == NULL || w.sample == NULL || w.last == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root)
+                           : NULL;
     bool any = false;
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         w.part[i].twin = w.part[i].rank = -1;

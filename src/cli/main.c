@@ -8,8 +8,9 @@
 #include "base/thread.h"
 #include "cli/lib/cli.h"
 
-/* Without this a stream that the caller closed would be the number of the next file that is opened: weights read as
- * questions, progress written into a checkpoint. Input is then at its end, output takes nothing. */
+/* Without this a stream that the caller closed would be the number of the next file that is opened:
+ * weights read as questions, progress written into a checkpoint. Input is then at its end, output
+ * takes nothing. */
 static bool occupy_streams(void)
 {
     static const int how[] = { O_RDONLY, O_RDONLY, O_WRONLY };
@@ -32,14 +33,15 @@ static void *run(void *context)
     return NULL;
 }
 
-/* Under a small `ulimit -s` the first thread's stack ends early: the command then runs on a thread with one of its
- * own, which takes all signals. */
+/* Under a small `ulimit -s` the first thread's stack ends early: the command then runs on a thread
+ * with one of its own, which takes all signals. */
 static void run_with_stack(call *c)
 {
     struct rlimit stack;
     sigset_t all;
     pthread_t thread;
-    if ((getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur >= SHEAF__STACK_BYTES) || sheaf__thread_start(&thread, run, c) != 0) {
+    if ((getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur >= SHEAF__STACK_BYTES) ||
+        sheaf__thread_start(&thread, run, c) != 0) {
         run(c);
         return;
     }

@@ -20,18 +20,25 @@
 #include "comm/comm.h"
 
 typedef enum sheaf__op {
-    SHEAF__OP_SUM = 1, SHEAF__OP_MAX, SHEAF__OP_SELECT, SHEAF__OP_BROADCAST, SHEAF__OP_GATHER,
-    SHEAF__OP_AGREE, SHEAF__OP_ANY, SHEAF__OP_BARRIER,
+    SHEAF__OP_SUM = 1,
+    SHEAF__OP_MAX,
+    SHEAF__OP_SELECT,
+    SHEAF__OP_BROADCAST,
+    SHEAF__OP_GATHER,
+    SHEAF__OP_AGREE,
+    SHEAF__OP_ANY,
+    SHEAF__OP_BARRIER,
     SHEAF__OP_LEFT /* no call: this rank's body has returned */
 } sheaf__op;
 
 typedef struct sheaf__heading {
-    uint64_t call;   /* sequence number */
+    uint64_t call; /* sequence number */
     sheaf__op op;
     int flag;        /* of `any`; not compared */
     uint64_t size;   /* bytes of the operand */
     uint64_t digest; /* of the arguments that must agree */
-    const sheaf_status *status; /* a failed rank's reason; a peer's is valid until one's own next post */
+    const sheaf_status
+        *status; /* a failed rank's reason; a peer's is valid until one's own next post */
 } sheaf__heading;
 
 #define SHEAF__ALL (-1)
@@ -46,29 +53,33 @@ typedef struct sheaf__move {
 
 typedef struct sheaf__carrier {
     const char *name;
-    sheaf_status *(*post)(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send, int count);
+    sheaf_status *(*post)(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send,
+                          int count);
     const sheaf__heading *(*heading)(const sheaf_comm *comm, int rank);
-    const sheaf__move *(*posted)(const sheaf_comm *comm, int rank); /* NULL: ranks do not share memory */
+    const sheaf__move *(*posted)(const sheaf_comm *comm,
+                                 int rank); /* NULL: ranks do not share memory */
     sheaf_status *(*collect)(sheaf_comm *comm, const sheaf__move *receive, int count);
 } sheaf__carrier;
 
 struct sheaf_comm {
     const sheaf__carrier *carrier;
-    void *state;                   /* the carrier's */
+    void *state; /* the carrier's */
     int rank, ranks;
-    uint64_t call;                 /* number of the call in progress or last made */
+    uint64_t call; /* number of the call in progress or last made */
     double sent;
-    sheaf__move *moves;            /* scratch of select, kept between calls */
+    sheaf__move *moves; /* scratch of select, kept between calls */
     int64_t moves_room;
-    float *staging;                /* scratch of sums by messages, kept between calls */
-    size_t staging_room;           /* floats */
+    float *staging;      /* scratch of sums by messages, kept between calls */
+    size_t staging_room; /* floats */
 };
 
 /* sheaf__comm_enter - begins a call: numbers it, posts, compares. NULL: all ranks made the
  * same call and `send` is lent until collect. */
-sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int count);
+sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
+                                int count);
 /* sheaf__comm_again - a further exchange inside the same call. */
-sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int count);
+sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
+                                int count);
 
 /* sheaf__comm_digest - goes on from `digest` with 8 more bytes; begin with 0. */
 static inline uint64_t sheaf__comm_digest(uint64_t digest, uint64_t with)
@@ -86,6 +97,7 @@ extern const sheaf__carrier sheaf__self_carrier;
 /* sheaf__run_threads - with `messages` the ranks do not look into each other's buffers but
  * pass bytes, as a carrier between processes must: the same results by the other path. */
 sheaf_status *sheaf__run_threads(int ranks, bool messages,
-                                 sheaf_status *(*body)(void *context, sheaf_comm *comm), void *context);
+                                 sheaf_status *(*body)(void *context, sheaf_comm *comm),
+                                 void *context);
 
 #endif

@@ -8,14 +8,25 @@
 #include "comm/carrier.h"
 
 static const char *const op_names[] = {
-    [SHEAF__OP_SUM] = "sum",       [SHEAF__OP_MAX] = "max",     [SHEAF__OP_SELECT] = "select",
-    [SHEAF__OP_BROADCAST] = "broadcast", [SHEAF__OP_GATHER] = "gather", [SHEAF__OP_AGREE] = "agree",
-    [SHEAF__OP_ANY] = "any",       [SHEAF__OP_BARRIER] = "barrier", [SHEAF__OP_LEFT] = "no call",
+    [SHEAF__OP_SUM] = "sum",       [SHEAF__OP_MAX] = "max",
+    [SHEAF__OP_SELECT] = "select", [SHEAF__OP_BROADCAST] = "broadcast",
+    [SHEAF__OP_GATHER] = "gather", [SHEAF__OP_AGREE] = "agree",
+    [SHEAF__OP_ANY] = "any",       [SHEAF__OP_BARRIER] = "barrier",
+    [SHEAF__OP_LEFT] = "no call",
 };
 
-int sheaf_comm_rank(const sheaf_comm *comm) { return comm->rank; }
-int sheaf_comm_ranks(const sheaf_comm *comm) { return comm->ranks; }
-double sheaf_comm_sent(const sheaf_comm *comm) { return comm->sent; }
+int sheaf_comm_rank(const sheaf_comm *comm)
+{
+    return comm->rank;
+}
+int sheaf_comm_ranks(const sheaf_comm *comm)
+{
+    return comm->ranks;
+}
+double sheaf_comm_sent(const sheaf_comm *comm)
+{
+    return comm->sent;
+}
 
 const char *sheaf_comm_carrier(const sheaf_comm *comm)
 {
@@ -88,9 +99,10 @@ static sheaf_status *mismatch(const sheaf_comm *comm, int other)
     const sheaf__heading *a = heading_of(comm, 0), *b = heading_of(comm, other);
     const bool hidden = a->call == b->call && a->op == b->op && a->size == b->size;
     sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "ranks 0 and %d do not make the same call", other);
-    sheaf_expected(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes, as on rank 0", a->call, op_names[a->op], a->size);
-    return sheaf_found(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes%s on rank %d", b->call, op_names[b->op],
-                       b->size, hidden ? " with other arguments" : "", other);
+    sheaf_expected(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes, as on rank 0", a->call,
+                   op_names[a->op], a->size);
+    return sheaf_found(st, "call %" PRIu64 ", %s of %" PRIu64 " bytes%s on rank %d", b->call,
+                       op_names[b->op], b->size, hidden ? " with other arguments" : "", other);
 }
 
 /* All ranks see the same headings, so all come to the same conclusion. */
@@ -105,14 +117,16 @@ static sheaf_status *compare(const sheaf_comm *comm)
     return NULL;
 }
 
-sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int count)
+sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
+                                int count)
 {
     heading->call = comm->call;
     sheaf_status *st = comm->carrier->post(comm, heading, send, count);
     return st != NULL ? st : compare(comm);
 }
 
-sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int count)
+sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
+                                int count)
 {
     comm->call++;
     return sheaf__comm_again(comm, heading, send, count);
@@ -120,8 +134,8 @@ sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const
 
 /* ---- calls that move bytes ---- */
 
-static sheaf_status *move_bytes(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send, int nsend,
-                                const sheaf__move *receive, int nreceive)
+static sheaf_status *move_bytes(sheaf_comm *comm, sheaf__heading *heading, const sheaf__move *send,
+                                int nsend, const sheaf__move *receive, int nreceive)
 {
     for (int i = 0; i < nsend; i++)
         comm->sent += (double)send[i].size * (comm->ranks - 1);
@@ -132,8 +146,10 @@ static sheaf_status *move_bytes(sheaf_comm *comm, sheaf__heading *heading, const
 sheaf_status *sheaf_comm_broadcast(sheaf_comm *comm, void *bytes, size_t size, int root)
 {
     if (root < 0 || root >= comm->ranks)
-        return sheaf_found(sheaf_fail(SHEAF_E_ARG, "broadcast from a rank below %d", comm->ranks), "%d", root);
-    sheaf__heading heading = { .op = SHEAF__OP_BROADCAST, .size = size,
+        return sheaf_found(sheaf_fail(SHEAF_E_ARG, "broadcast from a rank below %d", comm->ranks),
+                           "%d", root);
+    sheaf__heading heading = { .op = SHEAF__OP_BROADCAST,
+                               .size = size,
                                .digest = sheaf__comm_digest(0, (uint64_t)root) };
     const bool mine = root == comm->rank;
     const sheaf__move move = { mine ? SHEAF__ALL : root, bytes, size };
@@ -183,8 +199,9 @@ static void select_moves(const sheaf_comm *comm, char *rows, size_t row_bytes, i
         while (begin > 0 && owner[begin - 1] == owner[end - 1])
             begin--;
         if (owner[begin] != comm->rank)
-            moves[nrows - ++*nreceive] = (sheaf__move){ owner[begin], rows + (size_t)begin * row_bytes,
-                                                        (size_t)(end - begin) * row_bytes };
+            moves[nrows - ++*nreceive] =
+                (sheaf__move){ owner[begin], rows + (size_t)begin * row_bytes,
+                               (size_t)(end - begin) * row_bytes };
         end = begin;
     }
     for (int64_t begin = 0; begin < nrows;) {
@@ -198,7 +215,8 @@ static void select_moves(const sheaf_comm *comm, char *rows, size_t row_bytes, i
     }
 }
 
-static sheaf_status *check_owners(const sheaf_comm *comm, int64_t nrows, const int32_t *owner, uint64_t *digest)
+static sheaf_status *check_owners(const sheaf_comm *comm, int64_t nrows, const int32_t *owner,
+                                  uint64_t *digest)
 {
     for (int64_t r = 0; r < nrows; r++) {
         if (owner[r] < 0 || owner[r] >= comm->ranks) {
@@ -214,7 +232,8 @@ static sheaf_status *check_owners(const sheaf_comm *comm, int64_t nrows, const i
 sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, int64_t nrows,
                                 const int32_t *owner)
 {
-    sheaf__heading heading = { .op = SHEAF__OP_SELECT, .size = (uint64_t)nrows * row_bytes,
+    sheaf__heading heading = { .op = SHEAF__OP_SELECT,
+                               .size = (uint64_t)nrows * row_bytes,
                                .digest = sheaf__comm_digest(0, row_bytes) };
     sheaf_status *st = check_owners(comm, nrows, owner, &heading.digest);
     if (st == NULL)
@@ -224,7 +243,8 @@ sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, 
     int nsend, nreceive;
     select_moves(comm, rows, row_bytes, nrows, owner, comm->moves, &nsend, &nreceive);
     /* with no rows there are no moves at all: nothing to point into */
-    return move_bytes(comm, &heading, comm->moves, nsend, nrows == 0 ? NULL : comm->moves + nrows - nreceive, nreceive);
+    return move_bytes(comm, &heading, comm->moves, nsend,
+                      nrows == 0 ? NULL : comm->moves + nrows - nreceive, nreceive);
 }
 
 /* ---- calls that move nothing but their heading ---- */
@@ -264,13 +284,15 @@ static sheaf_status *conclude(sheaf_comm *comm, sheaf_status *mine)
         if (heading_of(comm, r)->call > comm->call)
             comm->call = heading_of(comm, r)->call;
     const int culprit = first_failed(comm);
-    if (culprit < 0 || culprit == comm->rank || (mine != NULL && sheaf_status_code(mine) != SHEAF_E_PEER))
+    if (culprit < 0 || culprit == comm->rank ||
+        (mine != NULL && sheaf_status_code(mine) != SHEAF_E_PEER))
         return mine;
     const sheaf_status *why = heading_of(comm, culprit)->status;
     if (mine != NULL && (why == NULL || sheaf_status_code(why) == SHEAF_E_PEER))
         return mine;
     sheaf_status_free(mine);
-    return why == NULL ? peer_failed(comm, culprit) : sheaf_in(sheaf_status_copy(why), "rank %d", culprit);
+    return why == NULL ? peer_failed(comm, culprit)
+                       : sheaf_in(sheaf_status_copy(why), "rank %d", culprit);
 }
 
 sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)

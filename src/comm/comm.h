@@ -76,13 +76,17 @@ sheaf_status *sheaf_comm_barrier(sheaf_comm *comm);
  * Returns the first failure by rank number (others are freed), NULL if none; one that
  * only repeats another rank's failure (SHEAF_E_PEER) comes last. At most
  * SHEAF_MAX_SLICES ranks. */
-sheaf_status *sheaf_comm_run_threads(int ranks, sheaf_status *(*body)(void *context, sheaf_comm *comm),
+sheaf_status *sheaf_comm_run_threads(int ranks,
+                                     sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                      void *context);
 
-/* sheaf_comm_run_stages - stages * ranks threads, of which `all` is the group: rank stage * ranks + r. Each stage is a
- * group of its own besides, `stage`; with one rank that is NULL. A rank that returns has left both. */
+/* sheaf_comm_run_stages - stages * ranks threads, of which `all` is the group: rank stage * ranks +
+ * r. Each stage is a group of its own besides, `stage`; with one rank that is NULL. A rank that
+ * returns has left both. */
 sheaf_status *sheaf_comm_run_stages(int stages, int ranks,
-                                    sheaf_status *(*body)(void *context, sheaf_comm *all, sheaf_comm *stage), void *context);
+                                    sheaf_status *(*body)(void *context, sheaf_comm *all,
+                                                          sheaf_comm *stage),
+                                    void *context);
 
 /* sheaf_comm_carrier - "self", "threads". */
 const char *sheaf_comm_carrier(const sheaf_comm *comm);

@@ -10,17 +10,17 @@
 #include "comm/carrier.h"
 
 /* Cmocka's assertions may not leave a rank's thread: bodies return a status instead. */
-#define EXPECT(what, condition)                                                               \
-    do {                                                                                      \
-        if (!(condition))                                                                     \
-            return sheaf_fail(SHEAF_E_NUMBER, "%s: line %d, rank %d of %d", (what), __LINE__, \
-                              sheaf_comm_rank(comm), sheaf_comm_ranks(comm));                 \
+#define EXPECT(what, condition)                                                                    \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return sheaf_fail(SHEAF_E_NUMBER, "%s: line %d, rank %d of %d", (what), __LINE__,      \
+                              sheaf_comm_rank(comm), sheaf_comm_ranks(comm));                      \
     } while (0)
-#define TRY(call)                    \
-    do {                             \
-        sheaf_status *failed = call; \
-        if (failed != NULL)          \
-            return failed;           \
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        sheaf_status *failed = call;                                                               \
+        if (failed != NULL)                                                                        \
+            return failed;                                                                         \
     } while (0)
 
 typedef sheaf_status *body_fn(void *context, sheaf_comm *comm);
@@ -126,8 +126,12 @@ static sheaf_status *max_body(void *context, sheaf_comm *comm)
     free(x);
     const int last = ranks - 1;
     /* NaN wherever it is, with a payload; -0 everywhere; a denormal; infinities */
-    float odd[6] = { rank == 0 ? -__builtin_nanf("7") : 1, rank == last ? __builtin_nanf("9") : 1, -0.0f,
-                     rank == last ? 1e-40f : -1e-40f, rank == 0 ? -INFINITY : -INFINITY, rank == last ? INFINITY : 3 };
+    float odd[6] = { rank == 0 ? -__builtin_nanf("7") : 1,
+                     rank == last ? __builtin_nanf("9") : 1,
+                     -0.0f,
+                     rank == last ? 1e-40f : -1e-40f,
+                     rank == 0 ? -INFINITY : -INFINITY,
+                     rank == last ? INFINITY : 3 };
     const float want[6] = { __builtin_nanf(""), __builtin_nanf(""), 0, 0, -INFINITY, INFINITY };
     TRY(sheaf_comm_max(comm, odd, 6));
     for (int i = 0; i < 6; i++)
@@ -164,7 +168,8 @@ static sheaf_status *agree_body(void *context, sheaf_comm *comm)
         while (!(set >> first & 1))
             first++;
         char want[64];
-        snprintf(want, sizeof want, set >> rank & 1 ? "file %d" : "rank %d: file %d", set >> rank & 1 ? rank : first, first);
+        snprintf(want, sizeof want, set >> rank & 1 ? "file %d" : "rank %d: file %d",
+                 set >> rank & 1 ? rank : first, first);
         EXPECT("failed", st != NULL && sheaf_status_code(st) == SHEAF_E_IO);
         EXPECT("place", strcmp(sheaf_status_where(st), want) == 0);
         EXPECT("found", strcmp(sheaf_status_found(st), "trouble") == 0);
@@ -193,13 +198,34 @@ static sheaf_status *echo_body(void *context, sheaf_comm *comm)
     return NULL;
 }
 
-static void test_comm__broadcast(void **state) { check_at_every_T(broadcast_body); }
-static void test_comm__gather(void **state) { check_at_every_T(gather_body); }
-static void test_comm__select(void **state) { check_at_every_T(select_body); }
-static void test_comm__max(void **state) { check_at_every_T(max_body); }
-static void test_comm__any_and_barrier(void **state) { check_at_every_T(any_body); }
-static void test_comm__agree_on_every_set_of_failures(void **state) { check_at_every_T(agree_body); }
-static void test_comm__agree_prefers_the_cause(void **state) { check_at_every_T(echo_body); }
+static void test_comm__broadcast(void **state)
+{
+    check_at_every_T(broadcast_body);
+}
+static void test_comm__gather(void **state)
+{
+    check_at_every_T(gather_body);
+}
+static void test_comm__select(void **state)
+{
+    check_at_every_T(select_body);
+}
+static void test_comm__max(void **state)
+{
+    check_at_every_T(max_body);
+}
+static void test_comm__any_and_barrier(void **state)
+{
+    check_at_every_T(any_body);
+}
+static void test_comm__agree_on_every_set_of_failures(void **state)
+{
+    check_at_every_T(agree_body);
+}
+static void test_comm__agree_prefers_the_cause(void **state)
+{
+    check_at_every_T(echo_body);
+}
 
 /* A barrier is one: nobody passes before all came. */
 static _Atomic int came[8];
@@ -259,7 +285,9 @@ static void test_comm__numbers_of_ranks_that_cannot_be(void **state)
 
 /* ---- stages ---- */
 
-typedef struct grid { int stages, ranks, fails; /* the rank that fails; -1: none */ } grid;
+typedef struct grid {
+    int stages, ranks, fails; /* the rank that fails; -1: none */
+} grid;
 
 static sheaf_status *stages_body(void *context, sheaf_comm *comm, sheaf_comm *stage)
 {
@@ -268,7 +296,8 @@ static sheaf_status *stages_body(void *context, sheaf_comm *comm, sheaf_comm *st
     EXPECT("all", sheaf_comm_ranks(comm) == g->stages * g->ranks);
     EXPECT("a stage of one", (stage == NULL) == (g->ranks == 1));
     if (stage != NULL)
-        EXPECT("of a stage", sheaf_comm_ranks(stage) == g->ranks && sheaf_comm_rank(stage) == world % g->ranks);
+        EXPECT("of a stage",
+               sheaf_comm_ranks(stage) == g->ranks && sheaf_comm_rank(stage) == world % g->ranks);
     for (int s = 0; s < g->stages; s++) { /* stage after stage, as layers are run */
         int value = -1;
         for (int i = 0; i <= mine && s == mine && stage != NULL; i++) {
@@ -290,12 +319,18 @@ static void test_comm__stages_talk_within_and_to_all(void **state)
 {
     for (int stages = 1; stages <= 4; stages++)
         for (int ranks = 1; ranks <= 3; ranks++) {
-            CHECK_OK(sheaf_comm_run_stages(stages, ranks, stages_body, &(grid){ stages, ranks, -1 }));
-            for (int fails = 0; fails < stages * ranks; fails++) /* nobody waits for it, and its reason is everybody's */
-                CHECK_FAILS(sheaf_comm_run_stages(stages, ranks, stages_body, &(grid){ stages, ranks, fails }), SHEAF_E_DATA, "fails");
+            CHECK_OK(
+                sheaf_comm_run_stages(stages, ranks, stages_body, &(grid){ stages, ranks, -1 }));
+            for (int fails = 0; fails < stages * ranks;
+                 fails++) /* nobody waits for it, and its reason is everybody's */
+                CHECK_FAILS(sheaf_comm_run_stages(stages, ranks, stages_body,
+                                                  &(grid){ stages, ranks, fails }),
+                            SHEAF_E_DATA, "fails");
         }
-    CHECK_FAILS(sheaf_comm_run_stages(33, 2, stages_body, &(grid){ 33, 2, -1 }), SHEAF_E_ARG, "1 to 64 ranks in all");
-    CHECK_FAILS(sheaf_comm_run_stages(0, 2, stages_body, &(grid){ 0, 2, -1 }), SHEAF_E_ARG, "1 to 64 ranks in all");
+    CHECK_FAILS(sheaf_comm_run_stages(33, 2, stages_body, &(grid){ 33, 2, -1 }), SHEAF_E_ARG,
+                "1 to 64 ranks in all");
+    CHECK_FAILS(sheaf_comm_run_stages(0, 2, stages_body, &(grid){ 0, 2, -1 }), SHEAF_E_ARG,
+                "1 to 64 ranks in all");
 }
 
 int main(void)

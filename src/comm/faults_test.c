@@ -34,19 +34,14 @@ static sheaf_status *one_call(sheaf_comm *comm, int which)
     }
     switch (which % CALLS) {
     case 0:
-        return sheaf_comm_sum(comm, &tree, x, roots, 1, 64, &(sheaf_comm_adder){ .add = plain_add });
-    case 1:
-        return sheaf_comm_barrier(comm);
-    case 2:
-        return sheaf_comm_max(comm, x, 64);
-    case 3:
-        return sheaf_comm_select(comm, x, 16, 4, owner);
-    case 4:
-        return sheaf_comm_any(comm, &flag);
-    case 5:
-        return sheaf_comm_gather(comm, x, size);
-    default:
-        return sheaf_comm_broadcast(comm, x, 64, 0);
+        return sheaf_comm_sum(comm, &tree, x, roots, 1, 64,
+                              &(sheaf_comm_adder){ .add = plain_add });
+    case 1: return sheaf_comm_barrier(comm);
+    case 2: return sheaf_comm_max(comm, x, 64);
+    case 3: return sheaf_comm_select(comm, x, 16, 4, owner);
+    case 4: return sheaf_comm_any(comm, &flag);
+    case 5: return sheaf_comm_gather(comm, x, size);
+    default: return sheaf_comm_broadcast(comm, x, 64, 0);
     }
 }
 
@@ -62,8 +57,11 @@ typedef struct fault {
 static void judge(fault *f, sheaf_comm *comm, const sheaf_status *st)
 {
     char want[64];
-    snprintf(want, sizeof want, f->how == FAIL || f->how == LEAVE_FAILED ? "rank %d: disk %d" : "rank %d", f->rank, f->rank);
-    const bool good = st != NULL && sheaf_status_code(st) == SHEAF_E_PEER && strstr(sheaf_status_where(st), want) != NULL;
+    snprintf(want, sizeof want,
+             f->how == FAIL || f->how == LEAVE_FAILED ? "rank %d: disk %d" : "rank %d", f->rank,
+             f->rank);
+    const bool good = st != NULL && sheaf_status_code(st) == SHEAF_E_PEER &&
+                      strstr(sheaf_status_where(st), want) != NULL;
     atomic_fetch_add(good ? &f->told : &f->wrong, 1);
 }
 
@@ -114,8 +112,8 @@ static void check_fault(int ranks, int rank, int call, how how, bool messages)
     if (code != want || f.wrong != 0 || f.told != 2 * (ranks - 1)) {
         if (st != NULL)
             sheaf_status_print(st, stderr);
-        fail_msg("T=%d rank %d call %d how %d: code %d, told %d, wrong %d", ranks, rank, call, (int)how, (int)code, f.told,
-                 f.wrong);
+        fail_msg("T=%d rank %d call %d how %d: code %d, told %d, wrong %d", ranks, rank, call,
+                 (int)how, (int)code, f.told, f.wrong);
     }
     sheaf_status_free(st);
 }
@@ -154,7 +152,8 @@ static sheaf_status *odd_body(void *context, sheaf_comm *comm)
 
 static void test_faults__two_operations_that_differ(void **state)
 {
-    static const char *const names[CALLS] = { "sum", "barrier", "max", "select", "any", "gather", "broadcast" };
+    static const char *const names[CALLS] = { "sum", "barrier", "max",      "select",
+                                              "any", "gather",  "broadcast" };
     for (int a = 0; a < CALLS; a++)
         for (int b = 0; b < CALLS; b++)
             for (int rank = 0; rank < 3; rank++) {
@@ -189,29 +188,19 @@ static sheaf_status *variant_body(void *context, sheaf_comm *comm)
     sheaf_tree_init(&tree, 8, sheaf_comm_ranks(comm), present);
     sheaf_status *st = NULL;
     switch (o->variant) {
-    case 0:
-        st = sheaf_comm_max(comm, x, me ? 63 : 64);
-        break;
-    case 1:
-        st = sheaf_comm_sum(comm, &tree, x, roots, me ? 8 : 4, me ? 4 : 8, &adder);
-        break;
-    case 2:
-        st = sheaf_comm_sum(comm, &tree, x, roots, 4, 8, &adder);
-        break;
+    case 0: st = sheaf_comm_max(comm, x, me ? 63 : 64); break;
+    case 1: st = sheaf_comm_sum(comm, &tree, x, roots, me ? 8 : 4, me ? 4 : 8, &adder); break;
+    case 2: st = sheaf_comm_sum(comm, &tree, x, roots, 4, 8, &adder); break;
     case 3:
         owner[3] = me;
         st = sheaf_comm_select(comm, x, 16, 4, owner);
         break;
-    case 4:
-        st = sheaf_comm_select(comm, x, me ? 8 : 16, me ? 8 : 4, (int32_t[8]){ 0 });
-        break;
+    case 4: st = sheaf_comm_select(comm, x, me ? 8 : 16, me ? 8 : 4, (int32_t[8]){ 0 }); break;
     case 5:
         size[0] += me, size[1] -= me;
         st = sheaf_comm_gather(comm, x, size);
         break;
-    case 6:
-        st = sheaf_comm_broadcast(comm, x, 64, me);
-        break;
+    case 6: st = sheaf_comm_broadcast(comm, x, 64, me); break;
     default:
         if (me) /* one call too few: agree meets a barrier */
             break;
@@ -226,7 +215,8 @@ static void test_faults__arguments_that_differ(void **state)
         for (int rank = 0; rank < 3; rank++)
             for (int messages = 0; messages < 2; messages++) {
                 odd_call o = { .rank = rank, .variant = variant };
-                CHECK_FAILS(sheaf__run_threads(3, messages, variant_body, &o), SHEAF_E_PEER, "do not make the same call");
+                CHECK_FAILS(sheaf__run_threads(3, messages, variant_body, &o), SHEAF_E_PEER,
+                            "do not make the same call");
             }
 }
 
@@ -255,7 +245,9 @@ static void test_faults__leaving_after_the_last_call_is_fine(void **state)
 static sheaf_status *result_body(void *context, sheaf_comm *comm)
 {
     const int rank = sheaf_comm_rank(comm);
-    return rank == 0 ? sheaf_fail(SHEAF_E_PEER, "rank 2: b") : rank == 1 ? NULL : sheaf_fail(SHEAF_E_DATA, "b%d", rank);
+    return rank == 0   ? sheaf_fail(SHEAF_E_PEER, "rank 2: b")
+           : rank == 1 ? NULL
+                       : sheaf_fail(SHEAF_E_DATA, "b%d", rank);
 }
 
 static void test_faults__the_cause_is_returned(void **state)

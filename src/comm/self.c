@@ -1,16 +1,23 @@
 /* self.c - the carrier of a group of one: there is nobody to wait for. */
 #include "comm/carrier.h"
 
-static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send, int count)
+static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send,
+                          int count)
 {
     sheaf__heading *heading = comm->state;
     *heading = *mine;
     return NULL;
 }
 
-static const sheaf__heading *heading(const sheaf_comm *comm, int rank) { return comm->state; }
+static const sheaf__heading *heading(const sheaf_comm *comm, int rank)
+{
+    return comm->state;
+}
 
-static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int count) { return NULL; }
+static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int count)
+{
+    return NULL;
+}
 
 /* No `posted`: with one rank there is nothing to look into. */
 const sheaf__carrier sheaf__self_carrier = { "self", post, heading, NULL, collect };

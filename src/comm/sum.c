@@ -13,11 +13,11 @@
 #include "base/thread.h"
 #include "comm/carrier.h"
 
-#define BLOCK 2048                /* floats combined at a time: operands stay in the nearest caches */
+#define BLOCK 2048 /* floats combined at a time: operands stay in the nearest caches */
 #define SEGMENT ((int64_t)1 << 15) /* floats of one share of one message */
-#define MAX_SLOTS 8               /* intermediate values alive at once: the depth of a tree of 64 */
-#define MAX_SENDS 128             /* roots of a rank times its peers; 124 for 63 ranks of 64 slices */
-#define LINE 16                   /* floats of a cache line: shares begin on one */
+#define MAX_SLOTS 8   /* intermediate values alive at once: the depth of a tree of 64 */
+#define MAX_SENDS 128 /* roots of a rank times its peers; 124 for 63 ranks of 64 slices */
+#define LINE 16       /* floats of a cache line: shares begin on one */
 
 typedef void add_fn(float *dst, const float *a, const float *b, int64_t n);
 
@@ -94,7 +94,8 @@ static void combine_block(const combine *c, float *out, const float *const *oper
         memcpy(out, operand[0], (size_t)n * sizeof *out);
     for (int i = 0; i < c->steps; i++) {
         const step *s = &c->step[i];
-        c->add(s->to == IN_OUT ? out : slot[SLOT(s->to)], s->a < 0 ? slot[SLOT(s->a)] : operand[s->a],
+        c->add(s->to == IN_OUT ? out : slot[SLOT(s->to)],
+               s->a < 0 ? slot[SLOT(s->a)] : operand[s->a],
                s->b < 0 ? slot[SLOT(s->b)] : operand[s->b], n);
     }
 }
@@ -114,7 +115,7 @@ typedef struct in_place {
     const combine *c;
     int ranks, rank;
     sheaf_range share;
-    float *out[SHEAF_MAX_SLICES];     /* of each rank */
+    float *out[SHEAF_MAX_SLICES]; /* of each rank */
     float *operand[SHEAF_MAX_SLICES];
 } in_place;
 
@@ -133,7 +134,8 @@ static void in_place_task(void *context, int64_t index, int worker)
         memcpy(job->out[(job->rank + r) % job->ranks] + begin, mine, (size_t)n * sizeof *mine);
 }
 
-static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, int worker), void *context)
+static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, int worker),
+                     void *context)
 {
     const unsigned mode = sheaf__compute_mode_enter();
     for (int64_t i = 0; i < tasks; i++)
@@ -142,9 +144,12 @@ static void run_here(int64_t tasks, void (*task)(void *context, int64_t index, i
 }
 
 /* Each rank has posted its output and its operands, in this order. */
-static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_t n, const sheaf_comm_adder *how)
+static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_t n,
+                                      const sheaf_comm_adder *how)
 {
-    in_place job = { .c = c, .ranks = comm->ranks, .rank = comm->rank,
+    in_place job = { .c = c,
+                     .ranks = comm->ranks,
+                     .rank = comm->rank,
                      .share = share_of(n, comm->ranks, comm->rank) };
     int next = 0;
     for (int r = 0; r < comm->ranks; r++) {
@@ -171,7 +176,8 @@ typedef struct segment {
     const float *operand[SHEAF_MAX_SLICES]; /* of this rank's share: own or staged */
 } segment;
 
-static sheaf_status *trade_operands(sheaf_comm *comm, segment *s, sheaf__heading *heading, bool first)
+static sheaf_status *trade_operands(sheaf_comm *comm, segment *s, sheaf__heading *heading,
+                                    bool first)
 {
     sheaf__move send[MAX_SENDS], receive[SHEAF_MAX_SLICES];
     const sheaf_range mine = share_of(s->n, comm->ranks, comm->rank);
@@ -179,7 +185,8 @@ static sheaf_status *trade_operands(sheaf_comm *comm, segment *s, sheaf__heading
     for (int i = 0; i < s->c->operands; i++) {
         if (s->c->owner[i] != comm->rank) {
             float *place = comm->staging + (int64_t)i * (SEGMENT + LINE);
-            receive[nreceive++] = (sheaf__move){ s->c->owner[i], place, (size_t)(mine.end - mine.begin) * sizeof *place };
+            receive[nreceive++] = (sheaf__move){ s->c->owner[i], place,
+                                                 (size_t)(mine.end - mine.begin) * sizeof *place };
             s->operand[i] = place;
             continue;
         }
@@ -190,7 +197,8 @@ static sheaf_status *trade_operands(sheaf_comm *comm, segment *s, sheaf__heading
             if (r == comm->rank)
                 continue;
             assert(nsend < MAX_SENDS);
-            send[nsend++] = (sheaf__move){ r, own + theirs.begin, (size_t)(theirs.end - theirs.begin) * sizeof *own };
+            send[nsend++] = (sheaf__move){ r, own + theirs.begin,
+                                           (size_t)(theirs.end - theirs.begin) * sizeof *own };
         }
     }
     sheaf_status *st = first ? sheaf__comm_enter(comm, heading, send, nsend)
@@ -206,7 +214,8 @@ static void combine_share(const sheaf_comm *comm, const segment *s)
         const float *operand[SHEAF_MAX_SLICES];
         for (int i = 0; i < s->c->operands; i++)
             operand[i] = s->operand[i] + (at - mine.begin);
-        combine_block(s->c, s->out + s->base + at, operand, mine.end - at < BLOCK ? mine.end - at : BLOCK);
+        combine_block(s->c, s->out + s->base + at, operand,
+                      mine.end - at < BLOCK ? mine.end - at : BLOCK);
     }
     sheaf__compute_mode_leave(mode);
 }
@@ -217,7 +226,8 @@ static sheaf_status *trade_results(sheaf_comm *comm, const segment *s, sheaf__he
     int count = 0;
     for (int r = 0; r < comm->ranks; r++) {
         const sheaf_range share = share_of(s->n, comm->ranks, r);
-        const sheaf__move move = { r, s->out + s->base + share.begin, (size_t)(share.end - share.begin) * sizeof(float) };
+        const sheaf__move move = { r, s->out + s->base + share.begin,
+                                   (size_t)(share.end - share.begin) * sizeof(float) };
         if (r == comm->rank)
             send = (sheaf__move){ SHEAF__ALL, move.bytes, move.size };
         else
@@ -241,14 +251,16 @@ static sheaf_status *room_for_staging(sheaf_comm *comm, int operands)
     return NULL;
 }
 
-static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, float *out, float *const *own,
-                                         int64_t n, sheaf__heading *heading)
+static sheaf_status *combine_by_messages(sheaf_comm *comm, const combine *c, float *out,
+                                         float *const *own, int64_t n, sheaf__heading *heading)
 {
     sheaf_status *st = room_for_staging(comm, c->operands);
     const int64_t most = SEGMENT * comm->ranks;
     int64_t base = 0;
     do { /* at least once: an empty sum is compared like any other */
-        segment s = { .c = c, .out = out, .own = own, .base = base, .n = n - base < most ? n - base : most };
+        segment s = {
+            .c = c, .out = out, .own = own, .base = base, .n = n - base < most ? n - base : most
+        };
         if (st == NULL)
             st = trade_operands(comm, &s, heading, base == 0);
         if (st == NULL) {
@@ -278,8 +290,9 @@ static sheaf_status *combine_alone(const combine *c, float *out, float *const *o
     return NULL;
 }
 
-static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out, float *const *own, int nown,
-                                 int64_t n, const sheaf_comm_adder *how, sheaf__heading *heading)
+static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out, float *const *own,
+                                 int nown, int64_t n, const sheaf_comm_adder *how,
+                                 sheaf__heading *heading)
 {
     count_sent(comm, nown, n);
     if (comm->ranks > 1 && comm->carrier->posted == NULL)
@@ -317,7 +330,8 @@ sheaf_status *sheaf_comm_sum(sheaf_comm *comm, const sheaf_tree *tree, float *ou
     int nown;
     sheaf_tree_own(tree, comm->rank, &nown);
     combine_roots(&c, tree, adder->add);
-    sheaf__heading heading = { .op = SHEAF__OP_SUM, .size = (uint64_t)rows * (uint64_t)cols * sizeof(float),
+    sheaf__heading heading = { .op = SHEAF__OP_SUM,
+                               .size = (uint64_t)rows * (uint64_t)cols * sizeof(float),
                                .digest = digest_tree(tree, rows, cols) };
     return combine_all(comm, &c, out, roots, nown, rows * cols, adder, &heading);
 }

@@ -24,7 +24,8 @@ static void plain_add(float *dst, const float *a, const float *b, int64_t n)
 }
 
 /* Runs tasks backwards: their order must not matter. */
-static void run_backwards(void *pool, int64_t tasks, void (*task)(void *, int64_t, int), void *context)
+static void run_backwards(void *pool, int64_t tasks, void (*task)(void *, int64_t, int),
+                          void *context)
 {
     const unsigned mode = sheaf__compute_mode_enter();
     for (int64_t i = tasks; i-- > 0;)
@@ -38,9 +39,9 @@ typedef struct sum_case {
     bool present[SHEAF_MAX_SLICES];
     int64_t rows, cols;
     uint64_t seed;
-    bool alias;   /* out is roots[0] where a rank has one */
+    bool alias; /* out is roots[0] where a rank has one */
     bool pooled;
-    float *want;  /* [rows, cols] */
+    float *want; /* [rows, cols] */
 } sum_case;
 
 /* Magnitudes differ so that any other order of additions shows; some elements are
@@ -105,14 +106,15 @@ static void fill_root(float *to, const sum_case *c, const sheaf_tree *tree, cons
     sheaf__compute_mode_leave(mode);
 }
 
-static sheaf_status *check_bytes(const char *what, const sheaf_comm *comm, const void *got, const void *want,
-                                 size_t size)
+static sheaf_status *check_bytes(const char *what, const sheaf_comm *comm, const void *got,
+                                 const void *want, size_t size)
 {
     const unsigned char *a = got, *b = want;
     for (size_t i = 0; i < size; i++)
         if (a[i] != b[i])
-            return sheaf_found(sheaf_fail(SHEAF_E_NUMBER, "%s, rank %d of %d", what, sheaf_comm_rank(comm),
-                                          sheaf_comm_ranks(comm)), "byte %zu of %zu differs", i, size);
+            return sheaf_found(sheaf_fail(SHEAF_E_NUMBER, "%s, rank %d of %d", what,
+                                          sheaf_comm_rank(comm), sheaf_comm_ranks(comm)),
+                               "byte %zu of %zu differs", i, size);
     return NULL;
 }
 
@@ -133,7 +135,8 @@ static sheaf_status *sum_body(void *context, sheaf_comm *comm)
     float *out = c->alias && count > 0 ? roots[0] : spare;
     out[n] = 12345; /* a guard */
     const sheaf_comm_adder adder = { plain_add, c->pooled ? run_backwards : NULL, &pooled };
-    sheaf_status *st = sheaf_comm_sum(comm, &tree, out, count > 0 ? roots : NULL, c->rows, c->cols, &adder);
+    sheaf_status *st =
+        sheaf_comm_sum(comm, &tree, out, count > 0 ? roots : NULL, c->rows, c->cols, &adder);
     if (st == NULL)
         st = check_bytes("sum", comm, out, c->want, (size_t)n * sizeof *out);
     if (st == NULL && out[n] != 12345)
@@ -158,15 +161,21 @@ static void check_case(sum_case *c)
 
 static void test_sum__same_bytes_at_every_T(void **state)
 {
-    static const int64_t shapes[][2] = { { 1, 1 }, { 1, 4099 }, { 3, 5 }, { 5, 0 }, { 0, 7 }, { 7, 1 }, { 33, 129 }, { 2, 16 } };
+    static const int64_t shapes[][2] = { { 1, 1 }, { 1, 4099 }, { 3, 5 },    { 5, 0 },
+                                         { 0, 7 }, { 7, 1 },    { 33, 129 }, { 2, 16 } };
     uint64_t seed = 1;
     for (int slices = 1; slices <= SHEAF_MAX_SLICES; slices *= 2)
         for (int trial = 0; trial < 9; trial++) {
             const int64_t *shape = shapes[(trial + slices) % (int)ARRAY_LEN(shapes)];
-            sum_case c = { .slices = slices, .rows = shape[0], .cols = shape[1], .seed = mix(++seed),
-                           .alias = trial % 2, .pooled = trial % 3 == 0 };
+            sum_case c = { .slices = slices,
+                           .rows = shape[0],
+                           .cols = shape[1],
+                           .seed = mix(++seed),
+                           .alias = trial % 2,
+                           .pooled = trial % 3 == 0 };
             for (int s = 0; s < slices; s++)
-                c.present[s] = trial == 0 || (trial != 1 && mix(c.seed + (uint64_t)s * 77) % 4 < (uint64_t)(trial % 5));
+                c.present[s] = trial == 0 || (trial != 1 && mix(c.seed + (uint64_t)s * 77) % 4 <
+                                                                (uint64_t)(trial % 5));
             check_case(&c);
         }
 }
@@ -175,7 +184,12 @@ static void test_sum__eight_full_slices_of_odd_sizes(void **state)
 {
     static const int64_t sizes[] = { 1, 2, 15, 16, 17, 100, 127, 2047, 2048, 2049, 16385, 70001 };
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
-        sum_case c = { .slices = 8, .rows = 1, .cols = sizes[i], .seed = mix(i), .alias = i % 2, .pooled = i % 2 };
+        sum_case c = { .slices = 8,
+                       .rows = 1,
+                       .cols = sizes[i],
+                       .seed = mix(i),
+                       .alias = i % 2,
+                       .pooled = i % 2 };
         memset(c.present, true, sizeof c.present);
         check_case(&c);
     }
@@ -227,10 +241,14 @@ static sheaf_status *sent_body(void *context, sheaf_comm *comm)
  * share of the result to all others. Shares are whole lines of 16 floats. */
 static void test_sum__bytes_sent(void **state)
 {
-    static const struct { int ranks; double sent[3]; } want[] = {
+    static const struct {
+        int ranks;
+        double sent[3];
+    } want[] = {
         { 1, { 0 } },
-        { 2, { 4 * (48 + 32), 4 * (32 + 48) } },         /* shares 32, 48; one root each */
-        { 3, { 4 * (64 + 32), 4 * (96 + 64), 4 * (96 + 64) } }, /* shares 16, 32, 32; 1, 2, 2 roots */
+        { 2, { 4 * (48 + 32), 4 * (32 + 48) } }, /* shares 32, 48; one root each */
+        { 3,
+          { 4 * (64 + 32), 4 * (96 + 64), 4 * (96 + 64) } }, /* shares 16, 32, 32; 1, 2, 2 roots */
     };
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {
         double sent[8] = { 0 };

@@ -29,9 +29,9 @@ typedef struct posting {
 
 typedef struct member {
     _Alignas(64) posting posting[2];
-    uint64_t meetings;                 /* its own count; the same on all ranks that meet */
-    _Atomic uint64_t left_from;        /* first meeting it does not come to */
-    sheaf__heading left;               /* what peers read from then on */
+    uint64_t meetings;          /* its own count; the same on all ranks that meet */
+    _Atomic uint64_t left_from; /* first meeting it does not come to */
+    sheaf__heading left;        /* what peers read from then on */
     struct group *group;
     sheaf_comm comm;
     sheaf_status *result;
@@ -64,7 +64,10 @@ static bool complete(const group *g, uint32_t gate)
     return (int)(gate >> 8 & 0xff) + (int)(gate & 0xff) == g->ranks;
 }
 
-static uint32_t opened(uint32_t gate) { return (gate & 0xffff0000u) + GENERATION + (gate & 0xff); }
+static uint32_t opened(uint32_t gate)
+{
+    return (gate & 0xffff0000u) + GENERATION + (gate & 0xff);
+}
 
 static void wake_all(group *g)
 {
@@ -127,7 +130,8 @@ static member *member_of(const sheaf_comm *comm, int rank)
     return &self->group->member[rank];
 }
 
-static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send, int count)
+static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send,
+                          int count)
 {
     member *self = comm->state;
     self->meetings++;
@@ -156,12 +160,16 @@ static const sheaf__heading *heading(const sheaf_comm *comm, int rank)
     return &posting_of(comm, rank)->heading;
 }
 
-static const sheaf__move *posted(const sheaf_comm *comm, int rank) { return posting_of(comm, rank)->send; }
+static const sheaf__move *posted(const sheaf_comm *comm, int rank)
+{
+    return posting_of(comm, rank)->send;
+}
 
 /* Index of the next move for `rank` in what `peer` posted. */
 static int next_for(const posting *peer, int from, int rank)
 {
-    while (from < peer->nsend && peer->send[from].peer != rank && peer->send[from].peer != SHEAF__ALL)
+    while (from < peer->nsend && peer->send[from].peer != rank &&
+           peer->send[from].peer != SHEAF__ALL)
         from++;
     return from;
 }
@@ -174,9 +182,11 @@ static sheaf_status *copy_in(sheaf_comm *comm, const sheaf__move *receive, int c
         const posting *peer = posting_of(comm, from);
         const int at = next_for(peer, next[from], comm->rank);
         if (at == peer->nsend || peer->send[at].size != receive[i].size) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "rank %d: piece %d for rank %d", from, i, comm->rank);
+            sheaf_status *st =
+                sheaf_fail(SHEAF_E_PEER, "rank %d: piece %d for rank %d", from, i, comm->rank);
             sheaf_expected(st, "%zu bytes", receive[i].size);
-            return at == peer->nsend ? sheaf_found(st, "none") : sheaf_found(st, "%zu bytes", peer->send[at].size);
+            return at == peer->nsend ? sheaf_found(st, "none")
+                                     : sheaf_found(st, "%zu bytes", peer->send[at].size);
         }
         if (receive[i].size != 0)
             memcpy(receive[i].bytes, peer->send[at].bytes, receive[i].size);
@@ -212,7 +222,8 @@ static void member_leave(void *argument)
 static void *rank_main(void *argument)
 {
     member *self = argument;
-    self->result = sheaf_fail(SHEAF_E_PEER, "rank %d: its thread ended before its work", self->comm.rank);
+    self->result =
+        sheaf_fail(SHEAF_E_PEER, "rank %d: its thread ended before its work", self->comm.rank);
     pthread_cleanup_push(member_leave, self);
     sheaf_status *result = self->group->body(self->group->context, &self->comm);
     sheaf_status_free(self->result);
@@ -246,7 +257,9 @@ static group *group_new(int ranks, bool messages)
         atomic_store(&m->left_from, UINT64_MAX);
         m->group = g;
         m->comm = (sheaf_comm){ .carrier = messages ? &messages_carrier : &threads_carrier,
-                                .state = m, .rank = r, .ranks = ranks };
+                                .state = m,
+                                .rank = r,
+                                .ranks = ranks };
     }
     return g;
 }
@@ -278,9 +291,11 @@ static int start(group *g)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     for (int r = started; r < g->ranks; r++) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "starting a thread for rank %d of %d", r, g->ranks);
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_MEMORY, "starting a thread for rank %d of %d", r, g->ranks);
         sheaf_found(st, "%s", strerror(error));
-        g->member[r].result = sheaf_try_this(st, "a higher limit on processes (ulimit -u), or fewer ranks");
+        g->member[r].result =
+            sheaf_try_this(st, "a higher limit on processes (ulimit -u), or fewer ranks");
         member_leave(&g->member[r]);
     }
     return started;
@@ -305,7 +320,8 @@ static sheaf_status *take_result(group *g)
     return st;
 }
 
-static sheaf_status *run_alone(sheaf_status *(*body)(void *context, sheaf_comm *comm), void *context)
+static sheaf_status *run_alone(sheaf_status *(*body)(void *context, sheaf_comm *comm),
+                               void *context)
 {
     sheaf__heading heading = { 0 };
     sheaf_comm comm = { .carrier = &sheaf__self_carrier, .state = &heading, .rank = 0, .ranks = 1 };
@@ -315,7 +331,8 @@ static sheaf_status *run_alone(sheaf_status *(*body)(void *context, sheaf_comm *
 }
 
 sheaf_status *sheaf__run_threads(int ranks, bool messages,
-                                 sheaf_status *(*body)(void *context, sheaf_comm *comm), void *context)
+                                 sheaf_status *(*body)(void *context, sheaf_comm *comm),
+                                 void *context)
 {
     if (ranks < 1 || ranks > SHEAF_MAX_SLICES) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "ranks");
@@ -338,7 +355,8 @@ sheaf_status *sheaf__run_threads(int ranks, bool messages,
     return st;
 }
 
-sheaf_status *sheaf_comm_run_threads(int ranks, sheaf_status *(*body)(void *context, sheaf_comm *comm),
+sheaf_status *sheaf_comm_run_threads(int ranks,
+                                     sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                      void *context)
 {
     return sheaf__run_threads(ranks, false, body, context);
@@ -361,7 +379,8 @@ static sheaf_status *stage_main(void *argument, sheaf_comm *all)
         return s->body(s->context, all, NULL);
     member *self = &s->group[stage]->member[all->rank % s->ranks];
     sheaf_status *volatile result = NULL;
-    self->result = sheaf_fail(SHEAF_E_PEER, "rank %d: its thread ended before its work", self->comm.rank);
+    self->result =
+        sheaf_fail(SHEAF_E_PEER, "rank %d: its thread ended before its work", self->comm.rank);
     pthread_cleanup_push(member_leave, self);
     result = s->body(s->context, all, &self->comm);
     sheaf_status_free(self->result);
@@ -371,12 +390,16 @@ static sheaf_status *stage_main(void *argument, sheaf_comm *all)
 }
 
 sheaf_status *sheaf_comm_run_stages(int count, int ranks,
-                                    sheaf_status *(*body)(void *context, sheaf_comm *all, sheaf_comm *stage), void *context)
+                                    sheaf_status *(*body)(void *context, sheaf_comm *all,
+                                                          sheaf_comm *stage),
+                                    void *context)
 {
     stages s = { .ranks = ranks, .body = body, .context = context };
     sheaf_status *st = NULL;
     if (count < 1 || ranks < 1 || count > SHEAF_MAX_SLICES / ranks)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "stages"), "1 to %d ranks in all", SHEAF_MAX_SLICES), "%d times %d", count, ranks);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "stages"), "1 to %d ranks in all",
+                                          SHEAF_MAX_SLICES),
+                           "%d times %d", count, ranks);
     for (int i = 0; i < count && ranks > 1 && st == NULL; i++) {
         s.group[i] = group_new(ranks, false);
         if (s.group[i] == NULL)

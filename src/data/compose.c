@@ -26,12 +26,15 @@ static sheaf_status *encode(sheaf__ids *out, const sheaf__sentencepiece *model, 
 static sheaf_status *check_turns(const sheaf__record *record, const sheaf__compose_options *options)
 {
     if (!options->no_answer && record->turn[record->turns - 1].answer == NULL)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "answer"), "one, to be trained"), "none");
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "answer"), "one, to be trained"),
+                           "none");
     if (record->turns == 1 || sheaf__template_has_history(options->version))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "conversation");
-    sheaf_expected(st, "one question: template '%s' has no place for turns before it", sheaf__template_name(options->version));
-    return sheaf_try_this(sheaf_found(st, "%" PRId64 " turns", record->turns), "template chat, or a record for each turn");
+    sheaf_expected(st, "one question: template '%s' has no place for turns before it",
+                   sheaf__template_name(options->version));
+    return sheaf_try_this(sheaf_found(st, "%" PRId64 " turns", record->turns),
+                          "template chat, or a record for each turn");
 }
 
 static sheaf_status *lay_out(sheaf__sequence *out, sheaf__ids prompt, sheaf__ids answer, bool image,
@@ -47,10 +50,12 @@ static sheaf_status *lay_out(sheaf__sequence *out, sheaf__ids prompt, sheaf__ids
     sheaf_status *st = sheaf__sequence_train(&s, prompt, answer, &layout);
     if (st == NULL && s.cut > 0 && !options->may_cut) {
         st = sheaf_fail(SHEAF_E_DATA, "answer");
-        sheaf_expected(st, "at most %" PRId64 " tokens behind %" PRId64 " positions, with max_length %" PRId64,
-                       answer.count - s.cut, s.context, layout.max_length);
+        sheaf_expected(
+            st, "at most %" PRId64 " tokens behind %" PRId64 " positions, with max_length %" PRId64,
+            answer.count - s.cut, s.context, layout.max_length);
         sheaf_found(st, "%" PRId64, answer.count);
-        sheaf_try_this(st, "max_length %" PRId64 " or more", sheaf__sequence_needs(prompt.count, answer.count, &layout));
+        sheaf_try_this(st, "max_length %" PRId64 " or more",
+                       sheaf__sequence_needs(prompt.count, answer.count, &layout));
         sheaf__sequence_release(&s);
     }
     if (st == NULL)
@@ -58,14 +63,16 @@ static sheaf_status *lay_out(sheaf__sequence *out, sheaf__ids prompt, sheaf__ids
     return st;
 }
 
-sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record, const sheaf__compose_options *options)
+sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
+                             const sheaf__compose_options *options)
 {
     const sheaf__turn *last = &record->turn[record->turns - 1];
     sheaf__ids prompt = { 0 }, answer = { 0 };
     char *text = NULL;
     sheaf_status *st = check_turns(record, options);
     if (st == NULL)
-        st = sheaf__template_prompt(&text, options->version, record->turn, record->turns - 1, last->query);
+        st = sheaf__template_prompt(&text, options->version, record->turn, record->turns - 1,
+                                    last->query);
     if (st == NULL)
         st = encode(&prompt, options->model, text);
     if (st == NULL && !options->no_answer)

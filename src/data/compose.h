@@ -13,15 +13,16 @@
 typedef struct sheaf__compose_options {
     sheaf__template version;
     const sheaf__sentencepiece *model; /* NULL: the bytes of a text are its ids */
-    sheaf__sequence_options layout;    /* patches are used for records with an image only; a max_length
-                                          of 0 is as long as the record needs */
-    bool no_answer;                    /* inference: the last turn's answer is left away */
-    bool may_cut;                      /* a long answer loses its end, as upstream; else it is refused */
+    sheaf__sequence_options layout; /* patches are used for records with an image only; a max_length
+                                       of 0 is as long as the record needs */
+    bool no_answer;                 /* inference: the last turn's answer is left away */
+    bool may_cut; /* a long answer loses its end, as upstream; else it is refused */
 } sheaf__compose_options;
 
-/* sheaf__compose - errors: SHEAF_E_DATA for what does not fit into max_length, with the one that would do,
- * and for turns before the last with a template that has no place for them; those of the tokenizer.
- * *out untouched on failure. Thread-safe. */
-sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record, const sheaf__compose_options *options);
+/* sheaf__compose - errors: SHEAF_E_DATA for what does not fit into max_length, with the one that
+ * would do, and for turns before the last with a template that has no place for them; those of the
+ * tokenizer. *out untouched on failure. Thread-safe. */
+sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
+                             const sheaf__compose_options *options);
 
 #endif

@@ -22,33 +22,46 @@ sheaf_status *sheaf__data_no_memory(int64_t tokens)
 
 int64_t sheaf__data_limit(const sheaf_data_options *options)
 {
-    const int64_t model = options->config->max_position > 0 ? options->config->max_position : INT64_MAX;
+    const int64_t model =
+        options->config->max_position > 0 ? options->config->max_position : INT64_MAX;
     return options->seq > 0 ? options->seq : model;
 }
 
-sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count, const char *unit, int64_t first,
-                                   int64_t first_tokens, int64_t longest)
+sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count,
+                                   const char *unit, int64_t first, int64_t first_tokens,
+                                   int64_t longest)
 {
     const bool given = options->seq > 0;
-    const char *limit = given ? "--seq" : sheaf_config_position_key(options->config), *plural = strcmp(unit, "entry") == 0 ? "entries are" : "s are";
+    const char *limit = given ? "--seq" : sheaf_config_position_key(options->config),
+               *plural = strcmp(unit, "entry") == 0 ? "entries are" : "s are";
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s %" PRId64, unit, first);
-    sheaf_expected(st, given ? "at most %" PRId64 " tokens, the value of %s" : "at most %" PRId64 " tokens, the model's %s", sheaf__data_limit(options), limit);
-    sheaf_found(st, "%" PRId64 " tokens; %" PRId64 " %s%s longer than %s, the longest has %" PRId64, first_tokens, count,
-                count > 1 && plural[0] == 'e' ? "" : unit, count == 1 ? " is" : plural, limit, longest);
-    return sheaf_try_this(st, given ? "--seq %" PRId64 ", or split these records: none is ever cut off"
-                                    : "split these records: none is ever cut off; --seq %" PRId64 " goes beyond what the model was made for", longest);
+    sheaf_expected(st,
+                   given ? "at most %" PRId64 " tokens, the value of %s"
+                         : "at most %" PRId64 " tokens, the model's %s",
+                   sheaf__data_limit(options), limit);
+    sheaf_found(st, "%" PRId64 " tokens; %" PRId64 " %s%s longer than %s, the longest has %" PRId64,
+                first_tokens, count, count > 1 && plural[0] == 'e' ? "" : unit,
+                count == 1 ? " is" : plural, limit, longest);
+    return sheaf_try_this(st,
+                          given ? "--seq %" PRId64 ", or split these records: none is ever cut off"
+                                : "split these records: none is ever cut off; --seq %" PRId64
+                                  " goes beyond what the model was made for",
+                          longest);
 }
 
 /* Of the last position that counts, from 1: patches of an image share one. */
 static int64_t positions_of(const sheaf_data *data, int64_t row)
 {
-    return data->position == NULL ? data->used[row] : data->position[data->begin[row] + data->used[row] - 1] + (int64_t)1;
+    return data->position == NULL
+               ? data->used[row]
+               : data->position[data->begin[row] + data->used[row] - 1] + (int64_t)1;
 }
 
 /* Rotary embeddings go on for ever, so that what was asked for by name may be done. */
 static sheaf_status *check_positions(const sheaf_data *data, const sheaf_data_options *options)
 {
-    const int64_t made_for = options->config->max_position > 0 ? options->config->max_position : INT64_MAX;
+    const int64_t made_for =
+        options->config->max_position > 0 ? options->config->max_position : INT64_MAX;
     int64_t count = 0, first = 0, longest = 0;
     for (int64_t r = 0; r < data->rows; r++) {
         const int64_t n = positions_of(data, r);
@@ -57,10 +70,13 @@ static sheaf_status *check_positions(const sheaf_data *data, const sheaf_data_op
             first = r;
     }
     if (count > 0 && options->seq == 0)
-        return sheaf__data_too_long(options, count, data->images == NULL ? "row" : "record", first + 1, positions_of(data, first), longest);
+        return sheaf__data_too_long(options, count, data->images == NULL ? "row" : "record",
+                                    first + 1, positions_of(data, first), longest);
     if (count > 0)
-        sheaf_warn(options->events, "rows of up to %" PRId64 " positions, more than the model's %s of %" PRId64
-                   ": rotary embeddings go on beyond it, but the model was not made for that", longest, sheaf_config_position_key(options->config), made_for);
+        sheaf_warn(options->events,
+                   "rows of up to %" PRId64 " positions, more than the model's %s of %" PRId64
+                   ": rotary embeddings go on beyond it, but the model was not made for that",
+                   longest, sheaf_config_position_key(options->config), made_for);
     return NULL;
 }
 
@@ -90,11 +106,13 @@ static bool in_image(const sheaf_data *data, int64_t row, int64_t position)
     return data->images != NULL && (data->images->embed[i] || data->images->expert[i]);
 }
 
-/* What stands behind is a file's own padding, which nothing looks at and nothing is learned from. */
+/* What stands behind is a file's own padding, which nothing looks at and nothing is learned
+ * from. */
 static int64_t used_of(const sheaf_data *data, int64_t row)
 {
     int64_t n = row_length(data, row);
-    while (n > 1 && mask_at(data, row, n - 1) == 0 && label_at(data, row, n - 1) == SHEAF__NO_LABEL && !in_image(data, row, n - 1))
+    while (n > 1 && mask_at(data, row, n - 1) == 0 &&
+           label_at(data, row, n - 1) == SHEAF__NO_LABEL && !in_image(data, row, n - 1))
         n--;
     return n;
 }
@@ -126,7 +144,7 @@ static sheaf_status *count(sheaf_data *data)
     sheaf_expected(st, "at least one label that is not -100, not counting a row's first position");
     sheaf_found(st, "none in %" PRId64 " rows", data->rows);
     return sheaf_try_this(st, "check how the labels were made: position t is trained to predict "
-                          "the label of position t + 1");
+                              "the label of position t + 1");
 }
 
 enum { HASHED = 1024 }; /* positions handed to the hash at a time */
@@ -180,15 +198,18 @@ static sheaf_status *hash(sheaf_data *data)
 }
 
 /* Of a model with images, or of another one. */
-static sheaf_status *read_texts(sheaf_data *data, const char *path, const sheaf_data_options *options)
+static sheaf_status *read_texts(sheaf_data *data, const char *path,
+                                const sheaf_data_options *options)
 {
     if (data->images != NULL)
         return sheaf__data_read_records(data, path, options);
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
         return sheaf__data_read_jsonl(data, path, options);
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
-    sheaf_expected(st, "a file: a folder of images is for models with a vision tower (CogVLM, CogAgent)");
-    return sheaf_found(st, "a folder, and a model of family %s", sheaf_family_name(options->config->family));
+    sheaf_expected(
+        st, "a file: a folder of images is for models with a vision tower (CogVLM, CogAgent)");
+    return sheaf_found(st, "a folder, and a model of family %s",
+                       sheaf_family_name(options->config->family));
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -205,13 +226,13 @@ static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
         return NULL;
     sheaf_status *st = sheaf__choose_tokenizer(&model, o->tokenizer, NULL, o->config);
     if (st == NULL)
-        sheaf_note(o->events, "--tokenizer %s has no effect: these data hold token ids", o->tokenizer);
+        sheaf_note(o->events, "--tokenizer %s has no effect: these data hold token ids",
+                   o->tokenizer);
     sheaf__sentencepiece_close(model);
     return st;
 }
 
-sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
-                              const sheaf_data_options *options)
+sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_data_options *options)
 {
     if (options->seq < 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--seq"), "1 or more"),
@@ -220,8 +241,8 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
     if (data == NULL)
         return sheaf__data_no_memory(0);
     data->vocab = options->config->vocab;
-    data->pad = options->config->pad >= 0 && options->config->pad < data->vocab
-                    ? options->config->pad : 0;
+    data->pad =
+        options->config->pad >= 0 && options->config->pad < data->vocab ? options->config->pad : 0;
     data->seq = options->seq;
     sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
     if (st == NULL && ends_with(path, ".safetensors"))
@@ -262,27 +283,41 @@ void sheaf_data_close(sheaf_data *data)
     free(data);
 }
 
-void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template, const char *query,
-                            const sheaf_events *events)
+void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template,
+                            const char *query, const sheaf_events *events)
 {
-    const bool worded = prompt_template != NULL && prompt_template[0] != '\0', asked = query != NULL && query[0] != '\0';
+    const bool worded = prompt_template != NULL && prompt_template[0] != '\0',
+               asked = query != NULL && query[0] != '\0';
     if (worded && data != NULL && data->prompt_template == NULL)
-        sheaf_note(events, "--template %s has no effect: nothing in these data is put in a template", prompt_template);
+        sheaf_note(events,
+                   "--template %s has no effect: nothing in these data is put in a template",
+                   prompt_template);
     if (asked && (path == NULL || sheaf__path_kind(path) == SHEAF_PATH_FILE))
         sheaf_note(events, "--query has no effect: only the pictures of a folder are asked it");
 }
 
-int64_t sheaf_data_rows(const sheaf_data *data) { return data->rows; }
+int64_t sheaf_data_rows(const sheaf_data *data)
+{
+    return data->rows;
+}
 int64_t sheaf_data_memory(const sheaf_data *d)
 {
-    const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) + (d->position != NULL ? 4 : 0)
-                            + (d->images != NULL ? 2 : 0);
-    return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) + d->rows * 12
-         + (d->images == NULL ? 0 : d->images->memory + d->rows * (int64_t)(sizeof(XXH128_hash_t) + 5));
+    const int64_t per_token = 4 + (d->label != NULL ? 4 : 0) + (d->mask != NULL ? 1 : 0) +
+                              (d->position != NULL ? 4 : 0) + (d->images != NULL ? 2 : 0);
+    return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) +
+           d->rows * 12 +
+           (d->images == NULL ? 0
+                              : d->images->memory + d->rows * (int64_t)(sizeof(XXH128_hash_t) + 5));
 }
 
-int64_t sheaf_data_seq(const sheaf_data *data) { return data->seq; }
-int64_t sheaf_data_longest(const sheaf_data *data) { return data->longest; }
+int64_t sheaf_data_seq(const sheaf_data *data)
+{
+    return data->seq;
+}
+int64_t sheaf_data_longest(const sheaf_data *data)
+{
+    return data->longest;
+}
 
 int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n)
 {
@@ -292,8 +327,14 @@ int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n)
             most = data->used[row[i]];
     return most;
 }
-const char *sheaf_data_template(const sheaf_data *data) { return data->prompt_template; }
-const char *sheaf_data_hash(const sheaf_data *data) { return data->hash; }
+const char *sheaf_data_template(const sheaf_data *data)
+{
+    return data->prompt_template;
+}
+const char *sheaf_data_hash(const sheaf_data *data)
+{
+    return data->hash;
+}
 
 int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle)
 {
@@ -307,7 +348,8 @@ double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *order)
     const int64_t n = order->micro_batch, most = data->rows < MOST ? data->rows : MOST;
     const int64_t rows = order->samples > 0 && order->samples < most ? order->samples : most;
     double used = 0, positions = 0;
-    for (int64_t first = 0; first < rows; first += n) { /* the last one goes on into the next epoch */
+    for (int64_t first = 0; first < rows;
+         first += n) { /* the last one goes on into the next epoch */
         int64_t longest = order->seq;
         for (int64_t i = first; i < first + n && i - first < MOST; i++) {
             const int64_t row = sheaf_data_sample(data, i, order->seed, order->shuffle);
@@ -345,7 +387,8 @@ static int32_t position_at(const sheaf_data *data, int64_t row, int64_t length, 
     return t < length ? own[t] : own[length - 1] + (int32_t)(t - length + 1);
 }
 
-static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t seq, int64_t at)
+static void fill(const sheaf_batch *batch, const sheaf_data *data, int64_t row, int64_t seq,
+                 int64_t at)
 {
     const int64_t length = row < 0 ? 0 : row_length(data, row);
     for (int64_t t = 0; t < seq; t++, at++) {
@@ -395,16 +438,19 @@ void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n)
         data->images->announce(data->images->self, row, n);
 }
 
-sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n)
+sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,
+                                const int64_t *row, int64_t n)
 {
     const sheaf__data_images *images = data->images;
     const int64_t one = images == NULL ? 0 : images->channels * images->side * images->side;
-    const int64_t two = images == NULL ? 0 : images->channels * images->cross_side * images->cross_side;
+    const int64_t two =
+        images == NULL ? 0 : images->channels * images->cross_side * images->cross_side;
     int64_t at = 0;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && images != NULL && st == NULL; i++)
         if (row[i] >= 0 && images->has[row[i]]) {
-            st = images->load(images->self, row[i], batch->pixels + at * one, two == 0 ? NULL : batch->cross + at * two);
+            st = images->load(images->self, row[i], batch->pixels + at * one,
+                              two == 0 ? NULL : batch->cross + at * two);
             at++;
         }
     return st;

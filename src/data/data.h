@@ -39,9 +39,9 @@ typedef struct sheaf_data_options {
     const char *tokenizer;       /* another sentencepiece file */
     const char *prompt_template; /* by name; none: the config's text_processor_version, else base */
     const char *query;           /* asked of every image of a folder; none: "CAPTCHA:" */
-    int64_t micro_batch;         /* rows that are used together; images are held for a few such groups */
-    int threads;                 /* that may decode images at once; 0: every core of this process */
-    const atomic_int *stop;      /* not 0: no further image is checked, SHEAF_E_STOPPED; may be NULL */
+    int64_t micro_batch;    /* rows that are used together; images are held for a few such groups */
+    int threads;            /* that may decode images at once; 0: every core of this process */
+    const atomic_int *stop; /* not 0: no further image is checked, SHEAF_E_STOPPED; may be NULL */
 } sheaf_data_options;
 
 /* sheaf_data_open - errors: SHEAF_E_IO, SHEAF_E_FORMAT (not safetensors), SHEAF_E_DATA for
@@ -55,20 +55,23 @@ void sheaf_data_close(sheaf_data *data);
 int64_t sheaf_data_rows(const sheaf_data *data);
 /* sheaf_data_memory - bytes the data set holds. */
 int64_t sheaf_data_memory(const sheaf_data *data);
-int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the longest row, a file's own padding included */
-/* sheaf_data_used - positions of the longest of n rows (-1: an empty one) up to the last that is seen, has a label or is an image's; at
- * least 1. What stands behind is padding and changes nothing. */
+int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the longest row, a file's
+                                                   own padding included */
+/* sheaf_data_used - positions of the longest of n rows (-1: an empty one) up to the last that is
+ * seen, has a label or is an image's; at least 1. What stands behind is padding and changes
+ * nothing. */
 int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n);
 int64_t sheaf_data_longest(const sheaf_data *data); /* the same of all rows */
-/* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where none is used. */
+/* sheaf_data_template - the prompt template that its texts were put in, given or chosen; NULL where
+ * none is used. */
 const char *sheaf_data_template(const sheaf_data *data);
-/* sheaf_data_note_unused - notes of words that were given and change nothing: a template where no text is put in one, a
- * query where no folder of images is asked. Not errors: a recipe may name both for whatever data it is used with.
- *   data   as opened; NULL where only the query is at stake
+/* sheaf_data_note_unused - notes of words that were given and change nothing: a template where no
+ * text is put in one, a query where no folder of images is asked. Not errors: a recipe may name
+ * both for whatever data it is used with. data   as opened; NULL where only the query is at stake
  *   path   of the data; NULL: there are none
  *   words  NULL or empty: not given */
-void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template, const char *query,
-                            const sheaf_events *events);
+void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template,
+                            const char *query, const sheaf_events *events);
 /* sheaf_data_hash - XXH3-128 of the decoded content as 32 hex digits: the same tokens,
  * labels and masks (a file's own padding included) in the same order, whatever the file's
  * form or name. */
@@ -80,7 +83,8 @@ const char *sheaf_data_hash(const sheaf_data *data);
 int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle);
 
 typedef struct sheaf_data_order {
-    int64_t micro_batch, samples; /* samples that will be used; 0, or more than there are: an epoch */
+    int64_t micro_batch,
+        samples; /* samples that will be used; 0, or more than there are: an epoch */
     uint64_t seed;
     bool shuffle;
     int64_t seq; /* positions of every row; 0: the longest of its micro-batch has */
@@ -98,15 +102,18 @@ int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
 /* Dense [n, seq] arrays of the caller; any may be NULL to leave it out. */
 typedef struct sheaf_batch {
     int32_t *tokens;
-    int32_t *labels;   /* of position t: token t + 1, or SHEAF__IGNORED */
-    int32_t *position; /* 0, 1, ... in every row, padding included, where the data say nothing else */
-    uint8_t *mask;     /* 1 = may be attended to */
-    /* Of models with images; "rows" are positions of the whole batch, 0 .. n * seq - 1, ascending. */
+    int32_t *labels; /* of position t: token t + 1, or SHEAF__IGNORED */
+    int32_t
+        *position; /* 0, 1, ... in every row, padding included, where the data say nothing else */
+    uint8_t *mask; /* 1 = may be attended to */
+    /* Of models with images; "rows" are positions of the whole batch, 0 .. n * seq - 1,
+     * ascending. */
     int32_t *image_row; /* [images * (patches + 2)] rows that hold BOI, patches and EOI */
-    int32_t *stream[2]; /* [n * seq - image_rows], [image_rows] rows of the text and of the image stream */
+    int32_t *stream[2]; /* [n * seq - image_rows], [image_rows] rows of the text and of the image
+                           stream */
     float *pixels;      /* [images, channels, side, side] */
-    float *cross;       /* [images, channels, cross side, cross side], of models with a second tower */
-    int64_t seq;        /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
+    float *cross; /* [images, channels, cross side, cross side], of models with a second tower */
+    int64_t seq;  /* positions of each row, at least sheaf_data_used(); 0: sheaf_data_seq() */
 } sheaf_batch;
 
 /* What a batch holds of images, and how long its rows are. */
@@ -118,19 +125,24 @@ typedef struct sheaf_batch_images {
 
 /* sheaf_data_images - of rows `row[0..n)`; no images of a model without. */
 sheaf_batch_images sheaf_data_images(const sheaf_data *data, const int64_t *row, int64_t n);
-/* sheaf_data_announce - these rows are needed next, in this order: their images may be decoded by now when
- * sheaf_data_pixels() asks. What was announced before and is not begun is forgotten. Changes no result. */
+/* sheaf_data_announce - these rows are needed next, in this order: their images may be decoded by
+ * now when sheaf_data_pixels() asks. What was announced before and is not begun is forgotten.
+ * Changes no result. */
 void sheaf_data_announce(const sheaf_data *data, const int64_t *row, int64_t n);
-/* sheaf_data_images_range - the fewest and the most images that `n` samples one after another hold, in any order of
- * rows; image_rows as if each image had as many as the one with most, seq that of the longest row that can be among them. */
-void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most, const sheaf_data *data, int64_t n);
-/* sheaf_data_labels_images - does any position that uses the visual experts predict a label? NULL: no. */
+/* sheaf_data_images_range - the fewest and the most images that `n` samples one after another hold,
+ * in any order of rows; image_rows as if each image had as many as the one with most, seq that of
+ * the longest row that can be among them. */
+void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most,
+                             const sheaf_data *data, int64_t n);
+/* sheaf_data_labels_images - does any position that uses the visual experts predict a label? NULL:
+ * no. */
 bool sheaf_data_labels_images(const sheaf_data *data);
 /* sheaf_data_pixels - batch->pixels and ->cross of those rows; reads and decodes files.
  * Errors: SHEAF_E_IO, SHEAF_E_DATA (a file that changed since the data set was checked). */
-sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n);
-/* sheaf_data_batch - all but the pixels: rows `row[0..n)`, right padded to batch->seq with the pad token (or 0),
- * mask 0 and no label. A row of -1 is all padding, to fill a last batch. */
+sheaf_status *sheaf_data_pixels(const sheaf_batch *batch, const sheaf_data *data,
+                                const int64_t *row, int64_t n);
+/* sheaf_data_batch - all but the pixels: rows `row[0..n)`, right padded to batch->seq with the pad
+ * token (or 0), mask 0 and no label. A row of -1 is all padding, to fill a last batch. */
 void sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                       int64_t n);
 

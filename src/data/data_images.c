@@ -47,8 +47,8 @@ sheaf_status *sheaf__data_images_rows_new(sheaf_data *data)
     images->has = calloc((size_t)data->rows + 1, sizeof *images->has);
     images->expert_rows = calloc((size_t)data->rows + 1, sizeof *images->expert_rows);
     images->hash = calloc((size_t)data->rows + 1, sizeof *images->hash);
-    const bool made = images->embed != NULL && images->expert != NULL && images->has != NULL && images->expert_rows != NULL &&
-                      images->hash != NULL;
+    const bool made = images->embed != NULL && images->expert != NULL && images->has != NULL &&
+                      images->expert_rows != NULL && images->hash != NULL;
     return made ? NULL : sheaf__data_no_memory(data->tokens);
 }
 
@@ -65,21 +65,26 @@ static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int
     }
     images->has[row] = embed > 0;
     if (embed != 0 && embed != whole) {
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1),
-                                          "none or %" PRId64 ": BOI, %" PRId64 " patches and EOI", whole, images->patches);
+        sheaf_status *st = sheaf_expected(
+            sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1),
+            "none or %" PRId64 ": BOI, %" PRId64 " patches and EOI", whole, images->patches);
         return sheaf_found(st, "%" PRId64, embed);
     }
     if (embed == 0 && images->expert_rows[row] > 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": vision_expert_mask", row + 1),
-                                          "nothing marked in a row without an image"), "%" PRId32 " positions", images->expert_rows[row]);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": vision_expert_mask", row + 1),
+                           "nothing marked in a row without an image"),
+            "%" PRId32 " positions", images->expert_rows[row]);
     if (last > data->seq) {
         sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image", row + 1);
         sheaf_expected(st, "an end within %" PRId64 " positions, the value of --seq", data->seq);
-        return sheaf_try_this(sheaf_found(st, "its last is position %" PRId64, last), "--seq %" PRId64 " or more", last);
+        return sheaf_try_this(sheaf_found(st, "its last is position %" PRId64, last),
+                              "--seq %" PRId64 " or more", last);
     }
     if (embed == 0 && images->cross_side > 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64, row + 1);
-        sheaf_expected(st, "an image: the cross-attention of %s looks at it in every row", sheaf_family_name(config->family));
+        sheaf_expected(st, "an image: the cross-attention of %s looks at it in every row",
+                       sheaf_family_name(config->family));
         return sheaf_found(st, "none");
     }
     return NULL;
@@ -97,13 +102,15 @@ sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *con
     return st;
 }
 
-void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n)
+void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                             int64_t n)
 {
     const sheaf__data_images *images = data->images;
     const int64_t seq = batch->seq > 0 ? batch->seq : data->seq;
     int64_t image = 0, count[2] = { 0 };
     for (int64_t i = 0; i < n; i++) {
-        const int64_t begin = row[i] < 0 ? 0 : data->begin[row[i]], length = row[i] < 0 ? 0 : data->begin[row[i] + 1] - begin;
+        const int64_t begin = row[i] < 0 ? 0 : data->begin[row[i]],
+                      length = row[i] < 0 ? 0 : data->begin[row[i] + 1] - begin;
         for (int64_t t = 0; t < seq; t++) {
             const int32_t at = (int32_t)(i * seq + t);
             const int stream = t < length && images->expert[begin + t];
@@ -115,7 +122,8 @@ void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, c
     }
 }
 
-/* Most of n samples that are one of `count` rows out of `rows`: whole epochs, and the end and the beginning of two others. */
+/* Most of n samples that are one of `count` rows out of `rows`: whole epochs, and the end and the
+ * beginning of two others. */
 static int64_t at_most(int64_t n, int64_t count, int64_t rows)
 {
     const int64_t epochs = n / rows, rest = n % rows, ends = rest < 2 * count ? rest : 2 * count;
@@ -123,7 +131,8 @@ static int64_t at_most(int64_t n, int64_t count, int64_t rows)
     return sum < n ? sum : n;
 }
 
-void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most, const sheaf_data *data, int64_t n)
+void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *most,
+                             const sheaf_data *data, int64_t n)
 {
     const sheaf__data_images *images = data->images;
     int64_t with = 0, widest = 0, longest[2] = { 1, 1 }; /* of rows without and with an image */

@@ -16,33 +16,35 @@
 typedef struct sheaf__data_images {
     int64_t patches;                    /* of an image, in the sequence */
     int64_t channels, side, cross_side; /* cross_side 0: no second tower */
-    uint8_t *embed, *expert;            /* [tokens] 1 at the image's positions; where visual experts are used */
-    bool labelled;                      /* some position with `expert` predicts a label */
-    bool *has;                          /* [rows] */
-    int32_t *expert_rows;               /* [rows] */
-    XXH128_hash_t *hash;                /* [rows] of the image, whatever holds it */
+    uint8_t *embed,
+        *expert;          /* [tokens] 1 at the image's positions; where visual experts are used */
+    bool labelled;        /* some position with `expert` predicts a label */
+    bool *has;            /* [rows] */
+    int32_t *expert_rows; /* [rows] */
+    XXH128_hash_t *hash;  /* [rows] of the image, whatever holds it */
     /* Reads the image of a row; thread-safe. cross NULL without a second tower. */
     sheaf_status *(*load)(void *self, int64_t row, float *pixels, float *cross);
     /* NULL where nothing is gained by knowing early. */
     void (*announce)(void *self, const int64_t *row, int64_t n);
     void (*close)(void *self);
     void *self;
-    int64_t memory;                     /* bytes that self holds, at most */
+    int64_t memory; /* bytes that self holds, at most */
 } sheaf__data_images;
 
 /* sheaf__data_images_new - *out NULL for a config without images. */
 sheaf_status *sheaf__data_images_new(sheaf__data_images **out, const sheaf_config *config);
 void sheaf__data_images_free(sheaf__data_images *images);
-/* sheaf__data_images_rows_new - arrays for data->tokens positions and data->rows rows, cleared; embed and expert
- * only where there are none yet. */
+/* sheaf__data_images_rows_new - arrays for data->tokens positions and data->rows rows, cleared;
+ * embed and expert only where there are none yet. */
 sheaf_status *sheaf__data_images_rows_new(sheaf_data *data);
-/* sheaf__data_images_check - is every row's image whole, within --seq, and there at all where the model
- * cannot do without? Counts has and expert_rows. */
+/* sheaf__data_images_check - is every row's image whole, within --seq, and there at all where the
+ * model cannot do without? Counts has and expert_rows. */
 sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *config);
 /* sheaf__data_images_rows - image_row and stream of a batch. */
-void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row, int64_t n);
-/* sheaf__data_images_positions - position ids from the patches: a counter that stands still at a patch
- * after a patch. */
+void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
+                             int64_t n);
+/* sheaf__data_images_positions - position ids from the patches: a counter that stands still at a
+ * patch after a patch. */
 void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct reader {
     int64_t records;
     sheaf__complaints complaints;
     int64_t long_count, long_line, long_tokens, longest;
-    char ignored[64];                /* name of the first ignored field */
+    char ignored[64]; /* name of the first ignored field */
     int64_t ignored_line;
 } reader;
 
@@ -47,8 +47,10 @@ static const char *kind_of(const json_t *value)
     case JSON_OBJECT: return "an object";
     case JSON_ARRAY: return "an array";
     case JSON_STRING: return "a string";
-    case JSON_INTEGER: case JSON_REAL: return "a number";
-    case JSON_TRUE: case JSON_FALSE: return "a truth value";
+    case JSON_INTEGER:
+    case JSON_REAL: return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE: return "a truth value";
     default: return "null";
     }
 }
@@ -144,7 +146,8 @@ static sheaf_status *string_field(const json_t *record, const char *name, bool m
 {
     const json_t *value = json_object_get(record, name);
     if (value == NULL)
-        return bad(name, "a record has \"prompt\" and \"completion\", or \"text\"", "no such field");
+        return bad(name, "a record has \"prompt\" and \"completion\", or \"text\"",
+                   "no such field");
     if (!json_is_string(value))
         return bad(name, "a string", "%s", kind_of(value));
     if (!may_be_empty && json_string_length(value) == 0)
@@ -156,10 +159,12 @@ static void note_other_fields(reader *in, json_t *record)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(record, key, value) {
+    json_object_foreach(record, key, value)
+    {
         if (in->ignored_line != 0)
             return;
-        if (strcmp(key, "prompt") != 0 && strcmp(key, "completion") != 0 && strcmp(key, "text") != 0) {
+        if (strcmp(key, "prompt") != 0 && strcmp(key, "completion") != 0 &&
+            strcmp(key, "text") != 0) {
             snprintf(in->ignored, sizeof in->ignored, "%s", key);
             in->ignored_line = in->items.place;
         }
@@ -169,29 +174,32 @@ static void note_other_fields(reader *in, json_t *record)
 static sheaf_status *take_record(reader *in, json_t *record)
 {
     if (!json_is_object(record))
-        return bad(NULL, "an object, {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}", "%s",
-                   kind_of(record));
+        return bad(NULL, "an object, {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}",
+                   "%s", kind_of(record));
     const bool text = json_object_get(record, "text") != NULL;
-    const bool pair = json_object_get(record, "prompt") != NULL
-                      || json_object_get(record, "completion") != NULL;
+    const bool pair =
+        json_object_get(record, "prompt") != NULL || json_object_get(record, "completion") != NULL;
     if (text && pair)
-        return bad("text", "either \"text\", or \"prompt\" and \"completion\"", "both in one record");
-    sheaf_status *st = text ? string_field(record, "text", false)
-                            : string_field(record, "prompt", true);
+        return bad("text", "either \"text\", or \"prompt\" and \"completion\"",
+                   "both in one record");
+    sheaf_status *st =
+        text ? string_field(record, "text", false) : string_field(record, "prompt", true);
     if (st == NULL && !text)
         st = string_field(record, "completion", false);
     if (st != NULL)
         return st;
     note_other_fields(in, record);
     return text ? put_row(in, NULL, json_object_get(record, "text"))
-                : put_row(in, json_object_get(record, "prompt"), json_object_get(record, "completion"));
+                : put_row(in, json_object_get(record, "prompt"),
+                          json_object_get(record, "completion"));
 }
 
 static sheaf_status *take_text(reader *in, const char *text, size_t size)
 {
     const int64_t wrong = bad_utf8(text, (int64_t)size);
     if (wrong >= 0)
-        return bad(NULL, "UTF-8", "byte 0x%02X at column %" PRId64 "%s", (unsigned char)text[wrong], wrong + 1, in->items.array ? "" : " of the line");
+        return bad(NULL, "UTF-8", "byte 0x%02X at column %" PRId64 "%s", (unsigned char)text[wrong],
+                   wrong + 1, in->items.array ? "" : " of the line");
     json_t *record = NULL;
     sheaf_status *st = sheaf__json_parse_line(&record, text, size);
     if (st == NULL)
@@ -207,15 +215,19 @@ static sheaf_status *check_model(const sheaf_config *config)
     if (!config->byte_vocab) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "text records");
         sheaf_expected(st, "a model whose vocabulary is bytes (\"sheaf_tokenizer\": \"bytes\")");
-        sheaf_found(st, "a model of family %s that needs a tokenizer", sheaf_family_name(config->family));
-        return sheaf_try_this(st, "tokenise first and give a .safetensors file with input_ids and labels");
+        sheaf_found(st, "a model of family %s that needs a tokenizer",
+                    sheaf_family_name(config->family));
+        return sheaf_try_this(
+            st, "tokenise first and give a .safetensors file with input_ids and labels");
     }
     const int64_t eos = config->neos > 0 ? config->eos[0] : -1;
     if (config->vocab < 256 || eos < 0 || eos >= config->vocab || config->bos >= config->vocab) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "config.json: special tokens");
-        sheaf_expected(st, "256 bytes and eos_token_id (and bos_token_id, if any) inside the vocabulary");
-        return sheaf_found(st, "vocab_size %" PRId64 ", bos_token_id %" PRId64 ", eos_token_id %" PRId64,
-                           config->vocab, config->bos, eos);
+        sheaf_expected(
+            st, "256 bytes and eos_token_id (and bos_token_id, if any) inside the vocabulary");
+        return sheaf_found(
+            st, "vocab_size %" PRId64 ", bos_token_id %" PRId64 ", eos_token_id %" PRId64,
+            config->vocab, config->bos, eos);
     }
     return NULL;
 }
@@ -226,12 +238,18 @@ static sheaf_status *verdict(reader *in, const char *path)
     if (st != NULL)
         return st;
     if (in->long_count > 0)
-        return sheaf_in(sheaf__data_too_long(in->options, in->long_count, in->items.unit, in->long_line, in->long_tokens, in->longest), "%s", path);
+        return sheaf_in(sheaf__data_too_long(in->options, in->long_count, in->items.unit,
+                                             in->long_line, in->long_tokens, in->longest),
+                        "%s", path);
     if (in->data->rows == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s: empty data set", path), "at least one record"), "none");
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s: empty data set", path),
+                                          "at least one record"),
+                           "none");
     if (in->ignored_line != 0)
-        sheaf_warn(in->options->events, "%s %" PRId64 ": field '%s' is not used; only prompt, "
-                   "completion and text are read", in->items.unit, in->ignored_line, in->ignored);
+        sheaf_warn(in->options->events,
+                   "%s %" PRId64 ": field '%s' is not used; only prompt, "
+                   "completion and text are read",
+                   in->items.unit, in->ignored_line, in->ignored);
     return NULL;
 }
 
@@ -259,10 +277,15 @@ static sheaf_status *read_all(reader *in, const char *path)
         st = sheaf_in(check_model(in->options->config), "%s", path);
     const char *tokenizer = in->options->tokenizer;
     if (st == NULL && tokenizer != NULL && tokenizer[0] != '\0')
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokenizer"), "none: the vocabulary of this model is bytes, as its config says"), "%s", tokenizer);
-    while (st == NULL && in->complaints.fatal == NULL && (st = sheaf__json_items_next(&more, &in->items)) == NULL && more) {
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokenizer"),
+                           "none: the vocabulary of this model is bytes, as its config says"),
+            "%s", tokenizer);
+    while (st == NULL && in->complaints.fatal == NULL &&
+           (st = sheaf__json_items_next(&more, &in->items)) == NULL && more) {
         in->records++;
-        sheaf__complain(&in->complaints, sheaf_in(take_text(in, in->items.text, in->items.size), "%s %" PRId64, in->items.unit, in->items.place));
+        sheaf__complain(&in->complaints, sheaf_in(take_text(in, in->items.text, in->items.size),
+                                                  "%s %" PRId64, in->items.unit, in->items.place));
     }
     return st == NULL ? verdict(in, path) : st;
 }

@@ -14,9 +14,10 @@
 #include "data/data_rows.h"
 
 enum {
-    MOST_WORKERS = 4,     /* that decode ahead, beside the compute threads */
+    MOST_WORKERS = 4, /* that decode ahead, beside the compute threads */
     MOST_CHECKERS = 64,
-    COMMON_PIXELS = 1 << 24, /* larger pictures are decoded one at a time: 3 bytes a pixel and more */
+    COMMON_PIXELS =
+        1 << 24, /* larger pictures are decoded one at a time: 3 bytes a pixel and more */
 };
 
 typedef struct slot {
@@ -30,13 +31,13 @@ typedef struct slot {
 struct sheaf__pictures {
     const sheaf__data_images *shape;
     int64_t rows;
-    char **path; /* [rows] NULL without an image */
+    char **path;     /* [rows] NULL without an image */
     size_t one, two; /* bytes of an image at the towers' sizes */
     int64_t held;    /* bytes of the paths */
     int threads;
     const atomic_int *asked; /* not 0: to stop the check; may be NULL */
-    pthread_mutex_t large; /* held while a large picture is decoded */
-    pthread_mutex_t lock;  /* of all below */
+    pthread_mutex_t large;   /* held while a large picture is decoded */
+    pthread_mutex_t lock;    /* of all below */
     pthread_cond_t changed, work;
     slot *slot;
     int64_t slots;
@@ -50,10 +51,12 @@ struct sheaf__pictures {
 
 /* ---- one picture ---- */
 
-/* Most are small: only few of the others are in memory at a time, however many threads there are. */
+/* Most are small: only few of the others are in memory at a time, however many threads there
+ * are. */
 static sheaf_status *decode(sheaf_image *out, sheaf__pictures *p, const void *bytes, size_t size)
 {
-    sheaf_status *st = sheaf_image_decode(out, bytes, size, &(sheaf_image_options){ .max_pixels = COMMON_PIXELS });
+    sheaf_status *st =
+        sheaf_image_decode(out, bytes, size, &(sheaf_image_options){ .max_pixels = COMMON_PIXELS });
     if (st == NULL || sheaf_status_code(st) != SHEAF_E_UNSUPPORTED)
         return st;
     sheaf_status_free(st);
@@ -81,7 +84,9 @@ static sheaf_status *prepare(sheaf__pictures *p, int64_t row, uint8_t *dst)
     sheaf_status *st = sheaf__file_read_all(&bytes, &size, p->path[row], SHEAF_IMAGE_MAX_FILE);
     if (st == NULL) {
         named = false;
-        st = XXH128_isEqual(XXH3_128bits(bytes, size), p->shape->hash[row]) ? decode(&image, p, bytes, size) : changed();
+        st = XXH128_isEqual(XXH3_128bits(bytes, size), p->shape->hash[row])
+                 ? decode(&image, p, bytes, size)
+                 : changed();
     }
     free(bytes);
     if (st == NULL)
@@ -98,7 +103,8 @@ static void normalise(const sheaf__pictures *p, float *pixels, float *cross, con
     const unsigned mode = sheaf__compute_mode_enter();
     sheaf_image_normalise(pixels, bytes, (int64_t)(p->one / 3), &sheaf_image_clip_scale);
     if (cross != NULL)
-        sheaf_image_normalise(cross, bytes + p->one, (int64_t)(p->two / 3), &sheaf_image_clip_scale);
+        sheaf_image_normalise(cross, bytes + p->one, (int64_t)(p->two / 3),
+                              &sheaf_image_clip_scale);
     sheaf__compute_mode_leave(mode);
 }
 
@@ -171,7 +177,9 @@ static void *work(void *arg)
 /* As many as can be had; without any, every rank decodes what it needs. */
 static void start(sheaf__pictures *p)
 {
-    const int half = p->threads / 2, want = half < 1 ? 1 : half > MOST_WORKERS ? MOST_WORKERS : half;
+    const int half = p->threads / 2, want = half < 1              ? 1
+                                            : half > MOST_WORKERS ? MOST_WORKERS
+                                                                  : half;
     p->started = true;
     while (p->workers < want && sheaf__thread_start(&p->worker[p->workers], work, p) == 0)
         p->workers++;
@@ -195,7 +203,8 @@ void sheaf__pictures_announce(void *self, const int64_t *row, int64_t n)
 static sheaf_status *load_alone(sheaf__pictures *p, int64_t row, float *pixels, float *cross)
 {
     uint8_t *bytes = malloc(p->one + p->two);
-    sheaf_status *st = bytes == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", p->path[row]) : prepare(p, row, bytes);
+    sheaf_status *st =
+        bytes == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", p->path[row]) : prepare(p, row, bytes);
     if (st == NULL)
         normalise(p, pixels, cross, bytes);
     free(bytes);
@@ -254,16 +263,23 @@ static sheaf_status *check_one(sheaf__pictures *p, int64_t row, XXH128_hash_t *h
 
 static void tell(const sheaf_events *events, int64_t done, int64_t total)
 {
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "images checked", .done = done, .total = total });
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                       .text = "images checked",
+                                       .done = done,
+                                       .total = total });
 }
 
-static bool asked_to_stop(const sheaf__pictures *p) { return p->asked != NULL && atomic_load(p->asked) != 0; }
+static bool asked_to_stop(const sheaf__pictures *p)
+{
+    return p->asked != NULL && atomic_load(p->asked) != 0;
+}
 
 static void *check_some(void *arg)
 {
     const check *c = arg;
     sheaf__pictures *p = c->pictures;
-    for (int64_t row; (row = atomic_fetch_add(c->next, 1)) < p->rows && !atomic_load(c->stop) && !asked_to_stop(p);) {
+    for (int64_t row; (row = atomic_fetch_add(c->next, 1)) < p->rows && !atomic_load(c->stop) &&
+                      !asked_to_stop(p);) {
         if (p->path[row] != NULL)
             c->bad[row] = check_one(p, row, &c->hash[row]);
         if (c->bad[row] != NULL && sheaf_status_code(c->bad[row]) == SHEAF_E_MEMORY)
@@ -275,7 +291,8 @@ static void *check_some(void *arg)
     return NULL;
 }
 
-sheaf_status *sheaf__pictures_check(sheaf__pictures *p, XXH128_hash_t *hash, sheaf_status **bad, const sheaf_events *events)
+sheaf_status *sheaf__pictures_check(sheaf__pictures *p, XXH128_hash_t *hash, sheaf_status **bad,
+                                    const sheaf_events *events)
 {
     atomic_int_least64_t next = 0, done = 0;
     atomic_bool stop = false;
@@ -284,13 +301,16 @@ sheaf_status *sheaf__pictures_check(sheaf__pictures *p, XXH128_hash_t *hash, she
     check mine = { p, hash, bad, events, &next, &done, &stop }, theirs = mine;
     theirs.events = NULL;
     const int most = p->rows < p->threads ? (int)p->rows : p->threads;
-    while (helpers < most - 1 && helpers < MOST_CHECKERS && sheaf__thread_start(&helper[helpers], check_some, &theirs) == 0)
+    while (helpers < most - 1 && helpers < MOST_CHECKERS &&
+           sheaf__thread_start(&helper[helpers], check_some, &theirs) == 0)
         helpers++;
     check_some(&mine);
     for (int i = 0; i < helpers; i++)
         pthread_join(helper[i], NULL);
     if (!stop && done < p->rows)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_STOPPED, "asked to stop while images were checked"), "nothing was saved; give the same command again");
+        return sheaf_try_this(
+            sheaf_fail(SHEAF_E_STOPPED, "asked to stop while images were checked"),
+            "nothing was saved; give the same command again");
     if (!stop)
         tell(events, p->rows, p->rows);
     for (int64_t r = 0; r < p->rows && stop; r++)
@@ -326,7 +346,8 @@ static sheaf_status *copy_paths(sheaf__pictures *p, const sheaf__records *record
     return NULL;
 }
 
-sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *records, const sheaf__data_images *shape,
+sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *records,
+                                  const sheaf__data_images *shape,
                                   const sheaf__pictures_options *options)
 {
     sheaf__pictures *p = calloc(1, sizeof *p);
@@ -347,7 +368,9 @@ sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *r
     p->path = calloc((size_t)p->rows + 1, sizeof *p->path);
     p->slot = calloc((size_t)p->slots, sizeof *p->slot);
     p->wanted = calloc((size_t)p->slots, sizeof *p->wanted);
-    sheaf_status *st = p->path == NULL || p->slot == NULL || p->wanted == NULL ? sheaf__data_no_memory(0) : copy_paths(p, records);
+    sheaf_status *st = p->path == NULL || p->slot == NULL || p->wanted == NULL
+                           ? sheaf__data_no_memory(0)
+                           : copy_paths(p, records);
     if (st != NULL) {
         sheaf__pictures_free(p);
         return st;
@@ -383,7 +406,8 @@ void sheaf__pictures_free(void *pictures)
 
 int64_t sheaf__pictures_memory(const sheaf__pictures *p)
 {
-    return p->held + p->rows * (int64_t)sizeof *p->path + p->slots * (int64_t)(p->one + p->two + sizeof *p->slot + sizeof *p->wanted);
+    return p->held + p->rows * (int64_t)sizeof *p->path +
+           p->slots * (int64_t)(p->one + p->two + sizeof *p->slot + sizeof *p->wanted);
 }
 
 int64_t sheaf__pictures_held(sheaf__pictures *p)

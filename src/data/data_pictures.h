@@ -1,9 +1,10 @@
 /* data_pictures.h - private: the pictures of a data set that stay files.
  *
- * Each is read and decoded once when the data set is checked, and again whenever a batch needs it: by
- * worker threads for rows that were announced, else by the one who asks. What is decoded is held, as
- * bytes at the towers' sizes, in a fixed number of slots that all ranks of a process share; whichever way
- * a row's image came, its numbers are the same. A file whose bytes are not those of the check is an error. */
+ * Each is read and decoded once when the data set is checked, and again whenever a batch needs it:
+ * by worker threads for rows that were announced, else by the one who asks. What is decoded is
+ * held, as bytes at the towers' sizes, in a fixed number of slots that all ranks of a process
+ * share; whichever way a row's image came, its numbers are the same. A file whose bytes are not
+ * those of the check is an error. */
 #ifndef SHEAF_DATA_DATA_PICTURES_H
 #define SHEAF_DATA_DATA_PICTURES_H
 
@@ -13,14 +14,15 @@
 typedef struct sheaf__pictures sheaf__pictures;
 
 typedef struct sheaf__pictures_options {
-    int64_t slots; /* images held at a time, at least 1 */
-    int threads;   /* that may decode at once; 0 = every core this process may use */
+    int64_t slots;          /* images held at a time, at least 1 */
+    int threads;            /* that may decode at once; 0 = every core this process may use */
     const atomic_int *stop; /* ends the check; may be NULL */
 } sheaf__pictures_options;
 
-/* sheaf__pictures_new - of each record that has one; row r is record r. shape->hash must have come to
- * life before the first load. */
-sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *records, const sheaf__data_images *shape,
+/* sheaf__pictures_new - of each record that has one; row r is record r. shape->hash must have come
+ * to life before the first load. */
+sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *records,
+                                  const sheaf__data_images *shape,
                                   const sheaf__pictures_options *options);
 void sheaf__pictures_free(void *pictures);
 
@@ -28,8 +30,8 @@ void sheaf__pictures_free(void *pictures);
  *   hash  [rows] of each file's bytes
  *   bad   [rows] NULL, or what is wrong, with the path; the caller frees them
  * Errors: a failure that is not a picture's own (SHEAF_E_MEMORY), SHEAF_E_STOPPED. */
-sheaf_status *sheaf__pictures_check(sheaf__pictures *pictures, XXH128_hash_t *hash, sheaf_status **bad,
-                                    const sheaf_events *events);
+sheaf_status *sheaf__pictures_check(sheaf__pictures *pictures, XXH128_hash_t *hash,
+                                    sheaf_status **bad, const sheaf_events *events);
 
 /* sheaf__pictures_load, _announce - as in sheaf__data_images; self is the sheaf__pictures. */
 sheaf_status *sheaf__pictures_load(void *self, int64_t row, float *pixels, float *cross);

@@ -1,8 +1,8 @@
-/* data_records.c - folders of images and JSON records for CogVLM and CogAgent (data/records.h has the
- * forms, inputs/template.h the prompts, inputs/layout.h where a sequence has what).
+/* data_records.c - folders of images and JSON records for CogVLM and CogAgent (data/records.h has
+ * the forms, inputs/template.h the prompts, inputs/layout.h where a sequence has what).
  *
- * A row holds its sequence without the padding. Every image is looked at (data_pictures.h) and every text
- * laid out before anything is used; all bad records are told together. */
+ * A row holds its sequence without the padding. Every image is looked at (data_pictures.h) and
+ * every text laid out before anything is used; all bad records are told together. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,19 +34,25 @@ static sheaf_status *choose_ids(reader *in)
     int64_t id[] = { config->bos, config->neos > 0 ? config->eos[0] : -1, config->pad };
     if (in->model != NULL) {
         const int32_t pad = sheaf__sentencepiece_pad(in->model);
-        const int64_t own[] = { sheaf__sentencepiece_bos(in->model), sheaf__sentencepiece_eos(in->model),
+        const int64_t own[] = { sheaf__sentencepiece_bos(in->model),
+                                sheaf__sentencepiece_eos(in->model),
                                 pad >= 0 ? pad : sheaf__sentencepiece_unk(in->model) };
         for (int i = 0; i < 3; i++)
             id[i] = id[i] < 0 ? own[i] : id[i];
     }
     if (id[0] < 0 || id[0] >= config->vocab || id[1] < 0 || id[1] >= config->vocab) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "special tokens");
-        sheaf_expected(st, "bos_token_id and eos_token_id in the model's config or its tokenizer, below %" PRId64, config->vocab);
+        sheaf_expected(
+            st,
+            "bos_token_id and eos_token_id in the model's config or its tokenizer, below %" PRId64,
+            config->vocab);
         return sheaf_found(st, "%" PRId64 " and %" PRId64, id[0], id[1]);
     }
     if (id[2] >= 0 && id[2] < config->vocab)
         in->data->pad = id[2];
-    in->how.layout = (sheaf__sequence_options){ .patches = config->patches, .bos = (int32_t)id[0], .eos = (int32_t)id[1],
+    in->how.layout = (sheaf__sequence_options){ .patches = config->patches,
+                                                .bos = (int32_t)id[0],
+                                                .eos = (int32_t)id[1],
                                                 .pad = (int32_t)in->data->pad };
     return NULL;
 }
@@ -55,21 +61,28 @@ static sheaf_status *choose_words(reader *in)
 {
     const sheaf_data_options *o = in->options;
     bool from_model = false;
-    sheaf_status *st = sheaf__choose_template(&in->how.version, &from_model, o->prompt_template, o->config, o->events);
+    sheaf_status *st = sheaf__choose_template(&in->how.version, &from_model, o->prompt_template,
+                                              o->config, o->events);
     in->data->prompt_template = sheaf__template_name(in->how.version);
     if (st == NULL)
         st = sheaf__choose_tokenizer(&in->model, o->tokenizer, o->folder, o->config);
     if (st == NULL && in->model == NULL && !o->config->byte_vocab) {
         st = sheaf_fail(SHEAF_E_UNSUPPORTED, "texts");
-        sheaf_expected(st, "a tokenizer.model (sentencepiece) in the model's folder, or --tokenizer FILE");
-        sheaf_found(st, "none%s%s", o->folder == NULL ? "" : " in ", o->folder == NULL ? "" : o->folder);
-        return sheaf_try_this(st, "--tokenizer FILE, the tokenizer.model of this model; or tokenise first and give a .safetensors file");
+        sheaf_expected(
+            st, "a tokenizer.model (sentencepiece) in the model's folder, or --tokenizer FILE");
+        sheaf_found(st, "none%s%s", o->folder == NULL ? "" : " in ",
+                    o->folder == NULL ? "" : o->folder);
+        return sheaf_try_this(
+            st,
+            "--tokenizer FILE, the tokenizer.model of this model; or tokenise first and give a .safetensors file");
     }
     if (st != NULL)
         return st;
     if (o->prompt_template == NULL || o->prompt_template[0] == '\0')
-        sheaf_note(o->events, "prompt template %s, %s (--template changes it)", sheaf__template_name(in->how.version),
-                   from_model ? "which the model's config names" : "as the model's config names none");
+        sheaf_note(o->events, "prompt template %s, %s (--template changes it)",
+                   sheaf__template_name(in->how.version),
+                   from_model ? "which the model's config names"
+                              : "as the model's config names none");
     in->how.model = in->model;
     return choose_ids(in);
 }
@@ -86,9 +99,14 @@ static sheaf_status *make_room(sheaf_data *d, int64_t tokens)
     if (tokens <= d->token_room - d->tokens)
         return NULL;
     const int64_t room = d->token_room + d->token_room / 2 + tokens + 4096;
-    const struct { void *at; size_t item; } array[] = {
-        { &d->token, sizeof *d->token }, { &d->position, sizeof *d->position },
-        { &d->images->embed, 1 }, { &d->images->expert, 1 },
+    const struct {
+        void *at;
+        size_t item;
+    } array[] = {
+        { &d->token, sizeof *d->token },
+        { &d->position, sizeof *d->position },
+        { &d->images->embed, 1 },
+        { &d->images->expert, 1 },
     };
     for (size_t i = 0; i < sizeof array / sizeof *array; i++) {
         void *old, *more;
@@ -124,9 +142,11 @@ static sheaf_status *too_long(reader *in, const sheaf__sequence *s)
     in->too_long = true;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "text");
     sheaf_expected(st, "at most %" PRId64 " positions, the value of --seq", in->data->seq);
-    return sheaf_found(st, "%" PRId64 ": %" PRId64 " before the answer (1 for bos, %" PRId64 " for the image, %" PRId64
-                       " for the prompt), %" PRId64 " for the answer, its end and what must be left", s->length, s->context, image,
-                       s->context - image - 1, s->length - s->context);
+    return sheaf_found(
+        st,
+        "%" PRId64 ": %" PRId64 " before the answer (1 for bos, %" PRId64 " for the image, %" PRId64
+        " for the prompt), %" PRId64 " for the answer, its end and what must be left",
+        s->length, s->context, image, s->context - image - 1, s->length - s->context);
 }
 
 static sheaf_status *take_record(reader *in, int64_t index)
@@ -135,7 +155,8 @@ static sheaf_status *take_record(reader *in, int64_t index)
     const sheaf_config *config = in->options->config;
     if (record->image == NULL && in->data->images->cross_side > 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "image");
-        sheaf_expected(st, "one: the cross-attention of %s looks at it in every record", sheaf_family_name(config->family));
+        sheaf_expected(st, "one: the cross-attention of %s looks at it in every record",
+                       sheaf_family_name(config->family));
         return sheaf_found(st, "none");
     }
     sheaf__sequence s;
@@ -161,8 +182,11 @@ static sheaf_status *check_seq(const reader *in, int64_t images)
     if (seq == 0 || images == 0 || seq >= least)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq");
-    sheaf_expected(st, "at least %" PRId64 " and the tokens of the prompt: bos, the image's %" PRId64 " patches between two marks, "
-                   "and 10 positions for the answer", least, patches);
+    sheaf_expected(st,
+                   "at least %" PRId64 " and the tokens of the prompt: bos, the image's %" PRId64
+                   " patches between two marks, "
+                   "and 10 positions for the answer",
+                   least, patches);
     sheaf_found(st, "%" PRId64 ", in which no record with an image fits", seq);
     return sheaf_try_this(st, "no --seq: it is then as long as the longest record needs");
 }
@@ -190,18 +214,24 @@ static sheaf_status *check_images(reader *in)
         count += in->records.record[i].image != NULL;
     sheaf_status *st = check_seq(in, count);
     if (st == NULL && count > 0 && images->channels != 3)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"), "a model that reads 3 channels: red, green, blue"),
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
+                                        "a model that reads 3 channels: red, green, blue"),
                          "one of %" PRId64, images->channels);
     if (st == NULL) /* this batch, the next one, and one more for a rank that lags */
         st = sheaf__pictures_new(&in->pictures, &in->records, images,
-                                 &(sheaf__pictures_options){ .slots = 3 * ahead, .threads = in->options->threads, .stop = in->options->stop });
-    return st == NULL ? sheaf__pictures_check(in->pictures, in->hash, in->bad, in->options->events) : st;
+                                 &(sheaf__pictures_options){ .slots = 3 * ahead,
+                                                             .threads = in->options->threads,
+                                                             .stop = in->options->stop });
+    return st == NULL ? sheaf__pictures_check(in->pictures, in->hash, in->bad, in->options->events)
+                      : st;
 }
 
 /* What is wrong, with the line before it. Of a folder the path is all there is to say. */
 static sheaf_status *placed(const reader *in, sheaf_status *st, int64_t index, bool has_path)
 {
-    return in->records.record[index].place == 0 && has_path ? st : sheaf__record_in(st, &in->records, index);
+    return in->records.record[index].place == 0 && has_path
+               ? st
+               : sheaf__record_in(st, &in->records, index);
 }
 
 static sheaf_status *take_records(reader *in, const char *path)
@@ -215,7 +245,11 @@ static sheaf_status *take_records(reader *in, const char *path)
     }
     sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->records.looked_at);
     if (st != NULL && in->too_long)
-        sheaf_try_this(st, "--seq %" PRId64 ", or no --seq, holds the longest text; what else is bad must be repaired or taken out", in->longest);
+        sheaf_try_this(
+            st,
+            "--seq %" PRId64
+            ", or no --seq, holds the longest text; what else is bad must be repaired or taken out",
+            in->longest);
     return st;
 }
 
@@ -237,15 +271,20 @@ static sheaf_status *keep_images(reader *in)
     return NULL;
 }
 
-sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path, const sheaf_data_options *options)
+sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
+                                       const sheaf_data_options *options)
 {
     reader in = { .data = data, .options = options };
-    const sheaf__records_options how = { .query = options->query != NULL && options->query[0] != '\0' ? options->query : NULL,
-                                         .events = options->events };
+    const sheaf__records_options how = {
+        .query = options->query != NULL && options->query[0] != '\0' ? options->query : NULL,
+        .events = options->events
+    };
     sheaf_status *st = sheaf__records_read(&in.records, path, &how, &in.complaints);
     if (st == NULL)
         st = sheaf_in(choose_words(&in), "%s", path);
-    if (st != NULL && in.complaints.count > 0) { /* the file is no data set at all: that comes before a tokenizer for it */
+    if (st != NULL &&
+        in.complaints.count >
+            0) { /* the file is no data set at all: that comes before a tokenizer for it */
         sheaf_status_free(st);
         st = sheaf__complaints_verdict(&in.complaints, path, in.records.looked_at);
     }

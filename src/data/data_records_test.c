@@ -1,5 +1,5 @@
-/* data_records_test.c - folders and JSON records with images: the batches they give, what is refused, and
- * that neither threads nor what was announced change anything. */
+/* data_records_test.c - folders and JSON records with images: the batches they give, what is
+ * refused, and that neither threads nor what was announced change anything. */
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
@@ -18,21 +18,39 @@
 #include "data/data_pictures.h"
 #include "data/data_rows.h"
 
-enum { BOS = 256, EOS = 257, PAD = 258, P = 4, SIDE = 28, CROSS = 56, PIXELS = 3 * SIDE * SIDE, CROSSED = 3 * CROSS * CROSS };
+enum {
+    BOS = 256,
+    EOS = 257,
+    PAD = 258,
+    P = 4,
+    SIDE = 28,
+    CROSS = 56,
+    PIXELS = 3 * SIDE * SIDE,
+    CROSSED = 3 * CROSS * CROSS
+};
 
 static sheaf_config model(bool second_tower)
 {
-    sheaf_config c = { .family = second_tower ? SHEAF_COGAGENT : SHEAF_COGVLM, .vocab = 259, .bos = BOS, .pad = PAD, .eos = { EOS },
-                       .neos = 1, .byte_vocab = true, .patches = P,
+    sheaf_config c = { .family = second_tower ? SHEAF_COGAGENT : SHEAF_COGVLM,
+                       .vocab = 259,
+                       .bos = BOS,
+                       .pad = PAD,
+                       .eos = { EOS },
+                       .neos = 1,
+                       .byte_vocab = true,
+                       .patches = P,
                        .vit = { .channels = 3, .height = SIDE, .width = SIDE, .patch = 14 } };
     c.encoder.image = CROSS;
     c.encoder.channels = 3;
     return c;
 }
 
-static sheaf_status *open_with(sheaf_data **data, const char *path, const sheaf_config *config, int64_t seq)
+static sheaf_status *open_with(sheaf_data **data, const char *path, const sheaf_config *config,
+                               int64_t seq)
 {
-    return sheaf_data_open(data, path, &(sheaf_data_options){ .config = config, .seq = seq, .threads = 3, .micro_batch = 1 });
+    return sheaf_data_open(
+        data, path,
+        &(sheaf_data_options){ .config = config, .seq = seq, .threads = 3, .micro_batch = 1 });
 }
 
 static sheaf_data *opened(const char *path, bool second_tower)
@@ -67,10 +85,11 @@ static void make_captchas(void)
 
 /* ---- equality with pre-tokenised data ---- */
 
-/* Row by row as reference/cogvlm.md says: bos, BOI, patches, EOI, prompt, answer, eos; position ids stand still
- * within the patches. */
+/* Row by row as reference/cogvlm.md says: bos, BOI, patches, EOI, prompt, answer, eos; position ids
+ * stand still within the patches. */
 typedef struct tables {
-    int64_t ids[ROWS][64], labels[ROWS][64], position[ROWS][64], mask[ROWS][64], embed[ROWS][64], expert[ROWS][64];
+    int64_t ids[ROWS][64], labels[ROWS][64], position[ROWS][64], mask[ROWS][64], embed[ROWS][64],
+        expert[ROWS][64];
 } tables;
 
 static void lay_out(tables *t, int64_t seq)
@@ -84,7 +103,11 @@ static void lay_out(tables *t, int64_t seq)
             const bool inside = i >= 3 && i < 2 + P;
             const int64_t before = i == 0 ? -1 : t->position[r][i - 1];
             const bool trained = i >= 1 + image + prompt && i < used;
-            t->ids[r][i] = i == 0 ? BOS : i <= image ? 0 : i < used - 1 ? text[i - 1 - image] : i == used - 1 ? EOS : PAD;
+            t->ids[r][i] = i == 0          ? BOS
+                           : i <= image    ? 0
+                           : i < used - 1  ? text[i - 1 - image]
+                           : i == used - 1 ? EOS
+                                           : PAD;
             t->labels[r][i] = trained ? t->ids[r][i] : -100;
             t->position[r][i] = before + !inside;
             t->mask[r][i] = i < used;
@@ -94,7 +117,8 @@ static void lay_out(tables *t, int64_t seq)
     }
 }
 
-static void write_rows(sheaf_safetensors_writer *w, int64_t tensor, const int64_t from[ROWS][64], int64_t seq)
+static void write_rows(sheaf_safetensors_writer *w, int64_t tensor, const int64_t from[ROWS][64],
+                       int64_t seq)
 {
     for (int r = 0; r < ROWS; r++)
         CHECK_OK(sheaf__safetensors_write(w, tensor, r * seq * 8, from[r], seq * 8));
@@ -103,11 +127,20 @@ static void write_rows(sheaf_safetensors_writer *w, int64_t tensor, const int64_
 static const char *tokens_file(const tables *t, int64_t seq)
 {
     sheaf_safetensors_spec spec[8];
-    static const char *const name[] = { "input_ids", "labels", "position_ids", "attention_mask", "image_embed_mask", "vision_expert_mask" };
+    static const char *const name[] = {
+        "input_ids",      "labels",           "position_ids",
+        "attention_mask", "image_embed_mask", "vision_expert_mask"
+    };
     for (int i = 0; i < 6; i++)
-        spec[i] = (sheaf_safetensors_spec){ .name = name[i], .dtype = SHEAF_I64, .ndim = 2, .shape = { ROWS, seq } };
-    spec[6] = (sheaf_safetensors_spec){ .name = "vision_image", .dtype = SHEAF_F32, .ndim = 4, .shape = { ROWS, 3, SIDE, SIDE } };
-    spec[7] = (sheaf_safetensors_spec){ .name = "cross_image", .dtype = SHEAF_F32, .ndim = 4, .shape = { ROWS, 3, CROSS, CROSS } };
+        spec[i] = (sheaf_safetensors_spec){
+            .name = name[i], .dtype = SHEAF_I64, .ndim = 2, .shape = { ROWS, seq }
+        };
+    spec[6] = (sheaf_safetensors_spec){
+        .name = "vision_image", .dtype = SHEAF_F32, .ndim = 4, .shape = { ROWS, 3, SIDE, SIDE }
+    };
+    spec[7] = (sheaf_safetensors_spec){
+        .name = "cross_image", .dtype = SHEAF_F32, .ndim = 4, .shape = { ROWS, 3, CROSS, CROSS }
+    };
     sheaf_safetensors_writer *w;
     CHECK_OK(sheaf__safetensors_begin(&w, at("same.safetensors"), spec, 8, NULL, 0, NULL));
     write_rows(w, 0, t->ids, seq);
@@ -132,7 +165,8 @@ static const char *tokens_file(const tables *t, int64_t seq)
 
 /* Everything a run reads of a data set, in one block. */
 typedef struct whole {
-    int32_t tokens[ROWS * 64], labels[ROWS * 64], position[ROWS * 64], image_row[ROWS * (P + 2)], stream[2][ROWS * 64];
+    int32_t tokens[ROWS * 64], labels[ROWS * 64], position[ROWS * 64], image_row[ROWS * (P + 2)],
+        stream[2][ROWS * 64];
     uint8_t mask[ROWS * 64];
     float pixels[ROWS * PIXELS], cross[ROWS * CROSSED];
     sheaf_batch_images holds;
@@ -142,7 +176,9 @@ static whole *read_whole(const sheaf_data *data, const int64_t *row, int64_t n)
 {
     whole *w = calloc(1, sizeof *w);
     assert_non_null(w);
-    const sheaf_batch batch = { w->tokens, w->labels, w->position, w->mask, w->image_row, { w->stream[0], w->stream[1] }, w->pixels, w->cross };
+    const sheaf_batch batch = { w->tokens, w->labels,    w->position,
+                                w->mask,   w->image_row, { w->stream[0], w->stream[1] },
+                                w->pixels, w->cross };
     w->holds = sheaf_data_images(data, row, n);
     sheaf_data_batch(&batch, data, row, n);
     CHECK_OK(sheaf_data_pixels(&batch, data, row, n));
@@ -160,12 +196,18 @@ static void test_folder__gives_the_batch_of_the_same_rows_as_tensors(void **stat
     CHECK_OK(open_with(&tensors, tokens_file(&t, seq), &config, 0));
     assert_int_equal(sheaf_data_rows(folder), ROWS);
     const int64_t some[] = { 3, 0, -1, 6, 5 }, all[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
-    const struct { const int64_t *row; int64_t n; } batch[] = { { some, 5 }, { all, 8 }, { some + 2, 1 } };
+    const struct {
+        const int64_t *row;
+        int64_t n;
+    } batch[] = { { some, 5 }, { all, 8 }, { some + 2, 1 } };
     for (size_t i = 0; i < ARRAY_LEN(batch); i++) {
-        whole *a = read_whole(folder, batch[i].row, batch[i].n), *b = read_whole(tensors, batch[i].row, batch[i].n);
+        whole *a = read_whole(folder, batch[i].row, batch[i].n),
+              *b = read_whole(tensors, batch[i].row, batch[i].n);
         CHECK_BYTES("batch", a, b, sizeof *a);
-        assert_int_equal(sheaf_data_labels(folder, batch[i].row, batch[i].n), sheaf_data_labels(tensors, batch[i].row, batch[i].n));
-        assert_int_equal(sheaf_data_tokens(folder, batch[i].row, batch[i].n), sheaf_data_tokens(tensors, batch[i].row, batch[i].n));
+        assert_int_equal(sheaf_data_labels(folder, batch[i].row, batch[i].n),
+                         sheaf_data_labels(tensors, batch[i].row, batch[i].n));
+        assert_int_equal(sheaf_data_tokens(folder, batch[i].row, batch[i].n),
+                         sheaf_data_tokens(tensors, batch[i].row, batch[i].n));
         assert_int_equal(a->holds.images, i == 0 ? 4 : i == 1 ? 8 : 0);
         free(a);
         free(b);
@@ -188,11 +230,14 @@ static void *read_at_random(void *arg)
     reading *r = arg;
     float *pixels = malloc((PIXELS + CROSSED) * sizeof *pixels), *cross = pixels + PIXELS;
     for (int i = 0; i < 150; i++) {
-        const int64_t row = rand_r(&r->seed) % ROWS, next[] = { rand_r(&r->seed) % ROWS, -1, rand_r(&r->seed) % ROWS };
+        const int64_t row = rand_r(&r->seed) % ROWS,
+                      next[] = { rand_r(&r->seed) % ROWS, -1, rand_r(&r->seed) % ROWS };
         if (i % 3 == 0)
             sheaf_data_announce(r->data, next, 3);
-        sheaf_status *st = sheaf_data_pixels(&(sheaf_batch){ .pixels = pixels, .cross = cross }, r->data, &row, 1);
-        r->wrong += st != NULL || memcmp(pixels, r->want + row * (PIXELS + CROSSED), (PIXELS + CROSSED) * sizeof *pixels) != 0;
+        sheaf_status *st =
+            sheaf_data_pixels(&(sheaf_batch){ .pixels = pixels, .cross = cross }, r->data, &row, 1);
+        r->wrong += st != NULL || memcmp(pixels, r->want + row * (PIXELS + CROSSED),
+                                         (PIXELS + CROSSED) * sizeof *pixels) != 0;
         sheaf_status_free(st);
     }
     free(pixels);
@@ -207,8 +252,10 @@ static void test_pixels__are_the_same_in_any_order_from_many_threads(void **stat
     for (int64_t r = 0; r < ROWS; r++) {
         sheaf_image image;
         CHECK_OK(sheaf_image_load(&image, picture((int)r), NULL));
-        CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED), &image, SIDE, &sheaf_image_clip_scale));
-        CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED) + PIXELS, &image, CROSS, &sheaf_image_clip_scale));
+        CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED), &image, SIDE,
+                                     &sheaf_image_clip_scale));
+        CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED) + PIXELS, &image, CROSS,
+                                     &sheaf_image_clip_scale));
         sheaf_image_release(&image);
     }
     pthread_t thread[THREADS];
@@ -241,8 +288,11 @@ static void test_announce__decodes_in_the_background_within_bounds(void **state)
     const int64_t bytes = sheaf_data_memory(data), image = 3 * (SIDE * SIDE + CROSS * CROSS);
     sheaf_data_close(data);
     const sheaf_config config = model(true);
-    CHECK_OK(sheaf_data_open(&data, at("captcha"), &(sheaf_data_options){ .config = &config, .threads = 1, .micro_batch = 2 }));
-    assert_true(sheaf_data_memory(data) - bytes >= 3 * image && sheaf_data_memory(data) - bytes < 3 * image + 1024);
+    CHECK_OK(sheaf_data_open(
+        &data, at("captcha"),
+        &(sheaf_data_options){ .config = &config, .threads = 1, .micro_batch = 2 }));
+    assert_true(sheaf_data_memory(data) - bytes >= 3 * image &&
+                sheaf_data_memory(data) - bytes < 3 * image + 1024);
     sheaf_data_close(data);
 }
 
@@ -252,8 +302,11 @@ static void test_images__the_check_stops_when_it_is_asked_to(void **state)
     sheaf_data *data = NULL;
     for (int threads = 1; threads <= 3; threads += 2) {
         atomic_int stop = 15;
-        const sheaf_data_options options = { .config = &config, .threads = threads, .micro_batch = 1, .stop = &stop };
-        CHECK_FAILS(sheaf_data_open(&data, at("captcha"), &options), SHEAF_E_STOPPED, "while images were checked");
+        const sheaf_data_options options = {
+            .config = &config, .threads = threads, .micro_batch = 1, .stop = &stop
+        };
+        CHECK_FAILS(sheaf_data_open(&data, at("captcha"), &options), SHEAF_E_STOPPED,
+                    "while images were checked");
         assert_null(data);
         atomic_store(&stop, 0);
         CHECK_OK(sheaf_data_open(&data, at("captcha"), &options));
@@ -282,7 +335,10 @@ static sheaf_status *load_one(const sheaf_data *data, int64_t row)
     return sheaf_data_pixels(&(sheaf_batch){ .pixels = pixels, .cross = cross }, data, &row, 1);
 }
 
-static void *load_second(void *arg) { return load_one(arg, 2); }
+static void *load_second(void *arg)
+{
+    return load_one(arg, 2);
+}
 
 static void test_pixels__a_file_that_is_gone_or_changed_stops_everyone(void **state)
 {
@@ -297,7 +353,8 @@ static void test_pixels__a_file_that_is_gone_or_changed_stops_everyone(void **st
         for (int i = 0; i < 4; i++) {
             void *st = NULL;
             pthread_join(thread[i], &st);
-            CHECK_FAILS((sheaf_status *)st, again ? SHEAF_E_DATA : SHEAF_E_IO, again ? "ab.2.png: changed" : "ab.2.png");
+            CHECK_FAILS((sheaf_status *)st, again ? SHEAF_E_DATA : SHEAF_E_IO,
+                        again ? "ab.2.png: changed" : "ab.2.png");
         }
         put_picture(picture(2), 12, 12, 77);
     }
@@ -342,11 +399,14 @@ static void test_seq__is_what_the_longest_record_needs(void **state)
     assert_int_equal(sheaf_data_seq(data), 2 * need);
     sheaf_data_close(data);
     data = NULL;
-    CHECK_FAILS(open_with(&data, at("captcha"), &config, need - 1), SHEAF_E_DATA,
-                "long-answer.6.png: text | at most 29 positions, the value of --seq | 30: 15 before the answer (1 for bos, 6 for the "
-                "image, 8 for the prompt), 15 for the answer, its end and what must be left | --seq 30");
-    CHECK_FAILS(open_with(&data, at("captcha"), &config, 20), SHEAF_E_DATA, "8 of 8 records are bad");
-    CHECK_FAILS(open_with(&data, at("captcha"), &config, 16), SHEAF_E_ARG, "at least 17 and the tokens of the prompt");
+    CHECK_FAILS(
+        open_with(&data, at("captcha"), &config, need - 1), SHEAF_E_DATA,
+        "long-answer.6.png: text | at most 29 positions, the value of --seq | 30: 15 before the answer (1 for bos, 6 for the "
+        "image, 8 for the prompt), 15 for the answer, its end and what must be left | --seq 30");
+    CHECK_FAILS(open_with(&data, at("captcha"), &config, 20), SHEAF_E_DATA,
+                "8 of 8 records are bad");
+    CHECK_FAILS(open_with(&data, at("captcha"), &config, 16), SHEAF_E_ARG,
+                "at least 17 and the tokens of the prompt");
     assert_null(data);
 }
 
@@ -361,12 +421,14 @@ static void test_check__bad_records_are_all_named(void **state)
     put(at("bad/3.png"), "this is text");
     put(at("bad/4.jpg"), "");
     put_picture(at("bad/.5.png"), 5, 5, 1); /* no answer */
-    const char *const part[] = { "4 of 5 records are bad", "/bad/2.png", "/bad/3.png: ", "/bad/4.jpg: ", "/bad/.5.png: expected an answer" };
+    const char *const part[] = { "4 of 5 records are bad", "/bad/2.png", "/bad/3.png: ",
+                                 "/bad/4.jpg: ", "/bad/.5.png: expected an answer" };
     for (size_t i = 0; i < ARRAY_LEN(part); i++)
         CHECK_FAILS(open_with(&data, at("bad"), &config, 0), SHEAF_E_DATA, part[i]);
     mkdir(at("alone"), 0777);
     put(at("alone/x.png"), "this is text");
-    put(at("alone.jsonl"), "\n{\"image\": \"alone/x.png\", \"prompt\": \"a\", \"completion\": \"b\"}\n");
+    put(at("alone.jsonl"),
+        "\n{\"image\": \"alone/x.png\", \"prompt\": \"a\", \"completion\": \"b\"}\n");
     char want[500];
     snprintf(want, sizeof want, "%s: %s: image | ", at("alone"), at("alone/x.png"));
     CHECK_FAILS(open_with(&data, at("alone"), &config, 0), SHEAF_E_FORMAT, want);
@@ -387,9 +449,10 @@ static void test_json__lines_are_named_and_text_alone_is_for_cogvlm(void **state
     const sheaf_config vlm = model(false), agent = model(true);
     sheaf_data *data = NULL;
     put_picture(at("one.png"), 9, 9, 3);
-    put(at("one.jsonl"), "{\"image\": \"one.png\", \"conversations\": [{\"from\": \"human\", \"value\": \"<image>\\nWhat?\"}, "
-                         "{\"from\": \"gpt\", \"value\": \"A dot.\"}]}\n"
-                         "{\"prompt\": \"Hello\", \"completion\": \"you\"}\n");
+    put(at("one.jsonl"),
+        "{\"image\": \"one.png\", \"conversations\": [{\"from\": \"human\", \"value\": \"<image>\\nWhat?\"}, "
+        "{\"from\": \"gpt\", \"value\": \"A dot.\"}]}\n"
+        "{\"prompt\": \"Hello\", \"completion\": \"you\"}\n");
     CHECK_OK(open_with(&data, at("one.jsonl"), &vlm, 0));
     const int64_t row[] = { 0, 1 };
     const sheaf_batch_images holds = sheaf_data_images(data, row, 2);
@@ -402,21 +465,27 @@ static void test_json__lines_are_named_and_text_alone_is_for_cogvlm(void **state
     CHECK_BYTES("text alone", tokens, text, sizeof text);
     sheaf_data_close(data);
     data = NULL;
-    CHECK_FAILS(open_with(&data, at("one.jsonl"), &agent, 0), SHEAF_E_DATA, "one.jsonl: line 2: image | one: the cross-attention of cogagent");
+    CHECK_FAILS(open_with(&data, at("one.jsonl"), &agent, 0), SHEAF_E_DATA,
+                "one.jsonl: line 2: image | one: the cross-attention of cogagent");
     put(at("two.jsonl"), "{\"image\": \"one.png\", \"prompt\": \"a\", \"completion\": \"b\"}\n"
                          "{\"image\": \"none.png\", \"prompt\": \"a\", \"completion\": \"b\"}\n");
     CHECK_FAILS(open_with(&data, at("two.jsonl"), &vlm, 0), SHEAF_E_DATA, "line 2: ");
     CHECK_FAILS(open_with(&data, at("two.jsonl"), &vlm, 0), SHEAF_E_DATA, "none.png");
-    put(at("three.jsonl"), "{\"image\": \"one.png\", \"prompt\": \"a\", \"completion\": \"\"}\n{\"prompt\": 3}\n");
-    CHECK_FAILS(open_with(&data, at("three.jsonl"), &vlm, 0), SHEAF_E_DATA, "2 of 2 records are bad");
+    put(at("three.jsonl"),
+        "{\"image\": \"one.png\", \"prompt\": \"a\", \"completion\": \"\"}\n{\"prompt\": 3}\n");
+    CHECK_FAILS(open_with(&data, at("three.jsonl"), &vlm, 0), SHEAF_E_DATA,
+                "2 of 2 records are bad");
     assert_null(data);
 }
 
 static void test_folder__is_refused_for_a_model_of_text(void **state)
 {
-    const sheaf_config config = { .vocab = 259, .bos = BOS, .eos = { EOS }, .neos = 1, .byte_vocab = true };
+    const sheaf_config config = {
+        .vocab = 259, .bos = BOS, .eos = { EOS }, .neos = 1, .byte_vocab = true
+    };
     sheaf_data *data = NULL;
-    CHECK_FAILS(open_with(&data, at("captcha"), &config, 0), SHEAF_E_UNSUPPORTED, "a folder of images is for models with a vision tower");
+    CHECK_FAILS(open_with(&data, at("captcha"), &config, 0), SHEAF_E_UNSUPPORTED,
+                "a folder of images is for models with a vision tower");
 }
 
 /* ---- tokenizer and template ---- */
@@ -433,7 +502,10 @@ static void first_tokens(int32_t *to, int n, const sheaf_data_options *options)
     sheaf_data_close(data);
 }
 
-typedef struct told { int notes, warnings; char text[200]; } told;
+typedef struct told {
+    int notes, warnings;
+    char text[200];
+} told;
 
 static void keep_told(void *context, const sheaf_event *event)
 {
@@ -447,12 +519,16 @@ static void keep_told(void *context, const sheaf_event *event)
 static void test_words__tokenizer_and_template_are_found_or_given(void **state)
 {
     const char *tokenizer = golden("cogvlm/tiny_tokenizer.model");
-    put(at("one.png.jsonl"), "{\"image\": \"one.png\", \"prompt\": \"dog\", \"completion\": \"cat\"}\n");
+    put(at("one.png.jsonl"),
+        "{\"image\": \"one.png\", \"prompt\": \"dog\", \"completion\": \"cat\"}\n");
     put_picture(at("one.png"), 9, 9, 3);
     sheaf__sentencepiece *own;
     CHECK_OK(sheaf__sentencepiece_open(&own, tokenizer));
-    static const struct { const char *given, *config, *prompt; } cases[] = {
-        { NULL, "{}", "dog" }, { NULL, "{\"text_processor_version\": \"vqa\"}", "Question: dog Short answer:" },
+    static const struct {
+        const char *given, *config, *prompt;
+    } cases[] = {
+        { NULL, "{}", "dog" },
+        { NULL, "{\"text_processor_version\": \"vqa\"}", "Question: dog Short answer:" },
         { "chat", "{\"text_processor_version\": \"vqa\"}", " [INST] dog [/INST] " },
         { "", "{\"text_processor_version\": \"chat_old\"}", "Question: dog Answer:" },
         { NULL, "{\"text_processor_version\": \"another\"}", "dog" },
@@ -465,14 +541,17 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
     config.pad = 0;
     told told = { 0 };
     const sheaf_events events = { keep_told, &told };
-    sheaf_data_options options = { .config = &config, .tokenizer = tokenizer, .threads = 1, .events = &events };
+    sheaf_data_options options = {
+        .config = &config, .tokenizer = tokenizer, .threads = 1, .events = &events
+    };
     sheaf_data *data = NULL;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         int32_t *want, got[100];
         int64_t n;
         config.json = (char *)cases[i].config;
         options.prompt_template = cases[i].given;
-        CHECK_OK(sheaf__sentencepiece_encode(&want, &n, own, cases[i].prompt, strlen(cases[i].prompt)));
+        CHECK_OK(
+            sheaf__sentencepiece_encode(&want, &n, own, cases[i].prompt, strlen(cases[i].prompt)));
         first_tokens(got, 1 + P + 2 + (int)n, &options);
         CHECK_BYTES(cases[i].prompt, got + 1 + P + 2, want, (size_t)n * sizeof *want);
         assert_int_equal(got[0], 1);
@@ -485,7 +564,8 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
     CHECK_FAILS(sheaf_data_open(&data, at("one.png.jsonl"), &options), SHEAF_E_ARG, "chat");
     options.prompt_template = options.tokenizer = NULL;
     options.folder = scratch.dir;
-    CHECK_FAILS(sheaf_data_open(&data, at("one.png.jsonl"), &options), SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
+    CHECK_FAILS(sheaf_data_open(&data, at("one.png.jsonl"), &options), SHEAF_E_UNSUPPORTED,
+                "--tokenizer FILE");
     char *bytes;
     size_t size;
     CHECK_OK(sheaf__file_read_all(&bytes, &size, tokenizer, 1 << 24));
@@ -494,7 +574,8 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
     int32_t one[1];
     first_tokens(one, 1, &options);
     config.vocab = 100;
-    CHECK_FAILS(sheaf_data_open(&data, at("one.png.jsonl"), &options), SHEAF_E_LAYOUT, "at most 100 pieces");
+    CHECK_FAILS(sheaf_data_open(&data, at("one.png.jsonl"), &options), SHEAF_E_LAYOUT,
+                "at most 100 pieces");
     config.vocab = 1000;
     config.bos = config.pad = -1; /* the tokenizer knows them */
     config.neos = 0;

@@ -8,9 +8,9 @@ enum { SHEAF__NO_LABEL = -100 }; /* Hugging Face's ignore_index, in files */
 
 /* Row r has tokens [begin[r], begin[r + 1]). Labels are not shifted here. */
 struct sheaf_data {
-    int64_t rows, room;     /* rows used and allocated */
+    int64_t rows, room; /* rows used and allocated */
     int64_t tokens, token_room;
-    int64_t *begin;         /* [room + 1] */
+    int64_t *begin; /* [room + 1] */
     int32_t *token;
     int32_t *label;         /* [tokens]; NULL: token itself from trained_from[row] on */
     uint8_t *mask;          /* [tokens]; NULL: all 1 */
@@ -33,11 +33,13 @@ sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
                                            const sheaf_data_options *options);
 sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
                                        const sheaf_data_options *options);
-/* sheaf__data_limit - the most positions a row may have: --seq, or without it what the model was made for. */
+/* sheaf__data_limit - the most positions a row may have: --seq, or without it what the model was
+ * made for. */
 int64_t sheaf__data_limit(const sheaf_data_options *options);
 /* SHEAF_E_DATA for rows that have more. `unit` is "line", "entry", "record" or "row" (from 1). */
-sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count, const char *unit, int64_t first,
-                                   int64_t first_tokens, int64_t longest);
+sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count,
+                                   const char *unit, int64_t first, int64_t first_tokens,
+                                   int64_t longest);
 sheaf_status *sheaf__data_no_memory(int64_t tokens);
 
 #endif

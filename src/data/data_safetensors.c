@@ -2,8 +2,9 @@
  *
  * input_ids, labels and optionally attention_mask and position_ids, each [rows, length],
  * int32 or int64; for a model with images also what data_images.h lists; and nothing else:
- * an input that is not known here may change the meaning of the others. A row's own padding is kept as it is (it shows in saved logits);
- * only positions at the end with mask 0 and no label may fall outside --seq. */
+ * an input that is not known here may change the meaning of the others. A row's own padding is kept
+ * as it is (it shows in saved logits); only positions at the end with mask 0 and no label may fall
+ * outside --seq. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,8 @@ static sheaf_status *bad_tensor(const char *name, const char *expected)
 static sheaf_status *bad_value(const reader *in, const char *name, int64_t index, int64_t value)
 {
     return sheaf_found(sheaf_fail(SHEAF_E_DATA, "'%s': row %" PRId64 ", position %" PRId64, name,
-                                  index / in->length + 1, index % in->length + 1), "%" PRId64, value);
+                                  index / in->length + 1, index % in->length + 1),
+                       "%" PRId64, value);
 }
 
 /* ---- which tensors there are ---- */
@@ -59,11 +61,18 @@ static sheaf_status *check_shape(const reader *in, const sheaf_safetensors_entry
 }
 
 /* Tensors of [rows, length]; an image's come last. */
-static const struct { const char *name; bool needed, image; } known[] = {
-    { "input_ids", true },           { "labels", true },
-    { "attention_mask" },            { "position_ids" },
-    { "image_embed_mask", .image = true }, { "token_type_ids", .image = true },
-    { "vision_expert_mask", .image = true }, { "image_rope_mask", .image = true },
+static const struct {
+    const char *name;
+    bool needed, image;
+} known[] = {
+    { "input_ids", true },
+    { "labels", true },
+    { "attention_mask" },
+    { "position_ids" },
+    { "image_embed_mask", .image = true },
+    { "token_type_ids", .image = true },
+    { "vision_expert_mask", .image = true },
+    { "image_rope_mask", .image = true },
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -73,8 +82,9 @@ static bool is_known(const reader *in, const char *name)
     for (int k = 0; k < KNOWN; k++)
         if (strcmp(name, known[k].name) == 0)
             return !known[k].image || images != NULL;
-    return images != NULL && (strcmp(name, "vision_image") == 0 || strcmp(name, "context_length") == 0 ||
-                              (strcmp(name, "cross_image") == 0 && images->cross_side > 0));
+    return images != NULL &&
+           (strcmp(name, "vision_image") == 0 || strcmp(name, "context_length") == 0 ||
+            (strcmp(name, "cross_image") == 0 && images->cross_side > 0));
 }
 
 static sheaf_status *check_pixels(const reader *in, const char *name, int64_t side)
@@ -82,16 +92,20 @@ static sheaf_status *check_pixels(const reader *in, const char *name, int64_t si
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, name);
     const int64_t channels = in->data->images->channels;
     if (e == NULL)
-        return sheaf_found(bad_tensor(name, "the images of the rows, normalised"), "no such tensor");
+        return sheaf_found(bad_tensor(name, "the images of the rows, normalised"),
+                           "no such tensor");
     if (e->dtype != SHEAF_F32 && e->dtype != SHEAF_BF16 && e->dtype != SHEAF_F16)
         return sheaf_found(bad_tensor(name, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
-    if (e->ndim == 4 && e->shape[0] == in->rows && e->shape[1] == channels && e->shape[2] == side && e->shape[3] == side)
+    if (e->ndim == 4 && e->shape[0] == in->rows && e->shape[1] == channels && e->shape[2] == side &&
+        e->shape[3] == side)
         return NULL;
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name), "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
+                                      "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
                                       in->rows, channels, side, side);
     if (e->ndim != 4)
         return sheaf_found(st, "%d axes", e->ndim);
-    return sheaf_found(st, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", e->shape[0], e->shape[1], e->shape[2], e->shape[3]);
+    return sheaf_found(st, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", e->shape[0],
+                       e->shape[1], e->shape[2], e->shape[3]);
 }
 
 /* Does the file mark an image's positions at all? */
@@ -107,9 +121,12 @@ static sheaf_status *check_tensors(reader *in)
     for (int64_t i = 0; i < in->file->header.count; i++) {
         const char *name = in->file->header.entry[i].name;
         if (!is_known(in, name)) {
-            sheaf_status *st = bad_tensor(name, in->data->images == NULL ? "input_ids, labels and optionally attention_mask"
-                                                                          : "input_ids, labels, masks and images (docs/data.md)");
-            return sheaf_try_this(sheaf_found(st, "a tensor of this name"), "remove it from the file");
+            sheaf_status *st =
+                bad_tensor(name, in->data->images == NULL
+                                     ? "input_ids, labels and optionally attention_mask"
+                                     : "input_ids, labels, masks and images (docs/data.md)");
+            return sheaf_try_this(sheaf_found(st, "a tensor of this name"),
+                                  "remove it from the file");
         }
     }
     for (int k = 0; k < KNOWN; k++) {
@@ -127,8 +144,10 @@ static sheaf_status *check_tensors(reader *in)
             return st;
     }
     if (in->rows < 1 || in->length < 2 || in->length > INT32_MAX)
-        return sheaf_found(bad_tensor(known[0].name, "at least one row of two tokens, and fewer than 2^31 tokens a row"),
-                           "[%" PRId64 ", %" PRId64 "]", in->rows, in->length);
+        return sheaf_found(
+            bad_tensor(known[0].name,
+                       "at least one row of two tokens, and fewer than 2^31 tokens a row"),
+            "[%" PRId64 ", %" PRId64 "]", in->rows, in->length);
     sheaf_status *st = NULL;
     if (embed_name(in) != NULL)
         st = check_pixels(in, "vision_image", in->data->images->side);
@@ -141,16 +160,19 @@ static sheaf_status *check_tensors(reader *in)
 
 /* Calls take(in, index, value) for every element. */
 static sheaf_status *each(reader *in, const char *name,
-                          sheaf_status *(*take)(reader *in, const char *name, int64_t index, int64_t value))
+                          sheaf_status *(*take)(reader *in, const char *name, int64_t index,
+                                                int64_t value))
 {
     const sheaf_safetensors_entry *entry = sheaf__safetensors_find(in->file, name);
     const int64_t item = entry->dtype == SHEAF_I64 ? 8 : 4, total = in->rows * in->length;
     for (int64_t done = 0; done < total; done += CHUNK) {
         const int64_t n = total - done < CHUNK ? total - done : CHUNK;
-        sheaf_status *st = sheaf__safetensors_read(in->file, entry, done * item, in->chunk, n * item);
+        sheaf_status *st =
+            sheaf__safetensors_read(in->file, entry, done * item, in->chunk, n * item);
         for (int64_t i = 0; i < n && st == NULL; i++)
-            st = take(in, name, done + i, item == 8 ? ((const int64_t *)in->chunk)[i]
-                                                    : ((const int32_t *)in->chunk)[i]);
+            st =
+                take(in, name, done + i,
+                     item == 8 ? ((const int64_t *)in->chunk)[i] : ((const int32_t *)in->chunk)[i]);
         if (st != NULL)
             return st;
     }
@@ -169,8 +191,8 @@ static sheaf_status *take_token(reader *in, const char *name, int64_t index, int
 static sheaf_status *take_label(reader *in, const char *name, int64_t index, int64_t value)
 {
     if (value != SHEAF__NO_LABEL && (value < 0 || value >= in->data->vocab))
-        return sheaf_expected(bad_value(in, name, index, value), "-100 or a token id from 0 to %" PRId64,
-                              in->data->vocab - 1);
+        return sheaf_expected(bad_value(in, name, index, value),
+                              "-100 or a token id from 0 to %" PRId64, in->data->vocab - 1);
     in->data->label[index] = (int32_t)value;
     return NULL;
 }
@@ -186,7 +208,9 @@ static sheaf_status *take_mask(reader *in, const char *name, int64_t index, int6
 static sheaf_status *take_position(reader *in, const char *name, int64_t index, int64_t value)
 {
     if (value < 0 || value > index % in->length)
-        return sheaf_expected(bad_value(in, name, index, value), "0 to %" PRId64 ", the number of tokens before it", index % in->length);
+        return sheaf_expected(bad_value(in, name, index, value),
+                              "0 to %" PRId64 ", the number of tokens before it",
+                              index % in->length);
     in->data->position[index] = (int32_t)value;
     return NULL;
 }
@@ -222,7 +246,8 @@ static sheaf_status *read_image_masks(reader *in)
         for (int64_t i = 0; i < data->tokens; i++) /* those that use experts, but BOI, the first */
             patch[i] = images->expert[i] && i % in->length != 0 && images->expert[i - 1];
     for (int64_t r = 0; r < in->rows && st == NULL; r++)
-        sheaf__data_images_positions(data->position + r * in->length, patch + r * in->length, in->length);
+        sheaf__data_images_positions(data->position + r * in->length, patch + r * in->length,
+                                     in->length);
     free(patch);
     return st;
 }
@@ -235,14 +260,16 @@ typedef struct pixels {
     int64_t one, two; /* numbers of an image */
 } pixels;
 
-static sheaf_status *read_pixels(const pixels *p, const char *name, int64_t row, int64_t n, float *dst)
+static sheaf_status *read_pixels(const pixels *p, const char *name, int64_t row, int64_t n,
+                                 float *dst)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(p->file, name);
     const int64_t bytes = n * (int64_t)sheaf_dtype_bytes(e->dtype);
     if (e->dtype == SHEAF_F32)
         return sheaf__safetensors_read(p->file, e, row * bytes, dst, bytes);
     void *half = malloc((size_t)bytes);
-    sheaf_status *st = half == NULL ? sheaf__data_no_memory(n) : sheaf__safetensors_read(p->file, e, row * bytes, half, bytes);
+    sheaf_status *st = half == NULL ? sheaf__data_no_memory(n)
+                                    : sheaf__safetensors_read(p->file, e, row * bytes, half, bytes);
     if (st == NULL)
         p->kernels->convert(dst, SHEAF_F32, half, e->dtype, n);
     free(half);
@@ -270,7 +297,8 @@ static sheaf_status *keep_pixels(reader *in)
     pixels *p = calloc(1, sizeof *p);
     if (p == NULL)
         return sheaf__data_no_memory(0);
-    *p = (pixels){ in->file, sheaf__kernels_for(NULL), images->channels * images->side * images->side,
+    *p = (pixels){ in->file, sheaf__kernels_for(NULL),
+                   images->channels * images->side * images->side,
                    images->channels * images->cross_side * images->cross_side };
     in->file = NULL;
     images->self = p;
@@ -294,8 +322,11 @@ static sheaf_status *check_hidden(const reader *in)
     for (int64_t i = 0; i < in->rows * in->length && data->mask != NULL; i++)
         if (i % in->length > 0 && data->mask[i - 1] == 0 && data->label[i] != SHEAF__NO_LABEL) {
             sheaf_status *st = bad_value(in, "labels", i, data->label[i]);
-            sheaf_expected(st, "-100, because attention_mask hides the position before, which would predict it");
-            return sheaf_try_this(st, "pad on the right, or set the label after each hidden position to -100");
+            sheaf_expected(
+                st,
+                "-100, because attention_mask hides the position before, which would predict it");
+            return sheaf_try_this(
+                st, "pad on the right, or set the label after each hidden position to -100");
         }
     return NULL;
 }
@@ -323,7 +354,8 @@ static sheaf_status *check_length(const reader *in, const sheaf_data_options *op
             first_tokens = n;
         }
     }
-    return count == 0 ? NULL : sheaf__data_too_long(options, count, "row", first, first_tokens, longest);
+    return count == 0 ? NULL
+                      : sheaf__data_too_long(options, count, "row", first, first_tokens, longest);
 }
 
 /* ---- the file ---- */
@@ -340,11 +372,13 @@ static sheaf_status *make_rows(reader *in)
     if (sheaf__safetensors_find(in->file, "attention_mask") != NULL)
         data->mask = malloc(total);
     in->chunk = malloc(CHUNK * sizeof(int64_t));
-    const bool mask_failed = sheaf__safetensors_find(in->file, "attention_mask") != NULL && data->mask == NULL;
+    const bool mask_failed =
+        sheaf__safetensors_find(in->file, "attention_mask") != NULL && data->mask == NULL;
     const bool placed = sheaf__safetensors_find(in->file, "position_ids") != NULL;
     if (placed)
         data->position = malloc(total * sizeof *data->position);
-    if ((placed && data->position == NULL) || data->begin == NULL || data->token == NULL || data->label == NULL || mask_failed || in->chunk == NULL)
+    if ((placed && data->position == NULL) || data->begin == NULL || data->token == NULL ||
+        data->label == NULL || mask_failed || in->chunk == NULL)
         return sheaf__data_no_memory((int64_t)total);
     for (int64_t r = 0; r <= in->rows; r++)
         data->begin[r] = r * in->length;

@@ -10,8 +10,9 @@ enum { BOS = 256, EOS = 257, PAD = 258, NO = SHEAF__IGNORED };
 
 static sheaf_config bytes(void)
 {
-    return (sheaf_config){ .vocab = 259, .bos = BOS, .pad = PAD, .eos = { EOS }, .neos = 1,
-                           .byte_vocab = true };
+    return (sheaf_config){
+        .vocab = 259, .bos = BOS, .pad = PAD, .eos = { EOS }, .neos = 1, .byte_vocab = true
+    };
 }
 
 static char path[64];
@@ -41,9 +42,11 @@ static void test_jsonl__records_become_tokens_and_labels(void **state)
     static const char lines[] = "{\"prompt\": \"ab\", \"completion\": \"c\"}\n\n"
                                 "{\"text\": \"d\\u0000\\u00e9\"}\r\n"
                                 "{\"prompt\": \"\", \"completion\": \"x\", \"id\": 7}";
-    static const int32_t tokens[3][5] = { { BOS, 'a', 'b', 'c', EOS }, { BOS, 'd', 0, 0xC3, 0xA9 },
+    static const int32_t tokens[3][5] = { { BOS, 'a', 'b', 'c', EOS },
+                                          { BOS, 'd', 0, 0xC3, 0xA9 },
                                           { BOS, 'x', EOS, PAD, PAD } };
-    static const int32_t labels[3][6] = { { NO, NO, 'c', EOS, NO, NO }, { 'd', 0, 0xC3, 0xA9, EOS, NO },
+    static const int32_t labels[3][6] = { { NO, NO, 'c', EOS, NO, NO },
+                                          { 'd', 0, 0xC3, 0xA9, EOS, NO },
                                           { 'x', EOS, NO, NO, NO, NO } };
     sheaf_data *data;
     CHECK_OK(open_lines(&data, lines, sizeof lines - 1, 0));
@@ -68,7 +71,9 @@ static void test_jsonl__records_become_tokens_and_labels(void **state)
 }
 
 #define GOOD "{\"text\": \"good\"}\n"
-static const struct { const char *name, *content, *want, *also; } bad_lines[] = {
+static const struct {
+    const char *name, *content, *want, *also;
+} bad_lines[] = {
     { "not JSON", GOOD "{\"text\": \"a\"\n", "line 2: not a record", "one JSON object" },
     { "two objects", "{\"text\": \"a\"} {\"text\": \"b\"}\n", "line 1", "one JSON object" },
     { "an array", GOOD GOOD "[\"a\"]\n", "line 3", "an array" },
@@ -76,28 +81,35 @@ static const struct { const char *name, *content, *want, *also; } bad_lines[] = 
     { "no field", GOOD "{\"txt\": \"a\"}\n", "line 2: field 'prompt'", "no such field" },
     { "no completion", "{\"prompt\": \"a\"}\n", "line 1: field 'completion'", "no such field" },
     { "no prompt", "{\"completion\": \"a\"}\n", "line 1: field 'prompt'", "no such field" },
-    { "both forms", "{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"c\"}\n", "field 'text'", "both" },
+    { "both forms", "{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"c\"}\n", "field 'text'",
+      "both" },
     { "text is a number", "{\"text\": 5}\n", "field 'text'", "a number" },
     { "prompt is null", "{\"prompt\": null, \"completion\": \"b\"}\n", "field 'prompt'", "null" },
-    { "completion is a list", "{\"prompt\": \"a\", \"completion\": [\"b\"]}\n", "field 'completion'", "an array" },
-    { "empty completion", "{\"prompt\": \"a\", \"completion\": \"\"}\n", "field 'completion'", "an empty string" },
+    { "completion is a list", "{\"prompt\": \"a\", \"completion\": [\"b\"]}\n",
+      "field 'completion'", "an array" },
+    { "empty completion", "{\"prompt\": \"a\", \"completion\": \"\"}\n", "field 'completion'",
+      "an empty string" },
     { "empty text", "{\"text\": \"\"}\n", "field 'text'", "an empty string" },
     { "duplicate field", "{\"text\": \"a\", \"text\": \"b\"}\n", "line 1", "duplicate" },
     { "latin-1", GOOD "{\"text\": \"\xE9t\"}\n", "line 2", "0xE9 at column 11" },
     { "overlong form", "{\"text\": \"\xC0\x80\"}\n", "line 1", "0xC0 at column 11" },
     { "overlong form of three", "{\"text\": \"\xE0\x9F\xBF\"}\n", "line 1", "0xE0 at column 11" },
-    { "overlong form of four", "{\"text\": \"\xF0\x8F\xBF\xBF\"}\n", "line 1", "0xF0 at column 11" },
+    { "overlong form of four", "{\"text\": \"\xF0\x8F\xBF\xBF\"}\n", "line 1",
+      "0xF0 at column 11" },
     { "surrogate bytes", "{\"text\": \"\xED\xA0\x80\"}\n", "line 1", "0xED" },
     { "beyond Unicode", "{\"text\": \"\xF4\x90\x80\x80\"}\n", "line 1", "0xF4" },
     { "cut character", "{\"text\": \"\xE2\x82\n", "line 1", "0xE2" },
     { "lone surrogate escape", "{\"text\": \"\\ud800\"}\n", "line 1", "JSON" },
     { "byte order mark inside", GOOD "\xEF\xBB\xBF" GOOD, "line 2", "one JSON object" },
-    { "bad ones are counted", GOOD "[]\n" GOOD "{}\n7\n", "3 of 5 records are bad", "line 2: not a record: expected an object, {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}, found an array\n            line 4: field 'prompt'" },
+    { "bad ones are counted", GOOD "[]\n" GOOD "{}\n7\n", "3 of 5 records are bad",
+      "line 2: not a record: expected an object, {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}, found an array\n            line 4: field 'prompt'" },
     { "nothing", "", "empty data set", "at least one record" },
     { "only blanks", "\n  \n\t\n", "empty data set", "none" },
     { "an empty array", "[ ]\n", "empty data set", "at least one record" },
-    { "an entry that is no object", "[{\"text\": \"a\"}, [1], 5]", "2 of 3 records are bad", "entry 2: not a record" },
-    { "an entry without its fields", "\xEF\xBB\xBF [{\"text\": \"a\"},\n{\"txt\": \"a\"}]", "entry 2: field 'prompt'", "no such field" },
+    { "an entry that is no object", "[{\"text\": \"a\"}, [1], 5]", "2 of 3 records are bad",
+      "entry 2: not a record" },
+    { "an entry without its fields", "\xEF\xBB\xBF [{\"text\": \"a\"},\n{\"txt\": \"a\"}]",
+      "entry 2: field 'prompt'", "no such field" },
 };
 
 static void test_jsonl__a_bad_record_is_named(void **state)
@@ -105,8 +117,10 @@ static void test_jsonl__a_bad_record_is_named(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad_lines); i++) {
         sheaf_data *data = NULL;
         const char *content = bad_lines[i].content;
-        CHECK_FAILS(open_lines(&data, content, strlen(content), 0), SHEAF_E_DATA, bad_lines[i].want);
-        CHECK_FAILS(open_lines(&data, content, strlen(content), 0), SHEAF_E_DATA, bad_lines[i].also);
+        CHECK_FAILS(open_lines(&data, content, strlen(content), 0), SHEAF_E_DATA,
+                    bad_lines[i].want);
+        CHECK_FAILS(open_lines(&data, content, strlen(content), 0), SHEAF_E_DATA,
+                    bad_lines[i].also);
         assert_null(data);
     }
     sheaf_data *data = NULL;
@@ -115,14 +129,18 @@ static void test_jsonl__a_bad_record_is_named(void **state)
 }
 
 /* Only the array itself; an entry that is broken is named as one. */
-static const struct { const char *content, *want; } broken_arrays[] = {
+static const struct {
+    const char *content, *want;
+} broken_arrays[] = {
     { "[" GOOD, "line 2, column 1 | ',' or ']' after entry 1 of the list | the end of the file" },
     { "[" GOOD "]x", "line 2, column 2 | nothing after entry 1 of the list | x" },
     { "[" GOOD GOOD "]", "line 2, column 1 | ',' or ']' after entry 1 of the list | {" },
     { "[" GOOD ",]", "line 2, column 2 | another entry after entry 1 of the list | ]" },
     { "[,]", "line 1, column 2 | an entry or ']', as the file begins with [ | ," },
-    { "[{\"text\": \"a", "the end of a text that begins after entry 1 of the list | the end of the file" },
-    { "[{\"text\": [\"a\"", "the end of what begins after entry 1 of the list | the end of the file" },
+    { "[{\"text\": \"a",
+      "the end of a text that begins after entry 1 of the list | the end of the file" },
+    { "[{\"text\": [\"a\"",
+      "the end of what begins after entry 1 of the list | the end of the file" },
 };
 
 static void test_jsonl__an_array_is_read_as_lines_are(void **state)
@@ -145,7 +163,9 @@ static void test_jsonl__an_array_is_read_as_lines_are(void **state)
     }
     for (size_t i = 0; i < ARRAY_LEN(broken_arrays); i++) {
         sheaf_data *data = NULL;
-        CHECK_FAILS(open_lines(&data, broken_arrays[i].content, strlen(broken_arrays[i].content), 0), SHEAF_E_FORMAT, broken_arrays[i].want);
+        CHECK_FAILS(
+            open_lines(&data, broken_arrays[i].content, strlen(broken_arrays[i].content), 0),
+            SHEAF_E_FORMAT, broken_arrays[i].want);
     }
 }
 
@@ -157,10 +177,12 @@ static void test_jsonl__twenty_bad_records_are_listed(void **state)
         strcat(text, i % 5 == 0 ? GOOD "{\"text\": 7}\n" : "{\"text\": 7}\n");
     sheaf_data *data = NULL;
     CHECK_FAILS(open_lines(&data, text, strlen(text), 0), SHEAF_E_DATA, "25 of 30 records are bad");
-    CHECK_FAILS(open_lines(&data, text, strlen(text), 0), SHEAF_E_DATA, "line 24: field 'text': expected a string, found a number\n            and 5 more");
+    CHECK_FAILS(open_lines(&data, text, strlen(text), 0), SHEAF_E_DATA,
+                "line 24: field 'text': expected a string, found a number\n            and 5 more");
 }
 
-/* Positions that the model was not made for: never unasked, and with a warning where --seq asks for them. */
+/* Positions that the model was not made for: never unasked, and with a warning where --seq asks for
+ * them. */
 static void warned(void *self, const sheaf_event *event)
 {
     if (event->kind == SHEAF_EVENT_WARNING)
@@ -169,7 +191,8 @@ static void warned(void *self, const sheaf_event *event)
 
 static void test_positions__beyond_the_model_are_refused_or_warned_of(void **state)
 {
-    static const char lines[] = GOOD "{\"text\": \"0123456789\"}\n{\"text\": \"012345678\"}\n"; /* 6, 12 and 11 tokens */
+    static const char lines[] =
+        GOOD "{\"text\": \"0123456789\"}\n{\"text\": \"012345678\"}\n"; /* 6, 12 and 11 tokens */
     char said[300] = "";
     const sheaf_events events = { warned, said };
     sheaf_config config = bytes();
@@ -177,14 +200,16 @@ static void test_positions__beyond_the_model_are_refused_or_warned_of(void **sta
     sheaf_data_options options = { .config = &config, .events = &events };
     sheaf_data *data = NULL;
     const char *file = file_with(".jsonl", lines, sizeof lines - 1);
-    CHECK_FAILS(sheaf_data_open(&data, file, &options), SHEAF_E_DATA,
-                "line 2 | at most 10 tokens, the model's max_position_embeddings | 12 tokens; 2 lines are longer than max_position_embeddings, the "
-                "longest has 12 | split these records: none is ever cut off; --seq 12 goes beyond what the model was made for");
+    CHECK_FAILS(
+        sheaf_data_open(&data, file, &options), SHEAF_E_DATA,
+        "line 2 | at most 10 tokens, the model's max_position_embeddings | 12 tokens; 2 lines are longer than max_position_embeddings, the "
+        "longest has 12 | split these records: none is ever cut off; --seq 12 goes beyond what the model was made for");
     assert_string_equal(said, "");
     options.seq = 12;
     CHECK_OK(sheaf_data_open(&data, file, &options));
     sheaf_data_close(data);
-    assert_non_null(strstr(said, "rows of up to 12 positions, more than the model's max_position_embeddings of 10"));
+    assert_non_null(strstr(
+        said, "rows of up to 12 positions, more than the model's max_position_embeddings of 10"));
     said[0] = '\0';
     config.max_position = 12;
     options.seq = 100; /* which no row has */
@@ -195,7 +220,8 @@ static void test_positions__beyond_the_model_are_refused_or_warned_of(void **sta
 
 static void test_jsonl__too_long_is_an_error_never_a_cut(void **state)
 {
-    static const char lines[] = "{\"text\": \"abcd\"}\n{\"text\": \"abcde\"}\n{\"text\": \"abcdefgh\"}\n";
+    static const char lines[] =
+        "{\"text\": \"abcd\"}\n{\"text\": \"abcde\"}\n{\"text\": \"abcdefgh\"}\n";
     sheaf_data *data = NULL;
     CHECK_FAILS(open_lines(&data, lines, sizeof lines - 1, 6), SHEAF_E_DATA,
                 "line 2 | at most 6 tokens, the value of --seq | 7 tokens; 2 lines are longer than "
@@ -228,8 +254,10 @@ static void test_jsonl__the_model_must_fit(void **state)
     CHECK_OK(sheaf_data_open(&data, path, &options));
     assert_int_equal(sheaf_data_seq(data), 5);
     sheaf_data_close(data);
-    CHECK_FAILS(sheaf_data_open(&data, "/nowhere/x.jsonl", &options), SHEAF_E_IO, "/nowhere/x.jsonl");
-    CHECK_FAILS(sheaf_data_open(&data, "/tmp", &options), SHEAF_E_UNSUPPORTED, "a folder of images is for");
+    CHECK_FAILS(sheaf_data_open(&data, "/nowhere/x.jsonl", &options), SHEAF_E_IO,
+                "/nowhere/x.jsonl");
+    CHECK_FAILS(sheaf_data_open(&data, "/tmp", &options), SHEAF_E_UNSUPPORTED,
+                "a folder of images is for");
 }
 
 /* ---- order ---- */
@@ -254,8 +282,8 @@ static void test_order__every_epoch_visits_every_row_once(void **state)
         }
     }
     assert_int_equal(same[0], 37);
-    assert_true(same[1] < 12);         /* another epoch, another order */
-    assert_true(same[2] / 100 < 12);   /* another seed, another order */
+    assert_true(same[1] < 12);       /* another epoch, another order */
+    assert_true(same[2] / 100 < 12); /* another seed, another order */
     sheaf_data_close(data);
 }
 
@@ -284,7 +312,8 @@ static const char *tensors_file(const tensor *list, int n)
             sprintf(shape, "[%" PRId64 "]", list[i].cols);
         else
             sprintf(shape, "[%" PRId64 ",%" PRId64 "]", list[i].rows, list[i].cols);
-        size += sprintf(head + size, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+        size += sprintf(head + size,
+                        "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
                         i == 0 ? "" : ",", list[i].name, list[i].dtype, shape, begin, at);
     }
     size += sprintf(head + size, "}");
@@ -350,7 +379,8 @@ static void test_safetensors__seq_may_cut_padding_but_no_token(void **state)
 {
     static const int64_t two[8] = { 1, 1, 1, 0, 1, 1, 0, 0 };
     static const int64_t labels[8] = { -100, 6, 7, -100, -100, 10, -100, -100 };
-    const tensor list[] = { { "input_ids", "I64", 2, 4, ids }, { "labels", "I64", 2, 4, labels },
+    const tensor list[] = { { "input_ids", "I64", 2, 4, ids },
+                            { "labels", "I64", 2, 4, labels },
                             { "attention_mask", "I64", 2, 4, two } };
     sheaf_data *data = NULL;
     CHECK_FAILS(open_tensors(&data, list, 3, 2), SHEAF_E_DATA,
@@ -372,28 +402,66 @@ static void test_safetensors__seq_may_cut_padding_but_no_token(void **state)
 
 static void test_safetensors__a_bad_tensor_is_named(void **state)
 {
-    static const int64_t over[8] = { 5, 6, 7, 8, 9, 100, 3, 3 }, negative[8] = { 5, 6, 7, 8, 9, -1, 3, 3 };
+    static const int64_t over[8] = { 5, 6, 7, 8, 9, 100, 3, 3 },
+                         negative[8] = { 5, 6, 7, 8, 9, -1, 3, 3 };
     static const int64_t huge[8] = { 5, 6, 7, 8, 9, (1LL << 32) + 5, 3, 3 };
-    static const int64_t label_100[8] = { 0, 0, 0, 0, 0, 0, 100, 0 }, label_neg[8] = { 0, 0, 0, -1, 0, 0, 0, 0 };
+    static const int64_t label_100[8] = { 0, 0, 0, 0, 0, 0, 100, 0 },
+                         label_neg[8] = { 0, 0, 0, -1, 0, 0, 0, 0 };
     static const int64_t two[8] = { 1, 1, 1, 1, 1, 1, 2, 0 }, left[8] = { 0, 1, 1, 1, 1, 1, 1, 1 };
     static const int64_t none[8] = { 5, -100, -100, -100, 5, -100, -100, -100 };
-    const tensor good_ids = { "input_ids", "I64", 2, 4, ids }, good_labels = { "labels", "I64", 2, 4, want_labels };
-    const struct { const char *name; int n; tensor list[4]; const char *want; } bad[] = {
+    const tensor good_ids = { "input_ids", "I64", 2, 4, ids },
+                 good_labels = { "labels", "I64", 2, 4, want_labels };
+    const struct {
+        const char *name;
+        int n;
+        tensor list[4];
+        const char *want;
+    } bad[] = {
         { "no labels", 1, { good_ids }, "'labels'" },
         { "no ids", 1, { good_labels }, "'input_ids'" },
         { "float ids", 2, { { "input_ids", "F32", 2, 4, ids }, good_labels }, "F32" },
         { "one axis", 2, { { "input_ids", "I64", -1, 8, ids }, good_labels }, "[rows, length]" },
-        { "no rows", 2, { { "input_ids", "I64", 0, 4, ids }, { "labels", "I64", 0, 4, ids } }, "at least one row" },
+        { "no rows",
+          2,
+          { { "input_ids", "I64", 0, 4, ids }, { "labels", "I64", 0, 4, ids } },
+          "at least one row" },
         { "other shape", 2, { good_ids, { "labels", "I64", 4, 2, want_labels } }, "[4, 2]" },
-        { "mask of other shape", 3, { good_ids, good_labels, { "attention_mask", "I64", 2, 3, masks } }, "'attention_mask'" },
-        { "unknown input", 3, { good_ids, good_labels, { "position_ids", "I64", 2, 4, ids } }, "'position_ids'" },
-        { "id = vocabulary", 2, { { "input_ids", "I64", 2, 4, over }, good_labels }, "'input_ids': row 2, position 2 | a token id from 0 to 99 | 100" },
-        { "negative id", 2, { { "input_ids", "I64", 2, 4, negative }, good_labels }, "'input_ids': row 2, position 2" },
-        { "id whose low half is good", 2, { { "input_ids", "I64", 2, 4, huge }, good_labels }, "4294967301" },
-        { "label = vocabulary", 2, { good_ids, { "labels", "I64", 2, 4, label_100 } }, "'labels': row 2, position 3" },
-        { "label -1", 2, { good_ids, { "labels", "I32", 2, 4, label_neg } }, "'labels': row 1, position 4" },
-        { "mask 2", 3, { good_ids, good_labels, { "attention_mask", "I64", 2, 4, two } }, "'attention_mask': row 2, position 3" },
-        { "hidden position predicts", 3, { good_ids, good_labels, { "attention_mask", "I32", 2, 4, left } }, "'labels': row 1, position 2" },
+        { "mask of other shape",
+          3,
+          { good_ids, good_labels, { "attention_mask", "I64", 2, 3, masks } },
+          "'attention_mask'" },
+        { "unknown input",
+          3,
+          { good_ids, good_labels, { "position_ids", "I64", 2, 4, ids } },
+          "'position_ids'" },
+        { "id = vocabulary",
+          2,
+          { { "input_ids", "I64", 2, 4, over }, good_labels },
+          "'input_ids': row 2, position 2 | a token id from 0 to 99 | 100" },
+        { "negative id",
+          2,
+          { { "input_ids", "I64", 2, 4, negative }, good_labels },
+          "'input_ids': row 2, position 2" },
+        { "id whose low half is good",
+          2,
+          { { "input_ids", "I64", 2, 4, huge }, good_labels },
+          "4294967301" },
+        { "label = vocabulary",
+          2,
+          { good_ids, { "labels", "I64", 2, 4, label_100 } },
+          "'labels': row 2, position 3" },
+        { "label -1",
+          2,
+          { good_ids, { "labels", "I32", 2, 4, label_neg } },
+          "'labels': row 1, position 4" },
+        { "mask 2",
+          3,
+          { good_ids, good_labels, { "attention_mask", "I64", 2, 4, two } },
+          "'attention_mask': row 2, position 3" },
+        { "hidden position predicts",
+          3,
+          { good_ids, good_labels, { "attention_mask", "I32", 2, 4, left } },
+          "'labels': row 1, position 2" },
         { "nothing to train", 2, { good_ids, { "labels", "I64", 2, 4, none } }, "trains nothing" },
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -412,7 +480,8 @@ static void test_safetensors__a_bad_tensor_is_named(void **state)
 static void test_hash__is_of_the_content(void **state)
 {
     const sheaf_config config = bytes();
-    static const int64_t row[3] = { BOS, 'a', EOS }, label[3] = { -100, 'a', EOS }, all[3] = { BOS, 'a', EOS };
+    static const int64_t row[3] = { BOS, 'a', EOS }, label[3] = { -100, 'a', EOS },
+                         all[3] = { BOS, 'a', EOS };
     sheaf_data *lines, *same, *other;
     static const char line[] = "{\"prompt\": \"\", \"completion\": \"a\"}";
     CHECK_OK(open_lines(&lines, line, sizeof line - 1, 0));
@@ -426,7 +495,8 @@ static void test_hash__is_of_the_content(void **state)
     assert_string_not_equal(sheaf_data_hash(lines), sheaf_data_hash(other));
     sheaf_data *rows[2]; /* the same numbers in two rows of four and in four of two */
     for (int i = 0; i < 2; i++) {
-        const tensor list[] = { { "input_ids", "I32", i == 0 ? 2 : 4, i == 0 ? 4 : 2, ids }, { "labels", "I32", i == 0 ? 2 : 4, i == 0 ? 4 : 2, ids } };
+        const tensor list[] = { { "input_ids", "I32", i == 0 ? 2 : 4, i == 0 ? 4 : 2, ids },
+                                { "labels", "I32", i == 0 ? 2 : 4, i == 0 ? 4 : 2, ids } };
         CHECK_OK(open_tensors(&rows[i], list, 2, 0));
     }
     assert_string_not_equal(sheaf_data_hash(rows[0]), sheaf_data_hash(rows[1]));
@@ -437,7 +507,11 @@ static void test_hash__is_of_the_content(void **state)
     sheaf_data_close(other);
 }
 
-static int remove_file(void **state) { unlink(path); return 0; }
+static int remove_file(void **state)
+{
+    unlink(path);
+    return 0;
+}
 
 int main(void)
 {

@@ -33,7 +33,10 @@ static void put_back(sheaf__json_items *it, int c)
     ungetc(c, it->file);
 }
 
-static bool is_blank(int c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_blank(int c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
 
 static int next_visible(sheaf__json_items *it)
 {
@@ -52,7 +55,9 @@ static sheaf_status *keep(sheaf__json_items *it, int c)
         if (more == NULL && it->size < MOST)
             return sheaf_fail(SHEAF_E_MEMORY, "%s: %s %" PRId64, it->path, it->unit, it->place);
         if (more == NULL)
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: %s %" PRId64, it->path, it->unit, it->place), "a record of at most a gigabyte");
+            return sheaf_expected(
+                sheaf_fail(SHEAF_E_FORMAT, "%s: %s %" PRId64, it->path, it->unit, it->place),
+                "a record of at most a gigabyte");
         it->buffer = more;
         it->room = room;
     }
@@ -62,7 +67,9 @@ static sheaf_status *keep(sheaf__json_items *it, int c)
 
 static sheaf_status *read_error(const sheaf__json_items *it)
 {
-    return ferror(it->file) ? sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot read", it->path), "%s", strerror(errno)) : NULL;
+    return ferror(it->file) ? sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: cannot read", it->path), "%s",
+                                          strerror(errno))
+                            : NULL;
 }
 
 /* ---- opening ---- */
@@ -71,11 +78,13 @@ static sheaf_status *read_error(const sheaf__json_items *it)
 static sheaf_status *no_text(const char *path, int first)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", path);
-    sheaf_expected(st, "JSON Lines or a JSON array in UTF-8, a .safetensors file, or a folder of images");
+    sheaf_expected(
+        st, "JSON Lines or a JSON array in UTF-8, a .safetensors file, or a folder of images");
     return sheaf_found(st, "a file that begins with byte 0x%02x", (unsigned)first);
 }
 
-/* The first bytes are looked at, and read again if they are no mark: a file can be read from its beginning. */
+/* The first bytes are looked at, and read again if they are no mark: a file can be read from its
+ * beginning. */
 static void pass_mark(sheaf__json_items *it)
 {
     unsigned char mark[3];
@@ -140,14 +149,16 @@ static sheaf_status *next_line(bool *more, sheaf__json_items *it)
 
 static sheaf_status *broken(const sheaf__json_items *it, const char *expected, int c)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: line %" PRId64 ", column %" PRId64, it->path, it->line, it->column);
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: line %" PRId64 ", column %" PRId64, it->path,
+                                  it->line, it->column);
     if (it->place > 0)
         sheaf_expected(st, "%s after entry %" PRId64 " of the list", expected, it->place);
     else
         sheaf_expected(st, "%s, as the file begins with [", expected);
     if (c == EOF)
         return sheaf_found(st, "the end of the file");
-    return c > 0x20 && c < 0x7f ? sheaf_found(st, "%c", c) : sheaf_found(st, "byte 0x%02x", (unsigned)c);
+    return c > 0x20 && c < 0x7f ? sheaf_found(st, "%c", c)
+                                : sheaf_found(st, "byte 0x%02x", (unsigned)c);
 }
 
 /* The rest of a text in quotes. */
@@ -167,7 +178,8 @@ static sheaf_status *keep_string(sheaf__json_items *it)
     return st;
 }
 
-/* A value from its first character on: what stands between brackets, or up to a comma, bracket or blank. */
+/* A value from its first character on: what stands between brackets, or up to a comma, bracket or
+ * blank. */
 static sheaf_status *keep_value(sheaf__json_items *it, int c)
 {
     sheaf_status *st = NULL;

@@ -1,7 +1,9 @@
-/* json_items.h - the records of a file, one after the other: lines of JSON Lines, or entries of one JSON array.
+/* json_items.h - the records of a file, one after the other: lines of JSON Lines, or entries of one
+ * JSON array.
  *
- * Only one record is held at a time. Which form it is the first character tells that is no blank; a byte order mark before it is
- * passed over. A record's text is found, not checked: that is for who parses it. */
+ * Only one record is held at a time. Which form it is the first character tells that is no blank; a
+ * byte order mark before it is passed over. A record's text is found, not checked: that is for who
+ * parses it. */
 #ifndef SHEAF_DATA_JSON_ITEMS_H
 #define SHEAF_DATA_JSON_ITEMS_H
 
@@ -13,10 +15,10 @@
 #include "sheaf/status.h"
 
 typedef struct sheaf__json_items {
-    const char *path;    /* borrowed */
-    const char *unit;    /* "line" or "entry" */
-    int64_t place;       /* of the record in that unit, from 1 */
-    const char *text;    /* of the record, until the next one; not ended by NUL */
+    const char *path; /* borrowed */
+    const char *unit; /* "line" or "entry" */
+    int64_t place;    /* of the record in that unit, from 1 */
+    const char *text; /* of the record, until the next one; not ended by NUL */
     size_t size;
     FILE *file;
     char *buffer;
@@ -25,10 +27,12 @@ typedef struct sheaf__json_items {
     bool array, ended;
 } sheaf__json_items;
 
-/* sheaf__json_items_open - errors (with the path before): SHEAF_E_IO, SHEAF_E_FORMAT for what is no text. Close also after a failure. */
+/* sheaf__json_items_open - errors (with the path before): SHEAF_E_IO, SHEAF_E_FORMAT for what is no
+ * text. Close also after a failure. */
 sheaf_status *sheaf__json_items_open(sheaf__json_items *out, const char *path);
-/* sheaf__json_items_next - *more false at the end. Errors (with the path): SHEAF_E_FORMAT naming the line when the array itself is
- * broken, or a record is larger than a gigabyte; SHEAF_E_IO, SHEAF_E_MEMORY. */
+/* sheaf__json_items_next - *more false at the end. Errors (with the path): SHEAF_E_FORMAT naming
+ * the line when the array itself is broken, or a record is larger than a gigabyte; SHEAF_E_IO,
+ * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__json_items_next(bool *more, sheaf__json_items *items);
 void sheaf__json_items_close(sheaf__json_items *items);
 

@@ -13,7 +13,8 @@
 
 static bool is_about_a_record(sheaf_code code)
 {
-    return code == SHEAF_E_DATA || code == SHEAF_E_FORMAT || code == SHEAF_E_UNSUPPORTED || code == SHEAF_E_IO;
+    return code == SHEAF_E_DATA || code == SHEAF_E_FORMAT || code == SHEAF_E_UNSUPPORTED ||
+           code == SHEAF_E_IO;
 }
 
 static void list(sheaf_text *text, const sheaf_status *st)
@@ -22,7 +23,8 @@ static void list(sheaf_text *text, const sheaf_status *st)
     if (sheaf_status_expected(st)[0] != '\0')
         sheaf__text_add(text, ": expected %s", sheaf_status_expected(st));
     if (sheaf_status_found(st)[0] != '\0')
-        sheaf__text_add(text, "%s found %s", sheaf_status_expected(st)[0] != '\0' ? "," : ":", sheaf_status_found(st));
+        sheaf__text_add(text, "%s found %s", sheaf_status_expected(st)[0] != '\0' ? "," : ":",
+                        sheaf_status_found(st));
 }
 
 void sheaf__complain(sheaf__complaints *c, sheaf_status *st)
@@ -53,8 +55,10 @@ sheaf_status *sheaf__complaints_verdict(sheaf__complaints *c, const char *path, 
         c->first = NULL;
     } else if (c->count > 1) {
         if (c->count > SHEAF__COMPLAINTS_LISTED)
-            sheaf__text_add(&c->list, "\n            and %" PRId64 " more", c->count - SHEAF__COMPLAINTS_LISTED);
-        st = sheaf_fail(SHEAF_E_DATA, "%s: %" PRId64 " of %" PRId64 " records are bad", path, c->count, records);
+            sheaf__text_add(&c->list, "\n            and %" PRId64 " more",
+                            c->count - SHEAF__COMPLAINTS_LISTED);
+        st = sheaf_fail(SHEAF_E_DATA, "%s: %" PRId64 " of %" PRId64 " records are bad", path,
+                        c->count, records);
         sheaf_found(st, "%s", c->list.failed ? "(no memory to list them)" : c->list.at);
         sheaf_try_this(st, "repair these records or take them out: none is left out silently");
     }
@@ -72,7 +76,8 @@ void sheaf__complaints_release(sheaf__complaints *c)
 
 sheaf_status *sheaf__bad_field(const char *name, const char *expected, const char *found, ...)
 {
-    sheaf_status *st = name == NULL ? sheaf_fail(SHEAF_E_DATA, "not a record") : sheaf_fail(SHEAF_E_DATA, "field '%s'", name);
+    sheaf_status *st = name == NULL ? sheaf_fail(SHEAF_E_DATA, "not a record")
+                                    : sheaf_fail(SHEAF_E_DATA, "field '%s'", name);
     char text[512];
     va_list args;
     va_start(args, found);
@@ -90,7 +95,8 @@ bool sheaf__is_blank(const char *text)
 
 static sheaf_status *no_memory(const sheaf__records *r)
 {
-    return sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "no memory for the data set"), "%" PRId64 " records so far", r->count);
+    return sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "no memory for the data set"),
+                       "%" PRId64 " records so far", r->count);
 }
 
 static size_t text_bytes(const char *text)
@@ -107,11 +113,14 @@ static const char *copy(char **at, const char *text)
 }
 
 /* A record's turns and texts lie in one block, which begins with the turns. */
-sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *image, const sheaf__turn *turn, int64_t turns)
+sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *image,
+                                 const sheaf__turn *turn, int64_t turns)
 {
     if (r->count == r->room) {
         const int64_t room = r->room * 2 + 256;
-        sheaf__record *more = room > INT64_MAX / 4 / (int64_t)sizeof *more ? NULL : realloc(r->record, (size_t)room * sizeof *more);
+        sheaf__record *more = room > INT64_MAX / 4 / (int64_t)sizeof *more
+                                  ? NULL
+                                  : realloc(r->record, (size_t)room * sizeof *more);
         if (more == NULL)
             return no_memory(r);
         r->memory += (room - r->room) * (int64_t)sizeof *more;
@@ -145,12 +154,14 @@ void sheaf__records_release(sheaf__records *r)
 sheaf_status *sheaf__record_in(sheaf_status *st, const sheaf__records *r, int64_t index)
 {
     const sheaf__record *record = &r->record[index];
-    return record->place == 0 ? sheaf_in(st, "%s", record->image) : sheaf_in(st, "%s %" PRId64, r->unit, record->place);
+    return record->place == 0 ? sheaf_in(st, "%s", record->image)
+                              : sheaf_in(st, "%s %" PRId64, r->unit, record->place);
 }
 
 /* ---- reading ---- */
 
-sheaf_status *sheaf__records_read(sheaf__records *out, const char *path, const sheaf__records_options *options,
+sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
+                                  const sheaf__records_options *options,
                                   sheaf__complaints *complaints)
 {
     *out = (sheaf__records){ 0 };
@@ -161,7 +172,8 @@ sheaf_status *sheaf__records_read(sheaf__records *out, const char *path, const s
     if (st == NULL && out->looked_at == 0) {
         st = sheaf_fail(SHEAF_E_DATA, "%s", path);
         if (folder)
-            sheaf_found(sheaf_expected(st, "images (*.jpg, *.jpeg, *.png, *.webp) in it or below"), "none");
+            sheaf_found(sheaf_expected(st, "images (*.jpg, *.jpeg, *.png, *.webp) in it or below"),
+                        "none");
         else
             sheaf_found(sheaf_expected(st, "at least one record"), "none");
     }

@@ -1,20 +1,20 @@
 /* records.h - data sets with images: which image, which turns, nothing decoded yet.
  *
  * Read are
- *   a folder          every *.jpg, *.jpeg, *.png, *.webp (in any case) below it, in the order of their
- *                     paths' bytes. The answer is the file's name up to its first dot, the query
- *                     the same for all ("CAPTCHA:"). Links are followed; a folder that is reached
- *                     twice is read once, so links in a circle end
- *   JSON Lines, or a file that is one JSON array; a record is one of
+ *   a folder          every *.jpg, *.jpeg, *.png, *.webp (in any case) below it, in the order of
+ * their paths' bytes. The answer is the file's name up to its first dot, the query the same for all
+ * ("CAPTCHA:"). Links are followed; a folder that is reached twice is read once, so links in a
+ * circle end JSON Lines, or a file that is one JSON array; a record is one of
  *     {"image": PATH, "prompt": P, "completion": C}          or "answer"
- *     {"image": PATH, "conversations": [{"from": "human", "value": "<image>\nQ"}, {"from": "gpt", "value": A}, ...]}
+ *     {"image": PATH, "conversations": [{"from": "human", "value": "<image>\nQ"}, {"from": "gpt",
+ * "value": A}, ...]}
  *     {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PATH}},
  *                   {"type": "text", "text": Q}]}, {"role": "assistant", "content": A}, ...]}
- *     Paths are relative to the file's folder. "images" with one path is as "image", and {"type": "image"}
- *     without a path stands for it; a record may have none. "<image>" is a mark in conversations, and in
- *     messages beside a field "image": it is taken out, the image being first always. Everywhere else it
- *     is text.
- * Every record is looked at; the bad ones are collected, so that one reading tells all of them. */
+ *     Paths are relative to the file's folder. "images" with one path is as "image", and {"type":
+ * "image"} without a path stands for it; a record may have none. "<image>" is a mark in
+ * conversations, and in messages beside a field "image": it is taken out, the image being first
+ * always. Everywhere else it is text. Every record is looked at; the bad ones are collected, so
+ * that one reading tells all of them. */
 #ifndef SHEAF_DATA_RECORDS_H
 #define SHEAF_DATA_RECORDS_H
 
@@ -26,8 +26,8 @@
 #include "inputs/template.h"
 #include "sheaf/status.h"
 
-/* What is wrong with a data set: the first SHEAF__COMPLAINTS_LISTED in full, the rest counted. All zero
- * is none. Not for several threads at once. */
+/* What is wrong with a data set: the first SHEAF__COMPLAINTS_LISTED in full, the rest counted. All
+ * zero is none. Not for several threads at once. */
 typedef struct sheaf__complaints {
     int64_t count;
     sheaf_text list;
@@ -36,26 +36,29 @@ typedef struct sheaf__complaints {
 
 enum { SHEAF__COMPLAINTS_LISTED = 20 };
 
-/* sheaf__complain - takes `st`. NULL is no complaint. A status that is neither SHEAF_E_DATA, SHEAF_E_FORMAT,
- * SHEAF_E_UNSUPPORTED nor SHEAF_E_IO is not about a record: it is kept as the verdict. */
+/* sheaf__complain - takes `st`. NULL is no complaint. A status that is neither SHEAF_E_DATA,
+ * SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED nor SHEAF_E_IO is not about a record: it is kept as the
+ * verdict. */
 void sheaf__complain(sheaf__complaints *complaints, sheaf_status *st);
-/* sheaf__complaints_verdict - NULL without complaints; empties them. `records`: how many were looked at. */
-sheaf_status *sheaf__complaints_verdict(sheaf__complaints *complaints, const char *path, int64_t records);
+/* sheaf__complaints_verdict - NULL without complaints; empties them. `records`: how many were
+ * looked at. */
+sheaf_status *sheaf__complaints_verdict(sheaf__complaints *complaints, const char *path,
+                                        int64_t records);
 void sheaf__complaints_release(sheaf__complaints *complaints);
 
 typedef struct sheaf__record {
     int64_t place;           /* line of JSON Lines, entry of an array, from 1; 0 in a folder */
     const char *image;       /* path, or NULL */
     const sheaf__turn *turn; /* [turns], at least 1; the last is the one to answer */
-    int64_t turns;           /* its answer is NULL when there is none (only with answers_optional) */
+    int64_t turns; /* its answer is NULL when there is none (only with answers_optional) */
 } sheaf__record;
 
 typedef struct sheaf__records {
     int64_t count, room;
     sheaf__record *record;
-    int64_t looked_at;    /* bad ones too */
-    int64_t memory;       /* bytes held */
-    const char *unit;     /* "line", "entry", "image" */
+    int64_t looked_at; /* bad ones too */
+    int64_t memory;    /* bytes held */
+    const char *unit;  /* "line", "entry", "image" */
 } sheaf__records;
 
 typedef struct sheaf__records_options {
@@ -64,12 +67,13 @@ typedef struct sheaf__records_options {
     const sheaf_events *events; /* may be NULL */
 } sheaf__records_options;
 
-/* sheaf__records_read - good records only; the others are in `complaints`, to which a caller may add what
- * it finds (an image that cannot be decoded, a text too long) before it asks for the verdict. NULL: a bad
- * record is this function's failure.
- * Errors: SHEAF_E_IO, SHEAF_E_FORMAT (a JSON array that is broken as a whole), SHEAF_E_DATA (no records),
- * SHEAF_E_MEMORY. Release also after a failure. */
-sheaf_status *sheaf__records_read(sheaf__records *out, const char *path, const sheaf__records_options *options,
+/* sheaf__records_read - good records only; the others are in `complaints`, to which a caller may
+ * add what it finds (an image that cannot be decoded, a text too long) before it asks for the
+ * verdict. NULL: a bad record is this function's failure. Errors: SHEAF_E_IO, SHEAF_E_FORMAT (a
+ * JSON array that is broken as a whole), SHEAF_E_DATA (no records), SHEAF_E_MEMORY. Release also
+ * after a failure. */
+sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
+                                  const sheaf__records_options *options,
                                   sheaf__complaints *complaints);
 void sheaf__records_release(sheaf__records *records);
 

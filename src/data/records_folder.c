@@ -1,4 +1,5 @@
-/* records_folder.c - a folder of images whose names are the answers (upstream: utils/utils/dataset.py). */
+/* records_folder.c - a folder of images whose names are the answers (upstream:
+ * utils/utils/dataset.py). */
 #include "data/records_read.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@ enum { DEEPEST = 200, MOST = 1 << 28 };
 typedef struct walk {
     char **path; /* of the images, owned */
     int64_t count, room;
-    void *seen;  /* folders that were read, a tree of search.h */
+    void *seen; /* folders that were read, a tree of search.h */
 } walk;
 
 typedef struct folder_id {
@@ -98,7 +99,8 @@ static sheaf_status *read_entry(walk *w, char *path, const char *name, int depth
 static sheaf_status *read_folder(walk *w, const char *path, int depth)
 {
     if (depth > DEEPEST)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "at most %d folders one in the other", (int)DEEPEST);
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path),
+                              "at most %d folders one in the other", (int)DEEPEST);
     char **names = NULL;
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, path);
@@ -124,14 +126,18 @@ static sheaf_status *check_image(const char *path, const char *answer, bool answ
 {
     struct stat about;
     if (stat(path, &about) != 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"), "%s", strerror(errno));
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"), "%s",
+                           strerror(errno));
     if (!S_ISREG(about.st_mode))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"), "neither a file nor a folder");
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"),
+                           "neither a file nor a folder");
     if (!answers_optional && sheaf__is_blank(answer))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an answer before the first dot of the name"),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path),
+                                          "an answer before the first dot of the name"),
                            "none");
     if (!sheaf__is_utf8(answer))
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "a name in UTF-8, which is the answer");
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path),
+                              "a name in UTF-8, which is the answer");
     return NULL;
 }
 
@@ -159,8 +165,9 @@ sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in)
     bool is_new;
     struct stat about;
     in->out->unit = "image";
-    sheaf_status *st = stat(in->path, &about) != 0 ? sheaf__io_fail(errno, in->path, "cannot look at")
-                                                   : remember(&is_new, &w, &about);
+    sheaf_status *st = stat(in->path, &about) != 0
+                           ? sheaf__io_fail(errno, in->path, "cannot look at")
+                           : remember(&is_new, &w, &about);
     if (st == NULL)
         st = read_folder(&w, in->path, 0);
     if (w.count > 0)

@@ -12,12 +12,12 @@
 #include "inputs/sentencepiece.h"
 
 enum { MAX_TURNS = 1000, NAME = 96 };
-static const char MARK[] = "<image>";            /* LLaVA's, in a turn of the user */
+static const char MARK[] = "<image>"; /* LLaVA's, in a turn of the user */
 static const char ONE_IMAGE[] = "one image: CogVLM and CogAgent read one, in front of the text";
 
 typedef struct json_reader {
     sheaf__records_reader *in;
-    char *folder;     /* that image paths are relative to */
+    char *folder; /* that image paths are relative to */
     int64_t place;
     char ignored[64]; /* name of the first field that is not read */
     int64_t ignored_place;
@@ -25,11 +25,11 @@ typedef struct json_reader {
 
 /* A record while it is read; its texts are owned. */
 typedef struct draft {
-    int64_t images; /* that were named */
-    char *image;    /* the path as given */
+    int64_t images;        /* that were named */
+    char *image;           /* the path as given */
     char named[NAME + 24]; /* the field that gave it */
-    bool field;     /* the image was named by a field of the record */
-    bool placed;    /* and a part of the first message says that it stands there */
+    bool field;            /* the image was named by a field of the record */
+    bool placed;           /* and a part of the first message says that it stands there */
     sheaf__turn *turn;
     int64_t turns;
 } draft;
@@ -52,8 +52,10 @@ static const char *kind_of(const json_t *value)
     case JSON_OBJECT: return "an object";
     case JSON_ARRAY: return "a list";
     case JSON_STRING: return "a string";
-    case JSON_INTEGER: case JSON_REAL: return "a number";
-    case JSON_TRUE: case JSON_FALSE: return "a truth value";
+    case JSON_INTEGER:
+    case JSON_REAL: return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE: return "a truth value";
     default: return "null";
     }
 }
@@ -77,7 +79,8 @@ static sheaf_status *check_string(const json_t *value, const char *name)
     if (json_string_length(value) > SHEAF__TEXT_MAX)
         return sheaf__bad_field(name, "at most 1048576 bytes", "%zu", json_string_length(value));
     if (strlen(json_string_value(value)) != json_string_length(value))
-        return sheaf__bad_field(name, "text without NUL (\\u0000)", "one at byte %zu", strlen(json_string_value(value)));
+        return sheaf__bad_field(name, "text without NUL (\\u0000)", "one at byte %zu",
+                                strlen(json_string_value(value)));
     return NULL;
 }
 
@@ -105,8 +108,8 @@ static sheaf_status *take_image(draft *d, const json_t *value, const char *name)
     if (strncmp(path, "file://", 7) == 0)
         path += 7;
     if (strncmp(path, "data:", 5) == 0 || strstr(path, "://") != NULL)
-        return sheaf__bad_field(name, "the path of a file: nothing is fetched or decoded from text", "%.60s%s", path,
-                                strlen(path) > 60 ? "..." : "");
+        return sheaf__bad_field(name, "the path of a file: nothing is fetched or decoded from text",
+                                "%.60s%s", path, strlen(path) > 60 ? "..." : "");
     snprintf(d->named, sizeof d->named, "%s", name);
     d->image = strdup(path);
     return d->image == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set") : NULL;
@@ -145,8 +148,12 @@ static sheaf_status *check_image(char **path, const json_reader *r, const draft 
     const sheaf_path_kind kind = sheaf__path_kind(*path);
     if (kind == SHEAF_PATH_FILE)
         return NULL;
-    return sheaf__bad_field(d->named, "an image file, its path relative to the folder of this data set", "%s: %s", *path,
-                            kind == SHEAF_PATH_NONE ? "no such file" : kind == SHEAF_PATH_DIR ? "a folder" : "not a file");
+    return sheaf__bad_field(d->named,
+                            "an image file, its path relative to the folder of this data set",
+                            "%s: %s", *path,
+                            kind == SHEAF_PATH_NONE  ? "no such file"
+                            : kind == SHEAF_PATH_DIR ? "a folder"
+                                                     : "not a file");
 }
 
 /* ---- messages ---- */
@@ -161,7 +168,8 @@ typedef struct form {
 static const form sharegpt = { "conversations", "from", "value", "human", "gpt", false };
 static const form openai = { "messages", "role", "content", "user", "assistant", true };
 
-static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, const char *name, bool first_query)
+static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, const char *name,
+                               bool first_query)
 {
     char inner[NAME + 24];
     const char *type = json_string_value(json_object_get(part, "type"));
@@ -175,7 +183,8 @@ static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, c
         return st;
     }
     if (strcmp(type, "image_url") != 0 && strcmp(type, "image") != 0)
-        return sheaf__bad_field(name, "a part of type text, image_url or image", "type '%.40s'", type);
+        return sheaf__bad_field(name, "a part of type text, image_url or image", "type '%.40s'",
+                                type);
     if (!first_query)
         return sheaf__bad_field(name, "images in the first message of the user only", "one here");
     const json_t *image = json_object_get(part, type);
@@ -186,14 +195,17 @@ static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, c
     if (image != NULL && !json_is_null(image))
         return take_image(d, image, inner);
     if (!d->field)
-        return sheaf__bad_field(inner, "the path of an image, here or in a field \"images\" beside the messages", "%s", kind_of(image));
+        return sheaf__bad_field(
+            inner, "the path of an image, here or in a field \"images\" beside the messages", "%s",
+            kind_of(image));
     if (d->placed)
         return sheaf__bad_field(inner, ONE_IMAGE, "more than one image");
     d->placed = true;
     return NULL;
 }
 
-static sheaf_status *take_content(const char **out, draft *d, const json_t *value, const form *f, const char *name, bool first_query)
+static sheaf_status *take_content(const char **out, draft *d, const json_t *value, const form *f,
+                                  const char *name, bool first_query)
 {
     if (!f->parts || !json_is_array(value))
         return take_string(out, value, name);
@@ -201,7 +213,8 @@ static sheaf_status *take_content(const char **out, draft *d, const json_t *valu
     sheaf_status *st = NULL;
     for (size_t i = 0; i < json_array_size(value) && st == NULL; i++) {
         char part[NAME];
-        st = take_part(&text, d, json_array_get(value, i), called(part, "%s[%zu]", name, i), first_query);
+        st = take_part(&text, d, json_array_get(value, i), called(part, "%s[%zu]", name, i),
+                       first_query);
         if (st == NULL && text.size > SHEAF__TEXT_MAX)
             st = sheaf__bad_field(name, "at most 1048576 bytes", "%zu", text.size);
     }
@@ -220,14 +233,17 @@ static sheaf_status *check_role(const json_t *entry, const form *f, size_t index
     const char *role = json_string_value(value), *wanted = index % 2 == 0 ? f->user : f->assistant;
     called(name, "%s[%zu].%s", f->list, index, f->role);
     if (role == NULL)
-        return sheaf__bad_field(name, "a string, the name of a role", "%s", json_is_object(entry) ? kind_of(value) : kind_of(entry));
+        return sheaf__bad_field(name, "a string, the name of a role", "%s",
+                                json_is_object(entry) ? kind_of(value) : kind_of(entry));
     const bool user = strcmp(role, "human") == 0 || strcmp(role, "user") == 0;
     const bool assistant = strcmp(role, "gpt") == 0 || strcmp(role, "assistant") == 0;
     if (index % 2 == 0 ? user : assistant)
         return NULL;
     char expected[160];
     if (strcmp(role, "system") == 0)
-        snprintf(expected, sizeof expected, "%s and %s only: CogVLM's templates have no place for other text", f->user, f->assistant);
+        snprintf(expected, sizeof expected,
+                 "%s and %s only: CogVLM's templates have no place for other text", f->user,
+                 f->assistant);
     else if (user || assistant)
         snprintf(expected, sizeof expected, "%s: they take turns, %s first", wanted, f->user);
     else
@@ -247,13 +263,15 @@ static sheaf_status *check_list(const form *f, const json_t *list, bool answers_
     for (size_t i = 0; i < n && st == NULL; i++)
         st = check_role(json_array_get(list, i), f, i);
     if (st == NULL && n % 2 == 1 && !answers_optional)
-        st = sheaf__bad_field(f->list, "an answer at the end, to be trained", "%zu entries, the last is the user's", n);
+        st = sheaf__bad_field(f->list, "an answer at the end, to be trained",
+                              "%zu entries, the last is the user's", n);
     return st;
 }
 
 static sheaf_status *empty_answer(const char *name, const char *text)
 {
-    return sheaf__bad_field(name, "an answer", *text == '\0' ? "an empty string" : "nothing but blanks");
+    return sheaf__bad_field(name, "an answer",
+                            *text == '\0' ? "an empty string" : "nothing but blanks");
 }
 
 static sheaf_status *take_turns(json_reader *r, draft *d, const json_t *list, const form *f)
@@ -317,11 +335,15 @@ static sheaf_status *take_mark(draft *d, const form *f)
         return NULL;
     called(name, "%s[%" PRId64 "].%s", f->list, 2 * where, f->text);
     if (marks > 1)
-        return sheaf__bad_field(name, ONE_IMAGE, "more than one image: %" PRId64 " times %s in the user's texts", marks, MARK);
+        return sheaf__bad_field(name, ONE_IMAGE,
+                                "more than one image: %" PRId64 " times %s in the user's texts",
+                                marks, MARK);
     if (where > 0)
-        return sheaf__bad_field(name, "the image in the first turn", "%s in turn %" PRId64, MARK, where + 1);
+        return sheaf__bad_field(name, "the image in the first turn", "%s in turn %" PRId64, MARK,
+                                where + 1);
     if (d->image == NULL)
-        return sheaf__bad_field("image", "the path of the image that the text marks by <image>", "no such field");
+        return sheaf__bad_field("image", "the path of the image that the text marks by <image>",
+                                "no such field");
     remove_mark((char *)d->turn[0].query);
     return NULL;
 }
@@ -331,7 +353,8 @@ static sheaf_status *take_mark(draft *d, const form *f)
 static sheaf_status *take_pair(json_reader *r, draft *d, const json_t *record)
 {
     const bool optional = r->in->options->answers_optional;
-    const json_t *completion = json_object_get(record, "completion"), *answer = json_object_get(record, "answer");
+    const json_t *completion = json_object_get(record, "completion"),
+                 *answer = json_object_get(record, "answer");
     if (completion != NULL && answer != NULL)
         return sheaf__bad_field("answer", "either \"completion\" or \"answer\"", "both");
     const char *name = completion != NULL ? "completion" : "answer";
@@ -353,13 +376,15 @@ static sheaf_status *take_pair(json_reader *r, draft *d, const json_t *record)
     return NULL;
 }
 
-static const char *const known[] = { "prompt", "conversations", "messages", "completion", "answer", "image", "images", "id" };
+static const char *const known[] = { "prompt", "conversations", "messages", "completion",
+                                     "answer", "image",         "images",   "id" };
 
 static void note_other_fields(json_reader *r, json_t *record)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(record, key, value) {
+    json_object_foreach(record, key, value)
+    {
         bool is_known = r->ignored_place != 0;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             is_known = is_known || strcmp(key, known[i]) == 0;
@@ -372,7 +397,8 @@ static void note_other_fields(json_reader *r, json_t *record)
 
 static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
 {
-    static const char forms[] = "an object with \"prompt\" and \"completion\", with \"conversations\", or with \"messages\"";
+    static const char forms[] =
+        "an object with \"prompt\" and \"completion\", with \"conversations\", or with \"messages\"";
     if (!json_is_object(record))
         return sheaf__bad_field(NULL, forms, "%s", kind_of(record));
     int given = 0, last = -1;
@@ -442,7 +468,7 @@ sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
     sheaf__json_items_close(&items);
     free(r.folder);
     if (st == NULL && r.ignored_place != 0)
-        sheaf_warn(in->options->events, "%s: %s %" PRId64 ": field '%s' is not used", in->path, in->out->unit, r.ignored_place,
-                   r.ignored);
+        sheaf_warn(in->options->events, "%s: %s %" PRId64 ": field '%s' is not used", in->path,
+                   in->out->unit, r.ignored_place, r.ignored);
     return st;
 }

@@ -6,7 +6,8 @@
 #include "tests/check.h"
 #include "tests/files.h"
 
-static const sheaf__records_options for_training = { 0 }, for_inference = { .answers_optional = true };
+static const sheaf__records_options for_training = { 0 },
+                                    for_inference = { .answers_optional = true };
 
 static const sheaf__record *nth(const sheaf__records *r, int64_t i)
 {
@@ -15,11 +16,13 @@ static const sheaf__record *nth(const sheaf__records *r, int64_t i)
 }
 
 /* Image (its last part), query and answer of a record with one turn. */
-static void check_record(const sheaf__record *r, const char *image, const char *query, const char *answer)
+static void check_record(const sheaf__record *r, const char *image, const char *query,
+                         const char *answer)
 {
     const char *slash = r->image == NULL ? NULL : strrchr(r->image, '/');
     if ((image == NULL) != (slash == NULL) || (image != NULL && strcmp(slash + 1, image) != 0))
-        fail_msg("image %s, wanted %s", r->image == NULL ? "none" : r->image, image == NULL ? "none" : image);
+        fail_msg("image %s, wanted %s", r->image == NULL ? "none" : r->image,
+                 image == NULL ? "none" : image);
     const sheaf__turn *last = &r->turn[r->turns - 1];
     assert_string_equal(last->query, query);
     if (answer == NULL)
@@ -39,7 +42,8 @@ static void make_images(void)
 
 static void test_folder__images_come_in_the_order_of_their_paths(void **state)
 {
-    static const char *const name[] = { "b.jpg", "a/x.png", "a.b.jpg", "a/deep/\u00e9.JPEG", "a/Z.webp", "note.txt", "a/y.jpg.bak", "c" };
+    static const char *const name[] = { "b.jpg",    "a/x.png",  "a.b.jpg",     "a/deep/\u00e9.JPEG",
+                                        "a/Z.webp", "note.txt", "a/y.jpg.bak", "c" };
     mkdir(at("tree"), 0777);
     mkdir(at("tree/a"), 0777);
     mkdir(at("tree/a/deep"), 0777);
@@ -50,14 +54,18 @@ static void test_folder__images_come_in_the_order_of_their_paths(void **state)
     }
     sheaf__records r;
     CHECK_OK(sheaf__records_read(&r, at("tree"), &for_training, NULL));
-    static const struct { const char *image, *answer; } want[] = {
-        { "a.b.jpg", "a" }, { "Z.webp", "Z" }, { "\u00e9.JPEG", "\u00e9" }, { "x.png", "x" }, { "b.jpg", "b" },
+    static const struct {
+        const char *image, *answer;
+    } want[] = {
+        { "a.b.jpg", "a" }, { "Z.webp", "Z" }, { "\u00e9.JPEG", "\u00e9" },
+        { "x.png", "x" },   { "b.jpg", "b" },
     };
     assert_int_equal(r.count, ARRAY_LEN(want));
     for (size_t i = 0; i < ARRAY_LEN(want); i++)
         check_record(nth(&r, (int64_t)i), want[i].image, "CAPTCHA:", want[i].answer);
     assert_true(r.memory > 0 && r.looked_at == r.count);
-    CHECK_FAILS(sheaf__record_in(sheaf_fail(SHEAF_E_DATA, "x"), &r, 4), SHEAF_E_DATA, "tree/b.jpg: x");
+    CHECK_FAILS(sheaf__record_in(sheaf_fail(SHEAF_E_DATA, "x"), &r, 4), SHEAF_E_DATA,
+                "tree/b.jpg: x");
     sheaf__records_release(&r);
     const sheaf__records_options other = { .query = "Which digits?" };
     CHECK_OK(sheaf__records_read(&r, at("tree"), &other, NULL));
@@ -95,10 +103,13 @@ static void test_folder__all_bad_images_are_told(void **state)
     assert_int_equal(symlink("nowhere", at("bad/gone.jpg")), 0);
     assert_int_equal(mkfifo(at("bad/pipe.webp"), 0600), 0);
     sheaf__records r;
-    CHECK_FAILS(sheaf__records_read(&r, at("bad"), &for_training, NULL), SHEAF_E_DATA, "bad: 4 of 5 records are bad");
+    CHECK_FAILS(sheaf__records_read(&r, at("bad"), &for_training, NULL), SHEAF_E_DATA,
+                "bad: 4 of 5 records are bad");
     sheaf__records_release(&r);
-    static const char *const part[] = { "bad/.jpg: expected an answer before the first dot", "a name in UTF-8",
-        "gone.jpg: expected an image, found No such file", "pipe.webp: expected an image, found neither" };
+    static const char *const part[] = { "bad/.jpg: expected an answer before the first dot",
+                                        "a name in UTF-8",
+                                        "gone.jpg: expected an image, found No such file",
+                                        "pipe.webp: expected an image, found neither" };
     for (size_t i = 0; i < ARRAY_LEN(part); i++) {
         CHECK_FAILS(sheaf__records_read(&r, at("bad"), &for_training, NULL), SHEAF_E_DATA, part[i]);
         sheaf__records_release(&r);
@@ -106,7 +117,8 @@ static void test_folder__all_bad_images_are_told(void **state)
     CHECK_FAILS(sheaf__records_read(&r, at("bad"), &for_inference, NULL), SHEAF_E_DATA, "3 of 5");
     sheaf__records_release(&r);
     mkdir(at("empty"), 0777);
-    CHECK_FAILS(sheaf__records_read(&r, at("empty"), &for_training, NULL), SHEAF_E_DATA, "images (*.jpg");
+    CHECK_FAILS(sheaf__records_read(&r, at("empty"), &for_training, NULL), SHEAF_E_DATA,
+                "images (*.jpg");
     sheaf__records_release(&r);
     CHECK_FAILS(sheaf__records_read(&r, at("nothing"), &for_training, NULL), SHEAF_E_IO, "nothing");
     sheaf__records_release(&r);
@@ -124,7 +136,8 @@ static void test_json__every_form_is_read(void **state)
 {
     make_images();
     sheaf__records r;
-    read_ok(&r,
+    read_ok(
+        &r,
         "{\"image\": \"pics/1.jpg\", \"prompt\": \"CAPTCHA:\", \"completion\": \"ab\"}\n"
         "\n  \r\n"
         "{\"images\": [\"pics/2.png\"], \"prompt\": \"\", \"answer\": \"cd\"}\r\n"
@@ -138,10 +151,20 @@ static void test_json__every_form_is_read(void **state)
         "{\"images\": [\"pics/2.png\"], \"messages\": [{\"role\": \"user\", \"content\": \"<image>one\"}, {\"role\": \"assistant\", \"content\": \"w\"}]}\n"
         "{\"image\": \"pics/2.png\", \"prompt\": \"<image><EOI></s>\", \"answer\": \"text stays text\"}\n"
         "{\"images\": [\"pics/1.jpg\"], \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"image\": null}, {\"type\": \"text\", \"text\": \"two\"}]},"
-        " {\"role\": \"assistant\", \"content\": \"v\"}]}", &for_training);
-    static const struct { const char *image, *query, *answer; int turns, place; } want[] = {
-        { "1.jpg", "CAPTCHA:", "ab", 1, 1 }, { "2.png", "", "cd", 1, 4 }, { "1.jpg", "What?", "It.", 1, 5 }, { "1.jpg", "And?", "No.", 2, 6 },
-        { "2.png", "Say <image> twice", "x", 1, 7 }, { "2.png", "", "y", 1, 8 }, { NULL, "no <image>", "z", 1, 9 }, { "2.png", "one", "w", 1, 10 },
+        " {\"role\": \"assistant\", \"content\": \"v\"}]}",
+        &for_training);
+    static const struct {
+        const char *image, *query, *answer;
+        int turns, place;
+    } want[] = {
+        { "1.jpg", "CAPTCHA:", "ab", 1, 1 },
+        { "2.png", "", "cd", 1, 4 },
+        { "1.jpg", "What?", "It.", 1, 5 },
+        { "1.jpg", "And?", "No.", 2, 6 },
+        { "2.png", "Say <image> twice", "x", 1, 7 },
+        { "2.png", "", "y", 1, 8 },
+        { NULL, "no <image>", "z", 1, 9 },
+        { "2.png", "one", "w", 1, 10 },
         { "2.png", "<image><EOI></s>", "text stays text", 1, 11 },
         { "1.jpg", "two", "v", 1, 12 },
     };
@@ -162,28 +185,38 @@ static void test_json__an_array_is_read_entry_by_entry(void **state)
 {
     make_images();
     sheaf__records r;
-    read_ok(&r, " \n[\n  {\"image\": \"pics/1.jpg\",\n   \"prompt\": \"[\", \"answer\": \"1\"},\n  {\"prompt\": \"]\", \"answer\": \"2\"}\n]\n", &for_training);
+    read_ok(
+        &r,
+        " \n[\n  {\"image\": \"pics/1.jpg\",\n   \"prompt\": \"[\", \"answer\": \"1\"},\n  {\"prompt\": \"]\", \"answer\": \"2\"}\n]\n",
+        &for_training);
     assert_int_equal(r.count, 2);
     check_record(nth(&r, 0), "1.jpg", "[", "1");
     check_record(nth(&r, 1), NULL, "]", "2");
     assert_int_equal(r.record[1].place, 2);
     sheaf__records_release(&r);
-    read_ok(&r, "\xEF\xBB\xBF{\"prompt\": \"a\", \"answer\": \"1\"}\n\n{\"prompt\": \"b\", \"answer\": \"2\"}", &for_training); /* and lines after a mark */
+    read_ok(
+        &r,
+        "\xEF\xBB\xBF{\"prompt\": \"a\", \"answer\": \"1\"}\n\n{\"prompt\": \"b\", \"answer\": \"2\"}",
+        &for_training); /* and lines after a mark */
     assert_int_equal(r.count, 2);
     check_record(nth(&r, 1), NULL, "b", "2");
     assert_int_equal(r.record[1].place, 3);
     sheaf__records_release(&r);
     put(at("data.json"), "[{\"prompt\": \"a\", \"answer\": \"1\"}, 7, {\"prompt\": \"a\"}]");
-    CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_DATA, "entry 2: not a record");
+    CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_DATA,
+                "entry 2: not a record");
     sheaf__records_release(&r);
-    static const char *const broken[] = { "[", "[{\"prompt\": \"a\", \"answer\": \"1\"}", "[1,]", "[] x", "[{\"a\": 1}}]" };
+    static const char *const broken[] = { "[", "[{\"prompt\": \"a\", \"answer\": \"1\"}", "[1,]",
+                                          "[] x", "[{\"a\": 1}}]" };
     for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
         put(at("data.json"), broken[i]);
-        CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_FORMAT, "data.json: line 1, column");
+        CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_FORMAT,
+                    "data.json: line 1, column");
         sheaf__records_release(&r);
     }
     put(at("data.json"), "[]");
-    CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_DATA, "at least one record");
+    CHECK_FAILS(sheaf__records_read(&r, at("data.json"), &for_training, NULL), SHEAF_E_DATA,
+                "at least one record");
     sheaf__records_release(&r);
 }
 
@@ -192,48 +225,79 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
     make_images();
 #define HUMAN "{\"from\": \"human\", \"value\": \"q\"}"
 #define GPT "{\"from\": \"gpt\", \"value\": \"a\"}"
-    static const struct { const char *line, *part; } by_hand[] = {
+    static const struct {
+        const char *line, *part;
+    } by_hand[] = {
         { "{\"prompt\": \"a\", \"answer\": \"\"}", "field 'answer' | an answer | an empty string" },
-        { "{\"prompt\": \"a\", \"completion\": \" \\n\"}", "field 'completion' | an answer | nothing but blanks" },
+        { "{\"prompt\": \"a\", \"completion\": \" \\n\"}",
+          "field 'completion' | an answer | nothing but blanks" },
         { "{\"prompt\": \"a\"}", "field 'answer' | a string | no such field" },
         { "{\"answer\": \"a\"}", "none of them" },
         { "{\"prompt\": 3, \"answer\": \"a\"}", "field 'prompt' | a string | a number" },
-        { "{\"prompt\": \"a\", \"answer\": \"b\", \"completion\": \"c\"}", "field 'answer' | either" },
+        { "{\"prompt\": \"a\", \"answer\": \"b\", \"completion\": \"c\"}",
+          "field 'answer' | either" },
         { "{\"prompt\": \"a\", \"answer\": \"b\", \"messages\": []}", "more than one of them" },
         { "{\"prompt\": \"a\\u0000b\", \"answer\": \"b\"}", "without NUL" },
-        { "{\"image\": \"pics/3.jpg\", \"prompt\": \"a\", \"answer\": \"b\"}", "pics/3.jpg: no such file" },
+        { "{\"image\": \"pics/3.jpg\", \"prompt\": \"a\", \"answer\": \"b\"}",
+          "pics/3.jpg: no such file" },
         { "{\"image\": \"pics\", \"prompt\": \"a\", \"answer\": \"b\"}", "pics: a folder" },
-        { "{\"image\": \"\", \"prompt\": \"a\", \"answer\": \"b\"}", "field 'image' | the path of an image | an empty string" },
-        { "{\"image\": 1, \"prompt\": \"a\", \"answer\": \"b\"}", "field 'image' | a string | a number" },
-        { "{\"image\": \"http://x/y.jpg\", \"prompt\": \"a\", \"answer\": \"b\"}", "field 'image' | the path of a file" },
-        { "{\"image\": \"data:image/png;base64,AAAA\", \"prompt\": \"a\", \"answer\": \"b\"}", "nothing is fetched" },
-        { "{\"image\": [\"pics/1.jpg\", \"pics/2.png\"], \"prompt\": \"a\", \"answer\": \"b\"}", "field 'image' | one image: CogVLM" },
-        { "{\"image\": \"pics/1.jpg\", \"images\": [\"pics/2.png\"], \"prompt\": \"a\", \"answer\": \"b\"}", "field 'images[0]' | one image: CogVLM" },
+        { "{\"image\": \"\", \"prompt\": \"a\", \"answer\": \"b\"}",
+          "field 'image' | the path of an image | an empty string" },
+        { "{\"image\": 1, \"prompt\": \"a\", \"answer\": \"b\"}",
+          "field 'image' | a string | a number" },
+        { "{\"image\": \"http://x/y.jpg\", \"prompt\": \"a\", \"answer\": \"b\"}",
+          "field 'image' | the path of a file" },
+        { "{\"image\": \"data:image/png;base64,AAAA\", \"prompt\": \"a\", \"answer\": \"b\"}",
+          "nothing is fetched" },
+        { "{\"image\": [\"pics/1.jpg\", \"pics/2.png\"], \"prompt\": \"a\", \"answer\": \"b\"}",
+          "field 'image' | one image: CogVLM" },
+        { "{\"image\": \"pics/1.jpg\", \"images\": [\"pics/2.png\"], \"prompt\": \"a\", \"answer\": \"b\"}",
+          "field 'images[0]' | one image: CogVLM" },
         { "{\"conversations\": [" HUMAN "]}", "field 'conversations' | an answer at the end" },
         { "{\"conversations\": []}", "1 to 2000 entries" },
         { "{\"conversations\": {}}", "field 'conversations' | a list | an object" },
-        { "{\"conversations\": [" GPT ", " HUMAN "]}", "field 'conversations[0].from' | human: they take turns" },
-        { "{\"conversations\": [" HUMAN ", " GPT ", " GPT ", " GPT "]}", "field 'conversations[2].from' | human: they take turns" },
-        { "{\"conversations\": [{\"from\": \"system\", \"value\": \"s\"}, " GPT "]}", "no place for other text | 'system'" },
-        { "{\"conversations\": [{\"from\": \"system\", \"value\": \"s\"}, " HUMAN ", " GPT "]}", "field 'conversations[0].from' | human and gpt only" },
-        { "{\"conversations\": [{\"from\": \"robot\", \"value\": \"s\"}, " GPT "]}", "human or gpt | 'robot'" },
+        { "{\"conversations\": [" GPT ", " HUMAN "]}",
+          "field 'conversations[0].from' | human: they take turns" },
+        { "{\"conversations\": [" HUMAN ", " GPT ", " GPT ", " GPT "]}",
+          "field 'conversations[2].from' | human: they take turns" },
+        { "{\"conversations\": [{\"from\": \"system\", \"value\": \"s\"}, " GPT "]}",
+          "no place for other text | 'system'" },
+        { "{\"conversations\": [{\"from\": \"system\", \"value\": \"s\"}, " HUMAN ", " GPT "]}",
+          "field 'conversations[0].from' | human and gpt only" },
+        { "{\"conversations\": [{\"from\": \"robot\", \"value\": \"s\"}, " GPT "]}",
+          "human or gpt | 'robot'" },
         { "{\"conversations\": [{\"value\": \"s\"}, " GPT "]}", "the name of a role" },
         { "{\"conversations\": [3, " GPT "]}", "the name of a role | a number" },
-        { "{\"conversations\": [" HUMAN ", {\"from\": \"gpt\", \"value\": \"\"}]}", "field 'conversations[1].value' | an answer" },
-        { "{\"conversations\": [{\"from\": \"human\"}, " GPT "]}", "field 'conversations[0].value' | a string | no such field" },
-        { "{\"conversations\": [{\"from\": \"human\", \"value\": \"<image>\\nq\"}, " GPT "]}", "the image that the text marks" },
-        { "{\"image\": \"pics/1.jpg\", \"conversations\": [{\"from\": \"human\", \"value\": \"<image><image>\"}, " GPT "]}", "more than one image: 2 times" },
-        { "{\"image\": \"pics/1.jpg\", \"conversations\": [" HUMAN ", " GPT ", {\"from\": \"human\", \"value\": \"<image>\"}, " GPT "]}", "in turn 2" },
-        { "{\"messages\": [{\"role\": \"tool\", \"content\": \"s\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}", "user or assistant | 'tool'" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"video\"}]}, {\"role\": \"assistant\", \"content\": \"b\"}]}", "type 'video'" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": [\"s\"]}, {\"role\": \"assistant\", \"content\": \"b\"}]}", "field 'messages[0].content[0]' | an object" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}, {\"role\": \"assistant\", \"content\": \"b\"}]}", "messages[0].content[0].image" },
+        { "{\"conversations\": [" HUMAN ", {\"from\": \"gpt\", \"value\": \"\"}]}",
+          "field 'conversations[1].value' | an answer" },
+        { "{\"conversations\": [{\"from\": \"human\"}, " GPT "]}",
+          "field 'conversations[0].value' | a string | no such field" },
+        { "{\"conversations\": [{\"from\": \"human\", \"value\": \"<image>\\nq\"}, " GPT "]}",
+          "the image that the text marks" },
+        { "{\"image\": \"pics/1.jpg\", \"conversations\": [{\"from\": \"human\", \"value\": \"<image><image>\"}, " GPT
+          "]}",
+          "more than one image: 2 times" },
+        { "{\"image\": \"pics/1.jpg\", \"conversations\": [" HUMAN ", " GPT
+          ", {\"from\": \"human\", \"value\": \"<image>\"}, " GPT "]}",
+          "in turn 2" },
+        { "{\"messages\": [{\"role\": \"tool\", \"content\": \"s\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
+          "user or assistant | 'tool'" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"video\"}]}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
+          "type 'video'" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [\"s\"]}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
+          "field 'messages[0].content[0]' | an object" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
+          "messages[0].content[0].image" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"path\": \"pics/1.jpg\"}, {\"type\": \"image\", \"url\": \"pics/2.png\"}]},"
-          " {\"role\": \"assistant\", \"content\": \"b\"}]}", "content[1].image' | one image: CogVLM" },
+          " {\"role\": \"assistant\", \"content\": \"b\"}]}",
+          "content[1].image' | one image: CogVLM" },
         { "{\"image\": \"pics/1.jpg\", \"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}, {\"type\": \"image\"}]},"
-          " {\"role\": \"assistant\", \"content\": \"b\"}]}", "content[1].image' | one image: CogVLM" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": [{\"type\": \"image\", \"path\": \"pics/1.jpg\"}]}]}", "first message of the user" },
-        { "[1]", "not a record | an object with" }, /* as line 2: the first would make the file an array */
+          " {\"role\": \"assistant\", \"content\": \"b\"}]}",
+          "content[1].image' | one image: CogVLM" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": [{\"type\": \"image\", \"path\": \"pics/1.jpg\"}]}]}",
+          "first message of the user" },
+        { "[1]",
+          "not a record | an object with" }, /* as line 2: the first would make the file an array */
         { "{\"prompt\": \"a\", \"prompt\": \"a\", \"answer\": \"b\"}", "a duplicate" },
         { "{\"prompt\": \"a\xff\", \"answer\": \"b\"}", "UTF-8" },
         { "\xEF\xBB\xBF{}", "one JSON object" }, /* a mark belongs to the beginning of the file */
@@ -242,20 +306,25 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
     char text[1024];
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         sheaf__records r;
-        snprintf(text, sizeof text, "{\"prompt\": \"fine\", \"answer\": \"fine\"}\n%s\n", by_hand[i].line);
+        snprintf(text, sizeof text, "{\"prompt\": \"fine\", \"answer\": \"fine\"}\n%s\n",
+                 by_hand[i].line);
         put(at("data.jsonl"), text);
-        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA, by_hand[i].part);
+        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA,
+                    by_hand[i].part);
         assert_int_equal(r.count, 1);
         assert_int_equal(r.looked_at, 2);
         sheaf__records_release(&r);
-        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA, "data.jsonl: line 2: ");
+        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA,
+                    "data.jsonl: line 2: ");
         sheaf__records_release(&r);
     }
 }
 
 static void test_json__a_file_that_is_no_text_is_told_as_one(void **state)
 {
-    static const struct { const char *text, *part; } by_hand[] = {
+    static const struct {
+        const char *text, *part;
+    } by_hand[] = {
         { "\x89PNG\r\n\x1a\n", "begins with byte 0x89" },
         { "\xff\xfe{", "a folder of images | a file that begins with byte 0xff" },
         { " \n\x01", "byte 0x01" },
@@ -263,7 +332,8 @@ static void test_json__a_file_that_is_no_text_is_told_as_one(void **state)
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         sheaf__records r;
         put(at("data.jsonl"), by_hand[i].text);
-        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_FORMAT, by_hand[i].part);
+        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_FORMAT,
+                    by_hand[i].part);
         sheaf__records_release(&r);
     }
 }
@@ -278,7 +348,8 @@ static void test_json__long_texts_are_refused(void **state)
     put(at("data.jsonl"), text);
     free(text);
     sheaf__records r;
-    CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA, "at most 1048576 bytes | 1048577");
+    CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA,
+                "at most 1048576 bytes | 1048577");
     sheaf__records_release(&r);
 }
 
@@ -286,14 +357,19 @@ static void test_json__bad_records_are_all_told_up_to_a_bound(void **state)
 {
     sheaf_text text = { 0 };
     for (int i = 1; i <= 50; i++)
-        sheaf__text_add(&text, "{\"prompt\": \"%d\", \"answer\": \"%s\"}\n", i, i % 2 == 0 ? "" : "x");
+        sheaf__text_add(&text, "{\"prompt\": \"%d\", \"answer\": \"%s\"}\n", i,
+                        i % 2 == 0 ? "" : "x");
     put(at("data.jsonl"), text.at);
     sheaf__text_release(&text);
-    static const char *const part[] = { "data.jsonl: 25 of 50 records are bad", "line 2: field 'answer': expected an answer, found an empty string\n",
-        "line 40: field 'answer'", "and 5 more", "repair these records" };
+    static const char *const part[] = {
+        "data.jsonl: 25 of 50 records are bad",
+        "line 2: field 'answer': expected an answer, found an empty string\n",
+        "line 40: field 'answer'", "and 5 more", "repair these records"
+    };
     sheaf__records r;
     for (size_t i = 0; i < ARRAY_LEN(part); i++) {
-        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA, part[i]);
+        CHECK_FAILS(sheaf__records_read(&r, at("data.jsonl"), &for_training, NULL), SHEAF_E_DATA,
+                    part[i]);
         assert_int_equal(r.count, 25);
         sheaf__records_release(&r);
     }
@@ -302,15 +378,20 @@ static void test_json__bad_records_are_all_told_up_to_a_bound(void **state)
     assert_int_equal(complaints.count, 25);
     assert_null(strstr(complaints.list.at, "line 42"));
     sheaf__complain(&complaints, NULL);
-    sheaf__complain(&complaints, sheaf__record_in(sheaf_fail(SHEAF_E_UNSUPPORTED, "two heads"), &r, 0));
-    CHECK_FAILS(sheaf__complaints_verdict(&complaints, "data", r.looked_at), SHEAF_E_DATA, "data: 26 of 50");
+    sheaf__complain(&complaints,
+                    sheaf__record_in(sheaf_fail(SHEAF_E_UNSUPPORTED, "two heads"), &r, 0));
+    CHECK_FAILS(sheaf__complaints_verdict(&complaints, "data", r.looked_at), SHEAF_E_DATA,
+                "data: 26 of 50");
     CHECK_OK(sheaf__complaints_verdict(&complaints, "data", r.looked_at));
-    sheaf__complain(&complaints, sheaf__record_in(sheaf_fail(SHEAF_E_UNSUPPORTED, "two heads"), &r, 1));
-    CHECK_FAILS(sheaf__complaints_verdict(&complaints, "data", r.looked_at), SHEAF_E_UNSUPPORTED, "data: line 3: two heads");
+    sheaf__complain(&complaints,
+                    sheaf__record_in(sheaf_fail(SHEAF_E_UNSUPPORTED, "two heads"), &r, 1));
+    CHECK_FAILS(sheaf__complaints_verdict(&complaints, "data", r.looked_at), SHEAF_E_UNSUPPORTED,
+                "data: line 3: two heads");
     sheaf__complain(&complaints, sheaf_fail(SHEAF_E_DATA, "x"));
     sheaf__complain(&complaints, sheaf_fail(SHEAF_E_MEMORY, "no room"));
     sheaf__complain(&complaints, sheaf_fail(SHEAF_E_MEMORY, "no room"));
-    CHECK_FAILS(sheaf__complaints_verdict(&complaints, "data", r.looked_at), SHEAF_E_MEMORY, "no room");
+    CHECK_FAILS(sheaf__complaints_verdict(&complaints, "data", r.looked_at), SHEAF_E_MEMORY,
+                "no room");
     sheaf__records_release(&r);
 }
 
@@ -318,8 +399,12 @@ static void test_json__questions_without_answers_are_for_inference(void **state)
 {
     make_images();
     sheaf__records r;
-    read_ok(&r, "{\"image\": \"pics/1.jpg\", \"prompt\": \"a\"}\n{\"prompt\": \"b\", \"answer\": null}\n{\"prompt\": \"c\", \"completion\": \"\"}\n"
-        "{\"conversations\": [" HUMAN "]}\n{\"conversations\": [" HUMAN ", " GPT ", " HUMAN "]}\n{\"prompt\": \"d\", \"answer\": \"e\"}\n", &for_inference);
+    read_ok(
+        &r,
+        "{\"image\": \"pics/1.jpg\", \"prompt\": \"a\"}\n{\"prompt\": \"b\", \"answer\": null}\n{\"prompt\": \"c\", \"completion\": \"\"}\n"
+        "{\"conversations\": [" HUMAN "]}\n{\"conversations\": [" HUMAN ", " GPT ", " HUMAN
+        "]}\n{\"prompt\": \"d\", \"answer\": \"e\"}\n",
+        &for_inference);
     static const char *const query[] = { "a", "b", "c", "q", "q", "d" };
     for (int i = 0; i < 6; i++)
         check_record(nth(&r, i), i == 0 ? "1.jpg" : NULL, query[i], i == 5 ? "e" : NULL);
@@ -338,7 +423,10 @@ static void test_json__a_field_that_is_not_read_is_told_once(void **state)
     const sheaf_events events = { remember_text, warning };
     const sheaf__records_options options = { .events = &events };
     sheaf__records r;
-    read_ok(&r, "{\"id\": 1, \"prompt\": \"a\", \"answer\": \"b\"}\n{\"prompt\": \"a\", \"answer\": \"b\", \"source\": 1, \"more\": 2}\n", &options);
+    read_ok(
+        &r,
+        "{\"id\": 1, \"prompt\": \"a\", \"answer\": \"b\"}\n{\"prompt\": \"a\", \"answer\": \"b\", \"source\": 1, \"more\": 2}\n",
+        &options);
     assert_non_null(strstr(warning, "line 2: field 'source' is not used"));
     sheaf__records_release(&r);
 }

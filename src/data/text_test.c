@@ -109,9 +109,16 @@ static void same(const char *what, const json_t *want, const void *got, int64_t 
 
 static void same_sequence(const char *what, const json_t *want, const sheaf__sequence *s)
 {
-    const struct { const char *name; const void *got; size_t size; } part[] = {
-        { "input_ids", s->input_ids, 4 }, { "labels", s->labels, 4 }, { "position_ids", s->position_ids, 4 },
-        { "image_embed_mask", s->image_embed_mask, 1 }, { "vision_expert_mask", s->vision_expert_mask, 1 },
+    const struct {
+        const char *name;
+        const void *got;
+        size_t size;
+    } part[] = {
+        { "input_ids", s->input_ids, 4 },
+        { "labels", s->labels, 4 },
+        { "position_ids", s->position_ids, 4 },
+        { "image_embed_mask", s->image_embed_mask, 1 },
+        { "vision_expert_mask", s->vision_expert_mask, 1 },
         { "image_rope_mask", s->image_rope_mask, 1 },
     };
     int compared = 0;
@@ -127,8 +134,8 @@ static void same_sequence(const char *what, const json_t *want, const sheaf__seq
         fail_msg("%s: only %d lists in the recording", what, compared);
 }
 
-static void check_training(const char *what, const json_t *one, sheaf__ids prompt, sheaf__ids answer,
-                           const sheaf__sequence_options *options)
+static void check_training(const char *what, const json_t *one, sheaf__ids prompt,
+                           sheaf__ids answer, const sheaf__sequence_options *options)
 {
     const json_t *want = json_object_get(one, "result");
     sheaf__sequence s = { 0 };
@@ -150,13 +157,16 @@ static void check_training(const char *what, const json_t *one, sheaf__ids promp
         same_sequence(what, want, &s);
         const int32_t context = (int32_t)s.context, image = (int32_t)s.image_position;
         const json_t *length = json_object_get(want, "context_length");
-        assert_int_equal(json_is_array(length) ? json_integer_value(json_array_get(length, 0)) : json_integer_value(length), context);
+        assert_int_equal(json_is_array(length) ? json_integer_value(json_array_get(length, 0))
+                                               : json_integer_value(length),
+                         context);
         same(what, json_object_get(want, "image_position"), &image, 1, 4);
     }
     sheaf__sequence_release(&s);
 }
 
-static void check_inference(const char *what, const json_t *want, sheaf__ids prompt, const sheaf__sequence_options *with)
+static void check_inference(const char *what, const json_t *want, sheaf__ids prompt,
+                            const sheaf__sequence_options *with)
 {
     sheaf__sequence_options options = *with;
     options.max_length = 0;
@@ -173,15 +183,19 @@ static void check_case(const recording *r, const json_t *one, size_t index)
 {
     static const sheaf__turn history[] = { { "q one", "r one" } };
     char what[1200];
-    snprintf(what, sizeof what, "%.1000s: case %zu (%s)", r->path, index, string_of(one, "version"));
+    snprintf(what, sizeof what, "%.1000s: case %zu (%s)", r->path, index,
+             string_of(one, "version"));
     sheaf__template version;
     CHECK_OK(sheaf__template_find(&version, string_of(one, "version")));
     assert_string_equal(sheaf__template_name(version), string_of(one, "version"));
-    const sheaf__sequence_options options = { number_of(one, "image_length"), number_of(one, "max_length"), r->bos, r->eos, r->pad };
+    const sheaf__sequence_options options = { number_of(one, "image_length"),
+                                              number_of(one, "max_length"), r->bos, r->eos,
+                                              r->pad };
     char *text = NULL, *with_history = NULL;
     CHECK_OK(sheaf__template_prompt(&text, version, NULL, 0, string_of(one, "prompt")));
     CHECK_OK(sheaf__template_prompt(&with_history, version, history, 1, string_of(one, "prompt")));
-    const sheaf__ids prompt = encode(r, text), answer = encode(r, string_of(one, "caption")), long_prompt = encode(r, with_history);
+    const sheaf__ids prompt = encode(r, text), answer = encode(r, string_of(one, "caption")),
+                     long_prompt = encode(r, with_history);
     check_training(what, one, prompt, answer, &options);
     check_inference(what, json_object_get(one, "inference"), prompt, &options);
     char marked[4096]; /* upstream's prompt holds the image's mark */
@@ -204,7 +218,10 @@ static void check_recording(const recording *r)
         check_case(r, json_array_get(cases, i), i);
 }
 
-static void test_text__every_recorded_case_is_met(void **state) { each(check_recording); }
+static void test_text__every_recorded_case_is_met(void **state)
+{
+    each(check_recording);
+}
 
 /* ---- the tokenizer ---- */
 
@@ -212,22 +229,38 @@ static void check_specials(const recording *r)
 {
     assert_int_equal(sheaf__sentencepiece_bos(r->model), r->bos);
     assert_int_equal(sheaf__sentencepiece_eos(r->model), r->eos);
-    const int32_t unk = sheaf__sentencepiece_unk(r->model), pad = sheaf__sentencepiece_pad(r->model);
+    const int32_t unk = sheaf__sentencepiece_unk(r->model),
+                  pad = sheaf__sentencepiece_pad(r->model);
     assert_true(unk >= 0 && sheaf__sentencepiece_pieces(r->model) > 256);
     assert_int_equal(pad >= 0 ? pad : unk, r->pad);
 }
 
-static void test_sentencepiece__special_ids_are_the_models(void **state) { each(check_specials); }
+static void test_sentencepiece__special_ids_are_the_models(void **state)
+{
+    each(check_specials);
+}
 
 static void check_marks(const recording *r)
 {
-    static const char *const text[] = { "<s>", "</s>", "a<EOI>b", "<unk> <pad>", "[INST] x [/INST]", "<0x41>", "</s></s>",
-        "\u00e4\u20ac\U0001f600", "", " ", "a  b ", "\n\ttab", "\u2581" };
+    static const char *const text[] = { "<s>",
+                                        "</s>",
+                                        "a<EOI>b",
+                                        "<unk> <pad>",
+                                        "[INST] x [/INST]",
+                                        "<0x41>",
+                                        "</s></s>",
+                                        "\u00e4\u20ac\U0001f600",
+                                        "",
+                                        " ",
+                                        "a  b ",
+                                        "\n\ttab",
+                                        "\u2581" };
     for (size_t i = 0; i < ARRAY_LEN(text); i++) {
         const sheaf__ids ids = encode(r, text[i]);
         char *back = NULL;
         for (int64_t k = 0; k < ids.count; k++)
-            if (ids.id[k] == r->bos || ids.id[k] == r->eos || ids.id[k] == sheaf__sentencepiece_unk(r->model))
+            if (ids.id[k] == r->bos || ids.id[k] == r->eos ||
+                ids.id[k] == sheaf__sentencepiece_unk(r->model))
                 fail_msg("%s: '%s' became special id %d", r->path, text[i], (int)ids.id[k]);
         CHECK_OK(sheaf__sentencepiece_decode(&back, r->model, ids.id, ids.count));
         assert_string_equal(back, strcmp(text[i], "\u2581") == 0 ? " " : text[i]);
@@ -236,7 +269,10 @@ static void check_marks(const recording *r)
     }
 }
 
-static void test_sentencepiece__marks_in_text_are_text_and_come_back(void **state) { each(check_marks); }
+static void test_sentencepiece__marks_in_text_are_text_and_come_back(void **state)
+{
+    each(check_marks);
+}
 
 static void check_decoding(const recording *r)
 {
@@ -251,7 +287,8 @@ static void check_decoding(const recording *r)
     CHECK_OK(sheaf__sentencepiece_decode(&text, r->model, ids, n + 3));
     assert_string_equal(text, "CAPTCHA:");
     free(text);
-    ids[n + 1] = (int32_t)sheaf__sentencepiece_pieces(r->model); /* a row of the table without a piece */
+    ids[n + 1] =
+        (int32_t)sheaf__sentencepiece_pieces(r->model); /* a row of the table without a piece */
     CHECK_OK(sheaf__sentencepiece_decode(&text, r->model, ids, n + 2));
     assert_string_equal(text, "CAPTCHA:\uFFFD");
     free(text);
@@ -264,7 +301,10 @@ static void check_decoding(const recording *r)
     free((int32_t *)word.id);
 }
 
-static void test_sentencepiece__decoding_skips_what_is_special(void **state) { each(check_decoding); }
+static void test_sentencepiece__decoding_skips_what_is_special(void **state)
+{
+    each(check_decoding);
+}
 
 static void check_bad_text(const recording *r)
 {
@@ -272,15 +312,20 @@ static void check_bad_text(const recording *r)
     int64_t n = 0;
     char *large = malloc(SHEAF__TEXT_MAX + 1);
     memset(large, 'x', SHEAF__TEXT_MAX + 1);
-    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, r->model, "a\xff", 2), SHEAF_E_DATA, "byte 0xff at 1");
-    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, r->model, large, SHEAF__TEXT_MAX + 1), SHEAF_E_DATA, "1048577");
+    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, r->model, "a\xff", 2), SHEAF_E_DATA,
+                "byte 0xff at 1");
+    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, r->model, large, SHEAF__TEXT_MAX + 1),
+                SHEAF_E_DATA, "1048577");
     CHECK_OK(sheaf__sentencepiece_encode(&ids, &n, r->model, large, SHEAF__TEXT_MAX));
     assert_true(n > 0);
     free(large);
     free(ids);
 }
 
-static void test_sentencepiece__bad_text_is_refused(void **state) { each(check_bad_text); }
+static void test_sentencepiece__bad_text_is_refused(void **state)
+{
+    each(check_bad_text);
+}
 
 /* Every cut of a model and every flipped byte: a status or a model that works; never a crash. */
 static void check_damage(const recording *r)
@@ -297,7 +342,8 @@ static void check_damage(const recording *r)
             const size_t length = way == 0 ? i : size;
             bytes[i] = (char)(way == 1 ? ~kept : way == 2 ? kept ^ 4 : kept);
             FILE *file = fopen(at("damaged.model"), "wb");
-            assert_true(file != NULL && fwrite(bytes, 1, length, file) == length && fclose(file) == 0);
+            assert_true(file != NULL && fwrite(bytes, 1, length, file) == length &&
+                        fclose(file) == 0);
             sheaf__sentencepiece *model = NULL;
             sheaf_status *st = sheaf__sentencepiece_open(&model, at("damaged.model"));
             refused += st != NULL;
@@ -320,7 +366,10 @@ static void check_damage(const recording *r)
     free(bytes);
 }
 
-static void test_sentencepiece__damaged_models_do_no_harm(void **state) { each(check_damage); }
+static void test_sentencepiece__damaged_models_do_no_harm(void **state)
+{
+    each(check_damage);
+}
 
 static void put_bytes(const char *path, const char *bytes, size_t size)
 {
@@ -329,37 +378,54 @@ static void put_bytes(const char *path, const char *bytes, size_t size)
 
 static void test_sentencepiece__files_that_are_no_models_are_refused(void **state)
 {
-    static const struct { const char *bytes; size_t size; sheaf_code code; const char *part; } by_hand[] = {
+    static const struct {
+        const char *bytes;
+        size_t size;
+        sheaf_code code;
+        const char *part;
+    } by_hand[] = {
         { "", 0, SHEAF_E_FORMAT, "pieces | at least one" },
         { "{\"a\": 1}", 8, SHEAF_E_FORMAT, "a field" },
         { "\x0a\x03\x0a\x01", 4, SHEAF_E_FORMAT, "cut short" },
-        { "\x0a\x05\x0a\x03" "a\0b", 7, SHEAF_E_FORMAT, "without NUL" },
+        { "\x0a\x05\x0a\x03"
+          "a\0b",
+          7, SHEAF_E_FORMAT, "without NUL" },
         { "\x0a\x03\x0a\x01\xff", 5, SHEAF_E_FORMAT, "UTF-8" },
         { "\x0a\x02\x0a\x00", 4, SHEAF_E_FORMAT, "1 to 4096 bytes" },
         { "\x0a\x02\x18\x01", 4, SHEAF_E_FORMAT, "with a text" },
         { "\x0a\x05\x0a\x01x\x18\x09", 7, SHEAF_E_FORMAT, "type of piece" },
         { "\x0a\x05\x0a\x01x\x18\x04", 7, SHEAF_E_UNSUPPORTED, "user-defined" },
         { "\x0a\x08\x0a\x01x\x15\x00\x00\xc0\x7f", 10, SHEAF_E_FORMAT, "finite" },
-        { "\x0a\x03\x0a\x01x\x1a\x03\x12\x01z", 10, SHEAF_E_FORMAT, "byte 9: table of characters | a table that sentencepiece wrote" },
+        { "\x0a\x03\x0a\x01x\x1a\x03\x12\x01z", 10, SHEAF_E_FORMAT,
+          "byte 9: table of characters | a table that sentencepiece wrote" },
         { "\x0a\x03\x0a\x01x\x2a\x03\x12\x01z", 10, SHEAF_E_FORMAT, "byte 9: table of characters" },
         { "\x0a\x03\x0a\x01x\x13", 6, SHEAF_E_FORMAT, "wire type" },
-        { "\x0a\x03\x0a\x01x", 5, SHEAF_E_FORMAT, "sentencepiece model" }, /* no unk: the library's own word */
+        { "\x0a\x03\x0a\x01x", 5, SHEAF_E_FORMAT,
+          "sentencepiece model" }, /* no unk: the library's own word */
     };
     sheaf__sentencepiece *model = NULL;
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         put_bytes(at("bad.model"), by_hand[i].bytes, by_hand[i].size);
-        CHECK_FAILS(sheaf__sentencepiece_open(&model, at("bad.model")), by_hand[i].code, by_hand[i].part);
+        CHECK_FAILS(sheaf__sentencepiece_open(&model, at("bad.model")), by_hand[i].code,
+                    by_hand[i].part);
         assert_null(model);
     }
     CHECK_FAILS(sheaf__sentencepiece_open(&model, at("none.model")), SHEAF_E_IO, "none.model");
     CHECK_FAILS(sheaf__sentencepiece_open(&model, scratch.dir), SHEAF_E_IO, scratch.dir);
 }
 
-/* Four pieces, "a" a control piece: in a text it is no such thing. The library's BPE then gives up. */
+/* Four pieces, "a" a control piece: in a text it is no such thing. The library's BPE then gives
+ * up. */
 static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in_text(void **state)
 {
-    char bytes[] = "\x0a\x05\x0a\x01?\x18\x02" "\x0a\x05\x0a\x03\xe2\x96\x81" "\x0a\x05\x0a\x01" "a\x18\x03" "\x0a\x03\x0a\x01" "b"
-        "\x12\x0a\xea\x02\x01?\xf2\x02\x01" "a\x18\x01"; /* unk_piece (45), bos_piece (46), model_type: unigram, then BPE */
+    char bytes[] = "\x0a\x05\x0a\x01?\x18\x02"
+                   "\x0a\x05\x0a\x03\xe2\x96\x81"
+                   "\x0a\x05\x0a\x01"
+                   "a\x18\x03"
+                   "\x0a\x03\x0a\x01"
+                   "b"
+                   "\x12\x0a\xea\x02\x01?\xf2\x02\x01"
+                   "a\x18\x01"; /* unk_piece (45), bos_piece (46), model_type: unigram, then BPE */
     for (int type = 1; type <= 2; type++) {
         bytes[sizeof bytes - 2] = (char)type;
         put_bytes(at("four.model"), bytes, sizeof bytes - 1);
@@ -372,7 +438,8 @@ static void test_sentencepiece__control_pieces_of_one_character_are_not_found_in
         int32_t *ids = NULL;
         int64_t n = 0;
         if (type == 2) {
-            CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, model, "abbab", 5), SHEAF_E_FORMAT, "not consumed");
+            CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, model, "abbab", 5), SHEAF_E_FORMAT,
+                        "not consumed");
         } else {
             CHECK_OK(sheaf__sentencepiece_encode(&ids, &n, model, "abbab", 5));
             assert_true(n > 2 && ids[0] == 1 && ids[n - 1] == 3);
@@ -422,8 +489,10 @@ static void add_field(sheaf_text *to, int number, const void *bytes, size_t size
     sheaf__text_bytes(to, bytes, size);
 }
 
-/* A model of the pieces ?, space, A, f, i, b whose text goes through the table; `trie` units are said to be there. */
-static sheaf_status *open_with(sheaf__sentencepiece **out, const table *t, uint32_t units, size_t texts)
+/* A model of the pieces ?, space, A, f, i, b whose text goes through the table; `trie` units are
+ * said to be there. */
+static sheaf_status *open_with(sheaf__sentencepiece **out, const table *t, uint32_t units,
+                               size_t texts)
 {
     sheaf_text map = { 0 }, rules = { 0 }, model = { 0 };
     const uint32_t bytes = 4 * units;
@@ -446,14 +515,26 @@ static sheaf_status *open_with(sheaf__sentencepiece **out, const table *t, uint3
 static void test_sentencepiece__normalises_as_its_table_says(void **state)
 {
     static table t;
-    add_key(&t, "\xef\xbc\xa1", "A");   /* a wide A */
-    add_key(&t, "\xef\xac\x81", "fi");  /* a ligature */
+    add_key(&t, "\xef\xbc\xa1", "A");  /* a wide A */
+    add_key(&t, "\xef\xac\x81", "fi"); /* a ligature */
     add_key(&t, "a", "b");
-    add_key(&t, "aa", "A");             /* the longer counts */
-    add_key(&t, "\xc2\xad", "");        /* a soft hyphen goes */
-    static const struct { const char *text; int32_t n, ids[8]; } rows[] = {
-        { "\xef\xbc\xa1", 2, { 1, 2 } }, { "\xef\xac\x81", 3, { 1, 3, 4 } }, { "a", 2, { 1, 5 } }, { "aaa", 3, { 1, 2, 5 } },
-        { "A\xc2\xad" "f", 3, { 1, 2, 3 } }, { "b a", 4, { 1, 5, 1, 5 } }, { "\xef\xac\x81\xef\xbc\xa1i", 5, { 1, 3, 4, 2, 4 } }, { "x", 2, { 1, 0 } },
+    add_key(&t, "aa", "A");      /* the longer counts */
+    add_key(&t, "\xc2\xad", ""); /* a soft hyphen goes */
+    static const struct {
+        const char *text;
+        int32_t n, ids[8];
+    } rows[] = {
+        { "\xef\xbc\xa1", 2, { 1, 2 } },
+        { "\xef\xac\x81", 3, { 1, 3, 4 } },
+        { "a", 2, { 1, 5 } },
+        { "aaa", 3, { 1, 2, 5 } },
+        { "A\xc2\xad"
+          "f",
+          3,
+          { 1, 2, 3 } },
+        { "b a", 4, { 1, 5, 1, 5 } },
+        { "\xef\xac\x81\xef\xbc\xa1i", 5, { 1, 3, 4, 2, 4 } },
+        { "x", 2, { 1, 0 } },
     };
     sheaf__sentencepiece *model = NULL;
     CHECK_OK(open_with(&model, &t, 256 * (t.bases + 1), t.size));
@@ -462,12 +543,14 @@ static void test_sentencepiece__normalises_as_its_table_says(void **state)
         int64_t n = 0;
         CHECK_OK(sheaf__sentencepiece_encode(&ids, &n, model, rows[i].text, strlen(rows[i].text)));
         if (n != rows[i].n || memcmp(ids, rows[i].ids, (size_t)n * sizeof *ids) != 0)
-            fail_msg("'%s': %lld ids, %d %d", rows[i].text, (long long)n, n > 0 ? ids[0] : -1, n > 1 ? ids[1] : -1);
+            fail_msg("'%s': %lld ids, %d %d", rows[i].text, (long long)n, n > 0 ? ids[0] : -1,
+                     n > 1 ? ids[1] : -1);
         free(ids);
     }
     int32_t *ids = NULL;
     int64_t n = 0;
-    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, model, "a\0b", 3), SHEAF_E_DATA, "text | no NUL");
+    CHECK_FAILS(sheaf__sentencepiece_encode(&ids, &n, model, "a\0b", 3), SHEAF_E_DATA,
+                "text | no NUL");
     sheaf__sentencepiece_close(model);
 }
 
@@ -481,29 +564,31 @@ static void test_sentencepiece__a_table_that_leads_astray_is_refused(void **stat
     CHECK_OK(open_with(&model, &good, all, good.size));
     sheaf__sentencepiece_close(model);
     model = NULL;
-#define REFUSED(changes, units, texts)                                                                    \
-    do {                                                                                                  \
-        t = good;                                                                                         \
-        changes;                                                                                          \
-        CHECK_FAILS(open_with(&model, &t, units, texts), SHEAF_E_FORMAT, "a table that sentencepiece wrote"); \
-        assert_null(model);                                                                               \
+#define REFUSED(changes, units, texts)                                                             \
+    do {                                                                                           \
+        t = good;                                                                                  \
+        changes;                                                                                   \
+        CHECK_FAILS(open_with(&model, &t, units, texts), SHEAF_E_FORMAT,                           \
+                    "a table that sentencepiece wrote");                                           \
+        assert_null(model);                                                                        \
     } while (0)
-    REFUSED((void)0, all - 1, good.size);                                   /* no whole blocks */
-    REFUSED((void)0, all + 256, good.size);                                 /* more than there is */
+    REFUSED((void)0, all - 1, good.size);   /* no whole blocks */
+    REFUSED((void)0, all + 256, good.size); /* more than there is */
     REFUSED((void)0, 0, good.size);
-    REFUSED((void)0, all, good.size - 1);                                   /* the last text has no end */
-    REFUSED(t.unit[0] = 0x1fffffu << 10, all, good.size);                   /* the root leads outside */
-    REFUSED(t.unit[b] ^= 1u << 20, all, good.size);                         /* a unit does */
-    REFUSED(t.unit[b] |= 1u << 9, all, good.size);                          /* 256 times as far */
-    REFUSED(t.unit[b] = 'b' | (b ^ 256u) << 10, all, good.size);            /* in a circle */
-    REFUSED(t.unit[768] = 1u << 31 | 7, all, good.size);                    /* a value outside */
-    REFUSED(t.unit[768] = 1u << 31 | 1, all, good.size);                    /* in the middle of a text */
-    REFUSED(t.texts[0] = (char)0xff, all, good.size);                       /* no UTF-8 */
+    REFUSED((void)0, all, good.size - 1);                        /* the last text has no end */
+    REFUSED(t.unit[0] = 0x1fffffu << 10, all, good.size);        /* the root leads outside */
+    REFUSED(t.unit[b] ^= 1u << 20, all, good.size);              /* a unit does */
+    REFUSED(t.unit[b] |= 1u << 9, all, good.size);               /* 256 times as far */
+    REFUSED(t.unit[b] = 'b' | (b ^ 256u) << 10, all, good.size); /* in a circle */
+    REFUSED(t.unit[768] = 1u << 31 | 7, all, good.size);         /* a value outside */
+    REFUSED(t.unit[768] = 1u << 31 | 1, all, good.size);         /* in the middle of a text */
+    REFUSED(t.texts[0] = (char)0xff, all, good.size);            /* no UTF-8 */
     memset(endless, 'x', sizeof endless - 1);
     endless[sizeof endless - 1] = '\0';
-    REFUSED(add_key(&t, "c", endless), 256 * (t.bases + 1), t.size);        /* 129 bytes */
+    REFUSED(add_key(&t, "c", endless), 256 * (t.bases + 1), t.size); /* 129 bytes */
     t = (table){ .bases = 0 };
-    for (int n = 1; n <= 33; n++) { /* keys that begin each other: 32 are as many as the library keeps */
+    for (int n = 1; n <= 33;
+         n++) { /* keys that begin each other: 32 are as many as the library keeps */
         char key[40] = "";
         memset(key, 'a', (size_t)n);
         add_key(&t, key, "b");
@@ -513,7 +598,8 @@ static void test_sentencepiece__a_table_that_leads_astray_is_refused(void **stat
             model = NULL;
         }
     }
-    CHECK_FAILS(open_with(&model, &t, 256 * (t.bases + 1), t.size), SHEAF_E_FORMAT, "a table that sentencepiece wrote");
+    CHECK_FAILS(open_with(&model, &t, 256 * (t.bases + 1), t.size), SHEAF_E_FORMAT,
+                "a table that sentencepiece wrote");
 }
 
 /* ---- templates ---- */
@@ -533,7 +619,9 @@ static void test_template__turns_before_are_kept_in_order(void **state)
 {
     static const sheaf__turn turns[] = { { "a", "b" }, { "<EOI>", "</s>" } };
     static const char *const want[SHEAF__TEMPLATES] = {
-        "q", " [INST] a [/INST] b [INST] <EOI> [/INST] </s> [INST] q [/INST] ", "Question: q Short answer:",
+        "q",
+        " [INST] a [/INST] b [INST] <EOI> [/INST] </s> [INST] q [/INST] ",
+        "Question: q Short answer:",
         "Question: a Answer: b\nQuestion: <EOI> Answer: </s>\nQuestion: q Answer:",
     };
     for (int i = 0; i < SHEAF__TEMPLATES; i++) {
@@ -546,7 +634,10 @@ static void test_template__turns_before_are_kept_in_order(void **state)
 
 static void test_template__answers_are_what_follows_the_last_separator(void **state)
 {
-    static const struct { sheaf__template which; const char *text, *want; } by_hand[] = {
+    static const struct {
+        sheaf__template which;
+        const char *text, *want;
+    } by_hand[] = {
         { SHEAF__BASE, "aB3dE</s>", "aB3dE" },
         { SHEAF__BASE, "<unk><unk> x y \n</s>", "x y" },
         { SHEAF__CHAT, " [INST] a [/INST] b [INST] c [/INST] d</s>", "d" },
@@ -572,9 +663,12 @@ static void test_template__answers_are_what_follows_the_last_separator(void **st
 static void test_layout__a_sequence_without_an_image(void **state)
 {
     static const int32_t prompt[] = { 7, 8 }, answer[] = { 9, 10, 11 };
-    const sheaf__sequence_options options = { .patches = 0, .max_length = 13, .bos = 1, .eos = 2, .pad = 5 };
+    const sheaf__sequence_options options = {
+        .patches = 0, .max_length = 13, .bos = 1, .eos = 2, .pad = 5
+    };
     sheaf__sequence s = { 0 };
-    CHECK_OK(sheaf__sequence_train(&s, (sheaf__ids){ prompt, 2 }, (sheaf__ids){ answer, 3 }, &options));
+    CHECK_OK(
+        sheaf__sequence_train(&s, (sheaf__ids){ prompt, 2 }, (sheaf__ids){ answer, 3 }, &options));
     static const int32_t ids[13] = { 1, 7, 8, 9, 10, 11, 2, 5, 5, 5, 5, 5, 5 };
     assert_int_equal(s.length, 13);
     assert_memory_equal(s.input_ids, ids, sizeof ids);
@@ -590,7 +684,8 @@ static void test_layout__a_sequence_without_an_image(void **state)
     sheaf__sequence_release(&s);
 }
 
-/* The rules of upstream at their edges: a context may have max_length - 10, all tokens max_length - 3. */
+/* The rules of upstream at their edges: a context may have max_length - 10, all tokens max_length
+ * - 3. */
 static void test_layout__limits_are_exact(void **state)
 {
     int32_t id[64];
@@ -601,12 +696,15 @@ static void test_layout__limits_are_exact(void **state)
         const sheaf__sequence_options options = { patches, 40, 1, 2, 0 };
         const int64_t prompt = 40 - 10 - head;
         sheaf__sequence s = { 0 };
-        CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, prompt + 1 }, (sheaf__ids){ id, 1 }, &options), SHEAF_E_DATA,
-                    "at most 30 positions before the answer, with max_length 40");
-        CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, prompt + 1 }, (sheaf__ids){ id, 9 }, &options), SHEAF_E_DATA,
-                    "max_length 44");
+        CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, prompt + 1 }, (sheaf__ids){ id, 1 },
+                                          &options),
+                    SHEAF_E_DATA, "at most 30 positions before the answer, with max_length 40");
+        CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, prompt + 1 }, (sheaf__ids){ id, 9 },
+                                          &options),
+                    SHEAF_E_DATA, "max_length 44");
         for (int64_t answer = 5; answer <= 8; answer++) {
-            CHECK_OK(sheaf__sequence_train(&s, (sheaf__ids){ id, prompt }, (sheaf__ids){ id, answer }, &options));
+            CHECK_OK(sheaf__sequence_train(&s, (sheaf__ids){ id, prompt },
+                                           (sheaf__ids){ id, answer }, &options));
             assert_int_equal(s.cut, answer > 6 ? answer - 6 : 0);
             assert_int_equal(s.used, 30 + (answer > 6 ? 6 : answer) + 1);
             assert_int_equal(s.input_ids[s.used - 1], 2);
@@ -624,7 +722,8 @@ static void test_layout__a_prompt_leaves_room_for_an_answer(void **state)
     static const int32_t id[] = { 7, 8 };
     sheaf__sequence_options options = { .patches = 4, .max_length = 9, .bos = 1, .eos = 2 };
     sheaf__sequence s = { 0 };
-    CHECK_FAILS(sheaf__sequence_prompt(&s, (sheaf__ids){ id, 2 }, &options), SHEAF_E_DATA, "6 for the image (4 patches)");
+    CHECK_FAILS(sheaf__sequence_prompt(&s, (sheaf__ids){ id, 2 }, &options), SHEAF_E_DATA,
+                "6 for the image (4 patches)");
     options.max_length = 10;
     CHECK_OK(sheaf__sequence_prompt(&s, (sheaf__ids){ id, 2 }, &options));
     assert_int_equal(s.length, 9);
@@ -633,11 +732,14 @@ static void test_layout__a_prompt_leaves_room_for_an_answer(void **state)
     assert_int_equal(s.position_ids[8], 5);
     sheaf__sequence_release(&s);
     options.max_length = INT64_MAX;
-    CHECK_FAILS(sheaf__sequence_prompt(&s, (sheaf__ids){ id, 2 }, &options), SHEAF_E_ARG, "lengths from 0");
+    CHECK_FAILS(sheaf__sequence_prompt(&s, (sheaf__ids){ id, 2 }, &options), SHEAF_E_ARG,
+                "lengths from 0");
     options.max_length = -1;
-    CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, 2 }, (sheaf__ids){ id, 2 }, &options), SHEAF_E_ARG, "-1");
+    CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, 2 }, (sheaf__ids){ id, 2 }, &options),
+                SHEAF_E_ARG, "-1");
     options.max_length = 3; /* too small for the image */
-    CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, 2 }, (sheaf__ids){ id, 2 }, &options), SHEAF_E_DATA, "max_length 19");
+    CHECK_FAILS(sheaf__sequence_train(&s, (sheaf__ids){ id, 2 }, (sheaf__ids){ id, 2 }, &options),
+                SHEAF_E_DATA, "max_length 19");
 }
 
 /* ---- a record to a sequence ---- */
@@ -649,8 +751,11 @@ static void check_composed(const recording *r)
         const json_t *one = json_array_get(cases, i), *want = json_object_get(one, "result");
         const sheaf__turn turn = { string_of(one, "prompt"), string_of(one, "caption") };
         const sheaf__record record = { .image = "x.jpg", .turn = &turn, .turns = 1 };
-        sheaf__compose_options options = { .model = r->model, .may_cut = true,
-            .layout = { number_of(one, "image_length"), number_of(one, "max_length"), r->bos, r->eos, r->pad } };
+        sheaf__compose_options options = { .model = r->model,
+                                           .may_cut = true,
+                                           .layout = { number_of(one, "image_length"),
+                                                       number_of(one, "max_length"), r->bos, r->eos,
+                                                       r->pad } };
         CHECK_OK(sheaf__template_find(&options.version, string_of(one, "version")));
         sheaf__sequence s = { 0 };
         sheaf_status *st = sheaf__compose(&s, &record, &options);
@@ -668,17 +773,25 @@ static void check_composed(const recording *r)
     }
 }
 
-static void test_compose__records_become_the_recorded_sequences(void **state) { each(check_composed); }
+static void test_compose__records_become_the_recorded_sequences(void **state)
+{
+    each(check_composed);
+}
 
 static void test_compose__nothing_is_left_out_silently(void **state)
 {
     static const sheaf__turn turn[] = { { "a", "b" }, { "c", "defghijk" }, { "q", NULL } };
     sheaf__record record = { .turn = turn, .turns = 2 };
-    sheaf__compose_options options = { .version = SHEAF__CHAT_OLD, .layout = { .patches = 9, .max_length = 50, .bos = 256, .eos = 257, .pad = 258 } };
+    sheaf__compose_options options = {
+        .version = SHEAF__CHAT_OLD,
+        .layout = { .patches = 9, .max_length = 50, .bos = 256, .eos = 257, .pad = 258 }
+    };
     sheaf__sequence s = { 0 };
-    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "max_length 54 or more"); /* 42 + 8 + 4 */
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA,
+                "max_length 54 or more"); /* 42 + 8 + 4 */
     options.layout.max_length = 53;
-    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "at most 7 tokens behind 42 positions, with max_length 53 | 8 | max_length 54");
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA,
+                "at most 7 tokens behind 42 positions, with max_length 53 | 8 | max_length 54");
     options.may_cut = true;
     CHECK_OK(sheaf__compose(&s, &record, &options));
     assert_int_equal(s.cut, 1);
@@ -692,7 +805,8 @@ static void test_compose__nothing_is_left_out_silently(void **state)
     assert_int_equal(s.image_position, -1);
     sheaf__sequence_release(&s);
     options.version = SHEAF__VQA;
-    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "template 'vqa' has no place for turns before it | 2 turns");
+    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA,
+                "template 'vqa' has no place for turns before it | 2 turns");
     record = (sheaf__record){ .turn = turn + 2, .turns = 1 };
     CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA, "one, to be trained");
     options.no_answer = true;

@@ -47,18 +47,21 @@ const sheaf_dialect *sheaf__dialect_named(const char *name)
     return NULL;
 }
 
-/* Nothing here, but perhaps one folder further down: without `latest` a tag's folder is not looked for. */
+/* Nothing here, but perhaps one folder further down: without `latest` a tag's folder is not looked
+ * for. */
 static sheaf_status *not_known(const char *path)
 {
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no dialect that sheaf knows", path),
-                                      "one of those listed in docs/dialects.md");
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no dialect that sheaf knows", path),
+                       "one of those listed in docs/dialects.md");
     char **names = NULL, *below = NULL;
     int64_t n = 0;
     if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
         sheaf_status_free(sheaf__list_dir(&names, &n, path));
     while (n > 0 && below == NULL) {
         sheaf_status_free(sheaf__path_join(&below, path, names[--n]));
-        if (below != NULL && (sheaf__path_kind(below) != SHEAF_PATH_DIR || sheaf__dialect_of(below) == NULL)) {
+        if (below != NULL &&
+            (sheaf__path_kind(below) != SHEAF_PATH_DIR || sheaf__dialect_of(below) == NULL)) {
             free(below);
             below = NULL;
         }
@@ -73,26 +76,33 @@ static sheaf_status *not_known(const char *path)
     return st;
 }
 
-sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *c, const char *path, const char *name, const sheaf_pickle *value)
+sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *c, const char *path,
+                                    const char *name, const sheaf_pickle *value)
 {
     char room[SHEAF_PICKLE_UNREAD_MOST];
     const char *is = sheaf__pickle_unread(value, room, &c->looks);
     if (told != NULL)
         *told = is != NULL;
-    return is == NULL ? NULL : sheaf__catalog_note(c, SHEAF_DEFECT, "unread", path, name, "a dense tensor of a dtype that sheaf reads", is,
-                                                   "make it one in Python and save again, or leave it out: sheaf convert {} {+rest} --to hf --drop-unread{config}");
+    return is == NULL
+               ? NULL
+               : sheaf__catalog_note(
+                     c, SHEAF_DEFECT, "unread", path, name,
+                     "a dense tensor of a dtype that sheaf reads", is,
+                     "make it one in Python and save again, or leave it out: sheaf convert {} {+rest} --to hf --drop-unread{config}");
 }
 
 /* Was the model held against a config, or could it have been? */
 static bool is_held(const sheaf_catalog *c)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
-        if (strcmp(c->finding[i].code, "unsupported") == 0 && c->finding[i].severity == SHEAF_WARNING)
+        if (strcmp(c->finding[i].code, "unsupported") == 0 &&
+            c->finding[i].severity == SHEAF_WARNING)
             return false;
     return true;
 }
 
-/* Weights of a model that sheaf has must be of what its readers widen. One that it has not is told elsewhere. */
+/* Weights of a model that sheaf has must be of what its readers widen. One that it has not is told
+ * elsewhere. */
 static sheaf_status *check_dtypes(sheaf_catalog *c)
 {
     sheaf_status *st = NULL;
@@ -104,10 +114,15 @@ static sheaf_status *check_dtypes(sheaf_catalog *c)
         const char *path = t->npieces > 0 ? c->file[t->piece[0].file].path : c->root;
         if (t->kind != SHEAF_WEIGHT || d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16)
             continue;
-        st = d == SHEAF_F64 ? sheaf__catalog_note(c, SHEAF_WARNING, "dtype", path, t->told.name, "F32, BF16 or F16", "F64, which can be converted but not run",
-                                                  "sheaf convert {} {+float32} --to hf --dtype float32{config}")
-                            : sheaf__catalog_note(c, SHEAF_DEFECT, "unsupported", path, t->told.name, "F32, BF16 or F16", sheaf_dtype_name(d),
-                                                  "quantized weights and other dtypes are not read; use the model in one of those");
+        st =
+            d == SHEAF_F64
+                ? sheaf__catalog_note(c, SHEAF_WARNING, "dtype", path, t->told.name,
+                                      "F32, BF16 or F16", "F64, which can be converted but not run",
+                                      "sheaf convert {} {+float32} --to hf --dtype float32{config}")
+                : sheaf__catalog_note(
+                      c, SHEAF_DEFECT, "unsupported", path, t->told.name, "F32, BF16 or F16",
+                      sheaf_dtype_name(d),
+                      "quantized weights and other dtypes are not read; use the model in one of those");
     }
     return st;
 }
@@ -123,7 +138,9 @@ static sheaf_status *check_extras(sheaf_catalog *c)
         st = sheaf__path_join(&path, c->root, sheaf_hf_extras[i]);
         const sheaf_path_kind kind = st == NULL ? sheaf__path_kind(path) : SHEAF_PATH_NONE;
         if (kind == SHEAF_PATH_DIR || kind == SHEAF_PATH_OTHER)
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "damaged", path, "", "a regular file", kind == SHEAF_PATH_DIR ? "a folder" : "a pipe, socket or device", "move it away");
+            st = sheaf__catalog_note(
+                c, SHEAF_DEFECT, "damaged", path, "", "a regular file",
+                kind == SHEAF_PATH_DIR ? "a folder" : "a pipe, socket or device", "move it away");
         free(path);
     }
     return st;
@@ -138,8 +155,10 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
         if (strcmp(c->finding[i].code, "unread") == 0)
             c->finding[i].severity = SHEAF_WARNING;
     if (st == NULL && c->count == 0 && sheaf__catalog_defects(c) == 0)
-        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "tensors", "none", "use a complete copy");
-    const bool training = strcmp(c->dialect, "deepspeed") == 0 || strcmp(c->dialect, "dcp") == 0 || strcmp(c->dialect, "megatron") == 0;
+        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "tensors", "none",
+                                 "use a complete copy");
+    const bool training = strcmp(c->dialect, "deepspeed") == 0 || strcmp(c->dialect, "dcp") == 0 ||
+                          strcmp(c->dialect, "megatron") == 0;
     if (st == NULL && training && sheaf__catalog_defects(c) == 0)
         st = sheaf__catalog_check_layers(c);
     if (st == NULL)
@@ -149,14 +168,17 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
     return st != NULL ? st : check_dtypes(c);
 }
 
-sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path,
+                                  const sheaf_dialect_hints *hints)
 {
     sheaf_status *st = NULL;
     *out = NULL;
-    if (sheaf__path_kind(path) == SHEAF_PATH_NONE && (st = sheaf__dialect_denied(path, NULL)) != NULL)
+    if (sheaf__path_kind(path) == SHEAF_PATH_NONE &&
+        (st = sheaf__dialect_denied(path, NULL)) != NULL)
         return st;
     if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or file of a checkpoint");
+        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
+                              "a folder or file of a checkpoint");
     const sheaf_dialect *dialect = sheaf__dialect_of(path);
     if (dialect == NULL)
         return (st = sheaf__dialect_denied(path, NULL)) != NULL ? st : not_known(path);

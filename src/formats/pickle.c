@@ -40,7 +40,8 @@ static sheaf_status *read_long(sheaf__machine *r, int width)
     if (st != NULL)
         return st;
     if (n > BIG_MOST)
-        return sheaf_found(sheaf__machine_bad(r, "an integer of at most 65536 bytes"), "%" PRIu64, n);
+        return sheaf_found(sheaf__machine_bad(r, "an integer of at most 65536 bytes"), "%" PRIu64,
+                           n);
     if (n > 8) {
         sheaf_pickle *value = sheaf__pickle_node(r->doc, SHEAF_PICKLE_BIG);
         if (value != NULL)
@@ -105,7 +106,8 @@ static sheaf_status *push_name(sheaf__machine *r, sheaf_pickle_text module, shea
 {
     sheaf_pickle_role role = SHEAF_ROLE_FUNCTION;
     sheaf_pickle_text m, n;
-    if (!sheaf__pickle_is_utf8(module.at, module.size) || !sheaf__pickle_is_utf8(name.at, name.size) ||
+    if (!sheaf__pickle_is_utf8(module.at, module.size) ||
+        !sheaf__pickle_is_utf8(name.at, name.size) ||
         memchr(module.at, '\0', module.size) != NULL || memchr(name.at, '\0', name.size) != NULL ||
         module.size == 0 || name.size == 0)
         return sheaf__machine_bad(r, "a module and a name");
@@ -173,7 +175,8 @@ static sheaf_status *make_tuple(sheaf__machine *r, int64_t n)
     return NULL;
 }
 
-/* What an addition goes to: the container itself, or that of an object whose class is a kind of one. */
+/* What an addition goes to: the container itself, or that of an object whose class is a kind of
+ * one. */
 static sheaf_pickle *holder(sheaf__machine *r, sheaf_pickle *to, sheaf_pickle_kind kind)
 {
     if (to->kind != SHEAF_PICKLE_OBJECT || kind == SHEAF_PICKLE_SET)
@@ -192,7 +195,8 @@ static sheaf_status *add(sheaf__machine *r, sheaf_pickle_kind kind, sheaf_pickle
         return st;
     sheaf_pickle *to = holder(r, sheaf__machine_top(r), kind);
     if (to == NULL)
-        return r->doc->arena->failed ? NULL : sheaf__machine_bad(r, "a container of this kind to add to");
+        return r->doc->arena->failed ? NULL
+                                     : sheaf__machine_bad(r, "a container of this kind to add to");
     const int each = kind == SHEAF_PICKLE_DICT ? 2 : 1;
     if (n % each != 0)
         return sheaf__machine_bad(r, "keys with values");
@@ -261,13 +265,16 @@ static sheaf_status *new_object(sheaf__machine *r, bool keywords)
     sheaf_status *st = sheaf__machine_need(r, keywords ? 3 : 2);
     if (st != NULL)
         return st;
-    sheaf_pickle *words = keywords ? sheaf__machine_pop(r) : NULL, *args = sheaf__machine_pop(r), *class = sheaf__machine_pop(r);
+    sheaf_pickle *words = keywords ? sheaf__machine_pop(r) : NULL, *args = sheaf__machine_pop(r),
+                 *class = sheaf__machine_pop(r);
     if (class->kind != SHEAF_PICKLE_GLOBAL || args->kind != SHEAF_PICKLE_TUPLE)
         return sheaf__machine_bad(r, "a class and a tuple of arguments");
     const bool plain = class->mark == SHEAF_ROLE_CLASS || class->mark == SHEAF_ROLE_FUNCTION;
-    st = plain ? sheaf__pickle_new_object(&out, r->doc, class, args) : sheaf__pickle_call(&out, r->doc, class, args);
+    st = plain ? sheaf__pickle_new_object(&out, r->doc, class, args)
+               : sheaf__pickle_call(&out, r->doc, class, args);
     if (st == NULL && words != NULL && out != NULL && out->kind == SHEAF_PICKLE_OBJECT)
-        out->as.object->dict = words->kind == SHEAF_PICKLE_DICT && words->as.items.count > 0 ? words : NULL;
+        out->as.object->dict =
+            words->kind == SHEAF_PICKLE_DICT && words->as.items.count > 0 ? words : NULL;
     if (st != NULL)
         return about(r, st);
     sheaf__machine_push(r, out);
@@ -283,8 +290,9 @@ static sheaf_status *build(sheaf__machine *r)
     sheaf_pickle *state = sheaf__machine_pop(r), *to = sheaf__machine_top(r);
     if (to->kind == SHEAF_PICKLE_OBJECT)
         to->as.object->state = state;
-    else if (to->kind != SHEAF_PICKLE_DICT && to->kind != SHEAF_PICKLE_TENSOR && to->kind != SHEAF_PICKLE_SET &&
-             to->kind != SHEAF_PICKLE_LIST && to->kind != SHEAF_PICKLE_TUPLE)
+    else if (to->kind != SHEAF_PICKLE_DICT && to->kind != SHEAF_PICKLE_TENSOR &&
+             to->kind != SHEAF_PICKLE_SET && to->kind != SHEAF_PICKLE_LIST &&
+             to->kind != SHEAF_PICKLE_TUPLE)
         return sheaf__machine_bad(r, "an object to fill");
     return NULL;
 }
@@ -294,7 +302,8 @@ static sheaf_status *persistent(sheaf__machine *r)
     sheaf_pickle *out = NULL;
     sheaf_status *st = sheaf__machine_need(r, 1);
     if (st == NULL)
-        st = sheaf_in(sheaf__pickle_persistent(&out, r->doc, sheaf__machine_pop(r)), "pickle, byte %zu", r->op);
+        st = sheaf_in(sheaf__pickle_persistent(&out, r->doc, sheaf__machine_pop(r)),
+                      "pickle, byte %zu", r->op);
     if (st == NULL)
         sheaf__machine_push(r, out);
     return st;
@@ -307,7 +316,9 @@ static sheaf_status *read_protocol(sheaf__machine *r)
     uint64_t protocol = 0;
     sheaf_status *st = sheaf__machine_number(&protocol, r, 1);
     if (st == NULL && (protocol < 2 || protocol > HIGHEST_PROTOCOL))
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pickle protocol"), "2 to 5"), "%d", (int)protocol);
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pickle protocol"), "2 to 5"), "%d",
+            (int)protocol);
     return st;
 }
 
@@ -348,15 +359,22 @@ static sheaf_status *pop_marked(sheaf__machine *r)
 
 static sheaf_status *unknown(const sheaf__machine *r, unsigned char op)
 {
-    static const struct { unsigned char op; const char *what; } known[] = {
-        { 'i', "INST" }, { 'o', "OBJ" }, { 'P', "PERSID" }, { 'I', "INT" }, { 'L', "LONG" }, { 'F', "FLOAT" }, { 'S', "STRING" },
-        { 'V', "UNICODE" }, { 'p', "PUT" }, { 'g', "GET" }, { 'd', "DICT" }, { 'l', "LIST" }, { '2', "DUP" }, { 0x82, "EXT1" },
-        { 0x83, "EXT2" }, { 0x84, "EXT4" }, { 0x97, "NEXT_BUFFER" }, { 0x98, "READONLY_BUFFER" },
+    static const struct {
+        unsigned char op;
+        const char *what;
+    } known[] = {
+        { 'i', "INST" },   { 'o', "OBJ" },          { 'P', "PERSID" },
+        { 'I', "INT" },    { 'L', "LONG" },         { 'F', "FLOAT" },
+        { 'S', "STRING" }, { 'V', "UNICODE" },      { 'p', "PUT" },
+        { 'g', "GET" },    { 'd', "DICT" },         { 'l', "LIST" },
+        { '2', "DUP" },    { 0x82, "EXT1" },        { 0x83, "EXT2" },
+        { 0x84, "EXT4" },  { 0x97, "NEXT_BUFFER" }, { 0x98, "READONLY_BUFFER" },
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].op == op) {
             sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "pickle, byte %zu", r->op);
-            return sheaf_found(sheaf_expected(st, "the opcodes that protocols 2 to 5 write"), "%s", known[i].what);
+            return sheaf_found(sheaf_expected(st, "the opcodes that protocols 2 to 5 write"), "%s",
+                               known[i].what);
         }
     return sheaf_found(sheaf__machine_bad(r, "an opcode"), "byte 0x%02x", op);
 }
@@ -380,7 +398,8 @@ static sheaf_status *scalar(sheaf__machine *r, unsigned char op)
     case 'U': return read_text(r, 1, SHEAF_PICKLE_STRING, true);
     case 'B': return read_text(r, 4, SHEAF_PICKLE_BYTES, false);
     case 'C': return read_text(r, 1, SHEAF_PICKLE_BYTES, false);
-    case 0x8e: case 0x96: return read_text(r, 8, SHEAF_PICKLE_BYTES, false);
+    case 0x8e:
+    case 0x96: return read_text(r, 8, SHEAF_PICKLE_BYTES, false);
     default: return unknown(r, op);
     }
 }
@@ -399,7 +418,9 @@ static sheaf_status *step(sheaf__machine *r, unsigned char op)
     case ']': return push_kind(r, SHEAF_PICKLE_LIST, false);
     case 0x8f: return push_kind(r, SHEAF_PICKLE_SET, false);
     case ')': return make_tuple(r, 0);
-    case 0x85: case 0x86: case 0x87: return make_tuple(r, op - 0x84);
+    case 0x85:
+    case 0x86:
+    case 0x87: return make_tuple(r, op - 0x84);
     case 't': return make_tuple(r, -1);
     case 's': return add_one(r, SHEAF_PICKLE_DICT);
     case 'u': return add_marked(r, SHEAF_PICKLE_DICT);
@@ -426,13 +447,15 @@ static sheaf_status *step(sheaf__machine *r, unsigned char op)
 static sheaf_status *run(sheaf__machine *r)
 {
     if (r->size < 2 || r->bytes[0] != 0x80)
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pickle"), "a pickle of protocol 2 to 5");
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pickle"),
+                              "a pickle of protocol 2 to 5");
     sheaf__machine_push(r, NULL); /* so that there is a stack to point into */
     r->stack.count = 0;
     while (!r->stopped && !r->out_of_memory) {
         r->op = r->pos;
         const unsigned char *op = sheaf__machine_take(r, 1);
-        sheaf_status *st = op == NULL ? sheaf__machine_bad(r, "an end; the pickle is cut short") : step(r, *op);
+        sheaf_status *st =
+            op == NULL ? sheaf__machine_bad(r, "an end; the pickle is cut short") : step(r, *op);
         if (st != NULL)
             return st;
         if (r->doc->arena->failed)
@@ -441,11 +464,12 @@ static sheaf_status *run(sheaf__machine *r)
     return r->out_of_memory ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for a pickle") : NULL;
 }
 
-sheaf_status *sheaf__pickle_parse_first(sheaf_pickle_doc **out, size_t *used, const void *bytes, size_t size,
-                                        const sheaf_pickle_options *options)
+sheaf_status *sheaf__pickle_parse_first(sheaf_pickle_doc **out, size_t *used, const void *bytes,
+                                        size_t size, const sheaf_pickle_options *options)
 {
     sheaf__machine r = { .bytes = bytes, .size = size };
-    const size_t most = options != NULL && options->max_memory > 0 ? options->max_memory : (size_t)1 << 30;
+    const size_t most =
+        options != NULL && options->max_memory > 0 ? options->max_memory : (size_t)1 << 30;
     sheaf_status *st = sheaf__pickle_new(&r.doc);
     if (st != NULL)
         return st;
@@ -470,7 +494,8 @@ sheaf_status *sheaf__pickle_parse_first(sheaf_pickle_doc **out, size_t *used, co
     return NULL;
 }
 
-sheaf_status *sheaf__pickle_parse(sheaf_pickle_doc **out, const void *bytes, size_t size, const sheaf_pickle_options *options)
+sheaf_status *sheaf__pickle_parse(sheaf_pickle_doc **out, const void *bytes, size_t size,
+                                  const sheaf_pickle_options *options)
 {
     size_t used = 0;
     sheaf_pickle_doc *doc = NULL;

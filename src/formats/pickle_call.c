@@ -6,10 +6,12 @@
 
 static sheaf_status *bad(const sheaf_pickle *callable, const char *expected)
 {
-    return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "arguments of %s", callable->as.global.name), "%s", expected);
+    return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "arguments of %s", callable->as.global.name),
+                          "%s", expected);
 }
 
-sheaf_status *sheaf__pickle_new_object(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *class, sheaf_pickle *args)
+sheaf_status *sheaf__pickle_new_object(sheaf_pickle **out, sheaf_pickle_doc *doc,
+                                       sheaf_pickle *class, sheaf_pickle *args)
 {
     *out = NULL;
     sheaf_pickle *value = sheaf__pickle_node(doc, SHEAF_PICKLE_OBJECT);
@@ -22,8 +24,8 @@ sheaf_status *sheaf__pickle_new_object(sheaf_pickle **out, sheaf_pickle_doc *doc
     return NULL;
 }
 
-/* A list, tuple, set or dict of what the first argument holds; they share its array, in which neither
- * writes: room = count makes an addition copy it. */
+/* A list, tuple, set or dict of what the first argument holds; they share its array, in which
+ * neither writes: room = count makes an addition copy it. */
 static sheaf_status *contain(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle_kind kind,
                              const sheaf_pickle *callable, const sheaf_pickle *from)
 {
@@ -31,7 +33,8 @@ static sheaf_status *contain(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pi
     *out = value;
     if (value == NULL || from == NULL)
         return NULL;
-    const bool row = from->kind == SHEAF_PICKLE_LIST || from->kind == SHEAF_PICKLE_TUPLE || from->kind == SHEAF_PICKLE_SET;
+    const bool row = from->kind == SHEAF_PICKLE_LIST || from->kind == SHEAF_PICKLE_TUPLE ||
+                     from->kind == SHEAF_PICKLE_SET;
     if (kind == SHEAF_PICKLE_DICT ? from->kind == SHEAF_PICKLE_DICT : row) {
         value->as.items = from->as.items;
         value->as.items.room = value->as.items.count;
@@ -39,9 +42,11 @@ static sheaf_status *contain(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pi
     }
     if (kind != SHEAF_PICKLE_DICT || !row)
         return bad(callable, "a list, tuple, set or dict");
-    for (int64_t i = 0; i < from->as.items.count; i++) { /* Python 2: OrderedDict([[key, value], ...]) */
+    for (int64_t i = 0; i < from->as.items.count;
+         i++) { /* Python 2: OrderedDict([[key, value], ...]) */
         const sheaf_pickle *pair = from->as.items.at[i];
-        if ((pair->kind != SHEAF_PICKLE_LIST && pair->kind != SHEAF_PICKLE_TUPLE) || pair->as.items.count != 2)
+        if ((pair->kind != SHEAF_PICKLE_LIST && pair->kind != SHEAF_PICKLE_TUPLE) ||
+            pair->as.items.count != 2)
             return bad(callable, "pairs");
         if (!sheaf__pickle_push(doc, value, pair->as.items.at[0], pair->as.items.at[1]))
             break;
@@ -50,7 +55,8 @@ static sheaf_status *contain(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pi
 }
 
 /* Characters below 256 of a text, as bytes. */
-static sheaf_status *latin1(sheaf_pickle *value, const sheaf_pickle *callable, const sheaf_pickle_text *text, char *to)
+static sheaf_status *latin1(sheaf_pickle *value, const sheaf_pickle *callable,
+                            const sheaf_pickle_text *text, char *to)
 {
     const unsigned char *p = (const unsigned char *)text->at, *end = p + text->size;
     size_t n = 0;
@@ -66,7 +72,8 @@ static sheaf_status *latin1(sheaf_pickle *value, const sheaf_pickle *callable, c
 }
 
 /* codecs.encode(text, "latin1"), bytes(), bytearray(b"..."), bytearray("...", "latin-1"). */
-static sheaf_status *make_bytes(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable, sheaf_pickle *args)
+static sheaf_status *make_bytes(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable,
+                                sheaf_pickle *args)
 {
     const sheaf_pickle *from = sheaf__pickle_item(args, 0);
     const char *encoding = sheaf__pickle_text(sheaf__pickle_item(args, 1));
@@ -87,17 +94,21 @@ static sheaf_status *make_bytes(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf
     return to == NULL ? NULL : latin1(*out, callable, &from->as.text, to);
 }
 
-/* getattr(Class, "MEMBER"), as enums were pickled for a while; anything beyond that reaches for functions. */
-static sheaf_status *get_member(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable, sheaf_pickle *args)
+/* getattr(Class, "MEMBER"), as enums were pickled for a while; anything beyond that reaches for
+ * functions. */
+static sheaf_status *get_member(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable,
+                                sheaf_pickle *args)
 {
     sheaf_pickle *class = args->as.items.count == 2 ? args->as.items.at[0] : NULL;
     const char *name = class == NULL ? NULL : sheaf__pickle_text(args->as.items.at[1]);
-    if (name == NULL || *name == '_' || class->kind != SHEAF_PICKLE_GLOBAL || class->mark != SHEAF_ROLE_CLASS)
+    if (name == NULL || *name == '_' || class->kind != SHEAF_PICKLE_GLOBAL ||
+        class->mark != SHEAF_ROLE_CLASS)
         return sheaf__pickle_unsafe(callable->as.global.module, callable->as.global.name);
     return sheaf__pickle_new_object(out, doc, class, args);
 }
 
-static sheaf_status *make_registered(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable, sheaf_pickle *args)
+static sheaf_status *make_registered(sheaf_pickle **out, sheaf_pickle_doc *doc,
+                                     sheaf_pickle *callable, sheaf_pickle *args)
 {
     sheaf_pickle *class = args->as.items.count > 0 ? args->as.items.at[0] : NULL;
     if (class == NULL || class->kind != SHEAF_PICKLE_GLOBAL)
@@ -105,21 +116,26 @@ static sheaf_status *make_registered(sheaf_pickle **out, sheaf_pickle_doc *doc, 
     return sheaf__pickle_new_object(out, doc, class, args);
 }
 
-/* _rebuild_from_type_v2(function, type, arguments, state): the tensor without what a subclass adds. */
-static sheaf_status *from_type(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable, sheaf_pickle *args)
+/* _rebuild_from_type_v2(function, type, arguments, state): the tensor without what a subclass
+ * adds. */
+static sheaf_status *from_type(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable,
+                               sheaf_pickle *args)
 {
     sheaf_pickle **arg = args->as.items.at;
-    if (args->as.items.count < 3 || arg[0]->kind != SHEAF_PICKLE_GLOBAL || arg[2]->kind != SHEAF_PICKLE_TUPLE)
+    if (args->as.items.count < 3 || arg[0]->kind != SHEAF_PICKLE_GLOBAL ||
+        arg[2]->kind != SHEAF_PICKLE_TUPLE)
         return bad(callable, "a function, a type, arguments, and state");
     if (arg[0]->mark == SHEAF_ROLE_FROM_TYPE) /* of itself: nothing writes that */
         return bad(callable, "a function that makes a tensor");
     return sheaf__pickle_call(out, doc, arg[0], arg[2]);
 }
 
-sheaf_status *sheaf__pickle_call(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable, sheaf_pickle *args)
+sheaf_status *sheaf__pickle_call(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable,
+                                 sheaf_pickle *args)
 {
     *out = NULL;
-    if (callable->kind != SHEAF_PICKLE_GLOBAL) /* a dtype or a value: whatever it is, only a call reaches it */
+    if (callable->kind !=
+        SHEAF_PICKLE_GLOBAL) /* a dtype or a value: whatever it is, only a call reaches it */
         return sheaf__pickle_unsafe("a value", "that is no class");
     if (args->kind != SHEAF_PICKLE_TUPLE)
         return bad(callable, "a tuple");
@@ -127,14 +143,20 @@ sheaf_status *sheaf__pickle_call(sheaf_pickle **out, sheaf_pickle_doc *doc, shea
     const int64_t n = args->as.items.count;
     switch ((sheaf_pickle_role)callable->mark) {
     case SHEAF_ROLE_CLASS: return sheaf__pickle_new_object(out, doc, callable, args);
-    case SHEAF_ROLE_FUNCTION: return sheaf__pickle_unsafe(callable->as.global.module, callable->as.global.name);
+    case SHEAF_ROLE_FUNCTION:
+        return sheaf__pickle_unsafe(callable->as.global.module, callable->as.global.name);
     case SHEAF_ROLE_GETATTR: return get_member(out, doc, callable, args);
-    case SHEAF_ROLE_DICT: return contain(out, doc, SHEAF_PICKLE_DICT, callable, n > 0 ? arg[0] : NULL);
-    case SHEAF_ROLE_DEFAULTDICT: return contain(out, doc, SHEAF_PICKLE_DICT, callable, n > 1 ? arg[1] : NULL);
-    case SHEAF_ROLE_SET: return contain(out, doc, SHEAF_PICKLE_SET, callable, n > 0 ? arg[0] : NULL);
-    case SHEAF_ROLE_LIST: return contain(out, doc, SHEAF_PICKLE_LIST, callable, n > 0 ? arg[0] : NULL);
+    case SHEAF_ROLE_DICT:
+        return contain(out, doc, SHEAF_PICKLE_DICT, callable, n > 0 ? arg[0] : NULL);
+    case SHEAF_ROLE_DEFAULTDICT:
+        return contain(out, doc, SHEAF_PICKLE_DICT, callable, n > 1 ? arg[1] : NULL);
+    case SHEAF_ROLE_SET:
+        return contain(out, doc, SHEAF_PICKLE_SET, callable, n > 0 ? arg[0] : NULL);
+    case SHEAF_ROLE_LIST:
+        return contain(out, doc, SHEAF_PICKLE_LIST, callable, n > 0 ? arg[0] : NULL);
     case SHEAF_ROLE_TUPLE:
-    case SHEAF_ROLE_SIZE: return contain(out, doc, SHEAF_PICKLE_TUPLE, callable, n > 0 ? arg[0] : NULL);
+    case SHEAF_ROLE_SIZE:
+        return contain(out, doc, SHEAF_PICKLE_TUPLE, callable, n > 0 ? arg[0] : NULL);
     case SHEAF_ROLE_BYTES:
     case SHEAF_ROLE_ENCODE: return make_bytes(out, doc, callable, args);
     case SHEAF_ROLE_MAKE: return make_registered(out, doc, callable, args);

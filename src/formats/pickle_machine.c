@@ -32,11 +32,13 @@ sheaf_status *sheaf__machine_number(uint64_t *out, sheaf__machine *r, int bytes)
     return NULL;
 }
 
-sheaf_status *sheaf__machine_counted(const unsigned char **at, uint64_t *n, sheaf__machine *r, int width)
+sheaf_status *sheaf__machine_counted(const unsigned char **at, uint64_t *n, sheaf__machine *r,
+                                     int width)
 {
     sheaf_status *st = sheaf__machine_number(n, r, width);
     if (st == NULL && (*at = sheaf__machine_take(r, *n)) == NULL)
-        st = sheaf_found(sheaf__machine_bad(r, "more bytes; the pickle is cut short"), "a text of %" PRIu64 " bytes", *n);
+        st = sheaf_found(sheaf__machine_bad(r, "more bytes; the pickle is cut short"),
+                         "a text of %" PRIu64 " bytes", *n);
     return st;
 }
 
@@ -86,8 +88,14 @@ sheaf_status *sheaf__machine_need(const sheaf__machine *r, int64_t n)
     return sheaf__machine_above(r) >= n ? NULL : sheaf__machine_bad(r, "a value on the stack");
 }
 
-sheaf_pickle *sheaf__machine_pop(sheaf__machine *r) { return r->stack.at[--r->stack.count]; }
-sheaf_pickle *sheaf__machine_top(const sheaf__machine *r) { return r->stack.at[r->stack.count - 1]; }
+sheaf_pickle *sheaf__machine_pop(sheaf__machine *r)
+{
+    return r->stack.at[--r->stack.count];
+}
+sheaf_pickle *sheaf__machine_top(const sheaf__machine *r)
+{
+    return r->stack.at[r->stack.count - 1];
+}
 
 sheaf_status *sheaf__machine_pop_mark(sheaf_pickle ***from, int64_t *n, sheaf__machine *r)
 {
@@ -115,7 +123,8 @@ sheaf_status *sheaf__machine_put(sheaf__machine *r, uint64_t index)
     if (st != NULL)
         return st;
     if (index >= r->size) /* each place takes a byte to fill */
-        return sheaf_found(sheaf__machine_bad(r, "a memo number below the pickle's size"), "%" PRIu64, index);
+        return sheaf_found(sheaf__machine_bad(r, "a memo number below the pickle's size"),
+                           "%" PRIu64, index);
     void *at = r->memo.at;
     if (make_room(r, &at, (int64_t)index + 1, &r->memo.room, sizeof(sheaf_pickle *))) {
         sheaf_pickle **slot = (sheaf_pickle **)at + index;
@@ -130,7 +139,8 @@ sheaf_status *sheaf__machine_get(sheaf__machine *r, uint64_t index)
 {
     sheaf_pickle *value = index < (uint64_t)r->memo.room ? r->memo.at[index] : NULL;
     if (value == NULL)
-        return sheaf_found(sheaf__machine_bad(r, "a memo number that was put before"), "%" PRIu64, index);
+        return sheaf_found(sheaf__machine_bad(r, "a memo number that was put before"), "%" PRIu64,
+                           index);
     sheaf__machine_push(r, value);
     return NULL;
 }

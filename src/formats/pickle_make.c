@@ -9,9 +9,15 @@
 
 /* ---- making ---- */
 
-sheaf_pickle *sheaf__pickle_make(sheaf_pickle_doc *doc, sheaf_pickle_kind kind) { return sheaf__pickle_node(doc, kind); }
+sheaf_pickle *sheaf__pickle_make(sheaf_pickle_doc *doc, sheaf_pickle_kind kind)
+{
+    return sheaf__pickle_node(doc, kind);
+}
 
-sheaf_pickle *sheaf__pickle_make_none(sheaf_pickle_doc *doc) { return sheaf__pickle_node(doc, SHEAF_PICKLE_NONE); }
+sheaf_pickle *sheaf__pickle_make_none(sheaf_pickle_doc *doc)
+{
+    return sheaf__pickle_node(doc, SHEAF_PICKLE_NONE);
+}
 
 static sheaf_pickle *make_number(sheaf_pickle_doc *doc, sheaf_pickle_kind kind, int64_t number)
 {
@@ -21,7 +27,10 @@ static sheaf_pickle *make_number(sheaf_pickle_doc *doc, sheaf_pickle_kind kind, 
     return value;
 }
 
-sheaf_pickle *sheaf__pickle_make_bool(sheaf_pickle_doc *doc, bool truth) { return make_number(doc, SHEAF_PICKLE_BOOL, truth); }
+sheaf_pickle *sheaf__pickle_make_bool(sheaf_pickle_doc *doc, bool truth)
+{
+    return make_number(doc, SHEAF_PICKLE_BOOL, truth);
+}
 
 sheaf_pickle *sheaf__pickle_make_int(sheaf_pickle_doc *doc, int64_t number)
 {
@@ -39,32 +48,42 @@ sheaf_pickle *sheaf__pickle_make_float(sheaf_pickle_doc *doc, double real)
 sheaf_pickle *sheaf__pickle_make_string(sheaf_pickle_doc *doc, const char *text)
 {
     sheaf_pickle *value = sheaf__pickle_node(doc, SHEAF_PICKLE_STRING);
-    return value != NULL && sheaf__pickle_copy(&value->as.text, doc, text, strlen(text)) ? value : NULL;
+    return value != NULL && sheaf__pickle_copy(&value->as.text, doc, text, strlen(text)) ? value
+                                                                                         : NULL;
 }
 
-static sheaf_pickle *make_tensor(sheaf_pickle_doc *doc, const sheaf_pickle_tensor *tensor, int64_t bytes)
+static sheaf_pickle *make_tensor(sheaf_pickle_doc *doc, const sheaf_pickle_tensor *tensor,
+                                 int64_t bytes)
 {
     char key[24];
     int64_t storage = 0, index = 0;
     snprintf(key, sizeof key, "%" PRId64, doc->ntensors);
-    const sheaf_pickle_storage own = { .key = key, .location = "cpu", .dtype = tensor->dtype,
-                                       .element = (int)sheaf_dtype_bytes(tensor->dtype), .bytes = bytes, .whole = bytes };
-    if (!sheaf__pickle_add_storage(&storage, doc, &own) || !sheaf__pickle_add_tensor(&index, doc, tensor))
+    const sheaf_pickle_storage own = { .key = key,
+                                       .location = "cpu",
+                                       .dtype = tensor->dtype,
+                                       .element = (int)sheaf_dtype_bytes(tensor->dtype),
+                                       .bytes = bytes,
+                                       .whole = bytes };
+    if (!sheaf__pickle_add_storage(&storage, doc, &own) ||
+        !sheaf__pickle_add_tensor(&index, doc, tensor))
         return NULL;
     doc->tensor[index].storage = storage;
     return make_number(doc, SHEAF_PICKLE_TENSOR, index);
 }
 
-sheaf_pickle *sheaf__pickle_make_tensor(sheaf_pickle_doc *doc, sheaf_dtype dtype, int ndim, const int64_t *shape)
+sheaf_pickle *sheaf__pickle_make_tensor(sheaf_pickle_doc *doc, sheaf_dtype dtype, int ndim,
+                                        const int64_t *shape)
 {
     sheaf_pickle_tensor t = { .dtype = dtype, .ndim = ndim };
     int64_t bytes = (int64_t)sheaf_dtype_bytes(dtype), step = 1;
-    bool bad = bytes == 0 || sheaf_dtype_torch_name(dtype) == NULL || ndim < 0 || ndim > SHEAF_PICKLE_MAX_DIMS;
+    bool bad = bytes == 0 || sheaf_dtype_torch_name(dtype) == NULL || ndim < 0 ||
+               ndim > SHEAF_PICKLE_MAX_DIMS;
     for (int d = ndim - 1; !bad && d >= 0; d--) {
         t.shape[d] = shape[d];
         t.stride[d] = step;
         bad = shape[d] < 0 || __builtin_mul_overflow(bytes, shape[d], &bytes) ||
-              __builtin_mul_overflow(step, shape[d] > 0 ? shape[d] : 1, &step) || bytes > INT64_MAX / 4 || step > INT64_MAX / 4;
+              __builtin_mul_overflow(step, shape[d] > 0 ? shape[d] : 1, &step) ||
+              bytes > INT64_MAX / 4 || step > INT64_MAX / 4;
     }
     if (bad)
         doc->arena->bad_tensor = true;
@@ -77,7 +96,8 @@ void sheaf__pickle_append(sheaf_pickle_doc *doc, sheaf_pickle *list, sheaf_pickl
         sheaf__pickle_push(doc, list, item, NULL);
 }
 
-void sheaf__pickle_set(sheaf_pickle_doc *doc, sheaf_pickle *dict, const char *key, sheaf_pickle *value)
+void sheaf__pickle_set(sheaf_pickle_doc *doc, sheaf_pickle *dict, const char *key,
+                       sheaf_pickle *value)
 {
     sheaf_pickle *name = sheaf__pickle_make_string(doc, key);
     if (dict != NULL && name != NULL && value != NULL)
@@ -88,7 +108,8 @@ sheaf_status *sheaf__pickle_made(sheaf_pickle_doc *doc, sheaf_pickle *root)
 {
     if (doc->arena->bad_tensor)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a tensor for a PyTorch file"),
-                              "a dtype that torch has, at most %d axes, less than 2^61 bytes", SHEAF_PICKLE_MAX_DIMS);
+                              "a dtype that torch has, at most %d axes, less than 2^61 bytes",
+                              SHEAF_PICKLE_MAX_DIMS);
     if (doc->arena->failed || root == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a pickle");
     sheaf_status *st = sheaf__pickle_untangle(doc, &root);
@@ -100,8 +121,16 @@ sheaf_status *sheaf__pickle_made(sheaf_pickle_doc *doc, sheaf_pickle *root)
 /* ---- encoding ---- */
 
 /* Places in the memo of what occurs with every tensor. */
-enum { MEMO_REBUILD, MEMO_REBUILD_V3, MEMO_STORAGE, MEMO_CPU, MEMO_HOOKS, MEMO_CLASS, MEMO_DTYPE = MEMO_CLASS + SHEAF_DTYPE_COUNT,
-       MEMO_COUNT = MEMO_DTYPE + SHEAF_DTYPE_COUNT };
+enum {
+    MEMO_REBUILD,
+    MEMO_REBUILD_V3,
+    MEMO_STORAGE,
+    MEMO_CPU,
+    MEMO_HOOKS,
+    MEMO_CLASS,
+    MEMO_DTYPE = MEMO_CLASS + SHEAF_DTYPE_COUNT,
+    MEMO_COUNT = MEMO_DTYPE + SHEAF_DTYPE_COUNT
+};
 
 typedef struct encoder {
     sheaf_text out;
@@ -109,7 +138,10 @@ typedef struct encoder {
     bool put[MEMO_COUNT];
 } encoder;
 
-static void put_byte(encoder *e, int byte) { sheaf__text_bytes(&e->out, &(char){ (char)byte }, 1); }
+static void put_byte(encoder *e, int byte)
+{
+    sheaf__text_bytes(&e->out, &(char){ (char)byte }, 1);
+}
 
 static void put_number(encoder *e, uint64_t number, int bytes)
 {
@@ -119,8 +151,10 @@ static void put_number(encoder *e, uint64_t number, int bytes)
 
 static void put_int(encoder *e, int64_t number)
 {
-    const int op = number >= 0 && number < 256 ? 'K' : number >= 0 && number < 65536 ? 'M'
-                 : number >= INT32_MIN && number <= INT32_MAX ? 'J' : 0x8a;
+    const int op = number >= 0 && number < 256                  ? 'K'
+                   : number >= 0 && number < 65536              ? 'M'
+                   : number >= INT32_MIN && number <= INT32_MAX ? 'J'
+                                                                : 0x8a;
     put_byte(e, op);
     if (op == 0x8a)
         put_byte(e, 8);
@@ -182,13 +216,14 @@ static sheaf_status *put_tensor(encoder *e, int64_t index)
     const char *class = sheaf__pickle_class_of(t->dtype), *dtype = sheaf_dtype_torch_name(t->dtype);
     const int64_t each = (int64_t)sheaf_dtype_bytes(t->dtype);
     if (t->storage != index || s->dtype != t->dtype || t->offset != 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor %" PRId64, index), "one that was made to be written");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor %" PRId64, index),
+                              "one that was made to be written");
     put_name(e, class != NULL ? MEMO_REBUILD : MEMO_REBUILD_V3, "torch._utils",
              class != NULL ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
     sheaf__text_add(&e->out, "((");
     put_word(e, MEMO_STORAGE, "storage");
-    put_name(e, MEMO_CLASS + (class != NULL ? (int)t->dtype : SHEAF_F4), class != NULL ? "torch" : "torch.storage",
-             class != NULL ? class : "UntypedStorage");
+    put_name(e, MEMO_CLASS + (class != NULL ? (int)t->dtype : SHEAF_F4),
+             class != NULL ? "torch" : "torch.storage", class != NULL ? class : "UntypedStorage");
     put_text(e, s->key, strlen(s->key));
     put_word(e, MEMO_CPU, "cpu");
     put_int(e, class != NULL ? s->bytes / each : s->bytes);
@@ -216,7 +251,8 @@ static sheaf_status *put_items(encoder *e, const sheaf_pickle *value, int each)
     return st;
 }
 
-static sheaf_status *put_row(encoder *e, const sheaf_pickle *value, const char *before, int each, const char *after)
+static sheaf_status *put_row(encoder *e, const sheaf_pickle *value, const char *before, int each,
+                             const char *after)
 {
     sheaf__text_add(&e->out, "%s", before);
     sheaf_status *st = put_items(e, value, each);
@@ -239,8 +275,10 @@ static sheaf_status *put(encoder *e, const sheaf_pickle *value)
             put_byte(e, (int)(bits >> (8 * i) & 0xff));
         return NULL;
     case SHEAF_PICKLE_STRING:
-        if (!sheaf__pickle_is_utf8(value->as.text.at, value->as.text.size) || value->as.text.size > UINT32_MAX)
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a text for a PyTorch file"), "UTF-8, less than 4 GiB");
+        if (!sheaf__pickle_is_utf8(value->as.text.at, value->as.text.size) ||
+            value->as.text.size > UINT32_MAX)
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a text for a PyTorch file"),
+                                  "UTF-8, less than 4 GiB");
         put_text(e, value->as.text.at, value->as.text.size);
         return NULL;
     case SHEAF_PICKLE_LIST: return put_row(e, value, "]", 1, "e");
@@ -248,7 +286,9 @@ static sheaf_status *put(encoder *e, const sheaf_pickle *value)
     case SHEAF_PICKLE_SET: return put_row(e, value, "c__builtin__\nset\n]", 1, "e\205R");
     case SHEAF_PICKLE_DICT: return put_row(e, value, "}", 2, "u");
     case SHEAF_PICKLE_TENSOR: return put_tensor(e, value->as.number);
-    default: return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a value for a PyTorch file"), "one that sheaf__pickle_make made");
+    default:
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "a value for a PyTorch file"),
+                              "one that sheaf__pickle_make made");
     }
 }
 

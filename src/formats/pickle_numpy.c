@@ -1,17 +1,21 @@
 /* pickle_numpy.c - numbers, also those that numpy wrote; see pickle.h.
  *
- *   array    numpy.core.multiarray._reconstruct(ndarray, (0,), b"b"), state (1, shape, dtype, fortran, bytes)
- *            numpy.core.numeric._frombuffer(bytes, dtype, shape, order), protocol 5
- *   scalar   numpy.core.multiarray.scalar(dtype, bytes)
- *   dtype    numpy.dtype("f4", ...), state (version, byte order, ...) */
+ *   array    numpy.core.multiarray._reconstruct(ndarray, (0,), b"b"), state (1, shape, dtype,
+ * fortran, bytes) numpy.core.numeric._frombuffer(bytes, dtype, shape, order), protocol 5 scalar
+ * numpy.core.multiarray.scalar(dtype, bytes) dtype    numpy.dtype("f4", ...), state (version, byte
+ * order, ...) */
 #include <string.h>
 
 #include "pickle_inner.h"
 
-static const struct { const char *name; sheaf_dtype dtype; } names[] = {
-    { "b1", SHEAF_BOOL }, { "i1", SHEAF_I8 }, { "u1", SHEAF_U8 }, { "i2", SHEAF_I16 }, { "u2", SHEAF_U16 },
-    { "i4", SHEAF_I32 }, { "u4", SHEAF_U32 }, { "i8", SHEAF_I64 }, { "u8", SHEAF_U64 }, { "f2", SHEAF_F16 },
-    { "f4", SHEAF_F32 }, { "f8", SHEAF_F64 }, { "c8", SHEAF_C64 },
+static const struct {
+    const char *name;
+    sheaf_dtype dtype;
+} names[] = {
+    { "b1", SHEAF_BOOL }, { "i1", SHEAF_I8 },  { "u1", SHEAF_U8 },  { "i2", SHEAF_I16 },
+    { "u2", SHEAF_U16 },  { "i4", SHEAF_I32 }, { "u4", SHEAF_U32 }, { "i8", SHEAF_I64 },
+    { "u8", SHEAF_U64 },  { "f2", SHEAF_F16 }, { "f4", SHEAF_F32 }, { "f8", SHEAF_F64 },
+    { "c8", SHEAF_C64 },
 };
 
 static bool numpy_dtype(sheaf_dtype *dtype, const sheaf_pickle *value)
@@ -33,7 +37,8 @@ static bool numpy_dtype(sheaf_dtype *dtype, const sheaf_pickle *value)
 
 static bool is_numpys(const sheaf_pickle *value, const char *module, const char *name)
 {
-    return sheaf__pickle_is_object(value, NULL, name) && strncmp(value->as.object->class->as.global.module, "numpy.", 6) == 0 &&
+    return sheaf__pickle_is_object(value, NULL, name) &&
+           strncmp(value->as.object->class->as.global.module, "numpy.", 6) == 0 &&
            strstr(value->as.object->class->as.global.module, module) != NULL;
 }
 
@@ -43,17 +48,20 @@ bool sheaf__pickle_array(sheaf_pickle_array *out, const sheaf_pickle *value)
     const sheaf_pickle *dtype = NULL, *shape = NULL, *data = NULL;
     if (is_numpys(value, "core.multiarray", "_reconstruct")) {
         const sheaf_pickle *state = value->as.object->state;
-        shape = sheaf__pickle_item(state, 1), dtype = sheaf__pickle_item(state, 2), data = sheaf__pickle_item(state, 4);
+        shape = sheaf__pickle_item(state, 1), dtype = sheaf__pickle_item(state, 2),
+        data = sheaf__pickle_item(state, 4);
         int64_t fortran = 0;
         a.fortran = sheaf__pickle_is(sheaf__pickle_item(state, 3), SHEAF_PICKLE_BOOL) &&
                     sheaf__pickle_int(&fortran, sheaf__pickle_item(state, 3)) && fortran != 0;
     } else if (is_numpys(value, "core.numeric", "_frombuffer")) {
         const sheaf_pickle *args = value->as.object->args;
         const char *order = sheaf__pickle_text(sheaf__pickle_item(args, 3));
-        data = sheaf__pickle_item(args, 0), dtype = sheaf__pickle_item(args, 1), shape = sheaf__pickle_item(args, 2);
+        data = sheaf__pickle_item(args, 0), dtype = sheaf__pickle_item(args, 1),
+        shape = sheaf__pickle_item(args, 2);
         a.fortran = order != NULL && *order == 'F';
     } else if (is_numpys(value, "core.multiarray", "scalar")) {
-        dtype = sheaf__pickle_item(value->as.object->args, 0), data = sheaf__pickle_item(value->as.object->args, 1);
+        dtype = sheaf__pickle_item(value->as.object->args, 0),
+        data = sheaf__pickle_item(value->as.object->args, 1);
     } else {
         return false;
     }
@@ -75,9 +83,10 @@ bool sheaf__pickle_array(sheaf_pickle_array *out, const sheaf_pickle *value)
 /* A number of numpy's: its bytes, which need not lie aligned. */
 static bool numpy_int(int64_t *out, const sheaf_pickle_array *a)
 {
-    const bool sign = a->dtype == SHEAF_I8 || a->dtype == SHEAF_I16 || a->dtype == SHEAF_I32 || a->dtype == SHEAF_I64;
-    if (a->ndim != 0 || !(sign || a->dtype == SHEAF_BOOL || a->dtype == SHEAF_U8 || a->dtype == SHEAF_U16 ||
-                          a->dtype == SHEAF_U32 || a->dtype == SHEAF_U64))
+    const bool sign = a->dtype == SHEAF_I8 || a->dtype == SHEAF_I16 || a->dtype == SHEAF_I32 ||
+                      a->dtype == SHEAF_I64;
+    if (a->ndim != 0 || !(sign || a->dtype == SHEAF_BOOL || a->dtype == SHEAF_U8 ||
+                          a->dtype == SHEAF_U16 || a->dtype == SHEAF_U32 || a->dtype == SHEAF_U64))
         return false;
     const unsigned char *p = a->data;
     uint64_t n = sign && p[a->bytes - 1] >= 0x80 ? ~(uint64_t)0 : 0;
@@ -111,7 +120,8 @@ bool sheaf__pickle_float(double *out, const sheaf_pickle *value)
         *out = (double)number;
         return true;
     }
-    if (!sheaf__pickle_array(&a, value) || a.ndim != 0 || (a.dtype != SHEAF_F32 && a.dtype != SHEAF_F64))
+    if (!sheaf__pickle_array(&a, value) || a.ndim != 0 ||
+        (a.dtype != SHEAF_F32 && a.dtype != SHEAF_F64))
         return false;
     if (a.dtype == SHEAF_F64) {
         memcpy(out, a.data, sizeof *out);

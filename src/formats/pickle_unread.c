@@ -1,14 +1,16 @@
 /* pickle_unread.c - values that are tensors to their program and none here; see pickle.h.
  *
- * A tensor that torch rebuilds in a way that is not read (quantized, sparse, ...) is an opaque object of
- * the function that rebuilds it, one of numpy's likewise. Others are read, but where no name leads to them: in a list,
- * in an object, under a key that is no text. */
+ * A tensor that torch rebuilds in a way that is not read (quantized, sparse, ...) is an opaque
+ * object of the function that rebuilds it, one of numpy's likewise. Others are read, but where no
+ * name leads to them: in a list, in an object, under a key that is no text. */
 #include <stdio.h>
 #include <string.h>
 
 #include "pickle_inner.h"
 
-static const struct { const char *name, *is; } rebuilds[] = {
+static const struct {
+    const char *name, *is;
+} rebuilds[] = {
     { "_rebuild_qtensor", "a quantized tensor" },
     { "_rebuild_sparse_tensor", "a sparse tensor" },
     { "_rebuild_sparse_csr_tensor", "a sparse tensor" },
@@ -20,7 +22,8 @@ static const struct { const char *name, *is; } rebuilds[] = {
 static const char *plain_of(const sheaf_pickle_object *o, char room[SHEAF_PICKLE_UNREAD_MOST])
 {
     const bool v3 = strcmp(o->class->as.global.name, "_rebuild_tensor_v3") == 0;
-    const sheaf_pickle *metadata = sheaf__pickle_item(o->args, v3 ? 7 : 6), *dtype = v3 ? sheaf__pickle_item(o->args, 6) : NULL;
+    const sheaf_pickle *metadata = sheaf__pickle_item(o->args, v3 ? 7 : 6),
+                       *dtype = v3 ? sheaf__pickle_item(o->args, 6) : NULL;
     for (int64_t i = 0; i < sheaf__pickle_count(metadata); i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(metadata, i));
         if (key != NULL && strcmp(key, "conj") == 0)
@@ -31,7 +34,8 @@ static const char *plain_of(const sheaf_pickle_object *o, char room[SHEAF_PICKLE
     if (sheaf__pickle_is(dtype, SHEAF_PICKLE_GLOBAL))
         snprintf(room, SHEAF_PICKLE_UNREAD_MOST, "a tensor of %.60s", dtype->as.global.name);
     else if (sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE))
-        snprintf(room, SHEAF_PICKLE_UNREAD_MOST, "a tensor of %s", sheaf_dtype_name(dtype->as.dtype));
+        snprintf(room, SHEAF_PICKLE_UNREAD_MOST, "a tensor of %s",
+                 sheaf_dtype_name(dtype->as.dtype));
     else
         return "a tensor of a dtype such as complex128";
     return room;
@@ -51,11 +55,12 @@ static const char *object_of(const sheaf_pickle *value, char room[SHEAF_PICKLE_U
     }
     const char *rest = strncmp(class->module, "numpy.", 6) == 0 ? class->name : "";
     return strcmp(rest, "_reconstruct") == 0 || strcmp(rest, "_frombuffer") == 0 ? "a numpy array"
-         : strcmp(rest, "scalar") == 0                                           ? "a number of numpy's"
-                                                                                 : NULL;
+           : strcmp(rest, "scalar") == 0 ? "a number of numpy's"
+                                         : NULL;
 }
 
-static const char *search(const sheaf_pickle *value, bool inside, int64_t *steps, char room[SHEAF_PICKLE_UNREAD_MOST])
+static const char *search(const sheaf_pickle *value, bool inside, int64_t *steps,
+                          char room[SHEAF_PICKLE_UNREAD_MOST])
 {
     const char *is = NULL;
     if (value == NULL)
@@ -76,12 +81,14 @@ static const char *search(const sheaf_pickle *value, bool inside, int64_t *steps
     }
     const int64_t n = sheaf__pickle_count(value);
     for (int64_t i = 0; i < n && is == NULL; i++)
-        is = value->kind == SHEAF_PICKLE_DICT ? search(sheaf__pickle_value(value, i), true, steps, room)
-                                              : search(sheaf__pickle_item(value, i), true, steps, room);
+        is = value->kind == SHEAF_PICKLE_DICT
+                 ? search(sheaf__pickle_value(value, i), true, steps, room)
+                 : search(sheaf__pickle_item(value, i), true, steps, room);
     return is;
 }
 
-const char *sheaf__pickle_unread(const sheaf_pickle *value, char room[SHEAF_PICKLE_UNREAD_MOST], int64_t *steps)
+const char *sheaf__pickle_unread(const sheaf_pickle *value, char room[SHEAF_PICKLE_UNREAD_MOST],
+                                 int64_t *steps)
 {
     return search(value, false, steps, room);
 }

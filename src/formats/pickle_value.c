@@ -38,7 +38,8 @@ void *sheaf__pickle_alloc(sheaf_pickle_doc *doc, size_t size)
         }
         piece->next = arena->pieces;
         arena->pieces = piece;
-        if (room == size && arena->left > 0) /* a large one: the rest of the piece before is still good */
+        if (room == size &&
+            arena->left > 0) /* a large one: the rest of the piece before is still good */
             return piece + 1;
         arena->at = (char *)(piece + 1);
         arena->left = room;
@@ -54,7 +55,8 @@ sheaf_status *sheaf__pickle_out_of_memory(const sheaf_pickle_doc *doc)
     if (!doc->arena->full)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a pickle");
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "the pickle's values");
-    return sheaf_found(sheaf_expected(st, "at most %zu bytes of memory", doc->arena->limit), "more");
+    return sheaf_found(sheaf_expected(st, "at most %zu bytes of memory", doc->arena->limit),
+                       "more");
 }
 
 sheaf_pickle *sheaf__pickle_node(sheaf_pickle_doc *doc, sheaf_pickle_kind kind)
@@ -67,7 +69,8 @@ sheaf_pickle *sheaf__pickle_node(sheaf_pickle_doc *doc, sheaf_pickle_kind kind)
     return value;
 }
 
-bool sheaf__pickle_copy(sheaf_pickle_text *out, sheaf_pickle_doc *doc, const void *bytes, size_t size)
+bool sheaf__pickle_copy(sheaf_pickle_text *out, sheaf_pickle_doc *doc, const void *bytes,
+                        size_t size)
 {
     char *at = sheaf__pickle_alloc(doc, size + 1);
     if (at == NULL)
@@ -120,7 +123,8 @@ static bool grow(sheaf_pickle_doc *doc, void **table, int64_t count, int64_t *ro
     return true;
 }
 
-bool sheaf__pickle_add_tensor(int64_t *index, sheaf_pickle_doc *doc, const sheaf_pickle_tensor *tensor)
+bool sheaf__pickle_add_tensor(int64_t *index, sheaf_pickle_doc *doc,
+                              const sheaf_pickle_tensor *tensor)
 {
     void *table = doc->tensor;
     const bool good = grow(doc, &table, doc->ntensors, &doc->arena->tensor_room, sizeof *tensor);
@@ -134,7 +138,8 @@ bool sheaf__pickle_add_tensor(int64_t *index, sheaf_pickle_doc *doc, const sheaf
 
 static uint64_t hash_storage(const sheaf_pickle_storage *s)
 {
-    uint64_t h = 0xcbf29ce484222325u ^ (uint64_t)s->bytes ^ (uint64_t)s->within << 20 ^ (uint64_t)s->dtype << 40;
+    uint64_t h = 0xcbf29ce484222325u ^ (uint64_t)s->bytes ^ (uint64_t)s->within << 20 ^
+                 (uint64_t)s->dtype << 40;
     for (const char *p = s->key; *p != '\0'; p++)
         h = (h ^ (unsigned char)*p) * 0x100000001b3u;
     return h ^ h >> 29;
@@ -142,8 +147,9 @@ static uint64_t hash_storage(const sheaf_pickle_storage *s)
 
 static bool same_storage(const sheaf_pickle_storage *a, const sheaf_pickle_storage *b)
 {
-    return a->bytes == b->bytes && a->whole == b->whole && a->within == b->within && a->dtype == b->dtype && a->element == b->element &&
-           a->unnamed == b->unnamed && strcmp(a->key, b->key) == 0 && strcmp(a->location, b->location) == 0;
+    return a->bytes == b->bytes && a->whole == b->whole && a->within == b->within &&
+           a->dtype == b->dtype && a->element == b->element && a->unnamed == b->unnamed &&
+           strcmp(a->key, b->key) == 0 && strcmp(a->location, b->location) == 0;
 }
 
 /* The slot of a storage, or the empty one where it belongs; `slots` is a power of two. */
@@ -180,10 +186,12 @@ static bool grow_slots(sheaf_pickle_doc *doc)
     return true;
 }
 
-bool sheaf__pickle_add_storage(int64_t *index, sheaf_pickle_doc *doc, const sheaf_pickle_storage *storage)
+bool sheaf__pickle_add_storage(int64_t *index, sheaf_pickle_doc *doc,
+                               const sheaf_pickle_storage *storage)
 {
     void *table = doc->storage;
-    const bool good = grow_slots(doc) && grow(doc, &table, doc->nstorages, &doc->arena->storage_room, sizeof *storage);
+    const bool good = grow_slots(doc) &&
+                      grow(doc, &table, doc->nstorages, &doc->arena->storage_room, sizeof *storage);
     doc->storage = table;
     if (!good)
         return false;
@@ -234,13 +242,19 @@ bool sheaf__pickle_is_utf8(const void *bytes, size_t size)
 {
     const unsigned char *p = bytes;
     for (const unsigned char *end = p + size; p < end;) {
-        const int more = *p < 0x80 ? 0 : *p < 0xc2 ? -1 : *p < 0xe0 ? 1 : *p < 0xf0 ? 2 : *p < 0xf5 ? 3 : -1;
+        const int more = *p < 0x80   ? 0
+                         : *p < 0xc2 ? -1
+                         : *p < 0xe0 ? 1
+                         : *p < 0xf0 ? 2
+                         : *p < 0xf5 ? 3
+                                     : -1;
         if (more < 0 || more >= end - p)
             return false;
         for (int i = 1; i <= more; i++)
             if ((p[i] & 0xc0) != 0x80)
                 return false;
-        if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+        if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xf0 && p[1] < 0x90) ||
+            (*p == 0xf4 && p[1] > 0x8f))
             return false;
         p += 1 + more;
     }
@@ -249,34 +263,41 @@ bool sheaf__pickle_is_utf8(const void *bytes, size_t size)
 
 /* ---- cycles and depth ---- */
 
-/* Value i that `value` holds; NULL after the last. Empty places are skipped by giving their address. */
+/* Value i that `value` holds; NULL after the last. Empty places are skipped by giving their
+ * address. */
 static sheaf_pickle **held(sheaf_pickle *value, int64_t i)
 {
     switch (value->kind) {
-    case SHEAF_PICKLE_LIST: case SHEAF_PICKLE_TUPLE: case SHEAF_PICKLE_SET: case SHEAF_PICKLE_PERSISTENT:
-        return i < value->as.items.count ? &value->as.items.at[i] : NULL;
-    case SHEAF_PICKLE_DICT:
-        return i < value->as.items.count * 2 ? &value->as.items.at[i] : NULL;
+    case SHEAF_PICKLE_LIST:
+    case SHEAF_PICKLE_TUPLE:
+    case SHEAF_PICKLE_SET:
+    case SHEAF_PICKLE_PERSISTENT: return i < value->as.items.count ? &value->as.items.at[i] : NULL;
+    case SHEAF_PICKLE_DICT: return i < value->as.items.count * 2 ? &value->as.items.at[i] : NULL;
     case SHEAF_PICKLE_OBJECT: {
         sheaf_pickle_object *o = value->as.object;
         sheaf_pickle **const field[] = { &o->args, &o->state, &o->list, &o->dict };
         return i < 4 ? field[i] : NULL;
     }
-    default:
-        return NULL;
+    default: return NULL;
     }
 }
 
 static bool holds(const sheaf_pickle *value)
 {
-    return value->kind == SHEAF_PICKLE_OBJECT || (value->kind >= SHEAF_PICKLE_LIST && value->kind <= SHEAF_PICKLE_DICT) ||
+    return value->kind == SHEAF_PICKLE_OBJECT ||
+           (value->kind >= SHEAF_PICKLE_LIST && value->kind <= SHEAF_PICKLE_DICT) ||
            value->kind == SHEAF_PICKLE_PERSISTENT;
 }
 
-/* Depth first. mark: 0 = not seen, -1 = on the way from the root, else the height of what hangs below. */
+/* Depth first. mark: 0 = not seen, -1 = on the way from the root, else the height of what hangs
+ * below. */
 sheaf_status *sheaf__pickle_untangle(sheaf_pickle_doc *doc, sheaf_pickle **root)
 {
-    struct { sheaf_pickle *value; int64_t next; int height; } way[SHEAF_PICKLE_MAX_DEPTH];
+    struct {
+        sheaf_pickle *value;
+        int64_t next;
+        int height;
+    } way[SHEAF_PICKLE_MAX_DEPTH];
     int depth = 0;
     sheaf_pickle *again = sheaf__pickle_node(doc, SHEAF_PICKLE_AGAIN);
     if (again == NULL)
@@ -289,8 +310,8 @@ sheaf_status *sheaf__pickle_untangle(sheaf_pickle_doc *doc, sheaf_pickle **root)
                 *slot = again;
             below = value->mark;
             if (depth + (below > 0 ? below : 1) > SHEAF_PICKLE_MAX_DEPTH)
-                return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the pickle's values"), "at most %d inside each other",
-                                      SHEAF_PICKLE_MAX_DEPTH);
+                return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the pickle's values"),
+                                      "at most %d inside each other", SHEAF_PICKLE_MAX_DEPTH);
             if (below == 0) {
                 value->mark = -1;
                 way[depth].value = value, way[depth].next = 0, way[depth].height = 0;
@@ -328,7 +349,8 @@ const sheaf_pickle *sheaf__pickle_fields(const sheaf_pickle *value)
     if (sheaf__pickle_is(state, SHEAF_PICKLE_DICT))
         return state;
     /* (dict, slots): what objects with __slots__ write */
-    for (int64_t i = 0; sheaf__pickle_is(state, SHEAF_PICKLE_TUPLE) && state->as.items.count == 2 && i < 2; i++)
+    for (int64_t i = 0;
+         sheaf__pickle_is(state, SHEAF_PICKLE_TUPLE) && state->as.items.count == 2 && i < 2; i++)
         if (sheaf__pickle_is(state->as.items.at[i], SHEAF_PICKLE_DICT))
             return state->as.items.at[i];
     return value->as.object->dict;
@@ -341,7 +363,8 @@ static const sheaf_pickle *find(const sheaf_pickle *dict, const char *key)
         return NULL;
     for (int64_t i = dict->as.items.count - 1; i >= 0; i--) {
         const sheaf_pickle *k = dict->as.items.at[2 * i];
-        if (k->kind == SHEAF_PICKLE_STRING && k->as.text.size == size && memcmp(k->as.text.at, key, size) == 0)
+        if (k->kind == SHEAF_PICKLE_STRING && k->as.text.size == size &&
+            memcmp(k->as.text.at, key, size) == 0)
             return dict->as.items.at[2 * i + 1];
     }
     return NULL;
@@ -367,8 +390,8 @@ const sheaf_pickle *sheaf__pickle_path(const sheaf_pickle *value, ...)
 
 static bool is_row(const sheaf_pickle *value)
 {
-    return sheaf__pickle_is(value, SHEAF_PICKLE_LIST) || sheaf__pickle_is(value, SHEAF_PICKLE_TUPLE) ||
-           sheaf__pickle_is(value, SHEAF_PICKLE_SET);
+    return sheaf__pickle_is(value, SHEAF_PICKLE_LIST) ||
+           sheaf__pickle_is(value, SHEAF_PICKLE_TUPLE) || sheaf__pickle_is(value, SHEAF_PICKLE_SET);
 }
 
 const sheaf_pickle *sheaf__pickle_item(const sheaf_pickle *value, int64_t i)
@@ -380,7 +403,8 @@ const sheaf_pickle *sheaf__pickle_item(const sheaf_pickle *value, int64_t i)
 static const sheaf_pickle *pairs_of(const sheaf_pickle *value)
 {
     return sheaf__pickle_is(value, SHEAF_PICKLE_OBJECT) ? value->as.object->dict
-         : sheaf__pickle_is(value, SHEAF_PICKLE_DICT) ? value : NULL;
+           : sheaf__pickle_is(value, SHEAF_PICKLE_DICT) ? value
+                                                        : NULL;
 }
 
 int64_t sheaf__pickle_count(const sheaf_pickle *value)
@@ -411,14 +435,16 @@ bool sheaf__pickle_is_object(const sheaf_pickle *value, const char *module, cons
 
 const char *sheaf__pickle_text(const sheaf_pickle *value)
 {
-    if (!sheaf__pickle_is(value, SHEAF_PICKLE_STRING) || strlen(value->as.text.at) != value->as.text.size)
+    if (!sheaf__pickle_is(value, SHEAF_PICKLE_STRING) ||
+        strlen(value->as.text.at) != value->as.text.size)
         return NULL;
     return value->as.text.at;
 }
 
 bool sheaf__pickle_shape(int *ndim, int64_t shape[SHEAF_PICKLE_MAX_DIMS], const sheaf_pickle *value)
 {
-    const bool row = sheaf__pickle_is(value, SHEAF_PICKLE_TUPLE) || sheaf__pickle_is(value, SHEAF_PICKLE_LIST);
+    const bool row =
+        sheaf__pickle_is(value, SHEAF_PICKLE_TUPLE) || sheaf__pickle_is(value, SHEAF_PICKLE_LIST);
     int64_t got[SHEAF_PICKLE_MAX_DIMS];
     if (!row || value->as.items.count > SHEAF_PICKLE_MAX_DIMS)
         return false;
@@ -430,7 +456,8 @@ bool sheaf__pickle_shape(int *ndim, int64_t shape[SHEAF_PICKLE_MAX_DIMS], const 
     return true;
 }
 
-const sheaf_pickle_tensor *sheaf__pickle_tensor(const sheaf_pickle_doc *doc, const sheaf_pickle *value)
+const sheaf_pickle_tensor *sheaf__pickle_tensor(const sheaf_pickle_doc *doc,
+                                                const sheaf_pickle *value)
 {
     return sheaf__pickle_is(value, SHEAF_PICKLE_TENSOR) ? &doc->tensor[value->as.number] : NULL;
 }

@@ -24,12 +24,15 @@ static sheaf_status *read_header(sheaf_safetensors *file, int64_t size)
         n = n << 8 | raw[i];
     if (n > SHEAF_SAFETENSORS_MAX_HEADER) {
         st = sheaf_fail(SHEAF_E_FORMAT, "header length");
-        sheaf_found(sheaf_expected(st, "at most %d bytes", SHEAF_SAFETENSORS_MAX_HEADER), "%" PRIu64, n);
+        sheaf_found(sheaf_expected(st, "at most %d bytes", SHEAF_SAFETENSORS_MAX_HEADER),
+                    "%" PRIu64, n);
         return sheaf_try_this(st, "this is probably not a safetensors file");
     }
     if (n > (uint64_t)size - LENGTH_BYTES)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "header length"), "at most the %" PRId64
-                                          " bytes that follow it", size - LENGTH_BYTES), "%" PRIu64, n);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "header length"),
+                                          "at most the %" PRId64 " bytes that follow it",
+                                          size - LENGTH_BYTES),
+                           "%" PRIu64, n);
     char *text = malloc((size_t)n + 1);
     if (text == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a header of %" PRIu64 " bytes", n);
@@ -74,7 +77,8 @@ void sheaf__safetensors_close(sheaf_safetensors *file)
     free(file);
 }
 
-const sheaf_safetensors_entry *sheaf__safetensors_find(const sheaf_safetensors *file, const char *name)
+const sheaf_safetensors_entry *sheaf__safetensors_find(const sheaf_safetensors *file,
+                                                       const char *name)
 {
     const sheaf_safetensors_header *h = &file->header;
     int64_t low = 0, high = h->count;
@@ -99,16 +103,19 @@ const char *sheaf__safetensors_metadata(const sheaf_safetensors *file, const cha
     return NULL;
 }
 
-sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry,
-                                      int64_t begin, void *dst, int64_t bytes)
+sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file,
+                                      const sheaf_safetensors_entry *entry, int64_t begin,
+                                      void *dst, int64_t bytes)
 {
     if (begin < 0 || bytes < 0 || begin > entry->bytes || bytes > entry->bytes - begin) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: tensor '%s': bytes", file->path, entry->name);
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_ARG, "%s: tensor '%s': bytes", file->path, entry->name);
         return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, entry->bytes),
                            "%" PRId64 " from %" PRId64, bytes, begin);
     }
-    return sheaf_in(sheaf__file_read_at(file->fd, dst, (size_t)bytes, entry->offset + begin, file->path),
-                    "tensor '%s'", entry->name);
+    return sheaf_in(
+        sheaf__file_read_at(file->fd, dst, (size_t)bytes, entry->offset + begin, file->path),
+        "tensor '%s'", entry->name);
 }
 
 void sheaf__safetensors_view(int64_t *height, int64_t *width, int ndim, const int64_t *shape)
@@ -118,29 +125,32 @@ void sheaf__safetensors_view(int64_t *height, int64_t *width, int ndim, const in
         *(i > 0 && i == ndim - 1 ? width : height) *= shape[i];
 }
 
-sheaf_status *sheaf__safetensors_check_box(const char *name, sheaf_dtype dtype, int ndim, const int64_t *shape,
-                                           int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+sheaf_status *sheaf__safetensors_check_box(const char *name, sheaf_dtype dtype, int ndim,
+                                           const int64_t *shape, int64_t row0, int64_t rows,
+                                           int64_t col0, int64_t cols)
 {
     if (sheaf_dtype_bytes(dtype) == 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s'", name);
-        return sheaf_found(sheaf_expected(st, "elements of whole bytes"), "%s", sheaf_dtype_name(dtype));
+        return sheaf_found(sheaf_expected(st, "elements of whole bytes"), "%s",
+                           sheaf_dtype_name(dtype));
     }
     int64_t height, width;
     sheaf__safetensors_view(&height, &width, ndim, shape);
-    if (row0 >= 0 && rows >= 0 && row0 <= height && rows <= height - row0 && col0 >= 0 && cols >= 0 &&
-        col0 <= width && cols <= width - col0)
+    if (row0 >= 0 && rows >= 0 && row0 <= height && rows <= height - row0 && col0 >= 0 &&
+        cols >= 0 && col0 <= width && cols <= width - col0)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "tensor '%s': box", name);
     sheaf_expected(st, "inside [%" PRId64 ", %" PRId64 "]", height, width);
-    return sheaf_found(st, "%" PRId64 " rows from %" PRId64 ", %" PRId64 " columns from %" PRId64, rows, row0,
-                       cols, col0);
+    return sheaf_found(st, "%" PRId64 " rows from %" PRId64 ", %" PRId64 " columns from %" PRId64,
+                       rows, row0, cols, col0);
 }
 
-sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry,
-                                          int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file,
+                                          const sheaf_safetensors_entry *entry, int64_t row0,
+                                          int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
-    sheaf_status *st = sheaf__safetensors_check_box(entry->name, entry->dtype, entry->ndim, entry->shape, row0,
-                                                    rows, col0, cols);
+    sheaf_status *st = sheaf__safetensors_check_box(entry->name, entry->dtype, entry->ndim,
+                                                    entry->shape, row0, rows, col0, cols);
     if (st != NULL)
         return sheaf_in(st, "%s", file->path);
     const int64_t size = (int64_t)sheaf_dtype_bytes(entry->dtype);

@@ -28,7 +28,9 @@ typedef struct sheaf_safetensors_entry {
     int64_t bytes;
 } sheaf_safetensors_entry;
 
-typedef struct sheaf_safetensors_pair { char *key, *value; } sheaf_safetensors_pair;
+typedef struct sheaf_safetensors_pair {
+    char *key, *value;
+} sheaf_safetensors_pair;
 
 /* What a header says. Entries ascend by offset. */
 typedef struct sheaf_safetensors_header {
@@ -56,17 +58,21 @@ typedef struct sheaf_safetensors {
 sheaf_status *sheaf__safetensors_open(sheaf_safetensors **out, const char *path);
 void sheaf__safetensors_close(sheaf_safetensors *file);
 /* sheaf__safetensors_find - NULL when there is none. */
-const sheaf_safetensors_entry *sheaf__safetensors_find(const sheaf_safetensors *file, const char *name);
+const sheaf_safetensors_entry *sheaf__safetensors_find(const sheaf_safetensors *file,
+                                                       const char *name);
 /* sheaf__safetensors_metadata - the value of a metadata key, or NULL. */
 const char *sheaf__safetensors_metadata(const sheaf_safetensors *file, const char *key);
 /* sheaf__safetensors_read - `bytes` from byte `begin` of the tensor. Thread-safe. */
-sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry,
-                                      int64_t begin, void *dst, int64_t bytes);
-/* sheaf__safetensors_read_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a tensor as a
- * matrix (sheaf_source.read tells which), dense into dst; reads no other bytes. Thread-safe. Errors:
- * SHEAF_E_ARG for a box that is not inside; SHEAF_E_UNSUPPORTED for dtypes below a byte. */
-sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file, const sheaf_safetensors_entry *entry,
-                                          int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst);
+sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file,
+                                      const sheaf_safetensors_entry *entry, int64_t begin,
+                                      void *dst, int64_t bytes);
+/* sheaf__safetensors_read_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a
+ * tensor as a matrix (sheaf_source.read tells which), dense into dst; reads no other bytes.
+ * Thread-safe. Errors: SHEAF_E_ARG for a box that is not inside; SHEAF_E_UNSUPPORTED for dtypes
+ * below a byte. */
+sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file,
+                                          const sheaf_safetensors_entry *entry, int64_t row0,
+                                          int64_t rows, int64_t col0, int64_t cols, void *dst);
 
 /* ---- writing ---- */
 
@@ -79,10 +85,11 @@ typedef struct sheaf_safetensors_spec {
 
 typedef struct sheaf_safetensors_writer sheaf_safetensors_writer;
 
-/* sheaf__safetensors_bytes - of one tensor. Errors: SHEAF_E_ARG when it overflows or is not whole bytes. */
+/* sheaf__safetensors_bytes - of one tensor. Errors: SHEAF_E_ARG when it overflows or is not whole
+ * bytes. */
 sheaf_status *sheaf__safetensors_bytes(int64_t *bytes, const sheaf_safetensors_spec *spec);
-/* sheaf__safetensors_plan - what begin would write before the data (length and header; malloc'd, `size`
- * bytes) and where in the file each tensor would begin: offset[i], of specs[i]. */
+/* sheaf__safetensors_plan - what begin would write before the data (length and header; malloc'd,
+ * `size` bytes) and where in the file each tensor would begin: offset[i], of specs[i]. */
 sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offset,
                                       const sheaf_safetensors_spec *specs, int64_t count,
                                       const sheaf_safetensors_pair *metadata, int64_t npairs);
@@ -95,13 +102,15 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
                                        sheaf_faults *faults);
 /* sheaf__safetensors_write - `bytes` at byte `begin` of tensor `index`, in any order. Thread-safe
  * for ranges that do not overlap. */
-sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *writer, int64_t index, int64_t begin,
-                                       const void *src, int64_t bytes);
+sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *writer, int64_t index,
+                                       int64_t begin, const void *src, int64_t bytes);
 /* sheaf__safetensors_write_box - as read_box. */
-sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *writer, int64_t index, int64_t row0,
-                                           int64_t rows, int64_t col0, int64_t cols, const void *src);
-/* sheaf__safetensors_finish - fsync, close, free (in any case). Errors: SHEAF_E_LAYOUT when a tensor
- * did not get each of its bytes once: what was claimed reads as zeros and must not pass for weights. */
+sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *writer, int64_t index,
+                                           int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                                           const void *src);
+/* sheaf__safetensors_finish - fsync, close, free (in any case). Errors: SHEAF_E_LAYOUT when a
+ * tensor did not get each of its bytes once: what was claimed reads as zeros and must not pass for
+ * weights. */
 sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *writer);
 /* sheaf__safetensors_abandon - close and delete. Accepts NULL. */
 void sheaf__safetensors_abandon(sheaf_safetensors_writer *writer);

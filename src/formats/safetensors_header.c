@@ -14,9 +14,9 @@ typedef struct told {
     int ndim;
     int64_t shape[SHEAF_SAFETENSORS_MAX_DIMS];
     uint64_t begin, end;
-    uint64_t bytes;      /* by shape and dtype, unless overflow or not whole bytes: */
+    uint64_t bytes; /* by shape and dtype, unless overflow or not whole bytes: */
     bool overflow, torn;
-    bool vast;           /* no elements, but the other axes multiply beyond what can be counted */
+    bool vast; /* no elements, but the other axes multiply beyond what can be counted */
     bool dropped;
 } told;
 
@@ -60,8 +60,9 @@ static sheaf_status *take_dtype(sheaf_json_scan *scan, told *t)
     const int dtype = sheaf_dtype_from_name(name);
     free(name);
     if (dtype < 0) {
-        st = sheaf__scan_fail(&start, "a dtype: BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ "
-                                      "F8_E5M2FNUZ I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64");
+        st = sheaf__scan_fail(
+            &start, "a dtype: BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ "
+                    "F8_E5M2FNUZ I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64");
         return sheaf_in(st, "dtype");
     }
     t->dtype = (sheaf_dtype)dtype;
@@ -85,9 +86,10 @@ static sheaf_status *take_shape(sheaf_json_scan *scan, told *t)
             return sheaf_in(st, "shape");
         t->overflow = __builtin_mul_overflow(elements, d, &elements) || t->overflow;
         if (t->ndim == SHEAF_SAFETENSORS_MAX_DIMS || d > INT64_MAX)
-            return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "shape"), "at most %d axes, each below 2^63",
-                                  SHEAF_SAFETENSORS_MAX_DIMS);
-        t->vast = t->vast || __builtin_mul_overflow(others, d > 0 ? (int64_t)d : 1, &others) || others > INT64_MAX / 16;
+            return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "shape"),
+                                  "at most %d axes, each below 2^63", SHEAF_SAFETENSORS_MAX_DIMS);
+        t->vast = t->vast || __builtin_mul_overflow(others, d > 0 ? (int64_t)d : 1, &others) ||
+                  others > INT64_MAX / 16;
         t->shape[t->ndim++] = (int64_t)d;
     }
     t->bytes = elements; /* times the dtype's size once all fields are read */
@@ -112,7 +114,8 @@ static sheaf_status *take_offsets(sheaf_json_scan *scan, told *t)
 static sheaf_status *take_tensor(sheaf_json_scan *scan, told *t)
 {
     static const char *const field[] = { "dtype", "shape", "data_offsets" };
-    static sheaf_status *(*const take[])(sheaf_json_scan *, told *) = { take_dtype, take_shape, take_offsets };
+    static sheaf_status *(*const take[])(sheaf_json_scan *, told *) = { take_dtype, take_shape,
+                                                                        take_offsets };
     bool seen[3] = { false, false, false };
     if (!sheaf__scan_take(scan, '{'))
         return sheaf__scan_fail(scan, "an object with dtype, shape and data_offsets");
@@ -137,9 +140,11 @@ static sheaf_status *take_tensor(sheaf_json_scan *scan, told *t)
     }
     for (int f = 0; f < 3; f++)
         if (!seen[f])
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "field"), "%s", field[f]), "no such field");
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "field"), "%s", field[f]),
+                               "no such field");
     uint64_t bits;
-    t->overflow = __builtin_mul_overflow(t->bytes, (uint64_t)sheaf_dtype_bits(t->dtype), &bits) || t->overflow;
+    t->overflow = __builtin_mul_overflow(t->bytes, (uint64_t)sheaf_dtype_bits(t->dtype), &bits) ||
+                  t->overflow;
     t->torn = !t->overflow && bits % 8 != 0;
     t->bytes = bits / 8;
     return NULL;
@@ -225,7 +230,10 @@ static int by_offset(const void *pa, const void *pb)
 }
 
 /* A pair and its place among all: qsort() is not stable. */
-typedef struct placed { sheaf_safetensors_pair pair; int64_t order; } placed;
+typedef struct placed {
+    sheaf_safetensors_pair pair;
+    int64_t order;
+} placed;
 
 static int by_key(const void *a, const void *b)
 {
@@ -255,19 +263,24 @@ static sheaf_status *check_tensor(const told *t, uint64_t start)
     if (t->begin != start) {
         st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
         sheaf_expected(st, "begin %" PRIu64 ", where the one before ends", start);
-        return sheaf_found(st, "%" PRIu64 " (%s)", t->begin, t->begin > start ? "a hole" : "an overlap");
+        return sheaf_found(st, "%" PRIu64 " (%s)", t->begin,
+                           t->begin > start ? "a hole" : "an overlap");
     }
     if (t->end < t->begin) {
         st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
-        return sheaf_found(sheaf_expected(st, "an end from %" PRIu64 " on", t->begin), "%" PRIu64, t->end);
+        return sheaf_found(sheaf_expected(st, "an end from %" PRIu64 " on", t->begin), "%" PRIu64,
+                           t->end);
     }
     if (t->overflow)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->name),
-                                          "fewer than 2^64 bits"), "more");
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->name),
+                           "fewer than 2^64 bits"),
+            "more");
     if (t->torn)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->name),
-                                          "whole bytes"), "a last element of %s within a byte",
-                           sheaf_dtype_name(t->dtype));
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': shape", t->name),
+                           "whole bytes"),
+            "a last element of %s within a byte", sheaf_dtype_name(t->dtype));
     if (t->end - t->begin != t->bytes) {
         st = sheaf_fail(SHEAF_E_FORMAT, "tensor '%.200s': data_offsets", t->name);
         sheaf_expected(st, "%" PRIu64 " bytes, by shape and dtype", t->bytes);
@@ -275,7 +288,10 @@ static sheaf_status *check_tensor(const told *t, uint64_t start)
     }
     if (t->vast) {
         st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%.200s': shape", t->name);
-        return sheaf_found(sheaf_expected(st, "axes that multiply to less than 2^59, those without elements aside"), "more");
+        return sheaf_found(
+            sheaf_expected(st,
+                           "axes that multiply to less than 2^59, those without elements aside"),
+            "more");
     }
     return NULL;
 }
@@ -325,7 +341,10 @@ static sheaf_status *tidy_metadata(reading *r)
 /* ---- the result ---- */
 
 /* qsort() takes no context, so names are sorted beside their indices. */
-typedef struct named { const char *name; int64_t index; } named;
+typedef struct named {
+    const char *name;
+    int64_t index;
+} named;
 
 static int by_named(const void *a, const void *b)
 {
@@ -358,8 +377,11 @@ static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, int64_
     for (int64_t i = 0; i < kept; i++) {
         told *t = &r->tensor[i];
         sheaf_safetensors_entry *e = &out->entry[i];
-        *e = (sheaf_safetensors_entry){ .name = t->name, .dtype = t->dtype, .ndim = t->ndim,
-                                        .offset = (int64_t)(8 + size + t->begin), .bytes = (int64_t)t->bytes };
+        *e = (sheaf_safetensors_entry){ .name = t->name,
+                                        .dtype = t->dtype,
+                                        .ndim = t->ndim,
+                                        .offset = (int64_t)(8 + size + t->begin),
+                                        .bytes = (int64_t)t->bytes };
         memcpy(e->shape, t->shape, sizeof e->shape);
         t->name = NULL;
         out->count++;

@@ -1,4 +1,5 @@
-/* safetensors_test.c - the official parser's verdicts, hostile headers, and files that equal the official writer's. */
+/* safetensors_test.c - the official parser's verdicts, hostile headers, and files that equal the
+ * official writer's. */
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
@@ -33,7 +34,9 @@ static char *summary(const sheaf_safetensors *file)
 }
 
 /* What our message must contain where the official parser says what the key says. */
-static const struct { const char *theirs, *ours; } defects[] = {
+static const struct {
+    const char *theirs, *ours;
+} defects[] = {
     { "header too small", "header length" },
     { "header too large", "header length" },
     { "invalid header length", "header length" },
@@ -79,7 +82,8 @@ static void test_open__judges_like_the_official_parser(void **state)
     json_t *verdict;
     int n = 0;
     assert_non_null(root);
-    json_object_foreach(json_object_get(root, "verdicts"), name, verdict) {
+    json_object_foreach(json_object_get(root, "verdicts"), name, verdict)
+    {
         char path[700];
         snprintf(path, sizeof path, "%s/%s", golden("llama/safetensors_edge"), name);
         check_verdict(path, name, json_string_value(verdict));
@@ -111,7 +115,10 @@ static sheaf_status *parse(const char *text, int64_t data)
 /* What serde_json and the official validation do in corners that no recorded file has. */
 static void test_parse__corners_accepted(void **state)
 {
-    static const struct { const char *text; int64_t data; } rows[] = {
+    static const struct {
+        const char *text;
+        int64_t data;
+    } rows[] = {
         { "{\"a\":{" T4 "}}", 4 },
         { " \n\t\r{ \"a\" : { " T4 " } } \n", 4 },
         { "{\"__metadata__\":null,\"a\":{" T4 "}}", 4 },
@@ -122,14 +129,19 @@ static void test_parse__corners_accepted(void **state)
         { "{\"\":{" T4 "}}", 4 },
         { "{\"a b\":{" T4 ",\"x\":[0,9,-0,0.5,1E+2],\"y\":\"\\uE000\\uD83D\\uDe00\"}}", 4 },
         { "{\"\\ud83d\\ude00\\n\\\"\":{" T4 "}}", 4 },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,18446744073709551615],\"data_offsets\":[0,0]}}", -1 },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,2,0],\"data_offsets\":[0,0]}}", -1 },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,4611686018427387904,4611686018427387904],\"data_offsets\":[0,0]}}", -1 },
-        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[4611686018427387904,0],\"data_offsets\":[0,0]}}", -1 },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,18446744073709551615],\"data_offsets\":[0,0]}}",
+          -1 },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775807,2,0],\"data_offsets\":[0,0]}}",
+          -1 },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,4611686018427387904,4611686018427387904],\"data_offsets\":[0,0]}}",
+          -1 },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[4611686018427387904,0],\"data_offsets\":[0,0]}}",
+          -1 },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[0,1099511627776],\"data_offsets\":[0,0]}}", 0 },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4 },
         { "{\"b\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]},\"a\":{" T4 "},"
-          "\"c\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[4,4]}}", 4 },
+          "\"c\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[4,4]}}",
+          4 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (rows[i].data >= 0)
@@ -140,7 +152,11 @@ static void test_parse__corners_accepted(void **state)
 
 static void test_parse__corners_refused(void **state)
 {
-    static const struct { const char *text; int64_t data; const char *part; } rows[] = {
+    static const struct {
+        const char *text;
+        int64_t data;
+        const char *part;
+    } rows[] = {
         { "", 0, "an object" },
         { "[]", 0, "an object" },
         { "{", 0, "a string" },
@@ -156,25 +172,38 @@ static void test_parse__corners_refused(void **state)
         { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ once" },
         { "{\"__metadata__\":[]}", 0, "an object of strings" },
         { "{\"__metadata__\":{\"a\":null}}", 0, "a string" },
-        { "{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{" T4 "}}", 4, "dtype" }, /* the lost duplicate must be sound too */
+        { "{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{" T4 "}}", 4,
+          "dtype" }, /* the lost duplicate must be sound too */
         { "{\"a\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "a string" },
         { "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype" },
         { "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "shape" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "shape" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[-0],\"data_offsets\":[0,0]}}", 0, "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[01],\"data_offsets\":[0,4]}}", 4, "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1e0],\"data_offsets\":[0,4]}}", 4, "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4, "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[true],\"data_offsets\":[0,4]}}", 4, "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,],\"data_offsets\":[0,4]}}", 4, "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,18446744073709551616]}}", 4, "below 2^64" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[-0],\"data_offsets\":[0,0]}}", 0,
+          "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[01],\"data_offsets\":[0,4]}}", 4,
+          "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1e0],\"data_offsets\":[0,4]}}", 4,
+          "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4,
+          "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[true],\"data_offsets\":[0,4]}}", 4,
+          "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,],\"data_offsets\":[0,4]}}", 4,
+          "a whole number" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,18446744073709551616]}}", 4,
+          "below 2^64" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "a second number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":{\"0\":4}}}", 4, "data_offsets, a list of two numbers" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":5}}", 4, "data_offsets, a list of two numbers" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4, "']' after two numbers" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":{\"0\":4}}}", 4,
+          "data_offsets, a list of two numbers" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":5}}", 4,
+          "data_offsets, a list of two numbers" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4,
+          "']' after two numbers" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[]}}", 4, "a whole number" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0, "2^64 bits" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[576460752303423489],\"data_offsets\":[0,4]}}", 4, "2^64 bits" }, /* 32 * that = 2^64 + 32 */
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0,
+          "2^64 bits" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[576460752303423489],\"data_offsets\":[0,4]}}", 4,
+          "2^64 bits" }, /* 32 * that = 2^64 + 32 */
         { "{\"a\":{" T4 ",\"x\":1e999}}", 4, "a number that a double can hold" },
         { "{\"a\":{" T4 ",\"x\":tru}}", 4, "a JSON value" },
         { "{\"a\":{" T4 ",\"x\":-}}", 4, "a number" },
@@ -194,8 +223,10 @@ static void test_parse__corners_refused(void **state)
         { "{\"a\":{" T4 "}}", 5, "4 bytes of data" },
         { "{\"a\":{" T4 "}}", 3, "cut short" },
         { "{\"a\":{" T4 "}}", 0, "cut short" },
-        { "{\"a\":{" T4 "},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[3,4]}}", 4, "an overlap" },
-        { "{\"a\":{" T4 "},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[5,6]}}", 6, "a hole" },
+        { "{\"a\":{" T4 "},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[3,4]}}", 4,
+          "an overlap" },
+        { "{\"a\":{" T4 "},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[5,6]}}", 6,
+          "a hole" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_status *st = parse(rows[i].text, rows[i].data);
@@ -204,8 +235,10 @@ static void test_parse__corners_refused(void **state)
         CHECK_FAILS(st, SHEAF_E_FORMAT, rows[i].part);
     }
     CHECK_FAILS(parse("{\"a\\u0000\":{" T4 "}}", 4), SHEAF_E_UNSUPPORTED, "strings without NUL");
-    CHECK_FAILS(parse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4),
-                SHEAF_E_UNSUPPORTED, "at most 8 axes");
+    CHECK_FAILS(
+        parse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}",
+              4),
+        SHEAF_E_UNSUPPORTED, "at most 8 axes");
 }
 
 static void test_parse__the_last_of_equal_names_counts(void **state)
@@ -238,7 +271,8 @@ static void test_parse__the_last_of_equal_names_counts(void **state)
 
 static void test_parse__each_field_is_there_once(void **state)
 {
-    static const char *const field[] = { "\"dtype\":\"F32\"", "\"shape\":[1]", "\"data_offsets\":[0,4]" };
+    static const char *const field[] = { "\"dtype\":\"F32\"", "\"shape\":[1]",
+                                         "\"data_offsets\":[0,4]" };
     for (int f = 0; f < 3; f++) {
         char text[200];
         snprintf(text, sizeof text, "{\"a\":{" T4 ",%s}}", field[f]);
@@ -265,7 +299,8 @@ static void test_parse__many_keys_of_metadata_in_little_time(void **state)
     assert_int_equal(header.npairs, KEYS / 2);
     for (int64_t i = 0; i < header.npairs; i++) /* the later value of each */
         assert_int_equal(atoi(header.pair[i].value), atoi(header.pair[i].key + 1) + KEYS / 2);
-    if (seconds > 10) /* of the square it was minutes; this is a hundredth of a second, under sanitizers a second */
+    if (seconds > 10) /* of the square it was minutes; this is a hundredth of a second, under
+                         sanitizers a second */
         fail_msg("%.1f seconds", seconds);
     sheaf__safetensors_header_release(&header);
     free(text);
@@ -273,12 +308,32 @@ static void test_parse__many_keys_of_metadata_in_little_time(void **state)
 
 static void test_parse__utf8_is_strict(void **state)
 {
-    static const struct { const char *bytes; bool good; } rows[] = {
-        { "\xc3\xa9", true }, { "\xe4\xb8\xad", true }, { "\xf0\x9f\x98\x80", true }, { "\xf4\x8f\xbf\xbf", true },
-        { "\xef\xbf\xbf", true }, { "\x7f", true }, { "\xc2\x80", true }, { "\xe0\xa0\x80", true }, { "\xee\x80\x80", true }, { "\x80", false }, { "\xc0\x80", false }, { "\xc1\xbf", false },
-        { "\xe0\x9f\xbf", false }, { "\xed\xa0\x80", false }, { "\xed\x9f\xbf", true }, { "\xf0\x8f\xbf\xbf", false },
-        { "\xf4\x90\x80\x80", false }, { "\xf5\x80\x80\x80", false }, { "\xff", false }, { "\xc3", false },
-        { "\xe4\xb8", false }, { "\xf0\x9f\x98", false },
+    static const struct {
+        const char *bytes;
+        bool good;
+    } rows[] = {
+        { "\xc3\xa9", true },
+        { "\xe4\xb8\xad", true },
+        { "\xf0\x9f\x98\x80", true },
+        { "\xf4\x8f\xbf\xbf", true },
+        { "\xef\xbf\xbf", true },
+        { "\x7f", true },
+        { "\xc2\x80", true },
+        { "\xe0\xa0\x80", true },
+        { "\xee\x80\x80", true },
+        { "\x80", false },
+        { "\xc0\x80", false },
+        { "\xc1\xbf", false },
+        { "\xe0\x9f\xbf", false },
+        { "\xed\xa0\x80", false },
+        { "\xed\x9f\xbf", true },
+        { "\xf0\x8f\xbf\xbf", false },
+        { "\xf4\x90\x80\x80", false },
+        { "\xf5\x80\x80\x80", false },
+        { "\xff", false },
+        { "\xc3", false },
+        { "\xe4\xb8", false },
+        { "\xf0\x9f\x98", false },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char text[200];
@@ -309,8 +364,9 @@ static void test_parse__depth_is_limited_as_in_serde(void **state)
 
 static void test_parse__every_cut_is_refused(void **state)
 {
-    static const char whole[] = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],"
-                                "\"data_offsets\":[0,8],\"x\":[1.5e3,null,\"\\u00e9\"]}}";
+    static const char whole[] =
+        "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],"
+        "\"data_offsets\":[0,8],\"x\":[1.5e3,null,\"\\u00e9\"]}}";
     CHECK_OK(parse_n(whole, sizeof whole - 1, 8));
     for (size_t n = 0; n < sizeof whole - 1; n++) {
         char *exact = malloc(n + 1); /* so that reading past the end is seen */
@@ -330,23 +386,30 @@ static void test_read__boxes_of_a_file(void **state)
     CHECK_OK(sheaf__safetensors_open(&file, golden("llama/tiny_llama/hf/model.safetensors")));
     assert_string_equal(sheaf__safetensors_metadata(file, "format"), "pt");
     assert_null(sheaf__safetensors_metadata(file, "formats"));
-    const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, "model.layers.1.mlp.down_proj.weight");
-    assert_true(e != NULL && e->ndim == 2 && e->shape[0] == 64 && e->shape[1] == 172 && e->dtype == SHEAF_F32);
+    const sheaf_safetensors_entry *e =
+        sheaf__safetensors_find(file, "model.layers.1.mlp.down_proj.weight");
+    assert_true(e != NULL && e->ndim == 2 && e->shape[0] == 64 && e->shape[1] == 172 &&
+                e->dtype == SHEAF_F32);
     assert_null(sheaf__safetensors_find(file, "model.layers.9.mlp.down_proj.weight"));
     static float whole[64 * 172], box[64 * 172];
     CHECK_OK(sheaf__safetensors_read(file, e, 0, whole, e->bytes));
-    static const int64_t boxes[][4] = { { 0, 64, 0, 172 }, { 3, 5, 0, 172 }, { 0, 64, 21, 22 }, { 63, 1, 171, 1 },
-                                        { 5, 0, 3, 7 },    { 64, 0, 0, 172 }, { 2, 3, 172, 0 } };
+    static const int64_t boxes[][4] = { { 0, 64, 0, 172 }, { 3, 5, 0, 172 }, { 0, 64, 21, 22 },
+                                        { 63, 1, 171, 1 }, { 5, 0, 3, 7 },   { 64, 0, 0, 172 },
+                                        { 2, 3, 172, 0 } };
     for (size_t i = 0; i < ARRAY_LEN(boxes); i++) {
         const int64_t *b = boxes[i];
         CHECK_OK(sheaf__safetensors_read_box(file, e, b[0], b[1], b[2], b[3], box));
         for (int64_t r = 0; r < b[1]; r++)
-            CHECK_BYTES("box", box + r * b[3], whole + (b[0] + r) * 172 + b[2], (size_t)b[3] * sizeof *box);
+            CHECK_BYTES("box", box + r * b[3], whole + (b[0] + r) * 172 + b[2],
+                        (size_t)b[3] * sizeof *box);
     }
-    static const int64_t outside[][4] = { { 0, 65, 0, 172 }, { 64, 1, 0, 1 }, { -1, 2, 0, 1 }, { 0, 1, 170, 3 },
-                                          { 0, -1, 0, 1 },   { 0, 1, -1, 1 }, { 1, INT64_MAX, 0, 1 }, { 0, 1, 1, INT64_MAX } };
+    static const int64_t outside[][4] = { { 0, 65, 0, 172 },      { 64, 1, 0, 1 },
+                                          { -1, 2, 0, 1 },        { 0, 1, 170, 3 },
+                                          { 0, -1, 0, 1 },        { 0, 1, -1, 1 },
+                                          { 1, INT64_MAX, 0, 1 }, { 0, 1, 1, INT64_MAX } };
     for (size_t i = 0; i < ARRAY_LEN(outside); i++)
-        CHECK_FAILS(sheaf__safetensors_read_box(file, e, outside[i][0], outside[i][1], outside[i][2], outside[i][3], box),
+        CHECK_FAILS(sheaf__safetensors_read_box(file, e, outside[i][0], outside[i][1],
+                                                outside[i][2], outside[i][3], box),
                     SHEAF_E_ARG, "down_proj.weight': box");
     CHECK_FAILS(sheaf__safetensors_read(file, e, e->bytes - 3, box, 4), SHEAF_E_ARG, "within 0 to");
     CHECK_FAILS(sheaf__safetensors_read(file, e, -1, box, 4), SHEAF_E_ARG, "within 0 to");
@@ -363,7 +426,8 @@ static void test_read__boxes_of_a_file(void **state)
 /* A scalar is one by one; of three axes the last gives the columns. */
 static void test_read__boxes_of_other_shapes(void **state)
 {
-    static const sheaf_safetensors_spec specs[] = { { "s", SHEAF_F32, 0, { 0 } }, { "c", SHEAF_F32, 3, { 2, 3, 4 } } };
+    static const sheaf_safetensors_spec specs[] = { { "s", SHEAF_F32, 0, { 0 } },
+                                                    { "c", SHEAF_F32, 3, { 2, 3, 4 } } };
     float all[24], box[6] = { 0 }, one = 7;
     for (int i = 0; i < 24; i++)
         all[i] = (float)i;
@@ -376,9 +440,11 @@ static void test_read__boxes_of_other_shapes(void **state)
     CHECK_OK(sheaf__safetensors_write_box(w, 1, 0, 6, 0, 4, all));
     CHECK_OK(sheaf__safetensors_finish(w));
     CHECK_OK(sheaf__safetensors_open(&file, at("shape")));
-    CHECK_OK(sheaf__safetensors_read_box(file, sheaf__safetensors_find(file, "s"), 0, 1, 0, 1, box));
+    CHECK_OK(
+        sheaf__safetensors_read_box(file, sheaf__safetensors_find(file, "s"), 0, 1, 0, 1, box));
     assert_true(box[0] == 7);
-    CHECK_OK(sheaf__safetensors_read_box(file, sheaf__safetensors_find(file, "c"), 2, 3, 1, 2, box));
+    CHECK_OK(
+        sheaf__safetensors_read_box(file, sheaf__safetensors_find(file, "c"), 2, 3, 1, 2, box));
     const float want[6] = { 9, 10, 13, 14, 17, 18 };
     CHECK_BYTES("three axes", box, want, sizeof want);
     sheaf__safetensors_close(file);
@@ -393,11 +459,13 @@ static void test_read__boxes_of_half_bytes_are_refused(void **state)
     char x = 0;
     CHECK_OK(sheaf__remove_tree(at("shape"), NULL));
     CHECK_OK(sheaf__safetensors_begin(&w, at("shape"), &spec, 1, NULL, 0, NULL));
-    CHECK_FAILS(sheaf__safetensors_write_box(w, 0, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED, "elements of whole bytes");
+    CHECK_FAILS(sheaf__safetensors_write_box(w, 0, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED,
+                "elements of whole bytes");
     CHECK_OK(sheaf__safetensors_write(w, 0, 0, &x, 1));
     CHECK_OK(sheaf__safetensors_finish(w));
     CHECK_OK(sheaf__safetensors_open(&file, at("shape")));
-    CHECK_FAILS(sheaf__safetensors_read_box(file, file->header.entry, 0, 1, 0, 1, &x), SHEAF_E_UNSUPPORTED, "whole bytes");
+    CHECK_FAILS(sheaf__safetensors_read_box(file, file->header.entry, 0, 1, 0, 1, &x),
+                SHEAF_E_UNSUPPORTED, "whole bytes");
     sheaf__safetensors_close(file);
 }
 
@@ -426,7 +494,8 @@ static char *slurp(const char *path, size_t *size)
     return bytes;
 }
 
-/* Writes again what a file holds, tensors declared and written in a scrambled order and in pieces. */
+/* Writes again what a file holds, tensors declared and written in a scrambled order and in
+ * pieces. */
 static void rewrite(const char *from, const char *to)
 {
     sheaf_safetensors *file = NULL;
@@ -440,7 +509,8 @@ static void rewrite(const char *from, const char *to)
         spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { 0 } };
         memcpy(spec[i].shape, e->shape, sizeof e->shape);
     }
-    CHECK_OK(sheaf__safetensors_begin(&w, to, spec, n, file->header.pair, file->header.npairs, NULL));
+    CHECK_OK(
+        sheaf__safetensors_begin(&w, to, spec, n, file->header.pair, file->header.npairs, NULL));
     for (int64_t i = n - 1; i >= 0; i--) {
         const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, spec[i].name);
         char *bytes = malloc((size_t)e->bytes + 1);
@@ -478,7 +548,9 @@ static void test_write__gives_the_bytes_of_the_official_writer(void **state)
 
 static void test_write__sorts_by_dtype_and_pads(void **state)
 {
-    const sheaf_safetensors_spec spec[] = { { "b", SHEAF_U8, 1, { 3 } }, { "z", SHEAF_F32, 0, { 0 } }, { "a", SHEAF_F32, 2, { 0, 5 } } };
+    const sheaf_safetensors_spec spec[] = { { "b", SHEAF_U8, 1, { 3 } },
+                                            { "z", SHEAF_F32, 0, { 0 } },
+                                            { "a", SHEAF_F32, 2, { 0, 5 } } };
     const sheaf_safetensors_pair pair[] = { { "n", "1\n" }, { "format", "pt" } };
     static const char want[] = "{\"__metadata__\":{\"format\":\"pt\",\"n\":\"1\\n\"},"
                                "\"a\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[0,0]},"
@@ -513,10 +585,14 @@ static void test_write__boxes(void **state)
     CHECK_OK(sheaf__safetensors_write_box(w, 0, 2, 1, 0, 2, "kl"));
     CHECK_OK(sheaf__safetensors_write_box(w, 0, 2, 1, 2, 3, "mno"));
     CHECK_FAILS(sheaf__safetensors_write_box(w, 0, 2, 2, 0, 1, "xx"), SHEAF_E_ARG, "'w': box");
-    CHECK_FAILS(sheaf__safetensors_write_box(w, 1, 0, 1, 0, 1, "x"), SHEAF_E_ARG, "tensor number | 0 to 0 | 1");
-    CHECK_FAILS(sheaf__safetensors_write(w, 0, 14, "xx", 2), SHEAF_E_ARG, "within 0 to 15 | 2 from 14");
-    CHECK_FAILS(sheaf__safetensors_write(w, 0, -1, "xx", 1), SHEAF_E_ARG, "within 0 to 15 | 1 from -1");
-    CHECK_FAILS(sheaf__safetensors_write(w, 0, 0, "xx", -1), SHEAF_E_ARG, "within 0 to 15 | -1 from 0");
+    CHECK_FAILS(sheaf__safetensors_write_box(w, 1, 0, 1, 0, 1, "x"), SHEAF_E_ARG,
+                "tensor number | 0 to 0 | 1");
+    CHECK_FAILS(sheaf__safetensors_write(w, 0, 14, "xx", 2), SHEAF_E_ARG,
+                "within 0 to 15 | 2 from 14");
+    CHECK_FAILS(sheaf__safetensors_write(w, 0, -1, "xx", 1), SHEAF_E_ARG,
+                "within 0 to 15 | 1 from -1");
+    CHECK_FAILS(sheaf__safetensors_write(w, 0, 0, "xx", -1), SHEAF_E_ARG,
+                "within 0 to 15 | -1 from 0");
     CHECK_OK(sheaf__safetensors_finish(w));
     char *got = slurp(at("boxes"), &size);
     assert_memory_equal(got + size - 15, "abcdefghijklmno", 15);
@@ -525,7 +601,11 @@ static void test_write__boxes(void **state)
 
 static void test_write__refuses_unsound_declarations(void **state)
 {
-    static const struct { sheaf_safetensors_spec spec[2]; int64_t n; const char *part; } rows[] = {
+    static const struct {
+        sheaf_safetensors_spec spec[2];
+        int64_t n;
+        const char *part;
+    } rows[] = {
         { { { "a", SHEAF_F32, 1, { 1 } }, { "a", SHEAF_F16, 1, { 2 } } }, 2, "each name once" },
         { { { "__metadata__", SHEAF_F32, 1, { 1 } } }, 1, "another name" },
         { { { "a", SHEAF_F32, 1, { -1 } } }, 1, "shape" },
@@ -535,15 +615,17 @@ static void test_write__refuses_unsound_declarations(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_safetensors_writer *w = NULL;
-        CHECK_FAILS(sheaf__safetensors_begin(&w, at("unsound"), rows[i].spec, rows[i].n, NULL, 0, NULL), SHEAF_E_ARG,
-                    rows[i].part);
+        CHECK_FAILS(
+            sheaf__safetensors_begin(&w, at("unsound"), rows[i].spec, rows[i].n, NULL, 0, NULL),
+            SHEAF_E_ARG, rows[i].part);
         assert_int_equal(sheaf__path_kind(at("unsound")), SHEAF_PATH_NONE);
     }
 }
 
 static void test_write__an_incomplete_tensor_is_refused(void **state)
 {
-    const sheaf_safetensors_spec spec[] = { { "a", SHEAF_F32, 1, { 2 } }, { "b", SHEAF_F32, 1, { 2 } } };
+    const sheaf_safetensors_spec spec[] = { { "a", SHEAF_F32, 1, { 2 } },
+                                            { "b", SHEAF_F32, 1, { 2 } } };
     sheaf_safetensors_writer *w = NULL;
     const float two[2] = { 1, 2 };
     for (int how = 0; how < 3; how++) {
@@ -554,8 +636,9 @@ static void test_write__an_incomplete_tensor_is_refused(void **state)
         for (int i = 0; how == 2 && i < 2; i++) /* the same half twice */
             CHECK_OK(sheaf__safetensors_write(w, 1, 4, two, 4));
         CHECK_FAILS(sheaf__safetensors_finish(w), SHEAF_E_LAYOUT,
-                    how == 0 ? "'b' was not written as a whole | 8 bytes, each once | 0 bytes"
-                    : how == 1 ? "| 4 bytes" : "| 8 bytes, some twice");
+                    how == 0   ? "'b' was not written as a whole | 8 bytes, each once | 0 bytes"
+                    : how == 1 ? "| 4 bytes"
+                               : "| 8 bytes, some twice");
         assert_int_equal(sheaf__path_kind(at("part")), SHEAF_PATH_NONE);
     }
 }

@@ -38,7 +38,8 @@ sheaf_status *sheaf__safetensors_bytes(int64_t *bytes, const sheaf_safetensors_s
         bad = spec->shape[i] < 0 || __builtin_mul_overflow(bits, spec->shape[i], &bits);
     if (bad || bits % 8 != 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor '%s': shape", spec->name),
-                              "at most %d axes, whole bytes, and a size below 2^63 bits", SHEAF_SAFETENSORS_MAX_DIMS);
+                              "at most %d axes, whole bytes, and a size below 2^63 bits",
+                              SHEAF_SAFETENSORS_MAX_DIMS);
     *bytes = bits / 8;
     return NULL;
 }
@@ -58,7 +59,8 @@ static int by_name(const void *a, const void *b)
 
 static int by_key(const void *a, const void *b)
 {
-    return strcmp(((const sheaf_safetensors_pair *)a)->key, ((const sheaf_safetensors_pair *)b)->key);
+    return strcmp(((const sheaf_safetensors_pair *)a)->key,
+                  ((const sheaf_safetensors_pair *)b)->key);
 }
 
 static sheaf_status *check_names(target **sorted, int64_t count)
@@ -73,7 +75,8 @@ static sheaf_status *check_names(target **sorted, int64_t count)
     return NULL;
 }
 
-static sheaf_status *add_metadata(sheaf_text *text, const sheaf_safetensors_pair *metadata, int64_t npairs)
+static sheaf_status *add_metadata(sheaf_text *text, const sheaf_safetensors_pair *metadata,
+                                  int64_t npairs)
 {
     if (npairs == 0)
         return NULL;
@@ -95,14 +98,16 @@ static sheaf_status *add_metadata(sheaf_text *text, const sheaf_safetensors_pair
 }
 
 /* Gives each target its offset in the data and appends its line of the header. */
-static sheaf_status *add_targets(sheaf_text *text, target **sorted, int64_t count, bool comma, int64_t *total)
+static sheaf_status *add_targets(sheaf_text *text, target **sorted, int64_t count, bool comma,
+                                 int64_t *total)
 {
     *total = 0;
     for (int64_t i = 0; i < count; i++) {
         target *t = sorted[i];
         t->offset = *total;
         if (__builtin_add_overflow(*total, t->bytes, total))
-            return sheaf_fail(SHEAF_E_ARG, "tensor '%s': the file would be larger than 2^63 bytes", t->name);
+            return sheaf_fail(SHEAF_E_ARG, "tensor '%s': the file would be larger than 2^63 bytes",
+                              t->name);
         sheaf__text_add(text, comma || i > 0 ? "," : "");
         sheaf__text_json(text, t->name);
         sheaf__text_add(text, ":{\"dtype\":\"%s\",\"shape\":[", sheaf_dtype_name(t->dtype));
@@ -113,7 +118,8 @@ static sheaf_status *add_targets(sheaf_text *text, target **sorted, int64_t coun
     return NULL;
 }
 
-static sheaf_status *make_header(char **out, size_t *size, int64_t *total, sheaf_safetensors_writer *w,
+static sheaf_status *make_header(char **out, size_t *size, int64_t *total,
+                                 sheaf_safetensors_writer *w,
                                  const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
     sheaf_text text = { 0 };
@@ -138,8 +144,8 @@ static sheaf_status *make_header(char **out, size_t *size, int64_t *total, sheaf
         st = sheaf__text_take(out, &text);
     sheaf__text_release(&text);
     if (st == NULL && *size - LENGTH_BYTES > SHEAF_SAFETENSORS_MAX_HEADER)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header"), "at most %d bytes; use several files",
-                            SHEAF_SAFETENSORS_MAX_HEADER);
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header"),
+                            "at most %d bytes; use several files", SHEAF_SAFETENSORS_MAX_HEADER);
     for (int i = 0; st == NULL && i < LENGTH_BYTES; i++)
         (*out)[i] = (char)((*size - LENGTH_BYTES) >> (8 * i) & 0xff);
     return st;
@@ -173,9 +179,10 @@ static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safeten
 }
 
 /* A writer without a file: every target has its place, which the header tells. */
-static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, size_t *size, int64_t *whole,
-                               const sheaf_safetensors_spec *specs, int64_t count,
-                               const sheaf_safetensors_pair *metadata, int64_t npairs, sheaf_faults *faults)
+static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, size_t *size,
+                               int64_t *whole, const sheaf_safetensors_spec *specs, int64_t count,
+                               const sheaf_safetensors_pair *metadata, int64_t npairs,
+                               sheaf_faults *faults)
 {
     int64_t total = 0;
     sheaf_safetensors_writer *w = sheaf__fault_calloc(faults, 1, sizeof *w);
@@ -227,7 +234,8 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
     size_t size = 0;
     int64_t whole = 0;
     sheaf_safetensors_writer *w = NULL;
-    sheaf_status *st = plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs, faults);
+    sheaf_status *st =
+        plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs, faults);
     if (st != NULL)
         return sheaf_in(st, "%s", path);
     st = sheaf__file_create(&w->file, path, faults);
@@ -258,13 +266,15 @@ sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t inde
                                        const void *src, int64_t bytes)
 {
     if (index < 0 || index >= w->count)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tensor number", w->file.path),
-                                          "0 to %" PRId64, w->count - 1), "%" PRId64, index);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tensor number", w->file.path),
+                           "0 to %" PRId64, w->count - 1),
+            "%" PRId64, index);
     target *t = &w->target[index];
     if (begin < 0 || bytes < 0 || begin > t->bytes || bytes > t->bytes - begin) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: tensor '%s': bytes", w->file.path, t->name);
-        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, t->bytes), "%" PRId64 " from %" PRId64,
-                           bytes, begin);
+        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, t->bytes),
+                           "%" PRId64 " from %" PRId64, bytes, begin);
     }
     sheaf_status *st = sheaf__file_write_at(&w->file, src, (size_t)bytes, t->offset + begin);
     if (st == NULL) {
@@ -275,12 +285,14 @@ sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t inde
 }
 
 sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t index, int64_t row0,
-                                           int64_t rows, int64_t col0, int64_t cols, const void *src)
+                                           int64_t rows, int64_t col0, int64_t cols,
+                                           const void *src)
 {
     if (index < 0 || index >= w->count)
         return sheaf__safetensors_write(w, index, 0, src, 0);
     const target *t = &w->target[index];
-    sheaf_status *st = sheaf__safetensors_check_box(t->name, t->dtype, t->ndim, t->shape, row0, rows, col0, cols);
+    sheaf_status *st =
+        sheaf__safetensors_check_box(t->name, t->dtype, t->ndim, t->shape, row0, rows, col0, cols);
     if (st != NULL)
         return sheaf_in(st, "%s", w->file.path);
     const int64_t size = (int64_t)sheaf_dtype_bytes(t->dtype);
@@ -300,11 +312,12 @@ static sheaf_status *check_written(const sheaf_safetensors_writer *w)
         const target *t = &w->target[i];
         if (t->written == t->bytes && t->positions == sum_of_positions(0, t->bytes))
             continue;
-        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s' was not written as a whole", w->file.path,
-                                      t->name);
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s' was not written as a whole",
+                                      w->file.path, t->name);
         sheaf_expected(st, "%" PRId64 " bytes, each once", t->bytes);
-        return sheaf_found(st, t->written == t->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
-                           (int64_t)t->written);
+        return sheaf_found(
+            st, t->written == t->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
+            (int64_t)t->written);
     }
     return NULL;
 }

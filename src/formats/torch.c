@@ -14,11 +14,14 @@ enum { TAR_MARK = 257, HEAD_BYTES = TAR_MARK + 5, KEY_MOST = 512, SMALL_ENTRY = 
 
 /* ---- zip files ---- */
 
-/* The name "TOP/rest" in `room`, TOP being the folder of the first entry; "" when that is too long. */
+/* The name "TOP/rest" in `room`, TOP being the folder of the first entry; "" when that is too
+ * long. */
 static const char *inside(char room[2 * KEY_MOST], const sheaf_zip *zip, const char *rest)
 {
     const int top = zip->first == NULL ? 0 : (int)strcspn(zip->first, "/");
-    const int n = top > KEY_MOST ? -1 : snprintf(room, 2 * KEY_MOST, "%.*s/%s", top, top > 0 ? zip->first : "", rest);
+    const int n = top > KEY_MOST ? -1
+                                 : snprintf(room, 2 * KEY_MOST, "%.*s/%s", top,
+                                            top > 0 ? zip->first : "", rest);
     if (n < 0 || n >= 2 * KEY_MOST)
         *room = '\0';
     return room;
@@ -33,8 +36,9 @@ static sheaf_status *check_byte_order(const sheaf_torch *file, const sheaf_zip *
         return NULL;
     sheaf_status *st = sheaf__zip_read(&text, &size, zip, entry, file->fd, SMALL_ENTRY, file->path);
     if (st == NULL && strcmp(text, "little") != 0)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: byte order", file->path), "little"), "%s",
-                         sheaf__printable(shown, text));
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: byte order", file->path), "little"),
+            "%s", sheaf__printable(shown, text));
     free(text);
     return st;
 }
@@ -45,15 +49,18 @@ static sheaf_status *read_pickle(sheaf_torch *file, const sheaf_zip *zip)
     size_t size = 0;
     if (sheaf__zip_find(zip, inside(room, zip, "constants.pkl")) != NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a TorchScript program", file->path);
-        return sheaf_try_this(st, "in Python: torch.save(torch.jit.load(FILE).state_dict(), OTHER)");
+        return sheaf_try_this(st,
+                              "in Python: torch.save(torch.jit.load(FILE).state_dict(), OTHER)");
     }
     const sheaf_zip_entry *entry = sheaf__zip_find(zip, inside(room, zip, "data.pkl"));
     if (entry == NULL) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: a zip file, but not one of torch.save()", file->path);
-        return sheaf_found(sheaf_expected(st, "an entry data.pkl in the folder of the first entry"), "%" PRId64 " entries",
-                           zip->count);
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_FORMAT, "%s: a zip file, but not one of torch.save()", file->path);
+        return sheaf_found(sheaf_expected(st, "an entry data.pkl in the folder of the first entry"),
+                           "%" PRId64 " entries", zip->count);
     }
-    sheaf_status *st = sheaf__zip_read(&text, &size, zip, entry, file->fd, SHEAF_TORCH_MAX_PICKLE, file->path);
+    sheaf_status *st =
+        sheaf__zip_read(&text, &size, zip, entry, file->fd, SHEAF_TORCH_MAX_PICKLE, file->path);
     if (st == NULL)
         st = sheaf_in(sheaf__pickle_parse(&file->doc, text, size, NULL), "%s", file->path);
     free(text);
@@ -70,16 +77,20 @@ static sheaf_status *place_storages(sheaf_torch *file, const sheaf_zip *zip)
         const sheaf_pickle_storage *want = &file->doc->storage[i];
         char name[KEY_MOST], room[2 * KEY_MOST], shown[128];
         const int n = snprintf(name, sizeof name, "data/%s", want->key);
-        const sheaf_zip_entry *entry = n >= KEY_MOST ? NULL : sheaf__zip_find(zip, inside(room, zip, name));
+        const sheaf_zip_entry *entry =
+            n >= KEY_MOST ? NULL : sheaf__zip_find(zip, inside(room, zip, name));
         if (entry == NULL)
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(shown, want->key)),
+            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path,
+                                             sheaf__printable(shown, want->key)),
                                   "an entry data/%s in the zip file", shown);
         if (want->within != 0 || want->bytes != entry->bytes) { /* torch.load() insists on it too */
-            sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(shown, want->key));
+            sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path,
+                                          sheaf__printable(shown, want->key));
             return sheaf_found(sheaf_expected(st, "%" PRId64 " bytes, by the pickle", want->whole),
                                "an entry of %" PRId64, entry->bytes);
         }
-        file->storage[i] = (sheaf_torch_storage){ entry->offset, entry->bytes, entry->crc, zip->has_crc };
+        file->storage[i] =
+            (sheaf_torch_storage){ entry->offset, entry->bytes, entry->crc, zip->has_crc };
     }
     return NULL;
 }
@@ -117,24 +128,29 @@ static sheaf_status *open_file(sheaf_torch **out, const char *path)
 }
 
 /* What the first bytes say, padded with zeros. */
-static sheaf_status *read_head(unsigned char head[HEAD_BYTES], const sheaf_torch *file, int64_t at, int64_t length)
+static sheaf_status *read_head(unsigned char head[HEAD_BYTES], const sheaf_torch *file, int64_t at,
+                               int64_t length)
 {
     memset(head, 0, HEAD_BYTES);
-    return sheaf__file_read_at(file->fd, head, length < HEAD_BYTES ? (size_t)length : HEAD_BYTES, at, file->path);
+    return sheaf__file_read_at(file->fd, head, length < HEAD_BYTES ? (size_t)length : HEAD_BYTES,
+                               at, file->path);
 }
 
 static sheaf_status *refuse(const sheaf_torch *file, const unsigned char head[HEAD_BYTES])
 {
     if (memcmp(head + TAR_MARK, "ustar", 5) == 0) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a tar file, as torch 0.1 wrote them", file->path);
-        return sheaf_try_this(st, "in Python: torch.save(torch.load(FILE), OTHER) with a newer torch");
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a tar file, as torch 0.1 wrote them", file->path);
+        return sheaf_try_this(st,
+                              "in Python: torch.save(torch.load(FILE), OTHER) with a newer torch");
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: not a file of torch.save()", file->path);
     sheaf_expected(st, "a zip file (50 4b 03 04) or a legacy file (80 02 8a 0a 6c fc 9c 46)");
     if (file->size == 0)
         return sheaf_found(st, "an empty file");
-    return sheaf_found(st, "%02x %02x %02x %02x %02x %02x %02x %02x first, in %" PRId64 " bytes", head[0], head[1], head[2],
-                       head[3], head[4], head[5], head[6], head[7], file->size);
+    return sheaf_found(st, "%02x %02x %02x %02x %02x %02x %02x %02x first, in %" PRId64 " bytes",
+                       head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7],
+                       file->size);
 }
 
 sheaf_status *sheaf__torch_open(sheaf_torch **out, const char *path)
@@ -147,8 +163,9 @@ sheaf_status *sheaf__torch_open(sheaf_torch **out, const char *path)
     st = read_head(head, file, 0, file->size);
     if (st == NULL) {
         file->legacy = sheaf__torch_is_legacy(head);
-        st = file->legacy ? sheaf__torch_read_legacy(file)
-           : memcmp(head, "PK", 2) == 0 ? read_zip(file, 0, file->size) : refuse(file, head);
+        st = file->legacy                 ? sheaf__torch_read_legacy(file)
+             : memcmp(head, "PK", 2) == 0 ? read_zip(file, 0, file->size)
+                                          : refuse(file, head);
     }
     if (st != NULL)
         sheaf__torch_close(file);
@@ -157,14 +174,16 @@ sheaf_status *sheaf__torch_open(sheaf_torch **out, const char *path)
     return st;
 }
 
-sheaf_status *sheaf__torch_open_at(sheaf_torch **out, const char *path, int64_t offset, int64_t length)
+sheaf_status *sheaf__torch_open_at(sheaf_torch **out, const char *path, int64_t offset,
+                                   int64_t length)
 {
     sheaf_torch *file = NULL;
     sheaf_status *st = open_file(&file, path);
     if (st != NULL)
         return st;
     if (offset < 0 || length < 0 || offset > file->size || length > file->size - offset) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: an item", path), "%" PRId64 " bytes at %" PRId64, length, offset);
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: an item", path),
+                            "%" PRId64 " bytes at %" PRId64, length, offset);
         sheaf_found(st, "a file of %" PRId64, file->size);
     } else {
         st = sheaf_in(read_zip(file, offset, length), "item at byte %" PRId64, offset);
@@ -211,7 +230,8 @@ void sheaf__torch_close(sheaf_torch *file)
 
 int64_t sheaf__torch_offset(const sheaf_torch *file, const sheaf_pickle_tensor *tensor)
 {
-    return file->storage[tensor->storage].offset + tensor->offset * (int64_t)sheaf_dtype_bytes(tensor->dtype);
+    return file->storage[tensor->storage].offset +
+           tensor->offset * (int64_t)sheaf_dtype_bytes(tensor->dtype);
 }
 
 /* Row-major and without gaps: one read. */
@@ -226,7 +246,8 @@ static bool is_dense(const sheaf_pickle_tensor *t)
     return true;
 }
 
-sheaf_status *sheaf__torch_read(const sheaf_torch *file, const sheaf_pickle_tensor *t, void *dst, size_t bytes)
+sheaf_status *sheaf__torch_read(const sheaf_torch *file, const sheaf_pickle_tensor *t, void *dst,
+                                size_t bytes)
 {
     const size_t each = sheaf_dtype_bytes(t->dtype);
     int64_t size = (int64_t)each, at[SHEAF_PICKLE_MAX_DIMS] = { 0 };
@@ -234,8 +255,10 @@ sheaf_status *sheaf__torch_read(const sheaf_torch *file, const sheaf_pickle_tens
     for (int d = 0; d < t->ndim; d++)
         over |= __builtin_mul_overflow(size, t->shape[d], &size);
     if (over || (uint64_t)size != bytes)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: room for a tensor", file->path), "%" PRId64 " bytes", size),
-                           "%zu", bytes);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: room for a tensor", file->path),
+                           "%" PRId64 " bytes", size),
+            "%zu", bytes);
     const int64_t offset = sheaf__torch_offset(file, t);
     if (is_dense(t))
         return sheaf__file_read_at(file->fd, dst, bytes, offset, file->path);
@@ -245,7 +268,8 @@ sheaf_status *sheaf__torch_read(const sheaf_torch *file, const sheaf_pickle_tens
         int64_t element = 0;
         for (int d = 0; d < t->ndim; d++)
             element += at[d] * t->stride[d];
-        st = sheaf__file_read_at(file->fd, to + done, each, offset + element * (int64_t)each, file->path);
+        st = sheaf__file_read_at(file->fd, to + done, each, offset + element * (int64_t)each,
+                                 file->path);
         for (int d = t->ndim - 1; d >= 0 && ++at[d] == t->shape[d]; d--)
             at[d] = 0;
     }

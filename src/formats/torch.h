@@ -24,27 +24,29 @@
 typedef struct sheaf_torch_storage {
     int64_t offset, bytes; /* from the start of the file */
     uint32_t crc;
-    bool has_crc;          /* legacy files have none, nor files written with the checksum turned off */
+    bool has_crc; /* legacy files have none, nor files written with the checksum turned off */
 } sheaf_torch_storage;
 
 typedef struct sheaf_torch {
-    char *path;  /* owned */
-    int fd;      /* open for reading; -1 after sheaf__torch_close_file() */
+    char *path;   /* owned */
+    int fd;       /* open for reading; -1 after sheaf__torch_close_file() */
     int64_t size; /* of the whole file */
     bool legacy;
     sheaf_pickle_doc *doc;        /* doc->root is the value, doc->tensor its tensors */
     sheaf_torch_storage *storage; /* doc->nstorages of them, side by side with doc->storage */
 } sheaf_torch;
 
-/* sheaf__torch_open - Errors: SHEAF_E_IO; SHEAF_E_FORMAT naming the damage (a file cut short, an entry that is
- * missing, twice, overlapping or outside the file, a bad checksum, a tensor outside its storage);
- * SHEAF_E_UNSAFE when the pickle wants to call something; SHEAF_E_UNSUPPORTED (compressed entries,
- * big-endian, tar files of torch 0.1, more than 8 axes). */
+/* sheaf__torch_open - Errors: SHEAF_E_IO; SHEAF_E_FORMAT naming the damage (a file cut short, an
+ * entry that is missing, twice, overlapping or outside the file, a bad checksum, a tensor outside
+ * its storage); SHEAF_E_UNSAFE when the pickle wants to call something; SHEAF_E_UNSUPPORTED
+ * (compressed entries, big-endian, tar files of torch 0.1, more than 8 axes). */
 sheaf_status *sheaf__torch_open(sheaf_torch **out, const char *path);
 /* sheaf__torch_open_at - a zip file that lies in `length` bytes of another file, as the items of a
  * torch.distributed.checkpoint do. Offsets still count from the start of the whole file. */
-sheaf_status *sheaf__torch_open_at(sheaf_torch **out, const char *path, int64_t offset, int64_t length);
-/* sheaf__torch_is - do the first bytes look like either form? False when the file cannot be read. */
+sheaf_status *sheaf__torch_open_at(sheaf_torch **out, const char *path, int64_t offset,
+                                   int64_t length);
+/* sheaf__torch_is - do the first bytes look like either form? False when the file cannot be
+ * read. */
 bool sheaf__torch_is(const char *path);
 /* sheaf__torch_close_file - closes the descriptor only: values and positions stay. */
 void sheaf__torch_close_file(sheaf_torch *file);
@@ -52,31 +54,33 @@ void sheaf__torch_close(sheaf_torch *file);
 
 /* sheaf__torch_offset - the byte of a tensor's first element, from the start of the file. */
 int64_t sheaf__torch_offset(const sheaf_torch *file, const sheaf_pickle_tensor *tensor);
-/* sheaf__torch_read - the tensor, dense, row-major, into dst of `bytes` (by shape and dtype: SHEAF_E_ARG otherwise).
- * For small tensors: a strided one is read element by element. */
-sheaf_status *sheaf__torch_read(const sheaf_torch *file, const sheaf_pickle_tensor *tensor, void *dst, size_t bytes);
-/* sheaf__torch_check_data - the CRC-32 of every storage, in bounded memory. Thread-safe. The first damaged entry
- * is named: SHEAF_E_FORMAT. */
+/* sheaf__torch_read - the tensor, dense, row-major, into dst of `bytes` (by shape and dtype:
+ * SHEAF_E_ARG otherwise). For small tensors: a strided one is read element by element. */
+sheaf_status *sheaf__torch_read(const sheaf_torch *file, const sheaf_pickle_tensor *tensor,
+                                void *dst, size_t bytes);
+/* sheaf__torch_check_data - the CRC-32 of every storage, in bounded memory. Thread-safe. The first
+ * damaged entry is named: SHEAF_E_FORMAT. */
 sheaf_status *sheaf__torch_check_data(const sheaf_torch *file);
 
 /* ---- writing ---- */
 
 typedef struct sheaf_torch_writer sheaf_torch_writer;
 
-/* sheaf__torch_begin - creates `path`, claims its full size. The root of `doc` (sheaf__pickle_made) is encoded
- * during begin; nothing of it is needed afterwards. Tensor i of the calls below is doc->tensor[i]. */
-sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path, const sheaf_pickle_doc *doc,
-                                 sheaf_faults *faults);
-/* sheaf__torch_write - `bytes` at byte `begin` of tensor `index`, in any order. Thread-safe for ranges that do not
- * overlap. */
-sheaf_status *sheaf__torch_write(sheaf_torch_writer *writer, int64_t index, int64_t begin, const void *src,
-                                 int64_t bytes);
-/* sheaf__torch_write_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a tensor of one axis
- * (cols = 1) or two. */
-sheaf_status *sheaf__torch_write_box(sheaf_torch_writer *writer, int64_t index, int64_t row0, int64_t rows,
-                                     int64_t col0, int64_t cols, const void *src);
-/* sheaf__torch_finish - headers with their checksums, fsync, close, free (in any case). Errors: SHEAF_E_LAYOUT when
- * a tensor did not get each of its bytes once. */
+/* sheaf__torch_begin - creates `path`, claims its full size. The root of `doc` (sheaf__pickle_made)
+ * is encoded during begin; nothing of it is needed afterwards. Tensor i of the calls below is
+ * doc->tensor[i]. */
+sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
+                                 const sheaf_pickle_doc *doc, sheaf_faults *faults);
+/* sheaf__torch_write - `bytes` at byte `begin` of tensor `index`, in any order. Thread-safe for
+ * ranges that do not overlap. */
+sheaf_status *sheaf__torch_write(sheaf_torch_writer *writer, int64_t index, int64_t begin,
+                                 const void *src, int64_t bytes);
+/* sheaf__torch_write_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a tensor of
+ * one axis (cols = 1) or two. */
+sheaf_status *sheaf__torch_write_box(sheaf_torch_writer *writer, int64_t index, int64_t row0,
+                                     int64_t rows, int64_t col0, int64_t cols, const void *src);
+/* sheaf__torch_finish - headers with their checksums, fsync, close, free (in any case). Errors:
+ * SHEAF_E_LAYOUT when a tensor did not get each of its bytes once. */
 sheaf_status *sheaf__torch_finish(sheaf_torch_writer *writer);
 /* sheaf__torch_abandon - close and delete. Accepts NULL. */
 void sheaf__torch_abandon(sheaf_torch_writer *writer);

@@ -10,8 +10,10 @@ enum { PROTOCOL = 1001, HEADS = 3, FIRST_READ = 1 << 16, COUNT_BYTES = 8 };
 
 bool sheaf__torch_is_legacy(const unsigned char head[SHEAF_TORCH_LEGACY_MAGIC_BYTES])
 {
-    static const unsigned char magic[12] = { 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19 };
-    const unsigned char *at = head + (head[2] == 0x95 ? 11 : 2); /* protocol 4 puts it into a frame */
+    static const unsigned char magic[12] = { 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
+                                             0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19 };
+    const unsigned char *at =
+        head + (head[2] == 0x95 ? 11 : 2); /* protocol 4 puts it into a frame */
     return head[0] == 0x80 && head[1] >= 2 && head[1] <= 5 && memcmp(at, magic, sizeof magic) == 0;
 }
 
@@ -33,7 +35,8 @@ static sheaf_status *widen(window *w)
     if (bytes == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", w->file->path);
     w->bytes = bytes;
-    sheaf_status *st = sheaf__file_read_at(w->file->fd, bytes + w->size, size - w->size, (int64_t)w->size, w->file->path);
+    sheaf_status *st = sheaf__file_read_at(w->file->fd, bytes + w->size, size - w->size,
+                                           (int64_t)w->size, w->file->path);
     if (st == NULL)
         w->size = size;
     return st;
@@ -44,8 +47,10 @@ static sheaf_status *read_one(sheaf_pickle_doc **out, window *w, size_t *at)
 {
     for (;;) {
         size_t used = 0;
-        sheaf_status *st = *at < w->size ? sheaf__pickle_parse_first(out, &used, w->bytes + *at, w->size - *at, NULL)
-                         : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pickle"), "one more; the file is cut short");
+        sheaf_status *st = *at < w->size ? sheaf__pickle_parse_first(out, &used, w->bytes + *at,
+                                                                     w->size - *at, NULL)
+                                         : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pickle"),
+                                                          "one more; the file is cut short");
         if (st == NULL) {
             *at += used;
             return NULL;
@@ -65,15 +70,23 @@ static sheaf_status *check_heads(const sheaf_torch *file, sheaf_pickle_doc *cons
 {
     int64_t protocol = 0, little = 0;
     if (!sheaf__pickle_int(&protocol, head[1]->root) || protocol != PROTOCOL)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: protocol", file->path), "%d", PROTOCOL), "%" PRId64,
-                           protocol);
-    if (!sheaf__pickle_int(&little, sheaf__pickle_get(head[2]->root, "little_endian")) || little != 1)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: byte order", file->path), "little"), "big");
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: protocol", file->path), "%d",
+                           PROTOCOL),
+            "%" PRId64, protocol);
+    if (!sheaf__pickle_int(&little, sheaf__pickle_get(head[2]->root, "little_endian")) ||
+        little != 1)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: byte order", file->path), "little"),
+            "big");
     return NULL;
 }
 
 /* Where the storages of the file lie, by key. */
-typedef struct place { const char *key; int64_t offset, bytes; } place;
+typedef struct place {
+    const char *key;
+    int64_t offset, bytes;
+} place;
 
 static int by_key(const void *a, const void *b)
 {
@@ -102,20 +115,25 @@ static place *used_storages(const sheaf_pickle_doc *doc)
 static sheaf_status *cut_short(const sheaf_torch *file, const char *key, int64_t want, int64_t have)
 {
     char room[128];
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(room, key));
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(room, key));
     sheaf_expected(st, "%" PRId64 " bytes", want);
-    sheaf_found(st, "%" PRId64 " before the end of the file (%" PRId64 " bytes)", have < 0 ? 0 : have, file->size);
-    return sheaf_try_this(st, "the file is cut short: compare its size with the original and fetch it again");
+    sheaf_found(st, "%" PRId64 " before the end of the file (%" PRId64 " bytes)",
+                have < 0 ? 0 : have, file->size);
+    return sheaf_try_this(
+        st, "the file is cut short: compare its size with the original and fetch it again");
 }
 
 /* After the pickles: a count of elements and the elements, for each key of the list. */
-static sheaf_status *walk(place *found, const sheaf_torch *file, const sheaf_pickle *keys, const place *used, int64_t at)
+static sheaf_status *walk(place *found, const sheaf_torch *file, const sheaf_pickle *keys,
+                          const place *used, int64_t at)
 {
     for (int64_t i = 0; i < sheaf__pickle_count(keys); i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_item(keys, i));
         unsigned char raw[COUNT_BYTES];
         if (key == NULL)
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path), "keys");
+            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path),
+                                  "keys");
         const int64_t each = element_of(file->doc, used, key);
         if (file->size - at < COUNT_BYTES)
             return cut_short(file, key, COUNT_BYTES, file->size - at);
@@ -127,9 +145,11 @@ static sheaf_status *walk(place *found, const sheaf_torch *file, const sheaf_pic
             count = count << 8 | raw[b];
         at += COUNT_BYTES;
         if (each == 0)
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path), "keys that the value uses");
+            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path),
+                                  "keys that the value uses");
         if (count > (uint64_t)(file->size - at) / (uint64_t)each)
-            return cut_short(file, key, count > INT64_MAX / 16 ? INT64_MAX : (int64_t)count * each, file->size - at);
+            return cut_short(file, key, count > INT64_MAX / 16 ? INT64_MAX : (int64_t)count * each,
+                             file->size - at);
         found[i] = (place){ key, at, (int64_t)count * each };
         at += found[i].bytes;
     }
@@ -146,13 +166,17 @@ static sheaf_status *match(sheaf_torch *file, const place *found, int64_t n)
         const place key = { .key = want->key };
         const place *is = n == 0 ? NULL : bsearch(&key, found, (size_t)n, sizeof key, by_key);
         if (is == NULL || want->within > is->bytes || want->bytes > is->bytes - want->within)
-            return cut_short(file, want->key, want->within + want->bytes, is == NULL ? 0 : is->bytes);
+            return cut_short(file, want->key, want->within + want->bytes,
+                             is == NULL ? 0 : is->bytes);
         if (want->whole != is->bytes) { /* torch.load() insists on it too */
             char shown[128];
-            sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(shown, want->key));
-            return sheaf_found(sheaf_expected(st, "%" PRId64 " bytes, by the pickle", want->whole), "%" PRId64, is->bytes);
+            sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path,
+                                          sheaf__printable(shown, want->key));
+            return sheaf_found(sheaf_expected(st, "%" PRId64 " bytes, by the pickle", want->whole),
+                               "%" PRId64, is->bytes);
         }
-        file->storage[i] = (sheaf_torch_storage){ is->offset + want->within, want->bytes, 0, false };
+        file->storage[i] =
+            (sheaf_torch_storage){ is->offset + want->within, want->bytes, 0, false };
     }
     return NULL;
 }
@@ -161,10 +185,12 @@ static sheaf_status *place_storages(sheaf_torch *file, const sheaf_pickle *keys,
 {
     const int64_t n = sheaf__pickle_count(keys);
     if (!sheaf__pickle_is(keys, SHEAF_PICKLE_LIST))
-        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path), "a list");
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path),
+                              "a list");
     place *used = used_storages(file->doc), *found = calloc((size_t)n + 1, sizeof *found);
-    sheaf_status *st = used == NULL || found == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path)
-                                                     : walk(found, file, keys, used, at);
+    sheaf_status *st = used == NULL || found == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path)
+                           : walk(found, file, keys, used, at);
     if (st == NULL) {
         if (n > 1)
             qsort(found, (size_t)n, sizeof *found, by_key);

@@ -25,7 +25,8 @@ static int64_t bytes_of(const sheaf_pickle_tensor *t)
 }
 
 /* Reads a tensor through its pieces, as a caller without sheaf__torch_read() would. */
-static void check_places(const sheaf_torch *file, const sheaf_pickle_tensor *t, const char *name, const char *dense)
+static void check_places(const sheaf_torch *file, const sheaf_pickle_tensor *t, const char *name,
+                         const char *dense)
 {
     const int64_t each = (int64_t)sheaf_dtype_bytes(t->dtype);
     for (int64_t done = 0; done < bytes_of(t); done += each) {
@@ -35,12 +36,14 @@ static void check_places(const sheaf_torch *file, const sheaf_pickle_tensor *t, 
             element += rest % t->shape[d] * t->stride[d];
             rest /= t->shape[d];
         }
-        CHECK_OK(sheaf__file_read_at(file->fd, got, (size_t)each, sheaf__torch_offset(file, t) + element * each, file->path));
+        CHECK_OK(sheaf__file_read_at(file->fd, got, (size_t)each,
+                                     sheaf__torch_offset(file, t) + element * each, file->path));
         CHECK_BYTES(name, got, dense + done, each);
     }
 }
 
-static void check_tensor(const sheaf_torch *file, const sheaf_safetensors *expected, const char *name, const sheaf_pickle_tensor *t)
+static void check_tensor(const sheaf_torch *file, const sheaf_safetensors *expected,
+                         const char *name, const sheaf_pickle_tensor *t)
 {
     const sheaf_safetensors_entry *want = sheaf__safetensors_find(expected, name);
     if (want == NULL || t == NULL)
@@ -65,10 +68,12 @@ static void check_layout(const json_t *layout, const char *name, const sheaf_pic
     assert_non_null(want);
     assert_int_equal(t->offset, json_integer_value(json_object_get(want, "storage_offset")));
     for (int d = 0; d < t->ndim; d++)
-        assert_int_equal(t->stride[d], json_integer_value(json_array_get(json_object_get(want, "stride"), (size_t)d)));
+        assert_int_equal(t->stride[d], json_integer_value(json_array_get(
+                                           json_object_get(want, "stride"), (size_t)d)));
 }
 
-/* FILE.pt of torch_pickle against FILE.expected.safetensors, or all "tensors_*" against expected.safetensors. */
+/* FILE.pt of torch_pickle against FILE.expected.safetensors, or all "tensors_*" against
+ * expected.safetensors. */
 static bool check_recorded(const char *folder, const char *name, const json_t *layout)
 {
     char path[700], beside[700];
@@ -91,7 +96,8 @@ static bool check_recorded(const char *folder, const char *name, const json_t *l
         assert_int_equal(n, expected->header.count);
     for (int64_t i = 0; i < n; i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(file->doc->root, i));
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_value(file->doc->root, i));
+        const sheaf_pickle_tensor *t =
+            sheaf__pickle_tensor(file->doc, sheaf__pickle_value(file->doc->root, i));
         check_tensor(file, expected, key, t);
         if (common)
             check_layout(layout, key, t);
@@ -133,7 +139,9 @@ static void test_open__a_bare_tensor_and_nested_values(void **state)
     assert_true(sheaf__pickle_int(&n, sheaf__pickle_get(args, "padded_vocab_size")));
     assert_true(n > 0);
     assert_true(sheaf__pickle_is(sheaf__pickle_get(args, "vocab_size"), SHEAF_PICKLE_NONE));
-    assert_non_null(sheaf__pickle_tensor(file->doc, sheaf__pickle_path(root, "model", "language_model", "embedding", "weight", NULL)));
+    assert_non_null(
+        sheaf__pickle_tensor(file->doc, sheaf__pickle_path(root, "model", "language_model",
+                                                           "embedding", "weight", NULL)));
     assert_true(sheaf__pickle_is(sheaf__pickle_get(args, "s"), SHEAF_PICKLE_SET));
     assert_true(sheaf__pickle_is(sheaf__pickle_get(args, "b"), SHEAF_PICKLE_BYTES));
     assert_true(sheaf__pickle_is(sheaf__pickle_get(args, "dtype"), SHEAF_PICKLE_DTYPE));
@@ -156,7 +164,8 @@ static int64_t open_below(const char *folder)
         CHECK_OK(sheaf__path_join(&path, folder, names[i]));
         if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
             opened += open_below(path);
-        else if (ends_with(names[i], ".pt") || ends_with(names[i], ".bin") || ends_with(names[i], ".pth")) {
+        else if (ends_with(names[i], ".pt") || ends_with(names[i], ".bin") ||
+                 ends_with(names[i], ".pth")) {
             sheaf_torch *file = NULL;
             CHECK_OK(sheaf__torch_open(&file, path));
             CHECK_OK(sheaf__torch_check_data(file));
@@ -178,9 +187,11 @@ static void test_open__every_recorded_file_opens(void **state)
 
 /* ---- torch.distributed.checkpoint: zip files inside files ---- */
 
-static void check_item(const char *folder, const sheaf_pickle *metadata, const sheaf_pickle *index, const sheaf_pickle *info)
+static void check_item(const char *folder, const sheaf_pickle *metadata, const sheaf_pickle *index,
+                       const sheaf_pickle *info)
 {
-    const char *name = sheaf__pickle_text(sheaf__pickle_get(index, "fqn")), *part = sheaf__pickle_text(sheaf__pickle_get(info, "relative_path"));
+    const char *name = sheaf__pickle_text(sheaf__pickle_get(index, "fqn")),
+               *part = sheaf__pickle_text(sheaf__pickle_get(info, "relative_path"));
     const sheaf_pickle *told = sheaf__pickle_path(metadata, "state_dict_metadata", name, NULL);
     int64_t offset = -1, length = -1;
     char path[900];
@@ -250,7 +261,11 @@ static const char *as_path(const void *bytes, size_t size)
     return path[i];
 }
 
-typedef struct item { const char *name, *bytes; size_t size; uint32_t wrong; } item;
+typedef struct item {
+    const char *name, *bytes;
+    size_t size;
+    uint32_t wrong;
+} item;
 
 static sheaf_text zip_of(const item *items, int n)
 {
@@ -274,8 +289,11 @@ static sheaf_text zip_of(const item *items, int n)
 }
 
 #define PICKLE(text) ("\x80\x02" text "."), sizeof("\x80\x02" text ".") - 1
-#define ID(key, count, more) "(X\7\0\0\0storagectorch\nByteStorage\nX\1\0\0\0" key "X\3\0\0\0cpuK" count more "tQ"
-#define TENSOR(id, offset, size) "ctorch._utils\n_rebuild_tensor_v2\n(" id "K" offset "K" size "\x85K\1\x85\x89" "ccollections\nOrderedDict\n)RtR"
+#define ID(key, count, more)                                                                       \
+    "(X\7\0\0\0storagectorch\nByteStorage\nX\1\0\0\0" key "X\3\0\0\0cpuK" count more "tQ"
+#define TENSOR(id, offset, size)                                                                   \
+    "ctorch._utils\n_rebuild_tensor_v2\n(" id "K" offset "K" size "\x85K\1\x85\x89"                \
+    "ccollections\nOrderedDict\n)RtR"
 #define ONE PICKLE("}X\1\0\0\0w" TENSOR(ID("0", "\4", ""), "\1", "\3") "s")
 
 static sheaf_status *open_zip(const item *items, int n, bool data)
@@ -292,23 +310,56 @@ static sheaf_status *open_zip(const item *items, int n, bool data)
 
 static void test_open__what_a_zip_file_must_have(void **state)
 {
-    const item good[] = { { "my model.v2/data.pkl", ONE }, { "my model.v2/byteorder", "little", 6 }, { "my model.v2/data/0", "abcd", 4 } };
+    const item good[] = { { "my model.v2/data.pkl", ONE },
+                          { "my model.v2/byteorder", "little", 6 },
+                          { "my model.v2/data/0", "abcd", 4 } };
     CHECK_OK(open_zip(good, 3, true));
-    static const struct { item items[3]; sheaf_code code; const char *part; bool data; } rows[] = {
-        { { { "a/data.pkl", ONE }, { "a/version", "3\n", 2 }, { "b/data/0", "abcd", 4 } }, SHEAF_E_FORMAT, "storage '0' | an entry data/0" },
-        { { { "a/data.pkl", ONE }, { "a/version", "3\n", 2 }, { "a/data/0", "abc", 3 } }, SHEAF_E_FORMAT, "4 bytes, by the pickle | an entry of 3" },
-        { { { "a/data.pkl", ONE }, { "a/byteorder", "big", 3 }, { "a/data/0", "abcd", 4 } }, SHEAF_E_UNSUPPORTED, "byte order | little | big" },
-        { { { "a/data.pkl", ONE }, { "a/constants.pkl", "x", 1 }, { "a/data/0", "abcd", 4 } }, SHEAF_E_UNSUPPORTED, "TorchScript" },
-        { { { "word/document.xml", "x", 1 }, { "b", "x", 1 }, { "c", "x", 1 } }, SHEAF_E_FORMAT, "not one of torch.save()" },
-        { { { "a/data.pkl", ONE, 1 }, { "a/b", "", 0 }, { "a/data/0", "abcd", 4 } }, SHEAF_E_FORMAT, "'a/data.pkl': its bytes are damaged" },
-        { { { "a/data.pkl", ONE }, { "a/b", "", 0 }, { "a/data/0", "abcd", 4, 1 } }, SHEAF_E_FORMAT, "'data/0': its bytes are damaged", true },
-        { { { "a/data.pkl", PICKLE("cposix\nsystem\nX\4\0\0\0true\x85R") }, { "a/b", "", 0 }, { "a/data/0", "abcd", 4 } },
-          SHEAF_E_UNSAFE, "wants to call posix.system" },
-        { { { "a/data.pkl", PICKLE("}X\1\0\0\0w" TENSOR(ID("0", "\4", ""), "\2", "\3") "s") }, { "a/b", "", 0 }, { "a/data/0", "abcde", 5 } },
-          SHEAF_E_FORMAT, "'w': a tensor | inside the 4 elements" },
-        { { { "a/data.pkl", PICKLE(TENSOR(ID("0", "\4", "(X\1\0\0\0vK\1K\3t"), "\0", "\3")) }, { "a/b", "", 0 }, { "a/data/0", "abcde", 5 } },
-          SHEAF_E_FORMAT, "storage '0'" },
-        { { { "a/data.pkl", ONE }, { "a/version", "3\n", 2 }, { "a/data/0", "abcde", 5 } }, SHEAF_E_FORMAT, "4 bytes, by the pickle | an entry of 5" },
+    static const struct {
+        item items[3];
+        sheaf_code code;
+        const char *part;
+        bool data;
+    } rows[] = {
+        { { { "a/data.pkl", ONE }, { "a/version", "3\n", 2 }, { "b/data/0", "abcd", 4 } },
+          SHEAF_E_FORMAT,
+          "storage '0' | an entry data/0" },
+        { { { "a/data.pkl", ONE }, { "a/version", "3\n", 2 }, { "a/data/0", "abc", 3 } },
+          SHEAF_E_FORMAT,
+          "4 bytes, by the pickle | an entry of 3" },
+        { { { "a/data.pkl", ONE }, { "a/byteorder", "big", 3 }, { "a/data/0", "abcd", 4 } },
+          SHEAF_E_UNSUPPORTED,
+          "byte order | little | big" },
+        { { { "a/data.pkl", ONE }, { "a/constants.pkl", "x", 1 }, { "a/data/0", "abcd", 4 } },
+          SHEAF_E_UNSUPPORTED,
+          "TorchScript" },
+        { { { "word/document.xml", "x", 1 }, { "b", "x", 1 }, { "c", "x", 1 } },
+          SHEAF_E_FORMAT,
+          "not one of torch.save()" },
+        { { { "a/data.pkl", ONE, 1 }, { "a/b", "", 0 }, { "a/data/0", "abcd", 4 } },
+          SHEAF_E_FORMAT,
+          "'a/data.pkl': its bytes are damaged" },
+        { { { "a/data.pkl", ONE }, { "a/b", "", 0 }, { "a/data/0", "abcd", 4, 1 } },
+          SHEAF_E_FORMAT,
+          "'data/0': its bytes are damaged",
+          true },
+        { { { "a/data.pkl", PICKLE("cposix\nsystem\nX\4\0\0\0true\x85R") },
+            { "a/b", "", 0 },
+            { "a/data/0", "abcd", 4 } },
+          SHEAF_E_UNSAFE,
+          "wants to call posix.system" },
+        { { { "a/data.pkl", PICKLE("}X\1\0\0\0w" TENSOR(ID("0", "\4", ""), "\2", "\3") "s") },
+            { "a/b", "", 0 },
+            { "a/data/0", "abcde", 5 } },
+          SHEAF_E_FORMAT,
+          "'w': a tensor | inside the 4 elements" },
+        { { { "a/data.pkl", PICKLE(TENSOR(ID("0", "\4", "(X\1\0\0\0vK\1K\3t"), "\0", "\3")) },
+            { "a/b", "", 0 },
+            { "a/data/0", "abcde", 5 } },
+          SHEAF_E_FORMAT,
+          "storage '0'" },
+        { { { "a/data.pkl", ONE }, { "a/version", "3\n", 2 }, { "a/data/0", "abcde", 5 } },
+          SHEAF_E_FORMAT,
+          "4 bytes, by the pickle | an entry of 5" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         CHECK_FAILS(open_zip(rows[i].items, 3, rows[i].data), rows[i].code, rows[i].part);
@@ -322,7 +373,8 @@ static void test_open__names_what_is_no_file_of_torch(void **state)
     memcpy(tar + 257, "ustar", 5);
     CHECK_FAILS(sheaf__torch_open(&file, as_path("", 0)), SHEAF_E_FORMAT, "an empty file");
     CHECK_FAILS(sheaf__torch_open(&file, as_path("{\"a\": 1}", 8)), SHEAF_E_FORMAT, "7b 22 61");
-    CHECK_FAILS(sheaf__torch_open(&file, as_path(tar, sizeof tar)), SHEAF_E_UNSUPPORTED, "a tar file");
+    CHECK_FAILS(sheaf__torch_open(&file, as_path(tar, sizeof tar)), SHEAF_E_UNSUPPORTED,
+                "a tar file");
     CHECK_FAILS(sheaf__torch_open(&file, at("none.pt")), SHEAF_E_IO, "none.pt");
     CHECK_FAILS(sheaf__torch_open(&file, golden("llama")), SHEAF_E_IO, "a folder");
     assert_false(sheaf__torch_is(as_path("PK", 2)));
@@ -348,10 +400,12 @@ static void test_open_at__offsets_count_from_the_whole_file(void **state)
     sheaf__torch_close_file(file);
     assert_int_equal(sheaf__torch_offset(file, &file->doc->tensor[0]), offset);
     sheaf__torch_close(file);
-    CHECK_FAILS(sheaf__torch_open_at(&file, path, 6, (int64_t)zip.size + 7), SHEAF_E_FORMAT, "an item");
+    CHECK_FAILS(sheaf__torch_open_at(&file, path, 6, (int64_t)zip.size + 7), SHEAF_E_FORMAT,
+                "an item");
     CHECK_FAILS(sheaf__torch_open_at(&file, path, -1, 5), SHEAF_E_FORMAT, "an item");
     CHECK_FAILS(sheaf__torch_open_at(&file, path, INT64_MAX, INT64_MAX), SHEAF_E_FORMAT, "an item");
-    CHECK_FAILS(sheaf__torch_open_at(&file, path, 5, (int64_t)zip.size), SHEAF_E_FORMAT, "item at byte 5");
+    CHECK_FAILS(sheaf__torch_open_at(&file, path, 5, (int64_t)zip.size), SHEAF_E_FORMAT,
+                "item at byte 5");
     sheaf__text_release(&zip);
     sheaf__text_release(&whole);
 }
@@ -363,8 +417,9 @@ static void test_open_at__offsets_count_from_the_whole_file(void **state)
 #define SYSTEM(little) "\x80\x02}(X\x0d\0\0\0little_endian" little "u."
 #define KEYS "\x80\x02](X\1\0\0\0aX\1\0\0\0be."
 #define DATA "\5\0\0\0\0\0\0\0hello\2\0\0\0\0\0\0\0ok"
-#define VIEWS "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3") TENSOR(ID("b", "\2", "N"), "\0", "\2") \
-              TENSOR(ID("a", "\5", "(X\1\0\0\0vK\1K\4t"), "\1", "\3") "e."
+#define VIEWS                                                                                      \
+    "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3") TENSOR(ID("b", "\2", "N"), "\0", "\2")     \
+        TENSOR(ID("a", "\5", "(X\1\0\0\0vK\1K\4t"), "\1", "\3") "e."
 
 static sheaf_status *open_legacy(sheaf_torch **file, const char *bytes, size_t size)
 {
@@ -386,7 +441,9 @@ static void test_open__legacy_files_and_their_views(void **state)
     }
     CHECK_OK(sheaf__torch_check_data(file)); /* there is nothing to check */
     sheaf__torch_close(file);
-    static const char framed[] = "\x80\x04\x95\x0d\0\0\0\0\0\0\0\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." PROTOCOL SYSTEM("\x88") VIEWS KEYS DATA;
+    static const char framed[] =
+        "\x80\x04\x95\x0d\0\0\0\0\0\0\0\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." PROTOCOL
+            SYSTEM("\x88") VIEWS KEYS DATA;
     CHECK_OK(open_legacy(&file, framed, sizeof framed - 1));
     assert_int_equal(file->doc->ntensors, 3);
     sheaf__torch_close(file);
@@ -400,18 +457,34 @@ static void test_open__legacy_files_and_their_views(void **state)
 
 static void test_open__legacy_files_refused(void **state)
 {
-    static const struct { const char *bytes; size_t size; sheaf_code code; const char *part; } rows[] = {
+    static const struct {
+        const char *bytes;
+        size_t size;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
 #define ROW(text) (text), sizeof(text) - 1
         { ROW(MAGIC PROTOCOL SYSTEM("\x89") VIEWS KEYS DATA), SHEAF_E_UNSUPPORTED, "byte order" },
-        { ROW(MAGIC "\x80\x02M\xe8\x03." SYSTEM("\x88") VIEWS KEYS DATA), SHEAF_E_UNSUPPORTED, "1001" },
-        { ROW(MAGIC PROTOCOL SYSTEM("\x88") "\x80\x02" "cos\nsystem\n)R." KEYS DATA), SHEAF_E_UNSAFE, "os.system" },
-        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS "\x80\x02](X\1\0\0\0ae." "\5\0\0\0\0\0\0\0hello"), SHEAF_E_FORMAT, "storage 'b'" },
-        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS "\x80\x02](X\1\0\0\0aX\1\0\0\0ce." DATA), SHEAF_E_FORMAT, "keys that the value uses" },
-        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS "\x80\x02](X\1\0\0\0aK\1e." DATA), SHEAF_E_FORMAT, "keys" },
+        { ROW(MAGIC "\x80\x02M\xe8\x03." SYSTEM("\x88") VIEWS KEYS DATA), SHEAF_E_UNSUPPORTED,
+          "1001" },
+        { ROW(MAGIC PROTOCOL SYSTEM("\x88") "\x80\x02"
+                                            "cos\nsystem\n)R." KEYS DATA),
+          SHEAF_E_UNSAFE, "os.system" },
+        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS "\x80\x02](X\1\0\0\0ae."
+                                                  "\5\0\0\0\0\0\0\0hello"),
+          SHEAF_E_FORMAT, "storage 'b'" },
+        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS "\x80\x02](X\1\0\0\0aX\1\0\0\0ce." DATA),
+          SHEAF_E_FORMAT, "keys that the value uses" },
+        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS "\x80\x02](X\1\0\0\0aK\1e." DATA), SHEAF_E_FORMAT,
+          "keys" },
         { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS "\x80\x02N." DATA), SHEAF_E_FORMAT, "a list" },
-        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS KEYS "\5\0\0\0\0\0\0\0hello\2\0\0\0\0\0\0\0o"), SHEAF_E_FORMAT, "cut short" },
-        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS KEYS "\5\0\0\0\0\0\0\0hello\xff\xff\xff\xff\xff\xff\xff\xffok"), SHEAF_E_FORMAT, "storage 'b'" },
-        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS KEYS "\4\0\0\0\0\0\0\0hell\2\0\0\0\0\0\0\0ok"), SHEAF_E_FORMAT, "storage 'a' | 5 bytes" },
+        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS KEYS "\5\0\0\0\0\0\0\0hello\2\0\0\0\0\0\0\0o"),
+          SHEAF_E_FORMAT, "cut short" },
+        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS KEYS
+              "\5\0\0\0\0\0\0\0hello\xff\xff\xff\xff\xff\xff\xff\xffok"),
+          SHEAF_E_FORMAT, "storage 'b'" },
+        { ROW(MAGIC PROTOCOL SYSTEM("\x88") VIEWS KEYS "\4\0\0\0\0\0\0\0hell\2\0\0\0\0\0\0\0ok"),
+          SHEAF_E_FORMAT, "storage 'a' | 5 bytes" },
     };
     sheaf_torch *file = NULL;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -424,8 +497,10 @@ static void test_open__legacy_files_with_large_pickles(void **state)
     enum { TIMES = 30000 };
     sheaf_text text = { 0 };
     sheaf_torch *file = NULL;
-    sheaf__text_bytes(&text, MAGIC PROTOCOL SYSTEM("\x88") "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3"),
-                      sizeof(MAGIC PROTOCOL SYSTEM("\x88") "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3")) - 1);
+    sheaf__text_bytes(
+        &text, MAGIC PROTOCOL SYSTEM("\x88") "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3"),
+        sizeof(MAGIC PROTOCOL SYSTEM("\x88") "\x80\x02](" TENSOR(ID("a", "\5", "N"), "\1", "\3")) -
+            1);
     for (int i = 0; i < TIMES; i++)
         sheaf__text_bytes(&text, "X\4\0\0\0name", 9);
     sheaf__text_bytes(&text, "e.\x80\x02](X\1\0\0\0ae.\5\0\0\0\0\0\0\0hello", 2 + 12 + 13);
@@ -447,7 +522,8 @@ static bool survives(const char *bytes, size_t size)
     const bool opened = st == NULL;
     for (int64_t i = 0; st == NULL && i < file->doc->ntensors; i++)
         if (bytes_of(&file->doc->tensor[i]) <= (int64_t)sizeof dense)
-            CHECK_OK(sheaf__torch_read(file, &file->doc->tensor[i], dense, (size_t)bytes_of(&file->doc->tensor[i])));
+            CHECK_OK(sheaf__torch_read(file, &file->doc->tensor[i], dense,
+                                       (size_t)bytes_of(&file->doc->tensor[i])));
     if (opened)
         st = sheaf__torch_check_data(file);
     sheaf_status_free(st);
@@ -457,7 +533,8 @@ static bool survives(const char *bytes, size_t size)
 
 static void test_open__recorded_files_damaged(void **state)
 {
-    static const char *const names[] = { "llama/torch_pickle/tensors_zip.pt", "llama/torch_pickle/tensors_legacy.pt" };
+    static const char *const names[] = { "llama/torch_pickle/tensors_zip.pt",
+                                         "llama/torch_pickle/tensors_legacy.pt" };
     for (int k = 0; k < 2; k++) {
         char *bytes = NULL;
         size_t size = 0;

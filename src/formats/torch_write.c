@@ -1,8 +1,9 @@
 /* torch_write.c - writing; see torch.h.
  *
- * Entries, all under "archive": data.pkl, byteorder, data/0 .. data/N-1 (one storage per tensor), version;
- * then the directory. All places are known at the beginning, so bytes come in any order. Their
- * CRC-32 is joined from the parts as they are written (zip_crc.h); the headers follow at the end. */
+ * Entries, all under "archive": data.pkl, byteorder, data/0 .. data/N-1 (one storage per tensor),
+ * version; then the directory. All places are known at the beginning, so bytes come in any order.
+ * Their CRC-32 is joined from the parts as they are written (zip_crc.h); the headers follow at the
+ * end. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,10 @@ typedef struct target {
     sheaf_dtype dtype;
     int ndim;
     int64_t shape[SHEAF_PICKLE_MAX_DIMS];
-    _Atomic int64_t written;    /* bytes, and the sum of their positions mod 2^64: */
-    _Atomic uint64_t positions; /* one half written twice has the right count but not the right sum */
-    _Atomic uint32_t parts;     /* of the CRC-32 */
+    _Atomic int64_t written; /* bytes, and the sum of their positions mod 2^64: */
+    _Atomic uint64_t
+        positions;          /* one half written twice has the right count but not the right sum */
+    _Atomic uint32_t parts; /* of the CRC-32 */
 } target;
 
 struct sheaf_torch_writer {
@@ -30,7 +32,7 @@ struct sheaf_torch_writer {
     target *target;
     sheaf_zip_entry *entry; /* entry BEFORE + i is tensor i */
     char *names;
-    int64_t directory;      /* where it begins */
+    int64_t directory; /* where it begins */
 };
 
 static void writer_free(sheaf_torch_writer *w)
@@ -41,7 +43,8 @@ static void writer_free(sheaf_torch_writer *w)
     free(w);
 }
 
-static sheaf_status *writer_new(sheaf_torch_writer **out, const char *path, int64_t count, sheaf_faults *faults)
+static sheaf_status *writer_new(sheaf_torch_writer **out, const char *path, int64_t count,
+                                sheaf_faults *faults)
 {
     sheaf_torch_writer *w = sheaf__fault_calloc(faults, 1, sizeof *w);
     if (w != NULL) {
@@ -69,7 +72,10 @@ static sheaf_status *place(sheaf_torch_writer *w, const sheaf_pickle_doc *doc, s
         char *name = w->names + i * NAME_BYTES;
         if (i < BEFORE || i >= BEFORE + w->count) {
             e->bytes = i == 0 ? (int64_t)pickle : i == 1 ? 6 : 2;
-            snprintf(name, NAME_BYTES, "archive/%s", i == 0 ? "data.pkl" : i == 1 ? "byteorder" : "version");
+            snprintf(name, NAME_BYTES, "archive/%s",
+                     i == 0   ? "data.pkl"
+                     : i == 1 ? "byteorder"
+                              : "version");
         } else {
             const sheaf_pickle_tensor *t = &doc->tensor[i - BEFORE];
             target *to = &w->target[i - BEFORE];
@@ -97,7 +103,8 @@ static sheaf_status *write_small(sheaf_torch_writer *w, int64_t entry, const cha
     return sheaf__file_write_at(&w->file, bytes, (size_t)e->bytes, e->offset);
 }
 
-static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char *pickle, sheaf_faults *faults)
+static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char *pickle,
+                            sheaf_faults *faults)
 {
     char *tail = NULL;
     size_t size = 0;
@@ -106,7 +113,8 @@ static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char 
         writer_free(w);
         return st;
     }
-    st = sheaf__zip_tail(&tail, &size, w->entry, w->entries, w->directory); /* as large as it will be */
+    st = sheaf__zip_tail(&tail, &size, w->entry, w->entries,
+                         w->directory); /* as large as it will be */
     free(tail);
     if (st == NULL)
         st = sheaf__file_reserve(&w->file, w->directory + (int64_t)size);
@@ -121,8 +129,8 @@ static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char 
     return st;
 }
 
-sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path, const sheaf_pickle_doc *doc,
-                                 sheaf_faults *faults)
+sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
+                                 const sheaf_pickle_doc *doc, sheaf_faults *faults)
 {
     char *pickle = NULL;
     size_t size = 0;
@@ -147,15 +155,19 @@ static uint64_t sum_of_positions(int64_t begin, int64_t n)
     return b * m + (m % 2 == 0 ? m / 2 * (m - 1) : m * ((m - 1) / 2));
 }
 
-sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t begin, const void *src, int64_t bytes)
+sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t begin,
+                                 const void *src, int64_t bytes)
 {
     if (index < 0 || index >= w->count)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tensor number", w->file.path), "0 to %" PRId64, w->count - 1),
-                           "%" PRId64, index);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tensor number", w->file.path),
+                           "0 to %" PRId64, w->count - 1),
+            "%" PRId64, index);
     const sheaf_zip_entry *e = &w->entry[BEFORE + index];
     if (begin < 0 || bytes < 0 || begin > e->bytes || bytes > e->bytes - begin) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: %s: bytes", w->file.path, e->name);
-        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, e->bytes), "%" PRId64 " from %" PRId64, bytes, begin);
+        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, e->bytes),
+                           "%" PRId64 " from %" PRId64, bytes, begin);
     }
     if (bytes == 0)
         return NULL;
@@ -169,21 +181,23 @@ sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t b
     return sheaf_in(st, "%s", e->name);
 }
 
-sheaf_status *sheaf__torch_write_box(sheaf_torch_writer *w, int64_t index, int64_t row0, int64_t rows, int64_t col0,
-                                     int64_t cols, const void *src)
+sheaf_status *sheaf__torch_write_box(sheaf_torch_writer *w, int64_t index, int64_t row0,
+                                     int64_t rows, int64_t col0, int64_t cols, const void *src)
 {
     if (index < 0 || index >= w->count)
         return sheaf__torch_write(w, index, 0, src, 0);
     const target *t = &w->target[index];
-    sheaf_status *st = sheaf__safetensors_check_box(w->entry[BEFORE + index].name, t->dtype, t->ndim, t->shape, row0, rows, col0,
-                                                    cols);
+    sheaf_status *st = sheaf__safetensors_check_box(w->entry[BEFORE + index].name, t->dtype,
+                                                    t->ndim, t->shape, row0, rows, col0, cols);
     if (st != NULL)
         return sheaf_in(st, "%s", w->file.path);
-    const int64_t width = t->ndim == 2 ? t->shape[1] : 1, size = (int64_t)sheaf_dtype_bytes(t->dtype);
+    const int64_t width = t->ndim == 2 ? t->shape[1] : 1,
+                  size = (int64_t)sheaf_dtype_bytes(t->dtype);
     if (cols == width)
         return sheaf__torch_write(w, index, row0 * width * size, src, rows * width * size);
     for (int64_t r = 0; st == NULL && r < rows; r++)
-        st = sheaf__torch_write(w, index, ((row0 + r) * width + col0) * size, (const char *)src + r * cols * size, cols * size);
+        st = sheaf__torch_write(w, index, ((row0 + r) * width + col0) * size,
+                                (const char *)src + r * cols * size, cols * size);
     return st;
 }
 
@@ -195,10 +209,12 @@ static sheaf_status *check_written(sheaf_torch_writer *w)
         e->crc = sheaf__crc32_whole(t->parts, (uint64_t)e->bytes);
         if (t->written == e->bytes && t->positions == sum_of_positions(0, e->bytes))
             continue;
-        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: %s was not written as a whole", w->file.path, e->name);
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_LAYOUT, "%s: %s was not written as a whole", w->file.path, e->name);
         sheaf_expected(st, "%" PRId64 " bytes, each once", e->bytes);
-        return sheaf_found(st, t->written == e->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
-                           (int64_t)t->written);
+        return sheaf_found(
+            st, t->written == e->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
+            (int64_t)t->written);
     }
     return NULL;
 }
@@ -213,7 +229,8 @@ static sheaf_status *write_headers(sheaf_torch_writer *w)
         st = tail ? sheaf__zip_tail(&bytes, &size, w->entry, w->entries, w->directory)
                   : sheaf__zip_local(&bytes, &size, &w->entry[i]);
         if (st == NULL)
-            st = sheaf__file_write_at(&w->file, bytes, size, tail ? w->directory : w->entry[i].header);
+            st = sheaf__file_write_at(&w->file, bytes, size,
+                                      tail ? w->directory : w->entry[i].header);
         free(bytes);
     }
     return st;

@@ -1,5 +1,6 @@
-/* torch_write_test.c - PyTorch files that sheaf wrote, read back. torch.load(weights_only=True) of torch 2.13 reads
- * the same bytes, mapped or not, and Python's zipfile finds every checksum right. */
+/* torch_write_test.c - PyTorch files that sheaf wrote, read back. torch.load(weights_only=True) of
+ * torch 2.13 reads the same bytes, mapped or not, and Python's zipfile finds every checksum right.
+ */
 #include "tests/check.h"
 #include "tests/files.h"
 
@@ -11,11 +12,17 @@
 #include "formats/torch.h"
 #include "formats/zip.h"
 
-typedef struct spec { const char *name; sheaf_dtype dtype; int ndim; int64_t shape[3]; } spec;
+typedef struct spec {
+    const char *name;
+    sheaf_dtype dtype;
+    int ndim;
+    int64_t shape[3];
+} spec;
 
 static const spec specs[] = {
-    { "a.weight", SHEAF_F32, 2, { 37, 11 } }, { "b.weight", SHEAF_BF16, 2, { 5, 300 } }, { "empty", SHEAF_F16, 3, { 2, 0, 3 } },
-    { "scalar", SHEAF_I64, 0, { 0 } },        { "fp8", SHEAF_F8_E4M3, 1, { 1000 } },     { "mask", SHEAF_BOOL, 1, { 1 } },
+    { "a.weight", SHEAF_F32, 2, { 37, 11 } }, { "b.weight", SHEAF_BF16, 2, { 5, 300 } },
+    { "empty", SHEAF_F16, 3, { 2, 0, 3 } },   { "scalar", SHEAF_I64, 0, { 0 } },
+    { "fp8", SHEAF_F8_E4M3, 1, { 1000 } },    { "mask", SHEAF_BOOL, 1, { 1 } },
     { "u16", SHEAF_U16, 2, { 3, 3 } },        { "c", SHEAF_C64, 1, { 9 } },
 };
 
@@ -24,19 +31,26 @@ static sheaf_pickle_doc *describe(void)
 {
     sheaf_pickle_doc *doc = NULL;
     CHECK_OK(sheaf__pickle_new(&doc));
-    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT), *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
+    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT),
+                 *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
     for (size_t i = 0; i < ARRAY_LEN(specs); i++)
-        sheaf__pickle_set(doc, module, specs[i].name, sheaf__pickle_make_tensor(doc, specs[i].dtype, specs[i].ndim, specs[i].shape));
+        sheaf__pickle_set(
+            doc, module, specs[i].name,
+            sheaf__pickle_make_tensor(doc, specs[i].dtype, specs[i].ndim, specs[i].shape));
     sheaf__pickle_set(doc, root, "module", module);
     sheaf__pickle_set(doc, root, "iteration", sheaf__pickle_make_int(doc, 7));
     CHECK_OK(sheaf__pickle_made(doc, root));
     return doc;
 }
 
-static unsigned char byte_of(int64_t tensor, int64_t i) { return (unsigned char)(tensor * 37 + i * 101 + i / 256); }
+static unsigned char byte_of(int64_t tensor, int64_t i)
+{
+    return (unsigned char)(tensor * 37 + i * 101 + i / 256);
+}
 
 /* Bytes [begin, end) of a tensor, in pieces of `step`, the last piece first. */
-static sheaf_status *fill(sheaf_torch_writer *w, int64_t tensor, int64_t begin, int64_t end, int64_t step)
+static sheaf_status *fill(sheaf_torch_writer *w, int64_t tensor, int64_t begin, int64_t end,
+                          int64_t step)
 {
     sheaf_status *st = NULL;
     unsigned char piece[64];
@@ -59,7 +73,8 @@ static void check_file(const char *path, const sheaf_pickle_doc *doc)
     assert_true(sheaf__pickle_int(&n, sheaf__pickle_get(file->doc->root, "iteration")));
     assert_int_equal(n, 7);
     for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_path(file->doc->root, "module", specs[i].name, NULL));
+        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(
+            file->doc, sheaf__pickle_path(file->doc->root, "module", specs[i].name, NULL));
         assert_non_null(t);
         assert_int_equal(t->dtype, specs[i].dtype);
         assert_int_equal(t->ndim, specs[i].ndim);
@@ -102,7 +117,12 @@ static void test_write__in_any_pieces_and_order(void **state)
     sheaf__pickle_free(doc);
 }
 
-typedef struct job { sheaf_torch_writer *w; const sheaf_pickle_doc *doc; int part, parts; sheaf_status *st; } job;
+typedef struct job {
+    sheaf_torch_writer *w;
+    const sheaf_pickle_doc *doc;
+    int part, parts;
+    sheaf_status *st;
+} job;
 
 static void *write_part(void *context)
 {
@@ -138,7 +158,8 @@ static void test_write__by_several_threads(void **state)
 static void test_write__boxes(void **state)
 {
     static const int64_t shape[] = { 3, 5 };
-    static const unsigned char left[] = { 0, 1, 2, 10, 11, 12, 20, 21, 22 }, right[] = { 3, 4, 13, 14, 23, 24 }, row[] = { 10, 11, 12, 13, 14 };
+    static const unsigned char left[] = { 0, 1, 2, 10, 11, 12, 20, 21, 22 },
+                               right[] = { 3, 4, 13, 14, 23, 24 }, row[] = { 10, 11, 12, 13, 14 };
     sheaf_pickle_doc *doc = NULL;
     sheaf_torch_writer *w = NULL;
     sheaf_torch *file = NULL;
@@ -169,7 +190,10 @@ static void test_write__boxes(void **state)
 /* What was claimed reads as zeros and must not pass for weights. */
 static void test_finish__an_incomplete_tensor_is_refused(void **state)
 {
-    static const struct { int64_t begin, n; const char *part; } writes[][2] = {
+    static const struct {
+        int64_t begin, n;
+        const char *part;
+    } writes[][2] = {
         { { 0, 4, "" }, { 0, 0, "was not written as a whole | 8 bytes, each once | 4 bytes" } },
         { { 0, 4, "" }, { 0, 4, "8 bytes, some twice" } },
         { { 0, 8, "" }, { 4, 4, "12 bytes" } },
@@ -213,7 +237,8 @@ static void test_write__any_failing_call_leaves_no_file(void **state)
             CHECK_OK(sheaf__remove_tree(at("fault.pt"), NULL));
             sheaf_status *st = write_all(doc, &faults);
             if (st == NULL) {
-                assert_true(n > 4 + 2 + 3 + 8 + 12 + 1); /* allocations, open and reserve, small entries, tensors, headers, fsync */
+                assert_true(n > 4 + 2 + 3 + 8 + 12 + 1); /* allocations, open and reserve, small
+                                                            entries, tensors, headers, fsync */
                 break;
             }
             sheaf_status_free(st);
@@ -221,7 +246,10 @@ static void test_write__any_failing_call_leaves_no_file(void **state)
         }
     check_file(at("fault.pt"), doc);
     CHECK_OK(sheaf__remove_tree(at("fault.pt"), NULL));
-    CHECK_FAILS(write_all(doc, &(sheaf_faults){ .op = SHEAF_FAULT_FSYNC, .action = SHEAF_FAULT_FAIL, .n = 1 }), SHEAF_E_IO, "fault.pt");
+    CHECK_FAILS(
+        write_all(doc,
+                  &(sheaf_faults){ .op = SHEAF_FAULT_FSYNC, .action = SHEAF_FAULT_FAIL, .n = 1 }),
+        SHEAF_E_IO, "fault.pt");
     sheaf__torch_abandon(NULL);
     sheaf__pickle_free(doc);
 }

@@ -4,9 +4,9 @@
  *   central directory: one record for each entry (name, CRC-32, sizes, place of the local header)
  *   [zip64 end record, zip64 locator]   end record
  *
- * Read by the central directory, from the end. Accepted: zip64, data descriptors, comments, any extra
- * fields. Refused: compressed or encrypted entries, several disks, a name twice, entries that overlap or
- * lie outside, a local header with another name. Numbers are little endian. */
+ * Read by the central directory, from the end. Accepted: zip64, data descriptors, comments, any
+ * extra fields. Refused: compressed or encrypted entries, several disks, a name twice, entries that
+ * overlap or lie outside, a local header with another name. Numbers are little endian. */
 #ifndef SHEAF_FORMATS_ZIP_H
 #define SHEAF_FORMATS_ZIP_H
 
@@ -30,19 +30,24 @@ typedef struct sheaf_zip {
     char *names;
 } sheaf_zip;
 
-/* sheaf__zip_open - reads the directory of the zip file in `length` bytes of `fd` from `base`. The zip keeps no
- * descriptor. Errors: SHEAF_E_IO, SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY; they start with `path`. */
-sheaf_status *sheaf__zip_open(sheaf_zip *out, int fd, int64_t base, int64_t length, const char *path);
+/* sheaf__zip_open - reads the directory of the zip file in `length` bytes of `fd` from `base`. The
+ * zip keeps no descriptor. Errors: SHEAF_E_IO, SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY;
+ * they start with `path`. */
+sheaf_status *sheaf__zip_open(sheaf_zip *out, int fd, int64_t base, int64_t length,
+                              const char *path);
 void sheaf__zip_release(sheaf_zip *zip);
 /* sheaf__zip_find - NULL when there is none. */
 const sheaf_zip_entry *sheaf__zip_find(const sheaf_zip *zip, const char *name);
-/* sheaf__zip_read - a whole entry, malloc'd, its CRC-32 checked (where the zip has any). Errors: SHEAF_E_FORMAT,
- * also for more than `limit` bytes. */
-sheaf_status *sheaf__zip_read(char **out, size_t *size, const sheaf_zip *zip, const sheaf_zip_entry *entry, int fd,
-                              size_t limit, const char *path);
-/* sheaf__zip_check - the CRC-32 of `bytes` from `offset` is `crc`, read in pieces. `name` is for messages. */
-sheaf_status *sheaf__zip_check(int fd, const char *path, const char *name, int64_t offset, int64_t bytes, uint32_t crc);
-/* sheaf__printable - a name from a file, cut and with control characters replaced, for a message. */
+/* sheaf__zip_read - a whole entry, malloc'd, its CRC-32 checked (where the zip has any). Errors:
+ * SHEAF_E_FORMAT, also for more than `limit` bytes. */
+sheaf_status *sheaf__zip_read(char **out, size_t *size, const sheaf_zip *zip,
+                              const sheaf_zip_entry *entry, int fd, size_t limit, const char *path);
+/* sheaf__zip_check - the CRC-32 of `bytes` from `offset` is `crc`, read in pieces. `name` is for
+ * messages. */
+sheaf_status *sheaf__zip_check(int fd, const char *path, const char *name, int64_t offset,
+                               int64_t bytes, uint32_t crc);
+/* sheaf__printable - a name from a file, cut and with control characters replaced, for a
+ * message. */
 const char *sheaf__printable(char room[128], const char *name);
 
 /* ---- writing: the bytes of the records ---- */
@@ -50,13 +55,15 @@ const char *sheaf__printable(char room[128], const char *name);
 /* What an entry's record says; header and offset count from the start of the file. */
 enum { SHEAF_ZIP_ALIGNMENT = 64, SHEAF_ZIP_HEADER_ROOM = 30 + 4 + 20 + SHEAF_ZIP_ALIGNMENT };
 
-/* sheaf__zip_place - where the entry's bytes begin when its local header is at entry->header: the next multiple of
- * 64 that leaves room for name and extra field. Sets entry->offset. */
+/* sheaf__zip_place - where the entry's bytes begin when its local header is at entry->header: the
+ * next multiple of 64 that leaves room for name and extra field. Sets entry->offset. */
 sheaf_status *sheaf__zip_place(sheaf_zip_entry *entry);
-/* sheaf__zip_local - local header, name and padding: entry->offset - entry->header bytes, malloc'd. */
+/* sheaf__zip_local - local header, name and padding: entry->offset - entry->header bytes,
+ * malloc'd. */
 sheaf_status *sheaf__zip_local(char **out, size_t *size, const sheaf_zip_entry *entry);
-/* sheaf__zip_tail - directory, zip64 records (as torch, always) and end record of `count` entries, to be written
- * at `at`. malloc'd. */
-sheaf_status *sheaf__zip_tail(char **out, size_t *size, const sheaf_zip_entry *entry, int64_t count, int64_t at);
+/* sheaf__zip_tail - directory, zip64 records (as torch, always) and end record of `count` entries,
+ * to be written at `at`. malloc'd. */
+sheaf_status *sheaf__zip_tail(char **out, size_t *size, const sheaf_zip_entry *entry, int64_t count,
+                              int64_t at);
 
 #endif

@@ -1,7 +1,8 @@
 /* zip_crc.c - see zip_crc.h.
  *
  * Folding by carry-less multiplication: Gopal et al., "Fast CRC computation for generic
- * polynomials using PCLMULQDQ", Intel 2009; the constants are x^n mod P of its figures, reflected. */
+ * polynomials using PCLMULQDQ", Intel 2009; the constants are x^n mod P of its figures, reflected.
+ */
 #include "zip_crc.h"
 
 #include <immintrin.h>
@@ -13,8 +14,9 @@
 static uint32_t feed_plain(uint32_t crc, const unsigned char *p, size_t n)
 {
     static const uint32_t nibble[16] = {
-        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
-        0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
+        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+        0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+        0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
     };
     for (size_t i = 0; i < n; i++) {
         crc ^= p[i];
@@ -24,21 +26,22 @@ static uint32_t feed_plain(uint32_t crc, const unsigned char *p, size_t n)
     return crc;
 }
 
-__attribute__((target("pclmul,sse4.1")))
-static __m128i fold(__m128i x, __m128i by, __m128i next)
+__attribute__((target("pclmul,sse4.1"))) static __m128i fold(__m128i x, __m128i by, __m128i next)
 {
     const __m128i low = _mm_clmulepi64_si128(x, by, 0x00), high = _mm_clmulepi64_si128(x, by, 0x11);
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
 /* At least 64 bytes, a multiple of 16. */
-__attribute__((target("pclmul,sse4.1")))
-static uint32_t feed_folding(uint32_t crc, const unsigned char *p, size_t n)
+__attribute__((target("pclmul,sse4.1"))) static uint32_t
+feed_folding(uint32_t crc, const unsigned char *p, size_t n)
 {
-    const __m128i by4 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4), by1 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+    const __m128i by4 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4),
+                  by1 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
     const __m128i *in = (const __m128i *)p;
     __m128i x0 = _mm_xor_si128(_mm_loadu_si128(in), _mm_cvtsi32_si128((int)crc));
-    __m128i x1 = _mm_loadu_si128(in + 1), x2 = _mm_loadu_si128(in + 2), x3 = _mm_loadu_si128(in + 3);
+    __m128i x1 = _mm_loadu_si128(in + 1), x2 = _mm_loadu_si128(in + 2),
+            x3 = _mm_loadu_si128(in + 3);
     for (in += 4, n -= 64; n >= 64; in += 4, n -= 64) {
         x0 = fold(x0, by4, _mm_loadu_si128(in));
         x1 = fold(x1, by4, _mm_loadu_si128(in + 1));
@@ -95,7 +98,8 @@ static uint32_t multiply(uint32_t a, uint32_t b)
 /* The register after `zeros` more zero bytes: times x^(8 zeros). */
 static uint32_t shift(uint32_t crc, uint64_t zeros)
 {
-    for (uint32_t square = 1u << (31 - 8); zeros != 0 && crc != 0; zeros >>= 1, square = multiply(square, square))
+    for (uint32_t square = 1u << (31 - 8); zeros != 0 && crc != 0;
+         zeros >>= 1, square = multiply(square, square))
         if (zeros & 1)
             crc = multiply(crc, square);
     return crc;

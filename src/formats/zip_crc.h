@@ -13,8 +13,8 @@ uint32_t sheaf__crc32(uint32_t crc, const void *bytes, size_t size);
 /* sheaf__crc32_plain - the same, a nibble at a time: the definition. */
 uint32_t sheaf__crc32_plain(uint32_t crc, const void *bytes, size_t size);
 
-/* The sum is linear: with every byte but one range's zero and neither the first nor the last inversion,
- * the parts of the ranges join by exclusive or, in any order. */
+/* The sum is linear: with every byte but one range's zero and neither the first nor the last
+ * inversion, the parts of the ranges join by exclusive or, in any order. */
 /* sheaf__crc32_part - of a range with `after` bytes behind it in the whole. */
 uint32_t sheaf__crc32_part(const void *bytes, size_t size, uint64_t after);
 /* sheaf__crc32_whole - the sum of `size` bytes whose parts, joined, are `parts`. */

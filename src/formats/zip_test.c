@@ -14,18 +14,18 @@
 
 typedef struct made {
     const char *name, *bytes;
-    int method, flags;     /* of the central record */
+    int method, flags; /* of the central record */
     int local_method;
-    int descriptor;        /* with a data descriptor: the local header has neither sum nor sizes */
+    int descriptor;         /* with a data descriptor: the local header has neither sum nor sizes */
     const char *local_name; /* NULL = name */
-    int wide;              /* zip64 fields in the central record */
-    int64_t shift;         /* added to the place of the local header */
-    uint32_t wrong;        /* exclusive or to the sum */
+    int wide;               /* zip64 fields in the central record */
+    int64_t shift;          /* added to the place of the local header */
+    uint32_t wrong;         /* exclusive or to the sum */
 } made;
 
 typedef struct making {
     int64_t count_shift, at_shift, bytes_shift; /* added to what the end record says */
-    int64_t end64_shift; /* and to what the locator says */
+    int64_t end64_shift;                        /* and to what the locator says */
     bool end64;
     const char *comment, *before; /* before: bytes between directory and end record */
 } making;
@@ -119,7 +119,8 @@ static sheaf_status *open_all(const char *bytes, size_t size, int64_t base, int6
         assert_ptr_equal(sheaf__zip_find(&zip, zip.entry[i].name), &zip.entry[i]);
         st = sheaf__zip_read(&entry, &n, &zip, &zip.entry[i], fd, 1 << 20, "x.zip");
         if (st == NULL && zip.has_crc)
-            CHECK_OK(sheaf__zip_check(fd, "x.zip", zip.entry[i].name, zip.entry[i].offset, zip.entry[i].bytes, zip.entry[i].crc));
+            CHECK_OK(sheaf__zip_check(fd, "x.zip", zip.entry[i].name, zip.entry[i].offset,
+                                      zip.entry[i].bytes, zip.entry[i].crc));
         free(entry);
     }
     if (count != NULL)
@@ -141,12 +142,17 @@ static sheaf_status *open_made(const made *m, size_t n, const making *how)
 
 static void test_open__accepts_what_writers_write(void **state)
 {
-    static const making ways[] = { { 0 }, { .end64 = true }, { .comment = "a comment PK\5\6 with a mark" }, { .end64 = true, .comment = "c" } };
+    static const making ways[] = { { 0 },
+                                   { .end64 = true },
+                                   { .comment = "a comment PK\5\6 with a mark" },
+                                   { .end64 = true, .comment = "c" } };
     for (size_t w = 0; w < ARRAY_LEN(ways); w++)
         for (int wide = 0; wide < 2; wide++)
             for (int late = 0; late < 2; late++) {
-                const made m[] = { { "a/data.pkl", "hello", .wide = wide, .descriptor = late }, { "a/0", "", .wide = wide },
-                                   { "b", "world", .descriptor = late }, { "c\xc3\xa9", "x", .flags = 0x800 } };
+                const made m[] = { { "a/data.pkl", "hello", .wide = wide, .descriptor = late },
+                                   { "a/0", "", .wide = wide },
+                                   { "b", "world", .descriptor = late },
+                                   { "c\xc3\xa9", "x", .flags = 0x800 } };
                 CHECK_OK(open_made(m, ARRAY_LEN(m), &ways[w]));
                 CHECK_OK(open_made(m, 1, &ways[w]));
                 CHECK_OK(open_made(m, 0, &ways[w]));
@@ -172,7 +178,8 @@ static void test_open__sums_that_nobody_computed_are_not_checked(void **state)
 {
     const char *bytes = "hello";
     const uint32_t crc = sheaf__crc32(0, bytes, 5);
-    const made none[] = { { "a", bytes, .wrong = crc }, { "b", bytes, .wrong = crc } }, one[] = { { "a", bytes, .wrong = crc }, { "b", bytes } };
+    const made none[] = { { "a", bytes, .wrong = crc }, { "b", bytes, .wrong = crc } },
+               one[] = { { "a", bytes, .wrong = crc }, { "b", bytes } };
     CHECK_OK(open_made(none, 2, &(making){ 0 }));
     CHECK_FAILS(open_made(one, 2, &(making){ 0 }), SHEAF_E_FORMAT, "CRC-32 00000000");
 }
@@ -181,31 +188,96 @@ static void test_open__sums_that_nobody_computed_are_not_checked(void **state)
 
 static void test_open__refuses_by_name(void **state)
 {
-    static const struct { made m[2]; making how; sheaf_code code; const char *part; } rows[] = {
-        { { { "a", "1" }, { "b", "2", .method = 8 } }, { 0 }, SHEAF_E_UNSUPPORTED, "'b': compressed" },
-        { { { "a", "1" }, { "b", "2", .local_method = 8 } }, { 0 }, SHEAF_E_UNSUPPORTED, "'b': compressed" },
-        { { { "a", "1" }, { "b", "2", .flags = 1 } }, { 0 }, SHEAF_E_UNSUPPORTED, "'b': encrypted" },
+    static const struct {
+        made m[2];
+        making how;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
+        { { { "a", "1" }, { "b", "2", .method = 8 } },
+          { 0 },
+          SHEAF_E_UNSUPPORTED,
+          "'b': compressed" },
+        { { { "a", "1" }, { "b", "2", .local_method = 8 } },
+          { 0 },
+          SHEAF_E_UNSUPPORTED,
+          "'b': compressed" },
+        { { { "a", "1" }, { "b", "2", .flags = 1 } },
+          { 0 },
+          SHEAF_E_UNSUPPORTED,
+          "'b': encrypted" },
         { { { "a", "1" }, { "a", "2" } }, { 0 }, SHEAF_E_FORMAT, "'a': the name occurs twice" },
-        { { { "a", "1" }, { "b", "2", .local_name = "c" } }, { 0 }, SHEAF_E_FORMAT, "'b': its header has another name" },
-        { { { "a", "1" }, { "b", "2", .local_name = "cc" } }, { 0 }, SHEAF_E_FORMAT, "'b': no header of its own" },
+        { { { "a", "1" }, { "b", "2", .local_name = "c" } },
+          { 0 },
+          SHEAF_E_FORMAT,
+          "'b': its header has another name" },
+        { { { "a", "1" }, { "b", "2", .local_name = "cc" } },
+          { 0 },
+          SHEAF_E_FORMAT,
+          "'b': no header of its own" },
         { { { "a", "1" }, { "b", "2", .shift = 1 } }, { 0 }, SHEAF_E_FORMAT, "'b'" },
-        { { { "a", "1" }, { "b", "2", .shift = -32 } }, { 0 }, SHEAF_E_FORMAT, "'b': its header has another name" },
+        { { { "a", "1" }, { "b", "2", .shift = -32 } },
+          { 0 },
+          SHEAF_E_FORMAT,
+          "'b': its header has another name" },
         { { { "a", "1" }, { "b", "2", .shift = 1000 } }, { 0 }, SHEAF_E_FORMAT, "'b': its place" },
-        { { { "a", "1" }, { "b", "2", .wide = 1, .shift = INT64_MIN } }, { 0 }, SHEAF_E_FORMAT, "'b': its place" },
-        { { { "a", "1" }, { "b", "2", .wrong = 1 } }, { 0 }, SHEAF_E_FORMAT, "'b': its bytes are damaged" },
-        { { { "a", "1" }, { "b\x1b[31m", "2", .method = 8 } }, { 0 }, SHEAF_E_UNSUPPORTED, "'b?[31m'" },
+        { { { "a", "1" }, { "b", "2", .wide = 1, .shift = INT64_MIN } },
+          { 0 },
+          SHEAF_E_FORMAT,
+          "'b': its place" },
+        { { { "a", "1" }, { "b", "2", .wrong = 1 } },
+          { 0 },
+          SHEAF_E_FORMAT,
+          "'b': its bytes are damaged" },
+        { { { "a", "1" }, { "b\x1b[31m", "2", .method = 8 } },
+          { 0 },
+          SHEAF_E_UNSUPPORTED,
+          "'b?[31m'" },
         { { { "a", "1" }, { "b", "2" } }, { .count_shift = 1 }, SHEAF_E_FORMAT, "as many records" },
-        { { { "a", "1" }, { "b", "2" } }, { .count_shift = -1 }, SHEAF_E_FORMAT, "as many records" },
-        { { { "a", "1" }, { "b", "2" } }, { .count_shift = 1000 }, SHEAF_E_FORMAT, "as many records" },
-        { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .count_shift = INT64_MAX }, SHEAF_E_FORMAT, "as many records" },
-        { { { "a", "1" }, { "b", "2" } }, { .at_shift = 100 }, SHEAF_E_FORMAT, "zip directory | 259 bytes of entries" },
-        { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .at_shift = INT64_MAX }, SHEAF_E_FORMAT, "9223372036854775807 bytes of entries" },
-        { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .end64_shift = INT64_MAX - 230 }, SHEAF_E_FORMAT, "bytes of entries" },
-        { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .end64_shift = -1 }, SHEAF_E_FORMAT, "zip64 end record" },
-        { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .end64_shift = 1 }, SHEAF_E_FORMAT, "bytes of entries" },
-        { { { "a", "1" }, { "b", "2" } }, { .bytes_shift = 100 }, SHEAF_E_FORMAT, "bytes of entries and directory" },
-        { { { "a", "1" }, { "b", "2" } }, { .end64 = true, .bytes_shift = (int64_t)1 << 40 }, SHEAF_E_FORMAT, "at most 268435456" },
-        { { { "a", "1" }, { "b", "2" } }, { .before = "more" }, SHEAF_E_FORMAT, "bytes of entries and directory" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .count_shift = -1 },
+          SHEAF_E_FORMAT,
+          "as many records" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .count_shift = 1000 },
+          SHEAF_E_FORMAT,
+          "as many records" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .end64 = true, .count_shift = INT64_MAX },
+          SHEAF_E_FORMAT,
+          "as many records" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .at_shift = 100 },
+          SHEAF_E_FORMAT,
+          "zip directory | 259 bytes of entries" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .end64 = true, .at_shift = INT64_MAX },
+          SHEAF_E_FORMAT,
+          "9223372036854775807 bytes of entries" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .end64 = true, .end64_shift = INT64_MAX - 230 },
+          SHEAF_E_FORMAT,
+          "bytes of entries" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .end64 = true, .end64_shift = -1 },
+          SHEAF_E_FORMAT,
+          "zip64 end record" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .end64 = true, .end64_shift = 1 },
+          SHEAF_E_FORMAT,
+          "bytes of entries" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .bytes_shift = 100 },
+          SHEAF_E_FORMAT,
+          "bytes of entries and directory" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .end64 = true, .bytes_shift = (int64_t)1 << 40 },
+          SHEAF_E_FORMAT,
+          "at most 268435456" },
+        { { { "a", "1" }, { "b", "2" } },
+          { .before = "more" },
+          SHEAF_E_FORMAT,
+          "bytes of entries and directory" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         CHECK_FAILS(open_made(rows[i].m, 2, &rows[i].how), rows[i].code, rows[i].part);
@@ -217,16 +289,20 @@ static void test_open__refuses_overlaps(void **state)
     const made m[] = { { "a", "hello" }, { "b", "x" } };
     sheaf_text text = zip_of(m, 2, &(making){ 0 });
     for (char *p = text.at; p < text.at + text.size - 30; p++)
-        if (memcmp(p, "PK\1\2", 4) == 0 && p[46] == 'a') /* six bytes of five: packed and plain size alike */
+        if (memcmp(p, "PK\1\2", 4) == 0 &&
+            p[46] == 'a') /* six bytes of five: packed and plain size alike */
             p[20]++, p[24]++;
-    CHECK_FAILS(open_all(text.at, text.size, 0, NULL), SHEAF_E_FORMAT, "'b': it overlaps another entry | ");
+    CHECK_FAILS(open_all(text.at, text.size, 0, NULL), SHEAF_E_FORMAT,
+                "'b': it overlaps another entry | ");
     sheaf__text_release(&text);
 }
 
 static void test_open__every_cut_is_refused(void **state)
 {
     for (int end64 = 0; end64 < 2; end64++) {
-        const made m[] = { { "a", "hello" }, { "b", "", .descriptor = 1 }, { "c", "world", .wide = 1 } };
+        const made m[] = { { "a", "hello" },
+                           { "b", "", .descriptor = 1 },
+                           { "c", "world", .wide = 1 } };
         sheaf_text text = zip_of(m, 3, &(making){ .end64 = end64 });
         for (size_t n = 0; n < text.size; n++)
             CHECK_FAILS(open_all(text.at, n, 0, NULL), SHEAF_E_FORMAT, "cut short");
@@ -242,7 +318,9 @@ static void test_open__every_cut_is_refused(void **state)
 
 static void test_open__every_flipped_bit_is_survived(void **state)
 {
-    const made m[] = { { "a", "hello" }, { "b", "", .descriptor = 1 }, { "c", "world", .wide = 1 } };
+    const made m[] = { { "a", "hello" },
+                       { "b", "", .descriptor = 1 },
+                       { "c", "world", .wide = 1 } };
     sheaf_text text = zip_of(m, 3, &(making){ .end64 = true });
     int accepted = 0;
     for (size_t bit = 0; bit < text.size * 8; bit++) {
@@ -252,7 +330,8 @@ static void test_open__every_flipped_bit_is_survived(void **state)
         sheaf_status_free(st);
         text.at[bit / 8] ^= (char)(1 << bit % 8);
     }
-    assert_in_range(accepted, 1, text.size * 8 / 2); /* versions, dates and the like matter to nobody */
+    assert_in_range(accepted, 1,
+                    text.size * 8 / 2); /* versions, dates and the like matter to nobody */
     sheaf__text_release(&text);
 }
 
@@ -260,15 +339,19 @@ static void test_open__every_flipped_bit_is_survived(void **state)
 
 static void test_write__reads_back(void **state)
 {
-    static const char *const names[] = { "archive/data.pkl", "archive/data/0", "archive/data/1", "archive/a-name-that-ends-just-on-a-boundary" };
-    static const char *const bytes[] = { "hello", "", "0123456789012345678901234567890123456789012345678901234567890123456789", "x" };
+    static const char *const names[] = { "archive/data.pkl", "archive/data/0", "archive/data/1",
+                                         "archive/a-name-that-ends-just-on-a-boundary" };
+    static const char *const bytes[] = {
+        "hello", "", "0123456789012345678901234567890123456789012345678901234567890123456789", "x"
+    };
     sheaf_zip_entry e[4];
     sheaf_text text = { 0 };
     char *piece = NULL;
     size_t size = 0;
     int64_t count = 0;
     for (int i = 0; i < 4; i++) {
-        e[i] = (sheaf_zip_entry){ names[i], (int64_t)text.size, 0, (int64_t)strlen(bytes[i]), sheaf__crc32(0, bytes[i], strlen(bytes[i])) };
+        e[i] = (sheaf_zip_entry){ names[i], (int64_t)text.size, 0, (int64_t)strlen(bytes[i]),
+                                  sheaf__crc32(0, bytes[i], strlen(bytes[i])) };
         CHECK_OK(sheaf__zip_place(&e[i]));
         assert_int_equal(e[i].offset % 64, 0);
         CHECK_OK(sheaf__zip_local(&piece, &size, &e[i]));
@@ -285,12 +368,15 @@ static void test_write__reads_back(void **state)
     sheaf__text_release(&text);
 }
 
-/* Entries beyond 4 GiB and at its edge, where the number itself is the mark of a wider one, in a file that has holes where
- * their bytes are. */
+/* Entries beyond 4 GiB and at its edge, where the number itself is the mark of a wider one, in a
+ * file that has holes where their bytes are. */
 static void test_write__beyond_32_bits(void **state)
 {
-    sheaf_zip_entry e[] = { { "t/small", 0, 0, 5, 1 }, { "t/large", 0, 0, ((int64_t)5 << 30) + 1, 2 }, { "t/behind", 0, 0, 7, 3 },
-                            { "t/edge", 0, 0, UINT32_MAX, 4 }, { "t/below", 0, 0, UINT32_MAX - 1, 5 } };
+    sheaf_zip_entry e[] = { { "t/small", 0, 0, 5, 1 },
+                            { "t/large", 0, 0, ((int64_t)5 << 30) + 1, 2 },
+                            { "t/behind", 0, 0, 7, 3 },
+                            { "t/edge", 0, 0, UINT32_MAX, 4 },
+                            { "t/below", 0, 0, UINT32_MAX - 1, 5 } };
     const char *path = at("large.zip");
     sheaf_file file = { 0 };
     char *piece = NULL;
@@ -328,13 +414,15 @@ static void test_write__beyond_32_bits(void **state)
 static void test_crc32__known_sums_and_every_length(void **state)
 {
     unsigned char bytes[1200];
-    assert_int_equal(sheaf__crc32(0, "123456789", 9), 0xcbf43926); /* the polynomial's published check value */
+    assert_int_equal(sheaf__crc32(0, "123456789", 9),
+                     0xcbf43926); /* the polynomial's published check value */
     assert_int_equal(sheaf__crc32_plain(0, "123456789", 9), 0xcbf43926);
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (unsigned char)(i * 167 + i / 7);
     for (size_t n = 0; n + 3 < sizeof bytes; n++) {
         const size_t from = n % 3;
-        assert_int_equal(sheaf__crc32(0x12345678, bytes + from, n), sheaf__crc32_plain(0x12345678, bytes + from, n));
+        assert_int_equal(sheaf__crc32(0x12345678, bytes + from, n),
+                         sheaf__crc32_plain(0x12345678, bytes + from, n));
     }
 }
 
@@ -346,7 +434,8 @@ static void test_crc32__parts_join_in_any_order(void **state)
         bytes[i] = (unsigned char)(i * i >> 3);
     uint32_t joined = 0;
     for (int k = 0; k < PARTS; k++) {
-        const size_t i = (size_t)(k * 5 % PARTS), from = SIZE * i / PARTS, to = SIZE * (i + 1) / PARTS;
+        const size_t i = (size_t)(k * 5 % PARTS), from = SIZE * i / PARTS,
+                     to = SIZE * (i + 1) / PARTS;
         joined ^= sheaf__crc32_part(bytes + from, to - from, SIZE - to);
     }
     assert_int_equal(sheaf__crc32_whole(joined, SIZE), sheaf__crc32(0, bytes, SIZE));

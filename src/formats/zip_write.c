@@ -14,7 +14,10 @@ static void put(sheaf_text *text, uint64_t number, int bytes)
         sheaf__text_bytes(text, &(char){ (char)(number >> (8 * i) & 0xff) }, 1);
 }
 
-static bool is_wide(int64_t number) { return number >= UINT32_MAX; }
+static bool is_wide(int64_t number)
+{
+    return number >= UINT32_MAX;
+}
 
 sheaf_status *sheaf__zip_place(sheaf_zip_entry *entry)
 {
@@ -22,8 +25,10 @@ sheaf_status *sheaf__zip_place(sheaf_zip_entry *entry)
     int64_t end;
     if (__builtin_add_overflow(entry->header, least + SHEAF_ZIP_ALIGNMENT, &entry->offset) ||
         __builtin_add_overflow(entry->offset, entry->bytes, &end))
-        return sheaf_fail(SHEAF_E_ARG, "zip entry '%s': the file would be larger than 2^63 bytes", entry->name);
-    entry->offset = (entry->header + least + SHEAF_ZIP_ALIGNMENT - 1) / SHEAF_ZIP_ALIGNMENT * SHEAF_ZIP_ALIGNMENT;
+        return sheaf_fail(SHEAF_E_ARG, "zip entry '%s': the file would be larger than 2^63 bytes",
+                          entry->name);
+    entry->offset = (entry->header + least + SHEAF_ZIP_ALIGNMENT - 1) / SHEAF_ZIP_ALIGNMENT *
+                    SHEAF_ZIP_ALIGNMENT;
     return NULL;
 }
 
@@ -45,7 +50,8 @@ sheaf_status *sheaf__zip_local(char **out, size_t *size, const sheaf_zip_entry *
 {
     sheaf_text text = { 0 };
     const size_t whole = (size_t)(entry->offset - entry->header);
-    const size_t extra = whole - 30 - strlen(entry->name), padding = extra - 4 - (is_wide(entry->bytes) ? 20 : 0);
+    const size_t extra = whole - 30 - strlen(entry->name),
+                 padding = extra - 4 - (is_wide(entry->bytes) ? 20 : 0);
     sheaf__text_bytes(&text, "PK\3\4", 4);
     put_common(&text, entry);
     put(&text, extra, 2);
@@ -88,7 +94,8 @@ static void put_record(sheaf_text *text, const sheaf_zip_entry *entry)
         put(text, (uint64_t)entry->header, 8);
 }
 
-sheaf_status *sheaf__zip_tail(char **out, size_t *size, const sheaf_zip_entry *entry, int64_t count, int64_t at)
+sheaf_status *sheaf__zip_tail(char **out, size_t *size, const sheaf_zip_entry *entry, int64_t count,
+                              int64_t at)
 {
     sheaf_text text = { 0 };
     for (int64_t i = 0; i < count; i++)

@@ -14,13 +14,19 @@ sheaf_status *sheaf__conversation_look(sheaf__conversation *c, const char *path)
     const sheaf_config *config = c->wording->config;
     const bool second = config->family == SHEAF_COGAGENT;
     const size_t one = (size_t)(config->vit.channels * config->vit.height * config->vit.width);
-    const size_t two = second ? (size_t)(config->encoder.channels * config->encoder.image * config->encoder.image) : 0;
+    const size_t two =
+        second ? (size_t)(config->encoder.channels * config->encoder.image * config->encoder.image)
+               : 0;
     if (!c->wording->images)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path), "no image: %s has no vision tower",
-                                          sheaf_family_name(config->family)), "one");
-    float *pixels = malloc(one * sizeof *pixels), *cross = second ? malloc(two * sizeof *cross) : NULL;
-    sheaf_status *st = pixels == NULL || (second && cross == NULL) ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
-                                                                   : sheaf__prompts_picture(pixels, cross, path, config);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
+                                          "no image: %s has no vision tower",
+                                          sheaf_family_name(config->family)),
+                           "one");
+    float *pixels = malloc(one * sizeof *pixels),
+          *cross = second ? malloc(two * sizeof *cross) : NULL;
+    sheaf_status *st = pixels == NULL || (second && cross == NULL)
+                           ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
+                           : sheaf__prompts_picture(pixels, cross, path, config);
     if (st != NULL) {
         free(pixels);
         free(cross);
@@ -54,7 +60,8 @@ void sheaf__conversation_release(sheaf__conversation *c)
     c->pixels = c->cross = NULL;
 }
 
-sheaf_status *sheaf__conversation_ask(sheaf__prompt *out, void **block, const sheaf__conversation *c, const char *query)
+sheaf_status *sheaf__conversation_ask(sheaf__prompt *out, void **block,
+                                      const sheaf__conversation *c, const char *query)
 {
     sheaf__turn *turn = malloc((size_t)(c->turns + 1) * sizeof *turn);
     if (turn == NULL)
@@ -62,7 +69,8 @@ sheaf_status *sheaf__conversation_ask(sheaf__prompt *out, void **block, const sh
     if (c->turns > 0)
         memcpy(turn, c->turn, (size_t)c->turns * sizeof *turn);
     turn[c->turns] = (sheaf__turn){ query, NULL };
-    sheaf_status *st = sheaf__wording_prompt(out, block, c->wording, turn, c->turns + 1, c->pixels != NULL);
+    sheaf_status *st =
+        sheaf__wording_prompt(out, block, c->wording, turn, c->turns + 1, c->pixels != NULL);
     if (st == NULL) {
         out->pixels = c->pixels;
         out->cross = c->cross;
@@ -71,7 +79,8 @@ sheaf_status *sheaf__conversation_ask(sheaf__prompt *out, void **block, const sh
     return st;
 }
 
-sheaf_status *sheaf__conversation_keep(sheaf__conversation *c, const char *query, const char *answer)
+sheaf_status *sheaf__conversation_keep(sheaf__conversation *c, const char *query,
+                                       const char *answer)
 {
     if (!sheaf__template_has_history(c->wording->version))
         return NULL;
@@ -91,10 +100,14 @@ sheaf_status *sheaf__conversation_keep(sheaf__conversation *c, const char *query
 
 /* ---- an answer as it comes ---- */
 
-static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
-/* Bytes of `text` that later tokens cannot change: without the last three U+FFFD, each of which may be a byte of a
- * character whose others are still to come, and without blanks, which an answer does not end with. */
+/* Bytes of `text` that later tokens cannot change: without the last three U+FFFD, each of which may
+ * be a byte of a character whose others are still to come, and without blanks, which an answer does
+ * not end with. */
 static size_t certain(const char *text, size_t size)
 {
     for (int i = 0; i < 3 && size >= 3 && memcmp(text + size - 3, "\xEF\xBF\xBD", 3) == 0; i++)
@@ -130,7 +143,8 @@ sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *s, const int32_t *id
     return sheaf__text_take(out, &more);
 }
 
-sheaf_status *sheaf__spoken_end(char **out, char **answer, sheaf__spoken *s, const int32_t *ids, int64_t n)
+sheaf_status *sheaf__spoken_end(char **out, char **answer, sheaf__spoken *s, const int32_t *ids,
+                                int64_t n)
 {
     sheaf_text more = { 0 };
     sheaf_status *st = sheaf__wording_answer(answer, s->wording, ids, n);

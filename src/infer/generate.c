@@ -15,17 +15,17 @@ typedef struct batch {
     int64_t longest, length; /* of the prompts; of the cache */
     int64_t keys;            /* positions filled so far */
     sheaf__kept kept;
-    uint8_t *mask;           /* [n, length] */
+    uint8_t *mask;                  /* [n, length] */
     int32_t *ids, *position, *pick; /* rows of the next run */
     struct {
-        int64_t count, rows;       /* images of the batch, rows of the image stream */
-        int32_t *row, *stream[2];  /* as in sheaf__images_in */
+        int64_t count, rows;      /* images of the batch, rows of the image stream */
+        int32_t *row, *stream[2]; /* as in sheaf__images_in */
         float *pixels, *cross;
     } image;
     bool *done;
-    int64_t *history;        /* scratch of one sequence's ids */
-    float *scratch;          /* of sampling */
-    sheaf__sight *sight;     /* of the options, where there is one prompt */
+    int64_t *history;    /* scratch of one sequence's ids */
+    float *scratch;      /* of sampling */
+    sheaf__sight *sight; /* of the options, where there is one prompt */
 } batch;
 
 static bool stops(const sheaf__generate_options *o, int64_t id)
@@ -37,7 +37,8 @@ static bool stops(const sheaf__generate_options *o, int64_t id)
 }
 
 /* The sampler changes a copy: the head's block may be read again. */
-static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits)
+static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n,
+                          const float *logits)
 {
     batch *b = self;
     const int64_t vocab = b->model->schema->config.vocab;
@@ -52,15 +53,20 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
         for (int64_t j = 0; j < out->n; j++)
             b->history[known++] = out->ids[j];
         memcpy(b->scratch, logits + i * vocab, (size_t)vocab * sizeof(float));
-        const int64_t prompt = b->options->sampling.sat ? b->prompt[which].n : 0; /* there only new tokens are penalised */
-        const int64_t id = sheaf__sampling_next(b->scratch, vocab, b->history + prompt, known - prompt, &b->options->sampling,
-                                                (uint64_t)(b->options->number + which), (uint64_t)out->n, b->scratch + vocab);
+        const int64_t prompt = b->options->sampling.sat
+                                   ? b->prompt[which].n
+                                   : 0; /* there only new tokens are penalised */
+        const int64_t id = sheaf__sampling_next(
+            b->scratch, vocab, b->history + prompt, known - prompt, &b->options->sampling,
+            (uint64_t)(b->options->number + which), (uint64_t)out->n, b->scratch + vocab);
         if (id < 0)
-            return sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld", (long long)which + 1, (long long)out->n + 1),
+            return sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "prompt %lld, token %lld",
+                                             (long long)which + 1, (long long)out->n + 1),
                                   "logits that are numbers");
         out->ids[out->n++] = (int32_t)id;
-        b->done[row0 + i] = stops(b->options, id) || out->n == b->options->max_new ||
-                            (b->options->max_length > 0 && b->prompt[which].n + out->n >= b->options->max_length);
+        b->done[row0 + i] =
+            stops(b->options, id) || out->n == b->options->max_new ||
+            (b->options->max_length > 0 && b->prompt[which].n + out->n >= b->options->max_length);
         if (b->options->told != NULL)
             b->options->told(b->options->self, which, out);
     }
@@ -69,7 +75,9 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
 
 static int32_t position_of(const sheaf__prompt *p, int64_t j)
 {
-    return p->position == NULL ? (int32_t)j : j < p->n ? p->position[j] : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
+    return p->position == NULL ? (int32_t)j
+           : j < p->n          ? p->position[j]
+                               : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
 }
 
 /* Numbers of an image for the first and for the second tower. */
@@ -77,7 +85,9 @@ static int64_t numbers_of(const sheaf__model *m, bool second)
 {
     const sheaf_config *c = &m->schema->config;
     if (second)
-        return c->family == SHEAF_COGAGENT ? c->encoder.channels * c->encoder.image * c->encoder.image : 0;
+        return c->family == SHEAF_COGAGENT
+                   ? c->encoder.channels * c->encoder.image * c->encoder.image
+                   : 0;
     return m->towers == NULL ? 0 : c->vit.channels * c->vit.height * c->vit.width;
 }
 
@@ -107,12 +117,16 @@ static void lay_out_images(batch *b)
 }
 
 /* Are the towers done with the one picture there is? */
-static bool seen_before(const batch *b) { return b->sight != NULL && b->sight->full; }
+static bool seen_before(const batch *b)
+{
+    return b->sight != NULL && b->sight->full;
+}
 
 /* The images of a batch, where the towers are. Files may be read: a rank may fail alone. */
 static sheaf_status *fill_images(batch *b)
 {
-    const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
+    const size_t one = (size_t)numbers_of(b->model, false),
+                 two = (size_t)numbers_of(b->model, true);
     float *pixels = b->image.pixels, *cross = b->image.cross;
     sheaf_status *st = NULL;
     if (b->model->towers == NULL || seen_before(b))
@@ -160,7 +174,8 @@ static void lay_out_next(batch *b)
     for (int64_t i = 0; i < b->n; i++) {
         const sheaf__continuation *out = &b->out[b->first + i];
         b->ids[i] = out->ids[out->n - 1]; /* of a finished one: anything, its result is not read */
-        b->position[i] = position_of(&b->prompt[b->first + i], b->keys - (b->longest - b->prompt[b->first + i].n));
+        b->position[i] = position_of(&b->prompt[b->first + i],
+                                     b->keys - (b->longest - b->prompt[b->first + i].n));
         b->pick[i] = (int32_t)i;
     }
     b->keys++;
@@ -180,7 +195,8 @@ static sheaf_status *stopped(const batch *b)
     if (b->options->stop_now == NULL)
         return NULL;
     int flag = atomic_load(b->options->stop_now) != 0;
-    sheaf_status *st = sheaf__everyone(b->c) == NULL ? NULL : sheaf_comm_any(sheaf__everyone(b->c), &flag);
+    sheaf_status *st =
+        sheaf__everyone(b->c) == NULL ? NULL : sheaf_comm_any(sheaf__everyone(b->c), &flag);
     return st == NULL && flag ? sheaf_fail(SHEAF_E_STOPPED, "generation") : st;
 }
 
@@ -196,28 +212,42 @@ static bool last_is_text(const batch *b)
 }
 
 /* images NULL: the tokens that follow, which have none. */
-static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf__rows_in *in, sheaf__head_run *head,
-                            const sheaf__images_in *images)
+static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf__rows_in *in,
+                            sheaf__head_run *head, const sheaf__images_in *images)
 {
     static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
     sheaf_status *st = sheaf__tape_new(tape, b->c);
     if (st != NULL)
         return st;
-    sheaf__model_record(b->model, *tape, &(sheaf__pass){ .batch = b->n, .queries = queries, .in = in, .info = info, .head = head,
-                                                         .kept = &b->kept, .images = images == NULL ? 0 : b->image.count,
-                                                         .image_rows = images == NULL ? 0 : b->image.rows, .images_in = images, .sight = b->sight,
-                                                         .image_rows_unread = last_is_text(b) });
+    sheaf__model_record(b->model, *tape,
+                        &(sheaf__pass){ .batch = b->n,
+                                        .queries = queries,
+                                        .in = in,
+                                        .info = info,
+                                        .head = head,
+                                        .kept = &b->kept,
+                                        .images = images == NULL ? 0 : b->image.count,
+                                        .image_rows = images == NULL ? 0 : b->image.rows,
+                                        .images_in = images,
+                                        .sight = b->sight,
+                                        .image_rows_unread = last_is_text(b) });
     return sheaf__tape_compile(*tape, false, false);
 }
 
 static sheaf_status *run_batch(batch *b)
 {
-    sheaf__rows_in in = { .ids = b->ids, .position = b->position, .key_mask = b->mask, .mask_ld = b->length };
-    sheaf__head_run head = { .all_rows = true, .pick = b->pick, .npick = b->n, .take = take, .self = b };
+    sheaf__rows_in in = {
+        .ids = b->ids, .position = b->position, .key_mask = b->mask, .mask_ld = b->length
+    };
+    sheaf__head_run head = {
+        .all_rows = true, .pick = b->pick, .npick = b->n, .take = take, .self = b
+    };
     sheaf__tape *prefill = NULL, *decode = NULL;
     sheaf_status *st = sheaf__kept_new(&b->kept, b->model, b->n, b->length);
     lay_out_prompts(b);
-    const sheaf__images_in images = { .pixels = b->image.pixels, .cross = b->image.cross, .image_row = b->image.row,
+    const sheaf__images_in images = { .pixels = b->image.pixels,
+                                      .cross = b->image.cross,
+                                      .image_row = b->image.row,
                                       .stream = { b->image.stream[0], b->image.stream[1] } };
     in.keys = b->keys;
     if (st == NULL)
@@ -258,7 +288,8 @@ static void free_batch(batch *b)
 }
 
 /* Every image is whole, and there where the model looks at one. */
-static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, int64_t index, const sheaf__generate_options *options)
+static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, int64_t index,
+                                 const sheaf__generate_options *options)
 {
     const sheaf_config *c = &m->schema->config;
     int64_t rows = 0;
@@ -267,18 +298,25 @@ static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, 
     const bool image = has_image(p, options), second = p->pixels == NULL || p->cross != NULL;
     const int64_t whole = image ? c->patches + 2 : 0;
     if (m->towers == NULL ? p->pixels != NULL || rows > 0 : rows != whole)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1), "%lld positions of an image",
-                                          (long long)whole), "%lld", (long long)rows);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
+                           "%lld positions of an image", (long long)whole),
+            "%lld", (long long)rows);
     if (numbers_of(m, true) > 0 && (!image || !second))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
-                                          "an image: the cross-attention of %s looks at it in every layer", sheaf_family_name(c->family)), "none");
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
+                           "an image: the cross-attention of %s looks at it in every layer",
+                           sheaf_family_name(c->family)),
+            "none");
     return NULL;
 }
 
 static sheaf_status *take_images(batch *b, int64_t most, int64_t longest)
 {
-    const size_t rows = (size_t)(most * longest), n = (size_t)most, seen = b->model->begins && !seen_before(b) ? n : 0;
-    const size_t one = (size_t)numbers_of(b->model, false), two = (size_t)numbers_of(b->model, true);
+    const size_t rows = (size_t)(most * longest), n = (size_t)most,
+                 seen = b->model->begins && !seen_before(b) ? n : 0;
+    const size_t one = (size_t)numbers_of(b->model, false),
+                 two = (size_t)numbers_of(b->model, true);
     if (b->model->towers == NULL)
         return NULL;
     b->image.row = malloc(n * (size_t)(b->model->schema->config.patches + 2) * 4);
@@ -286,25 +324,36 @@ static sheaf_status *take_images(batch *b, int64_t most, int64_t longest)
     b->image.stream[1] = malloc(rows * 4);
     b->image.pixels = malloc(seen * one * sizeof(float) + 1);
     b->image.cross = malloc(seen * two * sizeof(float) + 1);
-    const bool made = b->image.row != NULL && b->image.stream[0] != NULL && b->image.stream[1] != NULL && b->image.pixels != NULL &&
+    const bool made = b->image.row != NULL && b->image.stream[0] != NULL &&
+                      b->image.stream[1] != NULL && b->image.pixels != NULL &&
                       b->image.cross != NULL;
     return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "images of %lld sequences", (long long)most);
 }
 
-sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model, const sheaf__prompt *prompt,
-                              int64_t count, const sheaf__generate_options *options)
+sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
+                              const sheaf__prompt *prompt, int64_t count,
+                              const sheaf__generate_options *options)
 {
     int64_t longest = 1;
     for (int64_t i = 0; i < count; i++)
         longest = prompt[i].n > longest ? prompt[i].n : longest;
-    const int64_t most = options->batch < count ? options->batch : count, length = longest + options->max_new;
+    const int64_t most = options->batch < count ? options->batch : count,
+                  length = longest + options->max_new;
     const size_t rows = (size_t)(most * longest), vocab = (size_t)model->schema->config.vocab;
-    batch b = { .model = model, .c = model->context, .options = options, .prompt = prompt, .out = out,
-                .mask = malloc((size_t)(most * length)), .ids = malloc(rows * 4), .position = malloc(rows * 4),
-                .pick = malloc((size_t)most * 4), .done = malloc((size_t)most),
+    batch b = { .model = model,
+                .c = model->context,
+                .options = options,
+                .prompt = prompt,
+                .out = out,
+                .mask = malloc((size_t)(most * length)),
+                .ids = malloc(rows * 4),
+                .position = malloc(rows * 4),
+                .pick = malloc((size_t)most * 4),
+                .done = malloc((size_t)most),
                 .history = malloc((size_t)length * sizeof *b.history),
                 .sight = count == 1 ? options->sight : NULL,
-                .scratch = malloc((vocab + sheaf__sampling_scratch((int64_t)vocab)) * sizeof(float)) };
+                .scratch =
+                    malloc((vocab + sheaf__sampling_scratch((int64_t)vocab)) * sizeof(float)) };
     sheaf_status *st = NULL;
     if (b.mask == NULL || b.ids == NULL || b.position == NULL || b.pick == NULL || b.done == NULL ||
         b.history == NULL || b.scratch == NULL)
@@ -320,8 +369,10 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model, con
             b.longest = prompt[b.first + i].n > b.longest ? prompt[b.first + i].n : b.longest;
         b.length = b.longest + options->max_new;
         st = run_batch(&b);
-        sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "prompts",
-                                                    .done = b.first + b.n, .total = count });
+        sheaf_emit(options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                                    .text = "prompts",
+                                                    .done = b.first + b.n,
+                                                    .total = count });
     }
     free_batch(&b);
     return st;

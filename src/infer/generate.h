@@ -20,21 +20,24 @@ typedef struct sheaf__continuation {
 
 typedef struct sheaf__generate_options {
     sheaf__sampling sampling;
-    int64_t max_new;          /* tokens, at least 1 */
-    int64_t batch;            /* prompts run together, at least 1 */
-    const int64_t *stop;      /* ids that end a sequence (they are emitted) */
+    int64_t max_new;     /* tokens, at least 1 */
+    int64_t batch;       /* prompts run together, at least 1 */
+    const int64_t *stop; /* ids that end a sequence (they are emitted) */
     int nstop;
-    int64_t max_length;       /* positions of prompt and answer together; 0 = no limit */
-    int64_t number;           /* of the first prompt, for the random numbers of sampling */
-    /* The images of prompts that have `embed` and no pixels (cross NULL without a second tower). Called on every rank
-     * that has the towers, those of the first stage, a batch at a time; a failure is everybody's. */
+    int64_t max_length; /* positions of prompt and answer together; 0 = no limit */
+    int64_t number;     /* of the first prompt, for the random numbers of sampling */
+    /* The images of prompts that have `embed` and no pixels (cross NULL without a second tower).
+     * Called on every rank that has the towers, those of the first stage, a batch at a time; a
+     * failure is everybody's. */
     sheaf_status *(*load)(void *self, int64_t prompt, float *pixels, float *cross);
     /* Hears of every token, on every rank, when out[prompt] has it. May be NULL. */
     void (*told)(void *self, int64_t prompt, const sheaf__continuation *so_far);
-    void *self;               /* of both */
-    const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far in out; NULL on all or none */
-    /* Kept from call to call, on each rank its own, for one prompt about one picture: it is filled, and used when it is full.
-     * Empty it (full = false) on all ranks for another picture. NULL: the towers run in each call. */
+    void *self;                 /* of both */
+    const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far
+                                   in out; NULL on all or none */
+    /* Kept from call to call, on each rank its own, for one prompt about one picture: it is filled,
+     * and used when it is full. Empty it (full = false) on all ranks for another picture. NULL: the
+     * towers run in each call. */
     sheaf__sight *sight;
     const sheaf_events *events;
 } sheaf__generate_options;
@@ -42,15 +45,19 @@ typedef struct sheaf__generate_options {
 typedef struct sheaf__prompt {
     const int32_t *ids; /* at least one, each below the vocabulary */
     int64_t n;
-    const int32_t *position; /* [n], ascending, at most the index; NULL: 0, 1, ... New tokens go on from the last */
+    const int32_t *position; /* [n], ascending, at most the index; NULL: 0, 1, ... New tokens go on
+                                from the last */
     /* Of a prompt with an image (all NULL without one; a model with a second tower needs one): */
-    const uint8_t *embed, *expert; /* [n] 1 at BOI, patches and EOI; where visual experts are used */
-    const float *pixels, *cross;   /* [channels, side, side] normalised; cross of the second tower or NULL. Both NULL: see load */
+    const uint8_t *embed,
+        *expert;                 /* [n] 1 at BOI, patches and EOI; where visual experts are used */
+    const float *pixels, *cross; /* [channels, side, side] normalised; cross of the second tower or
+                                    NULL. Both NULL: see load */
 } sheaf__prompt;
 
 /* sheaf__generate - collective; out[i] continues prompt[i]. The model's rotary table must
  * reach the longest prompt + max_new. */
-sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model, const sheaf__prompt *prompt,
-                              int64_t count, const sheaf__generate_options *options);
+sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
+                              const sheaf__prompt *prompt, int64_t count,
+                              const sheaf__generate_options *options);
 
 #endif

@@ -1,5 +1,5 @@
-/* generate_test.c - pictures on their way into a generation: who loads them, what comes of one that cannot be had,
- * and what the towers made of one, used again. */
+/* generate_test.c - pictures on their way into a generation: who loads them, what comes of one that
+ * cannot be had, and what the towers made of one, used again. */
 #include "dialects/sat/made.h"
 
 #include "infer/generate.h"
@@ -7,7 +7,8 @@
 
 enum { PATCHES = 4, SIDE = 28, LENGTH = 10, NEW = 4, PICTURES = 3, MOST_RANKS = 8 };
 
-/* Prompts about pictures: BOI, patches, EOI and some text; the first has none, where the model can do without. */
+/* Prompts about pictures: BOI, patches, EOI and some text; the first has none, where the model can
+ * do without. */
 typedef struct asked {
     int32_t ids[PICTURES][LENGTH];
     uint8_t embed[LENGTH], expert[LENGTH];
@@ -40,14 +41,17 @@ static void paint(float *x, int64_t n, int64_t seed)
 
 typedef struct trial {
     asked asked;
-    int64_t broken;              /* picture that cannot be had; -1: none */
-    int ranks;                   /* of a stage */
+    int64_t broken; /* picture that cannot be had; -1: none */
+    int ranks;      /* of a stage */
     int32_t ids[MOST_RANKS][PICTURES][NEW];
     sheaf__continuation out[MOST_RANKS][PICTURES];
     atomic_int loads[MOST_RANKS], ended;
 } trial;
 
-typedef struct member { trial *t; int world; } member;
+typedef struct member {
+    trial *t;
+    int world;
+} member;
 
 static sheaf_status *load(void *self, int64_t prompt, float *pixels, float *cross)
 {
@@ -66,25 +70,43 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     member m = { t, model->context->stage * t->ranks + model->context->rank };
     for (int i = 0; i < PICTURES; i++)
         t->out[m.world][i] = (sheaf__continuation){ t->ids[m.world][i], 0 };
-    const sheaf__generate_options how = { .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
-                                          .max_new = NEW, .batch = 2, .load = load, .self = &m };
+    const sheaf__generate_options how = {
+        .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+        .max_new = NEW,
+        .batch = 2,
+        .load = load,
+        .self = &m
+    };
     sheaf_status *st = sheaf__generate(t->out[m.world], model, t->asked.prompt, PICTURES, &how);
     atomic_fetch_add(&t->ended, 1);
     return st;
 }
 
-static sheaf_status *run(trial *t, made *m, sheaf_schema *schema, const char *place, int ranks, int64_t broken)
+static sheaf_status *run(trial *t, made *m, sheaf_schema *schema, const char *place, int ranks,
+                         int64_t broken)
 {
-    sheaf__opened opened = { .config = m->config, .schema = schema, .base = &m->source, .weights = &m->source };
+    sheaf__opened opened = {
+        .config = m->config, .schema = schema, .base = &m->source, .weights = &m->source
+    };
     memset(t, 0, sizeof *t);
     t->broken = broken;
     t->ranks = ranks;
     ask(&t->asked, m->agent);
-    return sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = ranks, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW, .place = place },
+    return sheaf__crew_run(&opened,
+                           &(sheaf__crew_options){ .ranks = ranks,
+                                                   .threads = 1,
+                                                   .dtype = SHEAF_F32,
+                                                   .positions = LENGTH + NEW,
+                                                   .place = place },
                            on_rank, t);
 }
 
-static const struct { const char *place; int ranks, stages; } arrangements[] = { { NULL, 1, 1 }, { NULL, 2, 1 }, { "2", 1, 2 }, { "0-0,1-2", 2, 2 }, { "3", 2, 3 } };
+static const struct {
+    const char *place;
+    int ranks, stages;
+} arrangements[] = {
+    { NULL, 1, 1 }, { NULL, 2, 1 }, { "2", 1, 2 }, { "0-0,1-2", 2, 2 }, { "3", 2, 3 }
+};
 
 static void test_generate__only_the_first_stage_loads_pictures(void **state)
 {
@@ -95,9 +117,12 @@ static void test_generate__only_the_first_stage_loads_pictures(void **state)
         made_init(&m);
         CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
         for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
-            CHECK_OK(run(k == 0 ? one : t, &m, schema, arrangements[k].place, arrangements[k].ranks, -1));
-            for (int world = 0; k > 0 && world < arrangements[k].ranks * arrangements[k].stages; world++) {
-                assert_int_equal(atomic_load(&t->loads[world]), world < arrangements[k].ranks ? PICTURES - !agent : 0);
+            CHECK_OK(run(k == 0 ? one : t, &m, schema, arrangements[k].place, arrangements[k].ranks,
+                         -1));
+            for (int world = 0; k > 0 && world < arrangements[k].ranks * arrangements[k].stages;
+                 world++) {
+                assert_int_equal(atomic_load(&t->loads[world]),
+                                 world < arrangements[k].ranks ? PICTURES - !agent : 0);
                 for (int i = 0; i < PICTURES; i++) {
                     assert_true(t->out[world][i].n == NEW && one->out[0][i].n == NEW);
                     CHECK_BYTES("tokens", t->ids[world][i], one->ids[0][i], sizeof one->ids[0][i]);
@@ -119,7 +144,8 @@ static void test_generate__a_picture_that_cannot_be_had_ends_all_ranks(void **st
         trial *t = malloc(sizeof *t);
         made_init(&m);
         CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
-        CHECK_FAILS(run(t, &m, schema, arrangements[k].place, arrangements[k].ranks, 2), SHEAF_E_DATA, "picture 2");
+        CHECK_FAILS(run(t, &m, schema, arrangements[k].place, arrangements[k].ranks, 2),
+                    SHEAF_E_DATA, "picture 2");
         assert_int_equal(atomic_load(&t->ended), arrangements[k].ranks * arrangements[k].stages);
         free(t);
         sheaf_schema_free(schema);
@@ -129,7 +155,11 @@ static void test_generate__a_picture_that_cannot_be_had_ends_all_ranks(void **st
 
 /* ---- how long, and which number a sequence has ---- */
 
-typedef struct limits { asked asked; int32_t ids[3][PICTURES][NEW]; int64_t n[3][PICTURES]; } limits;
+typedef struct limits {
+    asked asked;
+    int32_t ids[3][PICTURES][NEW];
+    int64_t n[3][PICTURES];
+} limits;
 
 static sheaf_status *look_at_one(void *self, int64_t prompt, float *pixels, float *cross)
 {
@@ -144,12 +174,20 @@ static sheaf_status *three_ways(void *self, sheaf__model *model)
     sheaf_status *st = NULL;
     for (int way = 0; way < 3 && st == NULL; way++) {
         sheaf__continuation out[PICTURES];
-        sheaf__generate_options how = { .sampling = { .greedy = way == 0, .temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 3 },
-                                        .max_new = NEW, .max_length = way == 0 ? LENGTH + 1 : 0, .batch = 2, .load = look_at_one,
+        sheaf__generate_options how = { .sampling = { .greedy = way == 0,
+                                                      .temperature = 1,
+                                                      .top_p = 1,
+                                                      .repetition_penalty = 1,
+                                                      .seed = 3 },
+                                        .max_new = NEW,
+                                        .max_length = way == 0 ? LENGTH + 1 : 0,
+                                        .batch = 2,
+                                        .load = look_at_one,
                                         .number = way == 2 ? PICTURES - 1 : 0 };
         for (int i = 0; i < PICTURES; i++)
             out[i] = (sheaf__continuation){ t->ids[way][i], 0 };
-        st = sheaf__generate(out, model, t->asked.prompt + (way == 2 ? PICTURES - 1 : 0), way == 2 ? 1 : PICTURES, &how);
+        st = sheaf__generate(out, model, t->asked.prompt + (way == 2 ? PICTURES - 1 : 0),
+                             way == 2 ? 1 : PICTURES, &how);
         for (int i = 0; i < PICTURES; i++)
             t->n[way][i] = out[i].n;
     }
@@ -163,10 +201,17 @@ static void test_generate__lengths_and_numbers_of_sequences(void **state)
     limits *t = calloc(1, sizeof *t);
     made_init(&m);
     CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
-    sheaf__opened opened = { .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source };
+    sheaf__opened opened = {
+        .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
+    };
     ask(&t->asked, true);
-    CHECK_OK(sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW }, three_ways, t));
-    for (int i = 0; i < PICTURES; i++) /* prompts of 10, 9 and 10 tokens, of 11 at most with what is new */
+    CHECK_OK(sheaf__crew_run(
+        &opened,
+        &(sheaf__crew_options){
+            .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW },
+        three_ways, t));
+    for (int i = 0; i < PICTURES;
+         i++) /* prompts of 10, 9 and 10 tokens, of 11 at most with what is new */
         assert_int_equal(t->n[0][i], 1 + i % 2);
     assert_int_equal(t->n[2][0], NEW);
     CHECK_BYTES("the third of a run, alone", t->ids[2][0], t->ids[1][2], sizeof t->ids[1][2]);
@@ -187,7 +232,10 @@ typedef struct again {
     atomic_int loads;
 } again;
 
-typedef struct shown { again *a; int picture; } shown;
+typedef struct shown {
+    again *a;
+    int picture;
+} shown;
 
 static sheaf_status *look(void *self, int64_t prompt, float *pixels, float *cross)
 {
@@ -200,9 +248,12 @@ static sheaf_status *look(void *self, int64_t prompt, float *pixels, float *cros
 
 static sheaf_status *ask_again(void *self, sheaf__model *model)
 {
-    static const struct { int picture; bool keep, full; } call[CALLS] = {
+    static const struct {
+        int picture;
+        bool keep, full;
+    } call[CALLS] = {
         { 1, false, false }, { 2, false, false }, /* each alone */
-        { 1, true, false }, { 2, true, true },    /* the second is not looked at */
+        { 1, true, false },  { 2, true, true },   /* the second is not looked at */
         { 2, true, false },                       /* until what was seen is forgotten */
     };
     again *a = self;
@@ -212,8 +263,14 @@ static sheaf_status *ask_again(void *self, sheaf__model *model)
     for (int i = 0; i < CALLS && st == NULL; i++) {
         shown from = { a, call[i].picture };
         sheaf__continuation out = { a->ids[world][i], 0 };
-        sheaf__generate_options how = { .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
-                                        .max_new = NEW, .batch = 1, .load = look, .self = &from, .sight = call[i].keep ? &sight : NULL };
+        sheaf__generate_options how = {
+            .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+            .max_new = NEW,
+            .batch = 1,
+            .load = look,
+            .self = &from,
+            .sight = call[i].keep ? &sight : NULL
+        };
         if (call[i].keep)
             sight.full = call[i].full;
         st = sheaf__generate(&out, model, &a->asked.prompt[1], 1, &how);
@@ -234,15 +291,25 @@ static void test_generate__what_was_seen_is_used_again(void **state)
             CHECK_OK(sheaf_schema_new(&schema, &m.config, 4));
             for (size_t k = 0; k < ARRAY_LEN(arrangements); k++) {
                 again *a = calloc(1, sizeof *a);
-                sheaf__opened opened = { .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source };
+                sheaf__opened opened = {
+                    .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
+                };
                 a->ranks = arrangements[k].ranks;
                 ask(&a->asked, true);
-                CHECK_OK(sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = a->ranks, .threads = 1, .dtype = half ? SHEAF_BF16 : SHEAF_F32,
-                                         .positions = LENGTH + NEW, .place = arrangements[k].place }, ask_again, a));
+                CHECK_OK(
+                    sheaf__crew_run(&opened,
+                                    &(sheaf__crew_options){ .ranks = a->ranks,
+                                                            .threads = 1,
+                                                            .dtype = half ? SHEAF_BF16 : SHEAF_F32,
+                                                            .positions = LENGTH + NEW,
+                                                            .place = arrangements[k].place },
+                                    ask_again, a));
                 for (int world = 0; world < a->ranks * arrangements[k].stages; world++) {
-                    CHECK_BYTES("kept while it is filled", a->ids[world][2], a->ids[0][0], sizeof a->ids[0][0]);
+                    CHECK_BYTES("kept while it is filled", a->ids[world][2], a->ids[0][0],
+                                sizeof a->ids[0][0]);
                     CHECK_BYTES("kept", a->ids[world][3], a->ids[0][0], sizeof a->ids[0][0]);
-                    CHECK_BYTES("another picture", a->ids[world][4], a->ids[0][1], sizeof a->ids[0][0]);
+                    CHECK_BYTES("another picture", a->ids[world][4], a->ids[0][1],
+                                sizeof a->ids[0][0]);
                 }
                 assert_int_equal(atomic_load(&a->loads), 4 * a->ranks);
                 differ += memcmp(a->ids[0][0], a->ids[0][1], sizeof a->ids[0][0]) != 0;

@@ -17,7 +17,8 @@ static sheaf_status *check_id(const sheaf_config *config, long long id, const ch
     if (id >= 0 && id < config->vocab)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s", where);
-    sheaf_expected(st, "token ids from 0 to %lld, the rows of the table", (long long)config->vocab - 1);
+    sheaf_expected(st, "token ids from 0 to %lld, the rows of the table",
+                   (long long)config->vocab - 1);
     return sheaf_found(st, "%lld", id);
 }
 
@@ -36,7 +37,8 @@ static void free_about(const sheaf__prompt_about *about)
     free(about->block);
 }
 
-sheaf_status *sheaf__prompts_put(sheaf__prompts *p, const sheaf__prompt *prompt, const sheaf__prompt_about *about)
+sheaf_status *sheaf__prompts_put(sheaf__prompts *p, const sheaf__prompt *prompt,
+                                 const sheaf__prompt_about *about)
 {
     if (p->count == p->room) {
         const int64_t room = p->room == 0 ? 16 : 2 * p->room;
@@ -58,23 +60,28 @@ sheaf_status *sheaf__prompts_put(sheaf__prompts *p, const sheaf__prompt *prompt,
 }
 
 /* Takes `block`, which holds what `prompt` points to. */
-static sheaf_status *add(sheaf__prompts *p, const sheaf__prompt *prompt, void *block, const char *text, const char *expected, const char *image)
+static sheaf_status *add(sheaf__prompts *p, const sheaf__prompt *prompt, void *block,
+                         const char *text, const char *expected, const char *image)
 {
     bool lost = false;
-    const sheaf__prompt_about about = { copy(&lost, text), copy(&lost, expected), copy(&lost, image), block };
+    const sheaf__prompt_about about = { copy(&lost, text), copy(&lost, expected),
+                                        copy(&lost, image), block };
     sheaf_status *st = sheaf__prompts_put(p, prompt, &about);
     return st == NULL && lost ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : st;
 }
 
-static sheaf_status *add_turns(sheaf__prompts *p, const sheaf__wording *w, const sheaf__turn *turn, int64_t turns, const char *image)
+static sheaf_status *add_turns(sheaf__prompts *p, const sheaf__wording *w, const sheaf__turn *turn,
+                               int64_t turns, const char *image)
 {
     sheaf__prompt prompt;
     void *block;
     sheaf_status *st = sheaf__wording_prompt(&prompt, &block, w, turn, turns, image != NULL);
-    return st == NULL ? add(p, &prompt, block, turn[turns - 1].query, turn[turns - 1].answer, image) : st;
+    return st == NULL ? add(p, &prompt, block, turn[turns - 1].query, turn[turns - 1].answer, image)
+                      : st;
 }
 
-static sheaf_status *add_text(sheaf__prompts *p, const sheaf__wording *w, const char *text, const char *expected, const char *image)
+static sheaf_status *add_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
+                              const char *expected, const char *image)
 {
     return add_turns(p, w, &(sheaf__turn){ text, expected }, 1, image);
 }
@@ -84,7 +91,8 @@ static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const c
     if (p->config->family == SHEAF_COGAGENT) {
         free(ids);
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "token ids");
-        sheaf_expected(st, "an image: the cross-attention of %s looks at it in every layer", sheaf_family_name(p->config->family));
+        sheaf_expected(st, "an image: the cross-attention of %s looks at it in every layer",
+                       sheaf_family_name(p->config->family));
         return sheaf_try_this(st, "--prompt TEXT --image FILE, or --data with images");
     }
     return add(p, &(sheaf__prompt){ ids, n }, ids, NULL, expected, NULL);
@@ -100,7 +108,9 @@ static sheaf_status *add_list(sheaf__prompts *p, const char *list)
         errno = 0;
         const long long id = strtoll(at, &end, 10);
         if (end == at || errno != 0 || (*end != ',' && *end != '\0')) {
-            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokens"), "numbers with commas between them: 1,2,3"), "'%s'", list);
+            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokens"),
+                                            "numbers with commas between them: 1,2,3"),
+                             "'%s'", list);
             break;
         }
         st = check_id(p->config, id, "--tokens");
@@ -126,7 +136,8 @@ static sheaf_status *add_array(sheaf__prompts *p, const json_t *array, const cha
     for (size_t i = 0; i < n && st == NULL; i++) {
         const json_t *one = json_array_get(array, i);
         if (!json_is_integer(one))
-            st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'tokens', entry %zu", i), "an integer");
+            st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'tokens', entry %zu", i),
+                                "an integer");
         else
             st = check_id(p->config, json_integer_value(one), "field 'tokens'");
         if (st == NULL)
@@ -146,7 +157,8 @@ static sheaf_status *string_field(const char **out, const json_t *record, const 
     *out = json_string_value(value);
     if (*out == NULL || strlen(*out) == json_string_length(value))
         return NULL;
-    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field '%s'", name), "text without NUL (\\u0000)");
+    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field '%s'", name),
+                          "text without NUL (\\u0000)");
 }
 
 static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, const json_t *record)
@@ -162,10 +174,12 @@ static sheaf_status *add_fields(sheaf__prompts *p, const sheaf__wording *w, cons
         return add_text(p, w, prompt, expected, NULL);
     if (json_is_array(tokens))
         return add_array(p, tokens, expected);
-    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"), "a string 'prompt' or a list 'tokens'");
+    return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "record"),
+                          "a string 'prompt' or a list 'tokens'");
 }
 
-static sheaf_status *add_record(sheaf__prompts *p, const sheaf__wording *w, const char *line, size_t size)
+static sheaf_status *add_record(sheaf__prompts *p, const sheaf__wording *w, const char *line,
+                                size_t size)
 {
     json_t *record = NULL;
     sheaf_status *st = sheaf__json_parse_line(&record, line, size);
@@ -183,9 +197,11 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w, const
     bool more = true;
     int64_t count = 0;
     sheaf_status *st = sheaf__json_items_open(&items, path);
-    while (st == NULL && complaints.fatal == NULL && (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
+    while (st == NULL && complaints.fatal == NULL &&
+           (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
         count++;
-        sheaf__complain(&complaints, sheaf_in(add_record(p, w, items.text, items.size), "%s %" PRId64, items.unit, items.place));
+        sheaf__complain(&complaints, sheaf_in(add_record(p, w, items.text, items.size),
+                                              "%s %" PRId64, items.unit, items.place));
     }
     if (st == NULL && count == 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "at least one prompt");
@@ -208,18 +224,25 @@ static sheaf_status *check_picture(const char *path)
     return st;
 }
 
-static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w, const sheaf__prompts_from *from)
+static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
+                                 const sheaf__prompts_from *from)
 {
     sheaf__records records = { 0 };
     sheaf__complaints complaints = { 0 };
-    sheaf_status *st = sheaf__records_read(&records, from->file, &(sheaf__records_options){ .query = from->query, .answers_optional = true,
-                                                                                           .events = from->events }, &complaints);
+    sheaf_status *st = sheaf__records_read(&records, from->file,
+                                           &(sheaf__records_options){ .query = from->query,
+                                                                      .answers_optional = true,
+                                                                      .events = from->events },
+                                           &complaints);
     for (int64_t i = 0; i < records.count && st == NULL && complaints.fatal == NULL; i++) {
         const sheaf__record *r = &records.record[i];
         const bool look = r->image != NULL && !from->looked_at;
         sheaf_status *bad = look ? check_picture(r->image) : NULL;
         if (look)
-            sheaf_emit(from->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "images checked", .done = i + 1, .total = records.count });
+            sheaf_emit(from->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                                     .text = "images checked",
+                                                     .done = i + 1,
+                                                     .total = records.count });
         if (bad == NULL)
             bad = add_turns(p, w, r->turn, r->turns, r->image);
         else if (r->place == 0) { /* of a folder the path is all there is to say */
@@ -235,7 +258,8 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w, con
     return st;
 }
 
-sheaf_status *sheaf__prompts_picture(float *pixels, float *cross, const char *path, const sheaf_config *config)
+sheaf_status *sheaf__prompts_picture(float *pixels, float *cross, const char *path,
+                                     const sheaf_config *config)
 {
     sheaf_image image;
     sheaf_status *st = sheaf_image_load(&image, path, NULL);
@@ -256,16 +280,21 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, float *pixels, flo
 
 /* ---- all of it ---- */
 
-static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w, const sheaf__prompts_from *from)
+static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
+                               const sheaf__prompts_from *from)
 {
-    return w->images || sheaf__path_kind(from->file) == SHEAF_PATH_DIR ? add_records(p, w, from) : add_lines(p, w, from->file);
+    return w->images || sheaf__path_kind(from->file) == SHEAF_PATH_DIR
+               ? add_records(p, w, from)
+               : add_lines(p, w, from->file);
 }
 
-sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w, const sheaf__prompts_from *from)
+sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
+                                  const sheaf__prompts_from *from)
 {
     *out = (sheaf__prompts){ .config = w->config };
     if ((from->text != NULL) + (from->tokens != NULL) + (from->file != NULL) != 1)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"), "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"),
+                              "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
     if (from->image != NULL && from->text == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--image"), "a --prompt that asks about it");
     if (from->file != NULL)

@@ -24,26 +24,31 @@ typedef struct sheaf__prompts {
 typedef struct sheaf__prompts_from {
     const char *text;
     const char *tokens; /* "1,2,3" */
-    const char *file;   /* JSON Lines with "prompt" (and "completion", to compare with) or "tokens" ([ids]); for models
-                           with images the files and folders of data/records.h */
-    const char *image;  /* of text, or NULL */
-    const char *query;  /* asked of every image of a folder; NULL: "CAPTCHA:" */
-    bool looked_at;     /* the images were checked by the caller */
+    const char
+        *file;         /* JSON Lines with "prompt" (and "completion", to compare with) or "tokens"
+                          ([ids]); for models   with images the files and folders of data/records.h */
+    const char *image; /* of text, or NULL */
+    const char *query; /* asked of every image of a folder; NULL: "CAPTCHA:" */
+    bool looked_at;    /* the images were checked by the caller */
     const sheaf_events *events;
 } sheaf__prompts_from;
 
-/* sheaf__prompts_read - every record, and every image (but see looked_at), is looked at. Errors: SHEAF_E_DATA naming line and field
- * (with images: all bad records); an id outside the table; those of the images and of sheaf__wording_prompt().
- * Release also after a failure. */
-sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *wording, const sheaf__prompts_from *from);
+/* sheaf__prompts_read - every record, and every image (but see looked_at), is looked at. Errors:
+ * SHEAF_E_DATA naming line and field (with images: all bad records); an id outside the table; those
+ * of the images and of sheaf__wording_prompt(). Release also after a failure. */
+sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *wording,
+                                  const sheaf__prompts_from *from);
 void sheaf__prompts_release(sheaf__prompts *prompts);
 
 /* sheaf__prompts_put - one more; takes what `about` owns in any case. */
-sheaf_status *sheaf__prompts_put(sheaf__prompts *prompts, const sheaf__prompt *prompt, const sheaf__prompt_about *about);
+sheaf_status *sheaf__prompts_put(sheaf__prompts *prompts, const sheaf__prompt *prompt,
+                                 const sheaf__prompt_about *about);
 
-/* sheaf__prompts_load - the image of a prompt, as sheaf__generate_options.load; self is the prompts. Thread-safe. */
+/* sheaf__prompts_load - the image of a prompt, as sheaf__generate_options.load; self is the
+ * prompts. Thread-safe. */
 sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, float *pixels, float *cross);
 /* sheaf__prompts_picture - one picture at the sizes of the model's towers. */
-sheaf_status *sheaf__prompts_picture(float *pixels, float *cross, const char *path, const sheaf_config *config);
+sheaf_status *sheaf__prompts_picture(float *pixels, float *cross, const char *path,
+                                     const sheaf_config *config);
 
 #endif

@@ -9,7 +9,9 @@ enum { BOS = 256, EOS = 257 };
 
 static sheaf_config bytes(void)
 {
-    return (sheaf_config){ .vocab = 259, .bos = BOS, .pad = 258, .eos = { EOS }, .neos = 1, .byte_vocab = true };
+    return (sheaf_config){
+        .vocab = 259, .bos = BOS, .pad = 258, .eos = { EOS }, .neos = 1, .byte_vocab = true
+    };
 }
 
 static sheaf_status *read_lines(sheaf__prompts *p, const char *lines, size_t size)
@@ -29,7 +31,8 @@ static sheaf_status *read_lines(sheaf__prompts *p, const char *lines, size_t siz
 
 static void test_prompts__records_become_tokens(void **state)
 {
-    static const char lines[] = "{\"prompt\": \"a\\u00e9\", \"completion\": \"b\"}\n\n{\"tokens\": [0, 258], \"id\": {\"x\": [1.5]}}\r\n{\"prompt\": \"\"}";
+    static const char lines[] =
+        "{\"prompt\": \"a\\u00e9\", \"completion\": \"b\"}\n\n{\"tokens\": [0, 258], \"id\": {\"x\": [1.5]}}\r\n{\"prompt\": \"\"}";
     static const int32_t first[] = { BOS, 'a', 0xC3, 0xA9 }, second[] = { 0, 258 };
     sheaf__prompts p;
     CHECK_OK(read_lines(&p, lines, sizeof lines - 1));
@@ -44,7 +47,8 @@ static void test_prompts__records_become_tokens(void **state)
     assert_null(p.about[1].expected);
     assert_int_equal(p.prompt[2].n, 1); /* bos alone */
     sheaf__prompts_release(&p);
-    static const char array[] = "\xEF\xBB\xBF[{\"prompt\": \"a\\u00e9\", \"completion\": \"b\"},\n {\"tokens\": [0, 258]}]";
+    static const char array[] =
+        "\xEF\xBB\xBF[{\"prompt\": \"a\\u00e9\", \"completion\": \"b\"},\n {\"tokens\": [0, 258]}]";
     CHECK_OK(read_lines(&p, array, sizeof array - 1));
     assert_int_equal(p.count, 2);
     CHECK_BYTES("text of an entry", p.prompt[0].ids, first, sizeof first);
@@ -55,10 +59,15 @@ static void test_prompts__records_become_tokens(void **state)
 #define GOOD "{\"prompt\": \"a\"}\n"
 static void test_prompts__a_bad_record_is_named(void **state)
 {
-    static const struct { const char *lines, *part; } rows[] = {
-        { GOOD "{\"prompt\": \"a\"\n", "line 2: not a record | one JSON object; at column 15: ',' or '}' | its end" },
-        { GOOD GOOD "{\"prompt\": \"\xE9\"}\n", "line 3: not a record | one JSON object; at column 13: UTF-8 | byte 0xe9" },
-        { "{\"prompt\": \"a\", \"prompt\": \"b\"}\n", "line 1: not a record | one JSON object; at column 26: each key once" },
+    static const struct {
+        const char *lines, *part;
+    } rows[] = {
+        { GOOD "{\"prompt\": \"a\"\n",
+          "line 2: not a record | one JSON object; at column 15: ',' or '}' | its end" },
+        { GOOD GOOD "{\"prompt\": \"\xE9\"}\n",
+          "line 3: not a record | one JSON object; at column 13: UTF-8 | byte 0xe9" },
+        { "{\"prompt\": \"a\", \"prompt\": \"b\"}\n",
+          "line 1: not a record | one JSON object; at column 26: each key once" },
         { GOOD "[1, 2]\n", "line 2: record | a string 'prompt' or a list 'tokens'" },
         { "7\n", "line 1: record" },
         { "[" GOOD ", 7]", "entry 2: record | a string 'prompt' or a list 'tokens'" },
@@ -68,17 +77,20 @@ static void test_prompts__a_bad_record_is_named(void **state)
         { "{\"text\": \"a\"}\n", "line 1: record" },
         { "{\"prompt\": 7}\n", "line 1: record" },
         { "{\"prompt\": \"a\\u0000b\"}\n", "line 1: field 'prompt' | text without NUL" },
-        { "{\"prompt\": \"a\", \"completion\": \"\\u0000\"}\n", "line 1: field 'completion' | text without NUL" },
+        { "{\"prompt\": \"a\", \"completion\": \"\\u0000\"}\n",
+          "line 1: field 'completion' | text without NUL" },
         { "{\"tokens\": []}\n", "line 1: field 'tokens' | at least one token id" },
         { "{\"tokens\": [1, 2.0]}\n", "line 1: field 'tokens', entry 1 | an integer" },
-        { "{\"tokens\": [1, 259]}\n", "line 1: field 'tokens' | token ids from 0 to 258, the rows of the table | 259" },
+        { "{\"tokens\": [1, 259]}\n",
+          "line 1: field 'tokens' | token ids from 0 to 258, the rows of the table | 259" },
         { "{\"tokens\": [-1]}\n", "line 1: field 'tokens' | token ids from 0 to 258" },
         { "{\"tokens\": [4294967297]}\n", "4294967297" },
         { "\n\n", "at least one prompt" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf__prompts p;
-        CHECK_FAILS(read_lines(&p, rows[i].lines, strlen(rows[i].lines)), SHEAF_E_DATA, rows[i].part);
+        CHECK_FAILS(read_lines(&p, rows[i].lines, strlen(rows[i].lines)), SHEAF_E_DATA,
+                    rows[i].part);
         sheaf__prompts_release(&p);
     }
 }
@@ -95,23 +107,33 @@ static void test_prompts__from_the_command_line(void **state)
     sheaf__prompts_release(&p);
     static const char *const bad[] = { "", "1,", ",1", "1 ,2", "x", "1;2", "99999999999999999999" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = bad[i] }), SHEAF_E_ARG, "numbers with commas");
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "259" }), SHEAF_E_DATA, "259");
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a", .tokens = "1" }), SHEAF_E_ARG, "one of --prompt");
+        CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = bad[i] }),
+                    SHEAF_E_ARG, "numbers with commas");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "259" }),
+                SHEAF_E_DATA, "259");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a", .tokens = "1" }),
+                SHEAF_E_ARG, "one of --prompt");
     config.byte_vocab = false;
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a" }), SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a" }),
+                SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
     config.byte_vocab = true;
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a", .image = "a.png" }), SHEAF_E_UNSUPPORTED, "llama has no vision tower");
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "1", .image = "a.png" }), SHEAF_E_ARG, "--prompt");
+    CHECK_FAILS(
+        sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a", .image = "a.png" }),
+        SHEAF_E_UNSUPPORTED, "llama has no vision tower");
+    CHECK_FAILS(
+        sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "1", .image = "a.png" }),
+        SHEAF_E_ARG, "--prompt");
     w.bos = -1;
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "" }), SHEAF_E_DATA, "at least one token");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "" }), SHEAF_E_DATA,
+                "at least one token");
     sheaf__wording_close(&w);
 }
 
 /* Up to the first special token; NUL and what is not UTF-8 become U+FFFD, byte by byte. */
 static void test_decode__bytes_become_text(void **state)
 {
-    static const int32_t ids[] = { 'a', 0xC3, 0xA9, 0, 0xF0, 0x9F, 0x98, 0x80, 0xED, 0xA0, 0x80, 0xE2, 0x82, EOS, 'b' };
+    static const int32_t ids[] = { 'a',  0xC3, 0xA9, 0,    0xF0, 0x9F, 0x98, 0x80,
+                                   0xED, 0xA0, 0x80, 0xE2, 0x82, EOS,  'b' };
     const sheaf_config config = bytes();
     sheaf__wording w;
     char *text = NULL;

@@ -8,7 +8,10 @@
 #include "ops/math/math.h"
 
 /* Marks of the penalty, and later the ranking, one word for each id. */
-size_t sheaf__sampling_scratch(int64_t vocab) { return (size_t)vocab; }
+size_t sheaf__sampling_scratch(int64_t vocab)
+{
+    return (size_t)vocab;
+}
 
 static void penalize(float *logits, int64_t vocab, const int64_t *ids, int64_t n, float penalty,
                      bool sat, float *scratch)
@@ -100,7 +103,8 @@ static int64_t count_mass(ranking *r, int64_t from, double p, bool beyond)
     /* those outside the heap, or all: `from` is one of the two, in no matter what order */
     for (int64_t i = r->all - from; i < r->all; i++)
         total += weight(r->logits[r->order[i]], max);
-    while (kept < from && (mass < p * total || (beyond && mass == p * total))) /* at least once: the largest weighs 1 */
+    while (kept < from && (mass < p * total ||
+                           (beyond && mass == p * total))) /* at least once: the largest weighs 1 */
         mass += weight(r->logits[nth(r, kept++)], max);
     return kept;
 }
@@ -129,7 +133,8 @@ static bool any_nan(const float *logits, int64_t vocab)
     return false;
 }
 
-static void divide(float *logits, int64_t vocab, const int64_t *ids, int64_t n, const sheaf__sampling *how, float *scratch)
+static void divide(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
+                   const sheaf__sampling *how, float *scratch)
 {
     const bool penalty = how->repetition_penalty != 0 && how->repetition_penalty != 1;
     const bool temperature = how->temperature != 0 && how->temperature != 1 && !how->greedy;
@@ -199,7 +204,6 @@ int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, i
     sheaf__sampling_process(logits, vocab, ids, n, how, scratch);
     if (how->greedy)
         return sheaf__sampling_greedy(logits, vocab);
-    return sheaf__sampling_draw(logits, vocab,
-                                sheaf__random_u32(how->seed, SHEAF__PURPOSE_SAMPLING, 0, sample,
-                                                  step, 0));
+    return sheaf__sampling_draw(
+        logits, vocab, sheaf__random_u32(how->seed, SHEAF__PURPOSE_SAMPLING, 0, sample, step, 0));
 }

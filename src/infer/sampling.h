@@ -15,10 +15,10 @@
 /* Zero in any field means: leave that step out. */
 typedef struct sheaf__sampling {
     bool greedy;
-    bool sat;                 /* SwissArmyTransformer's order instead (cogvlm.md, section 8.8): logits are divided by
-                                 temperature * penalty (also those below 0), the penalty is of new tokens only, top-p
-                                 acts only where top-k does, and keeps as long as what was kept is at most p; one NaN
-                                 is a broken model */
+    bool sat; /* SwissArmyTransformer's order instead (cogvlm.md, section 8.8): logits are divided
+                 by temperature * penalty (also those below 0), the penalty is of new tokens only,
+                 top-p acts only where top-k does, and keeps as long as what was kept is at most p;
+                 one NaN is a broken model */
     float temperature;        /* divides the logits, > 0 */
     int64_t top_k;            /* keep the k largest, and what equals the smallest of them */
     float top_p;              /* then the fewest of the largest whose mass is at least p; in

@@ -14,7 +14,8 @@
 static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
 {
     sheaf_status *st = sheaf__choose_tokenizer(&w->model, o->tokenizer, o->folder, w->config);
-    if (st != NULL && o->tokenizer == NULL && !w->images && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* token ids go without */
+    if (st != NULL && o->tokenizer == NULL && !w->images &&
+        sheaf_status_code(st) != SHEAF_E_MEMORY) { /* token ids go without */
         sheaf_warn(o->events, "the model's tokenizer is not used: %s", sheaf_status_where(st));
         sheaf_status_free(st);
         return NULL;
@@ -34,21 +35,27 @@ static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_optio
     w->templated = o->version != NULL || w->images || o->conversation;
     if (!w->templated)
         return NULL;
-    sheaf_status *st = sheaf__choose_template(&w->version, &from_model, o->version, w->config, o->events);
+    sheaf_status *st =
+        sheaf__choose_template(&w->version, &from_model, o->version, w->config, o->events);
     if (st != NULL || o->version != NULL)
         return st;
     if (!from_model && !w->images)
         w->version = SHEAF__CHAT;
-    sheaf_note(o->events, "prompt template %s, %s (--template changes it)", sheaf__template_name(w->version),
+    sheaf_note(o->events, "prompt template %s, %s (--template changes it)",
+               sheaf__template_name(w->version),
                from_model ? "which the model's config names" : "as the model's config names none");
     return NULL;
 }
 
-sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config, const sheaf__wording_options *options)
+sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config,
+                                  const sheaf__wording_options *options)
 {
-    *out = (sheaf__wording){ .config = config, .max_length = options->max_length, .bos = config->bos,
+    *out = (sheaf__wording){ .config = config,
+                             .max_length = options->max_length,
+                             .bos = config->bos,
                              .eos = config->neos > 0 ? config->eos[0] : -1,
-                             .images = config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT };
+                             .images = config->family == SHEAF_COGVLM ||
+                                       config->family == SHEAF_COGAGENT };
     sheaf_status *st = find_template(out, options);
     return st == NULL ? find_tokenizer(out, options) : st;
 }
@@ -59,16 +66,23 @@ void sheaf__wording_close(sheaf__wording *w)
     *w = (sheaf__wording){ 0 };
 }
 
-static bool speaks(const sheaf__wording *w) { return w->model != NULL || w->config->byte_vocab; }
+static bool speaks(const sheaf__wording *w)
+{
+    return w->model != NULL || w->config->byte_vocab;
+}
 
 sheaf_status *sheaf__wording_needed(const sheaf__wording *w)
 {
     if (speaks(w))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "a prompt as text");
-    sheaf_expected(st, "a tokenizer.model (sentencepiece) in the model's folder, or a model with a byte vocabulary "
-                   "(\"sheaf_tokenizer\": \"bytes\" in its config)");
-    return sheaf_try_this(st, "--tokenizer FILE, the tokenizer.model of this model; sheaf generate also takes token ids: --tokens 1,2,3");
+    sheaf_expected(
+        st,
+        "a tokenizer.model (sentencepiece) in the model's folder, or a model with a byte vocabulary "
+        "(\"sheaf_tokenizer\": \"bytes\" in its config)");
+    return sheaf_try_this(
+        st,
+        "--tokenizer FILE, the tokenizer.model of this model; sheaf generate also takes token ids: --tokens 1,2,3");
 }
 
 /* ---- to tokens ---- */
@@ -77,20 +91,30 @@ static sheaf_status *check_sight(const sheaf__wording *w, bool image)
 {
     const char *family = sheaf_family_name(w->config->family);
     if (image && !w->images)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "prompt"), "no image: %s has no vision tower", family), "one");
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "prompt"),
+                                          "no image: %s has no vision tower", family),
+                           "one");
     if (!image && w->config->family == SHEAF_COGAGENT)
-        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "prompt"),
-                              "an image: the cross-attention of %s looks at it in every layer", family), "none"), "--image FILE");
+        return sheaf_try_this(
+            sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "prompt"),
+                               "an image: the cross-attention of %s looks at it in every layer",
+                               family),
+                "none"),
+            "--image FILE");
     return NULL;
 }
 
 /* Ids of a vocabulary of bytes are sound; those of a tokenizer lie below its number of pieces. */
-static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wording *w, const char *text)
+static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                           const char *text)
 {
     int32_t *piece = NULL;
     int64_t n = (int64_t)strlen(text);
     const bool bos = w->bos >= 0;
-    sheaf_status *st = w->model == NULL ? NULL : sheaf__sentencepiece_encode(&piece, &n, w->model, text, (size_t)n);
+    sheaf_status *st = w->model == NULL
+                           ? NULL
+                           : sheaf__sentencepiece_encode(&piece, &n, w->model, text, (size_t)n);
     if (st == NULL && n + bos == 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
     int32_t *ids = st == NULL ? malloc((size_t)(n + bos) * sizeof *ids) : NULL;
@@ -108,11 +132,15 @@ static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wordin
     return st;
 }
 
-static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__wording *w, const sheaf__turn *turn, int64_t turns, bool image)
+static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                              const sheaf__turn *turn, int64_t turns, bool image)
 {
     const sheaf__record record = { .image = image ? "image" : NULL, .turn = turn, .turns = turns };
-    const sheaf__compose_options how = { .version = w->version, .model = w->model, .no_answer = true,
-                                         .layout = { .patches = w->config->patches, .max_length = w->max_length,
+    const sheaf__compose_options how = { .version = w->version,
+                                         .model = w->model,
+                                         .no_answer = true,
+                                         .layout = { .patches = w->config->patches,
+                                                     .max_length = w->max_length,
                                                      .bos = (int32_t)(w->bos < 0 ? 0 : w->bos) } };
     sheaf__sequence s;
     sheaf_status *st = sheaf__compose(&s, &record, &how);
@@ -123,20 +151,25 @@ static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__wor
         sheaf__sequence_release(&s);
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
     }
-    *out = (sheaf__prompt){ .ids = s.input_ids + skip, .n = s.context - skip, .position = skip ? NULL : s.position_ids,
-                            .embed = image ? s.image_embed_mask : NULL, .expert = image ? s.vision_expert_mask : NULL };
+    *out = (sheaf__prompt){ .ids = s.input_ids + skip,
+                            .n = s.context - skip,
+                            .position = skip ? NULL : s.position_ids,
+                            .embed = image ? s.image_embed_mask : NULL,
+                            .expert = image ? s.vision_expert_mask : NULL };
     *block = s.block;
     return NULL;
 }
 
-sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const sheaf__wording *w, const sheaf__turn *turn, int64_t turns, bool image)
+sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                                    const sheaf__turn *turn, int64_t turns, bool image)
 {
     sheaf_status *st = check_sight(w, image);
     if (st == NULL)
         st = sheaf__wording_needed(w);
     if (st != NULL)
         return st;
-    return w->templated ? laid_out(out, block, w, turn, turns, image) : plain(out, block, w, turn[turns - 1].query);
+    return w->templated ? laid_out(out, block, w, turn, turns, image)
+                        : plain(out, block, w, turn[turns - 1].query);
 }
 
 /* ---- and back ---- */
@@ -159,7 +192,8 @@ static sheaf_status *decode_bytes(char **out, const int32_t *ids, int64_t n)
     return sheaf__text_take(out, &text);
 }
 
-sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *w, const int32_t *ids, int64_t n)
+sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *w, const int32_t *ids,
+                                    int64_t n)
 {
     *out = NULL;
     if (w->model != NULL)
@@ -167,7 +201,8 @@ sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *w, const i
     return w->config->byte_vocab ? decode_bytes(out, ids, n) : NULL;
 }
 
-sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, const int32_t *ids, int64_t n)
+sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, const int32_t *ids,
+                                    int64_t n)
 {
     char *text = NULL;
     sheaf_status *st = sheaf__wording_decode(&text, w, ids, n);
@@ -181,7 +216,10 @@ sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, const i
     return st;
 }
 
-static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
 static size_t trimmed(const char **text)
 {
@@ -195,7 +233,10 @@ static size_t trimmed(const char **text)
     return n;
 }
 
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c; }
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c;
+}
 
 bool sheaf__same_answer(const char *a, const char *b, bool any_case)
 {

@@ -1,8 +1,8 @@
 /* wording.h - how a model's texts become tokens and its tokens text: tokenizer and prompt template.
  *
- * The tokenizer is a sentencepiece file that was given, else tokenizer.model in the model's folder, else
- * (where its config says so) the bytes of the text. Vision-language models, and any model for which a
- * template is named, are asked by a template; others continue bos and the text as it is. */
+ * The tokenizer is a sentencepiece file that was given, else tokenizer.model in the model's folder,
+ * else (where its config says so) the bytes of the text. Vision-language models, and any model for
+ * which a template is named, are asked by a template; others continue bos and the text as it is. */
 #ifndef SHEAF_INFER_WORDING_H
 #define SHEAF_INFER_WORDING_H
 
@@ -18,45 +18,53 @@ typedef struct sheaf__wording {
     bool images;                 /* the model has a vision tower */
     bool templated;
     sheaf__template version;
-    int64_t max_length;          /* of prompt and answer in positions, 0 = no limit */
-    int64_t bos, eos;            /* the config's, else the tokenizer's; -1 = none */
+    int64_t max_length; /* of prompt and answer in positions, 0 = no limit */
+    int64_t bos, eos;   /* the config's, else the tokenizer's; -1 = none */
 } sheaf__wording;
 
 typedef struct sheaf__wording_options {
     const char *folder;    /* of the model, where tokenizer.model is looked for; may be NULL */
     const char *tokenizer; /* a file; NULL = as above */
-    const char *version;   /* of the template by name; NULL = the config's "text_processor_version", else base */
-    bool conversation;     /* always by a template; without one that is named, `chat` for models without images */
+    const char *version;   /* of the template by name; NULL = the config's "text_processor_version",
+                              else base */
+    bool conversation; /* always by a template; without one that is named, `chat` for models without
+                          images */
     int64_t max_length;
-    const sheaf_events *events; /* told which template it is, where there is a choice; may be NULL */
+    const sheaf_events
+        *events; /* told which template it is, where there is a choice; may be NULL */
 } sheaf__wording_options;
 
-/* sheaf__wording_open - errors: those of template and tokenizer; SHEAF_E_LAYOUT for a tokenizer with more
- * pieces than the model has rows. No tokenizer at all is none: sheaf__wording_needed() says so.
- * Close also after a failure. */
-sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config, const sheaf__wording_options *options);
+/* sheaf__wording_open - errors: those of template and tokenizer; SHEAF_E_LAYOUT for a tokenizer
+ * with more pieces than the model has rows. No tokenizer at all is none: sheaf__wording_needed()
+ * says so. Close also after a failure. */
+sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config,
+                                  const sheaf__wording_options *options);
 void sheaf__wording_close(sheaf__wording *wording);
 
-/* sheaf__wording_needed - NULL when text can be read, else SHEAF_E_UNSUPPORTED with what to give. */
+/* sheaf__wording_needed - NULL when text can be read, else SHEAF_E_UNSUPPORTED with what to
+ * give. */
 sheaf_status *sheaf__wording_needed(const sheaf__wording *wording);
 
 /* sheaf__wording_prompt - turn[turns - 1].query, after the turns before it, is to be answered.
  *   out    its ids, position, embed and expert lie in *block (free() it); pixels are left NULL
  *   image  an image stands before the text
- * Errors: SHEAF_E_DATA for a prompt that leaves no room within max_length, for an empty one, for turns that
- * the template has no place for and for what the tokenizer refuses; SHEAF_E_UNSUPPORTED for an image the model cannot see, none where it
- * must, and without a tokenizer. */
-sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const sheaf__wording *wording, const sheaf__turn *turn,
-                                    int64_t turns, bool image);
+ * Errors: SHEAF_E_DATA for a prompt that leaves no room within max_length, for an empty one, for
+ * turns that the template has no place for and for what the tokenizer refuses; SHEAF_E_UNSUPPORTED
+ * for an image the model cannot see, none where it must, and without a tokenizer. */
+sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const sheaf__wording *wording,
+                                    const sheaf__turn *turn, int64_t turns, bool image);
 
-/* sheaf__wording_decode - text (malloc'd) of tokens; of bytes up to the first special one, what is not UTF-8
- * becomes U+FFFD. *out is NULL for a model without text. */
-sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *wording, const int32_t *ids, int64_t n);
-/* sheaf__wording_answer - the same, and of a templated model the answer in it, without blanks around. */
-sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *wording, const int32_t *ids, int64_t n);
+/* sheaf__wording_decode - text (malloc'd) of tokens; of bytes up to the first special one, what is
+ * not UTF-8 becomes U+FFFD. *out is NULL for a model without text. */
+sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *wording, const int32_t *ids,
+                                    int64_t n);
+/* sheaf__wording_answer - the same, and of a templated model the answer in it, without blanks
+ * around. */
+sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *wording, const int32_t *ids,
+                                    int64_t n);
 
-/* sheaf__same_answer - equal, apart from blanks (ASCII) at both ends; any_case: also apart from the case of
- * letters of ASCII. */
+/* sheaf__same_answer - equal, apart from blanks (ASCII) at both ends; any_case: also apart from the
+ * case of letters of ASCII. */
 bool sheaf__same_answer(const char *a, const char *b, bool any_case);
 
 #endif

@@ -1,4 +1,5 @@
-/* wording_test.c - which tokenizer and template it is, prompts with and without an image, answers. */
+/* wording_test.c - which tokenizer and template it is, prompts with and without an image,
+ * answers. */
 #include "tests/check.h"
 
 #include "infer/conversation.h"
@@ -9,7 +10,13 @@ enum { PATCHES = 4, BOS = 256, EOS = 257 };
 
 static sheaf_config config_of(sheaf_family family)
 {
-    sheaf_config c = { .family = family, .vocab = 259, .bos = BOS, .pad = 258, .eos = { EOS }, .neos = 1, .byte_vocab = true };
+    sheaf_config c = { .family = family,
+                       .vocab = 259,
+                       .bos = BOS,
+                       .pad = 258,
+                       .eos = { EOS },
+                       .neos = 1,
+                       .byte_vocab = true };
     if (family == SHEAF_COGVLM || family == SHEAF_COGAGENT) {
         c.patches = PATCHES;
         c.vit = (sheaf_vit){ .height = 28, .width = 28, .patch = 14, .channels = 3 };
@@ -20,8 +27,15 @@ static sheaf_config config_of(sheaf_family family)
 
 static void test_open__which_template_it_is(void **state)
 {
-    char chat[] = "{\"text_processor_version\": \"chat\"}", unknown[] = "{\"text_processor_version\": \"chat_v9\"}", none[] = "{}";
-    const struct { sheaf_family family; char *json; const char *given; bool conversation, templated; sheaf__template want; } rows[] = {
+    char chat[] = "{\"text_processor_version\": \"chat\"}",
+         unknown[] = "{\"text_processor_version\": \"chat_v9\"}", none[] = "{}";
+    const struct {
+        sheaf_family family;
+        char *json;
+        const char *given;
+        bool conversation, templated;
+        sheaf__template want;
+    } rows[] = {
         { SHEAF_COGVLM, chat, NULL, false, true, SHEAF__CHAT },
         { SHEAF_COGVLM, chat, "vqa", false, true, SHEAF__VQA },
         { SHEAF_COGVLM, unknown, NULL, false, true, SHEAF__BASE },
@@ -35,14 +49,18 @@ static void test_open__which_template_it_is(void **state)
         sheaf_config config = config_of(rows[i].family);
         sheaf__wording w;
         config.json = rows[i].json;
-        CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = rows[i].given, .conversation = rows[i].conversation }));
+        CHECK_OK(
+            sheaf__wording_open(&w, &config,
+                                &(sheaf__wording_options){ .version = rows[i].given,
+                                                           .conversation = rows[i].conversation }));
         if (w.templated != rows[i].templated || w.version != rows[i].want)
             fail_msg("row %d: %s", (int)i, sheaf__template_name(w.version));
         sheaf__wording_close(&w);
     }
     const sheaf_config config = config_of(SHEAF_COGVLM);
     sheaf__wording w;
-    CHECK_FAILS(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chatt" }), SHEAF_E_ARG, "chat");
+    CHECK_FAILS(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chatt" }),
+                SHEAF_E_ARG, "chat");
     sheaf__wording_close(&w);
 }
 
@@ -51,21 +69,26 @@ static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
     sheaf_config config = config_of(SHEAF_COGVLM);
     sheaf__wording w;
     config.byte_vocab = false;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .folder = "/nonexistent" }));
+    CHECK_OK(
+        sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .folder = "/nonexistent" }));
     CHECK_FAILS(sheaf__wording_needed(&w), SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
     sheaf__prompt prompt;
     void *block;
-    CHECK_FAILS(sheaf__wording_prompt(&prompt, &block, &w, &(sheaf__turn){ "q", NULL }, 1, true), SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
+    CHECK_FAILS(sheaf__wording_prompt(&prompt, &block, &w, &(sheaf__turn){ "q", NULL }, 1, true),
+                SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
     char *text;
     CHECK_OK(sheaf__wording_answer(&text, &w, (int32_t[]){ 1 }, 1));
     assert_null(text);
     sheaf__wording_close(&w);
-    CHECK_FAILS(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = "/nonexistent" }), SHEAF_E_IO, "/nonexistent");
+    CHECK_FAILS(
+        sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = "/nonexistent" }),
+        SHEAF_E_IO, "/nonexistent");
     sheaf__wording_close(&w);
 
     char path[1200];
     const char *source = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, sizeof path, "%s/tests/data/cogvlm/tiny_tokenizer.model", source == NULL ? "." : source);
+    snprintf(path, sizeof path, "%s/tests/data/cogvlm/tiny_tokenizer.model",
+             source == NULL ? "." : source);
     config.vocab = 100000;
     config.bos = -1;
     config.neos = 0;
@@ -75,16 +98,21 @@ static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
     CHECK_OK(sheaf__wording_needed(&w));
     const int64_t pieces = sheaf__sentencepiece_pieces(w.model);
     sheaf__wording_close(&w);
-    for (config.vocab = pieces + 1; config.vocab >= pieces - 1; config.vocab--) { /* each piece has a row of the table */
+    for (config.vocab = pieces + 1; config.vocab >= pieces - 1;
+         config.vocab--) { /* each piece has a row of the table */
         if (config.vocab >= pieces)
-            CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }));
+            CHECK_OK(
+                sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }));
         else
-            CHECK_FAILS(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }), SHEAF_E_LAYOUT, "pieces, the model's vocabulary");
+            CHECK_FAILS(
+                sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }),
+                SHEAF_E_LAYOUT, "pieces, the model's vocabulary");
         sheaf__wording_close(&w);
     }
 }
 
-/* bos, BOI, patches, EOI, then the bytes of the template; "<EOI>" in the question is five of them. */
+/* bos, BOI, patches, EOI, then the bytes of the template; "<EOI>" in the question is five of
+ * them. */
 static void test_prompt__an_image_and_a_question(void **state)
 {
     static const char words[] = " [INST] a<EOI>b [/INST] ";
@@ -112,13 +140,18 @@ static void test_prompt__an_image_and_a_question(void **state)
     assert_null(p.expert);
     free(block);
     w.max_length = N;
-    CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true), SHEAF_E_DATA, "6 for the image (4 patches)");
+    CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true),
+                SHEAF_E_DATA, "6 for the image (4 patches)");
     sheaf__wording_close(&w);
 }
 
 static void test_prompt__what_a_model_cannot_see(void **state)
 {
-    static const struct { sheaf_family family; bool image; const char *part; } rows[] = {
+    static const struct {
+        sheaf_family family;
+        bool image;
+        const char *part;
+    } rows[] = {
         { SHEAF_LLAMA, true, "no image: llama has no vision tower" },
         { SHEAF_COGAGENT, false, "cross-attention of cogagent looks at it" },
     };
@@ -128,7 +161,9 @@ static void test_prompt__what_a_model_cannot_see(void **state)
         sheaf__prompt p;
         void *block;
         CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
-        CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, rows[i].image), SHEAF_E_UNSUPPORTED, rows[i].part);
+        CHECK_FAILS(
+            sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, rows[i].image),
+            SHEAF_E_UNSUPPORTED, rows[i].part);
         sheaf__wording_close(&w);
     }
 }
@@ -146,15 +181,19 @@ static void test_prompt__without_bos(void **state)
     assert_int_equal(p.n, 2);
     assert_int_equal(p.ids[0], 'a');
     free(block);
-    CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "", NULL }, 1, false), SHEAF_E_DATA, "at least one token");
+    CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "", NULL }, 1, false),
+                SHEAF_E_DATA, "at least one token");
     sheaf__wording_close(&w);
 }
 
 static void test_answer__of_a_template_is_what_follows_it(void **state)
 {
-    static const struct { const char *version, *tokens, *want; } rows[] = {
-        { "chat", "  yes </s>\n", "yes" }, { "chat", "no [/INST] yes", "yes" }, { "vqa", "x Short answer: 7", "7" },
-        { "base", " a [/INST] b ", "a [/INST] b" }, { NULL, " as it is ", " as it is " },
+    static const struct {
+        const char *version, *tokens, *want;
+    } rows[] = {
+        { "chat", "  yes </s>\n", "yes" },    { "chat", "no [/INST] yes", "yes" },
+        { "vqa", "x Short answer: 7", "7" },  { "base", " a [/INST] b ", "a [/INST] b" },
+        { NULL, " as it is ", " as it is " },
     };
     const sheaf_config config = config_of(SHEAF_LLAMA);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -165,7 +204,8 @@ static void test_answer__of_a_template_is_what_follows_it(void **state)
         for (int64_t k = 0; k < n; k++)
             ids[k] = rows[i].tokens[k];
         ids[n] = EOS;
-        CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = rows[i].version }));
+        CHECK_OK(sheaf__wording_open(&w, &config,
+                                     &(sheaf__wording_options){ .version = rows[i].version }));
         CHECK_OK(sheaf__wording_answer(&text, &w, ids, n + 1));
         assert_string_equal(text, rows[i].want);
         free(text);
@@ -175,13 +215,24 @@ static void test_answer__of_a_template_is_what_follows_it(void **state)
 
 static void test_same_answer__with_and_without_case(void **state)
 {
-    static const struct { const char *a, *b; bool exact, nocase; } rows[] = {
-        { "aB3", "aB3", true, true },   { "aB3", "ab3", false, true }, { " aB3\n", "aB3\t", true, true }, { "", " ", true, true },
-        { "a b", "ab", false, false },  { "ab", "abc", false, false }, { "abc", "ab", false, false },     { "[", "{", false, false },
-        { "@", "`", false, false },     { "\xC3\x84", "\xC3\xA4", false, false }, /* letters of ASCII only */
+    static const struct {
+        const char *a, *b;
+        bool exact, nocase;
+    } rows[] = {
+        { "aB3", "aB3", true, true },
+        { "aB3", "ab3", false, true },
+        { " aB3\n", "aB3\t", true, true },
+        { "", " ", true, true },
+        { "a b", "ab", false, false },
+        { "ab", "abc", false, false },
+        { "abc", "ab", false, false },
+        { "[", "{", false, false },
+        { "@", "`", false, false },
+        { "\xC3\x84", "\xC3\xA4", false, false }, /* letters of ASCII only */
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (sheaf__same_answer(rows[i].a, rows[i].b, false) != rows[i].exact || sheaf__same_answer(rows[i].a, rows[i].b, true) != rows[i].nocase)
+        if (sheaf__same_answer(rows[i].a, rows[i].b, false) != rows[i].exact ||
+            sheaf__same_answer(rows[i].a, rows[i].b, true) != rows[i].nocase)
             fail_msg("'%s' and '%s'", rows[i].a, rows[i].b);
 }
 
@@ -196,15 +247,19 @@ static void check_ids(const sheaf__prompt *p, const char *want)
 
 static void test_conversation__turns_are_kept_where_the_template_has_a_place(void **state)
 {
-    static const struct { const char *version, *first, *second; } rows[] = {
-        { "chat", " [INST] q [/INST] ", " [INST] q [/INST] a [INST] r [/INST] " }, { "vqa", "Question: q Short answer:", "Question: r Short answer:" },
+    static const struct {
+        const char *version, *first, *second;
+    } rows[] = {
+        { "chat", " [INST] q [/INST] ", " [INST] q [/INST] a [INST] r [/INST] " },
+        { "vqa", "Question: q Short answer:", "Question: r Short answer:" },
     };
     const sheaf_config config = config_of(SHEAF_COGVLM);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf__wording w;
         sheaf__prompt p;
         void *block;
-        CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = rows[i].version }));
+        CHECK_OK(sheaf__wording_open(&w, &config,
+                                     &(sheaf__wording_options){ .version = rows[i].version }));
         sheaf__conversation c = { .wording = &w };
         CHECK_OK(sheaf__conversation_ask(&p, &block, &c, "q"));
         check_ids(&p, rows[i].first);
@@ -252,9 +307,27 @@ static void test_conversation__another_picture_begins_anew(void **state)
 
 static void test_spoken__a_token_says_what_is_certain(void **state)
 {
-    static const struct { int32_t id; const char *more; } rows[] = {
-        { ' ', "" }, { 'h', "h" }, { 'i', "i" }, { ' ', "" }, { 0xC3, "" }, { 0xA9, " \xC3\xA9" }, { 0xFF, "" }, { 'x', "\xEF\xBF\xBDx" }, { 0xF0, "" }, { 0x9F, "" }, { 0x98, "" }, { 0x80, "\xF0\x9F\x98\x80" },
-        { 0xFE, "" }, { 0xFF, "" }, { 'y', "\xEF\xBF\xBD\xEF\xBF\xBDy" }, { '\n', "" }, { EOS, "" },
+    static const struct {
+        int32_t id;
+        const char *more;
+    } rows[] = {
+        { ' ', "" },
+        { 'h', "h" },
+        { 'i', "i" },
+        { ' ', "" },
+        { 0xC3, "" },
+        { 0xA9, " \xC3\xA9" },
+        { 0xFF, "" },
+        { 'x', "\xEF\xBF\xBDx" },
+        { 0xF0, "" },
+        { 0x9F, "" },
+        { 0x98, "" },
+        { 0x80, "\xF0\x9F\x98\x80" },
+        { 0xFE, "" },
+        { 0xFF, "" },
+        { 'y', "\xEF\xBF\xBD\xEF\xBF\xBDy" },
+        { '\n', "" },
+        { EOS, "" },
     };
     const sheaf_config config = config_of(SHEAF_LLAMA);
     sheaf__wording w;
@@ -270,10 +343,12 @@ static void test_spoken__a_token_says_what_is_certain(void **state)
     }
     CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, ARRAY_LEN(rows)));
     assert_string_equal(more, "");
-    assert_string_equal(answer, "hi \xC3\xA9\xEF\xBF\xBDx\xF0\x9F\x98\x80\xEF\xBF\xBD\xEF\xBF\xBDy");
+    assert_string_equal(answer,
+                        "hi \xC3\xA9\xEF\xBF\xBDx\xF0\x9F\x98\x80\xEF\xBF\xBD\xEF\xBF\xBDy");
     free(more);
     free(answer);
-    CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, 5)); /* the half character is said in the end */
+    CHECK_OK(
+        sheaf__spoken_end(&more, &answer, &s, ids, 5)); /* the half character is said in the end */
     assert_string_equal(answer, "hi \xEF\xBF\xBD");
     free(more);
     free(answer);

@@ -13,7 +13,8 @@ static bool is_given(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-static sheaf_status *open_tokenizer(sheaf__sentencepiece **out, const char *path, const sheaf_config *config)
+static sheaf_status *open_tokenizer(sheaf__sentencepiece **out, const char *path,
+                                    const sheaf_config *config)
 {
     sheaf__sentencepiece *model = NULL;
     sheaf_status *st = sheaf__sentencepiece_open(&model, path);
@@ -25,12 +26,14 @@ static sheaf_status *open_tokenizer(sheaf__sentencepiece **out, const char *path
         return NULL;
     }
     sheaf__sentencepiece_close(model);
-    st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path), "at most %" PRId64 " pieces, the model's vocabulary", config->vocab);
-    return sheaf_try_this(sheaf_found(st, "%" PRId64, pieces), "the tokenizer of this model: --tokenizer FILE");
+    st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
+                        "at most %" PRId64 " pieces, the model's vocabulary", config->vocab);
+    return sheaf_try_this(sheaf_found(st, "%" PRId64, pieces),
+                          "the tokenizer of this model: --tokenizer FILE");
 }
 
-sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *given, const char *folder,
-                                      const sheaf_config *config)
+sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *given,
+                                      const char *folder, const sheaf_config *config)
 {
     char *path = NULL;
     *out = NULL;
@@ -45,21 +48,26 @@ sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *gi
     return st;
 }
 
-sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given, const sheaf_config *config,
-                                     const sheaf_events *events)
+sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given,
+                                     const sheaf_config *config, const sheaf_events *events)
 {
     json_t *object = NULL;
     *out = SHEAF__BASE;
     *from_model = false;
     if (is_given(given))
         return sheaf__template_find(out, given);
-    sheaf_status *st = config->json == NULL ? NULL : sheaf__json_parse(&object, config->json, strlen(config->json));
+    sheaf_status *st = config->json == NULL
+                           ? NULL
+                           : sheaf__json_parse(&object, config->json, strlen(config->json));
     const char *name = json_string_value(json_object_get(object, "text_processor_version"));
     if (st == NULL && name != NULL) {
         sheaf_status *unknown = sheaf__template_find(out, name);
         *from_model = unknown == NULL;
         if (unknown != NULL) /* other programs may know it */
-            sheaf_warn(events, "the config's text_processor_version '%s' is none of base, chat, vqa and chat_old", name);
+            sheaf_warn(
+                events,
+                "the config's text_processor_version '%s' is none of base, chat, vqa and chat_old",
+                name);
         sheaf_status_free(unknown);
     }
     json_decref(object);

@@ -40,7 +40,8 @@ static const magic known[] = {
 static const magic *kind_of(const sheaf__image_in *in)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (in->size >= known[i].at + known[i].n && memcmp(in->bytes + known[i].at, known[i].bytes, known[i].n) == 0)
+        if (in->size >= known[i].at + known[i].n &&
+            memcmp(in->bytes + known[i].at, known[i].bytes, known[i].n) == 0)
             return &known[i];
     return NULL;
 }
@@ -97,21 +98,27 @@ static sheaf_status *not_a_picture(const sheaf__image_in *in, const magic *kind)
 
 /* ---- what every decoder uses ---- */
 
-sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height, const sheaf__image_in *in)
+sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
+                               const sheaf__image_in *in)
 {
     if (width < 1 || height < 1) {
         sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image size");
-        return sheaf_found(sheaf_expected(st, "at least 1 x 1"), "%" PRId64 " x %" PRId64, width, height);
+        return sheaf_found(sheaf_expected(st, "at least 1 x 1"), "%" PRId64 " x %" PRId64, width,
+                           height);
     }
-    if (width > SHEAF_IMAGE_MAX_SIDE || height > SHEAF_IMAGE_MAX_SIDE || width * height > in->max_pixels) {
+    if (width > SHEAF_IMAGE_MAX_SIDE || height > SHEAF_IMAGE_MAX_SIDE ||
+        width * height > in->max_pixels) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "image size");
-        sheaf_expected(st, "at most %" PRId64 " pixels, no side above %d", in->max_pixels, SHEAF_IMAGE_MAX_SIDE);
+        sheaf_expected(st, "at most %" PRId64 " pixels, no side above %d", in->max_pixels,
+                       SHEAF_IMAGE_MAX_SIDE);
         sheaf_found(st, "%" PRId64 " x %" PRId64, width, height);
-        return sheaf_try_this(st, "make the picture smaller; a model reads at most a few million pixels of it");
+        return sheaf_try_this(
+            st, "make the picture smaller; a model reads at most a few million pixels of it");
     }
     uint8_t *pixels = malloc((size_t)(width * height) * 3);
     if (pixels == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory", width, height);
+        return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory",
+                          width, height);
     *out = (sheaf_image){ width, height, pixels };
     return NULL;
 }
@@ -140,7 +147,8 @@ int sheaf__image_orientation(const uint8_t *exif, size_t size)
     const size_t at = number(exif + 4, 4, big);
     if (at > size - 2)
         return 1;
-    const size_t room = (size - at - 2) / 12, said = number(exif + at, 2, big), n = said < room ? said : room;
+    const size_t room = (size - at - 2) / 12, said = number(exif + at, 2, big),
+                 n = said < room ? said : room;
     for (size_t i = 0; i < n; i++) {
         const uint8_t *entry = exif + at + 2 + 12 * i;
         const uint32_t type = number(entry + 2, 2, big);
@@ -157,9 +165,12 @@ int sheaf__image_orientation(const uint8_t *exif, size_t size)
 
 /* The pixel (x, y) of the upright picture is (a, b) of the stored one, where (a, b) is (x, y), or
  * (y, x) if swapped, each then counted from the other end if mirrored. By orientation. */
-static const struct { bool swap, mirror_x, mirror_y; } turns[9] = {
+static const struct {
+    bool swap, mirror_x, mirror_y;
+} turns[9] = {
     [2] = { false, true, false }, [3] = { false, true, true }, [4] = { false, false, true },
-    [5] = { true, false, false }, [6] = { true, false, true }, [7] = { true, true, true }, [8] = { true, true, false },
+    [5] = { true, false, false }, [6] = { true, false, true }, [7] = { true, true, true },
+    [8] = { true, true, false },
 };
 
 static sheaf_status *turn(sheaf_image *image, int orientation, const sheaf__image_in *in)
@@ -187,7 +198,8 @@ static sheaf_status *turn(sheaf_image *image, int orientation, const sheaf__imag
 
 /* ---- the whole ---- */
 
-sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size, const sheaf_image_options *options)
+sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
+                                 const sheaf_image_options *options)
 {
     sheaf__image_in in = { bytes, size, options == NULL ? 0 : options->max_pixels };
     if (in.max_pixels <= 0 || in.max_pixels > SHEAF_IMAGE_MAX_PIXELS)
@@ -208,7 +220,8 @@ sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t siz
     return st;
 }
 
-sheaf_status *sheaf_image_load(sheaf_image *out, const char *path, const sheaf_image_options *options)
+sheaf_status *sheaf_image_load(sheaf_image *out, const char *path,
+                               const sheaf_image_options *options)
 {
     char *bytes = NULL;
     size_t size = 0;

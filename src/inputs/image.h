@@ -48,7 +48,8 @@ extern const sheaf_image_scale sheaf_image_clip_scale;
  * Errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no picture or is damaged, saying what was found;
  * SHEAF_E_UNSUPPORTED for other kinds of pictures and for more pixels than allowed; SHEAF_E_MEMORY.
  * Thread-safe. */
-sheaf_status *sheaf_image_load(sheaf_image *out, const char *path, const sheaf_image_options *options);
+sheaf_status *sheaf_image_load(sheaf_image *out, const char *path,
+                               const sheaf_image_options *options);
 /* sheaf_image_decode - the same from a file's bytes. */
 sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
                                  const sheaf_image_options *options);
@@ -60,17 +61,19 @@ void sheaf_image_release(sheaf_image *image);
  *   out  [height, width, 3], given by the caller; must not be image->pixels
  *
  * Errors: SHEAF_E_ARG for a size below 1 or above SHEAF_IMAGE_MAX_SIZE; SHEAF_E_MEMORY. */
-sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t width, int64_t height);
+sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t width,
+                                 int64_t height);
 
-/* sheaf_image_normalise - out[c,y,x] = (pixels[y,x,c] / 255 - mean[c]) / std[c], each step rounded to
- * float32.
+/* sheaf_image_normalise - out[c,y,x] = (pixels[y,x,c] / 255 - mean[c]) / std[c], each step rounded
+ * to float32.
  *
  *   out     [3, count]
  *   pixels  [count, 3] */
-void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count, const sheaf_image_scale *scale);
+void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count,
+                           const sheaf_image_scale *scale);
 
-/* sheaf_image_prepare - resized to size x size, whatever its shape was, and normalised: what a vision
- * tower reads.
+/* sheaf_image_prepare - resized to size x size, whatever its shape was, and normalised: what a
+ * vision tower reads.
  *
  *   out  [3, size, size]
  *
@@ -86,16 +89,17 @@ typedef struct sheaf__image_in {
     int64_t max_pixels; /* not 0 */
 } sheaf__image_in;
 
-/* Each reads bytes that begin like its format, and does not turn the picture. `out` and `orientation`
- * (1 to 8; 1 when nothing or nonsense is said) are untouched on failure. */
+/* Each reads bytes that begin like its format, and does not turn the picture. `out` and
+ * `orientation` (1 to 8; 1 when nothing or nonsense is said) are untouched on failure. */
 sheaf_status *sheaf__image_jpeg(sheaf_image *out, int *orientation, const sheaf__image_in *in);
 sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in);
 sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf__image_in *in);
 
 /* sheaf__image_new - checks the size against the limits and allocates out->pixels, not cleared. */
-sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height, const sheaf__image_in *in);
-/* sheaf__image_orientation - from EXIF data (a TIFF header and its first directory), with or without
- * "Exif\0\0" before it. */
+sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
+                               const sheaf__image_in *in);
+/* sheaf__image_orientation - from EXIF data (a TIFF header and its first directory), with or
+ * without "Exif\0\0" before it. */
 int sheaf__image_orientation(const uint8_t *exif, size_t size);
 
 #endif

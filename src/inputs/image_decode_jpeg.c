@@ -39,12 +39,17 @@ static void leave(j_common_ptr it)
 static void warn(j_common_ptr it, int level)
 {
     switch (level < 0 ? it->err->msg_code : 0) {
-    case JWRN_JPEG_EOF: case JWRN_HIT_MARKER: case JWRN_HUFF_BAD_CODE: case JWRN_ARITH_BAD_CODE: case JWRN_MUST_RESYNC:
-        leave(it);
+    case JWRN_JPEG_EOF:
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
+    case JWRN_MUST_RESYNC: leave(it);
     }
 }
 
-static void say_nothing(j_common_ptr it) { }
+static void say_nothing(j_common_ptr it)
+{
+}
 
 static void count_scans(j_common_ptr it)
 {
@@ -91,13 +96,16 @@ static void ink_to_rgb(uint8_t *rgb, const uint8_t *ink, int64_t width)
 {
     for (int64_t x = 0; x < width; x++)
         for (int c = 0; c < 3; c++)
-            rgb[3 * x + c] = (uint8_t)(ink[4 * x + 3] - scaled(255 - ink[4 * x + c], ink[4 * x + 3]));
+            rgb[3 * x + c] =
+                (uint8_t)(ink[4 * x + 3] - scaled(255 - ink[4 * x + c], ink[4 * x + 3]));
 }
 
 static void read_rows(jpeg *j)
 {
     const int64_t width = j->out->width;
-    j->it.out_color_space = j->it.num_components == 1 ? JCS_GRAYSCALE : j->it.num_components == 3 ? JCS_RGB : JCS_CMYK;
+    j->it.out_color_space = j->it.num_components == 1   ? JCS_GRAYSCALE
+                            : j->it.num_components == 3 ? JCS_RGB
+                                                        : JCS_CMYK;
     jpeg_start_decompress(&j->it);
     while (j->it.output_scanline < j->it.output_height) {
         uint8_t *to = j->out->pixels + (int64_t)j->it.output_scanline * width * 3;

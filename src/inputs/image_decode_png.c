@@ -36,7 +36,9 @@ static void leave(png_structp it, png_const_charp message)
     longjmp(p->failed, 1);
 }
 
-static void say_nothing(png_structp it, png_const_charp message) { }
+static void say_nothing(png_structp it, png_const_charp message)
+{
+}
 
 /* libpng asks for room for what a chunk's length says before it reads. No chunk is larger than the
  * file, and no row larger than ROW. */
@@ -51,7 +53,10 @@ static png_voidp allocate(png_structp it, png_alloc_size_t size)
     return at;
 }
 
-static void release(png_structp it, png_voidp at) { free(at); }
+static void release(png_structp it, png_voidp at)
+{
+    free(at);
+}
 
 static void give(png_structp it, png_bytep to, size_t size)
 {
@@ -75,23 +80,27 @@ static bool guarded(picture *p, void (*work)(picture *))
 /* What says nothing about pixels or position is skipped unseen: some of it is compressed. */
 static void skip_ancillary(png_structp it)
 {
-    static const png_byte skipped[] = "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
-                                      "sPLT\0sRGB\0sTER\0tEXt\0tIME\0zTXt";
+    static const png_byte skipped[] =
+        "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
+        "sPLT\0sRGB\0sTER\0tEXt\0tIME\0zTXt";
     png_set_keep_unknown_chunks(it, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
     png_set_keep_unknown_chunks(it, PNG_HANDLE_CHUNK_NEVER, skipped, (int)(sizeof skipped / 5));
 }
 
 static void read_header(picture *p)
 {
-    p->it = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, p, leave, say_nothing, p, allocate, release);
+    p->it = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, p, leave, say_nothing, p, allocate,
+                                     release);
     p->info = p->it == NULL ? NULL : png_create_info_struct(p->it);
     if (p->info == NULL) {
         p->no_memory = true;
         longjmp(p->failed, 1);
     }
     png_set_read_fn(p->it, p, give);
-    png_set_user_limits(p->it, 0x7fffffff, 0x7fffffff); /* sheaf__image_new() says which size is too large */
-    png_set_chunk_malloc_max(p->it, p->in->size + 1);   /* its own limit is smaller than some files' chunks */
+    png_set_user_limits(p->it, 0x7fffffff,
+                        0x7fffffff); /* sheaf__image_new() says which size is too large */
+    png_set_chunk_malloc_max(p->it, p->in->size +
+                                        1); /* its own limit is smaller than some files' chunks */
     png_set_check_for_invalid_index(p->it, 0);
     skip_ancillary(p->it);
     png_read_info(p->it, p->info);
@@ -131,7 +140,8 @@ static void palette_of(uint8_t rgb[256][3], const picture *p)
         memcpy(rgb[i], (uint8_t[]){ entry[i].red, entry[i].green, entry[i].blue }, 3);
 }
 
-/* From the last pixel to the first: each is written behind where it and those before it are read. */
+/* From the last pixel to the first: each is written behind where it and those before it are
+ * read. */
 static void widen(const picture *p)
 {
     const bool grey = p->colours == PNG_COLOR_TYPE_GRAY || p->colours == PNG_COLOR_TYPE_GRAY_ALPHA;
@@ -144,7 +154,9 @@ static void widen(const picture *p)
     for (int64_t y = 0; y < p->out->height; y++) {
         uint8_t *row = p->out->pixels + y * width * 3;
         for (int64_t x = width - 1; x >= 0; x--) {
-            const uint8_t v = !wide ? row[x] : row[2 * x] != 0 ? 255 : row[2 * x + 1]; /* not scaled: cut at 255 */
+            const uint8_t v = !wide             ? row[x]
+                              : row[2 * x] != 0 ? 255
+                                                : row[2 * x + 1]; /* not scaled: cut at 255 */
             if (grey)
                 memset(row + 3 * x, v, 3);
             else
@@ -163,7 +175,8 @@ static sheaf_status *damaged(const picture *p)
         sheaf_expected(st, "a whole file");
         if (rows == 0) /* before its size */
             return sheaf_found(st, "the end of the file after %zu bytes", p->in->size);
-        return sheaf_found(st, "the end of the file after %zu bytes, at row %u of %u", p->in->size, (unsigned)p->row, rows);
+        return sheaf_found(st, "the end of the file after %zu bytes, at row %u of %u", p->in->size,
+                           (unsigned)p->row, rows);
     }
     sheaf_expected(st, "a PNG without damage");
     return sheaf_found(st, "libpng says: %s", p->message);

@@ -11,9 +11,12 @@
 static sheaf_status *damaged(const sheaf__image_in *in, VP8StatusCode code)
 {
     static const char *const words[] = {
-        [VP8_STATUS_INVALID_PARAM] = "invalid parameter", [VP8_STATUS_BITSTREAM_ERROR] = "bitstream error",
-        [VP8_STATUS_UNSUPPORTED_FEATURE] = "unsupported feature", [VP8_STATUS_SUSPENDED] = "the data ends early",
-        [VP8_STATUS_USER_ABORT] = "stopped", [VP8_STATUS_NOT_ENOUGH_DATA] = "the data ends early",
+        [VP8_STATUS_INVALID_PARAM] = "invalid parameter",
+        [VP8_STATUS_BITSTREAM_ERROR] = "bitstream error",
+        [VP8_STATUS_UNSUPPORTED_FEATURE] = "unsupported feature",
+        [VP8_STATUS_SUSPENDED] = "the data ends early",
+        [VP8_STATUS_USER_ABORT] = "stopped",
+        [VP8_STATUS_NOT_ENOUGH_DATA] = "the data ends early",
     };
     const char *said = (size_t)code < sizeof words / sizeof *words ? words[code] : NULL;
     if (code == VP8_STATUS_OUT_OF_MEMORY)
@@ -31,16 +34,20 @@ static sheaf_status *cut_short(const sheaf__image_in *in)
 }
 
 /* Into its place on the canvas. */
-static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator *frame, const sheaf__image_in *in)
+static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator *frame,
+                                  const sheaf__image_in *in)
 {
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config))
         return damaged(in, VP8_STATUS_INVALID_PARAM);
-    const VP8StatusCode known = WebPGetFeatures(frame->fragment.bytes, frame->fragment.size, &config.input);
+    const VP8StatusCode known =
+        WebPGetFeatures(frame->fragment.bytes, frame->fragment.size, &config.input);
     if (known != VP8_STATUS_OK)
         return damaged(in, known);
-    if (config.input.width != frame->width || config.input.height != frame->height || frame->x_offset < 0 ||
-        frame->y_offset < 0 || frame->x_offset > canvas->width - frame->width || frame->y_offset > canvas->height - frame->height)
+    if (config.input.width != frame->width || config.input.height != frame->height ||
+        frame->x_offset < 0 || frame->y_offset < 0 ||
+        frame->x_offset > canvas->width - frame->width ||
+        frame->y_offset > canvas->height - frame->height)
         return damaged(in, VP8_STATUS_BITSTREAM_ERROR);
     const int64_t stride = canvas->width * 3;
     const int64_t begin = frame->y_offset * stride + frame->x_offset * INT64_C(3);
@@ -56,7 +63,8 @@ static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator 
     return code == VP8_STATUS_OK ? NULL : damaged(in, code);
 }
 
-static sheaf_status *decode(sheaf_image *out, int *orientation, const WebPDemuxer *file, const sheaf__image_in *in)
+static sheaf_status *decode(sheaf_image *out, int *orientation, const WebPDemuxer *file,
+                            const sheaf__image_in *in)
 {
     WebPIterator frame = { 0 };
     sheaf_image canvas = { 0 };
@@ -73,7 +81,8 @@ static sheaf_status *decode(sheaf_image *out, int *orientation, const WebPDemuxe
     }
     WebPChunkIterator chunk = { 0 };
     *orientation = WebPDemuxGetChunk(file, "EXIF", 1, &chunk)
-                       ? sheaf__image_orientation(chunk.chunk.bytes, chunk.chunk.size) : 1;
+                       ? sheaf__image_orientation(chunk.chunk.bytes, chunk.chunk.size)
+                       : 1;
     WebPDemuxReleaseChunkIterator(&chunk);
     *out = canvas;
     return NULL;
@@ -86,8 +95,9 @@ sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf_
     WebPDemuxer *file = WebPDemuxPartial(&data, &state);
     sheaf_status *st = state == WEBP_DEMUX_PARSE_ERROR || (file == NULL && state == WEBP_DEMUX_DONE)
                            ? damaged(in, VP8_STATUS_BITSTREAM_ERROR)
-                       : file == NULL || state != WEBP_DEMUX_DONE ? cut_short(in)
-                                                                  : decode(out, orientation, file, in);
+                       : file == NULL || state != WEBP_DEMUX_DONE
+                           ? cut_short(in)
+                           : decode(out, orientation, file, in);
     WebPDemuxDelete(file);
     return st;
 }

@@ -1,9 +1,9 @@
 /* image_resize.c - Pillow's bicubic resize and torchvision's normalisation; see image.h.
  *
  * Pillow (src/libImaging/Resample.c) filters each axis on its own, with 8 bits between the two:
- * out = clip((half + sum of pixel * weight) >> 22), weights in fixed point of 22 bits. Where the picture
- * shrinks, the kernel is stretched by the same factor. An axis whose length does not change is left
- * alone. Which axis comes first changes the last bit: see rows_first(). */
+ * out = clip((half + sum of pixel * weight) >> 22), weights in fixed point of 22 bits. Where the
+ * picture shrinks, the kernel is stretched by the same factor. An axis whose length does not change
+ * is left alone. Which axis comes first changes the last bit: see rows_first(). */
 #include "inputs/image.h"
 
 #include <inttypes.h>
@@ -66,7 +66,8 @@ static void place_taps(taps *t, int64_t at, double *room, int64_t from, double s
         sum += room[i - first];
     }
     for (int64_t i = first; i < end; i++)
-        t->weight[at * t->most + i - first] = fixed(sum != 0.0 ? room[i - first] / sum : room[i - first]);
+        t->weight[at * t->most + i - first] =
+            fixed(sum != 0.0 ? room[i - first] / sum : room[i - first]);
     t->first[at] = (int32_t)first;
     t->count[at] = (int32_t)(end - first);
 }
@@ -97,13 +98,15 @@ static uint8_t clipped(int32_t sum)
 }
 
 /* out[rows, width, 3] from in[rows, in_width, 3]. */
-static void filter_columns(uint8_t *out, const uint8_t *in, int64_t rows, int64_t width, int64_t in_width, const taps *t)
+static void filter_columns(uint8_t *out, const uint8_t *in, int64_t rows, int64_t width,
+                           int64_t in_width, const taps *t)
 {
     for (int64_t y = 0; y < rows; y++, in += in_width * 3)
         for (int64_t x = 0; x < width; x++, out += 3) {
             const int32_t *weight = t->weight + x * t->most;
             const uint8_t *p = in + (int64_t)t->first[x] * 3;
-            int32_t sum[3] = { 1 << (PRECISION_BITS - 1), 1 << (PRECISION_BITS - 1), 1 << (PRECISION_BITS - 1) };
+            int32_t sum[3] = { 1 << (PRECISION_BITS - 1), 1 << (PRECISION_BITS - 1),
+                               1 << (PRECISION_BITS - 1) };
             for (int32_t i = 0; i < t->count[x]; i++, p += 3)
                 for (int c = 0; c < 3; c++)
                     sum[c] += p[c] * weight[i];
@@ -112,9 +115,10 @@ static void filter_columns(uint8_t *out, const uint8_t *in, int64_t rows, int64_
         }
 }
 
-/* out[height, bytes] from rows [first, ...) of a picture, in[..., bytes]; sum: room for bytes numbers. */
-static void filter_rows(uint8_t *out, const uint8_t *in, int64_t first, int64_t height, int64_t bytes, const taps *t,
-                        int32_t *sum)
+/* out[height, bytes] from rows [first, ...) of a picture, in[..., bytes]; sum: room for bytes
+ * numbers. */
+static void filter_rows(uint8_t *out, const uint8_t *in, int64_t first, int64_t height,
+                        int64_t bytes, const taps *t, int32_t *sum)
 {
     for (int64_t y = 0; y < height; y++, out += bytes) {
         const uint8_t *row = in + (t->first[y] - first) * bytes;
@@ -130,16 +134,16 @@ static void filter_rows(uint8_t *out, const uint8_t *in, int64_t first, int64_t 
     }
 }
 
-/* Which axis Pillow filters first when both change: since 13.0 the rows, where the height shrinks by
- * more than twice as many pixels as the width; else, and always before 13.0, the columns. */
+/* Which axis Pillow filters first when both change: since 13.0 the rows, where the height shrinks
+ * by more than twice as many pixels as the width; else, and always before 13.0, the columns. */
 static bool rows_first(const sheaf_image *image, int64_t width, int64_t height)
 {
     return height < image->height && image->height - height > 2 * (image->width - width);
 }
 
 /* Both axes change. Of the rows only those are filtered that are needed later. */
-static sheaf_status *filter_both(uint8_t *out, const sheaf_image *image, int64_t width, int64_t height,
-                                 const taps *across, const taps *down)
+static sheaf_status *filter_both(uint8_t *out, const sheaf_image *image, int64_t width,
+                                 int64_t height, const taps *across, const taps *down)
 {
     const bool down_first = rows_first(image, width, height);
     const int64_t first = down->first[0], end = down->first[height - 1] + down->count[height - 1];
@@ -153,7 +157,8 @@ static sheaf_status *filter_both(uint8_t *out, const sheaf_image *image, int64_t
         filter_rows(between, image->pixels, 0, height, image->width * 3, down, sum);
         filter_columns(out, between, height, width, image->width, across);
     } else {
-        filter_columns(between, image->pixels + first * image->width * 3, end - first, width, image->width, across);
+        filter_columns(between, image->pixels + first * image->width * 3, end - first, width,
+                       image->width, across);
         filter_rows(out, between, first, height, width * 3, down, sum);
     }
     free(between);
@@ -161,7 +166,8 @@ static sheaf_status *filter_both(uint8_t *out, const sheaf_image *image, int64_t
     return st;
 }
 
-static sheaf_status *filter_down(uint8_t *out, const sheaf_image *image, int64_t height, const taps *down)
+static sheaf_status *filter_down(uint8_t *out, const sheaf_image *image, int64_t height,
+                                 const taps *down)
 {
     int32_t *sum = malloc((size_t)(image->width * 3) * sizeof *sum);
     if (sum == NULL)
@@ -173,14 +179,16 @@ static sheaf_status *filter_down(uint8_t *out, const sheaf_image *image, int64_t
 
 static sheaf_status *check_size(int64_t width, int64_t height)
 {
-    if (width >= 1 && height >= 1 && width <= SHEAF_IMAGE_MAX_SIDE && height <= SHEAF_IMAGE_MAX_SIDE)
+    if (width >= 1 && height >= 1 && width <= SHEAF_IMAGE_MAX_SIDE &&
+        height <= SHEAF_IMAGE_MAX_SIDE)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "image resize");
     sheaf_expected(st, "sides of 1 to %d", SHEAF_IMAGE_MAX_SIDE);
     return sheaf_found(st, "%" PRId64 " x %" PRId64, width, height);
 }
 
-sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t width, int64_t height)
+sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t width,
+                                 int64_t height)
 {
     sheaf_status *st = check_size(width, height);
     if (st != NULL)
@@ -207,10 +215,12 @@ sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t
 /* ---- to floats ---- */
 
 const sheaf_image_scale sheaf_image_clip_scale = {
-    { 0.48145466f, 0.4578275f, 0.40821073f }, { 0.26862954f, 0.26130258f, 0.27577711f },
+    { 0.48145466f, 0.4578275f, 0.40821073f },
+    { 0.26862954f, 0.26130258f, 0.27577711f },
 };
 
-void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count, const sheaf_image_scale *scale)
+void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count,
+                           const sheaf_image_scale *scale)
 {
     for (int c = 0; c < 3; c++, out += count) {
         float value[256]; /* of each byte */
@@ -221,14 +231,16 @@ void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count, con
     }
 }
 
-sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t size, const sheaf_image_scale *scale)
+sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t size,
+                                  const sheaf_image_scale *scale)
 {
     sheaf_status *st = check_size(size, size);
     if (st != NULL)
         return st;
     uint8_t *pixels = malloc((size_t)(size * size) * 3);
     if (pixels == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory", size, size);
+        return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory", size,
+                          size);
     st = sheaf_image_resize(pixels, image, size, size);
     if (st == NULL)
         sheaf_image_normalise(out, pixels, size * size, scale);

@@ -1,5 +1,6 @@
-/* image_test.c - recorded pictures give Pillow's bytes, upstream's tensors are met bit for bit, and bytes
- * that are no picture, a part of one or a hostile one are told. tests/data/record_images.py made the recordings. */
+/* image_test.c - recorded pictures give Pillow's bytes, upstream's tensors are met bit for bit, and
+ * bytes that are no picture, a part of one or a hostile one are told. tests/data/record_images.py
+ * made the recordings. */
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
@@ -28,7 +29,10 @@ static json_t *expected(void)
     return root;
 }
 
-typedef struct bytes { char *at; size_t size; } bytes;
+typedef struct bytes {
+    char *at;
+    size_t size;
+} bytes;
 
 static bytes file_bytes(const char *path)
 {
@@ -49,13 +53,16 @@ static void test_load__gives_pillows_pixels_for_every_kind(void **state)
 {
     json_t *root = expected(), *row;
     size_t i;
-    json_array_foreach(json_object_get(root, "pictures"), i, row) {
+    json_array_foreach(json_object_get(root, "pictures"), i, row)
+    {
         const char *name = json_string_value(json_array_get(row, 0));
         sheaf_image image;
         CHECK_OK(sheaf_image_load(&image, recorded(name), NULL));
-        if (image.width != json_integer_value(json_array_get(row, 1)) || image.height != json_integer_value(json_array_get(row, 2)))
+        if (image.width != json_integer_value(json_array_get(row, 1)) ||
+            image.height != json_integer_value(json_array_get(row, 2)))
             fail_msg("%s: %d x %d", name, (int)image.width, (int)image.height);
-        check_hash(name, image.pixels, (size_t)(image.width * image.height * 3), json_string_value(json_array_get(row, 3)));
+        check_hash(name, image.pixels, (size_t)(image.width * image.height * 3),
+                   json_string_value(json_array_get(row, 3)));
         sheaf_image_release(&image);
     }
     assert_true(i >= 60);
@@ -66,13 +73,17 @@ static void test_resize__gives_pillows_pixels(void **state)
 {
     json_t *root = expected(), *row;
     size_t i;
-    json_array_foreach(json_object_get(root, "resized"), i, row) {
-        const int64_t width = json_integer_value(json_array_get(row, 1)), height = json_integer_value(json_array_get(row, 2));
+    json_array_foreach(json_object_get(root, "resized"), i, row)
+    {
+        const int64_t width = json_integer_value(json_array_get(row, 1)),
+                      height = json_integer_value(json_array_get(row, 2));
         const size_t size = (size_t)(width * height * 3);
         char name[100];
         sheaf_image image;
-        snprintf(name, sizeof name, "%s to %d x %d", json_string_value(json_array_get(row, 0)), (int)width, (int)height);
-        CHECK_OK(sheaf_image_load(&image, recorded(json_string_value(json_array_get(row, 0))), NULL));
+        snprintf(name, sizeof name, "%s to %d x %d", json_string_value(json_array_get(row, 0)),
+                 (int)width, (int)height);
+        CHECK_OK(
+            sheaf_image_load(&image, recorded(json_string_value(json_array_get(row, 0))), NULL));
         uint8_t *out = malloc(size);
         assert_non_null(out);
         CHECK_OK(sheaf_image_resize(out, &image, width, height));
@@ -88,21 +99,32 @@ static void test_resize__gives_pillows_pixels(void **state)
 static void test_resize__which_axis_comes_first(void **state)
 {
     enum { SIDE = 48, MOST = SIDE * SIDE * 3 };
-    static const struct { int64_t width, height; bool rows_first; } cases[] = {
+    static const struct {
+        int64_t width, height;
+        bool rows_first;
+    } cases[] = {
         { 38, 28, false }, /* the height shrinks by exactly twice as many pixels */
-        { 38, 27, true }, { 38, 29, false }, { 52, 47, true }, { 47, 52, false },
+        { 38, 27, true },  { 38, 29, false }, { 52, 47, true }, { 47, 52, false },
     };
-    uint8_t pixels[MOST], half[MOST * 2], across_first[MOST * 2], down_first[MOST * 2], got[MOST * 2];
+    uint8_t pixels[MOST], half[MOST * 2], across_first[MOST * 2], down_first[MOST * 2],
+        got[MOST * 2];
     for (size_t i = 0; i < sizeof pixels; i++)
         pixels[i] = (uint8_t)(i * i * 31 + i / 7 * 57);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const int64_t width = cases[i].width, height = cases[i].height;
         const size_t size = (size_t)(width * height * 3);
-        CHECK_OK(sheaf_image_resize(got, &(sheaf_image){ .width = SIDE, .height = SIDE, .pixels = pixels }, width, height));
-        CHECK_OK(sheaf_image_resize(half, &(sheaf_image){ .width = SIDE, .height = SIDE, .pixels = pixels }, width, SIDE));
-        CHECK_OK(sheaf_image_resize(across_first, &(sheaf_image){ .width = width, .height = SIDE, .pixels = half }, width, height));
-        CHECK_OK(sheaf_image_resize(half, &(sheaf_image){ .width = SIDE, .height = SIDE, .pixels = pixels }, SIDE, height));
-        CHECK_OK(sheaf_image_resize(down_first, &(sheaf_image){ .width = SIDE, .height = height, .pixels = half }, width, height));
+        CHECK_OK(sheaf_image_resize(
+            got, &(sheaf_image){ .width = SIDE, .height = SIDE, .pixels = pixels }, width, height));
+        CHECK_OK(sheaf_image_resize(
+            half, &(sheaf_image){ .width = SIDE, .height = SIDE, .pixels = pixels }, width, SIDE));
+        CHECK_OK(sheaf_image_resize(
+            across_first, &(sheaf_image){ .width = width, .height = SIDE, .pixels = half }, width,
+            height));
+        CHECK_OK(sheaf_image_resize(
+            half, &(sheaf_image){ .width = SIDE, .height = SIDE, .pixels = pixels }, SIDE, height));
+        CHECK_OK(sheaf_image_resize(
+            down_first, &(sheaf_image){ .width = SIDE, .height = height, .pixels = half }, width,
+            height));
         assert_memory_not_equal(across_first, down_first, size); /* or nothing would be shown */
         CHECK_BYTES("both", got, cases[i].rows_first ? down_first : across_first, size);
     }
@@ -112,7 +134,8 @@ static void test_prepare__gives_upstreams_tensors(void **state)
 {
     json_t *root = expected(), *row;
     size_t i;
-    json_array_foreach(json_object_get(root, "prepared"), i, row) {
+    json_array_foreach(json_object_get(root, "prepared"), i, row)
+    {
         const char *name = json_string_value(json_array_get(row, 0));
         const int64_t size = json_integer_value(json_array_get(row, 1));
         sheaf_image image;
@@ -120,7 +143,8 @@ static void test_prepare__gives_upstreams_tensors(void **state)
         float *out = malloc((size_t)(3 * size * size) * sizeof *out);
         assert_non_null(out);
         CHECK_OK(sheaf_image_prepare(out, &image, size, &sheaf_image_clip_scale));
-        check_hash(name, out, (size_t)(3 * size * size) * sizeof *out, json_string_value(json_array_get(row, 2)));
+        check_hash(name, out, (size_t)(3 * size * size) * sizeof *out,
+                   json_string_value(json_array_get(row, 2)));
         free(out);
         sheaf_image_release(&image);
     }
@@ -139,17 +163,20 @@ static void *tensor(const sheaf_safetensors *file, const sheaf_safetensors_entry
 }
 
 /* Tensor "NAME_SIZE" is preprocess_NAME.png at that size. */
-static int check_picture(const char *dir, const sheaf_safetensors *file, const sheaf_safetensors_entry *entry)
+static int check_picture(const char *dir, const sheaf_safetensors *file,
+                         const sheaf_safetensors_entry *entry)
 {
     const char *end = strrchr(entry->name, '_');
     char path[1200], *rest;
     if (end == NULL || entry->ndim != 3 || entry->dtype != SHEAF_F32)
         return 0;
-    snprintf(path, sizeof path, "%s/preprocess_%.*s.png", dir, (int)(end - entry->name), entry->name);
+    snprintf(path, sizeof path, "%s/preprocess_%.*s.png", dir, (int)(end - entry->name),
+             entry->name);
     const int64_t size = strtoll(end + 1, &rest, 10);
     if (*rest != '\0' || sheaf__path_kind(path) != SHEAF_PATH_FILE)
         return 0;
-    assert_true(size > 0 && entry->shape[0] == 3 && entry->shape[1] == size && entry->shape[2] == size);
+    assert_true(size > 0 && entry->shape[0] == 3 && entry->shape[1] == size &&
+                entry->shape[2] == size);
     sheaf_image image;
     CHECK_OK(sheaf_image_load(&image, path, NULL));
     float *want = tensor(file, entry), *got = malloc((size_t)entry->bytes);
@@ -166,7 +193,8 @@ static int check_picture(const char *dir, const sheaf_safetensors *file, const s
 static int check_steps(const sheaf_safetensors *file, const sheaf_safetensors_entry *before)
 {
     char name[200];
-    const char *end = strstr(before->name, "_u8_hwc"), *middle = strstr(before->name, "_resized_u8_hwc");
+    const char *end = strstr(before->name, "_u8_hwc"),
+               *middle = strstr(before->name, "_resized_u8_hwc");
     if (end == NULL || middle != NULL)
         return 0;
     snprintf(name, sizeof name, "%.*s_resized_u8_hwc", (int)(end - before->name), before->name);
@@ -175,7 +203,8 @@ static int check_steps(const sheaf_safetensors *file, const sheaf_safetensors_en
     const sheaf_safetensors_entry *pixels = sheaf__safetensors_find(file, name);
     if (resized == NULL || pixels == NULL)
         return 0;
-    assert_true(before->ndim == 3 && before->shape[2] == 3 && resized->ndim == 3 && resized->shape[2] == 3);
+    assert_true(before->ndim == 3 && before->shape[2] == 3 && resized->ndim == 3 &&
+                resized->shape[2] == 3);
     assert_true(pixels->bytes == 4 * resized->bytes);
     sheaf_image image = { before->shape[1], before->shape[0], tensor(file, before) };
     uint8_t *want_resized = tensor(file, resized), *got_resized = malloc((size_t)resized->bytes);
@@ -183,7 +212,8 @@ static int check_steps(const sheaf_safetensors *file, const sheaf_safetensors_en
     assert_true(got_resized != NULL && got != NULL);
     CHECK_OK(sheaf_image_resize(got_resized, &image, resized->shape[1], resized->shape[0]));
     CHECK_BYTES(resized->name, got_resized, want_resized, resized->bytes);
-    sheaf_image_normalise(got, got_resized, resized->shape[0] * resized->shape[1], &sheaf_image_clip_scale);
+    sheaf_image_normalise(got, got_resized, resized->shape[0] * resized->shape[1],
+                          &sheaf_image_clip_scale);
     CHECK_BYTES(pixels->name, got, want, pixels->bytes);
     free(want_resized);
     free(got_resized);
@@ -211,7 +241,8 @@ static void test_prepare__equals_every_golden_tensor(void **state)
         int here = 0;
         CHECK_OK(sheaf__safetensors_open(&file, path));
         for (int64_t t = 0; t < file->header.count; t++)
-            here += check_picture(dir, file, &file->header.entry[t]) + check_steps(file, &file->header.entry[t]);
+            here += check_picture(dir, file, &file->header.entry[t]) +
+                    check_steps(file, &file->header.entry[t]);
         sheaf__safetensors_close(file);
         if (here == 0)
             fail_msg("%s: no tensor was understood", path);
@@ -223,26 +254,44 @@ static void test_prepare__equals_every_golden_tensor(void **state)
 
 /* ---- what is no picture ---- */
 
-static const struct { const char *name, *text; size_t size; sheaf_code code; const char *part; } foreign[] = {
+static const struct {
+    const char *name, *text;
+    size_t size;
+    sheaf_code code;
+    const char *part;
+} foreign[] = {
     { "empty", "", 0, SHEAF_E_FORMAT, "an empty file" },
-    { "text", "captcha: 1234\nmore\n", 19, SHEAF_E_FORMAT, "JPEG, PNG or WebP | text that begins 'captcha: 1234'" },
-    { "long text", "0123456789012345678901234567890123456789x", 41, SHEAF_E_FORMAT, "'0123456789012345678901234567890123456789'" },
-    { "UTF-8, cut between characters", "012345678901234567890123456789012345678\xc3\xa9\xc3\xa9", 43, SHEAF_E_FORMAT,
-      "'012345678901234567890123456789012345678'" },
-    { "LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", 56, SHEAF_E_FORMAT, "git lfs pull" },
+    { "text", "captcha: 1234\nmore\n", 19, SHEAF_E_FORMAT,
+      "JPEG, PNG or WebP | text that begins 'captcha: 1234'" },
+    { "long text", "0123456789012345678901234567890123456789x", 41, SHEAF_E_FORMAT,
+      "'0123456789012345678901234567890123456789'" },
+    { "UTF-8, cut between characters", "012345678901234567890123456789012345678\xc3\xa9\xc3\xa9",
+      43, SHEAF_E_FORMAT, "'012345678901234567890123456789012345678'" },
+    { "LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", 56,
+      SHEAF_E_FORMAT, "git lfs pull" },
     { "text that begins BM", "BMW and others", 14, SHEAF_E_FORMAT, "text that begins 'BMW" },
     { "GIF", "GIF89a\1\0\1\0", 10, SHEAF_E_UNSUPPORTED, "a GIF image" },
     { "BMP", "BM\x46\0\0\0\0\0\0\0", 10, SHEAF_E_UNSUPPORTED, "a BMP image" },
     { "TIFF", "II*\0\x08\0\0\0", 8, SHEAF_E_UNSUPPORTED, "a TIFF image | convert it to PNG" },
-    { "AVIF", "\0\0\0\x1c" "ftypavif", 12, SHEAF_E_UNSUPPORTED, "AVIF" },
-    { "RIFF that is a sound", "RIFF\x10\0\0\0WAVEfmt ", 16, SHEAF_E_FORMAT, "bytes that begin 52 49 46 46 10 00 00 00" },
-    { "a control character beyond ASCII's others", "abc\x7f" "def", 7, SHEAF_E_FORMAT, "bytes that begin 61 62 63 7f 64 65 66" },
+    { "AVIF",
+      "\0\0\0\x1c"
+      "ftypavif",
+      12, SHEAF_E_UNSUPPORTED, "AVIF" },
+    { "RIFF that is a sound", "RIFF\x10\0\0\0WAVEfmt ", 16, SHEAF_E_FORMAT,
+      "bytes that begin 52 49 46 46 10 00 00 00" },
+    { "a control character beyond ASCII's others",
+      "abc\x7f"
+      "def",
+      7, SHEAF_E_FORMAT, "bytes that begin 61 62 63 7f 64 65 66" },
     { "an escape", "ab\x1b[2J", 6, SHEAF_E_FORMAT, "bytes that begin 61 62 1b" },
     { "one byte", "\xff", 1, SHEAF_E_FORMAT, "bytes that begin ff" },
     { "zeros", "\0\0\0", 3, SHEAF_E_FORMAT, "bytes that begin 00 00 00" },
-    { "JPEG, only its mark", "\xff\xd8", 2, SHEAF_E_FORMAT, "JPEG: image data | a whole file | the end of the file after 2 bytes | " },
-    { "PNG, only its mark", "\x89PNG\r\n\x1a\n", 8, SHEAF_E_FORMAT, "PNG: image data | a whole file | the end of the file after 8 bytes | " },
-    { "PNG, ends of lines changed", "\x89PNG\n\x1a\n\0\0\0\0", 11, SHEAF_E_FORMAT, "PNG: image data | a PNG without damage" },
+    { "JPEG, only its mark", "\xff\xd8", 2, SHEAF_E_FORMAT,
+      "JPEG: image data | a whole file | the end of the file after 2 bytes | " },
+    { "PNG, only its mark", "\x89PNG\r\n\x1a\n", 8, SHEAF_E_FORMAT,
+      "PNG: image data | a whole file | the end of the file after 8 bytes | " },
+    { "PNG, ends of lines changed", "\x89PNG\n\x1a\n\0\0\0\0", 11, SHEAF_E_FORMAT,
+      "PNG: image data | a PNG without damage" },
 };
 
 static void test_decode__says_what_it_found(void **state)
@@ -250,7 +299,8 @@ static void test_decode__says_what_it_found(void **state)
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
         sheaf_image image = { 7, 7, NULL };
         print_message("%s\n", foreign[i].name);
-        CHECK_FAILS(sheaf_image_decode(&image, foreign[i].text, foreign[i].size, NULL), foreign[i].code, foreign[i].part);
+        CHECK_FAILS(sheaf_image_decode(&image, foreign[i].text, foreign[i].size, NULL),
+                    foreign[i].code, foreign[i].part);
         assert_true(image.width == 7 && image.pixels == NULL); /* untouched */
     }
 }
@@ -259,11 +309,14 @@ static void test_load__names_the_file(void **state)
 {
     sheaf_image image;
     put(at("words.jpg"), "not a picture");
-    CHECK_FAILS(sheaf_image_load(&image, at("words.jpg"), NULL), SHEAF_E_FORMAT, "words.jpg: image | JPEG, PNG or WebP");
+    CHECK_FAILS(sheaf_image_load(&image, at("words.jpg"), NULL), SHEAF_E_FORMAT,
+                "words.jpg: image | JPEG, PNG or WebP");
     CHECK_FAILS(sheaf_image_load(&image, at("nowhere.png"), NULL), SHEAF_E_IO, "nowhere.png");
     const bytes b = file_bytes(recorded("420.jpg"));
-    CHECK_OK(sheaf__file_write_whole(at("half.png"), b.at, b.size / 2, NULL)); /* the name does not matter */
-    CHECK_FAILS(sheaf_image_load(&image, at("half.png"), NULL), SHEAF_E_FORMAT, "half.png: JPEG: image data | a whole file | the end");
+    CHECK_OK(sheaf__file_write_whole(at("half.png"), b.at, b.size / 2,
+                                     NULL)); /* the name does not matter */
+    CHECK_FAILS(sheaf_image_load(&image, at("half.png"), NULL), SHEAF_E_FORMAT,
+                "half.png: JPEG: image data | a whole file | the end");
     free(b.at);
 }
 
@@ -274,7 +327,8 @@ static void each_picture(void (*look)(const char *, const bytes *))
 {
     json_t *root = expected(), *row;
     size_t i;
-    json_array_foreach(json_object_get(root, "pictures"), i, row) {
+    json_array_foreach(json_object_get(root, "pictures"), i, row)
+    {
         const char *name = json_string_value(json_array_get(row, 0));
         const bytes b = file_bytes(recorded(name));
         look(name, &b);
@@ -310,11 +364,14 @@ static void cut_everywhere(const char *name, const bytes *b)
     }
 }
 
-static void test_decode__refuses_every_part_of_a_file(void **state) { each_picture(cut_everywhere); }
+static void test_decode__refuses_every_part_of_a_file(void **state)
+{
+    each_picture(cut_everywhere);
+}
 
 static void change_bytes(const char *name, const bytes *b)
 {
-    for (size_t i = 0; i < b->size; i += b->size > 600 ? 3 : 1)
+    for (size_t i = 0; i<b->size; i += b->size> 600 ? 3 : 1)
         for (int change = 0x01; change <= 0x80; change *= 0x80) {
             b->at[i] = (char)(b->at[i] ^ change);
             sheaf_status_free(decode_copy(b->at, b->size));
@@ -322,7 +379,10 @@ static void change_bytes(const char *name, const bytes *b)
         }
 }
 
-static void test_decode__bears_changed_bytes(void **state) { each_picture(change_bytes); }
+static void test_decode__bears_changed_bytes(void **state)
+{
+    each_picture(change_bytes);
+}
 
 static void test_decode__refuses_a_jpeg_whose_data_are_damaged(void **state)
 {
@@ -331,7 +391,8 @@ static void test_decode__refuses_a_jpeg_whose_data_are_damaged(void **state)
     char *mark = memmem(b.at, b.size, "\xff\xd1", 2);
     assert_non_null(mark);
     mark[1] = (char)0xd9; /* the picture ends in its middle: Pillow makes the rest grey */
-    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_FORMAT, "libjpeg says: Corrupt JPEG data");
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_FORMAT,
+                "libjpeg says: Corrupt JPEG data");
     free(b.at);
 }
 
@@ -340,14 +401,18 @@ static void test_decode__refuses_a_png_whose_data_are_damaged(void **state)
     sheaf_image image;
     const bytes b = file_bytes(recorded("rgb8.png"));
     b.at[b.size - 20] = (char)(b.at[b.size - 20] ^ 1);
-    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_FORMAT, "libpng says: IDAT: incorrect data check");
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_FORMAT,
+                "libpng says: IDAT: incorrect data check");
     free(b.at);
 }
 
 /* ---- limits ---- */
 
 /* PNG files up to where their data begin: all that is read of them. */
-static const struct { char header[33 + 12]; const char *part; } large[] = {
+static const struct {
+    char header[33 + 12];
+    const char *part;
+} large[] = {
     { "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x00\x00\x4e\x20\x00\x00\x4e\x20\x08\2\0\0\0\x6c\x12\xd1\x6e\0\0\0\0IDAT\x35\xaf\x06\x1e",
       "PNG: image size | at most 178956970 pixels, no side above 65535 | 20000 x 20000 | make the picture smaller" },
     { "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x00\x01\x00\x00\x00\x00\x00\x01\x08\2\0\0\0\xe4\x10\x74\x8f\0\0\0\0IDAT\x35\xaf\x06\x1e",
@@ -360,25 +425,32 @@ static void test_decode__bounds_the_size(void **state)
 {
     sheaf_image image = { 0 };
     for (size_t i = 0; i < ARRAY_LEN(large); i++)
-        CHECK_FAILS(sheaf_image_decode(&image, large[i].header, sizeof large[i].header, NULL), SHEAF_E_UNSUPPORTED, large[i].part);
+        CHECK_FAILS(sheaf_image_decode(&image, large[i].header, sizeof large[i].header, NULL),
+                    SHEAF_E_UNSUPPORTED, large[i].part);
     bytes b = file_bytes(recorded("420.jpg"));
     char *frame = memmem(b.at, b.size, "\xff\xc0", 2);
     assert_non_null(frame);
     memcpy(frame + 5, "\x4e\x20\x4e\x20", 4);
-    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_UNSUPPORTED, "JPEG: image size");
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_UNSUPPORTED,
+                "JPEG: image size");
     free(b.at);
     b = file_bytes(recorded("animated.webp"));
     memcpy(b.at + 24, "\xff\x3f\0\xff\x3f\0", 6); /* 16384 x 16384 */
-    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_UNSUPPORTED, "16384 x 16384");
+    CHECK_FAILS(sheaf_image_decode(&image, b.at, b.size, NULL), SHEAF_E_UNSUPPORTED,
+                "16384 x 16384");
     free(b.at);
-    const sheaf_image_options few = { .max_pixels = 17 * 13 - 1 }, enough = { .max_pixels = 17 * 13 };
-    CHECK_FAILS(sheaf_image_load(&image, recorded("rgb8.png"), &few), SHEAF_E_UNSUPPORTED, "at most 220 pixels");
+    const sheaf_image_options few = { .max_pixels = 17 * 13 - 1 },
+                              enough = { .max_pixels = 17 * 13 };
+    CHECK_FAILS(sheaf_image_load(&image, recorded("rgb8.png"), &few), SHEAF_E_UNSUPPORTED,
+                "at most 220 pixels");
     CHECK_OK(sheaf_image_load(&image, recorded("rgb8.png"), &enough));
     uint8_t out[3];
     CHECK_FAILS(sheaf_image_resize(out, &image, 0, 1), SHEAF_E_ARG, "0 x 1");
     CHECK_FAILS(sheaf_image_resize(out, &image, 1, 65536), SHEAF_E_ARG, "1 x 65536");
-    CHECK_FAILS(sheaf_image_prepare(NULL, &image, -1, &sheaf_image_clip_scale), SHEAF_E_ARG, "-1 x -1");
-    CHECK_FAILS(sheaf_image_prepare(NULL, &image, INT64_C(1) << 40, &sheaf_image_clip_scale), SHEAF_E_ARG, "1 to 65535");
+    CHECK_FAILS(sheaf_image_prepare(NULL, &image, -1, &sheaf_image_clip_scale), SHEAF_E_ARG,
+                "-1 x -1");
+    CHECK_FAILS(sheaf_image_prepare(NULL, &image, INT64_C(1) << 40, &sheaf_image_clip_scale),
+                SHEAF_E_ARG, "1 to 65535");
     sheaf_image_release(&image);
 }
 
@@ -388,7 +460,8 @@ static bytes repeated_scan(const bytes *b, int times)
     char *begin = memmem(b->at, b->size, "\xff\xda", 2), *end = begin + 2;
     while (end[0] != '\xff' || end[1] == 0)
         end++;
-    const size_t head = (size_t)(begin - b->at), scan = (size_t)(end - begin), rest = b->size - head - scan;
+    const size_t head = (size_t)(begin - b->at), scan = (size_t)(end - begin),
+                 rest = b->size - head - scan;
     bytes out = { malloc(b->size + scan * (size_t)times), 0 };
     assert_non_null(out.at);
     memcpy(out.at, b->at, head);
@@ -407,7 +480,8 @@ static void test_decode__bounds_the_scans_of_a_jpeg(void **state)
     sheaf_image image;
     CHECK_OK(sheaf_image_decode(&image, some.at, some.size, NULL));
     sheaf_image_release(&image);
-    CHECK_FAILS(sheaf_image_decode(&image, many.at, many.size, NULL), SHEAF_E_FORMAT, "at most 100 scans");
+    CHECK_FAILS(sheaf_image_decode(&image, many.at, many.size, NULL), SHEAF_E_FORMAT,
+                "at most 100 scans");
     free(b.at);
     free(some.at);
     free(many.at);
@@ -415,7 +489,11 @@ static void test_decode__bounds_the_scans_of_a_jpeg(void **state)
 
 /* ---- EXIF ---- */
 
-static const struct { const char *name, *exif; size_t size; int want; } directories[] = {
+static const struct {
+    const char *name, *exif;
+    size_t size;
+    int want;
+} directories[] = {
     { "big", "MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0", 22, 6 },
     { "little", "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0", 22, 6 },
     { "its JPEG mark before it", "Exif\0\0MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0", 28, 6 },
@@ -425,7 +503,8 @@ static const struct { const char *name, *exif; size_t size; int want; } director
     { "a text", "II*\0\x08\0\0\0\1\0\x12\1\2\0\1\0\0\0\6\0\0\0", 22, 1 },
     { "zero", "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\0\0\0\0", 22, 1 },
     { "nine", "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\x09\0\0\0", 22, 1 },
-    { "more entries said than there are", "II*\0\x08\0\0\0\xff\xff\x12\1\3\0\1\0\0\0\6\0\0\0", 22, 6 },
+    { "more entries said than there are", "II*\0\x08\0\0\0\xff\xff\x12\1\3\0\1\0\0\0\6\0\0\0", 22,
+      6 },
     { "entry cut", "II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0", 21, 1 },
     { "directory at the end", "II*\0\x08\0\0\0", 8, 1 },
     { "directory outside", "II*\0\xff\xff\xff\xff\1\0", 10, 1 },

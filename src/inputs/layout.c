@@ -7,9 +7,9 @@
 
 enum {
     IGNORED = -100,
-    ROOM = 10,           /* positions that a context must leave */
-    SPARE = 4,           /* upstream: len > max_length - P - 5, the image counted as one of len */
-    LONGEST = 1 << 28,   /* positions */
+    ROOM = 10,         /* positions that a context must leave */
+    SPARE = 4,         /* upstream: len > max_length - P - 5, the image counted as one of len */
+    LONGEST = 1 << 28, /* positions */
 };
 
 /* Positions of BOI, patches and EOI. */
@@ -23,19 +23,22 @@ static int64_t context_of(int64_t prompt, const sheaf__sequence_options *options
     return 1 + image_positions(options) + prompt;
 }
 
-int64_t sheaf__sequence_needs(int64_t prompt, int64_t answer, const sheaf__sequence_options *options)
+int64_t sheaf__sequence_needs(int64_t prompt, int64_t answer,
+                              const sheaf__sequence_options *options)
 {
     const int64_t context = context_of(prompt, options);
     const int64_t room = context + ROOM, whole = context + answer + SPARE;
     return room > whole ? room : whole;
 }
 
-static sheaf_status *check(sheaf__ids prompt, sheaf__ids answer, const sheaf__sequence_options *options)
+static sheaf_status *check(sheaf__ids prompt, sheaf__ids answer,
+                           const sheaf__sequence_options *options)
 {
     const int64_t number[] = { prompt.count, answer.count, options->patches, options->max_length };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         if (number[i] < 0 || number[i] > LONGEST)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sequence"), "lengths from 0 to %d", (int)LONGEST),
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sequence"),
+                                              "lengths from 0 to %d", (int)LONGEST),
                                "%" PRId64, number[i]);
     return NULL;
 }
@@ -44,12 +47,16 @@ static sheaf_status *check(sheaf__ids prompt, sheaf__ids answer, const sheaf__se
 static sheaf_status *too_long(int64_t most, int64_t prompt, const sheaf__sequence_options *options)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "prompt");
-    sheaf_expected(st, "at most %" PRId64 " positions before the answer, with max_length %" PRId64, most < 0 ? 0 : most,
-                   options->max_length);
+    sheaf_expected(st, "at most %" PRId64 " positions before the answer, with max_length %" PRId64,
+                   most < 0 ? 0 : most, options->max_length);
     if (options->patches > 0)
-        return sheaf_found(st, "%" PRId64 ": 1 for bos, %" PRId64 " for the image (%" PRId64 " patches), %" PRId64
-                           " for the prompt", context_of(prompt, options), image_positions(options), options->patches, prompt);
-    return sheaf_found(st, "%" PRId64 ": 1 for bos, %" PRId64 " for the prompt", context_of(prompt, options), prompt);
+        return sheaf_found(st,
+                           "%" PRId64 ": 1 for bos, %" PRId64 " for the image (%" PRId64
+                           " patches), %" PRId64 " for the prompt",
+                           context_of(prompt, options), image_positions(options), options->patches,
+                           prompt);
+    return sheaf_found(st, "%" PRId64 ": 1 for bos, %" PRId64 " for the prompt",
+                       context_of(prompt, options), prompt);
 }
 
 static sheaf_status *make_room(sheaf__sequence *out, int64_t length)
@@ -69,7 +76,8 @@ static sheaf_status *make_room(sheaf__sequence *out, int64_t length)
     return NULL;
 }
 
-static void fill(sheaf__sequence *s, sheaf__ids prompt, sheaf__ids answer, bool ends, const sheaf__sequence_options *options)
+static void fill(sheaf__sequence *s, sheaf__ids prompt, sheaf__ids answer, bool ends,
+                 const sheaf__sequence_options *options)
 {
     const int64_t image = image_positions(options), patches = options->patches;
     int64_t at = 0;
@@ -109,7 +117,8 @@ sheaf_status *sheaf__sequence_train(sheaf__sequence *out, sheaf__ids prompt, she
         return st;
     const int64_t most = options->max_length - ROOM, context = context_of(prompt.count, options);
     if (context > most)
-        return sheaf_try_this(too_long(most, prompt.count, options), "max_length %" PRId64 " or more for this prompt and its answer",
+        return sheaf_try_this(too_long(most, prompt.count, options),
+                              "max_length %" PRId64 " or more for this prompt and its answer",
                               sheaf__sequence_needs(prompt.count, answer.count, options));
     const int64_t room = options->max_length - SPARE - context;
     s.cut = answer.count > room ? answer.count - room : 0;
@@ -122,7 +131,8 @@ sheaf_status *sheaf__sequence_train(sheaf__sequence *out, sheaf__ids prompt, she
     return NULL;
 }
 
-sheaf_status *sheaf__sequence_prompt(sheaf__sequence *out, sheaf__ids prompt, const sheaf__sequence_options *options)
+sheaf_status *sheaf__sequence_prompt(sheaf__sequence *out, sheaf__ids prompt,
+                                     const sheaf__sequence_options *options)
 {
     const sheaf__ids none = { 0 };
     sheaf__sequence s = { 0 };
@@ -132,7 +142,8 @@ sheaf_status *sheaf__sequence_prompt(sheaf__sequence *out, sheaf__ids prompt, co
     const int64_t context = context_of(prompt.count, options);
     if (options->max_length > 0 && context >= options->max_length)
         return sheaf_try_this(too_long(options->max_length - 1, prompt.count, options),
-                              "a max_length above %" PRId64 ", by as many as the answer may have", context);
+                              "a max_length above %" PRId64 ", by as many as the answer may have",
+                              context);
     st = make_room(&s, context);
     if (st != NULL)
         return st;

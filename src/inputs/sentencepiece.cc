@@ -1,4 +1,5 @@
-/* sentencepiece.cc - see sentencepiece.h. The only C++ of sheaf: libsentencepiece has no C interface.
+/* sentencepiece.cc - see sentencepiece.h. The only C++ of sheaf: libsentencepiece has no C
+ * interface.
  *
  * Compiled by the C compiler's own driver (meson.build), so it keeps to what every C++17 compiler
  * takes. What can throw runs inside guarded(). */
@@ -79,27 +80,41 @@ extern "C" int64_t sheaf__sentencepiece_pieces(const sheaf__sentencepiece *model
     return model->processor.GetPieceSize();
 }
 
-extern "C" int32_t sheaf__sentencepiece_bos(const sheaf__sentencepiece *model) { return model->processor.bos_id(); }
-extern "C" int32_t sheaf__sentencepiece_eos(const sheaf__sentencepiece *model) { return model->processor.eos_id(); }
-extern "C" int32_t sheaf__sentencepiece_unk(const sheaf__sentencepiece *model) { return model->processor.unk_id(); }
-extern "C" int32_t sheaf__sentencepiece_pad(const sheaf__sentencepiece *model) { return model->processor.pad_id(); }
+extern "C" int32_t sheaf__sentencepiece_bos(const sheaf__sentencepiece *model)
+{
+    return model->processor.bos_id();
+}
+extern "C" int32_t sheaf__sentencepiece_eos(const sheaf__sentencepiece *model)
+{
+    return model->processor.eos_id();
+}
+extern "C" int32_t sheaf__sentencepiece_unk(const sheaf__sentencepiece *model)
+{
+    return model->processor.unk_id();
+}
+extern "C" int32_t sheaf__sentencepiece_pad(const sheaf__sentencepiece *model)
+{
+    return model->processor.pad_id();
+}
 
 static sheaf_status *check_text(const char *text, size_t size)
 {
     if (size > SHEAF__TEXT_MAX)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %d bytes", (int)SHEAF__TEXT_MAX),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %d bytes",
+                                          (int)SHEAF__TEXT_MAX),
                            "%zu", size);
     for (size_t i = 0; i < size;) {
         const size_t n = sheaf__utf8_length(text + i, size - i);
         if (n == 0)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "UTF-8"), "byte 0x%02x at %zu",
-                               (unsigned char)text[i], i);
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "UTF-8"),
+                               "byte 0x%02x at %zu", (unsigned char)text[i], i);
         i += n;
     }
     return nullptr;
 }
 
-static sheaf_status *encode(int32_t **ids, int64_t *count, const sheaf__sentencepiece *model, std::string_view text)
+static sheaf_status *encode(int32_t **ids, int64_t *count, const sheaf__sentencepiece *model,
+                            std::string_view text)
 {
     std::vector<int> found;
     const auto status = model->processor.Encode(text, &found);
@@ -108,20 +123,24 @@ static sheaf_status *encode(int32_t **ids, int64_t *count, const sheaf__sentence
     int32_t *result = (int32_t *)malloc((found.size() + 1) * sizeof *result);
     if (result == nullptr)
         return sheaf_fail(SHEAF_E_MEMORY, "token ids");
-    std::copy(found.begin(), found.end(), result); /* never control pieces: the library finds none in text */
+    std::copy(found.begin(), found.end(),
+              result); /* never control pieces: the library finds none in text */
     *ids = result;
     *count = (int64_t)found.size();
     return nullptr;
 }
 
-extern "C" sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count, const sheaf__sentencepiece *model,
+extern "C" sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
+                                                     const sheaf__sentencepiece *model,
                                                      const char *text, size_t size)
 {
     sheaf_status *st = check_text(text, size);
     if (st != nullptr)
         return st;
     if (model->table && memchr(text, 0, size) != nullptr) /* the table was not looked at for it */
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "no NUL, for a tokenizer that normalises"), "one");
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"),
+                                          "no NUL, for a tokenizer that normalises"),
+                           "one");
     return guarded("text", [&] { return encode(ids, count, model, std::string_view(text, size)); });
 }
 
@@ -130,7 +149,8 @@ static sheaf_status *as_c_string(char **out, const std::string &text)
 {
     sheaf_text copy = {};
     for (size_t i = 0; i < text.size();) {
-        const size_t end = text.find('\0', i), n = (end == std::string::npos ? text.size() : end) - i;
+        const size_t end = text.find('\0', i),
+                     n = (end == std::string::npos ? text.size() : end) - i;
         sheaf__text_bytes(&copy, text.data() + i, n);
         if (end != std::string::npos)
             sheaf__text_bytes(&copy, "\xEF\xBF\xBD", 3);
@@ -139,13 +159,15 @@ static sheaf_status *as_c_string(char **out, const std::string &text)
     return sheaf__text_take(out, &copy);
 }
 
-static sheaf_status *decode(char **text, const sheaf__sentencepiece *model, const int32_t *ids, int64_t count)
+static sheaf_status *decode(char **text, const sheaf__sentencepiece *model, const int32_t *ids,
+                            int64_t count)
 {
     const auto &processor = model->processor;
     std::vector<std::string> pieces;
     for (int64_t i = 0; i < count; i++) {
         if (ids[i] < 0)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "token id"), "0 or more"), "%d", (int)ids[i]);
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "token id"), "0 or more"),
+                               "%d", (int)ids[i]);
         if (ids[i] >= processor.GetPieceSize())
             pieces.emplace_back("\xEF\xBF\xBD");
         else if (!processor.IsControl(ids[i]) && !processor.IsUnknown(ids[i]))
@@ -158,8 +180,8 @@ static sheaf_status *decode(char **text, const sheaf__sentencepiece *model, cons
     return as_c_string(text, joined);
 }
 
-extern "C" sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model, const int32_t *ids,
-                                                     int64_t count)
+extern "C" sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model,
+                                                     const int32_t *ids, int64_t count)
 {
     return guarded("token ids", [&] { return decode(text, model, ids, count); });
 }

@@ -4,8 +4,9 @@
  * Text is always plain text: "<s>", "</s>", "<EOI>" in it become ordinary pieces, never ids of
  * control or user-defined pieces. Each piece of text begins with the model's dummy prefix.
  * The library behind it is C++; nothing of it, exceptions included, passes this header. After
- * opening nothing changes any more. A model that normalises text (nmt_nfkc, sentencepiece's default, and the like) does so
- * by the library itself. All functions may be called from many threads. */
+ * opening nothing changes any more. A model that normalises text (nmt_nfkc, sentencepiece's
+ * default, and the like) does so by the library itself. All functions may be called from many
+ * threads. */
 #ifndef SHEAF_INPUTS_SENTENCEPIECE_H
 #define SHEAF_INPUTS_SENTENCEPIECE_H
 
@@ -16,10 +17,13 @@
 
 typedef struct sheaf__sentencepiece sheaf__sentencepiece;
 
-enum { SHEAF__TEXT_MAX = 1 << 20 }; /* bytes of one text; the ids of the longest context take less */
+enum {
+    SHEAF__TEXT_MAX = 1 << 20
+}; /* bytes of one text; the ids of the longest context take less */
 
-/* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no sound model, with the
- * byte; SHEAF_E_UNSUPPORTED for a model that has user-defined pieces; SHEAF_E_MEMORY. *out untouched on failure. */
+/* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no sound model, with
+ * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined pieces; SHEAF_E_MEMORY. *out
+ * untouched on failure. */
 sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path);
 void sheaf__sentencepiece_close(sheaf__sentencepiece *model);
 
@@ -32,12 +36,13 @@ int32_t sheaf__sentencepiece_pad(const sheaf__sentencepiece *model);
 
 /* sheaf__sentencepiece_encode - *ids is malloc'd (also when *count is 0); no bos, no eos.
  * Errors: SHEAF_E_DATA for text that is not UTF-8 or over SHEAF__TEXT_MAX bytes. */
-sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count, const sheaf__sentencepiece *model,
-                                          const char *text, size_t size);
-/* sheaf__sentencepiece_decode - *text is malloc'd, UTF-8, ends with NUL. Control and unknown pieces are
- * skipped; an id from the number of pieces on (a model's table may have more rows) gives U+FFFD, and so
- * does NUL. Errors: SHEAF_E_DATA for a negative id. */
-sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model, const int32_t *ids,
-                                          int64_t count);
+sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
+                                          const sheaf__sentencepiece *model, const char *text,
+                                          size_t size);
+/* sheaf__sentencepiece_decode - *text is malloc'd, UTF-8, ends with NUL. Control and unknown pieces
+ * are skipped; an id from the number of pieces on (a model's table may have more rows) gives
+ * U+FFFD, and so does NUL. Errors: SHEAF_E_DATA for a negative id. */
+sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model,
+                                          const int32_t *ids, int64_t count);
 
 #endif

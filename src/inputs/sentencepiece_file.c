@@ -1,14 +1,15 @@
 /* sentencepiece_file.c - see sentencepiece_file.h.
  *
- * A ".model" file is one protocol buffer message (sentencepiece_model.proto, proto2). What is read here:
- *   ModelProto      1 repeated SentencePiece   2 TrainerSpec   3 NormalizerSpec   5 NormalizerSpec (decoding)
- *   SentencePiece   1 string piece   2 float score   3 enum type (1 normal ... 6 byte)
- *   NormalizerSpec  2 bytes precompiled_charsmap
- * A message is a row of fields: a varint key (number * 8 + wire type), then a varint (type 0), 8 bytes
- * (1), a length and that many bytes (2) or 4 bytes (5).
+ * A ".model" file is one protocol buffer message (sentencepiece_model.proto, proto2). What is read
+ * here: ModelProto      1 repeated SentencePiece   2 TrainerSpec   3 NormalizerSpec   5
+ * NormalizerSpec (decoding) SentencePiece   1 string piece   2 float score   3 enum type (1 normal
+ * ... 6 byte) NormalizerSpec  2 bytes precompiled_charsmap A message is a row of fields: a varint
+ * key (number * 8 + wire type), then a varint (type 0), 8 bytes (1), a length and that many bytes
+ * (2) or 4 bytes (5).
  *
- * The library follows offsets in precompiled_charsmap without looking where they lead (sentencepiece_table.c looks),
- * takes pieces with NUL for shorter ones and writes to stderr about some damage, so none of that reaches it. */
+ * The library follows offsets in precompiled_charsmap without looking where they lead
+ * (sentencepiece_table.c looks), takes pieces with NUL for shorter ones and writes to stderr about
+ * some damage, so none of that reaches it. */
 #include "inputs/sentencepiece_file.h"
 
 #include <math.h>
@@ -25,7 +26,9 @@ enum {
     MAX_FILE = 64 << 20,
     MAX_PIECES = 4 << 20,
     MAX_PIECE = 4096, /* bytes; Llama's longest has 48 */
-    NORMAL = 1, USER_DEFINED = 4, LAST_TYPE = 6,
+    NORMAL = 1,
+    USER_DEFINED = 4,
+    LAST_TYPE = 6,
 };
 
 typedef struct span {
@@ -35,7 +38,7 @@ typedef struct span {
 typedef struct field {
     uint64_t number, value; /* value: of a varint, or the bytes of type 5 */
     int wire;
-    span inside;            /* of type 2 */
+    span inside; /* of type 2 */
 } field;
 
 static sheaf_status *broken(const span *s, const char *expected)
@@ -72,7 +75,8 @@ static sheaf_status *next_field(field *out, span *s)
     default: return broken(s, "a field of wire type 0, 1, 2 or 5");
     }
     if (length > (uint64_t)(s->end - s->at))
-        return broken(s, "all bytes of a field; the file was cut short or is no sentencepiece model");
+        return broken(s,
+                      "all bytes of a field; the file was cut short or is no sentencepiece model");
     out->inside = (span){ s->begin, s->at, s->at + length };
     if (out->wire == 5)
         for (int i = 3; i >= 0; i--)
@@ -123,8 +127,10 @@ static sheaf_status *check_piece(span piece)
         return broken(&piece, "a type of piece from 1 to 6");
     if (type != USER_DEFINED)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "byte %td: a user-defined piece", piece.at - piece.begin);
-    sheaf_expected(st, "none, as in Llama's and Vicuna's tokenizer.model: it would be found inside any text");
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_UNSUPPORTED, "byte %td: a user-defined piece", piece.at - piece.begin);
+    sheaf_expected(
+        st, "none, as in Llama's and Vicuna's tokenizer.model: it would be found inside any text");
     return st;
 }
 
@@ -137,7 +143,9 @@ static sheaf_status *check_rules(span rules, bool *table)
             return st;
         if (f.number == 2 && f.wire == 2 && f.inside.at < f.inside.end) {
             *table = true;
-            st = sheaf_in(sheaf__sentencepiece_table(f.inside.at, (size_t)(f.inside.end - f.inside.at)), "byte %td", f.inside.at - f.inside.begin);
+            st = sheaf_in(
+                sheaf__sentencepiece_table(f.inside.at, (size_t)(f.inside.end - f.inside.at)),
+                "byte %td", f.inside.at - f.inside.begin);
             if (st != NULL)
                 return st;
         }
@@ -164,9 +172,10 @@ sheaf_status *sheaf__sentencepiece_check_bytes(const char *bytes, size_t size, b
         field f;
         sheaf_status *st = next_field(&f, &s);
         if (st == NULL && f.wire == 2)
-            st = f.number == 1 ? check_piece(f.inside)
-               : f.number == 2 ? check_fields(f.inside)
-               : f.number == 3 || f.number == 5 ? check_rules(f.inside, table) : NULL;
+            st = f.number == 1                    ? check_piece(f.inside)
+                 : f.number == 2                  ? check_fields(f.inside)
+                 : f.number == 3 || f.number == 5 ? check_rules(f.inside, table)
+                                                  : NULL;
         if (st != NULL)
             return st;
         pieces += f.number == 1 && f.wire == 2;
@@ -186,7 +195,9 @@ sheaf_status *sheaf__sentencepiece_read(char **bytes, size_t *size, bool *table,
     if (st != NULL) {
         free(all);
         if (sheaf_status_code(st) == SHEAF_E_FORMAT)
-            sheaf_try_this(st, "the model's sentencepiece file, tokenizer.model; tokenizer.json holds something else");
+            sheaf_try_this(
+                st,
+                "the model's sentencepiece file, tokenizer.model; tokenizer.json holds something else");
         return sheaf_in(st, "%s: sentencepiece model", path);
     }
     *bytes = all;

@@ -1,10 +1,11 @@
 /* sentencepiece_table.c - see sentencepiece_table.h.
  *
- * The table (nmt_nfkc and the like) is: 4 bytes, the size of the trie, little endian; the trie, a double array of
- * darts-clone; texts, each ended by NUL. A unit of the array has 4 bytes: the label in bits 0-7 and 31, "a value ends
- * here" in bit 8, an offset in bits 9-30 (bit 9: 256 times as far); or, with bit 31, a value: where in the texts it
- * begins. From unit i one stands at base i ^ offset; byte c leads to unit base ^ c if its label is c, and a value lies
- * at the base itself. The library looks neither whether a base is inside the array nor where a value points. */
+ * The table (nmt_nfkc and the like) is: 4 bytes, the size of the trie, little endian; the trie, a
+ * double array of darts-clone; texts, each ended by NUL. A unit of the array has 4 bytes: the label
+ * in bits 0-7 and 31, "a value ends here" in bit 8, an offset in bits 9-30 (bit 9: 256 times as
+ * far); or, with bit 31, a value: where in the texts it begins. From unit i one stands at base i ^
+ * offset; byte c leads to unit base ^ c if its label is c, and a value lies at the base itself. The
+ * library looks neither whether a base is inside the array nor where a value points. */
 #include "inputs/sentencepiece_table.h"
 
 #include <stdbool.h>
@@ -30,9 +31,15 @@ static uint32_t unit(const table *t, uint32_t i)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static uint32_t base_behind(uint32_t at, uint32_t u) { return at ^ (u >> 10 << ((u & 1u << 9) >> 6)); }
+static uint32_t base_behind(uint32_t at, uint32_t u)
+{
+    return at ^ (u >> 10 << ((u & 1u << 9) >> 6));
+}
 
-static bool inside(const table *t, uint32_t base) { return (base | 0xff) < t->n; }
+static bool inside(const table *t, uint32_t base)
+{
+    return (base | 0xff) < t->n;
+}
 
 static bool good_text(const table *t, uint32_t value)
 {
@@ -66,11 +73,15 @@ static int keys_below(table *t, uint32_t base, int depth)
 
 sheaf_status *sheaf__sentencepiece_table(const unsigned char *bytes, size_t size)
 {
-    const uint32_t trie = size < 4 ? 0 : (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-    sheaf_status *bad = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "table of characters"), "a table that sentencepiece wrote");
+    const uint32_t trie = size < 4 ? 0
+                                   : (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 |
+                                         (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+    sheaf_status *bad = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "table of characters"),
+                                       "a table that sentencepiece wrote");
     if (trie == 0 || trie % 1024 != 0 || trie >= size - 4 || bytes[size - 1] != '\0')
         return sheaf_found(bad, "%zu bytes, of them %u of a trie", size, (unsigned)trie);
-    table t = { bytes + 4, trie / 4, (const char *)bytes + 4 + trie, size - 4 - trie, malloc(trie / 4) };
+    table t = { bytes + 4, trie / 4, (const char *)bytes + 4 + trie, size - 4 - trie,
+                malloc(trie / 4) };
     if (t.keys == NULL) {
         sheaf_status_free(bad);
         return sheaf_fail(SHEAF_E_MEMORY, "table of characters");

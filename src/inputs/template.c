@@ -5,15 +5,17 @@
 
 #include "base/text.h"
 
-/* A prompt is open, then of each turn before: query, middle, answer, again; then the query and close. */
+/* A prompt is open, then of each turn before: query, middle, answer, again; then the query and
+ * close. */
 static const struct {
     const char *name, *open, *middle, *again, *close;
     const char *separator; /* of the answer from what was before it */
 } templates[SHEAF__TEMPLATES] = {
-    [SHEAF__BASE]     = { "base", "", NULL, NULL, "", "<unk>" },
-    [SHEAF__CHAT]     = { "chat", " [INST] ", " [/INST] ", " [INST] ", " [/INST] ", "[/INST]" },
-    [SHEAF__VQA]      = { "vqa", "Question: ", NULL, NULL, " Short answer:", " Short answer:" },
-    [SHEAF__CHAT_OLD] = { "chat_old", "Question: ", " Answer: ", "\nQuestion: ", " Answer:", " Answer:" },
+    [SHEAF__BASE] = { "base", "", NULL, NULL, "", "<unk>" },
+    [SHEAF__CHAT] = { "chat", " [INST] ", " [/INST] ", " [INST] ", " [/INST] ", "[/INST]" },
+    [SHEAF__VQA] = { "vqa", "Question: ", NULL, NULL, " Short answer:", " Short answer:" },
+    [SHEAF__CHAT_OLD] = { "chat_old",
+                          "Question: ", " Answer: ", "\nQuestion: ", " Answer:", " Answer:" },
 };
 
 sheaf_status *sheaf__template_find(sheaf__template *out, const char *name)
@@ -33,16 +35,22 @@ sheaf_status *sheaf__template_find(sheaf__template *out, const char *name)
     return near == NULL ? st : sheaf_try_this(st, "%s", near);
 }
 
-const char *sheaf__template_name(sheaf__template which) { return templates[which].name; }
-bool sheaf__template_has_history(sheaf__template which) { return templates[which].middle != NULL; }
+const char *sheaf__template_name(sheaf__template which)
+{
+    return templates[which].name;
+}
+bool sheaf__template_has_history(sheaf__template which)
+{
+    return templates[which].middle != NULL;
+}
 
 static void add(sheaf_text *text, const char *words)
 {
     sheaf__text_bytes(text, words, strlen(words));
 }
 
-sheaf_status *sheaf__template_prompt(char **out, sheaf__template which, const sheaf__turn *history, int64_t turns,
-                                     const char *query)
+sheaf_status *sheaf__template_prompt(char **out, sheaf__template which, const sheaf__turn *history,
+                                     int64_t turns, const char *query)
 {
     sheaf_text text = { 0 };
     add(&text, templates[which].open);
@@ -62,8 +70,10 @@ sheaf_status *sheaf__template_prompt(char **out, sheaf__template which, const sh
 /* Bytes of the blank at `p` as Python's str.strip() counts them, or 0. */
 static size_t blank(const char *p, size_t left)
 {
-    static const char *const wide[] = { "\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004",
-        "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000" };
+    static const char *const wide[] = { "\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001",
+                                        "\u2002",   "\u2003", "\u2004", "\u2005", "\u2006",
+                                        "\u2007",   "\u2008", "\u2009", "\u200a", "\u2028",
+                                        "\u2029",   "\u202f", "\u205f", "\u3000" };
     if (left == 0)
         return 0;
     const unsigned char c = (unsigned char)*p;

@@ -4,11 +4,12 @@
  *   base       q                                      turns before are left out
  *   chat       " [INST] " q " [/INST] "               q0 " [/INST] " a0 " [INST] " goes before q
  *   vqa        "Question: " q " Short answer:"        turns before are left out
- *   chat_old   "Question: " q " Answer:"              q0 " Answer: " a0 "\nQuestion: " goes before q
+ *   chat_old   "Question: " q " Answer:"              q0 " Answer: " a0 "\nQuestion: " goes before
+ * q
  *
- * Upstream marks the image's place by "<EOI>" in the text and splits there, so a query that contains
- * the mark splits too. Here the mark is never written: the image is always first (layout.h), and all
- * of a query is text. */
+ * Upstream marks the image's place by "<EOI>" in the text and splits there, so a query that
+ * contains the mark splits too. Here the mark is never written: the image is always first
+ * (layout.h), and all of a query is text. */
 #ifndef SHEAF_INPUTS_TEMPLATE_H
 #define SHEAF_INPUTS_TEMPLATE_H
 
@@ -17,7 +18,13 @@
 
 #include "sheaf/status.h"
 
-typedef enum sheaf__template { SHEAF__BASE, SHEAF__CHAT, SHEAF__VQA, SHEAF__CHAT_OLD, SHEAF__TEMPLATES } sheaf__template;
+typedef enum sheaf__template {
+    SHEAF__BASE,
+    SHEAF__CHAT,
+    SHEAF__VQA,
+    SHEAF__CHAT_OLD,
+    SHEAF__TEMPLATES
+} sheaf__template;
 
 typedef struct sheaf__turn {
     const char *query, *answer;
@@ -29,12 +36,12 @@ const char *sheaf__template_name(sheaf__template which);
 /* sheaf__template_has_history - does a prompt of it hold the turns before? */
 bool sheaf__template_has_history(sheaf__template which);
 
-/* sheaf__template_prompt - what is read before the answer, without the image (malloc'd). The same for
- * training and for inference; for training the answer follows it as a text of its own. */
-sheaf_status *sheaf__template_prompt(char **out, sheaf__template which, const sheaf__turn *history, int64_t turns,
-                                     const char *query);
-/* sheaf__template_answer - the answer in decoded text: what follows the last separator (for base "<unk>"),
- * without "</s>", blanks at both ends removed (malloc'd). */
+/* sheaf__template_prompt - what is read before the answer, without the image (malloc'd). The same
+ * for training and for inference; for training the answer follows it as a text of its own. */
+sheaf_status *sheaf__template_prompt(char **out, sheaf__template which, const sheaf__turn *history,
+                                     int64_t turns, const char *query);
+/* sheaf__template_answer - the answer in decoded text: what follows the last separator (for base
+ * "<unk>"), without "</s>", blanks at both ends removed (malloc'd). */
 sheaf_status *sheaf__template_answer(char **out, sheaf__template which, const char *text);
 
 #endif

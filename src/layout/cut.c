@@ -17,7 +17,8 @@ static sheaf_status *check_part(const sheaf_part *part, int index)
         (part->units > 0 && part->rows_per_unit > INT64_MAX / part->units)) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "cut: part %d: rows per unit", index);
         sheaf_expected(st, "at least 1, and a count of rows that fits 63 bits");
-        return sheaf_found(st, "%" PRId64 " for %" PRId64 " units", part->rows_per_unit, part->units);
+        return sheaf_found(st, "%" PRId64 " for %" PRId64 " units", part->rows_per_unit,
+                           part->units);
     }
     return NULL;
 }
@@ -36,7 +37,8 @@ static sheaf_status *check_fields(const sheaf_cut *cut)
         sheaf_expected(st, "0 or more");
         return sheaf_found(st, "%d", cut->axis);
     }
-    if (cut->slices < 1 || cut->slices > SHEAF_MAX_SLICES || (cut->slices & (cut->slices - 1)) != 0) {
+    if (cut->slices < 1 || cut->slices > SHEAF_MAX_SLICES ||
+        (cut->slices & (cut->slices - 1)) != 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "cut: slices");
         sheaf_expected(st, "a power of two from 1 to %d", SHEAF_MAX_SLICES);
         return sheaf_found(st, "%d", cut->slices);

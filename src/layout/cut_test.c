@@ -45,7 +45,9 @@ static void test_cut__slices_tile_random_shapes(void **state)
     uint64_t seed = 1;
     for (int trial = 0; trial < 2000; trial++)
         for (int slices = 1; slices <= SHEAF_MAX_SLICES; slices *= 2) {
-            sheaf_cut cut = { .axis = trial % 2, .slices = slices, .nparts = 1 + (int)(next(&seed) % SHEAF_MAX_PARTS) };
+            sheaf_cut cut = { .axis = trial % 2,
+                              .slices = slices,
+                              .nparts = 1 + (int)(next(&seed) % SHEAF_MAX_PARTS) };
             for (int p = 0; p < cut.nparts; p++)
                 cut.part[p] = (sheaf_part){ (int64_t)(next(&seed) % (trial % 3 == 0 ? 5 : 1000)),
                                             1 + (int64_t)(next(&seed) % 130) };
@@ -77,7 +79,8 @@ static void test_cut__rows_worked_by_hand(void **state)
         sheaf_range rows;
         CHECK_OK(sheaf_cut_rows(&rows, &by_hand[i].cut, by_hand[i].part, by_hand[i].slice));
         if (rows.begin != by_hand[i].begin || rows.end != by_hand[i].end)
-            fail_msg("%s: [%lld, %lld)", by_hand[i].name, (long long)rows.begin, (long long)rows.end);
+            fail_msg("%s: [%lld, %lld)", by_hand[i].name, (long long)rows.begin,
+                     (long long)rows.end);
     }
 }
 

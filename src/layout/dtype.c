@@ -33,15 +33,24 @@ static const struct {
     [SHEAF_U64] = { "U64", "uint64", 64 },
 };
 
-int sheaf_dtype_bits(sheaf_dtype dtype) { return types[dtype].bits; }
+int sheaf_dtype_bits(sheaf_dtype dtype)
+{
+    return types[dtype].bits;
+}
 
 size_t sheaf_dtype_bytes(sheaf_dtype dtype)
 {
     return types[dtype].bits % 8 == 0 ? (size_t)types[dtype].bits / 8 : 0;
 }
 
-const char *sheaf_dtype_name(sheaf_dtype dtype) { return types[dtype].name; }
-const char *sheaf_dtype_torch_name(sheaf_dtype dtype) { return types[dtype].torch_name; }
+const char *sheaf_dtype_name(sheaf_dtype dtype)
+{
+    return types[dtype].name;
+}
+const char *sheaf_dtype_torch_name(sheaf_dtype dtype)
+{
+    return types[dtype].torch_name;
+}
 
 int sheaf_dtype_from_name(const char *name)
 {

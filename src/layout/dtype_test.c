@@ -23,18 +23,28 @@ static const struct {
     int bits;
     size_t bytes;
 } known[] = {
-    { SHEAF_BOOL, "BOOL", "bool", 8, 1 },        { SHEAF_F4, "F4", NULL, 4, 0 },
-    { SHEAF_F6_E3M2, "F6_E3M2", NULL, 6, 0 },    { SHEAF_U8, "U8", "uint8", 8, 1 },
+    { SHEAF_BOOL, "BOOL", "bool", 8, 1 },
+    { SHEAF_F4, "F4", NULL, 4, 0 },
+    { SHEAF_F6_E3M2, "F6_E3M2", NULL, 6, 0 },
+    { SHEAF_U8, "U8", "uint8", 8, 1 },
     { SHEAF_F8_E4M3, "F8_E4M3", "float8_e4m3fn", 8, 1 },
-    { SHEAF_F8_E5M2, "F8_E5M2", "float8_e5m2", 8, 1 }, { SHEAF_F8_E8M0, "F8_E8M0", "float8_e8m0fnu", 8, 1 },
-    { SHEAF_F8_E4M3FNUZ, "F8_E4M3FNUZ", "float8_e4m3fnuz", 8, 1 }, { SHEAF_F8_E5M2FNUZ, "F8_E5M2FNUZ", "float8_e5m2fnuz", 8, 1 },
-    { SHEAF_F6_E2M3, "F6_E2M3", NULL, 6, 0 },    { SHEAF_I8, "I8", "int8", 8, 1 },
-    { SHEAF_I16, "I16", "int16", 16, 2 },        { SHEAF_U16, "U16", "uint16", 16, 2 },
-    { SHEAF_I32, "I32", "int32", 32, 4 },        { SHEAF_U32, "U32", "uint32", 32, 4 },
+    { SHEAF_F8_E5M2, "F8_E5M2", "float8_e5m2", 8, 1 },
+    { SHEAF_F8_E8M0, "F8_E8M0", "float8_e8m0fnu", 8, 1 },
+    { SHEAF_F8_E4M3FNUZ, "F8_E4M3FNUZ", "float8_e4m3fnuz", 8, 1 },
+    { SHEAF_F8_E5M2FNUZ, "F8_E5M2FNUZ", "float8_e5m2fnuz", 8, 1 },
+    { SHEAF_F6_E2M3, "F6_E2M3", NULL, 6, 0 },
+    { SHEAF_I8, "I8", "int8", 8, 1 },
+    { SHEAF_I16, "I16", "int16", 16, 2 },
+    { SHEAF_U16, "U16", "uint16", 16, 2 },
+    { SHEAF_I32, "I32", "int32", 32, 4 },
+    { SHEAF_U32, "U32", "uint32", 32, 4 },
     { SHEAF_U64, "U64", "uint64", 64, 8 },
-    { SHEAF_F16, "F16", "float16", 16, 2 },      { SHEAF_BF16, "BF16", "bfloat16", 16, 2 },
-    { SHEAF_F32, "F32", "float32", 32, 4 },      { SHEAF_F64, "F64", "float64", 64, 8 },
-    { SHEAF_C64, "C64", "complex64", 64, 8 },    { SHEAF_I64, "I64", "int64", 64, 8 },
+    { SHEAF_F16, "F16", "float16", 16, 2 },
+    { SHEAF_BF16, "BF16", "bfloat16", 16, 2 },
+    { SHEAF_F32, "F32", "float32", 32, 4 },
+    { SHEAF_F64, "F64", "float64", 64, 8 },
+    { SHEAF_C64, "C64", "complex64", 64, 8 },
+    { SHEAF_I64, "I64", "int64", 64, 8 },
 };
 
 static void test_dtype__known_names_and_sizes(void **state)

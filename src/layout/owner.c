@@ -8,7 +8,8 @@ sheaf_range sheaf_owner_slices(int slices, int ranks, int rank)
     return (sheaf_range){ (int64_t)slices * rank / ranks, (int64_t)slices * (rank + 1) / ranks };
 }
 
-/* floor(S*r/T) <= s  <=>  S*r < (s+1)*T  <=>  r <= ((s+1)*T - 1) / S; the owner is the largest such r. */
+/* floor(S*r/T) <= s  <=>  S*r < (s+1)*T  <=>  r <= ((s+1)*T - 1) / S; the owner is the largest such
+ * r. */
 int sheaf_owner_rank(int slices, int ranks, int slice)
 {
     return (int)((((int64_t)slice + 1) * ranks - 1) / slices);

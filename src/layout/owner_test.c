@@ -82,7 +82,8 @@ static float sum_by_programs(const sheaf_tree *tree, const float *value)
         float acc[SHEAF_MAX_SLICES];
         const sheaf_root *at = &tree->root[i];
         for (int s = at->begin; s < at->end; s++)
-            acc[s - at->begin] = tree->present[s] ? value[s] : NAN; /* absent ones are never named */
+            acc[s - at->begin] =
+                tree->present[s] ? value[s] : NAN; /* absent ones are never named */
         int result = -1;
         const int count = sheaf_tree_program_slices(tree, at, add, &result);
         for (int j = 0; j < count; j++)
@@ -150,10 +151,16 @@ typedef struct by_hand {
 } by_hand;
 
 static const by_hand three_ranks[] = {
-    { "all slices", { 1, 1, 1, 1, 1, 1, 1, 1 }, 5, 4,
+    { "all slices",
+      { 1, 1, 1, 1, 1, 1, 1, 1 },
+      5,
+      4,
       { { 0, 2, 0 }, { 2, 4, 1 }, { 4, 5, 1 }, { 5, 6, 2 }, { 6, 8, 2 } },
       { { 0, 1 }, { 2, 3 }, { 2, 4 }, { 0, 2 } } },
-    { "three heads", { 0, 0, 1, 0, 0, 1, 0, 1 }, 3, 2,
+    { "three heads",
+      { 0, 0, 1, 0, 0, 1, 0, 1 },
+      3,
+      2,
       { { 2, 4, 1 }, { 5, 6, 2 }, { 6, 8, 2 } },
       { { 1, 2 }, { 0, 1 } } },
 };

@@ -39,7 +39,8 @@ static sheaf_status *check_containers(const sheaf_schema *schema, const sheaf_lo
         if (i < 3)
             snprintf(path, sizeof path, "%s", top[i]);
         else
-            snprintf(path, sizeof path, "model.layers.%" PRId64 "%s", (i - 3) / 4, in_layer[(i - 3) % 4]);
+            snprintf(path, sizeof path, "model.layers.%" PRId64 "%s", (i - 3) / 4,
+                     in_layer[(i - 3) % 4]);
         sheaf_hit hit;
         sheaf_status *st = sheaf__lora_hit(&hit, options, path);
         if (st != NULL)
@@ -47,7 +48,8 @@ static sheaf_status *check_containers(const sheaf_schema *schema, const sheaf_lo
         if (hit == SHEAF_HIT_TARGET) {
             st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", path);
             sheaf_expected(st, "linear layers");
-            return sheaf_try_this(st, "name the layers themselves (q_proj, up_proj, ...), or all-linear");
+            return sheaf_try_this(
+                st, "name the layers themselves (q_proj, up_proj, ...), or all-linear");
         }
     }
     return NULL;
@@ -60,7 +62,8 @@ static sheaf_status *refuse_kind(const sheaf_tensor *tensor)
     if (tensor->role == SHEAF_EMBED)
         return sheaf_try_this(sheaf_found(st, "an embedding: sheaf does not do LoRA on tables yet"),
                               "train it whole: modules_to_save %s", last_name(tensor->module));
-    return sheaf_try_this(sheaf_found(st, "a norm"), "name linear layers (q_proj, up_proj, ...), or all-linear");
+    return sheaf_try_this(sheaf_found(st, "a norm"),
+                          "name linear layers (q_proj, up_proj, ...), or all-linear");
 }
 
 /* ---- entries that match nothing ---- */
@@ -88,7 +91,9 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
     if (sheaf__lora_is_cog(schema))
         return sheaf__lora_cog_check(schema, o);
     if (o->sat_set != SHEAF_SAT_SET_NONE)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "the set of layers that SAT adapts, as target"), "a model of CogVLM or CogAgent");
+        return sheaf_expected(
+            sheaf_fail(SHEAF_E_ARG, "the set of layers that SAT adapts, as target"),
+            "a model of CogVLM or CogAgent");
     if (o->tolerant)
         return NULL;
     for (int i = 0; i < o->ntargets; i++) {
@@ -99,7 +104,8 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
             return no_such_module(schema, "target", o->targets[i]);
     }
     for (int i = 0; i < o->nmodules_to_save; i++) {
-        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i], .nmodules_to_save = 1 };
+        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i],
+                                         .nmodules_to_save = 1 };
         bool met = false;
         for (int64_t t = 0; t < schema->count && !met; t++)
             met = sheaf__lora_saves(&one, schema->tensor[t].module);
@@ -109,7 +115,8 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
     for (int i = 0; i < o->nlayers; i++)
         if (o->layers[i] >= schema->config.layers) {
             sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "layer %" PRId64 " to adapt", o->layers[i]);
-            return sheaf_expected(st, "0 to %" PRId64 ", the layers of this model", schema->config.layers - 1);
+            return sheaf_expected(st, "0 to %" PRId64 ", the layers of this model",
+                                  schema->config.layers - 1);
         }
     return NULL;
 }
@@ -154,8 +161,10 @@ static double alpha_of_all(const sheaf_lora_module *m, bool rslora)
     return alpha;
 }
 
-/* Rank and scale of `m`, whose base is set, from what the options say of it: of each part, or of all together. */
-static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha, const sheaf_lora_options *o)
+/* Rank and scale of `m`, whose base is set, from what the options say of it: of each part, or of
+ * all together. */
+static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha,
+                              const sheaf_lora_options *o)
 {
     const sheaf_tensor *base = m->base;
     m->parts = base->cut.nparts > 1 && base->cut.axis == base->out_axis ? base->cut.nparts : 1;
@@ -176,7 +185,8 @@ static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha, c
     }
     if (m->parts == 1 || (m->rank >= 1 && m->file_rank <= MOST_RANK))
         return NULL;
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "rank of '%s'", base->module), "1 to %d, over its %d parts", MOST_RANK / m->parts, m->parts);
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "rank of '%s'", base->module),
+                                      "1 to %d, over its %d parts", MOST_RANK / m->parts, m->parts);
     return sheaf_found(st, "%" PRId64, m->rank);
 }
 
@@ -185,13 +195,17 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base)
     const sheaf_lora_options *o = &lora->options;
     sheaf_lora_module *m = &lora->module[lora->nmodules];
     double rank, alpha;
-    sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, base->module, (double)o->rank);
+    sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern,
+                                                 base->module, (double)o->rank);
     if (st == NULL)
-        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, base->module, o->alpha);
+        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, base->module,
+                                       o->alpha);
     if (st != NULL)
         return st;
     const int slices = base->cut.slices;
-    *m = (sheaf_lora_module){ .base = base, .a_cut = { .slices = slices }, .b_cut = { .slices = slices } };
+    *m = (sheaf_lora_module){ .base = base,
+                              .a_cut = { .slices = slices },
+                              .b_cut = { .slices = slices } };
     st = set_rank(m, rank, alpha, o);
     if (st != NULL)
         return st;
@@ -211,7 +225,9 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base)
         m->a_name = NULL;
     if (asprintf(&m->b_name, PREFIX "%s.lora_B.weight", base->module) < 0)
         m->b_name = NULL;
-    return m->a_name != NULL && m->b_name != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "adapter of '%s'", base->module);
+    return m->a_name != NULL && m->b_name != NULL
+               ? NULL
+               : sheaf_fail(SHEAF_E_MEMORY, "adapter of '%s'", base->module);
 }
 
 static const sheaf_lora_module *module_of(const sheaf_lora *lora, const char *path)
@@ -231,8 +247,10 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
             continue;
         sheaf_hit hit = SHEAF_HIT_NONE;
         const bool cog = sheaf__lora_is_cog(schema);
-        sheaf_status *st = cog ? sheaf__lora_cog_hit(&hit, o, schema, t) : sheaf__lora_hit(&hit, o, t->module);
-        if (st == NULL && !cog && o->all_linear && hit == SHEAF_HIT_NONE && sheaf__lora_is_linear(t->role) && t->role != SHEAF_HEAD)
+        sheaf_status *st =
+            cog ? sheaf__lora_cog_hit(&hit, o, schema, t) : sheaf__lora_hit(&hit, o, t->module);
+        if (st == NULL && !cog && o->all_linear && hit == SHEAF_HIT_NONE &&
+            sheaf__lora_is_linear(t->role) && t->role != SHEAF_HEAD)
             hit = SHEAF_HIT_TARGET;
         if (st == NULL && hit == SHEAF_HIT_TARGET)
             st = sheaf__lora_is_linear(t->role) ? add_module(lora, t) : refuse_kind(t);
@@ -259,9 +277,11 @@ static sheaf_status *idle_pattern(const sheaf_lora *lora, const char *what, cons
     for (int i = 0; name != NULL && i < lora->nmodules; i++)
         name[i] = path ? lora->module[i].base->module : short_name(lora->module[i].base->module);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s pattern '%s'", what, key);
-    sheaf_expected(st, "one that the end of an adapted module's path matches, for example of %s", lora->module[0].base->module);
+    sheaf_expected(st, "one that the end of an adapted module's path matches, for example of %s",
+                   lora->module[0].base->module);
     sheaf_found(st, "none of %d adapted modules", lora->nmodules);
-    const char *near = name == NULL ? NULL : sheaf__nearest(key + (*key == '^'), name, lora->nmodules);
+    const char *near =
+        name == NULL ? NULL : sheaf__nearest(key + (*key == '^'), name, lora->nmodules);
     if (near != NULL)
         sheaf_try_this(st, "%s", near);
     free(name);
@@ -269,13 +289,15 @@ static sheaf_status *idle_pattern(const sheaf_lora *lora, const char *what, cons
 }
 
 /* A rank or an alpha that no module gets; PEFT passes over those of a file. */
-static sheaf_status *check_patterns(const sheaf_lora *lora, const char *what, const sheaf_pattern *list, int n)
+static sheaf_status *check_patterns(const sheaf_lora *lora, const char *what,
+                                    const sheaf_pattern *list, int n)
 {
     for (int p = 0; p < n; p++) {
         double value = 0;
         sheaf_status *st = NULL;
         for (int i = 0; i < lora->nmodules && value == 0 && st == NULL; i++)
-            st = sheaf__lora_pattern_value(&value, &(sheaf_pattern){ list[p].key, 1 }, 1, lora->module[i].base->module, 0);
+            st = sheaf__lora_pattern_value(&value, &(sheaf_pattern){ list[p].key, 1 }, 1,
+                                           lora->module[i].base->module, 0);
         if (st == NULL && value == 0)
             st = idle_pattern(lora, what, list[p].key);
         if (st != NULL)
@@ -290,16 +312,21 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         const bool cog = sheaf__lora_is_cog(schema);
-        const bool named = sheaf__lora_saves_tensor(o, t->name) && !t->buffer && (!cog || sheaf__lora_executed(schema, t));
-        const bool whole = named || (cog ? sheaf__lora_cog_saves(o, schema, t) : sheaf__lora_saves(o, t->module));
+        const bool named = sheaf__lora_saves_tensor(o, t->name) && !t->buffer &&
+                           (!cog || sheaf__lora_executed(schema, t));
+        const bool whole =
+            named || (cog ? sheaf__lora_cog_saves(o, schema, t) : sheaf__lora_saves(o, t->module));
         const bool adapted = module_of(lora, t->module) != NULL;
-        const bool bias = t->bias && (!cog || sheaf__lora_executed(schema, t)) && (o->bias == SHEAF_BIAS_ALL || (o->bias == SHEAF_BIAS_LORA_ONLY && adapted));
+        const bool bias =
+            t->bias && (!cog || sheaf__lora_executed(schema, t)) &&
+            (o->bias == SHEAF_BIAS_ALL || (o->bias == SHEAF_BIAS_LORA_ONLY && adapted));
         if (!whole && !bias)
             continue;
         const int n = lora->nsaved++;
         lora->saved[n] = t;
         const char *inner = adapted && !whole ? ".base_layer" : "";
-        if (asprintf(&lora->saved_name[n], PREFIX "%s%s%s", t->module, inner, t->name + strlen(t->module)) < 0) {
+        if (asprintf(&lora->saved_name[n], PREFIX "%s%s%s", t->module, inner,
+                     t->name + strlen(t->module)) < 0) {
             lora->saved_name[n] = NULL;
             return sheaf_fail(SHEAF_E_MEMORY, "name of '%s'", t->name);
         }
@@ -310,7 +337,8 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
 /* PEFT stores all-linear as the names it stands for. */
 static sheaf_status *spell_out(sheaf_lora_options *o)
 {
-    static const char *const names[] = { "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj" };
+    static const char *const names[] = { "q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                         "gate_proj", "up_proj", "down_proj" };
     const int n = (int)(sizeof names / sizeof *names);
     char **list = calloc((size_t)n + 1, sizeof *list);
     if (list == NULL)
@@ -336,7 +364,8 @@ static sheaf_status *check_tied(const sheaf_schema *schema, const sheaf_lora_opt
     return sheaf_try_this(st, "leave lm_head and embed_tokens out");
 }
 
-sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema, const sheaf_lora_options *options)
+sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
+                                 const sheaf_lora_options *options)
 {
     sheaf_lora *lora = calloc(1, sizeof *lora);
     if (lora == NULL)
@@ -358,13 +387,17 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema, c
         st = find_modules(lora, schema);
     if (st == NULL)
         st = find_saved(lora, schema);
-    const bool narrowed = options->nexclude > 0 || options->exclude_regex != NULL || options->nlayers > 0;
+    const bool narrowed =
+        options->nexclude > 0 || options->exclude_regex != NULL || options->nlayers > 0;
     if (st == NULL && lora->nmodules == 0 && narrowed) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "no layer is adapted"), "a target among the chosen layers that is not excluded");
-        sheaf_try_this(sheaf_found(st, "none that is left"), "exclude less, or choose other targets or layers");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "no layer is adapted"),
+                            "a target among the chosen layers that is not excluded");
+        sheaf_try_this(sheaf_found(st, "none that is left"),
+                       "exclude less, or choose other targets or layers");
     } else if (st == NULL && lora->nmodules == 0) {
         const char *asked = options->target_regex != NULL ? options->target_regex
-                            : options->ntargets > 0 ? options->targets[0] : "";
+                            : options->ntargets > 0       ? options->targets[0]
+                                                          : "";
         st = sheaf_in(no_such_module(schema, "target", asked), "no layer is adapted");
     }
     if (st == NULL && !options->tolerant)
@@ -402,15 +435,16 @@ void sheaf_lora_free(sheaf_lora *lora)
 
 /* ---- checking a file ---- */
 
-static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const int64_t *shape, int ndim, bool rank_axis0,
-                                 bool rank_axis1)
+static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const int64_t *shape,
+                                 int ndim, bool rank_axis0, bool rank_axis1)
 {
     const sheaf_source_entry *e = adapter->find(adapter, name);
     sheaf_status *st;
     if (e == NULL) {
         st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name);
         sheaf_found(sheaf_expected(st, "this tensor in the adapter"), "nothing of that name");
-        return sheaf_try_this(st, "is the file complete, and does its adapter_config.json belong to it?");
+        return sheaf_try_this(
+            st, "is the file complete, and does its adapter_config.json belong to it?");
     }
     bool same = e->ndim == ndim;
     for (int i = 0; i < ndim && same; i++)
@@ -419,7 +453,8 @@ static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const 
         return NULL;
     if (same) {
         st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", name);
-        return sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
+        return sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s",
+                           sheaf_dtype_name(e->dtype));
     }
     st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name);
     sheaf_text want = { 0 }, got = { 0 };
@@ -432,10 +467,15 @@ static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const 
     sheaf__text_release(&want);
     sheaf__text_release(&got);
     if (e->ndim == 2 && ndim == 2 && e->shape[1] == shape[1] && !rank_axis0 && !rank_axis1)
-        return sheaf_try_this(st, "if the vocabulary was resized before training, give the base resized in the same way");
-    const bool rank_only = e->ndim == ndim && ndim == 2 && (rank_axis0 ? e->shape[1] == shape[1] : rank_axis1 && e->shape[0] == shape[0]);
-    return sheaf_try_this(st, rank_only ? "the rank differs from r and rank_pattern in adapter_config.json"
-                                        : "this adapter was made for another base model");
+        return sheaf_try_this(
+            st,
+            "if the vocabulary was resized before training, give the base resized in the same way");
+    const bool rank_only =
+        e->ndim == ndim && ndim == 2 &&
+        (rank_axis0 ? e->shape[1] == shape[1] : rank_axis1 && e->shape[0] == shape[0]);
+    return sheaf_try_this(
+        st, rank_only ? "the rank differs from r and rank_pattern in adapter_config.json"
+                      : "this adapter was made for another base model");
 }
 
 /* Is it the copy of a base weight that PEFT stores beside a targeted table? */
@@ -474,13 +514,15 @@ static sheaf_status *check_kinship(const sheaf_lora *lora, sheaf_source *adapter
 {
     const int64_t n = adapter->count(adapter);
     for (int i = 0; i < lora->nmodules; i++)
-        if (adapter->find(adapter, lora->module[i].a_name) != NULL || adapter->find(adapter, lora->module[i].b_name) != NULL)
+        if (adapter->find(adapter, lora->module[i].a_name) != NULL ||
+            adapter->find(adapter, lora->module[i].b_name) != NULL)
             return NULL;
     if (lora->nmodules == 0 || n == 0)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "an adapter for another model");
     sheaf_expected(st, "factors of this model's layers, '%s' for one", lora->module[0].a_name);
-    sheaf_found(st, "%" PRId64 " tensors and none of these factors; the first is '%s'", n, adapter->entry(adapter, 0)->name);
+    sheaf_found(st, "%" PRId64 " tensors and none of these factors; the first is '%s'", n,
+                adapter->entry(adapter, 0)->name);
     return sheaf_try_this(st, "the base model this adapter was made for");
 }
 
@@ -489,13 +531,15 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
     sheaf_status *st = check_kinship(lora, adapter);
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        const int64_t a_shape[] = { m->file_rank, m->a_shape[1] }, b_shape[] = { m->b_shape[0], m->file_rank };
+        const int64_t a_shape[] = { m->file_rank, m->a_shape[1] },
+                      b_shape[] = { m->b_shape[0], m->file_rank };
         st = check_shape(adapter, m->a_name, a_shape, 2, true, false);
         if (st == NULL)
             st = check_shape(adapter, m->b_name, b_shape, 2, false, true);
     }
     for (int i = 0; i < lora->nsaved && st == NULL; i++)
-        st = check_shape(adapter, lora->saved_name[i], lora->saved[i]->shape, lora->saved[i]->ndim, false, false);
+        st = check_shape(adapter, lora->saved_name[i], lora->saved[i]->shape, lora->saved[i]->ndim,
+                         false, false);
     if (st != NULL)
         return st;
     sheaf_text foreign = { 0 };

@@ -7,78 +7,103 @@
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 
-typedef struct sheaf_pattern { char *key; double value; } sheaf_pattern; /* JSON order kept */
+typedef struct sheaf_pattern {
+    char *key;
+    double value;
+} sheaf_pattern; /* JSON order kept */
 
 /* trainable_token_indices of one table: which of its rows are in the file, in this order. */
-typedef struct sheaf_lora_tokens { char *module; int64_t *row; int64_t nrows; } sheaf_lora_tokens; /* module NULL: the input embedding */
+typedef struct sheaf_lora_tokens {
+    char *module;
+    int64_t *row;
+    int64_t nrows;
+} sheaf_lora_tokens; /* module NULL: the input embedding */
 
 /* The layers that SAT adapts by itself, as a set of targets. */
 typedef enum sheaf_sat_set {
     SHEAF_SAT_SET_NONE,
-    SHEAF_SAT_SET_TEXT, /* attention and cross-attention of the text model, not the visual experts */
+    SHEAF_SAT_SET_TEXT, /* attention and cross-attention of the text model, not the visual experts
+                         */
     SHEAF_SAT_SET_VIT,  /* and the attention of the ViT */
 } sheaf_sat_set;
 
 /* What adapter_config.json or the flags of `train` ask for. Strings owned. */
 typedef struct sheaf_lora_options {
-    int64_t rank;             /* r, default 8 */
-    bool whole_rank;          /* ranks and alphas as in a file: of a fused layer those of all parts together; else of each part */
-    double alpha;             /* default 8 */
+    int64_t rank;    /* r, default 8 */
+    bool whole_rank; /* ranks and alphas as in a file: of a fused layer those of all parts together;
+                        else of each part */
+    double alpha;    /* default 8 */
     bool rslora, fan_in_fan_out;
     double dropout;
-    char **targets;           /* list form; NULL when target_regex or all_linear */
+    char **targets; /* list form; NULL when target_regex or all_linear */
     int ntargets;
-    char *target_regex;       /* string form (full match); NULL otherwise */
+    char *target_regex; /* string form (full match); NULL otherwise */
     bool all_linear;
-    sheaf_sat_set sat_set;    /* CogVLM and CogAgent only */
-    char **exclude; int nexclude; char *exclude_regex;
-    int64_t *layers; int nlayers; char **layers_pattern; int nlayers_pattern;
-    sheaf_pattern *rank_pattern; int nrank_pattern;
-    sheaf_pattern *alpha_pattern; int nalpha_pattern;
-    char **modules_to_save; int nmodules_to_save; /* also full names of tensors, "a.b.weight", which may be adapted too */
+    sheaf_sat_set sat_set; /* CogVLM and CogAgent only */
+    char **exclude;
+    int nexclude;
+    char *exclude_regex;
+    int64_t *layers;
+    int nlayers;
+    char **layers_pattern;
+    int nlayers_pattern;
+    sheaf_pattern *rank_pattern;
+    int nrank_pattern;
+    sheaf_pattern *alpha_pattern;
+    int nalpha_pattern;
+    char **modules_to_save;
+    int nmodules_to_save; /* also full names of tensors, "a.b.weight", which may be adapted too */
     enum { SHEAF_BIAS_NONE, SHEAF_BIAS_ALL, SHEAF_BIAS_LORA_ONLY } bias;
-    bool keep_tie;            /* ensure_weight_tying: a saved embedding is the tied head too */
-    bool dora, lora_bias;     /* these and tokens only for a merge */
-    sheaf_lora_tokens *tokens; int ntokens;
-    bool tolerant;            /* read from a file: entries of a list and patterns that match nothing are
-                                 passed over, as PEFT does; from flags they are errors */
-    char *base_name;          /* base_model_name_or_path, a hint */
-    char *unknown_keys;       /* keys of the file that sheaf does not know and that are not
-                                 null, false or empty; comma separated, NULL if none */
+    bool keep_tie;        /* ensure_weight_tying: a saved embedding is the tied head too */
+    bool dora, lora_bias; /* these and tokens only for a merge */
+    sheaf_lora_tokens *tokens;
+    int ntokens;
+    bool tolerant;      /* read from a file: entries of a list and patterns that match nothing are
+                           passed over, as PEFT does; from flags they are errors */
+    char *base_name;    /* base_model_name_or_path, a hint */
+    char *unknown_keys; /* keys of the file that sheaf does not know and that are not
+                           null, false or empty; comma separated, NULL if none */
 } sheaf_lora_options;
 
-/* A fused layer (its cut has several parts along out) has factors for each part. B is compact: row i of it belongs to
- * the part that row i of the weight belongs to, and meets rows [p r, p r + r) of A. A file has them as one module of
- * rank parts * r, whose B has the compact one's blocks on its diagonal and is zero elsewhere. Where a file's B is not
- * like that, the layer is `dense`: r is the file's rank, and every part meets all rows of A. */
+/* A fused layer (its cut has several parts along out) has factors for each part. B is compact: row
+ * i of it belongs to the part that row i of the weight belongs to, and meets rows [p r, p r + r) of
+ * A. A file has them as one module of rank parts * r, whose B has the compact one's blocks on its
+ * diagonal and is zero elsewhere. Where a file's B is not like that, the layer is `dense`: r is the
+ * file's rank, and every part meets all rows of A. */
 typedef struct sheaf_lora_module {
-    const sheaf_tensor *base;  /* the weight, borrowed from the schema */
-    int64_t rank;              /* r */
+    const sheaf_tensor *base; /* the weight, borrowed from the schema */
+    int64_t rank;             /* r */
     double alpha;
-    float scale;               /* alpha/r or alpha/sqrt(r), computed in double, rounded */
-    int parts;                 /* 1 = not fused */
-    bool dense;                /* see above; known after sheaf_lora_fit(). Not to be trained: sheaf_lora_check_trainable() */
-    int64_t file_rank;         /* parts * r, and an alpha that gives the same scale: what adapter_config.json says */
+    float scale;       /* alpha/r or alpha/sqrt(r), computed in double, rounded */
+    int parts;         /* 1 = not fused */
+    bool dense;        /* see above; known after sheaf_lora_fit(). Not to be trained:
+                          sheaf_lora_check_trainable() */
+    int64_t file_rank; /* parts * r, and an alpha that gives the same scale: what
+                          adapter_config.json says */
     double file_alpha;
-    char *a_name, *b_name;     /* in the PEFT file: base_model.model.<module>.lora_A.weight */
+    char *a_name, *b_name;          /* in the PEFT file: base_model.model.<module>.lora_A.weight */
     int64_t a_shape[2], b_shape[2]; /* [parts * r, in], [out, r]; dense: [r, in], [out, r] */
-    sheaf_cut a_cut, b_cut;    /* a: axis 1 where the base's in axis is cut; b: axis 0 where out is, with all its parts */
+    sheaf_cut a_cut, b_cut; /* a: axis 1 where the base's in axis is cut; b: axis 0 where out is,
+                               with all its parts */
 } sheaf_lora_module;
 
 typedef struct sheaf_lora {
-    sheaf_lora_options options;     /* as adapter_config.json is to say them; of CogVLM and CogAgent with every module by its path */
+    sheaf_lora_options options; /* as adapter_config.json is to say them; of CogVLM and CogAgent
+                                   with every module by its path */
     int nmodules;
-    sheaf_lora_module *module;      /* schema order */
+    sheaf_lora_module *module; /* schema order */
     int nsaved;
-    const sheaf_tensor **saved;     /* modules_to_save and trained biases: full tensors, schema order */
-    char **saved_name;              /* in the PEFT file */
+    const sheaf_tensor **saved; /* modules_to_save and trained biases: full tensors, schema order */
+    char **saved_name;          /* in the PEFT file */
 } sheaf_lora;
 
-/* sheaf_lora_options_read - of an adapter that is trained further or run; kinds sheaf can only merge are refused. */
+/* sheaf_lora_options_read - of an adapter that is trained further or run; kinds sheaf can only
+ * merge are refused. */
 sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *adapter_config_path);
-/* sheaf_lora_options_read_merge - also DoRA, a bias on B and trained token rows; keys that switch on what
- * sheaf does not know are refused, not only reported. */
-sheaf_status *sheaf_lora_options_read_merge(sheaf_lora_options *out, const char *adapter_config_path);
+/* sheaf_lora_options_read_merge - also DoRA, a bias on B and trained token rows; keys that switch
+ * on what sheaf does not know are refused, not only reported. */
+sheaf_status *sheaf_lora_options_read_merge(sheaf_lora_options *out,
+                                            const char *adapter_config_path);
 void sheaf_lora_options_release(sheaf_lora_options *options);
 /* sheaf_lora_options_json - adapter_config.json as PEFT 0.21 writes it (malloc'd text). */
 sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *options);
@@ -88,34 +113,39 @@ sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *opti
  * with keep_tie. */
 bool sheaf_lora_unties(const sheaf_lora_options *options, const sheaf_config *config);
 /* sheaf_lora_resolve - matches the options with the model. Takes a copy of options.
- * Errors: SHEAF_E_ARG for a target, or a pattern of a rank or an alpha, that matches nothing (nearest module name offered),
- * SHEAF_E_UNSUPPORTED for a target sheaf cannot train (embedding, DoRA, ...). */
+ * Errors: SHEAF_E_ARG for a target, or a pattern of a rank or an alpha, that matches nothing
+ * (nearest module name offered), SHEAF_E_UNSUPPORTED for a target sheaf cannot train (embedding,
+ * DoRA, ...). */
 sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
                                  const sheaf_lora_options *options);
-/* sheaf_lora_save_also - base tensors that are trained whole beside the factors, adapted or not, join `saved`, and the
- * options say so: modules_to_save names a module all of whose tensors are (as PEFT does), other tensors by their full name.
- *   trains  is called for every tensor of the schema that `lora` was made for
- * Errors: SHEAF_E_MEMORY. */
+/* sheaf_lora_save_also - base tensors that are trained whole beside the factors, adapted or not,
+ * join `saved`, and the options say so: modules_to_save names a module all of whose tensors are (as
+ * PEFT does), other tensors by their full name. trains  is called for every tensor of the schema
+ * that `lora` was made for Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
-                                   bool (*trains)(void *self, const sheaf_tensor *tensor), void *self);
+                                   bool (*trains)(void *self, const sheaf_tensor *tensor),
+                                   void *self);
 void sheaf_lora_free(sheaf_lora *lora);
 /* sheaf_lora_scale - alpha/r, or alpha/sqrt(r), in double, rounded once as PEFT does. */
 float sheaf_lora_scale(double alpha, int64_t rank, bool rslora);
-/* sheaf_lora_check - does `adapter`, as it lies in a file, hold exactly the tensors of `lora`, with these shapes?
- * Copies of base weights that PEFT adds beside a targeted table
- * (`.base_layer.weight`) are let pass. Errors: SHEAF_E_LAYOUT naming the tensor (adapter for another base, missing, unexpected). */
+/* sheaf_lora_check - does `adapter`, as it lies in a file, hold exactly the tensors of `lora`, with
+ * these shapes? Copies of base weights that PEFT adds beside a targeted table
+ * (`.base_layer.weight`) are let pass. Errors: SHEAF_E_LAYOUT naming the tensor (adapter for
+ * another base, missing, unexpected). */
 sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter);
 
 /* ---- fused layers (fused.c) ---- */
 
-/* sheaf_lora_fit - sheaf_lora_check(), then finds out which fused layers are dense: their shapes in `lora` change.
- *   adapter  in: as it lies in a file. Out: a source that owns it and has every tensor in the shape `lora` says, B
- *            compact; the same source when no layer is fused. Left as it was on failure. */
+/* sheaf_lora_fit - sheaf_lora_check(), then finds out which fused layers are dense: their shapes in
+ * `lora` change. adapter  in: as it lies in a file. Out: a source that owns it and has every tensor
+ * in the shape `lora` says, B compact; the same source when no layer is fused. Left as it was on
+ * failure. */
 sheaf_status *sheaf_lora_fit(sheaf_source **adapter, sheaf_lora *lora);
 /* sheaf_lora_check_trainable - errors: SHEAF_E_UNSUPPORTED for a dense layer. */
 sheaf_status *sheaf_lora_check_trainable(const sheaf_lora *lora);
-/* sheaf_lora_spread - rows [row0, row0 + rows) of B as a file has them, [rows, file_rank], from the same rows of the
- * compact B; elements of `bytes` bytes. */
-void sheaf_lora_spread(void *dst, const void *compact, const sheaf_lora_module *module, int64_t row0, int64_t rows, size_t bytes);
+/* sheaf_lora_spread - rows [row0, row0 + rows) of B as a file has them, [rows, file_rank], from the
+ * same rows of the compact B; elements of `bytes` bytes. */
+void sheaf_lora_spread(void *dst, const void *compact, const sheaf_lora_module *module,
+                       int64_t row0, int64_t rows, size_t bytes);
 
 #endif

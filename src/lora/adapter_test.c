@@ -8,8 +8,15 @@
 
 static sheaf_config config(void)
 {
-    return (sheaf_config){ .family = SHEAF_LLAMA, .vocab = 511, .hidden = 64, .ffn = 172, .layers = 3, .heads = 8,
-                           .kv_heads = 4, .head_dim = 8, .rope = { .partial = 1 } };
+    return (sheaf_config){ .family = SHEAF_LLAMA,
+                           .vocab = 511,
+                           .hidden = 64,
+                           .ffn = 172,
+                           .layers = 3,
+                           .heads = 8,
+                           .kv_heads = 4,
+                           .head_dim = 8,
+                           .rope = { .partial = 1 } };
 }
 
 static sheaf_schema *schema_of(sheaf_config c, int slices)
@@ -29,7 +36,10 @@ static sheaf_lora_options options_of(const char *targets)
 
 /* ---- matching ---- */
 
-static const struct { const char *pattern, *path; bool whole, yes; } regexes[] = {
+static const struct {
+    const char *pattern, *path;
+    bool whole, yes;
+} regexes[] = {
     { "q_proj", "model.layers.0.self_attn.q_proj", true, false },
     { ".*q_proj", "model.layers.0.self_attn.q_proj", true, true },
     { ".*layers\\.\\d+\\.self_attn\\.(q|k)_proj", "model.layers.11.self_attn.k_proj", true, true },
@@ -42,27 +52,37 @@ static void test_match__as_pythons_re(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(regexes); i++) {
         bool yes;
-        CHECK_OK(sheaf__regex_match(&yes, NULL, "", regexes[i].pattern, "", regexes[i].path, regexes[i].whole));
+        CHECK_OK(sheaf__regex_match(&yes, NULL, "", regexes[i].pattern, "", regexes[i].path,
+                                    regexes[i].whole));
         if (yes != regexes[i].yes)
             fail_msg("%s on %s", regexes[i].pattern, regexes[i].path);
     }
     bool yes;
-    CHECK_FAILS(sheaf__regex_match(&yes, NULL, "", "(a", "", "a", true), SHEAF_E_ARG, "pattern '(a'");
+    CHECK_FAILS(sheaf__regex_match(&yes, NULL, "", "(a", "", "a", true), SHEAF_E_ARG,
+                "pattern '(a'");
     /* Some ten million steps: more than are allowed, few enough to end without a limit. */
-    CHECK_FAILS(sheaf__regex_match(&yes, NULL, "", "((a+)+)+", "", "aaaaaaaaaaaaaab", true), SHEAF_E_ARG, "limit");
+    CHECK_FAILS(sheaf__regex_match(&yes, NULL, "", "((a+)+)+", "", "aaaaaaaaaaaaaab", true),
+                SHEAF_E_ARG, "limit");
     alarm(20); /* it would match for longer than anybody waits */
-    CHECK_FAILS(sheaf__regex_match(&yes, NULL, "", "((a+)+)+", "", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", true),
+    CHECK_FAILS(sheaf__regex_match(&yes, NULL, "", "((a+)+)+", "",
+                                   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", true),
                 SHEAF_E_ARG, "limit");
     alarm(0);
 }
 
 static void test_patterns__first_match_wins_at_a_dot(void **state)
 {
-    sheaf_pattern list[] = { { (char *)"^model.layers.0.self_attn.v_proj", 2 }, { (char *)"down_proj", 4 },
-                             { (char *)"layers.1.self_attn.q_proj", 12 }, { (char *)"proj", 7 }, { (char *)".*v_proj", 9 } };
-    static const struct { const char *path; double want; } cases[] = {
-        { "model.layers.0.self_attn.v_proj", 2 }, { "model.layers.1.self_attn.v_proj", 9 },
-        { "model.layers.2.mlp.down_proj", 4 },    { "model.layers.1.self_attn.q_proj", 12 },
+    sheaf_pattern list[] = { { (char *)"^model.layers.0.self_attn.v_proj", 2 },
+                             { (char *)"down_proj", 4 },
+                             { (char *)"layers.1.self_attn.q_proj", 12 },
+                             { (char *)"proj", 7 },
+                             { (char *)".*v_proj", 9 } };
+    static const struct {
+        const char *path;
+        double want;
+    } cases[] = {
+        { "model.layers.0.self_attn.v_proj", 2 },  { "model.layers.1.self_attn.v_proj", 9 },
+        { "model.layers.2.mlp.down_proj", 4 },     { "model.layers.1.self_attn.q_proj", 12 },
         { "model.layers.11.self_attn.q_proj", 8 }, { "model.layers.0.mlp.up_proj", 8 },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -83,12 +103,16 @@ static void test_resolve__names_shapes_scale_and_cuts(void **state)
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
     assert_int_equal(lora->nmodules, 6);
     const sheaf_lora_module *k = &lora->module[0], *down = &lora->module[1];
-    assert_string_equal(k->a_name, "base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight");
-    assert_string_equal(k->b_name, "base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight");
-    assert_true(k->a_shape[0] == 3 && k->a_shape[1] == 64 && k->b_shape[0] == 32 && k->b_shape[1] == 3);
+    assert_string_equal(k->a_name,
+                        "base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight");
+    assert_string_equal(k->b_name,
+                        "base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight");
+    assert_true(k->a_shape[0] == 3 && k->a_shape[1] == 64 && k->b_shape[0] == 32 &&
+                k->b_shape[1] == 3);
     assert_true(k->scale == (float)(7 / sqrt(3.0)) && k->rank == 3 && k->alpha == 7);
     /* k is cut by rows (out): B follows, A is whole. */
-    assert_true(k->a_cut.nparts == 0 && k->b_cut.nparts == 1 && k->b_cut.axis == 0 && k->b_cut.slices == 8);
+    assert_true(k->a_cut.nparts == 0 && k->b_cut.nparts == 1 && k->b_cut.axis == 0 &&
+                k->b_cut.slices == 8);
     assert_true(k->b_cut.part[0].units == 4 && k->b_cut.part[0].rows_per_unit == 8);
     /* o is cut by columns (in): A follows along its axis 1, B is whole. */
     assert_string_equal(down->base->module, "model.layers.0.self_attn.o_proj");
@@ -101,7 +125,10 @@ static void test_resolve__names_shapes_scale_and_cuts(void **state)
 }
 
 /* What is targeted, and how many modules that is. */
-static const struct { const char *targets, *exclude, *layers; int count; } selections[] = {
+static const struct {
+    const char *targets, *exclude, *layers;
+    int count;
+} selections[] = {
     { "all-linear", NULL, NULL, 21 },
     { "q_proj,v_proj", NULL, NULL, 6 },
     { "self_attn.q_proj", NULL, NULL, 3 },
@@ -133,13 +160,17 @@ static void test_resolve__selections(void **state)
 }
 
 /* A file may hold patterns that match nothing; flags may not. */
-static const struct { const char *targets, *layers, *patterns, *part; } patterns[] = {
-    { "q_proj,v_proj", NULL, "q_proj=4,layers.2.self_attn.v_proj=2,^model.layers.0.self_attn.v_proj=3", NULL },
+static const struct {
+    const char *targets, *layers, *patterns, *part;
+} patterns[] = {
+    { "q_proj,v_proj", NULL,
+      "q_proj=4,layers.2.self_attn.v_proj=2,^model.layers.0.self_attn.v_proj=3", NULL },
     { "q_proj,v_proj", NULL, "(q|k)_proj=4,.*=2", NULL },
     { "q_proj,v_proj", NULL, "q_prj=4", "pattern 'q_prj' | one that" },
     { "q_proj,v_proj", NULL, "q_prj=4", "| none of 6 adapted modules | q_proj" },
-    { "q_proj,v_proj", NULL, "q_proj=4,^model.layers.1.self_atn.v_proj=2", "| model.layers.1.self_attn.v_proj" },
-    { "q_proj,v_proj", NULL, "k_proj=4", "pattern 'k_proj'" },          /* a module without LoRA */
+    { "q_proj,v_proj", NULL, "q_proj=4,^model.layers.1.self_atn.v_proj=2",
+      "| model.layers.1.self_attn.v_proj" },
+    { "q_proj,v_proj", NULL, "k_proj=4", "pattern 'k_proj'" }, /* a module without LoRA */
     { "q_proj,v_proj", NULL, "layers.3.self_attn.q_proj=4", "layers.3" }, /* past the last layer */
     { "q_proj,v_proj", "0,2", "layers.1.self_attn.q_proj=4", "none of 4" },
     { "q_proj,v_proj", NULL, "x+=4", "pattern 'x+'" },
@@ -161,7 +192,8 @@ static void test_resolve__patterns_that_match_nothing(void **state)
             CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
         } else {
             CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, part);
-            CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG, i % 2 == 0 ? "rank pattern" : "alpha pattern");
+            CHECK_FAILS(sheaf_lora_resolve(&lora, schema, &o), SHEAF_E_ARG,
+                        i % 2 == 0 ? "rank pattern" : "alpha pattern");
             o.tolerant = true;
             CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
         }
@@ -171,7 +203,11 @@ static void test_resolve__patterns_that_match_nothing(void **state)
     sheaf_schema_free(schema);
 }
 
-static const struct { const char *targets, *saved, *layers; sheaf_code code; const char *part; } wrong[] = {
+static const struct {
+    const char *targets, *saved, *layers;
+    sheaf_code code;
+    const char *part;
+} wrong[] = {
     { "q_prj", NULL, NULL, SHEAF_E_ARG, "target 'q_prj'" },
     { "q_prj", NULL, NULL, SHEAF_E_ARG, "| q_proj" },
     { "q_proj,dwon_proj", NULL, NULL, SHEAF_E_ARG, "| down_proj" },
@@ -186,7 +222,8 @@ static const struct { const char *targets, *saved, *layers; sheaf_code code; con
     { "q_proj(", NULL, NULL, SHEAF_E_ARG, "a regular expression" },
     { "proj,q_proj", NULL, NULL, SHEAF_E_ARG, "target 'proj'" }, /* whole names alone */
     { "q_proj", "q_proj", NULL, SHEAF_E_ARG, "no layer is adapted" },
-    { ".*query", NULL, "1", SHEAF_E_ARG, "no layer is adapted | a target among the chosen layers that is not excluded" },
+    { ".*query", NULL, "1", SHEAF_E_ARG,
+      "no layer is adapted | a target among the chosen layers that is not excluded" },
 };
 
 static void test_resolve__what_cannot_be_is_named(void **state)
@@ -229,9 +266,12 @@ static void test_resolve__saved_modules_and_biases(void **state)
     sheaf_lora *lora;
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
     assert_int_equal(lora->nsaved, 3 * (2 + 3) + 2);
-    assert_string_equal(lora->saved_name[0], "base_model.model.model.layers.0.input_layernorm.weight");
-    assert_string_equal(lora->saved_name[1], "base_model.model.model.layers.0.self_attn.q_proj.base_layer.bias");
-    assert_string_equal(lora->saved_name[2], "base_model.model.model.layers.0.self_attn.k_proj.bias");
+    assert_string_equal(lora->saved_name[0],
+                        "base_model.model.model.layers.0.input_layernorm.weight");
+    assert_string_equal(lora->saved_name[1],
+                        "base_model.model.model.layers.0.self_attn.q_proj.base_layer.bias");
+    assert_string_equal(lora->saved_name[2],
+                        "base_model.model.model.layers.0.self_attn.k_proj.bias");
     assert_string_equal(lora->saved_name[lora->nsaved - 1], "base_model.model.lm_head.weight");
     sheaf_lora_free(lora);
     o.bias = SHEAF_BIAS_LORA_ONLY;
@@ -250,9 +290,13 @@ static void test_resolve__saved_modules_and_biases(void **state)
 
 static void test_tied__named_uses_make_two_tensors(void **state)
 {
-    static const struct { const char *targets, *saved; bool unties; } cases[] = {
-        { "q_proj", NULL, false },        { "all-linear", NULL, false },       { "q_proj", "norm", false },
-        { "q_proj", "embed_tokens", true }, { "q_proj,lm_head", NULL, true }, { "q_proj", "embed_tokens,lm_head", true },
+    static const struct {
+        const char *targets, *saved;
+        bool unties;
+    } cases[] = {
+        { "q_proj", NULL, false },        { "all-linear", NULL, false },
+        { "q_proj", "norm", false },      { "q_proj", "embed_tokens", true },
+        { "q_proj,lm_head", NULL, true }, { "q_proj", "embed_tokens,lm_head", true },
     };
     sheaf_config c = config();
     c.tied = true;
@@ -292,20 +336,31 @@ static const sheaf_source_entry *fake_find(sheaf_source *self, const char *name)
             return &f->entry[i];
     return NULL;
 }
-static int64_t fake_count(sheaf_source *self) { return ((fake *)self)->n; }
-static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i) { return &((fake *)self)->entry[i]; }
+static int64_t fake_count(sheaf_source *self)
+{
+    return ((fake *)self)->n;
+}
+static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i)
+{
+    return &((fake *)self)->entry[i];
+}
 
 static fake fake_of(const sheaf_lora *lora)
 {
     fake f = { .source = { .find = fake_find, .count = fake_count, .entry = fake_entry } };
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        f.entry[f.n++] = (sheaf_source_entry){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
-        f.entry[f.n++] = (sheaf_source_entry){ m->b_name, SHEAF_BF16, 2, { m->b_shape[0], m->b_shape[1] } };
+        f.entry[f.n++] =
+            (sheaf_source_entry){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
+        f.entry[f.n++] =
+            (sheaf_source_entry){ m->b_name, SHEAF_BF16, 2, { m->b_shape[0], m->b_shape[1] } };
     }
     for (int i = 0; i < lora->nsaved; i++)
-        f.entry[f.n++] = (sheaf_source_entry){ lora->saved_name[i], SHEAF_F16, lora->saved[i]->ndim,
-                                               { lora->saved[i]->shape[0], lora->saved[i]->shape[1] } };
+        f.entry[f.n++] =
+            (sheaf_source_entry){ lora->saved_name[i],
+                                  SHEAF_F16,
+                                  lora->saved[i]->ndim,
+                                  { lora->saved[i]->shape[0], lora->saved[i]->shape[1] } };
     return f;
 }
 
@@ -319,25 +374,35 @@ static void test_check__every_way_a_file_can_be_another(void **state)
     fake f = fake_of(lora);
     assert_int_equal(f.n, 9);
     CHECK_OK(sheaf_lora_check(lora, &f.source));
-    f.entry[f.n++] = (sheaf_source_entry){ "base_model.model.lm_head.base_layer.weight", SHEAF_F32, 2, { 511, 64 } };
+    f.entry[f.n++] = (sheaf_source_entry){
+        "base_model.model.lm_head.base_layer.weight", SHEAF_F32, 2, { 511, 64 }
+    };
     CHECK_OK(sheaf_lora_check(lora, &f.source)); /* the copy PEFT adds */
-    f.entry[f.n++] = (sheaf_source_entry){ "base_model.model.model.norm.base_layer.weight", SHEAF_F32, 1, { 64 } };
+    f.entry[f.n++] = (sheaf_source_entry){
+        "base_model.model.model.norm.base_layer.weight", SHEAF_F32, 1, { 64 }
+    };
     CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "model.norm.base_layer.weight");
     f = fake_of(lora);
     f.entry[3].name = "base_model.model.model.layers.9.self_attn.q_proj.lora_B.weight";
-    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "layers.1.self_attn.q_proj.lora_B.weight");
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT,
+                "layers.1.self_attn.q_proj.lora_B.weight");
     f = fake_of(lora);
-    f.entry[f.n++] = (sheaf_source_entry){ "base_model.model.model.layers.9.self_attn.q_proj.lora_B.weight", SHEAF_F32, 2, { 8, 8 } };
+    f.entry[f.n++] = (sheaf_source_entry){
+        "base_model.model.model.layers.9.self_attn.q_proj.lora_B.weight", SHEAF_F32, 2, { 8, 8 }
+    };
     CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "layers.9");
     f = fake_of(lora);
     f.entry[0].shape[1] = 48;
-    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "shape [8, 64] | shape [8, 48] | this adapter was made for another");
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT,
+                "shape [8, 64] | shape [8, 48] | this adapter was made for another");
     f = fake_of(lora);
     f.entry[1].shape[1] = 4;
-    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "shape [64, 8] | shape [64, 4] | the rank differs");
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT,
+                "shape [64, 8] | shape [64, 4] | the rank differs");
     f = fake_of(lora);
     f.entry[8].ndim = 2;
-    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT, "base_model.model.model.norm.weight");
+    CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_LAYOUT,
+                "base_model.model.model.norm.weight");
     f = fake_of(lora);
     f.entry[2].dtype = SHEAF_F64;
     CHECK_FAILS(sheaf_lora_check(lora, &f.source), SHEAF_E_UNSUPPORTED, "F64");

@@ -12,7 +12,10 @@ typedef struct chooser {
     void *self;
 } chooser;
 
-static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "tensors trained beside the adapter"); }
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "tensors trained beside the adapter");
+}
 
 static bool is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
 {
@@ -74,7 +77,8 @@ static sheaf_status *save(sheaf_lora *lora, const sheaf_tensor *t)
         return no_memory();
     const int at = in_schema_order(lora, t), later = lora->nsaved - at;
     memmove(&lora->saved[at + 1], &lora->saved[at], (size_t)later * sizeof *lora->saved);
-    memmove(&lora->saved_name[at + 1], &lora->saved_name[at], (size_t)later * sizeof *lora->saved_name);
+    memmove(&lora->saved_name[at + 1], &lora->saved_name[at],
+            (size_t)later * sizeof *lora->saved_name);
     lora->saved[at] = t; /* there is room for every tensor of the schema */
     lora->saved_name[at] = name;
     lora->nsaved++;
@@ -82,7 +86,8 @@ static sheaf_status *save(sheaf_lora *lora, const sheaf_tensor *t)
 }
 
 sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
-                                   bool (*trains)(void *self, const sheaf_tensor *tensor), void *self)
+                                   bool (*trains)(void *self, const sheaf_tensor *tensor),
+                                   void *self)
 {
     const chooser c = { trains, self };
     sheaf_status *st = NULL;

@@ -1,4 +1,5 @@
-/* beside_test.c - tensors trained whole beside the factors: which, under which names, and read back the same. */
+/* beside_test.c - tensors trained whole beside the factors: which, under which names, and read back
+ * the same. */
 #include "tests/check.h"
 #include "tests/files.h"
 
@@ -6,13 +7,34 @@
 
 static sheaf_schema *schema_of(sheaf_family family)
 {
-    sheaf_config c = {
-        .family = family, .vocab = 1100, .hidden = 32, .ffn = 48, .layers = 2, .heads = 4, .kv_heads = 4, .head_dim = 8,
-        .rope = { .partial = 1 } };
+    sheaf_config c = { .family = family,
+                       .vocab = 1100,
+                       .hidden = 32,
+                       .ffn = 48,
+                       .layers = 2,
+                       .heads = 4,
+                       .kv_heads = 4,
+                       .head_dim = 8,
+                       .rope = { .partial = 1 } };
     if (family == SHEAF_COGAGENT) {
-        c.patches = 9, c.experts = 2, c.cross_head_dim = 6, c.cross_width = 12, c.cross_layers[0] = 3;
-        c.vit = (sheaf_vit){ .layers = 2, .hidden = 24, .heads = 4, .ffn = 40, .vocab = 1, .positions = 10, .patch = 14, .channels = 3 };
-        c.encoder = (sheaf_encoder){ .layers = 2, .width = 12, .head_width = 4, .ffn = 20, .embed = 5, .image = 56, .patch = 14, .channels = 3 };
+        c.patches = 9, c.experts = 2, c.cross_head_dim = 6, c.cross_width = 12,
+        c.cross_layers[0] = 3;
+        c.vit = (sheaf_vit){ .layers = 2,
+                             .hidden = 24,
+                             .heads = 4,
+                             .ffn = 40,
+                             .vocab = 1,
+                             .positions = 10,
+                             .patch = 14,
+                             .channels = 3 };
+        c.encoder = (sheaf_encoder){ .layers = 2,
+                                     .width = 12,
+                                     .head_width = 4,
+                                     .ffn = 20,
+                                     .embed = 5,
+                                     .image = 56,
+                                     .patch = 14,
+                                     .channels = 3 };
     }
     sheaf_schema *schema;
     CHECK_OK(sheaf_schema_new(&schema, &c, 4));
@@ -24,7 +46,8 @@ static bool is_listed(void *self, const sheaf_tensor *t)
 {
     for (const char *const *name = self; *name != NULL; name++) {
         const size_t n = strlen(*name);
-        if (n > 0 && (*name)[n - 1] == '*' ? memmem(t->name, strlen(t->name), *name, n - 1) != NULL : strcmp(*name, t->name) == 0)
+        if (n > 0 && (*name)[n - 1] == '*' ? memmem(t->name, strlen(t->name), *name, n - 1) != NULL
+                                           : strcmp(*name, t->name) == 0)
             return true;
     }
     return false;
@@ -39,22 +62,43 @@ static const struct {
     const char *targets;
     const char *chosen[5], *saved[8], *told[8]; /* saved: without PEFT's prefix */
 } cases[] = {
-    { "a module with its bias, by its path", SHEAF_COGAGENT, "sat", { VIT "mlp.dense_h_to_4h*" },
-      { VIT "mlp.dense_h_to_4h.weight", VIT "mlp.dense_h_to_4h.bias" }, { VIT "mlp.dense_h_to_4h" } },
-    { "half a module, by the tensor's name", SHEAF_COGAGENT, "sat", { VIT "mlp.dense_h_to_4h.weight" },
-      { VIT "mlp.dense_h_to_4h.weight" }, { VIT "mlp.dense_h_to_4h.weight" } },
-    { "parameters that are no module's", SHEAF_COGAGENT, "sat", { "mixins.eva.boi", TOWER "attn.q_bias" },
-      { "mixins.eva.boi", TOWER "attn.q_bias" }, { "mixins.eva.boi", TOWER "attn.q_bias" } },
-    { "a layer with factors too", SHEAF_COGAGENT, "sat-vit", { VIT "attention.dense*", "transformer.layers.1.cross_attention.key_value*" },
-      { VIT "attention.dense.weight", VIT "attention.dense.bias", "transformer.layers.1.cross_attention.key_value.weight" },
-      { VIT "attention.dense.weight", VIT "attention.dense.bias", "transformer.layers.1.cross_attention.key_value.weight" } },
+    { "a module with its bias, by its path",
+      SHEAF_COGAGENT,
+      "sat",
+      { VIT "mlp.dense_h_to_4h*" },
+      { VIT "mlp.dense_h_to_4h.weight", VIT "mlp.dense_h_to_4h.bias" },
+      { VIT "mlp.dense_h_to_4h" } },
+    { "half a module, by the tensor's name",
+      SHEAF_COGAGENT,
+      "sat",
+      { VIT "mlp.dense_h_to_4h.weight" },
+      { VIT "mlp.dense_h_to_4h.weight" },
+      { VIT "mlp.dense_h_to_4h.weight" } },
+    { "parameters that are no module's",
+      SHEAF_COGAGENT,
+      "sat",
+      { "mixins.eva.boi", TOWER "attn.q_bias" },
+      { "mixins.eva.boi", TOWER "attn.q_bias" },
+      { "mixins.eva.boi", TOWER "attn.q_bias" } },
+    { "a layer with factors too",
+      SHEAF_COGAGENT,
+      "sat-vit",
+      { VIT "attention.dense*", "transformer.layers.1.cross_attention.key_value*" },
+      { VIT "attention.dense.weight", VIT "attention.dense.bias",
+        "transformer.layers.1.cross_attention.key_value.weight" },
+      { VIT "attention.dense.weight", VIT "attention.dense.bias",
+        "transformer.layers.1.cross_attention.key_value.weight" } },
     { "nothing", SHEAF_COGAGENT, "sat", { NULL }, { NULL }, { NULL } },
-    { "Llama", SHEAF_LLAMA, "q_proj", { "model.norm.weight", "model.layers.1.self_attn.q_proj.weight", "lm_head.weight" },
+    { "Llama",
+      SHEAF_LLAMA,
+      "q_proj",
+      { "model.norm.weight", "model.layers.1.self_attn.q_proj.weight", "lm_head.weight" },
       { "model.layers.1.self_attn.q_proj.weight", "model.norm.weight", "lm_head.weight" },
       { "model.layers.1.self_attn.q_proj.weight", "model.norm", "lm_head" } },
 };
 
-static void same_names(const char *what, char *const *got, int n, const char *const *want, const char *prefix)
+static void same_names(const char *what, char *const *got, int n, const char *const *want,
+                       const char *prefix)
 {
     int i = 0;
     for (; want[i] != NULL; i++) {
@@ -78,7 +122,8 @@ static void check_read_back(const char *name, const sheaf_lora *lora, const shea
     CHECK_OK(sheaf_lora_options_read(&read, at("adapter_config.json")));
     CHECK_OK(sheaf_lora_resolve(&again, schema, &read));
     if (again->nmodules != lora->nmodules || again->nsaved != lora->nsaved)
-        fail_msg("%s: %d modules and %d tensors, read back %d and %d", name, lora->nmodules, lora->nsaved, again->nmodules, again->nsaved);
+        fail_msg("%s: %d modules and %d tensors, read back %d and %d", name, lora->nmodules,
+                 lora->nsaved, again->nmodules, again->nsaved);
     for (int i = 0; i < lora->nsaved; i++) {
         assert_ptr_equal(again->saved[i], lora->saved[i]);
         assert_string_equal(again->saved_name[i], lora->saved_name[i]);
@@ -99,8 +144,10 @@ static void test_beside__what_is_saved_and_told(void **state)
         CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
         for (int again = 0; again < 2; again++) /* the second time changes nothing */
             CHECK_OK(sheaf_lora_save_also(lora, schema, is_listed, (void *)cases[i].chosen));
-        same_names(cases[i].name, lora->saved_name, lora->nsaved, cases[i].saved, "base_model.model.");
-        same_names(cases[i].name, lora->options.modules_to_save, lora->options.nmodules_to_save, cases[i].told, "");
+        same_names(cases[i].name, lora->saved_name, lora->nsaved, cases[i].saved,
+                   "base_model.model.");
+        same_names(cases[i].name, lora->options.modules_to_save, lora->options.nmodules_to_save,
+                   cases[i].told, "");
         check_read_back(cases[i].name, lora, schema);
         sheaf_lora_free(lora);
         sheaf_lora_options_release(&o);
@@ -108,11 +155,16 @@ static void test_beside__what_is_saved_and_told(void **state)
     }
 }
 
-/* What --modules-to-save saves already stays once; the rest takes its place in the model's order. */
+/* What --modules-to-save saves already stays once; the rest takes its place in the model's
+ * order. */
 static void test_beside__joins_what_is_saved_already(void **state)
 {
-    static const char *const chosen[] = { "mixins.lm.lm_head.weight", "transformer.word_embeddings.weight", "transformer.final*", NULL };
-    static const char *const saved[] = { "mixins.lm.lm_head.weight", "transformer.word_embeddings.weight", "transformer.final_layernorm.weight", NULL };
+    static const char *const chosen[] = { "mixins.lm.lm_head.weight",
+                                          "transformer.word_embeddings.weight",
+                                          "transformer.final*", NULL };
+    static const char *const saved[] = { "mixins.lm.lm_head.weight",
+                                         "transformer.word_embeddings.weight",
+                                         "transformer.final_layernorm.weight", NULL };
     sheaf_schema *schema = schema_of(SHEAF_COGAGENT);
     sheaf_lora_options o;
     sheaf_lora *lora;

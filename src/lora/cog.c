@@ -21,7 +21,10 @@ bool sheaf__lora_is_cog(const sheaf_schema *schema)
     return schema->config.family == SHEAF_COGVLM || schema->config.family == SHEAF_COGAGENT;
 }
 
-static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
 
 bool sheaf__lora_executed(const sheaf_schema *schema, const sheaf_tensor *t)
 {
@@ -35,7 +38,8 @@ bool sheaf__lora_executed(const sheaf_schema *schema, const sheaf_tensor *t)
 
 static bool is_target_kind(const sheaf_schema *schema, const sheaf_tensor *t)
 {
-    return !t->bias && !t->buffer && t->ndim == 2 && sheaf__lora_is_linear(t->role) && sheaf__lora_executed(schema, t);
+    return !t->bias && !t->buffer && t->ndim == 2 && sheaf__lora_is_linear(t->role) &&
+           sheaf__lora_executed(schema, t);
 }
 
 /* ---- what an entry means ---- */
@@ -44,7 +48,8 @@ static bool is_target_kind(const sheaf_schema *schema, const sheaf_tensor *t)
 static size_t without_number(const char *path)
 {
     const char *dot = strrchr(path, '.');
-    const bool number = dot != NULL && dot[1] != '\0' && dot[1 + strspn(dot + 1, "0123456789")] == '\0';
+    const bool number =
+        dot != NULL && dot[1] != '\0' && dot[1 + strspn(dot + 1, "0123456789")] == '\0';
     return number ? (size_t)(dot - path) : strlen(path);
 }
 
@@ -52,7 +57,8 @@ static bool ends_with_item(const char *path, const char *item)
 {
     const size_t length = without_number(path), n = strlen(item);
     return sheaf__ends_with_item(path, item) ||
-           (n <= length && memcmp(path + length - n, item, n) == 0 && (n == length || path[length - n - 1] == '.'));
+           (n <= length && memcmp(path + length - n, item, n) == 0 &&
+            (n == length || path[length - n - 1] == '.'));
 }
 
 /* The weight of the module with this path, or the tensor that is one without a suffix. */
@@ -60,7 +66,8 @@ static const sheaf_tensor *by_path(const sheaf_schema *schema, const char *path)
 {
     char name[512];
     const int n = snprintf(name, sizeof name, "%s.weight", path);
-    const sheaf_tensor *t = n > 0 && (size_t)n < sizeof name ? sheaf_schema_find(schema, name) : NULL;
+    const sheaf_tensor *t =
+        n > 0 && (size_t)n < sizeof name ? sheaf_schema_find(schema, name) : NULL;
     return t != NULL ? t : sheaf_schema_find(schema, path);
 }
 
@@ -72,10 +79,12 @@ static bool means(const sheaf_schema *schema, const char *item, const sheaf_tens
 
 bool sheaf__lora_in_sat_set(sheaf_sat_set set, const char *path)
 {
-    static const char *const text[] = { "attention.query_key_value", "attention.dense", "cross_attention.query",
-                                        "cross_attention.key_value", "cross_attention.dense" };
+    static const char *const text[] = { "attention.query_key_value", "attention.dense",
+                                        "cross_attention.query", "cross_attention.key_value",
+                                        "cross_attention.dense" };
     const bool vit = begins(path, "mixins.eva.vit_model.transformer.layers.");
-    if (set == SHEAF_SAT_SET_NONE || (!begins(path, "transformer.layers.") && !(vit && set == SHEAF_SAT_SET_VIT)))
+    if (set == SHEAF_SAT_SET_NONE ||
+        (!begins(path, "transformer.layers.") && !(vit && set == SHEAF_SAT_SET_VIT)))
         return false;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         if (sheaf__ends_with_item(path, text[i]))
@@ -93,22 +102,27 @@ static sheaf_status *layer_wanted(bool *out, const sheaf_lora_options *o, const 
     return NULL;
 }
 
-bool sheaf__lora_cog_saves(const sheaf_lora_options *o, const sheaf_schema *schema, const sheaf_tensor *t)
+bool sheaf__lora_cog_saves(const sheaf_lora_options *o, const sheaf_schema *schema,
+                           const sheaf_tensor *t)
 {
     if (t->buffer || !sheaf__lora_executed(schema, t))
         return false;
     for (int i = 0; i < o->nmodules_to_save; i++) {
-        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i], .nmodules_to_save = 1 };
+        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i],
+                                         .nmodules_to_save = 1 };
         const sheaf_tensor *exact = by_path(schema, o->modules_to_save[i]);
         if (exact != NULL && strcmp(exact->module, o->modules_to_save[i]) != 0)
-            continue; /* one tensor of a module, which may be adapted all the same: sheaf__lora_saves_tensor() */
-        if (exact != NULL ? strcmp(exact->module, t->module) == 0 : sheaf__lora_saves(&one, t->module))
+            continue; /* one tensor of a module, which may be adapted all the same:
+                         sheaf__lora_saves_tensor() */
+        if (exact != NULL ? strcmp(exact->module, t->module) == 0
+                          : sheaf__lora_saves(&one, t->module))
             return true;
     }
     return false;
 }
 
-static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const sheaf_schema *schema, const sheaf_tensor *t)
+static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const sheaf_schema *schema,
+                              const sheaf_tensor *t)
 {
     *out = sheaf__lora_cog_saves(o, schema, t);
     for (int i = 0; i < o->nexclude && !*out; i++)
@@ -118,7 +132,8 @@ static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const shea
     return sheaf__regex_match(out, NULL, "", o->exclude_regex, "", t->module, true);
 }
 
-sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *o, const sheaf_schema *schema, const sheaf_tensor *t)
+sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *o,
+                                  const sheaf_schema *schema, const sheaf_tensor *t)
 {
     bool yes = false, wanted = false;
     *out = SHEAF_HIT_NONE;
@@ -132,7 +147,8 @@ sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *o, c
     if (o->target_regex != NULL)
         st = sheaf__regex_match(&yes, NULL, "", o->target_regex, "", t->module, true);
     else
-        yes = sheaf__lora_in_sat_set(o->sat_set, t->module) || (o->all_linear && t->role != SHEAF_HEAD);
+        yes = sheaf__lora_in_sat_set(o->sat_set, t->module) ||
+              (o->all_linear && t->role != SHEAF_HEAD);
     for (int i = 0; i < o->ntargets && !yes; i++)
         yes = means(schema, o->targets[i], t);
     if (st == NULL)
@@ -148,15 +164,17 @@ sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *o, c
 
 enum { NAMES = 256, NAME = 96 };
 
-sheaf_status *sheaf__lora_cog_no_module(const sheaf_schema *schema, const char *what, const char *item)
+sheaf_status *sheaf__lora_cog_no_module(const sheaf_schema *schema, const char *what,
+                                        const char *item)
 {
     const char *names[NAMES];
-    char (*room)[NAME] = malloc(sizeof *room * NAMES);
+    char(*room)[NAME] = malloc(sizeof *room * NAMES);
     const bool path = strchr(item, '.') != NULL;
     int n = 0;
     for (int64_t i = 0; room != NULL && i < schema->count && n < NAMES; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (t->layer > 0 || t->buffer || (strcmp(what, "target") == 0 && !is_target_kind(schema, t)))
+        if (t->layer > 0 || t->buffer ||
+            (strcmp(what, "target") == 0 && !is_target_kind(schema, t)))
             continue;
         const size_t length = path ? strlen(t->module) : without_number(t->module);
         snprintf(room[n], NAME, "%.*s", (int)length, t->module);
@@ -180,8 +198,10 @@ static sheaf_status *refuse(const sheaf_schema *schema, const sheaf_tensor *t, c
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", item);
     sheaf_expected(st, "linear layers");
     if (!sheaf__lora_executed(schema, t))
-        return sheaf_try_this(sheaf_found(st, "%s, which the model never executes", t->module), "leave it out");
-    return sheaf_try_this(sheaf_found(st, "%s, which is none", t->module), "train it whole: modules_to_save %s", item);
+        return sheaf_try_this(sheaf_found(st, "%s, which the model never executes", t->module),
+                              "leave it out");
+    return sheaf_try_this(sheaf_found(st, "%s, which is none", t->module),
+                          "train it whole: modules_to_save %s", item);
 }
 
 static sheaf_status *check_target(const sheaf_schema *schema, const char *item)
@@ -195,25 +215,29 @@ static sheaf_status *check_target(const sheaf_schema *schema, const char *item)
             return NULL;
         other = other == NULL || !sheaf__lora_is_linear(other->role) ? t : other;
     }
-    return other != NULL ? refuse(schema, other, item) : sheaf__lora_cog_no_module(schema, "target", item);
+    return other != NULL ? refuse(schema, other, item)
+                         : sheaf__lora_cog_no_module(schema, "target", item);
 }
 
 sheaf_status *sheaf__lora_cog_check(const sheaf_schema *schema, const sheaf_lora_options *o)
 {
     const sheaf_config *c = &schema->config;
     int64_t deepest = c->layers > c->vit.layers ? c->layers : c->vit.layers;
-    deepest = c->family == SHEAF_COGAGENT && c->encoder.layers > deepest ? c->encoder.layers : deepest;
+    deepest =
+        c->family == SHEAF_COGAGENT && c->encoder.layers > deepest ? c->encoder.layers : deepest;
     sheaf_status *st = NULL;
     if (o->tolerant)
         return NULL;
     for (int i = 0; i < o->ntargets && st == NULL; i++)
         st = check_target(schema, o->targets[i]);
     for (int i = 0; i < o->nmodules_to_save && st == NULL; i++) {
-        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i], .nmodules_to_save = 1 };
+        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i],
+                                         .nmodules_to_save = 1 };
         bool met = false;
         for (int64_t t = 0; t < schema->count && !met; t++)
             met = sheaf__lora_cog_saves(&one, schema, &schema->tensor[t]) ||
-                  (sheaf__lora_saves_tensor(&one, schema->tensor[t].name) && !schema->tensor[t].buffer);
+                  (sheaf__lora_saves_tensor(&one, schema->tensor[t].name) &&
+                   !schema->tensor[t].buffer);
         if (!met)
             st = sheaf__lora_cog_no_module(schema, "module to save", o->modules_to_save[i]);
     }
@@ -227,9 +251,13 @@ sheaf_status *sheaf__lora_cog_check(const sheaf_schema *schema, const sheaf_lora
 
 /* ---- the options of a file ---- */
 
-static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "LoRA options"); }
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
+}
 
-/* "^" and the path: PEFT would take a bare one for the end of another, as paths of the text model are of the ViT's. */
+/* "^" and the path: PEFT would take a bare one for the end of another, as paths of the text model
+ * are of the ViT's. */
 static sheaf_status *add_pattern(sheaf_pattern *list, int *n, const char *path, double value)
 {
     if (asprintf(&list[*n].key, "^%s", path) < 0)
@@ -242,21 +270,31 @@ sheaf_status *sheaf__lora_cog_spell(sheaf_lora *lora)
 {
     const sheaf_lora_options *o = &lora->options;
     const sheaf_lora_module *first = &lora->module[0];
-    sheaf_lora_options told = { .rank = first->file_rank, .whole_rank = true, .alpha = first->file_alpha, .rslora = o->rslora,
-                                .dropout = o->dropout, .bias = o->bias, .keep_tie = o->keep_tie, .tolerant = o->tolerant };
+    sheaf_lora_options told = { .rank = first->file_rank,
+                                .whole_rank = true,
+                                .alpha = first->file_alpha,
+                                .rslora = o->rslora,
+                                .dropout = o->dropout,
+                                .bias = o->bias,
+                                .keep_tie = o->keep_tie,
+                                .tolerant = o->tolerant };
     const size_t n = (size_t)lora->nmodules + 1;
     const char **path = calloc(n, sizeof *path);
     sheaf_text targets = { 0 };
     told.rank_pattern = calloc(n, sizeof *told.rank_pattern);
     told.alpha_pattern = calloc(n, sizeof *told.alpha_pattern);
-    sheaf_status *st = path == NULL || told.rank_pattern == NULL || told.alpha_pattern == NULL ? no_memory() : NULL;
+    sheaf_status *st = path == NULL || told.rank_pattern == NULL || told.alpha_pattern == NULL
+                           ? no_memory()
+                           : NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         path[i] = m->base->module;
         if (m->file_rank != first->file_rank)
-            st = add_pattern(told.rank_pattern, &told.nrank_pattern, m->base->module, (double)m->file_rank);
+            st = add_pattern(told.rank_pattern, &told.nrank_pattern, m->base->module,
+                             (double)m->file_rank);
         if (st == NULL && m->file_alpha != first->file_alpha)
-            st = add_pattern(told.alpha_pattern, &told.nalpha_pattern, m->base->module, m->file_alpha);
+            st = add_pattern(told.alpha_pattern, &told.nalpha_pattern, m->base->module,
+                             m->file_alpha);
     }
     if (st == NULL) {
         sheaf__paths_pattern(&targets, path, lora->nmodules);

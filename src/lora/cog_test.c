@@ -1,4 +1,5 @@
-/* cog_test.c - which layers of CogVLM and CogAgent an adapter means, and its factors of fused layers. */
+/* cog_test.c - which layers of CogVLM and CogAgent an adapter means, and its factors of fused
+ * layers. */
 #include "tests/check.h"
 
 #include "lora/cog.h"
@@ -7,10 +8,35 @@
 static sheaf_config config(sheaf_family family)
 {
     sheaf_config c = {
-        .family = family, .vocab = 1100, .hidden = 32, .ffn = 48, .layers = 3, .heads = 4, .kv_heads = 4, .head_dim = 8,
-        .rope = { .partial = 1 }, .patches = 9, .experts = 3, .cross_head_dim = 6, .cross_width = 16,
-        .vit = { .layers = 2, .hidden = 24, .heads = 4, .ffn = 40, .vocab = 1, .positions = 10, .patch = 14, .channels = 3 },
-        .encoder = { .layers = 3, .width = 16, .head_width = 8, .ffn = 20, .embed = 5, .image = 56, .patch = 14, .channels = 3 },
+        .family = family,
+        .vocab = 1100,
+        .hidden = 32,
+        .ffn = 48,
+        .layers = 3,
+        .heads = 4,
+        .kv_heads = 4,
+        .head_dim = 8,
+        .rope = { .partial = 1 },
+        .patches = 9,
+        .experts = 3,
+        .cross_head_dim = 6,
+        .cross_width = 16,
+        .vit = { .layers = 2,
+                 .hidden = 24,
+                 .heads = 4,
+                 .ffn = 40,
+                 .vocab = 1,
+                 .positions = 10,
+                 .patch = 14,
+                 .channels = 3 },
+        .encoder = { .layers = 3,
+                     .width = 16,
+                     .head_width = 8,
+                     .ffn = 20,
+                     .embed = 5,
+                     .image = 56,
+                     .patch = 14,
+                     .channels = 3 },
     };
     if (family == SHEAF_COGAGENT)
         c.cross_layers[0] = 1 << 0 | 1 << 2; /* not in layer 1 */
@@ -49,7 +75,11 @@ static const sheaf_lora_module *module_of(const sheaf_lora *lora, const char *pa
 #define TOWER "mixins.encoder.vit.model."
 
 /* What is targeted, and how many modules that is. */
-static const struct { sheaf_family family; const char *targets, *exclude, *layers; int count; } selections[] = {
+static const struct {
+    sheaf_family family;
+    const char *targets, *exclude, *layers;
+    int count;
+} selections[] = {
     { SHEAF_COGVLM, "sat", NULL, NULL, 3 * 2 },
     { SHEAF_COGVLM, "sat-vit", NULL, NULL, 3 * 2 + 2 * 2 },
     { SHEAF_COGAGENT, "sat", NULL, NULL, 3 * 2 + 2 * 3 },
@@ -61,16 +91,18 @@ static const struct { sheaf_family family; const char *targets, *exclude, *layer
     { SHEAF_COGAGENT, "attention.query_key_value", NULL, NULL, 3 + 2 },
     { SHEAF_COGAGENT, "cross_attention.dense", NULL, NULL, 2 },
     { SHEAF_COGAGENT, "cross_attention.dense", NULL, "1,2", 1 },
-    { SHEAF_COGVLM, QKV, NULL, NULL, 1 },       /* not the ViT's, whose path ends with it */
+    { SHEAF_COGVLM, QKV, NULL, NULL, 1 }, /* not the ViT's, whose path ends with it */
     { SHEAF_COGVLM, VIT QKV, NULL, NULL, 1 },
-    { SHEAF_COGVLM, QKV ",attention.dense", NULL, "2", 1 + 1 }, /* a whole path counts in any layer */
-    { SHEAF_COGVLM, "gate_proj", NULL, NULL, 3 + 1 },           /* the number at the end does not count */
+    { SHEAF_COGVLM, QKV ",attention.dense", NULL, "2",
+      1 + 1 },                                        /* a whole path counts in any layer */
+    { SHEAF_COGVLM, "gate_proj", NULL, NULL, 3 + 1 }, /* the number at the end does not count */
     { SHEAF_COGVLM, "mlp.gate_proj", NULL, "0", 1 },
     { SHEAF_COGVLM, "vision_query_key_value_list,vision_dense_list", NULL, NULL, 6 },
     { SHEAF_COGVLM, "mixins.mlp.gate_proj.2", NULL, NULL, 1 },
     { SHEAF_COGVLM, "lm_head", NULL, NULL, 1 },
     { SHEAF_COGAGENT, "q_proj,w3", NULL, NULL, 2 * 2 },
-    { SHEAF_COGAGENT, "mixins\\.encoder\\..*", NULL, NULL, 2 * 7 }, /* norms and tables are passed over */
+    { SHEAF_COGAGENT, "mixins\\.encoder\\..*", NULL, NULL,
+      2 * 7 }, /* norms and tables are passed over */
     { SHEAF_COGVLM, "all-linear", "mixins\\..*", NULL, 3 * 4 },
     { SHEAF_COGVLM, "sat-vit", QKV, NULL, 6 + 4 - 1 },
 };
@@ -86,7 +118,8 @@ static void test_cog__selections(void **state)
         CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
         if (lora->nmodules != selections[i].count)
             fail_msg("%s: %d modules", selections[i].targets, lora->nmodules);
-        CHECK_OK(sheaf_lora_resolve(&again, schema, &lora->options)); /* spelled out, they mean the same */
+        CHECK_OK(sheaf_lora_resolve(&again, schema,
+                                    &lora->options)); /* spelled out, they mean the same */
         assert_int_equal(again->nmodules, lora->nmodules);
         for (int m = 0; m < lora->nmodules; m++)
             assert_ptr_equal(again->module[m].base, lora->module[m].base);
@@ -97,16 +130,23 @@ static void test_cog__selections(void **state)
     }
 }
 
-static const struct { sheaf_family family; const char *targets, *saved, *layers; sheaf_code code; const char *part; } wrong[] = {
+static const struct {
+    sheaf_family family;
+    const char *targets, *saved, *layers;
+    sheaf_code code;
+    const char *part;
+} wrong[] = {
     { SHEAF_COGVLM, "q_proj", NULL, NULL, SHEAF_E_ARG, "target 'q_proj'" },
     { SHEAF_COGVLM, "attention.dnse", NULL, NULL, SHEAF_E_ARG, "no module of that name" },
     { SHEAF_COGVLM, "query_key_valeu", NULL, NULL, SHEAF_E_ARG, "| query_key_value" },
     { SHEAF_COGVLM, "vision_dens_list", NULL, NULL, SHEAF_E_ARG, "| vision_dense_list" },
-    { SHEAF_COGVLM, "transformer.word_embeddings", NULL, NULL, SHEAF_E_UNSUPPORTED, "modules_to_save" },
+    { SHEAF_COGVLM, "transformer.word_embeddings", NULL, NULL, SHEAF_E_UNSUPPORTED,
+      "modules_to_save" },
     { SHEAF_COGVLM, "sat,input_layernorm", NULL, NULL, SHEAF_E_ARG, "target 'sat'" },
     { SHEAF_COGVLM, "input_layernorm", NULL, NULL, SHEAF_E_UNSUPPORTED, "which is none" },
     { SHEAF_COGAGENT, TOWER "head", NULL, NULL, SHEAF_E_UNSUPPORTED, "never executes" },
-    { SHEAF_COGAGENT, TOWER "blocks.2.attn.proj", NULL, NULL, SHEAF_E_UNSUPPORTED, "never executes" },
+    { SHEAF_COGAGENT, TOWER "blocks.2.attn.proj", NULL, NULL, SHEAF_E_UNSUPPORTED,
+      "never executes" },
     { SHEAF_COGVLM, "cross_attention.query", NULL, NULL, SHEAF_E_ARG, "no module" },
     { SHEAF_COGVLM, ".*q_proj", NULL, NULL, SHEAF_E_ARG, "no layer is adapted" },
     { SHEAF_COGVLM, "sat", NULL, "3", SHEAF_E_ARG, "0 to 2" },
@@ -126,7 +166,15 @@ static void test_cog__what_cannot_be_is_named(void **state)
         sheaf_lora_options_release(&o);
         sheaf_schema_free(schema);
     }
-    sheaf_config c = { .family = SHEAF_LLAMA, .vocab = 64, .hidden = 16, .ffn = 16, .layers = 1, .heads = 2, .kv_heads = 2, .head_dim = 8, .rope = { .partial = 1 } };
+    sheaf_config c = { .family = SHEAF_LLAMA,
+                       .vocab = 64,
+                       .hidden = 16,
+                       .ffn = 16,
+                       .layers = 1,
+                       .heads = 2,
+                       .kv_heads = 2,
+                       .head_dim = 8,
+                       .rope = { .partial = 1 } };
     sheaf_schema *schema;
     sheaf_lora *lora;
     sheaf_lora_options o = options_of("sat");
@@ -138,13 +186,17 @@ static void test_cog__what_cannot_be_is_named(void **state)
 
 /* ---- ranks, shapes, cuts ---- */
 
-static void check_module(const sheaf_lora_module *m, int parts, int64_t rank, const int64_t want[4], float scale)
+static void check_module(const sheaf_lora_module *m, int parts, int64_t rank, const int64_t want[4],
+                         float scale)
 {
     const char *path = m->base->module;
-    if (m->parts != parts || m->rank != rank || m->file_rank != parts * rank || m->dense || m->scale != scale)
+    if (m->parts != parts || m->rank != rank || m->file_rank != parts * rank || m->dense ||
+        m->scale != scale)
         fail_msg("%s: %d parts of rank %d, scale %g", path, m->parts, (int)m->rank, m->scale);
-    if (m->a_shape[0] != want[0] || m->a_shape[1] != want[1] || m->b_shape[0] != want[2] || m->b_shape[1] != want[3])
-        fail_msg("%s: A [%d, %d], B [%d, %d]", path, (int)m->a_shape[0], (int)m->a_shape[1], (int)m->b_shape[0], (int)m->b_shape[1]);
+    if (m->a_shape[0] != want[0] || m->a_shape[1] != want[1] || m->b_shape[0] != want[2] ||
+        m->b_shape[1] != want[3])
+        fail_msg("%s: A [%d, %d], B [%d, %d]", path, (int)m->a_shape[0], (int)m->a_shape[1],
+                 (int)m->b_shape[0], (int)m->b_shape[1]);
     if (m->b_cut.nparts > 0)
         CHECK_OK(sheaf_cut_check(&m->b_cut, m->b_shape[0]));
     if (m->a_cut.nparts > 0)
@@ -153,9 +205,17 @@ static void check_module(const sheaf_lora_module *m, int parts, int64_t rank, co
 
 static void test_cog__fused_layers_have_factors_for_each_part(void **state)
 {
-    /* the last two are scales between two floats, which roots of 2 and 3 could push to the other one */
-    static const struct { int64_t rank; double alpha; bool rslora; } cases[] = {
-        { 5, 0.7, false }, { 5, 0.7, true }, { 1, 0x1.6ee61dp-1, true }, { 1, 0x1.d81fa9p-1, true },
+    /* the last two are scales between two floats, which roots of 2 and 3 could push to the other
+     * one */
+    static const struct {
+        int64_t rank;
+        double alpha;
+        bool rslora;
+    } cases[] = {
+        { 5, 0.7, false },
+        { 5, 0.7, true },
+        { 1, 0x1.6ee61dp-1, true },
+        { 1, 0x1.d81fa9p-1, true },
     };
     for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
         const bool rslora = cases[k].rslora;
@@ -163,26 +223,36 @@ static void test_cog__fused_layers_have_factors_for_each_part(void **state)
         sheaf_schema *schema = schema_of(SHEAF_COGAGENT, 8);
         sheaf_lora_options o = options_of("sat-vit");
         o.rank = rank, o.alpha = cases[k].alpha, o.rslora = rslora;
-        CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern,
-                                         "layers.2.cross_attention.key_value=3,^transformer.layers.0.attention.query_key_value=6", true));
+        CHECK_OK(sheaf__lora_set_pattern(
+            &o.rank_pattern, &o.nrank_pattern,
+            "layers.2.cross_attention.key_value=3,^transformer.layers.0.attention.query_key_value=6",
+            true));
         sheaf_lora *lora, *read;
         CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
-        const float scale = sheaf_lora_scale(o.alpha, rank, rslora), three = sheaf_lora_scale(o.alpha, 3, rslora);
-        const sheaf_lora_module *qkv = module_of(lora, QKV), *kv = module_of(lora, "transformer.layers.2.cross_attention.key_value");
-        const sheaf_lora_module *dense = module_of(lora, "transformer.layers.0.cross_attention.dense");
+        const float scale = sheaf_lora_scale(o.alpha, rank, rslora),
+                    three = sheaf_lora_scale(o.alpha, 3, rslora);
+        const sheaf_lora_module *qkv = module_of(lora, QKV),
+                                *kv = module_of(lora,
+                                                "transformer.layers.2.cross_attention.key_value");
+        const sheaf_lora_module *dense =
+            module_of(lora, "transformer.layers.0.cross_attention.dense");
         check_module(qkv, 3, 6, (int64_t[]){ 18, 32, 96, 6 }, sheaf_lora_scale(o.alpha, 6, rslora));
         check_module(kv, 2, 3, (int64_t[]){ 6, 16, 48, 3 }, three);
         check_module(dense, 1, rank, (int64_t[]){ rank, 24, 32, rank }, scale);
-        check_module(module_of(lora, VIT QKV), 3, rank, (int64_t[]){ 3 * rank, 24, 72, rank }, scale);
+        check_module(module_of(lora, VIT QKV), 3, rank, (int64_t[]){ 3 * rank, 24, 72, rank },
+                     scale);
         assert_true(qkv->b_cut.nparts == 3 && qkv->b_cut.axis == 0 && qkv->a_cut.nparts == 0);
-        assert_true(kv->b_cut.nparts == 2 && kv->b_cut.part[1].units == 4 && kv->b_cut.part[1].rows_per_unit == 6);
+        assert_true(kv->b_cut.nparts == 2 && kv->b_cut.part[1].units == 4 &&
+                    kv->b_cut.part[1].rows_per_unit == 6);
         assert_true(dense->b_cut.nparts == 0 && dense->a_cut.nparts == 1 && dense->a_cut.axis == 1);
         assert_string_equal(qkv->a_name, "base_model.model." QKV ".lora_A.weight");
         /* what a file says of it gives the same modules, with the same scale bit for bit */
         CHECK_OK(sheaf_lora_resolve(&read, schema, &lora->options));
         for (int i = 0; i < lora->nmodules; i++) {
             const sheaf_lora_module *m = &lora->module[i];
-            check_module(&read->module[i], m->parts, m->rank, (int64_t[]){ m->a_shape[0], m->a_shape[1], m->b_shape[0], m->b_shape[1] }, m->scale);
+            check_module(&read->module[i], m->parts, m->rank,
+                         (int64_t[]){ m->a_shape[0], m->a_shape[1], m->b_shape[0], m->b_shape[1] },
+                         m->scale);
         }
         sheaf_lora_free(lora);
         sheaf_lora_free(read);
@@ -199,7 +269,8 @@ static void test_cog__a_rank_that_does_not_divide_is_dense(void **state)
     sheaf_lora *lora;
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
     const sheaf_lora_module *qkv = module_of(lora, QKV);
-    assert_true(qkv->dense && qkv->rank == 8 && qkv->scale == 0.5f && qkv->a_shape[0] == 8 && qkv->b_shape[1] == 8);
+    assert_true(qkv->dense && qkv->rank == 8 && qkv->scale == 0.5f && qkv->a_shape[0] == 8 &&
+                qkv->b_shape[1] == 8);
     CHECK_FAILS(sheaf_lora_check_trainable(lora), SHEAF_E_UNSUPPORTED, "train a new adapter");
     sheaf_lora_free(lora);
     sheaf_lora_options_release(&o);
@@ -214,14 +285,20 @@ static void test_cog__a_rank_that_does_not_divide_is_dense(void **state)
 
 static void test_cog__saved_tensors_keep_their_names(void **state)
 {
-    static const struct { const char *saved; int count; const char *first; } cases[] = {
+    static const struct {
+        const char *saved;
+        int count;
+        const char *first;
+    } cases[] = {
         { "mixins.eva.boi", 1, "base_model.model.mixins.eva.boi" },
         { "boi,eoi", 2, "base_model.model.mixins.eva.boi" },
         { "patch_embed", 2, "base_model.model." TOWER "patch_embed.proj.weight" },
         { "attn.q_bias", 2, "base_model.model." TOWER "blocks.0.attn.q_bias" },
         { "vision_dense_list", 3, "base_model.model.mixins.rotary.vision_dense_list.0.weight" },
-        { "transformer.word_embeddings", 1, "base_model.model.transformer.word_embeddings.weight" }, /* not the ViT's */
-        { "mixins.encoder.vit.model.rope,boi", 1, "base_model.model.mixins.eva.boi" }, /* buffers are not trained */
+        { "transformer.word_embeddings", 1,
+          "base_model.model.transformer.word_embeddings.weight" }, /* not the ViT's */
+        { "mixins.encoder.vit.model.rope,boi", 1,
+          "base_model.model.mixins.eva.boi" }, /* buffers are not trained */
         { "vit.model", 4 + 2 * 21, NULL },
     };
     sheaf_schema *schema = schema_of(SHEAF_COGAGENT, 4);
@@ -263,15 +340,24 @@ static const sheaf_source_entry *fake_find(sheaf_source *self, const char *name)
     const int i = fake_index((fake *)self, name);
     return i < 0 ? NULL : &((fake *)self)->entry[i];
 }
-static int64_t fake_count(sheaf_source *self) { return ((fake *)self)->n; }
-static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i) { return &((fake *)self)->entry[i]; }
-static sheaf_status *fake_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static int64_t fake_count(sheaf_source *self)
+{
+    return ((fake *)self)->n;
+}
+static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i)
+{
+    return &((fake *)self)->entry[i];
+}
+static sheaf_status *fake_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
 {
     fake *f = (fake *)self;
     const int i = fake_index(f, name);
-    assert_true(i >= 0 && row0 >= 0 && col0 >= 0 && row0 + rows <= f->entry[i].shape[0] && col0 + cols <= f->entry[i].shape[1]);
+    assert_true(i >= 0 && row0 >= 0 && col0 >= 0 && row0 + rows <= f->entry[i].shape[0] &&
+                col0 + cols <= f->entry[i].shape[1]);
     for (int64_t r = 0; r < rows; r++)
-        memcpy((uint16_t *)dst + r * cols, f->data[i] + (row0 + r) * f->entry[i].shape[1] + col0, (size_t)cols * 2);
+        memcpy((uint16_t *)dst + r * cols, f->data[i] + (row0 + r) * f->entry[i].shape[1] + col0,
+               (size_t)cols * 2);
     return NULL;
 }
 static void fake_close(sheaf_source *self)
@@ -283,7 +369,10 @@ static void fake_close(sheaf_source *self)
     f->closed = true;
 }
 
-static uint16_t value(int tensor, int64_t row, int64_t col) { return (uint16_t)(0x3f80 + tensor * 97 + row * 13 + col * 5); }
+static uint16_t value(int tensor, int64_t row, int64_t col)
+{
+    return (uint16_t)(0x3f80 + tensor * 97 + row * 13 + col * 5);
+}
 
 /* A of any values; B compact ones, spread over its blocks. */
 static void fake_of(fake *f, const sheaf_lora *lora)
@@ -291,14 +380,18 @@ static void fake_of(fake *f, const sheaf_lora *lora)
     *f = (fake){ .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
-        const int64_t shape[2][2] = { { m->file_rank, m->a_shape[1] }, { m->b_shape[0], m->file_rank } };
+        const int64_t shape[2][2] = { { m->file_rank, m->a_shape[1] },
+                                      { m->b_shape[0], m->file_rank } };
         for (int b = 0; b < 2; b++, f->n++) {
-            f->entry[f->n] = (sheaf_source_entry){ b ? m->b_name : m->a_name, SHEAF_BF16, 2, { shape[b][0], shape[b][1] } };
+            f->entry[f->n] = (sheaf_source_entry){
+                b ? m->b_name : m->a_name, SHEAF_BF16, 2, { shape[b][0], shape[b][1] }
+            };
             f->data[f->n] = calloc((size_t)(shape[b][0] * shape[b][1]), 2);
             const int64_t block = m->b_shape[0] / m->parts;
             for (int64_t r = 0; r < shape[b][0]; r++)
                 for (int64_t c = 0; c < (b ? m->rank : shape[b][1]); c++)
-                    f->data[f->n][r * shape[b][1] + c + (b ? r / block * m->rank : 0)] = value(f->n, r, c);
+                    f->data[f->n][r * shape[b][1] + c + (b ? r / block * m->rank : 0)] =
+                        value(f->n, r, c);
         }
     }
 }
@@ -344,7 +437,8 @@ static void test_fit__b_is_compact_where_the_file_is_block_diagonal(void **state
         assert_true(strcmp(e->name, m->b_name) == 0 && e->shape[1] == m->rank);
     }
     char room[8];
-    CHECK_FAILS(adapter->read(adapter, lora->module[0].b_name, 0, 1, 1, 2, room), SHEAF_E_ARG, "outside");
+    CHECK_FAILS(adapter->read(adapter, lora->module[0].b_name, 0, 1, 1, 2, room), SHEAF_E_ARG,
+                "outside");
     /* written again, B is what the file had */
     const sheaf_lora_module *qkv = module_of(lora, QKV);
     uint16_t compact[20 * 2], spread[20 * 6];
@@ -364,7 +458,8 @@ static void test_fit__b_is_compact_where_the_file_is_block_diagonal(void **state
 static void test_fit__a_dense_b_runs_but_is_not_trained(void **state)
 {
     sheaf_schema *schema = schema_of(SHEAF_COGVLM, 8);
-    for (int where = 0; where < 3; where++) { /* before the block of its row, after it, in the last row */
+    for (int where = 0; where < 3;
+         where++) { /* before the block of its row, after it, in the last row */
         sheaf_lora_options o = options_of(QKV ",attention.dense");
         o.rank = 6, o.alpha = 3, o.whole_rank = true;
         sheaf_lora *lora;
@@ -378,7 +473,8 @@ static void test_fit__a_dense_b_runs_but_is_not_trained(void **state)
         f.data[b][at[where]] = 1;
         sheaf_source *adapter = &f.source;
         CHECK_OK(sheaf_lora_fit(&adapter, lora));
-        assert_true(qkv->dense && qkv->rank == 6 && qkv->b_shape[1] == 6 && qkv->a_shape[0] == 6 && qkv->scale == 0.5f && qkv->alpha == 3);
+        assert_true(qkv->dense && qkv->rank == 6 && qkv->b_shape[1] == 6 && qkv->a_shape[0] == 6 &&
+                    qkv->scale == 0.5f && qkv->alpha == 3);
         assert_int_equal(adapter->find(adapter, qkv->b_name)->shape[1], 6);
         CHECK_FAILS(sheaf_lora_check_trainable(lora), SHEAF_E_UNSUPPORTED, QKV);
         adapter->close(adapter);

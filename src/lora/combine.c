@@ -34,8 +34,8 @@ typedef struct combined {
     item *item;
 } combined;
 
-sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_entry *e, int64_t row0, int64_t rows, int64_t col0,
-                                    int64_t cols, void *dst)
+sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_entry *e, int64_t row0,
+                                    int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
     if (e->ndim <= 2)
         return source->read(source, e->name, row0, rows, col0, cols, dst);
@@ -76,8 +76,14 @@ static const sheaf_source_entry *source_find(sheaf_source *self, const char *nam
     return i == NULL ? NULL : &i->told;
 }
 
-static int64_t source_count(sheaf_source *self) { return ((combined *)self)->count; }
-static const sheaf_source_entry *source_entry(sheaf_source *self, int64_t i) { return &((combined *)self)->item[i].told; }
+static int64_t source_count(sheaf_source *self)
+{
+    return ((combined *)self)->count;
+}
+static const sheaf_source_entry *source_entry(sheaf_source *self, int64_t i)
+{
+    return &((combined *)self)->item[i].told;
+}
 
 static void source_close(sheaf_source *self)
 {
@@ -90,8 +96,8 @@ static void source_close(sheaf_source *self)
     free(c);
 }
 
-static sheaf_status *read_part(float *out, const combined *c, const part *p, bool b, int64_t row0, int64_t rows, int64_t col0,
-                               int64_t cols)
+static sheaf_status *read_part(float *out, const combined *c, const part *p, bool b, int64_t row0,
+                               int64_t rows, int64_t col0, int64_t cols)
 {
     void *stored = malloc((size_t)(rows * cols) * 4 + 1);
     if (stored == NULL)
@@ -108,8 +114,8 @@ static sheaf_status *read_part(float *out, const combined *c, const part *p, boo
     return st;
 }
 
-static sheaf_status *read_sum(float *dst, const combined *c, const item *it, float *room, int64_t row0, int64_t rows, int64_t col0,
-                              int64_t cols)
+static sheaf_status *read_sum(float *dst, const combined *c, const item *it, float *room,
+                              int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
     sheaf_status *st = read_part(dst, c, &it->part[0], !it->a, row0, rows, col0, cols);
     for (int i = 1; i < it->nparts && st == NULL; i++) {
@@ -128,8 +134,8 @@ static int64_t overlap(int64_t *from, int64_t first, int64_t n, int64_t begin, i
     return end - *from;
 }
 
-static sheaf_status *read_joined(float *dst, const combined *c, const item *it, float *room, int64_t row0, int64_t rows,
-                                 int64_t col0, int64_t cols)
+static sheaf_status *read_joined(float *dst, const combined *c, const item *it, float *room,
+                                 int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
     int64_t inner = 1; /* rows of the source for each of the rank */
     for (int i = 1; i < it->told.ndim - 1; i++)
@@ -142,7 +148,8 @@ static sheaf_status *read_joined(float *dst, const combined *c, const item *it, 
         if (it->a) {
             const int64_t n = overlap(&from, row0, rows, p->begin * inner, p->rank * inner);
             if (n > 0)
-                st = read_part(dst + (from - row0) * cols, c, p, false, from - p->begin * inner, n, col0, cols);
+                st = read_part(dst + (from - row0) * cols, c, p, false, from - p->begin * inner, n,
+                               col0, cols);
             continue;
         }
         const int64_t n = overlap(&from, col0, cols, p->begin, p->rank);
@@ -155,20 +162,23 @@ static sheaf_status *read_joined(float *dst, const combined *c, const item *it, 
     return st;
 }
 
-static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
-                                 void *dst)
+static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, void *dst)
 {
     combined *c = (combined *)self;
     const item *it = find_item(c, name);
     if (it == NULL)
-        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "no tensor of this name");
+        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
+                           "no tensor of this name");
     if (it->copy)
-        return it->part[0].from->read(it->part[0].from, it->part[0].entry->name, row0, rows, col0, cols, dst);
+        return it->part[0].from->read(it->part[0].from, it->part[0].entry->name, row0, rows, col0,
+                                      cols, dst);
     float *room = malloc((size_t)(rows * cols) * sizeof *room + 1);
     if (room == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", name);
-    sheaf_status *st = c->how == SHEAF_COMBINE_LINEAR ? read_sum(dst, c, it, room, row0, rows, col0, cols)
-                                                      : read_joined(dst, c, it, room, row0, rows, col0, cols);
+    sheaf_status *st = c->how == SHEAF_COMBINE_LINEAR
+                           ? read_sum(dst, c, it, room, row0, rows, col0, cols)
+                           : read_joined(dst, c, it, room, row0, rows, col0, cols);
     free(room);
     return st;
 }
@@ -182,7 +192,8 @@ static sheaf_status *refuse_tensor(const sheaf_source_entry *e, const char *what
     return sheaf_try_this(st, "merge the adapters in turn, without --combine");
 }
 
-static sheaf_status *add_part(combined *c, sheaf_source *from, const sheaf_source_entry *e, bool a, bool copy, const part *scaled)
+static sheaf_status *add_part(combined *c, sheaf_source *from, const sheaf_source_entry *e, bool a,
+                              bool copy, const part *scaled)
 {
     item *it = find_item(c, e->name);
     if (it == NULL) {
@@ -213,16 +224,18 @@ static sheaf_status *add_part(combined *c, sheaf_source *from, const sheaf_sourc
     return NULL;
 }
 
-static sheaf_status *scales(part *p, bool a, const char *path, size_t length, const sheaf_lora_options *o, double weight,
-                            sheaf_combine how)
+static sheaf_status *scales(part *p, bool a, const char *path, size_t length,
+                            const sheaf_lora_options *o, double weight, sheaf_combine how)
 {
     char *module = strndup(path, length);
     double rank = 0, alpha = 0;
     if (module == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "combine");
-    sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module, (double)o->rank);
+    sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module,
+                                                 (double)o->rank);
     if (st == NULL)
-        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module, o->alpha);
+        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module,
+                                       o->alpha);
     free(module);
     const double scale = o->rslora ? alpha / sqrt(rank) : alpha / rank;
     *p = (part){ .by = 1, .then = 1 };
@@ -235,8 +248,8 @@ static sheaf_status *scales(part *p, bool a, const char *path, size_t length, co
     return st;
 }
 
-static sheaf_status *add_tensor(combined *c, sheaf_source *from, const sheaf_source_entry *e, const sheaf_lora_options *o,
-                                double weight)
+static sheaf_status *add_tensor(combined *c, sheaf_source *from, const sheaf_source_entry *e,
+                                const sheaf_lora_options *o, double weight)
 {
     const char *path;
     size_t length;
@@ -244,13 +257,15 @@ static sheaf_status *add_tensor(combined *c, sheaf_source *from, const sheaf_sou
     const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
     const bool a = kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A;
     if (kind == SHEAF_PART_COPY)
-        return source_find(&c->source, e->name) != NULL ? NULL : add_part(c, from, e, false, true, &p);
+        return source_find(&c->source, e->name) != NULL ? NULL
+                                                        : add_part(c, from, e, false, true, &p);
     if (kind == SHEAF_PART_WHOLE || kind == SHEAF_PART_BIAS)
         return refuse_tensor(e, "a tensor that was trained as a whole");
     if (kind == SHEAF_PART_MAGNITUDE)
         return refuse_tensor(e, "a magnitude of DoRA");
     if (!a && kind != SHEAF_PART_B && kind != SHEAF_PART_TABLE_B)
-        return refuse_tensor(e, kind == SHEAF_PART_TOKENS ? "trained token rows" : "something else");
+        return refuse_tensor(e,
+                             kind == SHEAF_PART_TOKENS ? "trained token rows" : "something else");
     if (e->ndim < 2 || (e->dtype != SHEAF_F32 && e->dtype != SHEAF_BF16 && e->dtype != SHEAF_F16))
         return refuse_tensor(e, "another shape or type");
     sheaf_status *st = scales(&p, a, path, length, o, weight, c->how);
@@ -267,7 +282,8 @@ static sheaf_status *differ(const part *x, const part *y, bool rank)
         sheaf_found(st, "%" PRId64 " and %" PRId64, x->rank, y->rank);
         return sheaf_try_this(st, "--combine cat, which adds the ranks up and is exact");
     }
-    return sheaf_try_this(sheaf_expected(st, "the same shape in all adapters"), "adapters of one base model");
+    return sheaf_try_this(sheaf_expected(st, "the same shape in all adapters"),
+                          "adapters of one base model");
 }
 
 static sheaf_status *set_shape(item *it, sheaf_combine how)
@@ -288,7 +304,8 @@ static sheaf_status *set_shape(item *it, sheaf_combine how)
             return differ(&it->part[0], p, true);
         p->begin = sum;
         if (__builtin_add_overflow(sum, p->rank, &sum) || sum > 65536)
-            return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name), "ranks of at most 65536 in all");
+            return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name),
+                                  "ranks of at most 65536 in all");
     }
     it->told.dtype = SHEAF_F32;
     it->told.shape[it->a ? 0 : 1] = how == SHEAF_COMBINE_LINEAR ? it->part[0].rank : sum;
@@ -347,16 +364,22 @@ static int64_t new_rank(const combined *c, const sheaf_lora_options *from, int n
 {
     int64_t rank = 0, most = 0;
     for (int i = 0; i < n; i++)
-        rank = how == SHEAF_COMBINE_CAT ? rank + from[i].rank : from[i].rank > rank ? from[i].rank : rank;
+        rank = how == SHEAF_COMBINE_CAT ? rank + from[i].rank
+               : from[i].rank > rank    ? from[i].rank
+                                        : rank;
     for (int64_t i = 0; i < c->count; i++)
         if (c->item[i].a && c->item[i].told.shape[0] > most)
             most = c->item[i].told.shape[0];
     return how == SHEAF_COMBINE_LINEAR || most > rank ? most : rank;
 }
 
-static sheaf_status *make_options(sheaf_lora_options *out, combined *c, const sheaf_lora_options *from, int n, sheaf_combine how)
+static sheaf_status *make_options(sheaf_lora_options *out, combined *c,
+                                  const sheaf_lora_options *from, int n, sheaf_combine how)
 {
-    *out = (sheaf_lora_options){ .tolerant = true, .whole_rank = true, .fan_in_fan_out = from[0].fan_in_fan_out, .dropout = from[0].dropout };
+    *out = (sheaf_lora_options){ .tolerant = true,
+                                 .whole_rank = true,
+                                 .fan_in_fan_out = from[0].fan_in_fan_out,
+                                 .dropout = from[0].dropout };
     out->rank = new_rank(c, from, n, how);
     out->alpha = (double)out->rank;
     for (int i = 0; i < n; i++)
@@ -369,30 +392,37 @@ static sheaf_status *make_options(sheaf_lora_options *out, combined *c, const sh
         if (how == SHEAF_COMBINE_LINEAR) {
             sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", it->told.name);
             sheaf_expected(st, "one rank for all modules, for linear");
-            return sheaf_try_this(sheaf_found(st, "%" PRId64 ", and %" PRId64 " elsewhere", *axis, out->rank), "--combine cat");
+            return sheaf_try_this(
+                sheaf_found(st, "%" PRId64 ", and %" PRId64 " elsewhere", *axis, out->rank),
+                "--combine cat");
         }
         *axis = out->rank; /* the rest is zeros */
     }
     sheaf_status *st = join_targets(out, from, n);
-    if (st == NULL && from[0].base_name != NULL && (out->base_name = strdup(from[0].base_name)) == NULL)
+    if (st == NULL && from[0].base_name != NULL &&
+        (out->base_name = strdup(from[0].base_name)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "combine");
     return st;
 }
 
-sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options, sheaf_source *const *sources,
-                                 const sheaf_lora_options *from, const double *weights, int n, sheaf_combine how)
+sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options,
+                                 sheaf_source *const *sources, const sheaf_lora_options *from,
+                                 const double *weights, int n, sheaf_combine how)
 {
     combined *c = calloc(1, sizeof *c);
     *options = (sheaf_lora_options){ 0 };
     if (c == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "combine");
-    c->source = (sheaf_source){ source_find, source_count, source_entry, source_read, source_close };
+    c->source =
+        (sheaf_source){ source_find, source_count, source_entry, source_read, source_close };
     c->how = how;
     c->kernels = sheaf__kernels_for("ref");
     sheaf_status *st = NULL;
     for (int i = 0; i < n && st == NULL; i++)
         for (int64_t k = 0; k < sources[i]->count(sources[i]) && st == NULL; k++)
-            st = sheaf_in(add_tensor(c, sources[i], sources[i]->entry(sources[i], k), &from[i], weights[i]), "adapter %d", i + 1);
+            st = sheaf_in(
+                add_tensor(c, sources[i], sources[i]->entry(sources[i], k), &from[i], weights[i]),
+                "adapter %d", i + 1);
     for (int64_t i = 0; i < c->count && st == NULL; i++)
         st = c->item[i].copy ? NULL : set_shape(&c->item[i], how);
     if (st == NULL)
@@ -408,8 +438,10 @@ sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options
 
 sheaf_status *sheaf_combine_parse(sheaf_combine *out, const char *text)
 {
-    static const char *const others[] = { "svd", "linear_svd", "ties", "ties_svd", "dare_linear", "dare_ties", "dare_linear_svd",
-                                          "dare_ties_svd", "magnitude_prune", "magnitude_prune_svd" };
+    static const char *const others[] = {
+        "svd",       "linear_svd",      "ties",          "ties_svd",        "dare_linear",
+        "dare_ties", "dare_linear_svd", "dare_ties_svd", "magnitude_prune", "magnitude_prune_svd"
+    };
     sheaf_status *st;
     if (strcmp(text, "linear") == 0 || strcmp(text, "cat") == 0) {
         *out = *text == 'l' ? SHEAF_COMBINE_LINEAR : SHEAF_COMBINE_CAT;
@@ -419,7 +451,9 @@ sheaf_status *sheaf_combine_parse(sheaf_combine *out, const char *text)
         if (strcmp(text, others[i]) == 0) {
             st = sheaf_fail(SHEAF_E_UNSUPPORTED, "combination '%s'", text);
             sheaf_expected(st, "linear or cat");
-            return sheaf_try_this(st, "combine with PEFT's add_weighted_adapter and save that adapter; sheaf merges it");
+            return sheaf_try_this(
+                st,
+                "combine with PEFT's add_weighted_adapter and save that adapter; sheaf merges it");
         }
     st = sheaf_fail(SHEAF_E_ARG, "combination '%s'", text);
     return sheaf_expected(st, "linear or cat");

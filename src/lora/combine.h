@@ -8,11 +8,14 @@
 
 typedef enum sheaf_combine {
     SHEAF_COMBINE_NONE,
-    SHEAF_COMBINE_LINEAR, /* A = sum of sign(w) root(|w s|) A_i, B = sum of root(|w s|) B_i: equal ranks; has cross terms */
-    SHEAF_COMBINE_CAT,    /* A = the w s A_i one below the other, B = the B_i side by side: exact, ranks add up */
+    SHEAF_COMBINE_LINEAR, /* A = sum of sign(w) root(|w s|) A_i, B = sum of root(|w s|) B_i: equal
+                             ranks; has cross terms */
+    SHEAF_COMBINE_CAT,    /* A = the w s A_i one below the other, B = the B_i side by side: exact,
+                             ranks add up */
 } sheaf_combine;
 
-/* sheaf_combine_parse - "linear" or "cat". Errors: SHEAF_E_UNSUPPORTED for PEFT's other ways, by name; SHEAF_E_ARG. */
+/* sheaf_combine_parse - "linear" or "cat". Errors: SHEAF_E_UNSUPPORTED for PEFT's other ways, by
+ * name; SHEAF_E_ARG. */
 sheaf_status *sheaf_combine_parse(sheaf_combine *out, const char *text);
 
 /* sheaf_lora_combine - *out and *options are the new adapter: alpha = r, so its scale is 1.
@@ -20,12 +23,13 @@ sheaf_status *sheaf_combine_parse(sheaf_combine *out, const char *text);
  *   sources, from, weights  n of each; sources as sheaf_peft_open() gives them, borrowed
  * Errors: SHEAF_E_UNSUPPORTED for what cannot be combined (modules saved whole, DoRA, ...);
  * SHEAF_E_LAYOUT when shapes or, with LINEAR, ranks differ. */
-sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options, sheaf_source *const *sources,
-                                 const sheaf_lora_options *from, const double *weights, int n, sheaf_combine how);
+sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options,
+                                 sheaf_source *const *sources, const sheaf_lora_options *from,
+                                 const double *weights, int n, sheaf_combine how);
 
-/* sheaf__lora_read_view - a box of a tensor whose rows are its first axis and whose columns all behind it;
- * of more than two axes `col0` and `cols` are whole rows of the last one. */
-sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_entry *e, int64_t row0, int64_t rows, int64_t col0,
-                                    int64_t cols, void *dst);
+/* sheaf__lora_read_view - a box of a tensor whose rows are its first axis and whose columns all
+ * behind it; of more than two axes `col0` and `cols` are whole rows of the last one. */
+sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_entry *e, int64_t row0,
+                                    int64_t rows, int64_t col0, int64_t cols, void *dst);
 
 #endif

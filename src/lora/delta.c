@@ -56,14 +56,15 @@ void sheaf__lora_pack(float *packed, const float *a, int64_t rank, int64_t cols)
 #endif
 
 /* One chain of `rank` steps for `rows` <= STRIP rows: tile[row][PANEL]. */
-static inline __attribute__((always_inline)) void tile_chain(__m256 tile[STRIP][2], const float *b, int64_t ldb,
-                                                             const float *panel, int64_t rank, int rows)
+static inline __attribute__((always_inline)) void tile_chain(__m256 tile[STRIP][2], const float *b,
+                                                             int64_t ldb, const float *panel,
+                                                             int64_t rank, int rows)
 {
-    UNROLL for (int i = 0; i < rows; i++)
-        tile[i][0] = tile[i][1] = _mm256_setzero_ps();
+    UNROLL for (int i = 0; i < rows; i++) tile[i][0] = tile[i][1] = _mm256_setzero_ps();
     for (int64_t k = 0; k < rank; k++, panel += PANEL) {
         const __m256 a0 = _mm256_loadu_ps(panel), a1 = _mm256_loadu_ps(panel + 8);
-        UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int i = 0; i < rows; i++)
+        {
             const __m256 bk = _mm256_broadcast_ss(b + i * ldb + k);
             tile[i][0] = _mm256_fmadd_ps(bk, a0, tile[i][0]);
             tile[i][1] = _mm256_fmadd_ps(bk, a1, tile[i][1]);
@@ -71,19 +72,22 @@ static inline __attribute__((always_inline)) void tile_chain(__m256 tile[STRIP][
     }
 }
 
-static inline __attribute__((always_inline)) void strip(float *d, int64_t cols, const float *b, const float *panel,
-                                                        int64_t rank, int64_t block, int rows, int64_t width)
+static inline __attribute__((always_inline)) void strip(float *d, int64_t cols, const float *b,
+                                                        const float *panel, int64_t rank,
+                                                        int64_t block, int rows, int64_t width)
 {
     __m256 tile[STRIP][2], more[STRIP][2];
     tile_chain(tile, b, rank, panel, block, rows);
     for (int64_t k = block; k < rank; k += block) {
         tile_chain(more, b + k, rank, panel + k * PANEL, k + block < rank ? block : rank - k, rows);
-        UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int i = 0; i < rows; i++)
+        {
             tile[i][0] = _mm256_add_ps(tile[i][0], more[i][0]);
             tile[i][1] = _mm256_add_ps(tile[i][1], more[i][1]);
         }
     }
-    UNROLL for (int i = 0; i < rows; i++, d += cols) {
+    UNROLL for (int i = 0; i < rows; i++, d += cols)
+    {
         if (width == PANEL) {
             _mm256_storeu_ps(d, tile[i][0]);
             _mm256_storeu_ps(d + 8, tile[i][1]);
@@ -122,7 +126,8 @@ void sheaf__lora_add(float *w, const float *d, float scale, int64_t n)
     const __m256 by = _mm256_set1_ps(scale);
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) /* two roundings: not fused */
-        _mm256_storeu_ps(w + i, _mm256_add_ps(_mm256_loadu_ps(w + i), _mm256_mul_ps(_mm256_loadu_ps(d + i), by)));
+        _mm256_storeu_ps(w + i, _mm256_add_ps(_mm256_loadu_ps(w + i),
+                                              _mm256_mul_ps(_mm256_loadu_ps(d + i), by)));
     for (; i < n; i++) {
         const float scaled = d[i] * scale; /* -ffp-contract=off: rounded before the sum */
         w[i] += scaled;
@@ -157,7 +162,8 @@ INLINE __m256 narrow(void *at, int64_t i, __m256 x, sheaf_dtype dtype)
     }
     const __m256i bits = _mm256_castps_si256(x);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    __m256i up = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    __m256i up = _mm256_srli_epi32(
+        _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     up = _mm256_blendv_epi8(up, _mm256_set1_epi32(0x7fc0), nan);
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(up, up), 0x08);
@@ -171,8 +177,8 @@ typedef struct sums {
     int64_t same;
 } sums;
 
-INLINE void finish_eight(sums *s, void *out, const float *v, const float *d, __m256 scale, const void *was, int64_t i,
-                         sheaf_dtype dtype)
+INLINE void finish_eight(sums *s, void *out, const float *v, const float *d, __m256 scale,
+                         const void *was, int64_t i, sheaf_dtype dtype)
 {
     __m256 x = _mm256_loadu_ps(v + i);
     if (d != NULL)
@@ -182,7 +188,8 @@ INLINE void finish_eight(sums *s, void *out, const float *v, const float *d, __m
     s->change = _mm256_fmadd_ps(change, change, s->change);
     s->base = _mm256_fmadd_ps(before, before, s->base);
     const __m256i exponent = _mm256_set1_epi32(0x7f800000), bits = _mm256_castps_si256(x);
-    s->wild = _mm256_or_si256(s->wild, _mm256_cmpeq_epi32(_mm256_and_si256(bits, exponent), exponent));
+    s->wild =
+        _mm256_or_si256(s->wild, _mm256_cmpeq_epi32(_mm256_and_si256(bits, exponent), exponent));
     const __m256i same = _mm256_cmpeq_epi32(bits, _mm256_castps_si256(before));
     s->same += __builtin_popcount((unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(same)));
 }
@@ -199,8 +206,8 @@ static double total(__m256 x)
 
 enum { BLOCK = 4096 };
 
-INLINE void finish(sheaf__lora_change *change, void *out, const float *v, const float *d, float scale, const void *was,
-                   int64_t n, sheaf_dtype dtype)
+INLINE void finish(sheaf__lora_change *change, void *out, const float *v, const float *d,
+                   float scale, const void *was, int64_t n, sheaf_dtype dtype)
 {
     const __m256 by = _mm256_set1_ps(scale);
     const size_t size = dtype == SHEAF_F32 ? 4 : 2;
@@ -229,8 +236,8 @@ INLINE void finish(sheaf__lora_change *change, void *out, const float *v, const 
     }
 }
 
-void sheaf__lora_finish(sheaf__lora_change *change, void *out, sheaf_dtype dtype, const float *v, const float *d, float scale,
-                        const void *was, int64_t n)
+void sheaf__lora_finish(sheaf__lora_change *change, void *out, sheaf_dtype dtype, const float *v,
+                        const float *d, float scale, const void *was, int64_t n)
 {
     if (dtype == SHEAF_F32)
         finish(change, out, v, d, scale, was, n, SHEAF_F32);
@@ -242,11 +249,13 @@ void sheaf__lora_finish(sheaf__lora_change *change, void *out, sheaf_dtype dtype
 
 void sheaf__lora_dot(double *dot, double *squares, const float *w, const double *x, int64_t n)
 {
-    __m256d a = _mm256_setzero_pd(), b = _mm256_setzero_pd(), p = _mm256_setzero_pd(), q = _mm256_setzero_pd();
+    __m256d a = _mm256_setzero_pd(), b = _mm256_setzero_pd(), p = _mm256_setzero_pd(),
+            q = _mm256_setzero_pd();
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
         const __m256 both = _mm256_loadu_ps(w + i);
-        const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(both)), high = _mm256_cvtps_pd(_mm256_extractf128_ps(both, 1));
+        const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(both)),
+                      high = _mm256_cvtps_pd(_mm256_extractf128_ps(both, 1));
         a = _mm256_fmadd_pd(low, _mm256_loadu_pd(x + i), a);
         b = _mm256_fmadd_pd(high, _mm256_loadu_pd(x + i + 4), b);
         p = _mm256_fmadd_pd(low, low, p);

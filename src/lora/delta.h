@@ -23,11 +23,13 @@ void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t row
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                        int64_t rank, int64_t block);
 /* The same for processors with AVX-512F. */
-void sheaf__lora_delta_avx512(float *d, const float *b, const float *packed, int64_t rows, int64_t cols, int64_t rank, int64_t block);
+void sheaf__lora_delta_avx512(float *d, const float *b, const float *packed, int64_t rows,
+                              int64_t cols, int64_t rank, int64_t block);
 /* Panels of 16 columns, each [rank, 16], the last filled up with zeros. */
 int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols);
 void sheaf__lora_pack(float *packed, const float *a, int64_t rank, int64_t cols);
-/* sheaf__lora_pack_row - row k of a alone; the last panel's rest is left as it is (zero it first). */
+/* sheaf__lora_pack_row - row k of a alone; the last panel's rest is left as it is (zero it
+ * first). */
 void sheaf__lora_pack_row(float *packed, const float *row, int64_t k, int64_t rank, int64_t cols);
 
 /* w[i] += d[i] * scale: one rounding for the product, one for the sum. */
@@ -35,17 +37,20 @@ void sheaf__lora_add(float *w, const float *d, float scale, int64_t n);
 
 /* What became of some elements. */
 typedef struct sheaf__lora_change {
-    int64_t changed;      /* elements with other bits */
-    double change, base;  /* sums of squares, of the differences and of what was; float32 inside blocks of 4096 */
-    bool finite;          /* all that was written */
+    int64_t changed;     /* elements with other bits */
+    double change, base; /* sums of squares, of the differences and of what was; float32 inside
+                            blocks of 4096 */
+    bool finite;         /* all that was written */
 } sheaf__lora_change;
 
-/* sheaf__lora_finish - out = round(v + d * scale) in dtype (F32, BF16, F16), as sheaf__lora_add() adds;
- * d NULL: out = round(v). `was`: what stood there, in dtype too. A NaN is written as 0x7fc0.. */
-void sheaf__lora_finish(sheaf__lora_change *change, void *out, sheaf_dtype dtype, const float *v, const float *d, float scale,
-                        const void *was, int64_t n);
+/* sheaf__lora_finish - out = round(v + d * scale) in dtype (F32, BF16, F16), as sheaf__lora_add()
+ * adds; d NULL: out = round(v). `was`: what stood there, in dtype too. A NaN is written as 0x7fc0..
+ */
+void sheaf__lora_finish(sheaf__lora_change *change, void *out, sheaf_dtype dtype, const float *v,
+                        const float *d, float scale, const void *was, int64_t n);
 
-/* sheaf__lora_dot - adds to *dot the sum of w[i] * x[i] in double, and to *squares that of w[i] * w[i]. */
+/* sheaf__lora_dot - adds to *dot the sum of w[i] * x[i] in double, and to *squares that of w[i] *
+ * w[i]. */
 void sheaf__lora_dot(double *dot, double *squares, const float *w, const double *x, int64_t n);
 
 #endif

@@ -13,10 +13,15 @@ static void fill(float *x, int64_t n, uint64_t key, float scale)
 }
 
 /* rows, cols, rank, block; scale small enough that products are denormal in some */
-static const struct { int64_t rows, cols, rank, block; float scale; } shapes[] = {
-    { 1, 1, 1, 0, 1 },      { 5, 15, 3, 0, 1 },      { 6, 16, 8, 0, 1 },       { 7, 17, 16, 0, 1 },
-    { 13, 173, 5, 0, 1 },   { 64, 511, 64, 0, 1 },   { 12, 48, 200, 100, 1 },  { 12, 33, 384, 192, 1 },
-    { 12, 33, 255, 127, 1 }, { 7, 33, 577, 192, 1 }, { 9, 40, 16, 0, 1e-20f }, { 9, 40, 16, 0, 3e-21f }, { 31, 4096, 16, 0, 1 },
+static const struct {
+    int64_t rows, cols, rank, block;
+    float scale;
+} shapes[] = {
+    { 1, 1, 1, 0, 1 },       { 5, 15, 3, 0, 1 },       { 6, 16, 8, 0, 1 },
+    { 7, 17, 16, 0, 1 },     { 13, 173, 5, 0, 1 },     { 64, 511, 64, 0, 1 },
+    { 12, 48, 200, 100, 1 }, { 12, 33, 384, 192, 1 },  { 12, 33, 255, 127, 1 },
+    { 7, 33, 577, 192, 1 },  { 9, 40, 16, 0, 1e-20f }, { 9, 40, 16, 0, 3e-21f },
+    { 31, 4096, 16, 0, 1 },
 };
 
 static void test_delta__fast_equals_plain_bit_for_bit(void **state)
@@ -25,7 +30,8 @@ static void test_delta__fast_equals_plain_bit_for_bit(void **state)
         const int64_t rows = shapes[s].rows, cols = shapes[s].cols, rank = shapes[s].rank;
         float *a = malloc((size_t)(rank * cols) * 4), *b = malloc((size_t)(rows * rank) * 4);
         float *packed = malloc((size_t)sheaf__lora_packed_floats(rank, cols) * 4);
-        float *want = malloc((size_t)(rows * cols) * 4), *got = malloc((size_t)(rows * cols + 1) * 4);
+        float *want = malloc((size_t)(rows * cols) * 4),
+              *got = malloc((size_t)(rows * cols + 1) * 4);
         fill(a, rank * cols, 1, shapes[s].scale);
         fill(b, rows * rank, 2, shapes[s].scale);
         got[rows * cols] = 77; /* must stay */
@@ -64,7 +70,8 @@ static void test_delta__by_hand(void **state)
 static void widen_one(float *out, const void *x, sheaf_dtype dtype, int64_t i)
 {
     const size_t size = sheaf_dtype_bytes(dtype);
-    sheaf__kernels_for("ref")->convert(out, SHEAF_F32, (const char *)x + (size_t)i * size, dtype, 1);
+    sheaf__kernels_for("ref")->convert(out, SHEAF_F32, (const char *)x + (size_t)i * size, dtype,
+                                       1);
 }
 
 /* The fused rounding writes what the plain conversion of the plain sum writes, and counts right. */
@@ -76,8 +83,10 @@ static void test_finish__is_the_plain_sum_rounded_once(void **state)
         for (size_t s = 0; s < ARRAY_LEN(sizes); s++)
             for (int with = 0; with < 2; with++) {
                 const int64_t n = sizes[s], size = (int64_t)sheaf_dtype_bytes(types[t]);
-                float *v = malloc((size_t)n * 4), *d = malloc((size_t)n * 4), *sum = malloc((size_t)n * 4);
-                char *was = malloc((size_t)(n * size)), *want = malloc((size_t)(n * size)), *got = malloc((size_t)(n * size + 1));
+                float *v = malloc((size_t)n * 4), *d = malloc((size_t)n * 4),
+                      *sum = malloc((size_t)n * 4);
+                char *was = malloc((size_t)(n * size)), *want = malloc((size_t)(n * size)),
+                     *got = malloc((size_t)(n * size + 1));
                 fill(v, n, 3, 1);
                 fill(d, n, 4, 1e-3f);
                 v[0] = 1e-7f; /* a denormal float16 */
@@ -129,22 +138,41 @@ static void test_dot__in_double(void **state)
     CHECK_NEAR("squares", squares, 2 + want2, 1e-12 * want2);
 }
 
-/* FNV-1a of the bytes of B A, 24 x 40, from PyTorch with 1 and 2 threads: on AMD 2.13, on Intel 2.15, both with MKL 2024.2.
- * kernel: A as that of 10 inputs and a kernel of 2 x 2, in conv2d() with 2 threads (oneDNN 3.13). */
-static const struct { sheaf_peft_cpu cpu; bool kernel; int64_t rank; uint64_t hash; } recorded[] = {
-    { SHEAF_PEFT_CPU_AMD, false, 16, UINT64_C(0x0e49bf09c04d57c4) },    { SHEAF_PEFT_CPU_AMD, false, 192, UINT64_C(0xe79d43f7deb96cba) },
-    { SHEAF_PEFT_CPU_AMD, false, 193, UINT64_C(0x8f210712352605da) },   { SHEAF_PEFT_CPU_AMD, false, 255, UINT64_C(0xfed67487054cc9bd) },
-    { SHEAF_PEFT_CPU_AMD, false, 257, UINT64_C(0x39916c8efa7a7a67) },   { SHEAF_PEFT_CPU_AMD, false, 383, UINT64_C(0x71bc27f780eca1c0) },
-    { SHEAF_PEFT_CPU_AMD, false, 385, UINT64_C(0xf3adce67d6446b72) },   { SHEAF_PEFT_CPU_AMD, false, 577, UINT64_C(0x108e81e45e98c049) },
-    { SHEAF_PEFT_CPU_AMD, false, 1000, UINT64_C(0xe21da683566b05ae) },  { SHEAF_PEFT_CPU_INTEL, false, 16, UINT64_C(0x0e49bf09c04d57c4) },
-    { SHEAF_PEFT_CPU_INTEL, false, 192, UINT64_C(0xe79d43f7deb96cba) }, { SHEAF_PEFT_CPU_INTEL, false, 193, UINT64_C(0xf79d270c595aba52) },
-    { SHEAF_PEFT_CPU_INTEL, false, 255, UINT64_C(0x8823a33ce63d9c3e) }, { SHEAF_PEFT_CPU_INTEL, false, 257, UINT64_C(0x2f913fbee213ce84) },
-    { SHEAF_PEFT_CPU_INTEL, false, 383, UINT64_C(0xb45453ba586e0f4e) }, { SHEAF_PEFT_CPU_INTEL, false, 384, UINT64_C(0xc29ae2f06906c513) },
-    { SHEAF_PEFT_CPU_INTEL, false, 385, UINT64_C(0xa87fef136c020327) }, { SHEAF_PEFT_CPU_INTEL, false, 511, UINT64_C(0x6c84fbed481fa3d3) },
-    { SHEAF_PEFT_CPU_INTEL, false, 577, UINT64_C(0x969d6493cfa5b9eb) }, { SHEAF_PEFT_CPU_INTEL, false, 640, UINT64_C(0xbe70d8d79a748b99) },
-    { SHEAF_PEFT_CPU_INTEL, false, 768, UINT64_C(0x1048aa833482c5f3) }, { SHEAF_PEFT_CPU_INTEL, true, 64, UINT64_C(0x1bc4e7df7ce319c0) },
-    { SHEAF_PEFT_CPU_INTEL, true, 256, UINT64_C(0x09223ada4c5f6358) },  { SHEAF_PEFT_CPU_INTEL, true, 257, UINT64_C(0xd6c1e743f4fdd5f1) },
-    { SHEAF_PEFT_CPU_INTEL, true, 512, UINT64_C(0xff32e6d13c52ca4d) },  { SHEAF_PEFT_CPU_INTEL, true, 577, UINT64_C(0xf752fcfaad331c78) },
+/* FNV-1a of the bytes of B A, 24 x 40, from PyTorch with 1 and 2 threads: on AMD 2.13, on
+ * Intel 2.15, both with MKL 2024.2. kernel: A as that of 10 inputs and a kernel of 2 x 2, in
+ * conv2d() with 2 threads (oneDNN 3.13). */
+static const struct {
+    sheaf_peft_cpu cpu;
+    bool kernel;
+    int64_t rank;
+    uint64_t hash;
+} recorded[] = {
+    { SHEAF_PEFT_CPU_AMD, false, 16, UINT64_C(0x0e49bf09c04d57c4) },
+    { SHEAF_PEFT_CPU_AMD, false, 192, UINT64_C(0xe79d43f7deb96cba) },
+    { SHEAF_PEFT_CPU_AMD, false, 193, UINT64_C(0x8f210712352605da) },
+    { SHEAF_PEFT_CPU_AMD, false, 255, UINT64_C(0xfed67487054cc9bd) },
+    { SHEAF_PEFT_CPU_AMD, false, 257, UINT64_C(0x39916c8efa7a7a67) },
+    { SHEAF_PEFT_CPU_AMD, false, 383, UINT64_C(0x71bc27f780eca1c0) },
+    { SHEAF_PEFT_CPU_AMD, false, 385, UINT64_C(0xf3adce67d6446b72) },
+    { SHEAF_PEFT_CPU_AMD, false, 577, UINT64_C(0x108e81e45e98c049) },
+    { SHEAF_PEFT_CPU_AMD, false, 1000, UINT64_C(0xe21da683566b05ae) },
+    { SHEAF_PEFT_CPU_INTEL, false, 16, UINT64_C(0x0e49bf09c04d57c4) },
+    { SHEAF_PEFT_CPU_INTEL, false, 192, UINT64_C(0xe79d43f7deb96cba) },
+    { SHEAF_PEFT_CPU_INTEL, false, 193, UINT64_C(0xf79d270c595aba52) },
+    { SHEAF_PEFT_CPU_INTEL, false, 255, UINT64_C(0x8823a33ce63d9c3e) },
+    { SHEAF_PEFT_CPU_INTEL, false, 257, UINT64_C(0x2f913fbee213ce84) },
+    { SHEAF_PEFT_CPU_INTEL, false, 383, UINT64_C(0xb45453ba586e0f4e) },
+    { SHEAF_PEFT_CPU_INTEL, false, 384, UINT64_C(0xc29ae2f06906c513) },
+    { SHEAF_PEFT_CPU_INTEL, false, 385, UINT64_C(0xa87fef136c020327) },
+    { SHEAF_PEFT_CPU_INTEL, false, 511, UINT64_C(0x6c84fbed481fa3d3) },
+    { SHEAF_PEFT_CPU_INTEL, false, 577, UINT64_C(0x969d6493cfa5b9eb) },
+    { SHEAF_PEFT_CPU_INTEL, false, 640, UINT64_C(0xbe70d8d79a748b99) },
+    { SHEAF_PEFT_CPU_INTEL, false, 768, UINT64_C(0x1048aa833482c5f3) },
+    { SHEAF_PEFT_CPU_INTEL, true, 64, UINT64_C(0x1bc4e7df7ce319c0) },
+    { SHEAF_PEFT_CPU_INTEL, true, 256, UINT64_C(0x09223ada4c5f6358) },
+    { SHEAF_PEFT_CPU_INTEL, true, 257, UINT64_C(0xd6c1e743f4fdd5f1) },
+    { SHEAF_PEFT_CPU_INTEL, true, 512, UINT64_C(0xff32e6d13c52ca4d) },
+    { SHEAF_PEFT_CPU_INTEL, true, 577, UINT64_C(0xf752fcfaad331c78) },
 };
 
 static void fill_recorded(float *x, int64_t rows, int64_t cols, int64_t p, int64_t q)
@@ -158,15 +186,18 @@ static void test_delta__as_pytorch_by_processor_and_rank(void **state)
 {
     for (size_t n = 0; n < ARRAY_LEN(recorded); n++) {
         const int64_t rank = recorded[n].rank;
-        float *a = malloc((size_t)(rank * 40) * 4), *b = malloc((size_t)(24 * rank) * 4), d[24 * 40];
+        float *a = malloc((size_t)(rank * 40) * 4), *b = malloc((size_t)(24 * rank) * 4),
+              d[24 * 40];
         fill_recorded(b, 24, rank, 7919, 104729);
         fill_recorded(a, rank, 40, 15485, 32452);
-        sheaf__lora_delta_ref(d, b, a, 24, 40, rank, sheaf__peft_block(recorded[n].cpu, rank, recorded[n].kernel));
+        sheaf__lora_delta_ref(d, b, a, 24, 40, rank,
+                              sheaf__peft_block(recorded[n].cpu, rank, recorded[n].kernel));
         uint64_t hash = UINT64_C(0xcbf29ce484222325);
         for (size_t i = 0; i < sizeof d; i++)
             hash = (hash ^ ((const unsigned char *)d)[i]) * UINT64_C(0x100000001b3);
         if (hash != recorded[n].hash)
-            fail_msg("%s, rank %d%s", sheaf__peft_cpu_name(recorded[n].cpu), (int)rank, recorded[n].kernel ? ", a kernel" : "");
+            fail_msg("%s, rank %d%s", sheaf__peft_cpu_name(recorded[n].cpu), (int)rank,
+                     recorded[n].kernel ? ", a kernel" : "");
         free(a), free(b);
     }
 }
@@ -174,19 +205,31 @@ static void test_delta__as_pytorch_by_processor_and_rank(void **state)
 /* What was measured is promised, and nothing else. */
 static void test_known__by_processor_rank_and_size(void **state)
 {
-    static const struct { sheaf_peft_cpu cpu; int64_t rank, out, in; bool kernel, want; } rows[] = {
-        { SHEAF_PEFT_CPU_INTEL, 383, 4, 12, false, true },       { SHEAF_PEFT_CPU_INTEL, 8, 3, 12, false, false },
-        { SHEAF_PEFT_CPU_INTEL, 8, 4, 11, false, false },        { SHEAF_PEFT_CPU_INTEL, 384, 128, 128, false, false },
-        { SHEAF_PEFT_CPU_INTEL, 768, 256, 688, false, true },    { SHEAF_PEFT_CPU_INTEL, 769, 256, 688, false, false },
-        { SHEAF_PEFT_CPU_INTEL, 1000, 512, 512, false, true },   { SHEAF_PEFT_CPU_INTEL, 2049, 4096, 4096, false, false },
-        { SHEAF_PEFT_CPU_INTEL, 127, 16, 72, true, true },       { SHEAF_PEFT_CPU_INTEL, 128, 16, 72, true, false },
-        { SHEAF_PEFT_CPU_AMD, 1000, 24, 40, false, true },       { SHEAF_PEFT_CPU_AMD, 193, 24, 40, true, false },
+    static const struct {
+        sheaf_peft_cpu cpu;
+        int64_t rank, out, in;
+        bool kernel, want;
+    } rows[] = {
+        { SHEAF_PEFT_CPU_INTEL, 383, 4, 12, false, true },
+        { SHEAF_PEFT_CPU_INTEL, 8, 3, 12, false, false },
+        { SHEAF_PEFT_CPU_INTEL, 8, 4, 11, false, false },
+        { SHEAF_PEFT_CPU_INTEL, 384, 128, 128, false, false },
+        { SHEAF_PEFT_CPU_INTEL, 768, 256, 688, false, true },
+        { SHEAF_PEFT_CPU_INTEL, 769, 256, 688, false, false },
+        { SHEAF_PEFT_CPU_INTEL, 1000, 512, 512, false, true },
+        { SHEAF_PEFT_CPU_INTEL, 2049, 4096, 4096, false, false },
+        { SHEAF_PEFT_CPU_INTEL, 127, 16, 72, true, true },
+        { SHEAF_PEFT_CPU_INTEL, 128, 16, 72, true, false },
+        { SHEAF_PEFT_CPU_AMD, 1000, 24, 40, false, true },
+        { SHEAF_PEFT_CPU_AMD, 193, 24, 40, true, false },
         { SHEAF_PEFT_CPU_OTHER, 1, 4096, 4096, false, false },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (sheaf__peft_known(rows[i].cpu, rows[i].rank, rows[i].out, rows[i].in, rows[i].kernel) != rows[i].want)
+        if (sheaf__peft_known(rows[i].cpu, rows[i].rank, rows[i].out, rows[i].in, rows[i].kernel) !=
+            rows[i].want)
             fail_msg("row %zu", i);
-    assert_true(sheaf__peft_cpu(SHEAF_PEFT_CPU_THIS) != SHEAF_PEFT_CPU_THIS && sheaf__peft_cpu(SHEAF_PEFT_CPU_AMD) == SHEAF_PEFT_CPU_AMD);
+    assert_true(sheaf__peft_cpu(SHEAF_PEFT_CPU_THIS) != SHEAF_PEFT_CPU_THIS &&
+                sheaf__peft_cpu(SHEAF_PEFT_CPU_AMD) == SHEAF_PEFT_CPU_AMD);
 }
 
 int main(void)

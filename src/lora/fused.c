@@ -19,14 +19,19 @@ static int part_of(const sheaf_lora_module *m, int64_t row)
     return p;
 }
 
-static bool is_compact(const sheaf_lora_module *m) { return m->parts > 1 && !m->dense; }
+static bool is_compact(const sheaf_lora_module *m)
+{
+    return m->parts > 1 && !m->dense;
+}
 
-void sheaf_lora_spread(void *dst, const void *compact, const sheaf_lora_module *m, int64_t row0, int64_t rows, size_t bytes)
+void sheaf_lora_spread(void *dst, const void *compact, const sheaf_lora_module *m, int64_t row0,
+                       int64_t rows, size_t bytes)
 {
     const size_t line = (size_t)m->rank * bytes, wide = (size_t)m->file_rank * bytes;
     memset(dst, 0, (size_t)rows * wide);
     for (int64_t r = 0; r < rows; r++)
-        memcpy((char *)dst + (size_t)r * wide + (size_t)part_of(m, row0 + r) * line, (const char *)compact + (size_t)r * line, line);
+        memcpy((char *)dst + (size_t)r * wide + (size_t)part_of(m, row0 + r) * line,
+               (const char *)compact + (size_t)r * line, line);
 }
 
 /* ---- is it block-diagonal? ---- */
@@ -44,7 +49,8 @@ static bool all_zero(const unsigned char *x, int64_t n, size_t bytes)
 static sheaf_status *check_blocks(bool *out, const sheaf_lora_module *m, sheaf_source *file)
 {
     const size_t bytes = sheaf_dtype_bytes(file->find(file, m->b_name)->dtype);
-    const int64_t line = m->file_rank * (int64_t)bytes, most = CHUNK / line > 0 ? CHUNK / line : 1, out_rows = m->b_shape[0];
+    const int64_t line = m->file_rank * (int64_t)bytes, most = CHUNK / line > 0 ? CHUNK / line : 1,
+                  out_rows = m->b_shape[0];
     unsigned char *room = malloc((size_t)(most * line));
     sheaf_status *st = room == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", m->b_name) : NULL;
     *out = true;
@@ -54,7 +60,8 @@ static sheaf_status *check_blocks(bool *out, const sheaf_lora_module *m, sheaf_s
         for (int64_t r = 0; r < n && *out && st == NULL; r++) {
             const unsigned char *row = room + r * line;
             const int64_t before = part_of(m, at + r) * m->rank, after = before + m->rank;
-            *out = all_zero(row, before, bytes) && all_zero(row + after * (int64_t)bytes, m->file_rank - after, bytes);
+            *out = all_zero(row, before, bytes) &&
+                   all_zero(row + after * (int64_t)bytes, m->file_rank - after, bytes);
         }
     }
     free(room);
@@ -76,9 +83,14 @@ sheaf_status *sheaf_lora_check_trainable(const sheaf_lora *lora)
         if (!m->dense)
             continue;
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", m->b_name);
-        sheaf_expected(st, "for training, factors of rank r for each of the %d parts: B zero off %d blocks on its diagonal", m->parts, m->parts);
+        sheaf_expected(
+            st,
+            "for training, factors of rank r for each of the %d parts: B zero off %d blocks on its diagonal",
+            m->parts, m->parts);
         sheaf_found(st, "a B of rank %" PRId64 " that mixes the parts", m->rank);
-        return sheaf_try_this(st, "sheaf merge BASE ADAPTER MERGED, then train a new adapter of MERGED; to run it or to merge it, it is fine");
+        return sheaf_try_this(
+            st,
+            "sheaf merge BASE ADAPTER MERGED, then train a new adapter of MERGED; to run it or to merge it, it is fine");
     }
     return NULL;
 }
@@ -120,7 +132,10 @@ static const sheaf_source_entry *fitted_find(sheaf_source *self, const char *nam
     return i >= 0 ? &f->entry[i] : f->file->find(f->file, name);
 }
 
-static int64_t fitted_count(sheaf_source *self) { return ((fitted *)self)->file->count(((fitted *)self)->file); }
+static int64_t fitted_count(sheaf_source *self)
+{
+    return ((fitted *)self)->file->count(((fitted *)self)->file);
+}
 
 static const sheaf_source_entry *fitted_entry(sheaf_source *self, int64_t i)
 {
@@ -128,7 +143,8 @@ static const sheaf_source_entry *fitted_entry(sheaf_source *self, int64_t i)
     return fitted_find(self, file->entry(file, i)->name);
 }
 
-static sheaf_status *fitted_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *fitted_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, void *dst)
 {
     const fitted *f = (fitted *)self;
     const int i = find_compact(f, name);
@@ -136,7 +152,8 @@ static sheaf_status *fitted_read(sheaf_source *self, const char *name, int64_t r
         return f->file->read(f->file, name, row0, rows, col0, cols, dst);
     const sheaf_lora_module *m = &f->module[i];
     const size_t line = (size_t)cols * sheaf_dtype_bytes(f->entry[i].dtype);
-    if (row0 < 0 || rows < 0 || row0 > m->b_shape[0] - rows || col0 < 0 || cols < 0 || col0 > m->rank - cols)
+    if (row0 < 0 || rows < 0 || row0 > m->b_shape[0] - rows || col0 < 0 || cols < 0 ||
+        col0 > m->rank - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
     sheaf_status *st = NULL;
     for (int64_t at = row0; at < row0 + rows && st == NULL;) { /* the rows of a part at a time */
@@ -144,7 +161,8 @@ static sheaf_status *fitted_read(sheaf_source *self, const char *name, int64_t r
         int64_t n = 1;
         while (at + n < row0 + rows && part_of(m, at + n) == p)
             n++;
-        st = f->file->read(f->file, name, at, n, p * m->rank + col0, cols, (char *)dst + (size_t)(at - row0) * line);
+        st = f->file->read(f->file, name, at, n, p * m->rank + col0, cols,
+                           (char *)dst + (size_t)(at - row0) * line);
         at += n;
     }
     return st;
@@ -167,10 +185,12 @@ static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_sou
     fitted *f = calloc(1, sizeof *f);
     if (f == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "adapter");
-    f->source = (sheaf_source){ fitted_find, fitted_count, fitted_entry, fitted_read, fitted_close };
+    f->source =
+        (sheaf_source){ fitted_find, fitted_count, fitted_entry, fitted_read, fitted_close };
     f->module = calloc((size_t)lora->nmodules + 1, sizeof *f->module);
     f->entry = calloc((size_t)lora->nmodules + 1, sizeof *f->entry);
-    sheaf_status *st = f->module == NULL || f->entry == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter") : NULL;
+    sheaf_status *st =
+        f->module == NULL || f->entry == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter") : NULL;
     int n = 0;
     for (int i = 0; i < lora->nmodules && st == NULL; i++)
         if (is_compact(&lora->module[i]))

@@ -10,7 +10,9 @@
 
 #include "base/text.h"
 
-enum { MATCH_STEPS = 1000000 }; /* of the matcher: a hostile pattern stops here, in well under a second */
+enum {
+    MATCH_STEPS = 1000000
+}; /* of the matcher: a hostile pattern stops here, in well under a second */
 
 static sheaf_status *compile(pcre2_code **out, const char *pattern, bool whole)
 {
@@ -23,10 +25,12 @@ static sheaf_status *compile(pcre2_code **out, const char *pattern, bool whole)
     PCRE2_UCHAR message[128] = "";
     pcre2_get_error_message(code, message, sizeof message);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "pattern '%s'", pattern);
-    return sheaf_found(sheaf_expected(st, "a regular expression"), "%s, at character %zu", (char *)message, at);
+    return sheaf_found(sheaf_expected(st, "a regular expression"), "%s, at character %zu",
+                       (char *)message, at);
 }
 
-static sheaf_status *run(bool *out, int64_t *group, const pcre2_code *code, const char *pattern, const char *subject)
+static sheaf_status *run(bool *out, int64_t *group, const pcre2_code *code, const char *pattern,
+                         const char *subject)
 {
     pcre2_match_data *data = pcre2_match_data_create_from_pattern(code, NULL);
     pcre2_match_context *context = pcre2_match_context_create(NULL);
@@ -40,7 +44,8 @@ static sheaf_status *run(bool *out, int64_t *group, const pcre2_code *code, cons
     if (n < 0 && n != PCRE2_ERROR_NOMATCH) {
         PCRE2_UCHAR message[128] = "";
         pcre2_get_error_message(n, message, sizeof message);
-        st = sheaf_found(sheaf_fail(SHEAF_E_ARG, "pattern '%s' on '%s'", pattern, subject), "%s", (char *)message);
+        st = sheaf_found(sheaf_fail(SHEAF_E_ARG, "pattern '%s' on '%s'", pattern, subject), "%s",
+                         (char *)message);
         goto done;
     }
     *out = n >= 0;
@@ -86,7 +91,8 @@ bool sheaf__lora_saves(const sheaf_lora_options *o, const char *path)
     const size_t whole = strlen(path);
     for (int i = 0; i < o->nmodules_to_save; i++)
         for (size_t length = 1; length <= whole; length++)
-            if ((path[length] == '.' || path[length] == '\0') && ends_with(path, length, o->modules_to_save[i]))
+            if ((path[length] == '.' || path[length] == '\0') &&
+                ends_with(path, length, o->modules_to_save[i]))
                 return true;
     return false;
 }
@@ -114,7 +120,8 @@ static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const char
         }
     /* A module that is saved whole never carries an adapter as well. */
     for (int i = 0; i < o->nmodules_to_save; i++) {
-        sheaf_status *st = sheaf__regex_match(out, NULL, "(^|.*\\.)", o->modules_to_save[i], "($|\\..*)", path, false);
+        sheaf_status *st = sheaf__regex_match(out, NULL, "(^|.*\\.)", o->modules_to_save[i],
+                                              "($|\\..*)", path, false);
         if (st != NULL || *out)
             return st;
     }
@@ -133,7 +140,8 @@ sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *o, c
     if (o->nlayers_pattern == 0)
         st = sheaf__regex_match(&found, &layer, "", ".*\\.[^.]*\\.(\\d+)\\.", "", path, false);
     for (int i = 0; i < o->nlayers_pattern && st == NULL && !found; i++)
-        st = sheaf__regex_match(&found, &layer, ".*\\.", o->layers_pattern[i], "\\.(\\d+)\\.", path, false);
+        st = sheaf__regex_match(&found, &layer, ".*\\.", o->layers_pattern[i], "\\.(\\d+)\\.", path,
+                                false);
     *out = false;
     for (int i = 0; i < o->nlayers && found; i++)
         *out |= o->layers[i] == layer;
@@ -171,7 +179,8 @@ sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *o, const
 static bool is_plain(const char *key)
 {
     const char *rest = key + (*key == '^');
-    return rest[strspn(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")] == '\0';
+    return rest[strspn(
+               rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")] == '\0';
 }
 
 static bool plain_match(const char *key, const char *path)
@@ -187,13 +196,16 @@ static bool plain_match(const char *key, const char *path)
     return true;
 }
 
-sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n, const char *path, double absent)
+sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n,
+                                        const char *path, double absent)
 {
     *out = absent;
     for (int i = 0; i < n; i++) {
         const bool plain = is_plain(list[i].key);
         bool yes = plain && plain_match(list[i].key, path);
-        sheaf_status *st = plain ? NULL : sheaf__regex_match(&yes, NULL, "(.*\\.)?(", list[i].key, ")$", path, false);
+        sheaf_status *st =
+            plain ? NULL
+                  : sheaf__regex_match(&yes, NULL, "(.*\\.)?(", list[i].key, ")$", path, false);
         if (st != NULL)
             return st;
         if (yes) {

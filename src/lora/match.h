@@ -14,8 +14,10 @@ sheaf_status *sheaf__regex_match(bool *out, int64_t *group, const char *before, 
 /* Equals `item` or ends with "." and it. */
 bool sheaf__ends_with_item(const char *path, const char *item);
 
-/* sheaf__lora_layer_wanted - by layers_to_transform and layers_pattern, from the number in `path`. */
-sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *options, const char *path);
+/* sheaf__lora_layer_wanted - by layers_to_transform and layers_pattern, from the number in
+ * `path`. */
+sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *options,
+                                       const char *path);
 
 typedef enum sheaf_hit { SHEAF_HIT_NONE, SHEAF_HIT_EXCLUDED, SHEAF_HIT_TARGET } sheaf_hit;
 
@@ -23,8 +25,8 @@ typedef enum sheaf_hit { SHEAF_HIT_NONE, SHEAF_HIT_EXCLUDED, SHEAF_HIT_TARGET } 
  * is not its business. */
 sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *options, const char *path);
 /* sheaf__lora_pattern_value - the first pattern of the list that matches `path`, else `absent`. */
-sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n, const char *path,
-                                        double absent);
+sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n,
+                                        const char *path, double absent);
 /* sheaf__lora_saves - is `path`, or a module around it, one of modules_to_save? (plain
  * end of text, as PEFT compares: "norm" also names input_layernorm) */
 bool sheaf__lora_saves(const sheaf_lora_options *options, const char *path);

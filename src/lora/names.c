@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-static const struct { const char *end; sheaf_lora_part part; } ends[] = {
+static const struct {
+    const char *end;
+    sheaf_lora_part part;
+} ends[] = {
     { ".lora_A.weight", SHEAF_PART_A },
     { ".lora_B.weight", SHEAF_PART_B },
     { ".lora_B.bias", SHEAF_PART_B_BIAS },
@@ -27,5 +30,7 @@ sheaf_lora_part sheaf__lora_part(const char **path, size_t *length, const char *
             return ends[i].part;
         }
     }
-    return strstr(*path, ".lora_") != NULL || strstr(*path, ".token_adapter.") != NULL ? SHEAF_PART_FOREIGN : SHEAF_PART_WHOLE;
+    return strstr(*path, ".lora_") != NULL || strstr(*path, ".token_adapter.") != NULL
+               ? SHEAF_PART_FOREIGN
+               : SHEAF_PART_WHOLE;
 }

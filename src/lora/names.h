@@ -5,11 +5,14 @@
 #include <stddef.h>
 
 typedef enum sheaf_lora_part {
-    SHEAF_PART_A, SHEAF_PART_B,             /* M.lora_A.weight [r, in, ...], M.lora_B.weight [out, r, ...] */
-    SHEAF_PART_TABLE_A, SHEAF_PART_TABLE_B, /* M.lora_embedding_A [r, vocabulary], M.lora_embedding_B [width, r] */
+    SHEAF_PART_A,
+    SHEAF_PART_B, /* M.lora_A.weight [r, in, ...], M.lora_B.weight [out, r, ...] */
+    SHEAF_PART_TABLE_A,
+    SHEAF_PART_TABLE_B,   /* M.lora_embedding_A [r, vocabulary], M.lora_embedding_B [width, r] */
     SHEAF_PART_B_BIAS,    /* M.lora_B.bias [out]: added, scaled, to M.bias */
     SHEAF_PART_MAGNITUDE, /* M.lora_magnitude_vector: DoRA */
-    SHEAF_PART_TOKENS,    /* M.token_adapter.trainable_tokens_delta [rows, width]: values of rows of M.weight */
+    SHEAF_PART_TOKENS,    /* M.token_adapter.trainable_tokens_delta [rows, width]: values of rows of
+                             M.weight */
     SHEAF_PART_COPY,      /* M.base_layer.weight: PEFT's copy of a targeted table */
     SHEAF_PART_BIAS,      /* M.base_layer.bias: a trained bias that replaces M.bias */
     SHEAF_PART_WHOLE,     /* any other name: that tensor of the base, replaced */
@@ -18,8 +21,8 @@ typedef enum sheaf_lora_part {
 
 #define SHEAF_PEFT_PREFIX "base_model.model."
 
-/* sheaf__lora_part - *path and *length are the module M (of a whole tensor: its full name), a part of `name`,
- * which is spelled as sheaf_peft_open() spells names. */
+/* sheaf__lora_part - *path and *length are the module M (of a whole tensor: its full name), a part
+ * of `name`, which is spelled as sheaf_peft_open() spells names. */
 sheaf_lora_part sheaf__lora_part(const char **path, size_t *length, const char *name);
 
 #endif

@@ -146,7 +146,8 @@ static sheaf_status *split(char ***out, int *n, const char *text)
             if (length > 0)
                 return sheaf_fail(SHEAF_E_MEMORY, "%d names", count);
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "list of names"),
-                                              "names with single commas between them"), "%s", text);
+                                              "names with single commas between them"),
+                               "%s", text);
         }
     }
     *out = list;
@@ -172,9 +173,13 @@ static sheaf_status *set_names(char ***list, int *n, char **regex, const char *t
 sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text)
 {
     out->all_linear = text != NULL && strcasecmp(text, "all-linear") == 0;
-    out->sat_set = text == NULL ? SHEAF_SAT_SET_NONE : strcasecmp(text, "sat") == 0 ? SHEAF_SAT_SET_TEXT
-                   : strcasecmp(text, "sat-vit") == 0 ? SHEAF_SAT_SET_VIT : SHEAF_SAT_SET_NONE;
-    return out->all_linear || out->sat_set != SHEAF_SAT_SET_NONE ? NULL : set_names(&out->targets, &out->ntargets, &out->target_regex, text);
+    out->sat_set = text == NULL                       ? SHEAF_SAT_SET_NONE
+                   : strcasecmp(text, "sat") == 0     ? SHEAF_SAT_SET_TEXT
+                   : strcasecmp(text, "sat-vit") == 0 ? SHEAF_SAT_SET_VIT
+                                                      : SHEAF_SAT_SET_NONE;
+    return out->all_linear || out->sat_set != SHEAF_SAT_SET_NONE
+               ? NULL
+               : set_names(&out->targets, &out->ntargets, &out->target_regex, text);
 }
 
 sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text)
@@ -207,7 +212,8 @@ sheaf_status *sheaf__lora_set_layers(sheaf_lora_options *out, const char *text)
         const long long value = strtoll(words[i], &end, 10);
         if (words[i][0] < '0' || words[i][0] > '9' || *end != '\0' || errno != 0)
             st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "list of layers"),
-                                            "numbers of layers, from 0, with commas between them"), "%s", words[i]);
+                                            "numbers of layers, from 0, with commas between them"),
+                             "%s", words[i]);
         else
             out->layers[out->nlayers++] = value;
     }
@@ -226,7 +232,8 @@ static sheaf_status *bad_pattern(const char *text, bool whole)
  * comma only ends an entry when a number stands before it. */
 static sheaf_status *take_pattern(sheaf_pattern *out, const char **text, bool whole)
 {
-    for (const char *equals = strchr(*text, '='); equals != NULL; equals = strchr(equals + 1, '=')) {
+    for (const char *equals = strchr(*text, '='); equals != NULL;
+         equals = strchr(equals + 1, '=')) {
         char *end;
         const double value = strtod(equals + 1, &end);
         const bool number = end > equals + 1 && (*end == ',' || *end == '\0') &&

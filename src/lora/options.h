@@ -11,9 +11,10 @@ sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora
 /* Each takes the text of a flag; NULL or "" leaves the default. A text with one of
  * \ * + ? ( ) [ ] { } | ^ $ is a regular expression, anything else a comma list.
  * Errors: SHEAF_E_ARG. */
-sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text); /* or "all-linear", "sat", "sat-vit" */
+sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out,
+                                      const char *text); /* or "all-linear", "sat", "sat-vit" */
 sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text);
-sheaf_status *sheaf__lora_set_layers(sheaf_lora_options *out, const char *text);  /* "0,2" */
+sheaf_status *sheaf__lora_set_layers(sheaf_lora_options *out, const char *text); /* "0,2" */
 sheaf_status *sheaf__lora_set_saved(sheaf_lora_options *out, const char *text);
 /* "PATTERN=VALUE,PATTERN=VALUE"; a comma inside a pattern is fine. `whole`: ranks. */
 sheaf_status *sheaf__lora_set_pattern(sheaf_pattern **list, int *n, const char *text, bool whole);

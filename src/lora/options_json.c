@@ -12,17 +12,26 @@
 #include "lora/options.h"
 
 static const char *const keys_read[] = {
-    "peft_type", "r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "target_modules",
-    "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out", "bias", "lora_dropout",
-    "modules_to_save", "ensure_weight_tying", "base_model_name_or_path", "init_lora_weights",
+    "peft_type",           "r",
+    "lora_alpha",          "use_rslora",
+    "rank_pattern",        "alpha_pattern",
+    "target_modules",      "exclude_modules",
+    "layers_to_transform", "layers_pattern",
+    "fan_in_fan_out",      "bias",
+    "lora_dropout",        "modules_to_save",
+    "ensure_weight_tying", "base_model_name_or_path",
+    "init_lora_weights",
 };
 static const char *const keys_harmless[] = {
-    "loftq_config", "eva_config", "corda_config", "lora_ga_config", "megatron_config", "megatron_core",
-    "inference_mode", "revision", "task_type", "auto_mapping", "peft_version", "runtime_config",
-    "qalora_group_size", "enable_lora",
+    "loftq_config",  "eva_config",     "corda_config",      "lora_ga_config", "megatron_config",
+    "megatron_core", "inference_mode", "revision",          "task_type",      "auto_mapping",
+    "peft_version",  "runtime_config", "qalora_group_size", "enable_lora",
 };
 /* Each with what it is called in a message. Off: absent, null, false, 0, "", [] or {}. */
-static const struct { const char *key, *what; bool merges; } keys_refused[] = {
+static const struct {
+    const char *key, *what;
+    bool merges;
+} keys_refused[] = {
     { "use_dora", "DoRA", true },
     { "lora_bias", "a bias on B", true },
     { "layer_replication", "layer replication" },
@@ -42,19 +51,13 @@ static bool is_off(const json_t *value)
 {
     switch (json_typeof(value)) {
     case JSON_NULL:
-    case JSON_FALSE:
-        return true;
+    case JSON_FALSE: return true;
     case JSON_INTEGER:
-    case JSON_REAL:
-        return json_number_value(value) == 0;
-    case JSON_STRING:
-        return json_string_length(value) == 0;
-    case JSON_ARRAY:
-        return json_array_size(value) == 0;
-    case JSON_OBJECT:
-        return json_object_size(value) == 0;
-    default:
-        return false;
+    case JSON_REAL: return json_number_value(value) == 0;
+    case JSON_STRING: return json_string_length(value) == 0;
+    case JSON_ARRAY: return json_array_size(value) == 0;
+    case JSON_OBJECT: return json_object_size(value) == 0;
+    default: return false;
     }
 }
 
@@ -78,11 +81,14 @@ static sheaf_status *refuse_key(const char *key, const char *what, const json_t 
 {
     char shown[96];
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' (%s)", key, what);
-    sheaf_expected(st, merge ? "null or false: LoRA, DoRA, trained biases, token rows or modules" : "null or false: plain LoRA");
+    sheaf_expected(st, merge ? "null or false: LoRA, DoRA, trained biases, token rows or modules"
+                             : "null or false: plain LoRA");
     sheaf_found(st, "%s", sheaf__json_show(shown, value));
-    return sheaf_try_this(st, merge ? "PEFT's merge_and_unload(); sheaf does not know this kind of adapter yet"
-                                    : "sheaf merge knows DoRA, a bias on B and trained token rows; for the rest PEFT's "
-                                      "merge_and_unload()");
+    return sheaf_try_this(
+        st, merge
+                ? "PEFT's merge_and_unload(); sheaf does not know this kind of adapter yet"
+                : "sheaf merge knows DoRA, a bias on B and trained token rows; for the rest PEFT's "
+                  "merge_and_unload()");
 }
 
 static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object, bool merge)
@@ -90,9 +96,11 @@ static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object, b
     sheaf_text unknown = { 0 };
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)object, key, value) {
+    json_object_foreach((json_t *)object, key, value)
+    {
         bool known = listed(key, keys_read, sizeof keys_read / sizeof *keys_read) ||
-                     listed(key, keys_harmless, sizeof keys_harmless / sizeof *keys_harmless) || is_off(value);
+                     listed(key, keys_harmless, sizeof keys_harmless / sizeof *keys_harmless) ||
+                     is_off(value);
         const char *what = NULL;
         for (size_t i = 0; i < sizeof keys_refused / sizeof *keys_refused && !known; i++)
             if (strcmp(key, keys_refused[i].key) == 0) {
@@ -127,7 +135,8 @@ static void read_names(sheaf_json_reader *r, const char *key, char **one, char *
         return;
     }
     if (!json_is_array(value)) {
-        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a list of names%s", one != NULL ? ", or one text" : "");
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a list of names%s",
+                         one != NULL ? ", or one text" : "");
         return;
     }
     const size_t count = json_array_size(value);
@@ -143,7 +152,8 @@ static void read_names(sheaf_json_reader *r, const char *key, char **one, char *
     }
 }
 
-static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_pattern **list, int *n, bool whole)
+static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_pattern **list, int *n,
+                          bool whole)
 {
     const json_t *object = sheaf__json_object(r, key);
     if (object == NULL || json_object_size(object) == 0)
@@ -151,11 +161,13 @@ static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_pattern *
     *list = calloc(json_object_size(object), sizeof **list);
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)object, name, value) {
+    json_object_foreach((json_t *)object, name, value)
+    {
         const double number = json_number_value(value);
         if (!json_is_number(value) || !(number > 0) || !isfinite(number) ||
             (whole && (!json_is_integer(value) || number > 65536))) {
-            sheaf__json_fail(r, SHEAF_E_FORMAT, key, whole ? "ranks, whole numbers of at least 1" : "numbers above 0");
+            sheaf__json_fail(r, SHEAF_E_FORMAT, key,
+                             whole ? "ranks, whole numbers of at least 1" : "numbers above 0");
             return;
         }
         if (*list == NULL || ((*list)[*n].key = strdup(name)) == NULL) {
@@ -166,7 +178,8 @@ static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_pattern *
     }
 }
 
-static void read_rows(sheaf_json_reader *r, sheaf_lora_tokens *out, const char *module, const json_t *list)
+static void read_rows(sheaf_json_reader *r, sheaf_lora_tokens *out, const char *module,
+                      const json_t *list)
 {
     static const char key[] = "trainable_token_indices";
     const size_t count = json_array_size(list);
@@ -203,14 +216,16 @@ static void read_tokens(sheaf_json_reader *r, sheaf_lora_options *out)
     if (json_is_array(value))
         read_rows(r, &out->tokens[out->ntokens++], NULL, value);
     else if (json_is_object(value))
-        json_object_foreach((json_t *)value, module, list) {
+        json_object_foreach((json_t *)value, module, list)
+        {
             if (r->st == NULL && !json_is_array(list))
                 sheaf__json_fail(r, SHEAF_E_FORMAT, key, "lists of rows");
             if (r->st == NULL)
                 read_rows(r, &out->tokens[out->ntokens++], module, list);
         }
     else
-        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a list of rows, or one for each of several tables");
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key,
+                         "a list of rows, or one for each of several tables");
 }
 
 static void read_layers(sheaf_json_reader *r, sheaf_lora_options *out)
@@ -254,9 +269,12 @@ static void check_init(sheaf_json_reader *r)
     if (r->st != NULL || !json_is_string(value) ||
         listed(json_string_value(value), keep_base, sizeof keep_base / sizeof *keep_base))
         return;
-    sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "init_lora_weights",
-                                        "an initialisation that leaves the base as it is (true, gaussian, orthogonal, eva)");
-    sheaf_try_this(st, "save the adapter as plain LoRA: save_pretrained(..., path_initial_model_for_weight_conversion=...)");
+    sheaf_status *st = sheaf__json_fail(
+        r, SHEAF_E_UNSUPPORTED, "init_lora_weights",
+        "an initialisation that leaves the base as it is (true, gaussian, orthogonal, eva)");
+    sheaf_try_this(
+        st,
+        "save the adapter as plain LoRA: save_pretrained(..., path_initial_model_for_weight_conversion=...)");
 }
 
 static void check_type(sheaf_json_reader *r)
@@ -264,7 +282,8 @@ static void check_type(sheaf_json_reader *r)
     const char *type = sheaf__json_string(r, "peft_type");
     if (r->st != NULL || (type != NULL && strcmp(type, "LORA") == 0))
         return;
-    sheaf_try_this(sheaf__json_fail(r, type == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "peft_type", "\"LORA\""),
+    sheaf_try_this(sheaf__json_fail(r, type == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED,
+                                    "peft_type", "\"LORA\""),
                    "PEFT itself for other kinds of adapters: sheaf knows LoRA and its variants");
 }
 
@@ -273,7 +292,8 @@ static void check_together(sheaf_json_reader *r, const sheaf_lora_options *o)
     if (r->st != NULL)
         return;
     if (o->target_regex != NULL && o->nlayers > 0)
-        sheaf__json_fail(r, SHEAF_E_FORMAT, "layers_to_transform", "nothing beside target_modules that is one text");
+        sheaf__json_fail(r, SHEAF_E_FORMAT, "layers_to_transform",
+                         "nothing beside target_modules that is one text");
     else if (o->nlayers_pattern > 0 && o->nlayers == 0)
         sheaf__json_fail(r, SHEAF_E_FORMAT, "layers_pattern", "layers_to_transform beside it");
 }
@@ -316,7 +336,8 @@ static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object, 
     const char *base = sheaf__json_string(&r, "base_model_name_or_path");
     if (r.st == NULL && base != NULL && (out->base_name = strdup(base)) == NULL)
         r.st = sheaf_fail(SHEAF_E_MEMORY, "'base_model_name_or_path'");
-    if (r.st == NULL && out->target_regex != NULL && strcasecmp(out->target_regex, "all-linear") == 0) {
+    if (r.st == NULL && out->target_regex != NULL &&
+        strcasecmp(out->target_regex, "all-linear") == 0) {
         free(out->target_regex);
         out->target_regex = NULL;
         out->all_linear = true;
@@ -419,7 +440,8 @@ static void add_value(sheaf_text *text, const char *key, const sheaf_lora_option
     else if (strcmp(key, "fan_in_fan_out") == 0)
         sheaf__text_add(text, o->fan_in_fan_out ? "true" : "false");
     else if (strcmp(key, "layers_pattern") == 0)
-        add_names(text, o->nlayers_pattern == 1 ? o->layers_pattern[0] : NULL, o->layers_pattern, o->nlayers_pattern);
+        add_names(text, o->nlayers_pattern == 1 ? o->layers_pattern[0] : NULL, o->layers_pattern,
+                  o->nlayers_pattern);
     else if (strcmp(key, "layers_to_transform") == 0)
         add_layers(text, o);
     else if (strcmp(key, "lora_alpha") == 0)
@@ -441,17 +463,50 @@ static void add_value(sheaf_text *text, const char *key, const sheaf_lora_option
 sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *options)
 {
     /* Keys with a value of their own here are the same in every file. */
-    static const struct { const char *key, *fixed; } keys[] = {
-        { "alora_invocation_tokens" }, { "alpha_pattern" }, { "arrow_config" }, { "auto_mapping" },
-        { "base_model_name_or_path" }, { "bias" }, { "corda_config" }, { "ensure_weight_tying" }, { "eva_config" },
-        { "exclude_modules" }, { "fan_in_fan_out" }, { "inference_mode", "true" },
-        { "init_lora_weights", "true" }, { "kasa_config" }, { "layer_replication" }, { "layers_pattern" },
-        { "layers_to_transform" }, { "loftq_config", "{}" }, { "lora_alpha" }, { "lora_bias", "false" },
-        { "lora_dropout" }, { "lora_ga_config" }, { "megatron_config" }, { "megatron_core", "\"megatron.core\"" },
-        { "modules_to_save" }, { "monteclora_config" }, { "peft_type", "\"LORA\"" }, { "peft_version", "\"0.21.2\"" },
-        { "qalora_group_size", "16" }, { "r" }, { "rank_pattern" }, { "revision" }, { "target_modules" },
-        { "target_parameters" }, { "task_type", "\"CAUSAL_LM\"" }, { "trainable_token_indices" }, { "use_bdlora" },
-        { "use_dora", "false" }, { "use_qalora", "false" }, { "use_rslora" }, { "velora_config" },
+    static const struct {
+        const char *key, *fixed;
+    } keys[] = {
+        { "alora_invocation_tokens" },
+        { "alpha_pattern" },
+        { "arrow_config" },
+        { "auto_mapping" },
+        { "base_model_name_or_path" },
+        { "bias" },
+        { "corda_config" },
+        { "ensure_weight_tying" },
+        { "eva_config" },
+        { "exclude_modules" },
+        { "fan_in_fan_out" },
+        { "inference_mode", "true" },
+        { "init_lora_weights", "true" },
+        { "kasa_config" },
+        { "layer_replication" },
+        { "layers_pattern" },
+        { "layers_to_transform" },
+        { "loftq_config", "{}" },
+        { "lora_alpha" },
+        { "lora_bias", "false" },
+        { "lora_dropout" },
+        { "lora_ga_config" },
+        { "megatron_config" },
+        { "megatron_core", "\"megatron.core\"" },
+        { "modules_to_save" },
+        { "monteclora_config" },
+        { "peft_type", "\"LORA\"" },
+        { "peft_version", "\"0.21.2\"" },
+        { "qalora_group_size", "16" },
+        { "r" },
+        { "rank_pattern" },
+        { "revision" },
+        { "target_modules" },
+        { "target_parameters" },
+        { "task_type", "\"CAUSAL_LM\"" },
+        { "trainable_token_indices" },
+        { "use_bdlora" },
+        { "use_dora", "false" },
+        { "use_qalora", "false" },
+        { "use_rslora" },
+        { "velora_config" },
     };
     sheaf_text text = { 0 };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -11,7 +11,8 @@
 static const char *data_dir(void)
 {
     static char path[4096];
-    const char *golden = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"), *root = getenv("SHEAF_SOURCE_ROOT");
+    const char *golden = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"),
+               *root = getenv("SHEAF_SOURCE_ROOT");
     if (golden != NULL)
         return golden;
     if (data != NULL)
@@ -23,12 +24,17 @@ static const char *data_dir(void)
 /* ---- all recorded adapters ---- */
 
 /* Those PEFT made that are more than plain LoRA on linear layers, and the word for it. */
-static const struct { const char *part, *what; } refused[] = {
-    { "/dora/", "DoRA" }, { "/dora_embedding/", "DoRA" }, { "/lora_bias/", "a bias on B" },
+static const struct {
+    const char *part, *what;
+} refused[] = {
+    { "/dora/", "DoRA" },
+    { "/dora_embedding/", "DoRA" },
+    { "/lora_bias/", "a bias on B" },
     { "/trainable_tokens/", "trained token rows" },
 };
 
-static sheaf_status *write_and_read(char **text, sheaf_lora_options *again, const sheaf_lora_options *options)
+static sheaf_status *write_and_read(char **text, sheaf_lora_options *again,
+                                    const sheaf_lora_options *options)
 {
     sheaf_status *st = sheaf_lora_options_json(text, options);
     if (st != NULL)
@@ -64,7 +70,8 @@ static void one_file(const char *path)
     assert_non_null(mine);
     assert_non_null(theirs);
     /* GPT-2's flag means nothing for linear layers; a custom class is written as null. */
-    const bool odd = strstr(path, "gpt2") != NULL || strstr(path, "/lora_qkvo/") != NULL || strstr(path, "/lora_all/") != NULL || strstr(path, "conv2d") != NULL;
+    const bool odd = strstr(path, "gpt2") != NULL || strstr(path, "/lora_qkvo/") != NULL ||
+                     strstr(path, "/lora_all/") != NULL || strstr(path, "conv2d") != NULL;
     if (!odd) {
         if (!json_equal(mine, theirs))
             fail_msg("%s: wrote %s\nfor %s", path, text, original);
@@ -123,7 +130,11 @@ static sheaf_status *read_text(sheaf_lora_options *out, const char *text)
     return st;
 }
 
-static const struct { const char *extra; sheaf_code code; const char *part; } bad[] = {
+static const struct {
+    const char *extra;
+    sheaf_code code;
+    const char *part;
+} bad[] = {
     { "\"peft_type\": \"LOHA\"", SHEAF_E_UNSUPPORTED, "'peft_type' | \"LORA\"" },
     { "\"peft_type\": null", SHEAF_E_FORMAT, "'peft_type'" },
     { "\"use_dora\": true", SHEAF_E_UNSUPPORTED, "DoRA" },
@@ -135,7 +146,8 @@ static const struct { const char *extra; sheaf_code code; const char *part; } ba
     { "\"use_qalora\": true", SHEAF_E_UNSUPPORTED, "QA-LoRA" },
     { "\"kasa_config\": {\"a\": 1}", SHEAF_E_UNSUPPORTED, "KaSA" },
     { "\"init_lora_weights\": \"pissa\"", SHEAF_E_UNSUPPORTED, "'init_lora_weights'" },
-    { "\"init_lora_weights\": \"loftq\"", SHEAF_E_UNSUPPORTED, "path_initial_model_for_weight_conversion" },
+    { "\"init_lora_weights\": \"loftq\"", SHEAF_E_UNSUPPORTED,
+      "path_initial_model_for_weight_conversion" },
     { "\"r\": 0", SHEAF_E_FORMAT, "'r'" },
     { "\"r\": 1.5", SHEAF_E_FORMAT, "'r'" },
     { "\"r\": \"8\"", SHEAF_E_FORMAT, "'r'" },
@@ -150,7 +162,8 @@ static const struct { const char *extra; sheaf_code code; const char *part; } ba
     { "\"alpha_pattern\": {\"q\": \"x\"}", SHEAF_E_FORMAT, "'alpha_pattern'" },
     { "\"layers_to_transform\": [-1]", SHEAF_E_FORMAT, "'layers_to_transform'" },
     { "\"layers_pattern\": \"layers\"", SHEAF_E_FORMAT, "'layers_pattern'" },
-    { "\"target_modules\": \".*q\", \"layers_to_transform\": 1", SHEAF_E_FORMAT, "'layers_to_transform'" },
+    { "\"target_modules\": \".*q\", \"layers_to_transform\": 1", SHEAF_E_FORMAT,
+      "'layers_to_transform'" },
 };
 
 static void test_config__what_is_refused_is_named(void **state)
@@ -158,7 +171,8 @@ static void test_config__what_is_refused_is_named(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char text[512];
         const bool typed = strstr(bad[i].extra, "peft_type") != NULL;
-        snprintf(text, sizeof text, "{%s%s}", typed ? "" : "\"peft_type\": \"LORA\", ", bad[i].extra);
+        snprintf(text, sizeof text, "{%s%s}", typed ? "" : "\"peft_type\": \"LORA\", ",
+                 bad[i].extra);
         sheaf_lora_options o;
         CHECK_FAILS(read_text(&o, text), bad[i].code, bad[i].part);
     }
@@ -167,8 +181,10 @@ static void test_config__what_is_refused_is_named(void **state)
 static void test_config__unknown_keys_are_kept_in_mind(void **state)
 {
     sheaf_lora_options o;
-    CHECK_OK(read_text(&o, "{\"peft_type\": \"LORA\", \"new_thing\": 3, \"newer\": false, \"newest\": \"x\", \"target_modules\": "
-                           "\"ALL-linear\", \"layers_to_transform\": null}"));
+    CHECK_OK(read_text(
+        &o,
+        "{\"peft_type\": \"LORA\", \"new_thing\": 3, \"newer\": false, \"newest\": \"x\", \"target_modules\": "
+        "\"ALL-linear\", \"layers_to_transform\": null}"));
     assert_string_equal(o.unknown_keys, "new_thing, newest");
     assert_true(o.all_linear && o.rank == 8 && o.alpha == 8 && o.tolerant);
     sheaf_lora_options copy;
@@ -193,16 +209,19 @@ static void test_words__lists_expressions_and_patterns(void **state)
     assert_string_equal(o.targets[0], "q_proj");
     CHECK_OK(sheaf__lora_set_exclude(&o, "a|b,c"));
     assert_string_equal(o.exclude_regex, "a|b,c");
-    CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, "q{1,2}=4,(?=x)v=1e1", true));
+    CHECK_OK(
+        sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, "q{1,2}=4,(?=x)v=1e1", true));
     assert_int_equal(o.nrank_pattern, 2);
     assert_string_equal(o.rank_pattern[0].key, "q{1,2}");
     assert_string_equal(o.rank_pattern[1].key, "(?=x)v");
     assert_true(o.rank_pattern[0].value == 4 && o.rank_pattern[1].value == 10);
     sheaf_lora_options_release(&o);
-    static const char *const bad_patterns[] = { "q", "=3", "q=", "q=x", "q=0", "q=-1", "q=1.5", "q=nan", "q=2,", "q=2,r" };
+    static const char *const bad_patterns[] = { "q",    "=3",    "q=",    "q=x",  "q=0",
+                                                "q=-1", "q=1.5", "q=nan", "q=2,", "q=2,r" };
     for (size_t i = 0; i < ARRAY_LEN(bad_patterns); i++) {
         CHECK_OK(sheaf__lora_options_default(&o));
-        sheaf_status *st = sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, bad_patterns[i], true);
+        sheaf_status *st =
+            sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, bad_patterns[i], true);
         if (strcmp(bad_patterns[i], "q=2,") == 0)
             CHECK_OK(st); /* a comma at the end is forgiven */
         else
@@ -231,14 +250,22 @@ static sheaf_status *read_merge(sheaf_lora_options *out, const char *text)
 static void test_config__a_merge_reads_more(void **state)
 {
     sheaf_lora_options o;
-    CHECK_OK(read_merge(&o, "{\"peft_type\": \"LORA\", \"use_dora\": true, \"lora_bias\": true, \"trainable_token_indices\": [3, 1]}"));
+    CHECK_OK(read_merge(
+        &o,
+        "{\"peft_type\": \"LORA\", \"use_dora\": true, \"lora_bias\": true, \"trainable_token_indices\": [3, 1]}"));
     assert_true(o.dora && o.lora_bias && o.ntokens == 1 && o.tokens[0].module == NULL);
     assert_true(o.tokens[0].nrows == 2 && o.tokens[0].row[0] == 3 && o.tokens[0].row[1] == 1);
     sheaf_lora_options_release(&o);
-    CHECK_OK(read_merge(&o, "{\"peft_type\": \"LORA\", \"trainable_token_indices\": {\"a\": [0], \"b.c\": []}}"));
-    assert_true(!o.dora && o.ntokens == 2 && strcmp(o.tokens[1].module, "b.c") == 0 && o.tokens[1].nrows == 0);
+    CHECK_OK(read_merge(
+        &o, "{\"peft_type\": \"LORA\", \"trainable_token_indices\": {\"a\": [0], \"b.c\": []}}"));
+    assert_true(!o.dora && o.ntokens == 2 && strcmp(o.tokens[1].module, "b.c") == 0 &&
+                o.tokens[1].nrows == 0);
     sheaf_lora_options_release(&o);
-    static const struct { const char *text; sheaf_code code; const char *part; } wrong[] = {
+    static const struct {
+        const char *text;
+        sheaf_code code;
+        const char *part;
+    } wrong[] = {
         { "\"trainable_token_indices\": {\"a\": 3}", SHEAF_E_FORMAT, "lists of rows" },
         { "\"trainable_token_indices\": [1.5]", SHEAF_E_FORMAT, "numbers of rows" },
         { "\"trainable_token_indices\": \"all\"", SHEAF_E_FORMAT, "a list of rows" },
@@ -252,7 +279,9 @@ static void test_config__a_merge_reads_more(void **state)
         snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", %s}", wrong[i].text);
         CHECK_FAILS(read_merge(&o, text), wrong[i].code, wrong[i].part);
     }
-    CHECK_OK(read_merge(&o, "{\"peft_type\": \"LORA\", \"use_something\": false, \"some_config\": null, \"word\": \"x\"}"));
+    CHECK_OK(read_merge(
+        &o,
+        "{\"peft_type\": \"LORA\", \"use_something\": false, \"some_config\": null, \"word\": \"x\"}"));
     assert_string_equal(o.unknown_keys, "word");
     sheaf_lora_options_release(&o);
 }

@@ -1,8 +1,9 @@
 /* peft_sums.h - in which order PEFT's library sums B A, by the processor that PEFT runs on.
  *
- * Every element is a chain of fused multiply-adds over the rank, or a sum of such chains over blocks of it. Which
- * blocks was measured: they come from MKL 2024.2 (products of matrices) and oneDNN (kernels of convolutions) inside
- * PyTorch, not from any document. docs/merge.md has the table. */
+ * Every element is a chain of fused multiply-adds over the rank, or a sum of such chains over
+ * blocks of it. Which blocks was measured: they come from MKL 2024.2 (products of matrices) and
+ * oneDNN (kernels of convolutions) inside PyTorch, not from any document. docs/merge.md has the
+ * table. */
 #ifndef SHEAF_LORA_PEFT_SUMS_H
 #define SHEAF_LORA_PEFT_SUMS_H
 
@@ -20,10 +21,11 @@ typedef enum sheaf_peft_cpu {
 sheaf_peft_cpu sheaf__peft_cpu(sheaf_peft_cpu cpu);
 const char *sheaf__peft_cpu_name(sheaf_peft_cpu cpu);
 
-/* sheaf__peft_block - how many steps a chain has; the last one may have less. `kernel`: of a convolution whose kernel
- * has more than one element. */
+/* sheaf__peft_block - how many steps a chain has; the last one may have less. `kernel`: of a
+ * convolution whose kernel has more than one element. */
 int64_t sheaf__peft_block(sheaf_peft_cpu cpu, int64_t rank, bool kernel);
-/* sheaf__peft_known - was this order seen for products [out, rank] [rank, in] of such a size, whatever PyTorch's number of threads? */
+/* sheaf__peft_known - was this order seen for products [out, rank] [rank, in] of such a size,
+ * whatever PyTorch's number of threads? */
 bool sheaf__peft_known(sheaf_peft_cpu cpu, int64_t rank, int64_t out, int64_t in, bool kernel);
 
 #endif

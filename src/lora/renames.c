@@ -1,5 +1,6 @@
-/* renames.c - see renames.h. From transformers 5.23, conversion_mapping.py: what only renames. Fused or stacked weights
- * that it takes apart or puts together on load are not here: an adapter's factors of one part fit no tensor of the file. */
+/* renames.c - see renames.h. From transformers 5.23, conversion_mapping.py: what only renames.
+ * Fused or stacked weights that it takes apart or puts together on load are not here: an adapter's
+ * factors of one part fit no tensor of the file. */
 #include "lora/renames.h"
 
 #include <stdlib.h>
@@ -10,41 +11,77 @@
 
 enum { MOST_RULES = 16, MOST_NAME = 4096 };
 
-typedef struct rule { const char *from, *to; } rule; /* the rules of a group follow one another */
+typedef struct rule {
+    const char *from, *to;
+} rule; /* the rules of a group follow one another */
 
-#define TWO_PARTS                                                                                                                   \
-    { "^language_model\\.lm_head", "lm_head" }, { "^language_model\\.model\\.", "model.language_model." },                          \
-    { "^language_model\\.", "model.language_model." },                                                                              \
-    { "^(vision_tower|image_tower|video_tower|audio_tower|vision_model|multi_modal_projector|image_newline|vision_embed_tokens|encoder|projector)(?=\\.|$)", "model.$1" }
-#define QUERY_KEY_VALUE(before)                                                                                                     \
-    { before "query", "$1q_proj" }, { before "key", "$1k_proj" }, { before "value", "$1v_proj" }
-#define OUTPUT_AND_MLP                                                                                                              \
-    { "attention\\.output\\.dense", "attention.o_proj" }, { "intermediate\\.dense", "mlp.fc1" }, { "output\\.dense", "mlp.fc2" }
-#define TWO_FC { "layers\\.(\\d+)\\.fc([12])", "layers.$1.mlp.fc$2" }
+#define TWO_PARTS                                                                                                                                              \
+    { "^language_model\\.lm_head", "lm_head" },                                                                                                                \
+        { "^language_model\\.model\\.", "model.language_model." },                                                                                             \
+        { "^language_model\\.", "model.language_model." },                                                                                                     \
+    {                                                                                                                                                          \
+        "^(vision_tower|image_tower|video_tower|audio_tower|vision_model|multi_modal_projector|image_newline|vision_embed_tokens|encoder|projector)(?=\\.|$)", \
+            "model.$1"                                                                                                                                         \
+    }
+#define QUERY_KEY_VALUE(before)                                                                    \
+    { before "query", "$1q_proj" }, { before "key", "$1k_proj" },                                  \
+    {                                                                                              \
+        before "value", "$1v_proj"                                                                 \
+    }
+#define OUTPUT_AND_MLP                                                                             \
+    { "attention\\.output\\.dense", "attention.o_proj" }, { "intermediate\\.dense", "mlp.fc1" },   \
+    {                                                                                              \
+        "output\\.dense", "mlp.fc2"                                                                \
+    }
+#define TWO_FC                                                                                     \
+    {                                                                                              \
+        "layers\\.(\\d+)\\.fc([12])", "layers.$1.mlp.fc$2"                                         \
+    }
 
 static const rule groups[][MOST_RULES] = {
     { TWO_PARTS }, /* LLaVA, PaliGemma, Gemma 3, InternVL, Mistral 3, Mllama, Qwen2-Audio, ... */
-    { { "(^|\\.)((?:vision|image|video)_tower)\\.vision_model\\.", "$1$2." }, TWO_PARTS }, /* and a tower of CLIP or SigLIP */
-    { { "^thinker\\.", "" }, { "^visual(?=\\.)", "model.visual" }, { "^audio_tower(?=\\.)", "model.audio_tower" },
-      { "^model(?=\\.)(?!\\.(language_model|visual|audio_tower))", "model.language_model" } }, /* Qwen2-VL, Qwen2.5-VL, Qwen2.5-Omni */
-    { { "^mlp_AR(?=\\.)", "model.projector" }, { "^visual(?=\\.)", "model.visual" },
-      { "^model(?=\\.)(?!\\.(visual|projector|language_model))", "model.language_model" } }, /* PaddleOCR-VL */
-    { { "^text_model\\.lm_head", "lm_head" }, { "^text_model\\.model\\.", "model.text_model." }, { "^vqmodel(?=\\.)", "model.vqmodel" } }, /* Emu3 */
-    { { "encoder\\.layer\\.", "layers." }, QUERY_KEY_VALUE("()attention\\."), OUTPUT_AND_MLP }, /* ViT, DeiT, BEiT, I-JEPA, ViViT, AST */
-    { QUERY_KEY_VALUE("()attention\\."), OUTPUT_AND_MLP },                                       /* ViT-MAE for pre-training */
-    { QUERY_KEY_VALUE("(attention\\.)attention\\."), { "attention\\.output\\.dense", "attention.o_proj" }, { "mlp\\.weights_out", "mlp.down_proj" } }, /* DINOv2 */
-    { QUERY_KEY_VALUE("(attention\\.)attention\\."), { "attention\\.output", "attention.o_proj" } },                                                   /* LW-DETR */
-    { QUERY_KEY_VALUE("(attention\\.)self\\."), OUTPUT_AND_MLP },                                                                                      /* Swin */
-    { { "encoder\\.patch_embeddings\\.(\\d+)\\.", "stages.$1.patch_embeddings." }, { "encoder\\.block\\.(\\d+)\\.", "stages.$1.blocks." },
-      QUERY_KEY_VALUE("(attention\\.)self\\."), { "attention\\.self\\.sr", "attention.sequence_reduction.sequence_reduction" },
-      { "attention\\.output\\.dense", "attention.o_proj" }, { "mlp\\.dense([12])", "mlp.fc$1" }, { "decode_head\\.linear_c", "decode_head.linear_projections" } }, /* SegFormer */
-    { { "^(vision_model|text_model)\\.", "" } },                           /* CLIP's and SigLIP's towers by themselves */
-    { { "^embed_out\\.", "lm_head." } },                                   /* GPT-NeoX */
-    { TWO_FC },                                                            /* MaskFormer's */
-    { { "backbone\\.conv_encoder", "backbone" }, { "out_proj", "o_proj" }, TWO_FC }, /* DETR, RT-DETR */
-    { { "(?<!model\\.)layer\\.", "model.layer." } },                       /* DINOv3 */
-    { { "^model\\.(?!language_model\\.)", "model.language_model." } },     /* text of several models with parts */
-    { { "^model\\.language_model\\.", "model." } },                        /* the text part of Qwen3.5 and Gemma 3n alone */
+    { { "(^|\\.)((?:vision|image|video)_tower)\\.vision_model\\.", "$1$2." },
+      TWO_PARTS }, /* and a tower of CLIP or SigLIP */
+    { { "^thinker\\.", "" },
+      { "^visual(?=\\.)", "model.visual" },
+      { "^audio_tower(?=\\.)", "model.audio_tower" },
+      { "^model(?=\\.)(?!\\.(language_model|visual|audio_tower))",
+        "model.language_model" } }, /* Qwen2-VL, Qwen2.5-VL, Qwen2.5-Omni */
+    { { "^mlp_AR(?=\\.)", "model.projector" },
+      { "^visual(?=\\.)", "model.visual" },
+      { "^model(?=\\.)(?!\\.(visual|projector|language_model))",
+        "model.language_model" } }, /* PaddleOCR-VL */
+    { { "^text_model\\.lm_head", "lm_head" },
+      { "^text_model\\.model\\.", "model.text_model." },
+      { "^vqmodel(?=\\.)", "model.vqmodel" } }, /* Emu3 */
+    { { "encoder\\.layer\\.", "layers." },
+      QUERY_KEY_VALUE("()attention\\."),
+      OUTPUT_AND_MLP },                                    /* ViT, DeiT, BEiT, I-JEPA, ViViT, AST */
+    { QUERY_KEY_VALUE("()attention\\."), OUTPUT_AND_MLP }, /* ViT-MAE for pre-training */
+    { QUERY_KEY_VALUE("(attention\\.)attention\\."),
+      { "attention\\.output\\.dense", "attention.o_proj" },
+      { "mlp\\.weights_out", "mlp.down_proj" } }, /* DINOv2 */
+    { QUERY_KEY_VALUE("(attention\\.)attention\\."),
+      { "attention\\.output", "attention.o_proj" } },             /* LW-DETR */
+    { QUERY_KEY_VALUE("(attention\\.)self\\."), OUTPUT_AND_MLP }, /* Swin */
+    { { "encoder\\.patch_embeddings\\.(\\d+)\\.", "stages.$1.patch_embeddings." },
+      { "encoder\\.block\\.(\\d+)\\.", "stages.$1.blocks." },
+      QUERY_KEY_VALUE("(attention\\.)self\\."),
+      { "attention\\.self\\.sr", "attention.sequence_reduction.sequence_reduction" },
+      { "attention\\.output\\.dense", "attention.o_proj" },
+      { "mlp\\.dense([12])", "mlp.fc$1" },
+      { "decode_head\\.linear_c", "decode_head.linear_projections" } }, /* SegFormer */
+    { { "^(vision_model|text_model)\\.", "" } }, /* CLIP's and SigLIP's towers by themselves */
+    { { "^embed_out\\.", "lm_head." } },         /* GPT-NeoX */
+    { TWO_FC },                                  /* MaskFormer's */
+    { { "backbone\\.conv_encoder", "backbone" },
+      { "out_proj", "o_proj" },
+      TWO_FC },                                      /* DETR, RT-DETR */
+    { { "(?<!model\\.)layer\\.", "model.layer." } }, /* DINOv3 */
+    { { "^model\\.(?!language_model\\.)",
+        "model.language_model." } }, /* text of several models with parts */
+    { { "^model\\.language_model\\.",
+        "model." } }, /* the text part of Qwen3.5 and Gemma 3n alone */
 };
 
 struct sheaf_renames {
@@ -53,7 +90,10 @@ struct sheaf_renames {
     const rule *rule;
 };
 
-int sheaf__renames_groups(void) { return (int)(sizeof groups / sizeof *groups); }
+int sheaf__renames_groups(void)
+{
+    return (int)(sizeof groups / sizeof *groups);
+}
 
 void sheaf__renames_free(sheaf_renames *r)
 {
@@ -71,7 +111,8 @@ sheaf_status *sheaf__renames_new(sheaf_renames **out, int group)
     for (; r->n < MOST_RULES && r->rule[r->n].from != NULL; r->n++) {
         int code;
         size_t at;
-        r->code[r->n] = pcre2_compile((PCRE2_SPTR)r->rule[r->n].from, PCRE2_ZERO_TERMINATED, 0, &code, &at, NULL);
+        r->code[r->n] = pcre2_compile((PCRE2_SPTR)r->rule[r->n].from, PCRE2_ZERO_TERMINATED, 0,
+                                      &code, &at, NULL);
         if (r->code[r->n] == NULL) { /* the patterns are ours: memory is what is left */
             sheaf__renames_free(r);
             return sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
@@ -86,12 +127,14 @@ sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *r, const cha
     char one[MOST_NAME], two[MOST_NAME];
     char *from = one, *to = two;
     if (strlen(name) >= sizeof one) /* no model has such names: as it is */
-        return (*out = strdup(name)) != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
+        return (*out = strdup(name)) != NULL ? NULL
+                                             : sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
     strcpy(from, name);
     for (int i = 0; i < r->n; i++) {
         size_t size = sizeof one;
-        const int n = pcre2_substitute(r->code[i], (PCRE2_SPTR)from, PCRE2_ZERO_TERMINATED, 0, 0, NULL, NULL, (PCRE2_SPTR)r->rule[i].to,
-                                       PCRE2_ZERO_TERMINATED, (PCRE2_UCHAR *)to, &size);
+        const int n = pcre2_substitute(r->code[i], (PCRE2_SPTR)from, PCRE2_ZERO_TERMINATED, 0, 0,
+                                       NULL, NULL, (PCRE2_SPTR)r->rule[i].to, PCRE2_ZERO_TERMINATED,
+                                       (PCRE2_UCHAR *)to, &size);
         if (n > 0) {
             char *other = from;
             from = to;

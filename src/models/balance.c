@@ -38,11 +38,15 @@ int sheaf__shares(sheaf__share *share, const sheaf_schema *schema, int ranks)
     if (c->vit.heads > 0)
         share[n++] = share_of("the ViT", c->vit.heads, schema->slices, ranks);
     if (c->encoder.head_width > 0)
-        share[n++] = share_of("the tower", c->encoder.width / c->encoder.head_width, schema->slices, ranks);
+        share[n++] =
+            share_of("the tower", c->encoder.width / c->encoder.head_width, schema->slices, ranks);
     return n;
 }
 
-static bool uneven(const sheaf__share *s) { return s->idle > 0 || s->most - s->least > 1; }
+static bool uneven(const sheaf__share *s)
+{
+    return s->idle > 0 || s->most - s->least > 1;
+}
 
 static bool serves_well(const sheaf_schema *schema, int ranks)
 {
@@ -80,15 +84,18 @@ void sheaf__balance_note(const sheaf_schema *schema, int ranks, const sheaf_even
             continue;
         const char *before = text.size == 0 ? "" : ", ";
         if (share[i].idle > 0)
-            sheaf__text_add(&text, "%s%d rank%s none of the %" PRId64 " heads of %s", before, share[i].idle, share[i].idle == 1 ? " has" : "s have",
-                            share[i].heads, share[i].what);
+            sheaf__text_add(&text, "%s%d rank%s none of the %" PRId64 " heads of %s", before,
+                            share[i].idle, share[i].idle == 1 ? " has" : "s have", share[i].heads,
+                            share[i].what);
         else
-            sheaf__text_add(&text, "%sranks have %" PRId64 " to %" PRId64 " of the %" PRId64 " heads of %s", before, share[i].least,
-                            share[i].most, share[i].heads, share[i].what);
+            sheaf__text_add(
+                &text, "%sranks have %" PRId64 " to %" PRId64 " of the %" PRId64 " heads of %s",
+                before, share[i].least, share[i].most, share[i].heads, share[i].what);
     }
     if (text.size > 0) {
         add_others(&text, schema, ranks);
-        sheaf_note(events, "--tp %d is uneven, which costs time and changes no byte: %s", ranks, text.at);
+        sheaf_note(events, "--tp %d is uneven, which costs time and changes no byte: %s", ranks,
+                   text.at);
     }
     sheaf__text_release(&text);
 }

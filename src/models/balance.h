@@ -15,10 +15,11 @@ typedef struct sheaf__share {
 
 enum { SHEAF__SHARES = 4 };
 
-/* sheaf__shares - fills share[SHEAF__SHARES]; the number of kinds this model has. 1 <= ranks <= slices. */
+/* sheaf__shares - fills share[SHEAF__SHARES]; the number of kinds this model has. 1 <= ranks <=
+ * slices. */
 int sheaf__shares(sheaf__share *share, const sheaf_schema *schema, int ranks);
-/* sheaf__balance_note - one note when some rank has no head of a kind, or ranks differ by more than one. Such a
- * size works and gives the same bytes; ranks wait for the fullest. */
+/* sheaf__balance_note - one note when some rank has no head of a kind, or ranks differ by more than
+ * one. Such a size works and gives the same bytes; ranks wait for the fullest. */
 void sheaf__balance_note(const sheaf_schema *schema, int ranks, const sheaf_events *events);
 
 #endif

@@ -6,7 +6,10 @@
 #include "base/text.h"
 #include "tests/check.h"
 
-typedef struct heard { int notes; char text[512]; } heard;
+typedef struct heard {
+    int notes;
+    char text[512];
+} heard;
 
 static void hear(void *context, const sheaf_event *event)
 {
@@ -35,10 +38,39 @@ static const struct {
 } by_hand[] = {
     { "8 heads divide", 8, 0, 0, false, 8, 4, { NULL } },
     { "one more on some ranks is even enough", 8, 8, 0, false, 8, 3, { NULL } },
-    { "32 heads over 3: slices 2, 3, 3", 32, 0, 0, false, 8, 3, { "ranks have 8 to 12 of the 32 heads of attention;", "--tp 2 and --tp 4", NULL } },
-    { "2 key/value heads over 4", 2, 0, 0, false, 8, 4, { "2 ranks have none of the 2 heads of attention", "--tp 2 shares", NULL } },
-    { "a small tower beside even heads", 8, 8, 2, true, 8, 8, { "6 ranks have none of the 2 heads of the tower", "--tp 2 shares", NULL } },
-    { "all kinds", 32, 16, 16, true, 8, 5, { "heads of attention", "heads of cross-attention", "2 to 4 of the 16 heads of the ViT", "heads of the tower", NULL } },
+    { "32 heads over 3: slices 2, 3, 3",
+      32,
+      0,
+      0,
+      false,
+      8,
+      3,
+      { "ranks have 8 to 12 of the 32 heads of attention;", "--tp 2 and --tp 4", NULL } },
+    { "2 key/value heads over 4",
+      2,
+      0,
+      0,
+      false,
+      8,
+      4,
+      { "2 ranks have none of the 2 heads of attention", "--tp 2 shares", NULL } },
+    { "a small tower beside even heads",
+      8,
+      8,
+      2,
+      true,
+      8,
+      8,
+      { "6 ranks have none of the 2 heads of the tower", "--tp 2 shares", NULL } },
+    { "all kinds",
+      32,
+      16,
+      16,
+      true,
+      8,
+      5,
+      { "heads of attention", "heads of cross-attention", "2 to 4 of the 16 heads of the ViT",
+        "heads of the tower", NULL } },
     { "16 slices share 32 heads over 5 more evenly", 32, 0, 0, false, 16, 5, { "6 to 8", NULL } },
     { "more ranks than slices are refused elsewhere", 8, 0, 0, false, 8, 9, { NULL } },
 };
@@ -48,7 +80,8 @@ static void test_balance__notes_worked_by_hand(void **state)
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         heard h = { 0 };
         const sheaf_events events = { hear, &h };
-        const sheaf_schema s = model(by_hand[i].heads, by_hand[i].vit, by_hand[i].tower, by_hand[i].cross, by_hand[i].slices);
+        const sheaf_schema s = model(by_hand[i].heads, by_hand[i].vit, by_hand[i].tower,
+                                     by_hand[i].cross, by_hand[i].slices);
         sheaf__balance_note(&s, by_hand[i].ranks, &events);
         if (h.notes != (by_hand[i].want[0] != NULL))
             fail_msg("%s: %d notes: %s", by_hand[i].name, h.notes, h.text);

@@ -12,7 +12,8 @@ sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m,
     *out = sheaf_schema_find(m->schema, name);
     if (*out != NULL)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "model"), "a tensor '%s'", name), "none");
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "model"), "a tensor '%s'", name),
+                       "none");
 }
 
 static sheaf_status *hold(sheaf__model *m, sheaf__held held)
@@ -30,7 +31,10 @@ static sheaf_status *hold(sheaf__model *m, sheaf__held held)
 }
 
 /* Something trained: gradients flow through all that comes after it. */
-static void note_trained(sheaf__model *m, const sheaf__trained *t) { m->flows = m->flows || t != NULL; }
+static void note_trained(sheaf__model *m, const sheaf__trained *t)
+{
+    m->flows = m->flows || t != NULL;
+}
 
 /* ---- what is trained ---- */
 
@@ -43,19 +47,23 @@ static bool is_saved(const sheaf__model *m, const sheaf_tensor *t)
     return o->trains != NULL && !t->buffer && o->trains(o->self, t);
 }
 
-/* Names without decay: biases and norms, as the HF Trainer's rule (reference llama.md, section 5) and
- * SAT's (cogvlm.md, section 8.3) say; q_bias and v_bias of CogAgent's tower are no `bias` there. */
+/* Names without decay: biases and norms, as the HF Trainer's rule (reference llama.md, section 5)
+ * and SAT's (cogvlm.md, section 8.3) say; q_bias and v_bias of CogAgent's tower are no `bias`
+ * there. */
 static bool decays(const sheaf_tensor *t)
 {
-    return !t->bias && t->role != SHEAF_NORM_IN && t->role != SHEAF_NORM_POST && t->role != SHEAF_NORM_FINAL &&
-           t->role != SHEAF_NORM;
+    return !t->bias && t->role != SHEAF_NORM_IN && t->role != SHEAF_NORM_POST &&
+           t->role != SHEAF_NORM_FINAL && t->role != SHEAF_NORM;
 }
 
-/* Trained tensors are matrices: a convolution's weight is [out, the rest], a table of positions [rows, width]. */
-static sheaf_status *add_trained(sheaf__trained **out, sheaf__model *m, const sheaf_tensor *t, int64_t rows, int64_t cols)
+/* Trained tensors are matrices: a convolution's weight is [out, the rest], a table of positions
+ * [rows, width]. */
+static sheaf_status *add_trained(sheaf__trained **out, sheaf__model *m, const sheaf_tensor *t,
+                                 int64_t rows, int64_t cols)
 {
     const int64_t shape[2] = { rows, cols };
-    return sheaf__trained_add(out, m->trained, t->name, t->ndim == 1 ? 1 : 2, shape, &t->cut, decays(t));
+    return sheaf__trained_add(out, m->trained, t->name, t->ndim == 1 ? 1 : 2, shape, &t->cut,
+                              decays(t));
 }
 
 static sheaf_status *take_floats(float **out, sheaf__model *m, int64_t n)
@@ -74,7 +82,8 @@ static int index_of_module(const sheaf__model *m, const sheaf_tensor *t)
     return -1;
 }
 
-static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f, const sheaf_lora_module *module)
+static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f,
+                                  const sheaf_lora_module *module)
 {
     const sheaf_cut *cut[2] = { &module->a_cut, &module->b_cut };
     const int64_t *shape[2] = { module->a_shape, module->b_shape };
@@ -89,7 +98,8 @@ static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f, const shea
 }
 
 /* Compute copies of one part's A and B, in the layout of trained tensors: slice after slice. */
-static sheaf_status *take_copies(sheaf__model *m, sheaf__lora_part *part, const sheaf_lora_module *module, int piece)
+static sheaf_status *take_copies(sheaf__model *m, sheaf__lora_part *part,
+                                 const sheaf_lora_module *module, int piece)
 {
     const sheaf__context *c = m->context;
     const sheaf_memory kind = part->a != NULL ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS;
@@ -97,15 +107,18 @@ static sheaf_status *take_copies(sheaf__model *m, sheaf__lora_part *part, const 
     for (int f = 0; f < 2; f++) {
         const sheaf_cut *cut = f == 0 ? &module->a_cut : &module->b_cut;
         const bool whole = cut->nparts == 0;
-        const int64_t width = f == 0 ? part->rank : module->b_shape[1], length = f == 0 ? module->a_shape[1] : module->b_shape[0];
-        for (int s = whole ? 0 : (int)c->own.begin; s < (whole ? 1 : (int)c->own.end) && st == NULL; s++) {
+        const int64_t width = f == 0 ? part->rank : module->b_shape[1],
+                      length = f == 0 ? module->a_shape[1] : module->b_shape[0];
+        for (int s = whole ? 0 : (int)c->own.begin; s < (whole ? 1 : (int)c->own.end) && st == NULL;
+             s++) {
             sheaf_range rows = { 0, length };
             if (!whole)
                 st = sheaf_cut_rows(&rows, cut, f == 0 ? 0 : piece, s);
             const int64_t n = (rows.end - rows.begin) * width;
             (f == 0 ? part->a_numel : part->b_numel)[s] = n;
             if (st == NULL)
-                st = sheaf__take(&(f == 0 ? part->a_copy : part->b_copy)[s], m->context, (size_t)n * sheaf_dtype_bytes(c->dtype), kind);
+                st = sheaf__take(&(f == 0 ? part->a_copy : part->b_copy)[s], m->context,
+                                 (size_t)n * sheaf_dtype_bytes(c->dtype), kind);
         }
     }
     return st;
@@ -124,17 +137,24 @@ static sheaf_status *build_lora(sheaf__model *m, sheaf__linear *l, const sheaf_t
     sheaf__lora_part *part = l->lora = &factors->part[piece];
     /* A dense B meets all rows of A in each part. */
     const int64_t rank = module->dense ? module->a_shape[0] : module->a_shape[0] / module->parts;
-    *part = (sheaf__lora_part){ .rank = rank, .scale = module->scale, .dropout = m->options.lora->options.dropout,
-                                .purpose = sheaf__name_key(t->module), .a = factors->a, .b = factors->b,
+    *part = (sheaf__lora_part){ .rank = rank,
+                                .scale = module->scale,
+                                .dropout = m->options.lora->options.dropout,
+                                .purpose = sheaf__name_key(t->module),
+                                .a = factors->a,
+                                .b = factors->b,
                                 .a_at = module->dense ? 0 : piece * rank * module->a_shape[1] };
-    for (int s = 0; s < SHEAF_MAX_SLICES && part->b != NULL && module->b_cut.nparts > 0 && s < m->context->slices; s++)
+    for (int s = 0; s < SHEAF_MAX_SLICES && part->b != NULL && module->b_cut.nparts > 0 &&
+                    s < m->context->slices;
+         s++)
         part->b_at[s] = sheaf__trained_at(part->b, piece, s);
     return take_copies(m, part, module, piece);
 }
 
 /* ---- linear layers ---- */
 
-static sheaf_status *lay_out_slices(const sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t, int piece)
+static sheaf_status *lay_out_slices(const sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t,
+                                    int piece)
 {
     const sheaf__context *c = m->context;
     bool present[SHEAF_MAX_SLICES];
@@ -170,20 +190,23 @@ static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, sheaf_memory
     sheaf_status *st = NULL;
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
-        *w = (sheaf__packed){ .dtype = m->context->dtype, .n = l->rows ? l->out : l->extent[s],
+        *w = (sheaf__packed){ .dtype = m->context->dtype,
+                              .n = l->rows ? l->out : l->extent[s],
                               .k = l->rows ? l->extent[s] : l->in };
         if (l->extent[s] == 0)
             continue;
         st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(w->dtype, w->n, w->k), kind);
         /* Panels for the gradient of the input, where there will be one. */
         if (st == NULL && m->options.backward && m->options.pack_back && m->flows)
-            st = sheaf__take(&w->back, m->context, sheaf__packed_back_bytes(w->dtype, w->n, w->k), kind);
+            st = sheaf__take(&w->back, m->context, sheaf__packed_back_bytes(w->dtype, w->n, w->k),
+                             kind);
     }
     return st;
 }
 
-static sheaf_status *add_trained_pieces(sheaf__trained **out, int64_t at[SHEAF_MAX_SLICES], sheaf__model *m,
-                                        const sheaf_tensor *t, int piece, int64_t cols)
+static sheaf_status *add_trained_pieces(sheaf__trained **out, int64_t at[SHEAF_MAX_SLICES],
+                                        sheaf__model *m, const sheaf_tensor *t, int piece,
+                                        int64_t cols)
 {
     *out = NULL;
     for (int i = 0; i < m->trained->count && piece > 0; i++) /* the first piece made it */
@@ -195,10 +218,13 @@ static sheaf_status *add_trained_pieces(sheaf__trained **out, int64_t at[SHEAF_M
     return st;
 }
 
-sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t, const sheaf_tensor *bias, int piece)
+sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *t,
+                                  const sheaf_tensor *bias, int piece)
 {
     const int64_t in = t->shape[1] * t->shape[2] * t->shape[3];
-    *l = (sheaf__linear){ .name = t->name, .out = t->shape[0], .in = in, .rows = t->cut.nparts > 0 && t->cut.axis == 1 };
+    *l = (sheaf__linear){
+        .name = t->name, .out = t->shape[0], .in = in, .rows = t->cut.nparts > 0 && t->cut.axis == 1
+    };
     if (t->cut.nparts > 1)
         l->out = t->cut.part[piece].units * t->cut.part[piece].rows_per_unit;
     const bool trained = is_saved(m, t);
@@ -223,7 +249,8 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
 
 /* ---- the rest ---- */
 
-sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_tensor *t, double eps)
+sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_tensor *t,
+                                double eps)
 {
     *norm = (sheaf__norm){ .name = t->name, .width = t->shape[0], .eps = (float)eps };
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__RMSNORM, norm, t, NULL, 0 });
@@ -235,9 +262,12 @@ sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_
     return st;
 }
 
-sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, const sheaf_tensor *t, const sheaf_tensor *bias, double eps)
+sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, const sheaf_tensor *t,
+                                     const sheaf_tensor *bias, double eps)
 {
-    *norm = (sheaf__layernorm){ .name = t->name, .width = t->shape[0], .eps = (float)eps, .cut = t->cut.nparts > 0 };
+    *norm = (sheaf__layernorm){
+        .name = t->name, .width = t->shape[0], .eps = (float)eps, .cut = t->cut.nparts > 0
+    };
     sheaf__linear like = { .out = t->shape[0] }; /* divided as a layer's outputs are */
     sheaf_status *st = lay_out_slices(m, &like, t, 0);
     norm->first = like.first;
@@ -262,7 +292,8 @@ sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
     return st;
 }
 
-sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf_tensor *t, int64_t width)
+sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf_tensor *t,
+                                  int64_t width)
 {
     const int64_t numel = sheaf__elements(t->ndim, t->shape);
     *v = (sheaf__vector){ .name = t->name, .rows = numel / width, .width = width };
@@ -275,9 +306,12 @@ sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf
     return st;
 }
 
-sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const sheaf_tensor *t, const sheaf__linear *head)
+sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const sheaf_tensor *t,
+                                 const sheaf__linear *head)
 {
-    *table = (sheaf__table){ .name = t->name, .vocab = t->shape[0], .width = t->shape[1], .cut = t->cut };
+    *table = (sheaf__table){
+        .name = t->name, .vocab = t->shape[0], .width = t->shape[1], .cut = t->cut
+    };
     if (head != NULL) {
         table->packed = head->w;
         table->trained = head->weight_trained;
@@ -291,7 +325,9 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
     int64_t rows = 0;
     for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);
-    return sheaf__take(&table->rows, m->context, (size_t)(rows * table->width) * sheaf_dtype_bytes(m->context->dtype), SHEAF_MEM_WEIGHTS);
+    return sheaf__take(&table->rows, m->context,
+                       (size_t)(rows * table->width) * sheaf_dtype_bytes(m->context->dtype),
+                       SHEAF_MEM_WEIGHTS);
 }
 
 sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t rot)
@@ -304,7 +340,8 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
 
 /* ---- release ---- */
 
-static void linear_blocks(const sheaf__linear *l, void (*block)(void *self, const char *name, void *block), void *self)
+static void linear_blocks(const sheaf__linear *l,
+                          void (*block)(void *self, const char *name, void *block), void *self)
 {
     for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
         block(self, l->name, l->w[s].ahead);
@@ -317,7 +354,8 @@ static void linear_blocks(const sheaf__linear *l, void (*block)(void *self, cons
     block(self, l->name, l->bias);
 }
 
-void sheaf__build_blocks(const sheaf__model *m, void (*block)(void *self, const char *name, void *block), void *self)
+void sheaf__build_blocks(const sheaf__model *m,
+                         void (*block)(void *self, const char *name, void *block), void *self)
 {
     for (int i = 0; i < m->nheld; i++) {
         void *part = m->held[i].part;
@@ -337,12 +375,16 @@ void sheaf__build_blocks(const sheaf__model *m, void (*block)(void *self, const 
     block(self, "rotary table", m->rope.sin);
 }
 
-static void give(void *self, const char *name, void *block) { sheaf__give(self, block); }
+static void give(void *self, const char *name, void *block)
+{
+    sheaf__give(self, block);
+}
 
 void sheaf__build_free(sheaf__model *m)
 {
     sheaf__build_blocks(m, give, m->context);
-    for (int i = 0; m->lora != NULL && m->options.lora != NULL && i < m->options.lora->nmodules; i++)
+    for (int i = 0; m->lora != NULL && m->options.lora != NULL && i < m->options.lora->nmodules;
+         i++)
         free(m->lora[i].part);
     free(m->lora);
     free(m->held);

@@ -6,14 +6,18 @@
 #include "models/model.h"
 
 typedef enum sheaf__held_kind {
-    SHEAF__LINEAR, SHEAF__RMSNORM, SHEAF__LAYERNORM, SHEAF__VECTOR, SHEAF__TABLE,
+    SHEAF__LINEAR,
+    SHEAF__RMSNORM,
+    SHEAF__LAYERNORM,
+    SHEAF__VECTOR,
+    SHEAF__TABLE,
 } sheaf__held_kind;
 
 struct sheaf__held {
     sheaf__held_kind kind;
-    void *part;                         /* a sheaf__linear, ... inside the model */
-    const sheaf_tensor *weight, *bias;  /* bias may be NULL */
-    int piece;                          /* which part of a fused weight */
+    void *part;                        /* a sheaf__linear, ... inside the model */
+    const sheaf_tensor *weight, *bias; /* bias may be NULL */
+    int piece;                         /* which part of a fused weight */
 };
 
 /* The tensor of this name; a status when the schema has none (which a schema of its family has). */
@@ -22,19 +26,24 @@ sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m,
 /* A linear layer; bias may be NULL, `piece` of a fused weight (0 otherwise). */
 sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *weight,
                                   const sheaf_tensor *bias, int piece);
-sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_tensor *weight, double eps);
-sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, const sheaf_tensor *weight,
-                                     const sheaf_tensor *bias, double eps);
+sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_tensor *weight,
+                                double eps);
+sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm,
+                                     const sheaf_tensor *weight, const sheaf_tensor *bias,
+                                     double eps);
 /* A small tensor as a matrix [rows, width], whole on every rank. */
-sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf_tensor *t, int64_t width);
+sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf_tensor *t,
+                                  int64_t width);
 /* The embedding; head: the layer whose panels it shares when the model is tied, or NULL. */
 sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const sheaf_tensor *t,
                                  const sheaf__linear *head);
 /* Memory of a rotary table for options.positions. */
 sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t rot);
 
-/* sheaf__build_blocks - every block of device memory (or NULL) but those of m->trained, with the name of its tensor. */
-void sheaf__build_blocks(const sheaf__model *m, void (*block)(void *self, const char *name, void *block), void *self);
+/* sheaf__build_blocks - every block of device memory (or NULL) but those of m->trained, with the
+ * name of its tensor. */
+void sheaf__build_blocks(const sheaf__model *m,
+                         void (*block)(void *self, const char *name, void *block), void *self);
 void sheaf__build_free(sheaf__model *m);
 
 /* ---- families ---- */
@@ -42,20 +51,26 @@ void sheaf__build_free(sheaf__model *m);
 sheaf_status *sheaf__build_llama(sheaf__model *m);
 sheaf_status *sheaf__build_cog(sheaf__model *m);
 /* sheaf__stage - tells pass->stages of a value. */
-void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer, int stream, sheaf__value *value);
+void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer,
+                  int stream, sheaf__value *value);
 /* sheaf__decoder_record - from embedded rows to logits. */
-void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image_memory, const sheaf__pass *pass);
+void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
+                           sheaf__value *image_memory, const sheaf__pass *pass);
 
 /* sheaf__towers_record - [images * patches, hidden], what stands for an image in the sequence. */
 sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass);
-/* sheaf__encoder_rows - how many rows sheaf__encoder_record() gives for one image; 0 without such a tower, or where no layer looks at it. */
+/* sheaf__encoder_rows - how many rows sheaf__encoder_record() gives for one image; 0 without such a
+ * tower, or where no layer looks at it. */
 int64_t sheaf__encoder_rows(const sheaf_config *config);
 /* sheaf__encoder_record - [images * tokens, width], what cross-attention looks at; NULL without. */
 sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass);
-/* sheaf__encoder_hand - that value on every stage, of a model with layers placed over stages; NULL without. */
-sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory, const sheaf__pass *pass);
+/* sheaf__encoder_hand - that value on every stage, of a model with layers placed over stages; NULL
+ * without. */
+sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory,
+                                  const sheaf__pass *pass);
 /* sheaf__place_record - writes it over an image's places in the embedded sequence. */
-void sheaf__place_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image, const sheaf__pass *pass);
+void sheaf__place_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
+                         const sheaf__pass *pass);
 void sheaf__towers_free(sheaf__model *m);
 
 #endif

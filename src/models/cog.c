@@ -1,12 +1,12 @@
 /* cog.c - CogVLM and CogAgent: the tensors of their decoder, and their towers.
  *
  * An image's way (reference cogvlm.md, sections 3 and 4), LN with weight and bias:
- *   ViT      x = [class; patches] + positions;  x += LN1(dense(attention(qkv x)));  x += LN2(down(gelu(up x)))
- *   adapter  z = gelu(LN(linear x)), x the ViT's rows without the class row, CogAgent's plus positions;
- *            dense_4h_to_h(silu(gate z) * up z)
- *   tower    CogAgent's second, for cross-attention, which sees the image at a higher resolution:
- *            x += proj(LN(attention(LN1 x)));  y = LN2 x;  x += w3(LN(silu(w1 y) * w2 y))
- * Attention there is full: every patch sees every patch. */
+ *   ViT      x = [class; patches] + positions;  x += LN1(dense(attention(qkv x)));  x +=
+ * LN2(down(gelu(up x))) adapter  z = gelu(LN(linear x)), x the ViT's rows without the class row,
+ * CogAgent's plus positions; dense_4h_to_h(silu(gate z) * up z) tower    CogAgent's second, for
+ * cross-attention, which sees the image at a higher resolution: x += proj(LN(attention(LN1 x)));  y
+ * = LN2 x;  x += w3(LN(silu(w1 y) * w2 y)) Attention there is full: every patch sees every patch.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +29,16 @@ typedef struct tower_block {
 } tower_block;
 
 struct sheaf__towers {
-    struct { sheaf__linear patch; sheaf__vector class_token, positions; vit_layer *layer; } vit;
-    struct { sheaf__vector positions; sheaf__linear linear, gate, up, down; sheaf__layernorm norm; } adapter;
+    struct {
+        sheaf__linear patch;
+        sheaf__vector class_token, positions;
+        vit_layer *layer;
+    } vit;
+    struct {
+        sheaf__vector positions;
+        sheaf__linear linear, gate, up, down;
+        sheaf__layernorm norm;
+    } adapter;
     sheaf__vector boi, eoi;
     struct {
         sheaf__linear patch;
@@ -44,7 +52,11 @@ struct sheaf__towers {
 /* ---- building ---- */
 
 /* Tensors are named before + number + after; number < 0: before alone. */
-typedef struct named { const char *before; int64_t number; const char *after; } named;
+typedef struct named {
+    const char *before;
+    int64_t number;
+    const char *after;
+} named;
 
 static sheaf_status *find(const sheaf_tensor **out, const sheaf__model *m, named n)
 {
@@ -57,7 +69,8 @@ static sheaf_status *find(const sheaf_tensor **out, const sheaf__model *m, named
 }
 
 /* One layer for each of `n` pieces of a fused weight; bias NULL: none. */
-static sheaf_status *linear(sheaf__model *m, sheaf__linear *const *l, int n, named weight, const char *bias)
+static sheaf_status *linear(sheaf__model *m, sheaf__linear *const *l, int n, named weight,
+                            const char *bias)
 {
     const sheaf_tensor *w = NULL, *b = NULL;
     sheaf_status *st = find(&w, m, weight);
@@ -95,7 +108,9 @@ static sheaf_status *vector(sheaf__model *m, sheaf__vector *v, const char *name,
 }
 
 #define ONE(l) (sheaf__linear *const[]){ l }, 1
-#define FUSED(...) (sheaf__linear *const[]){ __VA_ARGS__ }, sizeof((sheaf__linear *const[]){ __VA_ARGS__ }) / sizeof(sheaf__linear *)
+#define FUSED(...)                                                                                 \
+    (sheaf__linear *const[]){ __VA_ARGS__ },                                                       \
+        sizeof((sheaf__linear *const[]){ __VA_ARGS__ }) / sizeof(sheaf__linear *)
 #define VIT "mixins.eva.vit_model."
 #define VIT_LAYER VIT "transformer.layers."
 #define TOWER "mixins.encoder.vit.model."
@@ -113,17 +128,27 @@ static sheaf_status *build_vit(sheaf__model *m)
     if (t->vit.layer == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "vision tower");
     sheaf_status *st;
-    (void)(DO(linear(m, ONE(&t->vit.patch), (named){ VIT "mixins.patch_embedding.proj", -1, ".weight" }, ".bias")) &&
-           DO(vector(m, &t->vit.class_token, VIT "transformer.word_embeddings.weight", v->hidden)) &&
-           DO(vector(m, &t->vit.positions, VIT "transformer.position_embeddings.weight", v->hidden)));
+    (void)(DO(linear(m, ONE(&t->vit.patch),
+                     (named){ VIT "mixins.patch_embedding.proj", -1, ".weight" }, ".bias")) &&
+           DO(vector(m, &t->vit.class_token, VIT "transformer.word_embeddings.weight",
+                     v->hidden)) &&
+           DO(vector(m, &t->vit.positions, VIT "transformer.position_embeddings.weight",
+                     v->hidden)));
     for (int64_t i = 0; i < v->layers && st == NULL; i++) {
         vit_layer *l = &t->vit.layer[i];
-        (void)(DO(layernorm(m, &l->norm1, (named){ VIT_LAYER, i, ".input_layernorm" }, v->norm_eps)) &&
-               DO(linear(m, FUSED(&l->q, &l->k, &l->v), (named){ VIT_LAYER, i, ".attention.query_key_value.weight" }, ".attention.query_key_value.bias")) &&
-               DO(linear(m, ONE(&l->dense), (named){ VIT_LAYER, i, ".attention.dense.weight" }, ".attention.dense.bias")) &&
-               DO(layernorm(m, &l->norm2, (named){ VIT_LAYER, i, ".post_attention_layernorm" }, v->norm_eps)) &&
-               DO(linear(m, ONE(&l->up), (named){ VIT_LAYER, i, ".mlp.dense_h_to_4h.weight" }, ".mlp.dense_h_to_4h.bias")) &&
-               DO(linear(m, ONE(&l->down), (named){ VIT_LAYER, i, ".mlp.dense_4h_to_h.weight" }, ".mlp.dense_4h_to_h.bias")));
+        (void)(DO(layernorm(m, &l->norm1, (named){ VIT_LAYER, i, ".input_layernorm" },
+                            v->norm_eps)) &&
+               DO(linear(m, FUSED(&l->q, &l->k, &l->v),
+                         (named){ VIT_LAYER, i, ".attention.query_key_value.weight" },
+                         ".attention.query_key_value.bias")) &&
+               DO(linear(m, ONE(&l->dense), (named){ VIT_LAYER, i, ".attention.dense.weight" },
+                         ".attention.dense.bias")) &&
+               DO(layernorm(m, &l->norm2, (named){ VIT_LAYER, i, ".post_attention_layernorm" },
+                            v->norm_eps)) &&
+               DO(linear(m, ONE(&l->up), (named){ VIT_LAYER, i, ".mlp.dense_h_to_4h.weight" },
+                         ".mlp.dense_h_to_4h.bias")) &&
+               DO(linear(m, ONE(&l->down), (named){ VIT_LAYER, i, ".mlp.dense_4h_to_h.weight" },
+                         ".mlp.dense_4h_to_h.bias")));
     }
     return st;
 }
@@ -133,14 +158,19 @@ static sheaf_status *build_adapter(sheaf__model *m)
     const sheaf_config *c = &m->schema->config;
     sheaf__towers *t = m->towers;
     static const char before[] = "mixins.eva.linear_proj.";
-    sheaf_status *st = c->family == SHEAF_COGAGENT ? vector(m, &t->adapter.positions, "mixins.eva.pos_embed", c->vit.hidden) : NULL;
+    sheaf_status *st = c->family == SHEAF_COGAGENT
+                           ? vector(m, &t->adapter.positions, "mixins.eva.pos_embed", c->vit.hidden)
+                           : NULL;
     if (st != NULL)
         return st;
-    (void)(DO(linear(m, ONE(&t->adapter.linear), (named){ before, -1, "linear_proj.weight" }, NULL)) &&
+    (void)(DO(linear(m, ONE(&t->adapter.linear), (named){ before, -1, "linear_proj.weight" },
+                     NULL)) &&
            DO(layernorm(m, &t->adapter.norm, (named){ before, -1, "norm1" }, ADAPTER_EPS)) &&
-           DO(linear(m, ONE(&t->adapter.up), (named){ before, -1, "dense_h_to_4h.weight" }, NULL)) &&
+           DO(linear(m, ONE(&t->adapter.up), (named){ before, -1, "dense_h_to_4h.weight" },
+                     NULL)) &&
            DO(linear(m, ONE(&t->adapter.gate), (named){ before, -1, "gate_proj.weight" }, NULL)) &&
-           DO(linear(m, ONE(&t->adapter.down), (named){ before, -1, "dense_4h_to_h.weight" }, NULL)) &&
+           DO(linear(m, ONE(&t->adapter.down), (named){ before, -1, "dense_4h_to_h.weight" },
+                     NULL)) &&
            DO(vector(m, &t->boi, "mixins.eva.boi", c->hidden)) &&
            DO(vector(m, &t->eoi, "mixins.eva.eoi", c->hidden)));
     return st;
@@ -155,7 +185,8 @@ static sheaf_status *build_tower(sheaf__model *m)
     if (t->tower.block == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "high-resolution tower");
     sheaf_status *st;
-    (void)(DO(linear(m, ONE(&t->tower.patch), (named){ TOWER "patch_embed.proj", -1, ".weight" }, ".bias")) &&
+    (void)(DO(linear(m, ONE(&t->tower.patch), (named){ TOWER "patch_embed.proj", -1, ".weight" },
+                     ".bias")) &&
            DO(vector(m, &t->tower.class_token, TOWER "cls_token", e->width)) &&
            DO(vector(m, &t->tower.positions, TOWER "pos_embed", e->width)) &&
            DO(vector(m, &t->tower.extra, "mixins.encoder.pos_embed", e->width)) &&
@@ -164,11 +195,15 @@ static sheaf_status *build_tower(sheaf__model *m)
     for (int64_t i = 0; i < t->tower.blocks && st == NULL; i++) {
         tower_block *b = &t->tower.block[i];
         (void)(DO(layernorm(m, &b->norm1, (named){ BLOCK, i, ".norm1" }, TOWER_EPS)) &&
-               DO(linear(m, ONE(&b->q), (named){ BLOCK, i, ".attn.q_proj.weight" }, ".attn.q_bias")) &&
+               DO(linear(m, ONE(&b->q), (named){ BLOCK, i, ".attn.q_proj.weight" },
+                         ".attn.q_bias")) &&
                DO(linear(m, ONE(&b->k), (named){ BLOCK, i, ".attn.k_proj.weight" }, NULL)) &&
-               DO(linear(m, ONE(&b->v), (named){ BLOCK, i, ".attn.v_proj.weight" }, ".attn.v_bias")) &&
-               DO(layernorm(m, &b->norm_attention, (named){ BLOCK, i, ".attn.inner_attn_ln" }, TOWER_EPS)) &&
-               DO(linear(m, ONE(&b->proj), (named){ BLOCK, i, ".attn.proj.weight" }, ".attn.proj.bias")) &&
+               DO(linear(m, ONE(&b->v), (named){ BLOCK, i, ".attn.v_proj.weight" },
+                         ".attn.v_bias")) &&
+               DO(layernorm(m, &b->norm_attention, (named){ BLOCK, i, ".attn.inner_attn_ln" },
+                            TOWER_EPS)) &&
+               DO(linear(m, ONE(&b->proj), (named){ BLOCK, i, ".attn.proj.weight" },
+                         ".attn.proj.bias")) &&
                DO(layernorm(m, &b->norm2, (named){ BLOCK, i, ".norm2" }, TOWER_EPS)) &&
                DO(linear(m, ONE(&b->w1), (named){ BLOCK, i, ".mlp.w1.weight" }, ".mlp.w1.bias")) &&
                DO(linear(m, ONE(&b->w2), (named){ BLOCK, i, ".mlp.w2.weight" }, ".mlp.w2.bias")) &&
@@ -182,14 +217,19 @@ static sheaf_status *build_cross(sheaf__model *m, sheaf__layer *l, int i)
 {
     l->has_cross = true;
     sheaf_status *st;
-    if (!(DO(rmsnorm(m, &l->norm_cross, (named){ LAYER, i, ".post_cross_attention_layernorm.weight" })) &&
-          DO(linear(m, ONE(&l->cross_q), (named){ LAYER, i, ".cross_attention.query.weight" }, NULL))))
+    if (!(DO(rmsnorm(m, &l->norm_cross,
+                     (named){ LAYER, i, ".post_cross_attention_layernorm.weight" })) &&
+          DO(linear(m, ONE(&l->cross_q), (named){ LAYER, i, ".cross_attention.query.weight" },
+                    NULL))))
         return st;
     const bool flows = m->flows;
     m->flows = m->towers->tower.flows; /* keys and values read the tower's rows */
-    st = linear(m, FUSED(&l->cross_k, &l->cross_v), (named){ LAYER, i, ".cross_attention.key_value.weight" }, NULL);
+    st = linear(m, FUSED(&l->cross_k, &l->cross_v),
+                (named){ LAYER, i, ".cross_attention.key_value.weight" }, NULL);
     m->flows = m->flows || flows;
-    return st != NULL ? st : linear(m, ONE(&l->cross_o), (named){ LAYER, i, ".cross_attention.dense.weight" }, NULL);
+    return st != NULL ? st
+                      : linear(m, ONE(&l->cross_o),
+                               (named){ LAYER, i, ".cross_attention.dense.weight" }, NULL);
 }
 
 static sheaf_status *build_layer(sheaf__model *m, int i)
@@ -200,18 +240,26 @@ static sheaf_status *build_layer(sheaf__model *m, int i)
     sheaf_status *st;
     (void)(DO(rmsnorm(m, &l->norm_in, (named){ LAYER, i, ".input_layernorm.weight" })) &&
            DO(rmsnorm(m, &l->norm_post, (named){ LAYER, i, ".post_attention_layernorm.weight" })) &&
-           DO(linear(m, FUSED(&text->q, &text->k, &text->v), (named){ LAYER, i, ".attention.query_key_value.weight" }, NULL)) &&
+           DO(linear(m, FUSED(&text->q, &text->k, &text->v),
+                     (named){ LAYER, i, ".attention.query_key_value.weight" }, NULL)) &&
            DO(linear(m, ONE(&text->o), (named){ LAYER, i, ".attention.dense.weight" }, NULL)) &&
-           DO(linear(m, ONE(&text->gate), (named){ "mixins.mlp.gate_proj.", i, ".weight" }, NULL)) &&
+           DO(linear(m, ONE(&text->gate), (named){ "mixins.mlp.gate_proj.", i, ".weight" },
+                     NULL)) &&
            DO(linear(m, ONE(&text->up), (named){ LAYER, i, ".mlp.dense_h_to_4h.weight" }, NULL)) &&
            DO(linear(m, ONE(&text->down), (named){ LAYER, i, ".mlp.dense_4h_to_h.weight" }, NULL)));
     l->has_expert = i < c->experts;
     if (st == NULL && l->has_expert)
-        (void)(DO(linear(m, FUSED(&image->q, &image->k, &image->v), (named){ "mixins.rotary.vision_query_key_value_list.", i, ".weight" }, NULL)) &&
-               DO(linear(m, ONE(&image->o), (named){ "mixins.rotary.vision_dense_list.", i, ".weight" }, NULL)) &&
-               DO(linear(m, ONE(&image->gate), (named){ "mixins.mlp.vision_gate_proj.", i, ".weight" }, NULL)) &&
-               DO(linear(m, ONE(&image->up), (named){ "mixins.mlp.vision_dense_h_to_4h_list.", i, ".weight" }, NULL)) &&
-               DO(linear(m, ONE(&image->down), (named){ "mixins.mlp.vision_dense_4h_to_h_list.", i, ".weight" }, NULL)));
+        (void)(DO(linear(m, FUSED(&image->q, &image->k, &image->v),
+                         (named){ "mixins.rotary.vision_query_key_value_list.", i, ".weight" },
+                         NULL)) &&
+               DO(linear(m, ONE(&image->o),
+                         (named){ "mixins.rotary.vision_dense_list.", i, ".weight" }, NULL)) &&
+               DO(linear(m, ONE(&image->gate),
+                         (named){ "mixins.mlp.vision_gate_proj.", i, ".weight" }, NULL)) &&
+               DO(linear(m, ONE(&image->up),
+                         (named){ "mixins.mlp.vision_dense_h_to_4h_list.", i, ".weight" }, NULL)) &&
+               DO(linear(m, ONE(&image->down),
+                         (named){ "mixins.mlp.vision_dense_4h_to_h_list.", i, ".weight" }, NULL)));
     return st == NULL && (c->cross_layers[i / 64] >> i % 64 & 1) != 0 ? build_cross(m, l, i) : st;
 }
 
@@ -225,7 +273,8 @@ sheaf_status *sheaf__build_cog(sheaf__model *m)
     sheaf_status *st = find(&head, m, (named){ "mixins.lm.lm_head.weight", -1, "" });
     if (st == NULL)
         st = find(&table, m, (named){ "transformer.word_embeddings.weight", -1, "" });
-    /* The head turns back few rows, those with a label: a second copy of its panels would not pay. */
+    /* The head turns back few rows, those with a label: a second copy of its panels would not
+     * pay. */
     if (st == NULL && m->ends)
         st = sheaf__build_linear(m, &m->head, head, NULL, 0);
     if (st == NULL && m->begins)
@@ -259,7 +308,12 @@ void sheaf__towers_free(sheaf__model *m)
 
 /* ---- the pass ---- */
 
-typedef struct run { sheaf__model *m; sheaf__tape *tape; const sheaf__pass *pass; int kind; /* of its rows */ } run;
+typedef struct run {
+    sheaf__model *m;
+    sheaf__tape *tape;
+    const sheaf__pass *pass;
+    int kind; /* of its rows */
+} run;
 
 static void columns(const run *r, sheaf__value **y, sheaf__value *x, sheaf__linear *const *l, int n)
 {
@@ -271,10 +325,14 @@ static sheaf__value *rows(const run *r, sheaf__value *x, sheaf__linear *l, sheaf
     return sheaf__record_rows(r->tape, x, l, residual, &r->pass->info[r->kind]);
 }
 
-static sheaf__value *attention(const run *r, sheaf__value *const qkv[3], int64_t patches, int64_t width)
+static sheaf__value *attention(const run *r, sheaf__value *const qkv[3], int64_t patches,
+                               int64_t width)
 {
-    const sheaf__heads heads = { .batch = r->pass->images, .queries = patches + 1, .kv_heads = qkv[1]->cols / width,
-                                 .group = 1, .head_dim = width };
+    const sheaf__heads heads = { .batch = r->pass->images,
+                                 .queries = patches + 1,
+                                 .kv_heads = qkv[1]->cols / width,
+                                 .group = 1,
+                                 .head_dim = width };
     return sheaf__record_full_attention(r->tape, qkv[0], qkv[1], qkv[2], &heads, patches + 1, NULL);
 }
 
@@ -283,7 +341,9 @@ static sheaf__value *record_vit(const run *r)
     const sheaf_vit *v = &r->m->schema->config.vit;
     sheaf__towers *t = r->m->towers;
     const int64_t side = v->height / v->patch, patches = side * side;
-    sheaf__value *pixels = sheaf__record_patches(r->tape, &r->pass->images_in->pixels, r->pass->images, v->channels, v->height, v->patch), *x;
+    sheaf__value *pixels = sheaf__record_patches(r->tape, &r->pass->images_in->pixels,
+                                                 r->pass->images, v->channels, v->height, v->patch),
+                 *x;
     columns(r, &x, pixels, ONE(&t->vit.patch));
     x = sheaf__record_tokens(r->tape, x, r->pass->images, &t->vit.class_token, &t->vit.positions);
     for (int64_t i = 0; i < v->layers; i++) {
@@ -291,7 +351,8 @@ static sheaf__value *record_vit(const run *r)
         sheaf__value *qkv[3], *h;
         sheaf__tape_segment_begin(r->tape, (int)i);
         columns(r, qkv, x, FUSED(&l->q, &l->k, &l->v));
-        sheaf__value *a = rows(r, attention(r, qkv, patches, v->hidden / v->heads), &l->dense, NULL);
+        sheaf__value *a =
+            rows(r, attention(r, qkv, patches, v->hidden / v->heads), &l->dense, NULL);
         x = sheaf__record_layernorm(r->tape, a, &l->norm1, x);
         columns(r, &h, x, ONE(&l->up));
         a = rows(r, sheaf__record_gelu(r->tape, h), &l->down, NULL);
@@ -299,7 +360,8 @@ static sheaf__value *record_vit(const run *r)
         sheaf__stage(r->pass, r->tape, "vit", (int)i, SHEAF__TEXT, x);
         sheaf__tape_segment_end(r->tape);
     }
-    return sheaf__record_grid(r->tape, x, r->pass->images, t->adapter.positions.data == NULL ? NULL : &t->adapter.positions);
+    return sheaf__record_grid(r->tape, x, r->pass->images,
+                              t->adapter.positions.data == NULL ? NULL : &t->adapter.positions);
 }
 
 sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
@@ -308,7 +370,8 @@ sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const she
     sheaf__towers *t = m->towers;
     sheaf__value *x = record_vit(&(run){ m, tape, pass, SHEAF__VIT }), *gate_up[2];
     sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
-    sheaf__value *z = rows(&r, sheaf__record_own_columns(tape, x, &t->adapter.linear), &t->adapter.linear, NULL);
+    sheaf__value *z =
+        rows(&r, sheaf__record_own_columns(tape, x, &t->adapter.linear), &t->adapter.linear, NULL);
     z = sheaf__record_gelu(tape, sheaf__record_layernorm(tape, z, &t->adapter.norm, NULL));
     columns(&r, gate_up, z, FUSED(&t->adapter.gate, &t->adapter.up));
     x = rows(&r, sheaf__record_swiglu(tape, gate_up[0], gate_up[1]), &t->adapter.down, NULL);
@@ -321,7 +384,8 @@ int64_t sheaf__encoder_rows(const sheaf_config *c)
     uint64_t any = 0;
     for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
         any |= c->cross_layers[i];
-    const int64_t side = c->family == SHEAF_COGAGENT && any != 0 ? c->encoder.image / c->encoder.patch : 0;
+    const int64_t side =
+        c->family == SHEAF_COGAGENT && any != 0 ? c->encoder.image / c->encoder.patch : 0;
     return side * side;
 }
 
@@ -333,32 +397,45 @@ sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sh
     const int64_t patches = sheaf__encoder_rows(&m->schema->config);
     if (t->tower.block == NULL || patches == 0)
         return NULL;
-    sheaf__value *pixels = sheaf__record_patches(tape, &pass->images_in->cross, pass->images, e->channels, e->image, e->patch), *x;
+    sheaf__value *pixels = sheaf__record_patches(tape, &pass->images_in->cross, pass->images,
+                                                 e->channels, e->image, e->patch),
+                 *x;
     columns(&r, &x, pixels, ONE(&t->tower.patch));
     x = sheaf__record_tokens(tape, x, pass->images, &t->tower.class_token, &t->tower.positions);
     for (int64_t i = 0; i < t->tower.blocks; i++) {
         tower_block *b = &t->tower.block[i];
         sheaf__value *qkv[3], *w[2];
         sheaf__tape_segment_begin(tape, (int)i);
-        columns(&r, qkv, sheaf__record_layernorm(tape, x, &b->norm1, NULL), FUSED(&b->q, &b->k, &b->v));
+        columns(&r, qkv, sheaf__record_layernorm(tape, x, &b->norm1, NULL),
+                FUSED(&b->q, &b->k, &b->v));
         for (int j = 0; j < 2; j++)
-            sheaf__record_rope_grid(tape, qkv[j], t->tower.cos.data, t->tower.sin.data, pass->images, qkv[j]->cols / e->head_width, e->head_width);
-        sheaf__value *o = sheaf__record_layernorm(tape, attention(&r, qkv, patches, e->head_width), &b->norm_attention, NULL);
+            sheaf__record_rope_grid(tape, qkv[j], t->tower.cos.data, t->tower.sin.data,
+                                    pass->images, qkv[j]->cols / e->head_width, e->head_width);
+        sheaf__value *o = sheaf__record_layernorm(tape, attention(&r, qkv, patches, e->head_width),
+                                                  &b->norm_attention, NULL);
         x = rows(&r, o, &b->proj, x);
         columns(&r, w, sheaf__record_layernorm(tape, x, &b->norm2, NULL), FUSED(&b->w1, &b->w2));
-        x = rows(&r, sheaf__record_layernorm(tape, sheaf__record_swiglu(tape, w[0], w[1]), &b->norm_ffn, NULL), &b->w3, x);
+        x = rows(&r,
+                 sheaf__record_layernorm(tape, sheaf__record_swiglu(tape, w[0], w[1]), &b->norm_ffn,
+                                         NULL),
+                 &b->w3, x);
         sheaf__tape_segment_end(tape);
     }
     return sheaf__record_grid(tape, x, pass->images, &t->tower.extra);
 }
 
-sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory, const sheaf__pass *pass)
+sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory,
+                                  const sheaf__pass *pass)
 {
     const int64_t rows = sheaf__encoder_rows(&m->schema->config);
-    return rows == 0 ? NULL : sheaf__record_hand(tape, memory, 0, "high-resolution image", pass->images * rows, m->schema->config.encoder.width);
+    return rows == 0 ? NULL
+                     : sheaf__record_hand(tape, memory, 0, "high-resolution image",
+                                          pass->images * rows, m->schema->config.encoder.width);
 }
 
-void sheaf__place_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image, const sheaf__pass *pass)
+void sheaf__place_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
+                         const sheaf__pass *pass)
 {
-    sheaf__record_place_images(tape, x, image, pass->images, &m->towers->boi, &m->towers->eoi, pass->images_in);
+    sheaf__record_place_images(tape, x, image, pass->images, &m->towers->boi, &m->towers->eoi,
+                               pass->images_in);
 }

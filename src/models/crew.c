@@ -27,14 +27,26 @@ static sheaf_status *crew_rank(void *arg, sheaf_comm *all, sheaf_comm *stage)
 {
     const crew *c = arg;
     const sheaf__crew_options *o = c->options;
-    const int world = sheaf_comm_rank(all), rank = world % o->ranks, slices = c->opened->schema->slices;
+    const int world = sheaf_comm_rank(all), rank = world % o->ranks,
+              slices = c->opened->schema->slices;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
-    sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, sheaf__threads_of(o->threads, sheaf_comm_ranks(all), world), o->isa, 0);
-    sheaf__context context = { .device = device, .comm = stage, .rank = rank, .ranks = o->ranks,
-                               .slices = slices, .own = sheaf_owner_slices(slices, o->ranks, rank), .dtype = o->dtype,
-                               .stages = c->place.stages, .stage = world / o->ranks, .head_stage = c->place.head_stage, .world = all };
-    const sheaf__model_options options = { .lora = c->opened->lora, .positions = o->positions, .place = &c->place };
+    sheaf_status *st = sheaf__device_open(
+        &device, SHEAF_CPU, sheaf__threads_of(o->threads, sheaf_comm_ranks(all), world), o->isa, 0);
+    sheaf__context context = { .device = device,
+                               .comm = stage,
+                               .rank = rank,
+                               .ranks = o->ranks,
+                               .slices = slices,
+                               .own = sheaf_owner_slices(slices, o->ranks, rank),
+                               .dtype = o->dtype,
+                               .stages = c->place.stages,
+                               .stage = world / o->ranks,
+                               .head_stage = c->place.head_stage,
+                               .world = all };
+    const sheaf__model_options options = { .lora = c->opened->lora,
+                                           .positions = o->positions,
+                                           .place = &c->place };
     if (st == NULL)
         device->sums = o->sums;
     if (st == NULL)

@@ -8,15 +8,17 @@
 typedef struct sheaf__crew_options {
     int ranks, threads; /* threads in all, 0 = every core at hand */
     sheaf_dtype dtype;
-    sheaf__sums sums;   /* of bfloat16 */
+    sheaf__sums sums; /* of bfloat16 */
     const char *isa;
-    int64_t positions;  /* length of the rotary table */
-    const char *place;  /* layers placed over stages of `ranks` ranks each, as sheaf__place_read() takes it; NULL = one stage */
+    int64_t positions; /* length of the rotary table */
+    const char *place; /* layers placed over stages of `ranks` ranks each, as sheaf__place_read()
+                          takes it; NULL = one stage */
     const sheaf_events *events; /* told when the ranks share the heads unevenly; may be NULL */
 } sheaf__crew_options;
 
-/* sheaf__crew_run - with `ranks` ranks, or with that many in each stage: opens a device and loads the model on every rank, then calls body on
- * each; the first failure by rank number. opened->schema decides the slices. */
+/* sheaf__crew_run - with `ranks` ranks, or with that many in each stage: opens a device and loads
+ * the model on every rank, then calls body on each; the first failure by rank number.
+ * opened->schema decides the slices. */
 sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_options *options,
                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self);
 

@@ -1,8 +1,8 @@
 /* decoder.c - the decoder of all families: from embedded rows to logits. It reads like the formula:
  *
  *   h += o(attention(rope(q(RMS h)), rope(k(RMS h)), v(RMS h)))
- *   h += cross_o(attention(cross_q(RMS h), cross_k(image), cross_v(image)))    layers with cross-attention
- *   h += down(silu(gate(RMS h)) * up(RMS h))
+ *   h += cross_o(attention(cross_q(RMS h), cross_k(image), cross_v(image)))    layers with
+ * cross-attention h += down(silu(gate(RMS h)) * up(RMS h))
  *
  * with q, k, v, o, gate, up and down of each row's stream: text, or image where the layer has
  * visual experts. Without image rows there is one stream, and nothing is split or joined. */
@@ -17,7 +17,9 @@ typedef struct pass {
     sheaf__value *image_memory; /* what cross-attention looks at, or NULL */
 } pass;
 
-typedef struct streams { sheaf__value *x[SHEAF__STREAMS]; } streams;
+typedef struct streams {
+    sheaf__value *x[SHEAF__STREAMS];
+} streams;
 
 static streams split(const pass *p, sheaf__value *x)
 {
@@ -40,10 +42,14 @@ static streams rmsnorm(const pass *p, streams h, sheaf__norm *norm)
     return y;
 }
 
-static sheaf__expert *expert_of(sheaf__layer *l, int stream) { return &l->expert[l->has_expert ? stream : SHEAF__TEXT]; }
+static sheaf__expert *expert_of(sheaf__layer *l, int stream)
+{
+    return &l->expert[l->has_expert ? stream : SHEAF__TEXT];
+}
 
 /* h + layer(x), for the layer of each stream. */
-static streams residual(const pass *p, streams x, sheaf__linear *const layer[SHEAF__STREAMS], streams h)
+static streams residual(const pass *p, streams x, sheaf__linear *const layer[SHEAF__STREAMS],
+                        streams h)
 {
     streams y = { { NULL } };
     for (int i = 0; i < SHEAF__STREAMS; i++)
@@ -56,10 +62,15 @@ static streams self_attention(const pass *p, int index, streams h)
 {
     const sheaf_config *config = &p->m->schema->config;
     sheaf__layer *l = &p->m->layer[index];
-    const int64_t kv_heads = l->expert[SHEAF__TEXT].k.owned / config->head_dim, group = config->heads / config->kv_heads;
-    const sheaf__heads heads = { .batch = p->of->batch, .queries = p->of->queries, .kv_heads = kv_heads, .group = group,
+    const int64_t kv_heads = l->expert[SHEAF__TEXT].k.owned / config->head_dim,
+                  group = config->heads / config->kv_heads;
+    const sheaf__heads heads = { .batch = p->of->batch,
+                                 .queries = p->of->queries,
+                                 .kv_heads = kv_heads,
+                                 .group = group,
                                  .head_dim = config->head_dim,
-                                 .window = index >= config->window_from_layer ? config->window : 0 };
+                                 .window =
+                                     index >= config->window_from_layer ? config->window : 0 };
     const streams a = rmsnorm(p, h, &l->norm_in);
     streams qkv[3] = { { { NULL } } };
     for (int i = 0; i < SHEAF__STREAMS; i++) {
@@ -67,16 +78,21 @@ static streams self_attention(const pass *p, int index, streams h)
         sheaf__value *y[3];
         if (a.x[i] == NULL)
             continue;
-        sheaf__record_columns(p->tape, y, a.x[i], (sheaf__linear *const[]){ &e->q, &e->k, &e->v }, 3, &p->of->info[i]);
+        sheaf__record_columns(p->tape, y, a.x[i], (sheaf__linear *const[]){ &e->q, &e->k, &e->v },
+                              3, &p->of->info[i]);
         for (int j = 0; j < 3; j++)
             qkv[j].x[i] = y[j];
     }
     sheaf__value *q = join(p, qkv[0]), *k = join(p, qkv[1]), *v = join(p, qkv[2]);
     sheaf__record_rope(p->tape, q, &p->m->rope, kv_heads * group, config->head_dim, p->of->in);
     sheaf__record_rope(p->tape, k, &p->m->rope, kv_heads, config->head_dim, p->of->in);
-    sheaf__value *o = sheaf__record_attention(p->tape, q, k, v, &heads, p->of->in,
-                                              p->of->kept == NULL ? NULL : &p->of->kept->self[index]);
-    return residual(p, split(p, o), (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->o, &expert_of(l, SHEAF__IMAGE)->o }, h);
+    sheaf__value *o =
+        sheaf__record_attention(p->tape, q, k, v, &heads, p->of->in,
+                                p->of->kept == NULL ? NULL : &p->of->kept->self[index]);
+    return residual(
+        p, split(p, o),
+        (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->o, &expert_of(l, SHEAF__IMAGE)->o },
+        h);
 }
 
 /* All rows take part with the same weights. */
@@ -85,18 +101,25 @@ static streams cross_attention(const pass *p, int index, streams h)
     sheaf__layer *l = &p->m->layer[index];
     const sheaf_config *config = &p->m->schema->config;
     const int64_t width = config->cross_head_dim;
-    const sheaf__heads heads = { .batch = p->of->batch, .queries = p->of->queries, .kv_heads = l->cross_k.owned / width,
-                                 .group = 1, .head_dim = width };
+    const sheaf__heads heads = { .batch = p->of->batch,
+                                 .queries = p->of->queries,
+                                 .kv_heads = l->cross_k.owned / width,
+                                 .group = 1,
+                                 .head_dim = width };
     const streams a = rmsnorm(p, h, &l->norm_cross);
     streams q = { { NULL } };
     for (int i = 0; i < SHEAF__STREAMS; i++)
         if (a.x[i] != NULL)
-            sheaf__record_columns(p->tape, &q.x[i], a.x[i], (sheaf__linear *const[]){ &l->cross_q }, 1, &p->of->info[i]);
+            sheaf__record_columns(p->tape, &q.x[i], a.x[i], (sheaf__linear *const[]){ &l->cross_q },
+                                  1, &p->of->info[i]);
     sheaf__value *kv[2] = { NULL };
     if (p->image_memory != NULL)
-        sheaf__record_columns(p->tape, kv, p->image_memory, (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2, &p->of->info[SHEAF__GRID]);
-    sheaf__value *o = sheaf__record_full_attention(p->tape, join(p, q), kv[0], kv[1], &heads, sheaf__encoder_rows(config),
-                                                   p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);
+        sheaf__record_columns(p->tape, kv, p->image_memory,
+                              (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2,
+                              &p->of->info[SHEAF__GRID]);
+    sheaf__value *o = sheaf__record_full_attention(
+        p->tape, join(p, q), kv[0], kv[1], &heads, sheaf__encoder_rows(config),
+        p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);
     return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, h);
 }
 
@@ -104,7 +127,8 @@ static streams mlp(const pass *p, int index, streams h)
 {
     sheaf__layer *l = &p->m->layer[index];
     sheaf__value *image = h.x[SHEAF__IMAGE];
-    const bool unread = p->of->image_rows_unread && index + 1 == p->m->schema->config.layers && h.x[SHEAF__TEXT] != NULL;
+    const bool unread = p->of->image_rows_unread && index + 1 == p->m->schema->config.layers &&
+                        h.x[SHEAF__TEXT] != NULL;
     if (unread) /* nothing comes after that looks at image rows: they stay what they are */
         h.x[SHEAF__IMAGE] = NULL;
     const streams n = rmsnorm(p, h, &l->norm_post);
@@ -114,10 +138,14 @@ static streams mlp(const pass *p, int index, streams h)
         sheaf__value *gate_up[2];
         if (n.x[i] == NULL)
             continue;
-        sheaf__record_columns(p->tape, gate_up, n.x[i], (sheaf__linear *const[]){ &e->gate, &e->up }, 2, &p->of->info[i]);
+        sheaf__record_columns(p->tape, gate_up, n.x[i],
+                              (sheaf__linear *const[]){ &e->gate, &e->up }, 2, &p->of->info[i]);
         y.x[i] = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
     }
-    y = residual(p, y, (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down, &expert_of(l, SHEAF__IMAGE)->down }, h);
+    y = residual(p, y,
+                 (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down,
+                                           &expert_of(l, SHEAF__IMAGE)->down },
+                 h);
     if (unread)
         y.x[SHEAF__IMAGE] = image;
     return y;
@@ -145,20 +173,22 @@ static sheaf__value *record_layers(const pass *p, sheaf__value *x)
     return join(p, h);
 }
 
-/* Each stage's rows go to all: to the next, which goes on with them, and after the last to the head,
- * where that is on another (a tied table is, with the embedding). */
+/* Each stage's rows go to all: to the next, which goes on with them, and after the last to the
+ * head, where that is on another (a tied table is, with the embedding). */
 static sheaf__value *record_stages(const pass *p, sheaf__value *x, int64_t rows)
 {
     const sheaf__context *c = p->m->context;
     for (int s = 0; s < c->stages; s++) {
         x = s == c->stage ? record_layers(p, x) : NULL;
         if (s + 1 < c->stages || c->head_stage != s)
-            x = sheaf__record_hand(p->tape, x, s, "rows of a stage", rows, p->m->schema->config.hidden);
+            x = sheaf__record_hand(p->tape, x, s, "rows of a stage", rows,
+                                   p->m->schema->config.hidden);
     }
     return x;
 }
 
-void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image_memory, const sheaf__pass *of)
+void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
+                           sheaf__value *image_memory, const sheaf__pass *of)
 {
     const int64_t rows = of->batch * of->queries;
     pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory };

@@ -22,9 +22,9 @@ typedef struct item {
     const sheaf_source_entry *entry;
     int64_t rows, cols, units; /* of the view; units in a row. Of a tensor of one axis: one row */
     bool vector;
-    size_t bytes;              /* of an element */
-    int64_t *edge;             /* [units + 1] columns where they begin; NULL: a row is one */
-    _Atomic uint64_t *seen;    /* a bit for each unit */
+    size_t bytes;           /* of an element */
+    int64_t *edge;          /* [units + 1] columns where they begin; NULL: a row is one */
+    _Atomic uint64_t *seen; /* a bit for each unit */
     _Atomic uint64_t sum[2];
     int64_t block_rows, first_block;
 } item;
@@ -32,9 +32,9 @@ typedef struct item {
 struct sheaf__hashed {
     sheaf_source source; /* first */
     sheaf_source *inner;
-    item *item;          /* ascending by name */
+    item *item; /* ascending by name */
     int64_t count, blocks;
-    atomic_llong next;   /* block to read */
+    atomic_llong next; /* block to read */
     bool stopped;
 };
 
@@ -56,7 +56,8 @@ static void add_unit(uint64_t sum[2], int64_t number, const void *bytes, size_t 
     sum[1] += hash.low;
 }
 
-/* What of a box was read: units [u0, u1) of `rows` rows from row0 on, `stride` bytes from row to row; `bytes` is where column col0 lies. */
+/* What of a box was read: units [u0, u1) of `rows` rows from row0 on, `stride` bytes from row to
+ * row; `bytes` is where column col0 lies. */
 typedef struct box {
     item *t;
     int64_t row0, rows, u0, u1, col0;
@@ -69,15 +70,22 @@ static void claim(uint64_t sum[2], const box *b, int64_t first, int64_t last)
 {
     item *t = b->t;
     for (int64_t w = first / 64; w * 64 < last; w++) {
-        const int64_t from = first > w * 64 ? first - w * 64 : 0, to = last - w * 64 < 64 ? last - w * 64 : 64;
-        const uint64_t wanted = (to == 64 ? ~UINT64_C(0) : (UINT64_C(1) << to) - 1) & ~((UINT64_C(1) << from) - 1);
+        const int64_t from = first > w * 64 ? first - w * 64 : 0,
+                      to = last - w * 64 < 64 ? last - w * 64 : 64;
+        const uint64_t wanted =
+            (to == 64 ? ~UINT64_C(0) : (UINT64_C(1) << to) - 1) & ~((UINT64_C(1) << from) - 1);
         uint64_t mine = wanted & ~atomic_load_explicit(&t->seen[w], memory_order_relaxed);
         if (mine != 0)
             mine &= ~atomic_fetch_or_explicit(&t->seen[w], mine, memory_order_relaxed);
         for (; mine != 0; mine &= mine - 1) {
-            const int64_t number = w * 64 + __builtin_ctzll(mine), row = t->units == 1 ? number : number / t->units, u = number - row * t->units;
-            const int64_t begin = t->edge == NULL ? 0 : t->edge[u], end = t->edge == NULL ? t->cols : t->edge[u + 1];
-            add_unit(sum, number, b->bytes + (size_t)(row - b->row0) * b->stride + (size_t)(begin - b->col0) * t->bytes,
+            const int64_t number = w * 64 + __builtin_ctzll(mine),
+                          row = t->units == 1 ? number : number / t->units,
+                          u = number - row * t->units;
+            const int64_t begin = t->edge == NULL ? 0 : t->edge[u],
+                          end = t->edge == NULL ? t->cols : t->edge[u + 1];
+            add_unit(sum, number,
+                     b->bytes + (size_t)(row - b->row0) * b->stride +
+                         (size_t)(begin - b->col0) * t->bytes,
                      (size_t)(end - begin) * t->bytes);
         }
     }
@@ -115,9 +123,16 @@ static item *find_item(const sheaf__hashed *p, const char *name)
 }
 
 /* The units that lie wholly in a box that was read. */
-static void seen_box(item *t, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *bytes)
+static void seen_box(item *t, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                     const void *bytes)
 {
-    box b = { .t = t, .row0 = row0, .rows = rows, .u1 = t->units, .col0 = col0, .stride = (size_t)cols * t->bytes, .bytes = bytes };
+    box b = { .t = t,
+              .row0 = row0,
+              .rows = rows,
+              .u1 = t->units,
+              .col0 = col0,
+              .stride = (size_t)cols * t->bytes,
+              .bytes = bytes };
     if (t->vector) { /* its elements are rows */
         if (row0 != 0 || rows != t->cols || cols != 1)
             return;
@@ -132,11 +147,21 @@ static void seen_box(item *t, int64_t row0, int64_t rows, int64_t col0, int64_t 
         hash_box(&b);
 }
 
-static const sheaf_source_entry *find(sheaf_source *self, const char *name) { return ((sheaf__hashed *)self)->inner->find(((sheaf__hashed *)self)->inner, name); }
-static int64_t count(sheaf_source *self) { return ((sheaf__hashed *)self)->inner->count(((sheaf__hashed *)self)->inner); }
-static const sheaf_source_entry *entry(sheaf_source *self, int64_t i) { return ((sheaf__hashed *)self)->inner->entry(((sheaf__hashed *)self)->inner, i); }
+static const sheaf_source_entry *find(sheaf_source *self, const char *name)
+{
+    return ((sheaf__hashed *)self)->inner->find(((sheaf__hashed *)self)->inner, name);
+}
+static int64_t count(sheaf_source *self)
+{
+    return ((sheaf__hashed *)self)->inner->count(((sheaf__hashed *)self)->inner);
+}
+static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
+{
+    return ((sheaf__hashed *)self)->inner->entry(((sheaf__hashed *)self)->inner, i);
+}
 
-static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                              int64_t col0, int64_t cols, void *dst)
 {
     const sheaf__hashed *p = (const sheaf__hashed *)self;
     sheaf_status *st = p->inner->read(p->inner, name, row0, rows, col0, cols, dst);
@@ -146,14 +171,26 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
     return st;
 }
 
-static void close_nothing(sheaf_source *self) { (void)self; }
+static void close_nothing(sheaf_source *self)
+{
+    (void)self;
+}
 
-sheaf_source *sheaf__hashed_source(sheaf__hashed *p) { return &p->source; }
-void sheaf__hashed_stop(sheaf__hashed *p) { p->stopped = true; }
+sheaf_source *sheaf__hashed_source(sheaf__hashed *p)
+{
+    return &p->source;
+}
+void sheaf__hashed_stop(sheaf__hashed *p)
+{
+    p->stopped = true;
+}
 
 /* ---- making ---- */
 
-static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "fingerprint of the weights"); }
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "fingerprint of the weights");
+}
 
 /* Where the slices of a row begin, of eight; those without columns are left out. */
 static sheaf_status *set_edges(item *t, const sheaf_cut *cut)
@@ -177,17 +214,23 @@ static sheaf_status *set_edges(item *t, const sheaf_cut *cut)
 static sheaf_status *set_item(item *t, const sheaf_source_entry *e, const sheaf_tensor *schema)
 {
     const int64_t all = sheaf__elements(e->ndim, e->shape);
-    *t = (item){ .entry = e, .vector = e->ndim <= 1, .units = 1, .bytes = sheaf_dtype_bytes(e->dtype) };
+    *t = (item){
+        .entry = e, .vector = e->ndim <= 1, .units = 1, .bytes = sheaf_dtype_bytes(e->dtype)
+    };
     t->cols = t->vector ? all : e->shape[e->ndim - 1];
     t->rows = all == 0 ? 0 : all / t->cols;
     sheaf_status *st = NULL;
-    if (schema != NULL && e->ndim == 2 && schema->cut.nparts > 0 && schema->cut.axis == 1 && all > 0)
+    if (schema != NULL && e->ndim == 2 && schema->cut.nparts > 0 && schema->cut.axis == 1 &&
+        all > 0)
         st = set_edges(t, &schema->cut);
     t->seen = calloc((size_t)(t->rows * t->units + 63) / 64 + 1, sizeof *t->seen);
     return st == NULL && t->seen == NULL ? no_memory() : st;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const item *)a)->entry->name, ((const item *)b)->entry->name); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const item *)a)->entry->name, ((const item *)b)->entry->name);
+}
 
 static sheaf_status *add_items(sheaf__hashed *p, const sheaf_schema *schema)
 {
@@ -197,7 +240,9 @@ static sheaf_status *add_items(sheaf__hashed *p, const sheaf_schema *schema)
     if (p->item == NULL)
         return no_memory();
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        const sheaf_source_entry *e = schema != NULL ? p->inner->find(p->inner, schema->tensor[i].name) : p->inner->entry(p->inner, i);
+        const sheaf_source_entry *e = schema != NULL
+                                          ? p->inner->find(p->inner, schema->tensor[i].name)
+                                          : p->inner->entry(p->inner, i);
         if (e != NULL)
             st = set_item(&p->item[p->count++], e, schema != NULL ? &schema->tensor[i] : NULL);
     }
@@ -213,7 +258,8 @@ static sheaf_status *add_items(sheaf__hashed *p, const sheaf_schema *schema)
     return st;
 }
 
-sheaf_status *sheaf__hashed_new(sheaf__hashed **out, sheaf_source *inner, const sheaf_config *config)
+sheaf_status *sheaf__hashed_new(sheaf__hashed **out, sheaf_source *inner,
+                                const sheaf_config *config)
 {
     sheaf_schema *eight = NULL;
     sheaf__hashed *p = calloc(1, sizeof *p);
@@ -261,7 +307,8 @@ static bool all_seen(const item *t, int64_t first, int64_t last)
 
 static sheaf_status *read_block(const sheaf__hashed *p, item *t, int64_t block)
 {
-    const int64_t row = block * t->block_rows, n = t->rows - row < t->block_rows ? t->rows - row : t->block_rows;
+    const int64_t row = block * t->block_rows,
+                  n = t->rows - row < t->block_rows ? t->rows - row : t->block_rows;
     if (all_seen(t, row * t->units, (row + n) * t->units))
         return NULL;
     char *bytes = malloc((size_t)(n * t->cols) * t->bytes + 1);
@@ -277,7 +324,8 @@ static sheaf_status *read_block(const sheaf__hashed *p, item *t, int64_t block)
 
 static item *block_item(const sheaf__hashed *p, int64_t block)
 {
-    int64_t low = 0, high = p->count; /* the last item that begins at or before it, and is not empty */
+    int64_t low = 0,
+            high = p->count; /* the last item that begins at or before it, and is not empty */
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
         if (p->item[middle].first_block <= block)
@@ -296,19 +344,24 @@ sheaf_status *sheaf__hashed_rest(sheaf__hashed *p)
         if (block >= p->blocks)
             break;
         item *t = block_item(p, block);
-        st = sheaf_in(read_block(p, t, block - t->first_block), "fingerprint of '%s'", t->entry->name);
+        st = sheaf_in(read_block(p, t, block - t->first_block), "fingerprint of '%s'",
+                      t->entry->name);
     }
     return st;
 }
 
-static void *rest_thread(void *arg) { return sheaf__hashed_rest(arg); }
+static void *rest_thread(void *arg)
+{
+    return sheaf__hashed_rest(arg);
+}
 
 sheaf_status *sheaf__hashed_all(sheaf__hashed *p, int threads)
 {
     pthread_t thread[MOST_THREADS];
     int n = 0;
     const int want = sheaf__threads_of(threads, 1, 0);
-    while (n + 1 < want && n < MOST_THREADS && n < p->blocks && pthread_create(&thread[n], NULL, rest_thread, p) == 0)
+    while (n + 1 < want && n < MOST_THREADS && n < p->blocks &&
+           pthread_create(&thread[n], NULL, rest_thread, p) == 0)
         n++;
     sheaf_status *st = sheaf__hashed_rest(p);
     for (int i = 0; i < n; i++) {
@@ -355,7 +408,10 @@ sheaf_status *sheaf__hashed_weights(char out[33], const sheaf__hashed *p)
     return st;
 }
 
-int64_t sheaf__hashed_count(const sheaf__hashed *p) { return p->count; }
+int64_t sheaf__hashed_count(const sheaf__hashed *p)
+{
+    return p->count;
+}
 
 const char *sheaf__hashed_tensor(char out[33], const sheaf__hashed *p, int64_t i)
 {

@@ -1,17 +1,20 @@
 /* hashed.h - the fingerprint of stored tensors: every byte of them, hashed while a model is loaded.
  *
- * A source that lies before another one and hashes what is read through it. What is hashed at once is a unit: a row of a
- * tensor's view (sheaf/source.h); of a matrix that is cut along its columns, each of the parts of a row that 8 slices
- * hold; a tensor of at most one axis as a whole. In a run of at most 8 slices, as by default, a rank reads whole units, however many ranks there are, so that
- * nothing but vectors is read a second time; and a unit counts once, however many ranks read it. Definition, every hash being XXH3-128 with seed 0 in
- * its canonical form, integers little endian:
+ * A source that lies before another one and hashes what is read through it. What is hashed at once
+ * is a unit: a row of a tensor's view (sheaf/source.h); of a matrix that is cut along its columns,
+ * each of the parts of a row that 8 slices hold; a tensor of at most one axis as a whole. In a run
+ * of at most 8 slices, as by default, a rank reads whole units, however many ranks there are, so
+ * that nothing but vectors is read a second time; and a unit counts once, however many ranks read
+ * it. Definition, every hash being XXH3-128 with seed 0 in its canonical form, integers little
+ * endian:
  *
  *   unit      hash of (number of the unit in its tensor, u64; hash of its bytes)
- *   tensor    hash of (name of the dtype; axes, i64; shape, i64 each; sum of the units' first halves, u64, and of
- *             their second ones, u64, without carry)
- *   weights   hash of (name, NUL, hash) of all tensors, ascending by the bytes of their names
+ *   tensor    hash of (name of the dtype; axes, i64; shape, i64 each; sum of the units' first
+ * halves, u64, and of their second ones, u64, without carry) weights   hash of (name, NUL, hash) of
+ * all tensors, ascending by the bytes of their names
  *
- * The names are canonical: neither the dialect and the files in which the tensors lie, nor slices, ranks and threads matter. */
+ * The names are canonical: neither the dialect and the files in which the tensors lie, nor slices,
+ * ranks and threads matter. */
 #ifndef SHEAF_MODELS_HASHED_H
 #define SHEAF_MODELS_HASHED_H
 
@@ -20,8 +23,10 @@
 
 typedef struct sheaf__hashed sheaf__hashed;
 
-/* sheaf__hashed_new - of the tensors of `inner` that a model of `config` has; NULL: of all there are. `inner` is borrowed. */
-sheaf_status *sheaf__hashed_new(sheaf__hashed **out, sheaf_source *inner, const sheaf_config *config);
+/* sheaf__hashed_new - of the tensors of `inner` that a model of `config` has; NULL: of all there
+ * are. `inner` is borrowed. */
+sheaf_status *sheaf__hashed_new(sheaf__hashed **out, sheaf_source *inner,
+                                const sheaf_config *config);
 void sheaf__hashed_free(sheaf__hashed *hashed); /* accepts NULL */
 
 /* The tensors of `inner`, all of them; reading hashes. Borrowed; closing it does nothing. */
@@ -29,8 +34,8 @@ sheaf_source *sheaf__hashed_source(sheaf__hashed *hashed);
 /* sheaf__hashed_stop - from now on reading hashes nothing. No thread may be reading. */
 void sheaf__hashed_stop(sheaf__hashed *hashed);
 
-/* sheaf__hashed_rest - reads and hashes what was not read yet. As many threads as like may call it: they share the work;
- * once all of them have returned, all is hashed. */
+/* sheaf__hashed_rest - reads and hashes what was not read yet. As many threads as like may call it:
+ * they share the work; once all of them have returned, all is hashed. */
 sheaf_status *sheaf__hashed_rest(sheaf__hashed *hashed);
 /* sheaf__hashed_all - the same with that many threads of its own, 0 = every core at hand. */
 sheaf_status *sheaf__hashed_all(sheaf__hashed *hashed, int threads);

@@ -24,7 +24,8 @@ static float inverse_frequency(const sheaf_config *config, int64_t j, int64_t ro
         return f / factor;
     if (config->rope.type != SHEAF_ROPE_LLAMA3)
         return f;
-    const float low = (float)config->rope.low_freq_factor, high = (float)config->rope.high_freq_factor;
+    const float low = (float)config->rope.low_freq_factor,
+                high = (float)config->rope.high_freq_factor;
     const float original = (float)config->rope.original_length;
     const float wavelength = (float)(2 * 3.14159265358979323846) / f;
     if (wavelength > original / low)
@@ -43,21 +44,23 @@ static float through(const sheaf__kernels *kernels, sheaf_dtype dtype, float x)
     return x;
 }
 
-/* SAT keeps the frequencies with the model and takes the angle in its dtype (reference cogvlm.md, section
- * 3.6): there `angle` is the compute dtype. The others take it in float32. */
-static void fill_table(sheaf__rope_table *t, int64_t j, float frequency, const sheaf__kernels *kernels, sheaf_dtype dtype,
-                       sheaf_dtype angle)
+/* SAT keeps the frequencies with the model and takes the angle in its dtype (reference cogvlm.md,
+ * section 3.6): there `angle` is the compute dtype. The others take it in float32. */
+static void fill_table(sheaf__rope_table *t, int64_t j, float frequency,
+                       const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle)
 {
     const int64_t half = t->rot / 2;
     for (int64_t pos = 0; pos < t->positions; pos++) {
-        const float a = through(kernels, angle, through(kernels, angle, (float)pos) * through(kernels, angle, frequency));
+        const float a =
+            through(kernels, angle,
+                    through(kernels, angle, (float)pos) * through(kernels, angle, frequency));
         t->cos[pos * half + j] = through(kernels, dtype, (float)sheaf__cos_d((double)a));
         t->sin[pos * half + j] = through(kernels, dtype, (float)sheaf__sin_d((double)a));
     }
 }
 
-void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config, const sheaf__kernels *kernels,
-                      sheaf_dtype dtype)
+void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,
+                      const sheaf__kernels *kernels, sheaf_dtype dtype)
 {
     for (int64_t j = 0; j < t->rot / 2; j++)
         fill_table(t, j, inverse_frequency(config, j, t->rot), kernels, dtype, SHEAF_F32);
@@ -72,14 +75,14 @@ typedef struct box {
     const char *name;
     sheaf_dtype stored;
     int64_t row0, rows, col0, cols;
-    int64_t last;           /* columns of what is read at once: cols, but of a tensor of more than two axes its
-                               last axis; then col0 is 0 and whole rows are wanted */
-    sheaf__packed *packed;  /* either panels, */
-    void *dst;              /* or dense rows [rows, cols] of dtype `to` */
+    int64_t last; /* columns of what is read at once: cols, but of a tensor of more than two axes
+                     its last axis; then col0 is 0 and whole rows are wanted */
+    sheaf__packed *packed; /* either panels, */
+    void *dst;             /* or dense rows [rows, cols] of dtype `to` */
     sheaf_dtype to;
     pthread_mutex_t lock;
     int64_t failed_at;
-    sheaf_status *status;   /* of the lowest failing row group, so that it never depends on timing */
+    sheaf_status *status; /* of the lowest failing row group, so that it never depends on timing */
 } box;
 
 static void note(box *b, int64_t group, sheaf_status *st)
@@ -105,13 +108,15 @@ static void read_group(void *arg, int64_t group, int worker)
     const int64_t first = group * GROUP, last = first + GROUP < b->rows ? first + GROUP : b->rows;
     int64_t fit = (int64_t)(SHEAF__THREAD_SCRATCH / (row_bytes == 0 ? 1 : row_bytes));
     if (fit < 1) {
-        note(b, group, sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a row of %zu bytes", b->name, row_bytes));
+        note(b, group,
+             sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a row of %zu bytes", b->name, row_bytes));
         return;
     }
     void *scratch = b->c->device->scratch[worker];
     for (int64_t r = first; r < last;) {
         const int64_t n = last - r < fit ? last - r : fit;
-        sheaf_status *st = b->source->read(b->source, b->name, (b->row0 + r) * fold, n * fold, b->col0, b->last, scratch);
+        sheaf_status *st = b->source->read(b->source, b->name, (b->row0 + r) * fold, n * fold,
+                                           b->col0, b->last, scratch);
         if (st != NULL) {
             note(b, group, st);
             return;
@@ -119,8 +124,9 @@ static void read_group(void *arg, int64_t group, int worker)
         if (b->packed != NULL)
             sheaf__pack(b->packed, scratch, b->stored, b->cols, r, n);
         else
-            b->c->device->kernels->convert((char *)b->dst + (size_t)(r * b->cols) * sheaf_dtype_bytes(b->to), b->to,
-                                           scratch, b->stored, n * b->cols);
+            b->c->device->kernels->convert((char *)b->dst +
+                                               (size_t)(r * b->cols) * sheaf_dtype_bytes(b->to),
+                                           b->to, scratch, b->stored, n * b->cols);
         r += n;
     }
 }
@@ -148,16 +154,23 @@ static sheaf_status *read_box(box *b)
     return b->status;
 }
 
-static sheaf_status *read_trained(sheaf__context *c, sheaf_source *source, const char *name, sheaf__trained *t)
+static sheaf_status *read_trained(sheaf__context *c, sheaf_source *source, const char *name,
+                                  sheaf__trained *t)
 {
     sheaf_status *st = NULL;
     for (int s = t->first; s < t->first + t->count; s++)
         for (int part = 0; part < sheaf__trained_parts(t) && st == NULL; part++) {
             sheaf_range rows, cols;
             sheaf__trained_box(t, part, s, &rows, &cols);
-            st = read_box(&(box){ .c = c, .source = source, .name = name, .row0 = rows.begin, .rows = rows.end - rows.begin,
-                                  .col0 = cols.begin, .cols = cols.end - cols.begin,
-                                  .dst = t->master[s] + sheaf__trained_at(t, part, s), .to = SHEAF_F32 });
+            st = read_box(&(box){ .c = c,
+                                  .source = source,
+                                  .name = name,
+                                  .row0 = rows.begin,
+                                  .rows = rows.end - rows.begin,
+                                  .col0 = cols.begin,
+                                  .cols = cols.end - cols.begin,
+                                  .dst = t->master[s] + sheaf__trained_at(t, part, s),
+                                  .to = SHEAF_F32 });
         }
     return st;
 }
@@ -172,36 +185,56 @@ static void through_dtype(sheaf__context *c, float *x, int64_t n)
     }
 }
 
-static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char *name, sheaf__trained *trained, float *dst,
-                                 int64_t row0, int64_t rows, int64_t cols)
+static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char *name,
+                                 sheaf__trained *trained, float *dst, int64_t row0, int64_t rows,
+                                 int64_t cols)
 {
     if (trained != NULL)
         return read_trained(m->context, base, name, trained);
-    sheaf_status *st = read_box(&(box){ .c = m->context, .source = base, .name = name, .row0 = row0, .rows = rows, .cols = cols,
-                                        .dst = dst, .to = SHEAF_F32 });
+    sheaf_status *st = read_box(&(box){ .c = m->context,
+                                        .source = base,
+                                        .name = name,
+                                        .row0 = row0,
+                                        .rows = rows,
+                                        .cols = cols,
+                                        .dst = dst,
+                                        .to = SHEAF_F32 });
     through_dtype(m->context, dst, st == NULL ? rows * cols : 0);
     return st;
 }
 
-static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l, const sheaf__held *held)
+static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
+                                 const sheaf__held *held)
 {
     sheaf_status *st = NULL;
     if (l->weight_trained != NULL && held->piece == 0)
         st = read_trained(m->context, base, l->name, l->weight_trained);
-    for (int s = l->first; s < l->first + l->count && st == NULL && l->weight_trained == NULL; s++) {
+    for (int s = l->first; s < l->first + l->count && st == NULL && l->weight_trained == NULL;
+         s++) {
         const int64_t logical = l->logical0 + l->begin[s];
-        st = read_box(&(box){ .c = m->context, .source = base, .name = l->name, .row0 = l->rows ? 0 : logical,
-                              .rows = l->w[s].n, .col0 = l->rows ? logical : 0, .cols = l->w[s].k, .packed = &l->w[s] });
+        st = read_box(&(box){ .c = m->context,
+                              .source = base,
+                              .name = l->name,
+                              .row0 = l->rows ? 0 : logical,
+                              .rows = l->w[s].n,
+                              .col0 = l->rows ? logical : 0,
+                              .cols = l->w[s].k,
+                              .packed = &l->w[s] });
     }
     if (st != NULL || l->bias == NULL || (l->bias_trained != NULL && held->piece > 0))
         return st;
-    return load_floats(m, base, held->bias->name, l->bias_trained, l->bias, l->rows ? 0 : l->logical0, l->rows ? l->out : l->owned, 1);
+    return load_floats(m, base, held->bias->name, l->bias_trained, l->bias,
+                       l->rows ? 0 : l->logical0, l->rows ? l->out : l->owned, 1);
 }
 
-static sheaf_status *load_layernorm(sheaf__model *m, sheaf_source *base, sheaf__layernorm *n, const sheaf__held *held)
+static sheaf_status *load_layernorm(sheaf__model *m, sheaf_source *base, sheaf__layernorm *n,
+                                    const sheaf__held *held)
 {
-    sheaf_status *st = load_floats(m, base, held->weight->name, n->weight_trained, n->weight, n->logical0, n->owned, 1);
-    return st == NULL ? load_floats(m, base, held->bias->name, n->bias_trained, n->bias, n->logical0, n->owned, 1) : st;
+    sheaf_status *st = load_floats(m, base, held->weight->name, n->weight_trained, n->weight,
+                                   n->logical0, n->owned, 1);
+    return st == NULL ? load_floats(m, base, held->bias->name, n->bias_trained, n->bias,
+                                    n->logical0, n->owned, 1)
+                      : st;
 }
 
 static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__table *t)
@@ -214,8 +247,14 @@ static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__tabl
         st = sheaf_cut_rows(&last, &t->cut, 0, (int)m->context->own.end - 1);
     if (st != NULL)
         return st;
-    return read_box(&(box){ .c = m->context, .source = base, .name = t->name, .row0 = rows.begin,
-                            .rows = last.end - rows.begin, .cols = t->width, .dst = t->rows, .to = m->context->dtype });
+    return read_box(&(box){ .c = m->context,
+                            .source = base,
+                            .name = t->name,
+                            .row0 = rows.begin,
+                            .rows = last.end - rows.begin,
+                            .cols = t->width,
+                            .dst = t->rows,
+                            .to = m->context->dtype });
 }
 
 static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf__held *held)
@@ -224,16 +263,19 @@ static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf_
     sheaf__vector *vector = held->part;
     switch (held->kind) {
     case SHEAF__LINEAR: return load_linear(m, base, held->part, held);
-    case SHEAF__RMSNORM: return load_floats(m, base, norm->name, norm->trained, norm->weight, 0, norm->width, 1);
+    case SHEAF__RMSNORM:
+        return load_floats(m, base, norm->name, norm->trained, norm->weight, 0, norm->width, 1);
     case SHEAF__LAYERNORM: return load_layernorm(m, base, held->part, held);
-    case SHEAF__VECTOR: return load_floats(m, base, vector->name, vector->trained, vector->data, 0, vector->rows, vector->width);
+    case SHEAF__VECTOR:
+        return load_floats(m, base, vector->name, vector->trained, vector->data, 0, vector->rows,
+                           vector->width);
     case SHEAF__TABLE: return load_table(m, base, held->part);
     }
     return NULL;
 }
 
-/* CogVLM's frequencies are a tensor of the file: rounded there, they stay rounded. Of a file without them
- * they are what SAT would have stored. */
+/* CogVLM's frequencies are a tensor of the file: rounded there, they stay rounded. Of a file
+ * without them they are what SAT would have stored. */
 static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
 {
     static const char name[] = "mixins.rotary.rotary_emb.inv_freq";
@@ -245,9 +287,16 @@ static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
     for (int64_t j = 0; j < half && st == NULL; j++)
         frequency[j] = inverse_frequency(&m->schema->config, j, m->rope.rot);
     if (st == NULL && base->find(base, name) != NULL)
-        st = read_box(&(box){ .c = m->context, .source = base, .name = name, .rows = half, .cols = 1, .dst = frequency, .to = SHEAF_F32 });
+        st = read_box(&(box){ .c = m->context,
+                              .source = base,
+                              .name = name,
+                              .rows = half,
+                              .cols = 1,
+                              .dst = frequency,
+                              .to = SHEAF_F32 });
     for (int64_t j = 0; j < half && st == NULL; j++)
-        fill_table(&m->rope, j, frequency[j], m->context->device->kernels, m->context->dtype, m->context->dtype);
+        fill_table(&m->rope, j, frequency[j], m->context->device->kernels, m->context->dtype,
+                   m->context->dtype);
     free(frequency);
     return st;
 }
@@ -265,34 +314,49 @@ static void fresh_factor(sheaf__trained *t, uint64_t seed)
         float *x = t->master[s];
         for (int64_t r = rows.begin; r < rows.end; r++)
             for (int64_t c = cols.begin; c < cols.end; c++)
-                *x++ = (2 * sheaf__unit_float(sheaf__random_tensor_u32(seed, key, (uint64_t)(r * t->shape[1] + c))) - 1) * bound;
+                *x++ = (2 * sheaf__unit_float(sheaf__random_tensor_u32(
+                                seed, key, (uint64_t)(r * t->shape[1] + c))) -
+                        1) *
+                       bound;
     }
 }
 
 /* The copies of one part's A or B, where the factor is not trained. */
-static sheaf_status *load_copies(sheaf__model *m, sheaf_source *adapter, const char *name, const sheaf_cut *cut, int piece,
-                                 sheaf_range rows, sheaf_range cols, void **copy)
+static sheaf_status *load_copies(sheaf__model *m, sheaf_source *adapter, const char *name,
+                                 const sheaf_cut *cut, int piece, sheaf_range rows,
+                                 sheaf_range cols, void **copy)
 {
     sheaf__context *c = m->context;
     const bool whole = cut->nparts == 0;
     sheaf_status *st = NULL;
-    for (int s = whole ? 0 : (int)c->own.begin; s < (whole ? 1 : (int)c->own.end) && st == NULL; s++) {
+    for (int s = whole ? 0 : (int)c->own.begin; s < (whole ? 1 : (int)c->own.end) && st == NULL;
+         s++) {
         if (!whole)
             st = sheaf_cut_rows(cut->axis == 0 ? &rows : &cols, cut, piece, s);
         if (st == NULL)
-            st = read_box(&(box){ .c = c, .source = adapter, .name = name, .row0 = rows.begin, .rows = rows.end - rows.begin,
-                                  .col0 = cols.begin, .cols = cols.end - cols.begin, .dst = copy[s], .to = c->dtype });
+            st = read_box(&(box){ .c = c,
+                                  .source = adapter,
+                                  .name = name,
+                                  .row0 = rows.begin,
+                                  .rows = rows.end - rows.begin,
+                                  .col0 = cols.begin,
+                                  .cols = cols.end - cols.begin,
+                                  .dst = copy[s],
+                                  .to = c->dtype });
     }
     return st;
 }
 
-static sheaf_status *load_part(sheaf__model *m, sheaf_source *adapter, const sheaf_lora_module *module, sheaf__lora_part *part, int piece)
+static sheaf_status *load_part(sheaf__model *m, sheaf_source *adapter,
+                               const sheaf_lora_module *module, sheaf__lora_part *part, int piece)
 {
     const int64_t first = module->dense ? 0 : piece * part->rank;
-    sheaf_status *st = load_copies(m, adapter, module->a_name, &module->a_cut, 0, (sheaf_range){ first, first + part->rank },
+    sheaf_status *st = load_copies(m, adapter, module->a_name, &module->a_cut, 0,
+                                   (sheaf_range){ first, first + part->rank },
                                    (sheaf_range){ 0, module->a_shape[1] }, part->a_copy);
     if (st == NULL)
-        st = load_copies(m, adapter, module->b_name, &module->b_cut, piece, (sheaf_range){ 0, module->b_shape[0] },
+        st = load_copies(m, adapter, module->b_name, &module->b_cut, piece,
+                         (sheaf_range){ 0, module->b_shape[0] },
                          (sheaf_range){ 0, module->b_shape[1] }, part->b_copy);
     return st;
 }

@@ -1,7 +1,8 @@
-/* Rotary tables of CogVLM and CogAgent. The rule is reference cogvlm.md, section 3.6: SAT keeps the frequencies
- * with the model and takes angles in the model's dtype; frequency, position and their product are each rounded
- * to bfloat16, then cos and sin; and a checkpoint of bfloat16 that is run in float32 keeps its rounded
- * frequencies. The numbers below are worked out from that text, not by this program. */
+/* Rotary tables of CogVLM and CogAgent. The rule is reference cogvlm.md, section 3.6: SAT keeps the
+ * frequencies with the model and takes angles in the model's dtype; frequency, position and their
+ * product are each rounded to bfloat16, then cos and sin; and a checkpoint of bfloat16 that is run
+ * in float32 keeps its rounded frequencies. The numbers below are worked out from that text, not by
+ * this program. */
 #include "models/load.h"
 
 #include "ops/math/round.h"
@@ -10,7 +11,9 @@
 
 enum { HALF = 4, POSITIONS = 320 }; /* 10000^(-2j/8): 1, 0.1, 0.01, 0.001 */
 static const float exact[HALF] = { 1, 0.1f, 0.01f, 0.001f };
-static const uint16_t rounded[HALF] = { 0x3f80, 0x3dcd, 0x3c24, 0x3a83 }; /* 1, 0.10009765625, 0.010009765625, 0.00099945068359375 */
+static const uint16_t rounded[HALF] = {
+    0x3f80, 0x3dcd, 0x3c24, 0x3a83
+}; /* 1, 0.10009765625, 0.010009765625, 0.00099945068359375 */
 
 /* A source with the frequencies alone, or with nothing. */
 typedef struct frequencies {
@@ -25,7 +28,8 @@ static const sheaf_source_entry *find(sheaf_source *self, const char *name)
     return f->bytes != NULL && strcmp(name, f->entry.name) == 0 ? &f->entry : NULL;
 }
 
-static sheaf_status *read_rows(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *read_rows(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
 {
     const frequencies *f = (const frequencies *)self;
     const size_t size = sheaf_dtype_bytes(f->entry.dtype);
@@ -34,37 +38,53 @@ static sheaf_status *read_rows(sheaf_source *self, const char *name, int64_t row
     return NULL;
 }
 
-typedef struct table { float cos[POSITIONS * HALF], sin[POSITIONS * HALF]; } table;
+typedef struct table {
+    float cos[POSITIONS * HALF], sin[POSITIONS * HALF];
+} table;
 
 /* What a model of images, run in `dtype`, makes of the stored frequencies. */
 static void fill(table *t, sheaf_dtype dtype, sheaf_dtype stored, const void *bytes)
 {
-    frequencies from = { { .find = find, .read = read_rows }, { "mixins.rotary.rotary_emb.inv_freq", stored, 1, { HALF } }, bytes };
+    frequencies from = { { .find = find, .read = read_rows },
+                         { "mixins.rotary.rotary_emb.inv_freq", stored, 1, { HALF } },
+                         bytes };
     sheaf_schema schema = { .config.rope = { .theta = 10000, .partial = 1 } };
     sheaf__context context = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype };
-    sheaf__model model = { .context = &context, .schema = &schema, .rope = { POSITIONS, 2 * HALF, t->cos, t->sin } };
+    sheaf__model model = { .context = &context,
+                           .schema = &schema,
+                           .rope = { POSITIONS, 2 * HALF, t->cos, t->sin } };
     model.towers = (sheaf__towers *)&model; /* that it has some is all that is looked at */
     CHECK_OK(sheaf__device_open(&context.device, SHEAF_CPU, 1, NULL, 0));
     CHECK_OK(sheaf__model_load(&model, &from.source, NULL));
     sheaf__device_close(context.device);
 }
 
-static const struct { const char *name; int64_t position, j; float cos, sin; } by_hand[] = {
-    { "no turn",                                               0, 1, 1, 0 },
-    { "257 becomes 256, an even last bit: 256",              257, 0, -0.039794921875f, -1 },
-    { "259 becomes 260: 260",                                259, 0, -0.73046875f, 0.68359375f },
-    { "256 * 0.10009765625 = 25.625",                        257, 1, 0.8828125f, 0.47265625f },
-    { "3 * 0.10009765625 = 0.30029.. becomes 0.30078125",      3, 1, 0.95703125f, 0.296875f },
-    { "9 * 0.10009765625 = 0.90087.. becomes 0.90234375",      9, 1, 0.62109375f, 0.78515625f },
-    { "255 * 0.010009765625 = 2.55249.. becomes 2.546875",   255, 2, -0.828125f, 0.55859375f },
-    { "6 * 0.00099945.. = 0.0059967.. becomes 0.0059814..",    6, 3, 1, 0.0059814453125f },
+static const struct {
+    const char *name;
+    int64_t position, j;
+    float cos, sin;
+} by_hand[] = {
+    { "no turn", 0, 1, 1, 0 },
+    { "257 becomes 256, an even last bit: 256", 257, 0, -0.039794921875f, -1 },
+    { "259 becomes 260: 260", 259, 0, -0.73046875f, 0.68359375f },
+    { "256 * 0.10009765625 = 25.625", 257, 1, 0.8828125f, 0.47265625f },
+    { "3 * 0.10009765625 = 0.30029.. becomes 0.30078125", 3, 1, 0.95703125f, 0.296875f },
+    { "9 * 0.10009765625 = 0.90087.. becomes 0.90234375", 9, 1, 0.62109375f, 0.78515625f },
+    { "255 * 0.010009765625 = 2.55249.. becomes 2.546875", 255, 2, -0.828125f, 0.55859375f },
+    { "6 * 0.00099945.. = 0.0059967.. becomes 0.0059814..", 6, 3, 1, 0.0059814453125f },
 };
 
 static void test_rope__bfloat16_angles_worked_by_hand(void **state)
 {
     static table t;
-    const struct { const char *name; sheaf_dtype stored; const void *bytes; } from[] = {
-        { "a bfloat16 file", SHEAF_BF16, rounded }, { "a float32 file", SHEAF_F32, exact }, { "no frequencies in the file", SHEAF_F32, NULL },
+    const struct {
+        const char *name;
+        sheaf_dtype stored;
+        const void *bytes;
+    } from[] = {
+        { "a bfloat16 file", SHEAF_BF16, rounded },
+        { "a float32 file", SHEAF_F32, exact },
+        { "no frequencies in the file", SHEAF_F32, NULL },
     };
     for (size_t f = 0; f < ARRAY_LEN(from); f++) {
         fill(&t, SHEAF_BF16, from[f].stored, from[f].bytes);
@@ -77,48 +97,71 @@ static void test_rope__bfloat16_angles_worked_by_hand(void **state)
     }
 }
 
-/* Angles in float32 are exact here up to 2^-24 of their size; 1e-4 tells a rounded frequency or position from that. */
+/* Angles in float32 are exact here up to 2^-24 of their size; 1e-4 tells a rounded frequency or
+ * position from that. */
 static void test_rope__float32_rounds_what_the_file_has_rounded_and_nothing_else(void **state)
 {
     static table t;
-    const struct { const char *name; sheaf_dtype stored; const void *bytes; double frequency[HALF]; } from[] = {
+    const struct {
+        const char *name;
+        sheaf_dtype stored;
+        const void *bytes;
+        double frequency[HALF];
+    } from[] = {
         { "a float32 file", SHEAF_F32, exact, { 1, 0.1, 0.01, 0.001 } },
         { "no frequencies in the file", SHEAF_F32, NULL, { 1, 0.1, 0.01, 0.001 } },
-        { "a bfloat16 file", SHEAF_BF16, rounded, { 1, 0.10009765625, 0.010009765625, 0.00099945068359375 } },
+        { "a bfloat16 file",
+          SHEAF_BF16,
+          rounded,
+          { 1, 0.10009765625, 0.010009765625, 0.00099945068359375 } },
     };
     for (size_t f = 0; f < ARRAY_LEN(from); f++) {
         fill(&t, SHEAF_F32, from[f].stored, from[f].bytes);
         for (int64_t p = 0; p < POSITIONS; p++)
             for (int j = 0; j < HALF; j++) {
-                CHECK_NEAR(from[f].name, t.cos[p * HALF + j], cos((double)p * from[f].frequency[j]), 1e-4);
-                CHECK_NEAR(from[f].name, t.sin[p * HALF + j], sin((double)p * from[f].frequency[j]), 1e-4);
+                CHECK_NEAR(from[f].name, t.cos[p * HALF + j], cos((double)p * from[f].frequency[j]),
+                           1e-4);
+                CHECK_NEAR(from[f].name, t.sin[p * HALF + j], sin((double)p * from[f].frequency[j]),
+                           1e-4);
             }
     }
 }
 
 /* ---- frequencies that are stretched ---- */
 
-/* Hugging Face's rules: linear divides every frequency; llama3 leaves the fast ones, divides the slow ones, and mixes those
- * between by how many of their waves the original length holds. Here that length is 100: waves of 2 pi, 20 pi, 200 pi. */
+/* Hugging Face's rules: linear divides every frequency; llama3 leaves the fast ones, divides the
+ * slow ones, and mixes those between by how many of their waves the original length holds. Here
+ * that length is 100: waves of 2 pi, 20 pi, 200 pi. */
 static void test_rope__frequencies_are_stretched(void **state)
 {
     enum { TURNS = 3, PLACES = 40 };
     const double pi = 3.14159265358979323846, smooth = (100 / (20 * pi) - 1) / (4 - 1);
-    const struct { const char *name; sheaf_rope_type type; double frequency[TURNS]; } cases[] = {
+    const struct {
+        const char *name;
+        sheaf_rope_type type;
+        double frequency[TURNS];
+    } cases[] = {
         { "default", SHEAF_ROPE_DEFAULT, { 1, 0.1, 0.01 } },
         { "linear", SHEAF_ROPE_LINEAR, { 1 / 8.0, 0.1 / 8, 0.01 / 8 } },
         { "llama3", SHEAF_ROPE_LLAMA3, { 1, (1 - smooth) * 0.1 / 8 + smooth * 0.1, 0.01 / 8 } },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         float cosines[PLACES * TURNS], sines[PLACES * TURNS];
-        const sheaf_config config = { .rope = { .type = cases[i].type, .theta = 1000, .partial = 1, .factor = 8, .low_freq_factor = 1,
-                                                .high_freq_factor = 4, .original_length = 100 } };
+        const sheaf_config config = { .rope = { .type = cases[i].type,
+                                                .theta = 1000,
+                                                .partial = 1,
+                                                .factor = 8,
+                                                .low_freq_factor = 1,
+                                                .high_freq_factor = 4,
+                                                .original_length = 100 } };
         sheaf__rope_table t = { PLACES, 2 * TURNS, cosines, sines };
         sheaf__rope_fill(&t, &config, sheaf__kernels_for("ref"), SHEAF_F32);
         for (int64_t p = 0; p < PLACES; p++)
             for (int j = 0; j < TURNS; j++) {
-                CHECK_NEAR(cases[i].name, cosines[p * TURNS + j], cos((double)p * cases[i].frequency[j]), 1e-5);
-                CHECK_NEAR(cases[i].name, sines[p * TURNS + j], sin((double)p * cases[i].frequency[j]), 1e-5);
+                CHECK_NEAR(cases[i].name, cosines[p * TURNS + j],
+                           cos((double)p * cases[i].frequency[j]), 1e-5);
+                CHECK_NEAR(cases[i].name, sines[p * TURNS + j],
+                           sin((double)p * cases[i].frequency[j]), 1e-5);
             }
     }
 }
@@ -133,16 +176,19 @@ static const sheaf_source_entry *find_norm(sheaf_source *self, const char *name)
     return strcmp(name, "norm") == 0 ? &entry : NULL;
 }
 
-static sheaf_status *read_norm(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *read_norm(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
 {
     for (int64_t i = 0; i < rows; i++)
         ((float *)dst)[i] = 1 + (float)(row0 + i) / 1000;
     return NULL;
 }
 
-static sheaf_status *refuse_norm(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *refuse_norm(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, void *dst)
 {
-    return row0 == 0 ? read_norm(self, name, row0, rows, col0, cols, dst) : sheaf_fail(SHEAF_E_IO, "from row %d on", (int)row0);
+    return row0 == 0 ? read_norm(self, name, row0, rows, col0, cols, dst)
+                     : sheaf_fail(SHEAF_E_IO, "from row %d on", (int)row0);
 }
 
 static sheaf_status *load_norm(float *weight, sheaf_dtype dtype, sheaf_source *from)
@@ -166,7 +212,8 @@ static void test_load__what_is_not_trained_is_rounded_to_the_dtype(void **state)
         CHECK_OK(load_norm(weight, half ? SHEAF_BF16 : SHEAF_F32, &from));
         for (int i = 0; i < LONG; i++) {
             const float stored = 1 + (float)i / 1000;
-            CHECK_NEAR("weight", weight[i], half ? sheaf__from_bf16(sheaf__bf16(stored)) : stored, 0);
+            CHECK_NEAR("weight", weight[i], half ? sheaf__from_bf16(sheaf__bf16(stored)) : stored,
+                       0);
         }
     }
 }

@@ -10,8 +10,8 @@ static bool has_images(const sheaf_schema *schema)
     return schema->config.family == SHEAF_COGVLM || schema->config.family == SHEAF_COGAGENT;
 }
 
-sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context, const sheaf_schema *schema,
-                               const sheaf__model_options *options)
+sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
+                               const sheaf_schema *schema, const sheaf__model_options *options)
 {
     sheaf__model *m = calloc(1, sizeof *m);
     if (m == NULL)
@@ -26,9 +26,11 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context, cons
         m->ends = context->stage == context->head_stage;
     }
     m->layer = calloc((size_t)schema->config.layers + 1, sizeof *m->layer);
-    m->lora = calloc(options->lora == NULL ? 1 : (size_t)options->lora->nmodules + 1, sizeof *m->lora);
-    sheaf_status *st = m->layer == NULL || m->lora == NULL ? sheaf_fail(SHEAF_E_MEMORY, "model")
-                                                           : sheaf__trained_set_new(&m->trained, context);
+    m->lora =
+        calloc(options->lora == NULL ? 1 : (size_t)options->lora->nmodules + 1, sizeof *m->lora);
+    sheaf_status *st = m->layer == NULL || m->lora == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "model")
+                           : sheaf__trained_set_new(&m->trained, context);
     if (st == NULL)
         st = has_images(schema) ? sheaf__build_cog(m) : sheaf__build_llama(m);
     if (st == NULL && m->trained->count > 0)
@@ -64,20 +66,25 @@ void sheaf__model_refresh(sheaf__model *m)
         }
 }
 
-void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer, int stream, sheaf__value *value)
+void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer,
+                  int stream, sheaf__value *value)
 {
     if (pass->stages != NULL && value != NULL)
         pass->stages->told(pass->stages->self, tape, stage, layer, stream, value);
 }
 
 /* The image's rows, and what cross-attention looks at: from the towers, or as they were kept. */
-static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
+static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sheaf__tape *tape,
+                const sheaf__pass *pass)
 {
     const sheaf__sight *sight = pass->sight;
     if (sight != NULL && sight->full) {
-        *image = sheaf__record_recall(tape, sight->image, "image", m->schema->config.patches, m->schema->config.hidden);
+        *image = sheaf__record_recall(tape, sight->image, "image", m->schema->config.patches,
+                                      m->schema->config.hidden);
         if (sight->memory != NULL)
-            *memory = sheaf__record_recall(tape, sight->memory, "high-resolution image", sheaf__encoder_rows(&m->schema->config), m->schema->config.encoder.width);
+            *memory = sheaf__record_recall(tape, sight->memory, "high-resolution image",
+                                           sheaf__encoder_rows(&m->schema->config),
+                                           m->schema->config.encoder.width);
         return;
     }
     *image = sheaf__towers_record(m, tape, pass);
@@ -99,7 +106,8 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
         sheaf__decoder_record(m, tape, NULL, memory, pass);
         return;
     }
-    sheaf__value *x = sheaf__record_embedding(tape, &m->embedding, pass->batch * pass->queries, pass->in);
+    sheaf__value *x =
+        sheaf__record_embedding(tape, &m->embedding, pass->batch * pass->queries, pass->in);
     if (image != NULL)
         sheaf__place_record(m, tape, x, image, pass);
     sheaf__stage(pass, tape, "adapter", -1, SHEAF__TEXT, image);
@@ -110,7 +118,8 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
 
 /* ---- what generation keeps ---- */
 
-static sheaf_status *take_cache(sheaf__cache *cache, sheaf__model *m, int64_t batch, int64_t length, int64_t width)
+static sheaf_status *take_cache(sheaf__cache *cache, sheaf__model *m, int64_t batch, int64_t length,
+                                int64_t width)
 {
     const size_t bytes = (size_t)(batch * length * width) * sheaf_dtype_bytes(m->context->dtype);
     cache->length = length;
@@ -121,20 +130,25 @@ static sheaf_status *take_cache(sheaf__cache *cache, sheaf__model *m, int64_t ba
 sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *m, int64_t batch, int64_t length)
 {
     const int64_t layers = m->schema->config.layers;
-    *out = (sheaf__kept){ calloc((size_t)layers + 1, sizeof *out->self), calloc((size_t)layers + 1, sizeof *out->cross), layers };
-    sheaf_status *st = out->self == NULL || out->cross == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache") : NULL;
+    *out = (sheaf__kept){ calloc((size_t)layers + 1, sizeof *out->self),
+                          calloc((size_t)layers + 1, sizeof *out->cross), layers };
+    sheaf_status *st =
+        out->self == NULL || out->cross == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache") : NULL;
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++) {
         st = take_cache(&out->self[i], m, batch, length, m->layer[i].expert[SHEAF__TEXT].k.owned);
         if (st == NULL && m->layer[i].has_cross)
-            st = take_cache(&out->cross[i], m, batch, sheaf__encoder_rows(&m->schema->config), m->layer[i].cross_k.owned);
+            st = take_cache(&out->cross[i], m, batch, sheaf__encoder_rows(&m->schema->config),
+                            m->layer[i].cross_k.owned);
     }
-    return sheaf_in(st, "cache of %lld positions for %lld sequences", (long long)length, (long long)batch);
+    return sheaf_in(st, "cache of %lld positions for %lld sequences", (long long)length,
+                    (long long)batch);
 }
 
 void sheaf__kept_release(sheaf__kept *kept, sheaf__model *m)
 {
     for (int64_t i = 0; i < kept->layers; i++) {
-        sheaf__cache *const cache[] = { kept->self == NULL ? NULL : &kept->self[i], kept->cross == NULL ? NULL : &kept->cross[i] };
+        sheaf__cache *const cache[] = { kept->self == NULL ? NULL : &kept->self[i],
+                                        kept->cross == NULL ? NULL : &kept->cross[i] };
         for (int j = 0; j < 2; j++)
             if (cache[j] != NULL) {
                 sheaf__give(m->context, cache[j]->k);
@@ -153,9 +167,13 @@ sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *m)
     *out = (sheaf__sight){ 0 };
     if (m->towers == NULL || !m->begins)
         return NULL;
-    sheaf_status *st = sheaf__take(&out->image, m->context, (size_t)(c->patches * c->hidden) * bytes, SHEAF_MEM_CACHE);
+    sheaf_status *st = sheaf__take(&out->image, m->context,
+                                   (size_t)(c->patches * c->hidden) * bytes, SHEAF_MEM_CACHE);
     if (st == NULL && sheaf__encoder_rows(&m->schema->config) > 0)
-        st = sheaf__take(&out->memory, m->context, (size_t)(sheaf__encoder_rows(&m->schema->config) * c->encoder.width) * bytes, SHEAF_MEM_CACHE);
+        st = sheaf__take(&out->memory, m->context,
+                         (size_t)(sheaf__encoder_rows(&m->schema->config) * c->encoder.width) *
+                             bytes,
+                         SHEAF_MEM_CACHE);
     return sheaf_in(st, "what is seen of a picture");
 }
 

@@ -22,29 +22,31 @@ typedef struct sheaf__expert {
 } sheaf__expert;
 
 enum { SHEAF__TEXT, SHEAF__IMAGE, SHEAF__STREAMS };
-/* What the rows of a linear layer are: those of a stream, or an image's in the ViT (the class row first), in the adapter,
- * in the second tower, and in what cross-attention takes from it. */
+/* What the rows of a linear layer are: those of a stream, or an image's in the ViT (the class row
+ * first), in the adapter, in the second tower, and in what cross-attention takes from it. */
 enum { SHEAF__VIT = SHEAF__STREAMS, SHEAF__PATCHES, SHEAF__TOWER, SHEAF__GRID, SHEAF__ROW_KINDS };
 
 typedef struct sheaf__layer {
     sheaf__norm norm_in, norm_post;
-    sheaf__expert expert[SHEAF__STREAMS]; /* of an image's tokens, in layers that have it; else the text's */
+    sheaf__expert
+        expert[SHEAF__STREAMS]; /* of an image's tokens, in layers that have it; else the text's */
     bool has_expert, has_cross;
     sheaf__norm norm_cross;
     sheaf__linear cross_q, cross_k, cross_v, cross_o;
 } sheaf__layer;
 
 typedef struct sheaf__model_options {
-    const sheaf_lora *lora;    /* adapter to train or use, NULL = none; borrowed */
-    bool train_lora;           /* its factors (and saved tensors) are trained */
+    const sheaf_lora *lora; /* adapter to train or use, NULL = none; borrowed */
+    bool train_lora;        /* its factors (and saved tensors) are trained */
     /* Which base tensors are trained besides (methods full, head); NULL = none. */
     bool (*trains)(void *self, const sheaf_tensor *tensor);
     void *self;
-    bool backward;             /* a backward pass will run: pack for it */
-    bool pack_back;            /* keep a second packed copy for the backward products */
-    int64_t positions;         /* length of the rotary table */
-    uint64_t seed;             /* of fresh LoRA factors */
-    const sheaf__place *place; /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
+    bool backward;     /* a backward pass will run: pack for it */
+    bool pack_back;    /* keep a second packed copy for the backward products */
+    int64_t positions; /* length of the rotary table */
+    uint64_t seed;     /* of fresh LoRA factors */
+    const sheaf__place
+        *place; /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
 } sheaf__model_options;
 
 /* One thing that is loaded, refreshed and freed: see build.h. */
@@ -60,13 +62,14 @@ typedef struct sheaf__factors {
 } sheaf__factors;
 
 typedef struct sheaf__model {
-    sheaf__context *context;     /* borrowed */
-    const sheaf_schema *schema;  /* borrowed */
+    sheaf__context *context;    /* borrowed */
+    const sheaf_schema *schema; /* borrowed */
     sheaf__model_options options;
     sheaf__table embedding;
-    sheaf__layer *layer;         /* of all; built are [first_layer, end_layer), those of this stage */
+    sheaf__layer *layer; /* of all; built are [first_layer, end_layer), those of this stage */
     int64_t first_layer, end_layer;
-    bool begins, ends;           /* this stage has the embedding and the towers; the final norm and the head */
+    bool begins,
+        ends; /* this stage has the embedding and the towers; the final norm and the head */
     sheaf__norm norm;
     sheaf__linear head;
     sheaf__rope_table rope;
@@ -75,7 +78,7 @@ typedef struct sheaf__model {
     sheaf__factors *lora;        /* [options.lora->nmodules] */
     sheaf__held *held;           /* in the order of building */
     int nheld, held_room;
-    bool flows;                  /* while building: something that is trained comes before what is built next */
+    bool flows; /* while building: something that is trained comes before what is built next */
 } sheaf__model;
 
 /* Keys and values of earlier tokens, and of the images: what generation keeps between runs. */
@@ -86,35 +89,40 @@ typedef struct sheaf__kept {
 
 /* What the towers made of one picture, kept by each rank that has them. */
 typedef struct sheaf__sight {
-    void *image, *memory; /* the image's rows, and what cross-attention looks at, or NULL; compute dtype */
-    bool full;            /* a run has filled it: the next ones leave the towers out. Set by the caller, on all ranks alike */
+    void *image,
+        *memory; /* the image's rows, and what cross-attention looks at, or NULL; compute dtype */
+    bool full; /* a run has filled it: the next ones leave the towers out. Set by the caller, on all
+                  ranks alike */
 } sheaf__sight;
 
-/* Hears of values on the way, for tests and for looking into a model: told when they are recorded, in
- * both streams where rows are in two (see SHEAF__TEXT), so that it may pin them. */
+/* Hears of values on the way, for tests and for looking into a model: told when they are recorded,
+ * in both streams where rows are in two (see SHEAF__TEXT), so that it may pin them. */
 typedef struct sheaf__stages {
-    void (*told)(void *self, sheaf__tape *tape, const char *stage, int layer, int stream, sheaf__value *value);
+    void (*told)(void *self, sheaf__tape *tape, const char *stage, int layer, int stream,
+                 sheaf__value *value);
     void *self;
 } sheaf__stages;
 
 /* What is run. Borrowed pointers are read when the tape runs. */
 typedef struct sheaf__pass {
-    int64_t batch, queries;     /* sequences, and tokens of each */
+    int64_t batch, queries; /* sequences, and tokens of each */
     const sheaf__rows_in *in;
-    const sheaf__step_info *info; /* [SHEAF__ROW_KINDS]; of a model without images only that of SHEAF__TEXT is read */
+    const sheaf__step_info
+        *info; /* [SHEAF__ROW_KINDS]; of a model without images only that of SHEAF__TEXT is read */
     sheaf__head_run *head;
-    const sheaf__kept *kept;    /* NULL: nothing is kept */
-    int64_t images;             /* whose rows are among these tokens; 0 without, and after the first run */
-    int64_t image_rows;         /* rows that use the visual experts */
+    const sheaf__kept *kept; /* NULL: nothing is kept */
+    int64_t images;     /* whose rows are among these tokens; 0 without, and after the first run */
+    int64_t image_rows; /* rows that use the visual experts */
     const sheaf__images_in *images_in;
-    const sheaf__sight *sight;  /* of one image, or NULL: filled, or used when it is full; its pixels are not read then */
-    bool image_rows_unread;     /* the head reads none of them: their last MLP is left out */
+    const sheaf__sight *sight; /* of one image, or NULL: filled, or used when it is full; its pixels
+                                  are not read then */
+    bool image_rows_unread;    /* the head reads none of them: their last MLP is left out */
     const sheaf__stages *stages; /* may be NULL */
 } sheaf__pass;
 
 /* sheaf__model_new - allocates everything on the device; on dry that is all there is. */
-sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context, const sheaf_schema *schema,
-                               const sheaf__model_options *options);
+sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
+                               const sheaf_schema *schema, const sheaf__model_options *options);
 /* sheaf__model_load - reads the owned slices. adapter NULL: fresh LoRA factors (A uniform in
  * +-1/sqrt(in), B zero), each a function of (seed, tensor name, logical index). */
 sheaf_status *sheaf__model_load(sheaf__model *model, sheaf_source *base, sheaf_source *adapter);
@@ -124,11 +132,13 @@ void sheaf__model_refresh(sheaf__model *model);
 /* sheaf__model_record - the whole pass onto `tape`. */
 void sheaf__model_record(sheaf__model *model, sheaf__tape *tape, const sheaf__pass *pass);
 
-/* sheaf__kept_new - caches of `length` positions for `batch` sequences; release also after a failure. */
+/* sheaf__kept_new - caches of `length` positions for `batch` sequences; release also after a
+ * failure. */
 sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *model, int64_t batch, int64_t length);
 void sheaf__kept_release(sheaf__kept *kept, sheaf__model *model);
 
-/* sheaf__sight_new - empty; on ranks without the towers nothing is taken. Release also after a failure. */
+/* sheaf__sight_new - empty; on ranks without the towers nothing is taken. Release also after a
+ * failure. */
 sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *model);
 void sheaf__sight_release(sheaf__sight *sight, sheaf__model *model);
 

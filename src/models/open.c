@@ -22,7 +22,7 @@ typedef struct overlay {
     sheaf_source source;
     sheaf_source *base, *adapter; /* adapter may be NULL */
     const sheaf_lora *lora;
-    bool untied;                  /* the base stores one table for two tensors */
+    bool untied; /* the base stores one table for two tensors */
 } overlay;
 
 /* The name in the adapter's file of a tensor that it holds whole, or NULL. */
@@ -30,7 +30,9 @@ static const char *replaced(const overlay *o, const char *name)
 {
     for (int i = 0; o->adapter != NULL && i < o->lora->nsaved; i++)
         if (strcmp(o->lora->saved[i]->name, name) == 0)
-            return o->adapter->find(o->adapter, o->lora->saved_name[i]) == NULL ? NULL : o->lora->saved_name[i];
+            return o->adapter->find(o->adapter, o->lora->saved_name[i]) == NULL
+                       ? NULL
+                       : o->lora->saved_name[i];
     return NULL;
 }
 
@@ -43,18 +45,22 @@ static const sheaf_source_entry *find(sheaf_source *self, const char *name)
 {
     const overlay *o = (const overlay *)self;
     const char *instead = replaced(o, name);
-    return instead != NULL ? o->adapter->find(o->adapter, instead) : o->base->find(o->base, in_base(o, name));
+    return instead != NULL ? o->adapter->find(o->adapter, instead)
+                           : o->base->find(o->base, in_base(o, name));
 }
 
-static int64_t count(sheaf_source *self) { return ((overlay *)self)->base->count(((overlay *)self)->base); }
+static int64_t count(sheaf_source *self)
+{
+    return ((overlay *)self)->base->count(((overlay *)self)->base);
+}
 
 static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
 {
     return ((overlay *)self)->base->entry(((overlay *)self)->base, i);
 }
 
-static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0,
-                              int64_t cols, void *dst)
+static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                              int64_t col0, int64_t cols, void *dst)
 {
     const overlay *o = (const overlay *)self;
     const char *instead = replaced(o, name);
@@ -62,7 +68,10 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
                            : o->base->read(o->base, in_base(o, name), row0, rows, col0, cols, dst);
 }
 
-static void close_overlay(sheaf_source *self) { free(self); }
+static void close_overlay(sheaf_source *self)
+{
+    free(self);
+}
 
 static sheaf_status *lay_over(sheaf__opened *o, bool untied)
 {
@@ -72,7 +81,9 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied)
     overlay *over = calloc(1, sizeof *over);
     if (over == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "adapter");
-    *over = (overlay){ { find, count, entry, read_box, close_overlay }, o->base, o->adapter, o->lora, untied };
+    *over = (overlay){
+        { find, count, entry, read_box, close_overlay }, o->base, o->adapter, o->lora, untied
+    };
     o->weights = &over->source;
     return NULL;
 }
@@ -82,12 +93,15 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied)
 static sheaf_status *config_of(sheaf__opened *o, const sheaf_catalog *c)
 {
     if (c->config == NULL)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", c->root), "the model's config"),
-                              "give it with --config, the path of a config.json");
-    return sheaf_in(sheaf_config_parse(&o->config, c->config, strlen(c->config)), "%s", c->config_path != NULL ? c->config_path : c->root);
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", c->root), "the model's config"),
+            "give it with --config, the path of a config.json");
+    return sheaf_in(sheaf_config_parse(&o->config, c->config, strlen(c->config)), "%s",
+                    c->config_path != NULL ? c->config_path : c->root);
 }
 
-/* The config of a folder or file of Hugging Face's form; of SAT's, where only that lies there, as for a plan. */
+/* The config of a folder or file of Hugging Face's form; of SAT's, where only that lies there, as
+ * for a plan. */
 static sheaf_status *read_beside(sheaf__opened *o, const char *model)
 {
     char *path = NULL, *sat = NULL;
@@ -95,8 +109,13 @@ static sheaf_status *read_beside(sheaf__opened *o, const char *model)
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE) {
         st = sheaf__path_join(&sat, model, "model_config.json");
         if (st == NULL && sheaf__path_kind(sat) == SHEAF_PATH_NONE) {
-            st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", model), "a model: its config.json and weights, or a checkpoint of another program");
-            st = sheaf_try_this(sheaf_found(st, "no %s", path), "give the model's own folder, or the config with --config; sheaf info %s tells what is there", model);
+            st = sheaf_expected(
+                sheaf_fail(SHEAF_E_IO, "%s", model),
+                "a model: its config.json and weights, or a checkpoint of another program");
+            st = sheaf_try_this(
+                sheaf_found(st, "no %s", path),
+                "give the model's own folder, or the config with --config; sheaf info %s tells what is there",
+                model);
         }
     }
     if (st == NULL)
@@ -106,8 +125,10 @@ static sheaf_status *read_beside(sheaf__opened *o, const char *model)
     return st;
 }
 
-/* *catalog: of another program's checkpoint, where it was read for its config; the weights are in it too. */
-static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog, const sheaf__open_options *how)
+/* *catalog: of another program's checkpoint, where it was read for its config; the weights are in
+ * it too. */
+static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
+                                 const sheaf__open_options *how)
 {
     if (how->config != NULL && how->config[0] != '\0')
         return sheaf_config_read(&o->config, how->config);
@@ -129,12 +150,13 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog, cons
 
 static bool has_targets(const sheaf_lora_options *o)
 {
-    return o->ntargets > 0 || o->target_regex != NULL || o->all_linear || o->sat_set != SHEAF_SAT_SET_NONE;
+    return o->ntargets > 0 || o->target_regex != NULL || o->all_linear ||
+           o->sat_set != SHEAF_SAT_SET_NONE;
 }
 
 /* A new adapter whose options name no target: what the family's own program adapts. */
-static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_options *filled, const sheaf_config *config,
-                                   const sheaf__open_options *how)
+static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_options *filled,
+                                   const sheaf_config *config, const sheaf__open_options *how)
 {
     *out = how->fresh;
     if (how->fresh == NULL || has_targets(how->fresh))
@@ -146,7 +168,8 @@ static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_op
         st = sheaf__lora_set_targets(filled, targets);
     *out = filled;
     if (st == NULL)
-        sheaf_note(how->events, "LoRA on %s, the default for %s (--lora-targets changes it)", targets, sheaf_family_name(config->family));
+        sheaf_note(how->events, "LoRA on %s, the default for %s (--lora-targets changes it)",
+                   targets, sheaf_family_name(config->family));
     return st;
 }
 
@@ -157,7 +180,9 @@ static sheaf_status *no_tower(const char *where, const char *expected, const cha
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: the high-resolution tower", where);
     sheaf_expected(st, "%s", expected);
     sheaf_found(st, "%s", found);
-    return sheaf_try_this(st, "a CogAgent that was merged or converted as CogVLM loses its tower: go back to the parts from before, and join them with sheaf convert");
+    return sheaf_try_this(
+        st,
+        "a CogAgent that was merged or converted as CogVLM loses its tower: go back to the parts from before, and join them with sheaf convert");
 }
 
 static bool has_cross(const sheaf_config *c)
@@ -168,13 +193,16 @@ static bool has_cross(const sheaf_config *c)
     return any != 0;
 }
 
-/* Cross-attention of a config without a tower has nothing to look at: files can be read and kept, but not run. */
+/* Cross-attention of a config without a tower has nothing to look at: files can be read and kept,
+ * but not run. */
 static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_options *how)
 {
     if (c->family != SHEAF_COGVLM || !has_cross(c))
         return NULL;
-    return no_tower(how->config != NULL && how->config[0] != '\0' ? how->config : how->model, "a config of CogAgent, as it has cross-attention",
-                    "layers with cross-attention (is_decoder) in a config of CogVLM, which has no tower");
+    return no_tower(
+        how->config != NULL && how->config[0] != '\0' ? how->config : how->model,
+        "a config of CogAgent, as it has cross-attention",
+        "layers with cross-attention (is_decoder) in a config of CogVLM, which has no tower");
 }
 
 /* A tower that is missing as a whole is told as one loss. */
@@ -194,9 +222,10 @@ static sheaf_status *check_tower(const sheaf__opened *o, const char *where)
     return no_tower(where, expected, "none of them");
 }
 
-/* What the adapter to read, or the one to make, asks for; *read owns it where it is not how->fresh. */
-static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_options *read, const sheaf_config *config,
-                                     const sheaf__open_options *how)
+/* What the adapter to read, or the one to make, asks for; *read owns it where it is not
+ * how->fresh. */
+static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_options *read,
+                                     const sheaf_config *config, const sheaf__open_options *how)
 {
     char *path = NULL;
     if (how->adapter == NULL || how->adapter[0] == '\0')
@@ -209,7 +238,8 @@ static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_
     return st;
 }
 
-static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *how, const sheaf_lora_options *options)
+static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *how,
+                                  const sheaf_lora_options *options)
 {
     const bool stored = how->adapter != NULL && how->adapter[0] != '\0';
     sheaf_status *st = sheaf_lora_resolve(&o->lora, o->schema, options);
@@ -223,24 +253,32 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
     return stored ? sheaf_in(st, "%s", how->adapter) : st;
 }
 
-/* LoRA in the files of the model itself: merged as SAT's own merge does, where the model is only to be run. */
-static sheaf_status *take_weights(sheaf_source **out, sheaf_catalog *c, const sheaf__open_options *how)
+/* LoRA in the files of the model itself: merged as SAT's own merge does, where the model is only to
+ * be run. */
+static sheaf_status *take_weights(sheaf_source **out, sheaf_catalog *c,
+                                  const sheaf__open_options *how)
 {
     int64_t factors = 0;
     char *cure = NULL;
     for (int64_t i = 0; i < c->count; i++)
         factors += c->tensor[i].kind == SHEAF_LORA;
-    const bool sat = strcmp(c->dialect, "sat") == 0, more = how->for_training || (how->adapter != NULL && how->adapter[0] != '\0');
+    const bool sat = strcmp(c->dialect, "sat") == 0,
+               more = how->for_training || (how->adapter != NULL && how->adapter[0] != '\0');
     if (factors == 0 || sheaf__catalog_defects(c) > 0)
         return sheaf__catalog_source(out, c, false);
     if (sat && !more) {
-        sheaf_note(how->events, "%s: its LoRA is merged into the weights as they are read, as SAT's own merge does", c->root);
+        sheaf_note(
+            how->events,
+            "%s: its LoRA is merged into the weights as they are read, as SAT's own merge does",
+            c->root);
         return sheaf_sat_merged(out, c, SHEAF_SAT_ROUND_TWICE);
     }
     sheaf_status *st = sheaf_fail(sat ? SHEAF_E_LAYOUT : SHEAF_E_UNSUPPORTED, "%s", c->root);
     sheaf_expected(st, "a model whose LoRA is merged");
     sheaf_found(st, "%" PRId64 " LoRA factors beside the weights", factors);
-    sheaf_status *unmade = sheaf__cure(&cure, c, sat ? "sheaf merge {} {+merged}{config}" : "merge them with the program that wrote them");
+    sheaf_status *unmade = sheaf__cure(&cure, c,
+                                       sat ? "sheaf merge {} {+merged}{config}"
+                                           : "merge them with the program that wrote them");
     sheaf_try_this(st, "%s", cure != NULL ? cure : "merge them");
     sheaf_status_free(unmade);
     free(cure);
@@ -282,9 +320,12 @@ static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
 }
 
 /* The weights of a folder that only a catalog can open; it is freed, or the source's. */
-static sheaf_status *open_catalog(sheaf__opened *o, sheaf_catalog *c, const sheaf__open_options *how)
+static sheaf_status *open_catalog(sheaf__opened *o, sheaf_catalog *c,
+                                  const sheaf__open_options *how)
 {
-    const sheaf_dialect_hints hints = { .config = how->config != NULL && how->config[0] != '\0' ? how->config : NULL };
+    const sheaf_dialect_hints hints = { .config = how->config != NULL && how->config[0] != '\0'
+                                                      ? how->config
+                                                      : NULL };
     sheaf_status *st = c == NULL ? sheaf__dialect_read(&c, how->model, &hints) : NULL;
     if (st == NULL && how->hashed && (st = add_files(o, c)) != NULL)
         sheaf__catalog_free(c);
@@ -295,7 +336,8 @@ static sheaf_status *open_shards(sheaf__opened *o, const sheaf__open_options *ho
 {
     const char *path;
     sheaf_status *st = sheaf_hf_open(&o->base, how->model);
-    for (int64_t i = 0; st == NULL && how->hashed && (path = sheaf__shards_file(o->base, i)) != NULL; i++)
+    for (int64_t i = 0;
+         st == NULL && how->hashed && (path = sheaf__shards_file(o->base, i)) != NULL; i++)
         st = add_file(o, path);
     return st;
 }
@@ -314,7 +356,8 @@ static sheaf_status *lay_print(sheaf__opened *o)
 }
 
 /* *catalog as read_config() left it; the source takes it. */
-static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog, const sheaf__open_options *how)
+static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog,
+                               const sheaf__open_options *how)
 {
     sheaf_catalog *c = *catalog;
     *catalog = NULL;
@@ -347,7 +390,8 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
 {
     *out = (sheaf__opened){ 0 };
     if (how->slices < 1 || how->slices > SHEAF_MAX_SLICES || (how->slices & (how->slices - 1)) != 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "a power of two, at most %d", SHEAF_MAX_SLICES),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
+                                          "a power of two, at most %d", SHEAF_MAX_SLICES),
                            "%d", how->slices);
     sheaf_lora_options read = { 0 };
     const sheaf_lora_options *options = NULL;
@@ -402,8 +446,8 @@ void sheaf__opened_close(sheaf__opened *o)
 /* ---- fingerprint ---- */
 
 /* `name` is not e->name where an adapter holds the tensor. */
-static sheaf_status *add_row(XXH3_state_t *state, sheaf_source *source, const char *name, const sheaf_source_entry *e, int64_t row,
-                             void *buffer, int64_t cols)
+static sheaf_status *add_row(XXH3_state_t *state, sheaf_source *source, const char *name,
+                             const sheaf_source_entry *e, int64_t row, void *buffer, int64_t cols)
 {
     sheaf_status *st = source->read(source, name, row, 1, 0, cols, buffer);
     if (st == NULL)
@@ -412,7 +456,10 @@ static sheaf_status *add_row(XXH3_state_t *state, sheaf_source *source, const ch
 }
 
 /* Columns of a source's rows: the last axis. */
-static int64_t row_width(const sheaf_tensor *t) { return t->ndim == 1 ? 1 : t->shape[t->ndim - 1]; }
+static int64_t row_width(const sheaf_tensor *t)
+{
+    return t->ndim == 1 ? 1 : t->shape[t->ndim - 1];
+}
 
 sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf_source *source)
 {
@@ -421,7 +468,9 @@ sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf
     for (int64_t i = 0; i < schema->count; i++)
         widest = row_width(&schema->tensor[i]) > widest ? row_width(&schema->tensor[i]) : widest;
     void *buffer = malloc((size_t)widest * 8);
-    sheaf_status *st = state == NULL || buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "fingerprint of the base") : NULL;
+    sheaf_status *st = state == NULL || buffer == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "fingerprint of the base")
+                           : NULL;
     if (st == NULL)
         XXH3_128bits_reset(state);
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {

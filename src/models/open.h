@@ -19,22 +19,24 @@ typedef struct sheaf__opened {
                               place of its own; same as base without an adapter */
     sheaf__hashed *hashed; /* asked for: base is its source, which hashes what is read; else NULL */
     sheaf_source *stored;  /* what `hashed` reads from; else NULL */
-    char *config_text;     /* asked for with it: sheaf__config_text() of the config as it lies there */
-    char **file;           /* [nfiles] paths of the files that hold the base's tensors */
-    int64_t nfiles;        /* 0: not known */
+    char *config_text; /* asked for with it: sheaf__config_text() of the config as it lies there */
+    char **file;       /* [nfiles] paths of the files that hold the base's tensors */
+    int64_t nfiles;    /* 0: not known */
 } sheaf__opened;
 
 typedef struct sheaf__open_options {
-    const char *model;   /* folder, or a single .safetensors file */
-    const char *config;  /* its config.json where the folder has none; NULL = the folder's */
-    bool config_only;    /* weights are not needed (planning) */
+    const char *model;  /* folder, or a single .safetensors file */
+    const char *config; /* its config.json where the folder has none; NULL = the folder's */
+    bool config_only;   /* weights are not needed (planning) */
     int slices;
     const char *adapter; /* PEFT folder, NULL = none */
     bool hashed;         /* fingerprint of the base, its config and its files */
-    bool for_training;   /* LoRA in the model's own files, not merged yet, is refused: SAT's are else merged as they are read */
-    const sheaf_events *events;      /* told of what was decided; may be NULL */
-    const sheaf_lora_options *fresh; /* a new adapter to make, when adapter is NULL; NULL = none. Without targets it gets the
-                                        family's: q_proj and v_proj as PEFT, "sat" as SAT; events are told */
+    bool for_training; /* LoRA in the model's own files, not merged yet, is refused: SAT's are else
+                          merged as they are read */
+    const sheaf_events *events; /* told of what was decided; may be NULL */
+    const sheaf_lora_options
+        *fresh; /* a new adapter to make, when adapter is NULL; NULL = none. Without targets it gets
+                   the family's: q_proj and v_proj as PEFT, "sat" as SAT; events are told */
 } sheaf__open_options;
 
 /* Release with sheaf__opened_close also after a failure. */

@@ -11,7 +11,9 @@
 #include "tests/golden.h"
 #include "tests/pickled.h"
 
-typedef struct heard { int notes; } heard;
+typedef struct heard {
+    int notes;
+} heard;
 
 static void hear(void *context, const sheaf_event *event)
 {
@@ -45,16 +47,20 @@ static void check_save(const char *save, const char *merged)
     heard h = { 0 };
     const sheaf_events events = { hear, &h };
     sheaf__opened opened = { 0 }, plain = { 0 };
-    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = save, .slices = 8, .events = &events }));
+    CHECK_OK(sheaf__open_model(
+        &opened, &(sheaf__open_options){ .model = save, .slices = 8, .events = &events }));
     assert_int_equal(h.notes, 1);
     if (merged != NULL) {
-        CHECK_OK(sheaf__open_model(&plain, &(sheaf__open_options){ .model = merged, .slices = 8, .for_training = true }));
+        CHECK_OK(sheaf__open_model(
+            &plain, &(sheaf__open_options){ .model = merged, .slices = 8, .for_training = true }));
         same_tensors(opened.weights, plain.weights);
         sheaf__opened_close(&plain);
     }
     sheaf__opened_close(&opened);
-    CHECK_FAILS(sheaf__open_model(&opened, &(sheaf__open_options){ .model = save, .slices = 8, .for_training = true }), SHEAF_E_LAYOUT,
-                "sheaf merge ");
+    CHECK_FAILS(
+        sheaf__open_model(
+            &opened, &(sheaf__open_options){ .model = save, .slices = 8, .for_training = true }),
+        SHEAF_E_LAYOUT, "sheaf merge ");
     sheaf__opened_close(&opened);
 }
 
@@ -86,7 +92,10 @@ static void test_open__a_pickled_adapter_is_the_same(void **state)
     snprintf(adapter, sizeof adapter, "%s", golden("llama/tiny_llama/lora/adapter_final"));
     pickle_adapter(at("pickled"), adapter);
     for (int training = 0; training < 2; training++) {
-        const sheaf__open_options how = { .model = golden("llama/tiny_llama/hf"), .slices = 8, .for_training = training == 1, .adapter = adapter };
+        const sheaf__open_options how = { .model = golden("llama/tiny_llama/hf"),
+                                          .slices = 8,
+                                          .for_training = training == 1,
+                                          .adapter = adapter };
         sheaf__open_options other = how;
         sheaf__opened a = { 0 }, b = { 0 };
         other.adapter = at("pickled");

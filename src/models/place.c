@@ -39,7 +39,8 @@ static sheaf_status *read_layers(sheaf__place *out, const char *text, int64_t la
             return unreadable(text);
         if (first != next || last < first || last >= layers) {
             sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--place %s", text);
-            sheaf_expected(st, "layers from %" PRId64 " on, ascending, up to %" PRId64, next, layers - 1);
+            sheaf_expected(st, "layers from %" PRId64 " on, ascending, up to %" PRId64, next,
+                           layers - 1);
             return sheaf_found(st, "%" PRId64 "-%" PRId64, first, last);
         }
         next = out->begin[++out->stages] = last + 1;
@@ -48,18 +49,22 @@ static sheaf_status *read_layers(sheaf__place *out, const char *text, int64_t la
     }
     if (next == layers)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place %s", text), "all %" PRId64 " layers", layers), "%" PRId64, next);
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place %s", text),
+                                      "all %" PRId64 " layers", layers),
+                       "%" PRId64, next);
 }
 
 /* ---- by memory ---- */
 
-/* Elements of layer `layer` of the decoder; -1: of what lies before the first, -2: behind the last. */
+/* Elements of layer `layer` of the decoder; -1: of what lies before the first, -2: behind the
+ * last. */
 static double elements(const sheaf_schema *schema, int64_t layer)
 {
     double sum = 0;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        const bool tower = strncmp(t->name, "mixins.eva.", 11) == 0 || strncmp(t->name, "mixins.encoder.", 15) == 0;
+        const bool tower = strncmp(t->name, "mixins.eva.", 11) == 0 ||
+                           strncmp(t->name, "mixins.encoder.", 15) == 0;
         const bool behind = t->role == SHEAF_HEAD || t->role == SHEAF_NORM_FINAL;
         const int64_t at = tower ? -1 : t->layer >= 0 ? t->layer : behind ? -2 : -1;
         if (at == layer)
@@ -68,8 +73,9 @@ static double elements(const sheaf_schema *schema, int64_t layer)
     return sum;
 }
 
-/* Each stage ends where it comes nearest to its share, by memory, of what the stages before it left: one that cannot
- * do with less (the towers lie on the first) takes from all the others alike. None is empty. */
+/* Each stage ends where it comes nearest to its share, by memory, of what the stages before it
+ * left: one that cannot do with less (the towers lie on the first) takes from all the others alike.
+ * None is empty. */
 static sheaf_status *divide(sheaf__place *out, const double *memory, const sheaf_schema *schema)
 {
     const int64_t layers = schema->config.layers;
@@ -83,7 +89,8 @@ static sheaf_status *divide(sheaf__place *out, const double *memory, const sheaf
     for (int s = 0; s < out->stages; s++)
         all += memory[s];
     for (int s = 0; s + 1 < out->stages; s++) {
-        const double before = s == 0 ? 0 : upto[out->begin[s]], upper = before + (total - before) * memory[s] / all;
+        const double before = s == 0 ? 0 : upto[out->begin[s]],
+                     upper = before + (total - before) * memory[s] / all;
         int64_t end = out->begin[s] + 1;
         while (end < layers - (out->stages - 2 - s) - 1 && upto[end] + upto[end + 1] < 2 * upper)
             end++;
@@ -101,7 +108,8 @@ static sheaf_status *read_memory(sheaf__place *out, const char *text, const shea
     for (const char *p = text;;) {
         char *end;
         const double x = isdigit((unsigned char)*p) ? strtod(p, &end) : 0;
-        if (!(x > 0 && x < 1e15) || (*end != ',' && *end != '\0') || out->stages == SHEAF_MAX_SLICES)
+        if (!(x > 0 && x < 1e15) || (*end != ',' && *end != '\0') ||
+            out->stages == SHEAF_MAX_SLICES)
             return unreadable(text);
         memory[out->stages++] = x;
         if (*end == '\0')
@@ -117,8 +125,10 @@ static sheaf_status *read_memory(sheaf__place *out, const char *text, const shea
             memory[s] = 1;
     }
     if (out->stages > schema->config.layers)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place %s", text), "at most %" PRId64 " stages, one for each layer",
-                                          schema->config.layers), "%d", out->stages);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place %s", text),
+                                          "at most %" PRId64 " stages, one for each layer",
+                                          schema->config.layers),
+                           "%d", out->stages);
     return divide(out, memory, schema);
 }
 

@@ -8,16 +8,19 @@ static sheaf_schema *llama(int layers, int vocab, bool tied)
     char text[512];
     sheaf_config c;
     sheaf_schema *schema = NULL;
-    snprintf(text, sizeof text,
-             "{\"model_type\": \"llama\", \"vocab_size\": %d, \"hidden_size\": 64, \"intermediate_size\": 256, \"num_hidden_layers\": %d,"
-             " \"num_attention_heads\": 4, \"max_position_embeddings\": 64, \"tie_word_embeddings\": %s}", vocab, layers, tied ? "true" : "false");
+    snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"llama\", \"vocab_size\": %d, \"hidden_size\": 64, \"intermediate_size\": 256, \"num_hidden_layers\": %d,"
+        " \"num_attention_heads\": 4, \"max_position_embeddings\": 64, \"tie_word_embeddings\": %s}",
+        vocab, layers, tied ? "true" : "false");
     CHECK_OK(sheaf_config_parse(&c, text, strlen(text)));
     CHECK_OK(sheaf_schema_new(&schema, &c, 8));
     sheaf_config_release(&c);
     return schema;
 }
 
-/* A layer has 4 * 64 * 64 + 3 * 64 * 256 + 128 = 65664 elements; a table of 1026 rows is as large. */
+/* A layer has 4 * 64 * 64 + 3 * 64 * 256 + 128 = 65664 elements; a table of 1026 rows is as
+ * large. */
 static const struct {
     const char *text;
     int layers, vocab, stages;
@@ -35,10 +38,13 @@ static const struct {
     { "1,1000,1", 3, 8, 3, { 0, 1, 2, 3 } },
     { "0-10,11-11", 12, 8, 2, { 0, 11, 12 } },
     { "0-11", 12, 8, 1, { 0, 12 } },
-    /* Two tables of two layers each, one before the first layer and one behind the last: 4 layers are 8 of their size. */
+    /* Two tables of two layers each, one before the first layer and one behind the last: 4 layers
+       are 8 of their size. */
     { "2", 4, 2052, 2, { 0, 2, 4 } },
-    { "4", 10, 6156, 4, { 0, 1, 6, 9, 10 } }, /* 6 and a layer are more than a quarter of 22: the other 15 are divided by 3 */
-    { "3,1", 4, 2052, 2, { 0, 3, 4 } }, /* three quarters of 8 are the table and 4 layers, but one is left to the other */
+    { "4", 10, 6156, 4, { 0, 1, 6, 9, 10 } }, /* 6 and a layer are more than a quarter of 22: the
+                                                 other 15 are divided by 3 */
+    { "3,1", 4, 2052, 2, { 0, 3, 4 } }, /* three quarters of 8 are the table and 4 layers, but one
+                                           is left to the other */
 };
 
 static void test_place__layers_worked_by_hand(void **state)
@@ -51,7 +57,8 @@ static void test_place__layers_worked_by_hand(void **state)
         assert_int_equal(place.head_stage, place.stages - 1);
         for (int s = 0; s <= place.stages; s++)
             if (place.begin[s] != by_hand[i].begin[s])
-                fail_msg("%s of %d layers: stage %d begins at %lld", by_hand[i].text, by_hand[i].layers, s, (long long)place.begin[s]);
+                fail_msg("%s of %d layers: stage %d begins at %lld", by_hand[i].text,
+                         by_hand[i].layers, s, (long long)place.begin[s]);
         sheaf_schema_free(schema);
     }
 }
@@ -65,7 +72,8 @@ static void test_place__every_layer_once_and_no_stage_empty(void **state)
                 char text[256] = "";
                 sheaf__place place;
                 for (int s = 0; s < stages; s++)
-                    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", s > 0 ? "," : "", s % 2 ? ratio : 1);
+                    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d",
+                             s > 0 ? "," : "", s % 2 ? ratio : 1);
                 CHECK_OK(sheaf__place_read(&place, text, schema));
                 assert_int_equal(place.begin[0], 0);
                 assert_int_equal(place.begin[place.stages], layers);
@@ -79,8 +87,14 @@ static void test_place__every_layer_once_and_no_stage_empty(void **state)
 
 static void test_place__what_cannot_be_read(void **state)
 {
-    static const char *const bad[] = { "0", "x", "-", "-1", "1,", ",1", "1,,2", "2.5", "65", "1e300,1", "nan,1", "inf,1", "0x10", "5", "0-1", "0-3,",
-                                       "1-3", "0-1,1-3", "0-1,3-3", "0-4", "0-2", "0-1,2-2", "3-0", "0-1-2", "0-1,2-99999999999", "0,1", "1 ,2" };
+    static const char *const bad[] = {
+        "0",     "x",       "-",       "-1",      "1,",
+        ",1",    "1,,2",    "2.5",     "65",      "1e300,1",
+        "nan,1", "inf,1",   "0x10",    "5",       "0-1",
+        "0-3,",  "1-3",     "0-1,1-3", "0-1,3-3", "0-4",
+        "0-2",   "0-1,2-2", "3-0",     "0-1-2",   "0-1,2-99999999999",
+        "0,1",   "1 ,2"
+    };
     sheaf_schema *schema = llama(4, 8, false);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         sheaf__place place;

@@ -38,7 +38,8 @@ static sheaf_status *step_of(int64_t *step, const char *line, size_t size)
 }
 
 /* Bytes of the leading lines with ascending steps up to `keep_steps`. */
-static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, const char *text, size_t size, int64_t keep_steps)
+static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, const char *text, size_t size,
+                                int64_t keep_steps)
 {
     size_t at = 0;
     const char *end;
@@ -63,8 +64,11 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
     size_t size = 0;
     sheaf_status *st = NULL;
     struct stat about;
-    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode)) /* its target would be cut and written */
-        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "a file of this run, or nothing"), "a symbolic link"),
+    if (lstat(path, &about) == 0 &&
+        S_ISLNK(about.st_mode)) /* its target would be cut and written */
+        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                                                         "a file of this run, or nothing"),
+                                          "a symbolic link"),
                               "move it away");
     if (sheaf__path_kind(path) != SHEAF_PATH_NONE)
         st = sheaf__file_read_all(&text, &size, path, MAX_METRICS);
@@ -97,8 +101,10 @@ static void add_line(sheaf_text *text, const sheaf_event_step *step)
 {
     char loss[SHEAF__NUMBER], norm[SHEAF__NUMBER], lr[SHEAF__NUMBER], rate[SHEAF__NUMBER];
     /* to a tenth: a measurement has no more digits to keep */
-    const double per_s = step->seconds > 0 ? round((double)step->tokens / step->seconds * 10) / 10 : 0;
-    sheaf__text_add(text, "{\"step\": %" PRId64 ", \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, "
+    const double per_s =
+        step->seconds > 0 ? round((double)step->tokens / step->seconds * 10) / 10 : 0;
+    sheaf__text_add(text,
+                    "{\"step\": %" PRId64 ", \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, "
                     "\"tokens\": %" PRId64 ", \"tokens_per_s\": %s%s}\n",
                     step->step, sheaf__number_json(loss, step->loss),
                     sheaf__number_json(norm, step->grad_norm), sheaf__number_json(lr, step->lr),
@@ -112,7 +118,8 @@ static int write_pending(sheaf_metrics *metrics)
     const char *at = metrics->pending.at;
     size_t left = metrics->pending.size;
     while (left > 0) {
-        const ssize_t n = pwrite(metrics->fd, at, left, (off_t)(metrics->end + (at - metrics->pending.at)));
+        const ssize_t n =
+            pwrite(metrics->fd, at, left, (off_t)(metrics->end + (at - metrics->pending.at)));
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {

@@ -8,9 +8,9 @@
 /* Lines that could not be written (a full disk) wait in `pending` and are tried again
  * with the next one: a passing trouble leaves no hole and no half line. */
 typedef struct sheaf_metrics {
-    int fd;         /* -1: closed */
-    int64_t end;    /* bytes of whole lines in the file */
-    int64_t kept;   /* lines of an earlier run that stayed */
+    int fd;       /* -1: closed */
+    int64_t end;  /* bytes of whole lines in the file */
+    int64_t kept; /* lines of an earlier run that stayed */
     char *path;
     sheaf_text pending;
 } sheaf_metrics;

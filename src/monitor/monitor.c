@@ -22,11 +22,11 @@ struct sheaf_monitor {
     FILE *out;
     bool terminal;
     int interval_ms;
-    int64_t shown_ms;     /* when a progress line was last shown; 0 = never */
-    double step_seconds;  /* smoothed, for the time left */
-    char counting[48];    /* what the progress at hand counts, and where and when it began */
+    int64_t shown_ms;    /* when a progress line was last shown; 0 = never */
+    double step_seconds; /* smoothed, for the time left */
+    char counting[48];   /* what the progress at hand counts, and where and when it began */
     int64_t first_ms, first_done;
-    sheaf_text line;      /* the progress line that stands on the terminal */
+    sheaf_text line; /* the progress line that stands on the terminal */
 };
 
 static int64_t now_ms(void)
@@ -87,15 +87,17 @@ static void show(sheaf_monitor *m, sheaf_text *line, bool must)
 static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
 {
     if (s->seconds > 0)
-        m->step_seconds = m->step_seconds == 0 ? s->seconds : 0.9 * m->step_seconds + 0.1 * s->seconds;
+        m->step_seconds =
+            m->step_seconds == 0 ? s->seconds : 0.9 * m->step_seconds + 0.1 * s->seconds;
     if (m->out == NULL)
         return;
     char rate[SHEAF__NUMBER], left[SHEAF__NUMBER], memory[SHEAF__NUMBER];
     sheaf_text line = { 0 };
-    sheaf__text_add(&line, "step %" PRId64 "/%" PRId64 "  loss %.4f  grad %.3g  lr %.3g", s->step, s->steps,
-                    s->loss, s->grad_norm, s->lr);
+    sheaf__text_add(&line, "step %" PRId64 "/%" PRId64 "  loss %.4f  grad %.3g  lr %.3g", s->step,
+                    s->steps, s->loss, s->grad_norm, s->lr);
     if (s->seconds > 0)
-        sheaf__text_add(&line, "  %s tokens/s", sheaf__number_rate(rate, (double)s->tokens / s->seconds));
+        sheaf__text_add(&line, "  %s tokens/s",
+                        sheaf__number_rate(rate, (double)s->tokens / s->seconds));
     if (s->memory > 0)
         sheaf__text_add(&line, "  %s", sheaf__number_bytes(memory, s->memory));
     if (s->skipped)
@@ -110,19 +112,22 @@ static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
 static void add_pace(sheaf_monitor *m, sheaf_text *line, const sheaf_event *event, bool bytes)
 {
     const int64_t now = now_ms();
-    if (strncmp(m->counting, event->text, sizeof m->counting - 1) != 0 || event->done < m->first_done) {
+    if (strncmp(m->counting, event->text, sizeof m->counting - 1) != 0 ||
+        event->done < m->first_done) {
         snprintf(m->counting, sizeof m->counting, "%s", event->text);
         m->first_ms = now;
         m->first_done = event->done;
     }
-    const double seconds = (double)(now - m->first_ms) / 1000, pace = (double)(event->done - m->first_done) / seconds;
+    const double seconds = (double)(now - m->first_ms) / 1000,
+                 pace = (double)(event->done - m->first_done) / seconds;
     if (seconds < 0.2 || event->done <= m->first_done)
         return;
     char left[SHEAF__NUMBER];
     if (bytes)
         sheaf__text_add(line, "  %.2f GB/s", pace / 1e9);
     if (event->done < event->total)
-        sheaf__text_add(line, "  %s left", sheaf__number_time(left, (double)(event->total - event->done) / pace));
+        sheaf__text_add(line, "  %s left",
+                        sheaf__number_time(left, (double)(event->total - event->done) / pace));
 }
 
 static void show_progress(sheaf_monitor *m, const sheaf_event *event)
@@ -147,19 +152,13 @@ static void take(void *context, const sheaf_event *event)
     sheaf_monitor *m = context;
     pthread_mutex_lock(&m->lock);
     switch (event->kind) {
-    case SHEAF_EVENT_NOTE:
-        say(m, "", event->text);
-        break;
-    case SHEAF_EVENT_WARNING:
-        say(m, "warning: ", event->text);
-        break;
+    case SHEAF_EVENT_NOTE: say(m, "", event->text); break;
+    case SHEAF_EVENT_WARNING: say(m, "warning: ", event->text); break;
     case SHEAF_EVENT_STEP:
         sheaf__metrics_step(&m->metrics, &event->step);
         show_step(m, &event->step);
         break;
-    case SHEAF_EVENT_PROGRESS:
-        show_progress(m, event);
-        break;
+    case SHEAF_EVENT_PROGRESS: show_progress(m, event); break;
     }
     pthread_mutex_unlock(&m->lock);
 }
@@ -183,16 +182,23 @@ sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_option
     m->events = (sheaf_events){ take, m };
     m->out = options->progress;
     const char *kind = getenv("TERM"); /* without it, or dumb: no line can be rewritten */
-    m->terminal = m->out != NULL && isatty(fileno(m->out)) && kind != NULL && *kind != '\0' && strcmp(kind, "dumb") != 0;
-    m->interval_ms = m->terminal ? TERMINAL_MS : options->interval_ms > 0 ? options->interval_ms : PLAIN_MS;
+    m->terminal = m->out != NULL && isatty(fileno(m->out)) && kind != NULL && *kind != '\0' &&
+                  strcmp(kind, "dumb") != 0;
+    m->interval_ms = m->terminal                ? TERMINAL_MS
+                     : options->interval_ms > 0 ? options->interval_ms
+                                                : PLAIN_MS;
     if (m->metrics.fd >= 0 && m->metrics.kept < options->keep_steps)
-        sheaf_warn(&m->events, "%s: only %" PRId64 " of the %" PRId64 " steps before this one have a line",
+        sheaf_warn(&m->events,
+                   "%s: only %" PRId64 " of the %" PRId64 " steps before this one have a line",
                    options->metrics, m->metrics.kept, options->keep_steps);
     *out = m;
     return NULL;
 }
 
-const sheaf_events *sheaf_monitor_events(sheaf_monitor *monitor) { return &monitor->events; }
+const sheaf_events *sheaf_monitor_events(sheaf_monitor *monitor)
+{
+    return &monitor->events;
+}
 
 sheaf_status *sheaf_monitor_sync(sheaf_monitor *monitor)
 {

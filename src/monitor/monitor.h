@@ -21,11 +21,11 @@
 typedef struct sheaf_monitor sheaf_monitor;
 
 typedef struct sheaf_monitor_options {
-    FILE *progress;       /* NULL: none */
-    const char *metrics;  /* path of metrics.jsonl, made if absent; NULL: none */
-    int64_t keep_steps;   /* lines of steps 1 .. keep_steps stay: 0 for a new run, the
-                             checkpoint's step for a resumed one */
-    int interval_ms;      /* of plain progress lines; 0 = 10 s */
+    FILE *progress;      /* NULL: none */
+    const char *metrics; /* path of metrics.jsonl, made if absent; NULL: none */
+    int64_t keep_steps;  /* lines of steps 1 .. keep_steps stay: 0 for a new run, the
+                            checkpoint's step for a resumed one */
+    int interval_ms;     /* of plain progress lines; 0 = 10 s */
 } sheaf_monitor_options;
 
 /* sheaf_monitor_open - errors: SHEAF_E_IO, SHEAF_E_MEMORY. */

@@ -37,16 +37,24 @@ static const char *text_of(const char *file)
 static sheaf_monitor *metrics(int64_t keep)
 {
     sheaf_monitor *m;
-    CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = path, .keep_steps = keep }));
+    CHECK_OK(
+        sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = path, .keep_steps = keep }));
     return m;
 }
 
 static void steps(sheaf_monitor *m, int64_t from, int64_t to)
 {
     for (int64_t s = from; s <= to; s++)
-        sheaf_emit(sheaf_monitor_events(m), &(sheaf_event){ .kind = SHEAF_EVENT_STEP, .step = {
-            .step = s, .steps = 10, .loss = (float)(6.1 / (double)s), .grad_norm = 1.0 / 3, .lr = 0.02,
-            .tokens = 60, .seconds = 0.5, .skipped = s == 3 } });
+        sheaf_emit(sheaf_monitor_events(m),
+                   &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
+                                   .step = { .step = s,
+                                             .steps = 10,
+                                             .loss = (float)(6.1 / (double)s),
+                                             .grad_norm = 1.0 / 3,
+                                             .lr = 0.02,
+                                             .tokens = 60,
+                                             .seconds = 0.5,
+                                             .skipped = s == 3 } });
 }
 
 static void test_metrics__one_line_a_step(void **state)
@@ -55,7 +63,8 @@ static void test_metrics__one_line_a_step(void **state)
     sheaf_monitor *m = metrics(0);
     steps(m, 1, 3);
     CHECK_OK(sheaf_monitor_close(m));
-    assert_string_equal(text_of(path),
+    assert_string_equal(
+        text_of(path),
         "{\"step\": 1, \"loss\": 6.099999904632568, \"grad_norm\": 0.3333333333333333, \"lr\": 0.02, \"tokens\": 60, \"tokens_per_s\": 120}\n"
         "{\"step\": 2, \"loss\": 3.049999952316284, \"grad_norm\": 0.3333333333333333, \"lr\": 0.02, \"tokens\": 60, \"tokens_per_s\": 120}\n"
         "{\"step\": 3, \"loss\": 2.0333333015441895, \"grad_norm\": 0.3333333333333333, \"lr\": 0.02, \"tokens\": 60, \"tokens_per_s\": 120, \"skipped\": true}\n");
@@ -64,7 +73,8 @@ static void test_metrics__one_line_a_step(void **state)
 static void check_steps(int64_t count)
 {
     int64_t n = 0;
-    for (char *line = strtok((char *)text_of(path), "\n"); line != NULL; line = strtok(NULL, "\n")) {
+    for (char *line = strtok((char *)text_of(path), "\n"); line != NULL;
+         line = strtok(NULL, "\n")) {
         json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         assert_non_null(object);
         assert_int_equal(json_integer_value(json_object_get(object, "step")), ++n);
@@ -105,11 +115,13 @@ static void test_metrics__what_is_not_finite_is_null(void **state)
 {
     unlink(path);
     sheaf_monitor *m = metrics(0);
-    sheaf_emit(sheaf_monitor_events(m), &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
-               .step = { .step = 1, .loss = NAN, .grad_norm = INFINITY } });
+    sheaf_emit(sheaf_monitor_events(m),
+               &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
+                               .step = { .step = 1, .loss = NAN, .grad_norm = INFINITY } });
     CHECK_OK(sheaf_monitor_close(m));
-    assert_string_equal(text_of(path), "{\"step\": 1, \"loss\": null, \"grad_norm\": null, \"lr\": 0, "
-                                       "\"tokens\": 0, \"tokens_per_s\": 0}\n");
+    assert_string_equal(text_of(path),
+                        "{\"step\": 1, \"loss\": null, \"grad_norm\": null, \"lr\": 0, "
+                        "\"tokens\": 0, \"tokens_per_s\": 0}\n");
 }
 
 /* A file-size limit plays the full disk. */
@@ -139,8 +151,10 @@ static void test_metrics__lines_wait_for_room(void **state)
 static void test_metrics__trouble_at_open_is_a_status(void **state)
 {
     sheaf_monitor *m = NULL;
-    CHECK_FAILS(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = "/nowhere/m" }), SHEAF_E_IO, "/nowhere/m");
-    CHECK_FAILS(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = "/tmp" }), SHEAF_E_IO, "/tmp");
+    CHECK_FAILS(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = "/nowhere/m" }),
+                SHEAF_E_IO, "/nowhere/m");
+    CHECK_FAILS(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .metrics = "/tmp" }), SHEAF_E_IO,
+                "/tmp");
     assert_null(m);
 }
 
@@ -169,7 +183,12 @@ static void test_progress__the_time_left_is_smoothed(void **state)
     assert_non_null(out);
     CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out, .interval_ms = 1 }));
     for (int step = 1; step <= 2; step++, usleep(20000))
-        sheaf_emit(sheaf_monitor_events(m), &(sheaf_event){ .kind = SHEAF_EVENT_STEP, .step = { .step = step, .steps = 10, .tokens = 60, .seconds = step == 1 ? 1 : 10 } });
+        sheaf_emit(sheaf_monitor_events(m),
+                   &(sheaf_event){ .kind = SHEAF_EVENT_STEP,
+                                   .step = { .step = step,
+                                             .steps = 10,
+                                             .tokens = 60,
+                                             .seconds = step == 1 ? 1 : 10 } });
     CHECK_OK(sheaf_monitor_close(m));
     rewind(out);
     text[fread(text, 1, sizeof text - 1, out)] = '\0';
@@ -204,9 +223,15 @@ static void test_progress__bytes_have_a_pace(void **state)
     CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out, .interval_ms = 1 }));
     const sheaf_events *events = sheaf_monitor_events(m);
     const int64_t whole = 100000000000;
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "bytes read", .done = 1000000000, .total = whole });
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                       .text = "bytes read",
+                                       .done = 1000000000,
+                                       .total = whole });
     usleep(250000);
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "bytes read", .done = 2000000000, .total = whole });
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                       .text = "bytes read",
+                                       .done = 2000000000,
+                                       .total = whole });
     CHECK_OK(sheaf_monitor_close(m));
     char text[512] = "";
     rewind(out);
@@ -218,7 +243,8 @@ static void test_progress__bytes_have_a_pace(void **state)
     const char *pace = strstr(second, "  ");
     assert_non_null(pace);
     const double rate = strtod(pace, NULL);
-    assert_true(rate > 0 && rate <= 4.01 && strstr(pace, " GB/s  ") != NULL && strstr(pace, " left\n") != NULL);
+    assert_true(rate > 0 && rate <= 4.01 && strstr(pace, " GB/s  ") != NULL &&
+                strstr(pace, " left\n") != NULL);
 }
 
 static void test_progress__bytes_are_shown_as_such(void **state)
@@ -227,13 +253,20 @@ static void test_progress__bytes_are_shown_as_such(void **state)
     sheaf_monitor *m;
     CHECK_OK(sheaf_monitor_open(&m, &(sheaf_monitor_options){ .progress = out }));
     const sheaf_events *events = sheaf_monitor_events(m);
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "bytes read", .done = 3 << 20, .total = 12 << 20 });
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 11, .total = 12 });
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 12, .total = 12 });
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 0, .total = 0 });
+    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                       .text = "bytes read",
+                                       .done = 3 << 20,
+                                       .total = 12 << 20 });
+    sheaf_emit(events, &(sheaf_event){
+                           .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 11, .total = 12 });
+    sheaf_emit(events, &(sheaf_event){
+                           .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 12, .total = 12 });
+    sheaf_emit(events, &(sheaf_event){
+                           .kind = SHEAF_EVENT_PROGRESS, .text = "rows", .done = 0, .total = 0 });
     CHECK_OK(sheaf_monitor_close(m));
     fclose(out);
-    assert_string_equal(text_of(path), "bytes read: 3.00 MiB of 12.0 MiB (25%)\nrows: 12 of 12 (100%)\n");
+    assert_string_equal(text_of(path),
+                        "bytes read: 3.00 MiB of 12.0 MiB (25%)\nrows: 12 of 12 (100%)\n");
 }
 
 static void test_progress__a_terminal_line_is_rewritten(void **state)
@@ -254,7 +287,8 @@ static void test_progress__a_terminal_line_is_rewritten(void **state)
     char text[1000];
     size_t n = 0;
     /* The system hands over what was written bit by bit. */
-    for (struct pollfd there = { .fd = master, .events = POLLIN }; n < strlen(expected) && poll(&there, 1, 10000) == 1;) {
+    for (struct pollfd there = { .fd = master, .events = POLLIN };
+         n < strlen(expected) && poll(&there, 1, 10000) == 1;) {
         const ssize_t got = read(master, text + n, sizeof text - 1 - n);
         assert_true(got > 0);
         n += (size_t)got;
@@ -303,7 +337,11 @@ static void test_number__json_reads_back_exactly(void **state)
     }
 }
 
-static int remove_file(void **state) { unlink(path); return 0; }
+static int remove_file(void **state)
+{
+    unlink(path);
+    return 0;
+}
 
 int main(void)
 {

@@ -32,7 +32,10 @@ static const char *scaled(char *buffer, double x, double step, const char *const
         x /= step;
         u++;
     }
-    snprintf(buffer, SHEAF__NUMBER, u == 0 || x >= 99.95 ? "%.0f%s" : x >= 9.995 ? "%.1f%s" : "%.2f%s",
+    snprintf(buffer, SHEAF__NUMBER,
+             u == 0 || x >= 99.95 ? "%.0f%s"
+             : x >= 9.995         ? "%.1f%s"
+                                  : "%.2f%s",
              x, unit[u]);
     return buffer;
 }

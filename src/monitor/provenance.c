@@ -39,11 +39,14 @@ static void add_entry(sheaf_text *text, const sheaf_provenance *run)
         strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
     gethostname(host, sizeof host - 1);
     cpu_name(cpu, sizeof cpu);
-    sheaf__text_add(text, "{\"started\": \"%s\", \"step\": %" PRId64 ", \"host\": ", started, run->step);
+    sheaf__text_add(text, "{\"started\": \"%s\", \"step\": %" PRId64 ", \"host\": ", started,
+                    run->step);
     sheaf__text_json(text, host);
-    sheaf__text_add(text, ", \"pid\": %ld, \"version\": \"" SHEAF_VERSION "\", \"cpu\": ", (long)getpid());
+    sheaf__text_add(
+        text, ", \"pid\": %ld, \"version\": \"" SHEAF_VERSION "\", \"cpu\": ", (long)getpid());
     sheaf__text_json(text, cpu);
-    sheaf__text_add(text, ", \"ranks\": %d, \"threads\": %d, \"carrier\": ", run->ranks, run->threads);
+    sheaf__text_add(text, ", \"ranks\": %d, \"threads\": %d, \"carrier\": ", run->ranks,
+                    run->threads);
     sheaf__text_json(text, run->carrier);
     sheaf__text_add(text, ", \"command\": [");
     for (int i = 0; i < run->nwords; i++) {
@@ -53,7 +56,8 @@ static void add_entry(sheaf_text *text, const sheaf_provenance *run)
     sheaf__text_add(text, "]}");
 }
 
-/* The entries that are there, each on its line, and the base (malloc'd, NULL without one). SHEAF_E_FORMAT: not such a file. */
+/* The entries that are there, each on its line, and the base (malloc'd, NULL without one).
+ * SHEAF_E_FORMAT: not such a file. */
 static sheaf_status *keep_entries(sheaf_text *text, char **base, const char *path)
 {
     json_t *root = NULL;
@@ -71,18 +75,21 @@ static sheaf_status *keep_entries(sheaf_text *text, char **base, const char *pat
         free(entry);
     }
     if (st == NULL && json_is_object(json_object_get(root, "base")))
-        st = sheaf_in(sheaf__json_text(base, json_object_get(root, "base"), JSON_COMPACT), "%s", path);
+        st = sheaf_in(sheaf__json_text(base, json_object_get(root, "base"), JSON_COMPACT), "%s",
+                      path);
     json_decref(root);
     return st;
 }
 
-sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run, const sheaf_events *events)
+sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run,
+                                   const sheaf_events *events)
 {
     sheaf_text text = { 0 };
     char *all = NULL, *base = NULL;
     sheaf__text_add(&text, "{\"runs\": [\n");
     const size_t head = text.size;
-    sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_NONE ? NULL : keep_entries(&text, &base, path);
+    sheaf_status *st =
+        sheaf__path_kind(path) == SHEAF_PATH_NONE ? NULL : keep_entries(&text, &base, path);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT) {
         sheaf_warn(events, "%s is begun anew: %s", path, sheaf_status_where(st));
         sheaf_status_free(st);

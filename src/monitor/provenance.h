@@ -16,7 +16,7 @@
 #include "base/events.h"
 
 typedef struct sheaf_provenance {
-    int64_t step;           /* steps done when this run begins */
+    int64_t step; /* steps done when this run begins */
     int ranks, threads;
     const char *carrier;
     int nwords;
@@ -27,6 +27,7 @@ typedef struct sheaf_provenance {
 /* sheaf_provenance_add - adds an entry to the file at `path`, atomically. A file that cannot
  * be understood is replaced, with a warning: it must not keep a run from going on.
  * Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
-sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run, const sheaf_events *events);
+sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run,
+                                   const sheaf_events *events);
 
 #endif

@@ -7,14 +7,19 @@
 
 static char path[64], told[512];
 
-static void listen(void *context, const sheaf_event *event) { snprintf(told, sizeof told, "%s", event->text); }
+static void listen(void *context, const sheaf_event *event)
+{
+    snprintf(told, sizeof told, "%s", event->text);
+}
 
 static const char *const words[] = { "sheaf", "train", "--data", "a \"b\"\n\xC3\xBC" };
 
 static void add(int64_t step)
 {
     const sheaf_events events = { listen, NULL };
-    const sheaf_provenance run = { .step = step, .ranks = 2, .threads = 8, .carrier = "threads", .nwords = 4, .word = words };
+    const sheaf_provenance run = {
+        .step = step, .ranks = 2, .threads = 8, .carrier = "threads", .nwords = 4, .word = words
+    };
     told[0] = '\0';
     CHECK_OK(sheaf_provenance_add(path, &run, &events));
 }
@@ -64,10 +69,15 @@ static void test_provenance__a_damaged_file_does_not_stop_a_run(void **state)
         assert_non_null(strstr(told, "begun anew"));
     }
     const sheaf_provenance run = { .carrier = "self" };
-    CHECK_FAILS(sheaf_provenance_add("/nowhere/run.json", &run, NULL), SHEAF_E_IO, "/nowhere/run.json");
+    CHECK_FAILS(sheaf_provenance_add("/nowhere/run.json", &run, NULL), SHEAF_E_IO,
+                "/nowhere/run.json");
 }
 
-static int remove_file(void **state) { unlink(path); return 0; }
+static int remove_file(void **state)
+{
+    unlink(path);
+    return 0;
+}
 
 int main(void)
 {

@@ -8,17 +8,19 @@
 
 #include "ops/kernels.h"
 
+/* clang-format off */
 #define SHEAF__KERNEL_LIST(X)                                                              \
     X(round) X(widen) X(convert) X(add) X(scale) X(finish) X(accumulate) X(squares)        \
     X(column_sums) X(rmsnorm) X(rmsnorm_back) X(rmsnorm_dw) X(layernorm_sum)               \
     X(layernorm_squares) X(layernorm) X(layernorm_back_sums) X(layernorm_back)             \
     X(layernorm_dw) X(gelu) X(gelu_back) X(rope_pairs) X(rope) X(swiglu) X(swiglu_back)    \
     X(row_max) X(row_sumexp) X(row_dlogits) X(adamw) X(dropout)
+/* clang-format on */
 
 /* Functions of the type the table's cell points to. */
-#define SHEAF__DECLARE(name)                                                               \
-    extern __typeof__(*((sheaf__kernels *)0)->name) sheaf__##name##_ref,                   \
-        sheaf__##name##_avx2, sheaf__##name##_avx512;
+#define SHEAF__DECLARE(name)                                                                       \
+    extern __typeof__(*((sheaf__kernels *)0)->name) sheaf__##name##_ref, sheaf__##name##_avx2,     \
+        sheaf__##name##_avx512;
 SHEAF__KERNEL_LIST(SHEAF__DECLARE)
 
 #define SHEAF__PASTE(name, isa) sheaf__##name##_##isa

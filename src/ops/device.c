@@ -22,21 +22,31 @@
 struct sheaf__range {
     sheaf__space space; /* which offsets are in use */
     char *base;
-    void *map;          /* NULL on dry */
+    void *map; /* NULL on dry */
     size_t map_bytes;
-    size_t capacity;    /* reserved bytes from base */
-    size_t writable;    /* of these, what can be touched */
+    size_t capacity; /* reserved bytes from base */
+    size_t writable; /* of these, what can be touched */
 };
 
-static size_t round_up(size_t x, size_t unit) { return (x + unit - 1) / unit * unit; }
-static double mib(size_t bytes) { return (double)bytes / (1 << 20); }
+static size_t round_up(size_t x, size_t unit)
+{
+    return (x + unit - 1) / unit * unit;
+}
+static double mib(size_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
 
 static const char *const kind_names[SHEAF_MEM_KINDS] = {
-    "weights",   "trained weights", "gradients", "optimizer state", "activations",
-    "key and value cache", "scratch", "exchange", "inputs",
+    "weights",         "trained weights", "gradients",
+    "optimizer state", "activations",     "key and value cache",
+    "scratch",         "exchange",        "inputs",
 };
 
-const char *sheaf__memory_name(sheaf_memory kind) { return kind_names[kind]; }
+const char *sheaf__memory_name(sheaf_memory kind)
+{
+    return kind_names[kind];
+}
 
 /* Only addresses are reserved here. Pages become writable as the mark rises (grow), so
  * that a system that counts writable memory in advance is asked for what is used. */
@@ -46,7 +56,8 @@ static sheaf_status *reserve(struct sheaf__range *range, size_t limit)
     void *map;
     for (;;) {
         range->map_bytes = want + HUGE_PAGE;
-        map = mmap(NULL, range->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        map = mmap(NULL, range->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
         if (map != MAP_FAILED || limit != 0 || want <= RESERVE_LEAST)
             break;
         want /= 2;
@@ -118,10 +129,12 @@ static sheaf_status *open_scratch(sheaf__device *device)
     if (device->scratch == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
     for (int i = 0; i < device->threads; i++) {
-        sheaf_status *st = sheaf__device_alloc(&device->scratch[i], device, SHEAF__THREAD_SCRATCH, SHEAF_MEM_SCRATCH);
+        sheaf_status *st = sheaf__device_alloc(&device->scratch[i], device, SHEAF__THREAD_SCRATCH,
+                                               SHEAF_MEM_SCRATCH);
         if (st != NULL)
             return sheaf_in(st, "scratch of thread %d", i);
-        if (device->kind == SHEAF_CPU) /* resident from the start: what is planned is what is used */
+        if (device->kind ==
+            SHEAF_CPU) /* resident from the start: what is planned is what is used */
             memset(device->scratch[i], 0, SHEAF__THREAD_SCRATCH);
     }
     return NULL;
@@ -177,7 +190,8 @@ void sheaf__device_close(sheaf__device *device)
 
 /* ---- allocation ---- */
 
-static sheaf_status *refuse(const sheaf__device *device, size_t bytes, sheaf_memory kind, const char *why)
+static sheaf_status *refuse(const sheaf__device *device, size_t bytes, sheaf_memory kind,
+                            const char *why)
 {
     size_t sum = 0;
     int most = 0;
@@ -186,11 +200,14 @@ static sheaf_status *refuse(const sheaf__device *device, size_t bytes, sheaf_mem
         if (device->in_use[i] > device->in_use[most])
             most = i;
     }
-    sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "allocating %.2f MiB for %s", mib(bytes), kind_names[kind]);
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_MEMORY, "allocating %.2f MiB for %s", mib(bytes), kind_names[kind]);
     sheaf_expected(st, "room in %.2f MiB%s", mib(device->range->space.capacity), why);
-    sheaf_found(st, "%.2f MiB in use, %.2f MiB of it %s", mib(sum), mib(device->in_use[most]), kind_names[most]);
-    return sheaf_try_this(st, "a smaller micro-batch or sequence length, recomputed activations, or more "
-                              "ranks; `sheaf plan` with the same flags says what fits");
+    sheaf_found(st, "%.2f MiB in use, %.2f MiB of it %s", mib(sum), mib(device->in_use[most]),
+                kind_names[most]);
+    return sheaf_try_this(
+        st, "a smaller micro-batch or sequence length, recomputed activations, or more "
+            "ranks; `sheaf plan` with the same flags says what fits");
 }
 
 static void count_in(sheaf__device *device, size_t size, sheaf_memory kind, bool mark_rose)
@@ -204,19 +221,17 @@ static void count_in(sheaf__device *device, size_t size, sheaf_memory kind, bool
     }
 }
 
-sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind)
+sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes,
+                                  sheaf_memory kind)
 {
     assert(kind >= 0 && kind < SHEAF_MEM_KINDS);
     struct sheaf__range *range = device->range;
     const size_t mark = range->space.mark;
     size_t begin;
     switch (sheaf__space_take(&range->space, bytes, kind, &begin)) {
-    case SHEAF__NO_ROOM:
-        return refuse(device, bytes, kind, "");
-    case SHEAF__NO_RECORD:
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
-    case SHEAF__TAKEN:
-        break;
+    case SHEAF__NO_ROOM: return refuse(device, bytes, kind, "");
+    case SHEAF__NO_RECORD: return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    case SHEAF__TAKEN: break;
     }
     if (!grow(range)) {
         int tag;
@@ -242,7 +257,10 @@ void sheaf__device_free(sheaf__device *device, void *block)
 size_t sheaf__device_size(const sheaf__device *device, const void *block, sheaf_memory *kind)
 {
     int tag = 0;
-    const size_t size = block == NULL ? 0 : sheaf__space_find(&device->range->space, (uintptr_t)block - (uintptr_t)device->range->base, &tag);
+    const size_t size =
+        block == NULL ? 0
+                      : sheaf__space_find(&device->range->space,
+                                          (uintptr_t)block - (uintptr_t)device->range->base, &tag);
     *kind = (sheaf_memory)tag;
     return size;
 }

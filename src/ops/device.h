@@ -63,10 +63,10 @@ typedef struct sheaf__device {
     void **scratch;                /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes */
     /* Counted on both kinds. */
     size_t in_use[SHEAF_MEM_KINDS], peak_of[SHEAF_MEM_KINDS];
-    size_t peak;        /* high-water mark of the address range, rounded up to 2 MiB */
+    size_t peak;                     /* high-water mark of the address range, rounded up to 2 MiB */
     size_t at_peak[SHEAF_MEM_KINDS]; /* in_use at the moment the mark last rose */
-    double flops;       /* multiply and add counted apart, products only */
-    struct sheaf__range *range; /* the address range and its allocator, private to device.c */
+    double flops;                    /* multiply and add counted apart, products only */
+    struct sheaf__range *range;      /* the address range and its allocator, private to device.c */
 } sheaf__device;
 
 /* Bytes of scratch every compute thread owns (allocated from the device when
@@ -84,7 +84,8 @@ const char *sheaf__memory_name(sheaf_memory kind);
 
 /* sheaf__device_alloc - uninitialised memory. bytes 0 gives a valid pointer. Failure
  * (limit, system) is a status that says how much was asked and in use. */
-sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind);
+sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes,
+                                  sheaf_memory kind);
 /* sheaf__device_free - accepts NULL; the kind is remembered by the allocator. */
 void sheaf__device_free(sheaf__device *device, void *block);
 /* sheaf__device_size - bytes that a block occupies, and of which kind; 0 of NULL. */

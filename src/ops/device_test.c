@@ -115,7 +115,8 @@ static void test_device__resident_memory_is_the_peak(void **state)
     }
     assert_true(cpu->peak > (size_t)300 << 20);
     const size_t resident = resident_bytes(cpu->scratch[0], cpu->peak + BEYOND);
-    print_message("peak %.1f MiB, resident %.1f MiB\n", (double)cpu->peak / (1 << 20), (double)resident / (1 << 20));
+    print_message("peak %.1f MiB, resident %.1f MiB\n", (double)cpu->peak / (1 << 20),
+                  (double)resident / (1 << 20));
     assert_true((double)cpu->peak <= 1.01 * (double)resident);
     size_t sum = 0;
     for (int i = 0; i < SHEAF_MEM_KINDS; i++)
@@ -133,8 +134,8 @@ static void test_device__limit_is_a_status(void **state)
         void *a, *b = &a;
         CHECK_OK(sheaf__device_alloc(&a, device, (size_t)10 << 20, SHEAF_MEM_WEIGHTS));
         const size_t in_use = device->in_use[SHEAF_MEM_OPTIMIZER], peak = device->peak;
-        CHECK_FAILS(sheaf__device_alloc(&b, device, (size_t)5 << 20, SHEAF_MEM_OPTIMIZER), SHEAF_E_MEMORY,
-                    "allocating 5.00 MiB for optimizer state");
+        CHECK_FAILS(sheaf__device_alloc(&b, device, (size_t)5 << 20, SHEAF_MEM_OPTIMIZER),
+                    SHEAF_E_MEMORY, "allocating 5.00 MiB for optimizer state");
         assert_ptr_equal(b, &a);
         assert_int_equal(device->in_use[SHEAF_MEM_OPTIMIZER], in_use);
         assert_int_equal(device->peak, peak);
@@ -143,7 +144,8 @@ static void test_device__limit_is_a_status(void **state)
         sheaf__device_close(device);
     }
     sheaf__device *none = NULL;
-    CHECK_FAILS(sheaf__device_open(&none, SHEAF_DRY, 1, NULL, 1 << 20), SHEAF_E_MEMORY, "scratch of thread 0");
+    CHECK_FAILS(sheaf__device_open(&none, SHEAF_DRY, 1, NULL, 1 << 20), SHEAF_E_MEMORY,
+                "scratch of thread 0");
     CHECK_FAILS(sheaf__device_open(&none, SHEAF_DRY, 0, NULL, 0), SHEAF_E_ARG, "threads");
     CHECK_FAILS(sheaf__device_open(&none, SHEAF_DRY, 1, "sse2", 0), SHEAF_E_ARG, "sse2");
     assert_null(none);

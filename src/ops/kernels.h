@@ -49,8 +49,8 @@ typedef struct sheaf__kernels {
     /* y = round(round(alpha * sum + bias) + residual); bias, residual may be NULL.
      * sum [rows, cols] f32 (stride lds); y, residual in dtype. */
     void (*finish)(void *y, int64_t ldy, const float *sum, int64_t lds, float alpha,
-                   const float *bias, const void *residual, int64_t ldr,
-                   int64_t rows, int64_t cols, sheaf_dtype dtype);
+                   const float *bias, const void *residual, int64_t ldr, int64_t rows, int64_t cols,
+                   sheaf_dtype dtype);
     /* dst = round(dst + src) in dtype: a second gradient reaching one value */
     void (*accumulate)(void *dst, const void *src, int64_t n, sheaf_dtype dtype);
     /* sum of squares in double, 16 lanes (lane i: elements i, i+16, ...) and the fixed tree */
@@ -64,9 +64,8 @@ typedef struct sheaf__kernels {
     void (*rmsnorm)(void *y, float *rstd, const void *x, const float *w, int64_t rows,
                     int64_t width, float eps, sheaf_dtype dtype); /* dense rows */
     /* dx = round(add ? dx + g : g), g = rstd * (w*dy - x*rstd * mean(w*dy * x*rstd)) */
-    void (*rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w,
-                         const float *rstd, int64_t rows, int64_t width, bool add,
-                         sheaf_dtype dtype);
+    void (*rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w, const float *rstd,
+                         int64_t rows, int64_t width, bool add, sheaf_dtype dtype);
     /* dw[c] += sum over rows of dy*(x*rstd) for columns [begin, end), blocked like column_sums */
     void (*rmsnorm_dw)(float *dw, const void *dy, const void *x, const float *rstd, int64_t rows,
                        int64_t width, int64_t begin, int64_t end, sheaf_dtype dtype);
@@ -78,8 +77,8 @@ typedef struct sheaf__kernels {
     void (*layernorm_sum)(float *sum, const void *x, int64_t ldx, int64_t rows, int64_t cols,
                           sheaf_dtype dtype);
     /* sum[r] = sum over columns of (x - mean[r])^2, 16 lanes, lane = fma(d, d, lane) */
-    void (*layernorm_squares)(float *sum, const void *x, int64_t ldx, const float *mean, int64_t rows,
-                              int64_t cols, sheaf_dtype dtype);
+    void (*layernorm_squares)(float *sum, const void *x, int64_t ldx, const float *mean,
+                              int64_t rows, int64_t cols, sheaf_dtype dtype);
     /* y = round(w * n + b); with a residual (stride ldy): y = round(round(w * n + b) + residual).
      * y may be x or residual. */
     void (*layernorm)(void *y, int64_t ldy, const void *x, int64_t ldx, const float *mean,
@@ -89,16 +88,17 @@ typedef struct sheaf__kernels {
     void (*layernorm_back_sums)(float *sum_a, float *sum_an, const void *dy, int64_t lddy,
                                 const void *x, int64_t ldx, const float *mean, const float *rstd,
                                 const float *w, int64_t rows, int64_t cols, sheaf_dtype dtype);
-    /* dx = round(add ? dx + g : g), g = rstd * ((a - mean_a[r]) - n * mean_an[r]); dx has stride ldx */
+    /* dx = round(add ? dx + g : g), g = rstd * ((a - mean_a[r]) - n * mean_an[r]); dx has stride
+     * ldx */
     void (*layernorm_back)(void *dx, const void *dy, int64_t lddy, const void *x, int64_t ldx,
-                           const float *mean, const float *rstd, const float *w, const float *mean_a,
-                           const float *mean_an, int64_t rows, int64_t cols, bool add,
-                           sheaf_dtype dtype);
+                           const float *mean, const float *rstd, const float *w,
+                           const float *mean_a, const float *mean_an, int64_t rows, int64_t cols,
+                           bool add, sheaf_dtype dtype);
     /* dw[c] += sum over rows of dy * n, db[c] += sum over rows of dy, for columns [begin, end),
      * blocked like column_sums; db may be NULL */
-    void (*layernorm_dw)(float *dw, float *db, const void *dy, int64_t lddy, const void *x, int64_t ldx,
-                         const float *mean, const float *rstd, int64_t rows, int64_t begin,
-                         int64_t end, sheaf_dtype dtype);
+    void (*layernorm_dw)(float *dw, float *db, const void *dy, int64_t lddy, const void *x,
+                         int64_t ldx, const float *mean, const float *rstd, int64_t rows,
+                         int64_t begin, int64_t end, sheaf_dtype dtype);
 
     /* ---- GELU by erf, y = round((0.5 * x) * (1 + erf(x * r))), r = float(sqrt(1/2));
      * contiguous n elements ---- */
@@ -111,8 +111,8 @@ typedef struct sheaf__kernels {
     /* ---- rotary embedding of interleaved pairs (2i, 2i + 1), in place ----
      * x [rows, heads*head_dim] stride ldx, head_dim even; cos, sin [positions, head_dim] float32;
      * pos [rows], a row with pos < 0 is left alone; one rounding at the end.
-     * Forward: x'[2i] = x[2i] cos[2i] - x[2i+1] sin[2i], x'[2i+1] = x[2i+1] cos[2i+1] + x[2i] sin[2i+1];
-     * inverse: the transpose (the gradient). */
+     * Forward: x'[2i] = x[2i] cos[2i] - x[2i+1] sin[2i], x'[2i+1] = x[2i+1] cos[2i+1] + x[2i]
+     * sin[2i+1]; inverse: the transpose (the gradient). */
     void (*rope_pairs)(void *x, int64_t ldx, const float *cos, const float *sin, const int32_t *pos,
                        int64_t rows, int64_t heads, int64_t head_dim, bool inverse,
                        sheaf_dtype dtype);
@@ -136,8 +136,8 @@ typedef struct sheaf__kernels {
      * in any order (sheaf__max). */
     void (*row_max)(float *max, const float *logits, int64_t ld, int64_t rows, int64_t cols);
     /* sum[r] = sum over columns of exp(logit - max[r]), 16 lanes */
-    void (*row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max,
-                       int64_t rows, int64_t cols);
+    void (*row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max, int64_t rows,
+                       int64_t cols);
     /* d[r,c] = round((exp(logit - max[r]) / sum[r] - (c == target[r])) * scale), or 0 when
      * target[r] == SHEAF__IGNORED; a target outside [0, cols) is in another slice. */
     void (*row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,

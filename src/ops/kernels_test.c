@@ -107,14 +107,16 @@ static void run_layernorm(probe *p, const sheaf__kernels *k)
     for (int r = 0; r < ROWS; r++)
         p->sum[r] = 1 / sqrtf(p->sum[r] / (COLS - 3) + 1e-6f);
     k->layernorm(p->out, COLS, p->a, COLS, p->row, p->sum, p->w, p->g, NULL, ROWS, COLS, p->dtype);
-    k->layernorm(p->out + N, COLS, p->a, COLS, p->row, p->sum, p->w, p->g, p->c, ROWS, COLS - 1, p->dtype);
+    k->layernorm(p->out + N, COLS, p->a, COLS, p->row, p->sum, p->w, p->g, p->c, ROWS, COLS - 1,
+                 p->dtype);
     take(p, p->out, sizeof p->out);
-    k->layernorm_back_sums(a, an, p->b, COLS, p->a, COLS, p->row, p->sum, p->w, ROWS, COLS, p->dtype);
+    k->layernorm_back_sums(a, an, p->b, COLS, p->a, COLS, p->row, p->sum, p->w, ROWS, COLS,
+                           p->dtype);
     take(p, a, sizeof a);
     take(p, an, sizeof an);
     for (int add = 0; add < 2; add++)
-        k->layernorm_back(p->c, p->b, COLS, p->a, COLS, p->row, p->sum, p->w, p->f, p->g, ROWS, COLS, add,
-                          p->dtype);
+        k->layernorm_back(p->c, p->b, COLS, p->a, COLS, p->row, p->sum, p->w, p->f, p->g, ROWS,
+                          COLS, add, p->dtype);
     k->layernorm_dw(p->w, db, p->b, COLS, p->a, COLS, p->row, p->sum, ROWS, 3, COLS - 1, p->dtype);
     take(p, p->c, sizeof p->c);
     take(p, p->w, sizeof p->w);
@@ -148,8 +150,14 @@ static void run_cross_entropy(probe *p, const sheaf__kernels *k)
 
 static void run_adamw_dropout(probe *p, const sheaf__kernels *k)
 {
-    const sheaf__adamw how = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1,
-                               .bias1 = 0.19, .bias2_sqrt = 0.0447, .grad_scale = 0.5f };
+    const sheaf__adamw how = { .lr = 1e-3,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .eps = 1e-8,
+                               .weight_decay = 0.1,
+                               .bias1 = 0.19,
+                               .bias2_sqrt = 0.0447,
+                               .grad_scale = 0.5f };
     k->adamw(p->f, p->g, p->w, (const float *)p->f, 0, &how);
     float gradient[N];
     twin_fill(gradient, N, SHEAF_F32, TWIN_PLAIN, 7);
@@ -158,8 +166,14 @@ static void run_adamw_dropout(probe *p, const sheaf__kernels *k)
     take(p, p->g, sizeof p->g);
     take(p, p->w, sizeof p->w);
     const int64_t sample[ROWS] = { 0, 1, 1, 9, 7 }, position[ROWS] = { 0, 0, 1, 77, 5 };
-    const sheaf__dropout drop = { .seed = 1, .purpose = 2, .step = 3, .sample = sample, .position = position,
-                                  .channel0 = 31, .threshold = 0x20000000, .scale = 1 / 0.875f };
+    const sheaf__dropout drop = { .seed = 1,
+                                  .purpose = 2,
+                                  .step = 3,
+                                  .sample = sample,
+                                  .position = position,
+                                  .channel0 = 31,
+                                  .threshold = 0x20000000,
+                                  .scale = 1 / 0.875f };
     k->dropout(p->out, p->a, COLS, ROWS, COLS, &drop, p->dtype);
     take(p, p->out, sizeof p->out);
 }
@@ -170,7 +184,8 @@ static const struct {
     uint64_t want; /* changes only with the contract's version */
 } probes[] = {
     { "round, widen, convert", run_moves, UINT64_C(0x5bc0093083fe7e11) },
-    { "add, scale, finish, accumulate, squares, column_sums", run_sums, UINT64_C(0x7e2b19965265e925) },
+    { "add, scale, finish, accumulate, squares, column_sums", run_sums,
+      UINT64_C(0x7e2b19965265e925) },
     { "rmsnorm", run_rmsnorm, UINT64_C(0x5a7675c7a212a39c) },
     { "rope, swiglu", run_rope_swiglu, UINT64_C(0x40e15f8c0e437eb9) },
     { "layernorm", run_layernorm, UINT64_C(0x61c12f123c2acbcc) },

@@ -24,7 +24,9 @@
 
 /* How long a thread spins before it sleeps: longer while that pays. Where more threads than cores
  * run, what is waited for comes late, and spinning would only keep it away. */
-typedef struct patience { uint32_t spins, waits; } patience;
+typedef struct patience {
+    uint32_t spins, waits;
+} patience;
 
 /* `state`: 1 while a job is open, plus 2 for each worker inside it, plus the number
  * of the job in the high half. The number keeps a worker that read an old state
@@ -48,11 +50,11 @@ struct sheaf__pool {
     void (*task)(void *context, int64_t index, int worker);
     void *context;
     int64_t tasks;
-    _Alignas(64) _Atomic int64_t next;   /* index to take next */
+    _Alignas(64) _Atomic int64_t next; /* index to take next */
     _Alignas(64) _Atomic uint64_t state;
-    _Alignas(64) _Atomic uint32_t bell;  /* rises with each job: what idle workers sleep on */
+    _Alignas(64) _Atomic uint32_t bell; /* rises with each job: what idle workers sleep on */
     _Atomic uint32_t sleepers;
-    _Alignas(64) _Atomic uint32_t done;  /* rises when the last worker leaves a closed job */
+    _Alignas(64) _Atomic uint32_t done; /* rises when the last worker leaves a closed job */
     _Atomic uint32_t caller_sleeps;
     _Atomic bool quit;
 };
@@ -174,7 +176,8 @@ void sheaf__pool_run(sheaf__pool *pool, int64_t tasks,
         for (int64_t i = 0; i < tasks; i++)
             task(context, i, 0);
     } else if (tasks > 0) {
-        assert((uint32_t)atomic_load(&pool->state) == 0 && "one caller at a time, and not from a task");
+        assert((uint32_t)atomic_load(&pool->state) == 0 &&
+               "one caller at a time, and not from a task");
         pool->task = task;
         pool->context = context;
         pool->tasks = tasks;
@@ -205,7 +208,9 @@ void sheaf__pool_rows(sheaf__pool *pool, int64_t rows, int64_t grain,
                       void (*body)(void *context, int64_t begin, int64_t end, int worker),
                       void *context)
 {
-    rows_job job = { .rows = rows, .grain = grain < 1 ? 1 : grain, .body = body, .context = context };
+    rows_job job = {
+        .rows = rows, .grain = grain < 1 ? 1 : grain, .body = body, .context = context
+    };
     if (rows > 0)
         sheaf__pool_run(pool, (rows - 1) / job.grain + 1, rows_task, &job);
 }
@@ -233,7 +238,8 @@ static int start_threads(sheaf__pool *pool)
 sheaf_status *sheaf__pool_new(sheaf__pool **out, int threads)
 {
     if (threads < 1)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "compute threads"), "1 or more"), "%d", threads);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "compute threads"), "1 or more"),
+                           "%d", threads);
     sheaf__pool *pool = aligned_alloc(64, sizeof *pool);
     worker *workers = calloc((size_t)threads, sizeof *workers);
     if (pool == NULL || workers == NULL) {
@@ -246,10 +252,12 @@ sheaf_status *sheaf__pool_new(sheaf__pool **out, int threads)
     pool->worker = workers;
     const int error = start_threads(pool);
     if (error != 0) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "starting compute thread %d of %d", pool->started + 2, threads);
+        sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "starting compute thread %d of %d",
+                                      pool->started + 2, threads);
         sheaf_found(st, "%s", strerror(error));
         sheaf__pool_free(pool);
-        return sheaf_try_this(st, "fewer threads (--threads), or a higher limit on processes (ulimit -u)");
+        return sheaf_try_this(
+            st, "fewer threads (--threads), or a higher limit on processes (ulimit -u)");
     }
     *out = pool;
     return NULL;
@@ -268,4 +276,7 @@ void sheaf__pool_free(sheaf__pool *pool)
     free(pool);
 }
 
-int sheaf__pool_threads(const sheaf__pool *pool) { return pool->threads; }
+int sheaf__pool_threads(const sheaf__pool *pool)
+{
+    return pool->threads;
+}

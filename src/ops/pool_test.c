@@ -123,14 +123,14 @@ static void test_pool__jobs_do_not_run_into_each_other(void **state)
 typedef struct mode_seen {
     volatile float tiny, half; /* volatile: computed when run, not when compiled */
     _Atomic int kept;
-    _Atomic unsigned workers;  /* bit set */
+    _Atomic unsigned workers; /* bit set */
 } mode_seen;
 
 static void use_denormal(void *context, int64_t index, int worker)
 {
     mode_seen *m = context;
-    const float from_denormal = m->tiny * 1.0f;        /* DAZ */
-    const float to_denormal = 1.5e-38f * m->half;      /* FTZ */
+    const float from_denormal = m->tiny * 1.0f;   /* DAZ */
+    const float to_denormal = 1.5e-38f * m->half; /* FTZ */
     if (from_denormal != 0.0f || to_denormal != 0.0f)
         atomic_fetch_add(&m->kept, 1);
     if (_mm_getcsr() % 0x10000 / 0x2000 % 4 != 0) /* rounding: nearest */

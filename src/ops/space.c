@@ -23,7 +23,10 @@ static size_t unit_of(size_t bytes)
     return bytes >= SHEAF__LARGE_BLOCK ? SHEAF__LARGE_UNIT : SHEAF__SMALL_UNIT;
 }
 
-static size_t round_up(size_t x, size_t unit) { return (x + unit - 1) / unit * unit; }
+static size_t round_up(size_t x, size_t unit)
+{
+    return (x + unit - 1) / unit * unit;
+}
 
 size_t sheaf__space_size(size_t bytes)
 {

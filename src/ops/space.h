@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SHEAF__SMALL_UNIT ((size_t)64)     /* a cache line */
-#define SHEAF__LARGE_UNIT ((size_t)4096)   /* blocks of SHEAF__LARGE_BLOCK and more */
+#define SHEAF__SMALL_UNIT ((size_t)64)   /* a cache line */
+#define SHEAF__LARGE_UNIT ((size_t)4096) /* blocks of SHEAF__LARGE_BLOCK and more */
 #define SHEAF__LARGE_BLOCK ((size_t)16384)
 
 typedef struct sheaf__hole {
@@ -22,8 +22,8 @@ typedef struct sheaf__used {
 
 typedef struct sheaf__space {
     size_t capacity;
-    size_t top;  /* end of the highest block in use */
-    size_t mark; /* highest top so far */
+    size_t top;        /* end of the highest block in use */
+    size_t mark;       /* highest top so far */
     sheaf__hole *hole; /* below top, ascending, never adjacent */
     size_t holes, hole_room;
     sheaf__used *used; /* hash table by begin, linear probing, room a power of two */

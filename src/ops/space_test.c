@@ -37,14 +37,10 @@ static size_t lowest_free(const block *live, int count, size_t size, size_t unit
 static size_t random_bytes(uint64_t *seed)
 {
     switch (next(seed) % 4) {
-    case 0:
-        return next(seed) % 200;
-    case 1:
-        return next(seed) % 20000;
-    case 2:
-        return SHEAF__LARGE_BLOCK - 2 + next(seed) % 4;
-    default:
-        return next(seed) % 3000000;
+    case 0: return next(seed) % 200;
+    case 1: return next(seed) % 20000;
+    case 2: return SHEAF__LARGE_BLOCK - 2 + next(seed) % 4;
+    default: return next(seed) % 3000000;
     }
 }
 
@@ -80,7 +76,8 @@ static void test_space__random_requests_are_first_fit(void **state)
             const bool growing = step / 500 % 2 == 0;
             if (count < MOST && (count == 0 || next(&seed) % 5 < (growing ? 3u : 2u))) {
                 const size_t bytes = random_bytes(&seed), size = sheaf__space_size(bytes);
-                const size_t unit = bytes >= SHEAF__LARGE_BLOCK ? SHEAF__LARGE_UNIT : SHEAF__SMALL_UNIT;
+                const size_t unit =
+                    bytes >= SHEAF__LARGE_BLOCK ? SHEAF__LARGE_UNIT : SHEAF__SMALL_UNIT;
                 const size_t want = lowest_free(live, count, size, unit);
                 block *b = &live[count];
                 b->size = size;

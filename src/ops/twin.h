@@ -17,7 +17,12 @@
 #include "ops/kernels.h"
 #include "ops/math/round.h"
 
-typedef enum twin_numbers { TWIN_PLAIN, TWIN_FINITE_EDGES, TWIN_ALL_EDGES, TWIN_KINDS } twin_numbers;
+typedef enum twin_numbers {
+    TWIN_PLAIN,
+    TWIN_FINITE_EDGES,
+    TWIN_ALL_EDGES,
+    TWIN_KINDS
+} twin_numbers;
 
 typedef struct twin {
     const sheaf__kernels *ref, *fast;
@@ -28,17 +33,18 @@ typedef struct twin {
 } twin;
 
 static const int64_t twin_sizes[] = {
-    1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,  15,  16,  17,  18,   19,   20,   21,   22,
-    23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36,  37,  38,  39,  40,   41,   42,   43,   44,
-    45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58,  59,  60,  61,  62,   63,   64,   65,   66,
-    67, 255, 256, 257, 511, 2048, 2304, 5632, 6145,
+    1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,  12,  13,  14,  15,   16,   17,   18,   19,
+    20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30,  31,  32,  33,  34,   35,   36,   37,   38,
+    39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49,  50,  51,  52,  53,   54,   55,   56,   57,
+    58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 255, 256, 257, 511, 2048, 2304, 5632, 6145,
 };
 
 /* twin_take - `bytes` that end at a forbidden page; lives as long as the program. */
 static inline void *twin_take(size_t bytes)
 {
     const size_t page = 4096, whole = (bytes + page - 1) / page * page;
-    char *block = mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *block =
+        mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(block != MAP_FAILED);
     assert_int_equal(mprotect(block + whole, page, PROT_NONE), 0);
     return block + whole - bytes;
@@ -50,18 +56,24 @@ static inline void *twin_end(void *block, size_t size, size_t bytes)
     return (char *)block + (size - bytes);
 }
 
-static inline size_t twin_bytes(sheaf_dtype dtype) { return dtype == SHEAF_F32 ? 4 : 2; }
+static inline size_t twin_bytes(sheaf_dtype dtype)
+{
+    return dtype == SHEAF_F32 ? 4 : 2;
+}
 
 static inline float twin_number(uint64_t index, twin_numbers numbers)
 {
     static const float finite[] = {
-        0.0f, -0.0f, 0x1p-149f, -0x1p-149f, 0x1.fffffcp-127f, 0x1p-126f, -0x1p-126f, 0x1p-100f, 1e-30f,
-        1.0f, -1.0f, 87.3365f, -87.33655f, -87.3366f, 16.5f, 65503.9f, 65519.9f, 65520.0f, 0x1p-25f,
-        0x1.000002p-25f, 0x1p-24f, 0x1.8p-24f, 0x1.008p-14f, -0x1.ffcp-15f, 256.5f, 1.00390625f, 1.01171875f,
+        0.0f,        -0.0f,       0x1p-149f,    -0x1p-149f,    0x1.fffffcp-127f,
+        0x1p-126f,   -0x1p-126f,  0x1p-100f,    1e-30f,        1.0f,
+        -1.0f,       87.3365f,    -87.33655f,   -87.3366f,     16.5f,
+        65503.9f,    65519.9f,    65520.0f,     0x1p-25f,      0x1.000002p-25f,
+        0x1p-24f,    0x1.8p-24f,  0x1.008p-14f, -0x1.ffcp-15f, 256.5f,
+        1.00390625f, 1.01171875f,
     };
     static const uint32_t others[] = {
-        0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0xffbfffff, 0x7fffffff, 0x7f7fffff,
-        0xff7fffff, 0x42b17218, 0x42b17219, 0xc2aeac50, 0x7f7f8000, 0x7149f2ca,
+        0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0xffbfffff, 0x7fffffff,
+        0x7f7fffff, 0xff7fffff, 0x42b17218, 0x42b17219, 0xc2aeac50, 0x7f7f8000, 0x7149f2ca,
     };
     const uint32_t u = sheaf__random_tensor_u32(1, 2, index);
     const uint32_t pick = sheaf__random_tensor_u32(3, 4, index);
@@ -74,7 +86,8 @@ static inline float twin_number(uint64_t index, twin_numbers numbers)
 }
 
 /* twin_fill - n elements of `dtype`, different for each salt. */
-static inline void twin_fill(void *x, int64_t n, sheaf_dtype dtype, twin_numbers numbers, uint64_t salt)
+static inline void twin_fill(void *x, int64_t n, sheaf_dtype dtype, twin_numbers numbers,
+                             uint64_t salt)
 {
     for (int64_t i = 0; i < n; i++) {
         const float value = twin_number(salt << 32 | (uint64_t)i, numbers);
@@ -111,8 +124,10 @@ static inline void twin_each(void (*check)(const twin *t))
             continue;
         }
         for (int code = 0; code < 2 * 2 * TWIN_KINDS; code++) {
-            twin t = { .ref = sheaf__kernels_for("ref"), .fast = fast,
-                       .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32, .flush = code & 2,
+            twin t = { .ref = sheaf__kernels_for("ref"),
+                       .fast = fast,
+                       .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32,
+                       .flush = code & 2,
                        .numbers = (twin_numbers)(code / 4) };
             snprintf(t.name, sizeof t.name, "%s %s%s numbers %d", columns[i],
                      t.dtype == SHEAF_BF16 ? "bf16" : "f32", t.flush ? " flushed" : "", t.numbers);
@@ -140,7 +155,8 @@ static inline void twin_gradient(const char *name, double (*f)(const double *x),
 }
 
 /* twin_close - float results against double ones, relative to the largest. */
-static inline void twin_close(const char *name, const float *got, const double *want, int n, double relative)
+static inline void twin_close(const char *name, const float *got, const double *want, int n,
+                              double relative)
 {
     double largest = 0;
     for (int i = 0; i < n; i++)

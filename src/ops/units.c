@@ -17,25 +17,35 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-bool sheaf__units_have_pairs(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+bool sheaf__units_have_pairs(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+}
 
 /* The processor has AMX for bfloat16. */
 static bool has_amx(void)
 {
     unsigned a, b, c, d = 0;
-    return sheaf__units_have_pairs() && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-           (d & 1u << 22) && (d & 1u << 24); /* AMX-BF16, AMX-TILE */
+    return sheaf__units_have_pairs() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & 1u << 22) &&
+           (d & 1u << 24); /* AMX-BF16, AMX-TILE */
 }
 
 static bool may_use_tiles(void)
 {
     unsigned low = 0, high;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low & TILE_STATES) == TILE_STATES && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    return (low & TILE_STATES) == TILE_STATES &&
+           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
-bool sheaf__units_have_tiles(void) { return has_amx() && may_use_tiles(); }
-bool sheaf__units_lack_permission(void) { return has_amx() && !may_use_tiles(); }
+bool sheaf__units_have_tiles(void)
+{
+    return has_amx() && may_use_tiles();
+}
+bool sheaf__units_lack_permission(void)
+{
+    return has_amx() && !may_use_tiles();
+}
 
 bool sheaf__units_prefer_tiles(void)
 {
@@ -43,7 +53,8 @@ bool sheaf__units_prefer_tiles(void)
         return false;
     double rate[SHEAF__RATES];
     sheaf__units_measure(rate, true, true);
-    return rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_PAIRS] && rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_FMA];
+    return rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_PAIRS] &&
+           rate[SHEAF__RATE_TILES] > rate[SHEAF__RATE_FMA];
 }
 
 sheaf__units sheaf__units_for(const char *isa)

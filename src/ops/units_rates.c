@@ -28,11 +28,11 @@ static double now(void)
 static void turn_fma(void)
 {
     __m512 c[CHAINS], a = _mm512_setzero_ps();
-    UNROLL for (int i = 0; i < CHAINS; i++)
-        c[i] = _mm512_setzero_ps();
+    UNROLL for (int i = 0; i < CHAINS; i++) c[i] = _mm512_setzero_ps();
     USED(a);
     for (int n = 0; n < TURNS; n++)
-        UNROLL for (int i = 0; i < CHAINS; i++) {
+        UNROLL for (int i = 0; i < CHAINS; i++)
+        {
             c[i] = _mm512_fmadd_ps(a, a, c[i]);
             USED(c[i]);
         }
@@ -41,18 +41,23 @@ static void turn_fma(void)
 static void turn_pairs(void)
 {
     __m512 c[CHAINS], a = _mm512_setzero_ps();
-    UNROLL for (int i = 0; i < CHAINS; i++)
-        c[i] = _mm512_setzero_ps();
+    UNROLL for (int i = 0; i < CHAINS; i++) c[i] = _mm512_setzero_ps();
     USED(a);
     for (int n = 0; n < TURNS; n++)
-        UNROLL for (int i = 0; i < CHAINS; i++) {
+        UNROLL for (int i = 0; i < CHAINS; i++)
+        {
             c[i] = _mm512_dpbf16_ps(c[i], (__m512bh)a, (__m512bh)a);
             USED(c[i]);
         }
 }
 
-static const struct { uint8_t palette, start, reserved[14]; uint16_t bytes[16]; uint8_t rows[16]; } whole = {
-    .palette = 1, .bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
+static const struct {
+    uint8_t palette, start, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+} whole = { .palette = 1,
+            .bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+            .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
 
 static void turn_tiles(void)
 {
@@ -66,11 +71,15 @@ static void turn_tiles(void)
     _tile_release();
 }
 
-static const struct { void (*turn)(void); double products; } ways[SHEAF__RATES] = {
-    { turn_fma, TURNS * CHAINS * 16.0 }, { turn_pairs, TURNS * CHAINS * 32.0 }, { turn_tiles, TURNS / 10 * 4 * 16.0 * 16 * 32 } };
+static const struct {
+    void (*turn)(void);
+    double products;
+} ways[SHEAF__RATES] = { { turn_fma, TURNS *CHAINS * 16.0 },
+                         { turn_pairs, TURNS *CHAINS * 32.0 },
+                         { turn_tiles, TURNS / 10 * 4 * 16.0 * 16 * 32 } };
 
-/* In rotation, so that what slows one down meets the others too: a core that has not used wide registers for a
- * while runs them at a quarter of their rate for some tens of microseconds. */
+/* In rotation, so that what slows one down meets the others too: a core that has not used wide
+ * registers for a while runs them at a quarter of their rate for some tens of microseconds. */
 void sheaf__units_measure(double rate[SHEAF__RATES], bool pairs, bool tiles)
 {
     const bool there[SHEAF__RATES] = { true, pairs, tiles };

@@ -23,37 +23,109 @@ typedef __m512 vec;
 typedef __m512i veci;
 typedef __mmask16 vecm; /* one truth value per lane */
 
-SHEAF__INLINE vec v_set(float x) { return _mm512_set1_ps(x); }
-SHEAF__INLINE vec v_add(vec a, vec b) { return _mm512_add_ps(a, b); }
-SHEAF__INLINE vec v_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
-SHEAF__INLINE vec v_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
-SHEAF__INLINE vec v_div(vec a, vec b) { return _mm512_div_ps(a, b); }
-SHEAF__INLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
-SHEAF__INLINE vec v_sqrt(vec a) { return _mm512_sqrt_ps(a); }
-SHEAF__INLINE vec v_min(vec a, vec b) { return _mm512_min_ps(a, b); } /* b if one is NaN */
+SHEAF__INLINE vec v_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+SHEAF__INLINE vec v_add(vec a, vec b)
+{
+    return _mm512_add_ps(a, b);
+}
+SHEAF__INLINE vec v_sub(vec a, vec b)
+{
+    return _mm512_sub_ps(a, b);
+}
+SHEAF__INLINE vec v_mul(vec a, vec b)
+{
+    return _mm512_mul_ps(a, b);
+}
+SHEAF__INLINE vec v_div(vec a, vec b)
+{
+    return _mm512_div_ps(a, b);
+}
+SHEAF__INLINE vec v_fma(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+SHEAF__INLINE vec v_sqrt(vec a)
+{
+    return _mm512_sqrt_ps(a);
+}
+SHEAF__INLINE vec v_min(vec a, vec b)
+{
+    return _mm512_min_ps(a, b);
+} /* b if one is NaN */
 /* lanes 2i and 2i + 1 change places */
-SHEAF__INLINE vec v_swap_pairs(vec a) { return _mm512_permute_ps(a, 0xb1); }
-SHEAF__INLINE vecm v_less(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
-SHEAF__INLINE vecm v_is_nan(vec a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
-SHEAF__INLINE vec v_select(vecm m, vec yes, vec no) { return _mm512_mask_mov_ps(no, m, yes); }
-SHEAF__INLINE vecm v_first(int64_t count) { return (vecm)((1u << count) - 1); }
+SHEAF__INLINE vec v_swap_pairs(vec a)
+{
+    return _mm512_permute_ps(a, 0xb1);
+}
+SHEAF__INLINE vecm v_less(vec a, vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+SHEAF__INLINE vecm v_is_nan(vec a)
+{
+    return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+}
+SHEAF__INLINE vec v_select(vecm m, vec yes, vec no)
+{
+    return _mm512_mask_mov_ps(no, m, yes);
+}
+SHEAF__INLINE vecm v_first(int64_t count)
+{
+    return (vecm)((1u << count) - 1);
+}
 
-SHEAF__INLINE veci v_bits(vec a) { return _mm512_castps_si512(a); }
-SHEAF__INLINE vec v_float(veci a) { return _mm512_castsi512_ps(a); }
-SHEAF__INLINE veci vi_set(uint32_t x) { return _mm512_set1_epi32((int)x); }
-SHEAF__INLINE veci vi_add(veci a, veci b) { return _mm512_add_epi32(a, b); }
-SHEAF__INLINE veci vi_xor(veci a, veci b) { return _mm512_xor_si512(a, b); }
-SHEAF__INLINE veci vi_and(veci a, veci b) { return _mm512_and_si512(a, b); }
-SHEAF__INLINE veci vi_max(veci a, veci b) { return _mm512_max_epi32(a, b); } /* signed */
-SHEAF__INLINE veci vi_left(veci a, int by) { return _mm512_slli_epi32(a, (unsigned)by); }
-SHEAF__INLINE veci vi_right(veci a, int by) { return _mm512_srli_epi32(a, (unsigned)by); }
-SHEAF__INLINE veci vi_sign(veci a) { return _mm512_srai_epi32(a, 31); }
+SHEAF__INLINE veci v_bits(vec a)
+{
+    return _mm512_castps_si512(a);
+}
+SHEAF__INLINE vec v_float(veci a)
+{
+    return _mm512_castsi512_ps(a);
+}
+SHEAF__INLINE veci vi_set(uint32_t x)
+{
+    return _mm512_set1_epi32((int)x);
+}
+SHEAF__INLINE veci vi_add(veci a, veci b)
+{
+    return _mm512_add_epi32(a, b);
+}
+SHEAF__INLINE veci vi_xor(veci a, veci b)
+{
+    return _mm512_xor_si512(a, b);
+}
+SHEAF__INLINE veci vi_and(veci a, veci b)
+{
+    return _mm512_and_si512(a, b);
+}
+SHEAF__INLINE veci vi_max(veci a, veci b)
+{
+    return _mm512_max_epi32(a, b);
+} /* signed */
+SHEAF__INLINE veci vi_left(veci a, int by)
+{
+    return _mm512_slli_epi32(a, (unsigned)by);
+}
+SHEAF__INLINE veci vi_right(veci a, int by)
+{
+    return _mm512_srli_epi32(a, (unsigned)by);
+}
+SHEAF__INLINE veci vi_sign(veci a)
+{
+    return _mm512_srai_epi32(a, 31);
+}
 SHEAF__INLINE veci vi_counting(void)
 {
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 /* unsigned a >= b */
-SHEAF__INLINE vecm vi_at_least(veci a, veci b) { return _mm512_cmpge_epu32_mask(a, b); }
+SHEAF__INLINE vecm vi_at_least(veci a, veci b)
+{
+    return _mm512_cmpge_epu32_mask(a, b);
+}
 /* The 64-bit products of each lane with `by`, as low and high words. */
 SHEAF__INLINE void vi_multiply(veci *low, veci *high, veci a, uint32_t by)
 {
@@ -62,8 +134,14 @@ SHEAF__INLINE void vi_multiply(veci *low, veci *high, veci a, uint32_t by)
     *low = _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
     *high = _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xaaaa, odd);
 }
-SHEAF__INLINE void vi_store(uint32_t *p, veci a) { _mm512_storeu_si512(p, a); }
-SHEAF__INLINE veci vi_load(const uint32_t *p) { return _mm512_loadu_si512(p); }
+SHEAF__INLINE void vi_store(uint32_t *p, veci a)
+{
+    _mm512_storeu_si512(p, a);
+}
+SHEAF__INLINE veci vi_load(const uint32_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
 
 SHEAF__INLINE vec v_load(const float *p, int64_t count)
 {
@@ -96,8 +174,9 @@ SHEAF__INLINE vec v_from_bf16(__m256i a)
 }
 SHEAF__INLINE __m256i vi_upper_halves(veci a)
 {
-    const __m512i odd = _mm512_setr_epi32(0x00030001, 0x00070005, 0x000b0009, 0x000f000d, 0x00130011,
-                                          0x00170015, 0x001b0019, 0x001f001d, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i odd =
+        _mm512_setr_epi32(0x00030001, 0x00070005, 0x000b0009, 0x000f000d, 0x00130011, 0x00170015,
+                          0x001b0019, 0x001f001d, 0, 0, 0, 0, 0, 0, 0, 0);
     return _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, a));
 }
 /* sheaf__bf16 in the upper half of each lane; the lower half is left over. In a NaN it
@@ -110,24 +189,36 @@ SHEAF__INLINE veci vi_bf16(vec x)
     const veci sum = _mm512_mask_add_epi32(vi_set(SHEAF__NAN_BITS), number, bits, vi_set(0x7fff));
     return _mm512_mask_add_epi32(sum, odd, sum, vi_set(1));
 }
-SHEAF__INLINE vec v_from_f16(__m256i a) { return _mm512_cvtph_ps(a); }
-SHEAF__INLINE __m256i v_f16(vec a) { return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT); }
+SHEAF__INLINE vec v_from_f16(__m256i a)
+{
+    return _mm512_cvtph_ps(a);
+}
+SHEAF__INLINE __m256i v_f16(vec a)
+{
+    return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT);
+}
 
 #else
 
-typedef struct { __m256 a, b; } vec;
-typedef struct { __m256i a, b; } veci;
-typedef struct { __m256 a, b; } vecm; /* all bits of a lane set or clear */
+typedef struct {
+    __m256 a, b;
+} vec;
+typedef struct {
+    __m256i a, b;
+} veci;
+typedef struct {
+    __m256 a, b;
+} vecm; /* all bits of a lane set or clear */
 
-#define SHEAF__EACH(name, instruction)                                     \
-    SHEAF__INLINE vec name(vec x, vec y)                                   \
-    {                                                                      \
-        return (vec){ instruction(x.a, y.a), instruction(x.b, y.b) };      \
+#define SHEAF__EACH(name, instruction)                                                             \
+    SHEAF__INLINE vec name(vec x, vec y)                                                           \
+    {                                                                                              \
+        return (vec){ instruction(x.a, y.a), instruction(x.b, y.b) };                              \
     }
-#define SHEAF__EACH_I(name, instruction)                                   \
-    SHEAF__INLINE veci name(veci x, veci y)                                \
-    {                                                                      \
-        return (veci){ instruction(x.a, y.a), instruction(x.b, y.b) };     \
+#define SHEAF__EACH_I(name, instruction)                                                           \
+    SHEAF__INLINE veci name(veci x, veci y)                                                        \
+    {                                                                                              \
+        return (veci){ instruction(x.a, y.a), instruction(x.b, y.b) };                             \
     }
 SHEAF__EACH(v_add, _mm256_add_ps)
 SHEAF__EACH(v_sub, _mm256_sub_ps)
@@ -141,12 +232,18 @@ SHEAF__EACH_I(vi_max, _mm256_max_epi32) /* signed */
 #undef SHEAF__EACH
 #undef SHEAF__EACH_I
 
-SHEAF__INLINE vec v_set(float x) { return (vec){ _mm256_set1_ps(x), _mm256_set1_ps(x) }; }
+SHEAF__INLINE vec v_set(float x)
+{
+    return (vec){ _mm256_set1_ps(x), _mm256_set1_ps(x) };
+}
 SHEAF__INLINE vec v_fma(vec x, vec y, vec z)
 {
     return (vec){ _mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b) };
 }
-SHEAF__INLINE vec v_sqrt(vec x) { return (vec){ _mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b) }; }
+SHEAF__INLINE vec v_sqrt(vec x)
+{
+    return (vec){ _mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b) };
+}
 /* lanes 2i and 2i + 1 change places */
 SHEAF__INLINE vec v_swap_pairs(vec x)
 {
@@ -166,7 +263,9 @@ SHEAF__INLINE vec v_select(vecm m, vec yes, vec no)
 }
 SHEAF__INLINE vecm v_first(int64_t count)
 {
-    static const int32_t mask[32] = { -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1 };
+    static const int32_t mask[32] = {
+        -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1
+    };
     const float *from = (const float *)(mask + 16 - count);
     return (vecm){ _mm256_loadu_ps(from), _mm256_loadu_ps(from + 8) };
 }
@@ -304,8 +403,14 @@ SHEAF__INLINE __m256i v_f16(vec x)
 
 /* ---- built from the above ---- */
 
-SHEAF__INLINE vec v_zero(void) { return v_set(0); }
-SHEAF__INLINE vec v_negate(vec x) { return v_float(vi_xor(v_bits(x), vi_set(0x80000000))); }
+SHEAF__INLINE vec v_zero(void)
+{
+    return v_set(0);
+}
+SHEAF__INLINE vec v_negate(vec x)
+{
+    return v_float(vi_xor(v_bits(x), vi_set(0x80000000)));
+}
 SHEAF__INLINE vec v_one_nan(vec x)
 {
     return v_select(v_is_nan(x), v_float(vi_set(SHEAF__NAN_BITS)), x);
@@ -344,7 +449,8 @@ SHEAF__INLINE vec v_rounded(vec value, sheaf_dtype dtype)
  * one when stored). */
 SHEAF__INLINE void v_exp(vec *e, const vec *x, const int many)
 {
-    static const float q_terms[] = { 0x1.123b8ap-7f, 0x1.5558fcp-5f, 0x1.555490p-3f, 0x1.fffffcp-2f };
+    static const float q_terms[] = { 0x1.123b8ap-7f, 0x1.5558fcp-5f, 0x1.555490p-3f,
+                                     0x1.fffffcp-2f };
     const vec rounder = v_set(0x1.8p23f), least = v_set(-0x1.5d589ep+6f);
     vec shifted[SHEAF__MANY], n[SHEAF__MANY], r[SHEAF__MANY], q[SHEAF__MANY];
     for (int k = 0; k < many; k++) {

@@ -3,13 +3,16 @@
 
 #include <stdio.h>
 
-typedef struct amount { char text[32]; } amount;
+typedef struct amount {
+    char text[32];
+} amount;
 
 static amount amount_of(double bytes)
 {
     const double mib = bytes / 1048576;
     amount a;
-    snprintf(a.text, sizeof a.text, mib < 1024 ? "%.0f MiB" : "%.1f GiB", mib < 1024 ? mib : mib / 1024);
+    snprintf(a.text, sizeof a.text, mib < 1024 ? "%.0f MiB" : "%.1f GiB",
+             mib < 1024 ? mib : mib / 1024);
     return a;
 }
 
@@ -33,18 +36,22 @@ static sheaf_memory most_of(const sheaf_plan *plan, double *bytes)
 static const char *less_of(sheaf_memory kind, bool training)
 {
     switch (kind) {
-    case SHEAF_MEM_WEIGHTS:
-        return "--dtype bfloat16, or a machine with more memory";
-    case SHEAF_MEM_TRAINED: case SHEAF_MEM_GRADIENTS: case SHEAF_MEM_OPTIMIZER:
+    case SHEAF_MEM_WEIGHTS: return "--dtype bfloat16, or a machine with more memory";
+    case SHEAF_MEM_TRAINED:
+    case SHEAF_MEM_GRADIENTS:
+    case SHEAF_MEM_OPTIMIZER:
         return "training less (--method lora, --train), or a machine with more memory";
     default:
-        return training ? "a smaller --micro-batch (with a larger --accumulate), shorter rows, --checkpointing or --dtype bfloat16"
-                        : "fewer sequences at a time (--micro-batch, --batch), shorter ones (--max-new), or --dtype bfloat16";
+        return training
+                   ? "a smaller --micro-batch (with a larger --accumulate), shorter rows, --checkpointing or --dtype bfloat16"
+                   : "fewer sequences at a time (--micro-batch, --batch), shorter ones (--max-new), or --dtype bfloat16";
     }
 }
 
-/* planned: what sheaf_plan_...() returned; not enough addresses even to count are not enough memory. */
-static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const char *what, const sheaf_fits_how *how)
+/* planned: what sheaf_plan_...() returned; not enough addresses even to count are not enough
+ * memory. */
+static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const char *what,
+                           const sheaf_fits_how *how)
 {
     if (planned != NULL) {
         if (!how->force || sheaf_status_code(planned) != SHEAF_E_MEMORY)
@@ -59,21 +66,27 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
     double bytes;
     const sheaf_memory kind = most_of(plan, &bytes);
     const amount need = amount_of(more), left = amount_of((double)m.left), most = amount_of(bytes);
-    const char *where = m.by_group ? "what its control group leaves to this process" : "what this machine has available";
+    const char *where = m.by_group ? "what its control group leaves to this process"
+                                   : "what this machine has available";
     if (how->force) {
-        sheaf_warn(how->events, "%s needs %s of memory, %s is %s; begun all the same (--force)", what, need.text, where, left.text);
+        sheaf_warn(how->events, "%s needs %s of memory, %s is %s; begun all the same (--force)",
+                   what, need.text, where, left.text);
         return NULL;
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "memory for %s", what);
     sheaf_expected(st, "at most %s, %s", left.text, where);
     sheaf_found(st, "%s needed, %s of it %s", need.text, most.text, sheaf_plan_kind(kind));
-    return sheaf_try_this(st, "%s; `sheaf plan` shows what fits; --force begins all the same, and the system may then kill it", less_of(kind, plan->trained > 0));
+    return sheaf_try_this(
+        st,
+        "%s; `sheaf plan` shows what fits; --force begins all the same, and the system may then kill it",
+        less_of(kind, plan->trained > 0));
 }
 
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_how *how)
 {
     sheaf_plan plan;
-    sheaf_status *st = sheaf_plan_train(&plan, job, job->data == NULL ? 0 : (size_t)sheaf_data_memory(job->data));
+    sheaf_status *st =
+        sheaf_plan_train(&plan, job, job->data == NULL ? 0 : (size_t)sheaf_data_memory(job->data));
     return judge(st, &plan, "this run", how);
 }
 
@@ -84,7 +97,8 @@ sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const shea
     return judge(st, &plan, "these answers", how);
 }
 
-sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data, bool padded, const sheaf_fits_how *how)
+sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data,
+                                  bool padded, const sheaf_fits_how *how)
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_evaluate(&plan, asked, data, padded);

@@ -1,4 +1,5 @@
-/* fits.h - will what is asked for fit into the memory that is left? Asked before it is begun, so that the system need not kill it. */
+/* fits.h - will what is asked for fit into the memory that is left? Asked before it is begun, so
+ * that the system need not kill it. */
 #ifndef SHEAF_PLAN_FITS_H
 #define SHEAF_PLAN_FITS_H
 
@@ -7,15 +8,16 @@
 #include "plan/plan.h"
 
 typedef struct sheaf_fits_how {
-    bool force;                 /* a warning is enough */
-    const sheaf_events *events; /* may be NULL */
+    bool force;                  /* a warning is enough */
+    const sheaf_events *events;  /* may be NULL */
     const sheaf__memory *memory; /* in place of this machine's; NULL but for tests */
 } sheaf_fits_how;
 
-/* Each plans and compares. Errors: SHEAF_E_MEMORY with what is needed, what is left and what would need less; those of
- * the plan. Nothing is allocated for the run itself. */
+/* Each plans and compares. Errors: SHEAF_E_MEMORY with what is needed, what is left and what would
+ * need less; those of the plan. Nothing is allocated for the run itself. */
 sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_how *how);
 sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const sheaf_fits_how *how);
-sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data, bool padded, const sheaf_fits_how *how);
+sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data,
+                                  bool padded, const sheaf_fits_how *how);
 
 #endif

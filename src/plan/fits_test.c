@@ -17,16 +17,20 @@ static int open_all(void **state)
     char path[1024];
     if (make_scratch(state) != 0)
         return 1;
-    snprintf(path, sizeof path, "%s/tests/data/configs/mini.json", getenv("SHEAF_SOURCE_ROOT") == NULL ? "." : getenv("SHEAF_SOURCE_ROOT"));
+    snprintf(path, sizeof path, "%s/tests/data/configs/mini.json",
+             getenv("SHEAF_SOURCE_ROOT") == NULL ? "." : getenv("SHEAF_SOURCE_ROOT"));
     sheaf_train_options_default(&t.o);
     t.o.lora_targets = "all-linear";
     t.o.threads = 1;
     t.o.micro_batch = 2;
     t.o.steps = 1;
     CHECK_OK(sheaf_train_options_lora(&t.fresh, &t.o));
-    CHECK_OK(sheaf__open_model(&t.opened, &(sheaf__open_options){ .config = path, .config_only = true, .slices = 8, .fresh = &t.fresh }));
+    CHECK_OK(sheaf__open_model(
+        &t.opened, &(sheaf__open_options){
+                       .config = path, .config_only = true, .slices = 8, .fresh = &t.fresh }));
     put(at("data.jsonl"), "{\"text\": \"abc\"}\n{\"text\": \"abcdefghij\"}\n{\"text\": \"a\"}\n");
-    CHECK_OK(sheaf_data_open(&t.data, at("data.jsonl"), &(sheaf_data_options){ .config = &t.opened.config }));
+    CHECK_OK(sheaf_data_open(&t.data, at("data.jsonl"),
+                             &(sheaf_data_options){ .config = &t.opened.config }));
     CHECK_OK(sheaf__place_read(&t.place, NULL, t.opened.schema));
     return 0;
 }
@@ -41,14 +45,25 @@ static int close_all(void **state)
 
 static sheaf_status *train_with(const sheaf__memory *memory, bool force, const sheaf_events *events)
 {
-    const sheaf__job job = { .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .data = t.data, .seq = sheaf__job_seq(&t.o, t.data) };
-    return sheaf_fits_train(&job, &(sheaf_fits_how){ .force = force, .events = events, .memory = memory });
+    const sheaf__job job = { .options = &t.o,
+                             .schema = t.opened.schema,
+                             .lora = t.opened.lora,
+                             .data = t.data,
+                             .seq = sheaf__job_seq(&t.o, t.data) };
+    return sheaf_fits_train(
+        &job, &(sheaf_fits_how){ .force = force, .events = events, .memory = memory });
 }
 
 static sheaf_plan_generation asked(int64_t prompt, int64_t seq)
 {
-    return (sheaf_plan_generation){ .schema = t.opened.schema, .place = &t.place, .tp = 2, .threads = 1, .dtype = SHEAF_F32, .batch = 2,
-                                    .seq = seq, .prompt = prompt };
+    return (sheaf_plan_generation){ .schema = t.opened.schema,
+                                    .place = &t.place,
+                                    .tp = 2,
+                                    .threads = 1,
+                                    .dtype = SHEAF_F32,
+                                    .batch = 2,
+                                    .seq = seq,
+                                    .prompt = prompt };
 }
 
 static sheaf_status *answer_with(const sheaf__memory *memory)
@@ -76,16 +91,23 @@ static int64_t needed_by(sheaf_status *(*with)(const sheaf__memory *))
     return (int64_t)plan.process + sheaf_data_memory(t.data);
 }
 
-static sheaf_status *train_plainly(const sheaf__memory *memory) { return train_with(memory, false, NULL); }
+static sheaf_status *train_plainly(const sheaf__memory *memory)
+{
+    return train_with(memory, false, NULL);
+}
 
 static void test_fits__what_is_left_is_enough_or_not(void **state)
 {
     sheaf__memory m = { .left = INT64_MAX };
     sheaf_plan plan;
-    const sheaf__job job = { .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .data = t.data, .seq = 12 };
+    const sheaf__job job = {
+        .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .data = t.data, .seq = 12
+    };
     CHECK_OK(sheaf_plan_train(&plan, &job, (size_t)sheaf_data_memory(t.data)));
-    sheaf_status *(*const with[])(const sheaf__memory *) = { train_plainly, answer_with, evaluate_with };
-    static const char *const what[] = { "memory for this run", "memory for these answers", "memory for this evaluation" };
+    sheaf_status *(*const with[])(const sheaf__memory *) = { train_plainly, answer_with,
+                                                             evaluate_with };
+    static const char *const what[] = { "memory for this run", "memory for these answers",
+                                        "memory for this evaluation" };
     for (int i = 0; i < 3; i++) {
         const int64_t need = i == 0 ? (int64_t)plan.process : needed_by(with[i]);
         m = (sheaf__memory){ .left = INT64_MAX };
@@ -113,10 +135,12 @@ static void test_fits__force_makes_it_a_warning(void **state)
     char warning[300] = "";
     const sheaf__memory m = { .left = 5 << 20 };
     CHECK_OK(train_with(&m, true, &(sheaf_events){ hear, warning }));
-    assert_non_null(strstr(warning, "this machine has available is 5 MiB; begun all the same (--force)"));
+    assert_non_null(
+        strstr(warning, "this machine has available is 5 MiB; begun all the same (--force)"));
 }
 
-/* Answers are not read at once: a long answer needs its cache, not the activations of a long prompt. */
+/* Answers are not read at once: a long answer needs its cache, not the activations of a long
+ * prompt. */
 static void test_fits__a_long_answer_needs_less_than_a_long_prompt(void **state)
 {
     sheaf_plan answer, prompt, all;
@@ -139,7 +163,9 @@ static void test_fits__millions_of_rows_are_counted_at_once(void **state)
     t.o.accumulate = 1000000;
     CHECK_OK(train_with(&m, false, NULL));
     sheaf_plan plan;
-    const sheaf__job job = { .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .seq = 100000000 };
+    const sheaf__job job = {
+        .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .seq = 100000000
+    };
     CHECK_FAILS(sheaf_plan_train(&plan, &job, 0), SHEAF_E_MEMORY, "allocating");
     t.o = kept;
 }
@@ -149,15 +175,19 @@ static void test_fits__operations_are_those_of_every_micro_batch_and_block(void 
 {
     sheaf_plan one, many;
     const sheaf_train_options kept = t.o;
-    sheaf__job job = { .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .seq = 150 };
+    sheaf__job job = {
+        .options = &t.o, .schema = t.opened.schema, .lora = t.opened.lora, .seq = 150
+    };
     t.o.micro_batch = 8; /* 1200 rows: four blocks and a rest */
     t.o.tp = 2;
     CHECK_OK(sheaf_plan_train(&one, &job, 0));
     t.o.accumulate = 23;
     CHECK_OK(sheaf_plan_train(&many, &job, 0));
     for (int r = 0; r < 2; r++) {
-        CHECK_NEAR("operations", many.rank[r].flops, 23 * one.rank[r].flops, 1e-12 * many.rank[r].flops);
-        assert_true(many.rank[r].sent > 22.9 * one.rank[r].sent && many.rank[r].sent < 23.1 * one.rank[r].sent);
+        CHECK_NEAR("operations", many.rank[r].flops, 23 * one.rank[r].flops,
+                   1e-12 * many.rank[r].flops);
+        assert_true(many.rank[r].sent > 22.9 * one.rank[r].sent &&
+                    many.rank[r].sent < 23.1 * one.rank[r].sent);
     }
     t.o.accumulate = 1;
     t.o.tp = 1;
@@ -167,7 +197,8 @@ static void test_fits__operations_are_those_of_every_micro_batch_and_block(void 
     CHECK_OK(sheaf_plan_train(&one, &job, 0));
     t.o.micro_batch = 32; /* eight: all products have eight times the rows */
     CHECK_OK(sheaf_plan_train(&eight, &job, 0));
-    CHECK_NEAR("operations", eight.rank[0].flops, 8 * one.rank[0].flops, 1e-12 * eight.rank[0].flops);
+    CHECK_NEAR("operations", eight.rank[0].flops, 8 * one.rank[0].flops,
+               1e-12 * eight.rank[0].flops);
     t.o = kept;
 }
 

@@ -10,25 +10,35 @@
 
 const char *sheaf_plan_kind(sheaf_memory kind)
 {
-    static const char *const name[SHEAF_MEM_KINDS] = { "weights", "trained", "gradients", "optimizer", "activations",
-                                                       "cache", "scratch", "exchange", "inputs" };
+    static const char *const name[SHEAF_MEM_KINDS] = { "weights",   "trained",     "gradients",
+                                                       "optimizer", "activations", "cache",
+                                                       "scratch",   "exchange",    "inputs" };
     return name[kind];
 }
 
 const char *sheaf_plan_component(sheaf_component component)
 {
-    static const char *const name[SHEAF_PLAN_COMPONENTS] = { "text", "embeddings", "vit", "adapter", "experts", "tower",
-                                                             "cross_attention" };
+    static const char *const name[SHEAF_PLAN_COMPONENTS] = {
+        "text", "embeddings", "vit", "adapter", "experts", "tower", "cross_attention"
+    };
     return name[component];
 }
 
 sheaf_component sheaf_plan_component_of(const char *name)
 {
-    static const struct { const char *part; sheaf_component is; } rule[] = { /* the first that is in the name */
-        { "mixins.eva.vit_model.", SHEAF_PLAN_VIT }, { "mixins.eva.", SHEAF_PLAN_ADAPTER },
-        { "mixins.encoder.", SHEAF_PLAN_TOWER }, { "mixins.rotary.vision_", SHEAF_PLAN_EXPERTS },
-        { "mixins.mlp.vision_", SHEAF_PLAN_EXPERTS }, { "cross_attention", SHEAF_PLAN_CROSS },
-        { "word_embeddings", SHEAF_PLAN_EMBEDDINGS }, { "embed_tokens", SHEAF_PLAN_EMBEDDINGS },
+    static const struct {
+        const char *part;
+        sheaf_component is;
+    } rule[] = {
+        /* the first that is in the name */
+        { "mixins.eva.vit_model.", SHEAF_PLAN_VIT },
+        { "mixins.eva.", SHEAF_PLAN_ADAPTER },
+        { "mixins.encoder.", SHEAF_PLAN_TOWER },
+        { "mixins.rotary.vision_", SHEAF_PLAN_EXPERTS },
+        { "mixins.mlp.vision_", SHEAF_PLAN_EXPERTS },
+        { "cross_attention", SHEAF_PLAN_CROSS },
+        { "word_embeddings", SHEAF_PLAN_EMBEDDINGS },
+        { "embed_tokens", SHEAF_PLAN_EMBEDDINGS },
         { "lm_head", SHEAF_PLAN_EMBEDDINGS },
     };
     for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
@@ -54,7 +64,10 @@ size_t sheaf_plan_fullest(const sheaf_plan *plan)
 
 /* ---- what each component holds ---- */
 
-typedef struct count { sheaf_plan_rank *out; const sheaf__device *device; } count;
+typedef struct count {
+    sheaf_plan_rank *out;
+    const sheaf__device *device;
+} count;
 
 static void count_block(void *self, const char *name, void *block)
 {
@@ -92,8 +105,9 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
     count_components(out, model);
 }
 
-/* Micro-batches with the fewest images that the data can give, with few, and with the most. Images cost two streams of
- * rows once, and more or less for each; so no other number needs more than these. Returns how many there are. */
+/* Micro-batches with the fewest images that the data can give, with few, and with the most. Images
+ * cost two streams of rows once, and more or less for each; so no other number needs more than
+ * these. Returns how many there are. */
 static int choose_images(sheaf_batch_images of[3], const sheaf_data *data, int64_t rows)
 {
     sheaf_batch_images fewest, most;
@@ -102,13 +116,15 @@ static int choose_images(sheaf_batch_images of[3], const sheaf_data *data, int64
     if (fewest.images < most.images)
         of[n++] = fewest;
     if (fewest.images == 0 && most.images > 1)
-        of[n++] = (sheaf_batch_images){ 1, most.image_rows / most.images, sheaf_data_longest(data) };
+        of[n++] =
+            (sheaf_batch_images){ 1, most.image_rows / most.images, sheaf_data_longest(data) };
     of[n++] = most;
     return n;
 }
 
 /* flops, sent: what came before the last of the steps. */
-static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held, const sheaf__job *job)
+static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held,
+                               const sheaf__job *job)
 {
     sheaf__step_result unused;
     sheaf_batch_images of[3];
@@ -125,7 +141,8 @@ static sheaf_status *run_steps(double *flops, double *sent, sheaf__rank *held, c
     return st;
 }
 
-static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const sheaf__job *job, int rank)
+static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, const sheaf__job *job,
+                               int rank)
 {
     sheaf__rank held;
     double flops = 0, sent = 0;
@@ -150,8 +167,10 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, size_t devices,
 {
     const size_t ranks = (size_t)nranks;
     const size_t tensors = (size_t)schema->count;
-    const size_t pictures = schema->config.patches > 0 ? (size_t)1 << 20 : 0; /* of the libraries that read them */
-    return data_bytes + pictures + ((size_t)2560 << 10) + ranks * (((size_t)704 << 10) + tensors * 4096) + devices / 256;
+    const size_t pictures =
+        schema->config.patches > 0 ? (size_t)1 << 20 : 0; /* of the libraries that read them */
+    return data_bytes + pictures + ((size_t)2560 << 10) +
+           ranks * (((size_t)704 << 10) + tensors * 4096) + devices / 256;
 }
 
 /* Where there are data, they have told. */
@@ -161,7 +180,8 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq)
     if (seq > image)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq");
-    sheaf_expected(st, "at least %" PRId64 ": an image takes %" PRId64 " tokens of its row", image + 1, image);
+    sheaf_expected(st, "at least %" PRId64 ": an image takes %" PRId64 " tokens of its row",
+                   image + 1, image);
     return sheaf_found(st, "%" PRId64, seq);
 }
 
@@ -180,10 +200,15 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 
 /* ---- generation ---- */
 
-static sheaf_status *unheard(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits) { return NULL; }
+static sheaf_status *unheard(void *self, int64_t row0, const int32_t *row, int64_t n,
+                             const float *logits)
+{
+    return NULL;
+}
 
 /* One run of `queries` tokens of each sequence, some with an image. */
-static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_t batch, int64_t queries, int64_t keys, int64_t images)
+static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_t batch,
+                                int64_t queries, int64_t keys, int64_t images)
 {
     static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
     static const int32_t last[1] = { 0 }; /* on dry nothing is read */
@@ -194,9 +219,16 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_
     sheaf_status *st = sheaf__tape_new(&tape, m->context);
     if (st != NULL)
         return st;
-    sheaf__model_record(m, tape, &(sheaf__pass){ .batch = batch, .queries = queries, .in = &in, .info = info, .head = &head, .kept = kept,
-                                                 .images = images, .images_in = &images_in,
-                                                 .image_rows = images * (m->schema->config.patches + 1) });
+    sheaf__model_record(m, tape,
+                        &(sheaf__pass){ .batch = batch,
+                                        .queries = queries,
+                                        .in = &in,
+                                        .info = info,
+                                        .head = &head,
+                                        .kept = kept,
+                                        .images = images,
+                                        .images_in = &images_in,
+                                        .image_rows = images * (m->schema->config.patches + 1) });
     st = sheaf__tape_compile(tape, false, false);
     if (st == NULL)
         st = sheaf__tape_run(tape);
@@ -217,7 +249,11 @@ static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_genera
     return st;
 }
 
-typedef struct evaluation { const sheaf_plan_generation *asked; const sheaf_data *data; bool padded; } evaluation;
+typedef struct evaluation {
+    const sheaf_plan_generation *asked;
+    const sheaf_data *data;
+    bool padded;
+} evaluation;
 
 static sheaf_status *run_evaluation(sheaf__model *model, const evaluation *e)
 {
@@ -225,8 +261,12 @@ static sheaf_status *run_evaluation(sheaf__model *model, const evaluation *e)
     sheaf__runner runner;
     sheaf_batch_images of[3];
     const int n = choose_images(of, e->data, rows);
-    sheaf_status *st = sheaf__runner_open(&runner, model, e->data, &(sheaf__runner_options){
-        .rows = rows, .seq = e->padded ? sheaf_data_seq(e->data) : sheaf_data_longest(e->data), .longest = !e->padded });
+    sheaf_status *st =
+        sheaf__runner_open(&runner, model, e->data,
+                           &(sheaf__runner_options){ .rows = rows,
+                                                     .seq = e->padded ? sheaf_data_seq(e->data)
+                                                                      : sheaf_data_longest(e->data),
+                                                     .longest = !e->padded });
     runner.head.all_rows = true;
     runner.head.take = unheard;
     for (int i = 0; i < n && st == NULL; i++) {
@@ -238,15 +278,27 @@ static sheaf_status *run_evaluation(sheaf__model *model, const evaluation *e)
 }
 
 /* of: what is evaluated, or NULL. */
-static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g, int world, const evaluation *of)
+static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g, int world,
+                                const evaluation *of)
 {
     const int rank = world % g->tp, slices = g->schema->slices;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
-    sheaf_status *st = sheaf__device_open(&device, SHEAF_DRY, sheaf__threads_of(g->threads, g->place->stages * g->tp, world), NULL, 0);
-    sheaf__context context = { .device = device, .rank = rank, .ranks = g->tp, .slices = slices, .own = sheaf_owner_slices(slices, g->tp, rank),
-                               .dtype = g->dtype, .stages = g->place->stages, .stage = world / g->tp, .head_stage = g->place->head_stage };
-    const sheaf__model_options options = { .lora = g->lora, .positions = g->seq, .place = g->place };
+    sheaf_status *st =
+        sheaf__device_open(&device, SHEAF_DRY,
+                           sheaf__threads_of(g->threads, g->place->stages * g->tp, world), NULL, 0);
+    sheaf__context context = { .device = device,
+                               .rank = rank,
+                               .ranks = g->tp,
+                               .slices = slices,
+                               .own = sheaf_owner_slices(slices, g->tp, rank),
+                               .dtype = g->dtype,
+                               .stages = g->place->stages,
+                               .stage = world / g->tp,
+                               .head_stage = g->place->head_stage };
+    const sheaf__model_options options = { .lora = g->lora,
+                                           .positions = g->seq,
+                                           .place = g->place };
     if (st == NULL)
         st = sheaf__model_new(&model, &context, g->schema, &options);
     if (st == NULL)
@@ -263,16 +315,20 @@ static size_t pictures_of(const sheaf_plan_generation *g)
 {
     const sheaf_config *c = &g->schema->config;
     const int64_t one = c->patches > 0 ? c->vit.channels * c->vit.height * c->vit.width : 0;
-    const int64_t two = c->family == SHEAF_COGAGENT ? c->encoder.channels * c->encoder.image * c->encoder.image : 0;
+    const int64_t two =
+        c->family == SHEAF_COGAGENT ? c->encoder.channels * c->encoder.image * c->encoder.image : 0;
     return (size_t)(g->images * (one + two)) * sizeof(float);
 }
 
-static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, const evaluation *of, size_t pictures)
+static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, const evaluation *of,
+                           size_t pictures)
 {
     *out = (sheaf_plan){ .parameters = sheaf__parameters(g->schema) };
     if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place"), "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES,
-                                          g->schema->slices), "%d stages of %d", g->place->stages, g->tp);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--place"),
+                                          "at most %d ranks in all, %d in a stage",
+                                          SHEAF_MAX_SLICES, g->schema->slices),
+                           "%d stages of %d", g->place->stages, g->tp);
     out->ranks = g->place->stages * g->tp;
     sheaf_status *st = NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
@@ -290,7 +346,8 @@ sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *
     return st == NULL ? infer(out, g, NULL, pictures_of(g)) : st;
 }
 
-sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *g, const sheaf_data *data, bool padded)
+sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *g,
+                                  const sheaf_data *data, bool padded)
 {
     return infer(out, g, &(evaluation){ g, data, padded }, 0);
 }

@@ -7,15 +7,16 @@
 #include "ops/device.h"
 #include "train/rank.h"
 
-/* Parts of a model that a user may choose to train, or not. Llama and its kin have the first two. */
+/* Parts of a model that a user may choose to train, or not. Llama and its kin have the first
+ * two. */
 typedef enum sheaf_component {
     SHEAF_PLAN_TEXT,       /* layers of the text model, its final norm and rotary table */
     SHEAF_PLAN_EMBEDDINGS, /* word embeddings and output head */
     SHEAF_PLAN_VIT,
-    SHEAF_PLAN_ADAPTER,    /* with BOI and EOI */
-    SHEAF_PLAN_EXPERTS,    /* what image tokens use in place of the text's layers */
-    SHEAF_PLAN_TOWER,      /* of the high-resolution image */
-    SHEAF_PLAN_CROSS,      /* cross-attention and its norms */
+    SHEAF_PLAN_ADAPTER, /* with BOI and EOI */
+    SHEAF_PLAN_EXPERTS, /* what image tokens use in place of the text's layers */
+    SHEAF_PLAN_TOWER,   /* of the high-resolution image */
+    SHEAF_PLAN_CROSS,   /* cross-attention and its norms */
     SHEAF_PLAN_COMPONENTS
 } sheaf_component;
 
@@ -33,33 +34,37 @@ typedef struct sheaf_plan {
     sheaf_plan_rank rank[SHEAF_MAX_SLICES];
     size_t host;    /* beside the devices: data set, lists, stacks, file buffers */
     size_t process; /* all ranks of one process and host */
-    int64_t parameters, trained; /* elements of the whole model (without buffers), and those trained */
-    int64_t added;               /* of these, those that the model does not have: LoRA's factors */
+    int64_t parameters,
+        trained;   /* elements of the whole model (without buffers), and those trained */
+    int64_t added; /* of these, those that the model does not have: LoRA's factors */
 } sheaf_plan;
 
-/* sheaf_plan_train - with job->data of the micro-batches with the fewest images that these can give, with few and with
- * the most; flops and sent are those of the last. job->data may be NULL: then every row has an image where the model
- * knows images, and job->seq must be set. data_bytes: of the data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when
- * an image does not fit into seq. */
+/* sheaf_plan_train - with job->data of the micro-batches with the fewest images that these can
+ * give, with few and with the most; flops and sent are those of the last. job->data may be NULL:
+ * then every row has an image where the model knows images, and job->seq must be set. data_bytes:
+ * of the data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when an image does not fit into seq.
+ */
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes);
 typedef struct sheaf_plan_generation {
     const sheaf_schema *schema;
-    const sheaf_lora *lora;    /* NULL without an adapter */
+    const sheaf_lora *lora; /* NULL without an adapter */
     const sheaf__place *place;
-    int tp, threads;           /* ranks of each stage; compute threads in all, 0 = every core at hand */
+    int tp, threads; /* ranks of each stage; compute threads in all, 0 = every core at hand */
     sheaf_dtype dtype;
-    int64_t batch, seq;        /* sequences together; positions of prompt and answer */
-    int64_t prompt;            /* of these, the prompt's; 0: all of them */
-    int64_t images;            /* of the sequences, those with an image; 0 of a model without */
+    int64_t batch, seq; /* sequences together; positions of prompt and answer */
+    int64_t prompt;     /* of these, the prompt's; 0: all of them */
+    int64_t images;     /* of the sequences, those with an image; 0 of a model without */
 } sheaf_plan_generation;
 
-/* sheaf_plan_generate - the prompts at once, and a token after the last position; flops and sent are those of both. Rank
- * stage * tp + r is rank r of its stage. Errors: SHEAF_E_ARG. */
+/* sheaf_plan_generate - the prompts at once, and a token after the last position; flops and sent
+ * are those of both. Rank stage * tp + r is rank r of its stage. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *asked);
 
-/* sheaf_plan_evaluate - of sheaf__evaluate(): micro-batches of asked->batch rows of `data`, whole with `padded`; asked->seq
- * positions in the rotary table, asked->prompt and images are not read. */
-sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *asked, const sheaf_data *data, bool padded);
+/* sheaf_plan_evaluate - of sheaf__evaluate(): micro-batches of asked->batch rows of `data`, whole
+ * with `padded`; asked->seq positions in the rotary table, asked->prompt and images are not read.
+ */
+sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *asked,
+                                  const sheaf_data *data, bool padded);
 
 /* sheaf_plan_seq - positions of a row where nothing says how long rows are: the model's own limit
  * but at most 4096; of a model with images, BOI, patches, EOI and 256 tokens of text. */

@@ -1,6 +1,6 @@
 /* plan_test.c - the released CogVLM and CogAgent, planned: every shape at every number of ranks,
- * and the counts that SAT and its users have reported. SHEAF_SOAK=1 takes all settings, else a cover;
- * SHEAF_SANITIZED=1 eight ranks only. */
+ * and the counts that SAT and its users have reported. SHEAF_SOAK=1 takes all settings, else a
+ * cover; SHEAF_SANITIZED=1 eight ranks only. */
 #include "tests/check.h"
 
 #include "models/open.h"
@@ -8,14 +8,18 @@
 
 enum { SLICES = 8, LARGEST = 1 << 20 };
 
-/* Numbers of parameters: reference cogvlm.md, section 1. Unread: the last block, norm and head of the
- * tower, which no pass reads and nothing trains: 4 w^2 + 3 w f weights and 10 w + 4 f others with w = 1024,
- * f = 2730, then 2 w, then 768 w + 768. */
+/* Numbers of parameters: reference cogvlm.md, section 1. Unread: the last block, norm and head of
+ * the tower, which no pass reads and nothing trains: 4 w^2 + 3 w f weights and 10 w + 4 f others
+ * with w = 1024, f = 2730, then 2 w, then 768 w + 768. */
 enum { W = 1024, F = 2730 };
-static const struct { const char *name; int64_t patches, parameters, unread; } models[] = {
+static const struct {
+    const char *name;
+    int64_t patches, parameters, unread;
+} models[] = {
     { "cogvlm-224", 256, 17637948928, 0 },
     { "cogvlm-490", 1225, 17639685376, 0 },
-    { "cogagent-1120", 256, 18291033280, 4 * W * W + 3 * W * F + 10 * W + 4 * F + 2 * W + 768 * W + 768 },
+    { "cogagent-1120", 256, 18291033280,
+      4 * W *W + 3 * W *F + 10 * W + 4 * F + 2 * W + 768 * W + 768 },
 };
 
 typedef struct asked {
@@ -28,7 +32,8 @@ typedef struct asked {
 static void ask(asked *a, const char *model, sheaf_method method)
 {
     static char path[1024];
-    snprintf(path, sizeof path, "%s/tests/data/configs/%s.json", getenv("SHEAF_SOURCE_ROOT") == NULL ? "." : getenv("SHEAF_SOURCE_ROOT"), model);
+    snprintf(path, sizeof path, "%s/tests/data/configs/%s.json",
+             getenv("SHEAF_SOURCE_ROOT") == NULL ? "." : getenv("SHEAF_SOURCE_ROOT"), model);
     *a = (asked){ 0 };
     sheaf_train_options_default(&a->o);
     a->o.config = path;
@@ -45,8 +50,11 @@ static void open_asked(asked *a)
     const bool lora = a->o.method == SHEAF_METHOD_LORA;
     if (lora)
         CHECK_OK(sheaf_train_options_lora(&a->fresh, &a->o));
-    CHECK_OK(sheaf__open_model(&a->opened, &(sheaf__open_options){ .config = a->o.config, .config_only = true, .slices = SLICES,
-                                                                   .fresh = lora ? &a->fresh : NULL }));
+    CHECK_OK(
+        sheaf__open_model(&a->opened, &(sheaf__open_options){ .config = a->o.config,
+                                                              .config_only = true,
+                                                              .slices = SLICES,
+                                                              .fresh = lora ? &a->fresh : NULL }));
     CHECK_OK(sheaf__select(&a->selection, a->opened.schema, a->opened.lora, &a->o, NULL));
 }
 
@@ -54,8 +62,13 @@ static sheaf_status *plan_at(sheaf_plan *plan, asked *a, int tp, bool checkpoint
 {
     a->o.tp = tp;
     a->o.checkpointing = checkpointing;
-    return sheaf_plan_train(plan, &(sheaf__job){ .options = &a->o, .schema = a->opened.schema, .lora = a->opened.lora,
-                                                 .selection = &a->selection, .seq = seq }, 0);
+    return sheaf_plan_train(plan,
+                            &(sheaf__job){ .options = &a->o,
+                                           .schema = a->opened.schema,
+                                           .lora = a->opened.lora,
+                                           .selection = &a->selection,
+                                           .seq = seq },
+                            0);
 }
 
 static void close_asked(asked *a)
@@ -73,10 +86,12 @@ static void check_components(const char *name, const sheaf_plan_rank *rank)
         for (int k = 0; k < SHEAF_MEM_KINDS; k++)
             sum[k] += rank->component[c][k];
     if (sum[SHEAF_MEM_WEIGHTS] != rank->bytes[SHEAF_MEM_WEIGHTS])
-        fail_msg("%s: components hold %zu bytes of weights, the device %zu", name, sum[SHEAF_MEM_WEIGHTS], rank->bytes[SHEAF_MEM_WEIGHTS]);
+        fail_msg("%s: components hold %zu bytes of weights, the device %zu", name,
+                 sum[SHEAF_MEM_WEIGHTS], rank->bytes[SHEAF_MEM_WEIGHTS]);
     for (int k = SHEAF_MEM_TRAINED; k <= SHEAF_MEM_OPTIMIZER; k++)
         if (sum[k] > rank->bytes[k] || rank->bytes[k] - sum[k] > LARGEST)
-            fail_msg("%s: components hold %zu bytes of %s, the device %zu", name, sum[k], sheaf_plan_kind((sheaf_memory)k), rank->bytes[k]);
+            fail_msg("%s: components hold %zu bytes of %s, the device %zu", name, sum[k],
+                     sheaf_plan_kind((sheaf_memory)k), rank->bytes[k]);
 }
 
 static void check_plan(const char *name, const sheaf_plan *plan, int64_t parameters)
@@ -88,7 +103,8 @@ static void check_plan(const char *name, const sheaf_plan *plan, int64_t paramet
         size_t sum = 0;
         for (int k = 0; k < SHEAF_MEM_KINDS; k++)
             sum += rank->bytes[k];
-        if (rank->peak < sum || rank->peak == 0 || rank->flops <= 0 || (rank->sent > 0) != (plan->ranks > 1))
+        if (rank->peak < sum || rank->peak == 0 || rank->flops <= 0 ||
+            (rank->sent > 0) != (plan->ranks > 1))
             fail_msg("%s, rank %d: peak %zu of %zu bytes in use", name, r, rank->peak, sum);
         check_components(name, rank);
         moments += rank->bytes[SHEAF_MEM_OPTIMIZER];
@@ -103,7 +119,8 @@ static void test_plan__every_shape_at_every_number_of_ranks(void **state)
     for (size_t m = 0; m < ARRAY_LEN(models); m++)
         for (int i = 0; i < 3; i++) {
             asked a;
-            ask(&a, models[m].name, (sheaf_method[]){ SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL }[i]);
+            ask(&a, models[m].name,
+                (sheaf_method[]){ SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL }[i]);
             open_asked(&a);
             size_t before[2] = { SIZE_MAX, SIZE_MAX };
             for (int tp = 1; tp <= SLICES; tp++)
@@ -112,8 +129,11 @@ static void test_plan__every_shape_at_every_number_of_ranks(void **state)
                     sheaf_plan plan;
                     if (!all && (few || (tp + i + (int)m) % 3 != 0) && tp != SLICES)
                         continue; /* a cover: every T with every model, and with every method */
-                    snprintf(name, sizeof name, "%s, %s, T = %d%s", models[m].name, method[i], tp, again ? ", checkpointing" : "");
-                    CHECK_OK(sheaf_in(plan_at(&plan, &a, tp, again, sheaf_plan_seq(&a.opened.config)), "%s", name));
+                    snprintf(name, sizeof name, "%s, %s, T = %d%s", models[m].name, method[i], tp,
+                             again ? ", checkpointing" : "");
+                    CHECK_OK(
+                        sheaf_in(plan_at(&plan, &a, tp, again, sheaf_plan_seq(&a.opened.config)),
+                                 "%s", name));
                     check_plan(name, &plan, models[m].parameters);
                     if (i == 2)
                         assert_int_equal(plan.trained, models[m].parameters - models[m].unread);
@@ -126,8 +146,8 @@ static void test_plan__every_shape_at_every_number_of_ranks(void **state)
         }
 }
 
-/* A user's log of SAT: 17,657,466,368 parameters with LoRA of rank 10, 19,517,440 of them LoRA's; of CogAgent's
- * recipe the reference says about 11.5 G, which is 11.52 G without LoRA. */
+/* A user's log of SAT: 17,657,466,368 parameters with LoRA of rank 10, 19,517,440 of them LoRA's;
+ * of CogAgent's recipe the reference says about 11.5 G, which is 11.52 G without LoRA. */
 static void test_plan__counts_what_sat_trains(void **state)
 {
     asked a;
@@ -141,11 +161,13 @@ static void test_plan__counts_what_sat_trains(void **state)
     close_asked(&a);
 
     ask(&a, "cogagent-1120", SHEAF_METHOD_HEAD);
-    a.o.train = "*encoder*,*cross_attention*,*linear_proj*,*mlp.vision*,*rotary.vision*,*eoi*,*boi*,*vit*";
+    a.o.train =
+        "*encoder*,*cross_attention*,*linear_proj*,*mlp.vision*,*rotary.vision*,*eoi*,*boi*,*vit*";
     open_asked(&a);
     CHECK_OK(plan_at(&plan, &a, SLICES, true, 514));
     CHECK_NEAR("billions", (double)plan.trained / 1e9, 11.5, 0.05);
-    const size_t *experts = plan.rank[0].component[SHEAF_PLAN_EXPERTS], *text = plan.rank[0].component[SHEAF_PLAN_TEXT];
+    const size_t *experts = plan.rank[0].component[SHEAF_PLAN_EXPERTS],
+                 *text = plan.rank[0].component[SHEAF_PLAN_TEXT];
     assert_true(experts[SHEAF_MEM_OPTIMIZER] > 0 && experts[SHEAF_MEM_WEIGHTS] == 0);
     assert_true(text[SHEAF_MEM_OPTIMIZER] == 0 && text[SHEAF_MEM_WEIGHTS] > 0);
     close_asked(&a);
@@ -163,7 +185,8 @@ static void test_plan__an_image_must_fit_into_a_row(void **state)
     close_asked(&a);
 }
 
-/* Generation: each layer on one stage, so that all stages together hold what one does; and more stages mean less a rank. */
+/* Generation: each layer on one stage, so that all stages together hold what one does; and more
+ * stages mean less a rank. */
 static void test_plan__generation_on_stages(void **state)
 {
     static const char *const places[] = { "1", "2", "24,12", "0-10,11-31", "8", "32" };
@@ -178,20 +201,30 @@ static void test_plan__generation_on_stages(void **state)
                 sheaf__place place;
                 sheaf_plan plan;
                 CHECK_OK(sheaf__place_read(&place, places[i], a.opened.schema));
-                const sheaf_plan_generation g = { .schema = a.opened.schema, .place = &place, .tp = tps[t], .threads = 8, .dtype = SHEAF_BF16,
-                                                  .batch = 2, .images = 2, .seq = sheaf_plan_seq(&a.opened.config) };
+                const sheaf_plan_generation g = { .schema = a.opened.schema,
+                                                  .place = &place,
+                                                  .tp = tps[t],
+                                                  .threads = 8,
+                                                  .dtype = SHEAF_BF16,
+                                                  .batch = 2,
+                                                  .images = 2,
+                                                  .seq = sheaf_plan_seq(&a.opened.config) };
                 if (place.stages * tps[t] > SHEAF_MAX_SLICES) {
-                    CHECK_FAILS(sheaf_plan_generate(&plan, &g), SHEAF_E_ARG, "at most 64 ranks in all");
+                    CHECK_FAILS(sheaf_plan_generate(&plan, &g), SHEAF_E_ARG,
+                                "at most 64 ranks in all");
                     continue;
                 }
-                CHECK_OK(sheaf_in(sheaf_plan_generate(&plan, &g), "%s, --place %s --tp %d", models[m].name, places[i], tps[t]));
+                CHECK_OK(sheaf_in(sheaf_plan_generate(&plan, &g), "%s, --place %s --tp %d",
+                                  models[m].name, places[i], tps[t]));
                 assert_int_equal(plan.ranks, place.stages * tps[t]);
                 size_t held = 0; /* by first ranks: replicated tensors lie on each */
                 for (int s = 0; s < place.stages; s++) {
                     const sheaf_plan_rank *rank = &plan.rank[s * tps[t]];
                     check_components(places[i], rank);
-                    assert_true(rank->bytes[SHEAF_MEM_TRAINED] == 0 && rank->bytes[SHEAF_MEM_GRADIENTS] == 0);
-                    assert_true((rank->component[SHEAF_PLAN_VIT][SHEAF_MEM_WEIGHTS] > 0) == (s == 0));
+                    assert_true(rank->bytes[SHEAF_MEM_TRAINED] == 0 &&
+                                rank->bytes[SHEAF_MEM_GRADIENTS] == 0);
+                    assert_true((rank->component[SHEAF_PLAN_VIT][SHEAF_MEM_WEIGHTS] > 0) ==
+                                (s == 0));
                     for (int c = 0; c < SHEAF_PLAN_COMPONENTS; c++)
                         held += rank->component[c][SHEAF_MEM_WEIGHTS];
                 }
@@ -199,10 +232,13 @@ static void test_plan__generation_on_stages(void **state)
                     whole = held;
                     fullest = sheaf_plan_fullest(&plan);
                 }
-                if (held < whole || held - whole > (size_t)place.stages * LARGEST) /* each has a rotary table */
-                    fail_msg("%s, --place %s --tp %d: %zu bytes, on one stage %zu", models[m].name, places[i], tps[t], held, whole);
+                if (held < whole ||
+                    held - whole > (size_t)place.stages * LARGEST) /* each has a rotary table */
+                    fail_msg("%s, --place %s --tp %d: %zu bytes, on one stage %zu", models[m].name,
+                             places[i], tps[t], held, whole);
                 if (i > 0 && sheaf_plan_fullest(&plan) * 10 > fullest * 9)
-                    fail_msg("%s, --place %s --tp %d: %zu bytes a rank, on one stage %zu", models[m].name, places[i], tps[t], sheaf_plan_fullest(&plan), fullest);
+                    fail_msg("%s, --place %s --tp %d: %zu bytes a rank, on one stage %zu",
+                             models[m].name, places[i], tps[t], sheaf_plan_fullest(&plan), fullest);
             }
         }
         close_asked(&a);
@@ -240,7 +276,10 @@ static void test_plan__the_fullest_rank(void **state)
 /* Pictures of a batch lie beside the device, on every rank. */
 static void test_plan__pictures_that_wait(void **state)
 {
-    static const struct { size_t model; int64_t numbers; } cases[] = { { 1, 3 * 490 * 490 }, { 2, 3 * 224 * 224 + 3 * 1120 * 1120 } };
+    static const struct {
+        size_t model;
+        int64_t numbers;
+    } cases[] = { { 1, 3 * 490 * 490 }, { 2, 3 * 224 * 224 + 3 * 1120 * 1120 } };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         asked a;
         size_t beside[3];
@@ -250,9 +289,18 @@ static void test_plan__pictures_that_wait(void **state)
             sheaf__place place;
             sheaf_plan plan;
             CHECK_OK(sheaf__place_read(&place, "2", a.opened.schema));
-            CHECK_OK(sheaf_plan_generate(&plan, &(sheaf_plan_generation){ .schema = a.opened.schema, .place = &place, .tp = 2, .threads = 4, .dtype = SHEAF_BF16,
-                                         .batch = 2, .images = images, .seq = sheaf_plan_seq(&a.opened.config) }));
-            beside[images] = plan.host - (plan.process - plan.host) / 256; /* a 256th of the devices is for what nobody counts */
+            CHECK_OK(sheaf_plan_generate(
+                &plan, &(sheaf_plan_generation){ .schema = a.opened.schema,
+                                                 .place = &place,
+                                                 .tp = 2,
+                                                 .threads = 4,
+                                                 .dtype = SHEAF_BF16,
+                                                 .batch = 2,
+                                                 .images = images,
+                                                 .seq = sheaf_plan_seq(&a.opened.config) }));
+            beside[images] =
+                plan.host - (plan.process - plan.host) /
+                                256; /* a 256th of the devices is for what nobody counts */
         }
         assert_int_equal(beside[2] - beside[1], 4 * (size_t)cases[i].numbers * sizeof(float));
         close_asked(&a);
@@ -261,18 +309,28 @@ static void test_plan__pictures_that_wait(void **state)
 
 static void test_plan__a_name_tells_the_component(void **state)
 {
-    static const struct { const char *name; sheaf_component is; } name[] = {
-        { "model.layers.0.mlp.up_proj.weight", SHEAF_PLAN_TEXT }, { "model.embed_tokens.weight", SHEAF_PLAN_EMBEDDINGS },
-        { "lm_head.weight", SHEAF_PLAN_EMBEDDINGS }, { "transformer.layers.3.attention.dense.lora_A.weight", SHEAF_PLAN_TEXT },
-        { "mixins.mlp.gate_proj.0.weight", SHEAF_PLAN_TEXT }, { "mixins.mlp.vision_gate_proj.0.weight", SHEAF_PLAN_EXPERTS },
-        { "mixins.rotary.vision_dense_list.0.weight", SHEAF_PLAN_EXPERTS }, { "mixins.eva.boi", SHEAF_PLAN_ADAPTER },
-        { "mixins.eva.vit_model.transformer.word_embeddings.weight", SHEAF_PLAN_VIT }, { "mixins.encoder.pos_embed", SHEAF_PLAN_TOWER },
-        { "transformer.word_embeddings.weight", SHEAF_PLAN_EMBEDDINGS }, { "mixins.lm.lm_head.weight", SHEAF_PLAN_EMBEDDINGS },
+    static const struct {
+        const char *name;
+        sheaf_component is;
+    } name[] = {
+        { "model.layers.0.mlp.up_proj.weight", SHEAF_PLAN_TEXT },
+        { "model.embed_tokens.weight", SHEAF_PLAN_EMBEDDINGS },
+        { "lm_head.weight", SHEAF_PLAN_EMBEDDINGS },
+        { "transformer.layers.3.attention.dense.lora_A.weight", SHEAF_PLAN_TEXT },
+        { "mixins.mlp.gate_proj.0.weight", SHEAF_PLAN_TEXT },
+        { "mixins.mlp.vision_gate_proj.0.weight", SHEAF_PLAN_EXPERTS },
+        { "mixins.rotary.vision_dense_list.0.weight", SHEAF_PLAN_EXPERTS },
+        { "mixins.eva.boi", SHEAF_PLAN_ADAPTER },
+        { "mixins.eva.vit_model.transformer.word_embeddings.weight", SHEAF_PLAN_VIT },
+        { "mixins.encoder.pos_embed", SHEAF_PLAN_TOWER },
+        { "transformer.word_embeddings.weight", SHEAF_PLAN_EMBEDDINGS },
+        { "mixins.lm.lm_head.weight", SHEAF_PLAN_EMBEDDINGS },
         { "transformer.layers.1.post_cross_attention_layernorm.weight", SHEAF_PLAN_CROSS },
     };
     for (size_t i = 0; i < ARRAY_LEN(name); i++)
         if (sheaf_plan_component_of(name[i].name) != name[i].is)
-            fail_msg("%s is of %s", name[i].name, sheaf_plan_component(sheaf_plan_component_of(name[i].name)));
+            fail_msg("%s is of %s", name[i].name,
+                     sheaf_plan_component(sheaf_plan_component_of(name[i].name)));
 }
 
 int main(void)

@@ -25,7 +25,7 @@ enum {
 /* Bias and window rules that a family implies whatever the file says. */
 static const struct family {
     const char *model_type, *architecture;
-    int64_t max_position; /* when the key is absent: the default of transformers' class */
+    int64_t max_position;  /* when the key is absent: the default of transformers' class */
     bool kv_heads_default; /* an absent num_key_value_heads means num_attention_heads */
 } families[] = {
     [SHEAF_LLAMA] = { "llama", "LlamaForCausalLM", 2048, true },
@@ -36,12 +36,16 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 const char *sheaf_config_position_key(const sheaf_config *config)
 {
-    return config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT ? "max_sequence_length" : "max_position_embeddings";
+    return config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT
+               ? "max_sequence_length"
+               : "max_position_embeddings";
 }
 
 const char *sheaf_family_name(sheaf_family family)
 {
-    return family == SHEAF_COGVLM ? "cogvlm" : family == SHEAF_COGAGENT ? "cogagent" : families[family].model_type;
+    return family == SHEAF_COGVLM     ? "cogvlm"
+           : family == SHEAF_COGAGENT ? "cogagent"
+                                      : families[family].model_type;
 }
 
 /* The family whose model_type (or architecture) is `name`; refuses others by name. */
@@ -60,7 +64,9 @@ static int find_family(sheaf_json_reader *r, const char *key, const char *name, 
     if (meant != NULL)
         sheaf_try_this(st, "\"%s\", if that was meant, in config.json", meant);
     else
-        sheaf_try_this(st, "another model: this one is not supported. sheaf merge, verify and diff take models of any kind");
+        sheaf_try_this(
+            st,
+            "another model: this one is not supported. sheaf merge, verify and diff take models of any kind");
     return -1;
 }
 
@@ -81,8 +87,9 @@ static void read_family(sheaf_json_reader *r, sheaf_config *c)
     if (r->st == NULL && by_type < 0 && by_class < 0)
         sheaf__json_fail(r, SHEAF_E_FORMAT, "model_type", "llama, mistral or qwen2");
     if (r->st == NULL && by_type >= 0 && by_class >= 0 && by_type != by_class) {
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "architectures", "%s, as 'model_type' is %s",
-                         families[by_type].architecture, families[by_type].model_type),
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "architectures",
+                                     "%s, as 'model_type' is %s", families[by_type].architecture,
+                                     families[by_type].model_type),
                     "%s", families[by_class].architecture);
     }
     c->family = (sheaf_family)(by_type >= 0 ? by_type : by_class >= 0 ? by_class : 0);
@@ -98,7 +105,8 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->heads = sheaf__json_int(r, "num_attention_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
     /* null means one per query head everywhere; absent does so only for Llama, the other
      * classes have a number of their own there that a file should not rely on. */
-    const bool absent_ok = family->kv_heads_default || json_object_get(r->object, "num_key_value_heads") != NULL;
+    const bool absent_ok =
+        family->kv_heads_default || json_object_get(r->object, "num_key_value_heads") != NULL;
     c->kv_heads = sheaf__json_int(r, "num_key_value_heads", 1, MOST_HEADS,
                                   absent_ok ? c->heads : SHEAF_JSON_NEEDED);
     c->head_dim = sheaf__json_int(r, "head_dim", 1, MOST_HEAD_DIM, 0);
@@ -109,11 +117,13 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
                          "a number that divides num_attention_heads, %" PRId64, c->heads);
     if (c->head_dim == 0 && (c->hidden % c->heads != 0 || c->hidden / c->heads > MOST_HEAD_DIM))
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "head_dim",
-                         "a whole number, as hidden_size %" PRId64 " is not num_attention_heads %" PRId64
-                         " times a head's width", c->hidden, c->heads);
+                         "a whole number, as hidden_size %" PRId64
+                         " is not num_attention_heads %" PRId64 " times a head's width",
+                         c->hidden, c->heads);
     if (c->head_dim == 0)
         c->head_dim = c->hidden / c->heads;
-    c->max_position = sheaf__json_int(r, "max_position_embeddings", 1, MOST_POSITION, family->max_position);
+    c->max_position =
+        sheaf__json_int(r, "max_position_embeddings", 1, MOST_POSITION, family->max_position);
     c->rms_eps = sheaf__json_real(r, "rms_norm_eps", 0, 1, 1e-6);
     c->initializer_range = sheaf__json_real(r, "initializer_range", 0, 1e6, 0.02);
     c->tied = sheaf__json_bool(r, "tie_word_embeddings", false);
@@ -126,8 +136,9 @@ static void read_biases(sheaf_json_reader *r, sheaf_config *c)
     const bool attention = sheaf__json_bool(r, "attention_bias", qwen2);
     const bool mlp = sheaf__json_bool(r, "mlp_bias", false);
     if (!llama && attention != qwen2)
-        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "attention_bias", "%s, or no such key, for model_type %s",
-                         qwen2 ? "true" : "false", families[c->family].model_type);
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "attention_bias",
+                         "%s, or no such key, for model_type %s", qwen2 ? "true" : "false",
+                         families[c->family].model_type);
     if (!llama && mlp)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "mlp_bias", "false for model_type %s",
                          families[c->family].model_type);
@@ -136,10 +147,12 @@ static void read_biases(sheaf_json_reader *r, sheaf_config *c)
     c->mlp_bias = mlp;
 }
 
-static int64_t read_id(sheaf_json_reader *r, const char *key, const json_t *value, int64_t min, int64_t vocab)
+static int64_t read_id(sheaf_json_reader *r, const char *key, const json_t *value, int64_t min,
+                       int64_t vocab)
 {
     char shown[96];
-    if (json_is_integer(value) && json_integer_value(value) >= min && json_integer_value(value) < vocab)
+    if (json_is_integer(value) && json_integer_value(value) >= min &&
+        json_integer_value(value) < vocab)
         return json_integer_value(value);
     sheaf_found(sheaf__json_fail(r, json_is_integer(value) ? SHEAF_E_LAYOUT : SHEAF_E_FORMAT, key,
                                  "a token id below vocab_size, %" PRId64, vocab),
@@ -179,7 +192,8 @@ static void read_tokenizer(sheaf_json_reader *r, sheaf_config *c)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "sheaf_tokenizer", "\"bytes\"");
     c->byte_vocab = tokenizer != NULL;
     if (c->byte_vocab && c->vocab < 256)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "vocab_size", "at least 256, as sheaf_tokenizer is \"bytes\"");
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "vocab_size",
+                         "at least 256, as sheaf_tokenizer is \"bytes\"");
 }
 
 static void read_tokens(sheaf_json_reader *r, sheaf_config *c)
@@ -194,8 +208,13 @@ static void read_tokens(sheaf_json_reader *r, sheaf_config *c)
 static void read_dtype(sheaf_json_reader *r, sheaf_config *c)
 {
     static const char *const key[] = { "dtype", "torch_dtype" };
-    static const struct { const char *name; sheaf_dtype dtype; } known[] = {
-        { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { "float16", SHEAF_F16 },
+    static const struct {
+        const char *name;
+        sheaf_dtype dtype;
+    } known[] = {
+        { "float32", SHEAF_F32 },
+        { "bfloat16", SHEAF_BF16 },
+        { "float16", SHEAF_F16 },
     };
     bool said = false;
     c->dtype = SHEAF_F32;
@@ -225,7 +244,8 @@ static bool read_layer_types(sheaf_json_reader *r, const sheaf_config *c, int64_
     if (types == NULL)
         return false;
     if ((int64_t)json_array_size(types) != c->layers) {
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "layer_types", "one for each of the %" PRId64 " layers", c->layers);
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "layer_types", "one for each of the %" PRId64 " layers",
+                         c->layers);
         return false;
     }
     *from = c->layers;
@@ -236,10 +256,11 @@ static bool read_layer_types(sheaf_json_reader *r, const sheaf_config *c, int64_
         if (sliding && *from == c->layers)
             *from = i;
         if ((!full && !sliding) || (full && *from != c->layers)) {
-            sheaf_found(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "layer_types",
-                             "\"full_attention\" layers, then \"sliding_attention\" layers"),
-                    "%s%.100s%s at layer %" PRId64, type ? "\"" : "", type ? type : "no string",
-                        type ? "\"" : "", i);
+            sheaf_found(
+                sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "layer_types",
+                                 "\"full_attention\" layers, then \"sliding_attention\" layers"),
+                "%s%.100s%s at layer %" PRId64, type ? "\"" : "", type ? type : "no string",
+                type ? "\"" : "", i);
             return false;
         }
     }
@@ -265,11 +286,13 @@ static void read_window(sheaf_json_reader *r, sheaf_config *c)
     if (has_types && c->family == SHEAF_QWEN2)
         from = typed; /* what is written out layer by layer wins over the rule */
     if (has_types && typed < c->layers && window == 0) {
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "layer_types", "\"full_attention\" only, as no window is in use");
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "layer_types",
+                         "\"full_attention\" only, as no window is in use");
         return;
     }
     if (has_types && c->family == SHEAF_MISTRAL && typed != (window > 0 ? 0 : c->layers)) {
-        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "layer_types", "one kind for all layers of a Mistral model");
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "layer_types",
+                         "one kind for all layers of a Mistral model");
         return;
     }
     if (window > 0 && from >= c->layers)
@@ -288,7 +311,9 @@ typedef struct rope_spelling {
 } rope_spelling;
 
 static const char *const rope_names[] = {
-    [SHEAF_ROPE_DEFAULT] = "default", [SHEAF_ROPE_LINEAR] = "linear", [SHEAF_ROPE_LLAMA3] = "llama3",
+    [SHEAF_ROPE_DEFAULT] = "default",
+    [SHEAF_ROPE_LINEAR] = "linear",
+    [SHEAF_ROPE_LLAMA3] = "llama3",
 };
 enum { ROPE_NAMES = sizeof rope_names / sizeof *rope_names };
 
@@ -314,11 +339,19 @@ static void read_rope_type(sheaf_json_reader *r, rope_spelling *rope)
 }
 
 /* One object, rope_scaling (4.x) or rope_parameters (5.x). */
-static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spelling *rope, sheaf_text *unknown)
+static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spelling *rope,
+                             sheaf_text *unknown)
 {
     static const char *const known[] = {
-        "rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
-        "original_max_position_embeddings", "partial_rotary_factor", "finetuned",
+        "rope_type",
+        "type",
+        "rope_theta",
+        "factor",
+        "low_freq_factor",
+        "high_freq_factor",
+        "original_max_position_embeddings",
+        "partial_rotary_factor",
+        "finetuned",
     };
     const json_t *object = sheaf__json_object(all, key);
     if (object == NULL)
@@ -336,7 +369,8 @@ static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spell
     rope->partial = sheaf__json_real(&r, "partial_rotary_factor", 1e-6, 1, 0);
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)object, name, value) {
+    json_object_foreach((json_t *)object, name, value)
+    {
         bool is_known = json_is_null(value);
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             is_known = is_known || strcmp(name, known[i]) == 0;
@@ -363,16 +397,19 @@ static void check_rope(sheaf_json_reader *r, const sheaf_config *c, const char *
         missing = c->rope.original_length == 0 ? "original_max_position_embeddings" : missing;
     }
     if (missing != NULL) {
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_FORMAT, key, "'%s', which rope type \"%s\" needs", missing,
-                         rope_names[c->rope.type]),
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_FORMAT, key, "'%s', which rope type \"%s\" needs",
+                                     missing, rope_names[c->rope.type]),
                     "no such key");
-    } else if (c->rope.type == SHEAF_ROPE_LLAMA3 && c->rope.low_freq_factor >= c->rope.high_freq_factor) {
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, key, "low_freq_factor below high_freq_factor"),
-                    "%g and %g", c->rope.low_freq_factor, c->rope.high_freq_factor);
+    } else if (c->rope.type == SHEAF_ROPE_LLAMA3 &&
+               c->rope.low_freq_factor >= c->rope.high_freq_factor) {
+        sheaf_found(
+            sheaf__json_fail(r, SHEAF_E_LAYOUT, key, "low_freq_factor below high_freq_factor"),
+            "%g and %g", c->rope.low_freq_factor, c->rope.high_freq_factor);
     }
     const double rotated = (double)c->head_dim * c->rope.partial;
     if (r->st == NULL && ((int64_t)rotated < 2 || (int64_t)rotated % 2 != 0)) {
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "head_dim", "an even number of rotated elements in a head"),
+        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "head_dim",
+                                     "an even number of rotated elements in a head"),
                     "%" PRId64 " of a head of %" PRId64, (int64_t)rotated, c->head_dim);
     }
 }
@@ -380,8 +417,9 @@ static void check_rope(sheaf_json_reader *r, const sheaf_config *c, const char *
 static void merge_rope(sheaf_json_reader *r, const char *key, double *into, double said)
 {
     if (*into != 0 && said != 0 && *into != said) {
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, key, "the same number everywhere in the file"),
-                    "%.17g and %.17g", *into, said);
+        sheaf_found(
+            sheaf__json_fail(r, SHEAF_E_LAYOUT, key, "the same number everywhere in the file"),
+            "%.17g and %.17g", *into, said);
     } else if (*into == 0)
         *into = said;
 }
@@ -397,9 +435,10 @@ static void read_rope(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown
     if (r->st != NULL)
         return;
     if (old.given && new.given &&
-        (old.type != new.type || old.factor != new.factor || old.low != new.low || old.high != new.high ||
-         old.original != new.original)) {
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "rope_scaling", "the same as 'rope_parameters', or no such key");
+        (old.type != new.type || old.factor != new.factor || old.low != new.low ||
+         old.high != new.high || old.original != new.original)) {
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "rope_scaling",
+                         "the same as 'rope_parameters', or no such key");
         return;
     }
     const rope_spelling *used = new.given ? &new : &old;
@@ -428,11 +467,13 @@ static void check_auto_map(sheaf_json_reader *r, const char *key, const json_t *
 {
     const char *name;
     json_t *entry;
-    json_object_foreach((json_t *)value, name, entry)
-        if (strcmp(name, "AutoTokenizer") != 0 && strcmp(name, "AutoConfig") != 0) {
-            sheaf_found(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "no program code of the model's own"),
-                    "\"%.100s\"", name);
-        }
+    json_object_foreach((json_t *)value, name, entry) if (strcmp(name, "AutoTokenizer") != 0 &&
+                                                          strcmp(name, "AutoConfig") != 0)
+    {
+        sheaf_found(
+            sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "no program code of the model's own"),
+            "\"%.100s\"", name);
+    }
 }
 
 static void tell_quantized(sheaf_status *st, const json_t *value)
@@ -448,16 +489,19 @@ static void check_keys(sheaf_json_reader *r, sheaf_text *unknown)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)r->object, key, value) {
+    json_object_foreach((json_t *)r->object, key, value)
+    {
         const sheaf_unsupported_key *unsupported = sheaf__config_key_unsupported(key);
         if (unsupported != NULL && !sheaf__config_value_is_neutral(unsupported->neutral, value)) {
-            sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s",
-                                                sheaf__neutral_text(unsupported->neutral), unsupported->why);
+            sheaf_status *st =
+                sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s",
+                                 sheaf__neutral_text(unsupported->neutral), unsupported->why);
             if (strcmp(key, "quantization_config") == 0 && json_is_object(value))
                 tell_quantized(st, value);
         } else if (strcmp(key, "auto_map") == 0) {
             check_auto_map(r, key, value);
-        } else if (unsupported == NULL && !sheaf__config_key_is_read(key) && !sheaf__config_key_is_harmless(key)) {
+        } else if (unsupported == NULL && !sheaf__config_key_is_read(key) &&
+                   !sheaf__config_key_is_harmless(key)) {
             sheaf__text_add(unknown, "%s%s", unknown->size > 0 ? "," : "", key);
         }
     }
@@ -473,7 +517,8 @@ static sheaf_status *keep_text(sheaf_config *c, const char *text, size_t size, s
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a config of %zu bytes", size);
     memcpy(c->json, text, size);
     c->json[size] = '\0';
-    return unknown->size == 0 && !unknown->failed ? NULL : sheaf__text_take(&c->unknown_keys, unknown);
+    return unknown->size == 0 && !unknown->failed ? NULL
+                                                  : sheaf__text_take(&c->unknown_keys, unknown);
 }
 
 static void parse_hugging_face(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)

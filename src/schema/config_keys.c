@@ -4,29 +4,80 @@
 #include <string.h>
 
 static const char *const read_keys[] = {
-    "architectures", "attention_bias", "bos_token_id", "dtype", "eos_token_id", "head_dim",
-    "hidden_act", "hidden_size", "initializer_range", "intermediate_size", "layer_types",
-    "max_position_embeddings", "max_window_layers", "mlp_bias", "model_type", "num_attention_heads",
-    "num_hidden_layers", "num_key_value_heads", "pad_token_id", "partial_rotary_factor",
-    "rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "sheaf_tokenizer",
-    "sliding_window", "tie_word_embeddings", "torch_dtype", "use_sliding_window", "vocab_size",
+    "architectures",       "attention_bias",
+    "bos_token_id",        "dtype",
+    "eos_token_id",        "head_dim",
+    "hidden_act",          "hidden_size",
+    "initializer_range",   "intermediate_size",
+    "layer_types",         "max_position_embeddings",
+    "max_window_layers",   "mlp_bias",
+    "model_type",          "num_attention_heads",
+    "num_hidden_layers",   "num_key_value_heads",
+    "pad_token_id",        "partial_rotary_factor",
+    "rms_norm_eps",        "rope_parameters",
+    "rope_scaling",        "rope_theta",
+    "sheaf_tokenizer",     "sliding_window",
+    "tie_word_embeddings", "torch_dtype",
+    "use_sliding_window",  "vocab_size",
 };
 
 /* Settings of generation, of printing, of other tasks, and marks that tools leave behind:
  * the values of logits, losses and gradients do not depend on them. */
 static const char *const harmless_keys[] = {
-    "_attn_implementation_autoset", "_attn_implementation_internal", "_commit_hash", "_flash_attn_2_enabled",
-    "_name_or_path", "attn_implementation", "bad_words_ids", "begin_suppress_tokens",
-    "decoder_start_token_id", "diversity_penalty", "do_sample", "early_stopping",
-    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task",
-    "forced_bos_token_id", "forced_eos_token_id", "id2label", "is_decoder", "label2id",
-    "length_penalty", "max_length", "max_sequence_length", "min_length", "model_name",
-    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences",
-    "output_attentions", "output_hidden_states", "output_scores", "prefix", "problem_type",
-    "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate",
-    "sep_token_id", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss",
-    "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript",
-    "transformers_version", "typical_p", "unk_token_id", "unsloth_fixed", "unsloth_version", "use_bfloat16",
+    "_attn_implementation_autoset",
+    "_attn_implementation_internal",
+    "_commit_hash",
+    "_flash_attn_2_enabled",
+    "_name_or_path",
+    "attn_implementation",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "id2label",
+    "is_decoder",
+    "label2id",
+    "length_penalty",
+    "max_length",
+    "max_sequence_length",
+    "min_length",
+    "model_name",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "prefix",
+    "problem_type",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "return_dict",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tf_legacy_loss",
+    "tie_encoder_decoder",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torchscript",
+    "transformers_version",
+    "typical_p",
+    "unk_token_id",
+    "unsloth_fixed",
+    "unsloth_version",
+    "use_bfloat16",
     "use_cache",
 };
 
@@ -97,12 +148,10 @@ bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value)
     if (json_is_null(value))
         return true;
     switch (neutral) {
-    case SHEAF_NEUTRAL_NULL:
-        return false;
+    case SHEAF_NEUTRAL_NULL: return false;
     case SHEAF_NEUTRAL_ZERO:
         return json_is_false(value) || (json_is_number(value) && json_number_value(value) == 0);
-    case SHEAF_NEUTRAL_ONE:
-        return json_is_number(value) && json_number_value(value) == 1;
+    case SHEAF_NEUTRAL_ONE: return json_is_number(value) && json_number_value(value) == 1;
     case SHEAF_NEUTRAL_EMPTY:
         return json_is_false(value) || (json_is_object(value) && json_object_size(value) == 0) ||
                (json_is_array(value) && json_array_size(value) == 0);
@@ -112,13 +161,17 @@ bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value)
 
 void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *value)
 {
-    static const struct { const char *method, *name; } known[] = {
-        { "gptq", "GPTQ" }, { "awq", "AWQ" }, { "bitsandbytes", "bitsandbytes" }, { "fp8", "FP8" }, { "hqq", "HQQ" }, { "aqlm", "AQLM" },
+    static const struct {
+        const char *method, *name;
+    } known[] = {
+        { "gptq", "GPTQ" }, { "awq", "AWQ" }, { "bitsandbytes", "bitsandbytes" },
+        { "fp8", "FP8" },   { "hqq", "HQQ" }, { "aqlm", "AQLM" },
     };
     const char *method = json_string_value(json_object_get(value, "quant_method"));
     json_int_t bits = json_integer_value(json_object_get(value, "bits"));
     for (int k = 0; k < 2; k++)
-        if (json_is_true(json_object_get(value, k == 0 ? "load_in_4bit" : "load_in_8bit")) || json_is_true(json_object_get(value, k == 0 ? "_load_in_4bit" : "_load_in_8bit"))) {
+        if (json_is_true(json_object_get(value, k == 0 ? "load_in_4bit" : "load_in_8bit")) ||
+            json_is_true(json_object_get(value, k == 0 ? "_load_in_4bit" : "_load_in_8bit"))) {
             method = method != NULL ? method : "bitsandbytes";
             bits = k == 0 ? 4 : 8;
         }

@@ -24,7 +24,8 @@ bool sheaf__config_key_is_harmless(const char *key);
 /* NULL when the key is not in that list. */
 const sheaf_unsupported_key *sheaf__config_key_unsupported(const char *key);
 enum { SHEAF__QUANTIZATION = 64 };
-/* sheaf__quantization_name - how a quantization_config says that weights are quantized, "GPTQ, 4 bits"; "" where it does not say. */
+/* sheaf__quantization_name - how a quantization_config says that weights are quantized, "GPTQ, 4
+ * bits"; "" where it does not say. */
 void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *value);
 bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value);
 const char *sheaf__neutral_text(sheaf_neutral neutral);

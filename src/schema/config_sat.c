@@ -19,11 +19,19 @@ enum {
 };
 
 /* EVA02-CLIP-L/14 as upstream's code describes it. */
-static const sheaf_encoder standard_encoder = { .layers = 24, .width = 1024, .head_width = 64, .embed = 768,
-                                                .image = 1120, .patch = 14, .channels = 3 };
+static const sheaf_encoder standard_encoder = { .layers = 24,
+                                                .width = 1024,
+                                                .head_width = 64,
+                                                .embed = 768,
+                                                .image = 1120,
+                                                .patch = 14,
+                                                .channels = 3 };
 static const double standard_mlp_ratio = 2.6667;
 
-static const struct { const char *name; sheaf_family family; } classes[] = {
+static const struct {
+    const char *name;
+    sheaf_family family;
+} classes[] = {
     { "CogVLMModel", SHEAF_COGVLM },
     { "FineTuneTrainCogVLMModel", SHEAF_COGVLM },
     { "FineTuneTestCogVLMModel", SHEAF_COGVLM },
@@ -36,19 +44,59 @@ enum { CLASSES = sizeof classes / sizeof *classes };
 /* ---- the three lists ---- */
 
 static const char *const read_keys[] = {
-    "bos_token_id", "cross_attn_hidden_size", "cross_hidden_size_per_attention_head", "cross_image_pix", "dtype",
-    "encoder_override", "eos_token_id", "eva_args", "hidden_size", "hidden_size_per_attention_head", "image_length",
-    "init_method_std", "inner_hidden_size", "is_decoder", "layernorm_epsilon", "layernorm_order", "max_sequence_length", "model_class",
-    "model_parallel_size", "model_type", "num_attention_heads", "num_layers", "pad_token_id", "sheaf_tokenizer", "torch_dtype", "use_bias",
-    "vocab_size", NULL,
+    "bos_token_id",
+    "cross_attn_hidden_size",
+    "cross_hidden_size_per_attention_head",
+    "cross_image_pix",
+    "dtype",
+    "encoder_override",
+    "eos_token_id",
+    "eva_args",
+    "hidden_size",
+    "hidden_size_per_attention_head",
+    "image_length",
+    "init_method_std",
+    "inner_hidden_size",
+    "is_decoder",
+    "layernorm_epsilon",
+    "layernorm_order",
+    "max_sequence_length",
+    "model_class",
+    "model_parallel_size",
+    "model_type",
+    "num_attention_heads",
+    "num_layers",
+    "pad_token_id",
+    "sheaf_tokenizer",
+    "torch_dtype",
+    "use_bias",
+    "vocab_size",
+    NULL,
 };
 
 /* What a run was started with, or what SAT's dialect looks at itself (LoRA). */
 static const char *const harmless_keys[] = {
-    "attention_dropout", "attention_dropout_prob", "checkpoint_activations", "checkpoint_num_layers",
-    "embedding_dropout_prob", "hidden_dropout", "layer_range", "lora_rank", "mode", "model_type",
-    "output_dropout_prob", "pre_seq_len", "row_parallel_linear_final_bias", "skip_init", "template_version",
-    "text_processor_version", "tokenizer_type", "transformers_version", "use_lora", "use_neft_noise", NULL,
+    "attention_dropout",
+    "attention_dropout_prob",
+    "checkpoint_activations",
+    "checkpoint_num_layers",
+    "embedding_dropout_prob",
+    "hidden_dropout",
+    "layer_range",
+    "lora_rank",
+    "mode",
+    "model_type",
+    "output_dropout_prob",
+    "pre_seq_len",
+    "row_parallel_linear_final_bias",
+    "skip_init",
+    "template_version",
+    "text_processor_version",
+    "tokenizer_type",
+    "transformers_version",
+    "use_lora",
+    "use_neft_noise",
+    NULL,
 };
 
 static const sheaf_unsupported_key unsupported_keys[] = {
@@ -66,13 +114,30 @@ static const sheaf_unsupported_key unsupported_keys[] = {
 };
 
 static const char *const vit_read_keys[] = {
-    "hidden_size", "image_size", "in_channels", "inner_hidden_size", "layernorm_epsilon", "layernorm_order",
-    "max_sequence_length", "model_class", "model_parallel_size", "num_attention_heads", "num_layers", "patch_size",
-    "post_len", "pre_len", "use_bias", "use_final_layernorm", "vocab_size", NULL,
+    "hidden_size",
+    "image_size",
+    "in_channels",
+    "inner_hidden_size",
+    "layernorm_epsilon",
+    "layernorm_order",
+    "max_sequence_length",
+    "model_class",
+    "model_parallel_size",
+    "num_attention_heads",
+    "num_layers",
+    "patch_size",
+    "post_len",
+    "pre_len",
+    "use_bias",
+    "use_final_layernorm",
+    "vocab_size",
+    NULL,
 };
 
-static const char *const vit_harmless_keys[] = { "attention_dropout_prob", "drop_path", "hidden_dropout",
-                                                 "output_dropout_prob", "row_parallel_linear_final_bias", NULL };
+static const char *const vit_harmless_keys[] = {
+    "attention_dropout_prob",         "drop_path", "hidden_dropout", "output_dropout_prob",
+    "row_parallel_linear_final_bias", NULL
+};
 
 static const sheaf_unsupported_key vit_unsupported_keys[] = {
     { "hidden_size_per_attention_head", SHEAF_NEUTRAL_NULL, "gives heads another width" },
@@ -82,7 +147,8 @@ static const sheaf_unsupported_key vit_unsupported_keys[] = {
     { NULL },
 };
 
-static const char *const encoder_read_keys[] = { "embed_dim", "head_width", "layers", "mlp_ratio", "width", NULL };
+static const char *const encoder_read_keys[] = { "embed_dim", "head_width", "layers",
+                                                 "mlp_ratio", "width",      NULL };
 
 typedef struct key_lists {
     const char *const *read, *const *harmless;
@@ -100,15 +166,18 @@ static void check_keys(sheaf_json_reader *r, const key_lists *lists, sheaf_text 
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)r->object, key, value) {
+    json_object_foreach((json_t *)r->object, key, value)
+    {
         const sheaf_unsupported_key *u = lists->unsupported;
         while (u != NULL && u->key != NULL && strcmp(u->key, key) != 0)
             u++;
         if (u != NULL && u->key != NULL) {
             if (!sheaf__config_value_is_neutral(u->neutral, value))
-                sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s", sheaf__neutral_text(u->neutral), u->why);
+                sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s",
+                                 sheaf__neutral_text(u->neutral), u->why);
         } else if (!listed(lists->read, key) && !listed(lists->harmless, key)) {
-            sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "", r->inside != NULL ? r->inside : "", key);
+            sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "",
+                            r->inside != NULL ? r->inside : "", key);
         }
     }
 }
@@ -127,7 +196,8 @@ static void want_bool(sheaf_json_reader *r, const char *key, bool absent, bool w
     const bool said = sheaf__json_bool(r, key, absent);
     if (r->st == NULL && said != wanted)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s%s", wanted ? "true" : "false",
-                         absent == wanted ? ", or no such key" : "; SAT takes an absent key as the opposite");
+                         absent == wanted ? ", or no such key"
+                                          : "; SAT takes an absent key as the opposite");
 }
 
 static void want_int(sheaf_json_reader *r, const char *key, int64_t wanted)
@@ -140,17 +210,22 @@ static void want_int(sheaf_json_reader *r, const char *key, int64_t wanted)
 static void want_whole_heads(sheaf_json_reader *r, int64_t hidden, int64_t heads)
 {
     if (r->st == NULL && hidden % heads != 0)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_attention_heads", "a number that divides hidden_size, %" PRId64, hidden);
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_attention_heads",
+                         "a number that divides hidden_size, %" PRId64, hidden);
 }
 
 /* ---- parts of the file ---- */
 
 bool sheaf__config_is_sat(const json_t *object)
 {
-    const char *type = json_string_value(json_object_get(object, "model_type")); /* in a config.json that sheaf wrote */
-    const bool ours = type != NULL && (strcmp(type, "cogvlm") == 0 || strcmp(type, "cogagent") == 0);
-    const bool cog = json_object_get(object, "model_class") != NULL || json_object_get(object, "eva_args") != NULL || ours;
-    return cog && (ours || json_object_get(object, "model_type") == NULL) && json_object_get(object, "architectures") == NULL;
+    const char *type = json_string_value(
+        json_object_get(object, "model_type")); /* in a config.json that sheaf wrote */
+    const bool ours =
+        type != NULL && (strcmp(type, "cogvlm") == 0 || strcmp(type, "cogagent") == 0);
+    const bool cog = json_object_get(object, "model_class") != NULL ||
+                     json_object_get(object, "eva_args") != NULL || ours;
+    return cog && (ours || json_object_get(object, "model_type") == NULL) &&
+           json_object_get(object, "architectures") == NULL;
 }
 
 static void read_class(sheaf_json_reader *r, sheaf_config *c)
@@ -162,19 +237,22 @@ static void read_class(sheaf_json_reader *r, sheaf_config *c)
             const char *type = sheaf__json_string(r, "model_type");
             c->family = classes[i].family;
             if (type != NULL && strcmp(type, sheaf_family_name(c->family)) != 0)
-                sheaf__json_fail(r, SHEAF_E_LAYOUT, "model_type", "\"%s\", as 'model_class' is %s, or no such key",
+                sheaf__json_fail(r, SHEAF_E_LAYOUT, "model_type",
+                                 "\"%s\", as 'model_class' is %s, or no such key",
                                  sheaf_family_name(c->family), name);
             return;
         }
     }
     const char *meant = name == NULL ? NULL : sheaf__misspelt(name, known, CLASSES);
-    sheaf_status *st = sheaf__json_fail(r, name == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "model_class",
-                                        "CogVLMModel or CogAgentModel, or their FineTuneTrain and FineTuneTest classes");
+    sheaf_status *st = sheaf__json_fail(
+        r, name == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "model_class",
+        "CogVLMModel or CogAgentModel, or their FineTuneTrain and FineTuneTest classes");
     if (st != NULL && meant != NULL)
         sheaf_try_this(st, "\"%s\", if that was meant, in the config", meant);
     else if (st != NULL && name == NULL)
         sheaf_try_this(st, "add \"model_class\": \"%s\" to the config, if it is one",
-                       json_object_get(r->object, "cross_image_pix") != NULL ? "CogAgentModel" : "CogVLMModel");
+                       json_object_get(r->object, "cross_image_pix") != NULL ? "CogAgentModel"
+                                                                             : "CogVLMModel");
 }
 
 static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
@@ -183,7 +261,8 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     c->hidden = sheaf__json_int(r, "hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
     c->ffn = sheaf__json_int(r, "inner_hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
     c->layers = sheaf__json_int(r, "num_layers", 1, SHEAF_MAX_COG_LAYERS, SHEAF_JSON_NEEDED);
-    c->heads = c->kv_heads = sheaf__json_int(r, "num_attention_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
+    c->heads = c->kv_heads =
+        sheaf__json_int(r, "num_attention_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
     c->max_position = sheaf__json_int(r, "max_sequence_length", 1, INT32_MAX, SHEAF_JSON_NEEDED);
     c->patches = sheaf__json_int(r, "image_length", 1, MOST_PATCHES, SHEAF_JSON_NEEDED);
     c->rms_eps = sheaf__json_real(r, "layernorm_epsilon", 0, 1, 1e-5);
@@ -193,10 +272,12 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
     if (r->st != NULL)
         return;
     c->head_dim = c->hidden / c->heads;
-    want_int(r, "hidden_size_per_attention_head", c->head_dim); /* the rotary embedding takes the quotient */
+    want_int(r, "hidden_size_per_attention_head",
+             c->head_dim); /* the rotary embedding takes the quotient */
     if (r->st == NULL && c->head_dim % 2 != 0)
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_attention_heads", "heads of an even width"), "%" PRId64,
-                    c->head_dim);
+        sheaf_found(
+            sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_attention_heads", "heads of an even width"),
+            "%" PRId64, c->head_dim);
     c->experts = c->layers < EXPERT_LAYERS ? c->layers : EXPERT_LAYERS;
     c->rope.theta = 10000;
     c->rope.partial = 1;
@@ -212,8 +293,10 @@ static void read_cross(sheaf_json_reader *r, sheaf_config *c)
     bool any = false;
     if (said == NULL || json_is_null(said) || json_is_false(said))
         return;
-    if (!json_is_true(said) && (!json_is_array(said) || (int64_t)json_array_size(said) != c->layers)) {
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "is_decoder", "true, false, or a list of one for each of the %" PRId64 " layers",
+    if (!json_is_true(said) &&
+        (!json_is_array(said) || (int64_t)json_array_size(said) != c->layers)) {
+        sheaf__json_fail(r, SHEAF_E_LAYOUT, "is_decoder",
+                         "true, false, or a list of one for each of the %" PRId64 " layers",
                          c->layers);
         return;
     }
@@ -229,7 +312,8 @@ static void read_cross(sheaf_json_reader *r, sheaf_config *c)
     }
     if (!any)
         return;
-    c->cross_head_dim = sheaf__json_int(r, "cross_hidden_size_per_attention_head", 1, MOST_HEADS, c->head_dim);
+    c->cross_head_dim =
+        sheaf__json_int(r, "cross_hidden_size_per_attention_head", 1, MOST_HEADS, c->head_dim);
     c->cross_width = sheaf__json_int(r, "cross_attn_hidden_size", 1, MOST_WIDTH, c->hidden);
 }
 
@@ -238,14 +322,16 @@ static void read_image(sheaf_json_reader *r, sheaf_config *c)
 {
     const json_t *size = json_object_get(r->object, "image_size");
     const bool pair = json_is_array(size) && json_array_size(size) == 2;
-    const json_t *side[2] = { pair ? json_array_get(size, 0) : size, pair ? json_array_get(size, 1) : size };
+    const json_t *side[2] = { pair ? json_array_get(size, 0) : size,
+                              pair ? json_array_get(size, 1) : size };
     int64_t pixels[2];
     c->vit.patch = sheaf__json_int(r, "patch_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
     c->vit.channels = sheaf__json_int(r, "in_channels", 1, 1024, SHEAF_JSON_NEEDED);
     for (int i = 0; i < 2 && r->st == NULL; i++) {
         pixels[i] = json_is_integer(side[i]) ? json_integer_value(side[i]) : 0;
         if (pixels[i] < c->vit.patch || pixels[i] > MOST_PIXELS || pixels[i] % c->vit.patch != 0)
-            sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size", "two multiples of patch_size, %" PRId64, c->vit.patch);
+            sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size",
+                             "two multiples of patch_size, %" PRId64, c->vit.patch);
     }
     if (r->st != NULL)
         return;
@@ -253,9 +339,10 @@ static void read_image(sheaf_json_reader *r, sheaf_config *c)
     c->vit.width = pixels[1];
     const int64_t n = pixels[0] / c->vit.patch * (pixels[1] / c->vit.patch);
     if (n != c->patches)
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size", "an image of %" PRId64 " patches, as image_length says",
-                                     c->patches), "%" PRId64 " by %" PRId64 " pixels, %" PRId64 " patches", pixels[0],
-                    pixels[1], n);
+        sheaf_found(
+            sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size",
+                             "an image of %" PRId64 " patches, as image_length says", c->patches),
+            "%" PRId64 " by %" PRId64 " pixels, %" PRId64 " patches", pixels[0], pixels[1], n);
 }
 
 /* Hands the first failure inside an object to the reader of the whole. */
@@ -271,7 +358,8 @@ static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknow
 {
     const json_t *object = sheaf__json_object(all, "eva_args");
     if (all->st == NULL && object == NULL)
-        sheaf_found(sheaf__json_fail(all, SHEAF_E_FORMAT, "eva_args", "an object that describes the vision transformer"),
+        sheaf_found(sheaf__json_fail(all, SHEAF_E_FORMAT, "eva_args",
+                                     "an object that describes the vision transformer"),
                     "no such key");
     if (all->st != NULL)
         return;
@@ -316,7 +404,8 @@ static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *un
     }
     e->ffn = (int64_t)((double)e->width * ratio); /* as Python's int() */
     if (all->st == NULL && e->image % e->patch != 0)
-        sheaf__json_fail(all, SHEAF_E_LAYOUT, "cross_image_pix", "a multiple of %" PRId64, e->patch);
+        sheaf__json_fail(all, SHEAF_E_LAYOUT, "cross_image_pix", "a multiple of %" PRId64,
+                         e->patch);
     if (all->st == NULL && e->ffn < 1)
         sheaf__json_fail(all, SHEAF_E_LAYOUT, "encoder_override", "an MLP of at least one row");
 }

@@ -1,4 +1,5 @@
-/* config_test.c - both spellings of recorded configs, and every key that must be refused by name. */
+/* config_test.c - both spellings of recorded configs, and every key that must be refused by
+ * name. */
 #include "tests/check.h"
 #include "tests/golden.h"
 
@@ -12,7 +13,8 @@ static const char base[] =
     "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],\"vocab_size\":300,\"hidden_size\":64,"
     "\"intermediate_size\":96,\"num_hidden_layers\":4,\"num_attention_heads\":8,\"num_key_value_heads\":4}";
 
-/* Parses `base` with `changes`, an object whose keys are set, or removed where "__remove__" says so. */
+/* Parses `base` with `changes`, an object whose keys are set, or removed where "__remove__" says
+ * so. */
 static sheaf_status *parse_with(sheaf_config *c, const char *changes)
 {
     json_error_t error;
@@ -20,11 +22,10 @@ static sheaf_status *parse_with(sheaf_config *c, const char *changes)
     const char *key;
     if (more == NULL)
         fail_msg("row is not JSON: %s: %s", changes, error.text);
-    json_object_foreach(more, key, value)
-        if (json_is_string(value) && strcmp(json_string_value(value), "__remove__") == 0)
-            json_object_del(root, key);
-        else
-            json_object_set(root, key, value);
+    json_object_foreach(more, key, value) if (json_is_string(value) &&
+                                              strcmp(json_string_value(value), "__remove__") == 0)
+        json_object_del(root, key);
+    else json_object_set(root, key, value);
     char *text = json_dumps(root, 0);
     sheaf_status *st = sheaf_config_parse(c, text, strlen(text));
     free(text);
@@ -43,7 +44,8 @@ static void check_same(const char *name, const sheaf_config *a, const sheaf_conf
 
 static void test_read__both_spellings_of_recorded_configs_agree(void **state)
 {
-    static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2", "tiny_llama3rope" };
+    static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2",
+                                          "tiny_llama3rope" };
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         char new[100], old[100];
         sheaf_config a, b;
@@ -73,64 +75,95 @@ static void test_read__recorded_values(void **state)
         bool qkv_bias, tied;
         sheaf_rope_type rope;
     } rows[] = {
-        { "tiny_llama", SHEAF_LLAMA, 511, 64, 172, 3, 8, 4, 8, 0, 128, 1e-5, 1e4, false, false, SHEAF_ROPE_DEFAULT },
-        { "tiny_mistral", SHEAF_MISTRAL, 259, 48, 112, 2, 4, 2, 16, 8, 128, 1e-6, 1e6, false, false, SHEAF_ROPE_DEFAULT },
-        { "tiny_qwen2", SHEAF_QWEN2, 301, 48, 136, 2, 6, 2, 8, 0, 128, 1e-6, 1e6, true, true, SHEAF_ROPE_DEFAULT },
-        { "tiny_llama3rope", SHEAF_LLAMA, 263, 64, 120, 2, 4, 1, 16, 0, 512, 1e-5, 5e5, false, false, SHEAF_ROPE_LLAMA3 },
+        { "tiny_llama", SHEAF_LLAMA, 511, 64, 172, 3, 8, 4, 8, 0, 128, 1e-5, 1e4, false, false,
+          SHEAF_ROPE_DEFAULT },
+        { "tiny_mistral", SHEAF_MISTRAL, 259, 48, 112, 2, 4, 2, 16, 8, 128, 1e-6, 1e6, false, false,
+          SHEAF_ROPE_DEFAULT },
+        { "tiny_qwen2", SHEAF_QWEN2, 301, 48, 136, 2, 6, 2, 8, 0, 128, 1e-6, 1e6, true, true,
+          SHEAF_ROPE_DEFAULT },
+        { "tiny_llama3rope", SHEAF_LLAMA, 263, 64, 120, 2, 4, 1, 16, 0, 512, 1e-5, 5e5, false,
+          false, SHEAF_ROPE_LLAMA3 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char path[100];
         sheaf_config c;
         snprintf(path, sizeof path, "llama/%s/hf/config.json", rows[i].model);
         CHECK_OK(sheaf_config_read(&c, golden(path)));
-        assert_true(c.family == rows[i].family && c.rope.type == rows[i].rope && c.dtype == SHEAF_F32);
+        assert_true(c.family == rows[i].family && c.rope.type == rows[i].rope &&
+                    c.dtype == SHEAF_F32);
         assert_true(c.vocab == rows[i].vocab && c.hidden == rows[i].hidden && c.ffn == rows[i].ffn);
-        assert_true(c.layers == rows[i].layers && c.heads == rows[i].heads && c.kv_heads == rows[i].kv_heads);
-        assert_true(c.head_dim == rows[i].head_dim && c.window == rows[i].window && c.window_from_layer == 0);
-        assert_true(c.max_position == rows[i].max_position && c.rms_eps == rows[i].eps && c.rope.theta == rows[i].theta);
-        assert_true(c.qkv_bias == rows[i].qkv_bias && !c.o_bias && !c.mlp_bias && c.tied == rows[i].tied);
-        assert_true(c.bos == 1 && c.pad == 0 && c.neos == 1 && c.eos[0] == 2 && c.rope.partial == 1 && !c.byte_vocab);
+        assert_true(c.layers == rows[i].layers && c.heads == rows[i].heads &&
+                    c.kv_heads == rows[i].kv_heads);
+        assert_true(c.head_dim == rows[i].head_dim && c.window == rows[i].window &&
+                    c.window_from_layer == 0);
+        assert_true(c.max_position == rows[i].max_position && c.rms_eps == rows[i].eps &&
+                    c.rope.theta == rows[i].theta);
+        assert_true(c.qkv_bias == rows[i].qkv_bias && !c.o_bias && !c.mlp_bias &&
+                    c.tied == rows[i].tied);
+        assert_true(c.bos == 1 && c.pad == 0 && c.neos == 1 && c.eos[0] == 2 &&
+                    c.rope.partial == 1 && !c.byte_vocab);
         if (c.rope.type == SHEAF_ROPE_LLAMA3)
-            assert_true(c.rope.factor == 8 && c.rope.low_freq_factor == 1 && c.rope.high_freq_factor == 4 &&
-                        c.rope.original_length == 64);
+            assert_true(c.rope.factor == 8 && c.rope.low_freq_factor == 1 &&
+                        c.rope.high_freq_factor == 4 && c.rope.original_length == 64);
         sheaf_config_release(&c);
     }
 }
 
 /* ---- one key at a time ---- */
 
-typedef struct number_row { const char *changes; double got; } number_row;
+typedef struct number_row {
+    const char *changes;
+    double got;
+} number_row;
 
 /* Checks one field of the parsed config for each row. */
-#define CHECK_FIELD(rows, field)                                  \
-    for (size_t row = 0; row < ARRAY_LEN(rows); row++) {          \
-        sheaf_config c;                                           \
-        CHECK_OK(parse_with(&c, (rows)[row].changes));            \
-        CHECK_NEAR((rows)[row].changes, (double)(c.field), (rows)[row].got, 0); \
-        sheaf_config_release(&c);                                 \
+#define CHECK_FIELD(rows, field)                                                                   \
+    for (size_t row = 0; row < ARRAY_LEN(rows); row++) {                                           \
+        sheaf_config c;                                                                            \
+        CHECK_OK(parse_with(&c, (rows)[row].changes));                                             \
+        CHECK_NEAR((rows)[row].changes, (double)(c.field), (rows)[row].got, 0);                    \
+        sheaf_config_release(&c);                                                                  \
     }
 
 static void test_defaults__when_keys_are_absent_or_null(void **state)
 {
-    static const number_row kv[] = { { "{}", 4 }, { "{\"num_key_value_heads\":\"__remove__\"}", 8 },
-                                     { "{\"num_key_value_heads\":null}", 8 },
-                                     { "{\"model_type\":\"mistral\",\"architectures\":null,\"num_key_value_heads\":null}", 8 } };
-    static const number_row head[] = { { "{}", 8 }, { "{\"head_dim\":null}", 8 }, { "{\"head_dim\":16}", 16 },
+    static const number_row kv[] = {
+        { "{}", 4 },
+        { "{\"num_key_value_heads\":\"__remove__\"}", 8 },
+        { "{\"num_key_value_heads\":null}", 8 },
+        { "{\"model_type\":\"mistral\",\"architectures\":null,\"num_key_value_heads\":null}", 8 }
+    };
+    static const number_row head[] = { { "{}", 8 },
+                                       { "{\"head_dim\":null}", 8 },
+                                       { "{\"head_dim\":16}", 16 },
                                        { "{\"head_dim\":16,\"hidden_size\":63}", 16 } };
-    static const number_row eps[] = { { "{}", 1e-6 }, { "{\"rms_norm_eps\":1e-5}", 1e-5 }, { "{\"rms_norm_eps\":0}", 0 } };
-    static const number_row theta[] = { { "{}", 1e4 }, { "{\"rope_theta\":500000}", 5e5 },
-                                        { "{\"rope_parameters\":{\"rope_theta\":7}}", 7 },
-                                        { "{\"rope_theta\":7.0,\"rope_parameters\":{\"rope_theta\":7}}", 7 },
-                                        { "{\"rope_scaling\":null,\"rope_theta\":7}", 7 } };
-    static const number_row partial[] = { { "{}", 1 }, { "{\"partial_rotary_factor\":0.5}", .5 },
-                                          { "{\"rope_parameters\":{\"partial_rotary_factor\":0.25}}", .25 } };
-    static const number_row position[] = { { "{}", 2048 }, { "{\"max_position_embeddings\":99}", 99 },
-                                           { "{\"model_type\":\"qwen2\",\"architectures\":null}", 32768 },
-                                           { "{\"model_type\":\"mistral\",\"architectures\":null}", 131072 } };
+    static const number_row eps[] = { { "{}", 1e-6 },
+                                      { "{\"rms_norm_eps\":1e-5}", 1e-5 },
+                                      { "{\"rms_norm_eps\":0}", 0 } };
+    static const number_row theta[] = {
+        { "{}", 1e4 },
+        { "{\"rope_theta\":500000}", 5e5 },
+        { "{\"rope_parameters\":{\"rope_theta\":7}}", 7 },
+        { "{\"rope_theta\":7.0,\"rope_parameters\":{\"rope_theta\":7}}", 7 },
+        { "{\"rope_scaling\":null,\"rope_theta\":7}", 7 }
+    };
+    static const number_row partial[] = {
+        { "{}", 1 },
+        { "{\"partial_rotary_factor\":0.5}", .5 },
+        { "{\"rope_parameters\":{\"partial_rotary_factor\":0.25}}", .25 }
+    };
+    static const number_row position[] = {
+        { "{}", 2048 },
+        { "{\"max_position_embeddings\":99}", 99 },
+        { "{\"model_type\":\"qwen2\",\"architectures\":null}", 32768 },
+        { "{\"model_type\":\"mistral\",\"architectures\":null}", 131072 }
+    };
     static const number_row tied[] = { { "{}", 0 }, { "{\"tie_word_embeddings\":true}", 1 } };
-    static const number_row dtype[] = { { "{}", SHEAF_F32 }, { "{\"dtype\":\"bfloat16\"}", SHEAF_BF16 },
+    static const number_row dtype[] = { { "{}", SHEAF_F32 },
+                                        { "{\"dtype\":\"bfloat16\"}", SHEAF_BF16 },
                                         { "{\"torch_dtype\":\"float16\"}", SHEAF_F16 },
-                                        { "{\"torch_dtype\":\"float16\",\"dtype\":\"float16\"}", SHEAF_F16 } };
+                                        { "{\"torch_dtype\":\"float16\",\"dtype\":\"float16\"}",
+                                          SHEAF_F16 } };
     static const number_row range[] = { { "{}", .02 }, { "{\"initializer_range\":0.1}", .1 } };
     CHECK_FIELD(kv, kv_heads);
     CHECK_FIELD(head, head_dim);
@@ -151,7 +184,8 @@ static void test_family__from_either_key(void **state)
         { "{\"architectures\":[]}", SHEAF_LLAMA },
         { "{\"model_type\":\"__remove__\"}", SHEAF_LLAMA },
         { "{\"model_type\":\"__remove__\",\"architectures\":[\"Qwen2ForCausalLM\"]}", SHEAF_QWEN2 },
-        { "{\"model_type\":\"mistral\",\"architectures\":[\"MistralForCausalLM\"]}", SHEAF_MISTRAL },
+        { "{\"model_type\":\"mistral\",\"architectures\":[\"MistralForCausalLM\"]}",
+          SHEAF_MISTRAL },
     };
     CHECK_FIELD(rows, family);
     assert_string_equal(sheaf_family_name(SHEAF_LLAMA), "llama");
@@ -164,7 +198,10 @@ static void test_family__from_either_key(void **state)
 
 static void test_biases__by_family(void **state)
 {
-    static const struct { const char *changes; bool qkv, o, mlp; } rows[] = {
+    static const struct {
+        const char *changes;
+        bool qkv, o, mlp;
+    } rows[] = {
         { "{}", false, false, false },
         { "{\"attention_bias\":true}", true, true, false },
         { "{\"mlp_bias\":true}", false, false, true },
@@ -187,40 +224,57 @@ static void test_biases__by_family(void **state)
 
 static void test_window__who_has_one_and_from_where(void **state)
 {
-    static const struct { const char *changes; int64_t window, from; } rows[] = {
+    static const struct {
+        const char *changes;
+        int64_t window, from;
+    } rows[] = {
         { "{}", 0, 0 },
         { "{\"sliding_window\":9}", 0, 0 }, /* the Llama class ignores it */
         { "{\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}", 0, 0 },
         { "{" M7 "}", 4096, 0 },
         { "{" M7 ",\"sliding_window\":null}", 0, 0 },
         { "{" M7 ",\"sliding_window\":9}", 9, 0 },
-        { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" SLIDE "," SLIDE "," SLIDE "," SLIDE "]}", 9, 0 },
-        { "{" M7 ",\"sliding_window\":null,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}", 0, 0 },
+        { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" SLIDE "," SLIDE "," SLIDE "," SLIDE "]}",
+          9, 0 },
+        { "{" M7 ",\"sliding_window\":null,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}",
+          0, 0 },
         { "{" Q2 ",\"sliding_window\":9}", 0, 0 },
         { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":false}", 0, 0 },
-        { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true}", 0, 0 }, /* max_window_layers is 28 */
-        { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":3}", 9, 3 },
-        { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":0}", 9, 0 },
-        { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":4}", 0, 0 },
-        { "{" Q2 ",\"sliding_window\":null,\"use_sliding_window\":true,\"max_window_layers\":1}", 0, 0 },
+        { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true}", 0,
+          0 }, /* max_window_layers is 28 */
+        { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":3}", 9,
+          3 },
+        { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":0}", 9,
+          0 },
+        { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":4}", 0,
+          0 },
+        { "{" Q2 ",\"sliding_window\":null,\"use_sliding_window\":true,\"max_window_layers\":1}", 0,
+          0 },
         { "{" Q2 ",\"use_sliding_window\":true,\"max_window_layers\":1}", 4096, 1 },
         { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":1,"
-          "\"layer_types\":[" FULL "," FULL "," SLIDE "," SLIDE "]}", 9, 2 }, /* what is written out wins */
+          "\"layer_types\":[" FULL "," FULL "," SLIDE "," SLIDE "]}",
+          9, 2 }, /* what is written out wins */
         { "{" Q2 ",\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":1,"
-          "\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}", 0, 0 },
+          "\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}",
+          0, 0 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
         CHECK_OK(parse_with(&c, rows[i].changes));
         if (c.window != rows[i].window || c.window_from_layer != rows[i].from)
-            fail_msg("%s: %ld from %ld", rows[i].changes, (long)c.window, (long)c.window_from_layer);
+            fail_msg("%s: %ld from %ld", rows[i].changes, (long)c.window,
+                     (long)c.window_from_layer);
         sheaf_config_release(&c);
     }
 }
 
 static void test_tokens__one_several_or_none(void **state)
 {
-    static const struct { const char *changes; int neos; int64_t eos0, eos1, bos, pad; } rows[] = {
+    static const struct {
+        const char *changes;
+        int neos;
+        int64_t eos0, eos1, bos, pad;
+    } rows[] = {
         { "{}", 0, 0, 0, -1, -1 },
         { "{\"eos_token_id\":5,\"bos_token_id\":null,\"pad_token_id\":-1}", 1, 5, 0, -1, -1 },
         { "{\"eos_token_id\":[7,5],\"bos_token_id\":0,\"pad_token_id\":299}", 2, 7, 5, 0, 299 },
@@ -242,20 +296,29 @@ static void test_tokens__one_several_or_none(void **state)
 
 static void test_rope__spellings_and_types(void **state)
 {
-    static const struct { const char *changes; sheaf_rope_type type; double factor, low, high; int64_t original; } rows[] = {
+    static const struct {
+        const char *changes;
+        sheaf_rope_type type;
+        double factor, low, high;
+        int64_t original;
+    } rows[] = {
         { "{\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}", SHEAF_ROPE_LINEAR, 2, 0, 0, 0 },
-        { "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":\"linear\",\"factor\":2.5}}", SHEAF_ROPE_LINEAR, 2.5, 0, 0, 0 },
-        { "{\"rope_parameters\":{\"rope_type\":\"default\",\"factor\":3}}", SHEAF_ROPE_DEFAULT, 0, 0, 0, 0 },
+        { "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":\"linear\",\"factor\":2.5}}",
+          SHEAF_ROPE_LINEAR, 2.5, 0, 0, 0 },
+        { "{\"rope_parameters\":{\"rope_type\":\"default\",\"factor\":3}}", SHEAF_ROPE_DEFAULT, 0,
+          0, 0, 0 },
         { "{\"rope_parameters\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
-          "\"original_max_position_embeddings\":64}}", SHEAF_ROPE_LLAMA3, 8, 1, 4, 64 },
+          "\"original_max_position_embeddings\":64}}",
+          SHEAF_ROPE_LLAMA3, 8, 1, 4, 64 },
         { "{\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2},\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
           SHEAF_ROPE_LINEAR, 2, 0, 0, 0 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
         CHECK_OK(parse_with(&c, rows[i].changes));
-        if (c.rope.type != rows[i].type || c.rope.factor != rows[i].factor || c.rope.low_freq_factor != rows[i].low ||
-            c.rope.high_freq_factor != rows[i].high || c.rope.original_length != rows[i].original)
+        if (c.rope.type != rows[i].type || c.rope.factor != rows[i].factor ||
+            c.rope.low_freq_factor != rows[i].low || c.rope.high_freq_factor != rows[i].high ||
+            c.rope.original_length != rows[i].original)
             fail_msg("%s", rows[i].changes);
         sheaf_config_release(&c);
     }
@@ -264,8 +327,10 @@ static void test_rope__spellings_and_types(void **state)
 static void test_keys__unknown_ones_are_kept_and_reported(void **state)
 {
     sheaf_config c;
-    CHECK_OK(parse_with(&c, "{\"my_note\":{\"deep\":[1]},\"use_cache\":true,\"temperature\":0.5,\"rope_scaling\":null,"
-                            "\"rope_parameters\":{\"odd\":1,\"factor\":null},\"zzz\":null}"));
+    CHECK_OK(parse_with(
+        &c,
+        "{\"my_note\":{\"deep\":[1]},\"use_cache\":true,\"temperature\":0.5,\"rope_scaling\":null,"
+        "\"rope_parameters\":{\"odd\":1,\"factor\":null},\"zzz\":null}"));
     assert_string_equal(c.unknown_keys, "my_note,zzz,rope_parameters.odd");
     assert_non_null(strstr(c.json, "\"my_note\": {\"deep\": [1]}"));
     sheaf_config_release(&c);
@@ -277,138 +342,191 @@ static void test_bytes__vocabulary_of_bytes(void **state)
     CHECK_OK(parse_with(&c, "{\"sheaf_tokenizer\":\"bytes\"}"));
     assert_true(c.byte_vocab);
     sheaf_config_release(&c);
-    CHECK_FAILS(parse_with(&c, "{\"sheaf_tokenizer\":\"bytes\",\"vocab_size\":255}"), SHEAF_E_LAYOUT, "at least 256");
-    CHECK_FAILS(parse_with(&c, "{\"sheaf_tokenizer\":\"words\"}"), SHEAF_E_UNSUPPORTED, "\"bytes\"");
+    CHECK_FAILS(parse_with(&c, "{\"sheaf_tokenizer\":\"bytes\",\"vocab_size\":255}"),
+                SHEAF_E_LAYOUT, "at least 256");
+    CHECK_FAILS(parse_with(&c, "{\"sheaf_tokenizer\":\"words\"}"), SHEAF_E_UNSUPPORTED,
+                "\"bytes\"");
 }
 
 /* ---- what must be refused ---- */
 
 static void test_refused__by_key_expected_and_found(void **state)
 {
-    static const struct { const char *changes; sheaf_code code; const char *part; } rows[] = {
+    static const struct {
+        const char *changes;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
         /* family */
-        { "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED, "| \"llama\", if that was meant, in config.json" },
-        { "{\"model_type\":\"mixtral\"}", SHEAF_E_UNSUPPORTED, "\"mixtral\" | another model: this one is not supported. sheaf merge, verify and diff take models of any kind" },
-        { "{\"model_type\":\"Qwen-2\"}", SHEAF_E_UNSUPPORTED, "| \"qwen2\", if that was meant, in config.json" },
+        { "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED,
+          "| \"llama\", if that was meant, in config.json" },
+        { "{\"model_type\":\"mixtral\"}", SHEAF_E_UNSUPPORTED,
+          "\"mixtral\" | another model: this one is not supported. sheaf merge, verify and diff take models of any kind" },
+        { "{\"model_type\":\"Qwen-2\"}", SHEAF_E_UNSUPPORTED,
+          "| \"qwen2\", if that was meant, in config.json" },
         { "{\"architectures\":[\"MixtralForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
         { "{\"architectures\":[\"Qwen3ForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
         { "{\"architectures\":[\"Qwen2MoeForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| another model" },
-        { "{\"model_type\":\"qwen3\"}", SHEAF_E_UNSUPPORTED, "'model_type' | one of llama, mistral, qwen2 | \"qwen3\" | another model" },
+        { "{\"model_type\":\"qwen3\"}", SHEAF_E_UNSUPPORTED,
+          "'model_type' | one of llama, mistral, qwen2 | \"qwen3\" | another model" },
         { "{\"model_type\":\"gpt2\"}", SHEAF_E_UNSUPPORTED, "\"gpt2\" | " },
         { "{\"model_type\":7}", SHEAF_E_FORMAT, "'model_type' | a string | 7" },
-        { "{\"architectures\":[\"LlamaForSequenceClassification\"]}", SHEAF_E_UNSUPPORTED, "LlamaForCausalLM" },
-        { "{\"architectures\":[\"LLaMAForCausalLM\"]}", SHEAF_E_UNSUPPORTED, "| \"LlamaForCausalLM\", if that was meant, in config.json" },
-        { "{\"architectures\":[\"MistralForCausalLM\"]}", SHEAF_E_LAYOUT, "LlamaForCausalLM, as 'model_type' is llama | MistralForCausalLM" },
+        { "{\"architectures\":[\"LlamaForSequenceClassification\"]}", SHEAF_E_UNSUPPORTED,
+          "LlamaForCausalLM" },
+        { "{\"architectures\":[\"LLaMAForCausalLM\"]}", SHEAF_E_UNSUPPORTED,
+          "| \"LlamaForCausalLM\", if that was meant, in config.json" },
+        { "{\"architectures\":[\"MistralForCausalLM\"]}", SHEAF_E_LAYOUT,
+          "LlamaForCausalLM, as 'model_type' is llama | MistralForCausalLM" },
         { "{\"architectures\":[7]}", SHEAF_E_FORMAT, "a list of one string" },
-        { "{\"architectures\":[\"LlamaForCausalLM\",\"LlamaForCausalLM\"]}", SHEAF_E_FORMAT, "a list of one string" },
+        { "{\"architectures\":[\"LlamaForCausalLM\",\"LlamaForCausalLM\"]}", SHEAF_E_FORMAT,
+          "a list of one string" },
         { "{\"architectures\":\"LlamaForCausalLM\"}", SHEAF_E_FORMAT, "'architectures' | a list" },
         { "{\"model_type\":null,\"architectures\":null}", SHEAF_E_FORMAT, "'model_type'" },
         /* sizes */
-        { "{\"vocab_size\":\"__remove__\"}", SHEAF_E_FORMAT, "'vocab_size' | a whole number from 1 to 2147483647 | nothing" },
+        { "{\"vocab_size\":\"__remove__\"}", SHEAF_E_FORMAT,
+          "'vocab_size' | a whole number from 1 to 2147483647 | nothing" },
         { "{\"vocab_size\":null}", SHEAF_E_FORMAT, "'vocab_size'" },
-        { "{\"vocab_size\":0}", SHEAF_E_FORMAT, "'vocab_size' | a whole number from 1 to 2147483647 | 0" },
+        { "{\"vocab_size\":0}", SHEAF_E_FORMAT,
+          "'vocab_size' | a whole number from 1 to 2147483647 | 0" },
         { "{\"vocab_size\":2147483648}", SHEAF_E_FORMAT, "2147483648" },
         { "{\"vocab_size\":300.0}", SHEAF_E_FORMAT, "300.0 (a fraction)" },
         { "{\"vocab_size\":true}", SHEAF_E_FORMAT, "true (a boolean)" },
         { "{\"vocab_size\":\"300\"}", SHEAF_E_FORMAT, "\"300\" (a string)" },
-        { "{\"hidden_size\":-64}", SHEAF_E_FORMAT, "'hidden_size' | a whole number from 1 to 16777216 | -64" },
+        { "{\"hidden_size\":-64}", SHEAF_E_FORMAT,
+          "'hidden_size' | a whole number from 1 to 16777216 | -64" },
         { "{\"hidden_size\":9223372036854775807}", SHEAF_E_FORMAT, "'hidden_size'" },
         { "{\"intermediate_size\":0}", SHEAF_E_FORMAT, "'intermediate_size'" },
         { "{\"num_hidden_layers\":0}", SHEAF_E_FORMAT, "'num_hidden_layers'" },
         { "{\"num_hidden_layers\":4097}", SHEAF_E_FORMAT, "'num_hidden_layers'" },
         { "{\"num_attention_heads\":0}", SHEAF_E_FORMAT, "'num_attention_heads'" },
         { "{\"num_key_value_heads\":0}", SHEAF_E_FORMAT, "'num_key_value_heads'" },
-        { "{\"num_key_value_heads\":3}", SHEAF_E_LAYOUT, "a number that divides num_attention_heads, 8 | 3" },
+        { "{\"num_key_value_heads\":3}", SHEAF_E_LAYOUT,
+          "a number that divides num_attention_heads, 8 | 3" },
         { "{\"num_key_value_heads\":16}", SHEAF_E_LAYOUT, "a number that divides" },
-        { "{" Q2 ",\"num_key_value_heads\":\"__remove__\"}", SHEAF_E_FORMAT, "'num_key_value_heads'" },
+        { "{" Q2 ",\"num_key_value_heads\":\"__remove__\"}", SHEAF_E_FORMAT,
+          "'num_key_value_heads'" },
         { "{\"hidden_size\":63}", SHEAF_E_LAYOUT, "'head_dim'" },
         { "{\"head_dim\":0}", SHEAF_E_FORMAT, "'head_dim'" },
-        { "{\"head_dim\":7}", SHEAF_E_LAYOUT, "an even number of rotated elements in a head | 7 of a head of 7" },
+        { "{\"head_dim\":7}", SHEAF_E_LAYOUT,
+          "an even number of rotated elements in a head | 7 of a head of 7" },
         { "{\"head_dim\":1}", SHEAF_E_LAYOUT, "even number" },
         { "{\"max_position_embeddings\":0}", SHEAF_E_FORMAT, "'max_position_embeddings'" },
         { "{\"rms_norm_eps\":-1}", SHEAF_E_FORMAT, "'rms_norm_eps'" },
         { "{\"rms_norm_eps\":\"1e-5\"}", SHEAF_E_FORMAT, "'rms_norm_eps'" },
         { "{\"initializer_range\":-1}", SHEAF_E_FORMAT, "'initializer_range'" },
-        { "{\"tie_word_embeddings\":1}", SHEAF_E_FORMAT, "'tie_word_embeddings' | true or false | 1" },
+        { "{\"tie_word_embeddings\":1}", SHEAF_E_FORMAT,
+          "'tie_word_embeddings' | true or false | 1" },
         /* biases */
         { "{\"attention_bias\":0}", SHEAF_E_FORMAT, "'attention_bias'" },
-        { "{" Q2 ",\"attention_bias\":false}", SHEAF_E_UNSUPPORTED, "'attention_bias' | true, or no such key, for model_type qwen2" },
-        { "{" M7 ",\"attention_bias\":true}", SHEAF_E_UNSUPPORTED, "'attention_bias' | false, or no such key, for model_type mistral" },
-        { "{" M7 ",\"mlp_bias\":true}", SHEAF_E_UNSUPPORTED, "'mlp_bias' | false for model_type mistral" },
+        { "{" Q2 ",\"attention_bias\":false}", SHEAF_E_UNSUPPORTED,
+          "'attention_bias' | true, or no such key, for model_type qwen2" },
+        { "{" M7 ",\"attention_bias\":true}", SHEAF_E_UNSUPPORTED,
+          "'attention_bias' | false, or no such key, for model_type mistral" },
+        { "{" M7 ",\"mlp_bias\":true}", SHEAF_E_UNSUPPORTED,
+          "'mlp_bias' | false for model_type mistral" },
         { "{" Q2 ",\"mlp_bias\":true}", SHEAF_E_UNSUPPORTED, "'mlp_bias'" },
         /* tokens */
-        { "{\"eos_token_id\":300}", SHEAF_E_LAYOUT, "'eos_token_id' | a token id below vocab_size, 300 | 300" },
+        { "{\"eos_token_id\":300}", SHEAF_E_LAYOUT,
+          "'eos_token_id' | a token id below vocab_size, 300 | 300" },
         { "{\"eos_token_id\":[1,-1]}", SHEAF_E_LAYOUT, "'eos_token_id'" },
-        { "{\"eos_token_id\":[1,[2]]}", SHEAF_E_FORMAT, "'eos_token_id' | a token id below vocab_size, 300 | a list of 1" },
+        { "{\"eos_token_id\":[1,[2]]}", SHEAF_E_FORMAT,
+          "'eos_token_id' | a token id below vocab_size, 300 | a list of 1" },
         { "{\"eos_token_id\":[1,300]}", SHEAF_E_LAYOUT, "| 300" },
         { "{\"eos_token_id\":1.0}", SHEAF_E_FORMAT, "'eos_token_id'" },
-        { "{\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", SHEAF_E_UNSUPPORTED, "at most 16 ids" },
+        { "{\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}", SHEAF_E_UNSUPPORTED,
+          "at most 16 ids" },
         { "{\"bos_token_id\":-2}", SHEAF_E_LAYOUT, "'bos_token_id'" },
         { "{\"bos_token_id\":true}", SHEAF_E_FORMAT, "'bos_token_id'" },
         { "{\"pad_token_id\":300}", SHEAF_E_LAYOUT, "'pad_token_id'" },
         /* dtype */
-        { "{\"dtype\":\"int8\"}", SHEAF_E_UNSUPPORTED, "'dtype' | float32, bfloat16 or float16 | \"int8\"" },
+        { "{\"dtype\":\"int8\"}", SHEAF_E_UNSUPPORTED,
+          "'dtype' | float32, bfloat16 or float16 | \"int8\"" },
         { "{\"torch_dtype\":\"float64\"}", SHEAF_E_UNSUPPORTED, "'torch_dtype'" },
-        { "{\"torch_dtype\":\"float16\",\"dtype\":\"bfloat16\"}", SHEAF_E_LAYOUT, "'torch_dtype' | the same as 'dtype'" },
+        { "{\"torch_dtype\":\"float16\",\"dtype\":\"bfloat16\"}", SHEAF_E_LAYOUT,
+          "'torch_dtype' | the same as 'dtype'" },
         { "{\"dtype\":16}", SHEAF_E_FORMAT, "'dtype' | a string" },
         /* window */
         { "{" M7 ",\"sliding_window\":0}", SHEAF_E_FORMAT, "'sliding_window'" },
         { "{" M7 ",\"sliding_window\":-1}", SHEAF_E_FORMAT, "'sliding_window'" },
         { "{" Q2 ",\"use_sliding_window\":1}", SHEAF_E_FORMAT, "'use_sliding_window'" },
         { "{" Q2 ",\"max_window_layers\":-1}", SHEAF_E_FORMAT, "'max_window_layers'" },
-        { "{\"layer_types\":[" FULL "]}", SHEAF_E_LAYOUT, "one for each of the 4 layers | a list of 1" },
-        { "{\"layer_types\":[" FULL "," FULL "," FULL ",\"linear_attention\"]}", SHEAF_E_UNSUPPORTED, "\"linear_attention\" at layer 3" },
-        { "{\"layer_types\":[" FULL "," FULL "," FULL ",5]}", SHEAF_E_UNSUPPORTED, "no string at layer 3" },
-        { "{\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}", SHEAF_E_LAYOUT, "no window is in use" },
-        { "{" Q2 ",\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}", SHEAF_E_LAYOUT, "no window is in use" },
-        { "{" Q2 ",\"use_sliding_window\":true,\"sliding_window\":9,\"layer_types\":[" SLIDE "," FULL "," FULL "," SLIDE "]}",
+        { "{\"layer_types\":[" FULL "]}", SHEAF_E_LAYOUT,
+          "one for each of the 4 layers | a list of 1" },
+        { "{\"layer_types\":[" FULL "," FULL "," FULL ",\"linear_attention\"]}",
+          SHEAF_E_UNSUPPORTED, "\"linear_attention\" at layer 3" },
+        { "{\"layer_types\":[" FULL "," FULL "," FULL ",5]}", SHEAF_E_UNSUPPORTED,
+          "no string at layer 3" },
+        { "{\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}", SHEAF_E_LAYOUT,
+          "no window is in use" },
+        { "{" Q2 ",\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}", SHEAF_E_LAYOUT,
+          "no window is in use" },
+        { "{" Q2 ",\"use_sliding_window\":true,\"sliding_window\":9,\"layer_types\":[" SLIDE
+          "," FULL "," FULL "," SLIDE "]}",
           SHEAF_E_UNSUPPORTED, "\"full_attention\" at layer 1" },
-        { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}", SHEAF_E_UNSUPPORTED,
-          "one kind for all layers" },
-        { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}", SHEAF_E_UNSUPPORTED,
-          "one kind for all layers" },
+        { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" FULL "," FULL "," FULL "," SLIDE "]}",
+          SHEAF_E_UNSUPPORTED, "one kind for all layers" },
+        { "{" M7 ",\"sliding_window\":9,\"layer_types\":[" FULL "," FULL "," FULL "," FULL "]}",
+          SHEAF_E_UNSUPPORTED, "one kind for all layers" },
         /* rotary */
         { "{\"rope_theta\":0}", SHEAF_E_FORMAT, "'rope_theta'" },
         { "{\"rope_theta\":\"1e4\"}", SHEAF_E_FORMAT, "'rope_theta'" },
-        { "{\"rope_theta\":5,\"rope_parameters\":{\"rope_theta\":6}}", SHEAF_E_LAYOUT, "'rope_theta' | the same number everywhere in the file | 5 and 6" },
+        { "{\"rope_theta\":5,\"rope_parameters\":{\"rope_theta\":6}}", SHEAF_E_LAYOUT,
+          "'rope_theta' | the same number everywhere in the file | 5 and 6" },
         { "{\"partial_rotary_factor\":1.5}", SHEAF_E_FORMAT, "'partial_rotary_factor'" },
         { "{\"partial_rotary_factor\":0.1}", SHEAF_E_LAYOUT, "0 of a head of 8" },
-        { "{\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"partial_rotary_factor\":0.25}}", SHEAF_E_LAYOUT, "'partial_rotary_factor'" },
+        { "{\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"partial_rotary_factor\":0.25}}",
+          SHEAF_E_LAYOUT, "'partial_rotary_factor'" },
         { "{\"rope_scaling\":[]}", SHEAF_E_FORMAT, "'rope_scaling' | an object" },
-        { "{\"rope_scaling\":{\"type\":\"linaer\",\"factor\":2}}", SHEAF_E_UNSUPPORTED, "nearest supported name is \"linear\"" },
-        { "{\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}}", SHEAF_E_UNSUPPORTED, "'rope_scaling.rope_type' | default, linear or llama3 | \"yarn\"" },
-        { "{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", SHEAF_E_UNSUPPORTED, "'rope_scaling.type'" },
-        { "{\"rope_parameters\":{\"rope_type\":\"longrope\"}}", SHEAF_E_UNSUPPORTED, "'rope_parameters.rope_type'" },
-        { "{\"rope_scaling\":{\"type\":\"linear\",\"rope_type\":\"default\",\"factor\":2}}", SHEAF_E_LAYOUT, "'rope_scaling.type'" },
-        { "{\"rope_scaling\":{\"type\":\"linear\"}}", SHEAF_E_FORMAT, "'factor', which rope type \"linear\" needs" },
-        { "{\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}}", SHEAF_E_FORMAT, "'rope_scaling.factor'" },
-        { "{\"rope_scaling\":{\"type\":\"linear\",\"factor\":true}}", SHEAF_E_FORMAT, "'rope_scaling.factor'" },
-        { "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4}}", SHEAF_E_FORMAT,
-          "'original_max_position_embeddings', which rope type \"llama3\" needs" },
+        { "{\"rope_scaling\":{\"type\":\"linaer\",\"factor\":2}}", SHEAF_E_UNSUPPORTED,
+          "nearest supported name is \"linear\"" },
+        { "{\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2}}", SHEAF_E_UNSUPPORTED,
+          "'rope_scaling.rope_type' | default, linear or llama3 | \"yarn\"" },
+        { "{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", SHEAF_E_UNSUPPORTED,
+          "'rope_scaling.type'" },
+        { "{\"rope_parameters\":{\"rope_type\":\"longrope\"}}", SHEAF_E_UNSUPPORTED,
+          "'rope_parameters.rope_type'" },
+        { "{\"rope_scaling\":{\"type\":\"linear\",\"rope_type\":\"default\",\"factor\":2}}",
+          SHEAF_E_LAYOUT, "'rope_scaling.type'" },
+        { "{\"rope_scaling\":{\"type\":\"linear\"}}", SHEAF_E_FORMAT,
+          "'factor', which rope type \"linear\" needs" },
+        { "{\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}}", SHEAF_E_FORMAT,
+          "'rope_scaling.factor'" },
+        { "{\"rope_scaling\":{\"type\":\"linear\",\"factor\":true}}", SHEAF_E_FORMAT,
+          "'rope_scaling.factor'" },
+        { "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4}}",
+          SHEAF_E_FORMAT, "'original_max_position_embeddings', which rope type \"llama3\" needs" },
         { "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"high_freq_factor\":4,\"original_max_position_embeddings\":64}}",
           SHEAF_E_FORMAT, "'low_freq_factor'" },
         { "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"original_max_position_embeddings\":64}}",
           SHEAF_E_FORMAT, "'high_freq_factor'" },
         { "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4,"
-          "\"original_max_position_embeddings\":64}}", SHEAF_E_LAYOUT, "low_freq_factor below high_freq_factor | 4 and 4" },
+          "\"original_max_position_embeddings\":64}}",
+          SHEAF_E_LAYOUT, "low_freq_factor below high_freq_factor | 4 and 4" },
         { "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
-          "\"original_max_position_embeddings\":64.0}}", SHEAF_E_FORMAT, "'rope_scaling.original_max_position_embeddings'" },
+          "\"original_max_position_embeddings\":64.0}}",
+          SHEAF_E_FORMAT, "'rope_scaling.original_max_position_embeddings'" },
         { "{\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":3}}",
           SHEAF_E_LAYOUT, "the same as 'rope_parameters'" },
-        { "{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}}", SHEAF_E_UNSUPPORTED, "one rotary embedding for all layers" },
+        { "{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}}",
+          SHEAF_E_UNSUPPORTED, "one rotary embedding for all layers" },
         /* keys that would change the arithmetic */
         { "{\"hidden_act\":\"gelu\"}", SHEAF_E_UNSUPPORTED, "'hidden_act' | \"silu\"" },
         { "{\"hidden_act\":5}", SHEAF_E_FORMAT, "'hidden_act'" },
-        { "{\"attention_dropout\":0.1}", SHEAF_E_UNSUPPORTED, "'attention_dropout' | 0, false or null" },
+        { "{\"attention_dropout\":0.1}", SHEAF_E_UNSUPPORTED,
+          "'attention_dropout' | 0, false or null" },
         { "{\"pretraining_tp\":2}", SHEAF_E_UNSUPPORTED, "'pretraining_tp' | 1 or null" },
-        { "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}", SHEAF_E_UNSUPPORTED, "stores quantized weights | GPTQ, 4 bits | the model that was quantized" },
-        { "{\"quantization_config\":{\"_load_in_8bit\":true}}", SHEAF_E_UNSUPPORTED, "bitsandbytes, 8 bits" },
-        { "{\"quantization_config\":{}}", SHEAF_E_UNSUPPORTED, "'quantization_config' | no such key, or null: another value stores quantized weights" },
+        { "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}", SHEAF_E_UNSUPPORTED,
+          "stores quantized weights | GPTQ, 4 bits | the model that was quantized" },
+        { "{\"quantization_config\":{\"_load_in_8bit\":true}}", SHEAF_E_UNSUPPORTED,
+          "bitsandbytes, 8 bits" },
+        { "{\"quantization_config\":{}}", SHEAF_E_UNSUPPORTED,
+          "'quantization_config' | no such key, or null: another value stores quantized weights" },
         { "{\"pruned_heads\":{\"0\":[1]}}", SHEAF_E_UNSUPPORTED, "'pruned_heads'" },
         { "{\"add_cross_attention\":true}", SHEAF_E_UNSUPPORTED, "'add_cross_attention'" },
         { "{\"final_logit_softcapping\":30.0}", SHEAF_E_UNSUPPORTED, "'final_logit_softcapping'" },
         { "{\"text_config\":{}}", SHEAF_E_UNSUPPORTED, "'text_config'" },
-        { "{\"auto_map\":{\"AutoModelForCausalLM\":\"modeling.X\"}}", SHEAF_E_UNSUPPORTED, "no program code of the model's own | \"AutoModelForCausalLM\"" },
+        { "{\"auto_map\":{\"AutoModelForCausalLM\":\"modeling.X\"}}", SHEAF_E_UNSUPPORTED,
+          "no program code of the model's own | \"AutoModelForCausalLM\"" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
@@ -419,10 +537,21 @@ static void test_refused__by_key_expected_and_found(void **state)
 static void test_neutral__values_pass(void **state)
 {
     static const char *const rows[] = {
-        "{\"hidden_act\":\"silu\"}", "{\"hidden_act\":\"swish\"}", "{\"hidden_act\":null}", "{\"attention_dropout\":0}",
-        "{\"attention_dropout\":0.0}", "{\"attention_dropout\":null}", "{\"pretraining_tp\":1}", "{\"pretraining_tp\":1.0}",
-        "{\"quantization_config\":null}", "{\"pruned_heads\":{}}", "{\"pruned_heads\":[]}", "{\"add_cross_attention\":false}",
-        "{\"auto_map\":{\"AutoTokenizer\":[\"tok.X\",null]}}", "{\"auto_map\":null}", "{\"embedding_multiplier\":1}",
+        "{\"hidden_act\":\"silu\"}",
+        "{\"hidden_act\":\"swish\"}",
+        "{\"hidden_act\":null}",
+        "{\"attention_dropout\":0}",
+        "{\"attention_dropout\":0.0}",
+        "{\"attention_dropout\":null}",
+        "{\"pretraining_tp\":1}",
+        "{\"pretraining_tp\":1.0}",
+        "{\"quantization_config\":null}",
+        "{\"pruned_heads\":{}}",
+        "{\"pruned_heads\":[]}",
+        "{\"add_cross_attention\":false}",
+        "{\"auto_map\":{\"AutoTokenizer\":[\"tok.X\",null]}}",
+        "{\"auto_map\":null}",
+        "{\"embedding_multiplier\":1}",
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
@@ -435,7 +564,10 @@ static void test_neutral__values_pass(void **state)
 /* Text faults that no object can express. */
 static void test_text__broken_files_are_named(void **state)
 {
-    static const struct { const char *text; const char *part; } rows[] = {
+    static const struct {
+        const char *text;
+        const char *part;
+    } rows[] = {
         { "", "line" },
         { "null", "an object" },
         { "[{}]", "a list of 1" },
@@ -446,7 +578,8 @@ static void test_text__broken_files_are_named(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
-        CHECK_FAILS(sheaf_config_parse(&c, rows[i].text, strlen(rows[i].text)), SHEAF_E_FORMAT, rows[i].part);
+        CHECK_FAILS(sheaf_config_parse(&c, rows[i].text, strlen(rows[i].text)), SHEAF_E_FORMAT,
+                    rows[i].part);
     }
     sheaf_config c;
     char path[] = "/tmp/sheaf-config-XXXXXX";

@@ -9,8 +9,14 @@
 #include "base/json.h"
 #include "base/text.h"
 
-static void whole(sheaf_text *t, const char *key, int64_t value) { sheaf__text_add(t, "%s: %" PRId64 "\n", key, value); }
-static void yes_no(sheaf_text *t, const char *key, bool value) { sheaf__text_add(t, "%s: %s\n", key, value ? "true" : "false"); }
+static void whole(sheaf_text *t, const char *key, int64_t value)
+{
+    sheaf__text_add(t, "%s: %" PRId64 "\n", key, value);
+}
+static void yes_no(sheaf_text *t, const char *key, bool value)
+{
+    sheaf__text_add(t, "%s: %s\n", key, value ? "true" : "false");
+}
 
 /* The shortest of the decimals that read back as the same number. */
 static void real(sheaf_text *t, const char *key, double value)
@@ -28,7 +34,9 @@ static void real(sheaf_text *t, const char *key, double value)
 
 static void add_rope(sheaf_text *t, const sheaf_config *c)
 {
-    static const char *const types[] = { [SHEAF_ROPE_DEFAULT] = "default", [SHEAF_ROPE_LINEAR] = "linear", [SHEAF_ROPE_LLAMA3] = "llama3" };
+    static const char *const types[] = { [SHEAF_ROPE_DEFAULT] = "default",
+                                         [SHEAF_ROPE_LINEAR] = "linear",
+                                         [SHEAF_ROPE_LLAMA3] = "llama3" };
     real(t, "rope_theta", c->rope.theta);
     sheaf__text_add(t, "rope_scaling.rope_type: %s\n", types[c->rope.type]);
     real(t, "rope_scaling.factor", c->rope.factor);
@@ -67,15 +75,35 @@ static void add_vision(sheaf_text *t, const sheaf_config *c)
 {
     const sheaf_vit *v = &c->vit;
     const sheaf_encoder *e = &c->encoder;
-    const struct { const char *key; int64_t value; } rows[] = {
-        { "inner_hidden_size", c->ffn }, { "num_layers", c->layers }, { "max_sequence_length", c->max_position }, { "image_length", c->patches },
-        { "layers with visual experts", c->experts }, { "cross_hidden_size_per_attention_head", c->cross_head_dim }, { "cross_attn_hidden_size", c->cross_width },
-        { "eva_args.num_layers", v->layers }, { "eva_args.hidden_size", v->hidden }, { "eva_args.num_attention_heads", v->heads },
-        { "eva_args.inner_hidden_size", v->ffn }, { "eva_args.vocab_size", v->vocab }, { "eva_args.max_sequence_length", v->positions },
-        { "eva_args.image_size.0", v->height }, { "eva_args.image_size.1", v->width }, { "eva_args.patch_size", v->patch },
-        { "eva_args.in_channels", v->channels }, { "encoder_override.layers", e->layers }, { "encoder_override.width", e->width },
-        { "encoder_override.head_width", e->head_width }, { "encoder_override.mlp_ratio, as a width", e->ffn }, { "encoder_override.embed_dim", e->embed },
-        { "cross_image_pix", e->image }, { "patch size of the high-resolution tower", e->patch }, { "channels of the high-resolution tower", e->channels },
+    const struct {
+        const char *key;
+        int64_t value;
+    } rows[] = {
+        { "inner_hidden_size", c->ffn },
+        { "num_layers", c->layers },
+        { "max_sequence_length", c->max_position },
+        { "image_length", c->patches },
+        { "layers with visual experts", c->experts },
+        { "cross_hidden_size_per_attention_head", c->cross_head_dim },
+        { "cross_attn_hidden_size", c->cross_width },
+        { "eva_args.num_layers", v->layers },
+        { "eva_args.hidden_size", v->hidden },
+        { "eva_args.num_attention_heads", v->heads },
+        { "eva_args.inner_hidden_size", v->ffn },
+        { "eva_args.vocab_size", v->vocab },
+        { "eva_args.max_sequence_length", v->positions },
+        { "eva_args.image_size.0", v->height },
+        { "eva_args.image_size.1", v->width },
+        { "eva_args.patch_size", v->patch },
+        { "eva_args.in_channels", v->channels },
+        { "encoder_override.layers", e->layers },
+        { "encoder_override.width", e->width },
+        { "encoder_override.head_width", e->head_width },
+        { "encoder_override.mlp_ratio, as a width", e->ffn },
+        { "encoder_override.embed_dim", e->embed },
+        { "cross_image_pix", e->image },
+        { "patch size of the high-resolution tower", e->patch },
+        { "channels of the high-resolution tower", e->channels },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         whole(t, rows[i].key, rows[i].value);
@@ -99,7 +127,8 @@ static void add_tokens(sheaf_text *t, const sheaf_config *c)
 static sheaf_status *add_template(sheaf_text *t, const sheaf_config *c)
 {
     json_t *object = NULL;
-    sheaf_status *st = c->json == NULL ? NULL : sheaf__json_parse(&object, c->json, strlen(c->json));
+    sheaf_status *st =
+        c->json == NULL ? NULL : sheaf__json_parse(&object, c->json, strlen(c->json));
     const char *name = json_string_value(json_object_get(object, "text_processor_version"));
     if (name != NULL) {
         sheaf__text_add(t, "text_processor_version: ");

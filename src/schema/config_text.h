@@ -4,10 +4,11 @@
 
 #include "sheaf/config.h"
 
-/* sheaf__config_text - "key: value" lines (malloc'd), one for each value of the config that a result depends on: what
- * is computed from weights and tokens, and how texts and pictures become them. Equal models give equal texts, however
- * their files spell it; names are those of the family's own files. Left out: what only a new model is
- * made by (initializer_range), and the dtype, which the weights tell. */
+/* sheaf__config_text - "key: value" lines (malloc'd), one for each value of the config that a
+ * result depends on: what is computed from weights and tokens, and how texts and pictures become
+ * them. Equal models give equal texts, however their files spell it; names are those of the
+ * family's own files. Left out: what only a new model is made by (initializer_range), and the
+ * dtype, which the weights tell. */
 sheaf_status *sheaf__config_text(char **out, const sheaf_config *config);
 
 #endif

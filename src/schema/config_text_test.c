@@ -1,4 +1,5 @@
-/* config_text_test.c - every key of a config that is read shows in its text; another spelling does not. */
+/* config_text_test.c - every key of a config that is read shows in its text; another spelling does
+ * not. */
 #include "tests/check.h"
 #include "tests/golden.h"
 
@@ -28,27 +29,68 @@ static const char qwen2[] =
     "\"num_key_value_heads\":4,\"use_sliding_window\":true,\"sliding_window\":16,\"max_window_layers\":2}";
 
 /* A key, or one inside an object, is given another value. */
-static const struct { const char *base, *change; } changed[] = {
-    { llama, "{\"model_type\":\"mistral\"}" }, { llama, "{\"vocab_size\":301}" }, { llama, "{\"hidden_size\":128}" },
-    { llama, "{\"intermediate_size\":97}" }, { llama, "{\"num_hidden_layers\":5}" }, { llama, "{\"num_attention_heads\":4}" },
-    { llama, "{\"num_key_value_heads\":8}" }, { llama, "{\"head_dim\":16}" }, { llama, "{\"rms_norm_eps\":1.0000001e-6}" },
-    { llama, "{\"attention_bias\":true}" }, { llama, "{\"mlp_bias\":true}" }, { llama, "{\"tie_word_embeddings\":true}" },
-    { llama, "{\"rope_theta\":10000.001}" }, { llama, "{\"partial_rotary_factor\":0.5}" }, { llama, "{\"max_position_embeddings\":77}" },
-    { llama, "{\"bos_token_id\":1}" }, { llama, "{\"pad_token_id\":1}" }, { llama, "{\"eos_token_id\":1}" }, { llama, "{\"eos_token_id\":[1,2]}" },
-    { llama, "{\"sheaf_tokenizer\":\"bytes\"}" }, { llama, "{\"text_processor_version\":\"vqa\"}" }, { llama, "{\"rope_scaling\":null}" },
-    { llama, "{\"rope_scaling\":{\"factor\":9.0}}" }, { llama, "{\"rope_scaling\":{\"low_freq_factor\":1.5}}" },
-    { llama, "{\"rope_scaling\":{\"high_freq_factor\":4.5}}" }, { llama, "{\"rope_scaling\":{\"original_max_position_embeddings\":513}}" },
-    { llama, "{\"rope_scaling\":{\"rope_type\":\"linear\"}}" }, { llama, "{\"rope_scaling\":{\"rope_type\":\"default\"}}" },
-    { qwen2, "{\"sliding_window\":17}" }, { qwen2, "{\"max_window_layers\":1}" }, { qwen2, "{\"use_sliding_window\":false}" },
-    { qwen2, "{\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]}" },
-    { NULL, "{\"model_class\":\"CogVLMModel\"}" }, { NULL, "{\"vocab_size\":400}" }, { NULL, "{\"inner_hidden_size\":77}" }, { NULL, "{\"num_layers\":1}" },
-    { NULL, "{\"num_attention_heads\":1}" }, { NULL, "{\"max_sequence_length\":99}" }, { NULL, "{\"layernorm_epsilon\":1e-4}" },
-    { NULL, "{\"cross_hidden_size_per_attention_head\":8}" }, { NULL, "{\"cross_attn_hidden_size\":8}" }, { NULL, "{\"is_decoder\":false}" },
-    { NULL, "{\"cross_image_pix\":140}" }, { NULL, "{\"encoder_override\":{\"layers\":4}}" }, { NULL, "{\"encoder_override\":{\"width\":80}}" },
-    { NULL, "{\"encoder_override\":{\"head_width\":4}}" }, { NULL, "{\"encoder_override\":{\"mlp_ratio\":3.5}}" }, { NULL, "{\"encoder_override\":{\"embed_dim\":7}}" },
-    { NULL, "{\"eva_args\":{\"num_layers\":5}}" }, { NULL, "{\"eva_args\":{\"num_attention_heads\":1}}" }, { NULL, "{\"eva_args\":{\"inner_hidden_size\":77}}" },
-    { NULL, "{\"eva_args\":{\"vocab_size\":2}}" }, { NULL, "{\"eva_args\":{\"max_sequence_length\":99}}" }, { NULL, "{\"eva_args\":{\"layernorm_epsilon\":1e-3}}" },
-    { NULL, "{\"eva_args\":{\"in_channels\":4}}" }, { NULL, "{\"bos_token_id\":7}" }, { NULL, "{\"pad_token_id\":7}" }, { NULL, "{\"eos_token_id\":7}" },
+static const struct {
+    const char *base, *change;
+} changed[] = {
+    { llama, "{\"model_type\":\"mistral\"}" },
+    { llama, "{\"vocab_size\":301}" },
+    { llama, "{\"hidden_size\":128}" },
+    { llama, "{\"intermediate_size\":97}" },
+    { llama, "{\"num_hidden_layers\":5}" },
+    { llama, "{\"num_attention_heads\":4}" },
+    { llama, "{\"num_key_value_heads\":8}" },
+    { llama, "{\"head_dim\":16}" },
+    { llama, "{\"rms_norm_eps\":1.0000001e-6}" },
+    { llama, "{\"attention_bias\":true}" },
+    { llama, "{\"mlp_bias\":true}" },
+    { llama, "{\"tie_word_embeddings\":true}" },
+    { llama, "{\"rope_theta\":10000.001}" },
+    { llama, "{\"partial_rotary_factor\":0.5}" },
+    { llama, "{\"max_position_embeddings\":77}" },
+    { llama, "{\"bos_token_id\":1}" },
+    { llama, "{\"pad_token_id\":1}" },
+    { llama, "{\"eos_token_id\":1}" },
+    { llama, "{\"eos_token_id\":[1,2]}" },
+    { llama, "{\"sheaf_tokenizer\":\"bytes\"}" },
+    { llama, "{\"text_processor_version\":\"vqa\"}" },
+    { llama, "{\"rope_scaling\":null}" },
+    { llama, "{\"rope_scaling\":{\"factor\":9.0}}" },
+    { llama, "{\"rope_scaling\":{\"low_freq_factor\":1.5}}" },
+    { llama, "{\"rope_scaling\":{\"high_freq_factor\":4.5}}" },
+    { llama, "{\"rope_scaling\":{\"original_max_position_embeddings\":513}}" },
+    { llama, "{\"rope_scaling\":{\"rope_type\":\"linear\"}}" },
+    { llama, "{\"rope_scaling\":{\"rope_type\":\"default\"}}" },
+    { qwen2, "{\"sliding_window\":17}" },
+    { qwen2, "{\"max_window_layers\":1}" },
+    { qwen2, "{\"use_sliding_window\":false}" },
+    { qwen2,
+      "{\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]}" },
+    { NULL, "{\"model_class\":\"CogVLMModel\"}" },
+    { NULL, "{\"vocab_size\":400}" },
+    { NULL, "{\"inner_hidden_size\":77}" },
+    { NULL, "{\"num_layers\":1}" },
+    { NULL, "{\"num_attention_heads\":1}" },
+    { NULL, "{\"max_sequence_length\":99}" },
+    { NULL, "{\"layernorm_epsilon\":1e-4}" },
+    { NULL, "{\"cross_hidden_size_per_attention_head\":8}" },
+    { NULL, "{\"cross_attn_hidden_size\":8}" },
+    { NULL, "{\"is_decoder\":false}" },
+    { NULL, "{\"cross_image_pix\":140}" },
+    { NULL, "{\"encoder_override\":{\"layers\":4}}" },
+    { NULL, "{\"encoder_override\":{\"width\":80}}" },
+    { NULL, "{\"encoder_override\":{\"head_width\":4}}" },
+    { NULL, "{\"encoder_override\":{\"mlp_ratio\":3.5}}" },
+    { NULL, "{\"encoder_override\":{\"embed_dim\":7}}" },
+    { NULL, "{\"eva_args\":{\"num_layers\":5}}" },
+    { NULL, "{\"eva_args\":{\"num_attention_heads\":1}}" },
+    { NULL, "{\"eva_args\":{\"inner_hidden_size\":77}}" },
+    { NULL, "{\"eva_args\":{\"vocab_size\":2}}" },
+    { NULL, "{\"eva_args\":{\"max_sequence_length\":99}}" },
+    { NULL, "{\"eva_args\":{\"layernorm_epsilon\":1e-3}}" },
+    { NULL, "{\"eva_args\":{\"in_channels\":4}}" },
+    { NULL, "{\"bos_token_id\":7}" },
+    { NULL, "{\"pad_token_id\":7}" },
+    { NULL, "{\"eos_token_id\":7}" },
     { NULL, "{\"text_processor_version\":\"chat\"}" },
 };
 
@@ -79,7 +121,8 @@ static void change(json_t *root, const json_t *changes)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)changes, key, value) {
+    json_object_foreach((json_t *)changes, key, value)
+    {
         json_t *there = json_object_get(root, key);
         if (json_is_object(value) && json_is_object(there))
             change(there, value);
@@ -91,7 +134,8 @@ static void change(json_t *root, const json_t *changes)
 static void test_text__every_value_that_is_read_shows(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(changed); i++) {
-        json_t *base = changed[i].base == NULL ? cogagent() : parsed(changed[i].base), *other = json_deep_copy(base), *what = parsed(changed[i].change);
+        json_t *base = changed[i].base == NULL ? cogagent() : parsed(changed[i].base),
+               *other = json_deep_copy(base), *what = parsed(changed[i].change);
         change(other, what);
         char *a = text_of(base), *b = text_of(other);
         if (strcmp(a, b) == 0)
@@ -106,7 +150,8 @@ static void test_text__every_value_that_is_read_shows(void **state)
 
 static void test_text__another_spelling_does_not(void **state)
 {
-    static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2", "tiny_llama3rope" };
+    static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2",
+                                          "tiny_llama3rope" };
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         char new[100], old[100], *text[2];
         sheaf_config c[2];
@@ -122,7 +167,10 @@ static void test_text__another_spelling_does_not(void **state)
         free(text[0]);
         free(text[1]);
     }
-    static const char *const alike[] = { "{\"initializer_range\":0.5}", "{\"torch_dtype\":\"bfloat16\"}", "{\"transformers_version\":\"9\"}", "{\"architectures\":[\"LlamaForCausalLM\"]}" };
+    static const char *const alike[] = { "{\"initializer_range\":0.5}",
+                                         "{\"torch_dtype\":\"bfloat16\"}",
+                                         "{\"transformers_version\":\"9\"}",
+                                         "{\"architectures\":[\"LlamaForCausalLM\"]}" };
     for (size_t i = 0; i < ARRAY_LEN(alike); i++) {
         json_t *base = parsed(llama), *other = parsed(llama), *what = parsed(alike[i]);
         change(other, what);

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* A path around its first part that is a number: [0, head), [head, tail) the digits, the rest. None: head = tail = the end. */
+/* A path around its first part that is a number: [0, head), [head, tail) the digits, the rest.
+ * None: head = tail = the end. */
 typedef struct split {
     size_t head, tail;
 } split;
@@ -22,13 +23,15 @@ static split split_of(const char *path)
 static bool alike(const char *a, const char *b)
 {
     const split x = split_of(a), y = split_of(b);
-    return x.head == y.head && (x.tail > x.head) == (y.tail > y.head) && memcmp(a, b, x.head) == 0 && strcmp(a + x.tail, b + y.tail) == 0;
+    return x.head == y.head && (x.tail > x.head) == (y.tail > y.head) &&
+           memcmp(a, b, x.head) == 0 && strcmp(a + x.tail, b + y.tail) == 0;
 }
 
 static void add_literal(sheaf_text *text, const char *from, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        const bool plain = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", from[i]) != NULL;
+        const bool plain = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_",
+                                  from[i]) != NULL;
         sheaf__text_add(text, "%s%c", plain ? "" : "\\", from[i]);
     }
 }
@@ -47,11 +50,13 @@ void sheaf__paths_pattern(sheaf_text *text, const char *const *paths, int64_t n)
         const split at = split_of(paths[i]);
         sheaf__text_add(text, "%s", i > 0 ? "|" : "");
         add_literal(text, paths[i], at.head);
-        sheaf__text_add(text, "%s%.*s", more > 0 ? "(" : "", (int)(at.tail - at.head), paths[i] + at.head);
+        sheaf__text_add(text, "%s%.*s", more > 0 ? "(" : "", (int)(at.tail - at.head),
+                        paths[i] + at.head);
         for (int64_t k = i + 1; k < n && more > 0; k++)
             if (alike(paths[k], paths[i])) {
                 const split other = split_of(paths[k]);
-                sheaf__text_add(text, "|%.*s", (int)(other.tail - other.head), paths[k] + other.head);
+                sheaf__text_add(text, "|%.*s", (int)(other.tail - other.head),
+                                paths[k] + other.head);
             }
         sheaf__text_add(text, "%s", more > 0 ? ")" : "");
         add_literal(text, paths[i] + at.tail, strlen(paths[i] + at.tail));

@@ -20,12 +20,18 @@ typedef struct builder {
 
 /* The module's name; "model.layers.%d." is put before names inside a layer. */
 static const char *const module_name[SHEAF_ROLES] = {
-    [SHEAF_EMBED] = "model.embed_tokens",      [SHEAF_HEAD] = "lm_head",
-    [SHEAF_Q] = "self_attn.q_proj",            [SHEAF_K] = "self_attn.k_proj",
-    [SHEAF_V] = "self_attn.v_proj",            [SHEAF_O] = "self_attn.o_proj",
-    [SHEAF_GATE] = "mlp.gate_proj",            [SHEAF_UP] = "mlp.up_proj",
-    [SHEAF_DOWN] = "mlp.down_proj",            [SHEAF_NORM_IN] = "input_layernorm",
-    [SHEAF_NORM_POST] = "post_attention_layernorm", [SHEAF_NORM_FINAL] = "model.norm",
+    [SHEAF_EMBED] = "model.embed_tokens",
+    [SHEAF_HEAD] = "lm_head",
+    [SHEAF_Q] = "self_attn.q_proj",
+    [SHEAF_K] = "self_attn.k_proj",
+    [SHEAF_V] = "self_attn.v_proj",
+    [SHEAF_O] = "self_attn.o_proj",
+    [SHEAF_GATE] = "mlp.gate_proj",
+    [SHEAF_UP] = "mlp.up_proj",
+    [SHEAF_DOWN] = "mlp.down_proj",
+    [SHEAF_NORM_IN] = "input_layernorm",
+    [SHEAF_NORM_POST] = "post_attention_layernorm",
+    [SHEAF_NORM_FINAL] = "model.norm",
 };
 
 static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
@@ -35,7 +41,12 @@ static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
     assert(schema->count < b->room);
     if (b->failed)
         return NULL;
-    *t = (sheaf_tensor){ .role = role, .bias = bias, .layer = layer, .in_axis = -1, .out_axis = -1, .shape = { 1, 1, 1, 1 } };
+    *t = (sheaf_tensor){ .role = role,
+                         .bias = bias,
+                         .layer = layer,
+                         .in_axis = -1,
+                         .out_axis = -1,
+                         .shape = { 1, 1, 1, 1 } };
     char prefix[40] = "";
     if (layer >= 0)
         snprintf(prefix, sizeof prefix, "model.layers.%d.", layer);
@@ -72,7 +83,9 @@ static void add_weight(builder *b, sheaf_role role, int layer, int64_t out, int6
     t->shape[1] = in;
     t->in_axis = 1;
     t->out_axis = 0;
-    t->cut = (sheaf_cut){ .axis = axis, .slices = b->schema->slices, .nparts = 1,
+    t->cut = (sheaf_cut){ .axis = axis,
+                          .slices = b->schema->slices,
+                          .nparts = 1,
                           .part = { { units, (axis == 0 ? out : in) / units } } };
     if (bias)
         add_vector(b, role, layer, true, out, axis == 0 ? t->cut : (sheaf_cut){ 0 });
@@ -98,28 +111,36 @@ static sheaf_status *check_slices(int slices)
 {
     if (slices >= 1 && slices <= SHEAF_MAX_SLICES && (slices & (slices - 1)) == 0)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "slices"), "a power of two from 1 to %d", SHEAF_MAX_SLICES),
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "slices"),
+                                      "a power of two from 1 to %d", SHEAF_MAX_SLICES),
                        "%d", slices);
 }
 
 /* Callers may hand in a config they made themselves, not one that was read. */
 static sheaf_status *check_config(const sheaf_config *c)
 {
-    const struct { const char *name; int64_t value, most; } sizes[] = {
-        { "vocab", c->vocab, INT32_MAX },      { "hidden", c->hidden, 1 << 24 },
-        { "ffn", c->ffn, 1 << 26 },            { "layers", c->layers, 4096 },
-        { "heads", c->heads, 1 << 16 },        { "kv_heads", c->kv_heads, 1 << 16 },
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } sizes[] = {
+        { "vocab", c->vocab, INT32_MAX },     { "hidden", c->hidden, 1 << 24 },
+        { "ffn", c->ffn, 1 << 26 },           { "layers", c->layers, 4096 },
+        { "heads", c->heads, 1 << 16 },       { "kv_heads", c->kv_heads, 1 << 16 },
         { "head_dim", c->head_dim, 1 << 16 },
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name),
-                                              "1 to %" PRId64, sizes[i].most), "%" PRId64, sizes[i].value);
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name),
+                               "1 to %" PRId64, sizes[i].most),
+                "%" PRId64, sizes[i].value);
     if (c->heads % c->kv_heads != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"),
-                                          "a multiple of the %" PRId64 " key/value heads", c->kv_heads),
+                                          "a multiple of the %" PRId64 " key/value heads",
+                                          c->kv_heads),
                            "%" PRId64, c->heads);
-    const int64_t rotated = (int64_t)((double)c->head_dim * (c->rope.partial == 0 ? 1 : c->rope.partial));
+    const int64_t rotated =
+        (int64_t)((double)c->head_dim * (c->rope.partial == 0 ? 1 : c->rope.partial));
     if (rotated < 2 || rotated % 2 != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: head_dim"),
                                           "an even number of rotated elements in a head"),
@@ -188,7 +209,8 @@ void sheaf_schema_free(sheaf_schema *schema)
     free(schema);
 }
 
-const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role, int layer, bool bias)
+const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role, int layer,
+                                     bool bias)
 {
     if (schema->by_name != NULL) {
         for (int64_t i = 0; i < schema->count; i++) {

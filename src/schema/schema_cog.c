@@ -11,10 +11,39 @@ enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every ra
 
 /* Sizes that rows refer to. */
 typedef enum size_of {
-    NONE, ONE, HIDDEN, QKV, HEADS, HEAD, FFN, VOCAB, HALF_HEAD, PATCHES,
-    CROSS, CROSS_KV, CROSS_HEAD, CROSS_IN,
-    VIT, VIT_QKV, VIT_HEADS, VIT_HEAD, VIT_FFN, VIT_VOCAB, VIT_POSITIONS, VIT_PATCH, VIT_CHANNELS,
-    ENC, ENC_HEADS, ENC_HEAD, ENC_FFN, ENC_EMBED, ENC_IMAGE, ENC_TOKENS, ENC_POSITIONS, ENC_PATCH, ENC_CHANNELS,
+    NONE,
+    ONE,
+    HIDDEN,
+    QKV,
+    HEADS,
+    HEAD,
+    FFN,
+    VOCAB,
+    HALF_HEAD,
+    PATCHES,
+    CROSS,
+    CROSS_KV,
+    CROSS_HEAD,
+    CROSS_IN,
+    VIT,
+    VIT_QKV,
+    VIT_HEADS,
+    VIT_HEAD,
+    VIT_FFN,
+    VIT_VOCAB,
+    VIT_POSITIONS,
+    VIT_PATCH,
+    VIT_CHANNELS,
+    ENC,
+    ENC_HEADS,
+    ENC_HEAD,
+    ENC_FFN,
+    ENC_EMBED,
+    ENC_IMAGE,
+    ENC_TOKENS,
+    ENC_POSITIONS,
+    ENC_PATCH,
+    ENC_CHANNELS,
     SIZES
 } size_of;
 
@@ -24,7 +53,9 @@ typedef enum split { REP, COL, COL2, COL3, ROW, TABLE } split;
 
 static int parts_of(split split)
 {
-    static const int parts[] = { [REP] = 0, [COL] = 1, [COL2] = 2, [COL3] = 3, [ROW] = 1, [TABLE] = 1 };
+    static const int parts[] = {
+        [REP] = 0, [COL] = 1, [COL2] = 2, [COL3] = 3, [ROW] = 1, [TABLE] = 1
+    };
     return parts[split];
 }
 
@@ -57,7 +88,10 @@ static const row head[] = {
     { "mixins.eva.boi", { ONE, ONE, HIDDEN }, REP, ANY },
     { "mixins.eva.eoi", { ONE, ONE, HIDDEN }, REP, ANY },
     { "mixins.eva.pos_embed", { PATCHES, VIT }, REP, ANY, .when = AGENT },
-    { EVA "mixins.patch_embedding.proj.weight", { VIT, VIT_CHANNELS, VIT_PATCH, VIT_PATCH }, REP, ANY },
+    { EVA "mixins.patch_embedding.proj.weight",
+      { VIT, VIT_CHANNELS, VIT_PATCH, VIT_PATCH },
+      REP,
+      ANY },
     { EVA "mixins.patch_embedding.proj.bias", { VIT }, REP, ANY },
     { EVA "transformer.word_embeddings.weight", { VIT_VOCAB, VIT }, TABLE, ANY },
     { EVA "transformer.position_embeddings.weight", { VIT_POSITIONS, VIT }, REP, ANY },
@@ -89,16 +123,24 @@ static const row adapter[] = {
 };
 
 static const row text_gate[] = { { "mixins.mlp.gate_proj.#.weight", { FFN, HIDDEN }, COL, LIN } };
-static const row vision_up[] = { { "mixins.mlp.vision_dense_h_to_4h_list.#.weight", { FFN, HIDDEN }, COL, LIN } };
-static const row vision_down[] = { { "mixins.mlp.vision_dense_4h_to_h_list.#.weight", { HIDDEN, FFN }, ROW, LIN } };
-static const row vision_gate[] = { { "mixins.mlp.vision_gate_proj.#.weight", { FFN, HIDDEN }, COL, LIN } };
+static const row vision_up[] = {
+    { "mixins.mlp.vision_dense_h_to_4h_list.#.weight", { FFN, HIDDEN }, COL, LIN }
+};
+static const row vision_down[] = {
+    { "mixins.mlp.vision_dense_4h_to_h_list.#.weight", { HIDDEN, FFN }, ROW, LIN }
+};
+static const row vision_gate[] = {
+    { "mixins.mlp.vision_gate_proj.#.weight", { FFN, HIDDEN }, COL, LIN }
+};
 static const row frequencies[] = {
     { "mixins.rotary.rotary_emb.inv_freq", { HALF_HEAD }, REP, ANY, .buffer = true },
 };
 static const row vision_qkv[] = {
     { "mixins.rotary.vision_query_key_value_list.#.weight", { QKV, HIDDEN }, COL3, BY_HEAD, LIN },
 };
-static const row vision_dense[] = { { "mixins.rotary.vision_dense_list.#.weight", { HIDDEN, HIDDEN }, ROW, BY_HEAD, LIN } };
+static const row vision_dense[] = {
+    { "mixins.rotary.vision_dense_list.#.weight", { HIDDEN, HIDDEN }, ROW, BY_HEAD, LIN }
+};
 
 static const row tower_begin[] = {
     { "mixins.encoder.pos_embed", { ENC_TOKENS, ENC }, REP, ANY },
@@ -154,14 +196,31 @@ static const row layer[] = {
     { LAYER "attention.query_key_value.weight", { QKV, HIDDEN }, COL3, BY_HEAD, LIN },
     { LAYER "attention.dense.weight", { HIDDEN, HIDDEN }, ROW, BY_HEAD, LIN },
     { LAYER "post_attention_layernorm.weight", { HIDDEN }, REP, .role = SHEAF_NORM_POST },
-    { LAYER "cross_attention.query.weight", { CROSS, HIDDEN }, COL, BY_CROSS_HEAD, LIN, .when = CROSS_LAYER },
-    { LAYER "cross_attention.key_value.weight", { CROSS_KV, CROSS_IN }, COL2, BY_CROSS_HEAD, LIN, .when = CROSS_LAYER },
-    { LAYER "cross_attention.dense.weight", { HIDDEN, CROSS }, ROW, BY_CROSS_HEAD, LIN, .when = CROSS_LAYER },
+    { LAYER "cross_attention.query.weight",
+      { CROSS, HIDDEN },
+      COL,
+      BY_CROSS_HEAD,
+      LIN,
+      .when = CROSS_LAYER },
+    { LAYER "cross_attention.key_value.weight",
+      { CROSS_KV, CROSS_IN },
+      COL2,
+      BY_CROSS_HEAD,
+      LIN,
+      .when = CROSS_LAYER },
+    { LAYER "cross_attention.dense.weight",
+      { HIDDEN, CROSS },
+      ROW,
+      BY_CROSS_HEAD,
+      LIN,
+      .when = CROSS_LAYER },
     { LAYER "post_cross_attention_layernorm.weight", { HIDDEN }, REP, NORM, .when = CROSS_LAYER },
     { LAYER "mlp.dense_h_to_4h.weight", { FFN, HIDDEN }, COL, .role = SHEAF_UP },
     { LAYER "mlp.dense_4h_to_h.weight", { HIDDEN, FFN }, ROW, .role = SHEAF_DOWN },
 };
-static const row final[] = { { "transformer.final_layernorm.weight", { HIDDEN }, REP, .role = SHEAF_NORM_FINAL } };
+static const row final[] = {
+    { "transformer.final_layernorm.weight", { HIDDEN }, REP, .role = SHEAF_NORM_FINAL }
+};
 
 #define ROWS(a) a, sizeof a / sizeof *a
 
@@ -198,8 +257,11 @@ static bool matches(const char *pattern, const char *name)
     const char *hash = strchr(pattern, '#');
     if (hash == NULL)
         return strcmp(pattern, name) == 0;
-    const size_t before = (size_t)(hash - pattern), digits = strncmp(pattern, name, before) == 0 ? strspn(name + before, "0123456789") : 0;
-    return digits > 0 && digits < 10 && (digits == 1 || name[before] != '0') && strcmp(name + before + digits, hash + 1) == 0;
+    const size_t before = (size_t)(hash - pattern),
+                 digits =
+                     strncmp(pattern, name, before) == 0 ? strspn(name + before, "0123456789") : 0;
+    return digits > 0 && digits < 10 && (digits == 1 || name[before] != '0') &&
+           strcmp(name + before + digits, hash + 1) == 0;
 }
 
 bool sheaf__sat_rule_of(sheaf_sat_rule *out, const char *name)
@@ -209,8 +271,11 @@ bool sheaf__sat_rule_of(sheaf_sat_rule *out, const char *name)
             const row *row = &blocks[i].rows[r];
             if (!matches(row->name, name))
                 continue;
-            *out = (sheaf_sat_rule){ .axis = row->split == ROW, .parts = parts_of(row->split), .table = row->split == TABLE,
-                                     .buffer = row->buffer, .tower = blocks[i].when == AGENT || row->when == AGENT,
+            *out = (sheaf_sat_rule){ .axis = row->split == ROW,
+                                     .parts = parts_of(row->split),
+                                     .table = row->split == TABLE,
+                                     .buffer = row->buffer,
+                                     .tower = blocks[i].when == AGENT || row->when == AGENT,
                                      .cross = row->when == CROSS_LAYER };
             return true;
         }
@@ -246,7 +311,8 @@ static sheaf_status *set_names(sheaf_tensor *t, const char *pattern, int64_t lay
 {
     const char *hash = strchr(pattern, '#');
     const int n = hash == NULL ? asprintf(&t->name, "%s", pattern)
-                               : asprintf(&t->name, "%.*s%" PRId64 "%s", (int)(hash - pattern), pattern, layer, hash + 1);
+                               : asprintf(&t->name, "%.*s%" PRId64 "%s", (int)(hash - pattern),
+                                          pattern, layer, hash + 1);
     if (n < 0) {
         t->name = NULL;
         return no_memory();
@@ -268,8 +334,9 @@ static void set_cut(const builder *b, sheaf_tensor *t, const row *row)
     const int parts = parts_of(split);
     t->cut = (sheaf_cut){ .axis = axis, .slices = b->schema->slices, .nparts = parts };
     for (int i = 0; i < parts; i++)
-        t->cut.part[i] = row->units == NONE ? (sheaf_part){ t->shape[axis], 1 }
-                                            : (sheaf_part){ b->size[row->units], b->size[row->wide] };
+        t->cut.part[i] = row->units == NONE
+                             ? (sheaf_part){ t->shape[axis], 1 }
+                             : (sheaf_part){ b->size[row->units], b->size[row->wide] };
     t->sat_split = row->split != REP && (row->split != TABLE || t->shape[0] >= LEAST_SPLIT_VOCAB);
 }
 
@@ -285,8 +352,13 @@ static sheaf_status *add(builder *b, const row *row, int64_t layer)
         b->room = room;
     }
     sheaf_tensor *t = &schema->tensor[schema->count++];
-    *t = (sheaf_tensor){ .role = row->role, .buffer = row->buffer, .layer = (int)layer, .in_axis = -1, .out_axis = -1,
-                         .shape = { 1, 1, 1, 1 }, .cut = { .slices = schema->slices } };
+    *t = (sheaf_tensor){ .role = row->role,
+                         .buffer = row->buffer,
+                         .layer = (int)layer,
+                         .in_axis = -1,
+                         .out_axis = -1,
+                         .shape = { 1, 1, 1, 1 },
+                         .cut = { .slices = schema->slices } };
     for (; t->ndim < 4 && row->shape[t->ndim] != NONE; t->ndim++)
         t->shape[t->ndim] = b->size[row->shape[t->ndim]];
     sheaf_status *st = set_names(t, row->name, layer);
@@ -308,12 +380,29 @@ static void set_sizes(builder *b)
     const sheaf_vit *v = &c->vit;
     const sheaf_encoder *e = &c->encoder;
     const int64_t size[SIZES] = {
-        [ONE] = 1, [HIDDEN] = c->hidden, [HEADS] = c->heads, [HEAD] = c->head_dim, [FFN] = c->ffn, [VOCAB] = c->vocab,
-        [PATCHES] = c->patches, [CROSS_HEAD] = c->cross_head_dim, [CROSS_IN] = c->cross_width,
-        [VIT] = v->hidden, [VIT_HEADS] = v->heads, [VIT_FFN] = v->ffn, [VIT_VOCAB] = v->vocab,
-        [VIT_POSITIONS] = v->positions, [VIT_PATCH] = v->patch, [VIT_CHANNELS] = v->channels,
-        [ENC] = e->width, [ENC_HEAD] = e->head_width, [ENC_FFN] = e->ffn, [ENC_EMBED] = e->embed, [ENC_IMAGE] = e->image,
-        [ENC_PATCH] = e->patch, [ENC_CHANNELS] = e->channels,
+        [ONE] = 1,
+        [HIDDEN] = c->hidden,
+        [HEADS] = c->heads,
+        [HEAD] = c->head_dim,
+        [FFN] = c->ffn,
+        [VOCAB] = c->vocab,
+        [PATCHES] = c->patches,
+        [CROSS_HEAD] = c->cross_head_dim,
+        [CROSS_IN] = c->cross_width,
+        [VIT] = v->hidden,
+        [VIT_HEADS] = v->heads,
+        [VIT_FFN] = v->ffn,
+        [VIT_VOCAB] = v->vocab,
+        [VIT_POSITIONS] = v->positions,
+        [VIT_PATCH] = v->patch,
+        [VIT_CHANNELS] = v->channels,
+        [ENC] = e->width,
+        [ENC_HEAD] = e->head_width,
+        [ENC_FFN] = e->ffn,
+        [ENC_EMBED] = e->embed,
+        [ENC_IMAGE] = e->image,
+        [ENC_PATCH] = e->patch,
+        [ENC_CHANNELS] = e->channels,
     };
     memcpy(b->size, size, sizeof size);
     b->repeat[ONCE] = 1;
@@ -342,19 +431,37 @@ static void set_products(builder *b)
 static sheaf_status *check_sizes(const builder *b)
 {
     const sheaf_config *c = &b->schema->config;
-    static const struct { const char *name; size_of size; int64_t most; when when; } rows[] = {
-        { "vocab", VOCAB, INT32_MAX },       { "hidden", HIDDEN, 1 << 24 },          { "ffn", FFN, 1 << 24 },
-        { "heads", HEADS, 1 << 16 },         { "head_dim", HEAD, 1 << 16 },          { "patches", PATCHES, 1 << 24 },
-        { "cross_head_dim", CROSS_HEAD, 1 << 16, CROSS_LAYER }, { "cross_width", CROSS_IN, 1 << 24, CROSS_LAYER },
-        { "vit.hidden", VIT, 1 << 24 },      { "vit.heads", VIT_HEADS, 1 << 16 },    { "vit.ffn", VIT_FFN, 1 << 24 },
-        { "vit.vocab", VIT_VOCAB, INT32_MAX }, { "vit.positions", VIT_POSITIONS, 1 << 25 }, { "vit.patch", VIT_PATCH, 1 << 16 },
+    static const struct {
+        const char *name;
+        size_of size;
+        int64_t most;
+        when when;
+    } rows[] = {
+        { "vocab", VOCAB, INT32_MAX },
+        { "hidden", HIDDEN, 1 << 24 },
+        { "ffn", FFN, 1 << 24 },
+        { "heads", HEADS, 1 << 16 },
+        { "head_dim", HEAD, 1 << 16 },
+        { "patches", PATCHES, 1 << 24 },
+        { "cross_head_dim", CROSS_HEAD, 1 << 16, CROSS_LAYER },
+        { "cross_width", CROSS_IN, 1 << 24, CROSS_LAYER },
+        { "vit.hidden", VIT, 1 << 24 },
+        { "vit.heads", VIT_HEADS, 1 << 16 },
+        { "vit.ffn", VIT_FFN, 1 << 24 },
+        { "vit.vocab", VIT_VOCAB, INT32_MAX },
+        { "vit.positions", VIT_POSITIONS, 1 << 25 },
+        { "vit.patch", VIT_PATCH, 1 << 16 },
         { "vit.channels", VIT_CHANNELS, 1 << 10 },
-        { "encoder.width", ENC, 1 << 24, AGENT }, { "encoder.head_width", ENC_HEAD, 1 << 16, AGENT },
-        { "encoder.ffn", ENC_FFN, INT64_C(1) << 31, AGENT }, { "encoder.embed", ENC_EMBED, 1 << 24, AGENT },
-        { "encoder.image", ENC_IMAGE, 1 << 16, AGENT }, { "encoder.patch", ENC_PATCH, 1 << 16, AGENT },
+        { "encoder.width", ENC, 1 << 24, AGENT },
+        { "encoder.head_width", ENC_HEAD, 1 << 16, AGENT },
+        { "encoder.ffn", ENC_FFN, INT64_C(1) << 31, AGENT },
+        { "encoder.embed", ENC_EMBED, 1 << 24, AGENT },
+        { "encoder.image", ENC_IMAGE, 1 << 16, AGENT },
+        { "encoder.patch", ENC_PATCH, 1 << 16, AGENT },
         { "encoder.channels", ENC_CHANNELS, 1 << 10, AGENT },
     };
-    static const char *const stacks[STACKS] = { "", "layers", "experts", "vit.layers", "encoder.layers" };
+    static const char *const stacks[STACKS] = { "", "layers", "experts", "vit.layers",
+                                                "encoder.layers" };
     bool cross = false;
     for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
         cross = cross || c->cross_layers[i] != 0;
@@ -362,24 +469,36 @@ static sheaf_status *check_sizes(const builder *b)
         const bool used = rows[i].when == CROSS_LAYER ? cross : wanted(c, rows[i].when, 0);
         const int64_t value = b->size[rows[i].size];
         if (used && (value < 1 || value > rows[i].most))
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", rows[i].name), "1 to %" PRId64,
-                                              rows[i].most), "%" PRId64, value);
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", rows[i].name),
+                               "1 to %" PRId64, rows[i].most),
+                "%" PRId64, value);
     }
     for (int i = TEXT; i < STACKS; i++)
-        if ((i != ENC_STACK || c->family == SHEAF_COGAGENT) && (b->repeat[i] < 1 || b->repeat[i] > SHEAF_MAX_COG_LAYERS))
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", stacks[i]), "1 to %d",
-                                              SHEAF_MAX_COG_LAYERS), "%" PRId64, b->repeat[i]);
-    if (c->heads * c->head_dim != c->hidden || c->head_dim % 2 != 0 || c->vit.hidden % c->vit.heads != 0 ||
-        c->experts > c->layers)
-        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"), "whole heads, of an even width in the text model, "
+        if ((i != ENC_STACK || c->family == SHEAF_COGAGENT) &&
+            (b->repeat[i] < 1 || b->repeat[i] > SHEAF_MAX_COG_LAYERS))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", stacks[i]),
+                                              "1 to %d", SHEAF_MAX_COG_LAYERS),
+                               "%" PRId64, b->repeat[i]);
+    if (c->heads * c->head_dim != c->hidden || c->head_dim % 2 != 0 ||
+        c->vit.hidden % c->vit.heads != 0 || c->experts > c->layers)
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"),
+                              "whole heads, of an even width in the text model, "
                               "and no more layers with experts than layers");
-    if (c->family == SHEAF_COGAGENT && (c->encoder.width % c->encoder.head_width != 0 || c->encoder.head_width % 4 != 0))
-        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.head_width"), "whole heads, of a width that 4 divides");
+    if (c->family == SHEAF_COGAGENT &&
+        (c->encoder.width % c->encoder.head_width != 0 || c->encoder.head_width % 4 != 0))
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.head_width"),
+                              "whole heads, of a width that 4 divides");
     if (c->family == SHEAF_COGAGENT && cross && c->cross_width != c->encoder.width) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "config: cross_attn_hidden_size");
-        sheaf_expected(st, "%" PRId64 ", the width of the high-resolution tower, whose output cross-attention reads", c->encoder.width);
+        sheaf_expected(
+            st,
+            "%" PRId64
+            ", the width of the high-resolution tower, whose output cross-attention reads",
+            c->encoder.width);
         sheaf_found(st, "%" PRId64, c->cross_width);
-        return sheaf_try_this(st, "correct it, or tell the tower's sizes: the key encoder_override (docs/sat.md)");
+        return sheaf_try_this(
+            st, "correct it, or tell the tower's sizes: the key encoder_override (docs/sat.md)");
     }
     if (c->family == SHEAF_COGAGENT && c->encoder.image % c->encoder.patch != 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.image"), "whole patches");
@@ -415,6 +534,7 @@ sheaf_status *sheaf__schema_cog(sheaf_schema *schema)
         return no_memory();
     for (int64_t i = 0; i < schema->count; i++)
         schema->by_name[i] = i;
-    qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name, schema->tensor);
+    qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name,
+            schema->tensor);
     return NULL;
 }

@@ -4,14 +4,15 @@
 
 #include "sheaf/schema.h"
 
-/* How SAT divides a tensor over the N parts of a checkpoint. Each holds, of each of `parts` equal blocks of
- * the axis, its N-th, in order of the blocks. A fact of the name alone, whatever the sizes. */
+/* How SAT divides a tensor over the N parts of a checkpoint. Each holds, of each of `parts` equal
+ * blocks of the axis, its N-th, in order of the blocks. A fact of the name alone, whatever the
+ * sizes. */
 typedef struct sheaf_sat_rule {
     int axis, parts; /* parts 0: every part has a copy */
     bool table;      /* SAT's embedding: divided from 1000 rows on, else copied */
     bool buffer;
-    bool tower;      /* CogAgent's alone: the high-resolution tower and the second table of positions */
-    bool cross;      /* of cross-attention */
+    bool tower; /* CogAgent's alone: the high-resolution tower and the second table of positions */
+    bool cross; /* of cross-attention */
 } sheaf_sat_rule;
 
 /* sheaf__sat_rule_of - false when neither model has a tensor of this name. */

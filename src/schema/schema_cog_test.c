@@ -1,4 +1,5 @@
-/* schema_cog_test.c - CogVLM and CogAgent: every recorded list of tensors, cuts by hand, keys that are refused. */
+/* schema_cog_test.c - CogVLM and CogAgent: every recorded list of tensors, cuts by hand, keys that
+ * are refused. */
 #include "tests/check.h"
 #include "tests/golden.h"
 
@@ -7,7 +8,8 @@
 
 #include "schema/schema_cog.h"
 
-/* The model_config.json that SAT would write for a recorded config.json: {"config", "encoder_override"}. */
+/* The model_config.json that SAT would write for a recorded config.json: {"config",
+ * "encoder_override"}. */
 static json_t *recorded(const char *dir)
 {
     char path[1200];
@@ -19,7 +21,8 @@ static json_t *recorded(const char *dir)
     }
     json_incref(config);
     const bool agent = json_object_get(config, "cross_image_pix") != NULL;
-    json_object_set_new(config, "model_class", json_string(agent ? "CogAgentModel" : "CogVLMModel"));
+    json_object_set_new(config, "model_class",
+                        json_string(agent ? "CogAgentModel" : "CogVLMModel"));
     json_t *tower = json_object_get(file, "encoder_override");
     if (json_is_object(tower))
         json_object_set(config, "encoder_override", tower);
@@ -62,7 +65,8 @@ static void check_list(const char *dir, const sheaf_schema *schema)
         assert_ptr_equal(sheaf_schema_find(schema, t->name), t);
         assert_int_equal(t->ndim, json_array_size(shape));
         for (int d = 0; d < 4; d++)
-            if (t->shape[d] != (d < t->ndim ? json_integer_value(json_array_get(shape, (size_t)d)) : 1))
+            if (t->shape[d] !=
+                (d < t->ndim ? json_integer_value(json_array_get(shape, (size_t)d)) : 1))
                 fail_msg("%s: axis %d is %lld", t->name, d, (long long)t->shape[d]);
         if (t->buffer != (strcmp(json_string_value(json_array_get(row, 2)), "buffer") == 0))
             fail_msg("%s: buffer", t->name);
@@ -73,10 +77,12 @@ static void check_list(const char *dir, const sheaf_schema *schema)
         sheaf_sat_rule rule;
         assert_true(sheaf__sat_rule_of(&rule, t->name));
         const bool split = rule.table ? t->shape[0] >= 1000 : rule.parts > 0;
-        if (split != t->sat_split || rule.buffer != t->buffer || (split && (rule.axis != t->cut.axis || rule.parts != t->cut.nparts)))
+        if (split != t->sat_split || rule.buffer != t->buffer ||
+            (split && (rule.axis != t->cut.axis || rule.parts != t->cut.nparts)))
             fail_msg("%s: the rule of its name", t->name);
         /* Wide layers are divided in training whether SAT divides them or not. */
-        if (t->role == SHEAF_LINEAR && !t->bias && strstr(t->name, "model.head.") == NULL && t->cut.nparts == 0)
+        if (t->role == SHEAF_LINEAR && !t->bias && strstr(t->name, "model.head.") == NULL &&
+            t->cut.nparts == 0)
             fail_msg("%s: not cut", t->name);
     }
     json_decref(list);
@@ -109,10 +115,16 @@ static void test_schema__is_every_recorded_list(void **state)
     assert_true(n >= 2);
 }
 
-/* Hidden 32 in 8 heads of 4, cross 8 heads of 6, MLP 64, vocabulary 1000, ViT 16 in 8 heads: golden/cogagent. */
+/* Hidden 32 in 8 heads of 4, cross 8 heads of 6, MLP 64, vocabulary 1000, ViT 16 in 8 heads:
+ * golden/cogagent. */
 static void test_cuts__by_hand(void **state)
 {
-    static const struct { const char *name; int axis, parts; int64_t units, wide; int in, out; } rows[] = {
+    static const struct {
+        const char *name;
+        int axis, parts;
+        int64_t units, wide;
+        int in, out;
+    } rows[] = {
         { "transformer.word_embeddings.weight", 0, 1, 1000, 1, 0, 1 },
         { "mixins.lm.lm_head.weight", 0, 1, 1000, 1, 1, 0 },
         { "transformer.layers.1.attention.query_key_value.weight", 0, 3, 8, 4, 1, 0 },
@@ -124,8 +136,10 @@ static void test_cuts__by_hand(void **state)
         { "transformer.layers.1.mlp.dense_4h_to_h.weight", 1, 1, 64, 1, 1, 0 },
         { "mixins.rotary.vision_query_key_value_list.0.weight", 0, 3, 8, 4, 1, 0 },
         { "mixins.mlp.vision_gate_proj.1.weight", 0, 1, 64, 1, 1, 0 },
-        { "mixins.eva.vit_model.transformer.layers.0.attention.query_key_value.weight", 0, 3, 8, 2, 1, 0 },
-        { "mixins.eva.vit_model.transformer.layers.0.attention.query_key_value.bias", 0, 3, 8, 2, -1, -1 },
+        { "mixins.eva.vit_model.transformer.layers.0.attention.query_key_value.weight", 0, 3, 8, 2,
+          1, 0 },
+        { "mixins.eva.vit_model.transformer.layers.0.attention.query_key_value.bias", 0, 3, 8, 2,
+          -1, -1 },
         { "mixins.eva.vit_model.transformer.layers.0.attention.dense.bias", 0, 0, 0, 0, -1, -1 },
         { "mixins.eva.vit_model.transformer.word_embeddings.weight", 0, 0, 0, 0, -1, -1 },
         { "mixins.eva.linear_proj.gate_proj.weight", 0, 1, 64, 1, 1, 0 },
@@ -142,18 +156,22 @@ static void test_cuts__by_hand(void **state)
     sheaf_schema *schema = schema_of("cogagent", 8);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
-        if (t == NULL || t->cut.nparts != rows[i].parts || t->in_axis != rows[i].in || t->out_axis != rows[i].out)
+        if (t == NULL || t->cut.nparts != rows[i].parts || t->in_axis != rows[i].in ||
+            t->out_axis != rows[i].out)
             fail_msg("%s", rows[i].name);
         if (t->cut.nparts == 0)
             continue;
-        if (t->cut.axis != rows[i].axis || t->cut.part[0].units != rows[i].units || t->cut.part[0].rows_per_unit != rows[i].wide)
+        if (t->cut.axis != rows[i].axis || t->cut.part[0].units != rows[i].units ||
+            t->cut.part[0].rows_per_unit != rows[i].wide)
             fail_msg("%s: cut", rows[i].name);
         for (int p = 1; p < t->cut.nparts; p++)
             assert_memory_equal(&t->cut.part[p], &t->cut.part[0], sizeof t->cut.part[0]);
         CHECK_OK(sheaf_cut_check(&t->cut, t->shape[t->cut.axis]));
     }
-    assert_ptr_equal(sheaf_schema_get(schema, SHEAF_EMBED, -1, false), sheaf_schema_find(schema, rows[0].name));
-    assert_string_equal(sheaf_schema_get(schema, SHEAF_NORM_IN, 1, false)->name, "transformer.layers.1.input_layernorm.weight");
+    assert_ptr_equal(sheaf_schema_get(schema, SHEAF_EMBED, -1, false),
+                     sheaf_schema_find(schema, rows[0].name));
+    assert_string_equal(sheaf_schema_get(schema, SHEAF_NORM_IN, 1, false)->name,
+                        "transformer.layers.1.input_layernorm.weight");
     assert_null(sheaf_schema_find(schema, "transformer.layers.2.input_layernorm.weight"));
     assert_null(sheaf_schema_find(schema, ""));
     assert_string_equal(sheaf_schema_find(schema, rows[12].name)->module,
@@ -165,25 +183,37 @@ static void test_cuts__by_hand(void **state)
 static void test_rules__know_names_and_no_others(void **state)
 {
     static const char *const strangers[] = {
-        "", "transformer.layers..input_layernorm.weight", "transformer.layers.01.input_layernorm.weight",
-        "transformer.layers.1.input_layernorm.weights", "transformer.layers.1.attention.dense.original.weight",
-        "transformer.layers.-1.input_layernorm.weight", "transformer.layers.1234567890.input_layernorm.weight",
-        "transformer.layers.#.input_layernorm.weight", "mixins.encoder", "model.norm.weight",
+        "",
+        "transformer.layers..input_layernorm.weight",
+        "transformer.layers.01.input_layernorm.weight",
+        "transformer.layers.1.input_layernorm.weights",
+        "transformer.layers.1.attention.dense.original.weight",
+        "transformer.layers.-1.input_layernorm.weight",
+        "transformer.layers.1234567890.input_layernorm.weight",
+        "transformer.layers.#.input_layernorm.weight",
+        "mixins.encoder",
+        "model.norm.weight",
     };
     sheaf_sat_rule rule;
     for (size_t i = 0; i < ARRAY_LEN(strangers); i++)
         if (sheaf__sat_rule_of(&rule, strangers[i]))
             fail_msg("'%s' is known", strangers[i]);
-    assert_true(sheaf__sat_rule_of(&rule, "mixins.eva.pos_embed") && rule.tower && !rule.cross && rule.parts == 0);
-    assert_true(sheaf__sat_rule_of(&rule, "mixins.encoder.vit.model.blocks.22.attn.rope.freqs_cos") && rule.tower && rule.buffer);
-    assert_true(sheaf__sat_rule_of(&rule, "transformer.layers.31.cross_attention.key_value.weight") && rule.cross && !rule.tower &&
-                rule.parts == 2 && rule.axis == 0);
-    assert_true(sheaf__sat_rule_of(&rule, "mixins.mlp.vision_dense_4h_to_h_list.0.weight") && rule.axis == 1 && !rule.tower);
+    assert_true(sheaf__sat_rule_of(&rule, "mixins.eva.pos_embed") && rule.tower && !rule.cross &&
+                rule.parts == 0);
+    assert_true(
+        sheaf__sat_rule_of(&rule, "mixins.encoder.vit.model.blocks.22.attn.rope.freqs_cos") &&
+        rule.tower && rule.buffer);
+    assert_true(
+        sheaf__sat_rule_of(&rule, "transformer.layers.31.cross_attention.key_value.weight") &&
+        rule.cross && !rule.tower && rule.parts == 2 && rule.axis == 0);
+    assert_true(sheaf__sat_rule_of(&rule, "mixins.mlp.vision_dense_4h_to_h_list.0.weight") &&
+                rule.axis == 1 && !rule.tower);
 }
 
 static void test_sizes__of_the_released_models(void **state)
 {
-    /* 17,637,948,928 parameters for CogVLM 224, 18,291,033,280 for CogAgent, as counted by upstream's users. */
+    /* 17,637,948,928 parameters for CogVLM 224, 18,291,033,280 for CogAgent, as counted by
+     * upstream's users. */
     static const char text[] =
         "{\"model_class\":\"%s\",\"num_layers\":32,\"hidden_size\":4096,\"num_attention_heads\":32,\"vocab_size\":32000,"
         "\"layernorm_order\":\"pre\",\"model_parallel_size\":1,\"max_sequence_length\":4096,\"use_bias\":false,"
@@ -192,14 +222,17 @@ static void test_sizes__of_the_released_models(void **state)
         "\"max_sequence_length\":257,\"inner_hidden_size\":15360,\"use_final_layernorm\":false,\"layernorm_epsilon\":1e-06,"
         "\"image_size\":[224,224],\"pre_len\":1,\"post_len\":0,\"in_channels\":3,\"patch_size\":14},\"bos_token_id\":1,"
         "\"eos_token_id\":2,\"pad_token_id\":32000,\"use_neft_noise\":true}";
-    static const char *const agent = "\"is_decoder\":true,\"cross_attn_hidden_size\":1024,\"cross_image_pix\":1120,"
-                                     "\"cross_hidden_size_per_attention_head\":32,\"encoder_args\":{},";
+    static const char *const agent =
+        "\"is_decoder\":true,\"cross_attn_hidden_size\":1024,\"cross_image_pix\":1120,"
+        "\"cross_hidden_size_per_attention_head\":32,\"encoder_args\":{},";
     static const int64_t want[2] = { 17637948928, 18291033280 };
     for (int i = 0; i < 2; i++) {
         char buffer[2000];
         sheaf_config c;
         sheaf_schema *schema = NULL;
-        const int n = snprintf(buffer, sizeof buffer, text, i == 0 ? "CogVLMModel" : "FineTuneTestCogAgentModel", i == 0 ? "" : agent);
+        const int n =
+            snprintf(buffer, sizeof buffer, text,
+                     i == 0 ? "CogVLMModel" : "FineTuneTestCogAgentModel", i == 0 ? "" : agent);
         CHECK_OK(sheaf_config_parse(&c, buffer, (size_t)n));
         CHECK_OK(sheaf_schema_new(&schema, &c, 8));
         int64_t parameters = 0;
@@ -223,7 +256,8 @@ static void test_small_tables__are_whole_in_files_and_cut_in_training(void **sta
     json_object_set_new(config, "vocab_size", json_integer(999));
     CHECK_OK(parse(&c, config));
     CHECK_OK(sheaf_schema_new(&schema, &c, 4));
-    const sheaf_tensor *table = sheaf_schema_get(schema, SHEAF_EMBED, -1, false), *head = sheaf_schema_get(schema, SHEAF_HEAD, -1, false);
+    const sheaf_tensor *table = sheaf_schema_get(schema, SHEAF_EMBED, -1, false),
+                       *head = sheaf_schema_get(schema, SHEAF_HEAD, -1, false);
     assert_true(!table->sat_split && table->cut.nparts == 1 && head->sat_split);
     sheaf_schema_free(schema);
     sheaf_config_release(&c);
@@ -295,18 +329,28 @@ static void test_config__a_pad_token_outside_the_table_is_0(void **state)
 
 static void test_config__refuses_by_name(void **state)
 {
-    static const struct { const char *object, *change; sheaf_code code; const char *part; } rows[] = {
-        { NULL, "{\"model_class\":\"CogVLModel\"}", SHEAF_E_UNSUPPORTED, "| \"CogVLMModel\", if that was meant, in the config" },
+    static const struct {
+        const char *object, *change;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
+        { NULL, "{\"model_class\":\"CogVLModel\"}", SHEAF_E_UNSUPPORTED,
+          "| \"CogVLMModel\", if that was meant, in the config" },
         { NULL, "{\"model_class\":\"CogVLM2Model\"}", SHEAF_E_UNSUPPORTED, "\"CogVLM2Model\"" },
-        { NULL, "{\"model_class\":null}", SHEAF_E_FORMAT, "'model_class' | CogVLMModel or CogAgentModel, or their FineTuneTrain and FineTuneTest classes | null | add \"model_class\": \"CogAgentModel\" to the config, if it is one" },
-        { NULL, "{\"model_type\":\"cogvlm\"}", SHEAF_E_LAYOUT, "\"cogagent\", as 'model_class' is CogAgentModel" },
-        { NULL, "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED, "| \"llama\", if that was meant, in config.json" },
+        { NULL, "{\"model_class\":null}", SHEAF_E_FORMAT,
+          "'model_class' | CogVLMModel or CogAgentModel, or their FineTuneTrain and FineTuneTest classes | null | add \"model_class\": \"CogAgentModel\" to the config, if it is one" },
+        { NULL, "{\"model_type\":\"cogvlm\"}", SHEAF_E_LAYOUT,
+          "\"cogagent\", as 'model_class' is CogAgentModel" },
+        { NULL, "{\"model_type\":\"lama\"}", SHEAF_E_UNSUPPORTED,
+          "| \"llama\", if that was meant, in config.json" },
         { NULL, "{\"model_class\":7}", SHEAF_E_FORMAT, "'model_class'" },
         { NULL, "{\"num_layers\":0}", SHEAF_E_FORMAT, "'num_layers'" },
-        { NULL, "{\"num_attention_heads\":7}", SHEAF_E_LAYOUT, "a number that divides hidden_size" },
+        { NULL, "{\"num_attention_heads\":7}", SHEAF_E_LAYOUT,
+          "a number that divides hidden_size" },
         { NULL, "{\"num_attention_heads\":32}", SHEAF_E_LAYOUT, "heads of an even width | 1" },
         { NULL, "{\"use_bias\":true}", SHEAF_E_UNSUPPORTED, "'use_bias'" },
-        { NULL, "{\"use_bias\":null}", SHEAF_E_UNSUPPORTED, "SAT takes an absent key as the opposite" },
+        { NULL, "{\"use_bias\":null}", SHEAF_E_UNSUPPORTED,
+          "SAT takes an absent key as the opposite" },
         { NULL, "{\"layernorm_order\":\"sandwich\"}", SHEAF_E_UNSUPPORTED, "\"pre\"" },
         { NULL, "{\"num_multi_query_heads\":4}", SHEAF_E_UNSUPPORTED, "'num_multi_query_heads'" },
         { NULL, "{\"num_experts\":2}", SHEAF_E_UNSUPPORTED, "mixture of experts" },
@@ -318,18 +362,23 @@ static void test_config__refuses_by_name(void **state)
         { NULL, "{\"cross_image_pix\":113}", SHEAF_E_LAYOUT, "'cross_image_pix'" },
         { NULL, "{\"eva_args\":null}", SHEAF_E_FORMAT, "'eva_args'" },
         { NULL, "{\"bos_token_id\":1000}", SHEAF_E_LAYOUT, "'bos_token_id'" },
-        { "eva_args", "{\"model_class\":\"ViTModel\"}", SHEAF_E_UNSUPPORTED, "'eva_args.model_class'" },
+        { "eva_args", "{\"model_class\":\"ViTModel\"}", SHEAF_E_UNSUPPORTED,
+          "'eva_args.model_class'" },
         { "eva_args", "{\"use_bias\":false}", SHEAF_E_UNSUPPORTED, "'eva_args.use_bias'" },
-        { "eva_args", "{\"use_final_layernorm\":true}", SHEAF_E_UNSUPPORTED, "'eva_args.use_final_layernorm'" },
-        { "eva_args", "{\"num_attention_heads\":3}", SHEAF_E_LAYOUT, "'eva_args.num_attention_heads'" },
+        { "eva_args", "{\"use_final_layernorm\":true}", SHEAF_E_UNSUPPORTED,
+          "'eva_args.use_final_layernorm'" },
+        { "eva_args", "{\"num_attention_heads\":3}", SHEAF_E_LAYOUT,
+          "'eva_args.num_attention_heads'" },
         { "eva_args", "{\"image_size\":[56]}", SHEAF_E_LAYOUT, "'eva_args.image_size'" },
         { "eva_args", "{\"pre_len\":2}", SHEAF_E_UNSUPPORTED, "'eva_args.pre_len'" },
         { "encoder_override", "{\"mlp_ratio\":0.01}", SHEAF_E_LAYOUT, "'encoder_override'" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        json_t *config = recorded(golden("cogagent")), *change = json_loads(rows[i].change, 0, NULL);
+        json_t *config = recorded(golden("cogagent")),
+               *change = json_loads(rows[i].change, 0, NULL);
         sheaf_config c;
-        json_object_update(rows[i].object == NULL ? config : json_object_get(config, rows[i].object), change);
+        json_object_update(
+            rows[i].object == NULL ? config : json_object_get(config, rows[i].object), change);
         CHECK_FAILS(parse(&c, config), rows[i].code, rows[i].part);
         json_decref(config);
         json_decref(change);
@@ -355,9 +404,9 @@ static void test_schema__refuses_a_config_made_wrong(void **state)
     sheaf_config good, c;
     sheaf_schema *schema = NULL;
     CHECK_OK(parse(&good, config));
-#define WITH(field, value, part)                                                     \
-    c = good;                                                                        \
-    c.field = (value);                                                               \
+#define WITH(field, value, part)                                                                   \
+    c = good;                                                                                      \
+    c.field = (value);                                                                             \
     CHECK_FAILS(sheaf_schema_new(&schema, &c, 8), SHEAF_E_LAYOUT, part)
     WITH(layers, 5000, "config: layers");
     WITH(experts, 3, "whole heads");

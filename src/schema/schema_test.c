@@ -8,9 +8,18 @@
 #include "sheaf/schema.h"
 
 /* heads 6 in 3 groups of width 4; vocabulary 11; MLP 10. */
-static const sheaf_config small = { .family = SHEAF_LLAMA, .vocab = 11, .hidden = 16, .ffn = 10, .layers = 2,
-                                    .heads = 6, .kv_heads = 3, .head_dim = 4, .qkv_bias = true, .o_bias = true,
-                                    .mlp_bias = true, .rope = { .theta = 1e4, .partial = 1 } };
+static const sheaf_config small = { .family = SHEAF_LLAMA,
+                                    .vocab = 11,
+                                    .hidden = 16,
+                                    .ffn = 10,
+                                    .layers = 2,
+                                    .heads = 6,
+                                    .kv_heads = 3,
+                                    .head_dim = 4,
+                                    .qkv_bias = true,
+                                    .o_bias = true,
+                                    .mlp_bias = true,
+                                    .rope = { .theta = 1e4, .partial = 1 } };
 
 static void check_model(const char *dir)
 {
@@ -25,7 +34,8 @@ static void check_model(const char *dir)
     json_t *info = json_load_file(path, 0, NULL), *params = json_object_get(info, "params"), *shape;
     const char *name;
     assert_int_equal(schema->count, json_object_size(params));
-    json_object_foreach(params, name, shape) {
+    json_object_foreach(params, name, shape)
+    {
         const sheaf_tensor *t = sheaf_schema_find(schema, name);
         if (t == NULL)
             fail_msg("%s: %s is not in the schema", dir, name);
@@ -63,12 +73,24 @@ static void test_schema__has_the_tensors_of_every_recorded_model(void **state)
 static void test_schema__is_in_model_order(void **state)
 {
     static const char *const want[] = {
-        "model.embed_tokens.weight", "model.layers.0.input_layernorm.weight", "model.layers.0.self_attn.q_proj.weight",
-        "model.layers.0.self_attn.q_proj.bias", "model.layers.0.self_attn.k_proj.weight", "model.layers.0.self_attn.k_proj.bias",
-        "model.layers.0.self_attn.v_proj.weight", "model.layers.0.self_attn.v_proj.bias", "model.layers.0.self_attn.o_proj.weight",
-        "model.layers.0.self_attn.o_proj.bias", "model.layers.0.post_attention_layernorm.weight", "model.layers.0.mlp.gate_proj.weight",
-        "model.layers.0.mlp.gate_proj.bias", "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.bias",
-        "model.layers.0.mlp.down_proj.weight", "model.layers.0.mlp.down_proj.bias", "model.layers.1.input_layernorm.weight",
+        "model.embed_tokens.weight",
+        "model.layers.0.input_layernorm.weight",
+        "model.layers.0.self_attn.q_proj.weight",
+        "model.layers.0.self_attn.q_proj.bias",
+        "model.layers.0.self_attn.k_proj.weight",
+        "model.layers.0.self_attn.k_proj.bias",
+        "model.layers.0.self_attn.v_proj.weight",
+        "model.layers.0.self_attn.v_proj.bias",
+        "model.layers.0.self_attn.o_proj.weight",
+        "model.layers.0.self_attn.o_proj.bias",
+        "model.layers.0.post_attention_layernorm.weight",
+        "model.layers.0.mlp.gate_proj.weight",
+        "model.layers.0.mlp.gate_proj.bias",
+        "model.layers.0.mlp.up_proj.weight",
+        "model.layers.0.mlp.up_proj.bias",
+        "model.layers.0.mlp.down_proj.weight",
+        "model.layers.0.mlp.down_proj.bias",
+        "model.layers.1.input_layernorm.weight",
     };
     sheaf_schema *schema = NULL;
     CHECK_OK(sheaf_schema_new(&schema, &small, 4));
@@ -103,10 +125,23 @@ static void test_schema__a_tied_head_and_absent_biases_are_absent(void **state)
 /* Cuts worked out by hand from the rule; axis -1 = replicated. */
 static void test_cuts__by_hand(void **state)
 {
-    static const struct { const char *name; int axis; int64_t units, wide; int in, out; sheaf_range first, last; } rows[] = {
+    static const struct {
+        const char *name;
+        int axis;
+        int64_t units, wide;
+        int in, out;
+        sheaf_range first, last;
+    } rows[] = {
         { "model.embed_tokens.weight", 0, 11, 1, 0, 1, { 0, 2 }, { 8, 11 } },
         { "lm_head.weight", 0, 11, 1, 1, 0, { 0, 2 }, { 8, 11 } },
-        { "model.layers.1.self_attn.q_proj.weight", 0, 3, 8, 1, 0, { 0, 0 }, { 16, 24 } }, /* groups of two heads of 4 */
+        { "model.layers.1.self_attn.q_proj.weight",
+          0,
+          3,
+          8,
+          1,
+          0,
+          { 0, 0 },
+          { 16, 24 } }, /* groups of two heads of 4 */
         { "model.layers.1.self_attn.q_proj.bias", 0, 3, 8, -1, -1, { 0, 0 }, { 16, 24 } },
         { "model.layers.1.self_attn.k_proj.weight", 0, 3, 4, 1, 0, { 0, 0 }, { 8, 12 } },
         { "model.layers.1.self_attn.k_proj.bias", 0, 3, 4, -1, -1, { 0, 0 }, { 8, 12 } },
@@ -125,15 +160,17 @@ static void test_cuts__by_hand(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const sheaf_tensor *t = sheaf_schema_find(schema, rows[i].name);
         const sheaf_range first = sheaf_tensor_slice(t, 0), last = sheaf_tensor_slice(t, 3);
-        if (t->cut.nparts != (rows[i].axis >= 0) || (rows[i].axis >= 0 && (t->cut.axis != rows[i].axis ||
-            t->cut.part[0].units != rows[i].units || t->cut.part[0].rows_per_unit != rows[i].wide)))
+        if (t->cut.nparts != (rows[i].axis >= 0) ||
+            (rows[i].axis >= 0 &&
+             (t->cut.axis != rows[i].axis || t->cut.part[0].units != rows[i].units ||
+              t->cut.part[0].rows_per_unit != rows[i].wide)))
             fail_msg("%s: cut", rows[i].name);
         if (t->in_axis != rows[i].in || t->out_axis != rows[i].out || t->cut.slices != 4)
             fail_msg("%s: axes or slices", rows[i].name);
-        if (first.begin != rows[i].first.begin || first.end != rows[i].first.end || last.begin != rows[i].last.begin ||
-            last.end != rows[i].last.end)
-            fail_msg("%s: slices [%ld, %ld) and [%ld, %ld)", rows[i].name, (long)first.begin, (long)first.end,
-                     (long)last.begin, (long)last.end);
+        if (first.begin != rows[i].first.begin || first.end != rows[i].first.end ||
+            last.begin != rows[i].last.begin || last.end != rows[i].last.end)
+            fail_msg("%s: slices [%ld, %ld) and [%ld, %ld)", rows[i].name, (long)first.begin,
+                     (long)first.end, (long)last.begin, (long)last.end);
     }
     sheaf_schema_free(schema);
 }
@@ -154,7 +191,8 @@ static void test_cuts__tile_their_axis_for_every_number_of_slices(void **state)
                 const sheaf_range rows = sheaf_tensor_slice(t, s);
                 sheaf_range other;
                 CHECK_OK(sheaf_cut_rows(&other, &t->cut, 0, s));
-                assert_true(rows.begin == next && rows.begin == other.begin && rows.end == other.end);
+                assert_true(rows.begin == next && rows.begin == other.begin &&
+                            rows.end == other.end);
                 next = rows.end;
             }
             assert_int_equal(next, t->shape[t->cut.axis]);
@@ -166,10 +204,21 @@ static void test_cuts__tile_their_axis_for_every_number_of_slices(void **state)
 static void test_find__by_name_and_by_role(void **state)
 {
     static const char *const strangers[] = {
-        "", "model", "model.layers.", "model.layers.0", "model.layers.2.input_layernorm.weight", "model.layers.01.mlp.up_proj.weight",
-        "model.layers.+1.mlp.up_proj.weight", "model.layers.-1.input_layernorm.weight", "model.layers.99999999999.input_layernorm.weight",
-        "model.layers.0.input_layernorm.bias", "model.norm.bias", "lm_head", "model.layers.0.self_attn.rotary_emb.inv_freq",
-        "model.layers.0.mlp.up_proj.weights", "model.layers. 1.mlp.up_proj.weight",
+        "",
+        "model",
+        "model.layers.",
+        "model.layers.0",
+        "model.layers.2.input_layernorm.weight",
+        "model.layers.01.mlp.up_proj.weight",
+        "model.layers.+1.mlp.up_proj.weight",
+        "model.layers.-1.input_layernorm.weight",
+        "model.layers.99999999999.input_layernorm.weight",
+        "model.layers.0.input_layernorm.bias",
+        "model.norm.bias",
+        "lm_head",
+        "model.layers.0.self_attn.rotary_emb.inv_freq",
+        "model.layers.0.mlp.up_proj.weights",
+        "model.layers. 1.mlp.up_proj.weight",
     };
     sheaf_schema *schema = NULL;
     CHECK_OK(sheaf_schema_new(&schema, &small, 1));
@@ -193,13 +242,14 @@ static void test_schema__refuses_what_contradicts_itself(void **state)
     sheaf_config c;
     static const int bad_slices[] = { 0, -1, 3, 6, 65, 128 };
     for (size_t i = 0; i < ARRAY_LEN(bad_slices); i++)
-        CHECK_FAILS(sheaf_schema_new(&schema, &small, bad_slices[i]), SHEAF_E_ARG, "a power of two");
-#define WITH(field, value, part)                                                     \
-    c = small;                                                                       \
-    c.field = (value);                                                               \
+        CHECK_FAILS(sheaf_schema_new(&schema, &small, bad_slices[i]), SHEAF_E_ARG,
+                    "a power of two");
+#define WITH(field, value, part)                                                                   \
+    c = small;                                                                                     \
+    c.field = (value);                                                                             \
     CHECK_FAILS(sheaf_schema_new(&schema, &c, 8), SHEAF_E_LAYOUT, part)
     c = small;
-    c.head_dim = 2; /* the least that can be rotated */
+    c.head_dim = 2;     /* the least that can be rotated */
     c.rope.partial = 0; /* a config made by hand need not say 1 */
     CHECK_OK(sheaf_schema_new(&schema, &c, 8));
     sheaf_schema_free(schema);

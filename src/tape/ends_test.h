@@ -1,5 +1,6 @@
-/* ends_test.h - both ends of a small tape: numbers that bfloat16 holds, where values come from (a source, which
- * takes their gradient) and where they go to (a sink, which gives one). For the tests of this folder. */
+/* ends_test.h - both ends of a small tape: numbers that bfloat16 holds, where values come from (a
+ * source, which takes their gradient) and where they go to (a sink, which gives one). For the tests
+ * of this folder. */
 #ifndef SHEAF_TAPE_ENDS_TEST_H
 #define SHEAF_TAPE_ENDS_TEST_H
 
@@ -35,15 +36,17 @@ typedef struct end_params {
 static void copy_in(const sheaf__context *c, const end_params *p, void *to)
 {
     for (int64_t r = 0; r < p->x->rows && c->device->kind != SHEAF_DRY; r++)
-        c->device->kernels->round((char *)to + (size_t)(r * p->x->cols) * sheaf_dtype_bytes(p->x->dtype), p->x->dtype,
-                                  p->give + r * p->ld + p->col, p->x->cols);
+        c->device->kernels->round((char *)to +
+                                      (size_t)(r * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
+                                  p->x->dtype, p->give + r * p->ld + p->col, p->x->cols);
 }
 
 static void copy_out(const sheaf__context *c, const end_params *p, const void *from)
 {
     for (int64_t r = 0; r < p->x->rows && c->device->kind != SHEAF_DRY; r++)
         c->device->kernels->widen(p->take + r * p->ld + p->col,
-                                  (const char *)from + (size_t)(r * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
+                                  (const char *)from +
+                                      (size_t)(r * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
                                   p->x->dtype, p->x->cols);
 }
 
@@ -61,11 +64,13 @@ static sheaf_status *source_backward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-static inline sheaf__value *source_of(sheaf__tape *tape, int64_t rows, int64_t cols, bool frozen, const float *data,
-                               float *grad, int64_t ld, int64_t col)
+static inline sheaf__value *source_of(sheaf__tape *tape, int64_t rows, int64_t cols, bool frozen,
+                                      const float *data, float *grad, int64_t ld, int64_t col)
 {
-    sheaf__op *op = sheaf__tape_op(tape, "source", source_forward, frozen ? NULL : source_backward, sizeof(end_params));
-    sheaf__value *x = sheaf__tape_value(tape, "source", rows, cols, sheaf__tape_context(tape)->dtype);
+    sheaf__op *op = sheaf__tape_op(tape, "source", source_forward, frozen ? NULL : source_backward,
+                                   sizeof(end_params));
+    sheaf__value *x =
+        sheaf__tape_value(tape, "source", rows, cols, sheaf__tape_context(tape)->dtype);
     *(end_params *)op->params = (end_params){ x, data, grad, ld, col };
     x->needs_grad = !frozen;
     sheaf__op_arg(op, x, SHEAF__MAKE | (frozen ? 0 : SHEAF__GIVES));
@@ -88,9 +93,11 @@ static sheaf_status *sink_backward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-static inline void sink_of(sheaf__tape *tape, sheaf__value *x, const float *weight, float *data, int64_t ld, int64_t col)
+static inline void sink_of(sheaf__tape *tape, sheaf__value *x, const float *weight, float *data,
+                           int64_t ld, int64_t col)
 {
-    sheaf__op *op = sheaf__tape_op(tape, "sink", sink_forward, x->needs_grad ? sink_backward : NULL, sizeof(end_params));
+    sheaf__op *op = sheaf__tape_op(tape, "sink", sink_forward, x->needs_grad ? sink_backward : NULL,
+                                   sizeof(end_params));
     *(end_params *)op->params = (end_params){ x, weight, data, ld, col };
     sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES);
 }

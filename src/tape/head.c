@@ -16,32 +16,38 @@ typedef struct head_params {
     sheaf__value *x, *dx; /* dx: gradient of x, made in forward, NULL when x needs none */
 } head_params;
 
-typedef struct far_params { sheaf__head_run *run; int64_t rows, vocab; } far_params;
+typedef struct far_params {
+    sheaf__head_run *run;
+    int64_t rows, vocab;
+} far_params;
 
 /* Buffers of one block of rows. */
 typedef struct block {
     sheaf__context *c;
     const head_params *p;
-    int64_t n;            /* rows in this block */
-    int32_t *row;         /* [n] their numbers in x */
-    int32_t *label;       /* [n] */
-    void *x;              /* [n, hidden] gathered */
-    void *h;              /* [n, rank] LoRA's inner value or NULL */
-    float *logits;        /* [n, owned] */
-    void *dlogits;        /* [n, owned] compute dtype */
-    void *dx;             /* [n, hidden] */
-    float *max, *target;  /* [n] */
-    float *sums;          /* [slices, n] per-slice sums; the total ends in *total */
+    int64_t n;           /* rows in this block */
+    int32_t *row;        /* [n] their numbers in x */
+    int32_t *label;      /* [n] */
+    void *x;             /* [n, hidden] gathered */
+    void *h;             /* [n, rank] LoRA's inner value or NULL */
+    float *logits;       /* [n, owned] */
+    void *dlogits;       /* [n, owned] compute dtype */
+    void *dx;            /* [n, hidden] */
+    float *max, *target; /* [n] */
+    float *sums;         /* [slices, n] per-slice sums; the total ends in *total */
     const float *total;
-    float *all;           /* gathered logits of all ranks, when wanted */
+    float *all; /* gathered logits of all ranks, when wanted */
 } block;
 
-static size_t width_of(const sheaf__context *c) { return sheaf_dtype_bytes(c->dtype); }
+static size_t width_of(const sheaf__context *c)
+{
+    return sheaf_dtype_bytes(c->dtype);
+}
 
 static void give_block(block *b)
 {
-    void *const held[] = { b->row, b->label, b->x, b->h, b->logits, b->dlogits, b->dx,
-                           b->max, b->target, b->sums, b->all };
+    void *const held[] = { b->row, b->label, b->x,      b->h,    b->logits, b->dlogits,
+                           b->dx,  b->max,   b->target, b->sums, b->all };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         sheaf__give(b->c, held[i]);
 }
@@ -52,11 +58,20 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
     const sheaf__linear *l = b->p->head;
     const size_t rows = SHEAF__HEAD_BLOCK, one = width_of(c);
     const size_t owned = (size_t)l->owned, in = (size_t)l->in;
-    const struct { void *out; size_t bytes; bool wanted; } need[] = {
-        { &b->row, rows * 4, true }, { &b->label, rows * 4, true }, { &b->x, rows * in * one, true },
+    const struct {
+        void *out;
+        size_t bytes;
+        bool wanted;
+    } need[] = {
+        { &b->row, rows * 4, true },
+        { &b->label, rows * 4, true },
+        { &b->x, rows * in * one, true },
         { &b->h, rows * (size_t)(l->lora == NULL ? 0 : l->lora->rank) * one, l->lora != NULL },
-        { &b->logits, rows * owned * 4, true }, { &b->dlogits, rows * owned * one, training },
-        { &b->dx, rows * in * one, b->p->dx != NULL }, { &b->max, rows * 4, true }, { &b->target, rows * 4, true },
+        { &b->logits, rows * owned * 4, true },
+        { &b->dlogits, rows * owned * one, training },
+        { &b->dx, rows * in * one, b->p->dx != NULL },
+        { &b->max, rows * 4, true },
+        { &b->target, rows * 4, true },
         { &b->sums, rows * 4 * SHEAF_MAX_SLICES, true },
         { &b->all, rows * (size_t)l->out * 4 * (c->ranks > 1 ? 2 : 1), gathered },
     };
@@ -74,7 +89,8 @@ static void gather_rows(void *arg, int64_t begin, int64_t end, int worker)
     block *b = arg;
     const size_t bytes = (size_t)b->p->head->in * width_of(b->c);
     for (int64_t i = begin; i < end; i++)
-        memcpy((char *)b->x + (size_t)i * bytes, (char *)b->p->x->data + (size_t)b->row[i] * bytes, bytes);
+        memcpy((char *)b->x + (size_t)i * bytes, (char *)b->p->x->data + (size_t)b->row[i] * bytes,
+               bytes);
 }
 
 static void scatter_rows(void *arg, int64_t begin, int64_t end, int worker)
@@ -82,7 +98,8 @@ static void scatter_rows(void *arg, int64_t begin, int64_t end, int worker)
     block *b = arg;
     const size_t bytes = (size_t)b->p->head->in * width_of(b->c);
     for (int64_t i = begin; i < end; i++)
-        memcpy((char *)b->p->dx->data + (size_t)b->row[i] * bytes, (char *)b->dx + (size_t)i * bytes, bytes);
+        memcpy((char *)b->p->dx->data + (size_t)b->row[i] * bytes,
+               (char *)b->dx + (size_t)i * bytes, bytes);
 }
 
 static void max_rows(void *arg, int64_t begin, int64_t end, int worker)
@@ -90,7 +107,8 @@ static void max_rows(void *arg, int64_t begin, int64_t end, int worker)
     block *b = arg;
     const sheaf__linear *l = b->p->head;
     if (l->owned > 0)
-        b->c->device->kernels->row_max(b->max + begin, b->logits + begin * l->owned, l->owned, end - begin, l->owned);
+        b->c->device->kernels->row_max(b->max + begin, b->logits + begin * l->owned, l->owned,
+                                       end - begin, l->owned);
     else
         for (int64_t i = begin; i < end; i++)
             b->max[i] = -INFINITY;
@@ -102,9 +120,10 @@ static void sum_rows(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf__linear *l = b->p->head;
     for (int s = l->first; s < l->first + l->count; s++)
         if (l->extent[s] > 0)
-            b->c->device->kernels->row_sumexp(b->sums + (int64_t)(s - l->first) * SHEAF__HEAD_BLOCK + begin,
-                                              b->logits + begin * l->owned + l->begin[s], l->owned,
-                                              b->max + begin, end - begin, l->extent[s]);
+            b->c->device->kernels->row_sumexp(
+                b->sums + (int64_t)(s - l->first) * SHEAF__HEAD_BLOCK + begin,
+                b->logits + begin * l->owned + l->begin[s], l->owned, b->max + begin, end - begin,
+                l->extent[s]);
 }
 
 static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
@@ -114,9 +133,10 @@ static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
     int32_t target[SHEAF__HEAD_BLOCK];
     for (int64_t i = begin; i < end; i++) /* owned columns are one run of the vocabulary */
         target[i - begin] = b->label[i] < 0 ? SHEAF__IGNORED : b->label[i] - (int32_t)l->logical0;
-    b->c->device->kernels->row_dlogits((char *)b->dlogits + (size_t)(begin * l->owned) * width_of(b->c), l->owned,
-                                       b->logits + begin * l->owned, l->owned, b->max + begin, b->total + begin,
-                                       target, b->p->run->gradient_scale, end - begin, l->owned, b->c->dtype);
+    b->c->device->kernels->row_dlogits(
+        (char *)b->dlogits + (size_t)(begin * l->owned) * width_of(b->c), l->owned,
+        b->logits + begin * l->owned, l->owned, b->max + begin, b->total + begin, target,
+        b->p->run->gradient_scale, end - begin, l->owned, b->c->dtype);
 }
 
 /* ---- one block ---- */
@@ -129,24 +149,49 @@ static void block_logits(block *b)
     sheaf__term term[SHEAF_MAX_SLICES][2];
     int jobs = 0;
     if (l->lora != NULL) {
-        const sheaf__term inner = { .a = b->x, .lda = l->in, .form = SHEAF__B_NK, .b = l->lora->a_copy[0],
-                                    .ldb = l->in, .k = l->in };
-        const sheaf__product h = { .m = b->n, .n = l->lora->rank, .dtype = c->dtype, .nslices = 1, .term = &inner,
-                                   .nterms = 1, .y = b->h, .ldy = l->lora->rank, .out = c->dtype,
-                                   .alpha = l->lora->scale, .round_to = SHEAF_F32 };
+        const sheaf__term inner = { .a = b->x,
+                                    .lda = l->in,
+                                    .form = SHEAF__B_NK,
+                                    .b = l->lora->a_copy[0],
+                                    .ldb = l->in,
+                                    .k = l->in };
+        const sheaf__product h = { .m = b->n,
+                                   .n = l->lora->rank,
+                                   .dtype = c->dtype,
+                                   .nslices = 1,
+                                   .term = &inner,
+                                   .nterms = 1,
+                                   .y = b->h,
+                                   .ldy = l->lora->rank,
+                                   .out = c->dtype,
+                                   .alpha = l->lora->scale,
+                                   .round_to = SHEAF_F32 };
         sheaf__products(c->device, &h, 1);
     }
     for (int s = l->first; s < l->first + l->count; s++) {
         if (l->extent[s] == 0)
             continue;
-        term[jobs][0] = (sheaf__term){ .a = b->x, .lda = l->in, .form = SHEAF__B_AHEAD, .w = &l->w[s], .k = l->in };
+        term[jobs][0] = (sheaf__term){
+            .a = b->x, .lda = l->in, .form = SHEAF__B_AHEAD, .w = &l->w[s], .k = l->in
+        };
         if (l->lora != NULL)
-            term[jobs][1] = (sheaf__term){ .a = b->h, .lda = l->lora->rank, .form = SHEAF__B_NK,
-                                           .b = l->lora->b_copy[s], .ldb = l->lora->rank, .k = l->lora->rank };
-        job[jobs] = (sheaf__product){ .m = b->n, .n = l->extent[s], .dtype = c->dtype, .nslices = 1,
-                                      .term = term[jobs], .nterms = l->lora == NULL ? 1 : 2,
-                                      .y = b->logits + l->begin[s], .ldy = l->owned, .out = SHEAF_F32,
-                                      .alpha = 1, .round_to = c->dtype };
+            term[jobs][1] = (sheaf__term){ .a = b->h,
+                                           .lda = l->lora->rank,
+                                           .form = SHEAF__B_NK,
+                                           .b = l->lora->b_copy[s],
+                                           .ldb = l->lora->rank,
+                                           .k = l->lora->rank };
+        job[jobs] = (sheaf__product){ .m = b->n,
+                                      .n = l->extent[s],
+                                      .dtype = c->dtype,
+                                      .nslices = 1,
+                                      .term = term[jobs],
+                                      .nterms = l->lora == NULL ? 1 : 2,
+                                      .y = b->logits + l->begin[s],
+                                      .ldy = l->owned,
+                                      .out = SHEAF_F32,
+                                      .alpha = 1,
+                                      .round_to = c->dtype };
         jobs++;
     }
     if (jobs > 0)
@@ -168,10 +213,12 @@ static sheaf_status *block_statistics(block *b)
     for (int r = 0; r < own; r++) {
         sheaf_tree_add add[SHEAF_MAX_SLICES];
         int result;
-        float *base = b->sums + (int64_t)(l->tree.root[from + r].begin - l->first) * SHEAF__HEAD_BLOCK;
+        float *base =
+            b->sums + (int64_t)(l->tree.root[from + r].begin - l->first) * SHEAF__HEAD_BLOCK;
         const int n = sheaf_tree_program_slices(&l->tree, &l->tree.root[from + r], add, &result);
         for (int i = 0; i < n && c->device->kind != SHEAF_DRY; i++)
-            c->device->kernels->add(base + (int64_t)add[i].a * SHEAF__HEAD_BLOCK, base + (int64_t)add[i].a * SHEAF__HEAD_BLOCK,
+            c->device->kernels->add(base + (int64_t)add[i].a * SHEAF__HEAD_BLOCK,
+                                    base + (int64_t)add[i].a * SHEAF__HEAD_BLOCK,
                                     base + (int64_t)add[i].b * SHEAF__HEAD_BLOCK, b->n);
         root[r] = base + (int64_t)result * SHEAF__HEAD_BLOCK;
     }
@@ -191,12 +238,18 @@ static sheaf_status *block_targets(block *b)
     for (int64_t i = 0; i < b->n; i++) {
         const int64_t label = b->label[i];
         const int64_t column = label - l->logical0;
-        owner[i] = label < 0 ? 0 : sheaf_owner_rank(c->slices, c->ranks,
-                                                    sheaf__cut_slice_of(&(sheaf_cut){ .slices = c->slices, .nparts = 1,
-                                                                        .part = { { l->out, 1 } } }, label));
+        owner[i] =
+            label < 0
+                ? 0
+                : sheaf_owner_rank(c->slices, c->ranks,
+                                   sheaf__cut_slice_of(&(sheaf_cut){ .slices = c->slices,
+                                                                     .nparts = 1,
+                                                                     .part = { { l->out, 1 } } },
+                                                       label));
         b->target[i] = label >= 0 && owner[i] == c->rank ? b->logits[i * l->owned + column] : 0;
     }
-    return c->comm == NULL ? NULL : sheaf_comm_select(c->comm, b->target, sizeof(float), b->n, owner);
+    return c->comm == NULL ? NULL
+                           : sheaf_comm_select(c->comm, b->target, sizeof(float), b->n, owner);
 }
 
 static void add_losses(block *b)
@@ -215,10 +268,17 @@ static sheaf_status *block_gradients(block *b)
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
     sheaf__rows(c, b->n, 16, gradient_rows, b);
-    sheaf__value x = { .rows = b->n, .cols = l->in, .dtype = c->dtype, .data = b->x, .grad = b->dx,
-                       .needs_grad = b->p->x->needs_grad, .grad_fresh = true };
+    sheaf__value x = { .rows = b->n,
+                       .cols = l->in,
+                       .dtype = c->dtype,
+                       .data = b->x,
+                       .grad = b->dx,
+                       .needs_grad = b->p->x->needs_grad,
+                       .grad_fresh = true };
     sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = c->dtype, .grad = b->dlogits };
-    sheaf__value h = { .rows = b->n, .cols = l->lora == NULL ? 0 : l->lora->rank, .dtype = c->dtype, .data = b->h };
+    sheaf__value h = {
+        .rows = b->n, .cols = l->lora == NULL ? 0 : l->lora->rank, .dtype = c->dtype, .data = b->h
+    };
     sheaf__value *ys[] = { &y }, *hs[] = { &h };
     sheaf__linear *const layers[] = { b->p->head };
     sheaf_status *st = sheaf__columns_back(c, ys, &x, hs, layers, 1);
@@ -228,10 +288,12 @@ static sheaf_status *block_gradients(block *b)
 }
 
 /* To the other stages too. */
-static sheaf_status *give_rows(sheaf__context *c, const sheaf__head_run *run, int64_t done, const int32_t *row, int64_t n, float *logits,
-                               int64_t vocab)
+static sheaf_status *give_rows(sheaf__context *c, const sheaf__head_run *run, int64_t done,
+                               const int32_t *row, int64_t n, float *logits, int64_t vocab)
 {
-    sheaf_status *st = c->stages > 1 ? sheaf__hand(c, logits, (size_t)(n * vocab) * sizeof(float), c->head_stage) : NULL;
+    sheaf_status *st =
+        c->stages > 1 ? sheaf__hand(c, logits, (size_t)(n * vocab) * sizeof(float), c->head_stage)
+                      : NULL;
     return st == NULL ? run->take(run->self, done, row, n, logits) : st;
 }
 
@@ -298,16 +360,20 @@ static sheaf_status *run_block(block *b, bool training, int64_t done)
     return st;
 }
 
-struct zero { void *x; size_t bytes; };
+struct zero {
+    void *x;
+    size_t bytes;
+};
 static void zero_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     struct zero *z = arg;
     memset((char *)z->x + (size_t)begin * z->bytes, 0, (size_t)(end - begin) * z->bytes);
 }
 
-/* On dry every full block is as the one before it: what it cost is counted as often as there are more. Returns the first candidate
- * behind them. */
-static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates, double flops, double sent)
+/* On dry every full block is as the one before it: what it cost is counted as often as there are
+ * more. Returns the first candidate behind them. */
+static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates, double flops,
+                          double sent)
 {
     const int64_t rest = (candidates - i) / SHEAF__HEAD_BLOCK;
     c->device->flops += (double)rest * (c->device->flops - flops);
@@ -316,7 +382,8 @@ static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates, doub
 }
 
 /* The rows of the next block, from candidate i on; returns the one to go on from. */
-static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates, bool dry)
+static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates,
+                          bool dry)
 {
     if (dry) {
         b->n = candidates - i < SHEAF__HEAD_BLOCK ? candidates - i : SHEAF__HEAD_BLOCK;
@@ -344,7 +411,8 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     run->loss_sum = 0;
     run->labels = 0;
     if (p->dx != NULL)
-        sheaf__rows(c, p->x->rows, 64, zero_rows, &(struct zero){ p->dx->data, (size_t)p->x->cols * width_of(c) });
+        sheaf__rows(c, p->x->rows, 64, zero_rows,
+                    &(struct zero){ p->dx->data, (size_t)p->x->cols * width_of(c) });
     const int64_t candidates = run->pick != NULL ? run->npick : p->x->rows;
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {
@@ -368,10 +436,13 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const far_params *p = op->params;
     sheaf__head_run *run = p->run;
-    const int64_t candidates = run->pick != NULL ? run->npick : p->rows, most = candidates < SHEAF__HEAD_BLOCK ? candidates : SHEAF__HEAD_BLOCK;
+    const int64_t candidates = run->pick != NULL ? run->npick : p->rows,
+                  most = candidates < SHEAF__HEAD_BLOCK ? candidates : SHEAF__HEAD_BLOCK;
     const bool dry = c->device->kind == SHEAF_DRY, takes = run->take != NULL;
     block b = { .c = c };
-    sheaf_status *st = takes ? sheaf__take(&b.all, c, (size_t)(most * p->vocab) * sizeof(float), SHEAF_MEM_SCRATCH) : NULL;
+    sheaf_status *st =
+        takes ? sheaf__take(&b.all, c, (size_t)(most * p->vocab) * sizeof(float), SHEAF_MEM_SCRATCH)
+              : NULL;
     if (st == NULL)
         st = sheaf__take(&b.row, c, SHEAF__HEAD_BLOCK * sizeof *b.row, SHEAF_MEM_SCRATCH);
     if (st == NULL)
@@ -389,7 +460,8 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
 
 void sheaf__record_far_head(sheaf__tape *tape, int64_t rows, int64_t vocab, sheaf__head_run *run)
 {
-    sheaf__op *op = sheaf__tape_op(tape, "logits of another stage", far_forward, NULL, sizeof(far_params));
+    sheaf__op *op =
+        sheaf__tape_op(tape, "logits of another stage", far_forward, NULL, sizeof(far_params));
     *(far_params *)op->params = (far_params){ run, rows, vocab };
 }
 
@@ -404,10 +476,12 @@ static sheaf_status *head_backward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head, sheaf__head_run *run)
+void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
+                        sheaf__head_run *run)
 {
     const bool flows = x->needs_grad || sheaf__linear_trains(head);
-    sheaf__op *op = sheaf__tape_op(tape, head->name, head_forward, flows ? head_backward : NULL, sizeof(head_params));
+    sheaf__op *op = sheaf__tape_op(tape, head->name, head_forward, flows ? head_backward : NULL,
+                                   sizeof(head_params));
     head_params *p = op->params;
     *p = (head_params){ head, run, flows, x, NULL };
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));

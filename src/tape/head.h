@@ -16,23 +16,26 @@ enum { SHEAF__HEAD_BLOCK = 256 };
 
 typedef struct sheaf__head_run {
     /* in; read when the tape runs */
-    const int32_t *label;   /* [rows] or SHEAF__IGNORED; NULL: no loss */
-    float gradient_scale;   /* 1 / label tokens of the step */
-    bool all_rows;          /* also unlabelled rows: evaluation, generation */
-    const int32_t *pick;    /* [npick] rows to compute when all_rows is set; NULL = all */
+    const int32_t *label; /* [rows] or SHEAF__IGNORED; NULL: no loss */
+    float gradient_scale; /* 1 / label tokens of the step */
+    bool all_rows;        /* also unlabelled rows: evaluation, generation */
+    const int32_t *pick;  /* [npick] rows to compute when all_rows is set; NULL = all */
     int64_t npick;
-    /* Called with full rows of logits [n, vocab] float32, on every rank, in row order; may be NULL. */
-    sheaf_status *(*take)(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits);
+    /* Called with full rows of logits [n, vocab] float32, on every rank, in row order; may be
+     * NULL. */
+    sheaf_status *(*take)(void *self, int64_t row0, const int32_t *row, int64_t n,
+                          const float *logits);
     void *self;
     /* out */
-    double loss_sum;        /* sum over labelled rows */
+    double loss_sum; /* sum over labelled rows */
     int64_t labels;
 } sheaf__head_run;
 
 /* sheaf__record_head - x [rows, hidden]; `run` is borrowed and read when the tape runs. */
-void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head, sheaf__head_run *run);
-/* sheaf__record_far_head - the same where another stage holds the head: `take` hears the same logits, the loss is the
- * same. rows: of x there. Only without a backward pass. */
+void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
+                        sheaf__head_run *run);
+/* sheaf__record_far_head - the same where another stage holds the head: `take` hears the same
+ * logits, the loss is the same. rows: of x there. Only without a backward pass. */
 void sheaf__record_far_head(sheaf__tape *tape, int64_t rows, int64_t vocab, sheaf__head_run *run);
 
 #endif

@@ -1,6 +1,8 @@
-/* head_test.c - the output head on small tapes: loss, logits and gradients against the formula in double,
+/* head_test.c - the output head on small tapes: loss, logits and gradients against the formula in
+ * double,
  *
- *   loss = sum over labelled rows of (log(sum_c exp(l_c)) - l_label),  l = x W^T + scale (x A^T) B^T,
+ *   loss = sum over labelled rows of (log(sum_c exp(l_c)) - l_label),  l = x W^T + scale (x A^T)
+ * B^T,
  *
  * which knows no slices and no blocks of rows; gradients by finite differences of it. */
 #include "tape/layer_test.h"
@@ -33,7 +35,9 @@ static problem problem_of(const shape *s)
         fill(&p.b, s->vocab, s->rank, 4);
     }
     for (int64_t t = 0; t < s->tokens; t++) {
-        p.label[t] = s->unlabelled > 0 && t % s->unlabelled == 0 ? SHEAF__IGNORED : (int32_t)((t * 7 + 3) % s->vocab);
+        p.label[t] = s->unlabelled > 0 && t % s->unlabelled == 0
+                         ? SHEAF__IGNORED
+                         : (int32_t)((t * 7 + 3) % s->vocab);
         p.labels += p.label[t] >= 0;
     }
     return p;
@@ -88,9 +92,15 @@ static double slope(void *problem_, const tensor *t, int64_t e)
 
 /* ---- what `take` hears ---- */
 
-typedef struct heard { const problem *p; const int32_t *want; int64_t rows; double tolerance; } heard;
+typedef struct heard {
+    const problem *p;
+    const int32_t *want;
+    int64_t rows;
+    double tolerance;
+} heard;
 
-static sheaf_status *hear(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits)
+static sheaf_status *hear(void *self, int64_t row0, const int32_t *row, int64_t n,
+                          const float *logits)
 {
     heard *h = self;
     assert_int_equal(row0, h->rows);
@@ -99,7 +109,8 @@ static sheaf_status *hear(void *self, int64_t row0, const int32_t *row, int64_t 
         for (int64_t c = 0; c < h->p->s->vocab; c++) {
             const double want = logit(h->p, h->want[h->rows], c);
             assert_int_equal(row[i], h->want[h->rows]);
-            CHECK_NEAR(h->p->s->name, logits[i * h->p->s->vocab + c], want, h->tolerance * (1 + fabs(want)));
+            CHECK_NEAR(h->p->s->name, logits[i * h->p->s->vocab + c], want,
+                       h->tolerance * (1 + fabs(want)));
         }
     return NULL;
 }
@@ -108,7 +119,8 @@ static sheaf_status *hear(void *self, int64_t row0, const int32_t *row, int64_t 
 
 enum { INPUT = 8 };
 
-/* Leaves memory behind that holds gradients of every row: nothing of them may show in the next run. */
+/* Leaves memory behind that holds gradients of every row: nothing of them may show in the next
+ * run. */
 static void run_with_all_labels(sheaf__tape *tape, sheaf__head_run *run, const problem *p)
 {
     const sheaf__head_run was = *run;
@@ -122,7 +134,8 @@ static void run_with_all_labels(sheaf__tape *tape, sheaf__head_run *run, const p
 
 static void check_case(const shape *s, int trains, sheaf_dtype dtype)
 {
-    /* float32: a few dozen roundings; bfloat16: logits of up to 5 are rounded to 8 bits, and so is what flows back */
+    /* float32: a few dozen roundings; bfloat16: logits of up to 5 are rounded to 8 bits, and so is
+     * what flows back */
     const double tolerance = dtype == SHEAF_F32 ? 3e-6 : 0.02;
     problem p = problem_of(s);
     layer l;
@@ -133,15 +146,25 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype)
         if (p.label[t] >= 0)
             labelled[n++] = (int32_t)t;
     heard h = { &p, labelled, 0, tolerance };
-    sheaf__head_run run = { .label = p.label, .gradient_scale = GRADIENT_SCALE, .take = hear, .self = &h };
+    sheaf__head_run run = {
+        .label = p.label, .gradient_scale = GRADIENT_SCALE, .take = hear, .self = &h
+    };
     float *dx = malloc((size_t)numel(&p.x) * sizeof *dx);
     for (int64_t e = 0; e < numel(&p.x); e++)
         dx[e] = 7;
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
-    sheaf__context c = { .device = device, .ranks = 1, .slices = LAYER_SLICES, .own = { 0, LAYER_SLICES }, .dtype = dtype };
-    layer_init(&l, &c, &(layer_of){ false, s->vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, trains, true });
+    sheaf__context c = { .device = device,
+                         .ranks = 1,
+                         .slices = LAYER_SLICES,
+                         .own = { 0, LAYER_SLICES },
+                         .dtype = dtype };
+    layer_init(&l, &c,
+               &(layer_of){ false, s->vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, trains,
+                            true });
     CHECK_OK(sheaf__tape_new(&tape, &c));
-    sheaf__record_head(tape, source_of(tape, s->tokens, s->hidden, !(trains & INPUT), p.x.x, dx, s->hidden, 0), &l.linear, &run);
+    sheaf__record_head(
+        tape, source_of(tape, s->tokens, s->hidden, !(trains & INPUT), p.x.x, dx, s->hidden, 0),
+        &l.linear, &run);
     CHECK_OK(sheaf__tape_compile(tape, true, false));
     run_with_all_labels(tape, &run, &p);
     boxes_reset(&l.weight);
@@ -171,7 +194,8 @@ static void check_case(const shape *s, int trains, sheaf_dtype dtype)
 
 static void check(const shape *s)
 {
-    static const int trains[] = { INPUT, TRAIN_WEIGHT, TRAIN_WEIGHT | INPUT, TRAIN_LORA, TRAIN_WEIGHT | TRAIN_LORA | INPUT };
+    static const int trains[] = { INPUT, TRAIN_WEIGHT, TRAIN_WEIGHT | INPUT, TRAIN_LORA,
+                                  TRAIN_WEIGHT | TRAIN_LORA | INPUT };
     for (size_t k = 0; k < ARRAY_LEN(trains); k++) {
         check_case(s, trains[k], SHEAF_F32);
         check_case(s, trains[k], SHEAF_BF16);
@@ -188,7 +212,8 @@ static void test_training(void **state)
     check(&(shape){ "more than one block of labelled rows", 390, 2, 5, 1, .unlabelled = 3 });
 }
 
-/* Evaluation: the rows that are asked for, in the order they are asked for, whether labelled or not. */
+/* Evaluation: the rows that are asked for, in the order they are asked for, whether labelled or
+ * not. */
 static void test_picked_rows(void **state)
 {
     const shape s = { "picked rows", 300, 5, 11, 2, .unlabelled = 2 };
@@ -202,13 +227,25 @@ static void test_picked_rows(void **state)
         sheaf__tape *tape;
         const bool picked = way & 1;
         heard h = { &p, picked ? few : all, 0, 3e-6 };
-        sheaf__head_run run = { .label = way & 2 ? p.label : NULL, .all_rows = true, .pick = picked ? few : NULL,
-                                .npick = picked ? (int64_t)ARRAY_LEN(few) : 0, .take = hear, .self = &h };
+        sheaf__head_run run = { .label = way & 2 ? p.label : NULL,
+                                .all_rows = true,
+                                .pick = picked ? few : NULL,
+                                .npick = picked ? (int64_t)ARRAY_LEN(few) : 0,
+                                .take = hear,
+                                .self = &h };
         CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
-        sheaf__context c = { .device = device, .ranks = 1, .slices = LAYER_SLICES, .own = { 0, LAYER_SLICES }, .dtype = SHEAF_F32 };
-        layer_init(&l, &c, &(layer_of){ false, s.vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, 0, false });
+        sheaf__context c = { .device = device,
+                             .ranks = 1,
+                             .slices = LAYER_SLICES,
+                             .own = { 0, LAYER_SLICES },
+                             .dtype = SHEAF_F32 };
+        layer_init(&l, &c,
+                   &(layer_of){ false, s.vocab, 1, &p.weight, &p.none, &p.a, &p.b, SCALE, 0, 0, 0,
+                                false });
         CHECK_OK(sheaf__tape_new(&tape, &c));
-        sheaf__record_head(tape, source_of(tape, s.tokens, s.hidden, true, p.x.x, NULL, s.hidden, 0), &l.linear, &run);
+        sheaf__record_head(tape,
+                           source_of(tape, s.tokens, s.hidden, true, p.x.x, NULL, s.hidden, 0),
+                           &l.linear, &run);
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
         assert_int_equal(h.rows, picked ? (int64_t)ARRAY_LEN(few) : s.tokens);
@@ -229,6 +266,7 @@ static void test_picked_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_training), cmocka_unit_test(test_picked_rows) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_training),
+                                        cmocka_unit_test(test_picked_rows) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* layer_test.h - a linear layer made from logical tensors, and its gradients in them. For the tests of this folder. */
+/* layer_test.h - a linear layer made from logical tensors, and its gradients in them. For the tests
+ * of this folder. */
 #ifndef SHEAF_TAPE_LAYER_TEST_H
 #define SHEAF_TAPE_LAYER_TEST_H
 
@@ -16,11 +17,15 @@ typedef struct tensor {
     double *wide;
 } tensor;
 
-static int64_t numel(const tensor *t) { return t->rows * t->cols; }
+static int64_t numel(const tensor *t)
+{
+    return t->rows * t->cols;
+}
 
 static void fill(tensor *t, int64_t rows, int64_t cols, uint64_t salt)
 {
-    *t = (tensor){ rows, cols, numbers(rows * cols, salt), malloc((size_t)(rows * cols) * sizeof(double) + 1) };
+    *t = (tensor){ rows, cols, numbers(rows * cols, salt),
+                   malloc((size_t)(rows * cols) * sizeof(double) + 1) };
     for (int64_t i = 0; i < rows * cols; i++)
         t->wide[i] = t->x[i];
 }
@@ -43,7 +48,9 @@ typedef struct boxes {
 
 static int64_t box_numel(const boxes *b, int s)
 {
-    return b->axis < 0 ? (s == 0) * b->rows * b->cols : b->axis == 0 ? b->extent[s] * b->cols : b->rows * b->extent[s];
+    return b->axis < 0    ? (s == 0) * b->rows * b->cols
+           : b->axis == 0 ? b->extent[s] * b->cols
+                          : b->rows * b->extent[s];
 }
 
 /* Where element e of slice s's box lies in the logical tensor. */
@@ -94,35 +101,45 @@ typedef struct layer {
     boxes weight, bias, a, b;
 } layer;
 
-static void *aligned(size_t bytes) { return aligned_alloc(64, (bytes + 127) / 64 * 64); }
+static void *aligned(size_t bytes)
+{
+    return aligned_alloc(64, (bytes + 127) / 64 * 64);
+}
 
 /* What a layer is made of: logical tensors, absent where they have no rows. */
 typedef struct layer_of {
-    bool rows;              /* cut along the input */
+    bool rows;               /* cut along the input */
     int64_t units, per_unit; /* of the axis that is cut */
     const tensor *weight, *bias, *a, *b;
     double scale, dropout;
     uint64_t purpose;
-    int trains;             /* TRAIN_WEIGHT, ... */
-    bool back;              /* has panels for the transpose */
+    int trains; /* TRAIN_WEIGHT, ... */
+    bool back;  /* has panels for the transpose */
 } layer_of;
 
 enum { TRAIN_WEIGHT = 1, TRAIN_BIAS = 2, TRAIN_LORA = 4 };
 
-/* layer_init - one rank's layer over all slices; its compute copies come from the masters, by sheaf__linear_refresh(). */
+/* layer_init - one rank's layer over all slices; its compute copies come from the masters, by
+ * sheaf__linear_refresh(). */
 static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
 {
     sheaf__linear *n = &l->linear;
     bool present[LAYER_SLICES];
-    *l = (layer){ .linear = { .name = "layer", .in = of->weight->cols, .out = of->weight->rows, .rows = of->rows, .count = LAYER_SLICES } };
+    *l = (layer){ .linear = { .name = "layer",
+                              .in = of->weight->cols,
+                              .out = of->weight->rows,
+                              .rows = of->rows,
+                              .count = LAYER_SLICES } };
     for (int k = 0; k < LAYER_SLICES; k++) {
         n->begin[k] = of->units * k / LAYER_SLICES * of->per_unit;
         n->extent[k] = of->units * (k + 1) / LAYER_SLICES * of->per_unit - n->begin[k];
         n->owned += n->extent[k];
         present[k] = n->extent[k] > 0;
-        n->w[k] = (sheaf__packed){ c->dtype, of->rows ? n->out : n->extent[k], of->rows ? n->extent[k] : n->in, NULL, NULL };
+        n->w[k] = (sheaf__packed){ c->dtype, of->rows ? n->out : n->extent[k],
+                                   of->rows ? n->extent[k] : n->in, NULL, NULL };
         n->w[k].ahead = aligned(sheaf__packed_bytes(c->dtype, n->w[k].n, n->w[k].k));
-        n->w[k].back = of->back ? aligned(sheaf__packed_back_bytes(c->dtype, n->w[k].n, n->w[k].k)) : NULL;
+        n->w[k].back =
+            of->back ? aligned(sheaf__packed_back_bytes(c->dtype, n->w[k].n, n->w[k].k)) : NULL;
     }
     sheaf_tree_init(&n->tree, LAYER_SLICES, 1, present);
     cut_into(&l->weight, of->weight, of->rows ? 1 : 0, n);
@@ -136,8 +153,12 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
     if (of->a->rows > 0) {
         cut_into(&l->a, of->a, of->rows ? 1 : -1, n);
         cut_into(&l->b, of->b, of->rows ? -1 : 0, n);
-        l->lora = (sheaf__lora_part){ .rank = of->a->rows, .scale = (float)of->scale, .dropout = of->dropout, .purpose = of->purpose,
-                                      .a = &l->a.trained, .b = &l->b.trained };
+        l->lora = (sheaf__lora_part){ .rank = of->a->rows,
+                                      .scale = (float)of->scale,
+                                      .dropout = of->dropout,
+                                      .purpose = of->purpose,
+                                      .a = &l->a.trained,
+                                      .b = &l->b.trained };
         for (int k = 0; k < LAYER_SLICES; k++) {
             l->lora.a_numel[k] = box_numel(&l->a, k);
             l->lora.b_numel[k] = box_numel(&l->b, k);
@@ -170,9 +191,12 @@ static void layer_free(layer *l)
     boxes_free(&l->b);
 }
 
-/* check_gradient - a gradient held in boxes equals what `slope` says, or is untouched where it was not to be trained. */
-static void check_gradient(const char *what, const tensor *t, const boxes *b, bool trained, double tolerance,
-                           double (*slope)(void *problem, const tensor *t, int64_t e), void *problem)
+/* check_gradient - a gradient held in boxes equals what `slope` says, or is untouched where it was
+ * not to be trained. */
+static void check_gradient(const char *what, const tensor *t, const boxes *b, bool trained,
+                           double tolerance,
+                           double (*slope)(void *problem, const tensor *t, int64_t e),
+                           void *problem)
 {
     char name[200];
     for (int s = 0; s < LAYER_SLICES && t->rows > 0; s++)

@@ -19,36 +19,44 @@ typedef struct norm_params {
 typedef struct norm_args {
     sheaf__context *c;
     const norm_params *p;
-    float *part;        /* cut: [slices held][rows], a and a*n one after the other backward */
+    float *part;  /* cut: [slices held][rows], a and a*n one after the other backward */
     float *total; /* the sum over slices: [rows], or [2 * rows] */
     int slice;
 } norm_args;
 
-static const sheaf__kernels *kernels_of(const norm_args *a) { return a->c->device->kernels; }
+static const sheaf__kernels *kernels_of(const norm_args *a)
+{
+    return a->c->device->kernels;
+}
 
 /* Sums of rows [begin, end), whose columns start at `first` of x. */
-static void squares_of(const norm_args *a, float *sum, int64_t first, int64_t cols, int64_t begin, int64_t end)
+static void squares_of(const norm_args *a, float *sum, int64_t first, int64_t cols, int64_t begin,
+                       int64_t end)
 {
     const norm_params *p = a->p;
-    kernels_of(a)->layernorm_squares(sum, sheaf__at(p->x->data, begin * p->x->cols + first, a->c->dtype), p->x->cols,
-                                     (float *)p->mean->data + begin, end - begin, cols, a->c->dtype);
+    kernels_of(a)->layernorm_squares(
+        sum, sheaf__at(p->x->data, begin * p->x->cols + first, a->c->dtype), p->x->cols,
+        (float *)p->mean->data + begin, end - begin, cols, a->c->dtype);
 }
 
-static void sums_of(const norm_args *a, float *sum, int64_t first, int64_t cols, int64_t begin, int64_t end)
+static void sums_of(const norm_args *a, float *sum, int64_t first, int64_t cols, int64_t begin,
+                    int64_t end)
 {
     const norm_params *p = a->p;
-    kernels_of(a)->layernorm_sum(sum, sheaf__at(p->x->data, begin * p->x->cols + first, a->c->dtype), p->x->cols,
-                                 end - begin, cols, a->c->dtype);
+    kernels_of(a)->layernorm_sum(sum,
+                                 sheaf__at(p->x->data, begin * p->x->cols + first, a->c->dtype),
+                                 p->x->cols, end - begin, cols, a->c->dtype);
 }
 
-static void back_sums_of(const norm_args *a, float *sum_a, float *sum_an, int64_t first, int64_t cols,
-                         int64_t begin, int64_t end)
+static void back_sums_of(const norm_args *a, float *sum_a, float *sum_an, int64_t first,
+                         int64_t cols, int64_t begin, int64_t end)
 {
     const norm_params *p = a->p;
     const int64_t ld = p->x->cols, from = begin * ld + first;
-    kernels_of(a)->layernorm_back_sums(sum_a, sum_an, sheaf__at(p->y->grad, from, a->c->dtype), ld, sheaf__at(p->x->data, from, a->c->dtype),
-                                       ld, (float *)p->mean->data + begin, (float *)p->rstd->data + begin,
-                                       p->norm->weight + first, end - begin, cols, a->c->dtype);
+    kernels_of(a)->layernorm_back_sums(
+        sum_a, sum_an, sheaf__at(p->y->grad, from, a->c->dtype), ld,
+        sheaf__at(p->x->data, from, a->c->dtype), ld, (float *)p->mean->data + begin,
+        (float *)p->rstd->data + begin, p->norm->weight + first, end - begin, cols, a->c->dtype);
 }
 
 static void set_means(const norm_args *a, const float *sum, int64_t begin, int64_t end)
@@ -60,7 +68,8 @@ static void set_means(const norm_args *a, const float *sum, int64_t begin, int64
 static void set_rstds(const norm_args *a, const float *sum, int64_t begin, int64_t end)
 {
     for (int64_t r = begin; r < end; r++)
-        ((float *)a->p->rstd->data)[r] = 1.0f / sqrtf(sum[r - begin] / (float)a->p->norm->width + a->p->norm->eps);
+        ((float *)a->p->rstd->data)[r] =
+            1.0f / sqrtf(sum[r - begin] / (float)a->p->norm->width + a->p->norm->eps);
 }
 
 static void normalise_rows(void *arg, int64_t begin, int64_t end, int worker)
@@ -69,21 +78,25 @@ static void normalise_rows(void *arg, int64_t begin, int64_t end, int worker)
     const norm_params *p = a->p;
     const int64_t ld = p->x->cols;
     const sheaf_dtype t = a->c->dtype;
-    kernels_of(a)->layernorm(sheaf__at(p->y->data, begin * ld, t), ld, sheaf__at(p->x->data, begin * ld, t), ld,
-                             (float *)p->mean->data + begin, (float *)p->rstd->data + begin, p->norm->weight, p->norm->bias,
-                             p->residual == NULL ? NULL : sheaf__at(p->residual->data, begin * ld, t), end - begin, ld, t);
+    kernels_of(a)->layernorm(
+        sheaf__at(p->y->data, begin * ld, t), ld, sheaf__at(p->x->data, begin * ld, t), ld,
+        (float *)p->mean->data + begin, (float *)p->rstd->data + begin, p->norm->weight,
+        p->norm->bias, p->residual == NULL ? NULL : sheaf__at(p->residual->data, begin * ld, t),
+        end - begin, ld, t);
 }
 
 /* dx from the means of a and a*n. */
-static void turn_rows(const norm_args *a, const float *mean_a, const float *mean_an, int64_t begin, int64_t end)
+static void turn_rows(const norm_args *a, const float *mean_a, const float *mean_an, int64_t begin,
+                      int64_t end)
 {
     const norm_params *p = a->p;
     const int64_t ld = p->x->cols;
     const sheaf_dtype t = a->c->dtype;
-    kernels_of(a)->layernorm_back(sheaf__at(p->x->grad, begin * ld, t), sheaf__at(p->y->grad, begin * ld, t), ld,
-                                  sheaf__at(p->x->data, begin * ld, t), ld, (float *)p->mean->data + begin,
-                                  (float *)p->rstd->data + begin, p->norm->weight, mean_a, mean_an, end - begin, ld,
-                                  !p->x->grad_fresh, t);
+    kernels_of(a)->layernorm_back(
+        sheaf__at(p->x->grad, begin * ld, t), sheaf__at(p->y->grad, begin * ld, t), ld,
+        sheaf__at(p->x->data, begin * ld, t), ld, (float *)p->mean->data + begin,
+        (float *)p->rstd->data + begin, p->norm->weight, mean_a, mean_an, end - begin, ld,
+        !p->x->grad_fresh, t);
 }
 
 /* ---- a whole width ---- */
@@ -131,7 +144,8 @@ static void slice_sums(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf__layernorm *norm = a->p->norm;
     for (int s = norm->first; s < norm->first + norm->count; s++)
         if (norm->extent[s] > 0)
-            sums_of(a, a->part + (s - norm->first) * a->p->x->rows + begin, norm->begin[s], norm->extent[s], begin, end);
+            sums_of(a, a->part + (s - norm->first) * a->p->x->rows + begin, norm->begin[s],
+                    norm->extent[s], begin, end);
 }
 
 static void slice_squares(void *arg, int64_t begin, int64_t end, int worker)
@@ -140,7 +154,8 @@ static void slice_squares(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf__layernorm *norm = a->p->norm;
     for (int s = norm->first; s < norm->first + norm->count; s++)
         if (norm->extent[s] > 0)
-            squares_of(a, a->part + (s - norm->first) * a->p->x->rows + begin, norm->begin[s], norm->extent[s], begin, end);
+            squares_of(a, a->part + (s - norm->first) * a->p->x->rows + begin, norm->begin[s],
+                       norm->extent[s], begin, end);
 }
 
 static void slice_back_sums(void *arg, int64_t begin, int64_t end, int worker)
@@ -241,8 +256,9 @@ static void weight_columns(void *arg, int64_t begin, int64_t end, int worker)
     float *db = norm->bias_trained == NULL ? NULL : norm->bias_trained->grad[a->slice];
     const char *dy = sheaf__at(p->y->grad, first, t);
     if (norm->weight_trained != NULL)
-        kernels_of(a)->layernorm_dw(norm->weight_trained->grad[a->slice], db, dy, ld, sheaf__at(p->x->data, first, t), ld,
-                                    p->mean->data, p->rstd->data, rows, begin, end, t);
+        kernels_of(a)->layernorm_dw(norm->weight_trained->grad[a->slice], db, dy, ld,
+                                    sheaf__at(p->x->data, first, t), ld, p->mean->data,
+                                    p->rstd->data, rows, begin, end, t);
     else
         kernels_of(a)->column_sums(db + begin, sheaf__at(dy, begin, t), ld, rows, end - begin, t);
 }
@@ -270,10 +286,15 @@ sheaf__value *sheaf__record_layernorm(sheaf__tape *tape, sheaf__value *x, sheaf_
 {
     assert(residual == NULL || (!norm->cut && residual != x));
     const bool reads_x = x->needs_grad || norm->weight_trained != NULL;
-    const bool flows = reads_x || norm->bias_trained != NULL || (residual != NULL && residual->needs_grad);
-    sheaf__op *op = sheaf__tape_op(tape, norm->name, norm_forward, flows ? norm_backward : NULL, sizeof(norm_params));
+    const bool flows =
+        reads_x || norm->bias_trained != NULL || (residual != NULL && residual->needs_grad);
+    sheaf__op *op = sheaf__tape_op(tape, norm->name, norm_forward, flows ? norm_backward : NULL,
+                                   sizeof(norm_params));
     norm_params *p = op->params;
-    *p = (norm_params){ norm, x, residual, sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
+    *p = (norm_params){ norm,
+                        x,
+                        residual,
+                        sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
                         sheaf__tape_value(tape, "norm mean", x->rows, 1, SHEAF_F32),
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
     p->y->needs_grad = flows;
@@ -291,8 +312,10 @@ void sheaf__layernorm_refresh(sheaf__context *c, sheaf__layernorm *norm)
 {
     for (int s = norm->first; s < norm->first + norm->count; s++) {
         if (norm->weight_trained != NULL)
-            sheaf__refresh(c, norm->weight + norm->begin[s], norm->weight_trained->master[s], norm->extent[s]);
+            sheaf__refresh(c, norm->weight + norm->begin[s], norm->weight_trained->master[s],
+                           norm->extent[s]);
         if (norm->bias_trained != NULL)
-            sheaf__refresh(c, norm->bias + norm->begin[s], norm->bias_trained->master[s], norm->extent[s]);
+            sheaf__refresh(c, norm->bias + norm->begin[s], norm->bias_trained->master[s],
+                           norm->extent[s]);
     }
 }

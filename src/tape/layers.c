@@ -36,7 +36,11 @@ typedef struct embedding_params {
     sheaf__value *x;
 } embedding_params;
 
-typedef struct lookup { sheaf__context *c; const embedding_params *p; int32_t *owner; } lookup;
+typedef struct lookup {
+    sheaf__context *c;
+    const embedding_params *p;
+    int32_t *owner;
+} lookup;
 
 static void look_up(void *arg, int64_t begin, int64_t end, int worker)
 {
@@ -53,11 +57,13 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker)
             continue;
         const int64_t in_slice = id - slice_rows(&t->cut, slice).begin;
         if (t->trained != NULL)
-            c->device->kernels->round(x, c->dtype, t->trained->master[slice] + in_slice * t->width, t->width);
+            c->device->kernels->round(x, c->dtype, t->trained->master[slice] + in_slice * t->width,
+                                      t->width);
         else if (t->packed != NULL)
             sheaf__packed_row(x, &t->packed[slice], in_slice);
         else
-            memcpy(x, sheaf__at(t->rows, (id - row0) * t->width, c->dtype), (size_t)t->width * sheaf_dtype_bytes(c->dtype));
+            memcpy(x, sheaf__at(t->rows, (id - row0) * t->width, c->dtype),
+                   (size_t)t->width * sheaf_dtype_bytes(c->dtype));
     }
 }
 
@@ -73,8 +79,8 @@ static sheaf_status *embedding_forward(sheaf__tape *tape, sheaf__op *op)
     if (owner == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "owners of %lld rows", (long long)p->x->rows);
     sheaf__rows(c, p->x->rows, 32, look_up, &(lookup){ c, p, owner });
-    sheaf_status *st = c->comm == NULL ? NULL
-                                       : sheaf_comm_select(c->comm, p->x->data, row, p->x->rows, owner);
+    sheaf_status *st =
+        c->comm == NULL ? NULL : sheaf_comm_select(c->comm, p->x->data, row, p->x->rows, owner);
     free(owner);
     return st;
 }
@@ -94,7 +100,8 @@ static void scatter(void *arg, int64_t begin, int64_t end, int worker)
         float *grad = t->trained->grad[slice] + (id - slice_rows(&t->cut, slice).begin) * t->width;
         for (int64_t col = begin; col < end; col += 256) {
             const int64_t n = end - col < 256 ? end - col : 256;
-            c->device->kernels->widen(part, sheaf__at(l->p->x->grad, r * t->width + col, c->dtype), c->dtype, n);
+            c->device->kernels->widen(part, sheaf__at(l->p->x->grad, r * t->width + col, c->dtype),
+                                      c->dtype, n);
             c->device->kernels->add(grad + col, grad + col, part, n);
         }
     }
@@ -114,7 +121,8 @@ sheaf__value *sheaf__record_embedding(sheaf__tape *tape, const sheaf__table *tab
     const bool trained = table->trained != NULL;
     sheaf__op *op = sheaf__tape_op(tape, table->name, embedding_forward,
                                    trained ? embedding_backward : NULL, sizeof(embedding_params));
-    sheaf__value *x = sheaf__tape_value(tape, table->name, rows, table->width, sheaf__tape_context(tape)->dtype);
+    sheaf__value *x =
+        sheaf__tape_value(tape, table->name, rows, table->width, sheaf__tape_context(tape)->dtype);
     *(embedding_params *)op->params = (embedding_params){ table, in, x };
     x->needs_grad = trained;
     sheaf__op_arg(op, x, SHEAF__MAKE | (trained ? SHEAF__GIVES : 0));
@@ -128,7 +136,10 @@ typedef struct norm_params {
     sheaf__value *x, *y, *rstd;
 } norm_params;
 
-typedef struct norm_args { sheaf__context *c; const norm_params *p; } norm_args;
+typedef struct norm_args {
+    sheaf__context *c;
+    const norm_params *p;
+} norm_args;
 
 static void norm_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
@@ -137,8 +148,8 @@ static void norm_rows(void *arg, int64_t begin, int64_t end, int worker)
     const int64_t w = p->norm->width;
     float *rstd = p->rstd->data;
     a->c->device->kernels->rmsnorm(sheaf__at(p->y->data, begin * w, a->c->dtype), rstd + begin,
-                                   sheaf__at(p->x->data, begin * w, a->c->dtype), p->norm->weight, end - begin, w,
-                                   p->norm->eps, a->c->dtype);
+                                   sheaf__at(p->x->data, begin * w, a->c->dtype), p->norm->weight,
+                                   end - begin, w, p->norm->eps, a->c->dtype);
 }
 
 static sheaf_status *norm_forward(sheaf__tape *tape, sheaf__op *op)
@@ -154,17 +165,19 @@ static void norm_back_rows(void *arg, int64_t begin, int64_t end, int worker)
     const norm_params *p = a->p;
     const int64_t w = p->norm->width;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->rmsnorm_back(sheaf__at(p->x->grad, begin * w, t), sheaf__at(p->y->grad, begin * w, t),
-                                        sheaf__at(p->x->data, begin * w, t), p->norm->weight,
-                                        (float *)p->rstd->data + begin, end - begin, w, !p->x->grad_fresh, t);
+    a->c->device->kernels->rmsnorm_back(
+        sheaf__at(p->x->grad, begin * w, t), sheaf__at(p->y->grad, begin * w, t),
+        sheaf__at(p->x->data, begin * w, t), p->norm->weight, (float *)p->rstd->data + begin,
+        end - begin, w, !p->x->grad_fresh, t);
 }
 
 static void norm_weight_columns(void *arg, int64_t begin, int64_t end, int worker)
 {
     const norm_args *a = arg;
     const norm_params *p = a->p;
-    a->c->device->kernels->rmsnorm_dw(p->norm->trained->grad[0], p->y->grad, p->x->data, p->rstd->data,
-                                      p->x->rows, p->norm->width, begin, end, a->c->dtype);
+    a->c->device->kernels->rmsnorm_dw(p->norm->trained->grad[0], p->y->grad, p->x->data,
+                                      p->rstd->data, p->x->rows, p->norm->width, begin, end,
+                                      a->c->dtype);
 }
 
 static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
@@ -180,7 +193,8 @@ static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
 sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm)
 {
     const bool flows = x->needs_grad || norm->trained != NULL;
-    sheaf__op *op = sheaf__tape_op(tape, norm->name, norm_forward, flows ? norm_backward : NULL, sizeof(norm_params));
+    sheaf__op *op = sheaf__tape_op(tape, norm->name, norm_forward, flows ? norm_backward : NULL,
+                                   sizeof(norm_params));
     norm_params *p = op->params;
     *p = (norm_params){ norm, x, sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
                         sheaf__tape_value(tape, "norm scale", x->rows, 1, SHEAF_F32) };
@@ -211,16 +225,20 @@ typedef struct rope_params {
     sheaf__value *x;
 } rope_params;
 
-typedef struct rope_args { sheaf__context *c; const rope_params *p; bool inverse; } rope_args;
+typedef struct rope_args {
+    sheaf__context *c;
+    const rope_params *p;
+    bool inverse;
+} rope_args;
 
 static void rope_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const rope_args *a = arg;
     const rope_params *p = a->p;
     void *x = a->inverse ? p->x->grad : p->x->data;
-    a->c->device->kernels->rope(sheaf__at(x, begin * p->x->cols, a->c->dtype), p->x->cols, p->table->cos,
-                                p->table->sin, p->in->position + begin, end - begin, p->heads, p->head_dim,
-                                p->table->rot, a->inverse, a->c->dtype);
+    a->c->device->kernels->rope(sheaf__at(x, begin * p->x->cols, a->c->dtype), p->x->cols,
+                                p->table->cos, p->table->sin, p->in->position + begin, end - begin,
+                                p->heads, p->head_dim, p->table->rot, a->inverse, a->c->dtype);
 }
 
 static sheaf_status *rope_forward(sheaf__tape *tape, sheaf__op *op)
@@ -259,11 +277,22 @@ static sheaf__attention shape_of(const sheaf__context *c, const attention_params
 {
     const sheaf__heads *h = &p->heads;
     const int64_t keys = p->cache == NULL ? h->queries : p->in->keys;
-    return (sheaf__attention){ .dtype = c->dtype, .batch = h->batch, .queries = h->queries, .keys = keys,
-        .kv_heads = h->kv_heads, .group = h->group, .head_dim = h->head_dim, .window = h->window,
-        .scale = (float)(1.0 / sqrt((double)h->head_dim)), .key_mask = p->in->key_mask,
-        .mask_ld = p->in->mask_ld, .ldq = p->q->cols, .ldk = p->k->cols, .ldv = p->v->cols, .ldo = p->o->cols,
-        .kv_rows = p->cache == NULL ? keys : p->cache->length };
+    return (sheaf__attention){ .dtype = c->dtype,
+                               .batch = h->batch,
+                               .queries = h->queries,
+                               .keys = keys,
+                               .kv_heads = h->kv_heads,
+                               .group = h->group,
+                               .head_dim = h->head_dim,
+                               .window = h->window,
+                               .scale = (float)(1.0 / sqrt((double)h->head_dim)),
+                               .key_mask = p->in->key_mask,
+                               .mask_ld = p->in->mask_ld,
+                               .ldq = p->q->cols,
+                               .ldk = p->k->cols,
+                               .ldv = p->v->cols,
+                               .ldo = p->o->cols,
+                               .kv_rows = p->cache == NULL ? keys : p->cache->length };
 }
 
 /* New rows go behind the old ones of each sequence. */
@@ -272,8 +301,10 @@ static void append(const sheaf__context *c, const attention_params *p)
     const int64_t n = p->heads.queries, cols = p->k->cols, from = p->in->keys - n;
     const size_t bytes = (size_t)(n * cols) * sheaf_dtype_bytes(c->dtype);
     for (int64_t b = 0; b < p->heads.batch; b++) {
-        memcpy(sheaf__at(p->cache->k, (b * p->cache->length + from) * cols, c->dtype), sheaf__at(p->k->data, b * n * cols, c->dtype), bytes);
-        memcpy(sheaf__at(p->cache->v, (b * p->cache->length + from) * cols, c->dtype), sheaf__at(p->v->data, b * n * cols, c->dtype), bytes);
+        memcpy(sheaf__at(p->cache->k, (b * p->cache->length + from) * cols, c->dtype),
+               sheaf__at(p->k->data, b * n * cols, c->dtype), bytes);
+        memcpy(sheaf__at(p->cache->v, (b * p->cache->length + from) * cols, c->dtype),
+               sheaf__at(p->v->data, b * n * cols, c->dtype), bytes);
     }
 }
 
@@ -284,8 +315,9 @@ static sheaf_status *attention_forward(sheaf__tape *tape, sheaf__op *op)
     const sheaf__attention shape = shape_of(c, p);
     if (p->cache != NULL && c->device->kind != SHEAF_DRY)
         append(c, p);
-    sheaf__attention_forward(c->device, &shape, p->o->data, p->stats == NULL ? NULL : p->stats->data, p->q->data,
-                             p->cache == NULL ? p->k->data : p->cache->k, p->cache == NULL ? p->v->data : p->cache->v);
+    sheaf__attention_forward(
+        c->device, &shape, p->o->data, p->stats == NULL ? NULL : p->stats->data, p->q->data,
+        p->cache == NULL ? p->k->data : p->cache->k, p->cache == NULL ? p->v->data : p->cache->v);
     return NULL;
 }
 
@@ -294,8 +326,8 @@ static sheaf_status *attention_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const attention_params *p = op->params;
     const sheaf__attention shape = shape_of(c, p);
-    sheaf__attention_backward(c->device, &shape, p->q->grad, p->k->grad, p->v->grad, p->o->grad, p->o->data,
-                              p->stats->data, p->q->data, p->k->data, p->v->data);
+    sheaf__attention_backward(c->device, &shape, p->q->grad, p->k->grad, p->v->grad, p->o->grad,
+                              p->o->data, p->stats->data, p->q->data, p->k->data, p->v->data);
     return NULL;
 }
 
@@ -305,10 +337,18 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
 {
     /* All three or none: they come from one op. */
     const bool flows = q->needs_grad && cache == NULL;
-    sheaf__op *op = sheaf__tape_op(tape, "attention", attention_forward, flows ? attention_backward : NULL,
-                                   sizeof(attention_params));
+    sheaf__op *op = sheaf__tape_op(tape, "attention", attention_forward,
+                                   flows ? attention_backward : NULL, sizeof(attention_params));
     attention_params *p = op->params;
-    *p = (attention_params){ *heads, in, cache, q, k, v, sheaf__tape_value(tape, "attention output", q->rows, q->cols, q->dtype), NULL };
+    *p =
+        (attention_params){ *heads,
+                            in,
+                            cache,
+                            q,
+                            k,
+                            v,
+                            sheaf__tape_value(tape, "attention output", q->rows, q->cols, q->dtype),
+                            NULL };
     p->o->needs_grad = flows;
     const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
     sheaf__op_arg(op, q, use);
@@ -316,7 +356,8 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
     sheaf__op_arg(op, v, use);
     sheaf__op_arg(op, p->o, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
     if (flows) {
-        p->stats = sheaf__tape_value(tape, "softmax statistics", q->rows, heads->kv_heads * heads->group * 2, SHEAF_F32);
+        p->stats = sheaf__tape_value(tape, "softmax statistics", q->rows,
+                                     heads->kv_heads * heads->group * 2, SHEAF_F32);
         p->stats->statistic = true;
         sheaf__op_arg(op, p->stats, SHEAF__MAKE | SHEAF__KEEP);
     }
@@ -325,14 +366,20 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
 
 /* ---- SwiGLU ---- */
 
-typedef struct swiglu_params { sheaf__value *gate, *up, *h; } swiglu_params;
-typedef struct swiglu_args { sheaf__context *c; const swiglu_params *p; } swiglu_args;
+typedef struct swiglu_params {
+    sheaf__value *gate, *up, *h;
+} swiglu_params;
+typedef struct swiglu_args {
+    sheaf__context *c;
+    const swiglu_params *p;
+} swiglu_args;
 
 static void swiglu_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
     const swiglu_args *a = arg;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->swiglu(sheaf__at(a->p->h->data, begin, t), sheaf__at(a->p->gate->data, begin, t),
+    a->c->device->kernels->swiglu(sheaf__at(a->p->h->data, begin, t),
+                                  sheaf__at(a->p->gate->data, begin, t),
                                   sheaf__at(a->p->up->data, begin, t), end - begin, t);
 }
 
@@ -348,9 +395,10 @@ static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int work
     const swiglu_args *a = arg;
     const swiglu_params *p = a->p;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->swiglu_back(sheaf__at(p->gate->grad, begin, t), sheaf__at(p->up->grad, begin, t),
-                                       sheaf__at(p->h->grad, begin, t), sheaf__at(p->gate->data, begin, t),
-                                       sheaf__at(p->up->data, begin, t), end - begin, t);
+    a->c->device->kernels->swiglu_back(
+        sheaf__at(p->gate->grad, begin, t), sheaf__at(p->up->grad, begin, t),
+        sheaf__at(p->h->grad, begin, t), sheaf__at(p->gate->data, begin, t),
+        sheaf__at(p->up->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
@@ -363,9 +411,11 @@ static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
 sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up)
 {
     const bool flows = gate->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "swiglu", swiglu_forward, flows ? swiglu_backward : NULL, sizeof(swiglu_params));
+    sheaf__op *op = sheaf__tape_op(tape, "swiglu", swiglu_forward, flows ? swiglu_backward : NULL,
+                                   sizeof(swiglu_params));
     swiglu_params *p = op->params;
-    *p = (swiglu_params){ gate, up, sheaf__tape_value(tape, "swiglu", gate->rows, gate->cols, gate->dtype) };
+    *p = (swiglu_params){ gate, up,
+                          sheaf__tape_value(tape, "swiglu", gate->rows, gate->cols, gate->dtype) };
     p->h->needs_grad = flows;
     const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
     sheaf__op_arg(op, gate, use);

@@ -13,7 +13,7 @@ typedef struct sheaf__rows_in {
     const int32_t *position; /* [rows] for the rotary embedding */
     const uint8_t *key_mask; /* [batch, mask_ld] or NULL */
     int64_t mask_ld;
-    int64_t keys;            /* keys per sequence including the new ones (cache) */
+    int64_t keys; /* keys per sequence including the new ones (cache) */
 } sheaf__rows_in;
 
 /* A vocabulary table [vocab, width], cut by rows. Values come from one of three places. */
@@ -21,9 +21,9 @@ typedef struct sheaf__table {
     const char *name;
     int64_t vocab, width;
     sheaf_cut cut;
-    void *rows;              /* owned rows, compute dtype; or */
+    void *rows;                  /* owned rows, compute dtype; or */
     const sheaf__packed *packed; /* by slice: a tied head's panels; or */
-    sheaf__trained *trained; /* its masters */
+    sheaf__trained *trained;     /* its masters */
 } sheaf__table;
 
 typedef struct sheaf__norm {

@@ -1,4 +1,5 @@
-/* layers_test.c - what the parts of a layer do by themselves: scale what dropout keeps, add a table's gradients, round norms. */
+/* layers_test.c - what the parts of a layer do by themselves: scale what dropout keeps, add a
+ * table's gradients, round norms. */
 #include "tests/check.h"
 
 #include "ops/math/round.h"
@@ -28,14 +29,17 @@ static void test_dropout__scales_what_it_keeps(void **state)
     for (int percent = 5; percent < 100; percent += 5) {
         const double p = percent / 100.0;
         const sheaf__lora_part lora = { .dropout = p, .purpose = 7 };
-        const sheaf__step_info info = { .training = true, .seed = 3, .sample = sample, .position = position };
+        const sheaf__step_info info = {
+            .training = true, .seed = 3, .sample = sample, .position = position
+        };
         int kept = 0;
         sheaf__lora_drop(&c, y, x, ROWS, COLS, 0, &lora, &info, SHEAF_F32);
         for (int i = 0; i < ROWS * COLS; i++) {
             assert_true(y[i] == 0 || y[i] == (float)(1 / (1 - p)));
             kept += y[i] != 0;
         }
-        CHECK_NEAR("share kept", kept / (double)(ROWS * COLS), 1 - p, 5 * sqrt(0.25 / (ROWS * COLS)));
+        CHECK_NEAR("share kept", kept / (double)(ROWS * COLS), 1 - p,
+                   5 * sqrt(0.25 / (ROWS * COLS)));
         otherwise += 1 / (1 - (float)p) != (float)(1 / (1 - p));
     }
     assert_true(otherwise > 0); /* or nothing would be shown */
@@ -46,9 +50,15 @@ static void test_dropout__scales_what_it_keeps(void **state)
 
 enum { WIDTH = 3, TOKENS = 40, WORDS = 4 };
 
-static float gradient_of(int token, int column) { return sinf((float)(token * 13 + column)) * (float)(1 << token % 12); }
+static float gradient_of(int token, int column)
+{
+    return sinf((float)(token * 13 + column)) * (float)(1 << token % 12);
+}
 
-static sheaf_status *nothing(sheaf__tape *tape, sheaf__op *op) { return NULL; }
+static sheaf_status *nothing(sheaf__tape *tape, sheaf__op *op)
+{
+    return NULL;
+}
 
 static sheaf_status *give_gradients(sheaf__tape *tape, sheaf__op *op)
 {
@@ -62,13 +72,17 @@ static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
 {
     sheaf__context c = context_of(SHEAF_F32);
     sheaf__trained_set *set;
-    sheaf__table table = { .name = "table", .vocab = WORDS, .width = WIDTH, .cut = { .slices = 1, .nparts = 1, .part = { { WORDS, 1 } } } };
+    sheaf__table table = { .name = "table",
+                           .vocab = WORDS,
+                           .width = WIDTH,
+                           .cut = { .slices = 1, .nparts = 1, .part = { { WORDS, 1 } } } };
     sheaf__tape *tape;
     int32_t ids[TOKENS];
     float want[WORDS * WIDTH] = { 0 }, falling[WORDS * WIDTH] = { 0 };
     int otherwise = 0;
     CHECK_OK(sheaf__trained_set_new(&set, &c));
-    CHECK_OK(sheaf__trained_add(&table.trained, set, "table", 2, (int64_t[]){ WORDS, WIDTH }, &table.cut, true));
+    CHECK_OK(sheaf__trained_add(&table.trained, set, "table", 2, (int64_t[]){ WORDS, WIDTH },
+                                &table.cut, true));
     CHECK_OK(sheaf__trained_allocate(set));
     for (int t = 0; t < TOKENS; t++) {
         ids[t] = t * 7 % WORDS;
@@ -81,7 +95,8 @@ static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
     const sheaf__rows_in in = { .ids = ids };
     CHECK_OK(sheaf__tape_new(&tape, &c));
     sheaf__value *x = sheaf__record_embedding(tape, &table, TOKENS, &in);
-    sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_gradients, 0), x, SHEAF__READ | SHEAF__TAKES);
+    sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_gradients, 0), x,
+                  SHEAF__READ | SHEAF__TAKES);
     CHECK_OK(sheaf__tape_compile(tape, true, false));
     CHECK_OK(sheaf__tape_run(tape));
     for (int i = 0; i < WORDS * WIDTH; i++) {
@@ -102,21 +117,27 @@ static void test_copies__are_rounded_to_the_dtype(void **state)
         sheaf__trained_set *set;
         sheaf__norm norm = { .name = "norm", .width = 300, .weight = weight };
         CHECK_OK(sheaf__trained_set_new(&set, &c));
-        CHECK_OK(sheaf__trained_add(&norm.trained, set, "norm", 1, (int64_t[]){ 300 }, NULL, false));
+        CHECK_OK(
+            sheaf__trained_add(&norm.trained, set, "norm", 1, (int64_t[]){ 300 }, NULL, false));
         CHECK_OK(sheaf__trained_allocate(set));
         for (int i = 0; i < 300; i++)
             norm.trained->master[0][i] = 1 + (float)i / 1000;
         sheaf__norm_refresh(&c, &norm);
         for (int i = 0; i < 300; i++) {
             const float master = norm.trained->master[0][i];
-            CHECK_NEAR("weight", weight[i], half ? sheaf__from_bf16(sheaf__bf16(master)) : master, 0);
+            CHECK_NEAR("weight", weight[i], half ? sheaf__from_bf16(sheaf__bf16(master)) : master,
+                       0);
         }
         for (int n = 1; n < 300; n += 37) {
             memset(weight, 0, sizeof weight);
             sheaf__refresh(&c, weight, norm.trained->master[0], n);
             for (int i = 0; i < 300; i++) {
                 const float master = norm.trained->master[0][i];
-                CHECK_NEAR("refreshed", weight[i], i >= n ? 0 : half ? sheaf__from_bf16(sheaf__bf16(master)) : master, 0);
+                CHECK_NEAR("refreshed", weight[i],
+                           i >= n ? 0
+                           : half ? sheaf__from_bf16(sheaf__bf16(master))
+                                  : master,
+                           0);
             }
         }
         sheaf__trained_set_free(set);

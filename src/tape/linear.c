@@ -1,5 +1,6 @@
-/* linear.c - what layers cut along their output (linear_columns.c) and along their input (linear_rows.c)
- * have in common, and the compute copies of both; see linear.h for the formulas: names there are names here. */
+/* linear.c - what layers cut along their output (linear_columns.c) and along their input
+ * (linear_rows.c) have in common, and the compute copies of both; see linear.h for the formulas:
+ * names there are names here. */
 #include "tape/linear_inner.h"
 
 #include <stdlib.h>
@@ -19,8 +20,16 @@ sheaf__product *sheaf__batch_job(sheaf__batch *b, int64_t m, int64_t n, sheaf_dt
                                  int64_t ldy, sheaf_dtype out)
 {
     sheaf__product *job = &b->job[b->njobs++];
-    *job = (sheaf__product){ .m = m, .n = n, .dtype = dtype, .nslices = 1, .term = &b->term[b->nterms],
-                             .y = y, .ldy = ldy, .out = out, .alpha = 1, .round_to = SHEAF_F32 };
+    *job = (sheaf__product){ .m = m,
+                             .n = n,
+                             .dtype = dtype,
+                             .nslices = 1,
+                             .term = &b->term[b->nterms],
+                             .y = y,
+                             .ldy = ldy,
+                             .out = out,
+                             .alpha = 1,
+                             .round_to = SHEAF_F32 };
     return job;
 }
 
@@ -30,15 +39,22 @@ void sheaf__batch_term(sheaf__batch *b, sheaf__product *job, sheaf__term term)
     job->nterms++;
 }
 
-void sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n, const void *a, int64_t lda,
-                                  const void *x, int64_t ldx, int64_t tokens, sheaf_dtype dtype)
+void sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n, const void *a,
+                                  int64_t lda, const void *x, int64_t ldx, int64_t tokens,
+                                  sheaf_dtype dtype)
 {
     if (m == 0 || n == 0)
         return;
     sheaf__product *job = sheaf__batch_job(b, m, n, dtype, grad, n, SHEAF_F32);
     job->add = true;
-    sheaf__batch_term(b, job, (sheaf__term){ .a = a, .lda = lda, .a_km = true, .form = SHEAF__B_KN, .b = x,
-                                             .ldb = ldx, .k = tokens });
+    sheaf__batch_term(b, job,
+                      (sheaf__term){ .a = a,
+                                     .lda = lda,
+                                     .a_km = true,
+                                     .form = SHEAF__B_KN,
+                                     .b = x,
+                                     .ldb = ldx,
+                                     .k = tokens });
 }
 
 void sheaf__batch_run(sheaf__context *c, sheaf__batch *b)
@@ -52,11 +68,14 @@ void sheaf__batch_run(sheaf__context *c, sheaf__batch *b)
 
 typedef struct finish_args {
     const sheaf__kernels *k;
-    void *y; int64_t ldy;
-    const float *sum; int64_t lds;
+    void *y;
+    int64_t ldy;
+    const float *sum;
+    int64_t lds;
     float alpha;
     const float *bias;
-    const void *residual; int64_t ldr;
+    const void *residual;
+    int64_t ldr;
     int64_t cols;
     sheaf_dtype dtype;
 } finish_args;
@@ -65,49 +84,77 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const finish_args *f = arg;
     f->k->finish(sheaf__at(f->y, begin * f->ldy, f->dtype), f->ldy, f->sum + begin * f->lds, f->lds,
-                 f->alpha, f->bias, f->residual == NULL ? NULL : sheaf__at(f->residual, begin * f->ldr, f->dtype),
+                 f->alpha, f->bias,
+                 f->residual == NULL ? NULL : sheaf__at(f->residual, begin * f->ldr, f->dtype),
                  f->ldr, end - begin, f->cols, f->dtype);
 }
 
-typedef struct column_args { const sheaf__kernels *k; float *out; const void *x; int64_t ldx, rows; sheaf_dtype dtype; } column_args;
+typedef struct column_args {
+    const sheaf__kernels *k;
+    float *out;
+    const void *x;
+    int64_t ldx, rows;
+    sheaf_dtype dtype;
+} column_args;
 static void column_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const column_args *a = arg;
-    a->k->column_sums(a->out + begin, sheaf__at(a->x, begin, a->dtype), a->ldx, a->rows, end - begin, a->dtype);
+    a->k->column_sums(a->out + begin, sheaf__at(a->x, begin, a->dtype), a->ldx, a->rows,
+                      end - begin, a->dtype);
 }
 
 void sheaf__bias_gradient(sheaf__context *c, float *grad, const void *dy, int64_t ld, int64_t rows,
                           int64_t cols, sheaf_dtype dtype)
 {
-    sheaf__rows(c, cols, 256, column_rows, &(column_args){ c->device->kernels, grad, dy, ld, rows, dtype });
+    sheaf__rows(c, cols, 256, column_rows,
+                &(column_args){ c->device->kernels, grad, dy, ld, rows, dtype });
 }
 
-typedef struct dropout_args { const sheaf__kernels *k; void *y; const void *x; int64_t cols; sheaf__dropout how; sheaf_dtype dtype; } dropout_args;
+typedef struct dropout_args {
+    const sheaf__kernels *k;
+    void *y;
+    const void *x;
+    int64_t cols;
+    sheaf__dropout how;
+    sheaf_dtype dtype;
+} dropout_args;
 static void dropout_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const dropout_args *d = arg;
     sheaf__dropout how = d->how;
     how.sample += begin;
     how.position += begin;
-    d->k->dropout(sheaf__at(d->y, begin * d->cols, d->dtype), sheaf__at(d->x, begin * d->cols, d->dtype),
-                  d->cols, end - begin, d->cols, &how, d->dtype);
+    d->k->dropout(sheaf__at(d->y, begin * d->cols, d->dtype),
+                  sheaf__at(d->x, begin * d->cols, d->dtype), d->cols, end - begin, d->cols, &how,
+                  d->dtype);
 }
 
 void sheaf__lora_drop(sheaf__context *c, void *y, const void *x, int64_t rows, int64_t cols,
                       int64_t channel0, const sheaf__lora_part *lora, const sheaf__step_info *info,
                       sheaf_dtype dtype)
 {
-    dropout_args args = { c->device->kernels, y, x, cols,
-        { .seed = info->seed, .purpose = lora->purpose, .step = info->step, .sample = info->sample,
-          .position = info->position, .channel0 = channel0,
-          .threshold = (uint32_t)(lora->dropout * 4294967296.0), .scale = (float)(1 / (1 - lora->dropout)) },
-        dtype };
+    dropout_args args = { c->device->kernels,
+                          y,
+                          x,
+                          cols,
+                          { .seed = info->seed,
+                            .purpose = lora->purpose,
+                            .step = info->step,
+                            .sample = info->sample,
+                            .position = info->position,
+                            .channel0 = channel0,
+                            .threshold = (uint32_t)(lora->dropout * 4294967296.0),
+                            .scale = (float)(1 / (1 - lora->dropout)) },
+                          dtype };
     sheaf__rows(c, rows, 64, dropout_rows, &args);
 }
 
 /* ---- a product whose slices meet in the tree, for this rank alone or with the others ---- */
 
-void sheaf__batch_begin_tree(sheaf__batch *b) { b->nslices = 0; }
+void sheaf__batch_begin_tree(sheaf__batch *b)
+{
+    b->nslices = 0;
+}
 
 void sheaf__batch_slice(sheaf__batch *b, int slice)
 {
@@ -115,15 +162,26 @@ void sheaf__batch_slice(sheaf__batch *b, int slice)
     b->first[b->nslices++] = b->nterms;
 }
 
-sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree, bool whole, int64_t m,
-                                       int64_t n, void *y, const float *bias, const void *residual)
+sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree,
+                                       bool whole, int64_t m, int64_t n, void *y, const float *bias,
+                                       const void *residual)
 {
     int own;
     sheaf_tree_own(tree, c->rank, &own);
     b->first[b->nslices] = b->nterms;
-    sheaf__product job = { .m = m, .n = n, .dtype = c->dtype, .nslices = b->nslices, .slice_of = b->slice_of,
-                           .first = b->first, .term = b->term, .nterms = b->nterms, .tree = whole ? NULL : tree,
-                           .rank = c->rank, .alpha = 1, .out = c->dtype, .round_to = SHEAF_F32 };
+    sheaf__product job = { .m = m,
+                           .n = n,
+                           .dtype = c->dtype,
+                           .nslices = b->nslices,
+                           .slice_of = b->slice_of,
+                           .first = b->first,
+                           .term = b->term,
+                           .nterms = b->nterms,
+                           .tree = whole ? NULL : tree,
+                           .rank = c->rank,
+                           .alpha = 1,
+                           .out = c->dtype,
+                           .round_to = SHEAF_F32 };
     if (c->ranks == 1 || whole) {
         job.y = y;
         job.ldy = n;
@@ -145,8 +203,9 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
         st = sheaf__sum_roots(c, tree, root, m, n);
     }
     if (st == NULL)
-        sheaf__rows(c, m, 16, finish_rows, &(finish_args){ c->device->kernels, y, n, root[0], n, 1, bias,
-                                                           residual, n, n, c->dtype });
+        sheaf__rows(c, m, 16, finish_rows,
+                    &(finish_args){ c->device->kernels, y, n, root[0], n, 1, bias, residual, n, n,
+                                    c->dtype });
     for (int i = 0; i < SHEAF_MAX_SLICES; i++)
         sheaf__give(c, root[i]);
     b->nterms = 0;
@@ -180,13 +239,15 @@ sheaf_status *sheaf__lora_back_take(sheaf__context *c, sheaf__lora_back *l, int 
 void sheaf__scaled_round(sheaf__context *c, void *dst, const float *src, int64_t rows, int64_t ld,
                          int64_t col, int64_t cols, float scale)
 {
-    sheaf__rows(c, rows, 256, finish_rows, &(finish_args){ c->device->kernels, sheaf__at(dst, col, c->dtype),
-                                             ld, src + col, ld, scale, NULL, NULL, 0, cols, c->dtype });
+    sheaf__rows(c, rows, 256, finish_rows,
+                &(finish_args){ c->device->kernels, sheaf__at(dst, col, c->dtype), ld, src + col,
+                                ld, scale, NULL, NULL, 0, cols, c->dtype });
 }
 
 bool sheaf__linear_trains(const sheaf__linear *l)
 {
-    return l->weight_trained != NULL || l->bias_trained != NULL || (l->lora != NULL && l->lora->a != NULL);
+    return l->weight_trained != NULL || l->bias_trained != NULL ||
+           (l->lora != NULL && l->lora->a != NULL);
 }
 
 bool sheaf__linear_drops(const sheaf__linear *l, const sheaf__step_info *info)
@@ -196,7 +257,10 @@ bool sheaf__linear_drops(const sheaf__linear *l, const sheaf__step_info *info)
 
 /* ---- compute copies ---- */
 
-typedef struct repack { sheaf__packed *w; const float *master; } repack;
+typedef struct repack {
+    sheaf__packed *w;
+    const float *master;
+} repack;
 static void repack_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const repack *r = arg;
@@ -215,7 +279,8 @@ void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
     const sheaf__trained *w = l->weight_trained, *bias = l->bias_trained;
     for (int s = l->first; s < l->first + l->count; s++) {
         if (w != NULL)
-            sheaf__rows(c, (l->w[s].n + 31) / 32, 1, repack_rows, &(repack){ &l->w[s], w->master[s] + l->weight_at[s] });
+            sheaf__rows(c, (l->w[s].n + 31) / 32, 1, repack_rows,
+                        &(repack){ &l->w[s], w->master[s] + l->weight_at[s] });
         if (bias != NULL && !l->rows)
             sheaf__refresh(c, l->bias + l->begin[s], bias->master[s] + l->bias_at[s], l->extent[s]);
     }

@@ -19,8 +19,8 @@
 #include "tape/tape.h"
 #include "tape/trained.h"
 
-/* A fused weight (query, key and value in one tensor) runs as one layer for each part; the parts share
- * the tensors that are trained, and each has its place in them: `*_at`, in elements. */
+/* A fused weight (query, key and value in one tensor) runs as one layer for each part; the parts
+ * share the tensors that are trained, and each has its place in them: `*_at`, in elements. */
 typedef struct sheaf__lora_part {
     int64_t rank;
     float scale;
@@ -34,18 +34,18 @@ typedef struct sheaf__lora_part {
 } sheaf__lora_part;
 
 typedef struct sheaf__linear {
-    const char *name;      /* borrowed: the weight's */
-    int64_t in, out;       /* logical */
-    bool rows;             /* cut along in; otherwise along out, or `whole` */
-    bool whole;            /* every rank holds and computes all of it, as slice 0 (columns only, no LoRA) */
-    int first, count;      /* owned slices */
+    const char *name; /* borrowed: the weight's */
+    int64_t in, out;  /* logical */
+    bool rows;        /* cut along in; otherwise along out, or `whole` */
+    bool whole; /* every rank holds and computes all of it, as slice 0 (columns only, no LoRA) */
+    int first, count;                 /* owned slices */
     int64_t begin[SHEAF_MAX_SLICES];  /* by slice: column in the owned part of the cut axis */
     int64_t extent[SHEAF_MAX_SLICES]; /* by slice, 0 = empty */
-    int64_t logical0;      /* index of the first owned row of the cut axis in the tensor */
-    int64_t owned;         /* sum of extents */
-    sheaf_tree tree;       /* of the slices that are not empty */
+    int64_t logical0; /* index of the first owned row of the cut axis in the tensor */
+    int64_t owned;    /* sum of extents */
+    sheaf_tree tree;  /* of the slices that are not empty */
     sheaf__packed w[SHEAF_MAX_SLICES];
-    float *bias;           /* [owned] (columns) or [out] (rows), rounded to the compute dtype; or NULL */
+    float *bias; /* [owned] (columns) or [out] (rows), rounded to the compute dtype; or NULL */
     sheaf__trained *weight_trained, *bias_trained; /* NULL when frozen */
     int64_t weight_at[SHEAF_MAX_SLICES], bias_at[SHEAF_MAX_SLICES];
     sheaf__lora_part *lora; /* NULL without */

@@ -1,4 +1,5 @@
-/* linear_columns.c - layers cut along their output: forward, backward and what is recorded; see linear.h.
+/* linear_columns.c - layers cut along their output: forward, backward and what is recorded; see
+ * linear.h.
  *
  * Up to three layers that read the same x run as one op: their products stand in one batch, LoRA's
  * gradients share one sum over slices, and dx is one product with the terms of all. */
@@ -34,10 +35,13 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
             sheaf__lora_drop(c, p->xd[i]->data, x, m, in, 0, lora, p->info, c->dtype);
             x = p->xd[i]->data;
         }
-        sheaf__product *job = sheaf__batch_job(b, m, lora->rank, c->dtype, p->h[i]->data, lora->rank, c->dtype);
+        sheaf__product *job =
+            sheaf__batch_job(b, m, lora->rank, c->dtype, p->h[i]->data, lora->rank, c->dtype);
         job->alpha = lora->scale;
-        sheaf__batch_term(b, job, (sheaf__term){ .a = x, .lda = in, .form = SHEAF__B_NK, .b = lora->a_copy[0],
-                                                 .ldb = in, .k = in });
+        sheaf__batch_term(
+            b, job,
+            (sheaf__term){
+                .a = x, .lda = in, .form = SHEAF__B_NK, .b = lora->a_copy[0], .ldb = in, .k = in });
     }
     sheaf__batch_run(c, b);
     for (int i = 0; i < p->n; i++) {
@@ -46,13 +50,21 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
             if (l->extent[s] == 0)
                 continue;
             sheaf__product *job = sheaf__batch_job(b, m, l->extent[s], c->dtype,
-                                                   sheaf__at(p->y[i]->data, l->begin[s], c->dtype), l->owned, c->dtype);
+                                                   sheaf__at(p->y[i]->data, l->begin[s], c->dtype),
+                                                   l->owned, c->dtype);
             job->bias = l->bias == NULL ? NULL : l->bias + l->begin[s];
-            sheaf__batch_term(b, job, (sheaf__term){ .a = p->x->data, .lda = in, .form = SHEAF__B_AHEAD,
-                                                     .w = &l->w[s], .k = in });
+            sheaf__batch_term(
+                b, job,
+                (sheaf__term){
+                    .a = p->x->data, .lda = in, .form = SHEAF__B_AHEAD, .w = &l->w[s], .k = in });
             if (l->lora != NULL)
-                sheaf__batch_term(b, job, (sheaf__term){ .a = p->h[i]->data, .lda = l->lora->rank, .form = SHEAF__B_NK,
-                                                         .b = l->lora->b_copy[s], .ldb = l->lora->rank, .k = l->lora->rank });
+                sheaf__batch_term(b, job,
+                                  (sheaf__term){ .a = p->h[i]->data,
+                                                 .lda = l->lora->rank,
+                                                 .form = SHEAF__B_NK,
+                                                 .b = l->lora->b_copy[s],
+                                                 .ldb = l->lora->rank,
+                                                 .k = l->lora->rank });
         }
     }
     sheaf__batch_run(c, b);
@@ -61,60 +73,77 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
 }
 
 /* g_s and g of every layer with LoRA. */
-static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params *p, sheaf__lora_back *l, sheaf__batch *b)
+static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params *p,
+                                        sheaf__lora_back *l, sheaf__batch *b)
 {
     const int64_t m = p->x->rows;
     const sheaf__linear *first = p->linear[0];
     for (int i = 0; i < p->n; i++)
-        for (int s = first->first; s < first->first + first->count && p->linear[i]->lora != NULL; s++) {
+        for (int s = first->first; s < first->first + first->count && p->linear[i]->lora != NULL;
+             s++) {
             const sheaf__linear *layer = p->linear[i];
             if (layer->extent[s] == 0)
                 continue;
-            sheaf__product *job = sheaf__batch_job(b, m, layer->lora->rank, c->dtype,
-                                                   l->part[s - first->first] + l->at[i], l->width, SHEAF_F32);
-            sheaf__batch_term(b, job, (sheaf__term){ .a = sheaf__at(p->y[i]->grad, layer->begin[s], c->dtype), .lda = layer->owned,
-                                                     .form = SHEAF__B_KN, .b = layer->lora->b_copy[s],
-                                                     .ldb = layer->lora->rank, .k = layer->extent[s] });
+            sheaf__product *job =
+                sheaf__batch_job(b, m, layer->lora->rank, c->dtype,
+                                 l->part[s - first->first] + l->at[i], l->width, SHEAF_F32);
+            sheaf__batch_term(
+                b, job,
+                (sheaf__term){ .a = sheaf__at(p->y[i]->grad, layer->begin[s], c->dtype),
+                               .lda = layer->owned,
+                               .form = SHEAF__B_KN,
+                               .b = layer->lora->b_copy[s],
+                               .ldb = layer->lora->rank,
+                               .k = layer->extent[s] });
         }
     sheaf__batch_run(c, b);
     for (int i = 0; i < p->n; i++)
         for (int s = 0; s < first->count && p->linear[i]->lora != NULL; s++)
             if (p->linear[i]->extent[first->first + s] > 0)
-                sheaf__scaled_round(c, l->g_slice[s], l->part[s], m, l->width, l->at[i], p->linear[i]->lora->rank,
-                                    p->linear[i]->lora->scale);
+                sheaf__scaled_round(c, l->g_slice[s], l->part[s], m, l->width, l->at[i],
+                                    p->linear[i]->lora->rank, p->linear[i]->lora->scale);
     float *total;
-    sheaf_status *st = sheaf__sum_partials(c, &first->tree, l->part, first->first, l->spare, m, l->width, &total);
+    sheaf_status *st =
+        sheaf__sum_partials(c, &first->tree, l->part, first->first, l->spare, m, l->width, &total);
     for (int i = 0; i < p->n && st == NULL; i++)
         if (p->linear[i]->lora != NULL)
-            sheaf__scaled_round(c, l->g, total, m, l->width, l->at[i], p->linear[i]->lora->rank, p->linear[i]->lora->scale);
+            sheaf__scaled_round(c, l->g, total, m, l->width, l->at[i], p->linear[i]->lora->rank,
+                                p->linear[i]->lora->scale);
     return st;
 }
 
-static void columns_weight_gradients(sheaf__context *c, const columns_params *p, const sheaf__lora_back *l, sheaf__batch *b)
+static void columns_weight_gradients(sheaf__context *c, const columns_params *p,
+                                     const sheaf__lora_back *l, sheaf__batch *b)
 {
     const int64_t m = p->x->rows, in = p->x->cols;
     for (int i = 0; i < p->n; i++) {
         const sheaf__linear *layer = p->linear[i];
         const sheaf__lora_part *lora = layer->lora;
         if (lora != NULL && lora->a != NULL)
-            sheaf__batch_weight_gradient(b, lora->a->grad[0] + lora->a_at, lora->rank, in, sheaf__at(l->g, l->at[i], c->dtype), l->width,
-                                         p->xd[i] != NULL ? p->xd[i]->data : p->x->data, in, m, c->dtype);
+            sheaf__batch_weight_gradient(b, lora->a->grad[0] + lora->a_at, lora->rank, in,
+                                         sheaf__at(l->g, l->at[i], c->dtype), l->width,
+                                         p->xd[i] != NULL ? p->xd[i]->data : p->x->data, in, m,
+                                         c->dtype);
         for (int s = layer->first; s < layer->first + layer->count; s++) {
             const void *dy = sheaf__at(p->y[i]->grad, layer->begin[s], c->dtype);
             if (lora != NULL && lora->b != NULL)
-                sheaf__batch_weight_gradient(b, lora->b->grad[s] + lora->b_at[s], layer->extent[s], lora->rank, dy, layer->owned,
-                                             p->h[i]->data, lora->rank, m, c->dtype);
+                sheaf__batch_weight_gradient(b, lora->b->grad[s] + lora->b_at[s], layer->extent[s],
+                                             lora->rank, dy, layer->owned, p->h[i]->data,
+                                             lora->rank, m, c->dtype);
             if (layer->weight_trained != NULL)
-                sheaf__batch_weight_gradient(b, layer->weight_trained->grad[s] + layer->weight_at[s], layer->extent[s], in, dy, layer->owned,
-                                             p->x->data, in, m, c->dtype);
+                sheaf__batch_weight_gradient(
+                    b, layer->weight_trained->grad[s] + layer->weight_at[s], layer->extent[s], in,
+                    dy, layer->owned, p->x->data, in, m, c->dtype);
             if (layer->bias_trained != NULL)
-                sheaf__bias_gradient(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy, layer->owned, m, layer->extent[s], c->dtype);
+                sheaf__bias_gradient(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy,
+                                     layer->owned, m, layer->extent[s], c->dtype);
         }
     }
     sheaf__batch_run(c, b);
 }
 
-static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_params *p, const sheaf__lora_back *l, sheaf__batch *b)
+static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_params *p,
+                                            const sheaf__lora_back *l, sheaf__batch *b)
 {
     const sheaf__linear *first = p->linear[0];
     const int64_t m = p->x->rows, in = p->x->cols;
@@ -125,17 +154,27 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
         sheaf__batch_slice(b, s);
         for (int i = 0; i < p->n; i++) {
             const sheaf__linear *layer = p->linear[i];
-            b->term[b->nterms++] = (sheaf__term){ .a = sheaf__at(p->y[i]->grad, layer->begin[s], c->dtype),
-                .lda = layer->owned, .form = SHEAF__B_BACK, .w = &layer->w[s], .k = layer->extent[s] };
+            b->term[b->nterms++] =
+                (sheaf__term){ .a = sheaf__at(p->y[i]->grad, layer->begin[s], c->dtype),
+                               .lda = layer->owned,
+                               .form = SHEAF__B_BACK,
+                               .w = &layer->w[s],
+                               .k = layer->extent[s] };
             if (layer->lora != NULL && p->xd[i] == NULL)
-                b->term[b->nterms++] = (sheaf__term){ .a = sheaf__at(l->g_slice[s - first->first], l->at[i], c->dtype),
-                    .lda = l->width, .form = SHEAF__B_KN, .b = layer->lora->a_copy[0], .ldb = in, .k = layer->lora->rank };
+                b->term[b->nterms++] =
+                    (sheaf__term){ .a = sheaf__at(l->g_slice[s - first->first], l->at[i], c->dtype),
+                                   .lda = l->width,
+                                   .form = SHEAF__B_KN,
+                                   .b = layer->lora->a_copy[0],
+                                   .ldb = in,
+                                   .k = layer->lora->rank };
         }
     }
     void *dx = p->x->grad, *apart = NULL;
     sheaf_status *st = NULL;
     if (!p->x->grad_fresh) {
-        st = sheaf__take(&apart, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+        st = sheaf__take(&apart, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype),
+                         SHEAF_MEM_SCRATCH);
         dx = apart;
     }
     if (st == NULL)
@@ -147,7 +186,8 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
 }
 
 /* With dropout: dx += dropout(round(g A)), layer after layer. */
-static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_params *p, const sheaf__lora_back *l, sheaf__batch *b)
+static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_params *p,
+                                              const sheaf__lora_back *l, sheaf__batch *b)
 {
     const int64_t m = p->x->rows, in = p->x->cols;
     for (int i = 0; i < p->n; i++) {
@@ -155,12 +195,18 @@ static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_p
         if (p->xd[i] == NULL)
             continue;
         void *part;
-        sheaf_status *st = sheaf__take(&part, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+        sheaf_status *st = sheaf__take(&part, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype),
+                                       SHEAF_MEM_SCRATCH);
         if (st != NULL)
             return st;
         sheaf__product *job = sheaf__batch_job(b, m, in, c->dtype, part, in, c->dtype);
-        sheaf__batch_term(b, job, (sheaf__term){ .a = sheaf__at(l->g, l->at[i], c->dtype), .lda = l->width, .form = SHEAF__B_KN,
-                                                 .b = lora->a_copy[0], .ldb = in, .k = lora->rank });
+        sheaf__batch_term(b, job,
+                          (sheaf__term){ .a = sheaf__at(l->g, l->at[i], c->dtype),
+                                         .lda = l->width,
+                                         .form = SHEAF__B_KN,
+                                         .b = lora->a_copy[0],
+                                         .ldb = in,
+                                         .k = lora->rank });
         sheaf__batch_run(c, b);
         sheaf__lora_drop(c, part, part, m, in, 0, lora, p->info, c->dtype);
         sheaf__accumulate(c, p->x->grad, part, m * in, c->dtype);
@@ -216,17 +262,20 @@ sheaf_status *sheaf__columns_back(sheaf__context *c, sheaf__value **y, sheaf__va
 void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
                            sheaf__linear *const *linear, int n, const sheaf__step_info *info)
 {
-    sheaf__op *op = sheaf__tape_op(tape, linear[0]->name, columns_forward, NULL, sizeof(columns_params));
+    sheaf__op *op =
+        sheaf__tape_op(tape, linear[0]->name, columns_forward, NULL, sizeof(columns_params));
     columns_params *p = op->params;
     bool trains = false, keep_x = false;
     *p = (columns_params){ .n = n, .info = info, .x = x };
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = p->linear[i] = linear[i];
         trains |= sheaf__linear_trains(l);
-        keep_x |= l->weight_trained != NULL || (l->lora != NULL && l->lora->a != NULL && !sheaf__linear_drops(l, info));
+        keep_x |= l->weight_trained != NULL ||
+                  (l->lora != NULL && l->lora->a != NULL && !sheaf__linear_drops(l, info));
     }
     const bool flows = trains || x->needs_grad;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows && keep_x ? SHEAF__KEEP : 0) | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, x,
+                  SHEAF__READ | (flows && keep_x ? SHEAF__KEEP : 0) | (flows ? SHEAF__TAKES : 0));
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = linear[i];
         y[i] = p->y[i] = sheaf__tape_value(tape, l->name, x->rows, l->owned, x->dtype);

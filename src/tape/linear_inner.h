@@ -7,7 +7,10 @@
 
 #include "tape/linear.h"
 
-enum { SHEAF__MAX_JOBS = SHEAF__MAX_TOGETHER * (SHEAF_MAX_SLICES + 1), SHEAF__MAX_TERMS = 2 * SHEAF__MAX_JOBS };
+enum {
+    SHEAF__MAX_JOBS = SHEAF__MAX_TOGETHER * (SHEAF_MAX_SLICES + 1),
+    SHEAF__MAX_TERMS = 2 * SHEAF__MAX_JOBS
+};
 
 /* Products in the making. The terms of one job are added right after it was begun. */
 typedef struct sheaf__batch {
@@ -20,22 +23,26 @@ typedef struct sheaf__batch {
 
 /* sheaf__batch_new - an empty one; freed with free(). */
 sheaf_status *sheaf__batch_new(sheaf__batch **out);
-/* sheaf__batch_job - a plain product y [m, n] = A * B with alpha 1; the caller changes what differs. */
+/* sheaf__batch_job - a plain product y [m, n] = A * B with alpha 1; the caller changes what
+ * differs. */
 sheaf__product *sheaf__batch_job(sheaf__batch *b, int64_t m, int64_t n, sheaf_dtype dtype, void *y,
                                  int64_t ldy, sheaf_dtype out);
 void sheaf__batch_term(sheaf__batch *b, sheaf__product *job, sheaf__term term);
-/* sheaf__batch_weight_gradient - dW += dy^T x for activations stored by token: grad [m, n] += a^T x over `tokens`. */
-void sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n, const void *a, int64_t lda,
-                                  const void *x, int64_t ldx, int64_t tokens, sheaf_dtype dtype);
+/* sheaf__batch_weight_gradient - dW += dy^T x for activations stored by token: grad [m, n] += a^T x
+ * over `tokens`. */
+void sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n, const void *a,
+                                  int64_t lda, const void *x, int64_t ldx, int64_t tokens,
+                                  sheaf_dtype dtype);
 /* sheaf__batch_run - runs the jobs; the batch is empty then. */
 void sheaf__batch_run(sheaf__context *c, sheaf__batch *b);
 
-/* A product whose slices meet in the tree, for this rank alone or with the others: begin, then each slice
- * and its terms, then finish; y in the compute dtype. Every rank must finish. */
+/* A product whose slices meet in the tree, for this rank alone or with the others: begin, then each
+ * slice and its terms, then finish; y in the compute dtype. Every rank must finish. */
 void sheaf__batch_begin_tree(sheaf__batch *b);
 void sheaf__batch_slice(sheaf__batch *b, int slice);
-sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree, bool whole, int64_t m,
-                                       int64_t n, void *y, const float *bias, const void *residual);
+sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const sheaf_tree *tree,
+                                       bool whole, int64_t m, int64_t n, void *y, const float *bias,
+                                       const void *residual);
 
 /* LoRA's gradients of all layers of one op share one sum over slices: [m, width], the ranks
  * of the layers side by side. */
@@ -51,7 +58,8 @@ void sheaf__lora_back_give(sheaf__context *c, sheaf__lora_back *l);
 /* dst = round(scale * src), columns col.. of both, row strides ld. */
 void sheaf__scaled_round(sheaf__context *c, void *dst, const float *src, int64_t rows, int64_t ld,
                          int64_t col, int64_t cols, float scale);
-/* y = x [rows, cols] with the dropout of a layer's LoRA; y may be x. channel0: the logical index of column 0. */
+/* y = x [rows, cols] with the dropout of a layer's LoRA; y may be x. channel0: the logical index of
+ * column 0. */
 void sheaf__lora_drop(sheaf__context *c, void *y, const void *x, int64_t rows, int64_t cols,
                       int64_t channel0, const sheaf__lora_part *lora, const sheaf__step_info *info,
                       sheaf_dtype dtype);

@@ -1,7 +1,8 @@
-/* linear_rows.c - layers cut along their input: forward, backward and what is recorded; see linear.h.
+/* linear_rows.c - layers cut along their input: forward, backward and what is recorded; see
+ * linear.h.
  *
- * The slices meet in forward, where bias and residual are added to the finished sum; backward needs no
- * other rank, so dx is a product for each slice and g one for the whole layer. */
+ * The slices meet in forward, where bias and residual are added to the finished sum; backward needs
+ * no other rank, so dx is a product for each slice and g one for the whole layer. */
 #include <stdlib.h>
 
 #include "tape/linear_inner.h"
@@ -14,7 +15,8 @@ typedef struct rows_params {
 } rows_params;
 
 /* h_s for every owned slice (compute dtype), and h when it is wanted. */
-static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sheaf__lora_back *l, sheaf__batch *b)
+static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sheaf__lora_back *l,
+                                     sheaf__batch *b)
 {
     const sheaf__linear *layer = p->linear;
     const sheaf__lora_part *lora = layer->lora;
@@ -23,18 +25,26 @@ static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sh
     for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (layer->extent[s] == 0)
             continue;
-        sheaf__product *job = sheaf__batch_job(b, m, lora->rank, c->dtype, l->part[s - layer->first], lora->rank, SHEAF_F32);
-        sheaf__batch_term(b, job, (sheaf__term){ .a = sheaf__at(x, layer->begin[s], c->dtype), .lda = layer->owned, .form = SHEAF__B_NK,
-                                                 .b = lora->a_copy[s], .ldb = layer->extent[s], .k = layer->extent[s] });
+        sheaf__product *job = sheaf__batch_job(b, m, lora->rank, c->dtype,
+                                               l->part[s - layer->first], lora->rank, SHEAF_F32);
+        sheaf__batch_term(b, job,
+                          (sheaf__term){ .a = sheaf__at(x, layer->begin[s], c->dtype),
+                                         .lda = layer->owned,
+                                         .form = SHEAF__B_NK,
+                                         .b = lora->a_copy[s],
+                                         .ldb = layer->extent[s],
+                                         .k = layer->extent[s] });
     }
     sheaf__batch_run(c, b);
     for (int s = 0; s < layer->count; s++)
         if (layer->extent[layer->first + s] > 0)
-            sheaf__scaled_round(c, l->g_slice[s], l->part[s], m, lora->rank, 0, lora->rank, lora->scale);
+            sheaf__scaled_round(c, l->g_slice[s], l->part[s], m, lora->rank, 0, lora->rank,
+                                lora->scale);
     if (lora->b == NULL)
         return NULL; /* h itself serves only dB */
     float *total;
-    sheaf_status *st = sheaf__sum_partials(c, &layer->tree, l->part, layer->first, l->spare, m, lora->rank, &total);
+    sheaf_status *st = sheaf__sum_partials(c, &layer->tree, l->part, layer->first, l->spare, m,
+                                           lora->rank, &total);
     if (st == NULL)
         sheaf__scaled_round(c, p->h->data, total, m, lora->rank, 0, lora->rank, lora->scale);
     return st;
@@ -52,7 +62,8 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
     if (st != NULL)
         return st;
     if (p->xd != NULL)
-        sheaf__lora_drop(c, p->xd->data, p->x->data, m, layer->owned, layer->logical0, layer->lora, p->info, c->dtype);
+        sheaf__lora_drop(c, p->xd->data, p->x->data, m, layer->owned, layer->logical0, layer->lora,
+                         p->info, c->dtype);
     if (layer->lora != NULL) {
         st = sheaf__lora_back_take(c, &l, layer->count, m);
         if (st == NULL)
@@ -63,21 +74,29 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
         if (layer->extent[s] == 0)
             continue;
         sheaf__batch_slice(b, s);
-        b->term[b->nterms++] = (sheaf__term){ .a = sheaf__at(p->x->data, layer->begin[s], c->dtype), .lda = layer->owned,
-                                              .form = SHEAF__B_AHEAD, .w = &layer->w[s], .k = layer->extent[s] };
+        b->term[b->nterms++] = (sheaf__term){ .a = sheaf__at(p->x->data, layer->begin[s], c->dtype),
+                                              .lda = layer->owned,
+                                              .form = SHEAF__B_AHEAD,
+                                              .w = &layer->w[s],
+                                              .k = layer->extent[s] };
         if (layer->lora != NULL)
-            b->term[b->nterms++] = (sheaf__term){ .a = l.g_slice[s - layer->first], .lda = l.width, .form = SHEAF__B_NK,
-                                                  .b = layer->lora->b_copy[0], .ldb = l.width, .k = l.width };
+            b->term[b->nterms++] = (sheaf__term){ .a = l.g_slice[s - layer->first],
+                                                  .lda = l.width,
+                                                  .form = SHEAF__B_NK,
+                                                  .b = layer->lora->b_copy[0],
+                                                  .ldb = l.width,
+                                                  .k = l.width };
     }
     if (st == NULL)
-        st = sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out, p->y->data, layer->bias,
-                                      p->residual == NULL ? NULL : p->residual->data);
+        st = sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out, p->y->data,
+                                      layer->bias, p->residual == NULL ? NULL : p->residual->data);
     sheaf__lora_back_give(c, &l);
     free(b);
     return st;
 }
 
-static void rows_weight_gradients(sheaf__context *c, const rows_params *p, const void *g, sheaf__batch *b)
+static void rows_weight_gradients(sheaf__context *c, const rows_params *p, const void *g,
+                                  sheaf__batch *b)
 {
     const sheaf__linear *layer = p->linear;
     const sheaf__lora_part *lora = layer->lora;
@@ -85,20 +104,26 @@ static void rows_weight_gradients(sheaf__context *c, const rows_params *p, const
     const void *dy = p->y->grad;
     for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (lora != NULL && lora->a != NULL)
-            sheaf__batch_weight_gradient(b, lora->a->grad[s], lora->rank, layer->extent[s], g, lora->rank,
-                                         sheaf__at(p->xd != NULL ? p->xd->data : p->x->data, layer->begin[s], c->dtype), layer->owned, m, c->dtype);
+            sheaf__batch_weight_gradient(
+                b, lora->a->grad[s], lora->rank, layer->extent[s], g, lora->rank,
+                sheaf__at(p->xd != NULL ? p->xd->data : p->x->data, layer->begin[s], c->dtype),
+                layer->owned, m, c->dtype);
         if (layer->weight_trained != NULL)
-            sheaf__batch_weight_gradient(b, layer->weight_trained->grad[s], layer->out, layer->extent[s], dy, layer->out,
-                                         sheaf__at(p->x->data, layer->begin[s], c->dtype), layer->owned, m, c->dtype);
+            sheaf__batch_weight_gradient(
+                b, layer->weight_trained->grad[s], layer->out, layer->extent[s], dy, layer->out,
+                sheaf__at(p->x->data, layer->begin[s], c->dtype), layer->owned, m, c->dtype);
     }
     if (lora != NULL && lora->b != NULL)
-        sheaf__batch_weight_gradient(b, lora->b->grad[0], layer->out, lora->rank, dy, layer->out, p->h->data, lora->rank, m, c->dtype);
+        sheaf__batch_weight_gradient(b, lora->b->grad[0], layer->out, lora->rank, dy, layer->out,
+                                     p->h->data, lora->rank, m, c->dtype);
     sheaf__batch_run(c, b);
     if (layer->bias_trained != NULL)
-        sheaf__bias_gradient(c, layer->bias_trained->grad[0], dy, layer->out, m, layer->out, c->dtype);
+        sheaf__bias_gradient(c, layer->bias_trained->grad[0], dy, layer->out, m, layer->out,
+                             c->dtype);
 }
 
-static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p, const void *g, sheaf__batch *b)
+static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p, const void *g,
+                                         sheaf__batch *b)
 {
     const sheaf__linear *layer = p->linear;
     const int64_t m = p->x->rows;
@@ -119,18 +144,29 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
         for (int s = layer->first; s < layer->first + layer->count; s++) {
             if (layer->extent[s] == 0)
                 continue;
-            sheaf__product *job = sheaf__batch_job(b, m, layer->extent[s], c->dtype, sheaf__at(dx, layer->begin[s], c->dtype),
-                                            layer->owned, c->dtype);
+            sheaf__product *job =
+                sheaf__batch_job(b, m, layer->extent[s], c->dtype,
+                                 sheaf__at(dx, layer->begin[s], c->dtype), layer->owned, c->dtype);
             if (!dropped)
-                sheaf__batch_term(b, job, (sheaf__term){ .a = p->y->grad, .lda = layer->out, .form = SHEAF__B_BACK,
-                                                         .w = &layer->w[s], .k = layer->out });
+                sheaf__batch_term(b, job,
+                                  (sheaf__term){ .a = p->y->grad,
+                                                 .lda = layer->out,
+                                                 .form = SHEAF__B_BACK,
+                                                 .w = &layer->w[s],
+                                                 .k = layer->out });
             if (layer->lora != NULL && dropped == (p->xd != NULL))
-                sheaf__batch_term(b, job, (sheaf__term){ .a = g, .lda = layer->lora->rank, .form = SHEAF__B_KN,
-                                                         .b = layer->lora->a_copy[s], .ldb = layer->extent[s], .k = layer->lora->rank });
+                sheaf__batch_term(b, job,
+                                  (sheaf__term){ .a = g,
+                                                 .lda = layer->lora->rank,
+                                                 .form = SHEAF__B_KN,
+                                                 .b = layer->lora->a_copy[s],
+                                                 .ldb = layer->extent[s],
+                                                 .k = layer->lora->rank });
         }
         sheaf__batch_run(c, b);
         if (dropped)
-            sheaf__lora_drop(c, dx, dx, m, layer->owned, layer->logical0, layer->lora, p->info, c->dtype);
+            sheaf__lora_drop(c, dx, dx, m, layer->owned, layer->logical0, layer->lora, p->info,
+                             c->dtype);
         if (dx != p->x->grad)
             sheaf__accumulate(c, p->x->grad, dx, m * layer->owned, c->dtype);
     }
@@ -150,12 +186,19 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     if (st != NULL)
         return st;
     if (lora != NULL) {
-        st = sheaf__take(&g, c, (size_t)(m * lora->rank) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+        st = sheaf__take(&g, c, (size_t)(m * lora->rank) * sheaf_dtype_bytes(c->dtype),
+                         SHEAF_MEM_SCRATCH);
         if (st == NULL) {
-            sheaf__product *job = sheaf__batch_job(b, m, lora->rank, c->dtype, g, lora->rank, c->dtype);
+            sheaf__product *job =
+                sheaf__batch_job(b, m, lora->rank, c->dtype, g, lora->rank, c->dtype);
             job->alpha = lora->scale;
-            sheaf__batch_term(b, job, (sheaf__term){ .a = p->y->grad, .lda = p->linear->out, .form = SHEAF__B_KN,
-                                                     .b = lora->b_copy[0], .ldb = lora->rank, .k = p->linear->out });
+            sheaf__batch_term(b, job,
+                              (sheaf__term){ .a = p->y->grad,
+                                             .lda = p->linear->out,
+                                             .form = SHEAF__B_KN,
+                                             .b = lora->b_copy[0],
+                                             .ldb = lora->rank,
+                                             .k = p->linear->out });
             sheaf__batch_run(c, b);
         }
     }
@@ -185,10 +228,12 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     *p = (rows_params){ .linear = linear, .info = info, .x = x, .residual = residual };
     const bool trains = sheaf__linear_trains(linear), drops = sheaf__linear_drops(linear, info);
     const bool flows = trains || x->needs_grad || (residual != NULL && residual->needs_grad);
-    const bool keep_x = linear->weight_trained != NULL || (linear->lora != NULL && linear->lora->a != NULL && !drops);
+    const bool keep_x = linear->weight_trained != NULL ||
+                        (linear->lora != NULL && linear->lora->a != NULL && !drops);
     p->y = sheaf__tape_value(tape, linear->name, x->rows, linear->out, x->dtype);
     p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0) | (flows && keep_x ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, x,
+                  SHEAF__READ | (flows ? SHEAF__TAKES : 0) | (flows && keep_x ? SHEAF__KEEP : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
     if (residual != NULL)
         sheaf__op_arg(op, residual, SHEAF__READ | (flows ? SHEAF__TAKES : 0));

@@ -1,8 +1,9 @@
-/* linear_test.c - layers cut along their output and along their input on small tapes: values against the formula
- * in double, gradients of everything that can be trained against finite differences of it.
+/* linear_test.c - layers cut along their output and along their input on small tapes: values
+ * against the formula in double, gradients of everything that can be trained against finite
+ * differences of it.
  *
- * The formula knows no slices. All operands are exact in bfloat16; slices are uneven and empty; each case runs
- * with x's gradient made and added to, kept and computed again. */
+ * The formula knows no slices. All operands are exact in bfloat16; slices are uneven and empty;
+ * each case runs with x's gradient made and added to, kept and computed again. */
 #include "tape/layer_test.h"
 
 #include "base/random.h"
@@ -14,10 +15,10 @@ enum { INPUT = 8 };
 
 typedef struct shape {
     const char *name;
-    bool rows;                        /* cut along the input */
-    int layers;                       /* that share x; 1 for rows */
-    int64_t tokens, fixed;            /* the axis that is not cut: in for columns, out for rows */
-    int64_t units, per_unit[LAYERS];  /* of the axis that is cut */
+    bool rows;                       /* cut along the input */
+    int layers;                      /* that share x; 1 for rows */
+    int64_t tokens, fixed;           /* the axis that is not cut: in for columns, out for rows */
+    int64_t units, per_unit[LAYERS]; /* of the axis that is cut */
     bool bias[LAYERS], lora[LAYERS], residual;
     double dropout;
 } shape;
@@ -33,14 +34,35 @@ typedef struct problem {
     float *keep;           /* [tokens, in]: what dropout makes of 1 */
 } problem;
 
-static tensor *weight_of(problem *p, int i) { return &p->t[1 + 4 * i]; }
-static tensor *bias_of(problem *p, int i) { return &p->t[2 + 4 * i]; }
-static tensor *a_of(problem *p, int i) { return &p->t[3 + 4 * i]; }
-static tensor *b_of(problem *p, int i) { return &p->t[4 + 4 * i]; }
-static tensor *residual_of(problem *p) { return &p->t[TENSORS - 1]; }
+static tensor *weight_of(problem *p, int i)
+{
+    return &p->t[1 + 4 * i];
+}
+static tensor *bias_of(problem *p, int i)
+{
+    return &p->t[2 + 4 * i];
+}
+static tensor *a_of(problem *p, int i)
+{
+    return &p->t[3 + 4 * i];
+}
+static tensor *b_of(problem *p, int i)
+{
+    return &p->t[4 + 4 * i];
+}
+static tensor *residual_of(problem *p)
+{
+    return &p->t[TENSORS - 1];
+}
 static const uint64_t SEED = 11, PURPOSE = 77;
-static int64_t sample_of(int64_t token) { return 40 + token / 4; }
-static int64_t position_of(int64_t token) { return token % 4; }
+static int64_t sample_of(int64_t token)
+{
+    return 40 + token / 4;
+}
+static int64_t position_of(int64_t token)
+{
+    return token % 4;
+}
 
 static problem problem_of(const shape *s)
 {
@@ -65,8 +87,11 @@ static problem problem_of(const shape *s)
     const uint32_t threshold = (uint32_t)(s->dropout * 4294967296.0);
     for (int64_t t = 0; t < s->tokens; t++)
         for (int64_t c = 0; c < p.in; c++)
-            p.keep[t * p.in + c] = sheaf__random_u32(SEED, PURPOSE, 5, (uint64_t)sample_of(t), (uint64_t)position_of(t), (uint64_t)c) >= threshold
-                                       ? (float)(1 / (1 - s->dropout)) : 0;
+            p.keep[t * p.in + c] =
+                sheaf__random_u32(SEED, PURPOSE, 5, (uint64_t)sample_of(t),
+                                  (uint64_t)position_of(t), (uint64_t)c) >= threshold
+                    ? (float)(1 / (1 - s->dropout))
+                    : 0;
     return p;
 }
 
@@ -108,7 +133,8 @@ static double weighted_sum(problem *p)
     return sum;
 }
 
-/* The formula has degree at most 2 in one element, so the central difference is exact but for its rounding. */
+/* The formula has degree at most 2 in one element, so the central difference is exact but for its
+ * rounding. */
 static double slope(void *problem_, const tensor *t, int64_t e)
 {
     problem *p = problem_;
@@ -123,9 +149,15 @@ static double slope(void *problem_, const tensor *t, int64_t e)
 
 /* ---- one case ---- */
 
-typedef struct setting { int trains; sheaf_dtype dtype; bool twice, back; } setting;
+typedef struct setting {
+    int trains;
+    sheaf_dtype dtype;
+    bool twice, back;
+} setting;
 
-typedef struct outcome { float *y[LAYERS], *dx, *dresidual, *second, *second_residual, *seen; } outcome;
+typedef struct outcome {
+    float *y[LAYERS], *dx, *dresidual, *second, *second_residual, *seen;
+} outcome;
 
 static void run(outcome *o, problem *p, layer *l, sheaf__context *c, const setting *how)
 {
@@ -135,13 +167,18 @@ static void run(outcome *o, problem *p, layer *l, sheaf__context *c, const setti
     sheaf__tape *tape;
     sheaf__linear *layers[LAYERS];
     sheaf__value *y[LAYERS], *residual = NULL;
-    int64_t *sample = malloc((size_t)s->tokens * sizeof *sample), *position = malloc((size_t)s->tokens * sizeof *position);
+    int64_t *sample = malloc((size_t)s->tokens * sizeof *sample),
+            *position = malloc((size_t)s->tokens * sizeof *position);
     for (int64_t t = 0; t < s->tokens; t++) {
         sample[t] = sample_of(t);
         position[t] = position_of(t);
     }
-    const sheaf__step_info info = { .training = true, .seed = SEED, .step = 5, .sample = sample, .position = position };
-    *o = (outcome){ .dx = calloc((size_t)n, sizeof(float)), .second = numbers(n, 90), .seen = calloc((size_t)(n + s->tokens * p->out[0]), sizeof(float)),
+    const sheaf__step_info info = {
+        .training = true, .seed = SEED, .step = 5, .sample = sample, .position = position
+    };
+    *o = (outcome){ .dx = calloc((size_t)n, sizeof(float)),
+                    .second = numbers(n, 90),
+                    .seen = calloc((size_t)(n + s->tokens * p->out[0]), sizeof(float)),
                     .dresidual = calloc((size_t)(s->tokens * p->out[0]), sizeof(float)),
                     .second_residual = numbers(s->tokens * p->out[0], 91) };
     for (int i = 0; i < s->layers; i++) {
@@ -151,7 +188,8 @@ static void run(outcome *o, problem *p, layer *l, sheaf__context *c, const setti
     CHECK_OK(sheaf__tape_new(&tape, c));
     sheaf__value *x = source_of(tape, s->tokens, p->in, !takes, p->t[0].x, o->dx, p->in, 0);
     if (s->residual)
-        residual = source_of(tape, s->tokens, p->out[0], !takes, residual_of(p)->x, o->dresidual, p->out[0], 0);
+        residual = source_of(tape, s->tokens, p->out[0], !takes, residual_of(p)->x, o->dresidual,
+                             p->out[0], 0);
     sheaf__tape_segment_begin(tape, 0);
     if (s->rows)
         y[0] = sheaf__record_rows(tape, x, layers[0], residual, &info);
@@ -185,8 +223,8 @@ static void outcome_free(outcome *o)
 
 static void check_case(const shape *s, const setting *how)
 {
-    /* float32: rounding of a few dozen additions; bfloat16: h, g, y and dx are rounded to 8 bits, of sums whose terms
-     * are several times as large as the sum. */
+    /* float32: rounding of a few dozen additions; bfloat16: h, g, y and dx are rounded to 8 bits,
+     * of sums whose terms are several times as large as the sum. */
     const double tolerance = how->dtype == SHEAF_F32 ? 3e-6 : 0.03;
     problem p = problem_of(s);
     sheaf__device *device;
@@ -194,10 +232,16 @@ static void check_case(const shape *s, const setting *how)
     outcome o;
     char name[200];
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
-    sheaf__context c = { .device = device, .ranks = 1, .slices = LAYER_SLICES, .own = { 0, LAYER_SLICES }, .dtype = how->dtype };
+    sheaf__context c = { .device = device,
+                         .ranks = 1,
+                         .slices = LAYER_SLICES,
+                         .own = { 0, LAYER_SLICES },
+                         .dtype = how->dtype };
     for (int i = 0; i < s->layers; i++)
-        layer_init(&l[i], &c, &(layer_of){ s->rows, s->units, s->per_unit[i], weight_of(&p, i), bias_of(&p, i), a_of(&p, i), b_of(&p, i),
-                                           SCALE[i], s->dropout, PURPOSE, how->trains, how->back });
+        layer_init(&l[i], &c,
+                   &(layer_of){ s->rows, s->units, s->per_unit[i], weight_of(&p, i), bias_of(&p, i),
+                                a_of(&p, i), b_of(&p, i), SCALE[i], s->dropout, PURPOSE,
+                                how->trains, how->back });
     run(&o, &p, l, &c, how);
     for (int i = 0; i < s->layers; i++)
         for (int64_t e = 0; e < s->tokens * p.out[i]; e++) {
@@ -207,14 +251,19 @@ static void check_case(const shape *s, const setting *how)
         }
     for (int64_t e = 0; e < numel(&p.t[0]) && how->trains & INPUT; e++) {
         const double want = slope(&p, &p.t[0], e) + (how->twice ? o.second[e] : 0);
-        snprintf(name, sizeof name, "%s: gradient of x, element %lld%s", s->name, (long long)e, how->twice ? ", added to" : "");
+        snprintf(name, sizeof name, "%s: gradient of x, element %lld%s", s->name, (long long)e,
+                 how->twice ? ", added to" : "");
         CHECK_NEAR(name, o.dx[e], want, tolerance * (1 + fabs(want)));
     }
     for (int64_t e = 0; e < numel(residual_of(&p)) && how->trains & INPUT; e++)
-        CHECK_NEAR("gradient of the residual", o.dresidual[e], p.weight[0][e] + (how->twice ? o.second_residual[e] : 0), how->dtype == SHEAF_F32 ? 0 : 0.01);
+        CHECK_NEAR("gradient of the residual", o.dresidual[e],
+                   p.weight[0][e] + (how->twice ? o.second_residual[e] : 0),
+                   how->dtype == SHEAF_F32 ? 0 : 0.01);
     for (int i = 0; i < s->layers; i++) {
-        check_gradient("the weight", weight_of(&p, i), &l[i].weight, how->trains & TRAIN_WEIGHT, tolerance, slope, &p);
-        check_gradient("the bias", bias_of(&p, i), &l[i].bias, how->trains & TRAIN_BIAS, tolerance, slope, &p);
+        check_gradient("the weight", weight_of(&p, i), &l[i].weight, how->trains & TRAIN_WEIGHT,
+                       tolerance, slope, &p);
+        check_gradient("the bias", bias_of(&p, i), &l[i].bias, how->trains & TRAIN_BIAS, tolerance,
+                       slope, &p);
         check_gradient("A", a_of(&p, i), &l[i].a, how->trains & TRAIN_LORA, tolerance, slope, &p);
         check_gradient("B", b_of(&p, i), &l[i].b, how->trains & TRAIN_LORA, tolerance, slope, &p);
         layer_free(&l[i]);
@@ -226,11 +275,14 @@ static void check_case(const shape *s, const setting *how)
 
 static void check(const shape *s)
 {
-    static const int trains[] = { INPUT, TRAIN_WEIGHT, TRAIN_BIAS, TRAIN_LORA, TRAIN_LORA | INPUT,
-                                  TRAIN_WEIGHT | TRAIN_BIAS | TRAIN_LORA | INPUT };
+    static const int trains[] = {
+        INPUT,      TRAIN_WEIGHT,       TRAIN_BIAS,
+        TRAIN_LORA, TRAIN_LORA | INPUT, TRAIN_WEIGHT | TRAIN_BIAS | TRAIN_LORA | INPUT
+    };
     for (size_t k = 0; k < ARRAY_LEN(trains); k++)
         for (int way = 0; way < 4; way++)
-            check_case(s, &(setting){ trains[k], way & 1 ? SHEAF_BF16 : SHEAF_F32, way & 2, (way & 1) == (int)(k & 1) });
+            check_case(s, &(setting){ trains[k], way & 1 ? SHEAF_BF16 : SHEAF_F32, way & 2,
+                                      (way & 1) == (int)(k & 1) });
 }
 
 /* ---- cases ---- */
@@ -241,8 +293,25 @@ static void test_columns(void **state)
     check(&(shape){ "uneven slices", false, 1, 5, 6, 11, { 1 }, { true } });
     check(&(shape){ "empty slices", false, 1, 5, 6, 3, { 2 }, { true }, { true } });
     check(&(shape){ "three layers", false, 3, 4, 7, 5, { 2, 1, 1 }, { true, false, true } });
-    check(&(shape){ "three layers, LoRA beside some", false, 3, 4, 7, 5, { 2, 1, 1 }, { false, true, false }, { true, false, true } });
-    check(&(shape){ "two layers with dropout", false, 2, 7, 6, 3, { 2, 1 }, { false }, { true, true }, .dropout = 0.25 });
+    check(&(shape){ "three layers, LoRA beside some",
+                    false,
+                    3,
+                    4,
+                    7,
+                    5,
+                    { 2, 1, 1 },
+                    { false, true, false },
+                    { true, false, true } });
+    check(&(shape){ "two layers with dropout",
+                    false,
+                    2,
+                    7,
+                    6,
+                    3,
+                    { 2, 1 },
+                    { false },
+                    { true, true },
+                    .dropout = 0.25 });
 }
 
 static void test_rows(void **state)
@@ -252,11 +321,13 @@ static void test_rows(void **state)
     check(&(shape){ "rows, empty slices", true, 1, 5, 4, 3, { 2 }, { true }, { true } });
     check(&(shape){ "rows and residual", true, 1, 6, 5, 9, { 1 }, { false }, { false }, true });
     check(&(shape){ "rows, all of it", true, 1, 6, 5, 9, { 1 }, { true }, { true }, true });
-    check(&(shape){ "rows with dropout", true, 1, 7, 4, 3, { 2 }, { true }, { true }, true, .dropout = 0.25 });
+    check(&(shape){
+        "rows with dropout", true, 1, 7, 4, 3, { 2 }, { true }, { true }, true, .dropout = 0.25 });
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_columns), cmocka_unit_test(test_rows) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_columns),
+                                        cmocka_unit_test(test_rows) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,17 +36,25 @@ static void move_rows(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-void sheaf__gather(const sheaf__context *c, void *dense, const void *wide, sheaf__places p, int64_t rows, int64_t cols, bool add)
+void sheaf__gather(const sheaf__context *c, void *dense, const void *wide, sheaf__places p,
+                   int64_t rows, int64_t cols, bool add)
 {
     sheaf__rows(c, rows, 32, move_rows, &(move){ c, dense, wide, cols, p, true, add });
 }
 
-void sheaf__scatter(const sheaf__context *c, void *wide, const void *dense, sheaf__places p, int64_t rows, int64_t cols, bool add)
+void sheaf__scatter(const sheaf__context *c, void *wide, const void *dense, sheaf__places p,
+                    int64_t rows, int64_t cols, bool add)
 {
     sheaf__rows(c, rows, 32, move_rows, &(move){ c, wide, dense, cols, p, false, add });
 }
 
-typedef struct fill { const sheaf__context *c; void *wide; const float *row; int64_t cols; sheaf__places places; } fill;
+typedef struct fill {
+    const sheaf__context *c;
+    void *wide;
+    const float *row;
+    int64_t cols;
+    sheaf__places places;
+} fill;
 
 static void fill_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
@@ -60,7 +68,8 @@ static void fill_rows(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-void sheaf__set_rows(const sheaf__context *c, void *wide, const float *row, sheaf__places p, int64_t rows, int64_t cols)
+void sheaf__set_rows(const sheaf__context *c, void *wide, const float *row, sheaf__places p,
+                     int64_t rows, int64_t cols)
 {
     sheaf__rows(c, rows, 64, fill_rows, &(fill){ c, wide, row, cols, p });
 }

@@ -3,13 +3,19 @@
 
 enum { CHUNK = 1 << 15 };
 
-typedef struct pair { const sheaf__context *c; void *dst; const void *src; sheaf_dtype dtype; } pair;
+typedef struct pair {
+    const sheaf__context *c;
+    void *dst;
+    const void *src;
+    sheaf_dtype dtype;
+} pair;
 
 static void add_floats(void *arg, int64_t begin, int64_t end, int worker)
 {
     const pair *p = arg;
     float *dst = p->dst;
-    p->c->device->kernels->add(dst + begin, dst + begin, (const float *)p->src + begin, end - begin);
+    p->c->device->kernels->add(dst + begin, dst + begin, (const float *)p->src + begin,
+                               end - begin);
 }
 
 void sheaf__add(const sheaf__context *c, float *dst, const float *src, int64_t n)
@@ -21,16 +27,19 @@ static void accumulate_elements(void *arg, int64_t begin, int64_t end, int worke
 {
     const pair *p = arg;
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(p->dtype);
-    p->c->device->kernels->accumulate((char *)p->dst + begin * bytes, (const char *)p->src + begin * bytes, end - begin, p->dtype);
+    p->c->device->kernels->accumulate((char *)p->dst + begin * bytes,
+                                      (const char *)p->src + begin * bytes, end - begin, p->dtype);
 }
 
-void sheaf__accumulate(const sheaf__context *c, void *dst, const void *src, int64_t n, sheaf_dtype dtype)
+void sheaf__accumulate(const sheaf__context *c, void *dst, const void *src, int64_t n,
+                       sheaf_dtype dtype)
 {
     sheaf__rows(c, n, CHUNK, accumulate_elements, &(pair){ c, dst, src, dtype });
 }
 
-sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, float *const *part, int first,
-                                  float *spare, int64_t rows, int64_t cols, float **total)
+sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, float *const *part,
+                                  int first, float *spare, int64_t rows, int64_t cols,
+                                  float **total)
 {
     float *root[SHEAF_MAX_SLICES] = { spare };
     int own, from = sheaf_tree_own(tree, c->rank, &own);
@@ -39,7 +48,8 @@ sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, flo
         sheaf_tree_add add[SHEAF_MAX_SLICES];
         int result, n = sheaf_tree_program_slices(tree, node, add, &result);
         for (int i = 0; i < n; i++)
-            sheaf__add(c, part[node->begin + add[i].a - first], part[node->begin + add[i].b - first], rows * cols);
+            sheaf__add(c, part[node->begin + add[i].a - first],
+                       part[node->begin + add[i].b - first], rows * cols);
         root[r] = part[node->begin + result - first];
     }
     *total = root[0];

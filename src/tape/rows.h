@@ -13,12 +13,14 @@ static inline char *sheaf__at(const void *data, int64_t element, sheaf_dtype dty
 /* dst += src, n float32 */
 void sheaf__add(const sheaf__context *context, float *dst, const float *src, int64_t n);
 /* dst = round(dst + src), n elements of `dtype` */
-void sheaf__accumulate(const sheaf__context *context, void *dst, const void *src, int64_t n, sheaf_dtype dtype);
-/* sheaf__sum_partials - the sum over slices of dense [rows, cols] partials, part[s - first] of each owned
- * slice s; destroys them. The total over all ranks ends in *total, which is one of the partials or, for a
- * rank that holds no present slice, `spare`. */
-sheaf_status *sheaf__sum_partials(sheaf__context *context, const sheaf_tree *tree, float *const *part, int first,
-                                  float *spare, int64_t rows, int64_t cols, float **total);
+void sheaf__accumulate(const sheaf__context *context, void *dst, const void *src, int64_t n,
+                       sheaf_dtype dtype);
+/* sheaf__sum_partials - the sum over slices of dense [rows, cols] partials, part[s - first] of each
+ * owned slice s; destroys them. The total over all ranks ends in *total, which is one of the
+ * partials or, for a rank that holds no present slice, `spare`. */
+sheaf_status *sheaf__sum_partials(sheaf__context *context, const sheaf_tree *tree,
+                                  float *const *part, int first, float *spare, int64_t rows,
+                                  int64_t cols, float **total);
 /* sheaf__hand_on - the gradient of `to` gets that of `from`, which dies in this step: where nothing
  * was there yet the buffers change places. */
 void sheaf__hand_on(const sheaf__context *context, sheaf__value *to, sheaf__value *from);

@@ -11,7 +11,7 @@
 
 typedef struct step {
     sheaf__op *op;
-    bool backward, again; /* again: the re-run of a segment */
+    bool backward, again;  /* again: the re-run of a segment */
     int first_dead, ndead; /* range in tape->dead */
 } step;
 
@@ -77,7 +77,10 @@ void sheaf__tape_free(sheaf__tape *tape)
     free(tape);
 }
 
-sheaf__context *sheaf__tape_context(sheaf__tape *tape) { return tape->context; }
+sheaf__context *sheaf__tape_context(sheaf__tape *tape)
+{
+    return tape->context;
+}
 
 /* Room for one more pointer; false when memory is out. */
 static bool grow(void *array, int64_t used, int64_t *room)
@@ -104,7 +107,9 @@ sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t row
         return &tape->spare_value;
     }
     tape->value[tape->nvalues++] = value;
-    *value = (sheaf__value){ .name = name, .layer = tape->layer, .rows = rows, .cols = cols, .dtype = dtype };
+    *value = (sheaf__value){
+        .name = name, .layer = tape->layer, .rows = rows, .cols = cols, .dtype = dtype
+    };
     return value;
 }
 
@@ -123,8 +128,12 @@ sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *for
         return &tape->spare_op;
     }
     tape->op[tape->nops++] = op;
-    *op = (sheaf__op){ .name = name, .layer = tape->layer, .forward = forward, .backward = backward,
-                       .params = params, .segment = tape->segment };
+    *op = (sheaf__op){ .name = name,
+                       .layer = tape->layer,
+                       .forward = forward,
+                       .backward = backward,
+                       .params = params,
+                       .segment = tape->segment };
     return op;
 }
 
@@ -199,16 +208,19 @@ static void lay_out_steps(sheaf__tape *tape, bool backward, bool rerun)
     }
 }
 
-/* Is nothing that a step makes or changes read later? So it is with the last layer of a segment that is run again. */
+/* Is nothing that a step makes or changes read later? So it is with the last layer of a segment
+ * that is run again. */
 static bool is_idle(const step *s)
 {
     bool idle = s->again;
     for (int a = 0; a < s->op->nargs && idle; a++)
-        idle = (s->op->arg[a].use & (SHEAF__MAKE | SHEAF__CHANGE)) == 0 || !s->op->arg[a].value->live_data;
+        idle = (s->op->arg[a].use & (SHEAF__MAKE | SHEAF__CHANGE)) == 0 ||
+               !s->op->arg[a].value->live_data;
     return idle;
 }
 
-/* Walks the steps from the end; live_data serves as the mark "read later". Idle steps lose their op. */
+/* Walks the steps from the end; live_data serves as the mark "read later". Idle steps lose their
+ * op. */
 static bool find_deaths(sheaf__tape *tape)
 {
     for (int64_t i = tape->nsteps - 1; i >= 0; i--) {
@@ -223,8 +235,8 @@ static bool find_deaths(sheaf__tape *tape)
             for (int a = 0; a < s->op->nargs; a++) {
                 sheaf__value *value = s->op->arg[a].value;
                 const unsigned use = s->op->arg[a].use;
-                const bool touched = pass == 0 ? (use & reads) != 0
-                                               : !s->backward && (use & SHEAF__MAKE) != 0;
+                const bool touched =
+                    pass == 0 ? (use & reads) != 0 : !s->backward && (use & SHEAF__MAKE) != 0;
                 if (!touched)
                     continue;
                 if (!value->live_data && !is_pinned(tape, value)) {
@@ -261,9 +273,10 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
 
 static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void **out)
 {
-    const size_t bytes = (size_t)value->rows * (size_t)value->cols * sheaf_dtype_bytes(value->dtype);
-    return sheaf_in(sheaf__device_alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS), "%s",
-                    value->name);
+    const size_t bytes =
+        (size_t)value->rows * (size_t)value->cols * sheaf_dtype_bytes(value->dtype);
+    return sheaf_in(sheaf__device_alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS),
+                    "%s", value->name);
 }
 
 static sheaf_status *make_room(sheaf__tape *tape, const step *s)
@@ -336,7 +349,8 @@ sheaf_status *sheaf__tape_first_bad(sheaf__tape *tape, const char **name, int *l
         if (st == NULL)
             st = s->op->forward(tape, s->op);
         for (int a = 0; a < s->op->nargs && st == NULL && bad == tape->nops; a++)
-            if ((s->op->arg[a].use & (SHEAF__MAKE | SHEAF__CHANGE)) && !is_finite(s->op->arg[a].value)) {
+            if ((s->op->arg[a].use & (SHEAF__MAKE | SHEAF__CHANGE)) &&
+                !is_finite(s->op->arg[a].value)) {
                 bad = i;
                 value = s->op->arg[a].value;
             }
@@ -386,13 +400,14 @@ void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
         sheaf__pool_rows(context->device->pool, rows, grain, body, arg);
 }
 
-static void run_on_pool(void *pool, int64_t tasks, void (*task)(void *context, int64_t index, int worker), void *context)
+static void run_on_pool(void *pool, int64_t tasks,
+                        void (*task)(void *context, int64_t index, int worker), void *context)
 {
     sheaf__pool_run(pool, tasks, task, context);
 }
 
-sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree,
-                               float *const *roots, int64_t rows, int64_t cols)
+sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree, float *const *roots,
+                               int64_t rows, int64_t cols)
 {
     int own;
     sheaf_tree_own(tree, context->rank, &own);
@@ -400,7 +415,9 @@ sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree,
     context->sent += share * (own + 1); /* roots out to the summers, then the summed share to all */
     if (context->device->kind == SHEAF_DRY || context->comm == NULL)
         return NULL;
-    const sheaf_comm_adder adder = { .add = context->device->kernels->add, .run = run_on_pool, .pool = context->device->pool };
+    const sheaf_comm_adder adder = { .add = context->device->kernels->add,
+                                     .run = run_on_pool,
+                                     .pool = context->device->pool };
     return sheaf_comm_sum(context->comm, tree, roots[0], roots, rows, cols, &adder);
 }
 

@@ -20,17 +20,21 @@ typedef struct sheaf__context {
     sheaf__device *device;
     sheaf_comm *comm;
     int rank, ranks, slices;
-    sheaf_range own;         /* slices this rank owns */
-    sheaf_dtype dtype;       /* activations and compute copies: F32 or BF16 */
-    double sent;             /* bytes this rank hands to others, counted also on dry */
-    /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one stage. */
-    int stages;              /* 0 or 1: not placed */
-    int stage, head_stage;   /* this rank's, and the one that holds the output head */
-    sheaf_comm *world;       /* all ranks of all stages; NULL on dry */
+    sheaf_range own;   /* slices this rank owns */
+    sheaf_dtype dtype; /* activations and compute copies: F32 or BF16 */
+    double sent;       /* bytes this rank hands to others, counted also on dry */
+    /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
+     * stage. */
+    int stages;            /* 0 or 1: not placed */
+    int stage, head_stage; /* this rank's, and the one that holds the output head */
+    sheaf_comm *world;     /* all ranks of all stages; NULL on dry */
 } sheaf__context;
 
 /* sheaf__everyone - the group of all ranks that run the model; NULL when that is one. */
-static inline sheaf_comm *sheaf__everyone(const sheaf__context *c) { return c->stages > 1 ? c->world : c->comm; }
+static inline sheaf_comm *sheaf__everyone(const sheaf__context *c)
+{
+    return c->stages > 1 ? c->world : c->comm;
+}
 
 /* sheaf__agree_all - sheaf_comm_agree() among them; alone, `st` itself. */
 static inline sheaf_status *sheaf__agree_all(const sheaf__context *c, sheaf_status *st)
@@ -39,7 +43,10 @@ static inline sheaf_status *sheaf__agree_all(const sheaf__context *c, sheaf_stat
 }
 
 /* sheaf__is_first - is this the one rank of them that writes results? */
-static inline bool sheaf__is_first(const sheaf__context *c) { return c->rank == 0 && c->stage == 0; }
+static inline bool sheaf__is_first(const sheaf__context *c)
+{
+    return c->rank == 0 && c->stage == 0;
+}
 
 /* A matrix of activations: replicated, or cut (columns of the owned slices, ascending). */
 typedef struct sheaf__value {
@@ -50,7 +57,8 @@ typedef struct sheaf__value {
     bool needs_grad;
     bool statistic;    /* kept for backward only; may hold -inf in a healthy run */
     void *data, *grad; /* NULL while not live; valid inside an op's function */
-    bool live_data, live_grad, grad_fresh; /* fresh: allocated by this step, must be written, not added to */
+    bool live_data, live_grad,
+        grad_fresh; /* fresh: allocated by this step, must be written, not added to */
 } sheaf__value;
 
 enum {
@@ -75,10 +83,13 @@ struct sheaf__op {
     int layer;
     sheaf__op_fn *forward, *backward; /* backward NULL: nothing flows back */
     int nargs;
-    struct { sheaf__value *value; unsigned use; } arg[SHEAF__MAX_ARGS];
-    void *params;    /* owned by the tape (malloc), or borrowed when borrowed is set */
+    struct {
+        sheaf__value *value;
+        unsigned use;
+    } arg[SHEAF__MAX_ARGS];
+    void *params; /* owned by the tape (malloc), or borrowed when borrowed is set */
     bool borrowed;
-    int segment;     /* -1 = none */
+    int segment; /* -1 = none */
 };
 
 sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context);
@@ -113,8 +124,8 @@ void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
                  void (*body)(void *, int64_t begin, int64_t end, int worker), void *arg);
 /* sheaf__sum_roots - the sum of own roots over all ranks, into roots[0] (float32 [rows, cols]).
  * Counts bytes on dry. */
-sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree,
-                               float *const *roots, int64_t rows, int64_t cols);
+sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree, float *const *roots,
+                               int64_t rows, int64_t cols);
 
 /* A buffer of device memory freed in one line; data NULL when not allocated. */
 sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind);

@@ -7,7 +7,10 @@
 
 enum { ALIGN = 16, CHUNK = 1 << 15 };
 
-static int64_t padded(int64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+static int64_t padded(int64_t n)
+{
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
 
 sheaf_status *sheaf__trained_set_new(sheaf__trained_set **out, sheaf__context *context)
 {
@@ -36,16 +39,21 @@ void sheaf__trained_set_free(sheaf__trained_set *set)
     free(set);
 }
 
-int sheaf__trained_parts(const sheaf__trained *t) { return t->cut.nparts == 0 ? 1 : t->cut.nparts; }
+int sheaf__trained_parts(const sheaf__trained *t)
+{
+    return t->cut.nparts == 0 ? 1 : t->cut.nparts;
+}
 
-void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_range *rows, sheaf_range *cols)
+void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_range *rows,
+                        sheaf_range *cols)
 {
     *rows = (sheaf_range){ 0, t->shape[0] };
     *cols = (sheaf_range){ 0, t->shape[1] };
     if (t->cut.nparts == 0)
         return;
     sheaf_range cut = { 0, 0 };
-    sheaf_status_free(sheaf_cut_rows(&cut, &t->cut, part, slice)); /* checked when the schema was made */
+    sheaf_status_free(
+        sheaf_cut_rows(&cut, &t->cut, part, slice)); /* checked when the schema was made */
     *(t->cut.axis == 0 ? rows : cols) = cut;
 }
 
@@ -109,7 +117,9 @@ static void spread(sheaf__trained_set *set, float *flat, size_t field)
     }
 }
 
-struct clear { float *x; };
+struct clear {
+    float *x;
+};
 static void clear_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     float *x = ((struct clear *)arg)->x;
@@ -144,7 +154,11 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     return NULL;
 }
 
-struct add { const sheaf__kernels *kernels; float *dst; const float *src; };
+struct add {
+    const sheaf__kernels *kernels;
+    float *dst;
+    const float *src;
+};
 static void add_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     struct add *a = arg;
@@ -218,7 +232,11 @@ static int by_name(const void *a, const void *b)
     return strcmp((*(sheaf__trained *const *)a)->name, (*(sheaf__trained *const *)b)->name);
 }
 
-struct squares { sheaf__trained_set *set; sheaf__trained **sorted; double *own; };
+struct squares {
+    sheaf__trained_set *set;
+    sheaf__trained **sorted;
+    double *own;
+};
 
 static void squares_of(void *arg, int64_t index, int worker)
 {
@@ -306,7 +324,12 @@ done:
     return st;
 }
 
-struct update { const sheaf__kernels *kernels; const sheaf__trained *t; int slice; const sheaf__adamw *how; };
+struct update {
+    const sheaf__kernels *kernels;
+    const sheaf__trained *t;
+    int slice;
+    const sheaf__adamw *how;
+};
 static void update_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     struct update *u = arg;

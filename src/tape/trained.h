@@ -14,13 +14,14 @@ typedef struct sheaf__trained {
     char *name;
     int ndim;
     int64_t shape[2];
-    sheaf_cut cut;   /* nparts 0 = replicated */
-    bool decay;      /* weight decay applies */
-    double lr_scale; /* its learning rate is this times the step's; 1 unless the caller changes it */
+    sheaf_cut cut; /* nparts 0 = replicated */
+    bool decay;    /* weight decay applies */
+    double
+        lr_scale; /* its learning rate is this times the step's; 1 unless the caller changes it */
     int first, count; /* slices held here: [first, first + count); replicated: 0, 1 */
-    /* By slice; NULL where not held. Each is the slice's box (of a fused tensor, cut along axis 0 in
-     * several parts, box after box), dense row-major:
-     * [rows of the slice, shape[1]] for axis 0, [shape[0], cols of the slice] for axis 1. */
+    /* By slice; NULL where not held. Each is the slice's box (of a fused tensor, cut along axis 0
+     * in several parts, box after box), dense row-major: [rows of the slice, shape[1]] for axis 0,
+     * [shape[0], cols of the slice] for axis 1. */
     int64_t numel[SHEAF_MAX_SLICES]; /* of every slice, held or not */
     float *master[SHEAF_MAX_SLICES], *grad[SHEAF_MAX_SLICES];
     float *moment1[SHEAF_MAX_SLICES], *moment2[SHEAF_MAX_SLICES];
@@ -47,7 +48,8 @@ sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, 
 /* sheaf__trained_allocate - masters, moments (zeroed), and one gradient array. */
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set);
 /* The logical box of `slice` in part `part` of the cut (0 when there is one): rows and columns. */
-void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_range *rows, sheaf_range *cols);
+void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_range *rows,
+                        sheaf_range *cols);
 /* Where that box begins in the slice's array, in elements: parts lie one after the other. */
 int64_t sheaf__trained_at(const sheaf__trained *t, int part, int slice);
 int sheaf__trained_parts(const sheaf__trained *t); /* at least 1 */

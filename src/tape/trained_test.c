@@ -5,7 +5,10 @@
 
 enum { N = 70, MOST = 8 };
 
-static float number_of(int lane, int64_t i) { return sinf((float)(lane * 131 + i * 7 + 1)) * (float)(1 << (lane * 3 + (int)i) % 11); }
+static float number_of(int lane, int64_t i)
+{
+    return sinf((float)(lane * 131 + i * 7 + 1)) * (float)(1 << (lane * 3 + (int)i) % 11);
+}
 
 /* The contract's tree over lanes [begin, end); lanes that are not in `held` give nothing. */
 static bool tree(float *out, int begin, int end, unsigned held, int64_t i)
@@ -27,7 +30,8 @@ static void test_lanes__meet_in_the_tree(void **state)
     CHECK_OK(sheaf__device_open(&c.device, SHEAF_CPU, 1, NULL, 0));
     int chains = 0;
     for (int lanes = 1; lanes <= MOST; lanes *= 2)
-        for (int n = 1; n <= 9; n++) { /* micro-batches: with fewer than lanes some lanes are empty */
+        for (int n = 1; n <= 9;
+             n++) { /* micro-batches: with fewer than lanes some lanes are empty */
             unsigned held = 0;
             for (int lane = 0; lane < lanes; lane++)
                 held |= (unsigned)(n * (lane + 1) / lanes > n * lane / lanes) << lane;
@@ -64,11 +68,14 @@ static void test_lanes__meet_in_the_tree(void **state)
     sheaf__device_close(c.device);
 }
 
-/* Of 2^53 and many ones the order is seen: slices meet in the tree, tensors in the order of their names. */
+/* Of 2^53 and many ones the order is seen: slices meet in the tree, tensors in the order of their
+ * names. */
 static void test_norm__of_slices_in_the_tree_and_of_names_in_order(void **state)
 {
     enum { SLICES = 8, SMALL = 7 };
-    static const char *const names[] = { "z", "g", "b", "e", "a", "d", "f", "c" }; /* the large one first */
+    static const char *const names[] = {
+        "z", "g", "b", "e", "a", "d", "f", "c"
+    }; /* the large one first */
     sheaf__context c = { .ranks = 1, .slices = SLICES, .own = { 0, SLICES }, .dtype = SHEAF_F32 };
     const sheaf_cut cut = { .slices = SLICES, .nparts = 1, .part = { { SLICES, 2 } } };
     double norm;
@@ -80,7 +87,8 @@ static void test_norm__of_slices_in_the_tree_and_of_names_in_order(void **state)
         sheaf__trained *t[1 + SMALL];
         CHECK_OK(sheaf__trained_set_new(&set, &c));
         for (int i = 0; i < (whole ? 1 + SMALL : 1); i++)
-            CHECK_OK(sheaf__trained_add(&t[i], set, names[i], 1, (int64_t[]){ 2 * SLICES }, whole ? NULL : &cut, true));
+            CHECK_OK(sheaf__trained_add(&t[i], set, names[i], 1, (int64_t[]){ 2 * SLICES },
+                                        whole ? NULL : &cut, true));
         CHECK_OK(sheaf__trained_allocate(set));
         for (int i = 0; i < SLICES; i++) {
             float *grad = t[whole ? i : 0]->grad[whole ? 0 : i];
@@ -99,8 +107,18 @@ static void test_norm__of_slices_in_the_tree_and_of_names_in_order(void **state)
 
 static void test_update__each_tensor_has_its_own_rate_and_decay(void **state)
 {
-    static const struct { bool decay; double scale; } own[] = { { true, 1 }, { false, 1 }, { true, 0.25 }, { false, 3 } };
-    const sheaf__adamw how = { .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.5, .bias1 = 0.1, .bias2_sqrt = 0.1, .grad_scale = 1 };
+    static const struct {
+        bool decay;
+        double scale;
+    } own[] = { { true, 1 }, { false, 1 }, { true, 0.25 }, { false, 3 } };
+    const sheaf__adamw how = { .lr = 0.1,
+                               .beta1 = 0.9,
+                               .beta2 = 0.99,
+                               .eps = 1e-8,
+                               .weight_decay = 0.5,
+                               .bias1 = 0.1,
+                               .bias2_sqrt = 0.1,
+                               .grad_scale = 1 };
     sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32 };
     sheaf__trained_set *set;
     sheaf__trained *t[ARRAY_LEN(own)];

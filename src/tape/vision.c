@@ -7,35 +7,54 @@
 #include "tape/places.h"
 #include "tape/rows.h"
 
-static float *grad_of(const sheaf__vector *vector) { return vector->trained->grad[0]; }
+static float *grad_of(const sheaf__vector *vector)
+{
+    return vector->trained->grad[0];
+}
 
-static bool trains(const sheaf__vector *vector) { return vector != NULL && vector->trained != NULL; }
+static bool trains(const sheaf__vector *vector)
+{
+    return vector != NULL && vector->trained != NULL;
+}
 
 /* The rows that a list names; and those of an image's patches, which lie behind its class token. */
-static sheaf__places listed(const int32_t *list) { return (sheaf__places){ list, 1, 0, 0 }; }
-static sheaf__places behind_class(int64_t patches) { return (sheaf__places){ NULL, patches, 1, 0 }; }
+static sheaf__places listed(const int32_t *list)
+{
+    return (sheaf__places){ list, 1, 0, 0 };
+}
+static sheaf__places behind_class(int64_t patches)
+{
+    return (sheaf__places){ NULL, patches, 1, 0 };
+}
 
 /* ---- sums over images: grad[j] += sum over images of row j of each ---- */
 
-typedef struct image_sums { const sheaf__context *c; float *grad; const void *dy; int64_t images, stride, width; } image_sums;
+typedef struct image_sums {
+    const sheaf__context *c;
+    float *grad;
+    const void *dy;
+    int64_t images, stride, width;
+} image_sums;
 
 static void sum_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const image_sums *s = arg;
     for (int64_t j = begin; j < end; j++)
-        s->c->device->kernels->column_sums(s->grad + j * s->width, sheaf__at(s->dy, j * s->width, s->c->dtype),
+        s->c->device->kernels->column_sums(s->grad + j * s->width,
+                                           sheaf__at(s->dy, j * s->width, s->c->dtype),
                                            s->stride * s->width, s->images, s->width, s->c->dtype);
 }
 
 /* dy [images * stride, width]; the first `rows` of each image. */
-static void sum_images(const sheaf__context *c, float *grad, const void *dy, int64_t images, int64_t stride,
-                       int64_t rows, int64_t width)
+static void sum_images(const sheaf__context *c, float *grad, const void *dy, int64_t images,
+                       int64_t stride, int64_t rows, int64_t width)
 {
     sheaf__rows(c, rows, 4, sum_rows, &(image_sums){ c, grad, dy, images, stride, width });
 }
 
 /* round(x + position), x in `from` */
-static void add_position(const sheaf__context *c, void *y, const void *x, sheaf_dtype from, const float *position, int64_t n)
+static void add_position(const sheaf__context *c, void *y, const void *x, sheaf_dtype from,
+                         const float *position, int64_t n)
 {
     const sheaf__kernels *k = c->device->kernels;
     float part[256];
@@ -55,7 +74,10 @@ typedef struct patches_params {
     sheaf__value *y;
 } patches_params;
 
-typedef struct patches_args { const sheaf__context *c; const patches_params *p; } patches_args;
+typedef struct patches_args {
+    const sheaf__context *c;
+    const patches_params *p;
+} patches_args;
 
 static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
 {
@@ -63,12 +85,15 @@ static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
     const patches_params *p = a->p;
     const int64_t grid = p->side / p->patch;
     for (int64_t r = begin; r < end; r++) {
-        const int64_t image = r / (grid * grid), y0 = r / grid % grid * p->patch, x0 = r % grid * p->patch;
+        const int64_t image = r / (grid * grid), y0 = r / grid % grid * p->patch,
+                      x0 = r % grid * p->patch;
         int64_t to = r * p->y->cols;
         for (int64_t channel = 0; channel < p->channels; channel++)
             for (int64_t y = 0; y < p->patch; y++, to += p->patch) {
-                const float *line = *p->pixels + ((image * p->channels + channel) * p->side + y0 + y) * p->side;
-                a->c->device->kernels->round(sheaf__at(p->y->data, to, a->c->dtype), a->c->dtype, line + x0, p->patch);
+                const float *line =
+                    *p->pixels + ((image * p->channels + channel) * p->side + y0 + y) * p->side;
+                a->c->device->kernels->round(sheaf__at(p->y->data, to, a->c->dtype), a->c->dtype,
+                                             line + x0, p->patch);
             }
     }
 }
@@ -86,8 +111,8 @@ sheaf__value *sheaf__record_patches(sheaf__tape *tape, const float *const *pixel
     sheaf__op *op = sheaf__tape_op(tape, "patches", patches_forward, NULL, sizeof(patches_params));
     patches_params *p = op->params;
     *p = (patches_params){ pixels, images, channels, side, patch, NULL };
-    p->y = sheaf__tape_value(tape, "patches", images * (side / patch) * (side / patch), channels * patch * patch,
-                             sheaf__tape_context(tape)->dtype);
+    p->y = sheaf__tape_value(tape, "patches", images * (side / patch) * (side / patch),
+                             channels * patch * patch, sheaf__tape_context(tape)->dtype);
     sheaf__op_arg(op, p->y, SHEAF__MAKE);
     return p->y;
 }
@@ -100,7 +125,10 @@ typedef struct tokens_params {
     sheaf__value *x, *y;
 } tokens_params;
 
-typedef struct tokens_args { const sheaf__context *c; const tokens_params *p; } tokens_args;
+typedef struct tokens_args {
+    const sheaf__context *c;
+    const tokens_params *p;
+} tokens_args;
 
 static void token_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
@@ -112,7 +140,8 @@ static void token_rows(void *arg, int64_t begin, int64_t end, int worker)
         const int64_t image = r / all, token = r % all;
         const bool first = token == 0;
         add_position(a->c, sheaf__at(p->y->data, r * width, t),
-                     first ? (const void *)p->class_token->data : sheaf__at(p->x->data, (image * p->patches + token - 1) * width, t),
+                     first ? (const void *)p->class_token->data
+                           : sheaf__at(p->x->data, (image * p->patches + token - 1) * width, t),
                      first ? SHEAF_F32 : t, p->positions->data + token * width, width);
     }
 }
@@ -134,7 +163,8 @@ static sheaf_status *tokens_backward(sheaf__tape *tape, sheaf__op *op)
     if (trains(p->positions))
         sum_images(c, grad_of(p->positions), p->y->grad, p->images, all, all, width);
     if (p->x->needs_grad)
-        sheaf__gather(c, p->x->grad, p->y->grad, behind_class(p->patches), p->x->rows, width, !p->x->grad_fresh);
+        sheaf__gather(c, p->x->grad, p->y->grad, behind_class(p->patches), p->x->rows, width,
+                      !p->x->grad_fresh);
     return NULL;
 }
 
@@ -142,10 +172,16 @@ sheaf__value *sheaf__record_tokens(sheaf__tape *tape, sheaf__value *patches, int
                                    sheaf__vector *class_token, sheaf__vector *positions)
 {
     const bool flows = patches->needs_grad || trains(class_token) || trains(positions);
-    sheaf__op *op = sheaf__tape_op(tape, positions->name, tokens_forward, flows ? tokens_backward : NULL, sizeof(tokens_params));
+    sheaf__op *op = sheaf__tape_op(tape, positions->name, tokens_forward,
+                                   flows ? tokens_backward : NULL, sizeof(tokens_params));
     tokens_params *p = op->params;
-    *p = (tokens_params){ images, patches->rows / images, class_token, positions, patches,
-                          sheaf__tape_value(tape, "image tokens", patches->rows + images, patches->cols, patches->dtype) };
+    *p = (tokens_params){ images,
+                          patches->rows / images,
+                          class_token,
+                          positions,
+                          patches,
+                          sheaf__tape_value(tape, "image tokens", patches->rows + images,
+                                            patches->cols, patches->dtype) };
     p->y->needs_grad = flows;
     sheaf__op_arg(op, patches, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
@@ -160,7 +196,8 @@ static void grid_rows(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf_dtype t = a->c->dtype;
     const int64_t width = p->x->cols;
     for (int64_t r = begin; r < end; r++)
-        add_position(a->c, sheaf__at(p->y->data, r * width, t), sheaf__at(p->x->data, sheaf__place_of(&from, r) * width, t), t,
+        add_position(a->c, sheaf__at(p->y->data, r * width, t),
+                     sheaf__at(p->x->data, sheaf__place_of(&from, r) * width, t), t,
                      p->positions->data + r % p->patches * width, width);
 }
 
@@ -171,7 +208,8 @@ static sheaf_status *grid_forward(sheaf__tape *tape, sheaf__op *op)
     if (p->positions != NULL)
         sheaf__rows(args.c, p->y->rows, 16, grid_rows, &args);
     else
-        sheaf__gather(args.c, p->y->data, p->x->data, behind_class(p->patches), p->y->rows, p->y->cols, false);
+        sheaf__gather(args.c, p->y->data, p->x->data, behind_class(p->patches), p->y->rows,
+                      p->y->cols, false);
     return NULL;
 }
 
@@ -185,19 +223,29 @@ static sheaf_status *grid_backward(sheaf__tape *tape, sheaf__op *op)
     if (!p->x->needs_grad)
         return NULL;
     if (p->x->grad_fresh)
-        sheaf__set_rows(c, p->x->grad, NULL, (sheaf__places){ NULL, 1, 0, p->patches }, p->images, width);
-    sheaf__scatter(c, p->x->grad, p->y->grad, behind_class(p->patches), p->y->rows, width, !p->x->grad_fresh);
+        sheaf__set_rows(c, p->x->grad, NULL, (sheaf__places){ NULL, 1, 0, p->patches }, p->images,
+                        width);
+    sheaf__scatter(c, p->x->grad, p->y->grad, behind_class(p->patches), p->y->rows, width,
+                   !p->x->grad_fresh);
     return NULL;
 }
 
-sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_t images, sheaf__vector *positions)
+sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_t images,
+                                 sheaf__vector *positions)
 {
     const bool flows = tokens->needs_grad || trains(positions);
-    sheaf__op *op = sheaf__tape_op(tape, positions == NULL ? "image grid" : positions->name, grid_forward,
-                                   flows ? grid_backward : NULL, sizeof(tokens_params));
+    sheaf__op *op =
+        sheaf__tape_op(tape, positions == NULL ? "image grid" : positions->name, grid_forward,
+                       flows ? grid_backward : NULL, sizeof(tokens_params));
     tokens_params *p = op->params;
-    *p = (tokens_params){ images, tokens->rows / images - 1, NULL, positions, tokens,
-                          sheaf__tape_value(tape, "image grid", tokens->rows - images, tokens->cols, tokens->dtype) };
+    *p = (tokens_params){
+        images,
+        tokens->rows / images - 1,
+        NULL,
+        positions,
+        tokens,
+        sheaf__tape_value(tape, "image grid", tokens->rows - images, tokens->cols, tokens->dtype)
+    };
     p->y->needs_grad = flows;
     sheaf__op_arg(op, tokens, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
     sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
@@ -206,14 +254,20 @@ sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_
 
 /* ---- GELU ---- */
 
-typedef struct gelu_params { sheaf__value *x, *y; } gelu_params;
-typedef struct gelu_args { const sheaf__context *c; const gelu_params *p; } gelu_args;
+typedef struct gelu_params {
+    sheaf__value *x, *y;
+} gelu_params;
+typedef struct gelu_args {
+    const sheaf__context *c;
+    const gelu_params *p;
+} gelu_args;
 
 static void gelu_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
     const gelu_args *a = arg;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->gelu(sheaf__at(a->p->y->data, begin, t), sheaf__at(a->p->x->data, begin, t), end - begin, t);
+    a->c->device->kernels->gelu(sheaf__at(a->p->y->data, begin, t),
+                                sheaf__at(a->p->x->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *gelu_forward(sheaf__tape *tape, sheaf__op *op)
@@ -228,8 +282,9 @@ static void gelu_back_elements(void *arg, int64_t begin, int64_t end, int worker
     const gelu_args *a = arg;
     const gelu_params *p = a->p;
     const sheaf_dtype t = a->c->dtype;
-    a->c->device->kernels->gelu_back(sheaf__at(p->x->grad, begin, t), sheaf__at(p->y->grad, begin, t), sheaf__at(p->x->data, begin, t),
-                                     end - begin, !p->x->grad_fresh, t);
+    a->c->device->kernels->gelu_back(
+        sheaf__at(p->x->grad, begin, t), sheaf__at(p->y->grad, begin, t),
+        sheaf__at(p->x->data, begin, t), end - begin, !p->x->grad_fresh, t);
 }
 
 static sheaf_status *gelu_backward(sheaf__tape *tape, sheaf__op *op)
@@ -242,7 +297,8 @@ static sheaf_status *gelu_backward(sheaf__tape *tape, sheaf__op *op)
 sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x)
 {
     const bool flows = x->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "gelu", gelu_forward, flows ? gelu_backward : NULL, sizeof(gelu_params));
+    sheaf__op *op = sheaf__tape_op(tape, "gelu", gelu_forward, flows ? gelu_backward : NULL,
+                                   sizeof(gelu_params));
     gelu_params *p = op->params;
     *p = (gelu_params){ x, sheaf__tape_value(tape, "gelu", x->rows, x->cols, x->dtype) };
     p->y->needs_grad = flows;
@@ -255,8 +311,16 @@ sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x)
 
 enum { TURN = 64 };
 
-typedef struct turn_params { const float *cos, *sin; int64_t tokens, heads, head_dim; sheaf__value *x; } turn_params;
-typedef struct turn_args { const sheaf__context *c; const turn_params *p; bool inverse; } turn_args;
+typedef struct turn_params {
+    const float *cos, *sin;
+    int64_t tokens, heads, head_dim;
+    sheaf__value *x;
+} turn_params;
+typedef struct turn_args {
+    const sheaf__context *c;
+    const turn_params *p;
+    bool inverse;
+} turn_args;
 
 static void turn_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
@@ -265,8 +329,10 @@ static void turn_rows(void *arg, int64_t begin, int64_t end, int worker)
     int32_t position[TURN];
     for (int64_t r = begin; r < end; r++)
         position[r - begin] = (int32_t)(r % p->tokens) - 1; /* the class token: -1 */
-    a->c->device->kernels->rope_pairs(sheaf__at(a->inverse ? p->x->grad : p->x->data, begin * p->x->cols, a->c->dtype), p->x->cols,
-                                      p->cos, p->sin, position, end - begin, p->heads, p->head_dim, a->inverse, a->c->dtype);
+    a->c->device->kernels->rope_pairs(
+        sheaf__at(a->inverse ? p->x->grad : p->x->data, begin * p->x->cols, a->c->dtype),
+        p->x->cols, p->cos, p->sin, position, end - begin, p->heads, p->head_dim, a->inverse,
+        a->c->dtype);
 }
 
 static sheaf_status *turn_forward(sheaf__tape *tape, sheaf__op *op)
@@ -286,8 +352,8 @@ static sheaf_status *turn_backward(sheaf__tape *tape, sheaf__op *op)
 void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *cos, const float *sin,
                              int64_t images, int64_t heads, int64_t head_dim)
 {
-    sheaf__op *op = sheaf__tape_op(tape, "rotary embedding", turn_forward, x->needs_grad ? turn_backward : NULL,
-                                   sizeof(turn_params));
+    sheaf__op *op = sheaf__tape_op(tape, "rotary embedding", turn_forward,
+                                   x->needs_grad ? turn_backward : NULL, sizeof(turn_params));
     *(turn_params *)op->params = (turn_params){ cos, sin, x->rows / images, heads, head_dim, x };
     sheaf__op_arg(op, x, SHEAF__CHANGE | SHEAF__TURNS);
 }
@@ -303,9 +369,18 @@ typedef struct image_params {
 } image_params;
 
 /* Rows of x that hold the first, the inner, the last, or all of each image's rows. */
-static sheaf__places boi_rows(const image_params *p) { return (sheaf__places){ p->in->image_row, 1, 0, p->patches + 1 }; }
-static sheaf__places patch_rows(const image_params *p) { return (sheaf__places){ p->in->image_row, p->patches, 1, 1 }; }
-static sheaf__places eoi_rows(const image_params *p) { return (sheaf__places){ p->in->image_row, 1, p->patches + 1, 0 }; }
+static sheaf__places boi_rows(const image_params *p)
+{
+    return (sheaf__places){ p->in->image_row, 1, 0, p->patches + 1 };
+}
+static sheaf__places patch_rows(const image_params *p)
+{
+    return (sheaf__places){ p->in->image_row, p->patches, 1, 1 };
+}
+static sheaf__places eoi_rows(const image_params *p)
+{
+    return (sheaf__places){ p->in->image_row, 1, p->patches + 1, 0 };
+}
 
 static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
 {
@@ -318,11 +393,13 @@ static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-static sheaf_status *vector_gradient(sheaf__context *c, const image_params *p, sheaf__vector *vector, sheaf__places from)
+static sheaf_status *vector_gradient(sheaf__context *c, const image_params *p,
+                                     sheaf__vector *vector, sheaf__places from)
 {
     void *dy = NULL;
     const int64_t width = p->x->cols;
-    sheaf_status *st = sheaf__take(&dy, c, (size_t)(p->images * width) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+    sheaf_status *st = sheaf__take(
+        &dy, c, (size_t)(p->images * width) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
     if (st != NULL)
         return st;
     sheaf__gather(c, dy, p->x->grad, from, p->images, width, false);
@@ -342,9 +419,11 @@ static sheaf_status *images_backward(sheaf__tape *tape, sheaf__op *op)
     if (st != NULL)
         return st;
     if (p->v->needs_grad)
-        sheaf__gather(c, p->v->grad, p->x->grad, patch_rows(p), p->v->rows, width, !p->v->grad_fresh);
+        sheaf__gather(c, p->v->grad, p->x->grad, patch_rows(p), p->v->rows, width,
+                      !p->v->grad_fresh);
     if (p->turns)
-        sheaf__set_rows(c, p->x->grad, NULL, listed(p->in->image_row), p->images * (p->patches + 2), width);
+        sheaf__set_rows(c, p->x->grad, NULL, listed(p->in->image_row), p->images * (p->patches + 2),
+                        width);
     return NULL;
 }
 
@@ -352,9 +431,10 @@ void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value
                                 sheaf__vector *boi, sheaf__vector *eoi, const sheaf__images_in *in)
 {
     const bool turns = x->needs_grad, flows = turns || v->needs_grad || trains(boi) || trains(eoi);
-    sheaf__op *op = sheaf__tape_op(tape, "images in the sequence", images_forward, flows ? images_backward : NULL,
-                                   sizeof(image_params));
-    *(image_params *)op->params = (image_params){ images, v->rows / images, boi, eoi, in, x, v, turns };
+    sheaf__op *op = sheaf__tape_op(tape, "images in the sequence", images_forward,
+                                   flows ? images_backward : NULL, sizeof(image_params));
+    *(image_params *)op->params =
+        (image_params){ images, v->rows / images, boi, eoi, in, x, v, turns };
     x->needs_grad = flows;
     sheaf__op_arg(op, x, SHEAF__CHANGE | (turns ? SHEAF__TURNS : flows ? SHEAF__GIVES : 0));
     sheaf__op_arg(op, v, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
@@ -362,14 +442,18 @@ void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value
 
 /* ---- two streams ---- */
 
-typedef struct stream_params { const sheaf__images_in *in; sheaf__value *whole, *stream[2]; } stream_params;
+typedef struct stream_params {
+    const sheaf__images_in *in;
+    sheaf__value *whole, *stream[2];
+} stream_params;
 
 static sheaf_status *split_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
-        sheaf__gather(c, p->stream[i]->data, p->whole->data, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols, false);
+        sheaf__gather(c, p->stream[i]->data, p->whole->data, listed(p->in->stream[i]),
+                      p->stream[i]->rows, p->whole->cols, false);
     return NULL;
 }
 
@@ -378,8 +462,8 @@ static sheaf_status *split_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
-        sheaf__scatter(c, p->whole->grad, p->stream[i]->grad, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
-                       !p->whole->grad_fresh);
+        sheaf__scatter(c, p->whole->grad, p->stream[i]->grad, listed(p->in->stream[i]),
+                       p->stream[i]->rows, p->whole->cols, !p->whole->grad_fresh);
     return NULL;
 }
 
@@ -392,13 +476,14 @@ void sheaf__record_split(sheaf__tape *tape, sheaf__value *stream[2], sheaf__valu
         return;
     }
     const bool flows = x->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "text and image rows", split_forward, flows ? split_backward : NULL,
-                                   sizeof(stream_params));
+    sheaf__op *op = sheaf__tape_op(tape, "text and image rows", split_forward,
+                                   flows ? split_backward : NULL, sizeof(stream_params));
     stream_params *p = op->params;
     *p = (stream_params){ .in = in, .whole = x };
     sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
     for (int i = 0; i < 2; i++) {
-        stream[i] = p->stream[i] = sheaf__tape_value(tape, i == 0 ? "text rows" : "image rows", rows[i], x->cols, x->dtype);
+        stream[i] = p->stream[i] = sheaf__tape_value(tape, i == 0 ? "text rows" : "image rows",
+                                                     rows[i], x->cols, x->dtype);
         stream[i]->needs_grad = flows;
         sheaf__op_arg(op, stream[i], SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
     }
@@ -409,7 +494,8 @@ static sheaf_status *join_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
-        sheaf__scatter(c, p->whole->data, p->stream[i]->data, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols, false);
+        sheaf__scatter(c, p->whole->data, p->stream[i]->data, listed(p->in->stream[i]),
+                       p->stream[i]->rows, p->whole->cols, false);
     return NULL;
 }
 
@@ -419,8 +505,8 @@ static sheaf_status *join_backward(sheaf__tape *tape, sheaf__op *op)
     const stream_params *p = op->params;
     for (int i = 0; i < 2; i++)
         if (p->stream[i]->needs_grad)
-            sheaf__gather(c, p->stream[i]->grad, p->whole->grad, listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
-                          !p->stream[i]->grad_fresh);
+            sheaf__gather(c, p->stream[i]->grad, p->whole->grad, listed(p->in->stream[i]),
+                          p->stream[i]->rows, p->whole->cols, !p->stream[i]->grad_fresh);
     return NULL;
 }
 
@@ -430,10 +516,12 @@ sheaf__value *sheaf__record_join(sheaf__tape *tape, sheaf__value *const stream[2
     if (rows[0] == 0 || rows[1] == 0)
         return stream[rows[0] == 0];
     const bool flows = stream[0]->needs_grad || stream[1]->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "rows in their order", join_forward, flows ? join_backward : NULL,
-                                   sizeof(stream_params));
+    sheaf__op *op = sheaf__tape_op(tape, "rows in their order", join_forward,
+                                   flows ? join_backward : NULL, sizeof(stream_params));
     stream_params *p = op->params;
-    *p = (stream_params){ in, sheaf__tape_value(tape, "rows in their order", rows[0] + rows[1], stream[0]->cols, stream[0]->dtype),
+    *p = (stream_params){ in,
+                          sheaf__tape_value(tape, "rows in their order", rows[0] + rows[1],
+                                            stream[0]->cols, stream[0]->dtype),
                           { stream[0], stream[1] } };
     p->whole->needs_grad = flows;
     sheaf__op_arg(op, p->whole, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
@@ -455,9 +543,20 @@ static sheaf__attention shape_of(const sheaf__context *c, const full_params *p)
 {
     const sheaf__heads *h = &p->heads;
     const int64_t owned = h->kv_heads * h->head_dim;
-    return (sheaf__attention){ .dtype = c->dtype, .batch = h->batch, .queries = h->queries, .keys = p->keys, .full = true,
-        .kv_heads = h->kv_heads, .group = h->group, .head_dim = h->head_dim, .scale = (float)(1.0 / sqrt((double)h->head_dim)),
-        .ldq = p->q->cols, .ldk = owned, .ldv = owned, .ldo = p->q->cols, .kv_rows = p->keys };
+    return (sheaf__attention){ .dtype = c->dtype,
+                               .batch = h->batch,
+                               .queries = h->queries,
+                               .keys = p->keys,
+                               .full = true,
+                               .kv_heads = h->kv_heads,
+                               .group = h->group,
+                               .head_dim = h->head_dim,
+                               .scale = (float)(1.0 / sqrt((double)h->head_dim)),
+                               .ldq = p->q->cols,
+                               .ldk = owned,
+                               .ldv = owned,
+                               .ldo = p->q->cols,
+                               .kv_rows = p->keys };
 }
 
 static sheaf_status *full_forward(sheaf__tape *tape, sheaf__op *op)
@@ -470,8 +569,9 @@ static sheaf_status *full_forward(sheaf__tape *tape, sheaf__op *op)
         sheaf__gather(c, p->cache->k, p->k->data, all, p->k->rows, p->k->cols, false);
         sheaf__gather(c, p->cache->v, p->v->data, all, p->v->rows, p->v->cols, false);
     }
-    sheaf__attention_forward(c->device, &shape, p->o->data, p->stats == NULL ? NULL : p->stats->data, p->q->data,
-                             p->cache == NULL ? p->k->data : p->cache->k, p->cache == NULL ? p->v->data : p->cache->v);
+    sheaf__attention_forward(
+        c->device, &shape, p->o->data, p->stats == NULL ? NULL : p->stats->data, p->q->data,
+        p->cache == NULL ? p->k->data : p->cache->k, p->cache == NULL ? p->v->data : p->cache->v);
     return NULL;
 }
 
@@ -491,8 +591,8 @@ static sheaf_status *full_backward(sheaf__tape *tape, sheaf__op *op)
         grad[i] = apart[i] == NULL ? to[i]->grad : apart[i];
     }
     if (st == NULL)
-        sheaf__attention_backward(c->device, &shape, grad[0], grad[1], grad[2], p->o->grad, p->o->data, p->stats->data,
-                                  p->q->data, p->k->data, p->v->data);
+        sheaf__attention_backward(c->device, &shape, grad[0], grad[1], grad[2], p->o->grad,
+                                  p->o->data, p->stats->data, p->q->data, p->k->data, p->v->data);
     for (int i = 0; i < 3; i++) {
         if (st == NULL && to[i]->needs_grad && apart[i] != NULL)
             sheaf__accumulate(c, to[i]->grad, apart[i], to[i]->rows * to[i]->cols, c->dtype);
@@ -506,9 +606,17 @@ sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, s
                                            const sheaf__cache *cache)
 {
     const bool flows = cache == NULL && (q->needs_grad || k->needs_grad || v->needs_grad);
-    sheaf__op *op = sheaf__tape_op(tape, "attention", full_forward, flows ? full_backward : NULL, sizeof(full_params));
+    sheaf__op *op = sheaf__tape_op(tape, "attention", full_forward, flows ? full_backward : NULL,
+                                   sizeof(full_params));
     full_params *p = op->params;
-    *p = (full_params){ *heads, keys, cache, q, k, v, sheaf__tape_value(tape, "attention output", q->rows, q->cols, q->dtype), NULL };
+    *p = (full_params){ *heads,
+                        keys,
+                        cache,
+                        q,
+                        k,
+                        v,
+                        sheaf__tape_value(tape, "attention output", q->rows, q->cols, q->dtype),
+                        NULL };
     p->o->needs_grad = flows;
     const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
     sheaf__op_arg(op, q, use);
@@ -516,7 +624,8 @@ sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, s
         sheaf__op_arg(op, i == 0 ? k : v, use);
     sheaf__op_arg(op, p->o, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
     if (flows) {
-        p->stats = sheaf__tape_value(tape, "softmax statistics", q->rows, heads->kv_heads * heads->group * 2, SHEAF_F32);
+        p->stats = sheaf__tape_value(tape, "softmax statistics", q->rows,
+                                     heads->kv_heads * heads->group * 2, SHEAF_F32);
         p->stats->statistic = true;
         sheaf__op_arg(op, p->stats, SHEAF__MAKE | SHEAF__KEEP);
     }

@@ -16,8 +16,10 @@
 typedef struct sheaf__images_in {
     const float *pixels;      /* [images, channels, side, side], normalised */
     const float *cross;       /* [images, channels, cross side, cross side] or NULL */
-    const int32_t *image_row; /* [images * (patches + 2)] rows (of batch * queries) that hold BOI, patches, EOI */
-    const int32_t *stream[2]; /* rows of the text stream, rows of the image stream; each ascending */
+    const int32_t *image_row; /* [images * (patches + 2)] rows (of batch * queries) that hold BOI,
+                                 patches, EOI */
+    const int32_t
+        *stream[2]; /* rows of the text stream, rows of the image stream; each ascending */
 } sheaf__images_in;
 
 /* A vector or table that is whole on every rank: class token, positions, BOI and EOI. */
@@ -32,10 +34,10 @@ typedef struct sheaf__vector {
  * other, at `begin` as in sheaf__linear; of a whole one all of it, and the tree is not read. */
 typedef struct sheaf__layernorm {
     const char *name;
-    int64_t width;           /* logical */
+    int64_t width; /* logical */
     float eps;
     bool cut;
-    int first, count;        /* owned slices; whole: 0, 1 */
+    int first, count;                                          /* owned slices; whole: 0, 1 */
     int64_t begin[SHEAF_MAX_SLICES], extent[SHEAF_MAX_SLICES]; /* by slice; whole: [0] = 0, width */
     int64_t owned, logical0; /* columns held here, and the logical index of the first */
     sheaf_tree tree;         /* cut: of the slices that are not empty */
@@ -69,13 +71,14 @@ void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *co
 
 /* sheaf__record_place_images - writes boi, the image's rows of v [images * patches, width], and
  * eoi over the rows of x that in->image_row names, in place; their old values get no gradient.
- * Nothing may read x before: where it needed no gradient, it does from here on if v, boi or eoi do. */
+ * Nothing may read x before: where it needed no gradient, it does from here on if v, boi or eoi do.
+ */
 void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value *v, int64_t images,
                                 sheaf__vector *boi, sheaf__vector *eoi, const sheaf__images_in *in);
 
 /* sheaf__record_split - stream[i] = the rows of x that in->stream[i] names, rows[i] of them; every
- * row of x is in one stream. A stream without rows becomes NULL; with one stream only, it is x itself
- * (when in->stream is then NULL or the identity) and nothing is recorded. */
+ * row of x is in one stream. A stream without rows becomes NULL; with one stream only, it is x
+ * itself (when in->stream is then NULL or the identity) and nothing is recorded. */
 void sheaf__record_split(sheaf__tape *tape, sheaf__value *stream[2], sheaf__value *x,
                          const int64_t rows[2], const sheaf__images_in *in);
 /* sheaf__record_join - its inverse. */
@@ -84,7 +87,8 @@ sheaf__value *sheaf__record_join(sheaf__tape *tape, sheaf__value *const stream[2
 
 /* sheaf__record_full_attention - every query of a sequence sees all `keys` of it: vision towers
  * (keys == queries) and cross-attention. heads->window is ignored. cache NULL: k, v are values
- * [batch * keys, owned]. With a cache of `length` == keys: k and v given: they are stored there first; NULL: read from it. */
+ * [batch * keys, owned]. With a cache of `length` == keys: k and v given: they are stored there
+ * first; NULL: read from it. */
 sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
                                            sheaf__value *v, const sheaf__heads *heads, int64_t keys,
                                            const sheaf__cache *cache);

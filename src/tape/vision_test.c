@@ -23,7 +23,8 @@ struct problem {
     int64_t rows, cols; /* of the result */
     operand operand[MAX_OPERANDS];
     bool once; /* works in place: no second reader */
-    sheaf__value *(*record)(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p);
+    sheaf__value *(*record)(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                            const problem *p);
     void (*plain)(double *y, double *const *x, const problem *p);
     void *env;
     bool wild; /* weights of the sum of many sizes, so that its order shows */
@@ -37,7 +38,10 @@ static int count_of(const problem *p)
     return n;
 }
 
-static int64_t numel(const operand *o) { return o->rows * o->cols; }
+static int64_t numel(const operand *o)
+{
+    return o->rows * o->cols;
+}
 
 /* ---- one run of a problem ---- */
 
@@ -51,7 +55,8 @@ static const float START = 0.5f; /* what gradients of vectors hold before */
 
 static outcome run(const problem *p, sheaf_device_kind kind, sheaf_dtype dtype, bool twice)
 {
-    outcome o = { .weight = numbers(p->rows * p->cols, 99), .y = calloc((size_t)(p->rows * p->cols), sizeof(float)) };
+    outcome o = { .weight = numbers(p->rows * p->cols, 99),
+                  .y = calloc((size_t)(p->rows * p->cols), sizeof(float)) };
     for (int64_t i = 0; i < p->rows * p->cols && p->wild; i++)
         o.weight[i] *= (float)(i * i % 1013) / 3;
     sheaf__device *device;
@@ -60,7 +65,9 @@ static outcome run(const problem *p, sheaf_device_kind kind, sheaf_dtype dtype, 
     sheaf__vector vector[MAX_OPERANDS] = { { NULL } };
     sheaf__trained trained[MAX_OPERANDS] = { { NULL } };
     CHECK_OK(sheaf__device_open(&device, kind, 2, NULL, 0));
-    sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 }, .dtype = dtype };
+    sheaf__context c = {
+        .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 }, .dtype = dtype
+    };
     CHECK_OK(sheaf__tape_new(&tape, &c));
     for (int i = 0; i < count_of(p); i++) {
         const operand *a = &p->operand[i];
@@ -70,8 +77,11 @@ static outcome run(const problem *p, sheaf_device_kind kind, sheaf_dtype dtype, 
         o.grad[i] = malloc((size_t)numel(a) * sizeof(float));
         for (int64_t e = 0; e < numel(a); e++)
             o.grad[i][e] = START;
-        trained[i] = (sheaf__trained){ .count = 1, .numel[0] = numel(a), .master[0] = o.x[i], .grad[0] = o.grad[i] };
-        vector[i] = (sheaf__vector){ "vector", a->rows, a->cols, o.x[i], a->frozen ? NULL : &trained[i] };
+        trained[i] = (sheaf__trained){
+            .count = 1, .numel[0] = numel(a), .master[0] = o.x[i], .grad[0] = o.grad[i]
+        };
+        vector[i] =
+            (sheaf__vector){ "vector", a->rows, a->cols, o.x[i], a->frozen ? NULL : &trained[i] };
         if (!a->vector)
             value[i] = source_of(tape, a->rows, a->cols, a->frozen, o.x[i], o.grad[i], a->cols, 0);
     }
@@ -87,7 +97,8 @@ static outcome run(const problem *p, sheaf_device_kind kind, sheaf_dtype dtype, 
     CHECK_OK(sheaf__tape_compile(tape, true, twice));
     CHECK_OK(sheaf__tape_run(tape));
     if (device->in_use[SHEAF_MEM_ACTIVATIONS] != 0)
-        fail_msg("%s: %zu bytes of values are left", p->name, device->in_use[SHEAF_MEM_ACTIVATIONS]);
+        fail_msg("%s: %zu bytes of values are left", p->name,
+                 device->in_use[SHEAF_MEM_ACTIVATIONS]);
     memcpy(o.peak, device->peak_of, sizeof o.peak);
     sheaf__tape_free(tape);
     sheaf__device_close(device);
@@ -143,8 +154,11 @@ static void check_run(const problem *p, sheaf_dtype dtype, bool twice)
         const operand *a = &p->operand[i];
         for (int64_t e = 0; e < numel(a); e++) {
             const bool both = twice && !a->vector;
-            const double want = a->frozen ? START : slope(p, &o, x, y, i, e) + (a->vector ? START : 0) + (both ? o.second[i][e] : 0);
-            snprintf(what, sizeof what, "%s, gradient %lld of operand %d%s", p->name, (long long)e, i, twice ? ", added to" : "");
+            const double want = a->frozen ? START
+                                          : slope(p, &o, x, y, i, e) + (a->vector ? START : 0) +
+                                                (both ? o.second[i][e] : 0);
+            snprintf(what, sizeof what, "%s, gradient %lld of operand %d%s", p->name, (long long)e,
+                     i, twice ? ", added to" : "");
             CHECK_NEAR(what, o.grad[i][e], want, 2 * tolerance * (1 + fabs(want)));
         }
     }
@@ -159,7 +173,8 @@ static void check(const problem *p)
     for (int twice = 0; twice <= !p->once; twice++) {
         check_run(p, SHEAF_F32, twice);
         check_run(p, SHEAF_BF16, twice);
-        outcome real = run(p, SHEAF_CPU, SHEAF_BF16, twice), dry = run(p, SHEAF_DRY, SHEAF_BF16, twice);
+        outcome real = run(p, SHEAF_CPU, SHEAF_BF16, twice),
+                dry = run(p, SHEAF_DRY, SHEAF_BF16, twice);
         CHECK_BYTES(p->name, dry.peak, real.peak, sizeof real.peak);
         drop(&real);
         drop(&dry);
@@ -168,9 +183,13 @@ static void check(const problem *p)
 
 /* ---- images ---- */
 
-typedef struct image_env { int64_t images, patches, heads, head_dim; sheaf__images_in in; } image_env;
+typedef struct image_env {
+    int64_t images, patches, heads, head_dim;
+    sheaf__images_in in;
+} image_env;
 
-static sheaf__value *record_tokens(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_tokens(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                   const problem *p)
 {
     const image_env *env = p->env;
     return sheaf__record_tokens(tape, value[0], env->images, &vector[1], &vector[2]);
@@ -182,22 +201,44 @@ static void plain_tokens(double *y, double *const *x, const problem *p)
     for (int64_t i = 0; i < env->images; i++)
         for (int64_t t = 0; t <= env->patches; t++)
             for (int64_t c = 0; c < p->cols; c++)
-                *y++ = (t == 0 ? x[1][c] : x[0][(i * env->patches + t - 1) * p->cols + c]) + x[2][t * p->cols + c];
+                *y++ = (t == 0 ? x[1][c] : x[0][(i * env->patches + t - 1) * p->cols + c]) +
+                       x[2][t * p->cols + c];
 }
 
 static void test_tokens(void **state)
 {
     image_env env = { .images = 3, .patches = 4 };
-    check(&(problem){ "tokens", 15, 7, { { 12, 7 }, { 1, 7, true }, { 5, 7, true } }, false, record_tokens, plain_tokens, &env });
-    check(&(problem){ "tokens of frozen patches", 15, 7, { { 12, 7, false, true }, { 1, 7, true }, { 5, 7, true } }, false,
-                      record_tokens, plain_tokens, &env });
-    check(&(problem){ "tokens, frozen", 15, 300, { { 12, 300 }, { 1, 300, true, true }, { 5, 300, true, true } }, false,
-                      record_tokens, plain_tokens, &env });
+    check(&(problem){ "tokens",
+                      15,
+                      7,
+                      { { 12, 7 }, { 1, 7, true }, { 5, 7, true } },
+                      false,
+                      record_tokens,
+                      plain_tokens,
+                      &env });
+    check(&(problem){ "tokens of frozen patches",
+                      15,
+                      7,
+                      { { 12, 7, false, true }, { 1, 7, true }, { 5, 7, true } },
+                      false,
+                      record_tokens,
+                      plain_tokens,
+                      &env });
+    check(&(problem){ "tokens, frozen",
+                      15,
+                      300,
+                      { { 12, 300 }, { 1, 300, true, true }, { 5, 300, true, true } },
+                      false,
+                      record_tokens,
+                      plain_tokens,
+                      &env });
 }
 
-static sheaf__value *record_grid(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_grid(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                 const problem *p)
 {
-    return sheaf__record_grid(tape, value[0], ((image_env *)p->env)->images, p->operand[1].rows > 0 ? &vector[1] : NULL);
+    return sheaf__record_grid(tape, value[0], ((image_env *)p->env)->images,
+                              p->operand[1].rows > 0 ? &vector[1] : NULL);
 }
 
 static void plain_grid(double *y, double *const *x, const problem *p)
@@ -206,21 +247,38 @@ static void plain_grid(double *y, double *const *x, const problem *p)
     for (int64_t i = 0; i < env->images; i++)
         for (int64_t t = 0; t < env->patches; t++)
             for (int64_t c = 0; c < p->cols; c++)
-                *y++ = x[0][(i * (env->patches + 1) + 1 + t) * p->cols + c] + (p->operand[1].rows > 0 ? x[1][t * p->cols + c] : 0);
+                *y++ = x[0][(i * (env->patches + 1) + 1 + t) * p->cols + c] +
+                       (p->operand[1].rows > 0 ? x[1][t * p->cols + c] : 0);
 }
 
 static void test_grid(void **state)
 {
     image_env env = { .images = 3, .patches = 4 };
     check(&(problem){ "grid", 12, 5, { { 15, 5 } }, false, record_grid, plain_grid, &env });
-    check(&(problem){ "grid with positions", 12, 5, { { 15, 5 }, { 4, 5, true } }, false, record_grid, plain_grid, &env });
-    check(&(problem){ "grid of a frozen tower", 12, 5, { { 15, 5, false, true }, { 4, 5, true } }, false, record_grid, plain_grid, &env });
+    check(&(problem){ "grid with positions",
+                      12,
+                      5,
+                      { { 15, 5 }, { 4, 5, true } },
+                      false,
+                      record_grid,
+                      plain_grid,
+                      &env });
+    check(&(problem){ "grid of a frozen tower",
+                      12,
+                      5,
+                      { { 15, 5, false, true }, { 4, 5, true } },
+                      false,
+                      record_grid,
+                      plain_grid,
+                      &env });
 }
 
-static sheaf__value *record_place(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_place(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                  const problem *p)
 {
     const image_env *env = p->env;
-    sheaf__record_place_images(tape, value[0], value[1], env->images, &vector[2], &vector[3], &env->in);
+    sheaf__record_place_images(tape, value[0], value[1], env->images, &vector[2], &vector[3],
+                               &env->in);
     return value[0];
 }
 
@@ -230,21 +288,35 @@ static void plain_place(double *y, double *const *x, const problem *p)
     memcpy(y, x[0], (size_t)(p->rows * p->cols) * sizeof *y);
     for (int64_t i = 0; i < env->images; i++)
         for (int64_t t = 0; t < env->patches + 2; t++) {
-            const double *from = t == 0 ? x[2] : t <= env->patches ? x[1] + (i * env->patches + t - 1) * p->cols : x[3];
-            memcpy(y + env->in.image_row[i * (env->patches + 2) + t] * p->cols, from, (size_t)p->cols * sizeof *y);
+            const double *from = t == 0              ? x[2]
+                                 : t <= env->patches ? x[1] + (i * env->patches + t - 1) * p->cols
+                                                     : x[3];
+            memcpy(y + env->in.image_row[i * (env->patches + 2) + t] * p->cols, from,
+                   (size_t)p->cols * sizeof *y);
         }
 }
 
 static void test_place(void **state)
 {
-    const int32_t rows[] = { 1, 2, 3, 4, 5, 8, 9, 11, 12, 13 }; /* a sequence need not hold an image in one piece */
+    const int32_t rows[] = {
+        1, 2, 3, 4, 5, 8, 9, 11, 12, 13
+    }; /* a sequence need not hold an image in one piece */
     image_env env = { .images = 2, .patches = 3, .in = { .image_row = rows } };
     for (int frozen = 0; frozen < 16; frozen++) {
         const bool f[4] = { frozen & 1, frozen & 2, frozen & 4, frozen & 8 };
         char name[64];
         snprintf(name, sizeof name, "images in sequences, frozen %d", frozen);
-        check(&(problem){ name, 16, 6, { { 16, 6, false, f[0] }, { 6, 6, false, f[1] }, { 1, 6, true, f[2] }, { 1, 6, true, f[3] } },
-                          true, record_place, plain_place, &env });
+        check(&(problem){ name,
+                          16,
+                          6,
+                          { { 16, 6, false, f[0] },
+                            { 6, 6, false, f[1] },
+                            { 1, 6, true, f[2] },
+                            { 1, 6, true, f[3] } },
+                          true,
+                          record_place,
+                          plain_place,
+                          &env });
     }
 }
 
@@ -256,14 +328,36 @@ static void test_sums_over_images(void **state)
     for (int i = 0; i < IMAGES * 3; i++)
         rows[i] = i;
     image_env env = { .images = IMAGES, .patches = 1, .in = { .image_row = rows } };
-    const problem placed = { "sums", IMAGES * 3, WIDTH, { { IMAGES * 3, WIDTH }, { IMAGES, WIDTH }, { 1, WIDTH, true }, { 1, WIDTH, true } },
-                             true, record_place, plain_place, &env, .wild = true };
-    const problem tokens = { "sums", IMAGES * 2, WIDTH, { { IMAGES, WIDTH }, { 1, WIDTH, true }, { 2, WIDTH, true } },
-                             true, record_tokens, plain_tokens, &env, .wild = true };
-    outcome o[2] = { run(&placed, SHEAF_CPU, SHEAF_F32, false), run(&tokens, SHEAF_CPU, SHEAF_F32, false) };
-    const struct { const char *name; int run; const float *got; int64_t first, stride; } sums[] = {
-        { "boi", 0, o[0].grad[2], 0, 3 }, { "eoi", 0, o[0].grad[3], 2, 3 }, { "class token", 1, o[1].grad[1], 0, 2 },
-        { "first position", 1, o[1].grad[2], 0, 2 }, { "second position", 1, o[1].grad[2] + WIDTH, 1, 2 } };
+    const problem placed = {
+        "sums",
+        IMAGES * 3,
+        WIDTH,
+        { { IMAGES * 3, WIDTH }, { IMAGES, WIDTH }, { 1, WIDTH, true }, { 1, WIDTH, true } },
+        true,
+        record_place,
+        plain_place,
+        &env,
+        .wild = true
+    };
+    const problem tokens = {
+        "sums",       IMAGES * 2,
+        WIDTH,        { { IMAGES, WIDTH }, { 1, WIDTH, true }, { 2, WIDTH, true } },
+        true,         record_tokens,
+        plain_tokens, &env,
+        .wild = true
+    };
+    outcome o[2] = { run(&placed, SHEAF_CPU, SHEAF_F32, false),
+                     run(&tokens, SHEAF_CPU, SHEAF_F32, false) };
+    const struct {
+        const char *name;
+        int run;
+        const float *got;
+        int64_t first, stride;
+    } sums[] = { { "boi", 0, o[0].grad[2], 0, 3 },
+                 { "eoi", 0, o[0].grad[3], 2, 3 },
+                 { "class token", 1, o[1].grad[1], 0, 2 },
+                 { "first position", 1, o[1].grad[2], 0, 2 },
+                 { "second position", 1, o[1].grad[2] + WIDTH, 1, 2 } };
     int differ = 0;
     for (size_t k = 0; k < ARRAY_LEN(sums); k++)
         for (int c = 0; c < WIDTH; c++) {
@@ -271,7 +365,8 @@ static void test_sums_over_images(void **state)
             for (int64_t block = 0; block < IMAGES; block += 256) {
                 float sum = 0;
                 for (int64_t i = block; i < IMAGES && i < block + 256; i++) {
-                    const float w = o[sums[k].run].weight[(i * sums[k].stride + sums[k].first) * WIDTH + c];
+                    const float w =
+                        o[sums[k].run].weight[(i * sums[k].stride + sums[k].first) * WIDTH + c];
                     sum += w;
                     plain += w;
                 }
@@ -287,7 +382,14 @@ static void test_sums_over_images(void **state)
 
 static void test_patches(void **state)
 {
-    enum { IMAGES = 2, CHANNELS = 3, SIDE = 6, PATCH = 2, GRID = SIDE / PATCH, WIDTH = CHANNELS * PATCH * PATCH };
+    enum {
+        IMAGES = 2,
+        CHANNELS = 3,
+        SIDE = 6,
+        PATCH = 2,
+        GRID = SIDE / PATCH,
+        WIDTH = CHANNELS * PATCH * PATCH
+    };
     float *pixels = numbers(IMAGES * CHANNELS * SIDE * SIDE, 4);
     const float *seen = pixels;
     float got[IMAGES * GRID * GRID * WIDTH];
@@ -295,7 +397,11 @@ static void test_patches(void **state)
         sheaf__device *device;
         sheaf__tape *tape;
         CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
-        sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 }, .dtype = half ? SHEAF_BF16 : SHEAF_F32 };
+        sheaf__context c = { .device = device,
+                             .ranks = 1,
+                             .slices = 8,
+                             .own = { 0, 8 },
+                             .dtype = half ? SHEAF_BF16 : SHEAF_F32 };
         CHECK_OK(sheaf__tape_new(&tape, &c));
         sheaf__value *x = sheaf__record_patches(tape, &seen, IMAGES, CHANNELS, SIDE, PATCH);
         assert_false(x->needs_grad);
@@ -311,7 +417,12 @@ static void test_patches(void **state)
                     for (int channel = 0; channel < CHANNELS; channel++)
                         for (int py = 0; py < PATCH; py++)
                             for (int px = 0; px < PATCH; px++, at++)
-                                CHECK_NEAR("patch", got[at], pixels[((i * CHANNELS + channel) * SIDE + y * PATCH + py) * SIDE + x0 * PATCH + px], 0);
+                                CHECK_NEAR(
+                                    "patch", got[at],
+                                    pixels[((i * CHANNELS + channel) * SIDE + y * PATCH + py) *
+                                               SIDE +
+                                           x0 * PATCH + px],
+                                    0);
         sheaf__tape_free(tape);
         sheaf__device_close(device);
     }
@@ -320,12 +431,16 @@ static void test_patches(void **state)
 
 /* ---- GELU, rotation ---- */
 
-static sheaf__value *record_gelu(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_gelu(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                 const problem *p)
 {
     return sheaf__record_gelu(tape, value[0]);
 }
 
-static double gelu_of(double x) { return 0.5 * x * (1 + erf(x / sqrt(2))); }
+static double gelu_of(double x)
+{
+    return 0.5 * x * (1 + erf(x / sqrt(2)));
+}
 
 static void plain_gelu(double *y, double *const *x, const problem *p)
 {
@@ -336,18 +451,27 @@ static void plain_gelu(double *y, double *const *x, const problem *p)
 static void test_gelu(void **state)
 {
     check(&(problem){ "gelu", 9, 11, { { 9, 11 } }, false, record_gelu, plain_gelu, NULL });
-    check(&(problem){ "gelu, frozen", 9, 11, { { 9, 11, false, true } }, false, record_gelu, plain_gelu, NULL });
+    check(&(problem){
+        "gelu, frozen", 9, 11, { { 9, 11, false, true } }, false, record_gelu, plain_gelu, NULL });
 }
 
 /* Angles of the test: any table will do. */
-static double angle(int64_t position, int64_t pair) { return 0.3 * (double)(position + 1) * (double)(pair + 1); }
+static double angle(int64_t position, int64_t pair)
+{
+    return 0.3 * (double)(position + 1) * (double)(pair + 1);
+}
 
-typedef struct turn_env { image_env image; float cos[4 * 6], sin[4 * 6]; } turn_env;
+typedef struct turn_env {
+    image_env image;
+    float cos[4 * 6], sin[4 * 6];
+} turn_env;
 
-static sheaf__value *record_turn(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_turn(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                 const problem *p)
 {
     const turn_env *env = p->env;
-    sheaf__record_rope_grid(tape, value[0], env->cos, env->sin, env->image.images, env->image.heads, env->image.head_dim);
+    sheaf__record_rope_grid(tape, value[0], env->cos, env->sin, env->image.images, env->image.heads,
+                            env->image.head_dim);
     return value[0];
 }
 
@@ -372,14 +496,25 @@ static void test_turn(void **state)
         env.sin[i] = (float)sin(angle(i / 6, i % 6 / 2));
     }
     check(&(problem){ "rotation", 150, 12, { { 150, 12 } }, true, record_turn, plain_turn, &env });
-    check(&(problem){ "rotation, frozen", 150, 12, { { 150, 12, false, true } }, true, record_turn, plain_turn, &env });
+    check(&(problem){ "rotation, frozen",
+                      150,
+                      12,
+                      { { 150, 12, false, true } },
+                      true,
+                      record_turn,
+                      plain_turn,
+                      &env });
 }
 
 /* ---- streams ---- */
 
-typedef struct stream_env { int64_t rows[2]; sheaf__images_in in; } stream_env;
+typedef struct stream_env {
+    int64_t rows[2];
+    sheaf__images_in in;
+} stream_env;
 
-static sheaf__value *record_streams(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_streams(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                    const problem *p)
 {
     const stream_env *env = p->env;
     sheaf__value *stream[2];
@@ -396,10 +531,12 @@ static void plain_streams(double *y, double *const *x, const problem *p)
     memcpy(y, x[0], (size_t)(p->rows * p->cols) * sizeof *y);
     for (int64_t r = 0; r < env->rows[1]; r++)
         for (int64_t c = 0; c < p->cols; c++)
-            y[env->in.stream[1][r] * p->cols + c] = gelu_of(x[0][env->in.stream[1][r] * p->cols + c]);
+            y[env->in.stream[1][r] * p->cols + c] =
+                gelu_of(x[0][env->in.stream[1][r] * p->cols + c]);
 }
 
-static sheaf__value *record_join(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_join(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                 const problem *p)
 {
     const stream_env *env = p->env;
     return sheaf__record_join(tape, value, env->rows, &env->in);
@@ -410,18 +547,42 @@ static void plain_join(double *y, double *const *x, const problem *p)
     const stream_env *env = p->env;
     for (int i = 0; i < 2; i++)
         for (int64_t r = 0; r < env->rows[i]; r++)
-            memcpy(y + env->in.stream[i][r] * p->cols, x[i] + r * p->cols, (size_t)p->cols * sizeof *y);
+            memcpy(y + env->in.stream[i][r] * p->cols, x[i] + r * p->cols,
+                   (size_t)p->cols * sizeof *y);
 }
 
 static void test_streams(void **state)
 {
     const int32_t text[] = { 0, 4, 5, 6, 10 }, image[] = { 1, 2, 3, 7, 8, 9, 11 };
     stream_env env = { { 5, 7 }, { .stream = { text, image } } };
-    check(&(problem){ "streams", 12, 5, { { 12, 5 } }, false, record_streams, plain_streams, &env });
-    check(&(problem){ "streams, frozen", 12, 5, { { 12, 5, false, true } }, false, record_streams, plain_streams, &env });
-    check(&(problem){ "join", 12, 5, { { 5, 5 }, { 7, 5 } }, false, record_join, plain_join, &env });
-    check(&(problem){ "join, text frozen", 12, 5, { { 5, 5, false, true }, { 7, 5 } }, false, record_join, plain_join, &env });
-    check(&(problem){ "join, images frozen", 12, 5, { { 5, 5 }, { 7, 5, false, true } }, false, record_join, plain_join, &env });
+    check(
+        &(problem){ "streams", 12, 5, { { 12, 5 } }, false, record_streams, plain_streams, &env });
+    check(&(problem){ "streams, frozen",
+                      12,
+                      5,
+                      { { 12, 5, false, true } },
+                      false,
+                      record_streams,
+                      plain_streams,
+                      &env });
+    check(
+        &(problem){ "join", 12, 5, { { 5, 5 }, { 7, 5 } }, false, record_join, plain_join, &env });
+    check(&(problem){ "join, text frozen",
+                      12,
+                      5,
+                      { { 5, 5, false, true }, { 7, 5 } },
+                      false,
+                      record_join,
+                      plain_join,
+                      &env });
+    check(&(problem){ "join, images frozen",
+                      12,
+                      5,
+                      { { 5, 5 }, { 7, 5, false, true } },
+                      false,
+                      record_join,
+                      plain_join,
+                      &env });
 }
 
 static void test_one_stream(void **state)
@@ -446,13 +607,19 @@ static void test_one_stream(void **state)
 
 /* ---- full attention ---- */
 
-typedef struct full_env { sheaf__heads heads; int64_t keys; bool cached; sheaf__cache cache; } full_env;
+typedef struct full_env {
+    sheaf__heads heads;
+    int64_t keys;
+    bool cached;
+    sheaf__cache cache;
+} full_env;
 
-static sheaf__value *record_full(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_full(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                 const problem *p)
 {
     full_env *env = p->env;
-    sheaf__value *o = sheaf__record_full_attention(tape, value[0], value[1], value[2], &env->heads, env->keys,
-                                                   env->cached ? &env->cache : NULL);
+    sheaf__value *o = sheaf__record_full_attention(tape, value[0], value[1], value[2], &env->heads,
+                                                   env->keys, env->cached ? &env->cache : NULL);
     return o;
 }
 
@@ -485,22 +652,38 @@ static void test_full_attention(void **state)
 {
     /* the window is ignored; a cross-attention has more queries than keys, or fewer */
     full_env env = { { 2, 5, 2, 1, 4, 2 }, 5, false, { 0 } };
-    check(&(problem){ "tower attention", 10, 8, { { 10, 8 }, { 10, 8 }, { 10, 8 } }, false, record_full, plain_full, &env });
+    check(&(problem){ "tower attention",
+                      10,
+                      8,
+                      { { 10, 8 }, { 10, 8 }, { 10, 8 } },
+                      false,
+                      record_full,
+                      plain_full,
+                      &env });
     for (int frozen = 0; frozen < 8; frozen++) {
         const bool f[3] = { frozen & 1, frozen & 2, frozen & 4 };
         char name[64];
         snprintf(name, sizeof name, "cross-attention, frozen %d", frozen);
         full_env cross = { { 2, frozen % 2 ? 3 : 9, 2, 2, 6, 0 }, 7, false, { 0 } };
         const int64_t rows = 2 * cross.heads.queries;
-        check(&(problem){ name, rows, 24, { { rows, 24, false, f[0] }, { 14, 12, false, f[1] }, { 14, 12, false, f[2] } }, false,
-                          record_full, plain_full, &cross });
+        check(&(problem){
+            name,
+            rows,
+            24,
+            { { rows, 24, false, f[0] }, { 14, 12, false, f[1] }, { 14, 12, false, f[2] } },
+            false,
+            record_full,
+            plain_full,
+            &cross });
     }
 }
 
-static sheaf__value *record_cached(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_cached(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                   const problem *p)
 {
     full_env *env = p->env;
-    return sheaf__record_full_attention(tape, value[0], NULL, NULL, &env->heads, env->keys, &env->cache);
+    return sheaf__record_full_attention(tape, value[0], NULL, NULL, &env->heads, env->keys,
+                                        &env->cache);
 }
 
 /* With a cache: the bytes of a run without, when keys are stored and when they are read again. */
@@ -508,8 +691,11 @@ static void test_cached_attention(void **state)
 {
     for (int half = 0; half < 2; half++) {
         const sheaf_dtype dtype = half ? SHEAF_BF16 : SHEAF_F32;
-        full_env env = { { 2, 3, 2, 1, 4, 0 }, 7, false, { calloc(14 * 8, 4), calloc(14 * 8, 4), 7 } };
-        problem p = { "cache", 6, 8, { { 6, 8 }, { 14, 8 }, { 14, 8 } }, true, record_full, plain_full, &env };
+        full_env env = {
+            { 2, 3, 2, 1, 4, 0 }, 7, false, { calloc(14 * 8, 4), calloc(14 * 8, 4), 7 }
+        };
+        problem p = { "cache", 6,           8,          { { 6, 8 }, { 14, 8 }, { 14, 8 } },
+                      true,    record_full, plain_full, &env };
         outcome plain = run(&p, SHEAF_CPU, dtype, false);
         env.cached = true;
         for (int i = 0; i < 3; i++)
@@ -530,15 +716,26 @@ static void test_cached_attention(void **state)
 
 /* ---- LayerNorm ---- */
 
-typedef struct norm_env { sheaf__layernorm norm; bool residual; } norm_env;
+typedef struct norm_env {
+    sheaf__layernorm norm;
+    bool residual;
+} norm_env;
 
 /* x, weight, bias, residual */
-static sheaf__value *record_norm(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector, const problem *p)
+static sheaf__value *record_norm(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
+                                 const problem *p)
 {
     norm_env *env = p->env;
-    env->norm = (sheaf__layernorm){ "norm", .width = p->cols, .eps = 1e-3f, .count = 1, .extent[0] = p->cols, .owned = p->cols,
-                                    .weight = vector[1].data, .bias = vector[2].data,
-                                    .weight_trained = vector[1].trained, .bias_trained = vector[2].trained };
+    env->norm = (sheaf__layernorm){ "norm",
+                                    .width = p->cols,
+                                    .eps = 1e-3f,
+                                    .count = 1,
+                                    .extent[0] = p->cols,
+                                    .owned = p->cols,
+                                    .weight = vector[1].data,
+                                    .bias = vector[2].data,
+                                    .weight_trained = vector[1].trained,
+                                    .bias_trained = vector[2].trained };
     return sheaf__record_layernorm(tape, value[0], &env->norm, env->residual ? value[3] : NULL);
 }
 
@@ -565,12 +762,28 @@ static void test_norm(void **state)
         char name[64];
         env.residual = true;
         snprintf(name, sizeof name, "norm and residual, frozen %d", frozen);
-        check(&(problem){ name, 35, 21, { { 35, 21, false, f[0] }, { 1, 21, true, f[1] }, { 1, 21, true, f[2] }, { 35, 21, false, f[3] } },
-                          false, record_norm, plain_norm, &env });
+        check(&(problem){ name,
+                          35,
+                          21,
+                          { { 35, 21, false, f[0] },
+                            { 1, 21, true, f[1] },
+                            { 1, 21, true, f[2] },
+                            { 35, 21, false, f[3] } },
+                          false,
+                          record_norm,
+                          plain_norm,
+                          &env });
         env.residual = false;
         if (!f[3])
-            check(&(problem){ name, 19, 33, { { 19, 33, false, f[0] }, { 1, 33, true, f[1] }, { 1, 33, true, f[2] } },
-                              false, record_norm, plain_norm, &env });
+            check(&(problem){
+                name,
+                19,
+                33,
+                { { 19, 33, false, f[0] }, { 1, 33, true, f[1] }, { 1, 33, true, f[2] } },
+                false,
+                record_norm,
+                plain_norm,
+                &env });
     }
 }
 
@@ -592,11 +805,14 @@ typedef struct cut_run {
     size_t peak[SLICES][SHEAF_MEM_KINDS];
 } cut_run;
 
-static void cut_norm(sheaf__layernorm *norm, sheaf__trained *trained, const cut_run *r, const sheaf__context *c)
+static void cut_norm(sheaf__layernorm *norm, sheaf__trained *trained, const cut_run *r,
+                     const sheaf__context *c)
 {
     bool present[SLICES];
-    *norm = (sheaf__layernorm){ "cut norm", .width = r->width, .eps = 1e-3f, .cut = true, .first = (int)c->own.begin,
-                                .count = (int)(c->own.end - c->own.begin) };
+    *norm = (sheaf__layernorm){
+        "cut norm",  .width = r->width,          .eps = 1e-3f,
+        .cut = true, .first = (int)c->own.begin, .count = (int)(c->own.end - c->own.begin)
+    };
     for (int s = 0; s < SLICES; s++) {
         sheaf_range of;
         CHECK_OK(sheaf_cut_rows(&of, &r->cut, 0, s));
@@ -625,15 +841,22 @@ static sheaf_status *cut_body(void *arg, sheaf_comm *comm, int rank)
     sheaf__tape *tape = NULL;
     sheaf__layernorm norm;
     sheaf__trained trained[2] = { { NULL } };
-    sheaf_status *st = sheaf__device_open(&device, r->dry ? SHEAF_DRY : SHEAF_CPU, r->threads, r->isa, 0);
+    sheaf_status *st =
+        sheaf__device_open(&device, r->dry ? SHEAF_DRY : SHEAF_CPU, r->threads, r->isa, 0);
     if (st != NULL)
         return st;
-    sheaf__context c = { .device = device, .comm = r->ranks == 1 ? NULL : comm, .rank = rank, .ranks = r->ranks,
-                         .slices = SLICES, .own = sheaf_owner_slices(SLICES, r->ranks, rank), .dtype = r->dtype };
+    sheaf__context c = { .device = device,
+                         .comm = r->ranks == 1 ? NULL : comm,
+                         .rank = rank,
+                         .ranks = r->ranks,
+                         .slices = SLICES,
+                         .own = sheaf_owner_slices(SLICES, r->ranks, rank),
+                         .dtype = r->dtype };
     cut_norm(&norm, trained, r, &c);
     st = sheaf__tape_new(&tape, &c);
     if (st == NULL) {
-        sheaf__value *x = source_of(tape, r->rows, norm.owned, false, r->x, r->dx, r->width, norm.logical0);
+        sheaf__value *x =
+            source_of(tape, r->rows, norm.owned, false, r->x, r->dx, r->width, norm.logical0);
         sheaf__tape_segment_begin(tape, 0);
         sheaf__value *y = sheaf__record_layernorm(tape, x, &norm, NULL);
         sheaf__tape_segment_end(tape);
@@ -651,7 +874,10 @@ static sheaf_status *cut_body(void *arg, sheaf_comm *comm, int rank)
     return st;
 }
 
-static sheaf_status *cut_rank(void *arg, sheaf_comm *comm) { return cut_body(arg, comm, sheaf_comm_rank(comm)); }
+static sheaf_status *cut_rank(void *arg, sheaf_comm *comm)
+{
+    return cut_body(arg, comm, sheaf_comm_rank(comm));
+}
 
 static void run_cut(cut_run *r)
 {
@@ -670,34 +896,58 @@ static void run_cut(cut_run *r)
 static void check_cut_formula(const cut_run *r)
 {
     norm_env env = { .residual = false };
-    const problem p = { "cut norm", r->rows, r->width, { { r->rows, r->width }, { 1, r->width, true }, { 1, r->width, true } }, false,
-                        record_norm, plain_norm, &env };
+    const problem p = {
+        "cut norm", r->rows,
+        r->width,   { { r->rows, r->width }, { 1, r->width, true }, { 1, r->width, true } },
+        false,      record_norm,
+        plain_norm, &env
+    };
     const double tolerance = r->dtype == SHEAF_F32 ? 2e-5 : 0.04;
     outcome o = run(&p, SHEAF_CPU, r->dtype, r->twice); /* checked in test_norm */
     for (int64_t i = 0; i < r->rows * r->width; i++) {
         CHECK_NEAR("y of a cut width", r->y[i], o.y[i], tolerance * (1 + fabs(o.y[i])));
-        CHECK_NEAR("dx of a cut width", r->dx[i], o.grad[0][i], tolerance * (1 + fabs(o.grad[0][i])));
+        CHECK_NEAR("dx of a cut width", r->dx[i], o.grad[0][i],
+                   tolerance * (1 + fabs(o.grad[0][i])));
     }
     for (int64_t i = 0; i < r->width; i++) {
-        CHECK_NEAR("dw of a cut width", r->dw[i], o.grad[1][i], tolerance * (1 + fabs(o.grad[1][i])));
-        CHECK_NEAR("db of a cut width", r->db[i], o.grad[2][i], tolerance * (1 + fabs(o.grad[2][i])));
+        CHECK_NEAR("dw of a cut width", r->dw[i], o.grad[1][i],
+                   tolerance * (1 + fabs(o.grad[1][i])));
+        CHECK_NEAR("db of a cut width", r->db[i], o.grad[2][i],
+                   tolerance * (1 + fabs(o.grad[2][i])));
     }
     drop(&o);
 }
 
-static void compare_cut(int64_t units, int64_t per_unit, int64_t rows, sheaf_dtype dtype, bool twice)
+static void compare_cut(int64_t units, int64_t per_unit, int64_t rows, sheaf_dtype dtype,
+                        bool twice)
 {
-    static const struct { int ranks, threads; const char *isa; } how[] = {
-        { 1, 1, NULL }, { 2, 2, NULL }, { 3, 1, NULL }, { 8, 1, NULL }, { 1, 3, "ref" }, { 3, 2, "ref" } };
+    static const struct {
+        int ranks, threads;
+        const char *isa;
+    } how[] = { { 1, 1, NULL }, { 2, 2, NULL },  { 3, 1, NULL },
+                { 8, 1, NULL }, { 1, 3, "ref" }, { 3, 2, "ref" } };
     const int64_t width = units * per_unit;
     const size_t n = (size_t)(rows * width);
     cut_run first = { 0 };
     for (size_t k = 0; k < ARRAY_LEN(how); k++) {
-        cut_run r = { .cut = { .slices = SLICES, .nparts = 1, .part[0] = { units, per_unit } }, .rows = rows, .width = width,
-                      .dtype = dtype, .ranks = how[k].ranks, .threads = how[k].threads, .isa = how[k].isa, .twice = twice,
-                      .x = numbers((int64_t)n, 0), .weight = numbers((int64_t)n, 99), .second = numbers((int64_t)n, 50),
-                      .w = numbers(width, 1), .b = numbers(width, 2), .y = malloc(n * 4), .dx = malloc(n * 4), .seen = malloc(n * 4),
-                      .dw = malloc((size_t)width * 4), .db = malloc((size_t)width * 4) };
+        cut_run r = { .cut = { .slices = SLICES, .nparts = 1, .part[0] = { units, per_unit } },
+                      .rows = rows,
+                      .width = width,
+                      .dtype = dtype,
+                      .ranks = how[k].ranks,
+                      .threads = how[k].threads,
+                      .isa = how[k].isa,
+                      .twice = twice,
+                      .x = numbers((int64_t)n, 0),
+                      .weight = numbers((int64_t)n, 99),
+                      .second = numbers((int64_t)n, 50),
+                      .w = numbers(width, 1),
+                      .b = numbers(width, 2),
+                      .y = malloc(n * 4),
+                      .dx = malloc(n * 4),
+                      .seen = malloc(n * 4),
+                      .dw = malloc((size_t)width * 4),
+                      .db = malloc((size_t)width * 4) };
         run_cut(&r);
         if (k == 0) {
             first = r;
@@ -705,7 +955,8 @@ static void compare_cut(int64_t units, int64_t per_unit, int64_t rows, sheaf_dty
             continue;
         }
         char what[96];
-        snprintf(what, sizeof what, "%lld x %lld columns, %d ranks", (long long)units, (long long)per_unit, r.ranks);
+        snprintf(what, sizeof what, "%lld x %lld columns, %d ranks", (long long)units,
+                 (long long)per_unit, r.ranks);
         CHECK_BYTES(what, r.y, first.y, n * 4);
         CHECK_BYTES(what, r.dx, first.dx, n * 4);
         CHECK_BYTES(what, r.dw, first.dw, (size_t)width * 4);
@@ -715,27 +966,40 @@ static void compare_cut(int64_t units, int64_t per_unit, int64_t rows, sheaf_dty
         run_cut(&dry);
         CHECK_BYTES("sent on dry", dry.sent, r.sent, sizeof r.sent);
         CHECK_BYTES("memory on dry", dry.peak, r.peak, sizeof r.peak);
-        float *const held[] = { (float *)r.x, (float *)r.weight, (float *)r.second, r.w, r.b, r.y, r.dx, r.seen, r.dw, r.db };
+        float *const held[] = {
+            (float *)r.x, (float *)r.weight, (float *)r.second, r.w, r.b, r.y, r.dx, r.seen, r.dw,
+            r.db
+        };
         for (size_t i = 0; i < ARRAY_LEN(held); i++)
             free(held[i]);
     }
-    float *const held[] = { (float *)first.x, (float *)first.weight, (float *)first.second, first.w, first.b, first.y, first.dx,
-                            first.seen, first.dw, first.db };
+    float *const held[] = { (float *)first.x,
+                            (float *)first.weight,
+                            (float *)first.second,
+                            first.w,
+                            first.b,
+                            first.y,
+                            first.dx,
+                            first.seen,
+                            first.dw,
+                            first.db };
     for (size_t i = 0; i < ARRAY_LEN(held); i++)
         free(held[i]);
 }
 
 static void test_cut_norm(void **state)
 {
-    static const struct { int64_t units, per_unit, rows; } shapes[] = {
-        { 5, 9, 37 },     /* three slices are empty */
-        { 2, 16, 300 },   /* most are */
-        { 173, 1, 5 },    /* uneven */
-        { 1, 3, 1 },      /* one slice has all */
-        { 16, 40, 19 } };
+    static const struct {
+        int64_t units, per_unit, rows;
+    } shapes[] = { { 5, 9, 37 },   /* three slices are empty */
+                   { 2, 16, 300 }, /* most are */
+                   { 173, 1, 5 },  /* uneven */
+                   { 1, 3, 1 },    /* one slice has all */
+                   { 16, 40, 19 } };
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         for (int k = 0; k < 4; k++)
-            compare_cut(shapes[i].units, shapes[i].per_unit, shapes[i].rows, k & 1 ? SHEAF_BF16 : SHEAF_F32, k & 2);
+            compare_cut(shapes[i].units, shapes[i].per_unit, shapes[i].rows,
+                        k & 1 ? SHEAF_BF16 : SHEAF_F32, k & 2);
 }
 
 /* ---- compute copies ---- */
@@ -746,13 +1010,24 @@ static void test_refresh(void **state)
     sheaf__device *device;
     float master[2][WIDTH], copy[2][WIDTH] = { { 0 } };
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
-    sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 }, .dtype = SHEAF_BF16 };
+    sheaf__context c = {
+        .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 }, .dtype = SHEAF_BF16
+    };
     for (int i = 0; i < 2 * WIDTH; i++)
-        master[i / WIDTH][i % WIDTH] = 1.0f + (float)(i % 256) / 4096; /* bfloat16 has steps of 32 of these */
+        master[i / WIDTH][i % WIDTH] =
+            1.0f + (float)(i % 256) / 4096; /* bfloat16 has steps of 32 of these */
     sheaf__trained trained[2] = { { .master = { [1] = master[0], [2] = master[0] + 100 } },
                                   { .master = { [1] = master[1], [2] = master[1] + 100 } } };
-    sheaf__layernorm norm = { .cut = true, .first = 1, .count = 2, .begin = { [2] = 100 }, .extent = { 0, 100, 200 }, .owned = WIDTH,
-                              .weight = copy[0], .bias = copy[1], .weight_trained = &trained[0], .bias_trained = &trained[1] };
+    sheaf__layernorm norm = { .cut = true,
+                              .first = 1,
+                              .count = 2,
+                              .begin = { [2] = 100 },
+                              .extent = { 0, 100, 200 },
+                              .owned = WIDTH,
+                              .weight = copy[0],
+                              .bias = copy[1],
+                              .weight_trained = &trained[0],
+                              .bias_trained = &trained[1] };
     sheaf__layernorm_refresh(&c, &norm);
     sheaf__trained table = { .master[0] = master[0] };
     float of_table[WIDTH] = { 0 };
@@ -775,11 +1050,20 @@ static void test_refresh(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patches), cmocka_unit_test(test_tokens), cmocka_unit_test(test_grid),
-        cmocka_unit_test(test_place), cmocka_unit_test(test_sums_over_images), cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_turn), cmocka_unit_test(test_streams), cmocka_unit_test(test_one_stream),
-        cmocka_unit_test(test_full_attention), cmocka_unit_test(test_cached_attention), cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_cut_norm), cmocka_unit_test(test_refresh),
+        cmocka_unit_test(test_patches),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_place),
+        cmocka_unit_test(test_sums_over_images),
+        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_turn),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_one_stream),
+        cmocka_unit_test(test_full_attention),
+        cmocka_unit_test(test_cached_attention),
+        cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_cut_norm),
+        cmocka_unit_test(test_refresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

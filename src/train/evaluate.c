@@ -20,7 +20,8 @@ static int64_t largest(const float *x, int64_t n)
     return best;
 }
 
-static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits)
+static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, int64_t n,
+                                 const float *logits)
 {
     pass *p = self;
     sheaf_status *st = NULL;
@@ -38,13 +39,17 @@ static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, i
 }
 
 /* Rows p->first .. p->first + n - 1, micro-batches of `batch` rows; n is a multiple of it. */
-static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *data, int64_t batch, int64_t n)
+static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *data, int64_t batch,
+                              int64_t n)
 {
     const bool whole = p->options->padded;
     sheaf__runner runner;
     int64_t *row = malloc(2 * (size_t)batch * sizeof *row);
-    sheaf_status *st = sheaf__runner_open(&runner, model, data, &(sheaf__runner_options){
-        .rows = batch, .seq = whole ? sheaf_data_seq(data) : sheaf_data_longest(data), .longest = !whole });
+    sheaf_status *st = sheaf__runner_open(
+        &runner, model, data,
+        &(sheaf__runner_options){ .rows = batch,
+                                  .seq = whole ? sheaf_data_seq(data) : sheaf_data_longest(data),
+                                  .longest = !whole });
     if (st == NULL && row == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch);
     runner.head.all_rows = true;
@@ -60,8 +65,10 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
         st = sheaf__runner_run(&runner, row);
         p->out->loss += runner.head.loss_sum;
         p->out->tokens += runner.head.labels;
-        sheaf_emit(p->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS, .text = "rows",
-                                                       .done = p->first + batch, .total = sheaf_data_rows(data) });
+        sheaf_emit(p->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                                       .text = "rows",
+                                                       .done = p->first + batch,
+                                                       .total = sheaf_data_rows(data) });
     }
     sheaf__runner_release(&runner);
     free(row);
@@ -71,7 +78,8 @@ static sheaf_status *run_rows(pass *p, sheaf__model *model, const sheaf_data *da
 sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const sheaf_data *data,
                               const sheaf__evaluate_options *options)
 {
-    const int64_t rows = sheaf_data_rows(data), batch = options->micro_batch < rows ? options->micro_batch : rows;
+    const int64_t rows = sheaf_data_rows(data),
+                  batch = options->micro_batch < rows ? options->micro_batch : rows;
     pass p = { .options = options, .out = out, .vocab = model->schema->config.vocab };
     *out = (sheaf__evaluation){ 0 };
     sheaf_status *st = run_rows(&p, model, data, batch, rows / batch * batch);

@@ -6,15 +6,15 @@
 #include "train/runner.h"
 
 typedef struct sheaf__evaluation {
-    double loss;      /* mean over label tokens; 0 when there is none */
-    int64_t tokens;   /* label tokens */
-    int64_t correct;  /* of them, those whose first largest logit is the label */
+    double loss;     /* mean over label tokens; 0 when there is none */
+    int64_t tokens;  /* label tokens */
+    int64_t correct; /* of them, those whose first largest logit is the label */
 } sheaf__evaluation;
 
 typedef struct sheaf__evaluate_options {
     int64_t micro_batch; /* rows at a time, at least 1 */
-    bool padded;         /* every row has sheaf_data_seq() positions, all of them told to `take`; else the longest of a
-                            micro-batch decides. All ranks alike */
+    bool padded; /* every row has sheaf_data_seq() positions, all of them told to `take`; else the
+                    longest of a micro-batch decides. All ranks alike */
     /* Logits of one position after the other, rows ascending: [vocab] float32. Called on every
      * rank; may be NULL. */
     sheaf_status *(*take)(void *self, int64_t row, int64_t position, const float *logits);

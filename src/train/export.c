@@ -21,12 +21,14 @@ typedef struct origin {
 } origin;
 
 /* The folder's B of a fused layer, from the compact one. */
-static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e, const sheaf_lora_module *m, int64_t row0, int64_t n, void *dst)
+static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e,
+                                 const sheaf_lora_module *m, int64_t row0, int64_t n, void *dst)
 {
     float *compact = malloc((size_t)(n * m->rank) * sizeof *compact);
     if (compact == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", e->name);
-    sheaf_status *st = sheaf__source_numbers(compact, SHEAF_F32, o->masters, e, row0 * m->rank, n * m->rank, o->kernels);
+    sheaf_status *st = sheaf__source_numbers(compact, SHEAF_F32, o->masters, e, row0 * m->rank,
+                                             n * m->rank, o->kernels);
     if (st == NULL)
         sheaf_lora_spread(dst, compact, m, row0, n, sizeof *compact);
     free(compact);
@@ -35,7 +37,9 @@ static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e, c
 
 static sheaf_status *nowhere(const char *name)
 {
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name), "it in the checkpoint or in the base"), "nothing of that name");
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name),
+                                      "it in the checkpoint or in the base"),
+                       "nothing of that name");
 }
 
 static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, void *dst)
@@ -47,9 +51,11 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
     snprintf(master, sizeof master, "master/%s", o->name[index]);
     const sheaf_source_entry *e = o->masters->find(o->masters, master);
     const sheaf_lora_module *fused = o->fused[index];
-    const int64_t want = fused != NULL ? sheaf__elements(2, fused->b_shape) : sheaf__elements(spec->ndim, spec->shape);
+    const int64_t want = fused != NULL ? sheaf__elements(2, fused->b_shape)
+                                       : sheaf__elements(spec->ndim, spec->shape);
     if (e != NULL && sheaf__elements(e->ndim, e->shape) != want)
-        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s' in the checkpoint", master), "%lld numbers", (long long)want);
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s' in the checkpoint", master),
+                              "%lld numbers", (long long)want);
     if (e != NULL && fused != NULL)
         return spread_rows(o, e, fused, row0, n, dst);
     sheaf_source *source = e != NULL ? o->masters : o->base;
@@ -62,7 +68,8 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
 
 enum { CHUNK = 1 << 20 }; /* bytes at a time */
 
-/* The tensors of an adapter: their names in the checkpoint, and the layer of what is spread there. */
+/* The tensors of an adapter: their names in the checkpoint, and the layer of what is spread
+ * there. */
 typedef struct listed {
     sheaf_safetensors_spec *spec;
     const char **name;
@@ -81,10 +88,12 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         l->name[l->count] = m->a_name;
-        l->spec[l->count++] = (sheaf_safetensors_spec){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
+        l->spec[l->count++] =
+            (sheaf_safetensors_spec){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } };
         l->name[l->count] = m->b_name;
         l->fused[l->count] = m->parts > 1 && !m->dense ? m : NULL;
-        l->spec[l->count++] = (sheaf_safetensors_spec){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->file_rank } };
+        l->spec[l->count++] =
+            (sheaf_safetensors_spec){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->file_rank } };
     }
     for (int i = 0; i < lora->nsaved; i++) {
         const sheaf_tensor *t = lora->saved[i];
@@ -96,7 +105,8 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
     return NULL;
 }
 
-sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora, const char *model, sheaf_source *masters, sheaf_source *base)
+sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
+                                    const char *model, sheaf_source *masters, sheaf_source *base)
 {
     listed l = { 0 };
     char *config = NULL;
@@ -141,7 +151,8 @@ static sheaf_status *whole_rows(void *self, int64_t index, int64_t row0, int64_t
     return sheaf__source_numbers(dst, spec->dtype, w->source, e, row0 * cols, n * cols, w->kernels);
 }
 
-sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened, const char *model, sheaf_source *masters)
+sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
+                                  const char *model, sheaf_source *masters)
 {
     sheaf_safetensors_spec *spec = NULL;
     int64_t count = 0;
@@ -172,7 +183,9 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
     return st;
 }
 
-static sheaf_status *export_from(const char *dst, const char *checkpoint, const sheaf_train_options *o, const sheaf__opened *opened, const sheaf_events *events)
+static sheaf_status *export_from(const char *dst, const char *checkpoint,
+                                 const sheaf_train_options *o, const sheaf__opened *opened,
+                                 const sheaf_events *events)
 {
     sheaf_checkpoint *from = NULL;
     sheaf_source *masters = NULL;
@@ -183,22 +196,25 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint, const 
     if (st == NULL)
         st = sheaf__output_sweep(dst, events, NULL);
     if (st == NULL)
-        st = o->method == SHEAF_METHOD_LORA ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->base)
-                                            : sheaf__export_model(dst, true, opened, o->model, masters);
+        st = o->method == SHEAF_METHOD_LORA
+                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->base)
+                 : sheaf__export_model(dst, true, opened, o->model, masters);
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(from);
     return st;
 }
 
-sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__opened *opened, int64_t step, bool only_missing, const sheaf_events *events)
+sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__opened *opened,
+                                 int64_t step, bool only_missing, const sheaf_events *events)
 {
     char *dst = NULL, *checkpoint = NULL;
     if (asprintf(&dst, "%s/exports/step-%08lld", o->out, (long long)step) < 0)
         dst = NULL;
     if (asprintf(&checkpoint, "%s/checkpoints/step-%08lld", o->out, (long long)step) < 0)
         checkpoint = NULL;
-    sheaf_status *st = dst == NULL || checkpoint == NULL ? sheaf_fail(SHEAF_E_MEMORY, "export") : NULL;
+    sheaf_status *st =
+        dst == NULL || checkpoint == NULL ? sheaf_fail(SHEAF_E_MEMORY, "export") : NULL;
     if (st == NULL && !(only_missing && sheaf__path_kind(dst) != SHEAF_PATH_NONE)) {
         st = export_from(dst, checkpoint, o, opened, events);
         if (st == NULL)
@@ -209,8 +225,8 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__open
     return st;
 }
 
-sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *o, const sheaf__opened *opened, int64_t step,
-                            const sheaf_events *events)
+sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *o,
+                            const sheaf__opened *opened, int64_t step, const sheaf_events *events)
 {
     const bool lora = o->method == SHEAF_METHOD_LORA;
     sheaf_status *st = NULL;

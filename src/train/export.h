@@ -12,16 +12,22 @@
 sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *options,
                             const sheaf__opened *opened, int64_t step, const sheaf_events *events);
 
-/* sheaf__export_step - the same form at OUT/exports/step-N, from the checkpoint of that step. `only_missing`: one that is there stays. */
-sheaf_status *sheaf__export_step(const sheaf_train_options *options, const sheaf__opened *opened, int64_t step, bool only_missing, const sheaf_events *events);
+/* sheaf__export_step - the same form at OUT/exports/step-N, from the checkpoint of that step.
+ * `only_missing`: one that is there stays. */
+sheaf_status *sheaf__export_step(const sheaf_train_options *options, const sheaf__opened *opened,
+                                 int64_t step, bool only_missing, const sheaf_events *events);
 
-/* sheaf__export_adapter - the adapter alone; `replace` false: dst must not exist, or be an empty folder. Masters are named "master/NAME", those of saved tensors by the base's name, and
- * may be flat: of a tensor with more than two axes only the order of its numbers counts. B of fused layers is compact there and
- * spread here. A saved tensor that has no master is the base's. */
-sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora, const char *model, sheaf_source *masters, sheaf_source *base);
+/* sheaf__export_adapter - the adapter alone; `replace` false: dst must not exist, or be an empty
+ * folder. Masters are named "master/NAME", those of saved tensors by the base's name, and may be
+ * flat: of a tensor with more than two axes only the order of its numbers counts. B of fused layers
+ * is compact there and spread here. A saved tensor that has no master is the base's. */
+sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
+                                    const char *model, sheaf_source *masters, sheaf_source *base);
 
-/* sheaf__export_model - the model that methods head and full leave: opened->base, with the masters of the checkpoint in place of its
- * tensors. What lies beside the weights is copied from the folder `model`. */
-sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened, const char *model, sheaf_source *masters);
+/* sheaf__export_model - the model that methods head and full leave: opened->base, with the masters
+ * of the checkpoint in place of its tensors. What lies beside the weights is copied from the folder
+ * `model`. */
+sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
+                                  const char *model, sheaf_source *masters);
 
 #endif

@@ -1,4 +1,5 @@
-/* export_test.c - an adapter written from masters: fused layers spread, tensors of any shape, and read again. */
+/* export_test.c - an adapter written from masters: fused layers spread, tensors of any shape, and
+ * read again. */
 #include "tests/files.h"
 #include "dialects/sat/made.h"
 
@@ -31,9 +32,16 @@ static const sheaf_source_entry *fake_find(sheaf_source *self, const char *name)
             return &f->entry[i];
     return NULL;
 }
-static int64_t fake_count(sheaf_source *self) { return ((fake *)self)->n; }
-static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i) { return &((fake *)self)->entry[i]; }
-static sheaf_status *fake_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static int64_t fake_count(sheaf_source *self)
+{
+    return ((fake *)self)->n;
+}
+static const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i)
+{
+    return &((fake *)self)->entry[i];
+}
+static sheaf_status *fake_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
 {
     const sheaf_source_entry *e = fake_find(self, name);
     assert_non_null(e);
@@ -89,7 +97,8 @@ static float *read_all(sheaf_source *source, const sheaf_source_entry *e, int64_
     return x;
 }
 
-static void check_values(sheaf_source *source, const char *name, const char *master, const sheaf_tensor *shape)
+static void check_values(sheaf_source *source, const char *name, const char *master,
+                         const sheaf_tensor *shape)
 {
     const sheaf_source_entry *e = source->find(source, name);
     int64_t n;
@@ -109,7 +118,9 @@ static void check_values(sheaf_source *source, const char *name, const char *mas
 static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
 {
     static const char base_only[] = "mixins.eva.eoi";
-    made m = { .agent = true, .dtype = SHEAF_BF16, .vit_head = 120 }; /* a convolution of more than a megabyte is read in pieces */
+    made m = { .agent = true,
+               .dtype = SHEAF_BF16,
+               .vit_head = 120 }; /* a convolution of more than a megabyte is read in pieces */
     made_init(&m);
     sheaf_lora_options o, read;
     sheaf_lora *lora, *again;
@@ -117,7 +128,8 @@ static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
     fake f;
     CHECK_OK(sheaf__lora_options_default(&o));
     CHECK_OK(sheaf__lora_set_targets(&o, "sat-vit"));
-    CHECK_OK(sheaf__lora_set_saved(&o, "boi,eoi,patch_embed,patch_embedding,attn.q_bias,pos_embed,lm_head"));
+    CHECK_OK(sheaf__lora_set_saved(
+        &o, "boi,eoi,patch_embed,patch_embedding,attn.q_bias,pos_embed,lm_head"));
     o.rank = 3, o.alpha = 5;
     CHECK_OK(sheaf_lora_resolve(&lora, m.schema, &o));
     assert_true(lora->nsaved >= 8);
@@ -128,7 +140,8 @@ static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
     assert_string_equal(read.base_name, "BASE");
     CHECK_OK(sheaf_lora_resolve(&again, m.schema, &read));
     CHECK_OK(sheaf_peft_open(&adapter, at("adapter")));
-    const sheaf_source_entry *wide = adapter->find(adapter, "base_model.model.transformer.layers.0.attention.query_key_value.lora_B.weight");
+    const sheaf_source_entry *wide = adapter->find(
+        adapter, "base_model.model.transformer.layers.0.attention.query_key_value.lora_B.weight");
     assert_true(wide != NULL && wide->shape[0] == 48 && wide->shape[1] == 9);
     CHECK_OK(sheaf_lora_fit(&adapter, again));
     CHECK_OK(sheaf_lora_check_trainable(again));
@@ -173,7 +186,8 @@ static void test_export__a_master_of_another_size_is_refused(void **state)
     CHECK_OK(sheaf_lora_resolve(&lora, m.schema, &o));
     fake_of(&f, lora, "");
     f.entry[1].shape[1] *= 3; /* B as in a file */
-    CHECK_FAILS(sheaf__export_adapter(at("wrong"), true, lora, "BASE", &f.source, &m.source), SHEAF_E_LAYOUT, "lora_B.weight");
+    CHECK_FAILS(sheaf__export_adapter(at("wrong"), true, lora, "BASE", &f.source, &m.source),
+                SHEAF_E_LAYOUT, "lora_B.weight");
     assert_int_equal(sheaf__path_kind(at("wrong")), SHEAF_PATH_NONE);
     fake_close(&f.source);
     sheaf_lora_free(lora);
@@ -189,11 +203,12 @@ static bool is_trained(const sheaf_tensor *t)
     return t->ndim > 2 || strstr(t->name, "bias") != NULL || strstr(t->name, ".2.") != NULL;
 }
 
-static void check_box(sheaf_source *stepped, const sheaf_tensor *t, sheaf_dtype dtype, uint64_t base_seed, int64_t row0, int64_t rows, int64_t col0,
-                      int64_t cols)
+static void check_box(sheaf_source *stepped, const sheaf_tensor *t, sheaf_dtype dtype,
+                      uint64_t base_seed, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
     char full[600];
-    const int64_t width = t->ndim > 1 ? t->shape[t->ndim - 1] : 1, n = rows * cols, bytes = (int64_t)sheaf_dtype_bytes(dtype);
+    const int64_t width = t->ndim > 1 ? t->shape[t->ndim - 1] : 1, n = rows * cols,
+                  bytes = (int64_t)sheaf_dtype_bytes(dtype);
     char *got = malloc((size_t)(n * bytes)), want[4];
     snprintf(full, sizeof full, "master/%s", t->name);
     CHECK_OK(stepped->read(stepped, t->name, row0, rows, col0, cols, got));
@@ -220,7 +235,8 @@ static void test_stepped__masters_are_read_as_the_base_stores_them(void **state)
         for (int64_t i = 0; i < m.schema->count; i++) {
             const sheaf_tensor *t = &m.schema->tensor[i];
             if (is_trained(t))
-                add_master(&f, t->name, t->shape[0], t->ndim > 1 ? t->shape[1] * t->shape[2] * t->shape[3] : 0);
+                add_master(&f, t->name, t->shape[0],
+                           t->ndim > 1 ? t->shape[1] * t->shape[2] * t->shape[3] : 0);
         }
         assert_true(f.n > 5 && f.n < m.schema->count);
         CHECK_OK(sheaf__stepped_source(&stepped, &f.source, &m.source));
@@ -228,9 +244,11 @@ static void test_stepped__masters_are_read_as_the_base_stores_them(void **state)
             const sheaf_tensor *t = &m.schema->tensor[i];
             const sheaf_source_entry *e = stepped->find(stepped, t->name);
             assert_true(e != NULL && e->dtype == dtypes[d] && e->ndim == t->ndim);
-            const int64_t cols = t->ndim > 1 ? t->shape[t->ndim - 1] : 1, rows = sheaf__elements(e->ndim, e->shape) / cols;
+            const int64_t cols = t->ndim > 1 ? t->shape[t->ndim - 1] : 1,
+                          rows = sheaf__elements(e->ndim, e->shape) / cols;
             check_box(stepped, t, dtypes[d], m.seed, 0, rows, 0, cols);
-            check_box(stepped, t, dtypes[d], m.seed, rows / 2, rows - rows / 2, cols / 3, cols - cols / 3);
+            check_box(stepped, t, dtypes[d], m.seed, rows / 2, rows - rows / 2, cols / 3,
+                      cols - cols / 3);
             check_box(stepped, t, dtypes[d], m.seed, rows - 1, 1, 0, (cols + 1) / 2);
         }
         stepped->close(stepped);
@@ -247,9 +265,12 @@ static void test_stepped__what_is_not_the_bases_is_refused(void **state)
     for (int unknown = 0; unknown < 2; unknown++) {
         fake f = { .source = { fake_find, fake_count, fake_entry, fake_read, fake_close } };
         sheaf_source *stepped = NULL;
-        add_master(&f, t->name, t->shape[0], t->ndim > 1 ? t->shape[1] * t->shape[2] * t->shape[3] : 0);
-        add_master(&f, unknown ? "nobody.weight" : t->name, t->shape[0] + 1, t->ndim > 1 ? t->shape[1] : 0);
-        CHECK_FAILS(sheaf__stepped_source(&stepped, &f.source, &m.source), SHEAF_E_LAYOUT, unknown ? "nobody.weight" : t->name);
+        add_master(&f, t->name, t->shape[0],
+                   t->ndim > 1 ? t->shape[1] * t->shape[2] * t->shape[3] : 0);
+        add_master(&f, unknown ? "nobody.weight" : t->name, t->shape[0] + 1,
+                   t->ndim > 1 ? t->shape[1] : 0);
+        CHECK_FAILS(sheaf__stepped_source(&stepped, &f.source, &m.source), SHEAF_E_LAYOUT,
+                    unknown ? "nobody.weight" : t->name);
         fake_close(&f.source);
     }
     made_release(&m);

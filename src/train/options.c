@@ -8,23 +8,45 @@
 void sheaf_train_options_default(sheaf_train_options *options)
 {
     *options = (sheaf_train_options){
-        .tp = 1, .dp = 1, .carrier = SHEAF_CARRIER_THREADS,
-        .slices = 8, .method = SHEAF_METHOD_LORA,
-        .lora_rank = 8, .lora_alpha = 8, /* PEFT's LoraConfig; the targets depend on the model (models/open.h) */
+        .tp = 1,
+        .dp = 1,
+        .carrier = SHEAF_CARRIER_THREADS,
+        .slices = 8,
+        .method = SHEAF_METHOD_LORA,
+        .lora_rank = 8,
+        .lora_alpha = 8, /* PEFT's LoraConfig; the targets depend on the model (models/open.h) */
         .lora_bias = SHEAF_BIAS_NONE,
-        .steps = 0, .micro_batch = 1, .accumulate = 1, .padding = SHEAF_PAD_MICRO_BATCH, .shuffle = true,
+        .steps = 0,
+        .micro_batch = 1,
+        .accumulate = 1,
+        .padding = SHEAF_PAD_MICRO_BATCH,
+        .shuffle = true,
         /* the Trainer's TrainingArguments */
-        .lr = 5e-5, .schedule = SHEAF_SCHEDULE_LINEAR,
-        .decay_ratio = 0.1, .held_steps = 100, .held_rate = 0.05, /* SAT's, when it fine-tunes */
-        .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .clip = 1.0, .seed = 42,
-        .dtype = SHEAF_F32, .save_every = 500, .keep = 2,
+        .lr = 5e-5,
+        .schedule = SHEAF_SCHEDULE_LINEAR,
+        .decay_ratio = 0.1,
+        .held_steps = 100,
+        .held_rate = 0.05, /* SAT's, when it fine-tunes */
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .eps = 1e-8,
+        .clip = 1.0,
+        .seed = 42,
+        .dtype = SHEAF_F32,
+        .save_every = 500,
+        .keep = 2,
     };
 }
 
 sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *o)
 {
-    return (sheaf_schedule){ .kind = o->schedule, .warmup = o->warmup, .steps = o->steps, .warmup_ratio = o->warmup_ratio,
-                             .decay_ratio = o->decay_ratio, .held_steps = o->held_steps, .held_rate = o->held_rate };
+    return (sheaf_schedule){ .kind = o->schedule,
+                             .warmup = o->warmup,
+                             .steps = o->steps,
+                             .warmup_ratio = o->warmup_ratio,
+                             .decay_ratio = o->decay_ratio,
+                             .held_steps = o->held_steps,
+                             .held_rate = o->held_rate };
 }
 
 sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_train_options *o)
@@ -43,10 +65,12 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
         st = sheaf_in(sheaf__lora_set_layers(out, o->lora_layers), "--lora-layers");
     if (st == NULL)
         st = sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, &out->nrank_pattern,
-                                              o->lora_rank_pattern, true), "--lora-rank-pattern");
+                                              o->lora_rank_pattern, true),
+                      "--lora-rank-pattern");
     if (st == NULL)
         st = sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, &out->nalpha_pattern,
-                                              o->lora_alpha_pattern, false), "--lora-alpha-pattern");
+                                              o->lora_alpha_pattern, false),
+                      "--lora-alpha-pattern");
     if (st == NULL)
         st = sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "--modules-to-save");
     if (st == NULL && o->model != NULL && (out->base_name = strdup(o->model)) == NULL)

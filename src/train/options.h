@@ -16,66 +16,79 @@
 #include "train/schedule.h"
 
 typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
-/* How long the rows of a micro-batch are made (numeric contract, section 1.7). Zero is the rule of runs that name none: they began
- * when there was no other. */
-typedef enum sheaf_padding { SHEAF_PAD_UNNAMED, SHEAF_PAD_FILE, SHEAF_PAD_MICRO_BATCH } sheaf_padding;
-/* The order of bfloat16 sums (numeric contract, section 1.1). Zero is `pairs`, of runs that name none. */
-typedef enum sheaf_bf16_sums { SHEAF_SUMS_UNNAMED, SHEAF_SUMS_PAIRS, SHEAF_SUMS_TILES } sheaf_bf16_sums;
+/* How long the rows of a micro-batch are made (numeric contract, section 1.7). Zero is the rule of
+ * runs that name none: they began when there was no other. */
+typedef enum sheaf_padding {
+    SHEAF_PAD_UNNAMED,
+    SHEAF_PAD_FILE,
+    SHEAF_PAD_MICRO_BATCH
+} sheaf_padding;
+/* The order of bfloat16 sums (numeric contract, section 1.1). Zero is `pairs`, of runs that name
+ * none. */
+typedef enum sheaf_bf16_sums {
+    SHEAF_SUMS_UNNAMED,
+    SHEAF_SUMS_PAIRS,
+    SHEAF_SUMS_TILES
+} sheaf_bf16_sums;
 typedef enum sheaf_carrier { SHEAF_CARRIER_THREADS, SHEAF_CARRIER_MPI } sheaf_carrier;
 
 typedef struct sheaf_train_options {
     /* where from, where to */
-    const char *model;    /* folder of the base model */
-    const char *config;   /* its config.json, where the folder has none */
+    const char *model;  /* folder of the base model */
+    const char *config; /* its config.json, where the folder has none */
     const char *data;
-    const char *tokenizer;       /* of records with texts: sentencepiece file, default tokenizer.model in the model's folder */
+    const char *tokenizer; /* of records with texts: sentencepiece file, default tokenizer.model in
+                              the model's folder */
     const char *prompt_template; /* base, chat, vqa, chat_old; default the config's, else base */
     const char *query;           /* asked of every image of a folder */
     const char *out;
-    const char *adapter;  /* PEFT adapter to start from */
+    const char *adapter;   /* PEFT adapter to start from */
     const char *folder;    /* where the run began: its relative paths count from there */
-    const char *base_name; /* the model as it was first given, for the result's adapter_config.json; NULL = model */
+    const char *base_name; /* the model as it was first given, for the result's adapter_config.json;
+                              NULL = model */
 
     /* how many devices; never changes a byte of the result */
     int tp, dp;
     sheaf_carrier carrier;
-    int threads;          /* compute threads in all, 0 = every core this process may use */
-    bool checkpointing;   /* recompute activations instead of keeping them */
-    const char *isa;      /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
+    int threads;        /* compute threads in all, 0 = every core this process may use */
+    bool checkpointing; /* recompute activations instead of keeping them */
+    const char
+        *isa; /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
 
     /* what is trained */
-    int slices;           /* S */
+    int slices; /* S */
     sheaf_method method;
-    const char *train;         /* tensor-name patterns (pattern.h), comma separated: trained beside LoRA, or alone
-                                  by method head; NULL = nothing beside LoRA, the output head */
+    const char *train; /* tensor-name patterns (pattern.h), comma separated: trained beside LoRA, or
+                          alone by method head; NULL = nothing beside LoRA, the output head */
     const char *head_patterns; /* the same for method head, by its older name */
     const char *lr_scale;      /* "PATTERN=X,...": learning-rate scales by tensor name */
     int64_t lora_rank;
     double lora_alpha;
-    const char *lora_targets;       /* "a,b,c", a regular expression, "all-linear", "sat" or "sat-vit"; NULL = the model's default */
-    const char *lora_exclude;       /* list or regular expression */
-    const char *lora_layers;        /* "0,1,5": layers that carry LoRA; NULL = all */
+    const char *lora_targets; /* "a,b,c", a regular expression, "all-linear", "sat" or "sat-vit";
+                                 NULL = the model's default */
+    const char *lora_exclude; /* list or regular expression */
+    const char *lora_layers;  /* "0,1,5": layers that carry LoRA; NULL = all */
     const char *lora_rank_pattern;  /* "PATTERN=RANK,..." */
     const char *lora_alpha_pattern; /* "PATTERN=ALPHA,..." */
     double lora_dropout;
     bool lora_rslora;
-    int lora_bias;                  /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
-    const char *modules_to_save;    /* "a,b": trained in full beside LoRA */
+    int lora_bias;               /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
+    const char *modules_to_save; /* "a,b": trained in full beside LoRA */
 
     /* how */
-    int64_t steps;        /* optimizer steps in all */
-    int64_t micro_batch;  /* rows of one forward */
-    int64_t accumulate;   /* micro-batches of one step, over all groups */
-    int64_t seq;          /* longest row kept, 0 = the model's own limit */
+    int64_t steps;       /* optimizer steps in all */
+    int64_t micro_batch; /* rows of one forward */
+    int64_t accumulate;  /* micro-batches of one step, over all groups */
+    int64_t seq;         /* longest row kept, 0 = the model's own limit */
     sheaf_padding padding;
     bool shuffle;
     double lr;
     sheaf_schedule_kind schedule;
-    int64_t warmup;       /* steps */
-    double warmup_ratio;  /* the same as a share of all steps, 0 = use `warmup` */
-    double decay_ratio;   /* SAT's schedules: the cosine ends at this share of lr */
-    int64_t held_steps;   /* SAT's schedules: first steps, which learn at most */
-    double held_rate;     /* this share of lr */
+    int64_t warmup;      /* steps */
+    double warmup_ratio; /* the same as a share of all steps, 0 = use `warmup` */
+    double decay_ratio;  /* SAT's schedules: the cosine ends at this share of lr */
+    int64_t held_steps;  /* SAT's schedules: first steps, which learn at most */
+    double held_rate;    /* this share of lr */
     double weight_decay, beta1, beta2, eps;
     double clip;          /* largest gradient norm, 0 = no clipping */
     sheaf_dtype dtype;    /* of activations and products */
@@ -90,7 +103,7 @@ typedef struct sheaf_train_options {
 
     /* the command's own */
     const char *recipe;
-    bool force;           /* begin what memory does not suffice for */
+    bool force; /* begin what memory does not suffice for */
     bool json;
 } sheaf_train_options;
 

@@ -15,13 +15,19 @@
 #include "base/text.h"
 #include "lora/options.h"
 
-static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "what the run begins from"); }
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "what the run begins from");
+}
 
 /* ---- files ---- */
 
 static const int64_t second = 1000000000;
 
-static int64_t nanoseconds(const struct timespec *t) { return (int64_t)t->tv_sec * second + t->tv_nsec; }
+static int64_t nanoseconds(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * second + t->tv_nsec;
+}
 
 /* *newest: the later of its times. An empty stamp equals none: of what cannot be looked at. */
 static sheaf_status *stamp_of(char **out, int64_t *newest, const char *path)
@@ -32,7 +38,8 @@ static sheaf_status *stamp_of(char **out, int64_t *newest, const char *path)
         return (*out = strdup("")) == NULL ? no_memory() : NULL;
     const int64_t changed = nanoseconds(&s.st_mtim), touched = nanoseconds(&s.st_ctim);
     *newest = changed > touched ? changed : touched;
-    if (asprintf(out, "%jx:%jx:%jd:%" PRId64 ":%" PRId64, (uintmax_t)s.st_dev, (uintmax_t)s.st_ino, (intmax_t)s.st_size, changed, touched) < 0) {
+    if (asprintf(out, "%jx:%jx:%jd:%" PRId64 ":%" PRId64, (uintmax_t)s.st_dev, (uintmax_t)s.st_ino,
+                 (intmax_t)s.st_size, changed, touched) < 0) {
         *out = NULL;
         return no_memory();
     }
@@ -67,8 +74,8 @@ static bool same_files(const sheaf__origin *o)
     return same;
 }
 
-/* May the stamps stand for what was read? Not of a file that changed meanwhile, nor of one that is so new that a change need not
- * show in its times. */
+/* May the stamps stand for what was read? Not of a file that changed meanwhile, nor of one that is
+ * so new that a change need not show in its times. */
 static sheaf_status *stamps_hold(bool *hold, const sheaf__origin *o)
 {
     sheaf_status *st = NULL;
@@ -77,7 +84,8 @@ static sheaf_status *stamps_hold(bool *hold, const sheaf__origin *o)
         char *now = NULL;
         int64_t newest;
         st = stamp_of(&now, &newest, o->opened->file[i]);
-        *hold = st == NULL && now[0] != '\0' && strcmp(now, o->stamp[i]) == 0 && newest < o->began - 2 * second;
+        *hold = st == NULL && now[0] != '\0' && strcmp(now, o->stamp[i]) == 0 &&
+                newest < o->began - 2 * second;
         free(now);
     }
     return st;
@@ -123,7 +131,9 @@ static sheaf_status *hash_tokenizer(sheaf__origin *o, const sheaf__origin_from *
 {
     char *path = NULL;
     if (from->tokenizer != NULL && from->tokenizer[0] != '\0')
-        return sheaf__path_kind(from->tokenizer) == SHEAF_PATH_FILE ? hash_file(o->tokenizer, from->tokenizer) : NULL;
+        return sheaf__path_kind(from->tokenizer) == SHEAF_PATH_FILE
+                   ? hash_file(o->tokenizer, from->tokenizer)
+                   : NULL;
     if (sheaf__path_kind(from->model) != SHEAF_PATH_DIR)
         return NULL;
     sheaf_status *st = sheaf__path_join(&path, from->model, "tokenizer.model");
@@ -147,7 +157,8 @@ static sheaf_status *hash_adapter(sheaf__origin *o)
     return st == NULL ? sheaf__hashed_weights(o->adapter, o->adapter_print) : st;
 }
 
-sheaf_status *sheaf__origin_begin(sheaf__origin *o, const sheaf__opened *opened, const sheaf__origin_from *from)
+sheaf_status *sheaf__origin_begin(sheaf__origin *o, const sheaf__opened *opened,
+                                  const sheaf__origin_from *from)
 {
     *o = (sheaf__origin){ .opened = opened };
     sheaf_status *st = take_stamps(o);
@@ -186,9 +197,14 @@ void sheaf__origin_release(sheaf__origin *o)
 
 static void add_origin(sheaf_text *t, const sheaf__origin *o)
 {
-    const struct { const char *key, *value; } rows[] = {
-        { "adapter", o->adapter }, { "adapter_config", o->adapter_config == NULL ? "" : o->adapter_config }, { "config", o->opened->config_text },
-        { "tokenizer", o->tokenizer }, { "weights", o->weights },
+    const struct {
+        const char *key, *value;
+    } rows[] = {
+        { "adapter", o->adapter },
+        { "adapter_config", o->adapter_config == NULL ? "" : o->adapter_config },
+        { "config", o->opened->config_text },
+        { "tokenizer", o->tokenizer },
+        { "weights", o->weights },
     };
     sheaf__text_add(t, "{\"version\": %d", SHEAF__ORIGIN_VERSION);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -260,9 +276,12 @@ sheaf_status *sheaf__origin_record(char **out, const sheaf__origin *o)
 
 /* ---- is it the same? ---- */
 
-static sheaf_status *differs(const sheaf__origin_words *w, const char *part, const char *was, const char *is, int64_t more)
+static sheaf_status *differs(const sheaf__origin_words *w, const char *part, const char *was,
+                             const char *is, int64_t more)
 {
-    sheaf_status *st = more == 0 ? sheaf_fail(w->code, "%s: %s", w->what, part) : sheaf_fail(w->code, "%s: %s, and %" PRId64 " more", w->what, part, more);
+    sheaf_status *st =
+        more == 0 ? sheaf_fail(w->code, "%s: %s", w->what, part)
+                  : sheaf_fail(w->code, "%s: %s, and %" PRId64 " more", w->what, part, more);
     sheaf_expected(st, "%s, %s", was, w->began);
     sheaf_found(st, "%s", is);
     return sheaf_try_this(st, "%s", w->cure);
@@ -283,13 +302,15 @@ static bool same_line(const char *a, const char *b)
     return (a == NULL) == (b == NULL) && n == m && (n == 0 || memcmp(a, b, n) == 0);
 }
 
-static sheaf_status *config_differs(const sheaf__origin_words *w, const char *key, size_t n, const char *was, const char *is, int64_t more)
+static sheaf_status *config_differs(const sheaf__origin_words *w, const char *key, size_t n,
+                                    const char *was, const char *is, int64_t more)
 {
     char part[160], value[2][200];
     const char *of[2] = { was, is };
     snprintf(part, sizeof part, "config, %.*s", (int)n, key);
     for (int i = 0; i < 2; i++)
-        snprintf(value[i], sizeof value[i], "%.*s", of[i] == NULL ? 4 : (int)strcspn(of[i], "\n"), of[i] == NULL ? "none" : of[i]);
+        snprintf(value[i], sizeof value[i], "%.*s", of[i] == NULL ? 4 : (int)strcspn(of[i], "\n"),
+                 of[i] == NULL ? "none" : of[i]);
     return differs(w, part, value[0], value[1], more);
 }
 
@@ -299,7 +320,8 @@ static sheaf_status *check_config(const char *was, const char *is, const sheaf__
     size_t length = 0;
     int64_t n = 0;
     for (int side = 0; side < 2; side++)
-        for (const char *line = side == 0 ? was : is; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
+        for (const char *line = side == 0 ? was : is; *line != '\0';
+             line += strcspn(line, "\n"), line += *line == '\n') {
             const size_t key = strcspn(line, ":\n");
             const char *a = value_of(was, line, key), *b = value_of(is, line, key);
             if ((side == 1 && a != NULL) || same_line(a, b))
@@ -315,18 +337,22 @@ static sheaf_status *check_config(const char *was, const char *is, const sheaf__
 }
 
 /* Which tensors, where run.json tells of those that the run began with. */
-static sheaf_status *hash_differs(const sheaf__origin *o, const sheaf__origin_words *w, const char *key, const char *tensors, const sheaf__hashed *print,
+static sheaf_status *hash_differs(const sheaf__origin *o, const sheaf__origin_words *w,
+                                  const char *key, const char *tensors, const sheaf__hashed *print,
                                   const char *whole, const char *was, const char *is)
 {
     const char *known = json_string_value(json_object_get(o->known, key));
-    const json_t *of = known != NULL && strcmp(known, was) == 0 ? json_object_get(o->known, tensors) : NULL;
+    const json_t *of =
+        known != NULL && strcmp(known, was) == 0 ? json_object_get(o->known, tensors) : NULL;
     char part[400], expected[80], found[80], hash[33];
     int64_t n = 0;
     snprintf(part, sizeof part, "%s", whole);
     for (int64_t i = 0; of != NULL && print != NULL && i < sheaf__hashed_count(print); i++) {
-        const char *name = sheaf__hashed_tensor(hash, print, i), *before = json_string_value(json_object_get(of, name));
+        const char *name = sheaf__hashed_tensor(hash, print, i),
+                   *before = json_string_value(json_object_get(of, name));
         if ((before == NULL || strcmp(before, hash) != 0) && n++ == 0)
-            snprintf(part, sizeof part, "%s%s, tensor '%.300s'", whole, before == NULL ? " (which the run did not have)" : "", name);
+            snprintf(part, sizeof part, "%s%s, tensor '%.300s'", whole,
+                     before == NULL ? " (which the run did not have)" : "", name);
     }
     snprintf(expected, sizeof expected, "fingerprint %s", was[0] == '\0' ? "none" : was);
     snprintf(found, sizeof found, "another, %s", is[0] == '\0' ? "none" : is);
@@ -339,31 +365,41 @@ static const char *text_of(const json_t *was, const char *key)
     return text == NULL ? "" : text;
 }
 
-static sheaf_status *check_all(const sheaf__origin *o, const json_t *was, const sheaf__origin_words *w)
+static sheaf_status *check_all(const sheaf__origin *o, const json_t *was,
+                               const sheaf__origin_words *w)
 {
     const json_int_t version = json_integer_value(json_object_get(was, "version"));
     if (version != SHEAF__ORIGIN_VERSION) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: form of its fingerprint", w->what);
-        sheaf_found(sheaf_expected(st, "version %d", SHEAF__ORIGIN_VERSION), "version %" JSON_INTEGER_FORMAT, version);
+        sheaf_found(sheaf_expected(st, "version %d", SHEAF__ORIGIN_VERSION),
+                    "version %" JSON_INTEGER_FORMAT, version);
         return sheaf_try_this(st, "use the version of sheaf that saved it");
     }
-    const char *tokenizer = text_of(was, "tokenizer"), *adapter = text_of(was, "adapter"), *weights = text_of(was, "weights");
-    const char *options = text_of(was, "adapter_config"), *config = o->adapter_config == NULL ? "" : o->adapter_config;
+    const char *tokenizer = text_of(was, "tokenizer"), *adapter = text_of(was, "adapter"),
+               *weights = text_of(was, "weights");
+    const char *options = text_of(was, "adapter_config"),
+               *config = o->adapter_config == NULL ? "" : o->adapter_config;
     sheaf_status *st = check_config(text_of(was, "config"), o->opened->config_text, w);
     if (st == NULL && strcmp(weights, o->weights) != 0)
-        st = hash_differs(o, w, "weights", "tensors", o->opened->hashed, "weights", weights, o->weights);
-    if (st == NULL && tokenizer[0] != '\0' && o->tokenizer[0] != '\0' && strcmp(tokenizer, o->tokenizer) != 0)
+        st = hash_differs(o, w, "weights", "tensors", o->opened->hashed, "weights", weights,
+                          o->weights);
+    if (st == NULL && tokenizer[0] != '\0' && o->tokenizer[0] != '\0' &&
+        strcmp(tokenizer, o->tokenizer) != 0)
         st = differs(w, "tokenizer", tokenizer, o->tokenizer, 0);
     if (st != NULL || w->base_only)
         return st;
     if (strcmp(options, config) != 0)
-        st = differs(w, "adapter_config.json of the adapter it starts from", options[0] == '\0' ? "no adapter" : options, config[0] == '\0' ? "no adapter" : config, 0);
+        st = differs(w, "adapter_config.json of the adapter it starts from",
+                     options[0] == '\0' ? "no adapter" : options,
+                     config[0] == '\0' ? "no adapter" : config, 0);
     if (st == NULL && strcmp(adapter, o->adapter) != 0)
-        st = hash_differs(o, w, "adapter", "adapter_tensors", o->adapter_print, "the adapter it starts from", adapter, o->adapter);
+        st = hash_differs(o, w, "adapter", "adapter_tensors", o->adapter_print,
+                          "the adapter it starts from", adapter, o->adapter);
     return st;
 }
 
-sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress, const sheaf__origin_words *w, bool *weak)
+sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress,
+                                  const sheaf__origin_words *w, bool *weak)
 {
     const json_t *was = json_object_get(progress, "origin");
     if (weak != NULL)
@@ -371,7 +407,9 @@ sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress
     if (was != NULL)
         return check_all(o, was, w);
     const char *old = text_of(progress, "base");
-    return w->base_only || strcmp(old, o->first_and_last) == 0 ? NULL : hash_differs(o, w, "", "", NULL, "weights", old, o->first_and_last);
+    return w->base_only || strcmp(old, o->first_and_last) == 0
+               ? NULL
+               : hash_differs(o, w, "", "", NULL, "weights", old, o->first_and_last);
 }
 
 sheaf_status *sheaf__origin_check_known(const sheaf__origin *o, const sheaf__origin_words *w)

@@ -1,14 +1,15 @@
-/* origin.h - what a run began from: all of the base model, and the adapter it started with. A checkpoint holds it, so that a
- * run never goes on, and is never used, on another base.
+/* origin.h - what a run began from: all of the base model, and the adapter it started with. A
+ * checkpoint holds it, so that a run never goes on, and is never used, on another base.
  *
  *   weights         fingerprint of the base's tensors, every byte of them (models/hashed.h)
  *   config          sheaf__config_text()
- *   tokenizer       XXH3-128 of the sentencepiece file, given or in the model's folder; "" where there is none
- *   adapter         fingerprint of all tensors of the adapter; "" without one
+ *   tokenizer       XXH3-128 of the sentencepiece file, given or in the model's folder; "" where
+ * there is none adapter         fingerprint of all tensors of the adapter; "" without one
  *   adapter_config  what its adapter_config.json says
  *
- * OUT/run.json keeps it too, beside the fingerprint of each tensor, by which the one that differs can be named, and each file's device,
- * inode, size and times: while these are the same, the files are not hashed again. */
+ * OUT/run.json keeps it too, beside the fingerprint of each tensor, by which the one that differs
+ * can be named, and each file's device, inode, size and times: while these are the same, the files
+ * are not hashed again. */
 #ifndef SHEAF_TRAIN_ORIGIN_H
 #define SHEAF_TRAIN_ORIGIN_H
 
@@ -20,14 +21,14 @@ enum { SHEAF__ORIGIN_VERSION = 1 };
 
 typedef struct sheaf__origin {
     const sheaf__opened *opened; /* borrowed */
-    char first_and_last[33];     /* sheaf__fingerprint(), which is all that older checkpoints hold */
-    char weights[33];            /* "" until it is known */
+    char first_and_last[33]; /* sheaf__fingerprint(), which is all that older checkpoints hold */
+    char weights[33];        /* "" until it is known */
     char tokenizer[33], adapter[33];
     char *adapter_config;
     sheaf__hashed *adapter_print;
-    json_t *known;               /* what OUT/run.json keeps; NULL */
-    char **stamp;                /* [opened->nfiles] of the files before they were read */
-    int64_t began;               /* nanoseconds of the clock, then */
+    json_t *known; /* what OUT/run.json keeps; NULL */
+    char **stamp;  /* [opened->nfiles] of the files before they were read */
+    int64_t began; /* nanoseconds of the clock, then */
 } sheaf__origin;
 
 typedef struct sheaf__origin_from {
@@ -36,14 +37,18 @@ typedef struct sheaf__origin_from {
     const char *out;       /* of the run; NULL: there is none yet */
 } sheaf__origin_from;
 
-/* sheaf__origin_begin - all but the weights, and these where the files are those that were hashed before; else opened->hashed
- * (sheaf__open_options.hashed) hashes what is read from here on. Release also after a failure. */
-sheaf_status *sheaf__origin_begin(sheaf__origin *out, const sheaf__opened *opened, const sheaf__origin_from *from);
-/* sheaf__origin_end - the weights, once all is hashed (sheaf__hashed_rest() on every rank, or sheaf__hashed_all()). */
+/* sheaf__origin_begin - all but the weights, and these where the files are those that were hashed
+ * before; else opened->hashed (sheaf__open_options.hashed) hashes what is read from here on.
+ * Release also after a failure. */
+sheaf_status *sheaf__origin_begin(sheaf__origin *out, const sheaf__opened *opened,
+                                  const sheaf__origin_from *from);
+/* sheaf__origin_end - the weights, once all is hashed (sheaf__hashed_rest() on every rank, or
+ * sheaf__hashed_all()). */
 sheaf_status *sheaf__origin_end(sheaf__origin *origin);
 void sheaf__origin_release(sheaf__origin *origin);
 
-/* sheaf__origin_text - for a checkpoint: a JSON object. sheaf__origin_record - for run.json: one with more in it. */
+/* sheaf__origin_text - for a checkpoint: a JSON object. sheaf__origin_record - for run.json: one
+ * with more in it. */
 sheaf_status *sheaf__origin_text(char **out, const sheaf__origin *origin);
 sheaf_status *sheaf__origin_record(char **out, const sheaf__origin *origin);
 
@@ -55,10 +60,13 @@ typedef struct sheaf__origin_words {
 } sheaf__origin_words;
 
 /* sheaf__origin_check - is it what a run began from?
- *   progress  of its checkpoint. Older ones hold less, and less is compared: *weak, which may be NULL, is then true
- * Errors: words->code, naming what differs: the key of the config, the tensor as far as run.json tells; SHEAF_E_UNSUPPORTED for a later version. */
-sheaf_status *sheaf__origin_check(const sheaf__origin *origin, const json_t *progress, const sheaf__origin_words *words, bool *weak);
+ *   progress  of its checkpoint. Older ones hold less, and less is compared: *weak, which may be
+ * NULL, is then true Errors: words->code, naming what differs: the key of the config, the tensor as
+ * far as run.json tells; SHEAF_E_UNSUPPORTED for a later version. */
+sheaf_status *sheaf__origin_check(const sheaf__origin *origin, const json_t *progress,
+                                  const sheaf__origin_words *words, bool *weak);
 /* sheaf__origin_check_known - the same against run.json, where no checkpoint was saved yet. */
-sheaf_status *sheaf__origin_check_known(const sheaf__origin *origin, const sheaf__origin_words *words);
+sheaf_status *sheaf__origin_check_known(const sheaf__origin *origin,
+                                        const sheaf__origin_words *words);
 
 #endif

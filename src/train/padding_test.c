@@ -1,10 +1,12 @@
-/* padding_test.c - rows padded to the longest of their micro-batch: the losses that rows padded to the longest of all data
- * have, and of a single row also the bytes; nothing depends on a row that is elsewhere in the file. */
+/* padding_test.c - rows padded to the longest of their micro-batch: the losses that rows padded to
+ * the longest of all data have, and of a single row also the bytes; nothing depends on a row that
+ * is elsewhere in the file. */
 #include "checkpoint/tools/init.h"
 #include "tests/files.h"
 #include "train/train.h"
 
-/* Rows of 4 to 300 tokens, the longest in the middle and one of a single letter; more than a block of 256 in a micro-batch. */
+/* Rows of 4 to 300 tokens, the longest in the middle and one of a single letter; more than a block
+ * of 256 in a micro-batch. */
 static const int lengths[] = { 7, 40, 1, 33, 298, 12, 90, 5 };
 enum { ROWS = ARRAY_LEN(lengths) };
 
@@ -20,7 +22,8 @@ static int make_sources(void **state)
     if (make_scratch(state) != 0)
         return 1;
     put(at("config.json"), config);
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
+    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){
+                                     .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
     FILE *all = fopen(at("data.jsonl"), "w"), *first = fopen(at("first.jsonl"), "w");
     assert_true(all != NULL && first != NULL);
     for (int r = 0; r < ROWS; r++) {
@@ -84,7 +87,8 @@ static void train(run *r)
     o.dtype = r->dtype == SHEAF_BF16 ? SHEAF_BF16 : SHEAF_F32;
     o.checkpointing = r->checkpointing;
     o.resume = r->resume;
-    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", &(sheaf_train_hooks){ .events = &events }));
+    CHECK_OK(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n",
+                         &(sheaf_train_hooks){ .events = &events }));
     sheaf_train_result_release(&result);
 }
 
@@ -108,12 +112,19 @@ static void test_padding__losses_are_the_same_and_gradients_but_for_rounding(voi
         char a[40], b[40];
         snprintf(a, sizeof a, "same-a%d", d);
         snprintf(b, sizeof b, "same-b%d", d);
-        run file = { .out = a, .padding = SHEAF_PAD_FILE, .rows = 4, .dtype = dtypes[d], .dropout = 0.25 };
-        run batch = { .out = b, .padding = SHEAF_PAD_MICRO_BATCH, .rows = 4, .dtype = dtypes[d], .dropout = 0.25 };
+        run file = {
+            .out = a, .padding = SHEAF_PAD_FILE, .rows = 4, .dtype = dtypes[d], .dropout = 0.25
+        };
+        run batch = { .out = b,
+                      .padding = SHEAF_PAD_MICRO_BATCH,
+                      .rows = 4,
+                      .dtype = dtypes[d],
+                      .dropout = 0.25 };
         train(&file);
         train(&batch);
         assert_true(file.loss == batch.loss && file.loss > 1);
-        /* Sums over rows fall into other blocks of 256: other roundings of values that agree in the type they are kept in. */
+        /* Sums over rows fall into other blocks of 256: other roundings of values that agree in the
+         * type they are kept in. */
         assert_true(fabs(file.norm - batch.norm) < 1e-5 * file.norm);
     }
 }
@@ -125,8 +136,20 @@ static void test_padding__of_a_single_row_changes_no_byte(void **state)
         char a[40], b[40], x[90], y[90];
         snprintf(a, sizeof a, "one-a%d", d);
         snprintf(b, sizeof b, "one-b%d", d);
-        run file = { .out = a, .padding = SHEAF_PAD_UNNAMED, .rows = 1, .accumulate = 3, .steps = 3, .dtype = dtypes[d], .dropout = 0.25 };
-        run batch = { .out = b, .padding = SHEAF_PAD_MICRO_BATCH, .rows = 1, .accumulate = 3, .steps = 3, .dtype = dtypes[d], .dropout = 0.25 };
+        run file = { .out = a,
+                     .padding = SHEAF_PAD_UNNAMED,
+                     .rows = 1,
+                     .accumulate = 3,
+                     .steps = 3,
+                     .dtype = dtypes[d],
+                     .dropout = 0.25 };
+        run batch = { .out = b,
+                      .padding = SHEAF_PAD_MICRO_BATCH,
+                      .rows = 1,
+                      .accumulate = 3,
+                      .steps = 3,
+                      .dtype = dtypes[d],
+                      .dropout = 0.25 };
         train(&file);
         train(&batch);
         snprintf(x, sizeof x, "%s/adapter/adapter_model.safetensors", a);
@@ -137,25 +160,44 @@ static void test_padding__of_a_single_row_changes_no_byte(void **state)
 
 static void test_padding__no_row_counts_that_is_not_in_the_micro_batch(void **state)
 {
-    run some = { .out = "some", .data = "first.jsonl", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 2, .steps = 2 };
+    run some = { .out = "some",
+                 .data = "first.jsonl",
+                 .padding = SHEAF_PAD_MICRO_BATCH,
+                 .rows = 2,
+                 .steps = 2 };
     run all = { .out = "all", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 2, .steps = 2 };
     train(&some);
     train(&all);
-    check_same_file("some/adapter/adapter_model.safetensors", "all/adapter/adapter_model.safetensors");
+    check_same_file("some/adapter/adapter_model.safetensors",
+                    "all/adapter/adapter_model.safetensors");
 }
 
 static void test_padding__ranks_checkpointing_and_stops_change_no_byte(void **state)
 {
-    run whole = { .out = "whole", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 3, .accumulate = 2, .steps = 4, .dropout = 0.1 };
-    run ranks = { .out = "ranks", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 3, .accumulate = 2, .steps = 2, .dropout = 0.1, .tp = 3, .checkpointing = true };
+    run whole = { .out = "whole",
+                  .padding = SHEAF_PAD_MICRO_BATCH,
+                  .rows = 3,
+                  .accumulate = 2,
+                  .steps = 4,
+                  .dropout = 0.1 };
+    run ranks = { .out = "ranks",
+                  .padding = SHEAF_PAD_MICRO_BATCH,
+                  .rows = 3,
+                  .accumulate = 2,
+                  .steps = 2,
+                  .dropout = 0.1,
+                  .tp = 3,
+                  .checkpointing = true };
     train(&whole);
     train(&ranks);
     CHECK_OK(sheaf__remove_tree(at("ranks/adapter"), NULL));
     ranks.steps = 4;
     ranks.resume = true;
     train(&ranks);
-    check_same_file("whole/adapter/adapter_model.safetensors", "ranks/adapter/adapter_model.safetensors");
-    check_same_file("whole/checkpoints/step-00000004/manifest.json", "ranks/checkpoints/step-00000004/manifest.json");
+    check_same_file("whole/adapter/adapter_model.safetensors",
+                    "ranks/adapter/adapter_model.safetensors");
+    check_same_file("whole/checkpoints/step-00000004/manifest.json",
+                    "ranks/checkpoints/step-00000004/manifest.json");
 }
 
 static void test_padding__its_rule_is_kept_with_the_run(void **state)
@@ -175,7 +217,8 @@ static void test_padding__its_rule_is_kept_with_the_run(void **state)
     o.shuffle = false;
     o.steps = 2;
     o.resume = true;
-    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "", &(sheaf_train_hooks){ 0 }), SHEAF_E_UNSUPPORTED, "contract");
+    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "", &(sheaf_train_hooks){ 0 }),
+                SHEAF_E_UNSUPPORTED, "contract");
 }
 
 static void test_padding__is_told(void **state)
@@ -187,8 +230,12 @@ static void test_padding__is_told(void **state)
     train(&batch);
     train(&none);
     /* 9, 42, 3 and 35 of 4 x 300 and of 4 x 42 */
-    assert_string_equal(file.note, "92.6 % of the positions are padding: rows are as long as the longest of all data");
-    assert_string_equal(batch.note, "47.0 % of the positions are padding: rows are as long as the longest of their micro-batch");
+    assert_string_equal(
+        file.note,
+        "92.6 % of the positions are padding: rows are as long as the longest of all data");
+    assert_string_equal(
+        batch.note,
+        "47.0 % of the positions are padding: rows are as long as the longest of their micro-batch");
     assert_string_equal(none.note, "");
 }
 

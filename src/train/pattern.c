@@ -6,7 +6,10 @@
 
 enum { MOST_DIGITS = 9 };
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
 
 /* A number of up to MOST_DIGITS digits at *at, which moves behind it; -1 when there is none. */
 static int64_t number(const char **at)

@@ -4,7 +4,10 @@
 
 #define VIT "mixins.eva.vit_model.transformer.layers."
 
-static const struct { const char *pattern, *name; bool want, want_any; } by_hand[] = {
+static const struct {
+    const char *pattern, *name;
+    bool want, want_any;
+} by_hand[] = {
     { "a.b", "a.b", true, true },
     { "a.b", "a.b.c", false, false },
     { "a.b", "xa.b", false, false },
@@ -44,7 +47,8 @@ static void test_pattern__matches_worked_by_hand(void **state)
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         CHECK_OK(sheaf__pattern_check(by_hand[i].pattern));
         for (int any = 0; any < 2; any++)
-            if (sheaf__pattern_match(by_hand[i].pattern, by_hand[i].name, any) != (any ? by_hand[i].want_any : by_hand[i].want))
+            if (sheaf__pattern_match(by_hand[i].pattern, by_hand[i].name, any) !=
+                (any ? by_hand[i].want_any : by_hand[i].want))
                 fail_msg("'%s' with '%s', any %d", by_hand[i].pattern, by_hand[i].name, any);
     }
 }
@@ -64,8 +68,10 @@ static void test_pattern__many_stars_take_no_time(void **state)
 
 static void test_pattern__unsound_ones_are_named(void **state)
 {
-    static const char *const bad[] = { "", "a{", "a}", "{}", "{a}", "{1..}", "{2..1}", "{1,}", "{1", "{1..2", "{1}}", "{-1}",
-                                       "{1..2..3}", "{1234567890}", "{{1}}", "{ 1 }" };
+    static const char *const bad[] = { "",          "a{",           "a}",     "{}",
+                                       "{a}",       "{1..}",        "{2..1}", "{1,}",
+                                       "{1",        "{1..2",        "{1}}",   "{-1}",
+                                       "{1..2..3}", "{1234567890}", "{{1}}",  "{ 1 }" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         CHECK_FAILS(sheaf__pattern_check(bad[i]), SHEAF_E_ARG, "pattern");
 }

@@ -4,18 +4,27 @@
 #include "catalog/boxes.h"
 #include "models/crew.h"
 
-int sheaf__lanes_of(sheaf_method method) { return method == SHEAF_METHOD_FULL ? 1 : 4; }
+int sheaf__lanes_of(sheaf_method method)
+{
+    return method == SHEAF_METHOD_FULL ? 1 : 4;
+}
 
 int64_t sheaf__job_seq(const sheaf_train_options *options, const sheaf_data *data)
 {
-    return options->padding == SHEAF_PAD_MICRO_BATCH ? sheaf_data_longest(data) : sheaf_data_seq(data);
+    return options->padding == SHEAF_PAD_MICRO_BATCH ? sheaf_data_longest(data)
+                                                     : sheaf_data_seq(data);
 }
 
 double sheaf__job_padding(const sheaf_train_options *o, const sheaf_data *data)
 {
     const double samples = (double)o->steps * (double)o->accumulate * (double)o->micro_batch;
-    return sheaf_data_padding(data, &(sheaf_data_order){ .micro_batch = o->micro_batch, .samples = samples < 1e15 ? (int64_t)samples : 0,
-                              .seed = o->seed, .shuffle = o->shuffle, .seq = o->padding == SHEAF_PAD_MICRO_BATCH ? 0 : sheaf_data_seq(data) });
+    return sheaf_data_padding(
+        data, &(sheaf_data_order){
+                  .micro_batch = o->micro_batch,
+                  .samples = samples < 1e15 ? (int64_t)samples : 0,
+                  .seed = o->seed,
+                  .shuffle = o->shuffle,
+                  .seq = o->padding == SHEAF_PAD_MICRO_BATCH ? 0 : sheaf_data_seq(data) });
 }
 
 int64_t sheaf__parameters(const sheaf_schema *schema)
@@ -52,21 +61,39 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, sheaf_c
 {
     const sheaf_train_options *o = job->options;
     *out = (sheaf__rank){ 0 };
-    sheaf_status *st = sheaf__device_open(&out->device, kind, sheaf__threads_of(o->threads, o->tp, rank), o->isa, 0);
+    sheaf_status *st = sheaf__device_open(&out->device, kind,
+                                          sheaf__threads_of(o->threads, o->tp, rank), o->isa, 0);
     if (st != NULL)
         return st;
     out->device->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS;
-    out->context = (sheaf__context){ .device = out->device, .comm = comm, .rank = rank, .ranks = o->tp,
-                                     .slices = o->slices, .own = sheaf_owner_slices(o->slices, o->tp, rank),
+    out->context = (sheaf__context){ .device = out->device,
+                                     .comm = comm,
+                                     .rank = rank,
+                                     .ranks = o->tp,
+                                     .slices = o->slices,
+                                     .own = sheaf_owner_slices(o->slices, o->tp, rank),
                                      .dtype = o->dtype };
-    const sheaf__model_options model = {
-        .lora = job->lora, .train_lora = true, .trains = job->selection != NULL ? sheaf__selected : NULL,
-        .self = (void *)job->selection, .backward = true, .pack_back = keeps_back_panels(o),
-        .positions = job->seq, .seed = o->seed };
-    const sheaf__step_options step = {
-        .micro_batch = o->micro_batch, .accumulate = o->accumulate, .seq = job->seq, .longest = o->padding == SHEAF_PAD_MICRO_BATCH,
-        .lanes = sheaf__lanes_of(o->method), .checkpointing = o->checkpointing, .weight_decay = o->weight_decay,
-        .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .clip = o->clip, .seed = o->seed, .shuffle = o->shuffle };
+    const sheaf__model_options model = { .lora = job->lora,
+                                         .train_lora = true,
+                                         .trains = job->selection != NULL ? sheaf__selected : NULL,
+                                         .self = (void *)job->selection,
+                                         .backward = true,
+                                         .pack_back = keeps_back_panels(o),
+                                         .positions = job->seq,
+                                         .seed = o->seed };
+    const sheaf__step_options step = { .micro_batch = o->micro_batch,
+                                       .accumulate = o->accumulate,
+                                       .seq = job->seq,
+                                       .longest = o->padding == SHEAF_PAD_MICRO_BATCH,
+                                       .lanes = sheaf__lanes_of(o->method),
+                                       .checkpointing = o->checkpointing,
+                                       .weight_decay = o->weight_decay,
+                                       .beta1 = o->beta1,
+                                       .beta2 = o->beta2,
+                                       .eps = o->eps,
+                                       .clip = o->clip,
+                                       .seed = o->seed,
+                                       .shuffle = o->shuffle };
     st = sheaf__model_new(&out->model, &out->context, job->schema, &model);
     if (st == NULL && job->selection != NULL)
         sheaf__learning_set(out->model->trained, job->selection);

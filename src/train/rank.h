@@ -11,11 +11,11 @@
 typedef struct sheaf__job {
     const sheaf_train_options *options;
     const sheaf_schema *schema;
-    const sheaf_lora *lora;              /* NULL unless method lora */
+    const sheaf_lora *lora; /* NULL unless method lora */
     const sheaf__selection *selection;
-    const sheaf_data *data;              /* when planning only asked what it holds; NULL: unknown */
-    sheaf_source *base, *adapter;        /* NULL when planning; adapter NULL: fresh factors */
-    int64_t seq;                         /* the most positions of a row */
+    const sheaf_data *data;       /* when planning only asked what it holds; NULL: unknown */
+    sheaf_source *base, *adapter; /* NULL when planning; adapter NULL: fresh factors */
+    int64_t seq;                  /* the most positions of a row */
 } sheaf__job;
 
 typedef struct sheaf__rank {
@@ -37,7 +37,8 @@ int64_t sheaf__job_seq(const sheaf_train_options *options, const sheaf_data *dat
 double sheaf__job_padding(const sheaf_train_options *options, const sheaf_data *data);
 /* sheaf__parameters - elements of a whole model, without buffers. */
 int64_t sheaf__parameters(const sheaf_schema *schema);
-/* sheaf__count_trained - elements that are trained, and those among them that the base does not have (LoRA's factors). */
+/* sheaf__count_trained - elements that are trained, and those among them that the base does not
+ * have (LoRA's factors). */
 void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *model);
 /* Lanes of gradient accumulation, G: 1 for method full, else 4 (numeric contract, section 3.5). */
 int sheaf__lanes_of(sheaf_method method);

@@ -15,11 +15,13 @@ static int64_t of_image(const sheaf__model *m, int kind)
     }
 }
 
-sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model, int64_t rows, int64_t seq)
+sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model, int64_t rows,
+                                    int64_t seq)
 {
     sheaf_status *st = NULL;
     *out = (sheaf__row_kinds){ 0 };
-    if (model->towers == NULL || model->options.lora == NULL || model->options.lora->options.dropout <= 0)
+    if (model->towers == NULL || model->options.lora == NULL ||
+        model->options.lora->options.dropout <= 0)
         return NULL;
     for (int k = 0; k < SHEAF__ROW_KINDS && st == NULL; k++) {
         const size_t n = (size_t)(rows * (k < SHEAF__STREAMS ? seq : of_image(model, k)));
@@ -32,7 +34,8 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model, 
     return st;
 }
 
-static void fill_stream(sheaf__row_kinds *k, int stream, const sheaf__step_info *tokens, const int32_t *at, int64_t n)
+static void fill_stream(sheaf__row_kinds *k, int stream, const sheaf__step_info *tokens,
+                        const int32_t *at, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         k->sample[stream][i] = tokens->sample[at[i]];
@@ -40,8 +43,9 @@ static void fill_stream(sheaf__row_kinds *k, int stream, const sheaf__step_info 
     }
 }
 
-void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model, const sheaf__step_info *tokens,
-                           const sheaf_batch *batch, sheaf_batch_images holds, int64_t tokens_in_all)
+void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
+                           const sheaf__step_info *tokens, const sheaf_batch *batch,
+                           sheaf_batch_images holds, int64_t tokens_in_all)
 {
     for (int k = 0; k < SHEAF__ROW_KINDS; k++) {
         kinds->of[k] = *tokens;
@@ -52,7 +56,8 @@ void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model, c
         if (batch == NULL)
             continue;
         if (k < SHEAF__STREAMS) {
-            fill_stream(kinds, k, tokens, batch->stream[k], k == SHEAF__TEXT ? tokens_in_all - holds.image_rows : holds.image_rows);
+            fill_stream(kinds, k, tokens, batch->stream[k],
+                        k == SHEAF__TEXT ? tokens_in_all - holds.image_rows : holds.image_rows);
             continue;
         }
         const int64_t n = of_image(model, k), embedded = model->schema->config.patches + 2;

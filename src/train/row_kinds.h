@@ -1,5 +1,6 @@
-/* row_kinds.h - which sample and place each row of a linear layer stands for, where rows are not the tokens of the
- * sequences in their order: of the two streams, and of images. What dropout draws depends on these alone. */
+/* row_kinds.h - which sample and place each row of a linear layer stands for, where rows are not
+ * the tokens of the sequences in their order: of the two streams, and of images. What dropout draws
+ * depends on these alone. */
 #ifndef SHEAF_TRAIN_ROW_KINDS_H
 #define SHEAF_TRAIN_ROW_KINDS_H
 
@@ -8,16 +9,19 @@
 
 typedef struct sheaf__row_kinds {
     sheaf__step_info of[SHEAF__ROW_KINDS]; /* what tapes read */
-    int64_t *sample[SHEAF__ROW_KINDS], *position[SHEAF__ROW_KINDS]; /* on the device; NULL where the tokens' own serve */
+    int64_t *sample[SHEAF__ROW_KINDS],
+        *position[SHEAF__ROW_KINDS]; /* on the device; NULL where the tokens' own serve */
 } sheaf__row_kinds;
 
-/* sheaf__row_kinds_open - for micro-batches of rows * seq tokens; takes memory only where a model that sees images is
- * trained with dropout. Release also after a failure. */
-sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model, int64_t rows, int64_t seq);
-/* sheaf__row_kinds_fill - for the batch that runs next; tokens: of its rows * seq tokens. An image's rows are its
- * sample's, counted from 0 in each tower. batch NULL on the dry device. */
-void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model, const sheaf__step_info *tokens,
-                           const sheaf_batch *batch, sheaf_batch_images holds, int64_t tokens_in_all);
+/* sheaf__row_kinds_open - for micro-batches of rows * seq tokens; takes memory only where a model
+ * that sees images is trained with dropout. Release also after a failure. */
+sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model, int64_t rows,
+                                    int64_t seq);
+/* sheaf__row_kinds_fill - for the batch that runs next; tokens: of its rows * seq tokens. An
+ * image's rows are its sample's, counted from 0 in each tower. batch NULL on the dry device. */
+void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
+                           const sheaf__step_info *tokens, const sheaf_batch *batch,
+                           sheaf_batch_images holds, int64_t tokens_in_all);
 void sheaf__row_kinds_release(sheaf__row_kinds *kinds, sheaf__model *model);
 
 #endif

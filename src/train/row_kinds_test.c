@@ -8,8 +8,14 @@ enum { SEQ = 7, ROWS = 3, PATCHES = 4, TOKENS = ROWS * SEQ, IMAGES = 2, EMBEDDED
 /* Of three samples the first and the third have an image. */
 static void test_fill__an_images_rows_are_its_samples(void **state)
 {
-    static const struct { int kind; int64_t rows; } kinds[] = {
-        { SHEAF__VIT, PATCHES + 1 }, { SHEAF__PATCHES, PATCHES }, { SHEAF__TOWER, 9 + 1 }, { SHEAF__GRID, 9 },
+    static const struct {
+        int kind;
+        int64_t rows;
+    } kinds[] = {
+        { SHEAF__VIT, PATCHES + 1 },
+        { SHEAF__PATCHES, PATCHES },
+        { SHEAF__TOWER, 9 + 1 },
+        { SHEAF__GRID, 9 },
     };
     int64_t sample[TOKENS], position[TOKENS];
     int32_t image_row[IMAGES * EMBEDDED], text[TOKENS], image[TOKENS];
@@ -22,16 +28,21 @@ static void test_fill__an_images_rows_are_its_samples(void **state)
             image_row[n[1]] = i;
         (seen ? image : text)[n[seen]++] = i;
     }
-    sheaf_schema schema = { .config = { .family = SHEAF_COGAGENT, .patches = PATCHES, .encoder = { .image = 6, .patch = 2 } } };
+    sheaf_schema schema = { .config = { .family = SHEAF_COGAGENT,
+                                        .patches = PATCHES,
+                                        .encoder = { .image = 6, .patch = 2 } } };
     const sheaf__model model = { .schema = &schema };
-    const sheaf__step_info tokens = { .training = true, .seed = 5, .step = 9, .sample = sample, .position = position };
+    const sheaf__step_info tokens = {
+        .training = true, .seed = 5, .step = 9, .sample = sample, .position = position
+    };
     const sheaf_batch batch = { .image_row = image_row, .stream = { text, image } };
     sheaf__row_kinds k = { 0 };
     for (int i = 0; i < SHEAF__ROW_KINDS; i++) {
         k.sample[i] = malloc(100 * sizeof(int64_t));
         k.position[i] = malloc(100 * sizeof(int64_t));
     }
-    sheaf__row_kinds_fill(&k, &model, &tokens, &batch, (sheaf_batch_images){ IMAGES, n[1] }, TOKENS);
+    sheaf__row_kinds_fill(&k, &model, &tokens, &batch, (sheaf_batch_images){ IMAGES, n[1] },
+                          TOKENS);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         for (int64_t r = 0; r < IMAGES * kinds[i].rows; r++) {
             const sheaf__step_info *of = &k.of[kinds[i].kind];
@@ -40,9 +51,11 @@ static void test_fill__an_images_rows_are_its_samples(void **state)
             assert_true(of->seed == 5 && of->step == 9 && of->training);
         }
     for (int64_t r = 0; r < n[0]; r++)
-        assert_true(k.of[SHEAF__TEXT].sample[r] == sample[text[r]] && k.of[SHEAF__TEXT].position[r] == position[text[r]]);
+        assert_true(k.of[SHEAF__TEXT].sample[r] == sample[text[r]] &&
+                    k.of[SHEAF__TEXT].position[r] == position[text[r]]);
     for (int64_t r = 0; r < n[1]; r++)
-        assert_true(k.of[SHEAF__IMAGE].sample[r] == sample[image[r]] && k.of[SHEAF__IMAGE].position[r] == position[image[r]]);
+        assert_true(k.of[SHEAF__IMAGE].sample[r] == sample[image[r]] &&
+                    k.of[SHEAF__IMAGE].position[r] == position[image[r]]);
     for (int i = 0; i < SHEAF__ROW_KINDS; i++) {
         free(k.sample[i]);
         free(k.position[i]);
@@ -51,6 +64,7 @@ static void test_fill__an_images_rows_are_its_samples(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_fill__an_images_rows_are_its_samples) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(
+        test_fill__an_images_rows_are_its_samples) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* run_test.c - whole runs of a very small model: which sample a row is, what clipping does, what a checkpoint says, what
- * an evaluation finds. */
+/* run_test.c - whole runs of a very small model: which sample a row is, what clipping does, what a
+ * checkpoint says, what an evaluation finds. */
 #include "tests/files.h"
 
 #include "base/json.h"
@@ -24,7 +24,8 @@ static int words = VOCAB;
 /* Rows of the same length; labels in those of `labelled` alone. */
 static void make_data(const char *path, int rows, unsigned labelled)
 {
-    const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { rows, LENGTH } }, { "labels", SHEAF_I32, 2, { rows, LENGTH } } };
+    const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { rows, LENGTH } },
+                                            { "labels", SHEAF_I32, 2, { rows, LENGTH } } };
     sheaf_safetensors_writer *file = NULL;
     int32_t ids[16 * LENGTH], labels[16 * LENGTH];
     for (int i = 0; i < rows * LENGTH; i++) {
@@ -43,14 +44,18 @@ static int make_sources(void **state)
     if (make_scratch(state) != 0)
         return 1;
     put(at("config.json"), config);
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
+    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){
+                                     .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
     make_data(at("two.safetensors"), 6, 1u << 0 | 1u << 3);
     make_data(at("all.safetensors"), 6, ~0u);
     return 0;
 }
 
 /* What a run told of its steps. */
-typedef struct told { double loss[MOST_STEPS], norm[MOST_STEPS]; int n; } told;
+typedef struct told {
+    double loss[MOST_STEPS], norm[MOST_STEPS];
+    int n;
+} told;
 
 static void hear(void *self, const sheaf_event *event)
 {
@@ -85,17 +90,21 @@ static told train(const sheaf_train_options *o)
     told t = { .n = 0 };
     sheaf_train_result result = { 0 };
     const sheaf_events events = { hear, &t };
-    CHECK_OK(sheaf_train(&result, o, "settings: none\n", "steps: 1\n", &(sheaf_train_hooks){ .events = &events }));
+    CHECK_OK(sheaf_train(&result, o, "settings: none\n", "steps: 1\n",
+                         &(sheaf_train_hooks){ .events = &events }));
     assert_int_equal(t.n, o->steps);
     sheaf_train_result_release(&result);
     return t;
 }
 
-/* Sample 3 is the second row of the second step of two rows, and the first of that of three. What is dropped from it is
- * the same, whatever comes with it. (Row 1, 2, 4 and 5 have no labels, and add nothing.) */
+/* Sample 3 is the second row of the second step of two rows, and the first of that of three. What
+ * is dropped from it is the same, whatever comes with it. (Row 1, 2, 4 and 5 have no labels, and
+ * add nothing.) */
 static void test_dropout__a_sample_counts_within_the_whole_run(void **state)
 {
-    static const struct { int64_t micro_batch, accumulate; } ways[] = { { 1, 2 }, { 1, 3 }, { 2, 1 }, { 3, 1 } };
+    static const struct {
+        int64_t micro_batch, accumulate;
+    } ways[] = { { 1, 2 }, { 1, 3 }, { 2, 1 }, { 3, 1 } };
     told first = { .n = 0 };
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         char out[20];
@@ -112,13 +121,15 @@ static void test_dropout__a_sample_counts_within_the_whole_run(void **state)
     }
 }
 
-/* Five micro-batches fall into lanes of 1, 1, 1 and 2; where the fifth has no labels, the sum is that of the first four. */
+/* Five micro-batches fall into lanes of 1, 1, 1 and 2; where the fifth has no labels, the sum is
+ * that of the first four. */
 static void test_lanes__take_the_micro_batches_that_are_left_last(void **state)
 {
     make_data(at("five.safetensors"), 5, 0xf);
     told t[2];
     for (int five = 0; five < 2; five++) {
-        sheaf_train_options o = options_of(at("five.safetensors"), five ? at("lanes-5") : at("lanes-4"), SHEAF_METHOD_LORA);
+        sheaf_train_options o = options_of(at("five.safetensors"),
+                                           five ? at("lanes-5") : at("lanes-4"), SHEAF_METHOD_LORA);
         o.lora_targets = "all-linear";
         o.micro_batch = 1;
         o.accumulate = 4 + five;
@@ -129,10 +140,12 @@ static void test_lanes__take_the_micro_batches_that_are_left_last(void **state)
     CHECK_NEAR("gradient norm", t[1].norm[0], t[0].norm[0], 0);
 }
 
-/* Two words in four slices: half of the ranks have none, and where both logits of a row are below zero they must not say 0. */
+/* Two words in four slices: half of the ranks have none, and where both logits of a row are below
+ * zero they must not say 0. */
 static void test_head__ranks_without_words(void **state)
 {
-    char *of_two = strdup(config), *vocab = strstr(of_two, "\"vocab_size\": 13"), *eos = strstr(of_two, "\"eos_token_id\": 2");
+    char *of_two = strdup(config), *vocab = strstr(of_two, "\"vocab_size\": 13"),
+         *eos = strstr(of_two, "\"eos_token_id\": 2");
     memcpy(vocab, "\"vocab_size\":  2", strlen("\"vocab_size\":  2"));
     memcpy(eos, "\"eos_token_id\": 0", strlen("\"eos_token_id\": 0"));
     put(at("two.json"), of_two);
@@ -145,7 +158,8 @@ static void test_head__ranks_without_words(void **state)
         sheaf_init_report report;
         told first = { .n = 0 };
         snprintf(model, sizeof model, "two-%d", (int)seed);
-        CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("two.json"), .dst = at(model), .seed = seed }));
+        CHECK_OK(sheaf_init(&report, &(sheaf_init_options){
+                                         .spec = at("two.json"), .dst = at(model), .seed = seed }));
         for (int tp = 1; tp <= 4; tp += 3) {
             snprintf(out, sizeof out, "words-%d-%d", (int)seed, tp);
             sheaf_train_options o = options_of(at("words.safetensors"), at(out), SHEAF_METHOD_FULL);
@@ -163,7 +177,10 @@ static void test_head__ranks_without_words(void **state)
 
 /* ---- a stop that comes with the last step ---- */
 
-typedef struct stopping { sheaf_signals signals; int64_t at; } stopping;
+typedef struct stopping {
+    sheaf_signals signals;
+    int64_t at;
+} stopping;
 
 static void stop_at(void *self, const sheaf_event *event)
 {
@@ -179,26 +196,34 @@ static void test_stop__after_the_last_step_a_run_is_done(void **state)
         const sheaf_events events = { stop_at, &s };
         const sheaf_train_hooks hooks = { .events = &events, .signals = &s.signals };
         sheaf_train_result result = { 0 };
-        sheaf_train_options o = options_of(at("all.safetensors"), at_step == 1 ? at("stop-1") : at("stop-2"), SHEAF_METHOD_LORA);
+        sheaf_train_options o = options_of(
+            at("all.safetensors"), at_step == 1 ? at("stop-1") : at("stop-2"), SHEAF_METHOD_LORA);
         o.steps = 2;
         sheaf_status *st = sheaf_train(&result, &o, "settings: none\n", "steps: 2\n", &hooks);
         if (at_step == 1)
             CHECK_FAILS(st, SHEAF_E_STOPPED, "after step 1");
         else
             CHECK_OK(st);
-        assert_int_equal(sheaf__path_kind(at_step == 1 ? at("stop-1/adapter") : at("stop-2/adapter")), at_step == 1 ? SHEAF_PATH_NONE : SHEAF_PATH_DIR);
+        assert_int_equal(
+            sheaf__path_kind(at_step == 1 ? at("stop-1/adapter") : at("stop-2/adapter")),
+            at_step == 1 ? SHEAF_PATH_NONE : SHEAF_PATH_DIR);
         sheaf_train_result_release(&result);
     }
 }
 
 /* ---- evaluation ---- */
 
-typedef struct judged { const sheaf_data *data; int64_t micro_batch; sheaf__evaluation found; } judged;
+typedef struct judged {
+    const sheaf_data *data;
+    int64_t micro_batch;
+    sheaf__evaluation found;
+} judged;
 
 static sheaf_status *judge(void *self, sheaf__model *model)
 {
     judged *j = self;
-    return sheaf__evaluate(&j->found, model, j->data, &(sheaf__evaluate_options){ .micro_batch = j->micro_batch });
+    return sheaf__evaluate(&j->found, model, j->data,
+                           &(sheaf__evaluate_options){ .micro_batch = j->micro_batch });
 }
 
 static judged evaluate(const char *model, const char *path, int64_t micro_batch)
@@ -208,7 +233,10 @@ static judged evaluate(const char *model, const char *path, int64_t micro_batch)
     CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = model, .slices = 2 }));
     CHECK_OK(sheaf_data_open(&data, path, &(sheaf_data_options){ .config = &opened.config }));
     judged j = { data, micro_batch, { 0 } };
-    CHECK_OK(sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH }, judge, &j));
+    CHECK_OK(sheaf__crew_run(
+        &opened,
+        &(sheaf__crew_options){ .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH },
+        judge, &j));
     sheaf_data_close(data);
     sheaf__opened_close(&opened);
     return j;
@@ -219,7 +247,8 @@ static void test_evaluate__every_row_once_at_any_micro_batch(void **state)
     const sheaf__evaluation all = evaluate(at("model"), at("all.safetensors"), 1).found;
     assert_int_equal(all.tokens, 6 * (LENGTH - 1));
     for (int64_t micro_batch = 2; micro_batch <= 7; micro_batch++) {
-        const sheaf__evaluation found = evaluate(at("model"), at("all.safetensors"), micro_batch).found;
+        const sheaf__evaluation found =
+            evaluate(at("model"), at("all.safetensors"), micro_batch).found;
         assert_int_equal(found.tokens, all.tokens);
         assert_int_equal(found.correct, all.correct);
         CHECK_NEAR("loss", found.loss, all.loss, 1e-12); /* of sums in double */
@@ -234,9 +263,12 @@ static void test_evaluate__of_equal_logits_the_first_is_the_answer(void **state)
     memcpy(range, "\"initializer_range\": 0.0", strlen("\"initializer_range\": 0.0"));
     put(at("none.json"), of_none);
     free(of_none);
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("none.json"), .dst = at("none") }));
-    const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { 1, LENGTH } }, { "labels", SHEAF_I32, 2, { 1, LENGTH } } };
-    const int32_t ids[LENGTH] = { 1, 2, 3, 4, 5, 6 }, labels[LENGTH] = { 1, 0, VOCAB - 1, 0, VOCAB - 1, VOCAB - 1 };
+    CHECK_OK(
+        sheaf_init(&report, &(sheaf_init_options){ .spec = at("none.json"), .dst = at("none") }));
+    const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { 1, LENGTH } },
+                                            { "labels", SHEAF_I32, 2, { 1, LENGTH } } };
+    const int32_t ids[LENGTH] = { 1, 2, 3, 4, 5, 6 },
+                  labels[LENGTH] = { 1, 0, VOCAB - 1, 0, VOCAB - 1, VOCAB - 1 };
     sheaf_safetensors_writer *file = NULL;
     CHECK_OK(sheaf__safetensors_begin(&file, at("ties.safetensors"), spec, 2, NULL, 0, NULL));
     CHECK_OK(sheaf__safetensors_write(file, 0, 0, ids, sizeof ids));
@@ -313,9 +345,11 @@ static void test_progress__next_sample_counts_rows(void **state)
     for (int64_t step = 1; step <= 3; step++) {
         sheaf_checkpoint *c = checkpoint_at("progress", step);
         json_t *progress = NULL;
-        CHECK_OK(sheaf__json_parse(&progress, sheaf_checkpoint_progress(c), strlen(sheaf_checkpoint_progress(c))));
+        CHECK_OK(sheaf__json_parse(&progress, sheaf_checkpoint_progress(c),
+                                   strlen(sheaf_checkpoint_progress(c))));
         assert_int_equal(json_integer_value(json_object_get(progress, "step")), step);
-        assert_int_equal(json_integer_value(json_object_get(progress, "next_sample")), step * 2 * 5);
+        assert_int_equal(json_integer_value(json_object_get(progress, "next_sample")),
+                         step * 2 * 5);
         json_decref(progress);
         sheaf_checkpoint_close(c);
     }

@@ -6,23 +6,38 @@
 static int64_t side_of(const sheaf__model *m, bool second)
 {
     const sheaf_config *c = &m->schema->config;
-    return second ? (c->family == SHEAF_COGAGENT ? c->encoder.image : 0) : m->towers != NULL ? c->vit.height : 0;
+    return second              ? (c->family == SHEAF_COGAGENT ? c->encoder.image : 0)
+           : m->towers != NULL ? c->vit.height
+                               : 0;
 }
 
-static bool is_dry(const sheaf__runner *r) { return r->model->context->device->kind == SHEAF_DRY; }
+static bool is_dry(const sheaf__runner *r)
+{
+    return r->model->context->device->kind == SHEAF_DRY;
+}
 
 static sheaf_status *take_batch(sheaf__runner *r)
 {
     const sheaf_config *config = &r->model->schema->config;
     const size_t rows = (size_t)r->options.rows, n = rows * (size_t)r->options.seq;
     const bool sees = r->model->towers != NULL, looks = r->model->begins; /* where the towers are */
-    const size_t one = (size_t)(config->vit.channels * side_of(r->model, false) * side_of(r->model, false));
-    const size_t two = (size_t)(config->encoder.channels * side_of(r->model, true) * side_of(r->model, true));
-    const struct { void *out; size_t bytes; } need[] = {
-        { &r->batch.tokens, n * 4 }, { &r->batch.labels, n * 4 }, { &r->batch.position, n * 4 }, { &r->batch.mask, n },
+    const size_t one =
+        (size_t)(config->vit.channels * side_of(r->model, false) * side_of(r->model, false));
+    const size_t two =
+        (size_t)(config->encoder.channels * side_of(r->model, true) * side_of(r->model, true));
+    const struct {
+        void *out;
+        size_t bytes;
+    } need[] = {
+        { &r->batch.tokens, n * 4 },
+        { &r->batch.labels, n * 4 },
+        { &r->batch.position, n * 4 },
+        { &r->batch.mask, n },
         { &r->batch.image_row, sees ? rows * (size_t)(config->patches + 2) * 4 : 0 },
-        { &r->batch.stream[0], sees ? n * 4 : 0 }, { &r->batch.stream[1], sees ? n * 4 : 0 },
-        { &r->batch.pixels, looks ? rows * one * 4 : 0 }, { &r->batch.cross, looks ? rows * two * 4 : 0 },
+        { &r->batch.stream[0], sees ? n * 4 : 0 },
+        { &r->batch.stream[1], sees ? n * 4 : 0 },
+        { &r->batch.pixels, looks ? rows * one * 4 : 0 },
+        { &r->batch.cross, looks ? rows * two * 4 : 0 },
     };
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
@@ -45,9 +60,16 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
     sheaf_status *st = sheaf__tape_new(out, r->model->context);
     if (st != NULL)
         return st;
-    const sheaf__pass pass = { .batch = r->options.rows, .queries = holds.seq, .in = &r->in, .info = r->kinds.of, .head = &r->head,
-                               .images = holds.images, .image_rows = holds.image_rows, .images_in = &r->images,
-                               .image_rows_unread = r->options.backward && !sheaf_data_labels_images(r->data),
+    const sheaf__pass pass = { .batch = r->options.rows,
+                               .queries = holds.seq,
+                               .in = &r->in,
+                               .info = r->kinds.of,
+                               .head = &r->head,
+                               .images = holds.images,
+                               .image_rows = holds.image_rows,
+                               .images_in = &r->images,
+                               .image_rows_unread =
+                                   r->options.backward && !sheaf_data_labels_images(r->data),
                                .stages = r->options.stages };
     sheaf__model_record(r->model, *out, &pass);
     st = sheaf__tape_compile(*out, r->options.backward, r->options.rerun);
@@ -59,7 +81,8 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
 static sheaf_status *tape_for(sheaf__tape **out, sheaf__runner *r, sheaf_batch_images holds)
 {
     for (int i = 0; i < r->ntapes; i++)
-        if (r->tape[i].holds.images == holds.images && r->tape[i].holds.image_rows == holds.image_rows && r->tape[i].holds.seq == holds.seq) {
+        if (r->tape[i].holds.images == holds.images &&
+            r->tape[i].holds.image_rows == holds.image_rows && r->tape[i].holds.seq == holds.seq) {
             *out = use(r, i);
             return NULL;
         }
@@ -86,9 +109,14 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
     sheaf_status *st = take_batch(r);
     if (st == NULL && options->backward)
         st = sheaf__row_kinds_open(&r->kinds, model, options->rows, options->seq);
-    r->in = (sheaf__rows_in){ .ids = r->batch.tokens, .position = r->batch.position, .key_mask = r->batch.mask,
-                              .mask_ld = options->seq, .keys = options->seq }; /* lengths change with each run */
-    r->images = (sheaf__images_in){ .pixels = r->batch.pixels, .cross = r->batch.cross, .image_row = r->batch.image_row,
+    r->in = (sheaf__rows_in){ .ids = r->batch.tokens,
+                              .position = r->batch.position,
+                              .key_mask = r->batch.mask,
+                              .mask_ld = options->seq,
+                              .keys = options->seq }; /* lengths change with each run */
+    r->images = (sheaf__images_in){ .pixels = r->batch.pixels,
+                                    .cross = r->batch.cross,
+                                    .image_row = r->batch.image_row,
                                     .stream = { r->batch.stream[0], r->batch.stream[1] } };
     r->head.label = r->batch.labels;
     return st;
@@ -96,7 +124,8 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
 
 sheaf_batch_images sheaf__runner_holds(const sheaf__runner *r, const int64_t *row)
 {
-    sheaf_batch_images holds = is_dry(r) ? r->holds : sheaf_data_images(r->data, row, r->options.rows);
+    sheaf_batch_images holds =
+        is_dry(r) ? r->holds : sheaf_data_images(r->data, row, r->options.rows);
     holds.seq = r->options.longest ? holds.seq : r->options.seq;
     return holds;
 }
@@ -115,7 +144,8 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     if (r->model->towers != NULL)
         st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
-        sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds, rows * holds.seq);
+        sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds,
+                              rows * holds.seq);
         st = tape_for(&r->last, r, holds);
     }
     return st == NULL ? sheaf__tape_run(r->last) : st;
@@ -125,8 +155,9 @@ void sheaf__runner_release(sheaf__runner *r)
 {
     for (int i = 0; i < r->ntapes; i++)
         sheaf__tape_free(r->tape[i].tape);
-    void *const held[] = { r->batch.tokens, r->batch.labels, r->batch.position, r->batch.mask, r->batch.image_row,
-                           r->batch.stream[0], r->batch.stream[1], r->batch.pixels, r->batch.cross };
+    void *const held[] = { r->batch.tokens,    r->batch.labels,    r->batch.position,
+                           r->batch.mask,      r->batch.image_row, r->batch.stream[0],
+                           r->batch.stream[1], r->batch.pixels,    r->batch.cross };
     for (size_t i = 0; r->model != NULL && i < sizeof held / sizeof *held; i++)
         sheaf__give(r->model->context, held[i]);
     if (r->model != NULL)

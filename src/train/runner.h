@@ -1,5 +1,5 @@
-/* runner.h - micro-batches of a data set on their way through a model: buffers, and compiled tapes for
- * the last few shapes (positions and images) that occurred. */
+/* runner.h - micro-batches of a data set on their way through a model: buffers, and compiled tapes
+ * for the last few shapes (positions and images) that occurred. */
 #ifndef SHEAF_TRAIN_RUNNER_H
 #define SHEAF_TRAIN_RUNNER_H
 
@@ -8,38 +8,46 @@
 #include "train/row_kinds.h"
 
 typedef struct sheaf__runner_options {
-    int64_t rows, seq;   /* of a micro-batch; seq is the most positions of a row */
-    bool longest;        /* rows are as long as the longest of their micro-batch; else as seq */
+    int64_t rows, seq;    /* of a micro-batch; seq is the most positions of a row */
+    bool longest;         /* rows are as long as the longest of their micro-batch; else as seq */
     bool backward, rerun; /* as sheaf__tape_compile() takes them */
     const sheaf__stages *stages; /* may be NULL */
 } sheaf__runner_options;
 
-/* One is recorded in less than a thousandth of the time that a step takes; kept are those that come again and again. */
+/* One is recorded in less than a thousandth of the time that a step takes; kept are those that come
+ * again and again. */
 enum { SHEAF__RUNNER_TAPES = 8 };
-typedef struct sheaf__runner_tape { sheaf_batch_images holds; sheaf__tape *tape; } sheaf__runner_tape;
+typedef struct sheaf__runner_tape {
+    sheaf_batch_images holds;
+    sheaf__tape *tape;
+} sheaf__runner_tape;
 
 typedef struct sheaf__runner {
     sheaf__model *model;
-    const sheaf_data *data; /* on the dry device only asked whether it labels images; may be NULL there */
-    sheaf_batch_images holds; /* on the dry device: what a micro-batch holds; whole rows, an image in every one, unless changed */
+    const sheaf_data
+        *data; /* on the dry device only asked whether it labels images; may be NULL there */
+    sheaf_batch_images holds; /* on the dry device: what a micro-batch holds; whole rows, an image
+                                 in every one, unless changed */
     sheaf__runner_options options;
-    sheaf_batch batch;      /* on the device, so that the planner sees it */
+    sheaf_batch batch; /* on the device, so that the planner sees it */
     sheaf__rows_in in;
     sheaf__images_in images;
-    sheaf__step_info info;  /* of the tokens; of the caller to fill */
+    sheaf__step_info info; /* of the tokens; of the caller to fill */
     sheaf__row_kinds kinds;
-    sheaf__head_run head;   /* of the caller, but for the labels */
+    sheaf__head_run head;                         /* of the caller, but for the labels */
     sheaf__runner_tape tape[SHEAF__RUNNER_TAPES]; /* the one that ran last comes first */
     int ntapes;
-    sheaf__tape *last;      /* that one */
+    sheaf__tape *last; /* that one */
 } sheaf__runner;
 
-/* sheaf__runner_open - `out` stays where it is: tapes point into it. Release it also after a failure. */
+/* sheaf__runner_open - `out` stays where it is: tapes point into it. Release it also after a
+ * failure. */
 sheaf_status *sheaf__runner_open(sheaf__runner *out, sheaf__model *model, const sheaf_data *data,
                                  const sheaf__runner_options *options);
 /* sheaf__runner_holds - what these rows hold as they are run; row NULL on dry. */
 sheaf_batch_images sheaf__runner_holds(const sheaf__runner *runner, const int64_t *row);
-/* sheaf__runner_run - rows `row[0..rows)` of the data set (-1: padding); row NULL on dry. Collective. */
+/* sheaf__runner_run - rows `row[0..rows)` of the data set (-1: padding); row NULL on dry.
+ * Collective. */
 sheaf_status *sheaf__runner_run(sheaf__runner *runner, const int64_t *row);
 void sheaf__runner_release(sheaf__runner *runner);
 

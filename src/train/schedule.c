@@ -9,7 +9,9 @@
 
 static const double pi = 3.14159265358979323846;
 
-static const char *const names[SHEAF_SCHEDULE_KINDS] = { "constant", "linear", "cosine", "sat-constant", "sat-linear", "sat-cosine" };
+static const char *const names[SHEAF_SCHEDULE_KINDS] = {
+    "constant", "linear", "cosine", "sat-constant", "sat-linear", "sat-cosine"
+};
 
 int sheaf_schedule_from_name(const char *name)
 {
@@ -19,13 +21,20 @@ int sheaf_schedule_from_name(const char *name)
     return -1;
 }
 
-const char *sheaf_schedule_name(sheaf_schedule_kind kind) { return names[kind]; }
+const char *sheaf_schedule_name(sheaf_schedule_kind kind)
+{
+    return names[kind];
+}
 
-bool sheaf_schedule_is_sat(sheaf_schedule_kind kind) { return kind >= SHEAF_SCHEDULE_SAT_CONSTANT; }
+bool sheaf_schedule_is_sat(sheaf_schedule_kind kind)
+{
+    return kind >= SHEAF_SCHEDULE_SAT_CONSTANT;
+}
 
 static sheaf_status *not_within(const char *flag, const char *expected, double found)
 {
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag), "%s", expected), "%g", found);
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag), "%s", expected), "%g",
+                       found);
 }
 
 static sheaf_status *check_shares(const sheaf_schedule *s)
@@ -33,14 +42,16 @@ static sheaf_status *check_shares(const sheaf_schedule *s)
     if (!(s->warmup_ratio >= 0 && s->warmup_ratio <= 1))
         return not_within("--warmup-ratio", "0 to 1", s->warmup_ratio);
     if (s->warmup > 0 && s->warmup_ratio > 0)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--warmup and --warmup-ratio"), "one of them; the other 0");
+        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--warmup and --warmup-ratio"),
+                              "one of them; the other 0");
     if (!sheaf_schedule_is_sat(s->kind))
         return NULL;
     if (!(s->decay_ratio > 0 && s->decay_ratio <= 1))
         return not_within("--lr-decay-ratio", "above 0, at most 1", s->decay_ratio);
     if (!(s->held_rate >= 0 && s->held_rate <= 1))
         return not_within("--auto-warmup-rate", "0 to 1", s->held_rate);
-    return s->held_steps < 0 ? not_within("--auto-warmup", "0 or more", (double)s->held_steps) : NULL;
+    return s->held_steps < 0 ? not_within("--auto-warmup", "0 or more", (double)s->held_steps)
+                             : NULL;
 }
 
 sheaf_status *sheaf_schedule_check(const sheaf_schedule *schedule)
@@ -102,5 +113,6 @@ static double sat_rate(const sheaf_schedule *s, double lr, int64_t done)
 
 double sheaf_schedule_rate(const sheaf_schedule *schedule, double lr, int64_t done)
 {
-    return sheaf_schedule_is_sat(schedule->kind) ? sat_rate(schedule, lr, done) : lr * sheaf_schedule_factor(schedule, done);
+    return sheaf_schedule_is_sat(schedule->kind) ? sat_rate(schedule, lr, done)
+                                                 : lr * sheaf_schedule_factor(schedule, done);
 }

@@ -17,8 +17,12 @@
 #include "sheaf/status.h"
 
 typedef enum sheaf_schedule_kind {
-    SHEAF_SCHEDULE_CONSTANT, SHEAF_SCHEDULE_LINEAR, SHEAF_SCHEDULE_COSINE,
-    SHEAF_SCHEDULE_SAT_CONSTANT, SHEAF_SCHEDULE_SAT_LINEAR, SHEAF_SCHEDULE_SAT_COSINE,
+    SHEAF_SCHEDULE_CONSTANT,
+    SHEAF_SCHEDULE_LINEAR,
+    SHEAF_SCHEDULE_COSINE,
+    SHEAF_SCHEDULE_SAT_CONSTANT,
+    SHEAF_SCHEDULE_SAT_LINEAR,
+    SHEAF_SCHEDULE_SAT_COSINE,
     SHEAF_SCHEDULE_KINDS
 } sheaf_schedule_kind;
 
@@ -26,10 +30,11 @@ typedef struct sheaf_schedule {
     sheaf_schedule_kind kind;
     int64_t warmup;      /* W, steps */
     int64_t steps;       /* N, of the whole run, warm-up included */
-    double warmup_ratio; /* when above 0, W = this * N instead: rounded up by the Trainer's rule, as it is by SAT's */
+    double warmup_ratio; /* when above 0, W = this * N instead: rounded up by the Trainer's rule, as
+                            it is by SAT's */
     /* SAT's rule only */
-    double decay_ratio;  /* where the cosine ends, as a share of lr; above 0 */
-    int64_t held_steps;  /* "auto warm-up": the first steps, which learn at most held_rate * lr */
+    double decay_ratio; /* where the cosine ends, as a share of lr; above 0 */
+    int64_t held_steps; /* "auto warm-up": the first steps, which learn at most held_rate * lr */
     double held_rate;
 } sheaf_schedule;
 
@@ -53,7 +58,8 @@ double sheaf_schedule_factor(const sheaf_schedule *schedule, int64_t done);
  *   t <= W           lr * t / W
  *   sat-constant     lr
  *   sat-linear       lr * ((N - (t - W)) / N)
- *   sat-cosine       lr * d * ((cos(pi * min(1, (t - W) / N)) + 1) / 2 * (1/d - 1) + 1), d = decay_ratio */
+ *   sat-cosine       lr * d * ((cos(pi * min(1, (t - W) / N)) + 1) / 2 * (1/d - 1) + 1), d =
+ * decay_ratio */
 double sheaf_schedule_rate(const sheaf_schedule *schedule, double lr, int64_t done);
 
 /* "constant", "sat-cosine", ...; -1 for any other name. */

@@ -50,7 +50,10 @@ static void test_schedule__agrees_with_the_recorded_runs(void **state)
 }
 
 /* SAT's rule: W 4 of N 40, d 0.5, or W 2.6 from a ratio. */
-#define SAT(KIND, ...) { .kind = SHEAF_SCHEDULE_SAT_##KIND, .steps = 40, .decay_ratio = 0.5, __VA_ARGS__ }
+#define SAT(KIND, ...)                                                                             \
+    {                                                                                              \
+        .kind = SHEAF_SCHEDULE_SAT_##KIND, .steps = 40, .decay_ratio = 0.5, __VA_ARGS__            \
+    }
 static const struct {
     const char *name;
     sheaf_schedule schedule;
@@ -64,10 +67,13 @@ static const struct {
     { "linear does not reach 0", SAT(LINEAR, .warmup = 4), 39, 0.8 },
     { "cosine, half of N after W", SAT(COSINE, .warmup = 4), 23, 6 },
     { "cosine, beyond the end", SAT(COSINE, .warmup = 4), 99, 4 },
-    { "held down whatever W is", SAT(CONSTANT, .warmup = 4, .held_steps = 6, .held_rate = 0.125), 5, 1 },
-    { "held, but warm-up is lower still", SAT(CONSTANT, .warmup = 16, .held_steps = 6, .held_rate = 0.125), 0, 0.5 },
+    { "held down whatever W is", SAT(CONSTANT, .warmup = 4, .held_steps = 6, .held_rate = 0.125), 5,
+      1 },
+    { "held, but warm-up is lower still",
+      SAT(CONSTANT, .warmup = 16, .held_steps = 6, .held_rate = 0.125), 0, 0.5 },
     { "held without warm-up", SAT(LINEAR, .held_steps = 6, .held_rate = 0.125), 0, 1 },
-    { "after that as if it had not been", SAT(LINEAR, .warmup = 4, .held_steps = 6, .held_rate = 0.125), 7, 7.2 },
+    { "after that as if it had not been",
+      SAT(LINEAR, .warmup = 4, .held_steps = 6, .held_rate = 0.125), 7, 7.2 },
     { "a ratio need not be whole steps", SAT(CONSTANT, .warmup_ratio = 0.0625), 0, 3.2 },
     { "no warm-up, no hold", SAT(CONSTANT), 0, 8 },
 };
@@ -75,9 +81,12 @@ static const struct {
 static void test_schedule__sats_rates_worked_by_hand(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(sat_by_hand); i++) /* tolerance: the cosine's last bit */
-        CHECK_NEAR(sat_by_hand[i].name, sheaf_schedule_rate(&sat_by_hand[i].schedule, 8, sat_by_hand[i].done),
+        CHECK_NEAR(sat_by_hand[i].name,
+                   sheaf_schedule_rate(&sat_by_hand[i].schedule, 8, sat_by_hand[i].done),
                    sat_by_hand[i].want, 2e-15);
-    const sheaf_schedule up = { .kind = SHEAF_SCHEDULE_CONSTANT, .steps = 10, .warmup_ratio = 0.31 };
+    const sheaf_schedule up = { .kind = SHEAF_SCHEDULE_CONSTANT,
+                                .steps = 10,
+                                .warmup_ratio = 0.31 };
     CHECK_NEAR("the Trainer rounds a ratio up", sheaf_schedule_rate(&up, 8, 2), 4, 0);
 }
 
@@ -87,19 +96,27 @@ static int check_tables(const json_t *tables)
     const char *name;
     const json_t *t;
     int n = 0;
-    json_object_foreach((json_t *)tables, name, t) {
+    json_object_foreach((json_t *)tables, name, t)
+    {
         const json_t *rates = json_object_get(t, "lr_used_at_step_1based");
         char kind[64];
         snprintf(kind, sizeof kind, "sat-%s", json_string_value(json_object_get(t, "style")));
         const double lr = json_number_value(json_object_get(t, "base_lr"));
-        const sheaf_schedule s = { .kind = (sheaf_schedule_kind)sheaf_schedule_from_name(kind),
-            .steps = json_integer_value(json_object_get(t, "train_iters")), .warmup_ratio = json_number_value(json_object_get(t, "warmup")),
+        const sheaf_schedule s = {
+            .kind = (sheaf_schedule_kind)sheaf_schedule_from_name(kind),
+            .steps = json_integer_value(json_object_get(t, "train_iters")),
+            .warmup_ratio = json_number_value(json_object_get(t, "warmup")),
             .decay_ratio = json_number_value(json_object_get(t, "decay_ratio")),
-            .held_steps = json_integer_value(json_object_get(t, "auto_warmup_steps")), .held_rate = json_number_value(json_object_get(t, "auto_warmup_rate")) };
+            .held_steps = json_integer_value(json_object_get(t, "auto_warmup_steps")),
+            .held_rate = json_number_value(json_object_get(t, "auto_warmup_rate"))
+        };
         assert_true(sheaf_schedule_is_sat(s.kind) && json_array_size(rates) > 0);
         CHECK_OK(sheaf_schedule_check(&s));
         for (size_t i = 0; i < json_array_size(rates); i++, n++) {
-            const double want = json_number_value(json_array_get(rates, i)), slack = s.kind == SHEAF_SCHEDULE_SAT_COSINE ? 2.3e-16 * lr : 0; /* the cosine's last bit */
+            const double want = json_number_value(json_array_get(rates, i)),
+                         slack = s.kind == SHEAF_SCHEDULE_SAT_COSINE
+                                     ? 2.3e-16 * lr
+                                     : 0; /* the cosine's last bit */
             CHECK_NEAR(name, sheaf_schedule_rate(&s, lr, (int64_t)i), want, slack);
         }
     }

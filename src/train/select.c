@@ -12,7 +12,10 @@
 
 #define FACTOR_PREFIX "base_model.model." /* PEFT's, before the module's path */
 
-static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
 
 static bool can_train(const sheaf__selection *s, const sheaf_tensor *tensor)
 {
@@ -31,7 +34,10 @@ static bool chosen(const sheaf__selection *s, const sheaf_tensor *tensor, bool a
     return false;
 }
 
-bool sheaf__selected(void *self, const sheaf_tensor *tensor) { return chosen(self, tensor, false); }
+bool sheaf__selected(void *self, const sheaf_tensor *tensor)
+{
+    return chosen(self, tensor, false);
+}
 
 /* ---- how a member learns ---- */
 
@@ -51,7 +57,8 @@ double sheaf__learning_scale(const sheaf__selection *s, const char *name)
 /* The names of SAT's norm modules: input_layernorm, norm1, inner_attn_ln, ... */
 static bool is_norm(const char *module, size_t size)
 {
-    return memmem(module, size, "norm", 4) != NULL || (size > 3 && memcmp(module + size - 3, "_ln", 3) == 0);
+    return memmem(module, size, "norm", 4) != NULL ||
+           (size > 3 && memcmp(module + size - 3, "_ln", 3) == 0);
 }
 
 bool sheaf__sat_decays(const char *name)
@@ -99,7 +106,9 @@ static sheaf_status *no_match(const sheaf_schema *schema, const char *flag, cons
     }
     sheaf_found(st, "none of %" PRId64 " tensors", schema->count);
     const char *nearest = name == NULL ? NULL : sheaf__nearest(pattern, name, names);
-    sheaf_try_this(st, "%s%s", nearest == NULL ? "* matches any letters: '*.norm.weight', '*lm_head*'" : "did you mean ",
+    sheaf_try_this(st, "%s%s",
+                   nearest == NULL ? "* matches any letters: '*.norm.weight', '*lm_head*'"
+                                   : "did you mean ",
                    nearest == NULL ? "" : nearest);
     free(name);
     return st;
@@ -122,8 +131,8 @@ static sheaf_status *grow(char ***list, int *n, const char *text, size_t size, c
 
 /* Does a pattern name anything? A range that the model is too small for is told, not refused:
  * a recipe for the 63 layers of the real tower also fits a model with three. */
-static sheaf_status *check_used(bool found, bool found_any, const sheaf_schema *schema, const char *flag, const char *pattern,
-                                const sheaf_events *events)
+static sheaf_status *check_used(bool found, bool found_any, const sheaf_schema *schema,
+                                const char *flag, const char *pattern, const sheaf_events *events)
 {
     if (found)
         return NULL;
@@ -133,8 +142,8 @@ static sheaf_status *check_used(bool found, bool found_any, const sheaf_schema *
     return NULL;
 }
 
-static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema, const char *flag, const char *text, size_t size,
-                                 const sheaf_events *events)
+static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema, const char *flag,
+                                 const char *text, size_t size, const sheaf_events *events)
 {
     sheaf_status *st = grow(&s->pattern, &s->npatterns, text, size, flag);
     if (st != NULL)
@@ -144,25 +153,30 @@ static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema
     for (int64_t i = 0; i < schema->count && !found; i++) {
         const bool possible = can_train(s, &schema->tensor[i]);
         found = possible && sheaf__pattern_match(pattern, schema->tensor[i].name, false);
-        found_any = found_any || (possible && sheaf__pattern_match(pattern, schema->tensor[i].name, true));
+        found_any =
+            found_any || (possible && sheaf__pattern_match(pattern, schema->tensor[i].name, true));
     }
     return check_used(found, found_any, schema, flag, pattern, events);
 }
 
-static sheaf_status *read_patterns(sheaf__selection *s, const sheaf_schema *schema, const sheaf_train_options *o,
-                                   const sheaf_events *events)
+static sheaf_status *read_patterns(sheaf__selection *s, const sheaf_schema *schema,
+                                   const sheaf_train_options *o, const sheaf_events *events)
 {
     const bool own = o->train != NULL && o->train[0] != '\0', head = o->method == SHEAF_METHOD_HEAD;
     const bool old = head && o->head_patterns != NULL && o->head_patterns[0] != '\0';
     if (own && old)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--train and --head-patterns"), "they mean the same; give --train");
-    const char *flag = old ? "head-patterns" : "train", *list = own ? o->train : old ? o->head_patterns : "";
+        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--train and --head-patterns"),
+                              "they mean the same; give --train");
+    const char *flag = old ? "head-patterns" : "train", *list = own   ? o->train
+                                                                : old ? o->head_patterns
+                                                                      : "";
     sheaf_status *st = NULL;
     if (head && !own && !old) {
         const sheaf_role role = schema->config.tied ? SHEAF_EMBED : SHEAF_HEAD;
         for (int64_t i = 0; i < schema->count && st == NULL; i++)
             if (schema->tensor[i].role == role && !schema->tensor[i].bias)
-                st = add_pattern(s, schema, flag, schema->tensor[i].name, strlen(schema->tensor[i].name), events);
+                st = add_pattern(s, schema, flag, schema->tensor[i].name,
+                                 strlen(schema->tensor[i].name), events);
         return st;
     }
     for (const char *p = list; *p != '\0' && st == NULL;) {
@@ -176,17 +190,19 @@ static sheaf_status *read_patterns(sheaf__selection *s, const sheaf_schema *sche
 }
 
 /* Does a pattern of --lr-scale match something that is trained? */
-static void find_scaled(bool *found, bool *found_any, const sheaf__selection *s, const sheaf_schema *schema, const sheaf_lora *lora,
-                        const char *pattern)
+static void find_scaled(bool *found, bool *found_any, const sheaf__selection *s,
+                        const sheaf_schema *schema, const sheaf_lora *lora, const char *pattern)
 {
     *found = *found_any = false;
     for (int64_t i = 0; i < schema->count && !*found; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         *found = chosen(s, t, false) && sheaf__pattern_match(pattern, t->name, false);
-        *found_any = *found_any || (chosen(s, t, true) && sheaf__pattern_match(pattern, t->name, true));
+        *found_any =
+            *found_any || (chosen(s, t, true) && sheaf__pattern_match(pattern, t->name, true));
     }
     for (int i = 0; lora != NULL && i < lora->nmodules && !*found; i++) {
-        const char *name[2] = { bare_name(lora->module[i].a_name), bare_name(lora->module[i].b_name) };
+        const char *name[2] = { bare_name(lora->module[i].a_name),
+                                bare_name(lora->module[i].b_name) };
         for (int f = 0; f < 2 && !*found; f++) {
             *found = sheaf__pattern_match(pattern, name[f], false);
             *found_any = *found_any || sheaf__pattern_match(pattern, name[f], true);
@@ -224,7 +240,8 @@ static sheaf_status *add_scale(sheaf__selection *s, const char *text, size_t siz
     return grow(&s->scaled, &s->nscaled, text, (size_t)(equals - text), "lr-scale");
 }
 
-static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema, const sheaf_lora *lora, const char *list,
+static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema,
+                                 const sheaf_lora *lora, const char *list,
                                  const sheaf_events *events)
 {
     sheaf_status *st = NULL;
@@ -244,11 +261,15 @@ static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema
     return st;
 }
 
-sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema, const sheaf_lora *lora,
-                            const sheaf_train_options *options, const sheaf_events *events)
+sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
+                            const sheaf_lora *lora, const sheaf_train_options *options,
+                            const sheaf_events *events)
 {
-    *out = (sheaf__selection){ .schema = schema, .method = options->method, .family = schema->config.family };
-    sheaf_status *st = options->method == SHEAF_METHOD_FULL ? NULL : read_patterns(out, schema, options, events);
+    *out = (sheaf__selection){ .schema = schema,
+                               .method = options->method,
+                               .family = schema->config.family };
+    sheaf_status *st =
+        options->method == SHEAF_METHOD_FULL ? NULL : read_patterns(out, schema, options, events);
     if (st == NULL)
         st = read_scales(out, schema, lora, options->lr_scale, events);
     if (st != NULL)

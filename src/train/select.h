@@ -15,10 +15,10 @@ typedef struct sheaf__selection {
     const sheaf_schema *schema; /* borrowed */
     sheaf_method method;
     sheaf_family family;
-    char **pattern;      /* methods head and lora; owned */
+    char **pattern; /* methods head and lora; owned */
     int npatterns;
-    char **scaled;       /* patterns of --lr-scale; owned */
-    double *scale;       /* [nscaled] */
+    char **scaled; /* patterns of --lr-scale; owned */
+    double *scale; /* [nscaled] */
     int nscaled;
 } sheaf__selection;
 
@@ -28,8 +28,9 @@ typedef struct sheaf__selection {
  *   events  told of a range like {46..54} that this model is too small for; may be NULL
  * Errors: SHEAF_E_ARG for a pattern that matches nothing, with the nearest name, and for a list
  * that cannot be read. */
-sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema, const sheaf_lora *lora,
-                            const sheaf_train_options *options, const sheaf_events *events);
+sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
+                            const sheaf_lora *lora, const sheaf_train_options *options,
+                            const sheaf_events *events);
 void sheaf__selection_release(sheaf__selection *selection);
 /* sheaf__selected - fits sheaf__model_options.trains. */
 bool sheaf__selected(void *selection, const sheaf_tensor *tensor);

@@ -1,4 +1,5 @@
-/* select_test.c - what patterns choose, SAT's rules by hand and by the recorded parameter groups. */
+/* select_test.c - what patterns choose, SAT's rules by hand and by the recorded parameter
+ * groups. */
 #include "tests/check.h"
 #include "tests/golden.h"
 
@@ -12,17 +13,18 @@ static const char llama_config[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 32, \"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 3,"
     " \"num_attention_heads\": 4, \"max_position_embeddings\": 64, \"tie_word_embeddings\": %s}";
 /* Small ones, but with 60 layers in the ViT, for SAT's rule. */
-#define COG \
-    "\"num_layers\": 2, \"hidden_size\": 16, \"num_attention_heads\": 4, \"vocab_size\": 64, \"layernorm_order\": \"pre\"," \
+#define COG                                                                                                                          \
+    "\"num_layers\": 2, \"hidden_size\": 16, \"num_attention_heads\": 4, \"vocab_size\": 64, \"layernorm_order\": \"pre\","          \
     " \"model_parallel_size\": 1, \"max_sequence_length\": 64, \"use_bias\": false, \"inner_hidden_size\": 24, \"bos_token_id\": 1," \
-    " \"eos_token_id\": 2, \"pad_token_id\": 0, \"image_length\": 4, \"eva_args\": {\"model_class\": \"EVA2CLIPModel\"," \
-    " \"num_layers\": 60, \"hidden_size\": 8, \"num_attention_heads\": 2, \"vocab_size\": 1, \"layernorm_order\": \"post\"," \
-    " \"model_parallel_size\": 1, \"max_sequence_length\": 5, \"inner_hidden_size\": 12, \"use_final_layernorm\": false," \
-    " \"layernorm_epsilon\": 1e-6, \"row_parallel_linear_final_bias\": false, \"image_size\": [28, 28], \"pre_len\": 1," \
+    " \"eos_token_id\": 2, \"pad_token_id\": 0, \"image_length\": 4, \"eva_args\": {\"model_class\": \"EVA2CLIPModel\","             \
+    " \"num_layers\": 60, \"hidden_size\": 8, \"num_attention_heads\": 2, \"vocab_size\": 1, \"layernorm_order\": \"post\","         \
+    " \"model_parallel_size\": 1, \"max_sequence_length\": 5, \"inner_hidden_size\": 12, \"use_final_layernorm\": false,"            \
+    " \"layernorm_epsilon\": 1e-6, \"row_parallel_linear_final_bias\": false, \"image_size\": [28, 28], \"pre_len\": 1,"             \
     " \"post_len\": 0, \"in_channels\": 3, \"patch_size\": 14}"
 static const char cogvlm_config[] = "{\"model_class\": \"CogVLMModel\", " COG "}";
 static const char cogagent_config[] =
-    "{\"model_class\": \"CogAgentModel\", " COG ", \"is_decoder\": [true, true], \"cross_attn_hidden_size\": 8,"
+    "{\"model_class\": \"CogAgentModel\", " COG
+    ", \"is_decoder\": [true, true], \"cross_attn_hidden_size\": 8,"
     " \"cross_hidden_size_per_attention_head\": 4, \"cross_image_pix\": 28, \"encoder_override\": {\"width\": 8, \"layers\": 3,"
     " \"head_width\": 4, \"mlp_ratio\": 2.6667, \"image_size\": 28, \"patch_size\": 14, \"embed_dim\": 6}}";
 
@@ -44,10 +46,13 @@ static sheaf_schema *llama(bool tied)
 }
 
 /* Notes that were told, for the patterns that a model is too small for. */
-static void count_note(void *context, const sheaf_event *event) { *(int *)context += event->kind == SHEAF_EVENT_NOTE; }
+static void count_note(void *context, const sheaf_event *event)
+{
+    *(int *)context += event->kind == SHEAF_EVENT_NOTE;
+}
 
-static sheaf_status *choose(sheaf__selection *out, const sheaf_schema *schema, sheaf_method method, const char *train, const char *scale,
-                            int *notes)
+static sheaf_status *choose(sheaf__selection *out, const sheaf_schema *schema, sheaf_method method,
+                            const char *train, const char *scale, int *notes)
 {
     sheaf_train_options o;
     const sheaf_events events = { count_note, notes };
@@ -79,13 +84,17 @@ static const struct {
     { "full", NULL, SHEAF_METHOD_FULL, NULL, -1, "" },
     { "the head by itself", NULL, SHEAF_METHOD_HEAD, NULL, 1, "lm_head.weight" },
     { "a range", NULL, SHEAF_METHOD_HEAD, "model.layers.{1..2}.mlp.*_proj.weight", 6, ".mlp." },
-    { "numbers in a list with commas", NULL, SHEAF_METHOD_HEAD, "*.{0,2}.mlp.up_proj.weight,*.{1}.mlp.down_proj.weight", 3, ".mlp." },
+    { "numbers in a list with commas", NULL, SHEAF_METHOD_HEAD,
+      "*.{0,2}.mlp.up_proj.weight,*.{1}.mlp.down_proj.weight", 3, ".mlp." },
     { "the head of CogVLM", cogvlm_config, SHEAF_METHOD_HEAD, NULL, 1, "mixins.lm.lm_head.weight" },
-    { "SAT's rule for CogVLM", cogvlm_config, SHEAF_METHOD_LORA, "*vit*.{46..54}.mlp*", 36, ".mlp.dense_" },
+    { "SAT's rule for CogVLM", cogvlm_config, SHEAF_METHOD_LORA, "*vit*.{46..54}.mlp*", 36,
+      ".mlp.dense_" },
     { "buffers are not trained", cogvlm_config, SHEAF_METHOD_HEAD, "*rotary*", 4, "vision_" },
     { "full leaves buffers", cogvlm_config, SHEAF_METHOD_FULL, NULL, -1, "" },
-    { "cross-attention with its norm", cogagent_config, SHEAF_METHOD_HEAD, "*cross_attention*", 8, "cross_attention" },
-    { "the tower without what is not run", cogagent_config, SHEAF_METHOD_HEAD, "*encoder.vit*", 4 + 2 * 21, "encoder" },
+    { "cross-attention with its norm", cogagent_config, SHEAF_METHOD_HEAD, "*cross_attention*", 8,
+      "cross_attention" },
+    { "the tower without what is not run", cogagent_config, SHEAF_METHOD_HEAD, "*encoder.vit*",
+      4 + 2 * 21, "encoder" },
 };
 
 static void test_select__what_methods_and_patterns_choose(void **state)
@@ -99,7 +108,8 @@ static void test_select__what_methods_and_patterns_choose(void **state)
             const bool yes = sheaf__selected(&s, &schema->tensor[t]);
             chosen += yes;
             buffers += schema->tensor[t].buffer;
-            if (yes && (schema->tensor[t].buffer || strstr(schema->tensor[t].name, cases[i].all_contain) == NULL))
+            if (yes && (schema->tensor[t].buffer ||
+                        strstr(schema->tensor[t].name, cases[i].all_contain) == NULL))
                 fail_msg("%s: chose %s", cases[i].name, schema->tensor[t].name);
         }
         if (chosen != (cases[i].chosen >= 0 ? cases[i].chosen : schema->count - buffers))
@@ -120,22 +130,27 @@ static void test_select__a_tied_head_is_the_table(void **state)
     sheaf_schema_free(schema);
 }
 
-/* A recipe for many layers fits a model with few; a name that no model of the family has does not. */
+/* A recipe for many layers fits a model with few; a name that no model of the family has does
+ * not. */
 static void test_select__a_range_beyond_the_model_is_told(void **state)
 {
     sheaf_schema *schema = llama(false);
     sheaf__selection s;
     int notes = 0;
-    CHECK_OK(choose(&s, schema, SHEAF_METHOD_LORA, "*.{46..54}.mlp*", "*.{46..54}.mlp*=0.1", &notes));
+    CHECK_OK(
+        choose(&s, schema, SHEAF_METHOD_LORA, "*.{46..54}.mlp*", "*.{46..54}.mlp*=0.1", &notes));
     assert_int_equal(notes, 2);
     assert_int_equal(count_of(&s, schema, ""), 0);
     sheaf__selection_release(&s);
-    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_LORA, "*.{46..54}.nlp*", NULL, &notes), SHEAF_E_ARG, "--train: '*.{46..54}.nlp*'");
+    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_LORA, "*.{46..54}.nlp*", NULL, &notes), SHEAF_E_ARG,
+                "--train: '*.{46..54}.nlp*'");
     assert_null(s.pattern);
     sheaf_schema_free(schema);
 }
 
-static const struct { const char *train, *scale, *part; } bad[] = {
+static const struct {
+    const char *train, *scale, *part;
+} bad[] = {
     { "lm_haed.weight", NULL, "did you mean lm_head.weight" },
     { "lm_head.weight,,x", NULL, "nothing between two commas" },
     { "lm_head.weight,", NULL, "nothing between two commas" },
@@ -155,14 +170,16 @@ static void test_select__bad_lists_are_named(void **state)
     sheaf_schema *schema = llama(false);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         sheaf__selection s;
-        CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, bad[i].train, bad[i].scale, NULL), SHEAF_E_ARG, bad[i].part);
+        CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, bad[i].train, bad[i].scale, NULL),
+                    SHEAF_E_ARG, bad[i].part);
     }
     sheaf_train_options o;
     sheaf__selection s;
     sheaf_train_options_default(&o);
     o.method = SHEAF_METHOD_HEAD;
     o.train = o.head_patterns = "*norm*";
-    CHECK_FAILS(sheaf__select(&s, schema, NULL, &o, NULL), SHEAF_E_ARG, "--train and --head-patterns");
+    CHECK_FAILS(sheaf__select(&s, schema, NULL, &o, NULL), SHEAF_E_ARG,
+                "--train and --head-patterns");
     o.train = NULL;
     CHECK_OK(sheaf__select(&s, schema, NULL, &o, NULL));
     assert_int_equal(s.npatterns, 1);
@@ -175,15 +192,23 @@ static void test_select__what_no_training_changes_is_told(void **state)
 {
     sheaf_schema *schema = schema_of(cogagent_config);
     sheaf__selection s;
-    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "mixins.encoder.vit.model.head.bias", NULL, NULL), SHEAF_E_ARG,
-                "only such that no training changes, like mixins.encoder.vit.model.head.bias");
-    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "*inv_freq", NULL, NULL), SHEAF_E_ARG, "like mixins.rotary.rotary_emb.inv_freq");
-    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "mixins.encoder.vit.model.head.bais", NULL, NULL), SHEAF_E_ARG, "none of ");
-    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "mixins.eva.boj", NULL, NULL), SHEAF_E_ARG, "did you mean mixins.eva.boi");
+    CHECK_FAILS(
+        choose(&s, schema, SHEAF_METHOD_HEAD, "mixins.encoder.vit.model.head.bias", NULL, NULL),
+        SHEAF_E_ARG, "only such that no training changes, like mixins.encoder.vit.model.head.bias");
+    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "*inv_freq", NULL, NULL), SHEAF_E_ARG,
+                "like mixins.rotary.rotary_emb.inv_freq");
+    CHECK_FAILS(
+        choose(&s, schema, SHEAF_METHOD_HEAD, "mixins.encoder.vit.model.head.bais", NULL, NULL),
+        SHEAF_E_ARG, "none of ");
+    CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, "mixins.eva.boj", NULL, NULL), SHEAF_E_ARG,
+                "did you mean mixins.eva.boi");
     sheaf_schema_free(schema);
 }
 
-static const struct { const char *name; bool decays; } decay[] = {
+static const struct {
+    const char *name;
+    bool decays;
+} decay[] = {
     { "mixins.eva.boi", true },
     { "mixins.encoder.pos_embed", true },
     { "mixins.encoder.vit.model.cls_token", true },
@@ -211,7 +236,10 @@ static void test_learning__decay_by_hand(void **state)
 static void test_learning__is_set_on_every_member(void **state)
 {
     sheaf__trained plain = { .name = (char *)"model.norm.weight", .decay = true, .lr_scale = 1 };
-    sheaf__trained factor = { .name = (char *)"base_model.model.mixins.eva.vit_model.x.lora_A.weight", .decay = true, .lr_scale = 1 };
+    sheaf__trained factor = { .name =
+                                  (char *)"base_model.model.mixins.eva.vit_model.x.lora_A.weight",
+                              .decay = true,
+                              .lr_scale = 1 };
     sheaf__trained *item[] = { &plain, &factor };
     sheaf__trained_set set = { .count = 2, .item = item };
     char *pattern[] = { (char *)"*vit*A.weight", (char *)"*vit*", (char *)"mixins*" };
@@ -252,7 +280,8 @@ static sheaf_schema *recorded_schema(const char *dir, bool *agent)
         return NULL;
     }
     *agent = json_object_get(config, "cross_image_pix") != NULL;
-    json_object_set_new(config, "model_class", json_string(*agent ? "CogAgentModel" : "CogVLMModel"));
+    json_object_set_new(config, "model_class",
+                        json_string(*agent ? "CogAgentModel" : "CogVLMModel"));
     if (json_is_object(json_object_get(file, "encoder_override")))
         json_object_set(config, "encoder_override", json_object_get(file, "encoder_override"));
     char *text = json_dumps(config, 0);
@@ -262,7 +291,8 @@ static sheaf_schema *recorded_schema(const char *dir, bool *agent)
     return schema;
 }
 
-/* Each name of the recorded groups: chosen unless no pass reads it, and with that group's scale and decay. */
+/* Each name of the recorded groups: chosen unless no pass reads it, and with that group's scale and
+ * decay. */
 static int64_t check_groups(const json_t *groups, sheaf__selection *s, const sheaf_schema *schema)
 {
     int64_t chosen = 0;
@@ -289,7 +319,8 @@ static int64_t check_groups(const json_t *groups, sheaf__selection *s, const she
 }
 
 /* Tensors that a recorded pass gave no gradient, or gave one. */
-static int64_t with_gradient(const json_t *norms, const sheaf__selection *s, const sheaf_schema *schema)
+static int64_t with_gradient(const json_t *norms, const sheaf__selection *s,
+                             const sheaf_schema *schema)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < schema->count; i++) {
@@ -306,16 +337,21 @@ static int64_t with_gradient(const json_t *norms, const sheaf__selection *s, con
 static bool check_recording(const char *dir)
 {
     bool agent;
-    json_t *train = file_in(dir, "train_lora_mp1_train.json"), *scalars = file_in(dir, "scalars.json");
+    json_t *train = file_in(dir, "train_lora_mp1_train.json"),
+           *scalars = file_in(dir, "scalars.json");
     sheaf_schema *schema = train == NULL ? NULL : recorded_schema(dir, &agent);
     if (schema != NULL) {
         sheaf__selection s;
         int notes = 0;
-        CHECK_OK(choose(&s, schema, SHEAF_METHOD_LORA,
-                        agent ? "*encoder*,*cross_attention*,*linear_proj*,*mlp.vision*,*rotary.vision*,*eoi*,*boi*,*vit*" : "*vit*.{46..54}.mlp*",
-                        agent ? "*encoder*=0.1,*vit*=0.1" : NULL, &notes));
+        CHECK_OK(choose(
+            &s, schema, SHEAF_METHOD_LORA,
+            agent
+                ? "*encoder*,*cross_attention*,*linear_proj*,*mlp.vision*,*rotary.vision*,*eoi*,*boi*,*vit*"
+                : "*vit*.{46..54}.mlp*",
+            agent ? "*encoder*=0.1,*vit*=0.1" : NULL, &notes));
         const int64_t chosen = check_groups(json_object_get(train, "param_groups"), &s, schema);
-        assert_int_equal(chosen, with_gradient(json_object_get(scalars, "grad_norm_by_name"), &s, schema));
+        assert_int_equal(chosen,
+                         with_gradient(json_object_get(scalars, "grad_norm_by_name"), &s, schema));
         sheaf__selection_release(&s);
     }
     const bool found = schema != NULL;

@@ -34,11 +34,18 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model, cons
     s->context = model->context;
     s->data = data;
     s->options = *options;
-    sheaf_status *st = sheaf__runner_open(&s->runner, model, data, &(sheaf__runner_options){
-        .rows = options->micro_batch, .seq = options->seq, .longest = options->longest, .backward = true, .rerun = options->checkpointing });
+    sheaf_status *st =
+        sheaf__runner_open(&s->runner, model, data,
+                           &(sheaf__runner_options){ .rows = options->micro_batch,
+                                                     .seq = options->seq,
+                                                     .longest = options->longest,
+                                                     .backward = true,
+                                                     .rerun = options->checkpointing });
     if (st == NULL)
         st = take_dropout(s);
-    s->runner.info = (sheaf__step_info){ .training = true, .seed = options->seed, .sample = s->sample, .position = s->position };
+    s->runner.info = (sheaf__step_info){
+        .training = true, .seed = options->seed, .sample = s->sample, .position = s->position
+    };
     if (st != NULL) {
         sheaf__stepper_free(s);
         return st;
@@ -57,10 +64,14 @@ void sheaf__stepper_free(sheaf__stepper *s)
     free(s);
 }
 
-void sheaf__stepper_hold(sheaf__stepper *s, sheaf_batch_images holds) { s->runner.holds = holds; }
+void sheaf__stepper_hold(sheaf__stepper *s, sheaf_batch_images holds)
+{
+    s->runner.holds = holds;
+}
 
 /* Rows of the data set that micro-batch `micro` of step `done` reads. */
-static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
+static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row,
+                       int64_t *sample)
 {
     const int64_t n = s->options.micro_batch;
     const int64_t first = (done * s->options.accumulate + micro) * n;
@@ -71,17 +82,19 @@ static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int
     return n;
 }
 
-static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
+static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row,
+                        int64_t *sample)
 {
-    const int64_t n = rows_of(s, done, micro, row, sample), seq = sheaf__runner_holds(&s->runner, row).seq;
+    const int64_t n = rows_of(s, done, micro, row, sample),
+                  seq = sheaf__runner_holds(&s->runner, row).seq;
     for (int64_t i = 0; s->sample != NULL && i < n * seq; i++) {
         s->sample[i] = sample[i / seq];
         s->position[i] = i % seq;
     }
 }
 
-/* This micro-batch and the one after it, of the next step if need be. One rank's word is enough. `row` and
- * `sample` have room for two. */
+/* This micro-batch and the one after it, of the next step if need be. One rank's word is enough.
+ * `row` and `sample` have room for two. */
 static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
 {
     const int64_t n = s->options.micro_batch;
@@ -93,7 +106,8 @@ static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *ro
 }
 
 /* Label tokens of the whole step, before its first forward. */
-static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample, sheaf__step_result *out)
+static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample,
+                         sheaf__step_result *out)
 {
     for (int64_t micro = 0; micro < s->options.accumulate; micro++) {
         const int64_t n = rows_of(s, done, micro, row, sample);
@@ -103,7 +117,8 @@ static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t 
 }
 
 /* All micro-batches, lane by lane; gradients end in the trained set. */
-static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample, sheaf__step_result *out)
+static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample,
+                               sheaf__step_result *out)
 {
     const bool dry = s->context->device->kind == SHEAF_DRY;
     const int64_t n = s->options.accumulate, lanes = s->options.lanes;
@@ -127,7 +142,8 @@ static sheaf_status *run_lanes(sheaf__stepper *s, int64_t done, int64_t *row, in
             st = sheaf__runner_run(&s->runner, row);
             loss += s->runner.head.loss_sum;
             if (dry && micro > begin) { /* the others of the lane are as this one */
-                s->context->device->flops += (double)(end - 1 - micro) * (s->context->device->flops - flops);
+                s->context->device->flops +=
+                    (double)(end - 1 - micro) * (s->context->device->flops - flops);
                 s->context->sent += (double)(end - 1 - micro) * (s->context->sent - sent);
                 break;
             }
@@ -151,13 +167,16 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, const char *wha
     sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "step %lld: %s", (long long)done + 1, what);
     sheaf_expected(st, "a finite number");
     if (name == NULL)
-        sheaf_found(st, "%g; every value of the forward pass of its last micro-batch is finite", value);
+        sheaf_found(st, "%g; every value of the forward pass of its last micro-batch is finite",
+                    value);
     else if (layer < 0)
         sheaf_found(st, "%g; the first value that is not finite is '%s'", value, name);
     else
-        sheaf_found(st, "%g; the first value that is not finite is in layer %d, '%s'", value, layer, name);
-    return sheaf_try_this(st, "nothing of this step was kept; resume from the last checkpoint with a smaller --lr, "
-                              "or look at the weights with: sheaf verify");
+        sheaf_found(st, "%g; the first value that is not finite is in layer %d, '%s'", value, layer,
+                    name);
+    return sheaf_try_this(
+        st, "nothing of this step was kept; resume from the last checkpoint with a smaller --lr, "
+            "or look at the weights with: sheaf verify");
 }
 
 static void update(sheaf__stepper *s, int64_t done, double lr, double norm)
@@ -169,18 +188,24 @@ static void update(sheaf__stepper *s, int64_t done, double lr, double norm)
         clip = (float)o->clip / ((float)norm + 1e-6f);
         clip = clip < 1 ? clip : 1;
     }
-    const sheaf__adamw how = {
-        .lr = lr, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .weight_decay = o->weight_decay,
-        .bias1 = 1 - sheaf__pow_d(o->beta1, t), .bias2_sqrt = sqrt(1 - sheaf__pow_d(o->beta2, t)),
-        .grad_scale = clip };
+    const sheaf__adamw how = { .lr = lr,
+                               .beta1 = o->beta1,
+                               .beta2 = o->beta2,
+                               .eps = o->eps,
+                               .weight_decay = o->weight_decay,
+                               .bias1 = 1 - sheaf__pow_d(o->beta1, t),
+                               .bias2_sqrt = sqrt(1 - sheaf__pow_d(o->beta2, t)),
+                               .grad_scale = clip };
     sheaf__trained_update(s->model->trained, &how);
     sheaf__model_refresh(s->model);
 }
 
-sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done, double lr)
+sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done,
+                                 double lr)
 {
     const bool dry = s->context->device->kind == SHEAF_DRY;
-    int64_t *row = calloc((size_t)s->options.micro_batch * 4, sizeof *row), *sample = row + 2 * s->options.micro_batch;
+    int64_t *row = calloc((size_t)s->options.micro_batch * 4, sizeof *row),
+            *sample = row + 2 * s->options.micro_batch;
     *out = (sheaf__step_result){ 0 };
     if (row == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "rows of a step");

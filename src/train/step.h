@@ -8,12 +8,12 @@
 
 typedef struct sheaf__step_options {
     int64_t micro_batch, accumulate;
-    int64_t seq;         /* the most positions of a row */
-    bool longest;        /* as in sheaf__runner_options */
-    int lanes;           /* G of the numeric contract, section 3.5 */
-    bool checkpointing;  /* re-run layers in backward instead of keeping their values */
+    int64_t seq;        /* the most positions of a row */
+    bool longest;       /* as in sheaf__runner_options */
+    int lanes;          /* G of the numeric contract, section 3.5 */
+    bool checkpointing; /* re-run layers in backward instead of keeping their values */
     double weight_decay, beta1, beta2, eps;
-    double clip;         /* largest global gradient norm, 0 = none */
+    double clip; /* largest global gradient norm, 0 = none */
     uint64_t seed;
     bool shuffle;
 } sheaf__step_options;
@@ -35,6 +35,7 @@ void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);
 /* sheaf__stepper_run - step number `done` (steps done before, from 0) with learning rate lr.
  * Collective. Errors: SHEAF_E_NUMBER when loss or norm is not finite (names the first layer and
  * tensor; masters and moments are untouched), SHEAF_E_MEMORY, SHEAF_E_PEER. */
-sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *stepper, int64_t done, double lr);
+sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *stepper, int64_t done,
+                                 double lr);
 
 #endif

@@ -36,8 +36,8 @@ typedef struct run {
     sheaf__job job;
     const sheaf__opened *opened;
     sheaf__origin origin;
-    char *origin_text;   /* by rank 0, before the others go on */
-    atomic_bool weak;    /* the checkpoint is of a time when it held less of its origin */
+    char *origin_text; /* by rank 0, before the others go on */
+    atomic_bool weak;  /* the checkpoint is of a time when it held less of its origin */
     sheaf_train_result *result;
     bool made_out; /* there was no folder */
     bool anew;     /* there was one, of a run that came to nothing */
@@ -69,10 +69,13 @@ static void saved_release(saved *s)
     *s = (saved){ 0 };
 }
 
-static sheaf_status *saved_init(saved *s, const sheaf__trained_set *set, const sheaf_train_options *o)
+static sheaf_status *saved_init(saved *s, const sheaf__trained_set *set,
+                                const sheaf_train_options *o)
 {
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
-    *s = (saved){ .state = { .slices = o->slices, .contract = contract_of(o), .count = 3 * (int64_t)set->count } };
+    *s = (saved){ .state = { .slices = o->slices,
+                             .contract = contract_of(o),
+                             .count = 3 * (int64_t)set->count } };
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
     s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
     if (s->tensor == NULL || s->name == NULL)
@@ -86,8 +89,11 @@ static sheaf_status *saved_init(saved *s, const sheaf__trained_set *set, const s
                 s->name[at] = NULL;
                 return sheaf_fail(SHEAF_E_MEMORY, "list of what is saved");
             }
-            s->tensor[at] = (sheaf_state_tensor){ .name = s->name[at], .ndim = t->ndim, .shape = { t->shape[0], t->shape[1] },
-                                                  .cut = t->cut.nparts == 0 ? NULL : &t->cut, .slice = data[g] };
+            s->tensor[at] = (sheaf_state_tensor){ .name = s->name[at],
+                                                  .ndim = t->ndim,
+                                                  .shape = { t->shape[0], t->shape[1] },
+                                                  .cut = t->cut.nparts == 0 ? NULL : &t->cut,
+                                                  .slice = data[g] };
         }
     }
     s->state.tensor = s->tensor;
@@ -99,12 +105,16 @@ static sheaf_status *progress_text(char **out, const run *r, int64_t done)
     sheaf_text text = { 0 };
     sheaf__text_add(&text, "{\"step\": %" PRId64 ", \"settings\": ", done);
     sheaf__text_json(&text, r->settings);
-    sheaf__text_add(&text, ", \"base\": \"%s\", \"origin\": %s, \"data\": \"%s\", \"next_sample\": %" PRId64 "}", r->origin.first_and_last,
-                    r->origin_text, sheaf_data_hash(r->job.data), done * r->options->accumulate * r->options->micro_batch);
+    sheaf__text_add(
+        &text,
+        ", \"base\": \"%s\", \"origin\": %s, \"data\": \"%s\", \"next_sample\": %" PRId64 "}",
+        r->origin.first_and_last, r->origin_text, sheaf_data_hash(r->job.data),
+        done * r->options->accumulate * r->options->micro_batch);
     return sheaf_in(sheaf__text_take(out, &text), "progress of the run");
 }
 
-static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, saved *s, int64_t done)
+static sheaf_status *save(run *r, sheaf_checkpoints *store, sheaf_comm *comm, saved *s,
+                          int64_t done)
 {
     free((char *)s->state.progress);
     s->state.progress = NULL;
@@ -127,7 +137,9 @@ static sheaf_status *progress_of(json_t **out, const sheaf_checkpoint *checkpoin
 }
 
 static const sheaf__origin_words of_resume = {
-    .code = SHEAF_E_ARG, .what = "--resume: the base model", .began = "with which this run began",
+    .code = SHEAF_E_ARG,
+    .what = "--resume: the base model",
+    .began = "with which this run began",
     .cure = "give the original, or start a new run with another --out",
 };
 
@@ -159,12 +171,15 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
     if (st == NULL && (settings == NULL || strcmp(settings, r->settings) != 0)) {
         st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
         const char *a = settings == NULL ? "" : settings, *b = r->settings;
-        while (*a != '\0' && strcspn(a, "\n") == strcspn(b, "\n") && strncmp(a, b, strcspn(a, "\n") + 1) == 0) {
+        while (*a != '\0' && strcspn(a, "\n") == strcspn(b, "\n") &&
+               strncmp(a, b, strcspn(a, "\n") + 1) == 0) {
             const size_t line = strcspn(a, "\n") + 1;
             a += line;
             b += line;
         }
-        sheaf_expected(st, "those this run began with: %.*s", settings == NULL ? 7 : (int)strcspn(a, "\n"), settings == NULL ? "unknown" : a);
+        sheaf_expected(st, "those this run began with: %.*s",
+                       settings == NULL ? 7 : (int)strcspn(a, "\n"),
+                       settings == NULL ? "unknown" : a);
         sheaf_found(st, "others: %.*s", (int)strcspn(b, "\n"), b);
     }
     json_decref(progress);
@@ -173,11 +188,18 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
 
 /* ---- the loop ---- */
 
-static void report(const run *r, const sheaf__rank *rank, const sheaf__step_result *step, int64_t done, double lr, double seconds)
+static void report(const run *r, const sheaf__rank *rank, const sheaf__step_result *step,
+                   int64_t done, double lr, double seconds)
 {
     const sheaf_event event = { .kind = SHEAF_EVENT_STEP,
-        .step = { .step = done, .steps = r->options->steps, .loss = step->loss, .grad_norm = step->grad_norm, .lr = lr,
-                  .tokens = step->tokens, .seconds = seconds, .memory = rank->device->peak } };
+                                .step = { .step = done,
+                                          .steps = r->options->steps,
+                                          .loss = step->loss,
+                                          .grad_norm = step->grad_norm,
+                                          .lr = lr,
+                                          .tokens = step->tokens,
+                                          .seconds = seconds,
+                                          .memory = rank->device->peak } };
     sheaf_emit(r->hooks->events, &event);
     r->result->loss = step->loss;
     r->result->tokens += step->tokens;
@@ -200,17 +222,23 @@ static sheaf_status *asked(const run *r, sheaf_comm *comm, bool *to_save, bool *
 
 static sheaf_status *stopped(int64_t done, const char *out)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED, "asked to stop after step %lld", (long long)done);
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_STOPPED, "asked to stop after step %lld", (long long)done);
     sheaf_text word = { 0 };
     sheaf__text_word(&word, out);
-    sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out %s", word.at == NULL ? out : word.at);
+    sheaf_try_this(st, "everything was saved; go on with: sheaf train --resume --out %s",
+                   word.at == NULL ? out : word.at);
     sheaf__text_release(&word);
     return st;
 }
 
-static bool is_due(int64_t every, int64_t done) { return every > 0 && done > 0 && done % every == 0; }
+static bool is_due(int64_t every, int64_t done)
+{
+    return every > 0 && done > 0 && done % every == 0;
+}
 
-/* Rank 0 writes, the others wait: with --export-every what was trained so far, in the form of the result. */
+/* Rank 0 writes, the others wait: with --export-every what was trained so far, in the form of the
+ * result. */
 static sheaf_status *export_step(const run *r, sheaf_comm *comm, int64_t done, bool only_missing)
 {
     sheaf_status *st = NULL;
@@ -219,7 +247,8 @@ static sheaf_status *export_step(const run *r, sheaf_comm *comm, int64_t done, b
     return sheaf_comm_agree(comm, st);
 }
 
-static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, sheaf_comm *comm, saved *s, int64_t done)
+static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, sheaf_comm *comm,
+                          saved *s, int64_t done)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_schedule schedule = sheaf_train_options_schedule(o);
@@ -237,7 +266,8 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
         if (sheaf_comm_rank(comm) == 0)
             report(r, rank, &step, done, lr, now() - began);
         st = asked(r, comm, &save_now, &stop);
-        if (st == NULL && (save_now || stop || is_due(o->save_every, done) || is_due(o->export_every, done))) {
+        if (st == NULL &&
+            (save_now || stop || is_due(o->save_every, done) || is_due(o->export_every, done))) {
             st = save(r, store, comm, s, done);
             saved_at = done;
         }
@@ -249,8 +279,9 @@ static sheaf_status *loop(run *r, sheaf__rank *rank, sheaf_checkpoints *store, s
     return st == NULL && stop && done < o->steps ? stopped(done, o->out) : st;
 }
 
-/* A new run that fails before anything of it began leaves no trace, so that it can be tried again. Of OUT only what
- * this run made goes, and no folder with something else in it; the lock is still held. */
+/* A new run that fails before anything of it began leaves no trace, so that it can be tried again.
+ * Of OUT only what this run made goes, and no folder with something else in it; the lock is still
+ * held. */
 static void leave_no_trace(const run *r)
 {
     static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings" };
@@ -272,8 +303,10 @@ static void note_trained(const run *r, const sheaf__model *model)
     out->parameters = sheaf__parameters(model->schema);
     sheaf__count_trained(&out->trained, &out->added, model);
     const int64_t all = out->parameters + out->added;
-    sheaf_note(r->hooks->events, "%" PRId64 " of %" PRId64 " parameters are trained (%.4g %%), %.4g MiB in float32", out->trained, all,
-               100 * (double)out->trained / (double)all, (double)out->trained * 4 / 1048576);
+    sheaf_note(r->hooks->events,
+               "%" PRId64 " of %" PRId64 " parameters are trained (%.4g %%), %.4g MiB in float32",
+               out->trained, all, 100 * (double)out->trained / (double)all,
+               (double)out->trained * 4 / 1048576);
 }
 
 static void note_padding(const run *r)
@@ -281,11 +314,14 @@ static void note_padding(const run *r)
     const sheaf_train_options *o = r->options;
     r->result->padding = sheaf__job_padding(o, r->job.data);
     if (r->result->padding >= 0.0005)
-        sheaf_note(r->hooks->events, "%.1f %% of the positions are padding: rows are as long as the longest of %s", 100 * r->result->padding,
+        sheaf_note(r->hooks->events,
+                   "%.1f %% of the positions are padding: rows are as long as the longest of %s",
+                   100 * r->result->padding,
                    o->padding == SHEAF_PAD_MICRO_BATCH ? "their micro-batch" : "all data");
 }
 
-/* The base is loaded: what nobody had to read is hashed too, and then all ranks know what the run begins from. */
+/* The base is loaded: what nobody had to read is hashed too, and then all ranks know what the run
+ * begins from. */
 static sheaf_status *know_origin(run *r, sheaf_comm *comm, sheaf_status *st)
 {
     if (st == NULL)
@@ -304,14 +340,17 @@ static sheaf_status *know_origin(run *r, sheaf_comm *comm, sheaf_status *st)
 static sheaf_status *tell_origin(run *r, bool from)
 {
     char *record = NULL;
-    sheaf_status *st = r->options->resume && !from ? sheaf__origin_check_known(&r->origin, &of_resume) : NULL;
+    sheaf_status *st =
+        r->options->resume && !from ? sheaf__origin_check_known(&r->origin, &of_resume) : NULL;
     if (st == NULL && r->hooks->base != NULL)
         st = sheaf__origin_record(&record, &r->origin);
     if (st == NULL && r->hooks->base != NULL)
         st = r->hooks->base(r->hooks->self, record);
     if (st == NULL && from && atomic_load(&r->weak))
-        sheaf_note(r->hooks->events, "this run began with an older sheaf, whose checkpoints tell a base by the first and last row of its tensors: "
-                   "that these are the same was checked, the rest was not; from the next checkpoint on all of it is");
+        sheaf_note(
+            r->hooks->events,
+            "this run began with an older sheaf, whose checkpoints tell a base by the first and last row of its tensors: "
+            "that these are the same was checked, the rest was not; from the next checkpoint on all of it is");
     free(record);
     return st;
 }
@@ -327,7 +366,8 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
     saved s = { 0 };
     int64_t done = 0;
     bool begun = o->resume;
-    const sheaf_checkpoints_options how = { .keep = (int)o->keep, .events = me == 0 ? r->hooks->events : NULL };
+    const sheaf_checkpoints_options how = { .keep = (int)o->keep,
+                                            .events = me == 0 ? r->hooks->events : NULL };
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
     if (st != NULL)
         goto done;
@@ -353,8 +393,10 @@ static sheaf_status *train_rank(void *arg, sheaf_comm *comm)
         if (st == NULL && r->hooks->begin != NULL)
             st = r->hooks->begin(r->hooks->self, done);
         if (st == NULL && o->resume)
-            sheaf_note(r->hooks->events, from == NULL ? "no checkpoint yet: starting from the base model"
-                                                      : "going on after step %lld", (long long)done);
+            sheaf_note(r->hooks->events,
+                       from == NULL ? "no checkpoint yet: starting from the base model"
+                                    : "going on after step %lld",
+                       (long long)done);
     }
     st = sheaf_comm_agree(comm, st);
     if (st == NULL)
@@ -371,7 +413,11 @@ done:
 
 /* ---- the whole run ---- */
 
-typedef struct peek { const char *out; char *settings; int64_t step; } peek;
+typedef struct peek {
+    const char *out;
+    char *settings;
+    int64_t step;
+} peek;
 
 static sheaf_status *out_is_taken(const char *out)
 {
@@ -417,7 +463,8 @@ static bool came_to_nothing(const char *out, char **name, int64_t count)
 
 static sheaf_status *peek_rank(void *arg, sheaf_comm *comm);
 
-/* A new run needs a folder of its own, or that of one which was ended in its first step; it must be over. */
+/* A new run needs a folder of its own, or that of one which was ended in its first step; it must be
+ * over. */
 static sheaf_status *check_folder(run *r, char **name, int64_t count)
 {
     peek left = { .out = r->options->out };
@@ -463,7 +510,9 @@ static sheaf_status *prepare_out(run *r, const char *recipe)
     sheaf_status *st = check_out(r); /* again: looking at the data takes its time */
     r->made_out = sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
     if (st == NULL && r->anew)
-        sheaf_note(r->hooks->events, "%s: a run was ended here before its first step was done; this one begins anew", o->out);
+        sheaf_note(r->hooks->events,
+                   "%s: a run was ended here before its first step was done; this one begins anew",
+                   o->out);
     if (st == NULL)
         st = sheaf__make_dirs(o->out, NULL);
     if (st == NULL)
@@ -478,20 +527,22 @@ static sheaf_status *check_job(const run *r)
 {
     const sheaf_train_options *o = r->options;
     if (o->dp > 1 || o->carrier != SHEAF_CARRIER_THREADS) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, o->dp > 1 ? "--dp %d" : "--carrier mpi", o->dp);
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_UNSUPPORTED, o->dp > 1 ? "--dp %d" : "--carrier mpi", o->dp);
         sheaf_expected(st, "one group of ranks on the threads carrier");
         return sheaf_try_this(st, "use --tp for more ranks and --accumulate for a larger batch");
     }
     if (o->dtype != SHEAF_F32 && o->dtype != SHEAF_BF16) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--dtype %s", sheaf_dtype_torch_name(o->dtype));
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "--dtype %s", sheaf_dtype_torch_name(o->dtype));
         sheaf_expected(st, "float32 or bfloat16 on the CPU");
         return sheaf_try_this(st, "a float16 model trains with --dtype bfloat16 or float32");
     }
     return NULL;
 }
 
-sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o, const char *settings,
-                          const char *recipe, const sheaf_train_hooks *hooks)
+sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
+                          const char *settings, const char *recipe, const sheaf_train_hooks *hooks)
 {
     static const sheaf_train_hooks none = { 0 };
     *out = (sheaf_train_result){ 0 };
@@ -500,35 +551,60 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *o,
     sheaf__selection selection = { 0 };
     sheaf_lora_options fresh = { 0 };
     sheaf_data *data = NULL;
-    run r = { .options = o, .hooks = hooks, .settings = settings, .opened = &opened, .result = out };
-    const bool lora = o->method == SHEAF_METHOD_LORA, adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
+    run r = {
+        .options = o, .hooks = hooks, .settings = settings, .opened = &opened, .result = out
+    };
+    const bool lora = o->method == SHEAF_METHOD_LORA,
+               adapter = lora && o->adapter != NULL && o->adapter[0] != '\0';
     sheaf_status *st = check_job(&r);
     if (st == NULL)
         st = check_out(&r);
     if (st == NULL && lora && !adapter)
         st = sheaf_train_options_lora(&fresh, o);
     if (st == NULL)
-        st = sheaf__open_model(&opened, &(sheaf__open_options){ .model = o->model, .config = o->config, .slices = o->slices, .for_training = true, .hashed = true, .events = hooks->events,
-                                        .adapter = adapter ? o->adapter : NULL, .fresh = lora && !adapter ? &fresh : NULL });
+        st = sheaf__open_model(&opened,
+                               &(sheaf__open_options){ .model = o->model,
+                                                       .config = o->config,
+                                                       .slices = o->slices,
+                                                       .for_training = true,
+                                                       .hashed = true,
+                                                       .events = hooks->events,
+                                                       .adapter = adapter ? o->adapter : NULL,
+                                                       .fresh = lora && !adapter ? &fresh : NULL });
     if (st == NULL)
         st = sheaf__select(&selection, opened.schema, opened.lora, o, hooks->events);
     if (st == NULL && opened.lora != NULL)
         st = sheaf_lora_save_also(opened.lora, opened.schema, sheaf__selected, &selection);
     if (st == NULL)
-        st = sheaf_data_open(&data, o->data, &(sheaf_data_options){ .config = &opened.config, .seq = o->seq, .events = hooks->events, .folder = o->model,
-                             .tokenizer = o->tokenizer, .prompt_template = o->prompt_template, .query = o->query,
-                             .micro_batch = o->micro_batch, .threads = o->threads, .stop = hooks->signals == NULL ? NULL : &hooks->signals->stop });
+        st = sheaf_data_open(
+            &data, o->data,
+            &(sheaf_data_options){ .config = &opened.config,
+                                   .seq = o->seq,
+                                   .events = hooks->events,
+                                   .folder = o->model,
+                                   .tokenizer = o->tokenizer,
+                                   .prompt_template = o->prompt_template,
+                                   .query = o->query,
+                                   .micro_batch = o->micro_batch,
+                                   .threads = o->threads,
+                                   .stop = hooks->signals == NULL ? NULL : &hooks->signals->stop });
     if (st == NULL)
         sheaf_data_note_unused(data, o->data, o->prompt_template, o->query, hooks->events);
     if (st == NULL) {
-        r.job = (sheaf__job){ .options = o, .schema = opened.schema, .lora = opened.lora, .selection = &selection, .data = data,
+        r.job = (sheaf__job){ .options = o,
+                              .schema = opened.schema,
+                              .lora = opened.lora,
+                              .selection = &selection,
+                              .data = data,
                               .seq = sheaf__job_seq(o, data) };
         st = hooks->planned == NULL ? NULL : hooks->planned(hooks->self, &r.job);
     }
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(data), &r.settings, &recipe);
     if (st == NULL)
-        st = sheaf__origin_begin(&r.origin, &opened, &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
+        st = sheaf__origin_begin(
+            &r.origin, &opened,
+            &(sheaf__origin_from){ .model = o->model, .tokenizer = o->tokenizer, .out = o->out });
     if (st == NULL)
         st = prepare_out(&r, recipe);
     if (st == NULL) {
@@ -562,7 +638,8 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
     peek *p = arg;
     sheaf_checkpoints *store = NULL;
     sheaf_checkpoint *latest = NULL;
-    sheaf_status *st = sheaf_checkpoints_open(&store, comm, p->out, &(sheaf_checkpoints_options){ 0 });
+    sheaf_status *st =
+        sheaf_checkpoints_open(&store, comm, p->out, &(sheaf_checkpoints_options){ 0 });
     if (st == NULL)
         st = sheaf_checkpoints_latest(&latest, store, comm);
     json_t *progress = NULL;
@@ -589,7 +666,8 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
         st = sheaf_comm_run_threads(1, peek_rank, &p);
     if (st == NULL)
         st = sheaf__path_join(&path, out, "settings");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) /* all of them, not only those in checkpoints */
+    if (st == NULL &&
+        sheaf__path_kind(path) == SHEAF_PATH_FILE) /* all of them, not only those in checkpoints */
         st = sheaf__file_read_all(&all, &size, path, 1 << 20);
     free(path);
     if (all != NULL) {

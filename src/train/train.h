@@ -18,29 +18,34 @@ typedef struct sheaf_train_hooks {
     /* Called once everything was checked and OUT exists, before the first step; lines of
      * metrics beyond keep_steps belong to steps that will be done again. May be NULL. */
     sheaf_status *(*begin)(void *self, int64_t keep_steps);
-    /* Called before `begin`: what the run began from, a JSON object (train/origin.h) for the key "base" of OUT/run.json, where a run that goes
-     * on looks for it. May be NULL: then all of the base is hashed each time. */
+    /* Called before `begin`: what the run began from, a JSON object (train/origin.h) for the key
+     * "base" of OUT/run.json, where a run that goes on looks for it. May be NULL: then all of the
+     * base is hashed each time. */
     sheaf_status *(*base)(void *self, const char *json);
-    /* Called once the data were read, before OUT is written: the prompt template of their texts, NULL where none is
-     * used. May put other texts in the place of those that sheaf_train() was given; they stay the caller's. May be NULL. */
-    sheaf_status *(*chosen)(void *self, const char *prompt_template, const char **settings, const char **recipe);
-    /* Called once all that decides about memory is known, before OUT is written: a failure ends the run. May be NULL. */
+    /* Called once the data were read, before OUT is written: the prompt template of their texts,
+     * NULL where none is used. May put other texts in the place of those that sheaf_train() was
+     * given; they stay the caller's. May be NULL. */
+    sheaf_status *(*chosen)(void *self, const char *prompt_template, const char **settings,
+                            const char **recipe);
+    /* Called once all that decides about memory is known, before OUT is written: a failure ends the
+     * run. May be NULL. */
     sheaf_status *(*planned)(void *self, const struct sheaf__job *job);
-    const sheaf_events *events;          /* steps and notes; may be NULL */
+    const sheaf_events *events;           /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;
-    sheaf_signals *signals;              /* asked to save or stop; may be NULL */
+    sheaf_signals *signals; /* asked to save or stop; may be NULL */
 } sheaf_train_hooks;
 
 typedef struct sheaf_train_result {
-    int64_t step;        /* steps done in all */
-    int64_t first;       /* steps that were done when this run began */
+    int64_t step;  /* steps done in all */
+    int64_t first; /* steps that were done when this run began */
     double loss, seconds;
     int64_t tokens;
-    int64_t parameters, trained, added; /* elements of the base, those trained, those of them that are no base's */
-    double padding;      /* share of the positions that is padding, 0 to 1 */
-    char *result;        /* OUT/adapter or OUT/model; owned */
-    char *checkpoint;    /* folder of the last checkpoint; owned */
+    int64_t parameters, trained,
+        added;        /* elements of the base, those trained, those of them that are no base's */
+    double padding;   /* share of the positions that is padding, 0 to 1 */
+    char *result;     /* OUT/adapter or OUT/model; owned */
+    char *checkpoint; /* folder of the last checkpoint; owned */
 } sheaf_train_result;
 
 /* What lies in OUT: settings text (malloc'd, NULL when there is none) and the step of the
@@ -50,8 +55,8 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out);
 /* sheaf_train - runs to the end, or until a signal asks to stop (SHEAF_E_STOPPED, state
  * saved). settings: cli_settings_text() of what may not change, stored in every checkpoint;
  * recipe: all settings, written beside the run. hooks: NULL for none. */
-sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *options, const char *settings,
-                          const char *recipe, const sheaf_train_hooks *hooks);
+sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *options,
+                          const char *settings, const char *recipe, const sheaf_train_hooks *hooks);
 void sheaf_train_result_release(sheaf_train_result *result);
 
 #endif

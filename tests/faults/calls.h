@@ -19,7 +19,16 @@
 #include <unistd.h>
 
 typedef enum call_kind {
-    CALL_ANY, CALL_OPEN, CALL_READ, CALL_WRITE, CALL_SYNC, CALL_RENAME, CALL_MKDIR, CALL_UNLINK, CALL_MMAP, CALL_KINDS
+    CALL_ANY,
+    CALL_OPEN,
+    CALL_READ,
+    CALL_WRITE,
+    CALL_SYNC,
+    CALL_RENAME,
+    CALL_MKDIR,
+    CALL_UNLINK,
+    CALL_MMAP,
+    CALL_KINDS
 } call_kind;
 
 typedef enum call_fate {
@@ -33,7 +42,10 @@ typedef enum call_fate {
 enum { CALL_DIED = 77, CALL_FILES = 64, CALL_PATH = 256, CALL_FDS = 256 };
 
 /* A file or folder that was changed and not synced since. */
-typedef struct call_unsynced { char path[CALL_PATH]; bool folder; } call_unsynced;
+typedef struct call_unsynced {
+    char path[CALL_PATH];
+    bool folder;
+} call_unsynced;
 
 static struct {
     bool watching;
@@ -49,7 +61,8 @@ static struct {
     int unsynced_count;
     call_unsynced unsynced[CALL_FILES];
     bool overflow;
-    char lost[2 * CALL_PATH]; /* first rename to a final name of what was not synced, "" if there was none */
+    char lost[2 * CALL_PATH]; /* first rename to a final name of what was not synced, "" if there
+                                 was none */
 } calls;
 
 static bool calls_no_exchange; /* as on a file system that cannot exchange two names */
@@ -66,7 +79,10 @@ static inline void calls_begin(call_kind kind, long n, bool from_then_on, call_f
     calls.watching = true;
 }
 
-static inline void calls_end(void) { calls.watching = false; }
+static inline void calls_end(void)
+{
+    calls.watching = false;
+}
 
 /* ---- what is not on disk yet ---- */
 
@@ -149,7 +165,8 @@ static call_fate call_about(call_kind kind)
     calls.seen[CALL_ANY]++;
     const long seen = kind == CALL_ANY ? 0 : ++calls.seen[kind];
     const long at = calls.kind == CALL_ANY ? calls.seen[CALL_ANY] : seen;
-    if (calls.n == 0 || (calls.kind != CALL_ANY && calls.kind != kind) || (at != calls.n && !(calls.from_then_on && at > calls.n)))
+    if (calls.n == 0 || (calls.kind != CALL_ANY && calls.kind != kind) ||
+        (at != calls.n && !(calls.from_then_on && at > calls.n)))
         return FATE_PASS;
     if (calls.fate == FATE_DIE || (calls.fate == FATE_TORN && kind != CALL_WRITE))
         call_die();
@@ -158,7 +175,10 @@ static call_fate call_about(call_kind kind)
     return calls.fate;
 }
 
-static const char *call_path(int fd) { return fd >= 0 && fd < CALL_FDS ? calls.fd[fd] : ""; }
+static const char *call_path(int fd)
+{
+    return fd >= 0 && fd < CALL_FDS ? calls.fd[fd] : "";
+}
 
 /* ---- the calls ---- */
 
@@ -168,7 +188,8 @@ static int call_open(int dir, const char *path, int flags, unsigned mode)
 {
     if (call_about(CALL_OPEN) == FATE_FAIL)
         return -1;
-    const bool new = calls.watching && (flags & O_CREAT) != 0 && dir == AT_FDCWD && syscall(SYS_faccessat, dir, path, F_OK) != 0;
+    const bool new = calls.watching && (flags & O_CREAT) != 0 &&
+                     dir == AT_FDCWD &&syscall(SYS_faccessat, dir, path, F_OK) != 0;
     const int fd = (int)syscall(SYS_openat, dir, path, flags, mode);
     if (calls.watching && fd >= 0 && fd < CALL_FDS) {
         snprintf(calls.fd[fd], CALL_PATH, "%s", dir == AT_FDCWD ? path : "");
@@ -202,7 +223,9 @@ SEEN_BY_ALL int openat(int dir, const char *path, int flags, ...)
 SEEN_BY_ALL ssize_t pread(int fd, void *to, size_t size, off_t at)
 {
     const call_fate fate = call_about(CALL_READ);
-    return fate == FATE_FAIL ? -1 : syscall(SYS_pread64, fd, to, fate == FATE_SHORT && size > 1 ? 1 : size, at);
+    return fate == FATE_FAIL
+               ? -1
+               : syscall(SYS_pread64, fd, to, fate == FATE_SHORT && size > 1 ? 1 : size, at);
 }
 
 /* A write at `at`, or where the file stands when it is -1. */
@@ -214,16 +237,24 @@ static ssize_t call_write(int fd, const void *from, size_t size, off_t at)
     const size_t n = fate == FATE_TORN ? size / 2 : fate == FATE_SHORT && size > 1 ? 1 : size;
     if (calls.watching)
         call_changed(call_path(fd), false);
-    const ssize_t moved = at < 0 ? syscall(SYS_write, fd, from, n) : syscall(SYS_pwrite64, fd, from, n, at);
+    const ssize_t moved =
+        at < 0 ? syscall(SYS_write, fd, from, n) : syscall(SYS_pwrite64, fd, from, n, at);
     if (fate == FATE_TORN)
         call_die();
     return moved;
 }
 
-SEEN_BY_ALL ssize_t pwrite(int fd, const void *from, size_t size, off_t at) { return call_write(fd, from, size, at); }
-SEEN_BY_ALL ssize_t write(int fd, const void *from, size_t size) { return call_write(fd, from, size, -1); }
+SEEN_BY_ALL ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
+{
+    return call_write(fd, from, size, at);
+}
+SEEN_BY_ALL ssize_t write(int fd, const void *from, size_t size)
+{
+    return call_write(fd, from, size, -1);
+}
 
-SEEN_BY_ALL ssize_t copy_file_range(int from, off_t *from_at, int to, off_t *to_at, size_t size, unsigned flags)
+SEEN_BY_ALL ssize_t copy_file_range(int from, off_t *from_at, int to, off_t *to_at, size_t size,
+                                    unsigned flags)
 {
     const call_fate fate = call_about(CALL_WRITE);
     if (fate == FATE_FAIL)
@@ -271,10 +302,17 @@ static int call_sync(int fd, long number)
     return failed;
 }
 
-SEEN_BY_ALL int fsync(int fd) { return call_sync(fd, SYS_fsync); }
-SEEN_BY_ALL int fdatasync(int fd) { return call_sync(fd, SYS_fdatasync); }
+SEEN_BY_ALL int fsync(int fd)
+{
+    return call_sync(fd, SYS_fsync);
+}
+SEEN_BY_ALL int fdatasync(int fd)
+{
+    return call_sync(fd, SYS_fdatasync);
+}
 
-SEEN_BY_ALL int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+SEEN_BY_ALL int renameat2(int from_dir, const char *from, int to_dir, const char *to,
+                          unsigned flags)
 {
     if (call_about(CALL_RENAME) == FATE_FAIL)
         return -1;
@@ -288,7 +326,10 @@ SEEN_BY_ALL int renameat2(int from_dir, const char *from, int to_dir, const char
     return failed;
 }
 
-SEEN_BY_ALL int rename(const char *from, const char *to) { return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0); }
+SEEN_BY_ALL int rename(const char *from, const char *to)
+{
+    return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
 
 SEEN_BY_ALL int mkdir(const char *path, mode_t mode)
 {
@@ -312,8 +353,14 @@ SEEN_BY_ALL int unlinkat(int dir, const char *path, int flags)
     return failed;
 }
 
-SEEN_BY_ALL int unlink(const char *path) { return unlinkat(AT_FDCWD, path, 0); }
-SEEN_BY_ALL int rmdir(const char *path) { return unlinkat(AT_FDCWD, path, AT_REMOVEDIR); }
+SEEN_BY_ALL int unlink(const char *path)
+{
+    return unlinkat(AT_FDCWD, path, 0);
+}
+SEEN_BY_ALL int rmdir(const char *path)
+{
+    return unlinkat(AT_FDCWD, path, AT_REMOVEDIR);
+}
 
 SEEN_BY_ALL void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {

@@ -23,7 +23,9 @@ static void start_with_step_1(void)
 
 static tiny_run step_2(int ranks, int keep, sheaf_faults *faults)
 {
-    return (tiny_run){ .out = folder, .seed = 2, .step = 2, .ranks = ranks, .keep = keep, .faults = faults };
+    return (tiny_run){
+        .out = folder, .seed = 2, .step = 2, .ranks = ranks, .keep = keep, .faults = faults
+    };
 }
 
 /* What must hold after any fault. */
@@ -37,8 +39,8 @@ static void check_after(const char *name, long n, bool succeeded, int ranks)
         fail_msg("%s %ld: the newest checkpoint cannot be loaded", name, n);
     }
     if (load.found_step != 2 && (load.found_step != 1 || succeeded))
-        fail_msg("%s %ld: step %d is the newest after a save that %s", name, n, (int)load.found_step,
-                 succeeded ? "succeeded" : "failed");
+        fail_msg("%s %ld: step %d is the newest after a save that %s", name, n,
+                 (int)load.found_step, succeeded ? "succeeded" : "failed");
     const tiny_run again = step_2(ranks, 1, NULL);
     CHECK_OK(tiny_save(&again));
     snprintf(path, sizeof path, "%s/checkpoints/step-00000002", folder);
@@ -86,15 +88,19 @@ static int teardown(void **state)
 
 static void test_save__a_call_that_fails(void **state)
 {
-    static const struct { sheaf_fault_action action; const char *name; } actions[] = {
-        { SHEAF_FAULT_FAIL, "input/output error at call" }, { SHEAF_FAULT_ENOSPC, "full disk at call" } };
+    static const struct {
+        sheaf_fault_action action;
+        const char *name;
+    } actions[] = { { SHEAF_FAULT_FAIL, "input/output error at call" },
+                    { SHEAF_FAULT_ENOSPC, "full disk at call" } };
     for (int ranks = 1; ranks <= 3; ranks++) {
         const long calls = calls_of(SHEAF_FAULT_ANY, ranks);
         assert_true(calls > 40);
         long failures = 0;
         for (long n = 1; n <= calls * 2; n++) {
             const int which = n > calls;
-            sheaf_faults faults = { SHEAF_FAULT_ANY, actions[which].action, which ? n - calls : n, which, 0 };
+            sheaf_faults faults = { SHEAF_FAULT_ANY, actions[which].action, which ? n - calls : n,
+                                    which, 0 };
             start_with_step_1();
             const tiny_run run = step_2(ranks, 0, &faults); /* a full disk stays full */
             sheaf_status *st = tiny_save(&run);
@@ -125,7 +131,8 @@ static void test_save__no_failure_to_write_is_swallowed(void **state)
             if (st == NULL)
                 fail_msg("operation %d: failing call %ld was not told", (int)ops[i], n);
             if (sheaf_status_code(st) != SHEAF_E_IO)
-                fail_msg("operation %d: failing call %ld gave code %d", (int)ops[i], n, (int)sheaf_status_code(st));
+                fail_msg("operation %d: failing call %ld gave code %d", (int)ops[i], n,
+                         (int)sheaf_status_code(st));
             sheaf_status_free(st);
         }
     }
@@ -156,9 +163,11 @@ static void kill_at(sheaf_fault_action action, long n, int ranks)
     }
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (!WIFSIGNALED(status) && ranks == 1 && action == SHEAF_FAULT_KILL) /* more ranks may need a call less */
+    if (!WIFSIGNALED(status) && ranks == 1 &&
+        action == SHEAF_FAULT_KILL) /* more ranks may need a call less */
         fail_msg("call %ld was not reached", n);
-    check_after(action == SHEAF_FAULT_KILL ? "killed at call" : "torn at call", n, !WIFSIGNALED(status), ranks);
+    check_after(action == SHEAF_FAULT_KILL ? "killed at call" : "torn at call", n,
+                !WIFSIGNALED(status), ranks);
 }
 
 static void test_save__a_process_that_dies(void **state)
@@ -193,7 +202,8 @@ static void test_save__interrupted_and_short_calls_are_continued(void **state)
  * status is freed. *live: blocks that were not given back. */
 static long allocations(long at, int ranks, bool load, bool *ok, long *live)
 {
-    sheaf_faults hook = { SHEAF_FAULT_MALLOC, at > 0 ? SHEAF_FAULT_FAIL : SHEAF_FAULT_NONE, at, false, 0 };
+    sheaf_faults hook = { SHEAF_FAULT_MALLOC, at > 0 ? SHEAF_FAULT_FAIL : SHEAF_FAULT_NONE, at,
+                          false, 0 };
     tiny_run run = step_2(ranks, 1, DENIED_MEMORY_WORKS ? NULL : &hook);
     deny_begin(at);
     sheaf_status *st = load ? tiny_load(&run) : tiny_save(&run);
@@ -222,7 +232,8 @@ static void test_save__an_allocation_that_fails(void **state)
                 fail_msg("allocation %ld denied: %ld blocks were not freed", n, live);
             check_after("denied allocation", n, ok, ranks);
         }
-        assert_true(failures > calls / 4); /* many are made by the removal of step 1, after the commit */
+        assert_true(failures >
+                    calls / 4); /* many are made by the removal of step 1, after the commit */
     }
 }
 

@@ -1,4 +1,5 @@
-/* command.c - the command, for tests: SHEAF_FAULT=op:n:action in the environment lets a call fail (base/fault.h). */
+/* command.c - the command, for tests: SHEAF_FAULT=op:n:action in the environment lets a call fail
+ * (base/fault.h). */
 #include <stdlib.h>
 
 #include "base/fault.h"

@@ -1,5 +1,5 @@
-/* crash_test.c - every call that init, merge, convert, a training save and its exports make is once the one
- * that fails, moves too little or is the last of the process.
+/* crash_test.c - every call that init, merge, convert, a training save and its exports make is once
+ * the one that fails, moves too little or is the last of the process.
  *
  * After each the output is absent or complete (for one that replaces another: the old or the
  * new one), compared byte for byte with an undisturbed one; the sources are as they were;
@@ -73,26 +73,36 @@ static uint64_t tree(const char *path)
 
 /* ---- random models and adapters ---- */
 
-static const char *pick(const char *a, const char *b) { return random_below(&dice, 2) == 0 ? a : b; }
+static const char *pick(const char *a, const char *b)
+{
+    return random_below(&dice, 2) == 0 ? a : b;
+}
 
 static void make_config(const char *path)
 {
-    const int heads = 1 << random_below(&dice, 3), kv = random_below(&dice, 2) == 0 ? 1 : heads, width = 2 << random_below(&dice, 2);
+    const int heads = 1 << random_below(&dice, 3), kv = random_below(&dice, 2) == 0 ? 1 : heads,
+              width = 2 << random_below(&dice, 2);
     sheaf_text text = { 0 };
     char *config = NULL;
-    sheaf__text_add(&text, "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"attention_bias\": false, \"mlp_bias\": false, "
-                    "\"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": null, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "
-                    "\"max_position_embeddings\": 64, \"initializer_range\": 0.1, \"rope_theta\": 10000.0, \"dtype\": \"%s\", ",
-                    random_below(&dice, 3) == 0 ? "float16" : pick("float32", "bfloat16"));
-    sheaf__text_add(&text, "\"head_dim\": %d, \"hidden_size\": %d, \"intermediate_size\": %d, \"num_attention_heads\": %d, "
-                    "\"num_key_value_heads\": %d, \"num_hidden_layers\": 1, \"vocab_size\": %d, \"tie_word_embeddings\": %s}\n",
-                    width, heads * width, 3 + (int)random_below(&dice, 20), heads, kv, 5 + (int)random_below(&dice, 30), pick("true", "false"));
+    sheaf__text_add(
+        &text,
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"attention_bias\": false, \"mlp_bias\": false, "
+        "\"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": null, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "
+        "\"max_position_embeddings\": 64, \"initializer_range\": 0.1, \"rope_theta\": 10000.0, \"dtype\": \"%s\", ",
+        random_below(&dice, 3) == 0 ? "float16" : pick("float32", "bfloat16"));
+    sheaf__text_add(
+        &text,
+        "\"head_dim\": %d, \"hidden_size\": %d, \"intermediate_size\": %d, \"num_attention_heads\": %d, "
+        "\"num_key_value_heads\": %d, \"num_hidden_layers\": 1, \"vocab_size\": %d, \"tie_word_embeddings\": %s}\n",
+        width, heads * width, 3 + (int)random_below(&dice, 20), heads, kv,
+        5 + (int)random_below(&dice, 30), pick("true", "false"));
     CHECK_OK(sheaf__text_take(&config, &text));
     CHECK_OK(sheaf__file_write_whole(path, config, strlen(config), NULL));
     free(config);
 }
 
-static sheaf_status *random_rows(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
+static sheaf_status *random_rows(void *context, int64_t index, int64_t row0, int64_t rows,
+                                 void *dst)
 {
     const sheaf_safetensors_spec *spec = (const sheaf_safetensors_spec *)context + index;
     for (int64_t i = 0; i < rows * spec->shape[1]; i++)
@@ -103,7 +113,8 @@ static sheaf_status *random_rows(void *context, int64_t index, int64_t row0, int
 /* An adapter of the matrices of one layer, or some of them. */
 static void make_adapter(const char *dst, const char *model)
 {
-    static const char *const module[] = { "self_attn.q_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj" };
+    static const char *const module[] = { "self_attn.q_proj", "self_attn.v_proj",
+                                          "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj" };
     enum { MODULES = ARRAY_LEN(module) };
     char name[MODULES * 2][96], weight[96], config[256];
     sheaf_safetensors_spec spec[MODULES * 2];
@@ -117,14 +128,23 @@ static void make_adapter(const char *dst, const char *model)
         const sheaf_source_entry *e = base->find(base, weight);
         assert_non_null(e);
         for (int b = 0; b < 2; b++) {
-            snprintf(name[2 * i + b], sizeof name[0], "base_model.model.model.layers.0.%s.lora_%c.weight", module[i], b == 0 ? 'A' : 'B');
-            spec[2 * i + b] = (sheaf_safetensors_spec){ name[2 * i + b], SHEAF_F32, 2, { b == 0 ? rank : e->shape[0], b == 0 ? e->shape[1] : rank } };
+            snprintf(name[2 * i + b], sizeof name[0],
+                     "base_model.model.model.layers.0.%s.lora_%c.weight", module[i],
+                     b == 0 ? 'A' : 'B');
+            spec[2 * i + b] = (sheaf_safetensors_spec){ name[2 * i + b],
+                                                        SHEAF_F32,
+                                                        2,
+                                                        { b == 0 ? rank : e->shape[0],
+                                                          b == 0 ? e->shape[1] : rank } };
         }
         sheaf__text_add(&targets, "%s\"%s\"", i == 0 ? "" : ", ", strchr(module[i], '.') + 1);
     }
     base->close(base);
-    snprintf(config, sizeof config, "{\"peft_type\": \"LORA\", \"task_type\": \"CAUSAL_LM\", \"r\": %d, \"lora_alpha\": 8, "
-             "\"lora_dropout\": 0.0, \"bias\": \"none\", \"target_modules\": [%s]}", rank, targets.at);
+    snprintf(
+        config, sizeof config,
+        "{\"peft_type\": \"LORA\", \"task_type\": \"CAUSAL_LM\", \"r\": %d, \"lora_alpha\": 8, "
+        "\"lora_dropout\": 0.0, \"bias\": \"none\", \"target_modules\": [%s]}",
+        rank, targets.at);
     sheaf__text_release(&targets);
     CHECK_OK(sheaf_peft_begin(&folder, dst, config, spec, 2 * count, false, NULL));
     CHECK_OK(sheaf__folder_write_all(folder, random_rows, spec, 0));
@@ -134,8 +154,17 @@ static void make_adapter(const char *dst, const char *model)
 /* A SAT folder of a model of either class, in one or more parts. */
 static void make_sat(const char *dst)
 {
-    made m = { .agent = random_below(&dice, 2) == 0, .layers = 1, .heads = 4, .head = 2, .ffn = 4, .vocab = 4 + 4 * random_below(&dice, 6),
-               .vit_layers = 1, .vit_heads = 4, .vit_ffn = 4, .cross = 2, .dtype = random_below(&dice, 2) == 0 ? SHEAF_BF16 : SHEAF_F32,
+    made m = { .agent = random_below(&dice, 2) == 0,
+               .layers = 1,
+               .heads = 4,
+               .head = 2,
+               .ffn = 4,
+               .vocab = 4 + 4 * random_below(&dice, 6),
+               .vit_layers = 1,
+               .vit_heads = 4,
+               .vit_ffn = 4,
+               .cross = 2,
+               .dtype = random_below(&dice, 2) == 0 ? SHEAF_BF16 : SHEAF_F32,
                .seed = random_next(&dice) };
     made_init(&m);
     made_write(&m, dst, 1 << random_below(&dice, 2), 5);
@@ -147,7 +176,9 @@ static void make_sources(void)
     sheaf_init_report report;
     sheaf_convert_report converted;
     make_config(at("src/config.json"));
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("src/config.json"), .dst = at("src/model"), .seed = dice }));
+    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("src/config.json"),
+                                                        .dst = at("src/model"),
+                                                        .seed = dice }));
     make_adapter(at("src/adapter"), at("src/model"));
     with_other_dtype = random_below(&dice, 2) == 0;
     other_dtype = (sheaf_dtype[]){ SHEAF_F32, SHEAF_BF16, SHEAF_F16 }[random_below(&dice, 3)];
@@ -155,7 +186,11 @@ static void make_sources(void)
     ways = 1 << random_below(&dice, 3);
     shard_bytes = 200 + random_below(&dice, 2000);
     make_sat(at("src/sat"));
-    CHECK_OK(sheaf_convert(&converted, &(sheaf_convert_options){ .src = at("src/model"), .dst = at("src/own"), .to = "sheaf", .slices = slices, .step = 7 }));
+    CHECK_OK(sheaf_convert(&converted, &(sheaf_convert_options){ .src = at("src/model"),
+                                                                 .dst = at("src/own"),
+                                                                 .to = "sheaf",
+                                                                 .slices = slices,
+                                                                 .step = 7 }));
     const uint64_t shapes = random_next(&dice);
     random_release(&old_state);
     random_release(&new_state);
@@ -167,8 +202,8 @@ static void make_sources(void)
 
 typedef struct job {
     const char *name;
-    const char *dst;      /* of what appears at once */
-    const char *before;   /* what it replaces; NULL = nothing was there */
+    const char *dst;       /* of what appears at once */
+    const char *before;    /* what it replaces; NULL = nothing was there */
     void (*prepare)(void); /* root/out is empty; may be NULL */
     sheaf_status *(*run)(sheaf_faults *faults);
 } job;
@@ -176,16 +211,27 @@ typedef struct job {
 static sheaf_status *run_init(sheaf_faults *faults)
 {
     sheaf_init_report report;
-    return sheaf_init(&report, &(sheaf_init_options){ .spec = at("src/config.json"), .dst = at("out/new/deep/dst"), .seed = 3,
-                                                      .dtype = with_other_dtype ? &other_dtype : NULL, .threads = threads, .faults = faults });
+    return sheaf_init(&report,
+                      &(sheaf_init_options){ .spec = at("src/config.json"),
+                                             .dst = at("out/new/deep/dst"),
+                                             .seed = 3,
+                                             .dtype = with_other_dtype ? &other_dtype : NULL,
+                                             .threads = threads,
+                                             .faults = faults });
 }
 
 static sheaf_status *run_merge(sheaf_faults *faults)
 {
     sheaf_merge_report report;
     const char *adapter = at("src/adapter");
-    return sheaf_merge(&report, &(sheaf_merge_options){ .base = at("src/model"), .adapters = &adapter, .nadapters = 1, .dst = at("out/dst"),
-                                                        .dtype = with_other_dtype ? &other_dtype : NULL, .threads = threads, .faults = faults });
+    return sheaf_merge(&report,
+                       &(sheaf_merge_options){ .base = at("src/model"),
+                                               .adapters = &adapter,
+                                               .nadapters = 1,
+                                               .dst = at("out/dst"),
+                                               .dtype = with_other_dtype ? &other_dtype : NULL,
+                                               .threads = threads,
+                                               .faults = faults });
 }
 
 static sheaf_status *convert(const char *src, sheaf_convert_options how)
@@ -199,23 +245,46 @@ static sheaf_status *convert(const char *src, sheaf_convert_options how)
     return sheaf_convert(&report, &how);
 }
 
-static sheaf_status *to_sheaf(sheaf_faults *faults) { return convert(at("src/model"), (sheaf_convert_options){ .to = "sheaf", .slices = slices, .faults = faults }); }
-static sheaf_status *to_hf(sheaf_faults *faults) { return convert(at("src/own"), (sheaf_convert_options){ .to = "hf", .shard_bytes = shard_bytes, .faults = faults }); }
-static sheaf_status *to_sat(sheaf_faults *faults) { return convert(at("src/sat"), (sheaf_convert_options){ .to = "sat", .tp = ways, .faults = faults }); }
+static sheaf_status *to_sheaf(sheaf_faults *faults)
+{
+    return convert(at("src/model"),
+                   (sheaf_convert_options){ .to = "sheaf", .slices = slices, .faults = faults });
+}
+static sheaf_status *to_hf(sheaf_faults *faults)
+{
+    return convert(at("src/own"), (sheaf_convert_options){
+                                      .to = "hf", .shard_bytes = shard_bytes, .faults = faults });
+}
+static sheaf_status *to_sat(sheaf_faults *faults)
+{
+    return convert(at("src/sat"),
+                   (sheaf_convert_options){ .to = "sat", .tp = ways, .faults = faults });
+}
 
-static void save_old(void) { CHECK_OK(random_save(at("out"), &old_state, 0, NULL)); }
-static sheaf_status *run_save(sheaf_faults *faults) { return random_save(at("out"), &new_state, 0, faults); }
-static sheaf_status *run_save_keep(sheaf_faults *faults) { return random_save(at("out"), &new_state, 1, faults); }
+static void save_old(void)
+{
+    CHECK_OK(random_save(at("out"), &old_state, 0, NULL));
+}
+static sheaf_status *run_save(sheaf_faults *faults)
+{
+    return random_save(at("out"), &new_state, 0, faults);
+}
+static sheaf_status *run_save_keep(sheaf_faults *faults)
+{
+    return random_save(at("out"), &new_state, 1, faults);
+}
 
 /* As a run exports its result over that of the run before. */
 static sheaf_status *export(float value, sheaf_faults *faults)
 {
-    static const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { 3, 4 } }, { "y", SHEAF_F32, 1, { 9 } } };
+    static const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { 3, 4 } },
+                                                   { "y", SHEAF_F32, 1, { 9 } } };
     float rows[12];
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__output_sweep(at("out/dst"), NULL, faults);
     if (st == NULL)
-        st = sheaf_hf_begin(&folder, at("out/dst"), value == 0 ? "{}" : "{\"a\": 1}", spec, 2, 48, true, faults);
+        st = sheaf_hf_begin(&folder, at("out/dst"), value == 0 ? "{}" : "{\"a\": 1}", spec, 2, 48,
+                            true, faults);
     if (st != NULL)
         return st;
     for (int i = 0; i < 12; i++)
@@ -229,8 +298,14 @@ static sheaf_status *export(float value, sheaf_faults *faults)
     return st;
 }
 
-static void export_old(void) { CHECK_OK(export(0, NULL)); }
-static sheaf_status *run_export(sheaf_faults *faults) { return export(1, faults); }
+static void export_old(void)
+{
+    CHECK_OK(export(0, NULL));
+}
+static sheaf_status *run_export(sheaf_faults *faults)
+{
+    return export(1, faults);
+}
 
 static const job jobs[] = {
     { "init", "out/new/deep/dst", NULL, NULL, run_init },
@@ -245,7 +320,9 @@ static const job jobs[] = {
 
 /* ---- what may be there afterwards ---- */
 
-static struct { uint64_t wanted, before, sources, step_1; } know;
+static struct {
+    uint64_t wanted, before, sources, step_1;
+} know;
 static const char *current_job, *current_plan;
 static long current_n;
 
@@ -262,7 +339,8 @@ static void start(const job *j)
         j->prepare();
 }
 
-/* Nothing beside the output but `allowed`: a lock, older steps, and where `partial` what is unfinished. */
+/* Nothing beside the output but `allowed`: a lock, older steps, and where `partial` what is
+ * unfinished. */
 static void check_beside(const job *j, bool partial)
 {
     char **names = NULL, *parent = NULL;
@@ -271,8 +349,10 @@ static void check_beside(const job *j, bool partial)
     if (sheaf__path_kind(parent) == SHEAF_PATH_DIR)
         CHECK_OK(sheaf__list_dir(&names, &n, parent));
     for (int64_t i = 0; i < n; i++)
-        if (strcmp(names[i], strrchr(j->dst, '/') + 1) != 0 && strcmp(names[i], "lock") != 0 && strcmp(names[i], "step-00000001") != 0
-            && strncmp(names[i], "step-00000001.partial-", 22) != 0 /* its removal failed, which is only a warning */
+        if (strcmp(names[i], strrchr(j->dst, '/') + 1) != 0 && strcmp(names[i], "lock") != 0 &&
+            strcmp(names[i], "step-00000001") != 0 &&
+            strncmp(names[i], "step-00000001.partial-", 22) !=
+                0 /* its removal failed, which is only a warning */
             && strstr(names[i], ".replaced-") == NULL /* check_output() wants it there */
             && !(partial && sheaf__path_is_partial(names[i])))
             wrong("left over:", names[i]);
@@ -286,7 +366,8 @@ static uint64_t replaced(const job *j)
     char pattern[300];
     glob_t found;
     snprintf(pattern, sizeof pattern, "%s.replaced-*", at(j->dst));
-    const uint64_t is = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1 ? tree(found.gl_pathv[0]) : 0;
+    const uint64_t is =
+        glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1 ? tree(found.gl_pathv[0]) : 0;
     globfree(&found);
     return is;
 }
@@ -314,7 +395,8 @@ static void check_older(const job *j, bool complete)
 
 static void run_again(const job *j, bool complete)
 {
-    if (complete && j->before == NULL && j->prepare == NULL) /* there already: it would be refused */
+    if (complete && j->before == NULL &&
+        j->prepare == NULL) /* there already: it would be refused */
         return;
     CHECK_OK(j->run(NULL));
     if (!check_output(j, false))
@@ -373,9 +455,12 @@ static void check_durable(void)
             wrong("told to be done before it was synced:", calls.unsynced[k].path);
 }
 
-static struct { int64_t points, died, failed, succeeded, denied; } tally;
+static struct {
+    int64_t points, died, failed, succeeded, denied;
+} tally;
 
-/* In this process, or in another one where it is to die. Returns whether it came to the n-th call. */
+/* In this process, or in another one where it is to die. Returns whether it came to the n-th
+ * call. */
 static bool disturbed(const job *j, const plan *p, long n, bool *ok, bool *died)
 {
     *died = false;
@@ -453,14 +538,18 @@ static void try_plan(const job *j, const plan *p, long some)
         if (!disturbed(j, p, n, &ok, &died))
             wrong("not reached:", j->name);
         /* a folder is opened to be removed */
-        check_after(j, ok, died, p->legal, p->kind == CALL_UNLINK || (p->kind == CALL_OPEN && (p->from_then_on || j->before != NULL)));
+        check_after(j, ok, died, p->legal,
+                    p->kind == CALL_UNLINK ||
+                        (p->kind == CALL_OPEN && (p->from_then_on || j->before != NULL)));
     }
 }
 
 /* The n-th allocation fails, with `rest` all later ones too; false when there are fewer. */
 static bool deny(const job *j, long n, bool rest, bool *ok, long *live)
 {
-    sheaf_faults hook = { SHEAF_FAULT_MALLOC, n > 0 ? SHEAF_FAULT_FAIL : SHEAF_FAULT_NONE, n, rest, 0, NULL };
+    sheaf_faults hook = {
+        SHEAF_FAULT_MALLOC, n > 0 ? SHEAF_FAULT_FAIL : SHEAF_FAULT_NONE, n, rest, 0, NULL
+    };
     start(j);
     deny_begin(n);
     atomic_store(&deny_rest, rest);
@@ -524,7 +613,8 @@ static void try_threads(const job *j, sheaf_fault_action action, long some)
             ok = st == NULL;
             sheaf_status_free(st);
         }
-        check_after(j, ok, died, false, faults.from_then_on || j->before != NULL); /* or it was a removal that failed */
+        check_after(j, ok, died, false,
+                    faults.from_then_on || j->before != NULL); /* or it was a removal that failed */
     }
 }
 
@@ -568,7 +658,8 @@ static void test_output__all_is_on_disk_before_it_has_its_name(void **state)
             calls_end();
             check_durable();
             snprintf(manifest, sizeof manifest, "%s/manifest.json", at(j->dst));
-            if (sheaf__path_kind(manifest) == SHEAF_PATH_FILE && strcmp(strrchr(calls.newest, '/'), "/manifest.json") != 0)
+            if (sheaf__path_kind(manifest) == SHEAF_PATH_FILE &&
+                strcmp(strrchr(calls.newest, '/'), "/manifest.json") != 0)
                 wrong("made after the manifest:", calls.newest);
         }
     }
@@ -591,9 +682,12 @@ static void test_output__any_call_may_be_the_last(void **state)
             threads = 1;
         }
     }
-    printf("# %ld points besides %ld denied allocations: %ld deaths, %ld failures, %ld went on, 0 half or mixed states\n",
-           (long)(tally.points - tally.denied), (long)tally.denied, (long)tally.died, (long)tally.failed, (long)tally.succeeded);
-    assert_true(tally.died > tally.points / 20 && tally.failed > tally.points / 10 && tally.succeeded > tally.points / 10);
+    printf(
+        "# %ld points besides %ld denied allocations: %ld deaths, %ld failures, %ld went on, 0 half or mixed states\n",
+        (long)(tally.points - tally.denied), (long)tally.denied, (long)tally.died,
+        (long)tally.failed, (long)tally.succeeded);
+    assert_true(tally.died > tally.points / 20 && tally.failed > tally.points / 10 &&
+                tally.succeeded > tally.points / 10);
 }
 
 static int teardown(void **state)

@@ -24,19 +24,34 @@ typedef struct original {
 } original;
 
 static char folder[64], dir[96]; /* of the test; of the checkpoint */
-static struct { int count; original file[FILES], other[FILES]; char *manifest; size_t size; } saved;
+static struct {
+    int count;
+    original file[FILES], other[FILES];
+    char *manifest;
+    size_t size;
+} saved;
 static sheaf_checkpoint *checkpoint;
 static uint64_t dice;
-static struct { int64_t trials, findings, unchanged; } counted;
+static struct {
+    int64_t trials, findings, unchanged;
+} counted;
 
 /* ---- what is found ---- */
 
-typedef struct finding { char file[48], tensor[48]; } finding;
-static struct { int count; finding at[FINDINGS]; } found, wanted;
+typedef struct finding {
+    char file[48], tensor[48];
+} finding;
+static struct {
+    int count;
+    finding at[FINDINGS];
+} found, wanted;
 
 static void add(void *list, const char *file, const char *tensor)
 {
-    struct { int count; finding at[FINDINGS]; } *l = list;
+    struct {
+        int count;
+        finding at[FINDINGS];
+    } *l = list;
     for (int i = 0; i < l->count; i++) /* a file may be told twice, for its size and its header */
         if (strcmp(l->at[i].file, file) == 0 && strcmp(l->at[i].tensor, tensor) == 0)
             return;
@@ -45,7 +60,8 @@ static void add(void *list, const char *file, const char *tensor)
     snprintf(l->at[l->count++].tensor, sizeof l->at->tensor, "%s", tensor);
 }
 
-static void note(void *context, const char *file, const char *tensor, const char *expected, const char *is)
+static void note(void *context, const char *file, const char *tensor, const char *expected,
+                 const char *is)
 {
     if (*is == '\0')
         fail_msg("%s '%s': what is found is not said", file, tensor);
@@ -62,24 +78,29 @@ static void compare(const char *what, bool quick)
             continue;
         files++;
         for (int k = 0; k < found.count; k++)
-            there |= strcmp(wanted.at[i].file, found.at[k].file) == 0
-                     && strcmp(wanted.at[i].tensor, found.at[k].tensor) == 0;
+            there |= strcmp(wanted.at[i].file, found.at[k].file) == 0 &&
+                     strcmp(wanted.at[i].tensor, found.at[k].tensor) == 0;
         if (!there)
-            fail_msg("trial %ld, %s: not found: %s '%s'", (long)counted.trials, what, wanted.at[i].file, wanted.at[i].tensor);
+            fail_msg("trial %ld, %s: not found: %s '%s'", (long)counted.trials, what,
+                     wanted.at[i].file, wanted.at[i].tensor);
     }
     if (found.count != files)
-        fail_msg("trial %ld, %s: %d findings, wanted %d; the first is %s '%s'", (long)counted.trials, what, found.count,
-                 files, found.at[0].file, found.at[0].tensor);
+        fail_msg("trial %ld, %s: %d findings, wanted %d; the first is %s '%s'",
+                 (long)counted.trials, what, found.count, files, found.at[0].file,
+                 found.at[0].tensor);
 }
 
 /* What a file of these bytes must be told for. */
 static void want_file(const original *o, const char *bytes, int64_t size)
 {
-    if (size != o->size || memcmp(bytes, o->bytes, (size_t)(size < o->header ? size : o->header)) != 0)
+    if (size != o->size ||
+        memcmp(bytes, o->bytes, (size_t)(size < o->header ? size : o->header)) != 0)
         add(&wanted, o->name, "");
     for (int64_t i = 0; i < o->parsed->header.count; i++) {
         const sheaf_safetensors_entry *e = &o->parsed->header.entry[i];
-        if (e->bytes > 0 && (e->offset + e->bytes > size || memcmp(bytes + e->offset, o->bytes + e->offset, (size_t)e->bytes) != 0))
+        if (e->bytes > 0 &&
+            (e->offset + e->bytes > size ||
+             memcmp(bytes + e->offset, o->bytes + e->offset, (size_t)e->bytes) != 0))
             add(&wanted, o->name, e->name);
     }
 }
@@ -109,8 +130,8 @@ static bool named(const sheaf_finding *f, const finding *want)
     char path[160];
     const char *slash = strncmp(want->tensor, "master/", 7) == 0 ? want->tensor + 7 : want->tensor;
     snprintf(path, sizeof path, "%s/%s", dir, want->file);
-    return f->severity == SHEAF_DEFECT && strcmp(f->path, path) == 0
-           && (strcmp(f->tensor, want->tensor) == 0 || strcmp(f->tensor, slash) == 0);
+    return f->severity == SHEAF_DEFECT && strcmp(f->path, path) == 0 &&
+           (strcmp(f->tensor, want->tensor) == 0 || strcmp(f->tensor, slash) == 0);
 }
 
 /* What `sheaf verify` says of the folder: all that is wanted, and sound only without damage. */
@@ -123,10 +144,12 @@ static void verify_folder(const char *what)
         for (int64_t k = 0; k < report.catalog->nfindings; k++)
             there |= named(&report.catalog->finding[k], &wanted.at[i]);
         if (!there)
-            fail_msg("trial %ld, %s: verify does not name %s '%s'", (long)counted.trials, what, wanted.at[i].file, wanted.at[i].tensor);
+            fail_msg("trial %ld, %s: verify does not name %s '%s'", (long)counted.trials, what,
+                     wanted.at[i].file, wanted.at[i].tensor);
     }
     if (sheaf_verify_sound(&report) != (wanted.count == 0))
-        fail_msg("trial %ld, %s: verify says %s", (long)counted.trials, what, wanted.count == 0 ? report.catalog->finding[0].found : "sound");
+        fail_msg("trial %ld, %s: verify says %s", (long)counted.trials, what,
+                 wanted.count == 0 ? report.catalog->finding[0].found : "sound");
     sheaf_verify_release(&report);
 }
 
@@ -146,7 +169,10 @@ static void put_bytes(const char *path, const char *bytes, int64_t size)
     close(fd);
 }
 
-static void restore(int slice) { put_bytes(saved.file[slice].path, saved.file[slice].bytes, saved.file[slice].size); }
+static void restore(int slice)
+{
+    put_bytes(saved.file[slice].path, saved.file[slice].bytes, saved.file[slice].size);
+}
 
 static void open_original(original *o, const char *where, int slices, int slice)
 {
@@ -211,7 +237,9 @@ static int64_t spoil(const char **what, char *bytes, int64_t size)
     const int64_t at = size > 0 ? random_below(&dice, size) : 0;
     int64_t n = size > 0 ? 1 + random_below(&dice, size - at < 64 ? size - at : 64) : 0;
     switch (random_below(&dice, 8)) {
-    case 0: case 1: case 2:
+    case 0:
+    case 1:
+    case 2:
         *what = "bits flipped";
         for (int64_t k = size > 0 ? 1 << random_below(&dice, 4) : 0; k > 0; k--)
             bytes[random_below(&dice, size)] ^= (char)(1 << random_below(&dice, 8));
@@ -220,9 +248,7 @@ static int64_t spoil(const char **what, char *bytes, int64_t size)
         *what = "a bit flipped";
         bytes[at] ^= (char)(1 << random_below(&dice, 8));
         return size;
-    case 4:
-        *what = "cut short";
-        return at;
+    case 4: *what = "cut short"; return at;
     case 5:
         *what = "appended to";
         for (n = 1 + random_below(&dice, 64); n > 0; n--)
@@ -301,7 +327,8 @@ static void damage_folder(void)
     char path[128];
     const int a = (int)random_below(&dice, saved.count), b = (int)random_below(&dice, saved.count);
     const char *what;
-    snprintf(path, sizeof path, "%s/%s", dir, random_below(&dice, 2) == 0 ? "slice_100.safetensors" : "notes.partial-12");
+    snprintf(path, sizeof path, "%s/%s", dir,
+             random_below(&dice, 2) == 0 ? "slice_100.safetensors" : "notes.partial-12");
     switch (random_below(&dice, 6)) {
     case 0:
         what = "two files swapped";
@@ -369,7 +396,8 @@ static void test_examine__every_damage_is_found_and_named(void **state)
         forget();
     }
     printf("# %ld damages, %ld findings, all named; %ld trials changed no byte and found nothing\n",
-           (long)(counted.trials - counted.unchanged), (long)counted.findings, (long)counted.unchanged);
+           (long)(counted.trials - counted.unchanged), (long)counted.findings,
+           (long)counted.unchanged);
     assert_true(counted.trials - counted.unchanged >= trials);
 }
 

@@ -1,8 +1,8 @@
 /* denied_memory.h - lets the n-th allocation of the process fail, whoever asks.
  *
- * Replaces malloc, calloc, realloc and the aligned ones of this program (glibc supports that), so that
- * libraries are denied too. Sanitizers bring their own; under them only what goes through
- * the hook of base/fault.h can be denied. Include in one file of a test. */
+ * Replaces malloc, calloc, realloc and the aligned ones of this program (glibc supports that), so
+ * that libraries are denied too. Sanitizers bring their own; under them only what goes through the
+ * hook of base/fault.h can be denied. Include in one file of a test. */
 #ifndef SHEAF_TESTS_DENIED_MEMORY_H
 #define SHEAF_TESTS_DENIED_MEMORY_H
 
@@ -37,7 +37,10 @@ static inline void deny_begin(long at)
     atomic_store(&deny_counting, true);
 }
 
-static inline void deny_end(void) { atomic_store(&deny_counting, false); }
+static inline void deny_end(void)
+{
+    atomic_store(&deny_counting, false);
+}
 
 #if DENIED_MEMORY_WORKS
 #define SEEN_BY_LIBRARIES __attribute__((visibility("default")))
@@ -65,8 +68,14 @@ static void *counted(void *block)
     return block;
 }
 
-SEEN_BY_LIBRARIES void *malloc(size_t size) { return denied() ? NULL : counted(__libc_malloc(size)); }
-SEEN_BY_LIBRARIES void *calloc(size_t count, size_t size) { return denied() ? NULL : counted(__libc_calloc(count, size)); }
+SEEN_BY_LIBRARIES void *malloc(size_t size)
+{
+    return denied() ? NULL : counted(__libc_malloc(size));
+}
+SEEN_BY_LIBRARIES void *calloc(size_t count, size_t size)
+{
+    return denied() ? NULL : counted(__libc_calloc(count, size));
+}
 
 SEEN_BY_LIBRARIES void *aligned_alloc(size_t alignment, size_t size)
 {

@@ -83,7 +83,9 @@ static sheaf_status *zeros(void *context, int64_t index, int64_t row0, int64_t r
 
 static sheaf_status *write_model(void)
 {
-    static const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { 3, 4 } }, { "y", SHEAF_F32, 1, { 9 } }, { "z", SHEAF_U8, 1, { 5 } } };
+    static const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { 3, 4 } },
+                                                   { "y", SHEAF_F32, 1, { 9 } },
+                                                   { "z", SHEAF_U8, 1, { 5 } } };
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf_hf_begin(&folder, at("out/dst"), "{}", spec, 3, 48, false, NULL);
     if (st != NULL)
@@ -102,7 +104,12 @@ static sheaf_status *write_text(void)
     return sheaf__file_write_whole(at("out/text"), "text", 4, NULL);
 }
 
-static const struct { const char *name; job job; sheaf_code refused; int least; } jobs[] = {
+static const struct {
+    const char *name;
+    job job;
+    sheaf_code refused;
+    int least;
+} jobs[] = {
     { "read a config", read_config, 0, 60 },
     { "read a model", read_model, 0, 200 },
     { "refuse a model", refuse_model, SHEAF_E_LAYOUT, 100 },
@@ -123,8 +130,10 @@ static void deny_each(size_t i)
         sheaf_status_free(st);
         deny_end();
         if (atomic_load(&deny_live) != 0)
-            fail_msg("%s: %ld blocks left when allocation %ld is denied", jobs[i].name, atomic_load(&deny_live), n);
-        if (code != 0 && code != SHEAF_E_MEMORY && code != SHEAF_E_IO && code != (int)jobs[i].refused)
+            fail_msg("%s: %ld blocks left when allocation %ld is denied", jobs[i].name,
+                     atomic_load(&deny_live), n);
+        if (code != 0 && code != SHEAF_E_MEMORY && code != SHEAF_E_IO &&
+            code != (int)jobs[i].refused)
             fail_msg("%s: code %d when allocation %ld is denied", jobs[i].name, code, n);
         const bool done = atomic_load(&deny_seen) < n;
         if (sheaf__path_kind(at("out/dst")) != SHEAF_PATH_NONE) /* complete, or not there */

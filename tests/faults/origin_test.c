@@ -1,5 +1,5 @@
-/* origin_test.c - a run goes on with the base it began from and with no other: whatever changes in weights, config, tokenizer
- * or the adapter it started with is refused, and told by its name. */
+/* origin_test.c - a run goes on with the base it began from and with no other: whatever changes in
+ * weights, config, tokenizer or the adapter it started with is refused, and told by its name. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,11 +19,15 @@ static uint64_t dice = 11;
 
 /* ---- a run, as the command makes it ---- */
 
-typedef struct session { char *base; int old; } session;
+typedef struct session {
+    char *base;
+    int old;
+} session;
 
 static void hear(void *context, const sheaf_event *event)
 {
-    ((session *)context)->old += event->kind == SHEAF_EVENT_NOTE && strstr(event->text, "older sheaf") != NULL;
+    ((session *)context)->old +=
+        event->kind == SHEAF_EVENT_NOTE && strstr(event->text, "older sheaf") != NULL;
 }
 
 static sheaf_status *take_base(void *self, const char *json)
@@ -34,19 +38,27 @@ static sheaf_status *take_base(void *self, const char *json)
 
 static sheaf_status *begin(void *self, int64_t keep_steps)
 {
-    return sheaf_provenance_add(at("out/run.json"), &(sheaf_provenance){ .step = keep_steps, .ranks = 1, .threads = 1, .carrier = "threads",
-                                                                         .base = ((session *)self)->base }, NULL);
+    return sheaf_provenance_add(at("out/run.json"),
+                                &(sheaf_provenance){ .step = keep_steps,
+                                                     .ranks = 1,
+                                                     .threads = 1,
+                                                     .carrier = "threads",
+                                                     .base = ((session *)self)->base },
+                                NULL);
 }
 
 static int old_notes;
 
-static sheaf_status *train(const char *data, const char *adapter, int64_t steps, int tp, bool resume)
+static sheaf_status *train(const char *data, const char *adapter, int64_t steps, int tp,
+                           bool resume)
 {
     sheaf_train_options o;
     sheaf_train_result result = { 0 };
     session s = { 0 };
     const sheaf_events events = { hear, &s };
-    const sheaf_train_hooks hooks = { .begin = begin, .base = take_base, .events = &events, .self = &s };
+    const sheaf_train_hooks hooks = {
+        .begin = begin, .base = take_base, .events = &events, .self = &s
+    };
     sheaf_train_options_default(&o);
     o.model = at("model");
     o.data = data;
@@ -68,7 +80,8 @@ static sheaf_status *train(const char *data, const char *adapter, int64_t steps,
 
 static void make_data(const char *path, int vocab)
 {
-    static const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } }, { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
+    static const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } },
+                                                   { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
     int32_t tokens[ROWS * LENGTH];
     sheaf_safetensors_writer *file = NULL;
     for (int i = 0; i < ROWS * LENGTH; i++)
@@ -94,12 +107,16 @@ static void make_run(void)
     for (size_t i = 0; i < ARRAY_LEN(gone); i++)
         CHECK_OK(sheaf__remove_tree(at(gone[i]), NULL));
     put(at("spec.json"), config);
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("spec.json"), .dst = at("model"), .seed = 5 }));
+    CHECK_OK(sheaf_init(
+        &report, &(sheaf_init_options){ .spec = at("spec.json"), .dst = at("model"), .seed = 5 }));
     make_data(at("data.safetensors"), 13);
     CHECK_OK(train(at("data.safetensors"), NULL, 1, 2, false));
 }
 
-static sheaf_status *go_on(int tp) { return train(at("data.safetensors"), NULL, 2, tp, true); }
+static sheaf_status *go_on(int tp)
+{
+    return train(at("data.safetensors"), NULL, 2, tp, true);
+}
 
 /* ---- changes in place ---- */
 
@@ -108,16 +125,19 @@ static void swap_bytes(const char *path, int64_t offset, void *bytes, size_t siz
 {
     char *was = malloc(size + 1);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0 && was != NULL && pread(fd, was, size, offset) == (ssize_t)size && pwrite(fd, bytes, size, offset) == (ssize_t)size);
+    assert_true(fd >= 0 && was != NULL && pread(fd, was, size, offset) == (ssize_t)size &&
+                pwrite(fd, bytes, size, offset) == (ssize_t)size);
     memcpy(bytes, was, size);
     free(was);
     close(fd);
 }
 
-/* All rows but the first and the last become zero; a second call brings them back. Of a vector all becomes 2. */
+/* All rows but the first and the last become zero; a second call brings them back. Of a vector all
+ * becomes 2. */
 static bool change_tensor(char **held, const char *path, const sheaf_safetensors_entry *e)
 {
-    const int64_t row = e->ndim > 1 ? e->shape[e->ndim - 1] * 4 : 4, begin = e->ndim > 1 ? row : 0, size = e->bytes - 2 * begin;
+    const int64_t row = e->ndim > 1 ? e->shape[e->ndim - 1] * 4 : 4, begin = e->ndim > 1 ? row : 0,
+                  size = e->bytes - 2 * begin;
     if (size <= 0)
         return false;
     if (*held == NULL) {
@@ -153,21 +173,30 @@ static void test_origin__no_other_weights(void **state)
 
 static void test_origin__no_other_config(void **state)
 {
-    static const struct { const char *was, *is, *told; } rows[] = {
-        { "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 1e-06", "config, rms_norm_eps | 1e-05, with which this run began | 1e-06 |" },
-        { "\"rope_theta\": 10000.0", "\"rope_theta\": 10000.5", "config, rope_theta | 10000, with which this run began | 10000.5 |" },
-        { "\"factor\": 2.0", "\"factor\": 2.5", "config, rope_scaling.factor | 2, with which this run began | 2.5 |" },
-        { "\"rope_type\": \"linear\"", "\"rope_type\": \"default\"", "config, rope_scaling.rope_type, and 1 more | linear," },
-        { "\"max_position_embeddings\": 64", "\"max_position_embeddings\": 96", "config, max_position_embeddings | 64" },
+    static const struct {
+        const char *was, *is, *told;
+    } rows[] = {
+        { "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 1e-06",
+          "config, rms_norm_eps | 1e-05, with which this run began | 1e-06 |" },
+        { "\"rope_theta\": 10000.0", "\"rope_theta\": 10000.5",
+          "config, rope_theta | 10000, with which this run began | 10000.5 |" },
+        { "\"factor\": 2.0", "\"factor\": 2.5",
+          "config, rope_scaling.factor | 2, with which this run began | 2.5 |" },
+        { "\"rope_type\": \"linear\"", "\"rope_type\": \"default\"",
+          "config, rope_scaling.rope_type, and 1 more | linear," },
+        { "\"max_position_embeddings\": 64", "\"max_position_embeddings\": 96",
+          "config, max_position_embeddings | 64" },
         { "\"bos_token_id\": 1", "\"bos_token_id\": 3", "config, bos_token_id | 1" },
-        { "\"tie_word_embeddings\"", "\"text_processor_version\": \"vqa\", \"tie_word_embeddings\"", "config, text_processor_version | none, with which this run began | \"vqa\" |" },
+        { "\"tie_word_embeddings\"", "\"text_processor_version\": \"vqa\", \"tie_word_embeddings\"",
+          "config, text_processor_version | none, with which this run began | \"vqa\" |" },
     };
     make_run();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char text[2000];
         const char *at_key = strstr(config, rows[i].was);
         assert_non_null(at_key);
-        snprintf(text, sizeof text, "%.*s%s%s", (int)(at_key - config), config, rows[i].is, at_key + strlen(rows[i].was));
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at_key - config), config, rows[i].is,
+                 at_key + strlen(rows[i].was));
         put(at("model/config.json"), text);
         CHECK_FAILS(go_on(1), SHEAF_E_ARG, rows[i].told);
     }
@@ -181,12 +210,15 @@ static void test_origin__no_other_tokenizer(void **state)
     put(at("model/tokenizer.model"), "one"); /* came later: these data need none */
     CHECK_OK(go_on(1));
     put(at("model/tokenizer.model"), "two");
-    CHECK_FAILS(train(at("data.safetensors"), NULL, 3, 1, true), SHEAF_E_ARG, "--resume: the base model: tokenizer |");
+    CHECK_FAILS(train(at("data.safetensors"), NULL, 3, 1, true), SHEAF_E_ARG,
+                "--resume: the base model: tokenizer |");
 }
 
 static void test_origin__no_other_adapter(void **state)
 {
-    static const struct { const char *was, *is; } alpha = { "\"lora_alpha\": 8", "\"lora_alpha\": 9" };
+    static const struct {
+        const char *was, *is;
+    } alpha = { "\"lora_alpha\": 8", "\"lora_alpha\": 9" };
     sheaf_safetensors *file = NULL;
     char *json = NULL;
     size_t size;
@@ -201,7 +233,8 @@ static void test_origin__no_other_adapter(void **state)
         float changed = 0.25f;
         snprintf(name, sizeof name, "the adapter it starts from, tensor '%s' |", e->name);
         swap_bytes(file->path, e->offset + e->bytes / 2, &changed, 4);
-        CHECK_FAILS(train(at("data.safetensors"), at("first/adapter"), 2, 1, true), SHEAF_E_ARG, name);
+        CHECK_FAILS(train(at("data.safetensors"), at("first/adapter"), 2, 1, true), SHEAF_E_ARG,
+                    name);
         swap_bytes(file->path, e->offset + e->bytes / 2, &changed, 4);
     }
     sheaf__safetensors_close(file);
@@ -210,7 +243,8 @@ static void test_origin__no_other_adapter(void **state)
     assert_non_null(place);
     memcpy(place, alpha.is, strlen(alpha.is));
     put(at("first/adapter/adapter_config.json"), json);
-    CHECK_FAILS(train(at("data.safetensors"), at("first/adapter"), 2, 1, true), SHEAF_E_ARG, "adapter_config.json of the adapter it starts from");
+    CHECK_FAILS(train(at("data.safetensors"), at("first/adapter"), 2, 1, true), SHEAF_E_ARG,
+                "adapter_config.json of the adapter it starts from");
     memcpy(place, alpha.was, strlen(alpha.was));
     put(at("first/adapter/adapter_config.json"), json);
     free(json);
@@ -226,7 +260,8 @@ static void forget_origin(void)
     char *text = NULL;
     size_t size;
     json_t *progress = NULL;
-    CHECK_OK(sheaf__file_read_all(&text, &size, at("out/checkpoints/step-00000001/manifest.json"), 1 << 24));
+    CHECK_OK(sheaf__file_read_all(&text, &size, at("out/checkpoints/step-00000001/manifest.json"),
+                                  1 << 24));
     CHECK_OK(sheaf__manifest_read(&m, text, size));
     free(text);
     CHECK_OK(sheaf__json_parse(&progress, m->progress, strlen(m->progress)));
@@ -234,7 +269,8 @@ static void forget_origin(void)
     free(m->progress);
     m->progress = json_dumps(progress, JSON_SORT_KEYS);
     CHECK_OK(sheaf__manifest_write(&text, &size, m));
-    CHECK_OK(sheaf__file_write_whole(at("out/checkpoints/step-00000001/manifest.json"), text, size, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("out/checkpoints/step-00000001/manifest.json"), text, size,
+                                     NULL));
     free(text);
     json_decref(progress);
     sheaf__manifest_free(m);
@@ -258,7 +294,8 @@ static void test_origin__older_runs_go_on_by_the_older_check(void **state)
     CHECK_OK(train(at("data.safetensors"), NULL, 3, 1, true));
     assert_int_equal(old_notes, 0); /* the checkpoint it saved holds all */
     swap_bytes(at("model/model.safetensors"), first + 64, &changed, 4);
-    CHECK_FAILS(train(at("data.safetensors"), NULL, 4, 1, true), SHEAF_E_ARG, "tensor 'lm_head.weight'");
+    CHECK_FAILS(train(at("data.safetensors"), NULL, 4, 1, true), SHEAF_E_ARG,
+                "tensor 'lm_head.weight'");
 }
 
 /* ---- what is known is not read again ---- */
@@ -285,7 +322,8 @@ static void test_origin__the_same_files_are_not_hashed_again(void **state)
     CHECK_FAILS(go_on(1), SHEAF_E_ARG, other); /* what is known was taken */
     char byte[1];
     const int fd = open(at("model/model.safetensors"), O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0 && pread(fd, byte, 1, 900) == 1 && pwrite(fd, byte, 1, 900) == 1); /* the same bytes, a later time */
+    assert_true(fd >= 0 && pread(fd, byte, 1, 900) == 1 &&
+                pwrite(fd, byte, 1, 900) == 1); /* the same bytes, a later time */
     close(fd);
     CHECK_OK(go_on(1)); /* so they were hashed */
 }
@@ -305,9 +343,13 @@ static void test_origin__before_the_first_checkpoint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_origin__no_other_weights), cmocka_unit_test(test_origin__no_other_config), cmocka_unit_test(test_origin__no_other_tokenizer),
-        cmocka_unit_test(test_origin__no_other_adapter), cmocka_unit_test(test_origin__older_runs_go_on_by_the_older_check),
-        cmocka_unit_test(test_origin__the_same_files_are_not_hashed_again), cmocka_unit_test(test_origin__before_the_first_checkpoint),
+        cmocka_unit_test(test_origin__no_other_weights),
+        cmocka_unit_test(test_origin__no_other_config),
+        cmocka_unit_test(test_origin__no_other_tokenizer),
+        cmocka_unit_test(test_origin__no_other_adapter),
+        cmocka_unit_test(test_origin__older_runs_go_on_by_the_older_check),
+        cmocka_unit_test(test_origin__the_same_files_are_not_hashed_again),
+        cmocka_unit_test(test_origin__before_the_first_checkpoint),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

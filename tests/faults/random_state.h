@@ -41,8 +41,11 @@ static inline void random_shape(random_state *r, int i, uint64_t *s)
     static const char *const group[] = { "master", "exp_avg", "exp_avg_sq" };
     sheaf_state_tensor *t = &r->tensor[i];
     sheaf_cut *cut = &r->cut[i];
-    snprintf(r->name[i], sizeof r->name[i], "%s/layer.%d.%s", group[random_below(s, 3)], i, i % 2 == 0 ? "weight" : "\303\274");
-    *t = (sheaf_state_tensor){ r->name[i], 1 + (int)random_below(s, 2), { 1 + random_below(s, 9), 1 }, cut, r->slice[i] };
+    snprintf(r->name[i], sizeof r->name[i], "%s/layer.%d.%s", group[random_below(s, 3)], i,
+             i % 2 == 0 ? "weight" : "\303\274");
+    *t = (sheaf_state_tensor){
+        r->name[i], 1 + (int)random_below(s, 2), { 1 + random_below(s, 9), 1 }, cut, r->slice[i]
+    };
     if (t->ndim == 2)
         t->shape[1] = 1 + random_below(s, 12);
     if (random_below(s, 12) == 0)
@@ -50,7 +53,9 @@ static inline void random_shape(random_state *r, int i, uint64_t *s)
     *cut = (sheaf_cut){ 0 };
     if (random_below(s, 3) == 0)
         return;
-    *cut = (sheaf_cut){ (int)random_below(s, t->ndim), r->state.slices, 1 + (int)random_below(s, 3), { { 0, 0 } } };
+    *cut = (sheaf_cut){
+        (int)random_below(s, t->ndim), r->state.slices, 1 + (int)random_below(s, 3), { { 0, 0 } }
+    };
     int64_t rows = 0;
     for (int p = 0; p < cut->nparts; p++) {
         cut->part[p] = (sheaf_part){ random_below(s, 7), 1 + random_below(s, 3) };
@@ -71,8 +76,14 @@ static inline int64_t random_elements(const random_state *r, int i, int slice)
 static inline void random_init(random_state *r, uint64_t shapes, uint64_t values, int64_t step)
 {
     memset(r, 0, sizeof *r);
-    r->state = (sheaf_state){ 1 << random_below(&shapes, 4), 1, step, 1 + random_below(&shapes, RANDOM_TENSORS), r->tensor, r->progress };
-    snprintf(r->progress, sizeof r->progress, "{\"step\": %d, \"seed\": %u, \"text\": \"a \\u00fc\", \"list\": [1, 2.5, null]}",
+    r->state = (sheaf_state){ 1 << random_below(&shapes, 4),
+                              1,
+                              step,
+                              1 + random_below(&shapes, RANDOM_TENSORS),
+                              r->tensor,
+                              r->progress };
+    snprintf(r->progress, sizeof r->progress,
+             "{\"step\": %d, \"seed\": %u, \"text\": \"a \\u00fc\", \"list\": [1, 2.5, null]}",
              (int)step, (unsigned)values);
     for (int i = 0; i < r->state.count; i++) {
         random_shape(r, i, &shapes);
@@ -104,8 +115,9 @@ static inline sheaf_status *random_save_rank(void *context, sheaf_comm *comm)
 {
     const random_save_job *job = context;
     sheaf_checkpoints *store = NULL;
-    sheaf_status *st = sheaf_checkpoints_open(&store, comm, job->out,
-                                              &(sheaf_checkpoints_options){ .keep = job->keep, .faults = job->faults });
+    sheaf_status *st = sheaf_checkpoints_open(
+        &store, comm, job->out,
+        &(sheaf_checkpoints_options){ .keep = job->keep, .faults = job->faults });
     if (st == NULL)
         st = sheaf_checkpoints_save(store, comm, &job->state->state);
     sheaf_checkpoints_close(store);
@@ -113,17 +125,21 @@ static inline sheaf_status *random_save_rank(void *context, sheaf_comm *comm)
 }
 
 /* random_save - OUT/checkpoints/step-N, by a run of one rank. */
-static inline sheaf_status *random_save(const char *out, const random_state *state, int keep, sheaf_faults *faults)
+static inline sheaf_status *random_save(const char *out, const random_state *state, int keep,
+                                        sheaf_faults *faults)
 {
     random_save_job job = { out, state, keep, faults };
     return sheaf_comm_run_threads(1, random_save_rank, &job);
 }
 
-/* random_folder - a new folder, in memory where there is such a file system: these tests sync a lot. */
+/* random_folder - a new folder, in memory where there is such a file system: these tests sync a
+ * lot. */
 static inline void random_folder(char path[64])
 {
     const char *tmp = getenv("TMPDIR");
-    const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : tmp != NULL && *tmp != '\0' ? tmp : "/tmp";
+    const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm"
+                       : tmp != NULL && *tmp != '\0' ? tmp
+                                                     : "/tmp";
     snprintf(path, 64, "%.40s/sheaf-faults-XXXXXX", base);
     if (mkdtemp(path) == NULL)
         fail_msg("no folder for the test");

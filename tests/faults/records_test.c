@@ -10,10 +10,15 @@
 #include "monitor/provenance.h"
 #include "data/data.h"
 
-static const sheaf_config bytes = { .vocab = 259, .bos = 256, .pad = 258, .eos = { 257 }, .neos = 1, .byte_vocab = true };
+static const sheaf_config bytes = {
+    .vocab = 259, .bos = 256, .pad = 258, .eos = { 257 }, .neos = 1, .byte_vocab = true
+};
 
 /* What a job read or wrote; filled without memory of its own. */
-static struct { char text[4096]; size_t size; } got;
+static struct {
+    char text[4096];
+    size_t size;
+} got;
 
 static void note(const char *fmt, ...) SHEAF_PRINTF(1, 2);
 static void note(const char *fmt, ...)
@@ -39,14 +44,16 @@ static void note_file(const char *name)
 
 static void put_lines(void)
 {
-    put(at("lines.jsonl"), "{\"prompt\": \"how many?\", \"completion\": \"\\u0065leven \\ud83d\\ude00\\u0000\", \"id\": [1, 2.5, null]}\n"
-                           "{\"text\": \"a line of some length, so that a buffer has to grow, and grow again\"}\n");
+    put(at("lines.jsonl"),
+        "{\"prompt\": \"how many?\", \"completion\": \"\\u0065leven \\ud83d\\ude00\\u0000\", \"id\": [1, 2.5, null]}\n"
+        "{\"text\": \"a line of some length, so that a buffer has to grow, and grow again\"}\n");
 }
 
 static sheaf_status *read_lines(void)
 {
     sheaf_data *data = NULL;
-    sheaf_status *st = sheaf_data_open(&data, at("lines.jsonl"), &(sheaf_data_options){ .config = &bytes });
+    sheaf_status *st =
+        sheaf_data_open(&data, at("lines.jsonl"), &(sheaf_data_options){ .config = &bytes });
     if (st == NULL)
         note("%s", sheaf_data_hash(data));
     sheaf_data_close(data);
@@ -57,8 +64,9 @@ static sheaf_status *read_lines(void)
 
 static void put_prompts(void)
 {
-    put(at("prompts.jsonl"), "{\"prompt\": \"what comes after seventeen?\", \"completion\": \"\\u0065ighteen\"}\n"
-                             "{\"tokens\": [1, 2, 3], \"completion\": \"four\"}\n");
+    put(at("prompts.jsonl"),
+        "{\"prompt\": \"what comes after seventeen?\", \"completion\": \"\\u0065ighteen\"}\n"
+        "{\"tokens\": [1, 2, 3], \"completion\": \"four\"}\n");
 }
 
 static sheaf_status *read_prompts(void)
@@ -70,7 +78,8 @@ static sheaf_status *read_prompts(void)
         st = sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .file = at("prompts.jsonl") });
     for (int64_t i = 0; st == NULL && i < p.count; i++) {
         const sheaf__prompt_about *about = &p.about[i];
-        note("%s, %s:", about->text == NULL ? "-" : about->text, about->expected == NULL ? "-" : about->expected);
+        note("%s, %s:", about->text == NULL ? "-" : about->text,
+             about->expected == NULL ? "-" : about->expected);
         for (int64_t k = 0; k < p.prompt[i].n; k++)
             note(" %d", p.prompt[i].ids[k]);
     }
@@ -98,7 +107,8 @@ static sheaf_status *decode(void)
 
 static void put_metrics(void)
 {
-    put(at("metrics.jsonl"), "{\"step\": 1, \"loss\": 2.5}\n{\"step\": 2, \"loss\": 2.25}\n{\"step\": 3, \"loss\": 2.125}\n");
+    put(at("metrics.jsonl"),
+        "{\"step\": 1, \"loss\": 2.5}\n{\"step\": 2, \"loss\": 2.25}\n{\"step\": 3, \"loss\": 2.125}\n");
 }
 
 static sheaf_status *open_metrics(void)
@@ -109,19 +119,27 @@ static sheaf_status *open_metrics(void)
     return st;
 }
 
-static void see_metrics(void) { note_file("metrics.jsonl"); }
+static void see_metrics(void)
+{
+    note_file("metrics.jsonl");
+}
 
 /* ---- run.json ---- */
 
 static void put_provenance(void)
 {
-    put(at("run.json"), "{\"runs\": [\n{\"started\": \"then\", \"command\": [\"sheaf\", \"train\", \"--lr\", \"1e-4\"]}\n]}\n");
+    put(at("run.json"),
+        "{\"runs\": [\n{\"started\": \"then\", \"command\": [\"sheaf\", \"train\", \"--lr\", \"1e-4\"]}\n]}\n");
 }
 
 static sheaf_status *add_provenance(void)
 {
     static const char *const word[] = { "sheaf", "train" };
-    return sheaf_provenance_add(at("run.json"), &(sheaf_provenance){ .step = 7, .ranks = 1, .threads = 1, .carrier = "self", .nwords = 2, .word = word }, NULL);
+    return sheaf_provenance_add(
+        at("run.json"),
+        &(sheaf_provenance){
+            .step = 7, .ranks = 1, .threads = 1, .carrier = "self", .nwords = 2, .word = word },
+        NULL);
 }
 
 /* What was there stays; what is added tells the time and the machine. */
@@ -142,7 +160,9 @@ static json_t *value;
 static void make_value(void)
 {
     if (value == NULL)
-        value = json_pack("{s:s, s:[i, f, b, n], s:{s:s}}", "a name longer than the writer's first buffer", "a text of some length", "list", -12345, 0.1, 1, "o", "k", "\xC3\xA9\n");
+        value = json_pack("{s:s, s:[i, f, b, n], s:{s:s}}",
+                          "a name longer than the writer's first buffer", "a text of some length",
+                          "list", -12345, 0.1, 1, "o", "k", "\xC3\xA9\n");
 }
 
 static sheaf_status *write_value(void)
@@ -182,7 +202,8 @@ static int denied_run(size_t i, long n)
     sheaf_status_free(st);
     deny_end();
     if (atomic_load(&deny_live) != 0)
-        fail_msg("%s: %ld blocks left when allocation %ld is denied", jobs[i].name, atomic_load(&deny_live), n);
+        fail_msg("%s: %ld blocks left when allocation %ld is denied", jobs[i].name,
+                 atomic_load(&deny_live), n);
     if (jobs[i].after != NULL)
         jobs[i].after();
     return code;
@@ -195,7 +216,9 @@ static void test_memory__records_are_whole_or_a_status(void **state)
     for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
         char want[sizeof got.text];
         jobs[i].before();
-        CHECK_OK(jobs[i].job()); /* the C library keeps what it allocates the first time: the time zone */
+        CHECK_OK(
+            jobs[i]
+                .job()); /* the C library keeps what it allocates the first time: the time zone */
         assert_int_equal(denied_run(i, 0), 0);
         memcpy(want, got.text, sizeof want);
         assert_true(want[0] != '\0');
@@ -204,7 +227,8 @@ static void test_memory__records_are_whole_or_a_status(void **state)
             if (code != 0 && code != SHEAF_E_MEMORY && code != SHEAF_E_IO)
                 fail_msg("%s: code %d when allocation %ld is denied", jobs[i].name, code, n);
             if ((code == 0 || jobs[i].after != NULL) && strcmp(got.text, want) != 0)
-                fail_msg("%s: allocation %ld denied: '%s' instead of '%s'", jobs[i].name, n, got.text, want);
+                fail_msg("%s: allocation %ld denied: '%s' instead of '%s'", jobs[i].name, n,
+                         got.text, want);
             if (atomic_load(&deny_seen) < n) {
                 assert_true(code == 0 && n > jobs[i].least);
                 break;

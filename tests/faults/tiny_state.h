@@ -23,7 +23,7 @@ typedef struct tiny_kind {
 } tiny_kind;
 
 static const tiny_kind tiny_kinds[TINY_TENSORS] = {
-    { "master/rows", 2, { 6, 5 }, { 0, TINY_SLICES, 1, { { 3, 2 } } } },           /* slice 0 is empty */
+    { "master/rows", 2, { 6, 5 }, { 0, TINY_SLICES, 1, { { 3, 2 } } } }, /* slice 0 is empty */
     { "master/columns", 2, { 3, 7 }, { 1, TINY_SLICES, 1, { { 7, 1 } } } },
     { "master/fused", 2, { 12, 3 }, { 0, TINY_SLICES, 3, { { 4, 1 }, { 2, 2 }, { 2, 2 } } } },
     { "master/bias", 1, { 9, 1 }, { 0, TINY_SLICES, 1, { { 9, 1 } } } },
@@ -85,10 +85,14 @@ static inline void tiny_init(tiny_state *t, int seed, int64_t step, int ranks, i
             if (seed >= 0 && t->slice[i][s] != NULL)
                 tiny_fill_slice(t->data[i][s], seed, i, s);
         }
-        t->tensor[i] = (sheaf_state_tensor){ k->name, k->ndim, { k->shape[0], k->shape[1] },
-                                             k->cut.nparts == 0 ? NULL : &t->cut[i], t->slice[i] };
+        t->tensor[i] = (sheaf_state_tensor){ k->name,
+                                             k->ndim,
+                                             { k->shape[0], k->shape[1] },
+                                             k->cut.nparts == 0 ? NULL : &t->cut[i],
+                                             t->slice[i] };
     }
-    snprintf(t->progress, sizeof t->progress, "{\"step\": %" PRId64 ", \"seed\": %d, \"lr\": 0.1}", step, seed);
+    snprintf(t->progress, sizeof t->progress, "{\"step\": %" PRId64 ", \"seed\": %d, \"lr\": 0.1}",
+             step, seed);
     t->state = (sheaf_state){ TINY_SLICES, 1, step, TINY_TENSORS, t->tensor, t->progress };
 }
 
@@ -143,7 +147,7 @@ static inline char *tiny_listing(const char *path)
 typedef struct tiny_run {
     const char *out;
     int seed, ranks, keep;
-    bool groups;  /* rank s mod ranks writes slice s, as with data-parallel groups of one rank */
+    bool groups; /* rank s mod ranks writes slice s, as with data-parallel groups of one rank */
     int64_t step;
     sheaf_faults *faults;
     const sheaf_events *events;
@@ -160,7 +164,8 @@ static inline sheaf_status *tiny_save_rank(void *context, sheaf_comm *comm)
     int writer[TINY_SLICES];
     for (int s = 0; s < TINY_SLICES; s++)
         writer[s] = s % sheaf_comm_ranks(comm);
-    tiny_init(&t, run->seed, run->step, run->groups ? 1 : sheaf_comm_ranks(comm), run->groups ? 0 : sheaf_comm_rank(comm));
+    tiny_init(&t, run->seed, run->step, run->groups ? 1 : sheaf_comm_ranks(comm),
+              run->groups ? 0 : sheaf_comm_rank(comm));
     for (int i = 0; i < TINY_TENSORS && run->groups; i++)
         for (int s = 0; s < TINY_SLICES; s++)
             if (tiny_kinds[i].cut.nparts > 0 && writer[s] != sheaf_comm_rank(comm))
@@ -171,14 +176,16 @@ static inline sheaf_status *tiny_save_rank(void *context, sheaf_comm *comm)
         t.tensor[1].name = "master/other";
     if (sheaf_comm_rank(comm) == 1 && run->spoil == 3)
         t.data[4][0][3] += 1.0f; /* a replicated tensor */
-    if (run->spoil == 6) /* on every rank: the first two by name */
+    if (run->spoil == 6)         /* on every rank: the first two by name */
         t.tensor[0].name = t.tensor[1].name = "a";
     if (sheaf_comm_rank(comm) == 1 && run->spoil == 4)
         memset(t.slice[0], 0, sizeof t.slice[0]);
-    sheaf_status *st = sheaf_checkpoints_open(&store, comm, run->out,
-                                              &(sheaf_checkpoints_options){ .keep = run->keep, .faults = run->faults,
-                                                                            .events = run->events,
-                                                                            .writer = run->groups ? writer : NULL });
+    sheaf_status *st = sheaf_checkpoints_open(
+        &store, comm, run->out,
+        &(sheaf_checkpoints_options){ .keep = run->keep,
+                                      .faults = run->faults,
+                                      .events = run->events,
+                                      .writer = run->groups ? writer : NULL });
     if (st == NULL)
         st = sheaf_checkpoints_save(store, comm, &t.state);
     sheaf_checkpoints_close(store);
@@ -198,7 +205,8 @@ static inline sheaf_status *tiny_load_rank(void *context, sheaf_comm *comm)
     sheaf_checkpoints *store = NULL;
     sheaf_checkpoint *newest = NULL;
     const int ranks = sheaf_comm_ranks(comm), rank = sheaf_comm_rank(comm);
-    sheaf_status *st = sheaf_checkpoints_open(&store, comm, run->out, &(sheaf_checkpoints_options){ .events = run->events });
+    sheaf_status *st = sheaf_checkpoints_open(
+        &store, comm, run->out, &(sheaf_checkpoints_options){ .events = run->events });
     tiny_init(&t, -1, 0, ranks, rank);
     if (rank == 2 && run->spoil == 5)
         t.tensor[1].name = "master/other";

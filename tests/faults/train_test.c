@@ -1,8 +1,8 @@
-/* train_test.c - a training run whose process dies at any of its calls goes on, when it is resumed, as
- * if nothing had happened: the checkpoints, the result and the metrics of an unbroken run.
+/* train_test.c - a training run whose process dies at any of its calls goes on, when it is resumed,
+ * as if nothing had happened: the checkpoints, the result and the metrics of an unbroken run.
  *
- * What lies there after the death is whole: every checkpoint that has its name is undamaged, and the
- * result is absent or complete. SHEAF_SOAK=1: every call, otherwise a sample. */
+ * What lies there after the death is whole: every checkpoint that has its name is undamaged, and
+ * the result is absent or complete. SHEAF_SOAK=1: every call, otherwise a sample. */
 #include <sys/wait.h>
 
 #include "calls.h"
@@ -30,12 +30,15 @@ static void make_sources(void)
         "\"max_position_embeddings\": 64, \"initializer_range\": 0.1, \"rope_theta\": 10000.0, \"dtype\": \"float32\", \"head_dim\": 4, "
         "\"hidden_size\": 8, \"intermediate_size\": 11, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
         "\"num_hidden_layers\": 1, \"vocab_size\": 13, \"tie_word_embeddings\": false}\n";
-    static const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } }, { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
+    static const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } },
+                                                   { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
     int32_t tokens[ROWS * LENGTH];
     sheaf_init_report report;
     sheaf_safetensors_writer *file = NULL;
     put(at("src/config.json"), config);
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("src/config.json"), .dst = at("src/model"), .seed = 5 }));
+    CHECK_OK(sheaf_init(
+        &report,
+        &(sheaf_init_options){ .spec = at("src/config.json"), .dst = at("src/model"), .seed = 5 }));
     for (int i = 0; i < ROWS * LENGTH; i++)
         tokens[i] = (int32_t)random_below(&dice, 13);
     CHECK_OK(sheaf__safetensors_begin(&file, at("src/data.safetensors"), spec, 2, NULL, 0, NULL));
@@ -56,13 +59,22 @@ static void forward(void *self, const sheaf_event *event)
 static sheaf_status *begin(void *self, int64_t keep_steps)
 {
     sheaf_monitor **monitor = self;
-    sheaf_status *st = sheaf_monitor_open(monitor, &(sheaf_monitor_options){ .metrics = at("out/metrics.jsonl"), .keep_steps = keep_steps });
+    sheaf_status *st =
+        sheaf_monitor_open(monitor, &(sheaf_monitor_options){ .metrics = at("out/metrics.jsonl"),
+                                                              .keep_steps = keep_steps });
     if (st == NULL)
-        st = sheaf_provenance_add(at("out/run.json"), &(sheaf_provenance){ .step = keep_steps, .ranks = 1, .threads = 1, .carrier = "threads" }, NULL);
+        st = sheaf_provenance_add(
+            at("out/run.json"),
+            &(sheaf_provenance){
+                .step = keep_steps, .ranks = 1, .threads = 1, .carrier = "threads" },
+            NULL);
     return st;
 }
 
-static sheaf_status *before_save(void *self) { return sheaf_monitor_sync(*(sheaf_monitor **)self); }
+static sheaf_status *before_save(void *self)
+{
+    return sheaf_monitor_sync(*(sheaf_monitor **)self);
+}
 
 static sheaf_status *train(bool resume)
 {
@@ -70,7 +82,9 @@ static sheaf_status *train(bool resume)
     sheaf_train_result result = { 0 };
     sheaf_monitor *monitor = NULL;
     const sheaf_events events = { forward, &monitor };
-    const sheaf_train_hooks hooks = { .begin = begin, .events = &events, .before_save = before_save, .self = &monitor };
+    const sheaf_train_hooks hooks = {
+        .begin = begin, .events = &events, .before_save = before_save, .self = &monitor
+    };
     sheaf_train_options_default(&o);
     o.model = at("src/model");
     o.data = at("src/data.safetensors");
@@ -94,7 +108,10 @@ static sheaf_status *train(bool resume)
 
 /* ---- what lies there ---- */
 
-static const char *result_name(void) { return method == SHEAF_METHOD_LORA ? "out/adapter" : "out/model"; }
+static const char *result_name(void)
+{
+    return method == SHEAF_METHOD_LORA ? "out/adapter" : "out/model";
+}
 
 /* Adds "name size digest" of everything below; what is unfinished is left out. */
 static void list_tree(FILE *out, const char *path)
@@ -115,7 +132,8 @@ static void list_tree(FILE *out, const char *path)
             CHECK_OK(sheaf__file_read_all(&bytes, &size, below, 1 << 24));
             for (size_t k = 0; k < size; k++)
                 hash = (hash ^ (unsigned char)bytes[k]) * 0x100000001b3;
-            fprintf(out, "%s %zu %016llx\n", below + strlen(scratch.dir), size, (unsigned long long)hash);
+            fprintf(out, "%s %zu %016llx\n", below + strlen(scratch.dir), size,
+                    (unsigned long long)hash);
         }
         free(bytes);
         free(below);
@@ -207,7 +225,9 @@ static void check_and_go_on(long n, const char *wanted, const char *wanted_resul
     }
     char *now = listing(true);
     if (strcmp(now, wanted) != 0)
-        fail_msg("dies at call %ld: what is there after going on is not that of an unbroken run:\n%s\nwanted:\n%s", n, now, wanted);
+        fail_msg(
+            "dies at call %ld: what is there after going on is not that of an unbroken run:\n%s\nwanted:\n%s",
+            n, now, wanted);
     free(now);
 }
 
@@ -236,7 +256,8 @@ static void try_all(call_kind kind, call_fate fate, long some)
 
 static void test_train__dies_at_any_call_and_goes_on(void **state)
 {
-    static const sheaf_method methods[] = { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL };
+    static const sheaf_method methods[] = { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD,
+                                            SHEAF_METHOD_FULL };
     const bool soak = getenv("SHEAF_SOAK") != NULL;
     random_folder(scratch.dir);
     scratch.open_files = count_open_files();
@@ -248,7 +269,8 @@ static void test_train__dies_at_any_call_and_goes_on(void **state)
         try_all(CALL_ANY, FATE_DIE, soak ? 0 : 12);
         try_all(CALL_WRITE, FATE_TORN, soak ? 0 : 6);
     }
-    printf("# %ld deaths of a run, %ld of another while it went on: the bytes of an unbroken one\n", tried, died_again);
+    printf("# %ld deaths of a run, %ld of another while it went on: the bytes of an unbroken one\n",
+           tried, died_again);
 }
 
 int main(void)

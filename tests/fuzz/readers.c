@@ -27,7 +27,8 @@ static const char *own_path(const char *suffix)
 {
     static char path[512];
     const char *dir = getenv("SHEAF_FUZZ_DIR");
-    snprintf(path, sizeof path, "%s/sheaf-fuzz-%d.%s", dir == NULL ? "/dev/shm" : dir, (int)getpid(), suffix);
+    snprintf(path, sizeof path, "%s/sheaf-fuzz-%d.%s", dir == NULL ? "/dev/shm" : dir,
+             (int)getpid(), suffix);
     return path;
 }
 
@@ -95,7 +96,8 @@ static void read_adapter_config(const uint8_t *bytes, size_t size)
 /* The config of a model whose vocabulary is bytes. */
 static sheaf_config byte_config(void)
 {
-    static const char text[] = "{\"model_type\": \"llama\", \"sheaf_tokenizer\": \"bytes\", \"vocab_size\": 259, "
+    static const char text[] =
+        "{\"model_type\": \"llama\", \"sheaf_tokenizer\": \"bytes\", \"vocab_size\": 259, "
         "\"bos_token_id\": 256, \"eos_token_id\": 257, \"pad_token_id\": 258, \"hidden_size\": 16, "
         "\"intermediate_size\": 16, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"max_position_embeddings\": 64}";
     sheaf_config config = { 0 };
@@ -114,8 +116,14 @@ static void read_data(const char *path)
     sheaf_config_release(&config);
 }
 
-static void read_lines(const uint8_t *bytes, size_t size) { read_data(as_file(bytes, size, "jsonl")); }
-static void read_tokens(const uint8_t *bytes, size_t size) { read_data(as_file(bytes, size, "safetensors")); }
+static void read_lines(const uint8_t *bytes, size_t size)
+{
+    read_data(as_file(bytes, size, "jsonl"));
+}
+static void read_tokens(const uint8_t *bytes, size_t size)
+{
+    read_data(as_file(bytes, size, "safetensors"));
+}
 
 static void read_prompts(const uint8_t *bytes, size_t size)
 {
@@ -123,14 +131,15 @@ static void read_prompts(const uint8_t *bytes, size_t size)
     sheaf__prompts prompts;
     sheaf__wording wording;
     sheaf_status_free(sheaf__wording_open(&wording, &config, &(sheaf__wording_options){ 0 }));
-    sheaf_status_free(sheaf__prompts_read(&prompts, &wording, &(sheaf__prompts_from){ .file = as_file(bytes, size, "jsonl") }));
+    sheaf_status_free(sheaf__prompts_read(
+        &prompts, &wording, &(sheaf__prompts_from){ .file = as_file(bytes, size, "jsonl") }));
     sheaf__prompts_release(&prompts);
     sheaf__wording_close(&wording);
     sheaf_config_release(&config);
 }
 
-/* The flags of `sheaf train` after `path` was read as a recipe, or `stored` as the settings of a run;
- * NULL when they were refused. */
+/* The flags of `sheaf train` after `path` was read as a recipe, or `stored` as the settings of a
+ * run; NULL when they were refused. */
 static char *settings_after(const char *path, const char *stored)
 {
     static const cli_command command = { .name = "train", .usage = "" };
@@ -140,7 +149,8 @@ static char *settings_after(const char *path, const char *stored)
     char *text = NULL;
     sheaf_train_options_default(&options);
     train_flags(table, &options, true);
-    sheaf_status *st = path != NULL ? cli_recipe_read(&cli, table, path) : cli_settings_resume(&cli, table, stored, "stored");
+    sheaf_status *st = path != NULL ? cli_recipe_read(&cli, table, path)
+                                    : cli_settings_resume(&cli, table, stored, "stored");
     if (st == NULL)
         st = cli_settings_text(&text, table, false);
     sheaf_status_free(st);
@@ -169,7 +179,8 @@ static void read_index(const uint8_t *bytes, size_t size)
     if (mkdir(dir, 0700) == 0) {
         sheaf_safetensors_writer *writer = NULL;
         if (sheaf__safetensors_begin(&writer, path, &spec, 1, NULL, 0, NULL) != NULL ||
-            sheaf__safetensors_write(writer, 0, 0, "1", 1) != NULL || sheaf__safetensors_finish(writer) != NULL)
+            sheaf__safetensors_write(writer, 0, 0, "1", 1) != NULL ||
+            sheaf__safetensors_finish(writer) != NULL)
             abort();
     }
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
@@ -215,7 +226,8 @@ static void look_at(const sheaf_pickle *value, int depth, int *steps)
     sheaf__pickle_float(&real, value);
     sheaf__pickle_shape(&ndim, shape, value);
     sheaf__pickle_get(value, "module");
-    if (sheaf__pickle_array(&array, value) && array.bytes > 0 && ((const char *)array.data)[array.bytes - 1] == 'x')
+    if (sheaf__pickle_array(&array, value) && array.bytes > 0 &&
+        ((const char *)array.data)[array.bytes - 1] == 'x')
         (*steps)--;
     for (int64_t i = 0; i < sheaf__pickle_count(value) && *steps > 0; i++) {
         look_at(sheaf__pickle_item(value, i), depth + 1, steps);
@@ -261,7 +273,8 @@ static void read_zip(const uint8_t *bytes, size_t size)
         const sheaf_zip_entry *entry = &zip.entry[i];
         char *data = NULL;
         size_t n = 0;
-        if (sheaf__zip_find(&zip, entry->name) != entry || entry->offset < 0 || entry->bytes > length - entry->offset)
+        if (sheaf__zip_find(&zip, entry->name) != entry || entry->offset < 0 ||
+            entry->bytes > length - entry->offset)
             abort();
         st = sheaf__zip_read(&data, &n, &zip, entry, fd, SIZE_MAX, path);
         free(data);
@@ -281,11 +294,15 @@ static void read_torch(const uint8_t *bytes, size_t size)
         const sheaf_torch_storage *storage = &file->storage[t->storage];
         int64_t room = (int64_t)sheaf_dtype_bytes(t->dtype);
         check_tensor(file->doc, t);
-        if (storage->offset < 0 || storage->bytes > file->size - storage->offset || file->doc->storage[t->storage].bytes > storage->bytes)
+        if (storage->offset < 0 || storage->bytes > file->size - storage->offset ||
+            file->doc->storage[t->storage].bytes > storage->bytes)
             abort();
         for (int d = 0; d < t->ndim; d++)
-            room = t->shape[d] > (int64_t)sizeof dense || room > (int64_t)sizeof dense ? (int64_t)sizeof dense + 1 : room * t->shape[d];
-        if (room <= (int64_t)sizeof dense && sheaf__torch_read(file, t, dense, (size_t)room) != NULL)
+            room = t->shape[d] > (int64_t)sizeof dense || room > (int64_t)sizeof dense
+                       ? (int64_t)sizeof dense + 1
+                       : room * t->shape[d];
+        if (room <= (int64_t)sizeof dense &&
+            sheaf__torch_read(file, t, dense, (size_t)room) != NULL)
             abort();
     }
     if (st == NULL)
@@ -347,11 +364,20 @@ static void read_records(const uint8_t *bytes, size_t size)
 }
 
 const fuzz_reader fuzz_readers[] = {
-    { "safetensors", read_tensors }, { "config", read_config },  { "index", read_index },
-    { "adapter-config", read_adapter_config }, { "json-lines", read_lines }, { "tokens", read_tokens },
-    { "prompts", read_prompts }, { "recipe", read_recipe }, { "image", read_image },
-    { "sentencepiece", read_sentencepiece }, { "records", read_records },
-    { "pickle", read_pickle }, { "zip", read_zip }, { "torch", read_torch },
+    { "safetensors", read_tensors },
+    { "config", read_config },
+    { "index", read_index },
+    { "adapter-config", read_adapter_config },
+    { "json-lines", read_lines },
+    { "tokens", read_tokens },
+    { "prompts", read_prompts },
+    { "recipe", read_recipe },
+    { "image", read_image },
+    { "sentencepiece", read_sentencepiece },
+    { "records", read_records },
+    { "pickle", read_pickle },
+    { "zip", read_zip },
+    { "torch", read_torch },
     { NULL, NULL },
 };
 

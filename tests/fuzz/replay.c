@@ -29,7 +29,8 @@ static void give(const fuzz_reader *reader, const uint8_t *bytes, size_t size)
 static uint8_t other_byte(uint32_t u)
 {
     static const char marks[] = "\"\\{}[]:,-.0189eEtfn#'\n\r\t \x7f\x80\xc3\xff";
-    return u % 4 == 0 ? (uint8_t)(u >> 8) : (uint8_t)marks[u / 4 % sizeof marks]; /* NUL is one of them */
+    return u % 4 == 0 ? (uint8_t)(u >> 8)
+                      : (uint8_t)marks[u / 4 % sizeof marks]; /* NUL is one of them */
 }
 
 static void replay(const fuzz_reader *reader, uint8_t *bytes, size_t size, uint64_t file)

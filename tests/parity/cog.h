@@ -1,4 +1,5 @@
-/* cog.h - the golden CogVLM and CogAgent models, and one run of one of them: what the parity tests of both share.
+/* cog.h - the golden CogVLM and CogAgent models, and one run of one of them: what the parity tests
+ * of both share.
  *
  * Every folder of $SHEAF_GOLDEN (or of the committed subset) that holds inputs.safetensors and
  * mp1/model_config.json is run; none found is a failure. Tolerances are those of the recordings'
@@ -37,7 +38,10 @@ static inline const char *in_dir(const char *dir, const char *name)
     return *slot = joined;
 }
 
-static inline bool exists(const char *path) { return access(path, R_OK) == 0; }
+static inline bool exists(const char *path)
+{
+    return access(path, R_OK) == 0;
+}
 
 static inline int find_models(void **state)
 {
@@ -49,7 +53,8 @@ static inline int find_models(void **state)
     CHECK_OK(sheaf__list_dir(&names, &count, root));
     for (int64_t i = 0; i < count && models < MAX_MODELS; i++) {
         char *dir = strdup(in_dir(root, names[i]));
-        if (exists(in_dir(dir, "inputs.safetensors")) && exists(in_dir(dir, "mp1/model_config.json")))
+        if (exists(in_dir(dir, "inputs.safetensors")) &&
+            exists(in_dir(dir, "mp1/model_config.json")))
             model_dir[models++] = dir;
         else
             free(dir);
@@ -94,7 +99,11 @@ static inline json_t *json_of(const char *dir, const char *name)
 
 /* ---- one run ---- */
 
-typedef struct stage { char name[64]; int stream; sheaf__value *value; } stage;
+typedef struct stage {
+    char name[64];
+    int stream;
+    sheaf__value *value;
+} stage;
 
 typedef struct trial {
     /* in */
@@ -110,15 +119,19 @@ typedef struct trial {
     int64_t stage_numel[MAX_STAGES];
     char stage_name[MAX_STAGES][64];
     int stages;
-    float **grad;  /* by trained tensor, logical [shape], when backward */
+    float **grad; /* by trained tensor, logical [shape], when backward */
     char **name;
     int64_t *numel;
     int trained;
 } trial;
 
-typedef struct watched { stage at[MAX_STAGES]; int count; } watched;
+typedef struct watched {
+    stage at[MAX_STAGES];
+    int count;
+} watched;
 
-static inline void watch(void *self, sheaf__tape *tape, const char *name, int layer, int stream, sheaf__value *value)
+static inline void watch(void *self, sheaf__tape *tape, const char *name, int layer, int stream,
+                         sheaf__value *value)
 {
     watched *w = self;
     assert_true(w->count < MAX_STAGES);
@@ -129,9 +142,13 @@ static inline void watch(void *self, sheaf__tape *tape, const char *name, int la
     sheaf__tape_pin(tape, value);
 }
 
-static inline bool everything(void *self, const sheaf_tensor *t) { return true; }
+static inline bool everything(void *self, const sheaf_tensor *t)
+{
+    return true;
+}
 
-static inline sheaf_status *keep_logits(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits)
+static inline sheaf_status *keep_logits(void *self, int64_t row0, const int32_t *row, int64_t n,
+                                        const float *logits)
 {
     trial *t = self;
     const int64_t vocab = t->opened->config.vocab;
@@ -140,7 +157,11 @@ static inline sheaf_status *keep_logits(void *self, int64_t row0, const int32_t 
     return NULL;
 }
 
-static inline sheaf_status *drop_logits(void *self, int64_t row0, const int32_t *row, int64_t n, const float *logits) { return NULL; }
+static inline sheaf_status *drop_logits(void *self, int64_t row0, const int32_t *row, int64_t n,
+                                        const float *logits)
+{
+    return NULL;
+}
 
 /* Both streams of a stage in one array, rows in the order of the sequences. */
 static inline void keep_stages(trial *t, const watched *w, const sheaf__runner *r)
@@ -151,8 +172,11 @@ static inline void keep_stages(trial *t, const watched *w, const sheaf__runner *
         int at = 0;
         while (at < t->stages && strcmp(t->stage_name[at], s->name) != 0)
             at++;
-        const bool split = strncmp(s->name, "attention", 9) == 0 || strncmp(s->name, "cross_attention", 15) == 0 || strncmp(s->name, "mlp", 3) == 0;
-        const int64_t cols = s->value->cols, rows = split ? r->options.rows * r->options.seq : s->value->rows;
+        const bool split = strncmp(s->name, "attention", 9) == 0 ||
+                           strncmp(s->name, "cross_attention", 15) == 0 ||
+                           strncmp(s->name, "mlp", 3) == 0;
+        const int64_t cols = s->value->cols,
+                      rows = split ? r->options.rows * r->options.seq : s->value->rows;
         if (at == t->stages) {
             snprintf(t->stage_name[t->stages++], 64, "%s", s->name);
             t->stage[at] = calloc((size_t)(rows * cols), sizeof(float));
@@ -160,7 +184,9 @@ static inline void keep_stages(trial *t, const watched *w, const sheaf__runner *
         }
         for (int64_t row = 0; row < s->value->rows; row++) {
             const int64_t to = split ? r->batch.stream[s->stream][row] : row;
-            k->widen(t->stage[at] + to * cols, (const char *)s->value->data + row * cols * (int64_t)sheaf_dtype_bytes(s->value->dtype),
+            k->widen(t->stage[at] + to * cols,
+                     (const char *)s->value->data +
+                         row * cols * (int64_t)sheaf_dtype_bytes(s->value->dtype),
                      s->value->dtype, cols);
         }
     }
@@ -196,21 +222,35 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
     const int rank = sheaf_comm_rank(comm);
     const int64_t rows = sheaf_data_rows(t->data), seq = sheaf_data_seq(t->data);
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
-    sheaf__context c = { .device = device, .comm = t->ranks == 1 ? NULL : comm, .rank = rank, .ranks = t->ranks, .slices = 8,
-                         .own = sheaf_owner_slices(8, t->ranks, rank), .dtype = t->dtype };
+    sheaf__context c = { .device = device,
+                         .comm = t->ranks == 1 ? NULL : comm,
+                         .rank = rank,
+                         .ranks = t->ranks,
+                         .slices = 8,
+                         .own = sheaf_owner_slices(8, t->ranks, rank),
+                         .dtype = t->dtype };
     CHECK_OK(sheaf__model_new(&model, &c, t->opened->schema,
-                              &(sheaf__model_options){ .trains = t->backward ? everything : NULL, .backward = t->backward, .positions = seq,
+                              &(sheaf__model_options){ .trains = t->backward ? everything : NULL,
+                                                       .backward = t->backward,
+                                                       .positions = seq,
                                                        .lora = t->opened->lora }));
     CHECK_OK(sheaf__model_load(model, t->opened->weights, t->opened->adapter));
-    CHECK_OK(sheaf__runner_open(&runner, model, t->data, &(sheaf__runner_options){ .rows = rows, .seq = seq, .backward = t->backward, .rerun = t->backward && t->ranks == 3,
-                                                                                   .stages = rank == 0 && !t->backward ? &stages : NULL }));
+    CHECK_OK(sheaf__runner_open(
+        &runner, model, t->data,
+        &(sheaf__runner_options){ .rows = rows,
+                                  .seq = seq,
+                                  .backward = t->backward,
+                                  .rerun = t->backward && t->ranks == 3,
+                                  .stages = rank == 0 && !t->backward ? &stages : NULL }));
     int64_t row[64];
     for (int64_t i = 0; i < rows; i++)
         row[i] = i;
     runner.info.training = t->backward;
     runner.head.gradient_scale = 1.0f / (float)sheaf_data_labels(t->data, row, rows);
     runner.head.all_rows = !t->backward;
-    runner.head.take = t->backward ? NULL : rank == 0 ? keep_logits : drop_logits; /* all ranks or none */
+    runner.head.take = t->backward ? NULL
+                       : rank == 0 ? keep_logits
+                                   : drop_logits; /* all ranks or none */
     runner.head.self = t;
     sheaf__lane_stack lanes;
     sheaf__lanes_open(&lanes, 1);
@@ -243,14 +283,19 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
     return NULL;
 }
 
-static inline trial run(const char *model, const char *adapter, const char *inputs, int ranks, sheaf_dtype dtype, bool backward)
+static inline trial run(const char *model, const char *adapter, const char *inputs, int ranks,
+                        sheaf_dtype dtype, bool backward)
 {
     sheaf__opened opened;
     sheaf_data *data;
-    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = model, .slices = 8, .adapter = adapter }));
+    CHECK_OK(sheaf__open_model(
+        &opened, &(sheaf__open_options){ .model = model, .slices = 8, .adapter = adapter }));
     CHECK_OK(sheaf_data_open(&data, inputs, &(sheaf_data_options){ .config = &opened.config }));
-    trial t = { .opened = &opened, .data = data, .ranks = ranks, .dtype = dtype, .backward = backward };
-    t.logits = calloc((size_t)(sheaf_data_rows(data) * sheaf_data_seq(data) * opened.config.vocab), sizeof *t.logits);
+    trial t = {
+        .opened = &opened, .data = data, .ranks = ranks, .dtype = dtype, .backward = backward
+    };
+    t.logits = calloc((size_t)(sheaf_data_rows(data) * sheaf_data_seq(data) * opened.config.vocab),
+                      sizeof *t.logits);
     CHECK_OK(sheaf_comm_run_threads(ranks, trial_rank, &t));
     sheaf_data_close(data);
     sheaf__opened_close(&opened);
@@ -271,7 +316,8 @@ static inline void release(trial *t)
     free(t->numel);
 }
 
-static inline void compare(const char *what, const float *x, const float *want, int64_t n, double absolute, double relative)
+static inline void compare(const char *what, const float *x, const float *want, int64_t n,
+                           double absolute, double relative)
 {
     for (int64_t i = 0; i < n; i++)
         CHECK_NEAR(what, x[i], want[i], absolute + relative * fabs((double)want[i]));

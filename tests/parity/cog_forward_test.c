@@ -1,6 +1,6 @@
-/* cog_forward_test.c - the golden CogVLM and CogAgent models agree with what SAT computed: the values of all
- * stages, logits and loss, at 1, 2, 3 and 8 ranks with the same bytes, from the files of every
- * model-parallel size, in half precision and with an adapter; and greedy generation. */
+/* cog_forward_test.c - the golden CogVLM and CogAgent models agree with what SAT computed: the
+ * values of all stages, logits and loss, at 1, 2, 3 and 8 ranks with the same bytes, from the files
+ * of every model-parallel size, in half precision and with an adapter; and greedy generation. */
 #include "tests/parity/cog.h"
 
 #include "checkpoint/convert/convert.h"
@@ -23,9 +23,12 @@ static float *stage_of(const trial *t, const char *name, int64_t n)
 /* Ours is what SAT's layer makes of the stream: its output added to the residual. */
 static void compare_stages(const trial *t, const sheaf_safetensors *want)
 {
-    static const struct { const char *theirs, *ours; } rows[] = {
-        { "adapter_in", "adapter_in" }, { "adapter_out", "adapter" }, { "embedding_out", "embedding" },
-        { "encoder_out", "encoder" }, { "final_layernorm_out", "final_norm" },
+    static const struct {
+        const char *theirs, *ours;
+    } rows[] = {
+        { "adapter_in", "adapter_in" },          { "adapter_out", "adapter" },
+        { "embedding_out", "embedding" },        { "encoder_out", "encoder" },
+        { "final_layernorm_out", "final_norm" },
     };
     int64_t n, compared = 0;
     float *x;
@@ -79,10 +82,12 @@ static void test_forward__stages_logits_and_loss(void **state)
         float *logits = values(want, "logits", &n);
         trial one = { 0 };
         for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-            trial t = run(in_dir(dir, "mp1"), NULL, in_dir(dir, "inputs.safetensors"), ranks_to_try[r], SHEAF_F32, false);
+            trial t = run(in_dir(dir, "mp1"), NULL, in_dir(dir, "inputs.safetensors"),
+                          ranks_to_try[r], SHEAF_F32, false);
             if (r == 0) {
                 compare(dir, t.logits, logits, n, 5e-5, 0);
-                CHECK_NEAR(dir, t.loss, json_number_value(json_object_get(scalars, "loss_fp32")), 1e-5);
+                CHECK_NEAR(dir, t.loss, json_number_value(json_object_get(scalars, "loss_fp32")),
+                           1e-5);
                 compare_stages(&t, want);
                 one = t;
                 continue;
@@ -90,7 +95,8 @@ static void test_forward__stages_logits_and_loss(void **state)
             CHECK_BYTES(dir, t.logits, one.logits, (size_t)n * sizeof(float));
             CHECK_BYTES(dir, &t.loss, &one.loss, sizeof t.loss);
             for (int s = 0; s < t.stages; s++)
-                CHECK_BYTES(t.stage_name[s], t.stage[s], one.stage[s], (size_t)t.stage_numel[s] * sizeof(float));
+                CHECK_BYTES(t.stage_name[s], t.stage[s], one.stage[s],
+                            (size_t)t.stage_numel[s] * sizeof(float));
             release(&t);
         }
         release(&one);
@@ -113,7 +119,8 @@ static void test_forward__every_size_of_files(void **state)
             snprintf(name, sizeof name, "mp%d", ways);
             char *dir = strdup(in_dir(model_dir[m], name));
             if (exists(in_dir(dir, "latest"))) {
-                trial t = run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), 3, SHEAF_F32, false);
+                trial t =
+                    run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), 3, SHEAF_F32, false);
                 compare(dir, t.logits, logits, n, 5e-5, 0);
                 release(&t);
                 folders++;
@@ -139,19 +146,23 @@ static void test_forward__half_precision_files(void **state)
             snprintf(name, sizeof name, "loss_%s_weights_fp32_math", dtype[d]);
             const double loss = json_number_value(json_object_get(scalars, name));
             if (exists(in_dir(dir, "latest"))) {
-                trial t = run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), 2, SHEAF_F32, false);
+                trial t =
+                    run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), 2, SHEAF_F32, false);
                 CHECK_NEAR(dir, t.loss, loss, 1e-5);
                 int64_t n;
-                sheaf_safetensors *file = record_of(model_dir[m], "logits_from_bf16_weights_fp32_math.safetensors");
+                sheaf_safetensors *file =
+                    record_of(model_dir[m], "logits_from_bf16_weights_fp32_math.safetensors");
                 float *want = values(file, "logits_sample0", &n);
                 if (d == 0)
                     compare(dir, t.logits, want, n, 5e-5, 0);
                 release(&t);
                 /* In bfloat16 the loss moves by its rounding, and the bytes by nothing. */
-                trial half = run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), 1, SHEAF_BF16, false);
+                trial half = run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), 1,
+                                 SHEAF_BF16, false);
                 CHECK_NEAR(dir, half.loss, loss, 0.05);
                 for (size_t r = 1; r < ARRAY_LEN(ranks_to_try); r++) {
-                    trial other = run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"), ranks_to_try[r], SHEAF_BF16, false);
+                    trial other = run(dir, NULL, in_dir(model_dir[m], "inputs.safetensors"),
+                                      ranks_to_try[r], SHEAF_BF16, false);
                     CHECK_BYTES(dir, &other.loss, &half.loss, sizeof half.loss);
                     CHECK_BYTES(dir, other.logits, half.logits, (size_t)n * sizeof(float));
                     release(&other);
@@ -180,13 +191,17 @@ static void test_lora__logits_from_an_adapter(void **state)
             snprintf(name, sizeof name, "adapter%d", m);
             char *peft = strdup(at(name));
             sheaf_convert_report report;
-            CHECK_OK(sheaf_convert(&report, &(sheaf_convert_options){ .src = adapter, .dst = peft, .to = "peft", .step = -1 }));
+            CHECK_OK(sheaf_convert(
+                &report,
+                &(sheaf_convert_options){ .src = adapter, .dst = peft, .to = "peft", .step = -1 }));
             sheaf_safetensors *file = record_of(model_dir[m], "lora_mp1_forward_fp32.safetensors");
             int64_t n;
             float *want = values(file, "logits", &n);
             trial one = { 0 };
             for (size_t r = 0; r < ARRAY_LEN(ranks_to_try); r++) {
-                trial t = run(in_dir(model_dir[m], "mp1"), peft, in_dir(model_dir[m], "inputs.safetensors"), ranks_to_try[r], SHEAF_F32, false);
+                trial t = run(in_dir(model_dir[m], "mp1"), peft,
+                              in_dir(model_dir[m], "inputs.safetensors"), ranks_to_try[r],
+                              SHEAF_F32, false);
                 if (r == 0) {
                     compare(adapter, t.logits, want, n, 5e-5, 0);
                     one = t;
@@ -208,7 +223,12 @@ static void test_lora__logits_from_an_adapter(void **state)
 
 /* ---- generation ---- */
 
-typedef struct answers { const sheaf__prompt *prompt; int64_t count, max_new; const sheaf_config *config; sheaf__continuation *out; } answers;
+typedef struct answers {
+    const sheaf__prompt *prompt;
+    int64_t count, max_new;
+    const sheaf_config *config;
+    sheaf__continuation *out;
+} answers;
 
 static sheaf_status *generate_rank(void *self, sheaf__model *model)
 {
@@ -217,9 +237,15 @@ static sheaf_status *generate_rank(void *self, sheaf__model *model)
     sheaf__continuation own[8];
     for (int i = 0; i < 8; i++)
         own[i] = (sheaf__continuation){ ids[i], 0 };
-    const sheaf__generate_options how = { .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
-                                          .max_new = a->max_new, .batch = 8, .stop = a->config->eos, .nstop = a->config->neos };
-    return sheaf__generate(model->context->rank == 0 ? a->out : own, model, a->prompt, a->count, &how);
+    const sheaf__generate_options how = {
+        .sampling = { .greedy = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
+        .max_new = a->max_new,
+        .batch = 8,
+        .stop = a->config->eos,
+        .nstop = a->config->neos
+    };
+    return sheaf__generate(model->context->rank == 0 ? a->out : own, model, a->prompt, a->count,
+                           &how);
 }
 
 /* 0 and 1 of a recorded integer tensor, row by row. */
@@ -240,10 +266,13 @@ static void test_generation__greedy_tokens(void **state)
         json_t *told = json_of(model_dir[m], "generate_greedy.json");
         sheaf_safetensors *in = record_of(model_dir[m], "inputs.safetensors");
         int64_t length, one, npixels, ncross = 0, max_new = 1;
-        int64_t *ids = integers(in, "input_ids", &length), *position = integers(in, "position_ids", &length),
-                *embed = integers(in, "image_embed_mask", &length), *expert = integers(in, "vision_expert_mask", &length),
+        int64_t *ids = integers(in, "input_ids", &length),
+                *position = integers(in, "position_ids", &length),
+                *embed = integers(in, "image_embed_mask", &length),
+                *expert = integers(in, "vision_expert_mask", &length),
                 *context = integers(in, "context_length", &one);
-        float *pixels = values(in, "vision_image", &npixels), *cross = values(in, "cross_image", &ncross);
+        float *pixels = values(in, "vision_image", &npixels),
+              *cross = values(in, "cross_image", &ncross);
         const int64_t rows = sheaf__safetensors_find(in, "input_ids")->shape[0];
         assert_true(rows <= 8 && length <= 256);
         int32_t id32[8][256], position32[8][256], found[8][256];
@@ -257,7 +286,12 @@ static void test_generation__greedy_tokens(void **state)
                 embed8[r][t] = (uint8_t)embed[r * length + t];
                 expert8[r][t] = (uint8_t)expert[r * length + t];
             }
-            prompt[r] = (sheaf__prompt){ id32[r], context[r], position32[r], embed8[r], expert8[r], pixels + r * (npixels / rows),
+            prompt[r] = (sheaf__prompt){ id32[r],
+                                         context[r],
+                                         position32[r],
+                                         embed8[r],
+                                         expert8[r],
+                                         pixels + r * (npixels / rows),
                                          cross == NULL ? NULL : cross + r * (ncross / rows) };
             out[r] = (sheaf__continuation){ found[r], 0 };
             char name[32];
@@ -265,18 +299,25 @@ static void test_generation__greedy_tokens(void **state)
             max_new = json_integer_value(json_object_get(json_object_get(told, name), "max_new"));
         }
         sheaf__opened opened;
-        CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = in_dir(model_dir[m], "mp1"), .slices = 8 }));
+        CHECK_OK(sheaf__open_model(
+            &opened, &(sheaf__open_options){ .model = in_dir(model_dir[m], "mp1"), .slices = 8 }));
         for (size_t k = 0; k < ARRAY_LEN(ranks_to_try); k++) {
             answers a = { prompt, rows, max_new, &opened.config, out };
-            CHECK_OK(sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = ranks_to_try[k], .threads = 2, .dtype = SHEAF_F32, .positions = length + max_new },
+            CHECK_OK(sheaf__crew_run(&opened,
+                                     &(sheaf__crew_options){ .ranks = ranks_to_try[k],
+                                                             .threads = 2,
+                                                             .dtype = SHEAF_F32,
+                                                             .positions = length + max_new },
                                      generate_rank, &a));
             for (int64_t r = 0; r < rows; r++) {
                 char name[32];
                 snprintf(name, sizeof name, "sample%d", (int)r);
-                const json_t *sample = json_object_get(told, name), *want = json_object_get(sample, "output_ids");
+                const json_t *sample = json_object_get(told, name),
+                             *want = json_object_get(sample, "output_ids");
                 assert_int_equal((int64_t)json_array_size(want), context[r] + out[r].n);
                 for (int64_t t = 0; t < out[r].n; t++)
-                    assert_int_equal(out[r].ids[t], json_integer_value(json_array_get(want, (size_t)(context[r] + t))));
+                    assert_int_equal(out[r].ids[t], json_integer_value(json_array_get(
+                                                        want, (size_t)(context[r] + t))));
             }
         }
         sheaf__opened_close(&opened);

@@ -1,4 +1,5 @@
-/* hashed_test.c - the fingerprint of a model is that of its bytes: not of how they are read, nor of the files they lie in. */
+/* hashed_test.c - the fingerprint of a model is that of its bytes: not of how they are read, nor of
+ * the files they lie in. */
 #include "models/hashed.h"
 
 #include <pthread.h>
@@ -14,7 +15,9 @@
 
 static void open_with_print(sheaf__opened *opened, const char *model)
 {
-    CHECK_OK(sheaf__open_model(opened, &(sheaf__open_options){ .model = model, .slices = 8, .for_training = true, .hashed = true }));
+    CHECK_OK(sheaf__open_model(
+        opened, &(sheaf__open_options){
+                    .model = model, .slices = 8, .for_training = true, .hashed = true }));
 }
 
 static void weights_of(char out[33], const char *model)
@@ -27,19 +30,37 @@ static void weights_of(char out[33], const char *model)
 }
 
 /* A source that counts bytes. */
-typedef struct counter { sheaf_source source; sheaf_source *inner; int64_t bytes; } counter;
-static const sheaf_source_entry *find(sheaf_source *s, const char *name) { return ((counter *)s)->inner->find(((counter *)s)->inner, name); }
-static int64_t count(sheaf_source *s) { return ((counter *)s)->inner->count(((counter *)s)->inner); }
-static const sheaf_source_entry *entry(sheaf_source *s, int64_t i) { return ((counter *)s)->inner->entry(((counter *)s)->inner, i); }
-static sheaf_status *read_box(sheaf_source *s, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+typedef struct counter {
+    sheaf_source source;
+    sheaf_source *inner;
+    int64_t bytes;
+} counter;
+static const sheaf_source_entry *find(sheaf_source *s, const char *name)
+{
+    return ((counter *)s)->inner->find(((counter *)s)->inner, name);
+}
+static int64_t count(sheaf_source *s)
+{
+    return ((counter *)s)->inner->count(((counter *)s)->inner);
+}
+static const sheaf_source_entry *entry(sheaf_source *s, int64_t i)
+{
+    return ((counter *)s)->inner->entry(((counter *)s)->inner, i);
+}
+static sheaf_status *read_box(sheaf_source *s, const char *name, int64_t row0, int64_t rows,
+                              int64_t col0, int64_t cols, void *dst)
 {
     counter *c = (counter *)s;
     c->bytes += rows * cols * (int64_t)sheaf_dtype_bytes(c->inner->find(c->inner, name)->dtype);
     return c->inner->read(c->inner, name, row0, rows, col0, cols, dst);
 }
-static void close_counter(sheaf_source *s) { (void)s; }
+static void close_counter(sheaf_source *s)
+{
+    (void)s;
+}
 
-/* Reads all matrices as the ranks of a run do: each slice its box, `tall` rows at a time, and some of it twice. */
+/* Reads all matrices as the ranks of a run do: each slice its box, `tall` rows at a time, and some
+ * of it twice. */
 static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_t tall, bool twice)
 {
     sheaf_source *s = sheaf__hashed_source(print);
@@ -48,8 +69,10 @@ static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_
         const sheaf_tensor *t = &schema->tensor[i];
         for (int k = 0; k < (twice ? 2 : 1) * schema->slices && t->ndim == 2; k++) {
             const sheaf_range range = sheaf_tensor_slice(t, k % schema->slices);
-            const bool rows = t->cut.nparts > 0 && t->cut.axis == 0, cols = t->cut.nparts > 0 && t->cut.axis == 1;
-            const int64_t r0 = rows ? range.begin : 0, r1 = rows ? range.end : t->shape[0], c0 = cols ? range.begin : 0, c1 = cols ? range.end : t->shape[1];
+            const bool rows = t->cut.nparts > 0 && t->cut.axis == 0,
+                       cols = t->cut.nparts > 0 && t->cut.axis == 1;
+            const int64_t r0 = rows ? range.begin : 0, r1 = rows ? range.end : t->shape[0],
+                          c0 = cols ? range.begin : 0, c1 = cols ? range.end : t->shape[1];
             for (int64_t r = r0; r < r1; r += tall)
                 CHECK_OK(s->read(s, t->name, r, r1 - r < tall ? r1 - r : tall, c0, c1 - c0, room));
         }
@@ -60,7 +83,13 @@ static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_
 static void test_hashed__does_not_depend_on_how_it_is_read(void **state)
 {
     static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2" };
-    static const struct { int slices; int64_t tall; bool twice; } ways[] = { { 8, 32, false }, { 8, 5, true }, { 1, 7, false }, { 4, 1000, false }, { 2, 1, true } };
+    static const struct {
+        int slices;
+        int64_t tall;
+        bool twice;
+    } ways[] = {
+        { 8, 32, false }, { 8, 5, true }, { 1, 7, false }, { 4, 1000, false }, { 2, 1, true }
+    };
     for (size_t m = 0; m < ARRAY_LEN(models); m++) {
         char path[100], want[33], is[33];
         snprintf(path, sizeof path, "llama/%s/hf", models[m]);
@@ -114,14 +143,16 @@ static void test_hashed__every_bit_counts(void **state)
         char model[420], path[460];
         snprintf(model, sizeof model, "%s", at(specs[k]));
         snprintf(path, sizeof path, "%s/model.safetensors", model);
-        CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = specs[k], .dst = model, .seed = 3 }));
+        CHECK_OK(sheaf_init(&report,
+                            &(sheaf_init_options){ .spec = specs[k], .dst = model, .seed = 3 }));
         open_with_print(&whole, model);
         CHECK_OK(sheaf__hashed_all(whole.hashed, 2));
         CHECK_OK(sheaf__safetensors_open(&file, path));
         const int64_t n = sheaf__hashed_count(whole.hashed);
         for (int64_t i = (int64_t)k; i < n; i += k == 0 ? 1 : 23) {
             char before[33], after[33];
-            const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, sheaf__hashed_tensor(before, whole.hashed, i));
+            const sheaf_safetensors_entry *e =
+                sheaf__safetensors_find(file, sheaf__hashed_tensor(before, whole.hashed, i));
             sheaf__opened changed = { 0 };
             dice = dice * 6364136223846793005u + 1442695040888963407u;
             FILE *f = fopen(path, "r+b");
@@ -153,13 +184,15 @@ static void test_hashed__every_bit_counts(void **state)
 static void test_hashed__places_count(void **state)
 {
     static const sheaf_safetensors_spec spec = { "a", SHEAF_F32, 2, { 4, 3 } };
-    static const float rows[2][12] = { { 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0 }, { 4, 5, 6, 1, 2, 3, 7, 8, 9, 0, 0, 0 } };
+    static const float rows[2][12] = { { 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0 },
+                                       { 4, 5, 6, 1, 2, 3, 7, 8, 9, 0, 0, 0 } };
     char hash[2][33];
     for (int k = 0; k < 2; k++) {
         sheaf_safetensors_writer *w = NULL;
         sheaf_source *source = NULL;
         sheaf__hashed *print = NULL;
-        CHECK_OK(sheaf__safetensors_begin(&w, at(k == 0 ? "a.safetensors" : "b.safetensors"), &spec, 1, NULL, 0, NULL));
+        CHECK_OK(sheaf__safetensors_begin(&w, at(k == 0 ? "a.safetensors" : "b.safetensors"), &spec,
+                                          1, NULL, 0, NULL));
         CHECK_OK(sheaf__safetensors_write(w, 0, 0, rows[k], sizeof rows[k]));
         CHECK_OK(sheaf__safetensors_finish(w));
         CHECK_OK(sheaf_hf_open(&source, at(k == 0 ? "a.safetensors" : "b.safetensors")));
@@ -177,8 +210,10 @@ static void test_hashed__places_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hashed__does_not_depend_on_how_it_is_read), cmocka_unit_test(test_hashed__does_not_depend_on_files),
-        cmocka_unit_test(test_hashed__every_bit_counts), cmocka_unit_test(test_hashed__places_count),
+        cmocka_unit_test(test_hashed__does_not_depend_on_how_it_is_read),
+        cmocka_unit_test(test_hashed__does_not_depend_on_files),
+        cmocka_unit_test(test_hashed__every_bit_counts),
+        cmocka_unit_test(test_hashed__places_count),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -38,7 +38,10 @@ static const char *in_dir(const char *dir, const char *name)
     return *slot = joined;
 }
 
-static bool exists(const char *path) { return access(path, R_OK) == 0; }
+static bool exists(const char *path)
+{
+    return access(path, R_OK) == 0;
+}
 
 static int find_models(void **state)
 {
@@ -47,7 +50,8 @@ static int find_models(void **state)
     const char *root = golden("llama");
     CHECK_OK(sheaf__list_dir(&names, &count, root));
     for (int64_t i = 0; i < count && models < MAX_MODELS; i++)
-        if (exists(in_dir(in_dir(root, names[i]), "hf/config.json")) && exists(in_dir(in_dir(root, names[i]), "fwd_inputs.safetensors")))
+        if (exists(in_dir(in_dir(root, names[i]), "hf/config.json")) &&
+            exists(in_dir(in_dir(root, names[i]), "fwd_inputs.safetensors")))
             model_dir[models++] = strdup(in_dir(root, names[i]));
     sheaf__names_free(names, count);
     if (models == 0)
@@ -57,7 +61,9 @@ static int find_models(void **state)
 
 /* ---- recorded tensors ---- */
 
-typedef struct recording { sheaf_safetensors *file; } recording;
+typedef struct recording {
+    sheaf_safetensors *file;
+} recording;
 
 static recording record_of(const char *dir, const char *name)
 {
@@ -78,7 +84,9 @@ static double *values(const recording *r, const char *name, int64_t *n)
     double *x = malloc((size_t)*n * sizeof *x + 1);
     CHECK_OK(sheaf__safetensors_read(r->file, e, 0, raw, e->bytes));
     for (int64_t i = 0; i < *n; i++)
-        x[i] = e->dtype == SHEAF_F32 ? ((float *)raw)[i] : e->dtype == SHEAF_I64 ? (double)((int64_t *)raw)[i] : ((int32_t *)raw)[i];
+        x[i] = e->dtype == SHEAF_F32   ? ((float *)raw)[i]
+               : e->dtype == SHEAF_I64 ? (double)((int64_t *)raw)[i]
+                                       : ((int32_t *)raw)[i];
     free(raw);
     return x;
 }
@@ -93,12 +101,18 @@ static json_t *json_of(const char *dir, const char *name)
 
 /* ---- forward ---- */
 
-typedef struct forward { const sheaf_data *data; float *logits; int64_t seq, vocab; sheaf__evaluation result; } forward;
+typedef struct forward {
+    const sheaf_data *data;
+    float *logits;
+    int64_t seq, vocab;
+    sheaf__evaluation result;
+} forward;
 
 static sheaf_status *keep_logits(void *self, int64_t row, int64_t position, const float *logits)
 {
     forward *f = self;
-    memcpy(f->logits + (row * f->seq + position) * f->vocab, logits, (size_t)f->vocab * sizeof *logits);
+    memcpy(f->logits + (row * f->seq + position) * f->vocab, logits,
+           (size_t)f->vocab * sizeof *logits);
     return NULL;
 }
 
@@ -107,24 +121,32 @@ static sheaf_status *forward_rank(void *self, sheaf__model *model)
     forward *f = self;
     sheaf__evaluation result;
     const bool first = model->context->rank == 0;
-    sheaf_status *st = sheaf__evaluate(&result, model, f->data, &(sheaf__evaluate_options){ .micro_batch = 2, .padded = true, .self = f,
-                                                                  .take = first ? keep_logits : NULL });
+    sheaf_status *st = sheaf__evaluate(
+        &result, model, f->data,
+        &(sheaf__evaluate_options){
+            .micro_batch = 2, .padded = true, .self = f, .take = first ? keep_logits : NULL });
     if (first)
         f->result = result;
     return st;
 }
 
 /* Logits of `data` file by the model in hf/ (with an adapter), at `ranks`. */
-static forward run_forward(const char *hf, const char *config, const char *adapter, const char *data_path, int ranks)
+static forward run_forward(const char *hf, const char *config, const char *adapter,
+                           const char *data_path, int ranks)
 {
     sheaf__opened opened;
     sheaf_data *data;
-    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = hf, .config = config, .slices = 8, .adapter = adapter }));
+    CHECK_OK(sheaf__open_model(
+        &opened,
+        &(sheaf__open_options){ .model = hf, .config = config, .slices = 8, .adapter = adapter }));
     CHECK_OK(sheaf_data_open(&data, data_path, &(sheaf_data_options){ .config = &opened.config }));
     forward f = { .data = data, .seq = sheaf_data_seq(data), .vocab = opened.config.vocab };
     f.logits = calloc((size_t)(sheaf_data_rows(data) * f.seq * f.vocab), sizeof *f.logits);
-    CHECK_OK(sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = f.seq },
-                             forward_rank, &f));
+    CHECK_OK(
+        sheaf__crew_run(&opened,
+                        &(sheaf__crew_options){
+                            .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = f.seq },
+                        forward_rank, &f));
     sheaf_data_close(data);
     sheaf__opened_close(&opened);
     return f;
@@ -132,12 +154,15 @@ static forward run_forward(const char *hf, const char *config, const char *adapt
 
 static void check_forward(const char *dir, const char *config)
 {
-    const recording in = record_of(dir, "fwd_inputs.safetensors"), out = record_of(dir, "fwd_outputs.safetensors");
+    const recording in = record_of(dir, "fwd_inputs.safetensors"),
+                    out = record_of(dir, "fwd_outputs.safetensors");
     json_t *info = json_of(dir, "info.json");
     int64_t n, nmask;
     double *want = values(&out, "logits", &n), *mask = values(&in, "attention_mask", &nmask);
-    forward one = run_forward(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 1);
-    forward three = run_forward(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 3);
+    forward one =
+        run_forward(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 1);
+    forward three =
+        run_forward(in_dir(dir, "hf"), config, NULL, in_dir(dir, "fwd_inputs.safetensors"), 3);
     CHECK_BYTES(dir, three.logits, one.logits, (size_t)n * sizeof(float));
     CHECK_BYTES(dir, &three.result.loss, &one.result.loss, sizeof one.result.loss);
     for (int64_t i = 0; i < n; i++)
@@ -168,9 +193,18 @@ static void test_forward__both_config_styles(void **state)
 
 /* ---- gradients ---- */
 
-typedef struct gradients { const sheaf__opened *opened; const sheaf_data *data; const recording *want; int ranks; int64_t compared; } gradients;
+typedef struct gradients {
+    const sheaf__opened *opened;
+    const sheaf_data *data;
+    const recording *want;
+    int ranks;
+    int64_t compared;
+} gradients;
 
-static bool everything(void *self, const sheaf_tensor *t) { return true; }
+static bool everything(void *self, const sheaf_tensor *t)
+{
+    return true;
+}
 
 static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
 {
@@ -181,20 +215,32 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
     const int rank = sheaf_comm_rank(comm);
     const int64_t rows = sheaf_data_rows(g->data), seq = sheaf_data_seq(g->data), n = rows * seq;
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
-    sheaf__context c = { .device = device, .comm = g->ranks == 1 ? NULL : comm, .rank = rank, .ranks = g->ranks, .slices = 8,
-                         .own = sheaf_owner_slices(8, g->ranks, rank), .dtype = SHEAF_F32 };
-    CHECK_OK(sheaf__model_new(&model, &c, g->opened->schema, &(sheaf__model_options){ .trains = everything, .backward = true, .positions = seq }));
+    sheaf__context c = { .device = device,
+                         .comm = g->ranks == 1 ? NULL : comm,
+                         .rank = rank,
+                         .ranks = g->ranks,
+                         .slices = 8,
+                         .own = sheaf_owner_slices(8, g->ranks, rank),
+                         .dtype = SHEAF_F32 };
+    CHECK_OK(sheaf__model_new(
+        &model, &c, g->opened->schema,
+        &(sheaf__model_options){ .trains = everything, .backward = true, .positions = seq }));
     CHECK_OK(sheaf__model_load(model, g->opened->base, NULL));
-    sheaf_batch b = { malloc((size_t)n * 4), malloc((size_t)n * 4), malloc((size_t)n * 4), malloc((size_t)n) };
+    sheaf_batch b = { malloc((size_t)n * 4), malloc((size_t)n * 4), malloc((size_t)n * 4),
+                      malloc((size_t)n) };
     int64_t row[64];
     for (int64_t i = 0; i < rows; i++)
         row[i] = i;
     sheaf_data_batch(&b, g->data, row, rows);
     const sheaf__rows_in in = { b.tokens, b.position, b.mask, seq, seq };
     const sheaf__step_info info = { .training = true };
-    sheaf__head_run head = { .label = b.labels, .gradient_scale = 1.0f / (float)sheaf_data_labels(g->data, row, rows) };
+    sheaf__head_run head = { .label = b.labels,
+                             .gradient_scale =
+                                 1.0f / (float)sheaf_data_labels(g->data, row, rows) };
     CHECK_OK(sheaf__tape_new(&tape, &c));
-    sheaf__model_record(model, tape, &(sheaf__pass){ .batch = rows, .queries = seq, .in = &in, .info = &info, .head = &head });
+    sheaf__model_record(
+        model, tape,
+        &(sheaf__pass){ .batch = rows, .queries = seq, .in = &in, .info = &info, .head = &head });
     CHECK_OK(sheaf__tape_compile(tape, true, g->ranks == 3));
     sheaf__lane_stack lanes;
     sheaf__lanes_open(&lanes, 1);
@@ -212,7 +258,8 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
             const float *x = t->grad[s];
             for (int64_t r = rs.begin; r < rs.end; r++)
                 for (int64_t k = cs.begin; k < cs.end; k++, x++, g->compared += rank == 0)
-                    CHECK_NEAR(t->name, *x, want[r * t->shape[1] + k], 1e-5 + 1e-4 * fabs(want[r * t->shape[1] + k]));
+                    CHECK_NEAR(t->name, *x, want[r * t->shape[1] + k],
+                               1e-5 + 1e-4 * fabs(want[r * t->shape[1] + k]));
         }
         free(want);
     }
@@ -233,8 +280,11 @@ static void test_gradients__equal_the_originals(void **state)
             sheaf__opened opened;
             sheaf_data *data;
             const recording want = record_of(model_dir[i], "fwd_grads.safetensors");
-            CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = in_dir(model_dir[i], "hf"), .slices = 8 }));
-            CHECK_OK(sheaf_data_open(&data, in_dir(model_dir[i], "fwd_inputs.safetensors"), &(sheaf_data_options){ .config = &opened.config }));
+            CHECK_OK(sheaf__open_model(
+                &opened,
+                &(sheaf__open_options){ .model = in_dir(model_dir[i], "hf"), .slices = 8 }));
+            CHECK_OK(sheaf_data_open(&data, in_dir(model_dir[i], "fwd_inputs.safetensors"),
+                                     &(sheaf_data_options){ .config = &opened.config }));
             gradients g = { &opened, data, &want, ranks, 0 };
             CHECK_OK(sheaf_comm_run_threads(ranks, gradient_rank, &g));
             assert_true(g.compared > 1000);
@@ -255,9 +305,11 @@ static char *temporary(void)
 }
 
 /* A data file of rows x length from int arrays; mask may be NULL. */
-static const char *data_file(const char *name, const double *ids, const double *labels, const double *mask, int64_t rows, int64_t length)
+static const char *data_file(const char *name, const double *ids, const double *labels,
+                             const double *mask, int64_t rows, int64_t length)
 {
-    const sheaf_safetensors_spec spec[3] = { { "input_ids", SHEAF_I64, 2, { rows, length } }, { "labels", SHEAF_I64, 2, { rows, length } },
+    const sheaf_safetensors_spec spec[3] = { { "input_ids", SHEAF_I64, 2, { rows, length } },
+                                             { "labels", SHEAF_I64, 2, { rows, length } },
                                              { "attention_mask", SHEAF_I64, 2, { rows, length } } };
     const double *from[3] = { ids, labels, mask };
     sheaf_safetensors_writer *w;
@@ -297,7 +349,8 @@ static void test_long_forward__last_positions(void **state)
 
 /* ---- adapters as they are, and merged ---- */
 
-static void compare_rows(const char *what, const forward *f, const double *want, int64_t n, const double *mask, int64_t nmask)
+static void compare_rows(const char *what, const forward *f, const double *want, int64_t n,
+                         const double *mask, int64_t nmask)
 {
     for (int64_t k = 0; k < n; k++)
         if (mask == NULL || k / f->vocab >= nmask || mask[k / f->vocab] != 0)
@@ -306,7 +359,10 @@ static void compare_rows(const char *what, const forward *f, const double *want,
 
 static void test_adapters__logits_without_merging(void **state)
 {
-    static const char *const variants[] = { "rslora", "rank_pattern", "layers_to_transform", "modules_to_save", "bias_all", "bias_lora_only" };
+    static const char *const variants[] = {
+        "rslora",          "rank_pattern", "layers_to_transform",
+        "modules_to_save", "bias_all",     "bias_lora_only"
+    };
     int ran = 0;
     for (int i = 0; i < models; i++)
         for (size_t v = 0; v < ARRAY_LEN(variants); v++) {
@@ -316,11 +372,14 @@ static void test_adapters__logits_without_merging(void **state)
                 free(dir);
                 continue;
             }
-            const recording r = record_of(dir, "logits.safetensors"), in = record_of(model_dir[i], "fwd_inputs.safetensors");
+            const recording r = record_of(dir, "logits.safetensors"),
+                            in = record_of(model_dir[i], "fwd_inputs.safetensors");
             int64_t n, nmask;
-            double *want = values(&r, "logits_row0", &n), *mask = values(&in, "attention_mask", &nmask);
+            double *want = values(&r, "logits_row0", &n),
+                   *mask = values(&in, "attention_mask", &nmask);
             for (int ranks = 1; ranks <= 3; ranks += 2) {
-                forward f = run_forward(in_dir(model_dir[i], "hf"), NULL, in_dir(dir, "adapter"), in_dir(model_dir[i], "fwd_inputs.safetensors"), ranks);
+                forward f = run_forward(in_dir(model_dir[i], "hf"), NULL, in_dir(dir, "adapter"),
+                                        in_dir(model_dir[i], "fwd_inputs.safetensors"), ranks);
                 compare_rows(dir, &f, want, n, mask, nmask);
                 free(f.logits);
             }
@@ -336,7 +395,12 @@ static void test_adapters__logits_without_merging(void **state)
 
 /* ---- generation ---- */
 
-typedef struct generation { const sheaf__prompt *prompt; int64_t count; sheaf__generate_options how; sheaf__continuation *out; } generation;
+typedef struct generation {
+    const sheaf__prompt *prompt;
+    int64_t count;
+    sheaf__generate_options how;
+    sheaf__continuation *out;
+} generation;
 
 static sheaf_status *generate_rank(void *self, sheaf__model *model)
 {
@@ -345,20 +409,24 @@ static sheaf_status *generate_rank(void *self, sheaf__model *model)
     int32_t room[8][512];
     for (int i = 0; i < 8; i++)
         own[i] = (sheaf__continuation){ room[i], 0 };
-    return sheaf__generate(model->context->rank == 0 ? g->out : own, model, g->prompt, g->count, &g->how);
+    return sheaf__generate(model->context->rank == 0 ? g->out : own, model, g->prompt, g->count,
+                           &g->how);
 }
 
-static void check_sequence(const char *what, const json_t *want, const sheaf__prompt *p, const sheaf__continuation *got)
+static void check_sequence(const char *what, const json_t *want, const sheaf__prompt *p,
+                           const sheaf__continuation *got)
 {
     const size_t total = json_array_size(want), pad = 0;
     int64_t skip = 0;
-    while (skip < (int64_t)total && (int64_t)total - skip > p->n && json_integer_value(json_array_get(want, (size_t)skip)) == 0 &&
+    while (skip < (int64_t)total && (int64_t)total - skip > p->n &&
+           json_integer_value(json_array_get(want, (size_t)skip)) == 0 &&
            json_integer_value(json_array_get(want, (size_t)skip + (size_t)p->n)) != got->ids[0])
         skip++; /* left padding of a recorded batch */
     for (int64_t i = 0; i < got->n; i++)
         if (json_integer_value(json_array_get(want, (size_t)(skip + p->n + i))) != got->ids[i])
-            fail_msg("%s: token %lld is %d, recorded %lld", what, (long long)i, (int)got->ids[i],
-                     (long long)json_integer_value(json_array_get(want, (size_t)(skip + p->n + i))));
+            fail_msg(
+                "%s: token %lld is %d, recorded %lld", what, (long long)i, (int)got->ids[i],
+                (long long)json_integer_value(json_array_get(want, (size_t)(skip + p->n + i))));
     assert_int_equal((int64_t)total, skip + p->n + got->n + (int64_t)pad);
 }
 
@@ -369,32 +437,59 @@ static int64_t read_prompt(const json_t *list, int32_t *ids)
     return (int64_t)json_array_size(list);
 }
 
-static void check_generation(const char *dir, const char *hf, const char *adapter, const json_t *cases)
+static void check_generation(const char *dir, const char *hf, const char *adapter,
+                             const json_t *cases)
 {
     sheaf__opened opened;
-    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = hf, .slices = 8, .adapter = adapter }));
+    CHECK_OK(sheaf__open_model(
+        &opened, &(sheaf__open_options){ .model = hf, .slices = 8, .adapter = adapter }));
     for (size_t k = 0; k < json_array_size(cases); k++) {
-        const json_t *one = json_array_get(cases, k), *batch = json_object_get(one, "batch_prompts");
-        const json_t *settings = json_object_get(one, "settings"), *eos = json_object_get(settings, "eos_token_id");
+        const json_t *one = json_array_get(cases, k),
+                     *batch = json_object_get(one, "batch_prompts");
+        const json_t *settings = json_object_get(one, "settings"),
+                     *eos = json_object_get(settings, "eos_token_id");
         const json_t *penalty = json_object_get(settings, "repetition_penalty");
         const int64_t stop = json_integer_value(eos);
         int32_t ids[8][128], room[8][512];
         sheaf__prompt prompt[8];
         sheaf__continuation out[8];
-        generation g = { prompt, 0, { .sampling = { .greedy = true, .temperature = 1, .top_p = 1,
-                                      .repetition_penalty = penalty == NULL ? 1 : (float)json_number_value(penalty) },
-                                      .max_new = settings == NULL ? (int64_t)(json_array_size(json_object_get(one, "sequence")) - json_array_size(json_object_get(one, "prompt")))
-                                                         : json_integer_value(json_object_get(settings, "max_new_tokens")), .batch = 8,
-                                      .stop = &stop, .nstop = json_is_integer(eos) }, out };
+        generation g = {
+            prompt,
+            0,
+            { .sampling = { .greedy = true,
+                            .temperature = 1,
+                            .top_p = 1,
+                            .repetition_penalty =
+                                penalty == NULL ? 1 : (float)json_number_value(penalty) },
+              .max_new = settings == NULL
+                             ? (int64_t)(json_array_size(json_object_get(one, "sequence")) -
+                                         json_array_size(json_object_get(one, "prompt")))
+                             : json_integer_value(json_object_get(settings, "max_new_tokens")),
+              .batch = 8,
+              .stop = &stop,
+              .nstop = json_is_integer(eos) },
+            out
+        };
         g.count = batch == NULL ? 1 : (int64_t)json_array_size(batch);
         for (int64_t i = 0; i < g.count; i++) {
-            prompt[i] = (sheaf__prompt){ ids[i], read_prompt(batch == NULL ? json_object_get(one, "prompt") : json_array_get(batch, (size_t)i), ids[i]) };
+            prompt[i] = (sheaf__prompt){ ids[i], read_prompt(batch == NULL
+                                                                 ? json_object_get(one, "prompt")
+                                                                 : json_array_get(batch, (size_t)i),
+                                                             ids[i]) };
             out[i] = (sheaf__continuation){ room[i], 0 };
         }
         for (int ranks = 1; ranks <= 3; ranks += 2) {
-            CHECK_OK(sheaf__crew_run(&opened, &(sheaf__crew_options){ .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = 1024 }, generate_rank, &g));
+            CHECK_OK(sheaf__crew_run(
+                &opened,
+                &(sheaf__crew_options){
+                    .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = 1024 },
+                generate_rank, &g));
             for (int64_t i = 0; i < g.count; i++)
-                check_sequence(dir, batch == NULL ? json_object_get(one, "sequence") : json_array_get(json_object_get(one, "sequences"), (size_t)i), &prompt[i], &out[i]);
+                check_sequence(dir,
+                               batch == NULL
+                                   ? json_object_get(one, "sequence")
+                                   : json_array_get(json_object_get(one, "sequences"), (size_t)i),
+                               &prompt[i], &out[i]);
         }
     }
     sheaf__opened_close(&opened);
@@ -413,7 +508,8 @@ static void test_generation__greedy_cases(void **state)
 /* ---- training ---- */
 
 /* All micro-batches of a recorded run, in order, as one data file. */
-static const char *batches_file(const recording *r, int64_t steps, int64_t micros, int64_t *rows_per_micro)
+static const char *batches_file(const recording *r, int64_t steps, int64_t micros,
+                                int64_t *rows_per_micro)
 {
     static const char *const field[3] = { "input_ids", "labels", "attention_mask" };
     double *all[3] = { 0 };
@@ -421,7 +517,8 @@ static const char *batches_file(const recording *r, int64_t steps, int64_t micro
     for (int f = 0; f < 3; f++)
         for (int64_t k = 0; k < steps * micros; k++) {
             char name[96];
-            snprintf(name, sizeof name, "step%lld.micro%lld.%s", (long long)(k / micros), (long long)(k % micros), field[f]);
+            snprintf(name, sizeof name, "step%lld.micro%lld.%s", (long long)(k / micros),
+                     (long long)(k % micros), field[f]);
             double *x = values(r, name, &n);
             const sheaf_safetensors_entry *e = sheaf__safetensors_find(r->file, name);
             *rows_per_micro = e->shape[0];
@@ -431,13 +528,17 @@ static const char *batches_file(const recording *r, int64_t steps, int64_t micro
             used[f] += n;
             free(x);
         }
-    const char *path = data_file("batches.safetensors", all[0], all[1], all[2], used[0] / length, length);
+    const char *path =
+        data_file("batches.safetensors", all[0], all[1], all[2], used[0] / length, length);
     for (int f = 0; f < 3; f++)
         free(all[f]);
     return path;
 }
 
-typedef struct trace { const json_t *steps; int seen; } trace;
+typedef struct trace {
+    const json_t *steps;
+    int seen;
+} trace;
 
 static void on_event(void *self, const sheaf_event *event)
 {
@@ -446,15 +547,19 @@ static void on_event(void *self, const sheaf_event *event)
         return;
     const json_t *want = json_array_get(t->steps, (size_t)t->seen++);
     CHECK_NEAR("loss", event->step.loss, json_real_value(json_object_get(want, "loss")), 1e-5);
-    CHECK_NEAR("gradient norm", event->step.grad_norm, json_real_value(json_object_get(want, "grad_norm_before_clip")), 2e-5);
-    CHECK_NEAR("learning rate", event->step.lr, json_number_value(json_object_get(want, "lr")), 1e-12);
+    CHECK_NEAR("gradient norm", event->step.grad_norm,
+               json_real_value(json_object_get(want, "grad_norm_before_clip")), 2e-5);
+    CHECK_NEAR("learning rate", event->step.lr, json_number_value(json_object_get(want, "lr")),
+               1e-12);
 }
 
-static void compare_all(sheaf_source *got, const recording *want, const char *strip, const char *replace, double tolerance)
+static void compare_all(sheaf_source *got, const recording *want, const char *strip,
+                        const char *replace, double tolerance)
 {
     for (int64_t i = 0; i < want->file->header.count; i++) {
         const sheaf_safetensors_entry *e = &want->file->header.entry[i];
-        const char *tail = strncmp(e->name, strip, strlen(strip)) == 0 ? e->name + strlen(strip) : NULL;
+        const char *tail =
+            strncmp(e->name, strip, strlen(strip)) == 0 ? e->name + strlen(strip) : NULL;
         if (tail == NULL)
             continue;
         char name[512], *default_at;
@@ -477,13 +582,16 @@ static void compare_all(sheaf_source *got, const recording *want, const char *st
 
 static void check_training(const char *dir, bool lora, int ranks)
 {
-    char *run_dir = strdup(in_dir(dir, lora ? "lora" : "full_train")), *hf = strdup(in_dir(dir, "hf")), *out = NULL;
+    char *run_dir = strdup(in_dir(dir, lora ? "lora" : "full_train")),
+         *hf = strdup(in_dir(dir, "hf")), *out = NULL;
     static int runs;
     assert_true(asprintf(&out, "%s/run-%d", temporary(), runs++) > 0);
     json_t *log = json_of(run_dir, "log.json");
     const recording batches = record_of(run_dir, "batches.safetensors");
-    const json_t *optimizer = json_object_get(log, "optimizer"), *steps = json_object_get(log, "steps");
-    const int64_t micros = lora ? json_integer_value(json_object_get(log, "gradient_accumulation")) : 1;
+    const json_t *optimizer = json_object_get(log, "optimizer"),
+                 *steps = json_object_get(log, "steps");
+    const int64_t micros =
+        lora ? json_integer_value(json_object_get(log, "gradient_accumulation")) : 1;
     const char *schedule = json_string_value(json_object_get(log, "schedule"));
     sheaf_train_options o;
     sheaf_train_options_default(&o);
@@ -505,7 +613,8 @@ static void check_training(const char *dir, bool lora, int ranks)
     o.weight_decay = json_number_value(json_object_get(optimizer, "weight_decay"));
     o.clip = json_number_value(json_object_get(log, "max_grad_norm"));
     o.warmup = json_integer_value(json_object_get(log, "warmup_steps"));
-    o.schedule = strncmp(schedule, "cosine", 6) == 0 ? SHEAF_SCHEDULE_COSINE : SHEAF_SCHEDULE_LINEAR;
+    o.schedule =
+        strncmp(schedule, "cosine", 6) == 0 ? SHEAF_SCHEDULE_COSINE : SHEAF_SCHEDULE_LINEAR;
     o.dtype = SHEAF_F32;
     trace t = { steps, 0 };
     const sheaf_events events = { on_event, &t };
@@ -516,8 +625,10 @@ static void check_training(const char *dir, bool lora, int ranks)
     sheaf_source *state;
     CHECK_OK(sheaf_checkpoint_open(&checkpoint, result.checkpoint));
     CHECK_OK(sheaf__checkpoint_source(&state, checkpoint));
-    const recording final = record_of(run_dir, lora ? "adapter_final/adapter_model.safetensors" : "final_model.safetensors");
-    const recording adam = record_of(run_dir, lora ? "final_adam_state.safetensors" : "final_adam_state_part.safetensors");
+    const recording final = record_of(run_dir, lora ? "adapter_final/adapter_model.safetensors"
+                                                    : "final_model.safetensors");
+    const recording adam = record_of(run_dir, lora ? "final_adam_state.safetensors"
+                                                   : "final_adam_state_part.safetensors");
     compare_all(state, &final, "", "master/", 1e-4);
     compare_all(state, &adam, "exp_avg.", "exp_avg/", 1e-5);
     compare_all(state, &adam, "exp_avg_sq.", "exp_avg_sq/", 1e-5);
@@ -553,11 +664,14 @@ static void test_adapters__trained_and_merged_generation(void **state)
     int merged = 0;
     for (int i = 0; i < models; i++) {
         const char *dir = model_dir[i];
-        const recording r = record_of(dir, "lora/logits_final.safetensors"), in = record_of(dir, "fwd_inputs.safetensors");
+        const recording r = record_of(dir, "lora/logits_final.safetensors"),
+                        in = record_of(dir, "fwd_inputs.safetensors");
         int64_t n, nmask;
-        double *want = values(&r, "logits_adapter", &n), *mask = values(&in, "attention_mask", &nmask);
+        double *want = values(&r, "logits_adapter", &n),
+               *mask = values(&in, "attention_mask", &nmask);
         for (int ranks = 1; ranks <= 3; ranks += 2) {
-            forward f = run_forward(in_dir(dir, "hf"), NULL, in_dir(dir, "lora/adapter_final"), in_dir(dir, "fwd_inputs.safetensors"), ranks);
+            forward f = run_forward(in_dir(dir, "hf"), NULL, in_dir(dir, "lora/adapter_final"),
+                                    in_dir(dir, "fwd_inputs.safetensors"), ranks);
             compare_rows(dir, &f, want, n, mask, nmask);
             free(f.logits);
         }

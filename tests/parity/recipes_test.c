@@ -1,6 +1,6 @@
-/* recipes_test.c - the recipes cogvlm-lora and cogagent-lora do what SAT did: from the recorded LoRA
- * factors, the losses, gradient norms and rates of every recorded step, at 1, 3 and 8 ranks with the
- * same adapter.
+/* recipes_test.c - the recipes cogvlm-lora and cogagent-lora do what SAT did: from the recorded
+ * LoRA factors, the losses, gradient norms and rates of every recorded step, at 1, 3 and 8 ranks
+ * with the same adapter.
  *
  * Every folder of $SHEAF_GOLDEN with train_lora_mp1_train.json and mp1/ is run; none found is a
  * failure. Tolerances are those of the recordings' README. */
@@ -34,7 +34,8 @@ typedef struct factors {
 } factors;
 
 /* Rows of A: part after part. B was zero when the recording began. */
-static sheaf_status *factor_rows(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
+static sheaf_status *factor_rows(void *context, int64_t index, int64_t row0, int64_t rows,
+                                 void *dst)
 {
     const factors *f = context;
     const sheaf_lora_module *m = &f->lora->module[index / 2];
@@ -47,7 +48,8 @@ static sheaf_status *factor_rows(void *context, int64_t index, int64_t row0, int
         const sheaf_safetensors_entry *e = sheaf__safetensors_find(f->file, name);
         if (e == NULL)
             return sheaf_fail(SHEAF_E_LAYOUT, "%s", name);
-        sheaf_status *st = sheaf__safetensors_read_box(f->file, e, r % m->rank, 1, 0, cols, out + (r - row0) * cols);
+        sheaf_status *st = sheaf__safetensors_read_box(f->file, e, r % m->rank, 1, 0, cols,
+                                                       out + (r - row0) * cols);
         if (st != NULL)
             return st;
     }
@@ -63,7 +65,10 @@ static void make_adapter(const char *dir, int64_t rank, const char *dst)
     options.rank = rank;
     options.alpha = 1;
     CHECK_OK(sheaf__lora_set_targets(&options, "sat-vit"));
-    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = in_dir(dir, "mp1"), .config_only = true, .slices = 8, .fresh = &options }));
+    CHECK_OK(sheaf__open_model(&opened, &(sheaf__open_options){ .model = in_dir(dir, "mp1"),
+                                                                .config_only = true,
+                                                                .slices = 8,
+                                                                .fresh = &options }));
     CHECK_OK(sheaf__safetensors_open(&f.file, in_dir(dir, "train_lora_mp1_init_lora.safetensors")));
     const int64_t count = 2 * (int64_t)opened.lora->nmodules;
     sheaf_safetensors_spec *spec = calloc((size_t)count, sizeof *spec);
@@ -72,8 +77,13 @@ static void make_adapter(const char *dir, int64_t rank, const char *dst)
     f.spec = spec;
     for (int64_t i = 0; i < count; i++) {
         const sheaf_lora_module *m = &opened.lora->module[i / 2];
-        spec[i] = i % 2 == 0 ? (sheaf_safetensors_spec){ m->a_name, SHEAF_F32, 2, { m->a_shape[0], m->a_shape[1] } }
-                             : (sheaf_safetensors_spec){ m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->file_rank } };
+        spec[i] = i % 2 == 0 ? (sheaf_safetensors_spec){ m->a_name,
+                                                         SHEAF_F32,
+                                                         2,
+                                                         { m->a_shape[0], m->a_shape[1] } }
+                             : (sheaf_safetensors_spec){
+                                   m->b_name, SHEAF_F32, 2, { m->b_shape[0], m->file_rank }
+                               };
     }
     char *config;
     sheaf_folder *folder;
@@ -90,20 +100,26 @@ static void make_adapter(const char *dir, int64_t rank, const char *dst)
 
 /* ---- the run ---- */
 
-static double number(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
 
 /* The recorded run's own numbers over the recipe's, so that other recordings are reproduced too. */
 static void run(const char *dir, const json_t *recorded, bool agent, int tp, const char *out)
 {
-    const json_t *deepspeed = json_object_get(recorded, "deepspeed_config"), *schedule = json_object_get(recorded, "scheduler");
-    const json_t *adamw = json_object_get(json_object_get(deepspeed, "optimizer"), "params"), *betas = json_object_get(adamw, "betas");
+    const json_t *deepspeed = json_object_get(recorded, "deepspeed_config"),
+                 *schedule = json_object_get(recorded, "scheduler");
+    const json_t *adamw = json_object_get(json_object_get(deepspeed, "optimizer"), "params"),
+                 *betas = json_object_get(adamw, "betas");
     const double warmup = number(schedule, "warmup") * number(schedule, "train_iters");
     const char *source = getenv("SHEAF_SOURCE_ROOT");
     static char text[24][1700];
     int n = 0;
     char *argv[40] = { (char *)"sheaf", (char *)"train", (char *)"--no-shuffle" };
 #define FLAG(...) (snprintf(text[n], sizeof text[0], __VA_ARGS__), argv[3 + n] = text[n], n++)
-    FLAG("--recipe=%s/recipes/%s.recipe", source == NULL ? "." : source, agent ? "cogagent-lora" : "cogvlm-lora");
+    FLAG("--recipe=%s/recipes/%s.recipe", source == NULL ? "." : source,
+         agent ? "cogagent-lora" : "cogvlm-lora");
     FLAG("--model=%s/mp1", dir);
     FLAG("--data=%s/inputs.safetensors", dir);
     FLAG("--adapter=%s", at("adapter"));
@@ -121,7 +137,8 @@ static void run(const char *dir, const json_t *recorded, bool agent, int tp, con
     FLAG("--weight-decay=%.17g", number(adamw, "weight_decay"));
     FLAG("--schedule=sat-%s", json_string_value(json_object_get(schedule, "style")));
     FLAG("--lr-decay-ratio=%.17g", number(schedule, "decay_ratio"));
-    FLAG("--steps=%d", (int)json_array_size(json_object_get(recorded, "steps"))); /* fewer than train_iters, within warm-up */
+    FLAG("--steps=%d", (int)json_array_size(json_object_get(
+                           recorded, "steps"))); /* fewer than train_iters, within warm-up */
     FLAG("--warmup=%.0f", warmup);
     FLAG("--warmup-ratio=0");
 #undef FLAG
@@ -153,7 +170,9 @@ static void check_steps(const char *dir, const json_t *recorded, const char *out
         snprintf(name, sizeof name, "%s, step %d", dir, (int)i + 1);
         CHECK_NEAR(name, number(got, "loss"), number(want, "loss"), 5e-5);
         CHECK_NEAR(name, number(got, "grad_norm") / number(want, "global_grad_norm"), 1, 1e-4);
-        CHECK_NEAR(name, number(got, "lr"), json_number_value(json_array_get(json_object_get(want, "lr_used_by_group"), 0)), 1e-15);
+        CHECK_NEAR(name, number(got, "lr"),
+                   json_number_value(json_array_get(json_object_get(want, "lr_used_by_group"), 0)),
+                   1e-15);
         json_decref(got);
         line = end + 1;
     }
@@ -174,7 +193,8 @@ static void check_recording(const char *dir, const json_t *recorded)
         const char *out = at("out");
         run(dir, recorded, agent, ranks[i], out);
         check_steps(dir, recorded, out);
-        CHECK_OK(sheaf__file_read_all(&bytes, &size, in_dir(out, "adapter/adapter_model.safetensors"), 1 << 28));
+        CHECK_OK(sheaf__file_read_all(&bytes, &size,
+                                      in_dir(out, "adapter/adapter_model.safetensors"), 1 << 28));
         if (first == NULL) {
             first = bytes;
             first_size = size;
@@ -197,7 +217,8 @@ static void test_recipes__reproduce_the_recorded_runs(void **state)
     for (int64_t i = 0; i < count; i++) {
         char dir[1100];
         snprintf(dir, sizeof dir, "%s/%s", root, names[i]);
-        if (sheaf__path_kind(in_dir(dir, "train_lora_mp1_train.json")) != SHEAF_PATH_FILE || sheaf__path_kind(in_dir(dir, "mp1")) != SHEAF_PATH_DIR)
+        if (sheaf__path_kind(in_dir(dir, "train_lora_mp1_train.json")) != SHEAF_PATH_FILE ||
+            sheaf__path_kind(in_dir(dir, "mp1")) != SHEAF_PATH_DIR)
             continue;
         json_t *recorded;
         CHECK_OK(sheaf__json_load(&recorded, in_dir(dir, "train_lora_mp1_train.json")));
@@ -211,6 +232,7 @@ static void test_recipes__reproduce_the_recorded_runs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_recipes__reproduce_the_recorded_runs) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(
+        test_recipes__reproduce_the_recorded_runs) };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -1,9 +1,9 @@
 /* tiles_test.c - the order `tiles` of bfloat16 sums is what the tile unit computes.
  *
- * amx/tdpbf16ps.safetensors of $SHEAF_GOLDEN (or of the committed subset: single elements) was recorded on
- * a processor that has the unit: eight TDPBF16PS steps on an accumulator. Where that started from zero the
- * result is a product of 256 summed elements, and the reference and all kernels must give it. Which NaN
- * comes out is not defined, that one does is. */
+ * amx/tdpbf16ps.safetensors of $SHEAF_GOLDEN (or of the committed subset: single elements) was
+ * recorded on a processor that has the unit: eight TDPBF16PS steps on an accumulator. Where that
+ * started from zero the result is a product of 256 summed elements, and the reference and all
+ * kernels must give it. Which NaN comes out is not defined, that one does is. */
 #include "tests/check.h"
 
 #include <sys/prctl.h>
@@ -20,15 +20,16 @@
 
 enum { STEPS = 8, DEEP = 32 * STEPS, MOST = 16 };
 
-/* cases of A [cases, 8, rows, 32], B [cases, 8, 16, 2 * cols] (word n of row q is the pair 2q, 2q + 1 of
- * column n), c and d [cases, rows, cols] */
+/* cases of A [cases, 8, rows, 32], B [cases, 8, 16, 2 * cols] (word n of row q is the pair 2q, 2q +
+ * 1 of column n), c and d [cases, rows, cols] */
 typedef struct recording {
     int64_t cases, rows, cols;
     uint16_t *a, *b;
     uint32_t *c, *d;
 } recording;
 
-static void *tensor(const sheaf_safetensors *file, const char *name, const sheaf_safetensors_entry **entry)
+static void *tensor(const sheaf_safetensors *file, const char *name,
+                    const sheaf_safetensors_entry **entry)
 {
     *entry = sheaf__safetensors_find(file, name);
     assert_non_null(*entry);
@@ -44,7 +45,10 @@ static int load(void **state)
     sheaf_safetensors *file;
     const sheaf_safetensors_entry *a, *b, *c, *d;
     CHECK_OK(sheaf__safetensors_open(&file, golden("amx/tdpbf16ps.safetensors")));
-    r = (recording){ .a = tensor(file, "a", &a), .b = tensor(file, "b", &b), .c = tensor(file, "c", &c), .d = tensor(file, "d", &d) };
+    r = (recording){ .a = tensor(file, "a", &a),
+                     .b = tensor(file, "b", &b),
+                     .c = tensor(file, "c", &c),
+                     .d = tensor(file, "d", &d) };
     r.cases = d->shape[0];
     r.rows = d->shape[1];
     r.cols = d->shape[2];
@@ -67,7 +71,8 @@ static int drop(void **state)
 }
 
 /* The case as a product: A [rows, 256] and B [256, cols]. */
-static sheaf__term term_of(const recording *r, int64_t i, uint16_t a[MOST][DEEP], uint16_t b[DEEP][MOST])
+static sheaf__term term_of(const recording *r, int64_t i, uint16_t a[MOST][DEEP],
+                           uint16_t b[DEEP][MOST])
 {
     for (int64_t k = 0; k < DEEP; k++) {
         const int64_t step = k / 32, q = k % 32 / 2;
@@ -76,7 +81,8 @@ static sheaf__term term_of(const recording *r, int64_t i, uint16_t a[MOST][DEEP]
         for (int64_t n = 0; n < r->cols; n++)
             b[k][n] = r->b[((i * STEPS + step) * 16 + q) * 2 * r->cols + 2 * n + k % 2];
     }
-    return (sheaf__term){ .a = a, .lda = DEEP, .form = SHEAF__B_KN, .b = b, .ldb = MOST, .k = DEEP };
+    return (
+        sheaf__term){ .a = a, .lda = DEEP, .form = SHEAF__B_KN, .b = b, .ldb = MOST, .k = DEEP };
 }
 
 static void test_tiles__every_kernel_gives_what_the_unit_gave(void **state)
@@ -95,18 +101,29 @@ static void test_tiles__every_kernel_gives_what_the_unit_gave(void **state)
         for (int64_t i = 0; i < r->cases; i++) {
             uint16_t a[MOST][DEEP], b[DEEP][MOST];
             uint32_t got[MOST * MOST];
-            const uint32_t *start = r->c + i * r->rows * r->cols, *want = r->d + i * r->rows * r->cols;
+            const uint32_t *start = r->c + i * r->rows * r->cols,
+                           *want = r->d + i * r->rows * r->cols;
             if (start[0] != 0)
                 continue;
             const sheaf__term term = term_of(r, i, a, b);
-            const sheaf__product job = { .m = r->rows, .n = r->cols, .dtype = SHEAF_BF16, .nslices = 1, .term = &term, .nterms = 1,
-                                         .y = got, .ldy = r->cols, .out = SHEAF_F32, .alpha = 1, .round_to = SHEAF_F32 };
+            const sheaf__product job = { .m = r->rows,
+                                         .n = r->cols,
+                                         .dtype = SHEAF_BF16,
+                                         .nslices = 1,
+                                         .term = &term,
+                                         .nterms = 1,
+                                         .y = got,
+                                         .ldy = r->cols,
+                                         .out = SHEAF_F32,
+                                         .alpha = 1,
+                                         .round_to = SHEAF_F32 };
             sheaf__products(device, &job, 1);
             for (int64_t e = 0; e < r->rows * r->cols; e++, compared++) {
                 const bool nan = (want[e] & 0x7fffffffu) > 0x7f800000u;
                 nans += nan;
                 if (nan ? got[e] != 0xffc00000u : got[e] != want[e])
-                    fail_msg("%s, case %d, element %d: %08x, recorded %08x", columns[c], (int)i, (int)e, got[e], want[e]);
+                    fail_msg("%s, case %d, element %d: %08x, recorded %08x", columns[c], (int)i,
+                             (int)e, got[e], want[e]);
             }
         }
         sheaf__device_close(device);
@@ -125,7 +142,8 @@ static void refuse_arch_prctl(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     const struct sock_fprog program = { ARRAY_LEN(code), code };
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
         _exit(90);
 }
 
@@ -146,8 +164,17 @@ static int without_permission(void)
     for (int i = 0; i < 64; i++)
         a[i] = b[i] = 0x3f80;
     const sheaf__term term = { .a = a, .lda = 64, .form = SHEAF__B_NK, .b = b, .ldb = 64, .k = 64 };
-    const sheaf__product job = { .m = 1, .n = 1, .dtype = SHEAF_BF16, .nslices = 1, .term = &term, .nterms = 1,
-                                 .y = &y, .ldy = 1, .out = SHEAF_F32, .alpha = 1, .round_to = SHEAF_F32 };
+    const sheaf__product job = { .m = 1,
+                                 .n = 1,
+                                 .dtype = SHEAF_BF16,
+                                 .nslices = 1,
+                                 .term = &term,
+                                 .nterms = 1,
+                                 .y = &y,
+                                 .ldy = 1,
+                                 .out = SHEAF_F32,
+                                 .alpha = 1,
+                                 .round_to = SHEAF_F32 };
     device->sums = SHEAF__TILES;
     sheaf__products(device, &job, 1);
     sheaf__device_close(device);

@@ -12,7 +12,10 @@
 #include "models/model.h"
 #include "tests/ranks/synthetic.h"
 
-typedef struct setting { int ranks, threads; const char *isa; } setting;
+typedef struct setting {
+    int ranks, threads;
+    const char *isa;
+} setting;
 
 typedef struct run {
     const sheaf_schema *schema;
@@ -31,7 +34,10 @@ typedef struct run {
     double loss, norm;
 } run;
 
-static bool embedding_only(void *self, const sheaf_tensor *t) { return t->role == SHEAF_EMBED; }
+static bool embedding_only(void *self, const sheaf_tensor *t)
+{
+    return t->role == SHEAF_EMBED;
+}
 
 static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
 {
@@ -43,22 +49,41 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, r->how.threads, r->how.isa, 0);
     if (st != NULL)
         return st;
-    sheaf__context c = { .device = device, .comm = r->how.ranks == 1 ? NULL : comm, .rank = rank, .ranks = r->how.ranks,
-                         .slices = 8, .own = sheaf_owner_slices(8, r->how.ranks, rank), .dtype = r->dtype };
-    const sheaf__model_options options = { .lora = r->lora, .train_lora = true, .trains = embedding_only, .backward = true,
-                                           .pack_back = r->how.ranks % 2 == 0, .positions = r->seq };
+    sheaf__context c = { .device = device,
+                         .comm = r->how.ranks == 1 ? NULL : comm,
+                         .rank = rank,
+                         .ranks = r->how.ranks,
+                         .slices = 8,
+                         .own = sheaf_owner_slices(8, r->how.ranks, rank),
+                         .dtype = r->dtype };
+    const sheaf__model_options options = { .lora = r->lora,
+                                           .train_lora = true,
+                                           .trains = embedding_only,
+                                           .backward = true,
+                                           .pack_back = r->how.ranks % 2 == 0,
+                                           .positions = r->seq };
     st = sheaf__model_new(&model, &c, r->schema, &options);
     if (st == NULL)
         st = sheaf__model_load(model, r->source, r->source);
-    const sheaf__rows_in in = { .ids = r->ids, .position = r->position, .key_mask = r->mask, .mask_ld = r->seq, .keys = r->seq };
-    const sheaf__step_info info = { .training = true, .seed = 5, .step = 3, .sample = r->sample, .position = r->place };
-    sheaf__head_run head = { .label = r->labels, .gradient_scale = 1.0f / (float)(r->batch * r->seq) };
+    const sheaf__rows_in in = { .ids = r->ids,
+                                .position = r->position,
+                                .key_mask = r->mask,
+                                .mask_ld = r->seq,
+                                .keys = r->seq };
+    const sheaf__step_info info = {
+        .training = true, .seed = 5, .step = 3, .sample = r->sample, .position = r->place
+    };
+    sheaf__head_run head = { .label = r->labels,
+                             .gradient_scale = 1.0f / (float)(r->batch * r->seq) };
     sheaf__lane_stack lanes;
     double norm = 0;
     if (st == NULL)
         st = sheaf__tape_new(&tape, &c);
     if (st == NULL) {
-        sheaf__model_record(model, tape, &(sheaf__pass){ .batch = r->batch, .queries = r->seq, .in = &in, .info = &info, .head = &head });
+        sheaf__model_record(
+            model, tape,
+            &(sheaf__pass){
+                .batch = r->batch, .queries = r->seq, .in = &in, .info = &info, .head = &head });
         st = sheaf__tape_compile(tape, true, r->rerun);
     }
     sheaf__lanes_open(&lanes, 1);
@@ -86,13 +111,29 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     return st;
 }
 
-typedef struct shape { sheaf_config config; int64_t batch, seq, rank; double dropout; } shape;
+typedef struct shape {
+    sheaf_config config;
+    int64_t batch, seq, rank;
+    double dropout;
+} shape;
 
-static sheaf_config config_of(int64_t hidden, int64_t ffn, int64_t heads, int64_t kv, int64_t dim, int64_t vocab, int64_t layers)
+static sheaf_config config_of(int64_t hidden, int64_t ffn, int64_t heads, int64_t kv, int64_t dim,
+                              int64_t vocab, int64_t layers)
 {
-    sheaf_config c = { .family = SHEAF_QWEN2, .vocab = vocab, .hidden = hidden, .ffn = ffn, .layers = layers, .heads = heads,
-                       .kv_heads = kv, .head_dim = dim, .rms_eps = 1e-5, .qkv_bias = true, .max_position = 8192,
-                       .bos = -1, .pad = -1, .dtype = SHEAF_F32 };
+    sheaf_config c = { .family = SHEAF_QWEN2,
+                       .vocab = vocab,
+                       .hidden = hidden,
+                       .ffn = ffn,
+                       .layers = layers,
+                       .heads = heads,
+                       .kv_heads = kv,
+                       .head_dim = dim,
+                       .rms_eps = 1e-5,
+                       .qkv_bias = true,
+                       .max_position = 8192,
+                       .bos = -1,
+                       .pad = -1,
+                       .dtype = SHEAF_F32 };
     c.rope.theta = 10000;
     c.rope.partial = 1;
     return c;
@@ -100,20 +141,31 @@ static sheaf_config config_of(int64_t hidden, int64_t ffn, int64_t heads, int64_
 
 /* Runs all settings; `want` is the recorded hash of loss, norm and all gradients: the same
  * from every compiler and machine, as long as the numeric contract has this version. */
-static void compare(const shape *shape, sheaf_dtype dtype, const setting *settings, size_t n, XXH64_hash_t want)
+static void compare(const shape *shape, sheaf_dtype dtype, const setting *settings, size_t n,
+                    XXH64_hash_t want)
 {
     sheaf_schema *schema;
     sheaf_lora *lora;
     CHECK_OK(sheaf_schema_new(&schema, &shape->config, 8));
-    const sheaf_lora_options lora_options = { .rank = shape->rank, .alpha = 2.0 * (double)shape->rank, .all_linear = true,
+    const sheaf_lora_options lora_options = { .rank = shape->rank,
+                                              .alpha = 2.0 * (double)shape->rank,
+                                              .all_linear = true,
                                               .dropout = shape->dropout };
     CHECK_OK(sheaf_lora_resolve(&lora, schema, &lora_options));
     const int64_t tokens = shape->batch * shape->seq;
     run *first = calloc(1, sizeof *first), *other = calloc(1, sizeof *other);
-    run base = { .schema = schema, .lora = lora, .source = synthetic_source(schema, lora), .batch = shape->batch,
-                 .seq = shape->seq, .dtype = dtype, .ids = malloc((size_t)tokens * 4), .labels = malloc((size_t)tokens * 4),
-                 .position = malloc((size_t)tokens * 4), .mask = malloc((size_t)tokens),
-                 .sample = malloc((size_t)tokens * 8), .place = malloc((size_t)tokens * 8) };
+    run base = { .schema = schema,
+                 .lora = lora,
+                 .source = synthetic_source(schema, lora),
+                 .batch = shape->batch,
+                 .seq = shape->seq,
+                 .dtype = dtype,
+                 .ids = malloc((size_t)tokens * 4),
+                 .labels = malloc((size_t)tokens * 4),
+                 .position = malloc((size_t)tokens * 4),
+                 .mask = malloc((size_t)tokens),
+                 .sample = malloc((size_t)tokens * 8),
+                 .place = malloc((size_t)tokens * 8) };
     for (int64_t i = 0; i < tokens; i++) {
         base.ids[i] = (int32_t)(i * 7919 % shape->config.vocab);
         base.labels[i] = i % 5 == 3 ? SHEAF__IGNORED : (int32_t)(i * 104729 % shape->config.vocab);
@@ -133,18 +185,20 @@ static void compare(const shape *shape, sheaf_dtype dtype, const setting *settin
         if (k == 0)
             continue;
         char what[128];
-        snprintf(what, sizeof what, "%d ranks, %d threads, %s against %d, %d, %s", r->how.ranks, r->how.threads,
-                 r->how.isa == NULL ? "best" : r->how.isa, first->how.ranks, first->how.threads,
-                 first->how.isa == NULL ? "best" : first->how.isa);
+        snprintf(what, sizeof what, "%d ranks, %d threads, %s against %d, %d, %s", r->how.ranks,
+                 r->how.threads, r->how.isa == NULL ? "best" : r->how.isa, first->how.ranks,
+                 first->how.threads, first->how.isa == NULL ? "best" : first->how.isa);
         CHECK_BYTES(what, &r->loss, &first->loss, sizeof r->loss);
         CHECK_BYTES(what, &r->norm, &first->norm, sizeof r->norm);
         CHECK_BYTES(what, r->hash, first->hash, sizeof r->hash);
     }
-    const XXH64_hash_t facts[3] = { XXH3_64bits(first->hash, sizeof first->hash), XXH3_64bits(&first->loss, sizeof first->loss),
+    const XXH64_hash_t facts[3] = { XXH3_64bits(first->hash, sizeof first->hash),
+                                    XXH3_64bits(&first->loss, sizeof first->loss),
                                     XXH3_64bits(&first->norm, sizeof first->norm) };
     const XXH64_hash_t got = XXH3_64bits(facts, sizeof facts);
     if (got != want)
-        fail_msg("hash %016llx, recorded %016llx", (unsigned long long)got, (unsigned long long)want);
+        fail_msg("hash %016llx, recorded %016llx", (unsigned long long)got,
+                 (unsigned long long)want);
     base.source->close(base.source);
     free(base.ids);
     free(base.labels);
@@ -158,7 +212,10 @@ static void compare(const shape *shape, sheaf_dtype dtype, const setting *settin
     sheaf_schema_free(schema);
 }
 
-static bool has(const char *isa) { return sheaf__kernels_for(isa) != NULL; }
+static bool has(const char *isa)
+{
+    return sheaf__kernels_for(isa) != NULL;
+}
 
 static void test_odd(void **state)
 {
@@ -177,7 +234,11 @@ static void test_odd(void **state)
 static void test_production(void **state)
 {
     const shape big = { config_of(2304, 6145, 36, 2, 64, 97, 1), 2, 2100, 16, 0 };
-    const setting some[] = { { 1, 2, NULL }, { 3, 5, has("avx2") ? "avx2" : "ref" }, { 8, 2, NULL }, { 2, 1, NULL }, { 5, 1, NULL } };
+    const setting some[] = { { 1, 2, NULL },
+                             { 3, 5, has("avx2") ? "avx2" : "ref" },
+                             { 8, 2, NULL },
+                             { 2, 1, NULL },
+                             { 5, 1, NULL } };
     const size_t n = getenv("SHEAF_SOAK") != NULL ? ARRAY_LEN(some) : 3;
     compare(&big, SHEAF_BF16, some, n, 0xf9b4c0a3cb95c99bull);
     compare(&big, SHEAF_F32, some, n, 0xa723ad8d70d454b9ull);

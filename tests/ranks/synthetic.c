@@ -21,11 +21,17 @@ static const sheaf_source_entry *find(sheaf_source *self, const char *name)
     return NULL;
 }
 
-static int64_t count(sheaf_source *self) { return ((synthetic *)self)->count; }
-static const sheaf_source_entry *entry(sheaf_source *self, int64_t i) { return &((synthetic *)self)->entry[i]; }
+static int64_t count(sheaf_source *self)
+{
+    return ((synthetic *)self)->count;
+}
+static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
+{
+    return &((synthetic *)self)->entry[i];
+}
 
-static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0,
-                              int64_t cols, void *dst)
+static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                              int64_t col0, int64_t cols, void *dst)
 {
     const sheaf_source_entry *e = find(self, name);
     const uint64_t key = sheaf__name_key(name);
@@ -57,12 +63,15 @@ sheaf_source *synthetic_source(const sheaf_schema *schema, const sheaf_lora *lor
     s->entry = calloc((size_t)(schema->count + factors), sizeof *s->entry);
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        s->entry[s->count++] = (sheaf_source_entry){ t->name, SHEAF_F32, t->ndim, { t->shape[0], t->shape[1] } };
+        s->entry[s->count++] =
+            (sheaf_source_entry){ t->name, SHEAF_F32, t->ndim, { t->shape[0], t->shape[1] } };
     }
     for (int64_t i = 0; i < factors; i++) {
         const sheaf_lora_module *m = &lora->module[i / 2];
         const int64_t *shape = i % 2 == 0 ? m->a_shape : m->b_shape;
-        s->entry[s->count++] = (sheaf_source_entry){ i % 2 == 0 ? m->a_name : m->b_name, SHEAF_F32, 2, { shape[0], shape[1] } };
+        s->entry[s->count++] = (sheaf_source_entry){
+            i % 2 == 0 ? m->a_name : m->b_name, SHEAF_F32, 2, { shape[0], shape[1] }
+        };
     }
     return &s->source;
 }

@@ -36,14 +36,16 @@ typedef struct adapted {
 
 static sheaf_status *cannot(const sheaf_lora_module *m)
 {
-    return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module),
-                          "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
+    return sheaf_try_this(
+        sheaf_fail(SHEAF_E_UNSUPPORTED, "adapter of '%s'", m->base->module),
+        "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
 }
 
 /* The adapter's scale over 1 / r. */
 static double scale_over_sats(const sheaf_lora_module *m, bool rslora)
 {
-    const double all = (double)m->file_rank, over = rslora ? m->file_alpha / sqrt(all) : m->file_alpha / all;
+    const double all = (double)m->file_rank,
+                 over = rslora ? m->file_alpha / sqrt(all) : m->file_alpha / all;
     return rslora ? over * (double)m->rank : m->file_alpha * (double)m->rank / all;
 }
 
@@ -53,21 +55,35 @@ static bool is_power_of_two(double x)
     return frexp(x, &exponent) == 0.5;
 }
 
-static sheaf_dtype dtype_of(const adapted *a, const char *name) { return a->adapter->find(a->adapter, name)->dtype; }
+static sheaf_dtype dtype_of(const adapted *a, const char *name)
+{
+    return a->adapter->find(a->adapter, name)->dtype;
+}
 
 static sheaf_status *check_module(adapted *a, const sheaf_lora_module *m)
 {
     const sheaf_lora_module *first = &a->lora->module[0];
     const double by = scale_over_sats(m, a->lora->options.rslora);
     if (!sheaf__lora_in_sat_set(SHEAF_SAT_SET_VIT, m->base->module))
-        return sheaf_found(sheaf_expected(cannot(m), "attention of the text model or of the ViT: SAT has no factors elsewhere"), "another layer");
+        return sheaf_found(
+            sheaf_expected(
+                cannot(m),
+                "attention of the text model or of the ViT: SAT has no factors elsewhere"),
+            "another layer");
     if (m->dense)
-        return sheaf_found(sheaf_expected(cannot(m), "factors for each of its %d parts", m->parts), "a B that mixes the parts");
+        return sheaf_found(sheaf_expected(cannot(m), "factors for each of its %d parts", m->parts),
+                           "a B that mixes the parts");
     if (m->rank != first->rank)
-        return sheaf_found(sheaf_expected(cannot(m), "one rank for all layers, %" PRId64 " as '%s' has", first->rank, first->base->module), "%" PRId64, m->rank);
+        return sheaf_found(sheaf_expected(cannot(m),
+                                          "one rank for all layers, %" PRId64 " as '%s' has",
+                                          first->rank, first->base->module),
+                           "%" PRId64, m->rank);
     if (!is_power_of_two(by) && dtype_of(a, m->b_name) != SHEAF_F32) {
-        sheaf_status *st = sheaf_expected(cannot(m), "a scale of 1 / r, which is SAT's, or that times a power of two, or factors in float32");
-        return sheaf_found(st, "%.9g / %" PRId64 " in %s", by, m->rank, sheaf_dtype_name(dtype_of(a, m->b_name)));
+        sheaf_status *st = sheaf_expected(
+            cannot(m),
+            "a scale of 1 / r, which is SAT's, or that times a power of two, or factors in float32");
+        return sheaf_found(st, "%.9g / %" PRId64 " in %s", by, m->rank,
+                           sheaf_dtype_name(dtype_of(a, m->b_name)));
     }
     return NULL;
 }
@@ -97,13 +113,24 @@ static const sheaf_source_entry *adapted_find(sheaf_source *self, const char *na
     return f != NULL ? &f->told : a->base->find(a->base, name);
 }
 
-static int64_t adapted_count(sheaf_source *self) { return ((adapted *)self)->nentries; }
-static const sheaf_source_entry *adapted_entry(sheaf_source *self, int64_t i) { return ((adapted *)self)->entry[i]; }
+static int64_t adapted_count(sheaf_source *self)
+{
+    return ((adapted *)self)->nentries;
+}
+static const sheaf_source_entry *adapted_entry(sheaf_source *self, int64_t i)
+{
+    return ((adapted *)self)->entry[i];
+}
 
-static sheaf_status *no_memory(const char *name) { return sheaf_fail(SHEAF_E_MEMORY, "'%s'", name); }
+static sheaf_status *no_memory(const char *name)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "'%s'", name);
+}
 
-/* n numbers of `dtype` times `by`: a power of two exactly; others, in float32 alone, are rounded once. */
-static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, int64_t n, const char *name)
+/* n numbers of `dtype` times `by`: a power of two exactly; others, in float32 alone, are rounded
+ * once. */
+static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, int64_t n,
+                                   const char *name)
 {
     enum { SOME = 1024 };
     const bool rounds = !is_power_of_two(by);
@@ -120,21 +147,29 @@ static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, 
         good = sheaf__dtype_convert(at, dtype, y, SHEAF_F32, some) && good;
         good = sheaf__dtype_convert(y, SHEAF_F32, at, dtype, some) && good;
         for (int64_t i = 0; i < some && good; i++)
-            good = isfinite(x[i]) ? isfinite(y[i]) && (rounds || (double)y[i] == want[i]) : !isfinite(y[i]);
+            good = isfinite(x[i]) ? isfinite(y[i]) && (rounds || (double)y[i] == want[i])
+                                  : !isfinite(y[i]);
         if (!good)
-            return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", name), "numbers that can be multiplied by %.9g in %s", by,
-                                                             sheaf_dtype_name(dtype)), "one that is too large or too small"), "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
+            return sheaf_try_this(
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", name),
+                                           "numbers that can be multiplied by %.9g in %s", by,
+                                           sheaf_dtype_name(dtype)),
+                            "one that is too large or too small"),
+                "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
         at += some * (int64_t)sheaf_dtype_bytes(dtype);
     }
     return NULL;
 }
 
-static sheaf_status *read_factor(const adapted *a, const factor *f, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *read_factor(const adapted *a, const factor *f, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, void *dst)
 {
-    if (row0 < 0 || rows < 0 || row0 > f->told.shape[0] - rows || col0 < 0 || cols < 0 || col0 > f->told.shape[1] - cols)
+    if (row0 < 0 || rows < 0 || row0 > f->told.shape[0] - rows || col0 < 0 || cols < 0 ||
+        col0 > f->told.shape[1] - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", f->told.name);
     const char *name = f->b ? f->module->b_name : f->module->a_name;
-    sheaf_status *st = a->adapter->read(a->adapter, name, f->part * f->told.shape[0] + row0, rows, col0, cols, dst);
+    sheaf_status *st = a->adapter->read(a->adapter, name, f->part * f->told.shape[0] + row0, rows,
+                                        col0, cols, dst);
     return st != NULL || !f->b ? st : scale_numbers(dst, f->told.dtype, f->by, rows * cols, name);
 }
 
@@ -147,7 +182,8 @@ static const char *saved_name(const adapted *a, const char *name)
     return NULL;
 }
 
-static sheaf_status *adapted_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *adapted_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                  int64_t col0, int64_t cols, void *dst)
 {
     const adapted *a = (adapted *)self;
     const factor *f = find_factor(a, name);
@@ -156,13 +192,15 @@ static sheaf_status *adapted_read(sheaf_source *self, const char *name, int64_t 
         return read_factor(a, f, row0, rows, col0, cols, dst);
     if (saved == NULL)
         return a->base->read(a->base, name, row0, rows, col0, cols, dst);
-    const sheaf_dtype from = a->adapter->find(a->adapter, saved)->dtype, to = a->base->find(a->base, name)->dtype;
+    const sheaf_dtype from = a->adapter->find(a->adapter, saved)->dtype,
+                      to = a->base->find(a->base, name)->dtype;
     void *stored = malloc((size_t)(rows * cols) * sheaf_dtype_bytes(from) + 1);
     if (stored == NULL)
         return no_memory(name);
     sheaf_status *st = a->adapter->read(a->adapter, saved, row0, rows, col0, cols, stored);
     if (st == NULL && !sheaf__dtype_convert(dst, to, stored, from, rows * cols))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", saved), "numbers that %s holds", sheaf_dtype_name(to));
+        st = sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", saved), "numbers that %s holds",
+                            sheaf_dtype_name(to));
     free(stored);
     return st;
 }
@@ -203,7 +241,10 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
     return sheaf_in(st, "%s", dir);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const factor *)a)->told.name, ((const factor *)b)->told.name); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const factor *)a)->told.name, ((const factor *)b)->told.name);
+}
 
 static sheaf_status *list_factors(adapted *a)
 {
@@ -220,10 +261,15 @@ static sheaf_status *list_factors(adapted *a)
             const int64_t *shape = b ? m->b_shape : m->a_shape;
             factor *f = &a->factor[a->count];
             char *name = NULL;
-            *f = (factor){ .module = m, .b = b, .part = k / 2, .by = scale_over_sats(m, a->lora->options.rslora) };
+            *f = (factor){ .module = m,
+                           .b = b,
+                           .part = k / 2,
+                           .by = scale_over_sats(m, a->lora->options.rslora) };
             if (asprintf(&name, "%s.matrix_%c.%d", m->base->module, b ? 'B' : 'A', k / 2) < 0)
                 return sheaf_fail(SHEAF_E_MEMORY, "adapter");
-            f->told = (sheaf_source_entry){ name, dtype_of(a, b ? m->b_name : m->a_name), 2, { shape[0] / m->parts, shape[1] } };
+            f->told = (sheaf_source_entry){
+                name, dtype_of(a, b ? m->b_name : m->a_name), 2, { shape[0] / m->parts, shape[1] }
+            };
             a->count++;
         }
     qsort(a->factor, (size_t)a->count, sizeof *a->factor, by_name);
@@ -232,7 +278,8 @@ static sheaf_status *list_factors(adapted *a)
 
 static int by_entry_name(const void *a, const void *b)
 {
-    return strcmp((*(const sheaf_source_entry *const *)a)->name, (*(const sheaf_source_entry *const *)b)->name);
+    return strcmp((*(const sheaf_source_entry *const *)a)->name,
+                  (*(const sheaf_source_entry *const *)b)->name);
 }
 
 /* As of a catalog, they are sorted. */
@@ -250,21 +297,26 @@ static sheaf_status *list_entries(adapted *a)
     return NULL;
 }
 
-sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_source *base, const sheaf_schema *schema, const char *dir)
+sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_source *base,
+                                    const sheaf_schema *schema, const char *dir)
 {
     adapted *a = calloc(1, sizeof *a);
     if (a == NULL) {
         base->close(base);
         return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
     }
-    a->source = (sheaf_source){ adapted_find, adapted_count, adapted_entry, adapted_read, adapted_close };
+    a->source =
+        (sheaf_source){ adapted_find, adapted_count, adapted_entry, adapted_read, adapted_close };
     a->base = base;
     sheaf_status *st = open_adapter(a, schema, dir);
     for (int i = 0; st == NULL && i < a->lora->nmodules; i++)
         st = check_module(a, &a->lora->module[i]);
     for (int i = 0; st == NULL && i < a->lora->nsaved; i++)
         if (base->find(base, a->lora->saved[i]->name) == NULL)
-            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", a->lora->saved[i]->name), "it in the base"), "none of this name");
+            st = sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", a->lora->saved[i]->name),
+                               "it in the base"),
+                "none of this name");
     if (st == NULL)
         st = list_factors(a);
     if (st == NULL)

@@ -9,10 +9,17 @@
 #include "formats/torch.h"
 #include "lora/options.h"
 
-static sheaf_status *convert(const char *src, const char *adapter, const char *dst, const char *to, int tp)
+static sheaf_status *convert(const char *src, const char *adapter, const char *dst, const char *to,
+                             int tp)
 {
     sheaf_convert_report report;
-    return sheaf_convert(&report, &(sheaf_convert_options){ .src = src, .adapter = adapter, .dst = dst, .to = to, .tp = tp, .step = -1, .threads = 2 });
+    return sheaf_convert(&report, &(sheaf_convert_options){ .src = src,
+                                                            .adapter = adapter,
+                                                            .dst = dst,
+                                                            .to = to,
+                                                            .tp = tp,
+                                                            .step = -1,
+                                                            .threads = 2 });
 }
 
 static void *read_logical(const sheaf_catalog *c, const sheaf_logical *t, size_t *bytes)
@@ -37,7 +44,8 @@ static int64_t same_kind(const sheaf_catalog *a, const sheaf_catalog *b, sheaf_k
         if (x->kind != kind)
             continue;
         n++;
-        if (y == NULL || y->kind != kind || y->told.dtype != x->told.dtype || y->told.ndim != x->told.ndim ||
+        if (y == NULL || y->kind != kind || y->told.dtype != x->told.dtype ||
+            y->told.ndim != x->told.ndim ||
             memcmp(x->told.shape, y->told.shape, (size_t)x->told.ndim * sizeof *x->told.shape) != 0)
             fail_msg("%s: is not in both alike", x->told.name);
         size_t size, other;
@@ -70,11 +78,13 @@ static int64_t same_names(const sheaf_catalog *a, const sheaf_catalog *b)
         sheaf_torch *one = NULL, *two = NULL;
         CHECK_OK(sheaf__torch_open(&one, a->file[f].path));
         CHECK_OK(sheaf__torch_open(&two, b->file[f].path));
-        const sheaf_pickle *x = sheaf__pickle_get(one->doc->root, "module"), *y = sheaf__pickle_get(two->doc->root, "module");
+        const sheaf_pickle *x = sheaf__pickle_get(one->doc->root, "module"),
+                           *y = sheaf__pickle_get(two->doc->root, "module");
         n = sheaf__pickle_count(x);
         assert_int_equal(n, sheaf__pickle_count(y));
         for (int64_t i = 0; i < n; i++)
-            assert_string_equal(sheaf__pickle_text(sheaf__pickle_key(x, i)), sheaf__pickle_text(sheaf__pickle_key(y, i)));
+            assert_string_equal(sheaf__pickle_text(sheaf__pickle_key(x, i)),
+                                sheaf__pickle_text(sheaf__pickle_key(y, i)));
         sheaf__torch_close(one);
         sheaf__torch_close(two);
     }
@@ -91,7 +101,8 @@ static bool is_apart(const sheaf_sat_lora *lora)
     return false;
 }
 
-/* One folder with LoRA: to PEFT, and onto `base` again. 1 if it went, 0 if it is none, or one that SAT cannot divide so. */
+/* One folder with LoRA: to PEFT, and onto `base` again. 1 if it went, 0 if it is none, or one that
+ * SAT cannot divide so. */
 static int check_folder(const char *path, const char *base)
 {
     if (!sheaf__dialect_sat.is(path))
@@ -107,7 +118,8 @@ static int check_folder(const char *path, const char *base)
     sheaf_status_free(sheaf__remove_tree(at("back"), NULL));
     CHECK_OK(convert(path, NULL, at("peft"), "peft", 0));
     if (is_apart(lora)) { /* independent factors on each rank: no r that all layers share */
-        CHECK_FAILS(convert(base, at("peft"), at("back"), "sat", c->tp), SHEAF_E_UNSUPPORTED, "sheaf merge BASE ADAPTER MERGED");
+        CHECK_FAILS(convert(base, at("peft"), at("back"), "sat", c->tp), SHEAF_E_UNSUPPORTED,
+                    "sheaf merge BASE ADAPTER MERGED");
         goto done;
     }
     CHECK_OK(convert(base, at("peft"), at("back"), "sat", c->tp));
@@ -120,11 +132,13 @@ static int check_folder(const char *path, const char *base)
     assert_true(same_names(c, back) > 8);
     sheaf_sat_lora *again = NULL;
     CHECK_OK(sheaf_sat_lora_open(&again, back));
-    assert_true(again->count == lora->count && again->rank == lora->rank && again->scale == lora->scale && !is_apart(again));
+    assert_true(again->count == lora->count && again->rank == lora->rank &&
+                again->scale == lora->scale && !is_apart(again));
     sheaf_sat_lora_free(again);
     sheaf__catalog_free(back);
     sheaf__catalog_free(plain);
-    CHECK_FAILS(convert(path, at("peft"), at("no"), "sat", 1), SHEAF_E_UNSUPPORTED, "without LoRA of its own");
+    CHECK_FAILS(convert(path, at("peft"), at("no"), "sat", 1), SHEAF_E_UNSUPPORTED,
+                "without LoRA of its own");
     went = 1;
 done:
     sheaf_sat_lora_free(lora);
@@ -160,14 +174,18 @@ static void test_adapter__sats_lora_to_peft_and_back(void **state)
 /* ---- made ---- */
 
 typedef struct wish {
-    const char *targets, *saved, *ranks, *dense; /* dense: a module whose B is not zero off its blocks */
+    const char *targets, *saved, *ranks,
+        *dense; /* dense: a module whose B is not zero off its blocks */
     int64_t rank;
     double alpha;
     bool rslora;
     sheaf_dtype dtype;
 } wish;
 
-static void value_of(void *dst, const wish *how, const char *name, int64_t i) { made_value(dst, how->dtype, made_key(name, 21), i); }
+static void value_of(void *dst, const wish *how, const char *name, int64_t i)
+{
+    made_value(dst, how->dtype, made_key(name, 21), i);
+}
 
 typedef struct giving {
     const wish *how;
@@ -181,8 +199,11 @@ static sheaf_status *give_rows(void *context, int64_t index, int64_t row0, int64
     const sheaf_safetensors_spec *spec = &g->spec[index];
     const sheaf_lora_module *m = index / 2 < g->lora->nmodules ? &g->lora->module[index / 2] : NULL;
     const bool fused = m != NULL && index % 2 == 1 && m->parts > 1;
-    const bool dense = fused && g->how->dense != NULL && strcmp(g->how->dense, m->base->module) == 0;
-    const int64_t cols = fused && !dense ? m->rank : spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
+    const bool dense =
+        fused && g->how->dense != NULL && strcmp(g->how->dense, m->base->module) == 0;
+    const int64_t cols = fused && !dense  ? m->rank
+                         : spec->ndim > 1 ? spec->shape[spec->ndim - 1]
+                                          : 1;
     const size_t bytes = sheaf_dtype_bytes(g->how->dtype);
     char *x = malloc((size_t)(rows * cols) * bytes);
     for (int64_t i = 0; i < rows * cols; i++)
@@ -212,11 +233,15 @@ static void make_adapter(const made *m, const wish *how, const char *dst)
     CHECK_OK(sheaf_lora_resolve(&lora, m->schema, &o));
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *x = &lora->module[i];
-        spec[n++] = (sheaf_safetensors_spec){ x->a_name, how->dtype, 2, { x->a_shape[0], x->a_shape[1] } };
-        spec[n++] = (sheaf_safetensors_spec){ x->b_name, how->dtype, 2, { x->b_shape[0], x->file_rank } };
+        spec[n++] =
+            (sheaf_safetensors_spec){ x->a_name, how->dtype, 2, { x->a_shape[0], x->a_shape[1] } };
+        spec[n++] =
+            (sheaf_safetensors_spec){ x->b_name, how->dtype, 2, { x->b_shape[0], x->file_rank } };
     }
     for (int i = 0; i < lora->nsaved; i++) {
-        spec[n] = (sheaf_safetensors_spec){ lora->saved_name[i], how->dtype, lora->saved[i]->ndim, { 0 } };
+        spec[n] = (sheaf_safetensors_spec){
+            lora->saved_name[i], how->dtype, lora->saved[i]->ndim, { 0 }
+        };
         memcpy(spec[n++].shape, lora->saved[i]->shape, sizeof lora->saved[i]->shape);
     }
     CHECK_OK(sheaf_lora_options_json(&config, &lora->options));
@@ -228,8 +253,10 @@ static void make_adapter(const made *m, const wish *how, const char *dst)
     sheaf_lora_options_release(&o);
 }
 
-/* Factor `which` of part p of a module against the values that went into the adapter, B times `by`. */
-static void check_factor(const sheaf_catalog *c, const wish *how, const char *module, char which, int p, float by)
+/* Factor `which` of part p of a module against the values that went into the adapter, B times
+ * `by`. */
+static void check_factor(const sheaf_catalog *c, const wish *how, const char *module, char which,
+                         int p, float by)
 {
     char name[400], peft[400];
     size_t bytes;
@@ -268,14 +295,42 @@ static bool has_name(const sheaf_catalog *c, const char *name)
 
 static void test_adapter__becomes_factors_at_any_size(void **state)
 {
-    static const struct { made m; wish how; int tp; float by; } rows[] = {
-        { { .agent = true, .seed = 1 }, { .targets = "sat-vit", .rank = 3, .alpha = 1, .dtype = SHEAF_F32 }, 1, 1 },
-        { { .agent = true, .seed = 2, .dtype = SHEAF_BF16 }, { .targets = "sat-vit", .rank = 5, .alpha = 8, .dtype = SHEAF_F32 }, 4, 8 },
-        { { .seed = 3, .dtype = SHEAF_BF16 }, { .targets = "sat", .rank = 2, .alpha = 0.25, .dtype = SHEAF_BF16 }, 2, 0.25f },
-        { { .seed = 4 }, { .targets = "sat", .rank = 4, .alpha = 4, .rslora = true, .dtype = SHEAF_F32 }, 4, 8 },
-        { { .seed = 8 }, { .targets = "sat-vit", .rank = 3, .alpha = 6, .dtype = SHEAF_F32 }, 2, 6 },
-        { { .agent = true, .seed = 5, .heads = 16, .vit_heads = 16, .vocab = 1600, .ffn = 32, .vit_ffn = 16 },
-          { .targets = "attention.dense", .rank = 1, .alpha = 2, .dtype = SHEAF_F32 }, 16, 2 },
+    static const struct {
+        made m;
+        wish how;
+        int tp;
+        float by;
+    } rows[] = {
+        { { .agent = true, .seed = 1 },
+          { .targets = "sat-vit", .rank = 3, .alpha = 1, .dtype = SHEAF_F32 },
+          1,
+          1 },
+        { { .agent = true, .seed = 2, .dtype = SHEAF_BF16 },
+          { .targets = "sat-vit", .rank = 5, .alpha = 8, .dtype = SHEAF_F32 },
+          4,
+          8 },
+        { { .seed = 3, .dtype = SHEAF_BF16 },
+          { .targets = "sat", .rank = 2, .alpha = 0.25, .dtype = SHEAF_BF16 },
+          2,
+          0.25f },
+        { { .seed = 4 },
+          { .targets = "sat", .rank = 4, .alpha = 4, .rslora = true, .dtype = SHEAF_F32 },
+          4,
+          8 },
+        { { .seed = 8 },
+          { .targets = "sat-vit", .rank = 3, .alpha = 6, .dtype = SHEAF_F32 },
+          2,
+          6 },
+        { { .agent = true,
+            .seed = 5,
+            .heads = 16,
+            .vit_heads = 16,
+            .vocab = 1600,
+            .ffn = 32,
+            .vit_ffn = 16 },
+          { .targets = "attention.dense", .rank = 1, .alpha = 2, .dtype = SHEAF_F32 },
+          16,
+          2 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         made m = rows[i].m;
@@ -290,13 +345,19 @@ static void test_adapter__becomes_factors_at_any_size(void **state)
         want_defects(c, 0);
         assert_int_equal(c->tp, rows[i].tp);
         same_kind(plain, c, SHEAF_WEIGHT);
-        assert_non_null(strstr(c->config, m.agent ? "\"FineTuneTestCogAgentModel\"" : "\"FineTuneTestCogVLMModel\""));
+        assert_non_null(strstr(c->config, m.agent ? "\"FineTuneTestCogAgentModel\""
+                                                  : "\"FineTuneTestCogVLMModel\""));
         assert_non_null(strstr(c->config, "\"use_lora\": true"));
         CHECK_OK(sheaf_sat_lora_open(&lora, c));
-        assert_true(has_name(c, "transformer.layers.0.attention.dense.original.weight") && !has_name(c, "transformer.layers.0.attention.dense.weight"));
-        assert_true(lora->rank == how->rank && lora->scale == (float)(1.0 / (double)how->rank) && !is_apart(lora));
-        assert_int_equal(lora->count, strcmp(how->targets, "attention.dense") == 0 ? m.layers + m.vit_layers
-                                      : m.layers * (m.agent ? 5 : 2) + (strcmp(how->targets, "sat") == 0 ? 0 : m.vit_layers * 2));
+        assert_true(has_name(c, "transformer.layers.0.attention.dense.original.weight") &&
+                    !has_name(c, "transformer.layers.0.attention.dense.weight"));
+        assert_true(lora->rank == how->rank && lora->scale == (float)(1.0 / (double)how->rank) &&
+                    !is_apart(lora));
+        assert_int_equal(lora->count,
+                         strcmp(how->targets, "attention.dense") == 0
+                             ? m.layers + m.vit_layers
+                             : m.layers * (m.agent ? 5 : 2) +
+                                   (strcmp(how->targets, "sat") == 0 ? 0 : m.vit_layers * 2));
         for (int64_t k = 0; k < lora->count; k++)
             for (int p = 0; p < lora->linear[k].parts; p++) {
                 check_factor(c, how, lora->linear[k].name, 'A', p, 1);
@@ -312,11 +373,17 @@ static void test_adapter__becomes_factors_at_any_size(void **state)
 /* What the adapter holds whole stands in the place of the base's, in the base's dtype. */
 static void test_adapter__whole_tensors_replace_the_bases(void **state)
 {
-    static const char *const saved[] = { "mixins.eva.boi", "mixins.eva.vit_model.mixins.patch_embedding.proj.weight", "mixins.mlp.vision_gate_proj.0.weight" };
+    static const char *const saved[] = { "mixins.eva.boi",
+                                         "mixins.eva.vit_model.mixins.patch_embedding.proj.weight",
+                                         "mixins.mlp.vision_gate_proj.0.weight" };
     made m = { .seed = 6, .dtype = SHEAF_BF16 };
     made_init(&m);
     made_write(&m, at("base"), 2, 3);
-    const wish how = { .targets = "sat", .saved = "boi,patch_embedding,vision_gate_proj.0", .rank = 2, .alpha = 1, .dtype = SHEAF_F32 };
+    const wish how = { .targets = "sat",
+                       .saved = "boi,patch_embedding,vision_gate_proj.0",
+                       .rank = 2,
+                       .alpha = 1,
+                       .dtype = SHEAF_F32 };
     make_adapter(&m, &how, at("adapter"));
     sheaf_status_free(sheaf__remove_tree(at("lora"), NULL));
     CHECK_OK(convert(at("base"), at("adapter"), at("lora"), "sat", 2));
@@ -340,14 +407,23 @@ static void test_adapter__whole_tensors_replace_the_bases(void **state)
     made_release(&m);
 }
 
-/* Two ways to one model: merge the adapter; or write it as SAT's LoRA, which is merged when read. */
+/* Two ways to one model: merge the adapter; or write it as SAT's LoRA, which is merged when
+ * read. */
 static void test_adapter__is_merged_to_the_same(void **state)
 {
     static const wish hows[] = {
         { .targets = "sat-vit", .rank = 5, .alpha = 4, .dtype = SHEAF_F32 },
-        { .targets = "sat", .saved = "boi,patch_embedding,attn.q_bias", .rank = 3, .alpha = 1, .dtype = SHEAF_F32 },
+        { .targets = "sat",
+          .saved = "boi,patch_embedding,attn.q_bias",
+          .rank = 3,
+          .alpha = 1,
+          .dtype = SHEAF_F32 },
         /* factors on a weight that is trained as well */
-        { .targets = "sat", .saved = "transformer.layers.0.cross_attention.key_value.weight", .rank = 3, .alpha = 1, .dtype = SHEAF_F32 },
+        { .targets = "sat",
+          .saved = "transformer.layers.0.cross_attention.key_value.weight",
+          .rank = 3,
+          .alpha = 1,
+          .dtype = SHEAF_F32 },
     };
     for (size_t i = 0; i < ARRAY_LEN(hows); i++) {
         made m = { .agent = true, .seed = 30 + i };
@@ -361,7 +437,10 @@ static void test_adapter__is_merged_to_the_same(void **state)
         CHECK_OK(convert(at("lora"), NULL, at("one"), "sat", 1));
         const char *const adapters[] = { at("adapter") };
         sheaf_merge_report report;
-        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = at("base"), .adapters = adapters, .nadapters = 1, .dst = at("two") }));
+        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = at("base"),
+                                                              .adapters = adapters,
+                                                              .nadapters = 1,
+                                                              .dst = at("two") }));
         CHECK_OK(convert(at("two"), NULL, at("three"), "sat", 1));
         sheaf_source *one = as_source(sat_read_at(at("one")));
         equals(at("three"), one);
@@ -385,14 +464,22 @@ static void same_file(const char *a, const char *b, const char *name)
     free(y);
 }
 
-static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_merge_report *report, sheaf_faults *faults)
+static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_merge_report *report,
+                                  sheaf_faults *faults)
 {
-    return sheaf_merge(report, &(sheaf_merge_options){ .base = at("base"), .adapters = (const char *const[]){ at("adapter") }, .nadapters = 1, .dst = dst,
-                       .to = "sat", .tp = tp, .threads = 2, .faults = faults });
+    return sheaf_merge(report,
+                       &(sheaf_merge_options){ .base = at("base"),
+                                               .adapters = (const char *const[]){ at("adapter") },
+                                               .nadapters = 1,
+                                               .dst = dst,
+                                               .to = "sat",
+                                               .tp = tp,
+                                               .threads = 2,
+                                               .faults = faults });
 }
 
-/* Merged and divided at once: the files that the two commands make one after the other. Every call that writes is once the one that
- * fails: nothing of it stands, or all. */
+/* Merged and divided at once: the files that the two commands make one after the other. Every call
+ * that writes is once the one that fails: nothing of it stands, or all. */
 static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
 {
     static const char *const here[] = { "two", "parts", "once" };
@@ -405,7 +492,11 @@ static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
     for (int tp = 1; tp <= 4; tp *= 2) {
         for (size_t k = 0; k < ARRAY_LEN(here); k++)
             sheaf_status_free(sheaf__remove_tree(at(here[k]), NULL));
-        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = at("base"), .adapters = (const char *const[]){ at("adapter") }, .nadapters = 1, .dst = at("two") }));
+        CHECK_OK(sheaf_merge(
+            &report, &(sheaf_merge_options){ .base = at("base"),
+                                             .adapters = (const char *const[]){ at("adapter") },
+                                             .nadapters = 1,
+                                             .dst = at("two") }));
         CHECK_OK(convert(at("two"), NULL, at("parts"), "sat", tp));
         CHECK_OK(merge_to_sat(at("once"), tp, &report, NULL));
         assert_true(report.rows_checked > 0 && report.products_checked > 0 && report.changed > 0);
@@ -423,7 +514,8 @@ static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
         sheaf_status_free(sheaf__remove_tree(at("full"), NULL));
         sheaf_status *st = merge_to_sat(at("full/out"), 2, &report, &faults);
         seen = faults.seen >= n ? n + n / 8 + 1 : n;
-        if (st == NULL || sheaf__path_kind(at("full/out")) != SHEAF_PATH_NONE) { /* a last sync that failed: it is whole */
+        if (st == NULL || sheaf__path_kind(at("full/out")) !=
+                              SHEAF_PATH_NONE) { /* a last sync that failed: it is whole */
             CHECK_OK(sheaf__remove_tree(at("whole"), NULL));
             CHECK_OK(convert(at("full/out"), NULL, at("whole"), "hf", 0));
         } else if (sheaf__path_kind(at("full")) != SHEAF_PATH_NONE) {
@@ -436,13 +528,32 @@ static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
 
 static void test_adapter__what_sat_cannot_say_is_refused(void **state)
 {
-    static const struct { wish how; sheaf_code code; const char *part; } rows[] = {
-        { { .targets = "sat", .rank = 3, .alpha = 3, .dtype = SHEAF_BF16 }, SHEAF_E_UNSUPPORTED, "3 / 3" },
-        { { .targets = "sat", .rank = 2, .alpha = 1, .rslora = true, .dtype = SHEAF_F16 }, SHEAF_E_UNSUPPORTED, "a scale of 1 / r" },
-        { { .targets = "all-linear", .rank = 2, .alpha = 1 }, SHEAF_E_UNSUPPORTED, "no factors elsewhere" },
-        { { .targets = "attention.dense,mixins.rotary.vision_dense_list.1", .rank = 2, .alpha = 1 }, SHEAF_E_UNSUPPORTED, "vision_dense_list.1" },
-        { { .targets = "sat", .ranks = "layers.1.attention.dense=4", .rank = 2, .alpha = 1 }, SHEAF_E_UNSUPPORTED, "one rank for all layers" },
-        { { .targets = "sat", .dense = "transformer.layers.1.attention.query_key_value", .rank = 2, .alpha = 1 }, SHEAF_E_UNSUPPORTED, "mixes the parts" },
+    static const struct {
+        wish how;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
+        { { .targets = "sat", .rank = 3, .alpha = 3, .dtype = SHEAF_BF16 },
+          SHEAF_E_UNSUPPORTED,
+          "3 / 3" },
+        { { .targets = "sat", .rank = 2, .alpha = 1, .rslora = true, .dtype = SHEAF_F16 },
+          SHEAF_E_UNSUPPORTED,
+          "a scale of 1 / r" },
+        { { .targets = "all-linear", .rank = 2, .alpha = 1 },
+          SHEAF_E_UNSUPPORTED,
+          "no factors elsewhere" },
+        { { .targets = "attention.dense,mixins.rotary.vision_dense_list.1", .rank = 2, .alpha = 1 },
+          SHEAF_E_UNSUPPORTED,
+          "vision_dense_list.1" },
+        { { .targets = "sat", .ranks = "layers.1.attention.dense=4", .rank = 2, .alpha = 1 },
+          SHEAF_E_UNSUPPORTED,
+          "one rank for all layers" },
+        { { .targets = "sat",
+            .dense = "transformer.layers.1.attention.query_key_value",
+            .rank = 2,
+            .alpha = 1 },
+          SHEAF_E_UNSUPPORTED,
+          "mixes the parts" },
     };
     made m = { .seed = 7 };
     made_init(&m);
@@ -451,24 +562,31 @@ static void test_adapter__what_sat_cannot_say_is_refused(void **state)
         wish how = rows[i].how;
         how.dtype = how.dtype == SHEAF_BF16 || how.dtype == SHEAF_F16 ? how.dtype : SHEAF_F32;
         make_adapter(&m, &how, at("adapter"));
-        CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 2), rows[i].code, rows[i].part);
+        CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 2), rows[i].code,
+                    rows[i].part);
         assert_int_equal(sheaf__path_kind(at("refused")), SHEAF_PATH_NONE);
     }
     /* values near the end of float16, times 2^10 */
     wish how = { .targets = "sat", .rank = 2, .alpha = 0x1p20, .dtype = SHEAF_F16 };
     make_adapter(&m, &how, at("adapter"));
-    CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 2), SHEAF_E_NUMBER, "too large or too small");
+    CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 2), SHEAF_E_NUMBER,
+                "too large or too small");
     assert_int_equal(sheaf__path_kind(at("refused")), SHEAF_PATH_NONE);
-    CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "hf", 0), SHEAF_E_ARG, "sheaf merge");
+    CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "hf", 0), SHEAF_E_ARG,
+                "sheaf merge");
     CHECK_FAILS(convert(at("base"), at("nothing"), at("refused"), "sat", 1), SHEAF_E_IO, "nothing");
     how.alpha = 1;
     make_adapter(&m, &how, at("adapter"));
-    FILE *file = fopen(at("adapter/adapter_model.safetensors"), "r+b"); /* its last number becomes NaN */
-    assert_true(file != NULL && fseek(file, -2, SEEK_END) == 0 && fwrite("\x01\x7c", 1, 2, file) == 2 && fclose(file) == 0);
-    CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 2), SHEAF_E_NUMBER, "finite numbers | Inf or NaN");
+    FILE *file =
+        fopen(at("adapter/adapter_model.safetensors"), "r+b"); /* its last number becomes NaN */
+    assert_true(file != NULL && fseek(file, -2, SEEK_END) == 0 &&
+                fwrite("\x01\x7c", 1, 2, file) == 2 && fclose(file) == 0);
+    CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 2), SHEAF_E_NUMBER,
+                "finite numbers | Inf or NaN");
     assert_int_equal(sheaf__path_kind(at("refused")), SHEAF_PATH_NONE);
     make_adapter(&m, &how, at("adapter"));
-    CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 3), SHEAF_E_ARG, "model-parallel size");
+    CHECK_FAILS(convert(at("base"), at("adapter"), at("refused"), "sat", 3), SHEAF_E_ARG,
+                "model-parallel size");
     made_release(&m);
 }
 

@@ -1,4 +1,5 @@
-/* convert.c - see convert.h: reads, decides, and hands the tensors to the writer of the target (write.c). */
+/* convert.c - see convert.h: reads, decides, and hands the tensors to the writer of the target
+ * (write.c). */
 #include "checkpoint/convert/inner.h"
 
 #include <inttypes.h>
@@ -15,7 +16,10 @@
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
 
-sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k) { return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", k->o->src); }
+sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", k->o->src);
+}
 
 /* ---- reading ---- */
 
@@ -24,27 +28,35 @@ static void tell_findings(const sheaf__converter *k)
     for (int64_t i = 0; i < k->catalog->nfindings; i++) {
         const sheaf_finding *f = &k->catalog->finding[i];
         if (f->severity == SHEAF_WARNING)
-            sheaf_warn(k->o->events, "%s: %s%s%s%s%s", f->code, f->path, *f->tensor != '\0' ? ": " : "", f->tensor, *f->found != '\0' ? ": " : "", f->found);
+            sheaf_warn(k->o->events, "%s: %s%s%s%s%s", f->code, f->path,
+                       *f->tensor != '\0' ? ": " : "", f->tensor, *f->found != '\0' ? ": " : "",
+                       f->found);
         else if (f->severity == SHEAF_NOTE)
-            sheaf_note(k->o->events, "%s: %s%s%s%s%s", f->code, f->path, *f->tensor != '\0' ? ": " : "", f->tensor, *f->found != '\0' ? ": " : "", f->found);
+            sheaf_note(k->o->events, "%s: %s%s%s%s%s", f->code, f->path,
+                       *f->tensor != '\0' ? ": " : "", f->tensor, *f->found != '\0' ? ": " : "",
+                       f->found);
     }
 }
 
 static bool takes_parts(const char *dialect)
 {
-    return strcmp(dialect, "sat") == 0 || strcmp(dialect, "colossalai") == 0 || strcmp(dialect, "hf") == 0;
+    return strcmp(dialect, "sat") == 0 || strcmp(dialect, "colossalai") == 0 ||
+           strcmp(dialect, "hf") == 0;
 }
 
 static sheaf_status *read_catalog(sheaf__converter *k)
 {
     const sheaf_convert_options *o = k->o;
-    const sheaf_dialect_hints hints = { .config = o->config, .model = o->model_class, .drop_unread = o->drop_unread, .also = o->also };
+    const sheaf_dialect_hints hints = {
+        .config = o->config, .model = o->model_class, .drop_unread = o->drop_unread, .also = o->also
+    };
     sheaf_status *st = sheaf__any_read(&k->catalog, o->src, o->from, &hints);
     if (st != NULL)
         return st;
     const sheaf_catalog *c = k->catalog;
     if (o->also != NULL && *o->also != NULL && !takes_parts(c->dialect)) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", *o->also), "one SOURCE: parts of a %s checkpoint lie in one folder", c->dialect);
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", *o->also),
+                            "one SOURCE: parts of a %s checkpoint lie in one folder", c->dialect);
         return st;
     }
     tell_findings(k);
@@ -55,7 +67,8 @@ static sheaf_status *read_catalog(sheaf__converter *k)
     k->root = strdup(c->root);
     k->config = c->config == NULL ? NULL : strdup(c->config);
     k->model = c->model == NULL ? NULL : strdup(c->model);
-    if (k->root == NULL || (c->config != NULL && k->config == NULL) || (c->model != NULL && k->model == NULL))
+    if (k->root == NULL || (c->config != NULL && k->config == NULL) ||
+        (c->model != NULL && k->model == NULL))
         return sheaf__convert_no_memory(k);
     return NULL;
 }
@@ -90,8 +103,10 @@ static sheaf_status *read_model(sheaf__converter *k, int slices)
         k->has_config = true;
         st = sheaf_schema_new(&k->schema, &k->parsed, slices);
     }
-    const bool told = sheaf__catalog_finding(k->catalog, "unsupported") != NULL && st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT;
-    if (st != NULL && (told || sheaf_status_code(st) == SHEAF_E_UNSUPPORTED)) { /* told by the reader */
+    const bool told = sheaf__catalog_finding(k->catalog, "unsupported") != NULL && st != NULL &&
+                      sheaf_status_code(st) == SHEAF_E_FORMAT;
+    if (st != NULL &&
+        (told || sheaf_status_code(st) == SHEAF_E_UNSUPPORTED)) { /* told by the reader */
         sheaf_status_free(st);
         st = NULL;
     }
@@ -118,13 +133,18 @@ static void keep_moments(sheaf_catalog *c)
 
 static sheaf_status *open_moments(sheaf__converter *k)
 {
-    const sheaf_dialect_hints hints = { .config = k->o->config, .model = k->o->model_class, .drop_unread = k->o->drop_unread, .also = k->o->also };
+    const sheaf_dialect_hints hints = { .config = k->o->config,
+                                        .model = k->o->model_class,
+                                        .drop_unread = k->o->drop_unread,
+                                        .also = k->o->also };
     sheaf_catalog *c = NULL;
     sheaf_source *inner = NULL;
     if (!k->o->optimizer)
         return NULL;
     if (count_kind(k->catalog, SHEAF_MOMENT) == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src), "moments of an optimizer, as --optimizer asks for"), "none");
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
+                                          "moments of an optimizer, as --optimizer asks for"),
+                           "none");
     sheaf_status *st = sheaf__any_read(&c, k->o->src, k->o->from, &hints);
     if (st == NULL) {
         keep_moments(c);
@@ -136,12 +156,15 @@ static sheaf_status *open_moments(sheaf__converter *k)
 /* The model and the factors of the adapter. `source` is closed after a failure. */
 static sheaf_status *adapt(sheaf__converter *k, sheaf_source **source)
 {
-    if (k->schema == NULL || (k->parsed.family != SHEAF_COGVLM && k->parsed.family != SHEAF_COGAGENT)) {
+    if (k->schema == NULL ||
+        (k->parsed.family != SHEAF_COGVLM && k->parsed.family != SHEAF_COGAGENT)) {
         (*source)->close(*source);
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--adapter"), "a model of CogVLM or CogAgent, for SAT's form"),
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--adapter"),
+                                             "a model of CogVLM or CogAgent, for SAT's form"),
                               "sheaf merge %s %s DST", k->o->src, k->o->adapter);
     }
-    sheaf_status *st = sheaf__adapted_source(source, &k->lora_rank, *source, k->schema, k->o->adapter);
+    sheaf_status *st =
+        sheaf__adapted_source(source, &k->lora_rank, *source, k->schema, k->o->adapter);
     for (int64_t i = 0; st == NULL && i < (*source)->count(*source); i++)
         k->report->adapted += sheaf__ends_with((*source)->entry(*source, i)->name, ".matrix_A.0");
     return st;
@@ -159,21 +182,29 @@ static sheaf_status *open_source(sheaf__converter *k)
     if (weights == 0) {
         sheaf_status *st = sheaf__catalog_refusal(c);
         return st != NULL ? st
-                          : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src), "the weights of a model"),
+                          : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
+                                                       "the weights of a model"),
                                         factors > 0 ? "LoRA factors only" : "none");
     }
     if (factors > 0 && k->o->adapter != NULL)
-        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", k->o->src), "a base without LoRA of its own, for --adapter"),
-                                          "%" PRId64 " factors", factors), "the base that it was trained from; or merge first: sheaf convert %s MERGED --to sat", k->o->src);
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", k->o->src),
+                                       "a base without LoRA of its own, for --adapter"),
+                        "%" PRId64 " factors", factors),
+            "the base that it was trained from; or merge first: sheaf convert %s MERGED --to sat",
+            k->o->src);
     if (factors > 0 && !sat)
         sheaf_warn(k->o->events, "%s: %" PRId64 " LoRA factors are left out", k->o->src, factors);
     if (factors > 0 && sat) {
-        sheaf_warn(k->o->events, "%s: its LoRA is merged into the weights, as SAT's own merge does", k->o->src);
+        sheaf_warn(k->o->events, "%s: its LoRA is merged into the weights, as SAT's own merge does",
+                   k->o->src);
         for (int64_t i = 0; i < c->count; i++) /* a fused weight has several parts */
-            k->report->merged += c->tensor[i].kind == SHEAF_LORA && sheaf__ends_with(c->tensor[i].told.name, ".matrix_A.0");
+            k->report->merged += c->tensor[i].kind == SHEAF_LORA &&
+                                 sheaf__ends_with(c->tensor[i].told.name, ".matrix_A.0");
     }
     k->catalog = NULL; /* owned by the source, also after a failure */
-    sheaf_status *st = factors > 0 && sat ? sheaf_sat_merged(&inner, c, SHEAF_SAT_ROUND_TWICE) : sheaf__catalog_source(&inner, c, false);
+    sheaf_status *st = factors > 0 && sat ? sheaf_sat_merged(&inner, c, SHEAF_SAT_ROUND_TWICE)
+                                          : sheaf__catalog_source(&inner, c, false);
     if (st == NULL && k->o->adapter != NULL)
         st = adapt(k, &inner);
     return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
@@ -215,15 +246,19 @@ static sheaf_status *find_target(const target **out, const sheaf_convert_options
         for (int i = 0; i < TARGETS; i++)
             names[i] = targets[i].name;
         const char *near = o->to == NULL ? NULL : sheaf__nearest(o->to, names, TARGETS);
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "hf, sat, peft or sheaf");
+        sheaf_status *st =
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "hf, sat, peft or sheaf");
         sheaf_found(st, "%s", o->to == NULL ? "nothing" : o->to);
         return near != NULL ? sheaf_try_this(st, "%s", near) : st;
     }
     if (o->tp > 1 && !(*out)->tp)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp %d", o->tp), "a target that is divided over ranks: --to sat"),
-                              "--to sheaf --slices %d, of which any number of ranks can load theirs", o->tp);
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp %d", o->tp),
+                           "a target that is divided over ranks: --to sat"),
+            "--to sheaf --slices %d, of which any number of ranks can load theirs", o->tp);
     if (o->adapter != NULL && !(*out)->tp)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"), "--to sat, whose files hold a model and its LoRA"),
+        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
+                                             "--to sat, whose files hold a model and its LoRA"),
                               "sheaf merge %s %s DST", o->src, o->adapter);
     if (o->slices > 0 && !(*out)->slices)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "--to sheaf");
@@ -248,7 +283,10 @@ static sheaf_status *check_also(const sheaf_convert_options *o)
         if (is_adapter(*also) && !is_adapter(o->src)) {
             sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", *also);
             sheaf_found(sheaf_expected(st, "parts of the checkpoint %s", o->src), "a PEFT adapter");
-            return sheaf_try_this(st, "sheaf merge %s %s DST; or --adapter %s with --to sat, whose files hold a model and its LoRA", o->src, *also, *also);
+            return sheaf_try_this(
+                st,
+                "sheaf merge %s %s DST; or --adapter %s with --to sat, whose files hold a model and its LoRA",
+                o->src, *also, *also);
         }
     return NULL;
 }
@@ -267,7 +305,8 @@ static sheaf_status *check_dst(const sheaf_convert_options *o)
 
 static sheaf_status *check_dtypes(const sheaf__converter *k)
 {
-    if (k->o->dtype == NULL || *k->o->dtype == SHEAF_F32 || *k->o->dtype == SHEAF_BF16 || *k->o->dtype == SHEAF_F16)
+    if (k->o->dtype == NULL || *k->o->dtype == SHEAF_F32 || *k->o->dtype == SHEAF_BF16 ||
+        *k->o->dtype == SHEAF_F16)
         return NULL;
     return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"), "float32, bfloat16 or float16");
 }

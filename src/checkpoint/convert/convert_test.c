@@ -1,4 +1,5 @@
-/* Converting: numbers, there and back through every form, what is refused, what a failure leaves. */
+/* Converting: numbers, there and back through every form, what is refused, what a failure
+ * leaves. */
 #include "dialects/sat/made.h"
 
 #include <inttypes.h>
@@ -14,9 +15,16 @@
 
 /* ---- numbers ---- */
 
-/* What the bits of a finite float16 or bfloat16 without sign mean; of the first infinite ones, what would come next. */
-static double half_value(uint32_t h) { return h < 0x400 ? ldexp(h, -24) : ldexp(1024 + (h & 0x3ff), (int)(h >> 10) - 25); }
-static double bfloat_value(uint32_t h) { return h < 0x80 ? ldexp(h, -133) : ldexp(128 + (h & 0x7f), (int)(h >> 7) - 134); }
+/* What the bits of a finite float16 or bfloat16 without sign mean; of the first infinite ones, what
+ * would come next. */
+static double half_value(uint32_t h)
+{
+    return h < 0x400 ? ldexp(h, -24) : ldexp(1024 + (h & 0x3ff), (int)(h >> 10) - 25);
+}
+static double bfloat_value(uint32_t h)
+{
+    return h < 0x80 ? ldexp(h, -133) : ldexp(128 + (h & 0x7f), (int)(h >> 7) - 134);
+}
 
 /* The number nearest to x, even where two are, by looking at both neighbours. */
 static uint16_t nearest(double x, double (*value)(uint32_t), uint32_t infinite)
@@ -34,15 +42,22 @@ static uint16_t nearest(double x, double (*value)(uint32_t), uint32_t infinite)
     return (uint16_t)(near | (signbit(x) ? 0x8000 : 0));
 }
 
-static uint16_t half_of(double x) { return nearest(x, half_value, 0x7c00); }
-static uint16_t bfloat_of(double x) { return nearest(x, bfloat_value, 0x7f80); }
+static uint16_t half_of(double x)
+{
+    return nearest(x, half_value, 0x7c00);
+}
+static uint16_t bfloat_of(double x)
+{
+    return nearest(x, bfloat_value, 0x7f80);
+}
 
 static void test_convert__small_numbers_survive_the_way_up_and_down(void **state)
 {
     for (uint32_t i = 0; i < 0x10000; i++) {
         uint16_t h = (uint16_t)i, back;
         float f;
-        const float size = (h & 0x7fff) < 0x7c00 ? (float)half_value(h & 0x7fff) : INFINITY, want = h & 0x8000 ? -size : size;
+        const float size = (h & 0x7fff) < 0x7c00 ? (float)half_value(h & 0x7fff) : INFINITY,
+                    want = h & 0x8000 ? -size : size;
         assert_true(sheaf__dtype_convert(&f, SHEAF_F32, &h, SHEAF_F16, 1));
         if ((i & 0x7fff) <= 0x7c00)
             CHECK_BYTES("up", &f, &want, 4);
@@ -85,14 +100,31 @@ static void test_convert__numbers_are_rounded_once_to_nearest_even(void **state)
     const unsigned mode = _mm_getcsr();
     for (int64_t i = 0; i < 100000; i++) {
         const uint64_t a = made_mix((uint64_t)i), b = made_mix(a);
-        const int exponent = (int)(a % 300) - 160; /* float32's range, its denormals, and beyond both */
+        const int exponent =
+            (int)(a % 300) - 160; /* float32's range, its denormals, and beyond both */
         const double fraction = 1 + (double)(b >> 12) * 0x1p-52;
         check_number(ldexp(b & 1 ? -fraction : fraction, exponent));
         check_number(ldexp(1 + (double)(b >> 60) / 16, exponent)); /* ties */
-        check_number(ldexp(1 + (double)(b >> 56) / 256 + (b & 1) * 0x1p-50, exponent)); /* and next to them */
+        check_number(ldexp(1 + (double)(b >> 56) / 256 + (b & 1) * 0x1p-50,
+                           exponent)); /* and next to them */
     }
-    static const double special[] = { 0, -0.0, INFINITY, -INFINITY, 65504, 65519.99, 65520, 0x1p-24, 0x1p-25, 0x1.000001p-25, 0x1p-149, 0x1p-150, 0x1.8p-150,
-                                      3.4028234663852886e38, 3.4028235677973366e38, 0x1p-1074, -0x1p-1030 };
+    static const double special[] = { 0,
+                                      -0.0,
+                                      INFINITY,
+                                      -INFINITY,
+                                      65504,
+                                      65519.99,
+                                      65520,
+                                      0x1p-24,
+                                      0x1p-25,
+                                      0x1.000001p-25,
+                                      0x1p-149,
+                                      0x1p-150,
+                                      0x1.8p-150,
+                                      3.4028234663852886e38,
+                                      3.4028235677973366e38,
+                                      0x1p-1074,
+                                      -0x1p-1030 };
     for (size_t i = 0; i < ARRAY_LEN(special); i++)
         check_number(special[i]);
     _mm_setcsr(mode | 0x8040); /* the mode of compute threads */
@@ -105,7 +137,8 @@ static void test_convert__numbers_are_rounded_once_to_nearest_even(void **state)
 
 /* ---- there and back ---- */
 
-static sheaf_status *convert_to(const char *src, const char *dst, const char *to, sheaf_convert_options how)
+static sheaf_status *convert_to(const char *src, const char *dst, const char *to,
+                                sheaf_convert_options how)
 {
     sheaf_convert_report report;
     how.src = src;
@@ -138,15 +171,23 @@ static int64_t step_of(const char *path)
     return step;
 }
 
-static uint64_t draw(uint64_t *state, uint64_t below) { return (*state = made_mix(*state)) % below; }
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+    return (*state = made_mix(*state)) % below;
+}
 
 static void test_convert__sat_there_and_back_keeps_everything(void **state)
 {
     static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     uint64_t seed = 20261121;
     for (int trial = 0; trial < 12; trial++) {
-        made m = { .agent = draw(&seed, 2) == 1, .layers = 1 + (int64_t)draw(&seed, 3), .heads = 4 << draw(&seed, 2), .ffn = 8 + 8 * (int64_t)draw(&seed, 3),
-                   .vocab = 1000 + 8 * (int64_t)draw(&seed, 20), .dtype = dtypes[draw(&seed, 3)], .seed = seed };
+        made m = { .agent = draw(&seed, 2) == 1,
+                   .layers = 1 + (int64_t)draw(&seed, 3),
+                   .heads = 4 << draw(&seed, 2),
+                   .ffn = 8 + 8 * (int64_t)draw(&seed, 3),
+                   .vocab = 1000 + 8 * (int64_t)draw(&seed, 20),
+                   .dtype = dtypes[draw(&seed, 3)],
+                   .seed = seed };
         static const int possible[] = { 1, 2, 4 };
         const int first = possible[draw(&seed, 3)], last = possible[draw(&seed, 3)];
         const int64_t step = 1 + (int64_t)draw(&seed, 100000);
@@ -157,10 +198,14 @@ static void test_convert__sat_there_and_back_keeps_everything(void **state)
         snprintf(d, sizeof d, "%s-%d", at("sat-d"), trial);
         made_init(&m);
         made_write(&m, a, first, step);
-        CHECK_OK(convert_to(a, b, "hf", (sheaf_convert_options){ .threads = 2, .shard_bytes = trial % 2 == 0 ? 3000 : 0 }));
+        CHECK_OK(convert_to(
+            a, b, "hf",
+            (sheaf_convert_options){ .threads = 2, .shard_bytes = trial % 2 == 0 ? 3000 : 0 }));
         same_models(a, b);
         step_of(b);
-        CHECK_OK(convert_to(a, c, "sheaf", (sheaf_convert_options){ .slices = 1 << draw(&seed, 5), .threads = 1 + (int)draw(&seed, 3) }));
+        CHECK_OK(convert_to(a, c, "sheaf",
+                            (sheaf_convert_options){ .slices = 1 << draw(&seed, 5),
+                                                     .threads = 1 + (int)draw(&seed, 3) }));
         same_models(b, c);
         assert_int_equal(step_of(c), step);
         CHECK_OK(convert_to(c, d, "sat", (sheaf_convert_options){ .tp = last }));
@@ -175,12 +220,16 @@ static void test_convert__sat_there_and_back_keeps_everything(void **state)
 static void put_llama(const char *path, uint64_t *seed, bool tied)
 {
     char text[700];
-    const int64_t kv = 1 + (int64_t)draw(seed, 3), groups = 1 + (int64_t)draw(seed, 3), head = 2 * (1 + (int64_t)draw(seed, 4));
-    snprintf(text, sizeof text,
-             "{\"model_type\": \"%s\", \"vocab_size\": %d, \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d,"
-             " \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"rms_norm_eps\": 1e-5, \"max_position_embeddings\": 64,"
-             " \"tie_word_embeddings\": %s}", draw(seed, 2) == 0 ? "llama" : "qwen2", 11 + (int)draw(seed, 300), (int)(kv * groups * head),
-             7 + (int)draw(seed, 40), 1 + (int)draw(seed, 3), (int)(kv * groups), (int)kv, tied ? "true" : "false");
+    const int64_t kv = 1 + (int64_t)draw(seed, 3), groups = 1 + (int64_t)draw(seed, 3),
+                  head = 2 * (1 + (int64_t)draw(seed, 4));
+    snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"%s\", \"vocab_size\": %d, \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d,"
+        " \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"rms_norm_eps\": 1e-5, \"max_position_embeddings\": 64,"
+        " \"tie_word_embeddings\": %s}",
+        draw(seed, 2) == 0 ? "llama" : "qwen2", 11 + (int)draw(seed, 300),
+        (int)(kv * groups * head), 7 + (int)draw(seed, 40), 1 + (int)draw(seed, 3),
+        (int)(kv * groups), (int)kv, tied ? "true" : "false");
     put(path, text);
 }
 
@@ -197,9 +246,13 @@ static void test_convert__llama_there_and_back_keeps_everything(void **state)
         snprintf(c, sizeof c, "%s-%d", at("hf-c"), trial);
         snprintf(d, sizeof d, "%s-%d", at("hf-d"), trial);
         put_llama(spec, &seed, trial % 3 == 0);
-        CHECK_OK(sheaf_init(&made, &(sheaf_init_options){ .spec = spec, .dst = a, .seed = seed, .dtype = &dtypes[trial % 3] }));
-        CHECK_OK(convert_to(a, b, "sheaf", (sheaf_convert_options){ .slices = 1 << draw(&seed, 6), .threads = 2 }));
-        CHECK_OK(convert_to(b, c, "hf", (sheaf_convert_options){ .threads = 1, .shard_bytes = 2000 }));
+        CHECK_OK(sheaf_init(
+            &made, &(sheaf_init_options){
+                       .spec = spec, .dst = a, .seed = seed, .dtype = &dtypes[trial % 3] }));
+        CHECK_OK(convert_to(
+            a, b, "sheaf", (sheaf_convert_options){ .slices = 1 << draw(&seed, 6), .threads = 2 }));
+        CHECK_OK(
+            convert_to(b, c, "hf", (sheaf_convert_options){ .threads = 1, .shard_bytes = 2000 }));
         CHECK_OK(convert_to(c, d, "hf", (sheaf_convert_options){ .threads = 3 }));
         same_models(a, b);
         same_models(a, c);
@@ -231,9 +284,12 @@ static void test_convert__what_would_become_infinite_is_refused(void **state)
     CHECK_OK(sheaf__safetensors_begin(&w, path, &spec, 1, NULL, 0, NULL));
     CHECK_OK(sheaf__safetensors_write(w, 0, 0, big, sizeof big));
     CHECK_OK(sheaf__safetensors_finish(w));
-    CHECK_FAILS(convert_to(at("big"), at("big-half"), "hf", (sheaf_convert_options){ .dtype = &half }), SHEAF_E_NUMBER, "tensor 'x'");
+    CHECK_FAILS(
+        convert_to(at("big"), at("big-half"), "hf", (sheaf_convert_options){ .dtype = &half }),
+        SHEAF_E_NUMBER, "tensor 'x'");
     assert_int_equal(sheaf__path_kind(at("big-half")), SHEAF_PATH_NONE);
-    CHECK_OK(convert_to(at("big"), at("big-bf"), "hf", (sheaf_convert_options){ .dtype = &bfloat }));
+    CHECK_OK(
+        convert_to(at("big"), at("big-bf"), "hf", (sheaf_convert_options){ .dtype = &bfloat }));
 }
 
 /* ---- what is refused ---- */
@@ -244,18 +300,29 @@ static void test_convert__refuses_what_cannot_be(void **state)
     made_init(&m);
     made_write(&m, at("r"), 2, 5);
     const int64_t before = entries(scratch.dir);
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "dcp", (sheaf_convert_options){ 0 }), SHEAF_E_ARG, "hf, sat, peft or sheaf");
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "sat", (sheaf_convert_options){ .tp = 3 }), SHEAF_E_ARG, "");
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .tp = 2 }), SHEAF_E_ARG, "--tp");
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .optimizer = true }), SHEAF_E_LAYOUT, "moments");
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "peft", (sheaf_convert_options){ 0 }), SHEAF_E_LAYOUT, "");
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .from = "nothing" }), SHEAF_E_ARG, "--from nothing");
-    CHECK_FAILS(convert_to(at("r"), at("r"), "hf", (sheaf_convert_options){ 0 }), SHEAF_E_ARG, "which is read");
-    CHECK_FAILS(convert_to(at("nowhere"), at("r-out"), "hf", (sheaf_convert_options){ 0 }), SHEAF_E_IO, "nothing there");
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "dcp", (sheaf_convert_options){ 0 }), SHEAF_E_ARG,
+                "hf, sat, peft or sheaf");
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "sat", (sheaf_convert_options){ .tp = 3 }),
+                SHEAF_E_ARG, "");
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .tp = 2 }),
+                SHEAF_E_ARG, "--tp");
+    CHECK_FAILS(
+        convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .optimizer = true }),
+        SHEAF_E_LAYOUT, "moments");
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "peft", (sheaf_convert_options){ 0 }),
+                SHEAF_E_LAYOUT, "");
+    CHECK_FAILS(
+        convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .from = "nothing" }),
+        SHEAF_E_ARG, "--from nothing");
+    CHECK_FAILS(convert_to(at("r"), at("r"), "hf", (sheaf_convert_options){ 0 }), SHEAF_E_ARG,
+                "which is read");
+    CHECK_FAILS(convert_to(at("nowhere"), at("r-out"), "hf", (sheaf_convert_options){ 0 }),
+                SHEAF_E_IO, "nothing there");
     char part[500];
     snprintf(part, sizeof part, "%s/5/mp_rank_01_model_states.pt", at("r"));
     CHECK_OK(sheaf__remove_tree(part, NULL));
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ 0 }), SHEAF_E_LAYOUT, "missing");
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ 0 }),
+                SHEAF_E_LAYOUT, "missing");
     assert_int_equal(entries(scratch.dir), before);
     made_release(&m);
 }
@@ -269,7 +336,9 @@ static void test_convert__stops_when_asked_and_leaves_nothing(void **state)
     made_write(&m, at("s"), 1, 5);
     const int64_t before = entries(scratch.dir);
     for (int i = 0; i < 3; i++)
-        CHECK_FAILS(convert_to(at("s"), at("s-out"), forms[i], (sheaf_convert_options){ .stop = &stop }), SHEAF_E_STOPPED, "stop");
+        CHECK_FAILS(
+            convert_to(at("s"), at("s-out"), forms[i], (sheaf_convert_options){ .stop = &stop }),
+            SHEAF_E_STOPPED, "stop");
     assert_int_equal(entries(scratch.dir), before);
     made_release(&m);
 }
@@ -284,13 +353,15 @@ static void test_convert__each_call_that_writes_fails_once(void **state)
     made_write(&m, at("f"), 2, 7);
     for (int i = 0; i < 3; i++) {
         sheaf_faults count = { .op = SHEAF_FAULT_ANY };
-        CHECK_OK(convert_to(at("f"), at("f-out"), forms[i], (sheaf_convert_options){ .faults = &count }));
+        CHECK_OK(convert_to(at("f"), at("f-out"), forms[i],
+                            (sheaf_convert_options){ .faults = &count }));
         CHECK_OK(sheaf__remove_tree(at("f-out"), NULL));
         const int64_t calls = atomic_load(&count.seen), before = entries(scratch.dir);
         assert_true(calls > 10);
         for (int64_t n = 1; n <= calls; n += calls > 120 ? 5 : 1) {
             sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = SHEAF_FAULT_FAIL, .n = n };
-            sheaf_status *st = convert_to(at("f"), at("f-out"), forms[i], (sheaf_convert_options){ .faults = &faults });
+            sheaf_status *st = convert_to(at("f"), at("f-out"), forms[i],
+                                          (sheaf_convert_options){ .faults = &faults });
             const bool there = sheaf__path_kind(at("f-out")) != SHEAF_PATH_NONE;
             if (there)
                 same_models(at("f"), at("f-out")); /* only the last fsync may have failed */
@@ -298,7 +369,8 @@ static void test_convert__each_call_that_writes_fails_once(void **state)
                 fail_msg("%s, call %" PRId64 ": no failure and no output", forms[i], n);
             sheaf_status_free(st);
             CHECK_OK(sheaf__remove_tree(at("f-out"), NULL));
-            char **names = NULL; /* a partial folder whose removal failed is the next one's to remove */
+            char **names =
+                NULL; /* a partial folder whose removal failed is the next one's to remove */
             int64_t left = 0;
             CHECK_OK(sheaf__list_dir(&names, &left, scratch.dir));
             for (int64_t k = 0; k < left; k++)

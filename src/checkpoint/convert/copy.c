@@ -13,7 +13,8 @@ enum { CHUNK = 2 << 20, MOST_THREADS = 8, TOLD = 64 << 20 };
 
 static uint32_t half_to_single(uint16_t h)
 {
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31,
+                   fraction = h & 1023;
     if (exponent == 31)
         return sign | 0x7f800000u | fraction << 13;
     if (exponent != 0)
@@ -53,7 +54,8 @@ static uint16_t single_to_bfloat(uint32_t f)
     return (uint16_t)((f + 0x7fffu + (f >> 16 & 1)) >> 16);
 }
 
-/* A double in float32; `odd`: what is lost leaves the last bit set, so that a second rounding comes out as one would. */
+/* A double in float32; `odd`: what is lost leaves the last bit set, so that a second rounding comes
+ * out as one would. */
 static uint32_t double_to_single(uint64_t d, bool odd)
 {
     const uint32_t sign = (uint32_t)(d >> 32 & 0x80000000u);
@@ -64,7 +66,8 @@ static uint32_t double_to_single(uint64_t d, bool odd)
     if (exponent >= 255)
         return size == 0x7ff0000000000000u || !odd ? sign | 0x7f800000u : sign | 0x7f7fffffu;
     const int lost = exponent > 0 ? 29 : 30 - exponent; /* bits that do not fit */
-    const uint64_t whole = exponent > 0 ? (uint64_t)exponent << 52 | fraction : fraction | (size >> 52 != 0 ? 1ull << 52 : 0);
+    const uint64_t whole = exponent > 0 ? (uint64_t)exponent << 52 | fraction
+                                        : fraction | (size >> 52 != 0 ? 1ull << 52 : 0);
     if (lost > 60)
         return sign | (odd && size != 0);
     uint64_t kept = whole >> lost;
@@ -78,7 +81,8 @@ static uint32_t double_to_single(uint64_t d, bool odd)
 
 bool sheaf__dtype_can(sheaf_dtype from, sheaf_dtype to)
 {
-    const bool known = from == SHEAF_F64 || from == SHEAF_F32 || from == SHEAF_BF16 || from == SHEAF_F16;
+    const bool known =
+        from == SHEAF_F64 || from == SHEAF_F32 || from == SHEAF_BF16 || from == SHEAF_F16;
     return from == to || (known && (to == SHEAF_F32 || to == SHEAF_BF16 || to == SHEAF_F16));
 }
 
@@ -100,9 +104,7 @@ static void widen(uint32_t *out, const char *src, sheaf_dtype from, int64_t n, b
             memcpy(&h, src + 2 * i, 2);
             out[i] = half_to_single(h);
             break;
-        default:
-            memcpy(&d, src + 8 * i, 8);
-            out[i] = double_to_single(d, odd);
+        default: memcpy(&d, src + 8 * i, 8); out[i] = double_to_single(d, odd);
         }
 }
 
@@ -127,13 +129,15 @@ bool sheaf__dtype_convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtyp
                 uint64_t d = 0;
                 if (from == SHEAF_F64)
                     memcpy(&d, from_here + 8 * i, 8);
-                lost += (f[i] & 0x7fffffffu) == 0x7f800000u && from == SHEAF_F64 && (d & 0x7fffffffffffffffu) != 0x7ff0000000000000u;
+                lost += (f[i] & 0x7fffffffu) == 0x7f800000u && from == SHEAF_F64 &&
+                        (d & 0x7fffffffffffffffu) != 0x7ff0000000000000u;
             }
             memcpy(to_here, f, (size_t)m * 4);
         } else {
             for (int64_t i = 0; i < m; i++) {
                 h[i] = to == SHEAF_F16 ? single_to_half(f[i]) : single_to_bfloat(f[i]);
-                lost += (h[i] & 0x7fff) == (to == SHEAF_F16 ? 0x7c00 : 0x7f80) && (f[i] & 0x7fffffffu) != 0x7f800000u;
+                lost += (h[i] & 0x7fff) == (to == SHEAF_F16 ? 0x7c00 : 0x7f80) &&
+                        (f[i] & 0x7fffffffu) != 0x7f800000u;
             }
             memcpy(to_here, h, (size_t)m * 2);
         }
@@ -152,7 +156,10 @@ typedef struct cast_source {
     sheaf_source_entry *entry; /* in the order of inner */
 } cast_source;
 
-static bool is_float(sheaf_dtype d) { return d == SHEAF_F64 || d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16; }
+static bool is_float(sheaf_dtype d)
+{
+    return d == SHEAF_F64 || d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16;
+}
 
 static const sheaf_source_entry *cast_find(sheaf_source *self, const char *name)
 {
@@ -171,21 +178,31 @@ static const sheaf_source_entry *cast_find(sheaf_source *self, const char *name)
     return NULL;
 }
 
-static int64_t cast_count(sheaf_source *self) { return ((cast_source *)self)->count; }
-static const sheaf_source_entry *cast_entry(sheaf_source *self, int64_t i) { return &((cast_source *)self)->entry[i]; }
+static int64_t cast_count(sheaf_source *self)
+{
+    return ((cast_source *)self)->count;
+}
+static const sheaf_source_entry *cast_entry(sheaf_source *self, int64_t i)
+{
+    return &((cast_source *)self)->entry[i];
+}
 
-static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
 {
     const cast_source *s = (cast_source *)self;
     if (s->stop != NULL && atomic_load(s->stop) != 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "convert"), "a request to stop; nothing was left behind");
+        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "convert"),
+                           "a request to stop; nothing was left behind");
     const sheaf_source_entry *is = cast_find(self, name), *was = s->inner->find(s->inner, name);
     if (is == NULL || was == NULL)
-        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "no tensor of this name");
+        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
+                           "no tensor of this name");
     if (is->dtype == was->dtype)
         return s->inner->read(s->inner, name, row0, rows, col0, cols, dst);
     char *raw = malloc((size_t)(rows * cols) * sheaf_dtype_bytes(was->dtype) + 1);
-    sheaf_status *st = raw == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", name) : s->inner->read(s->inner, name, row0, rows, col0, cols, raw);
+    sheaf_status *st = raw == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", name)
+                                   : s->inner->read(s->inner, name, row0, rows, col0, cols, raw);
     if (st == NULL && !sheaf__dtype_convert(dst, is->dtype, raw, was->dtype, rows * cols)) {
         st = sheaf_fail(SHEAF_E_NUMBER, "tensor '%s'", name);
         sheaf_expected(st, "numbers that %s can hold", sheaf_dtype_name(is->dtype));
@@ -204,7 +221,8 @@ static void cast_close(sheaf_source *self)
     free(s);
 }
 
-sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const sheaf_dtype *dtype, const atomic_int *stop)
+sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const sheaf_dtype *dtype,
+                                 const atomic_int *stop)
 {
     const int64_t n = inner->count(inner);
     cast_source *s = calloc(1, sizeof *s);
@@ -220,14 +238,19 @@ sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const 
         if (dtype != NULL && is_float(entry[i].dtype))
             entry[i].dtype = *dtype;
     }
-    *s = (cast_source){ { cast_find, cast_count, cast_entry, cast_read, cast_close }, inner, stop, n, entry };
+    *s = (cast_source){
+        { cast_find, cast_count, cast_entry, cast_read, cast_close }, inner, stop, n, entry
+    };
     *out = &s->source;
     return NULL;
 }
 
 /* ---- two sources as one ---- */
 
-typedef struct both_sources { sheaf_source source; sheaf_source *one, *two; } both_sources;
+typedef struct both_sources {
+    sheaf_source source;
+    sheaf_source *one, *two;
+} both_sources;
 
 static const sheaf_source_entry *both_find(sheaf_source *self, const char *name)
 {
@@ -249,14 +272,18 @@ static const sheaf_source_entry *both_entry(sheaf_source *self, int64_t i)
     return i < n ? b->one->entry(b->one, i) : b->two->entry(b->two, i - n);
 }
 
-static sheaf_status *both_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *both_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
 {
     const both_sources *b = (both_sources *)self;
     sheaf_source *from = b->one->find(b->one, name) != NULL ? b->one : b->two;
     return from->read(from, name, row0, rows, col0, cols, dst);
 }
 
-static void both_close(sheaf_source *self) { free(self); }
+static void both_close(sheaf_source *self)
+{
+    free(self);
+}
 
 sheaf_status *sheaf__both_sources(sheaf_source **out, sheaf_source *one, sheaf_source *two)
 {
@@ -277,16 +304,22 @@ int64_t sheaf__entry_bytes(const sheaf_source_entry *e)
     return rows * cols * sheaf_dtype_bits(e->dtype) / 8;
 }
 
-void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic int64_t *done, int64_t bytes, int64_t total)
+void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic int64_t *done,
+                          int64_t bytes, int64_t total)
 {
     const int64_t now = atomic_fetch_add(done, bytes) + bytes;
     if (now / TOLD == (now - bytes) / TOLD)
         return;
-    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = what, .done = now < total ? now : total, .total = total };
+    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
+                                .text = what,
+                                .done = now < total ? now : total,
+                                .total = total };
     sheaf_emit(events, &event);
 }
 
-typedef struct job { int64_t copy, row0, rows, col0, cols; } job;
+typedef struct job {
+    int64_t copy, row0, rows, col0, cols;
+} job;
 
 typedef struct crew {
     const sheaf_copying *k;
@@ -324,7 +357,8 @@ static sheaf_status *list_tensor(crew *c, int64_t i)
     const int64_t wide = cols * bytes > CHUNK ? CHUNK / bytes : cols, tall = CHUNK / (wide * bytes);
     for (int64_t r = 0; st == NULL && r < rows; r += tall)
         for (int64_t k = 0; st == NULL && k < cols; k += wide)
-            st = add_job(c, (job){ i, r, rows - r < tall ? rows - r : tall, k, cols - k < wide ? cols - k : wide });
+            st = add_job(c, (job){ i, r, rows - r < tall ? rows - r : tall, k,
+                                   cols - k < wide ? cols - k : wide });
     return st;
 }
 
@@ -336,13 +370,16 @@ static void do_job(void *context, int64_t index, int worker)
     const sheaf_source_entry *e = k->copy[j->copy].entry;
     if (sheaf__stream_failed(&c->failure))
         return;
-    sheaf_status *st = k->source->read(k->source, e->name, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]);
+    sheaf_status *st =
+        k->source->read(k->source, e->name, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]);
     if (st == NULL)
-        st = k->put(k->context, k->copy[j->copy].index, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]);
+        st = k->put(k->context, k->copy[j->copy].index, j->row0, j->rows, j->col0, j->cols,
+                    c->buffer[worker]);
     if (st != NULL)
         sheaf__stream_keep(&c->failure, st, index);
     else
-        sheaf__copy_progress(k->events, k->what, k->done, j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total);
+        sheaf__copy_progress(k->events, k->what, k->done,
+                             j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total);
 }
 
 sheaf_status *sheaf__copy_all(const sheaf_copying *k)

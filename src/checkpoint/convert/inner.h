@@ -1,7 +1,7 @@
 /* inner.h - a conversion under way: what convert.c has read and write.c writes.
  *
- * The catalog belongs to the converter until a source is made of it; `source` and `moments` are closed,
- * and all else freed, by sheaf_convert() at its end, whatever a writer returned. */
+ * The catalog belongs to the converter until a source is made of it; `source` and `moments` are
+ * closed, and all else freed, by sheaf_convert() at its end, whatever a writer returned. */
 #ifndef SHEAF_CHECKPOINT_CONVERT_INNER_H
 #define SHEAF_CHECKPOINT_CONVERT_INNER_H
 
@@ -16,17 +16,17 @@ enum { SHEAF__CONVERT_SLICES = 8 }; /* where --slices does not say */
 typedef struct sheaf__converter {
     const sheaf_convert_options *o;
     sheaf_convert_report *report;
-    sheaf_catalog *catalog;  /* until a source owns it */
-    char *root, *config;     /* of the catalog, which may be gone */
-    const char *dialect;     /* of the catalog, a literal */
-    char *model;             /* NULL = not recognised */
+    sheaf_catalog *catalog; /* until a source owns it */
+    char *root, *config;    /* of the catalog, which may be gone */
+    const char *dialect;    /* of the catalog, a literal */
+    char *model;            /* NULL = not recognised */
     int64_t step;
-    int64_t lora_rank;       /* of the adapter; 0 = none */
-    bool has_config;         /* `parsed` and `schema` are there */
+    int64_t lora_rank; /* of the adapter; 0 = none */
+    bool has_config;   /* `parsed` and `schema` are there */
     sheaf_config parsed;
     sheaf_schema *schema;
-    sheaf_source *source;    /* weights and buffers, in the wanted dtype */
-    sheaf_source *moments;   /* the same catalog opened once more; NULL = not wanted */
+    sheaf_source *source;  /* weights and buffers, in the wanted dtype */
+    sheaf_source *moments; /* the same catalog opened once more; NULL = not wanted */
     _Atomic int64_t done;
     int64_t total;
 } sheaf__converter;
@@ -35,7 +35,8 @@ sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k);
 /* sheaf__convert_count - adds the tensors of `source` (NULL: none) to the report. */
 void sheaf__convert_count(sheaf__converter *k, sheaf_source *source, bool moments);
 
-/* sheaf__convert_sat_config - the config of SAT's folder (malloc'd), of a model's config in any form. */
+/* sheaf__convert_sat_config - the config of SAT's folder (malloc'd), of a model's config in any
+ * form. */
 sheaf_status *sheaf__convert_sat_config(char **out, const char *config);
 
 /* The writers of the targets. Each makes the output whole or leaves none. */

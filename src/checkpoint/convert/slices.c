@@ -15,7 +15,10 @@
 
 enum { CHUNK = 2 << 20, MOST_THREADS = 8, CONTRACT = 1 };
 
-typedef struct job { int64_t tensor, index; int slice; } job; /* index in its file */
+typedef struct job {
+    int64_t tensor, index;
+    int slice;
+} job; /* index in its file */
 
 typedef struct writer {
     const sheaf_slices_write *how;
@@ -30,19 +33,26 @@ typedef struct writer {
     sheaf__stream_failure failure;
 } writer;
 
-static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the slices"); }
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the slices");
+}
 
 /* ---- the manifest ---- */
 
 static const char *base_name(const char *name)
 {
-    return strncmp(name, "exp_avg.", 8) == 0 ? name + 8 : strncmp(name, "exp_avg_sq.", 11) == 0 ? name + 11 : name;
+    return strncmp(name, "exp_avg.", 8) == 0       ? name + 8
+           : strncmp(name, "exp_avg_sq.", 11) == 0 ? name + 11
+                                                   : name;
 }
 
 static const sheaf_cut *cut_of(const writer *w, const sheaf_source_entry *e)
 {
-    const sheaf_tensor *t = w->how->schema == NULL ? NULL : sheaf_schema_find(w->how->schema, base_name(e->name));
-    if (t == NULL || t->cut.nparts == 0 || t->ndim != e->ndim || e->ndim > 2 || (t->cut.axis == 1 && t->cut.nparts > 1))
+    const sheaf_tensor *t =
+        w->how->schema == NULL ? NULL : sheaf_schema_find(w->how->schema, base_name(e->name));
+    if (t == NULL || t->cut.nparts == 0 || t->ndim != e->ndim || e->ndim > 2 ||
+        (t->cut.axis == 1 && t->cut.nparts > 1))
         return NULL;
     for (int i = 0; i < e->ndim; i++)
         if (t->shape[i] != e->shape[i])
@@ -52,7 +62,8 @@ static const sheaf_cut *cut_of(const writer *w, const sheaf_source_entry *e)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(const sheaf_source_entry *const *)a)->name, (*(const sheaf_source_entry *const *)b)->name);
+    return strcmp((*(const sheaf_source_entry *const *)a)->name,
+                  (*(const sheaf_source_entry *const *)b)->name);
 }
 
 static sheaf_status *draft(writer *w)
@@ -62,7 +73,8 @@ static sheaf_status *draft(writer *w)
     const int slices = w->how->slices;
     w->entry = calloc((size_t)n + 1, sizeof *w->entry);
     w->job = calloc((size_t)n * ((size_t)slices + 1) + 1, sizeof *w->job);
-    sheaf_status *st = w->entry == NULL || w->job == NULL ? no_memory() : sheaf__manifest_new(&w->m, slices, n);
+    sheaf_status *st =
+        w->entry == NULL || w->job == NULL ? no_memory() : sheaf__manifest_new(&w->m, slices, n);
     if (st != NULL)
         return st;
     for (int64_t i = 0; i < n; i++)
@@ -110,7 +122,8 @@ static sheaf_status *begin_file(writer *w, int slice, sheaf_safetensors_spec *sp
             memcpy(specs[n].shape, t->shape, sizeof specs[n].shape);
         w->job[w->njobs++] = (job){ i, n++, slice };
     }
-    sheaf_status *st = sheaf__path_join(&path, sheaf__output_dir(w->output), sheaf__manifest_file(name, m->slices, slice));
+    sheaf_status *st = sheaf__path_join(&path, sheaf__output_dir(w->output),
+                                        sheaf__manifest_file(name, m->slices, slice));
     if (st == NULL)
         st = sheaf__safetensors_begin(&w->file[slice], path, specs, n, NULL, 0, w->how->faults);
     free(path);
@@ -138,8 +151,10 @@ typedef struct streaming {
     int worker;
 } streaming;
 
-/* Rows [row0, row0 + rows), columns [col0, col0 + cols) of the whole tensor, as the next ones of the part. */
-static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+/* Rows [row0, row0 + rows), columns [col0, col0 + cols) of the whole tensor, as the next ones of
+ * the part. */
+static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_t col0,
+                                int64_t cols)
 {
     writer *w = s->w;
     char *buffer = w->buffer[s->worker];
@@ -148,7 +163,8 @@ static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_
     sheaf_status *st = NULL;
     for (int64_t r = 0; st == NULL && cols > 0 && r < rows; r += tall)
         for (int64_t k = 0; st == NULL && k < cols; k += wide) {
-            const int64_t h = rows - r < tall ? rows - r : tall, c = cols - k < wide ? cols - k : wide, n = h * c * s->bytes;
+            const int64_t h = rows - r < tall ? rows - r : tall,
+                          c = cols - k < wide ? cols - k : wide, n = h * c * s->bytes;
             st = w->how->source->read(w->how->source, s->e->name, row0 + r, h, col0 + k, c, buffer);
             if (st == NULL)
                 st = sheaf__safetensors_write(w->file[s->j->slice], s->j->index, s->at, buffer, n);
@@ -195,7 +211,9 @@ static void do_job(void *context, int64_t index, int worker)
 
 static sheaf_status *stream_all(writer *w)
 {
-    const int threads = w->how->threads < 1 ? 1 : w->how->threads > MOST_THREADS ? MOST_THREADS : w->how->threads;
+    const int threads = w->how->threads < 1              ? 1
+                        : w->how->threads > MOST_THREADS ? MOST_THREADS
+                                                         : w->how->threads;
     sheaf__pool *pool = NULL;
     sheaf_status *st = NULL;
     sheaf__stream_failure_init(&w->failure);
@@ -227,7 +245,8 @@ static sheaf_status *finish_files(writer *w)
         w->file[s] = NULL;
         st = sheaf__safetensors_finish(file);
         if (st == NULL)
-            st = sheaf__path_join(&path, sheaf__output_dir(w->output), sheaf__manifest_file(name, w->m->slices, s));
+            st = sheaf__path_join(&path, sheaf__output_dir(w->output),
+                                  sheaf__manifest_file(name, w->m->slices, s));
         if (st == NULL)
             st = sheaf__file_open_read(&fd, &w->m->bytes[s], path);
         if (fd >= 0)

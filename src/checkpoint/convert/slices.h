@@ -1,6 +1,8 @@
-/* slices.h - a source as sheaf's own folder: a file for each slice, one for what is not cut, and the manifest.
+/* slices.h - a source as sheaf's own folder: a file for each slice, one for what is not cut, and
+ * the manifest.
  *
- * The same form as a training checkpoint (checkpoint.h): what reads, verifies and compares those reads this. */
+ * The same form as a training checkpoint (checkpoint.h): what reads, verifies and compares those
+ * reads this. */
 #ifndef SHEAF_CHECKPOINT_CONVERT_SLICES_H
 #define SHEAF_CHECKPOINT_CONVERT_SLICES_H
 
@@ -11,8 +13,8 @@ typedef struct sheaf_slices_write {
     sheaf_source *source;
     const sheaf_schema *schema; /* cut for `slices`; NULL: nothing is cut */
     int slices;
-    int64_t step;               /* at least 0 */
-    const char *progress;       /* JSON object */
+    int64_t step;         /* at least 0 */
+    const char *progress; /* JSON object */
     int threads;
     const sheaf_events *events;
     _Atomic int64_t *done;
@@ -20,7 +22,8 @@ typedef struct sheaf_slices_write {
     sheaf_faults *faults;
 } sheaf_slices_write;
 
-/* sheaf__slices_write - complete at `dst`, or nothing. Moments ("exp_avg.NAME") are cut as NAME is. */
+/* sheaf__slices_write - complete at `dst`, or nothing. Moments ("exp_avg.NAME") are cut as NAME
+ * is. */
 sheaf_status *sheaf__slices_write(const char *dst, const sheaf_slices_write *how);
 
 #endif

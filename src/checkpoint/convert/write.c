@@ -1,6 +1,8 @@
-/* write.c - the writers of the targets of a conversion: Hugging Face, SAT, sheaf's own, PEFT; see inner.h.
+/* write.c - the writers of the targets of a conversion: Hugging Face, SAT, sheaf's own, PEFT; see
+ * inner.h.
  *
- * Each orders the tensors as its form wants them, opens the form's writer, and lets sheaf__copy_all() stream. */
+ * Each orders the tensors as its form wants them, opens the form's writer, and lets
+ * sheaf__copy_all() stream. */
 #include "checkpoint/convert/inner.h"
 
 #include <inttypes.h>
@@ -22,8 +24,10 @@
 
 /* ---- Hugging Face ---- */
 
-/* Tensors in the order of the model; those that the schema does not have (a tied head) after them. */
-static sheaf_status *order_tensors(sheaf__converter *k, sheaf_copy **copies, sheaf_safetensors_spec **specs, int64_t *count)
+/* Tensors in the order of the model; those that the schema does not have (a tied head) after
+ * them. */
+static sheaf_status *order_tensors(sheaf__converter *k, sheaf_copy **copies,
+                                   sheaf_safetensors_spec **specs, int64_t *count)
 {
     sheaf_source *source = k->source;
     const int64_t n = source->count(source);
@@ -74,12 +78,14 @@ static sheaf_status *hf_config(char **out, const sheaf__converter *k)
     return st;
 }
 
-static sheaf_status *put_in_folder(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+static sheaf_status *put_in_folder(void *context, int64_t index, int64_t row0, int64_t rows,
+                                   int64_t col0, int64_t cols, const void *src)
 {
     return sheaf__folder_write(context, index, row0, rows, col0, cols, src);
 }
 
-static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, const void *src)
 {
     return sheaf__safetensors_write_box(context, index, row0, rows, col0, cols, src);
 }
@@ -107,7 +113,9 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
     snprintf(step, sizeof step, "%" PRId64, k->step);
     char format_key[] = "format", format[] = "pt", step_key[] = "step";
     const sheaf_safetensors_pair pairs[] = { { format_key, format }, { step_key, step } };
-    sheaf_status *st = copy == NULL || spec == NULL ? sheaf__convert_no_memory(k) : sheaf__path_join(&path, dir, "optimizer.safetensors");
+    sheaf_status *st = copy == NULL || spec == NULL
+                           ? sheaf__convert_no_memory(k)
+                           : sheaf__path_join(&path, dir, "optimizer.safetensors");
     for (int64_t i = 0; st == NULL && i < n; i++) {
         const sheaf_source_entry *e = source->entry(source, i);
         copy[i] = (sheaf_copy){ e, i };
@@ -115,9 +123,13 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
         memcpy(spec[i].shape, e->shape, sizeof e->shape);
     }
     if (st == NULL)
-        st = sheaf__safetensors_begin(&file, path, spec, n, pairs, k->step >= 0 ? 2 : 1, k->o->faults);
+        st = sheaf__safetensors_begin(&file, path, spec, n, pairs, k->step >= 0 ? 2 : 1,
+                                      k->o->faults);
     if (st == NULL)
-        st = copy_all(k, (sheaf_copying){ .source = source, .copy = copy, .count = n, .put = put_in_file, .context = file });
+        st = copy_all(
+            k,
+            (sheaf_copying){
+                .source = source, .copy = copy, .count = n, .put = put_in_file, .context = file });
     if (st == NULL)
         st = sheaf__safetensors_finish(file);
     else
@@ -128,13 +140,18 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
     return st;
 }
 
-static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k, const sheaf_safetensors_spec *specs, int64_t count)
+static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
+                                  const sheaf_safetensors_spec *specs, int64_t count)
 {
     const sheaf_convert_options *o = k->o;
     char *config = NULL;
     if (k->config == NULL) {
-        const sheaf_folder_options options = { .stem = "model", .faults = o->faults, .shard_bytes = o->shard_bytes > 0 ? o->shard_bytes : 50000000000 };
-        sheaf_warn(o->events, "%s: no config: the output has none either (--config names one)", o->src);
+        const sheaf_folder_options options = { .stem = "model",
+                                               .faults = o->faults,
+                                               .shard_bytes = o->shard_bytes > 0 ? o->shard_bytes
+                                                                                 : 50000000000 };
+        sheaf_warn(o->events, "%s: no config: the output has none either (--config names one)",
+                   o->src);
         return sheaf__folder_begin(out, o->dst, specs, count, &options);
     }
     sheaf_status *st = hf_config(&config, k);
@@ -171,7 +188,11 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
     if (st == NULL)
         st = begin_folder(&folder, k, specs, count);
     if (st == NULL)
-        st = copy_all(k, (sheaf_copying){ .source = k->source, .copy = copy, .count = count, .put = put_in_folder, .context = folder });
+        st = copy_all(k, (sheaf_copying){ .source = k->source,
+                                          .copy = copy,
+                                          .count = count,
+                                          .put = put_in_folder,
+                                          .context = folder });
     if (st == NULL)
         st = sheaf_hf_copy_extras(folder, k->root);
     if (st == NULL && k->moments != NULL)
@@ -201,7 +222,8 @@ sheaf_status *sheaf__convert_sat_config(char **out, const char *config)
     return st;
 }
 
-static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, int64_t rows,
+                                  int64_t col0, int64_t cols, const void *src)
 {
     return sheaf_sat_put(context, index, row0, rows, col0, cols, src);
 }
@@ -214,7 +236,11 @@ static sheaf_status *fill_sat(sheaf__converter *k, sheaf_sat_writer *writer)
         return sheaf__convert_no_memory(k);
     for (int64_t i = 0; i < n; i++)
         copy[i] = (sheaf_copy){ k->source->find(k->source, sheaf_sat_name(writer, i)), i };
-    sheaf_status *st = copy_all(k, (sheaf_copying){ .source = k->source, .copy = copy, .count = n, .put = put_in_parts, .context = writer });
+    sheaf_status *st = copy_all(k, (sheaf_copying){ .source = k->source,
+                                                    .copy = copy,
+                                                    .count = n,
+                                                    .put = put_in_parts,
+                                                    .context = writer });
     free(copy);
     return st;
 }
@@ -224,7 +250,11 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
     char *config = NULL;
     sheaf_sat_writer *writer = NULL;
     sheaf_status *st = k->config != NULL ? sheaf__convert_sat_config(&config, k->config) : NULL;
-    const sheaf_sat_write_options how = { .config = config, .ways = k->report->parts, .lora_rank = k->lora_rank, .step = k->step, .faults = k->o->faults };
+    const sheaf_sat_write_options how = { .config = config,
+                                          .ways = k->report->parts,
+                                          .lora_rank = k->lora_rank,
+                                          .step = k->step,
+                                          .faults = k->o->faults };
     k->report->step = k->step > 0 ? k->step : 1;
     if (st == NULL)
         st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
@@ -240,7 +270,8 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
 
 /* ---- sheaf's own ---- */
 
-/* In the place of what a training loop keeps: the model's config. Not where it came from: equal models are equal files. */
+/* In the place of what a training loop keeps: the model's config. Not where it came from: equal
+ * models are equal files. */
 static sheaf_status *own_progress(char **out, const sheaf__converter *k)
 {
     sheaf_text text = { 0 };
@@ -263,9 +294,15 @@ sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
 {
     char *progress = NULL;
     sheaf_source *both = NULL;
-    sheaf_slices_write how = { .source = k->source, .schema = k->schema, .slices = k->o->slices > 0 ? k->o->slices : SHEAF__CONVERT_SLICES,
-                               .step = k->step > 0 ? k->step : 0, .threads = k->o->threads, .events = k->o->events,
-                               .done = &k->done, .total = k->total, .faults = k->o->faults };
+    sheaf_slices_write how = { .source = k->source,
+                               .schema = k->schema,
+                               .slices = k->o->slices > 0 ? k->o->slices : SHEAF__CONVERT_SLICES,
+                               .step = k->step > 0 ? k->step : 0,
+                               .threads = k->o->threads,
+                               .events = k->o->events,
+                               .done = &k->done,
+                               .total = k->total,
+                               .faults = k->o->faults };
     sheaf_status *st = own_progress(&progress, k);
     if (st == NULL && k->source == NULL)
         how.source = k->moments;
@@ -310,8 +347,11 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
     if (strcmp(k->dialect, "sat") == 0)
         return write_sat_adapter(k);
     if (strcmp(k->dialect, "peft") != 0)
-        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to peft"), "a PEFT adapter, or a SAT checkpoint with LoRA"),
-                                          "a checkpoint of %s", k->dialect), "an adapter that sheaf trained lies in OUT/adapter");
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to peft"),
+                                       "a PEFT adapter, or a SAT checkpoint with LoRA"),
+                        "a checkpoint of %s", k->dialect),
+            "an adapter that sheaf trained lies in OUT/adapter");
     k->catalog = NULL;
     sheaf_status *st = sheaf__catalog_source(&inner, c, true);
     if (st == NULL)
@@ -324,9 +364,14 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
     int64_t count = 0;
     st = order_tensors(k, &copy, &specs, &count);
     if (st == NULL)
-        st = sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", specs, count, false, k->o->faults);
+        st = sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", specs,
+                              count, false, k->o->faults);
     if (st == NULL)
-        st = copy_all(k, (sheaf_copying){ .source = k->source, .copy = copy, .count = count, .put = put_in_folder, .context = folder });
+        st = copy_all(k, (sheaf_copying){ .source = k->source,
+                                          .copy = copy,
+                                          .count = count,
+                                          .put = put_in_folder,
+                                          .context = folder });
     if (st == NULL)
         st = sheaf__folder_commit(folder);
     else

@@ -15,7 +15,8 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* A combined B is [out, r]; beside the A of a convolution PEFT wants [out, r, 1, 1]. */
-static sheaf_status *make_spec(sheaf_safetensors_spec *out, sheaf_source *source, const sheaf_source_entry *e)
+static sheaf_status *make_spec(sheaf_safetensors_spec *out, sheaf_source *source,
+                               const sheaf_source_entry *e)
 {
     static const char b_end[] = ".lora_B.weight", a_end[] = ".lora_A.weight";
     *out = (sheaf_safetensors_spec){ .name = e->name, .dtype = e->dtype, .ndim = e->ndim };
@@ -32,16 +33,19 @@ static sheaf_status *make_spec(sheaf_safetensors_spec *out, sheaf_source *source
     return NULL;
 }
 
-static sheaf_status *write_tensor(sheaf_folder *folder, int64_t index, sheaf_source *source, const sheaf_source_entry *e,
-                                  const sheaf_safetensors_spec *spec, void *buffer)
+static sheaf_status *write_tensor(sheaf_folder *folder, int64_t index, sheaf_source *source,
+                                  const sheaf_source_entry *e, const sheaf_safetensors_spec *spec,
+                                  void *buffer)
 {
     int64_t rows, cols;
     sheaf__look_view(&rows, &cols, e);
-    const int64_t wide = cols < BLOCK_ELEMENTS ? cols : BLOCK_ELEMENTS, high = wide > 0 ? BLOCK_ELEMENTS / wide : 1;
+    const int64_t wide = cols < BLOCK_ELEMENTS ? cols : BLOCK_ELEMENTS,
+                  high = wide > 0 ? BLOCK_ELEMENTS / wide : 1;
     sheaf_status *st = NULL;
     for (int64_t r = 0; r < rows && st == NULL; r += high)
         for (int64_t c = 0; c < cols && st == NULL; c += wide) {
-            const int64_t h = rows - r < high ? rows - r : high, w = cols - c < wide ? cols - c : wide;
+            const int64_t h = rows - r < high ? rows - r : high,
+                          w = cols - c < wide ? cols - c : wide;
             st = source->read(source, e->name, r, h, c, w, buffer);
             if (st == NULL && spec->ndim == e->ndim)
                 st = sheaf__folder_write(folder, index, r, h, c, w, buffer);
@@ -61,7 +65,8 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const sheaf_me
     char *json = NULL;
     sheaf_safetensors_spec *specs = calloc((size_t)n + 1, sizeof *specs);
     void *buffer = malloc((size_t)BLOCK_ELEMENTS * 4);
-    sheaf_status *st = specs == NULL || buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "combine") : NULL;
+    sheaf_status *st =
+        specs == NULL || buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "combine") : NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = make_spec(&specs[i], source, source->entry(source, i));
     if (st == NULL)
@@ -72,10 +77,13 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const sheaf_me
         st = sheaf_peft_begin(&folder, o->dst, json, specs, n, false, o->faults);
     for (int64_t i = 0; i < n && st == NULL; i++) {
         if (o->stop != NULL && atomic_load(o->stop) != 0)
-            st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"), "a request to stop; nothing was left behind");
+            st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
+                             "a request to stop; nothing was left behind");
         else
             st = write_tensor(folder, i, source, source->entry(source, i), &specs[i], buffer);
-        const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "tensors combined", .done = i + 1, .total = n };
+        const sheaf_event event = {
+            .kind = SHEAF_EVENT_PROGRESS, .text = "tensors combined", .done = i + 1, .total = n
+        };
         sheaf_emit(o->events, &event);
     }
     if (st == NULL)

@@ -22,7 +22,8 @@ sheaf_status *sheaf_merge_check_base(const sheaf_merge_options *o)
     sheaf_found(sheaf_expected(st, "the base model first, then its adapters"), "a PEFT adapter");
     const char *model = NULL;
     for (int i = 0; i < o->nadapters && model == NULL; i++)
-        if (sheaf__path_kind(o->adapters[i]) != SHEAF_PATH_NONE && sheaf__dialect_of(o->adapters[i]) != &sheaf__dialect_peft)
+        if (sheaf__path_kind(o->adapters[i]) != SHEAF_PATH_NONE &&
+            sheaf__dialect_of(o->adapters[i]) != &sheaf__dialect_peft)
             model = o->adapters[i];
     sheaf_text line = { 0 };
     sheaf__text_add(&line, "sheaf merge");
@@ -46,9 +47,16 @@ sheaf_status *sheaf_merge_check_base(const sheaf_merge_options *o)
 /* By the tensors that such files hold beside, or in place of, X.weight. */
 static const char *quantized_by_names(const sheaf__merge_plan *p)
 {
-    static const struct { const char *part, *name; } signs[] = {
-        { ".g_idx", "GPTQ" }, { ".quant_state.bitsandbytes__", "bitsandbytes, 4 bits" }, { ".SCB", "bitsandbytes, 8 bits" },
-        { ".weight_scale_inv", "FP8" }, { ".weight_packed", "compressed-tensors" }, { ".qweight", "GPTQ or AWQ" }, { ".weight_scale", "FP8 or the like" },
+    static const struct {
+        const char *part, *name;
+    } signs[] = {
+        { ".g_idx", "GPTQ" },
+        { ".quant_state.bitsandbytes__", "bitsandbytes, 4 bits" },
+        { ".SCB", "bitsandbytes, 8 bits" },
+        { ".weight_scale_inv", "FP8" },
+        { ".weight_packed", "compressed-tensors" },
+        { ".qweight", "GPTQ or AWQ" },
+        { ".weight_scale", "FP8 or the like" },
     };
     for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
         for (int64_t i = 0; i < p->count; i++)
@@ -72,6 +80,9 @@ void sheaf__merge_find_quantized(sheaf__merge_plan *p, const json_t *config)
 sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *p, const char *module)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' of the base", module);
-    sheaf_found(sheaf_expected(st, "weights in F32, BF16 or F16, to which LoRA can be added"), "quantized weights (%s)", p->quantized);
-    return sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits, as BASE; what comes out can be quantized again");
+    sheaf_found(sheaf_expected(st, "weights in F32, BF16 or F16, to which LoRA can be added"),
+                "quantized weights (%s)", p->quantized);
+    return sheaf_try_this(
+        st,
+        "the model that was quantized, in 16 or 32 bits, as BASE; what comes out can be quantized again");
 }

@@ -2,9 +2,10 @@
  *
  * Two looks that fail differently: rows read back and computed again must have the same
  * bits (memory, disk), and products with a random vector must agree with those of base
- * and adapter kept apart, in double (formulas, orientation, scale), in a sample of large tensors. With x of random signs
- * the rounding errors e of one row give a sum of e_j x_j that passes t times the root of
- * the sum of their squared bounds with probability 2 exp(-t^2 / 2), whatever they are. */
+ * and adapter kept apart, in double (formulas, orientation, scale), in a sample of large tensors.
+ * With x of random signs the rounding errors e of one row give a sum of e_j x_j that passes t times
+ * the root of the sum of their squared bounds with probability 2 exp(-t^2 / 2), whatever they are.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -24,7 +25,8 @@ static const sheaf_source_entry *entry_of(sheaf_source *written, const sheaf__me
     return written->find(written, t->name);
 }
 
-static sheaf_status *compare_rows(sheaf__merge_crew *crew, sheaf_source *written, int64_t row0, int64_t rows)
+static sheaf_status *compare_rows(sheaf__merge_crew *crew, sheaf_source *written, int64_t row0,
+                                  int64_t rows)
 {
     const sheaf__merge_rows *m = &crew->rows;
     sheaf__merge_scratch *s = &crew->scratch[0];
@@ -42,12 +44,14 @@ static sheaf_status *compare_rows(sheaf__merge_crew *crew, sheaf_source *written
         st = sheaf__lora_read_view(written, e, row0, rows, m->col0, m->cols, s->w);
     if (st != NULL || memcmp(s->w, s->out, bytes) == 0)
         return st;
-    st = sheaf_fail(SHEAF_E_IO, "'%s', rows %" PRId64 " to %" PRId64, m->t->name, row0, row0 + rows - 1);
+    st = sheaf_fail(SHEAF_E_IO, "'%s', rows %" PRId64 " to %" PRId64, m->t->name, row0,
+                    row0 + rows - 1);
     sheaf_expected(st, "what was written to read back as computed");
     return sheaf_try_this(st, "this output is not kept; suspect memory or disk of this machine");
 }
 
-static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_tensor *t, sheaf_source *written, int64_t *checked)
+static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_tensor *t,
+                                  sheaf_source *written, int64_t *checked)
 {
     const int64_t some = t->cols == 1 ? t->chunk : 1; /* of vectors a run of elements */
     const int64_t picks[3] = { 0, (t->rows - some) / 2, t->rows - some };
@@ -66,8 +70,8 @@ static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_te
     return st;
 }
 
-sheaf_status *sheaf__merge_check_rows(sheaf__merge_crew *crew, const sheaf__merge_plan *plan, sheaf_source *written,
-                                      sheaf_merge_report *report)
+sheaf_status *sheaf__merge_check_rows(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
+                                      sheaf_source *written, sheaf_merge_report *report)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++)
@@ -83,19 +87,20 @@ typedef struct products {
     const sheaf__merge_tensor *t;
     sheaf_source *written;
     const sheaf_source_entry *entry;
-    int64_t width, wide;   /* of a panel; of x, which repeats */
-    double **x;            /* [nsteps + 1]: what step i and all before it multiply; some are the same */
-    double **g, **norm;    /* [nsteps][rank]: R x of the step, and the norms of R's rows */
-    double unit, tiny;     /* relative rounding of the output, and its smallest step */
+    int64_t width, wide; /* of a panel; of x, which repeats */
+    double **x; /* [nsteps + 1]: what step i and all before it multiply; some are the same */
+    double **g, **norm;     /* [nsteps][rank]: R x of the step, and the norms of R's rows */
+    double unit, tiny;      /* relative rounding of the output, and its smallest step */
     bool exact, magnitudes; /* a mode that rounds at each step; DoRA */
-    int64_t every, phase;  /* chunks whose number leaves `phase` are looked at */
+    int64_t every, phase;   /* chunks whose number leaves `phase` are looked at */
     pthread_mutex_t lock;
     double worst;
-    int64_t rows;          /* that were looked at */
+    int64_t rows; /* that were looked at */
 } products;
 
-/* Reading all of base and output once more would take as long as the merge. A wrong formula, orientation or
- * scale shows in any row, so of a large tensor every eighth chunk is looked at, beginning with a random one. */
+/* Reading all of base and output once more would take as long as the merge. A wrong formula,
+ * orientation or scale shows in any row, so of a large tensor every eighth chunk is looked at,
+ * beginning with a random one. */
 enum { SPARSE = 8, FEW_CHUNKS = 4 * SPARSE };
 
 static double unit_of(sheaf_dtype dtype)
@@ -153,7 +158,8 @@ static sheaf_status *right_product(products *p, int number)
     return st;
 }
 
-/* Sums of one row over all columns: base times x[0], written times x[nsteps], squares of what was written. */
+/* Sums of one row over all columns: base times x[0], written times x[nsteps], squares of what was
+ * written. */
 static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0, int64_t rows)
 {
     sheaf__merge_rows m = p->crew->rows; /* with this thread's panel */
@@ -164,7 +170,8 @@ static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0
         m.col0 = col;
         m.cols = p->t->cols - col < p->width ? p->t->cols - col : p->width;
         st = sheaf__merge_start(s, &m, row0, rows);
-        const int64_t at = p->wide == p->width ? 0 : col; /* x repeats, or is as wide as the tensor */
+        const int64_t at =
+            p->wide == p->width ? 0 : col; /* x repeats, or is as wide as the tensor */
         for (int64_t i = 0; i < rows && st == NULL; i++)
             sheaf__lora_dot(&sum[i * 3], &ignored, s->w + i * m.cols, p->x[0] + at, m.cols);
         if (st == NULL)
@@ -172,7 +179,8 @@ static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0
         if (st == NULL)
             m.kernels->convert(s->w, SHEAF_F32, s->stored, p->entry->dtype, rows * m.cols);
         for (int64_t i = 0; i < rows && st == NULL; i++)
-            sheaf__lora_dot(&sum[i * 3 + 1], &sum[i * 3 + 2], s->w + i * m.cols, p->x[p->t->nsteps] + at, m.cols);
+            sheaf__lora_dot(&sum[i * 3 + 1], &sum[i * 3 + 2], s->w + i * m.cols,
+                            p->x[p->t->nsteps] + at, m.cols);
     }
     return st;
 }
@@ -199,17 +207,23 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
                 change += left * p->g[k][r];
                 size += fabs(left) * p->norm[k][r];
             }
-            const double factor = step->factor != NULL && !step->across ? (double)step->factor[row0 + i] : 1;
+            const double factor =
+                step->factor != NULL && !step->across ? (double)step->factor[row0 + i] : 1;
             sum[i * 3] = (sum[i * 3] + change) * factor;
             /* float32 chains of the product, and a change that is rounded by itself */
-            bound[i] = (bound[i] + (((double)step->rank + 4) * 0x1p-24 + (p->exact ? p->unit : 0)) * size) * fabs(factor);
+            bound[i] = (bound[i] +
+                        (((double)step->rank + 4) * 0x1p-24 + (p->exact ? p->unit : 0)) * size) *
+                       fabs(factor);
         }
     }
     for (int64_t i = 0; i < rows && st == NULL; i++) {
         const double norm = sqrt(sum[i * 3 + 2]), steps = t->nsteps;
-        const double expected = norm * (p->unit * (p->exact ? steps : 1) + 0x1p-23 * steps) + bound[i] +
-                                (p->magnitudes ? 0x1p-21 * (norm + fabs(sum[i * 3])) : 0) + sqrt((double)t->cols) * p->tiny + 1e-300;
-        const double ratio = fabs(sum[i * 3 + 1] - sum[i * 3]) / (expected * sqrt(ceil((double)t->cols / (double)p->wide)));
+        const double expected = norm * (p->unit * (p->exact ? steps : 1) + 0x1p-23 * steps) +
+                                bound[i] +
+                                (p->magnitudes ? 0x1p-21 * (norm + fabs(sum[i * 3])) : 0) +
+                                sqrt((double)t->cols) * p->tiny + 1e-300;
+        const double ratio = fabs(sum[i * 3 + 1] - sum[i * 3]) /
+                             (expected * sqrt(ceil((double)t->cols / (double)p->wide)));
         worst = ratio > worst || isnan(ratio) ? ratio : worst;
     }
     pthread_mutex_lock(&p->lock);
@@ -241,7 +255,8 @@ static sheaf_status *make_vectors(products *p)
     for (int i = 0; i < t->nsteps && st == NULL; i++) {
         p->g[i] = calloc((size_t)t->step[i].rank, sizeof **p->g);
         p->norm[i] = calloc((size_t)t->step[i].rank, sizeof **p->norm);
-        st = p->g[i] == NULL || p->norm[i] == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : right_product(p, i);
+        st = p->g[i] == NULL || p->norm[i] == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name)
+                                                   : right_product(p, i);
     }
     return st;
 }
@@ -265,13 +280,19 @@ static sheaf_status *wrong_product(const sheaf__merge_tensor *t, double ratio)
     sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "'%s': products with a random vector", t->name);
     sheaf_expected(st, "those of base and adapter, to within rounding");
     sheaf_found(st, "a difference of %.3g times the rounding expected", ratio);
-    return sheaf_try_this(st, "this output is not kept; suspect memory or disk of this machine, and report it if it comes again");
+    return sheaf_try_this(
+        st,
+        "this output is not kept; suspect memory or disk of this machine, and report it if it comes again");
 }
 
-static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_tensor *t, sheaf_source *written, double *worst,
-                                    int64_t *rows)
+static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_tensor *t,
+                                    sheaf_source *written, double *worst, int64_t *rows)
 {
-    products p = { .crew = crew, .t = t, .written = written, .entry = entry_of(written, t), .lock = PTHREAD_MUTEX_INITIALIZER };
+    products p = { .crew = crew,
+                   .t = t,
+                   .written = written,
+                   .entry = entry_of(written, t),
+                   .lock = PTHREAD_MUTEX_INITIALIZER };
     const int64_t last = t->ndim > 2 ? t->shape[t->ndim - 1] : 1;
     p.unit = unit_of(t->out_dtype);
     p.tiny = t->out_dtype == SHEAF_F16 ? 0x1p-25 : 0x1p-130;
@@ -286,7 +307,9 @@ static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_
     p.x = calloc((size_t)t->nsteps + 1, sizeof *p.x);
     p.g = calloc((size_t)t->nsteps, sizeof *p.g);
     p.norm = calloc((size_t)t->nsteps, sizeof *p.norm);
-    sheaf_status *st = p.x == NULL || p.g == NULL || p.norm == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : NULL;
+    sheaf_status *st = p.x == NULL || p.g == NULL || p.norm == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name)
+                           : NULL;
     if (st == NULL && p.entry == NULL)
         st = sheaf_fail(SHEAF_E_IO, "'%s' is not in what was written", t->name);
     if (st == NULL)
@@ -313,8 +336,8 @@ static bool has_product(const sheaf__merge_tensor *t)
     return yes;
 }
 
-sheaf_status *sheaf__merge_check_products(sheaf__merge_crew *crew, const sheaf__merge_plan *plan, sheaf_source *written,
-                                          sheaf_merge_report *report)
+sheaf_status *sheaf__merge_check_products(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
+                                          sheaf_source *written, sheaf_merge_report *report)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {

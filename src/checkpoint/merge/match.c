@@ -41,7 +41,8 @@ static void add_shape(sheaf_text *text, int ndim, const int64_t *shape)
     sheaf__text_add(text, "]");
 }
 
-static sheaf_status *wrong_shape(const sheaf_source_entry *e, const sheaf__merge_tensor *t, const char *what)
+static sheaf_status *wrong_shape(const sheaf_source_entry *e, const sheaf__merge_tensor *t,
+                                 const char *what)
 {
     sheaf_text got = { 0 }, want = { 0 };
     add_shape(&got, e->ndim, e->shape);
@@ -69,8 +70,10 @@ static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge
     if (m->plan->quantized[0] != '\0')
         return sheaf__merge_refuse_quantized(m->plan, t->base->name);
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s' of the base", t->base->name);
-    sheaf_found(sheaf_expected(st, "F32, BF16 or F16, because the adapter changes it"), "%s", sheaf_dtype_name(t->base->dtype));
-    return sheaf_try_this(st, "a base that is not quantized: the one the adapter was trained for, in 16 or 32 bits");
+    sheaf_found(sheaf_expected(st, "F32, BF16 or F16, because the adapter changes it"), "%s",
+                sheaf_dtype_name(t->base->dtype));
+    return sheaf_try_this(
+        st, "a base that is not quantized: the one the adapter was trained for, in 16 or 32 bits");
 }
 
 sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end)
@@ -81,7 +84,8 @@ sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, c
     return sheaf_fail(SHEAF_E_MEMORY, "merge");
 }
 
-const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length, const char *end)
+const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length,
+                                            const char *end)
 {
     char *name = NULL;
     if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
@@ -112,12 +116,14 @@ static bool same_shape(const sheaf_source_entry *e, const sheaf__merge_tensor *t
     return same;
 }
 
-static sheaf_status *refuse_second(const sheaf__merge_tensor *t, const sheaf_source_entry *e, int number)
+static sheaf_status *refuse_second(const sheaf__merge_tensor *t, const sheaf_source_entry *e,
+                                   int number)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
     sheaf_expected(st, "one adapter that changes '%s' before it is replaced", t->name);
     sheaf_found(st, "adapter %d, which replaces what an adapter before it made", number + 1);
-    return sheaf_try_this(st, "if the last one shall win, merge one adapter and then the other into the result");
+    return sheaf_try_this(
+        st, "if the last one shall win, merge one adapter and then the other into the result");
 }
 
 /* A table whose vocabulary was resized before training is taken as the adapter has it. */
@@ -126,7 +132,8 @@ static bool is_resized(const sheaf_source_entry *e, const sheaf__merge_tensor *t
     return e->ndim == 2 && t->ndim == 2 && e->shape[1] == t->shape[1] && e->shape[0] > 0;
 }
 
-static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sheaf_source_entry *e, bool saved)
+static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sheaf_source_entry *e,
+                             bool saved)
 {
     sheaf_status *st = check_type(e);
     if (st == NULL)
@@ -137,7 +144,8 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
         return refuse_second(t, e, m->number);
     if (t->whole != NULL && t->whole_number == m->number) { /* in two spellings, as PEFT's biases */
         st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
-        return sheaf_found(sheaf_expected(st, "one tensor that replaces '%s'", t->name), "'%s' too", t->whole->name);
+        return sheaf_found(sheaf_expected(st, "one tensor that replaces '%s'", t->name), "'%s' too",
+                           t->whole->name);
     }
     if (!same_shape(e, t)) {
         if (!is_resized(e, t))
@@ -172,7 +180,8 @@ static bool wants_whole(const sheaf__matcher *m, const char *path, size_t length
     if ((bias && o->bias != SHEAF_BIAS_NONE) || (o->keep_tie && is_head(m, name)))
         return true;
     char *dot = strrchr(name, '.');
-    if (dot != NULL && sheaf__lora_saves(o, name)) /* a parameter that is a module of its own in the list */
+    if (dot != NULL &&
+        sheaf__lora_saves(o, name)) /* a parameter that is a module of its own in the list */
         return true;
     if (dot != NULL)
         *dot = '\0';
@@ -195,10 +204,13 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
             st = replace(m, t, e, true);
     } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
         st = sheaf__merge_place(&t, m, path, length, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
-        const bool adapted = sheaf__merge_part(m, path, length, ".lora_A.weight") != NULL ||
-                             sheaf__merge_part(m, path, length, ".lora_embedding_A") != NULL ||
-                             sheaf__merge_part(m, path, length, ".token_adapter.trainable_tokens_delta") != NULL;
-        if (st == NULL && (t == NULL || !adapted || (kind == SHEAF_PART_BIAS && m->adapter->options.bias == SHEAF_BIAS_NONE)))
+        const bool adapted =
+            sheaf__merge_part(m, path, length, ".lora_A.weight") != NULL ||
+            sheaf__merge_part(m, path, length, ".lora_embedding_A") != NULL ||
+            sheaf__merge_part(m, path, length, ".token_adapter.trainable_tokens_delta") != NULL;
+        if (st == NULL &&
+            (t == NULL || !adapted ||
+             (kind == SHEAF_PART_BIAS && m->adapter->options.bias == SHEAF_BIAS_NONE)))
             lose(m, e->name);
         else if (st == NULL)
             st = replace(m, t, e, kind == SHEAF_PART_BIAS);
@@ -208,16 +220,19 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
 
 /* ---- A and B ---- */
 
-static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path, size_t length)
+static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path,
+                               size_t length)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     char *module = NULL;
     double rank = 0, alpha = 0;
     sheaf_status *st = sheaf__merge_module(&module, path, length, "");
     if (st == NULL)
-        st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module, (double)o->rank);
+        st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module,
+                                       (double)o->rank);
     if (st == NULL)
-        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module, o->alpha);
+        st = sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module,
+                                       o->alpha);
     free(module);
     if (st != NULL)
         return st;
@@ -249,7 +264,8 @@ static sheaf_status *set_shape(sheaf__merge_step *s, const sheaf__merge_tensor *
     return NULL;
 }
 
-static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s, const sheaf__merge_tensor *t, const char *path, size_t length)
+static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
+                                   const sheaf__merge_tensor *t, const char *path, size_t length)
 {
     s->magnitude = sheaf__merge_part(m, path, length, ".lora_magnitude_vector");
     if (!m->adapter->options.dora) {
@@ -299,7 +315,8 @@ static sheaf_status *find_packed(sheaf__matcher *m, const char *path, size_t len
     return st;
 }
 
-static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a, const char *path, size_t length, bool table)
+static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a, const char *path,
+                                 size_t length, bool table)
 {
     const char *const b_end = table ? ".lora_embedding_B" : ".lora_B.weight";
     sheaf__merge_tensor *t = NULL;
@@ -333,7 +350,8 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     return st != NULL ? st : set_magnitude(m, s, t, path, length);
 }
 
-static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, const char *path, size_t length)
+static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, const char *path,
+                                size_t length)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
@@ -345,7 +363,8 @@ static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, 
     sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".bias");
     if (st == NULL && t == NULL) {
         st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
-        sheaf_found(sheaf_expected(st, "a bias of this layer in the base to add it to"), "a layer without bias");
+        sheaf_found(sheaf_expected(st, "a bias of this layer in the base to add it to"),
+                    "a layer without bias");
         return sheaf_try_this(st, "this adapter was made for another base model");
     }
     if (st == NULL)
@@ -377,13 +396,15 @@ static const sheaf_lora_tokens *tokens_of(const sheaf__matcher *m, const char *p
     for (int i = 0; i < o->ntokens; i++) {
         const char *key = o->tokens[i].module;
         const size_t n = key == NULL ? 0 : strlen(key);
-        if (key == NULL || (n <= length && memcmp(path + length - n, key, n) == 0 && (n == length || path[length - n - 1] == '.')))
+        if (key == NULL || (n <= length && memcmp(path + length - n, key, n) == 0 &&
+                            (n == length || path[length - n - 1] == '.')))
             return &o->tokens[i];
     }
     return NULL;
 }
 
-static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, const char *path, size_t length)
+static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, const char *path,
+                                size_t length)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
@@ -396,9 +417,11 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     if (t->nsteps > 0 || (t->whole != NULL && t->saved))
         return refuse_second(t, e, m->number);
     st = check_type(e);
-    if (st == NULL && (e->ndim != 2 || t->ndim != 2 || e->shape[1] != t->shape[1] || e->shape[0] != tokens->nrows)) {
+    if (st == NULL && (e->ndim != 2 || t->ndim != 2 || e->shape[1] != t->shape[1] ||
+                       e->shape[0] != tokens->nrows)) {
         st = wrong_shape(e, t, "rows of");
-        sheaf_try_this(st, "adapter_config.json names %" PRId64 " rows in trainable_token_indices", tokens->nrows);
+        sheaf_try_this(st, "adapter_config.json names %" PRId64 " rows in trainable_token_indices",
+                       tokens->nrows);
     }
     if (st == NULL)
         st = add_step(&s, m, t);
@@ -416,14 +439,16 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     for (int64_t i = 0; i < s->npicks; i++)
         if (s->pick[i].row >= t->rows || (i > 0 && s->pick[i].row == s->pick[i - 1].row)) {
             st = sheaf_fail(SHEAF_E_LAYOUT, "trainable_token_indices");
-            sheaf_expected(st, "different rows below %" PRId64 ", the rows of '%s'", t->rows, t->name);
+            sheaf_expected(st, "different rows below %" PRId64 ", the rows of '%s'", t->rows,
+                           t->name);
             return sheaf_found(st, "%" PRId64, s->pick[i].row);
         }
     return NULL;
 }
 
 /* B goes where its A went. */
-static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b, const char *path, size_t length, const char *a_end)
+static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b, const char *path,
+                                 size_t length, const char *a_end)
 {
     sheaf__merge_tensor *t = NULL;
     bool yes = false;
@@ -445,27 +470,19 @@ static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e
     const char *path;
     size_t length;
     switch (sheaf__lora_part(&path, &length, e->name)) {
-    case SHEAF_PART_A:
-        return match_delta(m, e, path, length, false);
-    case SHEAF_PART_TABLE_A:
-        return match_delta(m, e, path, length, true);
-    case SHEAF_PART_B:
-        return match_other(m, e, path, length, ".lora_A.weight");
-    case SHEAF_PART_TABLE_B:
-        return match_other(m, e, path, length, ".lora_embedding_A");
+    case SHEAF_PART_A: return match_delta(m, e, path, length, false);
+    case SHEAF_PART_TABLE_A: return match_delta(m, e, path, length, true);
+    case SHEAF_PART_B: return match_other(m, e, path, length, ".lora_A.weight");
+    case SHEAF_PART_TABLE_B: return match_other(m, e, path, length, ".lora_embedding_A");
     case SHEAF_PART_MAGNITUDE:
-        if (sheaf__merge_part(m, path, length, ".lora_A.weight") == NULL && sheaf__merge_part(m, path, length, ".lora_embedding_A") == NULL)
+        if (sheaf__merge_part(m, path, length, ".lora_A.weight") == NULL &&
+            sheaf__merge_part(m, path, length, ".lora_embedding_A") == NULL)
             lose(m, e->name);
         return NULL;
-    case SHEAF_PART_B_BIAS:
-        return match_bias(m, e, path, length);
-    case SHEAF_PART_TOKENS:
-        return match_rows(m, e, path, length);
-    case SHEAF_PART_FOREIGN:
-        lose(m, e->name);
-        return NULL;
-    default:
-        return NULL;
+    case SHEAF_PART_B_BIAS: return match_bias(m, e, path, length);
+    case SHEAF_PART_TOKENS: return match_rows(m, e, path, length);
+    case SHEAF_PART_FOREIGN: lose(m, e->name); return NULL;
+    default: return NULL;
     }
 }
 
@@ -474,18 +491,24 @@ static sheaf_status *tell_lost(sheaf__matcher *m)
     const int64_t all = m->adapter->source->count(m->adapter->source);
     if (m->plan->quantized[0] != '\0' && m->packed[0] != '\0')
         return sheaf__merge_refuse_quantized(m->plan, m->packed);
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%d of %" PRId64 " tensors of the adapter", m->nlost, all);
-    sheaf_expected(st, "tensors that adapter_config.json asks for and this base model has a place for");
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_LAYOUT, "%d of %" PRId64 " tensors of the adapter", m->nlost, all);
+    sheaf_expected(st,
+                   "tensors that adapter_config.json asks for and this base model has a place for");
     if (m->nlost > NAMED)
         sheaf_found(st, "%s and %d more", m->lost.at != NULL ? m->lost.at : "", m->nlost - NAMED);
     else
         sheaf_found(st, "%s", m->lost.at != NULL ? m->lost.at : "");
-    return sheaf_try_this(st, m->nlost == all ? "the base model this adapter was made for: none of its tensors has a place in this one. If it is that one, transformers "
-                                                "loads it under other names than its files have, or takes weights apart that they hold as one: merge it with PEFT"
-                                              : "the base model this adapter was made for, and its own adapter_config.json");
+    return sheaf_try_this(
+        st,
+        m->nlost == all
+            ? "the base model this adapter was made for: none of its tensors has a place in this one. If it is that one, transformers "
+              "loads it under other names than its files have, or takes weights apart that they hold as one: merge it with PEFT"
+            : "the base model this adapter was made for, and its own adapter_config.json");
 }
 
-sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number, const sheaf_events *events)
+sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter,
+                                 int number, const sheaf_events *events)
 {
     sheaf__matcher m = { .plan = plan, .adapter = adapter, .number = number };
     sheaf_source *source = adapter->source;

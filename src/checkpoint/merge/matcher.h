@@ -1,5 +1,6 @@
-/* matcher.h - one adapter being matched with the tensors of the output; between match.c, which gives its
- * tensors their places, and settle.c, which then decides and checks what only all of them together tell. */
+/* matcher.h - one adapter being matched with the tensors of the output; between match.c, which
+ * gives its tensors their places, and settle.c, which then decides and checks what only all of them
+ * together tell. */
 #ifndef SHEAF_CHECKPOINT_MERGE_MATCHER_H
 #define SHEAF_CHECKPOINT_MERGE_MATCHER_H
 
@@ -7,40 +8,51 @@
 #include "checkpoint/merge/plan.h"
 
 /* A tensor of the base under the name that transformers gives it on load. */
-typedef struct sheaf__alias { char *name; sheaf__merge_tensor *tensor; } sheaf__alias;
+typedef struct sheaf__alias {
+    char *name;
+    sheaf__merge_tensor *tensor;
+} sheaf__alias;
 
 typedef struct sheaf__matcher {
     sheaf__merge_plan *plan;
     const sheaf__merge_adapter *adapter;
     int number;
-    const char *drop, *add; /* the base's names lack the one, or have the other, before the adapter's */
+    const char *drop,
+        *add; /* the base's names lack the one, or have the other, before the adapter's */
     size_t ndrop;
-    sheaf__alias *alias; /* of every tensor of the output, by name; NULL: the adapter knows them by their own names */
-    sheaf_text lost; /* tensors without a place */
+    sheaf__alias *alias; /* of every tensor of the output, by name; NULL: the adapter knows them by
+                            their own names */
+    sheaf_text lost;     /* tensors without a place */
     int nlost;
-    char packed[256]; /* of a quantized base: the first tensor that stands where a weight is wanted; "" = none */
+    char packed[256]; /* of a quantized base: the first tensor that stands where a weight is wanted;
+                         "" = none */
 } sheaf__matcher;
 
 bool sheaf__merge_is_float(sheaf_dtype dtype);
 /* The first `length` characters of a path, and `end`; malloc'd, NULL after a failure. */
 sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end);
 /* The tensor of the adapter for PATH that ends so; NULL: none. */
-const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length, const char *end);
+const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length,
+                                            const char *end);
 
-/* sheaf__merge_is_across - is this square weight stored as GPT-2's Conv1D, [in, out]? After all were matched. */
+/* sheaf__merge_is_across - is this square weight stored as GPT-2's Conv1D, [in, out]? After all
+ * were matched. */
 bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t);
-/* sheaf__merge_check_asked - what adapter_config.json asks of one tensor of the base must be in the file.
- * Errors: SHEAF_E_LAYOUT. */
-sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t, bool is_tied_head);
+/* sheaf__merge_check_asked - what adapter_config.json asks of one tensor of the base must be in the
+ * file. Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,
+                                       bool is_tied_head);
 
 /* ---- which names the adapter's are (names.c) ---- */
 
-/* sheaf__merge_settle_names - finds out how the adapter's names become the base's: as they are; with a prefix more or less;
- * by the renamings of transformers. Fills drop, add and alias; none explains all names: they stay empty. */
+/* sheaf__merge_settle_names - finds out how the adapter's names become the base's: as they are;
+ * with a prefix more or less; by the renamings of transformers. Fills drop, add and alias; none
+ * explains all names: they stay empty. */
 sheaf_status *sheaf__merge_settle_names(sheaf__matcher *m, const sheaf_events *events);
 void sheaf__merge_forget_names(sheaf__matcher *m);
 /* sheaf__merge_place - the tensor of the output that the adapter calls PATH + end; NULL: none. */
-sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path, size_t length, const char *end);
+sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path,
+                                 size_t length, const char *end);
 /* sheaf__merge_alias - what the adapter calls it, but for a prefix. */
 const char *sheaf__merge_alias(const sheaf__matcher *m, const sheaf__merge_tensor *t);
 

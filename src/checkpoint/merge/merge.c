@@ -18,19 +18,21 @@
 /* A few keep any disk busy; each holds some megabytes. */
 enum { MOST_THREADS = 16, JOB_BYTES = 4 << 20, TELL_BYTES = 32 << 20 };
 
-typedef struct job { int64_t tensor, row, rows; } job; /* rows of the source, to be copied */
+typedef struct job {
+    int64_t tensor, row, rows;
+} job; /* rows of the source, to be copied */
 
 typedef struct merger {
     sheaf__merge_plan plan;
     sheaf__merge_crew crew;
-    sheaf__merge_scratch other;    /* for comparing two tensors */
+    sheaf__merge_scratch other; /* for comparing two tensors */
     sheaf__merge_output output;
     sheaf_merge_report *report;
     const sheaf_events *events;
-    int64_t at;                    /* the tensor at hand */
-    sheaf__lora_change *change;    /* one a chunk of it */
+    int64_t at;                 /* the tensor at hand */
+    sheaf__lora_change *change; /* one a chunk of it */
     job *job;
-    _Atomic int64_t done;          /* bytes */
+    _Atomic int64_t done; /* bytes */
     int64_t total;
 } merger;
 
@@ -40,10 +42,12 @@ sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew)
 {
     if (crew->stop == NULL || atomic_load(crew->stop) == 0)
         return NULL;
-    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"), "a request to stop; nothing was left behind");
+    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
+                       "a request to stop; nothing was left behind");
 }
 
-sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan, const sheaf_merge_options *o)
+sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
+                                     const sheaf_merge_options *o)
 {
     crew->stop = o->stop;
     crew->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
@@ -78,7 +82,10 @@ static void merger_close(merger *m)
 
 /* ---- a tied table ---- */
 
-static bool changed(const sheaf__merge_tensor *t) { return t->nsteps > 0 || t->whole != NULL; }
+static bool changed(const sheaf__merge_tensor *t)
+{
+    return t->nsteps > 0 || t->whole != NULL;
+}
 
 /* A head that a tied model's file holds beside its table must be that table. */
 static sheaf_status *check_twice(merger *m)
@@ -89,13 +96,15 @@ static sheaf_status *check_twice(merger *m)
     bool same = stored != NULL && stored->dtype == head->base->dtype;
     sheaf_status *st = NULL;
     for (int64_t row = 0; row < head->base->shape[0] && same && st == NULL; row += head->chunk) {
-        const int64_t n = head->base->shape[0] - row < head->chunk ? head->base->shape[0] - row : head->chunk;
+        const int64_t n =
+            head->base->shape[0] - row < head->chunk ? head->base->shape[0] - row : head->chunk;
         for (int64_t col = 0; col < head->cols && same && st == NULL; col += head->panel) {
             const int64_t cols = head->cols - col < head->panel ? head->cols - col : head->panel;
             st = base->read(base, stored->name, row, n, col, cols, m->other.w);
             if (st == NULL)
                 st = base->read(base, head->base->name, row, n, col, cols, m->other.d);
-            same = memcmp(m->other.w, m->other.d, (size_t)(n * cols) * sheaf_dtype_bytes(stored->dtype)) == 0;
+            same = memcmp(m->other.w, m->other.d,
+                          (size_t)(n * cols) * sheaf_dtype_bytes(stored->dtype)) == 0;
         }
     }
     if (st != NULL || same)
@@ -113,14 +122,16 @@ static sheaf_status *same_panel(bool *same, merger *m, sheaf__merge_rows *other,
     if (st == NULL)
         st = sheaf__merge_rows_panel(other, col);
     for (int64_t row = 0; row < rows->t->rows && *same && st == NULL; row += rows->t->chunk) {
-        const int64_t n = rows->t->rows - row < rows->t->chunk ? rows->t->rows - row : rows->t->chunk;
+        const int64_t n =
+            rows->t->rows - row < rows->t->chunk ? rows->t->rows - row : rows->t->chunk;
         st = sheaf__merge_stopped(&m->crew);
         if (st == NULL)
             st = sheaf__merge_tile(&ignored, &m->crew.scratch[0], rows, row, n);
         if (st == NULL)
             st = sheaf__merge_tile(&ignored, &m->other, other, row, n);
         if (st == NULL)
-            *same = memcmp(m->crew.scratch[0].out, m->other.out, (size_t)(n * rows->cols) * sheaf_dtype_bytes(rows->t->out_dtype)) == 0;
+            *same = memcmp(m->crew.scratch[0].out, m->other.out,
+                           (size_t)(n * rows->cols) * sheaf_dtype_bytes(rows->t->out_dtype)) == 0;
     }
     return st;
 }
@@ -136,8 +147,8 @@ static sheaf_status *join_if_equal(merger *m)
     if (p->stored_twice)
         st = check_twice(m);
     bool same = !changed(table) && !changed(head);
-    if (st == NULL && !same && changed(table) && changed(head) && table->rows == head->rows && table->panel == head->panel &&
-        table->chunk == head->chunk) {
+    if (st == NULL && !same && changed(table) && changed(head) && table->rows == head->rows &&
+        table->panel == head->panel && table->chunk == head->chunk) {
         sheaf__merge_rows other = { .other_copy = &m->crew.other_copy };
         same = true;
         st = sheaf__merge_norms(&m->crew, head);
@@ -158,7 +169,9 @@ static sheaf_status *join_if_equal(merger *m)
 
 /* ---- output ---- */
 
-static sheaf_status *edit(char **json, sheaf_status *(*change)(char **out, const char *json, const void *how), const void *how)
+static sheaf_status *edit(char **json,
+                          sheaf_status *(*change)(char **out, const char *json, const void *how),
+                          const void *how)
 {
     char *edited = NULL;
     sheaf_status *st = change(&edited, *json, how);
@@ -209,7 +222,9 @@ static void tell(merger *m, int64_t bytes)
     const int64_t before = atomic_fetch_add(&m->done, bytes), now = before + bytes;
     if (before / TELL_BYTES == now / TELL_BYTES && now != m->total)
         return;
-    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes merged", .done = now, .total = m->total };
+    const sheaf_event event = {
+        .kind = SHEAF_EVENT_PROGRESS, .text = "bytes merged", .done = now, .total = m->total
+    };
     sheaf_emit(m->events, &event);
 }
 
@@ -225,11 +240,13 @@ static void copy_task(void *context, int64_t index, int worker)
     sheaf_source *base = m->plan.base;
     int64_t all, cols;
     sheaf__look_view(&all, &cols, t->base);
-    const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype), room = (int64_t)SHEAF__MERGE_TILE * 4 / size;
+    const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype),
+                  room = (int64_t)SHEAF__MERGE_TILE * 4 / size;
     const int64_t wide = cols < room ? cols : room, high = room / wide;
     void *buffer = m->crew.scratch[worker].stored;
     sheaf_status *st = sheaf__merge_stopped(&m->crew);
-    for (int64_t row = j->row; row < j->row + j->rows && st == NULL && !sheaf__stream_failed(failure); row += high)
+    for (int64_t row = j->row;
+         row < j->row + j->rows && st == NULL && !sheaf__stream_failed(failure); row += high)
         for (int64_t col = 0; col < cols && st == NULL; col += wide) {
             const int64_t h = j->row + j->rows - row < high ? j->row + j->rows - row : high;
             const int64_t w = cols - col < wide ? cols - col : wide;
@@ -253,7 +270,8 @@ static sheaf_status *copy_untouched(merger *m)
             sheaf__look_view(&rows, &cols, t->base);
             if (sheaf__merge_touched(t) || rows == 0 || cols == 0)
                 continue;
-            const int64_t row = cols * (int64_t)sheaf_dtype_bytes(t->base->dtype), each = row < JOB_BYTES ? JOB_BYTES / row : 1;
+            const int64_t row = cols * (int64_t)sheaf_dtype_bytes(t->base->dtype),
+                          each = row < JOB_BYTES ? JOB_BYTES / row : 1;
             for (int64_t r = 0; r < rows && pass == 1; r += each)
                 m->job[made++] = (job){ i, r, rows - r < each ? rows - r : each };
             n += pass == 0 ? (rows - 1) / each + 1 : 0;
@@ -271,7 +289,8 @@ static sheaf_status *copy_untouched(merger *m)
 
 /* ---- what is computed ---- */
 
-static sheaf_status *write_tile(merger *m, const sheaf__merge_scratch *s, int64_t row0, int64_t rows)
+static sheaf_status *write_tile(merger *m, const sheaf__merge_scratch *s, int64_t row0,
+                                int64_t rows)
 {
     const sheaf__merge_rows *r = &m->crew.rows;
     const sheaf__merge_tensor *t = r->t;
@@ -282,8 +301,9 @@ static sheaf_status *write_tile(merger *m, const sheaf__merge_scratch *s, int64_
         return sheaf__merge_put(&m->output, m->at, row0 * inner, rows * inner, 0, last, s->out);
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < rows && st == NULL; i++)
-        st = sheaf__merge_put(&m->output, m->at, (row0 + i) * inner + r->col0 / last, r->cols / last, 0, last,
-                                 (const char *)s->out + (size_t)(i * r->cols) * sheaf_dtype_bytes(t->out_dtype));
+        st = sheaf__merge_put(
+            &m->output, m->at, (row0 + i) * inner + r->col0 / last, r->cols / last, 0, last,
+            (const char *)s->out + (size_t)(i * r->cols) * sheaf_dtype_bytes(t->out_dtype));
     return st;
 }
 
@@ -323,7 +343,10 @@ static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__l
     report->change_norm += sum->change; /* the root is taken at the end */
     report->base_norm += sum->changed > 0 ? sum->base : 0;
     if (atomic_exchange(&m->crew.other_copy, false))
-        sheaf_note(m->events, "%s: the adapter's own copy of this table differs from the base's and was used, as PEFT does", t->name);
+        sheaf_note(
+            m->events,
+            "%s: the adapter's own copy of this table differs from the base's and was used, as PEFT does",
+            t->name);
 }
 
 static sheaf_status *one_tensor(merger *m)
@@ -429,9 +452,15 @@ static void tell_order(const merger *m)
             odd = unknown++ == 0 ? s : odd;
         }
     if (high > 0)
-        sheaf_note(m->events, "ranks above 192 are summed as PEFT does on %s; PEFT's bits depend on its processor (--peft-cpu)", sheaf__peft_cpu_name(r->cpu));
+        sheaf_note(
+            m->events,
+            "ranks above 192 are summed as PEFT does on %s; PEFT's bits depend on its processor (--peft-cpu)",
+            sheaf__peft_cpu_name(r->cpu));
     if (unknown > 0)
-        sheaf_warn(m->events, "PEFT's order of sums on %s is not known for %" PRId64 " of the changes ('%s', rank %" PRId64 " ...): their last bits may differ from its",
+        sheaf_warn(m->events,
+                   "PEFT's order of sums on %s is not known for %" PRId64
+                   " of the changes ('%s', rank %" PRId64
+                   " ...): their last bits may differ from its",
                    sheaf__peft_cpu_name(r->cpu), unknown, odd->a->name, odd->rank);
 }
 
@@ -482,7 +511,9 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
     if (st == NULL)
         st = finish(&m, options->dst);
     if (st == NULL && report->changed == 0)
-        sheaf_warn(options->events, "the adapter changes nothing: its B is zero, or too small for the weights' type");
+        sheaf_warn(
+            options->events,
+            "the adapter changes nothing: its B is zero, or too small for the weights' type");
     merger_close(&m);
     return st;
 }

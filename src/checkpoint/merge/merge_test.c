@@ -19,7 +19,8 @@ static char scratch[64]; /* a folder of this test's own */
 
 static const char *data_path(char *buffer, const char *tail)
 {
-    const char *golden = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"), *root = getenv("SHEAF_SOURCE_ROOT");
+    const char *golden = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"),
+               *root = getenv("SHEAF_SOURCE_ROOT");
     if (golden != NULL || data != NULL)
         snprintf(buffer, 1024, "%s/%s", golden != NULL ? golden : data, tail);
     else
@@ -27,8 +28,14 @@ static const char *data_path(char *buffer, const char *tail)
     return buffer;
 }
 
-static int drop(const char *path, const struct stat *st, int kind, struct FTW *at) { return remove(path); }
-static void remove_tree(const char *path) { nftw(path, drop, 16, FTW_DEPTH | FTW_PHYS); }
+static int drop(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    return remove(path);
+}
+static void remove_tree(const char *path)
+{
+    nftw(path, drop, 16, FTW_DEPTH | FTW_PHYS);
+}
 
 static void copy_file(const char *from, const char *to)
 {
@@ -64,9 +71,15 @@ static void make_adapter(const char *dir, const char *from, const char *find, co
     free(text);
 }
 
-static bool there(const char *path) { return sheaf__path_kind(path) != SHEAF_PATH_NONE; }
+static bool there(const char *path)
+{
+    return sheaf__path_kind(path) != SHEAF_PATH_NONE;
+}
 
-static bool contains(const char *text, const char *part) { return strstr(text, part) != NULL; }
+static bool contains(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
 
 /* ---- comparing ---- */
 
@@ -77,14 +90,15 @@ static void *tensor_bytes(const sheaf_safetensors *file, const sheaf_safetensors
     return bytes;
 }
 
-static void same_tensor(const char *name, const sheaf_safetensors *a, const sheaf_safetensors_entry *x,
-                        const sheaf_safetensors *b, const sheaf_safetensors_entry *y)
+static void same_tensor(const char *name, const sheaf_safetensors *a,
+                        const sheaf_safetensors_entry *x, const sheaf_safetensors *b,
+                        const sheaf_safetensors_entry *y)
 {
     if (x == NULL || y == NULL)
         fail_msg("%s is missing", name);
     if (x->bytes != y->bytes || x->dtype != y->dtype)
-        fail_msg("%s: %s of %lld bytes, wanted %s of %lld", name, sheaf_dtype_name(x->dtype), (long long)x->bytes,
-                 sheaf_dtype_name(y->dtype), (long long)y->bytes);
+        fail_msg("%s: %s of %lld bytes, wanted %s of %lld", name, sheaf_dtype_name(x->dtype),
+                 (long long)x->bytes, sheaf_dtype_name(y->dtype), (long long)y->bytes);
     void *p = tensor_bytes(a, x), *q = tensor_bytes(b, y);
     CHECK_BYTES(name, p, q, x->bytes);
     free(p);
@@ -112,7 +126,9 @@ static void compare(const char *out, const char *changed, const char *base, bool
             continue;
         const bool head = strcmp(e->name, "lm_head.weight") == 0;
         const sheaf_safetensors_entry *b = sheaf__safetensors_find(was, e->name);
-        same_tensor(e->name, got, e, was, b == NULL && head ? sheaf__safetensors_find(was, "model.embed_tokens.weight") : b);
+        same_tensor(e->name, got, e, was,
+                    b == NULL && head ? sheaf__safetensors_find(was, "model.embed_tokens.weight")
+                                      : b);
     }
     sheaf__safetensors_close(got);
     sheaf__safetensors_close(want);
@@ -121,17 +137,30 @@ static void compare(const char *out, const char *changed, const char *base, bool
 
 /* ---- the recorded cases ---- */
 
-static const struct { const char *base, *adapter, *changed; bool partial; } llama[] = {
-    { "tiny_llama", "tiny_llama/lora/adapter_final", "tiny_llama/lora/merged/model.safetensors", false },
-    { "tiny_qwen2", "tiny_qwen2/lora/adapter_final", "tiny_qwen2/lora/merged/model.safetensors", false },
-    { "tiny_mistral", "tiny_mistral/lora/adapter_final", "tiny_mistral/lora/merged_part.safetensors", true },
-    { "tiny_llama3rope", "tiny_llama3rope/lora/adapter_final", "tiny_llama3rope/lora/merged_part.safetensors", true },
-    { "tiny_llama", "tiny_llama/lora_variants/rslora/adapter", "tiny_llama/lora_variants/rslora/merged_changed_weights.safetensors", false },
-    { "tiny_llama", "tiny_llama/lora_variants/rank_pattern/adapter", "tiny_llama/lora_variants/rank_pattern/merged_changed_weights.safetensors", true },
-    { "tiny_llama", "tiny_llama/lora_variants/layers_to_transform/adapter", "tiny_llama/lora_variants/layers_to_transform/merged_changed_weights.safetensors", false },
-    { "tiny_llama", "tiny_llama/lora_variants/modules_to_save/adapter", "tiny_llama/lora_variants/modules_to_save/merged_changed_weights.safetensors", true },
-    { "tiny_qwen2", "tiny_qwen2/lora_variants/bias_lora_only/adapter", "tiny_qwen2/lora_variants/bias_lora_only/merged_changed_weights.safetensors", false },
-    { "tiny_qwen2", "tiny_qwen2/lora_variants/bias_all/adapter", "tiny_qwen2/lora_variants/bias_all/merged_changed_weights.safetensors", false },
+static const struct {
+    const char *base, *adapter, *changed;
+    bool partial;
+} llama[] = {
+    { "tiny_llama", "tiny_llama/lora/adapter_final", "tiny_llama/lora/merged/model.safetensors",
+      false },
+    { "tiny_qwen2", "tiny_qwen2/lora/adapter_final", "tiny_qwen2/lora/merged/model.safetensors",
+      false },
+    { "tiny_mistral", "tiny_mistral/lora/adapter_final",
+      "tiny_mistral/lora/merged_part.safetensors", true },
+    { "tiny_llama3rope", "tiny_llama3rope/lora/adapter_final",
+      "tiny_llama3rope/lora/merged_part.safetensors", true },
+    { "tiny_llama", "tiny_llama/lora_variants/rslora/adapter",
+      "tiny_llama/lora_variants/rslora/merged_changed_weights.safetensors", false },
+    { "tiny_llama", "tiny_llama/lora_variants/rank_pattern/adapter",
+      "tiny_llama/lora_variants/rank_pattern/merged_changed_weights.safetensors", true },
+    { "tiny_llama", "tiny_llama/lora_variants/layers_to_transform/adapter",
+      "tiny_llama/lora_variants/layers_to_transform/merged_changed_weights.safetensors", false },
+    { "tiny_llama", "tiny_llama/lora_variants/modules_to_save/adapter",
+      "tiny_llama/lora_variants/modules_to_save/merged_changed_weights.safetensors", true },
+    { "tiny_qwen2", "tiny_qwen2/lora_variants/bias_lora_only/adapter",
+      "tiny_qwen2/lora_variants/bias_lora_only/merged_changed_weights.safetensors", false },
+    { "tiny_qwen2", "tiny_qwen2/lora_variants/bias_all/adapter",
+      "tiny_qwen2/lora_variants/bias_all/merged_changed_weights.safetensors", false },
 };
 
 static void test_merge__llama_family_equals_peft(void **state)
@@ -151,11 +180,17 @@ static void test_merge__llama_family_equals_peft(void **state)
             snprintf(out, sizeof out, "%s/out", scratch);
             remove_tree(out);
             sheaf_merge_report report;
-            CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = out, .threads = 2 }));
+            CHECK_OK(sheaf_merge(
+                &report, &(sheaf_merge_options){ .base = base,
+                                                 .adapters = (const char *const[]){ adapter },
+                                                 .nadapters = 1,
+                                                 .dst = out,
+                                                 .threads = 2 }));
             char whole[1024];
             snprintf(tail, sizeof tail, "llama/%s/hf", llama[i].base);
             compare(out, changed, data_path(whole, tail), llama[i].partial);
-            assert_true(report.changed == report.adapted + report.replaced && report.rows_checked >= report.tensors);
+            assert_true(report.changed == report.adapted + report.replaced &&
+                        report.rows_checked >= report.tensors);
             n++;
         }
     print_message("%d merges\n", n);
@@ -175,7 +210,8 @@ static int every_variant(const char *model)
     for (int64_t i = 0; i < count; i++) {
         char adapter[2048], changed[2048], out[128];
         snprintf(adapter, sizeof adapter, "%s/%s/adapter", dir, names[i]);
-        snprintf(changed, sizeof changed, "%s/%s/merged_changed_weights.safetensors", dir, names[i]);
+        snprintf(changed, sizeof changed, "%s/%s/merged_changed_weights.safetensors", dir,
+                 names[i]);
         snprintf(tail, sizeof tail, "llama/%s/hf", model);
         data_path(base, tail);
         snprintf(path, sizeof path, "%s/adapter_model.safetensors", adapter);
@@ -185,8 +221,12 @@ static int every_variant(const char *model)
         remove_tree(out);
         sheaf_merge_report report;
         print_message("%s\n", adapter);
-        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1,
-                             .dst = out, .mode = SHEAF_MERGE_AS_PEFT }));
+        CHECK_OK(sheaf_merge(&report,
+                             &(sheaf_merge_options){ .base = base,
+                                                     .adapters = (const char *const[]){ adapter },
+                                                     .nadapters = 1,
+                                                     .dst = out,
+                                                     .mode = SHEAF_MERGE_AS_PEFT }));
         compare(out, changed, base, true);
         n++;
     }
@@ -222,8 +262,13 @@ static int vision_model(const char *name, const char *type, sheaf_dtype dtype)
     snprintf(out, sizeof out, "%s/out", scratch);
     remove_tree(out);
     sheaf_merge_report report;
-    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1,
-                         .dst = out, .mode = SHEAF_MERGE_AS_PEFT, .dtype = &dtype }));
+    CHECK_OK(
+        sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
+                                                     .adapters = (const char *const[]){ adapter },
+                                                     .nadapters = 1,
+                                                     .dst = out,
+                                                     .mode = SHEAF_MERGE_AS_PEFT,
+                                                     .dtype = &dtype }));
     compare(out, changed, out, true);
     return 1;
 }
@@ -235,8 +280,8 @@ static void test_merge__a_model_without_a_schema(void **state)
     int n = 0;
     CHECK_OK(sheaf__list_dir(&names, &count, data_path(path, "omnilmm")));
     for (int64_t i = 0; i < count; i++)
-        n += vision_model(names[i], "fp32", SHEAF_F32) + vision_model(names[i], "bf16", SHEAF_BF16) +
-             vision_model(names[i], "fp16", SHEAF_F16);
+        n += vision_model(names[i], "fp32", SHEAF_F32) +
+             vision_model(names[i], "bf16", SHEAF_BF16) + vision_model(names[i], "fp16", SHEAF_F16);
     sheaf__names_free(names, count);
     assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 3 : 0));
 }
@@ -244,7 +289,8 @@ static void test_merge__a_model_without_a_schema(void **state)
 /* ---- golden/omnilmm/lora: every case that merged.json describes ---- */
 
 typedef struct recorded {
-    const char *name, *base, *note, *file; /* "mix_cat", "base_llama", ..., "merged_safe_bf16.safetensors" */
+    const char *name, *base, *note,
+        *file; /* "mix_cat", "base_llama", ..., "merged_safe_bf16.safetensors" */
     char type[8];
     bool safe, tied_after, was_tied;
 } recorded;
@@ -301,16 +347,23 @@ static int64_t run_recorded(const recorded *r, sheaf_merge_mode mode, sheaf_merg
         read_weights(weights, r->note);
         CHECK_OK(sheaf_combine_parse(&combine, r->name + 4));
     }
-    CHECK_OK(sheaf_merge(report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter, second },
-                         .nadapters = there(second) ? 2 : 1, .dst = out, .mode = mode, .combine = combine, .weights = weights, .threads = 2 }));
+    CHECK_OK(sheaf_merge(
+        report, &(sheaf_merge_options){ .base = base,
+                                        .adapters = (const char *const[]){ adapter, second },
+                                        .nadapters = there(second) ? 2 : 1,
+                                        .dst = out,
+                                        .mode = mode,
+                                        .combine = combine,
+                                        .weights = weights,
+                                        .threads = 2 }));
     bool tied;
     if (flag_in_config(out, &tied) && r->was_tied)
         assert_int_equal(tied, r->tied_after);
     return 1;
 }
 
-/* PEFT changes the head of a tied model together with its table, or adds one change twice: its recordings
- * tell what the table must be (W + D), and that is all they are good for. */
+/* PEFT changes the head of a tied model together with its table, or adds one change twice: its
+ * recordings tell what the table must be (W + D), and that is all they are good for. */
 static void check_tied_lora(const recorded *r)
 {
     char path[1024], tail[512];
@@ -324,7 +377,8 @@ static void check_tied_lora(const recorded *r)
     static const char table[] = "model.embed_tokens.weight", head[] = "lm_head.weight";
     const bool keep = contains(r->name, "keep_tie");
     assert_int_equal(sheaf__safetensors_find(got, head) == NULL, keep);
-    const sheaf_safetensors_entry *x = sheaf__safetensors_find(got, table), *y = sheaf__safetensors_find(want, table);
+    const sheaf_safetensors_entry *x = sheaf__safetensors_find(got, table),
+                                  *y = sheaf__safetensors_find(want, table);
     const sheaf_safetensors_entry *b = sheaf__safetensors_find(was, table);
     if (!keep) {
         same_tensor(table, got, x, want, y); /* W + D, once */
@@ -366,12 +420,14 @@ static void check_recorded(const recorded *r, sheaf_merge_mode mode)
 /* Without tables, several adapters and ranks above 192 the best merge is PEFT's. */
 static bool best_is_peft(const recorded *r)
 {
-    return !r->safe && !contains(r->name, "embedding") && !contains(r->name, "no_autocast") && !contains(r->name, "in_turn");
+    return !r->safe && !contains(r->name, "embedding") && !contains(r->name, "no_autocast") &&
+           !contains(r->name, "in_turn");
 }
 
 static bool can_run(const recorded *r)
 {
-    return !contains(r->name, "mix_") || strcmp(r->name, "mix_linear") == 0 || strcmp(r->name, "mix_cat") == 0;
+    return !contains(r->name, "mix_") || strcmp(r->name, "mix_linear") == 0 ||
+           strcmp(r->name, "mix_cat") == 0;
 }
 
 static int one_case(const char *name)
@@ -384,12 +440,15 @@ static int one_case(const char *name)
     if (!there(data_path(path, tail)))
         return 0;
     CHECK_OK(sheaf__json_load(&about, path));
-    recorded r = { .name = name, .base = json_string_value(json_object_get(about, "base")), .note = json_string_value(json_object_get(about, "note")) };
+    recorded r = { .name = name,
+                   .base = json_string_value(json_object_get(about, "base")),
+                   .note = json_string_value(json_object_get(about, "note")) };
     snprintf(tail, sizeof tail, "omnilmm/lora/%s", r.base);
     data_path(base, tail);
     if (!flag_in_config(base, &r.was_tied))
         r.was_tied = false;
-    json_object_foreach(json_object_get(about, "merged"), file, facts) {
+    json_object_foreach(json_object_get(about, "merged"), file, facts)
+    {
         r.file = file;
         r.safe = contains(file, "_safe_");
         r.tied_after = json_is_true(json_object_get(facts, "tie_word_embeddings_after"));
@@ -401,7 +460,8 @@ static int one_case(const char *name)
         char weights[1024];
         if (!can_run(&r) || !there(data_path(path, tail)) || !there(data_path(weights, base)))
             continue;
-        check_recorded(&r, r.safe || contains(name, "no_autocast") ? SHEAF_MERGE_AS_PEFT_SAFE : SHEAF_MERGE_AS_PEFT);
+        check_recorded(&r, r.safe || contains(name, "no_autocast") ? SHEAF_MERGE_AS_PEFT_SAFE
+                                                                   : SHEAF_MERGE_AS_PEFT);
         n++;
         if (best_is_peft(&r)) {
             check_recorded(&r, SHEAF_MERGE_BEST);
@@ -455,7 +515,9 @@ static void adapter_of_file(const char *dir, const char *file, const char *confi
     CHECK_OK(sheaf__file_read_all(&old, &size, config, 1 << 20));
     CHECK_OK(sheaf__json_parse(&object, old, size));
     char *targets = json_dumps(json_object_get(object, "target_modules"), JSON_ENCODE_ANY);
-    snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", \"r\": %d, \"lora_alpha\": %d, \"target_modules\": %s}", (int)rank, (int)rank, targets);
+    snprintf(text, sizeof text,
+             "{\"peft_type\": \"LORA\", \"r\": %d, \"lora_alpha\": %d, \"target_modules\": %s}",
+             (int)rank, (int)rank, targets);
     snprintf(path, sizeof path, "%s/adapter_config.json", dir);
     write_text(path, text);
     free(targets);
@@ -482,8 +544,11 @@ static int mixed_file(const char *name)
     make_base(base, &r);
     remove_tree(out);
     sheaf_merge_report report;
-    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ mine }, .nadapters = 1,
-                         .dst = out, .mode = SHEAF_MERGE_AS_PEFT }));
+    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
+                                                          .adapters = (const char *const[]){ mine },
+                                                          .nadapters = 1,
+                                                          .dst = out,
+                                                          .mode = SHEAF_MERGE_AS_PEFT }));
     snprintf(path, sizeof path, "%s/merged_fp32.safetensors", dir);
     compare(out, path, base, false);
     return 1;
@@ -506,8 +571,12 @@ static int written_mix(const char *name, sheaf_combine how)
     json_decref(about);
     snprintf(out, sizeof out, "%s/mixed", scratch);
     remove_tree(out);
-    CHECK_OK(sheaf_merge_adapters(&(sheaf_merge_options){ .adapters = (const char *const[]){ first, second }, .nadapters = 2, .dst = out,
-                                  .combine = how, .weights = weights }));
+    CHECK_OK(sheaf_merge_adapters(
+        &(sheaf_merge_options){ .adapters = (const char *const[]){ first, second },
+                                .nadapters = 2,
+                                .dst = out,
+                                .combine = how,
+                                .weights = weights }));
     sheaf_safetensors *got, *want;
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", out);
     CHECK_OK(sheaf__safetensors_open(&got, path));
@@ -534,7 +603,8 @@ static void test_combine__files_are_peft_s(void **state)
 {
     char **names = NULL, path[1024];
     int64_t count = 0;
-    int n = written_mix("mix_linear", SHEAF_COMBINE_LINEAR) + written_mix("mix_cat", SHEAF_COMBINE_CAT);
+    int n =
+        written_mix("mix_linear", SHEAF_COMBINE_LINEAR) + written_mix("mix_cat", SHEAF_COMBINE_CAT);
     CHECK_OK(sheaf__list_dir(&names, &count, data_path(path, "omnilmm/lora")));
     for (int64_t i = 0; i < count; i++)
         n += mixed_file(names[i]);
@@ -545,14 +615,25 @@ static void test_combine__files_are_peft_s(void **state)
 
 /* ---- what is refused ---- */
 
-static const struct { const char *base, *adapter; sheaf_code code; const char *part; } refused[] = {
-    { "llama/tiny_llama/hf", "omnilmm/lora/gpt2_conv1d", SHEAF_E_LAYOUT, "none of its tensors has a place" },
-    { "llama/tiny_llama/hf", "omnilmm/lora/conv2d", SHEAF_E_LAYOUT, "base_model.model.head.lora_A.weight" },
-    { "omnilmm/lora/base_llama/model_fp32.safetensors", "omnilmm/lora/lora_bias", SHEAF_E_LAYOUT, "a layer without bias" },
-    { "llama/tiny_qwen2/hf", "llama/tiny_qwen2/hf", SHEAF_E_IO, "no adapter here | adapter_model.safetensors | a whole model" },
-    { "llama/tiny_llama/hf", "llama/tiny_qwen2/lora/adapter_final", SHEAF_E_LAYOUT, "another base" },
-    { "llama/tiny_qwen2/hf", "llama/tiny_llama/lora/adapter_final", SHEAF_E_LAYOUT, "another base" },
-    { "llama/tiny_llama/lora/adapter_final", "llama/tiny_llama/lora/adapter_final", SHEAF_E_UNSUPPORTED, "a PEFT adapter" },
+static const struct {
+    const char *base, *adapter;
+    sheaf_code code;
+    const char *part;
+} refused[] = {
+    { "llama/tiny_llama/hf", "omnilmm/lora/gpt2_conv1d", SHEAF_E_LAYOUT,
+      "none of its tensors has a place" },
+    { "llama/tiny_llama/hf", "omnilmm/lora/conv2d", SHEAF_E_LAYOUT,
+      "base_model.model.head.lora_A.weight" },
+    { "omnilmm/lora/base_llama/model_fp32.safetensors", "omnilmm/lora/lora_bias", SHEAF_E_LAYOUT,
+      "a layer without bias" },
+    { "llama/tiny_qwen2/hf", "llama/tiny_qwen2/hf", SHEAF_E_IO,
+      "no adapter here | adapter_model.safetensors | a whole model" },
+    { "llama/tiny_llama/hf", "llama/tiny_qwen2/lora/adapter_final", SHEAF_E_LAYOUT,
+      "another base" },
+    { "llama/tiny_qwen2/hf", "llama/tiny_llama/lora/adapter_final", SHEAF_E_LAYOUT,
+      "another base" },
+    { "llama/tiny_llama/lora/adapter_final", "llama/tiny_llama/lora/adapter_final",
+      SHEAF_E_UNSUPPORTED, "a PEFT adapter" },
 };
 
 static void test_merge__what_does_not_fit_is_refused_and_leaves_nothing(void **state)
@@ -566,8 +647,13 @@ static void test_merge__what_does_not_fit_is_refused_and_leaves_nothing(void **s
         if (!there(base) || !there(adapter))
             continue;
         sheaf_merge_report report;
-        CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = out }),
-                    refused[i].code, refused[i].part);
+        CHECK_FAILS(
+            sheaf_merge(&report,
+                        &(sheaf_merge_options){ .base = base,
+                                                .adapters = (const char *const[]){ adapter },
+                                                .nadapters = 1,
+                                                .dst = out }),
+            refused[i].code, refused[i].part);
         assert_false(there(out));
     }
 }
@@ -583,17 +669,28 @@ static void test_merge__existing_output_is_never_touched(void **state)
     FILE *f = fopen(path, "w");
     fclose(f);
     sheaf_merge_report report;
-    CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = out }), SHEAF_E_ARG, out);
+    CHECK_FAILS(
+        sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
+                                                     .adapters = (const char *const[]){ adapter },
+                                                     .nadapters = 1,
+                                                     .dst = out }),
+        SHEAF_E_ARG, out);
     assert_true(there(path));
     remove_tree(out);
 }
 
 /* A config that says other things than the file holds. */
-static const struct { const char *find, *put; sheaf_code code; const char *part; } edits[] = {
+static const struct {
+    const char *find, *put;
+    sheaf_code code;
+    const char *part;
+} edits[] = {
     { "\"r\": 4", "\"r\": 5", SHEAF_E_LAYOUT, "the rank differs" },
     { "\"q_proj\",\n", "", SHEAF_E_LAYOUT, "q_proj.lora_A.weight" },
-    { "\"q_proj\",\n", "\"q_proj\", \"lm_head\",\n", SHEAF_E_LAYOUT, "'base_model.model.lm_head.lora_A.weight'" },
-    { "\"modules_to_save\": null", "\"modules_to_save\": [\"embed_tokens\"]", SHEAF_E_LAYOUT, "embed_tokens.weight" },
+    { "\"q_proj\",\n", "\"q_proj\", \"lm_head\",\n", SHEAF_E_LAYOUT,
+      "'base_model.model.lm_head.lora_A.weight'" },
+    { "\"modules_to_save\": null", "\"modules_to_save\": [\"embed_tokens\"]", SHEAF_E_LAYOUT,
+      "embed_tokens.weight" },
     { "\"rank_pattern\": {}", "\"rank_pattern\": {\"(\": 3}", SHEAF_E_ARG, "regular expression" },
 };
 
@@ -607,8 +704,12 @@ static void test_merge__config_and_tensors_must_agree(void **state)
     for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
         make_adapter(mine, adapter, edits[i].find, edits[i].put);
         sheaf_merge_report report;
-        CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ mine }, .nadapters = 1, .dst = out }), edits[i].code,
-                    edits[i].part);
+        CHECK_FAILS(
+            sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
+                                                         .adapters = (const char *const[]){ mine },
+                                                         .nadapters = 1,
+                                                         .dst = out }),
+            edits[i].code, edits[i].part);
         assert_false(there(out));
     }
 }
@@ -629,7 +730,12 @@ static void test_merge__a_failing_disk_leaves_nothing(void **state)
             sheaf_merge_report report;
             remove_tree(dir);
             assert_int_equal(mkdir(dir, 0755), 0);
-            sheaf_status *st = sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = out, .faults = &faults });
+            sheaf_status *st = sheaf_merge(
+                &report, &(sheaf_merge_options){ .base = base,
+                                                 .adapters = (const char *const[]){ adapter },
+                                                 .nadapters = 1,
+                                                 .dst = out,
+                                                 .faults = &faults });
             if (faults.seen < n) {
                 CHECK_OK(st);
                 assert_true(n > 20);
@@ -660,10 +766,19 @@ static void test_merge__float16_overflow_is_an_error_not_infinity(void **state)
     make_adapter(mine, adapter, "\"lora_alpha\": 8", "\"lora_alpha\": 80000000");
     const sheaf_dtype half = SHEAF_F16, full = SHEAF_F32;
     sheaf_merge_report report;
-    CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ mine }, .nadapters = 1, .dst = out, .dtype = &half }),
-                SHEAF_E_NUMBER, "a finite float16 after the merge");
+    CHECK_FAILS(
+        sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
+                                                     .adapters = (const char *const[]){ mine },
+                                                     .nadapters = 1,
+                                                     .dst = out,
+                                                     .dtype = &half }),
+        SHEAF_E_NUMBER, "a finite float16 after the merge");
     assert_false(there(out));
-    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ mine }, .nadapters = 1, .dst = out, .dtype = &full }));
+    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
+                                                          .adapters = (const char *const[]){ mine },
+                                                          .nadapters = 1,
+                                                          .dst = out,
+                                                          .dtype = &full }));
     remove_tree(out);
 }
 
@@ -678,8 +793,18 @@ static void test_merge__other_dtype_is_one_rounding(void **state)
     snprintf(narrow, sizeof narrow, "%s/narrow", scratch);
     const sheaf_dtype bf16 = SHEAF_BF16;
     sheaf_merge_report report, again;
-    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = wide, .threads = 3 }));
-    CHECK_OK(sheaf_merge(&again, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = narrow, .dtype = &bf16 }));
+    CHECK_OK(
+        sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
+                                                     .adapters = (const char *const[]){ adapter },
+                                                     .nadapters = 1,
+                                                     .dst = wide,
+                                                     .threads = 3 }));
+    CHECK_OK(
+        sheaf_merge(&again, &(sheaf_merge_options){ .base = base,
+                                                    .adapters = (const char *const[]){ adapter },
+                                                    .nadapters = 1,
+                                                    .dst = narrow,
+                                                    .dtype = &bf16 }));
     sheaf_source *a, *b;
     CHECK_OK(sheaf_hf_open(&a, wide));
     CHECK_OK(sheaf_hf_open(&b, narrow));
@@ -706,7 +831,9 @@ static void test_merge__other_dtype_is_one_rounding(void **state)
 /* adapter_model.bin instead of adapter_model.safetensors: the same model, also combined. */
 static void test_merge__a_pickled_adapter_is_the_same(void **state)
 {
-    static const char *const kinds[] = { "lora/adapter_final", "lora_variants/modules_to_save/adapter", "lora_variants/dora/adapter" };
+    static const char *const kinds[] = { "lora/adapter_final",
+                                         "lora_variants/modules_to_save/adapter",
+                                         "lora_variants/dora/adapter" };
     int n = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         char base[1024], adapter[1024], tail[128], pickled[128], one[128], two[128], path[256];
@@ -720,8 +847,16 @@ static void test_merge__a_pickled_adapter_is_the_same(void **state)
         snprintf(two, sizeof two, "%s/two", scratch);
         remove_tree(pickled);
         pickle_adapter(pickled, adapter);
-        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = one }));
-        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ pickled }, .nadapters = 1, .dst = two }));
+        CHECK_OK(sheaf_merge(&report,
+                             &(sheaf_merge_options){ .base = base,
+                                                     .adapters = (const char *const[]){ adapter },
+                                                     .nadapters = 1,
+                                                     .dst = one }));
+        CHECK_OK(sheaf_merge(&report,
+                             &(sheaf_merge_options){ .base = base,
+                                                     .adapters = (const char *const[]){ pickled },
+                                                     .nadapters = 1,
+                                                     .dst = two }));
         snprintf(path, sizeof path, "%s/model.safetensors", one);
         compare(two, path, one, false);
         remove_tree(one);
@@ -730,7 +865,11 @@ static void test_merge__a_pickled_adapter_is_the_same(void **state)
             continue;
         const double weights[] = { 1, 0.5 };
         const char *const both[] = { pickled, adapter };
-        CHECK_OK(sheaf_merge_adapters(&(sheaf_merge_options){ .adapters = both, .nadapters = 2, .combine = SHEAF_COMBINE_CAT, .weights = weights, .dst = one }));
+        CHECK_OK(sheaf_merge_adapters(&(sheaf_merge_options){ .adapters = both,
+                                                              .nadapters = 2,
+                                                              .combine = SHEAF_COMBINE_CAT,
+                                                              .weights = weights,
+                                                              .dst = one }));
         remove_tree(one);
     }
     assert_true(n >= 2);

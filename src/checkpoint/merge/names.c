@@ -6,7 +6,10 @@
 #include "lora/names.h"
 #include "lora/renames.h"
 
-static int by_alias(const void *a, const void *b) { return strcmp(((const sheaf__alias *)a)->name, ((const sheaf__alias *)b)->name); }
+static int by_alias(const void *a, const void *b)
+{
+    return strcmp(((const sheaf__alias *)a)->name, ((const sheaf__alias *)b)->name);
+}
 
 static sheaf__merge_tensor *find(const sheaf__matcher *m, const char *name)
 {
@@ -26,7 +29,8 @@ static sheaf__merge_tensor *find(const sheaf__matcher *m, const char *name)
     return NULL;
 }
 
-sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path, size_t length, const char *end)
+sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path,
+                                 size_t length, const char *end)
 {
     char *name = NULL;
     if (m->ndrop > 0 && length > m->ndrop && strncmp(path, m->drop, m->ndrop) == 0) {
@@ -71,7 +75,8 @@ static sheaf_status *all_placed(bool *yes, sheaf__matcher *m)
         const char *path;
         size_t length;
         sheaf__merge_tensor *t = NULL;
-        const sheaf_lora_part kind = sheaf__lora_part(&path, &length, source->entry(source, i)->name);
+        const sheaf_lora_part kind =
+            sheaf__lora_part(&path, &length, source->entry(source, i)->name);
         if (kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A || kind == SHEAF_PART_TOKENS)
             st = sheaf__merge_place(&t, m, path, length, ".weight");
         else if (kind == SHEAF_PART_WHOLE)
@@ -83,12 +88,15 @@ static sheaf_status *all_placed(bool *yes, sheaf__matcher *m)
     return st;
 }
 
-/* "transformer.h.0" is "h.0" in files of the bare model, and "layers.0" is "model.layers.0" where only
- * the adapter was made for it. Such a difference is accepted when it explains all names. */
+/* "transformer.h.0" is "h.0" in files of the bare model, and "layers.0" is "model.layers.0" where
+ * only the adapter was made for it. Such a difference is accepted when it explains all names. */
 static sheaf_status *try_prefixes(bool *yes, sheaf__matcher *m, const sheaf_events *events)
 {
-    static const char *const before[] = { "transformer.", "model.", "base_model.", "language_model.", "encoder.", "bert.", "roberta.", "gpt_neox.",
-                                          "vit.", "deit.", "beit.", "dinov2.", "swin.", "segformer." };
+    static const char *const before[] = { "transformer.",    "model.",    "base_model.",
+                                          "language_model.", "encoder.",  "bert.",
+                                          "roberta.",        "gpt_neox.", "vit.",
+                                          "deit.",           "beit.",     "dinov2.",
+                                          "swin.",           "segformer." };
     sheaf_status *st = all_placed(yes, m);
     for (size_t i = 0; i < 2 * (sizeof before / sizeof *before) && st == NULL && !*yes; i++) {
         const char *prefix = before[i / 2];
@@ -97,7 +105,8 @@ static sheaf_status *try_prefixes(bool *yes, sheaf__matcher *m, const sheaf_even
         m->add = i % 2 == 1 ? prefix : NULL;
         st = all_placed(yes, m);
         if (*yes)
-            sheaf_note(events, "%s: its names %s '%s', which the base's %s", m->adapter->path, m->drop != NULL ? "begin with" : "lack", prefix,
+            sheaf_note(events, "%s: its names %s '%s', which the base's %s", m->adapter->path,
+                       m->drop != NULL ? "begin with" : "lack", prefix,
                        m->drop != NULL ? "lack" : "begin with");
     }
     if (!*yes) {
@@ -134,8 +143,10 @@ static void tell_renamed(const sheaf__matcher *m, const sheaf_events *events)
 {
     for (int64_t i = 0; i < m->plan->count; i++)
         if (strcmp(m->alias[i].name, m->alias[i].tensor->name) != 0) {
-            sheaf_note(events, "%s: its names are those that transformers gives this model on load: '%s' is '%s' in the base", m->adapter->path, m->alias[i].name,
-                       m->alias[i].tensor->name);
+            sheaf_note(
+                events,
+                "%s: its names are those that transformers gives this model on load: '%s' is '%s' in the base",
+                m->adapter->path, m->alias[i].name, m->alias[i].tensor->name);
             return;
         }
 }

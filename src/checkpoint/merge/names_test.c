@@ -1,4 +1,5 @@
-/* names_test.c - bases whose files have other names than transformers 5 gives them on load, which adapters are saved with. */
+/* names_test.c - bases whose files have other names than transformers 5 gives them on load, which
+ * adapters are saved with. */
 #include "tests/files.h"
 
 #include <sys/stat.h>
@@ -8,28 +9,60 @@
 
 enum { ROWS = 16, COLS = 12, RANK = 2, MOST = 4 };
 
-/* Names in files, and what the adapters of PEFT 0.21 with transformers 5.23 call these modules: pairs as its saves have them. */
-static const struct { const char *what, *file[MOST], *module[MOST]; } models[] = {
-    { "LLaVA", { "language_model.model.layers.0.mlp.down_proj", "vision_tower.encoder.layers.1.self_attn.v_proj", "multi_modal_projector.linear_1", "language_model.lm_head" },
-      { "model.language_model.layers.0.mlp.down_proj", "model.vision_tower.encoder.layers.1.self_attn.v_proj", "model.multi_modal_projector.linear_1", "lm_head" } },
-    { "LLaVA with a tower of CLIP", { "language_model.model.layers.0.self_attn.q_proj", "vision_tower.vision_model.encoder.layers.0.self_attn.q_proj" },
-      { "model.language_model.layers.0.self_attn.q_proj", "model.vision_tower.encoder.layers.0.self_attn.q_proj" } },
-    { "Qwen2-VL", { "model.layers.0.self_attn.q_proj", "visual.blocks.1.mlp.fc1", "model.layers.1.self_attn.v_proj", "lm_head" },
-      { "model.language_model.layers.0.self_attn.q_proj", "model.visual.blocks.1.mlp.fc1", "model.language_model.layers.1.self_attn.v_proj", "lm_head" } },
-    { "Qwen2-Audio", { "language_model.model.layers.1.self_attn.q_proj", "audio_tower.layers.0.fc1" },
+/* Names in files, and what the adapters of PEFT 0.21 with transformers 5.23 call these modules:
+ * pairs as its saves have them. */
+static const struct {
+    const char *what, *file[MOST], *module[MOST];
+} models[] = {
+    { "LLaVA",
+      { "language_model.model.layers.0.mlp.down_proj",
+        "vision_tower.encoder.layers.1.self_attn.v_proj", "multi_modal_projector.linear_1",
+        "language_model.lm_head" },
+      { "model.language_model.layers.0.mlp.down_proj",
+        "model.vision_tower.encoder.layers.1.self_attn.v_proj",
+        "model.multi_modal_projector.linear_1", "lm_head" } },
+    { "LLaVA with a tower of CLIP",
+      { "language_model.model.layers.0.self_attn.q_proj",
+        "vision_tower.vision_model.encoder.layers.0.self_attn.q_proj" },
+      { "model.language_model.layers.0.self_attn.q_proj",
+        "model.vision_tower.encoder.layers.0.self_attn.q_proj" } },
+    { "Qwen2-VL",
+      { "model.layers.0.self_attn.q_proj", "visual.blocks.1.mlp.fc1",
+        "model.layers.1.self_attn.v_proj", "lm_head" },
+      { "model.language_model.layers.0.self_attn.q_proj", "model.visual.blocks.1.mlp.fc1",
+        "model.language_model.layers.1.self_attn.v_proj", "lm_head" } },
+    { "Qwen2-Audio",
+      { "language_model.model.layers.1.self_attn.q_proj", "audio_tower.layers.0.fc1" },
       { "model.language_model.layers.1.self_attn.q_proj", "model.audio_tower.layers.0.fc1" } },
-    { "ViT", { "vit.encoder.layer.0.attention.attention.query", "vit.encoder.layer.1.intermediate.dense", "vit.encoder.layer.0.attention.output.dense", "vit.encoder.layer.1.output.dense" },
-      { "vit.layers.0.attention.q_proj", "vit.layers.1.mlp.fc1", "vit.layers.0.attention.o_proj", "vit.layers.1.mlp.fc2" } },
-    { "ViT without its head", { "encoder.layer.0.attention.attention.key", "encoder.layer.1.output.dense" }, { "vit.layers.0.attention.k_proj", "vit.layers.1.mlp.fc2" } },
-    { "DINOv2", { "dinov2.encoder.layer.0.attention.attention.value", "dinov2.encoder.layer.1.mlp.fc1" },
+    { "ViT",
+      { "vit.encoder.layer.0.attention.attention.query", "vit.encoder.layer.1.intermediate.dense",
+        "vit.encoder.layer.0.attention.output.dense", "vit.encoder.layer.1.output.dense" },
+      { "vit.layers.0.attention.q_proj", "vit.layers.1.mlp.fc1", "vit.layers.0.attention.o_proj",
+        "vit.layers.1.mlp.fc2" } },
+    { "ViT without its head",
+      { "encoder.layer.0.attention.attention.key", "encoder.layer.1.output.dense" },
+      { "vit.layers.0.attention.k_proj", "vit.layers.1.mlp.fc2" } },
+    { "DINOv2",
+      { "dinov2.encoder.layer.0.attention.attention.value", "dinov2.encoder.layer.1.mlp.fc1" },
       { "dinov2.encoder.layer.0.attention.v_proj", "dinov2.encoder.layer.1.mlp.fc1" } },
-    { "Swin", { "swin.encoder.layers.0.blocks.0.attention.self.query", "swin.encoder.layers.1.blocks.0.intermediate.dense" },
-      { "swin.encoder.layers.0.blocks.0.attention.q_proj", "swin.encoder.layers.1.blocks.0.mlp.fc1" } },
-    { "SegFormer", { "segformer.encoder.block.0.0.attention.self.query", "segformer.encoder.block.1.0.mlp.dense1" },
+    { "Swin",
+      { "swin.encoder.layers.0.blocks.0.attention.self.query",
+        "swin.encoder.layers.1.blocks.0.intermediate.dense" },
+      { "swin.encoder.layers.0.blocks.0.attention.q_proj",
+        "swin.encoder.layers.1.blocks.0.mlp.fc1" } },
+    { "SegFormer",
+      { "segformer.encoder.block.0.0.attention.self.query",
+        "segformer.encoder.block.1.0.mlp.dense1" },
       { "segformer.stages.0.blocks.0.attention.q_proj", "segformer.stages.1.blocks.0.mlp.fc1" } },
-    { "a tower of CLIP", { "vision_model.encoder.layers.0.mlp.fc1" }, { "encoder.layers.0.mlp.fc1" } },
-    { "GPT-NeoX", { "embed_out", "gpt_neox.layers.0.attention.query_key_value" }, { "lm_head", "gpt_neox.layers.0.attention.query_key_value" } },
-    { "DETR", { "model.decoder.layers.0.encoder_attn.out_proj", "model.encoder.layers.0.fc1" }, { "model.decoder.layers.0.encoder_attn.o_proj", "model.encoder.layers.0.mlp.fc1" } },
+    { "a tower of CLIP",
+      { "vision_model.encoder.layers.0.mlp.fc1" },
+      { "encoder.layers.0.mlp.fc1" } },
+    { "GPT-NeoX",
+      { "embed_out", "gpt_neox.layers.0.attention.query_key_value" },
+      { "lm_head", "gpt_neox.layers.0.attention.query_key_value" } },
+    { "DETR",
+      { "model.decoder.layers.0.encoder_attn.out_proj", "model.encoder.layers.0.fc1" },
+      { "model.decoder.layers.0.encoder_attn.o_proj", "model.encoder.layers.0.mlp.fc1" } },
 };
 
 static int count_of(const char *const *list)
@@ -66,7 +99,9 @@ static void write_model(const char *dir, const char *const *modules, bool adapte
     assert_int_equal(mkdir(dir, 0755), 0);
     for (int i = 0; i < count_of(modules); i++)
         for (int k = 0; k < (adapter ? 2 : 1); k++) {
-            snprintf(names[n], sizeof *names, adapter ? "base_model.model.%s.lora_%c.weight" : "%s.weight", modules[i], "AB"[k]);
+            snprintf(names[n], sizeof *names,
+                     adapter ? "base_model.model.%s.lora_%c.weight" : "%s.weight", modules[i],
+                     "AB"[k]);
             shape[n][0] = adapter && k == 0 ? RANK : ROWS;
             shape[n++][1] = adapter && k == 1 ? RANK : COLS;
         }
@@ -75,17 +110,21 @@ static void write_model(const char *dir, const char *const *modules, bool adapte
         shape[n][0] = ROWS;
         shape[n++][1] = COLS;
     }
-    snprintf(path, sizeof path, adapter ? "%s/adapter_model.safetensors" : "%s/model.safetensors", dir);
+    snprintf(path, sizeof path, adapter ? "%s/adapter_model.safetensors" : "%s/model.safetensors",
+             dir);
     write_tensors(path, names, shape, n);
     if (adapter) {
         snprintf(path, sizeof path, "%s/adapter_config.json", dir);
-        put(path, "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 2, \"target_modules\": \"(?!something).*\"}");
+        put(path,
+            "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 2, \"target_modules\": \"(?!something).*\"}");
     }
 }
 
 static void hear(void *context, const sheaf_event *event)
 {
-    *(int *)context += event->kind == SHEAF_EVENT_NOTE && strstr(event->text, "names are those that transformers gives this model on load") != NULL;
+    *(int *)context +=
+        event->kind == SHEAF_EVENT_NOTE &&
+        strstr(event->text, "names are those that transformers gives this model on load") != NULL;
 }
 
 static sheaf_status *merge(const char *adapter, const char *dst, int *notes)
@@ -93,7 +132,12 @@ static sheaf_status *merge(const char *adapter, const char *dst, int *notes)
     const sheaf_events events = { hear, notes };
     sheaf_merge_report report;
     CHECK_OK(sheaf__remove_tree(dst, NULL));
-    return sheaf_merge(&report, &(sheaf_merge_options){ .base = at("base"), .adapters = (const char *const[]){ adapter }, .nadapters = 1, .dst = dst, .events = &events });
+    return sheaf_merge(&report,
+                       &(sheaf_merge_options){ .base = at("base"),
+                                               .adapters = (const char *const[]){ adapter },
+                                               .nadapters = 1,
+                                               .dst = dst,
+                                               .events = &events });
 }
 
 /* The same model as by an adapter with the names of the files; they stay in the output. */
@@ -126,13 +170,17 @@ static void test_names__those_of_transformers_find_those_of_files(void **state)
 /* Names that no renaming explains, or not all of them. */
 static void test_names__others_are_refused_with_what_may_be_the_reason(void **state)
 {
-    const char *const parts[MOST] = { "model.language_model.layers.0.mlp.down_proj", "model.unheard_of.q_proj" }, *const none[MOST] = { "unheard_of.q_proj" };
+    const char *const parts[MOST] = { "model.language_model.layers.0.mlp.down_proj",
+                                      "model.unheard_of.q_proj" },
+                      *const none[MOST] = { "unheard_of.q_proj" };
     int notes = 0;
     write_model(at("base"), models[0].file, false);
     write_model(at("odd"), parts, true);
-    CHECK_FAILS(merge(at("odd"), at("out"), &notes), SHEAF_E_LAYOUT, "4 of 4 tensors of the adapter");
+    CHECK_FAILS(merge(at("odd"), at("out"), &notes), SHEAF_E_LAYOUT,
+                "4 of 4 tensors of the adapter");
     write_model(at("odd"), none, true);
-    CHECK_FAILS(merge(at("odd"), at("out"), &notes), SHEAF_E_LAYOUT, "transformers loads it under other names than its files have");
+    CHECK_FAILS(merge(at("odd"), at("out"), &notes), SHEAF_E_LAYOUT,
+                "transformers loads it under other names than its files have");
     assert_int_equal(notes, 0);
 }
 

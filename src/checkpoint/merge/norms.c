@@ -16,12 +16,14 @@ typedef struct norms {
     int step;
     double *squares; /* of all columns */
     double *part;    /* [GROUP, columns of the panel] */
-    float *lane;     /* in place of both, where the order is torch's: [rows, LANES], or one of each column */
+    float *lane;     /* in place of both, where the order is torch's: [rows, LANES], or one of each
+                        column */
     int64_t group;   /* first row of it */
 } norms;
 
-/* The order of torch 2.x on CPUs: column c of a row goes to sum c % LANES, the sums are added in turn, then what is left
- * of the row; a column is one sum from its top. float32, no fused multiply-add. */
+/* The order of torch 2.x on CPUs: column c of a row goes to sum c % LANES, the sums are added in
+ * turn, then what is left of the row; a column is one sum from its top. float32, no fused
+ * multiply-add. */
 static void add_as_torch(norms *n, const float *w, int64_t row0, int64_t rows)
 {
     const sheaf__merge_rows *m = &n->crew->rows;
@@ -48,7 +50,8 @@ static float norm_as_torch(const norms *n, int64_t i)
         return sqrtf(n->lane[i]);
     const float *lane = n->lane + i * LANES;
     float sum = lane[0];
-    for (int k = 1; k < LANES && t->cols % LANES == 0; k++) /* else done before the rest of the row */
+    for (int k = 1; k < LANES && t->cols % LANES == 0;
+         k++) /* else done before the rest of the row */
         sum += lane[k];
     return sqrtf(sum);
 }
@@ -86,10 +89,12 @@ static sheaf_status *one_panel(norms *n)
     n->group = 0;
     if (!t->step[n->step].across)
         return sheaf__stream_rows(n->crew->pool, t->rows, chunk, one_chunk, n);
-    for (int64_t row = 0; n->lane != NULL && row < t->rows && st == NULL; row += chunk) /* a column's order is that of the rows */
+    for (int64_t row = 0; n->lane != NULL && row < t->rows && st == NULL;
+         row += chunk) /* a column's order is that of the rows */
         st = one_chunk(n, row, t->rows - row < chunk ? t->rows - row : chunk, 0, 0);
     for (; n->lane == NULL && n->group < t->rows && st == NULL; n->group += GROUP * chunk) {
-        const int64_t rows = t->rows - n->group < GROUP * chunk ? t->rows - n->group : GROUP * chunk;
+        const int64_t rows =
+            t->rows - n->group < GROUP * chunk ? t->rows - n->group : GROUP * chunk;
         st = sheaf__stream_rows(n->crew->pool, rows, chunk, one_chunk, n);
         for (int64_t g = 0; g < sheaf__stream_chunks(rows, chunk); g++)
             for (int64_t j = 0; j < m->cols; j++)
@@ -99,7 +104,8 @@ static sheaf_status *one_panel(norms *n)
 }
 
 /* Magnitudes in any shape, [out] or [1, out, 1, 1], are one run of numbers. */
-static sheaf_status *read_magnitudes(float *out, sheaf__merge_crew *crew, const sheaf__merge_step *s, int64_t n)
+static sheaf_status *read_magnitudes(float *out, sheaf__merge_crew *crew,
+                                     const sheaf__merge_step *s, int64_t n)
 {
     const sheaf_source_entry *e = s->magnitude;
     int64_t rows = 1, cols = 1;
@@ -118,13 +124,16 @@ static sheaf_status *read_magnitudes(float *out, sheaf__merge_crew *crew, const 
 static sheaf_status *room_for(norms *w, const sheaf__merge_tensor *t, bool across)
 {
     const size_t n = (size_t)(across ? t->cols : t->rows);
-    if (!across || w->crew->rows.mode != SHEAF_MERGE_BEST) { /* down a long column doubles are closer, and run on all cores */
+    if (!across ||
+        w->crew->rows.mode !=
+            SHEAF_MERGE_BEST) { /* down a long column doubles are closer, and run on all cores */
         w->lane = calloc(n * (across ? 1 : LANES) + 1, sizeof *w->lane);
         return w->lane == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : NULL;
     }
     w->squares = calloc(n + 1, sizeof *w->squares);
     w->part = malloc((size_t)(GROUP * t->panel) * sizeof *w->part + 1);
-    return w->squares == NULL || w->part == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : NULL;
+    return w->squares == NULL || w->part == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name)
+                                                 : NULL;
 }
 
 static sheaf_status *one_step(sheaf__merge_crew *crew, sheaf__merge_tensor *t, int number)
@@ -133,7 +142,8 @@ static sheaf_status *one_step(sheaf__merge_crew *crew, sheaf__merge_tensor *t, i
     const int64_t n = s->across ? t->cols : t->rows;
     norms work = { .crew = crew, .step = number };
     float *factor = malloc((size_t)n * sizeof *factor + 1);
-    sheaf_status *st = factor == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : room_for(&work, t, s->across);
+    sheaf_status *st = factor == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name)
+                                      : room_for(&work, t, s->across);
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_rows_panel(&crew->rows, col);
         if (st == NULL)

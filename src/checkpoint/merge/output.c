@@ -27,18 +27,31 @@ static const sheaf_source_entry *listing_find(sheaf_source *self, const char *na
     return NULL;
 }
 
-static int64_t listing_count(sheaf_source *self) { return ((listing *)self)->count; }
-static const sheaf_source_entry *listing_entry(sheaf_source *self, int64_t i) { return &((listing *)self)->entry[i]; }
-
-static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan *plan, const char *config, const sheaf_merge_options *o)
+static int64_t listing_count(sheaf_source *self)
 {
-    listing l = { .source = { .find = listing_find, .count = listing_count, .entry = listing_entry }, .count = plan->count };
+    return ((listing *)self)->count;
+}
+static const sheaf_source_entry *listing_entry(sheaf_source *self, int64_t i)
+{
+    return &((listing *)self)->entry[i];
+}
+
+static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan *plan,
+                               const char *config, const sheaf_merge_options *o)
+{
+    listing l = {
+        .source = { .find = listing_find, .count = listing_count, .entry = listing_entry },
+        .count = plan->count
+    };
     char *text = NULL;
     l.entry = calloc((size_t)plan->count + 1, sizeof *l.entry);
     out->index = calloc((size_t)plan->count + 1, sizeof *out->index);
-    sheaf_status *st = l.entry == NULL || out->index == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
+    sheaf_status *st =
+        l.entry == NULL || out->index == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
-        l.entry[i] = (sheaf_source_entry){ .name = plan->specs[i].name, .dtype = plan->specs[i].dtype, .ndim = plan->specs[i].ndim };
+        l.entry[i] = (sheaf_source_entry){ .name = plan->specs[i].name,
+                                           .dtype = plan->specs[i].dtype,
+                                           .ndim = plan->specs[i].ndim };
         memcpy(l.entry[i].shape, plan->specs[i].shape, sizeof l.entry[i].shape);
     }
     if (st == NULL && config != NULL)
@@ -63,9 +76,12 @@ static sheaf_status *open_sat(sheaf_source **written, const sheaf__merge_output 
 
 /* ---- either ---- */
 
-sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan, const char *config, const sheaf_merge_options *o)
+sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
+                                        const char *config, const sheaf_merge_options *o)
 {
-    const sheaf_folder_options how = { .stem = "model", .shard_bytes = 50000000000, .faults = o->faults }; /* as transformers 5 */
+    const sheaf_folder_options how = { .stem = "model",
+                                       .shard_bytes = 50000000000,
+                                       .faults = o->faults }; /* as transformers 5 */
     sheaf_status *st = sheaf__output_sweep(o->dst, o->events, o->faults);
     if (st == NULL && o->to != NULL && strcmp(o->to, "sat") == 0)
         return begin_sat(out, plan, config, o);
@@ -78,18 +94,27 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
     return st;
 }
 
-sheaf_status *sheaf__merge_put(const sheaf__merge_output *out, int64_t tensor, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+sheaf_status *sheaf__merge_put(const sheaf__merge_output *out, int64_t tensor, int64_t row0,
+                               int64_t rows, int64_t col0, int64_t cols, const void *src)
 {
-    return out->sat != NULL ? sheaf_sat_put(out->sat, out->index[tensor], row0, rows, col0, cols, src)
-                            : sheaf__folder_write(out->folder, tensor, row0, rows, col0, cols, src);
+    return out->sat != NULL
+               ? sheaf_sat_put(out->sat, out->index[tensor], row0, rows, col0, cols, src)
+               : sheaf__folder_write(out->folder, tensor, row0, rows, col0, cols, src);
 }
 
-sheaf_status *sheaf__merge_output_finish(sheaf__merge_output *out) { return out->sat != NULL ? sheaf_sat_finish(out->sat) : NULL; }
-sheaf_status *sheaf__merge_output_sync(sheaf__merge_output *out) { return out->folder != NULL ? sheaf__folder_sync(out->folder) : NULL; }
+sheaf_status *sheaf__merge_output_finish(sheaf__merge_output *out)
+{
+    return out->sat != NULL ? sheaf_sat_finish(out->sat) : NULL;
+}
+sheaf_status *sheaf__merge_output_sync(sheaf__merge_output *out)
+{
+    return out->folder != NULL ? sheaf__folder_sync(out->folder) : NULL;
+}
 
 sheaf_status *sheaf__merge_output_open(sheaf_source **written, const sheaf__merge_output *out)
 {
-    return out->sat != NULL ? open_sat(written, out) : sheaf_hf_open(written, sheaf__folder_dir(out->folder));
+    return out->sat != NULL ? open_sat(written, out)
+                            : sheaf_hf_open(written, sheaf__folder_dir(out->folder));
 }
 
 sheaf_status *sheaf__merge_output_commit(sheaf__merge_output *out)

@@ -13,12 +13,17 @@ typedef struct sheaf__merge_output {
     int64_t *index; /* SAT's number of each tensor of the plan */
 } sheaf__merge_output;
 
-/* sheaf__merge_output_begin - after sheaf__merge_plan_finish(). config: of the merged model; NULL: there is none. */
-sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan, const char *config, const sheaf_merge_options *options);
-/* sheaf__merge_put - a box of a tensor's view (sheaf_source.read), dense. Thread-safe for boxes that do not overlap. */
-sheaf_status *sheaf__merge_put(const sheaf__merge_output *out, int64_t tensor, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src);
-/* sheaf__merge_output_finish - everything is written: what a reader needs is in place. Where it is slow to sync, that is left for
- * sheaf__merge_output_sync(), which another thread may call while the output is read. */
+/* sheaf__merge_output_begin - after sheaf__merge_plan_finish(). config: of the merged model; NULL:
+ * there is none. */
+sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
+                                        const char *config, const sheaf_merge_options *options);
+/* sheaf__merge_put - a box of a tensor's view (sheaf_source.read), dense. Thread-safe for boxes
+ * that do not overlap. */
+sheaf_status *sheaf__merge_put(const sheaf__merge_output *out, int64_t tensor, int64_t row0,
+                               int64_t rows, int64_t col0, int64_t cols, const void *src);
+/* sheaf__merge_output_finish - everything is written: what a reader needs is in place. Where it is
+ * slow to sync, that is left for sheaf__merge_output_sync(), which another thread may call while
+ * the output is read. */
 sheaf_status *sheaf__merge_output_finish(sheaf__merge_output *out);
 sheaf_status *sheaf__merge_output_sync(sheaf__merge_output *out);
 /* sheaf__merge_output_open - what was written, as it lies there. */

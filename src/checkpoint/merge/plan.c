@@ -70,8 +70,9 @@ static bool ends_at_dot(const char *name, const char *end)
 /* The one table of the model's tokens; NULL when there is none, or more than one. */
 static const sheaf_source_entry *find_table(const sheaf__merge_plan *p)
 {
-    static const char *const names[] = { "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight",
-                                         "tok_embeddings.weight", "shared.weight" };
+    static const char *const names[] = { "embed_tokens.weight",    "wte.weight",
+                                         "word_embeddings.weight", "embed_in.weight",
+                                         "tok_embeddings.weight",  "shared.weight" };
     const sheaf_source_entry *table = NULL;
     for (int64_t i = 0; i < p->count; i++)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
@@ -86,14 +87,16 @@ static const sheaf_source_entry *find_table(const sheaf__merge_plan *p)
 /* Has a model of this class a head over the vocabulary, called lm_head? */
 static bool has_head(const json_t *config, bool said)
 {
-    const char *class = json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+    const char *class =
+        json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
     if (class == NULL)
         return said;
     return strstr(class, "ForCausalLM") != NULL || strstr(class, "LMHead") != NULL ||
            strstr(class, "ForConditionalGeneration") != NULL;
 }
 
-/* A tied model's head is a tensor of its own here, made of the table, until nothing tells them apart. */
+/* A tied model's head is a tensor of its own here, made of the table, until nothing tells them
+ * apart. */
 static sheaf_status *add_head(sheaf__merge_plan *p, const json_t *config)
 {
     const json_t *flag = json_object_get(config, "tie_word_embeddings");
@@ -104,7 +107,8 @@ static sheaf_status *add_head(sheaf__merge_plan *p, const json_t *config)
     const bool stored = sheaf__merge_find(p, head_name) != NULL;
     bool elsewhere = false; /* a head of another name, as that of language_model */
     for (int64_t i = 0; i < p->count; i++)
-        elsewhere |= ends_at_dot(p->tensor[i].name, head_name) && strcmp(p->tensor[i].name, head_name) != 0;
+        elsewhere |=
+            ends_at_dot(p->tensor[i].name, head_name) && strcmp(p->tensor[i].name, head_name) != 0;
     p->table = p->head = -1;
     p->tied = table != NULL && !elsewhere && has_head(config, json_is_true(flag)) &&
               (stored ? json_is_true(flag) : flag == NULL || json_is_true(flag));
@@ -112,10 +116,12 @@ static sheaf_status *add_head(sheaf__merge_plan *p, const json_t *config)
         return NULL;
     p->stored_twice = stored;
     sheaf__merge_tensor *head = stored ? sheaf__merge_find(p, head_name) : &p->tensor[p->count];
-    if (stored && (head->ndim != 2 || head->shape[0] != table->shape[0] || head->shape[1] != table->shape[1])) {
+    if (stored && (head->ndim != 2 || head->shape[0] != table->shape[0] ||
+                   head->shape[1] != table->shape[1])) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head_name);
         sheaf_expected(st, "the shape of '%s', because tie_word_embeddings is true", table->name);
-        return sheaf_try_this(st, "set tie_word_embeddings to false in config.json if they are two");
+        return sheaf_try_this(st,
+                              "set tie_word_embeddings to false in config.json if they are two");
     }
     *head = make_tensor(head_name, table);
     p->count += !stored;
@@ -135,7 +141,8 @@ static sheaf_status *list_base(sheaf__merge_plan *p)
         const sheaf_source_entry *e = p->base->entry(p->base, i);
         if (sheaf_dtype_bytes(e->dtype) == 0) {
             sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name);
-            return sheaf_found(sheaf_expected(st, "elements of whole bytes"), "%s", sheaf_dtype_name(e->dtype));
+            return sheaf_found(sheaf_expected(st, "elements of whole bytes"), "%s",
+                               sheaf_dtype_name(e->dtype));
         }
         p->tensor[p->count++] = make_tensor(e->name, e);
     }
@@ -172,18 +179,22 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options
     if (o->config == NULL && o->base != NULL && !p->foreign)
         st = sheaf_hf_config_path(&path, o->base);
     const char *from = o->config != NULL ? o->config : path;
-    if (st == NULL && from != NULL && (o->config != NULL || sheaf__path_kind(from) != SHEAF_PATH_NONE))
+    if (st == NULL && from != NULL &&
+        (o->config != NULL || sheaf__path_kind(from) != SHEAF_PATH_NONE))
         st = sheaf__file_read_all(&p->config, &size, from, MOST_CONFIG);
     if (st == NULL && p->config != NULL)
-        st = sheaf_in(sheaf__json_parse(&object, p->config, size), "%s", from != NULL ? from : o->base);
+        st = sheaf_in(sheaf__json_parse(&object, p->config, size), "%s",
+                      from != NULL ? from : o->base);
     const char *type = json_string_value(json_object_get(object, "model_type"));
     if (st == NULL && (p->model_type = strdup(type != NULL ? type : "")) == NULL)
         st = no_memory();
     if (st == NULL)
         sheaf__merge_find_quantized(p, object);
     if (st == NULL && p->config == NULL && !p->base_borrowed)
-        sheaf_warn(o->events, "%s: no config.json: what kind of model it is and whether its tables are tied is not known, and %s gets none either (--config FILE gives one)",
-                   o->base, o->dst);
+        sheaf_warn(
+            o->events,
+            "%s: no config.json: what kind of model it is and whether its tables are tied is not known, and %s gets none either (--config FILE gives one)",
+            o->base, o->dst);
     if (st == NULL)
         st = sheaf_in(add_head(p, object), "%s", o->base != NULL ? o->base : "base");
     json_decref(object);
@@ -200,7 +211,8 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
             sheaf_expected(st, "a base whose own LoRA is merged");
             sheaf_found(st, "LoRA that is not merged, '%s'", c->tensor[i].told.name);
             char *cure = NULL;
-            sheaf_status *unmade = sheaf__cure(&cure, c, "sheaf merge {} {+merged}; what that writes is a base");
+            sheaf_status *unmade =
+                sheaf__cure(&cure, c, "sheaf merge {} {+merged}; what that writes is a base");
             sheaf_try_this(st, "%s", cure != NULL ? cure : "merge it first");
             sheaf_status_free(unmade);
             free(cure);
@@ -209,18 +221,23 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
     return NULL;
 }
 
-/* A checkpoint of another program; the output has Hugging Face's form, and a config that says what it is. */
+/* A checkpoint of another program; the output has Hugging Face's form, and a config that says what
+ * it is. */
 static sheaf_status *open_foreign(sheaf__merge_plan *p, const sheaf_merge_options *o)
 {
     sheaf_catalog *c = NULL;
-    sheaf_status *st = sheaf__any_read(&c, o->base, NULL, &(sheaf_dialect_hints){ .config = o->config });
-    const bool cog = st == NULL && c->model != NULL && (strcmp(c->model, "cogvlm") == 0 || strcmp(c->model, "cogagent") == 0);
+    sheaf_status *st =
+        sheaf__any_read(&c, o->base, NULL, &(sheaf_dialect_hints){ .config = o->config });
+    const bool cog = st == NULL && c->model != NULL &&
+                     (strcmp(c->model, "cogvlm") == 0 || strcmp(c->model, "cogagent") == 0);
     p->foreign = true;
     if (st == NULL)
         st = refuse_own_lora(c, o->base);
     if (st == NULL && o->config == NULL && c->config != NULL && cog)
-        st = sheaf_hf_config_set(&p->config, c->config, "model_type", strcmp(c->model, "cogvlm") == 0 ? "\"cogvlm\"" : "\"cogagent\"");
-    else if (st == NULL && o->config == NULL && c->config != NULL && (p->config = strdup(c->config)) == NULL)
+        st = sheaf_hf_config_set(&p->config, c->config, "model_type",
+                                 strcmp(c->model, "cogvlm") == 0 ? "\"cogvlm\"" : "\"cogagent\"");
+    else if (st == NULL && o->config == NULL && c->config != NULL &&
+             (p->config = strdup(c->config)) == NULL)
         st = no_memory();
     if (st == NULL)
         return sheaf__catalog_source(&p->base, c, false);
@@ -233,11 +250,13 @@ static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *
     p->base_borrowed = o->source != NULL;
     p->base = o->source;
     sheaf_status *st = NULL;
-    if (o->source == NULL && (sheaf__dialect_own.is(o->base) || sheaf__dialect_is_foreign(o->base))) {
+    if (o->source == NULL &&
+        (sheaf__dialect_own.is(o->base) || sheaf__dialect_is_foreign(o->base))) {
         st = open_foreign(p, o);
     } else if (o->source == NULL) {
         st = sheaf_hf_open(&p->base, o->base);
-        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED && sheaf__dialect_of(o->base) == &sheaf__dialect_hf) { /* pickled */
+        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED &&
+            sheaf__dialect_of(o->base) == &sheaf__dialect_hf) { /* pickled */
             sheaf_status_free(st);
             st = open_foreign(p, o);
         }
@@ -246,14 +265,16 @@ static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *
         st = list_base(p);
     if (st == NULL)
         st = read_config(p, o);
-    if (st == NULL && p->config != NULL && !p->base_borrowed && !p->foreign && p->quantized[0] == '\0')
+    if (st == NULL && p->config != NULL && !p->base_borrowed && !p->foreign &&
+        p->quantized[0] == '\0')
         st = sheaf_in(check_known(p), "%s", o->base);
     return st;
 }
 
 /* ---- the adapters ---- */
 
-static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir, const sheaf_events *events)
+static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir,
+                                  const sheaf_events *events)
 {
     char *path = NULL;
     a->path = dir;
@@ -266,14 +287,17 @@ static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir, cons
     if (st == NULL)
         st = sheaf_in(sheaf_lora_check_file(&a->options, a->source), "%s", dir);
     if (st == NULL && a->options.unknown_keys != NULL)
-        sheaf_warn(events, "%s: adapter_config.json has keys sheaf does not know: %s", dir, a->options.unknown_keys);
+        sheaf_warn(events, "%s: adapter_config.json has keys sheaf does not know: %s", dir,
+                   a->options.unknown_keys);
     return st;
 }
 
 sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *p, const sheaf_merge_options *o)
 {
     if (o->nadapters < 1 || o->nadapters > SHEAF_MERGE_ADAPTERS)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "1 to %d", SHEAF_MERGE_ADAPTERS), "%d", o->nadapters);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "1 to %d", SHEAF_MERGE_ADAPTERS),
+            "%d", o->nadapters);
     p->read = calloc((size_t)o->nadapters, sizeof *p->read);
     if (p->read == NULL)
         return no_memory();
@@ -292,13 +316,15 @@ sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_merge_optio
         options[i] = p->read[i].options;
     }
     if (o->base == NULL && o->source == NULL) { /* else each is held against it */
-        sheaf_status *st = sheaf_lora_check_modules(options, sources, o->adapters, p->nread, o->events);
+        sheaf_status *st =
+            sheaf_lora_check_modules(options, sources, o->adapters, p->nread, o->events);
         if (st != NULL)
             return st;
     }
     p->combined.path = "the combined adapter";
     p->combined.made = true;
-    return sheaf_lora_combine(&p->combined.source, &p->combined.options, sources, options, o->weights, p->nread, o->combine);
+    return sheaf_lora_combine(&p->combined.source, &p->combined.options, sources, options,
+                              o->weights, p->nread, o->combine);
 }
 
 /* ---- tied tables ---- */
@@ -328,10 +354,11 @@ static bool names_head(const sheaf__merge_tensor *head, int number)
     return yes;
 }
 
-/* Decides by name what the head of a tied model is made of. Trained rows are both uses' in PEFT, and
- * with ensure_weight_tying everything is; otherwise what an adapter does to the table leaves the head
- * as it was, and the other way round. */
-static sheaf_status *settle_tie(sheaf__merge_plan *p, const sheaf__merge_adapter *adapter, int number)
+/* Decides by name what the head of a tied model is made of. Trained rows are both uses' in PEFT,
+ * and with ensure_weight_tying everything is; otherwise what an adapter does to the table leaves
+ * the head as it was, and the other way round. */
+static sheaf_status *settle_tie(sheaf__merge_plan *p, const sheaf__merge_adapter *adapter,
+                                int number)
 {
     if (!p->tied)
         return NULL;
@@ -340,7 +367,8 @@ static sheaf_status *settle_tie(sheaf__merge_plan *p, const sheaf__merge_adapter
     sheaf_status *st = NULL;
     for (int i = 0; i < head->nsteps && keep; i++)
         if (head->step[i].number == number)
-            head->step[i].rounded = true; /* the table's rule, so that equal factors give equal bits */
+            head->step[i].rounded =
+                true; /* the table's rule, so that equal factors give equal bits */
     if (named)
         return NULL;
     for (int i = 0; i < table->nsteps && st == NULL; i++)
@@ -363,7 +391,8 @@ static sheaf_status *settle_tie(sheaf__merge_plan *p, const sheaf__merge_adapter
 static sheaf_status *check_resized(sheaf__merge_plan *p)
 {
     const sheaf_source_entry *e = find_table(p);
-    const sheaf__merge_tensor *table = e != NULL ? sheaf__merge_find(p, e->name) : NULL, *head = sheaf__merge_find(p, head_name);
+    const sheaf__merge_tensor *table = e != NULL ? sheaf__merge_find(p, e->name) : NULL,
+                              *head = sheaf__merge_find(p, head_name);
     const sheaf__merge_tensor *other = NULL;
     for (int64_t i = 0; i < p->count; i++) {
         const sheaf__merge_tensor *t = &p->tensor[i];
@@ -374,12 +403,16 @@ static sheaf_status *check_resized(sheaf__merge_plan *p)
     }
     if (p->resized == 0)
         return NULL;
-    if (other == NULL && table != NULL && table->rows == p->resized && (head == NULL || head->rows == p->resized))
+    if (other == NULL && table != NULL && table->rows == p->resized &&
+        (head == NULL || head->rows == p->resized))
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", other != NULL ? other->name : "the tables");
-    sheaf_expected(st, "as many rows in base and adapter, or one new number of rows for table and head");
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_LAYOUT, "'%s'", other != NULL ? other->name : "the tables");
+    sheaf_expected(
+        st, "as many rows in base and adapter, or one new number of rows for table and head");
     sheaf_found(st, "%" PRId64 " rows in the adapter", p->resized);
-    return sheaf_try_this(st, "the base this adapter was made for, its vocabulary resized as it was before training");
+    return sheaf_try_this(
+        st, "the base this adapter was made for, its vocabulary resized as it was before training");
 }
 
 /* ---- tiles ---- */
@@ -393,24 +426,31 @@ static sheaf_status *set_tiles(sheaf__merge_tensor *t)
 {
     t->ranks = 0;
     for (int i = 0; i < t->nsteps; i++)
-        if (t->step[i].kind == SHEAF__MERGE_DELTA && __builtin_add_overflow(t->ranks, t->step[i].rank, &t->ranks))
+        if (t->step[i].kind == SHEAF__MERGE_DELTA &&
+            __builtin_add_overflow(t->ranks, t->step[i].rank, &t->ranks))
             t->ranks = INT64_MAX;
     if (t->ranks > SHEAF__MERGE_RANKS) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': the ranks of its adapters", t->name);
-        return sheaf_found(sheaf_expected(st, "at most %d in all", SHEAF__MERGE_RANKS), "%" PRId64, t->ranks);
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': the ranks of its adapters", t->name);
+        return sheaf_found(sheaf_expected(st, "at most %d in all", SHEAF__MERGE_RANKS), "%" PRId64,
+                           t->ranks);
     }
     /* A tile's buffers hold four bytes an element; wider types are only copied and compared. */
-    const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype), most = size > 4 ? SHEAF__MERGE_TILE * 4 / size : SHEAF__MERGE_TILE;
+    const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype),
+                  most = size > 4 ? SHEAF__MERGE_TILE * 4 / size : SHEAF__MERGE_TILE;
     int64_t panel = most;
-    if (t->ranks > 0 && SHEAF__MERGE_RIGHT / t->ranks < panel + 16) /* packed panels are filled up to 16 columns */
+    if (t->ranks > 0 &&
+        SHEAF__MERGE_RIGHT / t->ranks < panel + 16) /* packed panels are filled up to 16 columns */
         panel = SHEAF__MERGE_RIGHT / t->ranks / 16 * 16;
     const int64_t last = last_axis(t->base);
     panel = panel / last * last;
     if (panel < 1 && sheaf__merge_touched(t)) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': last axis", t->name);
-        return sheaf_found(sheaf_expected(st, "at most %d elements", SHEAF__MERGE_TILE), "%" PRId64, last);
+        return sheaf_found(sheaf_expected(st, "at most %d elements", SHEAF__MERGE_TILE), "%" PRId64,
+                           last);
     }
-    t->panel = t->cols < panel ? t->cols : panel; /* 0: empty, or too wide to be looked at in tiles */
+    t->panel =
+        t->cols < panel ? t->cols : panel; /* 0: empty, or too wide to be looked at in tiles */
     t->chunk = t->panel > 0 ? most / t->panel : 1;
     if (t->ranks > 0 && SHEAF__MERGE_LEFT / t->ranks < t->chunk)
         t->chunk = SHEAF__MERGE_LEFT / t->ranks;
@@ -426,7 +466,8 @@ static sheaf_status *set_types(sheaf__merge_plan *p, const sheaf_dtype *dtype)
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &p->tensor[i];
         const sheaf_dtype was = t->base->dtype;
-        const bool number = was == SHEAF_F32 || was == SHEAF_BF16 || was == SHEAF_F16; /* others are copied as they are */
+        const bool number = was == SHEAF_F32 || was == SHEAF_BF16 ||
+                            was == SHEAF_F16; /* others are copied as they are */
         t->out_dtype = dtype != NULL && number ? *dtype : was;
         st = set_tiles(t);
     }
@@ -468,7 +509,8 @@ sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_opt
     if (st == NULL)
         st = sheaf__merge_open_adapters(p, o);
     for (int i = 0; i < p->nread && st == NULL && o->combine != SHEAF_COMBINE_NONE; i++) {
-        st = sheaf__merge_match(p, &p->read[i], i, NULL); /* each of them must be one that fits by itself */
+        st = sheaf__merge_match(p, &p->read[i], i,
+                                NULL); /* each of them must be one that fits by itself */
         clear_steps(p);
     }
     if (st == NULL && o->combine != SHEAF_COMBINE_NONE)
@@ -493,7 +535,8 @@ void sheaf__merge_plan_drop_head(sheaf__merge_plan *p)
 {
     tensor_release(&p->tensor[p->head]);
     p->count--;
-    memmove(&p->tensor[p->head], &p->tensor[p->head + 1], (size_t)(p->count - p->head) * sizeof *p->tensor);
+    memmove(&p->tensor[p->head], &p->tensor[p->head + 1],
+            (size_t)(p->count - p->head) * sizeof *p->tensor);
     p->table -= p->table > p->head;
     p->head = -1;
 }
@@ -545,7 +588,8 @@ sheaf_status *sheaf__merge_plan_finish(sheaf__merge_plan *p)
         st = no_memory();
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         const sheaf__merge_tensor *t = &p->tensor[i];
-        p->specs[i] = (sheaf_safetensors_spec){ .name = t->name, .dtype = t->out_dtype, .ndim = t->ndim };
+        p->specs[i] =
+            (sheaf_safetensors_spec){ .name = t->name, .dtype = t->out_dtype, .ndim = t->ndim };
         memcpy(p->specs[i].shape, t->shape, sizeof p->specs[i].shape);
     }
     return st;

@@ -11,51 +11,60 @@ typedef struct sheaf__merge_adapter {
     const char *path;
     sheaf_lora_options options;
     sheaf_source *source;
-    bool made;                 /* combined here: its config was not anybody's wish */
+    bool made; /* combined here: its config was not anybody's wish */
 } sheaf__merge_adapter;
 
 typedef struct sheaf__merge_plan {
     sheaf_source *base;
     bool base_borrowed;
-    bool foreign;              /* the base is a checkpoint of another program: its dialect has checked it */
-    char *config;              /* text of config.json; NULL: there is none */
-    char *model_type;          /* "" when it does not say */
-    char quantized[64];        /* how the base's weights are; "" = they are not, as far as it says */
-    int nread;                 /* adapters as given */
+    bool foreign;     /* the base is a checkpoint of another program: its dialect has checked it */
+    char *config;     /* text of config.json; NULL: there is none */
+    char *model_type; /* "" when it does not say */
+    char quantized[64]; /* how the base's weights are; "" = they are not, as far as it says */
+    int nread;          /* adapters as given */
     sheaf__merge_adapter *read;
     sheaf__merge_adapter combined; /* of all; source NULL: they are merged in turn */
-    bool tied;                 /* the head is the table */
-    int64_t table, head;       /* of a tied model, in `tensor`; -1 = none */
-    bool stored_twice;         /* the base has both, and they must be equal */
-    int64_t resized;           /* rows of the table, where an adapter brings one of another size; else 0 */
+    bool tied;                     /* the head is the table */
+    int64_t table, head;           /* of a tied model, in `tensor`; -1 = none */
+    bool stored_twice;             /* the base has both, and they must be equal */
+    int64_t resized; /* rows of the table, where an adapter brings one of another size; else 0 */
     int64_t count, room;
     sheaf__merge_tensor *tensor;
-    sheaf_safetensors_spec *specs; /* one for each, in the same order; after sheaf__merge_plan_finish() */
+    sheaf_safetensors_spec
+        *specs; /* one for each, in the same order; after sheaf__merge_plan_finish() */
 } sheaf__merge_plan;
 
-/* sheaf__merge_plan_open - reads configs and headers, matches everything with everything. Tensors ascend
- * by name. Errors as sheaf_merge(). */
+/* sheaf__merge_plan_open - reads configs and headers, matches everything with everything. Tensors
+ * ascend by name. Errors as sheaf_merge(). */
 sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *plan, const sheaf_merge_options *options);
-/* sheaf__merge_plan_drop_head - the head comes out like the table: it is not written, the tie stays. */
+/* sheaf__merge_plan_drop_head - the head comes out like the table: it is not written, the tie
+ * stays. */
 void sheaf__merge_plan_drop_head(sheaf__merge_plan *plan);
-/* sheaf__merge_plan_finish - orders the tensors as they are to be divided into shards, and makes the specs. */
+/* sheaf__merge_plan_finish - orders the tensors as they are to be divided into shards, and makes
+ * the specs. */
 sheaf_status *sheaf__merge_plan_finish(sheaf__merge_plan *plan);
 void sheaf__merge_plan_close(sheaf__merge_plan *plan);
-/* sheaf__merge_find - NULL when the output has no such tensor. Before sheaf__merge_plan_finish(). */
+/* sheaf__merge_find - NULL when the output has no such tensor. Before
+ * sheaf__merge_plan_finish(). */
 sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *plan, const char *name);
 
 /* sheaf__merge_find_quantized - fills plan->quantized; config NULL: by the tensors alone. */
 void sheaf__merge_find_quantized(sheaf__merge_plan *plan, const json_t *config);
-/* sheaf__merge_refuse_quantized - the status that this tensor of a quantized base cannot be changed. */
+/* sheaf__merge_refuse_quantized - the status that this tensor of a quantized base cannot be
+ * changed. */
 sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *plan, const char *name);
 
 /* sheaf__merge_check_dst - does the output lie outside of what is read? Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *options);
 /* sheaf__merge_open_adapters - reads `read` from the options' folders; each is whole by itself. */
-sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *plan, const sheaf_merge_options *options);
-/* sheaf__merge_combine - makes `combined` of them; without a base they are held against each other first. */
+sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *plan,
+                                         const sheaf_merge_options *options);
+/* sheaf__merge_combine - makes `combined` of them; without a base they are held against each other
+ * first. */
 sheaf_status *sheaf__merge_combine(sheaf__merge_plan *plan, const sheaf_merge_options *options);
-/* sheaf__merge_match - gives the tensors of one adapter their places. Errors: SHEAF_E_LAYOUT, SHEAF_E_UNSUPPORTED. */
-sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter, int number, const sheaf_events *events);
+/* sheaf__merge_match - gives the tensors of one adapter their places. Errors: SHEAF_E_LAYOUT,
+ * SHEAF_E_UNSUPPORTED. */
+sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter,
+                                 int number, const sheaf_events *events);
 
 #endif

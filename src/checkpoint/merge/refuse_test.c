@@ -1,4 +1,5 @@
-/* refuse_test.c - what is no whole adapter is refused by every command that takes one, for the same reason. */
+/* refuse_test.c - what is no whole adapter is refused by every command that takes one, for the same
+ * reason. */
 #include "tests/files.h"
 
 #include <sys/stat.h>
@@ -9,7 +10,12 @@
 #define P "base_model.model.layers."
 enum { LAYERS = 3, WIDTH = 16, RANK = 2, MOST = 4 * LAYERS + 2 };
 
-typedef struct part { const char *name; sheaf_dtype dtype; int64_t rows, cols; float odd; } part; /* odd: its fourth number, where not 0 */
+typedef struct part {
+    const char *name;
+    sheaf_dtype dtype;
+    int64_t rows, cols;
+    float odd;
+} part; /* odd: its fourth number, where not 0 */
 
 static void write_parts(const char *path, const part *p, int n)
 {
@@ -36,12 +42,15 @@ static const char *const names[] = {
     P "1.q.lora_A.weight", P "1.q.lora_B.weight", P "1.v.lora_A.weight", P "1.v.lora_B.weight",
     P "2.q.lora_A.weight", P "2.q.lora_B.weight", P "2.v.lora_A.weight", P "2.v.lora_B.weight",
 };
-static const char *const weights[] = { "layers.0.q.weight", "layers.0.v.weight", "layers.1.q.weight", "layers.1.v.weight", "layers.2.q.weight", "layers.2.v.weight" };
+static const char *const weights[] = { "layers.0.q.weight", "layers.0.v.weight",
+                                       "layers.1.q.weight", "layers.1.v.weight",
+                                       "layers.2.q.weight", "layers.2.v.weight" };
 
 static int whole(part *p)
 {
     for (int i = 0; i < 4 * LAYERS; i++)
-        p[i] = (part){ names[i], SHEAF_F32, i % 2 == 0 ? RANK : WIDTH, i % 2 == 0 ? WIDTH : RANK, 0 };
+        p[i] =
+            (part){ names[i], SHEAF_F32, i % 2 == 0 ? RANK : WIDTH, i % 2 == 0 ? WIDTH : RANK, 0 };
     return 4 * LAYERS;
 }
 
@@ -56,7 +65,8 @@ static void write_adapter(const char *dir, const char *config, const part *p, in
     put(path, config);
 }
 
-#define CONFIG(more) "{\"peft_type\": \"LORA\", \"lora_alpha\": 2, \"target_modules\": [\"q\", \"v\"]" more "}"
+#define CONFIG(more)                                                                               \
+    "{\"peft_type\": \"LORA\", \"lora_alpha\": 2, \"target_modules\": [\"q\", \"v\"]" more "}"
 
 /* drop: tensors that are left out, as bits. change: one that is another. */
 static const struct {
@@ -68,27 +78,131 @@ static const struct {
     const char *part;
     bool hidden; /* without the base and another adapter it cannot be told */
 } rows[] = {
-    { "A is missing", CONFIG(", \"r\": 2"), 1u << 4, -1, { 0 }, SHEAF_E_LAYOUT, P "1.q.lora_A.weight' | this tensor in the adapter", false },
-    { "B is missing", CONFIG(", \"r\": 2"), 1u << 5, -1, { 0 }, SHEAF_E_LAYOUT, P "1.q.lora_B.weight' | this tensor in the adapter", false },
-    { "a module is missing", CONFIG(", \"r\": 2"), 3u << 4, -1, { 0 }, SHEAF_E_LAYOUT, P "1.q.lora_A.weight' | this tensor in the adapter", true },
-    { "no tensor", CONFIG(", \"r\": 2"), 0xfff, -1, { 0 }, SHEAF_E_LAYOUT, "factors of LoRA, or modules that were saved whole | no tensor", false },
-    { "a row of A short", CONFIG(", \"r\": 2"), 0, 4, { P "0.q.lora_A.weight", SHEAF_F32, RANK - 1, WIDTH, 0 }, SHEAF_E_LAYOUT, P "1.q.lora_B.weight' | one column for each row of A", false },
-    { "a column of B short", CONFIG(", \"r\": 2"), 0, 5, { P "0.q.lora_A.weight", SHEAF_F32, WIDTH, RANK - 1, 0 }, SHEAF_E_LAYOUT, P "1.q.lora_B.weight' | one column for each row of A", false },
-    { "a row of B short", CONFIG(", \"r\": 2"), 0, 5, { P "0.q.lora_A.weight", SHEAF_F32, WIDTH - 1, RANK, 0 }, SHEAF_E_LAYOUT, P "1.q.lora_", true },
-    { "another r", CONFIG(", \"r\": 4"), 0, -1, { 0 }, SHEAF_E_LAYOUT, "rank 4 | rank 2 | the rank differs", false },
-    { "another rank in a pattern", CONFIG(", \"r\": 2, \"rank_pattern\": {\"1.q\": 3}"), 0, -1, { 0 }, SHEAF_E_LAYOUT, "rank 3 | rank 2", false },
-    { "NaN", CONFIG(", \"r\": 2"), 0, 4, { P "0.q.lora_A.weight", SHEAF_F32, RANK, WIDTH, NAN }, SHEAF_E_NUMBER, P "1.q.lora_A.weight', row 0, column 3 | finite", false },
-    { "Inf in B", CONFIG(", \"r\": 2"), 0, 5, { P "0.q.lora_A.weight", SHEAF_F32, WIDTH, RANK, INFINITY }, SHEAF_E_NUMBER, P "1.q.lora_B.weight', row 1, column 1 | finite", false },
-    { "integers", CONFIG(", \"r\": 2"), 0, 4, { P "0.q.lora_A.weight", SHEAF_I32, RANK, WIDTH, 0 }, SHEAF_E_UNSUPPORTED, "F32, BF16 or F16", false },
-    { "targets that were not asked for", "{\"peft_type\": \"LORA\", \"r\": 2, \"target_modules\": [\"v\"]}", 0, -1, { 0 }, SHEAF_E_LAYOUT, "tensors of the adapter | tensors that adapter_config.json asks for", false },
-    { "DoRA without magnitudes", CONFIG(", \"r\": 2, \"use_dora\": true"), 0, -1, { 0 }, SHEAF_E_LAYOUT, "lora_magnitude_vector' | this tensor", false },
+    { "A is missing",
+      CONFIG(", \"r\": 2"),
+      1u << 4,
+      -1,
+      { 0 },
+      SHEAF_E_LAYOUT,
+      P "1.q.lora_A.weight' | this tensor in the adapter",
+      false },
+    { "B is missing",
+      CONFIG(", \"r\": 2"),
+      1u << 5,
+      -1,
+      { 0 },
+      SHEAF_E_LAYOUT,
+      P "1.q.lora_B.weight' | this tensor in the adapter",
+      false },
+    { "a module is missing",
+      CONFIG(", \"r\": 2"),
+      3u << 4,
+      -1,
+      { 0 },
+      SHEAF_E_LAYOUT,
+      P "1.q.lora_A.weight' | this tensor in the adapter",
+      true },
+    { "no tensor",
+      CONFIG(", \"r\": 2"),
+      0xfff,
+      -1,
+      { 0 },
+      SHEAF_E_LAYOUT,
+      "factors of LoRA, or modules that were saved whole | no tensor",
+      false },
+    { "a row of A short",
+      CONFIG(", \"r\": 2"),
+      0,
+      4,
+      { P "0.q.lora_A.weight", SHEAF_F32, RANK - 1, WIDTH, 0 },
+      SHEAF_E_LAYOUT,
+      P "1.q.lora_B.weight' | one column for each row of A",
+      false },
+    { "a column of B short",
+      CONFIG(", \"r\": 2"),
+      0,
+      5,
+      { P "0.q.lora_A.weight", SHEAF_F32, WIDTH, RANK - 1, 0 },
+      SHEAF_E_LAYOUT,
+      P "1.q.lora_B.weight' | one column for each row of A",
+      false },
+    { "a row of B short",
+      CONFIG(", \"r\": 2"),
+      0,
+      5,
+      { P "0.q.lora_A.weight", SHEAF_F32, WIDTH - 1, RANK, 0 },
+      SHEAF_E_LAYOUT,
+      P "1.q.lora_",
+      true },
+    { "another r",
+      CONFIG(", \"r\": 4"),
+      0,
+      -1,
+      { 0 },
+      SHEAF_E_LAYOUT,
+      "rank 4 | rank 2 | the rank differs",
+      false },
+    { "another rank in a pattern",
+      CONFIG(", \"r\": 2, \"rank_pattern\": {\"1.q\": 3}"),
+      0,
+      -1,
+      { 0 },
+      SHEAF_E_LAYOUT,
+      "rank 3 | rank 2",
+      false },
+    { "NaN",
+      CONFIG(", \"r\": 2"),
+      0,
+      4,
+      { P "0.q.lora_A.weight", SHEAF_F32, RANK, WIDTH, NAN },
+      SHEAF_E_NUMBER,
+      P "1.q.lora_A.weight', row 0, column 3 | finite",
+      false },
+    { "Inf in B",
+      CONFIG(", \"r\": 2"),
+      0,
+      5,
+      { P "0.q.lora_A.weight", SHEAF_F32, WIDTH, RANK, INFINITY },
+      SHEAF_E_NUMBER,
+      P "1.q.lora_B.weight', row 1, column 1 | finite",
+      false },
+    { "integers",
+      CONFIG(", \"r\": 2"),
+      0,
+      4,
+      { P "0.q.lora_A.weight", SHEAF_I32, RANK, WIDTH, 0 },
+      SHEAF_E_UNSUPPORTED,
+      "F32, BF16 or F16",
+      false },
+    { "targets that were not asked for",
+      "{\"peft_type\": \"LORA\", \"r\": 2, \"target_modules\": [\"v\"]}",
+      0,
+      -1,
+      { 0 },
+      SHEAF_E_LAYOUT,
+      "tensors of the adapter | tensors that adapter_config.json asks for",
+      false },
+    { "DoRA without magnitudes",
+      CONFIG(", \"r\": 2, \"use_dora\": true"),
+      0,
+      -1,
+      { 0 },
+      SHEAF_E_LAYOUT,
+      "lora_magnitude_vector' | this tensor",
+      false },
 };
 
-static sheaf_status *run(const char *a, const char *b, bool base, sheaf_combine how, const sheaf_events *events)
+static sheaf_status *run(const char *a, const char *b, bool base, sheaf_combine how,
+                         const sheaf_events *events)
 {
     const double weigh[] = { 1, 0.5 };
-    const sheaf_merge_options o = { .base = base ? at("base") : NULL, .adapters = (const char *const[]){ a, b }, .nadapters = b != NULL ? 2 : 1,
-                                    .combine = how, .weights = weigh, .dst = at("out"), .events = events };
+    const sheaf_merge_options o = { .base = base ? at("base") : NULL,
+                                    .adapters = (const char *const[]){ a, b },
+                                    .nadapters = b != NULL ? 2 : 1,
+                                    .combine = how,
+                                    .weights = weigh,
+                                    .dst = at("out"),
+                                    .events = events };
     sheaf_merge_report report;
     CHECK_OK(sheaf__remove_tree(at("out"), NULL));
     return base ? sheaf_merge(&report, &o) : sheaf_merge_adapters(&o);
@@ -100,17 +214,20 @@ static void refused(sheaf_status *st, size_t row)
     char text[4096];
     if (st == NULL)
         fail_msg("%s: taken", rows[row].what);
-    snprintf(text, sizeof text, "%s | %s | %s | %s", sheaf_status_where(st), sheaf_status_expected(st), sheaf_status_found(st), sheaf_status_try(st));
+    snprintf(text, sizeof text, "%s | %s | %s | %s", sheaf_status_where(st),
+             sheaf_status_expected(st), sheaf_status_found(st), sheaf_status_try(st));
     const sheaf_code code = sheaf_status_code(st);
     sheaf_status_free(st);
-    if (code != rows[row].code || strstr(text, "broken") == NULL || strstr(text, rows[row].part) == NULL)
+    if (code != rows[row].code || strstr(text, "broken") == NULL ||
+        strstr(text, rows[row].part) == NULL)
         fail_msg("%s: code %d, '%s'", rows[row].what, (int)code, text);
     assert_int_equal(sheaf__path_kind(at("out")), SHEAF_PATH_NONE);
 }
 
 static void hear(void *context, const sheaf_event *event)
 {
-    *(int *)context += event->kind == SHEAF_EVENT_WARNING && strstr(event->text, "only for a model whose layers differ") != NULL;
+    *(int *)context += event->kind == SHEAF_EVENT_WARNING &&
+                       strstr(event->text, "only for a model whose layers differ") != NULL;
 }
 
 static void test_refuse__every_way_in_asks_the_same(void **state)
@@ -140,7 +257,8 @@ static void test_refuse__every_way_in_asks_the_same(void **state)
         if (strcmp(rows[i].what, "a row of B short") != 0) /* there it is either of the two */
             refused(run(at("good"), at("broken"), false, SHEAF_COMBINE_CAT, NULL), i);
         else
-            CHECK_FAILS(run(at("good"), at("broken"), false, SHEAF_COMBINE_CAT, NULL), SHEAF_E_LAYOUT, "the same shape in all adapters");
+            CHECK_FAILS(run(at("good"), at("broken"), false, SHEAF_COMBINE_CAT, NULL),
+                        SHEAF_E_LAYOUT, "the same shape in all adapters");
         if (!rows[i].hidden) {
             refused(run(at("broken"), at("broken"), false, SHEAF_COMBINE_LINEAR, NULL), i);
             continue;

@@ -24,7 +24,8 @@ bool sheaf__merge_has_kernel(const sheaf__merge_step *step)
     return n > 1;
 }
 
-sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base, sheaf_merge_mode mode, sheaf_peft_cpu cpu)
+sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base,
+                                     sheaf_merge_mode mode, sheaf_peft_cpu cpu)
 {
     m->base = base;
     m->mode = mode;
@@ -32,11 +33,14 @@ sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base, s
     m->kernels = sheaf__kernels_for(NULL);
     if (m->kernels == NULL)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor has no AVX2, FMA and F16C");
-    m->delta = strcmp(m->kernels->isa, "avx512") == 0 ? sheaf__lora_delta_avx512 : sheaf__lora_delta;
+    m->delta =
+        strcmp(m->kernels->isa, "avx512") == 0 ? sheaf__lora_delta_avx512 : sheaf__lora_delta;
     m->right = malloc((size_t)SHEAF__MERGE_RIGHT * sizeof *m->right);
     m->stored = malloc((size_t)SHEAF__MERGE_TILE * 4);
     m->numbers = malloc((size_t)SHEAF__MERGE_TILE * sizeof *m->numbers);
-    return m->right != NULL && m->stored != NULL && m->numbers != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "merge");
+    return m->right != NULL && m->stored != NULL && m->numbers != NULL
+               ? NULL
+               : sheaf_fail(SHEAF_E_MEMORY, "merge");
 }
 
 void sheaf__merge_rows_release(sheaf__merge_rows *m)
@@ -59,8 +63,8 @@ sheaf_status *sheaf__merge_scratch_init(sheaf__merge_scratch *s)
     s->left = malloc((size_t)SHEAF__MERGE_LEFT * sizeof *s->left);
     s->left_stored = malloc((size_t)SHEAF__MERGE_LEFT * sizeof *s->left);
     s->sums = malloc(n * sizeof *s->sums);
-    if (s->stored != NULL && s->was != NULL && s->out != NULL && s->w != NULL && s->d != NULL && s->left != NULL &&
-        s->left_stored != NULL && s->sums != NULL)
+    if (s->stored != NULL && s->was != NULL && s->out != NULL && s->w != NULL && s->d != NULL &&
+        s->left != NULL && s->left_stored != NULL && s->sums != NULL)
         return NULL;
     return sheaf_fail(SHEAF_E_MEMORY, "merge");
 }
@@ -82,7 +86,8 @@ void sheaf__merge_scratch_release(sheaf__merge_scratch *s)
 
 static sheaf_status *right_rows(sheaf__merge_rows *m, const sheaf__merge_step *s, float *packed)
 {
-    const int64_t each = SHEAF__MERGE_TILE / m->cols; /* at least one: a panel is no wider than a tile */
+    const int64_t each =
+        SHEAF__MERGE_TILE / m->cols; /* at least one: a panel is no wider than a tile */
     sheaf_status *st = NULL;
     for (int64_t k = 0; k < s->rank && st == NULL; k += each) {
         const int64_t n = s->rank - k < each ? s->rank - k : each;
@@ -107,7 +112,8 @@ static sheaf_status *right_columns(sheaf__merge_rows *m, const sheaf__merge_step
             m->kernels->convert(m->numbers, SHEAF_F32, m->stored, s->b->dtype, n * s->rank);
         for (int64_t i = 0; i < n && st == NULL; i++)
             for (int64_t k = 0; k < s->rank; k++)
-                packed[((j + i) / 16 * s->rank + k) * 16 + (j + i) % 16] = m->numbers[i * s->rank + k];
+                packed[((j + i) / 16 * s->rank + k) * 16 + (j + i) % 16] =
+                    m->numbers[i * s->rank + k];
     }
     return st;
 }
@@ -131,14 +137,16 @@ sheaf_status *sheaf__merge_rows_panel(sheaf__merge_rows *m, int64_t col0)
     return st;
 }
 
-sheaf_status *sheaf__merge_left(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_step *step, int64_t row0,
-                                int64_t rows)
+sheaf_status *sheaf__merge_left(sheaf__merge_scratch *s, const sheaf__merge_rows *m,
+                                const sheaf__merge_step *step, int64_t row0, int64_t rows)
 {
     sheaf_source *from = step->adapter;
     if (!step->across) {
-        sheaf_status *st = sheaf__lora_read_view(from, step->b, row0, rows, 0, step->rank, s->left_stored);
+        sheaf_status *st =
+            sheaf__lora_read_view(from, step->b, row0, rows, 0, step->rank, s->left_stored);
         if (st == NULL)
-            m->kernels->convert(s->left, SHEAF_F32, s->left_stored, step->b->dtype, rows * step->rank);
+            m->kernels->convert(s->left, SHEAF_F32, s->left_stored, step->b->dtype,
+                                rows * step->rank);
         return st;
     }
     sheaf_status *st = from->read(from, step->a->name, 0, step->rank, row0, rows, s->left_stored);
@@ -153,12 +161,14 @@ sheaf_status *sheaf__merge_left(sheaf__merge_scratch *s, const sheaf__merge_rows
 
 /* ---- one tile ---- */
 
-sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0, int64_t rows)
+sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0,
+                                 int64_t rows)
 {
     const sheaf__merge_tensor *t = m->t;
     const int64_t n = rows * m->cols;
     const sheaf_dtype base = t->base->dtype, out = t->out_dtype;
-    const bool inside = row0 + rows <= t->base->shape[0] || t->base->ndim == 0; /* else the adapter's table is larger */
+    const bool inside = row0 + rows <= t->base->shape[0] ||
+                        t->base->ndim == 0; /* else the adapter's table is larger */
     sheaf_status *st = NULL;
     if (inside) {
         st = sheaf__lora_read_view(m->base, t->base, row0, rows, m->col0, m->cols, s->stored);
@@ -178,8 +188,10 @@ sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, 
             m->kernels->convert(s->w, SHEAF_F32, whole, t->whole->dtype, n);
             return NULL;
         }
-        m->kernels->convert(s->out, base, whole, t->whole->dtype, n); /* the base's dtype, as PEFT loads it */
-        if (!t->saved && (!inside || memcmp(s->out, s->stored, (size_t)n * sheaf_dtype_bytes(base)) != 0))
+        m->kernels->convert(s->out, base, whole, t->whole->dtype,
+                            n); /* the base's dtype, as PEFT loads it */
+        if (!t->saved &&
+            (!inside || memcmp(s->out, s->stored, (size_t)n * sheaf_dtype_bytes(base)) != 0))
             atomic_store(m->other_copy, true);
         memcpy(s->stored, s->out, (size_t)n * sheaf_dtype_bytes(base));
     }
@@ -201,28 +213,34 @@ static void round_in_place(float *x, void *room, const sheaf__merge_rows *m, int
 }
 
 /* s->d = L R of the step, not yet scaled. */
-static sheaf_status *make_delta(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_step *step,
-                                const float *packed, int64_t row0, int64_t rows)
+static sheaf_status *make_delta(sheaf__merge_scratch *s, const sheaf__merge_rows *m,
+                                const sheaf__merge_step *step, const float *packed, int64_t row0,
+                                int64_t rows)
 {
     sheaf_status *st = sheaf__merge_left(s, m, step, row0, rows);
     if (st != NULL)
         return st;
-    const int64_t block = m->mode == SHEAF_MERGE_BEST ? step->rank : sheaf__peft_block(m->cpu, step->rank, sheaf__merge_has_kernel(step));
+    const int64_t block =
+        m->mode == SHEAF_MERGE_BEST
+            ? step->rank
+            : sheaf__peft_block(m->cpu, step->rank, sheaf__merge_has_kernel(step));
     m->delta(s->d, s->left, packed, rows, m->cols, step->rank, block);
     return NULL;
 }
 
-static void apply_factor(float *w, const sheaf__merge_step *step, const sheaf__merge_rows *m, int64_t row0, int64_t rows)
+static void apply_factor(float *w, const sheaf__merge_step *step, const sheaf__merge_rows *m,
+                         int64_t row0, int64_t rows)
 {
     for (int64_t i = 0; i < rows; i++, w += m->cols)
         for (int64_t j = 0; j < m->cols; j++)
             w[j] = (step->across ? step->factor[m->col0 + j] : step->factor[row0 + i]) * w[j];
 }
 
-static sheaf_status *add_bias(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_step *step, int64_t row0,
-                              int64_t rows)
+static sheaf_status *add_bias(sheaf__merge_scratch *s, const sheaf__merge_rows *m,
+                              const sheaf__merge_step *step, int64_t row0, int64_t rows)
 {
-    sheaf_status *st = sheaf__lora_read_view(step->adapter, step->values, row0, rows, 0, 1, s->left_stored);
+    sheaf_status *st =
+        sheaf__lora_read_view(step->adapter, step->values, row0, rows, 0, 1, s->left_stored);
     if (st != NULL)
         return st;
     m->kernels->convert(s->d, SHEAF_F32, s->left_stored, step->values->dtype, rows);
@@ -230,8 +248,8 @@ static sheaf_status *add_bias(sheaf__merge_scratch *s, const sheaf__merge_rows *
     return NULL;
 }
 
-static sheaf_status *put_rows(sheaf__merge_scratch *s, const sheaf__merge_rows *m, const sheaf__merge_step *step, int64_t row0,
-                              int64_t rows)
+static sheaf_status *put_rows(sheaf__merge_scratch *s, const sheaf__merge_rows *m,
+                              const sheaf__merge_step *step, int64_t row0, int64_t rows)
 {
     int64_t low = 0, high = step->npicks;
     while (low < high) {
@@ -246,14 +264,15 @@ static sheaf_status *put_rows(sheaf__merge_scratch *s, const sheaf__merge_rows *
         const sheaf__merge_pick *p = &step->pick[low];
         st = sheaf__lora_read_view(step->adapter, step->values, p->from, 1, m->col0, m->cols, s->d);
         if (st == NULL)
-            m->kernels->convert(s->w + (p->row - row0) * m->cols, SHEAF_F32, s->d, step->values->dtype, m->cols);
+            m->kernels->convert(s->w + (p->row - row0) * m->cols, SHEAF_F32, s->d,
+                                step->values->dtype, m->cols);
     }
     return st;
 }
 
 /* One step. *later: a plain sum that is the last one is left in s->d for the rounding to add. */
-static sheaf_status *take_step(sheaf__merge_scratch *s, const sheaf__merge_rows *m, int number, const float *packed, int64_t row0,
-                               int64_t rows, bool *later)
+static sheaf_status *take_step(sheaf__merge_scratch *s, const sheaf__merge_rows *m, int number,
+                               const float *packed, int64_t row0, int64_t rows, bool *later)
 {
     const sheaf__merge_step *step = &m->t->step[number];
     const bool exact = m->mode != SHEAF_MERGE_BEST;
@@ -282,7 +301,8 @@ static sheaf_status *take_step(sheaf__merge_scratch *s, const sheaf__merge_rows 
 }
 
 /* Steps [0, count) on s->w. */
-static sheaf_status *take_steps(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0, int64_t rows, int count, bool *later)
+static sheaf_status *take_steps(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0,
+                                int64_t rows, int count, bool *later)
 {
     const float *packed = m->right;
     sheaf_status *st = sheaf__merge_start(s, m, row0, rows);
@@ -298,25 +318,27 @@ static sheaf_status *take_steps(sheaf__merge_scratch *s, sheaf__merge_rows *m, i
 }
 
 /* A value that was finite must stay so: 65504 is soon passed in float16. */
-static sheaf_status *check_finite(const sheaf__merge_scratch *s, const sheaf__merge_rows *m, int64_t row0, int64_t n)
+static sheaf_status *check_finite(const sheaf__merge_scratch *s, const sheaf__merge_rows *m,
+                                  int64_t row0, int64_t n)
 {
     const sheaf__merge_tensor *t = m->t;
     m->kernels->convert(s->d, SHEAF_F32, s->out, t->out_dtype, n);
     m->kernels->convert(s->w, SHEAF_F32, s->was, t->out_dtype, n);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(s->d[i]) && (isfinite(s->w[i]) || t->whole != NULL)) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "'%s', row %" PRId64 ", column %" PRId64, t->name,
-                                          row0 + i / m->cols, m->col0 + i % m->cols);
+            sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "'%s', row %" PRId64 ", column %" PRId64,
+                                          t->name, row0 + i / m->cols, m->col0 + i % m->cols);
             sheaf_expected(st, "a finite %s after the merge", sheaf_dtype_torch_name(t->out_dtype));
             sheaf_found(st, "%g; it was %g", (double)s->d[i], (double)s->w[i]);
-            return sheaf_try_this(st, t->out_dtype == SHEAF_F16 ? "--dtype bfloat16 or --dtype float32"
-                                                                : "is the adapter damaged?");
+            return sheaf_try_this(st, t->out_dtype == SHEAF_F16
+                                          ? "--dtype bfloat16 or --dtype float32"
+                                          : "is the adapter damaged?");
         }
     return NULL;
 }
 
-sheaf_status *sheaf__merge_tile(sheaf__lora_change *change, sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0,
-                                int64_t rows)
+sheaf_status *sheaf__merge_tile(sheaf__lora_change *change, sheaf__merge_scratch *s,
+                                sheaf__merge_rows *m, int64_t row0, int64_t rows)
 {
     /* Compute threads may flush denormals; the merge keeps them, as PEFT does. */
     const unsigned before = _mm_getcsr();
@@ -326,7 +348,8 @@ sheaf_status *sheaf__merge_tile(sheaf__lora_change *change, sheaf__merge_scratch
     sheaf_status *st = take_steps(s, m, row0, rows, m->t->nsteps, &later);
     if (st == NULL) {
         const float scale = later ? m->t->step[m->t->nsteps - 1].scale : 1;
-        sheaf__lora_finish(change, s->out, m->t->out_dtype, s->w, later ? s->d : NULL, scale, s->was, n);
+        sheaf__lora_finish(change, s->out, m->t->out_dtype, s->w, later ? s->d : NULL, scale,
+                           s->was, n);
         if (!change->finite)
             st = check_finite(s, m, row0, n);
     }
@@ -334,7 +357,8 @@ sheaf_status *sheaf__merge_tile(sheaf__lora_change *change, sheaf__merge_scratch
     return st;
 }
 
-sheaf_status *sheaf__merge_sum(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0, int64_t rows, int step)
+sheaf_status *sheaf__merge_sum(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0,
+                               int64_t rows, int step)
 {
     const unsigned before = _mm_getcsr();
     _mm_setcsr(MXCSR_DEFAULT);

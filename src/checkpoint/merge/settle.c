@@ -1,5 +1,5 @@
-/* settle.c - what an adapter's tensors tell only once all are matched: which way round its square weights lie, and
- * whether the file has all that adapter_config.json asks for. See matcher.h. */
+/* settle.c - what an adapter's tensors tell only once all are matched: which way round its square
+ * weights lie, and whether the file has all that adapter_config.json asks for. See matcher.h. */
 #include "checkpoint/merge/matcher.h"
 
 #include <stdio.h>
@@ -32,7 +32,8 @@ static const sheaf__merge_step *step_of(const sheaf__merge_tensor *t, int number
 
 static bool has_conv1d(const char *model_type)
 {
-    static const char *const types[] = { "gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp", "clvp_decoder" };
+    static const char *const types[] = { "gpt2", "openai-gpt",  "imagegpt", "decision_transformer",
+                                         "clvp", "clvp_decoder" };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i], model_type) == 0)
             return true;
@@ -46,7 +47,8 @@ bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *
     last_name(mine, t->name);
     for (int64_t i = 0; i < m->plan->count; i++) {
         const sheaf__merge_step *s = step_of(&m->plan->tensor[i], m->number);
-        if (s != NULL && !s->square && !s->rounded && strcmp(mine, last_name(other, m->plan->tensor[i].name)) == 0)
+        if (s != NULL && !s->square && !s->rounded &&
+            strcmp(mine, last_name(other, m->plan->tensor[i].name)) == 0)
             return s->across;
     }
     if (m->plan->model_type[0] == '\0')
@@ -67,19 +69,21 @@ static bool has_block(const sheaf__matcher *m, long block)
     return false;
 }
 
-/* Rotary tables, and what no pass through CogAgent's tower reads: its last block, norm and head. No training
- * changes them, so an adapter may name their modules and not hold them. */
+/* Rotary tables, and what no pass through CogAgent's tower reads: its last block, norm and head. No
+ * training changes them, so an adapter may name their modules and not hold them. */
 static bool is_never_trained(const sheaf__matcher *m, const char *name)
 {
     if (strncmp(name, TOWER, sizeof TOWER - 1) != 0)
         return false;
     const char *inside = name + sizeof TOWER - 1;
-    if (strstr(inside, "rope.freqs_") != NULL || strncmp(inside, "norm.", 5) == 0 || strncmp(inside, "head.", 5) == 0)
+    if (strstr(inside, "rope.freqs_") != NULL || strncmp(inside, "norm.", 5) == 0 ||
+        strncmp(inside, "head.", 5) == 0)
         return true;
     return strncmp(inside, "blocks.", 7) == 0 && !has_block(m, strtol(inside + 7, NULL, 10) + 1);
 }
 
-sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t, bool is_tied_head)
+sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,
+                                       bool is_tied_head)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     const bool mine = t->whole != NULL && t->whole_number == m->number && t->saved;
@@ -92,7 +96,8 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
         return st;
     const bool saved = sheaf__lora_saves(o, module), bias = strcmp(dot, ".bias") == 0;
     bool lacks = (saved || (bias && o->bias == SHEAF_BIAS_ALL)) && !mine;
-    if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine && sheaf__merge_part(m, module, strlen(module), ".lora_A.weight") != NULL)
+    if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine &&
+        sheaf__merge_part(m, module, strlen(module), ".lora_A.weight") != NULL)
         lacks = true;
     if (lacks && !is_never_trained(m, t->name)) {
         st = sheaf_lora_missing(name, strlen(name), "");

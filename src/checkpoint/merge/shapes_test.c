@@ -1,5 +1,5 @@
-/* shapes_test.c - shapes, orientations and ties that no recording has, against sums written out here;
- * and the ways to stop a merge. */
+/* shapes_test.c - shapes, orientations and ties that no recording has, against sums written out
+ * here; and the ways to stop a merge. */
 #include "tests/files.h"
 
 #include <sys/stat.h>
@@ -10,7 +10,12 @@
 #include "dialects/hf/hf.h"
 #include "ops/kernels.h"
 
-typedef struct thing { const char *name; sheaf_dtype dtype; int ndim; int64_t shape[5]; } thing;
+typedef struct thing {
+    const char *name;
+    sheaf_dtype dtype;
+    int ndim;
+    int64_t shape[5];
+} thing;
 
 static int64_t volume(const thing *t)
 {
@@ -20,7 +25,8 @@ static int64_t volume(const thing *t)
     return n;
 }
 
-/* The values of a tensor follow from its name; of A and B the smaller, so that sums stay near one. */
+/* The values of a tensor follow from its name; of A and B the smaller, so that sums stay near
+ * one. */
 static float *values(const thing *t, float scale)
 {
     float *x = malloc((size_t)volume(t) * 4 + 4);
@@ -29,14 +35,19 @@ static float *values(const thing *t, float scale)
     return x;
 }
 
-static float scale_of(const char *name) { return strstr(name, "lora_") != NULL ? 0.2f : 1; }
+static float scale_of(const char *name)
+{
+    return strstr(name, "lora_") != NULL ? 0.2f : 1;
+}
 
 static void write_file(const char *path, const thing *things, int n)
 {
     sheaf_safetensors_spec specs[24];
     sheaf_safetensors_writer *w = NULL;
     for (int i = 0; i < n; i++) {
-        specs[i] = (sheaf_safetensors_spec){ .name = things[i].name, .dtype = things[i].dtype, .ndim = things[i].ndim };
+        specs[i] = (sheaf_safetensors_spec){ .name = things[i].name,
+                                             .dtype = things[i].dtype,
+                                             .ndim = things[i].ndim };
         memcpy(specs[i].shape, things[i].shape, sizeof things[i].shape);
     }
     CHECK_OK(sheaf__safetensors_begin(&w, path, specs, n, NULL, 0, NULL));
@@ -48,7 +59,8 @@ static void write_file(const char *path, const thing *things, int n)
             for (int64_t k = 0; k < volume(&things[i]); k++)
                 ((int64_t *)(void *)stored)[k] = k * k;
         else
-            sheaf__kernels_for("ref")->convert(stored, things[i].dtype, x, SHEAF_F32, volume(&things[i]));
+            sheaf__kernels_for("ref")->convert(stored, things[i].dtype, x, SHEAF_F32,
+                                               volume(&things[i]));
         CHECK_OK(sheaf__safetensors_write(w, i, 0, stored, bytes));
         free(x);
         free(stored);
@@ -56,7 +68,8 @@ static void write_file(const char *path, const thing *things, int n)
     CHECK_OK(sheaf__safetensors_finish(w));
 }
 
-static void write_folder(const char *dir, const char *file, const char *config_name, const char *config, const thing *things, int n)
+static void write_folder(const char *dir, const char *file, const char *config_name,
+                         const char *config, const thing *things, int n)
 {
     char path[512];
     CHECK_OK(sheaf__remove_tree(dir, NULL));
@@ -73,11 +86,16 @@ static void write_adapter(const char *dir, const char *config, const thing *thin
     write_folder(dir, "adapter_model.safetensors", "adapter_config.json", config, things, n);
 }
 
-static sheaf_status *merge(const char *base, const char *a, const char *b, sheaf_merge_mode mode, sheaf_merge_report *report)
+static sheaf_status *merge(const char *base, const char *a, const char *b, sheaf_merge_mode mode,
+                           sheaf_merge_report *report)
 {
     CHECK_OK(sheaf__remove_tree(at("out"), NULL));
-    return sheaf_merge(report, &(sheaf_merge_options){ .base = base, .adapters = (const char *const[]){ a, b }, .nadapters = b != NULL ? 2 : 1,
-                       .dst = at("out"), .mode = mode, .threads = 3 });
+    return sheaf_merge(report, &(sheaf_merge_options){ .base = base,
+                                                       .adapters = (const char *const[]){ a, b },
+                                                       .nadapters = b != NULL ? 2 : 1,
+                                                       .dst = at("out"),
+                                                       .mode = mode,
+                                                       .threads = 3 });
 }
 
 /* A tensor as float32; NULL when there is none. */
@@ -106,7 +124,10 @@ static float *result(const char *dir, const char *name, int64_t *rows)
 
 /* ---- every orientation, over several panels of columns ---- */
 
-typedef struct module { int64_t out, in, rank; bool across; } module;
+typedef struct module {
+    int64_t out, in, rank;
+    bool across;
+} module;
 
 /* W + s B A by its definition. */
 static void change(float *w, const module *m, const thing *a, const thing *b, float scale)
@@ -128,28 +149,42 @@ static void change(float *w, const module *m, const thing *a, const thing *b, fl
 #define P "base_model.model."
 enum { WIDE = 66001 };
 static const thing base_things[] = {
-    { "wide.weight", SHEAF_BF16, 2, { 3, WIDE } }, { "tall.weight", SHEAF_F16, 2, { WIDE, 3 } },
-    { "kernel.weight", SHEAF_F32, 4, { 6, 5, 3, 2 } }, { "long.weight", SHEAF_BF16, 3, { 2, 22003, 3 } },
-    { "turned.weight", SHEAF_F32, 2, { 4, WIDE } }, { "table.weight", SHEAF_BF16, 2, { 300, 24 } },
-    { "scalar", SHEAF_F32, 0, { 0 } }, { "ids", SHEAF_I64, 1, { 70000 } }, { "none", SHEAF_F32, 2, { 0, 4 } },
-    { "five", SHEAF_F16, 5, { 2, 3, 1, 2, 4 } }, { "empty", SHEAF_BF16, 3, { 2, 3, 0 } }, { "longs", SHEAF_I64, 2, { 3, 70000 } },
-    { "mask", SHEAF_I64, 3, { 1, 2, 70000 } }, { "turned.bias", SHEAF_F32, 1, { WIDE } },
+    { "wide.weight", SHEAF_BF16, 2, { 3, WIDE } },
+    { "tall.weight", SHEAF_F16, 2, { WIDE, 3 } },
+    { "kernel.weight", SHEAF_F32, 4, { 6, 5, 3, 2 } },
+    { "long.weight", SHEAF_BF16, 3, { 2, 22003, 3 } },
+    { "turned.weight", SHEAF_F32, 2, { 4, WIDE } },
+    { "table.weight", SHEAF_BF16, 2, { 300, 24 } },
+    { "scalar", SHEAF_F32, 0, { 0 } },
+    { "ids", SHEAF_I64, 1, { 70000 } },
+    { "none", SHEAF_F32, 2, { 0, 4 } },
+    { "five", SHEAF_F16, 5, { 2, 3, 1, 2, 4 } },
+    { "empty", SHEAF_BF16, 3, { 2, 3, 0 } },
+    { "longs", SHEAF_I64, 2, { 3, 70000 } },
+    { "mask", SHEAF_I64, 3, { 1, 2, 70000 } },
+    { "turned.bias", SHEAF_F32, 1, { WIDE } },
 };
 static const thing adapter_things[] = {
-    { P "wide.lora_A.weight", SHEAF_F32, 2, { 5, WIDE } }, { P "wide.lora_B.weight", SHEAF_BF16, 2, { 3, 5 } },
-    { P "tall.lora_A.weight", SHEAF_F16, 2, { 5, 3 } }, { P "tall.lora_B.weight", SHEAF_F32, 2, { WIDE, 5 } },
-    { P "kernel.lora_A.weight", SHEAF_F32, 4, { 5, 5, 3, 2 } }, { P "kernel.lora_B.weight", SHEAF_F32, 4, { 6, 5, 1, 1 } },
-    { P "long.lora_A.weight", SHEAF_F32, 3, { 5, 22003, 3 } }, { P "long.lora_B.weight", SHEAF_F32, 3, { 2, 5, 1 } },
-    { P "turned.lora_A.weight", SHEAF_F32, 2, { 5, 4 } }, { P "turned.lora_B.weight", SHEAF_F32, 2, { WIDE, 5 } },
-    { P "table.lora_embedding_A", SHEAF_F32, 2, { 5, 300 } }, { P "table.lora_embedding_B", SHEAF_F32, 2, { 24, 5 } },
+    { P "wide.lora_A.weight", SHEAF_F32, 2, { 5, WIDE } },
+    { P "wide.lora_B.weight", SHEAF_BF16, 2, { 3, 5 } },
+    { P "tall.lora_A.weight", SHEAF_F16, 2, { 5, 3 } },
+    { P "tall.lora_B.weight", SHEAF_F32, 2, { WIDE, 5 } },
+    { P "kernel.lora_A.weight", SHEAF_F32, 4, { 5, 5, 3, 2 } },
+    { P "kernel.lora_B.weight", SHEAF_F32, 4, { 6, 5, 1, 1 } },
+    { P "long.lora_A.weight", SHEAF_F32, 3, { 5, 22003, 3 } },
+    { P "long.lora_B.weight", SHEAF_F32, 3, { 2, 5, 1 } },
+    { P "turned.lora_A.weight", SHEAF_F32, 2, { 5, 4 } },
+    { P "turned.lora_B.weight", SHEAF_F32, 2, { WIDE, 5 } },
+    { P "table.lora_embedding_A", SHEAF_F32, 2, { 5, 300 } },
+    { P "table.lora_embedding_B", SHEAF_F32, 2, { 24, 5 } },
 };
 static const module modules[] = {
-    { 3, WIDE, 5, false }, { WIDE, 3, 5, false },
-    { 6, 30, 5, false }, { 2, 66009, 5, false },
-    { WIDE, 4, 5, true }, { 24, 300, 5, true },
+    { 3, WIDE, 5, false },  { WIDE, 3, 5, false }, { 6, 30, 5, false },
+    { 2, 66009, 5, false }, { WIDE, 4, 5, true },  { 24, 300, 5, true },
 };
-static const char config[] = "{\"peft_type\": \"LORA\", \"r\": 5, \"lora_alpha\": 7, \"target_modules\": "
-                             "[\"wide\", \"tall\", \"kernel\", \"long\", \"turned\", \"table\"]}";
+static const char config[] =
+    "{\"peft_type\": \"LORA\", \"r\": 5, \"lora_alpha\": 7, \"target_modules\": "
+    "[\"wide\", \"tall\", \"kernel\", \"long\", \"turned\", \"table\"]}";
 
 static void base_values(float *x, const thing *t)
 {
@@ -163,7 +198,8 @@ static void base_values(float *x, const thing *t)
 
 static void test_merge__any_shape_and_orientation(void **state)
 {
-    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things, ARRAY_LEN(base_things));
+    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
+                 ARRAY_LEN(base_things));
     write_adapter(at("adapter"), config, adapter_things, ARRAY_LEN(adapter_things));
     sheaf_merge_report report;
     CHECK_OK(merge(at("base"), at("adapter"), NULL, SHEAF_MERGE_BEST, &report));
@@ -171,10 +207,12 @@ static void test_merge__any_shape_and_orientation(void **state)
     assert_true(report.worst_product > 0 && report.worst_product < 8);
     assert_int_equal(report.products_checked, 3 + WIDE + 6 + 2 + 4 + 300);
     for (size_t i = 0; i < ARRAY_LEN(modules); i++) {
-        const thing *t = &base_things[i], *a = &adapter_things[2 * i], *b = &adapter_things[2 * i + 1];
+        const thing *t = &base_things[i], *a = &adapter_things[2 * i],
+                    *b = &adapter_things[2 * i + 1];
         float *want = malloc((size_t)volume(t) * 4), *got = result(at("out"), t->name, NULL);
         base_values(want, t);
-        if (a->dtype == SHEAF_F32 && b->dtype == SHEAF_F32) { /* halves of A and B would be rounded first */
+        if (a->dtype == SHEAF_F32 &&
+            b->dtype == SHEAF_F32) { /* halves of A and B would be rounded first */
             change(want, &modules[i], a, b, (float)(7.0 / 5.0));
             void *stored = malloc((size_t)volume(t) * 4);
             sheaf__kernels_for("ref")->convert(stored, t->dtype, want, SHEAF_F32, volume(t));
@@ -189,7 +227,8 @@ static void test_merge__any_shape_and_orientation(void **state)
         const thing *t = &base_things[i];
         CHECK_OK(sheaf_hf_open(&x, at("base")));
         CHECK_OK(sheaf_hf_open(&y, at("out")));
-        const int64_t cols = t->ndim > 1 ? t->shape[t->ndim - 1] : 1, rows = cols == 0 ? 0 : volume(t) / cols;
+        const int64_t cols = t->ndim > 1 ? t->shape[t->ndim - 1] : 1,
+                      rows = cols == 0 ? 0 : volume(t) / cols;
         char *p = malloc((size_t)volume(t) * 8 + 8), *q = malloc((size_t)volume(t) * 8 + 8);
         CHECK_OK(x->read(x, t->name, 0, rows, 0, cols, p));
         CHECK_OK(y->read(y, t->name, 0, rows, 0, cols, q));
@@ -204,18 +243,34 @@ static void test_merge__any_shape_and_orientation(void **state)
 static void test_merge__magnitudes_are_the_norms(void **state)
 {
     static const thing things[] = {
-        { P "turned.lora_A.weight", SHEAF_F32, 2, { 5, 4 } }, { P "turned.lora_B.weight", SHEAF_F32, 2, { WIDE, 5 } },
-        { P "turned.lora_magnitude_vector", SHEAF_F32, 1, { WIDE } }, { P "long.lora_A.weight", SHEAF_F32, 3, { 5, 22003, 3 } },
-        { P "long.lora_B.weight", SHEAF_F32, 3, { 2, 5, 1 } }, { P "long.lora_magnitude_vector", SHEAF_F32, 3, { 1, 2, 1 } },
-        { P "table.lora_embedding_A", SHEAF_F32, 2, { 5, 300 } }, { P "table.lora_embedding_B", SHEAF_F32, 2, { 24, 5 } },
+        { P "turned.lora_A.weight", SHEAF_F32, 2, { 5, 4 } },
+        { P "turned.lora_B.weight", SHEAF_F32, 2, { WIDE, 5 } },
+        { P "turned.lora_magnitude_vector", SHEAF_F32, 1, { WIDE } },
+        { P "long.lora_A.weight", SHEAF_F32, 3, { 5, 22003, 3 } },
+        { P "long.lora_B.weight", SHEAF_F32, 3, { 2, 5, 1 } },
+        { P "long.lora_magnitude_vector", SHEAF_F32, 3, { 1, 2, 1 } },
+        { P "table.lora_embedding_A", SHEAF_F32, 2, { 5, 300 } },
+        { P "table.lora_embedding_B", SHEAF_F32, 2, { 24, 5 } },
         { P "table.lora_magnitude_vector", SHEAF_F32, 1, { 24 } },
     };
-    static const struct { const char *name; int64_t out, in; bool across; int magnitude; double close; } by[] = {
-        { "turned.weight", WIDE, 4, true, 2, 1e-5 }, { "long.weight", 2, 66009, false, 5, 1e-3 }, { "table.weight", 24, 300, true, 8, 1e-3 },
+    static const struct {
+        const char *name;
+        int64_t out, in;
+        bool across;
+        int magnitude;
+        double close;
+    } by[] = {
+        { "turned.weight", WIDE, 4, true, 2, 1e-5 },
+        { "long.weight", 2, 66009, false, 5, 1e-3 },
+        { "table.weight", 24, 300, true, 8, 1e-3 },
     };
-    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things, ARRAY_LEN(base_things));
-    write_adapter(at("dora"), "{\"peft_type\": \"LORA\", \"r\": 5, \"lora_alpha\": 7, \"use_dora\": true, \"target_modules\": "
-                  "[\"turned\", \"long\", \"table\"]}", things, ARRAY_LEN(things));
+    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
+                 ARRAY_LEN(base_things));
+    write_adapter(
+        at("dora"),
+        "{\"peft_type\": \"LORA\", \"r\": 5, \"lora_alpha\": 7, \"use_dora\": true, \"target_modules\": "
+        "[\"turned\", \"long\", \"table\"]}",
+        things, ARRAY_LEN(things));
     sheaf_merge_report report;
     CHECK_OK(merge(at("base"), at("dora"), NULL, SHEAF_MERGE_BEST, &report));
     assert_true(report.worst_product > 0 && report.worst_product < 8);
@@ -224,10 +279,12 @@ static void test_merge__magnitudes_are_the_norms(void **state)
         for (int64_t o = 0; o < by[i].out; o++) {
             double squares = 0;
             for (int64_t k = 0; k < by[i].in; k++) {
-                const double x = (double)(by[i].across ? w[k * by[i].out + o] : w[o * by[i].in + k]);
+                const double x =
+                    (double)(by[i].across ? w[k * by[i].out + o] : w[o * by[i].in + k]);
                 squares += x * x;
             }
-            CHECK_NEAR(by[i].name, sqrt(squares), fabs((double)m[o]), by[i].close * fabs((double)m[o]));
+            CHECK_NEAR(by[i].name, sqrt(squares), fabs((double)m[o]),
+                       by[i].close * fabs((double)m[o]));
         }
         free(w), free(m);
     }
@@ -245,8 +302,10 @@ static void test_merge__magnitudes_are_the_norms(void **state)
 static void test_merge__in_turn_rounds_once_unless_asked(void **state)
 {
     static const thing base[] = { { "x.weight", SHEAF_BF16, 2, { 40, 30 } } };
-    static const thing first[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 2, 30 } }, { P "x.lora_B.weight", SHEAF_F32, 2, { 40, 2 } } };
-    static const char text[] = "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"target_modules\": [\"x\"]}";
+    static const thing first[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 2, 30 } },
+                                   { P "x.lora_B.weight", SHEAF_F32, 2, { 40, 2 } } };
+    static const char text[] =
+        "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"target_modules\": [\"x\"]}";
     const module m = { 40, 30, 2, false };
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base, 1);
     write_adapter(at("one"), text, first, 2);
@@ -268,23 +327,36 @@ static void test_merge__in_turn_rounds_once_unless_asked(void **state)
     }
 }
 
-/* Convolutions and tables combine like linear layers; merging the file that is written gives the same bits. */
+/* Convolutions and tables combine like linear layers; merging the file that is written gives the
+ * same bits. */
 static void test_combine__of_every_kind_of_module(void **state)
 {
-    static const thing more[] = { /* another rank, and not all modules */
-        { P "kernel.lora_A.weight", SHEAF_BF16, 4, { 3, 5, 3, 2 } }, { P "kernel.lora_B.weight", SHEAF_F32, 4, { 6, 3, 1, 1 } },
-        { P "table.lora_embedding_A", SHEAF_F32, 2, { 3, 300 } }, { P "table.lora_embedding_B", SHEAF_F32, 2, { 24, 3 } },
+    static const thing more[] = {
+        /* another rank, and not all modules */
+        { P "kernel.lora_A.weight", SHEAF_BF16, 4, { 3, 5, 3, 2 } },
+        { P "kernel.lora_B.weight", SHEAF_F32, 4, { 6, 3, 1, 1 } },
+        { P "table.lora_embedding_A", SHEAF_F32, 2, { 3, 300 } },
+        { P "table.lora_embedding_B", SHEAF_F32, 2, { 24, 3 } },
     };
     const double weights[] = { 1.5, -0.25 };
-    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things, ARRAY_LEN(base_things));
+    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
+                 ARRAY_LEN(base_things));
     write_adapter(at("one"), config, adapter_things, ARRAY_LEN(adapter_things));
-    write_adapter(at("two"), "{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 7, \"target_modules\": [\"kernel\", \"table\"]}", more, 4);
+    write_adapter(
+        at("two"),
+        "{\"peft_type\": \"LORA\", \"r\": 3, \"lora_alpha\": 7, \"target_modules\": [\"kernel\", \"table\"]}",
+        more, 4);
     char base[400], one[400], two[400]; /* at() forgets */
     snprintf(base, sizeof base, "%s", at("base"));
     snprintf(one, sizeof one, "%s", at("one"));
     snprintf(two, sizeof two, "%s", at("two"));
-    sheaf_merge_options how = { .base = base, .adapters = (const char *const[]){ one, two }, .nadapters = 2, .dst = at("whole"),
-                                .combine = SHEAF_COMBINE_CAT, .weights = weights, .threads = 2 };
+    sheaf_merge_options how = { .base = base,
+                                .adapters = (const char *const[]){ one, two },
+                                .nadapters = 2,
+                                .dst = at("whole"),
+                                .combine = SHEAF_COMBINE_CAT,
+                                .weights = weights,
+                                .threads = 2 };
     sheaf_merge_report report;
     CHECK_OK(sheaf__remove_tree(at("whole"), NULL));
     CHECK_OK(sheaf__remove_tree(at("mixed"), NULL));
@@ -293,7 +365,8 @@ static void test_combine__of_every_kind_of_module(void **state)
     CHECK_OK(sheaf_merge_adapters(&how));
     CHECK_OK(merge(at("base"), at("mixed"), NULL, SHEAF_MERGE_BEST, &report));
     for (size_t i = 0; i < 6; i++) {
-        float *x = result(at("whole"), base_things[i].name, NULL), *y = result(at("out"), base_things[i].name, NULL);
+        float *x = result(at("whole"), base_things[i].name, NULL),
+              *y = result(at("out"), base_things[i].name, NULL);
         CHECK_BYTES(base_things[i].name, x, y, volume(&base_things[i]) * 4);
         free(x), free(y);
     }
@@ -317,20 +390,31 @@ static void test_combine__of_every_kind_of_module(void **state)
 
 /* ---- square weights ---- */
 
-static const thing gpt_things[] = { { "h.attn.c_proj.weight", SHEAF_F32, 2, { 6, 6 } }, { "h.mlp.c_proj.weight", SHEAF_F32, 2, { 24, 6 } },
+static const thing gpt_things[] = { { "h.attn.c_proj.weight", SHEAF_F32, 2, { 6, 6 } },
+                                    { "h.mlp.c_proj.weight", SHEAF_F32, 2, { 24, 6 } },
                                     { "h.q.weight", SHEAF_F32, 2, { 6, 6 } } };
 static const thing gpt_adapter[] = {
-    { P "h.attn.c_proj.lora_A.weight", SHEAF_F32, 2, { 2, 6 } }, { P "h.attn.c_proj.lora_B.weight", SHEAF_F32, 2, { 6, 2 } },
-    { P "h.mlp.c_proj.lora_A.weight", SHEAF_F32, 2, { 2, 24 } }, { P "h.mlp.c_proj.lora_B.weight", SHEAF_F32, 2, { 6, 2 } },
-    { P "h.q.lora_A.weight", SHEAF_F32, 2, { 2, 6 } }, { P "h.q.lora_B.weight", SHEAF_F32, 2, { 6, 2 } },
+    { P "h.attn.c_proj.lora_A.weight", SHEAF_F32, 2, { 2, 6 } },
+    { P "h.attn.c_proj.lora_B.weight", SHEAF_F32, 2, { 6, 2 } },
+    { P "h.mlp.c_proj.lora_A.weight", SHEAF_F32, 2, { 2, 24 } },
+    { P "h.mlp.c_proj.lora_B.weight", SHEAF_F32, 2, { 6, 2 } },
+    { P "h.q.lora_A.weight", SHEAF_F32, 2, { 2, 6 } },
+    { P "h.q.lora_B.weight", SHEAF_F32, 2, { 6, 2 } },
 };
 
 /* config.json, the flag, how many tensors of the adapter: is attn.c_proj turned, is q? */
-static const struct { const char *config; bool flag; int things; bool proj, q; } square[] = {
-    { "{\"model_type\": \"gpt2\"}", false, 6, true, false },  /* mlp.c_proj tells; q is nobody's Conv1D */
+static const struct {
+    const char *config;
+    bool flag;
+    int things;
+    bool proj, q;
+} square[] = {
+    { "{\"model_type\": \"gpt2\"}", false, 6, true,
+      false }, /* mlp.c_proj tells; q is nobody's Conv1D */
     { "{\"model_type\": \"odd\"}", false, 6, true, false },
-    { "{\"model_type\": \"gpt2\"}", false, 2, true, false },  /* the kind of model tells */
-    { "{\"model_type\": \"llama4\"}", true, 2, false, false }, /* PEFT drops the flag on linear layers */
+    { "{\"model_type\": \"gpt2\"}", false, 2, true, false }, /* the kind of model tells */
+    { "{\"model_type\": \"llama4\"}", true, 2, false,
+      false }, /* PEFT drops the flag on linear layers */
     { NULL, true, 2, true, false },
     { NULL, false, 2, false, false },
 };
@@ -339,9 +423,13 @@ static void test_merge__square_weights_lie_as_their_like_do(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(square); i++) {
         char text[256];
-        snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"fan_in_fan_out\": %s, \"target_modules\": "
-                 "\".*(attn.c_proj%s)\"}", square[i].flag ? "true" : "false", square[i].things > 2 ? "|mlp.c_proj|q" : "");
-        write_folder(at("base"), "model.safetensors", "config.json", square[i].config, gpt_things, 3);
+        snprintf(
+            text, sizeof text,
+            "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"fan_in_fan_out\": %s, \"target_modules\": "
+            "\".*(attn.c_proj%s)\"}",
+            square[i].flag ? "true" : "false", square[i].things > 2 ? "|mlp.c_proj|q" : "");
+        write_folder(at("base"), "model.safetensors", "config.json", square[i].config, gpt_things,
+                     3);
         write_adapter(at("one"), text, gpt_adapter, square[i].things);
         sheaf_merge_report report;
         CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
@@ -359,25 +447,35 @@ static void test_merge__square_weights_lie_as_their_like_do(void **state)
 
 /* ---- names that begin otherwise ---- */
 
-static const struct { const char *base, *a, *b; bool fits; } begins[] = {
-    { "h.0.x.weight", P "transformer.h.0.x.lora_A.weight", P "transformer.h.0.x.lora_B.weight", true },
+static const struct {
+    const char *base, *a, *b;
+    bool fits;
+} begins[] = {
+    { "h.0.x.weight", P "transformer.h.0.x.lora_A.weight", P "transformer.h.0.x.lora_B.weight",
+      true },
     { "model.h.0.x.weight", P "h.0.x.lora_A.weight", P "h.0.x.lora_B.weight", true },
     { "model.h.0.x.weight", P "model.h.0.x.lora_A.weight", P "model.h.0.x.lora_B.weight", true },
     { "model.h.0.x.weight", P "other.h.0.x.lora_A.weight", P "other.h.0.x.lora_B.weight", false },
-    { "h.0.x.weight", P "transformer.h.1.x.lora_A.weight", P "transformer.h.1.x.lora_B.weight", false },
+    { "h.0.x.weight", P "transformer.h.1.x.lora_A.weight", P "transformer.h.1.x.lora_B.weight",
+      false },
 };
 
 static void test_merge__a_prefix_that_explains_all_names(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(begins); i++) {
         const thing base[] = { { begins[i].base, SHEAF_F32, 2, { 4, 3 } } };
-        const thing adapter[] = { { begins[i].a, SHEAF_F32, 2, { 2, 3 } }, { begins[i].b, SHEAF_F32, 2, { 4, 2 } } };
+        const thing adapter[] = { { begins[i].a, SHEAF_F32, 2, { 2, 3 } },
+                                  { begins[i].b, SHEAF_F32, 2, { 4, 2 } } };
         const module m = { 4, 3, 2, false };
         write_folder(at("base"), "model.safetensors", "config.json", NULL, base, 1);
-        write_adapter(at("one"), "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"target_modules\": [\"x\"]}", adapter, 2);
+        write_adapter(
+            at("one"),
+            "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"target_modules\": [\"x\"]}",
+            adapter, 2);
         sheaf_merge_report report;
         if (!begins[i].fits) {
-            CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report), SHEAF_E_LAYOUT, begins[i].b);
+            CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report),
+                        SHEAF_E_LAYOUT, begins[i].b);
             continue;
         }
         CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
@@ -391,8 +489,10 @@ static void test_merge__a_prefix_that_explains_all_names(void **state)
 
 /* ---- tied tables ---- */
 
-static const thing tied_things[] = { { "model.embed_tokens.weight", SHEAF_F32, 2, { 10, 4 } }, { "model.x.weight", SHEAF_F32, 2, { 4, 4 } } };
-static const char tied_config[] = "{\"model_type\": \"odd\", \"architectures\": [\"OddForCausalLM\"], \"tie_word_embeddings\": true, \"vocab_size\": 10}";
+static const thing tied_things[] = { { "model.embed_tokens.weight", SHEAF_F32, 2, { 10, 4 } },
+                                     { "model.x.weight", SHEAF_F32, 2, { 4, 4 } } };
+static const char tied_config[] =
+    "{\"model_type\": \"odd\", \"architectures\": [\"OddForCausalLM\"], \"tie_word_embeddings\": true, \"vocab_size\": 10}";
 
 static bool tie_of(const char *dir, int64_t *vocab)
 {
@@ -410,20 +510,66 @@ static bool tie_of(const char *dir, int64_t *vocab)
 #define EMBED P "model.embed_tokens"
 #define HEAD P "lm_head"
 /* Which of the two uses differs from the base afterwards? */
-static const struct { const char *name, *config; thing things[4]; int n; bool tied, embed, head; int64_t rows; } ties[] = {
-    { "LoRA on the head alone", LORA "\"target_modules\": [\"lm_head\"]}",
-      { { HEAD ".lora_A.weight", SHEAF_F32, 2, { 2, 4 } }, { HEAD ".lora_B.weight", SHEAF_F32, 2, { 10, 2 } } }, 2, false, false, true, 10 },
-    { "LoRA on the table alone", LORA "\"target_modules\": [\"embed_tokens\"]}",
-      { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } }, { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } } }, 2, false, true, false, 10 },
-    { "the same, and the tie is kept", LORA "\"ensure_weight_tying\": true, \"target_modules\": [\"embed_tokens\"]}",
-      { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } }, { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } } }, 2, true, true, true, 10 },
-    { "trained rows belong to both", LORA "\"target_modules\": [], \"trainable_token_indices\": {\"embed_tokens\": [7, 2]}}",
-      { { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 4 } } }, 1, true, true, true, 10 },
-    { "a table with more rows, one trained use", LORA "\"target_modules\": [], \"modules_to_save\": [\"embed_tokens\", \"lm_head\"]}",
-      { { EMBED ".weight", SHEAF_F32, 2, { 12, 4 } }, { HEAD ".weight", SHEAF_F32, 2, { 12, 4 } } }, 2, false, true, true, 12 },
-    { "PEFT's copy with more rows", LORA "\"target_modules\": [\"embed_tokens\"]}",
-      { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 12 } }, { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } },
-        { EMBED ".base_layer.weight", SHEAF_F32, 2, { 12, 4 } } }, 3, false, true, true, 12 },
+static const struct {
+    const char *name, *config;
+    thing things[4];
+    int n;
+    bool tied, embed, head;
+    int64_t rows;
+} ties[] = {
+    { "LoRA on the head alone",
+      LORA "\"target_modules\": [\"lm_head\"]}",
+      { { HEAD ".lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
+        { HEAD ".lora_B.weight", SHEAF_F32, 2, { 10, 2 } } },
+      2,
+      false,
+      false,
+      true,
+      10 },
+    { "LoRA on the table alone",
+      LORA "\"target_modules\": [\"embed_tokens\"]}",
+      { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } },
+        { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } } },
+      2,
+      false,
+      true,
+      false,
+      10 },
+    { "the same, and the tie is kept",
+      LORA "\"ensure_weight_tying\": true, \"target_modules\": [\"embed_tokens\"]}",
+      { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 10 } },
+        { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } } },
+      2,
+      true,
+      true,
+      true,
+      10 },
+    { "trained rows belong to both",
+      LORA "\"target_modules\": [], \"trainable_token_indices\": {\"embed_tokens\": [7, 2]}}",
+      { { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 4 } } },
+      1,
+      true,
+      true,
+      true,
+      10 },
+    { "a table with more rows, one trained use",
+      LORA "\"target_modules\": [], \"modules_to_save\": [\"embed_tokens\", \"lm_head\"]}",
+      { { EMBED ".weight", SHEAF_F32, 2, { 12, 4 } }, { HEAD ".weight", SHEAF_F32, 2, { 12, 4 } } },
+      2,
+      false,
+      true,
+      true,
+      12 },
+    { "PEFT's copy with more rows",
+      LORA "\"target_modules\": [\"embed_tokens\"]}",
+      { { EMBED ".lora_embedding_A", SHEAF_F32, 2, { 2, 12 } },
+        { EMBED ".lora_embedding_B", SHEAF_F32, 2, { 4, 2 } },
+        { EMBED ".base_layer.weight", SHEAF_F32, 2, { 12, 4 } } },
+      3,
+      false,
+      true,
+      true,
+      12 },
 };
 
 static bool differs(const char *dir, const char *name, const float *base)
@@ -441,16 +587,19 @@ static void test_merge__tied_tables_by_name(void **state)
     for (size_t i = 0; i < ARRAY_LEN(ties); i++)
         for (int mode = SHEAF_MERGE_BEST; mode <= SHEAF_MERGE_AS_PEFT_SAFE; mode++) {
             print_message("%s\n", ties[i].name);
-            write_folder(at("base"), "model.safetensors", "config.json", tied_config, tied_things, 2);
+            write_folder(at("base"), "model.safetensors", "config.json", tied_config, tied_things,
+                         2);
             write_adapter(at("one"), ties[i].config, ties[i].things, ties[i].n);
             sheaf_merge_report report;
             CHECK_OK(merge(at("base"), at("one"), NULL, mode, &report));
             int64_t vocab, rows = 0, head_rows = 0;
             assert_int_equal(tie_of(at("out"), &vocab), ties[i].tied);
             assert_int_equal(report.untied, !ties[i].tied);
-            float *embed = result(at("out"), "model.embed_tokens.weight", &rows), *head = result(at("out"), "lm_head.weight", &head_rows);
+            float *embed = result(at("out"), "model.embed_tokens.weight", &rows),
+                  *head = result(at("out"), "lm_head.weight", &head_rows);
             assert_true((head == NULL) == ties[i].tied);
-            assert_true(rows == ties[i].rows && vocab == ties[i].rows && (head == NULL || head_rows == rows));
+            assert_true(rows == ties[i].rows && vocab == ties[i].rows &&
+                        (head == NULL || head_rows == rows));
             assert_int_equal(differs(at("out"), "model.embed_tokens.weight", base), ties[i].embed);
             if (head != NULL)
                 assert_int_equal(differs(at("out"), "lm_head.weight", base), ties[i].head);
@@ -460,10 +609,15 @@ static void test_merge__tied_tables_by_name(void **state)
 
 /* ---- refusals ---- */
 
-static const struct { const char *config; sheaf_code code; const char *part; } refused[] = {
+static const struct {
+    const char *config;
+    sheaf_code code;
+    const char *part;
+} refused[] = {
     { "{\"peft_type\": \"ADALORA\"}", SHEAF_E_UNSUPPORTED, "ADALORA" },
     { LORA "\"layer_replication\": [[0, 2]]}", SHEAF_E_UNSUPPORTED, "layer replication" },
-    { LORA "\"target_parameters\": [\"experts.w\"]}", SHEAF_E_UNSUPPORTED, "LoRA on bare parameters" },
+    { LORA "\"target_parameters\": [\"experts.w\"]}", SHEAF_E_UNSUPPORTED,
+      "LoRA on bare parameters" },
     { LORA "\"use_qalora\": true}", SHEAF_E_UNSUPPORTED, "QA-LoRA" },
     { LORA "\"arrow_config\": {\"top_k\": 2}}", SHEAF_E_UNSUPPORTED, "Arrow" },
     { LORA "\"use_bdlora\": {\"nblocks\": 2}}", SHEAF_E_UNSUPPORTED, "BD-LoRA" },
@@ -471,27 +625,35 @@ static const struct { const char *config; sheaf_code code; const char *part; } r
     { LORA "\"use_tomorrow\": true}", SHEAF_E_UNSUPPORTED, "use_tomorrow" },
     { LORA "\"newer_config\": {\"a\": 1}}", SHEAF_E_UNSUPPORTED, "newer_config" },
     { LORA "\"init_lora_weights\": \"pissa\"}", SHEAF_E_UNSUPPORTED, "init_lora_weights" },
-    { LORA "\"use_dora\": true, \"target_modules\": [\"x\"]}", SHEAF_E_LAYOUT, "x.lora_magnitude_vector" },
+    { LORA "\"use_dora\": true, \"target_modules\": [\"x\"]}", SHEAF_E_LAYOUT,
+      "x.lora_magnitude_vector" },
     { LORA "\"target_modules\": [\"y\"]}", SHEAF_E_LAYOUT, "x.lora_A.weight" },
-    { LORA "\"target_modules\": [\"x\", \"z\"]}", SHEAF_E_LAYOUT, "'base_model.model.z.lora_A.weight'" },
-    { LORA "\"target_modules\": [\"x\"], \"trainable_token_indices\": [-1]}", SHEAF_E_FORMAT, "trainable_token_indices" },
+    { LORA "\"target_modules\": [\"x\", \"z\"]}", SHEAF_E_LAYOUT,
+      "'base_model.model.z.lora_A.weight'" },
+    { LORA "\"target_modules\": [\"x\"], \"trainable_token_indices\": [-1]}", SHEAF_E_FORMAT,
+      "trainable_token_indices" },
 };
 
 static void test_merge__what_is_not_known_is_named(void **state)
 {
-    static const thing base[] = { { "x.weight", SHEAF_F32, 2, { 4, 3 } }, { "z.weight", SHEAF_F32, 2, { 4, 3 } }, { "q.weight", SHEAF_I8, 2, { 4, 3 } } };
-    static const thing adapter[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 2, 3 } }, { P "x.lora_B.weight", SHEAF_F32, 2, { 4, 2 } } };
+    static const thing base[] = { { "x.weight", SHEAF_F32, 2, { 4, 3 } },
+                                  { "z.weight", SHEAF_F32, 2, { 4, 3 } },
+                                  { "q.weight", SHEAF_I8, 2, { 4, 3 } } };
+    static const thing adapter[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 2, 3 } },
+                                     { P "x.lora_B.weight", SHEAF_F32, 2, { 4, 2 } } };
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base, 2);
     sheaf_merge_report report;
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         write_adapter(at("one"), refused[i].config, adapter, 2);
-        CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report), refused[i].code, refused[i].part);
+        CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report), refused[i].code,
+                    refused[i].part);
         assert_int_equal(sheaf__path_kind(at("out")), SHEAF_PATH_NONE);
     }
     static const char *const ways[] = { "svd", "ties", "dare_linear", "magnitude_prune" };
     sheaf_combine how;
     for (size_t i = 0; i < ARRAY_LEN(ways); i++)
-        CHECK_FAILS(sheaf_combine_parse(&how, ways[i]), SHEAF_E_UNSUPPORTED, "add_weighted_adapter");
+        CHECK_FAILS(sheaf_combine_parse(&how, ways[i]), SHEAF_E_UNSUPPORTED,
+                    "add_weighted_adapter");
     CHECK_FAILS(sheaf_combine_parse(&how, "lineer"), SHEAF_E_ARG, "linear or cat");
 }
 
@@ -499,24 +661,35 @@ static void test_merge__what_is_not_known_is_named(void **state)
 
 static void test_merge__a_stop_leaves_nothing(void **state)
 {
-    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things, ARRAY_LEN(base_things));
+    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
+                 ARRAY_LEN(base_things));
     write_adapter(at("adapter"), config, adapter_things, ARRAY_LEN(adapter_things));
     CHECK_OK(sheaf__remove_tree(at("dir"), NULL));
     assert_int_equal(mkdir(at("dir"), 0755), 0);
     sheaf_merge_report report;
     const atomic_int stop = 15;
-    CHECK_FAILS(sheaf_merge(&report, &(sheaf_merge_options){ .base = at("base"), .adapters = (const char *const[]){ at("adapter") },
-                .nadapters = 1, .dst = at("dir/out"), .stop = &stop }), SHEAF_E_STOPPED, "nothing was left behind");
+    CHECK_FAILS(
+        sheaf_merge(&report,
+                    &(sheaf_merge_options){ .base = at("base"),
+                                            .adapters = (const char *const[]){ at("adapter") },
+                                            .nadapters = 1,
+                                            .dst = at("dir/out"),
+                                            .stop = &stop }),
+        SHEAF_E_STOPPED, "nothing was left behind");
     assert_int_equal(entries(at("dir")), 0);
 }
 
 /* Were the base written instead of the merged weights, the products would tell. */
 static void test_check__products_see_a_wrong_weight(void **state)
 {
-    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things, ARRAY_LEN(base_things));
+    write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
+                 ARRAY_LEN(base_things));
     write_adapter(at("adapter"), config, adapter_things, ARRAY_LEN(adapter_things));
-    const sheaf_merge_options options = { .base = at("base"), .adapters = (const char *const[]){ at("adapter") }, .nadapters = 1,
-                                          .dst = at("out"), .threads = 2 };
+    const sheaf_merge_options options = { .base = at("base"),
+                                          .adapters = (const char *const[]){ at("adapter") },
+                                          .nadapters = 1,
+                                          .dst = at("out"),
+                                          .threads = 2 };
     sheaf__merge_plan plan;
     sheaf__merge_crew crew = { 0 };
     sheaf_source *written;
@@ -524,8 +697,10 @@ static void test_check__products_see_a_wrong_weight(void **state)
     CHECK_OK(sheaf__merge_plan_open(&plan, &options));
     CHECK_OK(sheaf__merge_crew_init(&crew, &plan, &options));
     CHECK_OK(sheaf_hf_open(&written, at("base")));
-    CHECK_FAILS(sheaf__merge_check_products(&crew, &plan, written, &report), SHEAF_E_NUMBER, "times the rounding expected");
-    CHECK_FAILS(sheaf__merge_check_rows(&crew, &plan, written, &report), SHEAF_E_IO, "read back as computed");
+    CHECK_FAILS(sheaf__merge_check_products(&crew, &plan, written, &report), SHEAF_E_NUMBER,
+                "times the rounding expected");
+    CHECK_FAILS(sheaf__merge_check_rows(&crew, &plan, written, &report), SHEAF_E_IO,
+                "read back as computed");
     written->close(written);
     sheaf__merge_crew_release(&crew);
     sheaf__merge_plan_close(&plan);
@@ -533,35 +708,57 @@ static void test_check__products_see_a_wrong_weight(void **state)
 
 /* ---- above rank 192 ---- */
 
-typedef struct heard { int order, unknown; } heard;
+typedef struct heard {
+    int order, unknown;
+} heard;
 
 static void hear(void *context, const sheaf_event *event)
 {
     heard *h = context;
-    h->order += event->kind == SHEAF_EVENT_NOTE && strstr(event->text, "ranks above 192 are summed as PEFT does on") != NULL;
-    h->unknown += event->kind == SHEAF_EVENT_WARNING && strstr(event->text, "rank 200 ...): their last bits may differ") != NULL;
+    h->order += event->kind == SHEAF_EVENT_NOTE &&
+                strstr(event->text, "ranks above 192 are summed as PEFT does on") != NULL;
+    h->unknown += event->kind == SHEAF_EVENT_WARNING &&
+                  strstr(event->text, "rank 200 ...): their last bits may differ") != NULL;
 }
 
-/* PEFT's bits there depend on its processor: the one that is named counts, what was not measured is said. */
+/* PEFT's bits there depend on its processor: the one that is named counts, what was not measured is
+ * said. */
 static void test_merge__above_rank_192_the_processor_is_told(void **state)
 {
     static const thing base[] = { { "x.weight", SHEAF_F32, 2, { 24, 40 } } };
-    static const thing parts[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 200, 40 } }, { P "x.lora_B.weight", SHEAF_F32, 2, { 24, 200 } } };
-    static const struct { sheaf_merge_mode mode; sheaf_peft_cpu cpu; int order, unknown, block; } rows[] = {
-        { SHEAF_MERGE_BEST, SHEAF_PEFT_CPU_AMD, 0, 0, 200 },     { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_INTEL, 1, 0, 200 },
-        { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },  { SHEAF_MERGE_AS_PEFT_SAFE, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },
+    static const thing parts[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 200, 40 } },
+                                   { P "x.lora_B.weight", SHEAF_F32, 2, { 24, 200 } } };
+    static const struct {
+        sheaf_merge_mode mode;
+        sheaf_peft_cpu cpu;
+        int order, unknown, block;
+    } rows[] = {
+        { SHEAF_MERGE_BEST, SHEAF_PEFT_CPU_AMD, 0, 0, 200 },
+        { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_INTEL, 1, 0, 200 },
+        { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },
+        { SHEAF_MERGE_AS_PEFT_SAFE, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },
         { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_OTHER, 1, 1, 100 },
     };
     write_folder(at("high"), "model.safetensors", "none", NULL, base, 1);
-    write_adapter(at("high-adapter"), "{\"peft_type\": \"LORA\", \"r\": 200, \"lora_alpha\": 200, \"target_modules\": [\"x\"]}", parts, 2);
-    float *a = values(&parts[0], 0.2f), *b = values(&parts[1], 0.2f), *w = values(&base[0], 1), d[24 * 40];
+    write_adapter(
+        at("high-adapter"),
+        "{\"peft_type\": \"LORA\", \"r\": 200, \"lora_alpha\": 200, \"target_modules\": [\"x\"]}",
+        parts, 2);
+    float *a = values(&parts[0], 0.2f), *b = values(&parts[1], 0.2f), *w = values(&base[0], 1),
+          d[24 * 40];
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         heard h = { 0 };
         const sheaf_events events = { hear, &h };
         sheaf_merge_report report;
         CHECK_OK(sheaf__remove_tree(at("out"), NULL));
-        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = at("high"), .adapters = (const char *const[]){ at("high-adapter") }, .nadapters = 1,
-                             .dst = at("out"), .mode = rows[i].mode, .peft_cpu = rows[i].cpu, .events = &events }));
+        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){
+                                          .base = at("high"),
+                                          .adapters = (const char *const[]){ at("high-adapter") },
+                                          .nadapters = 1,
+                                          .dst = at("out"),
+                                          .mode = rows[i].mode,
+                                          .peft_cpu = rows[i].cpu,
+                                          .events = &events }));
         float *got = result(at("out"), "x.weight", NULL);
         sheaf__lora_delta_ref(d, b, a, 24, 40, 200, rows[i].block);
         for (int k = 0; k < 24 * 40; k++)

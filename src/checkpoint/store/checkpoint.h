@@ -22,11 +22,12 @@
 typedef struct sheaf_checkpoints sheaf_checkpoints;
 
 typedef struct sheaf_checkpoints_options {
-    int keep;                   /* complete ones to keep, the newest; 0 = all */
-    const int *writer;          /* [S] the rank that writes each slice, the same on all ranks,
-                                   borrowed until close; NULL: its owner */
-    const sheaf_events *events; /* what was found, removed, saved: told by rank 0 alone; may be NULL */
-    sheaf_faults *faults;       /* NULL outside tests */
+    int keep;          /* complete ones to keep, the newest; 0 = all */
+    const int *writer; /* [S] the rank that writes each slice, the same on all ranks,
+                          borrowed until close; NULL: its owner */
+    const sheaf_events
+        *events;          /* what was found, removed, saved: told by rank 0 alone; may be NULL */
+    sheaf_faults *faults; /* NULL outside tests */
 } sheaf_checkpoints_options;
 
 /* sheaf_checkpoints_open - every rank of `comm` calls it. Rank 0 makes OUT/checkpoints,
@@ -45,7 +46,8 @@ void sheaf_checkpoints_close(sheaf_checkpoints *store);
  * read), replaced if it is damaged, and otherwise SHEAF_E_ARG.
  * Errors besides: SHEAF_E_IO, SHEAF_E_LAYOUT when ranks disagree about names, shapes or
  * progress, SHEAF_E_NUMBER when copies of a replicated tensor differ between ranks. */
-sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm, const sheaf_state *state);
+sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm,
+                                     const sheaf_state *state);
 
 typedef struct sheaf_checkpoint sheaf_checkpoint;
 
@@ -53,7 +55,8 @@ typedef struct sheaf_checkpoint sheaf_checkpoint;
  * chooses the newest complete one, says so, and tells which others it left aside and why
  * (no manifest, damaged manifest, file missing or of another size).
  * Errors: SHEAF_E_FORMAT when there are some and none is complete; SHEAF_E_IO. */
-sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm);
+sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store,
+                                       sheaf_comm *comm);
 
 /* sheaf_checkpoints_load_latest - latest and load in one: every rank calls it with its buffers.
  * One whose data turns out to be damaged is left aside like an incomplete one, and the one
@@ -61,10 +64,9 @@ sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints
  * save. check(context, checkpoint) is called on every rank before a load (is
  * it a checkpoint of this run?) and its status ends the search; it may be NULL.
  * Errors: those of latest, load and check. */
-sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm,
-                                            const sheaf_state *state,
-                                            sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint),
-                                            void *context);
+sheaf_status *sheaf_checkpoints_load_latest(
+    sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm, const sheaf_state *state,
+    sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint), void *context);
 
 /* ---- one checkpoint, for reading; local ---- */
 
@@ -93,7 +95,8 @@ sheaf_status *sheaf_checkpoint_load(sheaf_checkpoint *checkpoint, const sheaf_st
  * whole file, file is a name in the folder. */
 typedef struct sheaf_damages {
     int64_t count;
-    void (*found)(void *context, const char *file, const char *tensor, const char *expected, const char *is); /* or NULL */
+    void (*found)(void *context, const char *file, const char *tensor, const char *expected,
+                  const char *is); /* or NULL */
     void *context;
 } sheaf_damages;
 
@@ -105,8 +108,9 @@ typedef struct sheaf_damages {
 sheaf_status *sheaf_checkpoint_examine(sheaf_damages *damages, const char *dir, bool quick);
 /* sheaf_checkpoint_verify - the same, in full; *damages counts them. */
 sheaf_status *sheaf_checkpoint_verify(const char *dir, int64_t *damages,
-                                      void (*found)(void *context, const char *file, const char *tensor,
-                                                    const char *expected, const char *is),
+                                      void (*found)(void *context, const char *file,
+                                                    const char *tensor, const char *expected,
+                                                    const char *is),
                                       void *context);
 
 #endif

@@ -31,7 +31,8 @@ static const char *in_folder(const char *format, ...)
 
 static void save(int64_t step, int ranks)
 {
-    CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = (int)step, .step = step, .ranks = ranks }));
+    CHECK_OK(
+        tiny_save(&(tiny_run){ .out = folder, .seed = (int)step, .step = step, .ranks = ranks }));
 }
 
 static int64_t newest(int ranks)
@@ -50,7 +51,10 @@ static void listen(void *context, const sheaf_event *event)
 }
 static const sheaf_events listener = { listen, NULL };
 
-static bool exists(const char *path) { return sheaf__path_kind(path) != SHEAF_PATH_NONE; }
+static bool exists(const char *path)
+{
+    return sheaf__path_kind(path) != SHEAF_PATH_NONE;
+}
 
 /* Changes one byte of a file, counted from its end. */
 static void spoil(const char *path, long from_end)
@@ -90,7 +94,8 @@ static void test_save__data_parallel_groups_share_the_writing(void **state)
     char *one = tiny_listing(in_folder("step-00000007"));
     for (int groups = 2; groups <= 3; groups++) {
         fresh();
-        CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 7, .step = 7, .ranks = groups, .groups = true }));
+        CHECK_OK(tiny_save(
+            &(tiny_run){ .out = folder, .seed = 7, .step = 7, .ranks = groups, .groups = true }));
         char *shared = tiny_listing(in_folder("step-00000007"));
         assert_string_equal(one, shared);
         free(shared);
@@ -163,34 +168,83 @@ static void test_manifest__a_changed_byte_is_noticed(void **state)
 }
 
 /* Bodies that have a right hash but wrong content, as a hostile file would. */
-static const struct { const char *name, *body, *want; } hostile[] = {
+static const struct {
+    const char *name, *body, *want;
+} hostile[] = {
     { "no object", "[1,\n", "" },
     { "other format", "{\"format\": \"x\", \"version\": 1, \"slices\": 1,\n", "'format'" },
-    { "later version", "{\"format\": \"sheaf checkpoint\", \"version\": 3, \"slices\": 1,\n", "'version'" },
+    { "later version", "{\"format\": \"sheaf checkpoint\", \"version\": 3, \"slices\": 1,\n",
+      "'version'" },
     { "no slices", "{\"format\": \"sheaf checkpoint\", \"version\": 1,\n", "'slices'" },
-    { "65 slices", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"slices\": 65,\n", "'slices'" },
-    { "no tensors", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"slices\": 1,\n", "'tensors'" },
-#define HEAD "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"step\": 1, \"slices\": 1,\n" \
-             "\"progress\": {}, \"bytes\": {\"slice_000.safetensors\": 1, \"replicated.safetensors\": 1},\n"
+    { "65 slices", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"slices\": 65,\n",
+      "'slices'" },
+    { "no tensors", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"slices\": 1,\n",
+      "'tensors'" },
+#define HEAD                                                                                            \
+    "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"step\": 1, \"slices\": 1,\n" \
+    "\"progress\": {}, \"bytes\": {\"slice_000.safetensors\": 1, \"replicated.safetensors\": 1},\n"
 #define HASH "\"hash\": \"00000000000000000000000000000000\""
-    { "size missing", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"step\": 1, \"slices\": 1,\n"
-      "\"progress\": {}, \"bytes\": {\"slice_000.safetensors\": 1}, \"tensors\": {},\n", "'bytes.replicated" },
-    { "no progress", "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"step\": 1, \"slices\": 1,\n"
-      "\"bytes\": {\"slice_000.safetensors\": 1, \"replicated.safetensors\": 1}, \"tensors\": {},\n", "'progress'" },
-    { "dtype", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [1], " HASH "}},\n", "'a': 'dtype'" },
-    { "three axes", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1], " HASH "}},\n", "'a': 'shape'" },
-    { "product overflows", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4611686018427387904, 4], " HASH "}},\n", "'a': 'shape'" },
-#define LATER "{\"format\": \"sheaf checkpoint\", \"version\": 2, \"contract\": 1, \"step\": 1, \"slices\": 1,\n" \
-              "\"progress\": {}, \"bytes\": {\"slice_000.safetensors\": 1, \"replicated.safetensors\": 1},\n"
-    { "dtype below a byte", LATER "\"tensors\": {\"a\": {\"dtype\": \"F4\", \"shape\": [2], " HASH "}},\n", "'a': 'dtype'" },
-    { "nine axes", LATER "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [1, 1, 1, 1, 1, 1, 1, 1, 1], " HASH "}},\n", "'a': 'shape'" },
-    { "three axes, cut", LATER "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [4, 1, 1], \"axis\": 0, \"parts\": [[4, 1]], \"slices\": [\"\"], " HASH "}},\n", "'axis'" },
-    { "many axes overflow", LATER "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [2097152, 2097152, 2097152, 2097152], " HASH "}},\n", "'a': 'shape'" },
-    { "short hash", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"hash\": \"00\"}},\n", "'a': 'hash'" },
-    { "axis outside", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 1, \"parts\": [[4, 1]], \"slices\": [\"\"], " HASH "}},\n", "'axis'" },
-    { "no parts", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 0, \"parts\": [], \"slices\": [\"\"], " HASH "}},\n", "'parts'" },
-    { "parts do not add up", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 0, \"parts\": [[3, 1]], \"slices\": [\"\"], " HASH "}},\n", "'a'" },
-    { "slice hash", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 0, \"parts\": [[4, 1]], \"slices\": [\"\"], " HASH "}},\n", "'slices'" },
+    { "size missing",
+      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"step\": 1, \"slices\": 1,\n"
+      "\"progress\": {}, \"bytes\": {\"slice_000.safetensors\": 1}, \"tensors\": {},\n",
+      "'bytes.replicated" },
+    { "no progress",
+      "{\"format\": \"sheaf checkpoint\", \"version\": 1, \"contract\": 1, \"step\": 1, \"slices\": 1,\n"
+      "\"bytes\": {\"slice_000.safetensors\": 1, \"replicated.safetensors\": 1}, \"tensors\": {},\n",
+      "'progress'" },
+    { "dtype", HEAD "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [1], " HASH "}},\n",
+      "'a': 'dtype'" },
+    { "three axes",
+      HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1], " HASH "}},\n",
+      "'a': 'shape'" },
+    { "product overflows",
+      HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4611686018427387904, 4], " HASH
+           "}},\n",
+      "'a': 'shape'" },
+#define LATER                                                                                           \
+    "{\"format\": \"sheaf checkpoint\", \"version\": 2, \"contract\": 1, \"step\": 1, \"slices\": 1,\n" \
+    "\"progress\": {}, \"bytes\": {\"slice_000.safetensors\": 1, \"replicated.safetensors\": 1},\n"
+    { "dtype below a byte",
+      LATER "\"tensors\": {\"a\": {\"dtype\": \"F4\", \"shape\": [2], " HASH "}},\n",
+      "'a': 'dtype'" },
+    { "nine axes",
+      LATER
+      "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [1, 1, 1, 1, 1, 1, 1, 1, 1], " HASH
+      "}},\n",
+      "'a': 'shape'" },
+    { "three axes, cut",
+      LATER
+      "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [4, 1, 1], \"axis\": 0, \"parts\": [[4, 1]], \"slices\": [\"\"], " HASH
+      "}},\n",
+      "'axis'" },
+    { "many axes overflow",
+      LATER
+      "\"tensors\": {\"a\": {\"dtype\": \"F16\", \"shape\": [2097152, 2097152, 2097152, 2097152], " HASH
+      "}},\n",
+      "'a': 'shape'" },
+    { "short hash",
+      HEAD "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"hash\": \"00\"}},\n",
+      "'a': 'hash'" },
+    { "axis outside",
+      HEAD
+      "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 1, \"parts\": [[4, 1]], \"slices\": [\"\"], " HASH
+      "}},\n",
+      "'axis'" },
+    { "no parts",
+      HEAD
+      "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 0, \"parts\": [], \"slices\": [\"\"], " HASH
+      "}},\n",
+      "'parts'" },
+    { "parts do not add up",
+      HEAD
+      "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 0, \"parts\": [[3, 1]], \"slices\": [\"\"], " HASH
+      "}},\n",
+      "'a'" },
+    { "slice hash",
+      HEAD
+      "\"tensors\": {\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"axis\": 0, \"parts\": [[4, 1]], \"slices\": [\"\"], " HASH
+      "}},\n",
+      "'slices'" },
 };
 
 static void test_manifest__hostile_content_is_refused(void **state)
@@ -202,8 +256,11 @@ static void test_manifest__hostile_content_is_refused(void **state)
         snprintf(text, sizeof text, "%s\"self\": \"%s\"}\n", hostile[i].body,
                  sheaf__digest_text(hash, sheaf__digest(hostile[i].body, n)));
         sheaf_status *st = sheaf__manifest_read(&m, text, strlen(text));
-        if (st == NULL || (sheaf_status_code(st) != SHEAF_E_FORMAT && sheaf_status_code(st) != SHEAF_E_UNSUPPORTED
-                           && sheaf_status_code(st) != SHEAF_E_LAYOUT) || strstr(sheaf_status_where(st), hostile[i].want) == NULL)
+        if (st == NULL ||
+            (sheaf_status_code(st) != SHEAF_E_FORMAT &&
+             sheaf_status_code(st) != SHEAF_E_UNSUPPORTED &&
+             sheaf_status_code(st) != SHEAF_E_LAYOUT) ||
+            strstr(sheaf_status_where(st), hostile[i].want) == NULL)
             fail_msg("%s: %s", hostile[i].name, sheaf_status_where(st));
         sheaf_status_free(st);
     }
@@ -212,10 +269,13 @@ static void test_manifest__hostile_content_is_refused(void **state)
 static void test_manifest__tensors_are_found_in_any_order(void **state)
 {
     char text[1024], hash[33];
-    static const char body[] = HEAD "\"tensors\": {\"b\": {\"dtype\": \"F32\", \"shape\": [2], " HASH "}, "
-        "\"c\": {\"dtype\": \"F32\", \"shape\": [3], " HASH "}, \"a\": {\"dtype\": \"F32\", \"shape\": [1], " HASH "}},\n";
+    static const char body[] =
+        HEAD "\"tensors\": {\"b\": {\"dtype\": \"F32\", \"shape\": [2], " HASH "}, "
+             "\"c\": {\"dtype\": \"F32\", \"shape\": [3], " HASH
+             "}, \"a\": {\"dtype\": \"F32\", \"shape\": [1], " HASH "}},\n";
     sheaf_manifest *m = NULL;
-    snprintf(text, sizeof text, "%s\"self\": \"%s\"}\n", body, sheaf__digest_text(hash, sheaf__digest(body, sizeof body - 1)));
+    snprintf(text, sizeof text, "%s\"self\": \"%s\"}\n", body,
+             sheaf__digest_text(hash, sheaf__digest(body, sizeof body - 1)));
     CHECK_OK(sheaf__manifest_read(&m, text, strlen(text)));
     for (int i = 0; i < 3; i++) {
         const char name[] = { (char)('a' + i), '\0' };
@@ -246,10 +306,15 @@ static void test_latest__incomplete_ones_are_left_aside_and_named(void **state)
     told[0] = '\0';
     CHECK_OK(tiny_load(&run));
     assert_int_equal(run.found_step, 2);
-    static const char *const words[] = {
-        "step-00000009 is left aside", "step-00000006 is left aside", "step-00000005 is left aside",
-        "damaged", "step-00000004 is left aside", "slice_002.safetensors: file size; expected", "found 40 bytes",
-        "step-00000003 is left aside", "step-00000002 is the newest complete checkpoint" };
+    static const char *const words[] = { "step-00000009 is left aside",
+                                         "step-00000006 is left aside",
+                                         "step-00000005 is left aside",
+                                         "damaged",
+                                         "step-00000004 is left aside",
+                                         "slice_002.safetensors: file size; expected",
+                                         "found 40 bytes",
+                                         "step-00000003 is left aside",
+                                         "step-00000002 is the newest complete checkpoint" };
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         if (strstr(told, words[i]) == NULL)
             fail_msg("'%s' is not in:\n%s", words[i], told);
@@ -265,7 +330,8 @@ static void test_open__removes_what_a_killed_run_left(void **state)
     snprintf(deep, sizeof deep, "%s/deep", left);
     CHECK_OK(sheaf__make_dirs(deep, NULL));
     CHECK_OK(sheaf__make_dirs(in_folder("mine.partial-5"), NULL)); /* somebody else's */
-    CHECK_OK(sheaf__make_dirs(in_folder("step-00000004.partial-123/deep"), NULL)); /* that too: it has no mark of ours */
+    CHECK_OK(sheaf__make_dirs(in_folder("step-00000004.partial-123/deep"),
+                              NULL)); /* that too: it has no mark of ours */
     told[0] = '\0';
     tiny_run run = { .out = folder, .ranks = 2, .events = &listener };
     CHECK_OK(tiny_load(&run));
@@ -304,7 +370,9 @@ static void test_keep__the_newest_stay(void **state)
         save(step, 1);
     CHECK_OK(sheaf__remove_tree(in_folder("step-00000003/manifest.json"), NULL));
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 6, .step = 6, .ranks = 2, .keep = 3 }));
-    static const bool stays[] = { false, false, true, true, true, true }; /* 3 is damaged: not counted, not removed */
+    static const bool stays[] = {
+        false, false, true, true, true, true
+    }; /* 3 is damaged: not counted, not removed */
     for (int step = 1; step <= 6; step++)
         assert_int_equal(exists(in_folder("step-%08d", step)), stays[step - 1]);
 }
@@ -334,7 +402,11 @@ static void test_save__a_step_that_is_there_already(void **state)
 
 static void test_save__ranks_that_disagree_save_nothing(void **state)
 {
-    static const struct { int spoil; sheaf_code code; const char *want; } wrong[] = {
+    static const struct {
+        int spoil;
+        sheaf_code code;
+        const char *want;
+    } wrong[] = {
         { 1, SHEAF_E_LAYOUT, "ranks 0 and 1 disagree about the progress" },
         { 2, SHEAF_E_LAYOUT, "ranks 0 and 1 disagree about step, names" },
         { 3, SHEAF_E_NUMBER, "'master/norm': the copies of ranks 0 and 1 differ" },
@@ -344,7 +416,8 @@ static void test_save__ranks_that_disagree_save_nothing(void **state)
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         fresh();
         save(1, 1);
-        CHECK_FAILS(tiny_save(&(tiny_run){ .out = folder, .seed = 2, .step = 2, .ranks = 2, .spoil = wrong[i].spoil }),
+        CHECK_FAILS(tiny_save(&(tiny_run){
+                        .out = folder, .seed = 2, .step = 2, .ranks = 2, .spoil = wrong[i].spoil }),
                     wrong[i].code, wrong[i].want);
         assert_int_equal(newest(2), 1);
         assert_false(exists(in_folder("step-00000002")));
@@ -357,7 +430,8 @@ static sheaf_status *save_progress(void *context, sheaf_comm *comm)
     sheaf_checkpoints *store = NULL;
     tiny_init(&t, 1, 1, 1, 0);
     t.state.progress = context;
-    sheaf_status *st = sheaf_checkpoints_open(&store, comm, folder, &(sheaf_checkpoints_options){ 0 });
+    sheaf_status *st =
+        sheaf_checkpoints_open(&store, comm, folder, &(sheaf_checkpoints_options){ 0 });
     if (st == NULL)
         st = sheaf_checkpoints_save(store, comm, &t.state);
     sheaf_checkpoints_close(store);
@@ -366,12 +440,15 @@ static sheaf_status *save_progress(void *context, sheaf_comm *comm)
 
 static void test_save__progress_must_be_an_object(void **state)
 {
-    static const char *const bad[] = { "", "[1]", "{\"a\": 1", "{\"a\": NaN}", "{\"a\": 1, \"a\": 2}" };
+    static const char *const bad[] = { "", "[1]", "{\"a\": 1", "{\"a\": NaN}",
+                                       "{\"a\": 1, \"a\": 2}" };
     fresh();
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(sheaf_comm_run_threads(1, save_progress, (void *)bad[i]), SHEAF_E_FORMAT, "progress");
+        CHECK_FAILS(sheaf_comm_run_threads(1, save_progress, (void *)bad[i]), SHEAF_E_FORMAT,
+                    "progress");
     assert_false(exists(in_folder("step-00000001")));
-    CHECK_OK(sheaf_comm_run_threads(1, save_progress, (void *)"{\"b\": [1.5, null], \"a\": \"\\u00fc\"}"));
+    CHECK_OK(sheaf_comm_run_threads(1, save_progress,
+                                    (void *)"{\"b\": [1.5, null], \"a\": \"\\u00fc\"}"));
     sheaf_checkpoint *c = NULL;
     CHECK_OK(sheaf_checkpoint_open(&c, in_folder("step-00000001")));
     assert_string_equal(sheaf_checkpoint_progress(c), "{\"a\": \"\\u00FC\", \"b\": [1.5, null]}");
@@ -406,14 +483,17 @@ static void test_load__another_run_is_refused(void **state)
     CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_LAYOUT, "'master/columns': shape");
     tiny_init(&t, -1, 0, 1, 0);
     t.cut[2].part[0] = (sheaf_part){ 2, 2 };
-    CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_LAYOUT, "'master/fused': cut in another way");
+    CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_LAYOUT,
+                "'master/fused': cut in another way");
     sheaf_checkpoint_close(c);
 }
 
 static int64_t damages_named;
-static void count_damage(void *context, const char *file, const char *tensor, const char *expected, const char *is)
+static void count_damage(void *context, const char *file, const char *tensor, const char *expected,
+                         const char *is)
 {
-    damages_named += strcmp(file, "slice_001.safetensors") == 0 && strcmp(tensor, "master/rows") == 0;
+    damages_named +=
+        strcmp(file, "slice_001.safetensors") == 0 && strcmp(tensor, "master/rows") == 0;
 }
 
 static void test_load__a_flipped_bit_is_named(void **state)
@@ -428,7 +508,8 @@ static void test_load__a_flipped_bit_is_named(void **state)
     tiny_state t;
     tiny_init(&t, -1, 0, 2, 0); /* slices 0 and 1 */
     CHECK_OK(sheaf_checkpoint_open(&c, in_folder("step-00000001")));
-    CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_FORMAT, "slice_001.safetensors: 'master/rows': damaged");
+    CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_FORMAT,
+                "slice_001.safetensors: 'master/rows': damaged");
     tiny_init(&t, -1, 0, 2, 1); /* slices 2 and 3: reads nothing of it */
     CHECK_OK(sheaf_checkpoint_load(c, &t.state));
     sheaf_checkpoint_close(c);
@@ -442,9 +523,11 @@ static void test_load__a_flipped_bit_is_named(void **state)
     assert_int_equal(damages, 1);
 }
 
-static void count_joined(void *context, const char *file, const char *tensor, const char *expected, const char *is)
+static void count_joined(void *context, const char *file, const char *tensor, const char *expected,
+                         const char *is)
 {
-    damages_named += strcmp(file, "manifest.json") == 0 && strcmp(tensor, "master/rows") == 0 && strncmp(expected, "00", 2) == 0;
+    damages_named += strcmp(file, "manifest.json") == 0 && strcmp(tensor, "master/rows") == 0 &&
+                     strncmp(expected, "00", 2) == 0;
 }
 
 /* A manifest that is whole but says another hash of a cut tensor than its slices give. */
@@ -463,7 +546,8 @@ static void test_verify__the_hash_of_a_tensor_is_that_of_its_slices(void **state
     memcpy(strstr(at, mark) + sizeof mark - 1, "00000000000000000000000000000000", 32);
     char *last = strstr(text, self);
     assert_non_null(last);
-    memcpy(last + sizeof self - 1, sheaf__digest_text(hex, sheaf__digest(text, (size_t)(last - text))), 32);
+    memcpy(last + sizeof self - 1,
+           sheaf__digest_text(hex, sheaf__digest(text, (size_t)(last - text))), 32);
     CHECK_OK(sheaf__file_write_whole(path, text, size, NULL));
     free(text);
     damages_named = 0;
@@ -505,7 +589,8 @@ static void test_load__a_checkpoint_of_another_run_ends_the_search(void **state)
     save(1, 2);
     save(2, 2);
     tiny_run run = { .out = folder, .ranks = 3, .check = not_this_run };
-    CHECK_FAILS(tiny_load(&run), SHEAF_E_ARG, "{\"lr\": 0.10000000000000001, \"seed\": 2, \"step\": 2}");
+    CHECK_FAILS(tiny_load(&run), SHEAF_E_ARG,
+                "{\"lr\": 0.10000000000000001, \"seed\": 2, \"step\": 2}");
     /* Damage on rank 1, another failure on rank 2: all ranks end the search alike. */
     spoil(in_folder("step-00000002/slice_001.safetensors"), 1);
     run = (tiny_run){ .out = folder, .ranks = 4, .spoil = 5 };

@@ -21,14 +21,15 @@ typedef struct examined {
     sheaf_damages *damages;
     char name[32], *path;
     int slice, fd;
-    int64_t size;   /* it has */
-    int64_t count;  /* tensors it should hold */
+    int64_t size;  /* it has */
+    int64_t count; /* tensors it should hold */
     const sheaf_manifest_tensor **tensor;
     int64_t *offset;
-    char *buffer;   /* of CHUNK bytes */
+    char *buffer; /* of CHUNK bytes */
 } examined;
 
-static void tell(sheaf_damages *d, const char *file, const char *tensor, const char *expected, const char *is)
+static void tell(sheaf_damages *d, const char *file, const char *tensor, const char *expected,
+                 const char *is)
 {
     d->count++;
     if (d->found != NULL)
@@ -36,7 +37,8 @@ static void tell(sheaf_damages *d, const char *file, const char *tensor, const c
 }
 
 /* Reports a status as a damage and frees it; one that is no damage is handed back. */
-static sheaf_status *report(sheaf_damages *d, const char *file, const char *tensor, sheaf_status *st)
+static sheaf_status *report(sheaf_damages *d, const char *file, const char *tensor,
+                            sheaf_status *st)
 {
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
@@ -62,12 +64,15 @@ static sheaf_status *plan(examined *e, char **header, size_t *size)
     sheaf_safetensors_spec *specs = calloc((size_t)m->count + 1, sizeof *specs);
     e->tensor = calloc((size_t)m->count + 1, sizeof *e->tensor);
     e->offset = calloc((size_t)m->count + 1, sizeof *e->offset);
-    sheaf_status *st = specs == NULL || e->tensor == NULL || e->offset == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : NULL;
+    sheaf_status *st = specs == NULL || e->tensor == NULL || e->offset == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "out of memory")
+                           : NULL;
     for (int64_t i = 0; i < m->count && st == NULL; i++) {
         const sheaf_manifest_tensor *t = &m->tensor[i];
         if ((t->cut.nparts > 0) != (e->slice < m->slices))
             continue;
-        specs[e->count] = (sheaf_safetensors_spec){ .name = t->name, .dtype = t->dtype, .ndim = t->ndim };
+        specs[e->count] =
+            (sheaf_safetensors_spec){ .name = t->name, .dtype = t->dtype, .ndim = t->ndim };
         if (t->ndim <= 2)
             sheaf__manifest_box(specs[e->count].shape, t, e->slice);
         else
@@ -94,7 +99,8 @@ static sheaf_status *check_header(examined *e, const char *header, size_t size)
             return report(e->damages, e->name, "", st);
         for (size_t i = 0; i < want; i++)
             if (e->buffer[i] != header[done + i]) {
-                snprintf(expected, sizeof expected, "byte %zu of the header: %02x", done + i, (unsigned char)header[done + i]);
+                snprintf(expected, sizeof expected, "byte %zu of the header: %02x", done + i,
+                         (unsigned char)header[done + i]);
                 snprintf(is, sizeof is, "%02x", (unsigned char)e->buffer[i]);
                 tell(e->damages, e->name, "", expected, is);
                 return NULL;
@@ -107,7 +113,9 @@ static sheaf_status *check_header(examined *e, const char *header, size_t size)
 static sheaf_status *hash_tensor(sheaf_digest *out, examined *e, int64_t offset, int64_t bytes)
 {
     XXH3_state_t *state = XXH3_createState();
-    sheaf_status *st = state == NULL || XXH3_128bits_reset(state) != XXH_OK ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : NULL;
+    sheaf_status *st = state == NULL || XXH3_128bits_reset(state) != XXH_OK
+                           ? sheaf_fail(SHEAF_E_MEMORY, "out of memory")
+                           : NULL;
     for (int64_t done = 0; done < bytes && st == NULL;) {
         const size_t want = bytes - done < CHUNK ? (size_t)(bytes - done) : CHUNK;
         st = sheaf__file_read_at(e->fd, e->buffer, want, offset + done, e->path);
@@ -132,7 +140,8 @@ static sheaf_status *check_tensor(examined *e, int64_t i)
     const sheaf_digest told = t->cut.nparts > 0 ? t->slice[e->slice] : t->hash;
     sheaf_digest found;
     if (bytes > 0 && e->size - e->offset[i] < bytes) {
-        snprintf(expected, sizeof expected, "bytes %" PRId64 " to %" PRId64 " of the file", e->offset[i], e->offset[i] + bytes - 1);
+        snprintf(expected, sizeof expected, "bytes %" PRId64 " to %" PRId64 " of the file",
+                 e->offset[i], e->offset[i] + bytes - 1);
         snprintf(is, sizeof is, "it has %" PRId64 " bytes", e->size);
         tell(e->damages, e->name, t->name, expected, is);
         return NULL;
@@ -158,7 +167,8 @@ static void check_size(examined *e)
     tell(e->damages, e->name, "", expected, is);
 }
 
-sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_checkpoint *checkpoint, int slice, bool quick)
+sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_checkpoint *checkpoint,
+                                        int slice, bool quick)
 {
     examined e = { .checkpoint = checkpoint, .damages = damages, .slice = slice, .fd = -1 };
     char *header = NULL;
@@ -198,9 +208,11 @@ static void check_joined(sheaf_damages *d, const sheaf_checkpoint *c)
         const sheaf_manifest_tensor *t = &c->manifest->tensor[i];
         if (t->cut.nparts == 0)
             continue;
-        const sheaf_digest is = sheaf__digest(t->slice, (size_t)c->manifest->slices * sizeof *t->slice);
+        const sheaf_digest is =
+            sheaf__digest(t->slice, (size_t)c->manifest->slices * sizeof *t->slice);
         if (!sheaf__digest_equal(t->hash, is))
-            tell(d, "manifest.json", t->name, sheaf__digest_text(a, t->hash), sheaf__digest_text(b, is));
+            tell(d, "manifest.json", t->name, sheaf__digest_text(a, t->hash),
+                 sheaf__digest_text(b, is));
     }
 }
 
@@ -220,7 +232,8 @@ static sheaf_status *check_names(sheaf_damages *d, const sheaf_checkpoint *c)
     sheaf_status *st = report(d, "", "", sheaf__list_dir(&names, &n, c->dir));
     for (int64_t i = 0; i < n; i++)
         if (!belongs(c, names[i]))
-            tell(d, names[i], "", "only the files that the manifest names", "a file of another origin");
+            tell(d, names[i], "", "only the files that the manifest names",
+                 "a file of another origin");
     sheaf__names_free(names, n);
     return st;
 }
@@ -228,7 +241,8 @@ static sheaf_status *check_names(sheaf_damages *d, const sheaf_checkpoint *c)
 sheaf_status *sheaf_checkpoint_examine(sheaf_damages *damages, const char *dir, bool quick)
 {
     sheaf_checkpoint *c = NULL;
-    sheaf_status *st = report(damages, "manifest.json", "", sheaf__checkpoint_open_manifest(&c, dir));
+    sheaf_status *st =
+        report(damages, "manifest.json", "", sheaf__checkpoint_open_manifest(&c, dir));
     if (c == NULL)
         return st;
     check_joined(damages, c);
@@ -240,8 +254,9 @@ sheaf_status *sheaf_checkpoint_examine(sheaf_damages *damages, const char *dir, 
 }
 
 sheaf_status *sheaf_checkpoint_verify(const char *dir, int64_t *damages,
-                                      void (*found)(void *context, const char *file, const char *tensor,
-                                                    const char *expected, const char *is),
+                                      void (*found)(void *context, const char *file,
+                                                    const char *tensor, const char *expected,
+                                                    const char *is),
                                       void *context)
 {
     sheaf_damages all = { .found = found, .context = context };

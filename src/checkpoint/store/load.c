@@ -1,4 +1,5 @@
-/* load.c - reading one checkpoint: its manifest and the slices of a rank. damage.c reads all of it. */
+/* load.c - reading one checkpoint: its manifest and the slices of a rank. damage.c reads all of
+ * it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@ enum { MAX_MANIFEST = 64 << 20 };
 
 /* ---- opening ---- */
 
-sheaf_status *sheaf__checkpoint_from(sheaf_checkpoint **out, const char *dir, char *text, size_t size)
+sheaf_status *sheaf__checkpoint_from(sheaf_checkpoint **out, const char *dir, char *text,
+                                     size_t size)
 {
     sheaf_checkpoint *c = calloc(1, sizeof *c);
     if (c == NULL) {
@@ -50,8 +52,8 @@ static sheaf_status *check_file(const sheaf_checkpoint *c, int slice)
     if (fd >= 0)
         close(fd);
     if (st == NULL && size != c->manifest->bytes[slice]) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: file size", path), "%" PRId64 " bytes, as the manifest says",
-                            c->manifest->bytes[slice]);
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: file size", path),
+                            "%" PRId64 " bytes, as the manifest says", c->manifest->bytes[slice]);
         sheaf_found(st, "%" PRId64 " bytes", size);
     }
     free(path);
@@ -94,25 +96,41 @@ void sheaf_checkpoint_close(sheaf_checkpoint *c)
     free(c);
 }
 
-const char *sheaf_checkpoint_dir(const sheaf_checkpoint *c) { return c->dir; }
-int64_t sheaf_checkpoint_step(const sheaf_checkpoint *c) { return c->manifest->step; }
-int sheaf_checkpoint_slices(const sheaf_checkpoint *c) { return c->manifest->slices; }
-int sheaf_checkpoint_contract(const sheaf_checkpoint *c) { return c->manifest->contract; }
-const char *sheaf_checkpoint_progress(const sheaf_checkpoint *c) { return c->manifest->progress; }
+const char *sheaf_checkpoint_dir(const sheaf_checkpoint *c)
+{
+    return c->dir;
+}
+int64_t sheaf_checkpoint_step(const sheaf_checkpoint *c)
+{
+    return c->manifest->step;
+}
+int sheaf_checkpoint_slices(const sheaf_checkpoint *c)
+{
+    return c->manifest->slices;
+}
+int sheaf_checkpoint_contract(const sheaf_checkpoint *c)
+{
+    return c->manifest->contract;
+}
+const char *sheaf_checkpoint_progress(const sheaf_checkpoint *c)
+{
+    return c->manifest->progress;
+}
 
 /* ---- is it the checkpoint of this state? ---- */
 
 static sheaf_status *check_run(const sheaf_checkpoint *c, const sheaf_state *state)
 {
     if (c->manifest->slices != state->slices) {
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "%d, with which this run began",
-                                          c->manifest->slices);
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
+                                          "%d, with which this run began", c->manifest->slices);
         return sheaf_found(st, "%d", state->slices);
     }
     if (c->manifest->contract != state->contract) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "numeric contract");
         sheaf_expected(st, "version %d", state->contract);
-        sheaf_found(st, "version %d: this run cannot go on with the same bytes", c->manifest->contract);
+        sheaf_found(st, "version %d: this run cannot go on with the same bytes",
+                    c->manifest->contract);
         return sheaf_try_this(st, "go on with the version of sheaf that wrote it");
     }
     return NULL;
@@ -124,7 +142,8 @@ static bool same_cut(const sheaf_cut *a, const sheaf_cut *b)
     if (a->nparts != nparts || (nparts > 0 && a->axis != b->axis))
         return false;
     for (int i = 0; i < nparts; i++)
-        if (a->part[i].units != b->part[i].units || a->part[i].rows_per_unit != b->part[i].rows_per_unit)
+        if (a->part[i].units != b->part[i].units ||
+            a->part[i].rows_per_unit != b->part[i].rows_per_unit)
             return false;
     return true;
 }
@@ -132,16 +151,23 @@ static bool same_cut(const sheaf_cut *a, const sheaf_cut *b)
 static sheaf_status *check_tensor(const sheaf_manifest_tensor *stored, const sheaf_state_tensor *t)
 {
     if (stored == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name), "this tensor in the checkpoint");
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name),
+                              "this tensor in the checkpoint");
     if (stored->dtype != SHEAF_F32)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name), "F32, as training saves it"), "%s",
-                           sheaf_dtype_name(stored->dtype));
-    if (stored->ndim != t->ndim || stored->shape[0] != t->shape[0] || (t->ndim == 2 && stored->shape[1] != t->shape[1])) {
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name),
+                                          "F32, as training saves it"),
+                           "%s", sheaf_dtype_name(stored->dtype));
+    if (stored->ndim != t->ndim || stored->shape[0] != t->shape[0] ||
+        (t->ndim == 2 && stored->shape[1] != t->shape[1])) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name);
-        sheaf_expected(st, "[%" PRId64 ", %" PRId64 "], %d axes", t->shape[0], t->ndim == 2 ? t->shape[1] : 1, t->ndim);
-        return sheaf_found(st, "[%" PRId64 ", %" PRId64 "], %d axes", stored->shape[0], stored->shape[1], stored->ndim);
+        sheaf_expected(st, "[%" PRId64 ", %" PRId64 "], %d axes", t->shape[0],
+                       t->ndim == 2 ? t->shape[1] : 1, t->ndim);
+        return sheaf_found(st, "[%" PRId64 ", %" PRId64 "], %d axes", stored->shape[0],
+                           stored->shape[1], stored->ndim);
     }
-    return same_cut(&stored->cut, t->cut) ? NULL : sheaf_fail(SHEAF_E_LAYOUT, "'%s': cut in another way", t->name);
+    return same_cut(&stored->cut, t->cut)
+               ? NULL
+               : sheaf_fail(SHEAF_E_LAYOUT, "'%s': cut in another way", t->name);
 }
 
 static sheaf_status *check_state(const sheaf_checkpoint *c, const sheaf_state *state)
@@ -151,7 +177,8 @@ static sheaf_status *check_state(const sheaf_checkpoint *c, const sheaf_state *s
     if (st == NULL && wanted == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "out of memory");
     for (int64_t i = 0; i < state->count && st == NULL; i++) {
-        const sheaf_manifest_tensor *stored = sheaf__manifest_find(c->manifest, state->tensor[i].name);
+        const sheaf_manifest_tensor *stored =
+            sheaf__manifest_find(c->manifest, state->tensor[i].name);
         st = check_tensor(stored, &state->tensor[i]);
         if (st == NULL)
             wanted[stored - c->manifest->tensor] = true;
@@ -167,16 +194,18 @@ static sheaf_status *check_state(const sheaf_checkpoint *c, const sheaf_state *s
 /* ---- reading ---- */
 
 /* The part of `t` in the file of `slice`, whose shape and hash must be the manifest's. */
-static sheaf_status *read_part(float *dst, const sheaf_safetensors *file, const sheaf_manifest_tensor *t, int slice)
+static sheaf_status *read_part(float *dst, const sheaf_safetensors *file,
+                               const sheaf_manifest_tensor *t, int slice)
 {
     char a[33], b[33];
     int64_t shape[2];
     sheaf__manifest_box(shape, t, slice);
     const int64_t bytes = shape[0] * shape[1] * (int64_t)sizeof(float);
     const sheaf_safetensors_entry *entry = sheaf__safetensors_find(file, t->name);
-    if (entry == NULL || entry->dtype != SHEAF_F32 || entry->ndim != t->ndim || entry->shape[0] != shape[0]
-        || (t->ndim == 2 && entry->shape[1] != shape[1]))
-        return sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': not as the manifest says", file->path, t->name);
+    if (entry == NULL || entry->dtype != SHEAF_F32 || entry->ndim != t->ndim ||
+        entry->shape[0] != shape[0] || (t->ndim == 2 && entry->shape[1] != shape[1]))
+        return sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': not as the manifest says", file->path,
+                          t->name);
     sheaf_status *st = bytes == 0 ? NULL : sheaf__safetensors_read(file, entry, 0, dst, bytes);
     if (st != NULL)
         return st;
@@ -187,7 +216,8 @@ static sheaf_status *read_part(float *dst, const sheaf_safetensors *file, const 
     st = sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': damaged", file->path, t->name);
     sheaf_expected(st, "hash %s", sheaf__digest_text(a, told));
     sheaf_found(st, "%s", sheaf__digest_text(b, is));
-    return sheaf_try_this(st, "move this checkpoint away; --resume then goes on from the one before it");
+    return sheaf_try_this(
+        st, "move this checkpoint away; --resume then goes on from the one before it");
 }
 
 /* Does the state want the file of `slice`? */
@@ -212,7 +242,8 @@ static sheaf_status *load_file(const sheaf_checkpoint *c, const sheaf_state *sta
                 st = sheaf__safetensors_open(&file, path);
         }
         if (st == NULL)
-            st = read_part(t->slice[slice == state->slices ? 0 : slice], file, sheaf__manifest_find(c->manifest, t->name), slice);
+            st = read_part(t->slice[slice == state->slices ? 0 : slice], file,
+                           sheaf__manifest_find(c->manifest, t->name), slice);
     }
     if (file != NULL)
         sheaf__safetensors_close(file);

@@ -45,11 +45,17 @@ static const sheaf_source_entry *file_find(sheaf_source *self, const char *name)
     return NULL;
 }
 
-static int64_t file_count(sheaf_source *self) { return ((file_source *)self)->file->header.count; }
-static const sheaf_source_entry *file_entry(sheaf_source *self, int64_t i) { return &((file_source *)self)->entry[i]; }
+static int64_t file_count(sheaf_source *self)
+{
+    return ((file_source *)self)->file->header.count;
+}
+static const sheaf_source_entry *file_entry(sheaf_source *self, int64_t i)
+{
+    return &((file_source *)self)->entry[i];
+}
 
-static sheaf_status *file_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0,
-                               int64_t cols, void *dst)
+static sheaf_status *file_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
 {
     const file_source *f = (file_source *)self;
     const sheaf_source_entry *e = file_find(self, name);
@@ -62,7 +68,8 @@ static sheaf_status *file_read(sheaf_source *self, const char *name, int64_t row
     sheaf__look_view(&all_rows, &all_cols, e);
     const int64_t size = (int64_t)sheaf_dtype_bytes(e->dtype);
     if (size == 0 || col0 != 0 || cols != all_cols)
-        return sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': a part of a tensor of %d axes", name, e->ndim);
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': a part of a tensor of %d axes", name,
+                          e->ndim);
     return sheaf__safetensors_read(f->file, stored, row0 * cols * size, dst, rows * cols * size);
 }
 
@@ -122,10 +129,15 @@ static sheaf_status *has(bool *yes, const char *dir, const char *name)
 
 static sheaf_status *kind_of_folder(sheaf_look_kind *out, const char *dir)
 {
-    static const struct { const char *name; sheaf_look_kind kind; } signs[] = {
-        { "adapter_config.json", SHEAF_LOOK_ADAPTER }, { "adapter_model.safetensors", SHEAF_LOOK_ADAPTER },
+    static const struct {
+        const char *name;
+        sheaf_look_kind kind;
+    } signs[] = {
+        { "adapter_config.json", SHEAF_LOOK_ADAPTER },
+        { "adapter_model.safetensors", SHEAF_LOOK_ADAPTER },
         { "adapter_model.bin", SHEAF_LOOK_ADAPTER },
-        { "manifest.json", SHEAF_LOOK_CHECKPOINT },    { "checkpoints", SHEAF_LOOK_RUN },
+        { "manifest.json", SHEAF_LOOK_CHECKPOINT },
+        { "checkpoints", SHEAF_LOOK_RUN },
     };
     *out = SHEAF_LOOK_MODEL;
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
@@ -177,7 +189,8 @@ static sheaf_status *open_model(sheaf_look *look, const char *path)
         return open_catalog(look, path);
     look->dialect = sheaf__dialect_hf.name;
     sheaf_status *st = sheaf_hf_open(&look->source, path);
-    if (st != NULL && sheaf__dialect_hf.is(path) && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* pickled weights, variants */
+    if (st != NULL && sheaf__dialect_hf.is(path) &&
+        sheaf_status_code(st) != SHEAF_E_MEMORY) { /* pickled weights, variants */
         sheaf_status *second = open_catalog(look, path);
         sheaf_status_free(second == NULL ? st : second);
         return second == NULL ? NULL : st;
@@ -209,11 +222,8 @@ static sheaf_status *open_folder(sheaf_look *look, const char *path)
         look->dialect = sheaf__dialect_own.name;
         st = sheaf_checkpoint_open(&look->checkpoint, path);
         return st != NULL ? st : sheaf__checkpoint_source(&look->source, look->checkpoint);
-    case SHEAF_LOOK_RUN:
-        look->dialect = sheaf__dialect_own.name;
-        return NULL;
-    default:
-        return open_model(look, path);
+    case SHEAF_LOOK_RUN: look->dialect = sheaf__dialect_own.name; return NULL;
+    default: return open_model(look, path);
     }
 }
 
@@ -222,17 +232,17 @@ sheaf_status *sheaf_look_open(sheaf_look *out, const char *path)
     *out = (sheaf_look){ 0 };
     sheaf_status *st;
     switch (sheaf__path_kind(path)) {
-    case SHEAF_PATH_DIR:
-        st = open_folder(out, path);
-        break;
+    case SHEAF_PATH_DIR: st = open_folder(out, path); break;
     case SHEAF_PATH_FILE:
         out->kind = SHEAF_LOOK_FILE;
         out->dialect = sheaf__dialect_hf.name;
-        st = sheaf__torch_is(path) ? open_catalog(out, path) : sheaf__file_source(&out->source, path);
+        st = sheaf__torch_is(path) ? open_catalog(out, path)
+                                   : sheaf__file_source(&out->source, path);
         break;
     default:
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file"),
-                         "nothing of that name");
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file"),
+            "nothing of that name");
     }
     if (st != NULL)
         sheaf_look_close(out);

@@ -24,7 +24,9 @@ sheaf_digest sheaf__digest(const void *bytes, size_t size)
     return digest;
 }
 
-struct sheaf_digester { XXH3_state_t *state; };
+struct sheaf_digester {
+    XXH3_state_t *state;
+};
 
 sheaf_status *sheaf__digester_new(sheaf_digester **out)
 {
@@ -39,7 +41,10 @@ sheaf_status *sheaf__digester_new(sheaf_digester **out)
     return NULL;
 }
 
-void sheaf__digester_add(sheaf_digester *d, const void *bytes, size_t size) { XXH3_128bits_update(d->state, bytes, size); }
+void sheaf__digester_add(sheaf_digester *d, const void *bytes, size_t size)
+{
+    XXH3_128bits_update(d->state, bytes, size);
+}
 
 sheaf_digest sheaf__digester_end(sheaf_digester *d)
 {
@@ -179,11 +184,12 @@ static void write_tensor(sheaf_text *text, const sheaf_manifest *m, const sheaf_
     if (t->cut.nparts > 0) {
         sheaf__text_add(text, ", \"axis\": %d, \"parts\": [", t->cut.axis);
         for (int i = 0; i < t->cut.nparts; i++)
-            sheaf__text_add(text, "%s[%" PRId64 ", %" PRId64 "]", i == 0 ? "" : ", ", t->cut.part[i].units,
-                            t->cut.part[i].rows_per_unit);
+            sheaf__text_add(text, "%s[%" PRId64 ", %" PRId64 "]", i == 0 ? "" : ", ",
+                            t->cut.part[i].units, t->cut.part[i].rows_per_unit);
         sheaf__text_add(text, "], \"slices\": [");
         for (int s = 0; s < m->slices; s++)
-            sheaf__text_add(text, "%s\"%s\"", s == 0 ? "" : ", ", sheaf__digest_text(hash, t->slice[s]));
+            sheaf__text_add(text, "%s\"%s\"", s == 0 ? "" : ", ",
+                            sheaf__digest_text(hash, t->slice[s]));
         sheaf__text_add(text, "]");
     }
     sheaf__text_add(text, "}");
@@ -201,7 +207,8 @@ sheaf_status *sheaf__manifest_write(char **out, size_t *size, const sheaf_manife
 {
     char name[32], hash[33];
     sheaf_text text = { 0 };
-    sheaf__text_add(&text, "{\"format\": \"" FORMAT "\",\n\"version\": %d,\n\"contract\": %d,\n"
+    sheaf__text_add(&text,
+                    "{\"format\": \"" FORMAT "\",\n\"version\": %d,\n\"contract\": %d,\n"
                     "\"step\": %" PRId64 ",\n\"slices\": %d,\n",
                     version_of(m), m->contract, m->step, m->slices);
     sheaf_status *st = write_progress(&text, m->progress);
@@ -220,7 +227,8 @@ sheaf_status *sheaf__manifest_write(char **out, size_t *size, const sheaf_manife
     }
     sheaf__text_add(&text, "\n},\n");
     if (!text.failed)
-        sheaf__text_add(&text, SELF "%s\"}\n", sheaf__digest_text(hash, sheaf__digest(text.at, text.size)));
+        sheaf__text_add(&text, SELF "%s\"}\n",
+                        sheaf__digest_text(hash, sheaf__digest(text.at, text.size)));
     *size = text.size;
     return sheaf__text_take(out, &text);
 }
@@ -236,9 +244,10 @@ static sheaf_status *check_self(const char *text, size_t size)
     const char *last = size < LAST ? "" : text + size - LAST;
     if (size >= LAST)
         memcpy(hex, last + sizeof SELF - 1, 32);
-    if (size < LAST || memcmp(last, SELF, sizeof SELF - 1) != 0 || !digest_parse(&told, hex)
-        || memcmp(text + size - 3, "\"}\n", 3) != 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the end is missing"), "a last line with \"self\"");
+    if (size < LAST || memcmp(last, SELF, sizeof SELF - 1) != 0 || !digest_parse(&told, hex) ||
+        memcmp(text + size - 3, "\"}\n", 3) != 0)
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the end is missing"),
+                              "a last line with \"self\"");
     const sheaf_digest found = sheaf__digest(text, size - LAST);
     if (sheaf__digest_equal(told, found))
         return NULL;
@@ -269,16 +278,20 @@ static int numbers(int64_t *out, int most, const json_t *list)
 
 static sheaf_status *read_cut(sheaf_manifest_tensor *t, int slices, const json_t *object)
 {
-    const json_t *parts = json_object_get(object, "parts"), *list = json_object_get(object, "slices");
+    const json_t *parts = json_object_get(object, "parts"),
+                 *list = json_object_get(object, "slices");
     const json_t *axis = json_object_get(object, "axis");
     if (axis == NULL && parts == NULL && list == NULL)
         return NULL;
     const size_t nparts = json_array_size(parts);
-    if (!json_is_integer(axis) || json_integer_value(axis) < 0 || json_integer_value(axis) >= t->ndim || t->ndim > 2)
+    if (!json_is_integer(axis) || json_integer_value(axis) < 0 ||
+        json_integer_value(axis) >= t->ndim || t->ndim > 2)
         return bad("'axis'", "an axis of the tensor");
     if (nparts < 1 || nparts > SHEAF_MAX_PARTS || json_array_size(list) != (size_t)slices)
         return bad("'parts', 'slices'", "one entry for each part and each slice");
-    t->cut = (sheaf_cut){ .axis = (int)json_integer_value(axis), .slices = slices, .nparts = (int)nparts };
+    t->cut = (sheaf_cut){ .axis = (int)json_integer_value(axis),
+                          .slices = slices,
+                          .nparts = (int)nparts };
     for (size_t i = 0; i < nparts; i++) {
         int64_t pair[2];
         if (numbers(pair, 2, json_array_get(parts, i)) != 2)
@@ -307,7 +320,8 @@ static bool shape_fits(const sheaf_manifest_tensor *t)
     return elements <= INT64_MAX / 16;
 }
 
-static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slices, const char *name, const json_t *object)
+static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slices,
+                                 const char *name, const json_t *object)
 {
     t->shape[1] = 1;
     t->name = strdup(name);
@@ -315,13 +329,16 @@ static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slic
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
     const char *dtype = json_string_value(json_object_get(object, "dtype"));
     const int known = dtype == NULL ? -1 : sheaf_dtype_from_name(dtype);
-    if (known < 0 || (version == 1 && known != SHEAF_F32) || sheaf_dtype_bytes((sheaf_dtype)known) == 0)
+    if (known < 0 || (version == 1 && known != SHEAF_F32) ||
+        sheaf_dtype_bytes((sheaf_dtype)known) == 0)
         return bad("'dtype'", version == 1 ? "F32" : "a dtype of at least a byte");
     t->dtype = (sheaf_dtype)known;
-    t->ndim = numbers(t->shape, version == 1 ? 2 : SHEAF__MANIFEST_DIMS, json_object_get(object, "shape"));
+    t->ndim = numbers(t->shape, version == 1 ? 2 : SHEAF__MANIFEST_DIMS,
+                      json_object_get(object, "shape"));
     if (t->ndim < (version == 1 ? 1 : 0) || !shape_fits(t)) {
         t->ndim = 0;
-        return bad("'shape'", version == 1 ? "one or two sizes of a tensor that a file can hold" : "sizes of a tensor that a file can hold");
+        return bad("'shape'", version == 1 ? "one or two sizes of a tensor that a file can hold"
+                                           : "sizes of a tensor that a file can hold");
     }
     if (!digest_parse(&t->hash, json_string_value(json_object_get(object, "hash"))))
         return bad("'hash'", "32 hex digits");
@@ -330,7 +347,8 @@ static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slic
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const sheaf_manifest_tensor *)a)->name, ((const sheaf_manifest_tensor *)b)->name);
+    return strcmp(((const sheaf_manifest_tensor *)a)->name,
+                  ((const sheaf_manifest_tensor *)b)->name);
 }
 
 static sheaf_status *read_tensors(sheaf_manifest *m, int version, json_t *tensors)
@@ -338,7 +356,8 @@ static sheaf_status *read_tensors(sheaf_manifest *m, int version, json_t *tensor
     const char *name;
     json_t *object;
     int64_t n = 0;
-    json_object_foreach(tensors, name, object) {
+    json_object_foreach(tensors, name, object)
+    {
         sheaf_status *st = read_tensor(&m->tensor[n++], version, m->slices, name, object);
         if (st != NULL)
             return sheaf_in(st, "'%s'", name);
@@ -352,13 +371,15 @@ static sheaf_status *read_head(sheaf_manifest *m, const json_t *root)
     sheaf_json_reader r = { .object = root };
     m->contract = (int)sheaf__json_int(&r, "contract", 1, INT32_MAX, SHEAF_JSON_NEEDED);
     m->step = sheaf__json_int(&r, "step", 0, INT64_MAX, SHEAF_JSON_NEEDED);
-    const json_t *bytes = sheaf__json_object(&r, "bytes"), *progress = sheaf__json_object(&r, "progress");
+    const json_t *bytes = sheaf__json_object(&r, "bytes"),
+                 *progress = sheaf__json_object(&r, "progress");
     if (r.st != NULL)
         return r.st;
     r = (sheaf_json_reader){ .object = bytes, .inside = "bytes." };
     for (int s = 0; s <= m->slices; s++) {
         char name[32];
-        m->bytes[s] = sheaf__json_int(&r, sheaf__manifest_file(name, m->slices, s), 0, INT64_MAX, SHEAF_JSON_NEEDED);
+        m->bytes[s] = sheaf__json_int(&r, sheaf__manifest_file(name, m->slices, s), 0, INT64_MAX,
+                                      SHEAF_JSON_NEEDED);
     }
     if (r.st != NULL)
         return r.st;
@@ -378,7 +399,8 @@ static sheaf_status *read_all(sheaf_manifest **out, const json_t *root)
     if (format == NULL || strcmp(format, FORMAT) != 0)
         return bad("'format'", FORMAT);
     if (version > SHEAF__MANIFEST_VERSION)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'version'"), "1 to %d", SHEAF__MANIFEST_VERSION),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'version'"), "1 to %d",
+                                          SHEAF__MANIFEST_VERSION),
                            "%" PRId64 ", written by another version of sheaf", version);
     json_t *tensors = json_object_get(root, "tensors");
     if (!json_is_object(tensors))

@@ -14,8 +14,9 @@
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
-/* 1: what training saves, float32 of one or two axes. 2: any model, every dtype of at least a byte and up to
- * eight axes; tensors of more than two are not cut. A manifest is written in the least version that holds it. */
+/* 1: what training saves, float32 of one or two axes. 2: any model, every dtype of at least a byte
+ * and up to eight axes; tensors of more than two are not cut. A manifest is written in the least
+ * version that holds it. */
 enum { SHEAF__MANIFEST_VERSION = 2, SHEAF__MANIFEST_DIMS = 8 };
 
 /* XXH3-128, in its canonical (big-endian) form. */
@@ -35,10 +36,10 @@ bool sheaf__digest_equal(sheaf_digest a, sheaf_digest b);
 
 typedef struct sheaf_manifest_tensor {
     char *name;
-    sheaf_dtype dtype;   /* SHEAF_F32 from sheaf__manifest_new() */
+    sheaf_dtype dtype; /* SHEAF_F32 from sheaf__manifest_new() */
     int ndim;
     int64_t shape[SHEAF__MANIFEST_DIMS]; /* with one axis, shape[1] = 1 */
-    sheaf_cut cut;       /* nparts 0: replicated */
+    sheaf_cut cut;                       /* nparts 0: replicated */
     sheaf_digest hash;   /* replicated: of the data; cut: of the digests in `slice` */
     sheaf_digest *slice; /* [S], NULL for a replicated one */
 } sheaf_manifest_tensor;
@@ -46,8 +47,8 @@ typedef struct sheaf_manifest_tensor {
 typedef struct sheaf_manifest {
     int contract, slices;
     int64_t step;
-    char *progress;  /* JSON object, keys sorted, one line */
-    int64_t *bytes;  /* [S + 1] size of each slice's file, then of the replicated one */
+    char *progress; /* JSON object, keys sorted, one line */
+    int64_t *bytes; /* [S + 1] size of each slice's file, then of the replicated one */
     int64_t count;
     sheaf_manifest_tensor *tensor; /* ascending by name */
 } sheaf_manifest;
@@ -65,8 +66,8 @@ const sheaf_manifest_tensor *sheaf__manifest_find(const sheaf_manifest *manifest
 
 /* Name of the file of `slice`, of the replicated tensors when slice == slices. */
 const char *sheaf__manifest_file(char buffer[32], int slices, int slice);
-/* Shape of what `slice` holds of a tensor; elements are the product (0 for an empty slice). Of more than
- * two axes all but the last are one. */
+/* Shape of what `slice` holds of a tensor; elements are the product (0 for an empty slice). Of more
+ * than two axes all but the last are one. */
 void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice);
 
 #endif

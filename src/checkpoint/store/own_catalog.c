@@ -21,20 +21,28 @@ static bool has(const char *dir, const char *name, sheaf_path_kind kind)
     return yes;
 }
 
-static bool is_checkpoint(const char *path) { return has(path, "manifest.json", SHEAF_PATH_FILE); }
+static bool is_checkpoint(const char *path)
+{
+    return has(path, "manifest.json", SHEAF_PATH_FILE);
+}
 
 static bool own_is(const char *path)
 {
     return sheaf__path_kind(path) == SHEAF_PATH_DIR &&
-           (is_checkpoint(path) || has(path, "checkpoints", SHEAF_PATH_DIR) || has(path, "replicated.safetensors", SHEAF_PATH_FILE));
+           (is_checkpoint(path) || has(path, "checkpoints", SHEAF_PATH_DIR) ||
+            has(path, "replicated.safetensors", SHEAF_PATH_FILE));
 }
 
 /* ---- names ---- */
 
 static sheaf_status *logical_name(char **out, sheaf_kind *kind, const char *stored, bool raw)
 {
-    static const struct { const char *stored, *logical; } forms[] = {
-        { "master/", "" }, { "exp_avg/", "exp_avg." }, { "exp_avg_sq/", "exp_avg_sq." },
+    static const struct {
+        const char *stored, *logical;
+    } forms[] = {
+        { "master/", "" },
+        { "exp_avg/", "exp_avg." },
+        { "exp_avg_sq/", "exp_avg_sq." },
     };
     sheaf_text text = { 0 };
     *kind = SHEAF_WEIGHT;
@@ -61,7 +69,8 @@ typedef struct reading {
 } reading;
 
 /* The pieces of one tensor that lie in the file of `slice`: one for each part of its cut. */
-static sheaf_status *take_entry(reading *r, int file, const sheaf_manifest_tensor *t, const sheaf_safetensors_entry *e, int slice)
+static sheaf_status *take_entry(reading *r, int file, const sheaf_manifest_tensor *t,
+                                const sheaf_safetensors_entry *e, int slice)
 {
     char *name = NULL;
     sheaf_kind kind;
@@ -73,7 +82,8 @@ static sheaf_status *take_entry(reading *r, int file, const sheaf_manifest_tenso
     if (st != NULL)
         return st;
     to->kind = kind;
-    sheaf_piece piece = sheaf__piece_dense(file, t->cut.nparts > 0 ? slice : -1, e->dtype, e->offset, e->ndim, e->shape);
+    sheaf_piece piece = sheaf__piece_dense(file, t->cut.nparts > 0 ? slice : -1, e->dtype,
+                                           e->offset, e->ndim, e->shape);
     if (t->cut.nparts == 0)
         return sheaf__catalog_piece(r->c, to, &piece);
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype);
@@ -100,7 +110,8 @@ static bool as_told(const sheaf_safetensors_entry *e, const sheaf_manifest_tenso
     return same;
 }
 
-static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, const char *path, int slice)
+static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, const char *path,
+                                  int slice)
 {
     const sheaf_manifest *m = r->checkpoint->manifest;
     int number = 0;
@@ -121,9 +132,11 @@ static sheaf_status *take_slice(reading *r, int slice)
     const sheaf_manifest *m = r->checkpoint->manifest;
     char name[32], *path = NULL;
     sheaf_safetensors *file = NULL;
-    sheaf_status *st = sheaf__path_join(&path, r->checkpoint->dir, sheaf__manifest_file(name, m->slices, slice));
+    sheaf_status *st =
+        sheaf__path_join(&path, r->checkpoint->dir, sheaf__manifest_file(name, m->slices, slice));
     if (st == NULL) {
-        sheaf_status_free(sheaf__safetensors_open(&file, path)); /* told by sheaf_checkpoint_examine() */
+        sheaf_status_free(
+            sheaf__safetensors_open(&file, path)); /* told by sheaf_checkpoint_examine() */
         st = file == NULL ? NULL : take_tensors(r, file, path, slice);
     }
     if (file != NULL)
@@ -161,7 +174,8 @@ static bool told(const sheaf_catalog *c, const char *path, const char *tensor, c
     return false;
 }
 
-void sheaf__own_found(void *context, const char *file, const char *tensor, const char *expected, const char *is)
+void sheaf__own_found(void *context, const char *file, const char *tensor, const char *expected,
+                      const char *is)
 {
     sheaf__own_damages *d = context;
     char *path = NULL, name[600];
@@ -172,12 +186,18 @@ void sheaf__own_found(void *context, const char *file, const char *tensor, const
         return;
     const bool absent = sheaf__path_kind(path) == SHEAF_PATH_NONE;
     const bool foreign = !absent && strncmp(expected, "only the files", 14) == 0;
-    snprintf(name, sizeof name, "%s", slash != NULL && strncmp(tensor, "master/", 7) == 0 ? slash + 1 : tensor);
+    snprintf(name, sizeof name, "%s",
+             slash != NULL && strncmp(tensor, "master/", 7) == 0 ? slash + 1 : tensor);
     if (absent && *expected == '\0')
         expected = "this file, which belongs to every save";
     if (!told(d->catalog, path, name, expected))
-        d->st = sheaf__catalog_note(d->catalog, SHEAF_DEFECT, absent ? "missing" : foreign ? "foreign" : "damaged", path, name, expected, is,
-                                    foreign ? "move it away" : "use another copy or another checkpoint of this run");
+        d->st = sheaf__catalog_note(d->catalog, SHEAF_DEFECT,
+                                    absent    ? "missing"
+                                    : foreign ? "foreign"
+                                              : "damaged",
+                                    path, name, expected, is,
+                                    foreign ? "move it away"
+                                            : "use another copy or another checkpoint of this run");
     free(path);
 }
 
@@ -251,9 +271,11 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
             continue;
         st = sheaf__path_join(&inner, dir, names[i]);
         if (st == NULL && sheaf__path_is_partial(names[i]))
-            st = sheaf__catalog_note(c, SHEAF_WARNING, "stale", inner, "", "complete checkpoints", "a save that was never finished",
+            st = sheaf__catalog_note(c, SHEAF_WARNING, "stale", inner, "", "complete checkpoints",
+                                     "a save that was never finished",
                                      "the next sheaf train --resume removes it");
-        else if (st == NULL && sscanf(names[i], "step-%lld%n", &step, &end) == 1 && names[i][end] == '\0' && step > most) {
+        else if (st == NULL && sscanf(names[i], "step-%lld%n", &step, &end) == 1 &&
+                 names[i][end] == '\0' && step > most) {
             most = step;
             free(newest);
             newest = inner;
@@ -262,7 +284,8 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
         free(inner);
     }
     if (st == NULL && newest == NULL)
-        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", "a checkpoint", "none was saved yet", "");
+        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", "a checkpoint",
+                                 "none was saved yet", "");
     else if (st == NULL)
         st = read_folder(c, newest, false);
     sheaf__names_free(names, n);
@@ -271,11 +294,14 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
     return st;
 }
 
-static sheaf_status *own_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *own_read(sheaf_catalog **out, const char *path,
+                              const sheaf_dialect_hints *hints)
 {
     sheaf_status *st = sheaf__catalog_new(out, "sheaf", path);
     if (st == NULL)
-        st = is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR) ? read_folder(*out, path, false) : read_run(*out, path);
+        st = is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR)
+                 ? read_folder(*out, path, false)
+                 : read_run(*out, path);
     if (st == NULL && hints->config != NULL)
         st = sheaf__catalog_take_config(*out, hints->config);
     bool model = false;
@@ -294,21 +320,25 @@ const sheaf_dialect sheaf__dialect_own = { "sheaf", "sheaf", own_is, own_read };
 
 /* ---- any dialect ---- */
 
-sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path, const char *dialect, const sheaf_dialect_hints *hints)
+sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path, const char *dialect,
+                              const sheaf_dialect_hints *hints)
 {
     const sheaf_dialect_hints none = { 0 };
     const sheaf_dialect *d = NULL;
     *out = NULL;
     if (dialect != NULL) {
-        d = strcmp(dialect, sheaf__dialect_own.name) == 0 ? &sheaf__dialect_own : sheaf__dialect_named(dialect);
+        d = strcmp(dialect, sheaf__dialect_own.name) == 0 ? &sheaf__dialect_own
+                                                          : sheaf__dialect_named(dialect);
         if (d == NULL)
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--from %s", dialect), "a dialect that sheaf reads (docs/dialects.md)");
+            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--from %s", dialect),
+                                  "a dialect that sheaf reads (docs/dialects.md)");
     } else if (own_is(path))
         d = &sheaf__dialect_own;
     if (d == NULL)
         return sheaf__dialect_read(out, path, hints);
     if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or file of a checkpoint");
+        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
+                              "a folder or file of a checkpoint");
     sheaf_status *st = d->read(out, path, hints != NULL ? hints : &none);
     if (st == NULL)
         st = sheaf__dialect_check(*out, hints);

@@ -27,28 +27,39 @@ typedef struct saver {
     sheaf_checkpoints *store;
     sheaf_comm *comm;
     const sheaf_state *state;
-    int64_t *order;           /* tensors by name */
+    int64_t *order; /* tensors by name */
     int64_t ncut, nreplicated;
-    sheaf_manifest *manifest; /* names, shapes and cuts from the start; hashes of this rank, then of all */
-    char *path;               /* the final one */
+    sheaf_manifest
+        *manifest; /* names, shapes and cuts from the start; hashes of this rank, then of all */
+    char *path;    /* the final one */
     char partial[PATH_MAX];   /* rank 0's folder, known to all */
     sheaf_output *output;     /* rank 0 alone */
     sheaf_digest *mine, *all; /* gathered records */
 } saver;
 
-static bool is_cut(const sheaf_state_tensor *t) { return t->cut != NULL && t->cut->nparts > 0; }
+static bool is_cut(const sheaf_state_tensor *t)
+{
+    return t->cut != NULL && t->cut->nparts > 0;
+}
 
 static int writer_of(const saver *s, int slice)
 {
-    return s->store->options.writer != NULL ? s->store->options.writer[slice]
-                                            : sheaf_owner_rank(s->state->slices, sheaf_comm_ranks(s->comm), slice);
+    return s->store->options.writer != NULL
+               ? s->store->options.writer[slice]
+               : sheaf_owner_rank(s->state->slices, sheaf_comm_ranks(s->comm), slice);
 }
 
-static bool writes(const saver *s, int slice) { return writer_of(s, slice) == sheaf_comm_rank(s->comm); }
+static bool writes(const saver *s, int slice)
+{
+    return writer_of(s, slice) == sheaf_comm_rank(s->comm);
+}
 
 /* ---- 1: what is to be saved ---- */
 
-typedef struct named { const char *name; int64_t index; } named;
+typedef struct named {
+    const char *name;
+    int64_t index;
+} named;
 
 static int by_name(const void *a, const void *b)
 {
@@ -59,13 +70,15 @@ static sheaf_status *check_tensor(const saver *s, const sheaf_state_tensor *t)
 {
     sheaf_status *st = NULL;
     if (t->ndim < 1 || t->ndim > 2 || t->shape[0] < 0 || (t->ndim == 2 && t->shape[1] < 0))
-        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name), "one or two sizes");
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name),
+                              "one or two sizes");
     if (!is_cut(t))
-        return t->slice[0] != NULL ? NULL
-                                   : sheaf_fail(SHEAF_E_LAYOUT, "'%s': this rank has no copy to save", t->name);
+        return t->slice[0] != NULL
+                   ? NULL
+                   : sheaf_fail(SHEAF_E_LAYOUT, "'%s': this rank has no copy to save", t->name);
     if (t->cut->axis < 0 || t->cut->axis >= t->ndim || t->cut->slices != s->state->slices)
-        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s': cut", t->name), "an axis of it, in %d slices",
-                              s->state->slices);
+        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s': cut", t->name),
+                              "an axis of it, in %d slices", s->state->slices);
     st = sheaf_cut_check(t->cut, t->shape[t->cut->axis]);
     for (int i = 0; i < s->state->slices && st == NULL; i++)
         if (writes(s, i) && t->slice[i] == NULL && sheaf_cut_slice_rows(t->cut, i) > 0)
@@ -127,7 +140,8 @@ static sheaf_status *prepare(saver *s)
 {
     sheaf_status *st = NULL;
     if (s->state->slices < 1 || s->state->slices > SHEAF_MAX_SLICES || s->state->step < 0)
-        return sheaf_fail(SHEAF_E_ARG, "%d slices, step %" PRId64, s->state->slices, s->state->step);
+        return sheaf_fail(SHEAF_E_ARG, "%d slices, step %" PRId64, s->state->slices,
+                          s->state->step);
     for (int64_t i = 0; i < s->state->count && st == NULL; i++)
         st = check_tensor(s, &s->state->tensor[i]);
     if (st == NULL)
@@ -160,7 +174,8 @@ static sheaf_status *compare_identities(saver *s)
     const int ranks = sheaf_comm_ranks(s->comm), me = sheaf_comm_rank(s->comm);
     identity *all = calloc((size_t)ranks, sizeof *all);
     size_t *size = calloc((size_t)ranks, sizeof *size);
-    sheaf_status *st = all == NULL || size == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : identify(&all[me], s);
+    sheaf_status *st = all == NULL || size == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory")
+                                                   : identify(&all[me], s);
     st = sheaf_comm_agree(s->comm, st);
     for (int r = 0; r < ranks && st == NULL; r++)
         size[r] = sizeof *all;
@@ -168,9 +183,11 @@ static sheaf_status *compare_identities(saver *s)
         st = sheaf_comm_gather(s->comm, all, size);
     for (int r = 1; r < ranks && st == NULL; r++)
         if (!sheaf__digest_equal(all[0].layout, all[r].layout))
-            st = sheaf_fail(SHEAF_E_LAYOUT, "ranks 0 and %d disagree about step, names, shapes or slices", r);
+            st = sheaf_fail(SHEAF_E_LAYOUT,
+                            "ranks 0 and %d disagree about step, names, shapes or slices", r);
         else if (!sheaf__digest_equal(all[0].progress, all[r].progress))
-            st = sheaf_fail(SHEAF_E_LAYOUT, "ranks 0 and %d disagree about the progress to save", r);
+            st =
+                sheaf_fail(SHEAF_E_LAYOUT, "ranks 0 and %d disagree about the progress to save", r);
     free(all);
     free(size);
     return st;
@@ -193,7 +210,8 @@ static sheaf_status *begin(saver *s)
 /* ---- 2: files ---- */
 
 /* One tensor's part of one file: 0 of a replicated tensor, `slice` of a cut one. */
-static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_t index, int64_t tensor, int slice)
+static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_t index,
+                                int64_t tensor, int slice)
 {
     const sheaf_state_tensor *from = &s->state->tensor[s->order[tensor]];
     sheaf_manifest_tensor *to = &s->manifest->tensor[tensor];
@@ -201,8 +219,10 @@ static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_
     sheaf__manifest_box(shape, to, slice);
     const int64_t bytes = shape[0] * shape[1] * (int64_t)sizeof(float);
     const float *data = from->slice[is_cut(from) ? slice : 0];
-    *(is_cut(from) ? &to->slice[slice] : &to->hash) = sheaf__digest(bytes == 0 ? "" : (const void *)data, (size_t)bytes);
-    return file == NULL || bytes == 0 ? NULL : sheaf__safetensors_write(file, index, 0, data, bytes);
+    *(is_cut(from) ? &to->slice[slice] : &to->hash) =
+        sheaf__digest(bytes == 0 ? "" : (const void *)data, (size_t)bytes);
+    return file == NULL || bytes == 0 ? NULL
+                                      : sheaf__safetensors_write(file, index, 0, data, bytes);
 }
 
 static sheaf_status *write_parts(saver *s, sheaf_safetensors_writer *file, int slice)
@@ -220,10 +240,13 @@ static sheaf_status *write_file(saver *s, int slice)
 {
     char name[32], *path = NULL;
     sheaf_safetensors_writer *file = NULL;
-    sheaf_safetensors_spec *specs = sheaf__fault_calloc(s->store->options.faults, (size_t)s->state->count + 1, sizeof *specs);
+    sheaf_safetensors_spec *specs =
+        sheaf__fault_calloc(s->store->options.faults, (size_t)s->state->count + 1, sizeof *specs);
     int64_t n = 0;
-    sheaf_status *st = specs == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors")
-                                     : sheaf__path_join(&path, s->partial, sheaf__manifest_file(name, s->state->slices, slice));
+    sheaf_status *st = specs == NULL
+                           ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors")
+                           : sheaf__path_join(&path, s->partial,
+                                              sheaf__manifest_file(name, s->state->slices, slice));
     for (int64_t i = 0; i < s->state->count && st == NULL; i++) {
         const sheaf_manifest_tensor *t = &s->manifest->tensor[i];
         if ((t->cut.nparts > 0) != (slice < s->state->slices))
@@ -318,7 +341,8 @@ static sheaf_status *gather(saver *s)
     }
     s->all = sheaf__fault_calloc(s->store->options.faults, (size_t)total + 1, sizeof *s->all);
     const bool failed = size == NULL || s->all == NULL;
-    sheaf_status *st = sheaf_comm_agree(s->comm, failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the hashes") : NULL);
+    sheaf_status *st = sheaf_comm_agree(
+        s->comm, failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the hashes") : NULL);
     for (int r = 0; r < ranks && st == NULL; r++)
         size[r] = (size_t)record_size(s, r) * sizeof(sheaf_digest);
     if (st == NULL) {
@@ -339,10 +363,13 @@ static sheaf_status *compare_copies(const saver *s, const sheaf_digest *record, 
         if (t->cut.nparts > 0)
             continue;
         if (!sheaf__digest_equal(t->hash, *record)) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_NUMBER, "'%s': the copies of ranks 0 and %d differ", t->name, rank);
+            sheaf_status *st = sheaf_fail(
+                SHEAF_E_NUMBER, "'%s': the copies of ranks 0 and %d differ", t->name, rank);
             sheaf_expected(st, "hash %s, as on rank 0", sheaf__digest_text(a, t->hash));
             sheaf_found(st, "%s", sheaf__digest_text(b, *record));
-            return sheaf_try_this(st, "resume from the last checkpoint; if it happens again, test this machine's memory");
+            return sheaf_try_this(
+                st,
+                "resume from the last checkpoint; if it happens again, test this machine's memory");
         }
         record++;
     }
@@ -389,7 +416,8 @@ static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text
         return st;
     }
     sheaf_checkpoint_close(there);
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: another checkpoint of this step is there", s->path);
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_ARG, "%s: another checkpoint of this step is there", s->path);
     sheaf_expected(st, "none, or an equal one");
     return sheaf_try_this(st, "use another --out, or --resume to go on from it");
 }
@@ -415,7 +443,8 @@ static sheaf_status *commit(saver *s)
     return st;
 }
 
-sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm, const sheaf_state *state)
+sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm,
+                                     const sheaf_state *state)
 {
     saver s = { .store = store, .comm = comm, .state = state };
     const bool first = sheaf_comm_rank(comm) == 0;

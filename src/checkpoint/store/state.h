@@ -21,9 +21,9 @@ typedef struct sheaf_state_tensor {
 } sheaf_state_tensor;
 
 typedef struct sheaf_state {
-    int slices;           /* S */
-    int contract;         /* version of the numeric contract */
-    int64_t step;         /* steps done */
+    int slices;   /* S */
+    int contract; /* version of the numeric contract */
+    int64_t step; /* steps done */
     int64_t count;
     const sheaf_state_tensor *tensor;
     const char *progress; /* a JSON object: counters, settings, seed, hashes of data and base; no

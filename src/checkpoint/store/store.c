@@ -17,7 +17,8 @@ static int64_t step_of(const char *name)
     if (strncmp(name, "step-", 5) != 0)
         return -1;
     const size_t digits = strspn(name + 5, "0123456789");
-    return digits >= 8 && digits <= 18 && name[5 + digits] == '\0' ? strtoll(name + 5, NULL, 10) : -1;
+    return digits >= 8 && digits <= 18 && name[5 + digits] == '\0' ? strtoll(name + 5, NULL, 10)
+                                                                   : -1;
 }
 
 sheaf_status *sheaf__store_path(char **out, const sheaf_checkpoints *store, int64_t step)
@@ -66,11 +67,14 @@ static sheaf_status *take_lock(sheaf_checkpoints *store)
         store->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     while (store->lock < 0 && errno == EINTR);
     if (store->lock < 0 && errno == ELOOP)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "a file of this run, or nothing"), "a symbolic link");
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "a file of this run, or nothing"),
+            "a symbolic link");
     else if (store->lock < 0)
         st = sheaf__io_fail(errno, path, "cannot open the lock");
     else if (flock(store->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "no other run that writes to this folder");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                            "no other run that writes to this folder");
         sheaf_found(st, "another process holds this lock");
         sheaf_try_this(st, "wait for it, stop it, or give another --out");
     } /* a file system without locks: go on without one */
@@ -116,7 +120,8 @@ static sheaf_status *make_folder(const sheaf_checkpoints *store, const char *out
     return st;
 }
 
-static sheaf_status *open_here(sheaf_checkpoints **out, const char *out_dir, const sheaf_checkpoints_options *options)
+static sheaf_status *open_here(sheaf_checkpoints **out, const char *out_dir,
+                               const sheaf_checkpoints_options *options)
 {
     sheaf_checkpoints *store = sheaf__fault_calloc(options->faults, 1, sizeof *store);
     if (store == NULL)
@@ -169,7 +174,8 @@ static void leave_aside(const sheaf_checkpoints *store, const char *path, const 
 {
     const char *expected = sheaf_status_expected(why), *found = sheaf_status_found(why);
     sheaf_warn(store->options.events, "%s is left aside: %s%s%s%s%s", path, sheaf_status_where(why),
-               *expected == '\0' ? "" : "; expected ", expected, *found == '\0' ? "" : "; found ", found);
+               *expected == '\0' ? "" : "; expected ", expected, *found == '\0' ? "" : "; found ",
+               found);
 }
 
 /* Something was saved here once: to begin again from nothing is for the user to decide. */
@@ -178,11 +184,13 @@ static sheaf_status *none_usable(const sheaf_checkpoints *store, int64_t count)
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", store->dir);
     sheaf_expected(st, "a complete checkpoint");
     sheaf_found(st, "%" PRId64 " that %s damaged or incomplete", count, count == 1 ? "is" : "are");
-    return sheaf_try_this(st, "sheaf verify tells what is wrong with each; to begin anew, move them away");
+    return sheaf_try_this(
+        st, "sheaf verify tells what is wrong with each; to begin anew, move them away");
 }
 
 /* The newest complete one of fewer than `below` steps; *out is NULL when nothing was ever saved. */
-static sheaf_status *find_latest(sheaf_checkpoint **out, const sheaf_checkpoints *store, int64_t below)
+static sheaf_status *find_latest(sheaf_checkpoint **out, const sheaf_checkpoints *store,
+                                 int64_t below)
 {
     int64_t *steps = NULL, count = 0;
     sheaf_status *st = list_steps(&steps, &count, store);
@@ -241,7 +249,8 @@ static sheaf_status *share(sheaf_checkpoint **out, sheaf_comm *comm, sheaf_check
     return sheaf_comm_agree(comm, st);
 }
 
-static sheaf_status *choose(sheaf_checkpoint **out, const sheaf_checkpoints *store, sheaf_comm *comm, int64_t below)
+static sheaf_status *choose(sheaf_checkpoint **out, const sheaf_checkpoints *store,
+                            sheaf_comm *comm, int64_t below)
 {
     sheaf_checkpoint *mine = NULL, *theirs = NULL;
     const bool chooses = sheaf_comm_rank(comm) == 0;
@@ -257,13 +266,15 @@ static sheaf_status *choose(sheaf_checkpoint **out, const sheaf_checkpoints *sto
     return NULL;
 }
 
-sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm)
+sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store,
+                                       sheaf_comm *comm)
 {
     return choose(out, store, comm, INT64_MAX);
 }
 
 /* Loads on all ranks. *damaged: it failed, and damage is all that any rank met. */
-static sheaf_status *load_all(bool *damaged, sheaf_comm *comm, sheaf_checkpoint *c, const sheaf_state *state)
+static sheaf_status *load_all(bool *damaged, sheaf_comm *comm, sheaf_checkpoint *c,
+                              const sheaf_state *state)
 {
     sheaf_status *st = sheaf_comm_agree(comm, sheaf_checkpoint_load(c, state));
     *damaged = false;
@@ -276,10 +287,9 @@ static sheaf_status *load_all(bool *damaged, sheaf_comm *comm, sheaf_checkpoint 
     return st;
 }
 
-sheaf_status *sheaf_checkpoints_load_latest(sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm,
-                                            const sheaf_state *state,
-                                            sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint),
-                                            void *context)
+sheaf_status *sheaf_checkpoints_load_latest(
+    sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm, const sheaf_state *state,
+    sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint), void *context)
 {
     bool newest = true;
     for (int64_t below = INT64_MAX;;) {

@@ -6,8 +6,8 @@
 #include "checkpoint/store/manifest.h"
 
 struct sheaf_checkpoints {
-    char *dir;  /* OUT/checkpoints */
-    int lock;   /* descriptor, -1 on other ranks than 0 */
+    char *dir; /* OUT/checkpoints */
+    int lock;  /* descriptor, -1 on other ranks than 0 */
     sheaf_checkpoints_options options;
 };
 
@@ -24,10 +24,12 @@ sheaf_status *sheaf__store_path(char **out, const sheaf_checkpoints *store, int6
  * what was just saved is safe. */
 void sheaf__store_prune(const sheaf_checkpoints *store);
 /* sheaf__checkpoint_from - takes `text` (malloc'd) in any case. */
-sheaf_status *sheaf__checkpoint_from(sheaf_checkpoint **out, const char *dir, char *text, size_t size);
+sheaf_status *sheaf__checkpoint_from(sheaf_checkpoint **out, const char *dir, char *text,
+                                     size_t size);
 /* sheaf__checkpoint_open_manifest - without a look at the other files. */
 sheaf_status *sheaf__checkpoint_open_manifest(sheaf_checkpoint **out, const char *dir);
 /* sheaf__checkpoint_examine - the file of `slice` (S: of the replicated tensors) alone. */
-sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_checkpoint *checkpoint, int slice, bool quick);
+sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_checkpoint *checkpoint,
+                                        int slice, bool quick);
 
 #endif

@@ -37,7 +37,10 @@ void sheaf__stream_keep(sheaf__stream_failure *f, sheaf_status *st, int64_t inde
     atomic_store(&f->failed, true);
 }
 
-bool sheaf__stream_failed(sheaf__stream_failure *f) { return atomic_load(&f->failed); }
+bool sheaf__stream_failed(sheaf__stream_failure *f)
+{
+    return atomic_load(&f->failed);
+}
 
 sheaf_status *sheaf__stream_failure_take(sheaf__stream_failure *f)
 {
@@ -65,8 +68,8 @@ static void task(void *context, int64_t index, int worker)
 }
 
 sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
-                                 sheaf_status *(*body)(void *context, int64_t row0, int64_t rows, int64_t index,
-                                                       int worker),
+                                 sheaf_status *(*body)(void *context, int64_t row0, int64_t rows,
+                                                       int64_t index, int worker),
                                  void *context)
 {
     stream s = { .rows = rows, .chunk = chunk, .body = body, .context = context };

@@ -31,8 +31,8 @@ int64_t sheaf__stream_chunks(int64_t rows, int64_t chunk);
  * After a failure the rest is passed over; returns the failure of the lowest chunk that
  * had one. */
 sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
-                                 sheaf_status *(*body)(void *context, int64_t row0, int64_t rows, int64_t index,
-                                                       int worker),
+                                 sheaf_status *(*body)(void *context, int64_t row0, int64_t rows,
+                                                       int64_t index, int worker),
                                  void *context);
 
 #endif

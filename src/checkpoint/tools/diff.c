@@ -23,8 +23,9 @@ typedef struct differ {
 static double half(uint16_t h)
 {
     const int exponent = h >> 10 & 31, fraction = h & 1023;
-    const double size = exponent == 31 ? (fraction == 0 ? INFINITY : NAN)
-                        : exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
+    const double size = exponent == 31  ? (fraction == 0 ? INFINITY : NAN)
+                        : exponent == 0 ? ldexp(fraction, -24)
+                                        : ldexp(1024 + fraction, exponent - 25);
     return h & 0x8000 ? -size : size;
 }
 
@@ -64,11 +65,14 @@ static void compare_elements(sheaf_diff_item *item, const differ *d, int64_t at,
     for (int64_t i = 0; i < n; i++) {
         double x = 0, y = 0;
         const bool numbers = number(&x, d->x, i, p) && number(&y, d->y, i, q);
-        if (p == q && memcmp((const char *)d->x + i * size, (const char *)d->y + i * size, size) == 0)
+        if (p == q &&
+            memcmp((const char *)d->x + i * size, (const char *)d->y + i * size, size) == 0)
             continue;
         if (p != q && numbers && (x == y || (isnan(x) && isnan(y))))
             continue;
-        const double by = !numbers || x == y || (isnan(x) && isnan(y)) ? 0 : isfinite(x) && isfinite(y) ? fabs(x - y) : INFINITY;
+        const double by = !numbers || x == y || (isnan(x) && isnan(y)) ? 0
+                          : isfinite(x) && isfinite(y)                 ? fabs(x - y)
+                                                                       : INFINITY;
         item->largest = by > item->largest ? by : item->largest;
         item->first = item->differing++ == 0 ? at + i : item->first;
     }
@@ -83,7 +87,8 @@ static sheaf_status *make_room(differ *d, size_t bytes)
     d->x = malloc(bytes);
     d->y = malloc(bytes);
     d->room = bytes;
-    return d->x != NULL && d->y != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%zu bytes to compare", bytes);
+    return d->x != NULL && d->y != NULL ? NULL
+                                        : sheaf_fail(SHEAF_E_MEMORY, "%zu bytes to compare", bytes);
 }
 
 static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t rows, int64_t cols)
@@ -98,7 +103,8 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
         st = d->a.source->read(d->a.source, item->a->name, row, n, 0, cols, d->x);
         if (st == NULL)
             st = d->b.source->read(d->b.source, item->b->name, row, n, 0, cols, d->y);
-        if (st == NULL && (item->a->dtype != item->b->dtype || memcmp(d->x, d->y, (size_t)(n * cols) * p) != 0))
+        if (st == NULL &&
+            (item->a->dtype != item->b->dtype || memcmp(d->x, d->y, (size_t)(n * cols) * p) != 0))
             compare_elements(item, d, row * cols, n * cols);
     }
     return st;
@@ -106,7 +112,8 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
 
 /* ---- tensors ---- */
 
-static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_source_entry *a, const sheaf_source_entry *b)
+static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_source_entry *a,
+                                    const sheaf_source_entry *b)
 {
     sheaf_diff_item item = { .name = name, .a = a, .b = b, .first = -1 };
     sheaf_status *st = NULL;
@@ -114,7 +121,8 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
     d->report->tensors++;
     if (a == NULL || b == NULL) {
         item.kind = a == NULL ? SHEAF_DIFF_ONLY_B : SHEAF_DIFF_ONLY_A;
-    } else if (a->ndim != b->ndim || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) != 0) {
+    } else if (a->ndim != b->ndim ||
+               memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) != 0) {
         item.kind = SHEAF_DIFF_SHAPE;
     } else {
         int64_t rows, cols;
@@ -173,8 +181,15 @@ static sheaf_status *compare_all(differ *d)
 /* Where something came from, not what it is. */
 static bool is_provenance(const char *key)
 {
-    static const char *const keys[] = { "base_model_name_or_path", "_name_or_path", "transformers_version", "peft_version",
-                                        "revision", "inference_mode", "task_type", "auto_mapping", "use_cache",
+    static const char *const keys[] = { "base_model_name_or_path",
+                                        "_name_or_path",
+                                        "transformers_version",
+                                        "peft_version",
+                                        "revision",
+                                        "inference_mode",
+                                        "task_type",
+                                        "auto_mapping",
+                                        "use_cache",
                                         "_attn_implementation_autoset" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0)
@@ -188,8 +203,9 @@ static sheaf_status *tell_key(differ *d, const char *key, const json_t *x, const
     sheaf_status *st = x == NULL ? NULL : sheaf__json_text(&p, x, JSON_COMPACT | JSON_SORT_KEYS);
     if (st == NULL && y != NULL)
         st = sheaf__json_text(&q, y, JSON_COMPACT | JSON_SORT_KEYS);
-    const sheaf_diff_item item = { .kind = SHEAF_DIFF_CONFIG, .name = key, .a_text = p,
-                                   .b_text = q, .first = -1 };
+    const sheaf_diff_item item = {
+        .kind = SHEAF_DIFF_CONFIG, .name = key, .a_text = p, .b_text = q, .first = -1
+    };
     if (st == NULL)
         d->found(d->context, &item);
     free(p);
@@ -222,12 +238,13 @@ static sheaf_status *compare_objects(differ *d, const json_t *x, const json_t *y
     const char *key;
     json_t *value;
     sheaf_status *st = NULL;
-    json_object_foreach((json_t *)x, key, value)
-        if (st == NULL && !is_provenance(key) && !same_value(value, json_object_get(y, key)))
-            st = tell_key(d, key, value, json_object_get(y, key));
-    json_object_foreach((json_t *)y, key, value)
-        if (st == NULL && !is_provenance(key) && json_object_get(x, key) == NULL && !json_is_null(value))
-            st = tell_key(d, key, NULL, value);
+    json_object_foreach((json_t *)x, key, value) if (st == NULL && !is_provenance(key) &&
+                                                     !same_value(value, json_object_get(y, key)))
+        st = tell_key(d, key, value, json_object_get(y, key));
+    json_object_foreach((json_t *)y, key, value) if (st == NULL && !is_provenance(key) &&
+                                                     json_object_get(x, key) == NULL &&
+                                                     !json_is_null(value)) st =
+        tell_key(d, key, NULL, value);
     return st;
 }
 
@@ -254,11 +271,14 @@ static bool configs_alike(const sheaf_look *a, const sheaf_look *b)
     return strcmp(a->dialect, b->dialect) == 0 || (both[0] && both[1]);
 }
 
-/* What says how the files are divided and how SAT trained them, and not what the model is. LoRA that is not merged
- * shows in the tensors. */
+/* What says how the files are divided and how SAT trained them, and not what the model is. LoRA
+ * that is not merged shows in the tensors. */
 static sheaf_status *drop_division(json_t *config)
 {
-    static const char *const keys[] = { "model_parallel_size", "pre_seq_len", "use_ptuning", "use_lora", "use_qlora", "lora_rank", "layer_range" };
+    static const char *const keys[] = { "model_parallel_size", "pre_seq_len",
+                                        "use_ptuning",         "use_lora",
+                                        "use_qlora",           "lora_rank",
+                                        "layer_range" };
     static const char *const prefixes[] = { "FineTuneTrain", "FineTuneTest" };
     json_t *tower = json_object_get(config, "eva_args");
     const char *class = json_string_value(json_object_get(config, "model_class"));
@@ -280,7 +300,8 @@ static sheaf_status *drop_division(json_t *config)
 /* Sizes of a tower of which SAT's files say nothing: one side may have them written down. */
 static void drop_override(json_t *x, json_t *y)
 {
-    if (json_object_get(x, "encoder_override") == NULL || json_object_get(y, "encoder_override") == NULL) {
+    if (json_object_get(x, "encoder_override") == NULL ||
+        json_object_get(y, "encoder_override") == NULL) {
         json_object_del(x, "encoder_override");
         json_object_del(y, "encoder_override");
     }
@@ -297,9 +318,11 @@ static void drop_spellings(json_t *x, json_t *y, const sheaf_look *a, const shea
     if (st == NULL)
         st = sheaf_config_read(&q, b->config);
     const bool read = st == NULL;
-    const bool same_rope = p.rope.type == q.rope.type && p.rope.theta == q.rope.theta && p.rope.factor == q.rope.factor &&
-                           p.rope.low_freq_factor == q.rope.low_freq_factor && p.rope.partial == q.rope.partial &&
-                           p.rope.high_freq_factor == q.rope.high_freq_factor && p.rope.original_length == q.rope.original_length;
+    const bool same_rope =
+        p.rope.type == q.rope.type && p.rope.theta == q.rope.theta &&
+        p.rope.factor == q.rope.factor && p.rope.low_freq_factor == q.rope.low_freq_factor &&
+        p.rope.partial == q.rope.partial && p.rope.high_freq_factor == q.rope.high_freq_factor &&
+        p.rope.original_length == q.rope.original_length;
     for (size_t i = 0; read && same_rope && i < sizeof rope / sizeof *rope; i++) {
         json_object_del(x, rope[i]);
         json_object_del(y, rope[i]);
@@ -318,10 +341,13 @@ static sheaf_status *compare_configs(differ *d)
     json_t *x = NULL, *y = NULL;
     sheaf_status *st = NULL;
     if (d->a.checkpoint != NULL && d->b.checkpoint != NULL) {
-        const char *p = sheaf_checkpoint_progress(d->a.checkpoint), *q = sheaf_checkpoint_progress(d->b.checkpoint);
-        st = compare_numbers(d, "slices", sheaf_checkpoint_slices(d->a.checkpoint), sheaf_checkpoint_slices(d->b.checkpoint));
+        const char *p = sheaf_checkpoint_progress(d->a.checkpoint),
+                   *q = sheaf_checkpoint_progress(d->b.checkpoint);
+        st = compare_numbers(d, "slices", sheaf_checkpoint_slices(d->a.checkpoint),
+                             sheaf_checkpoint_slices(d->b.checkpoint));
         if (st == NULL)
-            st = compare_numbers(d, "step", sheaf_checkpoint_step(d->a.checkpoint), sheaf_checkpoint_step(d->b.checkpoint));
+            st = compare_numbers(d, "step", sheaf_checkpoint_step(d->a.checkpoint),
+                                 sheaf_checkpoint_step(d->b.checkpoint));
         if (st == NULL)
             st = compare_numbers(d, "contract", sheaf_checkpoint_contract(d->a.checkpoint),
                                  sheaf_checkpoint_contract(d->b.checkpoint));

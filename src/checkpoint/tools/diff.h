@@ -8,8 +8,12 @@
 #include "checkpoint/store/look.h"
 
 typedef enum sheaf_diff_kind {
-    SHEAF_DIFF_VALUES, SHEAF_DIFF_SHAPE, SHEAF_DIFF_DTYPE, /* other type; values compared all the same */
-    SHEAF_DIFF_ONLY_A, SHEAF_DIFF_ONLY_B, SHEAF_DIFF_CONFIG /* name is a key */
+    SHEAF_DIFF_VALUES,
+    SHEAF_DIFF_SHAPE,
+    SHEAF_DIFF_DTYPE, /* other type; values compared all the same */
+    SHEAF_DIFF_ONLY_A,
+    SHEAF_DIFF_ONLY_B,
+    SHEAF_DIFF_CONFIG /* name is a key */
 } sheaf_diff_kind;
 
 /* One difference. */
@@ -17,24 +21,26 @@ typedef struct sheaf_diff_item {
     sheaf_diff_kind kind;
     const char *name;
     const sheaf_source_entry *a, *b; /* NULL where there is none */
-    int64_t elements, differing;     /* elements whose values differ (or bytes, in types that are not numbers) */
-    double largest;                  /* |a - b|; infinite where only one is a number */
-    int64_t first;                   /* index of the first differing element, row-major, -1 if none */
-    const char *a_text, *b_text;     /* of SHEAF_DIFF_CONFIG: JSON, NULL where there is none */
+    int64_t elements,
+        differing;  /* elements whose values differ (or bytes, in types that are not numbers) */
+    double largest; /* |a - b|; infinite where only one is a number */
+    int64_t first;  /* index of the first differing element, row-major, -1 if none */
+    const char *a_text, *b_text; /* of SHEAF_DIFF_CONFIG: JSON, NULL where there is none */
 } sheaf_diff_item;
 
 typedef struct sheaf_diff_report {
-    int64_t tensors;      /* names in A or B */
-    int64_t different;    /* of them */
-    int64_t config_keys;  /* that differ and mean something */
-    double largest;       /* over all tensors */
-    bool same;            /* all bytes of all tensors agree, and so do the configs */
+    int64_t tensors;     /* names in A or B */
+    int64_t different;   /* of them */
+    int64_t config_keys; /* that differ and mean something */
+    double largest;      /* over all tensors */
+    bool same;           /* all bytes of all tensors agree, and so do the configs */
 } sheaf_diff_report;
 
 /* sheaf_diff - calls found() for each difference, tensors in name order; the item is valid
  * during the call. Keys of configs that only say where something came from are not compared
  * (base_model_name_or_path, transformers_version, ...).
- * Errors: those of sheaf_look_open(); SHEAF_E_ARG for a run or two kinds that cannot be compared. */
+ * Errors: those of sheaf_look_open(); SHEAF_E_ARG for a run or two kinds that cannot be compared.
+ */
 sheaf_status *sheaf_diff(sheaf_diff_report *report, const char *a, const char *b,
                          void (*found)(void *context, const sheaf_diff_item *item), void *context);
 

@@ -17,14 +17,16 @@ static char *path_in(const char *name)
 
 /* ---- a checkpoint as a source ---- */
 
-static void check_box(sheaf_source *source, int kind, int seed, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+static void check_box(sheaf_source *source, int kind, int seed, int64_t row0, int64_t rows,
+                      int64_t col0, int64_t cols)
 {
     float got[TINY_ROOM * TINY_SLICES];
     CHECK_OK(source->read(source, tiny_kinds[kind].name, row0, rows, col0, cols, got));
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
             if (got[r * cols + c] != tiny_value(seed, kind, row0 + r, col0 + c))
-                fail_msg("%s: row %d, column %d", tiny_kinds[kind].name, (int)(row0 + r), (int)(col0 + c));
+                fail_msg("%s: row %d, column %d", tiny_kinds[kind].name, (int)(row0 + r),
+                         (int)(col0 + c));
 }
 
 static void test_checkpoint__every_box_of_every_kind_of_cut(void **state)
@@ -38,7 +40,8 @@ static void test_checkpoint__every_box_of_every_kind_of_cut(void **state)
     for (int k = 0; k < TINY_TENSORS; k++) {
         const int64_t *shape = tiny_kinds[k].shape;
         const sheaf_source_entry *e = look.source->find(look.source, tiny_kinds[k].name);
-        assert_true(e != NULL && e->dtype == SHEAF_F32 && e->ndim == tiny_kinds[k].ndim && e->shape[0] == shape[0]);
+        assert_true(e != NULL && e->dtype == SHEAF_F32 && e->ndim == tiny_kinds[k].ndim &&
+                    e->shape[0] == shape[0]);
         for (int64_t r0 = 0; r0 < shape[0]; r0++)
             for (int64_t r1 = r0 + 1; r1 <= shape[0]; r1++)
                 for (int64_t c0 = 0; c0 < shape[1]; c0++)
@@ -59,8 +62,8 @@ static char told[4096];
 static void listen(void *context, const sheaf_diff_item *i)
 {
     const size_t n = strlen(told);
-    snprintf(told + n, sizeof told - n, "%d %s %" PRId64 "/%" PRId64 " %g @%" PRId64 "\n", (int)i->kind, i->name, i->differing,
-             i->elements, i->largest, i->first);
+    snprintf(told + n, sizeof told - n, "%d %s %" PRId64 "/%" PRId64 " %g @%" PRId64 "\n",
+             (int)i->kind, i->name, i->differing, i->elements, i->largest, i->first);
 }
 
 static bool differ_by(sheaf_diff_report *report, const char *a, const char *b)
@@ -91,7 +94,8 @@ static void test_diff__checkpoints(void **state)
 }
 
 /* A file of one tensor of each shape and type. */
-static char *write_file(const char *name, const sheaf_safetensors_spec *specs, int n, const void *const *data)
+static char *write_file(const char *name, const sheaf_safetensors_spec *specs, int n,
+                        const void *const *data)
 {
     char *path = path_in(name);
     sheaf_safetensors_writer *w;
@@ -107,22 +111,27 @@ static char *write_file(const char *name, const sheaf_safetensors_spec *specs, i
 
 static void test_diff__values_types_shapes_and_names(void **state)
 {
-    const float x[] = { 1, 2, 3, 4, 5, 6, 7, 8 }, y[] = { 1, 2, 3.5f, 4, 5, 6, 7, 8.25f }, zero[] = { 0, NAN }, minus[] = { -0.0f, NAN };
+    const float x[] = { 1, 2, 3, 4, 5, 6, 7, 8 }, y[] = { 1, 2, 3.5f, 4, 5, 6, 7, 8.25f },
+                zero[] = { 0, NAN }, minus[] = { -0.0f, NAN };
     const float inf[] = { INFINITY, 1 };
     const uint16_t half[] = { 0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800 };
     const int64_t ids[] = { 1, 2 }, other_ids[] = { 1, INT64_C(1) << 60 };
     const sheaf_safetensors_spec a[] = {
-        { "cube", SHEAF_F32, 3, { 2, 2, 2 } }, { "half", SHEAF_F32, 2, { 2, 4 } }, { "ids", SHEAF_I64, 1, { 2 } },
-        { "mine", SHEAF_F32, 0, { 0 } },       { "none", SHEAF_F32, 2, { 3, 0 } }, { "same", SHEAF_F32, 1, { 8 } },
-        { "shape", SHEAF_F32, 2, { 2, 4 } },   { "zero", SHEAF_F32, 1, { 2 } },    { "inf", SHEAF_F32, 1, { 2 } },
+        { "cube", SHEAF_F32, 3, { 2, 2, 2 } }, { "half", SHEAF_F32, 2, { 2, 4 } },
+        { "ids", SHEAF_I64, 1, { 2 } },        { "mine", SHEAF_F32, 0, { 0 } },
+        { "none", SHEAF_F32, 2, { 3, 0 } },    { "same", SHEAF_F32, 1, { 8 } },
+        { "shape", SHEAF_F32, 2, { 2, 4 } },   { "zero", SHEAF_F32, 1, { 2 } },
+        { "inf", SHEAF_F32, 1, { 2 } },
     };
     sheaf_safetensors_spec b[9];
     memcpy(b, a, sizeof b);
     b[1].dtype = SHEAF_F16;
     b[3].name = "yours";
     b[6].shape[0] = 4, b[6].shape[1] = 2;
-    char *p = write_file("a.safetensors", a, 9, (const void *const[]){ x, x, ids, x, x, x, x, zero, zero });
-    char *q = write_file("b.safetensors", b, 9, (const void *const[]){ y, half, other_ids, x, x, x, x, minus, inf });
+    char *p = write_file("a.safetensors", a, 9,
+                         (const void *const[]){ x, x, ids, x, x, x, x, zero, zero });
+    char *q = write_file("b.safetensors", b, 9,
+                         (const void *const[]){ y, half, other_ids, x, x, x, x, minus, inf });
     sheaf_diff_report report;
     assert_true(differ_by(&report, p, q));
     assert_string_equal(told, "0 cube 2/8 0.5 @2\n"
@@ -142,7 +151,8 @@ static void test_diff__values_types_shapes_and_names(void **state)
 
 static const char *data_path(char *buffer, const char *tail)
 {
-    const char *golden = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"), *root = getenv("SHEAF_SOURCE_ROOT");
+    const char *golden = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA"),
+               *root = getenv("SHEAF_SOURCE_ROOT");
     if (golden != NULL || data != NULL)
         snprintf(buffer, 1024, "%s/%s", golden != NULL ? golden : data, tail);
     else
@@ -150,7 +160,8 @@ static const char *data_path(char *buffer, const char *tail)
     return buffer;
 }
 
-static void copy_file(const char *to_dir, const char *from_dir, const char *name, const char *find, const char *put)
+static void copy_file(const char *to_dir, const char *from_dir, const char *name, const char *find,
+                      const char *put)
 {
     char *from, *to, *bytes;
     size_t size;
@@ -193,9 +204,13 @@ static void test_diff__shards_and_adapters(void **state)
     assert_non_null(strstr(told, "5 use_rslora"));
     assert_non_null(strstr(told, "5 target_modules"));
     /* Equal tensors with another alpha are another adapter; where it came from does not count. */
-    static const struct { const char *find, *put; int keys; } edits[] = {
+    static const struct {
+        const char *find, *put;
+        int keys;
+    } edits[] = {
         { "\"lora_alpha\": 8", "\"lora_alpha\": 9", 1 },
-        { "\"base_model_name_or_path\": \"tiny_llama/hf\"", "\"base_model_name_or_path\": null", 0 },
+        { "\"base_model_name_or_path\": \"tiny_llama/hf\"", "\"base_model_name_or_path\": null",
+          0 },
         { "\"use_rslora\": false", "\"new_key\": 3", 2 },
     };
     for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
@@ -212,13 +227,18 @@ static void test_diff__shards_and_adapters(void **state)
 /* transformers 4 and 5 spell one config in two ways; SAT's tells how its files are divided. */
 static void test_diff__configs_that_mean_the_same(void **state)
 {
-    static const struct { const char *config, *find, *put; int keys; } rows[] = {
+    static const struct {
+        const char *config, *find, *put;
+        int keys;
+    } rows[] = {
         { "llama/tiny_llama/config_4x_style.json", NULL, NULL, 0 },
-        { "llama/tiny_llama/config_4x_style.json", "\"rope_theta\": 10000", "\"rope_theta\": 20000", 2 },
+        { "llama/tiny_llama/config_4x_style.json", "\"rope_theta\": 10000", "\"rope_theta\": 20000",
+          2 },
         { "llama/tiny_llama/config_4x_style.json", "\"float32\"", "\"bfloat16\"", 2 },
         { "llama/tiny_llama/hf/config.json", "{", "{\"encoder_override\": {\"a\": 1}, ", 0 },
         { "llama/tiny_llama/hf/config.json", "{", "{\"model_parallel_size\": 4, ", 1 },
-        { "llama/tiny_llama/hf/config.json", "{", "{\"model_class\": \"A\", \"model_parallel_size\": 4, \"use_lora\": true, ", 1 },
+        { "llama/tiny_llama/hf/config.json", "{",
+          "{\"model_class\": \"A\", \"model_parallel_size\": 4, \"use_lora\": true, ", 1 },
         { "llama/tiny_llama/hf/config.json", "{", "{\"eva_args\": {\"a\": 1}, ", 1 },
     };
     char a[1024], config[1024];
@@ -251,13 +271,17 @@ static void test_diff__configs_that_mean_the_same(void **state)
 static void test_diff__tied_head(void **state)
 {
     const float x[] = { 1, 2, 3, 4 }, y[] = { 1, 2, 3, 5 };
-    const sheaf_safetensors_spec specs[] = { { "model.embed_tokens.weight", SHEAF_F32, 2, { 2, 2 } }, { "lm_head.weight", SHEAF_F32, 2, { 2, 2 } } };
+    const sheaf_safetensors_spec specs[] = {
+        { "model.embed_tokens.weight", SHEAF_F32, 2, { 2, 2 } },
+        { "lm_head.weight", SHEAF_F32, 2, { 2, 2 } }
+    };
     char *tied = path_in("tied"), *config, config_from[1024];
     assert_int_equal(mkdir(tied, 0755), 0);
     free(write_file("tied/model.safetensors", specs, 1, (const void *const[]){ x }));
     char *text;
     size_t size;
-    CHECK_OK(sheaf__file_read_all(&text, &size, data_path(config_from, "llama/tiny_qwen2/hf/config.json"), 1 << 20));
+    CHECK_OK(sheaf__file_read_all(
+        &text, &size, data_path(config_from, "llama/tiny_qwen2/hf/config.json"), 1 << 20));
     CHECK_OK(sheaf__path_join(&config, tied, "config.json"));
     FILE *f = fopen(config, "w");
     fputs(text, f);

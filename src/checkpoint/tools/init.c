@@ -41,7 +41,8 @@ static sheaf_status *unknown_spec(const char *spec)
     for (int i = 0; i < n; i++)
         sheaf__text_add(&all, "%s%s", i == 0 ? "" : ", ", names[i]);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", spec);
-    sheaf_expected(st, "a config.json, a folder with one, or a built-in name: %s", all.failed ? "" : all.at);
+    sheaf_expected(st, "a config.json, a folder with one, or a built-in name: %s",
+                   all.failed ? "" : all.at);
     sheaf__text_release(&all);
     const char *near = sheaf__nearest(spec, names, n);
     return near != NULL ? sheaf_try_this(st, "%s", near) : st;
@@ -62,8 +63,7 @@ static sheaf_status *read_spec(char **json, const char *spec)
             path = NULL;
             st = sheaf__path_join(&path, spec, "model_config.json");
         }
-    }
-    else if (kind == SHEAF_PATH_FILE)
+    } else if (kind == SHEAF_PATH_FILE)
         st = (path = strdup(spec)) != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%s", spec);
     else
         return unknown_spec(spec);
@@ -79,7 +79,8 @@ static sheaf_status *make_rows(void *context, int64_t row0, int64_t rows, int64_
 {
     maker *m = context;
     if (m->stop != NULL && atomic_load(m->stop) != 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "init"), "a request to stop; nothing was left behind");
+        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "init"),
+                           "a request to stop; nothing was left behind");
     float *values = m->values[worker];
     const int64_t n = rows * m->cols;
     sheaf__init_values(values, m->tensor, &m->config, m->seed, row0 * m->cols, n);
@@ -100,7 +101,8 @@ static sheaf_status *make_tensor(maker *m, int64_t i)
     m->at = i;
     m->tensor = sheaf_schema_find(m->schema, m->specs[i].name);
     view(&m->rows, &m->cols, m->tensor->ndim, m->tensor->shape);
-    return sheaf__stream_rows(m->pool, m->rows, sheaf__stream_chunk(m->rows, m->cols), make_rows, m);
+    return sheaf__stream_rows(m->pool, m->rows, sheaf__stream_chunk(m->rows, m->cols), make_rows,
+                              m);
 }
 
 static sheaf_status *make_buffers(maker *m)
@@ -132,7 +134,11 @@ static sheaf_status *write_generation(maker *m)
     if (c->bos >= 0)
         sheaf__text_add(&text, "  \"bos_token_id\": %" PRId64 ",\n", c->bos);
     for (int i = 0; i < c->neos; i++)
-        sheaf__text_add(&text, "%s%" PRId64, i > 0 ? ", " : c->neos > 1 ? "  \"eos_token_id\": [" : "  \"eos_token_id\": ", c->eos[i]);
+        sheaf__text_add(&text, "%s%" PRId64,
+                        i > 0         ? ", "
+                        : c->neos > 1 ? "  \"eos_token_id\": ["
+                                      : "  \"eos_token_id\": ",
+                        c->eos[i]);
     if (c->neos > 0)
         sheaf__text_add(&text, "%s,\n", c->neos > 1 ? "]" : "");
     if (c->pad >= 0)
@@ -156,8 +162,9 @@ static sheaf_status *begin(maker *m, const sheaf_init_options *o)
         st = sheaf_in(sheaf_config_parse(&m->config, json, strlen(json)), "%s", o->spec);
     m->dtype = o->dtype != NULL ? *o->dtype : m->config.dtype;
     if (st == NULL && m->dtype != SHEAF_F32 && m->dtype != SHEAF_BF16 && m->dtype != SHEAF_F16)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: dtype %s", o->spec, sheaf_dtype_name(m->dtype)),
-                            "float32, bfloat16 or float16");
+        st = sheaf_expected(
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: dtype %s", o->spec, sheaf_dtype_name(m->dtype)),
+            "float32, bfloat16 or float16");
     if (st == NULL)
         st = sheaf_schema_new(&m->schema, &m->config, 1);
     if (st == NULL)
@@ -171,7 +178,8 @@ static sheaf_status *begin(maker *m, const sheaf_init_options *o)
     if (st == NULL)
         st = sheaf__output_sweep(o->dst, o->events, o->faults);
     if (st == NULL)
-        st = sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count, 0, false, o->faults);
+        st =
+            sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count, 0, false, o->faults);
     if (st == NULL)
         st = write_generation(m);
     free(json);
@@ -197,7 +205,9 @@ static void release(maker *m)
 
 sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *options)
 {
-    maker m = { .threads = options->threads > 0 ? options->threads : 1, .seed = options->seed, .stop = options->stop,
+    maker m = { .threads = options->threads > 0 ? options->threads : 1,
+                .seed = options->seed,
+                .stop = options->stop,
                 .kernels = sheaf__kernels_for(NULL) };
     *report = (sheaf_init_report){ 0 };
     if (m.kernels == NULL)
@@ -207,7 +217,9 @@ sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *op
         st = make_tensor(&m, i);
         report->tensors++;
         report->parameters += m.rows * m.cols;
-        const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "tensors made", .done = i + 1, .total = m.count };
+        const sheaf_event event = {
+            .kind = SHEAF_EVENT_PROGRESS, .text = "tensors made", .done = i + 1, .total = m.count
+        };
         sheaf_emit(options->events, &event);
     }
     report->dtype = m.dtype;

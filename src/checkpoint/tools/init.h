@@ -16,14 +16,15 @@
 #include "sheaf/schema.h"
 
 typedef struct sheaf_init_options {
-    const char *spec; /* path of a config.json or SAT's model_config.json, a folder with one, or one of sheaf_init_specs() */
+    const char *spec; /* path of a config.json or SAT's model_config.json, a folder with one, or one
+                         of sheaf_init_specs() */
     const char *dst;  /* must not exist; becomes a Hugging Face folder */
     uint64_t seed;
     const sheaf_dtype *dtype; /* F32, BF16 or F16; NULL = what the config says */
     int threads;              /* 0 = one */
     const sheaf_events *events;
-    const atomic_int *stop;   /* not 0: stop soon, leaving nothing; may be NULL */
-    sheaf_faults *faults;     /* of writing; NULL outside tests */
+    const atomic_int *stop; /* not 0: stop soon, leaving nothing; may be NULL */
+    sheaf_faults *faults;   /* of writing; NULL outside tests */
 } sheaf_init_options;
 
 typedef struct sheaf_init_report {
@@ -39,7 +40,8 @@ typedef struct sheaf_init_spec {
     const char *name, *what;
 } sheaf_init_spec;
 /* sheaf__init_values - numbers [first, first + n) of a tensor, in the order of its memory. */
-void sheaf__init_values(float *out, const sheaf_tensor *tensor, const sheaf_config *config, uint64_t seed, int64_t first, int64_t n);
+void sheaf__init_values(float *out, const sheaf_tensor *tensor, const sheaf_config *config,
+                        uint64_t seed, int64_t first, int64_t n);
 
 /* Built-in names; ends with name NULL. */
 const sheaf_init_spec *sheaf_init_specs(void);

@@ -36,16 +36,21 @@ static const char small[] =
     "\"intermediate_size\": 20, \"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"num_key_value_heads\": 1, "
     "\"initializer_range\": 0.5, \"tie_word_embeddings\": true, \"eos_token_id\": [1, 2], \"dtype\": \"bfloat16\"}";
 
-static void init(const char *spec, const char *name, uint64_t seed, const sheaf_dtype *dtype, int threads)
+static void init(const char *spec, const char *name, uint64_t seed, const sheaf_dtype *dtype,
+                 int threads)
 {
     char *dst = path_in(name);
     sheaf_init_report report;
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = spec, .dst = dst, .seed = seed, .dtype = dtype, .threads = threads }));
+    CHECK_OK(sheaf_init(
+        &report, &(sheaf_init_options){
+                     .spec = spec, .dst = dst, .seed = seed, .dtype = dtype, .threads = threads }));
     assert_true(report.tensors > 0 && report.parameters > 0);
     free(dst);
 }
 
-static void ignore(void *context, const sheaf_diff_item *item) { }
+static void ignore(void *context, const sheaf_diff_item *item)
+{
+}
 
 static sheaf_diff_report compare(const char *a, const char *b)
 {
@@ -74,8 +79,10 @@ static void test_init__is_a_function_of_seed_name_and_index(void **state)
         assert_true(n <= 37 * 12 && e->dtype == SHEAF_F32);
         CHECK_OK(source->read(source, e->name, 0, e->shape[0], 0, cols, got));
         for (int64_t k = 0; k < n; k++) {
-            const float want = e->ndim == 1 ? (bias ? 0 : 1)
-                                            : sheaf__random_normal(7, sheaf__name_key(e->name), (uint64_t)k) * 0.5f;
+            const float want =
+                e->ndim == 1
+                    ? (bias ? 0 : 1)
+                    : sheaf__random_normal(7, sheaf__name_key(e->name), (uint64_t)k) * 0.5f;
             if (got[k] != want)
                 fail_msg("%s[%d]: %g, wanted %g", e->name, (int)k, (double)got[k], (double)want);
         }
@@ -134,10 +141,12 @@ static void test_init__built_in_names_are_sound_configs(void **state)
         CHECK_OK(sheaf_config_parse(&config, json, strlen(json)));
         assert_null(config.unknown_keys);
         CHECK_OK(sheaf_schema_new(&schema, &config, 8));
-        const bool cog = strncmp(s->name, "cog", 3) == 0, bytes = cog || strstr(s->name, "bytes") != NULL;
+        const bool cog = strncmp(s->name, "cog", 3) == 0,
+                   bytes = cog || strstr(s->name, "bytes") != NULL;
         assert_int_equal(config.byte_vocab, bytes);
         if (bytes)
-            assert_true(config.vocab == (cog ? 264 : 259) && config.bos == 256 && config.neos == 1 && config.eos[0] == 257 && config.pad == 258);
+            assert_true(config.vocab == (cog ? 264 : 259) && config.bos == 256 &&
+                        config.neos == 1 && config.eos[0] == 257 && config.pad == 258);
         sheaf_schema_free(schema);
         sheaf_config_release(&config);
         free(json);
@@ -157,7 +166,10 @@ static sheaf_source *open_made(const char *name)
     return source;
 }
 
-static bool has(const char *name, const char *part) { return strstr(name, part) != NULL; }
+static bool has(const char *name, const char *part)
+{
+    return strstr(name, part) != NULL;
+}
 
 static void test_init__cog_tensors_begin_as_they_should(void **state)
 {
@@ -172,10 +184,18 @@ static void test_init__cog_tensors_begin_as_they_should(void **state)
                 rows *= e->shape[d];
             float *x = malloc((size_t)(rows * cols) * sizeof *x);
             CHECK_OK(source->read(source, e->name, 0, rows, 0, cols, x));
-            const bool zero = has(e->name, "bias") || strcmp(e->name, "mixins.eva.pos_embed") == 0 || strcmp(e->name, "mixins.encoder.pos_embed") == 0;
+            const bool zero = has(e->name, "bias") ||
+                              strcmp(e->name, "mixins.eva.pos_embed") == 0 ||
+                              strcmp(e->name, "mixins.encoder.pos_embed") == 0;
             const bool one = !zero && (has(e->name, "norm") || has(e->name, "_ln."));
-            for (int64_t k = 0; k < rows * cols && !has(e->name, "rotary_emb") && !has(e->name, "rope"); k++, drawn++)
-                if (x[k] != (zero ? 0 : one ? 1 : sheaf__random_normal(5, sheaf__name_key(e->name), (uint64_t)k) * 0.05f))
+            for (int64_t k = 0;
+                 k < rows * cols && !has(e->name, "rotary_emb") && !has(e->name, "rope");
+                 k++, drawn++)
+                if (x[k] !=
+                    (zero ? 0
+                     : one
+                         ? 1
+                         : sheaf__random_normal(5, sheaf__name_key(e->name), (uint64_t)k) * 0.05f))
                     fail_msg("%s[%d]: %g", e->name, (int)k, (double)x[k]);
             free(x);
         }
@@ -194,8 +214,8 @@ static void read_all(float *x, sheaf_source *source, const char *name, int64_t n
     CHECK_OK(source->read(source, name, 0, e->shape[0], 0, cols, x));
 }
 
-/* 8 by 8 patches and heads of 8 wide: two frequencies an axis, 1 and 1/100; patch 11 is row 1, column 3, and an index
- * counts 16 / 8. Every block has the tables too. */
+/* 8 by 8 patches and heads of 8 wide: two frequencies an axis, 1 and 1/100; patch 11 is row 1,
+ * column 3, and an index counts 16 / 8. Every block has the tables too. */
 static void test_init__tables_of_angles_by_hand(void **state)
 {
     static const double turn[8] = { 2, 2, 0.02, 0.02, 6, 6, 0.06, 0.06 };
@@ -205,9 +225,12 @@ static void test_init__tables_of_angles_by_hand(void **state)
         char name[2][128];
         for (int k = 0; k < 2; k++) {
             if (block < 0)
-                snprintf(name[k], sizeof *name, "mixins.encoder.vit.model.rope.freqs_%s", k ? "sin" : "cos");
+                snprintf(name[k], sizeof *name, "mixins.encoder.vit.model.rope.freqs_%s",
+                         k ? "sin" : "cos");
             else
-                snprintf(name[k], sizeof *name, "mixins.encoder.vit.model.blocks.%d.attn.rope.freqs_%s", block, k ? "sin" : "cos");
+                snprintf(name[k], sizeof *name,
+                         "mixins.encoder.vit.model.blocks.%d.attn.rope.freqs_%s", block,
+                         k ? "sin" : "cos");
         }
         read_all(cosines, source, name[0], 64 * 8);
         read_all(sines, source, name[1], 64 * 8);
@@ -289,18 +312,23 @@ static void check_config(const char *folder_name, const char *part)
 static void test_init__cog_goes_to_sat_and_back(void **state)
 {
     for (size_t m = 0; m < ARRAY_LEN(cogs); m++) {
-        char *made = path_in(cogs[m]), *sat = path_in("sat"), *back = path_in("back"), *again = path_in("again");
+        char *made = path_in(cogs[m]), *sat = path_in("sat"), *back = path_in("back"),
+             *again = path_in("again");
         sheaf_convert_report report;
-        CHECK_OK(sheaf_convert(&report, &(sheaf_convert_options){ .src = made, .dst = sat, .to = "sat", .tp = 2, .step = -1 }));
+        CHECK_OK(sheaf_convert(
+            &report,
+            &(sheaf_convert_options){ .src = made, .dst = sat, .to = "sat", .tp = 2, .step = -1 }));
         assert_int_equal(report.parts, 2);
         assert_true(compare(cogs[m], "sat").same);
-        CHECK_OK(sheaf_convert(&report, &(sheaf_convert_options){ .src = sat, .dst = back, .to = "hf", .step = -1 }));
+        CHECK_OK(sheaf_convert(
+            &report, &(sheaf_convert_options){ .src = sat, .dst = back, .to = "hf", .step = -1 }));
         const sheaf_diff_report d = compare(cogs[m], "back");
         assert_true(d.same && d.config_keys == 0);
         init(sat, "again", 5, NULL, 1); /* a SAT checkpoint tells the model, too */
         const sheaf_diff_report e = compare(cogs[m], "again");
         assert_true(e.same && e.config_keys == 0);
-        check_config("again", m == 0 ? "\"model_type\": \"cogvlm\"" : "\"model_type\": \"cogagent\"");
+        check_config("again",
+                     m == 0 ? "\"model_type\": \"cogvlm\"" : "\"model_type\": \"cogagent\"");
         check_config("again", "\"model_parallel_size\": 1,");
         CHECK_OK(sheaf__remove_tree(sat, NULL));
         CHECK_OK(sheaf__remove_tree(back, NULL));
@@ -313,12 +341,17 @@ static void test_init__refusals_leave_nothing(void **state)
 {
     char *dst = path_in("never"), *bad = path_in("bad.json"), *one = path_in("one");
     sheaf_init_report report;
-    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = "tiny-byte", .dst = dst }), SHEAF_E_ARG, "| tiny-bytes");
-    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = "/nonexistent/config.json", .dst = dst }), SHEAF_E_ARG, "a config.json");
+    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = "tiny-byte", .dst = dst }),
+                SHEAF_E_ARG, "| tiny-bytes");
+    CHECK_FAILS(sheaf_init(&report,
+                           &(sheaf_init_options){ .spec = "/nonexistent/config.json", .dst = dst }),
+                SHEAF_E_ARG, "a config.json");
     write_text(bad, "{\"model_type\": \"gpt2\"}");
-    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = bad, .dst = dst }), SHEAF_E_UNSUPPORTED, "model_type");
+    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = bad, .dst = dst }),
+                SHEAF_E_UNSUPPORTED, "model_type");
     assert_int_equal(sheaf__path_kind(dst), SHEAF_PATH_NONE);
-    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = "tiny-bytes", .dst = one }), SHEAF_E_ARG, one);
+    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = "tiny-bytes", .dst = one }),
+                SHEAF_E_ARG, one);
     free(dst), free(bad), free(one);
 }
 

@@ -18,9 +18,9 @@ static double frequency(int64_t i, int64_t width)
     return 1.0 / sheaf__pow_d(10000, 2.0 * (double)i / (double)width);
 }
 
-/* CogVLM's buffers (reference cogvlm.md, sections 3.4 and 4): the frequencies of the text model; the cosines
- * and sines of the high-resolution tower, [patches, head], where the first half of a head turns with the row and
- * the second with the column, two neighbours by one angle. */
+/* CogVLM's buffers (reference cogvlm.md, sections 3.4 and 4): the frequencies of the text model;
+ * the cosines and sines of the high-resolution tower, [patches, head], where the first half of a
+ * head turns with the row and the second with the column, two neighbours by one angle. */
 static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
 {
     if (t->ndim == 1)
@@ -30,7 +30,8 @@ static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
     const int64_t at = in_head < half ? patch / side : patch % side;
     const float place = (float)at / (float)side * (float)PRETRAINED_GRID;
     const float angle = place * (float)frequency(in_head % half / 2, half);
-    return (float)(ends_with(t->name, "cos") ? sheaf__cos_d((double)angle) : sheaf__sin_d((double)angle));
+    return (float)(ends_with(t->name, "cos") ? sheaf__cos_d((double)angle)
+                                             : sheaf__sin_d((double)angle));
 }
 
 /* Vectors that are added to what a layer or a tower gives: nothing at first. */
@@ -45,10 +46,12 @@ static bool begins_as_zero(const sheaf_tensor *t)
 
 static bool is_norm(const sheaf_tensor *t)
 {
-    return t->role == SHEAF_NORM || t->role == SHEAF_NORM_IN || t->role == SHEAF_NORM_POST || t->role == SHEAF_NORM_FINAL;
+    return t->role == SHEAF_NORM || t->role == SHEAF_NORM_IN || t->role == SHEAF_NORM_POST ||
+           t->role == SHEAF_NORM_FINAL;
 }
 
-void sheaf__init_values(float *out, const sheaf_tensor *t, const sheaf_config *c, uint64_t seed, int64_t first, int64_t n)
+void sheaf__init_values(float *out, const sheaf_tensor *t, const sheaf_config *c, uint64_t seed,
+                        int64_t first, int64_t n)
 {
     const float range = (float)c->initializer_range;
     const uint64_t key = sheaf__name_key(t->name);
@@ -58,6 +61,7 @@ void sheaf__init_values(float *out, const sheaf_tensor *t, const sheaf_config *c
         if (t->buffer)
             out[i] = buffer(t, c, first + i);
         else
-            out[i] = constant ? value : sheaf__random_normal(seed, key, (uint64_t)(first + i)) * range;
+            out[i] =
+                constant ? value : sheaf__random_normal(seed, key, (uint64_t)(first + i)) * range;
     }
 }

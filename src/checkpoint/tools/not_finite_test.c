@@ -1,4 +1,5 @@
-/* not_finite_test.c - what `sheaf verify` counts as NaN and as infinite, in every dtype that has them. */
+/* not_finite_test.c - what `sheaf verify` counts as NaN and as infinite, in every dtype that has
+ * them. */
 #include "tests/files.h"
 
 #include "checkpoint/tools/verify.h"
@@ -7,11 +8,22 @@
 enum { N = 8 };
 
 /* The largest finite number, zero and the smallest are neither. */
-static const struct { sheaf_dtype dtype; uint64_t number[N]; const char *found; } cases[] = {
-    { SHEAF_F32, { 0x7f7fffff, 0xff7fffff, 0x80000000, 1, 0x7f800000, 0xff800000, 0x7fc00000, 0xff800001 }, "2 NaN and 2 Inf" },
-    { SHEAF_F64, { 0x7fefffffffffffff, 0xffefffffffffffff, 0, 1, 0x7ff0000000000000, 0x7ff0000000000001, 0xfff8000000000000, 0xffffffffffffffff }, "3 NaN and 1 Inf" },
+static const struct {
+    sheaf_dtype dtype;
+    uint64_t number[N];
+    const char *found;
+} cases[] = {
+    { SHEAF_F32,
+      { 0x7f7fffff, 0xff7fffff, 0x80000000, 1, 0x7f800000, 0xff800000, 0x7fc00000, 0xff800001 },
+      "2 NaN and 2 Inf" },
+    { SHEAF_F64,
+      { 0x7fefffffffffffff, 0xffefffffffffffff, 0, 1, 0x7ff0000000000000, 0x7ff0000000000001,
+        0xfff8000000000000, 0xffffffffffffffff },
+      "3 NaN and 1 Inf" },
     { SHEAF_F16, { 0x7bff, 0xfbff, 0x8000, 1, 0x7c00, 0xfc00, 0xfc00, 0x7c01 }, "1 NaN and 3 Inf" },
-    { SHEAF_BF16, { 0x7f7f, 0xff7f, 0x8000, 1, 0x7f80, 0xff80, 0xff80, 0x7f81 }, "1 NaN and 3 Inf" },
+    { SHEAF_BF16,
+      { 0x7f7f, 0xff7f, 0x8000, 1, 0x7f80, 0xff80, 0xff80, 0x7f81 },
+      "1 NaN and 3 Inf" },
     { SHEAF_BF16, { 0x7f7f, 0xff7f, 0x8000, 1, 0x7c00, 0xfc00, 2, 0xff80 }, "0 NaN and 1 Inf" },
     { SHEAF_F8_E5M2, { 0x7b, 0xfb, 0x80, 1, 0x7c, 0xfc, 0x7d, 0xff }, "2 NaN and 2 Inf" },
     { SHEAF_F8_E4M3, { 0x7e, 0xfe, 0x80, 1, 0x7c, 0x78, 0x7f, 0xff }, "2 NaN and 0 Inf" },
@@ -37,8 +49,10 @@ static void test_verify__counts_what_is_not_finite(void **state)
         for (int64_t k = 0; k < report.catalog->nfindings; k++)
             if (strcmp(report.catalog->finding[k].code, "not-finite") == 0)
                 found = report.catalog->finding[k].found;
-        if ((found == NULL) != (cases[i].found == NULL) || (found != NULL && strcmp(found, cases[i].found) != 0))
-            fail_msg("case %zu, %s: %s", i, sheaf_dtype_name(cases[i].dtype), found == NULL ? "nothing found" : found);
+        if ((found == NULL) != (cases[i].found == NULL) ||
+            (found != NULL && strcmp(found, cases[i].found) != 0))
+            fail_msg("case %zu, %s: %s", i, sheaf_dtype_name(cases[i].dtype),
+                     found == NULL ? "nothing found" : found);
         assert_int_equal(sheaf_verify_sound(&report), cases[i].found == NULL);
         sheaf_verify_release(&report);
         CHECK_OK(sheaf__remove_tree(path, NULL));

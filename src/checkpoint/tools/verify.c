@@ -1,4 +1,5 @@
-/* verify.c - see verify.h. Work is cut into tasks in the order of the disk; each reads a few megabytes. */
+/* verify.c - see verify.h. Work is cut into tasks in the order of the disk; each reads a few
+ * megabytes. */
 #include "checkpoint/tools/verify.h"
 
 #include <inttypes.h>
@@ -17,26 +18,32 @@
 #include "formats/torch.h"
 #include "ops/pool.h"
 
-enum { CHUNK = 4 << 20, MOST_THREADS = 64, TOLD = 64 << 20 /* bytes between two words on progress */ };
+enum {
+    CHUNK = 4 << 20,
+    MOST_THREADS = 64,
+    TOLD = 64 << 20 /* bytes between two words on progress */
+};
 
 typedef enum task_kind {
-    READ_PIECE, /* some elements of a dense piece */
-    READ_ROWS,  /* some rows of a piece with strides, by the tensor's view */
-    CHECK_FILE, /* the checksums of a PyTorch file */
-    CHECK_ZIP,  /* those of one that lies in another file */
+    READ_PIECE,  /* some elements of a dense piece */
+    READ_ROWS,   /* some rows of a piece with strides, by the tensor's view */
+    CHECK_FILE,  /* the checksums of a PyTorch file */
+    CHECK_ZIP,   /* those of one that lies in another file */
     CHECK_SLICE, /* the hashes in one of sheaf's own files */
 } task_kind;
 
 typedef struct task {
     task_kind kind;
     int file;
-    int64_t offset;          /* for the order */
-    int64_t tensor, piece;   /* of the catalog */
-    int64_t begin, count;    /* elements or rows; bytes of a file; the slice in `begin` */
-    int64_t bytes;           /* of the work */
+    int64_t offset;        /* for the order */
+    int64_t tensor, piece; /* of the catalog */
+    int64_t begin, count;  /* elements or rows; bytes of a file; the slice in `begin` */
+    int64_t bytes;         /* of the work */
 } task;
 
-typedef struct counts { _Atomic int64_t nan, inf; } counts;
+typedef struct counts {
+    _Atomic int64_t nan, inf;
+} counts;
 
 typedef struct verifier {
     sheaf_catalog *c;
@@ -44,20 +51,25 @@ typedef struct verifier {
     const sheaf_verify_options *options;
     task *task;
     int64_t ntasks, room;
-    counts *seen;               /* of each tensor */
-    char **buffer;              /* [threads] CHUNK each */
-    sheaf_status **st;          /* [ntasks] what a task met; told in order */
-    sheaf_checkpoint *own;      /* of sheaf's own dialect */
-    pthread_mutex_t lock;       /* of the findings, which slices add to */
+    counts *seen;          /* of each tensor */
+    char **buffer;         /* [threads] CHUNK each */
+    sheaf_status **st;     /* [ntasks] what a task met; told in order */
+    sheaf_checkpoint *own; /* of sheaf's own dialect */
+    pthread_mutex_t lock;  /* of the findings, which slices add to */
     _Atomic int64_t done;
     int64_t total;
 } verifier;
 
-static sheaf_status *no_memory(const verifier *v) { return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory to verify", v->c->root); }
+static sheaf_status *no_memory(const verifier *v)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory to verify", v->c->root);
+}
 
 /* ---- NaN and Inf ---- */
 
-typedef struct found { int64_t nan, inf; } found;
+typedef struct found {
+    int64_t nan, inf;
+} found;
 
 static void count_16(found *f, const uint16_t *x, size_t n, uint16_t exponent)
 {
@@ -174,7 +186,9 @@ static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k)
     sheaf_status *st = NULL;
     for (int64_t at = 0; st == NULL && at < units; at += most) {
         const int64_t n = units - at < most ? units - at : most;
-        st = add_task(v, (task){ dense ? READ_PIECE : READ_ROWS, p->file, dense ? p->offset + at * bytes : p->offset, index, k, at, n, 0 },
+        st = add_task(v,
+                      (task){ dense ? READ_PIECE : READ_ROWS, p->file,
+                              dense ? p->offset + at * bytes : p->offset, index, k, at, n, 0 },
                       dense ? n * each : n * (elements / units > 0 ? elements / units : 1) * bytes);
     }
     return st;
@@ -193,10 +207,13 @@ static sheaf_status *list_files(verifier *v)
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && v->c->nzips == 0 && i < v->c->nfiles; i++)
         if (sheaf__torch_is(v->c->file[i].path))
-            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, v->c->file[i].size, 0 }, v->c->file[i].size);
+            st = add_task(v, (task){ CHECK_FILE, i, -1, 0, 0, 0, v->c->file[i].size, 0 },
+                          v->c->file[i].size);
     for (int64_t i = 0; st == NULL && i < v->c->nzips; i++) {
         const sheaf_catalog_zip *zip = &v->c->zip[i];
-        st = add_task(v, (task){ CHECK_ZIP, zip->file, zip->begin, 0, 0, zip->begin, zip->length, 0 }, zip->length);
+        st = add_task(v,
+                      (task){ CHECK_ZIP, zip->file, zip->begin, 0, 0, zip->begin, zip->length, 0 },
+                      zip->length);
     }
     return st;
 }
@@ -239,9 +256,11 @@ static sheaf_status *read_rows(verifier *v, const task *t, char *buffer)
     for (int64_t k = 0; st == NULL && k < cols; k += wide) {
         const int64_t w = cols - k < wide ? cols - k : wide;
         memset(buffer, 0, (size_t)(t->count * w * bytes)); /* what is not in the piece */
-        st = sheaf__piece_read(&got, v->c, l, &l->piece[t->piece], t->begin, t->count, k, w, buffer);
+        st =
+            sheaf__piece_read(&got, v->c, l, &l->piece[t->piece], t->begin, t->count, k, w, buffer);
         if (st == NULL)
-            count_special(&v->seen[t->tensor], buffer, (size_t)(t->count * w * bytes), l->told.dtype);
+            count_special(&v->seen[t->tensor], buffer, (size_t)(t->count * w * bytes),
+                          l->told.dtype);
     }
     return st;
 }
@@ -250,16 +269,21 @@ static sheaf_status *check_file(verifier *v, const task *t)
 {
     sheaf_torch *file = NULL;
     const char *path = v->c->file[t->file].path;
-    sheaf_status *st = t->kind == CHECK_ZIP ? sheaf__torch_open_at(&file, path, t->begin, t->count) : sheaf__torch_open(&file, path);
+    sheaf_status *st = t->kind == CHECK_ZIP ? sheaf__torch_open_at(&file, path, t->begin, t->count)
+                                            : sheaf__torch_open(&file, path);
     if (st == NULL)
         st = sheaf__torch_check_data(file);
     sheaf__torch_close(file);
     return st;
 }
 
-typedef struct slice_damages { verifier *v; sheaf__own_damages found; } slice_damages;
+typedef struct slice_damages {
+    verifier *v;
+    sheaf__own_damages found;
+} slice_damages;
 
-static void slice_found(void *context, const char *file, const char *tensor, const char *expected, const char *is)
+static void slice_found(void *context, const char *file, const char *tensor, const char *expected,
+                        const char *is)
 {
     slice_damages *d = context;
     pthread_mutex_lock(&d->v->lock);
@@ -278,7 +302,10 @@ static sheaf_status *check_slice(verifier *v, const task *t)
     return st;
 }
 
-static bool stopped(const verifier *v) { return v->options->stop != NULL && atomic_load(v->options->stop) != 0; }
+static bool stopped(const verifier *v)
+{
+    return v->options->stop != NULL && atomic_load(v->options->stop) != 0;
+}
 
 static void do_task(void *context, int64_t index, int worker)
 {
@@ -286,14 +313,17 @@ static void do_task(void *context, int64_t index, int worker)
     const task *t = &v->task[index];
     if (stopped(v))
         return;
-    v->st[index] = t->kind == READ_PIECE   ? read_piece(v, t, v->buffer[worker])
-                   : t->kind == READ_ROWS  ? read_rows(v, t, v->buffer[worker])
+    v->st[index] = t->kind == READ_PIECE    ? read_piece(v, t, v->buffer[worker])
+                   : t->kind == READ_ROWS   ? read_rows(v, t, v->buffer[worker])
                    : t->kind == CHECK_SLICE ? check_slice(v, t)
                                             : check_file(v, t);
     const int64_t bytes = t->bytes, done = atomic_fetch_add(&v->done, bytes) + bytes;
     if (done / TOLD == (done - bytes) / TOLD)
         return;
-    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes verified", .done = done < v->total ? done : v->total, .total = v->total };
+    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
+                                .text = "bytes verified",
+                                .done = done < v->total ? done : v->total,
+                                .total = v->total };
     sheaf_emit(v->options->events, &event);
 }
 
@@ -304,11 +334,14 @@ static sheaf_status *tell_task(verifier *v, const task *t, sheaf_status *st)
     sheaf_catalog *c = v->c;
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
-    const char *tensor = t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : c->tensor[t->tensor].told.name;
-    const char *path = t->kind == CHECK_SLICE ? c->root : c->file[t->file].path, *cure = sheaf_status_try(st), *is = sheaf_status_found(st);
-    sheaf_status *noted = sheaf__catalog_notef(c, SHEAF_DEFECT, "damaged", path, tensor, sheaf_status_expected(st),
-                                               *cure != '\0' ? cure : "copy or download this file again", "%s%s%s", sheaf_status_where(st),
-                                               *is != '\0' ? ": " : "", is);
+    const char *tensor =
+        t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : c->tensor[t->tensor].told.name;
+    const char *path = t->kind == CHECK_SLICE ? c->root : c->file[t->file].path,
+               *cure = sheaf_status_try(st), *is = sheaf_status_found(st);
+    sheaf_status *noted =
+        sheaf__catalog_notef(c, SHEAF_DEFECT, "damaged", path, tensor, sheaf_status_expected(st),
+                             *cure != '\0' ? cure : "copy or download this file again", "%s%s%s",
+                             sheaf_status_where(st), *is != '\0' ? ": " : "", is);
     sheaf_status_free(st);
     return noted;
 }
@@ -320,8 +353,11 @@ static sheaf_status *tell_special(verifier *v)
         const int64_t nan = atomic_load(&v->seen[i].nan), inf = atomic_load(&v->seen[i].inf);
         const sheaf_logical *t = &v->c->tensor[i];
         if (nan + inf > 0)
-            st = sheaf__catalog_notef(v->c, SHEAF_DEFECT, "not-finite", t->npieces > 0 ? v->c->file[t->piece[0].file].path : v->c->root,
-                                      t->told.name, "finite numbers", "go back to an earlier checkpoint", "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
+            st = sheaf__catalog_notef(
+                v->c, SHEAF_DEFECT, "not-finite",
+                t->npieces > 0 ? v->c->file[t->piece[0].file].path : v->c->root, t->told.name,
+                "finite numbers", "go back to an earlier checkpoint",
+                "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
     }
     return st;
 }
@@ -329,16 +365,20 @@ static sheaf_status *tell_special(verifier *v)
 /* A head that is stored although it is tied must be the table. */
 static sheaf_status *compare_tied(sheaf_catalog *c)
 {
-    const sheaf_logical *head = sheaf__catalog_find(c, "lm_head.weight"), *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
+    const sheaf_logical *head = sheaf__catalog_find(c, "lm_head.weight"),
+                        *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
     bool tied = false;
     for (int64_t i = 0; i < c->nfindings; i++) /* so said by the check of the model */
-        tied = tied || (strcmp(c->finding[i].code, "inferred") == 0 && strcmp(c->finding[i].tensor, "lm_head.weight") == 0);
-    if (!tied || head == NULL || table == NULL || sheaf__catalog_defects(c) > 0 || head->told.dtype != table->told.dtype ||
+        tied = tied || (strcmp(c->finding[i].code, "inferred") == 0 &&
+                        strcmp(c->finding[i].tensor, "lm_head.weight") == 0);
+    if (!tied || head == NULL || table == NULL || sheaf__catalog_defects(c) > 0 ||
+        head->told.dtype != table->told.dtype ||
         memcmp(head->told.shape, table->told.shape, sizeof head->told.shape) != 0)
         return NULL;
     int64_t rows, cols;
     sheaf__catalog_view(&rows, &cols, head);
-    const int64_t row = cols * (int64_t)sheaf_dtype_bytes(head->told.dtype), chunk = row < CHUNK ? CHUNK / row : 1;
+    const int64_t row = cols * (int64_t)sheaf_dtype_bytes(head->told.dtype),
+                  chunk = row < CHUNK ? CHUNK / row : 1;
     char *a = malloc((size_t)(chunk * row)), *b = malloc((size_t)(chunk * row));
     sheaf_status *st = a == NULL || b == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
     bool same = true;
@@ -353,8 +393,10 @@ static sheaf_status *compare_tied(sheaf_catalog *c)
     free(b);
     if (st != NULL || same)
         return st;
-    return sheaf__catalog_note(c, SHEAF_DEFECT, "conflict", c->root, "lm_head.weight", "the values of model.embed_tokens.weight, as the config ties them",
-                               "other values", "set tie_word_embeddings to false in config.json, if the stored head is meant");
+    return sheaf__catalog_note(
+        c, SHEAF_DEFECT, "conflict", c->root, "lm_head.weight",
+        "the values of model.embed_tokens.weight, as the config ties them", "other values",
+        "set tie_word_embeddings to false in config.json, if the stored head is meant");
 }
 
 /* ---- the whole ---- */
@@ -371,7 +413,8 @@ static sheaf_status *open_own(verifier *v)
     int file = 0;
     while (file < v->c->nfiles && !ends_with(v->c->file[file].path, "/manifest.json"))
         file++;
-    sheaf_status *st = file == v->c->nfiles ? NULL : sheaf__path_parent(&dir, v->c->file[file].path);
+    sheaf_status *st =
+        file == v->c->nfiles ? NULL : sheaf__path_parent(&dir, v->c->file[file].path);
     if (st == NULL && dir != NULL)
         st = sheaf__checkpoint_open_manifest(&v->own, dir);
     free(dir);
@@ -385,8 +428,13 @@ static sheaf_status *list_all(verifier *v)
     sheaf_status *st = NULL;
     if (strcmp(v->c->dialect, "sheaf") == 0)
         st = open_own(v);
-    for (int64_t i = 0; st == NULL && i < v->c->count; i++) /* copies are read when they are compared */
-        for (int64_t k = 0; st == NULL && k < (v->c->tensor[i].replicated && v->c->tensor[i].npieces > 1 ? 1 : v->c->tensor[i].npieces); k++)
+    for (int64_t i = 0; st == NULL && i < v->c->count;
+         i++) /* copies are read when they are compared */
+        for (int64_t k = 0;
+             st == NULL && k < (v->c->tensor[i].replicated && v->c->tensor[i].npieces > 1
+                                    ? 1
+                                    : v->c->tensor[i].npieces);
+             k++)
             st = list_piece(v, i, k);
     return st != NULL ? st : list_files(v);
 }
@@ -396,7 +444,8 @@ static sheaf_status *run_all(verifier *v, int threads)
     sheaf__pool *pool = NULL;
     v->st = calloc((size_t)v->ntasks + 1, sizeof *v->st);
     v->buffer = calloc((size_t)threads, sizeof *v->buffer);
-    sheaf_status *st = v->st == NULL || v->buffer == NULL ? no_memory(v) : sheaf__pool_new(&pool, threads);
+    sheaf_status *st =
+        v->st == NULL || v->buffer == NULL ? no_memory(v) : sheaf__pool_new(&pool, threads);
     for (int i = 0; st == NULL && i < threads; i++)
         if ((v->buffer[i] = malloc(CHUNK)) == NULL)
             st = no_memory(v);
@@ -425,10 +474,15 @@ static void release(verifier *v, int threads)
     sheaf_checkpoint_close(v->own);
 }
 
-sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c, const sheaf_verify_options *options)
+sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c,
+                                   const sheaf_verify_options *options)
 {
-    verifier v = { .c = c, .report = report, .options = options, .lock = PTHREAD_MUTEX_INITIALIZER };
-    const int threads = options->threads < 1 ? 1 : options->threads > MOST_THREADS ? MOST_THREADS : options->threads;
+    verifier v = {
+        .c = c, .report = report, .options = options, .lock = PTHREAD_MUTEX_INITIALIZER
+    };
+    const int threads = options->threads < 1              ? 1
+                        : options->threads > MOST_THREADS ? MOST_THREADS
+                                                          : options->threads;
     v.seen = calloc((size_t)c->count + 1, sizeof *v.seen);
     sheaf_status *st = v.seen == NULL ? no_memory(&v) : list_all(&v);
     if (st == NULL && v.ntasks > 0)
@@ -465,21 +519,27 @@ static void count_tensors(sheaf_verify_report *r)
     }
 }
 
-sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path, const sheaf_verify_options *options)
+sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
+                           const sheaf_verify_options *options)
 {
     *report = (sheaf_verify_report){ 0 };
     sheaf_status *st = sheaf__any_read(&report->catalog, path, options->dialect, &options->hints);
     if (st != NULL)
         return st;
     count_tensors(report);
-    for (const char *const *also = options->hints.also; also != NULL && *also != NULL && st == NULL; also++)
-        st = sheaf__catalog_note(report->catalog, SHEAF_NOTE, "inferred", *also, "", "", "parts of the checkpoint above: neither is whole without the other", "");
+    for (const char *const *also = options->hints.also; also != NULL && *also != NULL && st == NULL;
+         also++)
+        st = sheaf__catalog_note(
+            report->catalog, SHEAF_NOTE, "inferred", *also, "", "",
+            "parts of the checkpoint above: neither is whole without the other", "");
     if (st != NULL)
         return st;
-    if (strcmp(report->catalog->dialect, "peft") == 0 && (st = sheaf__verify_adapter(report->catalog)) != NULL)
+    if (strcmp(report->catalog->dialect, "peft") == 0 &&
+        (st = sheaf__verify_adapter(report->catalog)) != NULL)
         return st;
     st = sheaf__catalog_rank_notes(&report->untold, report->catalog);
-    return st != NULL || options->quick ? st : sheaf_verify_catalog(report, report->catalog, options);
+    return st != NULL || options->quick ? st
+                                        : sheaf_verify_catalog(report, report->catalog, options);
 }
 
 void sheaf_verify_release(sheaf_verify_report *report)
@@ -488,13 +548,16 @@ void sheaf_verify_release(sheaf_verify_report *report)
     *report = (sheaf_verify_report){ 0 };
 }
 
-/* Parts in several folders can be had, but no program finds them where they lie; doubles can be converted, and not run. */
+/* Parts in several folders can be had, but no program finds them where they lie; doubles can be
+ * converted, and not run. */
 bool sheaf_verify_sound(const sheaf_verify_report *report)
 {
     const sheaf_catalog *c = report->catalog;
     for (int64_t i = 0; i < c->nfindings; i++)
-        if (c->finding[i].severity == SHEAF_DEFECT || (c->finding[i].severity == SHEAF_WARNING &&
-                                                         (strcmp(c->finding[i].code, "time-stamp") == 0 || strcmp(c->finding[i].code, "dtype") == 0)))
+        if (c->finding[i].severity == SHEAF_DEFECT ||
+            (c->finding[i].severity == SHEAF_WARNING &&
+             (strcmp(c->finding[i].code, "time-stamp") == 0 ||
+              strcmp(c->finding[i].code, "dtype") == 0)))
             return false;
     return true;
 }

@@ -1,7 +1,8 @@
 /* verify.h - is a checkpoint complete, consistent and undamaged?
  *
- * Quick: its structure (every header, every name, shape and place). Full: every byte besides: the hashes of
- * sheaf's own manifest, the CRC-32 of PyTorch's files, the copies of what several ranks hold, NaN and Inf. */
+ * Quick: its structure (every header, every name, shape and place). Full: every byte besides: the
+ * hashes of sheaf's own manifest, the CRC-32 of PyTorch's files, the copies of what several ranks
+ * hold, NaN and Inf. */
 #ifndef SHEAF_CHECKPOINT_TOOLS_VERIFY_H
 #define SHEAF_CHECKPOINT_TOOLS_VERIFY_H
 
@@ -12,29 +13,34 @@ typedef struct sheaf_verify_options {
     bool quick;
     const char *dialect; /* by name; NULL = recognise it */
     sheaf_dialect_hints hints;
-    int threads;         /* 0 = one */
+    int threads;                /* 0 = one */
     const sheaf_events *events; /* progress; may be NULL */
     const _Atomic int *stop;    /* not 0: stop (SHEAF_E_STOPPED); may be NULL */
 } sheaf_verify_options;
 
 typedef struct sheaf_verify_report {
-    sheaf_catalog *catalog; /* facts and findings */
+    sheaf_catalog *catalog;           /* facts and findings */
     int64_t tensors, elements, bytes; /* of weights and buffers */
     int64_t factors, moments;         /* tensors of LoRA that is not merged; of optimizer state */
     int64_t of[SHEAF_DTYPE_COUNT];    /* weights and buffers by dtype */
-    int64_t read;           /* bytes that were read */
+    int64_t read;                     /* bytes that were read */
     bool full;
-    bool untold;            /* notes say what of the parts cannot be told from files */
+    bool untold; /* notes say what of the parts cannot be told from files */
 } sheaf_verify_report;
 
-/* sheaf_verify - everything about the checkpoint at `path`; release the report in any case. Errors: those of reading
- * where nothing can be looked at; SHEAF_E_ARG for an unknown dialect; SHEAF_E_MEMORY. Damage is no error but a finding. */
-sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path, const sheaf_verify_options *options);
-/* sheaf_verify_joint - are the paths parts of one checkpoint, of which the first is not whole alone, and nothing is missing
- * of all? Then they are verified as the first with the others in hints.also. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf_verify_joint(bool *joint, const char *const *paths, int count, const sheaf_verify_options *options);
+/* sheaf_verify - everything about the checkpoint at `path`; release the report in any case. Errors:
+ * those of reading where nothing can be looked at; SHEAF_E_ARG for an unknown dialect;
+ * SHEAF_E_MEMORY. Damage is no error but a finding. */
+sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
+                           const sheaf_verify_options *options);
+/* sheaf_verify_joint - are the paths parts of one checkpoint, of which the first is not whole
+ * alone, and nothing is missing of all? Then they are verified as the first with the others in
+ * hints.also. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf_verify_joint(bool *joint, const char *const *paths, int count,
+                                 const sheaf_verify_options *options);
 /* sheaf_verify_catalog - the full part, of a catalog that was read; adds its findings. */
-sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *catalog, const sheaf_verify_options *options);
+sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *catalog,
+                                   const sheaf_verify_options *options);
 void sheaf_verify_release(sheaf_verify_report *report);
 /* sheaf_verify_sound - no finding is a defect, and all parts lie in one place. */
 bool sheaf_verify_sound(const sheaf_verify_report *report);

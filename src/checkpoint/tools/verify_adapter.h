@@ -4,8 +4,9 @@
 
 #include "catalog/catalog.h"
 
-/* sheaf__verify_adapter - a finding for a config that is not read, tensors that are no part of LoRA, other dtypes than
- * F32, BF16 and F16, ranks that are not those of the config, and for no tensors at all. Errors: SHEAF_E_MEMORY. */
+/* sheaf__verify_adapter - a finding for a config that is not read, tensors that are no part of
+ * LoRA, other dtypes than F32, BF16 and F16, ranks that are not those of the config, and for no
+ * tensors at all. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__verify_adapter(sheaf_catalog *catalog);
 
 #endif

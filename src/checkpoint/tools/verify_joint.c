@@ -5,10 +5,14 @@
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/tools/verify.h"
 
-/* What was read of `path`, or NULL where it could not be looked at, which is told when it is verified. */
-static sheaf_status *look(sheaf_catalog **out, const char *path, const sheaf_verify_options *o, const char *const *also)
+/* What was read of `path`, or NULL where it could not be looked at, which is told when it is
+ * verified. */
+static sheaf_status *look(sheaf_catalog **out, const char *path, const sheaf_verify_options *o,
+                          const char *const *also)
 {
-    const sheaf_dialect_hints hints = { .config = o->hints.config, .model = o->hints.model, .also = also };
+    const sheaf_dialect_hints hints = { .config = o->hints.config,
+                                        .model = o->hints.model,
+                                        .also = also };
     sheaf_status *st = sheaf__any_read(out, path, o->dialect, &hints);
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
@@ -32,7 +36,8 @@ static bool takes_from(const sheaf_catalog *c, const char *path)
     return yes;
 }
 
-sheaf_status *sheaf_verify_joint(bool *joint, const char *const *paths, int count, const sheaf_verify_options *o)
+sheaf_status *sheaf_verify_joint(bool *joint, const char *const *paths, int count,
+                                 const sheaf_verify_options *o)
 {
     sheaf_catalog *alone = NULL, *all = NULL;
     *joint = false;

@@ -50,14 +50,16 @@ static void copy_folder(const char *to, const char *from, const char *other, con
         snprintf(b, sizeof b, "%s/%s", at(to), names[i]);
         CHECK_OK(sheaf__file_read_all(&bytes, &size, a, SIZE_MAX));
         const bool instead = other != NULL && strcmp(names[i], other) == 0;
-        CHECK_OK(sheaf__file_write_whole(b, instead ? text : bytes, instead ? strlen(text) : size, NULL));
+        CHECK_OK(sheaf__file_write_whole(b, instead ? text : bytes, instead ? strlen(text) : size,
+                                         NULL));
         free(bytes);
     }
     sheaf__names_free(names, n);
 }
 
 /* In the file: `from` becomes `to`, of one length, in its first `count` places. */
-static void retype(const char *folder, const char *file, const char *from, const char *to, int count)
+static void retype(const char *folder, const char *file, const char *from, const char *to,
+                   int count)
 {
     char path[500], *bytes = NULL;
     size_t size, n = strlen(from);
@@ -78,9 +80,11 @@ static void check_verdict(const char *what, const char *path, const char *code)
 {
     sheaf_verify_report report;
     CHECK_OK(sheaf_verify(&report, path, &(sheaf_verify_options){ 0 }));
-    if (sheaf_verify_sound(&report) != (code == NULL) || (code != NULL && finding(report.catalog, code) == NULL)) {
+    if (sheaf_verify_sound(&report) != (code == NULL) ||
+        (code != NULL && finding(report.catalog, code) == NULL)) {
         for (int64_t i = 0; i < report.catalog->nfindings; i++)
-            print_error("%s: %s: %s\n", report.catalog->finding[i].code, report.catalog->finding[i].tensor, report.catalog->finding[i].found);
+            print_error("%s: %s: %s\n", report.catalog->finding[i].code,
+                        report.catalog->finding[i].tensor, report.catalog->finding[i].found);
         fail_msg("%s: wanted %s", what, code == NULL ? "sound" : code);
     }
     sheaf_verify_release(&report);
@@ -94,7 +98,8 @@ static void test_model__of_dtypes_that_cannot_be_run_is_not_sound(void **state)
     for (size_t i = 0; i < ARRAY_LEN(dtypes); i++)
         for (int all = 0; all < 2; all++) {
             copy_folder("m", "llama/tiny_llama/hf", NULL, NULL);
-            retype("m", "model.safetensors", "\"F32\"", i == 0 ? "\"I32\"" : "\"U32\"", all ? 30 : 1);
+            retype("m", "model.safetensors", "\"F32\"", i == 0 ? "\"I32\"" : "\"U32\"",
+                   all ? 30 : 1);
             check_verdict(dtypes[i], at("m"), "unsupported");
         }
 }
@@ -104,14 +109,20 @@ static void test_model__every_dtype_is_judged(void **state)
 {
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         for (int known = 0; known < 2; known++) {
-            static const char *const names[2][2] = { { "a.b", "c.d" }, { "model.layers.0.self_attn.q_proj.weight", "model.layers.0.mlp.gate_proj.weight" } };
+            static const char *const names[2][2] = { { "a.b", "c.d" },
+                                                     { "model.layers.0.self_attn.q_proj.weight",
+                                                       "model.layers.0.mlp.gate_proj.weight" } };
             static const char zeros[512];
             sheaf_safetensors_writer *w = NULL;
-            const sheaf_safetensors_spec spec[2] = { { names[known][0], (sheaf_dtype)d, 2, { 8, 8 } }, { names[known][1], SHEAF_F32, 2, { 8, 8 } } };
+            const sheaf_safetensors_spec spec[2] = {
+                { names[known][0], (sheaf_dtype)d, 2, { 8, 8 } },
+                { names[known][1], SHEAF_F32, 2, { 8, 8 } }
+            };
             int64_t bytes;
             CHECK_OK(sheaf__remove_tree(at("m"), NULL));
             CHECK_OK(sheaf__make_dirs(at("m"), NULL));
-            CHECK_OK(sheaf__safetensors_begin(&w, at("m/model.safetensors"), spec, 2, NULL, 0, NULL));
+            CHECK_OK(
+                sheaf__safetensors_begin(&w, at("m/model.safetensors"), spec, 2, NULL, 0, NULL));
             for (int i = 0; i < 2; i++) {
                 CHECK_OK(sheaf__safetensors_bytes(&bytes, &spec[i]));
                 CHECK_OK(sheaf__safetensors_write(w, i, 0, zeros, bytes));
@@ -119,7 +130,10 @@ static void test_model__every_dtype_is_judged(void **state)
             CHECK_OK(sheaf__safetensors_finish(w));
             const bool runs = d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16;
             if (known || sheaf_dtype_bytes((sheaf_dtype)d) > 0)
-                check_verdict(sheaf_dtype_name((sheaf_dtype)d), at("m"), runs || !known ? NULL : d == SHEAF_F64 ? "dtype" : "unsupported");
+                check_verdict(sheaf_dtype_name((sheaf_dtype)d), at("m"),
+                              runs || !known   ? NULL
+                              : d == SHEAF_F64 ? "dtype"
+                                               : "unsupported");
         }
 }
 
@@ -127,9 +141,12 @@ static void test_adapter__that_cannot_be_applied_is_not_sound(void **state)
 {
     static const char from[] = "llama/tiny_llama/lora/adapter_final";
     static const char *const bad[][2] = {
-        { "{}", "damaged" }, { "{\"peft_type\": \"LORA\", \"r\": 0, \"target_modules\": [\"q_proj\"]}", "damaged" },
-        { "{\"peft_type\": \"LORA\", \"r\": 3, \"target_modules\": [\"q_proj\", \"v_proj\"]}", "shape" },
-        { "{\"peft_type\": \"IA3\", \"target_modules\": [\"q_proj\"]}", "unsupported" }, { "[]", "damaged" },
+        { "{}", "damaged" },
+        { "{\"peft_type\": \"LORA\", \"r\": 0, \"target_modules\": [\"q_proj\"]}", "damaged" },
+        { "{\"peft_type\": \"LORA\", \"r\": 3, \"target_modules\": [\"q_proj\", \"v_proj\"]}",
+          "shape" },
+        { "{\"peft_type\": \"IA3\", \"target_modules\": [\"q_proj\"]}", "unsupported" },
+        { "[]", "damaged" },
     };
     copy_folder("a", from, NULL, NULL);
     check_verdict("as it is", at("a"), NULL);
@@ -144,7 +161,8 @@ static void test_adapter__that_cannot_be_applied_is_not_sound(void **state)
     retype("a", "adapter_model.safetensors", ".lora_A.", ".lora_Q.", 1);
     check_verdict("a part that LoRA has not", at("a"), "foreign");
     copy_folder("a", from, NULL, NULL);
-    CHECK_OK(sheaf__file_write_whole(at("a/adapter_model.safetensors"), "\2\0\0\0\0\0\0\0{}", 10, NULL));
+    CHECK_OK(
+        sheaf__file_write_whole(at("a/adapter_model.safetensors"), "\2\0\0\0\0\0\0\0{}", 10, NULL));
     check_verdict("no tensors", at("a"), "missing");
 }
 
@@ -153,7 +171,8 @@ static void test_config__that_is_no_file_is_told(void **state)
     for (int pipe = 0; pipe < 2; pipe++) {
         copy_folder("m", "llama/tiny_llama/hf", NULL, NULL);
         CHECK_OK(sheaf__remove_tree(at("m/config.json"), NULL));
-        assert_int_equal(pipe ? mkfifo(at("m/config.json"), 0600) : mkdir(at("m/config.json"), 0700), 0);
+        assert_int_equal(
+            pipe ? mkfifo(at("m/config.json"), 0600) : mkdir(at("m/config.json"), 0700), 0);
         check_verdict(pipe ? "a pipe" : "a folder", at("m"), "damaged");
     }
 }

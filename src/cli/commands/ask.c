@@ -20,17 +20,24 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
 {
     *f = (ask_flags){ .temperature = 1, .top_p = 1, .penalty = 1, .max_new = max_new };
     const cli_option rows[] = {
-        { "tokenizer", CLI_PATH, &f->tokenizer, "sentencepiece file; default: tokenizer.model in the model's folder, else bytes", "FILE" },
-        { "template", CLI_TEXT, &f->version, "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
+        { "tokenizer", CLI_PATH, &f->tokenizer,
+          "sentencepiece file; default: tokenizer.model in the model's folder, else bytes",
+          "FILE" },
+        { "template", CLI_TEXT, &f->version,
+          "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
         { "max-new", CLI_COUNT, &f->max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
-        { "max-length", CLI_COUNT, &f->max_length, "most positions of prompt (image included) and answer; 0 = no limit", .max = 1e7 },
+        { "max-length", CLI_COUNT, &f->max_length,
+          "most positions of prompt (image included) and answer; 0 = no limit", .max = 1e7 },
         { "greedy", CLI_FLAG, &f->greedy, "always the largest logit" },
-        { "sampling", CLI_CHOICE, &f->order, "whose order of steps: transformers or sat", .choices = orders },
-        { "temperature", CLI_NUMBER, &f->temperature, "divides the logits", .min = LEAST, .max = 1e6,
-          .advice = "--greedy, which always takes the most probable token" },
+        { "sampling", CLI_CHOICE, &f->order, "whose order of steps: transformers or sat",
+          .choices = orders },
+        { "temperature", CLI_NUMBER, &f->temperature, "divides the logits", .min = LEAST,
+          .max = 1e6, .advice = "--greedy, which always takes the most probable token" },
         { "top-k", CLI_COUNT, &f->top_k, "sample among the k largest; 0 = all", .max = 1e9 },
-        { "top-p", CLI_NUMBER, &f->top_p, "sample among the fewest with this much probability", .min = LEAST, .max = 1 },
-        { "repetition-penalty", CLI_NUMBER, &f->penalty, "divides logits of tokens that were there", .min = LEAST, .max = 1e6 },
+        { "top-p", CLI_NUMBER, &f->top_p, "sample among the fewest with this much probability",
+          .min = LEAST, .max = 1 },
+        { "repetition-penalty", CLI_NUMBER, &f->penalty, "divides logits of tokens that were there",
+          .min = LEAST, .max = 1e6 },
         { "seed", CLI_SEED, &f->seed, "start of all randomness" },
         { 0 },
     };
@@ -41,8 +48,13 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
 
 sheaf__sampling ask_sampling(const ask_flags *f)
 {
-    return (sheaf__sampling){ .greedy = f->greedy, .sat = f->order == 1, .temperature = (float)f->temperature, .top_k = f->top_k,
-                              .top_p = (float)f->top_p, .repetition_penalty = (float)f->penalty, .seed = f->seed };
+    return (sheaf__sampling){ .greedy = f->greedy,
+                              .sat = f->order == 1,
+                              .temperature = (float)f->temperature,
+                              .top_k = f->top_k,
+                              .top_p = (float)f->top_p,
+                              .repetition_penalty = (float)f->penalty,
+                              .seed = f->seed };
 }
 
 /* ---- results ---- */
@@ -58,7 +70,10 @@ json_t *ask_json(const char *text)
     return value;
 }
 
-json_t *ask_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+json_t *ask_json_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
 
 /* ---- the end of an answer ---- */
 
@@ -74,7 +89,8 @@ static void take_eos(int64_t *stop, int *n, const json_t *eos)
     }
 }
 
-sheaf_status *ask_stop(int64_t stop[SHEAF_MAX_EOS], int *n, const char *model, const sheaf__wording *w)
+sheaf_status *ask_stop(int64_t stop[SHEAF_MAX_EOS], int *n, const char *model,
+                       const sheaf__wording *w)
 {
     *n = w->config->neos;
     memcpy(stop, w->config->eos, sizeof w->config->eos);
@@ -123,10 +139,16 @@ static sheaf_status *make_row(one_row *r, const sheaf_data *data, const sheaf_co
 {
     const size_t n = (size_t)sheaf_data_seq(data);
     *r = (one_row){ .seq = (int64_t)n };
-    r->batch = (sheaf_batch){ .tokens = malloc(n * 4), .labels = malloc(n * 4), .position = malloc(n * 4), .mask = malloc(n),
-                              .image_row = malloc((size_t)(config->patches + 2) * 4), .stream = { malloc(n * 4), malloc(n * 4) } };
-    const bool made = r->batch.tokens != NULL && r->batch.labels != NULL && r->batch.position != NULL && r->batch.mask != NULL &&
-                      r->batch.image_row != NULL && r->batch.stream[0] != NULL && r->batch.stream[1] != NULL;
+    r->batch = (sheaf_batch){ .tokens = malloc(n * 4),
+                              .labels = malloc(n * 4),
+                              .position = malloc(n * 4),
+                              .mask = malloc(n),
+                              .image_row = malloc((size_t)(config->patches + 2) * 4),
+                              .stream = { malloc(n * 4), malloc(n * 4) } };
+    const bool made = r->batch.tokens != NULL && r->batch.labels != NULL &&
+                      r->batch.position != NULL && r->batch.mask != NULL &&
+                      r->batch.image_row != NULL && r->batch.stream[0] != NULL &&
+                      r->batch.stream[1] != NULL;
     return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "a row of %zu tokens", n);
 }
 
@@ -142,13 +164,15 @@ static sheaf_status *find_context(one_row *r)
             r->context--;
     for (int64_t t = 0; t < r->context; t++)
         if (r->batch.mask[t] == 0)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "attention_mask"), "no padding before the answer"),
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "attention_mask"),
+                                              "no padding before the answer"),
                                "0 at position %" PRId64, t + 1);
     return NULL;
 }
 
 /* ids, position, embed and expert of the prompt, in one block. */
-static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_row *r, const sheaf_config *config)
+static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_row *r,
+                                  const sheaf_config *config)
 {
     const size_t n = (size_t)r->context;
     int32_t *ids = malloc(n * 10);
@@ -164,7 +188,10 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
     for (int64_t i = 0; i < r->expert_rows; i++)
         if (r->batch.stream[1][i] < r->context)
             expert[r->batch.stream[1][i]] = 1;
-    *out = (sheaf__prompt){ .ids = ids, .n = r->context, .position = ids + n, .embed = r->image ? embed : NULL,
+    *out = (sheaf__prompt){ .ids = ids,
+                            .n = r->context,
+                            .position = ids + n,
+                            .embed = r->image ? embed : NULL,
                             .expert = r->image ? expert : NULL };
     *block = ids;
     return NULL;
@@ -184,7 +211,8 @@ static sheaf_status *expected_text(char **out, const one_row *r, const sheaf__wo
     return st;
 }
 
-static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wording *w, const sheaf_data *data, int64_t row)
+static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wording *w,
+                             const sheaf_data *data, int64_t row)
 {
     const sheaf_batch_images images = sheaf_data_images(data, &row, 1);
     sheaf__prompt prompt;
@@ -194,8 +222,10 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
     r->expert_rows = images.image_rows;
     sheaf_status *st = find_context(r);
     if (st == NULL && w->max_length > 0 && r->context >= w->max_length)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "fewer positions than --max-length %" PRId64, w->max_length),
-                         "%" PRId64, r->context);
+        st =
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
+                                       "fewer positions than --max-length %" PRId64, w->max_length),
+                        "%" PRId64, r->context);
     if (st == NULL)
         st = expected_text(&about.expected, r, w);
     if (st == NULL)
@@ -228,13 +258,15 @@ sheaf_status *ask_room(sheaf__continuation **out, int64_t count, int64_t max_new
 {
     *out = NULL;
     if (count < 1 || max_new > INT64_MAX / 4 / count)
-        return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count, max_new);
+        return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count,
+                          max_new);
     sheaf__continuation *room = calloc((size_t)count, sizeof *room);
     int32_t *ids = malloc((size_t)(count * max_new) * sizeof *ids);
     if (room == NULL || ids == NULL) {
         free(room);
         free(ids);
-        return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count, max_new);
+        return sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers of %" PRId64 " tokens", count,
+                          max_new);
     }
     for (int64_t i = 0; i < count; i++)
         room[i].ids = ids + i * max_new;
@@ -249,15 +281,20 @@ void ask_room_free(sheaf__continuation *room)
     free(room);
 }
 
-static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__place *place, const ask_layout *l, const sheaf__opened *opened)
+static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__place *place, const ask_layout *l,
+                             const sheaf__opened *opened)
 {
-    *out = (sheaf_plan_generation){ .schema = opened->schema, .lora = opened->lora, .place = place, .tp = l->tp, .threads = l->threads,
+    *out = (sheaf_plan_generation){ .schema = opened->schema,
+                                    .lora = opened->lora,
+                                    .place = place,
+                                    .tp = l->tp,
+                                    .threads = l->threads,
                                     .dtype = l->dtype };
     return sheaf__place_read(place, l->place, opened->schema);
 }
 
-sheaf_status *ask_fits(const ask_layout *l, const sheaf__opened *opened, const sheaf__prompt *prompt, int64_t count, int64_t batch,
-                       int64_t max_new)
+sheaf_status *ask_fits(const ask_layout *l, const sheaf__opened *opened,
+                       const sheaf__prompt *prompt, int64_t count, int64_t batch, int64_t max_new)
 {
     sheaf__place place;
     sheaf_plan_generation asked;
@@ -269,10 +306,13 @@ sheaf_status *ask_fits(const ask_layout *l, const sheaf__opened *opened, const s
         asked.images += prompt[i].embed != NULL && asked.images < asked.batch;
     }
     asked.seq = asked.prompt + max_new;
-    return st == NULL ? sheaf_fits_generate(&asked, &(sheaf_fits_how){ .force = l->force, .events = l->events }) : st;
+    return st == NULL ? sheaf_fits_generate(
+                            &asked, &(sheaf_fits_how){ .force = l->force, .events = l->events })
+                      : st;
 }
 
-sheaf_status *ask_fits_data(const ask_layout *l, const sheaf__opened *opened, const sheaf_data *data, int64_t micro_batch, int64_t positions,
+sheaf_status *ask_fits_data(const ask_layout *l, const sheaf__opened *opened,
+                            const sheaf_data *data, int64_t micro_batch, int64_t positions,
                             bool padded)
 {
     sheaf__place place;
@@ -281,20 +321,29 @@ sheaf_status *ask_fits_data(const ask_layout *l, const sheaf__opened *opened, co
     sheaf_status *st = lay_out(&asked, &place, l, opened);
     asked.batch = micro_batch < rows ? micro_batch : rows;
     asked.seq = positions;
-    return st == NULL ? sheaf_fits_evaluate(&asked, data, padded, &(sheaf_fits_how){ .force = l->force, .events = l->events }) : st;
+    return st == NULL
+               ? sheaf_fits_evaluate(&asked, data, padded,
+                                     &(sheaf_fits_how){ .force = l->force, .events = l->events })
+               : st;
 }
 
-void ask_warn_positions(const sheaf_config *config, const char *what, int64_t positions, const sheaf_events *events)
+void ask_warn_positions(const sheaf_config *config, const char *what, int64_t positions,
+                        const sheaf_events *events)
 {
     if (positions > config->max_position)
-        sheaf_warn(events, "%s: %" PRId64 " positions are more than the model's %s of %" PRId64
-                   ": rotary embeddings go on beyond it, but the model was not made for that", what, positions, sheaf_config_position_key(config),
-                   config->max_position);
+        sheaf_warn(events,
+                   "%s: %" PRId64 " positions are more than the model's %s of %" PRId64
+                   ": rotary embeddings go on beyond it, but the model was not made for that",
+                   what, positions, sheaf_config_position_key(config), config->max_position);
 }
 
-static int64_t positions_of(const sheaf__prompt *p) { return p->position == NULL || p->n == 0 ? p->n : p->position[p->n - 1] + (int64_t)1; }
+static int64_t positions_of(const sheaf__prompt *p)
+{
+    return p->position == NULL || p->n == 0 ? p->n : p->position[p->n - 1] + (int64_t)1;
+}
 
-sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *p, int64_t max_new, int64_t max_length, const sheaf_events *events)
+sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *p, int64_t max_new,
+                        int64_t max_length, const sheaf_events *events)
 {
     int64_t most = 0;
     for (int64_t i = 0; i < p->count; i++) {
@@ -302,9 +351,14 @@ sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *p, int
         most = n > most ? n : most;
         if (n <= config->max_position || max_length > 0)
             continue;
-        sheaf_status *st = p->count == 1 ? sheaf_fail(SHEAF_E_DATA, "the prompt") : sheaf_fail(SHEAF_E_DATA, "prompt %" PRId64, i + 1);
-        sheaf_expected(st, "at most %" PRId64 " positions, the model's %s", config->max_position, sheaf_config_position_key(config));
-        return sheaf_try_this(sheaf_found(st, "%" PRId64, n), "a shorter one; --max-length %" PRId64 " goes beyond what the model was made for", n + max_new);
+        sheaf_status *st = p->count == 1 ? sheaf_fail(SHEAF_E_DATA, "the prompt")
+                                         : sheaf_fail(SHEAF_E_DATA, "prompt %" PRId64, i + 1);
+        sheaf_expected(st, "at most %" PRId64 " positions, the model's %s", config->max_position,
+                       sheaf_config_position_key(config));
+        return sheaf_try_this(sheaf_found(st, "%" PRId64, n),
+                              "a shorter one; --max-length %" PRId64
+                              " goes beyond what the model was made for",
+                              n + max_new);
     }
     const int64_t end = max_length > 0 && most + max_new > max_length ? max_length : most + max_new;
     ask_warn_positions(config, "prompt and answer", end, events);

@@ -1,5 +1,5 @@
-/* ask.h - what generate, chat and eval share: the flags that say how a model is asked, prompts from a data
- * set of tokens, the ids that end an answer, its picture. */
+/* ask.h - what generate, chat and eval share: the flags that say how a model is asked, prompts from
+ * a data set of tokens, the ids that end an answer, its picture. */
 #ifndef SHEAF_CLI_COMMANDS_ASK_H
 #define SHEAF_CLI_COMMANDS_ASK_H
 
@@ -19,20 +19,24 @@ typedef struct ask_flags {
     uint64_t seed;
 } ask_flags;
 
-/* ask_table - appends the rows of these flags to a table that ends with a zero entry; sets the defaults. */
+/* ask_table - appends the rows of these flags to a table that ends with a zero entry; sets the
+ * defaults. */
 void ask_table(cli_option *table, ask_flags *flags, int64_t max_new);
 sheaf__sampling ask_sampling(const ask_flags *flags);
-/* ask_json - `text` as a JSON string, null without one. What is no UTF-8 in it, a path, becomes U+FFFD. */
+/* ask_json - `text` as a JSON string, null without one. What is no UTF-8 in it, a path, becomes
+ * U+FFFD. */
 json_t *ask_json(const char *text);
 json_t *ask_json_real(double value); /* what is not finite is null */
 
-/* ask_stop - the ids that end an answer: generation_config.json's, else the config's, else the tokenizer's. */
-sheaf_status *ask_stop(int64_t stop[SHEAF_MAX_EOS], int *n, const char *model, const sheaf__wording *wording);
+/* ask_stop - the ids that end an answer: generation_config.json's, else the config's, else the
+ * tokenizer's. */
+sheaf_status *ask_stop(int64_t stop[SHEAF_MAX_EOS], int *n, const char *model,
+                       const sheaf__wording *wording);
 
 /* ask_is_tokens - is this a file of tokens (.safetensors), rather than of texts? */
 bool ask_is_tokens(const char *path);
-/* ask_data - every row up to its first label is a prompt; the text of its labels, where there are any and the model
- * has text, is what is expected. Rows without labels are prompts as a whole. */
+/* ask_data - every row up to its first label is a prompt; the text of its labels, where there are
+ * any and the model has text, is what is expected. Rows without labels are prompts as a whole. */
 sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *wording, const sheaf_data *data);
 /* ask_data_load - sheaf__generate_options.load for them; self is the data set. */
 sheaf_status *ask_data_load(void *self, int64_t prompt, float *pixels, float *cross);
@@ -51,18 +55,22 @@ typedef struct ask_layout {
 } ask_layout;
 
 #define ASK_FORCE "begin even where the planner says that memory does not suffice"
-/* ask_fits - does memory suffice to answer these prompts, `batch` at a time? Errors: those of sheaf_fits_generate(). */
-sheaf_status *ask_fits(const ask_layout *layout, const sheaf__opened *opened, const sheaf__prompt *prompt, int64_t count, int64_t batch,
-                       int64_t max_new);
+/* ask_fits - does memory suffice to answer these prompts, `batch` at a time? Errors: those of
+ * sheaf_fits_generate(). */
+sheaf_status *ask_fits(const ask_layout *layout, const sheaf__opened *opened,
+                       const sheaf__prompt *prompt, int64_t count, int64_t batch, int64_t max_new);
 /* ask_fits_data - the same of the loss on data; positions: of the rotary table. */
-sheaf_status *ask_fits_data(const ask_layout *layout, const sheaf__opened *opened, const sheaf_data *data, int64_t micro_batch,
-                            int64_t positions, bool padded);
+sheaf_status *ask_fits_data(const ask_layout *layout, const sheaf__opened *opened,
+                            const sheaf_data *data, int64_t micro_batch, int64_t positions,
+                            bool padded);
 
-/* ask_reach - refuses prompts that alone are longer than the model was made for, unless max_length (0: not given) allows them by name;
- * warns where prompts and answers may come to be. */
-sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *prompts, int64_t max_new, int64_t max_length, const sheaf_events *events);
+/* ask_reach - refuses prompts that alone are longer than the model was made for, unless max_length
+ * (0: not given) allows them by name; warns where prompts and answers may come to be. */
+sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *prompts, int64_t max_new,
+                        int64_t max_length, const sheaf_events *events);
 /* ask_warn_positions - that so many are more than the model was made for. */
-void ask_warn_positions(const sheaf_config *config, const char *what, int64_t positions, const sheaf_events *events);
+void ask_warn_positions(const sheaf_config *config, const char *what, int64_t positions,
+                        const sheaf_events *events);
 
 /* ask_positions - how long a rotary table these prompts need. */
 int64_t ask_positions(const sheaf__prompts *prompts, int64_t max_new);

@@ -52,7 +52,8 @@ static sheaf_status *listen_to_signals(void)
         action.sa_handler = handled[i] == SIGPIPE ? SIG_IGN : on_interrupt;
         sigemptyset(&action.sa_mask);
         if (sigaction(handled[i], &action, NULL) != 0)
-            return sheaf_found(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), "%s", strerror(errno));
+            return sheaf_found(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), "%s",
+                               strerror(errno));
     }
     return NULL;
 }
@@ -85,8 +86,8 @@ static bool read_more(reader *r)
     return false;
 }
 
-/* *line: the next line, ended by NUL in the buffer; NULL at the end. Errors: SHEAF_E_DATA for one that is too
- * long (it is passed over) or holds a NUL. */
+/* *line: the next line, ended by NUL in the buffer; NULL at the end. Errors: SHEAF_E_DATA for one
+ * that is too long (it is passed over) or holds a NUL. */
 static sheaf_status *next_line(char **line, reader *r)
 {
     bool too_long = false;
@@ -109,13 +110,16 @@ static sheaf_status *next_line(char **line, reader *r)
     const size_t n = feed == NULL ? r->end : (size_t)(feed - r->buffer);
     r->begin = feed == NULL ? r->end : n + 1;
     if (too_long)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "question"), "at most %d bytes", (int)SHEAF__TEXT_MAX);
+        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "question"), "at most %d bytes",
+                              (int)SHEAF__TEXT_MAX);
     if (memchr(r->buffer, '\0', n) != NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "question"), "text without NUL");
     r->buffer[n] = '\0';
-    if ((r->buffer[0] != '/' || r->buffer[1] == '/') && !sheaf__is_utf8(r->buffer)) /* a path may be any bytes */
+    if ((r->buffer[0] != '/' || r->buffer[1] == '/') &&
+        !sheaf__is_utf8(r->buffer)) /* a path may be any bytes */
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "question"), "text in UTF-8");
-    for (size_t end = n; end > 0 && (r->buffer[end - 1] == ' ' || r->buffer[end - 1] == '\r' || r->buffer[end - 1] == '\t');)
+    for (size_t end = n; end > 0 && (r->buffer[end - 1] == ' ' || r->buffer[end - 1] == '\r' ||
+                                     r->buffer[end - 1] == '\t');)
         r->buffer[--end] = '\0';
     *line = r->buffer;
     return NULL;
@@ -133,10 +137,10 @@ typedef struct session {
     bool terminal, refused; /* refused: some line was */
     sheaf__generate_options how;
     int64_t answers;
-    sheaf__prompt prompt;        /* read by all ranks while they compute */
-    sheaf__continuation *out;    /* of rank 0 */
+    sheaf__prompt prompt;     /* read by all ranks while they compute */
+    sheaf__continuation *out; /* of rank 0 */
     sheaf__spoken spoken;
-    sheaf_status *speaking;      /* first failure of speak() */
+    sheaf_status *speaking; /* first failure of speak() */
 } session;
 
 /* A rank in it. */
@@ -189,7 +193,9 @@ static sheaf_status *compute(member *m, sheaf__continuation *out, bool *stopped)
 
 static sheaf_status *call_others(sheaf__model *model, char *go)
 {
-    return sheaf__everyone(model->context) == NULL ? NULL : sheaf_comm_broadcast(sheaf__everyone(model->context), go, 1, 0);
+    return sheaf__everyone(model->context) == NULL
+               ? NULL
+               : sheaf_comm_broadcast(sheaf__everyone(model->context), go, 1, 0);
 }
 
 static sheaf_status *follow(member *m)
@@ -204,9 +210,11 @@ static sheaf_status *follow(member *m)
     return st;
 }
 
-static sheaf_status *print_json(const session *t, const char *query, const char *answer, bool stopped)
+static sheaf_status *print_json(const session *t, const char *query, const char *answer,
+                                bool stopped)
 {
-    json_t *object = json_pack("{s:[], s:o, s:o, s:b}", "tokens", "text", ask_json(answer), "prompt", ask_json(query), "stopped", stopped);
+    json_t *object = json_pack("{s:[], s:o, s:o, s:b}", "tokens", "text", ask_json(answer),
+                               "prompt", ask_json(query), "stopped", stopped);
     for (int64_t i = 0; i < t->out->n; i++)
         json_array_append_new(json_object_get(object, "tokens"), json_integer(t->out->ids[i]));
     json_dumpf(object, t->cli->out, JSON_COMPACT);
@@ -253,7 +261,12 @@ static void refuse(session *t, sheaf_status *st)
 static sheaf_status *fits(const session *t, const sheaf__prompt *prompt)
 {
     const settings *s = t->s;
-    return ask_fits(&(ask_layout){ .place = s->place, .tp = s->tp, .threads = s->threads, .dtype = s->dtype, .force = s->force, .events = &t->cli->events },
+    return ask_fits(&(ask_layout){ .place = s->place,
+                                   .tp = s->tp,
+                                   .threads = s->threads,
+                                   .dtype = s->dtype,
+                                   .force = s->force,
+                                   .events = &t->cli->events },
                     t->opened, prompt, 1, 1, s->ask.max_new);
 }
 
@@ -295,7 +308,8 @@ static sheaf_status *answer(member *m, const char *query)
 
 /* ---- commands ---- */
 
-static const char commands_text[] = "/image FILE shows another picture, /reset forgets what was said, /quit ends; Ctrl-C ends an answer\n";
+static const char commands_text[] =
+    "/image FILE shows another picture, /reset forgets what was said, /quit ends; Ctrl-C ends an answer\n";
 
 /* false: the chat is over. */
 static bool obey(session *t, const char *line)
@@ -316,7 +330,9 @@ static bool obey(session *t, const char *line)
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)(n < 60 ? n : 60), line);
         const char *near = sheaf__nearest(name, names, 4);
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "command"), "/image FILE, /reset, /quit or /help"), "%.60s", line);
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "command"),
+                                        "/image FILE, /reset, /quit or /help"),
+                         "%.60s", line);
         if (near != NULL)
             sheaf_try_this(st, strcmp(near, "/image") == 0 ? "%s FILE" : "%s", near);
     }
@@ -388,7 +404,8 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
     if (st == NULL)
         st = ask_room(&t->out, 1, s->ask.max_new);
     if (st == NULL && !sheaf__template_has_history(t->wording->version))
-        sheaf_note(&t->cli->events, "template %s: every question is asked alone", sheaf__template_name(t->wording->version));
+        sheaf_note(&t->cli->events, "template %s: every question is asked alone",
+                   sheaf__template_name(t->wording->version));
     if (st == NULL && t->terminal) {
         sheaf__print(t->cli->err, "%s: ", sheaf_family_name(config->family));
         fputs(commands_text, t->cli->err);
@@ -399,9 +416,16 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
     t->how.batch = 1;
     t->how.stop = stop;
     if (st == NULL)
-        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
-                                                             .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-                                                             .positions = s->ask.max_length }, on_rank, t);
+        st = sheaf__crew_run(opened,
+                             &(sheaf__crew_options){
+                                 .ranks = s->tp,
+                                 .place = s->place,
+                                 .threads = s->threads,
+                                 .dtype = s->dtype,
+                                 .isa = s->isa,
+                                 .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
+                                 .positions = s->ask.max_length },
+                             on_rank, t);
     ask_room_free(t->out);
     sheaf__conversation_release(&t->talk);
     free(t->in.buffer);
@@ -410,17 +434,24 @@ static sheaf_status *run(session *t, const sheaf__opened *opened, const char *fo
 
 int cmd_chat(cli *cli, int argc, char **argv)
 {
-    static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
+    static const cli_choice dtypes[] = { { "float32", SHEAF_F32 },
+                                         { "bfloat16", SHEAF_BF16 },
+                                         { 0 } };
     settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32 };
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run", "DIR" },
+        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run",
+          "DIR" },
         { "config", CLI_PATH, &s.config, "its config.json, where the folder has none", "FILE" },
-        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it", "DIR" },
+        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it",
+          "DIR" },
         { "image", CLI_PATH, &s.image, "picture that is talked about", "FILE" },
         { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
-        { "place", CLI_TEXT, &s.place, "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
-        { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
-        { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
+        { "place", CLI_TEXT, &s.place,
+          "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
+        { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand",
+          .max = 4096 },
+        { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
+          SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
         { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
         { "force", CLI_FLAG, &s.force, ASK_FORCE },
@@ -436,10 +467,15 @@ int cmd_chat(cli *cli, int argc, char **argv)
     session t = { .cli = cli, .s = &s, .wording = &wording };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && s.ask.max_length < 2)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"), "2 or more: it bounds what a conversation may need");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"),
+                            "2 or more: it bounds what a conversation may need");
     if (st == NULL)
-        st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
-                                                                     .events = &cli->events });
+        st = run_model_open(&opened, &model,
+                            &(sheaf__open_options){ .model = s.model,
+                                                    .config = s.config,
+                                                    .slices = s.slices,
+                                                    .adapter = s.adapter,
+                                                    .events = &cli->events });
     if (st == NULL && cli_was_given(cli, table, "max-length"))
         ask_warn_positions(&opened.config, "--max-length", s.ask.max_length, &cli->events);
     else if (st == NULL && opened.config.max_position < s.ask.max_length)
@@ -447,8 +483,13 @@ int cmd_chat(cli *cli, int argc, char **argv)
     if (st == NULL) {
         s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
         run_model_words(&model, &s.ask.tokenizer, &s.ask.version, NULL);
-        st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.ask.tokenizer,
-                                 .version = s.ask.version, .conversation = true, .max_length = s.ask.max_length, .events = &cli->events });
+        st = sheaf__wording_open(&wording, &opened.config,
+                                 &(sheaf__wording_options){ .folder = model.folder,
+                                                            .tokenizer = s.ask.tokenizer,
+                                                            .version = s.ask.version,
+                                                            .conversation = true,
+                                                            .max_length = s.ask.max_length,
+                                                            .events = &cli->events });
     }
     if (st == NULL)
         st = run(&t, &opened, model.folder);

@@ -31,7 +31,8 @@ static double seconds_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf_convert_report *r, double seconds)
+static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf_convert_report *r,
+                         double seconds)
 {
     if (cli->json) {
         cli_json j = { cli->out };
@@ -53,23 +54,33 @@ static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf
         return;
     }
     char bytes[SHEAF__NUMBER];
-    sheaf__print(cli->out, "%s: %s to %s, %" PRId64 " tensors, %s", how->dst, r->from, how->to, r->tensors, sheaf__number_bytes(bytes, (uint64_t)r->bytes));
+    sheaf__print(cli->out, "%s: %s to %s, %" PRId64 " tensors, %s", how->dst, r->from, how->to,
+                 r->tensors, sheaf__number_bytes(bytes, (uint64_t)r->bytes));
     if (r->moments > 0)
         sheaf__print(cli->out, ", %" PRId64 " of them moments", r->moments);
     if (r->adapted > 0)
         sheaf__print(cli->out, ", %" PRId64 " layers with LoRA", r->adapted);
     if (r->step >= 0)
         sheaf__print(cli->out, ", step %" PRId64, r->step);
-    sheaf__print(cli->out, " (%.1f s, %.2f GB/s)\n", seconds, seconds > 0 ? (double)r->bytes / seconds / 1e9 : 0);
+    sheaf__print(cli->out, " (%.1f s, %.2f GB/s)\n", seconds,
+                 seconds > 0 ? (double)r->bytes / seconds / 1e9 : 0);
 }
 
 /* ---- a checkpoint of training ---- */
 
-static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_options *how, const run_exported *e, const char *adapter)
+static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_options *how,
+                                const run_exported *e, const char *adapter)
 {
     sheaf_merge_report merged;
-    sheaf_status *st = sheaf_merge(&merged, &(sheaf_merge_options){ .base = e->base, .adapters = &adapter, .nadapters = 1, .dst = how->dst, .config = e->config,
-                                              .dtype = how->dtype, .threads = how->threads, .events = how->events, .stop = how->stop });
+    sheaf_status *st = sheaf_merge(&merged, &(sheaf_merge_options){ .base = e->base,
+                                                                    .adapters = &adapter,
+                                                                    .nadapters = 1,
+                                                                    .dst = how->dst,
+                                                                    .config = e->config,
+                                                                    .dtype = how->dtype,
+                                                                    .threads = how->threads,
+                                                                    .events = how->events,
+                                                                    .stop = how->stop });
     if (st == NULL) {
         r->tensors = merged.tensors;
         r->bytes = merged.bytes;
@@ -79,8 +90,10 @@ static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_opt
     return st;
 }
 
-/* What a checkpoint of training becomes in two steps: by way of the adapter or the model, which goes again. */
-static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_options *how, run_export_options *from)
+/* What a checkpoint of training becomes in two steps: by way of the adapter or the model, which
+ * goes again. */
+static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_options *how,
+                               run_export_options *from)
 {
     char *between = NULL;
     run_exported e = { 0 };
@@ -88,16 +101,21 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     from->dst = between;
     if (st == NULL)
         st = run_export(&e, from);
-    if (st == NULL && strcmp(how->to, "sat") == 0 && e.family != SHEAF_COGVLM && e.family != SHEAF_COGAGENT) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to sat"), "CogVLM or CogAgent, for SAT's form");
-        sheaf_try_this(sheaf_found(st, "a run on a model of family %s", sheaf_family_name(e.family)), "--to hf, the whole model%s", e.adapter ? "; --to peft, the adapter" : "");
+    if (st == NULL && strcmp(how->to, "sat") == 0 && e.family != SHEAF_COGVLM &&
+        e.family != SHEAF_COGAGENT) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to sat"),
+                            "CogVLM or CogAgent, for SAT's form");
+        sheaf_try_this(
+            sheaf_found(st, "a run on a model of family %s", sheaf_family_name(e.family)),
+            "--to hf, the whole model%s", e.adapter ? "; --to peft, the adapter" : "");
     }
     sheaf_convert_options next = *how;
     next.src = e.adapter ? e.base : between;
     next.adapter = e.adapter ? between : NULL;
     next.config = e.adapter ? e.config : NULL;
     if (st == NULL)
-        st = e.adapter && strcmp(how->to, "hf") == 0 ? merge_step(r, how, &e, between) : sheaf_convert(r, &next);
+        st = e.adapter && strcmp(how->to, "hf") == 0 ? merge_step(r, how, &e, between)
+                                                     : sheaf_convert(r, &next);
     r->step = e.step;
     if (between != NULL)
         sheaf_status_free(sheaf__remove_tree(between, NULL));
@@ -106,18 +124,28 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     return st;
 }
 
-static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_options *how, const char *base, bool adapter)
+static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_options *how,
+                                 const char *base, bool adapter)
 {
-    run_export_options from = { .path = how->src, .base = base, .config = how->config, .dst = how->dst, .events = how->events };
-    const bool peft = strcmp(how->to, "peft") == 0, same = how->dtype == NULL && how->shard_bytes == 0;
+    run_export_options from = { .path = how->src,
+                                .base = base,
+                                .config = how->config,
+                                .dst = how->dst,
+                                .events = how->events };
+    const bool peft = strcmp(how->to, "peft") == 0,
+               same = how->dtype == NULL && how->shard_bytes == 0;
     if (how->adapter != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"), "none: SRC is a checkpoint of training, which has what it trained");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
+                              "none: SRC is a checkpoint of training, which has what it trained");
     if (peft && !adapter) {
-        sheaf_status *st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to peft"), "a run of method lora"), "one that trained whole tensors");
+        sheaf_status *st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to peft"), "a run of method lora"),
+            "one that trained whole tensors");
         return sheaf_try_this(st, "--to hf, the whole model");
     }
     if (peft && how->dtype != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"), "none: an adapter that was trained is float32");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
+                              "none: an adapter that was trained is float32");
     *r = (sheaf_convert_report){ .from = "sheaf" };
     if (!peft && (adapter || !same || strcmp(how->to, "hf") != 0)) {
         sheaf_status *st = by_way_of(r, how, &from);
@@ -131,12 +159,16 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
     return st == NULL ? run_export_count(&r->tensors, &r->bytes, how->dst) : st;
 }
 
-/* *is: SRC is a run or a checkpoint of training, and is to become something that others read: not only moved as it is. */
+/* *is: SRC is a run or a checkpoint of training, and is to become something that others read: not
+ * only moved as it is. */
 static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options *how)
 {
-    const bool others = strcmp(how->to, "hf") == 0 || strcmp(how->to, "sat") == 0 || strcmp(how->to, "peft") == 0;
+    const bool others =
+        strcmp(how->to, "hf") == 0 || strcmp(how->to, "sat") == 0 || strcmp(how->to, "peft") == 0;
     *is = *adapter = false;
-    return how->also != NULL || how->from != NULL || how->optimizer || !others ? NULL : run_export_is(is, adapter, how->src);
+    return how->also != NULL || how->from != NULL || how->optimizer || !others
+               ? NULL
+               : run_export_is(is, adapter, how->src);
 }
 
 int cmd_convert(cli *cli, int argc, char **argv)
@@ -147,19 +179,28 @@ int cmd_convert(cli *cli, int argc, char **argv)
     const char *base = NULL;
     bool run = false, lora = false;
     const cli_option options[] = {
-        { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf", "DIALECT" },
-        { "adapter", CLI_PATH, &how.adapter, "sat: a PEFT adapter of SRC, to be written as SAT's LoRA", "DIR" },
-        { "base", CLI_PATH, &base, "of a checkpoint of training: the model it was trained on (default as the run's settings name it)", "DIR" },
+        { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf",
+          "DIALECT" },
+        { "adapter", CLI_PATH, &how.adapter,
+          "sat: a PEFT adapter of SRC, to be written as SAT's LoRA", "DIR" },
+        { "base", CLI_PATH, &base,
+          "of a checkpoint of training: the model it was trained on (default as the run's settings name it)",
+          "DIR" },
         { "from", CLI_TEXT, &how.from, "form of SRC, where it is not recognised", "DIALECT" },
         { "tp", CLI_INT, &how.tp, "sat: parts to write (default 1)", .min = 1, .max = 1024 },
-        { "slices", CLI_INT, &how.slices, "sheaf: slices to write (default 8)", .min = 1, .max = 64 },
-        { "dtype", CLI_CHOICE, &dtype, "type of the written weights (default as in SRC)", .choices = cli_dtypes },
+        { "slices", CLI_INT, &how.slices, "sheaf: slices to write (default 8)", .min = 1,
+          .max = 64 },
+        { "dtype", CLI_CHOICE, &dtype, "type of the written weights (default as in SRC)",
+          .choices = cli_dtypes },
         { "step", CLI_COUNT, &how.step, "step to note in DST (default as in SRC)", .min = -1 },
         { "optimizer", CLI_FLAG, &how.optimizer, "the optimizer's moments too: hf, sheaf" },
         { "config", CLI_PATH, &how.config, "the model's config, where SRC has none", "FILE" },
-        { "model-class", CLI_TEXT, &how.model_class, "sat: CogVLMModel or CogAgentModel, where the config names the wrong one", "CLASS" },
-        { "drop-unread", CLI_FLAG, &how.drop_unread, "leave out tensors of kinds that are not read (quantized, sparse, ...)" },
-        { "shard-mb", CLI_COUNT, &shard_mb, "hf: megabytes of a shard at most (default 50000)", .min = 1 },
+        { "model-class", CLI_TEXT, &how.model_class,
+          "sat: CogVLMModel or CogAgentModel, where the config names the wrong one", "CLASS" },
+        { "drop-unread", CLI_FLAG, &how.drop_unread,
+          "leave out tensors of kinds that are not read (quantized, sparse, ...)" },
+        { "shard-mb", CLI_COUNT, &shard_mb, "hf: megabytes of a shard at most (default 50000)",
+          .min = 1 },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },
     };
@@ -188,9 +229,11 @@ int cmd_convert(cli *cli, int argc, char **argv)
         how.events = sheaf_monitor_events(monitor);
         st = is_run(&run, &lora, &how);
         if (st == NULL && base != NULL && !run)
-            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"), "a run or a checkpoint of training as SRC");
+            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
+                                "a run or a checkpoint of training as SRC");
         if (st == NULL)
-            st = cli_signals_explain(run ? convert_run(&report, &how, base, lora) : sheaf_convert(&report, &how));
+            st = cli_signals_explain(run ? convert_run(&report, &how, base, lora)
+                                         : sheaf_convert(&report, &how));
     }
     if (monitor != NULL)
         sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */

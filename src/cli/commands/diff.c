@@ -17,7 +17,7 @@ typedef struct telling {
     cli *cli;
     cli_json json;
     double atol;
-    bool beyond; /* something differs by more than atol, or otherwise than by a number */
+    bool beyond;           /* something differs by more than atol, or otherwise than by a number */
     int64_t shapes, alone; /* tensors of other shapes, and those that one side has alone */
 } telling;
 
@@ -33,12 +33,14 @@ static void tell_text(FILE *to, const sheaf_diff_item *item)
 {
     switch (item->kind) {
     case SHEAF_DIFF_CONFIG:
-        sheaf__print(to, "config: %s: %s / %s\n", item->name, item->a_text != NULL ? item->a_text : "nothing",
+        sheaf__print(to, "config: %s: %s / %s\n", item->name,
+                     item->a_text != NULL ? item->a_text : "nothing",
                      item->b_text != NULL ? item->b_text : "nothing");
         return;
     case SHEAF_DIFF_ONLY_A:
     case SHEAF_DIFF_ONLY_B:
-        sheaf__print(to, "%s: only in %s\n", item->name, item->kind == SHEAF_DIFF_ONLY_A ? "A" : "B");
+        sheaf__print(to, "%s: only in %s\n", item->name,
+                     item->kind == SHEAF_DIFF_ONLY_A ? "A" : "B");
         return;
     case SHEAF_DIFF_SHAPE:
     case SHEAF_DIFF_DTYPE:
@@ -50,9 +52,7 @@ static void tell_text(FILE *to, const sheaf_diff_item *item)
         if (item->kind == SHEAF_DIFF_SHAPE)
             return;
         break;
-    case SHEAF_DIFF_VALUES:
-        sheaf__print(to, "%s: ", item->name);
-        break;
+    case SHEAF_DIFF_VALUES: sheaf__print(to, "%s: ", item->name); break;
     }
     sheaf__print(to, "%" PRId64 " of %" PRId64 " elements differ", item->differing, item->elements);
     if (item->differing > 0)
@@ -132,7 +132,8 @@ static void summary(telling *t, const sheaf_diff_report *r)
         sheaf__print(t->cli->out, "equal: %" PRId64 " tensors, all bytes agree\n", r->tensors);
     } else {
         const int64_t values = r->different - t->shapes - t->alone;
-        sheaf__print(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ", r->different, r->tensors);
+        sheaf__print(t->cli->out, "%" PRId64 " of %" PRId64 " tensors differ", r->different,
+                     r->tensors);
         if (t->shapes > 0)
             sheaf__print(t->cli->out, ", %" PRId64 " in shape", t->shapes);
         if (t->alone > 0)
@@ -141,7 +142,8 @@ static void summary(telling *t, const sheaf_diff_report *r)
             sheaf__print(t->cli->out, ", %" PRId64 " by at most %.6g", values, r->largest);
         else if (values > 0)
             sheaf__print(t->cli->out, ", by at most %.6g", r->largest);
-        sheaf__print(t->cli->out, "; %" PRId64 " config key%s\n", r->config_keys, r->config_keys == 1 ? "" : "s");
+        sheaf__print(t->cli->out, "; %" PRId64 " config key%s\n", r->config_keys,
+                     r->config_keys == 1 ? "" : "s");
     }
 }
 
@@ -150,7 +152,8 @@ int cmd_diff(cli *cli, int argc, char **argv)
     telling t = { .cli = cli, .json = { cli->out } };
     bool tolerant = false;
     const cli_option options[] = {
-        { "atol", CLI_NUMBER, &t.atol, "answer yes also when no element differs by more than this" },
+        { "atol", CLI_NUMBER, &t.atol,
+          "answer yes also when no element differs by more than this" },
         { 0 },
     };
     cli_paths paths;

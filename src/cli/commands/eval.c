@@ -26,7 +26,8 @@ const char cmd_eval_usage[] =
 enum { WORST = 5 }; /* mismatches that are shown */
 
 typedef struct settings {
-    const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa, *place;
+    const char *model, *config, *adapter, *data, *save_logits, *tokenizer, *version, *query, *isa,
+        *place;
     int tp, threads, slices;
     sheaf_dtype dtype;
     sheaf_bf16_sums sums;
@@ -40,7 +41,7 @@ typedef struct work {
     sheaf_data *data;
     const sheaf_events *events;
     sheaf_safetensors_writer *writer;
-    char *partial; /* where it writes */
+    char *partial;          /* where it writes */
     const atomic_int *stop; /* NULL while it writes nothing: a signal may then end the process */
     int64_t seq, vocab;
     sheaf__evaluation result; /* written by rank 0 */
@@ -55,8 +56,10 @@ static sheaf_status *write_logits(void *self, int64_t row, int64_t position, con
 {
     const work *w = self;
     if (atomic_load(w->stop) != 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"), "a request to stop; nothing was left behind");
-    return sheaf__safetensors_write(w->writer, 0, (row * w->seq + position) * w->vocab * 4, logits, w->vocab * 4);
+        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"),
+                           "a request to stop; nothing was left behind");
+    return sheaf__safetensors_write(w->writer, 0, (row * w->seq + position) * w->vocab * 4, logits,
+                                    w->vocab * 4);
 }
 
 static sheaf_status *answer_all(work *w, sheaf__model *model)
@@ -68,7 +71,8 @@ static sheaf_status *answer_all(work *w, sheaf__model *model)
     how.stop_now = w->stop;
     sheaf_status *st = first ? NULL : ask_room(&own, w->prompts.count, how.max_new);
     if (st == NULL)
-        st = sheaf__generate(first ? w->out : own, model, w->prompts.prompt, w->prompts.count, &how);
+        st =
+            sheaf__generate(first ? w->out : own, model, w->prompts.prompt, w->prompts.count, &how);
     ask_room_free(own);
     return st;
 }
@@ -81,7 +85,9 @@ static sheaf_status *begin_logits(work *w)
         st = cli_signals_stop(&w->stop);
     if (st != NULL)
         return st;
-    const sheaf_safetensors_spec spec = { .name = "logits", .dtype = SHEAF_F32, .ndim = 3,
+    const sheaf_safetensors_spec spec = { .name = "logits",
+                                          .dtype = SHEAF_F32,
+                                          .ndim = 3,
                                           .shape = { sheaf_data_rows(w->data), w->seq, w->vocab } };
     cli_signals_unfinished(w->partial);
     return sheaf__safetensors_begin(&w->writer, w->partial, &spec, 1, NULL, 0, NULL);
@@ -91,10 +97,14 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     work *w = self;
     const bool first = sheaf__is_first(model->context), save = w->s->save_logits != NULL;
-    const sheaf__evaluate_options options = { .micro_batch = w->s->micro_batch, .padded = save, .take = first && save ? write_logits : NULL,
-                                              .self = w, .events = first ? w->events : NULL };
+    const sheaf__evaluate_options options = { .micro_batch = w->s->micro_batch,
+                                              .padded = save,
+                                              .take = first && save ? write_logits : NULL,
+                                              .self = w,
+                                              .events = first ? w->events : NULL };
     sheaf__evaluation result;
-    sheaf_status *st = save ? sheaf__agree_all(model->context, first ? begin_logits(w) : NULL) : NULL;
+    sheaf_status *st =
+        save ? sheaf__agree_all(model->context, first ? begin_logits(w) : NULL) : NULL;
     if (st == NULL)
         st = sheaf__evaluate(&result, model, w->data, &options);
     if (st == NULL && first)
@@ -107,10 +117,10 @@ static sheaf_status *check_logits(const settings *s)
     struct stat about;
     if (s->save_logits == NULL || lstat(s->save_logits, &about) != 0)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", s->save_logits), "a file that does not exist"),
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", s->save_logits),
+                                      "a file that does not exist"),
                        "something there already");
 }
-
 
 static sheaf_status *finish_logits(work *w)
 {
@@ -211,8 +221,10 @@ static json_t *mismatches_json(const matches *m, const work *w)
     json_t *list = json_array();
     for (int i = 0; i < WORST && m->worst[i].text != NULL; i++) {
         const sheaf__prompt_about *about = &w->prompts.about[m->worst[i].prompt];
-        json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o}", "record", (json_int_t)m->worst[i].prompt + 1, "image", ask_json(about->image),
-                                              "expected", ask_json(about->expected), "text", ask_json(m->worst[i].text)));
+        json_array_append_new(
+            list, json_pack("{s:I, s:o, s:o, s:o}", "record", (json_int_t)m->worst[i].prompt + 1,
+                            "image", ask_json(about->image), "expected", ask_json(about->expected),
+                            "text", ask_json(m->worst[i].text)));
     }
     return list;
 }
@@ -220,11 +232,13 @@ static json_t *mismatches_json(const matches *m, const work *w)
 static void print_mismatches(const cli *cli, const matches *m, const work *w)
 {
     const double n = (double)m->compared;
-    sheaf__print(cli->out, "exact match: %lld of %lld (%.1f %%), without case %lld (%.1f %%)\n", (long long)m->equal, (long long)m->compared,
-                 100 * (double)m->equal / n, (long long)m->equal_nocase, 100 * (double)m->equal_nocase / n);
+    sheaf__print(cli->out, "exact match: %lld of %lld (%.1f %%), without case %lld (%.1f %%)\n",
+                 (long long)m->equal, (long long)m->compared, 100 * (double)m->equal / n,
+                 (long long)m->equal_nocase, 100 * (double)m->equal_nocase / n);
     for (int i = 0; i < WORST && m->worst[i].text != NULL; i++) {
         const sheaf__prompt_about *about = &w->prompts.about[m->worst[i].prompt];
-        sheaf__print(cli->out, "  record %lld%s%s: '%.80s' instead of '%.80s'\n", (long long)m->worst[i].prompt + 1, about->image == NULL ? "" : ", ",
+        sheaf__print(cli->out, "  record %lld%s%s: '%.80s' instead of '%.80s'\n",
+                     (long long)m->worst[i].prompt + 1, about->image == NULL ? "" : ", ",
                      about->image == NULL ? "" : about->image, m->worst[i].text, about->expected);
     }
     if (m->wrong > WORST)
@@ -236,20 +250,25 @@ static void print_result(const cli *cli, const work *w, const matches *m)
     const sheaf__evaluation *e = &w->result;
     const double accuracy = e->tokens == 0 ? 0 : (double)e->correct / (double)e->tokens;
     if (cli->json) {
-        json_t *object = json_pack("{s:o, s:I, s:f}", "loss", ask_json_real(e->loss), "tokens", (json_int_t)e->tokens, "accuracy", accuracy);
+        json_t *object = json_pack("{s:o, s:I, s:f}", "loss", ask_json_real(e->loss), "tokens",
+                                   (json_int_t)e->tokens, "accuracy", accuracy);
         if (m->compared > 0) {
-            json_object_set_new(object, "exact_match", json_real((double)m->equal / (double)m->compared));
-            json_object_set_new(object, "exact_match_nocase", json_real((double)m->equal_nocase / (double)m->compared));
+            json_object_set_new(object, "exact_match",
+                                json_real((double)m->equal / (double)m->compared));
+            json_object_set_new(object, "exact_match_nocase",
+                                json_real((double)m->equal_nocase / (double)m->compared));
             json_object_set_new(object, "answers", json_integer(m->compared));
             json_object_set_new(object, "mismatches", mismatches_json(m, w));
         }
         if (w->s->dtype == SHEAF_BF16)
-            json_object_set_new(object, "bf16_sums", json_string(cli_sums_name(w->s->dtype, w->s->sums)));
+            json_object_set_new(object, "bf16_sums",
+                                json_string(cli_sums_name(w->s->dtype, w->s->sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
     } else {
-        sheaf__print(cli->out, "loss %.6f, accuracy %.4f over %lld label tokens\n", e->loss, accuracy, (long long)e->tokens);
+        sheaf__print(cli->out, "loss %.6f, accuracy %.4f over %lld label tokens\n", e->loss,
+                     accuracy, (long long)e->tokens);
         if (m->compared > 0)
             print_mismatches(cli, m, w);
     }
@@ -268,7 +287,10 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const ch
         w->how.load = ask_data_load;
         w->how.self = w->data;
     } else {
-        st = sheaf__prompts_read(&w->prompts, w->wording, &(sheaf__prompts_from){ .file = s->data, .query = s->query, .looked_at = true, .events = w->events });
+        st = sheaf__prompts_read(
+            &w->prompts, w->wording,
+            &(sheaf__prompts_from){
+                .file = s->data, .query = s->query, .looked_at = true, .events = w->events });
         w->how.load = sheaf__prompts_load;
         w->how.self = &w->prompts;
     }
@@ -276,7 +298,9 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const ch
     for (int64_t i = 0; i < w->prompts.count; i++)
         expected += w->prompts.about[i].expected != NULL;
     if (st == NULL && expected == 0)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", s->data), "answers to compare with"), "none");
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", s->data), "answers to compare with"),
+            "none");
     if (st == NULL)
         st = ask_stop(stop, &w->how.nstop, folder, w->wording);
     if (st == NULL)
@@ -288,38 +312,62 @@ static sheaf_status *read_answers(work *w, int64_t stop[SHEAF_MAX_EOS], const ch
     return st;
 }
 
-static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened, const char *folder, const sheaf__wording *wording)
+static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened,
+                         const char *folder, const sheaf__wording *wording)
 {
     int64_t stop[SHEAF_MAX_EOS];
     matches m = { 0 };
     sheaf_monitor *monitor = NULL;
     work w = { .s = s, .wording = wording, .vocab = opened->config.vocab };
-    sheaf_status *st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
+    sheaf_status *st =
+        sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
     if (st != NULL)
         return st;
     w.events = sheaf_monitor_events(monitor);
-    st = sheaf_data_open(&w.data, s->data, &(sheaf_data_options){ .config = &opened->config, .seq = s->seq, .events = w.events,
-                         .folder = folder, .tokenizer = s->tokenizer, .prompt_template = sheaf__template_name(wording->version),
-                         .query = s->query, .micro_batch = s->micro_batch, .threads = s->threads });
+    st = sheaf_data_open(
+        &w.data, s->data,
+        &(sheaf_data_options){ .config = &opened->config,
+                               .seq = s->seq,
+                               .events = w.events,
+                               .folder = folder,
+                               .tokenizer = s->tokenizer,
+                               .prompt_template = sheaf__template_name(wording->version),
+                               .query = s->query,
+                               .micro_batch = s->micro_batch,
+                               .threads = s->threads });
     if (st == NULL) /* with --match a template also tells where an answer begins */
-        sheaf_data_note_unused(w.data, s->data, s->match ? NULL : s->given_version, s->given_query, w.events);
+        sheaf_data_note_unused(w.data, s->data, s->match ? NULL : s->given_version, s->given_query,
+                               w.events);
     if (st == NULL && s->match)
         st = read_answers(&w, stop, folder);
     if (st == NULL) {
-        const ask_layout layout = { .place = s->place, .tp = s->tp, .threads = s->threads, .dtype = s->dtype, .force = s->force, .events = w.events };
+        const ask_layout layout = { .place = s->place,
+                                    .tp = s->tp,
+                                    .threads = s->threads,
+                                    .dtype = s->dtype,
+                                    .force = s->force,
+                                    .events = w.events };
         w.seq = sheaf_data_seq(w.data);
         st = ask_fits_data(&layout, opened, w.data, s->micro_batch, w.seq, s->save_logits != NULL);
         if (st == NULL && s->match) /* rows that are too long were refused, or asked for */
             st = ask_reach(&opened->config, &w.prompts, s->max_new, INT64_MAX, w.events);
         if (st == NULL && s->match)
-            st = ask_fits(&layout, opened, w.prompts.prompt, w.prompts.count, s->micro_batch, s->max_new);
+            st = ask_fits(&layout, opened, w.prompts.prompt, w.prompts.count, s->micro_batch,
+                          s->max_new);
     }
     if (st == NULL) {
         const int64_t asked = s->match ? ask_positions(&w.prompts, s->max_new) : 0;
-        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
-                                                             .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-                                                             .positions = asked > w.seq ? asked : w.seq,
-                                                             .events = w.events }, on_rank, &w);
+        st = sheaf__crew_run(opened,
+                             &(sheaf__crew_options){
+                                 .ranks = s->tp,
+                                 .place = s->place,
+                                 .threads = s->threads,
+                                 .dtype = s->dtype,
+                                 .isa = s->isa,
+                                 .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
+                                 .positions = asked > w.seq ? asked : w.seq,
+                                 .events = w.events },
+                             on_rank, &w);
     }
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED)
         sheaf_found(st, "a request to stop; nothing was left behind");
@@ -343,28 +391,42 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
 
 int cmd_eval(cli *cli, int argc, char **argv)
 {
-    static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
+    static const cli_choice dtypes[] = { { "float32", SHEAF_F32 },
+                                         { "bfloat16", SHEAF_BF16 },
+                                         { 0 } };
     settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .micro_batch = 4, .max_new = 64 };
     const cli_option table[] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run", "DIR" },
+        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run",
+          "DIR" },
         { "config", CLI_PATH, &s.config, "its config.json, where the folder has none", "FILE" },
-        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it", "DIR" },
-        { "data", CLI_PATH | CLI_REQUIRED, &s.data, "JSON Lines, a folder of images, or .safetensors with input_ids and labels", "PATH" },
-        { "match", CLI_FLAG, &s.match, "also answer every record and count the answers that are right" },
+        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it",
+          "DIR" },
+        { "data", CLI_PATH | CLI_REQUIRED, &s.data,
+          "JSON Lines, a folder of images, or .safetensors with input_ids and labels", "PATH" },
+        { "match", CLI_FLAG, &s.match,
+          "also answer every record and count the answers that are right" },
         { "exact-match", CLI_FLAG | CLI_HIDDEN, &s.match, "the same" },
         { "max-new", CLI_COUNT, &s.max_new, "most tokens of an answer", .min = 1, .max = 1e7 },
-        { "tokenizer", CLI_PATH, &s.tokenizer, "sentencepiece file; default: tokenizer.model in the model's folder, else bytes", "FILE" },
-        { "template", CLI_TEXT, &s.version, "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
-        { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)", "TEXT" },
+        { "tokenizer", CLI_PATH, &s.tokenizer,
+          "sentencepiece file; default: tokenizer.model in the model's folder, else bytes",
+          "FILE" },
+        { "template", CLI_TEXT, &s.version,
+          "how a question is put: base, chat, vqa or chat_old; default: the model's", "NAME" },
+        { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
+          "TEXT" },
         { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
-        { "place", CLI_TEXT, &s.place, "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
-        { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
-        { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
+        { "place", CLI_TEXT, &s.place,
+          "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
+        { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand",
+          .max = 4096 },
+        { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
+          SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
         { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
         { "micro-batch", CLI_COUNT, &s.micro_batch, "rows of one forward", .min = 1, .max = 1e6 },
         { "seq", CLI_COUNT, &s.seq, "longest row in tokens; 0 = as long as the data", .max = 1e8 },
-        { "save-logits", CLI_PATH, &s.save_logits, "write every logit to this .safetensors file", "FILE" },
+        { "save-logits", CLI_PATH, &s.save_logits, "write every logit to this .safetensors file",
+          "FILE" },
         { "force", CLI_FLAG, &s.force, ASK_FORCE },
         { "isa", CLI_TEXT | CLI_HIDDEN, &s.isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
@@ -376,15 +438,24 @@ int cmd_eval(cli *cli, int argc, char **argv)
     if (st == NULL)
         st = check_logits(&s);
     if (st == NULL)
-        st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
-                                                                .events = &cli->events });
+        st = run_model_open(&opened, &model,
+                            &(sheaf__open_options){ .model = s.model,
+                                                    .config = s.config,
+                                                    .slices = s.slices,
+                                                    .adapter = s.adapter,
+                                                    .events = &cli->events });
     if (st == NULL) {
         s.given_version = s.version;
         s.given_query = s.query;
         s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
         run_model_words(&model, &s.tokenizer, &s.version, &s.query);
-        st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.tokenizer,
-                                 .version = s.version, .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });
+        st = sheaf__wording_open(
+            &wording, &opened.config,
+            &(sheaf__wording_options){
+                .folder = model.folder,
+                .tokenizer = s.tokenizer,
+                .version = s.version,
+                .events = ask_is_tokens(s.data) && !s.match ? NULL : &cli->events });
     }
     if (st == NULL)
         st = run(cli, &s, &opened, model.folder, &wording);

@@ -18,7 +18,8 @@ static void types_text(sheaf_text *text, const sheaf_verify_report *r)
 {
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         if (r->of[d] > 0)
-            sheaf__text_add(text, "%s%s (%" PRId64 ")", text->size > 0 ? ", " : "", sheaf_dtype_name((sheaf_dtype)d), r->of[d]);
+            sheaf__text_add(text, "%s%s (%" PRId64 ")", text->size > 0 ? ", " : "",
+                            sheaf_dtype_name((sheaf_dtype)d), r->of[d]);
 }
 
 static const char *title_of(const sheaf_catalog *c)
@@ -27,7 +28,10 @@ static const char *title_of(const sheaf_catalog *c)
     return d != NULL ? d->title : c->dialect;
 }
 
-static void line(FILE *to, const char *key, const char *value) { sheaf__print(to, "  %-14s %s\n", key, value); }
+static void line(FILE *to, const char *key, const char *value)
+{
+    sheaf__print(to, "  %-14s %s\n", key, value);
+}
 
 static void print_sizes(FILE *to, const sheaf_catalog *c)
 {
@@ -35,7 +39,10 @@ static void print_sizes(FILE *to, const sheaf_catalog *c)
         return;
     sheaf__print(to, "  %-14s ", "parallel size");
     const char *gap = "";
-    const struct { int n; const char *what; } sizes[] = { { c->tp, "tensor" }, { c->pp, "pipeline" }, { c->dp, "data" } };
+    const struct {
+        int n;
+        const char *what;
+    } sizes[] = { { c->tp, "tensor" }, { c->pp, "pipeline" }, { c->dp, "data" } };
     for (int i = 0; i < 3; i++)
         if (sizes[i].n > 0) {
             sheaf__print(to, "%s%d (%s)", gap, sizes[i].n, sizes[i].what);
@@ -62,8 +69,8 @@ void cli_facts_print(FILE *to, const sheaf_verify_report *r)
         sheaf__print(to, ", padded to %" PRId64 " rows", c->padded_vocab);
     if (c->vocab >= 0)
         sheaf__print(to, "\n");
-    sheaf__print(to, "  %-14s %" PRId64 " with %" PRId64 " elements, %s\n", "tensors", r->tensors, r->elements,
-                 sheaf__number_bytes(bytes, (uint64_t)r->bytes));
+    sheaf__print(to, "  %-14s %" PRId64 " with %" PRId64 " elements, %s\n", "tensors", r->tensors,
+                 r->elements, sheaf__number_bytes(bytes, (uint64_t)r->bytes));
     if (r->factors > 0)
         sheaf__print(to, "  %-14s %" PRId64 " tensors\n", "LoRA", r->factors);
     if (r->moments > 0)
@@ -134,8 +141,9 @@ enum { WHOLE = 2, NAMES = 3 }; /* of findings with one cause: told in full, and 
 static bool alike(const sheaf_finding *a, const sheaf_finding *b)
 {
     const bool of_tensors = *a->tensor != '\0';
-    return a->severity == b->severity && of_tensors == (*b->tensor != '\0') && strcmp(a->code, b->code) == 0 &&
-           strcmp(a->path, b->path) == 0 && strcmp(a->cure, b->cure) == 0 && (of_tensors || strcmp(a->expected, b->expected) == 0);
+    return a->severity == b->severity && of_tensors == (*b->tensor != '\0') &&
+           strcmp(a->code, b->code) == 0 && strcmp(a->path, b->path) == 0 &&
+           strcmp(a->cure, b->cure) == 0 && (of_tensors || strcmp(a->expected, b->expected) == 0);
 }
 
 /* A finding and those like it that come after; marks them. */
@@ -150,7 +158,9 @@ static void print_alike(FILE *to, const sheaf_catalog *c, int64_t first, bool *t
         if (n++ < WHOLE)
             print_one(to, f);
         else if (n <= WHOLE + NAMES)
-            sheaf__print(to, *f->tensor != '\0' ? "%s'%s'" : "%s%.60s", n == WHOLE + 1 ? "  likewise: " : ", ", *f->tensor != '\0' ? f->tensor : f->found);
+            sheaf__print(to, *f->tensor != '\0' ? "%s'%s'" : "%s%.60s",
+                         n == WHOLE + 1 ? "  likewise: " : ", ",
+                         *f->tensor != '\0' ? f->tensor : f->found);
     }
     if (n > WHOLE + NAMES)
         sheaf__print(to, " and %" PRId64 " more", n - WHOLE - NAMES);

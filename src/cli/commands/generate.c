@@ -44,7 +44,8 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     how.events = first ? w->events : NULL;
     sheaf_status *st = first ? NULL : ask_room(&own, w->prompts->count, how.max_new);
     if (st == NULL)
-        st = sheaf__generate(first ? w->out : own, model, w->prompts->prompt, w->prompts->count, &how);
+        st = sheaf__generate(first ? w->out : own, model, w->prompts->prompt, w->prompts->count,
+                             &how);
     ask_room_free(own);
     return st;
 }
@@ -56,7 +57,8 @@ static bool same(const work *w, const char *text, const char *expected)
 {
     if (text == NULL || expected == NULL)
         return false;
-    return w->wording->templated ? sheaf__same_answer(text, expected, false) : strcmp(text, expected) == 0;
+    return w->wording->templated ? sheaf__same_answer(text, expected, false)
+                                 : strcmp(text, expected) == 0;
 }
 
 static json_t *tokens_json(const sheaf__continuation *c)
@@ -70,8 +72,8 @@ static json_t *tokens_json(const sheaf__continuation *c)
 static json_t *record_json(const work *w, int64_t i, const char *text)
 {
     const char *expected = w->prompts->about[i].expected;
-    json_t *one = json_pack("{s:o, s:o, s:o}", "tokens", tokens_json(&w->out[i]), "text", ask_json(text), "prompt",
-                            ask_json(w->prompts->about[i].text));
+    json_t *one = json_pack("{s:o, s:o, s:o}", "tokens", tokens_json(&w->out[i]), "text",
+                            ask_json(text), "prompt", ask_json(w->prompts->about[i].text));
     if (w->prompts->about[i].image != NULL)
         json_object_set_new(one, "image", ask_json(w->prompts->about[i].image));
     if (expected != NULL) {
@@ -108,21 +110,25 @@ static sheaf_status *print_results(const cli *cli, const work *w)
             print_words(cli, w, i, text);
         else if (st == NULL)
             for (int64_t j = 0; j < w->out[i].n; j++)
-                sheaf__print(cli->out, "%d%c", (int)w->out[i].ids[j], j + 1 == w->out[i].n ? '\n' : ',');
+                sheaf__print(cli->out, "%d%c", (int)w->out[i].ids[j],
+                             j + 1 == w->out[i].n ? '\n' : ',');
         free(text);
     }
     const double share = compared == 0 ? 0 : (double)matches / (double)compared;
     if (st == NULL && cli->json) {
-        json_t *object = w->s->data == NULL ? json_incref(json_array_get(results, 0)) : json_pack("{s:O}", "results", results);
+        json_t *object = w->s->data == NULL ? json_incref(json_array_get(results, 0))
+                                            : json_pack("{s:O}", "results", results);
         if (compared > 0)
             json_object_set_new(object, "exact_match", json_real(share));
         if (w->s->dtype == SHEAF_BF16)
-            json_object_set_new(object, "bf16_sums", json_string(cli_sums_name(w->s->dtype, w->s->sums)));
+            json_object_set_new(object, "bf16_sums",
+                                json_string(cli_sums_name(w->s->dtype, w->s->sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
     } else if (st == NULL && compared > 0) {
-        sheaf__print(cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)matches, (long long)compared, 100 * share);
+        sheaf__print(cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)matches,
+                     (long long)compared, 100 * share);
     }
     json_decref(results);
     return st;
@@ -130,15 +136,22 @@ static sheaf_status *print_results(const cli *cli, const work *w)
 
 /* ---- the command ---- */
 
-static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, work *w, const sheaf_config *config)
+static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, work *w,
+                                  const sheaf_config *config)
 {
     const settings *s = w->s;
     w->how.load = sheaf__prompts_load;
     w->how.self = prompts;
     if (s->data == NULL || s->prompt != NULL || s->tokens != NULL || !ask_is_tokens(s->data))
-        return sheaf__prompts_read(prompts, w->wording, &(sheaf__prompts_from){ .text = s->prompt, .tokens = s->tokens, .file = s->data,
-                                                                                .image = s->image, .query = s->query, .events = w->events });
-    sheaf_status *st = sheaf_data_open(data, s->data, &(sheaf_data_options){ .config = config, .events = w->events });
+        return sheaf__prompts_read(prompts, w->wording,
+                                   &(sheaf__prompts_from){ .text = s->prompt,
+                                                           .tokens = s->tokens,
+                                                           .file = s->data,
+                                                           .image = s->image,
+                                                           .query = s->query,
+                                                           .events = w->events });
+    sheaf_status *st = sheaf_data_open(
+        data, s->data, &(sheaf_data_options){ .config = config, .events = w->events });
     if (st == NULL)
         st = sheaf_in(ask_data(prompts, w->wording, *data), "%s", s->data);
     w->how.load = ask_data_load;
@@ -146,14 +159,18 @@ static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, wo
     return st;
 }
 
-static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened, const char *folder, const sheaf__wording *wording)
+static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened *opened,
+                         const char *folder, const sheaf__wording *wording)
 {
     sheaf__prompts prompts = { 0 };
     sheaf_data *data = NULL;
     int64_t stop[SHEAF_MAX_EOS];
     sheaf_monitor *monitor = NULL;
     work w = { .s = s, .wording = wording, .events = &cli->events, .prompts = &prompts };
-    sheaf_status *st = s->data == NULL ? NULL : sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
+    sheaf_status *st =
+        s->data == NULL
+            ? NULL
+            : sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
     if (monitor != NULL) /* one prompt is no progress */
         w.events = sheaf_monitor_events(monitor);
     if (st == NULL)
@@ -163,7 +180,12 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
     if (st == NULL)
         st = ask_reach(&opened->config, &prompts, s->ask.max_new, s->ask.max_length, w.events);
     if (st == NULL)
-        st = ask_fits(&(ask_layout){ .place = s->place, .tp = s->tp, .threads = s->threads, .dtype = s->dtype, .force = s->force, .events = w.events },
+        st = ask_fits(&(ask_layout){ .place = s->place,
+                                     .tp = s->tp,
+                                     .threads = s->threads,
+                                     .dtype = s->dtype,
+                                     .force = s->force,
+                                     .events = w.events },
                       opened, prompts.prompt, prompts.count, s->batch, s->ask.max_new);
     if (st == NULL)
         st = ask_room(&w.out, prompts.count, s->ask.max_new);
@@ -173,10 +195,17 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
         w.how.max_length = s->ask.max_length;
         w.how.batch = s->batch;
         w.how.stop = stop;
-        st = sheaf__crew_run(opened, &(sheaf__crew_options){ .ranks = s->tp, .place = s->place, .threads = s->threads, .dtype = s->dtype, .isa = s->isa,
-                                                             .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-                                                             .positions = ask_positions(&prompts, s->ask.max_new),
-                                                             .events = w.events }, on_rank, &w);
+        st = sheaf__crew_run(opened,
+                             &(sheaf__crew_options){
+                                 .ranks = s->tp,
+                                 .place = s->place,
+                                 .threads = s->threads,
+                                 .dtype = s->dtype,
+                                 .isa = s->isa,
+                                 .sums = s->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
+                                 .positions = ask_positions(&prompts, s->ask.max_new),
+                                 .events = w.events },
+                             on_rank, &w);
     }
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     if (st == NULL)
@@ -189,22 +218,32 @@ static sheaf_status *run(const cli *cli, const settings *s, const sheaf__opened 
 
 int cmd_generate(cli *cli, int argc, char **argv)
 {
-    static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
+    static const cli_choice dtypes[] = { { "float32", SHEAF_F32 },
+                                         { "bfloat16", SHEAF_BF16 },
+                                         { 0 } };
     settings s = { .tp = 1, .slices = 8, .dtype = SHEAF_F32, .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run", "DIR" },
+        { "model", CLI_PATH | CLI_REQUIRED, &s.model, "folder of the model, or of a training run",
+          "DIR" },
         { "config", CLI_PATH, &s.config, "its config.json, where the folder has none", "FILE" },
-        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it", "DIR" },
+        { "adapter", CLI_PATH, &s.adapter, "PEFT adapter, or a training run, to use with it",
+          "DIR" },
         { "prompt", CLI_TEXT, &s.prompt, "text to continue, or question", "TEXT", .min = 1 },
         { "image", CLI_PATH, &s.image, "picture that the prompt asks about", "FILE" },
         { "tokens", CLI_TEXT, &s.tokens, "token ids to continue", "1,2,3" },
-        { "data", CLI_PATH, &s.data, "JSON Lines, a folder of images, or .safetensors whose rows are cut at the first label", "PATH" },
-        { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)", "TEXT" },
+        { "data", CLI_PATH, &s.data,
+          "JSON Lines, a folder of images, or .safetensors whose rows are cut at the first label",
+          "PATH" },
+        { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
+          "TEXT" },
         { "batch", CLI_COUNT, &s.batch, "prompts run together", .min = 1, .max = 4096 },
         { "tp", CLI_INT, &s.tp, "ranks that share the model", "T", 1, SHEAF_MAX_SLICES },
-        { "place", CLI_TEXT, &s.place, "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
-        { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand", .max = 4096 },
-        { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1, SHEAF_MAX_SLICES },
+        { "place", CLI_TEXT, &s.place,
+          "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
+        { "threads", CLI_INT, &s.threads, "compute threads in all; 0 = every core at hand",
+          .max = 4096 },
+        { "slices", CLI_INT, &s.slices, "parts every tensor falls into, a power of two", "S", 1,
+          SHEAF_MAX_SLICES },
         { "dtype", CLI_CHOICE, &s.dtype, "type of activations and products", .choices = dtypes },
         { "bf16-sums", CLI_CHOICE, &s.sums, CLI_SUMS_HELP, .choices = cli_sums },
         { "force", CLI_FLAG, &s.force, ASK_FORCE },
@@ -217,14 +256,23 @@ int cmd_generate(cli *cli, int argc, char **argv)
     sheaf__wording wording = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL)
-        st = run_model_open(&opened, &model, &(sheaf__open_options){ .model = s.model, .config = s.config, .slices = s.slices, .adapter = s.adapter,
-                                                                .events = &cli->events });
+        st = run_model_open(&opened, &model,
+                            &(sheaf__open_options){ .model = s.model,
+                                                    .config = s.config,
+                                                    .slices = s.slices,
+                                                    .adapter = s.adapter,
+                                                    .events = &cli->events });
     if (st == NULL) {
-        sheaf_data_note_unused(NULL, s.data, NULL, s.query, &cli->events); /* before a run's own words come to it */
+        sheaf_data_note_unused(NULL, s.data, NULL, s.query,
+                               &cli->events); /* before a run's own words come to it */
         s.sums = cli_sums_of(s.sums, model.sums, s.dtype);
         run_model_words(&model, &s.ask.tokenizer, &s.ask.version, &s.query);
-        st = sheaf__wording_open(&wording, &opened.config, &(sheaf__wording_options){ .folder = model.folder, .tokenizer = s.ask.tokenizer,
-                                 .version = s.ask.version, .max_length = s.ask.max_length, .events = &cli->events });
+        st = sheaf__wording_open(&wording, &opened.config,
+                                 &(sheaf__wording_options){ .folder = model.folder,
+                                                            .tokenizer = s.ask.tokenizer,
+                                                            .version = s.ask.version,
+                                                            .max_length = s.ask.max_length,
+                                                            .events = &cli->events });
     }
     if (st == NULL)
         st = run(cli, &s, &opened, model.folder, &wording);

@@ -71,7 +71,8 @@ static void odd(teller *t, sheaf_status *st)
     if (st == NULL)
         return;
     sheaf_text text = { 0 };
-    const char *expected = sheaf_status_expected(st), *found = sheaf_status_found(st), *cure = sheaf_status_try(st);
+    const char *expected = sheaf_status_expected(st), *found = sheaf_status_found(st),
+               *cure = sheaf_status_try(st);
     sheaf__text_add(&text, "%s", sheaf_status_where(st));
     if (*expected != '\0')
         sheaf__text_add(&text, "; expected %s", expected);
@@ -122,7 +123,8 @@ static void tell_entries(teller *t, const sheaf_source_entry *const *list, int64
     sheaf_text types = { 0 };
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         if (of[d] > 0)
-            sheaf__text_add(&types, "%s%s (%" PRId64 ")", types.size > 0 ? ", " : "", sheaf_dtype_name((sheaf_dtype)d), of[d]);
+            sheaf__text_add(&types, "%s%s (%" PRId64 ")", types.size > 0 ? ", " : "",
+                            sheaf_dtype_name((sheaf_dtype)d), of[d]);
     fact_int(t, "tensors", n);
     fact_int(t, "elements", elements);
     fact_int(t, "bytes", bits / 8);
@@ -160,8 +162,11 @@ static sheaf_status *tell_tensors(teller *t, sheaf_source *source, const sheaf_c
 
 /* ---- what is trained ---- */
 
-/* Elements and bytes of what was trained: of a checkpoint the masters, of an adapter all. Of them `added`: what the base has not. */
-typedef struct trained { int64_t count, bytes, added; } trained;
+/* Elements and bytes of what was trained: of a checkpoint the masters, of an adapter all. Of them
+ * `added`: what the base has not. */
+typedef struct trained {
+    int64_t count, bytes, added;
+} trained;
 
 static trained count_trained(sheaf_source *source, const sheaf_schema *schema, bool masters)
 {
@@ -177,17 +182,24 @@ static trained count_trained(sheaf_source *source, const sheaf_schema *schema, b
         sheaf__look_view(&rows, &cols, e);
         sum.count += rows * cols;
         sum.bytes += rows * cols * sheaf_dtype_bits(e->dtype) / 8;
-        sum.added += schema == NULL || sheaf_schema_find(schema, e->name + (is ? n : 0)) == NULL ? rows * cols : 0;
+        sum.added += schema == NULL || sheaf_schema_find(schema, e->name + (is ? n : 0)) == NULL
+                         ? rows * cols
+                         : 0;
     }
     return sum;
 }
 
 /* model, config: where the base may be; where it is not, there is no share to tell. */
-static void tell_trained(teller *t, sheaf_source *source, const char *model, const char *config, bool masters)
+static void tell_trained(teller *t, sheaf_source *source, const char *model, const char *config,
+                         bool masters)
 {
     sheaf__opened base = { 0 };
-    sheaf_status *st = model == NULL && config == NULL ? sheaf_fail(SHEAF_E_IO, "base")
-                     : sheaf__open_model(&base, &(sheaf__open_options){ .model = model, .config = config, .config_only = true, .slices = 8 });
+    sheaf_status *st = model == NULL && config == NULL
+                           ? sheaf_fail(SHEAF_E_IO, "base")
+                           : sheaf__open_model(&base, &(sheaf__open_options){ .model = model,
+                                                                              .config = config,
+                                                                              .config_only = true,
+                                                                              .slices = 8 });
     const sheaf_schema *schema = st == NULL ? base.schema : NULL;
     const trained sum = count_trained(source, schema, masters);
     fact_int(t, "trained", sum.count);
@@ -205,7 +217,8 @@ static void tell_trained_by(teller *t, sheaf_checkpoint *checkpoint, const char 
 {
     char *model, *config;
     sheaf_source *source = NULL;
-    sheaf_status_free(run_model_base(&model, &config, path)); /* what is not known of a run is left out */
+    sheaf_status_free(
+        run_model_base(&model, &config, path)); /* what is not known of a run is left out */
     sheaf_status *st = sheaf__checkpoint_source(&source, checkpoint);
     if (st == NULL) {
         tell_trained(t, source, model, config, true);
@@ -226,10 +239,13 @@ static void tell_model(teller *t, const sheaf_look *look, const sheaf_catalog *c
         return;
     }
     sheaf_status *st = sheaf_config_read(&c, look->config);
-    const sheaf_finding *told = catalog != NULL ? sheaf__catalog_finding(catalog, "unsupported") : NULL;
+    const sheaf_finding *told =
+        catalog != NULL ? sheaf__catalog_finding(catalog, "unsupported") : NULL;
     if (st != NULL && told != NULL) { /* it may know the model by its tensors */
         sheaf_status_free(st);
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", told->path), "%s", told->expected), "%s", told->found);
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", told->path), "%s", told->expected),
+            "%s", told->found);
     }
     if (st != NULL) {
         odd(t, st);
@@ -289,13 +305,18 @@ static void tell_adapter(teller *t, const sheaf_look *look)
     if (t->cli->json && !o.all_linear && o.target_regex == NULL)
         list_of(t, "targets", &targets);
     else
-        fact(t, "targets", o.all_linear ? "all-linear" : o.target_regex != NULL ? o.target_regex : targets.size > 0 ? targets.at : "none");
+        fact(t, "targets",
+             o.all_linear             ? "all-linear"
+             : o.target_regex != NULL ? o.target_regex
+             : targets.size > 0       ? targets.at
+                                      : "none");
     if (o.dora || o.lora_bias)
         fact(t, "kind", o.dora ? "DoRA (merge only)" : "LoRA with a bias on B (merge only)");
     if (o.unknown_keys != NULL)
         fact(t, "unknown_keys", o.unknown_keys);
     sheaf__text_release(&targets);
-    const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) == SHEAF_PATH_DIR; /* it may be a name on a hub */
+    const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) ==
+                                                  SHEAF_PATH_DIR; /* it may be a name on a hub */
     if (look->source != NULL)
         tell_trained(t, look->source, there ? o.base_name : NULL, NULL, false);
     sheaf_lora_options_release(&o);
@@ -353,7 +374,8 @@ static void tell_saved(teller *t, const char *dir, const char *path_of_run)
 
 static void tell_run(teller *t, const char *path)
 {
-    static const char *const parts[] = { "settings", "adapter", "model", "exports", "metrics.jsonl", "run.json" };
+    static const char *const parts[] = { "settings", "adapter",       "model",
+                                         "exports",  "metrics.jsonl", "run.json" };
     for (size_t i = 0; i <= sizeof parts / sizeof *parts; i++) {
         char *inside = NULL;
         const bool saved = i == sizeof parts / sizeof *parts;
@@ -413,7 +435,9 @@ static sheaf_status *tell_path(teller *t, const char *path)
     const sheaf_verify_options quick = { .quick = true };
     sheaf_status *st = sheaf_look_open(&look, path);
     sheaf_status *bad = sheaf_verify(&report, path, &quick);
-    const bool foreign = report.catalog != NULL && (st != NULL || (look.kind == SHEAF_LOOK_MODEL && strcmp(look.dialect, "hf") != 0));
+    const bool foreign =
+        report.catalog != NULL &&
+        (st != NULL || (look.kind == SHEAF_LOOK_MODEL && strcmp(look.dialect, "hf") != 0));
     if (st != NULL && foreign) {
         sheaf_status_free(st);
         st = NULL;
@@ -468,7 +492,8 @@ static sheaf_status *tell_rates(teller *t)
         else if (t->cli->json)
             cli_json_text(&t->json, rates[i].key, NULL);
         else if (rates[i].gflops > 0)
-            sheaf__print(t->cli->out, "  %-28s %8.1f GFLOP/s a core\n", rates[i].name, rates[i].gflops);
+            sheaf__print(t->cli->out, "  %-28s %8.1f GFLOP/s a core\n", rates[i].name,
+                         rates[i].gflops);
         else
             sheaf__print(t->cli->out, "  %-28s not on this machine\n", rates[i].name);
     }

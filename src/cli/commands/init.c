@@ -27,7 +27,8 @@ int cmd_init(cli *cli, int argc, char **argv)
     int dtype = -1;
     const cli_option options[] = {
         { "seed", CLI_SEED, &how.seed, "start of all randomness" },
-        { "dtype", CLI_CHOICE, &dtype, "type of the weights (default what SPEC says)", .choices = cli_dtypes },
+        { "dtype", CLI_CHOICE, &dtype, "type of the weights (default what SPEC says)",
+          .choices = cli_dtypes },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },
     };
@@ -60,8 +61,8 @@ int cmd_init(cli *cli, int argc, char **argv)
         cli_json_int(&j, "bytes", report.bytes);
         cli_json_end(&j);
     } else if (st == NULL) {
-        sheaf__print(cli->out, "%s: %" PRId64 " tensors, %" PRId64 " parameters, %s\n", how.dst, report.tensors,
-                     report.parameters, sheaf_dtype_torch_name(report.dtype));
+        sheaf__print(cli->out, "%s: %" PRId64 " tensors, %" PRId64 " parameters, %s\n", how.dst,
+                     report.tensors, report.parameters, sheaf_dtype_torch_name(report.dtype));
     }
     return cli_report(cli, st);
 }

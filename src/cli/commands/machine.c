@@ -42,10 +42,17 @@ cli_machine cli_machine_look(void)
     const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
     const sheaf__units units = sheaf__units_for(NULL);
     processor_name(m.name);
-    m.pairs = units.pairs ? "vdpbf16ps" : sheaf__units_have_pairs() ? "float32 fma, which is faster here than vdpbf16ps" : "float32 fma";
-    m.tiles = units.tiles ? "AMX" : sheaf__units_lack_permission() ? "float32 fma: the processor has AMX, the system does not let this process use it" : "float32 fma";
+    m.pairs = units.pairs                 ? "vdpbf16ps"
+              : sheaf__units_have_pairs() ? "float32 fma, which is faster here than vdpbf16ps"
+                                          : "float32 fma";
+    m.tiles =
+        units.tiles ? "AMX"
+        : sheaf__units_lack_permission()
+            ? "float32 fma: the processor has AMX, the system does not let this process use it"
+            : "float32 fma";
     m.sums = sheaf__units_prefer_tiles() ? "tiles" : "pairs";
-    m.kernels = kernels != NULL ? kernels->isa : "none: AVX2, FMA and F16C are the least that computes";
+    m.kernels =
+        kernels != NULL ? kernels->isa : "none: AVX2, FMA and F16C are the least that computes";
     char line[256];
     FILE *file = fopen("/proc/meminfo", "r");
     while (file != NULL && fgets(line, sizeof line, file) != NULL)

@@ -11,7 +11,8 @@ enum { M = 512, N = 1024, K = 1024, TURNS = 8 };
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* one thread computes: others on the machine cost less truth */
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID,
+                  &t); /* one thread computes: others on the machine cost less truth */
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -51,15 +52,25 @@ static sheaf_status *measure(double *gflops, const char *isa, sheaf_dtype dtype,
     if (st == NULL)
         st = sheaf__device_alloc(&y, device, (size_t)M * N * 4, SHEAF_MEM_INPUTS);
     if (st == NULL)
-        st = sheaf__device_alloc(&w.ahead, device, sheaf__packed_bytes(dtype, N, K), SHEAF_MEM_WEIGHTS);
+        st = sheaf__device_alloc(&w.ahead, device, sheaf__packed_bytes(dtype, N, K),
+                                 SHEAF_MEM_WEIGHTS);
     if (st == NULL) {
         fill(a, (int64_t)M * K, dtype);
         fill(b, (int64_t)N * K, dtype);
         sheaf__pack(&w, b, dtype, K, 0, N);
         device->sums = sums;
         const sheaf__term term = { .a = a, .lda = K, .form = SHEAF__B_AHEAD, .w = &w, .k = K };
-        const sheaf__product job = { .m = M, .n = N, .dtype = dtype, .nslices = 1, .term = &term, .nterms = 1, .y = y, .ldy = N,
-                                     .out = dtype, .alpha = 1, .round_to = SHEAF_F32 };
+        const sheaf__product job = { .m = M,
+                                     .n = N,
+                                     .dtype = dtype,
+                                     .nslices = 1,
+                                     .term = &term,
+                                     .nterms = 1,
+                                     .y = y,
+                                     .ldy = N,
+                                     .out = dtype,
+                                     .alpha = 1,
+                                     .round_to = SHEAF_F32 };
         *gflops = 2e-9 * M * N * K / best_of(device, &job);
     }
     sheaf__device_close(device);
@@ -68,8 +79,13 @@ static sheaf_status *measure(double *gflops, const char *isa, sheaf_dtype dtype,
 
 sheaf_status *cli_machine_measure(cli_rate rates[CLI_RATES])
 {
-    const char *const widest = sheaf__kernels_for(NULL) == NULL ? NULL : sheaf__kernels_for(NULL)->isa;
-    const struct { const char *name, *key, *isa; sheaf_dtype dtype; sheaf__sums sums; } way[CLI_RATES] = {
+    const char *const widest =
+        sheaf__kernels_for(NULL) == NULL ? NULL : sheaf__kernels_for(NULL)->isa;
+    const struct {
+        const char *name, *key, *isa;
+        sheaf_dtype dtype;
+        sheaf__sums sums;
+    } way[CLI_RATES] = {
         { "float32", "float32", widest, SHEAF_F32, SHEAF__PAIRS },
         { "bfloat16, pairs, fma", "pairs_fma", widest, SHEAF_BF16, SHEAF__PAIRS },
         { "bfloat16, pairs, vdpbf16ps", "pairs_vdpbf16ps", "avx512bf16", SHEAF_BF16, SHEAF__PAIRS },

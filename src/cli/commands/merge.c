@@ -53,16 +53,21 @@ static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
 {
     const double share = r->base_norm > 0 ? r->change_norm / r->base_norm : 0;
     sheaf__print(to, "%s: %" PRId64 " tensors, %.3f GB\n", dst, r->tensors, (double)r->bytes / 1e9);
-    sheaf__print(to, "adapted %" PRId64 ", replaced %" PRId64 ", changed %" PRId64 " (%" PRId64 " elements)\n", r->adapted,
-                 r->replaced, r->changed, r->elements_changed);
-    sheaf__print(to, "norm of the change %.6g, of the changed weights %.6g (%.3g %%)\n", r->change_norm, r->base_norm,
-                 100 * share);
+    sheaf__print(to,
+                 "adapted %" PRId64 ", replaced %" PRId64 ", changed %" PRId64 " (%" PRId64
+                 " elements)\n",
+                 r->adapted, r->replaced, r->changed, r->elements_changed);
+    sheaf__print(to, "norm of the change %.6g, of the changed weights %.6g (%.3g %%)\n",
+                 r->change_norm, r->base_norm, 100 * share);
     if (r->untied)
         sheaf__print(to, "lm_head and embed_tokens were tied and are two tensors now\n");
     sheaf__print(to, "%" PRId64 " rows read back and recomputed: equal\n", r->rows_checked);
     if (r->products_checked > 0)
-        sheaf__print(to, "products with random vectors, merged against base + adapter, %" PRId64 " rows: largest difference %.3g of the "
-                     "rounding expected (%s)\n", r->products_checked, r->worst_product, r->worst_tensor);
+        sheaf__print(to,
+                     "products with random vectors, merged against base + adapter, %" PRId64
+                     " rows: largest difference %.3g of the "
+                     "rounding expected (%s)\n",
+                     r->products_checked, r->worst_product, r->worst_tensor);
 }
 
 /* "0.7,-0.4": one for each adapter; none given: 1 each. */
@@ -74,9 +79,13 @@ static sheaf_status *read_weights(double *out, int n, const char *text)
     for (int i = 0; at != NULL && i < n; i++) {
         char *end;
         out[i] = strtod(at, &end);
-        if (end == at || !isfinite(out[i]) || (*end != '\0' && *end != ',') || (*end == ',') != (i + 1 < n))
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"), "%d numbers with commas between them, one for each "
-                               "adapter", n), "%s", text);
+        if (end == at || !isfinite(out[i]) || (*end != '\0' && *end != ',') ||
+            (*end == ',') != (i + 1 < n))
+            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"),
+                                              "%d numbers with commas between them, one for each "
+                                              "adapter",
+                                              n),
+                               "%s", text);
         at = end + 1;
     }
     return NULL;
@@ -91,14 +100,25 @@ typedef struct words {
 enum { TO_HF, TO_SAT };
 static const cli_choice forms[] = { { "hf", TO_HF }, { "sat", TO_SAT }, { 0 } };
 
-static const cli_choice cpus[] = { { "intel", SHEAF_PEFT_CPU_INTEL }, { "amd", SHEAF_PEFT_CPU_AMD }, { 0 } };
+static const cli_choice cpus[] = { { "intel", SHEAF_PEFT_CPU_INTEL },
+                                   { "amd", SHEAF_PEFT_CPU_AMD },
+                                   { 0 } };
 
 /* ---- SAVE DST: LoRA that lies in the checkpoint itself ---- */
 
 static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_options *o)
 {
-    const sheaf_convert_options how = { .src = save, .dst = o->dst, .to = "sat", .own_lora = true, .tp = o->tp, .config = o->config,
-                                        .dtype = o->dtype, .step = -1, .threads = o->threads, .events = o->events, .stop = o->stop };
+    const sheaf_convert_options how = { .src = save,
+                                        .dst = o->dst,
+                                        .to = "sat",
+                                        .own_lora = true,
+                                        .tp = o->tp,
+                                        .config = o->config,
+                                        .dtype = o->dtype,
+                                        .step = -1,
+                                        .threads = o->threads,
+                                        .events = o->events,
+                                        .stop = o->stop };
     sheaf_convert_report r;
     sheaf_status *st = sheaf_merge_check_base(o);
     if (st == NULL)
@@ -114,8 +134,9 @@ static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_opt
         cli_json_int(&j, "bytes", r.bytes);
         cli_json_end(&j);
     } else {
-        sheaf__print(cli->out, "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", o->dst, r.tensors, r.parts,
-                     r.parts == 1 ? "" : "s", r.merged);
+        sheaf__print(cli->out,
+                     "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", o->dst,
+                     r.tensors, r.parts, r.parts == 1 ? "" : "s", r.merged);
     }
     return NULL;
 }
@@ -126,9 +147,9 @@ static sheaf_status *merge_own(cli *cli, const char *save, const sheaf_merge_opt
 typedef struct steps {
     const char *adapters[SHEAF_MERGE_ADAPTERS];
     char *written[SHEAF_MERGE_ADAPTERS];
-    char *base;   /* of the run, where none is given; owned */
+    char *base; /* of the run, where none is given; owned */
     char *config;
-    bool whole;   /* methods head and full: DST is written */
+    bool whole; /* methods head and full: DST is written */
 } steps;
 
 static void release_steps(steps *s)
@@ -152,7 +173,11 @@ static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_m
         st = sheaf_fail(SHEAF_E_MEMORY, "merge");
     }
     if (st == NULL)
-        st = run_export(&e, &(run_export_options){ .path = path, .base = how->base, .config = how->config, .dst = s->written[i], .events = how->events });
+        st = run_export(&e, &(run_export_options){ .path = path,
+                                                   .base = how->base,
+                                                   .config = how->config,
+                                                   .dst = s->written[i],
+                                                   .events = how->events });
     s->adapters[i] = s->written[i];
     if (st == NULL && s->base == NULL) {
         s->base = e.base;
@@ -165,20 +190,30 @@ static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_m
 }
 
 /* The base with the tensors of a step, as the run would leave it. */
-static sheaf_status *write_whole(sheaf_merge_report *r, const char *path, const sheaf_merge_options *how)
+static sheaf_status *write_whole(sheaf_merge_report *r, const char *path,
+                                 const sheaf_merge_options *how)
 {
     run_exported e = { 0 };
-    if (how->nadapters > 1 || how->combine != SHEAF_COMBINE_NONE || how->mode != SHEAF_MERGE_BEST || how->dtype != NULL) {
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "an adapter, for more than one, for --combine, --as-peft and --dtype");
-        return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"), "merge it alone; sheaf convert changes the dtype");
+    if (how->nadapters > 1 || how->combine != SHEAF_COMBINE_NONE || how->mode != SHEAF_MERGE_BEST ||
+        how->dtype != NULL) {
+        sheaf_status *st =
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                           "an adapter, for more than one, for --combine, --as-peft and --dtype");
+        return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"),
+                              "merge it alone; sheaf convert changes the dtype");
     }
-    sheaf_status *st = run_export(&e, &(run_export_options){ .path = path, .base = how->base, .config = how->config, .dst = how->dst, .events = how->events });
+    sheaf_status *st = run_export(&e, &(run_export_options){ .path = path,
+                                                             .base = how->base,
+                                                             .config = how->config,
+                                                             .dst = how->dst,
+                                                             .events = how->events });
     run_exported_release(&e);
     *r = (sheaf_merge_report){ 0 };
     return st == NULL ? run_export_count(&r->tensors, &r->bytes, how->dst) : st;
 }
 
-/* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the run's own base. */
+/* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the
+ * run's own base. */
 static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_report *r)
 {
     sheaf_status *st = NULL;
@@ -210,22 +245,30 @@ static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_
     return st;
 }
 
-static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_paths *paths, double *weights)
+static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_paths *paths,
+                            double *weights)
 {
     if (w->as_peft && w->safe)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--as-peft-safe"), "one of --as-peft and --as-peft-safe");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--as-peft-safe"),
+                              "one of --as-peft and --as-peft-safe");
     if (w->cpu != SHEAF_PEFT_CPU_THIS && !w->as_peft && !w->safe)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--peft-cpu"), "--as-peft or --as-peft-safe beside it");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--peft-cpu"),
+                              "--as-peft or --as-peft-safe beside it");
     if (how->tp > 0 && w->to != TO_SAT)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp"), "--to sat beside it");
     if (w->adapter_only && w->to >= 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "a BASE: an adapter alone has PEFT's form");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"),
+                              "a BASE: an adapter alone has PEFT's form");
     if (w->weights != NULL && w->combine == NULL)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"), "--combine linear or --combine cat beside it"),
-                              "without --combine the adapters are merged in turn, each with its own scale");
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"),
+                           "--combine linear or --combine cat beside it"),
+            "without --combine the adapters are merged in turn, each with its own scale");
     if (w->adapter_only && w->combine == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter-only"), "--combine linear or --combine cat beside it");
-    if (w->adapter_only ? paths->count < 2 : paths->count == 2 && (w->as_peft || w->safe || w->combine != NULL))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter-only"),
+                              "--combine linear or --combine cat beside it");
+    if (w->adapter_only ? paths->count < 2
+                        : paths->count == 2 && (w->as_peft || w->safe || w->combine != NULL))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf merge"), "at least one ADAPTER");
     const int first = w->adapter_only ? 0 : 1;
     how->base = w->adapter_only ? NULL : paths->word[0];
@@ -233,17 +276,24 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
     how->nadapters = paths->count - 1 - first;
     how->dst = paths->last;
     how->weights = weights;
-    how->mode = w->safe ? SHEAF_MERGE_AS_PEFT_SAFE : w->as_peft ? SHEAF_MERGE_AS_PEFT : SHEAF_MERGE_BEST;
+    how->mode = w->safe      ? SHEAF_MERGE_AS_PEFT_SAFE
+                : w->as_peft ? SHEAF_MERGE_AS_PEFT
+                             : SHEAF_MERGE_BEST;
     if (w->to == TO_HF && how->nadapters == 0)
-        return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to hf"), "an ADAPTER: LoRA of SAT's own is merged in SAT's form"), "sheaf convert %s %s --to hf, which merges it too",
-                              how->base, how->dst);
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to hf"),
+                           "an ADAPTER: LoRA of SAT's own is merged in SAT's form"),
+            "sheaf convert %s %s --to hf, which merges it too", how->base, how->dst);
     how->to = w->to == TO_SAT ? "sat" : NULL;
     how->peft_cpu = (sheaf_peft_cpu)w->cpu;
     how->threads = cli_threads(how->threads);
     if (how->nadapters > SHEAF_MERGE_ADAPTERS)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS), "%d", how->nadapters);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS),
+            "%d", how->nadapters);
     sheaf_status *st = w->combine != NULL ? sheaf_combine_parse(&how->combine, w->combine) : NULL;
-    return st != NULL ? sheaf_in(st, "--combine") : read_weights(weights, how->nadapters, w->weights);
+    return st != NULL ? sheaf_in(st, "--combine")
+                      : read_weights(weights, how->nadapters, w->weights);
 }
 
 int cmd_merge(cli *cli, int argc, char **argv)
@@ -252,16 +302,29 @@ int cmd_merge(cli *cli, int argc, char **argv)
     words w = { .dtype = -1, .cpu = SHEAF_PEFT_CPU_THIS, .to = -1 };
     double weights[SHEAF_MERGE_ADAPTERS];
     const cli_option options[] = {
-        { "as-peft", CLI_FLAG, &w.as_peft, "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
-        { "as-peft-safe", CLI_FLAG, &w.safe, "the bits of merge_and_unload(safe_merge=True): the change is rounded before it is added" },
-        { "peft-cpu", CLI_CHOICE, &w.cpu, "with --as-peft: PEFT's processor, whose order of sums counts above rank 192 (default this one)", .choices = cpus },
-        { "combine", CLI_TEXT, &w.combine, "make one adapter of all first, as PEFT's add_weighted_adapter: linear or cat", "HOW" },
-        { "weights", CLI_TEXT, &w.weights, "with --combine: one number for each adapter (default 1 each)", "X,Y,..." },
-        { "adapter-only", CLI_FLAG, &w.adapter_only, "with --combine and no BASE: write the combined adapter" },
-        { "dtype", CLI_CHOICE, &w.dtype, "type of the written weights (default as in BASE)", .choices = cli_dtypes },
-        { "to", CLI_CHOICE, &w.to, "form to write (default hf): sat as sheaf convert --to sat makes it of the merged model, in one pass", .choices = forms },
-        { "tp", CLI_INT, &how.tp, "with --to sat: parts to write (default 1; of SAVE, as many as it has)", .min = 1, .max = 1024 },
-        { "config", CLI_PATH, &how.config, "the base's config.json, where its folder has none", "FILE" },
+        { "as-peft", CLI_FLAG, &w.as_peft,
+          "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
+        { "as-peft-safe", CLI_FLAG, &w.safe,
+          "the bits of merge_and_unload(safe_merge=True): the change is rounded before it is added" },
+        { "peft-cpu", CLI_CHOICE, &w.cpu,
+          "with --as-peft: PEFT's processor, whose order of sums counts above rank 192 (default this one)",
+          .choices = cpus },
+        { "combine", CLI_TEXT, &w.combine,
+          "make one adapter of all first, as PEFT's add_weighted_adapter: linear or cat", "HOW" },
+        { "weights", CLI_TEXT, &w.weights,
+          "with --combine: one number for each adapter (default 1 each)", "X,Y,..." },
+        { "adapter-only", CLI_FLAG, &w.adapter_only,
+          "with --combine and no BASE: write the combined adapter" },
+        { "dtype", CLI_CHOICE, &w.dtype, "type of the written weights (default as in BASE)",
+          .choices = cli_dtypes },
+        { "to", CLI_CHOICE, &w.to,
+          "form to write (default hf): sat as sheaf convert --to sat makes it of the merged model, in one pass",
+          .choices = forms },
+        { "tp", CLI_INT, &how.tp,
+          "with --to sat: parts to write (default 1; of SAVE, as many as it has)", .min = 1,
+          .max = 1024 },
+        { "config", CLI_PATH, &how.config, "the base's config.json, where its folder has none",
+          "FILE" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },
     };
@@ -285,7 +348,9 @@ int cmd_merge(cli *cli, int argc, char **argv)
         st = take_steps(&taken, &how, &report);
         own = how.nadapters == 0;
         if (st == NULL && !taken.whole)
-            st = cli_signals_explain(own ? merge_own(cli, how.base, &how) : w.adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&report, &how));
+            st = cli_signals_explain(own              ? merge_own(cli, how.base, &how)
+                                     : w.adapter_only ? sheaf_merge_adapters(&how)
+                                                      : sheaf_merge(&report, &how));
     }
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     release_steps(&taken);
@@ -301,7 +366,10 @@ int cmd_merge(cli *cli, int argc, char **argv)
             sheaf__print(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
         }
     } else if (st == NULL && taken.whole && !cli->json) {
-        sheaf__print(cli->out, "%s: %" PRId64 " tensors, %.3f GB, those that were trained in place of the base's\n", how.dst, report.tensors, (double)report.bytes / 1e9);
+        sheaf__print(cli->out,
+                     "%s: %" PRId64
+                     " tensors, %.3f GB, those that were trained in place of the base's\n",
+                     how.dst, report.tensors, (double)report.bytes / 1e9);
     } else if (st == NULL) {
         (cli->json ? print_json : print_report)(cli->out, &report, how.dst);
     }

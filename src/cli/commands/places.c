@@ -8,12 +8,16 @@
 #include "base/file.h"
 #include "base/text.h"
 
-static bool is_relative(const char *path) { return path != NULL && path[0] != '\0' && path[0] != '/'; }
+static bool is_relative(const char *path)
+{
+    return path != NULL && path[0] != '\0' && path[0] != '/';
+}
 
 /* Names of files and folders that a run reads. */
 static bool is_place(const cli_option *o)
 {
-    return (o->kind & CLI_KIND) == CLI_PATH && (o->kind & CLI_CONTENT) && strcmp(o->name, "out") != 0;
+    return (o->kind & CLI_KIND) == CLI_PATH && (o->kind & CLI_CONTENT) &&
+           strcmp(o->name, "out") != 0;
 }
 
 sheaf_status *places_begin(cli *cli, const cli_option *table, sheaf_train_options *o)
@@ -54,17 +58,20 @@ static sheaf_status *look(char **found, const char *folder, const char *value)
     return st;
 }
 
-static sheaf_status *nowhere(const cli_option *x, const char *value, const char *folder, const char *out)
+static sheaf_status *nowhere(const cli_option *x, const char *value, const char *folder,
+                             const char *out)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "--%s %s, as the run was begun", x->name, value);
     sheaf_text word = { 0 };
     sheaf__text_word(&word, out);
     if (folder != NULL && folder[0] != '\0')
-        sheaf_expected(st, "it in %s, where the run began, in this folder, or beside the run", folder);
+        sheaf_expected(st, "it in %s, where the run began, in this folder, or beside the run",
+                       folder);
     else
         sheaf_expected(st, "it in this folder, or beside the run");
     sheaf_found(st, "nothing there");
-    sheaf_try_this(st, "say where it lies now: sheaf train --resume --out %s --%s PATH", word.at == NULL ? out : word.at, x->name);
+    sheaf_try_this(st, "say where it lies now: sheaf train --resume --out %s --%s PATH",
+                   word.at == NULL ? out : word.at, x->name);
     sheaf__text_release(&word);
     return st;
 }
@@ -86,7 +93,8 @@ static sheaf_status *look_beside(char **found, const char *out, const char *valu
     return st;
 }
 
-static sheaf_status *find_place(cli *cli, const cli_option *x, const sheaf_train_options *o, const char *out, bool needed)
+static sheaf_status *find_place(cli *cli, const cli_option *x, const sheaf_train_options *o,
+                                const char *out, bool needed)
 {
     const char **value = x->value;
     char *found = NULL;
@@ -104,11 +112,13 @@ static sheaf_status *find_place(cli *cli, const cli_option *x, const sheaf_train
     return st;
 }
 
-sheaf_status *places_find(cli *cli, const cli_option *table, const sheaf_train_options *o, const char *out, bool needed)
+sheaf_status *places_find(cli *cli, const cli_option *table, const sheaf_train_options *o,
+                          const char *out, bool needed)
 {
     sheaf_status *st = NULL;
     for (const cli_option *x = table; x->name != NULL && st == NULL; x++)
-        if (is_place(x) && cli->from_file[x - table] && !cli->given[x - table] && is_relative(*(const char **)x->value))
+        if (is_place(x) && cli->from_file[x - table] && !cli->given[x - table] &&
+            is_relative(*(const char **)x->value))
             st = find_place(cli, x, o, out, needed);
     return st;
 }

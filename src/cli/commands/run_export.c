@@ -30,7 +30,8 @@ static sheaf_status *copy(char **to, const char *from)
     return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
 }
 
-static sheaf_status *find_base(run_exported *out, const run_reading *r, const run_export_options *how)
+static sheaf_status *find_base(run_exported *out, const run_reading *r,
+                               const run_export_options *how)
 {
     const char *base = how->base != NULL ? how->base : r->options.model;
     if (base == NULL || base[0] == '\0' || sheaf__path_kind(base) == SHEAF_PATH_NONE) {
@@ -38,14 +39,18 @@ static sheaf_status *find_base(run_exported *out, const run_reading *r, const ru
         if (base == NULL || base[0] == '\0')
             sheaf_found(sheaf_expected(st, "the run's settings beside it, which name it"), "none");
         else
-            sheaf_found(sheaf_expected(st, "a model at %s%s", base, how->base != NULL ? "" : ", as its settings say"), "nothing there");
+            sheaf_found(sheaf_expected(st, "a model at %s%s", base,
+                                       how->base != NULL ? "" : ", as its settings say"),
+                        "nothing there");
         return sheaf_try_this(st, "where it lies now: --base BASE");
     }
     sheaf_status *st = copy(&out->base, base);
-    return st == NULL ? copy(&out->config, how->config != NULL ? how->config : r->options.config) : st;
+    return st == NULL ? copy(&out->config, how->config != NULL ? how->config : r->options.config)
+                      : st;
 }
 
-static sheaf_status *write_step(run_exported *out, const run_reading *r, const run_trained *t, const run_export_options *how)
+static sheaf_status *write_step(run_exported *out, const run_reading *r, const run_trained *t,
+                                const run_export_options *how)
 {
     sheaf_checkpoint *checkpoint = NULL;
     sheaf_source *masters = NULL;
@@ -53,12 +58,17 @@ static sheaf_status *write_step(run_exported *out, const run_reading *r, const r
     const char *name = o->base_name != NULL && o->base_name[0] != '\0' ? o->base_name : out->base;
     sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
     if (st == NULL)
-        st = sheaf_in(run_check_base(sheaf_checkpoint_progress(checkpoint), &t->opened, &(sheaf__origin_from){ .model = out->base, .tokenizer = o->tokenizer, .out = r->out },
-                                     NULL, false), "%s", r->step);
+        st = sheaf_in(run_check_base(sheaf_checkpoint_progress(checkpoint), &t->opened,
+                                     &(sheaf__origin_from){ .model = out->base,
+                                                            .tokenizer = o->tokenizer,
+                                                            .out = r->out },
+                                     NULL, false),
+                      "%s", r->step);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
     if (st == NULL)
-        st = out->adapter ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters, t->opened.base)
+        st = out->adapter ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
+                                                  t->opened.base)
                           : sheaf__export_model(how->dst, false, &t->opened, out->base, masters);
     if (st == NULL)
         out->step = sheaf_checkpoint_step(checkpoint);
@@ -76,7 +86,8 @@ sheaf_status *run_export(run_exported *out, const run_export_options *how)
     *out = (run_exported){ 0 };
     sheaf_status *st = run_read(&r, &is, how->path, true);
     if (st == NULL && !is)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", how->path), "a run, or a checkpoint of training");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", how->path),
+                            "a run, or a checkpoint of training");
     if (st == NULL)
         st = find_base(out, &r, how);
     if (st == NULL)

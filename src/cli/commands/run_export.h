@@ -1,5 +1,5 @@
-/* run_export.h - a checkpoint of training in a form that other programs read: the adapter, or the base with the tensors
- * that were trained in place of its own. */
+/* run_export.h - a checkpoint of training in a form that other programs read: the adapter, or the
+ * base with the tensors that were trained in place of its own. */
 #ifndef SHEAF_CLI_COMMANDS_RUN_EXPORT_H
 #define SHEAF_CLI_COMMANDS_RUN_EXPORT_H
 
@@ -16,7 +16,7 @@ typedef struct run_export_options {
 } run_export_options;
 
 typedef struct run_exported {
-    bool adapter;       /* a PEFT adapter was written, method lora; else a Hugging Face model */
+    bool adapter; /* a PEFT adapter was written, method lora; else a Hugging Face model */
     int64_t step;
     sheaf_family family;
     char *base, *config; /* as given, or found; config NULL: none; owned */
@@ -24,7 +24,8 @@ typedef struct run_exported {
 
 /* run_export_is - is it a run, or a checkpoint of training? *adapter: of method lora. */
 sheaf_status *run_export_is(bool *is, bool *adapter, const char *path);
-/* run_export - errors: those of the run, the base and the output; SHEAF_E_LAYOUT for a base that is not the one of the run. */
+/* run_export - errors: those of the run, the base and the output; SHEAF_E_LAYOUT for a base that is
+ * not the one of the run. */
 sheaf_status *run_export(run_exported *out, const run_export_options *options);
 /* run_export_count - tensors and bytes of what was written to a folder. */
 sheaf_status *run_export_count(int64_t *tensors, int64_t *bytes, const char *dst);

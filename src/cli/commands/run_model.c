@@ -28,7 +28,10 @@ static bool has(const char *dir, const char *name, sheaf_path_kind kind)
     return yes;
 }
 
-static bool is_run(const char *path) { return has(path, "settings", SHEAF_PATH_FILE) && has(path, "checkpoints", SHEAF_PATH_DIR); }
+static bool is_run(const char *path)
+{
+    return has(path, "settings", SHEAF_PATH_FILE) && has(path, "checkpoints", SHEAF_PATH_DIR);
+}
 
 void run_reading_release(run_reading *r)
 {
@@ -59,7 +62,8 @@ static sheaf_status *find_out(char **out, const char *step)
     return st;
 }
 
-/* *step: the newest checkpoint, NULL where there is none. Takes no lock: the run may be going on. */
+/* *step: the newest checkpoint, NULL where there is none. Takes no lock: the run may be going
+ * on. */
 static sheaf_status *find_newest(char **step, const char *out)
 {
     char *dir = NULL, **names = NULL;
@@ -71,7 +75,8 @@ static sheaf_status *find_newest(char **step, const char *out)
     for (int64_t i = 0; st == NULL && i < n; i++) {
         long long number;
         int end = 0;
-        if (sscanf(names[i], "step-%lld%n", &number, &end) == 1 && names[i][end] == '\0' && number > most) {
+        if (sscanf(names[i], "step-%lld%n", &number, &end) == 1 && names[i][end] == '\0' &&
+            number > most) {
             most = number;
             newest = i;
         }
@@ -101,21 +106,27 @@ static sheaf_status *read_settings(run_reading *r)
     return st;
 }
 
-/* The settings that a checkpoint itself holds, where it lies without its run: all but paths. NULL: it is none of training. */
+/* The settings that a checkpoint itself holds, where it lies without its run: all but paths. NULL:
+ * it is none of training. */
 static sheaf_status *read_alone(run_reading *r, const char *step)
 {
     sheaf_checkpoint *checkpoint = NULL;
     json_t *progress = NULL;
-    sheaf_status *st = has(step, "manifest.json", SHEAF_PATH_FILE) ? sheaf_checkpoint_open(&checkpoint, step) : NULL;
+    sheaf_status *st = has(step, "manifest.json", SHEAF_PATH_FILE)
+                           ? sheaf_checkpoint_open(&checkpoint, step)
+                           : NULL;
     const char *text = checkpoint == NULL ? "{}" : sheaf_checkpoint_progress(checkpoint);
-    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* whoever wants it as a checkpoint says what is wrong */
+    if (st != NULL &&
+        sheaf_status_code(st) !=
+            SHEAF_E_MEMORY) { /* whoever wants it as a checkpoint says what is wrong */
         sheaf_status_free(st);
         st = NULL;
     }
     if (st == NULL)
         st = sheaf__json_parse(&progress, text, strlen(text));
     const char *settings = json_string_value(json_object_get(progress, "settings"));
-    if (st == NULL && settings != NULL && ((r->settings = strdup(settings)) == NULL || (r->out = strdup(step)) == NULL))
+    if (st == NULL && settings != NULL &&
+        ((r->settings = strdup(settings)) == NULL || (r->out = strdup(step)) == NULL))
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", step);
     json_decref(progress);
     sheaf_checkpoint_close(checkpoint);
@@ -142,16 +153,23 @@ sheaf_status *run_read(run_reading *r, bool *is, const char *path, bool newest)
     if (r->out == NULL || (r->step == NULL && !is_run(path)))
         return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     st = read_settings(r);
-    const bool done = !newest && has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model", SHEAF_PATH_DIR);
+    const bool done =
+        !newest &&
+        has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model", SHEAF_PATH_DIR);
     if (st != NULL || r->step != NULL || done)
         return st;
     st = find_newest(&r->step, r->out);
     if (st == NULL && r->step == NULL)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", r->out), newest ? "a checkpoint" : "a result, or a checkpoint"), newest ? "none yet" : "neither yet");
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", r->out),
+                                        newest ? "a checkpoint" : "a result, or a checkpoint"),
+                         newest ? "none yet" : "neither yet");
     return st;
 }
 
-static char *given(const char *text) { return text == NULL || text[0] == '\0' ? NULL : strdup(text); }
+static char *given(const char *text)
+{
+    return text == NULL || text[0] == '\0' ? NULL : strdup(text);
+}
 
 sheaf_status *run_model_base(char **model, char **config, const char *path)
 {
@@ -164,16 +182,21 @@ sheaf_status *run_model_base(char **model, char **config, const char *path)
     return st;
 }
 
-static const char *config_of(const run_reading *r, const sheaf__open_options *how) { return how->config != NULL ? how->config : r->options.config; }
+static const char *config_of(const run_reading *r, const sheaf__open_options *how)
+{
+    return how->config != NULL ? how->config : r->options.config;
+}
 
 /* ---- the adapter of a checkpoint, as a folder ---- */
 
-sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened, const sheaf__origin_from *from, const char *path, bool result)
+sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened,
+                             const sheaf__origin_from *from, const char *path, bool result)
 {
     sheaf_text cure = { 0 };
     sheaf__origin origin = { 0 };
     json_t *root = NULL;
-    sheaf__text_add(&cure, path == NULL ? "give the model that the run was trained on" : "with the right one: --model BASE --adapter ");
+    sheaf__text_add(&cure, path == NULL ? "give the model that the run was trained on"
+                                        : "with the right one: --model BASE --adapter ");
     if (path != NULL)
         sheaf__text_word(&cure, path);
     if (result) {
@@ -181,8 +204,11 @@ sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened, 
         sheaf__text_word(&cure, path);
         sheaf__text_add(&cure, "/adapter");
     }
-    const sheaf__origin_words words = { .code = SHEAF_E_LAYOUT, .what = "the base of the run", .began = "with which the run began",
-                                        .cure = cure.failed ? "the right one" : cure.at, .base_only = result };
+    const sheaf__origin_words words = { .code = SHEAF_E_LAYOUT,
+                                        .what = "the base of the run",
+                                        .began = "with which the run began",
+                                        .cure = cure.failed ? "the right one" : cure.at,
+                                        .base_only = result };
     sheaf_status *st = sheaf__origin_begin(&origin, opened, from);
     if (st == NULL && origin.weights[0] == '\0')
         st = sheaf__hashed_all(opened->hashed, 0);
@@ -191,7 +217,8 @@ sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened, 
     if (st == NULL && progress != NULL)
         st = sheaf__json_parse(&root, progress, strlen(progress));
     if (st == NULL)
-        st = progress != NULL ? sheaf__origin_check(&origin, root, &words, NULL) : sheaf__origin_check_known(&origin, &words);
+        st = progress != NULL ? sheaf__origin_check(&origin, root, &words, NULL)
+                              : sheaf__origin_check_known(&origin, &words);
     sheaf__hashed_stop(opened->hashed);
     sheaf__origin_release(&origin);
     sheaf__text_release(&cure);
@@ -204,7 +231,8 @@ static sheaf_status *make_temporary(run_model *run)
 {
     const char *parent = getenv("TMPDIR");
     sigset_t ends;
-    if (asprintf(&run->temporary, "%s/sheaf-XXXXXX", parent == NULL || parent[0] == '\0' ? "/tmp" : parent) < 0) {
+    if (asprintf(&run->temporary, "%s/sheaf-XXXXXX",
+                 parent == NULL || parent[0] == '\0' ? "/tmp" : parent) < 0) {
         run->temporary = NULL;
         return sheaf_fail(SHEAF_E_MEMORY, "adapter of the checkpoint");
     }
@@ -216,7 +244,9 @@ static sheaf_status *make_temporary(run_model *run)
     if (mkdtemp(run->temporary) != NULL)
         return NULL;
     pthread_sigmask(SIG_SETMASK, &run->signals, NULL);
-    sheaf_status *st = sheaf_try_this(sheaf_fail(SHEAF_E_IO, "%s: making a folder for the adapter", run->temporary), "TMPDIR, a folder that can be written");
+    sheaf_status *st = sheaf_try_this(
+        sheaf_fail(SHEAF_E_IO, "%s: making a folder for the adapter", run->temporary),
+        "TMPDIR, a folder that can be written");
     free(run->temporary);
     run->temporary = NULL;
     return st;
@@ -228,8 +258,12 @@ static sheaf_status *write_adapter(run_model *run, const run_reading *r, const s
     sheaf_source *masters = NULL;
     sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
     if (st == NULL)
-        st = sheaf_in(run_check_base(sheaf_checkpoint_progress(checkpoint), base, &(sheaf__origin_from){ .model = run->folder, .tokenizer = r->options.tokenizer, .out = r->out },
-                                 r->step, false), "%s", r->step);
+        st = sheaf_in(run_check_base(sheaf_checkpoint_progress(checkpoint), base,
+                                     &(sheaf__origin_from){ .model = run->folder,
+                                                            .tokenizer = r->options.tokenizer,
+                                                            .out = r->out },
+                                     r->step, false),
+                      "%s", r->step);
     if (st == NULL)
         st = sheaf__checkpoint_source(&masters, checkpoint);
     if (st == NULL)
@@ -237,7 +271,8 @@ static sheaf_status *write_adapter(run_model *run, const run_reading *r, const s
     if (st == NULL)
         st = sheaf__path_join(&run->adapter, run->temporary, "adapter");
     if (st == NULL)
-        st = sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base);
+        st =
+            sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base);
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(checkpoint);
@@ -245,17 +280,27 @@ static sheaf_status *write_adapter(run_model *run, const run_reading *r, const s
 }
 
 /* As the run made it: fresh or from an adapter, with the base tensors it trained beside. */
-sheaf_status *run_trained_open(run_trained *t, const run_reading *r, const char *model, const char *config)
+sheaf_status *run_trained_open(run_trained *t, const run_reading *r, const char *model,
+                               const char *config)
 {
     const sheaf_train_options *o = &r->options;
-    const bool lora = o->method == SHEAF_METHOD_LORA, from = lora && o->adapter != NULL && o->adapter[0] != '\0';
+    const bool lora = o->method == SHEAF_METHOD_LORA,
+               from = lora && o->adapter != NULL && o->adapter[0] != '\0';
     sheaf_status *st = lora && !from ? sheaf_train_options_lora(&t->fresh, o) : NULL;
     if (st == NULL)
-        st = sheaf__open_model(&t->opened, &(sheaf__open_options){ .model = model, .config = config, .slices = o->slices, .for_training = true, .hashed = true,
-                                      .adapter = from ? o->adapter : NULL, .fresh = lora && !from ? &t->fresh : NULL });
+        st = sheaf__open_model(&t->opened,
+                               &(sheaf__open_options){ .model = model,
+                                                       .config = config,
+                                                       .slices = o->slices,
+                                                       .for_training = true,
+                                                       .hashed = true,
+                                                       .adapter = from ? o->adapter : NULL,
+                                                       .fresh = lora && !from ? &t->fresh : NULL });
     if (st == NULL)
         st = sheaf__select(&t->selection, t->opened.schema, t->opened.lora, o, NULL);
-    return st == NULL && lora ? sheaf_lora_save_also(t->opened.lora, t->opened.schema, sheaf__selected, &t->selection) : st;
+    return st == NULL && lora ? sheaf_lora_save_also(t->opened.lora, t->opened.schema,
+                                                     sheaf__selected, &t->selection)
+                              : st;
 }
 
 void run_trained_release(run_trained *t)
@@ -265,7 +310,8 @@ void run_trained_release(run_trained *t)
     sheaf__opened_close(&t->opened);
 }
 
-static sheaf_status *export_step(run_model *run, const run_reading *r, const sheaf__open_options *how)
+static sheaf_status *export_step(run_model *run, const run_reading *r,
+                                 const sheaf__open_options *how)
 {
     run_trained trained = { 0 };
     sheaf_status *st = run_trained_open(&trained, r, run->folder, config_of(r, how));
@@ -280,8 +326,10 @@ static sheaf_status *export_step(run_model *run, const run_reading *r, const she
 static sheaf_status *lay_step(sheaf__opened *opened, run_model *run)
 {
     sheaf_source *stepped = NULL;
-    sheaf_status *st = run_check_base(sheaf_checkpoint_progress(run->step), opened, &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
-                                  sheaf_checkpoint_dir(run->step), false);
+    sheaf_status *st = run_check_base(
+        sheaf_checkpoint_progress(run->step), opened,
+        &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
+        sheaf_checkpoint_dir(run->step), false);
     if (st == NULL)
         st = sheaf__checkpoint_source(&run->masters, run->step);
     if (st == NULL)
@@ -299,10 +347,15 @@ static sheaf_status *check_result(const sheaf__opened *opened, const run_model *
     char *step = NULL;
     sheaf_status *st = find_newest(&step, run->out);
     if (st == NULL && step != NULL)
-        sheaf_status_free(sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
+        sheaf_status_free(
+            sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
     if (st == NULL)
-        st = sheaf_in(run_check_base(checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
-                                 &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out }, run->out, true), "%s", run->out);
+        st = sheaf_in(run_check_base(
+                          checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
+                          &(sheaf__origin_from){
+                              .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
+                          run->out, true),
+                      "%s", run->out);
     sheaf_checkpoint_close(checkpoint);
     free(step);
     return st;
@@ -336,15 +389,20 @@ static sheaf_status *take_base(run_model *run, const run_reading *r)
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", r->out), "the key 'model'");
     if (sheaf__path_kind(model) == SHEAF_PATH_NONE) {
         sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: the base of this run", r->out);
-        sheaf_expected(st, "a model at %s, as its settings say%s", model, model[0] == '/' ? "" : " (seen from the folder it was trained in)");
-        return sheaf_try_this(sheaf_found(st, "nothing there"), "where it lies now: --model BASE --adapter %s", r->step != NULL ? r->step : r->out);
+        sheaf_expected(st, "a model at %s, as its settings say%s", model,
+                       model[0] == '/' ? "" : " (seen from the folder it was trained in)");
+        return sheaf_try_this(sheaf_found(st, "nothing there"),
+                              "where it lies now: --model BASE --adapter %s",
+                              r->step != NULL ? r->step : r->out);
     }
     run->folder = run->base = strdup(model);
     return run->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->out) : NULL;
 }
 
-/* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over the base. */
-static sheaf_status *take_result(run_model *run, const run_reading *r, const sheaf__open_options *how)
+/* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over
+ * the base. */
+static sheaf_status *take_result(run_model *run, const run_reading *r,
+                                 const sheaf__open_options *how)
 {
     const bool lora = r->options.method == SHEAF_METHOD_LORA;
     sheaf_status *st;
@@ -366,15 +424,18 @@ static sheaf_status *take_result(run_model *run, const run_reading *r, const she
     return st;
 }
 
-static sheaf_status *take_run(run_model *run, const run_reading *r, const sheaf__open_options *how, bool as_adapter)
+static sheaf_status *take_run(run_model *run, const run_reading *r, const sheaf__open_options *how,
+                              bool as_adapter)
 {
     const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
     sheaf_status *st = take_words(run, &r->options);
     if (st == NULL)
         st = copy_text(&run->out, r->out);
     if (st == NULL && as_adapter && whole) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out), "a run of method lora, or a checkpoint");
-        return sheaf_try_this(sheaf_found(st, "a run whose result is a whole model"), "--model %s/model", r->out);
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out),
+                            "a run of method lora, or a checkpoint");
+        return sheaf_try_this(sheaf_found(st, "a run whose result is a whole model"),
+                              "--model %s/model", r->out);
     }
     if (st == NULL && !as_adapter && !whole)
         st = take_base(run, r);
@@ -388,8 +449,11 @@ static sheaf_status *find_run(run_model *run, const sheaf__open_options *how)
     bool is = false;
     sheaf_status *st = run_read(&r, &is, how->model, false);
     if (st == NULL && is && adapter)
-        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"), "none: --model is a run, which has its own"), "%s", how->adapter),
-                            "--model %s --adapter %s", r.options.model != NULL ? r.options.model : "BASE", how->adapter);
+        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
+                                                       "none: --model is a run, which has its own"),
+                                        "%s", how->adapter),
+                            "--model %s --adapter %s",
+                            r.options.model != NULL ? r.options.model : "BASE", how->adapter);
     else if (st == NULL && is)
         st = take_run(run, &r, how, false);
     run_reading_release(&r);
@@ -438,7 +502,8 @@ sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__op
     return st == NULL && run->step != NULL ? lay_step(out, run) : st;
 }
 
-void run_model_words(const run_model *run, const char **tokenizer, const char **version, const char **query)
+void run_model_words(const run_model *run, const char **tokenizer, const char **version,
+                     const char **query)
 {
     if (*tokenizer == NULL)
         *tokenizer = run->tokenizer;

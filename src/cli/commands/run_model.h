@@ -1,11 +1,12 @@
-/* run_model.h - a model as eval, generate and chat take it: also the output folder of a training run, or one
- * checkpoint in it, which mean the run's base with what it trained.
+/* run_model.h - a model as eval, generate and chat take it: also the output folder of a training
+ * run, or one checkpoint in it, which mean the run's base with what it trained.
  *
- *   OUT                               its result, OUT/adapter or OUT/model; before the run is done its newest
- *                                     checkpoint
- *   OUT/checkpoints/step-00000010     the adapter, or the tensors that were trained, as they were after that step
+ *   OUT                               its result, OUT/adapter or OUT/model; before the run is done
+ * its newest checkpoint OUT/checkpoints/step-00000010     the adapter, or the tensors that were
+ * trained, as they were after that step
  *
- * Tokenizer, template and query are the run's where no flag gives them. The base is the one that OUT/settings names, unless --model names it and --adapter the run. */
+ * Tokenizer, template and query are the run's where no flag gives them. The base is the one that
+ * OUT/settings names, unless --model names it and --adapter the run. */
 #ifndef SHEAF_CLI_COMMANDS_RUN_MODEL_H
 #define SHEAF_CLI_COMMANDS_RUN_MODEL_H
 
@@ -17,24 +18,32 @@
 #include "train/options.h"
 
 typedef struct run_model {
-    const char *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
+    const char
+        *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
     char *base, *adapter, *config, *temporary, *out;
     sigset_t signals; /* blocked before `temporary` was made */
-    sheaf_checkpoint *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
-    sheaf_source *masters;  /* its tensors */
-    sheaf_bf16_sums sums;   /* of a run in bfloat16, else unnamed */
-    char *tokenizer, *version, *query; /* what the run was trained with, as far as it was named; NULL */
+    sheaf_checkpoint
+        *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
+    sheaf_source *masters; /* its tensors */
+    sheaf_bf16_sums sums;  /* of a run in bfloat16, else unnamed */
+    char *tokenizer, *version,
+        *query; /* what the run was trained with, as far as it was named; NULL */
 } run_model;
 
-/* run_model_open - sheaf__open_model() after paths of runs were replaced. Close `out`, then release `run`, also
- * after a failure. The files of a run are only read: it may be going on. Errors besides: SHEAF_E_ARG for a run and an adapter, and for an adapter that is a
- * whole model; SHEAF_E_LAYOUT for a base that is not the one of the run; SHEAF_E_IO for one that is not there. */
+/* run_model_open - sheaf__open_model() after paths of runs were replaced. Close `out`, then release
+ * `run`, also after a failure. The files of a run are only read: it may be going on. Errors
+ * besides: SHEAF_E_ARG for a run and an adapter, and for an adapter that is a whole model;
+ * SHEAF_E_LAYOUT for a base that is not the one of the run; SHEAF_E_IO for one that is not there.
+ */
 sheaf_status *run_model_open(sheaf__opened *out, run_model *run, const sheaf__open_options *how);
-/* run_model_base - folder and config (each owned, or NULL where it is not named) of the base of a run, or of a checkpoint in it; both
- * NULL for any other path. Errors: those of the run's settings. */
+/* run_model_base - folder and config (each owned, or NULL where it is not named) of the base of a
+ * run, or of a checkpoint in it; both NULL for any other path. Errors: those of the run's settings.
+ */
 sheaf_status *run_model_base(char **model, char **config, const char *path);
-/* run_model_words - gives what no flag gave (NULL) the run's words, borrowed; `query` may be NULL. */
-void run_model_words(const run_model *run, const char **tokenizer, const char **version, const char **query);
+/* run_model_words - gives what no flag gave (NULL) the run's words, borrowed; `query` may be
+ * NULL. */
+void run_model_words(const run_model *run, const char **tokenizer, const char **version,
+                     const char **query);
 void run_model_release(run_model *run);
 
 #endif

@@ -1,4 +1,5 @@
-/* run_read.h - what run_model.c and run_export.c share: a run, as its folder or the folder of one step tells of it. */
+/* run_read.h - what run_model.c and run_export.c share: a run, as its folder or the folder of one
+ * step tells of it. */
 #ifndef SHEAF_CLI_COMMANDS_RUN_READ_H
 #define SHEAF_CLI_COMMANDS_RUN_READ_H
 
@@ -11,15 +12,15 @@
 
 /* What is known of a run. */
 typedef struct run_reading {
-    cli cli;                     /* scratch, for the stored settings */
+    cli cli; /* scratch, for the stored settings */
     cli_option table[CLI_MAX_OPTIONS];
     sheaf_train_options options;
-    char *out, *settings;        /* out: its folder; of a step that lies alone, the step's */
-    char *step;                  /* folder of the checkpoint; NULL = the result */
+    char *out, *settings; /* out: its folder; of a step that lies alone, the step's */
+    char *step;           /* folder of the checkpoint; NULL = the result */
 } run_reading;
 
-/* run_read - *is: `path` is a run's, OUT or a step, and `out` is filled. `newest`: of OUT the newest checkpoint is meant, also where
- * there is a result. Release also after a failure. */
+/* run_read - *is: `path` is a run's, OUT or a step, and `out` is filled. `newest`: of OUT the
+ * newest checkpoint is meant, also where there is a result. Release also after a failure. */
 sheaf_status *run_read(run_reading *out, bool *is, const char *path, bool newest);
 void run_reading_release(run_reading *reading);
 
@@ -29,12 +30,15 @@ typedef struct run_trained {
     sheaf__selection selection;
     sheaf_lora_options fresh;
 } run_trained;
-sheaf_status *run_trained_open(run_trained *out, const run_reading *reading, const char *model, const char *config);
+sheaf_status *run_trained_open(run_trained *out, const run_reading *reading, const char *model,
+                               const char *config);
 void run_trained_release(run_trained *trained);
 
-/* run_check_base - is it the base with which the run began that left `progress`? (NULL: which left no checkpoint.) All of it is read, unless the run
- * knows these very files. `path` is the run's or its checkpoint's, for the advice, NULL where it was not given with --adapter; `result`: the
+/* run_check_base - is it the base with which the run began that left `progress`? (NULL: which left
+ * no checkpoint.) All of it is read, unless the run knows these very files. `path` is the run's or
+ * its checkpoint's, for the advice, NULL where it was not given with --adapter; `result`: the
  * adapter that the run started with is not asked for. */
-sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened, const sheaf__origin_from *from, const char *path, bool result);
+sheaf_status *run_check_base(const char *progress, const sheaf__opened *opened,
+                             const sheaf__origin_from *from, const char *path, bool result);
 
 #endif

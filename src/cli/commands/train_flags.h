@@ -11,7 +11,8 @@
  * With `planning` nothing is required but a model: plan needs neither data nor OUT. */
 int train_flags(cli_option *table, sheaf_train_options *options, bool planning);
 
-/* train_flags_resumed - after cli_settings_resume(): what settings from before a flag was there mean by their silence. */
+/* train_flags_resumed - after cli_settings_resume(): what settings from before a flag was there
+ * mean by their silence. */
 void train_flags_resumed(const cli *cli, const cli_option *table, sheaf_train_options *options);
 
 /* train_flags_check - what one flag alone cannot tell: tp over slices, dp that does not

@@ -24,22 +24,29 @@ static sheaf_status *parse(sheaf_train_options *o, const char *line)
 static void test_train__every_promised_flag(void **state)
 {
     sheaf_train_options o;
-    CHECK_OK(parse(&o, "--model M --data D --out O --tp 3 --dp 1 --slices 4 --transport threads --threads 5 --method lora "
-                       "--adapter A --lora-rank 4 --lora-alpha 7.5 --lora-targets a,b,c --steps 9 --micro-batch 2 "
-                       "--accumulate 3 --seq 64 --no-shuffle --lr 1e-3 --schedule cosine --warmup 2 --weight-decay .1 "
-                       "--beta1 .8 --beta2 .95 --eps 1e-6 --clip 0.5 --dtype bfloat16 --seed 7 --save-every 4 --keep 1 "
-                       "--json --config C --bf16-sums tiles"));
+    CHECK_OK(parse(
+        &o,
+        "--model M --data D --out O --tp 3 --dp 1 --slices 4 --transport threads --threads 5 --method lora "
+        "--adapter A --lora-rank 4 --lora-alpha 7.5 --lora-targets a,b,c --steps 9 --micro-batch 2 "
+        "--accumulate 3 --seq 64 --no-shuffle --lr 1e-3 --schedule cosine --warmup 2 --weight-decay .1 "
+        "--beta1 .8 --beta2 .95 --eps 1e-6 --clip 0.5 --dtype bfloat16 --seed 7 --save-every 4 --keep 1 "
+        "--json --config C --bf16-sums tiles"));
     assert_string_equal(o.model, "M");
     assert_string_equal(o.data, "D");
     assert_string_equal(o.out, "O");
     assert_string_equal(o.adapter, "A");
     assert_string_equal(o.config, "C");
     assert_string_equal(o.lora_targets, "a,b,c");
-    assert_true(o.tp == 3 && o.dp == 1 && o.slices == 4 && o.carrier == SHEAF_CARRIER_THREADS && o.threads == 5);
-    assert_true(o.method == SHEAF_METHOD_LORA && o.lora_rank == 4 && o.lora_alpha == 7.5 && o.steps == 9);
-    assert_true(o.micro_batch == 2 && o.accumulate == 3 && o.seq == 64 && !o.shuffle && o.lr == 1e-3);
-    assert_true(o.schedule == SHEAF_SCHEDULE_COSINE && o.warmup == 2 && o.weight_decay == .1 && o.beta1 == .8);
-    assert_true(o.beta2 == .95 && o.eps == 1e-6 && o.clip == .5 && o.dtype == SHEAF_BF16 && o.seed == 7);
+    assert_true(o.tp == 3 && o.dp == 1 && o.slices == 4 && o.carrier == SHEAF_CARRIER_THREADS &&
+                o.threads == 5);
+    assert_true(o.method == SHEAF_METHOD_LORA && o.lora_rank == 4 && o.lora_alpha == 7.5 &&
+                o.steps == 9);
+    assert_true(o.micro_batch == 2 && o.accumulate == 3 && o.seq == 64 && !o.shuffle &&
+                o.lr == 1e-3);
+    assert_true(o.schedule == SHEAF_SCHEDULE_COSINE && o.warmup == 2 && o.weight_decay == .1 &&
+                o.beta1 == .8);
+    assert_true(o.beta2 == .95 && o.eps == 1e-6 && o.clip == .5 && o.dtype == SHEAF_BF16 &&
+                o.seed == 7);
     assert_true(o.save_every == 4 && o.keep == 1 && !o.resume && o.sums == SHEAF_SUMS_TILES);
 }
 
@@ -47,27 +54,35 @@ static void test_train__defaults_are_the_trainers(void **state)
 {
     sheaf_train_options o;
     CHECK_OK(parse(&o, "--model M --data D --out O --steps 1"));
-    assert_true(o.lr == 5e-5 && o.beta1 == .9 && o.beta2 == .999 && o.eps == 1e-8 && o.weight_decay == 0);
-    assert_true(o.clip == 1 && o.schedule == SHEAF_SCHEDULE_LINEAR && o.warmup == 0 && o.slices == 8 && o.shuffle);
+    assert_true(o.lr == 5e-5 && o.beta1 == .9 && o.beta2 == .999 && o.eps == 1e-8 &&
+                o.weight_decay == 0);
+    assert_true(o.clip == 1 && o.schedule == SHEAF_SCHEDULE_LINEAR && o.warmup == 0 &&
+                o.slices == 8 && o.shuffle);
     assert_true(o.lora_rank == 8 && o.lora_alpha == 8 && o.dtype == SHEAF_F32);
 }
 
 static void test_train__what_recipes_of_vision_models_need(void **state)
 {
     sheaf_train_options o;
-    CHECK_OK(parse(&o, "--model M --data D --out O --steps 10 --train *vit*.{46..54}.mlp*,*boi --lr-scale *vit*=0.1 --schedule sat-linear "
-                       "--warmup-ratio .02 --lr-decay-ratio .2 --auto-warmup 7 --auto-warmup-rate .5"));
+    CHECK_OK(parse(
+        &o,
+        "--model M --data D --out O --steps 10 --train *vit*.{46..54}.mlp*,*boi --lr-scale *vit*=0.1 --schedule sat-linear "
+        "--warmup-ratio .02 --lr-decay-ratio .2 --auto-warmup 7 --auto-warmup-rate .5"));
     assert_string_equal(o.train, "*vit*.{46..54}.mlp*,*boi");
     assert_string_equal(o.lr_scale, "*vit*=0.1");
     const sheaf_schedule s = sheaf_train_options_schedule(&o);
-    assert_true(s.kind == SHEAF_SCHEDULE_SAT_LINEAR && s.steps == 10 && s.warmup == 0 && s.warmup_ratio == .02);
+    assert_true(s.kind == SHEAF_SCHEDULE_SAT_LINEAR && s.steps == 10 && s.warmup == 0 &&
+                s.warmup_ratio == .02);
     assert_true(s.decay_ratio == .2 && s.held_steps == 7 && s.held_rate == .5);
     CHECK_OK(parse(&o, "--model M --data D --out O --steps 10 --schedule sat-cosine"));
     assert_true(o.decay_ratio == .1 && o.held_steps == 100 && o.held_rate == .05); /* SAT's */
-    CHECK_OK(parse(&o, "--model M --data D --out O --steps 10 --warmup 20")); /* stops while it warms up */
+    CHECK_OK(parse(
+        &o, "--model M --data D --out O --steps 10 --warmup 20")); /* stops while it warms up */
 }
 
-static const struct { const char *more, *part; } bad[] = {
+static const struct {
+    const char *more, *part;
+} bad[] = {
     { "--method full --train a", "--method lora or head beside it" },
     { "--auto-warmup 3", "--schedule sat-cosine" },
     { "--lr-decay-ratio .3 --schedule cosine", "--schedule sat-cosine" },
@@ -104,16 +119,21 @@ static void test_train__what_cannot_be_is_refused(void **state)
     sheaf_train_options o;
     CHECK_FAILS(parse(&o, "--model M --data D --out O"), SHEAF_E_ARG, "--steps is missing");
     CHECK_FAILS(parse(&o, "--resume"), SHEAF_E_ARG, "--out is missing");
-    CHECK_OK(parse(&o, "--model M --data D --out O --steps 1 --carrier threads")); /* its older name */
-    CHECK_FAILS(parse(&o, "--model M --data D --out O --steps 1 --transport pigeons"), SHEAF_E_ARG, "--transport");
-    CHECK_FAILS(parse(&o, "--resume --out O"), SHEAF_E_ARG, "--model is missing"); /* nothing stored here */
+    CHECK_OK(
+        parse(&o, "--model M --data D --out O --steps 1 --carrier threads")); /* its older name */
+    CHECK_FAILS(parse(&o, "--model M --data D --out O --steps 1 --transport pigeons"), SHEAF_E_ARG,
+                "--transport");
+    CHECK_FAILS(parse(&o, "--resume --out O"), SHEAF_E_ARG,
+                "--model is missing"); /* nothing stored here */
 }
 
 static void test_train__only_these_may_change_on_resume(void **state)
 {
-    static const char *const free_ones[] = { "tp", "dp", "transport", "threads", "checkpointing", "isa", "steps",
-                                             "save-every", "export-every", "keep", "resume", "recipe",
-                                             "model", "config", "data", "tokenizer", "out", "adapter", "began-in", "force" };
+    static const char *const free_ones[] = {
+        "tp",         "dp",           "transport", "threads", "checkpointing", "isa",   "steps",
+        "save-every", "export-every", "keep",      "resume",  "recipe",        "model", "config",
+        "data",       "tokenizer",    "out",       "adapter", "began-in",      "force"
+    };
     sheaf_train_options o;
     sheaf_train_options_default(&o);
     cli_option table[CLI_MAX_OPTIONS];
@@ -132,12 +152,15 @@ static void test_train__only_these_may_change_on_resume(void **state)
 static void test_train__its_lora_options(void **state)
 {
     sheaf_train_options o;
-    CHECK_OK(parse(&o, "--model M --data D --out O --steps 1 --lora-targets q_proj,v_proj --lora-rank 4 --lora-rslora "
-                       "--lora-bias lora_only --lora-layers 0,2 --lora-rank-pattern q_proj=2,layers.1=6 "
-                       "--lora-alpha-pattern v_proj=2.5 --modules-to-save lm_head --lora-exclude .*mlp.* --lora-dropout .1"));
+    CHECK_OK(parse(
+        &o,
+        "--model M --data D --out O --steps 1 --lora-targets q_proj,v_proj --lora-rank 4 --lora-rslora "
+        "--lora-bias lora_only --lora-layers 0,2 --lora-rank-pattern q_proj=2,layers.1=6 "
+        "--lora-alpha-pattern v_proj=2.5 --modules-to-save lm_head --lora-exclude .*mlp.* --lora-dropout .1"));
     sheaf_lora_options l;
     CHECK_OK(sheaf_train_options_lora(&l, &o));
-    assert_true(l.rank == 4 && l.alpha == 8 && l.rslora && l.dropout == .1 && l.bias == SHEAF_BIAS_LORA_ONLY);
+    assert_true(l.rank == 4 && l.alpha == 8 && l.rslora && l.dropout == .1 &&
+                l.bias == SHEAF_BIAS_LORA_ONLY);
     assert_true(l.ntargets == 2 && l.target_regex == NULL && !l.all_linear);
     assert_string_equal(l.targets[1], "v_proj");
     assert_true(l.nlayers == 2 && l.layers[1] == 2);
@@ -164,10 +187,14 @@ static void test_train__its_lora_options(void **state)
     CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-layers");
 }
 
-/* Runs from before --padding was there name none: they padded to the longest row of all, and go on so. */
+/* Runs from before --padding was there name none: they padded to the longest row of all, and go on
+ * so. */
 static void test_train__a_run_that_names_no_padding_keeps_its_own(void **state)
 {
-    static const struct { const char *stored, *wanted; sheaf_padding padding; } cases[] = {
+    static const struct {
+        const char *stored, *wanted;
+        sheaf_padding padding;
+    } cases[] = {
         { "steps: 3\nmicro-batch: 4\n", "micro-batch: 4\n", SHEAF_PAD_UNNAMED },
         { "steps: 3\npadding: file\n", "padding: file\n", SHEAF_PAD_FILE },
         { "steps: 3\npadding: micro-batch\n", "padding: micro-batch\n", SHEAF_PAD_MICRO_BATCH },

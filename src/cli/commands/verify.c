@@ -21,7 +21,7 @@ enum { SHOWN = 12 };
 typedef struct telling {
     cli *cli;
     cli_json json;
-    int count;              /* paths */
+    int count;                   /* paths */
     sheaf_verify_report *report; /* [count] */
 } telling;
 
@@ -36,12 +36,17 @@ static void print_report(FILE *to, const sheaf_verify_report *r)
     cli_facts_print(to, r);
     cli_findings_print(to, c, SHOWN, true);
     if (sheaf_verify_sound(r))
-        sheaf__print(to, "sound%s", !r->full ? ", as far as its structure tells" : r->untold ? ", as far as these files tell" : "");
+        sheaf__print(to, "sound%s",
+                     !r->full    ? ", as far as its structure tells"
+                     : r->untold ? ", as far as these files tell"
+                                 : "");
     else if (defects > 0)
         sheaf__print(to, "not sound: %" PRId64 " defect%s", defects, defects == 1 ? "" : "s");
     else /* by a warning that no program can do without the cure of */
-        sheaf__print(to, "not sound: %s", sheaf__catalog_finding(c, "time-stamp") != NULL ? "the parts of one save lie in several folders"
-                                                                                          : "weights in doubles, which can be converted and not run");
+        sheaf__print(to, "not sound: %s",
+                     sheaf__catalog_finding(c, "time-stamp") != NULL
+                         ? "the parts of one save lie in several folders"
+                         : "weights in doubles, which can be converted and not run");
     if (warnings > 0)
         sheaf__print(to, "; %" PRId64 " warning%s", warnings, warnings == 1 ? "" : "s");
     sheaf__print(to, "\n");
@@ -74,8 +79,10 @@ int cmd_verify(cli *cli, int argc, char **argv)
     sheaf_verify_options how = { 0 };
     const cli_option options[] = {
         { "quick", CLI_FLAG, &how.quick, "structure only: no data is read" },
-        { "config", CLI_PATH, &how.hints.config, "the model's config, where the folder has none", "FILE" },
-        { "from", CLI_TEXT, &how.dialect, "the dialect, where it is not recognised (docs/dialects.md)", "DIALECT" },
+        { "config", CLI_PATH, &how.hints.config, "the model's config, where the folder has none",
+          "FILE" },
+        { "from", CLI_TEXT, &how.dialect,
+          "the dialect, where it is not recognised (docs/dialects.md)", "DIALECT" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },
     };

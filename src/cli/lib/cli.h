@@ -37,8 +37,9 @@ enum {
     CLI_SEED,     /* uint64_t, any */
     CLI_NUMBER,   /* double, finite, within [min, max] */
     CLI_CHOICE,   /* int or enum: one of `choices` */
-    CLI_TEXT,     /* const char *, borrowed from argv or the recipe; empty means not given, unless min is 1 */
-    CLI_PATH,     /* the same; must not be empty */
+    CLI_TEXT, /* const char *, borrowed from argv or the recipe; empty means not given, unless min
+                 is 1 */
+    CLI_PATH, /* the same; must not be empty */
     CLI_KIND = 0xff,
     /* and how it behaves */
     CLI_REQUIRED = 0x100,
@@ -60,8 +61,9 @@ typedef struct cli_option {
     void *value;
     const char *help;
     const char *unit; /* placeholder in help: "DIR"; NULL = by kind */
-    double min, max;   /* CLI_INT, CLI_COUNT, CLI_NUMBER; max 0 = no upper limit. CLI_TEXT: see there */
-    bool above, below; /* CLI_NUMBER: more than min, less than max */
+    double min,
+        max; /* CLI_INT, CLI_COUNT, CLI_NUMBER; max 0 = no upper limit. CLI_TEXT: see there */
+    bool above, below;         /* CLI_NUMBER: more than min, less than max */
     const cli_choice *choices; /* ends with name NULL */
     const char *advice;        /* what to try instead of a value that is refused; NULL = nothing */
     const char *was;           /* an older name, which is still understood; NULL = none */
@@ -70,8 +72,8 @@ typedef struct cli_option {
 #define CLI_MAX_OPTIONS 96
 
 typedef struct cli_paths {
-    int count;        /* words that are not flags */
-    char **word;      /* borrowed from argv */
+    int count;   /* words that are not flags */
+    char **word; /* borrowed from argv */
     /* of at least one word: all but the last, and the last */
     int nfirst;
     char **first;
@@ -82,8 +84,8 @@ typedef struct cli cli;
 typedef struct cli_command {
     const char *name, *summary, *usage;
     int (*run)(cli *cli, int argc, char **argv); /* argv[0] is the subcommand's name */
-    int min_words, max_words; /* of cli_paths; -1 = any number */
-    bool computes;            /* needs AVX2 and FMA */
+    int min_words, max_words;                    /* of cli_paths; -1 = any number */
+    bool computes;                               /* needs AVX2 and FMA */
 } cli_command;
 
 struct cli {
@@ -94,7 +96,7 @@ struct cli {
     bool helped;                     /* --help was answered; nothing is left to do */
     bool given[CLI_MAX_OPTIONS];     /* by a flag on the command line */
     bool from_file[CLI_MAX_OPTIONS]; /* by the recipe or by resumed settings */
-    char *held[24];                 /* texts that option values point into */
+    char *held[24];                  /* texts that option values point into */
     int nheld;
 };
 
@@ -105,10 +107,11 @@ struct cli {
  *   options  ends with a zero entry; values hold the defaults beforehand
  *   paths    out, may be NULL for a command that takes no words
  * Errors: SHEAF_E_ARG; after --help a status that cli_report() turns into 0. */
-sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc, char **argv);
+sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
+                        char **argv);
 
-/* cli_say - what a model says, on standard output: a terminal gets it as sheaf__print_lines() shows it, a pipe
- * or a file exactly. */
+/* cli_say - what a model says, on standard output: a terminal gets it as sheaf__print_lines() shows
+ * it, a pipe or a file exactly. */
 void cli_say(const cli *cli, const char *text);
 /* cli_report - prints the status to cli->err (with --json also an object with key
  * "error" to cli->out), frees it, flushes; returns the exit code. */
@@ -126,11 +129,13 @@ char *cli_show(const cli_option *option);
 /* cli_check_required - CLI_REQUIRED and CLI_NEEDED options that nothing gave. cli_parse()
  * has done it, but leaves out CLI_NEEDED ones after --resume. */
 sheaf_status *cli_check_required(const cli *cli, const cli_option *options, bool needed_too);
-/* cli_hold - `text` (malloc'd) lives as long as cli, which frees it: an option's value may point into it. Takes it also after a failure. */
+/* cli_hold - `text` (malloc'd) lives as long as cli, which frees it: an option's value may point
+ * into it. Takes it also after a failure. */
 sheaf_status *cli_hold(cli *cli, char *text);
 const cli_option *cli_find(const cli_option *options, const char *name);
-/* cli_peer - the option that `word`, a flag without its dashes that sheaf has not ("=VALUE" may follow), means in other
- * programs, or by another spelling; *more says what is to be said besides. NULL: none. */
+/* cli_peer - the option that `word`, a flag without its dashes that sheaf has not ("=VALUE" may
+ * follow), means in other programs, or by another spelling; *more says what is to be said besides.
+ * NULL: none. */
 const char *cli_peer(const cli_option *options, const char *word, const char **more);
 /* Is it what they call --out? */
 bool cli_peer_is_out(const char *word);
@@ -139,8 +144,8 @@ bool cli_was_given(const cli *cli, const cli_option *options, const char *name);
 /* cli_recipe_read - `key: value` lines of a recipe fill the options no flag gave. */
 sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *name);
 /* cli_recipe_find - the file (malloc'd path) that --recipe NAME means: that file; or else, for a
- * name without a slash, NAME or NAME.recipe among the recipes that come with sheaf (docs/recipes.md).
- * Errors: SHEAF_E_IO with the nearest of those. */
+ * name without a slash, NAME or NAME.recipe among the recipes that come with sheaf
+ * (docs/recipes.md). Errors: SHEAF_E_IO with the nearest of those. */
 sheaf_status *cli_recipe_find(char **path, const char *name);
 /* cli_settings_text - every setting of the table as a recipe (malloc'd); with
  * `only_fixed` just those with CLI_FIXED, in table order: the same bytes whatever

@@ -92,7 +92,8 @@ int cli_main(int argc, char **argv, FILE *out, FILE *err)
         list_commands(err);
         return CLI_USAGE;
     }
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) /* known before anything can be wrong */
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0;
+         i++) /* known before anything can be wrong */
         cli.json |= strcmp(argv[i], "--json") == 0;
     if (is_one_of(argv[1], (const char *const[]){ "--version", "-V", "version", NULL })) {
         sheaf__print(out, cli.json ? "{\"version\": \"%s\"}\n" : "sheaf %s\n", SHEAF_VERSION);

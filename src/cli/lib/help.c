@@ -13,14 +13,10 @@ static const char *unit_of(const cli_option *o)
     switch (o->kind & CLI_KIND) {
     case CLI_INT:
     case CLI_COUNT:
-    case CLI_SEED:
-        return "N";
-    case CLI_NUMBER:
-        return "X";
-    case CLI_PATH:
-        return "PATH";
-    default:
-        return "TEXT";
+    case CLI_SEED: return "N";
+    case CLI_NUMBER: return "X";
+    case CLI_PATH: return "PATH";
+    default: return "TEXT";
     }
 }
 
@@ -107,7 +103,8 @@ void cli_help(const cli_command *command, const cli_option *options, FILE *to)
     one_option(to, "--json", "results as one JSON object on standard output");
     one_option(to, "--help", "this text");
     if (recipe)
-        fprintf(to, "\nA recipe is a text file of `key: value` lines; its keys are the flags' names. "
-                    "A flag wins over it.\n");
+        fprintf(to,
+                "\nA recipe is a text file of `key: value` lines; its keys are the flags' names. "
+                "A flag wins over it.\n");
     fprintf(to, "\nexit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 could not be done\n");
 }

@@ -131,7 +131,8 @@ static bool resuming(const cli_option *options)
     return o != NULL && *(const bool *)o->value;
 }
 
-sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc, char **argv)
+sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
+                        char **argv)
 {
     /* Known first, so that a wrong flag before it is told as JSON too. */
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -168,8 +169,11 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
     if (st == NULL && cli->command->computes)
         st = cli_need_cpu(__builtin_cpu_supports("avx2"), __builtin_cpu_supports("fma"));
     if (st == NULL && paths != NULL)
-        *paths = (cli_paths){ .count = count, .word = words, .nfirst = count > 0 ? count - 1 : 0,
-                              .first = words, .last = count > 0 ? words[count - 1] : NULL };
+        *paths = (cli_paths){ .count = count,
+                              .word = words,
+                              .nfirst = count > 0 ? count - 1 : 0,
+                              .first = words,
+                              .last = count > 0 ? words[count - 1] : NULL };
     return st;
 }
 

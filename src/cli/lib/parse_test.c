@@ -17,7 +17,8 @@ typedef struct settings {
 static const cli_choice methods[] = { { "lora", 3 }, { "head", 5 }, { "full", 7 }, { 0 } };
 static const settings defaults = { .shuffle = true, .tp = 1, .lr = 0.5, .method = 3 };
 
-static int parse(settings *s, cli_paths *paths, sheaf_status **st, cli *cli, int argc, const char **args)
+static int parse(settings *s, cli_paths *paths, sheaf_status **st, cli *cli, int argc,
+                 const char **args)
 {
     *s = defaults;
     const cli_option options[] = {
@@ -44,8 +45,8 @@ static int parse(settings *s, cli_paths *paths, sheaf_status **st, cli *cli, int
 static const cli_command command = { "try", "a try", "usage: sheaf try A B\n", NULL, 0, 2 };
 
 #define ARGS(...) ((const char *[]){ "try", __VA_ARGS__ })
-#define PARSE(s, paths, st, ...)                                                          \
-    struct cli cli_ = { .out = stdout, .err = stderr, .command = &command };              \
+#define PARSE(s, paths, st, ...)                                                                   \
+    struct cli cli_ = { .out = stdout, .err = stderr, .command = &command };                       \
     parse(s, paths, st, &cli_, (int)ARRAY_LEN(ARGS(__VA_ARGS__)), ARGS(__VA_ARGS__))
 
 static void test_flags__every_kind_in_both_forms(void **state)
@@ -53,8 +54,9 @@ static void test_flags__every_kind_in_both_forms(void **state)
     settings s;
     cli_paths paths;
     sheaf_status *st;
-    PARSE(&s, &paths, &st, "first", "--tp", "3", "--lr=1e-4", "--no-shuffle", "--method", "full", "--steps=10",
-          "second", "--seed", "18446744073709551615", "--out", "a b", "--text=", "--resume", "--beta", "0");
+    PARSE(&s, &paths, &st, "first", "--tp", "3", "--lr=1e-4", "--no-shuffle", "--method", "full",
+          "--steps=10", "second", "--seed", "18446744073709551615", "--out", "a b",
+          "--text=", "--resume", "--beta", "0");
     CHECK_OK(st);
     assert_int_equal(s.tp, 3);
     assert_true(s.lr == 1e-4 && s.beta == 0);
@@ -91,7 +93,9 @@ static void test_flags__defaults_stay_when_not_given(void **state)
     assert_true(s.shuffle && s.tp == 1 && s.lr == 0.5 && s.method == 3 && s.out == NULL);
 }
 
-static const struct { const char *flag, *value, *part; } bad[] = {
+static const struct {
+    const char *flag, *value, *part;
+} bad[] = {
     { "--tp", "0", "a whole number, at least 1 and at most 64 | 0" },
     { "--tp", "65", "at most 64" },
     { "--tp", "3x", "3x" },
@@ -140,13 +144,34 @@ static void test_flags__missing_value_word_and_repetition(void **state)
 {
     settings s;
     sheaf_status *st;
-    { PARSE(&s, NULL, &st, "--steps"); CHECK_FAILS(st, SHEAF_E_ARG, "a value after it"); }
-    { PARSE(&s, NULL, &st, "--steps", "--tp", "2"); CHECK_FAILS(st, SHEAF_E_ARG, "a value before --tp"); }
-    { PARSE(&s, NULL, &st, "--tp", "2", "--tp=2"); CHECK_FAILS(st, SHEAF_E_ARG, "stands twice"); }
-    { PARSE(&s, NULL, &st, "--tp", "2"); CHECK_FAILS(st, SHEAF_E_ARG, "--steps is missing"); }
-    { PARSE(&s, NULL, &st, "--text", "a\xff"); CHECK_FAILS(st, SHEAF_E_ARG, "a text in UTF-8"); }
-    { PARSE(&s, NULL, &st, "--resume"); CHECK_OK(st); } /* a resumed run has its steps stored */
-    { PARSE(&s, NULL, &st, "a", "b", "c"); CHECK_FAILS(st, SHEAF_E_ARG, "sheaf try A B | 3 words"); }
+    {
+        PARSE(&s, NULL, &st, "--steps");
+        CHECK_FAILS(st, SHEAF_E_ARG, "a value after it");
+    }
+    {
+        PARSE(&s, NULL, &st, "--steps", "--tp", "2");
+        CHECK_FAILS(st, SHEAF_E_ARG, "a value before --tp");
+    }
+    {
+        PARSE(&s, NULL, &st, "--tp", "2", "--tp=2");
+        CHECK_FAILS(st, SHEAF_E_ARG, "stands twice");
+    }
+    {
+        PARSE(&s, NULL, &st, "--tp", "2");
+        CHECK_FAILS(st, SHEAF_E_ARG, "--steps is missing");
+    }
+    {
+        PARSE(&s, NULL, &st, "--text", "a\xff");
+        CHECK_FAILS(st, SHEAF_E_ARG, "a text in UTF-8");
+    }
+    {
+        PARSE(&s, NULL, &st, "--resume");
+        CHECK_OK(st);
+    } /* a resumed run has its steps stored */
+    {
+        PARSE(&s, NULL, &st, "a", "b", "c");
+        CHECK_FAILS(st, SHEAF_E_ARG, "sheaf try A B | 3 words");
+    }
 }
 
 static void test_cpu__too_old_is_told_by_name(void **state)
@@ -172,13 +197,21 @@ static int whole(char **out, char **err, int argc, const char **args)
     return code;
 }
 
-static const struct { const char *args[4]; int n, code; const char *out, *err; } runs[] = {
+static const struct {
+    const char *args[4];
+    int n, code;
+    const char *out, *err;
+} runs[] = {
     { { "sheaf" }, 1, 2, "", "usage: sheaf COMMAND" },
     { { "sheaf", "--version" }, 2, 0, "sheaf " SHEAF_VERSION "\n", "" },
     { { "sheaf", "help" }, 2, 0, "usage: sheaf COMMAND", "" },
     { { "sheaf", "--help" }, 2, 0, "usage: sheaf COMMAND", "" },
     { { "sheaf", "hepl" }, 2, 2, "", "try:      sheaf help" },
-    { { "sheaf", "diff", "--wrong", "--json" }, 4, 2, "{\"error\": {\"code\": \"usage\", \"where\": \"--wrong\"", "--wrong" },
+    { { "sheaf", "diff", "--wrong", "--json" },
+      4,
+      2,
+      "{\"error\": {\"code\": \"usage\", \"where\": \"--wrong\"",
+      "--wrong" },
     { { "sheaf", "diff", "onlyone" }, 3, 2, "", "expected: sheaf diff A B" },
     { { "sheaf", "diff", "/nonexistent/a", "/nonexistent/b" }, 4, 3, "", "/nonexistent/a" },
     { { "sheaf", "help", "nothing-like-it" }, 3, 2, "", "sheaf help lists them" },
@@ -216,7 +249,10 @@ static void test_command__each_explains_itself(void **state)
 
 /* ---- docs/cli.md ---- */
 
-static bool is_flag_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; }
+static bool is_flag_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+}
 
 /* The next "--name" in *text, without a "no-" in front; false at the end. */
 static bool next_flag(char name[64], const char **text)
@@ -255,7 +291,8 @@ static void test_docs__name_every_flag_and_no_other(void **state)
     CHECK_OK(sheaf__path_join(&path, root != NULL ? root : ".", "docs/cli.md"));
     CHECK_OK(sheaf__file_read_all(&page, &size, path, 1 << 20));
     for (const cli_command *c = cli_commands; c->name != NULL; c++) {
-        assert_int_equal(whole(&help[n], &err, 3, (const char *[]){ "sheaf", c->name, "--help" }), 0);
+        assert_int_equal(whole(&help[n], &err, 3, (const char *[]){ "sheaf", c->name, "--help" }),
+                         0);
         const char *at = help[n++];
         while (next_flag(name, &at))
             if (!mentions(page, name))
@@ -294,8 +331,9 @@ static void test_report__json_error_and_a_full_disk(void **state)
     cli.err = open_memstream(&err, &nerr);
     sheaf_status *st = sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "a \"b\""), "x");
     assert_int_equal(cli_report(&cli, st), 3);
-    assert_string_equal(out, "{\"error\": {\"code\": \"layout\", \"where\": \"a \\\"b\\\"\", \"expected\": \"\", "
-                             "\"found\": \"x\", \"try\": \"\"}}\n");
+    assert_string_equal(
+        out, "{\"error\": {\"code\": \"layout\", \"where\": \"a \\\"b\\\"\", \"expected\": \"\", "
+             "\"found\": \"x\", \"try\": \"\"}}\n");
     fflush(cli.err);
     assert_non_null(strstr(err, "sheaf: a \"b\""));
     assert_int_equal(cli_answer(&cli, NULL, false), 1);

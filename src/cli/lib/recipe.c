@@ -20,7 +20,8 @@ static sheaf_status *read_text(char **out, const char *path)
     sheaf_status *st = sheaf__file_read_all(out, &size, path, RECIPE_LIMIT);
     if (st == NULL && strlen(*out) != size) {
         free(*out);
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "a text file of `key: value` lines");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                            "a text file of `key: value` lines");
     }
     return st;
 }
@@ -34,7 +35,8 @@ static sheaf_status *split_line(char **key, char **value, char *line, const char
         return NULL;
     char *colon = strchr(line, ':');
     if (colon == NULL || colon == line || (colon[1] != '\0' && colon[1] != ' ' && colon[1] != '\t'))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "key: value"), "%s", line);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "key: value"), "%s",
+                           line);
     char *end = colon;
     while (end > line && (end[-1] == ' ' || end[-1] == '\t'))
         end--;
@@ -53,8 +55,11 @@ static sheaf_status *split_line(char **key, char **value, char *line, const char
             end--;
         *end = '\0';
         if (*v == '"' || *v == '[' || *v == '{' || *v == '|' || *v == '>')
-            return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: %s", from, line),
-                                  "a plain value"), "%s", v), "put it in single quotes: '...'");
+            return sheaf_try_this(
+                sheaf_found(
+                    sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: %s", from, line), "a plain value"),
+                    "%s", v),
+                "put it in single quotes: '...'");
         return NULL;
     }
     char *to = v;
@@ -65,10 +70,13 @@ static sheaf_status *split_line(char **key, char **value, char *line, const char
         *to++ = *v;
     }
     const char *rest = *v == '\'' ? v + 1 : NULL;
-    const bool closed = rest != NULL && (rest[strspn(rest, " \t")] == '\0' || rest[strspn(rest, " \t")] == '#');
+    const bool closed =
+        rest != NULL && (rest[strspn(rest, " \t")] == '\0' || rest[strspn(rest, " \t")] == '#');
     *to = '\0';
-    return closed ? NULL : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: %s", from, line),
-                                          rest == NULL ? "a closing single quote on the same line" : "nothing after a closing single quote");
+    return closed ? NULL
+                  : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: %s", from, line),
+                                   rest == NULL ? "a closing single quote on the same line"
+                                                : "nothing after a closing single quote");
 }
 
 static sheaf_status *unknown_key(const cli_option *options, const char *key, const char *from)
@@ -81,7 +89,8 @@ static sheaf_status *unknown_key(const cli_option *options, const char *key, con
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key);
     const cli_option *o = cli_find(options, key);
     if (o != NULL && !(o->kind & CLI_HIDDEN))
-        return sheaf_try_this(sheaf_expected(st, "a setting of the run"), "give --%s on the command line", key);
+        return sheaf_try_this(sheaf_expected(st, "a setting of the run"),
+                              "give --%s on the command line", key);
     sheaf_expected(st, "the name of a flag, without dashes in front");
     const char *more, *ours = cli_peer(options, key, &more);
     if (ours != NULL)
@@ -134,7 +143,8 @@ static sheaf_status *each_line(bool seen[CLI_MAX_OPTIONS], const cli_option *opt
         if (o == NULL)
             return unknown_key(options, key, from);
         if (seen[o - options])
-            return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key), "it stands twice; give it once");
+            return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key),
+                                  "it stands twice; give it once");
         seen[o - options] = true;
         snprintf(from, sizeof from, "%s:%d: '%s'", name, number, key);
         if ((st = take(context, o, value, off, from)) != NULL)
@@ -148,8 +158,8 @@ typedef struct target {
     const cli_option *options;
 } target;
 
-static sheaf_status *set_from_file(const target *t, const cli_option *o, const char *value, bool off,
-                                   const char *from)
+static sheaf_status *set_from_file(const target *t, const cli_option *o, const char *value,
+                                   bool off, const char *from)
 {
     sheaf_status *st = cli_set(o, value, from);
     if (st == NULL && off)
@@ -158,14 +168,21 @@ static sheaf_status *set_from_file(const target *t, const cli_option *o, const c
     return st;
 }
 
-static sheaf_status *take_recipe_line(void *context, const cli_option *o, const char *value, bool off,
-                                      const char *from)
+static sheaf_status *take_recipe_line(void *context, const cli_option *o, const char *value,
+                                      bool off, const char *from)
 {
     const target *t = context;
     if (!t->cli->given[o - t->options])
         return set_from_file(t, o, value, off, from);
     /* A flag wins; the line must be sound all the same. */
-    union { int64_t i; double d; const char *s; bool b; uint64_t u; int n; } unused;
+    union {
+        int64_t i;
+        double d;
+        const char *s;
+        bool b;
+        uint64_t u;
+        int n;
+    } unused;
     cli_option probe = *o;
     probe.value = &unused;
     return cli_set(&probe, value, from);
@@ -203,8 +220,9 @@ sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *n
 
 static bool plain_in_yaml(const char *value)
 {
-    return value[strcspn(value, "#'\"[]{}|>&*!%@`?\\")] == '\0' && strchr(" \t-", value[0]) == NULL &&
-           strstr(value, ": ") == NULL && strchr(" \t:", value[strlen(value) - 1]) == NULL;
+    return value[strcspn(value, "#'\"[]{}|>&*!%@`?\\")] == '\0' &&
+           strchr(" \t-", value[0]) == NULL && strstr(value, ": ") == NULL &&
+           strchr(" \t:", value[strlen(value) - 1]) == NULL;
 }
 
 static void add_setting(sheaf_text *text, const char *name, const char *value)
@@ -258,8 +276,8 @@ static sheaf_status *refuse_change(const cli_option *o, const char *stored)
     return st;
 }
 
-static sheaf_status *take_stored_line(void *context, const cli_option *o, const char *value, bool off,
-                                      const char *from)
+static sheaf_status *take_stored_line(void *context, const cli_option *o, const char *value,
+                                      bool off, const char *from)
 {
     const target *t = context;
     const int i = (int)(o - t->options);
@@ -268,7 +286,8 @@ static sheaf_status *take_stored_line(void *context, const cli_option *o, const 
     return (o->kind & CLI_FIXED) ? refuse_change(o, value) : NULL;
 }
 
-sheaf_status *cli_settings_resume(cli *cli, const cli_option *options, const char *text, const char *name)
+sheaf_status *cli_settings_resume(cli *cli, const cli_option *options, const char *text,
+                                  const char *name)
 {
     char *copy = strdup(text);
     if (copy == NULL)

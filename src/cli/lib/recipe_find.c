@@ -1,7 +1,8 @@
 /* recipe_find.c - where a recipe lies. Those that come with sheaf are looked for, in this order, in
  *   $SHEAF_RECIPES                     if it is set: instead of the others
  *   BINARY's folder/../share/sheaf/recipes   installed
- *   BINARY's folder/../../../recipes         in a build folder of the sources (BUILD/src/cli/sheaf) */
+ *   BINARY's folder/../../../recipes         in a build folder of the sources (BUILD/src/cli/sheaf)
+ */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -14,7 +15,10 @@
 
 #define ENDING ".recipe"
 
-static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "path of a recipe"); }
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "path of a recipe");
+}
 
 /* "DIR/name" with DIR the binary's folder. */
 static sheaf_status *beside_binary(char **out, const char *name)
@@ -82,17 +86,22 @@ static sheaf_status *not_found(const char *name, const char *folder)
             sheaf_try_this(st, "one of: %s", list);
         free(list);
     } else
-        sheaf_try_this(st, "the path of a file, or SHEAF_RECIPES=DIR with DIR the folder recipes of sheaf's sources");
+        sheaf_try_this(
+            st,
+            "the path of a file, or SHEAF_RECIPES=DIR with DIR the folder recipes of sheaf's sources");
     sheaf__names_free(names, count);
-    return sheaf_found(st, "nothing of that name%s%s", folder == NULL ? "" : " here or in ", folder == NULL ? "" : folder);
+    return sheaf_found(st, "nothing of that name%s%s", folder == NULL ? "" : " here or in ",
+                       folder == NULL ? "" : folder);
 }
 
 sheaf_status *cli_recipe_find(char **path, const char *name)
 {
     *path = NULL;
-    const sheaf_path_kind kind = sheaf__path_kind(name); /* a folder of that name may well be a run's */
+    const sheaf_path_kind kind =
+        sheaf__path_kind(name); /* a folder of that name may well be a run's */
     if ((kind != SHEAF_PATH_NONE && kind != SHEAF_PATH_DIR) || strchr(name, '/') != NULL)
-        return (*path = strdup(name)) == NULL ? no_memory() : NULL; /* what is wrong with it, reading tells */
+        return (*path = strdup(name)) == NULL ? no_memory()
+                                              : NULL; /* what is wrong with it, reading tells */
     char *folder = NULL;
     sheaf_status *st = shipped_folder(&folder);
     for (int i = 0; i < 2 && st == NULL && folder != NULL && *path == NULL; i++) {

@@ -32,7 +32,8 @@ static int table(cli_option *to, settings *s)
 
 static const cli_command command = { "try", "a try", "usage: sheaf try\n", NULL, 0, 0 };
 
-static sheaf_status *with_recipe(cli *cli, cli_option *options, settings *s, const char *text, int argc, char **args)
+static sheaf_status *with_recipe(cli *cli, cli_option *options, settings *s, const char *text,
+                                 int argc, char **args)
 {
     char path[] = "/tmp/sheaf-recipe-XXXXXX";
     const int fd = mkstemp(path);
@@ -56,7 +57,8 @@ static void test_recipe__all_forms_of_a_line(void **state)
     cli_option options[CLI_MAX_OPTIONS];
     CHECK_OK(with_recipe(&cli, options, &s,
                          "\xef\xbb\xbf# a comment\n---\n\n  lr : 3e-5   # end\r\nno-shuffle: true\n"
-                         "lora_targets: '.*\\.(q|k)_proj # ''x'''  # why\nmodel: a#b c\nsteps:\t7", 0, NULL));
+                         "lora_targets: '.*\\.(q|k)_proj # ''x'''  # why\nmodel: a#b c\nsteps:\t7",
+                         0, NULL));
     assert_true(s.lr == 3e-5);
     assert_false(s.shuffle);
     assert_string_equal(s.targets, ".*\\.(q|k)_proj # 'x'");
@@ -80,7 +82,9 @@ static void test_recipe__a_flag_wins(void **state)
     cli_release(&cli);
 }
 
-static const struct { const char *text, *part; } bad[] = {
+static const struct {
+    const char *text, *part;
+} bad[] = {
     { "lr: 1\nlearning_rat: 3\n", ":2: 'learning-rat'" },
     { "stepps: 3\n", "steps" },
     { "lr: 1\nlr: 2\n", "stands twice" },
@@ -116,18 +120,25 @@ static void test_recipe__missing_file_is_an_io_error(void **state)
     settings s;
     table(options, &s);
     cli cli = { .command = &command };
-    CHECK_FAILS(cli_recipe_read(&cli, options, "/nonexistent/recipe"), SHEAF_E_IO, "/nonexistent/recipe");
+    CHECK_FAILS(cli_recipe_read(&cli, options, "/nonexistent/recipe"), SHEAF_E_IO,
+                "/nonexistent/recipe");
 }
 
 static void test_settings__written_text_reads_back_to_the_same_values(void **state)
 {
-    static const char *const texts[] = { "plain", ".*\\.(q|k)", "it's", " spaces ", "a: b", "-x", "a #b", "'", "x:" };
-    static const double numbers[] = { 0.1, 1e-4, 1.0 / 3, 5e-324, 1.7976931348623157e308, 12345678901234567.0 };
+    static const char *const texts[] = { "plain", ".*\\.(q|k)", "it's", " spaces ", "a: b",
+                                         "-x",    "a #b",       "'",    "x:" };
+    static const double numbers[] = {
+        0.1, 1e-4, 1.0 / 3, 5e-324, 1.7976931348623157e308, 12345678901234567.0
+    };
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         settings a, b;
         cli_option one[CLI_MAX_OPTIONS], two[CLI_MAX_OPTIONS];
         table(one, &a);
-        a = (settings){ .tp = 3, .steps = 1000000, .lr = numbers[i % ARRAY_LEN(numbers)], .targets = texts[i],
+        a = (settings){ .tp = 3,
+                        .steps = 1000000,
+                        .lr = numbers[i % ARRAY_LEN(numbers)],
+                        .targets = texts[i],
                         .model = texts[(i + 3) % ARRAY_LEN(texts)] };
         char *text, *again;
         CHECK_OK(cli_settings_text(&text, one, false));
@@ -159,7 +170,9 @@ static void test_settings__only_fixed_ones_hold_no_path_or_rank(void **state)
 }
 
 /* Flags of the second start, and what is wrong with them (NULL = nothing). */
-static const struct { const char *flag, *part; } resumed[] = {
+static const struct {
+    const char *flag, *part;
+} resumed[] = {
     { "--tp=7", NULL },
     { "--steps=11", NULL },
     { "--model=elsewhere", NULL },
@@ -178,7 +191,8 @@ static void test_settings__resume_takes_stored_values_and_refuses_changes(void *
         cli cli = { .out = stdout, .err = stderr, .command = &command };
         char *argv[] = { (char *)"try", (char *)resumed[i].flag, NULL };
         CHECK_OK(cli_parse(&cli, options, NULL, 2, argv));
-        sheaf_status *st = cli_settings_resume(&cli, options, "shuffle: true\ntp: 2\nsteps: 9\nlr: 0.25\nmodel: here\n", "run");
+        sheaf_status *st = cli_settings_resume(
+            &cli, options, "shuffle: true\ntp: 2\nsteps: 9\nlr: 0.25\nmodel: here\n", "run");
         if (resumed[i].part != NULL) {
             CHECK_FAILS(st, SHEAF_E_ARG, resumed[i].part);
         } else {

@@ -37,7 +37,8 @@ static void print_json(FILE *to, const sheaf_status *st)
 {
     const char *const key[] = { "code", "where", "expected", "found", "try" };
     const char *const value[] = { code_name(sheaf_status_code(st)), sheaf_status_where(st),
-                                  sheaf_status_expected(st), sheaf_status_found(st), sheaf_status_try(st) };
+                                  sheaf_status_expected(st), sheaf_status_found(st),
+                                  sheaf_status_try(st) };
     sheaf_text text = { 0 };
     sheaf__text_add(&text, "{\"error\": {");
     for (int i = 0; i < 5; i++) {

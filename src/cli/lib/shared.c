@@ -12,10 +12,15 @@
 #include "sheaf/dtype.h"
 
 const cli_choice cli_dtypes[] = {
-    { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { "float16", SHEAF_F16 }, { 0 },
+    { "float32", SHEAF_F32 },
+    { "bfloat16", SHEAF_BF16 },
+    { "float16", SHEAF_F16 },
+    { 0 },
 };
 
-const cli_choice cli_sums[] = { { "pairs", SHEAF_SUMS_PAIRS }, { "tiles", SHEAF_SUMS_TILES }, { 0 } };
+const cli_choice cli_sums[] = { { "pairs", SHEAF_SUMS_PAIRS },
+                                { "tiles", SHEAF_SUMS_TILES },
+                                { 0 } };
 
 const char *cli_sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums)
 {
@@ -81,8 +86,12 @@ void cli_json_real(cli_json *j, const char *key, double value)
 void cli_json_raw(cli_json *j, const char *key, const char *json)
 {
     json_t *value = json_loads(json, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    char *line = value != NULL && strchr(json, '\n') != NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    const char *text = line != NULL ? line : value != NULL && strchr(json, '\n') == NULL ? json : NULL;
+    char *line = value != NULL && strchr(json, '\n') != NULL
+                     ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT)
+                     : NULL;
+    const char *text = line != NULL                                  ? line
+                       : value != NULL && strchr(json, '\n') == NULL ? json
+                                                                     : NULL;
     if (text != NULL) {
         next(j, key);
         sheaf__text_bytes(&j->text, text, strlen(text));

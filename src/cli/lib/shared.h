@@ -9,10 +9,12 @@
 extern const cli_choice cli_sums[];   /* pairs, tiles as sheaf_bf16_sums */
 extern const cli_choice cli_dtypes[]; /* float32, bfloat16, float16 as sheaf_dtype */
 
-#define CLI_SUMS_HELP "bfloat16: order of the sums, part of the result; default: what is fastest here"
+#define CLI_SUMS_HELP                                                                              \
+    "bfloat16: order of the sums, part of the result; default: what is fastest here"
 /* cli_sums_name - for results; NULL unless `dtype` is bfloat16. */
 const char *cli_sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
-/* cli_sums_of - what runs: `asked`, else what a run was trained with (`before`), else the fastest here. */
+/* cli_sums_of - what runs: `asked`, else what a run was trained with (`before`), else the fastest
+ * here. */
 sheaf_bf16_sums cli_sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
 
 /* cli_threads - `asked`, or for 0 the cores this process may run on. */
@@ -31,7 +33,8 @@ void cli_json_begin(cli_json *j);
 void cli_json_text(cli_json *j, const char *key, const char *value); /* NULL is null */
 void cli_json_int(cli_json *j, const char *key, int64_t value);
 void cli_json_real(cli_json *j, const char *key, double value); /* what is not finite is null */
-void cli_json_raw(cli_json *j, const char *key, const char *json); /* a value that is JSON already; as a string where it is not */
+void cli_json_raw(cli_json *j, const char *key,
+                  const char *json); /* a value that is JSON already; as a string where it is not */
 void cli_json_bool(cli_json *j, const char *key, bool value);
 /* A list or an object inside; `key` is NULL inside a list. */
 void cli_json_open(cli_json *j, const char *key, char bracket);

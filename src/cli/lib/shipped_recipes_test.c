@@ -1,4 +1,5 @@
-/* shipped_recipes_test.c - every recipe that comes with sheaf is read, and means something in the real models; and how
+/* shipped_recipes_test.c - every recipe that comes with sheaf is read, and means something in the
+ * real models; and how
  * --recipe NAME finds them. */
 #include "tests/check.h"
 #include "tests/files.h"
@@ -9,36 +10,50 @@
 #include "cli/commands/train_flags.h"
 
 /* The released configs (reference cogvlm.md, section 1). */
-#define TEXT \
+#define TEXT                                                                                                                       \
     "\"num_layers\": 32, \"hidden_size\": 4096, \"num_attention_heads\": 32, \"vocab_size\": 32000, \"layernorm_order\": \"pre\"," \
-    " \"model_parallel_size\": 1, \"max_sequence_length\": 4096, \"use_bias\": false, \"inner_hidden_size\": 11008," \
+    " \"model_parallel_size\": 1, \"max_sequence_length\": 4096, \"use_bias\": false, \"inner_hidden_size\": 11008,"               \
     " \"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": 0, \"image_length\": "
-#define EVA(POSITIONS, SIDE) \
+#define EVA(POSITIONS, SIDE)                                                                                                       \
     ", \"eva_args\": {\"model_class\": \"EVA2CLIPModel\", \"num_layers\": 63, \"hidden_size\": 1792, \"num_attention_heads\": 16," \
-    " \"vocab_size\": 1, \"layernorm_order\": \"post\", \"model_parallel_size\": 1, \"max_sequence_length\": " POSITIONS "," \
-    " \"inner_hidden_size\": 15360, \"use_final_layernorm\": false, \"layernorm_epsilon\": 1e-6," \
-    " \"row_parallel_linear_final_bias\": false, \"image_size\": [" SIDE ", " SIDE "], \"pre_len\": 1, \"post_len\": 0," \
+    " \"vocab_size\": 1, \"layernorm_order\": \"post\", \"model_parallel_size\": 1, \"max_sequence_length\": " POSITIONS           \
+    ","                                                                                                                            \
+    " \"inner_hidden_size\": 15360, \"use_final_layernorm\": false, \"layernorm_epsilon\": 1e-6,"                                  \
+    " \"row_parallel_linear_final_bias\": false, \"image_size\": [" SIDE ", " SIDE                                                 \
+    "], \"pre_len\": 1, \"post_len\": 0,"                                                                                          \
     " \"in_channels\": 3, \"patch_size\": 14}}"
 #define FOUR_TRUE "true, true, true, true"
-#define ALL_TRUE FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE
-static const struct { const char *prefix, *config; } models[] = {
+#define ALL_TRUE                                                                                   \
+    FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE ", " FOUR_TRUE           \
+              ", " FOUR_TRUE ", " FOUR_TRUE
+static const struct {
+    const char *prefix, *config;
+} models[] = {
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "256" EVA("257", "224") },
     { "cogvlm-", "{\"model_class\": \"CogVLMModel\", " TEXT "1225" EVA("1226", "490") },
-    { "cogagent-", "{\"model_class\": \"CogAgentModel\", \"is_decoder\": [" ALL_TRUE "], \"cross_attn_hidden_size\": 1024,"
-                   " \"cross_hidden_size_per_attention_head\": 32, \"encoder_args\": {}, \"cross_image_pix\": 1120,"
-                   " \"use_neft_noise\": true, \"tokenizer_type\": \"vicuna-7b-v1.5\", " TEXT "256" EVA("257", "224") },
+    { "cogagent-",
+      "{\"model_class\": \"CogAgentModel\", \"is_decoder\": [" ALL_TRUE
+      "], \"cross_attn_hidden_size\": 1024,"
+      " \"cross_hidden_size_per_attention_head\": 32, \"encoder_args\": {}, \"cross_image_pix\": 1120,"
+      " \"use_neft_noise\": true, \"tokenizer_type\": \"vicuna-7b-v1.5\", " TEXT
+      "256" EVA("257", "224") },
 };
 
-/* Numbers trained: of factors, and of base tensors (first, last possible). Worked by hand from section 1's sizes, but
- * for the 11.5 G that users counted. */
+/* Numbers trained: of factors, and of base tensors (first, last possible). Worked by hand from
+ * section 1's sizes, but for the 11.5 G that users counted. */
 #define GATED (INT64_C(4096) + 11008)
-static const struct { const char *name; int64_t factors, least, most; } counts[] = {
-    { "cogvlm-lora", 19517440, 9 * (2 * 15360 * 1792 + 15360 + 1792), 9 * (2 * 15360 * 1792 + 15360 + 1792) },
+static const struct {
+    const char *name;
+    int64_t factors, least, most;
+} counts[] = {
+    { "cogvlm-lora", 19517440, 9 * (2 * 15360 * 1792 + 15360 + 1792),
+      9 * (2 * 15360 * 1792 + 15360 + 1792) },
     { "cogagent-lora", -1, INT64_C(11450000000), INT64_C(11550000000) },
     /* q, k, v and dense: of text and experts, of the ViT */
     { "cogvlm-lora-clean", 16 * 8 * (2 * 32 * INT64_C(4096) + 63 * 1792), 0, 0 },
     { "cogagent-text-lora", 16 * 32 * (8 * INT64_C(4096) + 3 * GATED), 0, 0 },
-    { "cogagent-cross-attention", 0, 32 * (2 * 1024 * INT64_C(4096) + 2048 * 1024 + 4096), 32 * (2 * 1024 * INT64_C(4096) + 2048 * 1024 + 4096) },
+    { "cogagent-cross-attention", 0, 32 * (2 * 1024 * INT64_C(4096) + 2048 * 1024 + 4096),
+      32 * (2 * 1024 * INT64_C(4096) + 2048 * 1024 + 4096) },
     { "cogagent-head-only", 0, 32000 * INT64_C(4096), 32000 * INT64_C(4096) },
 };
 
@@ -52,9 +67,11 @@ static const char *recipes_folder(void)
 
 static const cli_command command = { "train", "fine-tune", "usage: sheaf train\n", NULL, 0, 0 };
 
-static sheaf_status *read_recipe(cli *cli, cli_option *table, sheaf_train_options *o, const char *recipe, int argc, char **more)
+static sheaf_status *read_recipe(cli *cli, cli_option *table, sheaf_train_options *o,
+                                 const char *recipe, int argc, char **more)
 {
-    static const char *const words[] = { "train", "--model", "M", "--data", "D", "--out", "O", "--recipe" };
+    static const char *const words[] = { "train", "--model", "M", "--data",
+                                         "D",     "--out",   "O", "--recipe" };
     char *argv[32];
     int n = 0;
     for (; n < (int)ARRAY_LEN(words); n++)
@@ -69,7 +86,10 @@ static sheaf_status *read_recipe(cli *cli, cli_option *table, sheaf_train_option
     return st != NULL ? st : train_flags_check(cli, table, o);
 }
 
-static int64_t numbers_of(const sheaf_tensor *t) { return t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3]; }
+static int64_t numbers_of(const sheaf_tensor *t)
+{
+    return t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+}
 
 static void resolve(const char *name, const char *config, const sheaf_train_options *o)
 {
@@ -87,12 +107,17 @@ static void resolve(const char *name, const char *config, const sheaf_train_opti
     CHECK_OK(sheaf__select(&selection, schema, lora, o, NULL));
     int64_t factors = 0, whole = 0;
     for (int i = 0; lora != NULL && i < lora->nmodules; i++)
-        factors += lora->module[i].a_shape[0] * lora->module[i].a_shape[1] + lora->module[i].b_shape[0] * lora->module[i].b_shape[1];
+        factors += lora->module[i].a_shape[0] * lora->module[i].a_shape[1] +
+                   lora->module[i].b_shape[0] * lora->module[i].b_shape[1];
     for (int64_t i = 0; i < schema->count; i++)
-        whole += sheaf__selected(&selection, &schema->tensor[i]) ? numbers_of(&schema->tensor[i]) : 0;
+        whole +=
+            sheaf__selected(&selection, &schema->tensor[i]) ? numbers_of(&schema->tensor[i]) : 0;
     for (size_t i = 0; i < ARRAY_LEN(counts); i++)
-        if (strcmp(counts[i].name, name) == 0 && ((counts[i].factors >= 0 && factors != counts[i].factors) || whole < counts[i].least || whole > counts[i].most))
-            fail_msg("%s trains %lld numbers of factors and %lld others", name, (long long)factors, (long long)whole);
+        if (strcmp(counts[i].name, name) == 0 &&
+            ((counts[i].factors >= 0 && factors != counts[i].factors) || whole < counts[i].least ||
+             whole > counts[i].most))
+            fail_msg("%s trains %lld numbers of factors and %lld others", name, (long long)factors,
+                     (long long)whole);
     sheaf__selection_release(&selection);
     sheaf_lora_free(lora);
     sheaf_lora_options_release(&options);
@@ -149,8 +174,13 @@ static void test_recipes__each_is_read_and_fits_the_real_models(void **state)
 /* SAT's demo settings (reference cogvlm.md, section 8.1), and flags over them. */
 static void test_recipes__sats_settings(void **state)
 {
-    static const struct { const char *name; int64_t rank, steps, seq; double last; } demo[] = {
-        { "cogvlm-lora", 10, 800, 1288, 1.008879722072778e-6 }, { "cogagent-lora", 50, 2000, 400, 1.008879722072778e-6 },
+    static const struct {
+        const char *name;
+        int64_t rank, steps, seq;
+        double last;
+    } demo[] = {
+        { "cogvlm-lora", 10, 800, 1288, 1.008879722072778e-6 },
+        { "cogagent-lora", 50, 2000, 400, 1.008879722072778e-6 },
     };
     for (size_t i = 0; i < ARRAY_LEN(demo); i++) {
         cli cli;
@@ -161,13 +191,17 @@ static void test_recipes__sats_settings(void **state)
         char *more[] = { (char *)"--tp=3", (char *)"--micro-batch=2", (char *)"--dtype=float32" };
         CHECK_OK(read_recipe(&cli, table, &o, path, 3, more));
         assert_true(o.tp == 3 && o.micro_batch == 2 && o.dtype == SHEAF_F32);
-        assert_true(o.lora_rank == demo[i].rank && o.lora_alpha == 1 && o.steps == demo[i].steps && o.seq == demo[i].seq);
-        assert_true(o.beta1 == 0.9 && o.beta2 == 0.95 && o.eps == 1e-8 && o.weight_decay == 0.05 && o.clip == 0.1);
+        assert_true(o.lora_rank == demo[i].rank && o.lora_alpha == 1 && o.steps == demo[i].steps &&
+                    o.seq == demo[i].seq);
+        assert_true(o.beta1 == 0.9 && o.beta2 == 0.95 && o.eps == 1e-8 && o.weight_decay == 0.05 &&
+                    o.clip == 0.1);
         assert_true(o.seed == 2023 && o.save_every == 200 && o.checkpointing);
-        const sheaf_schedule s = sheaf_train_options_schedule(&o); /* t = 101 and the last step, by hand */
+        const sheaf_schedule s =
+            sheaf_train_options_schedule(&o); /* t = 101 and the last step, by hand */
         const double pi = 3.14159265358979323846, w = 0.02 * (double)o.steps;
         CHECK_NEAR("held", sheaf_schedule_rate(&s, o.lr, 99), 5e-7, 1e-21);
-        CHECK_NEAR("not held", sheaf_schedule_rate(&s, o.lr, 100), 1e-6 * ((cos(pi * (101 - w) / (double)o.steps) + 1) * 4.5 + 1), 1e-20);
+        CHECK_NEAR("not held", sheaf_schedule_rate(&s, o.lr, 100),
+                   1e-6 * ((cos(pi * (101 - w) / (double)o.steps) + 1) * 4.5 + 1), 1e-20);
         CHECK_NEAR("last", sheaf_schedule_rate(&s, o.lr, o.steps - 1), demo[i].last, 1e-20);
         cli_release(&cli);
     }
@@ -182,7 +216,9 @@ static void test_find__a_file_first_then_what_comes_with_sheaf(void **state)
     put(at("shipped/notes.txt"), "");
     put(at("mine.recipe"), "tp: 2\n");
     assert_int_equal(setenv("SHEAF_RECIPES", at("shipped"), 1), 0);
-    static const struct { const char *name, *want; } found[] = { { "one", "shipped/one.recipe" }, { "two.recipe", "shipped/two.recipe" } };
+    static const struct {
+        const char *name, *want;
+    } found[] = { { "one", "shipped/one.recipe" }, { "two.recipe", "shipped/two.recipe" } };
     for (size_t i = 0; i < ARRAY_LEN(found); i++) {
         CHECK_OK(cli_recipe_find(&path, found[i].name));
         assert_string_equal(path, at(found[i].want));

@@ -31,7 +31,8 @@ sheaf_status *cli_signals_install(void)
         struct sigaction action = { .sa_flags = SA_RESTART }, before;
         action.sa_handler = handled[i] == SIGPIPE || handled[i] == SIGXFSZ ? SIG_IGN : on_signal;
         sigemptyset(&action.sa_mask);
-        if (handled[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN)
+        if (handled[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
+            before.sa_handler == SIG_IGN)
             continue; /* under nohup */
         if (sigaction(handled[i], &action, NULL) != 0)
             return sheaf_found(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), "%s",
@@ -40,14 +41,23 @@ sheaf_status *cli_signals_install(void)
     return NULL;
 }
 
-sheaf_signals *cli_signals(void) { return &asked; }
+sheaf_signals *cli_signals(void)
+{
+    return &asked;
+}
 
-void cli_signals_unfinished(const char *path) { atomic_store(&unfinished, path); }
+void cli_signals_unfinished(const char *path)
+{
+    atomic_store(&unfinished, path);
+}
 
 const char *cli_signals_stopped_by(void)
 {
     const int number = atomic_load(&asked.stop);
-    return number == 0 ? NULL : number == SIGINT ? "SIGINT" : number == SIGHUP ? "SIGHUP" : "SIGTERM";
+    return number == 0        ? NULL
+           : number == SIGINT ? "SIGINT"
+           : number == SIGHUP ? "SIGHUP"
+                              : "SIGTERM";
 }
 
 sheaf_status *cli_signals_stop(const atomic_int **stop)
@@ -59,5 +69,7 @@ sheaf_status *cli_signals_stop(const atomic_int **stop)
 sheaf_status *cli_signals_explain(sheaf_status *st)
 {
     const char *by = cli_signals_stopped_by();
-    return st != NULL && by != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED ? sheaf_in(st, "%s", by) : st;
+    return st != NULL && by != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED
+               ? sheaf_in(st, "%s", by)
+               : st;
 }

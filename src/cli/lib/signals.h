@@ -4,7 +4,8 @@
  *   SIGUSR1           save at the end of the step, then go on
  *   another SIGINT    ends the process at once (saves are atomic, nothing breaks)
  *   SIGHUP            as SIGTERM: the terminal is gone. Under nohup it stays ignored
- *   SIGPIPE, SIGXFSZ  ignored: writing to a closed pipe or past `ulimit -f` is an error, not the end
+ *   SIGPIPE, SIGXFSZ  ignored: writing to a closed pipe or past `ulimit -f` is an error, not the
+ * end
  */
 #ifndef SHEAF_CLI_LIB_SIGNALS_H
 #define SHEAF_CLI_LIB_SIGNALS_H
@@ -16,13 +17,14 @@
 sheaf_status *cli_signals_install(void);
 /* The flags that the handlers set. */
 sheaf_signals *cli_signals(void);
-/* cli_signals_stop - for a command that writes one output and leaves nothing when it is stopped: installs the
- * handlers and gives the word that turns other than 0. */
+/* cli_signals_stop - for a command that writes one output and leaves nothing when it is stopped:
+ * installs the handlers and gives the word that turns other than 0. */
 sheaf_status *cli_signals_stop(const atomic_int **stop);
-/* cli_signals_unfinished - a file that an impatient second SIGINT, which ends the process at once, removes; NULL: none
- * any more. Stays the caller's. */
+/* cli_signals_unfinished - a file that an impatient second SIGINT, which ends the process at once,
+ * removes; NULL: none any more. Stays the caller's. */
 void cli_signals_unfinished(const char *path);
-/* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays NULL. */
+/* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays
+ * NULL. */
 sheaf_status *cli_signals_explain(sheaf_status *st);
 /* "SIGTERM", "SIGINT" or "SIGHUP" after a request to stop, else NULL. */
 const char *cli_signals_stopped_by(void);

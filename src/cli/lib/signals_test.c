@@ -27,7 +27,10 @@ static int child(const int *number, int n)
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static const struct { const char *name; int number[4], n, want; } by_hand[] = {
+static const struct {
+    const char *name;
+    int number[4], n, want;
+} by_hand[] = {
     { "SIGTERM stops", { SIGTERM }, 1, 2 },
     { "SIGINT stops", { SIGINT }, 1, 2 },
     { "SIGHUP stops", { SIGHUP }, 1, 2 },

@@ -40,7 +40,8 @@ static sheaf_status *set_whole(const cli_option *o, const char *text, const char
     char *end;
     errno = 0;
     const long long value = strtoll(text, &end, 10);
-    const bool clean = *text != '\0' && (*text == '-' || (*text >= '0' && *text <= '9')) && *end == '\0';
+    const bool clean =
+        *text != '\0' && (*text == '-' || (*text >= '0' && *text <= '9')) && *end == '\0';
     if (!clean || errno != 0 || !in_range(o, (double)value) ||
         (is_int && (value > INT32_MAX || value < INT32_MIN)))
         return expect_number(refuse(text, from), o, "a whole number");
@@ -67,7 +68,8 @@ static sheaf_status *set_number(const cli_option *o, const char *text, const cha
     char *end;
     const double value = strtod(text, &end);
     /* strtod also takes spaces, hexadecimal, "inf" and "nan" */
-    const bool clean = *text != '\0' && *end == '\0' && strspn(text, "0123456789+-.eE") == strlen(text);
+    const bool clean =
+        *text != '\0' && *end == '\0' && strspn(text, "0123456789+-.eE") == strlen(text);
     if (!clean || !isfinite(value) || !in_range(o, value))
         return expect_number(refuse(text, from), o, "a number");
     *(double *)o->value = value;
@@ -76,7 +78,8 @@ static sheaf_status *set_number(const cli_option *o, const char *text, const cha
 
 static sheaf_status *set_flag(const cli_option *o, const char *text, const char *from)
 {
-    static const char *const yes[] = { "true", "yes", "on", "1" }, *const no[] = { "false", "no", "off", "0" };
+    static const char *const yes[] = { "true", "yes", "on", "1" }, *const no[] = { "false", "no",
+                                                                                   "off", "0" };
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
         if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
             *(bool *)o->value = strcmp(text, yes[i]) == 0;
@@ -100,7 +103,8 @@ static sheaf_status *set_choice(const cli_option *o, const char *text, const cha
     sheaf_text all = { 0 };
     for (int i = 0; i < n; i++)
         sheaf__text_add(&all, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", names[i]);
-    sheaf_status *st = sheaf_expected(refuse(text, from), "%s", all.failed ? "one of its choices" : all.at);
+    sheaf_status *st =
+        sheaf_expected(refuse(text, from), "%s", all.failed ? "one of its choices" : all.at);
     sheaf__text_release(&all);
     const char *near = sheaf__nearest(text, names, n);
     return near == NULL ? st : sheaf_try_this(st, "%s", near);
@@ -109,17 +113,12 @@ static sheaf_status *set_choice(const cli_option *o, const char *text, const cha
 sheaf_status *cli_set(const cli_option *option, const char *text, const char *from)
 {
     switch (option->kind & CLI_KIND) {
-    case CLI_FLAG:
-        return set_flag(option, text, from);
+    case CLI_FLAG: return set_flag(option, text, from);
     case CLI_INT:
-    case CLI_COUNT:
-        return set_whole(option, text, from);
-    case CLI_SEED:
-        return set_seed(option, text, from);
-    case CLI_NUMBER:
-        return set_number(option, text, from);
-    case CLI_CHOICE:
-        return set_choice(option, text, from);
+    case CLI_COUNT: return set_whole(option, text, from);
+    case CLI_SEED: return set_seed(option, text, from);
+    case CLI_NUMBER: return set_number(option, text, from);
+    case CLI_CHOICE: return set_choice(option, text, from);
     case CLI_PATH:
         if (*text == '\0')
             return sheaf_expected(refuse(text, from), "a path");
@@ -127,11 +126,11 @@ sheaf_status *cli_set(const cli_option *option, const char *text, const char *fr
     case CLI_TEXT: /* a text with a default cannot be unset: settings do not hold what is empty */
         if (*text == '\0' && option->min > 0)
             return sheaf_expected(refuse(text, from), "a text");
-        if (!sheaf__is_utf8(text)) /* it would be in the way of everything that is written as JSON */
+        if (!sheaf__is_utf8(
+                text)) /* it would be in the way of everything that is written as JSON */
             return sheaf_expected(refuse(text, from), "a text in UTF-8");
         break;
-    default:
-        break;
+    default: break;
     }
     *(const char **)option->value = text;
     return NULL;
@@ -152,23 +151,19 @@ char *cli_show(const cli_option *option)
 {
     char *text = NULL;
     switch (option->kind & CLI_KIND) {
-    case CLI_FLAG:
-        return strdup(*(const bool *)option->value ? "true" : "false");
-    case CLI_INT:
-        return asprintf(&text, "%d", *(const int *)option->value) < 0 ? NULL : text;
+    case CLI_FLAG: return strdup(*(const bool *)option->value ? "true" : "false");
+    case CLI_INT: return asprintf(&text, "%d", *(const int *)option->value) < 0 ? NULL : text;
     case CLI_COUNT:
         return asprintf(&text, "%" PRId64, *(const int64_t *)option->value) < 0 ? NULL : text;
     case CLI_SEED:
         return asprintf(&text, "%" PRIu64, *(const uint64_t *)option->value) < 0 ? NULL : text;
-    case CLI_NUMBER:
-        return show_number(*(const double *)option->value);
+    case CLI_NUMBER: return show_number(*(const double *)option->value);
     case CLI_CHOICE:
         for (const cli_choice *c = option->choices; c->name != NULL; c++)
             if (c->value == *(const int *)option->value)
                 return strdup(c->name);
         return strdup(""); /* a value without a name is not written down */
-    default:
-        break;
+    default: break;
     }
     const char *value = *(const char *const *)option->value;
     return strdup(value == NULL ? "" : value);

@@ -17,7 +17,11 @@ static bool numbered(const char *name, const char *begin, const char *end)
     return digits > 0 && strcmp(name + n + digits, end) == 0;
 }
 
-static bool is_rank(const char *name) { return numbered(name, "tp_rank_", ".safetensors") || numbered(name, "tp_rank_", ".bin") || numbered(name, "tp_rank_", ".pt"); }
+static bool is_rank(const char *name)
+{
+    return numbered(name, "tp_rank_", ".safetensors") || numbered(name, "tp_rank_", ".bin") ||
+           numbered(name, "tp_rank_", ".pt");
+}
 
 static bool is_model(const char *name)
 {
@@ -27,8 +31,10 @@ static bool is_model(const char *name)
 
 bool sheaf__colossalai_is_optimizer(const char *name)
 {
-    return strcmp(name, "pytorch_optim.bin.index.json") == 0 || strcmp(name, "pytorch_optim_group.bin") == 0 ||
-           numbered(name, "pytorch_optim-", ".bin") || strncmp(name, "pytorch_optim-stage-", 20) == 0;
+    return strcmp(name, "pytorch_optim.bin.index.json") == 0 ||
+           strcmp(name, "pytorch_optim_group.bin") == 0 ||
+           numbered(name, "pytorch_optim-", ".bin") ||
+           strncmp(name, "pytorch_optim-stage-", 20) == 0;
 }
 
 static bool colossalai_is(const char *path)
@@ -41,9 +47,11 @@ static bool colossalai_is(const char *path)
     bool yes = false;
     sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
     for (int64_t i = 0; i < names.count && !yes; i++)
-        yes = is_rank(names.at[i]) || is_model(names.at[i]) || sheaf__colossalai_is_optimizer(names.at[i]) ||
+        yes = is_rank(names.at[i]) || is_model(names.at[i]) ||
+              sheaf__colossalai_is_optimizer(names.at[i]) ||
               strcmp(names.at[i], "tmp_index_files") == 0 ||
-              (strcmp(names.at[i], "running_states.json") == 0 && sheaf__names_has(&names, "modeling"));
+              (strcmp(names.at[i], "running_states.json") == 0 &&
+               sheaf__names_has(&names, "modeling"));
     sheaf__names_free(names.at, names.count);
     return yes;
 }
@@ -55,19 +63,22 @@ static sheaf_status *note_leftovers(sheaf_catalog *c, const char *dir, const she
     char *path = NULL;
     if (!sheaf__names_has(names, "tmp_index_files"))
         return NULL;
-    const bool merged = sheaf__names_has(names, "model.safetensors.index.json") || sheaf__names_has(names, "pytorch_model.bin.index.json");
+    const bool merged = sheaf__names_has(names, "model.safetensors.index.json") ||
+                        sheaf__names_has(names, "pytorch_model.bin.index.json");
     sheaf_status *st = sheaf__path_join(&path, dir, "tmp_index_files");
     if (st == NULL)
-        st = sheaf__catalog_note(c, SHEAF_WARNING, "stale", path, "", "no such folder once a save is complete",
-                                 merged ? "left by a save that was killed; the index is there all the same"
-                                        : "left by a save that was killed before it wrote its index",
-                                 merged ? "delete it" : "sheaf convert {} {+indexed} --to hf{config}");
+        st = sheaf__catalog_note(
+            c, SHEAF_WARNING, "stale", path, "", "no such folder once a save is complete",
+            merged ? "left by a save that was killed; the index is there all the same"
+                   : "left by a save that was killed before it wrote its index",
+            merged ? "delete it" : "sheaf convert {} {+indexed} --to hf{config}");
     free(path);
     return st;
 }
 
 /* The weights and the optimizer in one folder. */
-static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir, const sheaf_dialect_hints *hints, bool config)
+static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir,
+                              const sheaf_dialect_hints *hints, bool config)
 {
     sheaf__whole whole = { .catalog = c, .rank = -1 };
     sheaf__names names = { 0 };
@@ -77,7 +88,8 @@ static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir, 
         const bool moments = sheaf__colossalai_is_optimizer(names.at[i]);
         optimizer = optimizer || moments;
         weights = weights || (!moments && !is_rank(names.at[i]) &&
-                              (is_model(names.at[i]) || strncmp(names.at[i], "model.", 6) == 0 || strncmp(names.at[i], "pytorch_model", 13) == 0));
+                              (is_model(names.at[i]) || strncmp(names.at[i], "model.", 6) == 0 ||
+                               strncmp(names.at[i], "pytorch_model", 13) == 0));
     }
     if (st == NULL && config && c->config == NULL)
         st = sheaf__catalog_find_config(c, hints, dir, "config.json");
@@ -105,7 +117,8 @@ static sheaf_status *read_step(sheaf_catalog *c, const char *path)
 }
 
 /* modeling/, optimizer/, running_states.json */
-static sheaf_status *read_training(bool *damaged, sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *read_training(bool *damaged, sheaf_catalog *c, const char *path,
+                                   const sheaf_dialect_hints *hints)
 {
     static const char *const parts[] = { "modeling", "optimizer", "running_states.json" };
     sheaf_status *st = NULL;
@@ -137,7 +150,8 @@ static bool holds_ranks(const char *path)
     return yes;
 }
 
-static sheaf_status *read_ranks(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *read_ranks(sheaf_catalog *c, const char *path,
+                                const sheaf_dialect_hints *hints)
 {
     int64_t n = 0;
     while (hints->also != NULL && hints->also[n] != NULL)
@@ -205,7 +219,9 @@ static sheaf_status *read_all(sheaf_catalog *c, const char *path, const sheaf_di
     }
     st = sheaf__path_join(&modeling, path, "modeling");
     if (st == NULL)
-        st = sheaf__path_kind(modeling) == SHEAF_PATH_DIR ? read_training(&damaged, c, path, hints) : read_dir(&damaged, c, path, hints, true);
+        st = sheaf__path_kind(modeling) == SHEAF_PATH_DIR
+                 ? read_training(&damaged, c, path, hints)
+                 : read_dir(&damaged, c, path, hints, true);
     free(modeling);
     if (st == NULL && hints->also != NULL)
         st = read_also(&damaged, c, hints);
@@ -215,7 +231,8 @@ static sheaf_status *read_all(sheaf_catalog *c, const char *path, const sheaf_di
     return st != NULL || (!weights && !damaged) ? st : sheaf__catalog_check_model(c, damaged);
 }
 
-static sheaf_status *colossalai_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *colossalai_read(sheaf_catalog **out, const char *path,
+                                     const sheaf_dialect_hints *hints)
 {
     sheaf_status *st = sheaf__catalog_new(out, "colossalai", path);
     if (st == NULL)
@@ -227,4 +244,5 @@ static sheaf_status *colossalai_read(sheaf_catalog **out, const char *path, cons
     return st;
 }
 
-const sheaf_dialect sheaf__dialect_colossalai = { "colossalai", "ColossalAI", colossalai_is, colossalai_read };
+const sheaf_dialect sheaf__dialect_colossalai = { "colossalai", "ColossalAI", colossalai_is,
+                                                  colossalai_read };

@@ -1,15 +1,17 @@
 /* colossalai.h - what ColossalAI's booster saves, and what is left of a save that went wrong.
  *
- *   model-00001.safetensors ..., model.safetensors.index.json      gathered over the ranks; no "-of-"
- *   model-stage-00001-shard-00001.safetensors ...                  with pipeline stages
+ *   model-00001.safetensors ..., model.safetensors.index.json      gathered over the ranks; no
+ * "-of-" model-stage-00001-shard-00001.safetensors ...                  with pipeline stages
  *   tmp_index_files/                                               left by a killed save
  *   pytorch_optim-00001.bin ..., pytorch_optim.bin.index.json,     moments by number, not by name
  *     pytorch_optim_group.bin
  *   modeling/, optimizer/, running_states.json                     folders of its training examples
- *   tp_rank_00.safetensors ...                                     the ranks' own tensors, saved by hand
+ *   tp_rank_00.safetensors ...                                     the ranks' own tensors, saved by
+ * hand
  *
- * A model that was saved well is as a Hugging Face one. Versions 0.3.7 to 0.4.7 wrote rank 0's rows of the two
- * vocabulary tables as if they were all; the other ranks' rows, given as further folders, complete them. */
+ * A model that was saved well is as a Hugging Face one. Versions 0.3.7 to 0.4.7 wrote rank 0's rows
+ * of the two vocabulary tables as if they were all; the other ranks' rows, given as further
+ * folders, complete them. */
 #ifndef SHEAF_DIALECTS_COLOSSALAI_COLOSSALAI_H
 #define SHEAF_DIALECTS_COLOSSALAI_COLOSSALAI_H
 
@@ -17,12 +19,15 @@
 
 extern const sheaf_dialect sheaf__dialect_colossalai;
 
-/* sheaf__colossalai_join - the tensors of single ranks in `paths` (folders and files; ends with NULL) into the
- * catalog: completes tables of which it has rank 0's rows, or joins all where it is empty. */
+/* sheaf__colossalai_join - the tensors of single ranks in `paths` (folders and files; ends with
+ * NULL) into the catalog: completes tables of which it has rank 0's rows, or joins all where it is
+ * empty. */
 sheaf_status *sheaf__colossalai_join(sheaf_catalog *catalog, const char *const *paths);
 
-/* sheaf__colossalai_optimizer - the moments in `dir`, named by the order of the model's parameters; sets the step. */
-sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *catalog, const char *dir, const sheaf__names *names);
+/* sheaf__colossalai_optimizer - the moments in `dir`, named by the order of the model's parameters;
+ * sets the step. */
+sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *catalog, const char *dir,
+                                          const sheaf__names *names);
 bool sheaf__colossalai_is_optimizer(const char *name);
 
 #endif

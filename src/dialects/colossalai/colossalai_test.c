@@ -1,4 +1,5 @@
-/* Folders as ColossalAI writes them: good ones, the save that lost rows, single ranks, moments by number. */
+/* Folders as ColossalAI writes them: good ones, the save that lost rows, single ranks, moments by
+ * number. */
 #include "tests/check.h"
 
 #include <inttypes.h>
@@ -12,7 +13,8 @@
 static const sheaf_finding *finding(const sheaf_catalog *c, const char *code, const char *tensor)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
-        if (strcmp(c->finding[i].code, code) == 0 && (tensor == NULL || strcmp(c->finding[i].tensor, tensor) == 0))
+        if (strcmp(c->finding[i].code, code) == 0 &&
+            (tensor == NULL || strcmp(c->finding[i].tensor, tensor) == 0))
             return &c->finding[i];
     return NULL;
 }
@@ -20,12 +22,14 @@ static const sheaf_finding *finding(const sheaf_catalog *c, const char *code, co
 static void show(const sheaf_catalog *c)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
-        print_message("%d %s %s %s: expected %s; found %s; cure %s\n", c->finding[i].severity, c->finding[i].code, c->finding[i].path,
-                      c->finding[i].tensor, c->finding[i].expected, c->finding[i].found, c->finding[i].cure);
+        print_message("%d %s %s %s: expected %s; found %s; cure %s\n", c->finding[i].severity,
+                      c->finding[i].code, c->finding[i].path, c->finding[i].tensor,
+                      c->finding[i].expected, c->finding[i].found, c->finding[i].cure);
 }
 
 /* Every tensor of the safetensors file `expected`, as the catalog has it. */
-static void equals(const char *name, const sheaf_catalog *c, const char *expected, double tolerance, bool all)
+static void equals(const char *name, const sheaf_catalog *c, const char *expected, double tolerance,
+                   bool all)
 {
     sheaf_source *want = NULL;
     CHECK_OK(sheaf_hf_open(&want, expected));
@@ -35,10 +39,13 @@ static void equals(const char *name, const sheaf_catalog *c, const char *expecte
         const sheaf_logical *t = sheaf__catalog_find(c, e->name);
         if (t == NULL && !all)
             continue;
-        if (t == NULL || t->told.ndim != e->ndim || memcmp(t->told.shape, e->shape, sizeof e->shape) != 0 || t->told.dtype != SHEAF_F32 || e->dtype != SHEAF_F32)
+        if (t == NULL || t->told.ndim != e->ndim ||
+            memcmp(t->told.shape, e->shape, sizeof e->shape) != 0 || t->told.dtype != SHEAF_F32 ||
+            e->dtype != SHEAF_F32)
             fail_msg("%s: %s", name, e->name);
         const int64_t rows = e->shape[0], cols = e->ndim == 2 ? e->shape[1] : 1;
-        float *a = malloc((size_t)(rows * cols) * 4 + 4), *b = malloc((size_t)(rows * cols) * 4 + 4);
+        float *a = malloc((size_t)(rows * cols) * 4 + 4),
+              *b = malloc((size_t)(rows * cols) * 4 + 4);
         CHECK_OK(want->read(want, e->name, 0, rows, 0, cols, a));
         CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, b));
         for (int64_t k = 0; k < rows * cols; k++)
@@ -52,7 +59,6 @@ static void equals(const char *name, const sheaf_catalog *c, const char *expecte
     want->close(want);
 }
 
-
 static void remove_catalog(sheaf_catalog **c)
 {
     sheaf__catalog_free(*c);
@@ -63,22 +69,29 @@ static void remove_catalog(sheaf_catalog **c)
 
 enum { WIDTH = 8 };
 
-/* A folder with a config and one file: two tables with rows [from, from + rows) of tables whose element (r, c) is
- * r + c / 16 (zero from `vocab` on), and a norm whose elements are `mark`. */
-static void make_save(const char *dir, const char *file, int64_t vocab, int64_t from, int64_t rows, float mark)
+/* A folder with a config and one file: two tables with rows [from, from + rows) of tables whose
+ * element (r, c) is r + c / 16 (zero from `vocab` on), and a norm whose elements are `mark`. */
+static void make_save(const char *dir, const char *file, int64_t vocab, int64_t from, int64_t rows,
+                      float mark)
 {
-    static const char *const names[] = { "lm_head.weight", "model.embed_tokens.weight", "model.norm.weight" };
+    static const char *const names[] = { "lm_head.weight", "model.embed_tokens.weight",
+                                         "model.norm.weight" };
     sheaf_safetensors_spec spec[3];
     sheaf_safetensors_writer *w = NULL;
     char path[600], config[600];
     CHECK_OK(sheaf__make_dirs(dir, NULL));
-    snprintf(config, sizeof config,
-             "{\"model_type\": \"llama\", \"vocab_size\": %" PRId64 ", \"hidden_size\": %d, \"intermediate_size\": 8, \"num_hidden_layers\": 1,"
-             " \"num_attention_heads\": 1, \"rms_norm_eps\": 1e-5, \"max_position_embeddings\": 64}", vocab, WIDTH);
+    snprintf(
+        config, sizeof config,
+        "{\"model_type\": \"llama\", \"vocab_size\": %" PRId64
+        ", \"hidden_size\": %d, \"intermediate_size\": 8, \"num_hidden_layers\": 1,"
+        " \"num_attention_heads\": 1, \"rms_norm_eps\": 1e-5, \"max_position_embeddings\": 64}",
+        vocab, WIDTH);
     snprintf(path, sizeof path, "%s/config.json", dir);
     put(path, config);
     for (int i = 0; i < 3; i++)
-        spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, i < 2 ? 2 : 1, { i < 2 ? rows : WIDTH, WIDTH } };
+        spec[i] = (sheaf_safetensors_spec){
+            names[i], SHEAF_F32, i < 2 ? 2 : 1, { i < 2 ? rows : WIDTH, WIDTH }
+        };
     float *table = calloc((size_t)rows * WIDTH, sizeof *table), norm[WIDTH];
     assert_non_null(table);
     for (int64_t r = 0; r < rows && from + r < vocab; r++)
@@ -102,10 +115,15 @@ static void look(sheaf_catalog **c, const char *dir, const char *const *also)
     assert_string_equal((*c)->dialect, "colossalai");
 }
 
-static const struct { int64_t vocab, rows; int ways; const char *said; } lost[] = {
+static const struct {
+    int64_t vocab, rows;
+    int ways;
+    const char *said;
+} lost[] = {
     { 511, 256, 2, "rank 0's part of a 2-way save, rows 256..510 are not in these files" },
     { 65535, 32768, 2, "rank 0's part of a 2-way save, rows 32768..65534 are not in these files" },
-    { 128256, 16064, 8, "rank 0's part of a 8-way save, rows 16064..128255 are not in these files" },
+    { 128256, 16064, 8,
+      "rank 0's part of a 8-way save, rows 16064..128255 are not in these files" },
     { 1000, 256, 4, "rank 0's part of a 4-way save, rows 256..999 are not in these files" },
     { 511, 255, 0, "255 rows" }, /* of no division */
 };
@@ -119,7 +137,8 @@ static void test_colossalai__rows_that_were_lost_are_named(void **state)
         make_save(dir, "model-00001.safetensors", lost[i].vocab, 0, lost[i].rows, 1);
         look(&c, dir, NULL);
         for (int t = 0; t < 2; t++) {
-            const sheaf_finding *f = finding(c, "missing", t == 0 ? "lm_head.weight" : "model.embed_tokens.weight");
+            const sheaf_finding *f =
+                finding(c, "missing", t == 0 ? "lm_head.weight" : "model.embed_tokens.weight");
             if (f == NULL || f->severity != SHEAF_DEFECT || strstr(f->found, lost[i].said) == NULL)
                 show(c);
             assert_non_null(f);
@@ -146,7 +165,8 @@ static void check_table(const sheaf_catalog *c, const char *name, int64_t vocab)
 
 static bool rows_missing(const sheaf_catalog *c)
 {
-    return finding(c, "missing", "lm_head.weight") != NULL || finding(c, "missing", "model.embed_tokens.weight") != NULL;
+    return finding(c, "missing", "lm_head.weight") != NULL ||
+           finding(c, "missing", "model.embed_tokens.weight") != NULL;
 }
 
 static void test_colossalai__the_other_ranks_complete_a_table(void **state)
@@ -169,7 +189,9 @@ static void test_colossalai__the_other_ranks_complete_a_table(void **state)
     check_table(c, "model.embed_tokens.weight", 1000);
     remove_catalog(&c);
 
-    look(&c, at("base"), (const char *const[]){ named, plain, NULL }); /* rank 1 is not there; the last is known by its padding */
+    look(&c, at("base"),
+         (const char *const[]){ named, plain,
+                                NULL }); /* rank 1 is not there; the last is known by its padding */
     const sheaf_finding *f = finding(c, "missing", "lm_head.weight");
     assert_non_null(f);
     assert_non_null(strstr(f->found, "rank 1 of 4 with rows 256..511"));
@@ -181,14 +203,16 @@ static void test_colossalai__the_other_ranks_complete_a_table(void **state)
 static void test_colossalai__one_part_that_is_left_needs_no_name(void **state)
 {
     sheaf_catalog *c = NULL;
-    make_save(at("third-0"), "model-00001.safetensors", 700, 0, 256, 1); /* the last is known by its padding, then the other is left */
+    make_save(at("third-0"), "model-00001.safetensors", 700, 0, 256,
+              1); /* the last is known by its padding, then the other is left */
     make_save(at("third-1"), "model-00001.safetensors", 700, 256, 256, 1);
     make_save(at("third-2"), "model-00001.safetensors", 700, 512, 256, 1);
     look(&c, at("third-0"), (const char *const[]){ at("third-1"), at("third-2"), NULL });
     assert_false(rows_missing(c));
     check_table(c, "lm_head.weight", 700);
     remove_catalog(&c);
-    make_save(at("quarter-0"), "model-00001.safetensors", 1024, 0, 256, 1); /* no padding, and three are left */
+    make_save(at("quarter-0"), "model-00001.safetensors", 1024, 0, 256,
+              1); /* no padding, and three are left */
     make_save(at("quarter-1"), "model-00001.safetensors", 1024, 256, 256, 1);
     look(&c, at("quarter-0"), (const char *const[]){ at("quarter-1"), NULL });
     assert_non_null(finding(c, "conflict", NULL));
@@ -218,7 +242,8 @@ static void test_colossalai__a_part_of_another_save_is_refused(void **state)
     remove_catalog(&c);
 }
 
-/* Single ranks alone: their norms are copies. `mark` is the value of a norm throughout, so two of them tell nothing. */
+/* Single ranks alone: their norms are copies. `mark` is the value of a norm throughout, so two of
+ * them tell nothing. */
 static void test_colossalai__ranks_of_two_runs_are_told_by_their_copies(void **state)
 {
     for (int odd = 0; odd < 4; odd++) {
@@ -240,7 +265,9 @@ static void test_colossalai__ranks_of_two_runs_are_told_by_their_copies(void **s
 
 static void test_colossalai__padding_tells_ranks_that_changed_names(void **state)
 {
-    static const int order[][4] = { { 0, 1, 2, 3 }, { 3, 1, 2, 0 }, { 0, 3, 2, 1 }, { 1, 0, 2, 3 } }; /* the last: nothing tells */
+    static const int order[][4] = {
+        { 0, 1, 2, 3 }, { 3, 1, 2, 0 }, { 0, 3, 2, 1 }, { 1, 0, 2, 3 }
+    }; /* the last: nothing tells */
     for (size_t i = 0; i < 4; i++) {
         sheaf_catalog *c = NULL;
         CHECK_OK(sheaf__remove_tree(at("turned"), NULL));
@@ -252,7 +279,8 @@ static void test_colossalai__padding_tells_ranks_that_changed_names(void **state
         look(&c, at("turned"), NULL);
         const sheaf_finding *f = finding(c, "conflict", NULL);
         assert_int_equal(f != NULL, i == 1 || i == 2);
-        assert_true(f == NULL || strstr(f->found, i == 1 ? "named rank 0 of 4" : "named rank 1 of 4") != NULL);
+        assert_true(f == NULL ||
+                    strstr(f->found, i == 1 ? "named rank 0 of 4" : "named rank 1 of 4") != NULL);
         remove_catalog(&c);
     }
 }
@@ -287,10 +315,14 @@ static void test_colossalai__what_a_killed_save_leaves_is_named(void **state)
 
 /* ---- the real program's folders ---- */
 
-static bool sound(const sheaf_catalog *c) { return sheaf__catalog_defects(c) == 0; }
+static bool sound(const sheaf_catalog *c)
+{
+    return sheaf__catalog_defects(c) == 0;
+}
 
 /* Reads DIR with the config of the model that it is named after. */
-static void look_golden(sheaf_catalog **c, const char *dir, const char *config, const char *const *also)
+static void look_golden(sheaf_catalog **c, const char *dir, const char *config,
+                        const char *const *also)
 {
     const sheaf_dialect_hints hints = { .config = config, .also = also };
     CHECK_OK(sheaf__dialect_read(c, dir, &hints));
@@ -304,7 +336,8 @@ static void same_catalogs(const char *name, const sheaf_catalog *a, const sheaf_
         char x[512], y[512];
         if (u == NULL || memcmp(t->told.shape, u->told.shape, sizeof t->told.shape) != 0)
             fail_msg("%s: %s", name, t->told.name);
-        const int64_t rows = t->told.shape[0], cols = t->told.ndim == 2 ? t->told.shape[1] : 1, w = cols < 64 ? cols : 64;
+        const int64_t rows = t->told.shape[0], cols = t->told.ndim == 2 ? t->told.shape[1] : 1,
+                      w = cols < 64 ? cols : 64;
         for (int64_t r = 0; r < rows; r++) {
             CHECK_OK(sheaf__catalog_read(a, t, r, 1, 0, w, x));
             CHECK_OK(sheaf__catalog_read(b, u, r, 1, 0, w, y));
@@ -313,7 +346,10 @@ static void same_catalogs(const char *name, const sheaf_catalog *a, const sheaf_
     }
 }
 
-typedef struct golden_set { char base[600], config[700], good[64][800], ranks[64][800], broken[64][800]; int ngood, nranks, nbroken; } golden_set;
+typedef struct golden_set {
+    char base[600], config[700], good[64][800], ranks[64][800], broken[64][800];
+    int ngood, nranks, nbroken;
+} golden_set;
 
 static void look_around(golden_set *set, const char *folder)
 {
@@ -337,9 +373,11 @@ static void look_around(golden_set *set, const char *folder)
                 show(c);
             assert_true(sound(c));
             for (int64_t k = 0; k < c->count; k++) /* none is left with a number for a name */
-                assert_true(strstr(c->tensor[k].told.name, "weight") != NULL || strstr(c->tensor[k].told.name, "bias") != NULL);
+                assert_true(strstr(c->tensor[k].told.name, "weight") != NULL ||
+                            strstr(c->tensor[k].told.name, "bias") != NULL);
             char expected[900];
-            snprintf(expected, sizeof expected, "%s/full_train/final_adam_state_part.safetensors", set->base);
+            snprintf(expected, sizeof expected, "%s/full_train/final_adam_state_part.safetensors",
+                     set->base);
             equals(path, c, expected, 1e-6, true);
         } else if (weights && sound(c)) {
             snprintf(set->good[set->ngood++], 800, "%s", path);

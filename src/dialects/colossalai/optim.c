@@ -1,9 +1,9 @@
 /* optim.c - moments that are stored by number; see colossalai.h.
  *
- * A parameter's number is its place in the optimizer's groups, one group after the other. Which parameters
- * a group holds is not stored: those with weight decay (all but norms and biases) come first or last, or
- * there is one group of all, each in the model's own order. Number of members and every shape must fit
- * one of these; nothing is guessed. */
+ * A parameter's number is its place in the optimizer's groups, one group after the other. Which
+ * parameters a group holds is not stored: those with weight decay (all but norms and biases) come
+ * first or last, or there is one group of all, each in the model's own order. Number of members and
+ * every shape must fit one of these; nothing is guessed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ typedef struct reading {
     const char *dir;
     int64_t count, nfirst; /* parameters in all groups; in the first group */
     int groups;
-    int64_t *at;           /* [count] of each number, which of spec; NULL = names are not known */
+    int64_t *at; /* [count] of each number, which of spec; NULL = names are not known */
     sheaf_schema *schema;
     sheaf_safetensors_spec *spec;
 } reading;
@@ -37,7 +37,9 @@ static sheaf_status *open_group(reading *r, const sheaf__names *names)
     char *path = NULL;
     sheaf_torch *file = NULL;
     if (!sheaf__names_has(names, "pytorch_optim_group.bin"))
-        return sheaf__catalog_note(r->c, SHEAF_WARNING, "missing", r->dir, "", "pytorch_optim_group.bin", "no groups of parameters", "copy it too");
+        return sheaf__catalog_note(r->c, SHEAF_WARNING, "missing", r->dir, "",
+                                   "pytorch_optim_group.bin", "no groups of parameters",
+                                   "copy it too");
     sheaf_status *st = sheaf__path_join(&path, r->dir, "pytorch_optim_group.bin");
     if (st == NULL)
         st = sheaf__torch_open(&file, path);
@@ -54,14 +56,16 @@ static sheaf_status *open_group(reading *r, const sheaf__names *names)
         const int64_t n = sheaf__pickle_count(params);
         for (int64_t i = 0; !odd && i < n; i++) {
             int64_t id;
-            odd = !sheaf__pickle_int(&id, sheaf__pickle_item(params, i)) || id != next++ || next > MOST_PARAMETERS;
+            odd = !sheaf__pickle_int(&id, sheaf__pickle_item(params, i)) || id != next++ ||
+                  next > MOST_PARAMETERS;
         }
         r->nfirst = g == 0 ? n : r->nfirst;
         r->groups++;
     }
     r->count = odd ? 0 : next;
     if (odd)
-        st = sheaf__catalog_note(r->c, SHEAF_DEFECT, "damaged", path, "", "groups whose parameters count from 0", "something else", "");
+        st = sheaf__catalog_note(r->c, SHEAF_DEFECT, "damaged", path, "",
+                                 "groups whose parameters count from 0", "something else", "");
     sheaf__torch_close(file);
     free(path);
     return st;
@@ -69,10 +73,14 @@ static sheaf_status *open_group(reading *r, const sheaf__names *names)
 
 /* ---- names ---- */
 
-static bool decays(const sheaf_safetensors_spec *s) { return s->ndim > 1 && !sheaf__ends_with(s->name, ".bias"); }
+static bool decays(const sheaf_safetensors_spec *s)
+{
+    return s->ndim > 1 && !sheaf__ends_with(s->name, ".bias");
+}
 
 typedef enum order { ONE_GROUP, DECAYED_FIRST, DECAYED_LAST, ORDERS } order;
-static const char *const order_text[] = { "one group in the model's order", "first the decayed group, then norms and biases",
+static const char *const order_text[] = { "one group in the model's order",
+                                          "first the decayed group, then norms and biases",
                                           "first norms and biases, then the decayed group" };
 
 /* Fills r->at; false when the numbers of members do not fit. */
@@ -81,7 +89,9 @@ static bool arrange(reading *r, order how)
     int64_t n = 0, first = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < r->count; i++) {
-            const bool now = how == ONE_GROUP ? pass == 0 : decays(&r->spec[i]) == ((how == DECAYED_FIRST) == (pass == 0));
+            const bool now = how == ONE_GROUP
+                                 ? pass == 0
+                                 : decays(&r->spec[i]) == ((how == DECAYED_FIRST) == (pass == 0));
             if (now)
                 r->at[n++] = i;
             first += now && pass == 0;
@@ -107,9 +117,10 @@ static sheaf_status *find_names(reading *r)
     if (st != NULL)
         return sheaf__catalog_defect(r->c, r->dir, st);
     if (n != r->count)
-        return sheaf__catalog_notef(r->c, SHEAF_DEFECT, "conflict", r->dir, "", "a moment for each parameter of the config",
-                                    "give the path of this model's config.json with --config", "%" PRId64 " parameters for %" PRId64,
-                                    r->count, n);
+        return sheaf__catalog_notef(r->c, SHEAF_DEFECT, "conflict", r->dir, "",
+                                    "a moment for each parameter of the config",
+                                    "give the path of this model's config.json with --config",
+                                    "%" PRId64 " parameters for %" PRId64, r->count, n);
     r->at = calloc((size_t)n, sizeof *r->at);
     return r->at == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir) : NULL;
 }
@@ -125,7 +136,8 @@ static bool number_of(double *out, const sheaf_torch *file, const sheaf_pickle *
     for (int i = 0; i < t->ndim; i++)
         if (t->shape[i] != 1)
             return false;
-    sheaf_status *st = t->dtype == SHEAF_F32 ? sheaf__torch_read(file, t, &f, sizeof f) : sheaf_fail(SHEAF_E_ARG, "step");
+    sheaf_status *st = t->dtype == SHEAF_F32 ? sheaf__torch_read(file, t, &f, sizeof f)
+                                             : sheaf_fail(SHEAF_E_ARG, "step");
     const bool read = st == NULL;
     sheaf_status_free(st);
     *out = read ? f : 0;
@@ -135,7 +147,8 @@ static bool number_of(double *out, const sheaf_torch *file, const sheaf_pickle *
 static sheaf_status *take_step(reading *r, const sheaf_torch *file, const sheaf_pickle *state)
 {
     double step;
-    if (!number_of(&step, file, sheaf__pickle_get(state, "step")) || !(step >= 0 && step < 1e15) || step != floor(step))
+    if (!number_of(&step, file, sheaf__pickle_get(state, "step")) || !(step >= 0 && step < 1e15) ||
+        step != floor(step))
         return NULL;
     if (r->c->step < 0)
         r->c->step = (int64_t)step;
@@ -143,25 +156,32 @@ static sheaf_status *take_step(reading *r, const sheaf_torch *file, const sheaf_
         return NULL;
     char expected[40];
     snprintf(expected, sizeof expected, "step %" PRId64, r->c->step);
-    return sheaf__catalog_notef(r->c, SHEAF_DEFECT, "stale", file->path, "", expected, "take all files of one save",
-                                "moments of step %" PRId64, (int64_t)step);
+    return sheaf__catalog_notef(r->c, SHEAF_DEFECT, "stale", file->path, "", expected,
+                                "take all files of one save", "moments of step %" PRId64,
+                                (int64_t)step);
 }
 
 /* Moments by number, "exp_avg.7", until they are named. */
-static sheaf_status *take_state(reading *r, const sheaf_torch *file, int number, int64_t id, const sheaf_pickle *state)
+static sheaf_status *take_state(reading *r, const sheaf_torch *file, int number, int64_t id,
+                                const sheaf_pickle *state)
 {
     sheaf_status *st = take_step(r, file, state);
     for (int k = 0; st == NULL && k < KEYS; k++) {
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_get(state, keys[k]));
+        const sheaf_pickle_tensor *t =
+            sheaf__pickle_tensor(file->doc, sheaf__pickle_get(state, keys[k]));
         char name[64];
         sheaf_logical *logical = NULL;
         snprintf(name, sizeof name, "%s.%" PRId64, keys[k], id);
         if (t == NULL || sheaf__catalog_find(r->c, name) != NULL) {
-            st = sheaf__catalog_note(r->c, SHEAF_DEFECT, t == NULL ? "missing" : "duplicate", file->path, name, "one such moment",
-                                     t == NULL ? "none" : "it is in another file too", "copy the files of one save again");
+            st = sheaf__catalog_note(r->c, SHEAF_DEFECT, t == NULL ? "missing" : "duplicate",
+                                     file->path, name, "one such moment",
+                                     t == NULL ? "none" : "it is in another file too",
+                                     "copy the files of one save again");
             continue;
         }
-        sheaf_piece p = { .file = number, .rank = -1, .dtype = t->dtype, .offset = sheaf__torch_offset(file, t) };
+        sheaf_piece p = {
+            .file = number, .rank = -1, .dtype = t->dtype, .offset = sheaf__torch_offset(file, t)
+        };
         for (int i = 0; i < t->ndim; i++) {
             p.size[i] = t->shape[i];
             p.stride[i] = t->stride[i];
@@ -188,7 +208,8 @@ static sheaf_status *take_file(reading *r, const char *path)
     const sheaf_pickle *root = file != NULL ? file->doc->root : NULL;
     for (int64_t i = 0; st == NULL && root != NULL && i < sheaf__pickle_count(root); i++) {
         int64_t id;
-        if (sheaf__pickle_is(root, SHEAF_PICKLE_DICT) && sheaf__pickle_int(&id, sheaf__pickle_key(root, i)))
+        if (sheaf__pickle_is(root, SHEAF_PICKLE_DICT) &&
+            sheaf__pickle_int(&id, sheaf__pickle_key(root, i)))
             st = take_state(r, file, number, id, sheaf__pickle_value(root, i));
     }
     sheaf__torch_close(file);
@@ -236,14 +257,17 @@ static sheaf_status *rename_all(reading *r)
             char *name = NULL, number[32];
             if (t == NULL) {
                 snprintf(number, sizeof number, "number %" PRId64, id);
-                st = sheaf__catalog_note(r->c, SHEAF_DEFECT, "missing", r->dir, r->spec[r->at[id]].name, keys[k], number, "copy the other files of this save too");
+                st = sheaf__catalog_note(r->c, SHEAF_DEFECT, "missing", r->dir,
+                                         r->spec[r->at[id]].name, keys[k], number,
+                                         "copy the other files of this save too");
                 continue;
             }
             sheaf__text_add(&text, "%s.%s", keys[k], r->spec[r->at[id]].name);
             st = sheaf__text_take(&name, &text);
             if (st != NULL)
                 continue;
-            free((char *)t->told.name); /* its slot in the table of names goes stale until the sort below */
+            free((char *)t->told
+                     .name); /* its slot in the table of names goes stale until the sort below */
             t->told.name = name;
         }
     return st != NULL ? st : sheaf__catalog_sort(r->c);
@@ -254,7 +278,8 @@ static sheaf_status *check_tables(reading *r)
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < r->c->count; i++) {
         sheaf_logical *t = &r->c->tensor[i];
-        if (t->kind == SHEAF_MOMENT && sheaf__is_vocabulary(t->told.name) && t->told.shape[0] != r->schema->config.vocab)
+        if (t->kind == SHEAF_MOMENT && sheaf__is_vocabulary(t->told.name) &&
+            t->told.shape[0] != r->schema->config.vocab)
             st = sheaf__catalog_check_rows(r->c, t, r->schema->config.vocab);
     }
     return st;
@@ -263,22 +288,28 @@ static sheaf_status *check_tables(reading *r)
 static sheaf_status *give_names(reading *r)
 {
     if (r->at == NULL)
-        return r->c->config != NULL ? NULL
-                                    : sheaf__config_note(r->c, SHEAF_WARNING, "missing", r->dir, "", "the model's config.json",
-                                                         "names of parameters are not in these files, only numbers");
+        return r->c->config != NULL
+                   ? NULL
+                   : sheaf__config_note(r->c, SHEAF_WARNING, "missing", r->dir, "",
+                                        "the model's config.json",
+                                        "names of parameters are not in these files, only numbers");
     for (order how = ONE_GROUP; how < ORDERS; how++) {
         if (!all_fit(r, how))
             continue;
-        sheaf_status *st = sheaf__catalog_note(r->c, SHEAF_NOTE, "inferred", r->dir, "", "", order_text[how], "");
+        sheaf_status *st =
+            sheaf__catalog_note(r->c, SHEAF_NOTE, "inferred", r->dir, "", "", order_text[how], "");
         if (st == NULL)
             st = rename_all(r);
         return st != NULL ? st : check_tables(r);
     }
-    return sheaf__catalog_note(r->c, SHEAF_DEFECT, "conflict", r->dir, "", "groups of the parameters that the config tells of",
-                               "shapes that fit in no order", "give the path of this model's config.json with --config");
+    return sheaf__catalog_note(r->c, SHEAF_DEFECT, "conflict", r->dir, "",
+                               "groups of the parameters that the config tells of",
+                               "shapes that fit in no order",
+                               "give the path of this model's config.json with --config");
 }
 
-sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *c, const char *dir, const sheaf__names *names)
+sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *c, const char *dir,
+                                          const sheaf__names *names)
 {
     reading r = { .c = c, .dir = dir };
     sheaf_status *st = open_group(&r, names);
@@ -286,7 +317,8 @@ sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *c, const char *dir, con
         st = find_names(&r);
     for (int64_t i = 0; st == NULL && i < names->count; i++) {
         char *path = NULL;
-        if (!sheaf__colossalai_is_optimizer(names->at[i]) || !sheaf__ends_with(names->at[i], ".bin") ||
+        if (!sheaf__colossalai_is_optimizer(names->at[i]) ||
+            !sheaf__ends_with(names->at[i], ".bin") ||
             strcmp(names->at[i], "pytorch_optim_group.bin") == 0)
             continue;
         st = sheaf__path_join(&path, dir, names->at[i]);

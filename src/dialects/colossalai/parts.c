@@ -1,8 +1,9 @@
 /* parts.c - tensors of single tensor-parallel ranks, joined; see colossalai.h.
  *
- * Which axis is divided is told by the name (docs/layouts.md, Llama family). Which rank a part is from is told by
- * the name of its file or folder; where nothing says it, by the padding, which lies at the end of the last rank's
- * table; else it must be the one that is left. Parts of another save are known by values that contradict. */
+ * Which axis is divided is told by the name (docs/layouts.md, Llama family). Which rank a part is
+ * from is told by the name of its file or folder; where nothing says it, by the padding, which lies
+ * at the end of the last rank's table; else it must be the one that is left. Parts of another save
+ * are known by values that contradict. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,8 @@ typedef struct joining {
 /* The divided axis; -1 = every rank has all of it; -2 = not known. */
 static int axis_of(const char *name, int ndim)
 {
-    static const char *const rows[] = { "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head" };
+    static const char *const rows[] = { "q_proj",  "k_proj",       "v_proj", "gate_proj",
+                                        "up_proj", "embed_tokens", "lm_head" };
     static const char *const columns[] = { "o_proj", "down_proj" };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strstr(name, rows[i]) != NULL)
@@ -50,7 +52,8 @@ static int rank_of_name(const char *path)
 {
     int rank = -1;
     const char *slash = strrchr(path, '/');
-    for (const char *p = strstr(slash == NULL ? path : slash + 1, "rank"); p != NULL; p = strstr(p + 1, "rank")) {
+    for (const char *p = strstr(slash == NULL ? path : slash + 1, "rank"); p != NULL;
+         p = strstr(p + 1, "rank")) {
         const char *digits = p + 4 + strspn(p + 4, "_-");
         const size_t n = strspn(digits, "0123456789");
         if (n > 0 && n < 5)
@@ -64,7 +67,8 @@ static int rank_of_name(const char *path)
 static sheaf_status *add_part(joining *j, const char *path, int rank)
 {
     if (j->count == MOST_PARTS)
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path), "at most %d parts", MOST_PARTS);
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path), "at most %d parts",
+                              MOST_PARTS);
     part *p = &j->part[j->count];
     *p = (part){ .rank = rank };
     sheaf_status *st = sheaf__catalog_new(&p->held, "colossalai", path);
@@ -84,7 +88,8 @@ static sheaf_status *add_part(joining *j, const char *path, int rank)
         st = sheaf__whole_file(&damaged, &whole, path); /* true: it was read */
     for (int64_t i = 0; st == NULL && i < p->held->nfindings; i++) {
         const sheaf_finding *f = &p->held->finding[i];
-        st = sheaf__catalog_note(j->c, f->severity, f->code, f->path, f->tensor, f->expected, f->found, f->cure);
+        st = sheaf__catalog_note(j->c, f->severity, f->code, f->path, f->tensor, f->expected,
+                                 f->found, f->cure);
     }
     return st;
 }
@@ -98,7 +103,8 @@ static sheaf_status *add_path(joining *j, const char *path)
     if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
         st = sheaf__list_dir(&names.at, &names.count, path);
     else if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return sheaf__catalog_note(j->c, SHEAF_DEFECT, "missing", path, "", "a folder or file", "nothing there", "");
+        return sheaf__catalog_note(j->c, SHEAF_DEFECT, "missing", path, "", "a folder or file",
+                                   "nothing there", "");
     for (int64_t i = 0; st == NULL && i < names.count; i++) {
         char *inner = NULL;
         if (strncmp(names.at[i], "tp_rank_", 8) != 0 || sheaf__ends_with(names.at[i], ".json"))
@@ -116,8 +122,8 @@ static sheaf_status *add_path(joining *j, const char *path)
 /* ---- comparing ---- */
 
 /* Is the box of `whole` that begins at row0, col0 (of its view) equal to all of `piece`? */
-static sheaf_status *same_box(bool *same, joining *j, const sheaf_logical *whole, int64_t row0, int64_t col0, const sheaf_catalog *held,
-                              const sheaf_logical *piece)
+static sheaf_status *same_box(bool *same, joining *j, const sheaf_logical *whole, int64_t row0,
+                              int64_t col0, const sheaf_catalog *held, const sheaf_logical *piece)
 {
     int64_t rows, cols;
     sheaf__catalog_view(&rows, &cols, piece);
@@ -125,10 +131,12 @@ static sheaf_status *same_box(bool *same, joining *j, const sheaf_logical *whole
     *same = whole->told.dtype == piece->told.dtype && bytes > 0;
     if (!*same || rows == 0 || cols == 0)
         return NULL;
-    const int64_t most = COMPARE_BYTES / bytes, wide = cols < most ? cols : most, tall = most / wide;
+    const int64_t most = COMPARE_BYTES / bytes, wide = cols < most ? cols : most,
+                  tall = most / wide;
     for (int64_t r = 0; *same && r < rows; r += tall)
         for (int64_t k = 0; *same && k < cols; k += wide) {
-            const int64_t h = rows - r < tall ? rows - r : tall, w = cols - k < wide ? cols - k : wide;
+            const int64_t h = rows - r < tall ? rows - r : tall,
+                          w = cols - k < wide ? cols - k : wide;
             sheaf_status *st = sheaf__catalog_read(j->c, whole, row0 + r, h, col0 + k, w, j->one);
             if (st == NULL)
                 st = sheaf__catalog_read(held, piece, r, h, k, w, j->two);
@@ -140,7 +148,8 @@ static sheaf_status *same_box(bool *same, joining *j, const sheaf_logical *whole
 }
 
 /* Does the end of the table hold zeros, as padding does? */
-static sheaf_status *zero_end(bool *zero, const joining *j, const sheaf_catalog *held, const sheaf_logical *t, int64_t rows)
+static sheaf_status *zero_end(bool *zero, const joining *j, const sheaf_catalog *held,
+                              const sheaf_logical *t, int64_t rows)
 {
     const int64_t cols = t->told.shape[1], bytes = (int64_t)sheaf_dtype_bytes(t->told.dtype);
     *zero = rows > 0 && rows <= t->told.shape[0] && bytes > 0;
@@ -161,7 +170,8 @@ static sheaf_status *zero_end(bool *zero, const joining *j, const sheaf_catalog 
 static const sheaf_logical *a_table(const sheaf_catalog *c)
 {
     for (int64_t i = 0; i < c->count; i++)
-        if (c->tensor[i].kind == SHEAF_WEIGHT && c->tensor[i].told.ndim == 2 && sheaf__is_vocabulary(c->tensor[i].told.name))
+        if (c->tensor[i].kind == SHEAF_WEIGHT && c->tensor[i].told.ndim == 2 &&
+            sheaf__is_vocabulary(c->tensor[i].told.name))
             return &c->tensor[i];
     return NULL;
 }
@@ -176,7 +186,8 @@ static int parts_with(const joining *j, int rank)
 
 static sheaf_status *note_rank(joining *j, const part *p, const char *how)
 {
-    return sheaf__catalog_notef(j->c, SHEAF_NOTE, "inferred", p->held->root, "", "", "", "part of rank %d of %d: %s", p->rank, j->ways, how);
+    return sheaf__catalog_notef(j->c, SHEAF_NOTE, "inferred", p->held->root, "", "", "",
+                                "part of rank %d of %d: %s", p->rank, j->ways, how);
 }
 
 /* The last rank, where nothing names it, by its padding. */
@@ -217,13 +228,16 @@ static sheaf_status *place_ranks(joining *j)
             p->rank = left;
             st = note_rank(j, p, "it is the one that is left");
         } else
-            st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "conflict", p->held->root, "", "a rank in its name, as tp_rank_01.safetensors",
-                                     "nothing tells which rank's part this is", "rename it by its rank and give it again");
+            st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "conflict", p->held->root, "",
+                                     "a rank in its name, as tp_rank_01.safetensors",
+                                     "nothing tells which rank's part this is",
+                                     "rename it by its rank and give it again");
     }
     return st;
 }
 
-/* The padding lies at the end of the last rank's table. Where another rank's ends with it instead, they changed names. */
+/* The padding lies at the end of the last rank's table. Where another rank's ends with it instead,
+ * they changed names. */
 static sheaf_status *check_padding(joining *j)
 {
     int padded = -1, many = 0;
@@ -242,14 +256,18 @@ static sheaf_status *check_padding(joining *j)
     if (st != NULL || last || many != 1 || parts_with(j, j->ways - 1) == 0)
         return st;
     const part *p = &j->part[padded];
-    return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "conflict", p->held->root, a_table(p->held)->told.name,
-                                "the padding of the vocabulary in the part of the last rank", "give the parts back their names",
-                                "it ends the table of the part that is named rank %d of %d: the parts changed names", p->rank, j->ways);
+    return sheaf__catalog_notef(
+        j->c, SHEAF_DEFECT, "conflict", p->held->root, a_table(p->held)->told.name,
+        "the padding of the vocabulary in the part of the last rank",
+        "give the parts back their names",
+        "it ends the table of the part that is named rank %d of %d: the parts changed names",
+        p->rank, j->ways);
 }
 
 /* ---- joining ---- */
 
-static sheaf_status *take_pieces(joining *j, sheaf_logical *to, const part *p, const sheaf_logical *from, const int64_t *begin)
+static sheaf_status *take_pieces(joining *j, sheaf_logical *to, const part *p,
+                                 const sheaf_logical *from, const int64_t *begin)
 {
     sheaf_status *st = NULL;
     const sheaf_catalog *held = p->held; /* `to` stays where it is: no tensor is added meanwhile */
@@ -284,11 +302,13 @@ static sheaf_status *complete_table(joining *j, const char *name)
         const sheaf_logical *more = p != NULL ? sheaf__catalog_find(p->held, name) : NULL;
         const int64_t begin[SHEAF_CATALOG_MAX_DIMS] = { rows * r };
         sheaf_status *st = NULL;
-        if (more == NULL || more->told.ndim != 2 || more->told.shape[0] != rows || more->told.shape[1] != t->told.shape[1] ||
-            more->told.dtype != t->told.dtype)
-            st = sheaf__catalog_notef(j->c, SHEAF_DEFECT, "missing", p != NULL ? p->held->root : j->c->root, name,
+        if (more == NULL || more->told.ndim != 2 || more->told.shape[0] != rows ||
+            more->told.shape[1] != t->told.shape[1] || more->told.dtype != t->told.dtype)
+            st = sheaf__catalog_notef(j->c, SHEAF_DEFECT, "missing",
+                                      p != NULL ? p->held->root : j->c->root, name,
                                       "the rows of every rank", "give the part of that rank too",
-                                      "no part of rank %d of %d with rows %" PRId64 "..%" PRId64, r, j->ways, rows * r, rows * (r + 1) - 1);
+                                      "no part of rank %d of %d with rows %" PRId64 "..%" PRId64, r,
+                                      j->ways, rows * r, rows * (r + 1) - 1);
         else
             st = take_pieces(j, t, p, more, begin);
         if (st != NULL)
@@ -304,14 +324,17 @@ static sheaf_status *compare_part(joining *j, const part *p)
     const char *first = "";
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < p->held->count; i++) {
-        const sheaf_logical *is = &p->held->tensor[i], *whole = sheaf__catalog_find(j->c, is->told.name);
+        const sheaf_logical *is = &p->held->tensor[i],
+                            *whole = sheaf__catalog_find(j->c, is->told.name);
         const int axis = axis_of(is->told.name, is->told.ndim);
         bool same = true;
         int64_t row0 = 0, col0 = 0;
-        if (whole == NULL || axis == -2 || whole->told.ndim != is->told.ndim || is->told.ndim < 1 || is->told.ndim > 2)
+        if (whole == NULL || axis == -2 || whole->told.ndim != is->told.ndim || is->told.ndim < 1 ||
+            is->told.ndim > 2)
             continue;
         const bool divided = axis >= 0 && is->told.shape[axis] * j->ways == whole->told.shape[axis];
-        const bool other_axis = is->told.ndim == 1 || axis < 0 || is->told.shape[1 - axis] == whole->told.shape[1 - axis];
+        const bool other_axis = is->told.ndim == 1 || axis < 0 ||
+                                is->told.shape[1 - axis] == whole->told.shape[1 - axis];
         const bool all = memcmp(is->told.shape, whole->told.shape, sizeof is->told.shape) == 0;
         if ((!all && !(divided && other_axis)) || (all && sheaf__is_vocabulary(is->told.name)))
             continue;
@@ -324,8 +347,10 @@ static sheaf_status *compare_part(joining *j, const part *p)
     }
     if (st != NULL || differ == 0)
         return st;
-    return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "stale", p->held->root, first, "the values of the same save",
-                                "give the parts of one save", "%" PRId64 " of %" PRId64 " tensors that both have differ: it is of another step or run",
+    return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "stale", p->held->root, first,
+                                "the values of the same save", "give the parts of one save",
+                                "%" PRId64 " of %" PRId64
+                                " tensors that both have differ: it is of another step or run",
                                 differ, compared);
 }
 
@@ -337,23 +362,27 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     int64_t shape[SHEAF_CATALOG_MAX_DIMS] = { 0 }, begin[SHEAF_CATALOG_MAX_DIMS] = { 0 };
     const int axis = axis_of(name, first->told.ndim);
     if (axis == -2)
-        return sheaf__catalog_note(j->c, SHEAF_DEFECT, "unsupported", p0->held->root, name, "a tensor of the Llama family",
+        return sheaf__catalog_note(j->c, SHEAF_DEFECT, "unsupported", p0->held->root, name,
+                                   "a tensor of the Llama family",
                                    "nothing tells how this one is divided", "");
     memcpy(shape, first->told.shape, sizeof first->told.shape);
     for (int r = 1; r < j->ways; r++) {
         const sheaf_logical *t = sheaf__catalog_find(part_of(j, r)->held, name);
-        bool fits = t != NULL && t->told.ndim == first->told.ndim && t->told.dtype == first->told.dtype;
+        bool fits =
+            t != NULL && t->told.ndim == first->told.ndim && t->told.dtype == first->told.dtype;
         for (int d = 0; fits && d < first->told.ndim; d++)
             fits = d == axis || t->told.shape[d] == first->told.shape[d];
         if (!fits)
-            return sheaf__catalog_notef(j->c, SHEAF_DEFECT, t == NULL ? "missing" : "shape", part_of(j, r)->held->root, name,
-                                        "the same tensor in every part", "give the parts of one save", "%s in the part of rank %d",
-                                        t == NULL ? "none" : "one that does not fit", r);
+            return sheaf__catalog_notef(
+                j->c, SHEAF_DEFECT, t == NULL ? "missing" : "shape", part_of(j, r)->held->root,
+                name, "the same tensor in every part", "give the parts of one save",
+                "%s in the part of rank %d", t == NULL ? "none" : "one that does not fit", r);
         if (axis >= 0 && __builtin_add_overflow(shape[axis], t->told.shape[axis], &shape[axis]))
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: too large", name);
     }
     sheaf_logical *to = NULL;
-    sheaf_status *st = sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape);
+    sheaf_status *st =
+        sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape);
     if (st == NULL)
         to->replicated = axis < 0;
     for (int r = 0; st == NULL && r < j->ways; r++) {
@@ -370,9 +399,11 @@ static sheaf_status *join_all(joining *j)
     sheaf_status *st = NULL;
     for (int r = 0; r < j->ways; r++)
         if (parts_with(j, r) != 1)
-            return sheaf__catalog_notef(j->c, SHEAF_DEFECT, parts_with(j, r) == 0 ? "missing" : "duplicate", j->c->root, "",
-                                        "one part of each rank", "name the file of each rank once, as sources of sheaf convert",
-                                        "%d parts of rank %d of %d", parts_with(j, r), r, j->ways);
+            return sheaf__catalog_notef(
+                j->c, SHEAF_DEFECT, parts_with(j, r) == 0 ? "missing" : "duplicate", j->c->root, "",
+                "one part of each rank",
+                "name the file of each rank once, as sources of sheaf convert",
+                "%d parts of rank %d of %d", parts_with(j, r), r, j->ways);
     const sheaf_catalog *first = part_of(j, 0)->held;
     for (int64_t i = 0; st == NULL && i < first->count; i++)
         st = join_tensor(j, first->tensor[i].told.name);
@@ -380,9 +411,12 @@ static sheaf_status *join_all(joining *j)
     const sheaf_logical *table = a_table(j->c);
     if (st == NULL && j->vocab < 0 && table != NULL) {
         j->c->padded_vocab = table->told.shape[0];
-        st = sheaf__catalog_notef(j->c, SHEAF_WARNING, "padded", j->c->root, table->told.name, "the true size of the vocabulary",
+        st = sheaf__catalog_notef(j->c, SHEAF_WARNING, "padded", j->c->root, table->told.name,
+                                  "the true size of the vocabulary",
                                   "give the path of the model's config.json with --config",
-                                  "no config: all %" PRId64 " rows are kept, the last of which may be padding", table->told.shape[0]);
+                                  "no config: all %" PRId64
+                                  " rows are kept, the last of which may be padding",
+                                  table->told.shape[0]);
     }
     return st;
 }
@@ -396,7 +430,8 @@ static void count_ways(joining *j)
     const sheaf_logical *t = a_table(j->from_nothing && j->count > 0 ? j->part[0].held : j->c);
     for (int i = 0; i < j->count; i++)
         j->ways = j->part[i].rank >= j->ways ? j->part[i].rank + 1 : j->ways;
-    const int by_rows = t != NULL && j->vocab > 0 ? sheaf__vocabulary_ways(t->told.shape[0], j->vocab, &padded) : 0;
+    const int by_rows =
+        t != NULL && j->vocab > 0 ? sheaf__vocabulary_ways(t->told.shape[0], j->vocab, &padded) : 0;
     if (by_rows > j->ways)
         j->ways = by_rows;
     if (j->ways < 2 && j->from_nothing)
@@ -411,11 +446,14 @@ static sheaf_status *complete_all(joining *j)
     int64_t padded;
     for (int i = 0; st == NULL && i < j->count; i++)
         if (j->part[i].rank > 0 && parts_with(j, j->part[i].rank) > 1)
-            return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "duplicate", j->part[i].held->root, "", "one part of each rank",
-                                        "leave one of them out", "%d parts of rank %d", parts_with(j, j->part[i].rank), j->part[i].rank);
+            return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "duplicate", j->part[i].held->root, "",
+                                        "one part of each rank", "leave one of them out",
+                                        "%d parts of rank %d", parts_with(j, j->part[i].rank),
+                                        j->part[i].rank);
     for (int64_t i = 0; st == NULL && i < count; i++) {
         const sheaf_logical *t = &j->c->tensor[i];
-        if (t->kind == SHEAF_WEIGHT && t->told.ndim == 2 && sheaf__is_vocabulary(t->told.name) && j->vocab > 0 &&
+        if (t->kind == SHEAF_WEIGHT && t->told.ndim == 2 && sheaf__is_vocabulary(t->told.name) &&
+            j->vocab > 0 &&
             sheaf__vocabulary_ways(t->told.shape[0], j->vocab, &padded) == j->ways) {
             st = complete_table(j, t->told.name);
             completed = true;
@@ -425,8 +463,9 @@ static sheaf_status *complete_all(joining *j)
         if (j->part[i].rank >= 0)
             st = compare_part(j, &j->part[i]);
     if (st == NULL && !completed)
-        st = sheaf__catalog_note(j->c, SHEAF_WARNING, "foreign", j->part[0].held->root, "", "parts that complete something",
-                                 "nothing in it was needed", "leave it out");
+        st = sheaf__catalog_note(j->c, SHEAF_WARNING, "foreign", j->part[0].held->root, "",
+                                 "parts that complete something", "nothing in it was needed",
+                                 "leave it out");
     if (completed)
         j->c->tp = j->ways;
     return st;
@@ -435,7 +474,9 @@ static sheaf_status *complete_all(joining *j)
 static int64_t vocabulary_of(const sheaf_catalog *c)
 {
     sheaf_config config;
-    sheaf_status *st = c->config == NULL ? sheaf_fail(SHEAF_E_ARG, "config") : sheaf_config_parse(&config, c->config, strlen(c->config));
+    sheaf_status *st = c->config == NULL
+                           ? sheaf_fail(SHEAF_E_ARG, "config")
+                           : sheaf_config_parse(&config, c->config, strlen(c->config));
     const int64_t vocab = st == NULL ? config.vocab : -1;
     if (st == NULL)
         sheaf_config_release(&config);

@@ -1,4 +1,5 @@
-/* cures.c - commands that cure what was found, with the paths of the checkpoint at hand; see catalog.h, hf/catalog.h. */
+/* cures.c - commands that cure what was found, with the paths of the checkpoint at hand; see
+ * catalog.h, hf/catalog.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,9 @@ static void add_beside(sheaf_text *text, const char *root, const char *word, siz
 static void add_config(sheaf_text *text, const sheaf_catalog *c)
 {
     const char *root = c->root, *file = strrchr(root, '/');
-    const size_t n = sheaf__path_kind(root) == SHEAF_PATH_DIR || file == NULL ? strlen(root) : (size_t)(file - root);
+    const size_t n = sheaf__path_kind(root) == SHEAF_PATH_DIR || file == NULL
+                         ? strlen(root)
+                         : (size_t)(file - root);
     if (c->config_path == NULL || strncmp(c->config_path, root, n) == 0)
         return;
     sheaf__text_add(text, " --config ");
@@ -68,7 +71,8 @@ static bool same_shape(const sheaf_tensor *want, const sheaf_source_entry *is, i
     bool same = want->ndim == is->ndim;
     for (int d = 0; same && d < want->ndim; d++)
         same = want->shape[d] == is->shape[d] ||
-               (d == 0 && sheaf__is_vocabulary(is->name) && want->shape[0] == vocab && sheaf__vocabulary_padded(is->shape[0], vocab));
+               (d == 0 && sheaf__is_vocabulary(is->name) && want->shape[0] == vocab &&
+                sheaf__vocabulary_padded(is->shape[0], vocab));
     return same;
 }
 
@@ -78,7 +82,8 @@ static bool fits(const sheaf_catalog *c, const char *path)
     sheaf_config config = { 0 };
     sheaf_schema *schema = NULL;
     int64_t weights = 0;
-    if (sheaf__path_kind(path) != SHEAF_PATH_FILE || (c->config_path != NULL && strcmp(path, c->config_path) == 0))
+    if (sheaf__path_kind(path) != SHEAF_PATH_FILE ||
+        (c->config_path != NULL && strcmp(path, c->config_path) == 0))
         return false;
     sheaf_status *st = sheaf_config_read(&config, path);
     if (st == NULL)
@@ -153,7 +158,8 @@ sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *c)
         sheaf__text_word(&text, found);
     } else if (st == NULL) {
         const bool sat = strcmp(c->dialect, "sat") == 0;
-        sheaf__text_add(&text, "give the path of this model's %s with --config, or copy it into ", sat ? "model_config.json" : "config.json");
+        sheaf__text_add(&text, "give the path of this model's %s with --config, or copy it into ",
+                        sat ? "model_config.json" : "config.json");
         sheaf__text_word(&text, folder ? c->root : beside);
     }
     if (st == NULL)
@@ -164,8 +170,9 @@ sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *c)
     return st;
 }
 
-sheaf_status *sheaf__config_note(sheaf_catalog *c, sheaf_severity severity, const char *code, const char *path, const char *tensor,
-                                 const char *expected, const char *found)
+sheaf_status *sheaf__config_note(sheaf_catalog *c, sheaf_severity severity, const char *code,
+                                 const char *path, const char *tensor, const char *expected,
+                                 const char *found)
 {
     char *cure = NULL;
     sheaf_status *st = sheaf__config_cure(&cure, c);

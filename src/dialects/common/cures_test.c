@@ -7,15 +7,19 @@
 
 static void test_cure__paths_as_a_shell_reads_them(void **state)
 {
-    static const struct { const char *root, *config, *cure, *want; } rows[] = {
+    static const struct {
+        const char *root, *config, *cure, *want;
+    } rows[] = {
         { "/a/run", NULL, "sheaf merge {} {+merged}", "sheaf merge /a/run /a/run-merged" },
         { "/a/run/", NULL, "{+merged}", "/a/run-merged" },
-        { "it's one", NULL, "sheaf convert {} {+joined} --to sat", "sheaf convert 'it'\\''s one' 'it'\\''s one-joined' --to sat" },
+        { "it's one", NULL, "sheaf convert {} {+joined} --to sat",
+          "sheaf convert 'it'\\''s one' 'it'\\''s one-joined' --to sat" },
         { ".", NULL, "{} {+hf}", ". ./../hf" },
         { "../..", NULL, "{+hf}", "../../../hf" },
         { "/", NULL, "{+hf}", "//../hf" },
         { "/a/run", "/a/run/config.json", "verify {}{config}", "verify /a/run" },
-        { "/a/run", "/b/my config.json", "verify {}{config}", "verify /a/run --config '/b/my config.json'" },
+        { "/a/run", "/b/my config.json", "verify {}{config}",
+          "verify /a/run --config '/b/my config.json'" },
         { "/a/m.safetensors", "/a/config.json", "verify {}{config}", "verify /a/m.safetensors" },
         { "/a", NULL, "no { such } thing {", "no { such } thing {" },
         { "/a", NULL, "", "" },
@@ -61,7 +65,8 @@ static void test_cure__a_config_that_fits_is_found(void **state)
         free(dir);
     }
     snprintf(root, sizeof root, "%s", at("near/model"));
-    CHECK_OK(sheaf__dialect_read(&c, root, &(sheaf_dialect_hints){ .config = at("near/b/config.json") }));
+    CHECK_OK(sheaf__dialect_read(&c, root,
+                                 &(sheaf_dialect_hints){ .config = at("near/b/config.json") }));
     CHECK_OK(sheaf__config_cure(&cure, c));
     snprintf(want, sizeof want, "sheaf verify %s --config %s", root, at("near/c/config.json"));
     assert_string_equal(cure, want);

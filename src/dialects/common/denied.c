@@ -13,7 +13,8 @@ enum { MOST_LEVELS = 4, MOST_ENTRIES = 20000 };
 static bool is_denied(const char *path)
 {
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    return faccessat(AT_FDCWD, path, folder ? R_OK | X_OK : R_OK, AT_EACCESS) != 0 && (errno == EACCES || errno == EPERM);
+    return faccessat(AT_FDCWD, path, folder ? R_OK | X_OK : R_OK, AT_EACCESS) != 0 &&
+           (errno == EACCES || errno == EPERM);
 }
 
 static sheaf_status *refuse(const char *path)
@@ -21,7 +22,8 @@ static sheaf_status *refuse(const char *path)
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: cannot be read", path);
     sheaf_expected(st, "permission to read it");
     sheaf_found(st, "%s", strerror(EACCES));
-    return sheaf_try_this(st, "ask its owner, or run as one who may read it; nothing is known of what lies there");
+    return sheaf_try_this(
+        st, "ask its owner, or run as one who may read it; nothing is known of what lies there");
 }
 
 static sheaf_status *search(const char *path, int level, int *left)
@@ -48,7 +50,8 @@ sheaf_status *sheaf__dialect_denied(const char *path, const sheaf_catalog *c)
 {
     int left = MOST_ENTRIES;
     for (int64_t i = 0; c != NULL && i < c->nfindings; i++)
-        if (c->finding[i].severity == SHEAF_DEFECT && *c->finding[i].path != '\0' && is_denied(c->finding[i].path))
+        if (c->finding[i].severity == SHEAF_DEFECT && *c->finding[i].path != '\0' &&
+            is_denied(c->finding[i].path))
             return refuse(c->finding[i].path);
     return search(path, 0, &left);
 }

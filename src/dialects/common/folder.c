@@ -14,7 +14,7 @@ enum { DEFAULT_CHUNK = 16 << 20, COPY_CHUNK = 1 << 20 };
 typedef struct place {
     char *name;
     int shard;
-    int64_t index, bytes; /* index among the shard's tensors */
+    int64_t index, bytes;             /* index among the shard's tensors */
     int64_t height, width, row_bytes; /* as a box */
 } place;
 
@@ -81,7 +81,8 @@ static void assign_shards(sheaf_folder *f, int64_t limit)
     free(order);
 }
 
-static sheaf_status *make_places(sheaf_folder *f, const sheaf_safetensors_spec *specs, int64_t limit)
+static sheaf_status *make_places(sheaf_folder *f, const sheaf_safetensors_spec *specs,
+                                 int64_t limit)
 {
     for (int64_t i = 0; i < f->count; i++) {
         place *p = &f->place[i];
@@ -104,14 +105,16 @@ static sheaf_status *make_places(sheaf_folder *f, const sheaf_safetensors_spec *
 static sheaf_status *shard_name(char **out, const sheaf_folder *f, int shard)
 {
     const int n = f->nshards == 1 ? asprintf(out, "%s.safetensors", f->stem)
-                                  : asprintf(out, "%s-%05d-of-%05d.safetensors", f->stem, shard + 1, f->nshards);
+                                  : asprintf(out, "%s-%05d-of-%05d.safetensors", f->stem, shard + 1,
+                                             f->nshards);
     return n < 0 ? no_memory() : NULL;
 }
 
 static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safetensors_spec *specs,
                                  sheaf_safetensors_spec *some)
 {
-    static const sheaf_safetensors_pair format = { "format", "pt" }; /* transformers insists on it */
+    static const sheaf_safetensors_pair format = { "format",
+                                                   "pt" }; /* transformers insists on it */
     int64_t n = 0;
     char *name = NULL, *path = NULL;
     for (int64_t i = 0; i < f->count; i++)
@@ -149,15 +152,18 @@ static sheaf_status *write_index(sheaf_folder *f)
         elements += f->place[i].height * f->place[i].width;
     }
     qsort(sorted, (size_t)f->count, sizeof *sorted, by_name);
-    sheaf__text_add(&text, "{\n  \"metadata\": {\n    \"total_parameters\": %" PRId64 ",\n    \"total_size\": %" PRId64
-                    "\n  },\n  \"weight_map\": {\n", elements, total);
+    sheaf__text_add(&text,
+                    "{\n  \"metadata\": {\n    \"total_parameters\": %" PRId64
+                    ",\n    \"total_size\": %" PRId64 "\n  },\n  \"weight_map\": {\n",
+                    elements, total);
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < f->count && st == NULL; i++) {
         char *shard = NULL;
         st = shard_name(&shard, f, sorted[i]->shard);
         sheaf__text_add(&text, "    ");
         sheaf__text_json(&text, sorted[i]->name);
-        sheaf__text_add(&text, ": \"%s\"%s\n", st == NULL ? shard : "", i + 1 < f->count ? "," : "");
+        sheaf__text_add(&text, ": \"%s\"%s\n", st == NULL ? shard : "",
+                        i + 1 < f->count ? "," : "");
         free(shard);
     }
     sheaf__text_add(&text, "  }\n}\n");
@@ -174,10 +180,12 @@ static sheaf_status *write_index(sheaf_folder *f)
     return st;
 }
 
-sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst, const sheaf_safetensors_spec *specs,
-                                  int64_t count, const sheaf_folder_options *options)
+sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
+                                  const sheaf_safetensors_spec *specs, int64_t count,
+                                  const sheaf_folder_options *options)
 {
-    sheaf_safetensors_spec *some = sheaf__fault_calloc(options->faults, (size_t)count, sizeof *some);
+    sheaf_safetensors_spec *some =
+        sheaf__fault_calloc(options->faults, (size_t)count, sizeof *some);
     sheaf_folder *f = sheaf__fault_calloc(options->faults, 1, sizeof *f);
     sheaf_status *st = some == NULL || f == NULL ? no_memory() : NULL;
     if (st == NULL) {
@@ -185,11 +193,13 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst, const she
         f->count = count;
         f->place = sheaf__fault_calloc(f->faults, (size_t)count, sizeof *f->place);
         f->stem = strdup(options->stem);
-        st = f->place == NULL || f->stem == NULL ? no_memory() : make_places(f, specs, options->shard_bytes);
+        st = f->place == NULL || f->stem == NULL ? no_memory()
+                                                 : make_places(f, specs, options->shard_bytes);
     }
     if (st == NULL) {
         f->writer = sheaf__fault_calloc(f->faults, (size_t)f->nshards, sizeof *f->writer);
-        st = f->writer == NULL ? no_memory() : sheaf__output_begin(&f->output, dst, options->replace, f->faults);
+        st = f->writer == NULL ? no_memory()
+                               : sheaf__output_begin(&f->output, dst, options->replace, f->faults);
     }
     for (int s = 0; st == NULL && s < f->nshards; s++)
         st = begin_shard(f, s, specs, some);
@@ -209,8 +219,9 @@ sheaf_status *sheaf__folder_write(sheaf_folder *f, int64_t index, int64_t row0, 
                                   int64_t col0, int64_t cols, const void *src)
 {
     if (index < 0 || index >= f->count)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor number"), "0 to %" PRId64, f->count - 1),
-                           "%" PRId64, index);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "tensor number"), "0 to %" PRId64, f->count - 1),
+            "%" PRId64, index);
     const place *p = &f->place[index];
     return sheaf__safetensors_write_box(f->writer[p->shard], p->index, row0, rows, col0, cols, src);
 }
@@ -220,7 +231,8 @@ sheaf_status *sheaf__folder_text(sheaf_folder *f, const char *name, const char *
     return sheaf__output_write(f->output, name, text, strlen(text));
 }
 
-/* Nobody may read or write the copy who may not the original. Where a file system has no modes it stays as made. */
+/* Nobody may read or write the copy who may not the original. Where a file system has no modes it
+ * stays as made. */
 static void keep_private(const sheaf_file *to, int from)
 {
     struct stat original, copy;
@@ -271,7 +283,8 @@ sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *
     return st;
 }
 
-sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, void *context, size_t chunk)
+sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, void *context,
+                                      size_t chunk)
 {
     sheaf_status *st = NULL;
     void *buffer = NULL;

@@ -11,29 +11,32 @@
 typedef struct sheaf_folder sheaf_folder;
 
 typedef struct sheaf_folder_options {
-    const char *stem;    /* "model": model.safetensors, or model-00001-of-00002.safetensors and an index */
+    const char
+        *stem; /* "model": model.safetensors, or model-00001-of-00002.safetensors and an index */
     int64_t shard_bytes; /* 0: never divide */
     bool replace;        /* see sheaf__output_begin() */
     sheaf_faults *faults;
 } sheaf_folder_options;
 
-/* sheaf__folder_begin - shards are cut in the order of `specs`, as transformers does it: a shard ends
- * before the tensor that would make it larger than shard_bytes; a larger tensor is alone. */
-sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst, const sheaf_safetensors_spec *specs,
-                                  int64_t count, const sheaf_folder_options *options);
+/* sheaf__folder_begin - shards are cut in the order of `specs`, as transformers does it: a shard
+ * ends before the tensor that would make it larger than shard_bytes; a larger tensor is alone. */
+sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
+                                  const sheaf_safetensors_spec *specs, int64_t count,
+                                  const sheaf_folder_options *options);
 /* sheaf__folder_write - rows [row0, row0 + rows) and columns [col0, col0 + cols) of specs[index] in
  * its dtype, dense, as sheaf_source.read counts them. Thread-safe for boxes that do not overlap. */
 sheaf_status *sheaf__folder_write(sheaf_folder *folder, int64_t index, int64_t row0, int64_t rows,
                                   int64_t col0, int64_t cols, const void *src);
 /* sheaf__folder_text - a small file, at once. */
 sheaf_status *sheaf__folder_text(sheaf_folder *folder, const char *name, const char *text);
-/* sheaf__folder_copy - file `name` of the folder `from`, for nobody who may not read that; nothing if there is none. */
+/* sheaf__folder_copy - file `name` of the folder `from`, for nobody who may not read that; nothing
+ * if there is none. */
 sheaf_status *sheaf__folder_copy(sheaf_folder *folder, const char *from, const char *name);
-/* sheaf__folder_dir - borrowed: where the files lie until commit. With all tensors written it can be
- * opened and read like the final folder. */
+/* sheaf__folder_dir - borrowed: where the files lie until commit. With all tensors written it can
+ * be opened and read like the final folder. */
 const char *sheaf__folder_dir(const sheaf_folder *folder);
-/* sheaf__folder_sync - the last write was done: proves that every tensor is whole, and puts the shards
- * on disk. Commit does it where it was not done before. Errors: as commit. */
+/* sheaf__folder_sync - the last write was done: proves that every tensor is whole, and puts the
+ * shards on disk. Commit does it where it was not done before. Errors: as commit. */
 sheaf_status *sheaf__folder_sync(sheaf_folder *folder);
 /* sheaf__folder_commit - frees in any case. Errors: SHEAF_E_LAYOUT when a tensor did not get all of
  * its bytes. On failure nothing is left. */
@@ -41,9 +44,11 @@ sheaf_status *sheaf__folder_commit(sheaf_folder *folder);
 void sheaf__folder_abandon(sheaf_folder *folder); /* accepts NULL */
 
 /* Rows [row0, row0 + rows) of tensor `index`, all columns, into dst. */
-typedef sheaf_status *(*sheaf_folder_rows)(void *context, int64_t index, int64_t row0, int64_t rows, void *dst);
+typedef sheaf_status *(*sheaf_folder_rows)(void *context, int64_t index, int64_t row0, int64_t rows,
+                                           void *dst);
 /* sheaf__folder_write_all - asks `rows` for all tensors in turn, at most `chunk` bytes at a time
  * (0: 16 MB; but at least one row), and writes what it gives. */
-sheaf_status *sheaf__folder_write_all(sheaf_folder *folder, sheaf_folder_rows rows, void *context, size_t chunk);
+sheaf_status *sheaf__folder_write_all(sheaf_folder *folder, sheaf_folder_rows rows, void *context,
+                                      size_t chunk);
 
 #endif

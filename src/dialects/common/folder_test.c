@@ -1,4 +1,5 @@
-/* folder_test.c - which tensor goes into which shard, pieces from several threads, and nothing half done. */
+/* folder_test.c - which tensor goes into which shard, pieces from several threads, and nothing half
+ * done. */
 #include "tests/check.h"
 #include "tests/files.h"
 
@@ -16,16 +17,27 @@ static sheaf_status *zeros(void *context, int64_t index, int64_t row0, int64_t r
     return NULL;
 }
 
-/* Sizes of U8 vectors, a limit, and per tensor the shard (from 1) that huggingface_hub's rule gives. */
+/* Sizes of U8 vectors, a limit, and per tensor the shard (from 1) that huggingface_hub's rule
+ * gives. */
 static void test_shards__by_hand(void **state)
 {
-    static const struct { int64_t size[6]; int n; int64_t limit; int shard[6]; int shards; } rows[] = {
+    static const struct {
+        int64_t size[6];
+        int n;
+        int64_t limit;
+        int shard[6];
+        int shards;
+    } rows[] = {
         { { 4, 4, 4 }, 3, 0, { 1, 1, 1 }, 1 },
         { { 4, 4, 4 }, 3, 12, { 1, 1, 1 }, 1 },
         { { 4, 4, 4 }, 3, 11, { 1, 1, 2 }, 2 },
         { { 4, 4, 4 }, 3, 8, { 1, 1, 2 }, 2 },
         { { 4, 4, 4 }, 3, 4, { 1, 2, 3 }, 3 },
-        { { 4, 9, 4 }, 3, 8, { 2, 1, 2 }, 2 },       /* too large: alone, numbered when met; the open shard goes on */
+        { { 4, 9, 4 },
+          3,
+          8,
+          { 2, 1, 2 },
+          2 }, /* too large: alone, numbered when met; the open shard goes on */
         { { 9, 4, 4 }, 3, 8, { 1, 2, 2 }, 2 },
         { { 9, 9 }, 2, 8, { 1, 2 }, 2 },
         { { 4, 9, 4, 4 }, 4, 8, { 2, 1, 2, 3 }, 3 },
@@ -39,7 +51,9 @@ static void test_shards__by_hand(void **state)
         static const char *const names[] = { "a", "b", "c", "d", "e", "f" };
         for (int t = 0; t < rows[i].n; t++)
             spec[t] = (sheaf_safetensors_spec){ names[t], SHEAF_U8, 1, { rows[i].size[t] } };
-        const sheaf_folder_options options = { .stem = "m", .shard_bytes = rows[i].limit, .replace = true };
+        const sheaf_folder_options options = { .stem = "m",
+                                               .shard_bytes = rows[i].limit,
+                                               .replace = true };
         CHECK_OK(sheaf__folder_begin(&folder, at("hand"), spec, rows[i].n, &options));
         CHECK_OK(sheaf__folder_write_all(folder, zeros, NULL, 3));
         CHECK_OK(sheaf__folder_commit(folder));
@@ -47,8 +61,10 @@ static void test_shards__by_hand(void **state)
         for (int t = 0; t < rows[i].n; t++) {
             char name[80];
             sheaf_safetensors *file = NULL;
-            snprintf(name, sizeof name, "hand/m-%05d-of-%05d.safetensors", rows[i].shard[t], rows[i].shards);
-            CHECK_OK(sheaf__safetensors_open(&file, at(rows[i].shards == 1 ? "hand/m.safetensors" : name)));
+            snprintf(name, sizeof name, "hand/m-%05d-of-%05d.safetensors", rows[i].shard[t],
+                     rows[i].shards);
+            CHECK_OK(sheaf__safetensors_open(
+                &file, at(rows[i].shards == 1 ? "hand/m.safetensors" : name)));
             if (sheaf__safetensors_find(file, names[t]) == NULL)
                 fail_msg("row %zu: '%s' is not in %s", i, names[t], name);
             assert_string_equal(sheaf__safetensors_metadata(file, "format"), "pt");
@@ -61,7 +77,11 @@ static void test_shards__by_hand(void **state)
 
 enum { HEIGHT = 64, WIDTH = 48, THREADS = 4 };
 
-typedef struct worker { sheaf_folder *folder; int number; sheaf_status *st; } worker;
+typedef struct worker {
+    sheaf_folder *folder;
+    int number;
+    sheaf_status *st;
+} worker;
 
 static float value(int tensor, int64_t r, int64_t c)
 {
@@ -92,7 +112,8 @@ static void *write_share(void *arg)
 
 static void test_write__pieces_from_several_threads(void **state)
 {
-    const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { HEIGHT, WIDTH } }, { "y", SHEAF_F32, 2, { HEIGHT, WIDTH } } };
+    const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { HEIGHT, WIDTH } },
+                                            { "y", SHEAF_F32, 2, { HEIGHT, WIDTH } } };
     const sheaf_folder_options options = { .stem = "m", .shard_bytes = HEIGHT * WIDTH * 4 };
     sheaf_folder *folder = NULL;
     worker w[THREADS] = { 0 };
@@ -110,7 +131,9 @@ static void test_write__pieces_from_several_threads(void **state)
     for (int t = 0; t < 2; t++) {
         sheaf_safetensors *file = NULL;
         float got[HEIGHT * WIDTH];
-        CHECK_OK(sheaf__safetensors_open(&file, at(t == 0 ? "threads/m-00001-of-00002.safetensors" : "threads/m-00002-of-00002.safetensors")));
+        CHECK_OK(
+            sheaf__safetensors_open(&file, at(t == 0 ? "threads/m-00001-of-00002.safetensors"
+                                                     : "threads/m-00002-of-00002.safetensors")));
         CHECK_OK(sheaf__safetensors_read(file, file->header.entry, 0, got, sizeof got));
         for (int64_t i = 0; i < HEIGHT * WIDTH; i++)
             assert_true(got[i] == value(t, i / WIDTH, i % WIDTH));
@@ -120,7 +143,8 @@ static void test_write__pieces_from_several_threads(void **state)
 
 static void test_commit__refuses_a_tensor_with_a_gap(void **state)
 {
-    const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { 2, 2 } }, { "y", SHEAF_F32, 1, { 2 } } };
+    const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { 2, 2 } },
+                                            { "y", SHEAF_F32, 1, { 2 } } };
     const sheaf_folder_options options = { .stem = "m" };
     sheaf_folder *folder = NULL;
     const float four[4] = { 1, 2, 3, 4 };
@@ -128,9 +152,11 @@ static void test_commit__refuses_a_tensor_with_a_gap(void **state)
     CHECK_OK(sheaf__folder_begin(&folder, at("gap/dst"), spec, 2, &options));
     CHECK_OK(sheaf__folder_write(folder, 0, 0, 2, 0, 2, four));
     CHECK_OK(sheaf__folder_write(folder, 1, 0, 1, 0, 1, four));
-    CHECK_FAILS(sheaf__folder_write(folder, 2, 0, 1, 0, 1, four), SHEAF_E_ARG, "tensor number | 0 to 1 | 2");
+    CHECK_FAILS(sheaf__folder_write(folder, 2, 0, 1, 0, 1, four), SHEAF_E_ARG,
+                "tensor number | 0 to 1 | 2");
     CHECK_FAILS(sheaf__folder_write(folder, -1, 0, 1, 0, 1, four), SHEAF_E_ARG, "tensor number");
-    CHECK_FAILS(sheaf__folder_commit(folder), SHEAF_E_LAYOUT, "tensor 'y' was not written as a whole | 8 bytes, each once | 4 bytes");
+    CHECK_FAILS(sheaf__folder_commit(folder), SHEAF_E_LAYOUT,
+                "tensor 'y' was not written as a whole | 8 bytes, each once | 4 bytes");
     assert_int_equal(entries(at("gap")), 0);
 }
 
@@ -141,12 +167,15 @@ static sheaf_status *fails_at_y(void *context, int64_t index, int64_t row0, int6
 
 static void test_write_all__hands_on_a_failure_of_the_values(void **state)
 {
-    const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 0, { 0 } }, { "y", SHEAF_F32, 1, { 2 } } };
+    const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 0, { 0 } },
+                                            { "y", SHEAF_F32, 1, { 2 } } };
     const sheaf_folder_options options = { .stem = "m" };
     sheaf_folder *folder = NULL;
     CHECK_OK(sheaf__folder_begin(&folder, at("value"), &spec[1], 1, &options));
     sheaf__folder_abandon(folder);
-    CHECK_OK(sheaf__folder_begin(&folder, at("value"), (sheaf_safetensors_spec[]){ { "x", SHEAF_F32, 1, { 1 } }, spec[1] }, 2, &options));
+    CHECK_OK(sheaf__folder_begin(
+        &folder, at("value"), (sheaf_safetensors_spec[]){ { "x", SHEAF_F32, 1, { 1 } }, spec[1] },
+        2, &options));
     CHECK_FAILS(sheaf__folder_write_all(folder, fails_at_y, NULL, 0), SHEAF_E_NUMBER, "not finite");
     sheaf__folder_abandon(folder);
     sheaf__folder_abandon(NULL);
@@ -155,13 +184,16 @@ static void test_write_all__hands_on_a_failure_of_the_values(void **state)
 
 static void test_begin__refuses_unsound_lists_and_leaves_nothing(void **state)
 {
-    const sheaf_safetensors_spec twice[] = { { "x", SHEAF_F32, 1, { 1 } }, { "x", SHEAF_F32, 1, { 1 } } };
+    const sheaf_safetensors_spec twice[] = { { "x", SHEAF_F32, 1, { 1 } },
+                                             { "x", SHEAF_F32, 1, { 1 } } };
     const sheaf_safetensors_spec huge = { "x", SHEAF_F32, 2, { INT64_MAX, 2 } };
     const sheaf_folder_options options = { .stem = "m" };
     sheaf_folder *folder = NULL;
     mkdir(at("unsound"), 0700);
-    CHECK_FAILS(sheaf__folder_begin(&folder, at("unsound/d"), twice, 2, &options), SHEAF_E_ARG, "each name once");
-    CHECK_FAILS(sheaf__folder_begin(&folder, at("unsound/d"), &huge, 1, &options), SHEAF_E_ARG, "2^63");
+    CHECK_FAILS(sheaf__folder_begin(&folder, at("unsound/d"), twice, 2, &options), SHEAF_E_ARG,
+                "each name once");
+    CHECK_FAILS(sheaf__folder_begin(&folder, at("unsound/d"), &huge, 1, &options), SHEAF_E_ARG,
+                "2^63");
     assert_int_equal(entries(at("unsound")), 0);
 }
 
@@ -170,8 +202,11 @@ static void test_begin__refuses_unsound_lists_and_leaves_nothing(void **state)
 /* Two shards, an index, a text and a copied file. */
 static sheaf_status *make(const char *dst, bool replace, sheaf_faults *faults)
 {
-    const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 1, { 4 } }, { "y", SHEAF_F32, 1, { 4 } } };
-    const sheaf_folder_options options = { .stem = "m", .shard_bytes = 16, .replace = replace, .faults = faults };
+    const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 1, { 4 } },
+                                            { "y", SHEAF_F32, 1, { 4 } } };
+    const sheaf_folder_options options = {
+        .stem = "m", .shard_bytes = 16, .replace = replace, .faults = faults
+    };
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__folder_begin(&folder, dst, spec, 2, &options);
     if (st != NULL)

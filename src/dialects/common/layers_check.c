@@ -1,7 +1,8 @@
-/* layers_check.c - what the tensors of a Llama say of each other where no config says it: see hf/catalog.h.
+/* layers_check.c - what the tensors of a Llama say of each other where no config says it: see
+ * hf/catalog.h.
  *
- * Every layer has the tensors that every other has, in the same shapes; the table of embeddings, the last norm and a head
- * are as wide as the layers are. */
+ * Every layer has the tensors that every other has, in the same shapes; the table of embeddings,
+ * the last norm and a head are as wide as the layers are. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,11 @@
 enum { NAME_MOST = 512 };
 
 /* PREFIX layers.N.REST */
-typedef struct layered { size_t prefix; int64_t layer; const char *rest; } layered;
+typedef struct layered {
+    size_t prefix;
+    int64_t layer;
+    const char *rest;
+} layered;
 
 static bool split(layered *out, const char *name)
 {
@@ -26,35 +31,45 @@ static bool split(layered *out, const char *name)
     return *end == '.' && out->layer < INT32_MAX;
 }
 
-static sheaf_status *note(sheaf_catalog *c, const char *code, const char *name, const char *expected, const char *found)
+static sheaf_status *note(sheaf_catalog *c, const char *code, const char *name,
+                          const char *expected, const char *found)
 {
-    return sheaf__catalog_note(c, SHEAF_DEFECT, code, c->root, name, expected, found, "use a complete copy of the checkpoint");
+    return sheaf__catalog_note(c, SHEAF_DEFECT, code, c->root, name, expected, found,
+                               "use a complete copy of the checkpoint");
 }
 
 static bool same_shape(const sheaf_logical *a, const sheaf_logical *b)
 {
-    return a->told.ndim == b->told.ndim && memcmp(a->told.shape, b->told.shape, (size_t)a->told.ndim * sizeof *a->told.shape) == 0;
+    return a->told.ndim == b->told.ndim &&
+           memcmp(a->told.shape, b->told.shape, (size_t)a->told.ndim * sizeof *a->told.shape) == 0;
 }
 
 /* The tensor of the next layer, of the first after the last: so all layers have what one has. */
-static sheaf_status *check_next(sheaf_catalog *c, const sheaf_logical *t, const layered *is, int64_t layers)
+static sheaf_status *check_next(sheaf_catalog *c, const sheaf_logical *t, const layered *is,
+                                int64_t layers)
 {
     char name[NAME_MOST], want[128], found[128];
-    snprintf(name, sizeof name, "%.*slayers.%" PRId64 "%s", (int)is->prefix, t->told.name, (is->layer + 1) % layers, is->rest);
+    snprintf(name, sizeof name, "%.*slayers.%" PRId64 "%s", (int)is->prefix, t->told.name,
+             (is->layer + 1) % layers, is->rest);
     const sheaf_logical *next = sheaf__catalog_find(c, name);
     sheaf__show_shape(want, t->told.ndim, t->told.shape);
     if (next == NULL)
         return note(c, "missing", name, "in every layer what is in one", "no tensor of this name");
-    return same_shape(t, next) ? NULL : note(c, "shape", name, want, sheaf__show_shape(found, next->told.ndim, next->told.shape));
+    return same_shape(t, next) ? NULL
+                               : note(c, "shape", name, want,
+                                      sheaf__show_shape(found, next->told.ndim, next->told.shape));
 }
 
-static sheaf_status *check_width(sheaf_catalog *c, const char *prefix, size_t size, const char *rest, bool needed, int ndim, int64_t width)
+static sheaf_status *check_width(sheaf_catalog *c, const char *prefix, size_t size,
+                                 const char *rest, bool needed, int ndim, int64_t width)
 {
     char name[NAME_MOST], want[64], found[128];
     snprintf(name, sizeof name, "%.*s%s", (int)size, prefix, rest);
     const sheaf_logical *t = sheaf__catalog_find(c, name);
     if (t == NULL)
-        return needed ? note(c, "missing", name, "this tensor, which every Llama has", "no tensor of this name") : NULL;
+        return needed ? note(c, "missing", name, "this tensor, which every Llama has",
+                             "no tensor of this name")
+                      : NULL;
     if (t->told.ndim == ndim && t->told.shape[ndim - 1] == width)
         return NULL;
     snprintf(want, sizeof want, "%" PRId64 " columns, as wide as the layers are", width);
@@ -84,12 +99,19 @@ sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *c)
             st = check_next(c, &c->tensor[i], &is, layers);
     if (st != NULL || name == NULL)
         return st;
-    static const char *const beside[] = { "embed_tokens.weight", "norm.weight", "layers.0.input_layernorm.weight", "layers.0.post_attention_layernorm.weight",
-                                          "layers.0.mlp.gate_proj.weight", "layers.0.mlp.up_proj.weight" };
+    static const char *const beside[] = { "embed_tokens.weight",
+                                          "norm.weight",
+                                          "layers.0.input_layernorm.weight",
+                                          "layers.0.post_attention_layernorm.weight",
+                                          "layers.0.mlp.gate_proj.weight",
+                                          "layers.0.mlp.up_proj.weight" };
     for (size_t i = 0; st == NULL && i < sizeof beside / sizeof *beside; i++)
         st = check_width(c, name, one.prefix, beside[i], true, i > 0 && i < 4 ? 1 : 2, width);
     if (st == NULL && sheaf__catalog_find(c, "lm_head.weight") == NULL)
-        st = sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "lm_head.weight", "a head, or a config that ties it to the table of embeddings",
-                                 "no tensor of this name: the head is taken for the table; whether one was lost these files do not tell", "");
+        st = sheaf__catalog_note(
+            c, SHEAF_NOTE, "inferred", c->root, "lm_head.weight",
+            "a head, or a config that ties it to the table of embeddings",
+            "no tensor of this name: the head is taken for the table; whether one was lost these files do not tell",
+            "");
     return st != NULL ? st : check_width(c, "", 0, "lm_head.weight", false, 2, width);
 }

@@ -1,4 +1,5 @@
-/* made_test.h - for tests of dialects: a small model with known values, and a reading held against them. */
+/* made_test.h - for tests of dialects: a small model with known values, and a reading held against
+ * them. */
 #ifndef SHEAF_DIALECTS_COMMON_MADE_TEST_H
 #define SHEAF_DIALECTS_COMMON_MADE_TEST_H
 
@@ -21,41 +22,44 @@ static inline void print_findings(const sheaf_catalog *c)
     static const char *const severity[] = { "note", "warning", "defect" };
     for (int64_t i = 0; i < c->nfindings; i++) {
         const sheaf_finding *f = &c->finding[i];
-        fprintf(stderr, "%s %s: %s '%s' expected: %s found: %s cure: %s\n", severity[f->severity], f->code, f->path, f->tensor,
-                f->expected, f->found, f->cure);
+        fprintf(stderr, "%s %s: %s '%s' expected: %s found: %s cure: %s\n", severity[f->severity],
+                f->code, f->path, f->tensor, f->expected, f->found, f->cure);
     }
 }
 
-/* The finding of this code and severity whose path, tensor, expectation or text holds `part`; NULL. */
-static inline const sheaf_finding *finding(const sheaf_catalog *c, sheaf_severity severity, const char *code, const char *part)
+/* The finding of this code and severity whose path, tensor, expectation or text holds `part`;
+ * NULL. */
+static inline const sheaf_finding *finding(const sheaf_catalog *c, sheaf_severity severity,
+                                           const char *code, const char *part)
 {
     for (int64_t i = 0; i < c->nfindings; i++) {
         const sheaf_finding *f = &c->finding[i];
         if (f->severity == severity && strcmp(f->code, code) == 0 &&
-            (strstr(f->path, part) != NULL || strstr(f->tensor, part) != NULL || strstr(f->found, part) != NULL ||
-             strstr(f->expected, part) != NULL))
+            (strstr(f->path, part) != NULL || strstr(f->tensor, part) != NULL ||
+             strstr(f->found, part) != NULL || strstr(f->expected, part) != NULL))
             return f;
     }
     return NULL;
 }
 
-#define CHECK_FINDING(c, severity, code, part)                                                    \
-    do {                                                                                          \
-        if (finding(c, severity, code, part) == NULL) {                                           \
-            print_findings(c);                                                                    \
-            fail_msg("%s:%d: no finding '%s' with '%s'", __FILE__, __LINE__, (code), (part));     \
-        }                                                                                         \
+#define CHECK_FINDING(c, severity, code, part)                                                     \
+    do {                                                                                           \
+        if (finding(c, severity, code, part) == NULL) {                                            \
+            print_findings(c);                                                                     \
+            fail_msg("%s:%d: no finding '%s' with '%s'", __FILE__, __LINE__, (code), (part));      \
+        }                                                                                          \
     } while (0)
 
-#define CHECK_SOUND(c)                                                                            \
-    do {                                                                                          \
-        if (sheaf__catalog_defects(c) > 0) {                                                      \
-            print_findings(c);                                                                    \
-            fail_msg("%s:%d: %s has defects", __FILE__, __LINE__, (c)->root);                     \
-        }                                                                                         \
+#define CHECK_SOUND(c)                                                                             \
+    do {                                                                                           \
+        if (sheaf__catalog_defects(c) > 0) {                                                       \
+            print_findings(c);                                                                     \
+            fail_msg("%s:%d: %s has defects", __FILE__, __LINE__, (c)->root);                      \
+        }                                                                                          \
     } while (0)
 
-/* No source is made of what has a defect; the status says of which kind the first one is. Frees `c`. */
+/* No source is made of what has a defect; the status says of which kind the first one is. Frees
+ * `c`. */
 static inline void check_no_source(sheaf_catalog *c)
 {
     sheaf_source *source = NULL;
@@ -63,12 +67,15 @@ static inline void check_no_source(sheaf_catalog *c)
     for (int64_t i = c->nfindings; i-- > 0;)
         if (c->finding[i].severity == SHEAF_DEFECT)
             first = c->finding[i].code;
-    const sheaf_code code = strcmp(first, "damaged") == 0 ? SHEAF_E_FORMAT : strcmp(first, "unsafe") == 0 ? SHEAF_E_UNSAFE :
-                            strcmp(first, "unsupported") == 0 ? SHEAF_E_UNSUPPORTED : SHEAF_E_LAYOUT;
+    const sheaf_code code = strcmp(first, "damaged") == 0       ? SHEAF_E_FORMAT
+                            : strcmp(first, "unsafe") == 0      ? SHEAF_E_UNSAFE
+                            : strcmp(first, "unsupported") == 0 ? SHEAF_E_UNSUPPORTED
+                                                                : SHEAF_E_LAYOUT;
     CHECK_FAILS(sheaf__catalog_source(&source, c, false), code, "");
 }
 
-static inline sheaf_catalog *read_made(const sheaf_dialect *dialect, const char *path, const char *config)
+static inline sheaf_catalog *read_made(const sheaf_dialect *dialect, const char *path,
+                                       const char *config)
 {
     const sheaf_dialect_hints hints = { .config = config };
     sheaf_catalog *c = NULL;
@@ -90,7 +97,8 @@ static inline void *bytes_of(const sheaf_catalog *c, const sheaf_logical *t, int
     return room;
 }
 
-/* Every tensor of the file is in the catalog, bit for bit. `rows`: of a table with more rows only these are compared. */
+/* Every tensor of the file is in the catalog, bit for bit. `rows`: of a table with more rows only
+ * these are compared. */
 static inline int64_t check_against(const sheaf_catalog *c, const char *path, bool rows)
 {
     sheaf_safetensors *file = NULL;
@@ -106,7 +114,8 @@ static inline int64_t check_against(const sheaf_catalog *c, const char *path, bo
             fail_msg("%s: '%s' of another form", c->root, e->name);
         for (int k = 0; k < e->ndim; k++)
             if (rows && k == 0 ? t->told.shape[k] < e->shape[k] : t->told.shape[k] != e->shape[k])
-                fail_msg("%s: '%s' axis %d: %" PRId64 " for %" PRId64, c->root, e->name, k, t->told.shape[k], e->shape[k]);
+                fail_msg("%s: '%s' axis %d: %" PRId64 " for %" PRId64, c->root, e->name, k,
+                         t->told.shape[k], e->shape[k]);
         char *got = bytes_of(c, t, &size), *want = malloc((size_t)e->bytes + 1);
         assert_true(want != NULL && size >= e->bytes);
         CHECK_OK(sheaf__safetensors_read(file, e, 0, want, e->bytes));
@@ -136,9 +145,13 @@ typedef struct made_model {
     made_tensor tensor[MADE_TENSORS];
 } made_model;
 
-static inline int64_t made_elements(const made_tensor *t) { return t->ndim == 2 ? t->shape[0] * t->shape[1] : t->shape[0]; }
+static inline int64_t made_elements(const made_tensor *t)
+{
+    return t->ndim == 2 ? t->shape[0] * t->shape[1] : t->shape[0];
+}
 
-/* Values that differ everywhere, with more digits than bfloat16 holds. `seed` tells kinds of values apart. */
+/* Values that differ everywhere, with more digits than bfloat16 holds. `seed` tells kinds of values
+ * apart. */
 static inline float made_value(const char *name, int64_t i, unsigned seed)
 {
     uint64_t h = 0xcbf29ce484222325u + seed;
@@ -150,11 +163,14 @@ static inline float made_value(const char *name, int64_t i, unsigned seed)
     return (float)(int64_t)(h >> 40) / (1 << 23) - 1.0f;
 }
 
-static inline void made_add(made_model *m, const char *name, int64_t rows, int64_t cols, int axis, int64_t units)
+static inline void made_add(made_model *m, const char *name, int64_t rows, int64_t cols, int axis,
+                            int64_t units)
 {
     made_tensor *t = &m->tensor[m->count++];
     assert_true(m->count <= MADE_TENSORS);
-    *t = (made_tensor){ .ndim = cols > 0 ? 2 : 1, .axis = axis, .units = units, .shape = { rows, cols } };
+    *t = (made_tensor){
+        .ndim = cols > 0 ? 2 : 1, .axis = axis, .units = units, .shape = { rows, cols }
+    };
     snprintf(t->name, sizeof t->name, "%s", name);
     t->data = malloc((size_t)made_elements(t) * sizeof *t->data);
     assert_non_null(t->data);
@@ -162,16 +178,21 @@ static inline void made_add(made_model *m, const char *name, int64_t rows, int64
         t->data[i] = made_value(name, i, 0);
 }
 
-/* A model of the Llama family; the table is cut as Megatron does when `table` is set, else each rank has a copy. */
-static inline made_model *made_llama(int64_t vocab, int64_t hidden, int64_t ffn, int64_t layers, int64_t heads, int64_t groups,
-                                     int64_t width, bool table)
+/* A model of the Llama family; the table is cut as Megatron does when `table` is set, else each
+ * rank has a copy. */
+static inline made_model *made_llama(int64_t vocab, int64_t hidden, int64_t ffn, int64_t layers,
+                                     int64_t heads, int64_t groups, int64_t width, bool table)
 {
     made_model *m = calloc(1, sizeof *m);
     assert_non_null(m);
     *m = (made_model){ vocab, hidden, ffn, layers, heads, groups, width, 0, { { { 0 } } } };
     made_add(m, "model.embed_tokens.weight", vocab, hidden, table ? 0 : -1, vocab);
     for (int l = 0; l < layers; l++) {
-        const struct { const char *name; int64_t rows, cols; int axis; int64_t units;
+        const struct {
+            const char *name;
+            int64_t rows, cols;
+            int axis;
+            int64_t units;
         } parts[] = {
             { "self_attn.q_proj.weight", heads * width, hidden, 0, groups },
             { "self_attn.k_proj.weight", groups * width, hidden, 0, groups },
@@ -210,7 +231,8 @@ static inline void made_free(made_model *m)
 }
 
 /* The box of a rank: the first units % ranks of them have one unit more. */
-static inline void made_box(const made_tensor *t, int rank, int ranks, int64_t begin[2], int64_t size[2])
+static inline void made_box(const made_tensor *t, int rank, int ranks, int64_t begin[2],
+                            int64_t size[2])
 {
     begin[0] = begin[1] = 0;
     size[0] = t->shape[0];
@@ -223,7 +245,8 @@ static inline void made_box(const made_tensor *t, int rank, int ranks, int64_t b
 }
 
 /* The elements of a box, dense; `value` instead of the tensor's own when seed is not 0. */
-static inline float *made_slice(const made_tensor *t, const int64_t begin[2], const int64_t size[2], unsigned seed)
+static inline float *made_slice(const made_tensor *t, const int64_t begin[2], const int64_t size[2],
+                                unsigned seed)
 {
     float *out = malloc((size_t)(size[0] * size[1] + 1) * sizeof *out);
     const int64_t cols = t->ndim == 2 ? t->shape[1] : 1;
@@ -237,7 +260,8 @@ static inline float *made_slice(const made_tensor *t, const int64_t begin[2], co
 }
 
 /* Every tensor (seed 0), or "PREFIX.NAME" with the values of `seed`, is there, whole. */
-static inline void check_made(const sheaf_catalog *c, const made_model *m, const char *prefix, unsigned seed)
+static inline void check_made(const sheaf_catalog *c, const made_model *m, const char *prefix,
+                              unsigned seed)
 {
     for (int i = 0; i < m->count; i++) {
         const made_tensor *t = &m->tensor[i];
@@ -263,7 +287,10 @@ typedef struct made_file {
     sheaf_pickle_doc *doc;
     sheaf_pickle *root;
     int64_t count;
-    struct { void *data; int64_t bytes; } tensor[2 * MADE_TENSORS];
+    struct {
+        void *data;
+        int64_t bytes;
+    } tensor[2 * MADE_TENSORS];
 } made_file;
 
 static inline made_file *made_begin(void)
@@ -276,7 +303,8 @@ static inline made_file *made_begin(void)
 }
 
 /* A tensor, whose data the file owns. */
-static inline sheaf_pickle *made_put(made_file *f, sheaf_dtype dtype, int ndim, const int64_t *shape, void *data)
+static inline sheaf_pickle *made_put(made_file *f, sheaf_dtype dtype, int ndim,
+                                     const int64_t *shape, void *data)
 {
     assert_true(f->count < 2 * MADE_TENSORS);
     int64_t bytes = (int64_t)sheaf_dtype_bytes(dtype);
@@ -292,7 +320,8 @@ static inline void made_set_int(made_file *f, sheaf_pickle *dict, const char *ke
     sheaf__pickle_set(f->doc, dict, key, sheaf__pickle_make_int(f->doc, value));
 }
 
-static inline sheaf_pickle *made_set(made_file *f, sheaf_pickle *dict, const char *key, sheaf_pickle_kind kind)
+static inline sheaf_pickle *made_set(made_file *f, sheaf_pickle *dict, const char *key,
+                                     sheaf_pickle_kind kind)
 {
     sheaf_pickle *value = sheaf__pickle_make(f->doc, kind);
     sheaf__pickle_set(f->doc, dict, key, value);
@@ -382,9 +411,10 @@ static inline void swap_files(const char *a, const char *b)
 
 /* ---- recordings ---- */
 
-/* For each recorded folder under `where` whose name holds `mark`: the name goes on with that of the model it was made
- * from ("tp2_legacy_tiny_llama" after "_legacy_": tiny_llama/hf). */
-static inline void each_golden(const char *where, const char *mark, void (*check)(const char *path, const char *hf))
+/* For each recorded folder under `where` whose name holds `mark`: the name goes on with that of the
+ * model it was made from ("tp2_legacy_tiny_llama" after "_legacy_": tiny_llama/hf). */
+static inline void each_golden(const char *where, const char *mark,
+                               void (*check)(const char *path, const char *hf))
 {
     char root[600];
     int found = 0;

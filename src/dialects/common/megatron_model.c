@@ -14,7 +14,11 @@
 /* ---- args ---- */
 
 /* Args that, at another value than this, make a model that Llama's config cannot say. */
-typedef struct needed { const char *key, *text; int truth; double number; } needed;
+typedef struct needed {
+    const char *key, *text;
+    int truth;
+    double number;
+} needed;
 static const needed wanted[] = {
     { "normalization", "RMSNorm", -1, 0 },
     { "position_embedding_type", "rope", -1, 0 },
@@ -46,8 +50,9 @@ static bool agrees(const needed *n, const sheaf_pickle *value)
         return text != NULL && *n->text != '\0' && strcmp(text, n->text) == 0;
     if (!sheaf__pickle_float(&number, value) && !sheaf__pickle_is(value, SHEAF_PICKLE_BOOL))
         return false;
-    return sheaf__pickle_is(value, SHEAF_PICKLE_BOOL) ? n->truth >= 0 && value->as.number == n->truth
-                                                      : number == (n->truth >= 0 ? n->truth : n->number);
+    return sheaf__pickle_is(value, SHEAF_PICKLE_BOOL)
+               ? n->truth >= 0 && value->as.number == n->truth
+               : number == (n->truth >= 0 ? n->truth : n->number);
 }
 
 static void show(char out[64], const sheaf_pickle *value)
@@ -74,7 +79,8 @@ static sheaf_status *check_wanted(sheaf_catalog *c, const sheaf_pickle *args, co
             continue;
         snprintf(expected, sizeof expected, "args.%s as Llama models have it", wanted[i].key);
         show(found, value);
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "unsupported", path, "", expected, "", "args.%s = %s", wanted[i].key, found);
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "unsupported", path, "", expected, "",
+                                  "args.%s = %s", wanted[i].key, found);
     }
     return st;
 }
@@ -83,7 +89,9 @@ static sheaf_status *check_wanted(sheaf_catalog *c, const sheaf_pickle *args, co
 static int64_t count_of(const sheaf_pickle *args, const char *key, int64_t absent)
 {
     int64_t n;
-    return sheaf__pickle_int(&n, sheaf__pickle_get(args, key)) && n > 0 && n < (int64_t)1 << 40 ? n : absent;
+    return sheaf__pickle_int(&n, sheaf__pickle_get(args, key)) && n > 0 && n < (int64_t)1 << 40
+               ? n
+               : absent;
 }
 
 static bool truth_of(const sheaf_pickle *args, const char *key)
@@ -114,32 +122,44 @@ static void add_real(sheaf_text *t, const char *key, double x)
 static sheaf_status *make_config(char **out, const sheaf__megatron *m, const sheaf_pickle *args)
 {
     sheaf_text t = { 0 };
-    const bool bias = truth_of(args, "add_bias_linear"), qkv = bias || truth_of(args, "add_qkv_bias");
+    const bool bias = truth_of(args, "add_bias_linear"),
+               qkv = bias || truth_of(args, "add_qkv_bias");
     const char *family = qkv && !bias ? "qwen2" : "llama";
     const sheaf_pickle *dtype = sheaf__pickle_get(args, "params_dtype");
     sheaf__text_add(&t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
                     qkv && !bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM", family);
-    sheaf__text_add(&t, "  \"hidden_act\": \"silu\",\n  \"hidden_size\": %" PRId64 ",\n  \"intermediate_size\": %" PRId64 ",\n",
+    sheaf__text_add(&t,
+                    "  \"hidden_act\": \"silu\",\n  \"hidden_size\": %" PRId64
+                    ",\n  \"intermediate_size\": %" PRId64 ",\n",
                     m->hidden, m->ffn);
-    sheaf__text_add(&t, "  \"num_hidden_layers\": %" PRId64 ",\n  \"num_attention_heads\": %" PRId64 ",\n", m->layers, m->heads);
+    sheaf__text_add(
+        &t, "  \"num_hidden_layers\": %" PRId64 ",\n  \"num_attention_heads\": %" PRId64 ",\n",
+        m->layers, m->heads);
     sheaf__text_add(&t, "  \"num_key_value_heads\": %" PRId64 ",\n", m->groups);
     if (!(qkv && !bias))
-        sheaf__text_add(&t, "  \"head_dim\": %" PRId64 ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n", m->head_dim,
-                        qkv ? "true" : "false", bias ? "true" : "false");
-    sheaf__text_add(&t, "  \"max_position_embeddings\": %" PRId64 ",\n", count_of(args, "max_position_embeddings", 2048));
+        sheaf__text_add(
+            &t, "  \"head_dim\": %" PRId64 ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n",
+            m->head_dim, qkv ? "true" : "false", bias ? "true" : "false");
+    sheaf__text_add(&t, "  \"max_position_embeddings\": %" PRId64 ",\n",
+                    count_of(args, "max_position_embeddings", 2048));
     sheaf__text_add(&t, "  ");
-    add_real(&t, "rms_norm_eps", real_of(args, "norm_epsilon", real_of(args, "layernorm_epsilon", 1e-5)));
+    add_real(&t, "rms_norm_eps",
+             real_of(args, "norm_epsilon", real_of(args, "layernorm_epsilon", 1e-5)));
     sheaf__text_add(&t, ",\n  ");
     add_real(&t, "rope_theta", real_of(args, "rotary_base", 10000));
     sheaf__text_add(&t, ",\n");
-    if (truth_of(args, "use_rope_scaling")) { /* megatron/core: rotary_pos_embedding.py, _apply_scaling */
+    if (truth_of(args,
+                 "use_rope_scaling")) { /* megatron/core: rotary_pos_embedding.py, _apply_scaling */
         sheaf__text_add(&t, "  \"rope_scaling\": {\"rope_type\": \"llama3\", ");
         add_real(&t, "factor", real_of(args, "rope_scaling_factor", 8));
-        sheaf__text_add(&t,
-                        ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},\n");
+        sheaf__text_add(
+            &t,
+            ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},\n");
     }
-    if (sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE) && sheaf_dtype_torch_name(dtype->as.dtype) != NULL)
-        sheaf__text_add(&t, "  \"torch_dtype\": \"%s\",\n", sheaf_dtype_torch_name(dtype->as.dtype));
+    if (sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE) &&
+        sheaf_dtype_torch_name(dtype->as.dtype) != NULL)
+        sheaf__text_add(&t, "  \"torch_dtype\": \"%s\",\n",
+                        sheaf_dtype_torch_name(dtype->as.dtype));
     sheaf__text_add(&t, "  \"tie_word_embeddings\": %s", m->tied ? "true" : "false");
     if (m->vocab > 0 || m->padded > 0)
         sheaf__text_add(&t, ",\n  \"vocab_size\": %" PRId64, m->vocab > 0 ? m->vocab : m->padded);
@@ -148,29 +168,37 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const she
 }
 
 /* A config that was given: its sizes must be those of the args. */
-static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config, const char *path,
-                                  const char *config_path)
+static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config,
+                                  const char *path, const char *config_path)
 {
-    const struct { const char *what; int64_t said, given; } sizes[] = {
-        { "layers", m->layers, config->layers }, { "hidden size", m->hidden, config->hidden },
-        { "attention heads", m->heads, config->heads }, { "key/value heads", m->groups, config->kv_heads },
-        { "head width", m->head_dim, config->head_dim }, { "MLP width", m->ffn, config->ffn },
+    const struct {
+        const char *what;
+        int64_t said, given;
+    } sizes[] = {
+        { "layers", m->layers, config->layers },
+        { "hidden size", m->hidden, config->hidden },
+        { "attention heads", m->heads, config->heads },
+        { "key/value heads", m->groups, config->kv_heads },
+        { "head width", m->head_dim, config->head_dim },
+        { "MLP width", m->ffn, config->ffn },
     };
     sheaf_status *st = NULL;
     for (size_t i = 0; st == NULL && i < sizeof sizes / sizeof *sizes; i++) {
         char expected[96];
         if (sizes[i].said == sizes[i].given)
             continue;
-        snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the args", sizes[i].what, sizes[i].said);
+        snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the args", sizes[i].what,
+                 sizes[i].said);
         st = sheaf__catalog_notef(c, SHEAF_DEFECT, "class", config_path, "", expected,
-                                  "give the config.json of this model with --config", "%s %" PRId64 " (args: %s)", sizes[i].what,
-                                  sizes[i].given, path);
+                                  "give the config.json of this model with --config",
+                                  "%s %" PRId64 " (args: %s)", sizes[i].what, sizes[i].given, path);
     }
     m->vocab = config->vocab;
     return st;
 }
 
-static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const char *path, const char *config_path)
+static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const char *path,
+                                 const char *config_path)
 {
     sheaf_config config = { 0 };
     size_t size;
@@ -194,8 +222,8 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const cha
     return st;
 }
 
-/* The tokenizer beside the parts or in the folder that was given comes before the args, which seldom say it. One that the rows
- * that are stored cannot be padded for is another's. */
+/* The tokenizer beside the parts or in the folder that was given comes before the args, which
+ * seldom say it. One that the rows that are stored cannot be padded for is another's. */
 static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const char *path)
 {
     char *beside = NULL, *file = NULL;
@@ -204,15 +232,25 @@ static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const c
     const char *const dirs[] = { c->root, beside };
     for (int i = 0; st == NULL && rows < 0 && i < 2; i++)
         st = sheaf__tokenizer_rows(&rows, &file, dirs[i]);
-    const bool fits = m->padded < 0 || m->padded == rows || (m->padded < 2 * rows && sheaf__vocabulary_padded(m->padded, rows));
+    const bool fits = m->padded < 0 || m->padded == rows ||
+                      (m->padded < 2 * rows && sheaf__vocabulary_padded(m->padded, rows));
     if (st == NULL && rows > 0 && !fits)
-        st = sheaf__catalog_notef(c, SHEAF_WARNING, "conflict", file, "", "the tokenizer of this model", "give the config.json of the model "
-                                  "with --config", "%" PRId64 " tokens, for which nobody pads to %" PRId64 " rows; not used", rows, m->padded);
+        st = sheaf__catalog_notef(
+            c, SHEAF_WARNING, "conflict", file, "", "the tokenizer of this model",
+            "give the config.json of the model "
+            "with --config",
+            "%" PRId64 " tokens, for which nobody pads to %" PRId64 " rows; not used", rows,
+            m->padded);
     else if (st == NULL && rows > 0 && m->vocab >= 0 && m->vocab != rows)
-        st = sheaf__catalog_notef(c, SHEAF_WARNING, "conflict", file, "", "the vocabulary of args.vocab_size", "give the config.json of the "
-                                  "model with --config", "%" PRId64 " tokens, where the args say %" PRId64 "; the tokenizer counts", rows, m->vocab);
+        st = sheaf__catalog_notef(
+            c, SHEAF_WARNING, "conflict", file, "", "the vocabulary of args.vocab_size",
+            "give the config.json of the "
+            "model with --config",
+            "%" PRId64 " tokens, where the args say %" PRId64 "; the tokenizer counts", rows,
+            m->vocab);
     else if (st == NULL && rows > 0)
-        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", file, "", "", "", "the vocabulary, %" PRId64 " rows, from the tokenizer", rows);
+        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", file, "", "", "",
+                                  "the vocabulary, %" PRId64 " rows, from the tokenizer", rows);
     if (rows > 0 && fits)
         m->vocab = rows;
     free(beside);
@@ -220,8 +258,8 @@ static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const c
     return st;
 }
 
-sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args, const char *path,
-                                   const char *config_path)
+sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args,
+                                   const char *path, const char *config_path)
 {
     *m = (sheaf__megatron){
         .layers = count_of(args, "num_layers", 0),
@@ -235,16 +273,22 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
     };
     const sheaf_pickle *untied = sheaf__pickle_get(args, "untie_embeddings_and_output_weights");
     const sheaf_pickle *grouped = sheaf__pickle_get(args, "group_query_attention");
-    m->groups =
-        grouped == NULL || truth_of(args, "group_query_attention") ? count_of(args, "num_query_groups", m->heads) : m->heads;
-    m->head_dim = count_of(args, "kv_channels", m->heads > 0 && m->hidden % m->heads == 0 ? m->hidden / m->heads : 0);
+    m->groups = grouped == NULL || truth_of(args, "group_query_attention")
+                    ? count_of(args, "num_query_groups", m->heads)
+                    : m->heads;
+    m->head_dim = count_of(args, "kv_channels",
+                           m->heads > 0 && m->hidden % m->heads == 0 ? m->hidden / m->heads : 0);
     m->ffn = count_of(args, "ffn_hidden_size", 0);
     m->tied = sheaf__pickle_is(untied, SHEAF_PICKLE_BOOL) && untied->as.number == 0;
-    if (m->layers < 1 || m->hidden < 1 || m->heads < 1 || m->groups < 1 || m->heads % m->groups != 0 || m->head_dim < 1 ||
-        m->ffn < 1 || m->heads > (int64_t)1 << 20 || m->head_dim > (int64_t)1 << 20 || m->layers > (int64_t)1 << 20) {
+    if (m->layers < 1 || m->hidden < 1 || m->heads < 1 || m->groups < 1 ||
+        m->heads % m->groups != 0 || m->head_dim < 1 || m->ffn < 1 || m->heads > (int64_t)1 << 20 ||
+        m->head_dim > (int64_t)1 << 20 || m->layers > (int64_t)1 << 20) {
         *m = (sheaf__megatron){ .vocab = -1, .padded = -1 };
-        return sheaf__catalog_note(c, SHEAF_DEFECT, "damaged", path, "", "args with the sizes of a model: num_layers, hidden_size, "
-                                   "ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels", "args without them, or that contradict themselves", "");
+        return sheaf__catalog_note(
+            c, SHEAF_DEFECT, "damaged", path, "",
+            "args with the sizes of a model: num_layers, hidden_size, "
+            "ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels",
+            "args without them, or that contradict themselves", "");
     }
     sheaf_status *st = check_wanted(c, args, path);
     if (st == NULL)
@@ -252,7 +296,9 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
     if (st == NULL && c->config == NULL)
         st = make_config(&c->config, m, args);
     if (st == NULL && c->model == NULL) {
-        c->model = strdup(truth_of(args, "add_qkv_bias") && !truth_of(args, "add_bias_linear") ? "qwen2" : "llama");
+        c->model =
+            strdup(truth_of(args, "add_qkv_bias") && !truth_of(args, "add_bias_linear") ? "qwen2"
+                                                                                        : "llama");
         st = c->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
     }
     return st;
@@ -276,10 +322,16 @@ static const char *const renamed[][2] = {
     { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." },
 };
 static const char *const layer_prefixes[] = {
-    "decoder.layers.", "language_model.encoder.layers.", "language_model.transformer.layers.", "language_model.decoder.layers.",
+    "decoder.layers.",
+    "language_model.encoder.layers.",
+    "language_model.transformer.layers.",
+    "language_model.decoder.layers.",
 };
 
-static const char *bare(const char *name) { return strncmp(name, "module.", 7) == 0 ? name + 7 : name; }
+static const char *bare(const char *name)
+{
+    return strncmp(name, "module.", 7) == 0 ? name + 7 : name;
+}
 
 /* What follows the prefix of a layer; NULL when it is no layer's. */
 static const char *in_layers(const char *name)
@@ -314,8 +366,10 @@ typedef struct mapping {
     sheaf_status *st;
 } mapping;
 
-/* Rows [from, from + rows) of the tensor are rows [to, to + rows) of `what`, which has `of` rows; `axis` is cut, -1 none. */
-static void add(mapping *g, const char *what, int64_t from, int64_t rows, int64_t to, int64_t of, int axis, bool replicated)
+/* Rows [from, from + rows) of the tensor are rows [to, to + rows) of `what`, which has `of` rows;
+ * `axis` is cut, -1 none. */
+static void add(mapping *g, const char *what, int64_t from, int64_t rows, int64_t to, int64_t of,
+                int axis, bool replicated)
 {
     sheaf__megatron_targets *list = g->out;
     if (g->st != NULL)
@@ -349,7 +403,8 @@ static void add(mapping *g, const char *what, int64_t from, int64_t rows, int64_
 /* Is the shape [rows, cols], or [rows] of a bias? 0: any. */
 static bool has(mapping *g, bool bias, int64_t rows, int64_t cols)
 {
-    const bool fits = g->ndim == (bias ? 1 : 2) && (rows == 0 || g->shape[0] == rows) && (bias || g->shape[1] == cols);
+    const bool fits = g->ndim == (bias ? 1 : 2) && (rows == 0 || g->shape[0] == rows) &&
+                      (bias || g->shape[1] == cols);
     g->misfit |= !fits;
     return fits;
 }
@@ -395,7 +450,8 @@ static void map_table(mapping *g, const char *name)
 {
     const sheaf__megatron *m = g->m;
     int64_t all;
-    if (!has(g, false, 0, m->hidden) || __builtin_mul_overflow(g->shape[0], (int64_t)g->ranks, &all)) {
+    if (!has(g, false, 0, m->hidden) ||
+        __builtin_mul_overflow(g->shape[0], (int64_t)g->ranks, &all)) {
         g->misfit = true;
         return;
     }
@@ -428,7 +484,8 @@ static sheaf__megatron_word map_layer(mapping *g, const char *rest)
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
         if (strncmp(rest, renamed[i][0], strlen(renamed[i][0])) == 0)
             snprintf(name, sizeof name, "%s%s", renamed[i][1], rest + strlen(renamed[i][0]));
-    if (strcmp(name, "self_attention.linear_qkv.weight") == 0 || strcmp(name, "self_attention.linear_qkv.bias") == 0)
+    if (strcmp(name, "self_attention.linear_qkv.weight") == 0 ||
+        strcmp(name, "self_attention.linear_qkv.bias") == 0)
         map_qkv(g, strstr(name, ".bias") != NULL);
     else if (strcmp(name, "mlp.linear_fc1.weight") == 0 || strcmp(name, "mlp.linear_fc1.bias") == 0)
         map_gate_up(g, strstr(name, ".bias") != NULL);
@@ -444,11 +501,12 @@ static sheaf__megatron_word map_layer(mapping *g, const char *rest)
         map_copy(g, "input_layernorm.weight");
     else if (strcmp(name, "pre_mlp_layernorm.weight") == 0)
         map_copy(g, "post_attention_layernorm.weight");
-    else if (strcmp(name, "mlp.linear_fc1.weight_w") == 0 || strcmp(name, "mlp.linear_fc1.weight_v") == 0) {
+    else if (strcmp(name, "mlp.linear_fc1.weight_w") == 0 ||
+             strcmp(name, "mlp.linear_fc1.weight_v") == 0) {
         /* torch_dist with singleton_local_shards: the halves have names of their own */
         if (has(g, false, g->m->ffn / g->ranks, g->m->hidden))
-            add(g, name[22] == 'w' ? "mlp.gate_proj.weight" : "mlp.up_proj.weight", 0, g->shape[0], g->rank * g->shape[0],
-                g->m->ffn, 0, false);
+            add(g, name[22] == 'w' ? "mlp.gate_proj.weight" : "mlp.up_proj.weight", 0, g->shape[0],
+                g->rank * g->shape[0], g->m->ffn, 0, false);
     } else
         return SHEAF_MEGATRON_UNKNOWN;
     return g->misfit ? SHEAF_MEGATRON_MISFIT : SHEAF_MEGATRON_MAPPED;
@@ -462,13 +520,16 @@ static bool one_of(const char *name, const char *const *list)
     return false;
 }
 
-sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__megatron_word *word, const sheaf__megatron *m,
-                                         const char *name, int64_t layer, int ndim, const int64_t *shape, int rank, int ranks)
+sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__megatron_word *word,
+                                         const sheaf__megatron *m, const char *name, int64_t layer,
+                                         int ndim, const int64_t *shape, int rank, int ranks)
 {
-    static const char *const tables[] = { "embedding.word_embeddings.weight", "language_model.embedding.word_embeddings.weight",
-                                          NULL };
-    static const char *const heads[] = { "output_layer.weight", "language_model.output_layer.weight",
-                                         "word_embeddings_for_head.weight", "word_embeddings.weight", NULL };
+    static const char *const tables[] = { "embedding.word_embeddings.weight",
+                                          "language_model.embedding.word_embeddings.weight", NULL };
+    static const char *const heads[] = { "output_layer.weight",
+                                         "language_model.output_layer.weight",
+                                         "word_embeddings_for_head.weight",
+                                         "word_embeddings.weight", NULL };
     static const char *const norms[] = { "decoder.final_layernorm.weight",
                                          "decoder.final_norm.weight",
                                          "language_model.encoder.final_layernorm.weight",
@@ -476,9 +537,13 @@ sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__me
                                          "language_model.transformer.final_layernorm.weight",
                                          NULL };
     const char *rest = in_layers(name);
-    mapping g = {
-        .out = out, .m = m, .layer = rest != NULL ? layer : -1, .ndim = ndim, .shape = shape, .rank = rank, .ranks = ranks
-    };
+    mapping g = { .out = out,
+                  .m = m,
+                  .layer = rest != NULL ? layer : -1,
+                  .ndim = ndim,
+                  .shape = shape,
+                  .rank = rank,
+                  .ranks = ranks };
     name = bare(name);
     *word = SHEAF_MEGATRON_UNKNOWN;
     if (strstr(name, "_extra_state") != NULL || strstr(name, "rotary_pos_emb") != NULL ||
@@ -505,7 +570,8 @@ sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__me
 
 /* ---- into the catalog ---- */
 
-sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_targets *targets, const sheaf_piece *piece)
+sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_targets *targets,
+                                  const sheaf_piece *piece)
 {
     for (int64_t i = 0; i < targets->count; i++) {
         const sheaf__megatron_target *t = &targets->at[i];
@@ -514,9 +580,10 @@ sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_target
         sheaf_status *st = sheaf__catalog_tensor(&out, c, t->name, piece->dtype, t->ndim, t->shape);
         if (st != NULL)
             return st;
-        if (out->told.ndim != t->ndim || memcmp(out->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) != 0) {
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "shape", c->file[piece->file].path, t->name, "the shape of the other parts",
-                                     "another one", "");
+        if (out->told.ndim != t->ndim ||
+            memcmp(out->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) != 0) {
+            st = sheaf__catalog_note(c, SHEAF_DEFECT, "shape", c->file[piece->file].path, t->name,
+                                     "the shape of the other parts", "another one", "");
             if (st != NULL)
                 return st;
             continue;
@@ -532,17 +599,22 @@ sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_target
 static sheaf_status *tell_padding(sheaf_catalog *c, const sheaf__megatron *m, const char *path)
 {
     if (m->vocab < 0)
-        return sheaf__catalog_notef(c, SHEAF_WARNING, "padded", path, "model.embed_tokens.weight",
-                                    "the size of the vocabulary, in a config.json, a tokenizer or args.vocab_size",
-                                    "give the config.json of the model with --config",
-                                    "none of them; all %" PRId64 " rows are kept, of which the last may be padding", m->padded);
+        return sheaf__catalog_notef(
+            c, SHEAF_WARNING, "padded", path, "model.embed_tokens.weight",
+            "the size of the vocabulary, in a config.json, a tokenizer or args.vocab_size",
+            "give the config.json of the model with --config",
+            "none of them; all %" PRId64 " rows are kept, of which the last may be padding",
+            m->padded);
     if (m->padded > m->vocab)
-        return sheaf__catalog_notef(c, SHEAF_NOTE, "padded", path, "model.embed_tokens.weight", "", "",
-                                    "rows %" PRId64 "..%" PRId64 " exist only as padding and are left out", m->vocab, m->padded - 1);
+        return sheaf__catalog_notef(
+            c, SHEAF_NOTE, "padded", path, "model.embed_tokens.weight", "", "",
+            "rows %" PRId64 "..%" PRId64 " exist only as padding and are left out", m->vocab,
+            m->padded - 1);
     if (m->padded >= 0 && m->padded < m->vocab)
         return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", path, "model.embed_tokens.weight",
-                                    "as many rows as the vocabulary has", "", "%" PRId64 " rows for a vocabulary of %" PRId64,
-                                    m->padded, m->vocab);
+                                    "as many rows as the vocabulary has", "",
+                                    "%" PRId64 " rows for a vocabulary of %" PRId64, m->padded,
+                                    m->vocab);
     return NULL;
 }
 
@@ -562,8 +634,8 @@ sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *
         st = sheaf__catalog_defect(c, path, sheaf_in(st, "what the args say about the model"));
     for (int64_t i = 0; st == NULL && schema != NULL && i < schema->count; i++)
         if (sheaf__catalog_find(c, schema->tensor[i].name) == NULL)
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, schema->tensor[i].name, "every tensor of the model",
-                                     "none of this name", "");
+            st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, schema->tensor[i].name,
+                                     "every tensor of the model", "none of this name", "");
     sheaf_schema_free(schema);
     sheaf_config_release(&config);
     return st;

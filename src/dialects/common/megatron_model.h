@@ -1,8 +1,8 @@
 /* megatron_model.h - what Megatron's args say about a model, and where its tensors' rows go.
  *
- * Megatron fuses q, k and v group by group (the query rows of a key/value head, its key rows, its value
- * rows), and gate and up; a target says which box of a fused tensor is which box of a tensor of the
- * Llama schema. */
+ * Megatron fuses q, k and v group by group (the query rows of a key/value head, its key rows, its
+ * value rows), and gate and up; a target says which box of a fused tensor is which box of a tensor
+ * of the Llama schema. */
 #ifndef SHEAF_DIALECTS_COMMON_MEGATRON_MODEL_H
 #define SHEAF_DIALECTS_COMMON_MEGATRON_MODEL_H
 
@@ -12,27 +12,32 @@
 
 typedef struct sheaf__megatron {
     int64_t layers, hidden, ffn, heads, groups, head_dim; /* 0 = not said */
-    int64_t vocab, padded; /* rows of the tables: true ones, -1 = not known; as stored, -1 = not said */
-    int64_t tp, pp, vp;    /* 0 = not said */
+    int64_t vocab,
+        padded; /* rows of the tables: true ones, -1 = not known; as stored, -1 = not said */
+    int64_t tp, pp, vp; /* 0 = not said */
     bool tied;
 } sheaf__megatron;
 
-/* sheaf__megatron_args - reads the Namespace. Args that make another model than a Llama are told as defects
- * ("unsupported"), with `path`; c->config becomes a config.json of what was said, unless it has one, whose
- * vocabulary then counts, and contradictions to which are told ("class"). */
-sheaf_status *sheaf__megatron_args(sheaf__megatron *out, sheaf_catalog *c, const sheaf_pickle *args, const char *path,
-                                   const char *config_path);
+/* sheaf__megatron_args - reads the Namespace. Args that make another model than a Llama are told as
+ * defects
+ * ("unsupported"), with `path`; c->config becomes a config.json of what was said, unless it has
+ * one, whose vocabulary then counts, and contradictions to which are told ("class"). */
+sheaf_status *sheaf__megatron_args(sheaf__megatron *out, sheaf_catalog *c, const sheaf_pickle *args,
+                                   const char *path, const char *config_path);
 
 typedef struct sheaf__megatron_target {
     char name[96]; /* of the Llama schema */
     int ndim;
-    int64_t shape[2];        /* of the whole tensor */
+    int64_t shape[2]; /* of the whole tensor */
     bool replicated;
     int64_t from[2], size[2]; /* the box in Megatron's tensor */
     int64_t to[2];
 } sheaf__megatron_target;
 
-typedef struct sheaf__megatron_targets { sheaf__megatron_target *at; int64_t count, room; } sheaf__megatron_targets;
+typedef struct sheaf__megatron_targets {
+    sheaf__megatron_target *at;
+    int64_t count, room;
+} sheaf__megatron_targets;
 
 typedef enum sheaf__megatron_word {
     SHEAF_MEGATRON_MAPPED,
@@ -47,15 +52,20 @@ typedef enum sheaf__megatron_word {
  *   layer  number of the layer in the whole model; replaces that in the name; -1 = outside layers
  *   shape  of the rank's tensor; of torch_dist the whole one with rank 0 of 1
  * The targets are added to *out. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__megatron_word *word, const sheaf__megatron *m,
-                                         const char *name, int64_t layer, int ndim, const int64_t *shape, int rank, int ranks);
-/* sheaf__megatron_layer - the layer number in a name, or -1; *stacked: it is a layer's, but has no number. */
+sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__megatron_word *word,
+                                         const sheaf__megatron *m, const char *name, int64_t layer,
+                                         int ndim, const int64_t *shape, int rank, int ranks);
+/* sheaf__megatron_layer - the layer number in a name, or -1; *stacked: it is a layer's, but has no
+ * number. */
 int64_t sheaf__megatron_layer(const char *name, bool *stacked);
 
-/* sheaf__megatron_add - `piece`, whose box counts in Megatron's tensor, as pieces of its targets. */
-sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_targets *targets, const sheaf_piece *piece);
-/* sheaf__megatron_complete - vocabulary and padding into the catalog; findings for tensors that the config wants and
- * that are not here. */
-sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *m, const char *path);
+/* sheaf__megatron_add - `piece`, whose box counts in Megatron's tensor, as pieces of its
+ * targets. */
+sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_targets *targets,
+                                  const sheaf_piece *piece);
+/* sheaf__megatron_complete - vocabulary and padding into the catalog; findings for tensors that the
+ * config wants and that are not here. */
+sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *m,
+                                       const char *path);
 
 #endif

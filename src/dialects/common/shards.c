@@ -61,7 +61,8 @@ sheaf_status *sheaf__shards_add(sheaf_shards *s, const sheaf_safetensors *file,
     if (copy == NULL)
         return no_memory();
     item *i = &s->item[s->count++];
-    *i = (item){ .told = { copy, entry->dtype, entry->ndim, { 0 } }, .file = file, .stored = entry };
+    *i =
+        (item){ .told = { copy, entry->dtype, entry->ndim, { 0 } }, .file = file, .stored = entry };
     memcpy(i->told.shape, entry->shape, sizeof i->told.shape);
     return NULL;
 }
@@ -105,7 +106,8 @@ static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t r
 {
     const item *i = find_item((sheaf_shards *)self, name);
     if (i == NULL)
-        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "no tensor of this name");
+        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
+                           "no tensor of this name");
     return sheaf__safetensors_read_box(i->file, i->stored, row0, rows, col0, cols, dst);
 }
 
@@ -127,10 +129,12 @@ sheaf_status *sheaf__shards_source(sheaf_source **out, sheaf_shards *s)
         if (strcmp(s->item[i - 1].told.name, s->item[i].told.name) == 0) {
             sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", s->item[i].told.name);
             sheaf_expected(st, "one tensor of this name");
-            return sheaf_found(st, "'%s' in %s and '%s' in %s", s->item[i - 1].stored->name, s->item[i - 1].file->path,
-                               s->item[i].stored->name, s->item[i].file->path);
+            return sheaf_found(st, "'%s' in %s and '%s' in %s", s->item[i - 1].stored->name,
+                               s->item[i - 1].file->path, s->item[i].stored->name,
+                               s->item[i].file->path);
         }
-    s->source = (sheaf_source){ source_find, source_count, source_entry, source_read, source_close };
+    s->source =
+        (sheaf_source){ source_find, source_count, source_entry, source_read, source_close };
     *out = &s->source;
     return NULL;
 }

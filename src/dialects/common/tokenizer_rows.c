@@ -1,9 +1,9 @@
-/* tokenizer_rows.c - how many tokens a tokenizer's files know: one more than the greatest number of a token. See
- * hf/catalog.h.
+/* tokenizer_rows.c - how many tokens a tokenizer's files know: one more than the greatest number of
+ * a token. See hf/catalog.h.
  *
- *   tokenizer.json     model.vocab, an object of numbers (BPE, WordPiece) or a list (Unigram); added_tokens, with "id"
- *   tokenizer.model    a protocol buffer of sentencepiece, whose field 1 is one piece, counted from 0
- *   added_tokens.json  an object of numbers, beside either */
+ *   tokenizer.json     model.vocab, an object of numbers (BPE, WordPiece) or a list (Unigram);
+ * added_tokens, with "id" tokenizer.model    a protocol buffer of sentencepiece, whose field 1 is
+ * one piece, counted from 0 added_tokens.json  an object of numbers, beside either */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,7 @@ static void take_object(int64_t *rows, json_t *object)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value)
-        take_number(rows, value);
+    json_object_foreach(object, key, value) take_number(rows, value);
 }
 
 static void take_tokenizer(int64_t *rows, const json_t *root)
@@ -67,8 +66,8 @@ static int64_t pieces(const char *bytes, size_t size)
             continue;
         }
         length = (key & 7) == 1 ? 8 : 4;
-        if (((key & 7) != 1 && (key & 7) != 2 && (key & 7) != 5) || ((key & 7) == 2 && !varint(&length, &at, end)) ||
-            length > (uint64_t)(end - at))
+        if (((key & 7) != 1 && (key & 7) != 2 && (key & 7) != 5) ||
+            ((key & 7) == 2 && !varint(&length, &at, end)) || length > (uint64_t)(end - at))
             return 0;
         at += length;
         n += key == (1 << 3 | 2);

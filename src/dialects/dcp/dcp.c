@@ -56,15 +56,17 @@ static char *by_tracker(const char *path)
     size_t size = 0;
     if (asprintf(&file, "%s/latest_checkpointed_iteration.txt", path) < 0)
         return NULL;
-    sheaf_status *st = sheaf__path_kind(file) == SHEAF_PATH_FILE ? sheaf__file_read_all(&text, &size, file, 256)
-                                                                 : sheaf_fail(SHEAF_E_IO, "%s", file);
+    sheaf_status *st = sheaf__path_kind(file) == SHEAF_PATH_FILE
+                           ? sheaf__file_read_all(&text, &size, file, 256)
+                           : sheaf_fail(SHEAF_E_IO, "%s", file);
     free(file);
     if (st == NULL) {
         const char *at = text + strspn(text, " \t\r\n");
         const size_t digits = strspn(at, "0123456789");
         if (strncmp(at, "release", 7) == 0
                 ? asprintf(&dir, "%s/release", path) < 0
-                : digits == 0 || digits > 17 || asprintf(&dir, "%s/iter_%07lld", path, strtoll(at, NULL, 10)) < 0)
+                : digits == 0 || digits > 17 ||
+                      asprintf(&dir, "%s/iter_%07lld", path, strtoll(at, NULL, 10)) < 0)
             dir = NULL;
     }
     free(text);
@@ -100,7 +102,10 @@ static bool dcp_is(const char *path)
 
 /* ---- .metadata ---- */
 
-static sheaf_status *no_memory(const dcp_reading *r) { return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir); }
+static sheaf_status *no_memory(const dcp_reading *r)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+}
 
 static sheaf_status *read_metadata(dcp_reading *r)
 {
@@ -110,9 +115,11 @@ static sheaf_status *read_metadata(dcp_reading *r)
     if (st != NULL)
         return st;
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "", "the list of all tensors, which a save writes last",
-                                 "no such file: the save did not finish, or the file was left behind (its name begins with a dot)",
-                                 "copy it from where this checkpoint was written");
+        st = sheaf__catalog_note(
+            r->catalog, SHEAF_DEFECT, "missing", path, "",
+            "the list of all tensors, which a save writes last",
+            "no such file: the save did not finish, or the file was left behind (its name begins with a dot)",
+            "copy it from where this checkpoint was written");
     } else {
         st = sheaf__file_read_all(&bytes, &size, path, MAX_METADATA);
         if (st == NULL)
@@ -140,21 +147,25 @@ static int by_key(const void *a, const void *b)
 static int by_name(const void *a, const void *b)
 {
     const dcp_item *x = a, *y = b;
-    return x->name == NULL || y->name == NULL ? (x->name != NULL) - (y->name != NULL) : strcmp(x->name, y->name);
+    return x->name == NULL || y->name == NULL ? (x->name != NULL) - (y->name != NULL)
+                                              : strcmp(x->name, y->name);
 }
 
 static void read_item(dcp_item *item, const sheaf_pickle *key, const sheaf_pickle *value)
 {
     const sheaf_pickle *changed = sheaf__pickle_get(value, "transform_descriptors");
     const char *name = sheaf__pickle_text(sheaf__pickle_get(value, "relative_path"));
-    *item = (dcp_item){ .key = sheaf__pickle_text(sheaf__pickle_get(key, "fqn")), .ndim = -1, .file = -1 };
+    *item = (dcp_item){ .key = sheaf__pickle_text(sheaf__pickle_get(key, "fqn")),
+                        .ndim = -1,
+                        .file = -1 };
     if (!sheaf__pickle_shape(&item->ndim, item->offset, sheaf__pickle_get(key, "offset")))
         item->ndim = -1;
-    item->changed = changed != NULL && !sheaf__pickle_is(changed, SHEAF_PICKLE_NONE) && sheaf__pickle_count(changed) > 0;
+    item->changed = changed != NULL && !sheaf__pickle_is(changed, SHEAF_PICKLE_NONE) &&
+                    sheaf__pickle_count(changed) > 0;
     if (sheaf__pickle_int(&item->begin, sheaf__pickle_get(value, "offset")) &&
-        sheaf__pickle_int(&item->length, sheaf__pickle_get(value, "length")) && item->begin >= 0 && item->length >= 0 &&
-        item->begin <= INT64_MAX - item->length && name != NULL && *name != '\0' && strchr(name, '/') == NULL &&
-        strcmp(name, "..") != 0)
+        sheaf__pickle_int(&item->length, sheaf__pickle_get(value, "length")) && item->begin >= 0 &&
+        item->length >= 0 && item->begin <= INT64_MAX - item->length && name != NULL &&
+        *name != '\0' && strchr(name, '/') == NULL && strcmp(name, "..") != 0)
         item->name = name;
 }
 
@@ -195,7 +206,10 @@ static sheaf_status *find_files(dcp_reading *r)
     return st;
 }
 
-static int by_path_key(const void *a, const void *b) { return strcmp(((const dcp_path *)a)->key, ((const dcp_path *)b)->key); }
+static int by_path_key(const void *a, const void *b)
+{
+    return strcmp(((const dcp_path *)a)->key, ((const dcp_path *)b)->key);
+}
 
 static sheaf_status *read_paths(dcp_reading *r)
 {
@@ -237,12 +251,14 @@ static sheaf_status *read_items(dcp_reading *r)
     return st == NULL ? read_paths(r) : st;
 }
 
-static const dcp_item *find_item(const dcp_reading *r, const char *key, int ndim, const int64_t *offsets)
+static const dcp_item *find_item(const dcp_reading *r, const char *key, int ndim,
+                                 const int64_t *offsets)
 {
     dcp_item want = { .key = key, .ndim = ndim };
     for (int i = 0; i < ndim; i++)
         want.offset[i] = offsets[i];
-    return r->nitems == 0 ? NULL : bsearch(&want, r->item, (size_t)r->nitems, sizeof *r->item, by_key);
+    return r->nitems == 0 ? NULL
+                          : bsearch(&want, r->item, (size_t)r->nitems, sizeof *r->item, by_key);
 }
 
 bool sheaf__dcp_value(int64_t *out, dcp_reading *r, const char *key)
@@ -251,7 +267,8 @@ bool sheaf__dcp_value(int64_t *out, dcp_reading *r, const char *key)
     sheaf_torch *torch = NULL;
     if (item == NULL || item->file < 0 || r->file[item->file].size < item->begin + item->length)
         return false;
-    sheaf_status *st = sheaf__torch_open_at(&torch, r->file[item->file].path, item->begin, item->length);
+    sheaf_status *st =
+        sheaf__torch_open_at(&torch, r->file[item->file].path, item->begin, item->length);
     const bool found = st == NULL && sheaf__pickle_int(out, torch->doc->root);
     sheaf_status_free(st);
     sheaf__torch_close(torch);
@@ -266,15 +283,17 @@ static void lose(dcp_file *f, const char *key)
         snprintf(f->first, sizeof f->first, "%s", key);
 }
 
-static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item *item, int ndim, const int64_t *offsets,
-                                const int64_t *sizes, sheaf_dtype *dtype)
+static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item *item, int ndim,
+                                const int64_t *offsets, const int64_t *sizes, sheaf_dtype *dtype)
 {
     const dcp_file *f = &r->file[item->file];
     sheaf_torch *torch = NULL;
     sheaf_status *st = sheaf__torch_open_at(&torch, f->path, item->begin, item->length);
-    const sheaf_pickle_tensor *t = st == NULL ? sheaf__pickle_tensor(torch->doc, torch->doc->root) : NULL;
+    const sheaf_pickle_tensor *t =
+        st == NULL ? sheaf__pickle_tensor(torch->doc, torch->doc->root) : NULL;
     int file;
-    if (st == NULL && (t == NULL || t->ndim != ndim || memcmp(t->shape, sizes, (size_t)ndim * sizeof *sizes) != 0))
+    if (st == NULL && (t == NULL || t->ndim != ndim ||
+                       memcmp(t->shape, sizes, (size_t)ndim * sizeof *sizes) != 0))
         st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "the item at byte %" PRId64, item->begin),
                             "the chunk of '%s' that .metadata says", item->key);
     if (st == NULL)
@@ -291,18 +310,21 @@ static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item
     return st;
 }
 
-sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, const char *key, int ndim, const int64_t *offsets,
-                               const int64_t *sizes, sheaf_dtype *dtype)
+sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, const char *key,
+                               int ndim, const int64_t *offsets, const int64_t *sizes,
+                               sheaf_dtype *dtype)
 {
     const dcp_item *item = find_item(r, key, ndim, offsets);
     *found = false;
     if (item == NULL || item->file < 0)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
-                                   "a place in a file of this folder for each chunk",
-                                   item == NULL ? "a chunk without a place in .metadata" : "another place", "");
+        return sheaf__catalog_note(
+            r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
+            "a place in a file of this folder for each chunk",
+            item == NULL ? "a chunk without a place in .metadata" : "another place", "");
     dcp_file *f = &r->file[item->file];
     if (item->changed)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, key, "items as torch.save() writes them",
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, key,
+                                   "items as torch.save() writes them",
                                    "items that were transformed", "");
     if (f->size < item->begin + item->length) {
         lose(f, key);
@@ -315,7 +337,10 @@ sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, co
 
 /* ---- what the folder lacks, and what it has too much ---- */
 
-static int by_file_name(const void *a, const void *b) { return strcmp(((const dcp_file *)a)->name, ((const dcp_file *)b)->name); }
+static int by_file_name(const void *a, const void *b)
+{
+    return strcmp(((const dcp_file *)a)->name, ((const dcp_file *)b)->name);
+}
 
 static sheaf_status *tell_files(dcp_reading *r)
 {
@@ -323,15 +348,20 @@ static sheaf_status *tell_files(dcp_reading *r)
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
         const dcp_file *f = &r->file[i];
         if (f->size < 0)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", f->path, f->first, "every file that .metadata names",
-                                      "copy it from where this checkpoint was written", "no such file; %" PRId64 " chunks of tensors lie in it, the first of '%s'",
-                                      f->lost, f->first);
+            st = sheaf__catalog_notef(
+                r->catalog, SHEAF_DEFECT, "missing", f->path, f->first,
+                "every file that .metadata names", "copy it from where this checkpoint was written",
+                "no such file; %" PRId64 " chunks of tensors lie in it, the first of '%s'", f->lost,
+                f->first);
         else if (f->size < f->wanted)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "damaged", f->path, f->first, "as many bytes as .metadata says",
-                                      "copy it again", "cut short: %" PRId64 " of %" PRId64 " bytes; %" PRId64 " chunks of tensors are not there, the first of '%s'",
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "damaged", f->path, f->first,
+                                      "as many bytes as .metadata says", "copy it again",
+                                      "cut short: %" PRId64 " of %" PRId64 " bytes; %" PRId64
+                                      " chunks of tensors are not there, the first of '%s'",
                                       f->size, f->wanted, f->lost, f->first);
         else if (f->size > f->wanted)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "conflict", f->path, "", "as many bytes as .metadata says", "",
+            st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "conflict", f->path, "",
+                                      "as many bytes as .metadata says", "",
                                       "%" PRId64 " bytes for %" PRId64, f->size, f->wanted);
     }
     char **names = NULL;
@@ -340,10 +370,12 @@ static sheaf_status *tell_files(dcp_reading *r)
         st = sheaf__list_dir(&names, &n, r->dir);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         const dcp_file want = { .name = names[i] };
-        const bool known = !is_items(names[i]) || bsearch(&want, r->file, (size_t)r->nfiles, sizeof want, by_file_name) != NULL;
+        const bool known = !is_items(names[i]) || bsearch(&want, r->file, (size_t)r->nfiles,
+                                                          sizeof want, by_file_name) != NULL;
         char *path = NULL;
         if (!known && (st = sheaf__path_join(&path, r->dir, names[i])) == NULL)
-            st = sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", path, "", "files that .metadata names",
+            st = sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", path, "",
+                                     "files that .metadata names",
                                      "one that it does not name, perhaps of another save", "");
         free(path);
     }
@@ -362,22 +394,28 @@ static sheaf_status *read_common(dcp_reading *r)
         st = sheaf__path_join(&common, r->dir, "common.pt");
     if (st == NULL && sheaf__path_kind(json) == SHEAF_PATH_FILE) {
         st = sheaf__catalog_defect(r->catalog, json, sheaf__json_load(&object, json));
-        const char *backend = object == NULL ? NULL : json_string_value(json_object_get(object, "sharded_backend"));
+        const char *backend =
+            object == NULL ? NULL : json_string_value(json_object_get(object, "sharded_backend"));
         r->megatron = backend != NULL && strcmp(backend, "torch_dist") == 0;
         if (st == NULL && backend != NULL && !r->megatron)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "unsupported", json, "", "sharded_backend torch_dist", "",
-                                      "sharded_backend %.40s", backend);
+            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "unsupported", json, "",
+                                      "sharded_backend torch_dist", "", "sharded_backend %.40s",
+                                      backend);
     }
     if (st == NULL && sheaf__path_kind(common) == SHEAF_PATH_FILE) {
         st = sheaf__catalog_defect(r->catalog, common, sheaf__torch_open(&r->common, common));
         if (r->common != NULL)
             sheaf__torch_close_file(r->common);
     } else if (st == NULL && r->megatron)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", common, "", "the args of the run", "no such file",
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", common, "",
+                                 "the args of the run", "no such file",
                                  "copy it from where this checkpoint was written");
-    if (st == NULL && r->common != NULL && sheaf__pickle_get(r->common->doc->root, "args") != NULL) {
+    if (st == NULL && r->common != NULL &&
+        sheaf__pickle_get(r->common->doc->root, "args") != NULL) {
         r->megatron = true;
-        st = sheaf__megatron_args(&r->model, r->catalog, sheaf__pickle_get(r->common->doc->root, "args"), common, r->hints->config);
+        st = sheaf__megatron_args(&r->model, r->catalog,
+                                  sheaf__pickle_get(r->common->doc->root, "args"), common,
+                                  r->hints->config);
         sheaf__pickle_int(&r->catalog->step, sheaf__pickle_get(r->common->doc->root, "iteration"));
         r->catalog->tp = (int)(r->model.tp < 65536 ? r->model.tp : 0);
         r->catalog->pp = (int)(r->model.pp < 65536 ? r->model.pp : 0);
@@ -400,7 +438,8 @@ static sheaf_status *check_step(dcp_reading *r)
         r->catalog->step = said;
     if (r->catalog->step == said)
         return NULL;
-    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->dir, "", "the iteration in the folder's name", "",
+    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->dir, "",
+                                "the iteration in the folder's name", "",
                                 "iteration %" PRId64 " inside", r->catalog->step);
 }
 
@@ -440,7 +479,8 @@ static sheaf_status *find_config(dcp_reading *r)
 
 static sheaf_status *read_values(dcp_reading *r)
 {
-    static const char *const steps[] = { "iteration", "step", "global_step", "train_state.step", "trainer.global_step" };
+    static const char *const steps[] = { "iteration", "step", "global_step", "train_state.step",
+                                         "trainer.global_step" };
     for (size_t i = 0; r->catalog->step < 0 && i < sizeof steps / sizeof *steps; i++) {
         int64_t n;
         if (sheaf__dcp_value(&n, r, steps[i]) && n >= 0)
@@ -456,8 +496,11 @@ static sheaf_status *recognise(dcp_reading *r)
 {
     sheaf_catalog *c = r->catalog;
     const sheaf_logical *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
-    if (c->model == NULL && table != NULL && sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
-        (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL ? "qwen2" : "llama")) == NULL)
+    if (c->model == NULL && table != NULL &&
+        sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
+        (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL
+                               ? "qwen2"
+                               : "llama")) == NULL)
         return no_memory(r);
     if (table == NULL || table->told.ndim != 2 || r->megatron)
         return NULL;
@@ -504,13 +547,15 @@ static void release(dcp_reading *r)
     free(r->dir);
 }
 
-static sheaf_status *dcp_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *dcp_read(sheaf_catalog **out, const char *path,
+                              const sheaf_dialect_hints *hints)
 {
     dcp_reading r = { .hints = hints };
     *out = NULL;
     sheaf_status *st = sheaf__catalog_new(&r.catalog, "dcp", path);
     if (st == NULL && (r.dir = folder_of(path)) == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder with .metadata and __0_0.distcp");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
+                            "a folder with .metadata and __0_0.distcp");
     if (st == NULL)
         st = read_all(&r);
     release(&r);
@@ -522,4 +567,6 @@ static sheaf_status *dcp_read(sheaf_catalog **out, const char *path, const sheaf
     return NULL;
 }
 
-const sheaf_dialect sheaf__dialect_dcp = { "dcp", "PyTorch distributed checkpoint (DCP), Megatron torch_dist", dcp_is, dcp_read };
+const sheaf_dialect sheaf__dialect_dcp = {
+    "dcp", "PyTorch distributed checkpoint (DCP), Megatron torch_dist", dcp_is, dcp_read
+};

@@ -1,4 +1,5 @@
-/* dcp_test.c - a recorded folder and made ones give the model back, torch_dist too; what is wrong is named. */
+/* dcp_test.c - a recorded folder and made ones give the model back, torch_dist too; what is wrong
+ * is named. */
 #include "dialects/common/made_test.h"
 
 #include "base/text.h"
@@ -24,7 +25,10 @@ static void test_golden__every_folder_gives_the_model_it_was_made_from(void **st
 
 /* ---- a little pickler: the maker of pickles has no objects, which .metadata is full of ---- */
 
-static void p_bytes(sheaf_text *p, const char *bytes, size_t n) { sheaf__text_bytes(p, bytes, n); }
+static void p_bytes(sheaf_text *p, const char *bytes, size_t n)
+{
+    sheaf__text_bytes(p, bytes, n);
+}
 
 static void p_string(sheaf_text *p, const char *s)
 {
@@ -53,7 +57,10 @@ static void p_object(sheaf_text *p, const char *module, const char *name)
 {
     sheaf__text_add(p, "c%s\n%s\n)\x81}(", module, name);
 }
-static void p_end(sheaf_text *p) { p_bytes(p, "ub", 2); }
+static void p_end(sheaf_text *p)
+{
+    p_bytes(p, "ub", 2);
+}
 
 static const char meta[] = "torch.distributed.checkpoint.metadata";
 
@@ -62,11 +69,14 @@ static const char meta[] = "torch.distributed.checkpoint.metadata";
 typedef struct made_dcp {
     char dir[400];
     sheaf_text metadata, paths, storage; /* of state_dict_metadata, planner_data, storage_data */
-    int64_t end[8]; /* bytes of each rank's file */
+    int64_t end[8];                      /* bytes of each rank's file */
     bool has_paths;
 } made_dcp;
 
-static void file_path(char path[600], const made_dcp *d, int rank) { snprintf(path, 600, "%s/__%d_0.distcp", d->dir, rank); }
+static void file_path(char path[600], const made_dcp *d, int rank)
+{
+    snprintf(path, 600, "%s/__%d_0.distcp", d->dir, rank);
+}
 
 /* Puts a torch file behind the items of a rank. */
 static void put_item(made_dcp *d, made_file *f, int rank, int64_t *at, int64_t *length)
@@ -88,7 +98,8 @@ static void put_item(made_dcp *d, made_file *f, int rank, int64_t *at, int64_t *
     d->end[rank] += (int64_t)size;
 }
 
-static void put_storage(made_dcp *d, const char *key, int ndim, const int64_t *offset, int rank, int64_t at, int64_t length)
+static void put_storage(made_dcp *d, const char *key, int ndim, const int64_t *offset, int rank,
+                        int64_t at, int64_t length)
 {
     char name[64];
     p_object(&d->storage, meta, "MetadataIndex");
@@ -144,8 +155,8 @@ static void end_tensor(made_dcp *d)
 }
 
 /* `data` is the whole tensor, dense; the chunk lies in the file of `rank`. */
-static void put_chunk(made_dcp *d, const char *key, int ndim, const int64_t *shape, const int64_t *offset, const int64_t *size,
-                      const float *data, int rank)
+static void put_chunk(made_dcp *d, const char *key, int ndim, const int64_t *shape,
+                      const int64_t *offset, const int64_t *size, const float *data, int rank)
 {
     int64_t n = 1, at, length;
     for (int i = 0; i < ndim; i++)
@@ -195,7 +206,9 @@ static void finish(made_dcp *d)
     const struct {
         const char *key;
         sheaf_text *dict;
-    } parts[] = { { "state_dict_metadata", &d->metadata }, { "planner_data", &d->paths }, { "storage_data", &d->storage } };
+    } parts[] = { { "state_dict_metadata", &d->metadata },
+                  { "planner_data", &d->paths },
+                  { "storage_data", &d->storage } };
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         p_string(&p, parts[i].key);
         if (i == 1 && !d->has_paths) {
@@ -228,8 +241,10 @@ static made_dcp *begin(void)
     return d;
 }
 
-/* A model's tensors, divided over `ranks` files; moments too when `optimizer`. `top`: the dict they are in. */
-static made_dcp *made_plain(const made_model *m, int ranks, const char *top, bool paths, bool optimizer)
+/* A model's tensors, divided over `ranks` files; moments too when `optimizer`. `top`: the dict they
+ * are in. */
+static made_dcp *made_plain(const made_model *m, int ranks, const char *top, bool paths,
+                            bool optimizer)
 {
     made_dcp *d = begin();
     d->has_paths = paths;
@@ -237,8 +252,13 @@ static made_dcp *made_plain(const made_model *m, int ranks, const char *top, boo
         const made_tensor *t = &m->tensor[i];
         for (unsigned kind = 0; kind < (optimizer ? 3 : 1); kind++) {
             char key[256], rest[200];
-            const int64_t none[2] = { 0, 0 }, all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
-            snprintf(rest, sizeof rest, kind == 0 ? "%s" : kind == 1 ? "%s.exp_avg" : "%s.exp_avg_sq", t->name);
+            const int64_t none[2] = { 0, 0 },
+                          all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
+            snprintf(rest, sizeof rest,
+                     kind == 0   ? "%s"
+                     : kind == 1 ? "%s.exp_avg"
+                                 : "%s.exp_avg_sq",
+                     t->name);
             snprintf(key, sizeof key, "%s%s%s",
                      kind > 0      ? "optim.state"
                      : top == NULL ? ""
@@ -266,7 +286,10 @@ static made_dcp *made_plain(const made_model *m, int ranks, const char *top, boo
 static void test_made__chunks_give_the_model_back(void **state)
 {
     made_model *m = made_llama(37, 12, 23, 2, 6, 3, 4, true);
-    const struct { int ranks; const char *top; bool paths, optimizer;
+    const struct {
+        int ranks;
+        const char *top;
+        bool paths, optimizer;
     } ways[] = {
         { 1, NULL, true, false }, { 2, "model", true, true }, { 3, "model", false, false },
         { 5, NULL, false, true }, { 4, "net", true, true },
@@ -301,19 +324,25 @@ static float *stacked(const made_model *m, const char *kind, int64_t *rows, int6
         const struct {
             const char *name;
             int64_t group;
-        } qkv[] = { { "self_attn.q_proj.weight", each * d }, { "self_attn.k_proj.weight", d }, { "self_attn.v_proj.weight", d } },
+        } qkv[] = { { "self_attn.q_proj.weight", each * d },
+                    { "self_attn.k_proj.weight", d },
+                    { "self_attn.v_proj.weight", d } },
           fc1[] = { { "mlp.gate_proj.weight", m->ffn }, { "mlp.up_proj.weight", m->ffn } };
         const bool is_qkv = strcmp(kind, "qkv") == 0, is_fc1 = strcmp(kind, "fc1") == 0;
         for (int64_t g = 0; g < (is_qkv ? m->groups : 1); g++)
             for (int k = 0; k < (is_qkv ? 3 : is_fc1 ? 2 : 1); k++) {
                 char name[128];
-                snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s", l, is_qkv ? qkv[k].name : is_fc1 ? fc1[k].name : kind);
+                snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s", l,
+                         is_qkv   ? qkv[k].name
+                         : is_fc1 ? fc1[k].name
+                                  : kind);
                 for (int i = 0; i < m->count; i++) {
                     const made_tensor *t = &m->tensor[i];
                     if (strcmp(t->name, name) != 0)
                         continue;
                     *cols = t->ndim == 2 ? t->shape[1] : 0;
-                    const int64_t wide = *cols > 0 ? *cols : 1, some = is_qkv ? qkv[k].group : t->shape[0];
+                    const int64_t wide = *cols > 0 ? *cols : 1,
+                                  some = is_qkv ? qkv[k].group : t->shape[0];
                     out = realloc(out, (size_t)(n + some * wide) * sizeof *out);
                     assert_non_null(out);
                     memcpy(out + n, t->data + g * some * wide, (size_t)(some * wide) * sizeof *out);
@@ -325,9 +354,10 @@ static float *stacked(const made_model *m, const char *kind, int64_t *rows, int6
     return out;
 }
 
-/* One kind of tensor of all layers, in chunks of `stages` x `ranks`; `halves`: gate and up are divided each on its own. */
-static void put_stacked(made_dcp *d, const made_model *m, const char *key, const char *kind, int axis, int stages, int ranks,
-                        bool halves)
+/* One kind of tensor of all layers, in chunks of `stages` x `ranks`; `halves`: gate and up are
+ * divided each on its own. */
+static void put_stacked(made_dcp *d, const made_model *m, const char *key, const char *kind,
+                        int axis, int stages, int ranks, bool halves)
 {
     int64_t rows = 0, cols = 0;
     float *data = stacked(m, kind, &rows, &cols);
@@ -337,7 +367,8 @@ static void put_stacked(made_dcp *d, const made_model *m, const char *key, const
     for (int s = 0; s < stages; s++)
         for (int r = 0; r < (axis < 0 ? 1 : ranks); r++)
             for (int half = 0; half < (halves ? 2 : 1); half++) {
-                int64_t offset[3] = { s * m->layers / stages, 0, 0 }, size[3] = { m->layers / stages, rows, cols };
+                int64_t offset[3] = { s * m->layers / stages, 0, 0 },
+                        size[3] = { m->layers / stages, rows, cols };
                 if (axis >= 0) {
                     const int64_t part = shape[axis] / ranks / (halves ? 2 : 1);
                     size[axis] = part;
@@ -349,14 +380,15 @@ static void put_stacked(made_dcp *d, const made_model *m, const char *key, const
     free(data);
 }
 
-static void put_one(made_dcp *d, const made_model *m, const char *key, const char *name, int64_t padded)
+static void put_one(made_dcp *d, const made_model *m, const char *key, const char *name,
+                    int64_t padded)
 {
     for (int i = 0; i < m->count; i++) {
         const made_tensor *t = &m->tensor[i];
         if (strcmp(t->name, name) != 0)
             continue;
-        const int64_t cols = t->ndim == 2 ? t->shape[1] : 1, shape[2] = { padded > 0 ? padded : t->shape[0], cols },
-                      none[2] = { 0, 0 };
+        const int64_t cols = t->ndim == 2 ? t->shape[1] : 1,
+                      shape[2] = { padded > 0 ? padded : t->shape[0], cols }, none[2] = { 0, 0 };
         float *data = calloc((size_t)(shape[0] * cols), sizeof *data);
         assert_non_null(data);
         memcpy(data, t->data, (size_t)made_elements(t) * sizeof *data);
@@ -376,19 +408,24 @@ static made_dcp *made_torch_dist(const made_model *m, int stages, int ranks, int
     put_one(d, m, "embedding.word_embeddings.weight", "model.embed_tokens.weight", padded);
     put_one(d, m, "output_layer.weight", "lm_head.weight", padded);
     put_one(d, m, "decoder.final_layernorm.weight", "model.norm.weight", 0);
-    put_stacked(d, m, "decoder.layers.self_attention.linear_qkv.weight", "qkv", 1, stages, ranks, false);
+    put_stacked(d, m, "decoder.layers.self_attention.linear_qkv.weight", "qkv", 1, stages, ranks,
+                false);
     put_stacked(d, m, "decoder.layers.mlp.linear_fc1.weight", "fc1", 1, stages, ranks, true);
-    put_stacked(d, m, "decoder.layers.self_attention.linear_proj.weight", "self_attn.o_proj.weight", 2, stages, ranks, false);
-    put_stacked(d, m, "decoder.layers.mlp.linear_fc2.weight", "mlp.down_proj.weight", 2, stages, ranks, false);
-    put_stacked(d, m, "decoder.layers.self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight", -1, stages, ranks,
-                false);
-    put_stacked(d, m, "decoder.layers.mlp.linear_fc1.layer_norm_weight", "post_attention_layernorm.weight", -1, stages, ranks,
-                false);
+    put_stacked(d, m, "decoder.layers.self_attention.linear_proj.weight", "self_attn.o_proj.weight",
+                2, stages, ranks, false);
+    put_stacked(d, m, "decoder.layers.mlp.linear_fc2.weight", "mlp.down_proj.weight", 2, stages,
+                ranks, false);
+    put_stacked(d, m, "decoder.layers.self_attention.linear_qkv.layer_norm_weight",
+                "input_layernorm.weight", -1, stages, ranks, false);
+    put_stacked(d, m, "decoder.layers.mlp.linear_fc1.layer_norm_weight",
+                "post_attention_layernorm.weight", -1, stages, ranks, false);
     finish(d);
 
     made_file *f = made_begin();
     sheaf_pickle *args = made_set(f, f->root, "args", SHEAF_PICKLE_DICT);
-    const struct { const char *key; int64_t value;
+    const struct {
+        const char *key;
+        int64_t value;
     } numbers[] = {
         { "num_layers", m->layers },
         { "hidden_size", m->hidden },
@@ -404,7 +441,8 @@ static made_dcp *made_torch_dist(const made_model *m, int stages, int ranks, int
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         made_set_int(f, args, numbers[i].key, numbers[i].value);
     sheaf__pickle_set(f->doc, args, "swiglu", sheaf__pickle_make_bool(f->doc, true));
-    sheaf__pickle_set(f->doc, args, "untie_embeddings_and_output_weights", sheaf__pickle_make_bool(f->doc, true));
+    sheaf__pickle_set(f->doc, args, "untie_embeddings_and_output_weights",
+                      sheaf__pickle_make_bool(f->doc, true));
     sheaf__pickle_set(f->doc, args, "normalization", sheaf__pickle_make_string(f->doc, "RMSNorm"));
     made_set_int(f, f->root, "iteration", 5);
     snprintf(path, sizeof path, "%s/common.pt", d->dir);
@@ -429,7 +467,8 @@ static void test_made__torch_dist_gives_the_model_back(void **state)
             sheaf_catalog *c = read_made(&sheaf__dialect_dcp, k == 0 ? d->dir : above, NULL);
             CHECK_SOUND(c);
             assert_int_equal(c->count, m->count);
-            assert_true(c->step == 5 && c->vocab == 37 && c->padded_vocab == 40 && c->tp == ways[i][1] && c->pp == ways[i][0]);
+            assert_true(c->step == 5 && c->vocab == 37 && c->padded_vocab == 40 &&
+                        c->tp == ways[i][1] && c->pp == ways[i][0]);
             check_made(c, m, "", 0);
             sheaf__catalog_free(c);
         }
@@ -455,12 +494,15 @@ static void test_harm__is_named(void **state)
         { "what lay in it", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing",
           "16 chunks of tensors lie in it, the first of 'model.model.embed" },
         { "its rows", REMOVE, "__1_0.distcp", NULL, SHEAF_DEFECT, "missing", "rows 13..24 of 37" },
-        { ".metadata", REMOVE, ".metadata", NULL, SHEAF_DEFECT, "missing", "the save did not finish" },
+        { ".metadata", REMOVE, ".metadata", NULL, SHEAF_DEFECT, "missing",
+          "the save did not finish" },
         { "a file cut short", CUT, "__2_0.distcp", NULL, SHEAF_DEFECT, "damaged", "cut short" },
         { ".metadata cut short", CUT, ".metadata", NULL, SHEAF_DEFECT, "damaged", ".metadata" },
-        { "changed places", SWAP, "__0_0.distcp", "__1_0.distcp", SHEAF_DEFECT, "damaged", "__1_0.distcp" },
+        { "changed places", SWAP, "__0_0.distcp", "__1_0.distcp", SHEAF_DEFECT, "damaged",
+          "__1_0.distcp" },
         { "one too many", EXTRA, "__7_0.distcp", NULL, SHEAF_WARNING, "foreign", "__7_0.distcp" },
-        { "longer than it was", LONGER, "__2_0.distcp", NULL, SHEAF_WARNING, "conflict", "__2_0.distcp" },
+        { "longer than it was", LONGER, "__2_0.distcp", NULL, SHEAF_WARNING, "conflict",
+          "__2_0.distcp" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         made_dcp *d = made_plain(m, 3, "model", true, false);

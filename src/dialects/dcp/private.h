@@ -18,14 +18,17 @@ typedef struct dcp_file {
 /* Where an item lies. */
 typedef struct dcp_item {
     const char *key, *name; /* its tensor's; its file's, NULL = none that is taken */
-    int ndim; /* -1: no tensor */
+    int ndim;               /* -1: no tensor */
     int64_t offset[SHEAF_PICKLE_MAX_DIMS];
     int64_t file; /* -1 = a name that leaves the folder */
     int64_t begin, length;
     bool changed; /* compressed or otherwise transformed */
 } dcp_item;
 
-typedef struct dcp_path { const char *key; const sheaf_pickle *path; } dcp_path;
+typedef struct dcp_path {
+    const char *key;
+    const sheaf_pickle *path;
+} dcp_path;
 
 typedef struct dcp_reading {
     sheaf_catalog *catalog;
@@ -41,14 +44,16 @@ typedef struct dcp_reading {
     sheaf_torch *common; /* common.pt; NULL = none */
     bool megatron;
     sheaf__megatron model;
-    const char *top; /* the dict that holds the model's tensors; NULL = keys are names */
+    const char *top;           /* the dict that holds the model's tensors; NULL = keys are names */
     int64_t optimizer, others; /* tensors that are not read */
     char *other;               /* one of the latter */
 } dcp_reading;
 
-/* sheaf__dcp_chunk - the chunk of a tensor as a piece of it; *found false when it is not there (told). */
-sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, const char *key, int ndim, const int64_t *offsets,
-                               const int64_t *sizes, sheaf_dtype *dtype);
+/* sheaf__dcp_chunk - the chunk of a tensor as a piece of it; *found false when it is not there
+ * (told). */
+sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, const char *key,
+                               int ndim, const int64_t *offsets, const int64_t *sizes,
+                               sheaf_dtype *dtype);
 /* sheaf__dcp_path - the path of a key in the dict that was saved; NULL when it is not known. */
 const sheaf_pickle *sheaf__dcp_path(const dcp_reading *r, const char *key);
 /* sheaf__dcp_value - a number stored under `key`; false when there is none. */

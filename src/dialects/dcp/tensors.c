@@ -1,16 +1,20 @@
 /* tensors.c - the tensors of .metadata under the names of their model.
  *
- * A key is the path of a value in the dict that was saved, joined by dots; planner_data keeps the path.
- * The dict of the model is its first component ("model" in {"model": model.state_dict(), ...}) and no part
- * of a tensor's name. In an optimizer's dict the path ends in parameter, exp_avg. Without paths, "model." is taken away where
- * every key has it and "model.model." or "model.lm_head." shows that it comes twice. */
+ * A key is the path of a value in the dict that was saved, joined by dots; planner_data keeps the
+ * path. The dict of the model is its first component ("model" in {"model": model.state_dict(),
+ * ...}) and no part of a tensor's name. In an optimizer's dict the path ends in parameter, exp_avg.
+ * Without paths, "model." is taken away where every key has it and "model.model." or
+ * "model.lm_head." shows that it comes twice. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dialects/dcp/private.h"
 
-static sheaf_status *no_memory(const dcp_reading *r) { return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir); }
+static sheaf_status *no_memory(const dcp_reading *r)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+}
 
 /* ---- keys ---- */
 
@@ -21,7 +25,8 @@ static bool is_optimizer(const char *top)
     return top != NULL && (strncmp(top, "optim", 5) == 0 || strstr(top, "optimizer") != NULL);
 }
 
-/* What comes after "state" in an optimizer's key, and which moment: "NAME.exp_avg", or torch_dist's "exp_avg.NAME". */
+/* What comes after "state" in an optimizer's key, and which moment: "NAME.exp_avg", or torch_dist's
+ * "exp_avg.NAME". */
 static role optimizer_role(const char **moment, const char **name, size_t *length, const char *key)
 {
     static const char *const moments[] = { "exp_avg_sq", "exp_avg" };
@@ -41,7 +46,8 @@ static role optimizer_role(const char **moment, const char **name, size_t *lengt
     return ROLE_OPTIMIZER;
 }
 
-/* The model's dict: the one first component of all tensors that are no optimizer's; of several, "model" and the like. */
+/* The model's dict: the one first component of all tensors that are no optimizer's; of several,
+ * "model" and the like. */
 static void find_top(dcp_reading *r, const sheaf_pickle *all)
 {
     static const char *const usual[] = { "model", "module", "state_dict", "model_state_dict" };
@@ -52,7 +58,8 @@ static void find_top(dcp_reading *r, const sheaf_pickle *all)
         const sheaf_pickle *path = key == NULL ? NULL : sheaf__dcp_path(r, key);
         if (key == NULL || sheaf__pickle_get(sheaf__pickle_value(all, i), "chunks") == NULL)
             continue;
-        const char *top = sheaf__pickle_count(path) >= 2 ? sheaf__pickle_text(sheaf__pickle_item(path, 0)) : NULL;
+        const char *top =
+            sheaf__pickle_count(path) >= 2 ? sheaf__pickle_text(sheaf__pickle_item(path, 0)) : NULL;
         if (is_optimizer(top) || (top == NULL && is_optimizer(key)))
             continue;
         every &= strncmp(key, "model.", 6) == 0;
@@ -71,7 +78,8 @@ static void find_top(dcp_reading *r, const sheaf_pickle *all)
 static role name_of(char **name, const dcp_reading *r, const char *key)
 {
     const sheaf_pickle *path = sheaf__dcp_path(r, key);
-    const char *top = sheaf__pickle_count(path) >= 2 ? sheaf__pickle_text(sheaf__pickle_item(path, 0)) : NULL;
+    const char *top =
+        sheaf__pickle_count(path) >= 2 ? sheaf__pickle_text(sheaf__pickle_item(path, 0)) : NULL;
     const char *moment = NULL, *rest = NULL;
     size_t length = 0, n = r->top == NULL ? 0 : strlen(r->top);
     *name = NULL;
@@ -90,7 +98,8 @@ static role name_of(char **name, const dcp_reading *r, const char *key)
 /* ---- tensors ---- */
 
 /* An entry of state_dict_metadata: shape and chunks; false when it is no tensor. */
-static bool tensor_of(int *ndim, int64_t *shape, const sheaf_pickle **chunks, const sheaf_pickle *value)
+static bool tensor_of(int *ndim, int64_t *shape, const sheaf_pickle **chunks,
+                      const sheaf_pickle *value)
 {
     *chunks = sheaf__pickle_get(value, "chunks");
     return *chunks != NULL && sheaf__pickle_shape(ndim, shape, sheaf__pickle_get(value, "size"));
@@ -99,18 +108,19 @@ static bool tensor_of(int *ndim, int64_t *shape, const sheaf_pickle **chunks, co
 /* The dtype that .metadata says; F32 when it says none that is known. */
 static sheaf_dtype dtype_of(const sheaf_pickle *value)
 {
-    const sheaf_pickle *properties = sheaf__pickle_get(value, "properties"), *dtype = sheaf__pickle_get(properties, "dtype");
+    const sheaf_pickle *properties = sheaf__pickle_get(value, "properties"),
+                       *dtype = sheaf__pickle_get(properties, "dtype");
     if (dtype == NULL && sheaf__pickle_is(properties, SHEAF_PICKLE_OBJECT))
         dtype = sheaf__pickle_item(properties->as.object->state, 0);
     return sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE) ? dtype->as.dtype : SHEAF_F32;
 }
 
-typedef sheaf_status *(*each_chunk)(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape,
-                                    const sheaf_piece *piece);
+typedef sheaf_status *(*each_chunk)(dcp_reading *r, const char *key, const char *name, int ndim,
+                                    const int64_t *shape, const sheaf_piece *piece);
 
 /* Calls `each` for every chunk that is there. */
-static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape,
-                                 const sheaf_pickle *chunks, each_chunk each)
+static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *name, int ndim,
+                                 const int64_t *shape, const sheaf_pickle *chunks, each_chunk each)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(chunks); i++) {
@@ -118,12 +128,13 @@ static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *na
         int n = 0, m = 0;
         int64_t offsets[SHEAF_PICKLE_MAX_DIMS], sizes[SHEAF_PICKLE_MAX_DIMS];
         bool good = sheaf__pickle_shape(&n, offsets, sheaf__pickle_get(one, "offsets")) &&
-                    sheaf__pickle_shape(&m, sizes, sheaf__pickle_get(one, "sizes")) && n == ndim && m == ndim;
+                    sheaf__pickle_shape(&m, sizes, sheaf__pickle_get(one, "sizes")) && n == ndim &&
+                    m == ndim;
         for (int k = 0; good && k < ndim; k++)
             good = offsets[k] <= shape[k] - sizes[k];
         if (!good) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "chunks inside the tensor",
-                                     "another one in .metadata", "");
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
+                                     "chunks inside the tensor", "another one in .metadata", "");
             continue;
         }
         bool found;
@@ -136,24 +147,26 @@ static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *na
     return st;
 }
 
-static sheaf_status *add_plain(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape,
-                               const sheaf_piece *piece)
+static sheaf_status *add_plain(dcp_reading *r, const char *key, const char *name, int ndim,
+                               const int64_t *shape, const sheaf_piece *piece)
 {
     return sheaf__catalog_piece(r->catalog, sheaf__catalog_find(r->catalog, name), piece);
 }
 
-static sheaf_status *read_plain(dcp_reading *r, const char *key, const char *name, role is, const sheaf_pickle *value)
+static sheaf_status *read_plain(dcp_reading *r, const char *key, const char *name, role is,
+                                const sheaf_pickle *value)
 {
     int ndim;
     int64_t shape[SHEAF_PICKLE_MAX_DIMS];
     const sheaf_pickle *chunks;
     sheaf_logical *out;
     if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "a tensor's shape and chunks",
-                                   "something else in .metadata", "");
-    if (sheaf__catalog_find(r->catalog, name) != NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", r->dir, key, "one tensor of each name", "a second one",
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
+                                   "a tensor's shape and chunks", "something else in .metadata",
                                    "");
+    if (sheaf__catalog_find(r->catalog, name) != NULL)
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", r->dir, key,
+                                   "one tensor of each name", "a second one", "");
     sheaf_status *st = sheaf__catalog_tensor(&out, r->catalog, name, dtype_of(value), ndim, shape);
     if (st == NULL) {
         out->kind = is == ROLE_MOMENT                             ? SHEAF_MOMENT
@@ -173,7 +186,8 @@ static bool layer_of(sheaf_piece *out, const sheaf_piece *piece, int ndim, int64
     if (layer < piece->begin[0] || layer >= piece->begin[0] + piece->size[0])
         return false;
     *out = *piece;
-    out->offset += (layer - piece->begin[0]) * piece->stride[0] * (int64_t)sheaf_dtype_bytes(piece->dtype);
+    out->offset +=
+        (layer - piece->begin[0]) * piece->stride[0] * (int64_t)sheaf_dtype_bytes(piece->dtype);
     for (int i = 1; i < ndim; i++) {
         out->begin[i - 1] = piece->begin[i];
         out->size[i - 1] = piece->size[i];
@@ -182,8 +196,8 @@ static bool layer_of(sheaf_piece *out, const sheaf_piece *piece, int ndim, int64
     return true;
 }
 
-static sheaf_status *add_megatron(dcp_reading *r, const char *key, const char *name, int ndim, const int64_t *shape,
-                                  const sheaf_piece *piece)
+static sheaf_status *add_megatron(dcp_reading *r, const char *key, const char *name, int ndim,
+                                  const int64_t *shape, const sheaf_piece *piece)
 {
     bool stacked;
     const int64_t number = sheaf__megatron_layer(name, &stacked);
@@ -196,7 +210,8 @@ static sheaf_status *add_megatron(dcp_reading *r, const char *key, const char *n
         sheaf_piece one = *piece;
         if (stacked && !layer_of(&one, piece, ndim, layer))
             continue;
-        st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, layer, ndim - skip, shape + skip, 0, 1);
+        st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, layer, ndim - skip,
+                                        shape + skip, 0, 1);
         if (st == NULL && word == SHEAF_MEGATRON_MAPPED)
             st = sheaf__megatron_add(r->catalog, &targets, &one);
         free(targets.at);
@@ -214,30 +229,36 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
     bool stacked;
     const char *name = strncmp(key, "model.", 6) == 0 ? key + 6 : key;
     const int64_t number = sheaf__megatron_layer(name, &stacked);
-    if (strstr(name, "_extra_state") != NULL || strncmp(name, "rng_state", 9) == 0 || strncmp(name, "rerun_state", 11) == 0)
+    if (strstr(name, "_extra_state") != NULL || strncmp(name, "rng_state", 9) == 0 ||
+        strncmp(name, "rerun_state", 11) == 0)
         return NULL;
     if (is_optimizer(name) || strncmp(name, "chained_", 8) == 0) {
         r->optimizer++;
         return NULL;
     }
     if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key, "a tensor's shape and chunks",
-                                   "something else in .metadata", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
+                                   "a tensor's shape and chunks", "something else in .metadata",
+                                   "");
     if (stacked && (ndim < 2 || shape[0] != r->model.layers))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", r->dir, key, "all layers of the model along the first axis",
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", r->dir, key,
+                                   "all layers of the model along the first axis",
                                    "another number of them", "");
-    sheaf_status *st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, stacked ? 0 : number, ndim - (stacked ? 1 : 0),
-                                                  shape + (stacked ? 1 : 0), 0, 1);
+    sheaf_status *st =
+        sheaf__megatron_targets_of(&targets, &word, &r->model, name, stacked ? 0 : number,
+                                   ndim - (stacked ? 1 : 0), shape + (stacked ? 1 : 0), 0, 1);
     free(targets.at);
     if (st != NULL || word == SHEAF_MEGATRON_IGNORED)
         return st;
     if (word != SHEAF_MEGATRON_MAPPED)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, word == SHEAF_MEGATRON_MISFIT ? "shape" : "unsupported", r->dir, key,
-                                   "tensors of a Llama model with the sizes in the args",
-                                   word == SHEAF_MEGATRON_MISFIT ? "another shape" : "a tensor that it does not have", "");
+        return sheaf__catalog_note(
+            r->catalog, SHEAF_DEFECT, word == SHEAF_MEGATRON_MISFIT ? "shape" : "unsupported",
+            r->dir, key, "tensors of a Llama model with the sizes in the args",
+            word == SHEAF_MEGATRON_MISFIT ? "another shape" : "a tensor that it does not have", "");
     if (strstr(name, "word_embeddings.weight") != NULL)
         r->model.padded = shape[0];
-    return sheaf__catalog_defect(r->catalog, r->dir, walk_chunks(r, key, name, ndim, shape, chunks, add_megatron));
+    return sheaf__catalog_defect(r->catalog, r->dir,
+                                 walk_chunks(r, key, name, ndim, shape, chunks, add_megatron));
 }
 
 /* ---- all of it ---- */
@@ -246,11 +267,13 @@ static sheaf_status *tell_unread(dcp_reading *r)
 {
     sheaf_status *st = NULL;
     if (r->optimizer > 0)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "unsupported", r->dir, "", "", "",
-                                  "%" PRId64 " tensors of the optimizer are not read", r->optimizer);
+        st =
+            sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "unsupported", r->dir, "", "", "",
+                                 "%" PRId64 " tensors of the optimizer are not read", r->optimizer);
     if (st == NULL && r->others > 0)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "foreign", r->dir, r->other, "tensors of the model or its optimizer",
-                                  "", "%" PRId64 " others are not read", r->others);
+        st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "foreign", r->dir, r->other,
+                                  "tensors of the model or its optimizer", "",
+                                  "%" PRId64 " others are not read", r->others);
     return st;
 }
 

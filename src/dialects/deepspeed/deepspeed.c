@@ -13,9 +13,9 @@
 #include "dialects/sat/parts.h"
 
 enum {
-    MAX_ENTRIES = 65536,    /* of one list or dict */
-    MAX_STEPS = 10000000,   /* entries of a file's first levels */
-    MAX_CLAIM = 64,         /* times as many ranks as there are files are believed */
+    MAX_ENTRIES = 65536,  /* of one list or dict */
+    MAX_STEPS = 10000000, /* entries of a file's first levels */
+    MAX_CLAIM = 64,       /* times as many ranks as there are files are believed */
 };
 
 /* ---- names of files ---- */
@@ -58,7 +58,8 @@ static bool read_name(ds_file *f, const char *name)
             f->what = DS_EXPERT;
             return true;
         }
-        if (skip(&at, "-model_") && isdigit((unsigned char)*at) && (!number(&f->mp, &at) || !skip(&at, "-model_")))
+        if (skip(&at, "-model_") && isdigit((unsigned char)*at) &&
+            (!number(&f->mp, &at) || !skip(&at, "-model_")))
             return false;
         return strcmp(at, "states.pt") == 0 || strcmp(at, "-model_states.pt") == 0;
     }
@@ -79,7 +80,8 @@ static bool read_name(ds_file *f, const char *name)
 static int by_place(const void *a, const void *b)
 {
     const ds_file *x = a, *y = b;
-    const int order[4] = { (int)x->what - (int)y->what, x->layer - y->layer, x->mp - y->mp, x->dp - y->dp };
+    const int order[4] = { (int)x->what - (int)y->what, x->layer - y->layer, x->mp - y->mp,
+                           x->dp - y->dp };
     for (int i = 0; i < 4; i++)
         if (order[i] != 0)
             return order[i];
@@ -96,7 +98,10 @@ ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
 
 /* ---- is it one? ---- */
 
-typedef struct look { int models, optims, layers; bool universal, sat; } look;
+typedef struct look {
+    int models, optims, layers;
+    bool universal, sat;
+} look;
 
 static void look_into(look *out, const char *dir)
 {
@@ -118,15 +123,17 @@ static void look_into(look *out, const char *dir)
     out->sat = sheaf__sat_is_step(dir);
 }
 
-/* The tag that `name` in `dir` says, malloc'd; NULL when there is none or it is no name of a folder. */
+/* The tag that `name` in `dir` says, malloc'd; NULL when there is none or it is no name of a
+ * folder. */
 static char *tag_of(const char *dir, const char *name)
 {
     char *path = NULL, *text = NULL;
     size_t size = 0;
     if (asprintf(&path, "%s/%s", dir, name) < 0)
         return NULL;
-    sheaf_status *st = sheaf__path_kind(path) != SHEAF_PATH_FILE ? sheaf_fail(SHEAF_E_IO, "%s", path)
-                                                                  : sheaf__file_read_all(&text, &size, path, 4096);
+    sheaf_status *st = sheaf__path_kind(path) != SHEAF_PATH_FILE
+                           ? sheaf_fail(SHEAF_E_IO, "%s", path)
+                           : sheaf__file_read_all(&text, &size, path, 4096);
     free(path);
     if (st != NULL) {
         sheaf_status_free(st);
@@ -134,7 +141,8 @@ static char *tag_of(const char *dir, const char *name)
     }
     while (size > 0 && isspace((unsigned char)text[size - 1]))
         text[--size] = '\0';
-    if (size == 0 || strlen(text) != size || strchr(text, '/') != NULL || strcmp(text, ".") == 0 || strcmp(text, "..") == 0) {
+    if (size == 0 || strlen(text) != size || strchr(text, '/') != NULL || strcmp(text, ".") == 0 ||
+        strcmp(text, "..") == 0) {
         free(text);
         return NULL;
     }
@@ -162,7 +170,8 @@ static bool is_tag(const char *dir)
 {
     look l;
     look_into(&l, dir);
-    return !l.sat && (l.optims > 0 || l.layers > 0 || l.models > 0 || (l.universal && strstr(dir, "universal") != NULL));
+    return !l.sat && (l.optims > 0 || l.layers > 0 || l.models > 0 ||
+                      (l.universal && strstr(dir, "universal") != NULL));
 }
 
 static bool deepspeed_is(const char *path)
@@ -173,21 +182,24 @@ static bool deepspeed_is(const char *path)
         const char *name = strrchr(path, '/');
         ds_file f;
         sheaf_status *st = NULL;
-        if (!read_name(&f, name == NULL ? path : name + 1) || (st = sheaf__path_parent(&dir, path)) != NULL) {
+        if (!read_name(&f, name == NULL ? path : name + 1) ||
+            (st = sheaf__path_parent(&dir, path)) != NULL) {
             sheaf_status_free(st);
             return false;
         }
     } else if (kind == SHEAF_PATH_DIR) {
         dir = by_latest(path);
     }
-    const bool yes = kind == SHEAF_PATH_DIR && dir == NULL ? is_tag(path) : dir != NULL && is_tag(dir);
+    const bool yes =
+        kind == SHEAF_PATH_DIR && dir == NULL ? is_tag(path) : dir != NULL && is_tag(dir);
     free(dir);
     return yes;
 }
 
 /* ---- finding the files ---- */
 
-/* r->tag: of a file its folder, of a folder with `latest` what that names, else the folder itself. */
+/* r->tag: of a file its folder, of a folder with `latest` what that names, else the folder
+ * itself. */
 static sheaf_status *find_tag(ds_reading *r, const char *path)
 {
     if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
@@ -199,7 +211,8 @@ static sheaf_status *find_tag(ds_reading *r, const char *path)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (sheaf__path_kind(r->tag) == SHEAF_PATH_DIR)
         return NULL;
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", r->tag), "the folder that %s/latest names", path),
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", r->tag),
+                                      "the folder that %s/latest names", path),
                        "no such folder");
 }
 
@@ -221,7 +234,8 @@ static sheaf_status *find_files(ds_reading *r)
             char *path = NULL;
             st = sheaf__path_join(&path, r->tag, names[i]);
             if (st == NULL)
-                st = sheaf__catalog_note(r->catalog, SHEAF_NOTE, "foreign", path, "", "files that DeepSpeed writes",
+                st = sheaf__catalog_note(r->catalog, SHEAF_NOTE, "foreign", path, "",
+                                         "files that DeepSpeed writes",
                                          "a file of another name; it is not read", "");
             free(path);
         }
@@ -239,10 +253,12 @@ static sheaf_status *check_twice(ds_reading *r)
     int64_t kept = 0;
     for (int64_t i = 0; i < r->nfiles; i++) {
         ds_file *f = &r->file[i], *last = kept > 0 ? &r->file[kept - 1] : NULL;
-        if (last != NULL && last->what == f->what && last->mp == f->mp && last->dp == f->dp && last->layer == f->layer) {
+        if (last != NULL && last->what == f->what && last->mp == f->mp && last->dp == f->dp &&
+            last->layer == f->layer) {
             if (st == NULL)
-                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "duplicate", f->path, "", "one file for each part", "",
-                                          "%s is the same part", last->path);
+                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "duplicate", f->path, "",
+                                          "one file for each part", "", "%s is the same part",
+                                          last->path);
             free(f->path);
             continue;
         }
@@ -252,7 +268,8 @@ static sheaf_status *check_twice(ds_reading *r)
     return st;
 }
 
-/* The name in a zip file is the one it was written under: a part that was renamed to another part's name. */
+/* The name in a zip file is the one it was written under: a part that was renamed to another part's
+ * name. */
 static sheaf_status *check_stem(ds_reading *r, const ds_file *f)
 {
     char stem[128], name[160];
@@ -263,18 +280,21 @@ static sheaf_status *check_stem(ds_reading *r, const ds_file *f)
     if (stem[0] == '\0' || !read_name(&was, name) ||
         (was.what == f->what && was.mp == f->mp && was.dp == f->dp && was.layer == f->layer))
         return NULL;
-    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", f->path, "", "a file that was saved under this name",
-                                "give the parts back the names they were saved under", "it was saved as %s", name);
+    return sheaf__catalog_notef(
+        r->catalog, SHEAF_DEFECT, "conflict", f->path, "", "a file that was saved under this name",
+        "give the parts back the names they were saved under", "it was saved as %s", name);
 }
 
-/* Does a list or dict in the first levels hold more entries than any model needs? Bounds what the readers walk. */
+/* Does a list or dict in the first levels hold more entries than any model needs? Bounds what the
+ * readers walk. */
 static bool crowded(const sheaf_pickle *value, int depth, int64_t *steps)
 {
     const int64_t n = sheaf__pickle_count(value);
     if (n > MAX_ENTRIES || (*steps -= n) < 0)
         return true;
     for (int64_t i = 0; i < n && depth > 0; i++)
-        if (crowded(sheaf__pickle_is(value, SHEAF_PICKLE_DICT) ? sheaf__pickle_value(value, i) : sheaf__pickle_item(value, i),
+        if (crowded(sheaf__pickle_is(value, SHEAF_PICKLE_DICT) ? sheaf__pickle_value(value, i)
+                                                               : sheaf__pickle_item(value, i),
                     depth - 1, steps))
             return true;
     return false;
@@ -291,7 +311,8 @@ static sheaf_status *open_one(ds_reading *r, ds_file *f)
     if (st == NULL) {
         sheaf__torch_close(f->torch);
         f->torch = NULL;
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", f->path), "at most %d tensors", MAX_ENTRIES);
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", f->path), "at most %d tensors",
+                            MAX_ENTRIES);
     }
     return sheaf__catalog_defect(r->catalog, f->path, st);
 }
@@ -302,7 +323,8 @@ static sheaf_status *open_files(ds_reading *r)
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
         ds_file *f = &r->file[i];
         if (f->what == DS_EXPERT) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, "", "layers without experts",
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, "",
+                                     "layers without experts",
                                      "a file of experts (mixture of experts)", "");
             continue;
         }
@@ -313,18 +335,22 @@ static sheaf_status *open_files(ds_reading *r)
 
 /* ---- what the files agree on ---- */
 
-/* The value that most model files give for `key`; files that give another are told as `code`. -1: none gives any. */
-static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const char *code, const char *what)
+/* The value that most model files give for `key`; files that give another are told as `code`. -1:
+ * none gives any. */
+static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const char *code,
+                           const char *what)
 {
     int64_t best = -1, votes = 0;
     for (int64_t i = 0; i < r->nfiles; i++) {
         int64_t value, n = 0;
-        if (r->file[i].torch == NULL || !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
+        if (r->file[i].torch == NULL ||
+            !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
             value < 0)
             continue;
         for (int64_t j = 0; j < r->nfiles; j++) {
             int64_t other;
-            n += r->file[j].torch != NULL && sheaf__pickle_int(&other, sheaf__pickle_get(r->file[j].torch->doc->root, key)) &&
+            n += r->file[j].torch != NULL &&
+                 sheaf__pickle_int(&other, sheaf__pickle_get(r->file[j].torch->doc->root, key)) &&
                  other == value;
         }
         if (n > votes || (n == votes && value > best)) {
@@ -336,7 +362,8 @@ static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const c
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
         int64_t value;
-        if (r->file[i].torch == NULL || !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
+        if (r->file[i].torch == NULL ||
+            !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
             value == best)
             continue;
         char expected[96];
@@ -364,7 +391,8 @@ static sheaf_status *check_step(ds_reading *r)
     sheaf_status *st = agree(&r->step, r, "global_steps", "stale", "step");
     const int64_t said = step_of_tag(r->tag);
     if (st == NULL && said >= 0 && r->step >= 0 && said != r->step)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->tag, "", "files of the step in the folder's name", "",
+        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->tag, "",
+                                  "files of the step in the folder's name", "",
                                   "files of step %" PRId64, r->step);
     if (r->step < 0)
         r->step = said;
@@ -379,13 +407,15 @@ static sheaf_status *miss(ds_reading *r, const char *fmt, int a, int b)
     snprintf(name, sizeof name, fmt, a, b);
     sheaf_status *st = sheaf__path_join(&path, r->tag, name);
     if (st == NULL)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "", "every part of the save", "no such file",
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "",
+                                 "every part of the save", "no such file",
                                  "copy it from where this checkpoint was written");
     free(path);
     return st;
 }
 
-/* Ranks as counted in names, and as the files say; the larger of both, within reason, is what is wanted. */
+/* Ranks as counted in names, and as the files say; the larger of both, within reason, is what is
+ * wanted. */
 static sheaf_status *check_sizes(ds_reading *r)
 {
     int64_t tp, dp, pp = -1;
@@ -401,24 +431,31 @@ static sheaf_status *check_sizes(ds_reading *r)
         zero3 |= f->what == DS_MODEL && f->dp >= 0;
         layers |= f->what == DS_LAYER;
         if (f->torch != NULL)
-            sheaf__pickle_int(&pp, sheaf__pickle_path(f->torch->doc->root, "checkpoint_parallel_dimensions", "pp_degree", NULL));
+            sheaf__pickle_int(&pp, sheaf__pickle_path(f->torch->doc->root,
+                                                      "checkpoint_parallel_dimensions", "pp_degree",
+                                                      NULL));
     }
     if (st != NULL)
         return st;
     r->tp = tp > 0 && tp <= MAX_CLAIM * (int64_t)(most_mp + 1) ? (int)tp : most_mp + 1;
-    r->dp = dp > 0 && dp <= MAX_CLAIM * (int64_t)(most_dp < 0 ? 1 : most_dp + 1) ? (int)dp : most_dp >= 0 ? most_dp + 1 : 0;
+    r->dp = dp > 0 && dp <= MAX_CLAIM * (int64_t)(most_dp < 0 ? 1 : most_dp + 1) ? (int)dp
+            : most_dp >= 0                                                       ? most_dp + 1
+                                                                                 : 0;
     if (tp > r->tp || dp > r->dp)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "",
-                                  "sizes that the number of files makes believable", "",
-                                  "%" PRId64 " model-parallel and %" PRId64 " data-parallel parts are stated", tp, dp);
+        st = sheaf__catalog_notef(
+            r->catalog, SHEAF_DEFECT, "conflict", r->tag, "",
+            "sizes that the number of files makes believable", "",
+            "%" PRId64 " model-parallel and %" PRId64 " data-parallel parts are stated", tp, dp);
     if (st == NULL && most_mp >= r->tp && !layers) {
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
-                                  "mp_rank_%02d in a save of %d model-parallel parts", most_mp, r->tp);
+        st = sheaf__catalog_notef(
+            r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
+            "mp_rank_%02d in a save of %d model-parallel parts", most_mp, r->tp);
         r->tp = most_mp + 1;
     }
     if (st == NULL && most_dp >= r->dp) {
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
-                                  "zero_pp_rank_%d in a save of %d data-parallel parts", most_dp, r->dp);
+        st = sheaf__catalog_notef(
+            r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
+            "zero_pp_rank_%d in a save of %d data-parallel parts", most_dp, r->dp);
         r->dp = most_dp + 1;
     }
     r->catalog->tp = r->tp;
@@ -440,11 +477,12 @@ static sheaf_status *check_sizes(ds_reading *r)
 
 /* ---- the model's config ---- */
 
-/* A config that was given, or lies beside the tag or in its folder: catalog->config, r->schema when it is of a
- * family that sheaf knows. */
+/* A config that was given, or lies beside the tag or in its folder: catalog->config, r->schema when
+ * it is of a family that sheaf knows. */
 static sheaf_status *find_config(ds_reading *r)
 {
-    static const char *const places[] = { "%s/config.json", "%s/../config.json", "%s/../../config.json" };
+    static const char *const places[] = { "%s/config.json", "%s/../config.json",
+                                          "%s/../../config.json" };
     char *path = r->hints->config != NULL ? strdup(r->hints->config) : NULL;
     size_t size = 0;
     for (int i = 0; path == NULL && i < 3; i++) {
@@ -464,7 +502,8 @@ static sheaf_status *find_config(ds_reading *r)
     if (st == NULL) {
         r->catalog->vocab = config.vocab;
         r->catalog->model = strdup(sheaf_family_name(config.family));
-        st = r->catalog->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : sheaf_schema_new(&r->schema, &config, 8);
+        st = r->catalog->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
+                                       : sheaf_schema_new(&r->schema, &config, 8);
     }
     sheaf_config_release(&config);
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY)
@@ -502,7 +541,8 @@ static sheaf_status *read_all(ds_reading *r)
     if (st == NULL && sheaf__path_kind(zero) == SHEAF_PATH_DIR)
         st = sheaf__ds_universal(r);
     else if (st == NULL && r->nfiles == 0)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "", "mp_rank_XX_model_states.pt and the like",
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "",
+                                 "mp_rank_XX_model_states.pt and the like",
                                  "no such file in this folder", "");
     else {
         if (st == NULL)
@@ -520,15 +560,19 @@ static sheaf_status *read_all(ds_reading *r)
 static sheaf_status *recognise(sheaf_catalog *c)
 {
     const sheaf_logical *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
-    if (c->model == NULL && table != NULL && sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
-        (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL ? "qwen2" : "llama")) == NULL)
+    if (c->model == NULL && table != NULL &&
+        sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
+        (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL
+                               ? "qwen2"
+                               : "llama")) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     if (table != NULL && table->told.ndim == 2 && c->vocab < 0)
         c->vocab = table->told.shape[0];
     return NULL;
 }
 
-static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path,
+                                    const sheaf_dialect_hints *hints)
 {
     ds_reading r = { .hints = hints, .step = -1 };
     *out = NULL;
@@ -552,4 +596,5 @@ static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path, const
     return NULL;
 }
 
-const sheaf_dialect sheaf__dialect_deepspeed = { "deepspeed", "DeepSpeed (ZeRO, AutoTP, universal)", deepspeed_is, deepspeed_read };
+const sheaf_dialect sheaf__dialect_deepspeed = { "deepspeed", "DeepSpeed (ZeRO, AutoTP, universal)",
+                                                 deepspeed_is, deepspeed_read };

@@ -1,4 +1,5 @@
-/* deepspeed_test.c - recorded folders give what they should; made ones, divided in every way, too; what is wrong is named. */
+/* deepspeed_test.c - recorded folders give what they should; made ones, divided in every way, too;
+ * what is wrong is named. */
 #include "dialects/common/made_test.h"
 
 #include "catalog/boxes.h"
@@ -82,10 +83,10 @@ static void test_golden__every_folder_gives_its_expected_tensors(void **state)
 /* ---- made folders ---- */
 
 typedef struct how {
-    int tp, dp, stage;    /* stage 0: no masters */
+    int tp, dp, stage; /* stage 0: no masters */
     enum { STATE_NOTHING, STATE_PATTERNS } state;
-    bool bf16;            /* `module` is rounded */
-    bool lean;            /* padding is left out of the last part */
+    bool bf16; /* `module` is rounded */
+    bool lean; /* padding is left out of the last part */
     int64_t step, tag;
 } how;
 
@@ -106,28 +107,37 @@ static void exactly(char out[256], const char *name)
 static void put_info(made_file *f, const made_model *m)
 {
     sheaf_pickle *info = made_set(f, f->root, "universal_checkpoint_info", SHEAF_PICKLE_DICT);
-    sheaf__pickle_set(f->doc, info, "universal_checkpoint_version", sheaf__pickle_make_float(f->doc, 0.4));
+    sheaf__pickle_set(f->doc, info, "universal_checkpoint_version",
+                      sheaf__pickle_make_float(f->doc, 0.4));
     made_set_int(f, info, "original_vocab_size", m->vocab);
-    sheaf_pickle *row = made_set(f, info, "parameter_with_row_parallelism_patterns", SHEAF_PICKLE_LIST);
-    sheaf_pickle *vocabulary = made_set(f, info, "vocabulary_parameter_patterns", SHEAF_PICKLE_LIST);
-    sheaf__pickle_append(f->doc, vocabulary, sheaf__pickle_make_string(f->doc, "^lm_head\\.weight$"));
+    sheaf_pickle *row =
+        made_set(f, info, "parameter_with_row_parallelism_patterns", SHEAF_PICKLE_LIST);
+    sheaf_pickle *vocabulary =
+        made_set(f, info, "vocabulary_parameter_patterns", SHEAF_PICKLE_LIST);
+    sheaf__pickle_append(f->doc, vocabulary,
+                         sheaf__pickle_make_string(f->doc, "^lm_head\\.weight$"));
     sheaf_pickle *copies = made_set(f, info, "tp_replicated_parameter_patterns", SHEAF_PICKLE_LIST);
     for (int i = 0; i < m->count; i++) {
         char pattern[256];
         exactly(pattern, m->tensor[i].name);
         if (m->tensor[i].axis != 0)
-            sheaf__pickle_append(f->doc, m->tensor[i].axis < 0 ? copies : row, sheaf__pickle_make_string(f->doc, pattern));
+            sheaf__pickle_append(f->doc, m->tensor[i].axis < 0 ? copies : row,
+                                 sheaf__pickle_make_string(f->doc, pattern));
     }
 }
 
-static bool in_group(const made_tensor *t, int group) { return (t->ndim == 1) == (group == 1); }
+static bool in_group(const made_tensor *t, int group)
+{
+    return (t->ndim == 1) == (group == 1);
+}
 
 static void put_model(const char *path, const made_model *m, const how *h, int mp, bool empty)
 {
     made_file *f = made_begin();
     sheaf_pickle *module = made_set(f, f->root, "module", SHEAF_PICKLE_DICT);
     made_set(f, f->root, "buffer_names", SHEAF_PICKLE_LIST);
-    sheaf_pickle *groups = h->stage > 0 ? made_set(f, f->root, "param_shapes", SHEAF_PICKLE_LIST) : NULL;
+    sheaf_pickle *groups =
+        h->stage > 0 ? made_set(f, f->root, "param_shapes", SHEAF_PICKLE_LIST) : NULL;
     for (int g = 0; g < 2 && groups != NULL; g++)
         sheaf__pickle_append(f->doc, groups, sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT));
     for (int i = 0; i < m->count; i++) {
@@ -137,10 +147,11 @@ static void put_model(const char *path, const made_model *m, const how *h, int m
         float *data = made_slice(t, begin, size, 0);
         void *stored = h->bf16 ? made_bf16(data, size[0] * size[1]) : data;
         sheaf__pickle_set(f->doc, module, t->name,
-                          made_put(f, h->bf16 ? SHEAF_BF16 : SHEAF_F32, empty ? 1 : t->ndim, empty ? &none : size, stored));
+                          made_put(f, h->bf16 ? SHEAF_BF16 : SHEAF_F32, empty ? 1 : t->ndim,
+                                   empty ? &none : size, stored));
         if (groups != NULL)
-            sheaf__pickle_set(f->doc, (sheaf_pickle *)sheaf__pickle_item(groups, !in_group(t, 0)), t->name,
-                              made_shape(f, t->ndim, size));
+            sheaf__pickle_set(f->doc, (sheaf_pickle *)sheaf__pickle_item(groups, !in_group(t, 0)),
+                              t->name, made_shape(f, t->ndim, size));
     }
     made_set_int(f, f->root, "global_steps", h->step);
     made_set_int(f, f->root, "dp_world_size", h->dp);
@@ -150,8 +161,10 @@ static void put_model(const char *path, const made_model *m, const how *h, int m
     made_write(f, path);
 }
 
-/* The flat values of part d: of stages 1 and 2 a piece of all parameters end to end, of stage 3 a piece of each. */
-static float *flat_of(int64_t *count, const made_model *m, const how *h, int mp, int d, int group, unsigned seed)
+/* The flat values of part d: of stages 1 and 2 a piece of all parameters end to end, of stage 3 a
+ * piece of each. */
+static float *flat_of(int64_t *count, const made_model *m, const how *h, int mp, int d, int group,
+                      unsigned seed)
 {
     int64_t total = 0, n = 0, room = 0;
     float *all = NULL;
@@ -189,8 +202,11 @@ static void put_optimizer(const char *path, const made_model *m, const how *h, i
     made_file *f = made_begin();
     sheaf_pickle *state = made_set(f, f->root, "optimizer_state_dict", SHEAF_PICKLE_DICT);
     sheaf_pickle *flats =
-        made_set(f, state, h->stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups", SHEAF_PICKLE_LIST);
-    sheaf_pickle *moments = made_set(f, state, h->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state", SHEAF_PICKLE_DICT);
+        made_set(f, state, h->stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups",
+                 SHEAF_PICKLE_LIST);
+    sheaf_pickle *moments =
+        made_set(f, state, h->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state",
+                 SHEAF_PICKLE_DICT);
     moments = made_set(f, moments, "state", SHEAF_PICKLE_LIST);
     for (int g = 0; g < 2; g++) {
         static const char *const keys[3] = { NULL, "exp_avg", "exp_avg_sq" };
@@ -228,11 +244,12 @@ static const char *made_folder(const made_model *m, const how *h)
             put_model(path, m, h, mp, false);
         }
         for (int d = 0; d < h->dp && h->stage > 0; d++) {
-            snprintf(path, sizeof path, "%s/%s/zero_pp_rank_%d_mp_rank_%02d_model_states.pt", dir, tag, d, mp);
+            snprintf(path, sizeof path, "%s/%s/zero_pp_rank_%d_mp_rank_%02d_model_states.pt", dir,
+                     tag, d, mp);
             if (h->stage == 3)
                 put_model(path, m, h, mp, true);
-            snprintf(path, sizeof path, "%s/%s/%szero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dir, tag, h->bf16 ? "bf16_" : "",
-                     d, mp);
+            snprintf(path, sizeof path, "%s/%s/%szero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dir,
+                     tag, h->bf16 ? "bf16_" : "", d, mp);
             put_optimizer(path, m, h, mp, d);
         }
     }
@@ -240,7 +257,10 @@ static const char *made_folder(const made_model *m, const how *h)
 }
 
 /* Odd sizes: nothing divides evenly, and a rank may have no key/value head. */
-static made_model *odd_model(void){ return made_llama(37, 12, 23, 2, 6, 3, 4, false); }
+static made_model *odd_model(void)
+{
+    return made_llama(37, 12, 23, 2, 6, 3, 4, false);
+}
 
 static void test_made__every_way_to_divide_gives_the_model_back(void **state)
 {
@@ -249,9 +269,16 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
         for (int tp = 1; tp <= 4; tp++)
             for (int dp = 1; dp <= (stage == 0 || tp == 3 ? 1 : 5); dp += dp == 1 && tp < 4 ? 1 : 3)
                 for (int stated = 0; stated < 2; stated++) {
-                    const how h = { tp, dp, stage, stated ? STATE_PATTERNS : STATE_NOTHING, stage > 0 && stated, (tp + dp) % 2,
-                                    17, -1 };
-                    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, made_folder(m, &h), NULL);
+                    const how h = { tp,
+                                    dp,
+                                    stage,
+                                    stated ? STATE_PATTERNS : STATE_NOTHING,
+                                    stage > 0 && stated,
+                                    (tp + dp) % 2,
+                                    17,
+                                    -1 };
+                    sheaf_catalog *c =
+                        read_made(&sheaf__dialect_deepspeed, made_folder(m, &h), NULL);
                     CHECK_SOUND(c);
                     CHECK_OK(sheaf__catalog_compare(c));
                     if (c->tp != tp || c->dp != dp || c->step != 17 || c->vocab != 37 ||
@@ -264,7 +291,8 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
                         check_made(c, m, "exp_avg_sq.", 2);
                     }
                     if (!stated && tp > 1)
-                        CHECK_FINDING(c, SHEAF_NOTE, "inferred", "universal_checkpoint_info is absent");
+                        CHECK_FINDING(c, SHEAF_NOTE, "inferred",
+                                      "universal_checkpoint_info is absent");
                     sheaf__catalog_free(c);
                 }
     made_free(m);
@@ -276,7 +304,8 @@ static void test_made__the_tag_a_file_and_the_folder_above_are_the_same(void **s
     const how h = { 2, 2, 1, STATE_PATTERNS, false, false, 9, -1 };
     char path[600];
     const char *dir = made_folder(m, &h);
-    static const char *const inside[] = { "", "/global_step9", "/global_step9/mp_rank_01_model_states.pt" };
+    static const char *const inside[] = { "", "/global_step9",
+                                          "/global_step9/mp_rank_01_model_states.pt" };
     for (size_t i = 0; i < ARRAY_LEN(inside); i++) {
         snprintf(path, sizeof path, "%s%s", dir, inside[i]);
         assert_ptr_equal(sheaf__dialect_of(path), &sheaf__dialect_deepspeed);
@@ -294,25 +323,36 @@ static void test_made__the_tag_a_file_and_the_folder_above_are_the_same(void **s
 static void test_harm__is_named(void **state)
 {
     made_model *m = odd_model();
-    const how zero1 = { 2, 3, 1, STATE_PATTERNS, true, false, 9, -1 }, zero3 = { 1, 3, 3, STATE_NOTHING, false, false, 9, -1 };
+    const how zero1 = { 2, 3, 1, STATE_PATTERNS, true, false, 9, -1 },
+              zero3 = { 1, 3, 3, STATE_NOTHING, false, false, 9, -1 };
     const how plain = { 3, 1, 0, STATE_PATTERNS, false, false, 9, -1 };
     enum harm { REMOVE, CUT, SWAP };
-    const struct { const char *what; const how *how; enum harm harm; const char *a, *b, *code, *part;
+    const struct {
+        const char *what;
+        const how *how;
+        enum harm harm;
+        const char *a, *b, *code, *part;
     } cases[] = {
-        { "no model file", &zero1, REMOVE, "mp_rank_01_model_states.pt", NULL, "missing", "mp_rank_01_model_states.pt" },
-        { "no model file of three", &plain, REMOVE, "mp_rank_02_model_states.pt", NULL, "missing", "mp_rank_02_model_states.pt" },
-        { "its rows are missing", &plain, REMOVE, "mp_rank_02_model_states.pt", NULL, "missing", "rows 25..36 of 37" },
-        { "a data-parallel part", &zero1, REMOVE, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "missing",
-          "zero_pp_rank_1_mp_rank_00_optim_states.pt" },
-        { "the last part", &zero1, REMOVE, "bf16_zero_pp_rank_2_mp_rank_01_optim_states.pt", NULL, "missing",
-          "to 'model.norm.weight'" },
-        { "which tensors it held", &zero1, REMOVE, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", NULL, "missing",
-          "model.embed_tokens.weight" },
-        { "a part of ZeRO 3", &zero3, REMOVE, "zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "missing", "21 tensors" },
-        { "a part cut short", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "damaged",
-          "zero_pp_rank_1_mp_rank_00_optim" },
-        { "and what it held", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, "missing", "a damaged file" },
-        { "a model file cut short", &plain, CUT, "mp_rank_01_model_states.pt", NULL, "damaged", "mp_rank_01_model_states.pt" },
+        { "no model file", &zero1, REMOVE, "mp_rank_01_model_states.pt", NULL, "missing",
+          "mp_rank_01_model_states.pt" },
+        { "no model file of three", &plain, REMOVE, "mp_rank_02_model_states.pt", NULL, "missing",
+          "mp_rank_02_model_states.pt" },
+        { "its rows are missing", &plain, REMOVE, "mp_rank_02_model_states.pt", NULL, "missing",
+          "rows 25..36 of 37" },
+        { "a data-parallel part", &zero1, REMOVE, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
+          NULL, "missing", "zero_pp_rank_1_mp_rank_00_optim_states.pt" },
+        { "the last part", &zero1, REMOVE, "bf16_zero_pp_rank_2_mp_rank_01_optim_states.pt", NULL,
+          "missing", "to 'model.norm.weight'" },
+        { "which tensors it held", &zero1, REMOVE, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
+          NULL, "missing", "model.embed_tokens.weight" },
+        { "a part of ZeRO 3", &zero3, REMOVE, "zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL,
+          "missing", "21 tensors" },
+        { "a part cut short", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL,
+          "damaged", "zero_pp_rank_1_mp_rank_00_optim" },
+        { "and what it held", &zero1, CUT, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL,
+          "missing", "a damaged file" },
+        { "a model file cut short", &plain, CUT, "mp_rank_01_model_states.pt", NULL, "damaged",
+          "mp_rank_01_model_states.pt" },
         { "masters of two ranks", &zero1, SWAP, "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
           "bf16_zero_pp_rank_1_mp_rank_01_optim_states.pt", "conflict", "of another step or rank" },
         { "masters of two parts", &zero1, SWAP, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
@@ -339,7 +379,8 @@ static void test_harm__is_named(void **state)
     made_free(m);
 }
 
-/* What an interrupted download lacks, or puts under the other's name: nothing of a replicated tensor is left. */
+/* What an interrupted download lacks, or puts under the other's name: nothing of a replicated
+ * tensor is left. */
 static void test_harm__files_of_two_kinds_lost_or_swapped_are_named(void **state)
 {
     made_model *m = odd_model();
@@ -361,13 +402,15 @@ static void test_harm__files_of_two_kinds_lost_or_swapped_are_named(void **state
     made_free(m);
 }
 
-static void put_param(const char *dir, const char *file, const made_tensor *t, int bare, unsigned seed)
+static void put_param(const char *dir, const char *file, const made_tensor *t, int bare,
+                      unsigned seed)
 {
     char path[900];
     made_file *f = made_begin();
     const int64_t begin[2] = { 0, 0 }, size[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
-    sheaf_pickle *value = bare ? made_put(f, SHEAF_F32, 0, NULL, made_slice(t, begin, (int64_t[]){ 1, 1 }, seed))
-                               : made_put(f, SHEAF_F32, t->ndim, t->shape, made_slice(t, begin, size, seed));
+    sheaf_pickle *value =
+        bare ? made_put(f, SHEAF_F32, 0, NULL, made_slice(t, begin, (int64_t[]){ 1, 1 }, seed))
+             : made_put(f, SHEAF_F32, t->ndim, t->shape, made_slice(t, begin, size, seed));
     if (bare)
         f->root = value;
     else
@@ -376,7 +419,8 @@ static void put_param(const char *dir, const char *file, const made_tensor *t, i
     made_write(f, path);
 }
 
-/* zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt and step.pt, the last a bare number; `swapped` of these are each other. */
+/* zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt and step.pt, the last a bare number; `swapped` of
+ * these are each other. */
 static void test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named(void **state)
 {
     static const char *const states[] = { "fp32.pt", "exp_avg.pt", "exp_avg_sq.pt", "step.pt" };
@@ -386,7 +430,8 @@ static void test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_n
         snprintf(dir, sizeof dir, "%s/uni%d/global_step3_universal/zero", scratch.dir, swapped);
         CHECK_OK(sheaf__make_dirs(dir, NULL));
         for (int i = 0; i < m->count; i++) {
-            snprintf(dir, sizeof dir, "%s/uni%d/global_step3_universal/zero/%s", scratch.dir, swapped, m->tensor[i].name);
+            snprintf(dir, sizeof dir, "%s/uni%d/global_step3_universal/zero/%s", scratch.dir,
+                     swapped, m->tensor[i].name);
             CHECK_OK(sheaf__make_dirs(dir, NULL));
             for (int k = 0; k < 4; k++)
                 put_param(dir, states[k], &m->tensor[i], k == 3, (unsigned)k);
@@ -416,8 +461,10 @@ static void test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_n
 static void test_harm__parts_of_another_step_are_stale(void **state)
 {
     made_model *m = odd_model();
-    const how now = { 2, 2, 1, STATE_PATTERNS, false, false, 9, -1 }, before = { 2, 2, 1, STATE_PATTERNS, false, false, 8, 9 };
-    static const char *const files[] = { "mp_rank_01_model_states.pt", "zero_pp_rank_1_mp_rank_00_optim_states.pt" };
+    const how now = { 2, 2, 1, STATE_PATTERNS, false, false, 9, -1 },
+              before = { 2, 2, 1, STATE_PATTERNS, false, false, 8, 9 };
+    static const char *const files[] = { "mp_rank_01_model_states.pt",
+                                         "zero_pp_rank_1_mp_rank_00_optim_states.pt" };
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
         char old[700], new[700];
         snprintf(old, sizeof old, "%s/global_step9/%s", made_folder(m, &before), files[i]);
@@ -429,7 +476,8 @@ static void test_harm__parts_of_another_step_are_stale(void **state)
         assert_int_equal(sheaf__catalog_defects(c), 1);
         sheaf__catalog_free(c);
     }
-    sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, made_folder(m, &before), NULL); /* all of them */
+    sheaf_catalog *c =
+        read_made(&sheaf__dialect_deepspeed, made_folder(m, &before), NULL); /* all of them */
     CHECK_FINDING(c, SHEAF_DEFECT, "stale", "step 8");
     sheaf__catalog_free(c);
     made_free(m);
@@ -443,7 +491,9 @@ static void test_made__without_optimizer_files_the_rounded_weights_are_used(void
     for (int mp = 0; mp < 2; mp++)
         for (int d = 0; d < 2; d++) {
             char path[700];
-            snprintf(path, sizeof path, "%s/global_step9/bf16_zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dir, d, mp);
+            snprintf(path, sizeof path,
+                     "%s/global_step9/bf16_zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", dir, d,
+                     mp);
             assert_int_equal(unlink(path), 0);
         }
     sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
@@ -456,8 +506,8 @@ static void test_made__without_optimizer_files_the_rounded_weights_are_used(void
     made_free(m);
 }
 
-/* Recorded parts that changed places: their zip folders still have the old names, and where shapes are uneven (a
- * vocabulary that is odd, an empty part) affine_map says so too. */
+/* Recorded parts that changed places: their zip folders still have the old names, and where shapes
+ * are uneven (a vocabulary that is odd, an empty part) affine_map says so too. */
 static void test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under(void **state)
 {
     char root[600];
@@ -474,8 +524,10 @@ static void test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under(
         snprintf(from, sizeof from, "%s/%s", root, entry->d_name);
         snprintf(dir, sizeof dir, "%s/renamed_%s", scratch.dir, entry->d_name);
         copy_tree(dir, from);
-        snprintf(a, sizeof a, "%s/global_step%" PRId64 "/mp_rank_00_model_states.pt", dir, step_in(dir));
-        snprintf(b, sizeof b, "%s/global_step%" PRId64 "/mp_rank_01_model_states.pt", dir, step_in(dir));
+        snprintf(a, sizeof a, "%s/global_step%" PRId64 "/mp_rank_00_model_states.pt", dir,
+                 step_in(dir));
+        snprintf(b, sizeof b, "%s/global_step%" PRId64 "/mp_rank_01_model_states.pt", dir,
+                 step_in(dir));
         if (sheaf__path_kind(b) != SHEAF_PATH_FILE)
             continue;
         swap_files(a, b);
@@ -524,7 +576,8 @@ static void put_numbered(made_file *f, sheaf_pickle *module, const char *name, c
     for (; *row >= 0; row++)
         for (int c = 0; c < 3; c++)
             data[n++] = (float)(*row * 3 + c);
-    sheaf__pickle_set(f->doc, module, name, made_put(f, SHEAF_F32, 2, (int64_t[]){ n / 3, 3 }, data));
+    sheaf__pickle_set(f->doc, module, name,
+                      made_put(f, SHEAF_F32, 2, (int64_t[]){ n / 3, 3 }, data));
 }
 
 static void check_numbered(const sheaf_catalog *c, const char *name, int64_t rows)
@@ -550,10 +603,12 @@ static sheaf_pickle *put_list(made_file *f, sheaf_pickle *dict, const char *key,
 
 static void fill_subs(made_file *f, sheaf_pickle *module, int mp)
 {
-    /* gate 0..3 and up 4..7, two rows of each in a rank; q 0..5 as 4 + 2, k 6..7 and v 8..9 as 1 + 1 */
+    /* gate 0..3 and up 4..7, two rows of each in a rank; q 0..5 as 4 + 2, k 6..7 and v 8..9 as 1 +
+     * 1 */
     static const int halves[2][5] = { { 0, 1, 4, 5, -1 }, { 2, 3, 6, 7, -1 } },
                      qkv[2][7] = { { 0, 1, 2, 3, 6, 8, -1 }, { 4, 5, 7, 9, -1 } };
-    static const int even[2][4] = { { 0, 2, 4, -1 }, { 1, 3, 5, -1 } }, rest[2][3] = { { 0, 1, -1 }, { 2, -1 } };
+    static const int even[2][4] = { { 0, 2, 4, -1 }, { 1, 3, 5, -1 } },
+                     rest[2][3] = { { 0, 1, -1 }, { 2, -1 } };
     put_numbered(f, module, "a.halves", halves[mp]);
     put_numbered(f, module, "a.qkv", qkv[mp]);
     put_numbered(f, module, "a.even", even[mp]);
@@ -564,14 +619,19 @@ static void fill_subs(made_file *f, sheaf_pickle *module, int mp)
     put_list(f, info, "parameter_to_average_patterns", "a\\.av.*");
     sheaf_pickle *subs = made_set(f, info, "parameter_with_sub_params", SHEAF_PICKLE_LIST);
     for (int k = 0; k < 2; k++) {
-        sheaf_pickle *one = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT), *shape = made_set(f, one, "shape", SHEAF_PICKLE_TUPLE);
+        sheaf_pickle *one = sheaf__pickle_make(f->doc, SHEAF_PICKLE_DICT),
+                     *shape = made_set(f, one, "shape", SHEAF_PICKLE_TUPLE);
         put_list(f, one, "patterns", k == 0 ? "a.qkv" : "a.even");
-        sheaf__pickle_append(f->doc, shape, k == 0 ? made_shape(f, 3, (int64_t[]){ 6, 2, 2 }) : sheaf__pickle_make_int(f->doc, 3));
+        sheaf__pickle_append(f->doc, shape,
+                             k == 0 ? made_shape(f, 3, (int64_t[]){ 6, 2, 2 })
+                                    : sheaf__pickle_make_int(f->doc, 3));
         sheaf__pickle_append(f->doc, shape, sheaf__pickle_make_int(f->doc, 3));
         made_set_int(f, one, "partition_dim", 0);
         sheaf__pickle_append(f->doc, subs, one);
     }
-    sheaf_pickle *widths = made_set(f, made_set(f, info, "sub_param_shard_widths", SHEAF_PICKLE_DICT), "a.qkv", SHEAF_PICKLE_LIST);
+    sheaf_pickle *widths =
+        made_set(f, made_set(f, info, "sub_param_shard_widths", SHEAF_PICKLE_DICT), "a.qkv",
+                 SHEAF_PICKLE_LIST);
     sheaf__pickle_append(f->doc, widths, made_shape(f, 2, (int64_t[]){ 4, 2 }));
     sheaf__pickle_append(f->doc, widths, made_shape(f, 2, (int64_t[]){ 1, 1 }));
     sheaf__pickle_append(f->doc, widths, made_shape(f, 2, (int64_t[]){ 1, 1 }));
@@ -592,7 +652,8 @@ static void test_made__fused_parameters_are_taken_apart_as_stated(void **state)
 
 static void fill_unstated(made_file *f, sheaf_pickle *module, int mp)
 {
-    static const int rows[2][4] = { { 0, 1, -1 }, { 2, 3, -1 } }, uneven[2][4] = { { 0, 1, -1 }, { 2, -1 } };
+    static const int rows[2][4] = { { 0, 1, -1 }, { 2, 3, -1 } },
+                     uneven[2][4] = { { 0, 1, -1 }, { 2, -1 } };
     put_numbered(f, module, "model.layers.0.self_attn.q_proj.weight", rows[mp]);
     sheaf__pickle_set(f->doc, module, "model.layers.0.self_attn.q_proj.bias",
                       made_put(f, SHEAF_F32, 1, (int64_t[]){ 2 }, calloc(2, 4)));
@@ -604,14 +665,17 @@ static void fill_unstated(made_file *f, sheaf_pickle *module, int mp)
     put_numbered(f, module, "model.even", rows[mp]);
     put_numbered(f, module, "model.again.weight", rows[0]);
     sheaf_pickle *shared = made_set(f, f->root, "shared_params", SHEAF_PICKLE_DICT);
-    sheaf__pickle_set(f->doc, shared, "model.other.weight", sheaf__pickle_make_string(f->doc, "model.uneven"));
+    sheaf__pickle_set(f->doc, shared, "model.other.weight",
+                      sheaf__pickle_make_string(f->doc, "model.uneven"));
 }
 
-/* Names, shapes and values decide; a bias of zeros follows its weight; what they cannot decide is refused. */
+/* Names, shapes and values decide; a bias of zeros follows its weight; what they cannot decide is
+ * refused. */
 static void put_iteration(const char *path, bool sat, const char *name)
 {
     made_file *f = made_begin();
-    put_numbered(f, made_set(f, f->root, "module", SHEAF_PICKLE_DICT), name, (const int[]){ 0, 1, -1 });
+    put_numbered(f, made_set(f, f->root, "module", SHEAF_PICKLE_DICT), name,
+                 (const int[]){ 0, 1, -1 });
     made_set_int(f, f->root, "global_steps", 7);
     if (sat)
         made_set_int(f, f->root, "iteration", 7);
@@ -621,11 +685,16 @@ static void put_iteration(const char *path, bool sat, const char *name)
 /* SAT names its tags by numbers, and other programs may: what is in the files decides. */
 static void test_made__a_number_for_a_tag_does_not_make_it_sat(void **state)
 {
-    static const struct { bool sat; const char *name, *config; bool is_sat; } rows[] = {
+    static const struct {
+        bool sat;
+        const char *name, *config;
+        bool is_sat;
+    } rows[] = {
         { false, "model.norm.weight", NULL, false },
         { true, "model.norm.weight", NULL, true },
         { false, "mixins.lm.lm_head.weight", NULL, true },
-        { false, "model.norm.weight", "model_config.json", true }, /* which DeepSpeed does not write */
+        { false, "model.norm.weight", "model_config.json",
+          true }, /* which DeepSpeed does not write */
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char save[400], path[700];
@@ -636,10 +705,14 @@ static void test_made__a_number_for_a_tag_does_not_make_it_sat(void **state)
         put_iteration(path, rows[i].sat, rows[i].name);
         snprintf(path, sizeof path, "%s/latest", save);
         put(path, "7");
-        snprintf(path, sizeof path, "%s/%s", save, rows[i].config != NULL ? rows[i].config : "notes");
+        snprintf(path, sizeof path, "%s/%s", save,
+                 rows[i].config != NULL ? rows[i].config : "notes");
         put(path, "{}");
         for (int k = 0; k < 3; k++) {
-            snprintf(path, sizeof path, "%s%s", save, k == 0 ? "" : k == 1 ? "/7" : "/7/mp_rank_00_model_states.pt");
+            snprintf(path, sizeof path, "%s%s", save,
+                     k == 0   ? ""
+                     : k == 1 ? "/7"
+                              : "/7/mp_rank_00_model_states.pt");
             const sheaf_dialect *d = sheaf__dialect_of(path);
             if (d == NULL || strcmp(d->name, rows[i].is_sat ? "sat" : "deepspeed") != 0)
                 fail_msg("%s: %s", path, d == NULL ? "none" : d->name);
@@ -651,8 +724,10 @@ static void test_made__what_is_not_stated_is_inferred_or_refused(void **state)
 {
     sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_unstated), NULL);
     check_numbered(c, "model.layers.0.self_attn.q_proj.weight", 4);
-    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias")->told.shape[0], 4);
-    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.o_proj.bias")->told.shape[0], 3);
+    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias")->told.shape[0],
+                     4);
+    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.o_proj.bias")->told.shape[0],
+                     3);
     check_numbered(c, "model.embed_tokens.weight", 2);
     check_numbered(c, "lm_head.weight", 4);
     check_numbered(c, "model.uneven", 3);
@@ -690,9 +765,10 @@ static void test_made__a_config_tells_padding_from_rows(void **state)
     const char *dir = made_folder(m, &h);
     char config[500];
     snprintf(config, sizeof config, "%s/config.json", dir);
-    put(config, "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 12, \"intermediate_size\": 24, "
-                "\"num_hidden_layers\": 1,"
-                " \"num_attention_heads\": 6, \"num_key_value_heads\": 2, \"head_dim\": 2, \"tie_word_embeddings\": false}");
+    put(config,
+        "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 12, \"intermediate_size\": 24, "
+        "\"num_hidden_layers\": 1,"
+        " \"num_attention_heads\": 6, \"num_key_value_heads\": 2, \"head_dim\": 2, \"tie_word_embeddings\": false}");
     sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
     CHECK_SOUND(c);
     CHECK_FINDING(c, SHEAF_NOTE, "inferred", "from their shapes and the config");
@@ -736,17 +812,22 @@ static void test_made__frozen_parameters_come_from_their_fragments(void **state)
             sheaf__pickle_append(f->doc, list, shapes);
             sheaf__pickle_append(f->doc, list, second);
             for (int i = 1; i < m->count; i++)
-                sheaf__pickle_set(f->doc, in_group(&m->tensor[i], 0) ? shapes : second, m->tensor[i].name,
+                sheaf__pickle_set(f->doc, in_group(&m->tensor[i], 0) ? shapes : second,
+                                  m->tensor[i].name,
                                   made_shape(f, m->tensor[i].ndim, m->tensor[i].shape));
-            sheaf__pickle_set(f->doc, made_set(f, f->root, "frozen_param_shapes", SHEAF_PICKLE_DICT), frozen.name,
-                              made_shape(f, frozen.ndim, frozen.shape));
+            sheaf__pickle_set(f->doc,
+                              made_set(f, f->root, "frozen_param_shapes", SHEAF_PICKLE_DICT),
+                              frozen.name, made_shape(f, frozen.ndim, frozen.shape));
             const int64_t n = made_elements(&frozen), each = stage == 3 ? (n + 4) / 5 : n;
             float *data = calloc((size_t)each, sizeof *data);
             assert_non_null(data);
             for (int64_t k = 0; k < each && d * each + k < n; k++)
                 data[k] = frozen.data[d * each + k];
-            sheaf__pickle_set(f->doc, made_set(f, f->root, "frozen_param_fragments", SHEAF_PICKLE_DICT), frozen.name,
-                              made_put(f, SHEAF_F32, stage == 3 ? 1 : 2, stage == 3 ? &each : frozen.shape, data));
+            sheaf__pickle_set(f->doc,
+                              made_set(f, f->root, "frozen_param_fragments", SHEAF_PICKLE_DICT),
+                              frozen.name,
+                              made_put(f, SHEAF_F32, stage == 3 ? 1 : 2,
+                                       stage == 3 ? &each : frozen.shape, data));
             made_set_int(f, f->root, "dp_world_size", 5);
             made_set_int(f, f->root, "mp_world_size", 1);
             made_set_int(f, f->root, "global_steps", 9);
@@ -766,8 +847,9 @@ static void test_made__frozen_parameters_come_from_their_fragments(void **state)
 static void test_made__layers_of_a_pipeline_are_told_by_what_they_hold(void **state)
 {
     made_model *m = odd_model();
-    static const char *const removed[] = { NULL, "layer_02-model_01",
-                                           "layer_05-model_00" }; /* none, of a decoder layer, of the head */
+    static const char *const removed[] = {
+        NULL, "layer_02-model_01", "layer_05-model_00"
+    }; /* none, of a decoder layer, of the head */
     for (int harm = 0; harm < 3; harm++) {
         char dir[400], path[700];
         snprintf(dir, sizeof dir, "%s/layers%d", scratch.dir, harm);
@@ -779,7 +861,8 @@ static void test_made__layers_of_a_pipeline_are_told_by_what_they_hold(void **st
                     const made_tensor *t = &m->tensor[i];
                     char prefix[64];
                     snprintf(prefix, sizeof prefix, "model.layers.%d.", layer - 1);
-                    const bool inside = layer > 0 && layer < 3 && strncmp(t->name, prefix, strlen(prefix)) == 0;
+                    const bool inside =
+                        layer > 0 && layer < 3 && strncmp(t->name, prefix, strlen(prefix)) == 0;
                     const char *whole = layer == 0   ? "model.embed_tokens.weight"
                                         : layer == 3 ? "model.norm.weight"
                                         : layer == 4 ? "lm_head.weight"
@@ -788,10 +871,12 @@ static void test_made__layers_of_a_pipeline_are_told_by_what_they_hold(void **st
                     if (!inside && strcmp(t->name, whole) != 0)
                         continue;
                     made_box(t, tp, 2, begin, size);
-                    sheaf__pickle_set(f->doc, f->root, inside ? t->name + strlen(prefix) : "weight",
-                                      made_put(f, SHEAF_F32, t->ndim, size, made_slice(t, begin, size, 0)));
+                    sheaf__pickle_set(
+                        f->doc, f->root, inside ? t->name + strlen(prefix) : "weight",
+                        made_put(f, SHEAF_F32, t->ndim, size, made_slice(t, begin, size, 0)));
                 }
-                snprintf(path, sizeof path, "%s/layer_%02d-model_%02d-model_states.pt", dir, layer + 1, tp);
+                snprintf(path, sizeof path, "%s/layer_%02d-model_%02d-model_states.pt", dir,
+                         layer + 1, tp);
                 made_write(f, path);
             }
         snprintf(path, sizeof path, "%s/%s-model_states.pt", dir, harm > 0 ? removed[harm] : "");
@@ -827,10 +912,15 @@ static void test_boxes__a_range_of_elements_is_a_few_boxes(void **state)
                 for (int64_t a = 0; a < box[i].size[0]; a++)
                     for (int64_t b = 0; b < box[i].size[1]; b++)
                         for (int64_t c = 0; c < box[i].size[2]; c++) {
-                            const int64_t element = ((box[i].begin[0] + a) * 4 + box[i].begin[1] + b) * 5 + box[i].begin[2] + c;
+                            const int64_t element =
+                                ((box[i].begin[0] + a) * 4 + box[i].begin[1] + b) * 5 +
+                                box[i].begin[2] + c;
                             const int64_t at =
-                                box[i].offset + (a * box[i].stride[0] + b * box[i].stride[1] + c * box[i].stride[2]) * 4;
-                            assert_true(element >= begin && element < end && at == 1000 + (element - begin) * 4);
+                                box[i].offset + (a * box[i].stride[0] + b * box[i].stride[1] +
+                                                 c * box[i].stride[2]) *
+                                                    4;
+                            assert_true(element >= begin && element < end &&
+                                        at == 1000 + (element - begin) * 4);
                             seen[element]++;
                         }
             for (int64_t e = 0; e < 60; e++)
@@ -840,7 +930,11 @@ static void test_boxes__a_range_of_elements_is_a_few_boxes(void **state)
 
 static void test_boxes__the_name_a_file_was_saved_under(void **state)
 {
-    const struct { const char *head; size_t size; const char *want; } cases[] = {
+    const struct {
+        const char *head;
+        size_t size;
+        const char *want;
+    } cases[] = {
         { "PK\3\4..............................", 10, "" },
         { "PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\013\0\0\0part/data.pkl", 43, "part" },
         { "PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\020\0\0\0archive/data.pkl", 46, "" },
@@ -858,7 +952,8 @@ static void test_boxes__the_name_a_file_was_saved_under(void **state)
     assert_string_equal(stem, "");
 }
 
-/* The same sizes and step: the copies tell, and where a part says nothing of its name, that is kept for a note. */
+/* The same sizes and step: the copies tell, and where a part says nothing of its name, that is kept
+ * for a note. */
 static void test_harm__a_part_of_another_run_differs_in_its_copies(void **state)
 {
     made_model *m = odd_model(), *other = odd_model();
@@ -876,7 +971,8 @@ static void test_harm__a_part_of_another_run_differs_in_its_copies(void **state)
         assert_int_equal(unlink(path), 0);
         put_model(path, other, &h, 1, false);
         if (stage > 0) {
-            snprintf(path, sizeof path, "%s/global_step9/bf16_zero_pp_rank_0_mp_rank_01_optim_states.pt", dir);
+            snprintf(path, sizeof path,
+                     "%s/global_step9/bf16_zero_pp_rank_0_mp_rank_01_optim_states.pt", dir);
             assert_int_equal(unlink(path), 0);
             put_optimizer(path, other, &h, 1, 0);
         }

@@ -1,7 +1,7 @@
 /* infer.c - how tensors are divided when no file states it.
  *
- * The names of the Llama family, the shapes, the config where there is one, and whether the values of
- * the ranks are equal decide, and a finding says so. What cannot be decided is refused. */
+ * The names of the Llama family, the shapes, the config where there is one, and whether the values
+ * of the ranks are equal decide, and a finding says so. What cannot be decided is refused. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +19,8 @@ static bool ends(const char *name, const char *end)
 /* reference: names and cuts of the Llama family. */
 static names_say say(const char *name)
 {
-    static const char *const rows[] = { "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj" }, *const columns[] = {
-        "o_proj", "down_proj"
-    };
+    static const char *const rows[] = { "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj" },
+                             *const columns[] = { "o_proj", "down_proj" };
     char end[64];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(end, sizeof end, ".%s.weight", rows[i]);
@@ -41,23 +40,29 @@ static names_say say(const char *name)
     }
     if (ends(name, "layernorm.weight") || ends(name, ".norm.weight") || ends(name, "_norm.weight"))
         return SAY_COPIES;
-    return ends(name, "embed_tokens.weight") || strcmp(name, "lm_head.weight") == 0 ? SAY_TABLE : SAY_NOTHING;
+    return ends(name, "embed_tokens.weight") || strcmp(name, "lm_head.weight") == 0 ? SAY_TABLE
+                                                                                    : SAY_NOTHING;
 }
 
-/* Do two ranks' tensors, of one shape, hold the same bytes? No when one of them is not all there. */
-static sheaf_status *same_bytes(bool *same, const ds_rules *rules, const ds_local *a, int ra, const ds_local *b, int rb)
+/* Do two ranks' tensors, of one shape, hold the same bytes? No when one of them is not all
+ * there. */
+static sheaf_status *same_bytes(bool *same, const ds_rules *rules, const ds_local *a, int ra,
+                                const ds_local *b, int rb)
 {
     enum { WIDE = 16384, ROOM = WIDE * 8 };
     const sheaf_source_entry *t = &a->of->told;
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype), last = t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype),
+                  last = t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
     const int64_t rows = last > 0 ? sheaf__elements(t->ndim, t->shape) / last : 0;
     char *one = malloc(ROOM), *two = malloc(ROOM);
-    sheaf_status *st = one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", t->name) : NULL;
+    sheaf_status *st =
+        one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", t->name) : NULL;
     const int64_t wide = last < WIDE ? last : WIDE, tall = wide > 0 ? WIDE / wide : 1;
     *same = t->dtype == b->of->told.dtype && bytes > 0 && bytes <= 8;
     for (int64_t r = 0; st == NULL && *same && r < rows; r += tall)
         for (int64_t c = 0; st == NULL && *same && c < last; c += wide) {
-            const int64_t h = rows - r < tall ? rows - r : tall, w = last - c < wide ? last - c : wide;
+            const int64_t h = rows - r < tall ? rows - r : tall,
+                          w = last - c < wide ? last - c : wide;
             st = sheaf__catalog_read(rules->r->part[ra], a->of, r, h, c, w, one);
             if (st == NULL)
                 st = sheaf__catalog_read(rules->r->part[rb], b->of, r, h, c, w, two);
@@ -88,8 +93,8 @@ static sheaf_status *all_same(bool *same, const ds_rules *rules, const ds_local 
     return st;
 }
 
-/* The axis along which the parts' sizes add up to the config's shape, -1 when each part is of that shape, -2 otherwise.
- * A vocabulary may be padded: then the sum is more along axis 0. */
+/* The axis along which the parts' sizes add up to the config's shape, -1 when each part is of that
+ * shape, -2 otherwise. A vocabulary may be padded: then the sum is more along axis 0. */
 static int axis_by_config(const sheaf_tensor *want, const ds_local *l, int n, bool table)
 {
     const sheaf_source_entry *t = &sheaf__ds_some(l, n)->of->told;
@@ -103,7 +108,8 @@ static int axis_by_config(const sheaf_tensor *want, const ds_local *l, int n, bo
                 fits = sheaf__ds_add(&sum, l[r].of != NULL ? l[r].of->told.shape[i] : t->shape[i]);
             if (!fits)
                 break;
-            fits = i != axis ? t->shape[i] == want->shape[i] : sum == want->shape[i] || (table && i == 0 && sum > want->shape[i]);
+            fits = i != axis ? t->shape[i] == want->shape[i]
+                             : sum == want->shape[i] || (table && i == 0 && sum > want->shape[i]);
         }
         if (fits)
             return axis;
@@ -111,7 +117,8 @@ static int axis_by_config(const sheaf_tensor *want, const ds_local *l, int n, bo
     return -2;
 }
 
-/* Is the weight of a bias a copy in every rank? Biases are often zero, so their values tell nothing. */
+/* Is the weight of a bias a copy in every rank? Biases are often zero, so their values tell
+ * nothing. */
 static sheaf_status *weight_is_copy(bool *copy, ds_rules *rules, const char *name)
 {
     char *weight = NULL;
@@ -123,17 +130,20 @@ static sheaf_status *weight_is_copy(bool *copy, ds_rules *rules, const char *nam
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", name);
     if (st == NULL)
         sheaf__ds_collect(l, rules, weight);
-    if (st == NULL && sheaf__ds_some(l, rules->r->tp) != NULL && sheaf__ds_same_but(l, rules->r->tp, -1))
+    if (st == NULL && sheaf__ds_some(l, rules->r->tp) != NULL &&
+        sheaf__ds_same_but(l, rules->r->tp, -1))
         st = all_same(copy, rules, l, rules->r->tp);
     free(weight);
     free(l);
     return st;
 }
 
-sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l)
+sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                              const ds_local *l)
 {
     const names_say word = say(name);
-    const sheaf_tensor *want = rules->r->schema == NULL ? NULL : sheaf_schema_find(rules->r->schema, name);
+    const sheaf_tensor *want =
+        rules->r->schema == NULL ? NULL : sheaf_schema_find(rules->r->schema, name);
     const bool one_shape = sheaf__ds_same_but(l, rule->nranks, -1);
     bool copy = false;
     char text[256];
@@ -141,14 +151,17 @@ sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, con
     if (want != NULL) {
         const int axis = axis_by_config(want, l, rule->nranks, word == SAY_TABLE);
         if (axis == -2)
-            return sheaf__ds_refuse(refused, rules, "shape", name, "parts that add up to the shape in the model's config",
+            return sheaf__ds_refuse(refused, rules, "shape", name,
+                                    "parts that add up to the shape in the model's config",
                                     sheaf__ds_tell_shapes(text, l, rule->nranks));
         rules->by_config++;
         return axis < 0 ? sheaf__ds_make_copies(rule, refused, rules, name, l)
-                        : sheaf__ds_make_cut(rule, refused, rules, name, l, axis, word == SAY_TABLE ? want->shape[0] : -1);
+                        : sheaf__ds_make_cut(rule, refused, rules, name, l, axis,
+                                             word == SAY_TABLE ? want->shape[0] : -1);
     }
     if (one_shape && word != SAY_COPIES)
-        st = ends(name, ".bias") && word == SAY_ROWS ? weight_is_copy(&copy, rules, name) : all_same(&copy, rules, l, rule->nranks);
+        st = ends(name, ".bias") && word == SAY_ROWS ? weight_is_copy(&copy, rules, name)
+                                                     : all_same(&copy, rules, l, rule->nranks);
     if (st != NULL)
         return st;
     if (copy || word == SAY_COPIES) {
@@ -168,9 +181,10 @@ sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, con
             rules->by_shape++;
             return sheaf__ds_make_cut(rule, refused, rules, name, l, axis, -1);
         }
-    return sheaf__ds_refuse(refused, rules, "unsupported", name,
-                            "universal_checkpoint_info, a config.json, or a name that tells how it is cut",
-                            sheaf__ds_tell_shapes(text, l, rule->nranks));
+    return sheaf__ds_refuse(
+        refused, rules, "unsupported", name,
+        "universal_checkpoint_info, a config.json, or a name that tells how it is cut",
+        sheaf__ds_tell_shapes(text, l, rule->nranks));
 }
 
 sheaf_status *sheaf__ds_rules_tell(ds_rules *rules)
@@ -178,13 +192,17 @@ sheaf_status *sheaf__ds_rules_tell(ds_rules *rules)
     sheaf_catalog *c = rules->r->catalog;
     if (rules->by_config > 0)
         return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", rules->r->tag, "", "", "",
-                                    "universal_checkpoint_info is absent: how %" PRId64 " tensors are cut follows from their shapes and the "
+                                    "universal_checkpoint_info is absent: how %" PRId64
+                                    " tensors are cut follows from their shapes and the "
                                     "config; %" PRId64 " others from their names and values",
-                                    rules->by_config, rules->rows + rules->columns + rules->copies + rules->by_shape);
+                                    rules->by_config,
+                                    rules->rows + rules->columns + rules->copies + rules->by_shape);
     if (rules->rows + rules->columns + rules->copies + rules->by_shape > 0)
         return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", rules->r->tag, "", "", "",
-                                    "universal_checkpoint_info is absent: %" PRId64 " tensors are joined by rows and %" PRId64
-                                    " by columns, as their names say, %" PRId64 " are copies (norms, and what has equal values in all "
+                                    "universal_checkpoint_info is absent: %" PRId64
+                                    " tensors are joined by rows and %" PRId64
+                                    " by columns, as their names say, %" PRId64
+                                    " are copies (norms, and what has equal values in all "
                                     "parts), %" PRId64 " differ along one axis only",
                                     rules->rows, rules->columns, rules->copies, rules->by_shape);
     return NULL;

@@ -9,8 +9,8 @@
 
 /* ---- joining the parts ---- */
 
-static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_catalog *part, const sheaf_logical *local,
-                              const ds_rank_moves *moves)
+static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_catalog *part,
+                              const sheaf_logical *local, const ds_rank_moves *moves)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < local->npieces; i++) {
@@ -19,7 +19,8 @@ static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_cat
         st = sheaf__catalog_file(&file, r->catalog, part->file[p->file].path);
         for (int64_t k = 0; st == NULL && k < moves->count; k++) {
             sheaf_piece moved;
-            if (!sheaf__piece_move(&moved, p, local->told.ndim, moves->at[k].from, moves->at[k].size, moves->at[k].to))
+            if (!sheaf__piece_move(&moved, p, local->told.ndim, moves->at[k].from,
+                                   moves->at[k].size, moves->at[k].to))
                 continue;
             moved.file = file;
             st = sheaf__catalog_piece(r->catalog, out, &moved);
@@ -33,8 +34,9 @@ static sheaf_status *tell_absent(ds_reading *r, const char *name)
 {
     for (int mp = 0; mp < r->tp; mp++)
         if (r->part[mp] != NULL && sheaf__catalog_find(r->part[mp], name) == NULL)
-            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", r->part[mp]->root, name,
-                                        "the tensors of the other parts", "", "no tensor of this name in mp_rank_%02d", mp);
+            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", r->part[mp]->root,
+                                        name, "the tensors of the other parts", "",
+                                        "no tensor of this name in mp_rank_%02d", mp);
     return NULL;
 }
 
@@ -51,13 +53,15 @@ static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logica
     if (st == NULL && !refused)
         st = moment ? NULL : tell_absent(r, name);
     if (st == NULL && !refused)
-        st = sheaf__catalog_tensor(&out, r->catalog, name, first->told.dtype, rule.ndim, rule.shape);
+        st =
+            sheaf__catalog_tensor(&out, r->catalog, name, first->told.dtype, rule.ndim, rule.shape);
     if (st == NULL && !refused) {
         out->kind = first->kind;
         out->replicated = rule.replicated;
     }
     for (int mp = 0; st == NULL && !refused && mp < r->tp; mp++) {
-        const sheaf_logical *local = r->part[mp] == NULL ? NULL : sheaf__catalog_find(r->part[mp], name);
+        const sheaf_logical *local =
+            r->part[mp] == NULL ? NULL : sheaf__catalog_find(r->part[mp], name);
         if (local != NULL && local->told.ndim == rule.ndim)
             st = add_rank(r, out, r->part[mp], local, &rule.rank[mp]);
     }
@@ -73,7 +77,8 @@ sheaf_status *sheaf__ds_join(ds_reading *r)
         for (int64_t i = 0; st == NULL && r->part[mp] != NULL && i < r->part[mp]->count; i++) {
             bool done = false; /* by a rank before */
             for (int k = 0; k < mp && !done; k++)
-                done = r->part[k] != NULL && sheaf__catalog_find(r->part[k], r->part[mp]->tensor[i].told.name) != NULL;
+                done = r->part[k] != NULL &&
+                       sheaf__catalog_find(r->part[k], r->part[mp]->tensor[i].told.name) != NULL;
             if (!done)
                 st = join_one(r, rules, &r->part[mp]->tensor[i]);
         }
@@ -94,12 +99,15 @@ static sheaf_status *check_kind(ds_reading *r, const char *path, const char *nam
     sheaf__torch_stem(stem, path);
     for (int k = 0; k < 3; k++)
         if (k != kind && strcmp(stem, states[k]) == 0)
-            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", path, name, "a file that was saved under this name",
-                                        "give the files back the names they were saved under", "it was saved as %s.pt", stem);
+            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", path, name,
+                                        "a file that was saved under this name",
+                                        "give the files back the names they were saved under",
+                                        "it was saved as %s.pt", stem);
     return NULL;
 }
 
-/* zero/NAME/STATE.pt as a tensor; a missing file is a defect for the weights, nothing for moments. */
+/* zero/NAME/STATE.pt as a tensor; a missing file is a defect for the weights, nothing for
+ * moments. */
 static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name, int kind)
 {
     char *path = NULL, *full = NULL;
@@ -111,7 +119,8 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
         return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
         if (kind == 0)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, name, "the values of the parameter", "no such file",
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, name,
+                                     "the values of the parameter", "no such file",
                                      "copy it from where this checkpoint was written");
         free(path);
         return st;
@@ -123,7 +132,8 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     const sheaf_pickle_tensor *t = st == NULL ? sheaf__pickle_tensor(torch->doc, value) : NULL;
     if (st == NULL && t == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a dict with a tensor 'param'");
-    if (st == NULL && asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
+    if (st == NULL &&
+        asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (st == NULL)
         st = sheaf__catalog_file(&file, r->catalog, path);
@@ -154,17 +164,22 @@ static sheaf_status *check_states(ds_reading *r, const char *dir, const char *na
             return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
         const sheaf_logical *t = sheaf__catalog_find(r->catalog, full);
         snprintf(path, sizeof path, "%s.pt", states[kind]);
-        if (t != NULL && (t->told.ndim != weight->told.ndim || memcmp(t->told.shape, weight->told.shape, sizeof t->told.shape) != 0))
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", dir, full, sheaf__show_shape(want, weight->told.ndim, weight->told.shape),
-                                      "copy the files of this parameter again from where the checkpoint was written", "%s in %s",
-                                      sheaf__show_shape(is, t->told.ndim, t->told.shape), path);
+        if (t != NULL && (t->told.ndim != weight->told.ndim ||
+                          memcmp(t->told.shape, weight->told.shape, sizeof t->told.shape) != 0))
+            st = sheaf__catalog_notef(
+                r->catalog, SHEAF_DEFECT, "shape", dir, full,
+                sheaf__show_shape(want, weight->told.ndim, weight->told.shape),
+                "copy the files of this parameter again from where the checkpoint was written",
+                "%s in %s", sheaf__show_shape(is, t->told.ndim, t->told.shape), path);
         free(full);
     }
     return st;
 }
 
-/* A part in the model's file is no more than the whole, but for a vocabulary that is padded there. */
-static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_logical *whole, const sheaf_pickle_tensor *part)
+/* A part in the model's file is no more than the whole, but for a vocabulary that is padded
+ * there. */
+static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_logical *whole,
+                                   const sheaf_pickle_tensor *part)
 {
     char want[128], is[128];
     bool same = whole->told.ndim == part->ndim, empty = false;
@@ -174,9 +189,11 @@ static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_
     }
     if (empty || same)
         return NULL;
-    return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", zero, whole->told.name, sheaf__show_shape(want, part->ndim, part->shape),
-                               sheaf__show_shape(is, whole->told.ndim, whole->told.shape),
-                               "copy the files of this parameter again from where the checkpoint was written");
+    return sheaf__catalog_note(
+        r->catalog, SHEAF_DEFECT, "shape", zero, whole->told.name,
+        sheaf__show_shape(want, part->ndim, part->shape),
+        sheaf__show_shape(is, whole->told.ndim, whole->told.shape),
+        "copy the files of this parameter again from where the checkpoint was written");
 }
 
 static bool told_missing(const sheaf_catalog *c, const char *name)
@@ -195,12 +212,15 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(module); i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, i));
+        const sheaf_pickle_tensor *t =
+            sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, i));
         bool buffer = false, twin = false;
         sheaf_logical *out;
         int file;
-        const sheaf_logical *whole = name == NULL || t == NULL ? NULL : sheaf__catalog_find(r->catalog, name);
-        if (whole != NULL && whole->kind == SHEAF_WEIGHT && (st = compare_shape(r, zero, whole, t)) != NULL)
+        const sheaf_logical *whole =
+            name == NULL || t == NULL ? NULL : sheaf__catalog_find(r->catalog, name);
+        if (whole != NULL && whole->kind == SHEAF_WEIGHT &&
+            (st = compare_shape(r, zero, whole, t)) != NULL)
             break;
         if (name == NULL || t == NULL || whole != NULL)
             continue;
@@ -209,16 +229,19 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
             buffer |= one != NULL && strcmp(one, name) == 0;
         }
         for (int64_t k = 0; k < i && !buffer; k++) { /* a tied name has the storage of another */
-            const sheaf_pickle_tensor *o = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, k));
+            const sheaf_pickle_tensor *o =
+                sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, k));
             twin |= o != NULL && o->storage == t->storage && o->offset == t->offset;
         }
         if (twin || sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
             continue;
-        if (!buffer && told_missing(r->catalog, name)) /* by another part's file, or for want of its values */
+        if (!buffer &&
+            told_missing(r->catalog, name)) /* by another part's file, or for want of its values */
             continue;
         if (!buffer) {
             st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", zero, name,
-                                     "a folder for each parameter in the model's file", "none of this name",
+                                     "a folder for each parameter in the model's file",
+                                     "none of this name",
                                      "copy it from where this checkpoint was written");
             continue;
         }
@@ -244,7 +267,8 @@ sheaf_status *sheaf__ds_universal(ds_reading *r)
     for (int64_t i = 0; st == NULL && i < n; i++) {
         char *dir = NULL;
         st = sheaf__path_join(&dir, zero, names[i]);
-        for (int kind = 0; st == NULL && kind < 3 && sheaf__path_kind(dir) == SHEAF_PATH_DIR; kind++)
+        for (int kind = 0; st == NULL && kind < 3 && sheaf__path_kind(dir) == SHEAF_PATH_DIR;
+             kind++)
             st = read_state(r, dir, names[i], kind);
         if (st == NULL)
             st = check_states(r, dir, names[i]);

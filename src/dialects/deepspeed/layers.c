@@ -1,8 +1,9 @@
 /* layers.c - a pipeline saves its layers one by one: layer_NN[-model_TT]-model_states.pt.
  *
- * A file is the state dict of one layer of the pipeline, with names of its own. NN counts all layers
- * of the pipeline, so which one is which follows from what it holds: attention and an MLP are a decoder
- * layer, a table before the first of them is the embedding, after the last come norm and head. */
+ * A file is the state dict of one layer of the pipeline, with names of its own. NN counts all
+ * layers of the pipeline, so which one is which follows from what it holds: attention and an MLP
+ * are a decoder layer, a table before the first of them is the embedding, after the last come norm
+ * and head. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,14 @@
 #include "base/file.h"
 #include "dialects/deepspeed/private.h"
 
-typedef enum layer_is { IS_UNKNOWN, IS_EMBEDDING, IS_DECODER, IS_NORM, IS_HEAD, IS_NORM_AND_HEAD } layer_is;
+typedef enum layer_is {
+    IS_UNKNOWN,
+    IS_EMBEDDING,
+    IS_DECODER,
+    IS_NORM,
+    IS_HEAD,
+    IS_NORM_AND_HEAD
+} layer_is;
 
 static const sheaf_pickle_tensor *get(const ds_file *f, const char *name)
 {
@@ -25,7 +33,8 @@ static layer_is what_is(const ds_file *f, bool after)
     const sheaf_pickle_tensor *weight = get(f, "weight");
     const int64_t n = sheaf__pickle_count(f->torch->doc->root);
     if (!after)
-        return n == 1 && ((weight != NULL && weight->ndim == 2) || get(f, "embed_tokens.weight") != NULL ||
+        return n == 1 && ((weight != NULL && weight->ndim == 2) ||
+                          get(f, "embed_tokens.weight") != NULL ||
                           get(f, "word_embeddings.weight") != NULL)
                    ? IS_EMBEDDING
                    : IS_UNKNOWN;
@@ -33,7 +42,9 @@ static layer_is what_is(const ds_file *f, bool after)
         return IS_NORM_AND_HEAD;
     if (n == 1 && ((weight != NULL && weight->ndim == 1) || get(f, "norm.weight") != NULL))
         return IS_NORM;
-    return n == 1 && ((weight != NULL && weight->ndim == 2) || get(f, "lm_head.weight") != NULL) ? IS_HEAD : IS_UNKNOWN;
+    return n == 1 && ((weight != NULL && weight->ndim == 2) || get(f, "lm_head.weight") != NULL)
+               ? IS_HEAD
+               : IS_UNKNOWN;
 }
 
 /* The Hugging Face name of an entry; malloc'd. */
@@ -45,8 +56,11 @@ static char *name_of(layer_is is, int decoder, const char *key)
             return NULL;
         return name;
     }
-    const bool head = is == IS_HEAD || (is == IS_NORM_AND_HEAD && strcmp(key, "lm_head.weight") == 0);
-    return strdup(is == IS_EMBEDDING ? "model.embed_tokens.weight" : head ? "lm_head.weight" : "model.norm.weight");
+    const bool head =
+        is == IS_HEAD || (is == IS_NORM_AND_HEAD && strcmp(key, "lm_head.weight") == 0);
+    return strdup(is == IS_EMBEDDING ? "model.embed_tokens.weight"
+                  : head             ? "lm_head.weight"
+                                     : "model.norm.weight");
 }
 
 static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int decoder)
@@ -57,9 +71,11 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
     sheaf_status *st = sheaf__catalog_file(&file, part, f->path);
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(root); i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(root, i));
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(root, i));
+        const sheaf_pickle_tensor *t =
+            sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(root, i));
         if (key != NULL && t == NULL)
-            st = sheaf__dialect_unread(NULL, r->catalog, f->path, key, sheaf__pickle_value(root, i));
+            st =
+                sheaf__dialect_unread(NULL, r->catalog, f->path, key, sheaf__pickle_value(root, i));
         if (key == NULL || t == NULL)
             continue;
         char *name = name_of(is, decoder, key);
@@ -68,8 +84,8 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
             return sheaf_fail(SHEAF_E_MEMORY, "%s", f->path);
         st = sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape);
         if (st == NULL && l->npieces > 0)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", f->path, name, "one layer of this kind",
-                                     "a second one", "");
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", f->path, name,
+                                     "one layer of this kind", "a second one", "");
         else if (st == NULL) {
             const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
             l->kind = strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER : SHEAF_WEIGHT;
@@ -103,10 +119,13 @@ static sheaf_status *check_layers(ds_reading *r, const bool *decoder, int count)
         if (absent < 0 || (have == 0 && (n < first || n > last)))
             continue;
         char name[96], *path = NULL;
-        snprintf(name, sizeof name, r->tp > 1 ? "layer_%02d-model_%02d-model_states.pt" : "layer_%02d-model_states.pt", n, absent);
+        snprintf(name, sizeof name,
+                 r->tp > 1 ? "layer_%02d-model_%02d-model_states.pt" : "layer_%02d-model_states.pt",
+                 n, absent);
         st = sheaf__path_join(&path, r->tag, name);
         if (st == NULL)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "", "every part of every layer", "no such file",
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "",
+                                     "every part of every layer", "no such file",
                                      "copy it from where this checkpoint was written");
         free(path);
     }
@@ -150,18 +169,19 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
             decoder[now] = is == IS_DECODER;
         }
         if (is == IS_UNKNOWN)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, "", "a layer of a Llama model",
-                                     "a layer of another form", "");
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, "",
+                                     "a layer of a Llama model", "a layer of another form", "");
         else
             st = sheaf__catalog_defect(r->catalog, f->path, add_layer(r, f, is, decoders));
     }
     if (st == NULL)
         st = check_layers(r, decoder, layers);
     if (st == NULL)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", r->tag, "", "", "",
-                                  "which layer is which, from what the files hold: %d decoder layers; masters and moments of a pipeline "
-                                  "are not read, its weights are those rounded to the training dtype",
-                                  decoders + (is == IS_DECODER));
+        st = sheaf__catalog_notef(
+            r->catalog, SHEAF_NOTE, "inferred", r->tag, "", "", "",
+            "which layer is which, from what the files hold: %d decoder layers; masters and moments of a pipeline "
+            "are not read, its weights are those rounded to the training dtype",
+            decoders + (is == IS_DECODER));
     free(decoder);
     return st;
 }

@@ -7,7 +7,10 @@
 #include "base/file.h"
 #include "dialects/deepspeed/private.h"
 
-static sheaf_status *no_memory(const ds_reading *r) { return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag); }
+static sheaf_status *no_memory(const ds_reading *r)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
+}
 
 /* Only sizes are needed of a part's files from now on. */
 static void close_files(sheaf_catalog *part)
@@ -31,14 +34,18 @@ static bool listed(const sheaf_pickle *names, const char *name)
 
 static sheaf_kind kind_of(const sheaf_pickle *buffers, const char *name)
 {
-    return listed(buffers, name) ? SHEAF_BUFFER : strstr(name, ".lora_") != NULL ? SHEAF_LORA : SHEAF_WEIGHT;
+    return listed(buffers, name)            ? SHEAF_BUFFER
+           : strstr(name, ".lora_") != NULL ? SHEAF_LORA
+                                            : SHEAF_WEIGHT;
 }
 
 /* The entry before `i` with the same elements of the same storage: a tied name. */
-static const char *twin_of(const ds_file *f, const sheaf_pickle *module, int64_t i, const sheaf_pickle_tensor *t)
+static const char *twin_of(const ds_file *f, const sheaf_pickle *module, int64_t i,
+                           const sheaf_pickle_tensor *t)
 {
     for (int64_t k = 0; k < i; k++) {
-        const sheaf_pickle_tensor *o = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, k));
+        const sheaf_pickle_tensor *o =
+            sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, k));
         if (o != NULL && o->storage == t->storage && o->offset == t->offset && o->ndim == t->ndim &&
             memcmp(o->shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0 &&
             memcmp(o->stride, t->stride, (size_t)t->ndim * sizeof *t->stride) == 0)
@@ -47,12 +54,14 @@ static const char *twin_of(const ds_file *f, const sheaf_pickle *module, int64_t
     return NULL;
 }
 
-/* A tensor of the module that the part does not have yet. `sharded`: stage 3, whose empty tensors stand for others. */
-static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const ds_file *f, const sheaf_pickle *module, int64_t i,
-                                       bool sharded)
+/* A tensor of the module that the part does not have yet. `sharded`: stage 3, whose empty tensors
+ * stand for others. */
+static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const ds_file *f,
+                                       const sheaf_pickle *module, int64_t i, bool sharded)
 {
     const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
-    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, i));
+    const sheaf_pickle_tensor *t =
+        sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, i));
     const sheaf_pickle *root = f->torch->doc->root;
     sheaf_logical *l = name == NULL ? NULL : sheaf__catalog_find(part, name);
     int file;
@@ -60,27 +69,35 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
         return NULL;
     if (t == NULL) {
         bool told;
-        sheaf_status *st = sheaf__dialect_unread(&told, r->catalog, f->path, name, sheaf__pickle_value(module, i));
-        return st != NULL || told ? st : sheaf__catalog_note(r->catalog, SHEAF_NOTE, "unsupported", f->path, name, "a tensor", "something else in `module`", "");
+        sheaf_status *st =
+            sheaf__dialect_unread(&told, r->catalog, f->path, name, sheaf__pickle_value(module, i));
+        return st != NULL || told
+                   ? st
+                   : sheaf__catalog_note(r->catalog, SHEAF_NOTE, "unsupported", f->path, name,
+                                         "a tensor", "something else in `module`", "");
     }
     if (l != NULL) {
-        if (sharded || (l->told.ndim == t->ndim && memcmp(l->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0))
+        if (sharded || (l->told.ndim == t->ndim &&
+                        memcmp(l->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0))
             return NULL;
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "conflict", f->path, name, "the shape in param_shapes",
-                                   "another shape in `module`", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "conflict", f->path, name,
+                                   "the shape in param_shapes", "another shape in `module`", "");
     }
     if (sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
         return NULL; /* below */
-    const char *twin = sharded || sheaf__elements(t->ndim, t->shape) > 0 ? twin_of(f, module, i, t) : NULL;
-    if (twin != NULL && sheaf__catalog_find(part, twin) != NULL && !listed(sheaf__pickle_get(root, "buffer_names"), name)) {
+    const char *twin =
+        sharded || sheaf__elements(t->ndim, t->shape) > 0 ? twin_of(f, module, i, t) : NULL;
+    if (twin != NULL && sheaf__catalog_find(part, twin) != NULL &&
+        !listed(sheaf__pickle_get(root, "buffer_names"), name)) {
         if (f->mp > 0)
             return NULL; /* said once */
-        return sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "", "tied: the same storage as '%s'",
-                                    twin);
+        return sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "",
+                                    "tied: the same storage as '%s'", twin);
     }
     if (sharded && sheaf__elements(t->ndim, t->shape) == 0)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", f->path, name, "a shape in param_shapes",
-                                   "only an empty stand-in in `module`", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", f->path, name,
+                                   "a shape in param_shapes", "only an empty stand-in in `module`",
+                                   "");
     sheaf_status *st = sheaf__catalog_file(&file, part, f->path);
     if (st == NULL)
         st = sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape);
@@ -102,8 +119,10 @@ static sheaf_status *add_module(ds_reading *r, sheaf_catalog *part, const ds_fil
 
 /* ---- frozen parameters ---- */
 
-/* Their values: whole in the model's file, or under stage 3 ceil(elements / dp) in each data-parallel part's. */
-static sheaf_status *add_frozen(ds_reading *r, sheaf_catalog *part, const ds_file *model, const sheaf_pickle *shapes, int64_t i)
+/* Their values: whole in the model's file, or under stage 3 ceil(elements / dp) in each
+ * data-parallel part's. */
+static sheaf_status *add_frozen(ds_reading *r, sheaf_catalog *part, const ds_file *model,
+                                const sheaf_pickle *shapes, int64_t i)
 {
     const char *name = sheaf__pickle_text(sheaf__pickle_key(shapes, i));
     int ndim = 0;
@@ -112,7 +131,8 @@ static sheaf_status *add_frozen(ds_reading *r, sheaf_catalog *part, const ds_fil
     for (int k = 0; good && k < ndim; k++)
         good = !__builtin_mul_overflow(n, shape[k], &n) && n < INT64_MAX / 64;
     if (!good)
-        return sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_shapes, entry %" PRId64, model->path, i);
+        return sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_shapes, entry %" PRId64, model->path,
+                          i);
     for (int d = model->dp < 0 ? -1 : 0; d < (model->dp < 0 ? 0 : r->dp); d++) {
         const ds_file *f = sheaf__ds_file_of(r, DS_MODEL, model->mp, d);
         const int64_t each = d < 0 || r->dp < 1 ? n : (n + r->dp - 1) / r->dp;
@@ -120,10 +140,12 @@ static sheaf_status *add_frozen(ds_reading *r, sheaf_catalog *part, const ds_fil
             f == NULL || f->torch == NULL
                 ? NULL
                 : sheaf__pickle_tensor(f->torch->doc,
-                                       sheaf__pickle_path(f->torch->doc->root, "frozen_param_fragments", name, NULL));
+                                       sheaf__pickle_path(f->torch->doc->root,
+                                                          "frozen_param_fragments", name, NULL));
         sheaf_logical *l;
         int file;
-        sheaf_status *st = sheaf__catalog_tensor(&l, part, name, t != NULL ? t->dtype : SHEAF_F32, ndim, shape);
+        sheaf_status *st =
+            sheaf__catalog_tensor(&l, part, name, t != NULL ? t->dtype : SHEAF_F32, ndim, shape);
         if (st != NULL)
             return st;
         const int64_t left = n - at < each ? n - at : each;
@@ -136,13 +158,16 @@ static sheaf_status *add_frozen(ds_reading *r, sheaf_catalog *part, const ds_fil
         for (int k = 0; k < t->ndim; k++)
             dense &= t->shape[k] <= 1 || t->stride[k] == whole.stride[k];
         if (!dense || sheaf__elements(t->ndim, t->shape) < left)
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_fragments '%s'", f->path, name),
-                                  "%" PRId64 " elements, dense", left);
+            return sheaf_expected(
+                sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_fragments '%s'", f->path, name),
+                "%" PRId64 " elements, dense", left);
         st = sheaf__catalog_file(&file, part, f->path);
-        const sheaf_piece first = {
-            .file = file, .rank = model->mp, .dtype = t->dtype, .offset = sheaf__torch_offset(f->torch, t)
-        };
-        const int nbox = st == NULL ? sheaf__range_boxes(box, &first, ndim, shape, at - left, at) : 0;
+        const sheaf_piece first = { .file = file,
+                                    .rank = model->mp,
+                                    .dtype = t->dtype,
+                                    .offset = sheaf__torch_offset(f->torch, t) };
+        const int nbox =
+            st == NULL ? sheaf__range_boxes(box, &first, ndim, shape, at - left, at) : 0;
         for (int k = 0; st == NULL && k < nbox; k++)
             st = sheaf__catalog_piece(part, l, &box[k]);
         if (st != NULL)
@@ -160,7 +185,8 @@ static sheaf_status *add_alias(sheaf_catalog *part, const char *name, const char
     if (from == NULL || sheaf__catalog_find(part, name) != NULL)
         return NULL;
     const sheaf_logical copy = *from;
-    sheaf_status *st = sheaf__catalog_tensor(&to, part, name, copy.told.dtype, copy.told.ndim, copy.told.shape);
+    sheaf_status *st =
+        sheaf__catalog_tensor(&to, part, name, copy.told.dtype, copy.told.ndim, copy.told.shape);
     if (st == NULL)
         to->kind = copy.kind;
     for (int64_t i = 0; st == NULL && i < copy.npieces; i++)
@@ -168,7 +194,8 @@ static sheaf_status *add_alias(sheaf_catalog *part, const char *name, const char
     return st;
 }
 
-/* shared_params: {name: the name it is stored under}. A tied head has no tensor of its own, as in the Llama schema. */
+/* shared_params: {name: the name it is stored under}. A tied head has no tensor of its own, as in
+ * the Llama schema. */
 static sheaf_status *add_aliases(ds_reading *r, sheaf_catalog *part, const ds_file *f)
 {
     const sheaf_pickle *shared = sheaf__pickle_get(f->torch->doc->root, "shared_params");
@@ -189,13 +216,15 @@ static sheaf_status *add_aliases(ds_reading *r, sheaf_catalog *part, const ds_fi
 
 /* ---- moments of stage 0 ---- */
 
-/* The optimizer's parameters are numbered, not named. In one group they are numbered in the model's order, which each
- * shape must confirm. */
+/* The optimizer's parameters are numbered, not named. In one group they are numbered in the model's
+ * order, which each shape must confirm. */
 static sheaf_status *add_plain_moments(ds_reading *r, sheaf_catalog *part, const ds_file *f)
 {
     static const char *const keys[2] = { "exp_avg", "exp_avg_sq" };
-    const sheaf_pickle *root = f->torch->doc->root, *optimizer = sheaf__pickle_get(root, "optimizer");
-    const sheaf_pickle *state = sheaf__pickle_get(optimizer, "state"), *groups = sheaf__pickle_get(optimizer, "param_groups");
+    const sheaf_pickle *root = f->torch->doc->root,
+                       *optimizer = sheaf__pickle_get(root, "optimizer");
+    const sheaf_pickle *state = sheaf__pickle_get(optimizer, "state"),
+                       *groups = sheaf__pickle_get(optimizer, "param_groups");
     const int64_t count = part->count, n = sheaf__pickle_count(state);
     int64_t weights = 0;
     bool fits = sheaf__pickle_count(groups) == 1 && n > 0;
@@ -204,26 +233,29 @@ static sheaf_status *add_plain_moments(ds_reading *r, sheaf_catalog *part, const
             continue;
         int64_t id;
         const sheaf_pickle *one = sheaf__pickle_value(state, weights);
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_get(one, keys[0]));
-        fits = sheaf__pickle_int(&id, sheaf__pickle_key(state, weights)) && id == weights && t != NULL &&
-               t->ndim == part->tensor[i].told.ndim &&
-               memcmp(t->shape, part->tensor[i].told.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
+        const sheaf_pickle_tensor *t =
+            sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_get(one, keys[0]));
+        fits =
+            sheaf__pickle_int(&id, sheaf__pickle_key(state, weights)) && id == weights &&
+            t != NULL && t->ndim == part->tensor[i].told.ndim &&
+            memcmp(t->shape, part->tensor[i].told.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
         weights++;
     }
     if (n == 0 || (f->mp > 0 && (!fits || weights != n)))
         return NULL; /* none, or said of rank 0 */
     if (!fits || weights != n)
-        return sheaf__catalog_note(r->catalog, SHEAF_NOTE, "unsupported", f->path, "",
-                                   "one group of parameters in the model's order",
-                                   "an optimizer state without names in another order; its moments are not read", "");
+        return sheaf__catalog_note(
+            r->catalog, SHEAF_NOTE, "unsupported", f->path, "",
+            "one group of parameters in the model's order",
+            "an optimizer state without names in another order; its moments are not read", "");
     int file;
     sheaf_status *st = sheaf__catalog_file(&file, part, f->path);
     for (int64_t i = 0, id = 0; st == NULL && i < count; i++) {
         if (part->tensor[i].kind == SHEAF_BUFFER)
             continue;
         for (int k = 0; st == NULL && k < 2; k++) {
-            const sheaf_pickle_tensor *t =
-                sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_get(sheaf__pickle_value(state, id), keys[k]));
+            const sheaf_pickle_tensor *t = sheaf__pickle_tensor(
+                f->torch->doc, sheaf__pickle_get(sheaf__pickle_value(state, id), keys[k]));
             char *name = NULL;
             sheaf_logical *l;
             if (t == NULL)
@@ -241,8 +273,9 @@ static sheaf_status *add_plain_moments(ds_reading *r, sheaf_catalog *part, const
         id++;
     }
     if (st == NULL && f->mp == 0)
-        st = sheaf__catalog_note(r->catalog, SHEAF_NOTE, "inferred", f->path, "", "",
-                                 "the names of the moments, from the order and the shapes of the parameters", "");
+        st = sheaf__catalog_note(
+            r->catalog, SHEAF_NOTE, "inferred", f->path, "", "",
+            "the names of the moments, from the order and the shapes of the parameters", "");
     return st;
 }
 
@@ -263,10 +296,11 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     const ds_file *f = model_of(r, mp);
     if (f == NULL)
         return NULL;
-    const sheaf_pickle *root = f->torch->doc->root, *frozen = sheaf__pickle_get(root, "frozen_param_shapes");
+    const sheaf_pickle *root = f->torch->doc->root,
+                       *frozen = sheaf__pickle_get(root, "frozen_param_shapes");
     if (sheaf__pickle_get(root, "module") == NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "foreign", f->path, "", "a model file of DeepSpeed, with `module`",
-                                   "none", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "foreign", f->path, "",
+                                   "a model file of DeepSpeed, with `module`", "none", "");
     sheaf_status *st = sheaf__catalog_new(&r->part[mp], "deepspeed", f->path);
     if (st == NULL && any)
         st = sheaf__ds_zero(r, r->part[mp], f, mp);
@@ -292,23 +326,27 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
     for (int64_t i = 0; i < r->nfiles; i++) {
         any |= r->file[i].what == DS_OPTIM;
         sharded |= r->file[i].what == DS_MODEL && r->file[i].dp >= 0;
-        stated += r->file[i].what == DS_MODEL && r->file[i].torch != NULL &&
-                  sheaf__pickle_count(sheaf__pickle_get(r->file[i].torch->doc->root, "param_shapes")) > 0;
+        stated +=
+            r->file[i].what == DS_MODEL && r->file[i].torch != NULL &&
+            sheaf__pickle_count(sheaf__pickle_get(r->file[i].torch->doc->root, "param_shapes")) > 0;
         if (r->file[i].what == DS_LAYER)
             return sheaf__ds_layers(r);
     }
     sheaf_status *st = NULL;
     if (any)
-        st = sheaf__catalog_note(r->catalog, SHEAF_NOTE, "inferred", r->tag, "", "",
-                                 "weights are the float32 masters of the optimizer; `module` holds them rounded to the training dtype", "");
+        st = sheaf__catalog_note(
+            r->catalog, SHEAF_NOTE, "inferred", r->tag, "", "",
+            "weights are the float32 masters of the optimizer; `module` holds them rounded to the training dtype",
+            "");
     else if (sharded)
         st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "",
-                                 "the *_optim_states.pt files, in which ZeRO 3 keeps the weights", "none",
-                                 "copy them from where this checkpoint was written");
+                                 "the *_optim_states.pt files, in which ZeRO 3 keeps the weights",
+                                 "none", "copy them from where this checkpoint was written");
     else if (stated > 0)
-        st = sheaf__catalog_note(r->catalog, SHEAF_WARNING, "missing", r->tag, "",
-                                 "the *_optim_states.pt files of ZeRO, with the float32 masters",
-                                 "none; the weights of `module`, rounded to the training dtype, are used", "");
+        st = sheaf__catalog_note(
+            r->catalog, SHEAF_WARNING, "missing", r->tag, "",
+            "the *_optim_states.pt files of ZeRO, with the float32 masters",
+            "none; the weights of `module`, rounded to the training dtype, are used", "");
     for (int mp = 0; st == NULL && mp < r->tp; mp++)
         st = read_rank(r, mp, any);
     return st;

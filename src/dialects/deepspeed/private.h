@@ -12,30 +12,33 @@ typedef enum ds_what { DS_MODEL, DS_OPTIM, DS_LAYER, DS_EXPERT } ds_what;
 
 typedef struct ds_file {
     ds_what what;
-    int mp;            /* XX, or TT of a layer */
-    int dp;            /* D; -1 = mp_rank_XX_model_states.pt */
-    int layer;         /* NN; -1 */
-    char *path;        /* owned */
+    int mp;             /* XX, or TT of a layer */
+    int dp;             /* D; -1 = mp_rank_XX_model_states.pt */
+    int layer;          /* NN; -1 */
+    char *path;         /* owned */
     sheaf_torch *torch; /* NULL: not opened, or damaged */
 } ds_file;
 
 typedef struct ds_reading {
     sheaf_catalog *catalog; /* what is being made */
     const sheaf_dialect_hints *hints;
-    char *tag;         /* folder of the files, owned */
+    char *tag; /* folder of the files, owned */
     int64_t nfiles;
-    ds_file *file;     /* by what, mp, dp, layer */
-    int tp, dp;        /* sizes: as the files say, else as they are counted */
-    int64_t step;      /* -1 = not known */
-    sheaf_catalog **part; /* tp of them: the tensors of each rank as local pieces; NULL = that rank is missing */
-    bool layered;         /* parts are put together from layers of a pipeline: names are not those of the files */
+    ds_file *file;        /* by what, mp, dp, layer */
+    int tp, dp;           /* sizes: as the files say, else as they are counted */
+    int64_t step;         /* -1 = not known */
+    sheaf_catalog **part; /* tp of them: the tensors of each rank as local pieces; NULL = that rank
+                             is missing */
+    bool layered; /* parts are put together from layers of a pipeline: names are not those of the
+                     files */
     sheaf_schema *schema; /* of a config that was given; NULL = none */
 } ds_reading;
 
 /* The name without "exp_avg." or "exp_avg_sq.". */
 const char *sheaf__ds_base_name(const char *name);
 
-/* sheaf__ds_parts - fills r->part: masters and moments by the flat groups, or the module where there are none. */
+/* sheaf__ds_parts - fills r->part: masters and moments by the flat groups, or the module where
+ * there are none. */
 sheaf_status *sheaf__ds_parts(ds_reading *r);
 sheaf_status *sheaf__ds_layers(ds_reading *r);
 sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *model, int mp);
@@ -47,8 +50,13 @@ ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp);
 
 /* ---- rules: how the tensors of the parts lie in the whole one (rule.c) ---- */
 
-typedef struct ds_move { int64_t from[SHEAF_CATALOG_MAX_DIMS], size[SHEAF_CATALOG_MAX_DIMS], to[SHEAF_CATALOG_MAX_DIMS]; } ds_move;
-typedef struct ds_rank_moves { ds_move *at; int64_t count, room; } ds_rank_moves;
+typedef struct ds_move {
+    int64_t from[SHEAF_CATALOG_MAX_DIMS], size[SHEAF_CATALOG_MAX_DIMS], to[SHEAF_CATALOG_MAX_DIMS];
+} ds_move;
+typedef struct ds_rank_moves {
+    ds_move *at;
+    int64_t count, room;
+} ds_rank_moves;
 
 typedef struct ds_rule {
     int ndim;
@@ -62,7 +70,8 @@ typedef struct ds_rules ds_rules; /* what was stated, compiled; what was inferre
 
 sheaf_status *sheaf__ds_rules_new(ds_rules **out, ds_reading *r);
 void sheaf__ds_rules_free(ds_rules *rules);
-/* sheaf__ds_rule_make - for the tensor of this name. *refused: a finding says why it cannot be joined. */
+/* sheaf__ds_rule_make - for the tensor of this name. *refused: a finding says why it cannot be
+ * joined. */
 sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, const char *name);
 void sheaf__ds_rule_release(ds_rule *rule);
 /* sheaf__ds_rules_tell - a finding for what was inferred. */

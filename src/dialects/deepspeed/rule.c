@@ -9,7 +9,8 @@
 
 #include "dialects/deepspeed/rule.h"
 
-/* Hostile patterns stop here: steps of one match, matches that needed more, matches in all, bytes of a pattern. */
+/* Hostile patterns stop here: steps of one match, matches that needed more, matches in all, bytes
+ * of a pattern. */
 enum { MATCH_STEPS = 10000, MATCH_COSTLY = 100, MATCH_CALLS = 50000000, MATCH_BYTES = 4096 };
 enum { MAX_PIECES = 256 }; /* of one tensor in one rank */
 
@@ -22,7 +23,8 @@ static void patterns_release(patterns *p)
     free(p->at);
 }
 
-/* Compiles a list of strings, or the keys of a dict (whose values are kept). Python's re.match: from the beginning. */
+/* Compiles a list of strings, or the keys of a dict (whose values are kept). Python's re.match:
+ * from the beginning. */
 static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_pickle *list)
 {
     const bool dict = sheaf__pickle_is(list, SHEAF_PICKLE_DICT);
@@ -34,14 +36,17 @@ static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_p
         pattern *p = &out->at[out->count];
         int code;
         size_t at;
-        p->text = sheaf__pickle_text(dict ? sheaf__pickle_key(list, i) : sheaf__pickle_item(list, i));
+        p->text =
+            sheaf__pickle_text(dict ? sheaf__pickle_key(list, i) : sheaf__pickle_item(list, i));
         p->value = dict ? sheaf__pickle_value(list, i) : NULL;
-        p->code = p->text == NULL || strlen(p->text) > MATCH_BYTES ? NULL
-                                  : pcre2_compile((PCRE2_SPTR)p->text, PCRE2_ZERO_TERMINATED, PCRE2_ANCHORED, &code, &at, NULL);
+        p->code = p->text == NULL || strlen(p->text) > MATCH_BYTES
+                      ? NULL
+                      : pcre2_compile((PCRE2_SPTR)p->text, PCRE2_ZERO_TERMINATED, PCRE2_ANCHORED,
+                                      &code, &at, NULL);
         if (p->code == NULL) {
-            sheaf_status *st =
-                sheaf__catalog_notef(rules->r->catalog, SHEAF_DEFECT, "damaged", rules->path, "", "a regular expression", "",
-                                     "'%s' in universal_checkpoint_info", p->text == NULL ? "no text" : p->text);
+            sheaf_status *st = sheaf__catalog_notef(
+                rules->r->catalog, SHEAF_DEFECT, "damaged", rules->path, "", "a regular expression",
+                "", "'%s' in universal_checkpoint_info", p->text == NULL ? "no text" : p->text);
             if (st != NULL)
                 return st;
             continue;
@@ -58,7 +63,9 @@ static sheaf_status *subs_read(patterns *out, ds_rules *rules, const sheaf_pickl
         const sheaf_pickle *one = sheaf__pickle_item(list, i);
         patterns some = { 0 };
         sheaf_status *st = patterns_read(&some, rules, sheaf__pickle_get(one, "patterns"));
-        pattern *more = st == NULL ? realloc(out->at, (size_t)(out->count + some.count + 1) * sizeof *more) : NULL;
+        pattern *more = st == NULL
+                            ? realloc(out->at, (size_t)(out->count + some.count + 1) * sizeof *more)
+                            : NULL;
         if (st == NULL && more == NULL)
             st = sheaf_fail(SHEAF_E_MEMORY, "%s", rules->path);
         if (st != NULL) {
@@ -75,12 +82,16 @@ static sheaf_status *subs_read(patterns *out, ds_rules *rules, const sheaf_pickl
     return NULL;
 }
 
-static bool exhausted(const ds_rules *rules) { return rules->costly > MATCH_COSTLY || rules->calls > MATCH_CALLS; }
+static bool exhausted(const ds_rules *rules)
+{
+    return rules->costly > MATCH_COSTLY || rules->calls > MATCH_CALLS;
+}
 
 static const pattern *match(ds_rules *rules, const patterns *list, const char *name)
 {
     for (int64_t i = 0; i < list->count && !exhausted(rules); i++) {
-        const int n = pcre2_match(list->at[i].code, (PCRE2_SPTR)name, strlen(name), 0, 0, rules->data, rules->context);
+        const int n = pcre2_match(list->at[i].code, (PCRE2_SPTR)name, strlen(name), 0, 0,
+                                  rules->data, rules->context);
         rules->calls++;
         rules->costly += n < 0 && n != PCRE2_ERROR_NOMATCH;
         if (n >= 0)
@@ -93,7 +104,9 @@ static const pattern *match(ds_rules *rules, const patterns *list, const char *n
 
 static const sheaf_pickle *info_of(const ds_file *f)
 {
-    const sheaf_pickle *info = f->torch == NULL ? NULL : sheaf__pickle_get(f->torch->doc->root, "universal_checkpoint_info");
+    const sheaf_pickle *info =
+        f->torch == NULL ? NULL
+                         : sheaf__pickle_get(f->torch->doc->root, "universal_checkpoint_info");
     return sheaf__pickle_count(info) > 0 ? info : NULL;
 }
 
@@ -110,7 +123,8 @@ static sheaf_status *find_info(ds_rules *rules)
             rules->path = f->path;
         } else if (!sheaf__values_equal(info, rules->info)) {
             st = sheaf__catalog_notef(rules->r->catalog, SHEAF_DEFECT, "conflict", f->path, "",
-                                      "the same universal_checkpoint_info in every part", "put the parts of one save together",
+                                      "the same universal_checkpoint_info in every part",
+                                      "put the parts of one save together",
                                       "it differs from that of %s", rules->path);
         }
     }
@@ -133,8 +147,12 @@ sheaf_status *sheaf__ds_rules_new(ds_rules **out, ds_reading *r)
     sheaf_status *st = find_info(rules);
     if (st != NULL || rules->info == NULL)
         return st;
-    sheaf__pickle_int(&rules->original_vocab, sheaf__pickle_get(rules->info, "original_vocab_size"));
-    const struct { patterns *out; const char *key; } lists[] = {
+    sheaf__pickle_int(&rules->original_vocab,
+                      sheaf__pickle_get(rules->info, "original_vocab_size"));
+    const struct {
+        patterns *out;
+        const char *key;
+    } lists[] = {
         { &rules->replicated, "tp_replicated_parameter_patterns" },
         { &rules->average, "parameter_to_average_patterns" },
         { &rules->row, "parameter_with_row_parallelism_patterns" },
@@ -145,9 +163,11 @@ sheaf_status *sheaf__ds_rules_new(ds_rules **out, ds_reading *r)
     for (size_t i = 0; st == NULL && i < sizeof lists / sizeof *lists; i++)
         st = patterns_read(lists[i].out, rules, sheaf__pickle_get(rules->info, lists[i].key));
     if (st == NULL)
-        st = patterns_read(&rules->affine, rules, sheaf__pickle_path(rules->info, "affine_map", "params", NULL));
+        st = patterns_read(&rules->affine, rules,
+                           sheaf__pickle_path(rules->info, "affine_map", "params", NULL));
     if (st == NULL)
-        st = subs_read(&rules->subs, rules, sheaf__pickle_get(rules->info, "parameter_with_sub_params"));
+        st = subs_read(&rules->subs, rules,
+                       sheaf__pickle_get(rules->info, "parameter_with_sub_params"));
     return st;
 }
 
@@ -155,8 +175,9 @@ void sheaf__ds_rules_free(ds_rules *rules)
 {
     if (rules == NULL)
         return;
-    patterns *const lists[] = { &rules->affine, &rules->replicated, &rules->average, &rules->row,
-                                &rules->halves, &rules->subs, &rules->unsupported, &rules->vocabulary };
+    patterns *const lists[] = { &rules->affine,      &rules->replicated, &rules->average,
+                                &rules->row,         &rules->halves,     &rules->subs,
+                                &rules->unsupported, &rules->vocabulary };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         patterns_release(lists[i]);
     pcre2_match_data_free(rules->data);
@@ -174,8 +195,10 @@ void sheaf__ds_rule_release(ds_rule *rule)
     *rule = (ds_rule){ 0 };
 }
 
-/* One more move of a rank: its box [from, from + size) to `to`; NULL `from` and `to` are the beginning. */
-static sheaf_status *add_move(ds_rule *rule, int rank, const int64_t *from, const int64_t *size, const int64_t *to)
+/* One more move of a rank: its box [from, from + size) to `to`; NULL `from` and `to` are the
+ * beginning. */
+static sheaf_status *add_move(ds_rule *rule, int rank, const int64_t *from, const int64_t *size,
+                              const int64_t *to)
 {
     ds_rank_moves *m = &rule->rank[rank];
     if (m->count == m->room) {
@@ -196,11 +219,12 @@ static sheaf_status *add_move(ds_rule *rule, int rank, const int64_t *from, cons
     return NULL;
 }
 
-sheaf_status *sheaf__ds_refuse(bool *refused, ds_rules *rules, const char *code, const char *name, const char *expected,
-                               const char *found)
+sheaf_status *sheaf__ds_refuse(bool *refused, ds_rules *rules, const char *code, const char *name,
+                               const char *expected, const char *found)
 {
     *refused = true;
-    return sheaf__catalog_note(rules->r->catalog, SHEAF_DEFECT, code, rules->path, name, expected, found, "");
+    return sheaf__catalog_note(rules->r->catalog, SHEAF_DEFECT, code, rules->path, name, expected,
+                               found, "");
 }
 
 const char *sheaf__ds_tell_shapes(char text[256], const ds_local *l, int n)
@@ -212,8 +236,8 @@ const char *sheaf__ds_tell_shapes(char text[256], const ds_local *l, int n)
         if (l[r].of == NULL)
             at += (size_t)snprintf(text + at, 256 - at, "missing");
         for (int i = 0; l[r].of != NULL && i < l[r].of->told.ndim && at < 200; i++)
-            at += (size_t)snprintf(text + at, 256 - at, "%s%" PRId64 "%s", i == 0 ? "[" : ", ", l[r].of->told.shape[i],
-                                   i + 1 == l[r].of->told.ndim ? "]" : "");
+            at += (size_t)snprintf(text + at, 256 - at, "%s%" PRId64 "%s", i == 0 ? "[" : ", ",
+                                   l[r].of->told.shape[i], i + 1 == l[r].of->told.ndim ? "]" : "");
     }
     return text;
 }
@@ -231,17 +255,20 @@ bool sheaf__ds_same_but(const ds_local *l, int n, int axis)
     const sheaf_logical *a = sheaf__ds_some(l, n)->of;
     for (int r = 0; r < n; r++)
         for (int i = 0; l[r].of != NULL && i < a->told.ndim; i++)
-            if (l[r].of->told.ndim != a->told.ndim || (i != axis && l[r].of->told.shape[i] != a->told.shape[i]))
+            if (l[r].of->told.ndim != a->told.ndim ||
+                (i != axis && l[r].of->told.shape[i] != a->told.shape[i]))
                 return false;
     return true;
 }
 
-sheaf_status *sheaf__ds_make_copies(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l)
+sheaf_status *sheaf__ds_make_copies(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                    const ds_local *l)
 {
     const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
     char text[256];
     if (!sheaf__ds_same_but(l, rule->nranks, -1))
-        return sheaf__ds_refuse(refused, rules, "conflict", name, "a copy of one shape in every part",
+        return sheaf__ds_refuse(refused, rules, "conflict", name,
+                                "a copy of one shape in every part",
                                 sheaf__ds_tell_shapes(text, l, rule->nranks));
     rule->replicated = true;
     memcpy(rule->shape, t->shape, sizeof rule->shape);
@@ -251,39 +278,44 @@ sheaf_status *sheaf__ds_make_copies(ds_rule *rule, bool *refused, ds_rules *rule
     return st;
 }
 
-sheaf_status *sheaf__ds_make_cut(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l, int axis,
-                                 int64_t cut)
+sheaf_status *sheaf__ds_make_cut(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                 const ds_local *l, int axis, int64_t cut)
 {
     const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
     char text[256];
     int64_t to[SHEAF_CATALOG_MAX_DIMS] = { 0 }, size[SHEAF_CATALOG_MAX_DIMS];
     if (axis >= rule->ndim || !sheaf__ds_same_but(l, rule->nranks, axis))
-        return sheaf__ds_refuse(refused, rules, "conflict", name, "parts that differ along one axis at most",
+        return sheaf__ds_refuse(refused, rules, "conflict", name,
+                                "parts that differ along one axis at most",
                                 sheaf__ds_tell_shapes(text, l, rule->nranks));
     memcpy(rule->shape, t->shape, sizeof rule->shape);
     memcpy(size, t->shape, sizeof size);
     sheaf_status *st = NULL;
     for (int r = 0; st == NULL && r < rule->nranks; r++) {
         size[axis] = l[r].of != NULL ? l[r].of->told.shape[axis] : t->shape[axis];
-        const int64_t width = size[axis], left = cut >= 0 && cut - to[axis] < width ? cut - to[axis] : width;
+        const int64_t width = size[axis],
+                      left = cut >= 0 && cut - to[axis] < width ? cut - to[axis] : width;
         size[axis] = left < 0 ? 0 : left;
         st = add_move(rule, r, NULL, size, to);
         if (!sheaf__ds_add(&to[axis], width))
-            return sheaf__ds_refuse(refused, rules, "damaged", name, "sizes", sheaf__ds_tell_shapes(text, l, rule->nranks));
+            return sheaf__ds_refuse(refused, rules, "damaged", name, "sizes",
+                                    sheaf__ds_tell_shapes(text, l, rule->nranks));
     }
     rule->shape[axis] = cut >= 0 && cut < to[axis] ? cut : to[axis];
     return st;
 }
 
 /* Several tensors end to end along `axis`, each divided on its own: width(sub, rank) rows. */
-static sheaf_status *make_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l, int axis,
-                               int64_t nsubs, const int64_t *width)
+static sheaf_status *make_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                               const ds_local *l, int axis, int64_t nsubs, const int64_t *width)
 {
     const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
     char text[256];
-    int64_t from[SHEAF_CATALOG_MAX_DIMS] = { 0 }, to[SHEAF_CATALOG_MAX_DIMS] = { 0 }, size[SHEAF_CATALOG_MAX_DIMS];
+    int64_t from[SHEAF_CATALOG_MAX_DIMS] = { 0 }, to[SHEAF_CATALOG_MAX_DIMS] = { 0 },
+            size[SHEAF_CATALOG_MAX_DIMS];
     if (axis < 0 || axis >= rule->ndim || !sheaf__ds_same_but(l, rule->nranks, axis))
-        return sheaf__ds_refuse(refused, rules, "conflict", name, "parts that differ along one axis at most",
+        return sheaf__ds_refuse(refused, rules, "conflict", name,
+                                "parts that differ along one axis at most",
                                 sheaf__ds_tell_shapes(text, l, rule->nranks));
     memcpy(rule->shape, t->shape, sizeof rule->shape);
     memcpy(size, t->shape, sizeof size);
@@ -297,23 +329,27 @@ static sheaf_status *make_subs(ds_rule *rule, bool *refused, ds_rules *rules, co
             const int64_t stored = l[r].of != NULL ? l[r].of->told.shape[axis] : -1;
             if (size[axis] < 0 || (stored >= 0 && size[axis] > stored - from[axis]) ||
                 (stored >= 0 && s + 1 == nsubs && from[axis] + size[axis] != stored))
-                return sheaf__ds_refuse(refused, rules, "conflict", name, "sub-parameters that fill each part",
+                return sheaf__ds_refuse(refused, rules, "conflict", name,
+                                        "sub-parameters that fill each part",
                                         sheaf__ds_tell_shapes(text, l, rule->nranks));
             st = add_move(rule, r, from, size, to);
             if (!sheaf__ds_add(&to[axis], size[axis]))
-                return sheaf__ds_refuse(refused, rules, "damaged", name, "sizes", sheaf__ds_tell_shapes(text, l, rule->nranks));
+                return sheaf__ds_refuse(refused, rules, "damaged", name, "sizes",
+                                        sheaf__ds_tell_shapes(text, l, rule->nranks));
         }
     rule->shape[axis] = to[axis];
     return st;
 }
 
-static sheaf_status *make_halves(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l)
+static sheaf_status *make_halves(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                 const ds_local *l)
 {
     int64_t *width = calloc((size_t)rule->nranks * 2, sizeof *width);
     if (width == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
     for (int r = 0; r < rule->nranks; r++) {
-        const int64_t rows = l[r].of != NULL ? l[r].of->told.shape[0] : sheaf__ds_some(l, rule->nranks)->of->told.shape[0];
+        const int64_t rows = l[r].of != NULL ? l[r].of->told.shape[0]
+                                             : sheaf__ds_some(l, rule->nranks)->of->told.shape[0];
         width[r] = (rows + 1) / 2; /* as torch.chunk does */
         width[rule->nranks + r] = rows - width[r];
     }
@@ -322,41 +358,49 @@ static sheaf_status *make_halves(ds_rule *rule, bool *refused, ds_rules *rules, 
     return st;
 }
 
-/* {patterns, shape, partition_dim}: shape[partition_dim] is a tuple of widths, or their number; sub_param_shard_widths may
- * say how each falls into ranks, else evenly. */
-static sheaf_status *make_stated_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l,
-                                      const pattern *p)
+/* {patterns, shape, partition_dim}: shape[partition_dim] is a tuple of widths, or their number;
+ * sub_param_shard_widths may say how each falls into ranks, else evenly. */
+static sheaf_status *make_stated_subs(ds_rule *rule, bool *refused, ds_rules *rules,
+                                      const char *name, const ds_local *l, const pattern *p)
 {
     int64_t axis = -1, number = 0, whole = 0;
     sheaf__pickle_int(&axis, sheaf__pickle_get(p->value, "partition_dim"));
     const sheaf_pickle *sizes = sheaf__pickle_item(sheaf__pickle_get(p->value, "shape"), axis);
-    const sheaf_pickle *stated = sheaf__pickle_path(rules->info, "sub_param_shard_widths", p->text, NULL);
+    const sheaf_pickle *stated =
+        sheaf__pickle_path(rules->info, "sub_param_shard_widths", p->text, NULL);
     const int64_t n = sheaf__pickle_int(&number, sizes) ? number : sheaf__pickle_count(sizes);
-    if (axis < 0 || axis >= rule->ndim || n < 1 || n > 64 || (stated != NULL && sheaf__pickle_count(stated) != n))
-        return sheaf__ds_refuse(refused, rules, "unsupported", name, "sub-parameters along one axis",
+    if (axis < 0 || axis >= rule->ndim || n < 1 || n > 64 ||
+        (stated != NULL && sheaf__pickle_count(stated) != n))
+        return sheaf__ds_refuse(refused, rules, "unsupported", name,
+                                "sub-parameters along one axis",
                                 "another description of sub-parameters");
     int64_t *width = calloc((size_t)(n * rule->nranks), sizeof *width);
     if (width == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
     bool good = true;
     for (int r = 0; r < rule->nranks; r++)
-        good &= sheaf__ds_add(&whole, l[r].of != NULL ? l[r].of->told.shape[axis]
-                                                      : sheaf__ds_some(l, rule->nranks)->of->told.shape[axis]);
+        good &= sheaf__ds_add(&whole, l[r].of != NULL
+                                          ? l[r].of->told.shape[axis]
+                                          : sheaf__ds_some(l, rule->nranks)->of->told.shape[axis]);
     for (int64_t s = 0; s < n; s++) {
         int64_t size = whole / n;
-        good &= number > 0 ? whole % n == 0 : sheaf__pickle_int(&size, sheaf__pickle_item(sizes, s));
+        good &=
+            number > 0 ? whole % n == 0 : sheaf__pickle_int(&size, sheaf__pickle_item(sizes, s));
         for (int r = 0; r < rule->nranks; r++) {
             good &= stated != NULL
-                        ? sheaf__pickle_int(&width[s * rule->nranks + r], sheaf__pickle_item(sheaf__pickle_item(stated, s), r))
+                        ? sheaf__pickle_int(&width[s * rule->nranks + r],
+                                            sheaf__pickle_item(sheaf__pickle_item(stated, s), r))
                         : size % rule->nranks == 0;
             if (stated == NULL)
                 width[s * rule->nranks + r] = size / rule->nranks;
-            good &= width[s * rule->nranks + r] >= 0 && width[s * rule->nranks + r] < INT64_MAX / 65536 / 64;
+            good &= width[s * rule->nranks + r] >= 0 &&
+                    width[s * rule->nranks + r] < INT64_MAX / 65536 / 64;
         }
     }
     sheaf_status *st =
         good ? make_subs(rule, refused, rules, name, l, (int)axis, n, width)
-             : sheaf__ds_refuse(refused, rules, "unsupported", name, "sub-parameters whose widths are stated or even", "others");
+             : sheaf__ds_refuse(refused, rules, "unsupported", name,
+                                "sub-parameters whose widths are stated or even", "others");
     free(width);
     return st;
 }
@@ -368,10 +412,12 @@ static bool place(int64_t *begin, const sheaf_pickle *at, int ndim, const int64_
 {
     int64_t offset, stride, under = 1;
     const sheaf_pickle *strides = sheaf__pickle_item(at, 1);
-    if (!sheaf__pickle_int(&offset, sheaf__pickle_item(at, 0)) || offset < 0 || sheaf__pickle_count(strides) != ndim)
+    if (!sheaf__pickle_int(&offset, sheaf__pickle_item(at, 0)) || offset < 0 ||
+        sheaf__pickle_count(strides) != ndim)
         return false;
     for (int i = ndim - 1; i >= 0; i--) {
-        if (!sheaf__pickle_int(&stride, sheaf__pickle_item(strides, i)) || (stride != under && shape[i] > 1))
+        if (!sheaf__pickle_int(&stride, sheaf__pickle_item(strides, i)) ||
+            (stride != under && shape[i] > 1))
             return false;
         begin[i] = i == 0 ? offset : shape[i] > 0 ? offset % shape[i] : 0;
         offset = shape[i] > 0 ? offset / shape[i] : 0;
@@ -381,8 +427,10 @@ static bool place(int64_t *begin, const sheaf_pickle *at, int ndim, const int64_
     return true;
 }
 
-/* One rank's pieces of an entry of affine_map. A piece that several ranks hold belongs to the first of them. */
-static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *entry, int rank, const ds_local *l)
+/* One rank's pieces of an entry of affine_map. A piece that several ranks hold belongs to the first
+ * of them. */
+static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *entry, int rank,
+                                 const ds_local *l)
 {
     int ndim;
     int64_t shard[SHEAF_PICKLE_MAX_DIMS];
@@ -390,20 +438,25 @@ static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *
     for (int64_t i = 0, key; i < sheaf__pickle_count(ranks); i++)
         if (sheaf__pickle_int(&key, sheaf__pickle_key(ranks, i)) && key == rank)
             mine = sheaf__pickle_value(ranks, i);
-    *good = sheaf__pickle_shape(&ndim, shard, sheaf__pickle_get(mine, "shard_shape")) && ndim == rule->ndim &&
+    *good = sheaf__pickle_shape(&ndim, shard, sheaf__pickle_get(mine, "shard_shape")) &&
+            ndim == rule->ndim &&
             (l->of == NULL || memcmp(shard, l->of->told.shape, (size_t)ndim * sizeof *shard) == 0);
     pieces = sheaf__pickle_get(mine, "pieces");
     *good = *good && sheaf__pickle_count(pieces) <= MAX_PIECES;
     for (int64_t i = 0; *good && i < sheaf__pickle_count(pieces); i++) {
-        const sheaf_pickle *one = sheaf__pickle_item(pieces, i), *where = sheaf__pickle_get(one, "locations");
-        int64_t size[SHEAF_PICKLE_MAX_DIMS], from[SHEAF_PICKLE_MAX_DIMS] = { 0 }, to[SHEAF_PICKLE_MAX_DIMS] = { 0 }, owner = rank;
-        *good = sheaf__pickle_shape(&ndim, size, sheaf__pickle_get(one, "shape")) && ndim == rule->ndim;
+        const sheaf_pickle *one = sheaf__pickle_item(pieces, i),
+                           *where = sheaf__pickle_get(one, "locations");
+        int64_t size[SHEAF_PICKLE_MAX_DIMS], from[SHEAF_PICKLE_MAX_DIMS] = { 0 },
+                                             to[SHEAF_PICKLE_MAX_DIMS] = { 0 }, owner = rank;
+        *good =
+            sheaf__pickle_shape(&ndim, size, sheaf__pickle_get(one, "shape")) && ndim == rule->ndim;
         bool empty = false;
         for (int k = 0; *good && k < ndim; k++)
             empty |= size[k] == 0;
         if (!*good || empty)
             continue;
-        *good = place(to, sheaf__pickle_get(one, "source"), ndim, rule->shape) && place(from, sheaf__pickle_get(one, "dest"), ndim, shard);
+        *good = place(to, sheaf__pickle_get(one, "source"), ndim, rule->shape) &&
+                place(from, sheaf__pickle_get(one, "dest"), ndim, shard);
         for (int k = 0; *good && k < ndim; k++)
             *good = size[k] <= rule->shape[k] - to[k] && size[k] <= shard[k] - from[k];
         sheaf__pickle_int(&owner, sheaf__pickle_item(where, 0));
@@ -416,31 +469,35 @@ static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *
     return NULL;
 }
 
-static sheaf_status *make_affine(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l,
-                                 const pattern *p)
+static sheaf_status *make_affine(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                 const ds_local *l, const pattern *p)
 {
     const sheaf_pickle *entry = p->value, *ranks = sheaf__pickle_get(entry, "ranks");
     int ndim = 0;
     char text[256];
-    bool good = sheaf__pickle_shape(&ndim, rule->shape, sheaf__pickle_get(entry, "logical_shape")) && ndim == rule->ndim &&
-                sheaf__pickle_count(ranks) == rule->nranks;
+    bool good =
+        sheaf__pickle_shape(&ndim, rule->shape, sheaf__pickle_get(entry, "logical_shape")) &&
+        ndim == rule->ndim && sheaf__pickle_count(ranks) == rule->nranks;
     rule->replicated = good;
-    for (int64_t i = 0; good && i < sheaf__pickle_count(ranks); i++) { /* is each rank's first piece all of it, and everywhere? */
+    for (int64_t i = 0; good && i < sheaf__pickle_count(ranks);
+         i++) { /* is each rank's first piece all of it, and everywhere? */
         const sheaf_pickle *pieces = sheaf__pickle_get(sheaf__pickle_value(ranks, i), "pieces"),
                            *first = sheaf__pickle_item(pieces, 0);
         int64_t size[SHEAF_PICKLE_MAX_DIMS];
-        rule->replicated &= sheaf__pickle_count(pieces) == 1 &&
-                            sheaf__pickle_shape(&ndim, size, sheaf__pickle_get(first, "shape")) && ndim == rule->ndim &&
-                            memcmp(size, rule->shape, (size_t)ndim * sizeof *size) == 0 &&
-                            sheaf__pickle_count(sheaf__pickle_get(first, "locations")) == rule->nranks;
+        rule->replicated &=
+            sheaf__pickle_count(pieces) == 1 &&
+            sheaf__pickle_shape(&ndim, size, sheaf__pickle_get(first, "shape")) &&
+            ndim == rule->ndim && memcmp(size, rule->shape, (size_t)ndim * sizeof *size) == 0 &&
+            sheaf__pickle_count(sheaf__pickle_get(first, "locations")) == rule->nranks;
     }
     sheaf_status *st = NULL;
     for (int r = 0; st == NULL && good && r < rule->nranks; r++)
         st = affine_rank(rule, &good, entry, r, &l[r]);
     if (st != NULL || good)
         return st;
-    return sheaf__ds_refuse(refused, rules, "conflict", name, "parts as affine_map in universal_checkpoint_info says",
-                  sheaf__ds_tell_shapes(text, l, rule->nranks));
+    return sheaf__ds_refuse(refused, rules, "conflict", name,
+                            "parts as affine_map in universal_checkpoint_info says",
+                            sheaf__ds_tell_shapes(text, l, rule->nranks));
 }
 
 /* ---- all of it ---- */
@@ -451,15 +508,17 @@ void sheaf__ds_collect(ds_local *l, const ds_rules *rules, const char *name)
         l[r].of = rules->r->part[r] == NULL ? NULL : sheaf__catalog_find(rules->r->part[r], name);
 }
 
-static sheaf_status *make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name, const ds_local *l)
+static sheaf_status *make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
+                                 const ds_local *l)
 {
     const pattern *p = match(rules, &rules->unsupported, name);
     if (p != NULL)
-        return sheaf__ds_refuse(refused, rules, "unsupported", name, "a tensor that AutoTP can convert",
-                                "one that it says it cannot");
+        return sheaf__ds_refuse(refused, rules, "unsupported", name,
+                                "a tensor that AutoTP can convert", "one that it says it cannot");
     if ((p = match(rules, &rules->affine, name)) != NULL)
         return make_affine(rule, refused, rules, name, l, p);
-    if (match(rules, &rules->replicated, name) != NULL || match(rules, &rules->average, name) != NULL)
+    if (match(rules, &rules->replicated, name) != NULL ||
+        match(rules, &rules->average, name) != NULL)
         return sheaf__ds_make_copies(rule, refused, rules, name, l);
     if (match(rules, &rules->halves, name) != NULL)
         return make_halves(rule, refused, rules, name, l);
@@ -468,7 +527,8 @@ static sheaf_status *make_stated(ds_rule *rule, bool *refused, ds_rules *rules, 
     if (match(rules, &rules->row, name) != NULL)
         return sheaf__ds_make_cut(rule, refused, rules, name, l, 1, -1);
     return sheaf__ds_make_cut(rule, refused, rules, name, l, 0,
-                              match(rules, &rules->vocabulary, name) != NULL ? rules->original_vocab : -1);
+                              match(rules, &rules->vocabulary, name) != NULL ? rules->original_vocab
+                                                                             : -1);
 }
 
 sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, const char *name)
@@ -477,7 +537,8 @@ sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, 
     ds_local *l = calloc((size_t)n, sizeof *l);
     *out = (ds_rule){ .nranks = n, .rank = calloc((size_t)n, sizeof *out->rank) };
     *refused = false;
-    sheaf_status *st = l == NULL || out->rank == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
+    sheaf_status *st =
+        l == NULL || out->rank == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
     if (st == NULL)
         sheaf__ds_collect(l, rules, name);
     const ds_local *first = st == NULL ? sheaf__ds_some(l, n) : NULL;
@@ -487,13 +548,16 @@ sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, 
         out->ndim = first->of->told.ndim;
         char text[256];
         if (!sheaf__ds_same_but(l, n, -1) && out->ndim == 0)
-            st = sheaf__ds_refuse(refused, rules, "conflict", name, "one shape", sheaf__ds_tell_shapes(text, l, n));
+            st = sheaf__ds_refuse(refused, rules, "conflict", name, "one shape",
+                                  sheaf__ds_tell_shapes(text, l, n));
         else if (n == 1 || out->ndim == 0)
             st = sheaf__ds_make_copies(out, refused, rules, name, l);
         else
-            st = rules->info != NULL ? make_stated(out, refused, rules, name, l) : sheaf__ds_infer(out, refused, rules, name, l);
+            st = rules->info != NULL ? make_stated(out, refused, rules, name, l)
+                                     : sheaf__ds_infer(out, refused, rules, name, l);
         if (st == NULL && !*refused && n > 1 && exhausted(rules))
-            st = sheaf__ds_refuse(refused, rules, "unsupported", name, "patterns that can be matched",
+            st = sheaf__ds_refuse(refused, rules, "unsupported", name,
+                                  "patterns that can be matched",
                                   "patterns in universal_checkpoint_info that take too long");
         if (n == 1)
             out->replicated = false;

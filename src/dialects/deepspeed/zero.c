@@ -1,10 +1,10 @@
 /* zero.c - what one tensor-parallel rank holds, put together from its data-parallel parts.
  *
  * Stages 1 and 2: per group of param_shapes, the flat tensors of all data-parallel parts are one
- * stream, in which the parameters lie one after the other; what follows the last one is padding, up to
- * a multiple of 2 * parts, and may be absent. Stage 3: each part has one stream, its flat groups one
- * after the other; parameter after parameter has ceil(elements / parts) elements in each. Moments lie in
- * streams of the same form. Source: DeepSpeed, utils/zero_to_fp32.py. */
+ * stream, in which the parameters lie one after the other; what follows the last one is padding, up
+ * to a multiple of 2 * parts, and may be absent. Stage 3: each part has one stream, its flat groups
+ * one after the other; parameter after parameter has ceil(elements / parts) elements in each.
+ * Moments lie in streams of the same form. Source: DeepSpeed, utils/zero_to_fp32.py. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -26,23 +26,37 @@ const char *sheaf__ds_base_name(const char *name)
 
 /* ---- streams ---- */
 
-typedef struct segment { int file; sheaf_dtype dtype; int64_t offset, count; } segment; /* file -1: not here */
-typedef struct stream { int n; segment *at; int64_t count; } stream;
+typedef struct segment {
+    int file;
+    sheaf_dtype dtype;
+    int64_t offset, count;
+} segment; /* file -1: not here */
+typedef struct stream {
+    int n;
+    segment *at;
+    int64_t count;
+} stream;
 
 /* What is known of a missing part, for its finding. */
-typedef struct loss { int64_t tensors; char first[256], last[256]; } loss;
+typedef struct loss {
+    int64_t tensors;
+    char first[256], last[256];
+} loss;
 
 typedef struct zero {
     ds_reading *r;
     sheaf_catalog *part;
     int mp, stage;
     const ds_file *model;
-    ds_file **optim;  /* r->dp of them, NULL where missing or damaged */
-    int *file;        /* their numbers in `part` */
-    loss *lost;       /* r->dp */
+    ds_file **optim; /* r->dp of them, NULL where missing or damaged */
+    int *file;       /* their numbers in `part` */
+    loss *lost;      /* r->dp */
 } zero;
 
-static sheaf_status *no_memory(const zero *z) { return sheaf_fail(SHEAF_E_MEMORY, "%s", z->r->tag); }
+static sheaf_status *no_memory(const zero *z)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", z->r->tag);
+}
 
 static const sheaf_pickle *group_state(const sheaf_pickle *states, int64_t group)
 {
@@ -53,19 +67,22 @@ static const sheaf_pickle *group_state(const sheaf_pickle *states, int64_t group
     return sheaf__pickle_item(state != NULL ? state : states, group); /* older: a list of groups */
 }
 
-/* The flat tensor of `kind` (0 masters, 1 exp_avg, 2 exp_avg_sq) of a group; NULL when there is none. */
+/* The flat tensor of `kind` (0 masters, 1 exp_avg, 2 exp_avg_sq) of a group; NULL when there is
+ * none. */
 static const sheaf_pickle_tensor *flat_of(const ds_file *f, int stage, int kind, int64_t group)
 {
     const sheaf_pickle *state = sheaf__pickle_get(f->torch->doc->root, "optimizer_state_dict");
     const sheaf_pickle *flat;
     if (kind == 0) {
-        flat = sheaf__pickle_get(state, stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups");
+        flat = sheaf__pickle_get(state, stage == 3 ? "fp32_flat_groups"
+                                                   : "single_partition_of_fp32_groups");
         if (!sheaf__pickle_is(flat, SHEAF_PICKLE_TENSOR))
             flat = sheaf__pickle_item(flat, group);
         else if (group > 0)
             flat = NULL;
     } else {
-        state = sheaf__pickle_get(state, stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+        state =
+            sheaf__pickle_get(state, stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
         flat = sheaf__pickle_get(group_state(state, group), kind == 1 ? "exp_avg" : "exp_avg_sq");
     }
     const sheaf_pickle_tensor *t = sheaf__pickle_tensor(f->torch->doc, flat);
@@ -74,10 +91,12 @@ static const sheaf_pickle_tensor *flat_of(const ds_file *f, int stage, int kind,
 
 static segment segment_of(const zero *z, int d, int kind, int64_t group)
 {
-    const sheaf_pickle_tensor *t = z->optim[d] == NULL ? NULL : flat_of(z->optim[d], z->stage, kind, group);
+    const sheaf_pickle_tensor *t =
+        z->optim[d] == NULL ? NULL : flat_of(z->optim[d], z->stage, kind, group);
     if (t == NULL)
         return (segment){ .file = -1 };
-    return (segment){ z->file[d], t->dtype, sheaf__torch_offset(z->optim[d]->torch, t), t->shape[0] };
+    return (segment){ z->file[d], t->dtype, sheaf__torch_offset(z->optim[d]->torch, t),
+                      t->shape[0] };
 }
 
 static void lose(loss *l, const char *name)
@@ -87,13 +106,16 @@ static void lose(loss *l, const char *name)
     snprintf(l->last, sizeof l->last, "%s", name);
 }
 
-/* Elements [first, first + count) of the tensor lie in the stream from `at` on. `kind` 0 tells losses. */
-static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64_t at, int64_t first, int64_t count, bool tell)
+/* Elements [first, first + count) of the tensor lie in the stream from `at` on. `kind` 0 tells
+ * losses. */
+static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64_t at,
+                               int64_t first, int64_t count, bool tell)
 {
     int64_t begin = 0;
     for (int i = 0; i < s->n; begin += s->at[i++].count) {
         const segment *g = &s->at[i];
-        const int64_t from = at > begin ? at : begin, end = begin + g->count, to = at + count < end ? at + count : end;
+        const int64_t from = at > begin ? at : begin, end = begin + g->count,
+                      to = at + count < end ? at + count : end;
         if (from >= to)
             continue;
         if (g->file < 0) {
@@ -102,9 +124,14 @@ static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64
             continue;
         }
         sheaf_piece box[SHEAF_RANGE_BOXES];
-        const sheaf_piece start = { .file = g->file, .rank = z->mp, .dtype = g->dtype,
-                                    .offset = g->offset + (from - begin) * (int64_t)sheaf_dtype_bytes(g->dtype) };
-        const int n = sheaf__range_boxes(box, &start, t->told.ndim, t->told.shape, first + from - at, first + to - at);
+        const sheaf_piece start = {
+            .file = g->file,
+            .rank = z->mp,
+            .dtype = g->dtype,
+            .offset = g->offset + (from - begin) * (int64_t)sheaf_dtype_bytes(g->dtype)
+        };
+        const int n = sheaf__range_boxes(box, &start, t->told.ndim, t->told.shape,
+                                         first + from - at, first + to - at);
         for (int k = 0; k < n; k++) {
             sheaf_status *st = sheaf__catalog_piece(z->part, t, &box[k]);
             if (st != NULL)
@@ -114,8 +141,8 @@ static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64
     return NULL;
 }
 
-static sheaf_status *add_tensor(sheaf_logical **out, zero *z, int kind, const char *name, sheaf_dtype dtype, int ndim,
-                                const int64_t *shape)
+static sheaf_status *add_tensor(sheaf_logical **out, zero *z, int kind, const char *name,
+                                sheaf_dtype dtype, int ndim, const int64_t *shape)
 {
     char *full = NULL;
     if (asprintf(&full, "%s%s", prefixes[kind], name) < 0)
@@ -128,8 +155,8 @@ static sheaf_status *add_tensor(sheaf_logical **out, zero *z, int kind, const ch
 }
 
 /* A parameter's name and shape from a dict of shapes. */
-static sheaf_status *shape_of(const char **name, int *ndim, int64_t *shape, int64_t *elements, const zero *z,
-                              const sheaf_pickle *shapes, int64_t i)
+static sheaf_status *shape_of(const char **name, int *ndim, int64_t *shape, int64_t *elements,
+                              const zero *z, const sheaf_pickle *shapes, int64_t i)
 {
     *name = sheaf__pickle_text(sheaf__pickle_key(shapes, i));
     *elements = 1;
@@ -141,7 +168,10 @@ static sheaf_status *shape_of(const char **name, int *ndim, int64_t *shape, int6
 
 /* ---- stages 1 and 2 ---- */
 
-static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
 
 static sheaf_status *group_elements(int64_t *total, const zero *z, const sheaf_pickle *shapes)
 {
@@ -170,7 +200,8 @@ static sheaf_status *group_stream(stream *s, zero *z, int kind, int64_t group, i
     for (int d = 0; d < dp; d++) {
         s->at[d] = segment_of(z, d, kind, group);
         missing += s->at[d].file < 0;
-        if (s->at[d].file >= 0 && d + 1 < dp && s->at[d].count > 0 && (size == even || s->at[d].count > size))
+        if (s->at[d].file >= 0 && d + 1 < dp && s->at[d].count > 0 &&
+            (size == even || s->at[d].count > size))
             size = s->at[d].count;
     }
     for (int d = 0; d < dp; d++) {
@@ -186,7 +217,9 @@ static sheaf_status *group_stream(stream *s, zero *z, int kind, int64_t group, i
     else if (missing == 0 && round_up(have, align) != round_up(total, align))
         return sheaf__catalog_notef(z->r->catalog, SHEAF_DEFECT, "conflict", z->optim[0]->path, "",
                                     "as many elements as param_shapes of the model's file say", "",
-                                    "%" PRId64 " elements in group %" PRId64 " of %d parts for %" PRId64, have, group, dp, total);
+                                    "%" PRId64 " elements in group %" PRId64
+                                    " of %d parts for %" PRId64,
+                                    have, group, dp, total);
     return NULL;
 }
 
@@ -240,12 +273,15 @@ static sheaf_status *part_stream(stream *s, zero *z, int kind, int d)
     return NULL;
 }
 
-static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s, const sheaf_pickle *groups)
+static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s,
+                                  const sheaf_pickle *groups)
 {
     const int dp = z->r->dp;
     int64_t at = 0;
-    for (int64_t g = 0; g < (sheaf__pickle_is(groups, SHEAF_PICKLE_LIST) ? sheaf__pickle_count(groups) : 1); g++) {
-        const sheaf_pickle *shapes = sheaf__pickle_is(groups, SHEAF_PICKLE_LIST) ? sheaf__pickle_item(groups, g) : groups;
+    for (int64_t g = 0;
+         g < (sheaf__pickle_is(groups, SHEAF_PICKLE_LIST) ? sheaf__pickle_count(groups) : 1); g++) {
+        const sheaf_pickle *shapes =
+            sheaf__pickle_is(groups, SHEAF_PICKLE_LIST) ? sheaf__pickle_item(groups, g) : groups;
         for (int64_t i = 0; i < sheaf__pickle_count(shapes); i++) {
             const char *name;
             int ndim;
@@ -253,10 +289,12 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s, con
             sheaf_logical *t;
             sheaf_status *st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
             if (st == NULL)
-                st = add_tensor(&t, z, kind, name, s->n > 0 ? s->at[0].dtype : SHEAF_F32, ndim, shape);
+                st = add_tensor(&t, z, kind, name, s->n > 0 ? s->at[0].dtype : SHEAF_F32, ndim,
+                                shape);
             if (st != NULL)
                 return st;
-            const int64_t each = (n + dp - 1) / dp, first = d * each, count = n - first < each ? n - first : each;
+            const int64_t each = (n + dp - 1) / dp, first = d * each,
+                          count = n - first < each ? n - first : each;
             if (count > 0 && s->n == 0 && kind == 0)
                 lose(&z->lost[d], name);
             if (count > 0 && s->n > 0)
@@ -278,8 +316,10 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s, con
 
 static bool read_step(double *out, const zero *z, int d)
 {
-    const sheaf_pickle *state = sheaf__pickle_get(z->optim[d]->torch->doc->root, "optimizer_state_dict");
-    state = sheaf__pickle_get(state, z->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+    const sheaf_pickle *state =
+        sheaf__pickle_get(z->optim[d]->torch->doc->root, "optimizer_state_dict");
+    state =
+        sheaf__pickle_get(state, z->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
     const sheaf_pickle *step = sheaf__pickle_get(group_state(state, 0), "step");
     const sheaf_pickle_tensor *t = sheaf__pickle_tensor(z->optim[d]->torch->doc, step);
     float value;
@@ -287,8 +327,9 @@ static bool read_step(double *out, const zero *z, int d)
         return sheaf__pickle_float(out, step);
     if (t->dtype != SHEAF_F32 || sheaf__elements(t->ndim, t->shape) != 1)
         return false;
-    sheaf_status *st = sheaf__file_read_at(z->part->file[z->file[d]].fd, &value, sizeof value,
-                                           sheaf__torch_offset(z->optim[d]->torch, t), z->optim[d]->path);
+    sheaf_status *st =
+        sheaf__file_read_at(z->part->file[z->file[d]].fd, &value, sizeof value,
+                            sheaf__torch_offset(z->optim[d]->torch, t), z->optim[d]->path);
     *out = value;
     const bool read = st == NULL;
     sheaf_status_free(st);
@@ -311,8 +352,9 @@ static sheaf_status *check_steps(zero *z)
         if (z->optim[d] == NULL || !read_step(&step, z, d) || step == most)
             continue;
         snprintf(expected, sizeof expected, "%.0f optimizer steps, as in the other parts", most);
-        st = sheaf__catalog_notef(z->r->catalog, SHEAF_DEFECT, "stale", z->optim[d]->path, "", expected,
-                                  "put the part of the same save here", "%.0f optimizer steps", step);
+        st = sheaf__catalog_notef(z->r->catalog, SHEAF_DEFECT, "stale", z->optim[d]->path, "",
+                                  expected, "put the part of the same save here",
+                                  "%.0f optimizer steps", step);
     }
     return st;
 }
@@ -335,7 +377,8 @@ static bool rounds_to(float master, const void *stored, sheaf_dtype dtype)
         const int e = (bits >> 10) & 0x1f;
         if (e == 31)
             return true;
-        w = ldexpf((float)((bits & 0x3ff) | (e > 0 ? 0x400 : 0)), (e > 0 ? e : 1) - 25) * (bits >> 15 ? -1.0f : 1.0f);
+        w = ldexpf((float)((bits & 0x3ff) | (e > 0 ? 0x400 : 0)), (e > 0 ? e : 1) - 25) *
+            (bits >> 15 ? -1.0f : 1.0f);
         spacing = (e > 0 ? e : 1) - 25;
     }
     if (!isfinite(w) || !isfinite(master))
@@ -343,22 +386,28 @@ static bool rounds_to(float master, const void *stored, sheaf_dtype dtype)
     return fabs((double)master - (double)w) <= ldexp(1, spacing - 1);
 }
 
-/* Do the first elements of a piece of the masters round to what the module stores? -1: cannot be told. */
-static int sample(const zero *z, const sheaf_piece *p, int ndim, int model, const sheaf_pickle_tensor *t)
+/* Do the first elements of a piece of the masters round to what the module stores? -1: cannot be
+ * told. */
+static int sample(const zero *z, const sheaf_piece *p, int ndim, int model,
+                  const sheaf_pickle_tensor *t)
 {
     enum { MOST = 16 };
     float master[MOST];
     unsigned char stored[MOST * 4];
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype), n = p->size[ndim - 1] < MOST ? p->size[ndim - 1] : MOST;
-    if (p->dtype != SHEAF_F32 || (t->dtype != SHEAF_F32 && t->dtype != SHEAF_BF16 && t->dtype != SHEAF_F16) ||
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype),
+                  n = p->size[ndim - 1] < MOST ? p->size[ndim - 1] : MOST;
+    if (p->dtype != SHEAF_F32 ||
+        (t->dtype != SHEAF_F32 && t->dtype != SHEAF_BF16 && t->dtype != SHEAF_F16) ||
         t->stride[ndim - 1] != 1)
         return -1;
     int64_t offset = sheaf__torch_offset(z->model->torch, t);
     for (int i = 0; i < ndim; i++)
         offset += p->begin[i] * t->stride[i] * bytes;
-    sheaf_status *st = sheaf__file_read_at(z->part->file[p->file].fd, master, (size_t)n * 4, p->offset, "masters");
+    sheaf_status *st =
+        sheaf__file_read_at(z->part->file[p->file].fd, master, (size_t)n * 4, p->offset, "masters");
     if (st == NULL)
-        st = sheaf__file_read_at(z->part->file[model].fd, stored, (size_t)(n * bytes), offset, "module");
+        st = sheaf__file_read_at(z->part->file[model].fd, stored, (size_t)(n * bytes), offset,
+                                 "module");
     const bool failed = st != NULL;
     sheaf_status_free(st);
     if (failed)
@@ -369,7 +418,8 @@ static int sample(const zero *z, const sheaf_piece *p, int ndim, int model, cons
     return 1;
 }
 
-/* Masters and module of one save agree: a part of another rank or step does not. Samples each piece. */
+/* Masters and module of one save agree: a part of another rank or step does not. Samples each
+ * piece. */
 static sheaf_status *check_module(zero *z, int model)
 {
     const sheaf_pickle *module = sheaf__pickle_get(z->model->torch->doc->root, "module");
@@ -380,7 +430,8 @@ static sheaf_status *check_module(zero *z, int model)
         return no_memory(z);
     for (int64_t i = 0; i < sheaf__pickle_count(module); i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(z->model->torch->doc, sheaf__pickle_value(module, i));
+        const sheaf_pickle_tensor *t =
+            sheaf__pickle_tensor(z->model->torch->doc, sheaf__pickle_value(module, i));
         const sheaf_logical *l = name == NULL ? NULL : sheaf__catalog_find(z->part, name);
         if (t == NULL || l == NULL || t->ndim == 0 || t->ndim != l->told.ndim ||
             memcmp(t->shape, l->told.shape, (size_t)t->ndim * sizeof *t->shape) != 0)
@@ -395,27 +446,34 @@ static sheaf_status *check_module(zero *z, int model)
     }
     for (int d = 0; st == NULL && d < dp; d++)
         if (differ[d] > 0)
-            st = sheaf__catalog_notef(z->r->catalog, 2 * differ[d] > seen[d] ? SHEAF_DEFECT : SHEAF_WARNING, "conflict",
-                                      z->optim[d]->path, "", "masters that round to the weights in the model's file",
-                                      "put the parts of one save together",
-                                      "others, in %" PRId64 " of %" PRId64 " samples: this part or %s is of another step or rank",
-                                      differ[d], seen[d], z->model->path);
+            st = sheaf__catalog_notef(
+                z->r->catalog, 2 * differ[d] > seen[d] ? SHEAF_DEFECT : SHEAF_WARNING, "conflict",
+                z->optim[d]->path, "", "masters that round to the weights in the model's file",
+                "put the parts of one save together",
+                "others, in %" PRId64 " of %" PRId64
+                " samples: this part or %s is of another step or rank",
+                differ[d], seen[d], z->model->path);
     free(seen);
     return st;
 }
 
 /* DeepSpeed notes for each part where the parameters begin in it. */
-static sheaf_status *check_slices(zero *z, const sheaf_pickle *shapes, int64_t group, const stream *s)
+static sheaf_status *check_slices(zero *z, const sheaf_pickle *shapes, int64_t group,
+                                  const stream *s)
 {
     int64_t begin = 0;
     for (int d = 0; d < z->r->dp; begin += s->at[d++].count) {
         if (z->optim[d] == NULL)
             continue;
         const sheaf_pickle *slices = sheaf__pickle_item(
-            sheaf__pickle_path(z->optim[d]->torch->doc->root, "optimizer_state_dict", "param_slice_mappings", NULL), group);
+            sheaf__pickle_path(z->optim[d]->torch->doc->root, "optimizer_state_dict",
+                               "param_slice_mappings", NULL),
+            group);
         const char *first = sheaf__pickle_text(sheaf__pickle_key(slices, 0));
         int64_t start, count, at = 0;
-        if (first == NULL || !sheaf__pickle_int(&start, sheaf__pickle_get(sheaf__pickle_value(slices, 0), "start")) ||
+        if (first == NULL ||
+            !sheaf__pickle_int(&start,
+                               sheaf__pickle_get(sheaf__pickle_value(slices, 0), "start")) ||
             !sheaf__pickle_int(&count, sheaf__pickle_get(sheaf__pickle_value(slices, 0), "numel")))
             continue;
         for (int64_t i = 0; i < sheaf__pickle_count(shapes); i++) {
@@ -426,11 +484,12 @@ static sheaf_status *check_slices(zero *z, const sheaf_pickle *shapes, int64_t g
             if (st != NULL)
                 return st;
             if (strcmp(name, first) == 0 && (at > begin ? at - begin : 0) != start)
-                return sheaf__catalog_notef(z->r->catalog, SHEAF_DEFECT, "conflict", z->optim[d]->path, name,
-                                            "the tensors of this data-parallel part", "give the parts back their names",
-                                            "'%s' begins at element %" PRId64 " of the part, not at %" PRId64
-                                            ": this is another part",
-                                            name, start, at > begin ? at - begin : 0);
+                return sheaf__catalog_notef(
+                    z->r->catalog, SHEAF_DEFECT, "conflict", z->optim[d]->path, name,
+                    "the tensors of this data-parallel part", "give the parts back their names",
+                    "'%s' begins at element %" PRId64 " of the part, not at %" PRId64
+                    ": this is another part",
+                    name, start, at > begin ? at - begin : 0);
             if (strcmp(name, first) == 0)
                 break;
             at += n;
@@ -452,11 +511,12 @@ static sheaf_status *tell_lost(zero *z)
         st = sheaf__path_join(&path, z->r->tag, name);
         if (st == NULL)
             st = sheaf__catalog_notef(
-                z->r->catalog, SHEAF_DEFECT, "missing", f != NULL ? f->path : path, l->first, "every data-parallel part",
+                z->r->catalog, SHEAF_DEFECT, "missing", f != NULL ? f->path : path, l->first,
+                "every data-parallel part",
                 "copy it from where this checkpoint was written; without any *_optim_states.pt file the rounded weights of "
                 "stages 1 and 2 are read",
-                "%s; in it lie, whole or in part, %" PRId64 " tensors from '%s' to '%s'", f != NULL ? "a damaged file" : "no such file",
-                l->tensors, l->first, l->last);
+                "%s; in it lie, whole or in part, %" PRId64 " tensors from '%s' to '%s'",
+                f != NULL ? "a damaged file" : "no such file", l->tensors, l->first, l->last);
         free(path);
     }
     return st;
@@ -506,7 +566,8 @@ static int stage_of(const ds_reading *r)
     for (int64_t i = 0; i < r->nfiles; i++) {
         if (r->file[i].what != DS_OPTIM || r->file[i].torch == NULL)
             continue;
-        const sheaf_pickle *state = sheaf__pickle_get(r->file[i].torch->doc->root, "optimizer_state_dict");
+        const sheaf_pickle *state =
+            sheaf__pickle_get(r->file[i].torch->doc->root, "optimizer_state_dict");
         if (sheaf__pickle_get(state, "fp32_flat_groups") != NULL)
             return 3;
         if (sheaf__pickle_get(state, "single_partition_of_fp32_groups") != NULL)
@@ -541,10 +602,12 @@ sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *
     const sheaf_pickle *groups = sheaf__pickle_get(model->torch->doc->root, "param_shapes");
     int file;
     if (z.stage == 0)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", r->tag, "", "masters of ZeRO 1, 2 or 3",
-                                   "optimizer files of another form", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", r->tag, "",
+                                   "masters of ZeRO 1, 2 or 3", "optimizer files of another form",
+                                   "");
     if (r->dp < 1 || sheaf__pickle_count(groups) == 0)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", model->path, "", "param_shapes", "none", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", model->path, "",
+                                   "param_shapes", "none", "");
     sheaf_status *st = open_optims(&z);
     if (st == NULL)
         st = z.stage == 3 ? read_stage3(&z, groups) : read_stage2(&z, groups);

@@ -31,7 +31,9 @@ bool sheaf__names_has(const sheaf__names *names, const char *name)
 
 static bool is_weights(const char *name)
 {
-    static const char *const others[] = { "adapter_model", "optimizer", "pytorch_optim", "scheduler", "training_args", "rng_state", "scaler" };
+    static const char *const others[] = { "adapter_model", "optimizer",     "pytorch_optim",
+                                          "scheduler",     "training_args", "rng_state",
+                                          "scaler" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strncmp(name, others[i], strlen(others[i])) == 0)
             return false;
@@ -40,13 +42,16 @@ static bool is_weights(const char *name)
 
 static bool is_index(const char *name)
 {
-    return (strncmp(name, "model.", 6) == 0 || strncmp(name, "pytorch_model.", 14) == 0) && strstr(name, ".index.") != NULL &&
-           sheaf__ends_with(name, ".json");
+    return (strncmp(name, "model.", 6) == 0 || strncmp(name, "pytorch_model.", 14) == 0) &&
+           strstr(name, ".index.") != NULL && sheaf__ends_with(name, ".json");
 }
 
 /* What the name of a shard says: STEM-00002-of-00005.safetensors, or STEM-00002.safetensors (of 0),
  * or STEM-stage-00001-shard-00002.safetensors (stage 1). */
-typedef struct shard_name { size_t stem; int64_t stage, number, of; } shard_name;
+typedef struct shard_name {
+    size_t stem;
+    int64_t stage, number, of;
+} shard_name;
 
 static int64_t number_at(const char **p, const char *before)
 {
@@ -85,7 +90,7 @@ typedef struct indexed {
     sheaf__whole whole; /* a copy, with our wants */
     const sheaf__whole *asked;
     const json_t *map;
-    sheaf_status *st;   /* of a finding that could not be noted */
+    sheaf_status *st; /* of a finding that could not be noted */
 } indexed;
 
 static const char *base_name(const char *path)
@@ -103,27 +108,33 @@ static bool wants_indexed(void *context, const char *path, const char *name)
         return x->asked->wants == NULL || x->asked->wants(x->asked->context, path, name);
     if (sheaf__ends_with(name, "rotary_emb.inv_freq") || x->st != NULL)
         return false;
-    x->st = file == NULL ? sheaf__catalog_note(x->whole.catalog, SHEAF_DEFECT, "foreign", path, name, "a name of the index",
-                                               "a tensor that the index does not name",
-                                               "this file or the index is of another save: copy both from the same one")
-                         : sheaf__catalog_notef(x->whole.catalog, SHEAF_DEFECT, "duplicate", path, name, file,
-                                                "this file or the index is of another save: copy both from the same one",
-                                                "it lies in this file too");
+    x->st = file == NULL
+                ? sheaf__catalog_note(
+                      x->whole.catalog, SHEAF_DEFECT, "foreign", path, name, "a name of the index",
+                      "a tensor that the index does not name",
+                      "this file or the index is of another save: copy both from the same one")
+                : sheaf__catalog_notef(
+                      x->whole.catalog, SHEAF_DEFECT, "duplicate", path, name, file,
+                      "this file or the index is of another save: copy both from the same one",
+                      "it lies in this file too");
     return false;
 }
 
 static bool safe_file_name(const char *name)
 {
-    return name != NULL && *name != '\0' && *name != '.' && strchr(name, '/') == NULL && strchr(name, '\\') == NULL &&
-           strstr(name, "..") == NULL && (sheaf__ends_with(name, ".safetensors") || sheaf__is_torch_name(name));
+    return name != NULL && *name != '\0' && *name != '.' && strchr(name, '/') == NULL &&
+           strchr(name, '\\') == NULL && strstr(name, "..") == NULL &&
+           (sheaf__ends_with(name, ".safetensors") || sheaf__is_torch_name(name));
 }
 
 /* Reads each file that the index names once; files[name] = was it read? */
-static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const char *dir, const char *index)
+static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const char *dir,
+                                 const char *index)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)x->map, name, value) {
+    json_object_foreach((json_t *)x->map, name, value)
+    {
         const char *file = json_string_value(value);
         char shown[96], *path = NULL;
         bool read = false;
@@ -131,10 +142,12 @@ static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const
         if (!safe_file_name(file)) {
             *damaged = true;
             st = sheaf__catalog_note(x->whole.catalog, SHEAF_DEFECT, "damaged", index, name,
-                                     "the name of a file of weights in the same folder", sheaf__json_show(shown, value), "");
+                                     "the name of a file of weights in the same folder",
+                                     sheaf__json_show(shown, value), "");
         } else if (json_object_get(files, file) == NULL) {
             if (json_object_size(files) == MOST_SHARDS)
-                return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", index), "at most %d files", MOST_SHARDS);
+                return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", index),
+                                      "at most %d files", MOST_SHARDS);
             st = sheaf__path_join(&path, dir, file);
             if (st == NULL)
                 st = sheaf__whole_file(&read, &x->whole, path);
@@ -156,22 +169,27 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
     const char *name;
     json_t *value;
     sheaf_catalog *c = x->whole.catalog;
-    json_object_foreach((json_t *)x->map, name, value) {
+    json_object_foreach((json_t *)x->map, name, value)
+    {
         const char *file = json_string_value(value);
         char *stored = NULL, *path = NULL;
-        const json_t *read = file == NULL ? NULL : json_object_get(files, file); /* NULL: told with its name */
+        const json_t *read =
+            file == NULL ? NULL : json_object_get(files, file); /* NULL: told with its name */
         if (read == NULL || sheaf__ends_with(name, "rotary_emb.inv_freq"))
             continue;
         sheaf_status *st = x->asked->rename != NULL ? x->asked->rename(&stored, name) : NULL;
-        const bool there = st == NULL && sheaf__catalog_find(c, stored != NULL ? stored : name) != NULL;
+        const bool there =
+            st == NULL && sheaf__catalog_find(c, stored != NULL ? stored : name) != NULL;
         if (st == NULL && !there)
             st = sheaf__path_join(&path, dir, file);
         if (st == NULL && !there)
             st = json_is_true(read)
-                     ? sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, name, "in this file, as the index says",
-                                           "no tensor of this name in it",
-                                           "this file or the index is of another save: copy both from the same one")
-                     : sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, name, "in this file, as the index says",
+                     ? sheaf__catalog_note(
+                           c, SHEAF_DEFECT, "missing", path, name,
+                           "in this file, as the index says", "no tensor of this name in it",
+                           "this file or the index is of another save: copy both from the same one")
+                     : sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, name,
+                                           "in this file, as the index says",
                                            "this file cannot be read", "copy or download it");
         free(stored);
         free(path);
@@ -182,7 +200,8 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
 }
 
 /* Shards beside those that the index names. */
-static sheaf_status *note_strangers(const indexed *x, const json_t *files, const char *dir, const sheaf__names *names)
+static sheaf_status *note_strangers(const indexed *x, const json_t *files, const char *dir,
+                                    const sheaf__names *names)
 {
     shard_name of = { 0 };
     const char *first = json_object_iter_key(json_object_iter((json_t *)files));
@@ -192,8 +211,9 @@ static sheaf_status *note_strangers(const indexed *x, const json_t *files, const
     for (int64_t i = 0; st == NULL && i < names->count; i++) {
         shard_name is;
         char *path = NULL;
-        if (!is_weights(names->at[i]) || json_object_get(files, names->at[i]) != NULL || !shard_of_name(&is, names->at[i]) ||
-            is.stem != of.stem || strncmp(first, names->at[i], of.stem) != 0)
+        if (!is_weights(names->at[i]) || json_object_get(files, names->at[i]) != NULL ||
+            !shard_of_name(&is, names->at[i]) || is.stem != of.stem ||
+            strncmp(first, names->at[i], of.stem) != 0)
             continue;
         const char *end = strrchr(first, '.');
         if (end == NULL || !sheaf__ends_with(names->at[i], end))
@@ -201,17 +221,20 @@ static sheaf_status *note_strangers(const indexed *x, const json_t *files, const
         st = sheaf__path_join(&path, dir, names->at[i]);
         if (st == NULL)
             st = is.of != of.of
-                     ? sheaf__catalog_notef(x->whole.catalog, SHEAF_WARNING, "stale", path, "", "the files that the index names",
-                                            "delete it", "a shard of another save, of %" PRId64 " files", is.of)
-                     : sheaf__catalog_note(x->whole.catalog, SHEAF_WARNING, "foreign", path, "", "the files that the index names",
-                                           "a file that the index does not name", "delete it, or copy the index again");
+                     ? sheaf__catalog_notef(x->whole.catalog, SHEAF_WARNING, "stale", path, "",
+                                            "the files that the index names", "delete it",
+                                            "a shard of another save, of %" PRId64 " files", is.of)
+                     : sheaf__catalog_note(x->whole.catalog, SHEAF_WARNING, "foreign", path, "",
+                                           "the files that the index names",
+                                           "a file that the index does not name",
+                                           "delete it, or copy the index again");
         free(path);
     }
     return st;
 }
 
-static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const char *dir, const char *name,
-                                const sheaf__names *names)
+static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const char *dir,
+                                const char *name, const sheaf__names *names)
 {
     char *path = NULL;
     json_t *root = NULL, *files = NULL;
@@ -221,7 +244,8 @@ static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const 
     sheaf_status *bad = sheaf__json_load(&root, path);
     const json_t *map = json_object_get(root, "weight_map");
     if (bad == NULL && (!json_is_object(map) || json_object_size(map) == 0))
-        bad = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'weight_map'"), "an object that maps tensors to files");
+        bad = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'weight_map'"),
+                             "an object that maps tensors to files");
     if (bad != NULL) {
         *damaged = true;
         st = sheaf__catalog_defect(whole->catalog, path, bad);
@@ -244,7 +268,8 @@ static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const 
 
 /* ---- no index ---- */
 
-static sheaf_status *read_one(bool *damaged, const sheaf__whole *whole, const char *dir, const char *name)
+static sheaf_status *read_one(bool *damaged, const sheaf__whole *whole, const char *dir,
+                              const char *name)
 {
     char *path = NULL;
     bool read = false;
@@ -257,8 +282,8 @@ static sheaf_status *read_one(bool *damaged, const sheaf__whole *whole, const ch
 }
 
 /* The shards that lie before this one and are not there; after the last, those up to `of`. */
-static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir, const sheaf__names *names, const char *name,
-                               const shard_name *is)
+static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir,
+                               const sheaf__names *names, const char *name, const shard_name *is)
 {
     int64_t before = 0, begin[2], end[2];
     bool last = is->of > 0;
@@ -267,7 +292,8 @@ static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir,
         if (!shard_of_name(&other, names->at[i]) || other.of != is->of)
             continue;
         last = last && other.number <= is->number;
-        if (other.stem == is->stem && other.stage == is->stage && strncmp(names->at[i], name, is->stem) == 0 && other.number < is->number &&
+        if (other.stem == is->stem && other.stage == is->stage &&
+            strncmp(names->at[i], name, is->stem) == 0 && other.number < is->number &&
             other.number > before)
             before = other.number;
     }
@@ -280,26 +306,31 @@ static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir,
         if (begin[i] >= end[i])
             continue;
         *damaged = true;
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", dir, "", "all shards", "download or copy them too",
-                                  "no shards %" PRId64 "..%" PRId64 " of those that %s is one of", begin[i], end[i] - 1, name);
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", dir, "", "all shards",
+                                  "download or copy them too",
+                                  "no shards %" PRId64 "..%" PRId64 " of those that %s is one of",
+                                  begin[i], end[i] - 1, name);
     }
     return st;
 }
 
 /* Shards by their names alone: those of the most files, others are left from another save. */
-static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const char *dir, const sheaf__names *names)
+static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const char *dir,
+                                 const sheaf__names *names)
 {
     int64_t of = 0, read = 0;
     sheaf_status *st = NULL;
     shard_name is;
     if (names->count > MOST_SHARDS) /* each is held against each */
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dir), "at most %d files", MOST_SHARDS);
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dir), "at most %d files",
+                              MOST_SHARDS);
     for (int64_t i = 0; i < names->count; i++) /* which division has the most files here? */
         if (is_weights(names->at[i]) && shard_of_name(&is, names->at[i])) {
             int64_t here = 0;
             for (int64_t k = 0; k < names->count; k++) {
                 shard_name other;
-                here += is_weights(names->at[k]) && shard_of_name(&other, names->at[k]) && other.of == is.of;
+                here += is_weights(names->at[k]) && shard_of_name(&other, names->at[k]) &&
+                        other.of == is.of;
             }
             if (here > read) {
                 read = here;
@@ -314,8 +345,10 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
             char *path = NULL;
             st = sheaf__path_join(&path, dir, names->at[i]);
             if (st == NULL)
-                st = sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "stale", path, "", "shards of one save", "move it away",
-                                          "one of %" PRId64 " files, beside others of %" PRId64, is.of, of);
+                st = sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "stale", path, "",
+                                          "shards of one save", "move it away",
+                                          "one of %" PRId64 " files, beside others of %" PRId64,
+                                          is.of, of);
             free(path);
             continue;
         }
@@ -325,24 +358,33 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
             st = read_one(damaged, whole, dir, names->at[i]);
     }
     if (st == NULL && read > 0)
-        st = sheaf__catalog_notef(whole->catalog, SHEAF_WARNING, "missing", dir, "", "an index of the shards",
-                                  "sheaf convert {} {+indexed} --to hf{config}", "none; %" PRId64 " files were read by their names", read);
+        st = sheaf__catalog_notef(whole->catalog, SHEAF_WARNING, "missing", dir, "",
+                                  "an index of the shards",
+                                  "sheaf convert {} {+indexed} --to hf{config}",
+                                  "none; %" PRId64 " files were read by their names", read);
     return st;
 }
 
 /* What a folder offers, in the order in which transformers would take it. */
-sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char *dir, const sheaf__names *names)
+sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char *dir,
+                                  const sheaf__names *names)
 {
     static const char *const forms[][2] = { { "model.safetensors", "model.safetensors.index.json" },
-                                            { "pytorch_model.bin", "pytorch_model.bin.index.json" } };
+                                            { "pytorch_model.bin",
+                                              "pytorch_model.bin.index.json" } };
     for (int i = 0; i < 2; i++) {
-        const bool single = sheaf__names_has(names, forms[i][0]), index = sheaf__names_has(names, forms[i][1]);
+        const bool single = sheaf__names_has(names, forms[i][0]),
+                   index = sheaf__names_has(names, forms[i][1]);
         sheaf_status *st = NULL;
         if (single && index)
-            st = sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "duplicate", dir, "", "one of them", "move the stale one away",
-                                      "both %s and %s: one is left from another save", forms[i][0], forms[i][1]);
+            st = sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "duplicate", dir, "",
+                                      "one of them", "move the stale one away",
+                                      "both %s and %s: one is left from another save", forms[i][0],
+                                      forms[i][1]);
         if (single || index)
-            return st != NULL ? st : single ? read_one(damaged, whole, dir, forms[i][0]) : read_index(damaged, whole, dir, forms[i][1], names);
+            return st != NULL ? st
+                   : single   ? read_one(damaged, whole, dir, forms[i][0])
+                              : read_index(damaged, whole, dir, forms[i][1], names);
     }
     int64_t indexes = 0, singles = 0, at = -1, shards = 0;
     shard_name is;
@@ -363,11 +405,13 @@ sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char
         return read_one(damaged, whole, dir, names->at[at]);
     *damaged = true;
     if (indexes == 0 && singles == 0)
-        return sheaf__catalog_note(whole->catalog, SHEAF_DEFECT, "missing", dir, "", "model.safetensors, or shards and their index",
+        return sheaf__catalog_note(whole->catalog, SHEAF_DEFECT, "missing", dir, "",
+                                   "model.safetensors, or shards and their index",
                                    "no weights in this folder", "copy or download the weights too");
-    return sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "conflict", dir, "", "one model in a folder",
-                                "give the file itself instead of the folder", "%" PRId64 " of which each could be it (%s, ...)",
-                                indexes + singles, names->at[at]);
+    return sheaf__catalog_notef(
+        whole->catalog, SHEAF_DEFECT, "conflict", dir, "", "one model in a folder",
+        "give the file itself instead of the folder",
+        "%" PRId64 " of which each could be it (%s, ...)", indexes + singles, names->at[at]);
 }
 
 /* ---- the dialect ---- */
@@ -375,7 +419,8 @@ sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char
 static bool hf_is(const char *path)
 {
     if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        return sheaf__ends_with(path, ".safetensors") || sheaf__torch_is(path) || sheaf__is_torch_name(path);
+        return sheaf__ends_with(path, ".safetensors") || sheaf__torch_is(path) ||
+               sheaf__is_torch_name(path);
     sheaf__names names = { 0 };
     bool yes = false, config = false;
     sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
@@ -395,7 +440,9 @@ static bool is_moment(void *context, const char *path, const char *name)
 /* optimizer.safetensors, as sheaf convert --optimizer leaves it; its metadata may tell the step. */
 static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf__names *names)
 {
-    const sheaf__whole whole = { .catalog = c, .rank = -1, .kind = SHEAF_MOMENT, .wants = is_moment };
+    const sheaf__whole whole = {
+        .catalog = c, .rank = -1, .kind = SHEAF_MOMENT, .wants = is_moment
+    };
     sheaf_safetensors *file = NULL;
     char *path = NULL;
     bool read = false;
@@ -408,7 +455,8 @@ static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf
         sheaf_status_free(sheaf__safetensors_open(&file, path));
     if (file != NULL) {
         const char *step = sheaf__safetensors_metadata(file, "step");
-        if (step != NULL && *step != '\0' && strlen(step) < 16 && strspn(step, "0123456789") == strlen(step))
+        if (step != NULL && *step != '\0' && strlen(step) < 16 &&
+            strspn(step, "0123456789") == strlen(step))
             c->step = strtoll(step, NULL, 10);
         sheaf__safetensors_close(file);
     }
@@ -416,7 +464,8 @@ static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf
     return st;
 }
 
-static sheaf_status *read_folder(bool *damaged, sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *read_folder(bool *damaged, sheaf_catalog *c, const char *path,
+                                 const sheaf_dialect_hints *hints)
 {
     sheaf__whole whole = { .catalog = c, .rank = -1 };
     sheaf__names names = { 0 };
@@ -432,7 +481,8 @@ static sheaf_status *read_folder(bool *damaged, sheaf_catalog *c, const char *pa
 }
 
 /* A config beside a file is its own only where the file holds a model. */
-static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path,
+                               const sheaf_dialect_hints *hints)
 {
     const sheaf__whole whole = { .catalog = c, .rank = -1 };
     char *dir = NULL;
@@ -442,8 +492,9 @@ static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path
     *damaged = !read;
     if (st == NULL && shard_of_name(&is, base_name(path)) && is.of > 1) {
         *damaged = true;
-        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", path, "", "", "give the folder instead of the file",
-                                  "by its name one shard of %" PRId64 ": other tensors lie in the others", is.of);
+        st = sheaf__catalog_notef(
+            c, SHEAF_NOTE, "inferred", path, "", "", "give the folder instead of the file",
+            "by its name one shard of %" PRId64 ": other tensors lie in the others", is.of);
     }
     if (st == NULL)
         st = sheaf__path_parent(&dir, path);
@@ -453,7 +504,8 @@ static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path
     return st;
 }
 
-static sheaf_status *hf_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
+                             const sheaf_dialect_hints *hints)
 {
     bool damaged = false;
     sheaf_status *st = sheaf__catalog_new(out, "hf", path);

@@ -18,7 +18,8 @@ bool sheaf__ends_with(const char *text, const char *end)
 
 bool sheaf__is_torch_name(const char *name)
 {
-    return sheaf__ends_with(name, ".bin") || sheaf__ends_with(name, ".pt") || sheaf__ends_with(name, ".pth");
+    return sheaf__ends_with(name, ".bin") || sheaf__ends_with(name, ".pt") ||
+           sheaf__ends_with(name, ".pth");
 }
 
 /* A constant that follows from config.json; files from before 2023 hold it. */
@@ -36,25 +37,30 @@ typedef struct taking {
     int64_t values;           /* looked at so far: a pickle may reach one value in many ways */
 } taking;
 
-static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piece, int ndim, const int64_t *shape)
+static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piece, int ndim,
+                          const int64_t *shape)
 {
     const sheaf__whole *w = t->whole;
     char *name = NULL;
     sheaf_text text = { 0 };
-    if ((!w->buffers && is_old_buffer(stored)) || (w->wants != NULL && !w->wants(w->context, t->path, stored)))
+    if ((!w->buffers && is_old_buffer(stored)) ||
+        (w->wants != NULL && !w->wants(w->context, t->path, stored)))
         return NULL;
     sheaf_status *st = w->rename != NULL ? w->rename(&name, stored) : NULL;
     if (st == NULL)
-        sheaf__text_add(&text, "%s%s", w->prefix != NULL ? w->prefix : "", name != NULL ? name : stored);
+        sheaf__text_add(&text, "%s%s", w->prefix != NULL ? w->prefix : "",
+                        name != NULL ? name : stored);
     free(name);
     name = NULL;
     if (st == NULL)
         st = sheaf__text_take(&name, &text);
     sheaf_logical *tensor = NULL;
     if (st == NULL && (tensor = sheaf__catalog_find(w->catalog, name)) != NULL) {
-        const char *other = tensor->npieces > 0 ? w->catalog->file[tensor->piece[0].file].path : "another file";
-        st = sheaf__catalog_notef(w->catalog, SHEAF_DEFECT, "duplicate", t->path, name, "one tensor of this name",
-                                  "move the file of the wrong save away", "it is in %s too", other);
+        const char *other =
+            tensor->npieces > 0 ? w->catalog->file[tensor->piece[0].file].path : "another file";
+        st = sheaf__catalog_notef(w->catalog, SHEAF_DEFECT, "duplicate", t->path, name,
+                                  "one tensor of this name", "move the file of the wrong save away",
+                                  "it is in %s too", other);
     } else if (st == NULL) {
         st = sheaf__catalog_tensor(&tensor, w->catalog, name, piece->dtype, ndim, shape);
         if (st == NULL) {
@@ -75,26 +81,34 @@ static sheaf_status *take_safetensors(taking *t, const char *path)
         return st;
     const char *format = sheaf__safetensors_metadata(file, "format");
     st = sheaf__catalog_file(&t->file, t->whole->catalog, path);
-    if (st == NULL && format != NULL && (strcmp(format, "tf") == 0 || strcmp(format, "flax") == 0 || strcmp(format, "np") == 0))
-        st = sheaf__catalog_note(t->whole->catalog, SHEAF_DEFECT, "unsupported", path, "", "metadata 'format': pt", format,
-                                 "other frameworks use other names and transpose weights: convert it with transformers");
+    if (st == NULL && format != NULL &&
+        (strcmp(format, "tf") == 0 || strcmp(format, "flax") == 0 || strcmp(format, "np") == 0))
+        st = sheaf__catalog_note(
+            t->whole->catalog, SHEAF_DEFECT, "unsupported", path, "", "metadata 'format': pt",
+            format,
+            "other frameworks use other names and transpose weights: convert it with transformers");
     for (int64_t i = 0; st == NULL && i < file->header.count; i++) {
         const sheaf_safetensors_entry *e = &file->header.entry[i];
-        const sheaf_piece p = sheaf__piece_dense(t->file, t->whole->rank, e->dtype, e->offset, e->ndim, e->shape);
+        const sheaf_piece p =
+            sheaf__piece_dense(t->file, t->whole->rank, e->dtype, e->offset, e->ndim, e->shape);
         st = take(t, e->name, &p, e->ndim, e->shape);
     }
     sheaf__safetensors_close(file);
     return st;
 }
 
-/* A tensor, or the tensors in a dict; other values are not weights, unless their program takes them for some. */
+/* A tensor, or the tensors in a dict; other values are not weights, unless their program takes them
+ * for some. */
 static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle *value, int depth)
 {
     const sheaf_pickle_tensor *tensor = sheaf__pickle_tensor(t->torch->doc, value);
     if (++t->values > MOST_VALUES)
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "values in the pickle"), "at most %d", MOST_VALUES);
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "values in the pickle"), "at most %d",
+                              MOST_VALUES);
     if (tensor != NULL) {
-        sheaf_piece p = { .file = t->file, .rank = t->whole->rank, .dtype = tensor->dtype,
+        sheaf_piece p = { .file = t->file,
+                          .rank = t->whole->rank,
+                          .dtype = tensor->dtype,
                           .offset = sheaf__torch_offset(t->torch, tensor) };
         for (int i = 0; i < tensor->ndim; i++) {
             p.size[i] = tensor->shape[i];
@@ -103,7 +117,8 @@ static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle 
         return take(t, *name != '\0' ? name : "tensor", &p, tensor->ndim, tensor->shape);
     }
     if (!sheaf__pickle_is(value, SHEAF_PICKLE_DICT) || depth >= MOST_DEPTH)
-        return sheaf__dialect_unread(NULL, t->whole->catalog, t->path, *name != '\0' ? name : "tensor", value);
+        return sheaf__dialect_unread(NULL, t->whole->catalog, t->path,
+                                     *name != '\0' ? name : "tensor", value);
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(value); i++) {
         const sheaf_pickle *at = sheaf__pickle_key(value, i);
@@ -113,12 +128,14 @@ static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle 
         int64_t n;
         if (key == NULL && sheaf__pickle_int(&n, at))
             snprintf(number, sizeof number, "%" PRId64, n);
-        sheaf__text_add(&inner, "%s%s%s", name, *name != '\0' ? "." : "", key != NULL ? key : number);
+        sheaf__text_add(&inner, "%s%s%s", name, *name != '\0' ? "." : "",
+                        key != NULL ? key : number);
         st = sheaf__text_take(&text, &inner);
         if (st == NULL && key != NULL)
             st = take_value(t, text, sheaf__pickle_value(value, i), depth + 1);
         else if (st == NULL) /* only texts are names */
-            st = sheaf__dialect_unread(NULL, t->whole->catalog, t->path, text, sheaf__pickle_value(value, i));
+            st = sheaf__dialect_unread(NULL, t->whole->catalog, t->path, text,
+                                       sheaf__pickle_value(value, i));
         free(text);
     }
     return st;
@@ -153,20 +170,24 @@ static sheaf_status *take_torch(taking *t, const char *path)
 sheaf_status *sheaf__whole_file(bool *read, const sheaf__whole *whole, const char *path)
 {
     taking t = { .whole = whole, .path = path };
-    const bool torch = sheaf__is_torch_name(path) || (!sheaf__ends_with(path, ".safetensors") && sheaf__torch_is(path));
+    const bool torch = sheaf__is_torch_name(path) ||
+                       (!sheaf__ends_with(path, ".safetensors") && sheaf__torch_is(path));
     sheaf_status *st = torch ? take_torch(&t, path) : take_safetensors(&t, path);
     *read = st == NULL;
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     const sheaf_code code = sheaf_status_code(st);
     const bool absent = sheaf__path_kind(path) == SHEAF_PATH_NONE;
-    const char *word = absent ? "missing" : code == SHEAF_E_UNSUPPORTED ? "unsupported" : code == SHEAF_E_UNSAFE ? "unsafe" : "damaged";
+    const char *word = absent                        ? "missing"
+                       : code == SHEAF_E_UNSUPPORTED ? "unsupported"
+                       : code == SHEAF_E_UNSAFE      ? "unsafe"
+                                                     : "damaged";
     const char *found = sheaf_status_found(st), *cure = sheaf_status_try(st);
     if (*cure == '\0' && (absent || code == SHEAF_E_FORMAT))
         cure = absent ? "download or copy this file too" : "download or copy this file again";
-    sheaf_status *noted =
-        sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), cure, "%s%s%s",
-                             sheaf_status_where(st), *found != '\0' ? ": " : "", found);
+    sheaf_status *noted = sheaf__catalog_notef(
+        whole->catalog, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), cure, "%s%s%s",
+        sheaf_status_where(st), *found != '\0' ? ": " : "", found);
     sheaf_status_free(st);
     return noted;
 }

@@ -1,9 +1,9 @@
 /* catalog_model.c - which model is it, and are these its tensors? See catalog.h.
  *
- * Rows of the two vocabulary tables are held against the config before anything else. A table with more
- * rows is cut, because what a program pads with is its own affair (zeros, copies, noise); one with fewer
- * is one rank's part that was written as if it were whole (ColossalAI 0.3.7 to 0.4.7), and the other rows
- * cannot be made up. */
+ * Rows of the two vocabulary tables are held against the config before anything else. A table with
+ * more rows is cut, because what a program pads with is its own affair (zeros, copies, noise); one
+ * with fewer is one rank's part that was written as if it were whole (ColossalAI 0.3.7 to 0.4.7),
+ * and the other rows cannot be made up. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,13 +36,15 @@ sheaf_status *sheaf__catalog_take_config(sheaf_catalog *c, const char *path)
     return c->config_path == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
 }
 
-sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_hints *hints, const char *dir, const char *name)
+sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_hints *hints,
+                                         const char *dir, const char *name)
 {
     char *path = NULL;
     if (hints != NULL && hints->config != NULL)
         return sheaf__catalog_take_config(c, hints->config);
     sheaf_status *st = sheaf__path_join(&path, dir, name);
-    if (st == NULL && sheaf__path_kind(path) != SHEAF_PATH_NONE) /* a pipe or a folder of this name is told */
+    if (st == NULL &&
+        sheaf__path_kind(path) != SHEAF_PATH_NONE) /* a pipe or a folder of this name is told */
         st = sheaf__catalog_take_config(c, path);
     free(path);
     return st;
@@ -50,13 +52,18 @@ sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_h
 
 /* ---- rows of the vocabulary ---- */
 
-static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
 
 static const int64_t multiples[] = { 64, 128, 8, 1 }; /* ColossalAI, Megatron, tensor cores, none */
 
 int sheaf__vocabulary_ways(int64_t rows, int64_t vocab, int64_t *padded)
 {
-    for (size_t m = 0; m < sizeof multiples / sizeof *multiples && rows > 0 && rows < vocab && vocab < INT32_MAX; m++)
+    for (size_t m = 0;
+         m < sizeof multiples / sizeof *multiples && rows > 0 && rows < vocab && vocab < INT32_MAX;
+         m++)
         for (int p = 2; p <= MOST_WAYS; p++) {
             *padded = round_up(vocab, multiples[m] * p);
             if (rows * p == *padded)
@@ -67,8 +74,10 @@ int sheaf__vocabulary_ways(int64_t rows, int64_t vocab, int64_t *padded)
 
 bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab)
 {
-    for (size_t m = 0; m < sizeof multiples / sizeof *multiples && rows > vocab && rows < INT32_MAX; m++)
-        for (int p = 1; p <= MOST_WAYS; p += multiples[m] > 1 ? 1 : p) /* by itself a number of ranks is a power of two */
+    for (size_t m = 0; m < sizeof multiples / sizeof *multiples && rows > vocab && rows < INT32_MAX;
+         m++)
+        for (int p = 1; p <= MOST_WAYS;
+             p += multiples[m] > 1 ? 1 : p) /* by itself a number of ranks is a power of two */
             if (rows == round_up(vocab, multiples[m] * p))
                 return true;
     return false;
@@ -76,7 +85,8 @@ bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab)
 
 bool sheaf__is_vocabulary(const char *name)
 {
-    return sheaf__ends_with(name, "embed_tokens.weight") || sheaf__ends_with(name, "lm_head.weight") ||
+    return sheaf__ends_with(name, "embed_tokens.weight") ||
+           sheaf__ends_with(name, "lm_head.weight") ||
            strcmp(name, "transformer.word_embeddings.weight") == 0;
 }
 
@@ -116,14 +126,17 @@ static sheaf_status *few_rows(sheaf_catalog *c, const sheaf_logical *t, int64_t 
     const int ways = sheaf__vocabulary_ways(rows, vocab, &padded);
     snprintf(expected, sizeof expected, "%" PRId64 " rows, the vocabulary in the config", vocab);
     if (ways == 0)
-        return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name, expected,
-                                    "use a complete copy of the model", "%" PRId64 " rows", rows);
+        return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name,
+                                    expected, "use a complete copy of the model",
+                                    "%" PRId64 " rows", rows);
     c->tp = ways;
     c->padded_vocab = padded;
-    return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name, expected,
-                                "give what holds the other ranks' rows to sheaf convert too, as further sources; without it, an older save",
-                                "%" PRId64 " rows: rank 0's part of a %d-way save, rows %" PRId64 "..%" PRId64
-                                " are not in these files (%" PRId64 " rows when padded)", rows, ways, rows, vocab - 1, padded);
+    return sheaf__catalog_notef(
+        c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name, expected,
+        "give what holds the other ranks' rows to sheaf convert too, as further sources; without it, an older save",
+        "%" PRId64 " rows: rank 0's part of a %d-way save, rows %" PRId64 "..%" PRId64
+        " are not in these files (%" PRId64 " rows when padded)",
+        rows, ways, rows, vocab - 1, padded);
 }
 
 sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int64_t vocab)
@@ -134,12 +147,15 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
         return few_rows(c, t, vocab);
     snprintf(expected, sizeof expected, "%" PRId64 " rows, the vocabulary in the config", vocab);
     if (!sheaf__vocabulary_padded(rows, vocab))
-        return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", path_of(c, t), t->told.name, expected,
-                                    "if the further rows are tokens, correct vocab_size in config.json", "%" PRId64 " rows", rows);
+        return sheaf__catalog_notef(
+            c, SHEAF_DEFECT, "shape", path_of(c, t), t->told.name, expected,
+            "if the further rows are tokens, correct vocab_size in config.json", "%" PRId64 " rows",
+            rows);
     c->padded_vocab = rows;
     cut_rows(t, vocab);
     return sheaf__catalog_notef(c, SHEAF_WARNING, "padded", path_of(c, t), t->told.name, expected,
-                                "sheaf convert {} {+unpadded} --to hf{config}", "%" PRId64 " rows: %" PRId64 " of them are padding", rows,
+                                "sheaf convert {} {+unpadded} --to hf{config}",
+                                "%" PRId64 " rows: %" PRId64 " of them are padding", rows,
                                 rows - vocab);
 }
 
@@ -156,7 +172,9 @@ static bool any_name(const sheaf_catalog *c, const char *begin, const char *insi
 }
 
 /* Models that sheaf cannot check yet, by tensors that no other has. */
-static const struct unsupported { const char *family, *title, *inside[2]; } unsupported[] = {
+static const struct unsupported {
+    const char *family, *title, *inside[2];
+} unsupported[] = {
     { "minicpmv", "MiniCPM-V", { "llm.model.layers.", "vpm." } },
     { "omnilmm", "OmniLMM", { "model.vision_tower.blocks.", "model.resampler." } },
 };
@@ -167,9 +185,13 @@ const char *sheaf__family_of(const sheaf_catalog *c)
     for (int i = 0; i < UNSUPPORTED; i++)
         if (any_name(c, unsupported[i].inside[0], "") && any_name(c, unsupported[i].inside[1], ""))
             return unsupported[i].family;
-    if (any_name(c, "mixins.rotary.vision_query_key_value_list.", "weight") || any_name(c, "mixins.lm.lm_head", "weight"))
-        return any_name(c, "mixins.encoder.", "") || any_name(c, "cross_attention", "weight") ? "cogagent" : "cogvlm";
-    if (!any_name(c, "layers.", "self_attn.q_proj.weight") || !any_name(c, "layers.", "mlp.gate_proj.weight"))
+    if (any_name(c, "mixins.rotary.vision_query_key_value_list.", "weight") ||
+        any_name(c, "mixins.lm.lm_head", "weight"))
+        return any_name(c, "mixins.encoder.", "") || any_name(c, "cross_attention", "weight")
+                   ? "cogagent"
+                   : "cogvlm";
+    if (!any_name(c, "layers.", "self_attn.q_proj.weight") ||
+        !any_name(c, "layers.", "mlp.gate_proj.weight"))
         return NULL;
     return any_name(c, "layers.", "self_attn.q_proj.bias") ? "qwen2" : "llama";
 }
@@ -179,7 +201,8 @@ static bool alike(const char *by_tensors, sheaf_family family)
 {
     const char *by_config = sheaf_family_name(family);
     const bool text = family == SHEAF_LLAMA || family == SHEAF_MISTRAL || family == SHEAF_QWEN2;
-    return strcmp(by_tensors, by_config) == 0 || (text && (strcmp(by_tensors, "llama") == 0 || strcmp(by_tensors, "qwen2") == 0));
+    return strcmp(by_tensors, by_config) == 0 ||
+           (text && (strcmp(by_tensors, "llama") == 0 || strcmp(by_tensors, "qwen2") == 0));
 }
 
 /* ---- names and shapes ---- */
@@ -202,7 +225,8 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
     if (is == NULL) {
         if (x->damaged || t->buffer || ++x->missing > LISTED)
             return NULL;
-        return sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, t->name, sheaf__show_shape(want, t->ndim, t->shape),
+        return sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, t->name,
+                                   sheaf__show_shape(want, t->ndim, t->shape),
                                    "no tensor of this name", "use a complete copy of the model");
     }
     bool same = is->told.ndim == t->ndim, columns = same;
@@ -214,19 +238,23 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
         is->kind = SHEAF_BUFFER;
     if (same)
         return NULL;
-    if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD || sheaf__is_vocabulary(t->name)) && columns && t->shape[0] == x->vocab)
+    if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD || sheaf__is_vocabulary(t->name)) &&
+        columns && t->shape[0] == x->vocab)
         return sheaf__catalog_check_rows(c, is, x->vocab);
     if (++x->shapes > LISTED)
         return NULL;
     sheaf_status *st = x->cure == NULL ? sheaf__config_cure(&x->cure, c) : NULL;
     return st != NULL ? st
-                      : sheaf__catalog_note(c, SHEAF_DEFECT, "shape", path_of(c, is), t->name, sheaf__show_shape(want, t->ndim, t->shape),
-                                            sheaf__show_shape(found, is->told.ndim, is->told.shape), x->cure);
+                      : sheaf__catalog_note(c, SHEAF_DEFECT, "shape", path_of(c, is), t->name,
+                                            sheaf__show_shape(want, t->ndim, t->shape),
+                                            sheaf__show_shape(found, is->told.ndim, is->told.shape),
+                                            x->cure);
 }
 
 static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
 {
-    if ((t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER) || sheaf_schema_find(x->schema, t->told.name) != NULL)
+    if ((t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER) ||
+        sheaf_schema_find(x->schema, t->told.name) != NULL)
         return NULL;
     if (x->schema->config.tied && strcmp(t->told.name, "lm_head.weight") == 0)
         return sheaf__catalog_note(x->c, SHEAF_NOTE, "inferred", path_of(x->c, t), t->told.name, "",
@@ -234,15 +262,19 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
     if (++x->foreign > LISTED)
         return NULL;
     sheaf_status *st = x->cure == NULL ? sheaf__config_cure(&x->cure, x->c) : NULL;
-    return st != NULL ? st
-                      : sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign", path_of(x->c, t), t->told.name, "only tensors that the config asks "
-                                            "for", "a tensor that this model does not have", x->cure);
+    return st != NULL
+               ? st
+               : sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign", path_of(x->c, t), t->told.name,
+                                     "only tensors that the config asks "
+                                     "for",
+                                     "a tensor that this model does not have", x->cure);
 }
 
 /* All names with one word before them: a wrapper's, as DataParallel and torch.compile leave. */
 static sheaf_status *take_prefix(checking *x)
 {
-    static const char *const prefixes[] = { "module.", "_orig_mod.", "model.", "base_model.model." };
+    static const char *const prefixes[] = { "module.", "_orig_mod.", "model.",
+                                            "base_model.model." };
     sheaf_catalog *c = x->c;
     for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
         const size_t n = strlen(prefixes[k]);
@@ -253,15 +285,17 @@ static sheaf_status *take_prefix(checking *x)
             fits += has && sheaf_schema_find(x->schema, name + n) != NULL;
             twice += has && sheaf__catalog_find(c, name + n) != NULL;
         }
-        if (twice > 0 || fits < 2 || fits * 10 < c->count * 9) /* a few foreign ones are told apart later */
+        if (twice > 0 || fits < 2 ||
+            fits * 10 < c->count * 9) /* a few foreign ones are told apart later */
             continue;
         for (int64_t i = 0; i < c->count; i++) {
             char *name = (char *)c->tensor[i].told.name;
             if (strncmp(name, prefixes[k], n) == 0)
                 memmove(name, name + n, strlen(name) - n + 1);
         }
-        sheaf_status *st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", c->root, "", "names as the model has them", "",
-                                                "names begin with '%s', which is left out", prefixes[k]);
+        sheaf_status *st = sheaf__catalog_notef(
+            c, SHEAF_NOTE, "inferred", c->root, "", "names as the model has them", "",
+            "names begin with '%s', which is left out", prefixes[k]);
         return st != NULL ? st : sheaf__catalog_sort(c); /* the table of names anew */
     }
     return NULL;
@@ -271,7 +305,8 @@ static sheaf_status *note_more(checking *x, const char *code, int64_t count)
 {
     if (count <= LISTED)
         return NULL;
-    return sheaf__catalog_notef(x->c, SHEAF_DEFECT, code, x->c->root, "", "the tensors that the config asks for", "",
+    return sheaf__catalog_notef(x->c, SHEAF_DEFECT, code, x->c->root, "",
+                                "the tensors that the config asks for", "",
                                 "%" PRId64 " more tensors like these", count - LISTED);
 }
 
@@ -290,7 +325,8 @@ static sheaf_status *check_schema(checking *x)
 }
 
 /* What would be lost if files of one class were read as the other. */
-static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema, const char *by_tensors)
+static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
+                                const char *by_tensors)
 {
     sheaf_text text = { 0 };
     int64_t lost = 0;
@@ -298,18 +334,21 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema, co
         if (sheaf_schema_find(schema, c->tensor[i].told.name) == NULL && lost++ < 5)
             sheaf__text_add(&text, "%s%s", lost > 1 ? ", " : "", c->tensor[i].told.name);
     char *cure = NULL;
-    sheaf_status *st = text.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : sheaf__config_cure(&cure, c);
+    sheaf_status *st =
+        text.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : sheaf__config_cure(&cure, c);
     if (st == NULL)
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "class", c->config_path != NULL ? c->config_path : c->root, "",
-                                  sheaf_family_name(schema->config.family), cure,
-                                  "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors, lost, text.at != NULL ? text.at : "none",
-                                  lost > 5 ? ", ..." : "");
+        st = sheaf__catalog_notef(
+            c, SHEAF_DEFECT, "class", c->config_path != NULL ? c->config_path : c->root, "",
+            sheaf_family_name(schema->config.family), cure,
+            "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors, lost,
+            text.at != NULL ? text.at : "none", lost > 5 ? ", ..." : "");
     free(cure);
     sheaf__text_release(&text);
     return st;
 }
 
-static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config, const char *by_tensors, bool damaged)
+static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
+                                  const char *by_tensors, bool damaged)
 {
     sheaf_schema *schema = NULL;
     sheaf_status *st = sheaf_schema_new(&schema, config, 1);
@@ -335,7 +374,8 @@ static bool names_no_model(const char *config)
 {
     json_t *root = NULL;
     sheaf_status_free(sheaf__json_parse(&root, config, strlen(config)));
-    const bool yes = json_is_object(root) && json_object_get(root, "model_type") == NULL && json_object_get(root, "architectures") == NULL;
+    const bool yes = json_is_object(root) && json_object_get(root, "model_type") == NULL &&
+                     json_object_get(root, "architectures") == NULL;
     json_decref(root);
     return yes;
 }
@@ -348,17 +388,25 @@ static const char *unsupported_title(const char *family)
     return NULL;
 }
 
-/* Its tensors are tensors all the same. `why` is what the config's reader said, or NULL; frees it. */
+/* Its tensors are tensors all the same. `why` is what the config's reader said, or NULL; frees
+ * it. */
 static sheaf_status *note_unsupported(sheaf_catalog *c, const char *by_tensors, sheaf_status *why)
 {
-    const char *path = c->config_path != NULL ? c->config_path : c->root, *title = unsupported_title(by_tensors);
+    const char *path = c->config_path != NULL ? c->config_path : c->root,
+               *title = unsupported_title(by_tensors);
     sheaf_status *st;
     if (title != NULL)
-        st = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", path, "", "a model that sheaf supports", "", "%s, by its tensors: this model is not supported "
-                                  "yet; tensors were not held against a config", title);
+        st = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", path, "",
+                                  "a model that sheaf supports", "",
+                                  "%s, by its tensors: this model is not supported "
+                                  "yet; tensors were not held against a config",
+                                  title);
     else
-        st = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", path, "", sheaf_status_expected(why), sheaf_status_try(why), "%s %s%s; tensors were "
-                                  "not held against it", sheaf_status_where(why), sheaf_status_found(why),
+        st = sheaf__catalog_notef(c, SHEAF_WARNING, "unsupported", path, "",
+                                  sheaf_status_expected(why), sheaf_status_try(why),
+                                  "%s %s%s; tensors were "
+                                  "not held against it",
+                                  sheaf_status_where(why), sheaf_status_found(why),
                                   by_tensors == NULL ? ": a model that is not supported yet" : "");
     sheaf_status_free(why);
     return st;
@@ -376,10 +424,12 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
     if (c->config == NULL && unsupported_title(by_tensors) != NULL)
         return note_unsupported(c, by_tensors, NULL);
     if (c->config == NULL)
-        return sheaf__config_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json", "no config: shapes were not held against one");
+        return sheaf__config_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json",
+                                  "no config: shapes were not held against one");
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
-        (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED || unsupported_title(by_tensors) != NULL || (by_tensors == NULL && names_no_model(c->config))))
+        (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED || unsupported_title(by_tensors) != NULL ||
+         (by_tensors == NULL && names_no_model(c->config))))
         return note_unsupported(c, by_tensors, st);
     if (st != NULL)
         return sheaf__catalog_defect(c, c->config_path, st);

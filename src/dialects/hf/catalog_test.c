@@ -1,4 +1,5 @@
-/* Hugging Face and PEFT folders that may be wrong: what is found, and that nothing is found in what is right. */
+/* Hugging Face and PEFT folders that may be wrong: what is found, and that nothing is found in what
+ * is right. */
 #include "dialects/common/made_test.h"
 
 #include "base/file.h"
@@ -22,7 +23,8 @@ static void same_as(const char *name, sheaf_catalog *c, sheaf_source *want)
     for (int64_t i = 0; i < c->count; i++) {
         const sheaf_logical *t = &c->tensor[i];
         const sheaf_source_entry *e = want->find(want, t->told.name);
-        if (e == NULL || e->dtype != t->told.dtype || e->ndim != t->told.ndim || memcmp(e->shape, t->told.shape, sizeof e->shape) != 0)
+        if (e == NULL || e->dtype != t->told.dtype || e->ndim != t->told.ndim ||
+            memcmp(e->shape, t->told.shape, sizeof e->shape) != 0)
             fail_msg("%s: '%s'", name, t->told.name);
         const int64_t rows = e->ndim == 0 ? 1 : e->shape[0], cols = e->ndim == 2 ? e->shape[1] : 1;
         const size_t bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(e->dtype);
@@ -49,7 +51,8 @@ static void test_hf__what_is_right_is_read_as_it_is(void **state)
             if (sheaf__path_kind(golden(path)) != SHEAF_PATH_DIR)
                 continue;
             sheaf_source *want = NULL;
-            CHECK_OK(k == 2 ? sheaf_peft_open(&want, golden(path)) : sheaf_hf_open(&want, golden(path)));
+            CHECK_OK(k == 2 ? sheaf_peft_open(&want, golden(path))
+                            : sheaf_hf_open(&want, golden(path)));
             sheaf_catalog *c = read_at(golden(path), NULL);
             assert_string_equal(c->dialect, k == 2 ? "peft" : "hf");
             if (c->nfindings > 0)
@@ -76,14 +79,16 @@ static void test_hf__half_precision_files(void **state)
         sheaf_catalog *c = read_at(golden(path), NULL);
         CHECK_SOUND(c);
         assert_true(c->count > 0);
-        if (sheaf__ends_with(names[i], "_part.bin")) { /* some of the tensors of the file beside it */
+        if (sheaf__ends_with(names[i],
+                             "_part.bin")) { /* some of the tensors of the file beside it */
             char whole[300];
             snprintf(whole, sizeof whole, "%.*s.safetensors", (int)(strlen(path) - 9), path);
             sheaf_catalog *all = read_at(golden(whole), NULL);
             for (int64_t k = 0; k < c->count; k++) {
                 const sheaf_logical *t = &c->tensor[k], *u = sheaf__catalog_find(all, t->told.name);
                 assert_non_null(u);
-                const int64_t rows = t->told.shape[0], cols = t->told.ndim == 2 ? t->told.shape[1] : 1;
+                const int64_t rows = t->told.shape[0],
+                              cols = t->told.ndim == 2 ? t->told.shape[1] : 1;
                 char *a = malloc((size_t)(rows * cols) * 2), *b = malloc((size_t)(rows * cols) * 2);
                 CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, a));
                 CHECK_OK(sheaf__catalog_read(all, u, 0, rows, 0, cols, b));
@@ -145,18 +150,27 @@ static char *in(const char *dir, const char *name)
     return p;
 }
 
-static const struct { const char *name, *index, *code, *part; sheaf_severity severity; } indices[] = {
+static const struct {
+    const char *name, *index, *code, *part;
+    sheaf_severity severity;
+} indices[] = {
     { "not JSON", "{", "damaged", "index.json", SHEAF_DEFECT },
     { "no map", "{\"metadata\": {}}", "damaged", "weight_map", SHEAF_DEFECT },
     { "a path", "{\"weight_map\": {\"a\": \"../x.safetensors\"}}", "damaged", "a", SHEAF_DEFECT },
-    { "another path", "{\"weight_map\": {\"a\": \"/etc/x.safetensors\"}}", "damaged", "a", SHEAF_DEFECT },
+    { "another path", "{\"weight_map\": {\"a\": \"/etc/x.safetensors\"}}", "damaged", "a",
+      SHEAF_DEFECT },
     { "not weights", "{\"weight_map\": {\"a\": \"config.json\"}}", "damaged", "a", SHEAF_DEFECT },
     { "no string", "{\"weight_map\": {\"a\": 3}}", "damaged", "a", SHEAF_DEFECT },
-    { "a promise", "{\"weight_map\": {\"a\": \"one.safetensors\", \"b\": \"one.safetensors\", \"q\": \"one.safetensors\"}}", "missing", "q", SHEAF_DEFECT },
-    { "one too few", "{\"weight_map\": {\"a\": \"one.safetensors\"}}", "foreign", "b", SHEAF_DEFECT },
-    { "what lies in a file that is not there", "{\"weight_map\": {\"a\": \"one.safetensors\", \"b\": \"one.safetensors\", \"gone\": \"two.safetensors\"}}",
+    { "a promise",
+      "{\"weight_map\": {\"a\": \"one.safetensors\", \"b\": \"one.safetensors\", \"q\": \"one.safetensors\"}}",
+      "missing", "q", SHEAF_DEFECT },
+    { "one too few", "{\"weight_map\": {\"a\": \"one.safetensors\"}}", "foreign", "b",
+      SHEAF_DEFECT },
+    { "what lies in a file that is not there",
+      "{\"weight_map\": {\"a\": \"one.safetensors\", \"b\": \"one.safetensors\", \"gone\": \"two.safetensors\"}}",
       "missing", "gone", SHEAF_DEFECT },
-    { "no such file", "{\"weight_map\": {\"a\": \"two.safetensors\"}}", "missing", "two.safetensors", SHEAF_DEFECT },
+    { "no such file", "{\"weight_map\": {\"a\": \"two.safetensors\"}}", "missing",
+      "two.safetensors", SHEAF_DEFECT },
 };
 
 static void test_hf__an_index_that_is_wrong(void **state)
@@ -190,11 +204,13 @@ static void test_hf__shards_by_their_names(void **state)
     CHECK_FINDING(c, SHEAF_DEFECT, "missing", "shards 5..5");
     CHECK_FINDING(c, SHEAF_DEFECT, "missing", "shards 7..8");
     sheaf__catalog_free(c);
-    put_tensors(in(dir, "model-00001-of-00002.safetensors"), (const char *const[]){ "t2" }, 1, SHEAF_BF16);
+    put_tensors(in(dir, "model-00001-of-00002.safetensors"), (const char *const[]){ "t2" }, 1,
+                SHEAF_BF16);
     c = read_at(dir, NULL);
     CHECK_FINDING(c, SHEAF_DEFECT, "stale", "model-00001-of-00002");
     sheaf__catalog_free(c);
-    put_tensors(in(dir, "model-999999999-of-999999999.safetensors"), (const char *const[]){ "t9" }, 1, SHEAF_BF16);
+    put_tensors(in(dir, "model-999999999-of-999999999.safetensors"), (const char *const[]){ "t9" },
+                1, SHEAF_BF16);
     sheaf__catalog_free(read_at(dir, NULL)); /* and comes back */
 }
 
@@ -202,8 +218,10 @@ static void test_hf__the_same_tensor_twice(void **state)
 {
     const char *dir = at("twice");
     CHECK_OK(sheaf__make_dirs(dir, NULL));
-    put_tensors(in(dir, "model-00001-of-00002.safetensors"), (const char *const[]){ "a", "b" }, 2, SHEAF_F32);
-    put_tensors(in(dir, "model-00002-of-00002.safetensors"), (const char *const[]){ "b", "c" }, 2, SHEAF_F32);
+    put_tensors(in(dir, "model-00001-of-00002.safetensors"), (const char *const[]){ "a", "b" }, 2,
+                SHEAF_F32);
+    put_tensors(in(dir, "model-00002-of-00002.safetensors"), (const char *const[]){ "b", "c" }, 2,
+                SHEAF_F32);
     sheaf_catalog *c = read_at(dir, NULL);
     CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", "b");
     sheaf__catalog_free(c);
@@ -249,9 +267,12 @@ static void test_hf__a_word_before_all_names_is_left_out(void **state)
         for (int64_t i = 0; i < n; i++) {
             const sheaf_source_entry *e = source->entry(source, i);
             snprintf(names[i], sizeof names[i], "%s%s", prefixes[p], e->name);
-            spec[i] = (sheaf_safetensors_spec){ names[i], e->dtype, e->ndim, { e->shape[0], e->shape[1] } };
+            spec[i] = (sheaf_safetensors_spec){
+                names[i], e->dtype, e->ndim, { e->shape[0], e->shape[1] }
+            };
         }
-        CHECK_OK(sheaf__safetensors_begin(&w, in(dir, "model.safetensors"), spec, n, NULL, 0, NULL));
+        CHECK_OK(
+            sheaf__safetensors_begin(&w, in(dir, "model.safetensors"), spec, n, NULL, 0, NULL));
         for (int64_t i = 0; i < n; i++) {
             const sheaf_source_entry *e = source->entry(source, i);
             const int64_t rows = e->shape[0], cols = e->ndim == 2 ? e->shape[1] : 1;
@@ -272,11 +293,18 @@ static void test_hf__a_word_before_all_names_is_left_out(void **state)
 
 static void test_hf__models_that_are_not_supported_are_named(void **state)
 {
-    static const struct { const char *title, *names[3]; } models[] = {
-        { "MiniCPM-V", { "llm.model.layers.0.self_attn.q_proj.weight", "resampler.query", "vpm.embeddings.patch_embedding.weight" } },
-        { "OmniLMM", { "model.layers.0.self_attn.q_proj.weight", "model.resampler.query", "model.vision_tower.blocks.0.attn.q_bias" } },
+    static const struct {
+        const char *title, *names[3];
+    } models[] = {
+        { "MiniCPM-V",
+          { "llm.model.layers.0.self_attn.q_proj.weight", "resampler.query",
+            "vpm.embeddings.patch_embedding.weight" } },
+        { "OmniLMM",
+          { "model.layers.0.self_attn.q_proj.weight", "model.resampler.query",
+            "model.vision_tower.blocks.0.attn.q_bias" } },
     };
-    static const char *const configs[] = { NULL, "{\"text\": {\"hidden_size\": 8}}", "{\"model_type\": \"another\"}" };
+    static const char *const configs[] = { NULL, "{\"text\": {\"hidden_size\": 8}}",
+                                           "{\"model_type\": \"another\"}" };
     for (size_t i = 0; i < ARRAY_LEN(models); i++)
         for (size_t k = 0; k < ARRAY_LEN(configs); k++) {
             char dir[400];
@@ -289,7 +317,8 @@ static void test_hf__models_that_are_not_supported_are_named(void **state)
             CHECK_SOUND(c);
             CHECK_FINDING(c, SHEAF_WARNING, "unsupported", models[i].title);
             sheaf__catalog_free(c);
-            c = read_at(dir, golden("llama/tiny_llama/hf/config.json")); /* what the config says must still be true */
+            c = read_at(dir, golden("llama/tiny_llama/hf/config.json")); /* what the config says
+                                                                            must still be true */
             CHECK_FINDING(c, SHEAF_DEFECT, "class", "would be lost");
             sheaf__catalog_free(c);
         }
@@ -317,16 +346,25 @@ static void test_hf__a_config_that_names_no_model(void **state)
 /* ---- tensors that are not read ---- */
 
 /* A legacy file of torch without storages: magic number, protocol, system info, the value, keys. */
-#define LEGACY(value) "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." "\x80\x02M\xe9\x03." \
-    "\x80\x02}X\x0d\0\0\0little_endian\x88s." "\x80\x02" value "." "\x80\x02]."
+#define LEGACY(value)                                                                              \
+    "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."                                    \
+    "\x80\x02M\xe9\x03."                                                                           \
+    "\x80\x02}X\x0d\0\0\0little_endian\x88s."                                                      \
+    "\x80\x02" value "."                                                                           \
+    "\x80\x02]."
 #define V(value) LEGACY(value), sizeof LEGACY(value) - 1
 #define KEY(value) "}X\1\0\0\0w" value "s"
 #define BY(name) "ctorch._utils\n" name "\n(K\1K\2tR"
-#define NUMPY "cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\3X\1\0\0\0<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tbC\4\0\0\x80?tR"
+#define NUMPY                                                                                      \
+    "cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(X\2\0\0\0f4\x89\x88tR(K\3X\1\0\0\0<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tbC\4\0\0\x80?tR"
 
 static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **state)
 {
-    static const struct { const char *bytes; size_t size; const char *name, *is; } rows[] = {
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *name, *is;
+    } rows[] = {
         { V(KEY(BY("_rebuild_qtensor"))), "w", "a quantized tensor" },
         { V(KEY(BY("_rebuild_sparse_tensor"))), "w", "a sparse tensor" },
         { V(KEY(BY("_rebuild_sparse_csr_tensor"))), "w", "a sparse tensor" },
@@ -334,25 +372,35 @@ static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **s
         { V(KEY(BY("_rebuild_meta_tensor_no_storage"))), "w", "a meta tensor" },
         { V(KEY(BY("_rebuild_wrapper_subclass"))), "w", "a tensor by _rebuild_wrapper_subclass" },
         { V(KEY(NUMPY)), "w", "a number of numpy's" },
-        { V(KEY("]" NUMPY "a")), "w", "a number of numpy's" },             /* in a list */
-        { V(KEY("}K\7" NUMPY "s")), "w.7", "a number of numpy's" },        /* under a number */
+        { V(KEY("]" NUMPY "a")), "w", "a number of numpy's" },      /* in a list */
+        { V(KEY("}K\7" NUMPY "s")), "w.7", "a number of numpy's" }, /* under a number */
         { V(KEY("}X\1\0\0\0v" BY("_rebuild_qtensor") "s")), "w.v", "a quantized tensor" },
         { V(KEY("cmy.own\nHolder\n(" NUMPY "tR")), "w", "a number of numpy's" },
-        { V(BY("_rebuild_qtensor")), "tensor", "a quantized tensor" },     /* the whole value */
+        { V(BY("_rebuild_qtensor")), "tensor", "a quantized tensor" }, /* the whole value */
     };
-    static const struct { const char *bytes; size_t size; } fine[] = {
-        { V(KEY("K\1")) }, { V(KEY("X\2\0\0\0hi")) }, { V(KEY("](K\1N\x88" "e")) }, { V(KEY("}X\1\0\0\0vK\1s")) }, { V(KEY("cmy.own\nHolder\n)R")) },
+    static const struct {
+        const char *bytes;
+        size_t size;
+    } fine[] = {
+        { V(KEY("K\1")) },
+        { V(KEY("X\2\0\0\0hi")) },
+        { V(KEY("](K\1N\x88"
+                "e")) },
+        { V(KEY("}X\1\0\0\0vK\1s")) },
+        { V(KEY("cmy.own\nHolder\n)R")) },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CHECK_OK(sheaf__file_write_whole(at("one.pt"), rows[i].bytes, rows[i].size, NULL));
         sheaf_catalog *c = read_at(at("one.pt"), NULL);
         const sheaf_finding *f = sheaf__catalog_finding(c, "unread");
-        if (f == NULL || f->severity != SHEAF_DEFECT || strcmp(f->tensor, rows[i].name) != 0 || strstr(f->found, rows[i].is) == NULL) {
+        if (f == NULL || f->severity != SHEAF_DEFECT || strcmp(f->tensor, rows[i].name) != 0 ||
+            strstr(f->found, rows[i].is) == NULL) {
             print_findings(c);
             fail_msg("row %zu", i);
         }
         check_no_source(c);
-        CHECK_OK(sheaf__dialect_read(&c, at("one.pt"), &(sheaf_dialect_hints){ .drop_unread = true })); /* when told so */
+        CHECK_OK(sheaf__dialect_read(
+            &c, at("one.pt"), &(sheaf_dialect_hints){ .drop_unread = true })); /* when told so */
         assert_int_equal(sheaf__catalog_finding(c, "unread")->severity, SHEAF_WARNING);
         assert_int_equal(sheaf__catalog_defects(c), 1); /* that nothing is left */
         CHECK_FINDING(c, SHEAF_DEFECT, "missing", "tensors");
@@ -372,7 +420,8 @@ static void test_peft__a_factor_without_its_other(void **state)
     const char *dir = at("peft");
     CHECK_OK(sheaf__make_dirs(dir, NULL));
     put(in(dir, "adapter_config.json"), "{\"peft_type\": \"LORA\", \"r\": 4}");
-    put_tensors(in(dir, "adapter_model.safetensors"), (const char *const[]){ "base_model.model.x.lora_A.default.weight" }, 1, SHEAF_F32);
+    put_tensors(in(dir, "adapter_model.safetensors"),
+                (const char *const[]){ "base_model.model.x.lora_A.default.weight" }, 1, SHEAF_F32);
     sheaf_catalog *c = read_at(dir, NULL);
     CHECK_FINDING(c, SHEAF_DEFECT, "missing", "base_model.model.x.lora_B.weight");
     assert_int_equal(c->tensor[0].kind, SHEAF_LORA);
@@ -386,11 +435,16 @@ static void test_peft__a_factor_without_its_other(void **state)
 
 static void test_vocabulary__rows_that_padding_gives(void **state)
 {
-    static const struct { int64_t rows, vocab; int ways; bool padded; } cases[] = {
-        { 256, 511, 2, false }, { 32768, 65535, 2, false }, { 16064, 128256, 8, false }, { 511, 511, 0, false },
-        { 512, 511, 0, true }, { 50304, 50257, 0, true }, { 32256, 32000, 0, true }, { 513, 511, 0, false },
-        { 32001, 32000, 0, false }, { 128512, 128256, 0, true }, { 255, 511, 0, false }, { 0, 511, 0, false },
-        { 16128, 32001, 2, false }, { 32256, 32001, 0, true }, /* by 128 for each of two */
+    static const struct {
+        int64_t rows, vocab;
+        int ways;
+        bool padded;
+    } cases[] = {
+        { 256, 511, 2, false },      { 32768, 65535, 2, false }, { 16064, 128256, 8, false },
+        { 511, 511, 0, false },      { 512, 511, 0, true },      { 50304, 50257, 0, true },
+        { 32256, 32000, 0, true },   { 513, 511, 0, false },     { 32001, 32000, 0, false },
+        { 128512, 128256, 0, true }, { 255, 511, 0, false },     { 0, 511, 0, false },
+        { 16128, 32001, 2, false },  { 32256, 32001, 0, true }, /* by 128 for each of two */
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         int64_t padded = 0;

@@ -41,7 +41,8 @@ static int ways_of(int64_t rows, int64_t all, int64_t *padded)
     return 0;
 }
 
-static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_entry *e, int64_t vocab)
+static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_entry *e,
+                                      int64_t vocab)
 {
     const int64_t rows = e->shape[0];
     int64_t padded = 0;
@@ -50,21 +51,29 @@ static sheaf_status *wrong_vocabulary(const sheaf_tensor *t, const sheaf_source_
     sheaf_found(st, "%" PRId64 " rows", rows);
     const int ways = rows < vocab ? ways_of(rows, vocab, &padded) : 0;
     if (ways > 0)
-        return sheaf_try_this(st, "this looks like rank 0's part of a %d-way save (%" PRId64 " rows when padded): "
-                              "rows %" PRId64 " to %" PRId64 " are not in the files; save again with a corrected "
-                              "program, or give another copy of the model", ways, padded, rows, vocab - 1);
+        return sheaf_try_this(
+            st,
+            "this looks like rank 0's part of a %d-way save (%" PRId64 " rows when padded): "
+            "rows %" PRId64 " to %" PRId64 " are not in the files; save again with a corrected "
+            "program, or give another copy of the model",
+            ways, padded, rows, vocab - 1);
     if (rows < vocab)
-        return sheaf_try_this(st, "rows are missing from the files: use a complete copy of the model");
-    return sheaf_try_this(st, "if the %" PRId64 " further rows are tokens, set vocab_size to %" PRId64
-                          " in config.json; if they are padding, cut them off", rows - vocab, rows);
+        return sheaf_try_this(st,
+                              "rows are missing from the files: use a complete copy of the model");
+    return sheaf_try_this(st,
+                          "if the %" PRId64 " further rows are tokens, set vocab_size to %" PRId64
+                          " in config.json; if they are padding, cut them off",
+                          rows - vocab, rows);
 }
 
-static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor *t, const sheaf_source_entry *e)
+static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor *t,
+                                 const sheaf_source_entry *e)
 {
     const sheaf_config *c = &schema->config;
     char want[96], found[96];
     int64_t padded;
-    if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) && e->ndim == 2 && e->shape[1] == c->hidden)
+    if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD) && e->ndim == 2 &&
+        e->shape[1] == c->hidden)
         return wrong_vocabulary(t, e, c->vocab);
     show_shape(want, t->ndim, t->shape);
     show_shape(found, e->ndim, e->shape);
@@ -77,20 +86,27 @@ static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor 
     if (!comparable)
         return st;
     /* Of keys and values it is rather the number of heads that is wrong. */
-    const int ways = t->role == SHEAF_K || t->role == SHEAF_V ? 0 : ways_of(e->shape[axis], t->shape[axis], &padded);
+    const int ways = t->role == SHEAF_K || t->role == SHEAF_V
+                         ? 0
+                         : ways_of(e->shape[axis], t->shape[axis], &padded);
     if (ways > 0 && padded == t->shape[axis])
-        return sheaf_try_this(st, "this looks like one part of a %d-way save: give the whole model", ways);
-    const bool attention = t->role == SHEAF_Q || t->role == SHEAF_K || t->role == SHEAF_V || t->role == SHEAF_O;
+        return sheaf_try_this(st, "this looks like one part of a %d-way save: give the whole model",
+                              ways);
+    const bool attention =
+        t->role == SHEAF_Q || t->role == SHEAF_K || t->role == SHEAF_V || t->role == SHEAF_O;
     if (attention && e->shape[axis] % c->head_dim == 0)
-        return sheaf_try_this(st, "%" PRId64 " heads of %" PRId64 " are stored; config.json says %" PRId64
-                              ": correct %s there", e->shape[axis] / c->head_dim, c->head_dim,
-                              t->shape[axis] / c->head_dim,
-                              t->role == SHEAF_Q || t->role == SHEAF_O ? "num_attention_heads or head_dim"
-                                                                       : "num_key_value_heads or head_dim");
+        return sheaf_try_this(
+            st,
+            "%" PRId64 " heads of %" PRId64 " are stored; config.json says %" PRId64
+            ": correct %s there",
+            e->shape[axis] / c->head_dim, c->head_dim, t->shape[axis] / c->head_dim,
+            t->role == SHEAF_Q || t->role == SHEAF_O ? "num_attention_heads or head_dim"
+                                                     : "num_key_value_heads or head_dim");
     return st;
 }
 
-static sheaf_status *check_tensor(const sheaf_schema *schema, const sheaf_tensor *t, const sheaf_source_entry *e)
+static sheaf_status *check_tensor(const sheaf_schema *schema, const sheaf_tensor *t,
+                                  const sheaf_source_entry *e)
 {
     bool same = e->ndim == t->ndim;
     for (int d = 0; same && d < t->ndim; d++)
@@ -101,7 +117,8 @@ static sheaf_status *check_tensor(const sheaf_schema *schema, const sheaf_tensor
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': dtype", t->name);
     sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
-    return sheaf_try_this(st, "quantized weights and other dtypes are not read; use the model in one of those");
+    return sheaf_try_this(
+        st, "quantized weights and other dtypes are not read; use the model in one of those");
 }
 
 /* ---- names ---- */
@@ -119,8 +136,9 @@ static sheaf_status *mention_prefix(sheaf_status *st, sheaf_source *source, cons
             return sheaf_try_this(st, "the names in the file begin with '%.*s': remove that",
                                   (int)(n - m > 100 ? 100 : n - m), name);
         if (n < m && n > 12 && strcmp(missing + m - n, name) == 0)
-            return sheaf_try_this(st, "the names in the file lack '%.*s' at their beginning: add it", (int)(m - n),
-                                  missing);
+            return sheaf_try_this(st,
+                                  "the names in the file lack '%.*s' at their beginning: add it",
+                                  (int)(m - n), missing);
     }
     return st;
 }
@@ -149,7 +167,9 @@ static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *sou
         sheaf_found(st, "%" PRId64 " missing: %s", n, names.at == NULL ? "" : names.at);
     sheaf__text_release(&names);
     if (n == 1 && first->role == SHEAF_HEAD)
-        return sheaf_try_this(st, "if the head is the embedding table, set tie_word_embeddings to true in config.json");
+        return sheaf_try_this(
+            st,
+            "if the head is the embedding table, set tie_word_embeddings to true in config.json");
     return mention_prefix(st, source, first->name);
 }
 
@@ -160,7 +180,8 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
     bool biases = true;
     for (int64_t i = 0; i < source->count(source); i++) {
         const char *name = source->entry(source, i)->name;
-        if (sheaf_schema_find(schema, name) != NULL || (schema->config.tied && strcmp(name, head_name) == 0))
+        if (sheaf_schema_find(schema, name) != NULL ||
+            (schema->config.tied && strcmp(name, head_name) == 0))
             continue;
         if (n++ < NAMED)
             sheaf__text_add(&names, "%s%.200s", n > 1 ? ", " : "", name);
@@ -176,15 +197,19 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
     else
         sheaf_found(st, "%" PRId64 " more: %s", n, names.at == NULL ? "" : names.at);
     sheaf__text_release(&names);
-    return biases ? sheaf_try_this(st, "see attention_bias and mlp_bias in config.json")
-                  : sheaf_try_this(st, "see num_hidden_layers and architectures in config.json; the file may be of "
-                                   "another model");
+    return biases
+               ? sheaf_try_this(st, "see attention_bias and mlp_bias in config.json")
+               : sheaf_try_this(
+                     st,
+                     "see num_hidden_layers and architectures in config.json; the file may be of "
+                     "another model");
 }
 
 /* ---- a head that is tied and stored ---- */
 
-static sheaf_status *compare_rows(sheaf_source *source, const char *table, const char *head, int64_t row0, int64_t rows,
-                                  int64_t width, size_t bytes, char *a, char *b)
+static sheaf_status *compare_rows(sheaf_source *source, const char *table, const char *head,
+                                  int64_t row0, int64_t rows, int64_t width, size_t bytes, char *a,
+                                  char *b)
 {
     sheaf_status *st = source->read(source, table, row0, rows, 0, width, a);
     if (st == NULL)
@@ -194,8 +219,11 @@ static sheaf_status *compare_rows(sheaf_source *source, const char *table, const
     st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head);
     sheaf_expected(st, "the values of '%s', as tie_word_embeddings is true", table);
     sheaf_found(st, "other values from row %" PRId64 " on", row0);
-    return sheaf_try_this(st, "if the stored head is meant, set tie_word_embeddings to false in config.json; if not, "
-                          "remove '%s' from the file", head);
+    return sheaf_try_this(
+        st,
+        "if the stored head is meant, set tie_word_embeddings to false in config.json; if not, "
+        "remove '%s' from the file",
+        head);
 }
 
 static sheaf_status *check_tied_head(const sheaf_schema *schema, sheaf_source *source)
@@ -208,8 +236,9 @@ static sheaf_status *check_tied_head(const sheaf_schema *schema, sheaf_source *s
     if (head->dtype != table->dtype || head->ndim != 2 || head->shape[0] != table->shape[0] ||
         head->shape[1] != table->shape[1]) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", head_name);
-        return sheaf_expected(st, "no such tensor, or the shape and dtype of '%s', as tie_word_embeddings is true",
-                              t->name);
+        return sheaf_expected(
+            st, "no such tensor, or the shape and dtype of '%s', as tie_word_embeddings is true",
+            t->name);
     }
     const int64_t vocab = table->shape[0], width = table->shape[1];
     const size_t row = (size_t)width * sheaf_dtype_bytes(table->dtype);

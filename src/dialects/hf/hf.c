@@ -17,7 +17,8 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* A constant that follows from config.json; files from before 2023 hold it. (CogVLM's, "mixins...", belongs to it.) */
+/* A constant that follows from config.json; files from before 2023 hold it. (CogVLM's, "mixins...",
+ * belongs to it.) */
 static bool is_buffer(const char *name)
 {
     return ends_with(name, "rotary_emb.inv_freq") && strncmp(name, "mixins.", 7) != 0;
@@ -56,12 +57,14 @@ static sheaf_status *tell(offenders *o, const char *where, const char *expected)
 static sheaf_status *check_format(const sheaf_safetensors *file)
 {
     const char *format = sheaf__safetensors_metadata(file, "format");
-    if (format == NULL || (strcmp(format, "tf") != 0 && strcmp(format, "flax") != 0 && strcmp(format, "np") != 0))
+    if (format == NULL ||
+        (strcmp(format, "tf") != 0 && strcmp(format, "flax") != 0 && strcmp(format, "np") != 0))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: metadata 'format'", file->path);
     sheaf_found(sheaf_expected(st, "\"pt\""), "\"%s\"", format);
-    return sheaf_try_this(st, "other frameworks store weights under other names and transposed: convert with "
-                          "transformers");
+    return sheaf_try_this(
+        st, "other frameworks store weights under other names and transposed: convert with "
+            "transformers");
 }
 
 static sheaf_status *add_whole_file(sheaf_shards *shards, const char *path)
@@ -87,14 +90,16 @@ static sheaf_status *check_file_name(const char *tensor, const json_t *value)
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "weight_map: '%.200s'", tensor);
     sheaf_expected(st, "the name of a .safetensors file in the same folder");
     sheaf_found(st, "%s", sheaf__json_show(shown, value));
-    if (name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL || strchr(name, '\\') != NULL ||
-        strstr(name, "..") != NULL || !ends_with(name, ".safetensors"))
+    if (name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL ||
+        strchr(name, '\\') != NULL || strstr(name, "..") != NULL ||
+        !ends_with(name, ".safetensors"))
         return st;
     sheaf_status_free(st);
     return NULL;
 }
 
-/* The open shard of that name, opened now if it is new. `known` maps names to positions in `file`. */
+/* The open shard of that name, opened now if it is new. `known` maps names to positions in
+ * `file`. */
 static sheaf_status *shard_of(const sheaf_safetensors **out, sheaf_shards *shards, json_t *known,
                               const sheaf_safetensors **file, const char *dir, const char *name)
 {
@@ -106,7 +111,8 @@ static sheaf_status *shard_of(const sheaf_safetensors **out, sheaf_shards *shard
     const size_t n = json_object_size(known);
     char *path = NULL;
     if (n == MOST_SHARDS)
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "weight_map"), "at most %d files", MOST_SHARDS);
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "weight_map"), "at most %d files",
+                              MOST_SHARDS);
     sheaf_status *st = sheaf__path_join(&path, dir, name);
     if (st == NULL)
         st = sheaf__shards_open(shards, path, &file[n]);
@@ -120,12 +126,14 @@ static sheaf_status *shard_of(const sheaf_safetensors **out, sheaf_shards *shard
 }
 
 /* What the shards hold and the index does not name. */
-static sheaf_status *check_unmapped(const json_t *map, json_t *known, const sheaf_safetensors *const *file)
+static sheaf_status *check_unmapped(const json_t *map, json_t *known,
+                                    const sheaf_safetensors *const *file)
 {
     offenders strangers = { 0 };
     const char *name;
     json_t *at;
-    json_object_foreach(known, name, at) {
+    json_object_foreach(known, name, at)
+    {
         const sheaf_safetensors_header *h = &file[json_integer_value(at)]->header;
         for (int64_t i = 0; i < h->count; i++) {
             const char *mapped = json_string_value(json_object_get(map, h->entry[i].name));
@@ -136,7 +144,8 @@ static sheaf_status *check_unmapped(const json_t *map, json_t *known, const shea
             }
         }
     }
-    return tell(&strangers, "tensors in the shards", "each named by the index, for the file that holds it");
+    return tell(&strangers, "tensors in the shards",
+                "each named by the index, for the file that holds it");
 }
 
 static sheaf_status *add_mapped(sheaf_shards *shards, const json_t *map, const char *dir)
@@ -149,7 +158,8 @@ static sheaf_status *add_mapped(sheaf_shards *shards, const json_t *map, const c
     json_t *value;
     if (file == NULL || known == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for the shards");
-    json_object_foreach((json_t *)map, name, value) {
+    json_object_foreach((json_t *)map, name, value)
+    {
         const sheaf_safetensors *in = NULL;
         if (st == NULL)
             st = check_file_name(name, value);
@@ -165,7 +175,8 @@ static sheaf_status *add_mapped(sheaf_shards *shards, const json_t *map, const c
         } else if (e != NULL && !is_buffer(name))
             st = sheaf__shards_add(shards, in, e, name);
     }
-    sheaf_status *missing = tell(&absent, "tensors that the index promises", "each in the file it names");
+    sheaf_status *missing =
+        tell(&absent, "tensors that the index promises", "each in the file it names");
     if (st == NULL)
         st = missing;
     else
@@ -198,17 +209,25 @@ static sheaf_status *add_index(sheaf_shards *shards, const char *dir, const char
 /* Why a folder without model.safetensors and without an index cannot be opened. */
 static sheaf_status *explain(const char *dir)
 {
-    static const struct { const char *start, *end, *what, *cure; } known[] = {
-        { "adapter_model", "", "a PEFT adapter", "give it as --adapter, with the model it was made for as --model" },
+    static const struct {
+        const char *start, *end, *what, *cure;
+    } known[] = {
+        { "adapter_model", "", "a PEFT adapter",
+          "give it as --adapter, with the model it was made for as --model" },
         { "latest_checkpointed_iteration", ".txt", "a Megatron checkpoint",
           "convert it first; this form is not supported yet" },
-        { "latest", "", "a DeepSpeed or SAT checkpoint", "convert it first; this form is not supported yet" },
-        { "model-", ".safetensors", "shards without model.safetensors.index.json", "copy or download the index too" },
+        { "latest", "", "a DeepSpeed or SAT checkpoint",
+          "convert it first; this form is not supported yet" },
+        { "model-", ".safetensors", "shards without model.safetensors.index.json",
+          "copy or download the index too" },
         { "model.", ".safetensors", "a variant", "give the file itself instead of the folder" },
-        { "", ".safetensors", "a file of another name", "give the file itself instead of the folder" },
-        { "pytorch_model", ".bin", "pickled weights", "convert them to safetensors first (transformers: "
+        { "", ".safetensors", "a file of another name",
+          "give the file itself instead of the folder" },
+        { "pytorch_model", ".bin", "pickled weights",
+          "convert them to safetensors first (transformers: "
           "save_pretrained); reading pickled models is not supported yet" },
-        { "mp_rank_", ".pt", "a DeepSpeed or SAT part", "convert it first; this form is not supported yet" },
+        { "mp_rank_", ".pt", "a DeepSpeed or SAT part",
+          "convert it first; this form is not supported yet" },
         { "consolidated", "", "Meta's own form", "use the Hugging Face form of this model" },
         { "", ".gguf", "a GGUF file", "use the Hugging Face form of this model" },
         { "", ".pth", "pickled weights", "convert them to safetensors first" },
@@ -225,10 +244,12 @@ static sheaf_status *explain(const char *dir)
     sheaf_found(st, n == 0 ? "an empty folder" : "%" PRId64 " other files", n);
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         for (int64_t i = 0; i < n; i++)
-            if (strncmp(names[i], known[k].start, strlen(known[k].start)) == 0 && ends_with(names[i], known[k].end)) {
+            if (strncmp(names[i], known[k].start, strlen(known[k].start)) == 0 &&
+                ends_with(names[i], known[k].end)) {
                 sheaf_status_free(st);
                 st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no model that sheaf reads", dir);
-                sheaf_expected(st, "model.safetensors, or model.safetensors.index.json with its shards");
+                sheaf_expected(
+                    st, "model.safetensors, or model.safetensors.index.json with its shards");
                 sheaf_found(st, "%s (%s)", names[i], known[k].what);
                 sheaf_try_this(st, "%s", known[k].cure);
                 sheaf__names_free(names, n);
@@ -253,7 +274,9 @@ static sheaf_status *add_folder(sheaf_shards *shards, const char *dir)
             sheaf_found(st, "both: one of them is left from another save");
             sheaf_try_this(st, "move the stale one away");
         } else
-            st = has_single ? add_whole_file(shards, single) : has_index ? add_index(shards, dir, index) : explain(dir);
+            st = has_single  ? add_whole_file(shards, single)
+                 : has_index ? add_index(shards, dir, index)
+                             : explain(dir);
     }
     free(single);
     free(index);

@@ -49,7 +49,8 @@ static void test_open__every_recorded_model_passes(void **state)
             char index[1300], single[1300];
             snprintf(index, sizeof index, "%s/model.safetensors.index.json", path);
             snprintf(single, sizeof single, "%s/model.safetensors", path);
-            if (sheaf__path_kind(index) != SHEAF_PATH_FILE && sheaf__path_kind(single) != SHEAF_PATH_FILE)
+            if (sheaf__path_kind(index) != SHEAF_PATH_FILE &&
+                sheaf__path_kind(single) != SHEAF_PATH_FILE)
                 continue;
             CHECK_OK(open_and_check(path, NULL));
             n++;
@@ -57,7 +58,8 @@ static void test_open__every_recorded_model_passes(void **state)
     }
     closedir(list);
     assert_true(n >= 6);
-    CHECK_OK(open_and_check(golden("llama/tiny_llama/hf/model.safetensors"), NULL)); /* the file itself */
+    CHECK_OK(open_and_check(golden("llama/tiny_llama/hf/model.safetensors"),
+                            NULL)); /* the file itself */
     CHECK_OK(open_and_check(golden("llama/half_precision/tiny_llama3rope_bf16.safetensors"),
                             golden("llama/tiny_llama3rope/hf/config.json")));
 }
@@ -72,8 +74,10 @@ static void test_open__shards_hold_what_the_single_file_holds(void **state)
     for (int64_t i = 0; i < 30; i++) {
         const sheaf_source_entry *e = one->entry(one, i), *f = many->find(many, e->name);
         const int64_t cols = e->ndim == 2 ? e->shape[1] : 1, part = cols / 3;
-        assert_true(f != NULL && f->dtype == SHEAF_F32 && f->ndim == e->ndim && f->shape[0] == e->shape[0]);
-        float *a = calloc((size_t)(e->shape[0] * cols), sizeof *a), *b = calloc((size_t)(e->shape[0] * cols), sizeof *b);
+        assert_true(f != NULL && f->dtype == SHEAF_F32 && f->ndim == e->ndim &&
+                    f->shape[0] == e->shape[0]);
+        float *a = calloc((size_t)(e->shape[0] * cols), sizeof *a),
+              *b = calloc((size_t)(e->shape[0] * cols), sizeof *b);
         CHECK_OK(one->read(one, e->name, 0, e->shape[0], 0, cols, a));
         CHECK_OK(many->read(many, e->name, 0, e->shape[0], 0, cols, b));
         CHECK_BYTES(e->name, a, b, (size_t)(e->shape[0] * cols) * sizeof *a);
@@ -84,8 +88,10 @@ static void test_open__shards_hold_what_the_single_file_holds(void **state)
     }
     assert_null(many->find(many, "model.norm.bias"));
     float x;
-    CHECK_FAILS(many->read(many, "model.norm.bias", 0, 1, 0, 1, &x), SHEAF_E_LAYOUT, "'model.norm.bias'");
-    CHECK_FAILS(many->read(many, "model.norm.weight", 64, 1, 0, 1, &x), SHEAF_E_ARG, "'model.norm.weight': box");
+    CHECK_FAILS(many->read(many, "model.norm.bias", 0, 1, 0, 1, &x), SHEAF_E_LAYOUT,
+                "'model.norm.bias'");
+    CHECK_FAILS(many->read(many, "model.norm.weight", 64, 1, 0, 1, &x), SHEAF_E_ARG,
+                "'model.norm.weight': box");
     one->close(one);
     many->close(many);
 }
@@ -93,19 +99,24 @@ static void test_open__shards_hold_what_the_single_file_holds(void **state)
 static void test_open__colossalai_folders(void **state)
 {
     if (!golden_is_full())
-        return; /* not among the committed data; test_check__names_what_is_wrong makes the same damage by hand */
+        return; /* not among the committed data; test_check__names_what_is_wrong makes the same
+                   damage by hand */
     CHECK_OK(open_and_check(golden("llama/colossalai_tiny_llama/tp2_good_model"), NULL));
     CHECK_OK(open_and_check(golden("llama/colossalai_tiny_llama/tp2_pp2_model"), NULL));
-    CHECK_FAILS(open_and_check(golden("llama/colossalai_tiny_llama/tp2_broken_model"), NULL), SHEAF_E_LAYOUT,
-                "'model.embed_tokens.weight': axis 0 | 511 rows, the vocabulary in config.json | 256 rows | this looks like "
-                "rank 0's part of a 2-way save (512 rows when padded): rows 256 to 510 are not in the files");
-    CHECK_FAILS(open_and_check(golden("llama/colossalai_tiny_llama/tp2_local_shards/tp_rank_00.safetensors"),
-                               golden("llama/tiny_llama/hf/config.json")), SHEAF_E_LAYOUT, "2-way save");
+    CHECK_FAILS(
+        open_and_check(golden("llama/colossalai_tiny_llama/tp2_broken_model"), NULL),
+        SHEAF_E_LAYOUT,
+        "'model.embed_tokens.weight': axis 0 | 511 rows, the vocabulary in config.json | 256 rows | this looks like "
+        "rank 0's part of a 2-way save (512 rows when padded): rows 256 to 510 are not in the files");
+    CHECK_FAILS(open_and_check(
+                    golden("llama/colossalai_tiny_llama/tp2_local_shards/tp_rank_00.safetensors"),
+                    golden("llama/tiny_llama/hf/config.json")),
+                SHEAF_E_LAYOUT, "2-way save");
 }
 
 /* ---- folders made wrong on purpose ---- */
 
-#define CONFIG                                                                                                     \
+#define CONFIG                                                                                                         \
     "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1," \
     "\"num_attention_heads\":4,\"num_key_value_heads\":2"
 
@@ -116,27 +127,36 @@ typedef struct change {
     const char *rename; /* NULL: keep; "": leave out */
     int ndim;           /* 0: keep */
     int64_t shape[2];
-    sheaf_dtype dtype;  /* SHEAF_BOOL (0): keep */
+    sheaf_dtype dtype;            /* SHEAF_BOOL (0): keep */
     sheaf_safetensors_spec extra; /* one more tensor, if it has a name */
     float extra_value;
 } change;
 
-typedef struct filling { const sheaf_safetensors_spec *spec; const char *special; float value; } filling;
+typedef struct filling {
+    const sheaf_safetensors_spec *spec;
+    const char *special;
+    float value;
+} filling;
 
 /* All values are 1, those of one special tensor another. */
 static sheaf_status *fill(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
 {
     const filling *f = context;
     const sheaf_safetensors_spec *s = &f->spec[index];
-    const int64_t n = rows * (s->ndim == 2 ? s->shape[1] : 1) * (int64_t)sheaf_dtype_bytes(s->dtype);
+    const int64_t n =
+        rows * (s->ndim == 2 ? s->shape[1] : 1) * (int64_t)sheaf_dtype_bytes(s->dtype);
     memset(dst, 0, (size_t)n);
     if (s->dtype == SHEAF_F32)
         for (int64_t i = 0; i < n / 4; i++)
-            ((float *)dst)[i] = f->special != NULL && strcmp(s->name, f->special) == 0 && row0 + rows == s->shape[0] ? f->value : 1;
+            ((float *)dst)[i] =
+                f->special != NULL && strcmp(s->name, f->special) == 0 && row0 + rows == s->shape[0]
+                    ? f->value
+                    : 1;
     return NULL;
 }
 
-static sheaf_safetensors_spec *changed_specs(int64_t *n, const sheaf_schema *schema, const change *c)
+static sheaf_safetensors_spec *changed_specs(int64_t *n, const sheaf_schema *schema,
+                                             const change *c)
 {
     sheaf_safetensors_spec *spec = NULL;
     CHECK_OK(sheaf_hf_specs(&spec, n, schema, NULL, SHEAF_F32));
@@ -196,7 +216,9 @@ static void test_check__accepts_what_does_no_harm(void **state)
         { .extra = { L0 "self_attn.rotary_emb.inv_freq", SHEAF_F32, 1, { 2 } } },
         { .extra = { "model.rotary_emb.inv_freq", SHEAF_F32, 1, { 2 } } },
         { .config = ",\"tie_word_embeddings\":true" },
-        { .config = ",\"tie_word_embeddings\":true", .extra = { "lm_head.weight", SHEAF_F32, 2, { 511, 8 } }, .extra_value = 1 },
+        { .config = ",\"tie_word_embeddings\":true",
+          .extra = { "lm_head.weight", SHEAF_F32, 2, { 511, 8 } },
+          .extra_value = 1 },
         { .config = ",\"attention_bias\":true,\"mlp_bias\":true" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -211,42 +233,113 @@ static void test_check__accepts_what_does_no_harm(void **state)
 
 static void test_check__names_what_is_wrong(void **state)
 {
-    static const struct { change change; sheaf_code code; const char *part; } rows[] = {
-        { { .name = EMBED, .ndim = 2, .shape = { 256, 8 } }, SHEAF_E_LAYOUT, "| 511 rows, the vocabulary in config.json | 256 rows | this looks like rank 0's part of a 2-way save (512 rows" },
-        { { .name = "lm_head.weight", .ndim = 2, .shape = { 192, 8 } }, SHEAF_E_LAYOUT, "'lm_head.weight': axis 0 | 511 rows, the vocabulary in config.json | 192 rows | this looks like rank 0's part of a 3-way save (576 rows" },
-        { { .name = EMBED, .ndim = 2, .shape = { 128, 8 } }, SHEAF_E_LAYOUT, "4-way save (512 rows" },
-        { { .name = EMBED, .ndim = 2, .shape = { 73, 8 } }, SHEAF_E_LAYOUT, "7-way save (511 rows" },
-        { { .name = EMBED, .ndim = 2, .shape = { 500, 8 } }, SHEAF_E_LAYOUT, "rows are missing from the files" },
-        { { .name = EMBED, .ndim = 2, .shape = { 512, 8 } }, SHEAF_E_LAYOUT, "if the 1 further rows are tokens, set vocab_size to 512" },
-        { { .name = EMBED, .ndim = 2, .shape = { 0, 8 } }, SHEAF_E_LAYOUT, "| 0 rows | rows are missing" },
-        { { .name = EMBED, .ndim = 2, .shape = { 511, 4 } }, SHEAF_E_LAYOUT, "'" EMBED "': shape | [511, 8], by config.json | [511, 4]" },
-        { { .name = EMBED, .ndim = 1, .shape = { 511 } }, SHEAF_E_LAYOUT, "[511, 8], by config.json | [511]" },
-        { { .name = L0 "self_attn.q_proj.weight", .ndim = 2, .shape = { 4, 8 } }, SHEAF_E_LAYOUT, "this looks like one part of a 2-way save" },
-        { { .name = L0 "self_attn.q_proj.weight", .ndim = 2, .shape = { 12, 8 } }, SHEAF_E_LAYOUT, "6 heads of 2 are stored; config.json says 4: correct num_attention_heads" },
-        { { .name = L0 "self_attn.k_proj.weight", .ndim = 2, .shape = { 8, 8 } }, SHEAF_E_LAYOUT, "4 heads of 2 are stored; config.json says 2: correct num_key_value_heads" },
-        { { .name = L0 "self_attn.v_proj.weight", .ndim = 2, .shape = { 2, 8 } }, SHEAF_E_LAYOUT, "1 heads of 2 are stored" },
-        { { .name = L0 "self_attn.o_proj.weight", .ndim = 2, .shape = { 8, 12 } }, SHEAF_E_LAYOUT, "6 heads of 2 are stored" },
-        { { .name = L0 "mlp.down_proj.weight", .ndim = 2, .shape = { 8, 3 } }, SHEAF_E_LAYOUT, "one part of a 4-way save" },
-        { { .name = L0 "mlp.down_proj.weight", .ndim = 2, .shape = { 12, 8 } }, SHEAF_E_LAYOUT, "[8, 12], by config.json | [12, 8]" },
-        { { .name = L0 "mlp.up_proj.weight", .ndim = 2, .shape = { 0, 8 } }, SHEAF_E_LAYOUT, "[0, 8]" },
-        { { .name = "model.norm.weight", .ndim = 1, .shape = { 7 } }, SHEAF_E_LAYOUT, "'model.norm.weight': shape | [8], by config.json | [7]" },
-        { { .name = "model.norm.weight", .ndim = 2, .shape = { 8, 1 } }, SHEAF_E_LAYOUT, "[8], by config.json | [8, 1]" },
-        { { .name = "model.norm.weight", .dtype = SHEAF_F64 }, SHEAF_E_UNSUPPORTED, "'model.norm.weight': dtype | F32, BF16 or F16 | F64" },
+    static const struct {
+        change change;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
+        { { .name = EMBED, .ndim = 2, .shape = { 256, 8 } },
+          SHEAF_E_LAYOUT,
+          "| 511 rows, the vocabulary in config.json | 256 rows | this looks like rank 0's part of a 2-way save (512 rows" },
+        { { .name = "lm_head.weight", .ndim = 2, .shape = { 192, 8 } },
+          SHEAF_E_LAYOUT,
+          "'lm_head.weight': axis 0 | 511 rows, the vocabulary in config.json | 192 rows | this looks like rank 0's part of a 3-way save (576 rows" },
+        { { .name = EMBED, .ndim = 2, .shape = { 128, 8 } },
+          SHEAF_E_LAYOUT,
+          "4-way save (512 rows" },
+        { { .name = EMBED, .ndim = 2, .shape = { 73, 8 } },
+          SHEAF_E_LAYOUT,
+          "7-way save (511 rows" },
+        { { .name = EMBED, .ndim = 2, .shape = { 500, 8 } },
+          SHEAF_E_LAYOUT,
+          "rows are missing from the files" },
+        { { .name = EMBED, .ndim = 2, .shape = { 512, 8 } },
+          SHEAF_E_LAYOUT,
+          "if the 1 further rows are tokens, set vocab_size to 512" },
+        { { .name = EMBED, .ndim = 2, .shape = { 0, 8 } },
+          SHEAF_E_LAYOUT,
+          "| 0 rows | rows are missing" },
+        { { .name = EMBED, .ndim = 2, .shape = { 511, 4 } },
+          SHEAF_E_LAYOUT,
+          "'" EMBED "': shape | [511, 8], by config.json | [511, 4]" },
+        { { .name = EMBED, .ndim = 1, .shape = { 511 } },
+          SHEAF_E_LAYOUT,
+          "[511, 8], by config.json | [511]" },
+        { { .name = L0 "self_attn.q_proj.weight", .ndim = 2, .shape = { 4, 8 } },
+          SHEAF_E_LAYOUT,
+          "this looks like one part of a 2-way save" },
+        { { .name = L0 "self_attn.q_proj.weight", .ndim = 2, .shape = { 12, 8 } },
+          SHEAF_E_LAYOUT,
+          "6 heads of 2 are stored; config.json says 4: correct num_attention_heads" },
+        { { .name = L0 "self_attn.k_proj.weight", .ndim = 2, .shape = { 8, 8 } },
+          SHEAF_E_LAYOUT,
+          "4 heads of 2 are stored; config.json says 2: correct num_key_value_heads" },
+        { { .name = L0 "self_attn.v_proj.weight", .ndim = 2, .shape = { 2, 8 } },
+          SHEAF_E_LAYOUT,
+          "1 heads of 2 are stored" },
+        { { .name = L0 "self_attn.o_proj.weight", .ndim = 2, .shape = { 8, 12 } },
+          SHEAF_E_LAYOUT,
+          "6 heads of 2 are stored" },
+        { { .name = L0 "mlp.down_proj.weight", .ndim = 2, .shape = { 8, 3 } },
+          SHEAF_E_LAYOUT,
+          "one part of a 4-way save" },
+        { { .name = L0 "mlp.down_proj.weight", .ndim = 2, .shape = { 12, 8 } },
+          SHEAF_E_LAYOUT,
+          "[8, 12], by config.json | [12, 8]" },
+        { { .name = L0 "mlp.up_proj.weight", .ndim = 2, .shape = { 0, 8 } },
+          SHEAF_E_LAYOUT,
+          "[0, 8]" },
+        { { .name = "model.norm.weight", .ndim = 1, .shape = { 7 } },
+          SHEAF_E_LAYOUT,
+          "'model.norm.weight': shape | [8], by config.json | [7]" },
+        { { .name = "model.norm.weight", .ndim = 2, .shape = { 8, 1 } },
+          SHEAF_E_LAYOUT,
+          "[8], by config.json | [8, 1]" },
+        { { .name = "model.norm.weight", .dtype = SHEAF_F64 },
+          SHEAF_E_UNSUPPORTED,
+          "'model.norm.weight': dtype | F32, BF16 or F16 | F64" },
         { { .name = EMBED, .dtype = SHEAF_I8 }, SHEAF_E_UNSUPPORTED, "quantized" },
-        { { .name = "model.norm.weight", .rename = "" }, SHEAF_E_LAYOUT, "1 missing: model.norm.weight" },
-        { { .name = "lm_head.weight", .rename = "" }, SHEAF_E_LAYOUT, "1 missing: lm_head.weight | if the head is the embedding table, set tie_word_embeddings" },
-        { { .name = "model.norm.weight", .rename = "module.model.norm.weight" }, SHEAF_E_LAYOUT, "begin with 'module.': remove that" },
-        { { .name = L0 "mlp.up_proj.weight", .rename = "layers.0.mlp.up_proj.weight" }, SHEAF_E_LAYOUT, "lack 'model.' at their beginning" },
-        { { .config = ",\"attention_bias\":true", .name = L0 "self_attn.q_proj.bias", .rename = "" }, SHEAF_E_LAYOUT, "1 missing: " L0 "self_attn.q_proj.bias" },
-        { { .extra = { L0 "self_attn.q_proj.bias", SHEAF_F32, 1, { 8 } } }, SHEAF_E_LAYOUT, "1 more: " L0 "self_attn.q_proj.bias | see attention_bias" },
-        { { .extra = { "model.layers.1.mlp.up_proj.weight", SHEAF_F32, 2, { 12, 8 } } }, SHEAF_E_LAYOUT, "1 more: model.layers.1.mlp.up_proj.weight | see num_hidden_layers" },
-        { { .config = ",\"tie_word_embeddings\":true", .extra = { "lm_head.weight", SHEAF_F32, 2, { 511, 8 } }, .extra_value = 2 },
-          SHEAF_E_LAYOUT, "'lm_head.weight' | the values of '" EMBED "', as tie_word_embeddings is true | other values" },
-        { { .config = ",\"tie_word_embeddings\":true", .extra = { "lm_head.weight", SHEAF_F32, 2, { 510, 8 } } }, SHEAF_E_LAYOUT, "the shape and dtype of" },
-        { { .config = ",\"tie_word_embeddings\":true", .extra = { "lm_head.weight", SHEAF_F16, 2, { 511, 8 } } }, SHEAF_E_LAYOUT, "the shape and dtype of" },
+        { { .name = "model.norm.weight", .rename = "" },
+          SHEAF_E_LAYOUT,
+          "1 missing: model.norm.weight" },
+        { { .name = "lm_head.weight", .rename = "" },
+          SHEAF_E_LAYOUT,
+          "1 missing: lm_head.weight | if the head is the embedding table, set tie_word_embeddings" },
+        { { .name = "model.norm.weight", .rename = "module.model.norm.weight" },
+          SHEAF_E_LAYOUT,
+          "begin with 'module.': remove that" },
+        { { .name = L0 "mlp.up_proj.weight", .rename = "layers.0.mlp.up_proj.weight" },
+          SHEAF_E_LAYOUT,
+          "lack 'model.' at their beginning" },
+        { { .config = ",\"attention_bias\":true",
+            .name = L0 "self_attn.q_proj.bias",
+            .rename = "" },
+          SHEAF_E_LAYOUT,
+          "1 missing: " L0 "self_attn.q_proj.bias" },
+        { { .extra = { L0 "self_attn.q_proj.bias", SHEAF_F32, 1, { 8 } } },
+          SHEAF_E_LAYOUT,
+          "1 more: " L0 "self_attn.q_proj.bias | see attention_bias" },
+        { { .extra = { "model.layers.1.mlp.up_proj.weight", SHEAF_F32, 2, { 12, 8 } } },
+          SHEAF_E_LAYOUT,
+          "1 more: model.layers.1.mlp.up_proj.weight | see num_hidden_layers" },
+        { { .config = ",\"tie_word_embeddings\":true",
+            .extra = { "lm_head.weight", SHEAF_F32, 2, { 511, 8 } },
+            .extra_value = 2 },
+          SHEAF_E_LAYOUT,
+          "'lm_head.weight' | the values of '" EMBED
+          "', as tie_word_embeddings is true | other values" },
+        { { .config = ",\"tie_word_embeddings\":true",
+            .extra = { "lm_head.weight", SHEAF_F32, 2, { 510, 8 } } },
+          SHEAF_E_LAYOUT,
+          "the shape and dtype of" },
+        { { .config = ",\"tie_word_embeddings\":true",
+            .extra = { "lm_head.weight", SHEAF_F16, 2, { 511, 8 } } },
+          SHEAF_E_LAYOUT,
+          "the shape and dtype of" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        CHECK_FAILS(open_and_check(make_model(&rows[i].change, 0), NULL), rows[i].code, rows[i].part);
+        CHECK_FAILS(open_and_check(make_model(&rows[i].change, 0), NULL), rows[i].code,
+                    rows[i].part);
 }
 
 static void test_check__counts_when_there_are_many(void **state)
@@ -255,26 +348,35 @@ static void test_check__counts_when_there_are_many(void **state)
     char config[300];
     make_model(&whole, 0);
     snprintf(config, sizeof config, "%s", at("more.json"));
-    put(config, "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":3,"
-                "\"num_attention_heads\":4,\"num_key_value_heads\":2}");
-    CHECK_FAILS(open_and_check(at("model"), config), SHEAF_E_LAYOUT, "all 30 that config.json asks for | 18 missing: model.layers.1.input_layernorm.weight, ");
-    CHECK_FAILS(open_and_check(at("model"), config), SHEAF_E_LAYOUT, "self_attn.o_proj.weight and others | ");
-    put(config, "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":64,\"intermediate_size\":172,\"num_hidden_layers\":1,"
-                "\"num_attention_heads\":8,\"num_key_value_heads\":4}");
-    CHECK_FAILS(open_and_check(golden("llama/tiny_llama/hf"), config), SHEAF_E_LAYOUT,
-                "only the 12 that config.json asks for | 18 more: model.layers.1.input_layernorm.weight, model.layers.1.mlp.down_proj.weight, "
-                "model.layers.1.mlp.gate_proj.weight, model.layers.1.mlp.up_proj.weight, model.layers.1.post_attention_layernorm.weight and others");
+    put(config,
+        "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":3,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":2}");
+    CHECK_FAILS(
+        open_and_check(at("model"), config), SHEAF_E_LAYOUT,
+        "all 30 that config.json asks for | 18 missing: model.layers.1.input_layernorm.weight, ");
+    CHECK_FAILS(open_and_check(at("model"), config), SHEAF_E_LAYOUT,
+                "self_attn.o_proj.weight and others | ");
+    put(config,
+        "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":64,\"intermediate_size\":172,\"num_hidden_layers\":1,"
+        "\"num_attention_heads\":8,\"num_key_value_heads\":4}");
+    CHECK_FAILS(
+        open_and_check(golden("llama/tiny_llama/hf"), config), SHEAF_E_LAYOUT,
+        "only the 12 that config.json asks for | 18 more: model.layers.1.input_layernorm.weight, model.layers.1.mlp.down_proj.weight, "
+        "model.layers.1.mlp.gate_proj.weight, model.layers.1.mlp.up_proj.weight, model.layers.1.post_attention_layernorm.weight and others");
     snprintf(config, sizeof config, "%s", golden("llama/tiny_llama3rope/hf/config.json"));
-    CHECK_FAILS(open_and_check(golden("llama/tiny_llama/hf"), config), SHEAF_E_LAYOUT, "263 rows, the vocabulary in config.json | 511 rows");
+    CHECK_FAILS(open_and_check(golden("llama/tiny_llama/hf"), config), SHEAF_E_LAYOUT,
+                "263 rows, the vocabulary in config.json | 511 rows");
 }
 
 static void test_check__looks_at_the_tables_first(void **state)
 {
     const change part = { .name = "lm_head.weight", .ndim = 2, .shape = { 256, 8 } };
     make_model(&part, 0);
-    put(at("other.json"), "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":24,\"num_hidden_layers\":2,"
-                          "\"num_attention_heads\":4,\"num_key_value_heads\":2}");
-    CHECK_FAILS(open_and_check(at("model"), at("other.json")), SHEAF_E_LAYOUT, "'lm_head.weight': axis 0");
+    put(at("other.json"),
+        "{\"model_type\":\"llama\",\"vocab_size\":511,\"hidden_size\":8,\"intermediate_size\":24,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":2}");
+    CHECK_FAILS(open_and_check(at("model"), at("other.json")), SHEAF_E_LAYOUT,
+                "'lm_head.weight': axis 0");
 }
 
 /* ---- index and shards ---- */
@@ -287,7 +389,8 @@ static void edit(const char *path, const char *from, const char *to)
     CHECK_OK(sheaf__file_read_all(&text, &n, path, sizeof edited / 2));
     char *where = strstr(text, from);
     assert_non_null(where);
-    snprintf(edited, sizeof edited, "%.*s%s%s", (int)(where - text), text, to, where + strlen(from));
+    snprintf(edited, sizeof edited, "%.*s%s%s", (int)(where - text), text, to,
+             where + strlen(from));
     put(path, edited);
     free(text);
 }
@@ -297,17 +400,33 @@ static void edit(const char *path, const char *from, const char *to)
 
 static void test_index__disagreements_are_named(void **state)
 {
-    static const struct { const char *from, *to; sheaf_code code; const char *part; } rows[] = {
-        { ",\n    " NORM, "", SHEAF_E_LAYOUT, "tensors in the shards | each named by the index, for the file that holds it | model.norm.weight (model-00002-of-00003.safetensors)" },
-        { NORM, NORM ",\"model.extra\":\"model-00002-of-00003.safetensors\"", SHEAF_E_LAYOUT, "tensors that the index promises | each in the file it names | model.extra (model-00002" },
-        { NORM, "\"model.norm.weight\": \"model-00001-of-00003.safetensors\"", SHEAF_E_LAYOUT, "promises | each in the file it names | model.norm.weight (model-00001" },
-        { NORM, "\"model.norm.weight\": \"model-00009-of-00003.safetensors\"", SHEAF_E_IO, "No such file" },
-        { NORM, "\"model.norm.weight\": \"../model-00002-of-00003.safetensors\"", SHEAF_E_FORMAT, "weight_map: 'model.norm.weight' | the name of a .safetensors file in the same folder | \"../model" },
+    static const struct {
+        const char *from, *to;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
+        { ",\n    " NORM, "", SHEAF_E_LAYOUT,
+          "tensors in the shards | each named by the index, for the file that holds it | model.norm.weight (model-00002-of-00003.safetensors)" },
+        { NORM, NORM ",\"model.extra\":\"model-00002-of-00003.safetensors\"", SHEAF_E_LAYOUT,
+          "tensors that the index promises | each in the file it names | model.extra (model-00002" },
+        { NORM, "\"model.norm.weight\": \"model-00001-of-00003.safetensors\"", SHEAF_E_LAYOUT,
+          "promises | each in the file it names | model.norm.weight (model-00001" },
+        { NORM, "\"model.norm.weight\": \"model-00009-of-00003.safetensors\"", SHEAF_E_IO,
+          "No such file" },
+        { NORM, "\"model.norm.weight\": \"../model-00002-of-00003.safetensors\"", SHEAF_E_FORMAT,
+          "weight_map: 'model.norm.weight' | the name of a .safetensors file in the same folder | \"../model" },
         { NORM, "\"model.norm.weight\": \"/etc/passwd\"", SHEAF_E_FORMAT, "in the same folder" },
-        { NORM, "\"model.norm.weight\": \"sub/model.safetensors\"", SHEAF_E_FORMAT, "in the same folder" },
-        { NORM, NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2, SHEAF_E_LAYOUT, "e4 (model-00002-of-00003.safetensors), e5 (model-00002-of-00003.safetensors) | " },
-        { NORM, NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2 ",\"e6\":" IN2 ",\"e7\":" IN2, SHEAF_E_LAYOUT, "e5 (model-00002-of-00003.safetensors) and 2 more" },
-        { NORM, "\"model.norm.weight\": \".model.safetensors\"", SHEAF_E_FORMAT, "in the same folder" },
+        { NORM, "\"model.norm.weight\": \"sub/model.safetensors\"", SHEAF_E_FORMAT,
+          "in the same folder" },
+        { NORM, NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2,
+          SHEAF_E_LAYOUT,
+          "e4 (model-00002-of-00003.safetensors), e5 (model-00002-of-00003.safetensors) | " },
+        { NORM,
+          NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2
+               ",\"e6\":" IN2 ",\"e7\":" IN2,
+          SHEAF_E_LAYOUT, "e5 (model-00002-of-00003.safetensors) and 2 more" },
+        { NORM, "\"model.norm.weight\": \".model.safetensors\"", SHEAF_E_FORMAT,
+          "in the same folder" },
         { NORM, "\"model.norm.weight\": \"..\"", SHEAF_E_FORMAT, "in the same folder" },
         { NORM, "\"model.norm.weight\": \"\"", SHEAF_E_FORMAT, "in the same folder" },
         { NORM, "\"model.norm.weight\": \"model.bin\"", SHEAF_E_FORMAT, "in the same folder" },
@@ -315,7 +434,8 @@ static void test_index__disagreements_are_named(void **state)
         { NORM, "\"model.norm.weight\": null", SHEAF_E_FORMAT, "in the same folder | null" },
         { NORM, NORM "," NORM, SHEAF_E_FORMAT, "a duplicate, 'model.norm.weight'" },
         { "\"weight_map\"", "\"weights\"", SHEAF_E_FORMAT, "'weight_map'" },
-        { "\"weight_map\": {", "\"weight_map\": [], \"x\": {", SHEAF_E_FORMAT, "'weight_map' | an object" },
+        { "\"weight_map\": {", "\"weight_map\": [], \"x\": {", SHEAF_E_FORMAT,
+          "'weight_map' | an object" },
         { "\"weight_map\": {", "\"weight_map\": {}, \"x\": {", SHEAF_E_FORMAT, "'weight_map'" },
         { "}\n}", "}", SHEAF_E_FORMAT, "line" },
     };
@@ -324,10 +444,12 @@ static void test_index__disagreements_are_named(void **state)
         make_model(&whole, 17000);
         edit(at("model/model.safetensors.index.json"), rows[i].from, rows[i].to);
         CHECK_FAILS(open_and_check(at("model"), NULL), rows[i].code, rows[i].part);
-        CHECK_FAILS(open_and_check(at("model"), NULL), rows[i].code, "model.safetensors.index.json");
+        CHECK_FAILS(open_and_check(at("model"), NULL), rows[i].code,
+                    "model.safetensors.index.json");
     }
     make_model(&whole, 17000); /* metadata is not believed */
-    edit(at("model/model.safetensors.index.json"), "\"total_size\": ", "\"total_size\": 0.5, \"x\": ");
+    edit(at("model/model.safetensors.index.json"),
+         "\"total_size\": ", "\"total_size\": 0.5, \"x\": ");
     CHECK_OK(open_and_check(at("model"), NULL));
     edit(at("model/model.safetensors.index.json"), "\"metadata\"", "\"meta\"");
     CHECK_OK(open_and_check(at("model"), NULL));
@@ -337,7 +459,8 @@ static void test_index__buffers_may_differ(void **state)
 {
     const change with_buffer = { .extra = { "model.rotary_emb.inv_freq", SHEAF_F32, 1, { 2 } } };
     make_model(&with_buffer, 17000);
-    edit(at("model/model.safetensors.index.json"), "\"model.rotary_emb.inv_freq\"", "\"x.rotary_emb.inv_freq\"");
+    edit(at("model/model.safetensors.index.json"), "\"model.rotary_emb.inv_freq\"",
+         "\"x.rotary_emb.inv_freq\"");
     CHECK_OK(open_and_check(at("model"), NULL)); /* promised but absent, present but not promised */
 }
 
@@ -346,19 +469,27 @@ static void test_shards__damage_names_the_file(void **state)
     const change whole = { 0 };
     make_model(&whole, 17000);
     assert_int_equal(truncate(at("model/model-00002-of-00003.safetensors"), 3000), 0);
-    CHECK_FAILS(open_and_check(at("model"), NULL), SHEAF_E_FORMAT, "model-00002-of-00003.safetensors: header: file size");
+    CHECK_FAILS(open_and_check(at("model"), NULL), SHEAF_E_FORMAT,
+                "model-00002-of-00003.safetensors: header: file size");
     unlink(at("model/model-00002-of-00003.safetensors"));
-    CHECK_FAILS(open_and_check(at("model"), NULL), SHEAF_E_IO, "model-00002-of-00003.safetensors: cannot open");
+    CHECK_FAILS(open_and_check(at("model"), NULL), SHEAF_E_IO,
+                "model-00002-of-00003.safetensors: cannot open");
 }
 
 static void test_folder__explains_what_is_there_instead(void **state)
 {
-    static const struct { const char *file; sheaf_code code; const char *part; } rows[] = {
+    static const struct {
+        const char *file;
+        sheaf_code code;
+        const char *part;
+    } rows[] = {
         { "README", SHEAF_E_IO, "no model here | model.safetensors, or" },
-        { "pytorch_model.bin", SHEAF_E_UNSUPPORTED, "pytorch_model.bin (pickled weights) | convert them to safetensors first" },
+        { "pytorch_model.bin", SHEAF_E_UNSUPPORTED,
+          "pytorch_model.bin (pickled weights) | convert them to safetensors first" },
         { "pytorch_model-00001-of-00002.bin", SHEAF_E_UNSUPPORTED, "pickled weights" },
         { "adapter_model.safetensors", SHEAF_E_UNSUPPORTED, "a PEFT adapter" },
-        { "model-00001-of-00002.safetensors", SHEAF_E_UNSUPPORTED, "shards without model.safetensors.index.json" },
+        { "model-00001-of-00002.safetensors", SHEAF_E_UNSUPPORTED,
+          "shards without model.safetensors.index.json" },
         { "model.fp16.safetensors", SHEAF_E_UNSUPPORTED, "a variant" },
         { "latest", SHEAF_E_UNSUPPORTED, "DeepSpeed or SAT" },
         { "latest_checkpointed_iteration.txt", SHEAF_E_UNSUPPORTED, "Megatron" },
@@ -381,7 +512,8 @@ static void test_folder__explains_what_is_there_instead(void **state)
     const change whole = { 0 };
     make_model(&whole, 0);
     put(at("model/model.safetensors.index.json"), "{}");
-    CHECK_FAILS(sheaf_hf_open(&source, at("model")), SHEAF_E_LAYOUT, "both: one of them is left from another save");
+    CHECK_FAILS(sheaf_hf_open(&source, at("model")), SHEAF_E_LAYOUT,
+                "both: one of them is left from another save");
 }
 
 static void test_folder__other_frameworks_are_refused(void **state)
@@ -391,12 +523,16 @@ static void test_folder__other_frameworks_are_refused(void **state)
     const sheaf_safetensors_pair tf = { "format", "tf" };
     CHECK_OK(sheaf__safetensors_begin(&w, at("tf.safetensors"), NULL, 0, &tf, 1, NULL));
     CHECK_OK(sheaf__safetensors_finish(w));
-    CHECK_FAILS(sheaf_hf_open(&source, at("tf.safetensors")), SHEAF_E_UNSUPPORTED, "metadata 'format' | \"pt\" | \"tf\"");
+    CHECK_FAILS(sheaf_hf_open(&source, at("tf.safetensors")), SHEAF_E_UNSUPPORTED,
+                "metadata 'format' | \"pt\" | \"tf\"");
 }
 
 /* ---- writing ---- */
 
-typedef struct copy_job { sheaf_source *from; const sheaf_safetensors_spec *spec; } copy_job;
+typedef struct copy_job {
+    sheaf_source *from;
+    const sheaf_safetensors_spec *spec;
+} copy_job;
 
 static sheaf_status *copy_rows(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
 {
@@ -497,9 +633,13 @@ static void test_specs__take_the_stored_dtypes_or_one(void **state)
 
 static void test_config_set__changes_one_value_and_nothing_else(void **state)
 {
-    static const struct { const char *json, *key, *value, *want; } rows[] = {
-        { "{\"a\": 1e-05, \"b\" : [1, {\"a\": 2}] }\n", "b", "null", "{\"a\": 1e-05, \"b\" : null }\n" },
-        { "{\"a\": 1e-05, \"b\" : [1, {\"a\": 2}] }\n", "a", "\"x\"", "{\"a\": \"x\", \"b\" : [1, {\"a\": 2}] }\n" },
+    static const struct {
+        const char *json, *key, *value, *want;
+    } rows[] = {
+        { "{\"a\": 1e-05, \"b\" : [1, {\"a\": 2}] }\n", "b", "null",
+          "{\"a\": 1e-05, \"b\" : null }\n" },
+        { "{\"a\": 1e-05, \"b\" : [1, {\"a\": 2}] }\n", "a", "\"x\"",
+          "{\"a\": \"x\", \"b\" : [1, {\"a\": 2}] }\n" },
         { "{\n  \"a\": 1\n}\n", "c", "true", "{\n  \"c\": true,\n  \"a\": 1\n}\n" },
         { "{}", "c", "7", "{\n  \"c\": 7\n}" },
         { "{\"x\": {\"a\": 1}, \"a\":\"}\"}", "a", "2", "{\"x\": {\"a\": 1}, \"a\":2}" },
@@ -516,10 +656,13 @@ static void test_config_set__changes_one_value_and_nothing_else(void **state)
 
 static void test_config_dtype__in_the_spelling_of_the_file(void **state)
 {
-    static const struct { const char *json, *want; } rows[] = {
+    static const struct {
+        const char *json, *want;
+    } rows[] = {
         { "{\"torch_dtype\": \"float32\"}", "{\"torch_dtype\": \"bfloat16\"}" },
         { "{\"dtype\": \"float32\"}", "{\"dtype\": \"bfloat16\"}" },
-        { "{\"dtype\": \"float32\", \"torch_dtype\": \"float32\"}", "{\"dtype\": \"bfloat16\", \"torch_dtype\": \"bfloat16\"}" },
+        { "{\"dtype\": \"float32\", \"torch_dtype\": \"float32\"}",
+          "{\"dtype\": \"bfloat16\", \"torch_dtype\": \"bfloat16\"}" },
         { "{\"a\": 1}", "{\n  \"dtype\": \"bfloat16\",\"a\": 1}" },
     };
     char *got = NULL;

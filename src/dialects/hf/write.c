@@ -9,8 +9,9 @@
 static const int64_t default_shard_bytes = 50000000000; /* "50GB", as transformers 5 */
 
 /* The order of a layer's modules in transformers' classes, which its sharding follows. */
-static const sheaf_role layer_order[] = { SHEAF_Q, SHEAF_K, SHEAF_V, SHEAF_O, SHEAF_GATE, SHEAF_UP, SHEAF_DOWN,
-                                          SHEAF_NORM_IN, SHEAF_NORM_POST };
+static const sheaf_role layer_order[] = { SHEAF_Q,    SHEAF_K,       SHEAF_V,
+                                          SHEAF_O,    SHEAF_GATE,    SHEAF_UP,
+                                          SHEAF_DOWN, SHEAF_NORM_IN, SHEAF_NORM_POST };
 enum { LAYER_ROLES = sizeof layer_order / sizeof *layer_order };
 
 typedef struct listing {
@@ -37,8 +38,8 @@ static void list_role(listing *l, const sheaf_schema *schema, sheaf_role role, i
     }
 }
 
-sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count, const sheaf_schema *schema,
-                             sheaf_source *stored, sheaf_dtype dtype)
+sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
+                             const sheaf_schema *schema, sheaf_source *stored, sheaf_dtype dtype)
 {
     listing l = { calloc((size_t)schema->count, sizeof *l.spec), 0, stored, dtype };
     if (l.spec == NULL)
@@ -60,11 +61,14 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count, const
 }
 
 sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
-                             const sheaf_safetensors_spec *specs, int64_t count, int64_t shard_bytes,
-                             bool replace, sheaf_faults *faults)
+                             const sheaf_safetensors_spec *specs, int64_t count,
+                             int64_t shard_bytes, bool replace, sheaf_faults *faults)
 {
-    const sheaf_folder_options options = { .stem = "model", .replace = replace, .faults = faults,
-                                           .shard_bytes = shard_bytes > 0 ? shard_bytes : default_shard_bytes };
+    const sheaf_folder_options options = { .stem = "model",
+                                           .replace = replace,
+                                           .faults = faults,
+                                           .shard_bytes = shard_bytes > 0 ? shard_bytes
+                                                                          : default_shard_bytes };
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
     if (st == NULL)
@@ -77,9 +81,17 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
 }
 
 const char *const sheaf_hf_extras[] = {
-    "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja",
-    "chat_template.json", NULL,
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    NULL,
 };
 
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from)
@@ -96,9 +108,10 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from)
 
 /* ---- changing one key of a config's text ---- */
 
-/* Finds the value of a top-level key: [*begin, *end), or NULL. *inside is where a new key can go. */
-static sheaf_status *find_value(const char *json, const char *key, const char **begin, const char **end,
-                                const char **inside, bool *empty)
+/* Finds the value of a top-level key: [*begin, *end), or NULL. *inside is where a new key can
+ * go. */
+static sheaf_status *find_value(const char *json, const char *key, const char **begin,
+                                const char **end, const char **inside, bool *empty)
 {
     sheaf_json_scan scan;
     *begin = *end = NULL;
@@ -157,7 +170,7 @@ sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dty
     const bool old = st == NULL && begin != NULL;
     if (st == NULL)
         st = find_value(json, "dtype", &begin, &end, &inside, &empty);
-    const bool new = st == NULL && begin != NULL;
+    const bool new = st == NULL &&begin != NULL;
     if (st == NULL && old) /* a file may have both */
         st = sheaf_hf_config_set(&first, json, "torch_dtype", value);
     if (st == NULL && (new || !old))
@@ -188,12 +201,14 @@ static sheaf_status *set_key(char **json, const char *key, const char *value, bo
     return st;
 }
 
-sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config, bool adapted)
+sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config,
+                                    bool adapted)
 {
     char *text = strdup(json);
     sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "config.json") : NULL;
     if (st == NULL && (config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT)) {
-        st = set_key(&text, "model_type", config->family == SHEAF_COGVLM ? "\"cogvlm\"" : "\"cogagent\"", false);
+        st = set_key(&text, "model_type",
+                     config->family == SHEAF_COGVLM ? "\"cogvlm\"" : "\"cogagent\"", false);
         if (st == NULL)
             st = set_key(&text, "model_parallel_size", "1", true);
         if (st == NULL && !adapted)

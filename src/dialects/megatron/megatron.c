@@ -85,15 +85,17 @@ static bool has_parts(const char *dir)
 
 static const char tracker[] = "latest_checkpointed_iteration.txt";
 
-/* The folder that the tracker names, malloc'd; NULL without a tracker, or when it says neither a number nor "release". */
+/* The folder that the tracker names, malloc'd; NULL without a tracker, or when it says neither a
+ * number nor "release". */
 static char *by_tracker(const char *path)
 {
     char *file = NULL, *text = NULL, *dir = NULL;
     size_t size = 0;
     if (asprintf(&file, "%s/%s", path, tracker) < 0)
         return NULL;
-    sheaf_status *st = sheaf__path_kind(file) == SHEAF_PATH_FILE ? sheaf__file_read_all(&text, &size, file, 256)
-                                                                 : sheaf_fail(SHEAF_E_IO, "%s", file);
+    sheaf_status *st = sheaf__path_kind(file) == SHEAF_PATH_FILE
+                           ? sheaf__file_read_all(&text, &size, file, 256)
+                           : sheaf_fail(SHEAF_E_IO, "%s", file);
     free(file);
     if (st == NULL) {
         char *at = text + strspn(text, " \t\r\n");
@@ -111,7 +113,8 @@ static char *by_tracker(const char *path)
     return dir;
 }
 
-/* The folder of the parts for a file in it, a part's folder, the folder itself or the one above; NULL when none fits. */
+/* The folder of the parts for a file in it, a part's folder, the folder itself or the one above;
+ * NULL when none fits. */
 static char *folder_of(const char *path)
 {
     char *dir = strdup(path);
@@ -120,7 +123,8 @@ static char *folder_of(const char *path)
         const char *name = strrchr(dir, '/');
         part p;
         bool expert;
-        if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !read_name(&p, &expert, name == NULL ? dir : name + 1))
+        if (sheaf__path_kind(dir) == SHEAF_PATH_DIR &&
+            !read_name(&p, &expert, name == NULL ? dir : name + 1))
             next = up == 0 ? by_tracker(dir) : NULL;
         else
             sheaf_status_free(sheaf__path_parent(&next, dir));
@@ -137,7 +141,8 @@ static char *folder_of(const char *path)
 static bool megatron_is(const char *path)
 {
     const char *name = strrchr(path, '/');
-    if (sheaf__path_kind(path) == SHEAF_PATH_FILE && strcmp(name == NULL ? path : name + 1, "model_optim_rng.pt") != 0)
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE &&
+        strcmp(name == NULL ? path : name + 1, "model_optim_rng.pt") != 0)
         return false;
     char *dir = folder_of(path);
     free(dir);
@@ -167,8 +172,8 @@ static sheaf_status *find_parts(reading *r)
         if (asprintf(&p.path, "%s/%s/model_optim_rng.pt", r->dir, names[i]) < 0)
             st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
         else if (expert) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p.path, "", "a model without experts",
-                                     "a part of expert parallelism", "");
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p.path, "",
+                                     "a model without experts", "a part of expert parallelism", "");
             free(p.path);
         } else
             r->part[r->nparts++] = p;
@@ -185,7 +190,8 @@ static sheaf_status *open_parts(reading *r)
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
         part *p = &r->part[i];
         if (sheaf__path_kind(p->path) == SHEAF_PATH_NONE) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", p->path, "", "the part's file", "no such file",
+            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", p->path, "",
+                                     "the part's file", "no such file",
                                      "copy it from where this checkpoint was written");
             continue;
         }
@@ -210,11 +216,14 @@ static sheaf_status *check_versions(reading *r)
         double version = 0;
         if (r->part[i].torch == NULL)
             continue;
-        sheaf__pickle_float(&version, sheaf__pickle_get(r->part[i].torch->doc->root, "checkpoint_version"));
+        sheaf__pickle_float(&version,
+                            sheaf__pickle_get(r->part[i].torch->doc->root, "checkpoint_version"));
         if (!(version >= 2))
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "unsupported", r->part[i].path, "", "checkpoint_version 2 or later",
-                                      "load and save it with a Megatron-LM that knows the old order of q, k and v",
-                                      "checkpoint_version %g, whose q, k and v lie in another order", version);
+            st = sheaf__catalog_notef(
+                r->catalog, SHEAF_DEFECT, "unsupported", r->part[i].path, "",
+                "checkpoint_version 2 or later",
+                "load and save it with a Megatron-LM that knows the old order of q, k and v",
+                "checkpoint_version %g, whose q, k and v lie in another order", version);
     }
     return st;
 }
@@ -230,7 +239,8 @@ static sheaf_status *check_step(reading *r)
         said = strtoll(name + 5, NULL, 10);
     for (int64_t i = 0; i < r->nparts; i++) {
         int64_t step;
-        if (r->part[i].torch != NULL && sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) &&
+        if (r->part[i].torch != NULL &&
+            sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) &&
             step > newest)
             newest = step;
     }
@@ -238,7 +248,9 @@ static sheaf_status *check_step(reading *r)
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
         int64_t step;
         char expected[64];
-        if (r->part[i].torch == NULL || !sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) ||
+        if (r->part[i].torch == NULL ||
+            !sheaf__pickle_int(&step,
+                               sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) ||
             step == want)
             continue;
         snprintf(expected, sizeof expected, "iteration %" PRId64, want);
@@ -267,22 +279,27 @@ static sheaf_status *check_args(reading *r, const part *first)
                                         "consumed_train_samples" };
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < r->nparts; i++)
-        for (size_t k = 0; st == NULL && k < sizeof keys / sizeof *keys && args_of(&r->part[i]) != NULL; k++) {
+        for (size_t k = 0;
+             st == NULL && k < sizeof keys / sizeof *keys && args_of(&r->part[i]) != NULL; k++) {
             const sheaf_pickle *a = sheaf__pickle_get(args_of(first), keys[k]),
                                *b = sheaf__pickle_get(args_of(&r->part[i]), keys[k]);
             if ((a != NULL || b != NULL) && !sheaf__values_equal(a, b))
-                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->part[i].path, "", "the args of the other parts",
-                                          "put the parts of one save together", "another args.%s than in %s", keys[k], first->path);
+                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->part[i].path, "",
+                                          "the args of the other parts",
+                                          "put the parts of one save together",
+                                          "another args.%s than in %s", keys[k], first->path);
         }
     return st;
 }
 
 static bool rank_in(int64_t *rank, const part *p)
 {
-    return p->torch != NULL && sheaf__pickle_int(rank, sheaf__pickle_get(args_of(p), "rank")) && *rank >= 0;
+    return p->torch != NULL && sheaf__pickle_int(rank, sheaf__pickle_get(args_of(p), "rank")) &&
+           *rank >= 0;
 }
 
-/* Do parts that can be read say one rank, or none? Converters leave them so: then it tells nothing. */
+/* Do parts that can be read say one rank, or none? Converters leave them so: then it tells
+ * nothing. */
 static bool ranks_are_told(const reading *r)
 {
     int64_t first = -1, rank;
@@ -298,7 +315,8 @@ static bool ranks_are_told(const reading *r)
     return several;
 }
 
-/* args.rank is the process that saved the part: tensor-parallel ranks count fastest, and later stages are later ones. */
+/* args.rank is the process that saved the part: tensor-parallel ranks count fastest, and later
+ * stages are later ones. */
 static sheaf_status *check_ranks(reading *r)
 {
     int64_t rank, other;
@@ -310,17 +328,22 @@ static sheaf_status *check_ranks(reading *r)
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
         const part *p = &r->part[i], *before = NULL;
         for (int64_t k = 0; before == NULL && rank_in(&rank, p) && k < i; k++)
-            if (rank_in(&other, &r->part[k]) && (other == rank || (r->part[k].tp == p->tp && other > rank)))
+            if (rank_in(&other, &r->part[k]) &&
+                (other == rank || (r->part[k].tp == p->tp && other > rank)))
                 before = &r->part[k];
         if (before != NULL && rank_in(&other, before))
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, other == rank ? "duplicate" : "conflict", p->path, "",
-                                      "the part that another process saved, of a later rank",
-                                      other == rank ? "copy part by part again from where the checkpoint was written" : "give the parts back their names",
-                                      "args.rank %" PRId64 ", where %s has %" PRId64, rank, before->path, other);
+            st = sheaf__catalog_notef(
+                r->catalog, SHEAF_DEFECT, other == rank ? "duplicate" : "conflict", p->path, "",
+                "the part that another process saved, of a later rank",
+                other == rank ? "copy part by part again from where the checkpoint was written"
+                              : "give the parts back their names",
+                "args.rank %" PRId64 ", where %s has %" PRId64, rank, before->path, other);
         else if (rank_in(&rank, p) && rank % r->tp != p->tp)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", p->path, "",
-                                      "the part of this tensor-parallel rank", "give the parts back their names",
-                                      "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64, rank, rank % r->tp);
+            st = sheaf__catalog_notef(
+                r->catalog, SHEAF_DEFECT, "conflict", p->path, "",
+                "the part of this tensor-parallel rank", "give the parts back their names",
+                "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64, rank,
+                rank % r->tp);
     }
     return st;
 }
@@ -331,8 +354,9 @@ static sheaf_status *miss(reading *r, int tp, int pp, bool staged)
     if ((staged ? asprintf(&path, "%s/mp_rank_%02d_%03d/model_optim_rng.pt", r->dir, tp, pp)
                 : asprintf(&path, "%s/mp_rank_%02d/model_optim_rng.pt", r->dir, tp)) < 0)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
-    sheaf_status *st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "", "every part of the save", "no such file",
-                                           "copy it from where this checkpoint was written");
+    sheaf_status *st =
+        sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", path, "", "every part of the save",
+                            "no such file", "copy it from where this checkpoint was written");
     free(path);
     return st;
 }
@@ -358,8 +382,10 @@ static sheaf_status *check_sizes(reading *r)
     r->tp = r->model.tp > 0 && r->model.tp < MAX_RANKS ? (int)r->model.tp : tp;
     r->pp = r->model.pp > 0 && r->model.pp < MAX_RANKS ? (int)r->model.pp : pp;
     if (tp > r->tp || pp > r->pp) {
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->dir, "", "as many parts as the args say", "",
-                                  "%d x %d parts in a save of %d tensor-parallel ranks and %d stages", tp, pp, r->tp, r->pp);
+        st = sheaf__catalog_notef(
+            r->catalog, SHEAF_DEFECT, "conflict", r->dir, "", "as many parts as the args say", "",
+            "%d x %d parts in a save of %d tensor-parallel ranks and %d stages", tp, pp, r->tp,
+            r->pp);
         r->tp = tp > r->tp ? tp : r->tp;
         r->pp = pp > r->pp ? pp : r->pp;
     }
@@ -386,12 +412,14 @@ static const sheaf_pickle *chunk_of(const part *p, int v)
 }
 
 /* Calls `each` for every tensor of nested dicts, with its whole name. */
-typedef sheaf_status *(*each_tensor)(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *state);
+typedef sheaf_status *(*each_tensor)(reading *r, const part *p, const char *name,
+                                     const sheaf_pickle_tensor *t, int64_t *state);
 
-static sheaf_status *add_tensor(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *first);
+static sheaf_status *add_tensor(reading *r, const part *p, const char *name,
+                                const sheaf_pickle_tensor *t, int64_t *first);
 
-static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, const char *prefix, int depth, each_tensor each,
-                          int64_t *state)
+static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, const char *prefix,
+                          int depth, each_tensor each, int64_t *state)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(dict); i++) {
@@ -399,7 +427,8 @@ static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, c
         const sheaf_pickle *value = sheaf__pickle_value(dict, i);
         const sheaf_pickle_tensor *t = sheaf__pickle_tensor(p->torch->doc, value);
         char name[512];
-        if (key == NULL || (size_t)snprintf(name, sizeof name, "%s%s%s", prefix, *prefix != '\0' ? "." : "", key) >= sizeof name)
+        if (key == NULL || (size_t)snprintf(name, sizeof name, "%s%s%s", prefix,
+                                            *prefix != '\0' ? "." : "", key) >= sizeof name)
             continue;
         if (t != NULL)
             st = each(r, p, name, t, state);
@@ -411,7 +440,8 @@ static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, c
     return st;
 }
 
-static sheaf_status *count_layer(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *most)
+static sheaf_status *count_layer(reading *r, const part *p, const char *name,
+                                 const sheaf_pickle_tensor *t, int64_t *most)
 {
     bool stacked;
     const int64_t n = sheaf__megatron_layer(name, &stacked) + 1;
@@ -424,7 +454,8 @@ static sheaf_status *count_layers(reading *r)
 {
     r->vp = 1;
     for (int64_t i = 0; i < r->nparts; i++)
-        while (r->part[i].torch != NULL && r->vp < MAX_CHUNKS && chunk_of(&r->part[i], r->vp) != NULL)
+        while (r->part[i].torch != NULL && r->vp < MAX_CHUNKS &&
+               chunk_of(&r->part[i], r->vp) != NULL)
             r->vp++;
     const int64_t chunks = (int64_t)r->vp * r->pp;
     r->layers = calloc((size_t)chunks, sizeof *r->layers);
@@ -452,29 +483,34 @@ static sheaf_status *count_layers(reading *r)
         if (r->layers[i] < 0)
             r->layers[i] = left / unknown;
     if (unknown == 0 && sum != r->model.layers)
-        return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->dir, "", "as many layers as args.num_layers says", "",
-                                    "%" PRId64 " layers in the stages, %" PRId64 " in the args", sum, r->model.layers);
+        return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->dir, "",
+                                    "as many layers as args.num_layers says", "",
+                                    "%" PRId64 " layers in the stages, %" PRId64 " in the args",
+                                    sum, r->model.layers);
     return NULL;
 }
 
 /* ---- tensors ---- */
 
-static sheaf_status *add_tensor(reading *r, const part *p, const char *name, const sheaf_pickle_tensor *t, int64_t *first)
+static sheaf_status *add_tensor(reading *r, const part *p, const char *name,
+                                const sheaf_pickle_tensor *t, int64_t *first)
 {
     sheaf__megatron_targets targets = { 0 };
     sheaf__megatron_word word;
     bool stacked;
     const int64_t layer = sheaf__megatron_layer(name, &stacked);
-    sheaf_status *st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, layer < 0 ? -1 : *first + layer, t->ndim,
+    sheaf_status *st = sheaf__megatron_targets_of(&targets, &word, &r->model, name,
+                                                  layer < 0 ? -1 : *first + layer, t->ndim,
                                                   t->shape, p->tp, r->tp);
     if (st == NULL && stacked && word == SHEAF_MEGATRON_MAPPED)
         word = SHEAF_MEGATRON_UNKNOWN;
     if (st == NULL && word == SHEAF_MEGATRON_UNKNOWN)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p->path, name, "tensors of a Llama model",
-                                 "a tensor that it does not have", "");
+        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p->path, name,
+                                 "tensors of a Llama model", "a tensor that it does not have", "");
     else if (st == NULL && word == SHEAF_MEGATRON_MISFIT)
         st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", p->path, name,
-                                 "the part of this rank by the sizes in the args", "another shape", "");
+                                 "the part of this rank by the sizes in the args", "another shape",
+                                 "");
     else if (st == NULL && word == SHEAF_MEGATRON_MAPPED) {
         int file;
         st = sheaf__catalog_file(&file, r->catalog, p->path);
@@ -501,7 +537,8 @@ static sheaf_status *add_parts(reading *r)
                 st = walk(r, p, chunk_of(p, v), "", 0, add_tensor, &first);
             else
                 st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", p->path, "",
-                                          "the model, or each of its virtual stages", "", "no virtual stage %d", v);
+                                          "the model, or each of its virtual stages", "",
+                                          "no virtual stage %d", v);
         }
     }
     return st;
@@ -511,9 +548,12 @@ static sheaf_status *add_parts(reading *r)
 static sheaf_status *tell_optimizer(reading *r)
 {
     for (int64_t i = 0; i < r->nparts; i++)
-        if (r->part[i].torch != NULL && sheaf__pickle_get(r->part[i].torch->doc->root, "optimizer") != NULL)
-            return sheaf__catalog_note(r->catalog, SHEAF_NOTE, "unsupported", r->part[i].path, "", "",
-                                       "the optimizer's state has no names: it is not read, the weights are those of the model", "");
+        if (r->part[i].torch != NULL &&
+            sheaf__pickle_get(r->part[i].torch->doc->root, "optimizer") != NULL)
+            return sheaf__catalog_note(
+                r->catalog, SHEAF_NOTE, "unsupported", r->part[i].path, "", "",
+                "the optimizer's state has no names: it is not read, the weights are those of the model",
+                "");
     return NULL;
 }
 
@@ -529,14 +569,15 @@ static sheaf_status *read_all(reading *r)
         if (args_of(&r->part[i]) != NULL)
             first = &r->part[i];
     if (st == NULL && first == NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->dir, "", "a part with the args of the run",
-                                   "none that can be read", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->dir, "",
+                                   "a part with the args of the run", "none that can be read", "");
     if (st == NULL)
         st = check_versions(r);
     if (st == NULL)
         st = check_step(r);
     if (st == NULL)
-        st = sheaf__megatron_args(&r->model, r->catalog, args_of(first), first->path, r->hints->config);
+        st = sheaf__megatron_args(&r->model, r->catalog, args_of(first), first->path,
+                                  r->hints->config);
     if (st == NULL)
         st = check_sizes(r);
     if (st == NULL)
@@ -555,13 +596,15 @@ static sheaf_status *read_all(reading *r)
     return st;
 }
 
-static sheaf_status *megatron_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *megatron_read(sheaf_catalog **out, const char *path,
+                                   const sheaf_dialect_hints *hints)
 {
     reading r = { .hints = hints };
     *out = NULL;
     sheaf_status *st = sheaf__catalog_new(&r.catalog, "megatron", path);
     if (st == NULL && (r.dir = folder_of(path)) == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "%s, or a folder with mp_rank_00", tracker);
+        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "%s, or a folder with mp_rank_00",
+                            tracker);
     if (st == NULL)
         st = read_all(&r);
     for (int64_t i = 0; i < r.nparts; i++) {
@@ -579,4 +622,5 @@ static sheaf_status *megatron_read(sheaf_catalog **out, const char *path, const 
     return NULL;
 }
 
-const sheaf_dialect sheaf__dialect_megatron = { "megatron", "Megatron-LM (legacy)", megatron_is, megatron_read };
+const sheaf_dialect sheaf__dialect_megatron = { "megatron", "Megatron-LM (legacy)", megatron_is,
+                                                megatron_read };

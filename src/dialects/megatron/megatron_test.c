@@ -1,4 +1,5 @@
-/* megatron_test.c - a recorded folder and made ones, divided in every way, give the model back; what is wrong is named. */
+/* megatron_test.c - a recorded folder and made ones, divided in every way, give the model back;
+ * what is wrong is named. */
 #include "dialects/common/made_test.h"
 
 #include "dialects/megatron/megatron.h"
@@ -44,7 +45,8 @@ typedef struct how {
     bool says_vocab;
     double version;
     int64_t rank_of_first; /* args.rank; -1 = not there */
-    const char *strange, *text; /* an argument of another model class: this text, or the truth where text is NULL */
+    const char *strange,
+        *text; /* an argument of another model class: this text, or the truth where text is NULL */
 } how;
 
 /* Rows [from, from + rows) of a tensor behind those in `out`. */
@@ -54,7 +56,8 @@ static void join(float **out, int64_t *n, const made_tensor *t, int64_t from, in
     *out = realloc(*out, (size_t)(*n + rows * cols + 1) * sizeof **out);
     assert_non_null(*out);
     for (int64_t i = 0; i < rows * cols; i++)
-        (*out)[(*n)++] = from * cols + i < made_elements(t) ? t->data[from * cols + i] : 7777.0f; /* padding */
+        (*out)[(*n)++] =
+            from * cols + i < made_elements(t) ? t->data[from * cols + i] : 7777.0f; /* padding */
 }
 
 static const made_tensor *tensor_named(const made_model *m, const char *fmt, int64_t layer)
@@ -68,13 +71,16 @@ static const made_tensor *tensor_named(const made_model *m, const char *fmt, int
     return NULL;
 }
 
-static void put_rows(made_file *f, sheaf_pickle *dict, const char *key, float *data, int64_t n, int64_t cols)
+static void put_rows(made_file *f, sheaf_pickle *dict, const char *key, float *data, int64_t n,
+                     int64_t cols)
 {
     sheaf__pickle_set(f->doc, dict, key,
-                      made_put(f, SHEAF_F32, cols > 0 ? 2 : 1, (int64_t[]){ cols > 0 ? n / cols : n, cols }, data));
+                      made_put(f, SHEAF_F32, cols > 0 ? 2 : 1,
+                               (int64_t[]){ cols > 0 ? n / cols : n, cols }, data));
 }
 
-static void put_table(made_file *f, sheaf_pickle *dict, const char *key, const made_tensor *t, const how *h, int tp)
+static void put_table(made_file *f, sheaf_pickle *dict, const char *key, const made_tensor *t,
+                      const how *h, int tp)
 {
     float *data = NULL;
     int64_t n = 0;
@@ -82,7 +88,8 @@ static void put_table(made_file *f, sheaf_pickle *dict, const char *key, const m
     put_rows(f, dict, key, data, n, t->shape[1]);
 }
 
-static void put_cut(made_file *f, sheaf_pickle *dict, const char *key, const made_tensor *t, const how *h, int tp)
+static void put_cut(made_file *f, sheaf_pickle *dict, const char *key, const made_tensor *t,
+                    const how *h, int tp)
 {
     int64_t begin[2], size[2];
     made_box(t, tp, h->tp, begin, size);
@@ -91,15 +98,19 @@ static void put_cut(made_file *f, sheaf_pickle *dict, const char *key, const mad
 }
 
 /* Layer `layer` of the model as number `local` of its stage. */
-static void put_layer(made_file *f, sheaf_pickle *dict, const made_model *m, const how *h, int tp, int64_t layer, int64_t local)
+static void put_layer(made_file *f, sheaf_pickle *dict, const made_model *m, const how *h, int tp,
+                      int64_t layer, int64_t local)
 {
     static const char *const names[2][6] = {
-        { "self_attention.linear_qkv.weight", "self_attention.linear_proj.weight", "mlp.linear_fc1.weight",
-          "mlp.linear_fc2.weight", "input_layernorm.weight", "pre_mlp_layernorm.weight" },
-        { "self_attention.query_key_value.weight", "self_attention.dense.weight", "mlp.dense_h_to_4h.weight",
-          "mlp.dense_4h_to_h.weight", "input_norm.weight", "post_attention_norm.weight" },
+        { "self_attention.linear_qkv.weight", "self_attention.linear_proj.weight",
+          "mlp.linear_fc1.weight", "mlp.linear_fc2.weight", "input_layernorm.weight",
+          "pre_mlp_layernorm.weight" },
+        { "self_attention.query_key_value.weight", "self_attention.dense.weight",
+          "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight", "input_norm.weight",
+          "post_attention_norm.weight" },
     };
-    static const char *const fused[2] = { "self_attention.linear_qkv.layer_norm_weight", "mlp.linear_fc1.layer_norm_weight" };
+    static const char *const fused[2] = { "self_attention.linear_qkv.layer_norm_weight",
+                                          "mlp.linear_fc1.layer_norm_weight" };
     char key[6][128];
     for (int i = 0; i < 6; i++)
         snprintf(key[i], sizeof key[i], "%slayers.%" PRId64 ".%s", h->old ? "" : "decoder.", local,
@@ -108,28 +119,41 @@ static void put_layer(made_file *f, sheaf_pickle *dict, const made_model *m, con
     float *data = NULL;
     int64_t n = 0;
     for (int64_t g = tp * mine; g < (tp + 1) * mine; g++) {
-        join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".self_attn.q_proj.weight", layer), g * each * d, each * d);
-        join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".self_attn.k_proj.weight", layer), g * d, d);
-        join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".self_attn.v_proj.weight", layer), g * d, d);
+        join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".self_attn.q_proj.weight", layer),
+             g * each * d, each * d);
+        join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".self_attn.k_proj.weight", layer),
+             g * d, d);
+        join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".self_attn.v_proj.weight", layer),
+             g * d, d);
     }
     put_rows(f, dict, key[0], data, n, m->hidden);
     data = NULL;
     n = 0;
-    join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".mlp.gate_proj.weight", layer), tp * (m->ffn / h->tp), m->ffn / h->tp);
-    join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".mlp.up_proj.weight", layer), tp * (m->ffn / h->tp), m->ffn / h->tp);
+    join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".mlp.gate_proj.weight", layer),
+         tp * (m->ffn / h->tp), m->ffn / h->tp);
+    join(&data, &n, tensor_named(m, "model.layers.%" PRId64 ".mlp.up_proj.weight", layer),
+         tp * (m->ffn / h->tp), m->ffn / h->tp);
     put_rows(f, dict, key[2], data, n, m->hidden);
-    put_cut(f, dict, key[1], tensor_named(m, "model.layers.%" PRId64 ".self_attn.o_proj.weight", layer), h, tp);
-    put_cut(f, dict, key[3], tensor_named(m, "model.layers.%" PRId64 ".mlp.down_proj.weight", layer), h, tp);
-    put_cut(f, dict, key[4], tensor_named(m, "model.layers.%" PRId64 ".input_layernorm.weight", layer), h, tp);
-    put_cut(f, dict, key[5], tensor_named(m, "model.layers.%" PRId64 ".post_attention_layernorm.weight", layer), h, tp);
-    snprintf(key[0], sizeof key[0], "%slayers.%" PRId64 ".self_attention.linear_qkv._extra_state", h->old ? "" : "decoder.", local);
+    put_cut(f, dict, key[1],
+            tensor_named(m, "model.layers.%" PRId64 ".self_attn.o_proj.weight", layer), h, tp);
+    put_cut(f, dict, key[3],
+            tensor_named(m, "model.layers.%" PRId64 ".mlp.down_proj.weight", layer), h, tp);
+    put_cut(f, dict, key[4],
+            tensor_named(m, "model.layers.%" PRId64 ".input_layernorm.weight", layer), h, tp);
+    put_cut(f, dict, key[5],
+            tensor_named(m, "model.layers.%" PRId64 ".post_attention_layernorm.weight", layer), h,
+            tp);
+    snprintf(key[0], sizeof key[0], "%slayers.%" PRId64 ".self_attention.linear_qkv._extra_state",
+             h->old ? "" : "decoder.", local);
     sheaf__pickle_set(f->doc, dict, key[0], sheaf__pickle_make_none(f->doc));
 }
 
 static void put_args(made_file *f, const made_model *m, const how *h, int64_t rank)
 {
     sheaf_pickle *args = made_set(f, f->root, "args", SHEAF_PICKLE_DICT);
-    const struct { const char *key; int64_t value;
+    const struct {
+        const char *key;
+        int64_t value;
     } numbers[] = {
         { "num_layers", m->layers },
         { "hidden_size", m->hidden },
@@ -147,9 +171,11 @@ static void put_args(made_file *f, const made_model *m, const how *h, int64_t ra
         made_set_int(f, args, numbers[i].key, numbers[i].value);
     sheaf__pickle_set(f->doc, args, "group_query_attention", sheaf__pickle_make_bool(f->doc, true));
     sheaf__pickle_set(f->doc, args, "swiglu", sheaf__pickle_make_bool(f->doc, true));
-    sheaf__pickle_set(f->doc, args, "untie_embeddings_and_output_weights", sheaf__pickle_make_bool(f->doc, true));
+    sheaf__pickle_set(f->doc, args, "untie_embeddings_and_output_weights",
+                      sheaf__pickle_make_bool(f->doc, true));
     sheaf__pickle_set(f->doc, args, "normalization", sheaf__pickle_make_string(f->doc, "RMSNorm"));
-    sheaf__pickle_set(f->doc, args, "position_embedding_type", sheaf__pickle_make_string(f->doc, "rope"));
+    sheaf__pickle_set(f->doc, args, "position_embedding_type",
+                      sheaf__pickle_make_string(f->doc, "rope"));
     sheaf__pickle_set(f->doc, args, "rotary_percent", sheaf__pickle_make_float(f->doc, 1));
     sheaf__pickle_set(f->doc, args, "norm_epsilon", sheaf__pickle_make_float(f->doc, 1e-6));
     if (h->says_vocab)
@@ -158,7 +184,9 @@ static void put_args(made_file *f, const made_model *m, const how *h, int64_t ra
         made_set_int(f, args, "rank", rank);
     if (h->strange != NULL)
         sheaf__pickle_set(f->doc, args, h->strange,
-                          h->text != NULL ? sheaf__pickle_make_string(f->doc, h->text) : sheaf__pickle_make_bool(f->doc, strcmp(h->strange, "swiglu") != 0));
+                          h->text != NULL
+                              ? sheaf__pickle_make_string(f->doc, h->text)
+                              : sheaf__pickle_make_bool(f->doc, strcmp(h->strange, "swiglu") != 0));
 }
 
 static void put_part(const char *path, const made_model *m, const how *h, int tp, int pp)
@@ -166,16 +194,19 @@ static void put_part(const char *path, const made_model *m, const how *h, int tp
     made_file *f = made_begin();
     const int64_t each = m->layers / (h->pp * h->vp);
     put_args(f, m, h, h->rank_of_first < 0 ? -1 : h->rank_of_first + pp * h->tp + tp);
-    sheaf__pickle_set(f->doc, f->root, "checkpoint_version", sheaf__pickle_make_float(f->doc, h->version));
+    sheaf__pickle_set(f->doc, f->root, "checkpoint_version",
+                      sheaf__pickle_make_float(f->doc, h->version));
     made_set_int(f, f->root, "iteration", h->step);
     for (int v = 0; v < h->vp; v++) {
         char key[16];
         snprintf(key, sizeof key, h->vp > 1 ? "model%d" : "model", v);
-        sheaf_pickle *model = made_set(f, f->root, key, SHEAF_PICKLE_DICT), *encoder = model, *embedding = model, *output = model;
+        sheaf_pickle *model = made_set(f, f->root, key, SHEAF_PICKLE_DICT), *encoder = model,
+                     *embedding = model, *output = model;
         if (h->old) {
             sheaf_pickle *language = made_set(f, model, "language_model", SHEAF_PICKLE_DICT);
             encoder = made_set(f, language, "encoder", SHEAF_PICKLE_DICT);
-            embedding = made_set(f, made_set(f, language, "embedding", SHEAF_PICKLE_DICT), "word_embeddings", SHEAF_PICKLE_DICT);
+            embedding = made_set(f, made_set(f, language, "embedding", SHEAF_PICKLE_DICT),
+                                 "word_embeddings", SHEAF_PICKLE_DICT);
             output = made_set(f, language, "output_layer", SHEAF_PICKLE_DICT);
         }
         if (v == 0 && pp == 0)
@@ -186,7 +217,8 @@ static void put_part(const char *path, const made_model *m, const how *h, int tp
         if (v == h->vp - 1 && pp == h->pp - 1) {
             put_cut(f, encoder, h->old ? "final_norm.weight" : "decoder.final_layernorm.weight",
                     tensor_named(m, "model.norm.weight", 0), h, tp);
-            put_table(f, output, h->old ? "weight" : "output_layer.weight", tensor_named(m, "lm_head.weight", 0), h, tp);
+            put_table(f, output, h->old ? "weight" : "output_layer.weight",
+                      tensor_named(m, "lm_head.weight", 0), h, tp);
         }
     }
     made_write(f, path);
@@ -195,9 +227,11 @@ static void put_part(const char *path, const made_model *m, const how *h, int tp
 static void part_path(char path[700], const char *dir, const how *h, int tp, int pp)
 {
     if (h->pp > 1)
-        snprintf(path, 700, "%s/iter_%07" PRId64 "/mp_rank_%02d_%03d/model_optim_rng.pt", dir, h->folder, tp, pp);
+        snprintf(path, 700, "%s/iter_%07" PRId64 "/mp_rank_%02d_%03d/model_optim_rng.pt", dir,
+                 h->folder, tp, pp);
     else
-        snprintf(path, 700, "%s/iter_%07" PRId64 "/mp_rank_%02d/model_optim_rng.pt", dir, h->folder, tp);
+        snprintf(path, 700, "%s/iter_%07" PRId64 "/mp_rank_%02d/model_optim_rng.pt", dir, h->folder,
+                 tp);
 }
 
 static const char *made_folder(const made_model *m, const how *h)
@@ -225,9 +259,12 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
 {
     made_model *m = made_llama(37, 12, 24, 8, 12, 4, 2, true);
     const how ways[] = {
-        { 1, 1, 1, false, false, 40, 7, 7, true, 3, -1 },  { 2, 1, 1, false, true, 40, 7, 7, true, 3, 0 },
-        { 4, 1, 1, true, false, 64, 7, 7, true, 2, -1 },   { 2, 2, 1, false, false, 38, 7, 7, true, 3, 0 },
-        { 1, 4, 2, false, true, 37, 7, 7, true, 3, 0 },    { 2, 2, 2, true, false, 128, 7, 7, true, 3, -1 },
+        { 1, 1, 1, false, false, 40, 7, 7, true, 3, -1 },
+        { 2, 1, 1, false, true, 40, 7, 7, true, 3, 0 },
+        { 4, 1, 1, true, false, 64, 7, 7, true, 2, -1 },
+        { 2, 2, 1, false, false, 38, 7, 7, true, 3, 0 },
+        { 1, 4, 2, false, true, 37, 7, 7, true, 3, 0 },
+        { 2, 2, 2, true, false, 128, 7, 7, true, 3, -1 },
         { 4, 2, 4, false, false, 512, 7, 7, true, 3, 24 },
     };
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
@@ -239,7 +276,8 @@ static void test_made__every_way_to_divide_gives_the_model_back(void **state)
         CHECK_OK(sheaf__catalog_compare(c));
         assert_null(finding(c, SHEAF_WARNING, "replica", ""));
         assert_int_equal(c->count, m->count);
-        assert_true(c->tp == h->tp && c->pp == h->pp && c->step == 7 && c->vocab == 37 && c->padded_vocab == h->padded);
+        assert_true(c->tp == h->tp && c->pp == h->pp && c->step == 7 && c->vocab == 37 &&
+                    c->padded_vocab == h->padded);
         check_made(c, m, "", 0);
         sheaf__catalog_free(c);
     }
@@ -255,8 +293,9 @@ static void test_made__args_become_a_config(void **state)
     CHECK_SOUND(c);
     CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
     assert_int_equal(config.family, SHEAF_LLAMA);
-    assert_true(config.vocab == 40 && config.hidden == 12 && config.ffn == 24 && config.layers == 1 && config.heads == 6 &&
-                config.kv_heads == 2 && config.head_dim == 4 && config.rms_eps == 1e-6 && config.rope.theta == 20000 &&
+    assert_true(config.vocab == 40 && config.hidden == 12 && config.ffn == 24 &&
+                config.layers == 1 && config.heads == 6 && config.kv_heads == 2 &&
+                config.head_dim == 4 && config.rms_eps == 1e-6 && config.rope.theta == 20000 &&
                 !config.tied && !config.qkv_bias);
     CHECK_FINDING(c, SHEAF_WARNING, "padded", "all 40 rows are kept");
     assert_true(c->vocab == -1 && c->padded_vocab == 40);
@@ -277,20 +316,35 @@ static void put_bytes(const char *path, const char *bytes, size_t size)
 /* Where no config does, a tokenizer beside the save tells the vocabulary. */
 static void test_made__a_tokenizer_tells_padding_from_rows(void **state)
 {
-    static const char model[] = "\x0a\x05\x0a\x03<s>\x0a\x02\x0a\x00\x12\x02\x08\x01\x18\x96\x01"; /* two pieces, and other fields */
+    static const char model[] =
+        "\x0a\x05\x0a\x03<s>\x0a\x02\x0a\x00\x12\x02\x08\x01\x18\x96\x01"; /* two pieces, and other
+                                                                              fields */
     char pieces[37 * 4];
     for (size_t i = 0; i < sizeof pieces; i++)
         pieces[i] = "\x0a\x02\x0a\x00"[i % 4];
-    const struct { const char *file, *bytes; size_t size; int64_t vocab; sheaf_severity severity; const char *code; } rows[] = {
-        { "tokenizer.json", "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 35}}, \"added_tokens\": [{\"id\": 36}]}", 0, 37, SHEAF_NOTE, "inferred" },
-        { "tokenizer.json", "{\"model\": {\"vocab\": [[\"a\", 0], [\"b\", 1]]}, \"added_tokens\": [{\"id\": 38}, 7]}", 0, 39, SHEAF_NOTE, "inferred" },
-        { "tokenizer.json", "{\"model\": {\"vocab\": {\"a\": 199}}}", 0, -1, SHEAF_WARNING, "conflict" },
-        { "tokenizer.json", "{\"model\": {\"vocab\": {\"a\": \"b\", \"c\": -3}}}", 0, -1, SHEAF_WARNING, "padded" },
+    const struct {
+        const char *file, *bytes;
+        size_t size;
+        int64_t vocab;
+        sheaf_severity severity;
+        const char *code;
+    } rows[] = {
+        { "tokenizer.json",
+          "{\"model\": {\"vocab\": {\"a\": 0, \"b\": 35}}, \"added_tokens\": [{\"id\": 36}]}", 0,
+          37, SHEAF_NOTE, "inferred" },
+        { "tokenizer.json",
+          "{\"model\": {\"vocab\": [[\"a\", 0], [\"b\", 1]]}, \"added_tokens\": [{\"id\": 38}, 7]}",
+          0, 39, SHEAF_NOTE, "inferred" },
+        { "tokenizer.json", "{\"model\": {\"vocab\": {\"a\": 199}}}", 0, -1, SHEAF_WARNING,
+          "conflict" },
+        { "tokenizer.json", "{\"model\": {\"vocab\": {\"a\": \"b\", \"c\": -3}}}", 0, -1,
+          SHEAF_WARNING, "padded" },
         { "tokenizer.json", "{\"model\": ", 0, -1, SHEAF_WARNING, "padded" },
         { "tokenizer.model", pieces, sizeof pieces, 37, SHEAF_NOTE, "inferred" },
         { "tokenizer.model", pieces, sizeof pieces - 1, -1, SHEAF_WARNING, "padded" },
         { "tokenizer.model", model, sizeof model - 1, -1, SHEAF_WARNING, "conflict" },
-        { "tokenizer.model", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 10, -1, SHEAF_WARNING, "padded" },
+        { "tokenizer.model", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 10, -1, SHEAF_WARNING,
+          "padded" },
     };
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -302,7 +356,8 @@ static void test_made__a_tokenizer_tells_padding_from_rows(void **state)
         sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
         CHECK_SOUND(c);
         CHECK_FINDING(c, rows[i].severity, rows[i].code, "");
-        if (c->vocab != rows[i].vocab || sheaf__catalog_find(c, "lm_head.weight")->told.shape[0] != (rows[i].vocab > 0 ? rows[i].vocab : 40))
+        if (c->vocab != rows[i].vocab || sheaf__catalog_find(c, "lm_head.weight")->told.shape[0] !=
+                                             (rows[i].vocab > 0 ? rows[i].vocab : 40))
             fail_msg("row %zu: vocabulary %" PRId64, i, c->vocab);
         sheaf__catalog_free(c);
         unlink(path);
@@ -316,11 +371,27 @@ static void test_harm__is_named(void **state)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true);
     enum harm { REMOVE, CUT, SWAP, NOTHING };
-    const struct { const char *what; how how; enum harm harm; const char *code, *part;
+    const struct {
+        const char *what;
+        how how;
+        enum harm harm;
+        const char *code, *part;
     } cases[] = {
-        { "a part", { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 }, REMOVE, "missing", "mp_rank_01_001" },
-        { "its rows", { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 }, REMOVE, "missing", "rows 12..23 of 24" },
-        { "a part cut short", { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 }, CUT, "damaged", "mp_rank_01_001" },
+        { "a part",
+          { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 },
+          REMOVE,
+          "missing",
+          "mp_rank_01_001" },
+        { "its rows",
+          { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 },
+          REMOVE,
+          "missing",
+          "rows 12..23 of 24" },
+        { "a part cut short",
+          { 2, 2, 1, false, false, 38, 7, 7, true, 3, -1 },
+          CUT,
+          "damaged",
+          "mp_rank_01_001" },
         { "changed places",
           { 2, 2, 1, false, false, 38, 7, 7, true, 3, 0 },
           SWAP,
@@ -331,8 +402,16 @@ static void test_harm__is_named(void **state)
           NOTHING,
           "unsupported",
           "checkpoint_version 1" },
-        { "another step's folder", { 1, 1, 1, false, false, 38, 6, 7, true, 3, -1 }, NOTHING, "stale", "iteration 6" },
-        { "too few rows", { 1, 1, 1, false, false, 30, 7, 7, true, 3, -1 }, NOTHING, "shape", "30 rows for a vocabulary of 37" },
+        { "another step's folder",
+          { 1, 1, 1, false, false, 38, 6, 7, true, 3, -1 },
+          NOTHING,
+          "stale",
+          "iteration 6" },
+        { "too few rows",
+          { 1, 1, 1, false, false, 30, 7, 7, true, 3, -1 },
+          NOTHING,
+          "shape",
+          "30 rows for a vocabulary of 37" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char a[700], b[700];
@@ -357,11 +436,25 @@ static void test_harm__is_named(void **state)
 
 static void test_harm__an_argument_of_another_model_class_is_named(void **state)
 {
-    static const struct { const char *key, *text; } cases[] = {
-        { "normalization", "LayerNorm" }, { "position_embedding_type", "learned_absolute" }, { "swiglu", NULL }, { "rotary_interleaved", NULL },
-        { "rotary_percent", "0.5" }, { "apply_layernorm_1p", NULL }, { "layernorm_zero_centered_gamma", NULL }, { "multi_latent_attention", NULL },
-        { "qk_layernorm", NULL }, { "attention_output_gate", NULL }, { "apply_residual_connection_post_layernorm", NULL }, { "squared_relu", NULL },
-        { "quick_geglu", NULL }, { "heterogeneous_layers_config_path", "layers.json" }, { "num_experts", "8" }, { "window_size", "(128, 0)" },
+    static const struct {
+        const char *key, *text;
+    } cases[] = {
+        { "normalization", "LayerNorm" },
+        { "position_embedding_type", "learned_absolute" },
+        { "swiglu", NULL },
+        { "rotary_interleaved", NULL },
+        { "rotary_percent", "0.5" },
+        { "apply_layernorm_1p", NULL },
+        { "layernorm_zero_centered_gamma", NULL },
+        { "multi_latent_attention", NULL },
+        { "qk_layernorm", NULL },
+        { "attention_output_gate", NULL },
+        { "apply_residual_connection_post_layernorm", NULL },
+        { "squared_relu", NULL },
+        { "quick_geglu", NULL },
+        { "heterogeneous_layers_config_path", "layers.json" },
+        { "num_experts", "8" },
+        { "window_size", "(128, 0)" },
         { "mtp_num_layers", "1" },
     };
     made_model *m = made_llama(37, 12, 24, 1, 6, 2, 4, true);
@@ -380,8 +473,10 @@ static void test_harm__an_argument_of_another_model_class_is_named(void **state)
 /* A part of another run, and one of an older step. */
 static void test_harm__parts_of_two_saves_contradict_each_other(void **state)
 {
-    made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true), *other = made_llama(37, 12, 48, 4, 12, 4, 2, true);
-    const how h = { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1 }, older = { 2, 1, 1, false, false, 38, 6, 7, true, 3, -1 };
+    made_model *m = made_llama(37, 12, 24, 4, 12, 4, 2, true),
+               *other = made_llama(37, 12, 48, 4, 12, 4, 2, true);
+    const how h = { 2, 1, 1, false, false, 38, 7, 7, true, 3, -1 },
+              older = { 2, 1, 1, false, false, 38, 6, 7, true, 3, -1 };
     char from[700], to[700];
     part_path(from, made_folder(other, &h), &h, 1, 0);
     const char *dir = made_folder(m, &h);
@@ -406,7 +501,8 @@ static void test_harm__parts_of_two_saves_contradict_each_other(void **state)
 /* Two folders with the same sizes, args and step: the copies of norms tell. */
 static void test_harm__parts_of_two_runs_differ_in_their_copies(void **state)
 {
-    made_model *m = made_llama(37, 12, 24, 4, 12, 4, 4, true), *other = made_llama(37, 12, 24, 4, 12, 4, 4, true);
+    made_model *m = made_llama(37, 12, 24, 4, 12, 4, 4, true),
+               *other = made_llama(37, 12, 24, 4, 12, 4, 4, true);
     made_again(other, 1);
     for (int foreign = 1; foreign <= 2; foreign++) {
         const how h = { 4, 2, 1, false, false, 40, 7, 7, true, 3, -1 };
@@ -420,18 +516,21 @@ static void test_harm__parts_of_two_runs_differ_in_their_copies(void **state)
         sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
         CHECK_SOUND(c);
         CHECK_OK(sheaf__catalog_ranks(c));
-        CHECK_FINDING(c, SHEAF_DEFECT, foreign == 1 ? "foreign" : "conflict", foreign == 1 ? "mp_rank_02_001" : "parts 0, 1 and parts 2, 3 are of");
+        CHECK_FINDING(c, SHEAF_DEFECT, foreign == 1 ? "foreign" : "conflict",
+                      foreign == 1 ? "mp_rank_02_001" : "parts 0, 1 and parts 2, 3 are of");
         check_no_source(c);
     }
     made_free(m);
     made_free(other);
 }
 
-/* Where the parts say their process, one that stands twice is a copy, and a later stage is a later process. */
+/* Where the parts say their process, one that stands twice is a copy, and a later stage is a later
+ * process. */
 static void test_harm__processes_tell_copies_and_stages(void **state)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 4, true);
-    const how told = { 2, 4, 1, false, false, 38, 7, 7, true, 3, 0 }, untold = { 2, 4, 1, false, false, 38, 7, 7, true, 3, -1 };
+    const how told = { 2, 4, 1, false, false, 38, 7, 7, true, 3, 0 },
+              untold = { 2, 4, 1, false, false, 38, 7, 7, true, 3, -1 };
     for (int harm = 0; harm < 6; harm++) {
         const how *h = harm >= 3 ? &untold : &told;
         const char *dir = made_folder(m, h);

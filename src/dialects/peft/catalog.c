@@ -12,7 +12,8 @@
 
 static bool peft_is(const char *path)
 {
-    static const char *const signs[] = { "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin" };
+    static const char *const signs[] = { "adapter_config.json", "adapter_model.safetensors",
+                                         "adapter_model.bin" };
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
         const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
         return strcmp(name, signs[1]) == 0 || strcmp(name, signs[2]) == 0;
@@ -36,7 +37,8 @@ static bool is_factor(const char *name)
 /* A and B of one linear layer must meet in the middle. */
 static sheaf_status *check_pairs(sheaf_catalog *c)
 {
-    static const char *const pairs[][2] = { { ".lora_A.", ".lora_B." }, { ".lora_embedding_A", ".lora_embedding_B" } };
+    static const char *const pairs[][2] = { { ".lora_A.", ".lora_B." },
+                                            { ".lora_embedding_A", ".lora_embedding_B" } };
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         for (int k = 0; st == NULL && k < 4; k++) {
@@ -53,13 +55,15 @@ static sheaf_status *check_pairs(sheaf_catalog *c)
             const sheaf_logical *other = st == NULL ? sheaf__catalog_find(c, name) : NULL;
             const bool bias = st == NULL && sheaf__ends_with(name, ".bias");
             if (st == NULL && other == NULL && !bias)
-                st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, name, "the other factor", "no tensor of this name",
+                st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, name,
+                                         "the other factor", "no tensor of this name",
                                          "use a complete copy of the adapter");
-            else if (st == NULL && other != NULL && k % 2 == 0 && t->told.ndim >= 2 && other->told.ndim >= 2 && !bias &&
-                     t->told.shape[0] != other->told.shape[1])
-                st = sheaf__catalog_note(c, SHEAF_DEFECT, "shape", c->root, name, "as many columns as lora_A has rows",
-                                         sheaf__show_shape(found, other->told.ndim, other->told.shape),
-                                         "parts of several ranks cannot be one adapter: join the checkpoint that it came from");
+            else if (st == NULL && other != NULL && k % 2 == 0 && t->told.ndim >= 2 &&
+                     other->told.ndim >= 2 && !bias && t->told.shape[0] != other->told.shape[1])
+                st = sheaf__catalog_note(
+                    c, SHEAF_DEFECT, "shape", c->root, name, "as many columns as lora_A has rows",
+                    sheaf__show_shape(found, other->told.ndim, other->told.shape),
+                    "parts of several ranks cannot be one adapter: join the checkpoint that it came from");
             free(name);
         }
     return st;
@@ -68,7 +72,9 @@ static sheaf_status *check_pairs(sheaf_catalog *c)
 static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
 {
     static const char *const files[] = { "adapter_model.safetensors", "adapter_model.bin" };
-    const sheaf__whole whole = { .catalog = c, .rank = -1, .rename = sheaf__peft_name, .buffers = true };
+    const sheaf__whole whole = {
+        .catalog = c, .rank = -1, .rename = sheaf__peft_name, .buffers = true
+    };
     char *path = NULL;
     bool read = false;
     sheaf_status *st = sheaf__path_join(&path, dir, files[0]);
@@ -95,13 +101,16 @@ static sheaf_status *check_config(sheaf_catalog *c)
     json_t *root = NULL;
     if (c->config == NULL)
         return sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "adapter_config.json",
-                                   "no config: rank, alpha and targets are not known", "copy adapter_config.json too");
-    sheaf_status *st = sheaf__catalog_defect(c, c->config_path, sheaf__json_parse(&root, c->config, strlen(c->config)));
+                                   "no config: rank, alpha and targets are not known",
+                                   "copy adapter_config.json too");
+    sheaf_status *st = sheaf__catalog_defect(
+        c, c->config_path, sheaf__json_parse(&root, c->config, strlen(c->config)));
     json_decref(root);
     return st;
 }
 
-static sheaf_status *peft_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *peft_read(sheaf_catalog **out, const char *path,
+                               const sheaf_dialect_hints *hints)
 {
     char *dir = NULL;
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;

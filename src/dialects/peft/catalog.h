@@ -1,4 +1,5 @@
-/* catalog.h - PEFT adapter folders as catalogs: adapter_config.json, adapter_model.safetensors or .bin. */
+/* catalog.h - PEFT adapter folders as catalogs: adapter_config.json, adapter_model.safetensors or
+ * .bin. */
 #ifndef SHEAF_DIALECTS_PEFT_CATALOG_H
 #define SHEAF_DIALECTS_PEFT_CATALOG_H
 

@@ -13,8 +13,10 @@ static const char prefix[] = "base_model.model.";
 static const char weights[] = "adapter_model.safetensors", pickled[] = "adapter_model.bin";
 
 /* In memory PEFT puts the adapter's name after these; the file may or may not have it. */
-static const char *const named_parts[] = { ".lora_A.", ".lora_B.", ".lora_magnitude_vector.", ".lora_embedding_A.",
-                                           ".lora_embedding_B.", ".modules_to_save." };
+static const char *const named_parts[] = {
+    ".lora_A.",           ".lora_B.",           ".lora_magnitude_vector.",
+    ".lora_embedding_A.", ".lora_embedding_B.", ".modules_to_save."
+};
 enum { PARTS = sizeof named_parts / sizeof *named_parts, BARE_FROM = 2, SAVED = 5 };
 
 /* What follows the part: "default.weight" or "weight" give "weight"; "default" or "" give "". */
@@ -41,7 +43,8 @@ sheaf_status *sheaf__peft_name(char **out, const char *stored)
         sheaf__text_bytes(&name, stored, (size_t)(part - stored));
         if (i == SAVED) /* a full copy has the plain name of what it replaces */
             sheaf__text_add(&name, ".%s", rest);
-        else if (i >= BARE_FROM && (strcmp(rest, "weight") == 0 || *rest == '\0')) /* these have no ".weight" */
+        else if (i >= BARE_FROM &&
+                 (strcmp(rest, "weight") == 0 || *rest == '\0')) /* these have no ".weight" */
             sheaf__text_bytes(&name, named_parts[i], strlen(named_parts[i]) - 1);
         else
             sheaf__text_add(&name, "%s%s", named_parts[i], rest);
@@ -60,8 +63,12 @@ static bool has_file(const char *dir, const char *name)
     return there;
 }
 
-/* PEFT before 0.6, and save_pretrained(safe_serialization=False) since, write the second; where both lie, PEFT reads the first. */
-static bool has_weights(const char *dir) { return has_file(dir, weights) || has_file(dir, pickled); }
+/* PEFT before 0.6, and save_pretrained(safe_serialization=False) since, write the second; where
+ * both lie, PEFT reads the first. */
+static bool has_weights(const char *dir)
+{
+    return has_file(dir, weights) || has_file(dir, pickled);
+}
 
 /* Why a folder without weights cannot be opened. */
 static sheaf_status *explain(const char *dir)
@@ -75,8 +82,10 @@ static sheaf_status *explain(const char *dir)
     if (has_file(dir, "model.safetensors") || has_file(dir, "model.safetensors.index.json"))
         sheaf_found(st, "a whole model");
     if (has_file(dir, "latest") || has_file(dir, "mp_rank_00_model_states.pt"))
-        sheaf_try_this(sheaf_found(st, "a checkpoint of a whole model (SAT, DeepSpeed)"),
-                       "give it as the model: LoRA that lies in it is read with it; sheaf info %s tells what is there", dir);
+        sheaf_try_this(
+            sheaf_found(st, "a checkpoint of a whole model (SAT, DeepSpeed)"),
+            "give it as the model: LoRA that lies in it is read with it; sheaf info %s tells what is there",
+            dir);
     for (int64_t i = 0; i < n; i++) { /* PEFT puts several adapters into folders of their names */
         char *inner = NULL;
         sheaf_status_free(sheaf__path_join(&inner, dir, names[i]));
@@ -122,7 +131,9 @@ static sheaf_status *open_pickled(sheaf_source **out, const char *dir, const cha
     sheaf_status *st = sheaf__catalog_new(&c, sheaf__dialect_peft.name, dir);
     if (st != NULL)
         return st;
-    const sheaf__whole whole = { .catalog = c, .rank = -1, .rename = sheaf__peft_name, .buffers = true };
+    const sheaf__whole whole = {
+        .catalog = c, .rank = -1, .rename = sheaf__peft_name, .buffers = true
+    };
     st = sheaf__whole_file(&read, &whole, path);
     if (st == NULL)
         return sheaf__catalog_source(out, c, true);
@@ -133,11 +144,13 @@ static sheaf_status *open_pickled(sheaf_source **out, const char *dir, const cha
 sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir)
 {
     char *path = NULL;
-    const bool folder = sheaf__path_kind(dir) == SHEAF_PATH_DIR, old = folder && !has_file(dir, weights) && has_file(dir, pickled);
+    const bool folder = sheaf__path_kind(dir) == SHEAF_PATH_DIR,
+               old = folder && !has_file(dir, weights) && has_file(dir, pickled);
     sheaf_status *st = sheaf__path_join(&path, dir, old ? pickled : weights);
     if (st == NULL)
-        st = old ? open_pickled(out, dir, path)
-             : folder && sheaf__path_kind(path) == SHEAF_PATH_NONE ? explain(dir) : open_safetensors(out, path);
+        st = old                                                   ? open_pickled(out, dir, path)
+             : folder && sheaf__path_kind(path) == SHEAF_PATH_NONE ? explain(dir)
+                                                                   : open_safetensors(out, path);
     free(path);
     return st;
 }
@@ -145,18 +158,25 @@ sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir)
 sheaf_status *sheaf_peft_config_path(char **out, const char *dir)
 {
     if (sheaf__path_kind(dir) == SHEAF_PATH_NONE) {
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", dir), "an adapter: a folder with adapter_config.json and adapter_model.safetensors");
-        return sheaf_try_this(sheaf_found(st, "nothing there"), "check the path; a run of method lora leaves one in OUT/adapter");
+        sheaf_status *st = sheaf_expected(
+            sheaf_fail(SHEAF_E_IO, "%s", dir),
+            "an adapter: a folder with adapter_config.json and adapter_model.safetensors");
+        return sheaf_try_this(sheaf_found(st, "nothing there"),
+                              "check the path; a run of method lora leaves one in OUT/adapter");
     }
-    if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !has_file(dir, "adapter_config.json") && !has_weights(dir))
+    if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !has_file(dir, "adapter_config.json") &&
+        !has_weights(dir))
         return explain(dir);
     return sheaf__path_join(out, dir, "adapter_config.json");
 }
 
 sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
-                               const sheaf_safetensors_spec *specs, int64_t count, bool replace, sheaf_faults *faults)
+                               const sheaf_safetensors_spec *specs, int64_t count, bool replace,
+                               sheaf_faults *faults)
 {
-    const sheaf_folder_options options = { .stem = "adapter_model", .replace = replace, .faults = faults };
+    const sheaf_folder_options options = { .stem = "adapter_model",
+                                           .replace = replace,
+                                           .faults = faults };
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
     if (st == NULL)

@@ -1,4 +1,5 @@
-/* peft_test.c - all spellings of adapter tensors come to PEFT's own; recorded adapters are rewritten byte for byte. */
+/* peft_test.c - all spellings of adapter tensors come to PEFT's own; recorded adapters are
+ * rewritten byte for byte. */
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
@@ -15,7 +16,9 @@
 
 static void test_name__every_spelling(void **state)
 {
-    static const struct { const char *stored, *want; } rows[] = {
+    static const struct {
+        const char *stored, *want;
+    } rows[] = {
         { P Q ".lora_A.weight", P Q ".lora_A.weight" },
         { P Q ".lora_A.default.weight", P Q ".lora_A.weight" },
         { P Q ".lora_B.my_task.weight", P Q ".lora_B.weight" },
@@ -27,7 +30,8 @@ static void test_name__every_spelling(void **state)
         { P Q ".lora_magnitude_vector.weight", P Q ".lora_magnitude_vector" },
         { P Q ".lora_magnitude_vector.default.weight", P Q ".lora_magnitude_vector" },
         { P "model.embed_tokens.lora_embedding_A", P "model.embed_tokens.lora_embedding_A" },
-        { P "model.embed_tokens.lora_embedding_B.default", P "model.embed_tokens.lora_embedding_B" },
+        { P "model.embed_tokens.lora_embedding_B.default",
+          P "model.embed_tokens.lora_embedding_B" },
         { P "model.embed_tokens.base_layer.weight", P "model.embed_tokens.base_layer.weight" },
         { P "lm_head.weight", P "lm_head.weight" },
         { P "lm_head.modules_to_save.weight", P "lm_head.weight" },
@@ -35,7 +39,8 @@ static void test_name__every_spelling(void **state)
         { "lm_head.modules_to_save.default.bias", P "lm_head.bias" },
         { P Q ".base_layer.bias", P Q ".base_layer.bias" },
         { P Q ".bias", P Q ".bias" },
-        { P Q ".lora_A.a.b.weight", P Q ".lora_A.a.b.weight" }, /* no form that PEFT writes: kept, to be reported */
+        { P Q ".lora_A.a.b.weight",
+          P Q ".lora_A.a.b.weight" }, /* no form that PEFT writes: kept, to be reported */
         { "", P "" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -50,11 +55,18 @@ static void test_name__every_spelling(void **state)
 /* Calls visit() for every recorded adapter folder of the Llama family. */
 static int each_adapter(void (*visit)(const char *path))
 {
-    static const char *const inside[] = { "lora/adapter_init", "lora/adapter_final", "lora_variants/rslora/adapter",
-        "lora_variants/dora/adapter", "lora_variants/modules_to_save/adapter", "lora_variants/rank_pattern/adapter",
-        "lora_variants/embedding_target/adapter", "lora_variants/layers_to_transform/adapter",
-        "lora_variants/bias_all/adapter", "lora_variants/bias_lora_only/adapter" };
-    static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2", "tiny_llama3rope" };
+    static const char *const inside[] = { "lora/adapter_init",
+                                          "lora/adapter_final",
+                                          "lora_variants/rslora/adapter",
+                                          "lora_variants/dora/adapter",
+                                          "lora_variants/modules_to_save/adapter",
+                                          "lora_variants/rank_pattern/adapter",
+                                          "lora_variants/embedding_target/adapter",
+                                          "lora_variants/layers_to_transform/adapter",
+                                          "lora_variants/bias_all/adapter",
+                                          "lora_variants/bias_lora_only/adapter" };
+    static const char *const models[] = { "tiny_llama", "tiny_mistral", "tiny_qwen2",
+                                          "tiny_llama3rope" };
     int n = 0;
     for (size_t m = 0; m < ARRAY_LEN(models); m++)
         for (size_t i = 0; i < ARRAY_LEN(inside); i++) {
@@ -114,7 +126,8 @@ static void check_rewritten(const char *path)
     assert_true(count <= 128);
     for (int64_t i = 0; i < count; i++) {
         const sheaf_source_entry *e = source->entry(source, i);
-        spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { e->shape[0], e->shape[1] } };
+        spec[i] =
+            (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { e->shape[0], e->shape[1] } };
     }
     CHECK_OK(sheaf_peft_begin(&folder, at("again"), text, spec, count, true, NULL));
     CHECK_OK(sheaf__folder_write_all(folder, copy_rows, source, 100));
@@ -154,7 +167,8 @@ static void check_pickled(const char *path)
         const sheaf_source_entry *e = want->entry(want, i), *g = got->entry(got, i);
         const int64_t cols = e->ndim == 2 ? e->shape[1] : 1;
         const size_t bytes = (size_t)(e->shape[0] * cols) * sheaf_dtype_bytes(e->dtype);
-        if (strcmp(e->name, g->name) != 0 || e->ndim != g->ndim || e->dtype != g->dtype || memcmp(e->shape, g->shape, sizeof e->shape) != 0)
+        if (strcmp(e->name, g->name) != 0 || e->ndim != g->ndim || e->dtype != g->dtype ||
+            memcmp(e->shape, g->shape, sizeof e->shape) != 0)
             fail_msg("%s: '%s' became '%s', or another shape", path, e->name, g->name);
         char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
         CHECK_OK(want->read(want, e->name, 0, e->shape[0], 0, cols, a));
@@ -182,7 +196,8 @@ static sheaf_status *open_with(sheaf_source **source, const char *const *names, 
     mkdir(at("made"), 0700);
     for (int64_t i = 0; i < n; i++)
         spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, 2, { 1, 1 } };
-    CHECK_OK(sheaf__safetensors_begin(&w, at("made/adapter_model.safetensors"), spec, n, NULL, 0, NULL));
+    CHECK_OK(
+        sheaf__safetensors_begin(&w, at("made/adapter_model.safetensors"), spec, n, NULL, 0, NULL));
     for (int64_t i = 0; i < n; i++)
         CHECK_OK(sheaf__safetensors_write(w, i, 0, &one, 4));
     CHECK_OK(sheaf__safetensors_finish(w));
@@ -206,34 +221,43 @@ static void test_open__two_tensors_of_one_name_are_refused(void **state)
 {
     static const char *const names[] = { P Q ".lora_A.one.weight", P Q ".lora_A.two.weight" };
     sheaf_source *source = NULL;
-    CHECK_FAILS(open_with(&source, names, 2), SHEAF_E_LAYOUT, "tensor '" P Q ".lora_A.weight' | one tensor of this name | '" P Q ".lora_A.one.weight' in");
+    CHECK_FAILS(open_with(&source, names, 2), SHEAF_E_LAYOUT,
+                "tensor '" P Q ".lora_A.weight' | one tensor of this name | '" P Q
+                ".lora_A.one.weight' in");
 }
 
 static void test_open__explains_what_is_there_instead(void **state)
 {
     sheaf_source *source = NULL;
     mkdir(at("bin"), 0700);
-    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_IO, "no adapter here | adapter_model.safetensors");
+    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_IO,
+                "no adapter here | adapter_model.safetensors");
     CHECK_OK(sheaf__file_write_whole(at("bin/model.safetensors"), "x", 1, NULL));
-    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_IO, "adapter_model.safetensors | a whole model");
+    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_IO,
+                "adapter_model.safetensors | a whole model");
     CHECK_OK(sheaf__file_write_whole(at("bin/adapter_model.bin"), "x", 1, NULL));
     CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_FORMAT, "adapter_model.bin: damaged");
     mkdir(at("several"), 0700);
     mkdir(at("several/task"), 0700);
     CHECK_OK(sheaf__file_write_whole(at("several/task/adapter_model.safetensors"), "x", 1, NULL));
-    CHECK_FAILS(sheaf_peft_open(&source, at("several")), SHEAF_E_IO, "an adapter in the folder task | ");
+    CHECK_FAILS(sheaf_peft_open(&source, at("several")), SHEAF_E_IO,
+                "an adapter in the folder task | ");
     CHECK_FAILS(sheaf_peft_open(&source, at("several/task")), SHEAF_E_FORMAT, "header length");
     mkdir(at("old"), 0700);
     mkdir(at("old/job"), 0700);
     CHECK_OK(sheaf__file_write_whole(at("old/job/adapter_model.bin"), "x", 1, NULL));
     CHECK_FAILS(sheaf_peft_open(&source, at("old")), SHEAF_E_IO, "an adapter in the folder job | ");
     CHECK_FAILS(sheaf_peft_open(&source, at("none")), SHEAF_E_IO, "No such file");
-    char *path = NULL; /* the config is read first, and must not be what is missed where nothing of an adapter is */
+    char *path = NULL; /* the config is read first, and must not be what is missed where nothing of
+                          an adapter is */
     mkdir(at("sat"), 0700);
     CHECK_OK(sheaf__file_write_whole(at("sat/latest"), "1", 1, NULL));
-    CHECK_FAILS(sheaf_peft_config_path(&path, at("nowhere")), SHEAF_E_IO, "| nothing there | check the path");
-    CHECK_FAILS(sheaf_peft_config_path(&path, at("sat")), SHEAF_E_IO, "no adapter here | adapter_model.safetensors | a checkpoint of a whole model (SAT");
-    CHECK_FAILS(sheaf_peft_config_path(&path, at("several")), SHEAF_E_IO, "an adapter in the folder task | ");
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("nowhere")), SHEAF_E_IO,
+                "| nothing there | check the path");
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("sat")), SHEAF_E_IO,
+                "no adapter here | adapter_model.safetensors | a checkpoint of a whole model (SAT");
+    CHECK_FAILS(sheaf_peft_config_path(&path, at("several")), SHEAF_E_IO,
+                "an adapter in the folder task | ");
     CHECK_OK(sheaf_peft_config_path(&path, at("several/task")));
     free(path);
 }

@@ -1,7 +1,8 @@
 /* adapter.c - SAT's LoRA as one A and one B for each layer, in PEFT's form; see lora.h.
  *
- * Block (p, k) of the adapter's rank, p-th part, k-th slice where factors differ by rank, is rows (p*ways + k)*rank on of
- * A. A and B of other blocks are zero there, so that B A is block by block what SAT merges. */
+ * Block (p, k) of the adapter's rank, p-th part, k-th slice where factors differ by rank, is rows
+ * (p*ways + k)*rank on of A. A and B of other blocks are zero there, so that B A is block by block
+ * what SAT merges. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,25 +22,37 @@ typedef struct adapter {
     sheaf_source_entry *entry; /* A and B of each layer */
 } adapter;
 
-static const sheaf_logical *factor(const sheaf_sat_lora *lora, const char *linear, char which, int64_t part)
+static const sheaf_logical *factor(const sheaf_sat_lora *lora, const char *linear, char which,
+                                   int64_t part)
 {
     char name[560];
     snprintf(name, sizeof name, "%s.matrix_%c.%" PRId64, linear, which, part);
     return sheaf__catalog_find(lora->catalog, name);
 }
 
-static int64_t slices_of(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l) { return l->apart ? lora->ways : 1; }
+static int64_t slices_of(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l)
+{
+    return l->apart ? lora->ways : 1;
+}
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
-/* One row of A. Of a weight divided along its output: a row of A_p, the slice's own where it has one. Along its input:
- * the row of A, in the columns of the slice only. */
-static sheaf_status *row_of_a(const adapter *s, const sheaf_sat_lora_linear *l, int64_t row, int64_t col0, int64_t cols, char *dst)
+/* One row of A. Of a weight divided along its output: a row of A_p, the slice's own where it has
+ * one. Along its input: the row of A, in the columns of the slice only. */
+static sheaf_status *row_of_a(const adapter *s, const sheaf_sat_lora_linear *l, int64_t row,
+                              int64_t col0, int64_t cols, char *dst)
 {
     const sheaf_sat_lora *lora = s->lora;
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l);
-    const int64_t p = row / (slices * lora->rank), k = row / lora->rank % slices, i = row % lora->rank;
+    const int64_t p = row / (slices * lora->rank), k = row / lora->rank % slices,
+                  i = row % lora->rank;
     const sheaf_logical *a = factor(lora, l->name, 'A', p);
     int64_t c0 = col0, c1 = col0 + cols;
     if (l->axis == 1 && slices > 1) {
@@ -49,19 +62,24 @@ static sheaf_status *row_of_a(const adapter *s, const sheaf_sat_lora_linear *l, 
     }
     if (c0 >= c1)
         return NULL;
-    const int64_t from = a->told.shape[0] > lora->rank ? k * lora->rank + i : i; /* its own A, or the copy */
+    const int64_t from =
+        a->told.shape[0] > lora->rank ? k * lora->rank + i : i; /* its own A, or the copy */
     return sheaf__catalog_read(lora->catalog, a, from, 1, c0, c1 - c0, dst + (c0 - col0) * bytes);
 }
 
-/* One row of B, `row` of the weight: zero but in the block of its part and slice; along the input it has all slices. */
-static sheaf_status *row_of_b(const adapter *s, const sheaf_sat_lora_linear *l, int64_t row, char *room, int64_t col0, int64_t cols, char *dst)
+/* One row of B, `row` of the weight: zero but in the block of its part and slice; along the input
+ * it has all slices. */
+static sheaf_status *row_of_b(const adapter *s, const sheaf_sat_lora_linear *l, int64_t row,
+                              char *room, int64_t col0, int64_t cols, char *dst)
 {
     const sheaf_sat_lora *lora = s->lora;
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l), block = l->out / l->parts;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l),
+                  block = l->out / l->parts;
     const int64_t p = row / block;
     const sheaf_logical *b = factor(lora, l->name, 'B', p);
     const int64_t k = l->axis == 0 ? row % block / (block / slices) : 0, wide = b->told.shape[1];
-    const int64_t begin = (p * slices + k) * lora->rank, c0 = most(col0, begin), c1 = least(col0 + cols, begin + wide);
+    const int64_t begin = (p * slices + k) * lora->rank, c0 = most(col0, begin),
+                  c1 = least(col0 + cols, begin + wide);
     memset(dst, 0, (size_t)(cols * bytes));
     if (c0 >= c1)
         return NULL;
@@ -80,15 +98,23 @@ static const sheaf_source_entry *adapter_find(sheaf_source *self, const char *na
     return NULL;
 }
 
-static int64_t adapter_count(sheaf_source *self) { return ((adapter *)self)->count; }
-static const sheaf_source_entry *adapter_entry(sheaf_source *self, int64_t i) { return &((adapter *)self)->entry[i]; }
+static int64_t adapter_count(sheaf_source *self)
+{
+    return ((adapter *)self)->count;
+}
+static const sheaf_source_entry *adapter_entry(sheaf_source *self, int64_t i)
+{
+    return &((adapter *)self)->entry[i];
+}
 
-static sheaf_status *read_box(const adapter *s, int64_t index, int64_t row0, int64_t rows, int64_t col0, int64_t cols, char *dst)
+static sheaf_status *read_box(const adapter *s, int64_t index, int64_t row0, int64_t rows,
+                              int64_t col0, int64_t cols, char *dst)
 {
     const sheaf_source_entry *e = &s->entry[index];
     const sheaf_sat_lora_linear *l = &s->lora->linear[index / 2];
     const int64_t bytes = cols * (int64_t)sheaf_dtype_bytes(l->dtype);
-    if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 || col0 > e->shape[1] - cols)
+    if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 ||
+        col0 > e->shape[1] - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", e->name);
     char *room = malloc((size_t)(l->adapter_rank * (int64_t)sheaf_dtype_bytes(l->dtype)));
     sheaf_status *st = room == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", e->name) : NULL;
@@ -99,12 +125,14 @@ static sheaf_status *read_box(const adapter *s, int64_t index, int64_t row0, int
     return st;
 }
 
-static sheaf_status *adapter_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *adapter_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                  int64_t col0, int64_t cols, void *dst)
 {
     const adapter *s = (adapter *)self;
     const sheaf_source_entry *e = adapter_find(self, name);
     if (e == NULL)
-        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "no tensor of this name");
+        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
+                           "no tensor of this name");
     return read_box(s, e - s->entry, row0, rows, col0, cols, dst);
 }
 
@@ -124,7 +152,8 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
         free(s);
         return sheaf_fail(SHEAF_E_MEMORY, "adapter");
     }
-    s->source = (sheaf_source){ adapter_find, adapter_count, adapter_entry, adapter_read, adapter_close };
+    s->source =
+        (sheaf_source){ adapter_find, adapter_count, adapter_entry, adapter_read, adapter_close };
     s->lora = lora;
     for (int64_t i = 0; i < 2 * lora->count; i++) {
         const sheaf_sat_lora_linear *l = &lora->linear[i / 2];
@@ -133,8 +162,9 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
             adapter_close(&s->source);
             return sheaf_fail(SHEAF_E_MEMORY, "adapter");
         }
-        s->entry[s->count++] = i % 2 == 0 ? (sheaf_source_entry){ name, l->dtype, 2, { l->adapter_rank, l->in } }
-                                          : (sheaf_source_entry){ name, l->dtype, 2, { l->out, l->adapter_rank } };
+        s->entry[s->count++] =
+            i % 2 == 0 ? (sheaf_source_entry){ name, l->dtype, 2, { l->adapter_rank, l->in } }
+                       : (sheaf_source_entry){ name, l->dtype, 2, { l->out, l->adapter_rank } };
     }
     *out = &s->source;
     return NULL;
@@ -142,8 +172,9 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
 
 /* ---- adapter_config.json ---- */
 
-/* Layers whose rank is not the first one's; `by` is what is written for each, ranks or alphas. "^", because a layer of the
- * text model has a path that ends one of the ViT's, and PEFT takes a key for the end of any. */
+/* Layers whose rank is not the first one's; `by` is what is written for each, ranks or alphas. "^",
+ * because a layer of the text model has a path that ends one of the ViT's, and PEFT takes a key for
+ * the end of any. */
 static void patterns(sheaf_text *text, const sheaf_sat_lora *lora, int64_t by)
 {
     bool any = false;
@@ -176,14 +207,20 @@ sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora)
     free(path);
     sheaf__text_add(&text, "{\n  \"alpha_pattern\": {");
     patterns(&text, lora, lora->rank);
-    sheaf__text_add(&text, "},\n  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": false,\n"
-                    "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n  \"lora_alpha\": %" PRId64 ",\n  \"lora_dropout\": 0.0,\n"
-                    "  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %" PRId64 ",\n  \"rank_pattern\": {", r / lora->rank, r);
+    sheaf__text_add(
+        &text,
+        "},\n  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": false,\n"
+        "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n  \"lora_alpha\": %" PRId64
+        ",\n  \"lora_dropout\": 0.0,\n"
+        "  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %" PRId64
+        ",\n  \"rank_pattern\": {",
+        r / lora->rank, r);
     patterns(&text, lora, 1);
     sheaf__text_add(&text, "},\n  \"target_modules\": ");
     if (st == NULL)
         sheaf__text_json(&text, pattern);
-    sheaf__text_add(&text, ",\n  \"task_type\": null,\n  \"use_dora\": false,\n  \"use_rslora\": false\n}\n");
+    sheaf__text_add(
+        &text, ",\n  \"task_type\": null,\n  \"use_dora\": false,\n  \"use_rslora\": false\n}\n");
     free(pattern);
     if (st == NULL)
         return sheaf__text_take(out, &text);
@@ -199,19 +236,23 @@ static sheaf_status *give_rows(void *context, int64_t index, int64_t row0, int64
     return read_box(s, index, row0, rows, 0, s->entry[index].shape[1], dst);
 }
 
-sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace, sheaf_faults *faults)
+sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace,
+                                      sheaf_faults *faults)
 {
     sheaf_source *source = NULL;
     sheaf_folder *folder = NULL;
     char *config = NULL;
     if (lora->count == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", lora->catalog->root), "factors of LoRA that are not merged"), "none");
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", lora->catalog->root),
+                                          "factors of LoRA that are not merged"),
+                           "none");
     sheaf_status *st = sheaf_sat_adapter(&source, lora);
     if (st != NULL)
         return st;
     const int64_t n = source->count(source);
     sheaf_safetensors_spec *spec = calloc((size_t)n, sizeof *spec);
-    st = spec == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter") : sheaf_sat_adapter_config(&config, lora);
+    st = spec == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter")
+                      : sheaf_sat_adapter_config(&config, lora);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         const sheaf_source_entry *e = source->entry(source, i);
         spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, 2, { e->shape[0], e->shape[1] } };

@@ -16,15 +16,18 @@ enum { NAMED = 12 }; /* findings of one sort before they are counted only */
 typedef struct check {
     sheaf_catalog *catalog;
     const sheaf__sat_set *set;
-    const char *path;      /* of the config; NULL = none */
-    json_t *json;          /* what it says; NULL = nothing readable */
-    int64_t tower, cross, text;   /* tensors of each sort */
+    const char *path;           /* of the config; NULL = none */
+    json_t *json;               /* what it says; NULL = nothing readable */
+    int64_t tower, cross, text; /* tensors of each sort */
     int64_t tower_elements, cross_elements;
-    int64_t factors;       /* of LoRA */
-    char *cure;            /* of a config of other tensors; NULL = not asked for yet */
+    int64_t factors; /* of LoRA */
+    char *cure;      /* of a config of other tensors; NULL = not asked for yet */
 } check;
 
-static sheaf_status *no_memory(const check *k) { return sheaf_fail(SHEAF_E_MEMORY, "%s", k->catalog->root); }
+static sheaf_status *no_memory(const check *k)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", k->catalog->root);
+}
 
 static void count_sorts(check *k)
 {
@@ -55,7 +58,8 @@ void sheaf__sat_encoder(sheaf_encoder *e, const sheaf_catalog *c)
 {
     const sheaf_source_entry *patch = entry_of(c, TOWER "patch_embed.proj.weight", 4);
     const sheaf_source_entry *tokens = entry_of(c, "mixins.encoder.pos_embed", 2);
-    const sheaf_source_entry *cosines = entry_of(c, TOWER "rope.freqs_cos", 2), *w1 = entry_of(c, TOWER "blocks.0.mlp.w1.weight", 2);
+    const sheaf_source_entry *cosines = entry_of(c, TOWER "rope.freqs_cos", 2),
+                             *w1 = entry_of(c, TOWER "blocks.0.mlp.w1.weight", 2);
     const sheaf_source_entry *head = entry_of(c, TOWER "head.weight", 2);
     if (patch != NULL) {
         e->width = patch->shape[0];
@@ -93,21 +97,26 @@ static sheaf_status *set_key(check *k, const char *key, const char *value)
     return st;
 }
 
-/* A tower that is not upstream's is written into the config, so that it says all there is to say. */
+/* A tower that is not upstream's is written into the config, so that it says all there is to
+ * say. */
 static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
 {
     char *value = NULL, pixels[32];
     snprintf(pixels, sizeof pixels, "%" PRId64, e->image);
-    if (asprintf(&value, "{\"embed_dim\": %" PRId64 ", \"layers\": %" PRId64 ", \"width\": %" PRId64 ", \"head_width\": %" PRId64
-                 ", \"mlp_ratio\": %.17g}", e->embed, e->layers, e->width, e->head_width,
+    if (asprintf(&value,
+                 "{\"embed_dim\": %" PRId64 ", \"layers\": %" PRId64 ", \"width\": %" PRId64
+                 ", \"head_width\": %" PRId64 ", \"mlp_ratio\": %.17g}",
+                 e->embed, e->layers, e->width, e->head_width,
                  ((double)e->ffn + 0.5) / (double)e->width) < 0)
         return no_memory(k);
     sheaf_status *st = set_key(k, "encoder_override", value);
     if (st == NULL && image)
         st = set_key(k, "cross_image_pix", pixels);
     if (st == NULL)
-        st = sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "inferred", k->path, "", "upstream's tower, of which files say nothing", "",
-                                  "by the tensors: %" PRId64 " blocks of width %" PRId64 ", MLP %" PRId64 ", heads of %" PRId64,
+        st = sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "inferred", k->path, "",
+                                  "upstream's tower, of which files say nothing", "",
+                                  "by the tensors: %" PRId64 " blocks of width %" PRId64
+                                  ", MLP %" PRId64 ", heads of %" PRId64,
                                   e->layers, e->width, e->ffn, e->head_width);
     free(value);
     return st;
@@ -123,8 +132,9 @@ static sheaf_status *infer_encoder(check *k, sheaf_config *config)
         config->encoder.image = 0;
     sheaf__sat_encoder(&config->encoder, k->catalog);
     const sheaf_encoder *e = &config->encoder;
-    const bool same = was.layers == e->layers && was.width == e->width && was.ffn == e->ffn && was.embed == e->embed &&
-                      was.head_width == e->head_width && was.image == e->image;
+    const bool same = was.layers == e->layers && was.width == e->width && was.ffn == e->ffn &&
+                      was.embed == e->embed && was.head_width == e->head_width &&
+                      was.image == e->image;
     return same || e->width < 1 ? NULL : keep_encoder(k, e, image);
 }
 
@@ -139,10 +149,13 @@ static void show_shape(char text[128], int ndim, const int64_t *shape)
 }
 
 /* The config is not that of these tensors. */
-static sheaf_status *note_config(check *k, const char *code, const char *path, const char *name, const char *want, const char *found)
+static sheaf_status *note_config(check *k, const char *code, const char *path, const char *name,
+                                 const char *want, const char *found)
 {
     sheaf_status *st = k->cure == NULL ? sheaf__config_cure(&k->cure, k->catalog) : NULL;
-    return st != NULL ? st : sheaf__catalog_note(k->catalog, SHEAF_DEFECT, code, path, name, want, found, k->cure);
+    return st != NULL ? st
+                      : sheaf__catalog_note(k->catalog, SHEAF_DEFECT, code, path, name, want, found,
+                                            k->cure);
 }
 
 static sheaf_status *check_shape(check *k, const sheaf_tensor *t, const sheaf_source_entry *e)
@@ -167,12 +180,14 @@ static sheaf_status *check_missing(check *k, const sheaf_schema *schema)
         if (t != NULL)
             st = check_shape(k, &schema->tensor[i], &t->told);
         else if (missing++ < NAMED)
-            st = note_config(k, "missing", k->catalog->root, schema->tensor[i].name, "a tensor that model_config.json asks for",
+            st = note_config(k, "missing", k->catalog->root, schema->tensor[i].name,
+                             "a tensor that model_config.json asks for",
                              "none of this name in any part");
     }
     if (st == NULL && missing > NAMED)
         st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "missing", k->catalog->root, "", "", "",
-                                  "%" PRId64 " more tensors that model_config.json asks for", missing - NAMED);
+                                  "%" PRId64 " more tensors that model_config.json asks for",
+                                  missing - NAMED);
     return st;
 }
 
@@ -183,38 +198,58 @@ static sheaf_status *check_unexpected(check *k, const sheaf_schema *schema)
     for (int64_t i = 0; st == NULL && i < k->catalog->count; i++) {
         const sheaf_logical *t = &k->catalog->tensor[i];
         sheaf_sat_rule rule;
-        if (t->kind == SHEAF_LORA || !sheaf__sat_rule_of(&rule, t->told.name) || /* told when it was read */
+        if (t->kind == SHEAF_LORA ||
+            !sheaf__sat_rule_of(&rule, t->told.name) || /* told when it was read */
             sheaf_schema_find(schema, t->told.name) != NULL || foreign++ >= NAMED)
             continue;
-        const char *path = t->npieces > 0 ? k->catalog->file[t->piece[0].file].path : k->catalog->root;
-        st = note_config(k, "foreign", path, t->told.name, "only tensors that model_config.json asks for", "one more, which it would lose");
+        const char *path =
+            t->npieces > 0 ? k->catalog->file[t->piece[0].file].path : k->catalog->root;
+        st = note_config(k, "foreign", path, t->told.name,
+                         "only tensors that model_config.json asks for",
+                         "one more, which it would lose");
     }
     if (st == NULL && foreign > NAMED)
-        st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "foreign", k->catalog->root, "", "", "",
-                                  "%" PRId64 " more tensors that model_config.json does not ask for", foreign - NAMED);
+        st = sheaf__catalog_notef(
+            k->catalog, SHEAF_DEFECT, "foreign", k->catalog->root, "", "", "",
+            "%" PRId64 " more tensors that model_config.json does not ask for", foreign - NAMED);
     return st;
 }
 
 /* ---- the class ---- */
 
-static bool is_agent(const char *name) { return name != NULL && (strstr(name, "CogAgent") != NULL || strcmp(name, "cogagent") == 0); }
-static bool is_vlm(const char *name) { return name != NULL && (strstr(name, "CogVLM") != NULL || strcmp(name, "cogvlm") == 0); }
+static bool is_agent(const char *name)
+{
+    return name != NULL && (strstr(name, "CogAgent") != NULL || strcmp(name, "cogagent") == 0);
+}
+static bool is_vlm(const char *name)
+{
+    return name != NULL && (strstr(name, "CogVLM") != NULL || strcmp(name, "cogvlm") == 0);
+}
 
 static sheaf_status *tell_class(check *k, const char *said, bool agent)
 {
     if (agent)
         return sheaf__catalog_notef(
-            k->catalog, SHEAF_DEFECT, "class", k->path, "", "a config of CogAgent, as the tensors are",
+            k->catalog, SHEAF_DEFECT, "class", k->path, "",
+            "a config of CogAgent, as the tensors are",
             "sheaf convert {} {+cogagent} --to sat --model-class CogAgentModel",
-            "model_config.json says %.100s, which would have lost %" PRId64 " tensors of the high-resolution tower "
-            "(mixins.encoder.*, mixins.eva.pos_embed; %" PRId64 " elements) and %" PRId64 " of cross-attention (%" PRId64 " elements)",
+            "model_config.json says %.100s, which would have lost %" PRId64
+            " tensors of the high-resolution tower "
+            "(mixins.encoder.*, mixins.eva.pos_embed; %" PRId64 " elements) and %" PRId64
+            " of cross-attention (%" PRId64 " elements)",
             said, k->tower, k->tower_elements, k->cross, k->cross_elements);
     return sheaf__catalog_notef(
-        k->catalog, SHEAF_DEFECT, "class", k->path, "", "the tensors of CogAgent's high-resolution tower (mixins.encoder.*, mixins.eva.pos_embed)",
-        k->cross > 0 ? "go back to the parts from before that merge, and join them with sheaf convert" : "sheaf convert {} {+cogvlm} --to sat --model-class CogVLMModel",
-        k->cross > 0 ? "none, but %" PRId64 " tensors of cross-attention: a CogAgent whose tower was lost, as a merge as CogVLM "
-                       "does; model_config.json says %.100s"
-                     : "none, and %" PRId64 " of cross-attention: these are CogVLM's; model_config.json says %.100s",
+        k->catalog, SHEAF_DEFECT, "class", k->path, "",
+        "the tensors of CogAgent's high-resolution tower (mixins.encoder.*, mixins.eva.pos_embed)",
+        k->cross > 0
+            ? "go back to the parts from before that merge, and join them with sheaf convert"
+            : "sheaf convert {} {+cogvlm} --to sat --model-class CogVLMModel",
+        k->cross > 0
+            ? "none, but %" PRId64
+              " tensors of cross-attention: a CogAgent whose tower was lost, as a merge as CogVLM "
+              "does; model_config.json says %.100s"
+            : "none, and %" PRId64
+              " of cross-attention: these are CogVLM's; model_config.json says %.100s",
         k->cross, said);
 }
 
@@ -224,20 +259,30 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
     *agent = k->tower > 0;
     if (k->tower + k->cross + k->text == 0)
-        return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "", "tensors of CogVLM or CogAgent", "none: another program that uses DeepSpeed may have written it",
+        return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "",
+                                   "tensors of CogVLM or CogAgent",
+                                   "none: another program that uses DeepSpeed may have written it",
                                    "sheaf verify {} --from deepspeed");
     const char *name = wanted != NULL ? wanted : said;
-    sheaf_status *st = name == NULL && k->json != NULL && json_is_object(k->json) ? set_key(k, "model_class", *agent ? "\"CogAgentModel\"" : "\"CogVLMModel\"") : NULL;
+    sheaf_status *st =
+        name == NULL && k->json != NULL && json_is_object(k->json)
+            ? set_key(k, "model_class", *agent ? "\"CogAgentModel\"" : "\"CogVLMModel\"")
+            : NULL;
     if (st != NULL)
         return st;
     if (name == NULL) /* what is written from here says it */
-        return sheaf__catalog_note(k->catalog, SHEAF_NOTE, "inferred", k->catalog->root, "", "a model_config.json that names the class",
-                                   *agent ? "by its tensors: CogAgent" : k->cross > 0 ? "by its tensors: CogAgent without its tower"
-                                                                                      : "by its tensors: CogVLM", "");
+        return sheaf__catalog_note(k->catalog, SHEAF_NOTE, "inferred", k->catalog->root, "",
+                                   "a model_config.json that names the class",
+                                   *agent         ? "by its tensors: CogAgent"
+                                   : k->cross > 0 ? "by its tensors: CogAgent without its tower"
+                                                  : "by its tensors: CogVLM",
+                                   "");
     if (*agent && !is_agent(name) && !is_vlm(name)) /* of CogVLM the config's reader says so */
-        return sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "class", k->path, "", "a config of CogAgent, as the tensors are",
-                                    "sheaf convert {} {+cogagent} --to sat --model-class CogAgentModel",
-                                    "model_config.json says %.100s, which no program here knows", name);
+        return sheaf__catalog_notef(
+            k->catalog, SHEAF_DEFECT, "class", k->path, "",
+            "a config of CogAgent, as the tensors are",
+            "sheaf convert {} {+cogagent} --to sat --model-class CogAgentModel",
+            "model_config.json says %.100s, which no program here knows", name);
     if (*agent ? is_vlm(name) : is_agent(name) || (is_vlm(name) && k->cross > 0))
         return tell_class(k, name, *agent);
     return NULL;
@@ -250,14 +295,18 @@ static sheaf_status *check_ways(check *k)
     const json_t *said = json_object_get(k->json, "model_parallel_size");
     sheaf_status *st = NULL;
     if (json_is_integer(said) && json_integer_value(said) != k->set->ways)
-        st = sheaf__catalog_notef(k->catalog, SHEAF_WARNING, "conflict", k->path, "", "the number of parts, by files and shapes",
-                                  "sheaf convert {} {+joined} --to sat --tp 1", "model_parallel_size %" PRId64 ", %d parts",
+        st = sheaf__catalog_notef(k->catalog, SHEAF_WARNING, "conflict", k->path, "",
+                                  "the number of parts, by files and shapes",
+                                  "sheaf convert {} {+joined} --to sat --tp 1",
+                                  "model_parallel_size %" PRId64 ", %d parts",
                                   (int64_t)json_integer_value(said), k->set->ways);
     for (int i = 0; st == NULL && i < k->set->nparts; i++) {
         const sheaf__sat_part *p = &k->set->part[i];
         if (p->chosen && p->ways > 0 && p->ways != k->set->ways)
-            st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "conflict", p->path, "", "a part of the same save as the others", "",
-                                      "mp_world_size %" PRId64 ", there are %d parts", p->ways, k->set->ways);
+            st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "conflict", p->path, "",
+                                      "a part of the same save as the others", "",
+                                      "mp_world_size %" PRId64 ", there are %d parts", p->ways,
+                                      k->set->ways);
     }
     return st;
 }
@@ -276,19 +325,24 @@ static sheaf_status *check_steps(check *k)
     for (int i = 0; st == NULL && i < k->set->nparts; i++) {
         const sheaf__sat_part *p = &k->set->part[i];
         if (p->chosen && p->step >= 0 && p->step != inside)
-            st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "stale", p->path, "", "parts of one step", "",
-                                      "part %d is of step %" PRId64 ", another of step %" PRId64, p->rank, p->step, inside);
+            st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "stale", p->path, "",
+                                      "parts of one step", "",
+                                      "part %d is of step %" PRId64 ", another of step %" PRId64,
+                                      p->rank, p->step, inside);
     }
     if (st == NULL && f != NULL && f->step >= 0 && inside >= 0 && inside != f->step)
-        st = sheaf__catalog_notef(k->catalog, SHEAF_WARNING, "conflict", f->dir, "", "the step that the files state", "",
-                                  "a folder of step %" PRId64 ", files of step %" PRId64, f->step, inside);
+        st = sheaf__catalog_notef(
+            k->catalog, SHEAF_WARNING, "conflict", f->dir, "", "the step that the files state", "",
+            "a folder of step %" PRId64 ", files of step %" PRId64, f->step, inside);
     return st;
 }
 
 /* ---- LoRA ---- */
 
-/* Layers with factors; *differ: in how many of them a factor that should be copied is another in each part. */
-static sheaf_status *count_factors(check *k, int64_t *layers, int64_t *differ, int64_t *rank, bool *even)
+/* Layers with factors; *differ: in how many of them a factor that should be copied is another in
+ * each part. */
+static sheaf_status *count_factors(check *k, int64_t *layers, int64_t *differ, int64_t *rank,
+                                   bool *even)
 {
     sheaf_status *st = NULL;
     *layers = *differ = 0;
@@ -319,8 +373,11 @@ static sheaf_status *check_lora(check *k)
 {
     const bool says = json_is_true(json_object_get(k->json, "use_lora"));
     if (k->factors == 0)
-        return !says ? NULL : sheaf__catalog_note(k->catalog, SHEAF_WARNING, "missing", k->path, "", "factors of LoRA, as use_lora is true",
-                                                  "none: SAT would go on with fresh ones without a word", "");
+        return !says ? NULL
+                     : sheaf__catalog_note(k->catalog, SHEAF_WARNING, "missing", k->path, "",
+                                           "factors of LoRA, as use_lora is true",
+                                           "none: SAT would go on with fresh ones without a word",
+                                           "");
     int64_t layers, differ, rank;
     bool even;
     sheaf_status *st = count_factors(k, &layers, &differ, &rank, &even);
@@ -328,24 +385,32 @@ static sheaf_status *check_lora(check *k)
         return st;
     const json_t *said = json_object_get(k->json, "lora_rank");
     if (!even || (json_is_integer(said) && json_integer_value(said) != rank)) {
-        st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "conflict", k->path, "", "one rank of LoRA, lora_rank in model_config.json", "",
-                                  even ? "factors of rank %" PRId64 " where lora_rank is %" PRId64 ", by which they are scaled"
-                                       : "factors of several ranks, %" PRId64 " among them; lora_rank is %" PRId64, rank,
-                                  json_is_integer(said) ? (int64_t)json_integer_value(said) : -1);
+        st = sheaf__catalog_notef(
+            k->catalog, SHEAF_DEFECT, "conflict", k->path, "",
+            "one rank of LoRA, lora_rank in model_config.json", "",
+            even ? "factors of rank %" PRId64 " where lora_rank is %" PRId64
+                   ", by which they are scaled"
+                 : "factors of several ranks, %" PRId64 " among them; lora_rank is %" PRId64,
+            rank, json_is_integer(said) ? (int64_t)json_integer_value(said) : -1);
         return st;
     }
     sheaf_text text = { 0 };
-    sheaf__text_add(&text, "LoRA of rank %" PRId64 " on %" PRId64 " linear layers, not merged", rank, layers);
+    sheaf__text_add(&text, "LoRA of rank %" PRId64 " on %" PRId64 " linear layers, not merged",
+                    rank, layers);
     if (differ > 0)
-        sheaf__text_add(&text, "; in %" PRId64 " of them each of the %d parts has factors of its own: SAT lets the copies drift, and adds each "
-                        "rank's product of a layer divided along its input without summing over ranks, so these are %d pairs of rank %"
-                        PRId64 ", one for each slice of the weight. Merging takes each in its slice, as SAT's own merge does (the sum, "
-                        "which is not quite the function that was trained); as one adapter such layers have up to %d times the rank",
-                        differ, k->set->ways, k->set->ways, rank, k->set->ways);
+        sheaf__text_add(
+            &text,
+            "; in %" PRId64
+            " of them each of the %d parts has factors of its own: SAT lets the copies drift, and adds each "
+            "rank's product of a layer divided along its input without summing over ranks, so these are %d pairs of rank %" PRId64
+            ", one for each slice of the weight. Merging takes each in its slice, as SAT's own merge does (the sum, "
+            "which is not quite the function that was trained); as one adapter such layers have up to %d times the rank",
+            differ, k->set->ways, k->set->ways, rank, k->set->ways);
     if (text.failed)
         st = no_memory(k);
     else
-        st = sheaf__catalog_note(k->catalog, SHEAF_WARNING, "unmerged", k->catalog->root, "", "weights with LoRA merged into them", text.at,
+        st = sheaf__catalog_note(k->catalog, SHEAF_WARNING, "unmerged", k->catalog->root, "",
+                                 "weights with LoRA merged into them", text.at,
                                  "sheaf merge {} {+merged}{config}");
     sheaf__text_release(&text);
     return st;
@@ -358,7 +423,10 @@ static sheaf_status *parse(check *k, sheaf_config *config, bool agent)
 {
     const bool said_agent = is_agent(json_string_value(json_object_get(k->json, "model_class")));
     json_t *copy = json_copy(k->json);
-    if (copy == NULL || (said_agent != agent && json_object_set_new(copy, "model_class", json_string(agent ? "CogAgentModel" : "CogVLMModel")) != 0)) {
+    if (copy == NULL ||
+        (said_agent != agent &&
+         json_object_set_new(copy, "model_class",
+                             json_string(agent ? "CogAgentModel" : "CogVLMModel")) != 0)) {
         json_decref(copy);
         return no_memory(k);
     }
@@ -379,7 +447,8 @@ static sheaf_status *check_model(check *k, bool agent)
     if (st != NULL)
         return sheaf__catalog_defect(k->catalog, k->path, st);
     if (config.unknown_keys != NULL)
-        st = sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "foreign", k->path, "", "", "", "keys that sheaf does not know and keeps: %s",
+        st = sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "foreign", k->path, "", "", "",
+                                  "keys that sheaf does not know and keeps: %s",
                                   config.unknown_keys);
     k->catalog->vocab = k->catalog->padded_vocab = config.vocab;
     if (st == NULL)
@@ -399,8 +468,10 @@ static sheaf_status *load_config(check *k, const char *wanted)
 {
     size_t size = 0;
     if (k->path == NULL)
-        return sheaf__config_note(k->catalog, SHEAF_WARNING, "missing", k->catalog->root, "", "model_config.json, which rank 0 writes", "none");
-    sheaf_status *st = sheaf__file_read_all(&k->catalog->config, &size, k->path, SHEAF_JSON_MAX_BYTES);
+        return sheaf__config_note(k->catalog, SHEAF_WARNING, "missing", k->catalog->root, "",
+                                  "model_config.json, which rank 0 writes", "none");
+    sheaf_status *st =
+        sheaf__file_read_all(&k->catalog->config, &size, k->path, SHEAF_JSON_MAX_BYTES);
     if (st == NULL)
         st = sheaf__json_parse(&k->json, k->catalog->config, size);
     if (st != NULL) {
@@ -411,14 +482,17 @@ static sheaf_status *load_config(check *k, const char *wanted)
     k->catalog->config_path = strdup(k->path);
     if (k->catalog->config_path == NULL)
         return no_memory(k);
-    const char *class = is_agent(wanted) ? "\"CogAgentModel\"" : is_vlm(wanted) ? "\"CogVLMModel\"" : NULL;
+    const char *class = is_agent(wanted) ? "\"CogAgentModel\""
+                        : is_vlm(wanted) ? "\"CogVLMModel\""
+                                         : NULL;
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
     if (class == NULL || is_agent(wanted) == is_agent(said))
         return NULL;
     return set_key(k, "model_class", class);
 }
 
-sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, const char *config_path, const sheaf_dialect_hints *hints)
+sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, const char *config_path,
+                               const sheaf_dialect_hints *hints)
 {
     check k = { .catalog = c, .set = set, .path = config_path };
     bool agent = false;

@@ -1,5 +1,5 @@
-/* find.c - where the parts of a SAT checkpoint lie; see parts.h. By the names of files (names.c), and where
- * DeepSpeed gives the same ones by what is in the first. */
+/* find.c - where the parts of a SAT checkpoint lie; see parts.h. By the names of files (names.c),
+ * and where DeepSpeed gives the same ones by what is in the first. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,9 @@ static sheaf_status *has_file(bool *yes, const char *dir, const char *name)
 {
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, dir, name);
-    *yes = st == NULL && sheaf__path_kind(path) != SHEAF_PATH_NONE; /* a pipe or a folder of this name is told when it is read */
+    *yes = st == NULL &&
+           sheaf__path_kind(path) !=
+               SHEAF_PATH_NONE; /* a pipe or a folder of this name is told when it is read */
     free(path);
     return st;
 }
@@ -73,7 +75,8 @@ static sheaf_status *by_deepspeed(bool *yes, const char *dir)
     return st;
 }
 
-/* The subfolder of SAVE with parts whose name is a step: the one that `latest` names, or the greatest. NULL: none. */
+/* The subfolder of SAVE with parts whose name is a step: the one that `latest` names, or the
+ * greatest. NULL: none. */
 static sheaf_status *newest_step(char **out, const char *save, const char *latest)
 {
     char **names;
@@ -217,7 +220,8 @@ bool sheaf__sat_is(const char *path)
             st = is_save(&yes, path);
         if (st == NULL && !yes)
             st = is_parent(&yes, path);
-    } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE && sheaf__sat_rank_of(last_part(path)) >= 0) {
+    } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE &&
+               sheaf__sat_rank_of(last_part(path)) >= 0) {
         st = sheaf__path_parent(&dir, path);
         if (st == NULL)
             st = is_step_folder(&yes, dir);
@@ -250,17 +254,20 @@ void sheaf__sat_set_release(sheaf__sat_set *set)
     *set = (sheaf__sat_set){ 0 };
 }
 
-/* Two numbers of the config, for telling parts apart; what is wrong with it is told when it is read. */
+/* Two numbers of the config, for telling parts apart; what is wrong with it is told when it is
+ * read. */
 static sheaf_status *read_numbers(sheaf__sat_folder *f)
 {
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_load(&object, f->config);
     if (st != NULL)
         return only_memory(st);
-    const json_t *vocab = json_object_get(object, "vocab_size"), *ways = json_object_get(object, "model_parallel_size");
+    const json_t *vocab = json_object_get(object, "vocab_size"),
+                 *ways = json_object_get(object, "model_parallel_size");
     if (json_is_integer(vocab) && json_integer_value(vocab) > 0)
         f->vocab = json_integer_value(vocab);
-    if (json_is_integer(ways) && json_integer_value(ways) > 0 && json_integer_value(ways) <= SHEAF_SAT_MOST_RANKS)
+    if (json_is_integer(ways) && json_integer_value(ways) > 0 &&
+        json_integer_value(ways) <= SHEAF_SAT_MOST_RANKS)
         f->ways = json_integer_value(ways);
     json_decref(object);
     return NULL;
@@ -271,8 +278,10 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
 {
     char *full = realpath(save, NULL);
     bool config = false;
-    *f = (sheaf__sat_folder){ .save = strdup(save), .name = strdup(last_part(full != NULL ? full : save)),
-                              .tag = strdup(tag != NULL ? tag : ""), .step = -1 };
+    *f = (sheaf__sat_folder){ .save = strdup(save),
+                              .name = strdup(last_part(full != NULL ? full : save)),
+                              .tag = strdup(tag != NULL ? tag : ""),
+                              .step = -1 };
     free(full);
     if (f->save == NULL || f->name == NULL || f->tag == NULL)
         return no_memory(save);
@@ -296,7 +305,8 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
 static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder, const char *name)
 {
     if (set->nparts == SHEAF_SAT_MOST_PARTS)
-        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", c->root), "at most %d parts", SHEAF_SAT_MOST_PARTS);
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", c->root), "at most %d parts",
+                              SHEAF_SAT_MOST_PARTS);
     if (set->nparts == set->parts_room) {
         const int room = set->parts_room * 2 + 16;
         sheaf__sat_part *more = realloc(set->part, (size_t)room * sizeof *more);
@@ -315,7 +325,8 @@ static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder,
 }
 
 /* `only`: the one file that was asked for; NULL = all. */
-static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *save, const char *tag, const char *only)
+static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *save,
+                                const char *tag, const char *only)
 {
     sheaf__sat_folder f = { 0 };
     char **names = NULL;
@@ -326,7 +337,8 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
             folder_release(&f);
             return NULL;
         }
-    sheaf__sat_folder *more = st == NULL ? realloc(set->folder, (size_t)(set->nfolders + 1) * sizeof *more) : NULL;
+    sheaf__sat_folder *more =
+        st == NULL ? realloc(set->folder, (size_t)(set->nfolders + 1) * sizeof *more) : NULL;
     if (st == NULL && more == NULL)
         st = no_memory(save);
     if (st != NULL) {
@@ -342,8 +354,9 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
         if (sheaf__sat_rank_of(names[i]) >= 0)
             st = add_part(set, c, set->nfolders - 1, names[i]);
         else if (strncmp(names[i], "mp_rank_", 8) == 0)
-            st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", f.dir, "", "mp_rank_NN_model_states.pt", "",
-                                      "'%.200s', which is no part by its name and is not read", names[i]);
+            st = sheaf__catalog_notef(
+                c, SHEAF_WARNING, "foreign", f.dir, "", "mp_rank_NN_model_states.pt", "",
+                "'%.200s', which is no part by its name and is not read", names[i]);
     }
     sheaf__names_free(names, n);
     return st;
@@ -357,13 +370,18 @@ static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char 
     if (st == NULL)
         st = newest_step(&tag, save, latest);
     if (st == NULL && tag == NULL)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", save), "parts of a SAT checkpoint"), "none");
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", save),
+                                        "parts of a SAT checkpoint"),
+                         "none");
     else if (st == NULL && latest == NULL)
-        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", save, "", "a file 'latest' that names the step", "",
+        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", save, "",
+                                  "a file 'latest' that names the step", "",
                                   "no such file; step %s is the greatest there is", tag);
     else if (st == NULL && strcmp(latest, tag) != 0)
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", save, "", "the step that 'latest' names", "",
-                                  "latest says '%.100s', of which there are no parts; step %s is the greatest there is", latest, tag);
+        st = sheaf__catalog_notef(
+            c, SHEAF_DEFECT, "missing", save, "", "the step that 'latest' names", "",
+            "latest says '%.100s', of which there are no parts; step %s is the greatest there is",
+            latest, tag);
     if (st == NULL)
         st = add_folder(set, c, save, tag, NULL);
     free(latest);
@@ -371,7 +389,8 @@ static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char 
     return st;
 }
 
-static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *dir, const char *only)
+static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *dir,
+                                     const char *only)
 {
     char *full = realpath(dir, NULL), *save = NULL;
     bool flat = false;
@@ -393,17 +412,19 @@ static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, cons
 
 /* ---- folders with other stamps ---- */
 
-/* Children of `parent` whose names have the stem (`size` characters; NULL: any stamp), at most `minutes` from
- * `near` (NULL: any), that have a folder `tag` (NULL: their newest step). */
-static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const char *parent, const char *stem, size_t size,
-                                  const sheaf__sat_stamp *near, const char *tag)
+/* Children of `parent` whose names have the stem (`size` characters; NULL: any stamp), at most
+ * `minutes` from `near` (NULL: any), that have a folder `tag` (NULL: their newest step). */
+static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const char *parent,
+                                  const char *stem, size_t size, const sheaf__sat_stamp *near,
+                                  const char *tag)
 {
     char **names = NULL;
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, parent);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         const sheaf__sat_stamp stamp = sheaf__sat_stamp_of(names[i]);
-        if (!stamp.has || (stem != NULL && (stamp.stem != size || strncmp(names[i], stem, size) != 0)) ||
+        if (!stamp.has ||
+            (stem != NULL && (stamp.stem != size || strncmp(names[i], stem, size) != 0)) ||
             (near != NULL && sheaf__sat_minutes(&stamp, near) > SHEAF_SAT_NEAR_MINUTES))
             continue;
         char *save = NULL, *dir = NULL;
@@ -456,13 +477,16 @@ static sheaf_status *other_steps(sheaf_text *text, const sheaf__sat_folder *f, i
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, f->save);
     for (int64_t i = 0; st == NULL && i < n; i++)
-        if (sheaf__sat_step_of(names[i]) != -2 && strcmp(names[i], f->tag) != 0 && has_part(f->save, names[i], rank))
-            sheaf__text_add(text, "; a part %d of step %s lies in %s/%s and is stale", rank, names[i], f->save, names[i]);
+        if (sheaf__sat_step_of(names[i]) != -2 && strcmp(names[i], f->tag) != 0 &&
+            has_part(f->save, names[i], rank))
+            sheaf__text_add(text, "; a part %d of step %s lies in %s/%s and is stale", rank,
+                            names[i], f->save, names[i]);
     sheaf__names_free(names, n);
     return st;
 }
 
-sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **found, const sheaf__sat_set *set, int rank)
+sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **found, const sheaf__sat_set *set,
+                                   int rank)
 {
     char **names = NULL, *parent = NULL, *full = NULL;
     int64_t n = 0;
@@ -498,7 +522,8 @@ sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **found, const sheaf__
 
 /* ---- all of it ---- */
 
-static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char *path, bool one_file)
+static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char *path,
+                              bool one_file)
 {
     char *dir = NULL;
     bool parts = false, save = false;
@@ -519,7 +544,8 @@ static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char 
                         : add_siblings(set, c, path, NULL, 0, NULL, NULL);
         break;
     default:
-        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path), "a folder or part of a SAT checkpoint");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
+                            "a folder or part of a SAT checkpoint");
     }
     free(dir);
     return st;
@@ -535,7 +561,8 @@ static sheaf_status *without_slash(char **out, const char *path)
     return *out != NULL ? NULL : no_memory(path);
 }
 
-sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *c, const char *path, const char *const *also)
+sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *c, const char *path,
+                              const char *const *also)
 {
     const bool several = also != NULL && also[0] != NULL;
     char *plain = NULL;
@@ -552,7 +579,9 @@ sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *c, const char 
         free(plain);
     }
     if (st == NULL && set->nparts == 0)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path), "parts of a SAT checkpoint"), "none");
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
+                                        "parts of a SAT checkpoint"),
+                         "none");
     if (st == NULL && set->nfolders == 1) {
         set->anchor = 0;
         if (!several && !sheaf__sat_complete(set))

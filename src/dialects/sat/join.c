@@ -1,8 +1,9 @@
 /* join.c - which parts belong together; see parts.h.
  *
  * Parts of one save have the same step, names, dtypes and shapes, and the same values in the
- * tensors of which each rank has a copy. Where those values differ from rank to rank (SAT lets copies
- * drift in some trainings), they tell nothing, and only a choice without alternative is taken. */
+ * tensors of which each rank has a copy. Where those values differ from rank to rank (SAT lets
+ * copies drift in some trainings), they tell nothing, and only a choice without alternative is
+ * taken. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static int64_t any_vocab(const sheaf__sat_set *set, int folder)
     return vocab;
 }
 
-/* Of the save that a part belongs to: by its shapes; as it says itself; as the config says. 0 = cannot tell. */
+/* Of the save that a part belongs to: by its shapes; as it says itself; as the config says. 0 =
+ * cannot tell. */
 static int ways_of(const sheaf__sat_set *set, const sheaf__sat_part *part)
 {
     int ways = sheaf__sat_ways_by_shape(part, any_vocab(set, part->folder));
@@ -57,7 +59,8 @@ static const sheaf__sat_part *first_readable(const sheaf__sat_set *set, int fold
 static int ways_of_folder(const sheaf__sat_set *set, int folder)
 {
     const sheaf__sat_part *part = first_readable(set, folder);
-    const int ways = part == NULL ? (folder >= 0 ? (int)set->folder[folder].ways : 0) : ways_of(set, part);
+    const int ways =
+        part == NULL ? (folder >= 0 ? (int)set->folder[folder].ways : 0) : ways_of(set, part);
     return ways > 0 ? ways : greatest_rank(set, folder) + 1;
 }
 
@@ -81,7 +84,8 @@ bool sheaf__sat_complete(const sheaf__sat_set *set)
     const sheaf__sat_part *first = first_readable(set, f);
     for (int i = 0; i < set->nparts; i++) {
         const sheaf__sat_part *p = &set->part[i];
-        if (p->folder == f && p->file != NULL && (p->names != first->names || p->copies != first->copies))
+        if (p->folder == f && p->file != NULL &&
+            (p->names != first->names || p->copies != first->copies))
             return false; /* two runs may have written into one folder */
     }
     return true;
@@ -98,13 +102,14 @@ static bool same_step(const sheaf__sat_set *set, const sheaf__sat_part *a, const
 
 static bool agree(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
 {
-    return a->file != NULL && b->file != NULL && same_step(set, a, b) && a->names == b->names && a->copies == b->copies;
+    return a->file != NULL && b->file != NULL && same_step(set, a, b) && a->names == b->names &&
+           a->copies == b->copies;
 }
 
 typedef struct group {
     int ways;
-    bool complete;  /* each rank once */
-    bool anchored;  /* a part lies in the folder that was asked for */
+    bool complete; /* each rank once */
+    bool anchored; /* a part lies in the folder that was asked for */
 } group;
 
 /* The parts that agree with `first`. */
@@ -166,11 +171,13 @@ static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
                 sheaf__text_add(&files, " ");
                 sheaf__text_word(&files, set->part[k].path);
             }
-        if (files.failed || asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1", files.at, ++number) < 0)
+        if (files.failed ||
+            asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1", files.at, ++number) < 0)
             st = no_memory(c);
         else
-            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint", cure,
-                                      "several complete ones; number %d has %d parts:%s", number, g.ways, files.at);
+            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint",
+                                      cure, "several complete ones; number %d has %d parts:%s",
+                                      number, g.ways, files.at);
         if (st == NULL)
             free(cure);
         sheaf__text_release(&files);
@@ -180,14 +187,16 @@ static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
 
 /* ---- one candidate for each rank ---- */
 
-/* Parts of `rank` that could belong to `like`; *part is the last of them. With `not_full`, none from folders that
- * have all they need. */
-static int candidates(int *part, const sheaf__sat_set *set, const sheaf__sat_part *like, int rank, int ways, bool not_full)
+/* Parts of `rank` that could belong to `like`; *part is the last of them. With `not_full`, none
+ * from folders that have all they need. */
+static int candidates(int *part, const sheaf__sat_set *set, const sheaf__sat_part *like, int rank,
+                      int ways, bool not_full)
 {
     int n = 0;
     for (int i = 0; i < set->nparts; i++) {
         const sheaf__sat_part *p = &set->part[i];
-        if (p->rank != rank || (like != NULL && !same_step(set, p, like)) || (p->file != NULL && like != NULL && p->names != like->names) ||
+        if (p->rank != rank || (like != NULL && !same_step(set, p, like)) ||
+            (p->file != NULL && like != NULL && p->names != like->names) ||
             (not_full && p->folder != set->anchor && is_full(set, p->folder, ways)))
             continue;
         *part = i;
@@ -205,7 +214,8 @@ static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog
     for (int r = 0; r < set->ways && st == NULL; r++) {
         int part = -1, own = -1, n = 0;
         for (int i = 0; i < set->nparts; i++)
-            if (set->anchor >= 0 && set->part[i].folder == set->anchor && set->part[i].rank == r && own < 0)
+            if (set->anchor >= 0 && set->part[i].folder == set->anchor && set->part[i].rank == r &&
+                own < 0)
                 own = i;
         if (own >= 0) {
             set->part[own].chosen = true;
@@ -222,20 +232,24 @@ static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog
             for (int i = 0; i < set->nparts; i++)
                 if (set->part[i].rank == r)
                     sheaf__text_add(&where, "%s%s", where.size > 0 ? ", " : "", set->part[i].path);
-            st = where.failed ? no_memory(c)
-                              : sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "",
-                                                     "one part of each rank, told apart by step, names, shapes and copied tensors",
-                                                     "name the folders of one run, and no others, as sources of sheaf convert",
-                                                     "part %d could be any of: %s", r, where.at != NULL ? where.at : "");
+            st =
+                where.failed
+                    ? no_memory(c)
+                    : sheaf__catalog_notef(
+                          c, SHEAF_DEFECT, "conflict", c->root, "",
+                          "one part of each rank, told apart by step, names, shapes and copied tensors",
+                          "name the folders of one run, and no others, as sources of sheaf convert",
+                          "part %d could be any of: %s", r, where.at != NULL ? where.at : "");
             sheaf__text_release(&where);
         }
     }
     return st;
 }
 
-/* Do the copies in one folder agree with each other and differ from those in another? Then the folders are of
- * two runs. *a, *b: a part of each. */
-static bool contradict(const sheaf__sat_part **a, const sheaf__sat_part **b, const sheaf__sat_set *set)
+/* Do the copies in one folder agree with each other and differ from those in another? Then the
+ * folders are of two runs. *a, *b: a part of each. */
+static bool contradict(const sheaf__sat_part **a, const sheaf__sat_part **b,
+                       const sheaf__sat_set *set)
 {
     for (int f = 0; f < set->nfolders; f++) {
         int n = 0;
@@ -251,19 +265,23 @@ static bool contradict(const sheaf__sat_part **a, const sheaf__sat_part **b, con
         }
         for (int i = 0; n >= 2 && uniform && i < set->nparts; i++) {
             *b = &set->part[i];
-            if ((*b)->chosen && (*b)->folder != f && (*b)->file != NULL && (*b)->copies != (*a)->copies)
+            if ((*b)->chosen && (*b)->folder != f && (*b)->file != NULL &&
+                (*b)->copies != (*a)->copies)
                 return true;
         }
     }
     return false;
 }
 
-static sheaf_status *refuse_foreign(sheaf__sat_set *set, sheaf_catalog *c, const sheaf__sat_part *a, const sheaf__sat_part *b)
+static sheaf_status *refuse_foreign(sheaf__sat_set *set, sheaf_catalog *c, const sheaf__sat_part *a,
+                                    const sheaf__sat_part *b)
 {
     const int keep = set->anchor >= 0 ? set->anchor : a->folder;
     sheaf_status *st = sheaf__catalog_notef(
-        c, SHEAF_DEFECT, "foreign", b->path, "", "the values that the parts of one save have in common", "",
-        "other values in tensors of which each part has a copy than in %s: it is of another run", a->path);
+        c, SHEAF_DEFECT, "foreign", b->path, "",
+        "the values that the parts of one save have in common", "",
+        "other values in tensors of which each part has a copy than in %s: it is of another run",
+        a->path);
     for (int i = 0; i < set->nparts; i++)
         set->part[i].chosen = set->part[i].chosen && set->part[i].folder == keep;
     return st;
@@ -273,11 +291,13 @@ static sheaf_status *refuse_foreign(sheaf__sat_set *set, sheaf_catalog *c, const
 
 static bool near(const sheaf__sat_folder *a, const sheaf__sat_folder *b)
 {
-    return a->stamp.has && b->stamp.has && a->stamp.stem == b->stamp.stem && strncmp(a->name, b->name, a->stamp.stem) == 0 &&
-           strcmp(a->tag, b->tag) == 0 && sheaf__sat_minutes(&a->stamp, &b->stamp) <= SHEAF_SAT_NEAR_MINUTES;
+    return a->stamp.has && b->stamp.has && a->stamp.stem == b->stamp.stem &&
+           strncmp(a->name, b->name, a->stamp.stem) == 0 && strcmp(a->tag, b->tag) == 0 &&
+           sheaf__sat_minutes(&a->stamp, &b->stamp) <= SHEAF_SAT_NEAR_MINUTES;
 }
 
-/* Numbers the folders by save: neighbours in time, of one name and step. Gives how many there are. */
+/* Numbers the folders by save: neighbours in time, of one name and step. Gives how many there
+ * are. */
 static int cluster(int *of, const sheaf__sat_set *set)
 {
     int n = 0;
@@ -317,12 +337,14 @@ static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, const int
                 parts += set->part[i].folder == f;
         }
         char *cure = NULL;
-        if (folders.failed || asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1", folders.at != NULL ? folders.at : "", k + 1) < 0)
+        if (folders.failed || asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1",
+                                       folders.at != NULL ? folders.at : "", k + 1) < 0)
             st = no_memory(c);
         else
-            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint", parts == ways ? cure : "",
-                                      "%d checkpoints lie here; number %d has %d of %d parts in:%s", n, k + 1, parts, ways,
-                                      folders.at);
+            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint",
+                                      parts == ways ? cure : "",
+                                      "%d checkpoints lie here; number %d has %d of %d parts in:%s",
+                                      n, k + 1, parts, ways, folders.at);
         if (st == NULL)
             free(cure);
         sheaf__text_release(&folders);
@@ -366,7 +388,11 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
         bool any = false;
         for (int i = 0; i < set->nparts; i++)
             if (set->part[i].chosen && set->part[i].folder == f) {
-                sheaf__text_add(&which, any ? ", %d" : which.size > 0 ? "; part %d" : "part %d", set->part[i].rank);
+                sheaf__text_add(&which,
+                                any              ? ", %d"
+                                : which.size > 0 ? "; part %d"
+                                                 : "part %d",
+                                set->part[i].rank);
                 any = true;
             }
         if (!any)
@@ -381,15 +407,19 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
     }
     add_folders(&folders, set);
     sheaf_status *st = NULL;
-    if (folders.failed || which.failed || asprintf(&cure, "sheaf convert%s {+joined} --to sat --tp 1", folders.at) < 0) {
+    if (folders.failed || which.failed ||
+        asprintf(&cure, "sheaf convert%s {+joined} --to sat --tp 1", folders.at) < 0) {
         cure = NULL;
         st = no_memory(c);
     }
     if (st == NULL)
-        st = sheaf__catalog_notef(c, SHEAF_WARNING, "time-stamp", c->root, "", "all parts in one folder", cure,
-                                  "each rank put its own clock into the folder's name: %s; joined, as step, names and shapes "
-                                  "agree%s", which.at, by_copies ? ", and so do the tensors of which each part has a copy"
-                                                                 : ", and there is no other part to choose");
+        st = sheaf__catalog_notef(
+            c, SHEAF_WARNING, "time-stamp", c->root, "", "all parts in one folder", cure,
+            "each rank put its own clock into the folder's name: %s; joined, as step, names and shapes "
+            "agree%s",
+            which.at,
+            by_copies ? ", and so do the tensors of which each part has a copy"
+                      : ", and there is no other part to choose");
     free(cure);
     sheaf__text_release(&folders);
     sheaf__text_release(&which);
@@ -399,7 +429,8 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
 enum { NAMED = 16 }; /* missing parts before they are counted only */
 
 /* One that is nowhere among the folders: where it may lie. */
-static sheaf_status *tell_part(const sheaf__sat_set *set, sheaf_catalog *c, const char *dir, int rank)
+static sheaf_status *tell_part(const sheaf__sat_set *set, sheaf_catalog *c, const char *dir,
+                               int rank)
 {
     sheaf_text text = { 0 }, cure = { 0 };
     char expected[40], path[40], *save = NULL;
@@ -432,14 +463,16 @@ static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, b
     for (int r = 0; r < set->ways && st == NULL; r++) {
         bool there = false;
         for (int i = 0; i < set->nparts; i++)
-            there = there || (set->part[i].chosen && set->part[i].rank == r) || (doubt && set->part[i].rank == r);
+            there = there || (set->part[i].chosen && set->part[i].rank == r) ||
+                    (doubt && set->part[i].rank == r);
         if (there || missing++ >= NAMED)
             continue;
         const sheaf__sat_folder *f = &set->folder[set->anchor >= 0 ? set->anchor : 0];
         st = tell_part(set, c, f->dir, r);
     }
     if (st == NULL && missing > NAMED)
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", c->root, "", "", "", "%d more parts", missing - NAMED);
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", c->root, "", "", "", "%d more parts",
+                                  missing - NAMED);
     return st;
 }
 
@@ -457,14 +490,16 @@ static sheaf_status *tell_left(const sheaf__sat_set *set, sheaf_catalog *c)
             stale = stale || (set->part[k].chosen && !same_step(set, &set->part[k], p));
         }
         if (stale)
-            st = sheaf__catalog_notef(c, SHEAF_WARNING, "stale", p->path, "", "parts of one step", "", "a part of step %s, not used",
-                                      set->folder[p->folder].tag);
+            st =
+                sheaf__catalog_notef(c, SHEAF_WARNING, "stale", p->path, "", "parts of one step",
+                                     "", "a part of step %s, not used", set->folder[p->folder].tag);
         else if (p->rank >= set->ways)
-            st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", p->path, "", "", "", "part %d of a save in %d parts", p->rank,
-                                      set->ways);
+            st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", p->path, "", "", "",
+                                      "part %d of a save in %d parts", p->rank, set->ways);
         else if (twice)
-            st = sheaf__catalog_notef(c, SHEAF_WARNING, "duplicate", p->path, "", "one part of each rank", "",
-                                      "another part %d, not used", p->rank);
+            st = sheaf__catalog_notef(c, SHEAF_WARNING, "duplicate", p->path, "",
+                                      "one part of each rank", "", "another part %d, not used",
+                                      p->rank);
     }
     return st;
 }

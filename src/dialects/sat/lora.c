@@ -13,7 +13,8 @@
 
 enum {
     MOST_RANK = 1 << 16,
-    MXCSR_DEFAULT = 0x1f80, /* round to nearest, denormals kept, nothing trapped: as torch computes */
+    MXCSR_DEFAULT =
+        0x1f80, /* round to nearest, denormals kept, nothing trapped: as torch computes */
 };
 
 /* ---- what is adapted ---- */
@@ -33,10 +34,17 @@ static const sheaf_logical *weight_of(const sheaf_catalog *c, const char *linear
     return sheaf__catalog_find(c, name);
 }
 
-static bool arithmetic(sheaf_dtype dtype) { return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16; }
+static bool arithmetic(sheaf_dtype dtype)
+{
+    return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
+}
 
-/* One of its own in each part? Of A that is so for weights divided along axis 0, of B along axis 1. */
-static bool is_apart(const sheaf_sat_lora *lora, const sheaf_logical *t) { return lora->ways > 1 && !t->replicated; }
+/* One of its own in each part? Of A that is so for weights divided along axis 0, of B along axis
+ * 1. */
+static bool is_apart(const sheaf_sat_lora *lora, const sheaf_logical *t)
+{
+    return lora->ways > 1 && !t->replicated;
+}
 
 static sheaf_status *wrong(const sheaf_logical *t, int64_t rows, int64_t cols)
 {
@@ -47,15 +55,21 @@ static sheaf_status *wrong(const sheaf_logical *t, int64_t rows, int64_t cols)
 
 static sheaf_status *check_part(const sheaf_sat_lora *lora, sheaf_sat_lora_linear *l, int p)
 {
-    const sheaf_logical *a = factor(lora->catalog, l->name, 'A', p), *b = factor(lora->catalog, l->name, 'B', p);
+    const sheaf_logical *a = factor(lora->catalog, l->name, 'A', p),
+                        *b = factor(lora->catalog, l->name, 'B', p);
     if (a == NULL || b == NULL)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", l->name), "matrix_A.%d and matrix_B.%d", p, p),
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", l->name),
+                                          "matrix_A.%d and matrix_B.%d", p, p),
                            "not both of them");
     if (!arithmetic(a->told.dtype) || a->told.dtype != b->told.dtype)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", a->told.name), "factors in one of F32, BF16, F16"),
-                           "%s and %s", sheaf_dtype_name(a->told.dtype), sheaf_dtype_name(b->told.dtype));
-    const bool a_apart = l->axis == 0 && is_apart(lora, a), b_apart = l->axis == 1 && is_apart(lora, b);
-    const int64_t ra = lora->rank * (a_apart ? lora->ways : 1), rb = lora->rank * (b_apart ? lora->ways : 1);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", a->told.name),
+                                          "factors in one of F32, BF16, F16"),
+                           "%s and %s", sheaf_dtype_name(a->told.dtype),
+                           sheaf_dtype_name(b->told.dtype));
+    const bool a_apart = l->axis == 0 && is_apart(lora, a),
+               b_apart = l->axis == 1 && is_apart(lora, b);
+    const int64_t ra = lora->rank * (a_apart ? lora->ways : 1),
+                  rb = lora->rank * (b_apart ? lora->ways : 1);
     if (a->told.shape[0] != ra || a->told.shape[1] != l->in)
         return wrong(a, ra, l->in);
     if (b->told.shape[0] != l->out / l->parts || b->told.shape[1] != rb)
@@ -65,28 +79,39 @@ static sheaf_status *check_part(const sheaf_sat_lora *lora, sheaf_sat_lora_linea
     return NULL;
 }
 
-static sheaf_status *describe(const sheaf_sat_lora *lora, sheaf_sat_lora_linear *l, const sheaf__sat_name *what)
+static sheaf_status *describe(const sheaf_sat_lora *lora, sheaf_sat_lora_linear *l,
+                              const sheaf__sat_name *what)
 {
     const sheaf_logical *w = weight_of(lora->catalog, what->linear);
-    *l = (sheaf_sat_lora_linear){ .name = strdup(what->linear), .axis = what->rule.axis, .parts = what->rule.parts };
+    *l = (sheaf_sat_lora_linear){ .name = strdup(what->linear),
+                                  .axis = what->rule.axis,
+                                  .parts = what->rule.parts };
     if (l->name == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", what->linear);
     if (!what->known || w == NULL || w->told.ndim != 2 || !arithmetic(w->told.dtype))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", what->linear), "a linear layer of the model, in F32, BF16 or F16"),
-                           "%s", w == NULL ? "no such weight" : !what->known ? "no layer of CogVLM or CogAgent" : sheaf_dtype_name(w->told.dtype));
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", what->linear),
+                                          "a linear layer of the model, in F32, BF16 or F16"),
+                           "%s",
+                           w == NULL      ? "no such weight"
+                           : !what->known ? "no layer of CogVLM or CogAgent"
+                                          : sheaf_dtype_name(w->told.dtype));
     if (l->parts == 0)
         l->parts = 1; /* of a layer that SAT does not divide */
     l->out = w->told.shape[0];
     l->in = w->told.shape[1];
     const int64_t along = l->axis == 0 ? l->out / l->parts : l->in;
-    if (l->out % l->parts != 0 || along % lora->ways != 0 || l->out < 1 || l->in < 1 || l->out > INT32_MAX || l->in > INT32_MAX)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s.weight'", l->name), "rows in %d parts, cut in %d", l->parts, lora->ways),
+    if (l->out % l->parts != 0 || along % lora->ways != 0 || l->out < 1 || l->in < 1 ||
+        l->out > INT32_MAX || l->in > INT32_MAX)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s.weight'", l->name),
+                                          "rows in %d parts, cut in %d", l->parts, lora->ways),
                            "[%" PRId64 ", %" PRId64 "]", l->out, l->in);
     sheaf_status *st = NULL;
     for (int p = 0; st == NULL && p < l->parts; p++)
         st = check_part(lora, l, p);
     if (st == NULL && factor(lora->catalog, l->name, 'A', l->parts) != NULL)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", l->name), "factors of %d parts", l->parts), "one more");
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", l->name),
+                                        "factors of %d parts", l->parts),
+                         "one more");
     l->adapter_rank = lora->rank * l->parts * (l->apart ? lora->ways : 1);
     return st;
 }
@@ -104,7 +129,8 @@ static sheaf_status *find_rank(sheaf_sat_lora *lora)
     const json_t *said = json_object_get(config, "lora_rank");
     lora->rank = json_is_integer(said) ? json_integer_value(said) : 0;
     json_decref(config);
-    for (int64_t i = 0; lora->rank == 0 && i < c->count; i++) { /* a factor that is never one of each part */
+    for (int64_t i = 0; lora->rank == 0 && i < c->count;
+         i++) { /* a factor that is never one of each part */
         const sheaf_logical *t = &c->tensor[i];
         sheaf__sat_name what;
         if (t->kind == SHEAF_LORA && t->told.ndim == 2 && sheaf__sat_name_of(&what, t->told.name) &&
@@ -112,14 +138,17 @@ static sheaf_status *find_rank(sheaf_sat_lora *lora)
             lora->rank = t->told.shape[what.kind == SHEAF_SAT_B];
     }
     if (lora->rank < 1 || lora->rank > MOST_RANK)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "lora_rank"), "1 to %d", MOST_RANK), "%" PRId64, lora->rank);
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "lora_rank"), "1 to %d", MOST_RANK),
+            "%" PRId64, lora->rank);
     lora->scale = (float)(1.0 / (double)lora->rank);
     return NULL;
 }
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const sheaf_sat_lora_linear *)a)->name, ((const sheaf_sat_lora_linear *)b)->name);
+    return strcmp(((const sheaf_sat_lora_linear *)a)->name,
+                  ((const sheaf_sat_lora_linear *)b)->name);
 }
 
 static sheaf_status *find_linears(sheaf_sat_lora *lora)
@@ -143,7 +172,10 @@ static sheaf_status *find_linears(sheaf_sat_lora *lora)
         if (what.kind == SHEAF_SAT_B && what.part == 0)
             st = describe(lora, &lora->linear[lora->count++], &what);
         else if (factor(c, what.linear, 'B', 0) == NULL)
-            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", c->tensor[i].told.name), "its matrix_B.0 too"), "none");
+            st = sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", c->tensor[i].told.name),
+                               "its matrix_B.0 too"),
+                "none");
     }
     if (st == NULL)
         qsort(lora->linear, (size_t)lora->count, sizeof *lora->linear, by_name);
@@ -199,7 +231,8 @@ const sheaf_sat_lora_linear *sheaf_sat_lora_find(const sheaf_sat_lora *lora, con
 
 /* ---- the merge ---- */
 
-static void chain_plain(float *d, const float *b, const float *a, int64_t lda, int64_t rank, int64_t n)
+static void chain_plain(float *d, const float *b, const float *a, int64_t lda, int64_t rank,
+                        int64_t n)
 {
     for (int64_t c = 0; c < n; c++) {
         float sum = 0;
@@ -210,7 +243,8 @@ static void chain_plain(float *d, const float *b, const float *a, int64_t lda, i
 }
 
 /* The same chains, 32 columns at a time. */
-__attribute__((target("avx2,fma"))) static void chain_avx2(float *d, const float *b, const float *a, int64_t lda, int64_t rank, int64_t n)
+__attribute__((target("avx2,fma"))) static void chain_avx2(float *d, const float *b, const float *a,
+                                                           int64_t lda, int64_t rank, int64_t n)
 {
     int64_t c = 0;
     for (; c + 32 <= n; c += 32) {
@@ -246,7 +280,8 @@ typedef struct merging {
 } merging;
 
 /* A whole factor or some of its rows, as float32. */
-static sheaf_status *load(float *dst, const merging *m, const sheaf_logical *t, int64_t row0, int64_t rows)
+static sheaf_status *load(float *dst, const merging *m, const sheaf_logical *t, int64_t row0,
+                          int64_t rows)
 {
     const int64_t cols = t->told.shape[1];
     sheaf_status *st = sheaf__catalog_read(m->lora->catalog, t, row0, rows, 0, cols, m->stored);
@@ -256,9 +291,11 @@ static sheaf_status *load(float *dst, const merging *m, const sheaf_logical *t, 
 }
 
 /* d = B A for one row, `row` of part p: each slice with its own factors where they differ. */
-static void delta_row(const merging *m, float *d, const float *b, int64_t row, bool a_apart, bool b_apart)
+static void delta_row(const merging *m, float *d, const float *b, int64_t row, bool a_apart,
+                      bool b_apart)
 {
-    void (*chain)(float *, const float *, const float *, int64_t, int64_t, int64_t) = m->fast ? chain_avx2 : chain_plain;
+    void (*chain)(float *, const float *, const float *, int64_t, int64_t, int64_t) =
+        m->fast ? chain_avx2 : chain_plain;
     const sheaf_sat_lora_linear *l = m->linear;
     const int64_t rank = m->lora->rank;
     if (b_apart) {
@@ -272,16 +309,19 @@ static void delta_row(const merging *m, float *d, const float *b, int64_t row, b
 }
 
 /* Rows of one part: m->w += scale * B A, in the order and roundings asked for. */
-static sheaf_status *merge_part(const merging *m, int p, int64_t row0, int64_t rows, sheaf_sat_rounding rounding, float *w)
+static sheaf_status *merge_part(const merging *m, int p, int64_t row0, int64_t rows,
+                                sheaf_sat_rounding rounding, float *w)
 {
     const sheaf_sat_lora_linear *l = m->linear;
-    const sheaf_logical *a = factor(m->lora->catalog, l->name, 'A', p), *b = factor(m->lora->catalog, l->name, 'B', p);
+    const sheaf_logical *a = factor(m->lora->catalog, l->name, 'A', p),
+                        *b = factor(m->lora->catalog, l->name, 'B', p);
     const sheaf_dtype dtype = weight_of(m->lora->catalog, l->name)->told.dtype;
     sheaf_status *st = load(m->a, m, a, 0, a->told.shape[0]);
     if (st == NULL)
         st = load(m->b, m, b, row0, rows);
     for (int64_t r = 0; st == NULL && r < rows; r++) {
-        delta_row(m, m->d, m->b + r * b->told.shape[1], row0 + r, l->axis == 0 && is_apart(m->lora, a), l->axis == 1 && is_apart(m->lora, b));
+        delta_row(m, m->d, m->b + r * b->told.shape[1], row0 + r,
+                  l->axis == 0 && is_apart(m->lora, a), l->axis == 1 && is_apart(m->lora, b));
         m->kernels->scale(m->d, m->lora->scale, l->in);
         if (rounding == SHEAF_SAT_ROUND_TWICE && dtype != SHEAF_F32) {
             m->kernels->convert(m->stored, dtype, m->d, SHEAF_F32, l->in);
@@ -292,14 +332,20 @@ static sheaf_status *merge_part(const merging *m, int p, int64_t row0, int64_t r
     return st;
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
-sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l, int64_t row0, int64_t rows,
-                                  sheaf_sat_rounding rounding, void *dst)
+sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
+                                  int64_t row0, int64_t rows, sheaf_sat_rounding rounding,
+                                  void *dst)
 {
     const sheaf_logical *weight = weight_of(lora->catalog, l->name);
     const int64_t block = l->out / l->parts, widest = lora->rank * lora->ways;
-    merging m = { .lora = lora, .linear = l, .kernels = sheaf__kernels_for(NULL),
+    merging m = { .lora = lora,
+                  .linear = l,
+                  .kernels = sheaf__kernels_for(NULL),
                   .fast = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") };
     if (m.kernels == NULL)
         m.kernels = sheaf__kernels_for("ref");
@@ -316,9 +362,11 @@ sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lo
     const unsigned mode = _mm_getcsr(); /* compute threads flush denormals */
     _mm_setcsr(MXCSR_DEFAULT);
     sheaf_status *st = m.a == NULL || m.b == NULL || m.d == NULL || m.w == NULL || m.stored == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "merging '%s'", l->name) : load(m.w, &m, weight, row0, rows);
+                           ? sheaf_fail(SHEAF_E_MEMORY, "merging '%s'", l->name)
+                           : load(m.w, &m, weight, row0, rows);
     for (int64_t at = row0; st == NULL && at < row0 + rows;) {
-        const int64_t p = at / block, n = (p + 1) * block < row0 + rows ? (p + 1) * block - at : row0 + rows - at;
+        const int64_t p = at / block,
+                      n = (p + 1) * block < row0 + rows ? (p + 1) * block - at : row0 + rows - at;
         st = merge_part(&m, (int)p, at % block, n, rounding, m.w + (at - row0) * l->in);
         at += n;
     }
@@ -360,7 +408,8 @@ static const sheaf_source_entry *merged_entry(sheaf_source *self, int64_t i)
     return base->entry(base, i);
 }
 
-static sheaf_status *merged_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *merged_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, void *dst)
 {
     const merged_source *s = (merged_source *)self;
     const sheaf_sat_lora_linear *l = sheaf_sat_lora_find(s->lora, name);
@@ -406,7 +455,9 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c, sheaf_sat_r
         base->close(base);
         return st;
     }
-    *s = (merged_source){ { merged_find, merged_count, merged_entry, merged_read, merged_close }, base, lora, rounding };
+    *s = (merged_source){
+        { merged_find, merged_count, merged_entry, merged_read, merged_close }, base, lora, rounding
+    };
     *out = &s->source;
     return NULL;
 }

@@ -1,12 +1,12 @@
 /* lora.h - the LoRA in an unmerged SAT checkpoint: merged into its weights, or as a PEFT adapter.
  *
- * Part p of the rows of an adapted weight gets scale * B_p A_p, scale = 1 / rank (lora_alpha is always 1).
- * Each model-parallel rank k merges its own slice of the weight with its own factors. Where the factor that is not
- * cut differs by rank, that is: rows of slice k with A_pk (weights divided along their output), columns of slice k
- * with B_k (along their input). The adapter says the same with one A and one B, of
- *     parts * rank                  rows of A_p one under the other, B_p on the diagonal
- *     parts * ways * rank           the same for each slice, where factors differ by rank
- * and alpha chosen so that alpha / its rank is 1 / rank. */
+ * Part p of the rows of an adapted weight gets scale * B_p A_p, scale = 1 / rank (lora_alpha is
+ * always 1). Each model-parallel rank k merges its own slice of the weight with its own factors.
+ * Where the factor that is not cut differs by rank, that is: rows of slice k with A_pk (weights
+ * divided along their output), columns of slice k with B_k (along their input). The adapter says
+ * the same with one A and one B, of parts * rank                  rows of A_p one under the other,
+ * B_p on the diagonal parts * ways * rank           the same for each slice, where factors differ
+ * by rank and alpha chosen so that alpha / its rank is 1 / rank. */
 #ifndef SHEAF_DIALECTS_SAT_LORA_H
 #define SHEAF_DIALECTS_SAT_LORA_H
 
@@ -15,7 +15,7 @@
 #include "sheaf/source.h"
 
 typedef struct sheaf_sat_lora_linear {
-    char *name;           /* X; its weight is X.weight */
+    char *name; /* X; its weight is X.weight */
     int64_t out, in;
     int axis, parts;      /* axis that SAT divides; parts of the rows, each with its A and B */
     bool apart;           /* factors that should be copies differ by rank */
@@ -33,33 +33,40 @@ typedef struct sheaf_sat_lora {
 } sheaf_sat_lora;
 
 /* sheaf_sat_lora_open - of a catalog that SAT's dialect read. None adapted is fine: count 0.
- * Errors: SHEAF_E_LAYOUT when factors are missing, have wrong shapes, or lora_rank in the config is not their rank;
- * SHEAF_E_UNSUPPORTED for dtypes without arithmetic. */
+ * Errors: SHEAF_E_LAYOUT when factors are missing, have wrong shapes, or lora_rank in the config is
+ * not their rank; SHEAF_E_UNSUPPORTED for dtypes without arithmetic. */
 sheaf_status *sheaf_sat_lora_open(sheaf_sat_lora **out, const sheaf_catalog *catalog);
 void sheaf_sat_lora_free(sheaf_sat_lora *lora);
 /* sheaf_sat_lora_find - by the name of the weight; NULL when it is not adapted. */
 const sheaf_sat_lora_linear *sheaf_sat_lora_find(const sheaf_sat_lora *lora, const char *weight);
 
 typedef enum sheaf_sat_rounding {
-    SHEAF_SAT_ROUND_ONCE, /* W + delta in float32, rounded once */
-    SHEAF_SAT_ROUND_TWICE, /* as SAT's merge_lora: delta rounded to the weight's dtype, then the sum */
+    SHEAF_SAT_ROUND_ONCE,  /* W + delta in float32, rounded once */
+    SHEAF_SAT_ROUND_TWICE, /* as SAT's merge_lora: delta rounded to the weight's dtype, then the sum
+                            */
 } sheaf_sat_rounding;
 
-/* sheaf_sat_lora_rows - rows [row0, row0 + rows) of X.weight after the merge, all columns, in its stored dtype. Products
- * are chains of fused multiply-adds over the rank. Holds float32 copies of the rows and of A. Thread-safe. */
-sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *linear, int64_t row0, int64_t rows,
-                                  sheaf_sat_rounding rounding, void *dst);
+/* sheaf_sat_lora_rows - rows [row0, row0 + rows) of X.weight after the merge, all columns, in its
+ * stored dtype. Products are chains of fused multiply-adds over the rank. Holds float32 copies of
+ * the rows and of A. Thread-safe. */
+sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *linear,
+                                  int64_t row0, int64_t rows, sheaf_sat_rounding rounding,
+                                  void *dst);
 
-/* sheaf_sat_merged - weights and buffers of the catalog with LoRA merged as they are read. The source owns the catalog
- * from now on, also after a failure. Errors: those of sheaf__catalog_source() and sheaf_sat_lora_open(). */
-sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *catalog, sheaf_sat_rounding rounding);
+/* sheaf_sat_merged - weights and buffers of the catalog with LoRA merged as they are read. The
+ * source owns the catalog from now on, also after a failure. Errors: those of
+ * sheaf__catalog_source() and sheaf_sat_lora_open(). */
+sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *catalog,
+                               sheaf_sat_rounding rounding);
 
-/* sheaf_sat_adapter - base_model.model.X.lora_A.weight and .lora_B.weight of each layer, in the order of lora->linear.
- * The source borrows `lora`, which must outlive it. */
+/* sheaf_sat_adapter - base_model.model.X.lora_A.weight and .lora_B.weight of each layer, in the
+ * order of lora->linear. The source borrows `lora`, which must outlive it. */
 sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora);
 /* sheaf_sat_adapter_config - adapter_config.json for it (malloc'd). */
 sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora);
-/* sheaf_sat_write_adapter - both, as a PEFT folder. Errors: SHEAF_E_LAYOUT when there is no LoRA. */
-sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace, sheaf_faults *faults);
+/* sheaf_sat_write_adapter - both, as a PEFT folder. Errors: SHEAF_E_LAYOUT when there is no
+ * LoRA. */
+sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace,
+                                      sheaf_faults *faults);
 
 #endif

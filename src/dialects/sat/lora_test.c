@@ -11,17 +11,19 @@
 
 typedef struct lora {
     int64_t rank;
-    bool drift;    /* what should be copies differs by rank */
-    bool by_hand;  /* weights 1, B 1, A (2^-7, 2^-17) */
-    int lacks;     /* part lacks - 1 is without the first factors of its layers; 0 = none */
+    bool drift;   /* what should be copies differs by rank */
+    bool by_hand; /* weights 1, B 1, A (2^-7, 2^-17) */
+    int lacks;    /* part lacks - 1 is without the first factors of its layers; 0 = none */
 } lora;
 
 static bool adapted(const char *name)
 {
-    return strstr(name, "attention.") != NULL && strncmp(name, "mixins.rotary", 13) != 0 && strstr(name, "_layernorm") == NULL;
+    return strstr(name, "attention.") != NULL && strncmp(name, "mixins.rotary", 13) != 0 &&
+           strstr(name, "_layernorm") == NULL;
 }
 
-static void fill(char *dst, sheaf_dtype dtype, const lora *how, const char *name, uint64_t key, int64_t n, int64_t cols)
+static void fill(char *dst, sheaf_dtype dtype, const lora *how, const char *name, uint64_t key,
+                 int64_t n, int64_t cols)
 {
     for (int64_t i = 0; i < n; i++) {
         const char *factor = strstr(name, ".matrix_A") != NULL ? "A" : "B";
@@ -31,7 +33,8 @@ static void fill(char *dst, sheaf_dtype dtype, const lora *how, const char *name
         memcpy(&bits, &x, 4);
         const uint16_t half = (uint16_t)(bits >> 16);
         if (how->by_hand)
-            memcpy(dst + (size_t)i * sheaf_dtype_bytes(dtype), dtype == SHEAF_F32 ? (void *)&bits : (void *)&half, sheaf_dtype_bytes(dtype));
+            memcpy(dst + (size_t)i * sheaf_dtype_bytes(dtype),
+                   dtype == SHEAF_F32 ? (void *)&bits : (void *)&half, sheaf_dtype_bytes(dtype));
     }
 }
 
@@ -44,10 +47,11 @@ static void adapt_part(const made *m, const lora *how, const char *from, const c
     CHECK_OK(sheaf__torch_open(&file, from));
     CHECK_OK(sheaf__pickle_new(&doc));
     const sheaf_pickle *was = sheaf__pickle_get(file->doc->root, "module");
-    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT), *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
+    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT),
+                 *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
     const int64_t n = sheaf__pickle_count(was);
-    char (*names)[256] = calloc((size_t)n * 8, sizeof *names);
-    int64_t (*shape)[2] = calloc((size_t)n * 8, sizeof *shape), made_of[4096], count = 0;
+    char(*names)[256] = calloc((size_t)n * 8, sizeof *names);
+    int64_t(*shape)[2] = calloc((size_t)n * 8, sizeof *shape), made_of[4096], count = 0;
     for (int64_t i = 0; i < n; i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(was, i));
         const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, i));
@@ -57,17 +61,22 @@ static void adapt_part(const made *m, const lora *how, const char *from, const c
             snprintf(names[count], 256, "%.*s.original%s", (int)(dot - name), name, dot);
         else
             snprintf(names[count], 256, "%s", name);
-        sheaf__pickle_set(doc, module, names[count], sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, t->shape));
+        sheaf__pickle_set(doc, module, names[count],
+                          sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, t->shape));
         made_of[count++] = i;
-        const int parts = strstr(name, "query_key_value") != NULL ? 3 : strstr(name, "key_value") != NULL ? 2 : 1;
+        const int parts = strstr(name, "query_key_value") != NULL ? 3
+                          : strstr(name, "key_value") != NULL     ? 2
+                                                                  : 1;
         for (int p = 0; wrap && t->ndim == 2 && p < 2 * parts; p++) {
             const bool a = p % 2 == 0;
             if (p == 0 && how->lacks == rank + 1)
                 continue;
-            snprintf(names[count], 256, "%.*s.matrix_%c.%d", (int)(dot - name), name, a ? 'A' : 'B', p / 2);
+            snprintf(names[count], 256, "%.*s.matrix_%c.%d", (int)(dot - name), name, a ? 'A' : 'B',
+                     p / 2);
             shape[count][0] = a ? how->rank : t->shape[0] / parts;
             shape[count][1] = a ? t->shape[1] : how->rank;
-            sheaf__pickle_set(doc, module, names[count], sheaf__pickle_make_tensor(doc, t->dtype, 2, shape[count]));
+            sheaf__pickle_set(doc, module, names[count],
+                              sheaf__pickle_make_tensor(doc, t->dtype, 2, shape[count]));
             made_of[count++] = -1;
         }
     }
@@ -75,7 +84,9 @@ static void adapt_part(const made *m, const lora *how, const char *from, const c
     CHECK_OK(sheaf__pickle_made(doc, root));
     CHECK_OK(sheaf__torch_begin(&writer, to, doc, NULL));
     for (int64_t i = 0; i < count; i++) {
-        const sheaf_pickle_tensor *t = made_of[i] < 0 ? NULL : sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, made_of[i]));
+        const sheaf_pickle_tensor *t =
+            made_of[i] < 0 ? NULL
+                           : sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, made_of[i]));
         size_t bytes = sheaf_dtype_bytes(m->dtype);
         for (int d = 0; d < (t != NULL ? t->ndim : 2); d++)
             bytes *= (size_t)(t != NULL ? t->shape[d] : shape[i][d]);
@@ -85,9 +96,12 @@ static void adapt_part(const made *m, const lora *how, const char *from, const c
             for (size_t k = 0; how->by_hand && adapted(names[i]) && k < bytes / 2; k++)
                 memcpy(data + 2 * k, &(uint16_t){ 0x3f80 }, 2);
         } else {
-            const bool a = strstr(names[i], ".matrix_A") != NULL, dense = strstr(names[i], ".dense.") != NULL;
-            const bool copy = a ? !dense : dense; /* else it is cut, and each part has another piece */
-            fill(data, m->dtype, how, names[i], made_key(names[i], m->seed + (copy && !how->drift ? 0 : (uint64_t)rank)),
+            const bool a = strstr(names[i], ".matrix_A") != NULL,
+                       dense = strstr(names[i], ".dense.") != NULL;
+            const bool copy =
+                a ? !dense : dense; /* else it is cut, and each part has another piece */
+            fill(data, m->dtype, how, names[i],
+                 made_key(names[i], m->seed + (copy && !how->drift ? 0 : (uint64_t)rank)),
                  shape[i][0] * shape[i][1], shape[i][1]);
         }
         CHECK_OK(sheaf__torch_write(writer, i, 0, data, (int64_t)bytes));
@@ -138,7 +152,8 @@ static float number(const void *data, sheaf_dtype dtype, int64_t i)
     memcpy(&half, (const char *)data + 2 * i, 2);
     if (dtype == SHEAF_F16) {
         const int e = half >> 10 & 31;
-        x = e == 0 ? (float)(half & 1023) * 0x1p-24f : ldexpf((float)(1024 + (half & 1023)), e - 25);
+        x = e == 0 ? (float)(half & 1023) * 0x1p-24f
+                   : ldexpf((float)(1024 + (half & 1023)), e - 25);
         return half >> 15 ? -x : x;
     }
     bits = (uint32_t)half << 16;
@@ -151,14 +166,16 @@ static void *tensor_of(const sheaf_torch *file, const sheaf_pickle_tensor **t, c
     *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_path(file->doc->root, "module", name, NULL));
     if (*t == NULL)
         return NULL;
-    const size_t bytes = (size_t)((*t)->shape[0] * ((*t)->ndim > 1 ? (*t)->shape[1] : 1)) * sheaf_dtype_bytes((*t)->dtype);
+    const size_t bytes = (size_t)((*t)->shape[0] * ((*t)->ndim > 1 ? (*t)->shape[1] : 1)) *
+                         sheaf_dtype_bytes((*t)->dtype);
     void *data = malloc(bytes + 1);
     CHECK_OK(sheaf__torch_read(file, *t, data, bytes));
     return data;
 }
 
 /* One adapted layer of one part against the merged tensor `whole` [out, in]. */
-static void check_layer(const sheaf_torch *file, const char *linear, int rank, int ways, const void *whole, const sheaf_source_entry *e)
+static void check_layer(const sheaf_torch *file, const char *linear, int rank, int ways,
+                        const void *whole, const sheaf_source_entry *e)
 {
     char name[300];
     const sheaf_pickle_tensor *w, *a, *b;
@@ -178,13 +195,17 @@ static void check_layer(const sheaf_torch *file, const char *linear, int rank, i
             for (int64_t c = 0; c < cols; c++) {
                 double sum = 0;
                 for (int64_t k = 0; k < r; k++)
-                    sum += (double)number(two, b->dtype, (i - p * block) * r + k) * number(one, a->dtype, k * cols + c);
+                    sum += (double)number(two, b->dtype, (i - p * block) * r + k) *
+                           number(one, a->dtype, k * cols + c);
                 const double want = number(weight, w->dtype, i * cols + c) + sum / (double)r;
                 const int64_t row = rule.axis == 0 ? (p * ways + rank) * block + i - p * block : i;
                 const int64_t col = rule.axis == 0 ? c : rank * cols + c;
-                const double step = w->dtype == SHEAF_F32 ? 0x1p-22 : w->dtype == SHEAF_F16 ? 0x1p-9 : 0x1p-6;
+                const double step = w->dtype == SHEAF_F32   ? 0x1p-22
+                                    : w->dtype == SHEAF_F16 ? 0x1p-9
+                                                            : 0x1p-6;
                 CHECK_NEAR(linear, number(whole, e->dtype, row * e->shape[1] + col), want,
-                           1e-7 + (fabs(want) + fabs(sum) / (double)r) * step); /* the sum may be rounded by itself */
+                           1e-7 + (fabs(want) + fabs(sum) / (double)r) *
+                                      step); /* the sum may be rounded by itself */
             }
         free(one);
         free(two);
@@ -207,7 +228,8 @@ static int check_merge(const char *path, sheaf_sat_rounding rounding)
         CHECK_OK(sheaf__torch_open(&file, c->file[rank].path));
         const sheaf_pickle *module = sheaf__pickle_get(file->doc->root, "module");
         for (int64_t i = 0; i < sheaf__pickle_count(module); i++) {
-            const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i)), *tail = strstr(name, ".original.weight");
+            const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i)),
+                       *tail = strstr(name, ".original.weight");
             if (tail == NULL)
                 continue;
             char linear[256], weight[300];
@@ -269,9 +291,11 @@ static void check_adapter(const char *path)
             for (int64_t k = 0; k < l->in; k++) {
                 double sum = 0;
                 for (int64_t j = 0; j < rank; j++)
-                    sum += (double)number(b, l->dtype, o * rank + j) * number(a, l->dtype, j * l->in + k);
+                    sum += (double)number(b, l->dtype, o * rank + j) *
+                           number(a, l->dtype, j * l->in + k);
                 const double want = number(w, dtype, o * l->in + k) + scale * sum;
-                CHECK_NEAR(l->name, number(m, dtype, o * l->in + k), want, 1e-7 + fabs(want) * step);
+                CHECK_NEAR(l->name, number(m, dtype, o * l->in + k), want,
+                           1e-7 + fabs(want) * step);
             }
         free(w);
         free(m);
@@ -307,7 +331,8 @@ static sheaf_source *merged_of(const char *path, sheaf_sat_rounding rounding)
     return source;
 }
 
-/* One recorded model: each folder with LoRA, against its merged form and against the same LoRA at other sizes. */
+/* One recorded model: each folder with LoRA, against its merged form and against the same LoRA at
+ * other sizes. */
 static int check_model(const char *model)
 {
     char **names = NULL;
@@ -349,11 +374,20 @@ static void test_merge__is_sats_for_every_recorded_checkpoint(void **state)
 
 static void test_merge__takes_each_slice_with_its_own_factors(void **state)
 {
-    static const struct { made m; lora how; int ways; int64_t qkv, dense; } rows[] = {
+    static const struct {
+        made m;
+        lora how;
+        int ways;
+        int64_t qkv, dense;
+    } rows[] = {
         { { .seed = 1 }, { 4, false, false }, 1, 12, 4 },
         { { .seed = 2 }, { 3, false, false }, 2, 9, 3 },
         { { .seed = 3 }, { 3, true, false }, 2, 18, 6 },
-        { { .agent = true, .seed = 4, .dtype = SHEAF_BF16, .head = 10 }, { 5, true, false }, 4, 60, 20 },
+        { { .agent = true, .seed = 4, .dtype = SHEAF_BF16, .head = 10 },
+          { 5, true, false },
+          4,
+          60,
+          20 },
         { { .agent = true, .seed = 5, .dtype = SHEAF_F16 }, { 2, false, false }, 2, 6, 2 },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -368,33 +402,47 @@ static void test_merge__takes_each_slice_with_its_own_factors(void **state)
         sheaf_sat_lora *lora = NULL;
         CHECK_OK(sheaf_sat_lora_open(&lora, c));
         assert_int_equal(lora->count, layers);
-        assert_int_equal(sheaf_sat_lora_find(lora, "transformer.layers.1.attention.query_key_value.weight")->adapter_rank, rows[i].qkv);
-        assert_int_equal(sheaf_sat_lora_find(lora, "transformer.layers.0.attention.dense.weight")->adapter_rank, rows[i].dense);
+        assert_int_equal(
+            sheaf_sat_lora_find(lora, "transformer.layers.1.attention.query_key_value.weight")
+                ->adapter_rank,
+            rows[i].qkv);
+        assert_int_equal(
+            sheaf_sat_lora_find(lora, "transformer.layers.0.attention.dense.weight")->adapter_rank,
+            rows[i].dense);
         assert_null(sheaf_sat_lora_find(lora, "transformer.layers.0.attention.dense"));
         assert_null(sheaf_sat_lora_find(lora, "transformer.layers.0.mlp.dense_h_to_4h.weight"));
-        assert_true((strstr(finding(c, "unmerged")->found, "factors of its own") != NULL) == rows[i].how.drift);
+        assert_true((strstr(finding(c, "unmerged")->found, "factors of its own") != NULL) ==
+                    rows[i].how.drift);
         sheaf_sat_lora_free(lora);
         sheaf__catalog_free(c);
         made_release(&m);
     }
 }
 
-/* W = 1, delta = 2^-8 + 2^-18: once it is above the middle of 1 and 1.0078125; rounded to bfloat16 first it is on it. */
+/* W = 1, delta = 2^-8 + 2^-18: once it is above the middle of 1 and 1.0078125; rounded to bfloat16
+ * first it is on it. */
 static void test_merge__rounds_once_or_as_sat_does(void **state)
 {
     made m = { .seed = 7, .dtype = SHEAF_BF16 };
     made_init(&m);
     const char *path = make_lora(&m, &(lora){ .rank = 2, .by_hand = true }, 2);
     for (int twice = 0; twice < 2; twice++) {
-        sheaf_source *source = merged_of(path, twice ? SHEAF_SAT_ROUND_TWICE : SHEAF_SAT_ROUND_ONCE);
+        sheaf_source *source =
+            merged_of(path, twice ? SHEAF_SAT_ROUND_TWICE : SHEAF_SAT_ROUND_ONCE);
         uint16_t row[16], some[3];
-        CHECK_OK(source->read(source, "transformer.layers.0.attention.dense.weight", 3, 1, 0, 16, row));
+        CHECK_OK(
+            source->read(source, "transformer.layers.0.attention.dense.weight", 3, 1, 0, 16, row));
         for (int i = 0; i < 16; i++)
             assert_int_equal(row[i], twice ? 0x3f80 : 0x3f81);
-        CHECK_OK(source->read(source, "transformer.layers.1.attention.query_key_value.weight", 47, 1, 13, 3, some));
+        CHECK_OK(source->read(source, "transformer.layers.1.attention.query_key_value.weight", 47,
+                              1, 13, 3, some));
         assert_int_equal(some[2], twice ? 0x3f80 : 0x3f81);
-        CHECK_FAILS(source->read(source, "transformer.layers.0.attention.dense.weight", 16, 1, 0, 16, row), SHEAF_E_ARG, "outside");
-        CHECK_FAILS(source->read(source, "transformer.layers.0.attention.dense.weight", 0, 1, 1, 16, row), SHEAF_E_ARG, "outside");
+        CHECK_FAILS(
+            source->read(source, "transformer.layers.0.attention.dense.weight", 16, 1, 0, 16, row),
+            SHEAF_E_ARG, "outside");
+        CHECK_FAILS(
+            source->read(source, "transformer.layers.0.attention.dense.weight", 0, 1, 1, 16, row),
+            SHEAF_E_ARG, "outside");
         source->close(source);
     }
     made_release(&m);
@@ -410,7 +458,9 @@ static void test_merge__writes_a_plain_checkpoint(void **state)
     char *config = strdup(c->config);
     sheaf__catalog_free(c);
     sheaf_source *merged = merged_of(path, SHEAF_SAT_ROUND_ONCE);
-    CHECK_OK(sheaf_sat_write(at("merged"), merged, &(sheaf_sat_write_options){ .config = config, .ways = 2, .step = 3, .replace = true }));
+    CHECK_OK(sheaf_sat_write(
+        at("merged"), merged,
+        &(sheaf_sat_write_options){ .config = config, .ways = 2, .step = 3, .replace = true }));
     c = sat_read_at(at("merged"));
     want_defects(c, 0);
     assert_null(finding(c, "unmerged"));
@@ -431,7 +481,8 @@ static void test_lora__is_missed_in_any_part(void **state)
     for (int lacks = 1; lacks <= 2; lacks++)
         for (int drift = 0; drift < 2; drift++) {
             sheaf_sat_lora *lora = NULL;
-            const char *path = make_lora(&m, &(struct lora){ .rank = 2, .drift = drift != 0, .lacks = lacks }, 2);
+            const char *path =
+                make_lora(&m, &(struct lora){ .rank = 2, .drift = drift != 0, .lacks = lacks }, 2);
             sheaf_catalog *c = sat_read_at(path);
             assert_non_null(defect(c, "missing"));
             sheaf_status *st = sheaf_sat_lora_open(&lora, c);
@@ -439,7 +490,8 @@ static void test_lora__is_missed_in_any_part(void **state)
             if (st == NULL)
                 sheaf_sat_lora_free(lora);
             sheaf_source *merged = NULL;
-            CHECK_FAILS(sheaf_sat_merged(&merged, c, SHEAF_SAT_ROUND_ONCE), SHEAF_E_LAYOUT, "missing");
+            CHECK_FAILS(sheaf_sat_merged(&merged, c, SHEAF_SAT_ROUND_ONCE), SHEAF_E_LAYOUT,
+                        "missing");
         }
     made_release(&m);
 }
@@ -463,7 +515,8 @@ static void test_lora__is_checked_against_the_config(void **state)
     const char *path = make_lora(&m, &(struct lora){ .rank = 2, .drift = true }, 2);
     set_config("lora_rank", json_integer(3));
     sheaf_catalog *c = sat_read_at(path);
-    assert_non_null(strstr(finding(c, "conflict")->found, "factors of rank 2 where lora_rank is 3"));
+    assert_non_null(
+        strstr(finding(c, "conflict")->found, "factors of rank 2 where lora_rank is 3"));
     CHECK_FAILS(sheaf_sat_lora_open(&lora, c), SHEAF_E_LAYOUT, "by its weight and the rank");
     sheaf__catalog_free(c);
     set_config("lora_rank", json_null()); /* then the shapes say it */
@@ -476,7 +529,8 @@ static void test_lora__is_checked_against_the_config(void **state)
     c = sat_read_at(at("plain")); /* none is fine, but no adapter */
     CHECK_OK(sheaf_sat_lora_open(&lora, c));
     assert_int_equal(lora->count, 0);
-    CHECK_FAILS(sheaf_sat_write_adapter(at("none"), lora, true, NULL), SHEAF_E_LAYOUT, "not merged");
+    CHECK_FAILS(sheaf_sat_write_adapter(at("none"), lora, true, NULL), SHEAF_E_LAYOUT,
+                "not merged");
     sheaf_sat_lora_free(lora);
     sheaf__catalog_free(c);
     /* use_lora without factors */

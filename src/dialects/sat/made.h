@@ -17,7 +17,7 @@ typedef struct made {
     int64_t layers, heads, head, ffn, vocab, vit_layers, vit_heads, vit_head, vit_ffn, cross;
     sheaf_dtype dtype;
     uint64_t seed;
-    const char *twist;   /* a tensor whose values are another seed's; NULL */
+    const char *twist; /* a tensor whose values are another seed's; NULL */
     char *json;
     sheaf_config config;
     sheaf_schema *schema;
@@ -59,15 +59,23 @@ static inline const sheaf_source_entry *made_find(sheaf_source *self, const char
     return NULL;
 }
 
-static inline int64_t made_count(sheaf_source *self) { return ((made *)self)->schema->count; }
-static inline const sheaf_source_entry *made_entry(sheaf_source *self, int64_t i) { return &((made *)self)->entry[i]; }
+static inline int64_t made_count(sheaf_source *self)
+{
+    return ((made *)self)->schema->count;
+}
+static inline const sheaf_source_entry *made_entry(sheaf_source *self, int64_t i)
+{
+    return &((made *)self)->entry[i];
+}
 
-static inline sheaf_status *made_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static inline sheaf_status *made_read(sheaf_source *self, const char *name, int64_t row0,
+                                      int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
     const made *m = (made *)self;
     const sheaf_source_entry *e = made_find(self, name);
     const int64_t width = e->ndim > 1 ? e->shape[e->ndim - 1] : 1;
-    const uint64_t key = made_key(name, m->seed + (m->twist != NULL && strcmp(m->twist, name) == 0 ? 77 : 0));
+    const uint64_t key =
+        made_key(name, m->seed + (m->twist != NULL && strcmp(m->twist, name) == 0 ? 77 : 0));
     char *to = dst;
     for (int64_t r = row0; r < row0 + rows; r++)
         for (int64_t c = col0; c < col0 + cols; c++, to += sheaf_dtype_bytes(e->dtype))
@@ -75,13 +83,15 @@ static inline sheaf_status *made_read(sheaf_source *self, const char *name, int6
     return NULL;
 }
 
-static inline void made_close(sheaf_source *self) {}
+static inline void made_close(sheaf_source *self)
+{
+}
 
 /* Sizes that are zero get small ones. Ends with made_release(). */
 static inline void made_init(made *m)
 {
-    int64_t *const size[] = { &m->layers, &m->heads, &m->head, &m->ffn, &m->vocab, &m->vit_layers, &m->vit_heads, &m->vit_head,
-                              &m->vit_ffn, &m->cross };
+    int64_t *const size[] = { &m->layers,     &m->heads,     &m->head,     &m->ffn,     &m->vocab,
+                              &m->vit_layers, &m->vit_heads, &m->vit_head, &m->vit_ffn, &m->cross };
     static const int64_t small[] = { 2, 4, 4, 12, 1000, 2, 4, 2, 8, 6 };
     for (size_t i = 0; i < ARRAY_LEN(size); i++)
         *size[i] = *size[i] > 0 ? *size[i] : small[i];
@@ -89,19 +99,24 @@ static inline void made_init(made *m)
         m->dtype = SHEAF_F32;
     char agent[300] = "";
     if (m->agent)
-        snprintf(agent, sizeof agent, "\"is_decoder\": true, \"cross_attn_hidden_size\": 8, \"cross_hidden_size_per_attention_head\": %d, "
-                 "\"cross_image_pix\": 28, \"encoder_override\": {\"embed_dim\": 3, \"layers\": 2, \"width\": 8, \"head_width\": 4, \"mlp_ratio\": 1.3},",
-                 (int)m->cross);
-    if (asprintf(&m->json, "{\"model_class\": \"%s\", \"num_layers\": %d, \"hidden_size\": %d, \"num_attention_heads\": %d, \"vocab_size\": %d,\n"
-                 "\"layernorm_order\": \"pre\", \"model_parallel_size\": 1, \"max_sequence_length\": 64, \"use_bias\": false,\n"
-                 "\"inner_hidden_size\": %d, \"image_length\": 4, \"my_own_key\": [1e-06, \"x\"], %s\n"
-                 "\"eva_args\": {\"model_class\": \"EVA2CLIPModel\", \"num_layers\": %d, \"hidden_size\": %d, \"num_attention_heads\": %d,\n"
-                 "\"vocab_size\": 1, \"layernorm_order\": \"post\", \"model_parallel_size\": 1, \"max_sequence_length\": 5,\n"
-                 "\"inner_hidden_size\": %d, \"use_final_layernorm\": false, \"layernorm_epsilon\": 1e-06, \"image_size\": [28, 28],\n"
-                 "\"pre_len\": 1, \"post_len\": 0, \"in_channels\": 3, \"patch_size\": 14},\n"
-                 "\"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": 0}\n",
-                 m->agent ? "CogAgentModel" : "CogVLMModel", (int)m->layers, (int)(m->heads * m->head), (int)m->heads, (int)m->vocab,
-                 (int)m->ffn, agent, (int)m->vit_layers, (int)(m->vit_heads * m->vit_head), (int)m->vit_heads, (int)m->vit_ffn) < 0)
+        snprintf(
+            agent, sizeof agent,
+            "\"is_decoder\": true, \"cross_attn_hidden_size\": 8, \"cross_hidden_size_per_attention_head\": %d, "
+            "\"cross_image_pix\": 28, \"encoder_override\": {\"embed_dim\": 3, \"layers\": 2, \"width\": 8, \"head_width\": 4, \"mlp_ratio\": 1.3},",
+            (int)m->cross);
+    if (asprintf(
+            &m->json,
+            "{\"model_class\": \"%s\", \"num_layers\": %d, \"hidden_size\": %d, \"num_attention_heads\": %d, \"vocab_size\": %d,\n"
+            "\"layernorm_order\": \"pre\", \"model_parallel_size\": 1, \"max_sequence_length\": 64, \"use_bias\": false,\n"
+            "\"inner_hidden_size\": %d, \"image_length\": 4, \"my_own_key\": [1e-06, \"x\"], %s\n"
+            "\"eva_args\": {\"model_class\": \"EVA2CLIPModel\", \"num_layers\": %d, \"hidden_size\": %d, \"num_attention_heads\": %d,\n"
+            "\"vocab_size\": 1, \"layernorm_order\": \"post\", \"model_parallel_size\": 1, \"max_sequence_length\": 5,\n"
+            "\"inner_hidden_size\": %d, \"use_final_layernorm\": false, \"layernorm_epsilon\": 1e-06, \"image_size\": [28, 28],\n"
+            "\"pre_len\": 1, \"post_len\": 0, \"in_channels\": 3, \"patch_size\": 14},\n"
+            "\"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": 0}\n",
+            m->agent ? "CogAgentModel" : "CogVLMModel", (int)m->layers, (int)(m->heads * m->head),
+            (int)m->heads, (int)m->vocab, (int)m->ffn, agent, (int)m->vit_layers,
+            (int)(m->vit_heads * m->vit_head), (int)m->vit_heads, (int)m->vit_ffn) < 0)
         fail();
     CHECK_OK(sheaf_config_parse(&m->config, m->json, strlen(m->json)));
     CHECK_OK(sheaf_schema_new(&m->schema, &m->config, 1));
@@ -124,7 +139,9 @@ static inline void made_release(made *m)
 
 static inline void made_write(made *m, const char *dst, int ways, int64_t step)
 {
-    CHECK_OK(sheaf_sat_write(dst, &m->source, &(sheaf_sat_write_options){ .config = m->json, .ways = ways, .step = step, .replace = true }));
+    CHECK_OK(sheaf_sat_write(dst, &m->source,
+                             &(sheaf_sat_write_options){
+                                 .config = m->json, .ways = ways, .step = step, .replace = true }));
 }
 
 /* Reads and checks; findings are in the catalog. */
@@ -138,7 +155,10 @@ static inline sheaf_catalog *sat_read_with(const char *path, const sheaf_dialect
     CHECK_OK(sheaf__catalog_check(c));
     return c;
 }
-static inline sheaf_catalog *sat_read_at(const char *path) { return sat_read_with(path, NULL); }
+static inline sheaf_catalog *sat_read_at(const char *path)
+{
+    return sat_read_with(path, NULL);
+}
 
 /* The first finding of this code, or NULL. */
 static inline const sheaf_finding *finding(const sheaf_catalog *c, const char *code)
@@ -164,18 +184,21 @@ static inline void want_defects(const sheaf_catalog *c, int64_t n)
         return;
     for (int64_t i = 0; i < c->nfindings; i++) {
         const sheaf_finding *f = &c->finding[i];
-        print_error("%d %s | %s | %s | %s | %s | %s\n", (int)f->severity, f->code, f->path, f->tensor, f->expected, f->found, f->cure);
+        print_error("%d %s | %s | %s | %s | %s | %s\n", (int)f->severity, f->code, f->path,
+                    f->tensor, f->expected, f->found, f->cure);
     }
     fail_msg("%s: %d defects, not %d", c->root, (int)sheaf__catalog_defects(c), (int)n);
 }
 
-/* Two views of one model: the same tensors, dtypes, shapes and bytes. `tolerance` for float32, 0 = bytes. */
+/* Two views of one model: the same tensors, dtypes, shapes and bytes. `tolerance` for float32, 0 =
+ * bytes. */
 static inline void same_sources(sheaf_source *a, sheaf_source *b, double tolerance)
 {
     assert_int_equal(a->count(a), b->count(b));
     for (int64_t i = 0; i < a->count(a); i++) {
         const sheaf_source_entry *e = a->entry(a, i), *f = b->find(b, e->name);
-        if (f == NULL || f->dtype != e->dtype || f->ndim != e->ndim || memcmp(e->shape, f->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
+        if (f == NULL || f->dtype != e->dtype || f->ndim != e->ndim ||
+            memcmp(e->shape, f->shape, (size_t)e->ndim * sizeof *e->shape) != 0)
             fail_msg("%s: is not in both alike", e->name);
         int64_t rows = 1, cols = 1;
         for (int d = 0; d < e->ndim; d++)

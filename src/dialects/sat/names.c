@@ -1,5 +1,5 @@
-/* names.c - what the names of SAT's files and folders say: a part's rank, a step, a rank's clock; see parts.h.
- * Text only: nothing here looks at a disk. */
+/* names.c - what the names of SAT's files and folders say: a part's rank, a step, a rank's clock;
+ * see parts.h. Text only: nothing here looks at a disk. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@ int sheaf__sat_rank_of(const char *name)
         return -1;
     const char *number = name + sizeof head - 1;
     const size_t digits = strspn(number, "0123456789");
-    if (digits < 1 || digits > 5 || strcmp(number + digits, tail) != 0 || atoi(number) >= SHEAF_SAT_MOST_RANKS)
+    if (digits < 1 || digits > 5 || strcmp(number + digits, tail) != 0 ||
+        atoi(number) >= SHEAF_SAT_MOST_RANKS)
         return -1;
     return atoi(number);
 }
@@ -38,7 +39,8 @@ sheaf__sat_stamp sheaf__sat_stamp_of(const char *name)
         if (shape[i] == '-' ? at[i] != '-' : !isdigit((unsigned char)at[i]))
             return s;
     s = (sheaf__sat_stamp){ true, atoi(at + 1), atoi(at + 4), atoi(at + 7), atoi(at + 10), n - m };
-    s.has = s.month >= 1 && s.month <= 12 && s.day >= 1 && s.day <= 31 && s.hour <= 23 && s.minute <= 59;
+    s.has = s.month >= 1 && s.month <= 12 && s.day >= 1 && s.day <= 31 && s.hour <= 23 &&
+            s.minute <= 59;
     return s;
 }
 

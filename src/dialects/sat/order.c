@@ -1,7 +1,8 @@
 /* order.c - does each part lie under the name that it was saved under? See inner.h.
  *
- * The folder inside a zip file of torch is the name that it was written to: mp_rank_01_model_states. A part that was
- * renamed keeps it. Writers that name it "archive" say nothing. */
+ * The folder inside a zip file of torch is the name that it was written to:
+ * mp_rank_01_model_states. A part that was renamed keeps it. Writers that name it "archive" say
+ * nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,8 @@ static void add_move(sheaf_text *text, const char *from, const char *to, const c
 {
     char *a = NULL, *b = NULL;
     const bool first = text->size == 0;
-    if (asprintf(&a, "%s%s", from, *tail == '<' ? ".saved" : "") < 0 || asprintf(&b, "%s%s", to, *tail == '>' ? ".saved" : "") < 0) {
+    if (asprintf(&a, "%s%s", from, *tail == '<' ? ".saved" : "") < 0 ||
+        asprintf(&b, "%s%s", to, *tail == '>' ? ".saved" : "") < 0) {
         text->failed = true;
     } else {
         sheaf__text_add(text, first ? "mv " : " && mv ");
@@ -63,13 +65,16 @@ static void tell_moves(sheaf_text *text, sheaf__sat_part *const *part, const int
                 add_move(text, part[i]->path, part[k]->path, "<");
 }
 
-static sheaf_status *tell_renamed(sheaf_catalog *c, sheaf__sat_part *const *part, const int *saved, int n)
+static sheaf_status *tell_renamed(sheaf_catalog *c, sheaf__sat_part *const *part, const int *saved,
+                                  int n)
 {
     sheaf_text found = { 0 }, cure = { 0 };
     const char *path = NULL;
     for (int i = 0; i < n; i++)
         if (saved[i] >= 0 && saved[i] != part[i]->rank) {
-            sheaf__text_add(&found, path == NULL ? "part %d was saved as mp_rank_%02d_model_states.pt" : ", part %d as mp_rank_%02d_model_states.pt",
+            sheaf__text_add(&found,
+                            path == NULL ? "part %d was saved as mp_rank_%02d_model_states.pt"
+                                         : ", part %d as mp_rank_%02d_model_states.pt",
                             part[i]->rank, saved[i]);
             path = path != NULL ? path : part[i]->path;
         }
@@ -81,7 +86,9 @@ static sheaf_status *tell_renamed(sheaf_catalog *c, sheaf__sat_part *const *part
     if (found.failed || cure.failed)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
     else if (path != NULL)
-        st = sheaf__catalog_note(c, SHEAF_DEFECT, "conflict", path, "", "parts that lie under the names they were saved under", found.at, cure.at);
+        st = sheaf__catalog_note(c, SHEAF_DEFECT, "conflict", path, "",
+                                 "parts that lie under the names they were saved under", found.at,
+                                 cure.at);
     sheaf__text_release(&found);
     sheaf__text_release(&cure);
     return st;

@@ -21,7 +21,8 @@ static bool is_factor(size_t *size, int *part, const char *name, const char *inf
 {
     const char *dot = strrchr(name, '.');
     const size_t n = strlen(infix), digits = dot == NULL ? 0 : strspn(dot + 1, "0123456789");
-    if (digits == 0 || digits > 3 || dot[1 + digits] != '\0' || (size_t)(dot - name) < n || strncmp(dot - n, infix, n) != 0)
+    if (digits == 0 || digits > 3 || dot[1 + digits] != '\0' || (size_t)(dot - name) < n ||
+        strncmp(dot - n, infix, n) != 0)
         return false;
     *size = (size_t)(dot - name) - n;
     *part = atoi(dot + 1);
@@ -64,12 +65,14 @@ bool sheaf__sat_name_of(sheaf__sat_name *out, const char *name)
 
 /* ---- digests ---- */
 
-static sheaf_status *hash_bytes(uint64_t *out, const sheaf_torch *file, const sheaf_torch_storage *storage)
+static sheaf_status *hash_bytes(uint64_t *out, const sheaf_torch *file,
+                                const sheaf_torch_storage *storage)
 {
     enum { ROOM = 1 << 16 };
     XXH64_state_t *state = XXH64_createState();
     char *room = malloc(ROOM);
-    sheaf_status *st = state == NULL || room == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", file->path) : NULL;
+    sheaf_status *st =
+        state == NULL || room == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", file->path) : NULL;
     if (st == NULL)
         XXH64_reset(state, 0);
     for (int64_t at = 0; st == NULL && at < storage->bytes; at += ROOM) {
@@ -84,11 +87,13 @@ static sheaf_status *hash_bytes(uint64_t *out, const sheaf_torch *file, const sh
     return st;
 }
 
-sheaf_status *sheaf__sat_digest(uint64_t *out, const sheaf_torch *file, const sheaf_pickle_tensor *t)
+sheaf_status *sheaf__sat_digest(uint64_t *out, const sheaf_torch *file,
+                                const sheaf_pickle_tensor *t)
 {
     const sheaf_torch_storage *storage = &file->storage[t->storage];
-    uint64_t facts[5 + 2 * SHEAF_PICKLE_MAX_DIMS] = { (uint64_t)t->dtype, (uint64_t)t->ndim, (uint64_t)t->offset,
-                                                      (uint64_t)storage->bytes, storage->crc };
+    uint64_t facts[5 + 2 * SHEAF_PICKLE_MAX_DIMS] = { (uint64_t)t->dtype, (uint64_t)t->ndim,
+                                                      (uint64_t)t->offset, (uint64_t)storage->bytes,
+                                                      storage->crc };
     for (int i = 0; i < t->ndim; i++) {
         facts[5 + 2 * i] = (uint64_t)t->shape[i];
         facts[6 + 2 * i] = (uint64_t)t->stride[i];
@@ -105,7 +110,8 @@ static sheaf_status *digest_part(sheaf__sat_part *part)
     uint64_t names = 0, copies = 0;
     for (int64_t i = 0; i < n; i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(part->module, i));
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(part->file->doc, sheaf__pickle_value(part->module, i));
+        const sheaf_pickle_tensor *t =
+            sheaf__pickle_tensor(part->file->doc, sheaf__pickle_value(part->module, i));
         sheaf__sat_name what;
         if (name == NULL || t == NULL || !sheaf__sat_name_of(&what, name))
             continue;
@@ -135,12 +141,13 @@ static sheaf_status *look_inside(sheaf__sat_part *part)
     if (!sheaf__pickle_is(part->module, SHEAF_PICKLE_DICT)) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s", part->path);
         sheaf_expected(st, "a dict with \"module\", as SAT writes it");
-        return sheaf_found(st, part->module == NULL ? "no \"module\"" : "a \"module\" that is no dict");
+        return sheaf_found(st,
+                           part->module == NULL ? "no \"module\"" : "a \"module\" that is no dict");
     }
     if (!sheaf__pickle_int(&part->step, sheaf__pickle_get(root, "iteration")) || part->step < 0)
         part->step = -1;
-    if (!sheaf__pickle_int(&part->ways, sheaf__pickle_get(root, "mp_world_size")) || part->ways < 1 ||
-        part->ways > SHEAF_SAT_MOST_RANKS)
+    if (!sheaf__pickle_int(&part->ways, sheaf__pickle_get(root, "mp_world_size")) ||
+        part->ways < 1 || part->ways > SHEAF_SAT_MOST_RANKS)
         part->ways = 0;
     return digest_part(part);
 }
@@ -187,7 +194,9 @@ sheaf_status *sheaf__sat_by_deepspeed(bool *yes, const char *path)
     bool sat = sheaf__pickle_get(root, "iteration") != NULL, deepspeed = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         deepspeed = deepspeed || sheaf__pickle_get(root, keys[i]) != NULL;
-    for (int64_t i = 0; deepspeed && !sat && sheaf__pickle_is(module, SHEAF_PICKLE_DICT) && i < sheaf__pickle_count(module); i++) {
+    for (int64_t i = 0; deepspeed && !sat && sheaf__pickle_is(module, SHEAF_PICKLE_DICT) &&
+                        i < sheaf__pickle_count(module);
+         i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
         sat = name != NULL && strncmp(name, "mixins.", 7) == 0;
     }
@@ -196,24 +205,29 @@ sheaf_status *sheaf__sat_by_deepspeed(bool *yes, const char *path)
     return NULL;
 }
 
-static const sheaf_pickle_tensor *find_tensor(const sheaf__sat_part *part, const char *name, int ndim)
+static const sheaf_pickle_tensor *find_tensor(const sheaf__sat_part *part, const char *name,
+                                              int ndim)
 {
-    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(part->file->doc, sheaf__pickle_get(part->module, name));
+    const sheaf_pickle_tensor *t =
+        sheaf__pickle_tensor(part->file->doc, sheaf__pickle_get(part->module, name));
     return t != NULL && t->ndim == ndim && t->shape[0] > 0 ? t : NULL;
 }
 
 /* `whole` rows, of which one part has those of `t`. */
 static int quotient(int64_t whole, const sheaf_pickle_tensor *t)
 {
-    if (t == NULL || whole < 1 || whole % t->shape[0] != 0 || whole / t->shape[0] > SHEAF_SAT_MOST_RANKS)
+    if (t == NULL || whole < 1 || whole % t->shape[0] != 0 ||
+        whole / t->shape[0] > SHEAF_SAT_MOST_RANKS)
         return 0;
     return (int)(whole / t->shape[0]);
 }
 
 int sheaf__sat_ways_by_shape(const sheaf__sat_part *part, int64_t vocab)
 {
-    static const char *const qkv[] = { "transformer.layers.0.attention.query_key_value.weight",
-                                       "transformer.layers.0.attention.query_key_value.original.weight" };
+    static const char *const qkv[] = {
+        "transformer.layers.0.attention.query_key_value.weight",
+        "transformer.layers.0.attention.query_key_value.original.weight"
+    };
     if (part->file == NULL)
         return 0;
     const sheaf_pickle_tensor *norm = find_tensor(part, "transformer.final_layernorm.weight", 1);

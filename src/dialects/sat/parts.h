@@ -4,8 +4,9 @@
  *   SAVE/model_config.json                        written by rank 0 alone
  *   SAVE/STEP/mp_rank_00_model_states.pt ...      one for each model-parallel rank
  *
- * Each rank appends its own clock, "-MM-DD-HH-MM", to the name of SAVE, so that the parts of one save may
- * lie in folders that differ in the stamp alone, and folder with rank 0 alone has the config. */
+ * Each rank appends its own clock, "-MM-DD-HH-MM", to the name of SAVE, so that the parts of one
+ * save may lie in folders that differ in the stamp alone, and folder with rank 0 alone has the
+ * config. */
 #ifndef SHEAF_DIALECTS_SAT_PARTS_H
 #define SHEAF_DIALECTS_SAT_PARTS_H
 
@@ -17,9 +18,9 @@
 #include "formats/torch.h"
 #include "schema/schema_cog.h"
 
-#define SHEAF_SAT_MOST_RANKS 1024   /* what a file's name may say */
-#define SHEAF_SAT_MOST_PARTS 4096   /* files looked at in one reading */
-#define SHEAF_SAT_NEAR_MINUTES 2    /* clocks of the ranks of one start */
+#define SHEAF_SAT_MOST_RANKS 1024 /* what a file's name may say */
+#define SHEAF_SAT_MOST_PARTS 4096 /* files looked at in one reading */
+#define SHEAF_SAT_NEAR_MINUTES 2  /* clocks of the ranks of one start */
 
 typedef struct sheaf__sat_stamp {
     bool has;
@@ -34,19 +35,20 @@ typedef struct sheaf__sat_folder {
     char *name;   /* last part of SAVE's full path */
     char *tag;    /* STEP as it is spelled, "" = none */
     sheaf__sat_stamp stamp;
-    int64_t step;   /* -1 = "release" or none */
+    int64_t step;        /* -1 = "release" or none */
     int64_t vocab, ways; /* what the config says; 0 = nothing usable */
 } sheaf__sat_folder;
 
 typedef struct sheaf__sat_part {
     int folder, rank;
     char *path;
-    sheaf_torch *file;           /* without a descriptor until it is chosen. NULL: unreadable, and a finding says so then */
-    sheaf_status *why;           /* then: the reason */
-    const sheaf_pickle *module;  /* the dict of names and tensors */
-    int64_t step, ways;          /* "iteration", "mp_world_size" in the file; -1 and 0: not said */
-    uint64_t names;              /* digest of names, dtypes and shapes */
-    uint64_t copies;             /* digest of the tensors of which each rank has a copy */
+    sheaf_torch *file; /* without a descriptor until it is chosen. NULL: unreadable, and a finding
+                          says so then */
+    sheaf_status *why; /* then: the reason */
+    const sheaf_pickle *module; /* the dict of names and tensors */
+    int64_t step, ways;         /* "iteration", "mp_world_size" in the file; -1 and 0: not said */
+    uint64_t names;             /* digest of names, dtypes and shapes */
+    uint64_t copies;            /* digest of the tensors of which each rank has a copy */
     bool chosen;
 } sheaf__sat_part;
 
@@ -62,57 +64,65 @@ typedef struct sheaf__sat_set {
 
 void sheaf__sat_set_release(sheaf__sat_set *set);
 
-/* sheaf__sat_find - folders and parts for `path` and those in `also` (NULL: none), siblings with near stamps
- * only where parts are missing; then chooses. What is wrong becomes findings. Errors: SHEAF_E_IO, SHEAF_E_MEMORY;
- * SHEAF_E_UNSUPPORTED where there is no SAT checkpoint. */
-sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *catalog, const char *path, const char *const *also);
+/* sheaf__sat_find - folders and parts for `path` and those in `also` (NULL: none), siblings with
+ * near stamps only where parts are missing; then chooses. What is wrong becomes findings. Errors:
+ * SHEAF_E_IO, SHEAF_E_MEMORY; SHEAF_E_UNSUPPORTED where there is no SAT checkpoint. */
+sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *catalog, const char *path,
+                              const char *const *also);
 
 /* sheaf__sat_is - the dialect's is(). */
 bool sheaf__sat_is(const char *path);
 
-/* sheaf__sat_is_step - is `dir` the folder of one step of SAT: parts in it, and either model_config.json in or above it
- * or a number for a name and nothing in the first part that tells of DeepSpeed alone? */
+/* sheaf__sat_is_step - is `dir` the folder of one step of SAT: parts in it, and either
+ * model_config.json in or above it or a number for a name and nothing in the first part that tells
+ * of DeepSpeed alone? */
 bool sheaf__sat_is_step(const char *dir);
 
 /* sheaf__sat_rank_of - the N of "mp_rank_NN_model_states.pt", or -1. */
 int sheaf__sat_rank_of(const char *name);
-/* sheaf__sat_step_of - the step that a folder's name or `latest` says: 0 or more, -1 for "release", -2 for neither. */
+/* sheaf__sat_step_of - the step that a folder's name or `latest` says: 0 or more, -1 for "release",
+ * -2 for neither. */
 int64_t sheaf__sat_step_of(const char *text);
 /* sheaf__sat_stamp_of - of a folder's name. */
 sheaf__sat_stamp sheaf__sat_stamp_of(const char *name);
 /* sheaf__sat_minutes - between two stamps of unknown years, the shorter way round the year. */
 int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b);
 
-/* sheaf__sat_elsewhere - *save is the first folder with such a part of the same step (malloc'd; NULL: none); adds ", part 3 of step 10 lies in ..." to `text` for each other place, near the
+/* sheaf__sat_elsewhere - *save is the first folder with such a part of the same step (malloc'd;
+ * NULL: none); adds ", part 3 of step 10 lies in ..." to `text` for each other place, near the
  * anchor, with a part of this rank: steps beside it, folders with other stamps. */
-sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **save, const sheaf__sat_set *set, int rank);
+sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **save, const sheaf__sat_set *set,
+                                   int rank);
 
 /* ---- one part (part.c) ---- */
 
-/* sheaf__sat_by_deepspeed - was this file written by another program that uses DeepSpeed? SAT, which uses it too, adds
- * "iteration", and the names of its models begin with "mixins." Not when it cannot be read. Errors: SHEAF_E_MEMORY. */
+/* sheaf__sat_by_deepspeed - was this file written by another program that uses DeepSpeed? SAT,
+ * which uses it too, adds "iteration", and the names of its models begin with "mixins." Not when it
+ * cannot be read. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_by_deepspeed(bool *yes, const char *path);
 
-/* sheaf__sat_part_open - fills part->file and what follows from it, or part->why. Errors: SHEAF_E_MEMORY. */
+/* sheaf__sat_part_open - fills part->file and what follows from it, or part->why. Errors:
+ * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_part_open(sheaf__sat_part *part);
 void sheaf__sat_part_release(sheaf__sat_part *part);
-/* sheaf__sat_ways_by_shape - model-parallel size by the width of a norm and the rows of q, k and v, or by the rows of
- * the head and the vocabulary (0: not known); 0 = cannot tell. */
+/* sheaf__sat_ways_by_shape - model-parallel size by the width of a norm and the rows of q, k and v,
+ * or by the rows of the head and the vocabulary (0: not known); 0 = cannot tell. */
 int sheaf__sat_ways_by_shape(const sheaf__sat_part *part, int64_t vocab);
-/* sheaf__sat_digest - of a tensor's place and bytes: equal digests speak for equal tensors. Uses the file's
- * checksums where there are any, else reads. Errors: SHEAF_E_IO. */
-sheaf_status *sheaf__sat_digest(uint64_t *out, const sheaf_torch *file, const sheaf_pickle_tensor *tensor);
+/* sheaf__sat_digest - of a tensor's place and bytes: equal digests speak for equal tensors. Uses
+ * the file's checksums where there are any, else reads. Errors: SHEAF_E_IO. */
+sheaf_status *sheaf__sat_digest(uint64_t *out, const sheaf_torch *file,
+                                const sheaf_pickle_tensor *tensor);
 
 /* What a name in a file stands for. */
 typedef enum sheaf__sat_kind { SHEAF_SAT_PLAIN, SHEAF_SAT_A, SHEAF_SAT_B } sheaf__sat_kind;
 typedef struct sheaf__sat_name {
     sheaf__sat_kind kind;
-    bool adapted;       /* it was X.original.weight */
-    int part;           /* of A and B: p of matrix_A.p */
-    bool known;         /* one of CogVLM's or CogAgent's */
+    bool adapted;        /* it was X.original.weight */
+    int part;            /* of A and B: p of matrix_A.p */
+    bool known;          /* one of CogVLM's or CogAgent's */
     sheaf_sat_rule rule; /* of the linear layer's weight, for A and B */
-    char logical[512];  /* X.weight; of A and B X.matrix_A.p */
-    char linear[512];   /* X, "" for plain names that were not adapted */
+    char logical[512];   /* X.weight; of A and B X.matrix_A.p */
+    char linear[512];    /* X, "" for plain names that were not adapted */
 } sheaf__sat_name;
 
 /* sheaf__sat_name_of - false when the name is too long to be one. */
@@ -120,7 +130,8 @@ bool sheaf__sat_name_of(sheaf__sat_name *out, const char *name);
 
 /* ---- which parts belong together (join.c) ---- */
 
-/* sheaf__sat_drop_same - of files of one rank and step in several folders that hold the same, one is kept. Errors: SHEAF_E_MEMORY. */
+/* sheaf__sat_drop_same - of files of one rank and step in several folders that hold the same, one
+ * is kept. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *catalog);
 /* sheaf__sat_choose - marks the parts of one checkpoint, sets ways and joined. */
 sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *catalog);

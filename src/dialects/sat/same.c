@@ -16,7 +16,8 @@ static sheaf_status *digest_all(uint64_t *out, sheaf__sat_part *p)
         p->file->fd = -1;
     for (int64_t i = 0; st == NULL && i < n; i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(p->module, i));
-        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(p->file->doc, sheaf__pickle_value(p->module, i));
+        const sheaf_pickle_tensor *t =
+            sheaf__pickle_tensor(p->file->doc, sheaf__pickle_value(p->module, i));
         uint64_t one = 0;
         if (t != NULL)
             st = sheaf__sat_digest(&one, p->file, t);
@@ -29,8 +30,9 @@ static sheaf_status *digest_all(uint64_t *out, sheaf__sat_part *p)
 /* Could they be? What was read of both when they were opened is the same. */
 static bool alike(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
 {
-    return a->rank == b->rank && a->folder != b->folder && a->file != NULL && b->file != NULL && a->file->size == b->file->size &&
-           a->names == b->names && a->copies == b->copies && a->step == b->step && a->ways == b->ways &&
+    return a->rank == b->rank && a->folder != b->folder && a->file != NULL && b->file != NULL &&
+           a->file->size == b->file->size && a->names == b->names && a->copies == b->copies &&
+           a->step == b->step && a->ways == b->ways &&
            strcmp(set->folder[a->folder].tag, set->folder[b->folder].tag) == 0;
 }
 
@@ -47,14 +49,16 @@ static sheaf_status *same(bool *yes, sheaf__sat_part *a, sheaf__sat_part *b)
     return NULL;
 }
 
-/* The one whose folder has the config, which would not be found else; then the one in the folder that was asked for. */
+/* The one whose folder has the config, which would not be found else; then the one in the folder
+ * that was asked for. */
 static bool is_better(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
 {
     const bool x = set->folder[a->folder].config != NULL, y = set->folder[b->folder].config != NULL;
     return x != y ? x : b->folder != set->anchor;
 }
 
-/* Where all that lay in the folder that was asked for lies elsewhere too, it is that one which is asked for. */
+/* Where all that lay in the folder that was asked for lies elsewhere too, it is that one which is
+ * asked for. */
 static void move_anchor(sheaf__sat_set *set, int to)
 {
     for (int i = 0; i < set->nparts; i++)
@@ -78,9 +82,11 @@ sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *c)
                 set->part[a] = set->part[b];
                 set->part[b] = swap;
             }
-            st = sheaf__catalog_notef(c, SHEAF_NOTE, "duplicate", set->part[b].path, "", "", "", "the same part as %s, which is used", set->part[a].path);
+            st = sheaf__catalog_notef(c, SHEAF_NOTE, "duplicate", set->part[b].path, "", "", "",
+                                      "the same part as %s, which is used", set->part[a].path);
             sheaf__sat_part_release(&set->part[b]);
-            memmove(&set->part[b], &set->part[b + 1], (size_t)(set->nparts - b - 1) * sizeof *set->part);
+            memmove(&set->part[b], &set->part[b + 1],
+                    (size_t)(set->nparts - b - 1) * sizeof *set->part);
             set->nparts--;
             b--;
             move_anchor(set, set->part[a].folder);

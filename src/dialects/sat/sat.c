@@ -15,7 +15,7 @@ typedef struct reading {
     sheaf__sat_set *set;
     sheaf__sat_part **part; /* the chosen and readable ones, by rank */
     int nparts;
-    int64_t vocab;          /* by the config; 0 = not known */
+    int64_t vocab; /* by the config; 0 = not known */
 } reading;
 
 static const sheaf_pickle_tensor *tensor_in(const sheaf__sat_part *part, const char *name)
@@ -32,7 +32,9 @@ static bool table_is_copied(const reading *r, const char *name, int64_t rows)
     int64_t vocab = text ? r->vocab : 0;
     if (text && vocab == 0) { /* the head is always divided */
         const sheaf_pickle_tensor *head = tensor_in(r->part[0], "mixins.lm.lm_head.weight");
-        vocab = head != NULL && head->ndim == 2 && head->shape[0] <= INT32_MAX ? head->shape[0] * r->set->ways : 0;
+        vocab = head != NULL && head->ndim == 2 && head->shape[0] <= INT32_MAX
+                    ? head->shape[0] * r->set->ways
+                    : 0;
     }
     if (vocab > 0 && rows == vocab)
         return true;
@@ -40,7 +42,8 @@ static bool table_is_copied(const reading *r, const char *name, int64_t rows)
 }
 
 /* Are the factors of all parts the same? They are small: read whole. */
-static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__sat_part *part, const char *name, const sheaf_pickle_tensor *t)
+static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__sat_part *part,
+                                     const char *name, const sheaf_pickle_tensor *t)
 {
     int64_t n = (int64_t)sheaf_dtype_bytes(t->dtype);
     *same = true;
@@ -48,7 +51,8 @@ static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__
         if (__builtin_mul_overflow(n, t->shape[i], &n) || n > INT32_MAX)
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': a LoRA factor of this size", name);
     char *one = malloc((size_t)n + 1), *two = malloc((size_t)n + 1);
-    sheaf_status *st = one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root) : NULL;
+    sheaf_status *st =
+        one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root) : NULL;
     if (st == NULL)
         st = sheaf__torch_read(part->file, t, one, (size_t)n);
     for (int i = 0; st == NULL && *same && i < r->nparts; i++) {
@@ -65,8 +69,9 @@ static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__
 }
 
 /* The rule of one tensor of the file, factors of LoRA included. parts 0: a copy in each part. */
-static sheaf_status *rule_of(sheaf_sat_rule *rule, const reading *r, const sheaf__sat_part *part, const sheaf__sat_name *what,
-                             const char *name, const sheaf_pickle_tensor *t)
+static sheaf_status *rule_of(sheaf_sat_rule *rule, const reading *r, const sheaf__sat_part *part,
+                             const sheaf__sat_name *what, const char *name,
+                             const sheaf_pickle_tensor *t)
 {
     *rule = what->rule;
     sheaf_status *st = NULL;
@@ -84,22 +89,25 @@ static sheaf_status *rule_of(sheaf_sat_rule *rule, const reading *r, const sheaf
     return st;
 }
 
-static sheaf_status *wrong_shape(const reading *r, const sheaf__sat_part *part, const char *name, const char *expected,
-                                 const sheaf_pickle_tensor *t)
+static sheaf_status *wrong_shape(const reading *r, const sheaf__sat_part *part, const char *name,
+                                 const char *expected, const sheaf_pickle_tensor *t)
 {
     sheaf_text text = { 0 };
     for (int i = 0; i < t->ndim; i++)
         sheaf__text_add(&text, "%s%" PRId64, i > 0 ? ", " : "", t->shape[i]);
-    sheaf_status *st = text.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root)
-                                   : sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", part->path, name, expected, "",
-                                                          "[%s] in part %d", text.at != NULL ? text.at : "", part->rank);
+    sheaf_status *st = text.failed
+                           ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root)
+                           : sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", part->path,
+                                                  name, expected, "", "[%s] in part %d",
+                                                  text.at != NULL ? text.at : "", part->rank);
     sheaf__text_release(&text);
     return st;
 }
 
 /* The pieces of one tensor in one part: one for each block of its axis. */
-static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const char *name, const sheaf_sat_rule *rule,
-                                sheaf_kind kind, bool drifted, const sheaf_pickle_tensor *t, int file)
+static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const char *name,
+                                const sheaf_sat_rule *rule, sheaf_kind kind, bool drifted,
+                                const sheaf_pickle_tensor *t, int file)
 {
     const int axis = rule->axis, blocks = rule->parts;
     int64_t shape[SHEAF_PICKLE_MAX_DIMS] = { 0 };
@@ -112,40 +120,47 @@ static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const c
     sheaf_status *st = sheaf__catalog_tensor(&logical, r->catalog, name, t->dtype, t->ndim, shape);
     if (st != NULL)
         return st;
-    bool same = logical->told.ndim == t->ndim && memcmp(logical->told.shape, shape, (size_t)t->ndim * sizeof *shape) == 0;
+    bool same = logical->told.ndim == t->ndim &&
+                memcmp(logical->told.shape, shape, (size_t)t->ndim * sizeof *shape) == 0;
     if (!same)
         return wrong_shape(r, part, name, "the shape it has in the other parts", t);
     logical->kind = kind;
     logical->replicated = blocks == 0 && r->set->ways > 1;
     logical->drifted = drifted;
-    sheaf_piece piece = { .file = file, .rank = part->rank, .dtype = t->dtype,
+    sheaf_piece piece = { .file = file,
+                          .rank = part->rank,
+                          .dtype = t->dtype,
                           .offset = sheaf__torch_offset(part->file, t) };
     memcpy(piece.size, t->shape, (size_t)t->ndim * sizeof *piece.size);
     memcpy(piece.stride, t->stride, (size_t)t->ndim * sizeof *piece.stride);
     if (blocks == 0) {
         piece.digest = sheaf__torch_digest(part->file, t);
-        return sheaf__catalog_defect(r->catalog, part->path, sheaf__catalog_piece(r->catalog, logical, &piece));
+        return sheaf__catalog_defect(r->catalog, part->path,
+                                     sheaf__catalog_piece(r->catalog, logical, &piece));
     }
     const int64_t local = t->shape[axis] / blocks, first = piece.offset;
     piece.size[axis] = local;
     for (int j = 0; st == NULL && j < blocks; j++) {
         piece.begin[axis] = (j * (int64_t)r->set->ways + part->rank) * local;
         piece.offset = first + j * local * t->stride[axis] * (int64_t)sheaf_dtype_bytes(t->dtype);
-        st = sheaf__catalog_defect(r->catalog, part->path, sheaf__catalog_piece(r->catalog, logical, &piece));
+        st = sheaf__catalog_defect(r->catalog, part->path,
+                                   sheaf__catalog_piece(r->catalog, logical, &piece));
     }
     return st;
 }
 
-/* A name that neither model has: kept where it is whole, refused where how it was divided is not known. */
+/* A name that neither model has: kept where it is whole, refused where how it was divided is not
+ * known. */
 static sheaf_status *stranger(reading *r, const sheaf__sat_part *part, const char *name)
 {
     if (part != r->part[0])
         return NULL;
     const bool one = r->set->ways == 1;
-    return sheaf__catalog_note(r->catalog, one ? SHEAF_WARNING : SHEAF_DEFECT, "foreign", part->path, name,
-                               "tensors of CogVLM or CogAgent",
+    return sheaf__catalog_note(r->catalog, one ? SHEAF_WARNING : SHEAF_DEFECT, "foreign",
+                               part->path, name, "tensors of CogVLM or CogAgent",
                                one ? "a tensor that neither has; it is kept as it is"
-                                   : "a tensor that neither has, so how it is divided is not known", "");
+                                   : "a tensor that neither has, so how it is divided is not known",
+                               "");
 }
 
 static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int file, int64_t i)
@@ -156,22 +171,27 @@ static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int fil
     sheaf__sat_name what;
     sheaf_sat_rule rule;
     if (name == NULL || !sheaf__sat_name_of(&what, name))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", part->path, "", "names of tensors",
-                                   "a key of \"module\" that is no name", "");
+        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", part->path, "",
+                                   "names of tensors", "a key of \"module\" that is no name", "");
     if (t == NULL) {
         bool told;
         sheaf_status *st = sheaf__dialect_unread(&told, r->catalog, part->path, name, value);
-        return st != NULL || told ? st : sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", part->path, name, "a tensor",
-                                                             "a value that is none and is left out", "");
+        return st != NULL || told
+                   ? st
+                   : sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", part->path, name,
+                                         "a tensor", "a value that is none and is left out", "");
     }
     sheaf_status *st = rule_of(&rule, r, part, &what, name, t);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     if (st != NULL)
         return sheaf__catalog_defect(r->catalog, part->path, st);
-    const sheaf_kind kind = what.kind != SHEAF_SAT_PLAIN ? SHEAF_LORA : rule.buffer ? SHEAF_BUFFER : SHEAF_WEIGHT;
+    const sheaf_kind kind = what.kind != SHEAF_SAT_PLAIN ? SHEAF_LORA
+                            : rule.buffer                ? SHEAF_BUFFER
+                                                         : SHEAF_WEIGHT;
     st = what.known ? NULL : stranger(r, part, name);
-    const bool drifted = what.kind == SHEAF_SAT_A && rule.axis == 0 && rule.parts > 0; /* all were equal once */
+    const bool drifted =
+        what.kind == SHEAF_SAT_A && rule.axis == 0 && rule.parts > 0; /* all were equal once */
     return st != NULL ? st : add_pieces(r, part, what.logical, &rule, kind, drifted, t, file);
 }
 
@@ -199,10 +219,11 @@ static sheaf_status *tell_unreadable(reading *r, const sheaf__sat_part *p)
     const size_t n = strlen(p->path);
     if (strncmp(where, p->path, n) == 0 && strncmp(where + n, ": ", 2) == 0)
         where += n + 2;
-    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, code_of(p->why), p->path, "", sheaf_status_expected(p->why),
-                                *sheaf_status_try(p->why) != '\0' ? sheaf_status_try(p->why)
-                                                                  : "copy or download the file again",
-                                "part %d: %s%s%s", p->rank, where, *found != '\0' ? ": " : "", found);
+    return sheaf__catalog_notef(
+        r->catalog, SHEAF_DEFECT, code_of(p->why), p->path, "", sheaf_status_expected(p->why),
+        *sheaf_status_try(p->why) != '\0' ? sheaf_status_try(p->why)
+                                          : "copy or download the file again",
+        "part %d: %s%s%s", p->rank, where, *found != '\0' ? ": " : "", found);
 }
 
 /* Opens a chosen part once more; it must be the file that was looked at. */
@@ -213,7 +234,8 @@ static sheaf_status *open_again(sheaf__sat_part *p)
     if (st != NULL)
         p->file->fd = -1;
     if (st == NULL && size != p->file->size)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", p->path), "%" PRId64 " bytes, as a moment ago", p->file->size),
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", p->path),
+                                        "%" PRId64 " bytes, as a moment ago", p->file->size),
                          "%" PRId64, size);
     return st;
 }
@@ -269,13 +291,15 @@ static sheaf_status *check_copies(reading *r)
     for (int64_t i = 0; st == NULL && i < r->catalog->count; i++) {
         const sheaf_logical *t = &r->catalog->tensor[i];
         if (t->replicated && t->npieces < r->nparts)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "missing", r->catalog->root, t->told.name,
-                                      "a copy in each part", "", "%" PRId64 " copies in %d parts", t->npieces, r->nparts);
+            st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "missing", r->catalog->root,
+                                      t->told.name, "a copy in each part", "",
+                                      "%" PRId64 " copies in %d parts", t->npieces, r->nparts);
     }
     return st;
 }
 
-static sheaf_status *read_into(sheaf_catalog *c, sheaf__sat_set *set, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *read_into(sheaf_catalog *c, sheaf__sat_set *set, const char *path,
+                               const sheaf_dialect_hints *hints)
 {
     reading r = { .catalog = c, .set = set };
     sheaf_status *st = sheaf__sat_find(set, c, path, hints->also);
@@ -291,12 +315,17 @@ static sheaf_status *read_into(sheaf_catalog *c, sheaf__sat_set *set, const char
     if (st == NULL)
         st = check_copies(&r);
     if (st == NULL && set->ways > 0)
-        st = sheaf__sat_check(c, set, hints->config != NULL ? hints->config : folder != NULL ? folder->config : NULL, hints);
+        st = sheaf__sat_check(c, set,
+                              hints->config != NULL ? hints->config
+                              : folder != NULL      ? folder->config
+                                                    : NULL,
+                              hints);
     free(r.part);
     return st;
 }
 
-static sheaf_status *sat_read(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *sat_read(sheaf_catalog **out, const char *path,
+                              const sheaf_dialect_hints *hints)
 {
     sheaf__sat_set set = { 0 };
     sheaf_catalog *c = NULL;
@@ -312,4 +341,5 @@ static sheaf_status *sat_read(sheaf_catalog **out, const char *path, const sheaf
     return st;
 }
 
-const sheaf_dialect sheaf__dialect_sat = { "sat", "SwissArmyTransformer (SAT)", sheaf__sat_is, sat_read };
+const sheaf_dialect sheaf__dialect_sat = { "sat", "SwissArmyTransformer (SAT)", sheaf__sat_is,
+                                           sat_read };

@@ -1,4 +1,5 @@
-/* sat_test.c - SAT checkpoints as they are found: whole, scattered over stamped folders, and broken. */
+/* sat_test.c - SAT checkpoints as they are found: whole, scattered over stamped folders, and
+ * broken. */
 #include "dialects/sat/made.h"
 
 #include <jansson.h>
@@ -10,7 +11,10 @@
 
 /* ---- recorded ---- */
 
-static bool is_dir(const char *path) { return sheaf__path_kind(path) == SHEAF_PATH_DIR; }
+static bool is_dir(const char *path)
+{
+    return sheaf__path_kind(path) == SHEAF_PATH_DIR;
+}
 
 /* A folder with parts in stamped folders, from itself and from each of them. */
 static int check_scattered(const char *path, const char *whole)
@@ -26,7 +30,9 @@ static int check_scattered(const char *path, const char *whole)
         snprintf(inside, sizeof inside, "%s/%s", path, names[i]);
         sheaf_catalog *c = sat_read_at(inside);
         const sheaf_finding *f = finding(c, "time-stamp");
-        assert_true(f != NULL && f->severity == SHEAF_WARNING && strstr(f->cure, "--to sat --tp 1") != NULL && strstr(f->cure, names[i]) != NULL);
+        assert_true(f != NULL && f->severity == SHEAF_WARNING &&
+                    strstr(f->cure, "--to sat --tp 1") != NULL &&
+                    strstr(f->cure, names[i]) != NULL);
         sheaf__catalog_free(c);
         equals(inside, want);
         found++;
@@ -85,20 +91,41 @@ static void test_read__joins_every_recorded_checkpoint(void **state)
 
 static void test_stamps__are_read_and_compared_over_midnight_and_new_year(void **state)
 {
-    static const struct { const char *a, *b; int64_t apart; } rows[] = {
-        { "x-01-02-12-36", "x-01-02-12-37", 1 },   { "x-01-02-12-59", "x-01-02-13-00", 1 },
-        { "x-01-02-23-59", "x-01-03-00-01", 2 },   { "x-01-31-23-59", "x-02-01-00-00", 1 },
-        { "x-12-31-23-59", "x-01-01-00-00", 1 },   { "x-02-28-23-59", "x-03-01-00-00", 1 }, /* no leap year */
-        { "x-02-29-23-59", "x-03-01-00-00", 1 },   { "x-02-28-23-59", "x-02-29-00-00", 1 }, /* one */
-        { "x-04-30-23-58", "x-05-01-00-00", 2 },   { "x-01-02-12-36", "x-01-02-12-36", 0 },
-        { "x-01-02-12-36", "x-01-03-12-36", 1440 }, { "x-12-31-00-00", "x-01-01-00-00", 1440 },
+    static const struct {
+        const char *a, *b;
+        int64_t apart;
+    } rows[] = {
+        { "x-01-02-12-36", "x-01-02-12-37", 1 },
+        { "x-01-02-12-59", "x-01-02-13-00", 1 },
+        { "x-01-02-23-59", "x-01-03-00-01", 2 },
+        { "x-01-31-23-59", "x-02-01-00-00", 1 },
+        { "x-12-31-23-59", "x-01-01-00-00", 1 },
+        { "x-02-28-23-59", "x-03-01-00-00", 1 }, /* no leap year */
+        { "x-02-29-23-59", "x-03-01-00-00", 1 },
+        { "x-02-28-23-59", "x-02-29-00-00", 1 }, /* one */
+        { "x-04-30-23-58", "x-05-01-00-00", 2 },
+        { "x-01-02-12-36", "x-01-02-12-36", 0 },
+        { "x-01-02-12-36", "x-01-03-12-36", 1440 },
+        { "x-12-31-00-00", "x-01-01-00-00", 1440 },
     };
-    static const char *const none[] = { "", "x", "x-1-02-12-36", "x-13-02-12-36", "x-00-02-12-36", "x-01-32-12-36", "x-01-00-12-36",
-                                        "x-01-02-24-36", "x-01-02-12-60", "x-01-02-12-3a", "x-01-02-12-36.old", "x_01-02-12-36" };
+    static const char *const none[] = { "",
+                                        "x",
+                                        "x-1-02-12-36",
+                                        "x-13-02-12-36",
+                                        "x-00-02-12-36",
+                                        "x-01-32-12-36",
+                                        "x-01-00-12-36",
+                                        "x-01-02-24-36",
+                                        "x-01-02-12-60",
+                                        "x-01-02-12-3a",
+                                        "x-01-02-12-36.old",
+                                        "x_01-02-12-36" };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const sheaf__sat_stamp a = sheaf__sat_stamp_of(rows[i].a), b = sheaf__sat_stamp_of(rows[i].b);
+        const sheaf__sat_stamp a = sheaf__sat_stamp_of(rows[i].a),
+                               b = sheaf__sat_stamp_of(rows[i].b);
         assert_true(a.has && b.has && a.stem == 1);
-        if (sheaf__sat_minutes(&a, &b) != rows[i].apart || sheaf__sat_minutes(&b, &a) != rows[i].apart)
+        if (sheaf__sat_minutes(&a, &b) != rows[i].apart ||
+            sheaf__sat_minutes(&b, &a) != rows[i].apart)
             fail_msg("%s, %s: %d", rows[i].a, rows[i].b, (int)sheaf__sat_minutes(&a, &b));
     }
     for (size_t i = 0; i < ARRAY_LEN(none); i++)
@@ -106,7 +133,8 @@ static void test_stamps__are_read_and_compared_over_midnight_and_new_year(void *
             fail_msg("'%s' has a stamp", none[i]);
 }
 
-/* Parts of scratch/from at step `step` into scratch/to; config and latest with rank 0, latest everywhere. */
+/* Parts of scratch/from at step `step` into scratch/to; config and latest with rank 0, latest
+ * everywhere. */
 static void move_parts(const char *from, const char *to, int step, unsigned ranks)
 {
     char a[500], b[500];
@@ -135,7 +163,8 @@ static void clear(void)
     CHECK_OK(sheaf__make_dirs(at("runs"), NULL));
 }
 
-static void scatter(made *m, int ways, int step, const char *first, unsigned first_ranks, const char *second)
+static void scatter(made *m, int ways, int step, const char *first, unsigned first_ranks,
+                    const char *second)
 {
     made_write(m, at("whole"), ways, step);
     move_parts("whole", first, step, first_ranks);
@@ -146,9 +175,12 @@ static void scatter(made *m, int ways, int step, const char *first, unsigned fir
 static void test_read__joins_folders_whose_clocks_differ(void **state)
 {
     static const char *const pairs[][2] = {
-        { "runs/ft-01-02-12-36", "runs/ft-01-02-12-37" }, { "runs/ft-01-02-12-37", "runs/ft-01-02-12-36" },
-        { "runs/ft-01-31-23-59", "runs/ft-02-01-00-01" }, { "runs/a-b-12-31-23-59", "runs/a-b-01-01-00-00" },
-        { "runs/ft-01-01-00-00", "runs/ft-12-31-23-59" }, { "runs/-02-29-23-59", "runs/-03-01-00-00" },
+        { "runs/ft-01-02-12-36", "runs/ft-01-02-12-37" },
+        { "runs/ft-01-02-12-37", "runs/ft-01-02-12-36" },
+        { "runs/ft-01-31-23-59", "runs/ft-02-01-00-01" },
+        { "runs/a-b-12-31-23-59", "runs/a-b-01-01-00-00" },
+        { "runs/ft-01-01-00-00", "runs/ft-12-31-23-59" },
+        { "runs/-02-29-23-59", "runs/-03-01-00-00" },
     };
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
         made m = { .agent = i % 2 == 0, .seed = 20 + i };
@@ -162,7 +194,8 @@ static void test_read__joins_folders_whose_clocks_differ(void **state)
             equals(path, &m.source);
             snprintf(path, sizeof path, "%s/30", at(pairs[i][k]));
             equals(path, &m.source);
-            snprintf(path, sizeof path, "%s/30/mp_rank_%02d_model_states.pt", at(pairs[i][k]), 2 * k);
+            snprintf(path, sizeof path, "%s/30/mp_rank_%02d_model_states.pt", at(pairs[i][k]),
+                     2 * k);
             equals(path, &m.source);
         }
         equals(at("runs"), &m.source);
@@ -188,11 +221,14 @@ static void test_read__does_not_join_what_is_far_unless_told(void **state)
     sheaf_catalog *c = sat_read_at(at("runs/ft-01-02-12-36"));
     const sheaf_finding *f = finding(c, "missing");
     assert_true(f != NULL && f->severity == SHEAF_DEFECT);
-    if (strstr(f->found, "no mp_rank_00_model_states.pt; a part 0 of the same step lies in ") == NULL || strstr(f->found, "12-39/30") == NULL)
+    if (strstr(f->found, "no mp_rank_00_model_states.pt; a part 0 of the same step lies in ") ==
+            NULL ||
+        strstr(f->found, "12-39/30") == NULL)
         fail_msg("%s", f->found);
     sheaf__catalog_free(c);
     const char *also[] = { at("runs/ft-01-02-12-39"), NULL };
-    sheaf_source *source = as_source(sat_read_with(at("runs/ft-01-02-12-36"), &(sheaf_dialect_hints){ .also = also }));
+    sheaf_source *source =
+        as_source(sat_read_with(at("runs/ft-01-02-12-36"), &(sheaf_dialect_hints){ .also = also }));
     same_sources(&m.source, source, 0);
     source->close(source);
     /* also as files, in any order */
@@ -220,7 +256,8 @@ static void test_read__tells_runs_side_by_side_apart(void **state)
     equals(at("runs/ft-01-02-12-38"), &y.source);
     sheaf_catalog *c = sat_read_at(at("runs")); /* both lie there: neither is meant */
     assert_true(sheaf__catalog_defects(c) == 2 && c->count == 0);
-    assert_non_null(strstr(finding(c, "conflict")->found, "several complete ones; number 1 has 4 parts"));
+    assert_non_null(
+        strstr(finding(c, "conflict")->found, "several complete ones; number 1 has 4 parts"));
     sheaf__catalog_free(c);
     clear(); /* two broken runs, one folder in common: 37 holds X's part 0 and Y's others */
     scatter(&x, 4, 30, "runs/ft-01-02-12-36", 14, NULL);
@@ -249,17 +286,21 @@ static void test_read__tells_runs_side_by_side_apart(void **state)
 
 static void test_read__refuses_where_the_evidence_cannot_tell(void **state)
 {
-    made x = { .seed = 41 }, y = { .seed = 42 }, near = { .seed = 41, .twist = "mixins.lm.lm_head.weight" };
+    made x = { .seed = 41 }, y = { .seed = 42 },
+         near = { .seed = 41, .twist = "mixins.lm.lm_head.weight" };
     made_init(&x);
     made_init(&y);
     made_init(&near);
     clear();
     scatter(&x, 4, 30, "runs/ft-01-02-12-36", 14, "runs/ft-01-02-12-37");
-    scatter(&near, 4, 30, "runs/ft-01-02-12-35", 1, NULL); /* a part 0 that is another only in what is divided */
+    scatter(&near, 4, 30, "runs/ft-01-02-12-35", 1,
+            NULL); /* a part 0 that is another only in what is divided */
     sheaf_catalog *c = sat_read_at(at("runs/ft-01-02-12-36"));
     const sheaf_finding *f = finding(c, "conflict");
-    assert_true(f != NULL && f->severity == SHEAF_DEFECT && strstr(f->found, "part 0 could be any of: ") != NULL);
-    assert_true(strstr(f->found, "12-35/30/mp_rank_00") != NULL && strstr(f->found, "12-37/30/mp_rank_00") != NULL);
+    assert_true(f != NULL && f->severity == SHEAF_DEFECT &&
+                strstr(f->found, "part 0 could be any of: ") != NULL);
+    assert_true(strstr(f->found, "12-35/30/mp_rank_00") != NULL &&
+                strstr(f->found, "12-37/30/mp_rank_00") != NULL);
     sheaf__catalog_free(c);
     made_release(&near);
     /* A folder that needs all it has lends nothing. */
@@ -270,7 +311,8 @@ static void test_read__refuses_where_the_evidence_cannot_tell(void **state)
     scatter(&y, 4, 30, "runs/ft-01-02-12-37", 1, NULL);
     c = sat_read_at(at("runs/ft-01-02-12-36"));
     f = defect(c, "foreign");
-    assert_true(f != NULL && strstr(f->path, "12-37/30/mp_rank_00") != NULL && strstr(f->found, "of another run") != NULL);
+    assert_true(f != NULL && strstr(f->path, "12-37/30/mp_rank_00") != NULL &&
+                strstr(f->found, "of another run") != NULL);
     assert_non_null(strstr(finding(c, "missing")->found, "no mp_rank_00_model_states.pt"));
     sheaf__catalog_free(c);
     clear(); /* parts of two steps, even where they are named */
@@ -289,7 +331,8 @@ static void test_read__refuses_where_the_evidence_cannot_tell(void **state)
     scatter(&y, 2, 30, "runs/two-01-02-12-36", 3, NULL);
     c = sat_read_at(at("runs"));
     f = finding(c, "conflict");
-    assert_true(sheaf__catalog_defects(c) == 2 && c->count == 0 && strstr(f->found, "2 checkpoints lie here; number 1 has 2 of 2 parts") != NULL);
+    assert_true(sheaf__catalog_defects(c) == 2 && c->count == 0 &&
+                strstr(f->found, "2 checkpoints lie here; number 1 has 2 of 2 parts") != NULL);
     assert_non_null(strstr(f->cure, "one-01-02-12-36 "));
     sheaf__catalog_free(c);
     made_release(&x);
@@ -324,13 +367,19 @@ static void test_read__one_file_in_two_folders_is_one_part(void **state)
         scatter(&m, 4, 30, "runs/ft-01-02-12-36", 14, "runs/ft-01-02-12-37");
         for (int rank = 0; rank < 4; rank++)
             if (rank == 0 || both)
-                copy_file(part_of(rank == 0 ? "runs/ft-01-02-12-37" : "runs/ft-01-02-12-36", 30, rank),
-                          part_of(rank == 0 ? "runs/ft-01-02-12-36" : "runs/ft-01-02-12-37", 30, rank));
+                copy_file(
+                    part_of(rank == 0 ? "runs/ft-01-02-12-37" : "runs/ft-01-02-12-36", 30, rank),
+                    part_of(rank == 0 ? "runs/ft-01-02-12-36" : "runs/ft-01-02-12-37", 30, rank));
         for (int k = 0; k < 3; k++) {
-            const char *path = at(k == 0 ? "runs" : k == 1 ? "runs/ft-01-02-12-36" : "runs/ft-01-02-12-37");
+            const char *path = at(k == 0   ? "runs"
+                                  : k == 1 ? "runs/ft-01-02-12-36"
+                                           : "runs/ft-01-02-12-37");
             sheaf_catalog *c = sat_read_at(path);
             want_defects(c, 0);
-            assert_true(c->config != NULL && (both && k == 2 ? finding(c, "duplicate") == NULL : strstr(finding(c, "duplicate")->found, "which is used") != NULL));
+            assert_true(c->config != NULL &&
+                        (both && k == 2
+                             ? finding(c, "duplicate") == NULL
+                             : strstr(finding(c, "duplicate")->found, "which is used") != NULL));
             sheaf__catalog_free(c);
             equals(path, &m.source);
         }
@@ -341,7 +390,9 @@ static void test_read__one_file_in_two_folders_is_one_part(void **state)
 /* Copies that drifted from rank to rank are no evidence, and are told by compare. */
 static void test_read__joins_what_drifted_when_there_is_no_choice(void **state)
 {
-    made m[3] = { { .seed = 51 }, { .seed = 51, .twist = "transformer.final_layernorm.weight" }, { .seed = 51, .twist = "mixins.eva.boi" } };
+    made m[3] = { { .seed = 51 },
+                  { .seed = 51, .twist = "transformer.final_layernorm.weight" },
+                  { .seed = 51, .twist = "mixins.eva.boi" } };
     clear();
     for (int i = 0; i < 3; i++) {
         m[i].heads = m[i].vit_heads = 3;
@@ -397,14 +448,16 @@ static void test_read__names_missing_damaged_and_foreign_parts(void **state)
     sheaf_catalog *c = sat_read_at(at("save"));
     const sheaf_finding *f = finding(c, "missing");
     assert_true(f != NULL && c->tp == 4 && strcmp(f->expected, "parts 0 to 3") == 0);
-    if (strstr(f->found, "no mp_rank_02_model_states.pt; a part 2 of step 20 lies in ") == NULL || strstr(f->found, "and is stale") == NULL)
+    if (strstr(f->found, "no mp_rank_02_model_states.pt; a part 2 of step 20 lies in ") == NULL ||
+        strstr(f->found, "and is stale") == NULL)
         fail_msg("%s", f->found);
     sheaf__catalog_free(c);
     save_it(&m);
     cut_file(part_of("save", 30, 1), 1000);
     c = sat_read_at(at("save"));
     f = finding(c, "damaged");
-    assert_true(f != NULL && strcmp(f->path, part_of("save", 30, 1)) == 0 && f->severity == SHEAF_DEFECT && strstr(f->found, "part 1: ") == f->found);
+    assert_true(f != NULL && strcmp(f->path, part_of("save", 30, 1)) == 0 &&
+                f->severity == SHEAF_DEFECT && strstr(f->found, "part 1: ") == f->found);
     assert_true(c->tp == 4);
     sheaf__catalog_free(c);
     put(part_of("save", 30, 1), "no zip file");
@@ -428,7 +481,8 @@ static void test_read__names_missing_damaged_and_foreign_parts(void **state)
 
 static void test_read__tells_duplicates_and_copies_that_differ(void **state)
 {
-    made m = { .seed = 62 }, twin = { .seed = 62, .twist = "mixins.eva.vit_model.mixins.patch_embedding.proj.weight" };
+    made m = { .seed = 62 },
+         twin = { .seed = 62, .twist = "mixins.eva.vit_model.mixins.patch_embedding.proj.weight" };
     made_init(&m);
     made_init(&twin);
     save_it(&m);
@@ -445,7 +499,8 @@ static void test_read__tells_duplicates_and_copies_that_differ(void **state)
     want_defects(c, 0);
     CHECK_OK(sheaf__catalog_compare(c));
     const sheaf_finding *f = finding(c, "replica");
-    assert_true(f != NULL && strcmp(f->tensor, twin.twist) == 0 && strstr(f->found, "part 3 differs") != NULL);
+    assert_true(f != NULL && strcmp(f->tensor, twin.twist) == 0 &&
+                strstr(f->found, "part 3 differs") != NULL);
     sheaf__catalog_free(c);
     made_release(&m);
     made_release(&twin);
@@ -465,7 +520,7 @@ static void rename_inside(const char *path, const char *top)
     close(fd);
     FILE *to = fopen(path, "wb");
     sheaf_zip_entry *entry = calloc((size_t)zip.count, sizeof *entry);
-    char (*name)[200] = malloc((size_t)zip.count * sizeof *name);
+    char(*name)[200] = malloc((size_t)zip.count * sizeof *name);
     for (int64_t i = 0; i < zip.count; i++) {
         snprintf(name[i], sizeof *name, "%s%s", top, strchr(zip.entry[i].name, '/'));
         entry[i] = zip.entry[i];
@@ -514,12 +569,15 @@ static void test_order__is_that_of_the_names_parts_were_saved_under(void **state
     want_defects(c, 1);
     const sheaf_finding *f = defect(c, "conflict");
     assert_string_equal(f->path, part_of("save", 30, 0));
-    assert_string_equal(f->found, "part 0 was saved as mp_rank_01_model_states.pt, part 1 as mp_rank_00_model_states.pt");
+    assert_string_equal(
+        f->found,
+        "part 0 was saved as mp_rank_01_model_states.pt, part 1 as mp_rank_00_model_states.pt");
     assert_int_equal(system(f->cure), 0);
     sheaf__catalog_free(c);
     c = sat_read_at(at("save"));
     want_defects(c, 0);
-    assert_true(sheaf__path_kind(at("save/30/mp_rank_00_model_states.pt.saved")) == SHEAF_PATH_NONE);
+    assert_true(sheaf__path_kind(at("save/30/mp_rank_00_model_states.pt.saved")) ==
+                SHEAF_PATH_NONE);
     sheaf__catalog_free(c);
     c = named(&m, (int[]){ 0, 2, 2, 3 }); /* not to be cured by names */
     want_defects(c, 1);
@@ -560,8 +618,10 @@ static void test_class__comes_from_the_tensors(void **state)
     const sheaf_finding *f = finding(c, "class");
     want_defects(c, 1);
     assert_string_equal(c->model, "cogagent");
-    if (strstr(f->found, "FineTuneTestCogVLMModel, which would have lost") == NULL || strstr(f->found, "mixins.encoder.*") == NULL ||
-        strstr(f->found, "8 of cross-attention") == NULL || strstr(f->cure, "--model-class CogAgentModel") == NULL)
+    if (strstr(f->found, "FineTuneTestCogVLMModel, which would have lost") == NULL ||
+        strstr(f->found, "mixins.encoder.*") == NULL ||
+        strstr(f->found, "8 of cross-attention") == NULL ||
+        strstr(f->cure, "--model-class CogAgentModel") == NULL)
         fail_msg("%s; %s", f->found, f->cure);
     sheaf__catalog_free(c);
     /* The cure. */
@@ -570,7 +630,9 @@ static void test_class__comes_from_the_tensors(void **state)
     char *config = strdup(c->config);
     sheaf_source *source = as_source(c);
     same_sources(&agent.source, source, 0);
-    CHECK_OK(sheaf_sat_write(at("cured"), source, &(sheaf_sat_write_options){ .config = config, .ways = 1, .replace = true }));
+    CHECK_OK(sheaf_sat_write(
+        at("cured"), source,
+        &(sheaf_sat_write_options){ .config = config, .ways = 1, .replace = true }));
     source->close(source);
     free(config);
     equals(at("cured"), &agent.source);
@@ -580,14 +642,15 @@ static void test_class__comes_from_the_tensors(void **state)
     f = finding(c, "class");
     want_defects(c, 1);
     assert_string_equal(c->model, "cogvlm");
-    assert_true(strstr(f->found, "these are CogVLM's") != NULL && strstr(f->cure, "--model-class CogVLMModel") != NULL);
+    assert_true(strstr(f->found, "these are CogVLM's") != NULL &&
+                strstr(f->cure, "--model-class CogVLMModel") != NULL);
     sheaf__catalog_free(c);
     made_release(&agent);
     made_release(&vlm);
 }
 
-
-/* A class of somebody's own: the tensors are CogAgent's, and no program can open them by that name. */
+/* A class of somebody's own: the tensors are CogAgent's, and no program can open them by that
+ * name. */
 static void test_class__that_nobody_knows_is_a_defect(void **state)
 {
     for (int agent = 0; agent < 2; agent++) {
@@ -600,7 +663,8 @@ static void test_class__that_nobody_knows_is_a_defect(void **state)
         assert_non_null(strstr(defect(c, agent ? "class" : "unsupported")->found, "MyOwnModel"));
         sheaf__catalog_free(c);
         if (agent) { /* the cure */
-            sheaf_source *source = as_source(sat_read_with(at("save"), &(sheaf_dialect_hints){ .model = "CogAgentModel" }));
+            sheaf_source *source = as_source(
+                sat_read_with(at("save"), &(sheaf_dialect_hints){ .model = "CogAgentModel" }));
             same_sources(&m.source, source, 0);
             source->close(source);
         }
@@ -636,14 +700,19 @@ static void test_class__sees_a_tower_that_was_lost(void **state)
     save_it(&lost);
     sheaf_catalog *c = sat_read_at(at("save"));
     const sheaf_finding *f = finding(c, "class");
-    assert_true(f != NULL && f->severity == SHEAF_DEFECT && strstr(f->found, "a CogAgent whose tower was lost") != NULL);
+    assert_true(f != NULL && f->severity == SHEAF_DEFECT &&
+                strstr(f->found, "a CogAgent whose tower was lost") != NULL);
     sheaf__catalog_free(c);
     made_release(&lost);
 }
 
 static void test_config__contradictions_are_found(void **state)
 {
-    static const struct { const char *object, *key; int64_t value; const char *code, *part; } rows[] = {
+    static const struct {
+        const char *object, *key;
+        int64_t value;
+        const char *code, *part;
+    } rows[] = {
         { NULL, "num_layers", 1, "foreign", "one more, which it would lose" },
         { NULL, "num_layers", 3, "missing", "none of this name" },
         { NULL, "inner_hidden_size", 13, "shape", "[12, 16]" },
@@ -668,7 +737,8 @@ static void test_config__contradictions_are_found(void **state)
     set_config("save", NULL, "model_parallel_size", json_integer(1));
     sheaf_catalog *c = sat_read_at(at("save"));
     want_defects(c, 0);
-    assert_true(c->tp == 4 && strstr(finding(c, "conflict")->found, "model_parallel_size 1, 4 parts") != NULL);
+    assert_true(c->tp == 4 &&
+                strstr(finding(c, "conflict")->found, "model_parallel_size 1, 4 parts") != NULL);
     sheaf__catalog_free(c);
     equals(at("save"), &m.source);
     /* None at all: class and parts come from the tensors. */
@@ -704,7 +774,8 @@ static void test_tower__is_described_by_its_tensors(void **state)
     set_config("save", NULL, "encoder_override", NULL);
     sheaf_catalog *c = sat_read_at(at("save"));
     want_defects(c, 0);
-    assert_non_null(strstr(finding(c, "inferred")->found, "2 blocks of width 8, MLP 10, heads of 4"));
+    assert_non_null(
+        strstr(finding(c, "inferred")->found, "2 blocks of width 8, MLP 10, heads of 4"));
     sheaf_config config;
     CHECK_OK(sheaf_config_parse(&config, c->config, strlen(c->config)));
     assert_memory_equal(&config.encoder, &m.config.encoder, sizeof config.encoder);
@@ -741,11 +812,13 @@ static void test_latest__is_followed_and_doubted(void **state)
     put(at("save/latest"), "40");
     c = sat_read_at(at("save"));
     want_defects(c, 1);
-    assert_true(c->step == 30 && strstr(finding(c, "missing")->found, "latest says '40', of which there are no parts") != NULL);
+    assert_true(c->step == 30 && strstr(finding(c, "missing")->found,
+                                        "latest says '40', of which there are no parts") != NULL);
     sheaf__catalog_free(c);
     CHECK_OK(sheaf__remove_tree(at("save/latest"), NULL));
     c = sat_read_at(at("save"));
-    assert_true(c->step == 30 && strstr(finding(c, "inferred")->found, "step 30 is the greatest") != NULL);
+    assert_true(c->step == 30 &&
+                strstr(finding(c, "inferred")->found, "step 30 is the greatest") != NULL);
     sheaf__catalog_free(c);
     equals(at("save"), &new.source); /* 30 is after 9 and 20 */
     CHECK_OK(sheaf__rename(at("save/30"), at("save/release"), NULL));
@@ -759,8 +832,10 @@ static void test_latest__is_followed_and_doubted(void **state)
     made_release(&new);
 }
 
-/* A part again, without a tensor, with one of an unknown name, or with what DeepSpeed's writer adds. */
-static void rewrite_without(const char *path, const char *drop, const char *stranger, int64_t iteration, int64_t ways)
+/* A part again, without a tensor, with one of an unknown name, or with what DeepSpeed's writer
+ * adds. */
+static void rewrite_without(const char *path, const char *drop, const char *stranger,
+                            int64_t iteration, int64_t ways)
 {
     sheaf_torch *file = NULL;
     sheaf_pickle_doc *doc = NULL;
@@ -768,18 +843,21 @@ static void rewrite_without(const char *path, const char *drop, const char *stra
     CHECK_OK(sheaf__torch_open(&file, path));
     CHECK_OK(sheaf__pickle_new(&doc));
     const sheaf_pickle *was = sheaf__pickle_get(file->doc->root, "module");
-    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT), *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
+    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT),
+                 *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
     int64_t n = 0, *kept = calloc((size_t)sheaf__pickle_count(was), sizeof *kept);
     for (int64_t i = 0; i < sheaf__pickle_count(was); i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(was, i));
         const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, i));
         if (drop != NULL && strcmp(drop, name) == 0)
             continue;
-        sheaf__pickle_set(doc, module, name, sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, t->shape));
+        sheaf__pickle_set(doc, module, name,
+                          sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, t->shape));
         kept[n++] = i;
     }
     if (stranger != NULL)
-        sheaf__pickle_set(doc, module, stranger, sheaf__pickle_make_tensor(doc, SHEAF_F32, 1, (int64_t[]){ 2 }));
+        sheaf__pickle_set(doc, module, stranger,
+                          sheaf__pickle_make_tensor(doc, SHEAF_F32, 1, (int64_t[]){ 2 }));
     sheaf__pickle_set(doc, root, "module", module);
     if (iteration >= 0)
         sheaf__pickle_set(doc, root, "iteration", sheaf__pickle_make_int(doc, iteration));
@@ -789,7 +867,8 @@ static void rewrite_without(const char *path, const char *drop, const char *stra
     CHECK_OK(sheaf__pickle_made(doc, root));
     CHECK_OK(sheaf__torch_begin(&writer, at("rewritten"), doc, NULL));
     for (int64_t i = 0; i < n + (stranger != NULL); i++) {
-        const sheaf_pickle_tensor *t = i == n ? NULL : sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, kept[i]));
+        const sheaf_pickle_tensor *t =
+            i == n ? NULL : sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, kept[i]));
         size_t bytes = i == n ? 8 : sheaf_dtype_bytes(t->dtype);
         for (int d = 0; t != NULL && d < t->ndim; d++)
             bytes *= (size_t)t->shape[d];
@@ -823,7 +902,8 @@ static void test_read__looks_at_what_the_writer_says(void **state)
     sheaf_catalog *c = sat_read_at(at("save"));
     const sheaf_finding *f = finding(c, "stale");
     want_defects(c, 1);
-    assert_true(strcmp(f->path, part_of("save", 30, 2)) == 0 && strstr(f->found, "part 2 is of step 20, another of step 30") != NULL);
+    assert_true(strcmp(f->path, part_of("save", 30, 2)) == 0 &&
+                strstr(f->found, "part 2 is of step 20, another of step 30") != NULL);
     sheaf__catalog_free(c);
     rewrite(part_of("save", 30, 2), NULL, 30, 8);
     c = sat_read_at(at("save"));
@@ -841,10 +921,12 @@ static void test_read__looks_at_what_the_writer_says(void **state)
     rewrite_without(part_of("save", 30, 1), "mixins.eva.boi", NULL, -1, 0);
     c = sat_read_at(at("save"));
     want_defects(c, 0);
-    assert_true(strcmp(finding(c, "missing")->tensor, "mixins.eva.boi") == 0 && strstr(finding(c, "missing")->found, "3 copies in 4 parts") != NULL);
+    assert_true(strcmp(finding(c, "missing")->tensor, "mixins.eva.boi") == 0 &&
+                strstr(finding(c, "missing")->found, "3 copies in 4 parts") != NULL);
     sheaf__catalog_free(c);
     equals(at("save"), &m.source);
-    rewrite_without(part_of("save", 30, 1), "mixins.lm.lm_head.weight", NULL, -1, 0); /* and a part of one */
+    rewrite_without(part_of("save", 30, 1), "mixins.lm.lm_head.weight", NULL, -1,
+                    0); /* and a part of one */
     c = sat_read_at(at("save"));
     assert_non_null(strstr(defect(c, "missing")->found, "rows 250..499 of 1000"));
     sheaf__catalog_free(c);
@@ -857,7 +939,8 @@ static void test_read__keeps_or_refuses_tensors_it_does_not_know(void **state)
     made_init(&m);
     made_write(&m, at("one"), 1, 30);
     CHECK_OK(sheaf__remove_tree(at("many"), NULL));
-    made_write(&m, at("many"), 1, 30); /* a single part that says it is one of 600, and has no shape to tell */
+    made_write(&m, at("many"), 1,
+               30); /* a single part that says it is one of 600, and has no shape to tell */
     rewrite_without(part_of("many", 30, 0), "transformer.final_layernorm.weight", NULL, -1, 600);
     set_config("many", NULL, "vocab_size", json_integer(999));
     sheaf_catalog *few = sat_read_at(at("many"));
@@ -869,7 +952,8 @@ static void test_read__keeps_or_refuses_tensors_it_does_not_know(void **state)
     rewrite(part_of("one", 30, 0), "mixins.mine.scale", -1, 0);
     sheaf_catalog *c = sat_read_at(at("one"));
     want_defects(c, 0);
-    assert_true(strcmp(finding(c, "foreign")->tensor, "mixins.mine.scale") == 0 && sheaf__catalog_find(c, "mixins.mine.scale") != NULL);
+    assert_true(strcmp(finding(c, "foreign")->tensor, "mixins.mine.scale") == 0 &&
+                sheaf__catalog_find(c, "mixins.mine.scale") != NULL);
     sheaf__catalog_free(c);
     save_it(&m);
     for (int rank = 0; rank < 4; rank++)
@@ -920,7 +1004,8 @@ static void test_read__wants_memory_or_says_so(void **state)
         sheaf__catalog_free(c);
         deny_end();
         if (!well || atomic_load(&deny_live) != 0)
-            fail_msg("allocation %ld denied: %d instead of %d, %ld blocks left", n, (int)got, (int)want, atomic_load(&deny_live));
+            fail_msg("allocation %ld denied: %d instead of %d, %ld blocks left", n, (int)got,
+                     (int)want, atomic_load(&deny_live));
     }
     assert_true(refused > 50);
     made_release(&m);

@@ -18,19 +18,20 @@ enum { CHUNK = 8 << 20 }; /* bytes read at once, and at least a row */
 typedef struct item {
     const sheaf_tensor *base; /* of a factor: the weight it is for */
     char *name;               /* in the source; NULL: that of base */
-    bool adapted;             /* X.weight, X.bias are written as X.original.weight, X.original.bias */
+    bool adapted; /* X.weight, X.bias are written as X.original.weight, X.original.bias */
     sheaf_dtype dtype;
     int ndim;
     int64_t shape[4];
-    int axis, blocks;         /* each part holds its piece of each of `blocks` blocks of the axis; 0: a copy */
+    int axis,
+        blocks; /* each part holds its piece of each of `blocks` blocks of the axis; 0: a copy */
 } item;
 
 struct sheaf_sat_writer {
     sheaf_schema *schema;
     int64_t count, lora_rank;
-    item *item;                       /* in the order of SAT's files */
+    item *item; /* in the order of SAT's files */
     sheaf_output *output;
-    char *config;                     /* as it will be written */
+    char *config; /* as it will be written */
     int64_t step;
     sheaf_faults *faults;
     int ways;
@@ -38,7 +39,10 @@ struct sheaf_sat_writer {
     bool finished;
 };
 
-static sheaf_status *no_memory(void) { return sheaf_fail(SHEAF_E_MEMORY, "writing a SAT checkpoint"); }
+static sheaf_status *no_memory(void)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "writing a SAT checkpoint");
+}
 
 /* ---- can it be? ---- */
 
@@ -67,40 +71,54 @@ static sheaf_status *check_ways(const sheaf_schema *schema, int ways)
         if (sheaf_sat_ways_fit(schema, n))
             sheaf__text_add(&possible, "%s%d", possible.size > 0 ? ", " : "", n);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "model-parallel size");
-    sheaf_expected(st, "a number that divides heads, MLPs and vocabulary of this model: %s", possible.at != NULL ? possible.at : "1");
+    sheaf_expected(st, "a number that divides heads, MLPs and vocabulary of this model: %s",
+                   possible.at != NULL ? possible.at : "1");
     sheaf__text_release(&possible);
     for (int64_t i = 0; i < schema->count && ways >= 1 && ways <= SHEAF_SAT_MOST_WAYS; i++)
         if (!splits(&schema->tensor[i], ways))
-            return sheaf_found(st, "%d; '%s' has %" PRId64 " %s", ways, schema->tensor[i].name, schema->tensor[i].cut.part[0].units,
-                               schema->tensor[i].cut.part[0].rows_per_unit > 1 ? "heads" : "rows or columns");
+            return sheaf_found(st, "%d; '%s' has %" PRId64 " %s", ways, schema->tensor[i].name,
+                               schema->tensor[i].cut.part[0].units,
+                               schema->tensor[i].cut.part[0].rows_per_unit > 1 ? "heads"
+                                                                               : "rows or columns");
     return sheaf_found(st, "%d", ways);
 }
 
-static const char *source_name(const item *t) { return t->name != NULL ? t->name : t->base->name; }
+static const char *source_name(const item *t)
+{
+    return t->name != NULL ? t->name : t->base->name;
+}
 
 static sheaf_status *check_tensor(const sheaf_sat_writer *w, item *t, const sheaf_source_entry *e)
 {
     if (e == NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", source_name(t));
-        return sheaf_found(sheaf_expected(st, "every tensor of %s", sheaf_family_name(w->schema->config.family)), "none of this name");
+        return sheaf_found(
+            sheaf_expected(st, "every tensor of %s", sheaf_family_name(w->schema->config.family)),
+            "none of this name");
     }
     bool same = e->ndim == t->ndim;
     for (int d = 0; same && d < t->ndim; d++)
         same = e->shape[d] == t->shape[d];
     if (!same) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", source_name(t));
-        sheaf_expected(st, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], %d axes, by the config", t->shape[0], t->shape[1],
-                       t->shape[2], t->shape[3], t->ndim);
-        return sheaf_found(st, "%d axes, the first of %" PRId64, e->ndim, e->ndim > 0 ? e->shape[0] : 1);
+        sheaf_expected(
+            st, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], %d axes, by the config",
+            t->shape[0], t->shape[1], t->shape[2], t->shape[3], t->ndim);
+        return sheaf_found(st, "%d axes, the first of %" PRId64, e->ndim,
+                           e->ndim > 0 ? e->shape[0] : 1);
     }
     if (sheaf_dtype_bytes(e->dtype) == 0)
-        return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': %s in a PyTorch file", source_name(t), sheaf_dtype_name(e->dtype));
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': %s in a PyTorch file", source_name(t),
+                          sheaf_dtype_name(e->dtype));
     t->dtype = e->dtype;
     return NULL;
 }
 
 /* How many A, and B, the layer has in SAT: one for each part of its rows. */
-static int factors_of(const sheaf_tensor *weight) { return weight->cut.axis == 0 && weight->cut.nparts > 1 ? weight->cut.nparts : 1; }
+static int factors_of(const sheaf_tensor *weight)
+{
+    return weight->cut.axis == 0 && weight->cut.nparts > 1 ? weight->cut.nparts : 1;
+}
 
 static bool is_adapted(const sheaf_sat_writer *w, sheaf_source *source, const char *module)
 {
@@ -109,7 +127,8 @@ static bool is_adapted(const sheaf_sat_writer *w, sheaf_source *source, const ch
     return w->lora_rank > 0 && source->find(source, name) != NULL;
 }
 
-/* A of the rank times what comes in, B of what goes out of a part times the rank. SAT cuts what its weight is cut along. */
+/* A of the rank times what comes in, B of what goes out of a part times the rank. SAT cuts what its
+ * weight is cut along. */
 static sheaf_status *add_factors(sheaf_sat_writer *w, const sheaf_tensor *weight)
 {
     const int parts = factors_of(weight);
@@ -142,13 +161,21 @@ static sheaf_status *list_items(sheaf_sat_writer *w, sheaf_source *source)
         return no_memory();
     for (int64_t i = 0; st == NULL && i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i], *next = i + 1 < schema->count ? t + 1 : NULL;
-        const bool adapted = t->ndim <= 2 && strcmp(t->name, t->module) != 0 && is_adapted(w, source, t->module);
+        const bool adapted =
+            t->ndim <= 2 && strcmp(t->name, t->module) != 0 && is_adapted(w, source, t->module);
         item *it = &w->item[w->count++];
-        *it = (item){ .base = t, .adapted = adapted, .ndim = t->ndim, .axis = t->cut.axis, .blocks = t->sat_split ? t->cut.nparts : 0 };
+        *it = (item){ .base = t,
+                      .adapted = adapted,
+                      .ndim = t->ndim,
+                      .axis = t->cut.axis,
+                      .blocks = t->sat_split ? t->cut.nparts : 0 };
         memcpy(it->shape, t->shape, sizeof it->shape);
         const sheaf_tensor *weight = t->bias && i > 0 ? t - 1 : t;
         if (adapted && (next == NULL || strcmp(next->module, t->module) != 0))
-            st = weight->ndim == 2 ? add_factors(w, weight) : sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "factors of '%s'", t->module), "a linear layer");
+            st = weight->ndim == 2
+                     ? add_factors(w, weight)
+                     : sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "factors of '%s'", t->module),
+                                      "a linear layer");
     }
     return st;
 }
@@ -176,8 +203,10 @@ static sheaf_status *match(sheaf_sat_writer *w, sheaf_source *source)
         char *name = (char *)source->entry(source, i)->name;
         const item one = { .name = name }, *const key = &one;
         if (bsearch(&key, sorted, (size_t)w->count, sizeof *sorted, by_source_name) == NULL)
-            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name), "only tensors of %s, by the config",
-                                            sheaf_family_name(w->schema->config.family)), "one more");
+            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
+                                            "only tensors of %s, by the config",
+                                            sheaf_family_name(w->schema->config.family)),
+                             "one more");
     }
     free(sorted);
     return st;
@@ -185,8 +214,10 @@ static sheaf_status *match(sheaf_sat_writer *w, sheaf_source *source)
 
 /* ---- the small files ---- */
 
-/* `json` with a key inside one of its objects set; the text as it is when there is no such object. */
-static sheaf_status *set_inside(char **out, const char *json, const char *object, const char *key, const char *value)
+/* `json` with a key inside one of its objects set; the text as it is when there is no such
+ * object. */
+static sheaf_status *set_inside(char **out, const char *json, const char *object, const char *key,
+                                const char *value)
 {
     sheaf_json_scan scan;
     char *inner = NULL, *changed = NULL;
@@ -244,17 +275,22 @@ static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t r
     char number[24];
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_parse(&object, *json, strlen(*json));
-    const char *class = st == NULL ? json_string_value(json_object_get(object, "model_class")) : NULL;
+    const char *class =
+        st == NULL ? json_string_value(json_object_get(object, "model_class")) : NULL;
     const bool tunes = class != NULL && strncmp(class, "FineTune", 8) == 0;
     json_decref(object);
     snprintf(number, sizeof number, "%" PRId64, rank);
     if (st == NULL && !tunes)
-        st = set_key(json, "model_class", schema->config.family == SHEAF_COGAGENT ? "\"FineTuneTestCogAgentModel\"" : "\"FineTuneTestCogVLMModel\"");
+        st = set_key(json, "model_class",
+                     schema->config.family == SHEAF_COGAGENT ? "\"FineTuneTestCogAgentModel\""
+                                                             : "\"FineTuneTestCogVLMModel\"");
     if (st == NULL)
         st = set_key(json, "use_lora", "true");
     if (st == NULL)
         st = set_key(json, "lora_rank", number);
-    return st != NULL ? st : set_key(json, "layer_range", "null"); /* all layers have room, those without factors unused */
+    return st != NULL ? st
+                      : set_key(json, "layer_range",
+                                "null"); /* all layers have room, those without factors unused */
 }
 
 static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
@@ -279,15 +315,22 @@ static sheaf_status *write_small(const sheaf_sat_writer *w)
 {
     char latest[32];
     const int n = snprintf(latest, sizeof latest, "%" PRId64, w->step);
-    sheaf_status *st = sheaf__output_write(w->output, "model_config.json", w->config, strlen(w->config));
+    sheaf_status *st =
+        sheaf__output_write(w->output, "model_config.json", w->config, strlen(w->config));
     return st != NULL ? st : sheaf__output_write(w->output, "latest", latest, (size_t)n);
 }
 
 /* ---- the parts ---- */
 
 /* The view of sheaf_source.read. */
-static int64_t width_of(const item *t) { return t->ndim > 1 ? t->shape[t->ndim - 1] : 1; }
-static int64_t height_of(const item *t) { return t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] / width_of(t); }
+static int64_t width_of(const item *t)
+{
+    return t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
+}
+static int64_t height_of(const item *t)
+{
+    return t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3] / width_of(t);
+}
 
 /* {"module": {name: tensor}}, each tensor with the shape it has in one part. */
 static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
@@ -297,7 +340,8 @@ static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
     sheaf_status *st = sheaf__pickle_new(&doc);
     if (st != NULL)
         return st;
-    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT), *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
+    sheaf_pickle *root = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT),
+                 *module = sheaf__pickle_make(doc, SHEAF_PICKLE_DICT);
     for (int64_t i = 0; i < w->count; i++) {
         const item *t = &w->item[i];
         int64_t shape[4];
@@ -305,8 +349,10 @@ static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
         memcpy(shape, t->shape, sizeof shape);
         if (t->blocks > 0)
             shape[t->axis] /= w->ways;
-        snprintf(original, sizeof original, "%s.original%s", t->base->module, t->base->name + strlen(t->base->module));
-        sheaf__pickle_set(doc, module, t->adapted ? original : source_name(t), sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, shape));
+        snprintf(original, sizeof original, "%s.original%s", t->base->module,
+                 t->base->name + strlen(t->base->module));
+        sheaf__pickle_set(doc, module, t->adapted ? original : source_name(t),
+                          sheaf__pickle_make_tensor(doc, t->dtype, t->ndim, shape));
     }
     sheaf__pickle_set(doc, root, "module", module);
     st = sheaf__pickle_made(doc, root);
@@ -320,15 +366,17 @@ static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
     return st;
 }
 
-/* A box of what part `rank` holds of a tensor: at row `row0`, column `col0`, `width` columns in all. Lines of `src` lie
- * `apart` bytes from each other. */
-static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
-                             int64_t width, const char *src, int64_t apart)
+/* A box of what part `rank` holds of a tensor: at row `row0`, column `col0`, `width` columns in
+ * all. Lines of `src` lie `apart` bytes from each other. */
+static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int64_t row0,
+                             int64_t rows, int64_t col0, int64_t cols, int64_t width,
+                             const char *src, int64_t apart)
 {
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(w->item[i].dtype), line = cols * bytes;
     char *room = NULL;
     sheaf_status *st = NULL;
-    if (cols == width && apart != line && rows > 1) { /* whole lines of the part: together, in one write */
+    if (cols == width && apart != line &&
+        rows > 1) { /* whole lines of the part: together, in one write */
         if ((room = malloc((size_t)(rows * line))) == NULL)
             return no_memory();
         for (int64_t r = 0; r < rows; r++)
@@ -340,50 +388,62 @@ static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int
         st = sheaf__torch_write(w->part[rank], i, row0 * line, src, rows * line);
     else
         for (int64_t r = 0; st == NULL && r < rows; r++)
-            st = sheaf__torch_write(w->part[rank], i, ((row0 + r) * width + col0) * bytes, src + r * apart, line);
+            st = sheaf__torch_write(w->part[rank], i, ((row0 + r) * width + col0) * bytes,
+                                    src + r * apart, line);
     free(room);
     return st;
 }
 
 /* Divided along axis 0: runs of rows that belong to one part. */
-static sheaf_status *put_by_rows(const sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const char *src)
+static sheaf_status *put_by_rows(const sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, const char *src)
 {
     const item *t = &w->item[i];
-    const int64_t block = t->shape[0] / t->blocks, local = block / w->ways, apart = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
+    const int64_t block = t->shape[0] / t->blocks, local = block / w->ways,
+                  apart = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
     sheaf_status *st = NULL;
     for (int64_t at = row0; st == NULL && at < row0 + rows;) {
         const int64_t part = at / block, rank = at % block / local, inside = at % local;
         const int64_t n = local - inside < row0 + rows - at ? local - inside : row0 + rows - at;
-        st = put_box(w, (int)rank, i, part * local + inside, n, col0, cols, width_of(t), src + (at - row0) * apart, apart);
+        st = put_box(w, (int)rank, i, part * local + inside, n, col0, cols, width_of(t),
+                     src + (at - row0) * apart, apart);
         at += n;
     }
     return st;
 }
 
 /* Divided along axis 1: a band of columns for each part. */
-static sheaf_status *put_by_columns(const sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const char *src)
+static sheaf_status *put_by_columns(const sheaf_sat_writer *w, int64_t i, int64_t row0,
+                                    int64_t rows, int64_t col0, int64_t cols, const char *src)
 {
-    const int64_t local = width_of(&w->item[i]) / w->ways, bytes = (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
+    const int64_t local = width_of(&w->item[i]) / w->ways,
+                  bytes = (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
     sheaf_status *st = NULL;
     for (int64_t at = col0; st == NULL && at < col0 + cols;) {
-        const int64_t rank = at / local, n = (rank + 1) * local < col0 + cols ? (rank + 1) * local - at : col0 + cols - at;
-        st = put_box(w, (int)rank, i, row0, rows, at % local, n, local, src + (at - col0) * bytes, cols * bytes);
+        const int64_t rank = at / local, n = (rank + 1) * local < col0 + cols
+                                                 ? (rank + 1) * local - at
+                                                 : col0 + cols - at;
+        st = put_box(w, (int)rank, i, row0, rows, at % local, n, local, src + (at - col0) * bytes,
+                     cols * bytes);
         at += n;
     }
     return st;
 }
 
-sheaf_status *sheaf_sat_put(sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void *src)
+sheaf_status *sheaf_sat_put(sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows,
+                            int64_t col0, int64_t cols, const void *src)
 {
     if (i < 0 || i >= w->count)
         return sheaf_fail(SHEAF_E_ARG, "tensor %" PRId64 " of a SAT checkpoint", i);
     const item *t = &w->item[i];
-    if (row0 < 0 || rows < 0 || row0 > height_of(t) - rows || col0 < 0 || cols < 0 || col0 > width_of(t) - cols)
+    if (row0 < 0 || rows < 0 || row0 > height_of(t) - rows || col0 < 0 || cols < 0 ||
+        col0 > width_of(t) - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", source_name(t));
     if (rows == 0 || cols == 0)
         return NULL;
     if (t->blocks > 0)
-        return t->axis == 0 ? put_by_rows(w, i, row0, rows, col0, cols, src) : put_by_columns(w, i, row0, rows, col0, cols, src);
+        return t->axis == 0 ? put_by_rows(w, i, row0, rows, col0, cols, src)
+                            : put_by_columns(w, i, row0, rows, col0, cols, src);
     sheaf_status *st = NULL;
     const int64_t apart = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
     for (int rank = 0; st == NULL && rank < w->ways; rank++)
@@ -393,8 +453,14 @@ sheaf_status *sheaf_sat_put(sheaf_sat_writer *w, int64_t i, int64_t row0, int64_
 
 /* ---- begin and end ---- */
 
-int64_t sheaf_sat_count(const sheaf_sat_writer *w) { return w->count; }
-const char *sheaf_sat_name(const sheaf_sat_writer *w, int64_t i) { return i >= 0 && i < w->count ? source_name(&w->item[i]) : NULL; }
+int64_t sheaf_sat_count(const sheaf_sat_writer *w)
+{
+    return w->count;
+}
+const char *sheaf_sat_name(const sheaf_sat_writer *w, int64_t i)
+{
+    return i >= 0 && i < w->count ? source_name(&w->item[i]) : NULL;
+}
 
 static sheaf_status *step_folder(char **dir, const sheaf_sat_writer *w)
 {
@@ -407,7 +473,8 @@ static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool repl
 {
     char *dir = NULL;
     w->part = calloc((size_t)w->ways, sizeof *w->part);
-    sheaf_status *st = w->part == NULL ? no_memory() : sheaf__output_begin(&w->output, dst, replace, w->faults);
+    sheaf_status *st =
+        w->part == NULL ? no_memory() : sheaf__output_begin(&w->output, dst, replace, w->faults);
     if (st == NULL)
         st = step_folder(&dir, w);
     if (st == NULL)
@@ -422,11 +489,14 @@ static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const ch
 {
     sheaf_config config = { 0 };
     if (text == NULL)
-        return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", dst), "the model's config"), "none"),
-                              "give the path of its model_config.json with --config");
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", dst), "the model's config"),
+                        "none"),
+            "give the path of its model_config.json with --config");
     sheaf_status *st = sheaf_config_parse(&config, text, strlen(text));
     if (st == NULL && config.family != SHEAF_COGVLM && config.family != SHEAF_COGAGENT)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dst), "CogVLM or CogAgent, for SAT's form"),
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dst),
+                                        "CogVLM or CogAgent, for SAT's form"),
                          "a model of family %s", sheaf_family_name(config.family));
     if (st == NULL)
         st = sheaf_schema_new(&w->schema, &config, 1);
@@ -436,7 +506,8 @@ static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const ch
     return st != NULL ? st : make_config(w, text);
 }
 
-sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_source *source, const sheaf_sat_write_options *how)
+sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_source *source,
+                              const sheaf_sat_write_options *how)
 {
     sheaf_sat_writer *w = calloc(1, sizeof *w);
     if (w == NULL)
@@ -470,7 +541,10 @@ static void release(sheaf_sat_writer *w)
     free(w);
 }
 
-const char *sheaf_sat_dir(const sheaf_sat_writer *w) { return sheaf__output_dir(w->output); }
+const char *sheaf_sat_dir(const sheaf_sat_writer *w)
+{
+    return sheaf__output_dir(w->output);
+}
 
 sheaf_status *sheaf_sat_finish(sheaf_sat_writer *w)
 {
@@ -515,10 +589,12 @@ void sheaf_sat_abandon(sheaf_sat_writer *w)
 
 /* ---- all of it ---- */
 
-static sheaf_status *copy_tensor(sheaf_sat_writer *w, sheaf_source *source, int64_t i, char *chunk, int64_t room, sheaf_event *event, const sheaf_events *events)
+static sheaf_status *copy_tensor(sheaf_sat_writer *w, sheaf_source *source, int64_t i, char *chunk,
+                                 int64_t room, sheaf_event *event, const sheaf_events *events)
 {
     const item *t = &w->item[i];
-    const int64_t cols = width_of(t), rows = height_of(t), line = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype), most = room / line;
+    const int64_t cols = width_of(t), rows = height_of(t),
+                  line = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype), most = room / line;
     sheaf_status *st = NULL;
     for (int64_t r = 0; st == NULL && r < rows; r += most) {
         const int64_t n = rows - r < most ? rows - r : most;
@@ -531,7 +607,8 @@ static sheaf_status *copy_tensor(sheaf_sat_writer *w, sheaf_source *source, int6
     return st;
 }
 
-sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source, const sheaf_sat_write_options *how)
+sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source,
+                              const sheaf_sat_write_options *how)
 {
     sheaf_sat_writer *w = NULL;
     int64_t room = CHUNK;

@@ -11,7 +11,8 @@ static void same_part(const char *one, const char *two)
     CHECK_OK(sheaf__torch_open(&a, one));
     CHECK_OK(sheaf__torch_open(&b, two));
     CHECK_OK(sheaf__torch_check_data(b));
-    const sheaf_pickle *x = sheaf__pickle_get(a->doc->root, "module"), *y = sheaf__pickle_get(b->doc->root, "module");
+    const sheaf_pickle *x = sheaf__pickle_get(a->doc->root, "module"),
+                       *y = sheaf__pickle_get(b->doc->root, "module");
     assert_true(sheaf__pickle_count(x) > 50);
     assert_int_equal(sheaf__pickle_count(x), sheaf__pickle_count(y));
     for (int64_t i = 0; i < sheaf__pickle_count(x); i++) {
@@ -19,7 +20,8 @@ static void same_part(const char *one, const char *two)
         assert_string_equal(name, sheaf__pickle_text(sheaf__pickle_key(y, i))); /* SAT's order */
         const sheaf_pickle_tensor *s = sheaf__pickle_tensor(a->doc, sheaf__pickle_value(x, i));
         const sheaf_pickle_tensor *t = sheaf__pickle_tensor(b->doc, sheaf__pickle_value(y, i));
-        if (s->dtype != t->dtype || s->ndim != t->ndim || memcmp(s->shape, t->shape, (size_t)s->ndim * sizeof *s->shape) != 0)
+        if (s->dtype != t->dtype || s->ndim != t->ndim ||
+            memcmp(s->shape, t->shape, (size_t)s->ndim * sizeof *s->shape) != 0)
             fail_msg("%s: %s: shape", two, name);
         size_t bytes = sheaf_dtype_bytes(s->dtype);
         for (int d = 0; d < s->ndim; d++)
@@ -48,7 +50,9 @@ static int check_splits(const char *model)
         sheaf_catalog *c = sat_read_at(one);
         char *config = strdup(c->config);
         sheaf_source *source = as_source(c);
-        CHECK_OK(sheaf_sat_write(at("split"), source, &(sheaf_sat_write_options){ .config = config, .ways = ways, .replace = true }));
+        CHECK_OK(sheaf_sat_write(
+            at("split"), source,
+            &(sheaf_sat_write_options){ .config = config, .ways = ways, .replace = true }));
         for (int rank = 0; rank < ways; rank++) {
             char want[1300], made[500];
             snprintf(want, sizeof want, "%s/1/mp_rank_%02d_model_states.pt", many, rank);
@@ -70,25 +74,32 @@ static void test_write__equals_every_recorded_split(void **state)
         assert_true(n >= 4);
 }
 
-/* Part k of a tensor divided in `blocks` blocks along `axis`, by the definition, element by element. */
-static void check_part(made *m, const char *dir, int ways, int rank, const char *name, int axis, int blocks)
+/* Part k of a tensor divided in `blocks` blocks along `axis`, by the definition, element by
+ * element. */
+static void check_part(made *m, const char *dir, int ways, int rank, const char *name, int axis,
+                       int blocks)
 {
     char path[500];
     sheaf_torch *file = NULL;
     snprintf(path, sizeof path, "%s/7/mp_rank_%02d_model_states.pt", dir, rank);
     CHECK_OK(sheaf__torch_open(&file, path));
-    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, sheaf__pickle_path(file->doc->root, "module", name, NULL));
+    const sheaf_pickle_tensor *t =
+        sheaf__pickle_tensor(file->doc, sheaf__pickle_path(file->doc->root, "module", name, NULL));
     const sheaf_source_entry *e = made_find(&m->source, name);
-    const int64_t rows = e->shape[0] / (axis == 0 ? ways : 1), cols = e->shape[1] / (axis == 1 ? ways : 1);
+    const int64_t rows = e->shape[0] / (axis == 0 ? ways : 1),
+                  cols = e->shape[1] / (axis == 1 ? ways : 1);
     assert_true(t != NULL && t->ndim == 2 && t->shape[0] == rows && t->shape[1] == cols);
     float *part = malloc((size_t)(rows * cols) * 4), want;
     CHECK_OK(sheaf__torch_read(file, t, part, (size_t)(rows * cols) * 4));
     const int64_t local = blocks == 0 ? 0 : t->shape[axis] / blocks;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
-            const int64_t at_axis = axis == 0 ? r : c, whole = blocks == 0 ? at_axis
-                                    : at_axis / local * (local * ways) + rank * local + at_axis % local;
-            made_value(&want, SHEAF_F32, made_key(name, m->seed), axis == 0 ? whole * e->shape[1] + c : r * e->shape[1] + whole);
+            const int64_t at_axis = axis == 0 ? r : c,
+                          whole = blocks == 0 ? at_axis
+                                              : at_axis / local * (local * ways) + rank * local +
+                                                    at_axis % local;
+            made_value(&want, SHEAF_F32, made_key(name, m->seed),
+                       axis == 0 ? whole * e->shape[1] + c : r * e->shape[1] + whole);
             CHECK_NEAR(name, part[r * cols + c], want, 0);
         }
     free(part);
@@ -97,7 +108,10 @@ static void check_part(made *m, const char *dir, int ways, int rank, const char 
 
 static void test_write__puts_blocks_where_sat_puts_them(void **state)
 {
-    static const struct { const char *name; int axis, blocks; } rows[] = {
+    static const struct {
+        const char *name;
+        int axis, blocks;
+    } rows[] = {
         { "transformer.layers.1.attention.query_key_value.weight", 0, 3 },
         { "transformer.layers.1.attention.dense.weight", 1, 1 },
         { "transformer.layers.0.cross_attention.key_value.weight", 0, 2 },
@@ -127,13 +141,33 @@ static void test_write__puts_blocks_where_sat_puts_them(void **state)
 /* a -> b -> a: logical tensors, dtypes, step; over classes, sizes, dtypes and numbers of parts. */
 static void test_write__there_and_back_changes_nothing(void **state)
 {
-    static const struct { made m; int ways[4]; } rows[] = {
+    static const struct {
+        made m;
+        int ways[4];
+    } rows[] = {
         { { .seed = 1 }, { 1, 2, 4, 1 } },
         { { .agent = true, .seed = 2, .dtype = SHEAF_BF16 }, { 4, 1, 2, 4 } },
-        { { .seed = 3, .dtype = SHEAF_F16, .heads = 6, .vit_heads = 3, .ffn = 9, .vit_ffn = 12, .vocab = 1002 }, { 3, 1, 3, 1 } },
-        { { .agent = true, .seed = 4, .heads = 16, .head = 2, .vit_heads = 16, .ffn = 32, .vit_ffn = 16, .vocab = 2000, .layers = 3, .cross = 3 },
+        { { .seed = 3,
+            .dtype = SHEAF_F16,
+            .heads = 6,
+            .vit_heads = 3,
+            .ffn = 9,
+            .vit_ffn = 12,
+            .vocab = 1002 },
+          { 3, 1, 3, 1 } },
+        { { .agent = true,
+            .seed = 4,
+            .heads = 16,
+            .head = 2,
+            .vit_heads = 16,
+            .ffn = 32,
+            .vit_ffn = 16,
+            .vocab = 2000,
+            .layers = 3,
+            .cross = 3 },
           { 16, 8, 4, 16 } },
-        { { .seed = 5, .vocab = 40, .heads = 2, .vit_heads = 2, .vit_layers = 1, .layers = 1 }, { 2, 1, 2, 2 } },
+        { { .seed = 5, .vocab = 40, .heads = 2, .vit_heads = 2, .vit_layers = 1, .layers = 1 },
+          { 2, 1, 2, 2 } },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         made m = rows[i].m;
@@ -151,7 +185,10 @@ static void test_write__there_and_back_changes_nothing(void **state)
             const int64_t step = c->step;
             sheaf_source *source = as_source(c);
             same_sources(&m.source, source, 0);
-            CHECK_OK(sheaf_sat_write(at(to), source, &(sheaf_sat_write_options){ .config = config, .ways = rows[i].ways[k], .step = step, .replace = true }));
+            CHECK_OK(sheaf_sat_write(
+                at(to), source,
+                &(sheaf_sat_write_options){
+                    .config = config, .ways = rows[i].ways[k], .step = step, .replace = true }));
             source->close(source);
             free(config);
         }
@@ -169,7 +206,10 @@ static void test_put__takes_boxes_of_any_shape(void **state)
     for (int64_t tall = 1; tall <= 7; tall += 3)
         for (int64_t wide = 1; wide <= 1000; wide = wide * 9 + 2) {
             sheaf_sat_writer *w = NULL;
-            CHECK_OK(sheaf_sat_begin(&w, at("boxes"), &m.source, &(sheaf_sat_write_options){ .config = m.json, .ways = 2, .step = 7, .replace = true }));
+            CHECK_OK(
+                sheaf_sat_begin(&w, at("boxes"), &m.source,
+                                &(sheaf_sat_write_options){
+                                    .config = m.json, .ways = 2, .step = 7, .replace = true }));
             for (int64_t i = sheaf_sat_count(w); i-- > 0;) {
                 const sheaf_source_entry *e = made_find(&m.source, sheaf_sat_name(w, i));
                 int64_t rows = 1, cols = 1;
@@ -178,7 +218,8 @@ static void test_put__takes_boxes_of_any_shape(void **state)
                 for (int64_t r = 0; r < rows; r += tall)
                     for (int64_t c = 0; c < cols; c += wide) {
                         char box[7 * 1000 * 2];
-                        const int64_t h = rows - r < tall ? rows - r : tall, n = cols - c < wide ? cols - c : wide;
+                        const int64_t h = rows - r < tall ? rows - r : tall,
+                                      n = cols - c < wide ? cols - c : wide;
                         CHECK_OK(made_read(&m.source, e->name, r, h, c, n, box));
                         CHECK_OK(sheaf_sat_put(w, i, r, h, c, n, box));
                     }
@@ -186,15 +227,19 @@ static void test_put__takes_boxes_of_any_shape(void **state)
                 CHECK_FAILS(sheaf_sat_put(w, i, 0, 1, 1, cols, ""), SHEAF_E_ARG, "a box outside");
             }
             CHECK_OK(sheaf_sat_commit(w));
-            same_part(at("in-order/7/mp_rank_00_model_states.pt"), at("boxes/7/mp_rank_00_model_states.pt"));
-            same_part(at("in-order/7/mp_rank_01_model_states.pt"), at("boxes/7/mp_rank_01_model_states.pt"));
+            same_part(at("in-order/7/mp_rank_00_model_states.pt"),
+                      at("boxes/7/mp_rank_00_model_states.pt"));
+            same_part(at("in-order/7/mp_rank_01_model_states.pt"),
+                      at("boxes/7/mp_rank_01_model_states.pt"));
         }
     sheaf_sat_writer *w = NULL; /* nothing put: nothing there */
-    CHECK_OK(sheaf_sat_begin(&w, at("holes"), &m.source, &(sheaf_sat_write_options){ .config = m.json }));
+    CHECK_OK(sheaf_sat_begin(&w, at("holes"), &m.source,
+                             &(sheaf_sat_write_options){ .config = m.json }));
     CHECK_FAILS(sheaf_sat_put(w, -1, 0, 1, 0, 1, ""), SHEAF_E_ARG, "tensor -1");
     CHECK_FAILS(sheaf_sat_commit(w), SHEAF_E_LAYOUT, "");
     assert_int_equal(sheaf__path_kind(at("holes")), SHEAF_PATH_NONE);
-    CHECK_OK(sheaf_sat_begin(&w, at("holes"), &m.source, &(sheaf_sat_write_options){ .config = m.json }));
+    CHECK_OK(sheaf_sat_begin(&w, at("holes"), &m.source,
+                             &(sheaf_sat_write_options){ .config = m.json }));
     sheaf_sat_abandon(w);
     sheaf_sat_abandon(NULL);
     assert_int_equal(sheaf__path_kind(at("holes")), SHEAF_PATH_NONE);
@@ -210,7 +255,9 @@ static void test_write__keeps_the_config(void **state)
     CHECK_OK(sheaf__json_parse(&was, m.json, strlen(m.json)));
     CHECK_OK(sheaf__json_load(&now, at("config/model_config.json")));
     assert_int_equal(json_integer_value(json_object_get(now, "model_parallel_size")), 2);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(now, "eva_args"), "model_parallel_size")), 2);
+    assert_int_equal(json_integer_value(
+                         json_object_get(json_object_get(now, "eva_args"), "model_parallel_size")),
+                     2);
     json_object_set_new(json_object_get(was, "eva_args"), "model_parallel_size", json_integer(2));
     json_object_set_new(was, "model_parallel_size", json_integer(2));
     assert_true(json_equal(was, now));
@@ -229,14 +276,21 @@ static void test_write__says_which_sizes_are_possible(void **state)
 {
     made m = { .agent = true, .seed = 9 };
     made_init(&m);
-    static const struct { int ways; const char *part; } rows[] = {
+    static const struct {
+        int ways;
+        const char *part;
+    } rows[] = {
         { 3, "1, 2, 4 | 3; 'mixins.lm.lm_head.weight' has 1000 rows or columns" },
-        { 8, "1, 2, 4 | 8; 'mixins.eva.vit_model.transformer.layers.0.attention.query_key_value.weight' has 4 heads" },
-        { 17, "1, 2, 4 | 17" }, { -1, "1, 2, 4 | -1" },
+        { 8,
+          "1, 2, 4 | 8; 'mixins.eva.vit_model.transformer.layers.0.attention.query_key_value.weight' has 4 heads" },
+        { 17, "1, 2, 4 | 17" },
+        { -1, "1, 2, 4 | -1" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        CHECK_FAILS(sheaf_sat_write(at("never"), &m.source, &(sheaf_sat_write_options){ .config = m.json, .ways = rows[i].ways }),
-                    SHEAF_E_ARG, rows[i].part);
+        CHECK_FAILS(
+            sheaf_sat_write(at("never"), &m.source,
+                            &(sheaf_sat_write_options){ .config = m.json, .ways = rows[i].ways }),
+            SHEAF_E_ARG, rows[i].part);
     assert_int_equal(sheaf__path_kind(at("never")), SHEAF_PATH_NONE);
     made_release(&m);
 }
@@ -255,17 +309,25 @@ static void test_write__refuses_what_is_not_the_model(void **state)
     CHECK_FAILS(write_as(&vlm, &agent.source), SHEAF_E_LAYOUT, "only tensors of cogvlm");
     CHECK_FAILS(write_as(&agent, &vlm.source), SHEAF_E_LAYOUT, "every tensor of cogagent");
     CHECK_FAILS(write_as(&vlm, &wide.source), SHEAF_E_LAYOUT, "by the config");
-    CHECK_FAILS(sheaf_sat_write(at("never"), &vlm.source, &(sheaf_sat_write_options){ .config = NULL }), SHEAF_E_ARG, "--config");
-    CHECK_FAILS(sheaf_sat_write(at("never"), &vlm.source, &(sheaf_sat_write_options){ .config =
-                "{\"model_type\":\"llama\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,"
-                "\"num_attention_heads\":8}" }), SHEAF_E_UNSUPPORTED, "a model of family llama");
+    CHECK_FAILS(
+        sheaf_sat_write(at("never"), &vlm.source, &(sheaf_sat_write_options){ .config = NULL }),
+        SHEAF_E_ARG, "--config");
+    CHECK_FAILS(
+        sheaf_sat_write(
+            at("never"), &vlm.source,
+            &(sheaf_sat_write_options){
+                .config =
+                    "{\"model_type\":\"llama\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,"
+                    "\"num_attention_heads\":8}" }),
+        SHEAF_E_UNSUPPORTED, "a model of family llama");
     assert_int_equal(sheaf__path_kind(at("never")), SHEAF_PATH_NONE);
     made_release(&vlm);
     made_release(&agent);
     made_release(&wide);
 }
 
-static sheaf_status *failing_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows, int64_t col0, int64_t cols, void *dst)
+static sheaf_status *failing_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                  int64_t col0, int64_t cols, void *dst)
 {
     if (strcmp(name, "transformer.final_layernorm.weight") == 0)
         return sheaf_fail(SHEAF_E_IO, "the last tensor");
@@ -286,15 +348,20 @@ static void test_write__leaves_nothing_when_it_fails(void **state)
 /* Each call of the file layer fails once: the folder is what it was, or whole. */
 static void test_write__is_all_or_nothing(void **state)
 {
-    made old = { .seed = 10, .layers = 1, .vit_layers = 1 }, new = { .seed = 11, .layers = 1, .vit_layers = 1 };
+    made old = { .seed = 10, .layers = 1, .vit_layers = 1 },
+         new = { .seed = 11, .layers = 1, .vit_layers = 1 };
     made_init(&old);
     made_init(&new);
     made_write(&old, at("faulty"), 2, 5);
     const int64_t before = entries(scratch.dir);
     for (int64_t n = 1, seen = n; n <= seen; n += 1 + n / 8) {
-        sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = n % 2 ? SHEAF_FAULT_FAIL : SHEAF_FAULT_ENOSPC, .n = n };
-        sheaf_status *st = sheaf_sat_write(at("faulty"), &new.source,
-                                           &(sheaf_sat_write_options){ .config = new.json, .ways = 2, .step = 6, .replace = true, .faults = &faults });
+        sheaf_faults faults = { .op = SHEAF_FAULT_ANY,
+                                .action = n % 2 ? SHEAF_FAULT_FAIL : SHEAF_FAULT_ENOSPC,
+                                .n = n };
+        sheaf_status *st = sheaf_sat_write(
+            at("faulty"), &new.source,
+            &(sheaf_sat_write_options){
+                .config = new.json, .ways = 2, .step = 6, .replace = true, .faults = &faults });
         seen = faults.seen;
         sheaf_catalog *c = sat_read_at(at("faulty"));
         const int64_t step = c->step;

@@ -11,8 +11,8 @@ SHEAF__INLINE void step(float *p, float *m, float *v, const float *g, int64_t co
     const vec toward = v_sub(grad, before);
     const vec m1 = near ? v_add(before, v_mul(v_set(k->toward), toward))
                         : v_sub(grad, v_mul(toward, v_set(k->stay)));
-    const vec v1 = v_add(v_mul(v_load(v, count), v_set(k->beta2)),
-                         v_mul(v_mul(v_set(k->rest2), grad), grad));
+    const vec v1 =
+        v_add(v_mul(v_load(v, count), v_set(k->beta2)), v_mul(v_mul(v_set(k->rest2), grad), grad));
     const vec denominator = v_add(v_div(v_sqrt(v1), v_set(k->bias2_sqrt)), v_set(k->eps));
     const vec change = v_div(v_mul(v_set(k->step), m1), denominator);
     const vec decayed = v_mul(v_load(p, count), v_set(k->decay));

@@ -19,8 +19,8 @@ void sheaf__adamw_ref(float *p, float *m, float *v, const float *g, int64_t n,
     for (int64_t i = 0; i < n; i++) {
         const float grad = g[i] * k.scale;
         const float decayed = p[i] * k.decay;
-        const float m1 = k.toward < 0.5f ? m[i] + k.toward * (grad - m[i])
-                                         : grad - (grad - m[i]) * k.stay;
+        const float m1 =
+            k.toward < 0.5f ? m[i] + k.toward * (grad - m[i]) : grad - (grad - m[i]) * k.stay;
         const float v1 = v[i] * k.beta2 + k.rest2 * grad * grad;
         const float denominator = sqrtf(v1) / k.bias2_sqrt + k.eps;
         m[i] = sheaf__one_nan(m1);

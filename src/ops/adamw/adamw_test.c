@@ -4,8 +4,14 @@
 #include "base/elementary.h"
 #include "ops/adamw/adamw.h"
 
-static const sheaf__adamw usual = { .lr = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                                    .bias1 = 1 - 0.9, .bias2_sqrt = 0.03162277660168379, .grad_scale = 1 };
+static const sheaf__adamw usual = { .lr = 0.1,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.999,
+                                    .eps = 1e-8,
+                                    .weight_decay = 0.01,
+                                    .bias1 = 1 - 0.9,
+                                    .bias2_sqrt = 0.03162277660168379,
+                                    .grad_scale = 1 };
 
 static void test_adamw__first_step_worked_by_hand(void **state)
 {
@@ -44,7 +50,8 @@ static void test_adamw__beta1_zero_takes_the_gradient_itself(void **state)
     CHECK_NEAR("m", m, g, 0);
 }
 
-/* At one half torch goes from the far end: g - (g - m) / 2, where g - m = 3 + 2^-23 rounds to 3. From the near end it is -0.5. */
+/* At one half torch goes from the far end: g - (g - m) / 2, where g - m = 3 + 2^-23 rounds to 3.
+ * From the near end it is -0.5. */
 static void test_adamw__half_way_goes_from_the_far_end(void **state)
 {
     static const char *const columns[] = { "ref", "avx2", "avx512" };
@@ -63,7 +70,14 @@ static void test_adamw__half_way_goes_from_the_far_end(void **state)
 /* Rounded once, from double; in float32 each of these would be another number. */
 static void test_adamw__constants_are_rounded_once(void **state)
 {
-    const sheaf__adamw how = { .lr = 0.9, .beta1 = 0.1, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.9, .bias1 = 0.6, .bias2_sqrt = 0.3, .grad_scale = 1 };
+    const sheaf__adamw how = { .lr = 0.9,
+                               .beta1 = 0.1,
+                               .beta2 = 0.999,
+                               .eps = 1e-8,
+                               .weight_decay = 0.9,
+                               .bias1 = 0.6,
+                               .bias2_sqrt = 0.3,
+                               .grad_scale = 1 };
     const sheaf__adamw_constants k = sheaf__adamw_prepare(&how);
     CHECK_NEAR("decay", k.decay, (float)0.19, 0);
     CHECK_NEAR("toward", k.toward, (float)0.9, 0);
@@ -71,7 +85,8 @@ static void test_adamw__constants_are_rounded_once(void **state)
     CHECK_NEAR("beta2", k.beta2, (float)0.999, 0);
     CHECK_NEAR("rest2", k.rest2, (float)0.001, 0);
     CHECK_NEAR("step", k.step, (float)(-0.9 / 0.6), 0);
-    assert_true(1 - 0.9f * 0.9f != (float)0.19 && 1 - 0.999f != (float)0.001f && 1.0f - 0.9f != 0.1f && -0.9f / 0.6f != (float)(-0.9 / 0.6));
+    assert_true(1 - 0.9f * 0.9f != (float)0.19 && 1 - 0.999f != (float)0.001f &&
+                1.0f - 0.9f != 0.1f && -0.9f / 0.6f != (float)(-0.9 / 0.6));
 }
 
 static void test_adamw__follows_a_double_run_of_200_steps(void **state)
@@ -116,7 +131,8 @@ static void twins(const twin *t)
                 twin_fill(x[i], n, SHEAF_F32, t->numbers, s * 10 + (i > 3 ? i - 3 : i));
             }
             for (int64_t i = 0; i < n && t->numbers == TWIN_PLAIN; i++)
-                x[3][i] = x[6][i] = x[3][i] * x[3][i]; /* else a root of negative numbers: fine too */
+                x[3][i] = x[6][i] =
+                    x[3][i] * x[3][i]; /* else a root of negative numbers: fine too */
             sheaf__adamw how = usual;
             how.grad_scale = variant ? 0.37f : 1;
             how.beta1 = variant ? 0.3 : 0.9; /* lerp from the other end */
@@ -127,7 +143,10 @@ static void twins(const twin *t)
         }
 }
 
-static void test_adamw__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_adamw__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 int main(void)
 {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* ---- the reference as kernels ---- */
-static void ref_rows(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
-                     size_t bytes)
+static void ref_rows(const sheaf__attention_call *call, const sheaf__attention_part *part,
+                     void *scratch, size_t bytes)
 {
     sheaf__attention_ref_rows(call, part);
 }
@@ -21,8 +21,8 @@ static void ref_dkv(const sheaf__attention_call *call, const sheaf__attention_pa
         sheaf__attention_ref_dq(call, &queries);
 }
 
-static void ref_dq(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
-                   size_t bytes)
+static void ref_dq(const sheaf__attention_call *call, const sheaf__attention_part *part,
+                   void *scratch, size_t bytes)
 {
     sheaf__attention_ref_dq(call, part);
 }
@@ -37,9 +37,10 @@ const sheaf__attention_kernels *sheaf__attention_kernels_for(const char *isa)
     return strcmp(isa, "ref") == 0 ? &ref : &sheaf__attention_avx2;
 }
 
-/* The fast kernels read channels of bfloat16 by pairs, from where they lie: the last one of an odd head would take that
- * of the next. No released model has such heads; they go by the definition. */
-static const sheaf__attention_kernels *kernels_of(const sheaf__device *device, const sheaf__attention *s)
+/* The fast kernels read channels of bfloat16 by pairs, from where they lie: the last one of an odd
+ * head would take that of the next. No released model has such heads; they go by the definition. */
+static const sheaf__attention_kernels *kernels_of(const sheaf__device *device,
+                                                  const sheaf__attention *s)
 {
     const bool odd = s->dtype == SHEAF_BF16 && s->head_dim % 2 != 0;
     return sheaf__attention_kernels_for(odd ? "ref" : device->kernels->isa);
@@ -50,8 +51,8 @@ int64_t sheaf__attention_keys_held(const sheaf__attention *s, size_t bytes)
     const int64_t block = SHEAF__ATTENTION_BLOCK, step = s->dtype == SHEAF_BF16 ? 2 : 1;
     const int64_t depth = s->head_dim / step, wide = (s->head_dim + 15) / 16 * 16;
     const int64_t words = 2 * block * depth + 3 * block / step * wide + 5 * block +
-                          3 * SHEAF__ATTENTION_STRIP * SHEAF__ATTENTION_LD +
-                          block * block / step + block * wide;
+                          3 * SHEAF__ATTENTION_STRIP * SHEAF__ATTENTION_LD + block * block / step +
+                          block * wide;
     return ((int64_t)(bytes / 4) - words) / (2 * wide) / block * block;
 }
 
@@ -92,8 +93,9 @@ static sheaf__attention_part part_of(const work *w, int64_t head, int64_t chunk,
 {
     const sheaf__attention *s = w->call->shape;
     const int64_t begin = chunk * w->chunk, end = begin + w->chunk;
-    return (sheaf__attention_part){ head / s->kv_heads, head % s->kv_heads, 0, s->group, begin,
-                                    end < count ? end : count };
+    return (sheaf__attention_part){
+        head / s->kv_heads, head % s->kv_heads, 0, s->group, begin, end < count ? end : count
+    };
 }
 
 static void forward_task(void *context, int64_t index, int worker)
@@ -109,8 +111,9 @@ static void forward_task(void *context, int64_t index, int worker)
 
 static bool is_sound(const sheaf__attention *s)
 {
-    return (s->dtype == SHEAF_F32 || s->dtype == SHEAF_BF16) && s->head_dim > 0 && s->head_dim <= SHEAF__HEAD_DIM_MAX &&
-           (s->full || s->queries <= s->keys) && s->keys <= INT32_MAX && s->kv_rows >= s->keys;
+    return (s->dtype == SHEAF_F32 || s->dtype == SHEAF_BF16) && s->head_dim > 0 &&
+           s->head_dim <= SHEAF__HEAD_DIM_MAX && (s->full || s->queries <= s->keys) &&
+           s->keys <= INT32_MAX && s->kv_rows >= s->keys;
 }
 
 void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *shape, void *o,
@@ -121,8 +124,14 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *sha
     count_flops(device, shape, 2);
     if (device->kind == SHEAF_DRY || heads * rows == 0)
         return;
-    const sheaf__attention_call call = { .shape = shape, .o = o, .stats = stats, .q = q, .k = k, .v = v,
-                                         .sums = device->sums, .units = device->units };
+    const sheaf__attention_call call = { .shape = shape,
+                                         .o = o,
+                                         .stats = stats,
+                                         .q = q,
+                                         .k = k,
+                                         .v = v,
+                                         .sums = device->sums,
+                                         .units = device->units };
     work w = { &call, kernels_of(device, shape), device->scratch, 0, 0, 0, false };
     /* four tasks a thread even out; fewer rows than 256 do not pay for packing the values */
     const int64_t share = heads * rows / (4 * device->threads) / 64 * 64;
@@ -143,10 +152,12 @@ static void backward_task(void *context, int64_t index, int worker)
     }
     index -= w->dkv_tasks;
     const int64_t block = SHEAF__ATTENTION_BLOCK, blocks = (s->queries + block - 1) / block;
-    const int64_t begin = (blocks - 1 - index / heads / s->group) * block, g = index / heads % s->group;
+    const int64_t begin = (blocks - 1 - index / heads / s->group) * block,
+                  g = index / heads % s->group;
     const int64_t end = begin + block < s->queries ? begin + block : s->queries;
-    const sheaf__attention_part part = { index % heads / s->kv_heads, index % heads % s->kv_heads,
-                                         g, g + 1, begin, end };
+    const sheaf__attention_part part = {
+        index % heads / s->kv_heads, index % heads % s->kv_heads, g, g + 1, begin, end
+    };
     w->kernels->dq(w->call, &part, w->scratch[worker], SHEAF__THREAD_SCRATCH);
 }
 
@@ -168,8 +179,8 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
     if (device->kind == SHEAF_DRY || heads * (shape->queries + shape->keys) == 0)
         return;
     /* o and stats are only read; the call has one field for both directions */
-    const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv,
-                                         device->sums, device->units };
+    const sheaf__attention_call call = { shape, (void *)o,    (float *)stats, q, k, v, d_o, dq, dk,
+                                         dv,    device->sums, device->units };
     work w = { &call, kernels_of(device, shape), device->scratch, 0, 0, 0, false };
     const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH);
     w.fused = should_fuse(heads, shape->keys, held, device->threads);
@@ -182,6 +193,7 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
         w.chunks = (shape->keys + w.chunk - 1) / w.chunk;
     }
     w.dkv_tasks = heads * w.chunks;
-    const int64_t dq_tasks = w.fused ? 0 : heads * shape->group * ((shape->queries + block - 1) / block);
+    const int64_t dq_tasks =
+        w.fused ? 0 : heads * shape->group * ((shape->queries + block - 1) / block);
     sheaf__pool_run(device->pool, w.dkv_tasks + dq_tasks, backward_task, &w);
 }

@@ -54,7 +54,7 @@ typedef struct sheaf__attention {
     /* q, o: row b*queries + i, column (kv*group + g)*head_dim + c, row stride ldq / ldo.
      * k, v: row b*kv_rows + j, column kv*head_dim + c, row stride ldk, ldv. */
     int64_t ldq, ldk, ldv, ldo;
-    int64_t kv_rows;         /* rows between sequences in k and v (keys, or the cache's length) */
+    int64_t kv_rows; /* rows between sequences in k and v (keys, or the cache's length) */
 } sheaf__attention;
 
 /* sheaf__attention_forward - one parallel region over device->pool.
@@ -75,10 +75,10 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
                                const float *stats, const void *q, const void *k, const void *v);
 /* The definition: plain C, serial, slow. Run it with DAZ and FTZ set, like all
  * arithmetic under the contract (pool.h sets them for tasks). */
-void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o, float *stats,
-                                  const void *q, const void *k, const void *v);
-void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq, void *dk, void *dv,
-                                   const void *d_o, const void *o, const float *stats,
-                                   const void *q, const void *k, const void *v);
+void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o,
+                                  float *stats, const void *q, const void *k, const void *v);
+void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq,
+                                   void *dk, void *dv, const void *d_o, const void *o,
+                                   const float *stats, const void *q, const void *k, const void *v);
 
 #endif

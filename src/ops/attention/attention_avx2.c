@@ -8,7 +8,10 @@
 #define TILE_PANELS 1 /* panels of 16 columns that a tile spans at most */
 #define TILE_ROWS 6   /* rows of a tile at most */
 
-static inline int tile_rows(int panels, kind kind) { return panels * (kind == TILES ? 2 : TILE_ROWS); }
+static inline int tile_rows(int panels, kind kind)
+{
+    return panels * (kind == TILES ? 2 : TILE_ROWS);
+}
 static inline kind kind_of(const sheaf__attention_call *call)
 {
     return call->sums == SHEAF__TILES ? TILES : SPLIT;
@@ -43,26 +46,25 @@ SHEAF__INLINE void run_chains(const tile *t, const int rows)
     vec c[2];
     const uint32_t *b = t->b;
     const char *a = t->a;
-    UNROLL for (int r = 0; r < rows; r++)
-        c[r] = v_zero();
+    UNROLL for (int r = 0; r < rows; r++) c[r] = v_zero();
     for (int64_t left = t->steps; left > 0; left -= CHUNK_WORDS) {
         vec odd[2], even[2];
-        UNROLL for (int r = 0; r < rows; r++)
-            odd[r] = even[r] = v_zero();
-        for (int64_t n = left < CHUNK_WORDS ? left : CHUNK_WORDS; n > 0; n--, a += t->a_step, b += 16) {
+        UNROLL for (int r = 0; r < rows; r++) odd[r] = even[r] = v_zero();
+        for (int64_t n = left < CHUNK_WORDS ? left : CHUNK_WORDS; n > 0;
+             n--, a += t->a_step, b += 16) {
             const veci bk = vi_load(b);
-            const vec b_odd = v_float(vi_and(bk, vi_set(0xffff0000u))), b_even = v_float(vi_left(bk, 16));
-            UNROLL for (int r = 0; r < rows; r++) {
+            const vec b_odd = v_float(vi_and(bk, vi_set(0xffff0000u))),
+                      b_even = v_float(vi_left(bk, 16));
+            UNROLL for (int r = 0; r < rows; r++)
+            {
                 const uint32_t ak = word_at(a + r * t->a_row);
                 odd[r] = v_fma(v_float(vi_set(ak & 0xffff0000u)), b_odd, odd[r]);
                 even[r] = v_fma(v_float(vi_set(ak << 16)), b_even, even[r]);
             }
         }
-        UNROLL for (int r = 0; r < rows; r++)
-            c[r] = v_add(c[r], v_add(even[r], odd[r]));
+        UNROLL for (int r = 0; r < rows; r++) c[r] = v_add(c[r], v_add(even[r], odd[r]));
     }
-    UNROLL for (int r = 0; r < rows; r++)
-        end_tile(t, r, 0, c[r]);
+    UNROLL for (int r = 0; r < rows; r++) end_tile(t, r, 0, c[r]);
 }
 
 SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const kind kind)
@@ -74,28 +76,29 @@ SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const ki
     vec c[TILE_ROWS];
     const uint32_t *b = t->b;
     const char *a = t->a;
-    UNROLL for (int r = 0; r < rows; r++)
-        c[r] = v_zero();
+    UNROLL for (int r = 0; r < rows; r++) c[r] = v_zero();
     for (int64_t k = 0; k < t->steps; k++, a += t->a_step, b += 16) {
         const veci bk = vi_load(b);
         if (kind == FLOATS) {
-            UNROLL for (int r = 0; r < rows; r++)
-                c[r] = v_fma(v_float(vi_set(word_at(a + r * t->a_row))), v_float(bk), c[r]);
+            UNROLL for (int r = 0; r < rows; r++) c[r] =
+                v_fma(v_float(vi_set(word_at(a + r * t->a_row))), v_float(bk), c[r]);
             continue;
         }
         const vec odd = v_float(vi_and(bk, vi_set(0xffff0000u))), even = v_float(vi_left(bk, 16));
-        UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int r = 0; r < rows; r++)
+        {
             const uint32_t ak = word_at(a + r * t->a_row);
             c[r] = v_fma(v_float(vi_set(ak & 0xffff0000u)), odd, c[r]);
             c[r] = v_fma(v_float(vi_set(ak << 16)), even, c[r]);
         }
     }
-    UNROLL for (int r = 0; r < rows; r++)
-        end_tile(t, r, 0, c[r]);
+    UNROLL for (int r = 0; r < rows; r++) end_tile(t, r, 0, c[r]);
 }
 
+/* clang-format off */
 #define EACH_TILE(X, kind) \
     X(1, 1, kind) X(2, 1, kind) X(3, 1, kind) X(4, 1, kind) X(5, 1, kind) X(6, 1, kind)
+/* clang-format on */
 #define EACH_TILES(X, kind) X(1, 1, kind) X(2, 1, kind)
 
 #define TABLE sheaf__attention_avx2

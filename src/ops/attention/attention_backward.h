@@ -54,17 +54,21 @@ static void plan_walk(job *w, walk *t)
 
 /* The queries of one panel in memory. */
 typedef struct panel {
-    int64_t n, count;              /* first, from the first of the 256; how many exist */
-    const char *q, *o, *d_o;       /* rows */
-    int64_t q_stride, o_stride;    /* bytes */
+    int64_t n, count;           /* first, from the first of the 256; how many exist */
+    const char *q, *o, *d_o;    /* rows */
+    int64_t q_stride, o_stride; /* bytes */
 } panel;
 
 static panel panel_at(const job *w, const walk *t, int64_t n)
 {
     const int64_t i = t->i0 + n;
-    return (panel){ n, least(PANEL, t->count - n), q_row(w, w->call->q, i, t->g),
-                    o_row(w, w->call->o, i, t->g), o_row(w, w->call->d_o, i, t->g),
-                    w->s->ldq * w->size, w->s->ldo * w->size };
+    return (panel){ n,
+                    least(PANEL, t->count - n),
+                    q_row(w, w->call->q, i, t->g),
+                    o_row(w, w->call->o, i, t->g),
+                    o_row(w, w->call->d_o, i, t->g),
+                    w->s->ldq * w->size,
+                    w->s->ldo * w->size };
 }
 
 static void fetch_panel(const job *w, const walk *t, int64_t n)
@@ -168,15 +172,18 @@ static bool begin_queries(const job *w, walk *t, int64_t g, int64_t i0)
 }
 
 /* First query that may see key j, and one past the last query that may. */
-static int64_t first_query(const job *w, int64_t j) { return w->s->full ? 0 : j; }
+static int64_t first_query(const job *w, int64_t j)
+{
+    return w->s->full ? 0 : j;
+}
 static int64_t end_query(const job *w, int64_t j)
 {
     const int64_t window = sheaf__attention_window(w->s);
     return window > 0 ? least(j + window, w->s->queries) : w->s->queries;
 }
 
-/* Panels [p0, p1) of queries with one that may see a key of [j0, j1). p0 is even, as j0 is a multiple
- * of 32: a chunk of queries begins there. */
+/* Panels [p0, p1) of queries with one that may see a key of [j0, j1). p0 is even, as j0 is a
+ * multiple of 32: a chunk of queries begins there. */
 static void live_panels(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t *p0,
                         int64_t *p1)
 {
@@ -192,8 +199,8 @@ typedef struct weights {
     vec p, ds;
 } weights;
 
-SHEAF__INLINE weights weigh(const float *s, const float *dp, vec max, vec sum, vec whole,
-                            vecm seen, vec scale)
+SHEAF__INLINE weights weigh(const float *s, const float *dp, vec max, vec sum, vec whole, vecm seen,
+                            vec scale)
 {
     const vec p = v_div(exp_of(v_sub(load(s), max)), sum);
     const vec ds = v_mul(v_mul(scale, p), v_sub(load(dp), whole));
@@ -237,8 +244,8 @@ SHEAF__INLINE void weigh_step(const job *w, const walk *t, int64_t j, int64_t at
 }
 
 /* The same for keys [j0, j1); b0 is the first key of the block. */
-static void weigh_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t b0,
-                        int64_t p0, int64_t p1)
+static void weigh_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t b0, int64_t p0,
+                        int64_t p1)
 {
     for (int64_t j = j0; j < j1; j += w->step) {
         uint32_t *to = t->ds + (j - b0) / w->step * PANEL;
@@ -249,13 +256,19 @@ static void weigh_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int
     }
 }
 
-static void score_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t p0,
-                        int64_t p1)
+static void score_strip(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t p0, int64_t p1)
 {
-    tile m = { .c = t->s + p0 * PANEL, .c_row = LD, .c_panel = PANEL,
-               .a = k_row(w, j0), .a_row = w->s->ldk * w->size, .a_step = 4,
-               .b = t->q_across + p0 * w->depth * PANEL, .b_panel = w->depth * PANEL,
-               .steps = w->depth, .scale = w->s->scale, .kind = w->kind };
+    tile m = { .c = t->s + p0 * PANEL,
+               .c_row = LD,
+               .c_panel = PANEL,
+               .a = k_row(w, j0),
+               .a_row = w->s->ldk * w->size,
+               .a_step = 4,
+               .b = t->q_across + p0 * w->depth * PANEL,
+               .b_panel = w->depth * PANEL,
+               .steps = w->depth,
+               .scale = w->s->scale,
+               .kind = w->kind };
     product(&m, j1 - j0, p1 - p0);
     m.c = t->dp + p0 * PANEL;
     m.a = v_row(w, j0);
@@ -273,10 +286,17 @@ static void add_dkv(const job *w, const walk *t, int64_t j0, int64_t j1, int64_t
     const int64_t query = p0 * PANEL, skip = query / w->step * PANEL;
     const char *p = w->pairs ? (const char *)(t->p16 + query) : (const char *)(t->s + query);
     const char *ds = w->pairs ? (const char *)(t->ds16 + query) : (const char *)(t->dp + query);
-    tile m = { .c = t->dk + (j0 - t->k0) * w->wide, .c_row = w->wide, .c_panel = PANEL,
-               .a = ds, .a_row = LD * w->size, .a_step = 4,
-               .b = t->q_along + skip, .b_panel = BLOCK / w->step * PANEL,
-               .steps = (p1 - p0) * PANEL / w->step, .add = true, .kind = w->kind };
+    tile m = { .c = t->dk + (j0 - t->k0) * w->wide,
+               .c_row = w->wide,
+               .c_panel = PANEL,
+               .a = ds,
+               .a_row = LD * w->size,
+               .a_step = 4,
+               .b = t->q_along + skip,
+               .b_panel = BLOCK / w->step * PANEL,
+               .steps = (p1 - p0) * PANEL / w->step,
+               .add = true,
+               .kind = w->kind };
     product(&m, j1 - j0, w->panels);
     m.c = t->dv + (j0 - t->k0) * w->wide;
     m.a = p;
@@ -295,10 +315,16 @@ static void add_dq(const job *w, const walk *t, int64_t b0, int64_t b1)
         if (from >= to)
             continue;
         const int64_t skip = (from - b0) / w->step * PANEL;
-        const tile m = { .c = t->dq + p * PANEL * w->wide, .c_row = w->wide, .c_panel = PANEL,
-                         .a = (const char *)(t->ds + p * steps * PANEL + skip), .a_row = 4,
-                         .a_step = PANEL * 4, .b = t->k + skip, .b_panel = steps * PANEL,
-                         .steps = up_to(to - from, w->step) / w->step, .add = true,
+        const tile m = { .c = t->dq + p * PANEL * w->wide,
+                         .c_row = w->wide,
+                         .c_panel = PANEL,
+                         .a = (const char *)(t->ds + p * steps * PANEL + skip),
+                         .a_row = 4,
+                         .a_step = PANEL * 4,
+                         .b = t->k + skip,
+                         .b_panel = steps * PANEL,
+                         .steps = up_to(to - from, w->step) / w->step,
+                         .add = true,
                          .kind = w->kind };
         product(&m, PANEL, w->panels);
     }

@@ -11,7 +11,7 @@
 
 typedef struct rows {
     int64_t begin, count, panels;
-    int64_t from, to;            /* keys that a row may see; from is a multiple of 32, where chunks begin */
+    int64_t from, to; /* keys that a row may see; from is a multiple of 32, where chunks begin */
     int64_t all_from, all_to;    /* keys that every row sees */
     int64_t run;                 /* keys whose scores are held at once: a multiple of 256 */
     int32_t *minus_first, *span; /* [rows], see limits */
@@ -114,10 +114,17 @@ static void begin_rows(const job *w, rows *r, int64_t begin, int64_t count)
 
 static void score_keys(const job *w, const rows *r, int64_t j0, int64_t j1)
 {
-    const tile t = { .c = r->score, .c_row = PANEL, .c_panel = r->run * PANEL,
-                     .a = k_row(w, j0), .a_row = w->s->ldk * w->size, .a_step = 4,
-                     .b = r->q, .b_panel = w->depth * PANEL, .steps = w->depth,
-                     .scale = w->s->scale, .kind = w->kind };
+    const tile t = { .c = r->score,
+                     .c_row = PANEL,
+                     .c_panel = r->run * PANEL,
+                     .a = k_row(w, j0),
+                     .a_row = w->s->ldk * w->size,
+                     .a_step = 4,
+                     .b = r->q,
+                     .b_panel = w->depth * PANEL,
+                     .steps = w->depth,
+                     .scale = w->s->scale,
+                     .kind = w->kind };
     product(&t, j1 - j0, r->panels);
 }
 
@@ -258,10 +265,16 @@ static bool add_block(const job *w, const rows *r, int64_t run0, int64_t j0, int
     }
     for (int64_t p = 0; p < r->panels; p++) {
         const float *weights = r->score + (p * r->run + (j0 - run0) / w->step) * PANEL;
-        const tile t = { .c = r->out + p * PANEL * w->wide, .c_row = w->wide, .c_panel = PANEL,
-                         .a = (const char *)weights, .a_row = 4, .a_step = PANEL * 4,
-                         .b = v, .b_panel = r->v_steps * PANEL,
-                         .steps = up_to(j1 - j0, w->step) / w->step, .add = true,
+        const tile t = { .c = r->out + p * PANEL * w->wide,
+                         .c_row = w->wide,
+                         .c_panel = PANEL,
+                         .a = (const char *)weights,
+                         .a_row = 4,
+                         .a_step = PANEL * 4,
+                         .b = v,
+                         .b_panel = r->v_steps * PANEL,
+                         .steps = up_to(j1 - j0, w->step) / w->step,
+                         .add = true,
                          .kind = w->kind };
         product(&t, least(PANEL, r->count - p * PANEL), w->panels);
     }

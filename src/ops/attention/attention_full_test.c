@@ -2,26 +2,57 @@
  * all keys. Its double version is in attention_test.c. */
 #include "ops/attention/attention_twin.h"
 
-/* Three queries, two keys of one channel, all seen by all: scores q k = (ln 3, 0), (0, 0) and (-ln 3, 0), so p =
- * (3, 1) / 4, (1, 1) / 2, (1, 3) / 4 and o = 5, 6, 7. With d_o = 1, 0, 2: D = 5, 0, 14; dp = (4, 8), (0, 0), (8, 16);
- * ds = (-3/4, 3/4), 0, (-3/2, 3/2); dq = ds . k; dk and dv sum over the queries. With key 0 hidden all is key 1's:
- * o = 8 everywhere, ds = 0 and dv = (0, 1 + 0 + 2). */
+/* Three queries, two keys of one channel, all seen by all: scores q k = (ln 3, 0), (0, 0) and (-ln
+ * 3, 0), so p = (3, 1) / 4, (1, 1) / 2, (1, 3) / 4 and o = 5, 6, 7. With d_o = 1, 0, 2: D = 5, 0,
+ * 14; dp = (4, 8), (0, 0), (8, 16); ds = (-3/4, 3/4), 0, (-3/2, 3/2); dq = ds . k; dk and dv sum
+ * over the queries. With key 0 hidden all is key 1's: o = 8 everywhere, ds = 0 and dv = (0, 1 + 0 +
+ * 2). */
 static void test_attention__full_worked_by_hand(void **state)
 {
     const float ln3 = 1.09861229f, q[3] = { 1, 0, -1 }, k[2] = { 1.09861229f, 0 }, v[2] = { 4, 8 };
     const float d_o[3] = { 1, 0, 2 };
     const uint8_t second[2] = { 0, 1 };
-    const struct { const char *name; const uint8_t *mask; float o[3], max[3], sum[3], dq[3], dk[2], dv[2]; } table[] = {
-        { "all", NULL, { 5, 6, 7 }, { ln3, 0, 0 }, { 4.0f / 3, 2, 4.0f / 3 }, { -0.75f * ln3, 0, -1.5f * ln3 },
-          { 0.75f, -0.75f }, { 1.25f, 1.75f } },
-        { "the first key hidden", second, { 8, 8, 8 }, { 0, 0, 0 }, { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0 }, { 0, 3 } },
+    const struct {
+        const char *name;
+        const uint8_t *mask;
+        float o[3], max[3], sum[3], dq[3], dk[2], dv[2];
+    } table[] = {
+        { "all",
+          NULL,
+          { 5, 6, 7 },
+          { ln3, 0, 0 },
+          { 4.0f / 3, 2, 4.0f / 3 },
+          { -0.75f * ln3, 0, -1.5f * ln3 },
+          { 0.75f, -0.75f },
+          { 1.25f, 1.75f } },
+        { "the first key hidden",
+          second,
+          { 8, 8, 8 },
+          { 0, 0, 0 },
+          { 1, 1, 1 },
+          { 0, 0, 0 },
+          { 0, 0 },
+          { 0, 3 } },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         float o[3], stats[6], dq[3], dk[2], dv[2];
-        const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 3, .keys = 2, .kv_heads = 1,
-                                     .group = 1, .head_dim = 1, .scale = 1, .ldq = 1, .ldk = 1, .ldv = 1,
-                                     .ldo = 1, .kv_rows = 2, .window = 1, .full = true,
-                                     .key_mask = table[i].mask, .mask_ld = 2 };
+        const sheaf__attention s = { .dtype = SHEAF_F32,
+                                     .batch = 1,
+                                     .queries = 3,
+                                     .keys = 2,
+                                     .kv_heads = 1,
+                                     .group = 1,
+                                     .head_dim = 1,
+                                     .scale = 1,
+                                     .ldq = 1,
+                                     .ldk = 1,
+                                     .ldv = 1,
+                                     .ldo = 1,
+                                     .kv_rows = 2,
+                                     .window = 1,
+                                     .full = true,
+                                     .key_mask = table[i].mask,
+                                     .mask_ld = 2 };
         sheaf__attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
         sheaf__attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
         for (int t = 0; t < 3; t++) {
@@ -42,7 +73,9 @@ static void test_attention__full_equals_reference_at_odd_shapes(void **state)
 {
     static const int64_t group[] = { 1, 2, 3, 7 };
     for (uint64_t i = 0; i < 120; i++) {
-        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .full = true, .scale = 0.3f };
+        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+                               .full = true,
+                               .scale = 0.3f };
         s.batch = 1 + chance(i * 16, 2);
         s.keys = i % 7 == 0 ? 1 : 1 + chance(i * 16 + 1, 70);
         s.queries = i % 5 == 0 ? s.keys : 1 + chance(i * 16 + 2, 90);
@@ -58,40 +91,61 @@ static void test_attention__full_equals_reference_at_odd_shapes(void **state)
 /* The heads of the towers and of cross-attention; more than one block on either side. */
 static void test_attention__full_equals_reference_across_blocks(void **state)
 {
-    static const struct { sheaf_dtype dtype; int64_t batch, queries, keys, kv, group, d; bool mask; } table[] = {
-        { SHEAF_BF16, 1, 257, 257, 1, 1, 112, false },  { SHEAF_F32, 1, 257, 257, 1, 1, 112, false },
-        { SHEAF_BF16, 1, 515, 300, 1, 2, 16, false },   { SHEAF_F32, 1, 515, 300, 1, 1, 10, true },
-        { SHEAF_BF16, 2, 30, 777, 1, 1, 32, true },     { SHEAF_F32, 2, 30, 777, 1, 1, 32, false },
-        { SHEAF_BF16, 1, 1, 3000, 3, 1, 32, false },    { SHEAF_F32, 1, 1, 3000, 3, 1, 32, false },
-        { SHEAF_BF16, 1, 1300, 3, 2, 1, 32, false },    { SHEAF_F32, 1, 1300, 2, 2, 1, 6, true },
-        { SHEAF_BF16, 1, 256, 512, 1, 1, 4, false },    { SHEAF_F32, 1, 512, 256, 1, 1, 4, false },
-        { SHEAF_BF16, 1, 70, 33, 1, 2, 256, false },    { SHEAF_F32, 1, 70, 33, 1, 1, 256, false },
-        { SHEAF_BF16, 1, 5, 8300, 1, 1, 64, false },    { SHEAF_F32, 1, 300, 1, 1, 2, 3, false },
+    static const struct {
+        sheaf_dtype dtype;
+        int64_t batch, queries, keys, kv, group, d;
+        bool mask;
+    } table[] = {
+        { SHEAF_BF16, 1, 257, 257, 1, 1, 112, false }, { SHEAF_F32, 1, 257, 257, 1, 1, 112, false },
+        { SHEAF_BF16, 1, 515, 300, 1, 2, 16, false },  { SHEAF_F32, 1, 515, 300, 1, 1, 10, true },
+        { SHEAF_BF16, 2, 30, 777, 1, 1, 32, true },    { SHEAF_F32, 2, 30, 777, 1, 1, 32, false },
+        { SHEAF_BF16, 1, 1, 3000, 3, 1, 32, false },   { SHEAF_F32, 1, 1, 3000, 3, 1, 32, false },
+        { SHEAF_BF16, 1, 1300, 3, 2, 1, 32, false },   { SHEAF_F32, 1, 1300, 2, 2, 1, 6, true },
+        { SHEAF_BF16, 1, 256, 512, 1, 1, 4, false },   { SHEAF_F32, 1, 512, 256, 1, 1, 4, false },
+        { SHEAF_BF16, 1, 70, 33, 1, 2, 256, false },   { SHEAF_F32, 1, 70, 33, 1, 1, 256, false },
+        { SHEAF_BF16, 1, 5, 8300, 1, 1, 64, false },   { SHEAF_F32, 1, 300, 1, 1, 2, 3, false },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        check_shape((sheaf__attention){ .dtype = table[i].dtype, .batch = table[i].batch,
-                        .queries = table[i].queries, .keys = table[i].keys, .kv_heads = table[i].kv,
-                        .group = table[i].group, .head_dim = table[i].d, .kv_rows = table[i].keys,
-                        .full = true, .scale = 0.125f },
+        check_shape((sheaf__attention){ .dtype = table[i].dtype,
+                                        .batch = table[i].batch,
+                                        .queries = table[i].queries,
+                                        .keys = table[i].keys,
+                                        .kv_heads = table[i].kv,
+                                        .group = table[i].group,
+                                        .head_dim = table[i].d,
+                                        .kv_rows = table[i].keys,
+                                        .full = true,
+                                        .scale = 0.125f },
                     0, table[i].mask, 2 + i);
 }
 
-/* The fast kernels go no slow path here. The mask hides the row with the number, its neighbour, all keys but it,
- * or all keys. */
+/* The fast kernels go no slow path here. The mask hides the row with the number, its neighbour, all
+ * keys but it, or all keys. */
 static void test_attention__numbers_out_of_the_ordinary_in_full_attention(void **state)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, -1e-40f, 3e38f };
     for (uint64_t i = 0; i < 2 * 4 * 5 * ARRAY_LEN(odd); i++) {
         const int64_t row = (int64_t)chance(i, 37), hide = (int64_t)(i / 8 % 5);
-        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = 53, .keys = 37,
-                               .kv_heads = 2, .group = 2, .head_dim = 18, .kv_rows = 37, .full = true, .scale = 0.3f };
+        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+                               .batch = 1,
+                               .queries = 53,
+                               .keys = 37,
+                               .kv_heads = 2,
+                               .group = 2,
+                               .head_dim = 18,
+                               .kv_rows = 37,
+                               .full = true,
+                               .scale = 0.3f };
         problem p = problem_of(s, 0, hide != 0);
         for (int64_t j = 0; hide != 0 && j < s.keys; j++)
-            p.mask[j] = hide == 1 ? j != row : hide == 2 ? j != (row ^ 1) : hide == 3 ? j == row : 0;
+            p.mask[j] = hide == 1   ? j != row
+                        : hide == 2 ? j != (row ^ 1)
+                        : hide == 3 ? j == row
+                                    : 0;
         put_odd_number(&p, (int)(i / 2 % 4), row, odd[i / 40]);
         char name[80];
-        snprintf(name, sizeof name, "%g in operand %d of row %d, hidden %d", (double)odd[i / 40], (int)(i / 2 % 4),
-                 (int)row, (int)hide);
+        snprintf(name, sizeof name, "%g in operand %d of row %d, hidden %d", (double)odd[i / 40],
+                 (int)(i / 2 % 4), (int)row, (int)hide);
         check_twins(&p, name);
         problem_drop(&p);
     }
@@ -100,14 +154,26 @@ static void test_attention__numbers_out_of_the_ordinary_in_full_attention(void *
 /* Through the tasks of the device, whether heads are many (each is one task) or one. */
 static void test_attention__full_on_a_device_is_the_definition(void **state)
 {
-    static const struct { int64_t queries, keys, heads; } table[] = {
-        { 600, 70, 1 }, { 70, 600, 1 }, { 300, 40, 4 }, { 40, 300, 4 },
+    static const struct {
+        int64_t queries, keys, heads;
+    } table[] = {
+        { 600, 70, 1 },
+        { 70, 600, 1 },
+        { 300, 40, 4 },
+        { 40, 300, 4 },
     };
     for (size_t i = 0; i < ARRAY_LEN(table) * 2; i++) {
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1,
-                                   .queries = table[i / 2].queries, .keys = table[i / 2].keys,
-                                   .kv_heads = table[i / 2].heads, .group = 1, .head_dim = 6,
-                                   .kv_rows = table[i / 2].keys, .full = true, .scale = 0.3f }, 1, false);
+        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+                                                   .batch = 1,
+                                                   .queries = table[i / 2].queries,
+                                                   .keys = table[i / 2].keys,
+                                                   .kv_heads = table[i / 2].heads,
+                                                   .group = 1,
+                                                   .head_dim = 6,
+                                                   .kv_rows = table[i / 2].keys,
+                                                   .full = true,
+                                                   .scale = 0.3f },
+                               1, false);
         result want = result_of(&p);
         run_ref(&p, &want);
         for (int isa = -1; isa < (int)ARRAY_LEN(columns); isa++) {
@@ -130,12 +196,25 @@ static void test_attention__full_without_queries_or_without_keys_is_zero(void **
     for (int code = 0; code < 4 * (1 + (int)ARRAY_LEN(columns)); code++) {
         const char *isa = code / 4 == 0 ? "ref" : columns[code / 4 - 1];
         enum { N = 5, WIDE = 2 * 3 * 4 };
-        float x[N * WIDE] = { 0 }, o[N * WIDE], dq[N * WIDE], dk[N * WIDE], dv[N * WIDE], stats[N * 6 * 2] = { 0 };
+        float x[N * WIDE] = { 0 }, o[N * WIDE], dq[N * WIDE], dk[N * WIDE], dv[N * WIDE],
+                    stats[N * 6 * 2] = { 0 };
         const size_t bytes = sizeof o;
-        const sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = code & 2 ? N : 0,
-                                     .keys = code & 2 ? 0 : N, .kv_heads = 2, .group = 3, .head_dim = 4, .scale = 1,
-                                     .kv_rows = N, .ldq = WIDE, .ldo = WIDE, .ldk = 8, .ldv = 8, .full = true };
-        const size_t q_bytes = (size_t)(s.queries * WIDE) * twin_bytes(s.dtype), k_bytes = (size_t)(s.keys * 8) * twin_bytes(s.dtype);
+        const sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32,
+                                     .batch = 1,
+                                     .queries = code & 2 ? N : 0,
+                                     .keys = code & 2 ? 0 : N,
+                                     .kv_heads = 2,
+                                     .group = 3,
+                                     .head_dim = 4,
+                                     .scale = 1,
+                                     .kv_rows = N,
+                                     .ldq = WIDE,
+                                     .ldo = WIDE,
+                                     .ldk = 8,
+                                     .ldv = 8,
+                                     .full = true };
+        const size_t q_bytes = (size_t)(s.queries * WIDE) * twin_bytes(s.dtype),
+                     k_bytes = (size_t)(s.keys * 8) * twin_bytes(s.dtype);
         if (!on_this_cpu(isa))
             continue;
         sheaf__device *device;
@@ -161,22 +240,42 @@ static void test_attention__full_production_size_is_the_same_on_any_threads_and_
 {
     static const int threads[] = { 2, 1, 5, 3 };
     static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
-    const struct { sheaf_dtype dtype; int64_t queries, keys, heads, d; int runs; } table[] = {
-        { SHEAF_BF16, 6401, 6401, 4, 64, 3 }, { SHEAF_BF16, 2000, 6400, 3, 32, 4 }, { SHEAF_BF16, 1226, 1226, 2, 112, 4 },
-        { SHEAF_F32, 6401, 6401, 1, 64, 2 },  { SHEAF_F32, 1700, 6400, 1, 32, 4 },  { SHEAF_F32, 257, 6400, 1, 240, 4 },
+    const struct {
+        sheaf_dtype dtype;
+        int64_t queries, keys, heads, d;
+        int runs;
+    } table[] = {
+        { SHEAF_BF16, 6401, 6401, 4, 64, 3 },  { SHEAF_BF16, 2000, 6400, 3, 32, 4 },
+        { SHEAF_BF16, 1226, 1226, 2, 112, 4 }, { SHEAF_F32, 6401, 6401, 1, 64, 2 },
+        { SHEAF_F32, 1700, 6400, 1, 32, 4 },   { SHEAF_F32, 257, 6400, 1, 240, 4 },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        check_production((sheaf__attention){ .dtype = table[i].dtype, .batch = 1, .queries = table[i].queries,
-                             .keys = table[i].keys, .kv_heads = table[i].heads, .group = 1, .head_dim = table[i].d,
-                             .kv_rows = table[i].keys, .full = true, .scale = 0.125f },
+        check_production((sheaf__attention){ .dtype = table[i].dtype,
+                                             .batch = 1,
+                                             .queries = table[i].queries,
+                                             .keys = table[i].keys,
+                                             .kv_heads = table[i].heads,
+                                             .group = 1,
+                                             .head_dim = table[i].d,
+                                             .kv_rows = table[i].keys,
+                                             .full = true,
+                                             .scale = 0.125f },
                          threads, isa, table[i].runs);
 }
 
 /* The definition takes hours for it: one NaN must not stop a run before it is seen. */
 static void test_attention__full_with_nan_takes_no_slow_path(void **state)
 {
-    sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 1, .queries = 20000, .keys = 20000, .kv_heads = 1, .group = 1,
-                           .head_dim = 32, .kv_rows = 20000, .full = true, .scale = 0.2f };
+    sheaf__attention s = { .dtype = SHEAF_BF16,
+                           .batch = 1,
+                           .queries = 20000,
+                           .keys = 20000,
+                           .kv_heads = 1,
+                           .group = 1,
+                           .head_dim = 32,
+                           .kv_rows = 20000,
+                           .full = true,
+                           .scale = 0.2f };
     problem p = problem_of(s, 0, false);
     void *const where[] = { p.v, p.k, p.d_o };
     for (size_t i = 0; i < ARRAY_LEN(where); i++)

@@ -18,28 +18,46 @@
 #define STRIP SHEAF__ATTENTION_STRIP
 #define LD SHEAF__ATTENTION_LD
 
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 static inline int64_t up_to(int64_t n, int64_t multiple)
 {
     return (n + multiple - 1) / multiple * multiple;
 }
 
 /* Whole vectors: nearly all of them are. */
-SHEAF__INLINE vec load(const float *x) { return v_load(x, PANEL); }
-SHEAF__INLINE void store(float *x, vec v) { v_store(x, v, PANEL); }
+SHEAF__INLINE vec load(const float *x)
+{
+    return v_load(x, PANEL);
+}
+SHEAF__INLINE void store(float *x, vec v)
+{
+    v_store(x, v, PANEL);
+}
 
 #ifdef HAS_UNIT
 #include "ops/attention/attention_unit.h"
 #else
-static inline void begin_unit(void) {}
-static inline void end_unit(void) {}
-static inline void product_unit(const tile *t, int64_t rows, int64_t panels) {}
+static inline void begin_unit(void)
+{
+}
+static inline void end_unit(void)
+{
+}
+static inline void product_unit(const tile *t, int64_t rows, int64_t panels)
+{
+}
 #endif
 
 /* ---- products ---- */
-#define TILE_CASE(rows, panels, kind) \
-    case (kind) * 64 + (panels) * 8 + (rows) - 1: run(t, rows, panels, kind); break;
+#define TILE_CASE(rows, panels, kind)                                                              \
+    case (kind)*64 + (panels)*8 + (rows)-1: run(t, rows, panels, kind); break;
 
 static void run_tile(const tile *t, int rows, int panels)
 {
@@ -61,7 +79,8 @@ static void product(const tile *all, int64_t rows, int64_t panels)
     }
     for (int64_t p = 0, wide; p < panels; p += wide) {
         wide = least(panels - p, TILE_PANELS);
-        const int64_t most_rows = tile_rows((int)wide, all->kind), tiles = up_to(rows, most_rows) / most_rows;
+        const int64_t most_rows = tile_rows((int)wide, all->kind),
+                      tiles = up_to(rows, most_rows) / most_rows;
         tile t = *all;
         t.b += p * all->b_panel;
         for (int64_t i = 0, row = 0, end; i < tiles; i++, row = end) {
@@ -161,7 +180,9 @@ static job job_of(const sheaf__attention_call *call, const sheaf__attention_part
                   void *scratch, size_t bytes)
 {
     const sheaf__attention *s = call->shape;
-    job w = { .call = call, .s = s, .part = *part, .free = scratch, .end = (char *)scratch + bytes };
+    job w = {
+        .call = call, .s = s, .part = *part, .free = scratch, .end = (char *)scratch + bytes
+    };
     w.pairs = s->dtype == SHEAF_BF16;
     w.kind = w.pairs ? kind_of(call) : FLOATS;
     w.step = w.pairs ? 2 : 1;
@@ -200,13 +221,11 @@ static const char *v_row(const job *w, int64_t j)
 /* Of query i and head g of the group: in q or dq, in o or d_o. */
 static const char *q_row(const job *w, const void *q, int64_t i, int64_t g)
 {
-    return row_of(w, q, w->part.batch * w->s->queries + i, w->s->ldq,
-                  w->part.kv * w->s->group + g);
+    return row_of(w, q, w->part.batch * w->s->queries + i, w->s->ldq, w->part.kv * w->s->group + g);
 }
 static const char *o_row(const job *w, const void *o, int64_t i, int64_t g)
 {
-    return row_of(w, o, w->part.batch * w->s->queries + i, w->s->ldo,
-                  w->part.kv * w->s->group + g);
+    return row_of(w, o, w->part.batch * w->s->queries + i, w->s->ldo, w->part.kv * w->s->group + g);
 }
 
 /* Rows of one head lie thousands of bytes apart, where the machine sees no stream: they
@@ -232,22 +251,24 @@ SHEAF__INLINE void turn_8x8(uint32_t *to, const char *from, int64_t stride)
 {
     __m256i x[8], y[8];
     UNROLL for (int i = 0; i < 4; i++) /* rows i and i + 4, words 0..3; then words 4..7 */
-        UNROLL for (int h = 0; h < 2; h++) {
-            const __m128i *a = (const __m128i *)(const void *)(from + i * stride) + h;
-            const __m128i *b = (const __m128i *)(const void *)(from + (i + 4) * stride) + h;
-            x[4 * h + i] = _mm256_set_m128i(_mm_loadu_si128(b), _mm_loadu_si128(a));
-        }
-    UNROLL for (int i = 0; i < 8; i += 2) {
+        UNROLL for (int h = 0; h < 2; h++)
+    {
+        const __m128i *a = (const __m128i *)(const void *)(from + i * stride) + h;
+        const __m128i *b = (const __m128i *)(const void *)(from + (i + 4) * stride) + h;
+        x[4 * h + i] = _mm256_set_m128i(_mm_loadu_si128(b), _mm_loadu_si128(a));
+    }
+    UNROLL for (int i = 0; i < 8; i += 2)
+    {
         y[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
         y[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
     }
-    UNROLL for (int h = 0; h < 8; h += 4)
-        UNROLL for (int i = 0; i < 2; i++) {
-            const __m256i low = _mm256_unpacklo_epi64(y[h + i], y[h + i + 2]);
-            const __m256i high = _mm256_unpackhi_epi64(y[h + i], y[h + i + 2]);
-            _mm256_storeu_si256((__m256i *)(void *)(to + (h + 2 * i) * PANEL), low);
-            _mm256_storeu_si256((__m256i *)(void *)(to + (h + 2 * i + 1) * PANEL), high);
-        }
+    UNROLL for (int h = 0; h < 8; h += 4) UNROLL for (int i = 0; i < 2; i++)
+    {
+        const __m256i low = _mm256_unpacklo_epi64(y[h + i], y[h + i + 2]);
+        const __m256i high = _mm256_unpackhi_epi64(y[h + i], y[h + i + 2]);
+        _mm256_storeu_si256((__m256i *)(void *)(to + (h + 2 * i) * PANEL), low);
+        _mm256_storeu_si256((__m256i *)(void *)(to + (h + 2 * i + 1) * PANEL), high);
+    }
 }
 
 /* Rows of `words` words each become columns of a panel: to[word * 16 + row]. */
@@ -328,8 +349,8 @@ static bool uses_unit(const sheaf__attention_call *call)
     return call->shape->dtype == SHEAF_BF16 && kind_of(call) == UNIT;
 }
 
-static void rows_part(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
-                      size_t bytes)
+static void rows_part(const sheaf__attention_call *call, const sheaf__attention_part *part,
+                      void *scratch, size_t bytes)
 {
     if (uses_unit(call))
         begin_unit();
@@ -338,8 +359,8 @@ static void rows_part(const sheaf__attention_call *call, const sheaf__attention_
         end_unit();
 }
 
-static void dkv_part(const sheaf__attention_call *call, const sheaf__attention_part *part, bool both,
-                     void *scratch, size_t bytes)
+static void dkv_part(const sheaf__attention_call *call, const sheaf__attention_part *part,
+                     bool both, void *scratch, size_t bytes)
 {
     if (uses_unit(call))
         begin_unit();
@@ -348,8 +369,8 @@ static void dkv_part(const sheaf__attention_call *call, const sheaf__attention_p
         end_unit();
 }
 
-static void dq_part(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
-                    size_t bytes)
+static void dq_part(const sheaf__attention_call *call, const sheaf__attention_part *part,
+                    void *scratch, size_t bytes)
 {
     if (uses_unit(call))
         begin_unit();

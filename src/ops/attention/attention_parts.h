@@ -13,7 +13,8 @@
 #define SHEAF__ATTENTION_BLOCK 256 /* of the contract: keys or queries of one chain */
 #define SHEAF__ATTENTION_CHUNK 32  /* of its order `tiles` */
 #define SHEAF__ATTENTION_STRIP 32  /* keys whose scores go through the backward pass together */
-#define SHEAF__ATTENTION_LD 272    /* queries of a strip's row: 256 would put rows into one cache set */
+#define SHEAF__ATTENTION_LD                                                                        \
+    272 /* queries of a strip's row: 256 would put rows into one cache set */
 
 typedef struct sheaf__attention_call {
     const sheaf__attention *shape;
@@ -31,15 +32,16 @@ typedef struct sheaf__attention_part {
     int64_t batch, kv, g0, g1, begin, end;
 } sheaf__attention_part;
 
-void sheaf__attention_ref_rows(const sheaf__attention_call *call, const sheaf__attention_part *part);
+void sheaf__attention_ref_rows(const sheaf__attention_call *call,
+                               const sheaf__attention_part *part);
 void sheaf__attention_ref_dq(const sheaf__attention_call *call, const sheaf__attention_part *part);
 void sheaf__attention_ref_dkv(const sheaf__attention_call *call, const sheaf__attention_part *part);
 
 /* What computes parts on one instruction set, with `bytes` of scratch. */
 typedef struct sheaf__attention_kernels {
     /* o (and stats) of rows [begin, end) */
-    void (*rows)(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
-                 size_t bytes);
+    void (*rows)(const sheaf__attention_call *call, const sheaf__attention_part *part,
+                 void *scratch, size_t bytes);
     /* dk and dv of keys [begin, end), begin a multiple of 256; all heads of the group. With
      * `both` these are all keys, and dq of all queries is written as well. */
     void (*dkv)(const sheaf__attention_call *call, const sheaf__attention_part *part, bool both,

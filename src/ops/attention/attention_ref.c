@@ -79,7 +79,9 @@ static float product(const head *h, const void *x, int64_t x0, const void *y, in
         return product_tiles(h, x, x0, y, y0);
     for (int64_t c = 0; c < h->s->head_dim; c += step)
         for (int64_t e = c + step - 1; e >= c; e--)
-            sum = e < h->s->head_dim ? fmaf(sheaf__load(x, x0 + e, dtype), sheaf__load(y, y0 + e, dtype), sum) : fmaf(0.0f, 0.0f, sum);
+            sum = e < h->s->head_dim
+                      ? fmaf(sheaf__load(x, x0 + e, dtype), sheaf__load(y, y0 + e, dtype), sum)
+                      : fmaf(0.0f, 0.0f, sum);
     return sum;
 }
 
@@ -124,9 +126,11 @@ static float dscore(const head *h, int64_t i, int64_t j, const float *stats)
     return sheaf__rounded(s->scale * p * (dp - whole), s->dtype);
 }
 
-/* ---- sums of vectors: chain += weight * row; block += the chains of a chunk; total += block ---- */
+/* ---- sums of vectors: chain += weight * row; block += the chains of a chunk; total += block
+ * ---- */
 typedef struct running {
-    float even[SHEAF__HEAD_DIM_MAX], odd[SHEAF__HEAD_DIM_MAX]; /* but for `tiles`, even is the only chain */
+    float even[SHEAF__HEAD_DIM_MAX],
+        odd[SHEAF__HEAD_DIM_MAX]; /* but for `tiles`, even is the only chain */
     float block[SHEAF__HEAD_DIM_MAX], total[SHEAF__HEAD_DIM_MAX];
 } running;
 
@@ -176,7 +180,8 @@ static void forward_row(const head *h, int64_t i)
     for (int64_t n = 0; n < s->keys; n++) {
         const int64_t j = nth(h, n, s->keys);
         if (sees(h, i, j))
-            add_row(&o, j, sheaf__rounded(p32(h, i, j, max, sum), s->dtype), h, h->call->v, v_at(h, j));
+            add_row(&o, j, sheaf__rounded(p32(h, i, j, max, sum), s->dtype), h, h->call->v,
+                    v_at(h, j));
         end_row(&o, n, s->keys, h);
     }
     store_sums(h->call->o, o_at(h, i), &o, h);
@@ -265,19 +270,22 @@ static void for_each_head(const sheaf__attention_call *call, int64_t rows,
             part(call, &(sheaf__attention_part){ b, kv, 0, call->shape->group, 0, rows });
 }
 
-void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o, float *stats,
-                                  const void *q, const void *k, const void *v)
+void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o,
+                                  float *stats, const void *q, const void *k, const void *v)
 {
-    const sheaf__attention_call call = { .shape = shape, .o = o, .stats = stats, .q = q, .k = k, .v = v, .sums = sums };
+    const sheaf__attention_call call = {
+        .shape = shape, .o = o, .stats = stats, .q = q, .k = k, .v = v, .sums = sums
+    };
     for_each_head(&call, shape->queries * shape->group, sheaf__attention_ref_rows);
 }
 
-void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq, void *dk, void *dv,
-                                   const void *d_o, const void *o, const float *stats,
-                                   const void *q, const void *k, const void *v)
+void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq,
+                                   void *dk, void *dv, const void *d_o, const void *o,
+                                   const float *stats, const void *q, const void *k, const void *v)
 {
     /* o and stats are only read; the call has one field for both directions */
-    const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv, sums, { 0 } };
+    const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q,    k, v, d_o, dq,
+                                         dk,    dv,        sums,           { 0 } };
     for_each_head(&call, shape->queries, sheaf__attention_ref_dq);
     for_each_head(&call, shape->keys, sheaf__attention_ref_dkv);
 }

@@ -13,12 +13,25 @@ static void test_attention__two_tokens_worked_by_hand(void **state)
     const float ln3 = 1.09861229f, q[2] = { 7, 1 }, k[2] = { 1.09861229f, 0 }, v[2] = { 4, 8 };
     const float d_o[2] = { 0, 1 };
     float o[2], stats[4], dq[2], dk[2], dv[2];
-    const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 2, .keys = 2, .kv_heads = 1,
-                                 .group = 1, .head_dim = 1, .scale = 1, .ldq = 1, .ldk = 1, .ldv = 1,
-                                 .ldo = 1, .kv_rows = 2 };
+    const sheaf__attention s = { .dtype = SHEAF_F32,
+                                 .batch = 1,
+                                 .queries = 2,
+                                 .keys = 2,
+                                 .kv_heads = 1,
+                                 .group = 1,
+                                 .head_dim = 1,
+                                 .scale = 1,
+                                 .ldq = 1,
+                                 .ldk = 1,
+                                 .ldv = 1,
+                                 .ldo = 1,
+                                 .kv_rows = 2 };
     sheaf__attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
     sheaf__attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
-    const struct { const char *name; float got, want; } row[] = {
+    const struct {
+        const char *name;
+        float got, want;
+    } row[] = {
         { "o of the first is its own v", o[0], 4 },
         { "o of the second", o[1], 5 },
         { "max of the first", stats[0], 7 * ln3 },
@@ -41,7 +54,12 @@ static void test_attention__window_and_mask_worked_by_hand(void **state)
 {
     const float q[4] = { 1, 1, 1, 1 }, k[4] = { 0, 0, 0, 0 }, v[4] = { 1, 2, 4, 8 };
     const uint8_t left[4] = { 0, 1, 1, 1 }, right[4] = { 1, 1, 0, 0 };
-    const struct { const char *name; int64_t window; const uint8_t *mask; float want[4]; } table[] = {
+    const struct {
+        const char *name;
+        int64_t window;
+        const uint8_t *mask;
+        float want[4];
+    } table[] = {
         { "all", 0, NULL, { 1, 1.5f, 7.0f / 3, 3.75f } },
         { "window of two", 2, NULL, { 1, 1.5f, 3, 6 } },
         { "window of one is itself", 1, NULL, { 1, 2, 4, 8 } },
@@ -51,10 +69,22 @@ static void test_attention__window_and_mask_worked_by_hand(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         float o[4];
-        const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 4, .keys = 4, .kv_heads = 1,
-                                     .group = 1, .head_dim = 1, .scale = 1, .ldq = 1, .ldk = 1, .ldv = 1,
-                                     .ldo = 1, .kv_rows = 4, .window = table[i].window,
-                                     .key_mask = table[i].mask, .mask_ld = 4 };
+        const sheaf__attention s = { .dtype = SHEAF_F32,
+                                     .batch = 1,
+                                     .queries = 4,
+                                     .keys = 4,
+                                     .kv_heads = 1,
+                                     .group = 1,
+                                     .head_dim = 1,
+                                     .scale = 1,
+                                     .ldq = 1,
+                                     .ldk = 1,
+                                     .ldv = 1,
+                                     .ldo = 1,
+                                     .kv_rows = 4,
+                                     .window = table[i].window,
+                                     .key_mask = table[i].mask,
+                                     .mask_ld = 4 };
         sheaf__attention_forward_ref(&s, SHEAF__PAIRS, o, NULL, q, k, v);
         for (int t = 0; t < 4; t++)
             CHECK_NEAR(table[i].name, o[t], table[i].want[t], 1e-6);
@@ -74,7 +104,8 @@ typedef struct exact_kind {
     bool full;
 } exact_kind;
 static const exact_kind causal = { "causal", TOKENS, false };
-static const exact_kind few = { "full, fewer queries than keys", 4, true }, many = { "full, more queries than keys", MOST, true };
+static const exact_kind few = { "full, fewer queries than keys", 4, true },
+                        many = { "full, more queries than keys", MOST, true };
 static const uint8_t exact_mask[TOKENS] = { 1, 1, 0, 1, 1, 1, 1 };
 enum { EXACT_WINDOW = 5 };
 static const double exact_scale = 0.5;
@@ -115,9 +146,18 @@ static double exact_loss(const double *x, const exact_kind *kind)
     return loss;
 }
 
-static double loss_causal(const double *x) { return exact_loss(x, &causal); }
-static double loss_few(const double *x) { return exact_loss(x, &few); }
-static double loss_many(const double *x) { return exact_loss(x, &many); }
+static double loss_causal(const double *x)
+{
+    return exact_loss(x, &causal);
+}
+static double loss_few(const double *x)
+{
+    return exact_loss(x, &few);
+}
+static double loss_many(const double *x)
+{
+    return exact_loss(x, &many);
+}
 
 /* The formulas of attention.h in double; out.w is o. */
 static void exact_gradient(exact *out, const exact *e, const exact_kind *kind)
@@ -156,15 +196,21 @@ static void exact_fill(exact *e)
 
 static void test_attention__double_version_passes_finite_differences(void **state)
 {
-    const struct { const exact_kind *kind; double (*loss)(const double *x); } table[] = {
-        { &causal, loss_causal }, { &few, loss_few }, { &many, loss_many },
+    const struct {
+        const exact_kind *kind;
+        double (*loss)(const double *x);
+    } table[] = {
+        { &causal, loss_causal },
+        { &few, loss_few },
+        { &many, loss_many },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         exact e, gradient;
         exact_fill(&e);
         exact_gradient(&gradient, &e, table[i].kind);
         /* with regard to w the loss is linear, with slope o */
-        twin_gradient(table[i].kind->name, table[i].loss, (double *)&e, sizeof e / sizeof(double), (double *)&gradient);
+        twin_gradient(table[i].kind->name, table[i].loss, (double *)&e, sizeof e / sizeof(double),
+                      (double *)&gradient);
     }
 }
 
@@ -174,11 +220,23 @@ static void check_exact(const exact_kind *kind)
     float x[sizeof e / sizeof(double)], o[NQ], stats[MOST * GROUP * 2], dq[NQ], dk[NK], dv[NK];
     const float *q = x, *k = q + NQ, *v = k + NK, *w = v + NK;
     const int n = kind->queries * GROUP * DIM;
-    const sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = kind->queries, .keys = TOKENS,
-                                 .kv_heads = 1, .group = GROUP, .head_dim = DIM,
-                                 .scale = (float)exact_scale, .window = EXACT_WINDOW, .full = kind->full,
-                                 .key_mask = exact_mask, .mask_ld = TOKENS, .ldq = GROUP * DIM, .ldk = DIM,
-                                 .ldv = DIM, .ldo = GROUP * DIM, .kv_rows = TOKENS };
+    const sheaf__attention s = { .dtype = SHEAF_F32,
+                                 .batch = 1,
+                                 .queries = kind->queries,
+                                 .keys = TOKENS,
+                                 .kv_heads = 1,
+                                 .group = GROUP,
+                                 .head_dim = DIM,
+                                 .scale = (float)exact_scale,
+                                 .window = EXACT_WINDOW,
+                                 .full = kind->full,
+                                 .key_mask = exact_mask,
+                                 .mask_ld = TOKENS,
+                                 .ldq = GROUP * DIM,
+                                 .ldk = DIM,
+                                 .ldv = DIM,
+                                 .ldo = GROUP * DIM,
+                                 .kv_rows = TOKENS };
     exact_fill(&e);
     exact_gradient(&want, &e, kind);
     for (size_t i = 0; i < ARRAY_LEN(x); i++)
@@ -221,20 +279,37 @@ static void test_attention__fast_equals_reference_at_odd_shapes(void **state)
 /* More than one block of 256 keys and of 256 queries; more than one strip and panel. */
 static void test_attention__fast_equals_reference_across_blocks(void **state)
 {
-    static const struct { sheaf_dtype dtype; int64_t batch, queries, keys, kv, group, d, window; bool mask; } table[] = {
-        { SHEAF_BF16, 1, 515, 515, 1, 2, 16, 0, false },  { SHEAF_F32, 1, 515, 515, 1, 2, 10, 0, true },
-        { SHEAF_BF16, 1, 600, 600, 1, 1, 8, 70, false },  { SHEAF_F32, 1, 600, 600, 1, 1, 8, 300, true },
-        { SHEAF_BF16, 2, 300, 300, 1, 3, 34, 0, true },   { SHEAF_F32, 1, 257, 257, 2, 1, 64, 0, false },
-        { SHEAF_BF16, 1, 70, 70, 1, 2, 256, 0, false },   { SHEAF_F32, 1, 70, 70, 1, 2, 256, 0, false },
-        { SHEAF_BF16, 1, 3, 1300, 2, 8, 64, 0, true },    { SHEAF_F32, 1, 3, 1300, 2, 8, 64, 700, false },
-        { SHEAF_BF16, 1, 1, 4097, 1, 4, 64, 0, false },   { SHEAF_F32, 1, 2, 8300, 1, 3, 64, 0, false },
-        { SHEAF_BF16, 1, 256, 256, 1, 1, 128, 0, false }, { SHEAF_F32, 1, 100, 100, 1, 1, 1, 0, false },
+    static const struct {
+        sheaf_dtype dtype;
+        int64_t batch, queries, keys, kv, group, d, window;
+        bool mask;
+    } table[] = {
+        { SHEAF_BF16, 1, 515, 515, 1, 2, 16, 0, false },
+        { SHEAF_F32, 1, 515, 515, 1, 2, 10, 0, true },
+        { SHEAF_BF16, 1, 600, 600, 1, 1, 8, 70, false },
+        { SHEAF_F32, 1, 600, 600, 1, 1, 8, 300, true },
+        { SHEAF_BF16, 2, 300, 300, 1, 3, 34, 0, true },
+        { SHEAF_F32, 1, 257, 257, 2, 1, 64, 0, false },
+        { SHEAF_BF16, 1, 70, 70, 1, 2, 256, 0, false },
+        { SHEAF_F32, 1, 70, 70, 1, 2, 256, 0, false },
+        { SHEAF_BF16, 1, 3, 1300, 2, 8, 64, 0, true },
+        { SHEAF_F32, 1, 3, 1300, 2, 8, 64, 700, false },
+        { SHEAF_BF16, 1, 1, 4097, 1, 4, 64, 0, false },
+        { SHEAF_F32, 1, 2, 8300, 1, 3, 64, 0, false },
+        { SHEAF_BF16, 1, 256, 256, 1, 1, 128, 0, false },
+        { SHEAF_F32, 1, 100, 100, 1, 1, 1, 0, false },
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        check_shape((sheaf__attention){ .dtype = table[i].dtype, .batch = table[i].batch,
-                        .queries = table[i].queries, .keys = table[i].keys, .kv_heads = table[i].kv,
-                        .group = table[i].group, .head_dim = table[i].d, .window = table[i].window,
-                        .kv_rows = table[i].keys, .scale = 0.125f },
+        check_shape((sheaf__attention){ .dtype = table[i].dtype,
+                                        .batch = table[i].batch,
+                                        .queries = table[i].queries,
+                                        .keys = table[i].keys,
+                                        .kv_heads = table[i].kv,
+                                        .group = table[i].group,
+                                        .head_dim = table[i].d,
+                                        .window = table[i].window,
+                                        .kv_rows = table[i].keys,
+                                        .scale = 0.125f },
                     0, table[i].mask, 2 + i);
 }
 
@@ -243,15 +318,23 @@ static void test_attention__numbers_out_of_the_ordinary(void **state)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, 1e-40f, -1e-40f, 3e38f };
     for (uint64_t i = 0; i < 2 * 4 * ARRAY_LEN(odd); i++) {
-        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = 40, .keys = 40,
-                               .kv_heads = 2, .group = 2, .head_dim = 18, .kv_rows = 40, .scale = 0.3f,
+        sheaf__attention s = { .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+                               .batch = 1,
+                               .queries = 40,
+                               .keys = 40,
+                               .kv_heads = 2,
+                               .group = 2,
+                               .head_dim = 18,
+                               .kv_rows = 40,
+                               .scale = 0.3f,
                                .window = i % 3 == 0 ? 9 : 0 };
         problem p = problem_of(s, 0, i % 5 == 0);
         fill_mask(&p, i);
         const int64_t row = 5 + (int64_t)chance(i, 30);
         put_odd_number(&p, (int)(i / 2 % 4), row, odd[i / 8]);
         char name[80];
-        snprintf(name, sizeof name, "%g in operand %d of row %d", (double)odd[i / 8], (int)(i / 2 % 4), (int)row);
+        snprintf(name, sizeof name, "%g in operand %d of row %d", (double)odd[i / 8],
+                 (int)(i / 2 % 4), (int)row);
         check_twins(&p, name);
         problem_drop(&p);
     }
@@ -259,8 +342,15 @@ static void test_attention__numbers_out_of_the_ordinary(void **state)
 
 static void test_attention__nan_in_the_future_leaves_the_past_alone(void **state)
 {
-    sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 20, .keys = 20, .kv_heads = 1,
-                           .group = 1, .head_dim = 8, .kv_rows = 20, .scale = 0.3f };
+    sheaf__attention s = { .dtype = SHEAF_F32,
+                           .batch = 1,
+                           .queries = 20,
+                           .keys = 20,
+                           .kv_heads = 1,
+                           .group = 1,
+                           .head_dim = 8,
+                           .kv_rows = 20,
+                           .scale = 0.3f };
     problem p = problem_of(s, 0, false);
     result clean = result_of(&p), dirty = result_of(&p);
     run_device(&p, &clean, NULL, 1);
@@ -280,8 +370,15 @@ static void test_attention__a_row_that_sees_nothing_is_zero(void **state)
         const char *name = isa < 0 ? "ref" : columns[isa];
         if (!on_this_cpu(name))
             continue;
-        sheaf__attention s = { .dtype = SHEAF_F32, .batch = 1, .queries = 9, .keys = 9, .kv_heads = 1,
-                               .group = 2, .head_dim = 8, .kv_rows = 9, .scale = 0.3f };
+        sheaf__attention s = { .dtype = SHEAF_F32,
+                               .batch = 1,
+                               .queries = 9,
+                               .keys = 9,
+                               .kv_heads = 1,
+                               .group = 2,
+                               .head_dim = 8,
+                               .kv_rows = 9,
+                               .scale = 0.3f };
         problem p = problem_of(s, 0, true);
         result r = result_of(&p);
         memset(p.mask, 1, 9);
@@ -295,7 +392,8 @@ static void test_attention__a_row_that_sees_nothing_is_zero(void **state)
             assert_true(sheaf__bits(((float *)r.dk)[i]) == 0);
             assert_true(sheaf__bits(((float *)r.dv)[i]) == 0);
         }
-        assert_true(r.stats[0] == -INFINITY && r.stats[1] == 0 && r.stats[6] > -INFINITY && r.stats[7] >= 1);
+        assert_true(r.stats[0] == -INFINITY && r.stats[1] == 0 && r.stats[6] > -INFINITY &&
+                    r.stats[7] >= 1);
         result_drop(&r);
         problem_drop(&p);
     }
@@ -325,23 +423,38 @@ static void test_attention__the_largest_score_is_minus_zero(void **state)
 {
     enum { KEYS = 100 };
     const float minus = -0x1p-126f, scale = 0.3f;
-    const struct { const char *name; float even, odd, from_70; } table[] = {
-        { "all -0", minus, minus, minus }, { "+0, then -0", 0, 0, minus }, { "-0, then +0", minus, minus, 0 },
-        { "-0 and +0 in turn", minus, 0, minus }, { "+0 and -0 in turn", 0, minus, 0 },
-        { "low ones, then -0", -1, -1, minus }, { "-0, then low ones", minus, -1, -1 },
+    const struct {
+        const char *name;
+        float even, odd, from_70;
+    } table[] = {
+        { "all -0", minus, minus, minus },      { "+0, then -0", 0, 0, minus },
+        { "-0, then +0", minus, minus, 0 },     { "-0 and +0 in turn", minus, 0, minus },
+        { "+0 and -0 in turn", 0, minus, 0 },   { "low ones, then -0", -1, -1, minus },
+        { "-0, then low ones", minus, -1, -1 },
     };
     assert_true(sheaf__bits(product_flushed(scale, minus)) == 0x80000000u);
     for (size_t i = 0; i < ARRAY_LEN(table) * 8; i++) {
         const size_t row = i / 8;
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1,
-                                   .queries = i & 2 ? 3 : KEYS, .keys = KEYS, .kv_heads = 1, .group = 2, .head_dim = 18,
-                                   .kv_rows = KEYS, .scale = scale, .window = i & 4 ? 40 : 0 }, 0, false);
+        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+                                                   .batch = 1,
+                                                   .queries = i & 2 ? 3 : KEYS,
+                                                   .keys = KEYS,
+                                                   .kv_heads = 1,
+                                                   .group = 2,
+                                                   .head_dim = 18,
+                                                   .kv_rows = KEYS,
+                                                   .scale = scale,
+                                                   .window = i & 4 ? 40 : 0 },
+                               0, false);
         memset(p.q, 0, bytes_of(&p, p.nq));
         memset(p.k, 0, bytes_of(&p, p.nk));
         for (int64_t q = 0; q < p.s.queries * 2; q++)
             put_number(&p, p.q, q * 18, 1);
         for (int64_t j = 0; j < KEYS; j++)
-            put_number(&p, p.k, j * p.s.ldk, j >= 70 ? table[row].from_70 : j % 2 ? table[row].odd : table[row].even);
+            put_number(&p, p.k, j * p.s.ldk,
+                       j >= 70 ? table[row].from_70
+                       : j % 2 ? table[row].odd
+                               : table[row].even);
         result r = result_of(&p);
         run_ref(&p, &r);
         assert_true(sheaf__bits(r.stats[(p.s.queries - 1) * 2]) == 0); /* +0 */
@@ -351,20 +464,33 @@ static void test_attention__the_largest_score_is_minus_zero(void **state)
     }
 }
 
-/* q_i is 2^100 but for channel i, k_j is -2^100 in channel j only: each query's other keys score -inf,
- * its own 2^-126 * -2^100 * scale. Nothing but scores is infinite. */
+/* q_i is 2^100 but for channel i, k_j is -2^100 in channel j only: each query's other keys score
+ * -inf, its own 2^-126 * -2^100 * scale. Nothing but scores is infinite. */
 static void test_attention__all_but_itself_are_minus_infinity(void **state)
 {
     enum { KEYS = 100 };
-    const struct { const char *name; float scale, max; bool masked; } table[] = {
-        { "itself below zero", 0.5f, -0x1p-27f, false }, { "itself -0", 0x1p-101f, 0, false },
-        { "itself below zero, masked", 0.5f, -0x1p-27f, true }, { "itself -0, masked", 0x1p-101f, 0, true },
+    const struct {
+        const char *name;
+        float scale, max;
+        bool masked;
+    } table[] = {
+        { "itself below zero", 0.5f, -0x1p-27f, false },
+        { "itself -0", 0x1p-101f, 0, false },
+        { "itself below zero, masked", 0.5f, -0x1p-27f, true },
+        { "itself -0, masked", 0x1p-101f, 0, true },
     };
     for (size_t i = 0; i < ARRAY_LEN(table) * 2; i++) {
         const size_t row = i / 2;
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = KEYS,
-                                   .keys = KEYS, .kv_heads = 1, .group = 1, .head_dim = KEYS, .kv_rows = KEYS,
-                                   .scale = table[row].scale }, 0, table[row].masked);
+        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+                                                   .batch = 1,
+                                                   .queries = KEYS,
+                                                   .keys = KEYS,
+                                                   .kv_heads = 1,
+                                                   .group = 1,
+                                                   .head_dim = KEYS,
+                                                   .kv_rows = KEYS,
+                                                   .scale = table[row].scale },
+                               0, table[row].masked);
         memset(p.k, 0, bytes_of(&p, p.nk));
         for (int64_t t = 0; t < KEYS; t++) {
             for (int64_t c = 0; c < KEYS; c++)
@@ -377,9 +503,10 @@ static void test_attention__all_but_itself_are_minus_infinity(void **state)
         run_ref(&p, &r);
         for (int64_t t = 0; t < KEYS; t++)
             if (p.mask == NULL || p.mask[t]) {
-                assert_true(sheaf__bits(r.stats[t * 2]) == sheaf__bits(table[row].max) && r.stats[t * 2 + 1] == 1);
-                CHECK_BYTES("o is its own v", (char *)r.o + bytes_of(&p, t * p.s.ldo), (char *)p.v + bytes_of(&p, t * p.s.ldv),
-                            bytes_of(&p, KEYS));
+                assert_true(sheaf__bits(r.stats[t * 2]) == sheaf__bits(table[row].max) &&
+                            r.stats[t * 2 + 1] == 1);
+                CHECK_BYTES("o is its own v", (char *)r.o + bytes_of(&p, t * p.s.ldo),
+                            (char *)p.v + bytes_of(&p, t * p.s.ldv), bytes_of(&p, KEYS));
             }
         result_drop(&r);
         check_twins(&p, table[row].name);
@@ -392,9 +519,17 @@ static void test_attention__one_key_is_not_hidden(void **state)
 {
     static const int64_t only[] = { 0, 15, 16, 63, 64, 99 };
     for (size_t i = 0; i < ARRAY_LEN(only) * 4; i++) {
-        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 1, .queries = 100,
-                                   .keys = 100, .kv_heads = 1, .group = 2, .head_dim = 18, .kv_rows = 100, .scale = 0.3f,
-                                   .window = i & 2 ? 1 : 0 }, 0, true);
+        problem p = problem_of((sheaf__attention){ .dtype = i & 1 ? SHEAF_BF16 : SHEAF_F32,
+                                                   .batch = 1,
+                                                   .queries = 100,
+                                                   .keys = 100,
+                                                   .kv_heads = 1,
+                                                   .group = 2,
+                                                   .head_dim = 18,
+                                                   .kv_rows = 100,
+                                                   .scale = 0.3f,
+                                                   .window = i & 2 ? 1 : 0 },
+                               0, true);
         char name[80];
         p.mask[only[i / 4]] = 1;
         snprintf(name, sizeof name, "only key %d", (int)only[i / 4]);
@@ -406,8 +541,8 @@ static void test_attention__one_key_is_not_hidden(void **state)
 /* ---- odd heads of bfloat16 ---- */
 
 /* Heads of `from` channels in rows of ld, as heads of `to`: what is more is zero. */
-static void copy_heads(uint16_t *to, int64_t to_ld, int64_t to_dim, const uint16_t *from, int64_t from_ld, int64_t from_dim,
-                       int64_t rows, int64_t heads)
+static void copy_heads(uint16_t *to, int64_t to_ld, int64_t to_dim, const uint16_t *from,
+                       int64_t from_ld, int64_t from_dim, int64_t rows, int64_t heads)
 {
     const size_t bytes = (size_t)(to_dim < from_dim ? to_dim : from_dim) * 2;
     for (int64_t row = 0; row < rows; row++)
@@ -423,15 +558,24 @@ static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void 
     static const int64_t dims[] = { 1, 3, 7, 17, 35 };
     for (size_t i = 0; i < ARRAY_LEN(dims) * 3; i++) {
         const int64_t d = dims[i / 3], n = 70, heads = 4;
-        sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 2, .queries = n, .keys = i % 3 == 2 ? 41 : n, .kv_heads = 2, .group = 2,
-                               .head_dim = d, .scale = 0.3f, .full = i % 3 == 2, .window = i % 3 == 1 ? 20 : 0 };
+        sheaf__attention s = { .dtype = SHEAF_BF16,
+                               .batch = 2,
+                               .queries = n,
+                               .keys = i % 3 == 2 ? 41 : n,
+                               .kv_heads = 2,
+                               .group = 2,
+                               .head_dim = d,
+                               .scale = 0.3f,
+                               .full = i % 3 == 2,
+                               .window = i % 3 == 1 ? 20 : 0 };
         s.kv_rows = s.keys;
         problem odd = problem_of(s, 1, i % 3 == 2);
         s.head_dim = d + 1;
         problem even = problem_of(s, 1, i % 3 == 2);
         fill_mask(&odd, i);
         fill_mask(&even, i);
-        put_number(&odd, odd.k, 5 * odd.s.ldk + d, INFINITY); /* of the second head, beside the last of the first */
+        put_number(&odd, odd.k, 5 * odd.s.ldk + d,
+                   INFINITY); /* of the second head, beside the last of the first */
         copy_heads(even.q, even.s.ldq, d + 1, odd.q, odd.s.ldq, d, 2 * n, heads);
         copy_heads(even.d_o, even.s.ldo, d + 1, odd.d_o, odd.s.ldo, d, 2 * n, heads);
         copy_heads(even.k, even.s.ldk, d + 1, odd.k, odd.s.ldk, d, 2 * s.keys, 2);
@@ -457,10 +601,18 @@ static void test_attention__an_odd_head_is_an_even_one_that_ends_with_zero(void 
 /* ---- decoding ---- */
 static void test_attention__decoding_gives_the_last_rows(void **state)
 {
-    for (int n = 0; n < 18; n++) { /* float32 and bfloat16 in one order, then bfloat16 in the other */
+    for (int n = 0; n < 18;
+         n++) { /* float32 and bfloat16 in one order, then bfloat16 in the other */
         const int code = n < 12 ? n : 2 * (n - 12) + 1;
-        sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32, .batch = 2, .queries = 530, .keys = 530,
-                               .kv_heads = 2, .group = 3, .head_dim = 20, .kv_rows = 777, .scale = 0.3f,
+        sheaf__attention s = { .dtype = code & 1 ? SHEAF_BF16 : SHEAF_F32,
+                               .batch = 2,
+                               .queries = 530,
+                               .keys = 530,
+                               .kv_heads = 2,
+                               .group = 3,
+                               .head_dim = 20,
+                               .kv_rows = 777,
+                               .scale = 0.3f,
                                .window = code / 2 % 2 ? 100 : 0 };
         problem p = problem_of(s, 2, code / 4 == 1);
         p.sums = n < 12 ? SHEAF__PAIRS : SHEAF__TILES;
@@ -473,11 +625,13 @@ static void test_attention__decoding_gives_the_last_rows(void **state)
         problem last = p;
         last.s.queries = new;
         /* the new queries of each sequence stand together */
-        const size_t row = bytes_of(&p, p.s.ldq), row_o = bytes_of(&p, p.s.ldo), wide = bytes_of(&p, 2 * 3 * 20);
-        char *q = malloc(2 * (size_t)new * row);
+        const size_t row = bytes_of(&p, p.s.ldq), row_o = bytes_of(&p, p.s.ldo),
+                     wide = bytes_of(&p, 2 * 3 * 20);
+        char *q = malloc(2 * (size_t) new *row);
         for (int64_t b = 0; b < 2; b++)
             for (int64_t i = 0; i < new; i++)
-                memcpy(q + (size_t)(b * new + i) * row, (char *)p.q + (size_t)(b * 530 + 530 - new + i) * row, wide);
+                memcpy(q + (size_t)(b * new + i) * row,
+                       (char *)p.q + (size_t)(b * 530 + 530 - new + i) * row, wide);
         last.q = q;
         run_device(&last, &few, NULL, 1);
         for (int64_t b = 0; b < 2; b++)
@@ -496,8 +650,15 @@ static void test_attention__nothing_owned_is_nothing_done(void **state)
 {
     sheaf__device *device;
     CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
-    const sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 2, .queries = 5, .keys = 5, .kv_heads = 0,
-                                 .group = 4, .head_dim = 16, .kv_rows = 5, .scale = 1 };
+    const sheaf__attention s = { .dtype = SHEAF_BF16,
+                                 .batch = 2,
+                                 .queries = 5,
+                                 .keys = 5,
+                                 .kv_heads = 0,
+                                 .group = 4,
+                                 .head_dim = 16,
+                                 .kv_rows = 5,
+                                 .scale = 1 };
     sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
     sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     sheaf__attention full = s;
@@ -511,16 +672,28 @@ static void test_attention__nothing_owned_is_nothing_done(void **state)
 
 static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **state)
 {
-    static const struct { int64_t queries, keys, window; bool full; } table[] = {
-        { 7, 7, 0 }, { 7, 7, 3 }, { 3, 7, 0 }, { 3, 7, 2 }, { 3, 7, 6 }, { 7, 7, 7 }, { 7, 7, 100 }, { 1, 7, 1 },
+    static const struct {
+        int64_t queries, keys, window;
+        bool full;
+    } table[] = {
+        { 7, 7, 0 },       { 7, 7, 3 },       { 3, 7, 0 },       { 3, 7, 2 },
+        { 3, 7, 6 },       { 7, 7, 7 },       { 7, 7, 100 },     { 1, 7, 1 },
         { 7, 7, 0, true }, { 3, 7, 2, true }, { 8, 5, 1, true }, { 5, 0, 0, true },
     };
     sheaf__device *device;
     CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, 4, NULL, 0));
     for (size_t n = 0; n < ARRAY_LEN(table); n++) {
-        const sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 3, .queries = table[n].queries,
-                                     .keys = table[n].keys, .kv_heads = 2, .group = 4, .head_dim = 16,
-                                     .kv_rows = 9, .scale = 1, .window = table[n].window, .full = table[n].full };
+        const sheaf__attention s = { .dtype = SHEAF_BF16,
+                                     .batch = 3,
+                                     .queries = table[n].queries,
+                                     .keys = table[n].keys,
+                                     .kv_heads = 2,
+                                     .group = 4,
+                                     .head_dim = 16,
+                                     .kv_rows = 9,
+                                     .scale = 1,
+                                     .window = table[n].window,
+                                     .full = table[n].full };
         int64_t pairs = 0;
         for (int64_t i = 0; i < s.queries; i++)
             for (int64_t j = 0; j < s.keys; j++)
@@ -532,7 +705,8 @@ static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **
         sheaf__attention_forward(device, &s, NULL, NULL, NULL, NULL, NULL);
         CHECK_NEAR("forward", device->flops, 2 * one, 0);
         if (has_backward(&s))
-            sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+            sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                                      NULL);
         CHECK_NEAR("both", device->flops, (has_backward(&s) ? 7 : 2) * one, 0);
     }
     sheaf__device_close(device);
@@ -544,8 +718,15 @@ static void test_attention__production_size_is_the_same_on_any_threads_and_isa(v
 {
     static const int threads[] = { 2, 1, 5, 5 };
     static const char *const isa[] = { NULL, NULL, NULL, "avx2" };
-    sheaf__attention s = { .dtype = SHEAF_BF16, .batch = 1, .queries = 4200, .keys = 4200, .kv_heads = 2,
-                           .group = 18, .head_dim = 64, .kv_rows = 4200, .scale = 0.125f };
+    sheaf__attention s = { .dtype = SHEAF_BF16,
+                           .batch = 1,
+                           .queries = 4200,
+                           .keys = 4200,
+                           .kv_heads = 2,
+                           .group = 18,
+                           .head_dim = 64,
+                           .kv_rows = 4200,
+                           .scale = 0.125f };
     check_production(s, threads, isa, 3); /* AVX2 takes seconds for it */
     s.queries = s.keys = s.kv_rows = 1300;
     check_production(s, threads + 2, isa + 2, 2);
@@ -561,16 +742,40 @@ static void test_attention__long_sequences_fit_in_scratch(void **state)
 {
     static const int threads[] = { 1 };
     static const char *const isa[] = { NULL };
-    check_production((sheaf__attention){ .dtype = SHEAF_F32, .batch = 1, .queries = 6000, .keys = 6000,
-                         .kv_heads = 1, .group = 1, .head_dim = 128, .kv_rows = 6000, .scale = 0.1f },
+    check_production((sheaf__attention){ .dtype = SHEAF_F32,
+                                         .batch = 1,
+                                         .queries = 6000,
+                                         .keys = 6000,
+                                         .kv_heads = 1,
+                                         .group = 1,
+                                         .head_dim = 128,
+                                         .kv_rows = 6000,
+                                         .scale = 0.1f },
                      threads, isa, 1);
-    assert_true(sheaf__attention_keys_held(&(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 },
-                                           SHEAF__THREAD_SCRATCH) < 6000);
-    check_production((sheaf__attention){ .dtype = SHEAF_BF16, .batch = 1, .queries = 32768, .keys = 32768,
-                         .kv_heads = 1, .group = 1, .head_dim = 64, .kv_rows = 32768, .scale = 0.1f,
-                         .window = 4096 }, threads, isa, 1);
-    check_shape((sheaf__attention){ .dtype = SHEAF_BF16, .batch = 1, .queries = 1, .keys = 100000,
-                    .kv_heads = 1, .group = 2, .head_dim = 8, .kv_rows = 100000, .scale = 0.1f }, 0, false, 0);
+    assert_true(
+        sheaf__attention_keys_held(&(sheaf__attention){ .dtype = SHEAF_F32, .head_dim = 128 },
+                                   SHEAF__THREAD_SCRATCH) < 6000);
+    check_production((sheaf__attention){ .dtype = SHEAF_BF16,
+                                         .batch = 1,
+                                         .queries = 32768,
+                                         .keys = 32768,
+                                         .kv_heads = 1,
+                                         .group = 1,
+                                         .head_dim = 64,
+                                         .kv_rows = 32768,
+                                         .scale = 0.1f,
+                                         .window = 4096 },
+                     threads, isa, 1);
+    check_shape((sheaf__attention){ .dtype = SHEAF_BF16,
+                                    .batch = 1,
+                                    .queries = 1,
+                                    .keys = 100000,
+                                    .kv_heads = 1,
+                                    .group = 2,
+                                    .head_dim = 8,
+                                    .kv_rows = 100000,
+                                    .scale = 0.1f },
+                0, false, 0);
 }
 
 /* One program under two names: sanitizers take minutes for the large shapes. */

@@ -7,11 +7,10 @@
  *   HAS_UNIT                        if that can be UNIT
  *   larger(a, b)                    a > b ? a : b, which is b when either is NaN
  *   either(a, b)                    the bits of both
- *   power(x, y, n, shifted)         0 where x < -0x1.5d589ep+6, else y * 2^n, a normal number or NaN;
- *                                   shifted is n + 0x1.8p23
- *   round_pair(even, odd)           both rounded to bfloat16; no number in them is denormal, a
- *                                   NaN becomes any NaN
- *   TABLE                           the name of its sheaf__attention_kernels */
+ *   power(x, y, n, shifted)         0 where x < -0x1.5d589ep+6, else y * 2^n, a normal number or
+ * NaN; shifted is n + 0x1.8p23 round_pair(even, odd)           both rounded to bfloat16; no number
+ * in them is denormal, a NaN becomes any NaN TABLE                           the name of its
+ * sheaf__attention_kernels */
 #ifndef SHEAF_OPS_ATTENTION_TILE_H
 #define SHEAF_OPS_ATTENTION_TILE_H
 
@@ -43,11 +42,11 @@ typedef struct tile {
     float *c;
     int64_t c_row, c_panel; /* floats between rows, and between panels of 16 columns */
     const char *a;
-    int64_t a_row, a_step;  /* bytes */
-    const uint32_t *b;      /* panels [steps][16] */
-    int64_t b_panel;        /* words between panels */
+    int64_t a_row, a_step; /* bytes */
+    const uint32_t *b;     /* panels [steps][16] */
+    int64_t b_panel;       /* words between panels */
     int64_t steps;
-    float scale;            /* unless add */
+    float scale; /* unless add */
     bool add;
     kind kind;
 } tile;

@@ -20,7 +20,10 @@ typedef struct result {
     float *stats;
 } result;
 
-static inline size_t bytes_of(const problem *p, int64_t n) { return (size_t)n * twin_bytes(p->s.dtype); }
+static inline size_t bytes_of(const problem *p, int64_t n)
+{
+    return (size_t)n * twin_bytes(p->s.dtype);
+}
 
 static inline void *guarded(const problem *p, int64_t n, uint64_t salt)
 {
@@ -55,7 +58,10 @@ static inline problem problem_of(sheaf__attention s, int64_t slack, bool masked)
     return p;
 }
 
-static inline bool has_backward(const sheaf__attention *s) { return s->full || s->queries == s->keys; }
+static inline bool has_backward(const sheaf__attention *s)
+{
+    return s->full || s->queries == s->keys;
+}
 
 static inline void *zeros(const problem *p, int64_t n)
 {
@@ -71,13 +77,23 @@ static inline result result_of(const problem *p)
 }
 
 /* twin_take never gives back: this is a test */
-static inline void problem_drop(problem *p) { free(p->mask); }
-static inline void result_drop(result *r) { free(r->stats); }
+static inline void problem_drop(problem *p)
+{
+    free(p->mask);
+}
+static inline void result_drop(result *r)
+{
+    free(r->stats);
+}
 
 static inline void same(const char *name, const problem *p, const result *got, const result *want)
 {
     char what[240];
-    const struct { const char *name; const void *got, *want; size_t size; } part[] = {
+    const struct {
+        const char *name;
+        const void *got, *want;
+        size_t size;
+    } part[] = {
         { "o", got->o, want->o, bytes_of(p, p->no) },
         { "stats", got->stats, want->stats, (size_t)p->nstats * 4 },
         { "dq", got->dq, want->dq, bytes_of(p, p->nq) },
@@ -97,7 +113,8 @@ static inline void run_ref(const problem *p, const result *r)
     _mm_setcsr(before | 0x8040);
     sheaf__attention_forward_ref(&p->s, p->sums, r->o, r->stats, p->q, p->k, p->v);
     if (has_backward(&p->s))
-        sheaf__attention_backward_ref(&p->s, p->sums, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
+        sheaf__attention_backward_ref(&p->s, p->sums, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats,
+                                      p->q, p->k, p->v);
     _mm_setcsr(before);
 }
 
@@ -108,7 +125,8 @@ static inline void run_device(const problem *p, const result *r, const char *isa
     device->sums = p->sums;
     sheaf__attention_forward(device, &p->s, r->o, r->stats, p->q, p->k, p->v);
     if (has_backward(&p->s))
-        sheaf__attention_backward(device, &p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q, p->k, p->v);
+        sheaf__attention_backward(device, &p->s, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q,
+                                  p->k, p->v);
     sheaf__device_close(device);
 }
 
@@ -132,9 +150,12 @@ static inline void fill_mask(const problem *p, uint64_t round)
 {
     for (int64_t b = 0; p->mask != NULL && b < p->s.batch; b++) {
         uint8_t *row = p->mask + b * p->s.mask_ld;
-        const int64_t n = p->s.keys, left = chance(round * 9 + 1, (uint32_t)n), kind = (round + (uint64_t)b) % 3;
+        const int64_t n = p->s.keys, left = chance(round * 9 + 1, (uint32_t)n),
+                      kind = (round + (uint64_t)b) % 3;
         for (int64_t j = 0; j < n; j++)
-            row[j] = kind == 0 ? j >= left : kind == 1 ? j < n - left : chance(round * 4096 + (uint64_t)j, 4) != 0;
+            row[j] = kind == 0   ? j >= left
+                     : kind == 1 ? j < n - left
+                                 : chance(round * 4096 + (uint64_t)j, 4) != 0;
     }
 }
 
@@ -144,9 +165,11 @@ static inline void fill_mask(const problem *p, uint64_t round)
 static inline void run_parts(const problem *p, const result *r, const char *isa, int way)
 {
     const sheaf__attention *s = &p->s;
-    const sheaf__attention_kernels *kernels = sheaf__attention_kernels_for(sheaf__kernels_for(isa)->isa);
-    const sheaf__attention_call call = { s, r->o, r->stats, p->q, p->k, p->v, p->d_o, r->dq, r->dk, r->dv,
-                                         p->sums, sheaf__units_for(isa) };
+    const sheaf__attention_kernels *kernels =
+        sheaf__attention_kernels_for(sheaf__kernels_for(isa)->isa);
+    const sheaf__attention_call call = { s,     r->o,  r->stats, p->q,
+                                         p->k,  p->v,  p->d_o,   r->dq,
+                                         r->dk, r->dv, p->sums,  sheaf__units_for(isa) };
     const size_t whole = SHEAF__THREAD_SCRATCH, little = 400 << 10;
     char *scratch = twin_take(whole);
     const unsigned before = _mm_getcsr();
@@ -166,12 +189,14 @@ static inline void run_parts(const problem *p, const result *r, const char *isa,
                 continue;
             for (int64_t j = 0; j < s->keys; j += way == 0 ? s->keys : 256) {
                 const int64_t end = way == 0 || j + 256 > s->keys ? s->keys : j + 256;
-                kernels->dkv(&call, &(sheaf__attention_part){ b, kv, 0, s->group, j, end }, way == 0, scratch, whole);
+                kernels->dkv(&call, &(sheaf__attention_part){ b, kv, 0, s->group, j, end },
+                             way == 0, scratch, whole);
             }
             for (int64_t i = 0; way != 0 && i < s->queries; i += 256)
                 for (int64_t g = 0; g < s->group; g++) {
                     const int64_t end = i + 256 > s->queries ? s->queries : i + 256;
-                    kernels->dq(&call, &(sheaf__attention_part){ b, kv, g, g + 1, i, end }, scratch, whole);
+                    kernels->dq(&call, &(sheaf__attention_part){ b, kv, g, g + 1, i, end }, scratch,
+                                whole);
                 }
         }
     _mm_setcsr(before);
@@ -185,10 +210,12 @@ static inline void check_order(const problem *p, const char *name)
     for (size_t c = 0; c < ARRAY_LEN(columns); c++)
         for (int way = 0; way < 3 && on_this_cpu(columns[c]); way++) {
             char what[200];
-            if (strcmp(columns[c], p->sums == SHEAF__TILES ? "avx512bf16" : "amx") == 0 || (p->s.dtype == SHEAF_F32 && c > 1))
+            if (strcmp(columns[c], p->sums == SHEAF__TILES ? "avx512bf16" : "amx") == 0 ||
+                (p->s.dtype == SHEAF_F32 && c > 1))
                 continue; /* the kernels of another column */
             result got = result_of(p);
-            snprintf(what, sizeof what, "%s, %s, %s, way %d", name, columns[c], p->sums == SHEAF__TILES ? "tiles" : "pairs", way);
+            snprintf(what, sizeof what, "%s, %s, %s, way %d", name, columns[c],
+                     p->sums == SHEAF__TILES ? "tiles" : "pairs", way);
             run_parts(p, &got, columns[c], way);
             same(what, p, &got, &want);
             result_drop(&got);
@@ -212,7 +239,8 @@ static inline void check_shape(sheaf__attention s, int64_t slack, bool masked, u
     fill_mask(&p, round);
     snprintf(name, sizeof name, "%s, %d queries, %d keys, %d x %d heads of %d, window %d%s%s",
              s.dtype == SHEAF_F32 ? "f32" : "bf16", (int)s.queries, (int)s.keys, (int)s.kv_heads,
-             (int)s.group, (int)s.head_dim, (int)s.window, masked ? ", masked" : "", s.full ? ", full" : "");
+             (int)s.group, (int)s.head_dim, (int)s.window, masked ? ", masked" : "",
+             s.full ? ", full" : "");
     check_twins(&p, name);
     problem_drop(&p);
 }
@@ -239,13 +267,16 @@ static inline void check_samples(const problem *p, const result *got)
     result want = result_of(p);
     memcpy(want.stats, got->stats, (size_t)p->nstats * 4);
     memcpy(want.o, got->o, bytes_of(p, p->no));
-    const sheaf__attention_call call = { s, want.o, want.stats, p->q, p->k, p->v, p->d_o, want.dq, want.dk, want.dv, p->sums, { 0 } };
+    const sheaf__attention_call call = { s,      want.o,  want.stats, p->q,    p->k,    p->v,
+                                         p->d_o, want.dq, want.dk,    want.dv, p->sums, { 0 } };
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);
     for (size_t n = 0; n < ARRAY_LEN(tokens); n++) {
-        const int64_t i = tokens[n] < last ? tokens[n] : last, kv = (int64_t)n % s->kv_heads, g = s->group - 1;
+        const int64_t i = tokens[n] < last ? tokens[n] : last, kv = (int64_t)n % s->kv_heads,
+                      g = s->group - 1;
         const int64_t row = i * s->group + g, head = (kv * s->group + g) * s->head_dim;
-        sheaf__attention_ref_rows(&call, &(sheaf__attention_part){ 0, kv, 0, s->group, row, row + 1 });
+        sheaf__attention_ref_rows(&call,
+                                  &(sheaf__attention_part){ 0, kv, 0, s->group, row, row + 1 });
         sheaf__attention_ref_dq(&call, &(sheaf__attention_part){ 0, kv, g, g + 1, i, i + 1 });
         const size_t o = bytes_of(p, i * s->ldo + head), q = bytes_of(p, i * s->ldq + head);
         CHECK_BYTES("o", (char *)got->o + o, (char *)want.o + o, bytes_of(p, s->head_dim));
@@ -253,14 +284,17 @@ static inline void check_samples(const problem *p, const result *got)
     }
     const int64_t j = s->keys - 41, at = j * s->ldk;
     sheaf__attention_ref_dkv(&call, &(sheaf__attention_part){ 0, 0, 0, s->group, j, j + 1 });
-    CHECK_BYTES("dk", (char *)got->dk + bytes_of(p, at), (char *)want.dk + bytes_of(p, at), bytes_of(p, s->head_dim));
-    CHECK_BYTES("dv", (char *)got->dv + bytes_of(p, at), (char *)want.dv + bytes_of(p, at), bytes_of(p, s->head_dim));
+    CHECK_BYTES("dk", (char *)got->dk + bytes_of(p, at), (char *)want.dk + bytes_of(p, at),
+                bytes_of(p, s->head_dim));
+    CHECK_BYTES("dv", (char *)got->dv + bytes_of(p, at), (char *)want.dv + bytes_of(p, at),
+                bytes_of(p, s->head_dim));
     CHECK_BYTES("stats", got->stats, want.stats, (size_t)p->nstats * 4);
     _mm_setcsr(before);
     result_drop(&want);
 }
 
-static inline void check_production_order(sheaf__attention s, sheaf__sums sums, const int *threads, const char *const *isa, int runs)
+static inline void check_production_order(sheaf__attention s, sheaf__sums sums, const int *threads,
+                                          const char *const *isa, int runs)
 {
     problem p = problem_of(s, 0, false);
     p.sums = sums;
@@ -281,11 +315,13 @@ static inline void check_production_order(sheaf__attention s, sheaf__sums sums, 
     problem_drop(&p);
 }
 
-static inline void check_production(sheaf__attention s, const int *threads, const char *const *isa, int runs)
+static inline void check_production(sheaf__attention s, const int *threads, const char *const *isa,
+                                    int runs)
 {
     static const char *const others[] = { NULL, "avx512", "avx2", NULL };
     check_production_order(s, SHEAF__PAIRS, threads, isa, runs);
-    if (s.dtype == SHEAF_BF16 && (double)s.queries * (double)s.keys * (double)(s.kv_heads * s.group) < 1e8) /* seconds */
+    if (s.dtype == SHEAF_BF16 &&
+        (double)s.queries * (double)s.keys * (double)(s.kv_heads * s.group) < 1e8) /* seconds */
         check_production_order(s, SHEAF__TILES, threads, others, runs);
 }
 

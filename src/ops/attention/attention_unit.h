@@ -13,11 +13,18 @@ static const struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
-} whole_tiles = { .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+} whole_tiles = { .palette = 1,
+                  .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
                   .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
 
-static inline void begin_unit(void) { _tile_loadconfig(&whole_tiles); }
-static inline void end_unit(void) { _tile_release(); }
+static inline void begin_unit(void)
+{
+    _tile_loadconfig(&whole_tiles);
+}
+static inline void end_unit(void)
+{
+    _tile_release();
+}
 
 /* 16 rows of a: chunk i starts at `at` + i * `chunk`. */
 typedef struct strip {
@@ -29,20 +36,24 @@ typedef struct strip {
 static void turn_square(uint32_t *to, const char *from, int64_t step, int64_t count)
 {
     __m512i x[16], y[16];
-    UNROLL for (int s = 0; s < 16; s++)
-        x[s] = s < count ? _mm512_loadu_si512(from + s * step) : _mm512_setzero_si512();
-    UNROLL for (int i = 0; i < 16; i += 2) {
+    UNROLL for (int s = 0; s < 16; s++) x[s] =
+        s < count ? _mm512_loadu_si512(from + s * step) : _mm512_setzero_si512();
+    UNROLL for (int i = 0; i < 16; i += 2)
+    {
         y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
         y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
     }
-    UNROLL for (int i = 0; i < 16; i += 4)
-        UNROLL for (int h = 0; h < 2; h++) { /* x[i + 2 * h + ..]: word 4 * lane + 2 * h + .. of steps i .. i + 3 */
-            x[i + 2 * h] = _mm512_unpacklo_epi64(y[i + h], y[i + 2 + h]);
-            x[i + 2 * h + 1] = _mm512_unpackhi_epi64(y[i + h], y[i + 2 + h]);
-        }
-    UNROLL for (int w = 0; w < 4; w++) {
-        const __m512i a = _mm512_shuffle_i32x4(x[w], x[4 + w], 0x88), b = _mm512_shuffle_i32x4(x[w], x[4 + w], 0xdd);
-        const __m512i c = _mm512_shuffle_i32x4(x[8 + w], x[12 + w], 0x88), d = _mm512_shuffle_i32x4(x[8 + w], x[12 + w], 0xdd);
+    UNROLL for (int i = 0; i < 16; i += 4) UNROLL for (int h = 0; h < 2; h++)
+    { /* x[i + 2 * h + ..]: word 4 * lane + 2 * h + .. of steps i .. i + 3 */
+        x[i + 2 * h] = _mm512_unpacklo_epi64(y[i + h], y[i + 2 + h]);
+        x[i + 2 * h + 1] = _mm512_unpackhi_epi64(y[i + h], y[i + 2 + h]);
+    }
+    UNROLL for (int w = 0; w < 4; w++)
+    {
+        const __m512i a = _mm512_shuffle_i32x4(x[w], x[4 + w], 0x88),
+                      b = _mm512_shuffle_i32x4(x[w], x[4 + w], 0xdd);
+        const __m512i c = _mm512_shuffle_i32x4(x[8 + w], x[12 + w], 0x88),
+                      d = _mm512_shuffle_i32x4(x[8 + w], x[12 + w], 0xdd);
         _mm512_storeu_si512(to + w * 16, _mm512_shuffle_i32x4(a, c, 0x88));
         _mm512_storeu_si512(to + (8 + w) * 16, _mm512_shuffle_i32x4(a, c, 0xdd));
         _mm512_storeu_si512(to + (4 + w) * 16, _mm512_shuffle_i32x4(b, d, 0x88));
@@ -67,7 +78,9 @@ static strip strip_at(uint32_t *room, const tile *t, int64_t row, int64_t rows)
         const __mmask16 words = (__mmask16)((1u << steps) - 1);
         for (int64_t r = 0; r < 16; r++) {
             const __mmask16 mask = r < have ? words : 0;
-            _mm512_storeu_si512(to + r * 16, _mm512_maskz_loadu_epi32(mask, r < have ? from + r * t->a_row + s * 4 : from));
+            _mm512_storeu_si512(
+                to + r * 16,
+                _mm512_maskz_loadu_epi32(mask, r < have ? from + r * t->a_row + s * 4 : from));
         }
     }
     return (strip){ (const char *)room, 64, SQUARE * 4 };
@@ -83,16 +96,18 @@ static void fill_tails(uint32_t *tails, const tile *t, int64_t panels)
     }
 }
 
-/* The sums of 32 rows and two panels, [2][2][16][16]; b: chunk i of panel p is b[p] + i * 256 words,
- * the last one last[p]. */
-static void unit_2x2(float *c, const strip *a, const uint32_t *const *b, const uint32_t *const *last, int64_t chunks)
+/* The sums of 32 rows and two panels, [2][2][16][16]; b: chunk i of panel p is b[p] + i * 256
+ * words, the last one last[p]. */
+static void unit_2x2(float *c, const strip *a, const uint32_t *const *b,
+                     const uint32_t *const *last, int64_t chunks)
 {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t i = 0; i < chunks; i++) {
-        const uint32_t *b0 = i + 1 < chunks ? b[0] + i * SQUARE : last[0], *b1 = i + 1 < chunks ? b[1] + i * SQUARE : last[1];
+        const uint32_t *b0 = i + 1 < chunks ? b[0] + i * SQUARE : last[0],
+                       *b1 = i + 1 < chunks ? b[1] + i * SQUARE : last[1];
         _tile_loadd(6, b0, 64);
         _tile_loadd(4, a[0].at + i * a[0].chunk, a[0].row);
         _tile_dpbf16ps(0, 4, 6);
@@ -109,7 +124,8 @@ static void unit_2x2(float *c, const strip *a, const uint32_t *const *b, const u
 }
 
 /* The same of 32 rows and one panel, [2][.][16][16]. */
-static void unit_2x1(float *c, const strip *a, const uint32_t *const *b, const uint32_t *const *last, int64_t chunks)
+static void unit_2x1(float *c, const strip *a, const uint32_t *const *b,
+                     const uint32_t *const *last, int64_t chunks)
 {
     _tile_zero(0);
     _tile_zero(2);
@@ -125,7 +141,8 @@ static void unit_2x1(float *c, const strip *a, const uint32_t *const *b, const u
 }
 
 /* Of 16 rows and two panels, [.][2][16][16]. */
-static void unit_1x2(float *c, const strip *a, const uint32_t *const *b, const uint32_t *const *last, int64_t chunks)
+static void unit_1x2(float *c, const strip *a, const uint32_t *const *b,
+                     const uint32_t *const *last, int64_t chunks)
 {
     _tile_zero(0);
     _tile_zero(1);
@@ -159,7 +176,8 @@ static void product_unit(const tile *t, int64_t rows, int64_t panels)
             const uint32_t *b[2], *last[2];
             for (int64_t i = 0; i < 2; i++) {
                 b[i] = t->b + (p + (i < wide ? i : 0)) * t->b_panel;
-                last[i] = t->steps % 16 != 0 ? tails + (p + (i < wide ? i : 0)) * SQUARE : b[i] + (chunks - 1) * SQUARE;
+                last[i] = t->steps % 16 != 0 ? tails + (p + (i < wide ? i : 0)) * SQUARE
+                                             : b[i] + (chunks - 1) * SQUARE;
             }
             if (two && wide == 2)
                 unit_2x2(c, a, b, last, chunks);
@@ -169,7 +187,8 @@ static void product_unit(const tile *t, int64_t rows, int64_t panels)
                 unit_1x2(c, a, b, last, chunks);
             for (int64_t r = row; r < least(row + 32, rows); r++)
                 for (int64_t i = 0; i < wide; i++)
-                    end_tile(t, (int)r, (int)(p + i), load(c + ((r - row) / 16 * 2 + i) * SQUARE + (r - row) % 16 * 16));
+                    end_tile(t, (int)r, (int)(p + i),
+                             load(c + ((r - row) / 16 * 2 + i) * SQUARE + (r - row) % 16 * 16));
         }
     }
 }

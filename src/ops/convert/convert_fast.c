@@ -113,7 +113,8 @@ void SHEAF__FAST(finish)(void *y, int64_t ldy, const float *sum, int64_t lds, fl
 SHEAF__INLINE void accumulate_part(void *dst, const void *src, int64_t i, int64_t count,
                                    sheaf_dtype dtype)
 {
-    v_write(dst, i, v_add(v_read(dst, i, count, dtype), v_read(src, i, count, dtype)), count, dtype);
+    v_write(dst, i, v_add(v_read(dst, i, count, dtype), v_read(src, i, count, dtype)), count,
+            dtype);
 }
 
 SHEAF__INLINE void accumulate(void *dst, const void *src, int64_t n, sheaf_dtype dtype)

@@ -1,7 +1,11 @@
 /* convert_test.c */
 #include "ops/twin.h"
 
-static const struct { const char *name; uint32_t f32; uint16_t bf16, f16; } by_hand[] = {
+static const struct {
+    const char *name;
+    uint32_t f32;
+    uint16_t bf16, f16;
+} by_hand[] = {
     { "one", 0x3f800000, 0x3f80, 0x3c00 },
     { "minus zero", 0x80000000, 0x8000, 0x8000 },
     { "bf16 tie goes to even, down", 0x3f808000, 0x3f80, 0x3c04 },
@@ -46,8 +50,8 @@ static void test_convert__values_worked_by_hand_in_every_column(void **state)
 static float f16_value(uint16_t half) /* the definition, without bit tricks */
 {
     const int exponent = half >> 10 & 31;
-    const double size = exponent == 0 ? ldexp(half & 0x3ff, -24)
-                                      : ldexp(1024 + (half & 0x3ff), exponent - 25);
+    const double size =
+        exponent == 0 ? ldexp(half & 0x3ff, -24) : ldexp(1024 + (half & 0x3ff), exponent - 25);
     return (float)(half & 0x8000 ? -size : size);
 }
 
@@ -67,7 +71,8 @@ static void test_convert__every_16_bit_number_and_back(void **state)
 }
 
 /* Every 16-bit number and many floats, against the hardware's F16C. */
-__attribute__((target("avx2,f16c"))) static void test_convert__f16_gives_the_bits_of_f16c(void **state)
+__attribute__((target("avx2,f16c"))) static void
+test_convert__f16_gives_the_bits_of_f16c(void **state)
 {
     for (uint32_t i = 0; i < 65536; i += 8) {
         uint16_t half[8];
@@ -85,8 +90,10 @@ __attribute__((target("avx2,f16c"))) static void test_convert__f16_gives_the_bit
         uint16_t want[8];
         for (uint32_t k = 0; k < 8; k++)
             raw[k] = (uint32_t)bits + 509 * k;
-        _mm_storeu_si128((__m128i *)want, _mm256_cvtps_ph(_mm256_castsi256_ps(_mm256_loadu_si256(
-                                              (const __m256i *)raw)), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128(
+            (__m128i *)want,
+            _mm256_cvtps_ph(_mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)raw)),
+                            _MM_FROUND_TO_NEAREST_INT));
         for (int k = 0; k < 8; k++) {
             const uint16_t got = sheaf__f16(sheaf__float(raw[k]));
             if (got != want[k])
@@ -177,7 +184,8 @@ static void compare_finish(const twin *t, int64_t cols)
     const size_t span = (size_t)(2 * width + cols);
     float *sum = operand(0, span * 4), *bias = operand(1, (size_t)cols * 4);
     void *residual = operand(2, span * twin_bytes(t->dtype));
-    void *want = operand(3, span * twin_bytes(t->dtype)), *got = operand(4, span * twin_bytes(t->dtype));
+    void *want = operand(3, span * twin_bytes(t->dtype)),
+         *got = operand(4, span * twin_bytes(t->dtype));
     twin_fill(sum, (int64_t)span, SHEAF_F32, t->numbers, 5);
     twin_fill(bias, cols, SHEAF_F32, t->numbers, 6);
     twin_fill(residual, (int64_t)span, t->dtype, t->numbers, 7);
@@ -187,8 +195,10 @@ static void compare_finish(const twin *t, int64_t cols)
         const float *with_bias = which & 1 ? bias : NULL;
         const void *with_residual = which & 2 ? residual : NULL;
         const float alpha = which == 3 ? 1.0f : 0.7f;
-        t->ref->finish(want, width, sum, width, alpha, with_bias, with_residual, width, ROWS, cols, t->dtype);
-        t->fast->finish(got, width, sum, width, alpha, with_bias, with_residual, width, ROWS, cols, t->dtype);
+        t->ref->finish(want, width, sum, width, alpha, with_bias, with_residual, width, ROWS, cols,
+                       t->dtype);
+        t->fast->finish(got, width, sum, width, alpha, with_bias, with_residual, width, ROWS, cols,
+                        t->dtype);
         twin_same(t, "finish", got, want, span * twin_bytes(t->dtype));
     }
 }
@@ -202,7 +212,10 @@ static void twins(const twin *t)
     }
 }
 
-static void test_convert__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_convert__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 int main(void)
 {

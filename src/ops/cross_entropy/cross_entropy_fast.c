@@ -33,7 +33,8 @@ void SHEAF__FAST(row_max)(float *max, const float *logits, int64_t ld, int64_t r
 }
 
 /* e^(logit - max) of `many` vectors from column c on. */
-SHEAF__INLINE void exp_part(vec *e, const float *logits, vec max, int64_t c, const int many, int64_t count)
+SHEAF__INLINE void exp_part(vec *e, const float *logits, vec max, int64_t c, const int many,
+                            int64_t count)
 {
     for (int k = 0; k < many; k++)
         e[k] = v_sub(v_load(logits + c + 16 * k, count), max);
@@ -67,7 +68,8 @@ void SHEAF__FAST(row_sumexp)(float *sum, const float *logits, int64_t ld, const 
 }
 
 SHEAF__INLINE void softmax_part(void *d, int64_t di, const float *logits, vec max, vec sum,
-                                vec scale, int64_t c, const int many, int64_t count, sheaf_dtype dtype)
+                                vec scale, int64_t c, const int many, int64_t count,
+                                sheaf_dtype dtype)
 {
     vec p[SHEAF__MANY];
     exp_part(p, logits, max, c, many, count);

@@ -103,7 +103,10 @@ static void twins(const twin *t)
         compare(t, twin_sizes[s], (int64_t)s % 3 * 5);
 }
 
-static void test_cross_entropy__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_cross_entropy__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 int main(void)
 {

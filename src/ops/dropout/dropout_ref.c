@@ -13,9 +13,9 @@ void sheaf__dropout_ref(void *y, const void *x, int64_t ldx, int64_t rows, int64
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
-            const uint32_t u = sheaf__random_u32(
-                how->seed, how->purpose, how->step, (uint64_t)how->sample[r],
-                (uint64_t)how->position[r], (uint64_t)(how->channel0 + c));
+            const uint32_t u =
+                sheaf__random_u32(how->seed, how->purpose, how->step, (uint64_t)how->sample[r],
+                                  (uint64_t)how->position[r], (uint64_t)(how->channel0 + c));
             const float value = sheaf__load(x, r * ldx + c, dtype) * how->scale;
             sheaf__store(y, r * ldx + c, u >= how->threshold ? value : 0.0f, dtype);
         }

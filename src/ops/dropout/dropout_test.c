@@ -3,8 +3,14 @@
 
 static sheaf__dropout quarter(const int64_t *sample, const int64_t *position, int64_t channel0)
 {
-    return (sheaf__dropout){ .seed = 7, .purpose = 11, .step = 13, .sample = sample, .position = position,
-                             .channel0 = channel0, .threshold = 0x40000000, .scale = 1 / 0.75f };
+    return (sheaf__dropout){ .seed = 7,
+                             .purpose = 11,
+                             .step = 13,
+                             .sample = sample,
+                             .position = position,
+                             .channel0 = channel0,
+                             .threshold = 0x40000000,
+                             .scale = 1 / 0.75f };
 }
 
 static void test_dropout__keeps_what_the_counter_says_and_scales_it(void **state)
@@ -18,8 +24,8 @@ static void test_dropout__keeps_what_the_counter_says_and_scales_it(void **state
     sheaf__kernels_for("ref")->dropout(y, x, 200, 2, 200, &how, SHEAF_F32);
     for (int r = 0; r < 2; r++)
         for (int c = 0; c < 200; c++) {
-            const uint32_t u = sheaf__random_u32(7, 11, 13, (uint64_t)sample[r], (uint64_t)position[r],
-                                                 (uint64_t)(100 + c));
+            const uint32_t u = sheaf__random_u32(7, 11, 13, (uint64_t)sample[r],
+                                                 (uint64_t)position[r], (uint64_t)(100 + c));
             CHECK_NEAR("element", y[r][c], u >= 0x40000000 ? 3 * (1 / 0.75f) : 0, 0);
             kept += y[r][c] != 0;
         }
@@ -86,9 +92,11 @@ static void twins(const twin *t)
         const int64_t cols = twin_sizes[s], ld = cols + (int64_t)s % 4, n = (ROWS - 1) * ld + cols;
         const size_t bytes = (size_t)n * twin_bytes(t->dtype);
         void *x = twin_end(block[0], MOST * 4, bytes);
-        void *want = twin_end(block[1], MOST * 4, bytes), *got = twin_end(block[2], MOST * 4, bytes);
+        void *want = twin_end(block[1], MOST * 4, bytes),
+             *got = twin_end(block[2], MOST * 4, bytes);
         sheaf__dropout how = quarter(sample, position, first[s % ARRAY_LEN(first)]);
-        how.threshold = sheaf__random_u32(7, 11, 13, 0, 9, (uint64_t)(how.channel0 + cols / 2)); /* one element equals it */
+        how.threshold = sheaf__random_u32(
+            7, 11, 13, 0, 9, (uint64_t)(how.channel0 + cols / 2)); /* one element equals it */
         twin_fill(x, n, t->dtype, t->numbers, s);
         memset(want, 0x5a, bytes);
         memset(got, 0x5a, bytes);
@@ -102,7 +110,10 @@ static void twins(const twin *t)
     }
 }
 
-static void test_dropout__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_dropout__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 int main(void)
 {

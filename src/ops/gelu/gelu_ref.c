@@ -11,7 +11,10 @@
 #include "ops/math/math.h"
 #include "ops/math/round.h"
 
-static float one_and_erf(float x) { return 1.0f + sheaf__erf(x * 0x1.6a09e6p-1f); }
+static float one_and_erf(float x)
+{
+    return 1.0f + sheaf__erf(x * 0x1.6a09e6p-1f);
+}
 
 void sheaf__gelu_ref(void *y, const void *x, int64_t n, sheaf_dtype dtype)
 {

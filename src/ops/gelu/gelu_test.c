@@ -1,7 +1,10 @@
 /* gelu_test.c */
 #include "ops/twin.h"
 
-static const struct { const char *name; float x, want; } by_hand[] = {
+static const struct {
+    const char *name;
+    float x, want;
+} by_hand[] = {
     { "0 stays", 0, 0 },
     { "1 times Phi(1)", 1, 0.841344746f },
     { "-1 times Phi(-1)", -1, -0.158655254f },
@@ -30,7 +33,10 @@ static void test_gelu__one_rounding_in_bf16(void **state)
     CHECK_NEAR("1.125", sheaf__from_bf16(y), 0.9765625, 0);
 }
 
-static double gelu(double x) { return x * 0.5 * erfc(-x * sqrt(0.5)); }
+static double gelu(double x)
+{
+    return x * 0.5 * erfc(-x * sqrt(0.5));
+}
 static double slope(double x)
 {
     return 0.5 * erfc(-x * sqrt(0.5)) + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
@@ -43,7 +49,8 @@ static void test_gelu__ends(void **state)
     const float ones[6] = { 1, 1, 1, 1, 1, 1 };
     sheaf__kernels_for("ref")->gelu(y, x, 6, SHEAF_F32);
     sheaf__kernels_for("ref")->gelu_back(dx, ones, x, 6, false, SHEAF_F32);
-    assert_true(y[0] == INFINITY && sheaf__bits(y[1]) == SHEAF__NAN_BITS && sheaf__bits(y[2]) == SHEAF__NAN_BITS);
+    assert_true(y[0] == INFINITY && sheaf__bits(y[1]) == SHEAF__NAN_BITS &&
+                sheaf__bits(y[2]) == SHEAF__NAN_BITS);
     assert_true(y[3] == 0 && signbit(y[3]) && y[4] == 1e30f && y[5] == 0);
     assert_true(sheaf__bits(dx[0]) == SHEAF__NAN_BITS && sheaf__bits(dx[1]) == SHEAF__NAN_BITS);
     assert_true(sheaf__bits(dx[2]) == SHEAF__NAN_BITS && dx[3] == 0.5f && dx[4] == 1 && dx[5] == 0);
@@ -71,7 +78,8 @@ static void test_gelu__within_its_error_of_the_double_formulas(void **state)
         k->gelu(y16, x16, STEP, SHEAF_BF16);
         for (int i = 0; i < STEP; i++) {
             const double v = sheaf__from_bf16(x16[i]);
-            CHECK_NEAR("bf16", sheaf__from_bf16(y16[i]), gelu(v), 1.2e-7 * fabs(v) + 0x1.01p-8 * fabs(gelu(v)));
+            CHECK_NEAR("bf16", sheaf__from_bf16(y16[i]), gelu(v),
+                       1.2e-7 * fabs(v) + 0x1.01p-8 * fabs(gelu(v)));
         }
     }
 }
@@ -139,12 +147,17 @@ static void twins(const twin *t)
         compare(t, production[s], 5000 + 10 * s);
 }
 
-static void test_gelu__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_gelu__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 /* Floats of all sizes, and those around the ends of erf and exp's branches. */
 static void sweep(const twin *t)
 {
-    static const float ends[] = { 0.875f * 0x1.6a09e6p+0f, 4 * 0x1.6a09e6p+0f, 13.2137f, 13.3215f, 0, 0x1p-126f };
+    static const float ends[] = {
+        0.875f * 0x1.6a09e6p+0f, 4 * 0x1.6a09e6p+0f, 13.2137f, 13.3215f, 0, 0x1p-126f
+    };
     enum { STEP = 4096 };
     static float x[STEP], y[2][STEP], dx[2][STEP], ones[STEP];
     if (t->dtype != SHEAF_F32 || t->numbers != TWIN_PLAIN)
@@ -154,7 +167,8 @@ static void sweep(const twin *t)
     for (uint64_t s = 0; s < 60 + ARRAY_LEN(ends); s++) {
         for (uint64_t i = 0; i < STEP; i++)
             x[i] = s < 60 ? sheaf__float((uint32_t)((s * STEP + i) * 17477))
-                          : sheaf__float((sheaf__bits(ends[s - 60]) + (uint32_t)i / 2 - STEP / 4) ^ (uint32_t)i << 31);
+                          : sheaf__float((sheaf__bits(ends[s - 60]) + (uint32_t)i / 2 - STEP / 4) ^
+                                         (uint32_t)i << 31);
         t->ref->gelu(y[0], x, STEP, t->dtype);
         t->fast->gelu(y[1], x, STEP, t->dtype);
         twin_same(t, "gelu", y[1], y[0], sizeof x);
@@ -164,7 +178,10 @@ static void sweep(const twin *t)
     }
 }
 
-static void test_gelu__fast_kernels_give_the_reference_bits_at_every_size_of_x(void **state) { twin_each(sweep); }
+static void test_gelu__fast_kernels_give_the_reference_bits_at_every_size_of_x(void **state)
+{
+    twin_each(sweep);
+}
 
 int main(void)
 {

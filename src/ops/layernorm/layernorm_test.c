@@ -2,8 +2,8 @@
 #include "ops/twin.h"
 
 /* The two statistics of whole rows, as the caller of the kernels works them out. */
-static void statistics(const sheaf__kernels *k, float *mean, float *rstd, const void *x, int64_t ldx,
-                       int64_t rows, int64_t cols, float eps, sheaf_dtype dtype)
+static void statistics(const sheaf__kernels *k, float *mean, float *rstd, const void *x,
+                       int64_t ldx, int64_t rows, int64_t cols, float eps, sheaf_dtype dtype)
 {
     k->layernorm_sum(mean, x, ldx, rows, cols, dtype);
     for (int64_t t = 0; t < rows; t++)
@@ -13,7 +13,10 @@ static void statistics(const sheaf__kernels *k, float *mean, float *rstd, const 
         rstd[t] = sheaf__one_nan(1.0f / sqrtf(rstd[t] / (float)cols + eps));
 }
 
-static const struct { const char *name; float x[2], w[2], b[2], eps, want[2]; } by_hand[] = {
+static const struct {
+    const char *name;
+    float x[2], w[2], b[2], eps, want[2];
+} by_hand[] = {
     { "two numbers are -1 and 1", { 3, 4 }, { 1, 1 }, { 0, 0 }, 0, { -1, 1 } },
     { "order is kept", { 7, -5 }, { 1, 1 }, { 0, 0 }, 0, { 1, -1 } },
     { "weight, then bias", { 3, 4 }, { 2, 5 }, { 10, 20 }, 0, { 8, 25 } },
@@ -28,7 +31,8 @@ static void test_layernorm__rows_worked_by_hand(void **state)
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float y[2], mean, rstd;
         statistics(k, &mean, &rstd, by_hand[i].x, 2, 1, 2, by_hand[i].eps, SHEAF_F32);
-        k->layernorm(y, 2, by_hand[i].x, 2, &mean, &rstd, by_hand[i].w, by_hand[i].b, NULL, 1, 2, SHEAF_F32);
+        k->layernorm(y, 2, by_hand[i].x, 2, &mean, &rstd, by_hand[i].w, by_hand[i].b, NULL, 1, 2,
+                     SHEAF_F32);
         for (int c = 0; c < 2; c++)
             CHECK_NEAR(by_hand[i].name, y[c], by_hand[i].want[c], 1e-6);
     }
@@ -41,9 +45,11 @@ static void test_layernorm__bf16_rounds_before_the_residual(void **state)
     const uint16_t x = sheaf__bf16(3), residual = sheaf__bf16(0x1p-7f);
     const float mean = 0, rstd = 1, w = 1.0013f, b[2] = { 0, 0x1p-7f };
     uint16_t y;
-    sheaf__kernels_for("ref")->layernorm(&y, 1, &x, 1, &mean, &rstd, &w, b, &residual, 1, 1, SHEAF_BF16);
+    sheaf__kernels_for("ref")->layernorm(&y, 1, &x, 1, &mean, &rstd, &w, b, &residual, 1, 1,
+                                         SHEAF_BF16);
     CHECK_NEAR("residual", sheaf__from_bf16(y), 3, 0);
-    sheaf__kernels_for("ref")->layernorm(&y, 1, &x, 1, &mean, &rstd, &w, b + 1, NULL, 1, 1, SHEAF_BF16);
+    sheaf__kernels_for("ref")->layernorm(&y, 1, &x, 1, &mean, &rstd, &w, b + 1, NULL, 1, 1,
+                                         SHEAF_BF16);
     CHECK_NEAR("bias", sheaf__from_bf16(y), 3.015625, 0);
 }
 
@@ -82,7 +88,8 @@ static void check_wide(int64_t width, int slices, sheaf_dtype dtype)
     const int64_t each = width / slices;
     float sum[5], mean[5], rstd[5], mean_a[5], mean_an[5], total = 0, squares = 0, a = 0, an = 0;
     for (int64_t c = 0; c < width; c++) {
-        const float far = 5 + twin_number((uint64_t)c, TWIN_PLAIN), flow = twin_number(90000 + (uint64_t)c, TWIN_PLAIN);
+        const float far = 5 + twin_number((uint64_t)c, TWIN_PLAIN),
+                    flow = twin_number(90000 + (uint64_t)c, TWIN_PLAIN);
         k->round((char *)x + c * (int64_t)twin_bytes(dtype), dtype, &far, 1);
         k->round((char *)dy + c * (int64_t)twin_bytes(dtype), dtype, &flow, 1);
         wide[0][c] = sheaf__load(x, c, dtype), wide[1][c] = sheaf__load(dy, c, dtype);
@@ -102,17 +109,17 @@ static void check_wide(int64_t width, int slices, sheaf_dtype dtype)
         rstd[s] = 1.0f / sqrtf(squares / (float)width + 1e-6f);
     for (int s = 0; s < slices; s++) {
         const size_t at = (size_t)(s * each) * twin_bytes(dtype);
-        k->layernorm((char *)y + at, each, (char *)x + at, each, mean, rstd, w + s * each, b + s * each, NULL, 1,
-                     each, dtype);
-        k->layernorm_back_sums(mean_a, mean_an, (char *)dy + at, each, (char *)x + at, each, mean, rstd,
-                               w + s * each, 1, each, dtype);
+        k->layernorm((char *)y + at, each, (char *)x + at, each, mean, rstd, w + s * each,
+                     b + s * each, NULL, 1, each, dtype);
+        k->layernorm_back_sums(mean_a, mean_an, (char *)dy + at, each, (char *)x + at, each, mean,
+                               rstd, w + s * each, 1, each, dtype);
         a += mean_a[0], an += mean_an[0];
     }
     mean_a[0] = a / (float)width, mean_an[0] = an / (float)width;
     for (int s = 0; s < slices; s++) {
         const size_t at = (size_t)(s * each) * twin_bytes(dtype);
-        k->layernorm_back((char *)dx + at, (char *)dy + at, each, (char *)x + at, each, mean, rstd, w + s * each,
-                          mean_a, mean_an, 1, each, false, dtype);
+        k->layernorm_back((char *)dx + at, (char *)dy + at, each, (char *)x + at, each, mean, rstd,
+                          w + s * each, mean_a, mean_an, 1, each, false, dtype);
     }
     /* The mean, of numbers near 5, is off by a few 2^-22 and all others are smaller: 2e-6. Then,
      * in bfloat16, one rounding: half of 2^-7 at most. */
@@ -173,7 +180,8 @@ static void test_layernorm_back__is_the_gradient(void **state)
     k->layernorm_back_sums(a, an, dy, WIDTH, xf, WIDTH, mean, rstd, w, ROWS, WIDTH, SHEAF_F32);
     for (int t = 0; t < ROWS; t++)
         a[t] /= WIDTH, an[t] /= WIDTH;
-    k->layernorm_back(dx, dy, WIDTH, xf, WIDTH, mean, rstd, w, a, an, ROWS, WIDTH, false, SHEAF_F32);
+    k->layernorm_back(dx, dy, WIDTH, xf, WIDTH, mean, rstd, w, a, an, ROWS, WIDTH, false,
+                      SHEAF_F32);
     k->layernorm_dw(dw, db, dy, WIDTH, xf, WIDTH, mean, rstd, ROWS, 0, WIDTH, SHEAF_F32);
     twin_close("dx", dx, want, N, 1e-5);
     twin_close("dw", dw, want + N, WIDTH, 1e-5);
@@ -183,7 +191,8 @@ static void test_layernorm_back__is_the_gradient(void **state)
 
     float twice[N];
     memcpy(twice, dx, sizeof dx);
-    k->layernorm_back(twice, dy, WIDTH, xf, WIDTH, mean, rstd, w, a, an, ROWS, WIDTH, true, SHEAF_F32);
+    k->layernorm_back(twice, dy, WIDTH, xf, WIDTH, mean, rstd, w, a, an, ROWS, WIDTH, true,
+                      SHEAF_F32);
     for (int i = 0; i < N; i++)
         CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
 }
@@ -198,13 +207,16 @@ static void *operand(int which, size_t bytes)
     return twin_end(block[which], MOST * 4, bytes);
 }
 
-typedef struct shape { int64_t rows, cols, ldx, ldy; } shape; /* ldy: also of dy */
+typedef struct shape {
+    int64_t rows, cols, ldx, ldy;
+} shape; /* ldy: also of dy */
 
 /* Every kernel takes the reference's numbers, so that one difference shows once. */
 static void compare(const twin *t, const shape *s)
 {
     const size_t each = twin_bytes(t->dtype), n = (size_t)((s->rows - 1) * s->ldx + s->cols) * each;
-    const size_t m = (size_t)((s->rows - 1) * s->ldy + s->cols) * each, column = (size_t)s->cols * 4;
+    const size_t m = (size_t)((s->rows - 1) * s->ldy + s->cols) * each,
+                 column = (size_t)s->cols * 4;
     float mean[600], rstd[600], a[600], an[600], got_sum[600], got_an[600];
     float *w = operand(0, column), *b = operand(1, column);
     void *x = operand(2, n), *dy = operand(3, m);
@@ -228,12 +240,16 @@ static void compare(const twin *t, const shape *s)
     for (int with = 0; with < 2; with++) {
         memset(want, 0, m), memset(got, 0, m); /* between the rows */
         const void *residual = with ? dy : NULL;
-        t->ref->layernorm(want, s->ldy, x, s->ldx, mean, rstd, w, b, residual, s->rows, s->cols, t->dtype);
-        t->fast->layernorm(got, s->ldy, x, s->ldx, mean, rstd, w, b, residual, s->rows, s->cols, t->dtype);
+        t->ref->layernorm(want, s->ldy, x, s->ldx, mean, rstd, w, b, residual, s->rows, s->cols,
+                          t->dtype);
+        t->fast->layernorm(got, s->ldy, x, s->ldx, mean, rstd, w, b, residual, s->rows, s->cols,
+                           t->dtype);
         twin_same(t, "layernorm", got, want, m);
     }
-    t->ref->layernorm_back_sums(a, an, dy, s->ldy, x, s->ldx, mean, rstd, w, s->rows, s->cols, t->dtype);
-    t->fast->layernorm_back_sums(got_sum, got_an, dy, s->ldy, x, s->ldx, mean, rstd, w, s->rows, s->cols, t->dtype);
+    t->ref->layernorm_back_sums(a, an, dy, s->ldy, x, s->ldx, mean, rstd, w, s->rows, s->cols,
+                                t->dtype);
+    t->fast->layernorm_back_sums(got_sum, got_an, dy, s->ldy, x, s->ldx, mean, rstd, w, s->rows,
+                                 s->cols, t->dtype);
     twin_same(t, "sum of a", got_sum, a, row);
     twin_same(t, "sum of a n", got_an, an, row);
     for (int64_t r = 0; r < s->rows; r++)
@@ -242,8 +258,10 @@ static void compare(const twin *t, const shape *s)
     for (int add = 0; add < 2; add++) {
         twin_fill(want, (int64_t)(n / each), t->dtype, t->numbers, 5);
         memcpy(got, want, n);
-        t->ref->layernorm_back(want, dy, s->ldy, x, s->ldx, mean, rstd, w, a, an, s->rows, s->cols, add, t->dtype);
-        t->fast->layernorm_back(got, dy, s->ldy, x, s->ldx, mean, rstd, w, a, an, s->rows, s->cols, add, t->dtype);
+        t->ref->layernorm_back(want, dy, s->ldy, x, s->ldx, mean, rstd, w, a, an, s->rows, s->cols,
+                               add, t->dtype);
+        t->fast->layernorm_back(got, dy, s->ldy, x, s->ldx, mean, rstd, w, a, an, s->rows, s->cols,
+                                add, t->dtype);
         twin_same(t, "layernorm_back", got, want, n);
     }
     const int64_t begin = s->cols / 3, end = s->cols - s->cols / 7;
@@ -251,8 +269,10 @@ static void compare(const twin *t, const shape *s)
     twin_fill(dw, s->cols, SHEAF_F32, t->numbers, 6);
     memcpy(dw2, dw, column), memcpy(db, dw, column), memcpy(db2, dw, column);
     for (int with = 0; with < 2; with++) {
-        t->ref->layernorm_dw(dw, with ? db : NULL, dy, s->ldy, x, s->ldx, mean, rstd, s->rows, begin, end, t->dtype);
-        t->fast->layernorm_dw(dw2, with ? db2 : NULL, dy, s->ldy, x, s->ldx, mean, rstd, s->rows, begin, end, t->dtype);
+        t->ref->layernorm_dw(dw, with ? db : NULL, dy, s->ldy, x, s->ldx, mean, rstd, s->rows,
+                             begin, end, t->dtype);
+        t->fast->layernorm_dw(dw2, with ? db2 : NULL, dy, s->ldy, x, s->ldx, mean, rstd, s->rows,
+                              begin, end, t->dtype);
         twin_same(t, "dw", dw2, dw, column);
         twin_same(t, "db", db2, db, column);
     }
@@ -264,7 +284,8 @@ static void compare_in_place(const twin *t, int64_t rows, int64_t cols)
     const int64_t n = rows * cols;
     const size_t bytes = (size_t)n * twin_bytes(t->dtype);
     float mean[8], rstd[8], *w = operand(0, (size_t)cols * 4), *b = operand(1, (size_t)cols * 4);
-    void *x = operand(2, bytes), *residual = operand(3, bytes), *want = operand(4, bytes), *got = operand(5, bytes);
+    void *x = operand(2, bytes), *residual = operand(3, bytes), *want = operand(4, bytes),
+         *got = operand(5, bytes);
     twin_fill(w, cols, SHEAF_F32, t->numbers, 1);
     twin_fill(b, cols, SHEAF_F32, t->numbers, 2);
     twin_fill(x, n, t->dtype, t->numbers, 3);
@@ -284,17 +305,23 @@ static void twins(const twin *t)
     static const int64_t rows[] = { 1, 4, 5, 7 };
     for (size_t i = 0; i < ARRAY_LEN(twin_sizes); i++) {
         const int64_t cols = twin_sizes[i];
-        compare(t, &(shape){ rows[i % 4], cols, cols + (int64_t)(i % 3), cols + (int64_t)(i % 2) * 5 });
+        compare(
+            t, &(shape){ rows[i % 4], cols, cols + (int64_t)(i % 3), cols + (int64_t)(i % 2) * 5 });
         compare_in_place(t, rows[i % 4], cols);
     }
     for (size_t i = 0; i < ARRAY_LEN(production); i++)
         compare(t, &(shape){ 5, production[i], production[i], production[i] + 3 });
-    static const int64_t tall[][2] = { { 255, 17 }, { 256, 33 }, { 257, 20 }, { 600, 40 }, { 9, 2048 } };
+    static const int64_t tall[][2] = {
+        { 255, 17 }, { 256, 33 }, { 257, 20 }, { 600, 40 }, { 9, 2048 }
+    };
     for (size_t i = 0; i < ARRAY_LEN(tall); i++)
         compare(t, &(shape){ tall[i][0], tall[i][1], tall[i][1] + 1, tall[i][1] });
 }
 
-static void test_layernorm__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_layernorm__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 int main(void)
 {

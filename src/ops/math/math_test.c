@@ -10,7 +10,10 @@ static double exp_flushed(double x)
     return y < 0x1p-126 ? 0 : y;
 }
 
-static double log_flushed(double x) { return fabs(x) < 0x1p-126 ? -INFINITY : log(x); }
+static double log_flushed(double x)
+{
+    return fabs(x) < 0x1p-126 ? -INFINITY : log(x);
+}
 
 static const struct {
     const char *name;
@@ -48,8 +51,10 @@ static void test_math__within_the_errors_of_the_header(void **state)
 
 static void test_math__around_every_switch(void **state)
 {
-    static const float switches[] = { 0, 0x1.62e42ep+6f, -0x1.5d589ep+6f, 0.625f, 0.875f, 4, 1,
-                                      0x1.6a09e6p-1f, 0x1.6a09e6p+0f, 0x1p-126f, 9.01f, INFINITY };
+    static const float switches[] = { 0,         0x1.62e42ep+6f, -0x1.5d589ep+6f,
+                                      0.625f,    0.875f,         4,
+                                      1,         0x1.6a09e6p-1f, 0x1.6a09e6p+0f,
+                                      0x1p-126f, 9.01f,          INFINITY };
     for (size_t f = 0; f < ARRAY_LEN(functions); f++)
         for (size_t i = 0; i < ARRAY_LEN(switches); i++)
             for (uint32_t k = 0; k < 200; k++)

@@ -30,7 +30,10 @@ static inline float sheaf__float(uint32_t bits)
     return x;
 }
 
-static inline float sheaf__one_nan(float x) { return x == x ? x : sheaf__float(SHEAF__NAN_BITS); }
+static inline float sheaf__one_nan(float x)
+{
+    return x == x ? x : sheaf__float(SHEAF__NAN_BITS);
+}
 
 static inline uint16_t sheaf__bf16(float x)
 {
@@ -40,7 +43,10 @@ static inline uint16_t sheaf__bf16(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static inline float sheaf__from_bf16(uint16_t half) { return sheaf__float((uint32_t)half << 16); }
+static inline float sheaf__from_bf16(uint16_t half)
+{
+    return sheaf__float((uint32_t)half << 16);
+}
 
 /* The bits of vcvtps2ph: a NaN stays quiet and keeps its sign and upper payload. */
 static inline uint16_t sheaf__f16(float x)

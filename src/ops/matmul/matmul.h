@@ -31,8 +31,8 @@
 typedef struct sheaf__packed {
     sheaf_dtype dtype; /* F32 or BF16 */
     int64_t n, k;
-    void *ahead;       /* panels for x W^T; sheaf__packed_bytes() bytes, 64-aligned */
-    void *back;        /* panels for dy W, sheaf__packed_back_bytes() bytes, or NULL */
+    void *ahead; /* panels for x W^T; sheaf__packed_bytes() bytes, 64-aligned */
+    void *back;  /* panels for dy W, sheaf__packed_back_bytes() bytes, or NULL */
 } sheaf__packed;
 
 size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
@@ -42,24 +42,24 @@ size_t sheaf__packed_back_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
  * order and split of rows gives the same panels; the call that writes the last
  * row also clears the padding. Serial; different row ranges that are multiples
  * of 32 apart may be packed by different threads. */
-void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld,
-                 int64_t row0, int64_t rows);
+void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t row0,
+                 int64_t rows);
 /* sheaf__packed_row - row `row` of W [k] in w->dtype. */
 void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row);
 
 typedef enum sheaf__right {
-    SHEAF__B_NK,       /* b stored [n, k], row stride ldb: A * B^T */
-    SHEAF__B_KN,       /* b stored [k, n], row stride ldb */
-    SHEAF__B_AHEAD,    /* w: n = w->n, k = w->k: A * W^T */
-    SHEAF__B_BACK,     /* w: n = w->k, k = w->n: A * W */
+    SHEAF__B_NK,    /* b stored [n, k], row stride ldb: A * B^T */
+    SHEAF__B_KN,    /* b stored [k, n], row stride ldb */
+    SHEAF__B_AHEAD, /* w: n = w->n, k = w->k: A * W^T */
+    SHEAF__B_BACK,  /* w: n = w->k, k = w->n: A * W */
 } sheaf__right;
 
 typedef struct sheaf__term {
-    const void *a;     /* [m, k] row stride lda; or stored [k, m] when a_km */
+    const void *a; /* [m, k] row stride lda; or stored [k, m] when a_km */
     int64_t lda;
     bool a_km;
     sheaf__right form;
-    const void *b;     /* B_NK, B_KN */
+    const void *b; /* B_NK, B_KN */
     int64_t ldb;
     const sheaf__packed *w; /* B_AHEAD, B_BACK */
     int64_t k;
@@ -67,12 +67,12 @@ typedef struct sheaf__term {
 
 typedef struct sheaf__product {
     int64_t m, n;
-    sheaf_dtype dtype;             /* of all A and B */
+    sheaf_dtype dtype; /* of all A and B */
     /* Terms of all slices this rank owns, ascending by slice: slice slice_of[i] has
      * terms term[first[i] .. first[i+1]). */
     int nslices;
-    const int *slice_of;           /* [nslices]; may be NULL when nslices == 1 */
-    const int *first;              /* [nslices + 1]; NULL when nslices == 1: all nterms */
+    const int *slice_of; /* [nslices]; may be NULL when nslices == 1 */
+    const int *first;    /* [nslices + 1]; NULL when nslices == 1: all nterms */
     const sheaf__term *term;
     int nterms;
     /* Where the sum goes: exactly one of
@@ -80,15 +80,15 @@ typedef struct sheaf__product {
      *  y != NULL: this rank holds every present slice (or nslices == 1, tree NULL) and
      *    y = round(round(alpha * sum + bias) + residual) in `out`, or, when add is set
      *    (out must be F32), y = y + alpha * sum. */
-    const sheaf_tree *tree;        /* may be NULL when nslices == 1 */
+    const sheaf_tree *tree; /* may be NULL when nslices == 1 */
     int rank;
     float *const *roots;
     void *y;
     int64_t ldy;
-    sheaf_dtype out;               /* F32 or BF16 */
-    float alpha;                   /* set it: 1 is exact */
-    const float *bias;             /* [n] or NULL */
-    const void *residual;          /* in `out`, row stride ldr, or NULL */
+    sheaf_dtype out;      /* F32 or BF16 */
+    float alpha;          /* set it: 1 is exact */
+    const float *bias;    /* [n] or NULL */
+    const void *residual; /* in `out`, row stride ldr, or NULL */
     int64_t ldr;
     bool add;
     /* In all cases the float32 sum is additionally rounded to `round_to` before alpha

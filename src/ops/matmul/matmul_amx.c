@@ -22,11 +22,18 @@ typedef struct tile_config {
 } tile_config;
 
 /* Constant: the compiler does not know that the instruction reads all of it. */
-static const tile_config whole = { .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+static const tile_config whole = { .palette = 1,
+                                   .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
                                    .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
 
-void mm_enter_amx(void) { _tile_loadconfig(&whole); }
-void mm_leave_amx(void) { _tile_release(); }
+void mm_enter_amx(void)
+{
+    _tile_loadconfig(&whole);
+}
+void mm_leave_amx(void)
+{
+    _tile_release();
+}
 
 /* What a band needs while it is multiplied. */
 typedef struct walk {
@@ -169,11 +176,13 @@ void mm_run_amx(const mm_band *band)
     float sum[MM_PANEL * MM_PANEL] __attribute__((aligned(64)));
     mm_soon soon = band->soon, *list = &soon;
     walk w = { .a = band->a, .steps = band->steps, .soon = &list };
-    const int64_t panel = band->steps * MM_PANEL, chunks = band->steps / CHUNK_STEPS * mm_div_up(band->cols, MM_PANEL);
+    const int64_t panel = band->steps * MM_PANEL,
+                  chunks = band->steps / CHUNK_STEPS * mm_div_up(band->cols, MM_PANEL);
     if (chunks > 0)
         w.lines = mm_div_up(mm_soon_lines(&soon) + band->lines, chunks);
     for (int64_t j = 0; j < band->cols; j += MM_PANEL) {
-        const uint32_t *b = band->b == NULL ? NULL : band->b + j / MM_PANEL * panel; /* NULL: no steps */
+        const uint32_t *b =
+            band->b == NULL ? NULL : band->b + j / MM_PANEL * panel; /* NULL: no steps */
         if (band->rows > 16 && band->cols - j > 16) {
             sums_2x2(sum, &w, b);
         } else if (band->rows > 16) {

@@ -5,9 +5,11 @@
 #define NAME(x) x##_avx2tiles
 #define ROWS 3
 #define STRIDE MM_STRIDE_F32
+/* clang-format off */
 #define TILES                                                                                      \
     WIDE(1, 4) WIDE(2, 2) TALL(3) PAIRS(1, 4) PAIRS(2, 2)                                           \
     static const tile_row tiles[ROWS] = {                                                           \
         WIDE_ROW(1, 4, PAIRS_ROW(1, 4)), WIDE_ROW(2, 2, PAIRS_ROW(2, 2)), TALL_ROW(3) };
+/* clang-format on */
 
 #include "ops/matmul/matmul_kernel.h"

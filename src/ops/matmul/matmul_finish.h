@@ -1,7 +1,10 @@
 /* matmul_finish.h - from finished sums in cache to the result; part of matmul_kernel.h. */
 #include "ops/matmul/matmul_private.h"
 
-static inline vec load_some(const float *p, int64_t n) { return n == LANES ? LOAD(p) : LOAD_PART(p, n); }
+static inline vec load_some(const float *p, int64_t n)
+{
+    return n == LANES ? LOAD(p) : LOAD_PART(p, n);
+}
 
 static inline vec load_halves(const uint16_t *p, int64_t n)
 {

@@ -61,89 +61,87 @@ typedef struct operands {
 typedef void tile_fn(const operands *in, const store *s);
 
 /* Vector v of a tile: its panel, and its column there. */
-#define PANEL_OF(v) ((v) * LANES / MM_PANEL)
-#define COLUMN_OF(v) ((v) * LANES % MM_PANEL)
+#define PANEL_OF(v) ((v)*LANES / MM_PANEL)
+#define COLUMN_OF(v) ((v)*LANES % MM_PANEL)
 
 /* Many rows: B is loaded once a step, A word by word. */
-static inline __attribute__((always_inline)) void
-step_tall(vec c[ROWS][MOST_VECTORS], const char *a, int64_t stride, const uint32_t *b,
-          const int rows, const int vectors)
+static inline __attribute__((always_inline)) void step_tall(vec c[ROWS][MOST_VECTORS],
+                                                            const char *a, int64_t stride,
+                                                            const uint32_t *b, const int rows,
+                                                            const int vectors)
 {
     vec bk[2];
-    UNROLL for (int v = 0; v < vectors; v++)
-        bk[v] = LOAD((const float *)b + v * LANES);
-    UNROLL for (int r = 0; r < rows; r++) {
+    UNROLL for (int v = 0; v < vectors; v++) bk[v] = LOAD((const float *)b + v * LANES);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
         const vec ak = WORD(a + r * stride);
-        UNROLL for (int v = 0; v < vectors; v++)
-            c[r][v] = STEP(c[r][v], ak, bk[v]);
+        UNROLL for (int v = 0; v < vectors; v++) c[r][v] = STEP(c[r][v], ak, bk[v]);
     }
 }
 
 /* Few rows: several panels at once, as a sum alone would wait for itself. */
-static inline __attribute__((always_inline)) void
-step_wide(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *b, int64_t panel,
-          const int rows, const int vectors)
+static inline __attribute__((always_inline)) void step_wide(vec c[ROWS][MOST_VECTORS],
+                                                            const char *a, const uint32_t *b,
+                                                            int64_t panel, const int rows,
+                                                            const int vectors)
 {
     vec ak[ROWS];
-    UNROLL for (int r = 0; r < rows; r++)
-        ak[r] = WORD(a + r * STRIDE * 4);
-    UNROLL for (int v = 0; v < vectors; v++) {
+    UNROLL for (int r = 0; r < rows; r++) ak[r] = WORD(a + r * STRIDE * 4);
+    UNROLL for (int v = 0; v < vectors; v++)
+    {
         const vec bk = LOAD((const float *)b + PANEL_OF(v) * panel + COLUMN_OF(v));
-        UNROLL for (int r = 0; r < rows; r++)
-            c[r][v] = STEP(c[r][v], ak[r], bk);
+        UNROLL for (int r = 0; r < rows; r++) c[r][v] = STEP(c[r][v], ak[r], bk);
     }
 }
 
 #if defined(ODD) && !defined(CHAINS)
 /* The same on pairs, for which A has two words: odd element, even element. */
-static inline __attribute__((always_inline)) void
-step_pairs(vec c[ROWS][MOST_VECTORS], const char *a, const uint32_t *b, int64_t panel,
-           const int rows, const int vectors)
+static inline __attribute__((always_inline)) void step_pairs(vec c[ROWS][MOST_VECTORS],
+                                                             const char *a, const uint32_t *b,
+                                                             int64_t panel, const int rows,
+                                                             const int vectors)
 {
     vec odd[ROWS], even[ROWS];
-    UNROLL for (int r = 0; r < rows; r++) {
+    UNROLL for (int r = 0; r < rows; r++)
+    {
         odd[r] = WORD(a + r * STRIDE * 4);
         even[r] = WORD(a + r * STRIDE * 4 + 4);
     }
-    UNROLL for (int v = 0; v < vectors; v++) {
+    UNROLL for (int v = 0; v < vectors; v++)
+    {
         const vec bk = LOAD((const float *)b + PANEL_OF(v) * panel + COLUMN_OF(v));
-        UNROLL for (int r = 0; r < rows; r++)
-            c[r][v] = STEP(STEP(c[r][v], odd[r], ODD(bk)), even[r], EVEN(bk));
+        UNROLL for (int r = 0; r < rows; r++) c[r][v] =
+            STEP(STEP(c[r][v], odd[r], ODD(bk)), even[r], EVEN(bk));
     }
 }
 #endif
 
-static inline __attribute__((always_inline)) void
-put(vec c[ROWS][MOST_VECTORS], const store *s, const int rows, const int vectors)
+static inline __attribute__((always_inline)) void put(vec c[ROWS][MOST_VECTORS], const store *s,
+                                                      const int rows, const int vectors)
 {
     unsigned nan = 0;
     for (int q = 0; q < s->addends; q++) {
         const place p = s->addend[q];
-        UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int v = 0; v < vectors; v++)
-                c[r][v] = ADD(LOAD(p.at + r * p.ld + PANEL_OF(v) * p.across + COLUMN_OF(v)), c[r][v]);
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c[r][v] =
+            ADD(LOAD(p.at + r * p.ld + PANEL_OF(v) * p.across + COLUMN_OF(v)), c[r][v]);
     }
     if (s->final) {
-        UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int v = 0; v < vectors; v += 2)
-                nan |= UNORDERED(c[r][v], c[r][v + 1 < vectors ? v + 1 : v]);
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v += 2) nan |=
+            UNORDERED(c[r][v], c[r][v + 1 < vectors ? v + 1 : v]);
     }
     if (__builtin_expect(nan != 0, 0)) {
-        UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int v = 0; v < vectors; v++)
-                c[r][v] = QUIET(c[r][v]);
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c[r][v] =
+            QUIET(c[r][v]);
     }
     if (s->halves) {
         uint16_t *to = s->to;
-        UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int v = 0; v < vectors; v++)
-                STORE_HALVES(to + r * s->ldto + PANEL_OF(v) * s->across + COLUMN_OF(v), TO_BF16(c[r][v]));
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) STORE_HALVES(
+            to + r * s->ldto + PANEL_OF(v) * s->across + COLUMN_OF(v), TO_BF16(c[r][v]));
         return;
     }
     float *to = s->to;
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < vectors; v++)
-            STORE(to + r * s->ldto + PANEL_OF(v) * s->across + COLUMN_OF(v), c[r][v]);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++)
+        STORE(to + r * s->ldto + PANEL_OF(v) * s->across + COLUMN_OF(v), c[r][v]);
 }
 
 #ifndef CHAINS
@@ -155,9 +153,7 @@ tile(const operands *in, const store *s, const int rows, const int vectors, cons
     const uint32_t *b = in->b;
     const int64_t stride = direct ? in->stride : STRIDE * 4;
     const int64_t panel = in->steps * MM_PANEL;
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < vectors; v++)
-            c[r][v] = ZERO();
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c[r][v] = ZERO();
     for (int64_t left = in->steps; left > 0; left -= CHUNK) {
         mm_ask(in->soon, in->lines);
         for (const char *end = a + 4 * mm_min(CHUNK, left); a < end; a += 4, b += MM_PANEL) {
@@ -173,14 +169,12 @@ tile(const operands *in, const store *s, const int rows, const int vectors, cons
 #endif
 
 #if defined(ODD) && !defined(CHAINS)
-static inline __attribute__((always_inline)) void
-tile_of_pairs(const operands *in, const store *s, const int rows, const int vectors)
+static inline __attribute__((always_inline)) void tile_of_pairs(const operands *in, const store *s,
+                                                                const int rows, const int vectors)
 {
     vec c[ROWS][MOST_VECTORS];
     const uint32_t *b = in->b;
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < vectors; v++)
-            c[r][v] = ZERO();
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c[r][v] = ZERO();
     for (int64_t k = 0; k < in->steps; k++, b += MM_PANEL)
         step_pairs(c, in->a + k * 8, b, in->steps * MM_PANEL, rows, vectors);
     put(c, s, rows, vectors);
@@ -194,17 +188,21 @@ typedef struct chains {
 } chains;
 
 /* One step of both, on pairs: A has two words, odd element, even element. */
-static inline __attribute__((always_inline)) void
-step_pairs(chains *c, const char *a, const uint32_t *b, int64_t panel, const int rows, const int vectors)
+static inline __attribute__((always_inline)) void step_pairs(chains *c, const char *a,
+                                                             const uint32_t *b, int64_t panel,
+                                                             const int rows, const int vectors)
 {
     vec odd[ROWS], even[ROWS];
-    UNROLL for (int r = 0; r < rows; r++) {
+    UNROLL for (int r = 0; r < rows; r++)
+    {
         odd[r] = WORD(a + r * STRIDE * 4);
         even[r] = WORD(a + r * STRIDE * 4 + 4);
     }
-    UNROLL for (int v = 0; v < vectors; v++) {
+    UNROLL for (int v = 0; v < vectors; v++)
+    {
         const vec bk = LOAD((const float *)b + PANEL_OF(v) * panel + COLUMN_OF(v));
-        UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int r = 0; r < rows; r++)
+        {
             c->odd[r][v] = STEP(c->odd[r][v], odd[r], ODD(bk));
             c->even[r][v] = STEP(c->even[r][v], even[r], EVEN(bk));
         }
@@ -212,33 +210,33 @@ step_pairs(chains *c, const char *a, const uint32_t *b, int64_t panel, const int
 }
 
 /* acc += even + odd. A chunk that is not whole ends with zeros, which make +0 of -0. */
-static inline __attribute__((always_inline)) void
-end_chunk(vec acc[ROWS][MOST_VECTORS], const chains *c, bool whole, const int rows, const int vectors)
+static inline __attribute__((always_inline)) void end_chunk(vec acc[ROWS][MOST_VECTORS],
+                                                            const chains *c, bool whole,
+                                                            const int rows, const int vectors)
 {
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < vectors; v++) {
-            const vec even = whole ? c->even[r][v] : ADD(c->even[r][v], ZERO());
-            const vec odd = whole ? c->odd[r][v] : ADD(c->odd[r][v], ZERO());
-            acc[r][v] = ADD(acc[r][v], ADD(even, odd));
-        }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++)
+    {
+        const vec even = whole ? c->even[r][v] : ADD(c->even[r][v], ZERO());
+        const vec odd = whole ? c->odd[r][v] : ADD(c->odd[r][v], ZERO());
+        acc[r][v] = ADD(acc[r][v], ADD(even, odd));
+    }
 }
 
 /* B in pairs: 16 steps are a chunk; else 32, odd and even in turn. */
-static inline __attribute__((always_inline)) void
-tile_of_chains(const operands *in, const store *s, const int rows, const int vectors, const bool pairs)
+static inline __attribute__((always_inline)) void tile_of_chains(const operands *in, const store *s,
+                                                                 const int rows, const int vectors,
+                                                                 const bool pairs)
 {
     vec acc[ROWS][MOST_VECTORS];
     const char *a = in->a;
     const uint32_t *b = in->b;
     const int64_t panel = in->steps * MM_PANEL, chunk = pairs ? CHUNK / 2 : CHUNK;
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < vectors; v++)
-            acc[r][v] = ZERO();
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) acc[r][v] =
+        ZERO();
     for (int64_t left = in->steps; left > 0; left -= chunk) {
         chains c;
-        UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int v = 0; v < vectors; v++)
-                c.odd[r][v] = c.even[r][v] = ZERO();
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < vectors; v++) c.odd[r][v] =
+            c.even[r][v] = ZERO();
         if (!pairs)
             mm_ask(in->soon, in->lines);
         for (const char *end = a + (pairs ? 8 : 4) * mm_min(chunk, left); a < end; a += 8) {
@@ -273,21 +271,39 @@ typedef struct tile_row {
     int wide_pairs;
 } tile_row;
 
-#define TILE_FN(name, ...) \
-    static void name(const operands *in, const store *s) { tile(in, s, __VA_ARGS__); }
+#define TILE_FN(name, ...)                                                                         \
+    static void name(const operands *in, const store *s)                                           \
+    {                                                                                              \
+        tile(in, s, __VA_ARGS__);                                                                  \
+    }
 #define TALL(rows) TILE_FN(tile_##rows##_1, rows, 1, false) TILE_FN(tile_##rows##_2, rows, 2, false)
 #define WIDE(rows, wide) TALL(rows) TILE_FN(tile_##rows##_w, rows, wide, false)
-#define DIRECT(rows) TILE_FN(direct_##rows##_1, rows, 1, true) TILE_FN(direct_##rows##_2, rows, 2, true)
-#define PAIRS_FN(name, rows, vectors) \
-    static void name(const operands *in, const store *s) { tile_of_pairs(in, s, rows, vectors); }
+#define DIRECT(rows)                                                                               \
+    TILE_FN(direct_##rows##_1, rows, 1, true) TILE_FN(direct_##rows##_2, rows, 2, true)
+#define PAIRS_FN(name, rows, vectors)                                                              \
+    static void name(const operands *in, const store *s)                                           \
+    {                                                                                              \
+        tile_of_pairs(in, s, rows, vectors);                                                       \
+    }
+/* clang-format off */
 #define PAIRS(rows, wide) \
     PAIRS_FN(pairs_##rows##_1, rows, 1) PAIRS_FN(pairs_##rows##_2, rows, 2) PAIRS_FN(pairs_##rows##_w, rows, wide)
+/* clang-format on */
 #define PAIRS_ROW(rows, wide) { pairs_##rows##_1, pairs_##rows##_2, pairs_##rows##_w }, wide
 #define NO_PAIRS { NULL, NULL, NULL }, 0
-#define TALL_ROW(rows) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_2 }, { NULL, NULL }, 2, NO_PAIRS }
-#define WIDE_ROW(rows, wide, pairs) { { tile_##rows##_1, tile_##rows##_2, tile_##rows##_w }, { NULL, NULL }, wide, pairs }
-#define DIRECT_ROW(rows, wide_tile, wide, pairs) \
-    { { tile_##rows##_1, tile_##rows##_2, wide_tile }, { direct_##rows##_1, direct_##rows##_2 }, wide, pairs }
+#define TALL_ROW(rows)                                                                             \
+    {                                                                                              \
+        { tile_##rows##_1, tile_##rows##_2, tile_##rows##_2 }, { NULL, NULL }, 2, NO_PAIRS         \
+    }
+#define WIDE_ROW(rows, wide, pairs)                                                                \
+    {                                                                                              \
+        { tile_##rows##_1, tile_##rows##_2, tile_##rows##_w }, { NULL, NULL }, wide, pairs         \
+    }
+#define DIRECT_ROW(rows, wide_tile, wide, pairs)                                                   \
+    {                                                                                              \
+        { tile_##rows##_1, tile_##rows##_2, wide_tile }, { direct_##rows##_1, direct_##rows##_2 }, \
+            wide, pairs                                                                            \
+    }
 
 TILES
 
@@ -300,7 +316,10 @@ static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_f
     const int64_t panel = j / MM_PANEL, column = j % MM_PANEL, across = band->rows * MM_PANEL;
     const int64_t at = panel * across + column, cols = mm_min(vectors * LANES, band->cols - j);
     float sum[ROWS * MM_PANEL * 4];
-    store s = { .addends = band->addends, .to = band->to == NULL ? NULL : band->to + at, .ldto = MM_PANEL, .across = across };
+    store s = { .addends = band->addends,
+                .to = band->to == NULL ? NULL : band->to + at,
+                .ldto = MM_PANEL,
+                .across = across };
     for (int q = 0; q < s.addends; q++)
         s.addend[q] = (place){ band->addend[q] + at, MM_PANEL, across };
     const bool direct = f && !f->turned && cols == vectors * LANES && mm_finish_is_plain(f);
@@ -316,7 +335,9 @@ static inline void run_tile(const mm_band *band, operands *in, int64_t j, tile_f
     } else if (f) {
         s.to = sum;
     }
-    in->b = band->b == NULL ? NULL : band->b + panel * band->steps * MM_PANEL + column; /* NULL: no steps */
+    in->b = band->b == NULL
+                ? NULL
+                : band->b + panel * band->steps * MM_PANEL + column; /* NULL: no steps */
     run(in, &s);
     for (int64_t c = 0; f && !direct && c < cols; c += MM_PANEL)
         finish_panel(f, sum + c / MM_PANEL * across, band->row0, band->col0 + j + c, band->rows,

@@ -54,7 +54,8 @@ typedef struct piece {
 static void write_ahead(const sheaf__packed *w, const piece *p)
 {
     const int64_t r0 = p->row % MM_PANEL;
-    uint32_t *to = (uint32_t *)w->ahead + r0 + mm_panel_at(w->dtype, w->n, w->k, p->row - r0, p->col);
+    uint32_t *to =
+        (uint32_t *)w->ahead + r0 + mm_panel_at(w->dtype, w->n, w->k, p->row - r0, p->col);
     const bool bf16 = w->dtype == SHEAF_BF16;
     mm_transpose(to, MM_PANEL, p->src, p->step, p->rows, bf16 ? p->cols / 2 : p->cols, 0);
     if (bf16 && p->cols % 2)
@@ -147,7 +148,8 @@ void sheaf__packed_row(void *dst, const sheaf__packed *w, int64_t row)
 {
     for (int64_t k0 = 0; k0 < w->k; k0 += MM_BLOCK) {
         const int64_t r = row % MM_PANEL, count = mm_min(MM_BLOCK, w->k - k0);
-        const uint32_t *src = (const uint32_t *)w->ahead + r + mm_panel_at(w->dtype, w->n, w->k, row - r, k0);
+        const uint32_t *src =
+            (const uint32_t *)w->ahead + r + mm_panel_at(w->dtype, w->n, w->k, row - r, k0);
         if (w->dtype == SHEAF_BF16)
             for (int64_t c = 0; c < count; c++)
                 ((uint16_t *)dst)[k0 + c] = (uint16_t)(src[c / 2 * MM_PANEL] >> (c % 2 * 16));

@@ -4,21 +4,24 @@
 static void test_pack__any_split_gives_the_same_panels(void **state)
 {
     (void)state;
-    static const struct { int64_t n, k; } sizes[] = {
-        { 1, 1 }, { 31, 5 }, { 32, 64 }, { 33, 257 }, { 95, 511 }, { 200, 33 } };
+    static const struct {
+        int64_t n, k;
+    } sizes[] = { { 1, 1 }, { 31, 5 }, { 32, 64 }, { 33, 257 }, { 95, 511 }, { 200, 33 } };
     static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
     for (size_t i = 0; i < ARRAY_LEN(sizes) * 6; i++) {
         const int64_t n = sizes[i / 6].n, k = sizes[i / 6].k, ld = k + 3;
         const sheaf_dtype to = i % 2 ? SHEAF_BF16 : SHEAF_F32, from = types[i / 2 % 3];
         const void *src = random_matrix(from, n, k, ld, ORDINARY);
-        const size_t ahead = sheaf__packed_bytes(to, n, k), back = sheaf__packed_back_bytes(to, n, k);
+        const size_t ahead = sheaf__packed_bytes(to, n, k),
+                     back = sheaf__packed_back_bytes(to, n, k);
         sheaf__packed one = { to, n, k, keep(ahead), keep(back) };
         sheaf__packed two = { to, n, k, keep(ahead), keep(back) };
         memset(two.ahead, 0xee, ahead);
         memset(two.back, 0xee, back);
         sheaf__pack(&one, src, from, ld, 0, n);
         bool done[256] = { false };
-        for (int64_t left = n; left > 0;) { /* single rows and runs, in any order, the last one last */
+        for (int64_t left = n;
+             left > 0;) { /* single rows and runs, in any order, the last one last */
             int64_t r = below(n), rows = 0;
             while (r < n && !done[r] && (r < n - 1 || left == 1 || rows == left - 1) && rows < 40) {
                 done[r++] = true;
@@ -38,8 +41,13 @@ static void test_pack__any_split_gives_the_same_panels(void **state)
 static void test_pack__rows_come_back_converted(void **state)
 {
     (void)state;
-    static const struct { const char *name; sheaf_dtype from; uint32_t bits; uint32_t f32; uint16_t bf16; }
-    value[] = {
+    static const struct {
+        const char *name;
+        sheaf_dtype from;
+        uint32_t bits;
+        uint32_t f32;
+        uint16_t bf16;
+    } value[] = {
         { "one", SHEAF_F16, 0x3c00, 0x3f800000, 0x3f80 },
         { "minus the smallest half", SHEAF_F16, 0x8001, 0xb3800000, 0xb380 },
         { "largest denormal half", SHEAF_F16, 0x03ff, 0x387fc000, 0x3880 },

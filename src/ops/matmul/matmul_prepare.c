@@ -33,9 +33,11 @@ static void spread_row(uint32_t *row, int64_t pairs)
         const __m256i words = _mm256_loadu_si256((const __m256i *)(row + p));
         const __m256i odd = _mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000u));
         const __m256i even = _mm256_slli_epi32(words, 16);
-        const __m256i low = _mm256_unpacklo_epi32(odd, even), high = _mm256_unpackhi_epi32(odd, even);
+        const __m256i low = _mm256_unpacklo_epi32(odd, even),
+                      high = _mm256_unpackhi_epi32(odd, even);
         _mm256_storeu_si256((__m256i *)(row + 2 * p), _mm256_permute2x128_si256(low, high, 0x20));
-        _mm256_storeu_si256((__m256i *)(row + 2 * p + 8), _mm256_permute2x128_si256(low, high, 0x31));
+        _mm256_storeu_si256((__m256i *)(row + 2 * p + 8),
+                            _mm256_permute2x128_si256(low, high, 0x31));
     }
 }
 
@@ -66,7 +68,8 @@ void sheaf__mm_rows(uint32_t *rows, const mm_engine *engine, const sheaf__term *
     const bool odd = dtype == SHEAF_BF16 && kb % 2; /* the last element meets zero */
     const char *a = term->a;
     if (term->a_km && dtype == SHEAF_BF16)
-        transpose_pairs(rows, stride, (const uint16_t *)a + k0 * term->lda + i0, term->lda, count, kb);
+        transpose_pairs(rows, stride, (const uint16_t *)a + k0 * term->lda + i0, term->lda, count,
+                        kb);
     else if (term->a_km)
         mm_transpose(rows, stride, a + (k0 * term->lda + i0) * 4, term->lda * 4, kb, count, 8);
     for (int64_t i = 0; !term->a_km && i < count; i++) {
@@ -127,7 +130,8 @@ static void panels_kn(const shelf *shelf, const char *b, int64_t ldb, int64_t kb
             _mm_prefetch(src + 4 * ldb * size, _MM_HINT_T0);
             _mm_prefetch(src + (size == 4 ? 4 * ldb * 4 + 64 : 5 * ldb * 2), _MM_HINT_T0);
             if (dtype == SHEAF_BF16)
-                mm_interleave(to, (const uint16_t *)src, k > kb ? NULL : (const uint16_t *)src + ldb, cols);
+                mm_interleave(to, (const uint16_t *)src,
+                              k > kb ? NULL : (const uint16_t *)src + ldb, cols);
             else if (cols == MM_PANEL)
                 memcpy(to, src, MM_PANEL * 4);
             else
@@ -145,7 +149,8 @@ static inline void turn_pairs_4x4(uint32_t *dst, const uint32_t *src)
     const __m256i halves = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
     for (int p = 0; p < 4; p++)
-        x[p] = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(src + p * MM_PANEL)), halves);
+        x[p] =
+            _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(src + p * MM_PANEL)), halves);
     const __m256i a = _mm256_unpacklo_epi64(x[0], x[1]), b = _mm256_unpackhi_epi64(x[0], x[1]);
     const __m256i c = _mm256_unpacklo_epi64(x[2], x[3]), d = _mm256_unpackhi_epi64(x[2], x[3]);
     _mm256_storeu_si256((__m256i *)dst, _mm256_permute2x128_si256(a, c, 0x20));
@@ -176,11 +181,13 @@ static void turn_pairs(uint32_t *to, const uint32_t *from, int64_t pairs, int64_
     }
 }
 
-/* Of the panels that W^T uses: the one of W's column k (a multiple of 32), from its row j on (even). */
+/* Of the panels that W^T uses: the one of W's column k (a multiple of 32), from its row j on
+ * (even). */
 static const uint32_t *ahead_at(const sheaf__packed *w, int64_t k, int64_t j)
 {
     const int64_t block = j / MM_BLOCK * MM_BLOCK; /* of W's k axis */
-    return (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, k, block) + mm_steps(w->dtype, j - block) * MM_PANEL;
+    return (const uint32_t *)w->ahead + mm_panel_at(w->dtype, w->n, w->k, k, block) +
+           mm_steps(w->dtype, j - block) * MM_PANEL;
 }
 
 /* Panels of W from those that W^T uses, in squares of 32 x 32. They are padded with zeros to
@@ -240,7 +247,8 @@ const uint32_t *sheaf__mm_panels(uint32_t *room, const mm_engine *engine, const 
     else
         panels_back(&shelf, term->w, k0, kb);
     for (int64_t p = 0; padded > steps && p < panels; p++)
-        memset(room + (p * padded + steps) * MM_PANEL, 0, (size_t)((padded - steps) * MM_PANEL) * 4);
+        memset(room + (p * padded + steps) * MM_PANEL, 0,
+               (size_t)((padded - steps) * MM_PANEL) * 4);
     if (spread)
         spread_panels(room, from, panels * steps);
     return room;
@@ -252,19 +260,25 @@ mm_soon sheaf__mm_rows_source(const sheaf__term *term, sheaf_dtype dtype, int64_
     const int64_t size = dtype == SHEAF_BF16 ? 2 : 4;
     const char *a = term->a;
     if (term->a_km)
-        return (mm_soon){ a + (k0 * term->lda + i0) * size, term->lda * size, kb, (i1 - i0) * size, 0, NULL };
-    return (mm_soon){ a + (i0 * term->lda + k0) * size, term->lda * size, i1 - i0, kb * size, 0, NULL };
+        return (mm_soon){
+            a + (k0 * term->lda + i0) * size, term->lda * size, kb, (i1 - i0) * size, 0, NULL
+        };
+    return (
+        mm_soon){ a + (i0 * term->lda + k0) * size, term->lda * size, i1 - i0, kb * size, 0, NULL };
 }
 
 /* Of W's panels, as panels_back reads them: one run for each block of W's k axis. */
-static int back_source(mm_soon *soon, const sheaf__packed *w, int64_t j0, int64_t j1, int64_t k0, int64_t kb)
+static int back_source(mm_soon *soon, const sheaf__packed *w, int64_t j0, int64_t j1, int64_t k0,
+                       int64_t kb)
 {
     int runs = 0;
     for (int64_t j = j0; j < j1 && runs < MM_RUNS; runs++) {
         const int64_t block = j / MM_BLOCK * MM_BLOCK, end = mm_min(j1, block + MM_BLOCK);
-        soon[runs] = (mm_soon){ .at = (const char *)ahead_at(w, k0, j),
-                                .step = mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - block)) * MM_PANEL * 4,
-                                .rows = mm_div_up(kb, MM_PANEL), .bytes = mm_steps(w->dtype, end - j) * MM_PANEL * 4 };
+        soon[runs] =
+            (mm_soon){ .at = (const char *)ahead_at(w, k0, j),
+                       .step = mm_steps(w->dtype, mm_min(MM_BLOCK, w->k - block)) * MM_PANEL * 4,
+                       .rows = mm_div_up(kb, MM_PANEL),
+                       .bytes = mm_steps(w->dtype, end - j) * MM_PANEL * 4 };
         j = end;
     }
     return runs;
@@ -277,12 +291,18 @@ void sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, she
     const char *b = term->b;
     int runs = 1;
     if (mm_panels_in_place(term, false))
-        soon[0] = (mm_soon){ .at = (const char *)stored_panel(term, j0, k0), .rows = 1,
-                             .bytes = mm_div_up(j1 - j0, MM_PANEL) * mm_steps(dtype, kb) * MM_PANEL * 4 };
+        soon[0] =
+            (mm_soon){ .at = (const char *)stored_panel(term, j0, k0),
+                       .rows = 1,
+                       .bytes = mm_div_up(j1 - j0, MM_PANEL) * mm_steps(dtype, kb) * MM_PANEL * 4 };
     else if (term->form == SHEAF__B_NK)
-        soon[0] = (mm_soon){ .at = b + j0 * step + k0 * size, .step = step, .rows = j1 - j0, .bytes = kb * size };
+        soon[0] = (mm_soon){
+            .at = b + j0 * step + k0 * size, .step = step, .rows = j1 - j0, .bytes = kb * size
+        };
     else if (term->form == SHEAF__B_KN)
-        soon[0] = (mm_soon){ .at = b + k0 * step + j0 * size, .step = step, .rows = kb, .bytes = (j1 - j0) * size };
+        soon[0] = (mm_soon){
+            .at = b + k0 * step + j0 * size, .step = step, .rows = kb, .bytes = (j1 - j0) * size
+        };
     else
         runs = back_source(soon, term->w, j0, j1, k0, kb);
     for (int i = 0; i + 1 < runs; i++)

@@ -34,9 +34,18 @@
 #define MM_STRIDE_F32 272
 #define MM_STRIDE_PAIRS 144
 
-static inline int64_t mm_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t mm_up(int64_t x, int64_t by) { return (x + by - 1) / by * by; }
-static inline int64_t mm_div_up(int64_t x, int64_t by) { return (x + by - 1) / by; }
+static inline int64_t mm_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t mm_up(int64_t x, int64_t by)
+{
+    return (x + by - 1) / by * by;
+}
+static inline int64_t mm_div_up(int64_t x, int64_t by)
+{
+    return (x + by - 1) / by;
+}
 
 static inline float mm_float(uint32_t bits)
 {
@@ -59,8 +68,14 @@ static inline uint32_t mm_bits(float x)
     return bits;
 }
 
-static inline float mm_quiet(float x) { return x != x ? mm_float(0xffc00000u) : x; }
-static inline float mm_from_bf16(uint16_t x) { return mm_float((uint32_t)x << 16); }
+static inline float mm_quiet(float x)
+{
+    return x != x ? mm_float(0xffc00000u) : x;
+}
+static inline float mm_from_bf16(uint16_t x)
+{
+    return mm_float((uint32_t)x << 16);
+}
 
 /* To nearest even; NaN becomes the default quiet NaN. */
 static inline uint16_t mm_to_bf16(float x)
@@ -116,7 +131,10 @@ typedef struct mm_soon {
     struct mm_soon *then; /* what comes after it, or NULL */
 } mm_soon;
 
-static inline int64_t mm_soon_lines(const mm_soon *soon) { return soon->rows * (soon->bytes / 64 + 1); }
+static inline int64_t mm_soon_lines(const mm_soon *soon)
+{
+    return soon->rows * (soon->bytes / 64 + 1);
+}
 
 /* Asks for the next `lines` lines of a list, and moves on in it. */
 static inline void mm_ask(mm_soon **list, int64_t lines)
@@ -130,7 +148,8 @@ static inline void mm_ask(mm_soon **list, int64_t lines)
         mm_soon *soon = *list;
         _mm_prefetch(soon->at + soon->done, _MM_HINT_T1);
         soon->done += 64;
-        if (soon->done >= soon->bytes + 63) { /* a run that starts inside a line may end in one more */
+        if (soon->done >=
+            soon->bytes + 63) { /* a run that starts inside a line may end in one more */
             soon->done = 0;
             soon->at += soon->step;
             soon->rows--;
@@ -165,7 +184,7 @@ typedef struct mm_engine {
     int direct;     /* of a tile that reads A in place */
     bool spread;    /* bfloat16 as float32 steps */
     int few;        /* rows of a tile with which a spread engine takes B in pairs all the same */
-    int64_t pad;    /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
+    int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */
     void (*enter)(void), (*leave)(void); /* around an area, on its thread; NULL: nothing to do */
 } mm_engine;
 
@@ -188,7 +207,8 @@ typedef struct mm_isa {
     const mm_engine *f32, *pairs, *tiles; /* of bfloat16 two; NULL: the reference loops */
     const mm_engine *few;                 /* tiles of a product of few rows, or NULL */
 } mm_isa;
-extern const mm_isa sheaf__mm_ref, sheaf__mm_avx2, sheaf__mm_avx512, sheaf__mm_avx512bf16, sheaf__mm_amx;
+extern const mm_isa sheaf__mm_ref, sheaf__mm_avx2, sheaf__mm_avx512, sheaf__mm_avx512bf16,
+    sheaf__mm_amx;
 /* For a device's kernels->isa and units. */
 const mm_isa *sheaf__mm_isa_for(const char *isa, sheaf__units units);
 static inline const mm_engine *mm_engine_of(const mm_isa *isa, sheaf_dtype dtype, sheaf__sums sums)
@@ -242,8 +262,8 @@ void sheaf__mm_panels_source(mm_soon soon[MM_RUNS], const sheaf__term *term, she
 
 static inline bool mm_panels_in_place(const sheaf__term *term, bool spread)
 {
-    return !spread && (term->form == SHEAF__B_AHEAD ||
-                       (term->form == SHEAF__B_BACK && term->w->back != NULL));
+    return !spread &&
+           (term->form == SHEAF__B_AHEAD || (term->form == SHEAF__B_BACK && term->w->back != NULL));
 }
 
 #endif

@@ -8,14 +8,15 @@
  * task can show in the result. */
 #include "ops/matmul/matmul_private.h"
 
-#define MOST_COLS 512 /* of an area: a block of B, half a MiB, should stay in the second-level cache */
+#define MOST_COLS                                                                                  \
+    512 /* of an area: a block of B, half a MiB, should stay in the second-level cache */
 #define MOST_ROWS 1024
 #define LEAST_WORK 1e6 /* operations of an area: some microseconds, against one for a task */
 #define THIN_B ((size_t)512 << 10) /* words of B that a thin product may keep in scratch */
-#define GROUP 16 /* bands of A transposed at a time */
+#define GROUP 16                   /* bands of A transposed at a time */
 /* Of scratch: bands of 14 rows of floats, or of 32 rows of pairs. */
 #define ROOM_A ((size_t)(GROUP * 32 * MM_STRIDE_PAIRS) * sizeof(float))
-#define BATCH 128                  /* jobs of one parallel region; more go in turns */
+#define BATCH 128 /* jobs of one parallel region; more go in turns */
 
 /* ---- the order of slices and additions ---- */
 
@@ -115,15 +116,21 @@ static bool turns(const sheaf__product *job)
     if (job->n > MM_PANEL || job->m < 4 * job->n)
         return false;
     for (int t = 0; t < job->nterms; t++)
-        if (!job->term[t].a_km || (job->term[t].form != SHEAF__B_KN && job->term[t].form != SHEAF__B_NK))
+        if (!job->term[t].a_km ||
+            (job->term[t].form != SHEAF__B_KN && job->term[t].form != SHEAF__B_NK))
             return false;
     return job->nterms > 0;
 }
 
 static sheaf__term turn(const sheaf__term *t)
 {
-    return (sheaf__term){ .a = t->b, .lda = t->ldb, .a_km = t->form == SHEAF__B_KN, .k = t->k,
-                          .form = t->a_km ? SHEAF__B_KN : SHEAF__B_NK, .b = t->a, .ldb = t->lda };
+    return (sheaf__term){ .a = t->b,
+                          .lda = t->ldb,
+                          .a_km = t->form == SHEAF__B_KN,
+                          .k = t->k,
+                          .form = t->a_km ? SHEAF__B_KN : SHEAF__B_NK,
+                          .b = t->a,
+                          .ldb = t->lda };
 }
 
 static int64_t even_share(int64_t whole, int64_t most, int64_t unit)
@@ -172,7 +179,8 @@ static void plan_rooms(plan *plan, int slots)
     size_t all = 0; /* words of B, all blocks of k */
     plan->spread = plan->engine->spread && plan->m > 2 * plan->engine->few;
     for (int t = 0; t < job->nterms; t++) {
-        const int64_t steps = mm_steps(job->dtype, job->term[t].k), padded = mm_padded(plan->engine, steps);
+        const int64_t steps = mm_steps(job->dtype, job->term[t].k),
+                      padded = mm_padded(plan->engine, steps);
         all += (size_t)(padded * plan->cols);
         plan->packing |= padded > steps || !mm_panels_in_place(&job->term[t], plan->spread);
     }
@@ -183,15 +191,19 @@ static void plan_rooms(plan *plan, int slots)
 }
 
 /* How the job is cut, in areas of about `share` operations; returns their number. */
-static int64_t plan_job(plan *plan, const sheaf__product *job, const mm_engine *engine, double share)
+static int64_t plan_job(plan *plan, const sheaf__product *job, const mm_engine *engine,
+                        double share)
 {
     route route;
     route_of(&route, job);
     if (route.visits == 0)
         return 0; /* this rank has no root */
     const bool turned = engine && turns(job);
-    *plan = (struct plan){ .job = job, .engine = engine, .turned = turned,
-                           .m = turned ? job->n : job->m, .n = turned ? job->m : job->n };
+    *plan = (struct plan){ .job = job,
+                           .engine = engine,
+                           .turned = turned,
+                           .m = turned ? job->n : job->m,
+                           .n = turned ? job->m : job->n };
     plan->rows = 16;
     plan->cols = plan->n;
     if (engine) {
@@ -245,7 +257,8 @@ static bool next_item(item *item, cursor *at)
         return false;
     if (!at->entered)
         enter_slice(at);
-    *item = (struct item){ .visit = &at->route->visit[at->visit], .first = !at->entered, .last = true };
+    *item =
+        (struct item){ .visit = &at->route->visit[at->visit], .first = !at->entered, .last = true };
     at->entered = true;
     if (at->term < at->end) {
         const sheaf__term *term = &at->job->term[at->term];
@@ -274,7 +287,7 @@ typedef struct area {
     bool turned, thin, spread;
     int64_t i0, i1, j0, j1; /* of what is computed */
     uint32_t *room_a, *room_b;
-    float *slot; /* slots, one after the other */
+    float *slot;                /* slots, one after the other */
     int64_t slot_size, slot_ld; /* floats; of a row, padded */
     int64_t bands;
     int64_t begin, end;      /* bands of the stripe at hand */
@@ -288,7 +301,10 @@ static int64_t band_row(const area *area, int64_t band)
 }
 
 /* Transposing a few rows reads whole lines of which it needs a part: more bands at once. */
-static int64_t bands_at_once(const item *item) { return item->kb > 0 && item->term.a_km ? GROUP : 1; }
+static int64_t bands_at_once(const item *item)
+{
+    return item->kb > 0 && item->term.a_km ? GROUP : 1;
+}
 
 static int64_t steps_of(const area *area, const item *item)
 {
@@ -298,11 +314,18 @@ static int64_t steps_of(const area *area, const item *item)
 static mm_finish finish_of(const sheaf__product *job, int root, bool turned)
 {
     if (job->roots)
-        return (mm_finish){ .y = job->roots[root], .ldy = job->n, .out = SHEAF_F32, .alpha = 1,
-                            .turned = turned };
-    return (mm_finish){ .y = job->y, .ldy = job->ldy, .out = job->out, .alpha = job->alpha,
-                        .bias = job->bias, .residual = job->residual, .ldr = job->ldr,
-                        .add = job->add, .turned = turned,
+        return (mm_finish){
+            .y = job->roots[root], .ldy = job->n, .out = SHEAF_F32, .alpha = 1, .turned = turned
+        };
+    return (mm_finish){ .y = job->y,
+                        .ldy = job->ldy,
+                        .out = job->out,
+                        .alpha = job->alpha,
+                        .bias = job->bias,
+                        .residual = job->residual,
+                        .ldr = job->ldr,
+                        .add = job->add,
+                        .turned = turned,
                         .round_bf16 = job->round_to == SHEAF_BF16 && job->out == SHEAF_F32 };
 }
 
@@ -347,21 +370,26 @@ static void run_group(area *area, const item *item, const struct item *next, mm_
 }
 
 /* One block of k, for a stripe of the area; b: its panels. */
-static void run_item(area *area, const item *item, const struct item *next,
-                     int64_t next_band, const uint32_t *b)
+static void run_item(area *area, const item *item, const struct item *next, int64_t next_band,
+                     const uint32_t *b)
 {
     const mm_engine *e = area->engine;
     const sheaf_dtype dtype = area->job->dtype;
     const bool done = item->last && item->visit->root >= 0;
     const mm_finish finish =
         done ? finish_of(area->job, item->visit->root, area->turned) : (mm_finish){ 0 };
-    mm_band band = { .b = b, .cols = area->j1 - area->j0, .col0 = area->j0,
-                     .steps = steps_of(area, item), .pairs = e->spread && !area->spread, .finish = done ? &finish : NULL };
+    mm_band band = { .b = b,
+                     .cols = area->j1 - area->j0,
+                     .col0 = area->j0,
+                     .steps = steps_of(area, item),
+                     .pairs = e->spread && !area->spread,
+                     .finish = done ? &finish : NULL };
     const int64_t group = bands_at_once(item);
     for (int64_t g = area->begin; g < area->end; g += group) {
         const int64_t end = mm_min(area->end, g + group);
         if (item->kb > 0 && area->thin && (dtype == SHEAF_F32 || item->kb % 2 == 0)) {
-            const mm_soon source = sheaf__mm_rows_source(&item->term, dtype, band_row(area, g), 0, item->k0, 0);
+            const mm_soon source =
+                sheaf__mm_rows_source(&item->term, dtype, band_row(area, g), 0, item->k0, 0);
             band.a = source.at;
             band.stride = source.step;
         } else if (item->kb > 0) {
@@ -379,7 +407,8 @@ static void ask_panels(area *area, const item *next)
     area->lines = 0;
     if (next == NULL || next->kb == 0 || area->thin)
         return;
-    sheaf__mm_panels_source(area->panels, &next->term, area->job->dtype, area->j0, area->j1, next->k0, next->kb);
+    sheaf__mm_panels_source(area->panels, &next->term, area->job->dtype, area->j0, area->j1,
+                            next->k0, next->kb);
     for (const mm_soon *s = area->panels; s != NULL; s = s->then)
         area->lines += mm_soon_lines(s);
     area->lines = mm_div_up(area->lines, area->bands);
@@ -401,8 +430,8 @@ static void run_stripes(area *area, const plan *plan, const route *route, int64_
             more = next_item(&next, &at);
             const uint32_t *b = NULL;
             if (now.kb > 0)
-                b = sheaf__mm_panels(room, plan->engine, &now.term, plan->job->dtype, area->j0, area->j1,
-                                     now.k0, now.kb, plan->spread, g > 0);
+                b = sheaf__mm_panels(room, plan->engine, &now.term, plan->job->dtype, area->j0,
+                                     area->j1, now.k0, now.kb, plan->spread, g > 0);
             if (plan->thin && b == room)
                 room += steps_of(area, &now) * area->slot_ld;
             ask_panels(area, more ? &next : NULL);
@@ -429,8 +458,11 @@ static void run_area(void *context, int64_t index, int worker)
     const sheaf__product *job = plan->job;
     const int64_t task = index - plan->first;
     const int64_t down = task % plan->down, across = task / plan->down;
-    area area = { .job = job, .engine = plan->engine, .turned = plan->turned,
-                  .thin = plan->thin, .spread = plan->spread };
+    area area = { .job = job,
+                  .engine = plan->engine,
+                  .turned = plan->turned,
+                  .thin = plan->thin,
+                  .spread = plan->spread };
     area.i0 = down * plan->rows;
     area.i1 = mm_min(plan->m, area.i0 + plan->rows);
     area.j0 = across * plan->cols;
@@ -446,7 +478,8 @@ static void run_area(void *context, int64_t index, int worker)
     area.slot_ld = mm_up(area.j1 - area.j0, MM_PANEL);
     area.slot = (float *)(area.room_b + plan->room_b);
     const int64_t stripe = plan->thin ? 1 : area.bands;
-    area.slot_size = plan->thin ? plan->engine->rows * area.slot_ld : (area.i1 - area.i0) * area.slot_ld;
+    area.slot_size =
+        plan->thin ? plan->engine->rows * area.slot_ld : (area.i1 - area.i0) * area.slot_ld;
     route route;
     route_of(&route, job);
     if (plan->engine->enter)
@@ -459,7 +492,8 @@ static void run_area(void *context, int64_t index, int worker)
 /* Of one to three rows the tile unit would compute sixteen, and be no faster than memory. */
 static const mm_engine *engine_of(const mm_isa *isa, const sheaf__product *job, sheaf__sums sums)
 {
-    const bool few = job->dtype == SHEAF_BF16 && sums == SHEAF__TILES && isa->few && job->m <= isa->few->few;
+    const bool few =
+        job->dtype == SHEAF_BF16 && sums == SHEAF__TILES && isa->few && job->m <= isa->few->few;
     return few ? isa->few : mm_engine_of(isa, job->dtype, sums);
 }
 
@@ -499,5 +533,6 @@ void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const she
 
 void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
 {
-    sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job, jobs);
+    sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job,
+                            jobs);
 }

@@ -46,9 +46,7 @@ static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
                     int64_t count)
 {
     switch (t->form) {
-    case SHEAF__B_NK:
-        fetch(dst, element(t->b, dtype, j * t->ldb + k0), dtype, 1, count);
-        break;
+    case SHEAF__B_NK: fetch(dst, element(t->b, dtype, j * t->ldb + k0), dtype, 1, count); break;
     case SHEAF__B_KN:
         fetch(dst, element(t->b, dtype, k0 * t->ldb + j), dtype, t->ldb, count);
         break;

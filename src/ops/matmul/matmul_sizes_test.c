@@ -32,14 +32,15 @@ static void check_samples(const char *name, const sheaf__product *job, sheaf__su
     sheaf__product sample = *job;
     sample.y = keep((size_t)extent(job->m, job->n, job->ldy) * 4);
     for (int r = 0; r < 12; r++) {
-        const int64_t i = r == 0 ? job->m - 1 : below(job->m), j0 = r % 2 ? below(job->n) : job->n - 1;
+        const int64_t i = r == 0 ? job->m - 1 : below(job->m),
+                      j0 = r % 2 ? below(job->n) : job->n - 1;
         const int64_t j1 = mm_min(job->n, j0 + 20);
         const unsigned before = _mm_getcsr();
         _mm_setcsr(before | FLUSH);
         sheaf__product_ref_part(&sample, sums, i, i + 1, j0, j1);
         _mm_setcsr(before);
-        CHECK_BYTES(name, (float *)job->y + i * job->ldy + j0, (float *)sample.y + i * job->ldy + j0,
-                    (j1 - j0) * 4);
+        CHECK_BYTES(name, (float *)job->y + i * job->ldy + j0,
+                    (float *)sample.y + i * job->ldy + j0, (j1 - j0) * 4);
     }
 }
 

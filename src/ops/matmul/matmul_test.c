@@ -9,28 +9,94 @@ static const struct {
     const char *name;
     sheaf_dtype dtype;
     int count;
-    struct { int at; float value; } a[4]; /* times ones */
+    struct {
+        int at;
+        float value;
+    } a[4]; /* times ones */
     int64_t k;
     float want;
     sheaf__sums sums;
 } by_hand[] = {
     { "plain sum", SHEAF_F32, 3, { { 0, 1 }, { 1, 2 }, { 2, 3 } }, 3, 6 },
     { "a chain ascends", SHEAF_F32, 3, { { 0, big }, { 1, 1 }, { 2, 1 } }, 3, 16777216 },
-    { "blocks of 256 are added", SHEAF_F32, 3, { { 0, big }, { 256, 1 }, { 257, 1 } }, 258, 16777218 },
-    { "255 is in the first block", SHEAF_F32, 3, { { 0, big }, { 255, 1 }, { 256, 1 } }, 258, 16777216 },
+    { "blocks of 256 are added",
+      SHEAF_F32,
+      3,
+      { { 0, big }, { 256, 1 }, { 257, 1 } },
+      258,
+      16777218 },
+    { "255 is in the first block",
+      SHEAF_F32,
+      3,
+      { { 0, big }, { 255, 1 }, { 256, 1 } },
+      258,
+      16777216 },
     { "blocks ascend", SHEAF_F32, 3, { { 0, big }, { 256, 1 }, { 512, 1 } }, 600, 16777216 },
-    { "pairs, odd element first", SHEAF_BF16, 4, { { 0, 1 }, { 1, big }, { 2, -big }, { 3, 1 } }, 4, 0 },
+    { "pairs, odd element first",
+      SHEAF_BF16,
+      4,
+      { { 0, 1 }, { 1, big }, { 2, -big }, { 3, 1 } },
+      4,
+      0 },
     { "the same, ascending", SHEAF_F32, 4, { { 0, 1 }, { 1, big }, { 2, -big }, { 3, 1 } }, 4, 1 },
     { "odd last element", SHEAF_BF16, 3, { { 0, 1 }, { 1, 2 }, { 2, 3 } }, 3, 6 },
     { "no element", SHEAF_F32, 0, { { 0, 0 } }, 0, 0 },
-    { "tiles: even and odd apart", SHEAF_BF16, 3, { { 0, big }, { 1, 1 }, { 3, 1 } }, 4, 16777218, SHEAF__TILES },
-    { "tiles: a chain ascends", SHEAF_BF16, 3, { { 0, big }, { 2, 1 }, { 4, 1 } }, 6, 16777216, SHEAF__TILES },
-    { "tiles: chunks of 32 are added", SHEAF_BF16, 3, { { 0, big }, { 32, 1 }, { 34, 1 } }, 36, 16777218, SHEAF__TILES },
-    { "tiles: 31 is in the first chunk", SHEAF_BF16, 3, { { 1, big }, { 31, 1 }, { 32, 1 } }, 33, 16777216, SHEAF__TILES },
-    { "tiles: even + odd before the chunks", SHEAF_BF16, 3, { { 0, big }, { 32, 1 }, { 33, 1 } }, 34, 16777218, SHEAF__TILES },
-    { "tiles: chunks ascend", SHEAF_BF16, 3, { { 0, big }, { 32, 1 }, { 64, 1 } }, 65, 16777216, SHEAF__TILES },
-    { "tiles: blocks of 256 are added", SHEAF_BF16, 3, { { 0, big }, { 256, 1 }, { 288, 1 } }, 300, 16777218, SHEAF__TILES },
-    { "tiles: float32 has no such order", SHEAF_F32, 3, { { 0, big }, { 1, 1 }, { 3, 1 } }, 4, 16777216, SHEAF__TILES },
+    { "tiles: even and odd apart",
+      SHEAF_BF16,
+      3,
+      { { 0, big }, { 1, 1 }, { 3, 1 } },
+      4,
+      16777218,
+      SHEAF__TILES },
+    { "tiles: a chain ascends",
+      SHEAF_BF16,
+      3,
+      { { 0, big }, { 2, 1 }, { 4, 1 } },
+      6,
+      16777216,
+      SHEAF__TILES },
+    { "tiles: chunks of 32 are added",
+      SHEAF_BF16,
+      3,
+      { { 0, big }, { 32, 1 }, { 34, 1 } },
+      36,
+      16777218,
+      SHEAF__TILES },
+    { "tiles: 31 is in the first chunk",
+      SHEAF_BF16,
+      3,
+      { { 1, big }, { 31, 1 }, { 32, 1 } },
+      33,
+      16777216,
+      SHEAF__TILES },
+    { "tiles: even + odd before the chunks",
+      SHEAF_BF16,
+      3,
+      { { 0, big }, { 32, 1 }, { 33, 1 } },
+      34,
+      16777218,
+      SHEAF__TILES },
+    { "tiles: chunks ascend",
+      SHEAF_BF16,
+      3,
+      { { 0, big }, { 32, 1 }, { 64, 1 } },
+      65,
+      16777216,
+      SHEAF__TILES },
+    { "tiles: blocks of 256 are added",
+      SHEAF_BF16,
+      3,
+      { { 0, big }, { 256, 1 }, { 288, 1 } },
+      300,
+      16777218,
+      SHEAF__TILES },
+    { "tiles: float32 has no such order",
+      SHEAF_F32,
+      3,
+      { { 0, big }, { 1, 1 }, { 3, 1 } },
+      4,
+      16777216,
+      SHEAF__TILES },
 };
 
 static void test_product_ref__sums_worked_by_hand(void **state)
@@ -48,8 +114,12 @@ static void test_product_ref__sums_worked_by_hand(void **state)
             a16[by_hand[i].a[c].at] = mm_to_bf16(by_hand[i].a[c].value);
         }
         const bool bf16 = by_hand[i].dtype == SHEAF_BF16;
-        const sheaf__term t = { .a = bf16 ? (void *)a16 : a, .lda = 1024, .b = bf16 ? (void *)ones16 : ones,
-                                .ldb = 1024, .form = SHEAF__B_NK, .k = by_hand[i].k };
+        const sheaf__term t = { .a = bf16 ? (void *)a16 : a,
+                                .lda = 1024,
+                                .b = bf16 ? (void *)ones16 : ones,
+                                .ldb = 1024,
+                                .form = SHEAF__B_NK,
+                                .k = by_hand[i].k };
         sheaf__product job = plain_job(by_hand[i].dtype, 1, 1, &t, 1);
         job.y = &y;
         run_ref(&job, by_hand[i].sums);
@@ -63,7 +133,11 @@ static void test_product_ref__slices_meet_in_the_tree(void **state)
     (void)state;
     const float x[5] = { big, 1, 1, 1, 3 }, one = 1;
     /* finished: round(0.5 * sum + 0.5) + 2 */
-    static const struct { const char *name; bool present[4]; float want, finished; } trees[] = {
+    static const struct {
+        const char *name;
+        bool present[4];
+        float want, finished;
+    } trees[] = {
         { "(big + 1) + (1 + 1)", { true, true, true, true }, 16777218, 8388612 },
         { "big + (1 + 1)", { true, false, true, true }, 16777218, 8388612 },
         { "(big + 1) + 1", { true, true, false, true }, 16777216, 8388610 },
@@ -75,7 +149,9 @@ static void test_product_ref__slices_meet_in_the_tree(void **state)
         sheaf__term t[4];
         const int slice_of[4] = { 0, 1, 2, 3 }, first[5] = { 0, 1, 2, 3, 4 };
         for (int s = 0; s < 4; s++)
-            t[s] = (sheaf__term){ .a = &x[s], .lda = 1, .b = &one, .ldb = 1, .form = SHEAF__B_NK, .k = 1 };
+            t[s] = (sheaf__term){
+                .a = &x[s], .lda = 1, .b = &one, .ldb = 1, .form = SHEAF__B_NK, .k = 1
+            };
         float y = -1, bias = 0.5f, residual = 2;
         sheaf__product job = plain_job(SHEAF_F32, 1, 1, t, 4);
         job.nslices = 4;
@@ -114,8 +190,8 @@ static void test_product__every_form_and_odd_size_equals_the_reference(void **st
                         snprintf(name, sizeof name, "dtype %d form %d a_km %d k %d", dtype, form,
                                  a_km, (int)size[2]);
                         const sheaf_dtype type = dtype ? SHEAF_BF16 : SHEAF_F32;
-                        const sheaf__term t = random_term(type, form, a_km, size[0], size[1],
-                                                          size[2], ORDINARY);
+                        const sheaf__term t =
+                            random_term(type, form, a_km, size[0], size[1], size[2], ORDINARY);
                         const sheaf__product job = plain_job(type, size[0], size[1], &t, 1);
                         check_job(name, &job);
                         drop_all();
@@ -126,11 +202,13 @@ static void test_product__every_form_and_odd_size_equals_the_reference(void **st
 static void test_product__few_rows_and_few_columns_equal_the_reference(void **state)
 {
     (void)state;
-    static const int64_t wide[] = { 31, 64, 127, 128, 129, 257, 300 }, narrow[] = { 1, 15, 16, 17, 48, 64, 65 };
+    static const int64_t wide[] = { 31, 64, 127, 128, 129, 257, 300 },
+                         narrow[] = { 1, 15, 16, 17, 48, 64, 65 };
     for (int64_t m = 1; m <= 9; m++)
         for (size_t i = 0; i < ARRAY_LEN(wide); i++) {
             const sheaf_dtype type = (m + (int)i) % 2 ? SHEAF_BF16 : SHEAF_F32;
-            const sheaf__term t = random_term(type, (int)below(FORMS), below(2), m, wide[i], 257 + below(99), ORDINARY);
+            const sheaf__term t = random_term(type, (int)below(FORMS), below(2), m, wide[i],
+                                              257 + below(99), ORDINARY);
             sheaf__product job = plain_job(type, m, wide[i], &t, 1);
             check_job("few rows", &job);
             job.residual = random_matrix(SHEAF_F32, m, wide[i], wide[i], ORDINARY);
@@ -144,8 +222,10 @@ static void test_product__few_rows_and_few_columns_equal_the_reference(void **st
                 sheaf__term t[3];
                 for (int j = 0; j < 3; j++) /* k odd and even, A as it lies and transposed */
                     t[j] = random_term(type ? SHEAF_BF16 : SHEAF_F32,
-                                       (int)below(i % 3 == 0 ? 2 : FORMS), i % 3 == 0, m, narrow[i], below(2) ? 512 : below(300), ORDINARY);
-                sheaf__product job = plain_job(type ? SHEAF_BF16 : SHEAF_F32, m, narrow[i], t, 1 + (int)below(3));
+                                       (int)below(i % 3 == 0 ? 2 : FORMS), i % 3 == 0, m, narrow[i],
+                                       below(2) ? 512 : below(300), ORDINARY);
+                sheaf__product job =
+                    plain_job(type ? SHEAF_BF16 : SHEAF_F32, m, narrow[i], t, 1 + (int)below(3));
                 check_job("few columns", &job);
                 drop_all();
             }
@@ -200,9 +280,15 @@ static void random_sliced(sliced *s, int64_t m, int64_t n, int64_t most_k, int s
         n = 1 + n % 20;
         m += 4 * n;
     }
-    *job = (sheaf__product){ .m = m, .n = n, .dtype = below(2) ? SHEAF_BF16 : SHEAF_F32,
-                             .term = s->term, .slice_of = s->slice_of, .first = s->first,
-                             .tree = &s->tree, .alpha = 1, .round_to = SHEAF_F32 };
+    *job = (sheaf__product){ .m = m,
+                             .n = n,
+                             .dtype = below(2) ? SHEAF_BF16 : SHEAF_F32,
+                             .term = s->term,
+                             .slice_of = s->slice_of,
+                             .first = s->first,
+                             .tree = &s->tree,
+                             .alpha = 1,
+                             .round_to = SHEAF_F32 };
     bool present[SHEAF_MAX_SLICES];
     for (int i = 0; i < slices; i++)
         present[i] = below(6) != 0;
@@ -312,7 +398,8 @@ static void check_many_jobs(sheaf__sums sums)
             term[j] = random_term(type, SHEAF__B_NK, false, m, n, k, ORDINARY);
         job[j] = plain_job(type, m, n, &term[j], 1);
         run_ref(&job[j], sums);
-        want[j] = memcpy(keep((size_t)extent(m, n, job[j].ldy) * 4), job[j].y, (size_t)extent(m, n, job[j].ldy) * 4);
+        want[j] = memcpy(keep((size_t)extent(m, n, job[j].ldy) * 4), job[j].y,
+                         (size_t)extent(m, n, job[j].ldy) * 4);
     }
     for (int isa = 0; isa < nisas; isa++)
         for (size_t d = 0; d < ARRAY_LEN(machines); d++) {
@@ -339,7 +426,9 @@ static void test_products__jobs_of_one_call_do_not_meet(void **state)
 static void test_products__dry_counts_and_touches_nothing(void **state)
 {
     (void)state;
-    sheaf__device dry = { .kind = SHEAF_DRY, .threads = 4, .kernels = &(sheaf__kernels){ .isa = "ref" } };
+    sheaf__device dry = { .kind = SHEAF_DRY,
+                          .threads = 4,
+                          .kernels = &(sheaf__kernels){ .isa = "ref" } };
     const sheaf__term t[2] = { { .k = 10 }, { .k = 7 } };
     sheaf__product job = { .m = 3, .n = 5, .nslices = 1, .term = t, .nterms = 2, .alpha = 1 };
     sheaf__products(&dry, &job, 1);
@@ -349,7 +438,8 @@ static void test_products__dry_counts_and_touches_nothing(void **state)
 static void test_isa__names_select_kernels(void **state)
 {
     (void)state;
-    const sheaf__units none = { false, false }, pairs = { true, false }, tiles = { false, true }, both = { true, true };
+    const sheaf__units none = { false, false }, pairs = { true, false }, tiles = { false, true },
+                       both = { true, true };
     assert_ptr_equal(sheaf__mm_isa_for("ref", both), &sheaf__mm_ref);
     assert_ptr_equal(sheaf__mm_isa_for("avx2", both), &sheaf__mm_avx2);
     assert_ptr_equal(sheaf__mm_isa_for("avx512", none), &sheaf__mm_avx512);

@@ -69,7 +69,10 @@ static inline uint32_t random_u32(void)
     return (uint32_t)((z ^ (z >> 31)) >> 16);
 }
 
-static inline int64_t below(int64_t n) { return (int64_t)(random_u32() % (uint64_t)n); }
+static inline int64_t below(int64_t n)
+{
+    return (int64_t)(random_u32() % (uint64_t)n);
+}
 
 /* Everything a case allocates, freed together. */
 static void *kept[4096];
@@ -96,8 +99,9 @@ typedef enum kind { ORDINARY, SPECIAL, TINY } kind;
  * magnitudes around the square root of the smallest normal number, and denormals. */
 static inline float random_float(kind kind)
 {
-    static const uint32_t special[] = { 0x7f800000, 0xff800000, 0x7fc01234, 0xffc00000, 0x7f812345, 0x7fffffff,
-                                        0x80000000, 0x00000000, 0x7f7fffff, 0x00800000, 0x80400000 };
+    static const uint32_t special[] = { 0x7f800000, 0xff800000, 0x7fc01234, 0xffc00000,
+                                        0x7f812345, 0x7fffffff, 0x80000000, 0x00000000,
+                                        0x7f7fffff, 0x00800000, 0x80400000 };
     const uint32_t u = random_u32();
     if (kind == SPECIAL && u % 64 == 0)
         return mm_float(special[random_u32() % ARRAY_LEN(special)]);
@@ -126,7 +130,8 @@ static inline int64_t extent(int64_t rows, int64_t cols, int64_t ld)
     return rows > 0 && cols > 0 ? (rows - 1) * ld + cols : 0;
 }
 
-static inline void *random_matrix(sheaf_dtype dtype, int64_t rows, int64_t cols, int64_t ld, kind kind)
+static inline void *random_matrix(sheaf_dtype dtype, int64_t rows, int64_t cols, int64_t ld,
+                                  kind kind)
 {
     void *p = random_vector(dtype, extent(rows, cols, ld), kind);
     const size_t size = dtype == SHEAF_F32 ? 4 : 2;
@@ -137,7 +142,8 @@ static inline void *random_matrix(sheaf_dtype dtype, int64_t rows, int64_t cols,
 
 enum { BACK_REPACKED = SHEAF__B_BACK + 1, FORMS }; /* B_BACK without stored back panels */
 
-static inline sheaf__packed *packed_matrix(sheaf_dtype dtype, int64_t n, int64_t k, bool back, kind kind)
+static inline sheaf__packed *packed_matrix(sheaf_dtype dtype, int64_t n, int64_t k, bool back,
+                                           kind kind)
 {
     sheaf__packed *w = keep(sizeof *w);
     *w = (sheaf__packed){ .dtype = dtype, .n = n, .k = k };
@@ -149,14 +155,22 @@ static inline sheaf__packed *packed_matrix(sheaf_dtype dtype, int64_t n, int64_t
 }
 
 static inline sheaf__term random_term(sheaf_dtype dtype, int form, bool a_km, int64_t m, int64_t n,
-                               int64_t k, kind kind)
+                                      int64_t k, kind kind)
 {
-    sheaf__term t = { .a_km = a_km, .k = k, .form = form == BACK_REPACKED ? SHEAF__B_BACK : (sheaf__right)form };
+    sheaf__term t = { .a_km = a_km,
+                      .k = k,
+                      .form = form == BACK_REPACKED ? SHEAF__B_BACK : (sheaf__right)form };
     t.lda = (a_km ? m : k) + below(4);
     t.a = random_matrix(dtype, a_km ? k : m, a_km ? m : k, t.lda, kind);
     switch (form) {
-    case SHEAF__B_NK: t.ldb = k + below(4); t.b = random_matrix(dtype, n, k, t.ldb, kind); break;
-    case SHEAF__B_KN: t.ldb = n + below(4); t.b = random_matrix(dtype, k, n, t.ldb, kind); break;
+    case SHEAF__B_NK:
+        t.ldb = k + below(4);
+        t.b = random_matrix(dtype, n, k, t.ldb, kind);
+        break;
+    case SHEAF__B_KN:
+        t.ldb = n + below(4);
+        t.b = random_matrix(dtype, k, n, t.ldb, kind);
+        break;
     case SHEAF__B_AHEAD: t.w = packed_matrix(dtype, n, k, false, kind); break;
     default: t.w = packed_matrix(dtype, k, n, form == SHEAF__B_BACK, kind); break;
     }
@@ -173,7 +187,8 @@ typedef struct output {
 static inline int outputs_of(output out[SHEAF_MAX_SLICES], const sheaf__product *job)
 {
     if (job->roots == NULL) {
-        out[0] = (output){ job->y, (size_t)extent(job->m, job->n, job->ldy) * (job->out == SHEAF_F32 ? 4 : 2) };
+        out[0] = (output){ job->y, (size_t)extent(job->m, job->n, job->ldy) *
+                                       (job->out == SHEAF_F32 ? 4 : 2) };
         return 1;
     }
     int count;
@@ -199,7 +214,8 @@ static inline void check_order(const char *name, const sheaf__product *job, shea
 {
     output out[SHEAF_MAX_SLICES];
     const int count = outputs_of(out, job);
-    const bool few = getenv("SHEAF_SANITIZED") != NULL; /* then one thread count for each instruction set */
+    const bool few =
+        getenv("SHEAF_SANITIZED") != NULL; /* then one thread count for each instruction set */
     void *before[SHEAF_MAX_SLICES], *want[SHEAF_MAX_SLICES];
     for (int o = 0; o < count; o++)
         before[o] = memcpy(keep(out[o].bytes), out[o].at, out[o].bytes);
@@ -238,11 +254,18 @@ static inline void check_job(const char *name, const sheaf__product *job)
     check_order(name, job, SHEAF__PAIRS);
 }
 
-static inline sheaf__product plain_job(sheaf_dtype dtype, int64_t m, int64_t n, const sheaf__term *term,
-                                int nterms)
+static inline sheaf__product plain_job(sheaf_dtype dtype, int64_t m, int64_t n,
+                                       const sheaf__term *term, int nterms)
 {
-    sheaf__product job = { .m = m, .n = n, .dtype = dtype, .nslices = 1, .term = term,
-                           .nterms = nterms, .out = SHEAF_F32, .alpha = 1, .round_to = SHEAF_F32 };
+    sheaf__product job = { .m = m,
+                           .n = n,
+                           .dtype = dtype,
+                           .nslices = 1,
+                           .term = term,
+                           .nterms = nterms,
+                           .out = SHEAF_F32,
+                           .alpha = 1,
+                           .round_to = SHEAF_F32 };
     job.ldy = n + below(4);
     job.y = random_matrix(SHEAF_F32, m, n, job.ldy, ORDINARY);
     return job;

@@ -9,8 +9,14 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline __m128i mm_load4(const void *src) { return _mm_loadu_si128((const __m128i *)src); }
-static inline void mm_store4(void *dst, __m128i x) { _mm_storeu_si128((__m128i *)dst, x); }
+static inline __m128i mm_load4(const void *src)
+{
+    return _mm_loadu_si128((const __m128i *)src);
+}
+static inline void mm_store4(void *dst, __m128i x)
+{
+    _mm_storeu_si128((__m128i *)dst, x);
+}
 
 /* dst[c][r] = x[r][c] for 4 x 4 words. */
 static inline void mm_store_4x4(uint32_t *dst, int64_t ldd, __m128i x0, __m128i x1, __m128i x2,

@@ -16,12 +16,11 @@ typedef __m128i halves;
 #define ADD(a, b) _mm256_add_ps(a, b)
 #define MUL(a, b) _mm256_mul_ps(a, b)
 #define STEP(acc, a, b) _mm256_fmadd_ps(a, b, acc)
-#define ODD(v) \
-    _mm256_and_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000u)))
+#define ODD(v) _mm256_and_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000u)))
 #define EVEN(v) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(v), 16))
 #define WORD(p) _mm256_set1_ps(mm_load_float(p))
-#define QUIET(v) \
-    _mm256_blendv_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffc00000u)), \
+#define QUIET(v)                                                                                   \
+    _mm256_blendv_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffc00000u)),                  \
                      _mm256_cmp_ps(v, v, _CMP_UNORD_Q))
 #define UNORDERED(a, b) (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q))
 #define LOAD_HALVES(p) _mm_loadu_si128((const __m128i *)(p))
@@ -44,8 +43,14 @@ static inline __m256i first_lanes(int64_t n)
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-static inline __m256 LOAD_PART(const float *p, int64_t n) { return _mm256_maskload_ps(p, first_lanes(n)); }
-static inline void STORE_PART(float *p, __m256 v, int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), v); }
+static inline __m256 LOAD_PART(const float *p, int64_t n)
+{
+    return _mm256_maskload_ps(p, first_lanes(n));
+}
+static inline void STORE_PART(float *p, __m256 v, int64_t n)
+{
+    _mm256_maskstore_ps(p, first_lanes(n), v);
+}
 
 /* There is no masked move of halves. */
 static inline __m128i LOAD_PART_HALVES(const uint16_t *p, int64_t n)

@@ -6,11 +6,13 @@
 
 #define LANES 16
 #define MOST_VECTORS 8
-#define ODD(v) \
-    _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int)0xffff0000u)))
+#define ODD(v)                                                                                     \
+    _mm512_castsi512_ps(                                                                           \
+        _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int)0xffff0000u)))
 #define EVEN(v) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(v), 16))
 #ifndef CHAINS
 #define ROWS 14
+/* clang-format off */
 #define TILES                                                                                      \
     WIDE(1, 8) WIDE(2, 8) WIDE(3, 8) WIDE(4, 4) WIDE(5, 4) WIDE(6, 4) TALL(7) TALL(8)               \
     TALL(9) TALL(10) TALL(11) TALL(12) TALL(13) TALL(14)                                            \
@@ -24,6 +26,7 @@
         DIRECT_ROW(9, tile_9_2, 2, NO_PAIRS), DIRECT_ROW(10, tile_10_2, 2, NO_PAIRS),               \
         DIRECT_ROW(11, tile_11_2, 2, NO_PAIRS), DIRECT_ROW(12, tile_12_2, 2, NO_PAIRS),             \
         TALL_ROW(13), TALL_ROW(14) };
+/* clang-format on */
 #endif
 typedef __m512 vec;
 #define LOAD(p) _mm512_loadu_ps(p)
@@ -33,8 +36,8 @@ typedef __m512 vec;
 #define ADD(a, b) _mm512_add_ps(a, b)
 #define MUL(a, b) _mm512_mul_ps(a, b)
 #define WORD(p) _mm512_set1_ps(mm_load_float(p))
-#define QUIET(v) \
-    _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), \
+#define QUIET(v)                                                                                   \
+    _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q),                                  \
                        _mm512_castsi512_ps(_mm512_set1_epi32((int)0xffc00000u)))
 #define UNORDERED(a, b) _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q)
 #define FIRST(n) (__mmask16)((1u << (n)) - 1)

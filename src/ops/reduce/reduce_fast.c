@@ -12,16 +12,27 @@ SHEAF__INLINE lanes8 squares8(const float *x, lanes8 sum)
     const __m512d v = _mm512_cvtps_pd(_mm256_loadu_ps(x));
     return _mm512_fmadd_pd(v, v, sum);
 }
-SHEAF__INLINE lanes8 zero8(void) { return _mm512_setzero_pd(); }
-SHEAF__INLINE void store8(double *to, lanes8 x) { _mm512_storeu_pd(to, x); }
+SHEAF__INLINE lanes8 zero8(void)
+{
+    return _mm512_setzero_pd();
+}
+SHEAF__INLINE void store8(double *to, lanes8 x)
+{
+    _mm512_storeu_pd(to, x);
+}
 #else
-typedef struct { __m256d a, b; } lanes8;
+typedef struct {
+    __m256d a, b;
+} lanes8;
 SHEAF__INLINE lanes8 squares8(const float *x, lanes8 sum)
 {
     const __m256d v = _mm256_cvtps_pd(_mm_loadu_ps(x)), w = _mm256_cvtps_pd(_mm_loadu_ps(x + 4));
     return (lanes8){ _mm256_fmadd_pd(v, v, sum.a), _mm256_fmadd_pd(w, w, sum.b) };
 }
-SHEAF__INLINE lanes8 zero8(void) { return (lanes8){ _mm256_setzero_pd(), _mm256_setzero_pd() }; }
+SHEAF__INLINE lanes8 zero8(void)
+{
+    return (lanes8){ _mm256_setzero_pd(), _mm256_setzero_pd() };
+}
 SHEAF__INLINE void store8(double *to, lanes8 x)
 {
     _mm256_storeu_pd(to, x.a);

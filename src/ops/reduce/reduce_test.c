@@ -24,7 +24,8 @@ static void test_lanes_dot__is_fused(void **state)
 {
     const float x[2] = { 1 + 0x1p-12f, 1 }, y[2] = { 1 + 0x1p-12f, 0 };
     CHECK_NEAR("rounded once", sheaf__lanes_dot(x, y, 1), 1 + 0x1p-11, 0);
-    const float a[17] = { [0] = 1, [16] = 1 + 0x1p-12f }, b[17] = { [0] = -1 - 0x1p-11f, [16] = 1 + 0x1p-12f };
+    const float a[17] = { [0] = 1, [16] = 1 + 0x1p-12f },
+                b[17] = { [0] = -1 - 0x1p-11f, [16] = 1 + 0x1p-12f };
     CHECK_NEAR("the product is not rounded", sheaf__lanes_dot(a, b, 17), 0x1p-24, 0);
 }
 
@@ -61,15 +62,18 @@ static void twins(const twin *t)
         const double a = t->ref->squares(v, n), b = t->fast->squares(v, n);
         twin_same(t, "squares", &b, &a, sizeof a);
     }
-    static const int64_t shape[][3] = { /* rows, columns, columns apart */
-        { 1, 1, 1 }, { 3, 17, 20 }, { 255, 67, 67 }, { 256, 33, 40 }, { 257, 16, 16 }, { 511, 5, 9 },
-        { 600, 64, 70 }, { 5, 2048, 2048 }, { 6, 6145, 6145 }, { 10, 1025, 1030 }, { 0, 5, 5 },
+    static const int64_t shape[][3] = {
+        /* rows, columns, columns apart */
+        { 1, 1, 1 },       { 3, 17, 20 },      { 255, 67, 67 }, { 256, 33, 40 },
+        { 257, 16, 16 },   { 511, 5, 9 },      { 600, 64, 70 }, { 5, 2048, 2048 },
+        { 6, 6145, 6145 }, { 10, 1025, 1030 }, { 0, 5, 5 },
     };
     for (size_t s = 0; s < ARRAY_LEN(shape); s++) {
         const int64_t rows = shape[s][0], cols = shape[s][1], ld = shape[s][2];
         const int64_t span = rows > 0 ? (rows - 1) * ld + cols : 0;
         void *v = twin_end(x, MOST * 4, (size_t)span * twin_bytes(t->dtype));
-        float *w = twin_end(want, 6145 * 4, (size_t)cols * 4), *g = twin_end(got, 6145 * 4, (size_t)cols * 4);
+        float *w = twin_end(want, 6145 * 4, (size_t)cols * 4),
+              *g = twin_end(got, 6145 * 4, (size_t)cols * 4);
         twin_fill(v, span, t->dtype, t->numbers, s);
         twin_fill(w, cols, SHEAF_F32, t->numbers, 99);
         memcpy(g, w, (size_t)cols * 4);
@@ -79,7 +83,10 @@ static void twins(const twin *t)
     }
 }
 
-static void test_reduce__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_reduce__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 int main(void)
 {

@@ -49,8 +49,8 @@ void sheaf__rmsnorm_back_ref(void *dx, const void *dy, const void *x, const floa
             const float a = w[c] * sheaf__load(dy, t * width + c, dtype);
             const float n = sheaf__load(x, t * width + c, dtype) * rstd[t];
             const float g = rstd[t] * (a - n * mean);
-            sheaf__store(dx, t * width + c,
-                         add ? sheaf__load(dx, t * width + c, dtype) + g : g, dtype);
+            sheaf__store(dx, t * width + c, add ? sheaf__load(dx, t * width + c, dtype) + g : g,
+                         dtype);
         }
     }
 }

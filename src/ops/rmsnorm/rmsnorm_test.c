@@ -1,7 +1,10 @@
 /* rmsnorm_test.c */
 #include "ops/twin.h"
 
-static const struct { const char *name; float x[2], w[2], eps, want[2]; } by_hand[] = {
+static const struct {
+    const char *name;
+    float x[2], w[2], eps, want[2];
+} by_hand[] = {
     { "3-4 row, rms sqrt(12.5)", { 3, 4 }, { 1, 1 }, 0, { 0.848528f, 1.131371f } },
     { "weight scales columns", { 1, 1 }, { 2, 5 }, 0, { 2, 5 } },
     { "sign is kept", { -2, 2 }, { 1, 1 }, 0, { -1, 1 } },
@@ -13,8 +16,8 @@ static void test_rmsnorm__rows_worked_by_hand(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float y[2], rstd;
-        sheaf__kernels_for("ref")->rmsnorm(y, &rstd, by_hand[i].x, by_hand[i].w, 1, 2, by_hand[i].eps,
-                                           SHEAF_F32);
+        sheaf__kernels_for("ref")->rmsnorm(y, &rstd, by_hand[i].x, by_hand[i].w, 1, 2,
+                                           by_hand[i].eps, SHEAF_F32);
         for (int c = 0; c < 2; c++)
             CHECK_NEAR(by_hand[i].name, y[c], by_hand[i].want[c], 1e-6);
     }
@@ -116,7 +119,8 @@ static void compare(const twin *t, int64_t rows, int64_t width)
     const int64_t n = rows * width;
     const size_t bytes = (size_t)n * twin_bytes(t->dtype);
     float scales[2][600], *w = operand(0, (size_t)width * 4);
-    void *x = operand(1, bytes), *dy = operand(2, bytes), *want = operand(3, bytes), *got = operand(4, bytes);
+    void *x = operand(1, bytes), *dy = operand(2, bytes), *want = operand(3, bytes),
+         *got = operand(4, bytes);
     twin_fill(w, width, SHEAF_F32, t->numbers, 1);
     twin_fill(x, n, t->dtype, t->numbers, 2);
     twin_fill(dy, n, t->dtype, t->numbers, 3);
@@ -164,12 +168,17 @@ static void twins(const twin *t)
         compare(t, rows[s % 4], twin_sizes[s]);
         compare_in_place(t, rows[s % 4], twin_sizes[s]);
     }
-    static const int64_t tall[][2] = { { 255, 17 }, { 256, 33 }, { 257, 20 }, { 600, 40 }, { 9, 2048 } };
+    static const int64_t tall[][2] = {
+        { 255, 17 }, { 256, 33 }, { 257, 20 }, { 600, 40 }, { 9, 2048 }
+    };
     for (size_t s = 0; s < ARRAY_LEN(tall); s++)
         compare(t, tall[s][0], tall[s][1]);
 }
 
-static void test_rmsnorm__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_rmsnorm__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 int main(void)
 {

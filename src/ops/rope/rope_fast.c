@@ -29,9 +29,9 @@ SHEAF__INLINE void rope(void *x, int64_t ldx, const float *cos, const float *sin
         }
 }
 
-void SHEAF__FAST(rope)(void *x, int64_t ldx, const float *cos, const float *sin,
-                       const int32_t *pos, int64_t rows, int64_t heads, int64_t head_dim,
-                       int64_t rot, bool inverse, sheaf_dtype dtype)
+void SHEAF__FAST(rope)(void *x, int64_t ldx, const float *cos, const float *sin, const int32_t *pos,
+                       int64_t rows, int64_t heads, int64_t head_dim, int64_t rot, bool inverse,
+                       sheaf_dtype dtype)
 {
     if (dtype == SHEAF_BF16)
         rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_BF16);

@@ -26,7 +26,7 @@ static double loss(const double *x)
             const double *v = x + h * DIM, *d = flow + h * DIM;
             const int j = c % 2;
             const double y = c >= ROT ? v[c]
-                           : c < 2    ? v[j] * angle_cos[j] - v[j + 2] * angle_sin[j]
+                             : c < 2  ? v[j] * angle_cos[j] - v[j + 2] * angle_sin[j]
                                       : v[j + 2] * angle_cos[j] + v[j] * angle_sin[j];
             sum += d[c] * y;
         }
@@ -130,29 +130,35 @@ enum { MOST = 40000 };
 
 static void twins(const twin *t)
 {
-    static const int64_t shape[][4] = { /* heads, head_dim, rot, columns between rows */
-        { 1, 2, 2, 0 },     { 3, 8, 8, 3 },      { 2, 16, 8, 0 },    { 5, 32, 32, 1 },  { 2, 34, 34, 0 },
-        { 4, 64, 64, 0 },   { 3, 64, 16, 7 },    { 2, 80, 20, 0 },   { 2, 96, 96, 0 },  { 8, 128, 128, 16 },
-        { 1, 134, 134, 0 }, { 32, 128, 128, 0 }, { 18, 128, 64, 0 },
+    static const int64_t shape[][4] = {
+        /* heads, head_dim, rot, columns between rows */
+        { 1, 2, 2, 0 },     { 3, 8, 8, 3 },      { 2, 16, 8, 0 },    { 5, 32, 32, 1 },
+        { 2, 34, 34, 0 },   { 4, 64, 64, 0 },    { 3, 64, 16, 7 },   { 2, 80, 20, 0 },
+        { 2, 96, 96, 0 },   { 8, 128, 128, 16 }, { 1, 134, 134, 0 }, { 32, 128, 128, 0 },
+        { 18, 128, 64, 0 },
     };
     static void *block[4];
     for (size_t i = 0; i < ARRAY_LEN(block); i++)
         block[i] = block[i] != NULL ? block[i] : twin_take(MOST * 4);
     const int32_t pos[5] = { 3, 0, 6, 6, 1 };
     for (size_t s = 0; s < ARRAY_LEN(shape); s++) {
-        const int64_t width = shape[s][0] * shape[s][1], ld = width + shape[s][3], half = shape[s][2] / 2;
+        const int64_t width = shape[s][0] * shape[s][1], ld = width + shape[s][3],
+                      half = shape[s][2] / 2;
         const int64_t n = 4 * ld + width;
         const size_t bytes = (size_t)n * twin_bytes(t->dtype);
         float *cos = twin_end(block[0], MOST * 4, (size_t)(7 * half) * 4);
         float *sin = twin_end(block[1], MOST * 4, (size_t)(7 * half) * 4);
-        void *want = twin_end(block[2], MOST * 4, bytes), *got = twin_end(block[3], MOST * 4, bytes);
+        void *want = twin_end(block[2], MOST * 4, bytes),
+             *got = twin_end(block[3], MOST * 4, bytes);
         twin_fill(cos, 7 * half, SHEAF_F32, t->numbers, s);
         twin_fill(sin, 7 * half, SHEAF_F32, t->numbers, 100 + s);
         twin_fill(want, n, t->dtype, t->numbers, 200 + s);
         memcpy(got, want, bytes);
         for (int inverse = 0; inverse < 2; inverse++) {
-            t->ref->rope(want, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], shape[s][2], inverse, t->dtype);
-            t->fast->rope(got, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], shape[s][2], inverse, t->dtype);
+            t->ref->rope(want, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], shape[s][2], inverse,
+                         t->dtype);
+            t->fast->rope(got, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], shape[s][2], inverse,
+                          t->dtype);
             twin_same(t, "rope", got, want, bytes);
         }
     }
@@ -160,9 +166,10 @@ static void twins(const twin *t)
 
 static void twins_of_pairs(const twin *t)
 {
-    static const int64_t shape[][3] = { /* heads, head_dim, columns between rows */
-        { 1, 2, 0 },  { 3, 8, 3 },   { 2, 14, 0 },   { 5, 16, 1 },  { 2, 18, 0 },   { 1, 30, 2 },
-        { 7, 32, 0 }, { 2, 34, 0 },  { 16, 64, 5 },  { 2, 80, 0 },  { 16, 112, 8 }, { 1, 134, 0 },
+    static const int64_t shape[][3] = {
+        /* heads, head_dim, columns between rows */
+        { 1, 2, 0 },  { 3, 8, 3 },   { 2, 14, 0 },   { 5, 16, 1 },   { 2, 18, 0 },   { 1, 30, 2 },
+        { 7, 32, 0 }, { 2, 34, 0 },  { 16, 64, 5 },  { 2, 80, 0 },   { 16, 112, 8 }, { 1, 134, 0 },
         { 4, 64, 0 }, { 4, 128, 0 }, { 1, 1792, 0 }, { 1, 2730, 3 }, { 32, 128, 0 },
     };
     enum { MOST_PAIRS = 5 * 7 * 2733 };
@@ -171,27 +178,37 @@ static void twins_of_pairs(const twin *t)
         block[i] = block[i] != NULL ? block[i] : twin_take(MOST_PAIRS * 4);
     const int32_t pos[5] = { 3, 0, -1, 6, 1 };
     for (size_t s = 0; s < ARRAY_LEN(shape); s++) {
-        const int64_t width = shape[s][0] * shape[s][1], ld = width + shape[s][2], table = 7 * shape[s][1];
+        const int64_t width = shape[s][0] * shape[s][1], ld = width + shape[s][2],
+                      table = 7 * shape[s][1];
         const int64_t n = 4 * ld + width;
         const size_t bytes = (size_t)n * twin_bytes(t->dtype);
         float *cos = twin_end(block[0], MOST_PAIRS * 4, (size_t)table * 4);
         float *sin = twin_end(block[1], MOST_PAIRS * 4, (size_t)table * 4);
-        void *want = twin_end(block[2], MOST_PAIRS * 4, bytes), *got = twin_end(block[3], MOST_PAIRS * 4, bytes);
+        void *want = twin_end(block[2], MOST_PAIRS * 4, bytes),
+             *got = twin_end(block[3], MOST_PAIRS * 4, bytes);
         twin_fill(cos, table, SHEAF_F32, t->numbers, s);
         twin_fill(sin, table, SHEAF_F32, t->numbers, 100 + s);
         twin_fill(want, n, t->dtype, t->numbers, 200 + s);
         memcpy(got, want, bytes);
         for (int inverse = 0; inverse < 2; inverse++) {
-            t->ref->rope_pairs(want, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], inverse, t->dtype);
-            t->fast->rope_pairs(got, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], inverse, t->dtype);
+            t->ref->rope_pairs(want, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], inverse,
+                               t->dtype);
+            t->fast->rope_pairs(got, ld, cos, sin, pos, 5, shape[s][0], shape[s][1], inverse,
+                                t->dtype);
             twin_same(t, "rope_pairs", got, want, bytes);
         }
     }
 }
 
-static void test_rope_pairs__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins_of_pairs); }
+static void test_rope_pairs__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins_of_pairs);
+}
 
-static void test_rope__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_rope__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 int main(void)
 {

@@ -59,7 +59,8 @@ SHEAF__INLINE void back(void *dgate, void *dup, const void *dh, const void *gate
     for (int k = 0; k < many; k++)
         slope[k] = v_mul(p[k], v_add(one, v_mul(g[k], v_sub(one, p[k]))));
     for (int k = 0; k < many; k++) {
-        const vec d = v_read(dh, i + 16 * k, count, dtype), u = v_read(up, i + 16 * k, count, dtype);
+        const vec d = v_read(dh, i + 16 * k, count, dtype),
+                  u = v_read(up, i + 16 * k, count, dtype);
         v_write(dup, i + 16 * k, v_mul(d, v_mul(g[k], p[k])), count, dtype);
         v_write(dgate, i + 16 * k, v_mul(v_mul(d, u), slope[k]), count, dtype);
     }

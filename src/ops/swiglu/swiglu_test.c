@@ -1,7 +1,10 @@
 /* swiglu_test.c */
 #include "ops/twin.h"
 
-static const struct { const char *name; float gate, up, want; } by_hand[] = {
+static const struct {
+    const char *name;
+    float gate, up, want;
+} by_hand[] = {
     { "silu(0) is 0", 0, 5, 0 },
     { "silu(1) = 1/(1+1/e)", 1, 1, 0.731058579f },
     { "up scales", 1, -2, -1.462117157f },
@@ -32,7 +35,10 @@ static void test_swiglu__one_rounding_in_bf16(void **state)
 
 enum { N = 24 };
 
-static double silu(double g) { return g / (1 + exp(-g)); }
+static double silu(double g)
+{
+    return g / (1 + exp(-g));
+}
 
 /* x: gate, up; the loss weighs element i by i + 1, so dh = i + 1. */
 static double loss(const double *x)
@@ -48,7 +54,8 @@ static void test_swiglu_back__is_the_gradient(void **state)
     double x[2 * N], want[2 * N];
     float gate[N], up[N], dh[N], got[2 * N];
     for (int i = 0; i < N; i++) {
-        gate[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN), up[i] = twin_number(100 + (uint64_t)i, TWIN_PLAIN);
+        gate[i] = 3 * twin_number((uint64_t)i, TWIN_PLAIN),
+        up[i] = twin_number(100 + (uint64_t)i, TWIN_PLAIN);
         dh[i] = (float)(i + 1), x[i] = gate[i], x[N + i] = up[i];
         const double p = 1 / (1 + exp(-x[i]));
         want[i] = dh[i] * x[N + i] * (p + x[i] * p * (1 - p));
@@ -88,7 +95,10 @@ static void twins(const twin *t)
     }
 }
 
-static void test_swiglu__fast_kernels_give_the_reference_bits(void **state) { twin_each(twins); }
+static void test_swiglu__fast_kernels_give_the_reference_bits(void **state)
+{
+    twin_each(twins);
+}
 
 int main(void)
 {

@@ -16,7 +16,10 @@ fuzz_format fuzz_format_of(const char *name, const char *bytes, size_t size)
         return FUZZ_JSON;
     if (size > 4 && memcmp(bytes, "PK\3\4", 4) == 0)
         return FUZZ_TORCH;
-    return size > 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5 && strstr(name, ".metadata") != NULL ? FUZZ_PICKLE : FUZZ_OTHER;
+    return size > 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5 &&
+                   strstr(name, ".metadata") != NULL
+               ? FUZZ_PICKLE
+               : FUZZ_OTHER;
 }
 
 static void *must(void *p)
@@ -48,7 +51,12 @@ bool fuzz_change_bytes(fuzz_bytes *b, const uint32_t n[4], bool *consistent)
 /* ---- JSON ---- */
 
 /* Value k of all below `at`, counted in depth; its holder and key or index. */
-typedef struct spot { json_t *holder; const char *key; size_t index; json_t *value; } spot;
+typedef struct spot {
+    json_t *holder;
+    const char *key;
+    size_t index;
+    json_t *value;
+} spot;
 
 static bool find_spot(spot *out, json_t *at, uint32_t *k)
 {
@@ -56,13 +64,15 @@ static bool find_spot(spot *out, json_t *at, uint32_t *k)
     size_t i;
     json_t *value;
     if (json_is_object(at)) {
-        json_object_foreach(at, key, value) {
+        json_object_foreach(at, key, value)
+        {
             *out = (spot){ at, key, 0, value };
             if ((*k)-- == 0 || find_spot(out, value, k))
                 return true;
         }
     } else
-        json_array_foreach(at, i, value) {
+        json_array_foreach(at, i, value)
+        {
             *out = (spot){ at, NULL, i, value };
             if ((*k)-- == 0 || find_spot(out, value, k))
                 return true;
@@ -77,19 +87,20 @@ static uint32_t count_spots(const json_t *at)
     const char *key;
     json_t *value;
     if (json_is_object(at))
-        json_object_foreach((json_t *)at, key, value)
-            n += 1 + count_spots(value);
+        json_object_foreach((json_t *)at, key, value) n += 1 + count_spots(value);
     else
-        json_array_foreach(at, i, value)
-            n += 1 + count_spots(value);
+        json_array_foreach(at, i, value) n += 1 + count_spots(value);
     return n;
 }
 
 static json_t *other_value(const json_t *was, const uint32_t n[4])
 {
-    static const json_int_t odd[] = { 0, 1, -1, 2, 3, 7, 64, 1 << 20, INT32_MAX, (json_int_t)1 << 40, INT64_MAX, INT64_MIN };
+    static const json_int_t odd[] = { 0,         1,        -1,      2,         3,
+                                      7,         64,       1 << 20, INT32_MAX, (json_int_t)1 << 40,
+                                      INT64_MAX, INT64_MIN };
     if (json_is_integer(was) && n[2] % 4 < 2)
-        return json_integer(n[2] % 4 == 0 ? json_integer_value(was) / 2 : (json_int_t)((uint64_t)json_integer_value(was) + 1));
+        return json_integer(n[2] % 4 == 0 ? json_integer_value(was) / 2
+                                          : (json_int_t)((uint64_t)json_integer_value(was) + 1));
     switch (n[2] % 10) {
     case 0: return json_null();
     case 1: return json_string("");
@@ -105,7 +116,8 @@ static json_t *other_value(const json_t *was, const uint32_t n[4])
 
 static void put(const spot *s, json_t *value)
 {
-    if ((s->key != NULL ? json_object_set_new(s->holder, s->key, value) : json_array_set_new(s->holder, s->index, value)) != 0)
+    if ((s->key != NULL ? json_object_set_new(s->holder, s->key, value)
+                        : json_array_set_new(s->holder, s->index, value)) != 0)
         abort();
 }
 
@@ -156,9 +168,17 @@ bool fuzz_change_json(fuzz_bytes *b, const uint32_t n[4], bool *consistent)
 
 enum { MOST_TENSORS = 1 << 12 };
 
-typedef struct tensor { char name[200], dtype[16]; json_t *shape; const char *data; size_t size; } tensor;
+typedef struct tensor {
+    char name[200], dtype[16];
+    json_t *shape;
+    const char *data;
+    size_t size;
+} tensor;
 
-static int by_name(const void *a, const void *b) { return strcmp(((const tensor *)a)->name, ((const tensor *)b)->name); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const tensor *)a)->name, ((const tensor *)b)->name);
+}
 
 static int64_t read_tensors(tensor *t, json_t **metadata, const fuzz_bytes *b)
 {
@@ -177,11 +197,15 @@ static int64_t read_tensors(tensor *t, json_t **metadata, const fuzz_bytes *b)
         return -1;
     }
     *metadata = json_incref(json_object_get(root, "__metadata__"));
-    json_object_foreach(root, name, value) {
-        const json_int_t begin = json_integer_value(json_array_get(json_object_get(value, "data_offsets"), 0));
-        const json_int_t end = json_integer_value(json_array_get(json_object_get(value, "data_offsets"), 1));
+    json_object_foreach(root, name, value)
+    {
+        const json_int_t begin =
+            json_integer_value(json_array_get(json_object_get(value, "data_offsets"), 0));
+        const json_int_t end =
+            json_integer_value(json_array_get(json_object_get(value, "data_offsets"), 1));
         const char *dtype = json_string_value(json_object_get(value, "dtype"));
-        if (strcmp(name, "__metadata__") == 0 || dtype == NULL || count == MOST_TENSORS || begin < 0 || end < begin || (uint64_t)end > b->size - 8 - size)
+        if (strcmp(name, "__metadata__") == 0 || dtype == NULL || count == MOST_TENSORS ||
+            begin < 0 || end < begin || (uint64_t)end > b->size - 8 - size)
             continue;
         tensor *one = &t[count++];
         snprintf(one->name, sizeof one->name, "%s", name);
@@ -204,8 +228,10 @@ static void write_tensors(fuzz_bytes *b, const tensor *t, int64_t count, json_t 
     for (int64_t i = 0; i < count; i++) {
         if (json_object_get(root, t[i].name) != NULL)
             continue;
-        json_object_set_new(root, t[i].name, json_pack("{s:s, s:O, s:[I, I]}", "dtype", t[i].dtype, "shape", t[i].shape, "data_offsets", (json_int_t)at,
-                                                       (json_int_t)(at + t[i].size)));
+        json_object_set_new(root, t[i].name,
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", t[i].dtype, "shape",
+                                      t[i].shape, "data_offsets", (json_int_t)at,
+                                      (json_int_t)(at + t[i].size)));
         at += t[i].size;
     }
     char *text = json_dumps(root, JSON_COMPACT);
@@ -228,7 +254,9 @@ static void write_tensors(fuzz_bytes *b, const tensor *t, int64_t count, json_t 
     *b = (fuzz_bytes){ out, at };
 }
 
-static const char *const dtypes[] = { "BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64" };
+static const char *const dtypes[] = { "BOOL", "U8",  "I8",   "F8_E5M2", "F8_E4M3", "I16",
+                                      "U16",  "F16", "BF16", "I32",     "U32",     "F32",
+                                      "C64",  "F64", "I64",  "U64" };
 static const size_t widths[] = { 1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8 };
 
 /* Another dtype; the data stays (as long as it fits), is made longer with zeros, or is cut. */
@@ -264,7 +292,8 @@ static void rename_tensor(char *name, size_t room, const uint32_t n[4])
 {
     const size_t size = strlen(name);
     char *digit = name;
-    for (uint32_t skip = n[3] % 3; *digit != '\0' && (*digit < '0' || *digit > '9' || skip-- > 0); digit++)
+    for (uint32_t skip = n[3] % 3; *digit != '\0' && (*digit < '0' || *digit > '9' || skip-- > 0);
+         digit++)
         ;
     if (n[2] % 3 == 0 && *digit != '\0')
         *digit = (char)('0' + (*digit - '0' + 1) % 10);
@@ -303,7 +332,10 @@ bool fuzz_change_safetensors(fuzz_bytes *b, const uint32_t n[4], bool *consisten
             json_array_set_new(one->shape, 0, json_integer(0));
             one->size = json_array_size(one->shape) == 0 ? one->size : 0;
             break;
-        case 4: retype(one, n, &room); *consistent = true; break;
+        case 4:
+            retype(one, n, &room);
+            *consistent = true;
+            break;
         case 5: rename_tensor(one->name, sizeof one->name, n); break;
         case 6: reshape(one, n); break;
         case 7: /* NaN, or any bytes */

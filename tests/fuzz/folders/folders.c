@@ -1,11 +1,13 @@
-/* folders.c - checkpoints with changed files, whole folders, against verify, info, convert and the loaders.
+/* folders.c - checkpoints with changed files, whole folders, against verify, info, convert and the
+ * loaders.
  *
- * usage: folders SEEDS...                the lines of these files, and the first folders of every checkpoint
- *        folders --from N --count M      folders N to N + M - 1 of all there are
+ * usage: folders SEEDS...                the lines of these files, and the first folders of every
+ * checkpoint folders --from N --count M      folders N to N + M - 1 of all there are
  *
- * A line names a checkpoint of the recordings and changes (change.h, world.h): WORLD KIND:FILE:A:B:C:D ... What must hold:
- * nothing crashes, leaks, hangs or takes memory out of proportion; what is called sound is converted and loaded, and has the
- * tensors of the checkpoint before the changes, unless verify says something it did not say then or a change makes another
+ * A line names a checkpoint of the recordings and changes (change.h, world.h): WORLD
+ * KIND:FILE:A:B:C:D ... What must hold: nothing crashes, leaks, hangs or takes memory out of
+ * proportion; what is called sound is converted and loaded, and has the tensors of the checkpoint
+ * before the changes, unless verify says something it did not say then or a change makes another
  * model that is as consistent as the first. $SHEAF_FUZZ_DIR/current is the line under way. */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -30,7 +32,9 @@
 
 enum { SECONDS = 20 /* of processor time, for one folder */, MOST_MEGABYTES = 1500, FIRST = 12 };
 
-static struct { int64_t folders, sound, refused, faults; } told;
+static struct {
+    int64_t folders, sound, refused, faults;
+} told;
 static char current[2000];
 static int current_fd = -1;
 
@@ -52,7 +56,10 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static uint64_t text_hash(const char *text, uint64_t seed) { return XXH64(text, strlen(text), seed); }
+static uint64_t text_hash(const char *text, uint64_t seed)
+{
+    return XXH64(text, strlen(text), seed);
+}
 
 static uint64_t *digest_findings(const sheaf_catalog *c)
 {
@@ -61,7 +68,9 @@ static uint64_t *digest_findings(const sheaf_catalog *c)
         abort();
     for (int64_t i = 0; i < c->nfindings; i++) {
         const sheaf_finding *f = &c->finding[i];
-        out[i] = text_hash(f->found, text_hash(f->tensor, text_hash(f->path, text_hash(f->code, (uint64_t)f->severity))));
+        out[i] = text_hash(
+            f->found,
+            text_hash(f->tensor, text_hash(f->path, text_hash(f->code, (uint64_t)f->severity))));
     }
     qsort(out, (size_t)c->nfindings, sizeof *out, by_number);
     return out;
@@ -158,7 +167,9 @@ static sheaf_status *convert(uint64_t *tensors, const char *path, const char *sc
     sheaf_source *source = NULL;
     snprintf(dst, sizeof dst, "%s/converted", scratch);
     snprintf(file, sizeof file, "%s/model.safetensors", dst);
-    sheaf_status *st = sheaf_convert(&report, &(sheaf_convert_options){ .src = path, .dst = dst, .to = "hf", .step = -1, .threads = 1 });
+    sheaf_status *st = sheaf_convert(
+        &report,
+        &(sheaf_convert_options){ .src = path, .dst = dst, .to = "hf", .step = -1, .threads = 1 });
     if (st == NULL)
         st = sheaf__file_source(&source, file);
     if (st == NULL)
@@ -173,7 +184,8 @@ static sheaf_status *convert(uint64_t *tensors, const char *path, const char *sc
 static bool is_held(const sheaf_catalog *c)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
-        if (strcmp(c->finding[i].code, "unsupported") == 0 || strcmp(c->finding[i].code, "unmerged") == 0)
+        if (strcmp(c->finding[i].code, "unsupported") == 0 ||
+            strcmp(c->finding[i].code, "unmerged") == 0)
             return false;
     return c->model != NULL;
 }
@@ -189,18 +201,22 @@ static bool says(const sheaf_catalog *c, const char *words)
 /* Was that all that changed what verify says it cannot tell? */
 static bool is_untold(const seed *s, const sheaf_catalog *c)
 {
-    const bool names = says(c, "by the names of files and folders alone") || says(c, "by the copies of"), no_config = says(c, "no config: shapes were not held");
+    const bool names = says(c, "by the names of files and folders alone") ||
+                       says(c, "by the copies of"),
+               no_config = says(c, "no config: shapes were not held");
     bool all = true;
     for (int i = 0; i < s->count; i++) {
         const uint32_t kind = s->change[i].kind % CHANGE_KINDS;
         if (names && (kind == CHANGE_SWAP || kind == CHANGE_COPY || kind == CHANGE_RENAME))
             return true;
-        all = all && (kind == CHANGE_TWICE || (no_config && (kind == CHANGE_CONTENT || kind == CHANGE_BYTES)));
+        all = all && (kind == CHANGE_TWICE ||
+                      (no_config && (kind == CHANGE_CONTENT || kind == CHANGE_BYTES)));
     }
     return all;
 }
 
-static void check_sound(const world *w, const seed *s, const sheaf_catalog *c, bool consistent, const char *scratch)
+static void check_sound(const world *w, const seed *s, const sheaf_catalog *c, bool consistent,
+                        const char *scratch)
 {
     uint64_t loaded = 0, converted = 0;
     const bool peft = strcmp(c->dialect, "peft") == 0;
@@ -218,9 +234,11 @@ static void check_sound(const world *w, const seed *s, const sheaf_catalog *c, b
         fault("called sound, not converted", st);
         return;
     }
-    /* Names of a model that nobody knows, and of an adapter without its base, are what the file says. */
+    /* Names of a model that nobody knows, and of an adapter without its base, are what the file
+     * says. */
     consistent = consistent || !w->known || c->model == NULL || is_untold(s, c);
-    if (!consistent && w->has_tensors && (peft ? loaded : converted) != w->tensors && !says_more(w, c))
+    if (!consistent && w->has_tensors && (peft ? loaded : converted) != w->tensors &&
+        !says_more(w, c))
         fault("called sound, other tensors", NULL);
 }
 
@@ -278,10 +296,12 @@ static void spell(const seed *s)
     int n = snprintf(current, sizeof current, "%s", s->world);
     for (int i = 0; i < s->count; i++) {
         const change *c = &s->change[i];
-        n += snprintf(current + n, sizeof current - (size_t)n, " %u:%u:%u:%u:%u:%u", c->kind, c->file, c->n[0], c->n[1], c->n[2], c->n[3]);
+        n += snprintf(current + n, sizeof current - (size_t)n, " %u:%u:%u:%u:%u:%u", c->kind,
+                      c->file, c->n[0], c->n[1], c->n[2], c->n[3]);
     }
     strcat(current, "\n");
-    if (current_fd >= 0 && (ftruncate(current_fd, 0) != 0 || pwrite(current_fd, current, strlen(current), 0) < 0))
+    if (current_fd >= 0 &&
+        (ftruncate(current_fd, 0) != 0 || pwrite(current_fd, current, strlen(current), 0) < 0))
         abort();
     current[strlen(current) - 1] = '\0';
 }
@@ -340,7 +360,8 @@ static bool read_seed(seed *s, const char *line)
         change *c = &s->change[s->count];
         if (s->count == 0)
             line += n;
-        if (sscanf(line, " %u:%u:%u:%u:%u:%u%n", &c->kind, &c->file, &c->n[0], &c->n[1], &c->n[2], &c->n[3], &more) != 6)
+        if (sscanf(line, " %u:%u:%u:%u:%u:%u%n", &c->kind, &c->file, &c->n[0], &c->n[1], &c->n[2],
+                   &c->n[3], &more) != 6)
             break;
     }
     return s->count > 0;
@@ -384,7 +405,8 @@ static void begin(world *w, const char *scratch)
     w->known = report.catalog->model != NULL;
     w->finding = digest_findings(report.catalog);
     w->nfindings = report.catalog->nfindings;
-    st = strcmp(report.catalog->dialect, "peft") == 0 ? load(&w->tensors, w->path, "peft", false) : convert(&w->tensors, w->path, scratch);
+    st = strcmp(report.catalog->dialect, "peft") == 0 ? load(&w->tensors, w->path, "peft", false)
+                                                      : convert(&w->tensors, w->path, scratch);
     w->has_tensors = st == NULL;
     sheaf_status_free(st);
     sheaf_verify_release(&report);
@@ -405,14 +427,21 @@ static void begin(world *w, const char *scratch)
 int main(int argc, char **argv)
 {
     char scratch[500], golden[500], path[600];
-    const char *base = getenv("SHEAF_FUZZ_DIR"), *root = getenv("SHEAF_GOLDEN"), *data = getenv("SHEAF_TEST_DATA");
+    const char *base = getenv("SHEAF_FUZZ_DIR"), *root = getenv("SHEAF_GOLDEN"),
+               *data = getenv("SHEAF_TEST_DATA");
     uint64_t from = 0, count = 0;
     int worlds = 0;
     world *at[256];
-    snprintf(scratch, sizeof scratch, "%s/sheaf-folders-XXXXXX", base != NULL ? base : sheaf__path_kind("/dev/shm") == SHEAF_PATH_DIR ? "/dev/shm" : "/tmp");
+    snprintf(scratch, sizeof scratch, "%s/sheaf-folders-XXXXXX",
+             base != NULL                                     ? base
+             : sheaf__path_kind("/dev/shm") == SHEAF_PATH_DIR ? "/dev/shm"
+                                                              : "/tmp");
     if (mkdtemp(scratch) == NULL)
         return 3;
-    snprintf(golden, sizeof golden, "%s", root != NULL && *root != '\0' ? root : data != NULL && *data != '\0' ? data : "tests/data");
+    snprintf(golden, sizeof golden, "%s",
+             root != NULL && *root != '\0'   ? root
+             : data != NULL && *data != '\0' ? data
+                                             : "tests/data");
     snprintf(path, sizeof path, "%s/current", base != NULL ? base : scratch);
     current_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     signal(SIGPROF, on_time);
@@ -422,7 +451,8 @@ int main(int argc, char **argv)
         at[worlds++] = w;
         begin(w, scratch);
     }
-    const bool numbers = argc == 5 && strcmp(argv[1], "--from") == 0 && strcmp(argv[3], "--count") == 0;
+    const bool numbers =
+        argc == 5 && strcmp(argv[1], "--from") == 0 && strcmp(argv[3], "--count") == 0;
     if (numbers) {
         from = strtoull(argv[2], NULL, 10);
         count = strtoull(argv[4], NULL, 10);
@@ -436,8 +466,10 @@ int main(int argc, char **argv)
         run(at[n % (uint64_t)worlds], &s, scratch);
     }
     const bool good = told.faults == 0 && worlds > 0;
-    printf("%s - %d checkpoints, %d seeds, %" PRId64 " folders: %" PRId64 " sound, %" PRId64 " not, %" PRId64 " faults\n", good ? "ok" : "not ok", worlds, seeds,
-           told.folders, told.sound, told.refused, told.faults);
+    printf("%s - %d checkpoints, %d seeds, %" PRId64 " folders: %" PRId64 " sound, %" PRId64
+           " not, %" PRId64 " faults\n",
+           good ? "ok" : "not ok", worlds, seeds, told.folders, told.sound, told.refused,
+           told.faults);
     world_free(all);
     close(current_fd);
     sheaf_status_free(sheaf__remove_tree(scratch, NULL));

@@ -1,7 +1,7 @@
 /* pickle.c - see change.h: PyTorch's zip files and the pickles in them.
  *
- * The values are changed as the reader gives them and written anew: everything that it can read can be written, opaque
- * objects as a call of their class. */
+ * The values are changed as the reader gives them and written anew: everything that it can read can
+ * be written, opaque objects as a call of their class. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,11 @@ enum { MOST_SPOTS = 1 << 14, MOST_BYTES = 8 << 20 };
 
 /* ---- writing ---- */
 
-typedef struct writing { sheaf_text out; const sheaf_pickle_doc *doc; bool bad; } writing;
+typedef struct writing {
+    sheaf_text out;
+    const sheaf_pickle_doc *doc;
+    bool bad;
+} writing;
 
 static void write_value(writing *w, const sheaf_pickle *v);
 
@@ -28,8 +32,14 @@ static void put(writing *w, const void *bytes, size_t size)
     else
         sheaf__text_bytes(&w->out, bytes, size);
 }
-static void op(writing *w, char code) { put(w, &code, 1); }
-static void word(writing *w, const char *text) { put(w, text, strlen(text)); }
+static void op(writing *w, char code)
+{
+    put(w, &code, 1);
+}
+static void word(writing *w, const char *text)
+{
+    put(w, text, strlen(text));
+}
 
 static void counted(writing *w, char code, const char *at, size_t size)
 {
@@ -38,7 +48,10 @@ static void counted(writing *w, char code, const char *at, size_t size)
     put(w, &n, 4);
     put(w, at, size);
 }
-static void text(writing *w, const char *at) { counted(w, 'X', at, strlen(at)); }
+static void text(writing *w, const char *at)
+{
+    counted(w, 'X', at, strlen(at));
+}
 
 static void number(writing *w, int64_t n)
 {
@@ -60,9 +73,13 @@ static void global(writing *w, const char *module, const char *name)
 static const char *class_of(sheaf_dtype d)
 {
     static const char *const names[SHEAF_DTYPE_COUNT] = {
-        [SHEAF_F32] = "FloatStorage", [SHEAF_F64] = "DoubleStorage", [SHEAF_F16] = "HalfStorage", [SHEAF_BF16] = "BFloat16Storage", [SHEAF_I64] = "LongStorage",
-        [SHEAF_I32] = "IntStorage", [SHEAF_I16] = "ShortStorage", [SHEAF_I8] = "CharStorage", [SHEAF_U8] = "ByteStorage", [SHEAF_BOOL] = "BoolStorage",
-        [SHEAF_C64] = "ComplexFloatStorage" };
+        [SHEAF_F32] = "FloatStorage",       [SHEAF_F64] = "DoubleStorage",
+        [SHEAF_F16] = "HalfStorage",        [SHEAF_BF16] = "BFloat16Storage",
+        [SHEAF_I64] = "LongStorage",        [SHEAF_I32] = "IntStorage",
+        [SHEAF_I16] = "ShortStorage",       [SHEAF_I8] = "CharStorage",
+        [SHEAF_U8] = "ByteStorage",         [SHEAF_BOOL] = "BoolStorage",
+        [SHEAF_C64] = "ComplexFloatStorage"
+    };
     return names[d];
 }
 
@@ -123,7 +140,10 @@ static void write_object(writing *w, const sheaf_pickle_object *o)
     write_value(w, o->args);
     /* functions are called, classes made; which it was is not kept */
     const char *module = o->class->as.global.module;
-    op(w, strncmp(module, "torch", 5) == 0 || strncmp(module, "numpy", 5) == 0 || strncmp(module, "collections", 11) == 0 ? 'R' : '\x81');
+    op(w, strncmp(module, "torch", 5) == 0 || strncmp(module, "numpy", 5) == 0 ||
+                  strncmp(module, "collections", 11) == 0
+              ? 'R'
+              : '\x81');
     if (o->list != NULL && o->list->as.items.count > 0)
         write_items(w, o->list, '\0', 'e');
     if (o->dict != NULL && o->dict->as.items.count > 0)
@@ -185,8 +205,14 @@ static void write_value(writing *w, const sheaf_pickle *v)
 /* ---- what can be changed ---- */
 
 /* A place that holds a value; pairs of dicts have a holder. */
-typedef struct spot { sheaf_pickle **at, *dict; int64_t pair; } spot;
-typedef struct spots { spot tensor[MOST_SPOTS], any[MOST_SPOTS]; uint32_t tensors, all; } spots;
+typedef struct spot {
+    sheaf_pickle **at, *dict;
+    int64_t pair;
+} spot;
+typedef struct spots {
+    spot tensor[MOST_SPOTS], any[MOST_SPOTS];
+    uint32_t tensors, all;
+} spots;
 
 static void collect(spots *s, sheaf_pickle **at, sheaf_pickle *dict, int64_t pair, int depth)
 {
@@ -199,7 +225,8 @@ static void collect(spots *s, sheaf_pickle **at, sheaf_pickle *dict, int64_t pai
     if (v->kind == SHEAF_PICKLE_DICT)
         for (int64_t i = 0; i < v->as.items.count; i++)
             collect(s, &v->as.items.at[2 * i + 1], v, i, depth + 1);
-    else if (v->kind == SHEAF_PICKLE_LIST || v->kind == SHEAF_PICKLE_TUPLE || v->kind == SHEAF_PICKLE_SET)
+    else if (v->kind == SHEAF_PICKLE_LIST || v->kind == SHEAF_PICKLE_TUPLE ||
+             v->kind == SHEAF_PICKLE_SET)
         for (int64_t i = 0; i < v->as.items.count; i++)
             collect(s, &v->as.items.at[i], NULL, 0, depth + 1);
     else if (v->kind == SHEAF_PICKLE_OBJECT) {
@@ -213,7 +240,8 @@ static void collect(spots *s, sheaf_pickle **at, sheaf_pickle *dict, int64_t pai
 static void drop_pair(const spot *s)
 {
     sheaf_pickle **at = s->dict->as.items.at;
-    memmove(at + 2 * s->pair, at + 2 * s->pair + 2, (size_t)(s->dict->as.items.count - s->pair - 1) * 2 * sizeof *at);
+    memmove(at + 2 * s->pair, at + 2 * s->pair + 2,
+            (size_t)(s->dict->as.items.count - s->pair - 1) * 2 * sizeof *at);
     s->dict->as.items.count--;
 }
 
@@ -238,9 +266,11 @@ static void rename_key(sheaf_pickle_doc *doc, const spot *s, const uint32_t n[4]
 }
 
 /* In place: other tensors of the same entry change too. */
-static void change_tensor(sheaf_pickle_doc *doc, sheaf_pickle_tensor *t, const uint32_t n[4], bool *consistent)
+static void change_tensor(sheaf_pickle_doc *doc, sheaf_pickle_tensor *t, const uint32_t n[4],
+                          bool *consistent)
 {
-    static const sheaf_dtype to[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16, SHEAF_F64, SHEAF_I64, SHEAF_I32, SHEAF_U8, SHEAF_BOOL, SHEAF_C64, SHEAF_I8 };
+    static const sheaf_dtype to[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16,  SHEAF_F64, SHEAF_I64,
+                                      SHEAF_I32, SHEAF_U8,   SHEAF_BOOL, SHEAF_C64, SHEAF_I8 };
     sheaf_pickle_storage *s = &doc->storage[t->storage];
     const int64_t swap = t->ndim > 0 ? t->shape[0] : 0;
     switch (n[2] % 8) {
@@ -253,8 +283,12 @@ static void change_tensor(sheaf_pickle_doc *doc, sheaf_pickle_tensor *t, const u
         s->element = (int)sheaf_dtype_bytes(s->dtype);
         *consistent = true;
         break;
-    case 2: t->ndim = 1; t->shape[0] = 0; t->stride[0] = 1; break; /* as ZeRO 3 leaves them */
-    case 3: /* transposed in name */
+    case 2:
+        t->ndim = 1;
+        t->shape[0] = 0;
+        t->stride[0] = 1;
+        break; /* as ZeRO 3 leaves them */
+    case 3:    /* transposed in name */
         if (t->ndim > 1) {
             t->shape[0] = t->shape[1];
             t->shape[1] = swap;
@@ -268,7 +302,10 @@ static void change_tensor(sheaf_pickle_doc *doc, sheaf_pickle_tensor *t, const u
         }
         *consistent = true;
         break;
-    case 5: t->stride[0] = 0; *consistent = true; break;
+    case 5:
+        t->stride[0] = 0;
+        *consistent = true;
+        break;
     case 6: t->shape[0] += t->ndim > 0 ? (n[3] % 3) - 1 : 0; break;
     default: t->offset += n[3] % 3; *consistent = true;
     }
@@ -276,16 +313,20 @@ static void change_tensor(sheaf_pickle_doc *doc, sheaf_pickle_tensor *t, const u
 
 static void change_value(sheaf_pickle_doc *doc, const spot *s, const uint32_t n[4])
 {
-    static const int64_t odd[] = { 0, 1, -1, 2, 3, 8, 64, INT32_MAX, (int64_t)1 << 40, INT64_MAX, INT64_MIN };
+    static const int64_t odd[] = {
+        0, 1, -1, 2, 3, 8, 64, INT32_MAX, (int64_t)1 << 40, INT64_MAX, INT64_MIN
+    };
     sheaf_pickle *v = *s->at, *made = NULL;
     if (v->kind == SHEAF_PICKLE_INT && n[2] % 4 != 0)
-        made = sheaf__pickle_make_int(doc, n[2] % 2 ? (int64_t)((uint64_t)v->as.number + 1 - n[3] % 2 * 2) : odd[n[3] % 11]);
+        made = sheaf__pickle_make_int(
+            doc, n[2] % 2 ? (int64_t)((uint64_t)v->as.number + 1 - n[3] % 2 * 2) : odd[n[3] % 11]);
     else if (v->kind == SHEAF_PICKLE_STRING && v->as.text.size > 0 && n[2] % 4 != 0) {
         made = sheaf__pickle_make_string(doc, v->as.text.at);
         if (made != NULL)
             ((char *)made->as.text.at)[n[3] % v->as.text.size] ^= 1;
     } else
-        made = n[2] % 2 ? sheaf__pickle_make_none(doc) : sheaf__pickle_make(doc, n[3] % 2 ? SHEAF_PICKLE_DICT : SHEAF_PICKLE_LIST);
+        made = n[2] % 2 ? sheaf__pickle_make_none(doc)
+                        : sheaf__pickle_make(doc, n[3] % 2 ? SHEAF_PICKLE_DICT : SHEAF_PICKLE_LIST);
     if (made != NULL)
         *s->at = made;
 }
@@ -354,7 +395,11 @@ bool fuzz_change_pickle(fuzz_bytes *b, const uint32_t n[4], bool *consistent)
 
 /* ---- the zip file around it ---- */
 
-typedef struct item { char name[600]; fuzz_bytes bytes; uint32_t wrong; } item;
+typedef struct item {
+    char name[600];
+    fuzz_bytes bytes;
+    uint32_t wrong;
+} item;
 
 static void write_zip(fuzz_bytes *out, const item *items, int64_t count)
 {
@@ -365,7 +410,8 @@ static void write_zip(fuzz_bytes *out, const item *items, int64_t count)
     bool good = e != NULL;
     for (int64_t i = 0; good && i < count; i++) {
         e[i] = (sheaf_zip_entry){ items[i].name, (int64_t)all.size, 0, (int64_t)items[i].bytes.size,
-                                  sheaf__crc32(0, items[i].bytes.at, items[i].bytes.size) ^ items[i].wrong };
+                                  sheaf__crc32(0, items[i].bytes.at, items[i].bytes.size) ^
+                                      items[i].wrong };
         good = sheaf__zip_place(&e[i]) == NULL && sheaf__zip_local(&part, &size, &e[i]) == NULL;
         if (good) {
             sheaf__text_bytes(&all, part, size);
@@ -388,7 +434,10 @@ static void write_zip(fuzz_bytes *out, const item *items, int64_t count)
     sheaf__text_release(&all);
 }
 
-static bool is_data(const char *name) { return strstr(name, "/data/") != NULL; }
+static bool is_data(const char *name)
+{
+    return strstr(name, "/data/") != NULL;
+}
 
 /* The values of storages: cut, swapped, copied, emptied, NaN. */
 static void change_data(item *items, int64_t *count, const uint32_t n[4], bool *consistent)
@@ -396,7 +445,11 @@ static void change_data(item *items, int64_t *count, const uint32_t n[4], bool *
     item *one = &items[n[1] % (uint64_t)*count], *two = &items[n[2] % (uint64_t)*count];
     const fuzz_bytes swap = one->bytes;
     switch (n[0] % 8) {
-    case 0: *consistent = is_data(one->name) && one->bytes.size == two->bytes.size; one->bytes = two->bytes; two->bytes = swap; break;
+    case 0:
+        *consistent = is_data(one->name) && one->bytes.size == two->bytes.size;
+        one->bytes = two->bytes;
+        two->bytes = swap;
+        break;
     case 1:
         if (one->bytes.size == two->bytes.size && is_data(one->name) && is_data(two->name))
             memcpy(one->bytes.at, two->bytes.at, one->bytes.size);
@@ -432,14 +485,16 @@ bool fuzz_change_torch(fuzz_bytes *b, const char *path, const uint32_t n[4], boo
     int64_t count = st == NULL ? zip.count : 0;
     for (int64_t i = 0; st == NULL && i < count; i++) {
         snprintf(items[i].name, sizeof items[i].name, "%s", zip.entry[i].name);
-        st = sheaf__zip_read(&items[i].bytes.at, &items[i].bytes.size, &zip, &zip.entry[i], fd, SIZE_MAX, path);
+        st = sheaf__zip_read(&items[i].bytes.at, &items[i].bytes.size, &zip, &zip.entry[i], fd,
+                             SIZE_MAX, path);
     }
     const uint32_t rest[4] = { n[0] == FUZZ_NO_CHANGE ? n[0] : n[0] / 3, n[1], n[2], n[3] };
     if (st == NULL && count > 0 && n[0] % 3 == 0 && n[0] != FUZZ_NO_CHANGE)
         change_data(items, &count, rest, consistent);
     else
         for (int64_t i = 0; st == NULL && i < count; i++)
-            if (strlen(items[i].name) > 9 && strcmp(items[i].name + strlen(items[i].name) - 9, "/data.pkl") == 0)
+            if (strlen(items[i].name) > 9 &&
+                strcmp(items[i].name + strlen(items[i].name) - 9, "/data.pkl") == 0)
                 made = fuzz_change_pickle(&items[i].bytes, rest, consistent);
     made = made && st == NULL && count > 0;
     if (made)

@@ -23,7 +23,10 @@ static void need(sheaf_status *st)
 
 /* ---- loading ---- */
 
-static void path_of(char out[1400], const world *w, const char *name) { snprintf(out, 1400, "%s/%s", w->dir, name); }
+static void path_of(char out[1400], const world *w, const char *name)
+{
+    snprintf(out, 1400, "%s/%s", w->dir, name);
+}
 
 static void clear_place(const char *path)
 {
@@ -35,7 +38,8 @@ static void put_file(const world *w, const char *name, const fuzz_bytes *b)
 {
     char path[1400];
     path_of(path, w, name);
-    if (sheaf__path_kind(path) != SHEAF_PATH_FILE) /* what another change put there; a pipe would wait */
+    if (sheaf__path_kind(path) !=
+        SHEAF_PATH_FILE) /* what another change put there; a pipe would wait */
         clear_place(path);
     FILE *to = fopen(path, "wb");
     if (to == NULL || fwrite(b->at, 1, b->size, to) != b->size || fclose(to) != 0) {
@@ -97,7 +101,8 @@ static world *add(world *next, const char *name, const char *from, const char *s
 }
 
 /* Each entry of a folder of recordings; `files`: its .pt files. */
-static world *add_each(world *next, const char *golden, const char *parent, bool files, const char *scratch)
+static world *add_each(world *next, const char *golden, const char *parent, bool files,
+                       const char *scratch)
 {
     char **names = NULL, path[1200], name[700];
     int64_t n = 0;
@@ -107,7 +112,8 @@ static world *add_each(world *next, const char *golden, const char *parent, bool
         snprintf(path, sizeof path, "%s/%s/%s", golden, parent, names[i]);
         snprintf(name, sizeof name, "%s/%s", parent, names[i]);
         const size_t length = strlen(names[i]);
-        if (files ? length > 3 && strcmp(names[i] + length - 3, ".pt") == 0 : sheaf__path_kind(path) == SHEAF_PATH_DIR)
+        if (files ? length > 3 && strcmp(names[i] + length - 3, ".pt") == 0
+                  : sheaf__path_kind(path) == SHEAF_PATH_DIR)
             next = add(next, name, path, scratch);
     }
     sheaf__names_free(names, n);
@@ -115,7 +121,8 @@ static world *add_each(world *next, const char *golden, const char *parent, bool
 }
 
 /* What sheaf itself writes, of a model of the recordings. */
-static world *add_made(world *next, const char *name, const char *golden, const char *model, const char *to, int tp, const char *scratch)
+static world *add_made(world *next, const char *name, const char *golden, const char *model,
+                       const char *to, int tp, const char *scratch)
 {
     char from[1200], dst[700];
     sheaf_convert_report report;
@@ -123,7 +130,10 @@ static world *add_made(world *next, const char *name, const char *golden, const 
     if (sheaf__path_kind(from) != SHEAF_PATH_DIR)
         return next;
     snprintf(dst, sizeof dst, "%s/made", scratch);
-    need(sheaf_convert(&report, &(sheaf_convert_options){ .src = from, .dst = dst, .to = to, .tp = tp, .step = -1, .shard_bytes = 200000 }));
+    need(sheaf_convert(
+        &report,
+        &(sheaf_convert_options){
+            .src = from, .dst = dst, .to = to, .tp = tp, .step = -1, .shard_bytes = 200000 }));
     next = add(next, name, dst, scratch);
     need(sheaf__remove_tree(dst, NULL));
     return next;
@@ -131,13 +141,26 @@ static world *add_made(world *next, const char *name, const char *golden, const 
 
 world *world_load(const char *golden, const char *scratch)
 {
-    static const char *const parents[] = { "llama/deepspeed", "llama/megatron", "llama/torch_dcp", "llama/colossalai_tiny_llama" };
+    static const char *const parents[] = { "llama/deepspeed", "llama/megatron", "llama/torch_dcp",
+                                           "llama/colossalai_tiny_llama" };
     static const char *const folders[] = {
-        "llama/tiny_llama/hf", "llama/tiny_llama/hf_sharded", "llama/tiny_qwen2/hf", "llama/tiny_llama/lora/adapter_final",
-        "llama/tiny_llama/lora_variants/dora/adapter", "llama/tiny_llama/lora_variants/embedding_target/adapter",
-        "llama/tiny_llama/lora_variants/modules_to_save/adapter", "llama/tiny_llama/lora_variants/rank_pattern/adapter",
-        "llama/tiny_qwen2/lora_variants/bias_all/adapter", "cogvlm/mp1_bf16", "cogvlm/mp2", "cogvlm/mp4", "cogvlm/lora_mp2", "cogagent/mp1", "cogagent/mp2",
-        "cogagent/broken_timestamp" };
+        "llama/tiny_llama/hf",
+        "llama/tiny_llama/hf_sharded",
+        "llama/tiny_qwen2/hf",
+        "llama/tiny_llama/lora/adapter_final",
+        "llama/tiny_llama/lora_variants/dora/adapter",
+        "llama/tiny_llama/lora_variants/embedding_target/adapter",
+        "llama/tiny_llama/lora_variants/modules_to_save/adapter",
+        "llama/tiny_llama/lora_variants/rank_pattern/adapter",
+        "llama/tiny_qwen2/lora_variants/bias_all/adapter",
+        "cogvlm/mp1_bf16",
+        "cogvlm/mp2",
+        "cogvlm/mp4",
+        "cogvlm/lora_mp2",
+        "cogagent/mp1",
+        "cogagent/mp2",
+        "cogagent/broken_timestamp"
+    };
     world *all = add_each(NULL, golden, "llama/torch_pickle", true, scratch);
     for (size_t i = 0; i < sizeof parents / sizeof *parents; i++)
         all = add_each(all, golden, parents[i], false, scratch);
@@ -186,7 +209,8 @@ void world_restore(world *w)
     }
 }
 
-/* Another name of the same folder: the first, second or last number in it counts on, or a word more. */
+/* Another name of the same folder: the first, second or last number in it counts on, or a word
+ * more. */
 static void other_name(char out[700], const char *name, const uint32_t n[4])
 {
     snprintf(out, 700, "%s%s", name, n[0] % 4 == 3 ? ".old" : "");
@@ -208,7 +232,8 @@ static void remember(world *w, const char *path)
         snprintf(w->made[w->nmade++], sizeof w->made[0], "%s", path);
 }
 
-static bool change_content(world *w, const world_file *f, const char *path, const change *c, bool *consistent)
+static bool change_content(world *w, const world_file *f, const char *path, const change *c,
+                           bool *consistent)
 {
     fuzz_bytes b = { 0 };
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
@@ -235,7 +260,8 @@ static bool change_content(world *w, const world_file *f, const char *path, cons
 
 bool world_change(world *w, const change *c, bool *consistent)
 {
-    const world_file *f = &w->file[c->file % (uint32_t)w->count], *g = &w->file[c->n[0] % (uint32_t)w->count];
+    const world_file *f = &w->file[c->file % (uint32_t)w->count],
+                     *g = &w->file[c->n[0] % (uint32_t)w->count];
     char path[1400], other[1400], name[700];
     path_of(path, w, f->name);
     path_of(other, w, g->name);

@@ -1,4 +1,5 @@
-/* world.h - a checkpoint to be changed: its files in memory, and a folder of scratch where they lie. */
+/* world.h - a checkpoint to be changed: its files in memory, and a folder of scratch where they
+ * lie. */
 #ifndef SHEAF_TESTS_FUZZ_WORLD_H
 #define SHEAF_TESTS_FUZZ_WORLD_H
 
@@ -20,20 +21,39 @@ typedef struct world {
     int nmade;
     /* as it is unchanged */
     bool sound, has_tensors, known;
-    uint64_t tensors;        /* a digest of all */
-    uint64_t *finding;       /* digests, sorted */
+    uint64_t tensors;  /* a digest of all */
+    uint64_t *finding; /* digests, sorted */
     int64_t nfindings;
     struct world *next;
 } world;
 
 /* One change: a kind, a file, four numbers (all modulo what there is). */
-enum { CHANGE_CONTENT, CHANGE_BYTES, CHANGE_REMOVE, CHANGE_SWAP, CHANGE_COPY, CHANGE_EMPTY, CHANGE_RENAME, CHANGE_TWICE, CHANGE_FOLDER, CHANGE_PIPE,
-       CHANGE_CUT, CHANGE_KINDS };
-typedef struct change { uint32_t kind, file, n[4]; } change;
+enum {
+    CHANGE_CONTENT,
+    CHANGE_BYTES,
+    CHANGE_REMOVE,
+    CHANGE_SWAP,
+    CHANGE_COPY,
+    CHANGE_EMPTY,
+    CHANGE_RENAME,
+    CHANGE_TWICE,
+    CHANGE_FOLDER,
+    CHANGE_PIPE,
+    CHANGE_CUT,
+    CHANGE_KINDS
+};
+typedef struct change {
+    uint32_t kind, file, n[4];
+} change;
 enum { MOST_CHANGES = 4 };
-typedef struct seed { char world[300]; int count; change change[MOST_CHANGES]; } seed;
+typedef struct seed {
+    char world[300];
+    int count;
+    change change[MOST_CHANGES];
+} seed;
 
-/* world_load - all that the recordings in `golden` have, and what is made of them; laid out below `scratch`. */
+/* world_load - all that the recordings in `golden` have, and what is made of them; laid out below
+ * `scratch`. */
 world *world_load(const char *golden, const char *scratch);
 void world_free(world *worlds);
 /* world_change - false: nothing was there to change. *consistent as in change.h. */
