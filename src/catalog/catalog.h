@@ -43,6 +43,8 @@ typedef struct sheaf_logical {
     bool replicated; /* every part has a copy: its pieces, which lie together, are those of its rank
                       */
     bool drifted; /* copies that training moved apart, one below the other: a piece for each part */
+    bool
+        alone; /* with tensors_by_names: in a file of its own, and no other tensor has its values */
     int64_t npieces, room;
     sheaf_piece *piece;
 } sheaf_logical;

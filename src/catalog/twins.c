@@ -4,7 +4,10 @@
  * of the tensors of which both have pieces, where those are not constant, are one part twice; so
  * are two that have the same samples in tensors of other names, as a stage of a pipeline under
  * another stage's name has. A few alike prove nothing: programs give several ranks one key/value
- * head. */
+ * head.
+ *
+ * Where each tensor has a file of its own, two that were trained apart are never alike: their
+ * gradients were not. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +16,11 @@
 #include "base/file.h"
 #include "catalog/private.h"
 
-enum { SAMPLE_BYTES = 4096, LEAST_ALIKE = 2 };
+enum {
+    SAMPLE_BYTES = 4096,
+    LEAST_ALIKE = 2,
+    LEAST_VALUES = 8, /* different ones; the first step moves each one of a norm up or down alike */
+};
 
 /* One file of the catalog. */
 typedef struct part {
@@ -26,7 +33,7 @@ typedef struct part {
 } part;
 
 typedef struct sample {
-    int file;
+    int file; /* or number of a tensor that has a file of its own */
     uint64_t digest;
 } sample; /* digest 0: constant */
 
@@ -47,8 +54,24 @@ static int64_t together(const sheaf_piece *p, int ndim)
     return n;
 }
 
+/* Are there `least` different elements? */
+static bool is_varied(const char *at, size_t bytes, size_t each, int least)
+{
+    const char *seen[LEAST_VALUES];
+    int n = 0;
+    for (const char *end = at + bytes; n < least && at < end; at += each) {
+        int k = 0;
+        while (k < n && memcmp(seen[k], at, each) != 0)
+            k++;
+        if (k == n)
+            seen[n++] = at;
+    }
+    return n >= least;
+}
+
+/* Of a piece's first elements; 0 where they hold less than `least` different ones. */
 static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const sheaf_piece *p,
-                                 int ndim)
+                                 int ndim, int least)
 {
     char room[SAMPLE_BYTES];
     const size_t each = sheaf_dtype_bytes(p->dtype);
@@ -61,7 +84,7 @@ static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const
         st = sheaf__file_read_at(fd, room, bytes, p->offset, c->file[p->file].path);
     if (fd != c->file[p->file].fd)
         close(fd);
-    const bool varied = st == NULL && bytes > each && memcmp(room, room + each, bytes - each) != 0;
+    const bool varied = st == NULL && is_varied(room, bytes, each, least);
     *digest =
         varied ? sheaf__catalog_mix(sheaf__catalog_mix(SHEAF__CATALOG_MIX, p->size, sizeof p->size),
                                     room, bytes) |
@@ -93,7 +116,7 @@ static sheaf_status *take_samples(twins *w, int64_t tensor, bool twins_only)
         w->last[p->file] = tensor;
         of->rank = p->rank;
         w->sample[w->samples].file = p->file;
-        st = take_sample(&w->sample[w->samples].digest, w->c, p, t->told.ndim);
+        st = take_sample(&w->sample[w->samples].digest, w->c, p, t->told.ndim, 2);
         w->samples += st == NULL;
     }
     if (w->samples > 1)
@@ -190,8 +213,75 @@ static sheaf_status *look(twins *w, bool counting)
     return st;
 }
 
+/* ---- tensors in files of their own ---- */
+
+/* Was it trained? Moments were, and what has moments that are not one number. */
+static bool is_trained(const sheaf_catalog *c, const uint64_t *digest, const sheaf_logical *t)
+{
+    char *name = NULL;
+    if (t->kind == SHEAF_MOMENT)
+        return true;
+    if (asprintf(&name, "exp_avg.%s", t->told.name) < 0)
+        return false;
+    const sheaf_logical *moment = sheaf__catalog_find(c, name);
+    free(name);
+    return moment != NULL && digest[moment - c->tensor] != 0;
+}
+
+static sheaf_status *tell_copy(sheaf_catalog *c, const sheaf_logical *a, const sheaf_logical *b)
+{
+    return sheaf__catalog_notef(
+        c, SHEAF_DEFECT, "duplicate", c->file[b->piece[0].file].path, b->told.name,
+        "values of its own in a tensor that was trained",
+        "copy the files of both tensors again from where the checkpoint was written",
+        "the values of '%s', in %s: one of the two is a copy under a wrong name", a->told.name,
+        c->file[a->piece[0].file].path);
+}
+
+static sheaf_status *tell_copies(sheaf_catalog *c, uint64_t *digest, sample *sorted)
+{
+    int64_t n = 0;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < c->count; i++) {
+        const sheaf_logical *t = &c->tensor[i];
+        if (!t->alone || t->npieces != 1 || sheaf_dtype_bytes(t->piece[0].dtype) == 0)
+            continue;
+        st = sheaf__catalog_defect(
+            c, c->root, take_sample(&digest[i], c, &t->piece[0], t->told.ndim, LEAST_VALUES));
+        /* a moment beside a moment of its kind */
+        if (digest[i] != 0 && t->kind == SHEAF_MOMENT)
+            digest[i] = sheaf__catalog_mix(digest[i], t->told.name, strcspn(t->told.name, ".")) | 1;
+        if (digest[i] != 0)
+            sorted[n++] = (sample){ (int)i, digest[i] };
+    }
+    if (n > 1)
+        qsort(sorted, (size_t)n, sizeof *sorted, by_digest);
+    for (int64_t i = 1; st == NULL && i < n; i++) {
+        const sheaf_logical *a = &c->tensor[sorted[i - 1].file], *b = &c->tensor[sorted[i].file];
+        if (sorted[i].digest == sorted[i - 1].digest &&
+            (is_trained(c, digest, a) || is_trained(c, digest, b)))
+            st = tell_copy(c, a, b);
+    }
+    return st;
+}
+
+static sheaf_status *copies(sheaf_catalog *c)
+{
+    uint64_t *digest = calloc((size_t)c->count + 1, sizeof *digest);
+    sample *sorted = calloc((size_t)c->count + 1, sizeof *sorted);
+    sheaf_status *st = digest == NULL || sorted == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root)
+                                                        : tell_copies(c, digest, sorted);
+    free(digest);
+    free(sorted);
+    return st;
+}
+
+/* ---- all of it ---- */
+
 sheaf_status *sheaf__catalog_twins(sheaf_catalog *c)
 {
+    if (c->tensors_by_names)
+        return copies(c);
     const size_t n = (size_t)c->nfiles + 1;
     if (c->nfiles < 2 ||
         strcmp(c->dialect, "sheaf") == 0) /* whose manifest has a hash of each slice */

@@ -457,6 +457,73 @@ static void test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_n
     made_free(m);
 }
 
+/* zero/NAME/{fp32,exp_avg,exp_avg_sq}.pt. One number throughout: all of the norms of layers, and
+ * where nothing was `trained` all moments. */
+static const char *put_universal(const made_model *m, const char *under, bool trained)
+{
+    static const char *const states[] = { "fp32.pt", "exp_avg.pt", "exp_avg_sq.pt" };
+    static char dir[600];
+    for (int i = 0; i < m->count; i++) {
+        made_tensor flat = m->tensor[i];
+        snprintf(dir, sizeof dir, "%s/%s/global_step3_universal/zero/%s", scratch.dir, under,
+                 flat.name);
+        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        flat.data = calloc((size_t)made_elements(&flat), sizeof *flat.data);
+        assert_non_null(flat.data);
+        for (int k = 0; k < 3; k++) {
+            const bool one = strstr(flat.name, "layernorm") != NULL || (k > 0 && !trained);
+            put_param(dir, states[k], one ? &flat : &m->tensor[i], 0, one ? 0 : (unsigned)k);
+        }
+        free(flat.data);
+    }
+    snprintf(dir, sizeof dir, "%s/%s/latest_universal", scratch.dir, under);
+    put(dir, "global_step3_universal");
+    snprintf(dir, sizeof dir, "%s/%s", scratch.dir, under);
+    return dir;
+}
+
+/* One parameter's file, or all three, under another's name. Parameters that nothing trained may be
+ * alike, and so may a table and its head. */
+static void test_harm__a_parameter_copied_over_another_is_named(void **state)
+{
+    static const struct {
+        const char *from, *to; /* in zero/ */
+        bool trained, told;
+    } copies[] = {
+        { "model.layers.0.mlp.up_proj.weight/fp32.pt", "model.layers.1.mlp.up_proj.weight/fp32.pt",
+          true, true },
+        { "model.layers.0.mlp.up_proj.weight/exp_avg_sq.pt",
+          "model.layers.0.mlp.gate_proj.weight/exp_avg_sq.pt", true, true },
+        { "model.layers.0.mlp.up_proj.weight/fp32.pt", "model.layers.1.mlp.up_proj.weight/fp32.pt",
+          false, false },
+        { "model.embed_tokens.weight/fp32.pt", "lm_head.weight/fp32.pt", true, false },
+    };
+    made_model *m = odd_model();
+    for (size_t i = 0; i < ARRAY_LEN(copies); i++) {
+        char under[16], from[800], to[800], *bytes = NULL;
+        size_t size = 0;
+        snprintf(under, sizeof under, "copy%zu", i);
+        const char *dir = put_universal(m, under, copies[i].trained);
+        snprintf(from, sizeof from, "%s/global_step3_universal/zero/%s", dir, copies[i].from);
+        snprintf(to, sizeof to, "%s/global_step3_universal/zero/%s", dir, copies[i].to);
+        sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        CHECK_SOUND(c);
+        sheaf__catalog_free(c);
+        CHECK_OK(sheaf__file_read_all(&bytes, &size, from, SIZE_MAX));
+        CHECK_OK(sheaf__file_write_whole(to, bytes, size, NULL));
+        free(bytes);
+        c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
+        if (copies[i].told) {
+            CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", copies[i].to);
+            CHECK_FINDING(c, SHEAF_DEFECT, "duplicate", copies[i].from);
+            assert_int_equal(sheaf__catalog_defects(c), 1);
+        } else
+            CHECK_SOUND(c);
+        sheaf__catalog_free(c);
+    }
+    made_free(m);
+}
+
 /* Files of an older step under the names of a newer one. */
 static void test_harm__parts_of_another_step_are_stale(void **state)
 {
@@ -1006,6 +1073,7 @@ int main(void)
         cmocka_unit_test(test_harm__a_part_of_another_run_differs_in_its_copies),
         cmocka_unit_test(test_harm__files_of_two_kinds_lost_or_swapped_are_named),
         cmocka_unit_test(test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_named),
+        cmocka_unit_test(test_harm__a_parameter_copied_over_another_is_named),
         cmocka_unit_test(test_harm__parts_of_another_step_are_stale),
         cmocka_unit_test(test_harm__renamed_parts_are_told_by_the_name_they_were_saved_under),
     };

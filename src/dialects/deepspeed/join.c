@@ -142,6 +142,7 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     if (st == NULL) {
         const sheaf_piece p = sheaf__piece_of(file, -1, torch, t);
         out->kind = kind > 0 ? SHEAF_MOMENT : SHEAF_WEIGHT;
+        out->alone = !sheaf__is_vocabulary(name); /* a head may be tied to the table */
         st = sheaf__catalog_piece(r->catalog, out, &p);
     }
     st = sheaf__catalog_defect(r->catalog, path, st);

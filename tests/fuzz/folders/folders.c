@@ -198,8 +198,16 @@ static bool says(const sheaf_catalog *c, const char *words)
     return false;
 }
 
+/* Would a copy over this file be noticed, where tensors go by the names of files? Not over a norm,
+ * which may hold few values yet, nor over a table, to which a head may be tied. */
+static bool has_own_values(const world *w, const change *k, const sheaf_catalog *c)
+{
+    const char *name = w->file[k->file % (uint32_t)w->count].name;
+    return c->tensors_by_names && strstr(name, "_proj.") != NULL;
+}
+
 /* Was that all that changed what verify says it cannot tell? */
-static bool is_untold(const seed *s, const sheaf_catalog *c)
+static bool is_untold(const world *w, const seed *s, const sheaf_catalog *c)
 {
     const bool names = says(c, "by the names of files and folders alone") ||
                        says(c, "by the copies of"),
@@ -207,7 +215,8 @@ static bool is_untold(const seed *s, const sheaf_catalog *c)
     bool all = true;
     for (int i = 0; i < s->count; i++) {
         const uint32_t kind = s->change[i].kind % CHANGE_KINDS;
-        if (names && (kind == CHANGE_SWAP || kind == CHANGE_COPY || kind == CHANGE_RENAME))
+        if (names && (kind == CHANGE_SWAP || kind == CHANGE_RENAME ||
+                      (kind == CHANGE_COPY && !has_own_values(w, &s->change[i], c))))
             return true;
         all = all && (kind == CHANGE_TWICE ||
                       (no_config && (kind == CHANGE_CONTENT || kind == CHANGE_BYTES)));
@@ -236,7 +245,7 @@ static void check_sound(const world *w, const seed *s, const sheaf_catalog *c, b
     }
     /* Names of a model that nobody knows, and of an adapter without its base, are what the file
      * says. */
-    consistent = consistent || !w->known || c->model == NULL || is_untold(s, c);
+    consistent = consistent || !w->known || c->model == NULL || is_untold(w, s, c);
     if (!consistent && w->has_tensors && (peft ? loaded : converted) != w->tensors &&
         !says_more(w, c))
         fault("called sound, other tensors", NULL);
