@@ -2,10 +2,9 @@
 #include "sheaf/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/print.h"
 
 enum { WHERE, EXPECTED, FOUND, TRY, LINES };
 
@@ -122,31 +121,6 @@ const char *sheaf_status_found(const sheaf_status *st)
 const char *sheaf_status_try(const sheaf_status *st)
 {
     return line_of(st, TRY);
-}
-
-/* A list under one label: its lines are indented, so that none can be taken for one of ours. */
-static void print_line(FILE *to, const char *label, const char *line)
-{
-    static const char next[] = "\n            ";
-    const char *end;
-    for (; (end = strstr(line, next)) != NULL; line = end + sizeof next - 1) {
-        fputs(label, to);
-        sheaf__print(to, "%.*s", (int)(end - line), line);
-        label = next;
-    }
-    fputs(label, to);
-    sheaf__print(to, "%s\n", line);
-}
-
-void sheaf_status_print(const sheaf_status *st, FILE *to)
-{
-    static const char *const label[LINES] = { "sheaf: ", "  expected: ", "  found:    ",
-                                              "  try:      " };
-    for (int i = 0; i < LINES; i++) {
-        const char *line = i == FOUND ? found_of(st) : line_of(st, i);
-        if (*line != '\0')
-            print_line(to, label[i], line);
-    }
 }
 
 void sheaf_status_free(sheaf_status *st)

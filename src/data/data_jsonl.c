@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "data/json_items.h"
 #include "data/records.h"
-#include "data/data_rows.h"
+#include "data/data_read.h"
 
 typedef struct reader {
     sheaf_data *data;

@@ -10,7 +10,7 @@
 #include "inputs/choose.h"
 #include "data/compose.h"
 #include "data/data_pictures.h"
-#include "data/data_rows.h"
+#include "data/data_read.h"
 
 typedef struct reader {
     sheaf_data *data;

@@ -26,13 +26,6 @@ struct sheaf_data {
     const char *prompt_template; /* NULL: none was used */
 };
 
-/* Each puts `path` before its own errors. */
-sheaf_status *sheaf__data_read_jsonl(sheaf_data *data, const char *path,
-                                     const sheaf_data_options *options);
-sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
-                                           const sheaf_data_options *options);
-sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
-                                       const sheaf_data_options *options);
 /* sheaf__data_limit - the most positions a row may have: --seq, or without it what the model was
  * made for. */
 int64_t sheaf__data_limit(const sheaf_data_options *options);

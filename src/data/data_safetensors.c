@@ -12,7 +12,7 @@
 #include "formats/safetensors.h"
 #include "ops/kernels.h"
 #include "data/data_images.h"
-#include "data/data_rows.h"
+#include "data/data_read.h"
 
 enum { CHUNK = 1 << 16 }; /* elements converted at a time */
 

@@ -22,29 +22,9 @@
 #include <stdint.h>
 
 #include "base/events.h"
-#include "base/text.h"
+#include "data/complaints.h"
 #include "inputs/template.h"
 #include "sheaf/status.h"
-
-/* What is wrong with a data set: the first SHEAF__COMPLAINTS_LISTED in full, the rest counted. All
- * zero is none. Not for several threads at once. */
-typedef struct sheaf__complaints {
-    int64_t count;
-    sheaf_text list;
-    sheaf_status *first, *fatal; /* fatal: a failure that is not one record's */
-} sheaf__complaints;
-
-enum { SHEAF__COMPLAINTS_LISTED = 20 };
-
-/* sheaf__complain - takes `st`. NULL is no complaint. A status that is neither SHEAF_E_DATA,
- * SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED nor SHEAF_E_IO is not about a record: it is kept as the
- * verdict. */
-void sheaf__complain(sheaf__complaints *complaints, sheaf_status *st);
-/* sheaf__complaints_verdict - NULL without complaints; empties them. `records`: how many were
- * looked at. */
-sheaf_status *sheaf__complaints_verdict(sheaf__complaints *complaints, const char *path,
-                                        int64_t records);
-void sheaf__complaints_release(sheaf__complaints *complaints);
 
 typedef struct sheaf__record {
     int64_t place;           /* line of JSON Lines, entry of an array, from 1; 0 in a folder */

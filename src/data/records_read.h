@@ -20,8 +20,5 @@ sheaf_status *sheaf__records_put(sheaf__records *out, int64_t place, const char 
                                  const sheaf__turn *turn, int64_t turns);
 /* sheaf__is_blank - is `text` empty or nothing but ASCII blanks? */
 bool sheaf__is_blank(const char *text);
-/* sheaf__bad_field - SHEAF_E_DATA "field 'NAME'" with `expected` and what was found. */
-sheaf_status *sheaf__bad_field(const char *name, const char *expected, const char *found, ...)
-    SHEAF_PRINTF(3, 4);
 
 #endif

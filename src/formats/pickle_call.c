@@ -10,20 +10,6 @@ static sheaf_status *bad(const sheaf_pickle *callable, const char *expected)
                           "%s", expected);
 }
 
-sheaf_status *sheaf__pickle_new_object(sheaf_pickle **out, sheaf_pickle_doc *doc,
-                                       sheaf_pickle *class, sheaf_pickle *args)
-{
-    *out = NULL;
-    sheaf_pickle *value = sheaf__pickle_node(doc, SHEAF_PICKLE_OBJECT);
-    sheaf_pickle_object *object = sheaf__pickle_alloc(doc, sizeof *object);
-    if (value == NULL || object == NULL)
-        return NULL;
-    *object = (sheaf_pickle_object){ .class = class, .args = args };
-    value->as.object = object;
-    *out = value;
-    return NULL;
-}
-
 /* A list, tuple, set or dict of what the first argument holds; they share its array, in which
  * neither writes: room = count makes an addition copy it. */
 static sheaf_status *contain(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle_kind kind,

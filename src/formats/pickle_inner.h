@@ -23,6 +23,9 @@ typedef struct sheaf_pickle_arena {
 void *sheaf__pickle_alloc(sheaf_pickle_doc *doc, size_t size);
 sheaf_status *sheaf__pickle_out_of_memory(const sheaf_pickle_doc *doc);
 sheaf_pickle *sheaf__pickle_node(sheaf_pickle_doc *doc, sheaf_pickle_kind kind);
+/* *out stays NULL when memory ran out (remembered). */
+sheaf_status *sheaf__pickle_new_object(sheaf_pickle **out, sheaf_pickle_doc *doc,
+                                       sheaf_pickle *class, sheaf_pickle *args);
 /* A copy with a NUL after it. */
 bool sheaf__pickle_copy(sheaf_pickle_text *out, sheaf_pickle_doc *doc, const void *bytes,
                         size_t size);
@@ -72,8 +75,6 @@ sheaf_status *sheaf__pickle_unsafe(const char *module, const char *name);
  * SHEAF_E_UNSAFE. */
 sheaf_status *sheaf__pickle_call(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *callable,
                                  sheaf_pickle *args);
-sheaf_status *sheaf__pickle_new_object(sheaf_pickle **out, sheaf_pickle_doc *doc,
-                                       sheaf_pickle *class, sheaf_pickle *args);
 sheaf_status *sheaf__pickle_persistent(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *id);
 sheaf_status *sheaf__pickle_rebuild(sheaf_pickle **out, sheaf_pickle_doc *doc,
                                     sheaf_pickle *callable, const sheaf_pickle *args);

@@ -131,3 +131,18 @@ bool sheaf__pickle_float(double *out, const sheaf_pickle *value)
     }
     return true;
 }
+
+bool sheaf__pickle_shape(int *ndim, int64_t shape[SHEAF_PICKLE_MAX_DIMS], const sheaf_pickle *value)
+{
+    const bool row =
+        sheaf__pickle_is(value, SHEAF_PICKLE_TUPLE) || sheaf__pickle_is(value, SHEAF_PICKLE_LIST);
+    int64_t got[SHEAF_PICKLE_MAX_DIMS];
+    if (!row || value->as.items.count > SHEAF_PICKLE_MAX_DIMS)
+        return false;
+    for (int64_t i = 0; i < value->as.items.count; i++)
+        if (!sheaf__pickle_int(&got[i], value->as.items.at[i]) || got[i] < 0)
+            return false;
+    *ndim = (int)value->as.items.count;
+    memcpy(shape, got, (size_t)*ndim * sizeof *got);
+    return true;
+}

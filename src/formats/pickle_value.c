@@ -69,6 +69,20 @@ sheaf_pickle *sheaf__pickle_node(sheaf_pickle_doc *doc, sheaf_pickle_kind kind)
     return value;
 }
 
+sheaf_status *sheaf__pickle_new_object(sheaf_pickle **out, sheaf_pickle_doc *doc,
+                                       sheaf_pickle *class, sheaf_pickle *args)
+{
+    *out = NULL;
+    sheaf_pickle *value = sheaf__pickle_node(doc, SHEAF_PICKLE_OBJECT);
+    sheaf_pickle_object *object = sheaf__pickle_alloc(doc, sizeof *object);
+    if (value == NULL || object == NULL)
+        return NULL;
+    *object = (sheaf_pickle_object){ .class = class, .args = args };
+    value->as.object = object;
+    *out = value;
+    return NULL;
+}
+
 bool sheaf__pickle_copy(sheaf_pickle_text *out, sheaf_pickle_doc *doc, const void *bytes,
                         size_t size)
 {
@@ -439,21 +453,6 @@ const char *sheaf__pickle_text(const sheaf_pickle *value)
         strlen(value->as.text.at) != value->as.text.size)
         return NULL;
     return value->as.text.at;
-}
-
-bool sheaf__pickle_shape(int *ndim, int64_t shape[SHEAF_PICKLE_MAX_DIMS], const sheaf_pickle *value)
-{
-    const bool row =
-        sheaf__pickle_is(value, SHEAF_PICKLE_TUPLE) || sheaf__pickle_is(value, SHEAF_PICKLE_LIST);
-    int64_t got[SHEAF_PICKLE_MAX_DIMS];
-    if (!row || value->as.items.count > SHEAF_PICKLE_MAX_DIMS)
-        return false;
-    for (int64_t i = 0; i < value->as.items.count; i++)
-        if (!sheaf__pickle_int(&got[i], value->as.items.at[i]) || got[i] < 0)
-            return false;
-    *ndim = (int)value->as.items.count;
-    memcpy(shape, got, (size_t)*ndim * sizeof *got);
-    return true;
 }
 
 const sheaf_pickle_tensor *sheaf__pickle_tensor(const sheaf_pickle_doc *doc,

@@ -1,5 +1,5 @@
 /* image.c - which kind of picture bytes are, and the picture upright; see image.h. */
-#include "inputs/image.h"
+#include "inputs/image_decode.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -96,71 +96,6 @@ static sheaf_status *not_a_picture(const sheaf__image_in *in, const magic *kind)
     return sheaf_found(st, "bytes that begin%s", hex);
 }
 
-/* ---- what every decoder uses ---- */
-
-sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
-                               const sheaf__image_in *in)
-{
-    if (width < 1 || height < 1) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image size");
-        return sheaf_found(sheaf_expected(st, "at least 1 x 1"), "%" PRId64 " x %" PRId64, width,
-                           height);
-    }
-    if (width > SHEAF_IMAGE_MAX_SIDE || height > SHEAF_IMAGE_MAX_SIDE ||
-        width * height > in->max_pixels) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "image size");
-        sheaf_expected(st, "at most %" PRId64 " pixels, no side above %d", in->max_pixels,
-                       SHEAF_IMAGE_MAX_SIDE);
-        sheaf_found(st, "%" PRId64 " x %" PRId64, width, height);
-        return sheaf_try_this(
-            st, "make the picture smaller; a model reads at most a few million pixels of it");
-    }
-    uint8_t *pixels = malloc((size_t)(width * height) * 3);
-    if (pixels == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory",
-                          width, height);
-    *out = (sheaf_image){ width, height, pixels };
-    return NULL;
-}
-
-static uint32_t number(const uint8_t *p, int bytes, bool big)
-{
-    uint32_t n = 0;
-    for (int i = 0; i < bytes; i++)
-        n = n << 8 | p[big ? i : bytes - 1 - i];
-    return n;
-}
-
-/* TIFF: "II" or "MM", 42, the offset of a directory; that is a count and entries of 12 bytes:
- * tag, type, number of values, value. */
-int sheaf__image_orientation(const uint8_t *exif, size_t size)
-{
-    enum { TAG = 0x0112, SHORT = 3, LONG = 4 };
-    int orientation = 1;
-    if (size >= 6 && memcmp(exif, "Exif\0\0", 6) == 0) {
-        exif += 6;
-        size -= 6;
-    }
-    if (size < 8 || (memcmp(exif, "II*\0", 4) != 0 && memcmp(exif, "MM\0*", 4) != 0))
-        return 1;
-    const bool big = exif[0] == 'M';
-    const size_t at = number(exif + 4, 4, big);
-    if (at > size - 2)
-        return 1;
-    const size_t room = (size - at - 2) / 12, said = number(exif + at, 2, big),
-                 n = said < room ? said : room;
-    for (size_t i = 0; i < n; i++) {
-        const uint8_t *entry = exif + at + 2 + 12 * i;
-        const uint32_t type = number(entry + 2, 2, big);
-        const int bytes = type == SHORT ? 2 : type == LONG ? 4 : 0;
-        if (number(entry, 2, big) != TAG || bytes == 0 || number(entry + 4, 4, big) != 1)
-            continue;
-        const uint32_t value = number(entry + 8, bytes, big);
-        orientation = value >= 1 && value <= 8 ? (int)value : 1;
-    }
-    return orientation;
-}
-
 /* ---- upright ---- */
 
 /* The pixel (x, y) of the upright picture is (a, b) of the stored one, where (a, b) is (x, y), or
@@ -231,10 +166,4 @@ sheaf_status *sheaf_image_load(sheaf_image *out, const char *path,
     st = sheaf_image_decode(out, bytes, size, options);
     free(bytes);
     return sheaf_in(st, "%s", path);
-}
-
-void sheaf_image_release(sheaf_image *image)
-{
-    free(image->pixels);
-    *image = (sheaf_image){ 0 };
 }

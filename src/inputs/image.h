@@ -81,25 +81,4 @@ void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count,
 sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t size,
                                   const sheaf_image_scale *scale);
 
-/* ---- for the decoders of this room ---- */
-
-typedef struct sheaf__image_in {
-    const uint8_t *bytes;
-    size_t size;
-    int64_t max_pixels; /* not 0 */
-} sheaf__image_in;
-
-/* Each reads bytes that begin like its format, and does not turn the picture. `out` and
- * `orientation` (1 to 8; 1 when nothing or nonsense is said) are untouched on failure. */
-sheaf_status *sheaf__image_jpeg(sheaf_image *out, int *orientation, const sheaf__image_in *in);
-sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in);
-sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf__image_in *in);
-
-/* sheaf__image_new - checks the size against the limits and allocates out->pixels, not cleared. */
-sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
-                               const sheaf__image_in *in);
-/* sheaf__image_orientation - from EXIF data (a TIFF header and its first directory), with or
- * without "Exif\0\0" before it. */
-int sheaf__image_orientation(const uint8_t *exif, size_t size);
-
 #endif

@@ -2,7 +2,7 @@
  *
  * libjpeg leaves through longjmp when it fails. Everything that outlives such a jump is in one
  * struct, and setjmp stands alone in guarded(): no local variable is in doubt afterwards. */
-#include "inputs/image.h"
+#include "inputs/image_decode.h"
 
 #include <setjmp.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* image_decode_webp.c - WebP by libwebp: a still picture, or the first frame of an animation on its
  * canvas, which is black around it; see image.h. */
-#include "inputs/image.h"
+#include "inputs/image_decode.h"
 
 #include <stdlib.h>
 #include <string.h>

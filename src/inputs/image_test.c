@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "formats/safetensors.h"
-#include "inputs/image.h"
+#include "inputs/image_decode.h"
 
 /* ---- recordings ---- */
 

@@ -16,11 +16,6 @@
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
 
-sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", k->o->src);
-}
-
 /* ---- reading ---- */
 
 static void tell_findings(const sheaf__converter *k)
@@ -208,16 +203,6 @@ static sheaf_status *open_source(sheaf__converter *k)
     if (st == NULL && k->o->adapter != NULL)
         st = adapt(k, &inner);
     return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, k->o->stop);
-}
-
-void sheaf__convert_count(sheaf__converter *k, sheaf_source *source, bool moments)
-{
-    for (int64_t i = 0; source != NULL && i < source->count(source); i++) {
-        k->report->bytes += sheaf__entry_bytes(source->entry(source, i));
-        k->report->tensors++;
-        k->report->moments += moments;
-    }
-    k->total = k->report->bytes;
 }
 
 /* ---- the whole ---- */

@@ -22,6 +22,21 @@
 #include "dialects/sat/write.h"
 #include "formats/safetensors.h"
 
+sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", k->o->src);
+}
+
+void sheaf__convert_count(sheaf__converter *k, sheaf_source *source, bool moments)
+{
+    for (int64_t i = 0; source != NULL && i < source->count(source); i++) {
+        k->report->bytes += sheaf__entry_bytes(source->entry(source, i));
+        k->report->tensors++;
+        k->report->moments += moments;
+    }
+    k->total = k->report->bytes;
+}
+
 /* ---- Hugging Face ---- */
 
 /* Tensors in the order of the model; those that the schema does not have (a tied head) after

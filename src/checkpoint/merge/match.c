@@ -20,11 +20,6 @@ static void lose(sheaf__matcher *m, const char *name)
         sheaf__text_add(&m->lost, "%s%.200s", m->nlost > 1 ? ", " : "", name);
 }
 
-bool sheaf__merge_is_float(sheaf_dtype dtype)
-{
-    return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
-}
-
 static int64_t behind(const sheaf_source_entry *e, int from)
 {
     int64_t n = 1;
@@ -74,25 +69,6 @@ static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge
                 sheaf_dtype_name(t->base->dtype));
     return sheaf_try_this(
         st, "a base that is not quantized: the one the adapter was trained for, in 16 or 32 bits");
-}
-
-sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end)
-{
-    if (asprintf(out, "%.*s%s", (int)length, path, end) >= 0)
-        return NULL;
-    *out = NULL;
-    return sheaf_fail(SHEAF_E_MEMORY, "merge");
-}
-
-const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length,
-                                            const char *end)
-{
-    char *name = NULL;
-    if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
-        return NULL;
-    const sheaf_source_entry *e = m->adapter->source->find(m->adapter->source, name);
-    free(name);
-    return e;
 }
 
 static sheaf_status *add_step(sheaf__merge_step **out, sheaf__matcher *m, sheaf__merge_tensor *t)

@@ -1,6 +1,6 @@
 /* matcher.h - one adapter being matched with the tensors of the output; between match.c, which
- * gives its tensors their places, and settle.c, which then decides and checks what only all of them
- * together tell. */
+ * gives its tensors their places, names.c, which finds them, and settle.c, which then decides and
+ * checks what only all of them together tell. */
 #ifndef SHEAF_CHECKPOINT_MERGE_MATCHER_H
 #define SHEAF_CHECKPOINT_MERGE_MATCHER_H
 
@@ -28,13 +28,6 @@ typedef struct sheaf__matcher {
                          "" = none */
 } sheaf__matcher;
 
-bool sheaf__merge_is_float(sheaf_dtype dtype);
-/* The first `length` characters of a path, and `end`; malloc'd, NULL after a failure. */
-sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end);
-/* The tensor of the adapter for PATH that ends so; NULL: none. */
-const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length,
-                                            const char *end);
-
 /* sheaf__merge_is_across - is this square weight stored as GPT-2's Conv1D, [in, out]? After all
  * were matched. */
 bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t);
@@ -45,6 +38,12 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
 
 /* ---- which names the adapter's are (names.c) ---- */
 
+bool sheaf__merge_is_float(sheaf_dtype dtype);
+/* The first `length` characters of a path, and `end`; malloc'd, NULL after a failure. */
+sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end);
+/* The tensor of the adapter for PATH that ends so; NULL: none. */
+const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length,
+                                            const char *end);
 /* sheaf__merge_settle_names - finds out how the adapter's names become the base's: as they are;
  * with a prefix more or less; by the renamings of transformers. Fills drop, add and alias; none
  * explains all names: they stay empty. */

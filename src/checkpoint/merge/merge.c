@@ -16,7 +16,7 @@
 #include "dialects/hf/hf.h"
 
 /* A few keep any disk busy; each holds some megabytes. */
-enum { MOST_THREADS = 16, JOB_BYTES = 4 << 20, TELL_BYTES = 32 << 20 };
+enum { JOB_BYTES = 4 << 20, TELL_BYTES = 32 << 20 };
 
 typedef struct job {
     int64_t tensor, row, rows;
@@ -35,40 +35,6 @@ typedef struct merger {
     _Atomic int64_t done; /* bytes */
     int64_t total;
 } merger;
-
-/* ---- the crew ---- */
-
-sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew)
-{
-    if (crew->stop == NULL || atomic_load(crew->stop) == 0)
-        return NULL;
-    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
-                       "a request to stop; nothing was left behind");
-}
-
-sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
-                                     const sheaf_merge_options *o)
-{
-    crew->stop = o->stop;
-    crew->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
-    crew->rows.other_copy = &crew->other_copy;
-    crew->scratch = calloc((size_t)crew->threads, sizeof *crew->scratch);
-    sheaf_status *st = crew->scratch == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
-    if (st == NULL)
-        st = sheaf__merge_rows_init(&crew->rows, plan->base, o->mode, o->peft_cpu);
-    for (int i = 0; i < crew->threads && st == NULL; i++)
-        st = sheaf__merge_scratch_init(&crew->scratch[i]);
-    return st != NULL ? st : sheaf__pool_new(&crew->pool, crew->threads);
-}
-
-void sheaf__merge_crew_release(sheaf__merge_crew *crew)
-{
-    for (int i = 0; crew->scratch != NULL && i < crew->threads; i++)
-        sheaf__merge_scratch_release(&crew->scratch[i]);
-    free(crew->scratch);
-    sheaf__merge_rows_release(&crew->rows);
-    sheaf__pool_free(crew->pool);
-}
 
 static void merger_close(merger *m)
 {

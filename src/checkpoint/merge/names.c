@@ -6,6 +6,46 @@
 #include "lora/names.h"
 #include "lora/renames.h"
 
+sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *p, const char *name)
+{
+    int64_t low = 0, high = p->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const int c = strcmp(name, p->tensor[middle].name);
+        if (c == 0)
+            return &p->tensor[middle];
+        if (c < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+bool sheaf__merge_is_float(sheaf_dtype dtype)
+{
+    return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
+}
+
+sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end)
+{
+    if (asprintf(out, "%.*s%s", (int)length, path, end) >= 0)
+        return NULL;
+    *out = NULL;
+    return sheaf_fail(SHEAF_E_MEMORY, "merge");
+}
+
+const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length,
+                                            const char *end)
+{
+    char *name = NULL;
+    if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
+        return NULL;
+    const sheaf_source_entry *e = m->adapter->source->find(m->adapter->source, name);
+    free(name);
+    return e;
+}
+
 static int by_alias(const void *a, const void *b)
 {
     return strcmp(((const sheaf__alias *)a)->name, ((const sheaf__alias *)b)->name);

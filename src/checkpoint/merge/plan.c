@@ -22,22 +22,6 @@ static sheaf_status *no_memory(void)
     return sheaf_fail(SHEAF_E_MEMORY, "merge: out of memory for the list of tensors");
 }
 
-sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *p, const char *name)
-{
-    int64_t low = 0, high = p->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int c = strcmp(name, p->tensor[middle].name);
-        if (c == 0)
-            return &p->tensor[middle];
-        if (c < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
-}
-
 /* ---- the base ---- */
 
 static void set_view(sheaf__merge_tensor *t)

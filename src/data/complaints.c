@@ -1,0 +1,81 @@
+/* complaints.c - see complaints.h. */
+#include "data/complaints.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static bool is_about_a_record(sheaf_code code)
+{
+    return code == SHEAF_E_DATA || code == SHEAF_E_FORMAT || code == SHEAF_E_UNSUPPORTED ||
+           code == SHEAF_E_IO;
+}
+
+static void list(sheaf_text *text, const sheaf_status *st)
+{
+    sheaf__text_add(text, "%s%s", text->size > 0 ? "\n            " : "", sheaf_status_where(st));
+    if (sheaf_status_expected(st)[0] != '\0')
+        sheaf__text_add(text, ": expected %s", sheaf_status_expected(st));
+    if (sheaf_status_found(st)[0] != '\0')
+        sheaf__text_add(text, "%s found %s", sheaf_status_expected(st)[0] != '\0' ? "," : ":",
+                        sheaf_status_found(st));
+}
+
+void sheaf__complain(sheaf__complaints *c, sheaf_status *st)
+{
+    if (st == NULL)
+        return;
+    if (!is_about_a_record(sheaf_status_code(st))) {
+        sheaf_status_free(c->fatal);
+        c->fatal = st;
+        return;
+    }
+    if (c->count++ < SHEAF__COMPLAINTS_LISTED)
+        list(&c->list, st);
+    if (c->first == NULL)
+        c->first = st;
+    else
+        sheaf_status_free(st);
+}
+
+sheaf_status *sheaf__complaints_verdict(sheaf__complaints *c, const char *path, int64_t records)
+{
+    sheaf_status *st = NULL;
+    if (c->fatal != NULL) {
+        st = sheaf_in(c->fatal, "%s", path);
+        c->fatal = NULL;
+    } else if (c->count == 1) {
+        st = sheaf_in(c->first, "%s", path);
+        c->first = NULL;
+    } else if (c->count > 1) {
+        if (c->count > SHEAF__COMPLAINTS_LISTED)
+            sheaf__text_add(&c->list, "\n            and %" PRId64 " more",
+                            c->count - SHEAF__COMPLAINTS_LISTED);
+        st = sheaf_fail(SHEAF_E_DATA, "%s: %" PRId64 " of %" PRId64 " records are bad", path,
+                        c->count, records);
+        sheaf_found(st, "%s", c->list.failed ? "(no memory to list them)" : c->list.at);
+        sheaf_try_this(st, "repair these records or take them out: none is left out silently");
+    }
+    sheaf__complaints_release(c);
+    return st;
+}
+
+void sheaf__complaints_release(sheaf__complaints *c)
+{
+    sheaf__text_release(&c->list);
+    sheaf_status_free(c->first);
+    sheaf_status_free(c->fatal);
+    *c = (sheaf__complaints){ 0 };
+}
+
+sheaf_status *sheaf__bad_field(const char *name, const char *expected, const char *found, ...)
+{
+    sheaf_status *st = name == NULL ? sheaf_fail(SHEAF_E_DATA, "not a record")
+                                    : sheaf_fail(SHEAF_E_DATA, "field '%s'", name);
+    char text[512];
+    va_list args;
+    va_start(args, found);
+    vsnprintf(text, sizeof text, found, args);
+    va_end(args);
+    return sheaf_found(sheaf_expected(st, "%s", expected), "%s", text);
+}

@@ -1,0 +1,15 @@
+/* data_read.h - private: the readers of a data set, one for each form it may have. */
+#ifndef SHEAF_DATA_DATA_READ_H
+#define SHEAF_DATA_DATA_READ_H
+
+#include "data/data_rows.h"
+
+/* Each puts `path` before its own errors. */
+sheaf_status *sheaf__data_read_jsonl(sheaf_data *data, const char *path,
+                                     const sheaf_data_options *options);
+sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
+                                           const sheaf_data_options *options);
+sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
+                                       const sheaf_data_options *options);
+
+#endif

@@ -1,0 +1,61 @@
+/* records_read.c - what the readers of records.c share; see records_read.h. */
+#include "data/records_read.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool sheaf__is_blank(const char *text)
+{
+    return text[strspn(text, " \t\n\v\f\r")] == '\0';
+}
+
+static sheaf_status *no_memory(const sheaf__records *r)
+{
+    return sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "no memory for the data set"),
+                       "%" PRId64 " records so far", r->count);
+}
+
+static size_t text_bytes(const char *text)
+{
+    return text == NULL ? 0 : strlen(text) + 1;
+}
+
+static const char *copy(char **at, const char *text)
+{
+    const size_t n = text_bytes(text);
+    char *to = *at;
+    *at += n;
+    return n == 0 ? NULL : memcpy(to, text, n);
+}
+
+/* A record's turns and texts lie in one block, which begins with the turns. */
+sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *image,
+                                 const sheaf__turn *turn, int64_t turns)
+{
+    if (r->count == r->room) {
+        const int64_t room = r->room * 2 + 256;
+        sheaf__record *more = room > INT64_MAX / 4 / (int64_t)sizeof *more
+                                  ? NULL
+                                  : realloc(r->record, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return no_memory(r);
+        r->memory += (room - r->room) * (int64_t)sizeof *more;
+        r->record = more;
+        r->room = room;
+    }
+    size_t bytes = (size_t)turns * sizeof *turn + text_bytes(image);
+    for (int64_t i = 0; i < turns; i++)
+        bytes += text_bytes(turn[i].query) + text_bytes(turn[i].answer);
+    sheaf__turn *block = malloc(bytes);
+    if (block == NULL)
+        return no_memory(r);
+    char *at = (char *)(block + turns);
+    for (int64_t i = 0; i < turns; i++) {
+        block[i].query = copy(&at, turn[i].query);
+        block[i].answer = copy(&at, turn[i].answer);
+    }
+    r->record[r->count++] = (sheaf__record){ place, copy(&at, image), block, turns };
+    r->memory += (int64_t)bytes;
+    return NULL;
+}

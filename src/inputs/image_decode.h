@@ -1,0 +1,26 @@
+/* image_decode.h - between image.c, which knows a picture's kind, and the decoders of each. */
+#ifndef SHEAF_INPUTS_IMAGE_DECODE_H
+#define SHEAF_INPUTS_IMAGE_DECODE_H
+
+#include "inputs/image.h"
+
+typedef struct sheaf__image_in {
+    const uint8_t *bytes;
+    size_t size;
+    int64_t max_pixels; /* not 0 */
+} sheaf__image_in;
+
+/* Each reads bytes that begin like its format, and does not turn the picture. `out` and
+ * `orientation` (1 to 8; 1 when nothing or nonsense is said) are untouched on failure. */
+sheaf_status *sheaf__image_jpeg(sheaf_image *out, int *orientation, const sheaf__image_in *in);
+sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in);
+sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf__image_in *in);
+
+/* sheaf__image_new - checks the size against the limits and allocates out->pixels, not cleared. */
+sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
+                               const sheaf__image_in *in);
+/* sheaf__image_orientation - from EXIF data (a TIFF header and its first directory), with or
+ * without "Exif\0\0" before it. */
+int sheaf__image_orientation(const uint8_t *exif, size_t size);
+
+#endif
