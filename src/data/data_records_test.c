@@ -85,8 +85,8 @@ static void make_captchas(void)
 
 /* ---- equality with pre-tokenised data ---- */
 
-/* Row by row as reference/cogvlm.md says: bos, BOI, patches, EOI, prompt, answer, eos; position ids
- * stand still within the patches. */
+/* Row by row as CogVLM's data set builds them: bos, BOI, patches, EOI, prompt, answer, eos;
+ * position ids stand still within the patches. */
 typedef struct tables {
     int64_t ids[ROWS][64], labels[ROWS][64], position[ROWS][64], mask[ROWS][64], embed[ROWS][64],
         expert[ROWS][64];

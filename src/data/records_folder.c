@@ -16,7 +16,7 @@ enum { DEEPEST = 200, MOST = 1 << 28 };
 typedef struct walk {
     char **path; /* of the images, owned */
     int64_t count, room;
-    void *seen; /* folders that were read, a tree of search.h */
+    void *seen; /* folders that were read, a tree of tsearch() */
 } walk;
 
 typedef struct folder_id {

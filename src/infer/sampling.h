@@ -1,6 +1,6 @@
 /* sampling.h - from a row of logits to the next token.
  *
- * In the order of the reference (llama.md, section 6): repetition penalty,
+ * In the order of transformers' logits processors: repetition penalty,
  * temperature, top-k, top-p, softmax, draw; the penalty also acts when greedy, the
  * others do not. The result is a function of the row, the ids and the numbers
  * below alone: sums run in one fixed order on one thread, and the random number is
@@ -15,7 +15,7 @@
 /* Zero in any field means: leave that step out. */
 typedef struct sheaf__sampling {
     bool greedy;
-    bool sat; /* SwissArmyTransformer's order instead (cogvlm.md, section 8.8): logits are divided
+    bool sat; /* SwissArmyTransformer's order instead (base_strategy.py): logits are divided
                  by temperature * penalty (also those below 0), the penalty is of new tokens only,
                  top-p acts only where top-k does, and keeps as long as what was kept is at most p;
                  one NaN is a broken model */

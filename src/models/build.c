@@ -47,9 +47,9 @@ static bool is_saved(const sheaf__model *m, const sheaf_tensor *t)
     return o->trains != NULL && !t->buffer && o->trains(o->self, t);
 }
 
-/* Names without decay: biases and norms, as the HF Trainer's rule (reference llama.md, section 5)
- * and SAT's (cogvlm.md, section 8.3) say; q_bias and v_bias of CogAgent's tower are no `bias`
- * there. */
+/* Names without decay: biases and norms, as transformers' Trainer
+ * (get_decay_parameter_names) and SAT (deepspeed_training.py) have it; q_bias and v_bias of
+ * CogAgent's tower are no `bias` there. */
 static bool decays(const sheaf_tensor *t)
 {
     return !t->bias && t->role != SHEAF_NORM_IN && t->role != SHEAF_NORM_POST &&

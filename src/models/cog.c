@@ -1,6 +1,6 @@
 /* cog.c - CogVLM and CogAgent: the tensors of their decoder, and their towers.
  *
- * An image's way (reference cogvlm.md, sections 3 and 4), LN with weight and bias:
+ * An image's way, as in CogVLM's eva_clip_model.py and eva_clip_L_hf.py, LN with weight and bias:
  *   ViT      x = [class; patches] + positions;  x += LN1(dense(attention(qkv x)));  x +=
  * LN2(down(gelu(up x))) adapter  z = gelu(LN(linear x)), x the ViT's rows without the class row,
  * CogAgent's plus positions; dense_4h_to_h(silu(gate z) * up z) tower    CogAgent's second, for

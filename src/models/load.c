@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "ops/math/math.h"
 
-/* ---- rotary table (reference llama.md, section 2) ---- */
+/* ---- rotary table (transformers' modeling_rope_utils.py) ---- */
 
 static float inverse_frequency(const sheaf_config *config, int64_t j, int64_t rot)
 {
@@ -44,8 +44,8 @@ static float through(const sheaf__kernels *kernels, sheaf_dtype dtype, float x)
     return x;
 }
 
-/* SAT keeps the frequencies with the model and takes the angle in its dtype (reference cogvlm.md,
- * section 3.6): there `angle` is the compute dtype. The others take it in float32. */
+/* SAT keeps the frequencies with the model and takes the angle in its dtype: there `angle` is the
+ * compute dtype. The others take it in float32. */
 static void fill_table(sheaf__rope_table *t, int64_t j, float frequency,
                        const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle)
 {

@@ -1,8 +1,8 @@
-/* Rotary tables of CogVLM and CogAgent. The rule is reference cogvlm.md, section 3.6: SAT keeps the
- * frequencies with the model and takes angles in the model's dtype; frequency, position and their
- * product are each rounded to bfloat16, then cos and sin; and a checkpoint of bfloat16 that is run
- * in float32 keeps its rounded frequencies. The numbers below are worked out from that text, not by
- * this program. */
+/* Rotary tables of CogVLM and CogAgent. The rule is SAT's (triton_rotary_embeddings.py): it keeps
+ * the frequencies with the model and takes angles in the model's dtype; frequency, position and
+ * their product are each rounded to bfloat16, then cos and sin; and a checkpoint of bfloat16 that
+ * is run in float32 keeps its rounded frequencies. The numbers below are worked out from that text,
+ * not by this program. */
 #include "models/load.h"
 
 #include "ops/math/round.h"

@@ -51,7 +51,7 @@ typedef struct sheaf__model_options {
 
 /* One thing that is loaded, refreshed and freed: see build.h. */
 typedef struct sheaf__held sheaf__held;
-/* The vision towers: see cog.h. */
+/* The vision towers: see cog.c. */
 typedef struct sheaf__towers sheaf__towers;
 
 /* The trained tensors of one LoRA module, which the parts of a fused layer share. */

@@ -8,9 +8,9 @@
 
 enum { SLICES = 8, LARGEST = 1 << 20 };
 
-/* Numbers of parameters: reference cogvlm.md, section 1. Unread: the last block, norm and head of
- * the tower, which no pass reads and nothing trains: 4 w^2 + 3 w f weights and 10 w + 4 f others
- * with w = 1024, f = 2730, then 2 w, then 768 w + 768. */
+/* Numbers of parameters, from the tensors of the released files. Unread: the last block, norm and
+ * head of the tower, which no pass reads and nothing trains: 4 w^2 + 3 w f weights and 10 w + 4 f
+ * others with w = 1024, f = 2730, then 2 w, then 768 w + 768. */
 enum { W = 1024, F = 2730 };
 static const struct {
     const char *name;

@@ -4,7 +4,7 @@
  * loss = sum over labelled rows of (log(sum_c exp(l_c - max)) + max - l_target), where the
  * sum over the vocabulary is made per slice in 16 lanes and then by the tree, and the sum over rows
  * ascends in double. The gradient of the loss is divided by the number of label tokens of
- * the whole optimizer step, known before (numeric contract, section 3.5). Only labelled rows are
+ * the whole optimizer step, known before (docs/contract.md, section 1.6). Only labelled rows are
  * computed in training; they are taken 256 at a time in ascending order, and sums over
  * rows (weight gradients) are blocked by those. */
 #ifndef SHEAF_TAPE_HEAD_H

@@ -9,8 +9,8 @@
  *   h_s = round(scale * x_s A_s^T), h = round(scale * tree_s(x_s A_s^T))
  *   g = round(scale * dy B); dx_s = round(dy W_s + g A_s)
  *   dA_s = g^T x_s, dB = dy^T h, dW_s = dy^T x_s, db = column sums of dy
- * A replicated factor thus takes part within each slice, before the tree (numeric
- * contract, section 3.3). With dropout the LoRA branch reads d(x) in place of x and its
+ * A replicated factor thus takes part within each slice, before the tree (docs/contract.md,
+ * section 1.5). With dropout the LoRA branch reads d(x) in place of x and its
  * share of dx is rounded and added apart. */
 #ifndef SHEAF_TAPE_LINEAR_H
 #define SHEAF_TAPE_LINEAR_H

@@ -54,7 +54,7 @@ void sheaf__trained_box(const sheaf__trained *t, int part, int slice, sheaf_rang
 int64_t sheaf__trained_at(const sheaf__trained *t, int part, int slice);
 int sheaf__trained_parts(const sheaf__trained *t); /* at least 1 */
 
-/* Gradient lanes (numeric contract, section 3.5): micro-batches of one step fall into
+/* Gradient lanes (docs/contract.md, section 1.6): micro-batches of one step fall into
  * `lanes` lanes; sums within a lane ascend, lanes join in the fixed tree. Call
  * lane_begin(lane) before a lane's first backward (it clears), lane_end after its last,
  * lanes_close when all are done: item grads then hold the total. Empty lanes are never begun. */

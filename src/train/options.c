@@ -1,4 +1,4 @@
-/* options.c - defaults of a run, and its flags in the words of adapter.h. */
+/* options.c - defaults of a run, and its flags in the words of lora/adapter.h. */
 #include "train/options.h"
 
 #include <string.h>

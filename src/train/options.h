@@ -16,14 +16,14 @@
 #include "train/schedule.h"
 
 typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
-/* How long the rows of a micro-batch are made (numeric contract, section 1.7). Zero is the rule of
+/* How long the rows of a micro-batch are made (docs/contract.md, section 1.7). Zero is the rule of
  * runs that name none: they began when there was no other. */
 typedef enum sheaf_padding {
     SHEAF_PAD_UNNAMED,
     SHEAF_PAD_FILE,
     SHEAF_PAD_MICRO_BATCH
 } sheaf_padding;
-/* The order of bfloat16 sums (numeric contract, section 1.1). Zero is `pairs`, of runs that name
+/* The order of bfloat16 sums (docs/contract.md, section 1.1). Zero is `pairs`, of runs that name
  * none. */
 typedef enum sheaf_bf16_sums {
     SHEAF_SUMS_UNNAMED,
@@ -112,7 +112,7 @@ void sheaf_train_options_default(sheaf_train_options *options);
 /* The schedule they ask for; sheaf_schedule_check() tells whether it can be. */
 sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *options);
 
-/* sheaf_train_options_lora - the LoRA part as adapter.h wants it (owned by the caller,
+/* sheaf_train_options_lora - the LoRA part as lora/adapter.h wants it (owned by the caller,
  * sheaf_lora_options_release()). With --adapter the adapter's own config decides instead:
  * read it with sheaf_lora_options_read().
  * Errors: SHEAF_E_ARG naming the flag. */

@@ -5,9 +5,9 @@
  * steps already done. During warm-up the factor rises from 0: the first of W warm-up steps learns
  * nothing, as in the schedulers of Hugging Face (get_*_schedule_with_warmup).
  *
- * SAT's (sat-constant, sat-linear, sat-cosine; reference cogvlm.md, section 8.4): steps count from
- * 1, the fall is spread over all N steps and not over those after warm-up, the cosine ends at a
- * share of lr, and the first steps of a fine-tuning are held down whatever W is. */
+ * SAT's (sat-constant, sat-linear, sat-cosine; its sat/training/learning_rates.py): steps count
+ * from 1, the fall is spread over all N steps and not over those after warm-up, the cosine ends at
+ * a share of lr, and the first steps of a fine-tuning are held down whatever W is. */
 #ifndef SHEAF_TRAIN_SCHEDULE_H
 #define SHEAF_TRAIN_SCHEDULE_H
 

@@ -41,7 +41,7 @@ void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *select
 /* sheaf__learning_scale - the first pattern that matches counts, 1 without one. Factors go by the
  * name of their module: "transformer.layers.0.attention.dense.lora_A.weight". */
 double sheaf__learning_scale(const sheaf__selection *selection, const char *name);
-/* sheaf__sat_decays - SAT's rule (reference cogvlm.md, section 8.3): all but the parameters of
+/* sheaf__sat_decays - SAT's rule (its deepspeed_training.py): all but the parameters of
  * norms and those called exactly `bias`; q_bias, v_bias, tables and factors decay. */
 bool sheaf__sat_decays(const char *name);
 

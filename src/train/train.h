@@ -2,7 +2,7 @@
  *
  *   OUT/settings           the effective settings, as a recipe
  *   OUT/metrics.jsonl      one line a step (written by the caller's event sink)
- *   OUT/checkpoints/       see checkpoint.h
+ *   OUT/checkpoints/       see checkpoint/store/checkpoint.h
  *   OUT/adapter/           method lora: PEFT form, appears when the run is done
  *   OUT/model/             methods head and full: Hugging Face form */
 #ifndef SHEAF_TRAIN_TRAIN_H

@@ -203,7 +203,7 @@ static void test_hashed__places_count(void **state)
         source->close(source);
     }
     assert_string_not_equal(hash[0], hash[1]);
-    /* By the definition in hashed.h, worked out with another program. */
+    /* By the definition in models/hashed.h, worked out with another program. */
     assert_string_equal(hash[0], "aff1be75df87f1ea96d6bdc8fbea2df0");
 }
 

@@ -18,9 +18,9 @@ static double frequency(int64_t i, int64_t width)
     return 1.0 / sheaf__pow_d(10000, 2.0 * (double)i / (double)width);
 }
 
-/* CogVLM's buffers (reference cogvlm.md, sections 3.4 and 4): the frequencies of the text model;
- * the cosines and sines of the high-resolution tower, [patches, head], where the first half of a
- * head turns with the row and the second with the column, two neighbours by one angle. */
+/* CogVLM's buffers (as its mixin.py and eva_clip_L_hf.py make them): the frequencies of the text
+ * model; the cosines and sines of the high-resolution tower, [patches, head], where the first half
+ * of a head turns with the row and the second with the column, two neighbours by one angle. */
 static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
 {
     if (t->ndim == 1)

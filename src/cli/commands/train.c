@@ -29,11 +29,11 @@ typedef struct session {
     int nwords;
     const char *const *word; /* of the command line */
     sheaf_train_options *options;
-    const cli_option *table; /* of the options */
-    char *stored, *fixed,
-        *all; /* settings of the run as it began (NULL: it begins now); of this one, see train.h */
-    char *base;           /* what the run begins from, for run.json */
-    sheaf_monitor *early; /* of what goes on before OUT exists */
+    const cli_option *table;    /* of the options */
+    char *stored, *fixed, *all; /* settings of the run as it began (NULL: it begins now); of this
+                                   one, see train/train.h */
+    char *base;                 /* what the run begins from, for run.json */
+    sheaf_monitor *early;       /* of what goes on before OUT exists */
     sheaf_monitor *monitor;
 } session;
 

@@ -9,7 +9,7 @@
 #include "train/select.h"
 #include "cli/commands/train_flags.h"
 
-/* The released configs (reference cogvlm.md, section 1). */
+/* The configs of the released models: cogvlm-base-490, cogagent-chat. */
 #define TEXT                                                                                                                       \
     "\"num_layers\": 32, \"hidden_size\": 4096, \"num_attention_heads\": 32, \"vocab_size\": 32000, \"layernorm_order\": \"pre\"," \
     " \"model_parallel_size\": 1, \"max_sequence_length\": 4096, \"use_bias\": false, \"inner_hidden_size\": 11008,"               \
@@ -40,7 +40,7 @@ static const struct {
 };
 
 /* Numbers trained: of factors, and of base tensors (first, last possible). Worked by hand from
- * section 1's sizes, but for the 11.5 G that users counted. */
+ * the sizes above, but for the 11.5 G that users counted. */
 #define GATED (INT64_C(4096) + 11008)
 static const struct {
     const char *name;
@@ -171,7 +171,8 @@ static void test_recipes__each_is_read_and_fits_the_real_models(void **state)
     sheaf__names_free(names, count);
 }
 
-/* SAT's demo settings (reference cogvlm.md, section 8.1), and flags over them. */
+/* The settings of CogVLM's finetune_demo scripts and its test_config_bf16.json, and flags over
+ * them. */
 static void test_recipes__sats_settings(void **state)
 {
     static const struct {

@@ -979,7 +979,7 @@ static void test_read__wants_memory_or_says_so(void **state)
     made m = { .agent = true, .layers = 1, .vit_layers = 1, .seed = 71 };
     const sheaf_dialect_hints none = { 0 };
     if (!DENIED_MEMORY_WORKS)
-        return; /* see denied_memory.h */
+        return; /* see tests/faults/denied_memory.h */
     made_init(&m);
     clear();
     scatter(&m, 2, 30, "runs/ft-01-02-12-36", 2, "runs/ft-01-02-12-37");
