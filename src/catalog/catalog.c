@@ -23,7 +23,8 @@ static sheaf_status *no_memory(const sheaf_catalog *c)
                       c->root != NULL ? c->root : "catalog");
 }
 
-sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const char *dialect, const char *root)
+sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const sheaf_dialect *dialect,
+                                 const char *root)
 {
     sheaf_catalog *c = calloc(1, sizeof *c);
     *out = c;

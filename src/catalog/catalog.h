@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "catalog/dialect.h"
 #include "sheaf/dtype.h"
 #include "sheaf/source.h"
 #include "sheaf/status.h"
@@ -99,9 +100,9 @@ typedef struct sheaf_catalog_zip {
 
 typedef struct sheaf_catalog {
     /* Facts, filled by the reader; owned strings. */
-    const char *dialect; /* "hf", "sat", "deepspeed", ...: a literal */
-    char *root;          /* the folder (or file) that was read */
-    char *model;         /* "llama", "cogvlm", ...; NULL = not recognised */
+    const sheaf_dialect *dialect; /* a constant */
+    char *root;                   /* the folder (or file) that was read */
+    char *model;                  /* "llama", "cogvlm", ...; NULL = not recognised */
     char *config; /* text of config.json, model_config.json or what says as much; NULL = none */
     char *config_path;           /* where it lies; NULL = none, or it was put together */
     int tp, pp, dp;              /* parallel sizes; 0 = not known */
@@ -129,7 +130,8 @@ typedef struct sheaf_catalog {
 
 /* sheaf__catalog_new - empty; free with sheaf__catalog_free(), which accepts NULL and closes
  * files. */
-sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const char *dialect, const char *root);
+sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const sheaf_dialect *dialect,
+                                 const char *root);
 void sheaf__catalog_free(sheaf_catalog *catalog);
 
 /* sheaf__catalog_file - opens a file for reading and gives its number; the same path twice is

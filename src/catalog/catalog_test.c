@@ -5,6 +5,8 @@
 
 #include "catalog/catalog.h"
 
+static const sheaf_dialect test_dialect = { .name = "test" };
+
 static uint64_t seed = 7;
 
 static int64_t below(int64_t n)
@@ -28,7 +30,7 @@ static sheaf_catalog *new_catalog(int *file)
 {
     sheaf_catalog *c = NULL;
     write_numbers();
-    CHECK_OK(sheaf__catalog_new(&c, "test", scratch.dir));
+    CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
     CHECK_OK(sheaf__catalog_file(file, c, at("numbers")));
     return c;
 }

@@ -5,6 +5,8 @@
 
 #include "catalog/catalog.h"
 
+static const sheaf_dialect test_dialect = { .name = "test" };
+
 enum { MATRICES = 12, NORMS = 8, FACTORS = 6, WIDE = 32, BIG = WIDE * WIDE, SMALL = 48, MOST = 10 };
 
 /* What part r holds: the values of run[r], moved by `drift` of their spread, on each part another
@@ -79,7 +81,7 @@ static sheaf_catalog *make(const world *w)
     const size_t each = sheaf_dtype_bytes(w->dtype);
     char path[64], *bytes = malloc((size_t)tensors * BIG * each);
     sheaf_catalog *c = NULL;
-    CHECK_OK(sheaf__catalog_new(&c, "sat", scratch.dir));
+    CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
     c->by_names = true;
     for (int r = 0; r < w->parts; r++) {
         size_t end = 0, begin[MATRICES + NORMS + FACTORS];
@@ -596,7 +598,7 @@ static sheaf_catalog *make_doubles(const doubles *d)
 {
     enum { N = 600 };
     sheaf_catalog *c = NULL;
-    CHECK_OK(sheaf__catalog_new(&c, "test", scratch.dir));
+    CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
     for (int r = 0; r < d->parts; r++) {
         static float value[5][N];
         char path[16], name[16];

@@ -283,8 +283,7 @@ sheaf_status *sheaf__catalog_twins(sheaf_catalog *c)
     if (c->tensors_by_names)
         return copies(c);
     const size_t n = (size_t)c->nfiles + 1;
-    if (c->nfiles < 2 ||
-        strcmp(c->dialect, "sheaf") == 0) /* whose manifest has a hash of each slice */
+    if (c->nfiles < 2 || c->dialect->manifest)
         return NULL;
     twins w = { c, calloc(n, sizeof *w.part), calloc(n, sizeof *w.sample), 0,
                 calloc(n, sizeof *w.last) };

@@ -27,9 +27,7 @@ static sheaf_status *count_parts(int *parts, const sheaf_catalog *c)
 sheaf_status *sheaf__catalog_rank_notes(bool *any, sheaf_catalog *c)
 {
     int parts = 0;
-    const bool whole = strcmp(c->dialect, "hf") == 0 || strcmp(c->dialect, "peft") == 0 ||
-                       strcmp(c->dialect, "sheaf") == 0;
-    sheaf_status *st = whole ? NULL : count_parts(&parts, c);
+    sheaf_status *st = c->dialect->whole ? NULL : count_parts(&parts, c);
     *any = st == NULL && (c->tensors_by_names || (parts > 1 && !c->copies_contradict));
     if (st == NULL && c->tensors_by_names)
         st = sheaf__catalog_note(

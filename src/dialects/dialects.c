@@ -36,7 +36,7 @@ const sheaf_dialect *sheaf__dialect_of(const char *path)
 bool sheaf__dialect_is_foreign(const char *path)
 {
     const sheaf_dialect *d = sheaf__dialect_of(path);
-    return d != NULL && d != &sheaf__dialect_hf && d != &sheaf__dialect_peft;
+    return d != NULL && !d->plain;
 }
 
 const sheaf_dialect *sheaf__dialect_named(const char *name)
@@ -157,9 +157,7 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
     if (st == NULL && c->count == 0 && sheaf__catalog_defects(c) == 0)
         st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "tensors", "none",
                                  "use a complete copy");
-    const bool training = strcmp(c->dialect, "deepspeed") == 0 || strcmp(c->dialect, "dcp") == 0 ||
-                          strcmp(c->dialect, "megatron") == 0;
-    if (st == NULL && training && sheaf__catalog_defects(c) == 0)
+    if (st == NULL && c->dialect->training && sheaf__catalog_defects(c) == 0)
         st = sheaf__catalog_check_layers(c);
     if (st == NULL)
         st = check_extras(c);

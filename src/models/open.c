@@ -262,7 +262,7 @@ static sheaf_status *take_weights(sheaf_source **out, sheaf_catalog *c,
     char *cure = NULL;
     for (int64_t i = 0; i < c->count; i++)
         factors += c->tensor[i].kind == SHEAF_LORA;
-    const bool sat = strcmp(c->dialect, "sat") == 0,
+    const bool sat = c->dialect->own_lora,
                more = how->for_training || (how->adapter != NULL && how->adapter[0] != '\0');
     if (factors == 0 || sheaf__catalog_defects(c) > 0)
         return sheaf__catalog_source(out, c, false);

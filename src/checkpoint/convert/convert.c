@@ -13,8 +13,10 @@
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/hf/catalog.h"
+#include "dialects/peft/catalog.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
+#include "dialects/sat/sat.h"
 
 /* ---- reading ---- */
 
@@ -33,12 +35,6 @@ static void tell_findings(const sheaf__converter *k)
     }
 }
 
-static bool takes_parts(const char *dialect)
-{
-    return strcmp(dialect, "sat") == 0 || strcmp(dialect, "colossalai") == 0 ||
-           strcmp(dialect, "hf") == 0;
-}
-
 static sheaf_status *read_catalog(sheaf__converter *k)
 {
     const sheaf_convert_options *o = k->o;
@@ -49,13 +45,14 @@ static sheaf_status *read_catalog(sheaf__converter *k)
     if (st != NULL)
         return st;
     const sheaf_catalog *c = k->catalog;
-    if (o->also != NULL && *o->also != NULL && !takes_parts(c->dialect)) {
+    if (o->also != NULL && *o->also != NULL && !c->dialect->folders) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", *o->also),
-                            "one SOURCE: parts of a %s checkpoint lie in one folder", c->dialect);
+                            "one SOURCE: parts of a %s checkpoint lie in one folder",
+                            c->dialect->name);
         return st;
     }
     tell_findings(k);
-    snprintf(k->report->from, sizeof k->report->from, "%s", c->dialect);
+    snprintf(k->report->from, sizeof k->report->from, "%s", c->dialect->name);
     k->dialect = c->dialect;
     k->report->parts = o->tp > 0 ? o->tp : o->own_lora && c->tp > 0 ? c->tp : 1;
     k->step = o->step >= 0 ? o->step : c->step;
@@ -80,18 +77,19 @@ static int64_t count_kind(const sheaf_catalog *c, sheaf_kind kind)
 static sheaf_status *check_own_lora(const sheaf__converter *k)
 {
     const int64_t factors = count_kind(k->catalog, SHEAF_LORA);
-    if (!k->o->own_lora || (factors > 0 && strcmp(k->dialect, "sat") == 0))
+    if (!k->o->own_lora || (factors > 0 && k->dialect->own_lora))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", k->o->src);
     sheaf_expected(st, "an SAT checkpoint with LoRA that is not merged, or an ADAPTER beside it");
-    sheaf_found(st, factors == 0 ? "no LoRA in it" : "LoRA in a checkpoint of %s", k->dialect);
+    sheaf_found(st, factors == 0 ? "no LoRA in it" : "LoRA in a checkpoint of %s",
+                k->dialect->name);
     return sheaf_try_this(st, "name the adapter's folder between the two");
 }
 
 /* The model that the config speaks of, where sheaf knows it. */
 static sheaf_status *read_model(sheaf__converter *k, int slices)
 {
-    if (k->config == NULL || strcmp(k->dialect, "peft") == 0)
+    if (k->config == NULL || k->dialect->adapter)
         return NULL;
     sheaf_status *st = sheaf_config_parse(&k->parsed, k->config, strlen(k->config));
     if (st == NULL) {
@@ -171,7 +169,7 @@ static sheaf_status *open_source(sheaf__converter *k)
     sheaf_source *inner = NULL;
     sheaf_catalog *c = k->catalog;
     const int64_t factors = count_kind(c, SHEAF_LORA), weights = count_kind(c, SHEAF_WEIGHT);
-    const bool sat = strcmp(k->dialect, "sat") == 0;
+    const bool sat = k->dialect->own_lora;
     if (weights == 0 && k->moments != NULL)
         return NULL;
     if (weights == 0) {
@@ -208,46 +206,50 @@ static sheaf_status *open_source(sheaf__converter *k)
 /* ---- the whole ---- */
 
 typedef struct target {
-    const char *name;
-    bool weights, moments, tp, slices, dtype;
+    const sheaf_dialect *form;
     sheaf_status *(*write)(sheaf__converter *k);
 } target;
 
 static const target targets[] = {
-    { "hf", true, true, false, false, true, sheaf__convert_to_hf },
-    { "sat", true, false, true, false, true, sheaf__convert_to_sat },
-    { "peft", false, false, false, false, true, sheaf__convert_to_peft },
-    { "sheaf", true, true, false, true, true, sheaf__convert_to_sheaf },
+    { &sheaf__dialect_hf, sheaf__convert_to_hf },
+    { &sheaf__dialect_sat, sheaf__convert_to_sat },
+    { &sheaf__dialect_peft, sheaf__convert_to_peft },
+    { &sheaf__dialect_own, sheaf__convert_to_sheaf },
 };
 enum { TARGETS = sizeof targets / sizeof *targets };
+
+static bool writes(const target *to, unsigned what)
+{
+    return (to->form->writes & what) != 0;
+}
 
 static sheaf_status *find_target(const target **out, const sheaf_convert_options *o)
 {
     for (int i = 0; i < TARGETS; i++)
-        if (o->to != NULL && strcmp(o->to, targets[i].name) == 0)
+        if (o->to != NULL && strcmp(o->to, targets[i].form->name) == 0)
             *out = &targets[i];
     if (*out == NULL) {
         const char *names[TARGETS];
         for (int i = 0; i < TARGETS; i++)
-            names[i] = targets[i].name;
+            names[i] = targets[i].form->name;
         const char *near = o->to == NULL ? NULL : sheaf__nearest(o->to, names, TARGETS);
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"), "hf, sat, peft or sheaf");
         sheaf_found(st, "%s", o->to == NULL ? "nothing" : o->to);
         return near != NULL ? sheaf_try_this(st, "%s", near) : st;
     }
-    if (o->tp > 1 && !(*out)->tp)
+    if (o->tp > 1 && !writes(*out, SHEAF_WRITES_RANKS))
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp %d", o->tp),
                            "a target that is divided over ranks: --to sat"),
             "--to sheaf --slices %d, of which any number of ranks can load theirs", o->tp);
-    if (o->adapter != NULL && !(*out)->tp)
+    if (o->adapter != NULL && !(*out)->form->own_lora)
         return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
                                              "--to sat, whose files hold a model and its LoRA"),
                               "sheaf merge %s %s DST", o->src, o->adapter);
-    if (o->slices > 0 && !(*out)->slices)
+    if (o->slices > 0 && !writes(*out, SHEAF_WRITES_SLICES))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"), "--to sheaf");
-    if (o->optimizer && !(*out)->moments)
+    if (o->optimizer && !writes(*out, SHEAF_WRITES_MOMENTS))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--optimizer"), "--to hf or --to sheaf");
     return NULL;
 }
@@ -331,12 +333,15 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
         st = read_model(&k, o->slices > 0 ? o->slices : SHEAF__CONVERT_SLICES);
     if (st == NULL)
         st = open_moments(&k);
-    if (st == NULL && to->weights)
+    if (st == NULL && writes(to, SHEAF_WRITES_MODEL))
         st = open_source(&k);
-    if (st == NULL && to->weights) {
+    if (st == NULL && writes(to, SHEAF_WRITES_MODEL)) {
         sheaf__convert_count(&k, k.source, false);
         sheaf__convert_count(&k, k.moments, true);
-        report->step = to->slices || (to->moments && k.moments != NULL) ? k.step : -1;
+        report->step = writes(to, SHEAF_WRITES_SLICES) ||
+                               (writes(to, SHEAF_WRITES_MOMENTS) && k.moments != NULL)
+                           ? k.step
+                           : -1;
     }
     if (st == NULL)
         st = to->write(&k);

@@ -16,10 +16,10 @@ enum { SHEAF__CONVERT_SLICES = 8 }; /* where --slices does not say */
 typedef struct sheaf__converter {
     const sheaf_convert_options *o;
     sheaf_convert_report *report;
-    sheaf_catalog *catalog; /* until a source owns it */
-    char *root, *config;    /* of the catalog, which may be gone */
-    const char *dialect;    /* of the catalog, a literal */
-    char *model;            /* NULL = not recognised */
+    sheaf_catalog *catalog;       /* until a source owns it */
+    char *root, *config;          /* of the catalog, which may be gone */
+    const sheaf_dialect *dialect; /* of the catalog */
+    char *model;                  /* NULL = not recognised */
     int64_t step;
     int64_t lora_rank; /* of the adapter; 0 = none */
     bool has_config;   /* `parsed` and `schema` are there */

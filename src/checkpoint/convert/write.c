@@ -359,13 +359,13 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
     sheaf_source *inner = NULL;
     sheaf_folder *folder = NULL;
     sheaf_catalog *c = k->catalog;
-    if (strcmp(k->dialect, "sat") == 0)
+    if (k->dialect->own_lora)
         return write_sat_adapter(k);
-    if (strcmp(k->dialect, "peft") != 0)
+    if (!k->dialect->adapter)
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to peft"),
                                        "a PEFT adapter, or a SAT checkpoint with LoRA"),
-                        "a checkpoint of %s", k->dialect),
+                        "a checkpoint of %s", k->dialect->name),
             "an adapter that sheaf trained lies in OUT/adapter");
     k->catalog = NULL;
     sheaf_status *st = sheaf__catalog_source(&inner, c, true);

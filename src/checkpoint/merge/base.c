@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "checkpoint/merge/plan.h"
-#include "dialects/peft/catalog.h"
+#include "dialects/common/dialects.h"
 #include "schema/config_keys.h"
 
 /* ---- an adapter in the base's place ---- */
@@ -14,16 +14,21 @@ static void add_word(sheaf_text *text, const char *word)
     sheaf__text_word(text, word);
 }
 
+static bool is_adapter(const char *path)
+{
+    const sheaf_dialect *d = sheaf__dialect_of(path);
+    return d != NULL && d->adapter;
+}
+
 sheaf_status *sheaf_merge_check_base(const sheaf_merge_options *o)
 {
-    if (o->base == NULL || sheaf__dialect_of(o->base) != &sheaf__dialect_peft)
+    if (o->base == NULL || !is_adapter(o->base))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", o->base);
     sheaf_found(sheaf_expected(st, "the base model first, then its adapters"), "a PEFT adapter");
     const char *model = NULL;
     for (int i = 0; i < o->nadapters && model == NULL; i++)
-        if (sheaf__path_kind(o->adapters[i]) != SHEAF_PATH_NONE &&
-            sheaf__dialect_of(o->adapters[i]) != &sheaf__dialect_peft)
+        if (sheaf__path_kind(o->adapters[i]) != SHEAF_PATH_NONE && !is_adapter(o->adapters[i]))
             model = o->adapters[i];
     sheaf_text line = { 0 };
     sheaf__text_add(&line, "sheaf merge");

@@ -83,7 +83,8 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
                                        .shard_bytes = 50000000000,
                                        .faults = o->faults }; /* as transformers 5 */
     sheaf_status *st = sheaf__output_sweep(o->dst, o->events, o->faults);
-    if (st == NULL && o->to != NULL && strcmp(o->to, "sat") == 0)
+    const sheaf_dialect *to = o->to != NULL ? sheaf__dialect_named(o->to) : NULL;
+    if (st == NULL && to != NULL && (to->writes & SHEAF_WRITES_RANKS) != 0)
         return begin_sat(out, plan, config, o);
     if (st == NULL)
         st = sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how);

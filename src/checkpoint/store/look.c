@@ -172,7 +172,7 @@ static sheaf_status *open_catalog(sheaf_look *look, const char *path)
     sheaf_status *st = sheaf__any_read(&c, path, NULL, NULL);
     if (st != NULL)
         return st;
-    look->dialect = c->dialect;
+    look->dialect = c->dialect->name;
     if (c->config != NULL)
         read_tied(look, c->config);
     if (c->config_path != NULL && (look->config = strdup(c->config_path)) == NULL)

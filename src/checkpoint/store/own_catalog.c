@@ -241,7 +241,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
 
 sheaf_status *sheaf__own_catalog(sheaf_catalog **out, const char *dir, bool raw)
 {
-    sheaf_status *st = sheaf__catalog_new(out, "sheaf", dir);
+    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_own, dir);
     if (st == NULL)
         st = read_folder(*out, dir, raw);
     if (st == NULL)
@@ -297,7 +297,7 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
 static sheaf_status *own_read(sheaf_catalog **out, const char *path,
                               const sheaf_dialect_hints *hints)
 {
-    sheaf_status *st = sheaf__catalog_new(out, "sheaf", path);
+    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_own, path);
     if (st == NULL)
         st = is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR)
                  ? read_folder(*out, path, false)
@@ -316,7 +316,15 @@ static sheaf_status *own_read(sheaf_catalog **out, const char *path,
     return st;
 }
 
-const sheaf_dialect sheaf__dialect_own = { "sheaf", "sheaf", own_is, own_read };
+const sheaf_dialect sheaf__dialect_own = {
+    .name = "sheaf",
+    .title = "sheaf",
+    .is = own_is,
+    .read = own_read,
+    .writes = SHEAF_WRITES_MODEL | SHEAF_WRITES_MOMENTS | SHEAF_WRITES_SLICES,
+    .whole = true,
+    .manifest = true,
+};
 
 /* ---- any dialect ---- */
 

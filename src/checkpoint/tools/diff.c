@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "checkpoint/store/stream.h"
+#include "dialects/common/dialects.h"
 #include "sheaf/config.h"
 
 typedef struct differ {
@@ -262,13 +263,9 @@ static sheaf_status *compare_numbers(differ *d, const char *key, int64_t x, int6
 /* Do the configs speak of the same keys? SAT's and Hugging Face's do not. */
 static bool configs_alike(const sheaf_look *a, const sheaf_look *b)
 {
-    static const char *const plain[] = { "hf", "colossalai" };
-    bool both[2] = { false, false };
-    for (int i = 0; i < 2; i++) {
-        both[0] = both[0] || strcmp(a->dialect, plain[i]) == 0;
-        both[1] = both[1] || strcmp(b->dialect, plain[i]) == 0;
-    }
-    return strcmp(a->dialect, b->dialect) == 0 || (both[0] && both[1]);
+    const sheaf_dialect *x = sheaf__dialect_named(a->dialect),
+                        *y = sheaf__dialect_named(b->dialect);
+    return x == y || (x != NULL && y != NULL && x->hf_config && y->hf_config);
 }
 
 /* What says how the files are divided and how SAT trained them, and not what the model is. LoRA

@@ -426,7 +426,7 @@ static sheaf_status *open_own(verifier *v)
 static sheaf_status *list_all(verifier *v)
 {
     sheaf_status *st = NULL;
-    if (strcmp(v->c->dialect, "sheaf") == 0)
+    if (v->c->dialect->manifest)
         st = open_own(v);
     for (int64_t i = 0; st == NULL && i < v->c->count;
          i++) /* copies are read when they are compared */
@@ -534,8 +534,7 @@ sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
             "parts of the checkpoint above: neither is whole without the other", "");
     if (st != NULL)
         return st;
-    if (strcmp(report->catalog->dialect, "peft") == 0 &&
-        (st = sheaf__verify_adapter(report->catalog)) != NULL)
+    if (report->catalog->dialect->adapter && (st = sheaf__verify_adapter(report->catalog)) != NULL)
         return st;
     st = sheaf__catalog_rank_notes(&report->untold, report->catalog);
     return st != NULL || options->quick ? st

@@ -8,6 +8,8 @@
 #include "checkpoint/tools/verify.h"
 #include "formats/safetensors.h"
 
+static const sheaf_dialect test_dialect = { .name = "test" };
+
 static const sheaf_finding *finding(const sheaf_catalog *c, const char *code)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
@@ -22,7 +24,7 @@ static void test_verify__copies_of_no_elements_are_nothing_to_read(void **state)
     sheaf_catalog *c = NULL;
     sheaf_verify_report report = { 0 };
     sheaf_logical *t = NULL;
-    CHECK_OK(sheaf__catalog_new(&c, "sat", scratch.dir));
+    CHECK_OK(sheaf__catalog_new(&c, &test_dialect, scratch.dir));
     CHECK_OK(sheaf__catalog_tensor(&t, c, "empty", SHEAF_F32, 2, (int64_t[]){ 0, 4 }));
     t->replicated = true;
     CHECK_OK(sheaf__catalog_tensor(&t, c, "flat", SHEAF_F32, 1, (int64_t[]){ 0 }));

@@ -10,6 +10,7 @@
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/merge/merge.h"
 #include "commands.h"
+#include "dialects/common/dialects.h"
 #include "monitor/monitor.h"
 #include "monitor/number.h"
 #include "run_export.h"
@@ -93,7 +94,7 @@ static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_opt
 /* What a checkpoint of training becomes in two steps: by way of the adapter or the model, which
  * goes again. */
 static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_options *how,
-                               run_export_options *from)
+                               const sheaf_dialect *to, run_export_options *from)
 {
     char *between = NULL;
     run_exported e = { 0 };
@@ -101,8 +102,7 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     from->dst = between;
     if (st == NULL)
         st = run_export(&e, from);
-    if (st == NULL && strcmp(how->to, "sat") == 0 && e.family != SHEAF_COGVLM &&
-        e.family != SHEAF_COGAGENT) {
+    if (st == NULL && to->own_lora && e.family != SHEAF_COGVLM && e.family != SHEAF_COGAGENT) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to sat"),
                             "CogVLM or CogAgent, for SAT's form");
         sheaf_try_this(
@@ -114,8 +114,7 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     next.adapter = e.adapter ? between : NULL;
     next.config = e.adapter ? e.config : NULL;
     if (st == NULL)
-        st = e.adapter && strcmp(how->to, "hf") == 0 ? merge_step(r, how, &e, between)
-                                                     : sheaf_convert(r, &next);
+        st = e.adapter && !to->own_lora ? merge_step(r, how, &e, between) : sheaf_convert(r, &next);
     r->step = e.step;
     if (between != NULL)
         sheaf_status_free(sheaf__remove_tree(between, NULL));
@@ -132,8 +131,8 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
                                 .config = how->config,
                                 .dst = how->dst,
                                 .events = how->events };
-    const bool peft = strcmp(how->to, "peft") == 0,
-               same = how->dtype == NULL && how->shard_bytes == 0;
+    const sheaf_dialect *to = sheaf__dialect_named(how->to);
+    const bool peft = to->adapter, same = how->dtype == NULL && how->shard_bytes == 0;
     if (how->adapter != NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
                               "none: SRC is a checkpoint of training, which has what it trained");
@@ -147,8 +146,8 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
                               "none: an adapter that was trained is float32");
     *r = (sheaf_convert_report){ .from = "sheaf" };
-    if (!peft && (adapter || !same || strcmp(how->to, "hf") != 0)) {
-        sheaf_status *st = by_way_of(r, how, &from);
+    if (!peft && (adapter || !same || !to->plain)) {
+        sheaf_status *st = by_way_of(r, how, to, &from);
         snprintf(r->from, sizeof r->from, "sheaf");
         return st;
     }
@@ -163,8 +162,8 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
  * only moved as it is. */
 static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options *how)
 {
-    const bool others =
-        strcmp(how->to, "hf") == 0 || strcmp(how->to, "sat") == 0 || strcmp(how->to, "peft") == 0;
+    const sheaf_dialect *to = sheaf__dialect_named(how->to);
+    const bool others = to != NULL && to->writes != 0;
     *is = *adapter = false;
     return how->also != NULL || how->from != NULL || how->optimizer || !others
                ? NULL

@@ -22,12 +22,6 @@ static void types_text(sheaf_text *text, const sheaf_verify_report *r)
                             sheaf_dtype_name((sheaf_dtype)d), r->of[d]);
 }
 
-static const char *title_of(const sheaf_catalog *c)
-{
-    const sheaf_dialect *d = sheaf__dialect_named(c->dialect);
-    return d != NULL ? d->title : c->dialect;
-}
-
 static void line(FILE *to, const char *key, const char *value)
 {
     sheaf__print(to, "  %-14s %s\n", key, value);
@@ -57,7 +51,7 @@ void cli_facts_print(FILE *to, const sheaf_verify_report *r)
     sheaf_text types = { 0 };
     char bytes[SHEAF__NUMBER];
     types_text(&types, r);
-    line(to, "dialect", title_of(c));
+    line(to, "dialect", c->dialect->title);
     line(to, "model", c->model != NULL ? c->model : "not recognised");
     print_sizes(to, c);
     line(to, "dtype", types.size > 0 && !types.failed ? types.at : "none");
@@ -95,7 +89,7 @@ void cli_facts_json(cli_json *j, const sheaf_verify_report *r)
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
         most = r->of[d] > 0 && (most < 0 || r->of[d] > r->of[most]) ? d : most;
     cli_json_text(j, "path", c->root);
-    cli_json_text(j, "dialect", c->dialect);
+    cli_json_text(j, "dialect", c->dialect->name);
     cli_json_text(j, "model", c->model);
     count_or_null(j, "tp", c->tp, 0);
     count_or_null(j, "pp", c->pp, 0);

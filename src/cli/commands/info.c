@@ -393,7 +393,7 @@ static void tell_run(teller *t, const char *path)
 static void tell_catalog(teller *t, const sheaf_verify_report *r, bool sizes)
 {
     const sheaf_catalog *c = r->catalog;
-    fact(t, "dialect", c->dialect);
+    fact(t, "dialect", c->dialect->name);
     if (c->model != NULL)
         fact(t, "model", c->model);
     if (c->tp > 0)
@@ -437,7 +437,7 @@ static sheaf_status *tell_path(teller *t, const char *path)
     sheaf_status *bad = sheaf_verify(&report, path, &quick);
     const bool foreign =
         report.catalog != NULL &&
-        (st != NULL || (look.kind == SHEAF_LOOK_MODEL && strcmp(look.dialect, "hf") != 0));
+        (st != NULL || (look.kind == SHEAF_LOOK_MODEL && !report.catalog->dialect->plain));
     if (st != NULL && foreign) {
         sheaf_status_free(st);
         st = NULL;

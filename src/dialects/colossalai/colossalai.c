@@ -234,7 +234,7 @@ static sheaf_status *read_all(sheaf_catalog *c, const char *path, const sheaf_di
 static sheaf_status *colossalai_read(sheaf_catalog **out, const char *path,
                                      const sheaf_dialect_hints *hints)
 {
-    sheaf_status *st = sheaf__catalog_new(out, "colossalai", path);
+    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_colossalai, path);
     if (st == NULL)
         st = read_all(*out, path, hints);
     if (st != NULL) {
@@ -244,5 +244,11 @@ static sheaf_status *colossalai_read(sheaf_catalog **out, const char *path,
     return st;
 }
 
-const sheaf_dialect sheaf__dialect_colossalai = { "colossalai", "ColossalAI", colossalai_is,
-                                                  colossalai_read };
+const sheaf_dialect sheaf__dialect_colossalai = {
+    .name = "colossalai",
+    .title = "ColossalAI",
+    .is = colossalai_is,
+    .read = colossalai_read,
+    .folders = true,
+    .hf_config = true,
+};

@@ -112,7 +112,7 @@ static void look(sheaf_catalog **c, const char *dir, const char *const *also)
 {
     const sheaf_dialect_hints hints = { .also = also };
     CHECK_OK(sheaf__dialect_read(c, dir, &hints));
-    assert_string_equal((*c)->dialect, "colossalai");
+    assert_string_equal((*c)->dialect->name, "colossalai");
 }
 
 static const struct {

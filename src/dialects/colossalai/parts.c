@@ -71,7 +71,7 @@ static sheaf_status *add_part(joining *j, const char *path, int rank)
                               MOST_PARTS);
     part *p = &j->part[j->count];
     *p = (part){ .rank = rank };
-    sheaf_status *st = sheaf__catalog_new(&p->held, "colossalai", path);
+    sheaf_status *st = sheaf__catalog_new(&p->held, &sheaf__dialect_colossalai, path);
     if (st != NULL)
         return st;
     j->count++;

@@ -157,9 +157,8 @@ sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *c)
         sheaf__text_add(&text, " --config ");
         sheaf__text_word(&text, found);
     } else if (st == NULL) {
-        const bool sat = strcmp(c->dialect, "sat") == 0;
         sheaf__text_add(&text, "give the path of this model's %s with --config, or copy it into ",
-                        sat ? "model_config.json" : "config.json");
+                        c->dialect->config != NULL ? c->dialect->config : "config.json");
         sheaf__text_word(&text, folder ? c->root : beside);
     }
     if (st == NULL)

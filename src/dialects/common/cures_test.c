@@ -27,7 +27,7 @@ static void test_cure__paths_as_a_shell_reads_them(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_catalog *c = NULL;
         char *cure = NULL;
-        CHECK_OK(sheaf__catalog_new(&c, "hf", rows[i].root));
+        CHECK_OK(sheaf__catalog_new(&c, &sheaf__dialect_hf, rows[i].root));
         c->config_path = rows[i].config != NULL ? strdup(rows[i].config) : NULL;
         CHECK_OK(sheaf__cure(&cure, c, rows[i].cure));
         assert_string_equal(cure, rows[i].want);
@@ -85,7 +85,7 @@ static void test_cure__without_one_it_says_where_to_put_it(void **state)
     const char *dir = at("alone/model");
     CHECK_OK(sheaf__make_dirs(dir, NULL));
     put(in(dir, "config.json"), "{\"model_type\": \"llama\"}");
-    CHECK_OK(sheaf__catalog_new(&c, "hf", dir));
+    CHECK_OK(sheaf__catalog_new(&c, &sheaf__dialect_hf, dir));
     CHECK_OK(sheaf__config_cure(&cure, c));
     assert_non_null(strstr(cure, "copy it into "));
     assert_non_null(strstr(cure, "alone/model"));

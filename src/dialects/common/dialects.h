@@ -13,16 +13,6 @@ typedef struct sheaf_dialect_hints {
                                 with NULL; or NULL */
 } sheaf_dialect_hints;
 
-typedef struct sheaf_dialect {
-    const char *name;  /* as --from and --to spell it: "sat" */
-    const char *title; /* "SwissArmyTransformer (SAT)" */
-    /* is - could `path` be of this dialect? Looks at names of files and first bytes only. */
-    bool (*is)(const char *path);
-    /* read - everything there is into *out, with findings; a status only when nothing can be
-     * read at all (no such path, no memory). */
-    sheaf_status *(*read)(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints);
-} sheaf_dialect;
-
 /* All that are known, the most particular first; ends with NULL. */
 extern const sheaf_dialect *const sheaf__dialects[];
 

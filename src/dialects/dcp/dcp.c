@@ -552,7 +552,7 @@ static sheaf_status *dcp_read(sheaf_catalog **out, const char *path,
 {
     dcp_reading r = { .hints = hints };
     *out = NULL;
-    sheaf_status *st = sheaf__catalog_new(&r.catalog, "dcp", path);
+    sheaf_status *st = sheaf__catalog_new(&r.catalog, &sheaf__dialect_dcp, path);
     if (st == NULL && (r.dir = folder_of(path)) == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
                             "a folder with .metadata and __0_0.distcp");
@@ -568,5 +568,9 @@ static sheaf_status *dcp_read(sheaf_catalog **out, const char *path,
 }
 
 const sheaf_dialect sheaf__dialect_dcp = {
-    "dcp", "PyTorch distributed checkpoint (DCP), Megatron torch_dist", dcp_is, dcp_read
+    .name = "dcp",
+    .title = "PyTorch distributed checkpoint (DCP), Megatron torch_dist",
+    .is = dcp_is,
+    .read = dcp_read,
+    .training = true,
 };

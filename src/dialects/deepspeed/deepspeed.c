@@ -576,7 +576,7 @@ static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path,
 {
     ds_reading r = { .hints = hints, .step = -1 };
     *out = NULL;
-    sheaf_status *st = sheaf__catalog_new(&r.catalog, "deepspeed", path);
+    sheaf_status *st = sheaf__catalog_new(&r.catalog, &sheaf__dialect_deepspeed, path);
     if (st == NULL)
         st = find_tag(&r, path);
     if (st == NULL)
@@ -596,5 +596,10 @@ static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path,
     return NULL;
 }
 
-const sheaf_dialect sheaf__dialect_deepspeed = { "deepspeed", "DeepSpeed (ZeRO, AutoTP, universal)",
-                                                 deepspeed_is, deepspeed_read };
+const sheaf_dialect sheaf__dialect_deepspeed = {
+    .name = "deepspeed",
+    .title = "DeepSpeed (ZeRO, AutoTP, universal)",
+    .is = deepspeed_is,
+    .read = deepspeed_read,
+    .training = true,
+};

@@ -508,7 +508,7 @@ static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
                              const sheaf_dialect_hints *hints)
 {
     bool damaged = false;
-    sheaf_status *st = sheaf__catalog_new(out, "hf", path);
+    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_hf, path);
     if (st == NULL)
         st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? read_folder(&damaged, *out, path, hints)
                                                       : read_file(&damaged, *out, path, hints);
@@ -523,4 +523,14 @@ static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
     return st;
 }
 
-const sheaf_dialect sheaf__dialect_hf = { "hf", "Hugging Face", hf_is, hf_read };
+const sheaf_dialect sheaf__dialect_hf = {
+    .name = "hf",
+    .title = "Hugging Face",
+    .is = hf_is,
+    .read = hf_read,
+    .writes = SHEAF_WRITES_MODEL | SHEAF_WRITES_MOMENTS,
+    .plain = true,
+    .whole = true,
+    .folders = true,
+    .hf_config = true,
+};

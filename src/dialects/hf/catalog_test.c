@@ -54,7 +54,7 @@ static void test_hf__what_is_right_is_read_as_it_is(void **state)
             CHECK_OK(k == 2 ? sheaf_peft_open(&want, golden(path))
                             : sheaf_hf_open(&want, golden(path)));
             sheaf_catalog *c = read_at(golden(path), NULL);
-            assert_string_equal(c->dialect, k == 2 ? "peft" : "hf");
+            assert_string_equal(c->dialect->name, k == 2 ? "peft" : "hf");
             if (c->nfindings > 0)
                 print_findings(c);
             assert_int_equal(c->nfindings, 0);

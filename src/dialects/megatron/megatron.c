@@ -601,7 +601,7 @@ static sheaf_status *megatron_read(sheaf_catalog **out, const char *path,
 {
     reading r = { .hints = hints };
     *out = NULL;
-    sheaf_status *st = sheaf__catalog_new(&r.catalog, "megatron", path);
+    sheaf_status *st = sheaf__catalog_new(&r.catalog, &sheaf__dialect_megatron, path);
     if (st == NULL && (r.dir = folder_of(path)) == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "%s, or a folder with mp_rank_00",
                             tracker);
@@ -622,5 +622,10 @@ static sheaf_status *megatron_read(sheaf_catalog **out, const char *path,
     return NULL;
 }
 
-const sheaf_dialect sheaf__dialect_megatron = { "megatron", "Megatron-LM (legacy)", megatron_is,
-                                                megatron_read };
+const sheaf_dialect sheaf__dialect_megatron = {
+    .name = "megatron",
+    .title = "Megatron-LM (legacy)",
+    .is = megatron_is,
+    .read = megatron_read,
+    .training = true,
+};

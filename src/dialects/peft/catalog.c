@@ -114,7 +114,7 @@ static sheaf_status *peft_read(sheaf_catalog **out, const char *path,
 {
     char *dir = NULL;
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    sheaf_status *st = sheaf__catalog_new(out, "peft", path);
+    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_peft, path);
     if (st == NULL && !folder)
         st = sheaf__path_parent(&dir, path);
     if (st == NULL)
@@ -131,4 +131,13 @@ static sheaf_status *peft_read(sheaf_catalog **out, const char *path,
     return st;
 }
 
-const sheaf_dialect sheaf__dialect_peft = { "peft", "PEFT adapter", peft_is, peft_read };
+const sheaf_dialect sheaf__dialect_peft = {
+    .name = "peft",
+    .title = "PEFT adapter",
+    .is = peft_is,
+    .read = peft_read,
+    .writes = SHEAF_WRITES_ADAPTER,
+    .adapter = true,
+    .plain = true,
+    .whole = true,
+};

@@ -128,7 +128,7 @@ static sheaf_status *open_pickled(sheaf_source **out, const char *dir, const cha
 {
     sheaf_catalog *c = NULL;
     bool read = false;
-    sheaf_status *st = sheaf__catalog_new(&c, sheaf__dialect_peft.name, dir);
+    sheaf_status *st = sheaf__catalog_new(&c, &sheaf__dialect_peft, dir);
     if (st != NULL)
         return st;
     const sheaf__whole whole = {

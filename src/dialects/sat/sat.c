@@ -330,7 +330,7 @@ static sheaf_status *sat_read(sheaf_catalog **out, const char *path,
     sheaf__sat_set set = { 0 };
     sheaf_catalog *c = NULL;
     *out = NULL;
-    sheaf_status *st = sheaf__catalog_new(&c, "sat", path);
+    sheaf_status *st = sheaf__catalog_new(&c, &sheaf__dialect_sat, path);
     if (st == NULL)
         st = read_into(c, &set, path, hints);
     sheaf__sat_set_release(&set);
@@ -341,5 +341,13 @@ static sheaf_status *sat_read(sheaf_catalog **out, const char *path,
     return st;
 }
 
-const sheaf_dialect sheaf__dialect_sat = { "sat", "SwissArmyTransformer (SAT)", sheaf__sat_is,
-                                           sat_read };
+const sheaf_dialect sheaf__dialect_sat = {
+    .name = "sat",
+    .title = "SwissArmyTransformer (SAT)",
+    .is = sheaf__sat_is,
+    .read = sat_read,
+    .config = "model_config.json",
+    .writes = SHEAF_WRITES_MODEL | SHEAF_WRITES_RANKS,
+    .folders = true,
+    .own_lora = true,
+};

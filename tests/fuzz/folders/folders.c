@@ -146,11 +146,11 @@ static sheaf_status *check_adapter(const char *path)
 }
 
 /* *held: the config was held against the tensors. */
-static sheaf_status *load(uint64_t *tensors, const char *path, const char *dialect, bool held)
+static sheaf_status *load(uint64_t *tensors, const char *path, bool adapter, bool held)
 {
     sheaf_look look = { 0 };
     sheaf_status *st = sheaf_look_open(&look, path);
-    if (st == NULL && strcmp(dialect, "peft") == 0)
+    if (st == NULL && adapter)
         st = check_adapter(path);
     if (st == NULL && held)
         st = check_model(&look);
@@ -228,8 +228,8 @@ static void check_sound(const world *w, const seed *s, const sheaf_catalog *c, b
                         const char *scratch)
 {
     uint64_t loaded = 0, converted = 0;
-    const bool peft = strcmp(c->dialect, "peft") == 0;
-    sheaf_status *st = load(&loaded, w->path, c->dialect, is_held(c));
+    const bool peft = c->dialect->adapter;
+    sheaf_status *st = load(&loaded, w->path, c->dialect->adapter, is_held(c));
     if (st != NULL) {
         fault("called sound, not loaded", st);
         return;
@@ -414,8 +414,8 @@ static void begin(world *w, const char *scratch)
     w->known = report.catalog->model != NULL;
     w->finding = digest_findings(report.catalog);
     w->nfindings = report.catalog->nfindings;
-    st = strcmp(report.catalog->dialect, "peft") == 0 ? load(&w->tensors, w->path, "peft", false)
-                                                      : convert(&w->tensors, w->path, scratch);
+    st = report.catalog->dialect->adapter ? load(&w->tensors, w->path, true, false)
+                                          : convert(&w->tensors, w->path, scratch);
     w->has_tensors = st == NULL;
     sheaf_status_free(st);
     sheaf_verify_release(&report);
