@@ -1,11 +1,11 @@
-/* comm.c - see comm.h: the calls, written once for all carriers. The sum is in sum.c. */
+/* comm.c - see comm.h: the calls, written once for all transports. The sum is in sum.c. */
 #include "comm/comm.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/carrier.h"
+#include "comm/transport.h"
 
 static const char *const op_names[] = {
     [SHEAF__OP_SUM] = "sum",       [SHEAF__OP_MAX] = "max",
@@ -28,9 +28,9 @@ double sheaf_comm_sent(const sheaf_comm *comm)
     return comm->sent;
 }
 
-const char *sheaf_comm_carrier(const sheaf_comm *comm)
+const char *sheaf_comm_transport(const sheaf_comm *comm)
 {
-    return comm->carrier->name;
+    return comm->transport->name;
 }
 
 void sheaf__comm_release(sheaf_comm *comm)
@@ -43,7 +43,7 @@ void sheaf__comm_release(sheaf_comm *comm)
 
 static const sheaf__heading *heading_of(const sheaf_comm *comm, int rank)
 {
-    return comm->carrier->heading(comm, rank);
+    return comm->transport->heading(comm, rank);
 }
 
 static bool failed(const sheaf__heading *heading)
@@ -121,7 +121,7 @@ sheaf_status *sheaf__comm_again(sheaf_comm *comm, sheaf__heading *heading, const
                                 int count)
 {
     heading->call = comm->call;
-    sheaf_status *st = comm->carrier->post(comm, heading, send, count);
+    sheaf_status *st = comm->transport->post(comm, heading, send, count);
     return st != NULL ? st : compare(comm);
 }
 
@@ -140,7 +140,7 @@ static sheaf_status *move_bytes(sheaf_comm *comm, sheaf__heading *heading, const
     for (int i = 0; i < nsend; i++)
         comm->sent += (double)send[i].size * (comm->ranks - 1);
     sheaf_status *st = sheaf__comm_enter(comm, heading, send, nsend);
-    return st != NULL ? st : comm->carrier->collect(comm, receive, nreceive);
+    return st != NULL ? st : comm->transport->collect(comm, receive, nreceive);
 }
 
 sheaf_status *sheaf_comm_broadcast(sheaf_comm *comm, void *bytes, size_t size, int root)
@@ -299,7 +299,7 @@ sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)
 {
     const sheaf__heading heading = { .call = ++comm->call, .op = SHEAF__OP_AGREE, .status = mine };
     for (;;) {
-        sheaf_status *st = comm->carrier->post(comm, &heading, NULL, 0);
+        sheaf_status *st = comm->transport->post(comm, &heading, NULL, 0);
         if (st != NULL) {
             sheaf_status_free(mine);
             return st;

@@ -1,4 +1,4 @@
-/* comm.h - how ranks talk. One interface, several carriers (self, threads; mpi and
+/* comm.h - how ranks talk. One interface, several transports (self, threads; mpi and
  * nccl come as plug-ins later).
  *
  * Every call is collective: all ranks make the same calls in the same order, from
@@ -72,7 +72,7 @@ sheaf_status *sheaf_comm_any(sheaf_comm *comm, int *flag);
 sheaf_status *sheaf_comm_barrier(sheaf_comm *comm);
 
 /* sheaf_comm_run_threads - runs body(context, comm) on `ranks` threads of this process
- * and waits for all. Rank 0 is the calling thread; ranks == 1 uses the `self` carrier.
+ * and waits for all. Rank 0 is the calling thread; ranks == 1 uses the `self` transport.
  * Returns the first failure by rank number (others are freed), NULL if none; one that
  * only repeats another rank's failure (SHEAF_E_PEER) comes last. At most
  * SHEAF_MAX_SLICES ranks. */
@@ -88,8 +88,8 @@ sheaf_status *sheaf_comm_run_stages(int stages, int ranks,
                                                           sheaf_comm *stage),
                                     void *context);
 
-/* sheaf_comm_carrier - "self", "threads". */
-const char *sheaf_comm_carrier(const sheaf_comm *comm);
+/* sheaf_comm_transport - "self", "threads". */
+const char *sheaf_comm_transport(const sheaf_comm *comm);
 
 /* sheaf_comm_sent - bytes this rank has sent so far, as if by messages: what peers read in
  * place counts too. */

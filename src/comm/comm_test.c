@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "comm/carrier.h"
+#include "comm/transport.h"
 
 /* Cmocka's assertions may not leave a rank's thread: bodies return a status instead. */
 #define EXPECT(what, condition)                                                                    \
@@ -35,7 +35,7 @@ static void check_at_every_T(body_fn *body)
 static sheaf_status *broadcast_body(void *context, sheaf_comm *comm)
 {
     const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
-    EXPECT("carrier", strcmp(sheaf_comm_carrier(comm), ranks == 1 ? "self" : "threads") == 0);
+    EXPECT("transport", strcmp(sheaf_comm_transport(comm), ranks == 1 ? "self" : "threads") == 0);
     for (int root = 0; root < ranks; root++)
         for (int size = 0; size <= 40; size += 8) {
             char bytes[48];

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "comm/carrier.h"
+#include "comm/transport.h"
 
 enum { CALLS = 7 }; /* of one_call, round robin */
 

@@ -1,5 +1,5 @@
-/* self.c - the carrier of a group of one: there is nobody to wait for. */
-#include "comm/carrier.h"
+/* self.c - the transport of a group of one: there is nobody to wait for. */
+#include "comm/transport.h"
 
 static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send,
                           int count)
@@ -20,4 +20,4 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
 }
 
 /* No `posted`: with one rank there is nothing to look into. */
-const sheaf__carrier sheaf__self_carrier = { "self", post, heading, NULL, collect };
+const sheaf__transport sheaf__self_transport = { "self", post, heading, NULL, collect };

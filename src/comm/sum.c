@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "comm/carrier.h"
+#include "comm/transport.h"
 
 #define BLOCK 2048 /* floats combined at a time: operands stay in the nearest caches */
 #define SEGMENT ((int64_t)1 << 15) /* floats of one share of one message */
@@ -153,7 +153,7 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_
                      .share = share_of(n, comm->ranks, comm->rank) };
     int next = 0;
     for (int r = 0; r < comm->ranks; r++) {
-        const sheaf__move *posted = comm->carrier->posted(comm, r);
+        const sheaf__move *posted = comm->transport->posted(comm, r);
         job.out[r] = posted[0].bytes;
         for (int i = 1; next < c->operands && c->owner[next] == r; i++)
             job.operand[next++] = posted[i].bytes;
@@ -163,7 +163,7 @@ static sheaf_status *combine_in_place(sheaf_comm *comm, const combine *c, int64_
         how->run(how->pool, tasks, in_place_task, &job);
     else
         run_here(tasks, in_place_task, &job);
-    return comm->carrier->collect(comm, NULL, 0);
+    return comm->transport->collect(comm, NULL, 0);
 }
 
 /* ---- by messages ---- */
@@ -203,7 +203,7 @@ static sheaf_status *trade_operands(sheaf_comm *comm, segment *s, sheaf__heading
     }
     sheaf_status *st = first ? sheaf__comm_enter(comm, heading, send, nsend)
                              : sheaf__comm_again(comm, heading, send, nsend);
-    return st != NULL ? st : comm->carrier->collect(comm, receive, nreceive);
+    return st != NULL ? st : comm->transport->collect(comm, receive, nreceive);
 }
 
 static void combine_share(const sheaf_comm *comm, const segment *s)
@@ -234,7 +234,7 @@ static sheaf_status *trade_results(sheaf_comm *comm, const segment *s, sheaf__he
             all[count++] = move;
     }
     sheaf_status *st = sheaf__comm_again(comm, heading, &send, 1);
-    return st != NULL ? st : comm->carrier->collect(comm, all, count);
+    return st != NULL ? st : comm->transport->collect(comm, all, count);
 }
 
 static sheaf_status *room_for_staging(sheaf_comm *comm, int operands)
@@ -295,7 +295,7 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out,
                                  sheaf__heading *heading)
 {
     count_sent(comm, nown, n);
-    if (comm->ranks > 1 && comm->carrier->posted == NULL)
+    if (comm->ranks > 1 && comm->transport->posted == NULL)
         return combine_by_messages(comm, c, out, own, n, heading);
     sheaf__move lend[SHEAF_MAX_SLICES + 1] = { { SHEAF__ALL, out, (size_t)n * sizeof *out } };
     for (int i = 0; i < nown; i++)

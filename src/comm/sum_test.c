@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "comm/carrier.h"
+#include "comm/transport.h"
 
 static uint64_t mix(uint64_t x)
 {
@@ -141,7 +141,7 @@ static sheaf_status *sum_body(void *context, sheaf_comm *comm)
         st = check_bytes("sum", comm, out, c->want, (size_t)n * sizeof *out);
     if (st == NULL && out[n] != 12345)
         st = sheaf_fail(SHEAF_E_NUMBER, "written behind the end");
-    if (st == NULL && comm->carrier->posted != NULL && c->pooled &&
+    if (st == NULL && comm->transport->posted != NULL && c->pooled &&
         n >= 4096 * sheaf_comm_ranks(comm) && pooled != 1)
         st = sheaf_fail(SHEAF_E_NUMBER, "the rank's threads were not used");
     for (int i = 0; i < count; i++)

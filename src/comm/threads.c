@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/thread.h"
-#include "comm/carrier.h"
+#include "comm/transport.h"
 
 typedef struct posting {
     sheaf__heading heading;
@@ -122,7 +122,7 @@ static void leave(group *g)
     wake_all(g);
 }
 
-/* ---- the carrier ---- */
+/* ---- the transport ---- */
 
 static member *member_of(const sheaf_comm *comm, int rank)
 {
@@ -204,8 +204,8 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
     return st;
 }
 
-static const sheaf__carrier threads_carrier = { "threads", post, heading, posted, collect };
-static const sheaf__carrier messages_carrier = { "threads", post, heading, NULL, collect };
+static const sheaf__transport threads_transport = { "threads", post, heading, posted, collect };
+static const sheaf__transport messages_transport = { "threads", post, heading, NULL, collect };
 
 /* ---- life of a group ---- */
 
@@ -256,7 +256,7 @@ static group *group_new(int ranks, bool messages)
         member *m = &members[r];
         atomic_store(&m->left_from, UINT64_MAX);
         m->group = g;
-        m->comm = (sheaf_comm){ .carrier = messages ? &messages_carrier : &threads_carrier,
+        m->comm = (sheaf_comm){ .transport = messages ? &messages_transport : &threads_transport,
                                 .state = m,
                                 .rank = r,
                                 .ranks = ranks };
@@ -324,7 +324,9 @@ static sheaf_status *run_alone(sheaf_status *(*body)(void *context, sheaf_comm *
                                void *context)
 {
     sheaf__heading heading = { 0 };
-    sheaf_comm comm = { .carrier = &sheaf__self_carrier, .state = &heading, .rank = 0, .ranks = 1 };
+    sheaf_comm comm = {
+        .transport = &sheaf__self_transport, .state = &heading, .rank = 0, .ranks = 1
+    };
     sheaf_status *st = body(context, &comm);
     sheaf__comm_release(&comm);
     return st;

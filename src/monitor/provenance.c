@@ -47,7 +47,7 @@ static void add_entry(sheaf_text *text, const sheaf_provenance *run)
     sheaf__text_json(text, cpu);
     sheaf__text_add(text, ", \"ranks\": %d, \"threads\": %d, \"carrier\": ", run->ranks,
                     run->threads);
-    sheaf__text_json(text, run->carrier);
+    sheaf__text_json(text, run->transport);
     sheaf__text_add(text, ", \"command\": [");
     for (int i = 0; i < run->nwords; i++) {
         sheaf__text_add(text, i == 0 ? "" : ", ");

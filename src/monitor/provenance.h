@@ -18,7 +18,7 @@
 typedef struct sheaf_provenance {
     int64_t step; /* steps done when this run begins */
     int ranks, threads;
-    const char *carrier;
+    const char *transport;
     int nwords;
     const char *const *word; /* of the command line */
     const char *base;        /* JSON, for the key "base"; NULL: what the file has */

@@ -18,7 +18,7 @@ static void add(int64_t step)
 {
     const sheaf_events events = { listen, NULL };
     const sheaf_provenance run = {
-        .step = step, .ranks = 2, .threads = 8, .carrier = "threads", .nwords = 4, .word = words
+        .step = step, .ranks = 2, .threads = 8, .transport = "threads", .nwords = 4, .word = words
     };
     told[0] = '\0';
     CHECK_OK(sheaf_provenance_add(path, &run, &events));
@@ -68,7 +68,7 @@ static void test_provenance__a_damaged_file_does_not_stop_a_run(void **state)
         check_entries(1, steps);
         assert_non_null(strstr(told, "begun anew"));
     }
-    const sheaf_provenance run = { .carrier = "self" };
+    const sheaf_provenance run = { .transport = "self" };
     CHECK_FAILS(sheaf_provenance_add("/nowhere/run.json", &run, NULL), SHEAF_E_IO,
                 "/nowhere/run.json");
 }

@@ -10,7 +10,7 @@ void sheaf_train_options_default(sheaf_train_options *options)
     *options = (sheaf_train_options){
         .tp = 1,
         .dp = 1,
-        .carrier = SHEAF_CARRIER_THREADS,
+        .transport = SHEAF_TRANSPORT_THREADS,
         .slices = 8,
         .method = SHEAF_METHOD_LORA,
         .lora_rank = 8,

@@ -30,7 +30,7 @@ typedef enum sheaf_bf16_sums {
     SHEAF_SUMS_PAIRS,
     SHEAF_SUMS_TILES
 } sheaf_bf16_sums;
-typedef enum sheaf_carrier { SHEAF_CARRIER_THREADS, SHEAF_CARRIER_MPI } sheaf_carrier;
+typedef enum sheaf_transport { SHEAF_TRANSPORT_THREADS, SHEAF_TRANSPORT_MPI } sheaf_transport;
 
 typedef struct sheaf_train_options {
     /* where from, where to */
@@ -49,7 +49,7 @@ typedef struct sheaf_train_options {
 
     /* how many devices; never changes a byte of the result */
     int tp, dp;
-    sheaf_carrier carrier;
+    sheaf_transport transport;
     int threads;        /* compute threads in all, 0 = every core this process may use */
     bool checkpointing; /* recompute activations instead of keeping them */
     const char

@@ -526,10 +526,10 @@ static sheaf_status *prepare_out(run *r, const char *recipe)
 static sheaf_status *check_job(const run *r)
 {
     const sheaf_train_options *o = r->options;
-    if (o->dp > 1 || o->carrier != SHEAF_CARRIER_THREADS) {
+    if (o->dp > 1 || o->transport != SHEAF_TRANSPORT_THREADS) {
         sheaf_status *st =
-            sheaf_fail(SHEAF_E_UNSUPPORTED, o->dp > 1 ? "--dp %d" : "--carrier mpi", o->dp);
-        sheaf_expected(st, "one group of ranks on the threads carrier");
+            sheaf_fail(SHEAF_E_UNSUPPORTED, o->dp > 1 ? "--dp %d" : "--transport mpi", o->dp);
+        sheaf_expected(st, "one group of ranks on the threads transport");
         return sheaf_try_this(st, "use --tp for more ranks and --accumulate for a larger batch");
     }
     if (o->dtype != SHEAF_F32 && o->dtype != SHEAF_BF16) {

@@ -42,7 +42,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps)
                                 &(sheaf_provenance){ .step = keep_steps,
                                                      .ranks = 1,
                                                      .threads = 1,
-                                                     .carrier = "threads",
+                                                     .transport = "threads",
                                                      .base = ((session *)self)->base },
                                 NULL);
 }

@@ -138,7 +138,7 @@ static sheaf_status *add_provenance(void)
     return sheaf_provenance_add(
         at("run.json"),
         &(sheaf_provenance){
-            .step = 7, .ranks = 1, .threads = 1, .carrier = "self", .nwords = 2, .word = word },
+            .step = 7, .ranks = 1, .threads = 1, .transport = "self", .nwords = 2, .word = word },
         NULL);
 }
 

@@ -66,7 +66,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps)
         st = sheaf_provenance_add(
             at("out/run.json"),
             &(sheaf_provenance){
-                .step = keep_steps, .ranks = 1, .threads = 1, .carrier = "threads" },
+                .step = keep_steps, .ranks = 1, .threads = 1, .transport = "threads" },
             NULL);
     return st;
 }

@@ -98,7 +98,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps)
     const sheaf_provenance run = { .step = keep_steps,
                                    .ranks = o->tp,
                                    .threads = o->threads,
-                                   .carrier = "threads",
+                                   .transport = "threads",
                                    .nwords = s->nwords,
                                    .word = s->word,
                                    .base = s->base };

@@ -22,8 +22,8 @@ static const cli_choice schedules[] = {
     { 0 },
 };
 static const cli_choice transports[] = {
-    { "threads", SHEAF_CARRIER_THREADS },
-    { "mpi", SHEAF_CARRIER_MPI },
+    { "threads", SHEAF_TRANSPORT_THREADS },
+    { "mpi", SHEAF_TRANSPORT_MPI },
     { 0 },
 };
 static const cli_choice dtypes[] = { { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { 0 } };
@@ -67,7 +67,7 @@ static int place_flags(cli_option *to, sheaf_train_options *o, bool planning)
           SHEAF_MAX_SLICES },
         { "dp", CLI_INT | CLI_HIDDEN, &o->dp, "groups of ranks that share a step's micro-batches",
           "D", 1, 4096 },
-        { "transport", CLI_CHOICE | CLI_HIDDEN, &o->carrier, "how ranks talk",
+        { "transport", CLI_CHOICE | CLI_HIDDEN, &o->transport, "how ranks talk",
           .choices = transports, .was = "carrier" },
         { "threads", CLI_INT, &o->threads, "compute threads in all; 0 = every core at hand",
           .max = 4096 },
@@ -254,7 +254,7 @@ sheaf_status *train_flags_check(const cli *cli, const cli_option *table,
     if (o->dp > 1)
         return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--dp %d", o->dp),
                               "--dp 1; --tp up to %d", o->slices);
-    if (o->carrier != SHEAF_CARRIER_THREADS)
+    if (o->transport != SHEAF_TRANSPORT_THREADS)
         return sheaf_try_this(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
                               "--transport threads");
     if (o->method != SHEAF_METHOD_HEAD && cli_was_given(cli, table, "head-patterns"))

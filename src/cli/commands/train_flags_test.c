@@ -37,7 +37,7 @@ static void test_train__every_promised_flag(void **state)
     assert_string_equal(o.adapter, "A");
     assert_string_equal(o.config, "C");
     assert_string_equal(o.lora_targets, "a,b,c");
-    assert_true(o.tp == 3 && o.dp == 1 && o.slices == 4 && o.carrier == SHEAF_CARRIER_THREADS &&
+    assert_true(o.tp == 3 && o.dp == 1 && o.slices == 4 && o.transport == SHEAF_TRANSPORT_THREADS &&
                 o.threads == 5);
     assert_true(o.method == SHEAF_METHOD_LORA && o.lora_rank == 4 && o.lora_alpha == 7.5 &&
                 o.steps == 9);

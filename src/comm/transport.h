@@ -1,4 +1,4 @@
-/* carrier.h - what a carrier has to do. Private to comm.
+/* transport.h - what a transport does: it moves bytes between ranks. Private to comm.
  *
  * An exchange has two halves, like a non-blocking message:
  *   post     waits until every rank has posted or left; then each rank's heading can be
@@ -8,10 +8,10 @@
  * the same and none collects, so the memory is theirs at once. An exchange that
  * moves nothing needs no collect at all.
  *
- * A carrier whose ranks share an address space also shows the posted lists themselves
+ * A transport whose ranks share an address space also shows the posted lists themselves
  * (`posted`), so that a sum can work where the operands lie. */
-#ifndef SHEAF_COMM_CARRIER_H
-#define SHEAF_COMM_CARRIER_H
+#ifndef SHEAF_COMM_TRANSPORT_H
+#define SHEAF_COMM_TRANSPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,8 +37,8 @@ typedef struct sheaf__heading {
     int flag;        /* of `any`; not compared */
     uint64_t size;   /* bytes of the operand */
     uint64_t digest; /* of the arguments that must agree */
-    const sheaf_status
-        *status; /* a failed rank's reason; a peer's is valid until one's own next post */
+    /* a failed rank's reason; a peer's is valid until this rank's next post */
+    const sheaf_status *status;
 } sheaf__heading;
 
 #define SHEAF__ALL (-1)
@@ -51,19 +51,19 @@ typedef struct sheaf__move {
     size_t size;
 } sheaf__move;
 
-typedef struct sheaf__carrier {
+typedef struct sheaf__transport {
     const char *name;
     sheaf_status *(*post)(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send,
                           int count);
     const sheaf__heading *(*heading)(const sheaf_comm *comm, int rank);
-    const sheaf__move *(*posted)(const sheaf_comm *comm,
-                                 int rank); /* NULL: ranks do not share memory */
+    /* NULL: ranks do not share memory */
+    const sheaf__move *(*posted)(const sheaf_comm *comm, int rank);
     sheaf_status *(*collect)(sheaf_comm *comm, const sheaf__move *receive, int count);
-} sheaf__carrier;
+} sheaf__transport;
 
 struct sheaf_comm {
-    const sheaf__carrier *carrier;
-    void *state; /* the carrier's */
+    const sheaf__transport *transport;
+    void *state; /* the transport's */
     int rank, ranks;
     uint64_t call; /* number of the call in progress or last made */
     double sent;
@@ -91,11 +91,11 @@ static inline uint64_t sheaf__comm_digest(uint64_t digest, uint64_t with)
 /* Frees the scratch of `comm`, not itself. */
 void sheaf__comm_release(sheaf_comm *comm);
 
-/* The carrier of a group of one. */
-extern const sheaf__carrier sheaf__self_carrier;
+/* The transport of a group of one. */
+extern const sheaf__transport sheaf__self_transport;
 
 /* sheaf__run_threads - with `messages` the ranks do not look into each other's buffers but
- * pass bytes, as a carrier between processes must: the same results by the other path. */
+ * pass bytes, as a transport between processes must: the same results by the other path. */
 sheaf_status *sheaf__run_threads(int ranks, bool messages,
                                  sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                  void *context);
