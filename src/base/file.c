@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
+
 /* Linux moves at most 2^31 - 4096 bytes per call; whole blocks below that. */
 enum { MOST_PER_CALL = 1 << 30 };
 
@@ -110,11 +112,6 @@ bool sheaf__path_is_partial(const char *path)
     return named && memcmp(mark, path + n - DIGITS, DIGITS) == 0;
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
 {
     DIR *list = opendir(path);
@@ -128,17 +125,9 @@ sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
     for (struct dirent *entry; st == NULL && (entry = readdir(list)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        if (count == room) {
-            room = room * 2 + 16;
-            char **more = realloc(names, (size_t)room * sizeof *names);
-            if (more != NULL)
-                names = more;
-            else
-                st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
-        }
-        if (st == NULL && (names[count] = strdup(entry->d_name)) != NULL)
+        if (SHEAF_GROW(&names, &room, count + 1) && (names[count] = strdup(entry->d_name)) != NULL)
             count++;
-        else if (st == NULL)
+        else
             st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
     }
     closedir(list);
@@ -147,7 +136,7 @@ sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
         return st;
     }
     if (count > 0)
-        qsort(names, (size_t)count, sizeof *names, by_bytes);
+        qsort(names, (size_t)count, sizeof *names, sheaf__by_name);
     *out = names;
     *out_count = count;
     return NULL;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "data/json_items.h"
@@ -69,32 +70,20 @@ static int64_t bad_utf8(const char *text, int64_t size)
 
 /* ---- storing a row ---- */
 
-static void *grow(void *block, int64_t count, size_t item)
-{
-    return count > INT64_MAX / 2 / (int64_t)item ? NULL : realloc(block, (size_t)count * item);
-}
-
 static sheaf_status *make_room(sheaf_data *data, int64_t tokens)
 {
     if (data->rows == data->room) {
         const int64_t room = data->room * 2 + 1024;
-        int64_t *begin = grow(data->begin, room + 1, sizeof *begin);
-        if (begin != NULL)
-            data->begin = begin;
-        int32_t *from = grow(data->trained_from, room, sizeof *from);
-        if (from != NULL)
-            data->trained_from = from;
-        if (begin == NULL || from == NULL)
+        if (!SHEAF_GROW(&data->begin, NULL, room + 1) ||
+            !SHEAF_GROW(&data->trained_from, NULL, room))
             return sheaf__data_no_memory(data->tokens);
         data->room = room;
         data->begin[0] = 0;
     }
     if (tokens > data->token_room - data->tokens) {
         const int64_t room = data->token_room + data->token_room / 2 + tokens + 4096;
-        int32_t *token = grow(data->token, room, sizeof *token);
-        if (token == NULL)
+        if (!SHEAF_GROW(&data->token, NULL, room))
             return sheaf__data_no_memory(data->tokens);
-        data->token = token;
         data->token_room = room;
     }
     return NULL;

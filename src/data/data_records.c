@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "inputs/choose.h"
 #include "data/compose.h"
 #include "data/data_pictures.h"
@@ -89,33 +90,14 @@ static sheaf_status *choose_words(reader *in)
 
 /* ---- one record ---- */
 
-static void *grow(void *block, int64_t count, size_t item)
-{
-    return count > INT64_MAX / 2 / (int64_t)item ? NULL : realloc(block, (size_t)count * item);
-}
-
 static sheaf_status *make_room(sheaf_data *d, int64_t tokens)
 {
     if (tokens <= d->token_room - d->tokens)
         return NULL;
     const int64_t room = d->token_room + d->token_room / 2 + tokens + 4096;
-    const struct {
-        void *at;
-        size_t item;
-    } array[] = {
-        { &d->token, sizeof *d->token },
-        { &d->position, sizeof *d->position },
-        { &d->images->embed, 1 },
-        { &d->images->expert, 1 },
-    };
-    for (size_t i = 0; i < sizeof array / sizeof *array; i++) {
-        void *old, *more;
-        memcpy(&old, array[i].at, sizeof old);
-        more = grow(old, room, array[i].item);
-        if (more == NULL)
-            return sheaf__data_no_memory(d->tokens);
-        memcpy(array[i].at, &more, sizeof more);
-    }
+    if (!SHEAF_GROW(&d->token, NULL, room) || !SHEAF_GROW(&d->position, NULL, room) ||
+        !SHEAF_GROW(&d->images->embed, NULL, room) || !SHEAF_GROW(&d->images->expert, NULL, room))
+        return sheaf__data_no_memory(d->tokens);
     d->token_room = room;
     return NULL;
 }

@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/file.h"
 
 enum { DEEPEST = 200, MOST = 1 << 28 };
@@ -29,11 +30,6 @@ static int compare_ids(const void *a, const void *b)
     const folder_id *x = a, *y = b;
     return x->device != y->device ? (x->device > y->device) - (x->device < y->device)
                                   : (x->inode > y->inode) - (x->inode < y->inode);
-}
-
-static int compare_paths(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* *is_new is false when this folder was read already, by whatever path. */
@@ -62,15 +58,9 @@ static bool is_image_name(const char *name)
 
 static sheaf_status *add_image(walk *w, char *path)
 {
-    if (w->count == w->room) {
-        const int64_t room = w->room * 2 + 1024;
-        char **more = room > MOST ? NULL : realloc(w->path, (size_t)room * sizeof *more);
-        if (more == NULL) {
-            free(path);
-            return sheaf_fail(SHEAF_E_MEMORY, "list of images");
-        }
-        w->path = more;
-        w->room = room;
+    if (w->count >= MOST || !SHEAF_GROW(&w->path, &w->room, w->count + 1)) {
+        free(path);
+        return sheaf_fail(SHEAF_E_MEMORY, "list of images");
     }
     w->path[w->count++] = path;
     return NULL;
@@ -171,7 +161,7 @@ sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in)
     if (st == NULL)
         st = read_folder(&w, in->path, 0);
     if (w.count > 0)
-        qsort(w.path, (size_t)w.count, sizeof *w.path, compare_paths);
+        qsort(w.path, (size_t)w.count, sizeof *w.path, sheaf__by_name);
     for (int64_t i = 0; i < w.count && st == NULL; i++)
         st = take_image(in, w.path[i]);
     for (int64_t i = 0; i < w.count; i++)

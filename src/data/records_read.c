@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 bool sheaf__is_blank(const char *text)
 {
     return text[strspn(text, " \t\n\v\f\r")] == '\0';
@@ -35,13 +37,9 @@ sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *i
 {
     if (r->count == r->room) {
         const int64_t room = r->room * 2 + 256;
-        sheaf__record *more = room > INT64_MAX / 4 / (int64_t)sizeof *more
-                                  ? NULL
-                                  : realloc(r->record, (size_t)room * sizeof *more);
-        if (more == NULL)
+        if (!SHEAF_GROW(&r->record, NULL, room))
             return no_memory(r);
-        r->memory += (room - r->room) * (int64_t)sizeof *more;
-        r->record = more;
+        r->memory += (room - r->room) * (int64_t)sizeof *r->record;
         r->room = room;
     }
     size_t bytes = (size_t)turns * sizeof *turn + text_bytes(image);

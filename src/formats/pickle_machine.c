@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 sheaf_status *sheaf__machine_bad(const sheaf__machine *r, const char *expected)
 {
     return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pickle, byte %zu", r->op), "%s", expected);
@@ -56,17 +58,12 @@ sheaf_status *sheaf__machine_line(sheaf_pickle_text *out, sheaf__machine *r)
 
 static bool make_room(sheaf__machine *r, void **at, int64_t wanted, int64_t *room, size_t each)
 {
-    if (wanted <= *room)
-        return true;
-    const int64_t more = wanted > *room * 2 ? wanted + 64 : *room * 2;
-    void *grown = realloc(*at, (size_t)more * each);
-    if (grown == NULL) {
+    const int64_t before = *room;
+    if (!sheaf__grow(at, room, wanted, each)) {
         r->out_of_memory = true;
         return false;
     }
-    memset((char *)grown + (size_t)*room * each, 0, (size_t)(more - *room) * each);
-    *at = grown;
-    *room = more;
+    memset((char *)*at + (size_t)before * each, 0, (size_t)(*room - before) * each);
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/json_scan.h"
 #include "safetensors.h"
 
@@ -32,20 +33,6 @@ typedef struct reading {
 static sheaf_status *no_memory(void)
 {
     return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the header");
-}
-
-/* Makes room for one more element of `size` bytes in *list. */
-static bool grow(void **list, int64_t count, int64_t *room, size_t size)
-{
-    if (count < *room)
-        return true;
-    const int64_t more = *room * 2 + 16;
-    void *bigger = realloc(*list, (size_t)more * size);
-    if (bigger == NULL)
-        return false;
-    *list = bigger;
-    *room = more;
-    return true;
 }
 
 /* ---- one tensor's object ---- */
@@ -168,7 +155,7 @@ static sheaf_status *take_metadata(reading *r)
         if (st != NULL || !more)
             return st;
         st = sheaf__scan_string(scan, &pair.value);
-        if (st == NULL && !grow((void **)&r->pair, r->npairs, &r->pairs_room, sizeof *r->pair))
+        if (st == NULL && !SHEAF_GROW(&r->pair, &r->pairs_room, r->npairs + 1))
             st = no_memory();
         if (st != NULL) {
             free(pair.key);
@@ -194,7 +181,7 @@ static sheaf_status *take_all(reading *r)
         if (strcmp(name, "__metadata__") == 0) {
             free(name);
             st = sheaf_in(take_metadata(r), "__metadata__");
-        } else if (!grow((void **)&r->tensor, r->count, &r->room, sizeof *r->tensor)) {
+        } else if (!SHEAF_GROW(&r->tensor, &r->room, r->count + 1)) {
             free(name);
             st = no_memory();
         } else {
@@ -346,11 +333,6 @@ typedef struct named {
     int64_t index;
 } named;
 
-static int by_named(const void *a, const void *b)
-{
-    return strcmp(((const named *)a)->name, ((const named *)b)->name);
-}
-
 static sheaf_status *index_names(sheaf_safetensors_header *out)
 {
     const size_t n = (size_t)(out->count > 0 ? out->count : 1);
@@ -362,7 +344,7 @@ static sheaf_status *index_names(sheaf_safetensors_header *out)
     }
     for (int64_t i = 0; i < out->count; i++)
         sorted[i] = (named){ out->entry[i].name, i };
-    qsort(sorted, (size_t)out->count, sizeof *sorted, by_named);
+    qsort(sorted, (size_t)out->count, sizeof *sorted, sheaf__by_name);
     for (int64_t i = 0; i < out->count; i++)
         out->by_name[i] = sorted[i].index;
     free(sorted);

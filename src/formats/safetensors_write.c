@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "safetensors.h"
 #include "safetensors_box.h"
@@ -52,20 +53,9 @@ static int by_dtype_then_name(const void *pa, const void *pb)
     return a->dtype != b->dtype ? (a->dtype > b->dtype ? -1 : 1) : strcmp(a->name, b->name);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(target *const *)a)->name, (*(target *const *)b)->name);
-}
-
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const sheaf_safetensors_pair *)a)->key,
-                  ((const sheaf_safetensors_pair *)b)->key);
-}
-
 static sheaf_status *check_names(target **sorted, int64_t count)
 {
-    qsort(sorted, (size_t)count, sizeof *sorted, by_name);
+    qsort(sorted, (size_t)count, sizeof *sorted, sheaf__by_name_behind);
     for (int64_t i = 0; i < count; i++) {
         const bool twice = i > 0 && strcmp(sorted[i - 1]->name, sorted[i]->name) == 0;
         if (twice || strcmp(sorted[i]->name, "__metadata__") == 0)
@@ -84,7 +74,7 @@ static sheaf_status *add_metadata(sheaf_text *text, const sheaf_safetensors_pair
     if (sorted == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory for metadata");
     memcpy(sorted, metadata, (size_t)npairs * sizeof *sorted);
-    qsort(sorted, (size_t)npairs, sizeof *sorted, by_key);
+    qsort(sorted, (size_t)npairs, sizeof *sorted, sheaf__by_name);
     sheaf__text_add(text, "\"__metadata__\":{");
     for (int64_t i = 0; i < npairs; i++) {
         sheaf__text_add(text, i > 0 ? "," : "");

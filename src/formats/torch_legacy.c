@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "torch_inner.h"
 #include "zip.h"
 
@@ -88,16 +89,10 @@ typedef struct place {
     int64_t offset, bytes;
 } place;
 
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const place *)a)->key, ((const place *)b)->key);
-}
-
 /* Bytes of an element of storage `key`, by the tensors that use it; 0 when none does. */
 static int64_t element_of(const sheaf_pickle_doc *doc, const place *by, const char *key)
 {
-    const place want = { .key = key };
-    const place *found = bsearch(&want, by, (size_t)doc->nstorages, sizeof want, by_key);
+    const place *found = SHEAF_FIND(place, key, by, doc->nstorages, key);
     return found == NULL ? 0 : found->bytes;
 }
 
@@ -108,7 +103,7 @@ static place *used_storages(const sheaf_pickle_doc *doc)
     for (int64_t i = 0; by != NULL && i < doc->nstorages; i++)
         by[i] = (place){ doc->storage[i].key, 0, doc->storage[i].element };
     if (by != NULL && doc->nstorages > 1)
-        qsort(by, (size_t)doc->nstorages, sizeof *by, by_key);
+        qsort(by, (size_t)doc->nstorages, sizeof *by, sheaf__by_name);
     return by;
 }
 
@@ -163,8 +158,7 @@ static sheaf_status *match(sheaf_torch *file, const place *found, int64_t n)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path);
     for (int64_t i = 0; i < file->doc->nstorages; i++) {
         const sheaf_pickle_storage *want = &file->doc->storage[i];
-        const place key = { .key = want->key };
-        const place *is = n == 0 ? NULL : bsearch(&key, found, (size_t)n, sizeof key, by_key);
+        const place *is = SHEAF_FIND(const place, key, found, n, want->key);
         if (is == NULL || want->within > is->bytes || want->bytes > is->bytes - want->within)
             return cut_short(file, want->key, want->within + want->bytes,
                              is == NULL ? 0 : is->bytes);
@@ -193,7 +187,7 @@ static sheaf_status *place_storages(sheaf_torch *file, const sheaf_pickle *keys,
                            : walk(found, file, keys, used, at);
     if (st == NULL) {
         if (n > 1)
-            qsort(found, (size_t)n, sizeof *found, by_key);
+            qsort(found, (size_t)n, sizeof *found, sheaf__by_name);
         st = match(file, found, n);
     }
     free(used);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "zip_crc.h"
 
 enum {
@@ -292,11 +293,6 @@ static int by_header(const void *pa, const void *pb)
     return a->header < b->header ? -1 : a->header > b->header;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const sheaf_zip_entry *)a)->name, ((const sheaf_zip_entry *)b)->name);
-}
-
 static sheaf_status *check_entries(sheaf_zip *zip, const reading *r)
 {
     sheaf_status *st = NULL;
@@ -311,7 +307,7 @@ static sheaf_status *check_entries(sheaf_zip *zip, const reading *r)
                 entry_fails(r, SHEAF_E_FORMAT, zip->entry[i].name, "it overlaps another entry"),
                 "'%s'", sheaf__printable(room, zip->entry[i - 1].name));
     if (st == NULL && zip->count > 1)
-        qsort(zip->entry, (size_t)zip->count, sizeof *zip->entry, by_name);
+        qsort(zip->entry, (size_t)zip->count, sizeof *zip->entry, sheaf__by_name);
     for (int64_t i = 1; st == NULL && i < zip->count; i++)
         if (strcmp(zip->entry[i - 1].name, zip->entry[i].name) == 0)
             st = entry_fails(r, SHEAF_E_FORMAT, zip->entry[i].name, "the name occurs twice");
@@ -344,9 +340,7 @@ void sheaf__zip_release(sheaf_zip *zip)
 
 const sheaf_zip_entry *sheaf__zip_find(const sheaf_zip *zip, const char *name)
 {
-    const sheaf_zip_entry key = { .name = name };
-    return zip->count == 0 ? NULL
-                           : bsearch(&key, zip->entry, (size_t)zip->count, sizeof key, by_name);
+    return SHEAF_FIND(const sheaf_zip_entry, name, zip->entry, zip->count, name);
 }
 
 /* ---- bytes ---- */

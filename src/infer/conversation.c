@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "infer/prompts.h"
 
@@ -84,14 +85,13 @@ sheaf_status *sheaf__conversation_keep(sheaf__conversation *c, const char *query
 {
     if (!sheaf__template_has_history(c->wording->version))
         return NULL;
-    sheaf__turn *turn = realloc(c->turn, (size_t)(c->turns + 1) * sizeof *turn);
-    if (turn == NULL)
+    if (!SHEAF_GROW(&c->turn, NULL, c->turns + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "conversation");
-    c->turn = turn;
-    turn[c->turns] = (sheaf__turn){ strdup(query), strdup(answer) };
-    if (turn[c->turns].query == NULL || turn[c->turns].answer == NULL) {
-        free((char *)turn[c->turns].query);
-        free((char *)turn[c->turns].answer);
+    sheaf__turn *turn = &c->turn[c->turns];
+    *turn = (sheaf__turn){ strdup(query), strdup(answer) };
+    if (turn->query == NULL || turn->answer == NULL) {
+        free((char *)turn->query);
+        free((char *)turn->answer);
         return sheaf_fail(SHEAF_E_MEMORY, "conversation");
     }
     c->turns++;
@@ -130,14 +130,10 @@ sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *s, const int32_t *id
     const size_t size = certain(from, strlen(from));
     if (size > s->size && (s->size == 0 || memcmp(from, s->said, s->size) == 0)) {
         sheaf__text_bytes(&more, from + s->size, size - s->size);
-        char *said = realloc(s->said, size);
-        if (said == NULL)
+        if (!SHEAF_GROW(&s->said, NULL, (int64_t)size))
             more.failed = true;
-        else {
-            s->said = said;
-            memcpy(said, from, size);
-            s->size = size;
-        }
+        else
+            memcpy(s->said, from, s->size = size);
     }
     free(text);
     return sheaf__text_take(out, &more);

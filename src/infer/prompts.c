@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "inputs/image.h"
@@ -40,19 +41,11 @@ static void free_about(const sheaf__prompt_about *about)
 sheaf_status *sheaf__prompts_put(sheaf__prompts *p, const sheaf__prompt *prompt,
                                  const sheaf__prompt_about *about)
 {
-    if (p->count == p->room) {
-        const int64_t room = p->room == 0 ? 16 : 2 * p->room;
-        sheaf__prompt *prompts = realloc(p->prompt, (size_t)room * sizeof *prompts);
-        if (prompts != NULL)
-            p->prompt = prompts;
-        sheaf__prompt_about *abouts = realloc(p->about, (size_t)room * sizeof *abouts);
-        if (abouts != NULL)
-            p->about = abouts;
-        if (prompts == NULL || abouts == NULL) {
-            free_about(about);
-            return sheaf_fail(SHEAF_E_MEMORY, "prompts");
-        }
-        p->room = room;
+    int64_t room = p->room; /* of both */
+    if (!SHEAF_GROW(&p->about, &room, p->count + 1) ||
+        !SHEAF_GROW(&p->prompt, &p->room, p->count + 1)) {
+        free_about(about);
+        return sheaf_fail(SHEAF_E_MEMORY, "prompts");
     }
     p->prompt[p->count] = *prompt;
     p->about[p->count++] = *about;

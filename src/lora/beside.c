@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
 
@@ -52,11 +53,8 @@ static sheaf_status *tell(sheaf_lora_options *o, const char *name)
 {
     if (sheaf__lora_saves_tensor(o, name))
         return NULL;
-    char **more = realloc(o->modules_to_save, ((size_t)o->nmodules_to_save + 1) * sizeof *more);
-    if (more == NULL)
-        return no_memory();
-    o->modules_to_save = more;
-    if ((more[o->nmodules_to_save] = strdup(name)) == NULL)
+    if (!SHEAF_GROW(&o->modules_to_save, NULL, o->nmodules_to_save + 1) ||
+        (o->modules_to_save[o->nmodules_to_save] = strdup(name)) == NULL)
         return no_memory();
     o->nmodules_to_save++;
     return NULL;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "lora/match.h"
 #include "lora/names.h"
@@ -56,18 +57,7 @@ sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_ent
 
 static item *find_item(combined *c, const char *name)
 {
-    int64_t low = 0, high = c->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int order = strcmp(name, c->item[middle].told.name);
-        if (order == 0)
-            return &c->item[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    return SHEAF_FIND(item, told.name, c->item, c->count, name);
 }
 
 static const sheaf_source_entry *source_find(sheaf_source *self, const char *name)
@@ -197,14 +187,7 @@ static sheaf_status *add_part(combined *c, sheaf_source *from, const sheaf_sourc
 {
     item *it = find_item(c, e->name);
     if (it == NULL) {
-        if (c->count == c->room) {
-            item *more = realloc(c->item, (size_t)(c->room * 2 + 64) * sizeof *more);
-            if (more == NULL)
-                return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
-            c->item = more;
-            c->room = c->room * 2 + 64;
-        }
-        char *name = strdup(e->name);
+        char *name = SHEAF_GROW(&c->item, &c->room, c->count + 1) ? strdup(e->name) : NULL;
         if (name == NULL)
             return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
         int64_t at = c->count++; /* an adapter's tensors come by name, so this moves little */
@@ -214,10 +197,8 @@ static sheaf_status *add_part(combined *c, sheaf_source *from, const sheaf_sourc
         *it = (item){ .told = *e, .a = a, .copy = copy };
         it->told.name = name;
     }
-    part *more = realloc(it->part, ((size_t)it->nparts + 1) * sizeof *more);
-    if (more == NULL)
+    if (!SHEAF_GROW(&it->part, NULL, it->nparts + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
-    it->part = more;
     it->part[it->nparts] = *scaled;
     it->part[it->nparts].from = from;
     it->part[it->nparts++].entry = e;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "lora/adapter.h"
 
 enum { CHUNK = 1 << 20 }; /* bytes read at once, and at least a row */
@@ -112,17 +113,8 @@ static int by_b_name(const void *a, const void *b)
 
 static int find_compact(const fitted *f, const char *name)
 {
-    int low = 0, high = f->count;
-    while (low < high) {
-        const int middle = low + (high - low) / 2, order = strcmp(name, f->entry[middle].name);
-        if (order == 0)
-            return middle;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return -1;
+    const sheaf_source_entry *e = SHEAF_FIND(sheaf_source_entry, name, f->entry, f->count, name);
+    return e == NULL ? -1 : (int)(e - f->entry);
 }
 
 static const sheaf_source_entry *fitted_find(sheaf_source *self, const char *name)

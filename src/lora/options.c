@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
+
 sheaf_status *sheaf__lora_options_default(sheaf_lora_options *out)
 {
     *out = (sheaf_lora_options){ .rank = 8, .alpha = 8 };
@@ -254,11 +256,9 @@ sheaf_status *sheaf__lora_set_pattern(sheaf_pattern **list, int *n, const char *
     if (text == NULL)
         return NULL;
     while (*text != '\0') {
-        sheaf_pattern *grown = realloc(*list, ((size_t)*n + 1) * sizeof **list);
-        if (grown == NULL)
+        if (!SHEAF_GROW(list, NULL, *n + 1))
             return sheaf_fail(SHEAF_E_MEMORY, "list of patterns");
-        *list = grown;
-        sheaf_status *st = take_pattern(&grown[*n], &text, whole);
+        sheaf_status *st = take_pattern(&(*list)[*n], &text, whole);
         if (st != NULL)
             return st;
         *n += 1;

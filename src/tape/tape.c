@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 typedef struct step {
     sheaf__op *op;
     bool backward, again;  /* again: the re-run of a segment */
@@ -82,26 +84,11 @@ sheaf__context *sheaf__tape_context(sheaf__tape *tape)
     return tape->context;
 }
 
-/* Room for one more pointer; false when memory is out. */
-static bool grow(void *array, int64_t used, int64_t *room)
-{
-    void **slot = array;
-    if (used < *room)
-        return true;
-    const int64_t more = *room == 0 ? 64 : *room * 2;
-    void *bigger = realloc(*slot, (size_t)more * sizeof(void *));
-    if (bigger == NULL)
-        return false;
-    *slot = bigger;
-    *room = more;
-    return true;
-}
-
 sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t rows, int64_t cols,
                                 sheaf_dtype dtype)
 {
     sheaf__value *value = calloc(1, sizeof *value);
-    if (value == NULL || !grow(&tape->value, tape->nvalues, &tape->value_room)) {
+    if (value == NULL || !SHEAF_GROW(&tape->value, &tape->value_room, tape->nvalues + 1)) {
         free(value);
         tape->no_memory = true;
         return &tape->spare_value;
@@ -120,7 +107,7 @@ sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *for
         abort(); /* our mistake: an op with more parameters than the tape keeps a spare for */
     sheaf__op *op = calloc(1, sizeof *op);
     void *params = calloc(1, params_bytes + 1);
-    if (op == NULL || params == NULL || !grow(&tape->op, tape->nops, &tape->op_room)) {
+    if (op == NULL || params == NULL || !SHEAF_GROW(&tape->op, &tape->op_room, tape->nops + 1)) {
         free(op);
         free(params);
         tape->no_memory = true;
@@ -159,13 +146,10 @@ void sheaf__tape_segment_end(sheaf__tape *tape)
 
 void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value)
 {
-    sheaf__value **bigger = realloc(tape->pinned, (size_t)(tape->npinned + 1) * sizeof *bigger);
-    if (bigger == NULL) {
+    if (SHEAF_GROW(&tape->pinned, NULL, tape->npinned + 1))
+        tape->pinned[tape->npinned++] = value;
+    else
         tape->no_memory = true;
-        return;
-    }
-    tape->pinned = bigger;
-    tape->pinned[tape->npinned++] = value;
 }
 
 static bool is_pinned(const sheaf__tape *tape, const sheaf__value *value)
@@ -240,7 +224,7 @@ static bool find_deaths(sheaf__tape *tape)
                 if (!touched)
                     continue;
                 if (!value->live_data && !is_pinned(tape, value)) {
-                    if (!grow(&tape->dead, tape->ndead, &tape->dead_room))
+                    if (!SHEAF_GROW(&tape->dead, &tape->dead_room, tape->ndead + 1))
                         return false;
                     tape->dead[tape->ndead++] = value;
                     s->ndead++;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 enum { ALIGN = 16, CHUNK = 1 << 15 };
 
 static int64_t padded(int64_t n)
@@ -71,13 +73,8 @@ int64_t sheaf__trained_at(const sheaf__trained *t, int part, int slice)
 sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, const char *name,
                                  int ndim, const int64_t *shape, const sheaf_cut *cut, bool decay)
 {
-    if (set->count == set->room) {
-        set->room = set->room == 0 ? 64 : set->room * 2;
-        sheaf__trained **bigger = realloc(set->item, (size_t)set->room * sizeof *bigger);
-        if (bigger == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "list of trained tensors");
-        set->item = bigger;
-    }
+    if (!SHEAF_GROW(&set->item, &set->room, set->count + 1))
+        return sheaf_fail(SHEAF_E_MEMORY, "list of trained tensors");
     sheaf__trained *t = calloc(1, sizeof *t);
     if (t == NULL || (t->name = strdup(name)) == NULL) {
         free(t);
@@ -227,11 +224,6 @@ void sheaf__lanes_close(sheaf__trained_set *set, sheaf__lane_stack *stack)
     spread(set, set->sum[0], offsetof(sheaf__trained, grad));
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(sheaf__trained *const *)a)->name, (*(sheaf__trained *const *)b)->name);
-}
-
 struct squares {
     sheaf__trained_set *set;
     sheaf__trained **sorted;
@@ -306,7 +298,7 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
         goto done;
     }
     memcpy(q.sorted, set->item, (size_t)set->count * sizeof *q.sorted);
-    qsort(q.sorted, (size_t)set->count, sizeof *q.sorted, by_name);
+    qsort(q.sorted, (size_t)set->count, sizeof *q.sorted, sheaf__by_name_behind);
     sheaf__pool_run(c->device->pool, set->count, squares_of, &q);
     if (c->comm != NULL)
         st = share_squares(&q, c->slices);

@@ -31,7 +31,8 @@ typedef struct sheaf__trained {
 
 typedef struct sheaf__trained_set {
     sheaf__context *context;
-    int count, room;
+    int count;
+    int64_t room;
     sheaf__trained **item; /* order of addition */
     int64_t numel;         /* floats per flat array */
     float *master, *moment1, *moment2;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "lora/cog.h"
 #include "train/pattern.h"
@@ -117,15 +118,10 @@ static sheaf_status *no_match(const sheaf_schema *schema, const char *flag, cons
 /* Patterns of one list grow by one; *out is its text, owned by the list. */
 static sheaf_status *grow(char ***list, int *n, const char *text, size_t size, const char *flag)
 {
-    char **bigger = realloc(*list, (size_t)(*n + 1) * sizeof *bigger);
-    char *pattern = strndup(text, size);
-    if (bigger != NULL)
-        *list = bigger;
-    if (bigger == NULL || pattern == NULL) {
-        free(pattern);
+    char *pattern = SHEAF_GROW(list, NULL, *n + 1) ? strndup(text, size) : NULL;
+    if (pattern == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "--%s", flag);
-    }
-    bigger[(*n)++] = pattern;
+    (*list)[(*n)++] = pattern;
     return sheaf_in(sheaf__pattern_check(pattern), "--%s", flag);
 }
 
@@ -232,10 +228,8 @@ static sheaf_status *add_scale(sheaf__selection *s, const char *text, size_t siz
     const double scale = strtod(number, &end);
     if (*end != '\0' || number[0] == ' ' || !isfinite(scale) || scale < 0)
         return bad_scale(text, size);
-    double *bigger = realloc(s->scale, (size_t)(s->nscaled + 1) * sizeof *bigger);
-    if (bigger == NULL)
+    if (!SHEAF_GROW(&s->scale, NULL, s->nscaled + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "--lr-scale");
-    s->scale = bigger;
     s->scale[s->nscaled] = scale;
     return grow(&s->scaled, &s->nscaled, text, (size_t)(equals - text), "lr-scale");
 }

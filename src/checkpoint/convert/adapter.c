@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "checkpoint/convert/copy.h"
 #include "dialects/peft/peft.h"
@@ -92,18 +93,7 @@ static sheaf_status *check_module(adapted *a, const sheaf_lora_module *m)
 
 static factor *find_factor(const adapted *a, const char *name)
 {
-    int64_t low = 0, high = a->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int order = strcmp(name, a->factor[middle].told.name);
-        if (order == 0)
-            return &a->factor[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    return SHEAF_FIND(factor, told.name, a->factor, a->count, name);
 }
 
 static const sheaf_source_entry *adapted_find(sheaf_source *self, const char *name)
@@ -241,11 +231,6 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
     return sheaf_in(st, "%s", dir);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const factor *)a)->told.name, ((const factor *)b)->told.name);
-}
-
 static sheaf_status *list_factors(adapted *a)
 {
     int64_t n = 0;
@@ -272,14 +257,8 @@ static sheaf_status *list_factors(adapted *a)
             };
             a->count++;
         }
-    qsort(a->factor, (size_t)a->count, sizeof *a->factor, by_name);
+    qsort(a->factor, (size_t)a->count, sizeof *a->factor, sheaf__by_name);
     return NULL;
-}
-
-static int by_entry_name(const void *a, const void *b)
-{
-    return strcmp((*(const sheaf_source_entry *const *)a)->name,
-                  (*(const sheaf_source_entry *const *)b)->name);
 }
 
 /* As of a catalog, they are sorted. */
@@ -293,7 +272,7 @@ static sheaf_status *list_entries(adapted *a)
         a->entry[a->nentries++] = a->base->entry(a->base, i);
     for (int64_t i = 0; i < a->count; i++)
         a->entry[a->nentries++] = &a->factor[i].told;
-    qsort(a->entry, (size_t)a->nentries, sizeof *a->entry, by_entry_name);
+    qsort(a->entry, (size_t)a->nentries, sizeof *a->entry, sheaf__by_name_behind);
     return NULL;
 }
 

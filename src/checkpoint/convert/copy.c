@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
 
@@ -164,18 +165,8 @@ static bool is_float(sheaf_dtype d)
 static const sheaf_source_entry *cast_find(sheaf_source *self, const char *name)
 {
     const cast_source *s = (cast_source *)self;
-    int64_t low = 0, high = s->count; /* every source has its entries by name */
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int order = strcmp(name, s->entry[middle].name);
-        if (order == 0)
-            return &s->entry[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    /* every source has its entries by name */
+    return SHEAF_FIND(const sheaf_source_entry, name, s->entry, s->count, name);
 }
 
 static int64_t cast_count(sheaf_source *self)
@@ -331,14 +322,8 @@ typedef struct crew {
 
 static sheaf_status *add_job(crew *c, job j)
 {
-    if (c->count == c->room) {
-        const int64_t room = c->room * 2 + 256;
-        job *more = realloc(c->job, (size_t)room * sizeof *more);
-        if (more == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "list of copies");
-        c->job = more;
-        c->room = room;
-    }
+    if (!SHEAF_GROW(&c->job, &c->room, c->count + 1))
+        return sheaf_fail(SHEAF_E_MEMORY, "list of copies");
     c->job[c->count++] = j;
     return NULL;
 }

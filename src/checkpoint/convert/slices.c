@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/output.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/manifest.h"
@@ -60,12 +61,6 @@ static const sheaf_cut *cut_of(const writer *w, const sheaf_source_entry *e)
     return &t->cut;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(const sheaf_source_entry *const *)a)->name,
-                  (*(const sheaf_source_entry *const *)b)->name);
-}
-
 static sheaf_status *draft(writer *w)
 {
     sheaf_source *source = w->how->source;
@@ -79,7 +74,7 @@ static sheaf_status *draft(writer *w)
         return st;
     for (int64_t i = 0; i < n; i++)
         w->entry[i] = source->entry(source, i);
-    qsort(w->entry, (size_t)n, sizeof *w->entry, by_name);
+    qsort(w->entry, (size_t)n, sizeof *w->entry, sheaf__by_name_behind);
     w->m->contract = CONTRACT;
     w->m->step = w->how->step;
     w->m->progress = strdup(w->how->progress);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "checkpoint/merge/matcher.h"
 #include "lora/check_file.h"
@@ -73,11 +74,9 @@ static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge
 
 static sheaf_status *add_step(sheaf__merge_step **out, sheaf__matcher *m, sheaf__merge_tensor *t)
 {
-    sheaf__merge_step *more = realloc(t->step, ((size_t)t->nsteps + 1) * sizeof *more);
-    if (more == NULL)
+    if (!SHEAF_GROW(&t->step, NULL, t->nsteps + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "merge");
-    t->step = more;
-    *out = &more[t->nsteps++];
+    *out = &t->step[t->nsteps++];
     **out = (sheaf__merge_step){ .number = m->number, .adapter = m->adapter->source };
     return check_base_type(m, t);
 }

@@ -2,24 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "checkpoint/merge/matcher.h"
 #include "lora/names.h"
 #include "lora/renames.h"
 
 sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *p, const char *name)
 {
-    int64_t low = 0, high = p->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int c = strcmp(name, p->tensor[middle].name);
-        if (c == 0)
-            return &p->tensor[middle];
-        if (c < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    return SHEAF_FIND(sheaf__merge_tensor, name, p->tensor, p->count, name);
 }
 
 bool sheaf__merge_is_float(sheaf_dtype dtype)
@@ -46,27 +36,12 @@ const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path,
     return e;
 }
 
-static int by_alias(const void *a, const void *b)
-{
-    return strcmp(((const sheaf__alias *)a)->name, ((const sheaf__alias *)b)->name);
-}
-
 static sheaf__merge_tensor *find(const sheaf__matcher *m, const char *name)
 {
     if (m->alias == NULL)
         return sheaf__merge_find(m->plan, name);
-    int64_t low = 0, high = m->plan->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int order = strcmp(name, m->alias[middle].name);
-        if (order == 0)
-            return m->alias[middle].tensor;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    const sheaf__alias *alias = SHEAF_FIND(sheaf__alias, name, m->alias, m->plan->count, name);
+    return alias == NULL ? NULL : alias->tensor;
 }
 
 sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path,
@@ -173,7 +148,7 @@ static sheaf_status *make_aliases(bool *any, sheaf__matcher *m, int group)
     sheaf__renames_free(renames);
     if (st != NULL)
         return st;
-    qsort(m->alias, (size_t)n, sizeof *m->alias, by_alias);
+    qsort(m->alias, (size_t)n, sizeof *m->alias, sheaf__by_name);
     for (int64_t i = 1; i < n; i++)
         *any = *any && strcmp(m->alias[i].name, m->alias[i - 1].name) != 0;
     return NULL;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -125,18 +126,7 @@ void sheaf__manifest_free(sheaf_manifest *m)
 
 const sheaf_manifest_tensor *sheaf__manifest_find(const sheaf_manifest *m, const char *name)
 {
-    int64_t low = 0, high = m->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int order = strcmp(m->tensor[middle].name, name);
-        if (order == 0)
-            return &m->tensor[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    return SHEAF_FIND(const sheaf_manifest_tensor, name, m->tensor, m->count, name);
 }
 
 const char *sheaf__manifest_file(char buffer[32], int slices, int slice)
@@ -345,12 +335,6 @@ static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slic
     return read_cut(t, slices, object);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const sheaf_manifest_tensor *)a)->name,
-                  ((const sheaf_manifest_tensor *)b)->name);
-}
-
 static sheaf_status *read_tensors(sheaf_manifest *m, int version, json_t *tensors)
 {
     const char *name;
@@ -362,7 +346,7 @@ static sheaf_status *read_tensors(sheaf_manifest *m, int version, json_t *tensor
         if (st != NULL)
             return sheaf_in(st, "'%s'", name);
     }
-    qsort(m->tensor, (size_t)n, sizeof *m->tensor, by_name);
+    qsort(m->tensor, (size_t)n, sizeof *m->tensor, sheaf__by_name);
     return NULL;
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/output.h"
 #include "checkpoint/store/store.h"
@@ -61,11 +62,6 @@ typedef struct named {
     int64_t index;
 } named;
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const named *)a)->name, ((const named *)b)->name);
-}
-
 static sheaf_status *check_tensor(const saver *s, const sheaf_state_tensor *t)
 {
     sheaf_status *st = NULL;
@@ -97,7 +93,7 @@ static sheaf_status *sort_names(saver *s)
     for (int64_t i = 0; i < n && st == NULL; i++)
         list[i] = (named){ s->state->tensor[i].name, i };
     if (st == NULL)
-        qsort(list, (size_t)n, sizeof *list, by_name);
+        qsort(list, (size_t)n, sizeof *list, sheaf__by_name);
     for (int64_t i = 0; i < n && st == NULL; i++) {
         s->order[i] = list[i].index;
         if (i > 0 && strcmp(list[i - 1].name, list[i].name) == 0)

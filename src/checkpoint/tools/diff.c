@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/common/dialects.h"
@@ -151,11 +152,6 @@ static const sheaf_source_entry *meant(const sheaf_look *look, const char *name)
     return e;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static sheaf_status *compare_all(differ *d)
 {
     sheaf_source *a = d->a.source, *b = d->b.source;
@@ -168,7 +164,7 @@ static sheaf_status *compare_all(differ *d)
         names[n++] = a->entry(a, i)->name;
     for (int64_t i = 0; i < nb; i++)
         names[n++] = b->entry(b, i)->name;
-    qsort(names, (size_t)n, sizeof *names, by_name);
+    qsort(names, (size_t)n, sizeof *names, sheaf__by_name);
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
         if (i == 0 || strcmp(names[i], names[i - 1]) != 0)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/store/own_catalog.h"
@@ -139,14 +140,8 @@ static void count_special(counts *to, const void *data, size_t bytes, sheaf_dtyp
 
 static sheaf_status *add_task(verifier *v, task t, int64_t bytes)
 {
-    if (v->ntasks == v->room) {
-        const int64_t room = v->room * 2 + 256;
-        task *more = realloc(v->task, (size_t)room * sizeof *more);
-        if (more == NULL)
-            return no_memory(v);
-        v->task = more;
-        v->room = room;
-    }
+    if (!SHEAF_GROW(&v->task, &v->room, v->ntasks + 1))
+        return no_memory(v);
     t.bytes = bytes;
     v->task[v->ntasks++] = t;
     v->total += bytes;
