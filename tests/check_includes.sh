@@ -28,22 +28,7 @@ BEGIN {
             divided[word[i]] = 1
     }
     # Debts: to be removed, never to be added to.
-    n = split("checkpoint/merge/output.c>checkpoint/convert/inner.h " \
-              "dialects/colossalai/colossalai.h>dialects/hf/catalog.h " \
-              "dialects/colossalai/optim.c>dialects/hf/hf.h " \
-              "dialects/common/cures.c>dialects/hf/catalog.h " \
-              "dialects/common/layers_check.c>dialects/hf/catalog.h " \
-              "dialects/common/megatron_model.c>dialects/hf/catalog.h " \
-              "dialects/common/tokenizer_rows.c>dialects/hf/catalog.h " \
-              "dialects/deepspeed/deepspeed.c>dialects/sat/parts.h " \
-              "dialects/deepspeed/join.c>dialects/hf/catalog.h " \
-              "dialects/hf/catalog.c>dialects/colossalai/colossalai.h " \
-              "dialects/peft/catalog.h>dialects/hf/catalog.h " \
-              "dialects/peft/peft.c>dialects/hf/catalog.h " \
-              "dialects/sat/adapter.c>dialects/peft/peft.h " \
-              "dialects/sat/check.c>dialects/hf/hf.h " \
-              "dialects/sat/check.c>dialects/hf/catalog.h " \
-              "dialects/sat/write.c>dialects/hf/hf.h", word, " ")
+    n = split("checkpoint/merge/output.c>checkpoint/convert/inner.h", word, " ")
     for (i = 1; i <= n; i++)
         owed[word[i]] = 1
     n = split("status 0 version 0 dtype 1 cut 1 owner 1 source 1 config 2 schema 2", word, " ")

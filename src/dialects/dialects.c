@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "dialects/common/model.h"
 #include "dialects/colossalai/colossalai.h"
 #include "dialects/dcp/dcp.h"
 #include "dialects/deepspeed/deepspeed.h"
@@ -17,8 +18,8 @@
 const sheaf_dialect *const sheaf__dialects[] = {
     &sheaf__dialect_megatron,
     &sheaf__dialect_dcp,
+    &sheaf__dialect_sat, /* names its parts as DeepSpeed does */
     &sheaf__dialect_deepspeed,
-    &sheaf__dialect_sat,
     &sheaf__dialect_peft,
     &sheaf__dialect_colossalai,
     &sheaf__dialect_hf, /* any folder with weights: the last */

@@ -12,6 +12,7 @@
 #include "checkpoint/convert/adapter.h"
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/store/own_catalog.h"
+#include "dialects/common/whole.h"
 #include "dialects/hf/catalog.h"
 #include "dialects/peft/catalog.h"
 #include "dialects/peft/peft.h"

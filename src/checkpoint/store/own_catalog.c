@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/store/store.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/model.h"
 #include "formats/safetensors.h"
 
 static bool has(const char *dir, const char *name, sheaf_path_kind kind)

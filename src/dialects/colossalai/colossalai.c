@@ -7,6 +7,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "dialects/common/model.h"
+#include "dialects/common/rank_parts.h"
 
 static bool numbered(const char *name, const char *begin, const char *end)
 {
@@ -169,7 +171,7 @@ static sheaf_status *read_ranks(sheaf_catalog *c, const char *path,
     if (st == NULL)
         st = sheaf__catalog_find_config(c, hints, dir != NULL ? dir : path, "config.json");
     if (st == NULL)
-        st = sheaf__colossalai_join(c, all);
+        st = sheaf__rank_parts_join(c, all);
     free(dir);
     free(all);
     return st;
@@ -203,7 +205,7 @@ static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dial
             part[parts++] = hints->also[i];
     }
     if (st == NULL && parts > 0)
-        st = sheaf__colossalai_join(c, part);
+        st = sheaf__rank_parts_join(c, part);
     free(part);
     return st;
 }

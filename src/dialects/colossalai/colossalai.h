@@ -15,14 +15,10 @@
 #ifndef SHEAF_DIALECTS_COLOSSALAI_COLOSSALAI_H
 #define SHEAF_DIALECTS_COLOSSALAI_COLOSSALAI_H
 
-#include "dialects/hf/catalog.h"
+#include "dialects/common/dialects.h"
+#include "dialects/common/whole.h"
 
 extern const sheaf_dialect sheaf__dialect_colossalai;
-
-/* sheaf__colossalai_join - the tensors of single ranks in `paths` (folders and files; ends with
- * NULL) into the catalog: completes tables of which it has rank 0's rows, or joins all where it is
- * empty. */
-sheaf_status *sheaf__colossalai_join(sheaf_catalog *catalog, const char *const *paths);
 
 /* sheaf__colossalai_optimizer - the moments in `dir`, named by the order of the model's parameters;
  * sets the step. */

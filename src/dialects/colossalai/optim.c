@@ -12,7 +12,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/colossalai/colossalai.h"
-#include "dialects/hf/hf.h"
+#include "dialects/common/model.h"
+#include "dialects/common/model_folder.h"
 #include "formats/torch.h"
 
 enum { MOST_PARAMETERS = 1 << 20 };

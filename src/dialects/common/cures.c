@@ -1,11 +1,11 @@
 /* cures.c - commands that cure what was found, with the paths of the checkpoint at hand; see
- * catalog.h, hf/catalog.h. */
+ * catalog.h, model.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/text.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/model.h"
 #include "sheaf/schema.h"
 
 enum { MOST_PLACES = 256 }; /* folders that are looked into for a config */

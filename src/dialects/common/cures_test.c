@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "dialects/common/model.h"
 #include "dialects/hf/catalog.h"
 
 static void test_cure__paths_as_a_shell_reads_them(void **state)

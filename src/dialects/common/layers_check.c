@@ -1,5 +1,5 @@
 /* layers_check.c - what the tensors of a Llama say of each other where no config says it: see
- * hf/catalog.h.
+ * model.h.
  *
  * Every layer has the tensors that every other has, in the same shapes; the table of embeddings,
  * the last norm and a head are as wide as the layers are. */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dialects/hf/catalog.h"
+#include "dialects/common/model.h"
 
 enum { NAME_MOST = 512 };
 

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/boxes.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/model.h"
 #include "sheaf/schema.h"
 
 /* ---- args ---- */

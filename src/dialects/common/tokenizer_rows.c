@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/model.h"
 
 enum { MOST_TOKENS = 1 << 24, MOST_MODEL = 64 << 20 };
 

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/deepspeed/private.h"
-#include "dialects/sat/parts.h"
 
 enum {
     MAX_ENTRIES = 65536,  /* of one list or dict */
@@ -100,7 +99,7 @@ ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
 
 typedef struct look {
     int models, optims, layers;
-    bool universal, sat;
+    bool universal;
 } look;
 
 static void look_into(look *out, const char *dir)
@@ -120,7 +119,6 @@ static void look_into(look *out, const char *dir)
     }
     sheaf__names_free(names, n);
     sheaf_status_free(st);
-    out->sat = sheaf__sat_is_step(dir);
 }
 
 /* The tag that `name` in `dir` says, malloc'd; NULL when there is none or it is no name of a
@@ -170,8 +168,8 @@ static bool is_tag(const char *dir)
 {
     look l;
     look_into(&l, dir);
-    return !l.sat && (l.optims > 0 || l.layers > 0 || l.models > 0 ||
-                      (l.universal && strstr(dir, "universal") != NULL));
+    return l.optims > 0 || l.layers > 0 || l.models > 0 ||
+           (l.universal && strstr(dir, "universal") != NULL);
 }
 
 static bool deepspeed_is(const char *path)

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "dialects/deepspeed/private.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/model.h"
 
 /* ---- joining the parts ---- */
 

@@ -3,6 +3,8 @@
 #include "dialects/common/made_test.h"
 
 #include "base/file.h"
+#include "dialects/common/model.h"
+#include "dialects/common/whole.h"
 #include "dialects/hf/hf.h"
 #include "dialects/hf/catalog.h"
 #include "dialects/peft/peft.h"

@@ -5,7 +5,7 @@
 #ifndef SHEAF_DIALECTS_HF_HF_H
 #define SHEAF_DIALECTS_HF_HF_H
 
-#include "dialects/common/folder.h"
+#include "dialects/common/model_folder.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 
@@ -23,38 +23,5 @@ sheaf_status *sheaf_hf_config_path(char **out, const char *path);
  * compare); its values are then those of the table.
  * Errors: SHEAF_E_LAYOUT; says when it looks like one part of a divided model. */
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema);
-
-/* ---- writing ---- */
-
-/* sheaf_hf_specs - the tensors of a model in the order in which transformers divides them
- * into shards (calloc'd; names borrowed from the schema).
- *   stored  NULL, or where dtypes are taken from; otherwise all get `dtype` */
-sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
-                             const sheaf_schema *schema, sheaf_source *stored, sheaf_dtype dtype);
-
-/* sheaf_hf_begin - a new model folder at `dst`; write with sheaf__folder_write(), end with
- * sheaf__folder_commit() or _abandon(). Shards of at most shard_bytes (0: 50 GB) as transformers
- * would cut them; config.json holds `config_json`. */
-sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
-                             const sheaf_safetensors_spec *specs, int64_t count,
-                             int64_t shard_bytes, bool replace, sheaf_faults *faults);
-/* sheaf_hf_extras - names of files that belong to a model beside its config and weights; ends with
- * NULL. */
-extern const char *const sheaf_hf_extras[];
-/* sheaf_hf_copy_extras - generation_config.json and the tokenizer's files from another folder (or
- * the folder of a file), those that are there. */
-sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from);
-
-/* sheaf_hf_config_set - `json`, the text of an object, with the value of one key replaced or the
- * key added; all else keeps its spelling. `value` is JSON, as "\"bfloat16\"". */
-sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value);
-/* sheaf_hf_config_with_dtype - the text with dtype (5.x) or torch_dtype (4.x) set, whichever it
- * uses. */
-sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype);
-/* sheaf_hf_config_whole - the text for a folder whose tensors are whole: SAT's, of CogVLM and
- * CogAgent, names its model_type and a parallel size of 1, and says that no LoRA is in it unless
- * `adapted`. Others stay as they are. */
-sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config,
-                                    bool adapted);
 
 #endif

@@ -8,6 +8,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "dialects/common/model.h"
+#include "dialects/common/whole.h"
 #include "dialects/peft/peft.h"
 
 static bool peft_is(const char *path)

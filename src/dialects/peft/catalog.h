@@ -3,7 +3,7 @@
 #ifndef SHEAF_DIALECTS_PEFT_CATALOG_H
 #define SHEAF_DIALECTS_PEFT_CATALOG_H
 
-#include "dialects/hf/catalog.h"
+#include "dialects/common/dialects.h"
 
 extern const sheaf_dialect sheaf__dialect_peft;
 

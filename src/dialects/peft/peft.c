@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/whole.h"
 #include "dialects/peft/catalog.h"
 #include "dialects/common/shards.h"
 
@@ -168,22 +168,4 @@ sheaf_status *sheaf_peft_config_path(char **out, const char *dir)
         !has_weights(dir))
         return explain(dir);
     return sheaf__path_join(out, dir, "adapter_config.json");
-}
-
-sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
-                               const sheaf_safetensors_spec *specs, int64_t count, bool replace,
-                               sheaf_faults *faults)
-{
-    const sheaf_folder_options options = { .stem = "adapter_model",
-                                           .replace = replace,
-                                           .faults = faults };
-    sheaf_folder *folder = NULL;
-    sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
-    if (st == NULL)
-        st = sheaf__folder_text(folder, "adapter_config.json", config_json);
-    if (st == NULL)
-        *out = folder;
-    else
-        sheaf__folder_abandon(folder);
-    return st;
 }

@@ -5,7 +5,7 @@
 #ifndef SHEAF_DIALECTS_PEFT_PEFT_H
 #define SHEAF_DIALECTS_PEFT_PEFT_H
 
-#include "dialects/common/folder.h"
+#include "dialects/common/model_folder.h"
 #include "sheaf/source.h"
 
 /* sheaf_peft_open - names as PEFT 0.21 saves them, whatever the file spells: adapter names in
@@ -21,10 +21,5 @@ sheaf_status *sheaf_peft_config_path(char **out, const char *dir);
 
 /* sheaf__peft_name - the spelling above (malloc'd). */
 sheaf_status *sheaf__peft_name(char **out, const char *stored);
-
-/* sheaf_peft_begin - a new adapter folder at `dst`; write with sheaf__folder_write(). */
-sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
-                               const sheaf_safetensors_spec *specs, int64_t count, bool replace,
-                               sheaf_faults *faults);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "dialects/peft/peft.h"
+#include "dialects/common/model_folder.h"
 #include "dialects/sat/lora.h"
 #include "schema/paths.h"
 

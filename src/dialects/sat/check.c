@@ -5,8 +5,8 @@
 
 #include "base/json.h"
 #include "catalog/boxes.h"
-#include "dialects/hf/hf.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/model.h"
+#include "dialects/common/model_folder.h"
 #include "dialects/sat/inner.h"
 
 enum { NAMED = 12 }; /* findings of one sort before they are counted only */

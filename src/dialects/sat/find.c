@@ -178,6 +178,8 @@ static const char *last_part(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+/* Is `dir` the folder of one step of SAT: parts in it, and either model_config.json in or above it
+ * or a number for a name and nothing in the first part that tells of DeepSpeed alone? */
 static sheaf_status *is_step_folder(bool *yes, const char *dir)
 {
     char *full = NULL, *above = NULL;
@@ -198,15 +200,6 @@ static sheaf_status *is_step_folder(bool *yes, const char *dir)
     free(full);
     free(above);
     return st;
-}
-
-bool sheaf__sat_is_step(const char *dir)
-{
-    bool yes = false;
-    sheaf_status *st = is_step_folder(&yes, dir);
-    yes = yes && st == NULL;
-    sheaf_status_free(st);
-    return yes;
 }
 
 bool sheaf__sat_is(const char *path)

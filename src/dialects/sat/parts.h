@@ -73,11 +73,6 @@ sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *catalog, const
 /* sheaf__sat_is - the dialect's is(). */
 bool sheaf__sat_is(const char *path);
 
-/* sheaf__sat_is_step - is `dir` the folder of one step of SAT: parts in it, and either
- * model_config.json in or above it or a number for a name and nothing in the first part that tells
- * of DeepSpeed alone? */
-bool sheaf__sat_is_step(const char *dir);
-
 /* sheaf__sat_rank_of - the N of "mp_rank_NN_model_states.pt", or -1. */
 int sheaf__sat_rank_of(const char *name);
 /* sheaf__sat_step_of - the step that a folder's name or `latest` says: 0 or more, -1 for "release",

@@ -9,7 +9,7 @@
 #include "base/json_scan.h"
 #include "base/output.h"
 #include "base/text.h"
-#include "dialects/hf/hf.h"
+#include "dialects/common/model_folder.h"
 #include "formats/torch.h"
 
 enum { CHUNK = 8 << 20 }; /* bytes read at once, and at least a row */

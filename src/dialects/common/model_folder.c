@@ -1,10 +1,10 @@
-/* write.c - writing a model folder; see hf.h. */
+/* model_folder.c - see model_folder.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json_scan.h"
 #include "base/text.h"
-#include "dialects/hf/hf.h"
+#include "dialects/common/model_folder.h"
 
 static const int64_t default_shard_bytes = 50000000000; /* "50GB", as transformers 5 */
 
@@ -73,6 +73,24 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
     sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
     if (st == NULL)
         st = sheaf__folder_text(folder, "config.json", config_json);
+    if (st == NULL)
+        *out = folder;
+    else
+        sheaf__folder_abandon(folder);
+    return st;
+}
+
+sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
+                               const sheaf_safetensors_spec *specs, int64_t count, bool replace,
+                               sheaf_faults *faults)
+{
+    const sheaf_folder_options options = { .stem = "adapter_model",
+                                           .replace = replace,
+                                           .faults = faults };
+    sheaf_folder *folder = NULL;
+    sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
+    if (st == NULL)
+        st = sheaf__folder_text(folder, "adapter_config.json", config_json);
     if (st == NULL)
         *out = folder;
     else

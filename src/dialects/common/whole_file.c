@@ -1,10 +1,11 @@
-/* catalog_files.c - whole tensors of safetensors and PyTorch files; see catalog.h. */
+/* whole_file.c - whole tensors of safetensors and PyTorch files; see whole.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/dialects.h"
+#include "dialects/common/whole.h"
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 

@@ -1,4 +1,4 @@
-/* catalog_model.c - which model is it, and are these its tensors? See catalog.h.
+/* model.c - which model is it, and are these its tensors? See model.h.
  *
  * Rows of the two vocabulary tables are held against the config before anything else. A table with
  * more rows is cut, because what a program pads with is its own affair (zeros, copies, noise); one
@@ -11,7 +11,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/model.h"
+#include "dialects/common/whole.h"
 #include "sheaf/schema.h"
 
 enum { MOST_WAYS = 64, MOST_CONFIG = 16 << 20, LISTED = 200 };

@@ -1,4 +1,4 @@
-/* parts.c - tensors of single tensor-parallel ranks, joined; see colossalai.h.
+/* rank_parts.c - tensors of single tensor-parallel ranks, joined; see rank_parts.h.
  *
  * Which axis is divided is told by the name (docs/layouts.md, Llama family). Which rank a part is
  * from is told by the name of its file or folder; where nothing says it, by the padding, which lies
@@ -11,7 +11,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/private.h"
-#include "dialects/colossalai/colossalai.h"
+#include "dialects/common/model.h"
+#include "dialects/common/rank_parts.h"
+#include "dialects/common/whole.h"
 
 enum { MOST_PARTS = 256, COMPARE_BYTES = 1 << 20 };
 
@@ -71,7 +73,7 @@ static sheaf_status *add_part(joining *j, const char *path, int rank)
                               MOST_PARTS);
     part *p = &j->part[j->count];
     *p = (part){ .rank = rank };
-    sheaf_status *st = sheaf__catalog_new(&p->held, &sheaf__dialect_colossalai, path);
+    sheaf_status *st = sheaf__catalog_new(&p->held, j->c->dialect, path);
     if (st != NULL)
         return st;
     j->count++;
@@ -484,7 +486,7 @@ static int64_t vocabulary_of(const sheaf_catalog *c)
     return vocab;
 }
 
-sheaf_status *sheaf__colossalai_join(sheaf_catalog *c, const char *const *paths)
+sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
 {
     joining *j = calloc(1, sizeof *j);
     sheaf_status *st = j == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;

@@ -1,0 +1,49 @@
+/* model.h - which model is it, and are these its tensors? What every dialect asks once it has a
+ * catalog: the config, names and shapes, rows of the vocabulary. */
+#ifndef SHEAF_DIALECTS_COMMON_MODEL_H
+#define SHEAF_DIALECTS_COMMON_MODEL_H
+
+#include "dialects/common/dialects.h"
+#include "sheaf/config.h"
+
+/* sheaf__catalog_take_config - the text of `path` into catalog->config; what is wrong with it
+ * becomes a finding. */
+sheaf_status *sheaf__catalog_take_config(sheaf_catalog *catalog, const char *path);
+/* sheaf__catalog_find_config - hints->config, else dir/name where there is one. */
+sheaf_status *sheaf__catalog_find_config(sheaf_catalog *catalog, const sheaf_dialect_hints *hints,
+                                         const char *dir, const char *name);
+/* sheaf__catalog_check_model - recognises the model by its tensors, holds them against the config:
+ * class, names, shapes, rows of the vocabulary (padding is cut off, a part of a divided table is
+ * named). `damaged`: parts could not be read, so missing tensors are not listed one by one. */
+sheaf_status *sheaf__catalog_check_model(sheaf_catalog *catalog, bool damaged);
+/* sheaf__catalog_check_layers - a Llama whose layers differ from each other, or from what is around
+ * them, is not whole: for checkpoints of training, which have no config. */
+sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *catalog);
+/* sheaf__config_cure - what to do about a config that is missing or another model's (malloc'd): the
+ * command that verifies with one that lies in or beside the root and fits the tensors, else where
+ * to put one. */
+sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *catalog);
+/* sheaf__config_note - a finding with this cure. */
+sheaf_status *sheaf__config_note(sheaf_catalog *catalog, sheaf_severity severity, const char *code,
+                                 const char *path, const char *tensor, const char *expected,
+                                 const char *found);
+/* sheaf__family_of - by the names of the tensors: "llama", "qwen2", "cogvlm", "cogagent"; NULL. */
+const char *sheaf__family_of(const sheaf_catalog *catalog);
+/* sheaf__vocabulary_ways - p for which `rows` is one rank's part of `vocab` rows that were padded
+ * first; 0 = none. */
+int sheaf__vocabulary_ways(int64_t rows, int64_t vocab, int64_t *padded);
+/* sheaf__vocabulary_padded - could `rows` be `vocab` rows and padding? */
+bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab);
+/* sheaf__tokenizer_rows - tokens that the tokenizer in `dir` knows, and the file that says so
+ * (malloc'd); -1 and NULL where there is none that can be read. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir);
+/* sheaf__catalog_check_rows - holds the rows of a table against the vocabulary: cuts padding off,
+ * notes what is missing. */
+sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *catalog, sheaf_logical *tensor,
+                                        int64_t vocab);
+/* sheaf__is_vocabulary - is it one of the two tables? */
+bool sheaf__is_vocabulary(const char *name);
+/* sheaf__show_shape - "[511, 64]" */
+const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape);
+
+#endif

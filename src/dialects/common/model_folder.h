@@ -1,0 +1,46 @@
+/* model_folder.h - writing the folder of a model or an adapter in Hugging Face's form, and changing
+ * a config's text. */
+#ifndef SHEAF_DIALECTS_COMMON_MODEL_FOLDER_H
+#define SHEAF_DIALECTS_COMMON_MODEL_FOLDER_H
+
+#include "dialects/common/folder.h"
+#include "sheaf/schema.h"
+#include "sheaf/source.h"
+
+/* sheaf_hf_specs - the tensors of a model in the order in which transformers divides them
+ * into shards (calloc'd; names borrowed from the schema).
+ *   stored  NULL, or where dtypes are taken from; otherwise all get `dtype` */
+sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
+                             const sheaf_schema *schema, sheaf_source *stored, sheaf_dtype dtype);
+
+/* sheaf_hf_begin - a new model folder at `dst`; write with sheaf__folder_write(), end with
+ * sheaf__folder_commit() or _abandon(). Shards of at most shard_bytes (0: 50 GB) as transformers
+ * would cut them; config.json holds `config_json`. */
+sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
+                             const sheaf_safetensors_spec *specs, int64_t count,
+                             int64_t shard_bytes, bool replace, sheaf_faults *faults);
+/* sheaf_hf_extras - names of files that belong to a model beside its config and weights; ends with
+ * NULL. */
+extern const char *const sheaf_hf_extras[];
+/* sheaf_hf_copy_extras - generation_config.json and the tokenizer's files from another folder (or
+ * the folder of a file), those that are there. */
+sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from);
+
+/* sheaf_hf_config_set - `json`, the text of an object, with the value of one key replaced or the
+ * key added; all else keeps its spelling. `value` is JSON, as "\"bfloat16\"". */
+sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value);
+/* sheaf_hf_config_with_dtype - the text with dtype (5.x) or torch_dtype (4.x) set, whichever it
+ * uses. */
+sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype);
+/* sheaf_hf_config_whole - the text for a folder whose tensors are whole: SAT's, of CogVLM and
+ * CogAgent, names its model_type and a parallel size of 1, and says that no LoRA is in it unless
+ * `adapted`. Others stay as they are. */
+sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config,
+                                    bool adapted);
+
+/* sheaf_peft_begin - a new adapter folder at `dst`; write with sheaf__folder_write(). */
+sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
+                               const sheaf_safetensors_spec *specs, int64_t count, bool replace,
+                               sheaf_faults *faults);
+
+#endif

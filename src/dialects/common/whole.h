@@ -1,0 +1,51 @@
+/* whole.h - files of whole tensors, by themselves or as the shards of a folder.
+ *
+ * Every part that is missing, foreign, stale, double or cut short becomes a finding. */
+#ifndef SHEAF_DIALECTS_COMMON_WHOLE_H
+#define SHEAF_DIALECTS_COMMON_WHOLE_H
+
+#include "catalog/catalog.h"
+
+/* ---- one file (whole_file.c) ---- */
+
+typedef struct sheaf__whole {
+    sheaf_catalog *catalog;
+    sheaf_status *(*rename)(char **out, const char *stored); /* NULL: names stay */
+    const char *prefix; /* put before each name ("exp_avg."), or NULL */
+    sheaf_kind kind;
+    int rank;     /* of the pieces; -1 = whole */
+    bool buffers; /* keep rotary_emb.inv_freq of the text layers too */
+    /* told of each tensor before it is taken; false leaves it out. NULL: all are taken. */
+    bool (*wants)(void *context, const char *path, const char *name);
+    void *context;
+} sheaf__whole;
+
+/* sheaf__whole_file - the tensors of a .safetensors or PyTorch file (dicts inside are followed;
+ * names in them are joined with dots). One that is there already becomes a finding. *read is false
+ * when the file could not be read: then a finding says why. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__whole_file(bool *read, const sheaf__whole *whole, const char *path);
+/* sheaf__is_torch_name - .bin, .pt, .pth */
+bool sheaf__is_torch_name(const char *name);
+bool sheaf__ends_with(const char *text, const char *end);
+
+/* ---- a folder of them ---- */
+
+typedef struct sheaf__names {
+    char **at;
+    int64_t count;
+} sheaf__names; /* of a folder, sorted */
+bool sheaf__names_has(const sheaf__names *names, const char *name);
+
+/* sheaf__whole_folder - the weights in `dir`, whose files are `names`, by an index or by their
+ * names. `stem` is "model", or "" for any. Sets *damaged when a part could not be read: what is
+ * missing then has its reason. */
+sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char *dir,
+                                  const sheaf__names *names);
+/* sheaf__is_weights - by its name a file of weights, not an adapter's or an optimizer's. */
+bool sheaf__is_weights(const char *name);
+/* sheaf__is_weights_index - by its name an index of shards. */
+bool sheaf__is_weights_index(const char *name);
+/* sheaf__shard_of - of how many shards a file is one, by its name; 0 = it does not say. */
+int64_t sheaf__shard_of(const char *path);
+
+#endif

@@ -1,0 +1,418 @@
+/* whole_folder.c - the weights of a folder, by an index or by the names of its files; see
+ * whole.h. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "dialects/common/whole.h"
+
+enum { MOST_SHARDS = 4096 };
+
+static sheaf_status *no_memory(const char *path)
+{
+    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for the list of files", path);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+bool sheaf__names_has(const sheaf__names *names, const char *name)
+{
+    for (int64_t i = 0; i < names->count; i++)
+        if (strcmp(names->at[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* ---- names of files ---- */
+
+bool sheaf__is_weights(const char *name)
+{
+    static const char *const others[] = { "adapter_model", "optimizer",     "pytorch_optim",
+                                          "scheduler",     "training_args", "rng_state",
+                                          "scaler" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strncmp(name, others[i], strlen(others[i])) == 0)
+            return false;
+    return sheaf__ends_with(name, ".safetensors") || sheaf__is_torch_name(name);
+}
+
+bool sheaf__is_weights_index(const char *name)
+{
+    return (strncmp(name, "model.", 6) == 0 || strncmp(name, "pytorch_model.", 14) == 0) &&
+           strstr(name, ".index.") != NULL && sheaf__ends_with(name, ".json");
+}
+
+/* What the name of a shard says: STEM-00002-of-00005.safetensors, or STEM-00002.safetensors (of 0),
+ * or STEM-stage-00001-shard-00002.safetensors (stage 1). */
+typedef struct shard_name {
+    size_t stem;
+    int64_t stage, number, of;
+} shard_name;
+
+static int64_t number_at(const char **p, const char *before)
+{
+    const size_t n = strlen(before);
+    if (strncmp(*p, before, n) != 0 || !isdigit((unsigned char)(*p)[n]))
+        return -1;
+    const char *digits = *p + n;
+    const size_t length = strspn(digits, "0123456789");
+    *p = digits + length;
+    return length <= 9 ? strtoll(digits, NULL, 10) : -1;
+}
+
+static bool shard_of_name(shard_name *out, const char *name)
+{
+    for (const char *dash = strchr(name, '-'); dash != NULL; dash = strchr(dash + 1, '-')) {
+        const char *p = dash;
+        *out = (shard_name){ .stem = (size_t)(dash - name) };
+        const int64_t stage = number_at(&p, "-stage-");
+        if (stage >= 0) {
+            out->stage = stage;
+            out->number = number_at(&p, "-shard-");
+        } else {
+            out->number = number_at(&p, "-");
+            const int64_t of = out->number >= 0 ? number_at(&p, "-of-") : -1;
+            out->of = of > 0 ? of : 0;
+        }
+        if (out->number >= 0 && *p == '.' && strchr(p + 1, '.') == NULL)
+            return true;
+    }
+    return false;
+}
+
+int64_t sheaf__shard_of(const char *path)
+{
+    shard_name is;
+    return shard_of_name(&is, base_name(path)) ? is.of : 0;
+}
+
+/* ---- an index ---- */
+
+typedef struct indexed {
+    sheaf__whole whole; /* a copy, with our wants */
+    const sheaf__whole *asked;
+    const json_t *map;
+    sheaf_status *st; /* of a finding that could not be noted */
+} indexed;
+
+/* Takes what the index says is here. */
+static bool wants_indexed(void *context, const char *path, const char *name)
+{
+    indexed *x = context;
+    const char *file = json_string_value(json_object_get(x->map, name));
+    if (file != NULL && strcmp(file, base_name(path)) == 0)
+        return x->asked->wants == NULL || x->asked->wants(x->asked->context, path, name);
+    if (sheaf__ends_with(name, "rotary_emb.inv_freq") || x->st != NULL)
+        return false;
+    x->st = file == NULL
+                ? sheaf__catalog_note(
+                      x->whole.catalog, SHEAF_DEFECT, "foreign", path, name, "a name of the index",
+                      "a tensor that the index does not name",
+                      "this file or the index is of another save: copy both from the same one")
+                : sheaf__catalog_notef(
+                      x->whole.catalog, SHEAF_DEFECT, "duplicate", path, name, file,
+                      "this file or the index is of another save: copy both from the same one",
+                      "it lies in this file too");
+    return false;
+}
+
+static bool safe_file_name(const char *name)
+{
+    return name != NULL && *name != '\0' && *name != '.' && strchr(name, '/') == NULL &&
+           strchr(name, '\\') == NULL && strstr(name, "..") == NULL &&
+           (sheaf__ends_with(name, ".safetensors") || sheaf__is_torch_name(name));
+}
+
+/* Reads each file that the index names once; files[name] = was it read? */
+static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const char *dir,
+                                 const char *index)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)x->map, name, value)
+    {
+        const char *file = json_string_value(value);
+        char shown[96], *path = NULL;
+        bool read = false;
+        sheaf_status *st = NULL;
+        if (!safe_file_name(file)) {
+            *damaged = true;
+            st = sheaf__catalog_note(x->whole.catalog, SHEAF_DEFECT, "damaged", index, name,
+                                     "the name of a file of weights in the same folder",
+                                     sheaf__json_show(shown, value), "");
+        } else if (json_object_get(files, file) == NULL) {
+            if (json_object_size(files) == MOST_SHARDS)
+                return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", index),
+                                      "at most %d files", MOST_SHARDS);
+            st = sheaf__path_join(&path, dir, file);
+            if (st == NULL)
+                st = sheaf__whole_file(&read, &x->whole, path);
+            *damaged = *damaged || !read;
+            if (st == NULL && json_object_set_new(files, file, json_boolean(read)) != 0)
+                st = no_memory(index);
+        }
+        free(path);
+        if (st == NULL)
+            st = x->st;
+        if (st != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+static sheaf_status *note_promised(const indexed *x, const json_t *files, const char *dir)
+{
+    const char *name;
+    json_t *value;
+    sheaf_catalog *c = x->whole.catalog;
+    json_object_foreach((json_t *)x->map, name, value)
+    {
+        const char *file = json_string_value(value);
+        char *stored = NULL, *path = NULL;
+        const json_t *read =
+            file == NULL ? NULL : json_object_get(files, file); /* NULL: told with its name */
+        if (read == NULL || sheaf__ends_with(name, "rotary_emb.inv_freq"))
+            continue;
+        sheaf_status *st = x->asked->rename != NULL ? x->asked->rename(&stored, name) : NULL;
+        const bool there =
+            st == NULL && sheaf__catalog_find(c, stored != NULL ? stored : name) != NULL;
+        if (st == NULL && !there)
+            st = sheaf__path_join(&path, dir, file);
+        if (st == NULL && !there)
+            st = json_is_true(read)
+                     ? sheaf__catalog_note(
+                           c, SHEAF_DEFECT, "missing", path, name,
+                           "in this file, as the index says", "no tensor of this name in it",
+                           "this file or the index is of another save: copy both from the same one")
+                     : sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, name,
+                                           "in this file, as the index says",
+                                           "this file cannot be read", "copy or download it");
+        free(stored);
+        free(path);
+        if (st != NULL)
+            return st;
+    }
+    return NULL;
+}
+
+/* Shards beside those that the index names. */
+static sheaf_status *note_strangers(const indexed *x, const json_t *files, const char *dir,
+                                    const sheaf__names *names)
+{
+    shard_name of = { 0 };
+    const char *first = json_object_iter_key(json_object_iter((json_t *)files));
+    sheaf_status *st = NULL;
+    if (first == NULL || !shard_of_name(&of, first))
+        return NULL;
+    for (int64_t i = 0; st == NULL && i < names->count; i++) {
+        shard_name is;
+        char *path = NULL;
+        if (!sheaf__is_weights(names->at[i]) || json_object_get(files, names->at[i]) != NULL ||
+            !shard_of_name(&is, names->at[i]) || is.stem != of.stem ||
+            strncmp(first, names->at[i], of.stem) != 0)
+            continue;
+        const char *end = strrchr(first, '.');
+        if (end == NULL || !sheaf__ends_with(names->at[i], end))
+            continue; /* the same weights in the other format */
+        st = sheaf__path_join(&path, dir, names->at[i]);
+        if (st == NULL)
+            st = is.of != of.of
+                     ? sheaf__catalog_notef(x->whole.catalog, SHEAF_WARNING, "stale", path, "",
+                                            "the files that the index names", "delete it",
+                                            "a shard of another save, of %" PRId64 " files", is.of)
+                     : sheaf__catalog_note(x->whole.catalog, SHEAF_WARNING, "foreign", path, "",
+                                           "the files that the index names",
+                                           "a file that the index does not name",
+                                           "delete it, or copy the index again");
+        free(path);
+    }
+    return st;
+}
+
+static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const char *dir,
+                                const char *name, const sheaf__names *names)
+{
+    char *path = NULL;
+    json_t *root = NULL, *files = NULL;
+    sheaf_status *st = sheaf__path_join(&path, dir, name);
+    if (st != NULL)
+        return st;
+    sheaf_status *bad = sheaf__json_load(&root, path);
+    const json_t *map = json_object_get(root, "weight_map");
+    if (bad == NULL && (!json_is_object(map) || json_object_size(map) == 0))
+        bad = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'weight_map'"),
+                             "an object that maps tensors to files");
+    if (bad != NULL) {
+        *damaged = true;
+        st = sheaf__catalog_defect(whole->catalog, path, bad);
+    } else {
+        indexed x = { .whole = *whole, .asked = whole, .map = map };
+        x.whole.wants = wants_indexed;
+        x.whole.context = &x;
+        files = json_object();
+        st = files == NULL ? no_memory(path) : read_mapped(&x, files, damaged, dir, path);
+        if (st == NULL)
+            st = note_promised(&x, files, dir);
+        if (st == NULL)
+            st = note_strangers(&x, files, dir, names);
+    }
+    json_decref(files);
+    json_decref(root);
+    free(path);
+    return st;
+}
+
+/* ---- no index ---- */
+
+static sheaf_status *read_one(bool *damaged, const sheaf__whole *whole, const char *dir,
+                              const char *name)
+{
+    char *path = NULL;
+    bool read = false;
+    sheaf_status *st = sheaf__path_join(&path, dir, name);
+    if (st == NULL)
+        st = sheaf__whole_file(&read, whole, path);
+    *damaged = *damaged || !read;
+    free(path);
+    return st;
+}
+
+/* The shards that lie before this one and are not there; after the last, those up to `of`. */
+static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir,
+                               const sheaf__names *names, const char *name, const shard_name *is)
+{
+    int64_t before = 0, begin[2], end[2];
+    bool last = is->of > 0;
+    for (int64_t i = 0; i < names->count; i++) {
+        shard_name other;
+        if (!shard_of_name(&other, names->at[i]) || other.of != is->of)
+            continue;
+        last = last && other.number <= is->number;
+        if (other.stem == is->stem && other.stage == is->stage &&
+            strncmp(names->at[i], name, is->stem) == 0 && other.number < is->number &&
+            other.number > before)
+            before = other.number;
+    }
+    begin[0] = before + 1;
+    end[0] = is->number;
+    begin[1] = is->number + 1;
+    end[1] = last ? is->of + 1 : 0;
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < 2; i++) {
+        if (begin[i] >= end[i])
+            continue;
+        *damaged = true;
+        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", dir, "", "all shards",
+                                  "download or copy them too",
+                                  "no shards %" PRId64 "..%" PRId64 " of those that %s is one of",
+                                  begin[i], end[i] - 1, name);
+    }
+    return st;
+}
+
+/* Shards by their names alone: those of the most files, others are left from another save. */
+static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const char *dir,
+                                 const sheaf__names *names)
+{
+    int64_t of = 0, read = 0;
+    sheaf_status *st = NULL;
+    shard_name is;
+    if (names->count > MOST_SHARDS) /* each is held against each */
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dir), "at most %d files",
+                              MOST_SHARDS);
+    for (int64_t i = 0; i < names->count; i++) /* which division has the most files here? */
+        if (sheaf__is_weights(names->at[i]) && shard_of_name(&is, names->at[i])) {
+            int64_t here = 0;
+            for (int64_t k = 0; k < names->count; k++) {
+                shard_name other;
+                here += sheaf__is_weights(names->at[k]) && shard_of_name(&other, names->at[k]) &&
+                        other.of == is.of;
+            }
+            if (here > read) {
+                read = here;
+                of = is.of;
+            }
+        }
+    read = 0;
+    for (int64_t i = 0; st == NULL && i < names->count; i++) {
+        if (!sheaf__is_weights(names->at[i]) || !shard_of_name(&is, names->at[i]))
+            continue;
+        if (is.of != of) {
+            char *path = NULL;
+            st = sheaf__path_join(&path, dir, names->at[i]);
+            if (st == NULL)
+                st = sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "stale", path, "",
+                                          "shards of one save", "move it away",
+                                          "one of %" PRId64 " files, beside others of %" PRId64,
+                                          is.of, of);
+            free(path);
+            continue;
+        }
+        read++;
+        st = note_gaps(damaged, whole->catalog, dir, names, names->at[i], &is);
+        if (st == NULL)
+            st = read_one(damaged, whole, dir, names->at[i]);
+    }
+    if (st == NULL && read > 0)
+        st = sheaf__catalog_notef(whole->catalog, SHEAF_WARNING, "missing", dir, "",
+                                  "an index of the shards",
+                                  "sheaf convert {} {+indexed} --to hf{config}",
+                                  "none; %" PRId64 " files were read by their names", read);
+    return st;
+}
+
+/* What a folder offers, in the order in which transformers would take it. */
+sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char *dir,
+                                  const sheaf__names *names)
+{
+    static const char *const forms[][2] = { { "model.safetensors", "model.safetensors.index.json" },
+                                            { "pytorch_model.bin",
+                                              "pytorch_model.bin.index.json" } };
+    for (int i = 0; i < 2; i++) {
+        const bool single = sheaf__names_has(names, forms[i][0]),
+                   index = sheaf__names_has(names, forms[i][1]);
+        sheaf_status *st = NULL;
+        if (single && index)
+            st = sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "duplicate", dir, "",
+                                      "one of them", "move the stale one away",
+                                      "both %s and %s: one is left from another save", forms[i][0],
+                                      forms[i][1]);
+        if (single || index)
+            return st != NULL ? st
+                   : single   ? read_one(damaged, whole, dir, forms[i][0])
+                              : read_index(damaged, whole, dir, forms[i][1], names);
+    }
+    int64_t indexes = 0, singles = 0, at = -1, shards = 0;
+    shard_name is;
+    for (int64_t i = 0; i < names->count; i++) {
+        if (sheaf__is_weights_index(names->at[i]) && indexes++ == 0)
+            at = i;
+        else if (sheaf__is_weights(names->at[i]) && shard_of_name(&is, names->at[i]))
+            shards++;
+    }
+    if (indexes == 1)
+        return read_index(damaged, whole, dir, names->at[at], names);
+    if (indexes == 0 && shards > 0)
+        return read_shards(damaged, whole, dir, names);
+    for (int64_t i = 0; indexes == 0 && i < names->count; i++)
+        if (sheaf__is_weights(names->at[i]) && singles++ == 0)
+            at = i;
+    if (singles == 1)
+        return read_one(damaged, whole, dir, names->at[at]);
+    *damaged = true;
+    if (indexes == 0 && singles == 0)
+        return sheaf__catalog_note(whole->catalog, SHEAF_DEFECT, "missing", dir, "",
+                                   "model.safetensors, or shards and their index",
+                                   "no weights in this folder", "copy or download the weights too");
+    return sheaf__catalog_notef(
+        whole->catalog, SHEAF_DEFECT, "conflict", dir, "", "one model in a folder",
+        "give the file itself instead of the folder",
+        "%" PRId64 " of which each could be it (%s, ...)", indexes + singles, names->at[at]);
+}
