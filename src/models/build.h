@@ -46,31 +46,13 @@ void sheaf__build_blocks(const sheaf__model *m,
                          void (*block)(void *self, const char *name, void *block), void *self);
 void sheaf__build_free(sheaf__model *m);
 
-/* ---- families ---- */
+/* ---- the pass ---- */
 
-sheaf_status *sheaf__build_llama(sheaf__model *m);
-sheaf_status *sheaf__build_cog(sheaf__model *m);
 /* sheaf__stage - tells pass->stages of a value. */
 void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer,
                   int stream, sheaf__value *value);
 /* sheaf__decoder_record - from embedded rows to logits. */
 void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
                            sheaf__value *image_memory, const sheaf__pass *pass);
-
-/* sheaf__towers_record - [images * patches, hidden], what stands for an image in the sequence. */
-sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass);
-/* sheaf__encoder_rows - how many rows sheaf__encoder_record() gives for one image; 0 without such a
- * tower, or where no layer looks at it. */
-int64_t sheaf__encoder_rows(const sheaf_config *config);
-/* sheaf__encoder_record - [images * tokens, width], what cross-attention looks at; NULL without. */
-sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass);
-/* sheaf__encoder_hand - that value on every stage, of a model with layers placed over stages; NULL
- * without. */
-sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory,
-                                  const sheaf__pass *pass);
-/* sheaf__place_record - writes it over an image's places in the embedded sequence. */
-void sheaf__place_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
-                         const sheaf__pass *pass);
-void sheaf__towers_free(sheaf__model *m);
 
 #endif

@@ -106,6 +106,8 @@ static streams cross_attention(const pass *p, int index, streams h)
                                  .kv_heads = l->cross_k.owned / width,
                                  .group = 1,
                                  .head_dim = width };
+    sheaf__tower tower;
+    sheaf__tower_beside(&tower, config);
     const streams a = rmsnorm(p, h, &l->norm_cross);
     streams q = { { NULL } };
     for (int i = 0; i < SHEAF__STREAMS; i++)
@@ -117,9 +119,9 @@ static streams cross_attention(const pass *p, int index, streams h)
         sheaf__record_columns(p->tape, kv, p->image_memory,
                               (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2,
                               &p->of->info[SHEAF__GRID]);
-    sheaf__value *o = sheaf__record_full_attention(
-        p->tape, join(p, q), kv[0], kv[1], &heads, sheaf__encoder_rows(config),
-        p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);
+    sheaf__value *o =
+        sheaf__record_full_attention(p->tape, join(p, q), kv[0], kv[1], &heads, tower.gives,
+                                     p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);
     return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, h);
 }
 

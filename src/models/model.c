@@ -3,12 +3,8 @@
 
 #include <stdlib.h>
 
+#include "tape/hand.h"
 #include "tape/recall.h"
-
-static bool has_images(const sheaf_schema *schema)
-{
-    return schema->config.family == SHEAF_COGVLM || schema->config.family == SHEAF_COGAGENT;
-}
 
 sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
                                const sheaf_schema *schema, const sheaf__model_options *options)
@@ -32,7 +28,7 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
                            ? sheaf_fail(SHEAF_E_MEMORY, "model")
                            : sheaf__trained_set_new(&m->trained, context);
     if (st == NULL)
-        st = has_images(schema) ? sheaf__build_cog(m) : sheaf__build_llama(m);
+        st = sheaf__family_for(&schema->config)->build(m);
     if (st == NULL && m->trained->count > 0)
         st = sheaf__trained_allocate(m->trained);
     if (st != NULL) {
@@ -48,7 +44,9 @@ void sheaf__model_free(sheaf__model *m)
     if (m == NULL)
         return;
     sheaf__build_free(m);
-    sheaf__towers_free(m);
+    const sheaf__family *family = sheaf__family_for(&m->schema->config);
+    if (family->release != NULL)
+        family->release(m);
     sheaf__trained_set_free(m->trained);
     free(m->layer);
     free(m);
@@ -66,33 +64,43 @@ void sheaf__model_refresh(sheaf__model *m)
         }
 }
 
-void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer,
-                  int stream, sheaf__value *value)
+static const char *what_gives(const sheaf__tower *tower)
 {
-    if (pass->stages != NULL && value != NULL)
-        pass->stages->told(pass->stages->self, tape, stage, layer, stream, value);
+    return tower->beside ? "high-resolution image" : "image";
 }
 
 /* The image's rows, and what cross-attention looks at: from the towers, or as they were kept. */
 static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sheaf__tape *tape,
                 const sheaf__pass *pass)
 {
+    const sheaf__family *family = sheaf__family_for(&m->schema->config);
     const sheaf__sight *sight = pass->sight;
-    if (sight != NULL && sight->full) {
-        *image = sheaf__record_recall(tape, sight->image, "image", m->schema->config.patches,
-                                      m->schema->config.hidden);
-        if (sight->memory != NULL)
-            *memory = sheaf__record_recall(tape, sight->memory, "high-resolution image",
-                                           sheaf__encoder_rows(&m->schema->config),
-                                           m->schema->config.encoder.width);
-        return;
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, &m->schema->config);
+    const bool full = sight != NULL && sight->full;
+    sheaf__value *given[SHEAF__MOST_TOWERS] = { NULL };
+    for (int i = 0; i < towers; i++) {
+        if (full && sight->given[i] != NULL)
+            given[i] = sheaf__record_recall(tape, sight->given[i], what_gives(&tower[i]),
+                                            tower[i].gives, tower[i].columns);
+        else if (!full)
+            given[i] = family->see(m, tape, pass, i);
+        *(tower[i].beside ? memory : image) = given[i];
     }
-    *image = sheaf__towers_record(m, tape, pass);
-    *memory = sheaf__encoder_record(m, tape, pass);
-    if (sight != NULL)
-        sheaf__record_store(tape, *image, sight->image);
-    if (sight != NULL && *memory != NULL)
-        sheaf__record_store(tape, *memory, sight->memory);
+    for (int i = 0; i < towers && sight != NULL && !full; i++)
+        if (given[i] != NULL)
+            sheaf__record_store(tape, given[i], sight->given[i]);
+}
+
+/* What cross-attention looks at on every stage, of a model with layers placed over stages. */
+static sheaf__value *hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory,
+                          const sheaf__pass *pass)
+{
+    sheaf__tower tower;
+    if (sheaf__tower_beside(&tower, &m->schema->config) < 0)
+        return NULL;
+    return sheaf__record_hand(tape, memory, 0, what_gives(&tower), pass->images * tower.gives,
+                              tower.columns);
 }
 
 void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
@@ -101,7 +109,7 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
     if (pass->images > 0 && m->begins)
         see(&image, &memory, m, tape, pass);
     if (pass->images > 0 && m->context->stages > 1)
-        memory = sheaf__encoder_hand(m, tape, memory, pass);
+        memory = hand(m, tape, memory, pass);
     if (!m->begins) {
         sheaf__decoder_record(m, tape, NULL, memory, pass);
         return;
@@ -109,7 +117,7 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
     sheaf__value *x =
         sheaf__record_embedding(tape, &m->embedding, pass->batch * pass->queries, pass->in);
     if (image != NULL)
-        sheaf__place_record(m, tape, x, image, pass);
+        sheaf__family_for(&m->schema->config)->place(m, tape, x, image, pass);
     sheaf__stage(pass, tape, "adapter", -1, SHEAF__TEXT, image);
     sheaf__stage(pass, tape, "encoder", -1, SHEAF__TEXT, memory);
     sheaf__stage(pass, tape, "embedding", -1, SHEAF__TEXT, x);
@@ -130,6 +138,8 @@ static sheaf_status *take_cache(sheaf__cache *cache, sheaf__model *m, int64_t ba
 sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *m, int64_t batch, int64_t length)
 {
     const int64_t layers = m->schema->config.layers;
+    sheaf__tower beside;
+    sheaf__tower_beside(&beside, &m->schema->config);
     *out = (sheaf__kept){ calloc((size_t)layers + 1, sizeof *out->self),
                           calloc((size_t)layers + 1, sizeof *out->cross), layers };
     sheaf_status *st =
@@ -137,8 +147,7 @@ sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *m, int64_t batch, 
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++) {
         st = take_cache(&out->self[i], m, batch, length, m->layer[i].expert[SHEAF__TEXT].k.owned);
         if (st == NULL && m->layer[i].has_cross)
-            st = take_cache(&out->cross[i], m, batch, sheaf__encoder_rows(&m->schema->config),
-                            m->layer[i].cross_k.owned);
+            st = take_cache(&out->cross[i], m, batch, beside.gives, m->layer[i].cross_k.owned);
     }
     return sheaf_in(st, "cache of %lld positions for %lld sequences", (long long)length,
                     (long long)batch);
@@ -162,24 +171,21 @@ void sheaf__kept_release(sheaf__kept *kept, sheaf__model *m)
 
 sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *m)
 {
-    const sheaf_config *c = &m->schema->config;
     const size_t bytes = sheaf_dtype_bytes(m->context->dtype);
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, &m->schema->config);
+    sheaf_status *st = NULL;
     *out = (sheaf__sight){ 0 };
-    if (m->towers == NULL || !m->begins)
-        return NULL;
-    sheaf_status *st = sheaf__take(&out->image, m->context,
-                                   (size_t)(c->patches * c->hidden) * bytes, SHEAF_MEM_CACHE);
-    if (st == NULL && sheaf__encoder_rows(&m->schema->config) > 0)
-        st = sheaf__take(&out->memory, m->context,
-                         (size_t)(sheaf__encoder_rows(&m->schema->config) * c->encoder.width) *
-                             bytes,
-                         SHEAF_MEM_CACHE);
+    for (int i = 0; i < towers && m->begins && st == NULL; i++)
+        if (tower[i].gives > 0)
+            st = sheaf__take(&out->given[i], m->context,
+                             (size_t)(tower[i].gives * tower[i].columns) * bytes, SHEAF_MEM_CACHE);
     return sheaf_in(st, "what is seen of a picture");
 }
 
 void sheaf__sight_release(sheaf__sight *sight, sheaf__model *m)
 {
-    sheaf__give(m->context, sight->image);
-    sheaf__give(m->context, sight->memory);
+    for (int i = 0; i < SHEAF__MOST_TOWERS; i++)
+        sheaf__give(m->context, sight->given[i]);
     *sight = (sheaf__sight){ 0 };
 }

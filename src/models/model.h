@@ -1,14 +1,15 @@
-/* model.h - a model on one rank: Llama, Mistral, Qwen2, CogVLM, CogAgent.
+/* model.h - a model on one rank, of any family.
  *
  * A model holds the slices its rank owns, packed for the matmul op, and what a run
  * trains. It reads tensors from a sheaf_source and knows no files. All families share
- * one decoder (decoder.c); what differs is which tensors it is built of (llama.c, cog.c)
+ * one decoder (decoder.c); what differs is which tensors it is built of (families/)
  * and that vision-language models put an image's rows into the sequence. */
 #ifndef SHEAF_MODELS_MODEL_H
 #define SHEAF_MODELS_MODEL_H
 
 #include "lora/adapter.h"
 #include "models/place.h"
+#include "schema/family.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 #include "tape/head.h"
@@ -51,7 +52,7 @@ typedef struct sheaf__model_options {
 
 /* One thing that is loaded, refreshed and freed: see build.h. */
 typedef struct sheaf__held sheaf__held;
-/* The vision towers: see cog.c. */
+/* The vision towers, as their family keeps them. */
 typedef struct sheaf__towers sheaf__towers;
 
 /* The trained tensors of one LoRA module, which the parts of a fused layer share. */
@@ -89,8 +90,8 @@ typedef struct sheaf__kept {
 
 /* What the towers made of one picture, kept by each rank that has them. */
 typedef struct sheaf__sight {
-    void *image,
-        *memory; /* the image's rows, and what cross-attention looks at, or NULL; compute dtype */
+    void
+        *given[SHEAF__MOST_TOWERS]; /* rows of each, NULL where nothing reads them; compute dtype */
     bool full; /* a run has filled it: the next ones leave the towers out. Set by the caller, on all
                   ranks alike */
 } sheaf__sight;

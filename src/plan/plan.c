@@ -24,26 +24,11 @@ const char *sheaf_plan_component(sheaf_component component)
     return name[component];
 }
 
-sheaf_component sheaf_plan_component_of(const char *name)
+sheaf_component sheaf_plan_component_of(const sheaf__family *family, const char *name)
 {
-    static const struct {
-        const char *part;
-        sheaf_component is;
-    } rule[] = {
-        /* the first that is in the name */
-        { "mixins.eva.vit_model.", SHEAF_PLAN_VIT },
-        { "mixins.eva.", SHEAF_PLAN_ADAPTER },
-        { "mixins.encoder.", SHEAF_PLAN_TOWER },
-        { "mixins.rotary.vision_", SHEAF_PLAN_EXPERTS },
-        { "mixins.mlp.vision_", SHEAF_PLAN_EXPERTS },
-        { "cross_attention", SHEAF_PLAN_CROSS },
-        { "word_embeddings", SHEAF_PLAN_EMBEDDINGS },
-        { "embed_tokens", SHEAF_PLAN_EMBEDDINGS },
-        { "lm_head", SHEAF_PLAN_EMBEDDINGS },
-    };
-    for (size_t i = 0; i < sizeof rule / sizeof *rule; i++)
-        if (strstr(name, rule[i].part) != NULL)
-            return rule[i].is;
+    for (const sheaf__component_rule *rule = family->components; rule->part != NULL; rule++)
+        if (strstr(name, rule->part) != NULL)
+            return rule->is;
     return SHEAF_PLAN_TEXT;
 }
 
@@ -67,6 +52,7 @@ size_t sheaf_plan_fullest(const sheaf_plan *plan)
 typedef struct count {
     sheaf_plan_rank *out;
     const sheaf__device *device;
+    const sheaf__family *family;
 } count;
 
 static void count_block(void *self, const char *name, void *block)
@@ -74,16 +60,17 @@ static void count_block(void *self, const char *name, void *block)
     const count *c = self;
     sheaf_memory kind;
     const size_t size = sheaf__device_size(c->device, block, &kind);
-    c->out->component[sheaf_plan_component_of(name)][kind] += size;
+    c->out->component[sheaf_plan_component_of(c->family, name)][kind] += size;
 }
 
 static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
 {
     const sheaf__trained_set *set = model->trained;
-    sheaf__build_blocks(model, count_block, &(count){ out, model->context->device });
+    const sheaf__family *family = sheaf__family_for(&model->schema->config);
+    sheaf__build_blocks(model, count_block, &(count){ out, model->context->device, family });
     for (int i = 0; i < set->count; i++) {
         const sheaf__trained *t = set->item[i];
-        size_t *bytes = out->component[sheaf_plan_component_of(t->name)];
+        size_t *bytes = out->component[sheaf_plan_component_of(family, t->name)];
         for (int s = t->first; s < t->first + t->count; s++) {
             const size_t one = (size_t)t->numel[s] * sizeof(float);
             bytes[SHEAF_MEM_TRAINED] += one;
@@ -313,11 +300,12 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
 /* Images of a batch lie beside the device, on every rank. */
 static size_t pictures_of(const sheaf_plan_generation *g)
 {
-    const sheaf_config *c = &g->schema->config;
-    const int64_t one = c->patches > 0 ? c->vit.channels * c->vit.height * c->vit.width : 0;
-    const int64_t two =
-        c->family == SHEAF_COGAGENT ? c->encoder.channels * c->encoder.image * c->encoder.image : 0;
-    return (size_t)(g->images * (one + two)) * sizeof(float);
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, &g->schema->config);
+    int64_t numbers = 0;
+    for (int i = 0; i < towers; i++)
+        numbers += tower[i].channels * tower[i].height * tower[i].width;
+    return (size_t)(g->images * numbers) * sizeof(float);
 }
 
 static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, const evaluation *of,

@@ -5,20 +5,8 @@
 
 #include "models/place.h"
 #include "ops/device.h"
+#include "schema/family.h"
 #include "train/rank.h"
-
-/* Parts of a model that a user may choose to train, or not. Llama and its kin have the first
- * two. */
-typedef enum sheaf_component {
-    SHEAF_PLAN_TEXT,       /* layers of the text model, its final norm and rotary table */
-    SHEAF_PLAN_EMBEDDINGS, /* word embeddings and output head */
-    SHEAF_PLAN_VIT,
-    SHEAF_PLAN_ADAPTER, /* with BOI and EOI */
-    SHEAF_PLAN_EXPERTS, /* what image tokens use in place of the text's layers */
-    SHEAF_PLAN_TOWER,   /* of the high-resolution image */
-    SHEAF_PLAN_CROSS,   /* cross-attention and its norms */
-    SHEAF_PLAN_COMPONENTS
-} sheaf_component;
 
 typedef struct sheaf_plan_rank {
     size_t bytes[SHEAF_MEM_KINDS]; /* in use when the footprint was largest */
@@ -75,7 +63,7 @@ size_t sheaf_plan_fullest(const sheaf_plan *plan);
 /* Static names, stable JSON keys: "weights", "trained", ...; "text", "embeddings", "vit", ... */
 const char *sheaf_plan_kind(sheaf_memory kind);
 const char *sheaf_plan_component(sheaf_component component);
-/* sheaf_plan_component_of - of a tensor by its name, or by that of a LoRA factor. */
-sheaf_component sheaf_plan_component_of(const char *name);
+/* sheaf_plan_component_of - of a tensor of the family by its name, or by that of a LoRA factor. */
+sheaf_component sheaf_plan_component_of(const sheaf__family *family, const char *name);
 
 #endif

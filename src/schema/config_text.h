@@ -2,6 +2,7 @@
 #ifndef SHEAF_SCHEMA_CONFIG_TEXT_H
 #define SHEAF_SCHEMA_CONFIG_TEXT_H
 
+#include "base/text.h"
 #include "sheaf/config.h"
 
 /* sheaf__config_text - "key: value" lines (malloc'd), one for each value of the config that a
@@ -10,5 +11,11 @@
  * family's own files. Left out: what only a new model is made by (initializer_range), and the
  * dtype, which the weights tell. */
 sheaf_status *sheaf__config_text(char **out, const sheaf_config *config);
+
+/* Lines of it, for the families' own parts. Numbers are the shortest decimals that read back. */
+void sheaf__config_whole(sheaf_text *text, const char *key, int64_t value);
+void sheaf__config_yes_no(sheaf_text *text, const char *key, bool value);
+void sheaf__config_real(sheaf_text *text, const char *key, double value);
+void sheaf__config_rope(sheaf_text *text, const sheaf_config *config);
 
 #endif

@@ -373,7 +373,7 @@ static sheaf_status *lead(member *m)
 
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
-    member m = { self, model, { 0 }, 0 };
+    member m = { .t = self, .model = model };
     sheaf_status *st = sheaf__agree_all(model->context, sheaf__sight_new(&m.sight, model));
     if (st == NULL)
         st = sheaf__is_first(model->context) ? lead(&m) : follow(&m);

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "catalog/catalog.h"
 #include "formats/torch.h"
-#include "schema/schema_cog.h"
+#include "schema/family.h"
 
 #define SHEAF_SAT_MOST_RANKS 1024 /* what a file's name may say */
 #define SHEAF_SAT_MOST_PARTS 4096 /* files looked at in one reading */

@@ -1,4 +1,4 @@
-/* cog.c - CogVLM and CogAgent: the tensors of their decoder, and their towers.
+/* build.c - CogVLM and CogAgent: the tensors of their decoder, and their towers.
  *
  * An image's way, as in CogVLM's eva_clip_model.py and eva_clip_L_hf.py, LN with weight and bias:
  *   ViT      x = [class; patches] + positions;  x += LN1(dense(attention(qkv x)));  x +=
@@ -11,10 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "families/cog/cog.h"
 #include "models/build.h"
-#include "models/load.h"
 #include "tape/columns.h"
-#include "tape/hand.h"
 
 static const double TOWER_EPS = 1e-6, ADAPTER_EPS = 1e-5; /* fixed in the original programs */
 
@@ -263,7 +262,7 @@ static sheaf_status *build_layer(sheaf__model *m, int i)
     return st == NULL && (c->cross_layers[i / 64] >> i % 64 & 1) != 0 ? build_cross(m, l, i) : st;
 }
 
-sheaf_status *sheaf__build_cog(sheaf__model *m)
+sheaf_status *sheaf__cog_build(sheaf__model *m)
 {
     const sheaf_config *c = &m->schema->config;
     const sheaf_tensor *head = NULL, *table = NULL;
@@ -297,7 +296,7 @@ sheaf_status *sheaf__build_cog(sheaf__model *m)
     return st == NULL ? sheaf__build_rope(m, &m->rope, c->head_dim) : st;
 }
 
-void sheaf__towers_free(sheaf__model *m)
+void sheaf__cog_release(sheaf__model *m)
 {
     if (m->towers == NULL)
         return;
@@ -364,7 +363,7 @@ static sheaf__value *record_vit(const run *r)
                               t->adapter.positions.data == NULL ? NULL : &t->adapter.positions);
 }
 
-sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
+static sheaf__value *see_image(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
     const run r = { m, tape, pass, SHEAF__PATCHES };
     sheaf__towers *t = m->towers;
@@ -379,24 +378,15 @@ sheaf__value *sheaf__towers_record(sheaf__model *m, sheaf__tape *tape, const she
 }
 
 /* A value that nothing reads would have no gradient to walk back. */
-int64_t sheaf__encoder_rows(const sheaf_config *c)
-{
-    uint64_t any = 0;
-    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
-        any |= c->cross_layers[i];
-    const int64_t side =
-        c->family == SHEAF_COGAGENT && any != 0 ? c->encoder.image / c->encoder.patch : 0;
-    return side * side;
-}
-
-sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
+static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
     const run r = { m, tape, pass, SHEAF__TOWER };
     sheaf__towers *t = m->towers;
     const sheaf_encoder *e = &m->schema->config.encoder;
-    const int64_t patches = sheaf__encoder_rows(&m->schema->config);
-    if (t->tower.block == NULL || patches == 0)
+    sheaf__tower tower;
+    if (t->tower.block == NULL || sheaf__tower_beside(&tower, &m->schema->config) < 0)
         return NULL;
+    const int64_t patches = tower.patches;
     sheaf__value *pixels = sheaf__record_patches(tape, &pass->images_in->cross, pass->images,
                                                  e->channels, e->image, e->patch),
                  *x;
@@ -424,17 +414,13 @@ sheaf__value *sheaf__encoder_record(sheaf__model *m, sheaf__tape *tape, const sh
     return sheaf__record_grid(tape, x, pass->images, &t->tower.extra);
 }
 
-sheaf__value *sheaf__encoder_hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory,
-                                  const sheaf__pass *pass)
+sheaf__value *sheaf__cog_see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass, int tower)
 {
-    const int64_t rows = sheaf__encoder_rows(&m->schema->config);
-    return rows == 0 ? NULL
-                     : sheaf__record_hand(tape, memory, 0, "high-resolution image",
-                                          pass->images * rows, m->schema->config.encoder.width);
+    return tower == 0 ? see_image(m, tape, pass) : see_memory(m, tape, pass);
 }
 
-void sheaf__place_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
-                         const sheaf__pass *pass)
+void sheaf__cog_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
+                      const sheaf__pass *pass)
 {
     sheaf__record_place_images(tape, x, image, pass->images, &m->towers->boi, &m->towers->eoi,
                                pass->images_in);

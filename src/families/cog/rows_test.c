@@ -1,4 +1,4 @@
-/* schema_cog_test.c - CogVLM and CogAgent: every recorded list of tensors, cuts by hand, keys that
+/* rows_test.c - CogVLM and CogAgent: every recorded list of tensors, cuts by hand, keys that
  * are refused. */
 #include "tests/check.h"
 #include "tests/golden.h"
@@ -6,7 +6,7 @@
 #include <dirent.h>
 #include <jansson.h>
 
-#include "schema/schema_cog.h"
+#include "schema/family.h"
 
 /* The model_config.json that SAT would write for a recorded config.json: {"config",
  * "encoder_override"}. */

@@ -1,6 +1,7 @@
-/* schema_cog.c - see schema_cog.h. The rows below are the table of names, shapes and SAT's
- * partition (docs/layouts.md, "CogVLM and CogAgent"), in the order of SAT's files. */
-#include "schema/schema_cog.h"
+/* rows.c - the tensors of CogVLM and CogAgent, as SAT names them. The rows below are the table of
+ * names, shapes and SAT's partition (docs/layouts.md, "CogVLM and CogAgent"), in the order of SAT's
+ * files. */
+#include "families/cog/cog.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -264,7 +265,7 @@ static bool matches(const char *pattern, const char *name)
            strcmp(name + before + digits, hash + 1) == 0;
 }
 
-bool sheaf__sat_rule_of(sheaf_sat_rule *out, const char *name)
+bool sheaf__cog_sat_rule(sheaf_sat_rule *out, const char *name)
 {
     for (int i = 0; i < BLOCKS; i++)
         for (size_t r = 0; r < blocks[i].nrows; r++) {
@@ -511,7 +512,7 @@ static int by_name(const void *a, const void *b, void *tensors)
     return strcmp(t[*(const int64_t *)a].name, t[*(const int64_t *)b].name);
 }
 
-sheaf_status *sheaf__schema_cog(sheaf_schema *schema)
+sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
 {
     builder b = { schema };
     set_sizes(&b);
@@ -537,4 +538,46 @@ sheaf_status *sheaf__schema_cog(sheaf_schema *schema)
     qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name,
             schema->tensor);
     return NULL;
+}
+
+const sheaf__component_rule sheaf__cog_components[] = {
+    { EVA, SHEAF_PLAN_VIT },
+    { "mixins.eva.", SHEAF_PLAN_ADAPTER },
+    { "mixins.encoder.", SHEAF_PLAN_TOWER },
+    { "mixins.rotary.vision_", SHEAF_PLAN_EXPERTS },
+    { "mixins.mlp.vision_", SHEAF_PLAN_EXPERTS },
+    { "cross_attention", SHEAF_PLAN_CROSS },
+    { "word_embeddings", SHEAF_PLAN_EMBEDDINGS },
+    { "lm_head", SHEAF_PLAN_EMBEDDINGS },
+    { NULL },
+};
+
+int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
+{
+    const sheaf_vit *v = &c->vit;
+    const sheaf_encoder *e = &c->encoder;
+    uint64_t looks = 0;
+    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
+        looks |= c->cross_layers[i];
+    out[0] = (sheaf__tower){ .channels = v->channels,
+                             .height = v->height,
+                             .width = v->width,
+                             .patch = v->patch,
+                             .patches = c->patches,
+                             .rows = c->patches + 1,
+                             .gives = c->patches,
+                             .columns = c->hidden };
+    if (c->family != SHEAF_COGAGENT)
+        return 1;
+    const int64_t side = e->patch > 0 ? e->image / e->patch : 0;
+    out[1] = (sheaf__tower){ .channels = e->channels,
+                             .height = e->image,
+                             .width = e->image,
+                             .patch = e->patch,
+                             .patches = side * side,
+                             .rows = side * side + 1,
+                             .gives = looks != 0 ? side * side : 0,
+                             .columns = e->width,
+                             .beside = true };
+    return 2;
 }

@@ -1,12 +1,13 @@
-/* config_sat.c - see config_sat.h. Keys as SAT 0.4 writes and reads them (training/model_io.py,
- * model/transformer.py); defaults are those of its code. */
-#include "schema/config_sat.h"
+/* config.c - SAT's model_config.json of CogVLM and CogAgent. Keys as SAT 0.4 writes and reads them
+ * (training/model_io.py, model/transformer.py); defaults are those of its code. */
+#include "families/cog/cog.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "schema/config_keys.h"
+#include "schema/config_parts.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum {
@@ -27,19 +28,6 @@ static const sheaf_encoder standard_encoder = { .layers = 24,
                                                 .patch = 14,
                                                 .channels = 3 };
 static const double standard_mlp_ratio = 2.6667;
-
-static const struct {
-    const char *name;
-    sheaf_family family;
-} classes[] = {
-    { "CogVLMModel", SHEAF_COGVLM },
-    { "FineTuneTrainCogVLMModel", SHEAF_COGVLM },
-    { "FineTuneTestCogVLMModel", SHEAF_COGVLM },
-    { "CogAgentModel", SHEAF_COGAGENT },
-    { "FineTuneTrainCogAgentModel", SHEAF_COGAGENT },
-    { "FineTuneTestCogAgentModel", SHEAF_COGAGENT },
-};
-enum { CLASSES = sizeof classes / sizeof *classes };
 
 /* ---- the three lists ---- */
 
@@ -216,12 +204,12 @@ static void want_whole_heads(sheaf_json_reader *r, int64_t hidden, int64_t heads
 
 /* ---- parts of the file ---- */
 
-bool sheaf__config_is_sat(const json_t *object)
+bool sheaf__cog_claims(const json_t *object)
 {
     const char *type = json_string_value(
         json_object_get(object, "model_type")); /* in a config.json that sheaf wrote */
-    const bool ours =
-        type != NULL && (strcmp(type, "cogvlm") == 0 || strcmp(type, "cogagent") == 0);
+    const sheaf__family *named = type == NULL ? NULL : sheaf__family_named(type);
+    const bool ours = named != NULL && named->claims == sheaf__cog_claims;
     const bool cog = json_object_get(object, "model_class") != NULL ||
                      json_object_get(object, "eva_args") != NULL || ours;
     return cog && (ours || json_object_get(object, "model_type") == NULL) &&
@@ -230,20 +218,21 @@ bool sheaf__config_is_sat(const json_t *object)
 
 static void read_class(sheaf_json_reader *r, sheaf_config *c)
 {
-    const char *known[CLASSES], *name = sheaf__json_string(r, "model_class");
-    for (int i = 0; i < CLASSES; i++) {
-        known[i] = classes[i].name;
-        if (name != NULL && strcmp(known[i], name) == 0) {
-            const char *type = sheaf__json_string(r, "model_type");
-            c->family = classes[i].family;
-            if (type != NULL && strcmp(type, sheaf_family_name(c->family)) != 0)
-                sheaf__json_fail(r, SHEAF_E_LAYOUT, "model_type",
-                                 "\"%s\", as 'model_class' is %s, or no such key",
-                                 sheaf_family_name(c->family), name);
-            return;
-        }
+    const char *known[32], *name = sheaf__json_string(r, "model_class");
+    const sheaf__family *family = name == NULL ? NULL : sheaf__family_of_class(name);
+    if (family != NULL) {
+        const char *type = sheaf__json_string(r, "model_type");
+        c->family = family->id;
+        if (type != NULL && strcmp(type, family->name) != 0)
+            sheaf__json_fail(r, SHEAF_E_LAYOUT, "model_type",
+                             "\"%s\", as 'model_class' is %s, or no such key", family->name, name);
+        return;
     }
-    const char *meant = name == NULL ? NULL : sheaf__misspelt(name, known, CLASSES);
+    int n = 0;
+    for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
+        for (const char *const *one = family->classes; one != NULL && *one != NULL && n < 32; one++)
+            known[n++] = *one;
+    const char *meant = name == NULL ? NULL : sheaf__misspelt(name, known, n);
     sheaf_status *st = sheaf__json_fail(
         r, name == NULL ? SHEAF_E_FORMAT : SHEAF_E_UNSUPPORTED, "model_class",
         "CogVLMModel or CogAgentModel, or their FineTuneTrain and FineTuneTest classes");
@@ -410,7 +399,7 @@ static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *un
         sheaf__json_fail(all, SHEAF_E_LAYOUT, "encoder_override", "an MLP of at least one row");
 }
 
-void sheaf__config_read_sat(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)
+void sheaf__cog_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)
 {
     read_class(r, c);
     if (r->st == NULL)
@@ -423,4 +412,13 @@ void sheaf__config_read_sat(sheaf_json_reader *r, sheaf_config *c, sheaf_text *u
         read_vit(r, c, unknown);
     if (r->st == NULL && c->family == SHEAF_COGAGENT)
         read_encoder(r, c, unknown);
+    if (r->st != NULL)
+        return;
+    c->bos = sheaf__config_read_id(r, "bos_token_id", c->vocab);
+    c->pad = sheaf__config_read_id(r, "pad_token_id", INT32_MAX);
+    if (c->pad >= c->vocab) /* SAT makes up 32000 for a tokenizer without one: outside the table */
+        c->pad = 0;
+    sheaf__config_read_eos(r, c);
+    sheaf__config_read_tokenizer(r, c);
+    sheaf__config_read_dtype(r, c);
 }

@@ -1,4 +1,5 @@
-/* llama.c - the tensors of Llama, Mistral and Qwen2 as parts of the decoder. */
+/* build.c - the tensors of Llama, Mistral and Qwen2 as parts of the decoder. */
+#include "families/llama/llama.h"
 #include "models/build.h"
 #include "models/load.h"
 
@@ -30,7 +31,7 @@ static sheaf_status *layer(sheaf__model *m, int i)
     return st;
 }
 
-sheaf_status *sheaf__build_llama(sheaf__model *m)
+sheaf_status *sheaf__llama_build(sheaf__model *m)
 {
     const sheaf_config *config = &m->schema->config;
     const sheaf_tensor *embed = sheaf_schema_get(m->schema, SHEAF_EMBED, -1, false);

@@ -1,0 +1,32 @@
+/* cog.h - what CogVLM and CogAgent share: all but the second tower, and that it is looked at. */
+#ifndef SHEAF_FAMILIES_COG_COG_H
+#define SHEAF_FAMILIES_COG_COG_H
+
+#include "schema/family.h"
+
+/* sheaf__cog_claims - does SAT's spelling of a model's class stand there, and nobody else's? */
+bool sheaf__cog_claims(const json_t *object);
+void sheaf__cog_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
+void sheaf__cog_text(sheaf_text *text, const sheaf_config *c);
+sheaf_status *sheaf__cog_rows(sheaf_schema *schema);
+bool sheaf__cog_sat_rule(sheaf_sat_rule *out, const char *name);
+extern const sheaf__component_rule sheaf__cog_components[];
+/* The ViT, whose rows stand in the sequence; and CogAgent's, for cross-attention. */
+int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c);
+
+sheaf_status *sheaf__cog_build(struct sheaf__model *m);
+struct sheaf__value *sheaf__cog_see(struct sheaf__model *m, struct sheaf__tape *tape,
+                                    const struct sheaf__pass *pass, int tower);
+void sheaf__cog_place(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
+                      struct sheaf__value *image, const struct sheaf__pass *pass);
+void sheaf__cog_release(struct sheaf__model *m);
+
+/* What a descriptor of either says. */
+#define SHEAF__LIKE_COG                                                                            \
+    .position_key = "max_sequence_length", .claims = sheaf__cog_claims, .read = sheaf__cog_config, \
+    .text = sheaf__cog_text, .rows = sheaf__cog_rows, .sat_rule = sheaf__cog_sat_rule,             \
+    .components = sheaf__cog_components, .towers = sheaf__cog_towers, .lora_targets = "sat",       \
+    .paths = true, .build = sheaf__cog_build, .see = sheaf__cog_see, .place = sheaf__cog_place,    \
+    .release = sheaf__cog_release
+
+#endif

@@ -1,0 +1,49 @@
+/* families.c - the table of families: a new one is a folder beside this file, and a row here. */
+#include <stddef.h>
+#include <string.h>
+
+#include "families/cogagent/cogagent.h"
+#include "families/cogvlm/cogvlm.h"
+#include "families/llama/llama.h"
+
+static const sheaf__family *const table[] = {
+    [SHEAF_LLAMA] = &sheaf__family_llama,       [SHEAF_MISTRAL] = &sheaf__family_mistral,
+    [SHEAF_QWEN2] = &sheaf__family_qwen2,       [SHEAF_COGVLM] = &sheaf__family_cogvlm,
+    [SHEAF_COGAGENT] = &sheaf__family_cogagent,
+};
+enum { FAMILIES = sizeof table / sizeof *table };
+
+const sheaf__family *sheaf__family_at(int i)
+{
+    return i >= 0 && i < FAMILIES ? table[i] : NULL;
+}
+
+const sheaf__family *sheaf__family_for(const sheaf_config *config)
+{
+    return table[config->family];
+}
+
+const sheaf__family *sheaf__family_named(const char *name)
+{
+    for (int i = 0; i < FAMILIES; i++)
+        if (strcmp(table[i]->name, name) == 0)
+            return table[i];
+    return NULL;
+}
+
+const sheaf__family *sheaf__family_of_class(const char *model_class)
+{
+    for (int i = 0; i < FAMILIES; i++)
+        for (const char *const *one = table[i]->classes; one != NULL && *one != NULL; one++)
+            if (strcmp(*one, model_class) == 0)
+                return table[i];
+    return NULL;
+}
+
+bool sheaf__sat_rule_of(sheaf_sat_rule *out, const char *name)
+{
+    for (int i = 0; i < FAMILIES; i++)
+        if (table[i]->sat_rule != NULL && table[i]->sat_rule(out, name))
+            return true;
+    return false;
+}

@@ -1,0 +1,37 @@
+/* llama.c - the descriptors of Llama, Mistral and Qwen2. */
+#include "families/llama/llama.h"
+
+static const sheaf__component_rule components[] = {
+    { "embed_tokens", SHEAF_PLAN_EMBEDDINGS },
+    { "lm_head", SHEAF_PLAN_EMBEDDINGS },
+    { NULL },
+};
+
+#define LIKE_LLAMA                                                                                 \
+    .position_key = "max_position_embeddings", .read = sheaf__llama_config,                        \
+    .text = sheaf__llama_text, .rows = sheaf__llama_rows, .components = components,                \
+    .lora_targets = "q_proj,v_proj", /* PEFT's */ .build = sheaf__llama_build
+
+const sheaf__family sheaf__family_llama = {
+    .id = SHEAF_LLAMA,
+    .name = "llama",
+    .title = "Llama",
+    .architecture = "LlamaForCausalLM",
+    LIKE_LLAMA,
+};
+
+const sheaf__family sheaf__family_mistral = {
+    .id = SHEAF_MISTRAL,
+    .name = "mistral",
+    .title = "Mistral",
+    .architecture = "MistralForCausalLM",
+    LIKE_LLAMA,
+};
+
+const sheaf__family sheaf__family_qwen2 = {
+    .id = SHEAF_QWEN2,
+    .name = "qwen2",
+    .title = "Qwen2",
+    .architecture = "Qwen2ForCausalLM",
+    LIKE_LLAMA,
+};

@@ -1,0 +1,162 @@
+/* rows.c - the tensors of Llama, Mistral and Qwen2: names, shapes and cuts as docs/layouts.md lists
+ * them. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "families/llama/llama.h"
+
+enum { PER_LAYER_MOST = 16 }; /* 2 norms, 7 weights, 7 biases */
+
+/* A schema while it grows. */
+typedef struct builder {
+    sheaf_schema *schema;
+    int64_t room;
+    bool failed;
+} builder;
+
+/* The module's name; "model.layers.%d." is put before names inside a layer. */
+static const char *const module_name[SHEAF_ROLES] = {
+    [SHEAF_EMBED] = "model.embed_tokens",
+    [SHEAF_HEAD] = "lm_head",
+    [SHEAF_Q] = "self_attn.q_proj",
+    [SHEAF_K] = "self_attn.k_proj",
+    [SHEAF_V] = "self_attn.v_proj",
+    [SHEAF_O] = "self_attn.o_proj",
+    [SHEAF_GATE] = "mlp.gate_proj",
+    [SHEAF_UP] = "mlp.up_proj",
+    [SHEAF_DOWN] = "mlp.down_proj",
+    [SHEAF_NORM_IN] = "input_layernorm",
+    [SHEAF_NORM_POST] = "post_attention_layernorm",
+    [SHEAF_NORM_FINAL] = "model.norm",
+};
+
+static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
+{
+    sheaf_schema *schema = b->schema;
+    sheaf_tensor *t = &schema->tensor[schema->count];
+    assert(schema->count < b->room);
+    if (b->failed)
+        return NULL;
+    *t = (sheaf_tensor){ .role = role,
+                         .bias = bias,
+                         .layer = layer,
+                         .in_axis = -1,
+                         .out_axis = -1,
+                         .shape = { 1, 1, 1, 1 } };
+    char prefix[40] = "";
+    if (layer >= 0)
+        snprintf(prefix, sizeof prefix, "model.layers.%d.", layer);
+    if (asprintf(&t->module, "%s%s", prefix, module_name[role]) < 0)
+        t->module = NULL;
+    if (asprintf(&t->name, "%s%s.%s", prefix, module_name[role], bias ? "bias" : "weight") < 0)
+        t->name = NULL;
+    b->failed = t->module == NULL || t->name == NULL;
+    schema->count++;
+    return b->failed ? NULL : t;
+}
+
+static void add_vector(builder *b, sheaf_role role, int layer, bool bias, int64_t n, sheaf_cut cut)
+{
+    sheaf_tensor *t = add(b, role, layer, bias);
+    if (t == NULL)
+        return;
+    t->ndim = 1;
+    t->shape[0] = n;
+    t->cut = cut;
+    t->cut.slices = b->schema->slices;
+}
+
+/* A weight [out, in] cut along `axis` in `units` units; its bias, if it has one, is cut like
+ * the weight's out axis. */
+static void add_weight(builder *b, sheaf_role role, int layer, int64_t out, int64_t in, int axis,
+                       int64_t units, bool bias)
+{
+    sheaf_tensor *t = add(b, role, layer, false);
+    if (t == NULL)
+        return;
+    t->ndim = 2;
+    t->shape[0] = out;
+    t->shape[1] = in;
+    t->in_axis = 1;
+    t->out_axis = 0;
+    t->cut = (sheaf_cut){ .axis = axis,
+                          .slices = b->schema->slices,
+                          .nparts = 1,
+                          .part = { { units, (axis == 0 ? out : in) / units } } };
+    if (bias)
+        add_vector(b, role, layer, true, out, axis == 0 ? t->cut : (sheaf_cut){ 0 });
+}
+
+static void add_layer(builder *b, const sheaf_config *c, int layer)
+{
+    const sheaf_cut whole = { 0 };
+    const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    add_vector(b, SHEAF_NORM_IN, layer, false, c->hidden, whole);
+    /* Query heads travel with the key/value head they read: the unit is the whole group. */
+    add_weight(b, SHEAF_Q, layer, q, c->hidden, 0, c->kv_heads, c->qkv_bias);
+    add_weight(b, SHEAF_K, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
+    add_weight(b, SHEAF_V, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
+    add_weight(b, SHEAF_O, layer, c->hidden, q, 1, c->kv_heads, c->o_bias);
+    add_vector(b, SHEAF_NORM_POST, layer, false, c->hidden, whole);
+    add_weight(b, SHEAF_GATE, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
+    add_weight(b, SHEAF_UP, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
+    add_weight(b, SHEAF_DOWN, layer, c->hidden, c->ffn, 1, c->ffn, c->mlp_bias);
+}
+
+/* Callers may hand in a config they made themselves, not one that was read. */
+static sheaf_status *check_config(const sheaf_config *c)
+{
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } sizes[] = {
+        { "vocab", c->vocab, INT32_MAX },     { "hidden", c->hidden, 1 << 24 },
+        { "ffn", c->ffn, 1 << 26 },           { "layers", c->layers, 4096 },
+        { "heads", c->heads, 1 << 16 },       { "kv_heads", c->kv_heads, 1 << 16 },
+        { "head_dim", c->head_dim, 1 << 16 },
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
+            return sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name),
+                               "1 to %" PRId64, sizes[i].most),
+                "%" PRId64, sizes[i].value);
+    if (c->heads % c->kv_heads != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"),
+                                          "a multiple of the %" PRId64 " key/value heads",
+                                          c->kv_heads),
+                           "%" PRId64, c->heads);
+    const int64_t rotated =
+        (int64_t)((double)c->head_dim * (c->rope.partial == 0 ? 1 : c->rope.partial));
+    if (rotated < 2 || rotated % 2 != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: head_dim"),
+                                          "an even number of rotated elements in a head"),
+                           "%" PRId64 " of a head of %" PRId64, rotated, c->head_dim);
+    return NULL;
+}
+
+sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
+{
+    const sheaf_config *config = &schema->config;
+    sheaf_status *st = check_config(config);
+    if (st != NULL)
+        return st;
+    builder b = { schema, 3 + PER_LAYER_MOST * config->layers, false };
+    schema->tensor = calloc((size_t)b.room, sizeof *schema->tensor);
+    if (schema->tensor == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+    /* The table maps a token (its in axis, cut) to a hidden vector. */
+    add_weight(&b, SHEAF_EMBED, -1, config->vocab, config->hidden, 0, config->vocab, false);
+    if (!b.failed) {
+        schema->tensor[0].in_axis = 0;
+        schema->tensor[0].out_axis = 1;
+    }
+    for (int64_t i = 0; i < config->layers; i++)
+        add_layer(&b, config, (int)i);
+    add_vector(&b, SHEAF_NORM_FINAL, -1, false, config->hidden, (sheaf_cut){ 0 });
+    if (!config->tied)
+        add_weight(&b, SHEAF_HEAD, -1, config->vocab, config->hidden, 0, config->vocab, false);
+    return b.failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors") : NULL;
+}

@@ -1,0 +1,19 @@
+/* text.c - see sheaf__config_text(). */
+#include "families/llama/llama.h"
+#include "schema/config_text.h"
+
+void sheaf__llama_text(sheaf_text *t, const sheaf_config *c)
+{
+    sheaf__config_whole(t, "intermediate_size", c->ffn);
+    sheaf__config_whole(t, "num_hidden_layers", c->layers);
+    sheaf__config_whole(t, "num_key_value_heads", c->kv_heads);
+    sheaf__config_whole(t, "head_dim", c->head_dim);
+    sheaf__config_whole(t, "max_position_embeddings", c->max_position);
+    sheaf__config_real(t, "rms_norm_eps", c->rms_eps);
+    sheaf__config_yes_no(t, "attention_bias", c->qkv_bias || c->o_bias);
+    sheaf__config_yes_no(t, "mlp_bias", c->mlp_bias);
+    sheaf__config_yes_no(t, "tie_word_embeddings", c->tied);
+    sheaf__config_rope(t, c);
+    sheaf__config_whole(t, "sliding_window", c->window);
+    sheaf__config_whole(t, "max_window_layers", c->window_from_layer);
+}

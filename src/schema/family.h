@@ -1,0 +1,143 @@
+/* family.h - what sheaf knows of a family of models: one constant descriptor each.
+ *
+ * A family is a folder of src/families, whose descriptor stands in the one table there
+ * (families/families.c). Every other room asks the descriptor and tests for no family; the rooms
+ * below reach the table by the functions at the end, which are declared here and defined there.
+ * What is built on a tape lies higher, so its types are only named. docs/families.md says how one
+ * is added. */
+#ifndef SHEAF_SCHEMA_FAMILY_H
+#define SHEAF_SCHEMA_FAMILY_H
+
+#include "base/json.h"
+#include "base/text.h"
+#include "sheaf/schema.h"
+
+struct sheaf__model;
+struct sheaf__tape;
+struct sheaf__pass;
+struct sheaf__value;
+
+/* ---- images ---- */
+
+/* One tower: a picture at its size in, rows out. A model may have several, each of which sees every
+ * image. */
+typedef struct sheaf__tower {
+    int64_t channels, height, width, patch; /* of an image, in pixels */
+    int64_t patches;                        /* that it falls into */
+    int64_t rows;    /* of one image while it is seen: the patches and a class row */
+    int64_t gives;   /* rows it gives for one image, 0 where nothing reads them */
+    int64_t columns; /* of what it gives */
+    bool beside;     /* cross-attention looks at its rows; else they stand in the sequence */
+} sheaf__tower;
+
+enum { SHEAF__MOST_TOWERS = 4 };
+
+/* Where an image lies in a sequence: `before` positions that begin it, one for each row of the
+ * tower that stands there, `after` that end it. All but the last use the visual experts, if there
+ * are any. */
+typedef struct sheaf__image_place {
+    int64_t before, after;
+    bool one_position; /* its rows share one position id */
+    bool needed;       /* no prompt goes without an image: cross-attention looks at it */
+} sheaf__image_place;
+
+/* ---- parts of a model that a user may choose to train, or not ---- */
+
+/* Llama and its kin have the first two. */
+typedef enum sheaf_component {
+    SHEAF_PLAN_TEXT,       /* layers of the text model, its final norm and rotary table */
+    SHEAF_PLAN_EMBEDDINGS, /* word embeddings and output head */
+    SHEAF_PLAN_VIT,
+    SHEAF_PLAN_ADAPTER, /* with BOI and EOI */
+    SHEAF_PLAN_EXPERTS, /* what image tokens use in place of the text's layers */
+    SHEAF_PLAN_TOWER,   /* of the high-resolution image */
+    SHEAF_PLAN_CROSS,   /* cross-attention and its norms */
+    SHEAF_PLAN_COMPONENTS
+} sheaf_component;
+
+/* Tensors with `part` in their name are of this component; the first rule that holds counts. */
+typedef struct sheaf__component_rule {
+    const char *part; /* NULL ends a list */
+    sheaf_component is;
+} sheaf__component_rule;
+
+/* ---- SAT's form ---- */
+
+/* How SAT divides a tensor over the N parts of a checkpoint. Each holds, of each of `parts` equal
+ * blocks of the axis, its N-th, in order of the blocks. A fact of the name alone, whatever the
+ * sizes. */
+typedef struct sheaf_sat_rule {
+    int axis, parts; /* parts 0: every part has a copy */
+    bool table;      /* SAT's embedding: divided from 1000 rows on, else copied */
+    bool buffer;
+    bool tower; /* CogAgent's alone: the high-resolution tower and the second table of positions */
+    bool cross; /* of cross-attention */
+} sheaf_sat_rule;
+
+/* ---- a family ---- */
+
+typedef struct sheaf__family {
+    sheaf_family id;
+    const char *name;           /* model_type: "cogvlm" */
+    const char *title;          /* in sentences: "CogVLM" */
+    const char *architecture;   /* class in transformers; NULL: none */
+    const char *const *classes; /* SAT's spellings of the class, up to NULL: the one to write first;
+                                   NULL: no SAT form */
+
+    /* config */
+    const char *position_key; /* what a config calls max_position */
+    /* Is this object a config of the family, or of one that shares its reader? NULL: where no other
+     * claims it. */
+    bool (*claims)(const json_t *object);
+    /* Sets c->family too. Unknown keys are added to `unknown`, separated by commas; the failure is
+     * kept in r->st. */
+    void (*read)(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
+    /* What sheaf__config_text() says of it beyond what every model has. */
+    void (*text)(sheaf_text *text, const sheaf_config *c);
+
+    /* tensors */
+    /* Fills tensor and count (and by_name) of a schema whose config and slices are set. On failure
+     * the caller frees what there is. */
+    sheaf_status *(*rows)(sheaf_schema *schema);
+    bool (*sat_rule)(sheaf_sat_rule *out, const char *name); /* false: no tensor of that name */
+    const sheaf__component_rule *components;
+
+    /* images; NULL: it reads none */
+    int (*towers)(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c);
+    sheaf__image_place image;
+
+    /* training */
+    const char *lora_targets;         /* where none are named */
+    bool (*decays)(const char *name); /* weight decay by a tensor's name; NULL: the model's rule */
+    bool paths; /* LoRA targets are whole paths, or ends of them (lora/cog.h); else as PEFT's */
+
+    /* passes, on a tape */
+    sheaf_status *(*build)(struct sheaf__model *m);
+    /* What tower `tower` of the list gives for the images of a pass; NULL where nothing reads it.
+     */
+    struct sheaf__value *(*see)(struct sheaf__model *m, struct sheaf__tape *tape,
+                                const struct sheaf__pass *pass, int tower);
+    /* Writes image rows over their places in the embedded sequence. */
+    void (*place)(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
+                  struct sheaf__value *image, const struct sheaf__pass *pass);
+    void (*release)(struct sheaf__model *m); /* what build() took besides */
+} sheaf__family;
+
+/* sheaf__family_at - the i-th of the table, in order of sheaf_family; NULL behind the last. */
+const sheaf__family *sheaf__family_at(int i);
+/* sheaf__family_for - never NULL. */
+const sheaf__family *sheaf__family_for(const sheaf_config *config);
+/* sheaf__family_named - by model_type; NULL: there is none of that name. */
+const sheaf__family *sheaf__family_named(const char *name);
+/* sheaf__family_of_class - by one of SAT's spellings, or NULL. */
+const sheaf__family *sheaf__family_of_class(const char *model_class);
+/* sheaf__sat_rule_of - false when no family has a tensor of this name in SAT's form. */
+bool sheaf__sat_rule_of(sheaf_sat_rule *out, const char *name);
+
+/* sheaf__towers_of - how many towers a model has, and which; 0: it reads no images. */
+int sheaf__towers_of(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *config);
+/* sheaf__tower_beside - the one whose rows cross-attention looks at: its number in that list, -1
+ * where there is none, or nothing reads it; *out is all zero then. */
+int sheaf__tower_beside(sheaf__tower *out, const sheaf_config *config);
+
+#endif
