@@ -1,13 +1,17 @@
 /* hash.c - see hash.h. */
 #include "base/hash.h"
 
+#include "base/cpu.h"
+
 #include <stdio.h>
 #include <xxhash.h>
 
 sheaf_hash sheaf__hash(const void *bytes, size_t size)
 {
-    if (__builtin_cpu_supports("avx2"))
+#ifndef SHEAF_NO_X86
+    if (SHEAF__CPU_HAS("avx2"))
         return sheaf__hash_avx2(bytes, size);
+#endif
     const XXH128_hash_t hash = XXH3_128bits(bytes, size);
     return (sheaf_hash){ hash.high64, hash.low64 };
 }

@@ -1,10 +1,10 @@
 /* thread.h - what compute threads and waiting ranks need from the processor and
  * the kernel: the floating-point mode of the numeric contract, sleeping
- * until a word changes, and a stack that is large enough. x86-64 Linux. */
+ * until a word changes, and a stack that is large enough. Linux; without x86 there is no mode to
+ * set, and nothing there computes by the contract (sheaf__device_open() refuses). */
 #ifndef SHEAF_BASE_THREAD_H
 #define SHEAF_BASE_THREAD_H
 
-#include <immintrin.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,23 +12,45 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#ifndef SHEAF_NO_X86
+#include <immintrin.h>
+#endif
 
 /* Nearest even, all exceptions masked, denormal inputs (DAZ) and results (FTZ)
  * count as zero. Not "current mode plus two bits": what the caller's program
  * did to its rounding mode must not reach a result. */
 #define SHEAF__COMPUTE_MODE 0x9fc0u
+/* The same, but denormals are kept: as PyTorch merges. */
+#define SHEAF__MERGE_MODE 0x1f80u
+
+static inline unsigned sheaf__mode_set(unsigned mode)
+{
+#ifdef SHEAF_NO_X86
+    return mode;
+#else
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(mode);
+    return before;
+#endif
+}
 
 /* sheaf__compute_mode_enter - returns the mode to give back to _leave. */
 static inline unsigned sheaf__compute_mode_enter(void)
 {
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(SHEAF__COMPUTE_MODE);
-    return before;
+    return sheaf__mode_set(SHEAF__COMPUTE_MODE);
 }
 
 static inline void sheaf__compute_mode_leave(unsigned before)
 {
-    _mm_setcsr(before);
+    sheaf__mode_set(before);
+}
+
+/* sheaf__pause - tells the processor that this thread waits in a loop. */
+static inline void sheaf__pause(void)
+{
+#ifndef SHEAF_NO_X86
+    _mm_pause();
+#endif
 }
 
 /* sheaf__sleep_while - sleeps while *word is `value`; may wake for no reason. */

@@ -80,7 +80,7 @@ static void sleep_until_opened(group *g, uint32_t generation)
     for (int i = 0; i < g->spins; i++) {
         if (atomic_load(&g->gate) / GENERATION != generation)
             return;
-        _mm_pause();
+        sheaf__pause();
     }
     for (int i = 0; i < YIELDS; i++) {
         if (atomic_load(&g->gate) / GENERATION != generation)

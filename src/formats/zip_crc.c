@@ -5,8 +5,10 @@
  */
 #include "zip_crc.h"
 
-#include <immintrin.h>
 #include <stdbool.h>
+#ifndef SHEAF_NO_X86
+#include <immintrin.h>
+#endif
 
 #define POLYNOMIAL 0xedb88320u
 
@@ -26,6 +28,7 @@ static uint32_t feed_plain(uint32_t crc, const unsigned char *p, size_t n)
     return crc;
 }
 
+#ifndef SHEAF_NO_X86
 __attribute__((target("pclmul,sse4.1"))) static __m128i fold(__m128i x, __m128i by, __m128i next)
 {
     const __m128i low = _mm_clmulepi64_si128(x, by, 0x00), high = _mm_clmulepi64_si128(x, by, 0x11);
@@ -61,15 +64,18 @@ feed_folding(uint32_t crc, const unsigned char *p, size_t n)
     x1 = _mm_clmulepi64_si128(_mm_and_si128(x1, words), reduce, 0x00);
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(x0, x1), 1);
 }
+#endif
 
 static uint32_t feed(uint32_t crc, const unsigned char *p, size_t n)
 {
+#ifndef SHEAF_NO_X86
     if (n >= 64 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) {
         const size_t most = n / 16 * 16;
         crc = feed_folding(crc, p, most);
         p += most;
         n -= most;
     }
+#endif
     return feed_plain(crc, p, n);
 }
 

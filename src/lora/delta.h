@@ -19,12 +19,17 @@
 void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
                            int64_t rank, int64_t block);
 
-/* The same from `packed`, which sheaf__lora_pack() made of a; needs AVX2 and FMA. */
+/* The same from `packed`, which sheaf__lora_pack() made of a; needs AVX2 and FMA where the build
+ * has them. */
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                        int64_t rank, int64_t block);
 /* The same for processors with AVX-512F. */
 void sheaf__lora_delta_avx512(float *d, const float *b, const float *packed, int64_t rows,
                               int64_t cols, int64_t rank, int64_t block);
+typedef void sheaf__lora_product(float *d, const float *b, const float *packed, int64_t rows,
+                                 int64_t cols, int64_t rank, int64_t block);
+/* sheaf__lora_delta_for - the one that goes with these kernels (kernels->isa). */
+sheaf__lora_product *sheaf__lora_delta_for(const char *isa);
 /* Panels of 16 columns, each [rank, 16], the last filled up with zeros. */
 int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols);
 void sheaf__lora_pack(float *packed, const float *a, int64_t rank, int64_t cols);

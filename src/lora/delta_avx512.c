@@ -3,6 +3,7 @@
 #include "lora/delta.h"
 
 #include <immintrin.h>
+#include <string.h>
 
 enum { PANEL = 16, STRIP = 12 }; /* columns and rows of one tile of registers */
 
@@ -45,4 +46,9 @@ void sheaf__lora_delta_avx512(float *d, const float *b, const float *packed, int
         for (; i < rows; i++)
             strip(d + i * cols + j, cols, b + i * rank, packed, rank, 1, mask);
     }
+}
+
+sheaf__lora_product *sheaf__lora_delta_for(const char *isa)
+{
+    return strcmp(isa, "avx512") == 0 ? sheaf__lora_delta_avx512 : sheaf__lora_delta;
 }

@@ -1,6 +1,7 @@
 /* delta_test.c - the fast product gives the bits of the plain one. */
 #include "tests/check.h"
 
+#include "base/cpu.h"
 #include "base/random.h"
 #include "lora/delta.h"
 #include "lora/peft_sums.h"
@@ -42,9 +43,9 @@ static void test_delta__fast_equals_plain_bit_for_bit(void **state)
         snprintf(name, sizeof name, "shape %zu", s);
         CHECK_BYTES(name, got, want, rows * cols * 4);
         assert_true(got[rows * cols] == 77);
-        if (__builtin_cpu_supports("avx512f")) {
+        if (SHEAF__CPU_HAS("avx512f")) {
             memset(got, 0, (size_t)(rows * cols) * 4);
-            sheaf__lora_delta_avx512(got, b, packed, rows, cols, rank, shapes[s].block);
+            sheaf__lora_delta_for("avx512")(got, b, packed, rows, cols, rank, shapes[s].block);
             CHECK_BYTES(name, got, want, rows * cols * 4);
             assert_true(got[rows * cols] == 77);
         }

@@ -1,15 +1,21 @@
 /* peft_sums.c - see peft_sums.h. */
 #include "lora/peft_sums.h"
 
+#include "base/cpu.h"
+
 sheaf_peft_cpu sheaf__peft_cpu(sheaf_peft_cpu cpu)
 {
     if (cpu != SHEAF_PEFT_CPU_THIS)
         return cpu;
-    if (!__builtin_cpu_supports("avx512f"))
+#ifdef SHEAF_NO_X86
+    return SHEAF_PEFT_CPU_OTHER;
+#else
+    if (!SHEAF__CPU_HAS("avx512f"))
         return SHEAF_PEFT_CPU_OTHER;
     return __builtin_cpu_is("intel") ? SHEAF_PEFT_CPU_INTEL
            : __builtin_cpu_is("amd") ? SHEAF_PEFT_CPU_AMD
                                      : SHEAF_PEFT_CPU_OTHER;
+#endif
 }
 
 const char *sheaf__peft_cpu_name(sheaf_peft_cpu cpu)

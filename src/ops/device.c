@@ -147,6 +147,13 @@ static sheaf_status *open_parts(sheaf__device *device, const char *isa, size_t l
         sheaf_expected(st, "1 or more");
         return sheaf_found(st, "%d", device->threads);
     }
+#ifdef SHEAF_NO_X86
+    if (device->kind == SHEAF_CPU) { /* no fast kernels, and no mode in which denormals are zero */
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "training and inference");
+        sheaf_expected(st, "a build for x86-64 with AVX2 and FMA (-Disa=auto)");
+        return sheaf_found(st, "one of plain C, which inspects, plans, converts and merges");
+    }
+#endif
     device->kernels = sheaf__kernels_for(isa);
     if (device->kernels == NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "instruction set");

@@ -2,15 +2,20 @@
 #include "ops/columns.h"
 #include "ops/units.h"
 
-#include <cpuid.h>
+#include "base/cpu.h"
+
 #include <stddef.h>
 #include <string.h>
+#ifndef SHEAF_NO_X86
+#include <cpuid.h>
+#endif
 
 #define REF(name) .name = sheaf__##name##_ref,
 #define AVX2(name) .name = sheaf__##name##_avx2,
 #define AVX512(name) .name = sheaf__##name##_avx512,
 
 static const sheaf__kernels ref = { .isa = "ref", SHEAF__KERNEL_LIST(REF) };
+#ifndef SHEAF_NO_X86
 static const sheaf__kernels avx2 = { .isa = "avx2", SHEAF__KERNEL_LIST(AVX2) };
 static const sheaf__kernels avx512 = { .isa = "avx512", SHEAF__KERNEL_LIST(AVX512) };
 
@@ -19,14 +24,14 @@ static const sheaf__kernels avx512 = { .isa = "avx512", SHEAF__KERNEL_LIST(AVX51
 static bool has_avx2(void)
 {
     unsigned a, b, c = 0, d;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    return SHEAF__CPU_HAS("avx2") && SHEAF__CPU_HAS("fma") && __get_cpuid(1, &a, &b, &c, &d) &&
+           (c & bit_F16C);
 }
 
 static bool has_avx512(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return SHEAF__CPU_HAS("avx512f") && SHEAF__CPU_HAS("avx512bw") && SHEAF__CPU_HAS("avx512dq") &&
+           SHEAF__CPU_HAS("avx512vl");
 }
 
 const sheaf__kernels *sheaf__kernels_for(const char *isa)
@@ -46,3 +51,9 @@ const sheaf__kernels *sheaf__kernels_for(const char *isa)
         return sheaf__units_have_pairs() ? &avx512 : NULL;
     return strcmp(isa, "avx512") == 0 && has_avx512() ? &avx512 : NULL;
 }
+#else
+const sheaf__kernels *sheaf__kernels_for(const char *isa)
+{
+    return isa == NULL || strcmp(isa, "ref") == 0 ? &ref : NULL;
+}
+#endif

@@ -111,7 +111,7 @@ static void wait_for_bell(sheaf__pool *pool, uint32_t heard, patience *patience)
             learn(patience, true);
             return;
         }
-        _mm_pause();
+        sheaf__pause();
     }
     learn(patience, false);
     atomic_fetch_add(&pool->sleepers, 1);
@@ -154,7 +154,7 @@ static void close_job(sheaf__pool *pool)
     if ((uint32_t)state == 0)
         return;
     for (uint32_t left = spins_of(patience); left > 0 && (uint32_t)state != 0; left--) {
-        _mm_pause();
+        sheaf__pause();
         state = atomic_load(&pool->state);
     }
     learn(patience, (uint32_t)state == 0);

@@ -90,7 +90,7 @@ static void slow_task(void *context, int64_t index, int worker)
 {
     slow_job *job = context;
     for (int i = 0; i < (int)(index * 37 % 120); i++)
-        _mm_pause();
+        sheaf__pause();
     if (atomic_load(&job->over) || index >= job->tasks)
         atomic_fetch_add(job->bad, 1);
     else
@@ -111,7 +111,7 @@ static void test_pool__jobs_do_not_run_into_each_other(void **state)
                 assert_int_equal(job[i].done[t], 1);
             job[i].over = 1;
             for (int pause = 0; pause < i % 61; pause++) /* workers asleep, spinning, or leaving */
-                _mm_pause();
+                sheaf__pause();
         }
         assert_int_equal(bad, 0);
         sheaf__pool_free(pool);

@@ -1,6 +1,8 @@
 /* units.c - see units.h. */
 #include "ops/units.h"
 
+#include "base/cpu.h"
+
 #include <cpuid.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -13,13 +15,13 @@
 
 static bool has_avx512(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return SHEAF__CPU_HAS("avx512f") && SHEAF__CPU_HAS("avx512bw") && SHEAF__CPU_HAS("avx512dq") &&
+           SHEAF__CPU_HAS("avx512vl");
 }
 
 bool sheaf__units_have_pairs(void)
 {
-    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+    return has_avx512() && SHEAF__CPU_HAS("avx512bf16");
 }
 
 /* The processor has AMX for bfloat16. */

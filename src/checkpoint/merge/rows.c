@@ -5,9 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xmmintrin.h>
 
-enum { MXCSR_DEFAULT = 0x1f80 }; /* round to nearest, denormals kept, nothing trapped */
+#include "base/thread.h"
 
 bool sheaf__merge_touched(const sheaf__merge_tensor *t)
 {
@@ -33,8 +32,7 @@ sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base,
     m->kernels = sheaf__kernels_for(NULL);
     if (m->kernels == NULL)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor has no AVX2, FMA and F16C");
-    m->delta =
-        strcmp(m->kernels->isa, "avx512") == 0 ? sheaf__lora_delta_avx512 : sheaf__lora_delta;
+    m->delta = sheaf__lora_delta_for(m->kernels->isa);
     m->right = malloc((size_t)SHEAF__MERGE_RIGHT * sizeof *m->right);
     m->stored = malloc((size_t)SHEAF__MERGE_TILE * 4);
     m->numbers = malloc((size_t)SHEAF__MERGE_TILE * sizeof *m->numbers);
@@ -341,8 +339,7 @@ sheaf_status *sheaf__merge_tile(sheaf__lora_change *change, sheaf__merge_scratch
                                 sheaf__merge_rows *m, int64_t row0, int64_t rows)
 {
     /* Compute threads may flush denormals; the merge keeps them, as PEFT does. */
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(MXCSR_DEFAULT);
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     bool later = false;
     const int64_t n = rows * m->cols;
     sheaf_status *st = take_steps(s, m, row0, rows, m->t->nsteps, &later);
@@ -353,16 +350,15 @@ sheaf_status *sheaf__merge_tile(sheaf__lora_change *change, sheaf__merge_scratch
         if (!change->finite)
             st = check_finite(s, m, row0, n);
     }
-    _mm_setcsr(before);
+    sheaf__mode_set(before);
     return st;
 }
 
 sheaf_status *sheaf__merge_sum(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0,
                                int64_t rows, int step)
 {
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(MXCSR_DEFAULT);
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE);
     sheaf_status *st = take_steps(s, m, row0, rows, step + 1, NULL);
-    _mm_setcsr(before);
+    sheaf__mode_set(before);
     return st;
 }

@@ -1,16 +1,27 @@
 /* machine.c - see machine.h. */
 #include "machine.h"
 
-#include <cpuid.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#ifdef SHEAF_NO_X86
+#include <sys/utsname.h>
+#else
+#include <cpuid.h>
+#endif
 
 #include "base/memory.h"
 #include "ops/kernels.h"
 #include "ops/units.h"
 #include "cli/lib/shared.h"
 
+#ifdef SHEAF_NO_X86
+static void processor_name(char name[64])
+{
+    struct utsname system;
+    snprintf(name, 64, "%.63s", uname(&system) == 0 ? system.machine : "unknown");
+}
+#else
 /* The brand string: 48 bytes in twelve registers. */
 static void processor_name(char name[64])
 {
@@ -28,6 +39,7 @@ static void processor_name(char name[64])
     for (size_t n = strlen(name); n > 0 && name[n - 1] == ' '; n--)
         name[n - 1] = '\0';
 }
+#endif
 
 static int64_t kilobytes(const char *line, const char *key)
 {

@@ -85,7 +85,8 @@ typedef struct cli_command {
     const char *name, *summary, *usage;
     int (*run)(cli *cli, int argc, char **argv); /* argv[0] is the subcommand's name */
     int min_words, max_words;                    /* of cli_paths; -1 = any number */
-    bool computes;                               /* needs AVX2 and FMA */
+    bool computes;                               /* needs AVX2 and FMA, where the build has them */
+    bool trains;                                 /* or infers: not in a build without x86 */
 } cli_command;
 
 struct cli {

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/text.h"
 #include "cli.h"
 
@@ -131,6 +132,22 @@ static bool resuming(const cli_option *options)
     return o != NULL && *(const bool *)o->value;
 }
 
+/* Does this build, on this processor, have what the command needs? */
+static sheaf_status *check_build(const cli_command *command)
+{
+#ifdef SHEAF_NO_X86
+    if (!command->trains)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "sheaf %s", command->name);
+    sheaf_expected(st, "a build for x86-64 with AVX2 and FMA (-Disa=auto)");
+    return sheaf_found(st, "one of plain C, which inspects, plans, converts and merges");
+#else
+    if (!command->computes)
+        return NULL;
+    return cli_need_cpu(SHEAF__CPU_HAS("avx2"), SHEAF__CPU_HAS("fma"));
+#endif
+}
+
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
                         char **argv)
 {
@@ -166,8 +183,8 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
         st = take_recipe(cli, options);
     if (st == NULL)
         st = cli_check_required(cli, options, !resuming(options));
-    if (st == NULL && cli->command->computes)
-        st = cli_need_cpu(__builtin_cpu_supports("avx2"), __builtin_cpu_supports("fma"));
+    if (st == NULL)
+        st = check_build(cli->command);
     if (st == NULL && paths != NULL)
         *paths = (cli_paths){ .count = count,
                               .word = words,

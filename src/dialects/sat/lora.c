@@ -1,21 +1,21 @@
 /* lora.c - see lora.h: what is adapted, and the merge. */
 #include "dialects/sat/lora.h"
 
-#include <immintrin.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#ifndef SHEAF_NO_X86
+#include <immintrin.h>
+#endif
 
+#include "base/cpu.h"
 #include "base/json.h"
+#include "base/thread.h"
 #include "dialects/sat/parts.h"
 #include "ops/kernels.h"
 
-enum {
-    MOST_RANK = 1 << 16,
-    MXCSR_DEFAULT =
-        0x1f80, /* round to nearest, denormals kept, nothing trapped: as torch computes */
-};
+enum { MOST_RANK = 1 << 16 };
 
 /* ---- what is adapted ---- */
 
@@ -243,6 +243,9 @@ static void chain_plain(float *d, const float *b, const float *a, int64_t lda, i
 }
 
 /* The same chains, 32 columns at a time. */
+#ifdef SHEAF_NO_X86
+#define chain_avx2 chain_plain
+#else
 __attribute__((target("avx2,fma"))) static void chain_avx2(float *d, const float *b, const float *a,
                                                            int64_t lda, int64_t rank, int64_t n)
 {
@@ -269,6 +272,7 @@ __attribute__((target("avx2,fma"))) static void chain_avx2(float *d, const float
         d[c] = sum;
     }
 }
+#endif
 
 typedef struct merging {
     const sheaf_sat_lora *lora;
@@ -346,7 +350,7 @@ sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lo
     merging m = { .lora = lora,
                   .linear = l,
                   .kernels = sheaf__kernels_for(NULL),
-                  .fast = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") };
+                  .fast = SHEAF__CPU_HAS("avx2") && SHEAF__CPU_HAS("fma") };
     if (m.kernels == NULL)
         m.kernels = sheaf__kernels_for("ref");
     if (row0 < 0 || rows < 0 || row0 > l->out - rows)
@@ -359,8 +363,7 @@ sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lo
     m.d = malloc((size_t)l->in * sizeof *m.d);
     m.w = malloc((size_t)(rows * l->in) * sizeof *m.w);
     m.stored = malloc((size_t)most * sizeof(float));
-    const unsigned mode = _mm_getcsr(); /* compute threads flush denormals */
-    _mm_setcsr(MXCSR_DEFAULT);
+    const unsigned mode = sheaf__mode_set(SHEAF__MERGE_MODE); /* compute threads flush denormals */
     sheaf_status *st = m.a == NULL || m.b == NULL || m.d == NULL || m.w == NULL || m.stored == NULL
                            ? sheaf_fail(SHEAF_E_MEMORY, "merging '%s'", l->name)
                            : load(m.w, &m, weight, row0, rows);
@@ -372,7 +375,7 @@ sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lo
     }
     if (st == NULL)
         m.kernels->convert(dst, weight->told.dtype, m.w, SHEAF_F32, rows * l->in);
-    _mm_setcsr(mode);
+    sheaf__mode_set(mode);
     free(m.a);
     free(m.b);
     free(m.d);

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/cpu.h"
+
 /* ---- the reference as kernels ---- */
 static void ref_rows(const sheaf__attention_call *call, const sheaf__attention_part *part,
                      void *scratch, size_t bytes)
@@ -32,9 +34,13 @@ static const sheaf__attention_kernels ref = { ref_rows, ref_dkv, ref_dq };
 /* An AVX-512 machine without the pair instruction takes the AVX2 kernels. */
 const sheaf__attention_kernels *sheaf__attention_kernels_for(const char *isa)
 {
-    if (strcmp(isa, "avx512") == 0 && __builtin_cpu_supports("avx512bf16"))
+#ifndef SHEAF_NO_X86
+    if (strcmp(isa, "avx512") == 0 && SHEAF__CPU_HAS("avx512bf16"))
         return &sheaf__attention_avx512;
-    return strcmp(isa, "ref") == 0 ? &ref : &sheaf__attention_avx2;
+    if (strcmp(isa, "ref") != 0)
+        return &sheaf__attention_avx2;
+#endif
+    return &ref;
 }
 
 /* The fast kernels read channels of bfloat16 by pairs, from where they lie: the last one of an odd

@@ -19,7 +19,6 @@
 #define SHEAF_OPS_MATMUL_PRIVATE_H
 
 #include <assert.h>
-#include <immintrin.h>
 #include <string.h>
 
 #include "ops/matmul/matmul.h"
@@ -146,7 +145,7 @@ static inline void mm_ask(mm_soon **list, int64_t lines)
             *list = (*list)->then;
         }
         mm_soon *soon = *list;
-        _mm_prefetch(soon->at + soon->done, _MM_HINT_T1);
+        __builtin_prefetch(soon->at + soon->done, 0, 2); /* prefetcht1 */
         soon->done += 64;
         if (soon->done >=
             soon->bytes + 63) { /* a run that starts inside a line may end in one more */

@@ -1,14 +1,18 @@
 /* matmul_transpose.h - transposes of 32-bit words and of bfloat16 pairs.
  *
  * Included by files of different instruction sets: SSE2 is what every x86-64
- * has, and under -mavx2 the compiler encodes the same steps in AVX. */
+ * has, and under -mavx2 the compiler encodes the same steps in AVX. Without x86 the
+ * loops over what is left do it all. */
 #ifndef SHEAF_OPS_MATMUL_TRANSPOSE_H
 #define SHEAF_OPS_MATMUL_TRANSPOSE_H
 
-#include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
+#ifndef SHEAF_NO_X86
+#include <immintrin.h>
+#endif
 
+#ifndef SHEAF_NO_X86
 static inline __m128i mm_load4(const void *src)
 {
     return _mm_loadu_si128((const __m128i *)src);
@@ -29,6 +33,7 @@ static inline void mm_store_4x4(uint32_t *dst, int64_t ldd, __m128i x0, __m128i 
     mm_store4(dst + 2 * ldd, _mm_unpacklo_epi64(c, d));
     mm_store4(dst + 3 * ldd, _mm_unpackhi_epi64(c, d));
 }
+#endif
 
 #ifdef __AVX2__
 /* dst[c][r] = src[r][c] for 8 x 8 words; `step` bytes between rows of src, which may
@@ -84,6 +89,7 @@ static inline void mm_transpose(uint32_t *dst, int64_t ldd, const void *from, in
                 dst[c * ldd + i] = mm_load_word(src + i * step + c * 4);
     }
 #endif
+#ifndef SHEAF_NO_X86
     for (; r + 4 <= rows; r += 4) {
         int64_t c = 0;
         const char *p = src + r * step;
@@ -94,6 +100,7 @@ static inline void mm_transpose(uint32_t *dst, int64_t ldd, const void *from, in
             for (int64_t i = r; i < r + 4; i++)
                 dst[c * ldd + i] = mm_load_word(src + i * step + c * 4);
     }
+#endif
     for (; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
             dst[c * ldd + r] = mm_load_word(src + r * step + c * 4);
@@ -105,11 +112,13 @@ static inline void mm_interleave(uint32_t *dst, const uint16_t *low, const uint1
                                  int64_t count)
 {
     int64_t j = 0;
+#ifndef SHEAF_NO_X86
     for (; j + 8 <= count; j += 8) {
         const __m128i a = mm_load4(low + j), b = high ? mm_load4(high + j) : _mm_setzero_si128();
         mm_store4(dst + j, _mm_unpacklo_epi16(a, b));
         mm_store4(dst + j + 4, _mm_unpackhi_epi16(a, b));
     }
+#endif
     for (; j < count; j++)
         dst[j] = low[j] | (high ? (uint32_t)high[j] << 16 : 0);
 }
