@@ -14,7 +14,7 @@ awk '
 BEGIN {
     # The levels of the rooms; public headers belong to the room named beside them.
     n = split("base 0 layout 1 schema 2 formats 2 ops 2 comm 2 catalog 3 tape 3 inputs 3 " \
-              "dialects 4 lora 4 data 4 models 5 checkpoint 5 families 6 infer 6 train 6 monitor 6 plan 7 cli 8", word, " ")
+              "dialects 4 lora 4 data 4 models 5 checkpoint 5 families 6 infer 6 train 6 monitor 6 plan 7 library 7.5 cli 8", word, " ")
     for (i = 1; i < n; i += 2)
         level[word[i]] = word[i + 1]
     # Rooms with parts: the levels of the parts among each other. What lies in the room itself is above them all.
@@ -32,7 +32,7 @@ BEGIN {
     n = split("checkpoint/merge/output.c>checkpoint/convert/inner.h", word, " ")
     for (i = 1; i <= n; i++)
         owed[word[i]] = 1
-    n = split("status 0 version 0 dtype 1 cut 1 owner 1 source 1 config 2 schema 2", word, " ")
+    n = split("status 0 version 0 control 0 events 0 finding 0 options 0 dtype 1 cut 1 owner 1 source 1 config 2 schema 2 checkpoint 5 sheaf 7.5", word, " ")
     for (i = 1; i < n; i += 2)
         public[word[i]] = word[i + 1]
 }

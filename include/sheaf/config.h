@@ -14,6 +14,10 @@
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum sheaf_family {
     SHEAF_LLAMA,
     SHEAF_MISTRAL,
@@ -87,5 +91,9 @@ SHEAF_API void sheaf_config_release(sheaf_config *config);
 SHEAF_API const char *sheaf_family_name(sheaf_family family); /* model_type, "llama" */
 SHEAF_API const char *
 sheaf_config_position_key(const sheaf_config *config); /* what config.json calls max_position */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

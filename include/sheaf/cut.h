@@ -13,6 +13,10 @@
 
 #include "sheaf/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define SHEAF_MAX_PARTS 8
 #define SHEAF_MAX_SLICES 64
 
@@ -50,5 +54,9 @@ SHEAF_API sheaf_status *sheaf_cut_rows(sheaf_range *rows, const sheaf_cut *cut, 
 
 /* sheaf_cut_slice_rows - rows of all parts together that `slice` holds (count). */
 SHEAF_API int64_t sheaf_cut_slice_rows(const sheaf_cut *cut, int slice);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -10,6 +10,10 @@
 
 #include "sheaf/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum sheaf_dtype {
     SHEAF_BOOL,
     SHEAF_F4,
@@ -46,5 +50,9 @@ SHEAF_API const char *sheaf_dtype_torch_name(sheaf_dtype dtype);
 /* Each returns -1 when the name is none it knows (exact case). */
 SHEAF_API int sheaf_dtype_from_name(const char *name);
 SHEAF_API int sheaf_dtype_from_torch_name(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

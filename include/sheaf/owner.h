@@ -15,6 +15,10 @@
 #include "sheaf/cut.h"
 #include "sheaf/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* sheaf_owner_slices - slices of rank `rank` of `ranks`. 1 <= ranks <= slices. */
 SHEAF_API sheaf_range sheaf_owner_slices(int slices, int ranks, int rank);
 /* sheaf_owner_rank - the rank that owns `slice`. */
@@ -51,5 +55,9 @@ SHEAF_API int sheaf_tree_program_roots(const sheaf_tree *tree, sheaf_tree_add *a
  * begin + i (absent ones are never named); result lands in operand *result. */
 SHEAF_API int sheaf_tree_program_slices(const sheaf_tree *tree, const sheaf_root *root,
                                         sheaf_tree_add *add, int *result);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

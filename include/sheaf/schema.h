@@ -5,6 +5,10 @@
 #include "sheaf/config.h"
 #include "sheaf/cut.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum sheaf_role {
     SHEAF_EMBED,
     SHEAF_HEAD,
@@ -67,5 +71,9 @@ SHEAF_API const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf
 /* Rows of slice `slice` of a tensor with one part; the whole axis [0, shape[axis]) of a replicated
  * one. */
 SHEAF_API sheaf_range sheaf_tensor_slice(const sheaf_tensor *tensor, int slice);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -8,6 +8,10 @@
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct sheaf_source_entry {
     const char *name; /* canonical, borrowed from the source */
     sheaf_dtype dtype;
@@ -29,5 +33,9 @@ struct sheaf_source {
                           int64_t col0, int64_t cols, void *dst);
     void (*close)(sheaf_source *self);
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

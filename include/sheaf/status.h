@@ -8,6 +8,10 @@
 
 #include <stdio.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define SHEAF_API __attribute__((visibility("default")))
 #define SHEAF_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 
@@ -54,5 +58,9 @@ SHEAF_API const char *sheaf_status_try(const sheaf_status *st);
 SHEAF_API void sheaf_status_print(const sheaf_status *st, FILE *to);
 /* sheaf_status_free - accepts NULL. */
 SHEAF_API void sheaf_status_free(sheaf_status *st);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

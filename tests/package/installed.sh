@@ -78,7 +78,7 @@ example() {
         local program=$name-$how-${compiler%% *}
         check "$name compiles: $way" compiles "$program" "$compiler" "$how" "$source/examples/$name.c"
         [ -x "$work/$program" ] &&
-            check "$name prints what is expected: $way" diff <(cd "$work" && "./$program" "$@" 2>&1) "$source/examples/$name.expected"
+            check "$name prints what is expected: $way" diff <(mkdir "$work/$program.run" && cd "$work/$program.run" && "../$program" "$@" 2>&1) "$source/examples/$name.expected"
     done
 }
 ways=("shared cc -std=c11" "static cc -std=c11")

@@ -6,27 +6,7 @@
 #define SHEAF_CHECKPOINT_TOOLS_DIFF_H
 
 #include "checkpoint/store/look.h"
-
-typedef enum sheaf_diff_kind {
-    SHEAF_DIFF_VALUES,
-    SHEAF_DIFF_SHAPE,
-    SHEAF_DIFF_DTYPE, /* other type; values compared all the same */
-    SHEAF_DIFF_ONLY_A,
-    SHEAF_DIFF_ONLY_B,
-    SHEAF_DIFF_CONFIG /* name is a key */
-} sheaf_diff_kind;
-
-/* One difference. */
-typedef struct sheaf_diff_item {
-    sheaf_diff_kind kind;
-    const char *name;
-    const sheaf_source_entry *a, *b; /* NULL where there is none */
-    int64_t elements,
-        differing;  /* elements whose values differ (or bytes, in types that are not numbers) */
-    double largest; /* |a - b|; infinite where only one is a number */
-    int64_t first;  /* index of the first differing element, row-major, -1 if none */
-    const char *a_text, *b_text; /* of SHEAF_DIFF_CONFIG: JSON, NULL where there is none */
-} sheaf_diff_item;
+#include "sheaf/checkpoint.h"
 
 typedef struct sheaf_diff_report {
     int64_t tensors;     /* names in A or B */

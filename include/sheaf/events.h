@@ -1,0 +1,47 @@
+/* events.h - what a long operation tells while it runs.
+ *
+ * The library never prints: it hands events to a sink that the caller gives. An event is borrowed
+ * for the length of the call. A sink may be called from several threads at once. */
+#ifndef SHEAF_EVENTS_H
+#define SHEAF_EVENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sheaf_event_kind {
+    SHEAF_EVENT_NOTE,     /* text: what was decided or done */
+    SHEAF_EVENT_WARNING,  /* text: what the user should look at; the operation goes on */
+    SHEAF_EVENT_STEP,     /* step: one optimizer step is done */
+    SHEAF_EVENT_PROGRESS, /* done of total units of `text` ("rows", "bytes read") */
+} sheaf_event_kind;
+
+typedef struct sheaf_event_step {
+    int64_t step, steps; /* from 1; steps of the whole run */
+    double loss, grad_norm, lr;
+    int64_t tokens;  /* positions with mask 1 that this step read */
+    double seconds;  /* wall time of this step */
+    uint64_t memory; /* bytes of the fullest rank, 0 = not known */
+    bool skipped;    /* a float16 step whose gradients were not finite */
+} sheaf_event_step;
+
+typedef struct sheaf_event {
+    sheaf_event_kind kind;
+    const char *text;
+    int64_t done, total;
+    sheaf_event_step step;
+} sheaf_event;
+
+typedef struct sheaf_events {
+    void (*emit)(void *context, const sheaf_event *event);
+    void *context;
+} sheaf_events;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

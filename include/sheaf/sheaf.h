@@ -1,0 +1,17 @@
+/* sheaf.h - all of the library: fine-tuning, storing, repairing, merging and running models that
+ * are divided over devices. Functions that can fail return a status (status.h); structs of options
+ * begin with their size (options.h). */
+#ifndef SHEAF_SHEAF_H
+#define SHEAF_SHEAF_H
+
+#include "sheaf/checkpoint.h"
+#include "sheaf/control.h"
+#include "sheaf/dtype.h"
+#include "sheaf/events.h"
+#include "sheaf/finding.h"
+#include "sheaf/options.h"
+#include "sheaf/source.h"
+#include "sheaf/status.h"
+#include "sheaf/version.h"
+
+#endif

@@ -1,0 +1,114 @@
+/* take.c - see take.h, and sheaf/control.h and version.h. */
+#include "library/take.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sheaf/version.h"
+
+sheaf_status *sheaf__take_options(void *to, size_t known, const void *from, const char *what)
+{
+    size_t size;
+    memset(to, 0, known);
+    if (from == NULL)
+        return NULL;
+    memcpy(&size, from, sizeof size);
+    sheaf_status *st = sheaf__take_report(from, what);
+    if (st != NULL)
+        return st;
+    for (size_t i = known; i < size; i++)
+        if (((const unsigned char *)from)[i] != 0)
+            return sheaf_try_this(
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", what),
+                                           "fields that sheaf %s knows", sheaf_version()),
+                            "one of a later version that is not zero"),
+                "run with the library that the program was compiled for, or a later one");
+    memcpy(to, from, size < known ? size : known);
+    return NULL;
+}
+
+sheaf_status *sheaf__take_report(const void *to, const char *what)
+{
+    size_t size = sizeof size + 1;
+    if (to != NULL)
+        memcpy(&size, to, sizeof size);
+    if (size > sizeof size && size <= (size_t)1 << 20)
+        return NULL;
+    return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", what),
+                                                     "its size in its first field"),
+                                      "%zu", size),
+                          "SHEAF_INIT(&it) before it is filled");
+}
+
+void sheaf__give_report(void *to, const void *from, size_t known)
+{
+    size_t size;
+    if (to == NULL)
+        return;
+    memcpy(&size, to, sizeof size);
+    memset((char *)to + sizeof size, 0, size - sizeof size);
+    memcpy((char *)to + sizeof size, (const char *)from + sizeof size,
+           (size < known ? size : known) - sizeof size);
+}
+
+sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *room, const char *name)
+{
+    const int dtype = name == NULL ? -1 : sheaf_dtype_from_torch_name(name);
+    *out = NULL;
+    if (name == NULL)
+        return NULL;
+    if (dtype != SHEAF_F32 && dtype != SHEAF_BF16 && dtype != SHEAF_F16)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "dtype"), "float32, bfloat16 or float16"), "%s",
+            name);
+    *room = (sheaf_dtype)dtype;
+    *out = room;
+    return NULL;
+}
+
+int sheaf__cores(int asked)
+{
+    cpu_set_t set;
+    if (asked > 0)
+        return asked;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/* ---- control ---- */
+
+sheaf_status *sheaf_control_new(sheaf_control **out)
+{
+    *out = calloc(1, sizeof **out);
+    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "control") : NULL;
+}
+
+void sheaf_control_free(sheaf_control *control)
+{
+    free(control);
+}
+
+void sheaf_control_stop(sheaf_control *control)
+{
+    atomic_store(&control->signals.stop, 1);
+}
+
+void sheaf_control_save(sheaf_control *control)
+{
+    atomic_store(&control->signals.save, 1);
+}
+
+const atomic_int *sheaf__control_stop(const sheaf_control *control)
+{
+    return control == NULL ? NULL : &control->signals.stop;
+}
+
+sheaf_signals *sheaf__control_signals(sheaf_control *control)
+{
+    return control == NULL ? NULL : &control->signals;
+}
+
+const char *sheaf_version(void)
+{
+    return SHEAF_VERSION;
+}

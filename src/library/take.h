@@ -1,0 +1,37 @@
+/* take.h - private: structs that a program fills, whatever version of the headers it knows. */
+#ifndef SHEAF_LIBRARY_TAKE_H
+#define SHEAF_LIBRARY_TAKE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "sheaf/control.h"
+#include "sheaf/dtype.h"
+#include "train/signals.h"
+
+struct sheaf_control {
+    sheaf_signals signals;
+};
+
+/* sheaf__take_options - *to (`known` bytes): what `from` says, and zero in what it does not know;
+ * all zero for NULL. `what` is the struct's name. Errors: SHEAF_E_ARG for a size that was not set,
+ * and for fields of a later version that are not zero. */
+sheaf_status *sheaf__take_options(void *to, size_t known, const void *from, const char *what);
+/* sheaf__take_report - is it one that sheaf__give_report() can fill? NULL is. */
+sheaf_status *sheaf__take_report(const void *to, const char *what);
+/* sheaf__give_report - fills what *to, which may be NULL, knows of the `known` bytes of `from`; its
+ * size stays. */
+void sheaf__give_report(void *to, const void *from, size_t known);
+
+/* sheaf__take_dtype - *out points to *room for a name, NULL for NULL. Errors: SHEAF_E_ARG for what
+ * is not float32, bfloat16 or float16. */
+sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *room, const char *name);
+
+/* NULL for NULL. */
+const atomic_int *sheaf__control_stop(const sheaf_control *control);
+sheaf_signals *sheaf__control_signals(sheaf_control *control);
+
+/* sheaf__cores - `asked`, or for 0 the cores this process may run on. */
+int sheaf__cores(int asked);
+
+#endif

@@ -1,0 +1,197 @@
+/* weights.c - the tensors at a path, compared and begun: sheaf/checkpoint.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/store/look.h"
+#include "checkpoint/store/own_catalog.h"
+#include "checkpoint/tools/diff.h"
+#include "checkpoint/tools/init.h"
+#include "catalog/boxes.h"
+#include "library/take.h"
+#include "sheaf/checkpoint.h"
+
+struct sheaf_weights {
+    sheaf_look look;
+    sheaf_weights_facts facts;
+};
+
+/* What is not recognised by itself, or whose config lies elsewhere. */
+static sheaf_status *open_told(sheaf_look *look, const char *path, const sheaf_weights_options *o)
+{
+    sheaf_catalog *c = NULL;
+    sheaf_status *st =
+        sheaf__any_read(&c, path, o->dialect, &(sheaf_dialect_hints){ .config = o->config });
+    if (st != NULL)
+        return st;
+    look->dialect = c->dialect->name;
+    if (c->config_path != NULL && (look->config = strdup(c->config_path)) == NULL) {
+        sheaf__catalog_free(c);
+        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    }
+    return sheaf__catalog_source(&look->source, c, false);
+}
+
+static size_t bytes_of(const sheaf_source_entry *e)
+{
+    return ((size_t)sheaf__elements(e->ndim, e->shape) * (size_t)sheaf_dtype_bits(e->dtype) + 7) /
+           8;
+}
+
+static void count(sheaf_weights *w)
+{
+    static const sheaf_weights_kind kinds[] = {
+        [SHEAF_LOOK_MODEL] = SHEAF_WEIGHTS_MODEL,
+        [SHEAF_LOOK_ADAPTER] = SHEAF_WEIGHTS_ADAPTER,
+        [SHEAF_LOOK_CHECKPOINT] = SHEAF_WEIGHTS_CHECKPOINT,
+        [SHEAF_LOOK_RUN] = SHEAF_WEIGHTS_RUN,
+        [SHEAF_LOOK_FILE] = SHEAF_WEIGHTS_FILE,
+    };
+    w->facts = (sheaf_weights_facts){ .kind = kinds[w->look.kind],
+                                      .dialect = w->look.dialect,
+                                      .config = w->look.config,
+                                      .tied = w->look.tied,
+                                      .tensors = sheaf_weights_count(w) };
+    for (int64_t i = 0; i < w->facts.tensors; i++) {
+        const sheaf_source_entry *e = sheaf_weights_entry(w, i);
+        w->facts.elements += sheaf__elements(e->ndim, e->shape);
+        w->facts.bytes += (int64_t)bytes_of(e);
+    }
+}
+
+sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
+                                 const sheaf_weights_options *options)
+{
+    sheaf_weights_options o;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_options");
+    sheaf_weights *w = NULL;
+    *out = NULL;
+    if (st == NULL && (w = calloc(1, sizeof *w)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+    if (st == NULL)
+        st = o.dialect == NULL && o.config == NULL ? sheaf_look_open(&w->look, path)
+                                                   : open_told(&w->look, path, &o);
+    if (st != NULL) {
+        sheaf_weights_close(w);
+        return st;
+    }
+    count(w);
+    *out = w;
+    return NULL;
+}
+
+void sheaf_weights_close(sheaf_weights *w)
+{
+    if (w != NULL)
+        sheaf_look_close(&w->look);
+    free(w);
+}
+
+sheaf_status *sheaf_weights_look(sheaf_weights_facts *facts, const sheaf_weights *w)
+{
+    sheaf_status *st = sheaf__take_report(facts, "sheaf_weights_facts");
+    if (st == NULL)
+        sheaf__give_report(facts, &w->facts, sizeof w->facts);
+    return st;
+}
+
+int64_t sheaf_weights_count(const sheaf_weights *w)
+{
+    sheaf_source *source = w->look.source;
+    return source == NULL ? 0 : source->count(source);
+}
+
+const sheaf_source_entry *sheaf_weights_entry(const sheaf_weights *w, int64_t index)
+{
+    sheaf_source *source = w->look.source;
+    return index < 0 || index >= sheaf_weights_count(w) ? NULL : source->entry(source, index);
+}
+
+const sheaf_source_entry *sheaf_weights_find(const sheaf_weights *w, const char *name)
+{
+    sheaf_source *source = w->look.source;
+    return source == NULL ? NULL : source->find(source, name);
+}
+
+sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w, const char *name,
+                                 int64_t row0, int64_t rows)
+{
+    const sheaf_source_entry *e = sheaf_weights_find(w, name);
+    int64_t all, columns;
+    if (e == NULL)
+        return sheaf_fail(SHEAF_E_ARG, "no tensor '%s'", name);
+    sheaf__look_view(&all, &columns, e);
+    if (row0 < 0 || row0 > all || rows < -1 || rows > all - row0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "'%s'", name), "rows within %lld",
+                                          (long long)all),
+                           "%lld from row %lld on", (long long)rows, (long long)row0);
+    rows = rows < 0 ? all - row0 : rows;
+    const size_t size =
+        ((size_t)rows * (size_t)columns * (size_t)sheaf_dtype_bits(e->dtype) + 7) / 8;
+    if (bytes != size)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "'%s'", name),
+                                          "room of %zu bytes, what %lld rows take", size,
+                                          (long long)rows),
+                           "%zu", bytes);
+    return rows == 0 || columns == 0
+               ? NULL
+               : w->look.source->read(w->look.source, name, row0, rows, 0, columns, dst);
+}
+
+/* ---- compare ---- */
+
+static void nobody(void *context, const sheaf_diff_item *item)
+{
+    (void)context;
+    (void)item;
+}
+
+sheaf_status *sheaf_weights_diff(sheaf_diff_weights_report *report, const char *a, const char *b,
+                                 void (*found)(void *context, const sheaf_diff_item *item),
+                                 void *context)
+{
+    sheaf_diff_report r;
+    sheaf_status *st = sheaf__take_report(report, "sheaf_diff_weights_report");
+    if (st == NULL)
+        st = sheaf_diff(&r, a, b, found == NULL ? nobody : found, context);
+    if (st == NULL)
+        sheaf__give_report(report,
+                           &(sheaf_diff_weights_report){ .tensors = r.tensors,
+                                                         .different = r.different,
+                                                         .config_keys = r.config_keys,
+                                                         .largest = r.largest,
+                                                         .same = r.same },
+                           sizeof *report);
+    return st;
+}
+
+/* ---- begin ---- */
+
+sheaf_status *sheaf_weights_init(sheaf_init_weights_report *report,
+                                 const sheaf_init_weights_options *options)
+{
+    sheaf_init_weights_options o;
+    sheaf_init_options how = { 0 };
+    sheaf_init_report r;
+    sheaf_dtype room;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_init_weights_options");
+    if (st == NULL)
+        st = sheaf__take_report(report, "sheaf_init_weights_report");
+    if (st == NULL)
+        st = sheaf__take_dtype(&how.dtype, &room, o.dtype);
+    if (st == NULL && (o.spec == NULL || o.dst == NULL))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_init_weights_options"), "spec and dst");
+    how.spec = o.spec;
+    how.dst = o.dst;
+    how.seed = o.seed;
+    how.threads = sheaf__cores(o.threads);
+    how.events = o.events;
+    how.stop = sheaf__control_stop(o.control);
+    if (st == NULL)
+        st = sheaf_init(&r, &how);
+    if (st == NULL)
+        sheaf__give_report(report,
+                           &(sheaf_init_weights_report){
+                               .tensors = r.tensors, .parameters = r.parameters, .bytes = r.bytes },
+                           sizeof *report);
+    return st;
+}

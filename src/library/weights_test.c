@@ -1,0 +1,269 @@
+/* weights_test.c - the library's functions for checkpoints, and structs of other versions. */
+#include "library/take.h"
+#include "sheaf/sheaf.h"
+#include "tests/files.h"
+
+static void make_model(const char *dst, uint64_t seed)
+{
+    sheaf_init_weights_options how;
+    SHEAF_INIT(&how);
+    how.spec = "tiny-bytes";
+    how.dst = dst;
+    how.seed = seed;
+    how.threads = 1;
+    sheaf_init_weights_report report;
+    SHEAF_INIT(&report);
+    CHECK_OK(sheaf_weights_init(&report, &how));
+    assert_true(report.tensors > 30 && report.bytes == 4 * report.parameters);
+}
+
+/* ---- structs that grow ---- */
+
+typedef struct known {
+    size_t size;
+    int a;
+    const char *b;
+    int64_t c;
+} known;
+
+static void test_options__an_older_program_knows_fewer_fields(void **state)
+{
+    known from = { .size = offsetof(known, b), .a = 7, .b = "not looked at", .c = 9 }, to;
+    CHECK_OK(sheaf__take_options(&to, sizeof to, &from, "known"));
+    assert_int_equal(to.a, 7);
+    assert_null(to.b);
+    assert_int_equal(to.c, 0);
+    CHECK_OK(sheaf__take_options(&to, sizeof to, NULL, "known"));
+    assert_int_equal(to.a, 0);
+}
+
+static void test_options__a_later_program_may_not_use_what_is_not_known(void **state)
+{
+    struct {
+        known known;
+        int later;
+    } from = { .known = { .size = sizeof from, .c = 9 } };
+    known to;
+    CHECK_OK(sheaf__take_options(&to, sizeof to, &from, "known"));
+    assert_int_equal(to.c, 9);
+    from.later = 1;
+    CHECK_FAILS(sheaf__take_options(&to, sizeof to, &from, "known"), SHEAF_E_ARG, "later version");
+}
+
+static void test_options__without_a_size_are_refused(void **state)
+{
+    known from = { .a = 1 }, to;
+    CHECK_FAILS(sheaf__take_options(&to, sizeof to, &from, "known"), SHEAF_E_ARG, "SHEAF_INIT");
+    CHECK_FAILS(sheaf_weights_diff(&(sheaf_diff_weights_report){ 0 }, ".", ".", NULL, NULL),
+                SHEAF_E_ARG, "SHEAF_INIT");
+}
+
+static void test_report__is_filled_as_far_as_the_program_knows_it(void **state)
+{
+    const known from = { .a = 7, .b = "x", .c = 9 };
+    struct {
+        known known;
+        int later;
+    } to = { .known = { .size = offsetof(known, c), .c = 5 }, .later = 5 };
+    sheaf__give_report(&to, &from, sizeof from);
+    assert_int_equal(to.known.a, 7);
+    assert_int_equal(to.known.c, 5); /* beyond its size */
+    to.known.size = sizeof to;
+    sheaf__give_report(&to, &from, sizeof from);
+    assert_int_equal(to.known.c, 9);
+    assert_int_equal(to.later, 0);
+    assert_int_equal(to.known.size, sizeof to);
+    sheaf__give_report(NULL, &from, sizeof from);
+}
+
+/* ---- tensors ---- */
+
+static void test_weights__rows_are_those_of_the_whole_tensor(void **state)
+{
+    static const char name[] = "model.layers.1.mlp.down_proj.weight";
+    const char *dir = at("read");
+    sheaf_weights *w;
+    sheaf_weights_facts facts;
+    SHEAF_INIT(&facts);
+    make_model(dir, 1);
+    CHECK_OK(sheaf_weights_open(&w, dir, NULL));
+    CHECK_OK(sheaf_weights_look(&facts, w));
+    assert_int_equal(facts.kind, SHEAF_WEIGHTS_MODEL);
+    assert_string_equal(facts.dialect, "hf");
+    assert_int_equal(facts.bytes, 4 * facts.elements);
+    const sheaf_source_entry *e = sheaf_weights_find(w, name);
+    const size_t row = (size_t)e->shape[1] * 4, bytes = (size_t)e->shape[0] * row;
+    char *all = malloc(bytes), *some = malloc(bytes);
+    CHECK_OK(sheaf_weights_read(all, bytes, w, name, 0, -1));
+    CHECK_OK(sheaf_weights_read(some, 3 * row, w, name, 5, 3));
+    CHECK_BYTES("rows 5 to 7", some, all + 5 * row, 3 * row);
+    CHECK_OK(sheaf_weights_read(some, row, w, name, e->shape[0] - 1, -1));
+    CHECK_BYTES("the last row", some, all + bytes - row, row);
+    CHECK_OK(sheaf_weights_read(some, 0, w, name, e->shape[0], 0));
+    CHECK_FAILS(sheaf_weights_read(some, row, w, name, e->shape[0], 1), SHEAF_E_ARG, "rows within");
+    CHECK_FAILS(sheaf_weights_read(some, row - 1, w, name, 0, 1), SHEAF_E_ARG, "room of");
+    CHECK_FAILS(sheaf_weights_read(some, row, w, "none", 0, 1), SHEAF_E_ARG, "no tensor 'none'");
+    assert_null(sheaf_weights_entry(w, -1));
+    assert_null(sheaf_weights_entry(w, facts.tensors));
+    assert_non_null(sheaf_weights_entry(w, facts.tensors - 1));
+    free(all);
+    free(some);
+    sheaf_weights_close(w);
+    sheaf_weights_close(NULL);
+}
+
+static void test_weights__a_config_may_lie_elsewhere(void **state)
+{
+    const char *dir = at("told");
+    char *there, *elsewhere;
+    make_model(dir, 1);
+    CHECK_OK(sheaf__path_join(&there, dir, "config.json"));
+    CHECK_OK(sheaf__path_join(&elsewhere, scratch.dir, "elsewhere.json"));
+    assert_int_equal(rename(there, elsewhere), 0);
+    sheaf_weights_options how;
+    SHEAF_INIT(&how);
+    how.config = elsewhere;
+    how.dialect = "hf";
+    sheaf_weights *w;
+    sheaf_weights_facts facts;
+    SHEAF_INIT(&facts);
+    CHECK_OK(sheaf_weights_open(&w, dir, &how));
+    CHECK_OK(sheaf_weights_look(&facts, w));
+    assert_string_equal(facts.config, elsewhere);
+    sheaf_weights_close(w);
+    how.dialect = "hg";
+    CHECK_FAILS(sheaf_weights_open(&w, dir, &how), SHEAF_E_ARG, "hg");
+    assert_null(w);
+    free(there);
+    free(elsewhere);
+}
+
+/* ---- whole checkpoints ---- */
+
+static void count_differences(void *context, const sheaf_diff_item *item)
+{
+    *(int64_t *)context += item->kind == SHEAF_DIFF_VALUES;
+}
+
+static void test_weights__converted_there_and_back_are_the_same(void **state)
+{
+    const char *model = at("one"), *other = at("two"), *parts = at("parts"), *back = at("back");
+    sheaf_diff_weights_report report;
+    SHEAF_INIT(&report);
+    make_model(model, 1);
+    make_model(other, 2);
+    sheaf_convert_weights_options how;
+    SHEAF_INIT(&how);
+    how.src = model;
+    how.dst = parts;
+    how.to = "sheaf";
+    how.slices = 2;
+    how.threads = 1;
+    CHECK_OK(sheaf_weights_convert(NULL, &how));
+    how.src = parts;
+    how.dst = back;
+    how.to = "hf";
+    how.slices = 0;
+    sheaf_convert_weights_report converted;
+    SHEAF_INIT(&converted);
+    CHECK_OK(sheaf_weights_convert(&converted, &how));
+    assert_true(converted.tensors > 30);
+    CHECK_OK(sheaf_weights_diff(&report, model, back, NULL, NULL));
+    assert_int_equal(report.different, 0);
+    int64_t told = 0;
+    CHECK_OK(sheaf_weights_diff(&report, model, other, count_differences, &told));
+    assert_true(told == report.different && told > 20 && !report.same);
+}
+
+static void test_verify__a_changed_byte_is_a_finding(void **state)
+{
+    const char *model = at("damaged");
+    sheaf_verification *v;
+    char *file;
+    make_model(model, 1);
+    CHECK_OK(sheaf_weights_verify(&v, model, NULL));
+    assert_true(sheaf_verification_sound(v));
+    sheaf_verification_free(v);
+    CHECK_OK(sheaf__path_join(&file, model, "model.safetensors"));
+    FILE *f = fopen(file, "r+b");
+    const unsigned char nan[] = { 0, 0, 0xc0, 0x7f };
+    assert_true(f != NULL && fseek(f, -4, SEEK_END) == 0 && fwrite(nan, 4, 1, f) == 1);
+    fclose(f);
+    sheaf_verify_weights_options how;
+    SHEAF_INIT(&how);
+    CHECK_OK(sheaf_weights_verify(&v, model, &how));
+    assert_false(sheaf_verification_sound(v));
+    bool found = false;
+    for (int64_t i = 0; i < sheaf_verification_count(v); i++)
+        found |= strcmp(sheaf_verification_finding(v, i)->code, "not-finite") == 0;
+    assert_true(found);
+    assert_null(sheaf_verification_finding(v, sheaf_verification_count(v)));
+    sheaf_verification_free(v);
+    how.quick = true;
+    CHECK_OK(sheaf_weights_verify(&v, model, &how));
+    assert_true(sheaf_verification_sound(v));
+    sheaf_verification_facts facts;
+    SHEAF_INIT(&facts);
+    CHECK_OK(sheaf_verification_look(&facts, v));
+    assert_true(facts.sound && !facts.full);
+    sheaf_verification_free(v);
+    sheaf_verification_free(NULL);
+    free(file);
+}
+
+static void test_control__stops_what_is_begun_later_too(void **state)
+{
+    sheaf_control *control;
+    CHECK_OK(sheaf_control_new(&control));
+    sheaf_control_stop(control);
+    sheaf_init_weights_options how;
+    SHEAF_INIT(&how);
+    how.spec = "tiny-bytes";
+    how.dst = at("stopped");
+    how.control = control;
+    CHECK_FAILS(sheaf_weights_init(NULL, &how), SHEAF_E_STOPPED, "");
+    assert_int_equal(sheaf__path_kind(how.dst), SHEAF_PATH_NONE);
+    sheaf_control_free(control);
+    sheaf_control_free(NULL);
+}
+
+static void test_weights__say_what_was_forgotten(void **state)
+{
+    sheaf_merge_weights_options merge;
+    sheaf_convert_weights_options convert;
+    SHEAF_INIT(&merge);
+    SHEAF_INIT(&convert);
+    merge.base = "base";
+    CHECK_FAILS(sheaf_weights_merge(NULL, &merge), SHEAF_E_ARG, "dst");
+    merge.dst = "dst";
+    merge.dtype = "float64";
+    CHECK_FAILS(sheaf_weights_merge(NULL, &merge), SHEAF_E_ARG, "bfloat16");
+    CHECK_FAILS(sheaf_weights_convert(NULL, &convert), SHEAF_E_ARG, "src, dst and to");
+    CHECK_FAILS(sheaf_weights_init(NULL, NULL), SHEAF_E_ARG, "spec and dst");
+}
+
+static void test_version__is_that_of_the_headers(void **state)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d.%d.%d", SHEAF_VERSION_MAJOR, SHEAF_VERSION_MINOR,
+             SHEAF_VERSION_PATCH);
+    assert_string_equal(sheaf_version(), text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_options__an_older_program_knows_fewer_fields),
+        cmocka_unit_test(test_options__a_later_program_may_not_use_what_is_not_known),
+        cmocka_unit_test(test_options__without_a_size_are_refused),
+        cmocka_unit_test(test_report__is_filled_as_far_as_the_program_knows_it),
+        cmocka_unit_test(test_weights__rows_are_those_of_the_whole_tensor),
+        cmocka_unit_test(test_weights__a_config_may_lie_elsewhere),
+        cmocka_unit_test(test_weights__converted_there_and_back_are_the_same),
+        cmocka_unit_test(test_verify__a_changed_byte_is_a_finding),
+        cmocka_unit_test(test_control__stops_what_is_begun_later_too),
+        cmocka_unit_test(test_weights__say_what_was_forgotten),
+        cmocka_unit_test(test_version__is_that_of_the_headers),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
