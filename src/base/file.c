@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 
 /* Linux moves at most 2^31 - 4096 bytes per call; whole blocks below that. */
 enum { MOST_PER_CALL = 1 << 30 };
@@ -61,12 +62,7 @@ sheaf_status *sheaf__path_parent(char **out, const char *path)
 static uint64_t mark_of(const char *name, size_t size)
 {
     static const char salt[] = "sheaf: not finished: ";
-    uint64_t h = 0xcbf29ce484222325;
-    for (size_t i = 0; i < sizeof salt - 1; i++)
-        h = (h ^ (unsigned char)salt[i]) * 0x100000001b3;
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ (unsigned char)name[i]) * 0x100000001b3;
-    return h;
+    return sheaf__fnv(sheaf__fnv(SHEAF__FNV, salt, sizeof salt - 1), name, size);
 }
 
 sheaf_status *sheaf__partial_path(char **out, const char *path, const char *word, int try)

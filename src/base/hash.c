@@ -16,6 +16,31 @@ sheaf_hash sheaf__hash(const void *bytes, size_t size)
     return (sheaf_hash){ hash.high64, hash.low64 };
 }
 
+sheaf_hasher *sheaf__hasher_new(void)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (state != NULL)
+        XXH3_128bits_reset(state);
+    return (sheaf_hasher *)state;
+}
+
+void sheaf__hasher_add(sheaf_hasher *hasher, const void *bytes, size_t size)
+{
+    XXH3_128bits_update((XXH3_state_t *)hasher, bytes, size);
+}
+
+sheaf_hash sheaf__hasher_end(sheaf_hasher *hasher)
+{
+    const XXH128_hash_t hash = XXH3_128bits_digest((XXH3_state_t *)hasher);
+    XXH3_128bits_reset((XXH3_state_t *)hasher);
+    return (sheaf_hash){ hash.high64, hash.low64 };
+}
+
+void sheaf__hasher_free(sheaf_hasher *hasher)
+{
+    XXH3_freeState((XXH3_state_t *)hasher);
+}
+
 void sheaf__hash_bytes(unsigned char out[16], sheaf_hash hash)
 {
     XXH128_canonical_t canonical;

@@ -26,9 +26,41 @@ static void test_hash__text_is_canonical(void **state)
                         "99aa06d3014798d86001c324468d497f"); /* xxhsum -H2 /dev/null */
 }
 
+static void test_hasher__pieces_hash_as_the_whole_and_it_begins_anew(void **state)
+{
+    static unsigned char bytes[5000];
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    assert_non_null(hasher);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 37);
+    for (size_t piece = 1; piece < sizeof bytes; piece = piece * 3 + 1) {
+        for (size_t at = 0; at < sizeof bytes; at += piece)
+            sheaf__hasher_add(hasher, bytes + at,
+                              sizeof bytes - at < piece ? sizeof bytes - at : piece);
+        assert_true(sheaf__hash_equal(sheaf__hasher_end(hasher), sheaf__hash(bytes, sizeof bytes)));
+    }
+    assert_true(sheaf__hash_equal(sheaf__hasher_end(hasher), sheaf__hash("", 0)));
+    assert_false(sheaf__hash_equal(sheaf__hash("a", 1), sheaf__hash("b", 1)));
+    sheaf__hasher_free(hasher);
+    sheaf__hasher_free(NULL);
+}
+
+static void test_fnv__published_values(void **state) /* of Fowler, Noll and Vo */
+{
+    assert_true(sheaf__fnv(SHEAF__FNV, "", 0) == UINT64_C(0xcbf29ce484222325));
+    assert_true(sheaf__fnv(SHEAF__FNV, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
+    assert_true(sheaf__fnv(SHEAF__FNV, "foobar", 6) == UINT64_C(0x85944171f73967e8));
+    assert_true(sheaf__fnv(sheaf__fnv(SHEAF__FNV, "foo", 3), "bar", 3) ==
+                UINT64_C(0x85944171f73967e8));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_hash__is_the_librarys),
-                                        cmocka_unit_test(test_hash__text_is_canonical) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hash__is_the_librarys),
+        cmocka_unit_test(test_hash__text_is_canonical),
+        cmocka_unit_test(test_hasher__pieces_hash_as_the_whole_and_it_begins_anew),
+        cmocka_unit_test(test_fnv__published_values)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

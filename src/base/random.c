@@ -2,8 +2,10 @@
 #include "base/random.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/elementary.h"
+#include "base/hash.h"
 
 /* So that a tensor's and a permutation's numbers never share a key with the rest. */
 #define TENSOR_TAG UINT64_C(0x726f736e6574) /* "tensor" */
@@ -59,10 +61,7 @@ uint32_t sheaf__random_u32(uint64_t seed, uint64_t purpose, uint64_t a, uint64_t
 
 uint64_t sheaf__name_key(const char *name)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-    return hash;
+    return sheaf__fnv(SHEAF__FNV, name, strlen(name));
 }
 
 uint32_t sheaf__random_tensor_u32(uint64_t seed, uint64_t name_key, uint64_t index)

@@ -129,6 +129,12 @@ void sheaf__text_release(sheaf_text *text)
     *text = (sheaf_text){ 0 };
 }
 
+bool sheaf__ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 size_t sheaf__utf8_length(const void *bytes, size_t left)
 {
     const unsigned char *p = bytes;

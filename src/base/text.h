@@ -30,6 +30,9 @@ void sheaf__text_word(sheaf_text *text, const char *word);
 sheaf_status *sheaf__text_take(char **out, sheaf_text *text);
 void sheaf__text_release(sheaf_text *text);
 
+/* sheaf__ends_with - are the last characters of `text` those of `end`? */
+bool sheaf__ends_with(const char *text, const char *end);
+
 /* sheaf__utf8_length - bytes of the UTF-8 sequence at `p`, of which `left` (at least 1) may be
  * read: shortest form, no surrogates, up to U+10FFFF. 0 if it is none. */
 size_t sheaf__utf8_length(const void *p, size_t left);

@@ -192,11 +192,22 @@ static void test_misspelt__a_name_of_another_model_is_none(void **state)
     assert_null(sheaf__misspelt(endless, list, ARRAY_LEN(list)));
 }
 
+static void test_ends_with__the_whole_the_end_and_neither(void **state)
+{
+    assert_true(sheaf__ends_with("a.bin", ".bin"));
+    assert_true(sheaf__ends_with(".bin", ".bin"));
+    assert_true(sheaf__ends_with("a", ""));
+    assert_false(sheaf__ends_with("a.bin", "a.bi"));
+    assert_false(sheaf__ends_with("bin", ".bin"));
+    assert_false(sheaf__ends_with("", "a"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_misspelt__a_name_of_another_model_is_none),
         cmocka_unit_test(test_text__grows_and_is_taken),
+        cmocka_unit_test(test_ends_with__the_whole_the_end_and_neither),
         cmocka_unit_test(test_text__empty_is_an_empty_string),
         cmocka_unit_test(test_text__a_failed_addition_is_told_at_the_end),
         cmocka_unit_test(test_text__json_strings_are_escaped),

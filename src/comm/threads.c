@@ -12,11 +12,11 @@
 #include <assert.h>
 #include <limits.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/thread.h"
 #include "comm/transport.h"
 
@@ -232,12 +232,6 @@ static void *rank_main(void *argument)
     return NULL;
 }
 
-static int cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static group *group_new(int ranks, bool messages)
 {
     group *g = aligned_alloc(_Alignof(group), sizeof *g);
@@ -250,7 +244,7 @@ static group *group_new(int ranks, bool messages)
     memset(g, 0, sizeof *g);
     memset(members, 0, (size_t)ranks * sizeof *members);
     g->ranks = ranks;
-    g->spins = ranks <= cores() ? SPINS : 0;
+    g->spins = ranks <= sheaf__cores(0) ? SPINS : 0;
     g->member = members;
     for (int r = 0; r < ranks; r++) {
         member *m = &members[r];
@@ -406,7 +400,7 @@ sheaf_status *sheaf_comm_run_stages(int count, int ranks,
         s.group[i] = group_new(ranks, false);
         if (s.group[i] == NULL)
             st = sheaf_fail(SHEAF_E_MEMORY, "out of memory");
-        else if (count * ranks > cores())
+        else if (count * ranks > sheaf__cores(0))
             s.group[i]->spins = 0;
     }
     if (st == NULL)

@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "inputs/choose.h"
 #include "ops/kernels.h"
 #include "data/data_images.h"
@@ -115,25 +116,26 @@ static sheaf_status *count(sheaf_data *data)
 enum { HASHED = 1024 }; /* positions handed to the hash at a time */
 
 /* Positions and images, where there are any: text alone keeps the hash it always had. */
-static void hash_images(XXH3_state_t *state, const sheaf_data *data, int64_t row)
+static void hash_images(sheaf_hasher *hasher, const sheaf_data *data, int64_t row)
 {
     const int64_t begin = data->begin[row], n = row_length(data, row);
     if (data->position != NULL)
-        XXH3_128bits_update(state, data->position + begin, (size_t)n * sizeof *data->position);
+        sheaf__hasher_add(hasher, data->position + begin, (size_t)n * sizeof *data->position);
     if (data->images == NULL)
         return;
-    XXH3_128bits_update(state, data->images->embed + begin, (size_t)n);
-    XXH3_128bits_update(state, data->images->expert + begin, (size_t)n);
-    XXH3_128bits_update(state, &data->images->hash[row], sizeof data->images->hash[row]);
+    sheaf__hasher_add(hasher, data->images->embed + begin, (size_t)n);
+    sheaf__hasher_add(hasher, data->images->expert + begin, (size_t)n);
+    const sheaf_hash image = data->images->hash[row];
+    sheaf__hasher_add(hasher, (const uint64_t[2]){ image.low, image.high }, 16);
 }
 
 /* Hashes lengths, tokens, labels and masks; explicit forms, so that the two file
  * forms of the same content agree. */
-static void hash_row(XXH3_state_t *state, const sheaf_data *data, int64_t row)
+static void hash_row(sheaf_hasher *hasher, const sheaf_data *data, int64_t row)
 {
     int32_t item[HASHED][3];
     const int64_t n = row_length(data, row);
-    XXH3_128bits_update(state, &n, sizeof n);
+    sheaf__hasher_add(hasher, &n, sizeof n);
     for (int64_t t = 0; t < n; t += HASHED) {
         const int64_t some = n - t < HASHED ? n - t : HASHED;
         for (int64_t i = 0; i < some; i++) {
@@ -141,24 +143,21 @@ static void hash_row(XXH3_state_t *state, const sheaf_data *data, int64_t row)
             item[i][1] = label_at(data, row, t + i);
             item[i][2] = mask_at(data, row, t + i);
         }
-        XXH3_128bits_update(state, item, (size_t)some * sizeof *item);
+        sheaf__hasher_add(hasher, item, (size_t)some * sizeof *item);
     }
 }
 
 static sheaf_status *hash(sheaf_data *data)
 {
-    XXH3_state_t *state = XXH3_createState();
-    if (state == NULL)
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    if (hasher == NULL)
         return sheaf__data_no_memory(data->tokens);
-    XXH3_128bits_reset(state);
     for (int64_t r = 0; r < data->rows; r++) {
-        hash_row(state, data, r);
-        hash_images(state, data, r);
+        hash_row(hasher, data, r);
+        hash_images(hasher, data, r);
     }
-    const XXH128_hash_t sum = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
-    snprintf(data->hash, sizeof data->hash, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64,
-             (uint64_t)sum.low64);
+    sheaf__hash_text(data->hash, sheaf__hasher_end(hasher));
+    sheaf__hasher_free(hasher);
     return NULL;
 }
 
@@ -175,12 +174,6 @@ static sheaf_status *read_texts(sheaf_data *data, const char *path,
         st, "a file: a folder of images is for models with a vision tower (CogVLM, CogAgent)");
     return sheaf_found(st, "a folder, and a model of family %s",
                        sheaf_family_name(options->config->family));
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 /* A tokenizer that nothing is read with: it must be one, and it is said. */
@@ -210,11 +203,12 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
         options->config->pad >= 0 && options->config->pad < data->vocab ? options->config->pad : 0;
     data->seq = options->seq;
     sheaf_status *st = sheaf__data_images_new(&data->images, options->config);
-    if (st == NULL && ends_with(path, ".safetensors"))
+    if (st == NULL && sheaf__ends_with(path, ".safetensors"))
         st = check_unused_tokenizer(options);
     if (st == NULL)
-        st = ends_with(path, ".safetensors") ? sheaf__data_read_safetensors(data, path, options)
-                                             : read_texts(data, path, options);
+        st = sheaf__ends_with(path, ".safetensors")
+                 ? sheaf__data_read_safetensors(data, path, options)
+                 : read_texts(data, path, options);
     if (st == NULL)
         st = sheaf_in(sheaf__data_images_check(data, options->config), "%s", path);
     if (st == NULL)
@@ -272,7 +266,7 @@ int64_t sheaf_data_memory(const sheaf_data *d)
     return d->token_room * per_token + d->room * (8 + (d->trained_from != NULL ? 4 : 0)) +
            d->rows * 12 +
            (d->images == NULL ? 0
-                              : d->images->memory + d->rows * (int64_t)(sizeof(XXH128_hash_t) + 5));
+                              : d->images->memory + d->rows * (int64_t)(sizeof(sheaf_hash) + 5));
 }
 
 int64_t sheaf_data_seq(const sheaf_data *data)

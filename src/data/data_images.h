@@ -9,8 +9,7 @@
 #ifndef SHEAF_DATA_DATA_IMAGES_H
 #define SHEAF_DATA_DATA_IMAGES_H
 
-#include <xxhash.h>
-
+#include "base/hash.h"
 #include "data/data.h"
 
 typedef struct sheaf__data_images {
@@ -21,7 +20,7 @@ typedef struct sheaf__data_images {
     bool labelled;        /* some position with `expert` predicts a label */
     bool *has;            /* [rows] */
     int32_t *expert_rows; /* [rows] */
-    XXH128_hash_t *hash;  /* [rows] of the image, whatever holds it */
+    sheaf_hash *hash;     /* [rows] of the image, whatever holds it */
     /* Reads the image of a row; thread-safe. cross NULL without a second tower. */
     sheaf_status *(*load)(void *self, int64_t row, float *pixels, float *cross);
     /* NULL where nothing is gained by knowing early. */

@@ -3,11 +3,11 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/thread.h"
 #include "inputs/image.h"
@@ -84,7 +84,7 @@ static sheaf_status *prepare(sheaf__pictures *p, int64_t row, uint8_t *dst)
     sheaf_status *st = sheaf__file_read_all(&bytes, &size, p->path[row], SHEAF_IMAGE_MAX_FILE);
     if (st == NULL) {
         named = false;
-        st = XXH128_isEqual(XXH3_128bits(bytes, size), p->shape->hash[row])
+        st = sheaf__hash_equal(sheaf__hash(bytes, size), p->shape->hash[row])
                  ? decode(&image, p, bytes, size)
                  : changed();
     }
@@ -239,14 +239,14 @@ sheaf_status *sheaf__pictures_load(void *self, int64_t row, float *pixels, float
 
 typedef struct check {
     sheaf__pictures *pictures;
-    XXH128_hash_t *hash;
+    sheaf_hash *hash;
     sheaf_status **bad;
     const sheaf_events *events; /* NULL but for one thread */
     atomic_int_least64_t *next, *done;
     atomic_bool *stop;
 } check;
 
-static sheaf_status *check_one(sheaf__pictures *p, int64_t row, XXH128_hash_t *hash)
+static sheaf_status *check_one(sheaf__pictures *p, int64_t row, sheaf_hash *hash)
 {
     sheaf_image image = { 0 };
     char *bytes = NULL;
@@ -254,7 +254,7 @@ static sheaf_status *check_one(sheaf__pictures *p, int64_t row, XXH128_hash_t *h
     sheaf_status *st = sheaf__file_read_all(&bytes, &size, p->path[row], SHEAF_IMAGE_MAX_FILE);
     if (st != NULL) /* names the path */
         return st;
-    *hash = XXH3_128bits(bytes, size);
+    *hash = sheaf__hash(bytes, size);
     st = decode(&image, p, bytes, size);
     free(bytes);
     sheaf_image_release(&image);
@@ -291,7 +291,7 @@ static void *check_some(void *arg)
     return NULL;
 }
 
-sheaf_status *sheaf__pictures_check(sheaf__pictures *p, XXH128_hash_t *hash, sheaf_status **bad,
+sheaf_status *sheaf__pictures_check(sheaf__pictures *p, sheaf_hash *hash, sheaf_status **bad,
                                     const sheaf_events *events)
 {
     atomic_int_least64_t next = 0, done = 0;
@@ -324,14 +324,6 @@ sheaf_status *sheaf__pictures_check(sheaf__pictures *p, XXH128_hash_t *hash, she
 
 /* ---- life ---- */
 
-static int cores(int asked)
-{
-    cpu_set_t set;
-    if (asked > 0)
-        return asked;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static sheaf_status *copy_paths(sheaf__pictures *p, const sheaf__records *records)
 {
     for (int64_t r = 0; r < p->rows; r++) {
@@ -355,7 +347,7 @@ sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *r
         return sheaf__data_no_memory(0);
     p->shape = shape;
     p->rows = records->count;
-    p->threads = cores(options->threads);
+    p->threads = sheaf__cores(options->threads);
     p->asked = options->stop;
     p->slots = options->slots < p->rows ? options->slots : p->rows;
     p->slots = p->slots < 1 ? 1 : p->slots;

@@ -30,8 +30,8 @@ void sheaf__pictures_free(void *pictures);
  *   hash  [rows] of each file's bytes
  *   bad   [rows] NULL, or what is wrong, with the path; the caller frees them
  * Errors: a failure that is not a picture's own (SHEAF_E_MEMORY), SHEAF_E_STOPPED. */
-sheaf_status *sheaf__pictures_check(sheaf__pictures *pictures, XXH128_hash_t *hash,
-                                    sheaf_status **bad, const sheaf_events *events);
+sheaf_status *sheaf__pictures_check(sheaf__pictures *pictures, sheaf_hash *hash, sheaf_status **bad,
+                                    const sheaf_events *events);
 
 /* sheaf__pictures_load, _announce - as in sheaf__data_images; self is the sheaf__pictures. */
 sheaf_status *sheaf__pictures_load(void *self, int64_t row, float *pixels, float *cross);

@@ -21,10 +21,10 @@ typedef struct reader {
     sheaf__records records;
     sheaf__complaints complaints;
     sheaf__pictures *pictures;
-    XXH128_hash_t *hash; /* [records] of the image files */
-    sheaf_status **bad;  /* [records] what is wrong with the images */
-    int64_t longest;     /* positions that the longest record needs */
-    bool too_long;       /* some record needs more than --seq */
+    sheaf_hash *hash;   /* [records] of the image files */
+    sheaf_status **bad; /* [records] what is wrong with the images */
+    int64_t longest;    /* positions that the longest record needs */
+    bool too_long;      /* some record needs more than --seq */
 } reader;
 
 /* ---- how texts are read ---- */

@@ -309,7 +309,7 @@ static sheaf_status *keep_pixels(reader *in)
     for (int64_t r = 0; r < in->rows && st == NULL; r++) {
         st = load_pixels(p, r, both, p->two == 0 ? NULL : both + p->one);
         if (st == NULL)
-            images->hash[r] = XXH3_128bits(both, (size_t)(p->one + p->two) * sizeof *both);
+            images->hash[r] = sheaf__hash(both, (size_t)(p->one + p->two) * sizeof *both);
     }
     free(both);
     return st;

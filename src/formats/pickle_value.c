@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "pickle_inner.h"
 
 enum { PIECE = 16 << 10 };
@@ -152,10 +153,9 @@ bool sheaf__pickle_add_tensor(int64_t *index, sheaf_pickle_doc *doc,
 
 static uint64_t hash_storage(const sheaf_pickle_storage *s)
 {
-    uint64_t h = 0xcbf29ce484222325u ^ (uint64_t)s->bytes ^ (uint64_t)s->within << 20 ^
-                 (uint64_t)s->dtype << 40;
-    for (const char *p = s->key; *p != '\0'; p++)
-        h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+    const uint64_t begin =
+        SHEAF__FNV ^ (uint64_t)s->bytes ^ (uint64_t)s->within << 20 ^ (uint64_t)s->dtype << 40;
+    const uint64_t h = sheaf__fnv(begin, s->key, strlen(s->key));
     return h ^ h >> 29;
 }
 

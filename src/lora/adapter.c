@@ -99,7 +99,8 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
     for (int i = 0; i < o->ntargets; i++) {
         bool met = false;
         for (int64_t t = 0; t < schema->count && !met; t++)
-            met = sheaf__ends_with_item(schema->tensor[t].module, o->targets[i]);
+            met = sheaf__ends_with_item(schema->tensor[t].module, strlen(schema->tensor[t].module),
+                                        o->targets[i]);
         if (!met)
             return no_such_module(schema, "target", o->targets[i]);
     }

@@ -55,10 +55,8 @@ static size_t without_number(const char *path)
 
 static bool ends_with_item(const char *path, const char *item)
 {
-    const size_t length = without_number(path), n = strlen(item);
-    return sheaf__ends_with_item(path, item) ||
-           (n <= length && memcmp(path + length - n, item, n) == 0 &&
-            (n == length || path[length - n - 1] == '.'));
+    return sheaf__ends_with_item(path, strlen(path), item) ||
+           sheaf__ends_with_item(path, without_number(path), item);
 }
 
 /* The weight of the module with this path, or the tensor that is one without a suffix. */
@@ -87,7 +85,7 @@ bool sheaf__lora_in_sat_set(sheaf_sat_set set, const char *path)
         (!begins(path, "transformer.layers.") && !(vit && set == SHEAF_SAT_SET_VIT)))
         return false;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
-        if (sheaf__ends_with_item(path, text[i]))
+        if (sheaf__ends_with_item(path, strlen(path), text[i]))
             return true;
     return false;
 }

@@ -80,9 +80,9 @@ static bool ends_with(const char *text, size_t length, const char *end)
     return n <= length && memcmp(text + length - n, end, n) == 0;
 }
 
-bool sheaf__ends_with_item(const char *path, const char *item)
+bool sheaf__ends_with_item(const char *path, size_t length, const char *item)
 {
-    const size_t length = strlen(path), n = strlen(item);
+    const size_t n = strlen(item);
     return ends_with(path, length, item) && (n == length || path[length - n - 1] == '.');
 }
 
@@ -114,7 +114,7 @@ static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const char
             return st;
     }
     for (int i = 0; i < o->nexclude; i++)
-        if (sheaf__ends_with_item(path, o->exclude[i])) {
+        if (sheaf__ends_with_item(path, strlen(path), o->exclude[i])) {
             *out = true;
             return NULL;
         }
@@ -167,7 +167,7 @@ sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *o, const
             return NULL;
         }
     for (int i = 0; i < o->ntargets; i++)
-        if (sheaf__ends_with_item(path, o->targets[i])) {
+        if (sheaf__ends_with_item(path, strlen(path), o->targets[i])) {
             st = sheaf__lora_layer_wanted(&yes, o, path);
             *out = yes ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
             return st;

@@ -11,8 +11,8 @@
 sheaf_status *sheaf__regex_match(bool *out, int64_t *group, const char *before, const char *pattern,
                                  const char *after, const char *subject, bool whole);
 
-/* Equals `item` or ends with "." and it. */
-bool sheaf__ends_with_item(const char *path, const char *item);
+/* Are the first `length` characters of `path` equal to `item`, or end with "." and it? */
+bool sheaf__ends_with_item(const char *path, size_t length, const char *item);
 
 /* sheaf__lora_layer_wanted - by layers_to_transform and layers_pattern, from the number in
  * `path`. */

@@ -1,8 +1,7 @@
 /* crew.c - see crew.h. */
 #include "models/crew.h"
 
-#include <sched.h>
-
+#include "base/cores.h"
 #include "models/balance.h"
 
 typedef struct crew {
@@ -15,10 +14,7 @@ typedef struct crew {
 
 int sheaf__threads_of(int total, int ranks, int rank)
 {
-    if (total <= 0) {
-        cpu_set_t set;
-        total = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    }
+    total = sheaf__cores(total);
     const int share = total * (rank + 1) / ranks - total * rank / ranks;
     return share < 1 ? 1 : share;
 }

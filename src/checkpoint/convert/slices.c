@@ -30,7 +30,7 @@ typedef struct writer {
     job *job;
     int64_t njobs;
     char *buffer[MOST_THREADS];
-    sheaf_digester *digester[MOST_THREADS];
+    sheaf_hasher *hasher[MOST_THREADS];
     sheaf__stream_failure failure;
 } writer;
 
@@ -165,7 +165,7 @@ static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_
                 st = sheaf__safetensors_write(w->file[s->j->slice], s->j->index, s->at, buffer, n);
             if (st != NULL)
                 break;
-            sheaf__digester_add(w->digester[s->worker], buffer, (size_t)n);
+            sheaf__hasher_add(w->hasher[s->worker], buffer, (size_t)n);
             s->at += n;
             sheaf__copy_progress(w->how->events, "bytes converted", w->how->done, n, w->how->total);
         }
@@ -189,7 +189,7 @@ static sheaf_status *stream_part(writer *w, const job *j, int worker)
         else if (st == NULL)
             st = stream_box(&s, 0, rows, range.begin, range.end - range.begin);
     }
-    const sheaf_digest digest = sheaf__digester_end(w->digester[worker]);
+    const sheaf_digest digest = sheaf__digest_of(sheaf__hasher_end(w->hasher[worker]));
     *(t->cut.nparts > 0 ? &t->slice[j->slice] : &t->hash) = digest;
     return st;
 }
@@ -214,7 +214,8 @@ static sheaf_status *stream_all(writer *w)
     sheaf__stream_failure_init(&w->failure);
     for (int i = 0; st == NULL && i < threads; i++) {
         w->buffer[i] = malloc(CHUNK);
-        st = w->buffer[i] == NULL ? no_memory() : sheaf__digester_new(&w->digester[i]);
+        w->hasher[i] = sheaf__hasher_new();
+        st = w->buffer[i] == NULL || w->hasher[i] == NULL ? no_memory() : NULL;
     }
     if (st == NULL)
         st = sheaf__pool_new(&pool, threads);
@@ -273,7 +274,7 @@ static void release(writer *w)
         sheaf__safetensors_abandon(w->file[s]);
     for (int i = 0; i < MOST_THREADS; i++) {
         free(w->buffer[i]);
-        sheaf__digester_free(w->digester[i]);
+        sheaf__hasher_free(w->hasher[i]);
     }
     sheaf__manifest_free(w->m);
     free(w->file);

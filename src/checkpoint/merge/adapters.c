@@ -2,17 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/merge/plan.h"
 #include "dialects/peft/peft.h"
 
 enum { BLOCK_ELEMENTS = 1 << 18 };
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
 
 /* A combined B is [out, r]; beside the A of a convolution PEFT wants [out, r, 1, 1]. */
 static sheaf_status *make_spec(sheaf_safetensors_spec *out, sheaf_source *source,
@@ -21,7 +16,7 @@ static sheaf_status *make_spec(sheaf_safetensors_spec *out, sheaf_source *source
     static const char b_end[] = ".lora_B.weight", a_end[] = ".lora_A.weight";
     *out = (sheaf_safetensors_spec){ .name = e->name, .dtype = e->dtype, .ndim = e->ndim };
     memcpy(out->shape, e->shape, sizeof out->shape);
-    if (!ends_with(e->name, b_end))
+    if (!sheaf__ends_with(e->name, b_end))
         return NULL;
     char *name = NULL;
     if (asprintf(&name, "%.*s%s", (int)(strlen(e->name) - (sizeof b_end - 1)), e->name, a_end) < 0)

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/file.h"
 #include "checkpoint/store/store.h"
@@ -112,23 +111,18 @@ static sheaf_status *check_header(examined *e, const char *header, size_t size)
 
 static sheaf_status *hash_tensor(sheaf_digest *out, examined *e, int64_t offset, int64_t bytes)
 {
-    XXH3_state_t *state = XXH3_createState();
-    sheaf_status *st = state == NULL || XXH3_128bits_reset(state) != XXH_OK
-                           ? sheaf_fail(SHEAF_E_MEMORY, "out of memory")
-                           : NULL;
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    sheaf_status *st = hasher == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : NULL;
     for (int64_t done = 0; done < bytes && st == NULL;) {
         const size_t want = bytes - done < CHUNK ? (size_t)(bytes - done) : CHUNK;
         st = sheaf__file_read_at(e->fd, e->buffer, want, offset + done, e->path);
         if (st == NULL)
-            XXH3_128bits_update(state, e->buffer, want);
+            sheaf__hasher_add(hasher, e->buffer, want);
         done += (int64_t)want;
     }
-    if (st == NULL) {
-        XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-        memcpy(out->byte, canonical.digest, sizeof out->byte);
-    }
-    XXH3_freeState(state);
+    if (st == NULL)
+        *out = sheaf__digest_of(sheaf__hasher_end(hasher));
+    sheaf__hasher_free(hasher);
     return st;
 }
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/array.h"
 #include "base/json.h"
@@ -16,52 +15,16 @@
 
 /* ---- digests ---- */
 
+sheaf_digest sheaf__digest_of(sheaf_hash hash)
+{
+    sheaf_digest digest;
+    sheaf__hash_bytes(digest.byte, hash);
+    return digest;
+}
+
 sheaf_digest sheaf__digest(const void *bytes, size_t size)
 {
-    sheaf_digest digest;
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, size));
-    memcpy(digest.byte, canonical.digest, sizeof digest.byte);
-    return digest;
-}
-
-struct sheaf_digester {
-    XXH3_state_t *state;
-};
-
-sheaf_status *sheaf__digester_new(sheaf_digester **out)
-{
-    sheaf_digester *d = calloc(1, sizeof *d);
-    if (d != NULL)
-        d->state = XXH3_createState();
-    if (d == NULL || d->state == NULL || XXH3_128bits_reset(d->state) != XXH_OK) {
-        sheaf__digester_free(d);
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a hash");
-    }
-    *out = d;
-    return NULL;
-}
-
-void sheaf__digester_add(sheaf_digester *d, const void *bytes, size_t size)
-{
-    XXH3_128bits_update(d->state, bytes, size);
-}
-
-sheaf_digest sheaf__digester_end(sheaf_digester *d)
-{
-    sheaf_digest digest;
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(d->state));
-    memcpy(digest.byte, canonical.digest, sizeof digest.byte);
-    XXH3_128bits_reset(d->state);
-    return digest;
-}
-
-void sheaf__digester_free(sheaf_digester *d)
-{
-    if (d != NULL)
-        XXH3_freeState(d->state);
-    free(d);
+    return sheaf__digest_of(sheaf__hash(bytes, size));
 }
 
 const char *sheaf__digest_text(char buffer[33], sheaf_digest digest)

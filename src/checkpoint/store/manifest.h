@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/hash.h"
 #include "sheaf/cut.h"
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
@@ -25,12 +26,7 @@ typedef struct sheaf_digest {
 } sheaf_digest;
 
 sheaf_digest sheaf__digest(const void *bytes, size_t size);
-/* The same over bytes that come one after the other. */
-typedef struct sheaf_digester sheaf_digester;
-sheaf_status *sheaf__digester_new(sheaf_digester **out);
-void sheaf__digester_add(sheaf_digester *digester, const void *bytes, size_t size);
-sheaf_digest sheaf__digester_end(sheaf_digester *digester); /* and begins anew */
-void sheaf__digester_free(sheaf_digester *digester);        /* accepts NULL */
+sheaf_digest sheaf__digest_of(sheaf_hash hash);
 const char *sheaf__digest_text(char buffer[33], sheaf_digest digest);
 bool sheaf__digest_equal(sheaf_digest a, sheaf_digest b);
 

@@ -3,15 +3,10 @@
 
 #include "base/elementary.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "checkpoint/tools/init.h"
 
 enum { PRETRAINED_GRID = 16 }; /* patches of a side of the images that EVA02-CLIP learned from */
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 static double frequency(int64_t i, int64_t width)
 {
@@ -30,15 +25,16 @@ static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
     const int64_t at = in_head < half ? patch / side : patch % side;
     const float place = (float)at / (float)side * (float)PRETRAINED_GRID;
     const float angle = place * (float)frequency(in_head % half / 2, half);
-    return (float)(ends_with(t->name, "cos") ? sheaf__cos_d((double)angle)
-                                             : sheaf__sin_d((double)angle));
+    return (float)(sheaf__ends_with(t->name, "cos") ? sheaf__cos_d((double)angle)
+                                                    : sheaf__sin_d((double)angle));
 }
 
 /* Vectors that are added to what a layer or a tower gives: nothing at first. */
 static bool begins_as_zero(const sheaf_tensor *t)
 {
     static const char *const names[] = { "mixins.eva.pos_embed", "mixins.encoder.pos_embed" };
-    bool found = t->bias || ends_with(t->name, ".q_bias") || ends_with(t->name, ".v_bias");
+    bool found =
+        t->bias || sheaf__ends_with(t->name, ".q_bias") || sheaf__ends_with(t->name, ".v_bias");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         found = found || strcmp(t->name, names[i]) == 0;
     return found;

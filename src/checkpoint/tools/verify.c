@@ -396,17 +396,11 @@ static sheaf_status *compare_tied(sheaf_catalog *c)
 
 /* ---- the whole ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static sheaf_status *open_own(verifier *v)
 {
     char *dir = NULL;
     int file = 0;
-    while (file < v->c->nfiles && !ends_with(v->c->file[file].path, "/manifest.json"))
+    while (file < v->c->nfiles && !sheaf__ends_with(v->c->file[file].path, "/manifest.json"))
         file++;
     sheaf_status *st =
         file == v->c->nfiles ? NULL : sheaf__path_parent(&dir, v->c->file[file].path);

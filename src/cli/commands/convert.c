@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/print.h"
 #include "checkpoint/convert/convert.h"
@@ -224,7 +225,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
         how.dst = paths.word[paths.count - 1];
         how.dtype = dtype >= 0 ? &as : NULL;
         how.shard_bytes = shard_mb * 1000000;
-        how.threads = cli_threads(how.threads);
+        how.threads = sheaf__cores(how.threads);
         how.events = sheaf_monitor_events(monitor);
         st = is_run(&run, &lora, &how);
         if (st == NULL && base != NULL && !run)

@@ -1,6 +1,7 @@
 /* init.c - `sheaf init`: a new model with seeded random weights. */
 #include <inttypes.h>
 
+#include "base/cores.h"
 #include "base/print.h"
 #include "checkpoint/tools/init.h"
 #include "commands.h"
@@ -44,7 +45,7 @@ int cmd_init(cli *cli, int argc, char **argv)
         how.spec = paths.word[0];
         how.dst = paths.word[1];
         how.dtype = dtype >= 0 ? &as : NULL;
-        how.threads = cli_threads(how.threads);
+        how.threads = sheaf__cores(how.threads);
         how.events = sheaf_monitor_events(monitor);
         st = cli_signals_stop(&how.stop);
     }

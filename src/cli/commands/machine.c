@@ -10,6 +10,7 @@
 #include <cpuid.h>
 #endif
 
+#include "base/cores.h"
 #include "base/memory.h"
 #include "ops/kernels.h"
 #include "ops/units.h"
@@ -50,7 +51,7 @@ static int64_t kilobytes(const char *line, const char *key)
 
 cli_machine cli_machine_look(void)
 {
-    cli_machine m = { .cores = cli_threads(0) };
+    cli_machine m = { .cores = sheaf__cores(0) };
     const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
     const sheaf__units units = sheaf__units_for(NULL);
     processor_name(m.name);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/print.h"
 #include "checkpoint/convert/convert.h"
@@ -286,7 +287,7 @@ static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_
             "sheaf convert %s %s --to hf, which merges it too", how->base, how->dst);
     how->to = w->to == TO_SAT ? "sat" : NULL;
     how->peft_cpu = (sheaf_peft_cpu)w->cpu;
-    how->threads = cli_threads(how->threads);
+    how->threads = sheaf__cores(how->threads);
     if (how->nadapters > SHEAF_MERGE_ADAPTERS)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS),

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/cores.h"
 #include "base/print.h"
 #include "commands.h"
 #include "findings.h"
@@ -96,7 +97,7 @@ int cmd_verify(cli *cli, int argc, char **argv)
         st = cli_signals_stop(&how.stop);
     if (st == NULL && (t.report = calloc((size_t)paths.count, sizeof *t.report)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "verify");
-    how.threads = cli_threads(how.threads);
+    how.threads = sheaf__cores(how.threads);
     how.events = monitor != NULL ? sheaf_monitor_events(monitor) : NULL;
     const char **also = st == NULL ? calloc((size_t)paths.count, sizeof *also) : NULL;
     if (st == NULL && also == NULL)

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,14 +33,6 @@ sheaf_bf16_sums cli_sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf
     if (before != SHEAF_SUMS_UNNAMED)
         return before;
     return sheaf__units_prefer_tiles() ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
-}
-
-int cli_threads(int asked)
-{
-    cpu_set_t set;
-    if (asked > 0)
-        return asked;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 static void next(cli_json *j, const char *key)

@@ -17,9 +17,6 @@ const char *cli_sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
  * here. */
 sheaf_bf16_sums cli_sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
 
-/* cli_threads - `asked`, or for 0 the cores this process may run on. */
-int cli_threads(int asked);
-
 /* One JSON object, key by key, on one line. Collected and written by cli_json_end(); a failed
  * allocation leaves the stream without the object and with its error flag unset, so
  * cli_json_end() says whether it came through. */

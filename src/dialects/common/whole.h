@@ -26,7 +26,6 @@ typedef struct sheaf__whole {
 sheaf_status *sheaf__whole_file(bool *read, const sheaf__whole *whole, const char *path);
 /* sheaf__is_torch_name - .bin, .pt, .pth */
 bool sheaf__is_torch_name(const char *name);
-bool sheaf__ends_with(const char *text, const char *end);
 
 /* ---- a folder of them ---- */
 

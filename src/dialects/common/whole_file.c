@@ -11,12 +11,6 @@
 
 enum { MOST_DEPTH = 8, MOST_VALUES = 1 << 22 };
 
-bool sheaf__ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 bool sheaf__is_torch_name(const char *name)
 {
     return sheaf__ends_with(name, ".bin") || sheaf__ends_with(name, ".pt") ||

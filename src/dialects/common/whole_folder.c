@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "dialects/common/whole.h"
 
 enum { MOST_SHARDS = 4096 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/rank_parts.h"
 #include "dialects/common/whole.h"

@@ -3,6 +3,7 @@
 #include "dialects/common/made_test.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/whole.h"
 #include "dialects/hf/hf.h"

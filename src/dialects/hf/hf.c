@@ -11,17 +11,11 @@
 
 enum { MOST_SHARDS = 4096, NAMED = 5 }; /* of several offenders this many are named */
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* A constant that follows from config.json; files from before 2023 hold it. (CogVLM's, "mixins...",
  * belongs to it.) */
 static bool is_buffer(const char *name)
 {
-    return ends_with(name, "rotary_emb.inv_freq") && strncmp(name, "mixins.", 7) != 0;
+    return sheaf__ends_with(name, "rotary_emb.inv_freq") && strncmp(name, "mixins.", 7) != 0;
 }
 
 /* Names of offenders: "a, b, c and 4 more". */
@@ -92,7 +86,7 @@ static sheaf_status *check_file_name(const char *tensor, const json_t *value)
     sheaf_found(st, "%s", sheaf__json_show(shown, value));
     if (name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL ||
         strchr(name, '\\') != NULL || strstr(name, "..") != NULL ||
-        !ends_with(name, ".safetensors"))
+        !sheaf__ends_with(name, ".safetensors"))
         return st;
     sheaf_status_free(st);
     return NULL;
@@ -245,7 +239,7 @@ static sheaf_status *explain(const char *dir)
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         for (int64_t i = 0; i < n; i++)
             if (strncmp(names[i], known[k].start, strlen(known[k].start)) == 0 &&
-                ends_with(names[i], known[k].end)) {
+                sheaf__ends_with(names[i], known[k].end)) {
                 sheaf_status_free(st);
                 st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no model that sheaf reads", dir);
                 sheaf_expected(

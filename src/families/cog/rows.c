@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
 
 /* Sizes that rows refer to. */
@@ -302,12 +304,6 @@ static bool wanted(const sheaf_config *c, when when, int64_t layer)
     return when == ALWAYS || (c->cross_layers[layer / 64] >> layer % 64 & 1) != 0;
 }
 
-static bool ends_with(const char *name, const char *tail)
-{
-    const size_t n = strlen(name), m = strlen(tail);
-    return n > m && strcmp(name + n - m, tail) == 0;
-}
-
 static sheaf_status *set_names(sheaf_tensor *t, const char *pattern, int64_t layer)
 {
     const char *hash = strchr(pattern, '#');
@@ -318,8 +314,8 @@ static sheaf_status *set_names(sheaf_tensor *t, const char *pattern, int64_t lay
         t->name = NULL;
         return no_memory();
     }
-    t->bias = ends_with(t->name, ".bias");
-    const size_t cut = t->bias ? 5 : ends_with(t->name, ".weight") ? 7 : 0;
+    t->bias = sheaf__ends_with(t->name, ".bias");
+    const size_t cut = t->bias ? 5 : sheaf__ends_with(t->name, ".weight") ? 7 : 0;
     t->module = strndup(t->name, (size_t)n - cut);
     return t->module != NULL ? NULL : no_memory();
 }
