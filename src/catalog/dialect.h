@@ -33,7 +33,7 @@ typedef struct sheaf_dialect {
     const char *config; /* the file that says which model it is; NULL = "config.json" */
     unsigned writes;    /* SHEAF_WRITES_... */
     bool adapter;       /* an adapter, no model */
-    bool plain;         /* whole tensors in safetensors: opened without a catalog */
+    bool plain;         /* whole tensors: may be taken as they are stored */
     bool whole;         /* no tensor is divided over ranks */
     bool folders;       /* parts may lie in several folders, given as further sources */
     bool training;  /* a state of training without a config: its layers tell what belongs there */

@@ -10,6 +10,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/private.h"
+#include "formats/safetensors_box.h"
+
+enum { NAMED = 4 }; /* of more tensors with one defect these are named beside the first */
 
 /* ---- reading a piece ---- */
 
@@ -172,13 +175,11 @@ sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const
 sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t, int64_t row0,
                                   int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
-    int64_t all_rows, all_cols, got = 0;
-    sheaf__catalog_view(&all_rows, &all_cols, t);
-    if (row0 < 0 || rows < 0 || row0 > all_rows - rows || col0 < 0 || cols < 0 ||
-        col0 > all_cols - cols)
-        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", t->told.name);
-    if (rows == 0 || cols == 0)
-        return NULL;
+    int64_t got = 0;
+    sheaf_status *bad = sheaf__safetensors_check_box(t->told.name, t->told.dtype, t->told.ndim,
+                                                     t->told.shape, row0, rows, col0, cols);
+    if (bad != NULL || rows == 0 || cols == 0)
+        return bad;
     for (int64_t i = 0; i < t->npieces; i++) {
         const sheaf_piece *p = &t->piece[i];
         int64_t n = 0;
@@ -324,6 +325,24 @@ static sheaf_code code_of(const sheaf_finding *f)
                                                  : SHEAF_E_LAYOUT;
 }
 
+/* The further tensors of which the same is found: "; the same of a, b and 3 more". */
+static void add_others(sheaf_text *text, const sheaf_catalog *c, int64_t first, int64_t defects)
+{
+    const sheaf_finding *is = &c->finding[first];
+    int64_t others = 0;
+    for (int64_t i = first + 1; *is->tensor != '\0' && i < c->nfindings; i++) {
+        const sheaf_finding *f = &c->finding[i];
+        if (f->severity != SHEAF_DEFECT || *f->tensor == '\0' || strcmp(f->code, is->code) != 0)
+            continue;
+        if (others++ < NAMED)
+            sheaf__text_add(text, "%s%.200s", others > 1 ? ", " : "; the same of ", f->tensor);
+    }
+    if (others > NAMED)
+        sheaf__text_add(text, " and %" PRId64 " more", others - NAMED);
+    if (others + 1 < defects)
+        sheaf__text_add(text, " (and more: see sheaf verify)");
+}
+
 sheaf_status *sheaf__catalog_refusal(const sheaf_catalog *c)
 {
     const int64_t n = sheaf__catalog_defects(c);
@@ -337,7 +356,10 @@ sheaf_status *sheaf__catalog_refusal(const sheaf_catalog *c)
                        *f->tensor != '\0' ? "'" : "", f->code);
         if (*f->expected != '\0')
             sheaf_expected(st, "%s", f->expected);
-        sheaf_found(st, "%s%s", f->found, n > 1 ? " (and more: see sheaf verify)" : "");
+        sheaf_text others = { 0 };
+        add_others(&others, c, i, n);
+        sheaf_found(st, "%s%s", f->found, others.size > 0 && !others.failed ? others.at : "");
+        sheaf__text_release(&others);
         if (*f->cure != '\0')
             return sheaf_try_this(st, "%s", f->cure);
         sheaf_text root = { 0 };

@@ -34,47 +34,12 @@ const sheaf_dialect *sheaf__dialect_of(const char *path)
     return NULL;
 }
 
-bool sheaf__dialect_is_foreign(const char *path)
-{
-    const sheaf_dialect *d = sheaf__dialect_of(path);
-    return d != NULL && !d->plain;
-}
-
 const sheaf_dialect *sheaf__dialect_named(const char *name)
 {
     for (const sheaf_dialect *const *d = sheaf__dialects; *d != NULL; d++)
         if (strcmp((*d)->name, name) == 0)
             return *d;
     return NULL;
-}
-
-/* Nothing here, but perhaps one folder further down: without `latest` a tag's folder is not looked
- * for. */
-static sheaf_status *not_known(const char *path)
-{
-    sheaf_status *st =
-        sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no dialect that sheaf knows", path),
-                       "one of those listed in docs/dialects.md");
-    char **names = NULL, *below = NULL;
-    int64_t n = 0;
-    if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
-        sheaf_status_free(sheaf__list_dir(&names, &n, path));
-    while (n > 0 && below == NULL) {
-        sheaf_status_free(sheaf__path_join(&below, path, names[--n]));
-        if (below != NULL &&
-            (sheaf__path_kind(below) != SHEAF_PATH_DIR || sheaf__dialect_of(below) == NULL)) {
-            free(below);
-            below = NULL;
-        }
-        free(names[n]);
-    }
-    while (n > 0)
-        free(names[--n]);
-    free(names);
-    if (below != NULL)
-        st = sheaf_try_this(st, "give '%s', where a checkpoint lies", below);
-    free(below);
-    return st;
 }
 
 sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *c, const char *path,
@@ -149,7 +114,12 @@ static sheaf_status *check_extras(sheaf_catalog *c)
 
 sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *hints)
 {
-    sheaf_status *st = sheaf__catalog_check(c);
+    sheaf_status *st;
+    if (c->as_stored) { /* each tensor is one piece */
+        st = sheaf__catalog_sort(c);
+        return st == NULL && sheaf__catalog_defects(c) > 0 ? sheaf__dialect_denied(c->root, c) : st;
+    }
+    st = sheaf__catalog_check(c);
     if (st == NULL)
         st = sheaf__catalog_ranks(c);
     for (int64_t i = 0; hints != NULL && hints->drop_unread && i < c->nfindings; i++)
@@ -165,29 +135,4 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
     if (st == NULL && sheaf__catalog_defects(c) > 0)
         st = sheaf__dialect_denied(c->root, c);
     return st != NULL ? st : check_dtypes(c);
-}
-
-sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path,
-                                  const sheaf_dialect_hints *hints)
-{
-    sheaf_status *st = NULL;
-    *out = NULL;
-    if (sheaf__path_kind(path) == SHEAF_PATH_NONE &&
-        (st = sheaf__dialect_denied(path, NULL)) != NULL)
-        return st;
-    if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
-                              "a folder or file of a checkpoint");
-    const sheaf_dialect *dialect = sheaf__dialect_of(path);
-    if (dialect == NULL)
-        return (st = sheaf__dialect_denied(path, NULL)) != NULL ? st : not_known(path);
-    const sheaf_dialect_hints none = { 0 };
-    st = dialect->read(out, path, hints != NULL ? hints : &none);
-    if (st == NULL)
-        st = sheaf__dialect_check(*out, hints);
-    if (st != NULL) {
-        sheaf__catalog_free(*out);
-        *out = NULL;
-    }
-    return st;
 }

@@ -20,12 +20,12 @@ sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
     if (st == NULL)
         st = sheaf_verify(&v->report, path,
-                          &(sheaf_verify_options){ .quick = o.quick,
-                                                   .dialect = o.dialect,
-                                                   .hints = { .config = o.config, .also = o.also },
-                                                   .threads = sheaf__cores(o.threads),
-                                                   .events = o.events,
-                                                   .stop = sheaf__control_stop(o.control) });
+                          &(sheaf_verify_options){
+                              .quick = o.quick,
+                              .hints = { .from = o.dialect, .config = o.config, .also = o.also },
+                              .threads = sheaf__cores(o.threads),
+                              .events = o.events,
+                              .stop = sheaf__control_stop(o.control) });
     if (st == NULL)
         *out = v;
     else

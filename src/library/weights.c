@@ -19,8 +19,8 @@ struct sheaf_weights {
 static sheaf_status *open_told(sheaf_look *look, const char *path, const sheaf_weights_options *o)
 {
     sheaf_catalog *c = NULL;
-    sheaf_status *st =
-        sheaf__any_read(&c, path, o->dialect, &(sheaf_dialect_hints){ .config = o->config });
+    sheaf_status *st = sheaf__any_read(
+        &c, path, &(sheaf_dialect_hints){ .from = o->dialect, .config = o->config });
     if (st != NULL)
         return st;
     look->dialect = c->dialect->name;

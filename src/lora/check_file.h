@@ -10,7 +10,7 @@
  * with; A and B are there both, of the rank the options say; magnitudes where there is DoRA; every
  * number is finite, but of PEFT's copies of the base. Reads all of the adapter once. Every command
  * that takes an adapter for merging, combining or converting calls it. adapter  names as
- * sheaf_peft_open() spells them Errors: SHEAF_E_LAYOUT, SHEAF_E_UNSUPPORTED (types),
+ * sheaf__peft_name() spells them Errors: SHEAF_E_LAYOUT, SHEAF_E_UNSUPPORTED (types),
  * SHEAF_E_NUMBER. */
 sheaf_status *sheaf_lora_check_file(const sheaf_lora_options *options, sheaf_source *adapter);
 

@@ -20,9 +20,9 @@ sheaf_status *sheaf_combine_parse(sheaf_combine *out, const char *text);
 
 /* sheaf_lora_combine - *out and *options are the new adapter: alpha = r, so its scale is 1.
  *   out      close it before what it reads from; options: sheaf_lora_options_release()
- *   sources, from, weights  n of each; sources as sheaf_peft_open() gives them, borrowed
- * Errors: SHEAF_E_UNSUPPORTED for what cannot be combined (modules saved whole, DoRA, ...);
- * SHEAF_E_LAYOUT when shapes or, with LINEAR, ranks differ. */
+ *   sources, from, weights  n of each; sources of adapters as sheaf__open_source() gives them,
+ * borrowed Errors: SHEAF_E_UNSUPPORTED for what cannot be combined (modules saved whole, DoRA,
+ * ...); SHEAF_E_LAYOUT when shapes or, with LINEAR, ranks differ. */
 sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options,
                                  sheaf_source *const *sources, const sheaf_lora_options *from,
                                  const double *weights, int n, sheaf_combine how);

@@ -22,7 +22,7 @@ typedef enum sheaf_lora_part {
 #define SHEAF_PEFT_PREFIX "base_model.model."
 
 /* sheaf__lora_part - *path and *length are the module M (of a whole tensor: its full name), a part
- * of `name`, which is spelled as sheaf_peft_open() spells names. */
+ * of `name`, which is spelled as sheaf__peft_name() spells names. */
 sheaf_lora_part sheaf__lora_part(const char **path, size_t *length, const char *name);
 
 #endif

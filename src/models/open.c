@@ -8,11 +8,10 @@
 
 #include "base/file.h"
 #include "catalog/boxes.h"
-#include "dialects/common/dialects.h"
 #include "dialects/hf/hf.h"
+#include "dialects/open.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
-#include "dialects/common/shards.h"
 #include "lora/options.h"
 #include "schema/config_text.h"
 
@@ -90,62 +89,30 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied)
 
 /* ---- opening ---- */
 
-static sheaf_status *config_of(sheaf__opened *o, const sheaf_catalog *c)
-{
-    if (c->config == NULL)
-        return sheaf_try_this(
-            sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", c->root), "the model's config"),
-            "give it with --config, the path of a config.json");
-    return sheaf_in(sheaf_config_parse(&o->config, c->config, strlen(c->config)), "%s",
-                    c->config_path != NULL ? c->config_path : c->root);
-}
-
-/* The config of a folder or file of Hugging Face's form; of SAT's, where only that lies there, as
- * for a plan. */
-static sheaf_status *read_beside(sheaf__opened *o, const char *model)
-{
-    char *path = NULL, *sat = NULL;
-    sheaf_status *st = sheaf_hf_config_path(&path, model);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE) {
-        st = sheaf__path_join(&sat, model, "model_config.json");
-        if (st == NULL && sheaf__path_kind(sat) == SHEAF_PATH_NONE) {
-            st = sheaf_expected(
-                sheaf_fail(SHEAF_E_IO, "%s", model),
-                "a model: its config.json and weights, or a checkpoint of another program");
-            st = sheaf_try_this(
-                sheaf_found(st, "no %s", path),
-                "give the model's own folder, or the config with --config; sheaf info %s tells what is there",
-                model);
-        }
-    }
-    if (st == NULL)
-        st = sheaf_config_read(&o->config, sat != NULL ? sat : path);
-    free(path);
-    free(sat);
-    return st;
-}
-
-/* *catalog: of another program's checkpoint, where it was read for its config; the weights are in
- * it too. */
+/* *catalog: what lies at --model; of a plan only its config. */
 static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
                                  const sheaf__open_options *how)
 {
-    if (how->config != NULL && how->config[0] != '\0')
-        return sheaf_config_read(&o->config, how->config);
+    const bool given = how->config != NULL && how->config[0] != '\0';
+    const sheaf_dialect_hints hints = { .config = given ? how->config : NULL,
+                                        .want = SHEAF_WANT_MODEL,
+                                        .as_stored = true, /* held against the config here */
+                                        .config_only = how->config_only };
+    sheaf_status *st = NULL;
+    if (given && (st = sheaf_config_read(&o->config, how->config)) != NULL)
+        return st;
+    if (given && how->config_only)
+        return NULL;
     if (how->model == NULL || how->model[0] == '\0')
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "model"), "--model DIR");
     if (sheaf__path_kind(how->model) == SHEAF_PATH_NONE) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s", how->model);
+        st = sheaf_fail(SHEAF_E_IO, "%s", how->model);
         sheaf_expected(st, "a model folder");
         sheaf_found(st, "nothing there");
         return sheaf_try_this(st, "check the path given to --model");
     }
-    sheaf_status *st = NULL;
-    if (sheaf__dialect_is_foreign(how->model)) {
-        st = sheaf__dialect_read(catalog, how->model, NULL);
-        return st == NULL ? config_of(o, *catalog) : st;
-    }
-    return read_beside(o, how->model);
+    st = sheaf__open(catalog, how->model, &hints);
+    return st == NULL && !given ? sheaf__open_config(&o->config, *catalog) : st;
 }
 
 static bool has_targets(const sheaf_lora_options *o)
@@ -244,7 +211,9 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
     const bool stored = how->adapter != NULL && how->adapter[0] != '\0';
     sheaf_status *st = sheaf_lora_resolve(&o->lora, o->schema, options);
     if (st == NULL && stored && !how->config_only) {
-        st = sheaf_peft_open(&o->adapter, how->adapter);
+        st = sheaf__open_source(
+            &o->adapter, how->adapter,
+            &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
         if (st == NULL)
             st = sheaf_lora_fit(&o->adapter, o->lora);
         if (st == NULL && how->for_training)
@@ -298,7 +267,8 @@ static sheaf_status *add_file(sheaf__opened *o, const char *path)
     return NULL;
 }
 
-/* Those of a catalog, and what lies beside: it may say where in them the tensors are. */
+/* Those of a catalog. In another program's folder what lies beside may say where in them the
+ * tensors are. */
 static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
 {
     char **names = NULL;
@@ -306,7 +276,7 @@ static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         st = add_file(o, c->file[i].path);
-    if (st == NULL && sheaf__path_kind(c->root) == SHEAF_PATH_DIR)
+    if (st == NULL && !c->dialect->plain && sheaf__path_kind(c->root) == SHEAF_PATH_DIR)
         st = sheaf__list_dir(&names, &n, c->root);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         char *path = NULL;
@@ -316,29 +286,6 @@ static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
         free(path);
     }
     sheaf__names_free(names, n);
-    return st;
-}
-
-/* The weights of a folder that only a catalog can open; it is freed, or the source's. */
-static sheaf_status *open_catalog(sheaf__opened *o, sheaf_catalog *c,
-                                  const sheaf__open_options *how)
-{
-    const sheaf_dialect_hints hints = { .config = how->config != NULL && how->config[0] != '\0'
-                                                      ? how->config
-                                                      : NULL };
-    sheaf_status *st = c == NULL ? sheaf__dialect_read(&c, how->model, &hints) : NULL;
-    if (st == NULL && how->hashed && (st = add_files(o, c)) != NULL)
-        sheaf__catalog_free(c);
-    return st == NULL ? take_weights(&o->base, c, how) : st;
-}
-
-static sheaf_status *open_shards(sheaf__opened *o, const sheaf__open_options *how)
-{
-    const char *path;
-    sheaf_status *st = sheaf_hf_open(&o->base, how->model);
-    for (int64_t i = 0;
-         st == NULL && how->hashed && (path = sheaf__shards_file(o->base, i)) != NULL; i++)
-        st = add_file(o, path);
     return st;
 }
 
@@ -360,18 +307,11 @@ static sheaf_status *open_base(sheaf__opened *o, sheaf_catalog **catalog,
                                const sheaf__open_options *how)
 {
     sheaf_catalog *c = *catalog;
+    sheaf_status *st = how->hashed ? add_files(o, c) : NULL;
+    if (st != NULL)
+        return st;
     *catalog = NULL;
-    sheaf_status *st;
-    if (c != NULL || sheaf__dialect_is_foreign(how->model)) {
-        st = open_catalog(o, c, how);
-    } else {
-        st = open_shards(o, how);
-        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) { /* pickled weights */
-            sheaf_status *second = open_catalog(o, NULL, how);
-            sheaf_status_free(second == NULL ? st : second);
-            st = second == NULL ? NULL : st;
-        }
-    }
+    st = take_weights(&o->base, c, how);
     if (st == NULL)
         st = check_tower(o, how->model);
     return st == NULL ? sheaf_in(sheaf_hf_check(o->base, o->schema), "%s", how->model) : st;

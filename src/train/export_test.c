@@ -1,6 +1,7 @@
 /* export_test.c - an adapter written from masters: fused layers spread, tensors of any shape, and
  * read again. */
 #include "tests/files.h"
+#include "tests/opened.h"
 #include "dialects/sat/made.h"
 
 #include "catalog/boxes.h"
@@ -139,7 +140,7 @@ static void test_export__fused_layers_and_tensors_of_any_shape(void **state)
     CHECK_OK(sheaf_lora_options_read(&read, at("adapter/adapter_config.json")));
     assert_string_equal(read.base_name, "BASE");
     CHECK_OK(sheaf_lora_resolve(&again, m.schema, &read));
-    CHECK_OK(sheaf_peft_open(&adapter, at("adapter")));
+    CHECK_OK(open_adapter_at(&adapter, at("adapter")));
     const sheaf_source_entry *wide = adapter->find(
         adapter, "base_model.model.transformer.layers.0.attention.query_key_value.lora_B.weight");
     assert_true(wide != NULL && wide->shape[0] == 48 && wide->shape[1] == 9);

@@ -11,6 +11,7 @@
 #include "calls.h"
 #include "denied_memory.h"
 #include "tests/faults/random_state.h"
+#include "tests/opened.h"
 
 #include "base/text.h"
 #include "checkpoint/convert/convert.h"
@@ -122,7 +123,7 @@ static void make_adapter(const char *dst, const char *model)
     sheaf_folder *folder = NULL;
     const int rank = 1 + (int)random_below(&dice, 5), count = 1 + (int)random_below(&dice, MODULES);
     sheaf_text targets = { 0 };
-    CHECK_OK(sheaf_hf_open(&base, model));
+    CHECK_OK(open_stored(&base, model));
     for (int i = 0; i < count; i++) {
         snprintf(weight, sizeof weight, "model.layers.0.%s.weight", module[i]);
         const sheaf_source_entry *e = base->find(base, weight);

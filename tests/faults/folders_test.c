@@ -3,6 +3,7 @@
 #include "tests/faults/denied_memory.h"
 #include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/opened.h"
 
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
@@ -33,7 +34,7 @@ static sheaf_status *read_model(void)
     sheaf_source *source = NULL;
     sheaf_config c = { 0 };
     sheaf_schema *schema = NULL;
-    sheaf_status *st = sheaf_hf_open(&source, golden("llama/tiny_qwen2/hf_sharded"));
+    sheaf_status *st = open_stored(&source, golden("llama/tiny_qwen2/hf_sharded"));
     if (st == NULL)
         st = sheaf_config_read(&c, golden("llama/tiny_qwen2/hf/config.json"));
     if (st == NULL)
@@ -53,7 +54,7 @@ static sheaf_status *refuse_model(void)
     sheaf_source *source = NULL;
     sheaf_config c = { 0 };
     sheaf_schema *schema = NULL;
-    sheaf_status *st = sheaf_hf_open(&source, golden("llama/tiny_llama/hf"));
+    sheaf_status *st = open_stored(&source, golden("llama/tiny_llama/hf"));
     if (st == NULL)
         st = sheaf_config_read(&c, golden("llama/tiny_mistral/hf/config.json"));
     if (st == NULL)
@@ -70,7 +71,7 @@ static sheaf_status *refuse_model(void)
 static sheaf_status *read_adapter(void)
 {
     sheaf_source *source = NULL;
-    sheaf_status *st = sheaf_peft_open(&source, golden("llama/tiny_llama/lora/adapter_final"));
+    sheaf_status *st = open_adapter_at(&source, golden("llama/tiny_llama/lora/adapter_final"));
     if (st == NULL)
         source->close(source);
     return st;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/commands/train_flags.h"
 #include "dialects/hf/hf.h"
+#include "tests/opened.h"
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 #include "formats/zip.h"
@@ -186,7 +187,7 @@ static void read_index(const uint8_t *bytes, size_t size)
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
     write_file(path, bytes, size);
     sheaf_source *source = NULL;
-    sheaf_status *st = sheaf_hf_open(&source, dir);
+    sheaf_status *st = open_stored(&source, dir);
     if (st == NULL) {
         if (source->count(source) != 1) /* an index that is accepted tells of exactly this tensor */
             abort();

@@ -12,6 +12,7 @@
 #include "models/open.h"
 #include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/opened.h"
 
 static void open_with_print(sheaf__opened *opened, const char *model)
 {
@@ -103,7 +104,7 @@ static void test_hashed__does_not_depend_on_how_it_is_read(void **state)
             CHECK_OK(sheaf_config_read(&config, golden(path)));
             CHECK_OK(sheaf_schema_new(&schema, &config, ways[w].slices));
             snprintf(path, sizeof path, "llama/%s/hf", models[m]);
-            CHECK_OK(sheaf_hf_open(&file, golden(path)));
+            CHECK_OK(open_stored(&file, golden(path)));
             counter c = { { find, count, entry, read_box, close_counter }, file, 0 };
             CHECK_OK(sheaf__hashed_new(&print, &c.source, &config));
             read_slices(print, schema, ways[w].tall, ways[w].twice);
@@ -195,7 +196,7 @@ static void test_hashed__places_count(void **state)
                                           1, NULL, 0, NULL));
         CHECK_OK(sheaf__safetensors_write(w, 0, 0, rows[k], sizeof rows[k]));
         CHECK_OK(sheaf__safetensors_finish(w));
-        CHECK_OK(sheaf_hf_open(&source, at(k == 0 ? "a.safetensors" : "b.safetensors")));
+        CHECK_OK(open_stored(&source, at(k == 0 ? "a.safetensors" : "b.safetensors")));
         CHECK_OK(sheaf__hashed_new(&print, source, NULL));
         CHECK_OK(sheaf__hashed_all(print, 1));
         assert_string_equal(sheaf__hashed_tensor(hash[k], print, 0), "a");

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "checkpoint/convert/copy.h"
+#include "dialects/open.h"
 #include "dialects/peft/peft.h"
 #include "lora/adapter.h"
 #include "lora/check_file.h"
@@ -221,7 +222,9 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
     if (st == NULL)
         st = sheaf_lora_resolve(&a->lora, schema, &options);
     if (st == NULL)
-        st = sheaf_peft_open(&a->adapter, dir);
+        st = sheaf__open_source(
+            &a->adapter, dir,
+            &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
     if (st == NULL)
         st = sheaf_lora_check_file(&options, a->adapter);
     if (st == NULL)

@@ -36,13 +36,20 @@ static void tell_findings(const sheaf__converter *k)
     }
 }
 
+static sheaf_status *open_catalog(sheaf_catalog **out, const sheaf_convert_options *o)
+{
+    const sheaf_dialect_hints hints = { .from = o->from,
+                                        .config = o->config,
+                                        .model = o->model_class,
+                                        .drop_unread = o->drop_unread,
+                                        .also = o->also };
+    return sheaf__any_read(out, o->src, &hints);
+}
+
 static sheaf_status *read_catalog(sheaf__converter *k)
 {
     const sheaf_convert_options *o = k->o;
-    const sheaf_dialect_hints hints = {
-        .config = o->config, .model = o->model_class, .drop_unread = o->drop_unread, .also = o->also
-    };
-    sheaf_status *st = sheaf__any_read(&k->catalog, o->src, o->from, &hints);
+    sheaf_status *st = open_catalog(&k->catalog, o);
     if (st != NULL)
         return st;
     const sheaf_catalog *c = k->catalog;
@@ -127,10 +134,6 @@ static void keep_moments(sheaf_catalog *c)
 
 static sheaf_status *open_moments(sheaf__converter *k)
 {
-    const sheaf_dialect_hints hints = { .config = k->o->config,
-                                        .model = k->o->model_class,
-                                        .drop_unread = k->o->drop_unread,
-                                        .also = k->o->also };
     sheaf_catalog *c = NULL;
     sheaf_source *inner = NULL;
     if (!k->o->optimizer)
@@ -139,7 +142,7 @@ static sheaf_status *open_moments(sheaf__converter *k)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
                                           "moments of an optimizer, as --optimizer asks for"),
                            "none");
-    sheaf_status *st = sheaf__any_read(&c, k->o->src, k->o->from, &hints);
+    sheaf_status *st = open_catalog(&c, k->o);
     if (st == NULL) {
         keep_moments(c);
         st = sheaf__catalog_source(&inner, c, true);

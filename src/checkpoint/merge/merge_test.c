@@ -13,6 +13,7 @@
 #include "dialects/hf/hf.h"
 #include "formats/safetensors.h"
 #include "ops/kernels.h"
+#include "tests/opened.h"
 #include "tests/pickled.h"
 
 static char scratch[64]; /* a folder of this test's own */
@@ -744,7 +745,7 @@ static void test_merge__a_failing_disk_leaves_nothing(void **state)
             /* a failed removal or a last fsync may leave a whole output, never a half one */
             if (there(out)) {
                 sheaf_source *source;
-                CHECK_OK(sheaf_hf_open(&source, out));
+                CHECK_OK(open_stored(&source, out));
                 assert_int_equal(source->count(source), 26);
                 source->close(source);
             } else {
@@ -806,8 +807,8 @@ static void test_merge__other_dtype_is_one_rounding(void **state)
                                                     .dst = narrow,
                                                     .dtype = &bf16 }));
     sheaf_source *a, *b;
-    CHECK_OK(sheaf_hf_open(&a, wide));
-    CHECK_OK(sheaf_hf_open(&b, narrow));
+    CHECK_OK(open_stored(&a, wide));
+    CHECK_OK(open_stored(&b, narrow));
     for (int64_t i = 0; i < a->count(a); i++) {
         const sheaf_source_entry *e = a->entry(a, i);
         const int64_t cols = e->ndim > 1 ? e->shape[1] : 1, n = e->shape[0] * cols;

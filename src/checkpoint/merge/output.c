@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "checkpoint/convert/inner.h"
 #include "dialects/hf/hf.h"
+#include "dialects/open.h"
 #include "dialects/sat/sat.h"
 
 /* ---- SAT ---- */
@@ -114,8 +115,10 @@ sheaf_status *sheaf__merge_output_sync(sheaf__merge_output *out)
 
 sheaf_status *sheaf__merge_output_open(sheaf_source **written, const sheaf__merge_output *out)
 {
-    return out->sat != NULL ? open_sat(written, out)
-                            : sheaf_hf_open(written, sheaf__folder_dir(out->folder));
+    return out->sat != NULL
+               ? open_sat(written, out)
+               : sheaf__open_source(written, sheaf__folder_dir(out->folder),
+                                    &(sheaf_dialect_hints){ .from = "hf", .as_stored = true });
 }
 
 sheaf_status *sheaf__merge_output_commit(sheaf__merge_output *out)

@@ -10,7 +10,7 @@
 #include "base/output.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/hf/hf.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/open.h"
 #include "dialects/peft/peft.h"
 #include "lora/check_file.h"
 
@@ -154,21 +154,19 @@ static sheaf_status *check_known(const sheaf__merge_plan *p)
     return st;
 }
 
+/* Of a base that was opened, p->config is there. */
 static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options *o)
 {
-    char *path = NULL;
-    size_t size = p->config != NULL ? strlen(p->config) : 0; /* a foreign base has brought it */
+    size_t size = 0;
     json_t *object = NULL;
     sheaf_status *st = NULL;
-    if (o->config == NULL && o->base != NULL && !p->foreign)
-        st = sheaf_hf_config_path(&path, o->base);
-    const char *from = o->config != NULL ? o->config : path;
-    if (st == NULL && from != NULL &&
-        (o->config != NULL || sheaf__path_kind(from) != SHEAF_PATH_NONE))
-        st = sheaf__file_read_all(&p->config, &size, from, MOST_CONFIG);
+    if (p->base_borrowed && o->config != NULL)
+        st = sheaf__file_read_all(&p->config, &size, o->config, MOST_CONFIG);
     if (st == NULL && p->config != NULL)
-        st = sheaf_in(sheaf__json_parse(&object, p->config, size), "%s",
-                      from != NULL ? from : o->base);
+        st = sheaf_in(sheaf__json_parse(&object, p->config, strlen(p->config)), "%s",
+                      p->config_path != NULL ? p->config_path
+                      : o->config != NULL    ? o->config
+                                             : o->base);
     const char *type = json_string_value(json_object_get(object, "model_type"));
     if (st == NULL && (p->model_type = strdup(type != NULL ? type : "")) == NULL)
         st = no_memory();
@@ -182,7 +180,6 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options
     if (st == NULL)
         st = sheaf_in(add_head(p, object), "%s", o->base != NULL ? o->base : "base");
     json_decref(object);
-    free(path);
     return st;
 }
 
@@ -205,24 +202,34 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
     return NULL;
 }
 
-/* A checkpoint of another program; the output has Hugging Face's form, and a config that says what
- * it is. */
-static sheaf_status *open_foreign(sheaf__merge_plan *p, const sheaf_merge_options *o)
+/* The text of the config: the output of another program's checkpoint has Hugging Face's form, and a
+ * config that says what it is. */
+static sheaf_status *take_config(sheaf__merge_plan *p, const sheaf_catalog *c,
+                                 const sheaf_merge_options *o)
 {
-    sheaf_catalog *c = NULL;
-    sheaf_status *st =
-        sheaf__any_read(&c, o->base, NULL, &(sheaf_dialect_hints){ .config = o->config });
-    const bool cog = st == NULL && c->model != NULL &&
+    const bool cog = o->config == NULL && c->model != NULL &&
                      (strcmp(c->model, "cogvlm") == 0 || strcmp(c->model, "cogagent") == 0);
-    p->foreign = true;
-    if (st == NULL)
+    if (c->config == NULL)
+        return NULL;
+    if (c->config_path != NULL && (p->config_path = strdup(c->config_path)) == NULL)
+        return no_memory();
+    if (cog)
+        return sheaf_hf_config_set(&p->config, c->config, "model_type",
+                                   strcmp(c->model, "cogvlm") == 0 ? "\"cogvlm\"" : "\"cogagent\"");
+    return (p->config = strdup(c->config)) == NULL ? no_memory() : NULL;
+}
+
+static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_merge_options *o)
+{
+    const sheaf_dialect_hints hints = { .config = o->config, .as_stored = true };
+    sheaf_catalog *c = NULL;
+    sheaf_status *st = sheaf__any_read(&c, o->base, &hints);
+    if (st == NULL) {
+        p->checked = !c->as_stored;
         st = refuse_own_lora(c, o->base);
-    if (st == NULL && o->config == NULL && c->config != NULL && cog)
-        st = sheaf_hf_config_set(&p->config, c->config, "model_type",
-                                 strcmp(c->model, "cogvlm") == 0 ? "\"cogvlm\"" : "\"cogagent\"");
-    else if (st == NULL && o->config == NULL && c->config != NULL &&
-             (p->config = strdup(c->config)) == NULL)
-        st = no_memory();
+    }
+    if (st == NULL)
+        st = take_config(p, c, o);
     if (st == NULL)
         return sheaf__catalog_source(&p->base, c, false);
     sheaf__catalog_free(c);
@@ -233,23 +240,12 @@ static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *
 {
     p->base_borrowed = o->source != NULL;
     p->base = o->source;
-    sheaf_status *st = NULL;
-    if (o->source == NULL &&
-        (sheaf__dialect_own.is(o->base) || sheaf__dialect_is_foreign(o->base))) {
-        st = open_foreign(p, o);
-    } else if (o->source == NULL) {
-        st = sheaf_hf_open(&p->base, o->base);
-        if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED &&
-            sheaf__dialect_of(o->base) == &sheaf__dialect_hf) { /* pickled */
-            sheaf_status_free(st);
-            st = open_foreign(p, o);
-        }
-    }
+    sheaf_status *st = o->source == NULL ? open_files(p, o) : NULL;
     if (st == NULL)
         st = list_base(p);
     if (st == NULL)
         st = read_config(p, o);
-    if (st == NULL && p->config != NULL && !p->base_borrowed && !p->foreign &&
+    if (st == NULL && p->config != NULL && !p->base_borrowed && !p->checked &&
         p->quantized[0] == '\0')
         st = sheaf_in(check_known(p), "%s", o->base);
     return st;
@@ -267,7 +263,9 @@ static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir,
         st = sheaf_lora_options_read_merge(&a->options, path);
     free(path);
     if (st == NULL)
-        st = sheaf_peft_open(&a->source, dir);
+        st = sheaf__open_source(
+            &a->source, dir,
+            &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
     if (st == NULL)
         st = sheaf_in(sheaf_lora_check_file(&a->options, a->source), "%s", dir);
     if (st == NULL && a->options.unknown_keys != NULL)
@@ -534,7 +532,7 @@ static sheaf_status *order_as_schema(sheaf__merge_plan *p)
     sheaf_schema *schema = NULL;
     sheaf_safetensors_spec *specs = NULL;
     int64_t n = 0, placed = 0;
-    if (p->config == NULL || p->base_borrowed || p->foreign)
+    if (p->config == NULL || p->base_borrowed || p->checked)
         return NULL;
     sheaf_status *st = sheaf_config_parse(&config, p->config, strlen(p->config));
     if (st != NULL) {
@@ -597,6 +595,7 @@ void sheaf__merge_plan_close(sheaf__merge_plan *p)
     if (p->base != NULL && !p->base_borrowed)
         p->base->close(p->base);
     free(p->config);
+    free(p->config_path);
     free(p->model_type);
     *p = (sheaf__merge_plan){ 0 };
 }

@@ -17,9 +17,10 @@ typedef struct sheaf__merge_adapter {
 typedef struct sheaf__merge_plan {
     sheaf_source *base;
     bool base_borrowed;
-    bool foreign;     /* the base is a checkpoint of another program: its dialect has checked it */
-    char *config;     /* text of config.json; NULL: there is none */
-    char *model_type; /* "" when it does not say */
+    bool checked;       /* its dialect has held the base against its config */
+    char *config;       /* text of config.json; NULL: there is none */
+    char *config_path;  /* where it lies; NULL: there is none, or it was put together */
+    char *model_type;   /* "" when it does not say */
     char quantized[64]; /* how the base's weights are; "" = they are not, as far as it says */
     int nread;          /* adapters as given */
     sheaf__merge_adapter *read;

@@ -1,6 +1,7 @@
 /* shapes_test.c - shapes, orientations and ties that no recording has, against sums written out
  * here; and the ways to stop a merge. */
 #include "tests/files.h"
+#include "tests/opened.h"
 
 #include <sys/stat.h>
 
@@ -102,7 +103,7 @@ static sheaf_status *merge(const char *base, const char *a, const char *b, sheaf
 static float *result(const char *dir, const char *name, int64_t *rows)
 {
     sheaf_source *s;
-    CHECK_OK(sheaf_hf_open(&s, dir));
+    CHECK_OK(open_stored(&s, dir));
     const sheaf_source_entry *e = s->find(s, name);
     float *x = NULL;
     if (e != NULL) {
@@ -225,8 +226,8 @@ static void test_merge__any_shape_and_orientation(void **state)
     for (size_t i = 6; i < ARRAY_LEN(base_things); i++) { /* what is only copied */
         sheaf_source *x, *y;
         const thing *t = &base_things[i];
-        CHECK_OK(sheaf_hf_open(&x, at("base")));
-        CHECK_OK(sheaf_hf_open(&y, at("out")));
+        CHECK_OK(open_stored(&x, at("base")));
+        CHECK_OK(open_stored(&y, at("out")));
         const int64_t cols = t->ndim > 1 ? t->shape[t->ndim - 1] : 1,
                       rows = cols == 0 ? 0 : volume(t) / cols;
         char *p = malloc((size_t)volume(t) * 8 + 8), *q = malloc((size_t)volume(t) * 8 + 8);
@@ -696,7 +697,7 @@ static void test_check__products_see_a_wrong_weight(void **state)
     sheaf_merge_report report = { 0 };
     CHECK_OK(sheaf__merge_plan_open(&plan, &options));
     CHECK_OK(sheaf__merge_crew_init(&crew, &plan, &options));
-    CHECK_OK(sheaf_hf_open(&written, at("base")));
+    CHECK_OK(open_stored(&written, at("base")));
     CHECK_FAILS(sheaf__merge_check_products(&crew, &plan, written, &report), SHEAF_E_NUMBER,
                 "times the rounding expected");
     CHECK_FAILS(sheaf__merge_check_rows(&crew, &plan, written, &report), SHEAF_E_IO,

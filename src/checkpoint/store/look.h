@@ -37,8 +37,6 @@ const char *sheaf_look_kind_name(sheaf_look_kind kind); /* "model", "adapter", .
  * more, all but the last together are rows. */
 void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *entry);
 
-/* sheaf__file_source - the tensors of one .safetensors file, of any number of axes. */
-sheaf_status *sheaf__file_source(sheaf_source **out, const char *path);
 /* sheaf__checkpoint_source - the undivided tensors of a checkpoint, which must stay open. */
 sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *checkpoint);
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/store/store.h"
 #include "dialects/common/model.h"
+#include "dialects/open.h"
 #include "formats/safetensors.h"
 
 static bool has(const char *dir, const char *name, sheaf_path_kind kind)
@@ -328,31 +329,10 @@ const sheaf_dialect sheaf__dialect_own = {
 
 /* ---- any dialect ---- */
 
-sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path, const char *dialect,
+sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path,
                               const sheaf_dialect_hints *hints)
 {
-    const sheaf_dialect_hints none = { 0 };
-    const sheaf_dialect *d = NULL;
-    *out = NULL;
-    if (dialect != NULL) {
-        d = strcmp(dialect, sheaf__dialect_own.name) == 0 ? &sheaf__dialect_own
-                                                          : sheaf__dialect_named(dialect);
-        if (d == NULL)
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--from %s", dialect),
-                                  "a dialect that sheaf reads (docs/dialects.md)");
-    } else if (own_is(path))
-        d = &sheaf__dialect_own;
-    if (d == NULL)
-        return sheaf__dialect_read(out, path, hints);
-    if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
-                              "a folder or file of a checkpoint");
-    sheaf_status *st = d->read(out, path, hints != NULL ? hints : &none);
-    if (st == NULL)
-        st = sheaf__dialect_check(*out, hints);
-    if (st != NULL) {
-        sheaf__catalog_free(*out);
-        *out = NULL;
-    }
-    return st;
+    sheaf_dialect_hints with = hints != NULL ? *hints : (sheaf_dialect_hints){ 0 };
+    with.own = &sheaf__dialect_own;
+    return sheaf__open(out, path, &with);
 }

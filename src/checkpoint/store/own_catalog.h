@@ -22,9 +22,8 @@ typedef struct sheaf__own_damages {
 void sheaf__own_found(void *context, const char *file, const char *tensor, const char *expected,
                       const char *is);
 
-/* sheaf__any_read - sheaf__dialect_read(), sheaf's own first. `dialect` NULL: recognise it. Errors
- * besides: SHEAF_E_ARG for a name that is none. */
-sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path, const char *dialect,
+/* sheaf__any_read - sheaf__open() with sheaf's own as hints->own. */
+sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path,
                               const sheaf_dialect_hints *hints);
 
 #endif

@@ -1,6 +1,7 @@
 /* init_test.c - new models: what each number depends on, and that the folder is one. */
 #include "tests/check.h"
 #include "tests/golden.h"
+#include "tests/opened.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -69,7 +70,7 @@ static void test_init__is_a_function_of_seed_name_and_index(void **state)
     const sheaf_dtype f32 = SHEAF_F32;
     init(spec, "one", 7, &f32, 1);
     sheaf_source *source;
-    CHECK_OK(sheaf_hf_open(&source, dir));
+    CHECK_OK(open_stored(&source, dir));
     assert_int_equal(source->count(source), 2 + 2 * 12);
     for (int64_t i = 0; i < source->count(source); i++) {
         const sheaf_source_entry *e = source->entry(source, i);
@@ -112,8 +113,8 @@ static void test_init__half_precision_rounds_once(void **state)
     init(spec, "half", 3, NULL, 1);
     init(spec, "whole", 3, &f32, 1);
     sheaf_source *a, *b;
-    CHECK_OK(sheaf_hf_open(&a, half));
-    CHECK_OK(sheaf_hf_open(&b, whole));
+    CHECK_OK(open_stored(&a, half));
+    CHECK_OK(open_stored(&b, whole));
     for (int64_t i = 0; i < a->count(a); i++) {
         const sheaf_source_entry *e = a->entry(a, i);
         const int64_t cols = e->ndim > 1 ? e->shape[1] : 1, n = e->shape[0] * cols;
@@ -161,7 +162,7 @@ static sheaf_source *open_made(const char *name)
 {
     char *dir = path_in(name);
     sheaf_source *source;
-    CHECK_OK(sheaf_hf_open(&source, dir));
+    CHECK_OK(open_stored(&source, dir));
     free(dir);
     return source;
 }
@@ -251,7 +252,7 @@ static void check_buffers(const char *recorded)
     sheaf_catalog *catalog;
     sheaf_source *want;
     char *mine = path_in("as-recorded"), *spec = path_in("recorded.json");
-    CHECK_OK(sheaf__dialect_read(&catalog, recorded, NULL));
+    CHECK_OK(sheaf__open(&catalog, recorded, NULL));
     assert_non_null(catalog->config); /* says the tower's sizes, which SAT's own does not */
     write_text(spec, catalog->config);
     CHECK_OK(sheaf__catalog_source(&want, catalog, false));

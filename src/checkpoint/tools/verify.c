@@ -512,7 +512,7 @@ sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
                            const sheaf_verify_options *options)
 {
     *report = (sheaf_verify_report){ 0 };
-    sheaf_status *st = sheaf__any_read(&report->catalog, path, options->dialect, &options->hints);
+    sheaf_status *st = sheaf__any_read(&report->catalog, path, &options->hints);
     if (st != NULL)
         return st;
     count_tensors(report);

@@ -11,7 +11,6 @@
 
 typedef struct sheaf_verify_options {
     bool quick;
-    const char *dialect; /* by name; NULL = recognise it */
     sheaf_dialect_hints hints;
     int threads;                /* 0 = one */
     const sheaf_events *events; /* progress; may be NULL */

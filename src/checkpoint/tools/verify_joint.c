@@ -10,10 +10,10 @@
 static sheaf_status *look(sheaf_catalog **out, const char *path, const sheaf_verify_options *o,
                           const char *const *also)
 {
-    const sheaf_dialect_hints hints = { .config = o->hints.config,
-                                        .model = o->hints.model,
-                                        .also = also };
-    sheaf_status *st = sheaf__any_read(out, path, o->dialect, &hints);
+    const sheaf_dialect_hints hints = {
+        .from = o->hints.from, .config = o->hints.config, .model = o->hints.model, .also = also
+    };
+    sheaf_status *st = sheaf__any_read(out, path, &hints);
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     sheaf_status_free(st);

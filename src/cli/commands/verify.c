@@ -82,7 +82,7 @@ int cmd_verify(cli *cli, int argc, char **argv)
         { "quick", CLI_FLAG, &how.quick, "structure only: no data is read" },
         { "config", CLI_PATH, &how.hints.config, "the model's config, where the folder has none",
           "FILE" },
-        { "from", CLI_TEXT, &how.dialect,
+        { "from", CLI_TEXT, &how.hints.from,
           "the dialect, where it is not recognised (docs/dialects.md)", "DIALECT" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },

@@ -9,6 +9,7 @@
 #include "dialects/hf/hf.h"
 #include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/opened.h"
 
 static const sheaf_finding *finding(const sheaf_catalog *c, const char *code, const char *tensor)
 {
@@ -32,7 +33,7 @@ static void equals(const char *name, const sheaf_catalog *c, const char *expecte
                    bool all)
 {
     sheaf_source *want = NULL;
-    CHECK_OK(sheaf_hf_open(&want, expected));
+    CHECK_OK(open_stored(&want, expected));
     int64_t compared = 0;
     for (int64_t i = 0; i < want->count(want); i++) {
         const sheaf_source_entry *e = want->entry(want, i);
@@ -111,7 +112,7 @@ static void make_save(const char *dir, const char *file, int64_t vocab, int64_t 
 static void look(sheaf_catalog **c, const char *dir, const char *const *also)
 {
     const sheaf_dialect_hints hints = { .also = also };
-    CHECK_OK(sheaf__dialect_read(c, dir, &hints));
+    CHECK_OK(sheaf__open(c, dir, &hints));
     assert_string_equal((*c)->dialect->name, "colossalai");
 }
 
@@ -325,7 +326,7 @@ static void look_golden(sheaf_catalog **c, const char *dir, const char *config,
                         const char *const *also)
 {
     const sheaf_dialect_hints hints = { .config = config, .also = also };
-    CHECK_OK(sheaf__dialect_read(c, dir, &hints));
+    CHECK_OK(sheaf__open(c, dir, &hints));
 }
 
 static void same_catalogs(const char *name, const sheaf_catalog *a, const sheaf_catalog *b)

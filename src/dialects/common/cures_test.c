@@ -5,6 +5,7 @@
 
 #include "dialects/common/model.h"
 #include "dialects/hf/catalog.h"
+#include "dialects/open.h"
 
 static void test_cure__paths_as_a_shell_reads_them(void **state)
 {
@@ -66,8 +67,7 @@ static void test_cure__a_config_that_fits_is_found(void **state)
         free(dir);
     }
     snprintf(root, sizeof root, "%s", at("near/model"));
-    CHECK_OK(sheaf__dialect_read(&c, root,
-                                 &(sheaf_dialect_hints){ .config = at("near/b/config.json") }));
+    CHECK_OK(sheaf__open(&c, root, &(sheaf_dialect_hints){ .config = at("near/b/config.json") }));
     CHECK_OK(sheaf__config_cure(&cure, c));
     snprintf(want, sizeof want, "sheaf verify %s --config %s", root, at("near/c/config.json"));
     assert_string_equal(cure, want);

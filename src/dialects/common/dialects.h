@@ -5,7 +5,19 @@
 #include "catalog/catalog.h"
 #include "formats/pickle.h"
 
+struct sheaf_dialect;
+
+typedef enum sheaf_want { SHEAF_WANT_ANY, SHEAF_WANT_MODEL, SHEAF_WANT_ADAPTER } sheaf_want;
+
 typedef struct sheaf_dialect_hints {
+    const char *from;                /* --from: the dialect by its name; NULL = recognise it */
+    const struct sheaf_dialect *own; /* asked before those of the table: sheaf's own, which knows
+                                        the manifest of a higher room; NULL */
+    sheaf_want want;                 /* anything else is refused, with what it is */
+    bool as_stored;   /* tensors of Hugging Face's and PEFT's files as they lie there: neither held
+                         against a config nor spelled or cut by it, because the caller does */
+    bool buffers;     /* with as_stored: rotary_emb.inv_freq of old files too */
+    bool config_only; /* no weights are wanted, where the config does without them */
     const char *config;      /* --config FILE: the model's config where the folder has none; NULL */
     const char *model;       /* --model-class, when the user insists; NULL */
     bool drop_unread;        /* what cannot be read ("unread") is left out, with a warning */
@@ -18,18 +30,8 @@ extern const sheaf_dialect *const sheaf__dialects[];
 
 /* sheaf__dialect_of - the first whose is() says yes; NULL when none does. */
 const sheaf_dialect *sheaf__dialect_of(const char *path);
-/* sheaf__dialect_is_foreign - could it be a model's checkpoint that only sheaf__dialect_read() can
- * open? Not Hugging Face's folders, which sheaf_hf_open() opens, nor adapters, which are no model.
- */
-bool sheaf__dialect_is_foreign(const char *path);
 /* sheaf__dialect_named - NULL when there is none; see sheaf__nearest() for a better name. */
 const sheaf_dialect *sheaf__dialect_named(const char *name);
-
-/* sheaf__dialect_read - recognises, reads, checks: what info, verify, convert, merge and diff
- * begin with. Errors: SHEAF_E_IO; SHEAF_E_UNSUPPORTED when nothing here is recognised, with what
- * was seen. */
-sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const char *path,
-                                  const sheaf_dialect_hints *hints);
 
 /* sheaf__dialect_check - what follows a dialect's read(): sheaf__catalog_check() and _ranks(), and
  * are the weights of a dtype that can be run? */

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "dialects/common/folder.h"
-#include "dialects/common/shards.h"
 
 static sheaf_status *zeros(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
 {

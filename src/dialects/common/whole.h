@@ -13,8 +13,9 @@ typedef struct sheaf__whole {
     sheaf_status *(*rename)(char **out, const char *stored); /* NULL: names stay */
     const char *prefix; /* put before each name ("exp_avg."), or NULL */
     sheaf_kind kind;
-    int rank;     /* of the pieces; -1 = whole */
-    bool buffers; /* keep rotary_emb.inv_freq of the text layers too */
+    int rank;       /* of the pieces; -1 = whole */
+    bool as_stored; /* elements below a byte too, which cannot be read */
+    bool buffers;   /* keep rotary_emb.inv_freq of the text layers too */
     /* told of each tensor before it is taken; false leaves it out. NULL: all are taken. */
     bool (*wants)(void *context, const char *path, const char *name);
     void *context;

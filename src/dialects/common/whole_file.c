@@ -53,14 +53,18 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
     if (st == NULL && (tensor = sheaf__catalog_find(w->catalog, name)) != NULL) {
         const char *other =
             tensor->npieces > 0 ? w->catalog->file[tensor->piece[0].file].path : "another file";
-        st = sheaf__catalog_notef(w->catalog, SHEAF_DEFECT, "duplicate", t->path, name,
-                                  "one tensor of this name", "move the file of the wrong save away",
-                                  "it is in %s too", other);
+        st = sheaf__catalog_notef(
+            w->catalog, SHEAF_DEFECT, "duplicate", t->path, name, "one tensor of this name",
+            strcmp(other, t->path) == 0 ? "" : "move the file of the wrong save away",
+            "it is in %s too%s%s", other,
+            strcmp(stored, name) != 0 ? "; here it is stored as " : "",
+            strcmp(stored, name) != 0 ? stored : "");
     } else if (st == NULL) {
         st = sheaf__catalog_tensor(&tensor, w->catalog, name, piece->dtype, ndim, shape);
         if (st == NULL) {
             tensor->kind = w->kind;
-            st = sheaf__catalog_piece(w->catalog, tensor, piece);
+            if (!w->as_stored || sheaf_dtype_bytes(piece->dtype) > 0)
+                st = sheaf__catalog_piece(w->catalog, tensor, piece);
         }
         st = sheaf__catalog_defect(w->catalog, t->path, st);
     }

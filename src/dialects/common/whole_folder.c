@@ -103,11 +103,21 @@ typedef struct indexed {
     sheaf_status *st; /* of a finding that could not be noted */
 } indexed;
 
+static bool safe_file_name(const char *name)
+{
+    return name != NULL && *name != '\0' && *name != '.' && strchr(name, '/') == NULL &&
+           strchr(name, '\\') == NULL && strstr(name, "..") == NULL &&
+           (sheaf__ends_with(name, ".safetensors") || sheaf__is_torch_name(name));
+}
+
 /* Takes what the index says is here. */
 static bool wants_indexed(void *context, const char *path, const char *name)
 {
     indexed *x = context;
-    const char *file = json_string_value(json_object_get(x->map, name));
+    const json_t *value = json_object_get(x->map, name);
+    const char *file = json_string_value(value);
+    if (value != NULL && !safe_file_name(file)) /* told with its name */
+        return false;
     if (file != NULL && strcmp(file, base_name(path)) == 0)
         return x->asked->wants == NULL || x->asked->wants(x->asked->context, path, name);
     if (sheaf__ends_with(name, "rotary_emb.inv_freq") || x->st != NULL)
@@ -122,13 +132,6 @@ static bool wants_indexed(void *context, const char *path, const char *name)
                       "this file or the index is of another save: copy both from the same one",
                       "it lies in this file too");
     return false;
-}
-
-static bool safe_file_name(const char *name)
-{
-    return name != NULL && *name != '\0' && *name != '.' && strchr(name, '/') == NULL &&
-           strchr(name, '\\') == NULL && strstr(name, "..") == NULL &&
-           (sheaf__ends_with(name, ".safetensors") || sheaf__is_torch_name(name));
 }
 
 /* Reads each file that the index names once; files[name] = was it read? */

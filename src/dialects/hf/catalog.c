@@ -64,14 +64,17 @@ static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf
 static sheaf_status *read_folder(bool *damaged, sheaf_catalog *c, const char *path,
                                  const sheaf_dialect_hints *hints)
 {
-    sheaf__whole whole = { .catalog = c, .rank = -1 };
+    sheaf__whole whole = { .catalog = c, .rank = -1, .as_stored = hints->as_stored };
     sheaf__names names = { 0 };
     sheaf_status *st = sheaf__catalog_find_config(c, hints, path, "config.json");
+    if (st == NULL && hints->config_only) /* SAT's, where only that lies there */
+        return c->config != NULL ? NULL
+                                 : sheaf__catalog_find_config(c, hints, path, "model_config.json");
     if (st == NULL)
         st = sheaf__list_dir(&names.at, &names.count, path);
     if (st == NULL)
         st = sheaf__whole_folder(damaged, &whole, path, &names);
-    if (st == NULL)
+    if (st == NULL && !hints->as_stored)
         st = read_moments(c, path, &names);
     sheaf__names_free(names.at, names.count);
     return st;
@@ -81,11 +84,14 @@ static sheaf_status *read_folder(bool *damaged, sheaf_catalog *c, const char *pa
 static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path,
                                const sheaf_dialect_hints *hints)
 {
-    const sheaf__whole whole = { .catalog = c, .rank = -1 };
+    const sheaf__whole whole = { .catalog = c,
+                                 .rank = -1,
+                                 .as_stored = hints->as_stored,
+                                 .buffers = hints->as_stored && hints->buffers };
     char *dir = NULL;
-    bool read = false;
-    sheaf_status *st = sheaf__whole_file(&read, &whole, path);
-    const int64_t shards = sheaf__shard_of(path);
+    bool read = hints->config_only;
+    sheaf_status *st = read ? NULL : sheaf__whole_file(&read, &whole, path);
+    const int64_t shards = hints->config_only ? 0 : sheaf__shard_of(path);
     *damaged = !read;
     if (st == NULL && shards > 1) {
         *damaged = true;
@@ -95,10 +101,21 @@ static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path
     }
     if (st == NULL)
         st = sheaf__path_parent(&dir, path);
-    if (st == NULL && (hints->config != NULL || sheaf__family_of(c) != NULL))
+    if (st == NULL && (hints->config != NULL || hints->as_stored || sheaf__family_of(c) != NULL))
         st = sheaf__catalog_find_config(c, hints, dir, "config.json");
     free(dir);
     return st;
+}
+
+/* A pickle is whatever a program was told to save: wrappers' names, padding. It is always held
+ * against its config. */
+static bool is_pickled(const sheaf_catalog *c)
+{
+    for (int i = 0; i < c->nfiles; i++)
+        if (!sheaf__ends_with(c->file[i].path, ".safetensors") &&
+            (sheaf__is_torch_name(c->file[i].path) || sheaf__torch_is(c->file[i].path)))
+            return true;
+    return false;
 }
 
 static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
@@ -112,6 +129,8 @@ static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
     if (st == NULL && hints->also != NULL && *hints->also != NULL)
         st = sheaf__rank_parts_join(*out, hints->also);
     if (st == NULL)
+        (*out)->as_stored = hints->config_only || (hints->as_stored && !is_pickled(*out));
+    if (st == NULL && !(*out)->as_stored)
         st = sheaf__catalog_check_model(*out, damaged);
     if (st != NULL) {
         sheaf__catalog_free(*out);

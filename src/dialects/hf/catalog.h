@@ -1,7 +1,6 @@
 /* catalog.h - Hugging Face folders as catalogs.
  *
- * hf.h opens a folder that must be right; this reads one that may be wrong: what is wrong becomes
- * a finding. */
+ * A folder may be wrong: what is wrong becomes a finding. */
 #ifndef SHEAF_DIALECTS_HF_CATALOG_H
 #define SHEAF_DIALECTS_HF_CATALOG_H
 

@@ -1,6 +1,7 @@
 /* Hugging Face and PEFT folders that may be wrong: what is found, and that nothing is found in what
  * is right. */
 #include "dialects/common/made_test.h"
+#include "tests/opened.h"
 
 #include "base/file.h"
 #include "base/text.h"
@@ -15,7 +16,7 @@ static sheaf_catalog *read_at(const char *path, const char *config)
 {
     sheaf_catalog *c = NULL;
     const sheaf_dialect_hints hints = { .config = config };
-    CHECK_OK(sheaf__dialect_read(&c, path, &hints));
+    CHECK_OK(sheaf__open(&c, path, &hints));
     return c;
 }
 
@@ -40,7 +41,7 @@ static void same_as(const char *name, sheaf_catalog *c, sheaf_source *want)
     }
 }
 
-/* Each model and adapter of the collection is read as the strict readers do. */
+/* Each model and adapter of the collection is the same held against its config as it lies there. */
 static void test_hf__what_is_right_is_read_as_it_is(void **state)
 {
     char **models = NULL;
@@ -54,8 +55,8 @@ static void test_hf__what_is_right_is_read_as_it_is(void **state)
             if (sheaf__path_kind(golden(path)) != SHEAF_PATH_DIR)
                 continue;
             sheaf_source *want = NULL;
-            CHECK_OK(k == 2 ? sheaf_peft_open(&want, golden(path))
-                            : sheaf_hf_open(&want, golden(path)));
+            CHECK_OK(k == 2 ? open_adapter_at(&want, golden(path))
+                            : open_stored(&want, golden(path)));
             sheaf_catalog *c = read_at(golden(path), NULL);
             assert_string_equal(c->dialect->name, k == 2 ? "peft" : "hf");
             if (c->nfindings > 0)
@@ -262,7 +263,7 @@ static void test_hf__a_word_before_all_names_is_left_out(void **state)
         sheaf_safetensors_spec spec[64];
         char names[64][200], dir[400];
         sheaf_safetensors_writer *w = NULL;
-        CHECK_OK(sheaf_hf_open(&source, golden("llama/tiny_qwen2/hf")));
+        CHECK_OK(open_stored(&source, golden("llama/tiny_qwen2/hf")));
         const int64_t n = source->count(source);
         assert_true(n < 64);
         snprintf(dir, sizeof dir, "%s-%zu", at("prefix"), p);
@@ -402,8 +403,8 @@ static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **s
             fail_msg("row %zu", i);
         }
         check_no_source(c);
-        CHECK_OK(sheaf__dialect_read(
-            &c, at("one.pt"), &(sheaf_dialect_hints){ .drop_unread = true })); /* when told so */
+        CHECK_OK(sheaf__open(&c, at("one.pt"),
+                             &(sheaf_dialect_hints){ .drop_unread = true })); /* when told so */
         assert_int_equal(sheaf__catalog_finding(c, "unread")->severity, SHEAF_WARNING);
         assert_int_equal(sheaf__catalog_defects(c), 1); /* that nothing is left */
         CHECK_FINDING(c, SHEAF_DEFECT, "missing", "tensors");

@@ -129,6 +129,9 @@ static const char *const head_name = "lm_head.weight";
 static sheaf_status *mention_prefix(sheaf_status *st, sheaf_source *source, const char *missing)
 {
     const size_t m = strlen(missing);
+    if (source->find(source, "layers.0.attention.wq.weight") != NULL)
+        return sheaf_try_this(
+            st, "these are names of Meta's own form: use the Hugging Face form of this model");
     for (int64_t i = 0; i < source->count(source); i++) {
         const char *name = source->entry(source, i)->name;
         const size_t n = strlen(name);

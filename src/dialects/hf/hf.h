@@ -1,22 +1,13 @@
 /* hf.h - Hugging Face model folders: config.json, model.safetensors or shards with an index.
  *
- * Every tensor is whole in one file; nothing is divided. Opening proves that index and
- * shards agree both ways; sheaf_hf_check() proves that the tensors are the model's. */
+ * Every tensor is whole in one file; nothing is divided. sheaf__open() opens such folders,
+ * sheaf_hf_check() proves that the tensors are the model's. */
 #ifndef SHEAF_DIALECTS_HF_HF_H
 #define SHEAF_DIALECTS_HF_HF_H
 
 #include "dialects/common/model_folder.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
-
-/* sheaf_hf_open - a model folder, or a single .safetensors file. Names are as stored;
- * rotary_emb.inv_freq buffers of old files are left out.
- * Errors: SHEAF_E_UNSUPPORTED for folders with only pickled weights; SHEAF_E_LAYOUT when index
- * and shards disagree; SHEAF_E_FORMAT for damaged files. */
-sheaf_status *sheaf_hf_open(sheaf_source **out, const char *path);
-
-/* sheaf_hf_config_path - config.json in the folder, or beside the file, at `path` (malloc'd). */
-sheaf_status *sheaf_hf_config_path(char **out, const char *path);
 
 /* sheaf_hf_check - has the source exactly the tensors of the schema, with their shapes, in float32,
  * bfloat16 or float16? A tied head that is stored too must equal the table (it is read to

@@ -2,6 +2,7 @@
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/opened.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -15,22 +16,24 @@
 /* Opens a folder and checks it against its config. */
 static sheaf_status *open_and_check(const char *path, const char *config_path)
 {
+    const sheaf_dialect_hints hints = { .from = "hf", .as_stored = true, .config = config_path };
+    sheaf_catalog *catalog = NULL;
     sheaf_source *source = NULL;
     sheaf_schema *schema = NULL;
     sheaf_config c = { 0 };
-    char *own = NULL;
-    sheaf_status *st = sheaf_hf_open(&source, path);
+    sheaf_status *st = sheaf__open(&catalog, path, &hints);
+    if (st == NULL && sheaf__catalog_defects(catalog) == 0)
+        st = sheaf__open_config(&c, catalog);
     if (st == NULL)
-        st = sheaf_hf_config_path(&own, path);
-    if (st == NULL)
-        st = sheaf_config_read(&c, config_path != NULL ? config_path : own);
+        st = sheaf__catalog_source(&source, catalog, false);
+    else
+        sheaf__catalog_free(catalog);
     if (st == NULL)
         st = sheaf_schema_new(&schema, &c, 8);
     if (st == NULL)
         st = sheaf_hf_check(source, schema);
     if (source != NULL)
         source->close(source);
-    free(own);
     sheaf_schema_free(schema);
     sheaf_config_release(&c);
     return st;
@@ -67,8 +70,8 @@ static void test_open__every_recorded_model_passes(void **state)
 static void test_open__shards_hold_what_the_single_file_holds(void **state)
 {
     sheaf_source *one = NULL, *many = NULL;
-    CHECK_OK(sheaf_hf_open(&one, golden("llama/tiny_llama/hf")));
-    CHECK_OK(sheaf_hf_open(&many, golden("llama/tiny_llama/hf_sharded")));
+    CHECK_OK(open_stored(&one, golden("llama/tiny_llama/hf")));
+    CHECK_OK(open_stored(&many, golden("llama/tiny_llama/hf_sharded")));
     assert_int_equal(one->count(one), 30);
     assert_int_equal(many->count(many), 30);
     for (int64_t i = 0; i < 30; i++) {
@@ -225,7 +228,7 @@ static void test_check__accepts_what_does_no_harm(void **state)
         CHECK_OK(open_and_check(make_model(&rows[i], 0), NULL));
         CHECK_OK(open_and_check(make_model(&rows[i], 4000), NULL)); /* in shards */
         sheaf_source *source = NULL;
-        CHECK_OK(sheaf_hf_open(&source, at("model")));
+        CHECK_OK(open_stored(&source, at("model")));
         assert_null(source->find(source, "model.rotary_emb.inv_freq"));
         source->close(source);
     }
@@ -406,36 +409,37 @@ static void test_index__disagreements_are_named(void **state)
         const char *part;
     } rows[] = {
         { ",\n    " NORM, "", SHEAF_E_LAYOUT,
-          "tensors in the shards | each named by the index, for the file that holds it | model.norm.weight (model-00002-of-00003.safetensors)" },
+          "model-00002-of-00003.safetensors: tensor 'model.norm.weight': foreign | a name of the index | a tensor that the index does not name | " },
         { NORM, NORM ",\"model.extra\":\"model-00002-of-00003.safetensors\"", SHEAF_E_LAYOUT,
-          "tensors that the index promises | each in the file it names | model.extra (model-00002" },
+          "model-00002-of-00003.safetensors: tensor 'model.extra': missing | in this file, as the index says | no tensor of this name" },
         { NORM, "\"model.norm.weight\": \"model-00001-of-00003.safetensors\"", SHEAF_E_LAYOUT,
-          "promises | each in the file it names | model.norm.weight (model-00001" },
-        { NORM, "\"model.norm.weight\": \"model-00009-of-00003.safetensors\"", SHEAF_E_IO,
-          "No such file" },
+          "model-00002-of-00003.safetensors: tensor 'model.norm.weight': duplicate | model-00001-of-00003.safetensors | it lies in this file too (and more: see sheaf verify)" },
+        { NORM, "\"model.norm.weight\": \"model-00009-of-00003.safetensors\"", SHEAF_E_LAYOUT,
+          "tensor 'model.norm.weight': duplicate | model-00009-of-00003.safetensors | it lies in" },
         { NORM, "\"model.norm.weight\": \"../model-00002-of-00003.safetensors\"", SHEAF_E_FORMAT,
-          "weight_map: 'model.norm.weight' | the name of a .safetensors file in the same folder | \"../model" },
+          "tensor 'model.norm.weight': damaged | the name of a file of weights in the same folder | \"../model" },
         { NORM, "\"model.norm.weight\": \"/etc/passwd\"", SHEAF_E_FORMAT, "in the same folder" },
         { NORM, "\"model.norm.weight\": \"sub/model.safetensors\"", SHEAF_E_FORMAT,
           "in the same folder" },
         { NORM, NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2,
           SHEAF_E_LAYOUT,
-          "e4 (model-00002-of-00003.safetensors), e5 (model-00002-of-00003.safetensors) | " },
+          "tensor 'e1': missing | in this file, as the index says | no tensor of this name in it; the same of e2, e3, e4, e5 | " },
         { NORM,
           NORM ",\"e1\":" IN2 ",\"e2\":" IN2 ",\"e3\":" IN2 ",\"e4\":" IN2 ",\"e5\":" IN2
                ",\"e6\":" IN2 ",\"e7\":" IN2,
-          SHEAF_E_LAYOUT, "e5 (model-00002-of-00003.safetensors) and 2 more" },
+          SHEAF_E_LAYOUT, "; the same of e2, e3, e4, e5 and 2 more | " },
         { NORM, "\"model.norm.weight\": \".model.safetensors\"", SHEAF_E_FORMAT,
           "in the same folder" },
         { NORM, "\"model.norm.weight\": \"..\"", SHEAF_E_FORMAT, "in the same folder" },
         { NORM, "\"model.norm.weight\": \"\"", SHEAF_E_FORMAT, "in the same folder" },
-        { NORM, "\"model.norm.weight\": \"model.bin\"", SHEAF_E_FORMAT, "in the same folder" },
+        { NORM, "\"model.norm.weight\": \"model.bin\"", SHEAF_E_LAYOUT,
+          "tensor 'model.norm.weight': duplicate | model.bin | it lies in" },
         { NORM, "\"model.norm.weight\": 2", SHEAF_E_FORMAT, "in the same folder | 2" },
         { NORM, "\"model.norm.weight\": null", SHEAF_E_FORMAT, "in the same folder | null" },
         { NORM, NORM "," NORM, SHEAF_E_FORMAT, "a duplicate, 'model.norm.weight'" },
         { "\"weight_map\"", "\"weights\"", SHEAF_E_FORMAT, "'weight_map'" },
         { "\"weight_map\": {", "\"weight_map\": [], \"x\": {", SHEAF_E_FORMAT,
-          "'weight_map' | an object" },
+          "an object that maps tensors to files | 'weight_map'" },
         { "\"weight_map\": {", "\"weight_map\": {}, \"x\": {", SHEAF_E_FORMAT, "'weight_map'" },
         { "}\n}", "}", SHEAF_E_FORMAT, "line" },
     };
@@ -444,8 +448,7 @@ static void test_index__disagreements_are_named(void **state)
         make_model(&whole, 17000);
         edit(at("model/model.safetensors.index.json"), rows[i].from, rows[i].to);
         CHECK_FAILS(open_and_check(at("model"), NULL), rows[i].code, rows[i].part);
-        CHECK_FAILS(open_and_check(at("model"), NULL), rows[i].code,
-                    "model.safetensors.index.json");
+        CHECK_FAILS(open_and_check(at("model"), NULL), rows[i].code, "index");
     }
     make_model(&whole, 17000); /* metadata is not believed */
     edit(at("model/model.safetensors.index.json"),
@@ -472,8 +475,8 @@ static void test_shards__damage_names_the_file(void **state)
     CHECK_FAILS(open_and_check(at("model"), NULL), SHEAF_E_FORMAT,
                 "model-00002-of-00003.safetensors: header: file size");
     unlink(at("model/model-00002-of-00003.safetensors"));
-    CHECK_FAILS(open_and_check(at("model"), NULL), SHEAF_E_IO,
-                "model-00002-of-00003.safetensors: cannot open");
+    CHECK_FAILS(open_and_check(at("model"), NULL), SHEAF_E_LAYOUT,
+                "model-00002-of-00003.safetensors: missing | ");
 }
 
 static void test_folder__explains_what_is_there_instead(void **state)
@@ -483,20 +486,22 @@ static void test_folder__explains_what_is_there_instead(void **state)
         sheaf_code code;
         const char *part;
     } rows[] = {
-        { "README", SHEAF_E_IO, "no model here | model.safetensors, or" },
-        { "pytorch_model.bin", SHEAF_E_UNSUPPORTED,
-          "pytorch_model.bin (pickled weights) | convert them to safetensors first" },
-        { "pytorch_model-00001-of-00002.bin", SHEAF_E_UNSUPPORTED, "pickled weights" },
-        { "adapter_model.safetensors", SHEAF_E_UNSUPPORTED, "a PEFT adapter" },
-        { "model-00001-of-00002.safetensors", SHEAF_E_UNSUPPORTED,
-          "shards without model.safetensors.index.json" },
-        { "model.fp16.safetensors", SHEAF_E_UNSUPPORTED, "a variant" },
-        { "latest", SHEAF_E_UNSUPPORTED, "DeepSpeed or SAT" },
-        { "latest_checkpointed_iteration.txt", SHEAF_E_UNSUPPORTED, "Megatron" },
-        { "consolidated.00.pth", SHEAF_E_UNSUPPORTED, "Meta's own form" },
-        { "llama.gguf", SHEAF_E_UNSUPPORTED, "GGUF" },
-        { "weights.safetensors", SHEAF_E_UNSUPPORTED, "give the file itself" },
+        { "README", SHEAF_E_UNSUPPORTED,
+          "no dialect that sheaf knows | a model: its config.json and weights, or a checkpoint of another program | 1 other files" },
+        { "pytorch_model.bin", SHEAF_E_FORMAT, "pytorch_model.bin: damaged" },
+        { "pytorch_model-00001-of-00002.bin", SHEAF_E_LAYOUT, "no shards 2..2" },
+        { "adapter_model.safetensors", SHEAF_E_UNSUPPORTED,
+          "no model here | a model: its config.json and weights, or a checkpoint of another program | a PEFT adapter | give it as --adapter" },
+        { "model-00001-of-00002.safetensors", SHEAF_E_LAYOUT, "no shards 2..2" },
+        { "model.fp16.safetensors", SHEAF_E_FORMAT, "model.fp16.safetensors: damaged" },
+        { "latest", SHEAF_E_UNSUPPORTED, "no dialect that sheaf knows" },
+        { "latest_checkpointed_iteration.txt", SHEAF_E_UNSUPPORTED, "no dialect that sheaf knows" },
+        { "consolidated.00.pth", SHEAF_E_FORMAT, "consolidated.00.pth: damaged" },
+        { "llama.gguf", SHEAF_E_UNSUPPORTED,
+          "llama.gguf (a GGUF file) | use the Hugging Face form of this model" },
+        { "weights.safetensors", SHEAF_E_FORMAT, "weights.safetensors: damaged" },
     };
+    const sheaf_dialect_hints hints = { .want = SHEAF_WANT_MODEL, .as_stored = true };
     sheaf_source *source = NULL;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char folder[40], file[200];
@@ -504,16 +509,19 @@ static void test_folder__explains_what_is_there_instead(void **state)
         snprintf(file, sizeof file, "f%zu/%s", i, rows[i].file);
         CHECK_OK(sheaf__make_dir(at(folder), NULL));
         put(at(file), "x");
-        CHECK_FAILS(sheaf_hf_open(&source, at(folder)), rows[i].code, rows[i].part);
+        CHECK_FAILS(sheaf__open_source(&source, at(folder), &hints), rows[i].code, rows[i].part);
     }
     mkdir(at("void"), 0700);
-    CHECK_FAILS(sheaf_hf_open(&source, at("void")), SHEAF_E_IO, "an empty folder");
-    CHECK_FAILS(sheaf_hf_open(&source, at("none")), SHEAF_E_IO, "No such file");
+    CHECK_FAILS(open_stored(&source, at("void")), SHEAF_E_UNSUPPORTED, "an empty folder");
+    CHECK_FAILS(open_stored(&source, at("none")), SHEAF_E_IO, "nothing there");
+    CHECK_FAILS(sheaf__open_source(&source, at("void"), &(sheaf_dialect_hints){ .from = "zip" }),
+                SHEAF_E_ARG, "--from zip");
     const change whole = { 0 };
     make_model(&whole, 0);
     put(at("model/model.safetensors.index.json"), "{}");
-    CHECK_FAILS(sheaf_hf_open(&source, at("model")), SHEAF_E_LAYOUT,
-                "both: one of them is left from another save");
+    CHECK_FAILS(
+        open_stored(&source, at("model")), SHEAF_E_LAYOUT,
+        "both model.safetensors and model.safetensors.index.json: one is left from another save");
 }
 
 static void test_folder__other_frameworks_are_refused(void **state)
@@ -523,8 +531,8 @@ static void test_folder__other_frameworks_are_refused(void **state)
     const sheaf_safetensors_pair tf = { "format", "tf" };
     CHECK_OK(sheaf__safetensors_begin(&w, at("tf.safetensors"), NULL, 0, &tf, 1, NULL));
     CHECK_OK(sheaf__safetensors_finish(w));
-    CHECK_FAILS(sheaf_hf_open(&source, at("tf.safetensors")), SHEAF_E_UNSUPPORTED,
-                "metadata 'format' | \"pt\" | \"tf\"");
+    CHECK_FAILS(open_stored(&source, at("tf.safetensors")), SHEAF_E_UNSUPPORTED,
+                "metadata 'format': pt | tf | ");
 }
 
 /* ---- writing ---- */
@@ -549,11 +557,11 @@ static void copy_model(const char *from, const char *to, int64_t shard_bytes)
     sheaf_folder *folder = NULL;
     copy_job job = { 0 };
     int64_t n = 0;
-    char *path = NULL;
-    CHECK_OK(sheaf_hf_config_path(&path, from));
-    CHECK_OK(sheaf_config_read(&c, path));
+    sheaf_catalog *catalog = NULL;
+    CHECK_OK(sheaf__open(&catalog, from, &(sheaf_dialect_hints){ .as_stored = true }));
+    CHECK_OK(sheaf__open_config(&c, catalog));
     CHECK_OK(sheaf_schema_new(&schema, &c, 8));
-    CHECK_OK(sheaf_hf_open(&job.from, from));
+    CHECK_OK(sheaf__catalog_source(&job.from, catalog, false));
     CHECK_OK(sheaf_hf_specs(&spec, &n, schema, job.from, SHEAF_F32));
     job.spec = spec;
     CHECK_OK(sheaf_hf_begin(&folder, to, c.json, spec, n, shard_bytes, false, NULL));
@@ -562,7 +570,6 @@ static void copy_model(const char *from, const char *to, int64_t shard_bytes)
     CHECK_OK(sheaf__folder_commit(folder));
     job.from->close(job.from);
     free(spec);
-    free(path);
     sheaf_schema_free(schema);
     sheaf_config_release(&c);
 }
@@ -612,7 +619,7 @@ static void test_specs__take_the_stored_dtypes_or_one(void **state)
     sheaf_safetensors_spec *spec = NULL;
     int64_t n = 0;
     make_model(&mixed, 0);
-    CHECK_OK(sheaf_hf_open(&source, at("model")));
+    CHECK_OK(open_stored(&source, at("model")));
     CHECK_OK(sheaf_config_read(&c, at("model/config.json")));
     CHECK_OK(sheaf_schema_new(&schema, &c, 1));
     for (int stored = 0; stored < 2; stored++) {

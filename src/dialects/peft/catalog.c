@@ -1,4 +1,5 @@
-/* catalog.c - see catalog.h. Tensors have the names that PEFT saves (peft.h). */
+/* catalog.c - see catalog.h. Tensors have the names that PEFT saves (peft.h). adapter_model.bin is
+ * read where there is no adapter_model.safetensors. */
 #include "dialects/peft/catalog.h"
 
 #include <inttypes.h>
@@ -74,9 +75,11 @@ static sheaf_status *check_pairs(sheaf_catalog *c)
 static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
 {
     static const char *const files[] = { "adapter_model.safetensors", "adapter_model.bin" };
-    const sheaf__whole whole = {
-        .catalog = c, .rank = -1, .rename = sheaf__peft_name, .buffers = true
-    };
+    const sheaf__whole whole = { .catalog = c,
+                                 .rank = -1,
+                                 .rename = sheaf__peft_name,
+                                 .as_stored = c->as_stored,
+                                 .buffers = true };
     char *path = NULL;
     bool read = false;
     sheaf_status *st = sheaf__path_join(&path, dir, files[0]);
@@ -95,7 +98,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
     free(path);
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         c->tensor[i].kind = is_factor(c->tensor[i].told.name) ? SHEAF_LORA : SHEAF_WEIGHT;
-    return st == NULL && read ? check_pairs(c) : st;
+    return st == NULL && read && !c->as_stored ? check_pairs(c) : st;
 }
 
 static sheaf_status *check_config(sheaf_catalog *c)
@@ -117,11 +120,13 @@ static sheaf_status *peft_read(sheaf_catalog **out, const char *path,
     char *dir = NULL;
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
     sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_peft, path);
+    if (st == NULL)
+        (*out)->as_stored = hints->as_stored;
     if (st == NULL && !folder)
         st = sheaf__path_parent(&dir, path);
     if (st == NULL)
         st = sheaf__catalog_find_config(*out, NULL, folder ? path : dir, "adapter_config.json");
-    if (st == NULL)
+    if (st == NULL && !hints->as_stored)
         st = check_config(*out);
     if (st == NULL)
         st = read_folder(*out, folder ? path : dir);

@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "dialects/common/whole.h"
-#include "dialects/peft/catalog.h"
-#include "dialects/common/shards.h"
+#include "base/file.h"
 
 static const char prefix[] = "base_model.model.";
 static const char weights[] = "adapter_model.safetensors", pickled[] = "adapter_model.bin";
@@ -94,64 +92,6 @@ static sheaf_status *explain(const char *dir)
         free(inner);
     }
     sheaf__names_free(names, n);
-    return st;
-}
-
-static sheaf_status *add_file(sheaf_shards *shards, const char *path)
-{
-    const sheaf_safetensors *file = NULL;
-    sheaf_status *st = sheaf__shards_open(shards, path, &file);
-    for (int64_t i = 0; st == NULL && i < file->header.count; i++) {
-        char *name = NULL;
-        st = sheaf__peft_name(&name, file->header.entry[i].name);
-        if (st == NULL)
-            st = sheaf__shards_add(shards, file, &file->header.entry[i], name);
-        free(name);
-    }
-    return st;
-}
-
-static sheaf_status *open_safetensors(sheaf_source **out, const char *path)
-{
-    sheaf_shards *shards = NULL;
-    sheaf_status *st = sheaf__shards_new(&shards);
-    if (st == NULL)
-        st = add_file(shards, path);
-    if (st == NULL)
-        st = sheaf__shards_source(out, shards);
-    if (st != NULL)
-        sheaf__shards_close(shards);
-    return st;
-}
-
-static sheaf_status *open_pickled(sheaf_source **out, const char *dir, const char *path)
-{
-    sheaf_catalog *c = NULL;
-    bool read = false;
-    sheaf_status *st = sheaf__catalog_new(&c, &sheaf__dialect_peft, dir);
-    if (st != NULL)
-        return st;
-    const sheaf__whole whole = {
-        .catalog = c, .rank = -1, .rename = sheaf__peft_name, .buffers = true
-    };
-    st = sheaf__whole_file(&read, &whole, path);
-    if (st == NULL)
-        return sheaf__catalog_source(out, c, true);
-    sheaf__catalog_free(c);
-    return st;
-}
-
-sheaf_status *sheaf_peft_open(sheaf_source **out, const char *dir)
-{
-    char *path = NULL;
-    const bool folder = sheaf__path_kind(dir) == SHEAF_PATH_DIR,
-               old = folder && !has_file(dir, weights) && has_file(dir, pickled);
-    sheaf_status *st = sheaf__path_join(&path, dir, old ? pickled : weights);
-    if (st == NULL)
-        st = old                                                   ? open_pickled(out, dir, path)
-             : folder && sheaf__path_kind(path) == SHEAF_PATH_NONE ? explain(dir)
-                                                                   : open_safetensors(out, path);
-    free(path);
     return st;
 }
 

@@ -3,6 +3,7 @@
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
+#include "tests/opened.h"
 #include "tests/pickled.h"
 
 #include <dirent.h>
@@ -86,7 +87,7 @@ static void check_names_unchanged(const char *path)
     sheaf_source *source = NULL;
     sheaf_safetensors *file = NULL;
     char *own = NULL, inside[1100];
-    CHECK_OK(sheaf_peft_open(&source, path));
+    CHECK_OK(open_adapter_at(&source, path));
     snprintf(inside, sizeof inside, "%s/adapter_model.safetensors", path);
     CHECK_OK(sheaf__safetensors_open(&file, inside));
     assert_int_equal(source->count(source), file->header.count);
@@ -119,7 +120,7 @@ static void check_rewritten(const char *path)
     sheaf_safetensors_spec spec[128];
     char *text = NULL, *own = NULL, *a = NULL, *b = NULL, inside[1100];
     size_t n = 0, na = 0, nb = 0;
-    CHECK_OK(sheaf_peft_open(&source, path));
+    CHECK_OK(open_adapter_at(&source, path));
     CHECK_OK(sheaf_peft_config_path(&own, path));
     CHECK_OK(sheaf__file_read_all(&text, &n, own, 1 << 20));
     const int64_t count = source->count(source);
@@ -160,8 +161,8 @@ static void check_pickled(const char *path)
     snprintf(from, sizeof from, "%s", path);
     CHECK_OK(sheaf__remove_tree(at("pickled"), NULL));
     pickle_adapter(at("pickled"), from);
-    CHECK_OK(sheaf_peft_open(&want, from));
-    CHECK_OK(sheaf_peft_open(&got, at("pickled")));
+    CHECK_OK(open_adapter_at(&want, from));
+    CHECK_OK(open_adapter_at(&got, at("pickled")));
     assert_int_equal(got->count(got), want->count(want));
     for (int64_t i = 0; i < want->count(want); i++) {
         const sheaf_source_entry *e = want->entry(want, i), *g = got->entry(got, i);
@@ -201,7 +202,7 @@ static sheaf_status *open_with(sheaf_source **source, const char *const *names, 
     for (int64_t i = 0; i < n; i++)
         CHECK_OK(sheaf__safetensors_write(w, i, 0, &one, 4));
     CHECK_OK(sheaf__safetensors_finish(w));
-    return sheaf_peft_open(source, at("made"));
+    return open_adapter_at(source, at("made"));
 }
 
 static void test_open__in_memory_names_are_read(void **state)
@@ -222,32 +223,33 @@ static void test_open__two_tensors_of_one_name_are_refused(void **state)
     static const char *const names[] = { P Q ".lora_A.one.weight", P Q ".lora_A.two.weight" };
     sheaf_source *source = NULL;
     CHECK_FAILS(open_with(&source, names, 2), SHEAF_E_LAYOUT,
-                "tensor '" P Q ".lora_A.weight' | one tensor of this name | '" P Q
-                ".lora_A.one.weight' in");
+                "tensor '" P Q ".lora_A.weight': duplicate | one tensor of this name | it is in ");
+    CHECK_FAILS(open_with(&source, names, 2), SHEAF_E_LAYOUT,
+                "adapter_model.safetensors too; here it is stored as " P Q ".lora_A.two.weight | ");
 }
 
 static void test_open__explains_what_is_there_instead(void **state)
 {
     sheaf_source *source = NULL;
     mkdir(at("bin"), 0700);
-    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_IO,
+    CHECK_FAILS(open_adapter_at(&source, at("bin")), SHEAF_E_IO,
                 "no adapter here | adapter_model.safetensors");
     CHECK_OK(sheaf__file_write_whole(at("bin/model.safetensors"), "x", 1, NULL));
-    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_IO,
+    CHECK_FAILS(open_adapter_at(&source, at("bin")), SHEAF_E_IO,
                 "adapter_model.safetensors | a whole model");
     CHECK_OK(sheaf__file_write_whole(at("bin/adapter_model.bin"), "x", 1, NULL));
-    CHECK_FAILS(sheaf_peft_open(&source, at("bin")), SHEAF_E_FORMAT, "adapter_model.bin: damaged");
+    CHECK_FAILS(open_adapter_at(&source, at("bin")), SHEAF_E_FORMAT, "adapter_model.bin: damaged");
     mkdir(at("several"), 0700);
     mkdir(at("several/task"), 0700);
     CHECK_OK(sheaf__file_write_whole(at("several/task/adapter_model.safetensors"), "x", 1, NULL));
-    CHECK_FAILS(sheaf_peft_open(&source, at("several")), SHEAF_E_IO,
+    CHECK_FAILS(open_adapter_at(&source, at("several")), SHEAF_E_IO,
                 "an adapter in the folder task | ");
-    CHECK_FAILS(sheaf_peft_open(&source, at("several/task")), SHEAF_E_FORMAT, "header length");
+    CHECK_FAILS(open_adapter_at(&source, at("several/task")), SHEAF_E_FORMAT, "header length");
     mkdir(at("old"), 0700);
     mkdir(at("old/job"), 0700);
     CHECK_OK(sheaf__file_write_whole(at("old/job/adapter_model.bin"), "x", 1, NULL));
-    CHECK_FAILS(sheaf_peft_open(&source, at("old")), SHEAF_E_IO, "an adapter in the folder job | ");
-    CHECK_FAILS(sheaf_peft_open(&source, at("none")), SHEAF_E_IO, "No such file");
+    CHECK_FAILS(open_adapter_at(&source, at("old")), SHEAF_E_IO, "an adapter in the folder job | ");
+    CHECK_FAILS(open_adapter_at(&source, at("none")), SHEAF_E_IO, "none: nothing there");
     char *path = NULL; /* the config is read first, and must not be what is missed where nothing of
                           an adapter is */
     mkdir(at("sat"), 0700);

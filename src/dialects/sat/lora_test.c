@@ -1,5 +1,6 @@
 /* lora_test.c - SAT's LoRA: merged as SAT merges it, and as an adapter that says the same. */
 #include "dialects/sat/made.h"
+#include "tests/opened.h"
 
 #include "base/json.h"
 #include "dialects/peft/peft.h"
@@ -258,7 +259,7 @@ static void check_adapter(const char *path)
     CHECK_OK(sheaf_sat_lora_open(&lora, c));
     CHECK_OK(sheaf_sat_write_adapter(at("adapter"), lora, true, NULL));
     CHECK_OK(sheaf_sat_merged(&merged, again, SHEAF_SAT_ROUND_ONCE));
-    CHECK_OK(sheaf_peft_open(&adapter, at("adapter")));
+    CHECK_OK(open_adapter_at(&adapter, at("adapter")));
     CHECK_OK(sheaf__json_load(&config, at("adapter/adapter_config.json")));
     assert_int_equal(adapter->count(adapter), 2 * lora->count);
     assert_true(json_is_string(json_object_get(config, "target_modules")));

@@ -26,6 +26,7 @@
 #include "checkpoint/store/look.h"
 #include "checkpoint/tools/verify.h"
 #include "dialects/hf/hf.h"
+#include "dialects/open.h"
 #include "dialects/peft/peft.h"
 #include "lora/adapter.h"
 #include "tests/fuzz/folders/world.h"
@@ -171,7 +172,9 @@ static sheaf_status *convert(uint64_t *tensors, const char *path, const char *sc
         &report,
         &(sheaf_convert_options){ .src = path, .dst = dst, .to = "hf", .step = -1, .threads = 1 });
     if (st == NULL)
-        st = sheaf__file_source(&source, file);
+        st = sheaf__open_source(
+            &source, file,
+            &(sheaf_dialect_hints){ .from = "hf", .as_stored = true, .buffers = true });
     if (st == NULL)
         st = digest_source(tensors, source);
     if (source != NULL)

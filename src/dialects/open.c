@@ -1,0 +1,144 @@
+/* open.c - see open.h. */
+#include "dialects/open.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "dialects/hf/catalog.h"
+#include "dialects/peft/catalog.h"
+#include "dialects/peft/peft.h"
+
+/* ---- what is it? ---- */
+
+static sheaf_status *find_dialect(const sheaf_dialect **out, const char *path,
+                                  const sheaf_dialect_hints *h)
+{
+    const bool own =
+        h->own != NULL && (h->from != NULL ? strcmp(h->from, h->own->name) == 0 : h->own->is(path));
+    *out = own ? h->own : h->from != NULL ? sheaf__dialect_named(h->from) : sheaf__dialect_of(path);
+    if (*out == NULL && h->from == NULL) /* is() has no word for lack of memory: once more */
+        *out = sheaf__dialect_of(path);
+    if (*out == NULL && h->config_only && sheaf__path_kind(path) == SHEAF_PATH_DIR)
+        *out = &sheaf__dialect_hf;
+    if (*out == NULL && h->from != NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--from %s", h->from),
+                              "a dialect that sheaf reads (docs/dialects.md)");
+    return NULL;
+}
+
+/* Nothing here that is known, but perhaps one folder further down: without `latest` a tag's folder
+ * is not looked for. */
+static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
+{
+    sheaf_status *st = sheaf_expected(
+        sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no dialect that sheaf knows", path),
+        h->want == SHEAF_WANT_MODEL
+            ? "a model: its config.json and weights, or a checkpoint of another program"
+            : "one of those listed in docs/dialects.md");
+    char **names = NULL, *below = NULL;
+    int64_t n = 0;
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return st;
+    sheaf_status *bad = sheaf__list_dir(&names, &n, path);
+    if (bad != NULL) {
+        sheaf_status_free(st);
+        return bad;
+    }
+    if (h->want == SHEAF_WANT_MODEL)
+        sheaf_try_this(
+            st,
+            "give the model's own folder, or the config with --config; sheaf info %s tells what is there",
+            path);
+    sheaf_found(st, n == 0 ? "an empty folder" : "%" PRId64 " other files", n);
+    for (int64_t i = n; i-- > 0;)
+        if (sheaf__ends_with(names[i], ".gguf"))
+            sheaf_try_this(sheaf_found(st, "%s (a GGUF file)", names[i]),
+                           "use the Hugging Face form of this model");
+    for (int64_t i = n; i-- > 0 && below == NULL;) {
+        sheaf_status_free(sheaf__path_join(&below, path, names[i]));
+        if (below != NULL &&
+            (sheaf__path_kind(below) != SHEAF_PATH_DIR || sheaf__dialect_of(below) == NULL)) {
+            free(below);
+            below = NULL;
+        }
+    }
+    sheaf__names_free(names, n);
+    if (below != NULL)
+        st = sheaf_try_this(st, "give '%s', where a checkpoint lies", below);
+    free(below);
+    return st;
+}
+
+/* Is it what the caller wants? */
+static sheaf_status *check_wanted(const sheaf_dialect **dialect, const char *path,
+                                  const sheaf_dialect_hints *h)
+{
+    char *config = NULL;
+    if (h->want == SHEAF_WANT_ADAPTER && *dialect != &sheaf__dialect_peft) {
+        sheaf_status *st = sheaf_peft_config_path(&config, path); /* says what is there instead */
+        *dialect = &sheaf__dialect_peft;
+        free(config);
+        return st;
+    }
+    if (h->want != SHEAF_WANT_MODEL || *dialect != &sheaf__dialect_peft)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: no model here", path);
+    sheaf_found(sheaf_expected(
+                    st, "a model: its config.json and weights, or a checkpoint of another program"),
+                "a PEFT adapter");
+    return sheaf_try_this(st, "give it as --adapter, with the model it was made for as --model");
+}
+
+/* ---- the door ---- */
+
+sheaf_status *sheaf__open(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
+{
+    const sheaf_dialect_hints none = { 0 }, *h = hints != NULL ? hints : &none;
+    const sheaf_dialect *dialect = NULL;
+    *out = NULL;
+    sheaf_status *st = find_dialect(&dialect, path, h);
+    if (st == NULL && (dialect == NULL || sheaf__path_kind(path) == SHEAF_PATH_NONE))
+        st = sheaf__dialect_denied(path, NULL);
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
+                            "a folder or file of a checkpoint");
+    if (st == NULL)
+        st = check_wanted(&dialect, path, h);
+    if (st == NULL && dialect == NULL)
+        st = not_known(path, h);
+    if (st == NULL)
+        st = dialect->read(out, path, h);
+    if (st == NULL)
+        st = sheaf__dialect_check(*out, h);
+    if (st != NULL) {
+        sheaf__catalog_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+sheaf_status *sheaf__open_config(sheaf_config *out, const sheaf_catalog *c)
+{
+    if (c->config != NULL)
+        return sheaf_in(sheaf_config_parse(out, c->config, strlen(c->config)), "%s",
+                        c->config_path != NULL ? c->config_path : c->root);
+    sheaf_status *st = sheaf__catalog_refusal(c); /* which may be of the config */
+    if (st != NULL)
+        return st;
+    st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", c->root), "the model's config");
+    return sheaf_try_this(
+        sheaf_found(st, "no config.json"),
+        "give the model's own folder, or with --config the path of a config.json; sheaf info %s tells what is there",
+        c->root);
+}
+
+sheaf_status *sheaf__open_source(sheaf_source **out, const char *path,
+                                 const sheaf_dialect_hints *hints)
+{
+    sheaf_catalog *c = NULL;
+    sheaf_status *st = sheaf__open(&c, path, hints);
+    return st != NULL ? st : sheaf__catalog_source(out, c, c->dialect->adapter);
+}
