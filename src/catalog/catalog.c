@@ -74,10 +74,19 @@ void sheaf__catalog_free(sheaf_catalog *c)
     free(c);
 }
 
+static uint64_t hash_of(const char *name)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (; *name != '\0'; name++)
+        h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
 sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
 {
+    const uint64_t hash = hash_of(path);
     for (int i = c->nfiles; i-- > 0;) /* the newest is asked for most */
-        if (strcmp(c->file[i].path, path) == 0) {
+        if (c->file[i].hash == hash && strcmp(c->file[i].path, path) == 0) {
             *file = i;
             return NULL;
         }
@@ -89,7 +98,7 @@ sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *c, const char *path)
         c->file = more;
         c->files_room = room;
     }
-    sheaf_catalog_file f = { .path = strdup(path), .fd = -1 };
+    sheaf_catalog_file f = { .path = strdup(path), .hash = hash, .fd = -1 };
     if (f.path == NULL)
         return no_memory(c);
     sheaf_status *st = sheaf__file_open_read(&f.fd, &f.size, path);
@@ -121,14 +130,6 @@ sheaf_status *sheaf__catalog_zip(sheaf_catalog *c, int file, int64_t begin, int6
 }
 
 /* ---- names ---- */
-
-static uint64_t hash_of(const char *name)
-{
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; *name != '\0'; name++)
-        h = (h ^ (unsigned char)*name) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
 
 /* The slot of `name`: what it holds is its tensor's index + 1, or 0. */
 static int64_t slot_of(const sheaf_catalog *c, const char *name)

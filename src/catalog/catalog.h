@@ -54,7 +54,8 @@ typedef struct sheaf_logical {
 /* ---- the catalog ---- */
 
 typedef struct sheaf_catalog_file {
-    char *path; /* owned */
+    char *path;    /* owned */
+    uint64_t hash; /* of it: paths of shards are alike for long */
     int fd; /* open for reading until the catalog is freed; -1: there are too many, it is opened for
                each read */
     int64_t size;

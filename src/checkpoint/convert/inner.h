@@ -35,10 +35,6 @@ sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k);
 /* sheaf__convert_count - adds the tensors of `source` (NULL: none) to the report. */
 void sheaf__convert_count(sheaf__converter *k, sheaf_source *source, bool moments);
 
-/* sheaf__convert_sat_config - the config of SAT's folder (malloc'd), of a model's config in any
- * form. */
-sheaf_status *sheaf__convert_sat_config(char **out, const char *config);
-
 /* The writers of the targets. Each makes the output whole or leaves none. */
 sheaf_status *sheaf__convert_to_hf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_sat(sheaf__converter *k);

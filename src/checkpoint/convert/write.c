@@ -223,20 +223,6 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
 
 /* ---- SAT ---- */
 
-/* The key that sheaf puts into a config.json of SAT's models goes again. */
-sheaf_status *sheaf__convert_sat_config(char **out, const char *config)
-{
-    json_t *root = NULL;
-    *out = NULL;
-    sheaf_status *st = sheaf__json_parse(&root, config, strlen(config));
-    if (st == NULL && json_object_del(root, "model_type") == 0)
-        st = sheaf__json_text(out, root, JSON_INDENT(4) | JSON_SORT_KEYS);
-    else if (st == NULL && (*out = strdup(config)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "config");
-    json_decref(root);
-    return st;
-}
-
 static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, int64_t rows,
                                   int64_t col0, int64_t cols, const void *src)
 {
@@ -262,18 +248,14 @@ static sheaf_status *fill_sat(sheaf__converter *k, sheaf_sat_writer *writer)
 
 sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
 {
-    char *config = NULL;
     sheaf_sat_writer *writer = NULL;
-    sheaf_status *st = k->config != NULL ? sheaf__convert_sat_config(&config, k->config) : NULL;
-    const sheaf_sat_write_options how = { .config = config,
+    const sheaf_sat_write_options how = { .config = k->config,
                                           .ways = k->report->parts,
                                           .lora_rank = k->lora_rank,
                                           .step = k->step,
                                           .faults = k->o->faults };
     k->report->step = k->step > 0 ? k->step : 1;
-    if (st == NULL)
-        st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
-    free(config);
+    sheaf_status *st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
     if (st != NULL)
         return st;
     st = fill_sat(k, writer);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/output.h"
-#include "checkpoint/convert/inner.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
 #include "dialects/sat/sat.h"
@@ -44,7 +43,6 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
         .source = { .find = listing_find, .count = listing_count, .entry = listing_entry },
         .count = plan->count
     };
-    char *text = NULL;
     l.entry = calloc((size_t)plan->count + 1, sizeof *l.entry);
     out->index = calloc((size_t)plan->count + 1, sizeof *out->index);
     sheaf_status *st =
@@ -55,15 +53,12 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
                                            .ndim = plan->specs[i].ndim };
         memcpy(l.entry[i].shape, plan->specs[i].shape, sizeof l.entry[i].shape);
     }
-    if (st == NULL && config != NULL)
-        st = sheaf__convert_sat_config(&text, config);
-    const sheaf_sat_write_options how = { .config = text, .ways = o->tp, .faults = o->faults };
+    const sheaf_sat_write_options how = { .config = config, .ways = o->tp, .faults = o->faults };
     if (st == NULL)
         st = sheaf_sat_begin(&out->sat, o->dst, &l.source, &how);
     for (int64_t i = 0; st == NULL && i < sheaf_sat_count(out->sat); i++) /* it has exactly these */
         out->index[listing_find(&l.source, sheaf_sat_name(out->sat, i)) - l.entry] = i;
     free(l.entry);
-    free(text);
     return st;
 }
 

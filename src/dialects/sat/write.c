@@ -485,9 +485,23 @@ static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool repl
     return st;
 }
 
+/* The key that sheaf puts into a config.json of SAT's models goes again. */
+static sheaf_status *drop_key(char **out, const char *config)
+{
+    json_t *root = NULL;
+    sheaf_status *st = sheaf__json_parse(&root, config, strlen(config));
+    if (st == NULL && json_object_del(root, "model_type") == 0)
+        st = sheaf__json_text(out, root, JSON_INDENT(4) | JSON_SORT_KEYS);
+    else if (st == NULL && (*out = strdup(config)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "config");
+    json_decref(root);
+    return st;
+}
+
 static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const char *text)
 {
     sheaf_config config = { 0 };
+    char *own = NULL;
     if (text == NULL)
         return sheaf_try_this(
             sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", dst), "the model's config"),
@@ -503,7 +517,12 @@ static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const ch
     sheaf_config_release(&config);
     if (st == NULL)
         st = check_ways(w->schema, w->ways);
-    return st != NULL ? st : make_config(w, text);
+    if (st == NULL)
+        st = drop_key(&own, text);
+    if (st == NULL)
+        st = make_config(w, own);
+    free(own);
+    return st;
 }
 
 sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_source *source,

@@ -11,8 +11,8 @@
 #define SHEAF_SAT_MOST_WAYS 16
 
 typedef struct sheaf_sat_write_options {
-    const char *config; /* text of the model's config; kept but for the sizes of parallelism, and
-                           for what it says of LoRA */
+    const char *config; /* text of the model's config; kept but for model_type, which is not SAT's,
+                           the sizes of parallelism, and for what it says of LoRA */
     int ways;           /* parts, 1 .. SHEAF_SAT_MOST_WAYS; 0 = 1 */
     int64_t
         lora_rank; /* 0: no factors, use_lora becomes false. Else every layer X of which the source
