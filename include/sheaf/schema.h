@@ -36,6 +36,7 @@ typedef struct sheaf_tensor {
     sheaf_role role; /* of the weight; a bias has its weight's role */
     bool bias;
     bool buffer;    /* computed when the model is made, not trained */
+    bool idle;      /* lies in the files, but no pass reads it: never trained */
     bool sat_split; /* each part of a SAT checkpoint holds its part of `cut`; false: a copy,
                        whatever `cut` says */
     int layer;      /* -1 outside layers; counted within its own stack (text, ViT, tower) */

@@ -6,19 +6,23 @@
 #include <string.h>
 
 #include "data/data_rows.h"
+#include "schema/family.h"
 
 sheaf_status *sheaf__data_images_new(sheaf__data_images **out, const sheaf_config *config)
 {
     *out = NULL;
-    if (config->family != SHEAF_COGVLM && config->family != SHEAF_COGAGENT)
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    if (towers == 0)
         return NULL;
     sheaf__data_images *images = calloc(1, sizeof *images);
     if (images == NULL)
         return sheaf__data_no_memory(0);
-    images->patches = config->patches;
-    images->channels = config->vit.channels;
-    images->side = config->vit.height;
-    images->cross_side = config->family == SHEAF_COGAGENT ? config->encoder.image : 0;
+    images->patches = tower[0].patches;
+    images->channels = tower[0].channels;
+    images->side = tower[0].height;
+    images->cross_side = towers > 1 ? tower[1].height : 0;
+    images->needed = sheaf__family_for(config)->image.needed;
     *out = images;
     return NULL;
 }
@@ -55,7 +59,8 @@ sheaf_status *sheaf__data_images_rows_new(sheaf_data *data)
 static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int64_t row)
 {
     sheaf__data_images *images = data->images;
-    const int64_t begin = data->begin[row], end = data->begin[row + 1], whole = images->patches + 2;
+    const int64_t begin = data->begin[row], end = data->begin[row + 1],
+                  whole = sheaf__image_positions(config);
     int64_t embed = 0, last = 0;
     for (int64_t i = begin; i < end; i++) {
         embed += images->embed[i];
@@ -81,7 +86,7 @@ static sheaf_status *check_row(sheaf_data *data, const sheaf_config *config, int
         return sheaf_try_this(sheaf_found(st, "its last is position %" PRId64, last),
                               "--seq %" PRId64 " or more", last);
     }
-    if (embed == 0 && images->cross_side > 0) {
+    if (embed == 0 && images->needed) {
         sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64, row + 1);
         sheaf_expected(st, "an image: the cross-attention of %s looks at it in every row",
                        sheaf_family_name(config->family));

@@ -15,6 +15,7 @@
 typedef struct sheaf__data_images {
     int64_t patches;                    /* of an image, in the sequence */
     int64_t channels, side, cross_side; /* cross_side 0: no second tower */
+    bool needed;                        /* in every row */
     uint8_t *embed,
         *expert;          /* [tokens] 1 at the image's positions; where visual experts are used */
     bool labelled;        /* some position with `expert` predicts a label */

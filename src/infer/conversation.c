@@ -7,24 +7,22 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "infer/prompts.h"
+#include "schema/family.h"
 
 /* ---- the picture ---- */
 
 sheaf_status *sheaf__conversation_look(sheaf__conversation *c, const char *path)
 {
     const sheaf_config *config = c->wording->config;
-    const bool second = config->family == SHEAF_COGAGENT;
-    const size_t one = (size_t)(config->vit.channels * config->vit.height * config->vit.width);
-    const size_t two =
-        second ? (size_t)(config->encoder.channels * config->encoder.image * config->encoder.image)
-               : 0;
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const bool second = sheaf__towers_of(tower, config) > 1;
     if (!c->wording->images)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
                                           "no image: %s has no vision tower",
                                           sheaf_family_name(config->family)),
                            "one");
-    float *pixels = malloc(one * sizeof *pixels),
-          *cross = second ? malloc(two * sizeof *cross) : NULL;
+    float *pixels = malloc((size_t)sheaf__tower_numbers(&tower[0]) * sizeof *pixels),
+          *cross = second ? malloc((size_t)sheaf__tower_numbers(&tower[1]) * sizeof *cross) : NULL;
     sheaf_status *st = pixels == NULL || (second && cross == NULL)
                            ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
                            : sheaf__prompts_picture(pixels, cross, path, config);

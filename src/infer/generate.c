@@ -80,15 +80,11 @@ static int32_t position_of(const sheaf__prompt *p, int64_t j)
                                : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
 }
 
-/* Numbers of an image for the first and for the second tower. */
-static int64_t numbers_of(const sheaf__model *m, bool second)
+/* Numbers of an image for a tower of the model's list. */
+static int64_t numbers_of(const sheaf__model *m, int i)
 {
-    const sheaf_config *c = &m->schema->config;
-    if (second)
-        return c->family == SHEAF_COGAGENT
-                   ? c->encoder.channels * c->encoder.image * c->encoder.image
-                   : 0;
-    return m->towers == NULL ? 0 : c->vit.channels * c->vit.height * c->vit.width;
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    return i < sheaf__towers_of(tower, &m->schema->config) ? sheaf__tower_numbers(&tower[i]) : 0;
 }
 
 static bool has_image(const sheaf__prompt *p, const sheaf__generate_options *options)
@@ -125,8 +121,7 @@ static bool seen_before(const batch *b)
 /* The images of a batch, where the towers are. Files may be read: a rank may fail alone. */
 static sheaf_status *fill_images(batch *b)
 {
-    const size_t one = (size_t)numbers_of(b->model, false),
-                 two = (size_t)numbers_of(b->model, true);
+    const size_t one = (size_t)numbers_of(b->model, 0), two = (size_t)numbers_of(b->model, 1);
     float *pixels = b->image.pixels, *cross = b->image.cross;
     sheaf_status *st = NULL;
     if (b->model->towers == NULL || seen_before(b))
@@ -296,13 +291,13 @@ static sheaf_status *check_image(const sheaf__model *m, const sheaf__prompt *p, 
     for (int64_t j = 0; j < p->n && p->embed != NULL; j++)
         rows += p->embed[j];
     const bool image = has_image(p, options), second = p->pixels == NULL || p->cross != NULL;
-    const int64_t whole = image ? c->patches + 2 : 0;
+    const int64_t whole = image ? sheaf__image_positions(c) : 0;
     if (m->towers == NULL ? p->pixels != NULL || rows > 0 : rows != whole)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
                            "%lld positions of an image", (long long)whole),
             "%lld", (long long)rows);
-    if (numbers_of(m, true) > 0 && (!image || !second))
+    if (sheaf__family_for(c)->image.needed && (!image || !second))
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
                            "an image: the cross-attention of %s looks at it in every layer",
@@ -315,11 +310,10 @@ static sheaf_status *take_images(batch *b, int64_t most, int64_t longest)
 {
     const size_t rows = (size_t)(most * longest), n = (size_t)most,
                  seen = b->model->begins && !seen_before(b) ? n : 0;
-    const size_t one = (size_t)numbers_of(b->model, false),
-                 two = (size_t)numbers_of(b->model, true);
+    const size_t one = (size_t)numbers_of(b->model, 0), two = (size_t)numbers_of(b->model, 1);
     if (b->model->towers == NULL)
         return NULL;
-    b->image.row = malloc(n * (size_t)(b->model->schema->config.patches + 2) * 4);
+    b->image.row = malloc(n * (size_t)sheaf__image_positions(&b->model->schema->config) * 4);
     b->image.stream[0] = malloc(rows * 4);
     b->image.stream[1] = malloc(rows * 4);
     b->image.pixels = malloc(seen * one * sizeof(float) + 1);

@@ -12,6 +12,7 @@
 #include "inputs/image.h"
 #include "data/json_items.h"
 #include "data/records.h"
+#include "schema/family.h"
 
 static sheaf_status *check_id(const sheaf_config *config, long long id, const char *where)
 {
@@ -81,7 +82,7 @@ static sheaf_status *add_text(sheaf__prompts *p, const sheaf__wording *w, const 
 
 static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const char *expected)
 {
-    if (p->config->family == SHEAF_COGAGENT) {
+    if (sheaf__family_for(p->config)->image.needed) {
         free(ids);
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "token ids");
         sheaf_expected(st, "an image: the cross-attention of %s looks at it in every layer",

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "inputs/choose.h"
 #include "data/compose.h"
+#include "schema/family.h"
 
 /* ---- opening ---- */
 
@@ -54,8 +55,7 @@ sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *confi
                              .max_length = options->max_length,
                              .bos = config->bos,
                              .eos = config->neos > 0 ? config->eos[0] : -1,
-                             .images = config->family == SHEAF_COGVLM ||
-                                       config->family == SHEAF_COGAGENT };
+                             .images = sheaf__family_for(config)->towers != NULL };
     sheaf_status *st = find_template(out, options);
     return st == NULL ? find_tokenizer(out, options) : st;
 }
@@ -94,7 +94,7 @@ static sheaf_status *check_sight(const sheaf__wording *w, bool image)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "prompt"),
                                           "no image: %s has no vision tower", family),
                            "one");
-    if (!image && w->config->family == SHEAF_COGAGENT)
+    if (!image && sheaf__family_for(w->config)->image.needed)
         return sheaf_try_this(
             sheaf_found(
                 sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "prompt"),

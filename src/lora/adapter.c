@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "lora/cog.h"
+#include "lora/paths.h"
 #include "lora/match.h"
 #include "lora/options.h"
 
@@ -72,8 +72,8 @@ static sheaf_status *no_such_module(const sheaf_schema *schema, const char *what
 {
     const char *names[64];
     int n = 0;
-    if (sheaf__lora_is_cog(schema))
-        return sheaf__lora_cog_no_module(schema, what, item);
+    if (sheaf__lora_by_paths(schema))
+        return sheaf__lora_paths_no_module(schema, what, item);
     for (int64_t i = 0; i < schema->count && n < 64; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         if (!t->bias && (t->layer <= 0))
@@ -88,8 +88,8 @@ static sheaf_status *no_such_module(const sheaf_schema *schema, const char *what
 
 static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_options *o)
 {
-    if (sheaf__lora_is_cog(schema))
-        return sheaf__lora_cog_check(schema, o);
+    if (sheaf__lora_by_paths(schema))
+        return sheaf__lora_paths_check(schema, o);
     if (o->sat_set != SHEAF_SAT_SET_NONE)
         return sheaf_expected(
             sheaf_fail(SHEAF_E_ARG, "the set of layers that SAT adapts, as target"),
@@ -247,9 +247,9 @@ static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
         if (t->bias)
             continue;
         sheaf_hit hit = SHEAF_HIT_NONE;
-        const bool cog = sheaf__lora_is_cog(schema);
+        const bool cog = sheaf__lora_by_paths(schema);
         sheaf_status *st =
-            cog ? sheaf__lora_cog_hit(&hit, o, schema, t) : sheaf__lora_hit(&hit, o, t->module);
+            cog ? sheaf__lora_paths_hit(&hit, o, schema, t) : sheaf__lora_hit(&hit, o, t->module);
         if (st == NULL && !cog && o->all_linear && hit == SHEAF_HIT_NONE &&
             sheaf__lora_is_linear(t->role) && t->role != SHEAF_HEAD)
             hit = SHEAF_HIT_TARGET;
@@ -312,14 +312,13 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
     const sheaf_lora_options *o = &lora->options;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        const bool cog = sheaf__lora_is_cog(schema);
-        const bool named = sheaf__lora_saves_tensor(o, t->name) && !t->buffer &&
-                           (!cog || sheaf__lora_executed(schema, t));
-        const bool whole =
-            named || (cog ? sheaf__lora_cog_saves(o, schema, t) : sheaf__lora_saves(o, t->module));
+        const bool cog = sheaf__lora_by_paths(schema);
+        const bool named = sheaf__lora_saves_tensor(o, t->name) && !t->buffer && !t->idle;
+        const bool whole = named || (cog ? sheaf__lora_paths_saves(o, schema, t)
+                                         : sheaf__lora_saves(o, t->module));
         const bool adapted = module_of(lora, t->module) != NULL;
         const bool bias =
-            t->bias && (!cog || sheaf__lora_executed(schema, t)) &&
+            t->bias && !t->idle &&
             (o->bias == SHEAF_BIAS_ALL || (o->bias == SHEAF_BIAS_LORA_ONLY && adapted));
         if (!whole && !bias)
             continue;
@@ -382,7 +381,7 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
         st = check_tied(schema, options);
     if (st == NULL)
         st = check_items(schema, options);
-    if (st == NULL && options->target_regex != NULL && !sheaf__lora_is_cog(schema))
+    if (st == NULL && options->target_regex != NULL && !sheaf__lora_by_paths(schema))
         st = check_containers(schema, options);
     if (st == NULL)
         st = find_modules(lora, schema);
@@ -405,8 +404,8 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
         st = check_patterns(lora, "rank", options->rank_pattern, options->nrank_pattern);
     if (st == NULL && !options->tolerant)
         st = check_patterns(lora, "alpha", options->alpha_pattern, options->nalpha_pattern);
-    if (st == NULL && sheaf__lora_is_cog(schema))
-        st = sheaf__lora_cog_spell(lora);
+    if (st == NULL && sheaf__lora_by_paths(schema))
+        st = sheaf__lora_paths_spell(lora);
     else if (st == NULL && options->all_linear)
         st = spell_out(&lora->options);
     if (st != NULL) {

@@ -2,7 +2,7 @@
  * layers. */
 #include "tests/check.h"
 
-#include "lora/cog.h"
+#include "lora/paths.h"
 #include "lora/options.h"
 
 static sheaf_config config(sheaf_family family)

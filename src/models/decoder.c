@@ -107,7 +107,7 @@ static streams cross_attention(const pass *p, int index, streams h)
                                  .group = 1,
                                  .head_dim = width };
     sheaf__tower tower;
-    sheaf__tower_beside(&tower, config);
+    const int beside = sheaf__tower_beside(&tower, config);
     const streams a = rmsnorm(p, h, &l->norm_cross);
     streams q = { { NULL } };
     for (int i = 0; i < SHEAF__STREAMS; i++)
@@ -118,7 +118,7 @@ static streams cross_attention(const pass *p, int index, streams h)
     if (p->image_memory != NULL)
         sheaf__record_columns(p->tape, kv, p->image_memory,
                               (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2,
-                              &p->of->info[SHEAF__GRID]);
+                              &p->of->info[sheaf__rows_after(beside)]);
     sheaf__value *o =
         sheaf__record_full_attention(p->tape, join(p, q), kv[0], kv[1], &heads, tower.gives,
                                      p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);

@@ -274,13 +274,13 @@ static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf_
     return NULL;
 }
 
-/* CogVLM's frequencies are a tensor of the file: rounded there, they stay rounded. Of a file
- * without them they are what SAT would have stored. */
+/* Of families whose files hold the frequencies: rounded there, they stay rounded. Of a file without
+ * them they are what SAT would have stored. */
 static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
 {
-    static const char name[] = "mixins.rotary.rotary_emb.inv_freq";
+    const char *name = sheaf__family_for(&m->schema->config)->frequencies;
     const int64_t half = m->rope.rot / 2;
-    if (m->towers == NULL)
+    if (name == NULL)
         return NULL;
     float *frequency = malloc((size_t)half * sizeof *frequency);
     sheaf_status *st = frequency == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;

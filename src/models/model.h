@@ -23,9 +23,17 @@ typedef struct sheaf__expert {
 } sheaf__expert;
 
 enum { SHEAF__TEXT, SHEAF__IMAGE, SHEAF__STREAMS };
-/* What the rows of a linear layer are: those of a stream, or an image's in the ViT (the class row
- * first), in the adapter, in the second tower, and in what cross-attention takes from it. */
-enum { SHEAF__VIT = SHEAF__STREAMS, SHEAF__PATCHES, SHEAF__TOWER, SHEAF__GRID, SHEAF__ROW_KINDS };
+/* What the rows of a linear layer are: those of a stream, or an image's: inside a tower of the
+ * family's list (the class row first), and in what is made of what the tower gives. */
+enum { SHEAF__ROW_KINDS = SHEAF__STREAMS + 2 * SHEAF__MOST_TOWERS };
+static inline int sheaf__rows_inside(int tower)
+{
+    return SHEAF__STREAMS + 2 * tower;
+}
+static inline int sheaf__rows_after(int tower)
+{
+    return SHEAF__STREAMS + 2 * tower + 1;
+}
 
 typedef struct sheaf__layer {
     sheaf__norm norm_in, norm_post;

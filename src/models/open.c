@@ -14,6 +14,7 @@
 #include "dialects/sat/lora.h"
 #include "lora/options.h"
 #include "schema/config_text.h"
+#include "schema/family.h"
 
 /* ---- weights = base with some tensors of the adapter in their place ---- */
 
@@ -128,8 +129,7 @@ static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_op
     *out = how->fresh;
     if (how->fresh == NULL || has_targets(how->fresh))
         return NULL;
-    const bool cog = config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT;
-    const char *targets = cog ? "sat" : "q_proj,v_proj"; /* PEFT's for llama, mistral and qwen2 */
+    const char *targets = sheaf__family_for(config)->lora_targets;
     sheaf_status *st = sheaf__lora_options_copy(filled, how->fresh);
     if (st == NULL)
         st = sheaf__lora_set_targets(filled, targets);
@@ -164,7 +164,8 @@ static bool has_cross(const sheaf_config *c)
  * but not run. */
 static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_options *how)
 {
-    if (c->family != SHEAF_COGVLM || !has_cross(c))
+    sheaf__tower tower;
+    if (!has_cross(c) || sheaf__tower_beside(&tower, c) >= 0)
         return NULL;
     return no_tower(
         how->config != NULL && how->config[0] != '\0' ? how->config : how->model,
@@ -175,17 +176,20 @@ static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_optio
 /* A tower that is missing as a whole is told as one loss. */
 static sheaf_status *check_tower(const sheaf__opened *o, const char *where)
 {
-    static const char tower[] = "mixins.encoder.";
+    const sheaf__family *family = sheaf__family_for(&o->config);
+    const sheaf__component_rule *rule = family->components;
     int64_t wanted = 0, there = 0;
     char expected[96];
-    for (int64_t i = 0; i < o->schema->count; i++)
-        if (strncmp(o->schema->tensor[i].name, tower, sizeof tower - 1) == 0) {
+    while (rule->part != NULL && rule->is != SHEAF_PLAN_TOWER)
+        rule++;
+    for (int64_t i = 0; rule->part != NULL && i < o->schema->count; i++)
+        if (sheaf__family_component(family, o->schema->tensor[i].name) == SHEAF_PLAN_TOWER) {
             wanted++;
             there += o->base->find(o->base, o->schema->tensor[i].name) != NULL;
         }
     if (wanted == 0 || there > 0)
         return NULL;
-    snprintf(expected, sizeof expected, "its %" PRId64 " tensors, %s*", wanted, tower);
+    snprintf(expected, sizeof expected, "its %" PRId64 " tensors, %s*", wanted, rule->part);
     return no_tower(where, expected, "none of them");
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "catalog/boxes.h"
+#include "schema/family.h"
 
 static sheaf_status *unreadable(const char *text)
 {
@@ -60,11 +61,13 @@ static sheaf_status *read_layers(sheaf__place *out, const char *text, int64_t la
  * last. */
 static double elements(const sheaf_schema *schema, int64_t layer)
 {
+    const sheaf__family *family = sheaf__family_for(&schema->config);
     double sum = 0;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        const bool tower = strncmp(t->name, "mixins.eva.", 11) == 0 ||
-                           strncmp(t->name, "mixins.encoder.", 15) == 0;
+        const sheaf_component part = sheaf__family_component(family, t->name);
+        const bool tower =
+            part == SHEAF_PLAN_VIT || part == SHEAF_PLAN_ADAPTER || part == SHEAF_PLAN_TOWER;
         const bool behind = t->role == SHEAF_HEAD || t->role == SHEAF_NORM_FINAL;
         const int64_t at = tower ? -1 : t->layer >= 0 ? t->layer : behind ? -2 : -1;
         if (at == layer)

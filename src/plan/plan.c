@@ -24,18 +24,11 @@ const char *sheaf_plan_component(sheaf_component component)
     return name[component];
 }
 
-sheaf_component sheaf_plan_component_of(const sheaf__family *family, const char *name)
-{
-    for (const sheaf__component_rule *rule = family->components; rule->part != NULL; rule++)
-        if (strstr(name, rule->part) != NULL)
-            return rule->is;
-    return SHEAF_PLAN_TEXT;
-}
-
 int64_t sheaf_plan_seq(const sheaf_config *config)
 {
-    if (config->patches > 0)
-        return config->patches + 2 + 256;
+    const int64_t image = sheaf__image_positions(config);
+    if (image > 0)
+        return image + 256;
     return config->max_position < 4096 ? config->max_position : 4096;
 }
 
@@ -60,7 +53,7 @@ static void count_block(void *self, const char *name, void *block)
     const count *c = self;
     sheaf_memory kind;
     const size_t size = sheaf__device_size(c->device, block, &kind);
-    c->out->component[sheaf_plan_component_of(c->family, name)][kind] += size;
+    c->out->component[sheaf__family_component(c->family, name)][kind] += size;
 }
 
 static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
@@ -70,7 +63,7 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
     sheaf__build_blocks(model, count_block, &(count){ out, model->context->device, family });
     for (int i = 0; i < set->count; i++) {
         const sheaf__trained *t = set->item[i];
-        size_t *bytes = out->component[sheaf_plan_component_of(family, t->name)];
+        size_t *bytes = out->component[sheaf__family_component(family, t->name)];
         for (int s = t->first; s < t->first + t->count; s++) {
             const size_t one = (size_t)t->numel[s] * sizeof(float);
             bytes[SHEAF_MEM_TRAINED] += one;
@@ -154,8 +147,9 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, size_t devices,
 {
     const size_t ranks = (size_t)nranks;
     const size_t tensors = (size_t)schema->count;
-    const size_t pictures =
-        schema->config.patches > 0 ? (size_t)1 << 20 : 0; /* of the libraries that read them */
+    const size_t pictures = sheaf__image_positions(&schema->config) > 0
+                                ? (size_t)1 << 20
+                                : 0; /* of the libraries that read them */
     return data_bytes + pictures + ((size_t)2560 << 10) +
            ranks * (((size_t)704 << 10) + tensors * 4096) + devices / 256;
 }
@@ -163,7 +157,7 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, size_t devices,
 /* Where there are data, they have told. */
 static sheaf_status *check_seq(const sheaf_config *config, int64_t seq)
 {
-    const int64_t image = config->patches > 0 ? config->patches + 2 : 0;
+    const int64_t image = sheaf__image_positions(config);
     if (seq > image)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--seq");
@@ -206,16 +200,17 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_
     sheaf_status *st = sheaf__tape_new(&tape, m->context);
     if (st != NULL)
         return st;
-    sheaf__model_record(m, tape,
-                        &(sheaf__pass){ .batch = batch,
-                                        .queries = queries,
-                                        .in = &in,
-                                        .info = info,
-                                        .head = &head,
-                                        .kept = kept,
-                                        .images = images,
-                                        .images_in = &images_in,
-                                        .image_rows = images * (m->schema->config.patches + 1) });
+    sheaf__model_record(
+        m, tape,
+        &(sheaf__pass){ .batch = batch,
+                        .queries = queries,
+                        .in = &in,
+                        .info = info,
+                        .head = &head,
+                        .kept = kept,
+                        .images = images,
+                        .images_in = &images_in,
+                        .image_rows = images * sheaf__image_experts(&m->schema->config) });
     st = sheaf__tape_compile(tape, false, false);
     if (st == NULL)
         st = sheaf__tape_run(tape);
@@ -304,7 +299,7 @@ static size_t pictures_of(const sheaf_plan_generation *g)
     const int towers = sheaf__towers_of(tower, &g->schema->config);
     int64_t numbers = 0;
     for (int i = 0; i < towers; i++)
-        numbers += tower[i].channels * tower[i].height * tower[i].width;
+        numbers += sheaf__tower_numbers(&tower[i]);
     return (size_t)(g->images * numbers) * sizeof(float);
 }
 

@@ -63,7 +63,5 @@ size_t sheaf_plan_fullest(const sheaf_plan *plan);
 /* Static names, stable JSON keys: "weights", "trained", ...; "text", "embeddings", "vit", ... */
 const char *sheaf_plan_kind(sheaf_memory kind);
 const char *sheaf_plan_component(sheaf_component component);
-/* sheaf_plan_component_of - of a tensor of the family by its name, or by that of a LoRA factor. */
-sheaf_component sheaf_plan_component_of(const sheaf__family *family, const char *name);
 
 #endif

@@ -329,7 +329,7 @@ static void test_plan__a_name_tells_the_component(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(name); i++) {
         const sheaf__family *family = sheaf__family_named(i < 3 ? "llama" : "cogagent");
-        const sheaf_component is = sheaf_plan_component_of(family, name[i].name);
+        const sheaf_component is = sheaf__family_component(family, name[i].name);
         if (is != name[i].is)
             fail_msg("%s is of %s", name[i].name, sheaf_plan_component(is));
     }

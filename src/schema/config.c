@@ -38,6 +38,35 @@ int sheaf__tower_beside(sheaf__tower *out, const sheaf_config *config)
     return -1;
 }
 
+int64_t sheaf__tower_numbers(const sheaf__tower *tower)
+{
+    return tower->channels * tower->height * tower->width;
+}
+
+int64_t sheaf__image_experts(const sheaf_config *config)
+{
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int n = sheaf__towers_of(tower, config);
+    for (int i = 0; i < n; i++)
+        if (!tower[i].beside)
+            return sheaf__family_for(config)->image.before + tower[i].gives;
+    return 0;
+}
+
+int64_t sheaf__image_positions(const sheaf_config *config)
+{
+    const int64_t experts = sheaf__image_experts(config);
+    return experts == 0 ? 0 : experts + sheaf__family_for(config)->image.after;
+}
+
+sheaf_component sheaf__family_component(const sheaf__family *family, const char *name)
+{
+    for (const sheaf__component_rule *rule = family->components; rule->part != NULL; rule++)
+        if (strstr(name, rule->part) != NULL)
+            return rule->is;
+    return SHEAF_PLAN_TEXT;
+}
+
 /* ---- what all of them spell alike ---- */
 
 static int64_t read_id(sheaf_json_reader *r, const char *key, const json_t *value, int64_t min,

@@ -74,6 +74,13 @@ typedef struct sheaf_sat_rule {
     bool cross; /* of cross-attention */
 } sheaf_sat_rule;
 
+/* Layers that SAT gives LoRA factors: the ends of their paths, inside a layer of the text model or
+ * of the ViT. */
+typedef struct sheaf__sat_layers {
+    const char *text, *vit; /* begin a path */
+    const char *const *end; /* up to NULL */
+} sheaf__sat_layers;
+
 /* ---- a family ---- */
 
 typedef struct sheaf__family {
@@ -100,6 +107,8 @@ typedef struct sheaf__family {
      * the caller frees what there is. */
     sheaf_status *(*rows)(sheaf_schema *schema);
     bool (*sat_rule)(sheaf_sat_rule *out, const char *name); /* false: no tensor of that name */
+    const char *head, *table; /* names of the output head and of the embedding */
+    const char *frequencies;  /* of the rotary embedding, where files hold them; else NULL */
     const sheaf__component_rule *components;
 
     /* images; NULL: it reads none */
@@ -107,9 +116,10 @@ typedef struct sheaf__family {
     sheaf__image_place image;
 
     /* training */
-    const char *lora_targets;         /* where none are named */
+    const char *lora_targets;            /* where none are named */
+    const sheaf__sat_layers *sat_layers; /* that SAT gives factors; NULL: it knows no such model */
     bool (*decays)(const char *name); /* weight decay by a tensor's name; NULL: the model's rule */
-    bool paths; /* LoRA targets are whole paths, or ends of them (lora/cog.h); else as PEFT's */
+    bool paths; /* LoRA targets are whole paths, or ends of them (lora/paths.h); else as PEFT's */
 
     /* passes, on a tape */
     sheaf_status *(*build)(struct sheaf__model *m);
@@ -139,5 +149,13 @@ int sheaf__towers_of(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c
 /* sheaf__tower_beside - the one whose rows cross-attention looks at: its number in that list, -1
  * where there is none, or nothing reads it; *out is all zero then. */
 int sheaf__tower_beside(sheaf__tower *out, const sheaf_config *config);
+/* sheaf__tower_numbers - of an image as this tower reads it. */
+int64_t sheaf__tower_numbers(const sheaf__tower *tower);
+/* sheaf__image_positions - that an image takes in a sequence; 0 where none are read. */
+int64_t sheaf__image_positions(const sheaf_config *config);
+/* sheaf__image_experts - of these, how many use the visual experts. */
+int64_t sheaf__image_experts(const sheaf_config *config);
+/* sheaf__family_component - which part of a model a tensor is, by its name or a LoRA factor's. */
+sheaf_component sheaf__family_component(const sheaf__family *family, const char *name);
 
 #endif

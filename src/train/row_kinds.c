@@ -4,15 +4,12 @@
 /* Rows of one image in each kind; 0 where rows are tokens. */
 static int64_t of_image(const sheaf__model *m, int kind)
 {
-    const sheaf_config *c = &m->schema->config;
-    const int64_t side = c->family == SHEAF_COGAGENT ? c->encoder.image / c->encoder.patch : 0;
-    switch (kind) {
-    case SHEAF__VIT: return c->patches + 1;
-    case SHEAF__PATCHES: return c->patches;
-    case SHEAF__TOWER: return side == 0 ? 0 : side * side + 1;
-    case SHEAF__GRID: return side * side;
-    default: return 0;
-    }
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, &m->schema->config);
+    for (int i = 0; i < towers; i++)
+        if (kind == sheaf__rows_inside(i) || kind == sheaf__rows_after(i))
+            return kind == sheaf__rows_inside(i) ? tower[i].rows : tower[i].patches;
+    return 0;
 }
 
 sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model, int64_t rows,
@@ -60,7 +57,8 @@ void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
                         k == SHEAF__TEXT ? tokens_in_all - holds.image_rows : holds.image_rows);
             continue;
         }
-        const int64_t n = of_image(model, k), embedded = model->schema->config.patches + 2;
+        const int64_t n = of_image(model, k),
+                      embedded = sheaf__image_positions(&model->schema->config);
         for (int64_t i = 0; i < holds.images * n; i++) {
             kinds->sample[k][i] = tokens->sample[batch->image_row[i / n * embedded]];
             kinds->position[k][i] = i % n;

@@ -8,14 +8,14 @@ enum { SEQ = 7, ROWS = 3, PATCHES = 4, TOKENS = ROWS * SEQ, IMAGES = 2, EMBEDDED
 /* Of three samples the first and the third have an image. */
 static void test_fill__an_images_rows_are_its_samples(void **state)
 {
-    static const struct {
+    const struct {
         int kind;
         int64_t rows;
     } kinds[] = {
-        { SHEAF__VIT, PATCHES + 1 },
-        { SHEAF__PATCHES, PATCHES },
-        { SHEAF__TOWER, 9 + 1 },
-        { SHEAF__GRID, 9 },
+        { sheaf__rows_inside(0), PATCHES + 1 },
+        { sheaf__rows_after(0), PATCHES },
+        { sheaf__rows_inside(1), 9 + 1 },
+        { sheaf__rows_after(1), 9 },
     };
     int64_t sample[TOKENS], position[TOKENS];
     int32_t image_row[IMAGES * EMBEDDED], text[TOKENS], image[TOKENS];

@@ -3,14 +3,6 @@
 
 #include <string.h>
 
-static int64_t side_of(const sheaf__model *m, bool second)
-{
-    const sheaf_config *c = &m->schema->config;
-    return second              ? (c->family == SHEAF_COGAGENT ? c->encoder.image : 0)
-           : m->towers != NULL ? c->vit.height
-                               : 0;
-}
-
 static bool is_dry(const sheaf__runner *r)
 {
     return r->model->context->device->kind == SHEAF_DRY;
@@ -21,10 +13,10 @@ static sheaf_status *take_batch(sheaf__runner *r)
     const sheaf_config *config = &r->model->schema->config;
     const size_t rows = (size_t)r->options.rows, n = rows * (size_t)r->options.seq;
     const bool sees = r->model->towers != NULL, looks = r->model->begins; /* where the towers are */
-    const size_t one =
-        (size_t)(config->vit.channels * side_of(r->model, false) * side_of(r->model, false));
-    const size_t two =
-        (size_t)(config->encoder.channels * side_of(r->model, true) * side_of(r->model, true));
+    sheaf__tower tower[SHEAF__MOST_TOWERS];
+    const int towers = sheaf__towers_of(tower, config);
+    const size_t one = towers > 0 ? (size_t)sheaf__tower_numbers(&tower[0]) : 0,
+                 two = towers > 1 ? (size_t)sheaf__tower_numbers(&tower[1]) : 0;
     const struct {
         void *out;
         size_t bytes;
@@ -33,7 +25,7 @@ static sheaf_status *take_batch(sheaf__runner *r)
         { &r->batch.labels, n * 4 },
         { &r->batch.position, n * 4 },
         { &r->batch.mask, n },
-        { &r->batch.image_row, sees ? rows * (size_t)(config->patches + 2) * 4 : 0 },
+        { &r->batch.image_row, sees ? rows * (size_t)sheaf__image_positions(config) * 4 : 0 },
         { &r->batch.stream[0], sees ? n * 4 : 0 },
         { &r->batch.stream[1], sees ? n * 4 : 0 },
         { &r->batch.pixels, looks ? rows * one * 4 : 0 },
@@ -104,7 +96,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
     r->holds.seq = options->seq;
     if (is_dry(r) && model->towers != NULL) {
         r->holds.images = options->rows;
-        r->holds.image_rows = options->rows * (model->schema->config.patches + 1);
+        r->holds.image_rows = options->rows * sheaf__image_experts(&model->schema->config);
     }
     sheaf_status *st = take_batch(r);
     if (st == NULL && options->backward)

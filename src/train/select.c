@@ -8,7 +8,6 @@
 
 #include "base/array.h"
 #include "base/text.h"
-#include "lora/cog.h"
 #include "train/pattern.h"
 
 #define FACTOR_PREFIX "base_model.model." /* PEFT's, before the module's path */
@@ -20,7 +19,7 @@ static bool starts_with(const char *text, const char *start)
 
 static bool can_train(const sheaf__selection *s, const sheaf_tensor *tensor)
 {
-    return !tensor->buffer && sheaf__lora_executed(s->schema, tensor);
+    return !tensor->buffer && !tensor->idle;
 }
 
 static bool chosen(const sheaf__selection *s, const sheaf_tensor *tensor, bool any_number)
@@ -55,34 +54,13 @@ double sheaf__learning_scale(const sheaf__selection *s, const char *name)
     return 1;
 }
 
-/* The names of SAT's norm modules: input_layernorm, norm1, inner_attn_ln, ... */
-static bool is_norm(const char *module, size_t size)
-{
-    return memmem(module, size, "norm", 4) != NULL ||
-           (size > 3 && memcmp(module + size - 3, "_ln", 3) == 0);
-}
-
-bool sheaf__sat_decays(const char *name)
-{
-    const char *last = strrchr(name, '.');
-    if (last == NULL)
-        return strcmp(name, "bias") != 0;
-    if (strcmp(last, ".bias") == 0)
-        return false;
-    const char *module = last;
-    while (module > name && module[-1] != '.')
-        module--;
-    return !is_norm(module, (size_t)(last - module));
-}
-
 void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *s)
 {
-    const bool sat = s->family == SHEAF_COGVLM || s->family == SHEAF_COGAGENT;
     for (int i = 0; i < set->count; i++) {
         sheaf__trained *t = set->item[i];
         t->lr_scale = sheaf__learning_scale(s, t->name);
-        if (sat)
-            t->decay = sheaf__sat_decays(t->name);
+        if (s->family->decays != NULL)
+            t->decay = s->family->decays(t->name);
     }
 }
 
@@ -96,7 +74,7 @@ static sheaf_status *no_match(const sheaf_schema *schema, const char *flag, cons
     int names = 0;
     for (int64_t i = 0; name != NULL && i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (!t->buffer && sheaf__lora_executed(schema, t))
+        if (!t->buffer && !t->idle)
             name[names++] = t->name;
         else if (sheaf__pattern_match(pattern, t->name, false))
             idle = t->name;
@@ -261,7 +239,7 @@ sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
 {
     *out = (sheaf__selection){ .schema = schema,
                                .method = options->method,
-                               .family = schema->config.family };
+                               .family = sheaf__family_for(&schema->config) };
     sheaf_status *st =
         options->method == SHEAF_METHOD_FULL ? NULL : read_patterns(out, schema, options, events);
     if (st == NULL)

@@ -1,20 +1,20 @@
 /* select.h - which base tensors a run trains, and how each trained tensor learns.
  *
  * Method full trains all of them; head and lora those that patterns name (pattern.h), lora beside
- * its factors. Never trained, whatever a pattern says: buffers, and the tensors of CogAgent's
- * tower that no pass reads (its last block, norm and head), which can have no gradient. */
+ * its factors. Never trained, whatever a pattern says: buffers, and the tensors that no
+ * pass reads, which can have no gradient. */
 #ifndef SHEAF_TRAIN_SELECT_H
 #define SHEAF_TRAIN_SELECT_H
 
 #include "base/events.h"
-#include "sheaf/schema.h"
+#include "schema/family.h"
 #include "tape/trained.h"
 #include "train/options.h"
 
 typedef struct sheaf__selection {
     const sheaf_schema *schema; /* borrowed */
     sheaf_method method;
-    sheaf_family family;
+    const sheaf__family *family;
     char **pattern; /* methods head and lora; owned */
     int npatterns;
     char **scaled; /* patterns of --lr-scale; owned */
@@ -35,14 +35,11 @@ void sheaf__selection_release(sheaf__selection *selection);
 /* sheaf__selected - fits sheaf__model_options.trains. */
 bool sheaf__selected(void *selection, const sheaf_tensor *tensor);
 
-/* sheaf__learning_set - learning-rate scale and, for CogVLM and CogAgent, weight decay of every
- * member. Other families keep the decay that the model gave (the Trainer's rule). */
+/* sheaf__learning_set - learning-rate scale and, for families with a rule of their own, weight
+ * decay of every member. Other families keep the decay that the model gave (the Trainer's rule). */
 void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *selection);
 /* sheaf__learning_scale - the first pattern that matches counts, 1 without one. Factors go by the
  * name of their module: "transformer.layers.0.attention.dense.lora_A.weight". */
 double sheaf__learning_scale(const sheaf__selection *selection, const char *name);
-/* sheaf__sat_decays - SAT's rule (its deepspeed_training.py): all but the parameters of
- * norms and those called exactly `bias`; q_bias, v_bias, tables and factors decay. */
-bool sheaf__sat_decays(const char *name);
 
 #endif

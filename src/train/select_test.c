@@ -229,7 +229,7 @@ static const struct {
 static void test_learning__decay_by_hand(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(decay); i++)
-        if (sheaf__sat_decays(decay[i].name) != decay[i].decays)
+        if (sheaf__family_named("cogvlm")->decays(decay[i].name) != decay[i].decays)
             fail_msg("%s", decay[i].name);
 }
 
@@ -244,10 +244,12 @@ static void test_learning__is_set_on_every_member(void **state)
     sheaf__trained_set set = { .count = 2, .item = item };
     char *pattern[] = { (char *)"*vit*A.weight", (char *)"*vit*", (char *)"mixins*" };
     double scale[] = { 0.25, 0.5, 0 };
-    sheaf__selection s = { .family = SHEAF_LLAMA, .scaled = pattern, .scale = scale, .nscaled = 3 };
+    sheaf__selection s = {
+        .family = sheaf__family_named("llama"), .scaled = pattern, .scale = scale, .nscaled = 3
+    };
     sheaf__learning_set(&set, &s);
     assert_true(plain.decay && plain.lr_scale == 1 && factor.decay && factor.lr_scale == 0.25);
-    s.family = SHEAF_COGVLM;
+    s.family = sheaf__family_named("cogvlm");
     s.scaled = pattern + 2; /* the name begins with the module, not with PEFT's prefix */
     s.scale = scale + 2;
     s.nscaled = 1;
@@ -305,7 +307,7 @@ static int64_t check_groups(const json_t *groups, sheaf__selection *s, const she
             snprintf(name, sizeof name, "%s", json_string_value(json_array_get(names, i)));
             without_original(name);
             CHECK_NEAR(name, sheaf__learning_scale(s, name), scale, 0);
-            if (sheaf__sat_decays(name) != decays)
+            if (sheaf__family_named("cogvlm")->decays(name) != decays)
                 fail_msg("%s: weight decay", name);
             if (strstr(name, ".matrix_") != NULL)
                 continue;

@@ -13,7 +13,7 @@
 #include "dialects/peft/peft.h"
 #include "lora/adapter.h"
 #include "lora/check_file.h"
-#include "lora/cog.h"
+#include "lora/paths.h"
 
 /* Part p of A or of B of a layer. */
 typedef struct factor {
@@ -62,11 +62,12 @@ static sheaf_dtype dtype_of(const adapted *a, const char *name)
     return a->adapter->find(a->adapter, name)->dtype;
 }
 
-static sheaf_status *check_module(adapted *a, const sheaf_lora_module *m)
+static sheaf_status *check_module(adapted *a, const sheaf_schema *schema,
+                                  const sheaf_lora_module *m)
 {
     const sheaf_lora_module *first = &a->lora->module[0];
     const double by = scale_over_sats(m, a->lora->options.rslora);
-    if (!sheaf__lora_in_sat_set(SHEAF_SAT_SET_VIT, m->base->module))
+    if (!sheaf__lora_in_sat_set(SHEAF_SAT_SET_VIT, schema, m->base->module))
         return sheaf_found(
             sheaf_expected(
                 cannot(m),
@@ -292,7 +293,7 @@ sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_sou
     a->base = base;
     sheaf_status *st = open_adapter(a, schema, dir);
     for (int i = 0; st == NULL && i < a->lora->nmodules; i++)
-        st = check_module(a, &a->lora->module[i]);
+        st = check_module(a, schema, &a->lora->module[i]);
     for (int i = 0; st == NULL && i < a->lora->nsaved; i++)
         if (base->find(base, a->lora->saved[i]->name) == NULL)
             st = sheaf_found(

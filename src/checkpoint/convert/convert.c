@@ -18,6 +18,7 @@
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
 #include "dialects/sat/sat.h"
+#include "schema/family.h"
 
 /* ---- reading ---- */
 
@@ -153,8 +154,7 @@ static sheaf_status *open_moments(sheaf__converter *k)
 /* The model and the factors of the adapter. `source` is closed after a failure. */
 static sheaf_status *adapt(sheaf__converter *k, sheaf_source **source)
 {
-    if (k->schema == NULL ||
-        (k->parsed.family != SHEAF_COGVLM && k->parsed.family != SHEAF_COGAGENT)) {
+    if (k->schema == NULL || sheaf__family_for(&k->parsed)->classes == NULL) {
         (*source)->close(*source);
         return sheaf_try_this(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--adapter"),
                                              "a model of CogVLM or CogAgent, for SAT's form"),

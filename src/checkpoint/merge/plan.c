@@ -13,6 +13,7 @@
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"
 #include "lora/check_file.h"
+#include "schema/family.h"
 
 enum { MOST_CONFIG = 64 << 20 };
 static const char head_name[] = "lm_head.weight";
@@ -207,15 +208,16 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
 static sheaf_status *take_config(sheaf__merge_plan *p, const sheaf_catalog *c,
                                  const sheaf_merge_options *o)
 {
-    const bool cog = o->config == NULL && c->model != NULL &&
-                     (strcmp(c->model, "cogvlm") == 0 || strcmp(c->model, "cogagent") == 0);
+    const sheaf__family *family = c->model == NULL ? NULL : sheaf__family_named(c->model);
+    char type[64];
     if (c->config == NULL)
         return NULL;
     if (c->config_path != NULL && (p->config_path = strdup(c->config_path)) == NULL)
         return no_memory();
-    if (cog)
-        return sheaf_hf_config_set(&p->config, c->config, "model_type",
-                                   strcmp(c->model, "cogvlm") == 0 ? "\"cogvlm\"" : "\"cogagent\"");
+    if (o->config == NULL && family != NULL && family->classes != NULL) {
+        snprintf(type, sizeof type, "\"%s\"", family->name);
+        return sheaf_hf_config_set(&p->config, c->config, "model_type", type);
+    }
     return (p->config = strdup(c->config)) == NULL ? no_memory() : NULL;
 }
 

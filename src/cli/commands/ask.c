@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "plan/fits.h"
+#include "schema/family.h"
 
 /* ---- flags ---- */
 
@@ -143,7 +144,7 @@ static sheaf_status *make_row(one_row *r, const sheaf_data *data, const sheaf_co
                               .labels = malloc(n * 4),
                               .position = malloc(n * 4),
                               .mask = malloc(n),
-                              .image_row = malloc((size_t)(config->patches + 2) * 4),
+                              .image_row = malloc((size_t)sheaf__image_positions(config) * 4),
                               .stream = { malloc(n * 4), malloc(n * 4) } };
     const bool made = r->batch.tokens != NULL && r->batch.labels != NULL &&
                       r->batch.position != NULL && r->batch.mask != NULL &&
@@ -182,7 +183,7 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
     memcpy(ids, r->batch.tokens, n * 4);
     memcpy(ids + n, r->batch.position, n * 4);
     memset(embed, 0, 2 * n);
-    for (int64_t i = 0; r->image && i < config->patches + 2; i++)
+    for (int64_t i = 0; r->image && i < sheaf__image_positions(config); i++)
         if (r->batch.image_row[i] < r->context)
             embed[r->batch.image_row[i]] = 1;
     for (int64_t i = 0; i < r->expert_rows; i++)

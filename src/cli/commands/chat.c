@@ -15,6 +15,7 @@
 #include "infer/conversation.h"
 #include "run_model.h"
 #include "cli/lib/shared.h"
+#include "schema/family.h"
 
 const char cmd_chat_usage[] =
     "usage: sheaf chat --model DIR [--adapter DIR] [--image FILE] [--tp T]\n"
@@ -278,7 +279,7 @@ static sheaf_status *answer(member *m, const char *query)
     bool stopped = false;
     sheaf_status *st = sheaf__conversation_ask(&t->prompt, &block, &t->talk, query);
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
-        if (t->wording->config->family == SHEAF_COGAGENT && t->talk.pixels == NULL)
+        if (sheaf__family_for(t->wording->config)->image.needed && t->talk.pixels == NULL)
             sheaf_try_this(st, "/image FILE");
         else if (t->talk.turns > 0 && sheaf_status_code(st) == SHEAF_E_DATA)
             sheaf_try_this(st, "/reset, which forgets what was said; or a larger --max-length");

@@ -17,6 +17,7 @@
 #include "run_export.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
+#include "schema/family.h"
 
 const char cmd_convert_usage[] =
     "usage: sheaf convert SRC... DST --to DIALECT [FLAG...]\n"
@@ -103,7 +104,7 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     from->dst = between;
     if (st == NULL)
         st = run_export(&e, from);
-    if (st == NULL && to->own_lora && e.family != SHEAF_COGVLM && e.family != SHEAF_COGAGENT) {
+    if (st == NULL && to->own_lora && sheaf__family_at((int)e.family)->classes == NULL) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to sat"),
                             "CogVLM or CogAgent, for SAT's form");
         sheaf_try_this(

@@ -10,6 +10,7 @@
 #include "models/open.h"
 #include "plan/plan.h"
 #include "train_flags.h"
+#include "schema/family.h"
 
 const char cmd_plan_usage[] =
     "usage: sheaf plan --model DIR [flags of train]\n"
@@ -161,7 +162,7 @@ static sheaf_status *find_fit(sheaf_plan *plan, question *q, size_t memory, bool
 /* Positions that an image takes in its row; 0 where there is none. */
 static int64_t image_of(const question *q)
 {
-    return q->images > 0 ? q->opened.config.patches + 2 : 0;
+    return q->images > 0 ? sheaf__image_positions(&q->opened.config) : 0;
 }
 
 static json_t *components_json(const sheaf_plan_rank *rank)

@@ -15,6 +15,8 @@
 #include "models/build.h"
 #include "tape/columns.h"
 
+enum { IMAGE, MEMORY }; /* the towers, in the order of sheaf__cog_towers() */
+
 static const double TOWER_EPS = 1e-6, ADAPTER_EPS = 1e-5; /* fixed in the original programs */
 
 typedef struct vit_layer {
@@ -365,9 +367,9 @@ static sheaf__value *record_vit(const run *r)
 
 static sheaf__value *see_image(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
-    const run r = { m, tape, pass, SHEAF__PATCHES };
+    const run r = { m, tape, pass, sheaf__rows_after(IMAGE) };
     sheaf__towers *t = m->towers;
-    sheaf__value *x = record_vit(&(run){ m, tape, pass, SHEAF__VIT }), *gate_up[2];
+    sheaf__value *x = record_vit(&(run){ m, tape, pass, sheaf__rows_inside(IMAGE) }), *gate_up[2];
     sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
     sheaf__value *z =
         rows(&r, sheaf__record_own_columns(tape, x, &t->adapter.linear), &t->adapter.linear, NULL);
@@ -380,7 +382,7 @@ static sheaf__value *see_image(sheaf__model *m, sheaf__tape *tape, const sheaf__
 /* A value that nothing reads would have no gradient to walk back. */
 static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
 {
-    const run r = { m, tape, pass, SHEAF__TOWER };
+    const run r = { m, tape, pass, sheaf__rows_inside(MEMORY) };
     sheaf__towers *t = m->towers;
     const sheaf_encoder *e = &m->schema->config.encoder;
     sheaf__tower tower;
@@ -416,7 +418,7 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
 
 sheaf__value *sheaf__cog_see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass, int tower)
 {
-    return tower == 0 ? see_image(m, tape, pass) : see_memory(m, tape, pass);
+    return tower == IMAGE ? see_image(m, tape, pass) : see_memory(m, tape, pass);
 }
 
 void sheaf__cog_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,

@@ -11,6 +11,10 @@ void sheaf__cog_text(sheaf_text *text, const sheaf_config *c);
 sheaf_status *sheaf__cog_rows(sheaf_schema *schema);
 bool sheaf__cog_sat_rule(sheaf_sat_rule *out, const char *name);
 extern const sheaf__component_rule sheaf__cog_components[];
+/* sheaf__cog_decays - SAT's rule (its deepspeed_training.py): all but the parameters of
+ * norms and those called exactly `bias`; q_bias, v_bias, tables and factors decay. */
+bool sheaf__cog_decays(const char *name);
+extern const sheaf__sat_layers sheaf__cog_sat_layers;
 /* The ViT, whose rows stand in the sequence; and CogAgent's, for cross-attention. */
 int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c);
 
@@ -26,7 +30,9 @@ void sheaf__cog_release(struct sheaf__model *m);
     .position_key = "max_sequence_length", .claims = sheaf__cog_claims, .read = sheaf__cog_config, \
     .text = sheaf__cog_text, .rows = sheaf__cog_rows, .sat_rule = sheaf__cog_sat_rule,             \
     .components = sheaf__cog_components, .towers = sheaf__cog_towers, .lora_targets = "sat",       \
-    .paths = true, .build = sheaf__cog_build, .see = sheaf__cog_see, .place = sheaf__cog_place,    \
-    .release = sheaf__cog_release
+    .paths = true, .decays = sheaf__cog_decays, .sat_layers = &sheaf__cog_sat_layers,              \
+    .head = "mixins.lm.lm_head.weight", .table = "transformer.word_embeddings.weight",             \
+    .frequencies = "mixins.rotary.rotary_emb.inv_freq", .build = sheaf__cog_build,                 \
+    .see = sheaf__cog_see, .place = sheaf__cog_place, .release = sheaf__cog_release
 
 #endif

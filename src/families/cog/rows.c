@@ -71,7 +71,7 @@ typedef struct row {
     size_of units, wide; /* things that stay whole, and their rows; NONE: each row is one */
     sheaf_role role;
     when when;
-    bool buffer;
+    bool buffer, idle;
     split own; /* how sheaf divides a tensor of which SAT makes copies; REP: not */
 } row;
 
@@ -183,10 +183,10 @@ static const row tower_block[] = {
 };
 
 static const row tower_end[] = {
-    { TOWER "norm.weight", { ENC }, REP, NORM },
-    { TOWER "norm.bias", { ENC }, REP, NORM },
-    { TOWER "head.weight", { ENC_EMBED, ENC }, REP, LIN },
-    { TOWER "head.bias", { ENC_EMBED }, REP, LIN },
+    { TOWER "norm.weight", { ENC }, REP, NORM, .idle = true },
+    { TOWER "norm.bias", { ENC }, REP, NORM, .idle = true },
+    { TOWER "head.weight", { ENC_EMBED, ENC }, REP, LIN, .idle = true },
+    { TOWER "head.bias", { ENC_EMBED }, REP, LIN, .idle = true },
 };
 
 static const row table[] = {
@@ -521,8 +521,13 @@ sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
             continue;
         for (int64_t n = 0; n < b.repeat[block->over] && st == NULL; n++)
             for (size_t r = 0; r < block->nrows && st == NULL; r++)
-                if (wanted(&schema->config, block->rows[r].when, n))
+                if (wanted(&schema->config, block->rows[r].when, n)) {
                     st = add(&b, &block->rows[r], block->over == ONCE ? -1 : n);
+                    /* The tower's last block is never run. */
+                    schema->tensor[schema->count - 1].idle =
+                        block->rows[r].idle ||
+                        (block->over == ENC_STACK && n + 1 == b.repeat[ENC_STACK]);
+                }
     }
     if (st != NULL)
         return st;

@@ -10,6 +10,7 @@ static const sheaf__component_rule components[] = {
 #define LIKE_LLAMA                                                                                 \
     .position_key = "max_position_embeddings", .read = sheaf__llama_config,                        \
     .text = sheaf__llama_text, .rows = sheaf__llama_rows, .components = components,                \
+    .head = "lm_head.weight", .table = "model.embed_tokens.weight",                                \
     .lora_targets = "q_proj,v_proj", /* PEFT's */ .build = sheaf__llama_build
 
 const sheaf__family sheaf__family_llama = {

@@ -1,5 +1,5 @@
-/* cog.c - see cog.h. */
-#include "lora/cog.h"
+/* paths.c - see paths.h. */
+#include "lora/paths.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -7,18 +7,17 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "schema/family.h"
 #include "schema/paths.h"
-
-#define TOWER "mixins.encoder.vit.model."
 
 bool sheaf__lora_is_linear(sheaf_role role)
 {
     return role == SHEAF_HEAD || role == SHEAF_LINEAR || (role >= SHEAF_Q && role <= SHEAF_DOWN);
 }
 
-bool sheaf__lora_is_cog(const sheaf_schema *schema)
+bool sheaf__lora_by_paths(const sheaf_schema *schema)
 {
-    return schema->config.family == SHEAF_COGVLM || schema->config.family == SHEAF_COGAGENT;
+    return sheaf__family_for(&schema->config)->paths;
 }
 
 static bool begins(const char *text, const char *with)
@@ -26,20 +25,9 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-bool sheaf__lora_executed(const sheaf_schema *schema, const sheaf_tensor *t)
+static bool is_target_kind(const sheaf_tensor *t)
 {
-    if (!begins(t->module, TOWER) || schema->config.family != SHEAF_COGAGENT)
-        return true;
-    const char *inside = t->module + strlen(TOWER);
-    if (begins(inside, "blocks."))
-        return t->layer != schema->config.encoder.layers - 1;
-    return strcmp(inside, "norm") != 0 && strcmp(inside, "head") != 0;
-}
-
-static bool is_target_kind(const sheaf_schema *schema, const sheaf_tensor *t)
-{
-    return !t->bias && !t->buffer && t->ndim == 2 && sheaf__lora_is_linear(t->role) &&
-           sheaf__lora_executed(schema, t);
+    return !t->bias && !t->buffer && t->ndim == 2 && sheaf__lora_is_linear(t->role) && !t->idle;
 }
 
 /* ---- what an entry means ---- */
@@ -75,17 +63,14 @@ static bool means(const sheaf_schema *schema, const char *item, const sheaf_tens
     return exact != NULL ? exact == t : ends_with_item(t->module, item);
 }
 
-bool sheaf__lora_in_sat_set(sheaf_sat_set set, const char *path)
+bool sheaf__lora_in_sat_set(sheaf_sat_set set, const sheaf_schema *schema, const char *path)
 {
-    static const char *const text[] = { "attention.query_key_value", "attention.dense",
-                                        "cross_attention.query", "cross_attention.key_value",
-                                        "cross_attention.dense" };
-    const bool vit = begins(path, "mixins.eva.vit_model.transformer.layers.");
-    if (set == SHEAF_SAT_SET_NONE ||
-        (!begins(path, "transformer.layers.") && !(vit && set == SHEAF_SAT_SET_VIT)))
+    const sheaf__sat_layers *of = sheaf__family_for(&schema->config)->sat_layers;
+    if (set == SHEAF_SAT_SET_NONE || of == NULL ||
+        (!begins(path, of->text) && !(set == SHEAF_SAT_SET_VIT && begins(path, of->vit))))
         return false;
-    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
-        if (sheaf__ends_with_item(path, strlen(path), text[i]))
+    for (const char *const *end = of->end; *end != NULL; end++)
+        if (sheaf__ends_with_item(path, strlen(path), *end))
             return true;
     return false;
 }
@@ -100,10 +85,10 @@ static sheaf_status *layer_wanted(bool *out, const sheaf_lora_options *o, const 
     return NULL;
 }
 
-bool sheaf__lora_cog_saves(const sheaf_lora_options *o, const sheaf_schema *schema,
-                           const sheaf_tensor *t)
+bool sheaf__lora_paths_saves(const sheaf_lora_options *o, const sheaf_schema *schema,
+                             const sheaf_tensor *t)
 {
-    if (t->buffer || !sheaf__lora_executed(schema, t))
+    if (t->buffer || t->idle)
         return false;
     for (int i = 0; i < o->nmodules_to_save; i++) {
         const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i],
@@ -122,7 +107,7 @@ bool sheaf__lora_cog_saves(const sheaf_lora_options *o, const sheaf_schema *sche
 static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const sheaf_schema *schema,
                               const sheaf_tensor *t)
 {
-    *out = sheaf__lora_cog_saves(o, schema, t);
+    *out = sheaf__lora_paths_saves(o, schema, t);
     for (int i = 0; i < o->nexclude && !*out; i++)
         *out = means(schema, o->exclude[i], t);
     if (*out || o->exclude_regex == NULL)
@@ -130,12 +115,12 @@ static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const shea
     return sheaf__regex_match(out, NULL, "", o->exclude_regex, "", t->module, true);
 }
 
-sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *o,
-                                  const sheaf_schema *schema, const sheaf_tensor *t)
+sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
+                                    const sheaf_schema *schema, const sheaf_tensor *t)
 {
     bool yes = false, wanted = false;
     *out = SHEAF_HIT_NONE;
-    if (!is_target_kind(schema, t))
+    if (!is_target_kind(t))
         return NULL;
     sheaf_status *st = excluded(&yes, o, schema, t);
     if (st != NULL || yes) {
@@ -145,7 +130,7 @@ sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *o,
     if (o->target_regex != NULL)
         st = sheaf__regex_match(&yes, NULL, "", o->target_regex, "", t->module, true);
     else
-        yes = sheaf__lora_in_sat_set(o->sat_set, t->module) ||
+        yes = sheaf__lora_in_sat_set(o->sat_set, schema, t->module) ||
               (o->all_linear && t->role != SHEAF_HEAD);
     for (int i = 0; i < o->ntargets && !yes; i++)
         yes = means(schema, o->targets[i], t);
@@ -162,8 +147,8 @@ sheaf_status *sheaf__lora_cog_hit(sheaf_hit *out, const sheaf_lora_options *o,
 
 enum { NAMES = 256, NAME = 96 };
 
-sheaf_status *sheaf__lora_cog_no_module(const sheaf_schema *schema, const char *what,
-                                        const char *item)
+sheaf_status *sheaf__lora_paths_no_module(const sheaf_schema *schema, const char *what,
+                                          const char *item)
 {
     const char *names[NAMES];
     char(*room)[NAME] = malloc(sizeof *room * NAMES);
@@ -171,8 +156,7 @@ sheaf_status *sheaf__lora_cog_no_module(const sheaf_schema *schema, const char *
     int n = 0;
     for (int64_t i = 0; room != NULL && i < schema->count && n < NAMES; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (t->layer > 0 || t->buffer ||
-            (strcmp(what, "target") == 0 && !is_target_kind(schema, t)))
+        if (t->layer > 0 || t->buffer || (strcmp(what, "target") == 0 && !is_target_kind(t)))
             continue;
         const size_t length = path ? strlen(t->module) : without_number(t->module);
         snprintf(room[n], NAME, "%.*s", (int)length, t->module);
@@ -195,7 +179,7 @@ static sheaf_status *refuse(const sheaf_schema *schema, const sheaf_tensor *t, c
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", item);
     sheaf_expected(st, "linear layers");
-    if (!sheaf__lora_executed(schema, t))
+    if (t->idle)
         return sheaf_try_this(sheaf_found(st, "%s, which the model never executes", t->module),
                               "leave it out");
     return sheaf_try_this(sheaf_found(st, "%s, which is none", t->module),
@@ -209,20 +193,19 @@ static sheaf_status *check_target(const sheaf_schema *schema, const char *item)
         const sheaf_tensor *t = &schema->tensor[i];
         if (!means(schema, item, t))
             continue;
-        if (is_target_kind(schema, t))
+        if (is_target_kind(t))
             return NULL;
         other = other == NULL || !sheaf__lora_is_linear(other->role) ? t : other;
     }
     return other != NULL ? refuse(schema, other, item)
-                         : sheaf__lora_cog_no_module(schema, "target", item);
+                         : sheaf__lora_paths_no_module(schema, "target", item);
 }
 
-sheaf_status *sheaf__lora_cog_check(const sheaf_schema *schema, const sheaf_lora_options *o)
+sheaf_status *sheaf__lora_paths_check(const sheaf_schema *schema, const sheaf_lora_options *o)
 {
-    const sheaf_config *c = &schema->config;
-    int64_t deepest = c->layers > c->vit.layers ? c->layers : c->vit.layers;
-    deepest =
-        c->family == SHEAF_COGAGENT && c->encoder.layers > deepest ? c->encoder.layers : deepest;
+    int64_t deepest = 0;
+    for (int64_t i = 0; i < schema->count; i++)
+        deepest = schema->tensor[i].layer >= deepest ? schema->tensor[i].layer + 1 : deepest;
     sheaf_status *st = NULL;
     if (o->tolerant)
         return NULL;
@@ -233,11 +216,11 @@ sheaf_status *sheaf__lora_cog_check(const sheaf_schema *schema, const sheaf_lora
                                          .nmodules_to_save = 1 };
         bool met = false;
         for (int64_t t = 0; t < schema->count && !met; t++)
-            met = sheaf__lora_cog_saves(&one, schema, &schema->tensor[t]) ||
+            met = sheaf__lora_paths_saves(&one, schema, &schema->tensor[t]) ||
                   (sheaf__lora_saves_tensor(&one, schema->tensor[t].name) &&
                    !schema->tensor[t].buffer);
         if (!met)
-            st = sheaf__lora_cog_no_module(schema, "module to save", o->modules_to_save[i]);
+            st = sheaf__lora_paths_no_module(schema, "module to save", o->modules_to_save[i]);
     }
     for (int i = 0; i < o->nlayers && st == NULL; i++)
         if (o->layers[i] >= deepest) {
@@ -264,7 +247,7 @@ static sheaf_status *add_pattern(sheaf_pattern *list, int *n, const char *path, 
     return NULL;
 }
 
-sheaf_status *sheaf__lora_cog_spell(sheaf_lora *lora)
+sheaf_status *sheaf__lora_paths_spell(sheaf_lora *lora)
 {
     const sheaf_lora_options *o = &lora->options;
     const sheaf_lora_module *first = &lora->module[0];
