@@ -36,6 +36,7 @@ typedef struct sheaf_tensor {
     sheaf_role role; /* of the weight; a bias has its weight's role */
     bool bias;
     bool buffer;    /* computed when the model is made, not trained */
+    bool zero;      /* begins as zero in a new model: what it holds is added to a tower's rows */
     bool idle;      /* lies in the files, but no pass reads it: never trained */
     bool sat_split; /* each part of a SAT checkpoint holds its part of `cut`; false: a copy,
                        whatever `cut` says */

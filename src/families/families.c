@@ -40,6 +40,23 @@ const sheaf__family *sheaf__family_of_class(const char *model_class)
     return NULL;
 }
 
+bool sheaf__sat_begins(const char *name)
+{
+    for (int i = 0; i < FAMILIES; i++)
+        if (table[i]->sat_begin != NULL &&
+            strncmp(name, table[i]->sat_begin, strlen(table[i]->sat_begin)) == 0)
+            return true;
+    return false;
+}
+
+const sheaf__family *sheaf__sat_family(bool beside)
+{
+    int i = 0;
+    while (table[i]->classes == NULL || (table[i]->tower_names != NULL) != beside)
+        i++;
+    return table[i];
+}
+
 bool sheaf__sat_rule_of(sheaf_sat_rule *out, const char *name)
 {
     for (int i = 0; i < FAMILIES; i++)

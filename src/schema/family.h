@@ -16,6 +16,7 @@ struct sheaf__model;
 struct sheaf__tape;
 struct sheaf__pass;
 struct sheaf__value;
+struct sheaf_catalog;
 
 /* ---- images ---- */
 
@@ -88,8 +89,8 @@ typedef struct sheaf__family {
     const char *name;           /* model_type: "cogvlm" */
     const char *title;          /* in sentences: "CogVLM" */
     const char *architecture;   /* class in transformers; NULL: none */
-    const char *const *classes; /* SAT's spellings of the class, up to NULL: the one to write first;
-                                   NULL: no SAT form */
+    const char *const *classes; /* SAT's spellings of the class, up to NULL: the model's, that which
+                                   trains it, that which tests it; NULL: no SAT form */
 
     /* config */
     const char *position_key; /* what a config calls max_position */
@@ -107,6 +108,20 @@ typedef struct sheaf__family {
      * the caller frees what there is. */
     sheaf_status *(*rows)(sheaf_schema *schema);
     bool (*sat_rule)(sheaf_sat_rule *out, const char *name); /* false: no tensor of that name */
+    const char *sat_begin; /* names of tensors that begin so are of no other program */
+    /* Does any tensor whose name has `begin` in it, and `inside` behind that, tell this family?
+     * NULL: tensors do not tell it from another. The last of the table that says yes is it. */
+    bool (*named)(bool (*any)(const void *self, const char *begin, const char *inside),
+                  const void *self);
+    /* Sizes of which a config says nothing, by the tensors that were found; NULL: it says all. */
+    void (*sizes)(sheaf_config *c, const struct sheaf_catalog *found);
+    const char *tower_names; /* of a tower beside: what its tensors are called, in a message */
+    /* Is this a tensor of the files that no training changes, with the table of angles? By names
+     * alone: has() says whether any begins so. NULL: there are none. */
+    bool (*idle)(const char *name, bool (*has)(const void *self, const char *begin),
+                 const void *self);
+    /* A number of a buffer, by its place in memory. */
+    float (*buffer)(const sheaf_tensor *tensor, const sheaf_config *c, int64_t index);
     const char *head, *table; /* names of the output head and of the embedding */
     const char *frequencies;  /* of the rotary embedding, where files hold them; else NULL */
     const sheaf__component_rule *components;
@@ -143,6 +158,10 @@ const sheaf__family *sheaf__family_named(const char *name);
 const sheaf__family *sheaf__family_of_class(const char *model_class);
 /* sheaf__sat_rule_of - false when no family has a tensor of this name in SAT's form. */
 bool sheaf__sat_rule_of(sheaf_sat_rule *out, const char *name);
+/* sheaf__sat_begins - a name that only a program of SAT gives? */
+bool sheaf__sat_begins(const char *name);
+/* sheaf__sat_family - a family with SAT's form that has a tower beside, or has none. */
+const sheaf__family *sheaf__sat_family(bool beside);
 
 /* sheaf__towers_of - how many towers a model has, and which; 0: it reads no images. */
 int sheaf__towers_of(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *config);

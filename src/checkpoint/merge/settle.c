@@ -8,8 +8,7 @@
 
 #include "lora/check_file.h"
 #include "lora/match.h"
-
-#define TOWER "mixins.encoder.vit.model."
+#include "schema/family.h"
 
 /* ---- square weights: stored [out, in], or as GPT-2's Conv1D [in, out]? ---- */
 
@@ -58,28 +57,24 @@ bool sheaf__merge_is_across(const sheaf__matcher *m, const sheaf__merge_tensor *
 
 /* ---- the config against the tensors ---- */
 
-/* Has the output a tensor of this block of CogAgent's tower? */
-static bool has_block(const sheaf__matcher *m, long block)
+/* Has the output a tensor whose name begins so? */
+static bool has_name(const void *self, const char *begin)
 {
-    char begin[80];
-    const int n = snprintf(begin, sizeof begin, TOWER "blocks.%ld.", block);
+    const sheaf__matcher *m = self;
     for (int64_t i = 0; i < m->plan->count; i++)
-        if (strncmp(m->plan->tensor[i].name, begin, (size_t)n) == 0)
+        if (strncmp(m->plan->tensor[i].name, begin, strlen(begin)) == 0)
             return true;
     return false;
 }
 
-/* Rotary tables, and what no pass through CogAgent's tower reads: its last block, norm and head. No
- * training changes them, so an adapter may name their modules and not hold them. */
+/* No training changes them, so an adapter may name their modules and not hold them. */
 static bool is_never_trained(const sheaf__matcher *m, const char *name)
 {
-    if (strncmp(name, TOWER, sizeof TOWER - 1) != 0)
-        return false;
-    const char *inside = name + sizeof TOWER - 1;
-    if (strstr(inside, "rope.freqs_") != NULL || strncmp(inside, "norm.", 5) == 0 ||
-        strncmp(inside, "head.", 5) == 0)
-        return true;
-    return strncmp(inside, "blocks.", 7) == 0 && !has_block(m, strtol(inside + 7, NULL, 10) + 1);
+    const sheaf__family *family;
+    for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
+        if (family->idle != NULL && family->idle(name, has_name, m))
+            return true;
+    return false;
 }
 
 sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,

@@ -14,6 +14,7 @@
 #include "dialects/common/model.h"
 #include "dialects/common/whole.h"
 #include "sheaf/schema.h"
+#include "schema/family.h"
 
 enum { MOST_WAYS = 64, MOST_CONFIG = 16 << 20, LISTED = 200 };
 
@@ -162,8 +163,9 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
 
 /* ---- which model ---- */
 
-static bool any_name(const sheaf_catalog *c, const char *begin, const char *inside)
+static bool any_name(const void *self, const char *begin, const char *inside)
 {
+    const sheaf_catalog *c = self;
     for (int64_t i = 0; i < c->count; i++) {
         const char *at = strstr(c->tensor[i].told.name, begin);
         if (at != NULL && strstr(at, inside) != NULL)
@@ -186,15 +188,12 @@ const char *sheaf__family_of(const sheaf_catalog *c)
     for (int i = 0; i < UNSUPPORTED; i++)
         if (any_name(c, unsupported[i].inside[0], "") && any_name(c, unsupported[i].inside[1], ""))
             return unsupported[i].family;
-    if (any_name(c, "mixins.rotary.vision_query_key_value_list.", "weight") ||
-        any_name(c, "mixins.lm.lm_head", "weight"))
-        return any_name(c, "mixins.encoder.", "") || any_name(c, "cross_attention", "weight")
-                   ? "cogagent"
-                   : "cogvlm";
-    if (!any_name(c, "layers.", "self_attn.q_proj.weight") ||
-        !any_name(c, "layers.", "mlp.gate_proj.weight"))
-        return NULL;
-    return any_name(c, "layers.", "self_attn.q_proj.bias") ? "qwen2" : "llama";
+    const char *name = NULL;
+    const sheaf__family *family;
+    for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
+        if (family->named != NULL && family->named(any_name, c))
+            name = family->name;
+    return name;
 }
 
 /* Families that their tensors alone do not tell apart. */

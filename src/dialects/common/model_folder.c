@@ -5,6 +5,7 @@
 #include "base/json_scan.h"
 #include "base/text.h"
 #include "dialects/common/model_folder.h"
+#include "schema/family.h"
 
 static const int64_t default_shard_bytes = 50000000000; /* "50GB", as transformers 5 */
 
@@ -224,9 +225,10 @@ sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_co
 {
     char *text = strdup(json);
     sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "config.json") : NULL;
-    if (st == NULL && (config->family == SHEAF_COGVLM || config->family == SHEAF_COGAGENT)) {
-        st = set_key(&text, "model_type",
-                     config->family == SHEAF_COGVLM ? "\"cogvlm\"" : "\"cogagent\"", false);
+    if (st == NULL && sheaf__family_for(config)->classes != NULL) {
+        char type[64];
+        snprintf(type, sizeof type, "\"%s\"", sheaf_family_name(config->family));
+        st = set_key(&text, "model_type", type, false);
         if (st == NULL)
             st = set_key(&text, "model_parallel_size", "1", true);
         if (st == NULL && !adapted)

@@ -8,6 +8,7 @@
 #include "dialects/common/whole.h"
 #include "formats/safetensors.h"
 #include "formats/torch.h"
+#include "schema/family.h"
 
 enum { MOST_DEPTH = 8, MOST_VALUES = 1 << 22 };
 
@@ -20,7 +21,7 @@ bool sheaf__is_torch_name(const char *name)
 /* A constant that follows from config.json; files from before 2023 hold it. */
 static bool is_old_buffer(const char *name)
 {
-    return sheaf__ends_with(name, "rotary_emb.inv_freq") && strncmp(name, "mixins.", 7) != 0;
+    return sheaf__ends_with(name, "rotary_emb.inv_freq") && !sheaf__sat_begins(name);
 }
 
 /* What one file is being read for. */

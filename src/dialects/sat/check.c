@@ -11,8 +11,6 @@
 
 enum { NAMED = 12 }; /* findings of one sort before they are counted only */
 
-#define TOWER "mixins.encoder.vit.model."
-
 typedef struct check {
     sheaf_catalog *catalog;
     const sheaf__sat_set *set;
@@ -47,44 +45,6 @@ static void count_sorts(check *k)
 }
 
 /* ---- the tower's sizes ---- */
-
-static const sheaf_source_entry *entry_of(const sheaf_catalog *c, const char *name, int ndim)
-{
-    const sheaf_logical *t = sheaf__catalog_find(c, name);
-    return t != NULL && t->told.ndim == ndim ? &t->told : NULL;
-}
-
-void sheaf__sat_encoder(sheaf_encoder *e, const sheaf_catalog *c)
-{
-    const sheaf_source_entry *patch = entry_of(c, TOWER "patch_embed.proj.weight", 4);
-    const sheaf_source_entry *tokens = entry_of(c, "mixins.encoder.pos_embed", 2);
-    const sheaf_source_entry *cosines = entry_of(c, TOWER "rope.freqs_cos", 2),
-                             *w1 = entry_of(c, TOWER "blocks.0.mlp.w1.weight", 2);
-    const sheaf_source_entry *head = entry_of(c, TOWER "head.weight", 2);
-    if (patch != NULL) {
-        e->width = patch->shape[0];
-        e->channels = patch->shape[1];
-        e->patch = patch->shape[2];
-    }
-    if (cosines != NULL)
-        e->head_width = cosines->shape[1];
-    if (w1 != NULL)
-        e->ffn = w1->shape[0];
-    if (head != NULL)
-        e->embed = head->shape[0];
-    if (e->image == 0 && tokens != NULL && e->patch > 0 && e->patch <= 1 << 16)
-        for (int64_t side = 1; side <= 4096 && side * side <= tokens->shape[0]; side++)
-            e->image = side * side == tokens->shape[0] ? side * e->patch : e->image;
-    int64_t layers = 0;
-    for (int64_t i = 0; i < c->count; i++) {
-        static const char block[] = TOWER "blocks.";
-        if (strncmp(c->tensor[i].told.name, block, sizeof block - 1) == 0) {
-            const int64_t n = strtoll(c->tensor[i].told.name + sizeof block - 1, NULL, 10) + 1;
-            layers = n > layers ? n : layers;
-        }
-    }
-    e->layers = layers > 0 ? layers : e->layers;
-}
 
 static sheaf_status *set_key(check *k, const char *key, const char *value)
 {
@@ -124,13 +84,14 @@ static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
 
 static sheaf_status *infer_encoder(check *k, sheaf_config *config)
 {
-    if (config->family != SHEAF_COGAGENT || json_object_get(k->json, "encoder_override") != NULL)
+    const sheaf__family *family = sheaf__family_for(config);
+    if (family->sizes == NULL || json_object_get(k->json, "encoder_override") != NULL)
         return NULL;
     const sheaf_encoder was = config->encoder;
     const bool image = json_object_get(k->json, "cross_image_pix") == NULL;
     if (image)
         config->encoder.image = 0;
-    sheaf__sat_encoder(&config->encoder, k->catalog);
+    family->sizes(config, k->catalog);
     const sheaf_encoder *e = &config->encoder;
     const bool same = was.layers == e->layers && was.width == e->width && was.ffn == e->ffn &&
                       was.embed == e->embed && was.head_width == e->head_width &&
@@ -217,33 +178,54 @@ static sheaf_status *check_unexpected(check *k, const sheaf_schema *schema)
 
 /* ---- the class ---- */
 
+/* Does a class, or a model_type, name the family with a tower beside, or that without? */
+static bool is_said(const char *name, bool tower)
+{
+    const sheaf__family *family = sheaf__sat_family(tower);
+    return name != NULL && (strstr(name, family->title) != NULL || strcmp(name, family->name) == 0);
+}
 static bool is_agent(const char *name)
 {
-    return name != NULL && (strstr(name, "CogAgent") != NULL || strcmp(name, "cogagent") == 0);
+    return is_said(name, true);
 }
 static bool is_vlm(const char *name)
 {
-    return name != NULL && (strstr(name, "CogVLM") != NULL || strcmp(name, "cogvlm") == 0);
+    return is_said(name, false);
+}
+
+/* The value of model_class, and the command that sets it. */
+static const char *class_of(char text[64], bool tower)
+{
+    snprintf(text, 64, "\"%s\"", sheaf__sat_family(tower)->classes[0]);
+    return text;
+}
+static const char *class_cure(char text[128], bool tower)
+{
+    const sheaf__family *family = sheaf__sat_family(tower);
+    snprintf(text, 128, "sheaf convert {} {+%s} --to sat --model-class %s", family->name,
+             family->classes[0]);
+    return text;
 }
 
 static sheaf_status *tell_class(check *k, const char *said, bool agent)
 {
+    const char *names = sheaf__sat_family(true)->tower_names;
+    char cure[128], expected[160];
+    snprintf(expected, sizeof expected, "the tensors of CogAgent's high-resolution tower (%s)",
+             names);
     if (agent)
         return sheaf__catalog_notef(
             k->catalog, SHEAF_DEFECT, "class", k->path, "",
-            "a config of CogAgent, as the tensors are",
-            "sheaf convert {} {+cogagent} --to sat --model-class CogAgentModel",
+            "a config of CogAgent, as the tensors are", class_cure(cure, true),
             "model_config.json says %.100s, which would have lost %" PRId64
             " tensors of the high-resolution tower "
-            "(mixins.encoder.*, mixins.eva.pos_embed; %" PRId64 " elements) and %" PRId64
-            " of cross-attention (%" PRId64 " elements)",
-            said, k->tower, k->tower_elements, k->cross, k->cross_elements);
+            "(%s; %" PRId64 " elements) and %" PRId64 " of cross-attention (%" PRId64 " elements)",
+            said, k->tower, names, k->tower_elements, k->cross, k->cross_elements);
     return sheaf__catalog_notef(
-        k->catalog, SHEAF_DEFECT, "class", k->path, "",
-        "the tensors of CogAgent's high-resolution tower (mixins.encoder.*, mixins.eva.pos_embed)",
+        k->catalog, SHEAF_DEFECT, "class", k->path, "", expected,
         k->cross > 0
             ? "go back to the parts from before that merge, and join them with sheaf convert"
-            : "sheaf convert {} {+cogvlm} --to sat --model-class CogVLMModel",
+            : class_cure(cure, false),
         k->cross > 0
             ? "none, but %" PRId64
               " tensors of cross-attention: a CogAgent whose tower was lost, as a merge as CogVLM "
@@ -257,6 +239,7 @@ static sheaf_status *tell_class(check *k, const char *said, bool agent)
 static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
 {
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
+    char class[64], cure[128];
     *agent = k->tower > 0;
     if (k->tower + k->cross + k->text == 0)
         return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "",
@@ -264,10 +247,9 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
                                    "none: another program that uses DeepSpeed may have written it",
                                    "sheaf verify {} --from deepspeed");
     const char *name = wanted != NULL ? wanted : said;
-    sheaf_status *st =
-        name == NULL && k->json != NULL && json_is_object(k->json)
-            ? set_key(k, "model_class", *agent ? "\"CogAgentModel\"" : "\"CogVLMModel\"")
-            : NULL;
+    sheaf_status *st = name == NULL && k->json != NULL && json_is_object(k->json)
+                           ? set_key(k, "model_class", class_of(class, *agent))
+                           : NULL;
     if (st != NULL)
         return st;
     if (name == NULL) /* what is written from here says it */
@@ -280,8 +262,7 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
     if (*agent && !is_agent(name) && !is_vlm(name)) /* of CogVLM the config's reader says so */
         return sheaf__catalog_notef(
             k->catalog, SHEAF_DEFECT, "class", k->path, "",
-            "a config of CogAgent, as the tensors are",
-            "sheaf convert {} {+cogagent} --to sat --model-class CogAgentModel",
+            "a config of CogAgent, as the tensors are", class_cure(cure, true),
             "model_config.json says %.100s, which no program here knows", name);
     if (*agent ? is_vlm(name) : is_agent(name) || (is_vlm(name) && k->cross > 0))
         return tell_class(k, name, *agent);
@@ -426,7 +407,7 @@ static sheaf_status *parse(check *k, sheaf_config *config, bool agent)
     if (copy == NULL ||
         (said_agent != agent &&
          json_object_set_new(copy, "model_class",
-                             json_string(agent ? "CogAgentModel" : "CogVLMModel")) != 0)) {
+                             json_string(sheaf__sat_family(agent)->classes[0])) != 0)) {
         json_decref(copy);
         return no_memory(k);
     }
@@ -482,13 +463,12 @@ static sheaf_status *load_config(check *k, const char *wanted)
     k->catalog->config_path = strdup(k->path);
     if (k->catalog->config_path == NULL)
         return no_memory(k);
-    const char *class = is_agent(wanted) ? "\"CogAgentModel\""
-                        : is_vlm(wanted) ? "\"CogVLMModel\""
-                                         : NULL;
+    char class[64];
+    const bool agent = is_agent(wanted);
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
-    if (class == NULL || is_agent(wanted) == is_agent(said))
+    if ((!agent && !is_vlm(wanted)) || agent == is_agent(said))
         return NULL;
-    return set_key(k, "model_class", class);
+    return set_key(k, "model_class", class_of(class, agent));
 }
 
 sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, const char *config_path,
@@ -505,7 +485,7 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, cons
     if (st == NULL && c->count > 0)
         st = check_class(&k, &agent, hints->model);
     if (st == NULL && c->count > 0 && k.tower + k.cross + k.text > 0)
-        st = (c->model = strdup(agent ? "cogagent" : "cogvlm")) != NULL ? NULL : no_memory(&k);
+        st = (c->model = strdup(sheaf__sat_family(agent)->name)) != NULL ? NULL : no_memory(&k);
     if (st == NULL && c->count > 0 && k.json != NULL)
         st = check_model(&k, agent);
     if (st == NULL)

@@ -17,8 +17,4 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *catalog, const sheaf__sat_set *set
 sheaf_status *sheaf__sat_check_order(sheaf_catalog *catalog, sheaf__sat_part *const *part,
                                      int nparts);
 
-/* sheaf__sat_encoder - the sizes of the high-resolution tower that its tensors show; others
- * stay. */
-void sheaf__sat_encoder(sheaf_encoder *encoder, const sheaf_catalog *catalog);
-
 #endif

@@ -198,7 +198,7 @@ sheaf_status *sheaf__sat_by_deepspeed(bool *yes, const char *path)
                         i < sheaf__pickle_count(module);
          i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
-        sat = name != NULL && strncmp(name, "mixins.", 7) == 0;
+        sat = name != NULL && sheaf__sat_begins(name);
     }
     sheaf__torch_close(file);
     *yes = deepspeed && !sat;
@@ -236,5 +236,5 @@ int sheaf__sat_ways_by_shape(const sheaf__sat_part *part, int64_t vocab)
         if (norm != NULL && t != NULL && norm->shape[0] <= INT32_MAX)
             return quotient(3 * norm->shape[0], t);
     }
-    return quotient(vocab, find_tensor(part, "mixins.lm.lm_head.weight", 2));
+    return quotient(vocab, find_tensor(part, sheaf__sat_family(false)->head, 2));
 }

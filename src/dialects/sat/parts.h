@@ -92,7 +92,7 @@ sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **save, const sheaf__s
 /* ---- one part (part.c) ---- */
 
 /* sheaf__sat_by_deepspeed - was this file written by another program that uses DeepSpeed? SAT,
- * which uses it too, adds "iteration", and the names of its models begin with "mixins." Not when it
+ * which uses it too, adds "iteration", and names that only its models have. Not when it
  * cannot be read. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_by_deepspeed(bool *yes, const char *path);
 

@@ -28,10 +28,11 @@ static const sheaf_pickle_tensor *tensor_in(const sheaf__sat_part *part, const c
 /* Is the table whole in each part? `rows` of it are in one part. */
 static bool table_is_copied(const reading *r, const char *name, int64_t rows)
 {
-    const bool text = strcmp(name, "transformer.word_embeddings.weight") == 0;
+    const sheaf__family *family = sheaf__sat_family(false); /* the others' names are the same */
+    const bool text = strcmp(name, family->table) == 0;
     int64_t vocab = text ? r->vocab : 0;
     if (text && vocab == 0) { /* the head is always divided */
-        const sheaf_pickle_tensor *head = tensor_in(r->part[0], "mixins.lm.lm_head.weight");
+        const sheaf_pickle_tensor *head = tensor_in(r->part[0], family->head);
         vocab = head != NULL && head->ndim == 2 && head->shape[0] <= INT32_MAX
                     ? head->shape[0] * r->set->ways
                     : 0;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "dialects/common/model_folder.h"
 #include "formats/torch.h"
+#include "schema/family.h"
 
 enum { CHUNK = 8 << 20 }; /* bytes read at once, and at least a row */
 
@@ -272,7 +273,7 @@ static sheaf_status *set_key(char **json, const char *key, const char *value)
 /* SAT's class that makes room for factors before it reads a file; a class of fine-tuning stays. */
 static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t rank)
 {
-    char number[24];
+    char number[24], tests[64];
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_parse(&object, *json, strlen(*json));
     const char *class =
@@ -280,10 +281,9 @@ static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t r
     const bool tunes = class != NULL && strncmp(class, "FineTune", 8) == 0;
     json_decref(object);
     snprintf(number, sizeof number, "%" PRId64, rank);
+    snprintf(tests, sizeof tests, "\"%s\"", sheaf__family_for(&schema->config)->classes[2]);
     if (st == NULL && !tunes)
-        st = set_key(json, "model_class",
-                     schema->config.family == SHEAF_COGAGENT ? "\"FineTuneTestCogAgentModel\""
-                                                             : "\"FineTuneTestCogVLMModel\"");
+        st = set_key(json, "model_class", tests);
     if (st == NULL)
         st = set_key(json, "use_lora", "true");
     if (st == NULL)
@@ -508,7 +508,7 @@ static sheaf_status *check_config(sheaf_sat_writer *w, const char *dst, const ch
                         "none"),
             "give the path of its model_config.json with --config");
     sheaf_status *st = sheaf_config_parse(&config, text, strlen(text));
-    if (st == NULL && config.family != SHEAF_COGVLM && config.family != SHEAF_COGAGENT)
+    if (st == NULL && sheaf__family_for(&config)->classes == NULL)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dst),
                                         "CogVLM or CogAgent, for SAT's form"),
                          "a model of family %s", sheaf_family_name(config.family));

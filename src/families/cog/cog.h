@@ -15,6 +15,12 @@ extern const sheaf__component_rule sheaf__cog_components[];
  * norms and those called exactly `bias`; q_bias, v_bias, tables and factors decay. */
 bool sheaf__cog_decays(const char *name);
 extern const sheaf__sat_layers sheaf__cog_sat_layers;
+bool sheaf__cog_idle(const char *name, bool (*has)(const void *self, const char *begin),
+                     const void *self);
+float sheaf__cog_buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index);
+/* sheaf__cog_named - are there tensors of either? */
+bool sheaf__cog_named(bool (*any)(const void *self, const char *begin, const char *inside),
+                      const void *self);
 /* The ViT, whose rows stand in the sequence; and CogAgent's, for cross-attention. */
 int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c);
 
@@ -32,6 +38,7 @@ void sheaf__cog_release(struct sheaf__model *m);
     .components = sheaf__cog_components, .towers = sheaf__cog_towers, .lora_targets = "sat",       \
     .paths = true, .decays = sheaf__cog_decays, .sat_layers = &sheaf__cog_sat_layers,              \
     .head = "mixins.lm.lm_head.weight", .table = "transformer.word_embeddings.weight",             \
+    .sat_begin = "mixins.", .idle = sheaf__cog_idle, .buffer = sheaf__cog_buffer,                  \
     .frequencies = "mixins.rotary.rotary_emb.inv_freq", .build = sheaf__cog_build,                 \
     .see = sheaf__cog_see, .place = sheaf__cog_place, .release = sheaf__cog_release
 

@@ -71,7 +71,7 @@ typedef struct row {
     size_of units, wide; /* things that stay whole, and their rows; NONE: each row is one */
     sheaf_role role;
     when when;
-    bool buffer, idle;
+    bool buffer, idle, zero;
     split own; /* how sheaf divides a tensor of which SAT makes copies; REP: not */
 } row;
 
@@ -90,7 +90,7 @@ static const row head[] = {
     { "mixins.lm.lm_head.weight", { VOCAB, HIDDEN }, COL, .role = SHEAF_HEAD },
     { "mixins.eva.boi", { ONE, ONE, HIDDEN }, REP, ANY },
     { "mixins.eva.eoi", { ONE, ONE, HIDDEN }, REP, ANY },
-    { "mixins.eva.pos_embed", { PATCHES, VIT }, REP, ANY, .when = AGENT },
+    { "mixins.eva.pos_embed", { PATCHES, VIT }, REP, ANY, .when = AGENT, .zero = true },
     { EVA "mixins.patch_embedding.proj.weight",
       { VIT, VIT_CHANNELS, VIT_PATCH, VIT_PATCH },
       REP,
@@ -146,7 +146,7 @@ static const row vision_dense[] = {
 };
 
 static const row tower_begin[] = {
-    { "mixins.encoder.pos_embed", { ENC_TOKENS, ENC }, REP, ANY },
+    { "mixins.encoder.pos_embed", { ENC_TOKENS, ENC }, REP, ANY, .zero = true },
     { TOWER "cls_token", { ONE, ONE, ENC }, REP, ANY },
     { TOWER "pos_embed", { ONE, ENC_POSITIONS, ENC }, REP, ANY },
     { TOWER "patch_embed.proj.weight", { ENC, ENC_CHANNELS, ENC_PATCH, ENC_PATCH }, REP, ANY },
@@ -159,8 +159,8 @@ static const row tower_begin[] = {
 static const row tower_block[] = {
     { BLOCK "norm1.weight", { ENC }, REP, NORM },
     { BLOCK "norm1.bias", { ENC }, REP, NORM },
-    { BLOCK "attn.q_bias", { ENC }, REP, BY_ENC_HEAD, ANY, .own = COL },
-    { BLOCK "attn.v_bias", { ENC }, REP, BY_ENC_HEAD, ANY, .own = COL },
+    { BLOCK "attn.q_bias", { ENC }, REP, BY_ENC_HEAD, ANY, .own = COL, .zero = true },
+    { BLOCK "attn.v_bias", { ENC }, REP, BY_ENC_HEAD, ANY, .own = COL, .zero = true },
     { BLOCK "attn.q_proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = COL },
     { BLOCK "attn.k_proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = COL },
     { BLOCK "attn.v_proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = COL },
@@ -351,6 +351,7 @@ static sheaf_status *add(builder *b, const row *row, int64_t layer)
     sheaf_tensor *t = &schema->tensor[schema->count++];
     *t = (sheaf_tensor){ .role = row->role,
                          .buffer = row->buffer,
+                         .zero = row->zero,
                          .layer = (int)layer,
                          .in_axis = -1,
                          .out_axis = -1,
@@ -581,4 +582,11 @@ int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *
                              .columns = e->width,
                              .beside = true };
     return 2;
+}
+
+bool sheaf__cog_named(bool (*any)(const void *self, const char *begin, const char *inside),
+                      const void *self)
+{
+    return any(self, "mixins.rotary.vision_query_key_value_list.", "weight") ||
+           any(self, "mixins.lm.lm_head", "weight");
 }

@@ -1,4 +1,6 @@
 /* train.c - what SAT trains of CogVLM and CogAgent, and how. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "families/cog/cog.h"
@@ -29,3 +31,22 @@ static const char *const adapted[] = { "attention.query_key_value", "attention.d
 const sheaf__sat_layers sheaf__cog_sat_layers = { "transformer.layers.",
                                                   "mixins.eva.vit_model.transformer.layers.",
                                                   adapted };
+
+#define TOWER "mixins.encoder.vit.model."
+
+/* Rotary tables, and what no pass through CogAgent's tower reads: its last block, norm and head. */
+bool sheaf__cog_idle(const char *name, bool (*has)(const void *self, const char *begin),
+                     const void *self)
+{
+    char next[80];
+    if (strncmp(name, TOWER, sizeof TOWER - 1) != 0)
+        return false;
+    const char *inside = name + sizeof TOWER - 1;
+    if (strstr(inside, "rope.freqs_") != NULL || strncmp(inside, "norm.", 5) == 0 ||
+        strncmp(inside, "head.", 5) == 0)
+        return true;
+    if (strncmp(inside, "blocks.", 7) != 0)
+        return false;
+    snprintf(next, sizeof next, TOWER "blocks.%ld.", strtol(inside + 7, NULL, 10) + 1);
+    return !has(self, next);
+}

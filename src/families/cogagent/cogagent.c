@@ -6,11 +6,22 @@
 static const char *const classes[] = { "CogAgentModel", "FineTuneTrainCogAgentModel",
                                        "FineTuneTestCogAgentModel", NULL };
 
+/* Of a model that lost its tower, cross-attention tells. */
+static bool named(bool (*any)(const void *self, const char *begin, const char *inside),
+                  const void *self)
+{
+    return sheaf__cog_named(any, self) &&
+           (any(self, "mixins.encoder.", "") || any(self, "cross_attention", "weight"));
+}
+
 const sheaf__family sheaf__family_cogagent = {
     .id = SHEAF_COGAGENT,
     .name = "cogagent",
     .title = "CogAgent",
     .classes = classes,
     .image = { .before = 1, .after = 1, .one_position = true, .needed = true },
+    .named = named,
+    .sizes = sheaf__cogagent_sizes,
+    .tower_names = "mixins.encoder.*, mixins.eva.pos_embed",
     SHEAF__LIKE_COG,
 };

@@ -6,4 +6,6 @@
 
 extern const sheaf__family sheaf__family_cogagent;
 
+void sheaf__cogagent_sizes(sheaf_config *config, const struct sheaf_catalog *found);
+
 #endif

@@ -12,5 +12,6 @@ const sheaf__family sheaf__family_cogvlm = {
     .title = "CogVLM",
     .classes = classes,
     .image = { .before = 1, .after = 1, .one_position = true },
+    .named = sheaf__cog_named,
     SHEAF__LIKE_COG,
 };

@@ -7,6 +7,19 @@ static const sheaf__component_rule components[] = {
     { NULL },
 };
 
+static bool named(bool (*any)(const void *self, const char *begin, const char *inside),
+                  const void *self)
+{
+    return any(self, "layers.", "self_attn.q_proj.weight") &&
+           any(self, "layers.", "mlp.gate_proj.weight");
+}
+
+static bool named_qwen2(bool (*any)(const void *self, const char *begin, const char *inside),
+                        const void *self)
+{
+    return named(any, self) && any(self, "layers.", "self_attn.q_proj.bias");
+}
+
 #define LIKE_LLAMA                                                                                 \
     .position_key = "max_position_embeddings", .read = sheaf__llama_config,                        \
     .text = sheaf__llama_text, .rows = sheaf__llama_rows, .components = components,                \
@@ -18,6 +31,7 @@ const sheaf__family sheaf__family_llama = {
     .name = "llama",
     .title = "Llama",
     .architecture = "LlamaForCausalLM",
+    .named = named,
     LIKE_LLAMA,
 };
 
@@ -34,5 +48,6 @@ const sheaf__family sheaf__family_qwen2 = {
     .name = "qwen2",
     .title = "Qwen2",
     .architecture = "Qwen2ForCausalLM",
+    .named = named_qwen2,
     LIKE_LLAMA,
 };
