@@ -264,6 +264,53 @@ static void test_colossalai__ranks_of_two_runs_are_told_by_their_copies(void **s
     }
 }
 
+/* Two ranks' files, each with all of these in this shape. */
+static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t rows, cols; /* of the whole; cols 0: one axis */
+    } whole[] = {
+        { "model.layers.0.self_attn.q_proj.weight", 4, 4 },
+        { "model.layers.0.self_attn.q_proj.bias", 4, 0 },
+        { "model.layers.0.self_attn.o_proj.weight", 2, 8 },
+        { "model.layers.0.self_attn.o_proj.bias", 2, 0 },
+        { "model.layers.0.mlp.up_proj.weight", 4, 4 },
+        { "model.layers.0.mlp.down_proj.weight", 2, 8 },
+        { "model.layers.0.input_layernorm.weight", 2, 0 },
+        { "model.layers.0.other.weight", 0, 4 }, /* nothing tells how this one is cut */
+    };
+    enum { TENSORS = sizeof whole / sizeof *whole };
+    static const float zero[8];
+    sheaf_catalog *c = NULL;
+    CHECK_OK(sheaf__make_dirs(at("cuts"), NULL));
+    for (int r = 0; r < 2; r++) {
+        sheaf_safetensors_spec spec[TENSORS];
+        sheaf_safetensors_writer *w = NULL;
+        char path[600];
+        for (int i = 0; i < TENSORS; i++)
+            spec[i] = (sheaf_safetensors_spec){
+                whole[i].name, SHEAF_F32, whole[i].cols > 0 ? 2 : 1, { 2, 4 }
+            };
+        snprintf(path, sizeof path, "%s/tp_rank_%02d.safetensors", at("cuts"), r);
+        CHECK_OK(sheaf__safetensors_begin(&w, path, spec, TENSORS, NULL, 0, NULL));
+        for (int i = 0; i < TENSORS; i++)
+            CHECK_OK(sheaf__safetensors_write(w, i, 0, zero, whole[i].cols > 0 ? 32 : 8));
+        CHECK_OK(sheaf__safetensors_finish(w));
+    }
+    look(&c, at("cuts"), NULL);
+    for (int i = 0; i < TENSORS; i++) {
+        const sheaf_logical *t = sheaf__catalog_find(c, whole[i].name);
+        if (whole[i].rows == 0) {
+            assert_null(t);
+            assert_non_null(finding(c, "unsupported", whole[i].name));
+        } else if (t == NULL || t->told.shape[0] != whole[i].rows ||
+                   (whole[i].cols > 0 && t->told.shape[1] != whole[i].cols))
+            fail_msg("%s", whole[i].name);
+    }
+    remove_catalog(&c);
+}
+
 static void test_colossalai__padding_tells_ranks_that_changed_names(void **state)
 {
     static const int order[][4] = {
@@ -450,6 +497,7 @@ int main(void)
         cmocka_unit_test(test_colossalai__one_part_that_is_left_needs_no_name),
         cmocka_unit_test(test_colossalai__a_part_of_another_save_is_refused),
         cmocka_unit_test(test_colossalai__ranks_of_two_runs_are_told_by_their_copies),
+        cmocka_unit_test(test_colossalai__ranks_are_joined_as_the_schema_cuts),
         cmocka_unit_test(test_colossalai__padding_tells_ranks_that_changed_names),
         cmocka_unit_test(test_colossalai__padding_is_cut_off),
         cmocka_unit_test(test_colossalai__what_a_killed_save_leaves_is_named),

@@ -1,6 +1,7 @@
 /* megatron_model.c - see megatron_model.h. */
 #include "dialects/common/megatron_model.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
+#include "dialects/common/partition.h"
 #include "sheaf/schema.h"
 
 /* ---- args ---- */
@@ -280,9 +282,17 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
                            m->heads > 0 && m->hidden % m->heads == 0 ? m->hidden / m->heads : 0);
     m->ffn = count_of(args, "ffn_hidden_size", 0);
     m->tied = sheaf__pickle_is(untied, SHEAF_PICKLE_BOOL) && untied->as.number == 0;
-    if (m->layers < 1 || m->hidden < 1 || m->heads < 1 || m->groups < 1 ||
-        m->heads % m->groups != 0 || m->head_dim < 1 || m->ffn < 1 || m->heads > (int64_t)1 << 20 ||
-        m->head_dim > (int64_t)1 << 20 || m->layers > (int64_t)1 << 20) {
+    const sheaf_config sizes = { .hidden = m->hidden,
+                                 .ffn = m->ffn,
+                                 .heads = m->heads,
+                                 .kv_heads = m->groups,
+                                 .head_dim = m->head_dim };
+    sheaf_status *st = m->layers < 1 ? sheaf_fail(SHEAF_E_LAYOUT, "layers")
+                                     : sheaf__partition_new(&m->rows, &sizes);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    if (st != NULL) {
+        sheaf_status_free(st);
         *m = (sheaf__megatron){ .vocab = -1, .padded = -1 };
         return sheaf__catalog_note(
             c, SHEAF_DEFECT, "damaged", path, "",
@@ -290,7 +300,7 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
             "ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels",
             "args without them, or that contradict themselves", "");
     }
-    sheaf_status *st = check_wanted(c, args, path);
+    st = check_wanted(c, args, path);
     if (st == NULL)
         st = config_path != NULL ? read_config(m, c, path, config_path) : ask_tokenizer(m, c, path);
     if (st == NULL && c->config == NULL)
@@ -302,6 +312,12 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
         st = c->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
     }
     return st;
+}
+
+void sheaf__megatron_release(sheaf__megatron *m)
+{
+    sheaf_schema_free(m->rows);
+    m->rows = NULL;
 }
 
 /* ---- names ---- */
@@ -320,6 +336,9 @@ static const char *const renamed[][2] = {
     /* Transformer Engine fuses a norm with the linear layer behind it. */
     { "self_attention.linear_qkv.layer_norm_", "input_layernorm." },
     { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." },
+    /* torch_dist with singleton_local_shards: the halves have names of their own */
+    { "mlp.linear_fc1.weight_w", "mlp.linear_gate.weight" },
+    { "mlp.linear_fc1.weight_v", "mlp.linear_up.weight" },
 };
 static const char *const layer_prefixes[] = {
     "decoder.layers.",
@@ -356,21 +375,56 @@ int64_t sheaf__megatron_layer(const char *name, bool *stacked)
 
 /* ---- targets ---- */
 
+/* A module of Megatron's: the schema's tensors that lie in it. How they are cut the schema says;
+ * how they lie beside each other in a rank's part is Megatron's own. */
+typedef struct module {
+    const char *name;
+    int count;
+    sheaf_role role[3];
+    bool by_unit; /* a unit's rows of each lie together: the query rows of a key/value head, its key
+                     rows, its value rows; else each lies behind the other */
+} module;
+static const module in_layer[] = {
+    { "self_attention.linear_qkv", 3, { SHEAF_Q, SHEAF_K, SHEAF_V }, true },
+    { "self_attention.linear_proj", 1, { SHEAF_O } },
+    { "mlp.linear_fc1", 2, { SHEAF_GATE, SHEAF_UP } },
+    { "mlp.linear_gate", 1, { SHEAF_GATE } },
+    { "mlp.linear_up", 1, { SHEAF_UP } },
+    { "mlp.linear_fc2", 1, { SHEAF_DOWN } },
+    { "input_layernorm", 1, { SHEAF_NORM_IN } },
+    { "pre_mlp_layernorm", 1, { SHEAF_NORM_POST } },
+    { NULL },
+};
+static const module around[] = {
+    { "embedding.word_embeddings", 1, { SHEAF_EMBED } },
+    { "language_model.embedding.word_embeddings", 1, { SHEAF_EMBED } },
+    { "output_layer", 1, { SHEAF_HEAD } },
+    { "language_model.output_layer", 1, { SHEAF_HEAD } },
+    { "word_embeddings_for_head", 1, { SHEAF_HEAD } },
+    { "word_embeddings", 1, { SHEAF_HEAD } },
+    { "decoder.final_layernorm", 1, { SHEAF_NORM_FINAL } },
+    { "decoder.final_norm", 1, { SHEAF_NORM_FINAL } },
+    { "language_model.encoder.final_layernorm", 1, { SHEAF_NORM_FINAL } },
+    { "language_model.encoder.final_norm", 1, { SHEAF_NORM_FINAL } },
+    { "language_model.transformer.final_layernorm", 1, { SHEAF_NORM_FINAL } },
+    { NULL },
+};
+
 typedef struct mapping {
     sheaf__megatron_targets *out;
     const sheaf__megatron *m;
     int64_t layer;
     int ndim, rank, ranks;
     const int64_t *shape;
-    bool misfit;
     sheaf_status *st;
 } mapping;
 
-/* Rows [from, from + rows) of the tensor are rows [to, to + rows) of `what`, which has `of` rows;
- * `axis` is cut, -1 none. */
-static void add(mapping *g, const char *what, int64_t from, int64_t rows, int64_t to, int64_t of,
-                int axis, bool replicated)
+/* Rows [from, from + rows) of the tensor are rows [to, to + rows) of `t`, which has `of` rows;
+ * `axis` is cut, -1: a copy. */
+static void add(mapping *g, const sheaf_tensor *t, int64_t from, int64_t rows, int64_t to,
+                int64_t of, int axis)
 {
+    static const char prefix[] = "model.layers.0.";
     sheaf__megatron_targets *list = g->out;
     if (g->st != NULL)
         return;
@@ -384,159 +438,96 @@ static void add(mapping *g, const char *what, int64_t from, int64_t rows, int64_
         list->at = more;
         list->room = room;
     }
-    sheaf__megatron_target *t = &list->at[list->count++];
-    *t = (sheaf__megatron_target){ .ndim = g->ndim, .replicated = replicated };
+    sheaf__megatron_target *o = &list->at[list->count++];
+    *o = (sheaf__megatron_target){ .ndim = g->ndim, .replicated = axis < 0 && g->ranks > 1 };
     if (g->layer >= 0)
-        snprintf(t->name, sizeof t->name, "model.layers.%" PRId64 ".%s", g->layer, what);
+        snprintf(o->name, sizeof o->name, "model.layers.%" PRId64 ".%s", g->layer,
+                 t->name + sizeof prefix - 1);
     else
-        snprintf(t->name, sizeof t->name, "%s", what);
+        snprintf(o->name, sizeof o->name, "%s", t->name);
     for (int i = 0; i < g->ndim; i++)
-        t->shape[i] = t->size[i] = g->shape[i];
+        o->shape[i] = o->size[i] = g->shape[i];
     if (axis >= 0) {
-        t->shape[axis] = of;
-        t->from[axis] = from;
-        t->size[axis] = rows;
-        t->to[axis] = to;
+        o->shape[axis] = of;
+        o->from[axis] = from;
+        o->size[axis] = rows;
+        o->to[axis] = to;
     }
 }
 
-/* Is the shape [rows, cols], or [rows] of a bias? 0: any. */
-static bool has(mapping *g, bool bias, int64_t rows, int64_t cols)
+/* A table is padded until each rank has equally many rows, more than the schema knows: here without
+ * those that exist only as padding. */
+static bool map_table(mapping *g, const sheaf_tensor *t)
 {
-    const bool fits = g->ndim == (bias ? 1 : 2) && (rows == 0 || g->shape[0] == rows) &&
-                      (bias || g->shape[1] == cols);
-    g->misfit |= !fits;
-    return fits;
-}
-
-static void map_qkv(mapping *g, bool bias)
-{
-    const sheaf__megatron *m = g->m;
-    const int64_t d = m->head_dim, each = m->heads / m->groups, mine = m->groups / g->ranks;
-    const char *end = bias ? "bias" : "weight";
-    if (m->groups % g->ranks != 0)
-        g->misfit = true;
-    if (g->misfit || !has(g, bias, mine * (each + 2) * d, m->hidden))
-        return;
-    for (int64_t i = 0; i < mine; i++) {
-        const int64_t group = g->rank * mine + i, from = i * (each + 2) * d;
-        char name[64];
-        snprintf(name, sizeof name, "self_attn.q_proj.%s", end);
-        add(g, name, from, each * d, group * each * d, m->heads * d, 0, false);
-        snprintf(name, sizeof name, "self_attn.k_proj.%s", end);
-        add(g, name, from + each * d, d, group * d, m->groups * d, 0, false);
-        snprintf(name, sizeof name, "self_attn.v_proj.%s", end);
-        add(g, name, from + (each + 1) * d, d, group * d, m->groups * d, 0, false);
-    }
-}
-
-static void map_gate_up(mapping *g, bool bias)
-{
-    const int64_t mine = g->m->ffn / g->ranks;
-    const char *end = bias ? "bias" : "weight";
-    char name[64];
-    if (g->m->ffn % g->ranks != 0)
-        g->misfit = true;
-    if (g->misfit || !has(g, bias, 2 * mine, g->m->hidden))
-        return;
-    snprintf(name, sizeof name, "mlp.gate_proj.%s", end);
-    add(g, name, 0, mine, g->rank * mine, g->m->ffn, 0, false);
-    snprintf(name, sizeof name, "mlp.up_proj.%s", end);
-    add(g, name, mine, mine, g->rank * mine, g->m->ffn, 0, false);
-}
-
-/* Rows of a table, without those that exist only as padding. */
-static void map_table(mapping *g, const char *name)
-{
-    const sheaf__megatron *m = g->m;
     int64_t all;
-    if (!has(g, false, 0, m->hidden) ||
-        __builtin_mul_overflow(g->shape[0], (int64_t)g->ranks, &all)) {
-        g->misfit = true;
-        return;
-    }
-    const int64_t mine = g->shape[0], begin = g->rank * mine, rows = m->vocab >= 0 ? m->vocab : all;
+    if (g->shape[1] != t->shape[1] || __builtin_mul_overflow(g->shape[0], (int64_t)g->ranks, &all))
+        return false;
+    const int64_t mine = g->shape[0], begin = g->rank * mine,
+                  rows = g->m->vocab >= 0 ? g->m->vocab : all;
     const int64_t left = rows - begin < 0 ? 0 : rows - begin < mine ? rows - begin : mine;
-    add(g, name, 0, left, begin, rows, 0, false);
+    add(g, t, 0, left, begin, rows, 0);
+    return true;
 }
 
-static void map_row(mapping *g, const char *name, int64_t cols)
+/* The tensors of a module, which are cut along one axis in as many units each. */
+static bool map_cut(mapping *g, const module *at, const sheaf_tensor *const *t)
 {
-    const int64_t mine = cols / g->ranks;
-    if (cols % g->ranks != 0)
-        g->misfit = true;
-    if (!g->misfit && has(g, false, g->m->hidden, mine))
-        add(g, name, 0, mine, g->rank * mine, cols, 1, false);
+    const int axis = t[0]->cut.axis;
+    const int64_t units = t[0]->cut.part[0].units, mine = units / g->ranks,
+                  blocks = at->by_unit ? mine : 1;
+    int64_t rows = 0, from = 0;
+    for (int k = 0; k < at->count; k++)
+        rows += mine * t[k]->cut.part[0].rows_per_unit;
+    if (units % g->ranks != 0 || g->shape[axis] != rows ||
+        (g->ndim == 2 && g->shape[1 - axis] != t[0]->shape[1 - axis]))
+        return false;
+    for (int64_t b = 0; b < blocks; b++)
+        for (int k = 0; k < at->count; k++) {
+            const int64_t wide = mine / blocks * t[k]->cut.part[0].rows_per_unit;
+            add(g, t[k], from, wide, (g->rank * blocks + b) * wide, t[k]->shape[axis], axis);
+            from += wide;
+        }
+    return true;
 }
 
-static void map_copy(mapping *g, const char *name)
+static sheaf__megatron_word map(mapping *g, const module *at, bool bias)
 {
-    if (has(g, true, g->m->hidden, 0))
-        add(g, name, 0, 0, 0, 0, -1, g->ranks > 1);
+    const sheaf_tensor *t[3];
+    for (int k = 0; k < at->count; k++)
+        if ((t[k] = sheaf_schema_get(g->m->rows, at->role[k], g->layer >= 0 ? 0 : -1, bias)) ==
+            NULL)
+            return SHEAF_MEGATRON_UNKNOWN;
+    bool fits = g->ndim == t[0]->ndim;
+    if (fits && (at->role[0] == SHEAF_EMBED || at->role[0] == SHEAF_HEAD))
+        fits = map_table(g, t[0]);
+    else if (fits && t[0]->cut.nparts > 0)
+        fits = map_cut(g, at, t);
+    else if ((fits = fits && g->shape[0] == t[0]->shape[0]))
+        add(g, t[0], 0, 0, 0, 0, -1);
+    return fits ? SHEAF_MEGATRON_MAPPED : SHEAF_MEGATRON_MISFIT;
 }
 
-static sheaf__megatron_word map_layer(mapping *g, const char *rest)
+/* The module whose weight or bias has this name; NULL. */
+static const module *module_of(bool *bias, const module *list, const char *name)
 {
-    char name[160];
-    if (rest[strspn(rest, "0123456789")] == '.' && rest[0] != '.')
-        rest += strspn(rest, "0123456789") + 1;
-    snprintf(name, sizeof name, "%s", rest);
-    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
-        if (strncmp(rest, renamed[i][0], strlen(renamed[i][0])) == 0)
-            snprintf(name, sizeof name, "%s%s", renamed[i][1], rest + strlen(renamed[i][0]));
-    if (strcmp(name, "self_attention.linear_qkv.weight") == 0 ||
-        strcmp(name, "self_attention.linear_qkv.bias") == 0)
-        map_qkv(g, strstr(name, ".bias") != NULL);
-    else if (strcmp(name, "mlp.linear_fc1.weight") == 0 || strcmp(name, "mlp.linear_fc1.bias") == 0)
-        map_gate_up(g, strstr(name, ".bias") != NULL);
-    else if (strcmp(name, "self_attention.linear_proj.weight") == 0)
-        map_row(g, "self_attn.o_proj.weight", g->m->heads * g->m->head_dim);
-    else if (strcmp(name, "mlp.linear_fc2.weight") == 0)
-        map_row(g, "mlp.down_proj.weight", g->m->ffn);
-    else if (strcmp(name, "self_attention.linear_proj.bias") == 0)
-        map_copy(g, "self_attn.o_proj.bias");
-    else if (strcmp(name, "mlp.linear_fc2.bias") == 0)
-        map_copy(g, "mlp.down_proj.bias");
-    else if (strcmp(name, "input_layernorm.weight") == 0)
-        map_copy(g, "input_layernorm.weight");
-    else if (strcmp(name, "pre_mlp_layernorm.weight") == 0)
-        map_copy(g, "post_attention_layernorm.weight");
-    else if (strcmp(name, "mlp.linear_fc1.weight_w") == 0 ||
-             strcmp(name, "mlp.linear_fc1.weight_v") == 0) {
-        /* torch_dist with singleton_local_shards: the halves have names of their own */
-        if (has(g, false, g->m->ffn / g->ranks, g->m->hidden))
-            add(g, name[22] == 'w' ? "mlp.gate_proj.weight" : "mlp.up_proj.weight", 0, g->shape[0],
-                g->rank * g->shape[0], g->m->ffn, 0, false);
-    } else
-        return SHEAF_MEGATRON_UNKNOWN;
-    return g->misfit ? SHEAF_MEGATRON_MISFIT : SHEAF_MEGATRON_MAPPED;
-}
-
-static bool one_of(const char *name, const char *const *list)
-{
-    for (; *list != NULL; list++)
-        if (strcmp(name, *list) == 0)
-            return true;
-    return false;
+    for (; list->name != NULL; list++) {
+        const size_t n = strlen(list->name);
+        if (strncmp(name, list->name, n) != 0)
+            continue;
+        *bias = strcmp(name + n, ".bias") == 0;
+        if (*bias || strcmp(name + n, ".weight") == 0)
+            return list;
+    }
+    return NULL;
 }
 
 sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__megatron_word *word,
                                          const sheaf__megatron *m, const char *name, int64_t layer,
                                          int ndim, const int64_t *shape, int rank, int ranks)
 {
-    static const char *const tables[] = { "embedding.word_embeddings.weight",
-                                          "language_model.embedding.word_embeddings.weight", NULL };
-    static const char *const heads[] = { "output_layer.weight",
-                                         "language_model.output_layer.weight",
-                                         "word_embeddings_for_head.weight",
-                                         "word_embeddings.weight", NULL };
-    static const char *const norms[] = { "decoder.final_layernorm.weight",
-                                         "decoder.final_norm.weight",
-                                         "language_model.encoder.final_layernorm.weight",
-                                         "language_model.encoder.final_norm.weight",
-                                         "language_model.transformer.final_layernorm.weight",
-                                         NULL };
     const char *rest = in_layers(name);
+    char today[160];
+    bool bias = false;
     mapping g = { .out = out,
                   .m = m,
                   .layer = rest != NULL ? layer : -1,
@@ -544,27 +535,21 @@ sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__me
                   .shape = shape,
                   .rank = rank,
                   .ranks = ranks };
-    name = bare(name);
     *word = SHEAF_MEGATRON_UNKNOWN;
     if (strstr(name, "_extra_state") != NULL || strstr(name, "rotary_pos_emb") != NULL ||
         strstr(name, "rotary_emb.inv_freq") != NULL) {
         *word = SHEAF_MEGATRON_IGNORED;
         return NULL;
     }
-    if (ndim < 1 || ndim > 2)
-        return NULL;
-    if (rest != NULL)
-        *word = map_layer(&g, rest);
-    else if (one_of(name, tables))
-        map_table(&g, "model.embed_tokens.weight");
-    else if (one_of(name, heads))
-        map_table(&g, "lm_head.weight");
-    else if (one_of(name, norms))
-        map_copy(&g, "model.norm.weight");
-    else
-        return NULL;
-    if (rest == NULL)
-        *word = g.misfit ? SHEAF_MEGATRON_MISFIT : SHEAF_MEGATRON_MAPPED;
+    if (rest != NULL && isdigit((unsigned char)*rest) && rest[strspn(rest, "0123456789")] == '.')
+        rest += strspn(rest, "0123456789") + 1;
+    snprintf(today, sizeof today, "%s", rest != NULL ? rest : bare(name));
+    for (size_t i = 0; rest != NULL && i < sizeof renamed / sizeof *renamed; i++)
+        if (strncmp(rest, renamed[i][0], strlen(renamed[i][0])) == 0)
+            snprintf(today, sizeof today, "%s%s", renamed[i][1], rest + strlen(renamed[i][0]));
+    const module *at = module_of(&bias, rest != NULL ? in_layer : around, today);
+    if (at != NULL && ndim >= 1 && ndim <= 2)
+        *word = map(&g, at, bias);
     return g.st;
 }
 

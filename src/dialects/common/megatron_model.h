@@ -2,13 +2,13 @@
  *
  * Megatron fuses q, k and v group by group (the query rows of a key/value head, its key rows, its
  * value rows), and gate and up; a target says which box of a fused tensor is which box of a tensor
- * of the Llama schema. */
+ * of the Llama schema, whose cuts it follows. */
 #ifndef SHEAF_DIALECTS_COMMON_MEGATRON_MODEL_H
 #define SHEAF_DIALECTS_COMMON_MEGATRON_MODEL_H
 
 #include "catalog/catalog.h"
 #include "formats/pickle.h"
-#include "sheaf/config.h"
+#include "sheaf/schema.h"
 
 typedef struct sheaf__megatron {
     int64_t layers, hidden, ffn, heads, groups, head_dim; /* 0 = not said */
@@ -16,6 +16,7 @@ typedef struct sheaf__megatron {
         padded; /* rows of the tables: true ones, -1 = not known; as stored, -1 = not said */
     int64_t tp, pp, vp; /* 0 = not said */
     bool tied;
+    sheaf_schema *rows; /* of one layer and of what is around the layers; owned */
 } sheaf__megatron;
 
 /* sheaf__megatron_args - reads the Namespace. Args that make another model than a Llama are told as
@@ -24,6 +25,8 @@ typedef struct sheaf__megatron {
  * one, whose vocabulary then counts, and contradictions to which are told ("class"). */
 sheaf_status *sheaf__megatron_args(sheaf__megatron *out, sheaf_catalog *c, const sheaf_pickle *args,
                                    const char *path, const char *config_path);
+
+void sheaf__megatron_release(sheaf__megatron *m);
 
 typedef struct sheaf__megatron_target {
     char name[96]; /* of the Llama schema */

@@ -1,6 +1,6 @@
 /* rank_parts.c - tensors of single tensor-parallel ranks, joined; see rank_parts.h.
  *
- * Which axis is divided is told by the name (docs/layouts.md, Llama family). Which rank a part is
+ * Which axis is divided the schema says by the name. Which rank a part is
  * from is told by the name of its file or folder; where nothing says it, by the padding, which lies
  * at the end of the last rank's table; else it must be the one that is left. Parts of another save
  * are known by values that contradict. */
@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "catalog/private.h"
 #include "dialects/common/model.h"
+#include "dialects/common/partition.h"
 #include "dialects/common/rank_parts.h"
 #include "dialects/common/whole.h"
 
@@ -28,25 +29,20 @@ typedef struct joining {
     int ways;      /* 0 = not known */
     int count;
     part part[MOST_PARTS];
+    sheaf_schema *cuts;
     bool from_nothing; /* the catalog was empty: the parts are all there is */
     char *one, *two;   /* COMPARE_BYTES each */
 } joining;
 
 /* ---- names ---- */
 
-/* The divided axis; -1 = every rank has all of it; -2 = not known. */
-static int axis_of(const char *name, int ndim)
+/* The divided axis, as the schema cuts it; -1 = every rank has all of it; -2 = not known. */
+static int axis_of(const joining *j, const char *name, int ndim)
 {
-    static const char *const rows[] = { "q_proj",  "k_proj",       "v_proj", "gate_proj",
-                                        "up_proj", "embed_tokens", "lm_head" };
-    static const char *const columns[] = { "o_proj", "down_proj" };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strstr(name, rows[i]) != NULL)
-            return 0;
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        if (strstr(name, columns[i]) != NULL)
-            return ndim == 2 ? 1 : -1;
-    return ndim <= 1 || strstr(name, "norm") != NULL ? -1 : -2;
+    const sheaf_tensor *t = sheaf__partition_find(j->cuts, name);
+    if (t == NULL)
+        return ndim <= 1 || strstr(name, "norm") != NULL ? -1 : -2;
+    return t->cut.nparts == 0 || t->cut.axis >= ndim ? -1 : t->cut.axis;
 }
 
 /* "tp_rank_01.safetensors", "rank1", "tp-rank-1": 1; else -1. The last such number in the name. */
@@ -328,7 +324,7 @@ static sheaf_status *compare_part(joining *j, const part *p)
     for (int64_t i = 0; st == NULL && i < p->held->count; i++) {
         const sheaf_logical *is = &p->held->tensor[i],
                             *whole = sheaf__catalog_find(j->c, is->told.name);
-        const int axis = axis_of(is->told.name, is->told.ndim);
+        const int axis = axis_of(j, is->told.name, is->told.ndim);
         bool same = true;
         int64_t row0 = 0, col0 = 0;
         if (whole == NULL || axis == -2 || whole->told.ndim != is->told.ndim || is->told.ndim < 1 ||
@@ -362,7 +358,7 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     const part *p0 = part_of(j, 0);
     const sheaf_logical *first = sheaf__catalog_find(p0->held, name);
     int64_t shape[SHEAF_CATALOG_MAX_DIMS] = { 0 }, begin[SHEAF_CATALOG_MAX_DIMS] = { 0 };
-    const int axis = axis_of(name, first->told.ndim);
+    const int axis = axis_of(j, name, first->told.ndim);
     if (axis == -2)
         return sheaf__catalog_note(j->c, SHEAF_DEFECT, "unsupported", p0->held->root, name,
                                    "a tensor of the Llama family",
@@ -499,6 +495,8 @@ sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
     j->two = malloc(COMPARE_BYTES);
     if (j->one == NULL || j->two == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+    if (st == NULL)
+        st = sheaf__partition_new(&j->cuts, NULL);
     for (; st == NULL && *paths != NULL; paths++)
         st = add_path(j, *paths);
     if (st == NULL)
@@ -512,6 +510,7 @@ sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
         st = j->from_nothing ? join_all(j) : complete_all(j);
     for (int i = 0; i < j->count; i++)
         sheaf__catalog_free(j->part[i].held);
+    sheaf_schema_free(j->cuts);
     free(j->one);
     free(j->two);
     free(j);

@@ -544,6 +544,7 @@ static void release(dcp_reading *r)
     free(r->other);
     sheaf__torch_close(r->common);
     sheaf__pickle_free(r->meta);
+    sheaf__megatron_release(&r->model);
     free(r->dir);
 }
 

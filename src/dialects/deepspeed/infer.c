@@ -1,7 +1,8 @@
 /* infer.c - how tensors are divided when no file states it.
  *
- * The names of the Llama family, the shapes, the config where there is one, and whether the values
- * of the ranks are equal decide, and a finding says so. What cannot be decided is refused. */
+ * The cuts of the Llama family by name, the shapes, the config where there is one, and whether the
+ * values of the ranks are equal decide, and a finding says so. What cannot be decided is refused.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,32 +17,15 @@ static bool ends(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* reference: names and cuts of the Llama family. */
-static names_say say(const char *name)
+/* What the schema says of a name; of any other norm, what it says of all that it has. */
+static names_say say(const ds_rules *rules, const char *name)
 {
-    static const char *const rows[] = { "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj" },
-                             *const columns[] = { "o_proj", "down_proj" };
-    char end[64];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(end, sizeof end, ".%s.weight", rows[i]);
-        if (ends(name, end))
-            return SAY_ROWS;
-        snprintf(end, sizeof end, ".%s.bias", rows[i]);
-        if (ends(name, end))
-            return SAY_ROWS;
-    }
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        snprintf(end, sizeof end, ".%s.weight", columns[i]);
-        if (ends(name, end))
-            return SAY_COLUMNS;
-        snprintf(end, sizeof end, ".%s.bias", columns[i]);
-        if (ends(name, end))
-            return SAY_COPIES;
-    }
-    if (ends(name, "layernorm.weight") || ends(name, ".norm.weight") || ends(name, "_norm.weight"))
-        return SAY_COPIES;
-    return ends(name, "embed_tokens.weight") || strcmp(name, "lm_head.weight") == 0 ? SAY_TABLE
-                                                                                    : SAY_NOTHING;
+    const sheaf_tensor *t = sheaf__partition_find(rules->cuts, name);
+    if (t == NULL)
+        return ends(name, "norm.weight") ? SAY_COPIES : SAY_NOTHING;
+    if (t->role == SHEAF_EMBED || t->role == SHEAF_HEAD)
+        return SAY_TABLE;
+    return t->cut.nparts == 0 ? SAY_COPIES : t->cut.axis == 0 ? SAY_ROWS : SAY_COLUMNS;
 }
 
 /* Do two ranks' tensors, of one shape, hold the same bytes? No when one of them is not all
@@ -141,7 +125,7 @@ static sheaf_status *weight_is_copy(bool *copy, ds_rules *rules, const char *nam
 sheaf_status *sheaf__ds_infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
                               const ds_local *l)
 {
-    const names_say word = say(name);
+    const names_say word = say(rules, name);
     const sheaf_tensor *want =
         rules->r->schema == NULL ? NULL : sheaf_schema_find(rules->r->schema, name);
     const bool one_shape = sheaf__ds_same_but(l, rule->nranks, -1);

@@ -144,7 +144,9 @@ sheaf_status *sheaf__ds_rules_new(ds_rules **out, ds_reading *r)
     if (rules->data == NULL || rules->context == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
     pcre2_set_match_limit(rules->context, MATCH_STEPS);
-    sheaf_status *st = find_info(rules);
+    sheaf_status *st = sheaf__partition_new(&rules->cuts, NULL);
+    if (st == NULL)
+        st = find_info(rules);
     if (st != NULL || rules->info == NULL)
         return st;
     sheaf__pickle_int(&rules->original_vocab,
@@ -180,6 +182,7 @@ void sheaf__ds_rules_free(ds_rules *rules)
                                 &rules->unsupported, &rules->vocabulary };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         patterns_release(lists[i]);
+    sheaf_schema_free(rules->cuts);
     pcre2_match_data_free(rules->data);
     pcre2_match_context_free(rules->context);
     free(rules);

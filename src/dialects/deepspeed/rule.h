@@ -5,6 +5,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "dialects/common/partition.h"
 #include "dialects/deepspeed/private.h"
 
 typedef struct pattern {
@@ -24,6 +25,7 @@ struct ds_rules {
     patterns affine, replicated, average, row, halves, subs, unsupported, vocabulary;
     pcre2_match_data *data;
     pcre2_match_context *context;
+    sheaf_schema *cuts; /* of the Llama family, for files that state nothing */
     int64_t calls, costly;
     int64_t original_vocab;                             /* -1 */
     int64_t rows, columns, copies, by_shape, by_config; /* inferred: how many tensors */

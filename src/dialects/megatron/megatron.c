@@ -611,6 +611,7 @@ static sheaf_status *megatron_read(sheaf_catalog **out, const char *path,
         free(r.part[i].path);
         sheaf__torch_close(r.part[i].torch);
     }
+    sheaf__megatron_release(&r.model);
     free(r.part);
     free(r.layers);
     free(r.dir);
