@@ -1,7 +1,6 @@
 /* take.c - see take.h, and sheaf/control.h and version.h. */
 #include "library/take.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,14 +64,6 @@ sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *room, cons
     *room = (sheaf_dtype)dtype;
     *out = room;
     return NULL;
-}
-
-int sheaf__cores(int asked)
-{
-    cpu_set_t set;
-    if (asked > 0)
-        return asked;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 /* ---- control ---- */

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "base/cores.h"
 #include "sheaf/control.h"
 #include "sheaf/dtype.h"
 #include "train/signals.h"
@@ -30,8 +31,5 @@ sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *room, cons
 /* NULL for NULL. */
 const atomic_int *sheaf__control_stop(const sheaf_control *control);
 sheaf_signals *sheaf__control_signals(sheaf_control *control);
-
-/* sheaf__cores - `asked`, or for 0 the cores this process may run on. */
-int sheaf__cores(int asked);
 
 #endif
